@@ -1,0 +1,3 @@
+//! The `landfast` command.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! Emulated disks and networks, peers, experiments.
