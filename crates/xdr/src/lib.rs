@@ -1,1 +1,61 @@
 //! RFC 4506 (XDR) encoding and decoding, zero-copy for opaque data.
+//!
+//! [`Encode`] writes into a [`BytesMut`]; [`Decode`] reads from a [`Reader`] over [`Bytes`], so that a variable-length
+//! opaque (the data of a WRITE) is a slice of the record that came off the wire, not a copy. Both are derived for
+//! structs (fields in order) and for enums (`#[xdr(tag = N)]` on each variant: a discriminated union, or an
+//! enumeration when no variant carries data).
+//!
+//! Invariants: decoding never panics and never allocates more than a small multiple of the bytes that are really
+//! there, whatever lengths the input announces.
+
+mod error;
+mod impls;
+mod reader;
+
+pub use bytes::{BufMut, Bytes, BytesMut};
+pub use error::Error;
+pub use impls::put_opaque;
+pub use landfast_xdr_derive::{Decode, Encode};
+pub use reader::Reader;
+
+/// A value with an XDR representation (RFC 4506).
+pub trait Encode {
+    /// Appends the representation to `out`; its length is a multiple of four bytes.
+    fn encode(&self, out: &mut BytesMut);
+
+    /// The representation as bytes of its own.
+    fn to_bytes(&self) -> Bytes {
+        let mut out = BytesMut::new();
+        self.encode(&mut out);
+        out.freeze()
+    }
+}
+
+/// A value that can be read from its XDR representation (RFC 4506).
+pub trait Decode: Sized {
+    /// Takes the representation from the front of `r`.
+    ///
+    /// # Errors
+    /// [`Error`] when the bytes end too soon or are no representation of `Self`; the reader's position is then
+    /// unspecified.
+    fn decode(r: &mut Reader) -> Result<Self, Error>;
+
+    /// Decodes a whole buffer.
+    ///
+    /// # Errors
+    /// As [`Decode::decode`], and [`Error::Trailing`] when bytes are left over.
+    fn from_bytes(bytes: Bytes) -> Result<Self, Error> {
+        let mut r = Reader::new(bytes);
+        let value = Self::decode(&mut r)?;
+        match r.remaining() {
+            0 => Ok(value),
+            n => Err(Error::Trailing(n)),
+        }
+    }
+}
+
+/// The bytes of padding that follow `len` bytes of opaque data (RFC 4506 section 4.10).
+#[must_use]
+pub const fn padding(len: usize) -> usize {
+    len.wrapping_neg() & 3
+}

@@ -1,0 +1,90 @@
+//! The cursor that decoding reads from.
+
+use crate::{Error, padding};
+use bytes::{Buf, Bytes};
+
+/// A cursor over a record; opaque data comes out as slices that share the record's memory.
+#[derive(Debug, Clone)]
+pub struct Reader {
+    rest: Bytes,
+}
+
+impl Reader {
+    /// Reads from the start of `bytes`.
+    #[must_use]
+    pub fn new(bytes: Bytes) -> Self {
+        Reader { rest: bytes }
+    }
+
+    /// How many bytes have not been read.
+    #[must_use]
+    pub fn remaining(&self) -> usize {
+        self.rest.len()
+    }
+
+    /// All that has not been read.
+    #[must_use]
+    pub fn into_rest(self) -> Bytes {
+        self.rest
+    }
+
+    fn need(&self, n: usize) -> Result<(), Error> {
+        if self.rest.len() < n { Err(Error::Short(n - self.rest.len())) } else { Ok(()) }
+    }
+
+    /// An unsigned 32-bit integer (RFC 4506 section 4.2).
+    ///
+    /// # Errors
+    /// [`Error::Short`].
+    pub fn u32(&mut self) -> Result<u32, Error> {
+        self.need(4)?;
+        Ok(self.rest.get_u32())
+    }
+
+    /// An unsigned 64-bit integer (RFC 4506 section 4.5).
+    ///
+    /// # Errors
+    /// [`Error::Short`].
+    pub fn u64(&mut self) -> Result<u64, Error> {
+        self.need(8)?;
+        Ok(self.rest.get_u64())
+    }
+
+    /// `n` bytes and their padding (RFC 4506 section 4.9), sharing the record's memory.
+    ///
+    /// # Errors
+    /// [`Error::Short`]; [`Error::Padding`] when the padding is not zero.
+    pub fn fixed(&mut self, n: usize) -> Result<Bytes, Error> {
+        let pad = padding(n);
+        self.need(n.saturating_add(pad))?;
+        let data = self.rest.split_to(n);
+        if self.rest[..pad].iter().any(|&b| b != 0) {
+            return Err(Error::Padding);
+        }
+        self.rest.advance(pad);
+        Ok(data)
+    }
+
+    /// Variable-length opaque data (RFC 4506 section 4.10) of at most `max` bytes, sharing the record's memory.
+    ///
+    /// # Errors
+    /// [`Error::TooLong`] above `max`; [`Error::Short`]; [`Error::Padding`].
+    pub fn opaque(&mut self, max: usize) -> Result<Bytes, Error> {
+        let len = self.u32()? as usize;
+        if len > max {
+            return Err(Error::TooLong { len, max });
+        }
+        self.fixed(len)
+    }
+
+    /// The count of a variable-length array (RFC 4506 section 4.13), checked against the bytes that are left: an
+    /// element takes at least four.
+    ///
+    /// # Errors
+    /// [`Error::Short`] when so many elements cannot be there.
+    pub fn count(&mut self) -> Result<usize, Error> {
+        let n = self.u32()? as usize;
+        self.need(n.saturating_mul(4))?;
+        Ok(n)
+    }
+}
