@@ -1,1 +1,30 @@
-//! RFC 5531 messages, record marking, AUTH_SYS, connections on both ends.
+//! ONC RPC version 2 (RFC 5531) over TCP.
+//!
+//! - [`message`]: the call and reply headers, every reject and accept status;
+//! - [`auth`]: AUTH_NONE and AUTH_SYS;
+//! - [`record`]: record marking (RFC 5531 section 11) as a pure assembler of bytes;
+//! - [`conn`]: one connection, which both makes and serves calls (NFSv4.1 uses one TCP connection in
+//!   both directions: fore channel and back channel);
+//! - [`server`]: a listener that serves connections; [`client`]: connecting to a server;
+//! - [`limits`]: every number that bounds memory or time.
+//!
+//! Invariants:
+//! - no allocation is made for bytes that were only announced: buffers grow with what has arrived;
+//! - a peer that sends what is no RPC message loses its connection, a peer that sends a well-formed call
+//!   that cannot be served gets the RFC's error and keeps it;
+//! - every queue has a bound: calls and bytes in flight are counted until their reply is in the socket.
+
+pub mod auth;
+pub mod client;
+pub mod conn;
+pub mod limits;
+pub mod message;
+pub mod record;
+pub mod server;
+mod writer;
+
+pub use auth::{AuthSys, Credential};
+pub use client::Connection;
+pub use conn::{CallError, CallHeader, ConnConfig, ConnInfo, NoService, Program, Response, Service, Target};
+pub use message::{AcceptStat, AuthStat, OpaqueAuth, RejectStat};
+pub use server::{Server, ServerConfig};

@@ -1,0 +1,68 @@
+//! The calling side: one connection to a server.
+
+use std::io;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::{TcpStream, ToSocketAddrs};
+use tokio::time::timeout;
+
+use crate::conn::{self, ConnConfig, ConnInfo, Service};
+use crate::limits;
+
+/// A connection that this side made; closed when the last clone of it is dropped.
+///
+/// It does not reconnect by itself: [`ConnInfo::closed`] tells when it ended, calls under way end with
+/// [`crate::CallError::Closed`], and what to send again is for the layer above to know.
+#[derive(Clone)]
+pub struct Connection {
+    owner: Arc<Owner>,
+}
+
+struct Owner(Arc<ConnInfo>);
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+impl Connection {
+    /// Connects. `service` answers the calls that come from the server (the back channel):
+    /// [`crate::NoService`] when there is none.
+    ///
+    /// # Errors
+    /// When no connection can be made within [`limits::CONNECT_TIMEOUT`].
+    pub async fn connect<S: Service>(
+        addr: impl ToSocketAddrs,
+        service: Arc<S>,
+        config: &ConnConfig,
+    ) -> io::Result<Connection> {
+        Self::connect_within(addr, service, config, limits::CONNECT_TIMEOUT).await
+    }
+
+    /// As [`Connection::connect`], with a time of the caller's choice.
+    ///
+    /// # Errors
+    /// When no connection can be made in that time.
+    pub async fn connect_within<S: Service>(
+        addr: impl ToSocketAddrs,
+        service: Arc<S>,
+        config: &ConnConfig,
+        patience: Duration,
+    ) -> io::Result<Connection> {
+        let stream =
+            timeout(patience, TcpStream::connect(addr)).await.map_err(|_| io::ErrorKind::TimedOut)??;
+        let (conn, _task) = conn::start(stream, service, config, None)?;
+        Ok(Connection { owner: Arc::new(Owner(conn)) })
+    }
+}
+
+impl Deref for Connection {
+    type Target = Arc<ConnInfo>;
+
+    fn deref(&self) -> &Arc<ConnInfo> {
+        &self.owner.0
+    }
+}

@@ -1,0 +1,580 @@
+//! One TCP connection. Both ends may call: on an NFSv4.1 session's connection the server makes its
+//! callbacks over the same socket (RFC 8881 section 2.10.3.1).
+//!
+//! | state | set by | read by |
+//! |---|---|---|
+//! | stage: open -> draining -> closed, never back | reader (end of input, garbage), writer (socket error), owner (`drain`, `close`) | everybody |
+//! | calls under way (`Calls`) | [`ConnInfo::call`] adds; reply, timeout, drop and close remove | reader |
+//! | permits | reader takes them per call; released when the reply has been written | reader waits for them |
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use landfast_xdr::Encode;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tracing::debug;
+
+use crate::auth::Credential;
+use crate::limits;
+use crate::message::{
+    AcceptStat, AuthStat, Incoming, OpaqueAuth, Outcome, RawCall, RejectStat, encode_accepted, encode_denied,
+    parse,
+};
+use crate::record::Assembler;
+use crate::writer::{self, Outgoing, Permits};
+
+/// A program that a [`Service`] answers for, and its versions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Program {
+    /// Program number.
+    pub number: u32,
+    /// Lowest version served.
+    pub low: u32,
+    /// Highest version served.
+    pub high: u32,
+}
+
+/// A call, its credential decoded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallHeader {
+    /// Transaction id.
+    pub xid: u32,
+    /// Program number, one of [`Service::programs`].
+    pub prog: u32,
+    /// Version, within the program's range.
+    pub vers: u32,
+    /// Procedure.
+    pub proc: u32,
+    /// Who calls.
+    pub cred: Credential,
+}
+
+/// What a service answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Response {
+    /// Done: the encoded results.
+    Success(Bytes),
+    /// Done: the encoded results in pieces, sent one after the other without copying.
+    Segments(Vec<Bytes>),
+    /// The procedure does not exist.
+    ProcUnavail,
+    /// The arguments do not decode.
+    GarbageArgs,
+    /// Unable.
+    SystemErr,
+    /// The credential does not do for this procedure.
+    AuthError(AuthStat),
+    /// No reply: the connection is closed (the effect of the call may not be acknowledged).
+    Close,
+}
+
+/// What answers the calls that arrive on a connection.
+pub trait Service: Send + Sync + 'static {
+    /// The programs served. Calls to others get PROG_UNAVAIL or PROG_MISMATCH and are not delivered.
+    fn programs(&self) -> &[Program];
+
+    /// Serves one call; calls of one connection run concurrently. `body` holds the encoded arguments.
+    fn call(
+        &self,
+        conn: &Arc<ConnInfo>,
+        call: CallHeader,
+        body: Bytes,
+    ) -> impl Future<Output = Response> + Send;
+
+    /// The connection delivers no further call. Calls that it delivered before may still be running.
+    /// Called exactly once for each connection.
+    fn closed(&self, _conn: &Arc<ConnInfo>) {}
+}
+
+/// Serves nothing: for a client without a back channel.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoService;
+
+impl Service for NoService {
+    fn programs(&self) -> &[Program] {
+        &[]
+    }
+
+    async fn call(&self, _: &Arc<ConnInfo>, _: CallHeader, _: Bytes) -> Response {
+        Response::ProcUnavail
+    }
+}
+
+/// Limits of one connection; the defaults are those of [`limits`].
+#[derive(Debug, Clone)]
+pub struct ConnConfig {
+    /// Largest record accepted, bytes.
+    pub record_max: usize,
+    /// Calls served at the same time.
+    pub calls_in_flight_max: usize,
+    /// Bytes of calls being served at the same time.
+    pub bytes_in_flight_max: usize,
+    /// Close when nothing has arrived for this long.
+    pub idle_max: Option<Duration>,
+}
+
+impl Default for ConnConfig {
+    fn default() -> Self {
+        ConnConfig {
+            record_max: limits::RECORD_MAX_DEFAULT,
+            calls_in_flight_max: limits::CALLS_IN_FLIGHT_MAX,
+            bytes_in_flight_max: limits::BYTES_IN_FLIGHT_MAX,
+            idle_max: None,
+        }
+    }
+}
+
+/// Why a call has no results.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CallError {
+    /// The connection is closed; whether the call was executed is not known.
+    #[error("connection lost: {0}")]
+    Closed(Arc<str>),
+    /// No reply within the time given; whether the call was executed is not known.
+    #[error("no reply within {0:?}")]
+    Timeout(Duration),
+    /// The arguments do not fit in a record.
+    #[error("a call of {0} bytes does not fit in a record")]
+    TooLarge(usize),
+    /// The server denied the call.
+    #[error(transparent)]
+    Denied(#[from] RejectStat),
+    /// The server accepted the call but did not execute it.
+    #[error(transparent)]
+    Failed(AcceptStat),
+}
+
+/// Where a call goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Target {
+    /// Program number.
+    pub prog: u32,
+    /// Version.
+    pub vers: u32,
+    /// Procedure.
+    pub proc: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Stage {
+    Open,
+    /// Nothing more is read; replies under way still go out.
+    Draining,
+    Closed,
+}
+
+#[derive(Default)]
+struct Calls {
+    next_xid: u32,
+    waiting: HashMap<u32, oneshot::Sender<Outcome>>,
+    /// Why no reply will come any more.
+    ended: Option<Arc<str>>,
+}
+
+/// A connection, shared by all who use it.
+pub struct ConnInfo {
+    id: u64,
+    peer: SocketAddr,
+    local: SocketAddr,
+    queue: mpsc::UnboundedSender<Outgoing>,
+    calls: Mutex<Calls>,
+    stage: watch::Sender<Stage>,
+}
+
+impl std::fmt::Debug for ConnInfo {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ConnInfo").field("id", &self.id).field("peer", &self.peer).finish_non_exhaustive()
+    }
+}
+
+/// Takes a call's entry out of the table when its caller gives up.
+struct Pending<'a> {
+    conn: &'a ConnInfo,
+    xid: u32,
+}
+
+impl Drop for Pending<'_> {
+    fn drop(&mut self) {
+        self.conn.calls().waiting.remove(&self.xid);
+    }
+}
+
+impl ConnInfo {
+    /// Number of this connection, unique in the process.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Address of the other end.
+    pub fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// Address of this end.
+    pub fn local(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// Whether calls can no longer be made.
+    pub fn is_closed(&self) -> bool {
+        *self.stage.borrow() != Stage::Open
+    }
+
+    /// Waits until calls can no longer be made.
+    pub async fn closed(&self) {
+        // The sender lives in self: the wait ends only with the stage.
+        let _ = self.stage.subscribe().wait_for(|s| *s != Stage::Open).await;
+    }
+
+    /// Closes at once; what is under way is lost.
+    pub fn close(&self) {
+        self.advance(Stage::Closed, "closed on this side");
+    }
+
+    /// Takes no further calls, sends the replies to those under way, then closes.
+    pub fn drain(&self) {
+        self.advance(Stage::Draining, "closing");
+    }
+
+    /// Makes a call to the other end and waits for its results. Dropping the future forgets the call; it
+    /// may have been executed.
+    ///
+    /// # Errors
+    /// [`CallError`]; after `Closed` and `Timeout` the outcome is unknown.
+    pub async fn call(
+        &self,
+        to: Target,
+        cred: &OpaqueAuth,
+        args: Vec<Bytes>,
+        patience: Duration,
+    ) -> Result<Bytes, CallError> {
+        let len = args.iter().map(Bytes::len).sum::<usize>();
+        if len > limits::FRAGMENT_MAX - 1024 {
+            return Err(CallError::TooLarge(len));
+        }
+        let (reply, pending) = self.enter()?;
+        let mut head = writer::head_buffer();
+        let call = RawCall {
+            xid: pending.xid,
+            prog: to.prog,
+            vers: to.vers,
+            proc: to.proc,
+            cred: cred.clone(),
+            verf: OpaqueAuth::NONE,
+        };
+        call.encode(&mut head);
+        if self.queue.send(writer::seal(head, args, Permits::default())).is_err() {
+            return Err(self.ended());
+        }
+        match timeout(patience, reply).await {
+            Err(_) => Err(CallError::Timeout(patience)),
+            Ok(Err(_)) => Err(self.ended()),
+            Ok(Ok(Outcome::Accepted(AcceptStat::Success, results))) => Ok(results),
+            Ok(Ok(Outcome::Accepted(stat, _))) => Err(CallError::Failed(stat)),
+            Ok(Ok(Outcome::Denied(why))) => Err(CallError::Denied(why)),
+        }
+    }
+
+    fn enter(&self) -> Result<(oneshot::Receiver<Outcome>, Pending<'_>), CallError> {
+        let mut calls = self.calls();
+        if let Some(why) = &calls.ended {
+            return Err(CallError::Closed(why.clone()));
+        }
+        let xid = loop {
+            calls.next_xid = calls.next_xid.wrapping_add(1);
+            if !calls.waiting.contains_key(&calls.next_xid) {
+                break calls.next_xid;
+            }
+        };
+        let (tx, rx) = oneshot::channel();
+        calls.waiting.insert(xid, tx);
+        Ok((rx, Pending { conn: self, xid }))
+    }
+
+    fn calls(&self) -> MutexGuard<'_, Calls> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ended(&self) -> CallError {
+        CallError::Closed(self.calls().ended.clone().unwrap_or_else(|| "closed".into()))
+    }
+
+    /// Moves to a later stage; our own calls end with `why`, since no reply to them is read any more.
+    fn advance(&self, to: Stage, why: &str) {
+        let moved = self.stage.send_if_modified(|s| {
+            let later = to > *s;
+            if later {
+                *s = to;
+            }
+            later
+        });
+        if moved {
+            let mut calls = self.calls();
+            calls.ended.get_or_insert_with(|| why.into());
+            calls.waiting.clear();
+        }
+    }
+
+    fn reply(&self, message: Outgoing) {
+        // Fails only when the writer has ended, that is, when the connection is closed.
+        let _ = self.queue.send(message);
+    }
+}
+
+/// Closes the connection when a service panics: its caller would wait for ever.
+struct Unanswered<'a>(&'a ConnInfo);
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        self.0.advance(Stage::Closed, "the service failed");
+    }
+}
+
+/// Request bytes that all connections of a server may hold together.
+#[derive(Clone)]
+pub(crate) struct Budget {
+    pub(crate) permits: Arc<Semaphore>,
+    pub(crate) max: usize,
+}
+
+impl Budget {
+    pub(crate) fn new(max: usize) -> Self {
+        let max = max.min(u32::MAX as usize).min(Semaphore::MAX_PERMITS);
+        Budget { permits: Arc::new(Semaphore::new(max)), max }
+    }
+}
+
+/// Starts the tasks of a connection on an established stream.
+pub(crate) fn start<S: Service>(
+    stream: TcpStream,
+    service: Arc<S>,
+    config: &ConnConfig,
+    shared: Option<Budget>,
+) -> io::Result<(Arc<ConnInfo>, JoinHandle<()>)> {
+    static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+    stream.set_nodelay(true)?;
+    let (peer, local) = (stream.peer_addr()?, stream.local_addr()?);
+    let (queue, outgoing) = mpsc::unbounded_channel();
+    let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+    // Distinct starting points keep a duplicate request cache from seeing the xids of an earlier
+    // connection again.
+    let seed = std::time::SystemTime::UNIX_EPOCH.elapsed().map_or(0, |d| d.as_nanos() as u64);
+    let next_xid = (seed ^ id.wrapping_mul(0x9e37_79b9_7f4a_7c15)) as u32;
+    let conn = Arc::new(ConnInfo {
+        id,
+        peer,
+        local,
+        queue,
+        calls: Mutex::new(Calls { next_xid, ..Calls::default() }),
+        stage: watch::Sender::new(Stage::Open),
+    });
+    let (read, write) = stream.into_split();
+    let (calls, bytes) = (Budget::new(config.calls_in_flight_max), Budget::new(config.bytes_in_flight_max));
+    let reader = Reader { conn: conn.clone(), service, calls, bytes, shared };
+    let config = config.clone();
+    let task = tokio::spawn(run(reader, config, read, write, outgoing));
+    Ok((conn, task))
+}
+
+async fn run<S: Service>(
+    reader: Reader<S>,
+    config: ConnConfig,
+    read: OwnedReadHalf,
+    mut write: OwnedWriteHalf,
+    outgoing: mpsc::UnboundedReceiver<Outgoing>,
+) {
+    let conn = reader.conn.clone();
+    let mut stage = conn.stage.subscribe();
+    let writing = {
+        let (conn, mut stage) = (conn.clone(), conn.stage.subscribe());
+        tokio::spawn(async move {
+            tokio::select! {
+                done = writer::run(&mut write, outgoing) => if let Err(e) = done {
+                    conn.advance(Stage::Closed, &format!("cannot send: {e}"));
+                },
+                _ = stage.wait_for(|s| *s == Stage::Closed) => {}
+            }
+            // Everything sent reaches the peer before the reset that unread input may cause.
+            let _ = write.shutdown().await;
+        })
+    };
+    let why = tokio::select! {
+        why = reader.read(read, &config) => why,
+        _ = stage.wait_for(|s| *s != Stage::Open) => None,
+    };
+    match why {
+        Some(ReadEnd::Eof) => conn.advance(Stage::Draining, "the peer closed the connection"),
+        Some(ReadEnd::Broken(why)) => {
+            debug!(conn = conn.id, peer = %conn.peer, "connection closed: {why}");
+            conn.advance(Stage::Closed, &why);
+        }
+        None => {}
+    }
+    reader.service.closed(&conn);
+    // All permits back: every reply under way has been written.
+    let all = reader.calls.permits.acquire_many(reader.calls.max as u32);
+    tokio::select! {
+        _ = all => {}
+        _ = stage.wait_for(|s| *s == Stage::Closed) => {}
+    }
+    conn.advance(Stage::Closed, "closed");
+    let _ = writing.await;
+}
+
+enum ReadEnd {
+    Eof,
+    Broken(String),
+}
+
+struct Reader<S> {
+    conn: Arc<ConnInfo>,
+    service: Arc<S>,
+    calls: Budget,
+    bytes: Budget,
+    shared: Option<Budget>,
+}
+
+impl<S: Service> Reader<S> {
+    /// Reads and dispatches until the input ends. Never `None`.
+    async fn read(&self, mut socket: OwnedReadHalf, config: &ConnConfig) -> Option<ReadEnd> {
+        let mut records = Assembler::new(config.record_max);
+        let mut buf = BytesMut::with_capacity(limits::READ_CHUNK);
+        loop {
+            loop {
+                match records.next(&mut buf) {
+                    Ok(Some(record)) => {
+                        if let Err(why) = self.message(record).await {
+                            return Some(ReadEnd::Broken(why));
+                        }
+                    }
+                    Ok(None) => break,
+                    Err(e) => return Some(ReadEnd::Broken(e.to_string())),
+                }
+            }
+            // Room grows with what has arrived, not with what was announced.
+            let room = records.missing(buf.len()).min(limits::READ_CHUNK.max(4 * buf.len()));
+            if buf.capacity() - buf.len() < room.max(limits::READ_CHUNK / 8) {
+                buf.reserve(room.max(limits::READ_CHUNK));
+            }
+            let read = socket.read_buf(&mut buf);
+            let read = match config.idle_max {
+                None => read.await,
+                Some(idle) => match timeout(idle, read).await {
+                    Ok(read) => read,
+                    Err(_) => return Some(ReadEnd::Eof),
+                },
+            };
+            match read {
+                Ok(0) if buf.is_empty() => return Some(ReadEnd::Eof),
+                Ok(0) => {
+                    return Some(ReadEnd::Broken("the peer closed the connection inside a record".into()));
+                }
+                Ok(_) => {}
+                Err(e) => return Some(ReadEnd::Broken(e.to_string())),
+            }
+        }
+    }
+
+    async fn message(&self, record: Bytes) -> Result<(), String> {
+        let len = record.len();
+        match parse(record).map_err(|e| e.to_string())? {
+            Incoming::Reply { xid, outcome } => {
+                if let Some(waiting) = self.conn.calls().waiting.remove(&xid) {
+                    // The caller may have given up meanwhile.
+                    let _ = waiting.send(outcome);
+                }
+            }
+            Incoming::Refused { xid, why } => {
+                let permits = self.permits(0).await;
+                self.deny(xid, why, permits);
+            }
+            Incoming::Call(call, body) => {
+                let permits = self.permits(len).await;
+                self.dispatch(call, body, permits);
+            }
+        }
+        Ok(())
+    }
+
+    async fn permits(&self, len: usize) -> Permits {
+        let mut held = Vec::with_capacity(3);
+        // The semaphores are never closed; a permit that cannot be had is a bound not kept, no danger.
+        held.extend(self.calls.permits.clone().acquire_owned().await);
+        for budget in [Some(&self.bytes), self.shared.as_ref()].into_iter().flatten() {
+            held.extend(budget.permits.clone().acquire_many_owned(len.min(budget.max) as u32).await);
+        }
+        Permits { _held: held }
+    }
+
+    fn deny(&self, xid: u32, why: RejectStat, permits: Permits) {
+        let mut head = writer::head_buffer();
+        encode_denied(xid, why, &mut head);
+        self.conn.reply(writer::seal(head, Vec::new(), permits));
+    }
+
+    fn dispatch(&self, call: RawCall, body: Bytes, permits: Permits) {
+        let xid = call.xid;
+        if let Err(stat) = check_program(self.service.programs(), &call) {
+            self.conn.reply(accepted(xid, stat, Vec::new(), permits));
+            return;
+        }
+        let cred = match Credential::from_opaque(&call.cred) {
+            Ok(cred) => cred,
+            Err(stat) => return self.deny(xid, RejectStat::AuthError(stat), permits),
+        };
+        let call = CallHeader { xid, prog: call.prog, vers: call.vers, proc: call.proc, cred };
+        let (service, conn) = (self.service.clone(), self.conn.clone());
+        tokio::spawn(async move {
+            let unanswered = Unanswered(&conn);
+            let response = service.call(&conn, call, body).await;
+            std::mem::forget(unanswered);
+            let (stat, results) = match response {
+                Response::Success(results) => (AcceptStat::Success, vec![results]),
+                Response::Segments(results) => (AcceptStat::Success, results),
+                Response::ProcUnavail => (AcceptStat::ProcUnavail, Vec::new()),
+                Response::GarbageArgs => (AcceptStat::GarbageArgs, Vec::new()),
+                Response::SystemErr => (AcceptStat::SystemErr, Vec::new()),
+                Response::AuthError(stat) => {
+                    let mut head = writer::head_buffer();
+                    encode_denied(xid, RejectStat::AuthError(stat), &mut head);
+                    return conn.reply(writer::seal(head, Vec::new(), permits));
+                }
+                Response::Close => return conn.advance(Stage::Closed, "closed by the service"),
+            };
+            conn.reply(accepted(xid, stat, results, permits));
+        });
+    }
+}
+
+fn accepted(xid: u32, stat: AcceptStat, results: Vec<Bytes>, permits: Permits) -> Outgoing {
+    let mut head = writer::head_buffer();
+    encode_accepted(xid, stat, &mut head);
+    writer::seal(head, results, permits)
+}
+
+/// PROG_UNAVAIL and PROG_MISMATCH (RFC 5531 section 9).
+fn check_program(served: &[Program], call: &RawCall) -> Result<(), AcceptStat> {
+    let mut same = served.iter().filter(|p| p.number == call.prog).peekable();
+    if same.peek().is_none() {
+        return Err(AcceptStat::ProgUnavail);
+    }
+    let (mut low, mut high) = (u32::MAX, 0);
+    for program in same {
+        if (program.low..=program.high).contains(&call.vers) {
+            return Ok(());
+        }
+        (low, high) = (low.min(program.low), high.max(program.high));
+    }
+    Err(AcceptStat::ProgMismatch { low, high })
+}

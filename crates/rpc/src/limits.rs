@@ -1,0 +1,47 @@
+//! Every limit of the RPC layer, in one place. Sizes in bytes unless the name says otherwise.
+
+use std::time::Duration;
+
+/// Largest body of an authentication field (RFC 5531 section 8.2).
+pub const AUTH_BODY_MAX: usize = 400;
+/// Longest machine name in AUTH_SYS (RFC 5531 appendix A).
+pub const MACHINE_NAME_MAX: usize = 255;
+/// Most supplementary groups in AUTH_SYS (RFC 5531 appendix A).
+pub const AUTH_SYS_GIDS_MAX: usize = 16;
+
+/// Largest record accepted when the caller names no other size: room for a 4 MiB request or reply and
+/// its headers.
+pub const RECORD_MAX_DEFAULT: usize = (4 << 20) + (64 << 10);
+/// Most fragments that one record may come in.
+pub const RECORD_FRAGMENTS_MAX: usize = 1024;
+/// Largest fragment that record marking can express (RFC 5531 section 11): 31 bits.
+pub const FRAGMENT_MAX: usize = 0x7fff_ffff;
+
+/// Room that a connection's read buffer is given before a read.
+pub const READ_CHUNK: usize = 128 << 10;
+/// Segments handed to one vectored write (Linux takes 1024; more than this does not pay).
+pub const WRITE_SEGMENTS_MAX: usize = 128;
+/// Messages that the writer collects into one batch.
+pub const WRITE_BATCH_MAX: usize = 128;
+/// A batch of no more than this is copied together, which is cheaper than a vectored write.
+pub const WRITE_COPY_MAX: usize = 16 << 10;
+/// A peer that takes no byte for this long while something waits to be sent loses its connection.
+pub const WRITE_STALL_MAX: Duration = Duration::from_secs(60);
+
+/// Calls of one connection that are served at the same time. The next call is read when one is done.
+pub const CALLS_IN_FLIGHT_MAX: usize = 1024;
+/// Request bytes of one connection that are being served. A single request may be larger than this:
+/// then it runs alone.
+pub const BYTES_IN_FLIGHT_MAX: usize = 32 << 20;
+/// Request bytes being served on all connections of a server together.
+pub const SERVER_BYTES_IN_FLIGHT_MAX: usize = 256 << 20;
+/// Connections that a server holds at the same time; more are closed when they arrive.
+pub const CONNECTIONS_MAX: usize = 1024;
+
+/// How long a client waits for a TCP connection to be made.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
+/// A server closes a connection on which nothing arrived for this long. NFSv4.1 clients renew their lease
+/// far more often, and make a new connection when they need one.
+pub const SERVER_IDLE_MAX: Duration = Duration::from_secs(600);
+/// How long a listener rests after `accept` failed for want of descriptors or memory.
+pub const ACCEPT_RETRY: Duration = Duration::from_millis(100);

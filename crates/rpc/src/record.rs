@@ -1,0 +1,176 @@
+//! Record marking (RFC 5531 section 11): messages in a byte stream.
+//!
+//! A record is one or more fragments; a fragment is a four-byte header (top bit: last fragment of the
+//! record; 31 bits: length) and that many bytes. [`Assembler`] is pure: bytes in, records out. A record
+//! that came in one fragment, as all do in practice, is a slice of the read buffer; only records of
+//! several fragments are copied together.
+//!
+//! Invariants: a fragment that would take the record over the limit is refused when its header is
+//! read, before room is made for it; the number of fragments is bounded, so that empty fragments cannot
+//! keep a reader busy for ever.
+
+use bytes::{Buf, Bytes, BytesMut};
+
+use crate::limits::{FRAGMENT_MAX, RECORD_FRAGMENTS_MAX};
+
+/// Bytes of a fragment header.
+pub const HEADER_LEN: usize = 4;
+const LAST: u32 = 0x8000_0000;
+
+/// Why a byte stream cannot be read as records any more. The connection must be closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum RecordError {
+    /// The record would be larger than the limit.
+    #[error("a record of at least {announced} bytes was announced, the limit is {max}")]
+    TooLarge {
+        /// Bytes of the record up to the end of the refused fragment.
+        announced: u64,
+        /// The limit in force.
+        max: usize,
+    },
+    /// The record came in more fragments than [`RECORD_FRAGMENTS_MAX`].
+    #[error("a record came in more than {RECORD_FRAGMENTS_MAX} fragments")]
+    TooManyFragments,
+}
+
+/// The header of the last (or only) fragment of a record, `len` bytes long.
+///
+/// `len` must not be over [`FRAGMENT_MAX`]; larger records have to be cut into fragments.
+pub fn last_fragment_header(len: usize) -> [u8; HEADER_LEN] {
+    debug_assert!(len <= FRAGMENT_MAX);
+    (LAST | (len as u32 & !LAST)).to_be_bytes()
+}
+
+/// Puts fragments together into records.
+#[derive(Debug)]
+pub struct Assembler {
+    max: usize,
+    /// Payload of the fragments of an unfinished record of several fragments.
+    joined: BytesMut,
+    fragments: usize,
+    /// The fragment whose header was read and whose bytes are awaited: length and "last".
+    open: Option<(usize, bool)>,
+}
+
+impl Assembler {
+    /// An assembler that refuses records of more than `max` bytes.
+    pub fn new(max: usize) -> Self {
+        Assembler { max, joined: BytesMut::new(), fragments: 0, open: None }
+    }
+
+    /// Takes one whole record off the front of `buf`, or says that more bytes are needed.
+    ///
+    /// After an error the stream has no known record boundary any more.
+    pub fn next(&mut self, buf: &mut BytesMut) -> Result<Option<Bytes>, RecordError> {
+        loop {
+            let (len, last) = match self.open {
+                Some(open) => open,
+                None => {
+                    let Some(header) = buf.first_chunk::<HEADER_LEN>() else { return Ok(None) };
+                    let header = u32::from_be_bytes(*header);
+                    let len = (header & !LAST) as usize;
+                    let announced = self.joined.len() as u64 + len as u64;
+                    if announced > self.max as u64 {
+                        return Err(RecordError::TooLarge { announced, max: self.max });
+                    }
+                    self.fragments += 1;
+                    if self.fragments > RECORD_FRAGMENTS_MAX {
+                        return Err(RecordError::TooManyFragments);
+                    }
+                    buf.advance(HEADER_LEN);
+                    *self.open.insert((len, header & LAST != 0))
+                }
+            };
+            if buf.len() < len {
+                return Ok(None);
+            }
+            self.open = None;
+            let fragment = buf.split_to(len);
+            if !last {
+                self.joined.extend_from_slice(&fragment);
+                continue;
+            }
+            self.fragments = 0;
+            if self.joined.is_empty() {
+                return Ok(Some(fragment.freeze()));
+            }
+            self.joined.extend_from_slice(&fragment);
+            return Ok(Some(std::mem::take(&mut self.joined).freeze()));
+        }
+    }
+
+    /// Bytes that are still missing until the open fragment is whole, or until the next header can be
+    /// read. `buffered` is what lies in the read buffer.
+    pub fn missing(&self, buffered: usize) -> usize {
+        self.open.map_or(HEADER_LEN, |(len, _)| len).saturating_sub(buffered)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn fragment(last: bool, body: &[u8]) -> Vec<u8> {
+        let mut v = ((if last { LAST } else { 0 }) | body.len() as u32).to_be_bytes().to_vec();
+        v.extend_from_slice(body);
+        v
+    }
+
+    #[test]
+    fn four_gib_is_refused_at_the_header() {
+        let mut a = Assembler::new(1 << 20);
+        let mut buf = BytesMut::from(&[0xff, 0xff, 0xff, 0xff][..]);
+        assert_eq!(a.next(&mut buf), Err(RecordError::TooLarge { announced: 0x7fff_ffff, max: 1 << 20 }));
+        assert!(buf.capacity() < 1024);
+    }
+
+    #[test]
+    fn fragments_add_up_to_the_limit_and_not_over() {
+        let mut a = Assembler::new(8);
+        let mut buf = BytesMut::from(&[fragment(false, b"1234"), fragment(true, b"5678")].concat()[..]);
+        assert_eq!(a.next(&mut buf).unwrap().unwrap(), &b"12345678"[..]);
+        let mut buf = BytesMut::from(&[fragment(false, b"1234"), fragment(true, b"56789")].concat()[..]);
+        assert_eq!(a.next(&mut buf), Err(RecordError::TooLarge { announced: 9, max: 8 }));
+    }
+
+    #[test]
+    fn endless_empty_fragments_are_refused() {
+        let mut a = Assembler::new(8);
+        let mut buf = BytesMut::from(&fragment(false, b"").repeat(RECORD_FRAGMENTS_MAX + 1)[..]);
+        assert_eq!(a.next(&mut buf), Err(RecordError::TooManyFragments));
+    }
+
+    #[test]
+    fn empty_record_is_a_record() {
+        let mut a = Assembler::new(8);
+        let mut buf = BytesMut::from(&fragment(true, b"")[..]);
+        assert_eq!(a.next(&mut buf), Ok(Some(Bytes::new())));
+        assert_eq!(a.next(&mut buf), Ok(None));
+    }
+
+    proptest! {
+        #[test]
+        fn any_cutting_into_fragments_and_reads_gives_the_records_back(
+            records in prop::collection::vec((prop::collection::vec(any::<u8>(), 0..200), 1usize..50), 1..10),
+            read in 1usize..64,
+        ) {
+            let mut stream = Vec::new();
+            for (body, cut) in &records {
+                let parts: Vec<&[u8]> = body.chunks(*cut).collect();
+                if parts.is_empty() { stream.extend(fragment(true, b"")); }
+                for (i, part) in parts.iter().enumerate() {
+                    stream.extend(fragment(i + 1 == parts.len(), part));
+                }
+            }
+            let mut a = Assembler::new(4096);
+            let (mut buf, mut got) = (BytesMut::new(), Vec::new());
+            for chunk in stream.chunks(read) {
+                buf.extend_from_slice(chunk);
+                while let Some(r) = a.next(&mut buf).unwrap() { got.push(r.to_vec()); }
+                prop_assert!(a.missing(buf.len()) > 0);
+            }
+            prop_assert_eq!(got, records.into_iter().map(|r| r.0).collect::<Vec<_>>());
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! The sending side of a connection: one task that owns the socket's write half and sends whatever has
+//! collected while the last write was under way.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+
+use bytes::{Buf, Bytes, BytesMut};
+use tokio::io::AsyncWriteExt;
+use tokio::net::tcp::OwnedWriteHalf;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::time::timeout;
+
+use crate::limits::{WRITE_BATCH_MAX, WRITE_COPY_MAX, WRITE_SEGMENTS_MAX, WRITE_STALL_MAX};
+use crate::record::{HEADER_LEN, last_fragment_header};
+
+/// One message on its way out, with its record header, and what is released when it has been written.
+pub(crate) struct Outgoing {
+    pub(crate) head: Bytes,
+    pub(crate) rest: Vec<Bytes>,
+    pub(crate) _permits: Permits,
+}
+
+/// What a call occupies until its reply is in the socket.
+#[derive(Default)]
+pub(crate) struct Permits {
+    pub(crate) _held: Vec<OwnedSemaphorePermit>,
+}
+
+/// Room for a message header, its first four bytes reserved for the record header.
+pub(crate) fn head_buffer() -> BytesMut {
+    let mut head = BytesMut::with_capacity(256);
+    head.extend_from_slice(&[0; HEADER_LEN]);
+    head
+}
+
+/// Fills in the record header of a message of `head` (from [`head_buffer`]) and `rest`.
+pub(crate) fn seal(mut head: BytesMut, rest: Vec<Bytes>, permits: Permits) -> Outgoing {
+    let len = head.len() - HEADER_LEN + rest.iter().map(Bytes::len).sum::<usize>();
+    head[..HEADER_LEN].copy_from_slice(&last_fragment_header(len));
+    Outgoing { head: head.freeze(), rest, _permits: permits }
+}
+
+/// Writes messages until the socket fails or the channel closes.
+pub(crate) async fn run(
+    socket: &mut OwnedWriteHalf,
+    mut queue: mpsc::UnboundedReceiver<Outgoing>,
+) -> io::Result<()> {
+    let mut batch = Vec::with_capacity(WRITE_BATCH_MAX);
+    let mut small = BytesMut::new();
+    while queue.recv_many(&mut batch, WRITE_BATCH_MAX).await > 0 {
+        let mut pending: VecDeque<Bytes> = VecDeque::new();
+        for message in &mut batch {
+            pending.push_back(std::mem::take(&mut message.head));
+            pending.extend(message.rest.drain(..).filter(|b| !b.is_empty()));
+        }
+        if pending.len() > 1 && pending.iter().map(Bytes::len).sum::<usize>() <= WRITE_COPY_MAX {
+            small.clear();
+            pending.drain(..).for_each(|b| small.extend_from_slice(&b));
+            pending.push_back(small.split().freeze());
+        }
+        write_all(socket, &mut pending).await?;
+        batch.clear();
+    }
+    Ok(())
+}
+
+async fn write_all(socket: &mut OwnedWriteHalf, pending: &mut VecDeque<Bytes>) -> io::Result<()> {
+    while !pending.is_empty() {
+        let slices: Vec<IoSlice<'_>> =
+            pending.iter().take(WRITE_SEGMENTS_MAX).map(|b| IoSlice::new(b)).collect();
+        let mut n = timeout(WRITE_STALL_MAX, socket.write_vectored(&slices))
+            .await
+            .map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "the peer takes no data"))??;
+        if n == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        while let Some(front) = pending.front_mut() {
+            if front.len() > n {
+                front.advance(n);
+                break;
+            }
+            n -= front.len();
+            pending.pop_front();
+        }
+    }
+    Ok(())
+}
