@@ -1,1 +1,30 @@
 //! A directory tree on a POSIX filesystem as operations on handles, made durable through an intent log; recovery.
+//!
+//! A [`Volume`] is one directory on ext4, XFS or btrfs. Objects are [`Node`]s; a node's wire handle ([`Node::fh`]) is
+//! the kernel's own file handle with the birth time and a signature, so handles survive restarts without a table and
+//! cannot be forged. Operations are blocking system calls into the page cache, run under the caller's identity;
+//! operations that change something take a [`Tx`] and append what they did to the intent log. Nothing may be answered
+//! before the [`Receipt`] of its transaction says that the log is flushed.
+//!
+//! Invariants:
+//! - The locks that order an operation against its rivals are held over the system call *and* the append, so the
+//!   order of records is the order of effects; they are never held over a wait for a disk.
+//! - After any failed fsync, fdatasync, syncfs or log write every modifying operation and every receipt says
+//!   [`Error::Failed`], for ever, and the write verifier has changed.
+//! - `DIR/.landfast` cannot be seen, entered or changed through any operation.
+//!
+//! Lock order, outermost first: the log's gate (a joined transaction) → names locks of at most two directories
+//! (sorted by identity) → attribute locks (sorted by identity) → a node's descriptor slot → a shard of the node
+//! cache.
+
+mod error;
+mod node;
+mod tx;
+mod types;
+mod volume;
+
+pub use error::{Error, OpenError};
+pub use node::{HANDLE_VERSION, Node, OpenFile};
+pub use tx::{Receipt, Tx};
+pub use types::*;
+pub use volume::{Durability, NoteKeeper, OpenOptions, RecoveryReport, ShutdownReport, Stats, Volume};

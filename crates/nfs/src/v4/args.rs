@@ -1,0 +1,616 @@
+//! The arguments of operations (RFC 8881 section 18, RFC 7862 section 15).
+//!
+//! An operation that this crate has no arguments for decodes as [`ArgOp::Other`], one whose arguments are malformed as
+//! [`ArgOp::Malformed`]; nothing behind either can be decoded, and a COMPOUND stops there anyway.
+
+use super::OpNum;
+use super::attr::{Bitmap, Fattr};
+use super::types::{
+    ChannelAttrs, ClientOwner, FileHandle, ImplId, LockType, Opaque1024, SessionId, SpecData, StableHow,
+    StateOwner, Stateid, Verifier,
+};
+use landfast_xdr::{Bytes, BytesMut, Decode, Encode, Error, Reader};
+
+/// BACKCHANNEL_CTL (RFC 8881 section 18.33).
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct BackchannelCtlArgs {
+    /// The RPC program of callbacks.
+    pub cb_program: u32,
+    /// Security of callbacks.
+    pub sec_parms: Vec<CallbackSecParms>,
+}
+
+/// `callback_sec_parms4` (RFC 8881 section 18.33).
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub enum CallbackSecParms {
+    /// AUTH_NONE.
+    #[xdr(tag = super::flags::AUTH_NONE)]
+    None,
+    /// AUTH_SYS with these credentials.
+    #[xdr(tag = super::flags::AUTH_SYS)]
+    Sys(AuthSysParms),
+    /// RPCSEC_GSS with these handles.
+    #[xdr(tag = super::flags::RPCSEC_GSS)]
+    Gss {
+        /// 1 none, 2 integrity, 3 privacy.
+        service: u32,
+        /// The handle from server to client.
+        handle_from_server: Bytes,
+        /// The handle from client to server.
+        handle_from_client: Bytes,
+    },
+}
+
+/// `authsys_parms` (RFC 5531 appendix A).
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct AuthSysParms {
+    /// Arbitrary.
+    pub stamp: u32,
+    /// The caller's host.
+    pub machine_name: Bytes,
+    /// Effective user.
+    pub uid: u32,
+    /// Effective group.
+    pub gid: u32,
+    /// Other groups, at most 16.
+    pub gids: Vec<u32>,
+}
+
+/// BIND_CONN_TO_SESSION (RFC 8881 section 18.34).
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct BindConnToSessionArgs {
+    /// Which session.
+    pub sessid: SessionId,
+    /// `CDFC4_*`.
+    pub dir: u32,
+    /// Not over TCP.
+    pub use_conn_in_rdma_mode: bool,
+}
+
+/// EXCHANGE_ID (RFC 8881 section 18.35).
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct ExchangeIdArgs {
+    /// Who.
+    pub client_owner: ClientOwner,
+    /// `EXCHGID4_FLAG_*`.
+    pub flags: u32,
+    /// How state is to be protected.
+    pub state_protect: StateProtectArgs,
+    /// At most one element.
+    pub client_impl_id: Vec<ImplId>,
+}
+
+/// `state_protect4_a` (RFC 8881 section 18.35).
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub enum StateProtectArgs {
+    /// SP4_NONE.
+    #[xdr(tag = 0)]
+    None,
+    /// SP4_MACH_CRED.
+    #[xdr(tag = 1)]
+    MachCred(StateProtectOps),
+    /// SP4_SSV.
+    #[xdr(tag = 2)]
+    Ssv {
+        /// Operations.
+        ops: StateProtectOps,
+        /// Hash algorithms' OIDs.
+        hash_algs: Vec<Bytes>,
+        /// Encryption algorithms' OIDs.
+        encr_algs: Vec<Bytes>,
+        /// Secrets to remember.
+        window: u32,
+        /// GSS handles to make.
+        num_gss_handles: u32,
+    },
+}
+
+/// `state_protect_ops4` (RFC 8881 section 18.35).
+#[derive(Debug, Clone, PartialEq, Eq, Default, Encode, Decode)]
+pub struct StateProtectOps {
+    /// Must be protected.
+    pub must_enforce: Bitmap,
+    /// May be protected.
+    pub must_allow: Bitmap,
+}
+
+/// CREATE_SESSION (RFC 8881 section 18.36).
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct CreateSessionArgs {
+    /// From EXCHANGE_ID.
+    pub clientid: u64,
+    /// From EXCHANGE_ID, then counted.
+    pub sequence: u32,
+    /// `CREATE_SESSION4_FLAG_*`.
+    pub flags: u32,
+    /// What the client would like, client to server.
+    pub fore_chan_attrs: ChannelAttrs,
+    /// What the client would like, server to client.
+    pub back_chan_attrs: ChannelAttrs,
+    /// The RPC program of callbacks.
+    pub cb_program: u32,
+    /// Security of callbacks.
+    pub sec_parms: Vec<CallbackSecParms>,
+}
+
+/// SEQUENCE (RFC 8881 section 18.46).
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct SequenceArgs {
+    /// Which session.
+    pub sessionid: SessionId,
+    /// The slot's next number.
+    pub sequenceid: u32,
+    /// Which slot.
+    pub slotid: u32,
+    /// The highest slot in use by the client.
+    pub highest_slotid: u32,
+    /// Keep the reply for replay.
+    pub cachethis: bool,
+}
+
+/// CLOSE (RFC 8881 section 18.2).
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct CloseArgs {
+    /// Ignored in NFSv4.1.
+    pub seqid: u32,
+    /// The open.
+    pub open_stateid: Stateid,
+}
+
+/// COMMIT (RFC 8881 section 18.3).
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct CommitArgs {
+    /// First byte.
+    pub offset: u64,
+    /// Bytes; 0 for all to the end.
+    pub count: u32,
+}
+
+/// `createtype4` (RFC 8881 section 18.4).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CreateType {
+    /// Symbolic link to this text.
+    Lnk(Bytes),
+    /// Block device.
+    Blk(SpecData),
+    /// Character device.
+    Chr(SpecData),
+    /// Socket.
+    Sock,
+    /// FIFO.
+    Fifo,
+    /// Directory.
+    Dir,
+    /// A type that CREATE does not make (the server answers BADTYPE).
+    Other(u32),
+}
+
+impl Encode for CreateType {
+    fn encode(&self, out: &mut BytesMut) {
+        match self {
+            CreateType::Lnk(text) => {
+                5u32.encode(out);
+                text.encode(out);
+            }
+            CreateType::Blk(d) => {
+                3u32.encode(out);
+                d.encode(out);
+            }
+            CreateType::Chr(d) => {
+                4u32.encode(out);
+                d.encode(out);
+            }
+            CreateType::Sock => 6u32.encode(out),
+            CreateType::Fifo => 7u32.encode(out),
+            CreateType::Dir => 2u32.encode(out),
+            CreateType::Other(n) => n.encode(out),
+        }
+    }
+}
+
+impl Decode for CreateType {
+    fn decode(r: &mut Reader) -> Result<Self, Error> {
+        Ok(match r.u32()? {
+            2 => CreateType::Dir,
+            3 => CreateType::Blk(SpecData::decode(r)?),
+            4 => CreateType::Chr(SpecData::decode(r)?),
+            5 => CreateType::Lnk(Bytes::decode(r)?),
+            6 => CreateType::Sock,
+            7 => CreateType::Fifo,
+            n => CreateType::Other(n),
+        })
+    }
+}
+
+/// CREATE (RFC 8881 section 18.4).
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct CreateArgs {
+    /// What.
+    pub kind: CreateType,
+    /// Its name in the current directory.
+    pub name: Bytes,
+    /// With these attributes.
+    pub attrs: Fattr,
+}
+
+/// LOCK (RFC 8881 section 18.10).
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct LockArgs {
+    /// Shared or exclusive.
+    pub locktype: LockType,
+    /// Reclaim after a server restart.
+    pub reclaim: bool,
+    /// First byte.
+    pub offset: u64,
+    /// Bytes; `u64::MAX` for all to the end.
+    pub length: u64,
+    /// For whom.
+    pub locker: Locker,
+}
+
+/// `locker4` (RFC 8881 section 18.10). The discriminant is a boolean: `new_lock_owner`.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub enum Locker {
+    /// A lock owner that has locks on this file already.
+    #[xdr(tag = 0)]
+    Existing {
+        /// Its lock stateid.
+        lock_stateid: Stateid,
+        /// Ignored in NFSv4.1.
+        lock_seqid: u32,
+    },
+    /// A lock owner's first lock on this file.
+    #[xdr(tag = 1)]
+    New {
+        /// Ignored in NFSv4.1.
+        open_seqid: u32,
+        /// The open that the lock belongs to.
+        open_stateid: Stateid,
+        /// Ignored in NFSv4.1.
+        lock_seqid: u32,
+        /// Who.
+        lock_owner: StateOwner,
+    },
+}
+
+/// LOCKT (RFC 8881 section 18.11).
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct LocktArgs {
+    /// Shared or exclusive.
+    pub locktype: LockType,
+    /// First byte.
+    pub offset: u64,
+    /// Bytes; `u64::MAX` for all to the end.
+    pub length: u64,
+    /// Who asks.
+    pub owner: StateOwner,
+}
+
+/// LOCKU (RFC 8881 section 18.12).
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct LockuArgs {
+    /// Ignored.
+    pub locktype: LockType,
+    /// Ignored in NFSv4.1.
+    pub seqid: u32,
+    /// The lock owner's stateid.
+    pub lock_stateid: Stateid,
+    /// First byte.
+    pub offset: u64,
+    /// Bytes; `u64::MAX` for all to the end.
+    pub length: u64,
+}
+
+/// OPEN (RFC 8881 section 18.16).
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct OpenArgs {
+    /// Ignored in NFSv4.1.
+    pub seqid: u32,
+    /// `OPEN4_SHARE_ACCESS_*`.
+    pub share_access: u32,
+    /// `OPEN4_SHARE_DENY_*`.
+    pub share_deny: u32,
+    /// Who opens.
+    pub owner: StateOwner,
+    /// Whether and how to create.
+    pub openhow: OpenHow,
+    /// By what right.
+    pub claim: OpenClaim,
+}
+
+/// `openflag4` (RFC 8881 section 18.16).
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub enum OpenHow {
+    /// The file must exist.
+    #[xdr(tag = 0)]
+    NoCreate,
+    /// The file may be made.
+    #[xdr(tag = 1)]
+    Create(CreateHow),
+}
+
+/// `createhow4` (RFC 8881 section 18.16).
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub enum CreateHow {
+    /// An existing file is opened.
+    #[xdr(tag = 0)]
+    Unchecked(Fattr),
+    /// An existing file is an error.
+    #[xdr(tag = 1)]
+    Guarded(Fattr),
+    /// An existing file is an error unless it was made with this verifier.
+    #[xdr(tag = 2)]
+    Exclusive(Verifier),
+    /// The same, with attributes.
+    #[xdr(tag = 3)]
+    Exclusive41 {
+        /// The verifier.
+        verf: Verifier,
+        /// Attributes out of `suppattr_exclcreat`.
+        attrs: Fattr,
+    },
+}
+
+/// `open_claim4` (RFC 8881 section 18.16).
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub enum OpenClaim {
+    /// This name in the current directory.
+    #[xdr(tag = 0)]
+    Null(Bytes),
+    /// The current file, open before the server restarted; the delegation type held then.
+    #[xdr(tag = 1)]
+    Previous(u32),
+    /// This name, under a delegation.
+    #[xdr(tag = 2)]
+    DelegateCur {
+        /// The delegation.
+        delegate_stateid: Stateid,
+        /// The name.
+        file: Bytes,
+    },
+    /// This name, under a delegation from before the client restarted.
+    #[xdr(tag = 3)]
+    DelegatePrev(Bytes),
+    /// The current file.
+    #[xdr(tag = 4)]
+    Fh,
+    /// The current file, under a delegation from before the client restarted.
+    #[xdr(tag = 6)]
+    DelegPrevFh,
+    /// The current file, under a delegation.
+    #[xdr(tag = 5)]
+    DelegCurFh(Stateid),
+}
+
+/// OPEN_DOWNGRADE (RFC 8881 section 18.18).
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct OpenDowngradeArgs {
+    /// The open.
+    pub open_stateid: Stateid,
+    /// Ignored in NFSv4.1.
+    pub seqid: u32,
+    /// What remains of the access.
+    pub share_access: u32,
+    /// What remains of the denial.
+    pub share_deny: u32,
+}
+
+/// READ (RFC 8881 section 18.22).
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct ReadArgs {
+    /// The open, lock or special stateid.
+    pub stateid: Stateid,
+    /// First byte.
+    pub offset: u64,
+    /// Bytes.
+    pub count: u32,
+}
+
+/// READDIR (RFC 8881 section 18.23).
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct ReaddirArgs {
+    /// Where to go on; 0 for the start.
+    pub cookie: u64,
+    /// From the reply that the cookie came in.
+    pub cookieverf: Verifier,
+    /// Hint: bytes of names and cookies.
+    pub dircount: u32,
+    /// Limit: bytes of the whole result.
+    pub maxcount: u32,
+    /// Attributes of each entry.
+    pub attr_request: Bitmap,
+}
+
+/// RENAME (RFC 8881 section 18.26): from the saved directory to the current one.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct RenameArgs {
+    /// Name in the saved directory.
+    pub oldname: Bytes,
+    /// Name in the current directory.
+    pub newname: Bytes,
+}
+
+/// SETATTR (RFC 8881 section 18.30).
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct SetattrArgs {
+    /// Needed to set the size.
+    pub stateid: Stateid,
+    /// What to set.
+    pub attrs: Fattr,
+}
+
+/// WRITE (RFC 8881 section 18.32).
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct WriteArgs {
+    /// The open, lock or special stateid.
+    pub stateid: Stateid,
+    /// First byte.
+    pub offset: u64,
+    /// How stable before the reply.
+    pub stable: StableHow,
+    /// The bytes.
+    pub data: Bytes,
+}
+
+/// READ_PLUS (RFC 7862 section 15.10).
+pub type ReadPlusArgs = ReadArgs;
+
+macro_rules! arg_ops {
+    ($($(#[$doc:meta])* $variant:ident = $op:ident $(($ty:ty))?;)*) => {
+        /// One operation of a COMPOUND with its arguments.
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        pub enum ArgOp {
+            $($(#[$doc])* $variant $(($ty))?,)*
+            /// An operation without arguments known here; what follows it could not be decoded.
+            Other(OpNum),
+            /// An operation whose arguments do not decode (the server answers BADXDR).
+            Malformed(OpNum),
+        }
+
+        impl ArgOp {
+            /// The operation's number.
+            #[must_use]
+            pub fn op(&self) -> OpNum {
+                match self {
+                    $(arg_ops!(@pattern $variant $(($ty))?) => OpNum::$op,)*
+                    ArgOp::Other(op) | ArgOp::Malformed(op) => *op,
+                }
+            }
+
+            fn decode_args(op: OpNum, r: &mut Reader) -> Result<ArgOp, Error> {
+                Ok(match op {
+                    $(OpNum::$op => arg_ops!(@decode r $variant $(($ty))?),)*
+                    _ => ArgOp::Other(op),
+                })
+            }
+        }
+
+        impl Encode for ArgOp {
+            fn encode(&self, out: &mut BytesMut) {
+                self.op().0.encode(out);
+                match self {
+                    $(arg_ops!(@bind a $variant $(($ty))?) => arg_ops!(@encode a out $(($ty))?),)*
+                    ArgOp::Other(_) | ArgOp::Malformed(_) => {}
+                }
+            }
+        }
+    };
+    (@pattern $variant:ident) => { ArgOp::$variant };
+    (@pattern $variant:ident ($ty:ty)) => { ArgOp::$variant(_) };
+    (@bind $a:ident $variant:ident) => { ArgOp::$variant };
+    (@bind $a:ident $variant:ident ($ty:ty)) => { ArgOp::$variant($a) };
+    (@encode $a:ident $out:ident) => { {} };
+    (@encode $a:ident $out:ident ($ty:ty)) => { $a.encode($out) };
+    (@decode $r:ident $variant:ident) => { ArgOp::$variant };
+    (@decode $r:ident $variant:ident ($ty:ty)) => { ArgOp::$variant(<$ty>::decode($r)?) };
+}
+
+arg_ops! {
+    /// Which kinds of access would be allowed (`ACCESS4_*`).
+    Access = ACCESS(u32);
+    /// Close a file.
+    Close = CLOSE(CloseArgs);
+    /// Make unstable data stable.
+    Commit = COMMIT(CommitArgs);
+    /// Make anything but a regular file.
+    Create = CREATE(CreateArgs);
+    /// Return a delegation.
+    DelegReturn = DELEGRETURN(Stateid);
+    /// Read these attributes.
+    Getattr = GETATTR(Bitmap);
+    /// The current filehandle.
+    Getfh = GETFH;
+    /// Link the saved file under this name into the current directory.
+    Link = LINK(Bytes);
+    /// Lock a byte range.
+    Lock = LOCK(LockArgs);
+    /// Test for a lock.
+    Lockt = LOCKT(LocktArgs);
+    /// Unlock a byte range.
+    Locku = LOCKU(LockuArgs);
+    /// Go to this name.
+    Lookup = LOOKUP(Bytes);
+    /// Go to the parent.
+    Lookupp = LOOKUPP;
+    /// Go on only if these attributes differ.
+    Nverify = NVERIFY(Fattr);
+    /// Open, and perhaps make, a regular file.
+    Open = OPEN(OpenArgs);
+    /// Give up part of an open.
+    OpenDowngrade = OPEN_DOWNGRADE(OpenDowngradeArgs);
+    /// Go to this filehandle.
+    Putfh = PUTFH(FileHandle);
+    /// Go to the public root.
+    Putpubfh = PUTPUBFH;
+    /// Go to the root.
+    Putrootfh = PUTROOTFH;
+    /// Read data.
+    Read = READ(ReadArgs);
+    /// Read entries.
+    Readdir = READDIR(ReaddirArgs);
+    /// Read a symbolic link.
+    Readlink = READLINK;
+    /// Remove this name.
+    Remove = REMOVE(Bytes);
+    /// Rename.
+    Rename = RENAME(RenameArgs);
+    /// Go back to the saved filehandle.
+    Restorefh = RESTOREFH;
+    /// Save the current filehandle.
+    Savefh = SAVEFH;
+    /// Which security flavours this name wants.
+    Secinfo = SECINFO(Bytes);
+    /// Set attributes.
+    Setattr = SETATTR(SetattrArgs);
+    /// Go on only if these attributes are the same.
+    Verify = VERIFY(Fattr);
+    /// Write data.
+    Write = WRITE(WriteArgs);
+    /// Change the back channel.
+    BackchannelCtl = BACKCHANNEL_CTL(BackchannelCtlArgs);
+    /// Add this connection to a session.
+    BindConnToSession = BIND_CONN_TO_SESSION(BindConnToSessionArgs);
+    /// Make a client known.
+    ExchangeId = EXCHANGE_ID(ExchangeIdArgs);
+    /// Make a session.
+    CreateSession = CREATE_SESSION(CreateSessionArgs);
+    /// End a session.
+    DestroySession = DESTROY_SESSION(SessionId);
+    /// Forget a stateid.
+    FreeStateid = FREE_STATEID(Stateid);
+    /// Which security flavours the current object wants (`SECINFO_STYLE4_*`).
+    SecinfoNoName = SECINFO_NO_NAME(u32);
+    /// First in almost every COMPOUND.
+    Sequence = SEQUENCE(SequenceArgs);
+    /// Are these stateids valid?
+    TestStateid = TEST_STATEID(Vec<Stateid>);
+    /// Forget a client.
+    DestroyClientid = DESTROY_CLIENTID(u64);
+    /// The client has reclaimed all; the boolean is `rca_one_fs`.
+    ReclaimComplete = RECLAIM_COMPLETE(bool);
+    /// Read data and holes.
+    ReadPlus = READ_PLUS(ReadPlusArgs);
+}
+
+impl ArgOp {
+    /// Takes an operation from the front of `r`; never fails once the number is there.
+    ///
+    /// # Errors
+    /// [`Error::Short`] when not even the number is there.
+    pub fn decode_lenient(r: &mut Reader) -> Result<ArgOp, Error> {
+        let op = OpNum(r.u32()?);
+        Ok(ArgOp::decode_args(op, r).unwrap_or(ArgOp::Malformed(op)))
+    }
+
+    /// Whether nothing behind this operation can be decoded.
+    #[must_use]
+    pub fn ends_decoding(&self) -> bool {
+        matches!(self, ArgOp::Other(_) | ArgOp::Malformed(_))
+    }
+}
+
+/// An owner as the types of this module want it.
+#[must_use]
+pub fn owner(clientid: u64, name: &[u8]) -> StateOwner {
+    StateOwner { clientid, owner: Opaque1024(Bytes::copy_from_slice(name)) }
+}

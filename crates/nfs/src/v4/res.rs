@@ -1,0 +1,471 @@
+//! The results of operations (RFC 8881 section 18, RFC 7862 section 15).
+
+use super::args::CallbackSecParms;
+use super::attr::{Bitmap, Fattr};
+use super::types::{
+    ChangeInfo, ChannelAttrs, FileHandle, ImplId, LockType, Opaque1024, SecInfo, ServerOwner, SessionId,
+    StableHow, StateOwner, Stateid, Verifier,
+};
+use super::{NfsStat, OpNum};
+use landfast_xdr::{Bytes, BytesMut, Decode, Encode, Error, Reader};
+
+/// ACCESS (RFC 8881 section 18.1).
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct AccessRes {
+    /// What the server can tell about.
+    pub supported: u32,
+    /// What is allowed.
+    pub access: u32,
+}
+
+/// CREATE (RFC 8881 section 18.4).
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct CreateRes {
+    /// The directory's change attribute.
+    pub cinfo: ChangeInfo,
+    /// What was set.
+    pub attrset: Bitmap,
+}
+
+/// `LOCK4denied` (RFC 8881 section 18.10).
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct LockDenied {
+    /// First byte of the lock in the way.
+    pub offset: u64,
+    /// Bytes; `u64::MAX` for all to the end.
+    pub length: u64,
+    /// Shared or exclusive.
+    pub locktype: LockType,
+    /// Whose.
+    pub owner: StateOwner,
+}
+
+/// OPEN (RFC 8881 section 18.16).
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct OpenRes {
+    /// The open.
+    pub stateid: Stateid,
+    /// The directory's change attribute.
+    pub cinfo: ChangeInfo,
+    /// `OPEN4_RESULT_*`.
+    pub rflags: u32,
+    /// What was set at creation.
+    pub attrset: Bitmap,
+    /// A delegation, or none.
+    pub delegation: OpenDelegation,
+}
+
+/// `nfsace4` (RFC 8881 section 6.2.1).
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct NfsAce {
+    /// Allow, deny, audit, alarm.
+    pub kind: u32,
+    /// Inheritance and group flags.
+    pub flag: u32,
+    /// What.
+    pub access_mask: u32,
+    /// Who.
+    pub who: Bytes,
+}
+
+/// `nfs_space_limit4` (RFC 8881 section 18.16).
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub enum SpaceLimit {
+    /// The file may grow to this size in bytes.
+    #[xdr(tag = 1)]
+    Size(u64),
+    /// So many blocks may be dirty.
+    #[xdr(tag = 2)]
+    Blocks {
+        /// How many.
+        num_blocks: u32,
+        /// Of how many bytes.
+        bytes_per_block: u32,
+    },
+}
+
+/// `open_delegation4` (RFC 8881 section 18.16).
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub enum OpenDelegation {
+    /// None.
+    #[xdr(tag = 0)]
+    None,
+    /// For reading.
+    #[xdr(tag = 1)]
+    Read {
+        /// The delegation.
+        stateid: Stateid,
+        /// To be returned at once.
+        recall: bool,
+        /// Who needs no ACCESS.
+        permissions: NfsAce,
+    },
+    /// For writing.
+    #[xdr(tag = 2)]
+    Write {
+        /// The delegation.
+        stateid: Stateid,
+        /// To be returned at once.
+        recall: bool,
+        /// How much may be dirty after close.
+        space_limit: SpaceLimit,
+        /// Who needs no ACCESS.
+        permissions: NfsAce,
+    },
+    /// None, and why.
+    #[xdr(tag = 3)]
+    NoneExt(WhyNone),
+}
+
+/// `open_none_delegation4` (RFC 8881 section 18.16).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WhyNone {
+    /// `WND4_*`.
+    pub why: u32,
+    /// For WND4_CONTENTION (1) and WND4_RESOURCE (2): the server will say when.
+    pub will_signal: bool,
+}
+
+impl Encode for WhyNone {
+    fn encode(&self, out: &mut BytesMut) {
+        self.why.encode(out);
+        if matches!(self.why, 1 | 2) {
+            self.will_signal.encode(out);
+        }
+    }
+}
+
+impl Decode for WhyNone {
+    fn decode(r: &mut Reader) -> Result<Self, Error> {
+        let why = r.u32()?;
+        let will_signal = if matches!(why, 1 | 2) { bool::decode(r)? } else { false };
+        Ok(WhyNone { why, will_signal })
+    }
+}
+
+/// READ (RFC 8881 section 18.22).
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct ReadRes {
+    /// The end of the file was reached.
+    pub eof: bool,
+    /// The bytes.
+    pub data: Bytes,
+}
+
+/// One segment of a READ_PLUS reply (RFC 7862 section 15.10).
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub enum ReadPlusContent {
+    /// Data.
+    #[xdr(tag = 0)]
+    Data {
+        /// Where.
+        offset: u64,
+        /// The bytes.
+        data: Bytes,
+    },
+    /// Zeroes.
+    #[xdr(tag = 1)]
+    Hole {
+        /// Where.
+        offset: u64,
+        /// How many bytes.
+        length: u64,
+    },
+}
+
+/// READ_PLUS (RFC 7862 section 15.10).
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct ReadPlusRes {
+    /// The end of the file was reached.
+    pub eof: bool,
+    /// Segments in order.
+    pub contents: Vec<ReadPlusContent>,
+}
+
+/// An entry of a READDIR reply (RFC 8881 section 18.23).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DirEntry {
+    /// Go on behind this entry; never 0, 1 or 2.
+    pub cookie: u64,
+    /// Its name.
+    pub name: Bytes,
+    /// Its attributes.
+    pub attrs: Fattr,
+}
+
+/// READDIR (RFC 8881 section 18.23).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReaddirRes {
+    /// To be sent with the cookies.
+    pub cookieverf: Verifier,
+    /// Entries in order.
+    pub entries: Vec<DirEntry>,
+    /// No more behind them.
+    pub eof: bool,
+}
+
+impl Encode for ReaddirRes {
+    fn encode(&self, out: &mut BytesMut) {
+        self.cookieverf.encode(out);
+        for e in &self.entries {
+            true.encode(out);
+            e.cookie.encode(out);
+            e.name.encode(out);
+            e.attrs.encode(out);
+        }
+        false.encode(out);
+        self.eof.encode(out);
+    }
+}
+
+impl Decode for ReaddirRes {
+    fn decode(r: &mut Reader) -> Result<Self, Error> {
+        let cookieverf = Verifier::decode(r)?;
+        let mut entries = Vec::new();
+        while bool::decode(r)? {
+            entries.push(DirEntry { cookie: r.u64()?, name: Bytes::decode(r)?, attrs: Fattr::decode(r)? });
+        }
+        Ok(ReaddirRes { cookieverf, entries, eof: bool::decode(r)? })
+    }
+}
+
+/// RENAME (RFC 8881 section 18.26).
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct RenameRes {
+    /// The saved directory's change attribute.
+    pub source_cinfo: ChangeInfo,
+    /// The current directory's change attribute.
+    pub target_cinfo: ChangeInfo,
+}
+
+/// WRITE (RFC 8881 section 18.32).
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct WriteRes {
+    /// Bytes written.
+    pub count: u32,
+    /// How stable they are.
+    pub committed: StableHow,
+    /// Changes when unstable data may have been lost.
+    pub writeverf: Verifier,
+}
+
+/// BIND_CONN_TO_SESSION (RFC 8881 section 18.34).
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct BindConnToSessionRes {
+    /// Which session.
+    pub sessid: SessionId,
+    /// `CDFS4_*`.
+    pub dir: u32,
+    /// Not over TCP.
+    pub use_conn_in_rdma_mode: bool,
+}
+
+/// EXCHANGE_ID (RFC 8881 section 18.35).
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct ExchangeIdRes {
+    /// The client's number.
+    pub clientid: u64,
+    /// For its first CREATE_SESSION.
+    pub sequenceid: u32,
+    /// `EXCHGID4_FLAG_*`.
+    pub flags: u32,
+    /// How state is protected.
+    pub state_protect: StateProtectRes,
+    /// Which server.
+    pub server_owner: ServerOwner,
+    /// Within what scope client IDs and handles are the same.
+    pub server_scope: Opaque1024,
+    /// At most one element.
+    pub server_impl_id: Vec<ImplId>,
+}
+
+/// `state_protect4_r` (RFC 8881 section 18.35), SP4_SSV left out: no server here grants it.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub enum StateProtectRes {
+    /// SP4_NONE.
+    #[xdr(tag = 0)]
+    None,
+    /// SP4_MACH_CRED.
+    #[xdr(tag = 1)]
+    MachCred(super::args::StateProtectOps),
+}
+
+/// CREATE_SESSION (RFC 8881 section 18.36).
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct CreateSessionRes {
+    /// The session's name.
+    pub sessionid: SessionId,
+    /// As in the request.
+    pub sequence: u32,
+    /// `CREATE_SESSION4_FLAG_*` that were granted.
+    pub flags: u32,
+    /// What holds, client to server.
+    pub fore_chan_attrs: ChannelAttrs,
+    /// What holds, server to client.
+    pub back_chan_attrs: ChannelAttrs,
+}
+
+/// SEQUENCE (RFC 8881 section 18.46).
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct SequenceRes {
+    /// Which session.
+    pub sessionid: SessionId,
+    /// As in the request.
+    pub sequenceid: u32,
+    /// Which slot.
+    pub slotid: u32,
+    /// The highest slot that the server takes.
+    pub highest_slotid: u32,
+    /// The highest slot that the server would like.
+    pub target_highest_slotid: u32,
+    /// `SEQ4_STATUS_*`.
+    pub status_flags: u32,
+}
+
+/// What an operation returned besides its status.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs)] // one variant an operation, named like it
+pub enum ResBody {
+    /// Only a status.
+    Empty,
+    Access(AccessRes),
+    Close(Stateid),
+    Commit(Verifier),
+    Create(CreateRes),
+    Getattr(Fattr),
+    Getfh(FileHandle),
+    Link(ChangeInfo),
+    Lock(Stateid),
+    /// LOCK and LOCKT with status DENIED.
+    Denied(LockDenied),
+    Locku(Stateid),
+    Open(OpenRes),
+    OpenDowngrade(Stateid),
+    Read(ReadRes),
+    ReadPlus(ReadPlusRes),
+    Readdir(ReaddirRes),
+    Readlink(Bytes),
+    Remove(ChangeInfo),
+    Rename(RenameRes),
+    Secinfo(Vec<SecInfo>),
+    /// SETATTR, whatever its status: what was set.
+    Setattr(Bitmap),
+    Write(WriteRes),
+    BindConnToSession(BindConnToSessionRes),
+    ExchangeId(Box<ExchangeIdRes>),
+    CreateSession(Box<CreateSessionRes>),
+    Sequence(SequenceRes),
+    TestStateid(Vec<NfsStat>),
+}
+
+impl Encode for ResBody {
+    fn encode(&self, out: &mut BytesMut) {
+        match self {
+            ResBody::Empty => {}
+            ResBody::Access(b) => b.encode(out),
+            ResBody::Close(b) | ResBody::Lock(b) | ResBody::Locku(b) | ResBody::OpenDowngrade(b) => {
+                b.encode(out)
+            }
+            ResBody::Commit(b) => b.encode(out),
+            ResBody::Create(b) => b.encode(out),
+            ResBody::Getattr(b) => b.encode(out),
+            ResBody::Getfh(b) => b.encode(out),
+            ResBody::Link(b) | ResBody::Remove(b) => b.encode(out),
+            ResBody::Denied(b) => b.encode(out),
+            ResBody::Open(b) => b.encode(out),
+            ResBody::Read(b) => b.encode(out),
+            ResBody::ReadPlus(b) => b.encode(out),
+            ResBody::Readdir(b) => b.encode(out),
+            ResBody::Readlink(b) => b.encode(out),
+            ResBody::Rename(b) => b.encode(out),
+            ResBody::Secinfo(b) => b.encode(out),
+            ResBody::Setattr(b) => b.encode(out),
+            ResBody::Write(b) => b.encode(out),
+            ResBody::BindConnToSession(b) => b.encode(out),
+            ResBody::ExchangeId(b) => b.encode(out),
+            ResBody::CreateSession(b) => b.encode(out),
+            ResBody::Sequence(b) => b.encode(out),
+            ResBody::TestStateid(b) => b.encode(out),
+        }
+    }
+}
+
+/// One operation's result in a COMPOUND's reply.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResOp {
+    /// Which operation.
+    pub op: OpNum,
+    /// Its outcome.
+    pub status: NfsStat,
+    /// What it returned.
+    pub body: ResBody,
+}
+
+impl ResOp {
+    /// A success.
+    #[must_use]
+    pub fn ok(op: OpNum, body: ResBody) -> ResOp {
+        ResOp { op, status: NfsStat::NFS4_OK, body }
+    }
+
+    /// A failure; SETATTR says that nothing was set.
+    #[must_use]
+    pub fn failed(op: OpNum, status: NfsStat) -> ResOp {
+        let body = if op == OpNum::SETATTR { ResBody::Setattr(Bitmap::default()) } else { ResBody::Empty };
+        ResOp { op, status, body }
+    }
+}
+
+impl Encode for ResOp {
+    fn encode(&self, out: &mut BytesMut) {
+        self.op.0.encode(out);
+        self.status.encode(out);
+        self.body.encode(out);
+    }
+}
+
+impl Decode for ResOp {
+    fn decode(r: &mut Reader) -> Result<Self, Error> {
+        let op = OpNum(r.u32()?);
+        let status = NfsStat::decode(r)?;
+        let body = match (op, status.is_ok()) {
+            (OpNum::SETATTR, _) => ResBody::Setattr(Bitmap::decode(r)?),
+            (OpNum::LOCK | OpNum::LOCKT, false) if status == NfsStat::NFS4ERR_DENIED => {
+                ResBody::Denied(LockDenied::decode(r)?)
+            }
+            (_, false) => ResBody::Empty,
+            (OpNum::ACCESS, _) => ResBody::Access(Decode::decode(r)?),
+            (OpNum::CLOSE, _) => ResBody::Close(Decode::decode(r)?),
+            (OpNum::COMMIT, _) => ResBody::Commit(Decode::decode(r)?),
+            (OpNum::CREATE, _) => ResBody::Create(Decode::decode(r)?),
+            (OpNum::GETATTR, _) => ResBody::Getattr(Decode::decode(r)?),
+            (OpNum::GETFH, _) => ResBody::Getfh(Decode::decode(r)?),
+            (OpNum::LINK, _) => ResBody::Link(Decode::decode(r)?),
+            (OpNum::LOCK, _) => ResBody::Lock(Decode::decode(r)?),
+            (OpNum::LOCKU, _) => ResBody::Locku(Decode::decode(r)?),
+            (OpNum::OPEN, _) => ResBody::Open(Decode::decode(r)?),
+            (OpNum::OPEN_DOWNGRADE, _) => ResBody::OpenDowngrade(Decode::decode(r)?),
+            (OpNum::READ, _) => ResBody::Read(Decode::decode(r)?),
+            (OpNum::READ_PLUS, _) => ResBody::ReadPlus(Decode::decode(r)?),
+            (OpNum::READDIR, _) => ResBody::Readdir(Decode::decode(r)?),
+            (OpNum::READLINK, _) => ResBody::Readlink(Decode::decode(r)?),
+            (OpNum::REMOVE, _) => ResBody::Remove(Decode::decode(r)?),
+            (OpNum::RENAME, _) => ResBody::Rename(Decode::decode(r)?),
+            (OpNum::SECINFO | OpNum::SECINFO_NO_NAME, _) => ResBody::Secinfo(Decode::decode(r)?),
+            (OpNum::WRITE, _) => ResBody::Write(Decode::decode(r)?),
+            (OpNum::BIND_CONN_TO_SESSION, _) => ResBody::BindConnToSession(Decode::decode(r)?),
+            (OpNum::EXCHANGE_ID, _) => ResBody::ExchangeId(Decode::decode(r)?),
+            (OpNum::CREATE_SESSION, _) => ResBody::CreateSession(Decode::decode(r)?),
+            (OpNum::SEQUENCE, _) => ResBody::Sequence(Decode::decode(r)?),
+            (OpNum::TEST_STATEID, _) => ResBody::TestStateid(Decode::decode(r)?),
+            _ => ResBody::Empty,
+        };
+        Ok(ResOp { op, status, body })
+    }
+}
+
+/// Callback security that a server without GSS can use.
+#[must_use]
+pub fn usable_callback_security(parms: &[CallbackSecParms]) -> Option<&CallbackSecParms> {
+    parms.iter().find(|p| !matches!(p, CallbackSecParms::Gss { .. }))
+}

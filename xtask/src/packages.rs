@@ -1,0 +1,57 @@
+//! The Debian packages that the checks need: installed when we are root, otherwise named.
+
+use crate::proc;
+
+/// A program that some check runs, and the Debian package that has it.
+struct Need {
+    program: &'static str,
+    package: &'static str,
+}
+
+/// What the checks run beyond Rust and coreutils.
+const NEEDS: &[Need] = &[
+    Need { program: "fusermount3", package: "fuse3" },
+    Need { program: "mkfs.ext4", package: "e2fsprogs" },
+    Need { program: "mkfs.xfs", package: "xfsprogs" },
+    Need { program: "mkfs.btrfs", package: "btrfs-progs" },
+    Need { program: "losetup", package: "mount" },
+    Need { program: "setpriv", package: "util-linux" },
+    Need { program: "qemu-system-x86_64", package: "qemu-system-x86" },
+    Need { program: "debootstrap", package: "debootstrap" },
+    Need { program: "busybox", package: "busybox-static" },
+    Need { program: "cpio", package: "cpio" },
+    Need { program: "depmod", package: "kmod" },
+    Need { program: "git", package: "git" },
+    Need { program: "xz", package: "xz-utils" },
+    Need { program: "zstd", package: "zstd" },
+    Need { program: "bzip2", package: "bzip2" },
+    Need { program: "cc", package: "gcc" },
+];
+
+/// The packages whose program is not on this machine.
+pub fn missing() -> Vec<&'static str> {
+    NEEDS.iter().filter(|need| proc::find_program(need.program).is_none()).map(|need| need.package).collect()
+}
+
+/// Whether all of these programs are here; an error names those that are not, with their packages.
+pub fn require(programs: &[&str]) -> Result<(), String> {
+    let absent: Vec<String> = programs
+        .iter()
+        .filter(|program| proc::find_program(program).is_none())
+        .map(|program| match NEEDS.iter().find(|need| need.program == *program) {
+            Some(need) => format!("{program} (Debian package {})", need.package),
+            None => (*program).to_owned(),
+        })
+        .collect();
+    if absent.is_empty() { Ok(()) } else { Err(format!("needs {}", absent.join(", "))) }
+}
+
+/// Installs packages with apt-get, without questions.
+pub fn install(packages: &[&str]) -> Result<(), String> {
+    let apt =
+        |args: &[&str]| proc::run(proc::command("apt-get", args).env("DEBIAN_FRONTEND", "noninteractive"));
+    apt(&["-q", "update"])?;
+    let mut args = vec!["-q", "-y", "--no-install-recommends", "install"];
+    args.extend(packages);
+    apt(&args)
+}
