@@ -1,12 +1,14 @@
 //! Project tasks, run as `cargo xtask ...`.
 //!
-//! - `test`: everything that continuous integration checks, on a fresh machine with Rust.
+//! - `test`: everything that continuous integration checks, on a fresh machine with Rust;
+//! - `guest`: a QEMU guest with Linux's own NFS client.
 //!
 //! Nothing here is part of the product: `xtask` drives the `landfast` binary from outside, as a user would.
 
-#[allow(dead_code)] // the guest tasks use the rest
+#[allow(dead_code)] // the guest checks use the rest
+mod guest;
 mod packages;
-#[allow(dead_code)] // the guest tasks use the rest
+#[allow(dead_code)] // the guest checks use the rest
 mod proc;
 mod steps;
 mod test;
@@ -27,10 +29,14 @@ struct Cli {
 enum Task {
     /// Run every check of the project, as continuous integration does.
     Test(test::Options),
+    /// A virtual machine with Linux's own NFS client.
+    #[command(subcommand)]
+    Guest(guest::Task),
 }
 
 fn main() -> ExitCode {
     match Cli::parse().task {
         Task::Test(options) => test::run(&options),
+        Task::Guest(task) => guest::run(&task),
     }
 }

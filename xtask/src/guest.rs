@@ -1,0 +1,113 @@
+//! `cargo xtask guest ...`: a virtual machine with Debian's kernel, whose NFS client is the one that people use.
+//!
+//! It runs under QEMU's software emulation, so it needs no help from the host's kernel; times in it say little,
+//! counts are exact. It sees only its host's loopback, at 10.0.2.2.
+
+mod channel;
+mod image;
+mod machine;
+mod recipe;
+
+use std::io::{Read, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+
+use machine::{Hardware, Machine};
+use recipe::Kernel;
+
+/// The guest's tasks.
+#[derive(Subcommand)]
+pub enum Task {
+    /// Build the guest's disk, kernel and initrd, unless they are cached under target/guest.
+    Build(Common),
+    /// Boot a guest, say how long that took and which kernel runs, and end it.
+    Boot(Common),
+    /// Boot a guest, run a command in it, and exit with the command's exit code.
+    Run(RunOptions),
+    /// Boot a guest with its console on this terminal; `exit` ends it.
+    Sh(Common),
+}
+
+/// What all guest tasks take.
+#[derive(Args)]
+pub struct Common {
+    /// The guest's kernel: 6.1 or 6.12.
+    #[arg(long, default_value_t = Kernel::V6_1)]
+    kernel: Kernel,
+    /// Megabytes of memory.
+    #[arg(long, default_value_t = 1024)]
+    memory: u32,
+    /// A file that the guest sees as the read-only disk /dev/vdb.
+    #[arg(long)]
+    disk: Option<PathBuf>,
+}
+
+impl Common {
+    fn hardware(&self) -> Hardware {
+        Hardware { memory_mb: self.memory, disk: self.disk.clone(), ..Hardware::default() }
+    }
+}
+
+/// Options of `guest run`.
+#[derive(Args)]
+pub struct RunOptions {
+    #[command(flatten)]
+    common: Common,
+    /// Seconds after which the command is given up.
+    #[arg(long, default_value_t = 600)]
+    timeout: u64,
+    /// Run this script of the host instead of a command (`-`: from standard input).
+    #[arg(long)]
+    script: Option<PathBuf>,
+    /// The command, for bash.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    command: Vec<String>,
+}
+
+/// Runs a guest task.
+pub fn run(task: &Task) -> ExitCode {
+    let result = match task {
+        Task::Build(common) => image::build(common.kernel).map(|image| {
+            println!("Linux {}: {}", image.release, image.disk.display());
+            ExitCode::SUCCESS
+        }),
+        Task::Boot(common) => boot(common),
+        Task::Run(options) => run_command(options),
+        Task::Sh(common) => image::build(common.kernel)
+            .and_then(|image| Machine::shell(&image, &common.hardware()))
+            .map(|()| ExitCode::SUCCESS),
+    };
+    result.unwrap_or_else(|why| {
+        eprintln!("{why}");
+        ExitCode::from(125)
+    })
+}
+
+fn boot(common: &Common) -> Result<ExitCode, String> {
+    let image = image::build(common.kernel)?;
+    let machine = Machine::boot(&image, &common.hardware())?;
+    println!("Linux {} was ready after {:.1} s", machine.release, machine.boot.as_secs_f64());
+    Ok(ExitCode::SUCCESS)
+}
+
+fn run_command(options: &RunOptions) -> Result<ExitCode, String> {
+    let script = match &options.script {
+        Some(file) if file.as_os_str() == "-" => {
+            let mut text = String::new();
+            std::io::stdin().read_to_string(&mut text).map_err(|e| format!("standard input: {e}"))?;
+            text
+        }
+        Some(file) => std::fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()))?,
+        None if options.command.is_empty() => return Err("no command: see --help".to_owned()),
+        None => options.command.join(" "),
+    };
+    let image = image::build(options.common.kernel)?;
+    let mut machine = Machine::boot(&image, &options.common.hardware())?;
+    let limit = Duration::from_secs(options.timeout);
+    let code = machine.run(&script, &[], limit, &mut std::io::stdout())?;
+    std::io::stdout().flush().map_err(|e| format!("standard output: {e}"))?;
+    Ok(ExitCode::from(u8::try_from(code).unwrap_or(255)))
+}

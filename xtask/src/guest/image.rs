@@ -1,0 +1,311 @@
+//! Building the guest's disk, kernel and initrd, cached under the target directory by the recipe's hash.
+//!
+//! A thing that exists under its final name is complete: everything is built under another name and renamed.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use super::recipe::{self, Kernel};
+use crate::packages;
+use crate::proc::{self, command, output, run};
+
+/// Programs that building needs.
+const PROGRAMS: &[&str] =
+    &["debootstrap", "busybox", "cpio", "depmod", "mkfs.ext4", "unshare", "dpkg-deb", "apt-get", "xz"];
+
+/// A bootable guest.
+pub struct Image {
+    /// The kernel's image.
+    pub kernel: PathBuf,
+    /// The initial RAM disk.
+    pub initrd: PathBuf,
+    /// The root disk, raw; booted with a throw-away overlay.
+    pub disk: PathBuf,
+    /// The kernel's release, as `uname -r` says.
+    pub release: String,
+}
+
+/// Where guests, kernels and downloads are kept.
+pub fn cache_dir() -> PathBuf {
+    proc::target_dir().join("guest")
+}
+
+/// Why a guest cannot be built or run here; `Ok` if it can.
+pub fn possible() -> Result<(), String> {
+    if !proc::is_root() {
+        return Err("the guest needs root (its disk is built with debootstrap)".to_owned());
+    }
+    if !cfg!(target_arch = "x86_64") {
+        return Err("the guest is built for x86-64 only".to_owned());
+    }
+    packages::require(PROGRAMS)?;
+    packages::require(&["qemu-system-x86_64", "setpriv"])
+}
+
+/// Builds what is not cached yet and returns the guest's parts.
+pub fn build(kernel: Kernel) -> Result<Image, String> {
+    possible()?;
+    let cache = cache_dir();
+    fs::create_dir_all(&cache).map_err(|e| format!("{}: {e}", cache.display()))?;
+    let (package, version) = kernel_package(kernel)?;
+    let release = recipe::release_of(&package).to_owned();
+    let dir = cache.join(format!("image-{}", recipe::image_key(&package, &version)));
+    let image = Image {
+        kernel: dir.join("vmlinuz"),
+        initrd: dir.join("initrd"),
+        disk: dir.join("root.img"),
+        release: release.clone(),
+    };
+    if dir.is_dir() {
+        return Ok(image);
+    }
+    let userland = userland(&cache)?;
+    let kernel_tree = unpack(&cache, &package, &version)?;
+    assemble(&dir, &userland, &kernel_tree, &release)?;
+    Ok(image)
+}
+
+/// The newest image package of the series and its version, as the machine's apt knows them.
+fn kernel_package(kernel: Kernel) -> Result<(String, String), String> {
+    let meta = kernel.meta_package();
+    let ask = || -> Result<(String, String), String> {
+        let depends = output(&mut command("apt-cache", ["depends", meta]))?;
+        let package = recipe::depends_on_image(&depends)
+            .ok_or(format!("{meta} depends on no kernel: does apt here know Debian {}?", recipe::SUITE))?;
+        let version = candidate(&package)?;
+        Ok((package, version))
+    };
+    ask().or_else(|_| {
+        // A fresh machine has no package lists yet.
+        run(&mut command("apt-get", ["-q", "update"]))?;
+        ask()
+    })
+}
+
+/// The version of a package that apt would install.
+fn candidate(package: &str) -> Result<String, String> {
+    let policy = output(&mut command("apt-cache", ["policy", package]))?;
+    policy
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("Candidate: "))
+        .map(str::to_owned)
+        .ok_or(format!("apt here knows no package {package}"))
+}
+
+/// The base address that apt here fetches the guest's release from: the guest comes from the same place.
+fn mirror() -> Result<String, String> {
+    let format = "$(CODENAME) $(REPO_URI)";
+    let targets =
+        output(&mut command("apt-get", ["indextargets", "--format", format, "Created-By: Packages"]))?;
+    targets
+        .lines()
+        .filter_map(|line| line.split_once(' '))
+        .find(|(codename, _)| *codename == recipe::SUITE)
+        .map(|(_, uri)| uri.to_owned())
+        .ok_or(format!("apt here is not set up for Debian {}", recipe::SUITE))
+}
+
+/// The userland without kernel: debootstrap's minimal set and [`recipe::PACKAGES`].
+fn userland(cache: &Path) -> Result<PathBuf, String> {
+    let dir = cache.join(format!("userland-{}", recipe::userland_key()));
+    if dir.is_dir() {
+        return Ok(dir);
+    }
+    let part = fresh_dir(&dir)?;
+    let include = format!("--include={}", recipe::PACKAGES.join(","));
+    // In a mount namespace of its own, so that no mount of debootstrap's outlives it.
+    run(command(
+        "unshare",
+        ["--mount", "debootstrap", "--variant=minbase", "--merged-usr", &include, recipe::SUITE],
+    )
+    .arg(&part)
+    .arg(mirror()?))?;
+    // Nobody reads them in the guest.
+    for unused in ["var/cache/apt", "var/lib/apt/lists", "usr/share/doc", "usr/share/man", "usr/share/locale"]
+    {
+        remove_dir(&part.join(unused))?;
+    }
+    rename(&part, &dir)?;
+    Ok(dir)
+}
+
+/// Downloads a package with the machine's apt and returns the file.
+pub fn download(cache: &Path, package: &str, version: &str) -> Result<PathBuf, String> {
+    let debs = cache.join(format!("deb-{}", recipe::key(&[package, version])));
+    if !debs.is_dir() {
+        let part = fresh_dir(&debs)?;
+        let what = format!("{package}={version}");
+        run(
+            command("apt-get", ["-q", "-o", "APT::Sandbox::User=root", "download", &what]).current_dir(&part)
+        )?;
+        rename(&part, &debs)?;
+    }
+    let mut files = fs::read_dir(&debs).map_err(|e| format!("{}: {e}", debs.display()))?;
+    match files.next() {
+        Some(Ok(file)) => Ok(file.path()),
+        _ => Err(format!("apt-get download {package}: no file")),
+    }
+}
+
+/// Downloads a package and unpacks its files into a directory.
+pub fn unpack(cache: &Path, package: &str, version: &str) -> Result<PathBuf, String> {
+    let dir = cache.join(format!("tree-{}", recipe::key(&[package, version])));
+    if dir.is_dir() {
+        return Ok(dir);
+    }
+    let deb = download(cache, package, version)?;
+    let part = fresh_dir(&dir)?;
+    run(command("dpkg-deb", ["-x"]).arg(&deb).arg(&part))?;
+    rename(&part, &dir)?;
+    Ok(dir)
+}
+
+/// The newest version of a package that apt knows, downloaded and unpacked.
+pub fn unpack_newest(package: &str) -> Result<PathBuf, String> {
+    let cache = cache_dir();
+    fs::create_dir_all(&cache).map_err(|e| format!("{}: {e}", cache.display()))?;
+    unpack(&cache, package, &candidate(package)?)
+}
+
+/// Puts userland, kernel and our scripts together: disk, initrd, kernel.
+fn assemble(dir: &Path, userland: &Path, kernel_tree: &Path, release: &str) -> Result<(), String> {
+    let part = fresh_dir(dir)?;
+    let root = part.join("root");
+    // Hard links: the copy costs no space, and what is added below are new files.
+    run(command("cp", ["-a", "--link"]).arg(userland).arg(&root))?;
+    let modules = root.join("usr/lib/modules");
+    fs::create_dir_all(&modules).map_err(|e| format!("{}: {e}", modules.display()))?;
+    run(command("cp", ["-a", "--link"]).arg(kernel_tree.join("lib/modules").join(release)).arg(&modules))?;
+    run(command("depmod", ["-b"]).arg(&root).arg(release))?;
+    install(&root.join("landfast/init"), recipe::INIT)?;
+    install(&root.join("landfast/agent"), recipe::AGENT)?;
+    symlink(&root.join("etc/mtab"), "/proc/self/mounts")?;
+    initrd(&part, &root, release)?;
+
+    let disk = part.join("root.img");
+    let file = fs::File::create(&disk).map_err(|e| format!("{}: {e}", disk.display()))?;
+    file.set_len(recipe::DISK_BYTES).map_err(|e| format!("{}: {e}", disk.display()))?;
+    run(command("mkfs.ext4", ["-q", "-F", "-d"]).arg(&root).arg(&disk))?;
+    let vmlinuz = kernel_tree.join("boot").join(format!("vmlinuz-{release}"));
+    fs::copy(&vmlinuz, part.join("vmlinuz")).map_err(|e| format!("{}: {e}", vmlinuz.display()))?;
+    remove_dir(&root)?;
+    rename(&part, dir)
+}
+
+/// The initrd: busybox, the modules of [`recipe::INITRD_MODULES`] with what they need, and the script that loads them.
+fn initrd(part: &Path, root: &Path, release: &str) -> Result<(), String> {
+    let dir = part.join("initrd.d");
+    let modules = dir.join("modules");
+    fs::create_dir_all(&modules).map_err(|e| format!("{}: {e}", modules.display()))?;
+    let busybox = proc::find_program("busybox").ok_or("no busybox")?;
+    fs::create_dir_all(dir.join("bin")).map_err(|e| e.to_string())?;
+    fs::copy(&busybox, dir.join("bin/busybox")).map_err(|e| format!("{}: {e}", busybox.display()))?;
+    install(&dir.join("init"), recipe::INITRD_INIT)?;
+
+    let mut order = Vec::new();
+    for module in recipe::INITRD_MODULES {
+        let found = output(
+            command("modprobe", ["--show-depends", "--set-version", release, "--dirname"])
+                .arg(root)
+                .arg(module),
+        )?;
+        for path in module_files(&found) {
+            let file = Path::new(path);
+            let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let plain = name.trim_end_matches(".xz").to_owned();
+            if order.contains(&plain) {
+                continue;
+            }
+            let target = modules.join(&plain);
+            if name == plain {
+                fs::copy(file, &target).map_err(|e| format!("{path}: {e}"))?;
+            } else {
+                let out = fs::File::create(&target).map_err(|e| format!("{}: {e}", target.display()))?;
+                run(command("xz", ["-dc", path]).stdout(out))?;
+            }
+            order.push(plain);
+        }
+    }
+    fs::write(modules.join("order"), order.join("\n")).map_err(|e| e.to_string())?;
+
+    let names = output(command("find", ["."]).current_dir(&dir))?;
+    let archive = fs::File::create(part.join("initrd")).map_err(|e| e.to_string())?;
+    let mut cpio = command("cpio", ["--quiet", "-o", "-H", "newc"])
+        .current_dir(&dir)
+        .stdin(Stdio::piped())
+        .stdout(archive)
+        .spawn()
+        .map_err(|e| format!("cpio: {e}"))?;
+    if let Some(mut stdin) = cpio.stdin.take() {
+        stdin.write_all(names.as_bytes()).map_err(|e| format!("cpio: {e}"))?;
+    }
+    let status = cpio.wait().map_err(|e| format!("cpio: {e}"))?;
+    if !status.success() {
+        return Err(format!("cpio: {status}"));
+    }
+    remove_dir(&dir)
+}
+
+/// The files named by `modprobe --show-depends`: lines `insmod PATH [OPTIONS]`; `builtin NAME` needs none.
+fn module_files(show_depends: &str) -> impl Iterator<Item = &str> {
+    show_depends
+        .lines()
+        .filter_map(|line| line.strip_prefix("insmod "))
+        .filter_map(|rest| rest.split(' ').next())
+}
+
+/// An empty directory beside `done`, for building what will get that name.
+fn fresh_dir(done: &Path) -> Result<PathBuf, String> {
+    let part = done.with_extension("part");
+    remove_dir(&part)?;
+    fs::create_dir_all(&part).map_err(|e| format!("{}: {e}", part.display()))?;
+    Ok(part)
+}
+
+fn remove_dir(dir: &Path) -> Result<(), String> {
+    match fs::remove_dir_all(dir) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(format!("{}: {e}", dir.display())),
+        _ => Ok(()),
+    }
+}
+
+fn rename(from: &Path, to: &Path) -> Result<(), String> {
+    fs::rename(from, to).map_err(|e| format!("{} to {}: {e}", from.display(), to.display()))
+}
+
+/// Writes an executable file, with its directories.
+fn install(path: &Path, text: &str) -> Result<(), String> {
+    use std::os::unix::fs::PermissionsExt;
+    let write = || {
+        if let Some(dir) = path.parent() {
+            fs::create_dir_all(dir)?;
+        }
+        fs::write(path, text)?;
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755))
+    };
+    write().map_err(|e| format!("{}: {e}", path.display()))
+}
+
+/// Makes a symbolic link, in place of what has the name.
+fn symlink(path: &Path, target: &str) -> Result<(), String> {
+    let make = || match fs::remove_file(path) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(e),
+        _ => std::os::unix::fs::symlink(target, path),
+    };
+    make().map_err(|e| format!("{}: {e}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::module_files;
+
+    #[test]
+    fn module_files_come_in_load_order_without_options() {
+        let text =
+            "insmod /r/lib/modules/6/kernel/fs/jbd2.ko \ninsmod /r/ext4.ko.xz a=1\nbuiltin virtio_pci\n";
+        let files: Vec<&str> = module_files(text).collect();
+        assert_eq!(files, ["/r/lib/modules/6/kernel/fs/jbd2.ko", "/r/ext4.ko.xz"]);
+    }
+}

@@ -1,0 +1,223 @@
+//! One running guest: a QEMU process with software emulation, and its command channel.
+
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use super::channel::Channel;
+use super::image::Image;
+use crate::proc::command;
+
+/// How long a guest may take from start to ready: about 10 s on an idle machine.
+const BOOT_LIMIT: Duration = Duration::from_secs(300);
+
+/// Lines of the guest's console shown when it fails.
+const CONSOLE_LINES: usize = 30;
+
+/// Bytes of a disk's sector: QEMU cuts a raw disk to whole ones.
+const SECTOR_BYTES: u64 = 512;
+
+/// What a guest is given.
+pub struct Hardware {
+    /// Its host name, which no other guest at the same server may have.
+    pub name: String,
+    /// Megabytes of memory.
+    pub memory_mb: u32,
+    /// Processors.
+    pub cpus: u32,
+    /// A file that it sees as the read-only disk `/dev/vdb`, padded with zeroes to whole sectors.
+    pub disk: Option<PathBuf>,
+}
+
+impl Default for Hardware {
+    fn default() -> Self {
+        // The process id makes the name unique on this host; the server tells guests apart by their name.
+        Hardware { name: format!("landfast-{}", std::process::id()), memory_mb: 1024, cpus: 2, disk: None }
+    }
+}
+
+/// A guest that is ready; it ends with this value.
+pub struct Machine {
+    qemu: Child,
+    channel: Channel,
+    dir: tempfile::TempDir,
+    /// The kernel that runs in it.
+    pub release: String,
+    /// From start to ready.
+    pub boot: Duration,
+}
+
+impl Machine {
+    /// Boots a guest and waits until it takes commands.
+    pub fn boot(image: &Image, hardware: &Hardware) -> Result<Machine, String> {
+        let start = Instant::now();
+        let dir = tempfile::Builder::new()
+            .prefix("run-")
+            .tempdir_in(super::image::cache_dir())
+            .map_err(|e| format!("a directory for the guest: {e}"))?;
+        let socket = dir.path().join("agent");
+        // QEMU connects to us, so there is no moment at which the socket is not there yet.
+        let listener = UnixListener::bind(&socket).map_err(|e| format!("{}: {e}", socket.display()))?;
+        listener.set_nonblocking(true).map_err(|e| format!("{}: {e}", socket.display()))?;
+        let console = dir.path().join("console");
+        let mut arguments = arguments(image, hardware, "")?;
+        arguments.extend([
+            "-display".into(),
+            "none".into(),
+            "-serial".into(),
+            format!("file:{}", console.display()),
+            "-chardev".into(),
+            format!("socket,id=agent,path={}", socket.display()),
+            "-device".into(),
+            "virtio-serial-pci".into(),
+            "-device".into(),
+            "virtserialport,chardev=agent,name=landfast.agent".into(),
+        ]);
+        let log = fs::File::create(dir.path().join("qemu")).map_err(|e| format!("QEMU's messages: {e}"))?;
+        let mut qemu = command("setpriv", &arguments)
+            .env("TMPDIR", dir.path())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .map_err(|e| format!("QEMU: {e}"))?;
+        match connect(&listener, &mut qemu, start + BOOT_LIMIT) {
+            Ok((channel, release)) => Ok(Machine { qemu, channel, dir, release, boot: start.elapsed() }),
+            Err(why) => {
+                end(&mut qemu);
+                let said = [console, dir.path().join("qemu")].map(|file| tail(&file)).concat();
+                Err(format!("the guest did not start: {why}\n{said}"))
+            }
+        }
+    }
+
+    /// Boots a guest whose console is this terminal, with a shell; returns when it is left.
+    pub fn shell(image: &Image, hardware: &Hardware) -> Result<(), String> {
+        let mut arguments = arguments(image, hardware, "landfast.shell=1")?;
+        arguments.extend(["-nographic", "-serial", "stdio"].map(String::from));
+        let status = command("setpriv", &arguments)
+            .env("TMPDIR", super::image::cache_dir())
+            .stdin(Stdio::inherit())
+            .status()
+            .map_err(|e| format!("QEMU: {e}"))?;
+        if status.success() { Ok(()) } else { Err(format!("QEMU: {status}")) }
+    }
+
+    /// Runs a script in the guest; its output goes to `sink` as it comes. Returns its exit code.
+    pub fn run(
+        &mut self,
+        script: &str,
+        input: &[u8],
+        limit: Duration,
+        sink: &mut dyn Write,
+    ) -> Result<i32, String> {
+        self.channel
+            .run(script, input, limit, sink)
+            .map_err(|why| format!("{why}\n{}", tail(&self.dir.path().join("console"))))
+    }
+
+    /// The end of what the guest's kernel said on its console.
+    pub fn console(&self) -> String {
+        tail(&self.dir.path().join("console"))
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        end(&mut self.qemu);
+    }
+}
+
+fn end(qemu: &mut Child) {
+    // Its disk is an overlay that goes with it, so nothing is lost by force; it may have ended by itself.
+    let _ = qemu.kill();
+    let _ = qemu.wait();
+}
+
+/// Waits for QEMU's connection and the agent's announcement on it.
+fn connect(
+    listener: &UnixListener,
+    qemu: &mut Child,
+    deadline: Instant,
+) -> Result<(Channel, String), String> {
+    loop {
+        match listener.accept() {
+            Ok((stream, _)) => {
+                stream.set_nonblocking(false).map_err(|e| format!("the channel: {e}"))?;
+                return Channel::greet(stream, deadline);
+            }
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                if let Some(status) = qemu.try_wait().map_err(|e| format!("QEMU: {e}"))? {
+                    return Err(format!("QEMU: {status}"));
+                }
+                if Instant::now() > deadline {
+                    return Err("QEMU did not connect".to_owned());
+                }
+                // QEMU connects within milliseconds or ends: a poll that also sees its end.
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            Err(e) => return Err(format!("the channel: {e}")),
+        }
+    }
+}
+
+/// QEMU's command line up to the devices that differ, behind `setpriv` so that it ends with us.
+fn arguments(image: &Image, hardware: &Hardware, more: &str) -> Result<Vec<String>, String> {
+    let mut arguments: Vec<String> = ["--pdeathsig", "KILL", "qemu-system-x86_64"].map(String::from).into();
+    let append = format!(
+        "console=ttyS0 quiet loglevel=4 panic=-1 mitigations=off landfast.name={} {more}",
+        hardware.name
+    );
+    let memory = hardware.memory_mb.to_string();
+    let cpus = hardware.cpus.to_string();
+    let root = format!("file={},format=raw,if=virtio,snapshot=on,cache=unsafe", image.disk.display());
+    let kernel = image.kernel.display().to_string();
+    let initrd = image.initrd.display().to_string();
+    arguments.extend(
+        [
+            ["-accel", "tcg,thread=multi"],
+            ["-cpu", "max"],
+            ["-m", memory.as_str()],
+            ["-smp", cpus.as_str()],
+            ["-monitor", "none"],
+            ["-kernel", kernel.as_str()],
+            ["-initrd", initrd.as_str()],
+            ["-append", append.as_str()],
+            ["-drive", root.as_str()],
+            ["-netdev", "user,id=net,ipv6=off"],
+            ["-device", "virtio-net-pci,netdev=net,romfile="],
+            ["-device", "virtio-rng-pci"],
+        ]
+        .concat()
+        .into_iter()
+        .map(String::from),
+    );
+    arguments.extend(["-nodefaults", "-no-reboot"].map(String::from));
+    if let Some(disk) = &hardware.disk {
+        pad(disk)?;
+        arguments.push("-drive".to_owned());
+        arguments.push(format!("file={},format=raw,if=virtio,readonly=on", disk.display()));
+    }
+    Ok(arguments)
+}
+
+/// Lengthens a file with zeroes to whole sectors (archives and compressors ignore or allow them).
+fn pad(file: &Path) -> Result<(), String> {
+    let pad = || {
+        let file = fs::OpenOptions::new().write(true).open(file)?;
+        let bytes = file.metadata()?.len();
+        file.set_len(bytes.next_multiple_of(SECTOR_BYTES))
+    };
+    pad().map_err(|e: io::Error| format!("{}: {e}", file.display()))
+}
+
+/// The last lines of a file, or nothing.
+pub fn tail(file: &Path) -> String {
+    let text = fs::read(file).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let lines: Vec<&str> = text.lines().collect();
+    let from = lines.len().saturating_sub(CONSOLE_LINES);
+    lines[from..].iter().map(|line| format!("  | {line}\n")).collect()
+}

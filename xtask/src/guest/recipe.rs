@@ -1,0 +1,181 @@
+//! What a guest is made of: a pure description, whose hash names the cached image.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// The Debian release of the guest's userland.
+pub const SUITE: &str = "bookworm";
+
+/// Packages beyond debootstrap's minimal set: the NFS client, the kernel's NFS server as a peer, and what the checks run.
+pub const PACKAGES: &[&str] = &[
+    "acl",
+    "attr",
+    "bzip2",
+    "git",
+    "iproute2",
+    "kmod",
+    "nfs-common",
+    "nfs-kernel-server",
+    "procps",
+    "strace",
+    "xz-utils",
+];
+
+/// Modules that the initrd loads before the root disk can be mounted.
+pub const INITRD_MODULES: &[&str] = &["virtio_pci", "virtio_blk", "ext4"];
+
+/// First process of the initrd.
+pub const INITRD_INIT: &str = include_str!("../../guest/initrd-init");
+/// First process of the root disk.
+pub const INIT: &str = include_str!("../../guest/init");
+/// The end of the command channel in the guest.
+pub const AGENT: &str = include_str!("../../guest/agent");
+
+/// Bytes of the root disk (sparse): userland and modules take a third, the rest is for what checks extract.
+pub const DISK_BYTES: u64 = 3 << 30;
+
+/// The kernels that a guest can have, by upstream series.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kernel {
+    /// Debian 12's own.
+    V6_1,
+    /// Debian 12's newer one (backported from Debian 13).
+    V6_12,
+}
+
+impl Kernel {
+    /// The package that depends on the newest image of the series: the small `cloud` flavour.
+    pub fn meta_package(self) -> &'static str {
+        match self {
+            Kernel::V6_1 => "linux-image-cloud-amd64",
+            Kernel::V6_12 => "linux-image-6.12-cloud-amd64",
+        }
+    }
+}
+
+impl fmt::Display for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Kernel::V6_1 => "6.1",
+            Kernel::V6_12 => "6.12",
+        })
+    }
+}
+
+impl FromStr for Kernel {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "6.1" => Ok(Kernel::V6_1),
+            "6.12" => Ok(Kernel::V6_12),
+            _ => Err(format!("no kernel {text}: there are 6.1 and 6.12")),
+        }
+    }
+}
+
+/// The NFS versions that the guest mounts with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Vers {
+    /// NFSv4.1 (RFC 8881).
+    V4_1,
+    /// NFSv4.2 (RFC 7862).
+    V4_2,
+}
+
+impl fmt::Display for Vers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Vers::V4_1 => "4.1",
+            Vers::V4_2 => "4.2",
+        })
+    }
+}
+
+impl FromStr for Vers {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "4.1" => Ok(Vers::V4_1),
+            "4.2" => Ok(Vers::V4_2),
+            _ => Err(format!("no version {text}: there are 4.1 and 4.2")),
+        }
+    }
+}
+
+/// The package that a meta package depends on, from `apt-cache depends META`.
+pub fn depends_on_image(depends: &str) -> Option<String> {
+    depends
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("Depends: "))
+        .find(|package| package.starts_with("linux-image-"))
+        .map(str::to_owned)
+}
+
+/// The kernel's release (`uname -r`) that an image package installs.
+pub fn release_of(image_package: &str) -> &str {
+    image_package.strip_prefix("linux-image-").unwrap_or(image_package)
+}
+
+/// A name for what is made from these parts: the same parts, the same name (64-bit FNV-1a, in hexadecimal).
+pub fn key(parts: &[&str]) -> String {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for part in parts {
+        // A separator that no part holds, so that moving a byte from one part to the next changes the key.
+        for byte in part.bytes().chain([0]) {
+            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+    format!("{hash:016x}")
+}
+
+/// The key of the userland without kernel.
+pub fn userland_key() -> String {
+    let mut parts = vec![SUITE];
+    parts.extend(PACKAGES);
+    key(&parts)
+}
+
+/// The key of a bootable image with this kernel package and version.
+pub fn image_key(image_package: &str, version: &str) -> String {
+    let size = DISK_BYTES.to_string();
+    let userland = userland_key();
+    let mut parts = vec![userland.as_str(), image_package, version, INITRD_INIT, INIT, AGENT, size.as_str()];
+    parts.extend(INITRD_MODULES);
+    key(&parts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_image_is_found_among_the_dependencies() {
+        let text =
+            "linux-image-cloud-amd64\n  Depends: linux-base\n  Depends: linux-image-6.1.0-56-cloud-amd64\n";
+        let package = depends_on_image(text);
+        assert_eq!(package.as_deref(), Some("linux-image-6.1.0-56-cloud-amd64"));
+        assert_eq!(release_of(&package.unwrap_or_default()), "6.1.0-56-cloud-amd64");
+        assert_eq!(depends_on_image("linux-image-cloud-amd64\n"), None);
+    }
+
+    #[test]
+    fn versions_are_read_as_they_are_written() {
+        for text in ["4.1", "4.2"] {
+            assert_eq!(text.parse::<Vers>().map(|v| v.to_string()), Ok(text.to_owned()));
+        }
+        for text in ["6.1", "6.12"] {
+            assert_eq!(text.parse::<Kernel>().map(|k| k.to_string()), Ok(text.to_owned()));
+        }
+        assert!("4.0".parse::<Vers>().is_err());
+        assert!("5.10".parse::<Kernel>().is_err());
+    }
+
+    #[test]
+    fn a_key_changes_with_every_part() {
+        assert_eq!(key(&["a", "b"]), key(&["a", "b"]));
+        assert_ne!(key(&["a", "b"]), key(&["ab", ""]));
+        assert_ne!(image_key("linux-image-x", "1"), image_key("linux-image-x", "2"));
+    }
+}
