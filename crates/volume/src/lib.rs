@@ -18,7 +18,10 @@
 //! cache.
 
 mod error;
+pub mod limits;
+pub mod marker;
 mod node;
+pub mod record;
 mod tx;
 mod types;
 mod volume;

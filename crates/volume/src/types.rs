@@ -5,12 +5,13 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::node::Node;
 
 /// Kind of a filesystem object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Kind {
     /// Regular file.
     File,
@@ -58,7 +59,7 @@ impl Kind {
 }
 
 /// A point in time: whole seconds since 1970 and nanoseconds (0..1e9) after them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Timestamp {
     /// Seconds since 1970-01-01 00:00 UTC; negative before.
     pub secs: i64,

@@ -1,0 +1,102 @@
+//! The marker: how recovery tells whether the disk is ahead of the log.
+//!
+//! An operation is applied to the page cache before its record is flushed, so the filesystem's own journal may
+//! bring it to disk although the power cut came before its record did. Such a disk is *ahead*: it holds all that
+//! the log holds and something more, which was never acknowledged. Forcing the log's final state on its names
+//! would then undo half of an operation (a rename whose victim is gone already cannot be undone).
+//!
+//! So each transaction, after it has joined the log's open batch and before it changes anything, sets the mtime of
+//! one file to its own number. Filesystems on the allow-list keep metadata in order: whatever is on disk of a
+//! transaction, its number is there too, or a later one. And a batch is opened only when the last one is sealed
+//! with all its transactions done, so a number beyond the last one logged means that *every* logged change of
+//! metadata is on disk already. It costs one `utimensat` in memory for each transaction, and no I/O.
+
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::fs::{Mode, OFlags, Timespec, Timestamps};
+
+/// The file in the state directory whose mtime is the number.
+const MARKER_FILE: &str = "marker";
+
+/// Numbers are kept as this many to a second, so that no filesystem's time runs out of range: 2^30 fit in the
+/// nanoseconds, 2^32 seconds are enough for 4e18 transactions.
+const PER_SECOND: u64 = 1_000_000_000;
+
+/// Hands out transaction numbers and leaves each on the volume. Shared by all threads.
+#[derive(Debug)]
+pub struct Marker {
+    file: OwnedFd,
+    last: AtomicU64,
+}
+
+impl Marker {
+    /// Opens the marker of the volume whose state directory is `state_dir`, making it if it is missing. Numbers go on
+    /// after the one that is on disk.
+    pub fn open(state_dir: &OwnedFd) -> std::io::Result<Marker> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let made =
+            rustix::fs::openat(state_dir, MARKER_FILE, flags | OFlags::EXCL, Mode::from_raw_mode(0o600));
+        let file = match made {
+            Ok(file) => {
+                set(&file, 0)?;
+                file
+            }
+            Err(rustix::io::Errno::EXIST) => rustix::fs::openat(
+                state_dir,
+                MARKER_FILE,
+                OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW,
+                Mode::empty(),
+            )?,
+            Err(e) => return Err(e.into()),
+        };
+        let stat = rustix::fs::fstat(&file)?;
+        let last = (stat.st_mtime as u64).saturating_mul(PER_SECOND).saturating_add(stat.st_mtime_nsec);
+        Ok(Marker { file, last: AtomicU64::new(last) })
+    }
+
+    /// The number that is on the volume, or the last one handed out.
+    pub fn last(&self) -> u64 {
+        self.last.load(Ordering::SeqCst)
+    }
+
+    /// Numbers to come are larger than `seq`. Called once, after recovery, with the largest number in the log.
+    pub fn raise(&self, seq: u64) {
+        self.last.fetch_max(seq, Ordering::SeqCst);
+    }
+
+    /// The number of a transaction that begins. Call it with the log's batch joined (`Log::begin`) and before the
+    /// first change; put it into each [`crate::record::Record`] of the transaction. Two transactions of one batch
+    /// may set their numbers in either order: they are on the log together or not at all.
+    pub fn advance(&self) -> std::io::Result<u64> {
+        let seq = self.last.fetch_add(1, Ordering::SeqCst) + 1;
+        set(&self.file, seq)?;
+        Ok(seq)
+    }
+}
+
+fn set(file: &OwnedFd, seq: u64) -> std::io::Result<()> {
+    let time = Timespec { tv_sec: (seq / PER_SECOND) as i64, tv_nsec: (seq % PER_SECOND) as _ };
+    rustix::fs::futimens(file, &Timestamps { last_access: time, last_modification: time })?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_go_on_after_a_reopen() {
+        let dir = tempfile::tempdir().unwrap();
+        let fd = rustix::fs::open(dir.path(), OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).unwrap();
+        let m = Marker::open(&fd).unwrap();
+        assert_eq!(m.last(), 0);
+        assert_eq!(m.advance().unwrap(), 1);
+        m.raise(3 * PER_SECOND - 1);
+        assert_eq!(m.advance().unwrap(), 3 * PER_SECOND);
+        drop(m);
+        let m = Marker::open(&fd).unwrap();
+        assert_eq!(m.last(), 3 * PER_SECOND);
+        assert_eq!(m.advance().unwrap(), 3 * PER_SECOND + 1);
+    }
+}

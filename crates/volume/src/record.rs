@@ -1,0 +1,368 @@
+//! What one operation did, as facts: the records of the intent log.
+//!
+//! A record states outcomes, never procedures ("this entry now names that object", not "rename a to b"), so that
+//! recovery can compute the final state and make the disk agree with it ([`crate::fold`], [`crate::recover`]).
+//! One [`Record`] is one operation; it is encoded as a version byte and postcard.
+//!
+//! # What an operation must state
+//!
+//! | operation | facts, in this order |
+//! |---|---|
+//! | create, mkdir, symlink, mknod | `Born` (result of `statx`), `Bind`, `Mtime` of the directory; `Xattr` for each ACL that the object inherited |
+//! | link | `Bind`, `Links` of the object, `Mtime` of the directory |
+//! | remove | `Unbind`, `Links` of the object (0: it is gone, always so for a directory), `Mtime` of the directory |
+//! | rename | if a victim: `Unbind` of it and its `Links`; `Unbind` of the old name, `Bind` of the new, `Mtime` of both directories |
+//! | setattr | `Size` if the size was set, then `Attrs` with everything that results |
+//! | write | `Data`, `Mtime` of the file (`Attrs` instead if setuid bits fell) |
+//! | large write, large commit | after the `fdatasync`: `Durable`, then `Mtime` of the file |
+//! | small commit | `Data` of the dirty ranges, `Mtime` of the file |
+//!
+//! Objects are named by the kernel's *present* identity ([`ObjId`]), never by the identity that clients see of a
+//! remapped object. [`Record::seq`] is the number that [`crate::marker::Marker`] gave to the transaction: recovery
+//! tells by it whether the disk is ahead of the log. **Each** transaction that took a number appends a record with
+//! it, also when its operation failed and there is no fact to state.
+//!
+//! Invariants: decoding any bytes gives a record or an error, never a panic, and allocates in proportion to the
+//! input; a decoded record holds only names, handles and times that are within their limits.
+
+use std::fmt;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use crate::limits::{
+    HANDLE_BYTES_MAX, NAME_BYTES_MAX, SYMLINK_BYTES_MAX, XATTR_NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX,
+};
+pub use crate::types::{Kind, Timestamp};
+
+/// First byte of every record. A log with another version is refused, not guessed at.
+pub const RECORD_VERSION: u8 = 1;
+
+/// A kernel file handle, as `name_to_handle_at(2)` gives it.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct KernelHandle {
+    /// The filesystem's own number for the layout of `bytes`.
+    pub kind: i32,
+    /// At most [`HANDLE_BYTES_MAX`] bytes.
+    #[serde(with = "blob")]
+    pub bytes: Bytes,
+}
+
+impl fmt::Debug for KernelHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:x}:", self.kind)?;
+        self.bytes.iter().try_for_each(|b| write!(f, "{b:02x}"))
+    }
+}
+
+/// Which object: the kernel's handle and the time of birth. The birth time is part of it because btrfs issues the
+/// same handle again after a crash that lost the first owner.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ObjId {
+    /// The kernel's handle.
+    pub kh: KernelHandle,
+    /// Nanoseconds since 1970; 0 where the filesystem keeps no birth time.
+    pub btime_ns: i64,
+}
+
+impl fmt::Debug for ObjId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}@{}", self.kh, self.btime_ns)
+    }
+}
+
+impl fmt::Display for ObjId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+/// Attributes that a client can set, as they resulted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Owned {
+    /// Permission bits with setuid, setgid and sticky: `st_mode & 0o7777`.
+    pub mode: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Last access.
+    pub atime: Timestamp,
+    /// Last change of the contents.
+    pub mtime: Timestamp,
+}
+
+/// Everything needed to make a lost object again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Birth {
+    /// What it is.
+    pub kind: Kind,
+    /// Mode, owner, group, times.
+    pub owned: Owned,
+    /// Device number as (major, minor); (0, 0) unless a device.
+    pub rdev: (u32, u32),
+    /// The target of a symbolic link; else empty. At most [`SYMLINK_BYTES_MAX`] bytes.
+    #[serde(with = "blob")]
+    pub target: Bytes,
+    /// The fileid that clients were told (RFC 8881 section 5.8.1.19).
+    pub fileid: u64,
+}
+
+/// One statement about the volume after an operation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Fact {
+    /// The entry `name` of `dir` now names `obj`. It named nothing just before (a rename over something states the
+    /// victim's `Unbind` first).
+    Bind {
+        /// The directory.
+        dir: ObjId,
+        /// One component, 1 to [`NAME_BYTES_MAX`] bytes, without `/` and NUL.
+        #[serde(with = "blob")]
+        name: Bytes,
+        /// What it names.
+        obj: ObjId,
+    },
+    /// The entry `name` of `dir`, which named `obj`, is gone.
+    Unbind {
+        /// The directory.
+        dir: ObjId,
+        /// The component.
+        #[serde(with = "blob")]
+        name: Bytes,
+        /// What it named.
+        obj: ObjId,
+    },
+    /// `obj` was made.
+    Born {
+        /// The new object.
+        obj: ObjId,
+        /// What it was when new.
+        birth: Birth,
+    },
+    /// `obj` has `nlink` names now; 0: it lives no more.
+    Links {
+        /// The object.
+        obj: ObjId,
+        /// Link count, for a directory 0 or any other number.
+        nlink: u32,
+    },
+    /// The attributes of `obj` are these now.
+    Attrs {
+        /// The object.
+        obj: ObjId,
+        /// All of them.
+        owned: Owned,
+    },
+    /// The contents of `obj` changed at this time (a directory: its entries).
+    Mtime {
+        /// The object.
+        obj: ObjId,
+        /// Its mtime now.
+        mtime: Timestamp,
+    },
+    /// `obj` was cut or extended to `size` bytes; what lay behind is zero from now on.
+    Size {
+        /// A regular file.
+        obj: ObjId,
+        /// Bytes.
+        size: u64,
+    },
+    /// These bytes were written.
+    Data {
+        /// A regular file.
+        obj: ObjId,
+        /// Where, in bytes. `offset + bytes.len()` is at most `i64::MAX`.
+        offset: u64,
+        /// What.
+        #[serde(with = "blob")]
+        bytes: Bytes,
+    },
+    /// An `fdatasync` of `obj` ended well: all but the last `keep` of its earlier `Data` and `Size` facts are on
+    /// disk. `keep` counts those that were appended after the `fdatasync` had begun.
+    Durable {
+        /// A regular file.
+        obj: ObjId,
+        /// How many of the last `Data` and `Size` facts of `obj` it does not cover.
+        keep: u32,
+    },
+    /// The extended attribute `name` of `obj` has this value now, or is gone.
+    Xattr {
+        /// The object.
+        obj: ObjId,
+        /// Full name with its namespace, at most [`XATTR_NAME_BYTES_MAX`] bytes, without NUL.
+        #[serde(with = "blob")]
+        name: Bytes,
+        /// At most [`XATTR_VALUE_BYTES_MAX`] bytes.
+        #[serde(with = "blob_option")]
+        value: Option<Bytes>,
+    },
+    /// Bytes of the server's own (replies, sessions, clients), handed back in order after a restart.
+    Note {
+        /// Opaque here.
+        #[serde(with = "blob")]
+        bytes: Bytes,
+    },
+}
+
+/// One operation.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// The number of its transaction ([`crate::marker::Marker::advance`]); 0 for records that change no file (state
+    /// snapshots).
+    pub seq: u64,
+    /// What it did, in order.
+    pub facts: Vec<Fact>,
+}
+
+/// Why bytes are not a record.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum RecordError {
+    /// No version byte.
+    #[error("empty record")]
+    Empty,
+    /// Written by another version of Landfast.
+    #[error("record version {0}, this program reads version {RECORD_VERSION}")]
+    Version(u8),
+    /// Not the encoding of a record.
+    #[error("malformed record: {0}")]
+    Malformed(postcard::Error),
+    /// Bytes left over behind the record.
+    #[error("{0} bytes behind the record")]
+    Trailing(usize),
+    /// A field out of its range.
+    #[error("record holds {0}")]
+    Range(&'static str),
+}
+
+impl Record {
+    /// The bytes for the log. Fails only if a field is out of its range, which is a bug of the caller and is found
+    /// here, before anything is promised.
+    pub fn encode(&self) -> Result<Vec<u8>, RecordError> {
+        self.check()?;
+        postcard::to_extend(self, vec![RECORD_VERSION]).map_err(RecordError::Malformed)
+    }
+
+    /// Reads what [`Record::encode`] wrote.
+    pub fn decode(bytes: &[u8]) -> Result<Record, RecordError> {
+        let (&version, rest) = bytes.split_first().ok_or(RecordError::Empty)?;
+        if version != RECORD_VERSION {
+            return Err(RecordError::Version(version));
+        }
+        let (record, left) = postcard::take_from_bytes::<Record>(rest).map_err(RecordError::Malformed)?;
+        if !left.is_empty() {
+            return Err(RecordError::Trailing(left.len()));
+        }
+        record.check()?;
+        Ok(record)
+    }
+
+    fn check(&self) -> Result<(), RecordError> {
+        self.facts.iter().try_for_each(Fact::check)
+    }
+}
+
+impl Fact {
+    fn check(&self) -> Result<(), RecordError> {
+        let want = |ok: bool, what| if ok { Ok(()) } else { Err(RecordError::Range(what)) };
+        let handle = |id: &ObjId| want(id.kh.bytes.len() <= HANDLE_BYTES_MAX, "a handle that is too long");
+        let component = |name: &[u8]| {
+            want((1..=NAME_BYTES_MAX).contains(&name.len()), "a name of no or too many bytes")?;
+            want(!name.contains(&b'/') && !name.contains(&0), "a name with / or NUL")?;
+            want(name != b"." && name != b"..", "the name . or ..")
+        };
+        let time = |t: &Timestamp| want(t.nanos < 1_000_000_000, "nanoseconds of a second or more");
+        let owned = |o: &Owned| {
+            want(o.mode <= 0o7777, "a mode with more than permission bits")?;
+            time(&o.atime)?;
+            time(&o.mtime)
+        };
+        match self {
+            Fact::Bind { dir, name, obj } | Fact::Unbind { dir, name, obj } => {
+                handle(dir)?;
+                handle(obj)?;
+                component(name)
+            }
+            Fact::Born { obj, birth } => {
+                handle(obj)?;
+                owned(&birth.owned)?;
+                want(birth.target.len() <= SYMLINK_BYTES_MAX, "a link target that is too long")?;
+                want(
+                    birth.target.is_empty() != (birth.kind == Kind::Symlink),
+                    "a link target on no link, or none",
+                )?;
+                want(!birth.target.contains(&0), "a link target with NUL")
+            }
+            Fact::Links { obj, .. } | Fact::Durable { obj, .. } => handle(obj),
+            Fact::Attrs { obj, owned: o } => handle(obj).and_then(|()| owned(o)),
+            Fact::Mtime { obj, mtime } => handle(obj).and_then(|()| time(mtime)),
+            Fact::Size { obj, size } => {
+                handle(obj)?;
+                want(*size <= i64::MAX as u64, "a size beyond 2^63")
+            }
+            Fact::Data { obj, offset, bytes } => {
+                handle(obj)?;
+                let end = offset.checked_add(bytes.len() as u64);
+                want(end.is_some_and(|end| end <= i64::MAX as u64), "a write beyond 2^63")
+            }
+            Fact::Xattr { obj, name, value } => {
+                handle(obj)?;
+                want(
+                    (1..=XATTR_NAME_BYTES_MAX).contains(&name.len()),
+                    "an attribute name of no or too many bytes",
+                )?;
+                want(!name.contains(&0), "an attribute name with NUL")?;
+                let len = value.as_ref().map_or(0, Bytes::len);
+                want(len <= XATTR_VALUE_BYTES_MAX, "an attribute value that is too long")
+            }
+            Fact::Note { .. } => Ok(()),
+        }
+    }
+}
+
+/// `Bytes` as one length and one run of bytes. Decoding borrows from the input before it copies, so an announced
+/// length larger than the input allocates nothing.
+mod blob {
+    use super::{Bytes, fmt};
+    use serde::de::{Error, Visitor};
+
+    pub(super) fn serialize<S: serde::Serializer>(b: &Bytes, s: S) -> Result<S::Ok, S::Error> {
+        s.serialize_bytes(b)
+    }
+
+    pub(super) fn deserialize<'de, D: serde::Deserializer<'de>>(d: D) -> Result<Bytes, D::Error> {
+        d.deserialize_bytes(Blob)
+    }
+
+    struct Blob;
+
+    impl Visitor<'_> for Blob {
+        type Value = Bytes;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("bytes")
+        }
+
+        fn visit_bytes<E: Error>(self, v: &[u8]) -> Result<Bytes, E> {
+            Ok(Bytes::copy_from_slice(v))
+        }
+    }
+}
+
+mod blob_option {
+    use super::Bytes;
+    use serde::{Deserialize, Serialize};
+
+    #[derive(Serialize, Deserialize)]
+    struct Wrap(#[serde(with = "super::blob")] Bytes);
+
+    pub(super) fn serialize<S: serde::Serializer>(b: &Option<Bytes>, s: S) -> Result<S::Ok, S::Error> {
+        b.clone().map(Wrap).serialize(s)
+    }
+
+    pub(super) fn deserialize<'de, D: serde::Deserializer<'de>>(d: D) -> Result<Option<Bytes>, D::Error> {
+        Ok(Option::<Wrap>::deserialize(d)?.map(|w| w.0))
+    }
+}
+
+#[cfg(test)]
+mod tests;
