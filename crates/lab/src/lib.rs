@@ -1,1 +1,28 @@
 //! Emulated disks and networks, peers, experiments.
+//!
+//! Every claim of Landfast is a ratio measured in one run on one machine, with the peers on the
+//! same emulated disk and network. This crate is where they are measured, and where the power is
+//! cut.
+//!
+//! | room | subject |
+//! |---|---|
+//! | `disk` | a block device with a volatile cache, latencies, counters, a power switch |
+//! | `loopdev`, `mounts`, `namespace` | filesystems on such disks, cleaned up whatever happens |
+//! | `net` | a TCP link with a round-trip time |
+//! | `child` | processes that the lab starts from its own binary |
+//! | `clock`, `rng` | precise waiting, seeded chance |
+//! | `sys` | the system calls that have no safe wrapper |
+
+pub mod child;
+pub mod clock;
+pub mod disk;
+pub mod error;
+pub mod limits;
+pub mod loopdev;
+pub mod mounts;
+pub mod namespace;
+pub mod net;
+pub mod rng;
+pub mod sys;
+
+pub use error::{Error, Result};

@@ -1,0 +1,197 @@
+//! Processes that the lab starts from its own binary.
+//!
+//! An emulated disk must be a process of its own, and a measured server too. They are started as
+//! `landfast lab child JSON`, a hidden command whose argument is a [`Role`]. A child dies with the
+//! thread that started it, so that nothing is left over after a crash.
+
+use crate::disk::DiskOptions;
+use crate::error::{Context, Error, Result};
+use crate::limits::READY_WAIT;
+use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
+use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// What a child process is for.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum Role {
+    /// An emulated disk.
+    Disk(DiskOptions),
+    /// Another command of this binary, with these arguments, that ends with its parent.
+    Run(Vec<String>),
+}
+
+/// What stands in the argument: the role, and whose child this is.
+#[derive(Debug, Serialize, Deserialize)]
+struct Order {
+    parent: u32,
+    role: Role,
+}
+
+/// The body of `landfast lab child JSON`. Must run before the process has a second thread.
+///
+/// # Errors
+/// What the role's own function returns, or an argument that cannot be read.
+pub fn main(json: &str) -> Result<()> {
+    let order: Order = serde_json::from_str(json)
+        .map_err(|e| Error::Unable(format!("`lab child` is for the lab's own use: {e}")))?;
+    set_parent_process_death_signal(Some(Signal::KILL)).context(|| "death signal".to_owned())?;
+    if std::os::unix::process::parent_id() != order.parent {
+        // The parent went before the signal was set.
+        return Err(Error::Child { role: "lab child", what: "nobody waits for it".into() });
+    }
+    match order.role {
+        Role::Disk(options) => crate::disk::serve(&options),
+        Role::Run(args) => {
+            // The death signal outlives exec.
+            let e = Command::new(exe()?).args(args).exec();
+            Err(Error::Child { role: "exec", what: e.to_string() })
+        }
+    }
+}
+
+/// This binary.
+fn exe() -> Result<std::path::PathBuf> {
+    std::env::current_exe().context(|| "path of this program".to_owned())
+}
+
+/// Where a child's standard error goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Output {
+    /// To our own.
+    Inherit,
+    /// Nowhere.
+    Discard,
+}
+
+/// A running child process; killed when dropped.
+#[derive(Debug)]
+pub struct Child {
+    role: &'static str,
+    process: std::process::Child,
+    lines: mpsc::Receiver<String>,
+}
+
+impl Child {
+    /// Starts a child of this binary.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start(role: &'static str, what: Role, errors: Output) -> Result<Self> {
+        let order = Order { parent: std::process::id(), role: what };
+        let json = serde_json::to_string(&order).map_err(|e| Error::Child { role, what: e.to_string() })?;
+        let args: [OsString; 3] = ["lab".into(), "child".into(), json.into()];
+        let mut process = Command::new(exe()?)
+            .args(args)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(if errors == Output::Inherit { Stdio::inherit() } else { Stdio::null() })
+            .spawn()
+            .context(|| format!("start a {role} process"))?;
+        // Its output is read to the end, whoever listens, so that it never blocks on a full pipe.
+        let (tx, lines) = mpsc::channel();
+        if let Some(out) = process.stdout.take() {
+            let read = move || {
+                for line in BufReader::new(out).lines().map_while(std::result::Result::ok) {
+                    let _ = tx.send(line);
+                }
+            };
+            let thread = std::thread::Builder::new().name(format!("{role}-output"));
+            thread.spawn(read).context(|| "thread".to_owned())?;
+        }
+        Ok(Child { role, process, lines })
+    }
+
+    /// Waits for the line `ready`.
+    ///
+    /// # Errors
+    /// When the process ends or says nothing in time.
+    pub fn wait_ready(&mut self) -> Result<()> {
+        self.wait_line(READY_WAIT, |line| line == "ready").map(drop)
+    }
+
+    /// Waits for the first line on standard output that `is_it` accepts.
+    ///
+    /// # Errors
+    /// When the process ends or says nothing in time.
+    pub fn wait_line(&mut self, wait: Duration, is_it: impl Fn(&str) -> bool) -> Result<String> {
+        let until = std::time::Instant::now() + wait;
+        loop {
+            match self.lines.recv_timeout(until.saturating_duration_since(std::time::Instant::now())) {
+                Ok(line) if is_it(&line) => return Ok(line),
+                Ok(_) => {}
+                Err(mpsc::RecvTimeoutError::Timeout) => {
+                    self.kill();
+                    let what = format!("not ready after {} s", wait.as_secs());
+                    return Err(Error::Child { role: self.role, what });
+                }
+                Err(mpsc::RecvTimeoutError::Disconnected) => {
+                    let status = self.process.wait().context(|| "wait".to_owned())?;
+                    return Err(Error::Child { role: self.role, what: format!("ended early: {status}") });
+                }
+            }
+        }
+    }
+
+    /// Process id.
+    pub fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Sends a signal; a process that has gone is no error.
+    pub fn signal(&self, signal: Signal) {
+        if let Some(pid) = i32::try_from(self.process.id()).ok().and_then(Pid::from_raw) {
+            let _ = kill_process(pid, signal);
+        }
+    }
+
+    /// Kills the process and waits for its end.
+    pub fn kill(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+
+    /// Waits for the end of a process that was told to end; kills it after `READY_WAIT`.
+    pub fn wait_or_kill(&mut self) -> Option<ExitStatus> {
+        // Standard output closes when the process ends, so its last line is the event to wait for.
+        let until = std::time::Instant::now() + READY_WAIT;
+        loop {
+            match self.lines.recv_timeout(until.saturating_duration_since(std::time::Instant::now())) {
+                Ok(_) => {}
+                Err(mpsc::RecvTimeoutError::Timeout) => {
+                    self.kill();
+                    return None;
+                }
+                Err(mpsc::RecvTimeoutError::Disconnected) => return self.process.wait().ok(),
+            }
+        }
+    }
+
+    /// Ends the process with SIGTERM and waits for it; kills it after `READY_WAIT`.
+    pub fn stop(&mut self) -> Option<ExitStatus> {
+        self.signal(Signal::TERM);
+        self.wait_or_kill()
+    }
+
+    /// The lines it printed since the last call.
+    pub fn lines(&self) -> Vec<String> {
+        self.lines.try_iter().collect()
+    }
+
+    /// Peak resident memory of the process so far, in bytes, if it still runs.
+    pub fn peak_rss_bytes(&self) -> Option<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).ok()?;
+        let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"))?;
+        line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib << 10)
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}

@@ -1,0 +1,112 @@
+//! An emulated disk in a process of its own, started and controlled by the lab.
+
+use super::ctl::{self, DiskStats};
+use crate::child::{self, Child, Role};
+use crate::error::{Context, Result};
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+/// How an emulated disk is made.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct DiskOptions {
+    /// Directory to mount on.
+    pub mountpoint: PathBuf,
+    /// Size in bytes, a multiple of 4096.
+    pub size: u64,
+    /// File that holds the durable image and outlives the process; else it is in memory.
+    pub image: Option<PathBuf>,
+    /// Threads that serve requests; the default is named in `limits`.
+    pub threads: Option<usize>,
+    /// A power cut ends the process.
+    pub exit_on_cut: bool,
+    /// Take all memory (twice the size) at the start.
+    pub prefault: bool,
+    /// Control words, as for the `ctl` file.
+    pub settings: String,
+}
+
+/// A running emulated disk. Dropping it unmounts it and ends its process.
+#[derive(Debug)]
+pub struct DiskProcess {
+    at: PathBuf,
+    child: Child,
+}
+
+impl DiskProcess {
+    /// Starts a disk and waits until it is mounted.
+    ///
+    /// # Errors
+    /// When the process cannot be started or fails, with what it said.
+    pub fn start(options: DiskOptions) -> Result<Self> {
+        std::fs::create_dir_all(&options.mountpoint)
+            .context(|| format!("create {}", options.mountpoint.display()))?;
+        let at = options.mountpoint.clone();
+        ctl::parse(&options.settings)?;
+        let mut child = Child::start("disk", Role::Disk(options), child::Output::Inherit)?;
+        child.wait_ready()?;
+        Ok(DiskProcess { at, child })
+    }
+
+    /// The file that behaves like a block device.
+    pub fn image(&self) -> PathBuf {
+        self.at.join("disk.img")
+    }
+
+    /// The mount with `disk.img`, `stats` and `ctl`.
+    pub fn mountpoint(&self) -> &Path {
+        &self.at
+    }
+
+    /// Process id.
+    pub fn pid(&self) -> u32 {
+        self.child.pid()
+    }
+
+    /// The counters now.
+    ///
+    /// # Errors
+    /// When the process has gone.
+    pub fn stats(&self) -> Result<DiskStats> {
+        let path = self.at.join("stats");
+        let text = std::fs::read_to_string(&path).context(|| format!("read {}", path.display()))?;
+        Ok(DiskStats::parse(&text))
+    }
+
+    /// Applies control words.
+    ///
+    /// # Errors
+    /// A bad word, or the process has gone.
+    pub fn control(&self, words: &str) -> Result<()> {
+        ctl::parse(words)?;
+        let path = self.at.join("ctl");
+        std::fs::write(&path, words).context(|| format!("write {words:?} to {}", path.display()))
+    }
+
+    /// Cuts the power; returns when the cut is done.
+    ///
+    /// # Errors
+    /// When the process has gone.
+    pub fn cut(&self) -> Result<()> {
+        self.control("cut")
+    }
+
+    /// Puts the power on.
+    ///
+    /// # Errors
+    /// When the process has gone.
+    pub fn power_on(&self) -> Result<()> {
+        self.control("on")
+    }
+}
+
+impl Drop for DiskProcess {
+    fn drop(&mut self) {
+        // Unmounting ends the session and so the process; when something still holds the mount,
+        // the process is ended and the mount goes lazily.
+        if crate::mounts::unmount(&self.at).is_err() {
+            self.child.kill();
+            let _ = crate::mounts::unmount_lazily(&self.at);
+        }
+        self.child.wait_or_kill();
+    }
+}

@@ -1,0 +1,48 @@
+//! Every named limit of this crate, in one place.
+
+use std::time::Duration;
+
+/// Unit in which the emulated disk remembers what is not flushed, in bytes.
+pub const BLOCK_BYTES: usize = 4096;
+
+/// The smallest piece of a block that a torn write may leave behind, in bytes.
+pub const SECTOR_BYTES: usize = 512;
+
+/// Unit of memory and of locking of the emulated disk, in bytes.
+pub const CHUNK_BYTES: usize = 1 << 20;
+
+/// Largest emulated disk, in bytes: it lives in memory, twice.
+pub const DISK_BYTES_MAX: u64 = 64 << 30;
+
+/// Largest read or write that the emulated disk takes from FUSE in one request, in bytes.
+pub const DISK_TRANSFER_BYTES_MAX: u32 = 1 << 20;
+
+/// Requests that may wait in the kernel for the emulated disk at once.
+pub const DISK_QUEUE_MAX: u16 = 128;
+
+/// Threads that serve one emulated disk.
+pub const DISK_THREADS: usize = 8;
+
+/// Longest latency that a disk setting may ask for.
+pub const LATENCY_MAX: Duration = Duration::from_secs(60);
+
+/// The last part of a short delay that is busy-waited: a sleep wakes up some 35 us late.
+pub const SPIN: Duration = Duration::from_micros(60);
+
+/// Delays below this are precise only when their end is busy-waited.
+pub const SPIN_BELOW: Duration = Duration::from_micros(200);
+
+/// How often a free loop device is looked for again after another process took it.
+pub const LOOP_TRIES: u32 = 64;
+
+/// Longest wait for a process that the lab started to say that it is ready.
+pub const READY_WAIT: Duration = Duration::from_secs(60);
+
+/// Bytes that one direction of an emulated link may hold before its sender is held back.
+pub const LINK_BYTES_MAX: usize = 8 << 20;
+
+/// Bytes that the emulated link reads at once.
+pub const LINK_READ_BYTES: usize = 256 << 10;
+
+/// Round trips of one self-check of an emulated link.
+pub const LINK_CHECK_ROUNDS: u32 = 200;

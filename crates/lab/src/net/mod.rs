@@ -1,0 +1,260 @@
+//! An emulated network link: a TCP relay that delivers each byte a fixed time after it came.
+//!
+//! Four threads serve a connection: a reader and a writer for each direction. The reader stamps
+//! what it reads with the time at which it is due; the writer waits until then, precisely
+//! ([`crate::clock::sleep_until`]), and passes it on. Order is kept; each direction holds a bounded
+//! number of bytes, and holds its sender back beyond that, as a real link does.
+//!
+//! The relay's own work would make the link longer than was asked for. So a link measures itself
+//! against an echo at its start and takes the excess off its delay; [`Link::measure`] tells the
+//! round trip as it really is, and every report carries that figure.
+
+mod pipe;
+
+use crate::clock;
+use crate::error::{Context, Result};
+use crate::limits::{LINK_CHECK_ROUNDS, SPIN};
+use parking_lot::Mutex;
+use pipe::Pipe;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// What all threads of a link share.
+struct Shared {
+    target: Mutex<SocketAddr>,
+    one_way_ns: AtomicU64,
+    stopped: AtomicBool,
+    bytes: AtomicU64,
+    streams: Mutex<Vec<TcpStream>>,
+}
+
+impl Shared {
+    /// Breaks every connection and forgets it.
+    fn sever(&self) {
+        for s in self.streams.lock().drain(..) {
+            // The peer may have closed it already.
+            let _ = s.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+/// An emulated link to one server. Dropping it breaks its connections.
+pub struct Link {
+    addr: SocketAddr,
+    shared: Arc<Shared>,
+    acceptor: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Link {
+    /// Starts a link to `target` whose round trip takes `rtt` (or as long as the relay needs, when
+    /// that is longer), calibrated against an echo.
+    ///
+    /// # Errors
+    /// When no local port can be opened.
+    pub fn start(target: SocketAddr, rtt: Duration) -> Result<Self> {
+        let mut link = Self::start_raw(target, rtt)?;
+        if !rtt.is_zero() {
+            link.calibrate(rtt)?;
+        }
+        Ok(link)
+    }
+
+    /// A link that is not calibrated.
+    fn start_raw(target: SocketAddr, rtt: Duration) -> Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context(|| "open a local port".into())?;
+        let addr = listener.local_addr().context(|| "local port".into())?;
+        let shared = Arc::new(Shared {
+            target: Mutex::new(target),
+            one_way_ns: AtomicU64::new(clock::ns(rtt) / 2),
+            stopped: AtomicBool::new(false),
+            bytes: AtomicU64::new(0),
+            streams: Mutex::new(Vec::new()),
+        });
+        let accepting = shared.clone();
+        let accept = move || {
+            for stream in listener.incoming() {
+                if accepting.stopped.load(Ordering::Acquire) {
+                    return;
+                }
+                // A client that went again, or a server that is down: the client sees its
+                // connection close, as over a real network.
+                if let Err(e) = stream.and_then(|s| serve(s, &accepting)) {
+                    tracing::debug!("emulated link: {e}");
+                }
+            }
+        };
+        let acceptor = std::thread::Builder::new()
+            .name("link".into())
+            .spawn(accept)
+            .context(|| "start a thread".to_owned())?;
+        Ok(Link { addr, shared, acceptor: Some(acceptor) })
+    }
+
+    /// Takes what the relay itself costs off the delay.
+    fn calibrate(&mut self, rtt: Duration) -> Result<()> {
+        for _ in 0..2 {
+            let excess_ns = clock::ns(self.measure()?).saturating_sub(clock::ns(rtt));
+            let ns = self.shared.one_way_ns.load(Ordering::Relaxed);
+            self.shared.one_way_ns.store(ns.saturating_sub(excess_ns / 2), Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Where clients connect.
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// New connections go to another server from now on.
+    pub fn retarget(&self, target: SocketAddr) {
+        *self.shared.target.lock() = target;
+    }
+
+    /// Bytes passed on so far, both directions.
+    pub fn bytes(&self) -> u64 {
+        self.shared.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Breaks all connections, as a network failure would; new ones are served.
+    pub fn sever(&self) {
+        self.shared.sever();
+    }
+
+    /// The median round trip of one byte to an echo over a link with this delay.
+    ///
+    /// # Errors
+    /// When no local port can be opened.
+    pub fn measure(&self) -> Result<Duration> {
+        let one_way = Duration::from_nanos(self.shared.one_way_ns.load(Ordering::Relaxed));
+        let echo = Echo::start()?;
+        let probe = Link::start_raw(echo.addr, one_way * 2)?;
+        round_trip(probe.addr)
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.shared.stopped.store(true, Ordering::Release);
+        self.shared.sever();
+        // Wakes the acceptor, which then sees that it is over.
+        let _ = TcpStream::connect(self.addr);
+        if let Some(thread) = self.acceptor.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Connects on to the target and starts the four threads.
+fn serve(client: TcpStream, shared: &Arc<Shared>) -> std::io::Result<()> {
+    let target = *shared.target.lock();
+    let server = TcpStream::connect(target)?;
+    for (from, to) in [(&client, &server), (&server, &client)] {
+        from.set_nodelay(true)?;
+        let pipe = Arc::new(Pipe::default());
+        let (mut from, mut to) = (from.try_clone()?, to.try_clone()?);
+        let (input, output) = (pipe.clone(), pipe);
+        let reading = shared.clone();
+        std::thread::Builder::new().name("link-in".into()).spawn(move || {
+            clock::sharpen_this_thread();
+            input.fill(&mut from, || reading.one_way_ns.load(Ordering::Relaxed));
+        })?;
+        let writing = shared.clone();
+        std::thread::Builder::new().name("link-out".into()).spawn(move || {
+            clock::sharpen_this_thread();
+            let passed = output.drain(&mut to, clock::ns(SPIN));
+            writing.bytes.fetch_add(passed, Ordering::Relaxed);
+            let _ = to.shutdown(Shutdown::Write);
+        })?;
+    }
+    let mut streams = shared.streams.lock();
+    streams.extend([client, server]);
+    Ok(())
+}
+
+/// A server that sends back each byte.
+struct Echo {
+    addr: SocketAddr,
+}
+
+impl Echo {
+    /// Serves one connection and ends with it.
+    fn start() -> Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context(|| "open a local port".into())?;
+        let addr = listener.local_addr().context(|| "local port".into())?;
+        let serve = move || {
+            let Ok((mut s, _)) = listener.accept() else { return };
+            let _ = s.set_nodelay(true);
+            let mut byte = [0];
+            while matches!(s.read(&mut byte), Ok(1)) && s.write_all(&byte).is_ok() {}
+        };
+        std::thread::Builder::new().name("echo".into()).spawn(serve).context(|| "thread".to_owned())?;
+        Ok(Echo { addr })
+    }
+}
+
+/// The median round trip of one byte to an echo at `addr`.
+fn round_trip(addr: SocketAddr) -> Result<Duration> {
+    let mut s = TcpStream::connect(addr).context(|| "connect to the echo".into())?;
+    s.set_nodelay(true).context(|| "echo".into())?;
+    let mut times = Vec::new();
+    let mut byte = [0];
+    for _ in 0..LINK_CHECK_ROUNDS {
+        let start = Instant::now();
+        s.write_all(&byte).and_then(|()| s.read_exact(&mut byte)).context(|| "echo".into())?;
+        times.push(start.elapsed());
+    }
+    times.sort_unstable();
+    Ok(times[times.len() / 2])
+}
+
+/// The median round trip of one byte over this machine's loopback, without any link.
+///
+/// # Errors
+/// When no local port can be opened.
+pub fn loopback_round_trip() -> Result<Duration> {
+    round_trip(Echo::start()?.addr)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_takes_its_round_trip_and_not_much_more() {
+        let echo = Echo::start().unwrap();
+        let link = Link::start(echo.addr, Duration::from_millis(4)).unwrap();
+        let rtt = round_trip(link.addr()).unwrap();
+        assert!(rtt >= Duration::from_micros(3800), "{rtt:?}");
+        assert!(rtt <= Duration::from_millis(12), "{rtt:?}");
+    }
+
+    #[test]
+    fn bytes_keep_their_order_and_none_is_lost() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let link = Link::start(listener.local_addr().unwrap(), Duration::from_micros(300)).unwrap();
+        let sent: Vec<u8> = (0..30_000_000u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        let copy = sent.clone();
+        let addr = link.addr();
+        let sender = std::thread::spawn(move || TcpStream::connect(addr).unwrap().write_all(&copy));
+        let mut got = Vec::new();
+        listener.accept().unwrap().0.read_to_end(&mut got).unwrap();
+        sender.join().unwrap().unwrap();
+        assert!(got == sent);
+    }
+
+    #[test]
+    fn a_severed_link_ends_both_sides() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let link = Link::start(listener.local_addr().unwrap(), Duration::ZERO).unwrap();
+        let mut client = TcpStream::connect(link.addr()).unwrap();
+        let (mut server, _) = listener.accept().unwrap();
+        client.write_all(b"x").unwrap();
+        server.read_exact(&mut [0]).unwrap();
+        link.sever();
+        assert!(matches!(client.read(&mut [0]), Ok(0) | Err(_)));
+        assert!(matches!(server.read(&mut [0]), Ok(0) | Err(_)));
+    }
+}

@@ -1,0 +1,160 @@
+//! System calls that have no safe wrapper: the only module of this crate with `unsafe`.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+
+/// `prctl(PR_SET_IO_FLUSHER)`; the libc crate does not name it on every target.
+const PR_SET_IO_FLUSHER: libc::c_int = 57;
+
+fn check(ret: libc::c_int) -> io::Result<libc::c_int> {
+    if ret < 0 { Err(io::Error::last_os_error()) } else { Ok(ret) }
+}
+
+/// Tells the kernel that this process serves a block device: its requests for memory must not
+/// start I/O that would wait for itself. Needs CAP_SYS_RESOURCE.
+///
+/// # Errors
+/// EPERM without the capability.
+pub fn io_flusher() -> io::Result<()> {
+    // SAFETY: this prctl takes plain integers and touches no memory of ours.
+    check(unsafe { libc::prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0) }).map(drop)
+}
+
+/// Gives the calling thread, and what it starts from now on, a mount namespace of its own.
+///
+/// # Errors
+/// EPERM without CAP_SYS_ADMIN.
+pub fn unshare_mounts() -> io::Result<()> {
+    // SAFETY: CLONE_NEWNS unshares the namespace and the thread's current directory and umask.
+    // Nothing in this program relies on threads sharing these; no memory or descriptor changes.
+    check(unsafe { libc::unshare(libc::CLONE_NEWNS) }).map(drop)
+}
+
+/// What a signal asks of an emulated disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PowerSignal {
+    /// SIGUSR1.
+    Cut,
+    /// SIGUSR2.
+    On,
+}
+
+/// SIGUSR1 and SIGUSR2, blocked in this thread and all it starts, to be taken by [`Self::next`].
+pub struct PowerSignals(libc::sigset_t);
+
+impl PowerSignals {
+    /// Blocks both signals.
+    ///
+    /// # Errors
+    /// What `pthread_sigmask` returns.
+    pub fn block() -> io::Result<Self> {
+        // SAFETY: sigset_t is plain data, for which all zeros is a valid value; sigemptyset then
+        // makes it the empty set. All pointers are to live locals.
+        let (set, ret) = unsafe {
+            let mut set: libc::sigset_t = std::mem::zeroed();
+            libc::sigemptyset(&mut set);
+            libc::sigaddset(&mut set, libc::SIGUSR1);
+            libc::sigaddset(&mut set, libc::SIGUSR2);
+            (set, libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut()))
+        };
+        if ret == 0 { Ok(PowerSignals(set)) } else { Err(io::Error::from_raw_os_error(ret)) }
+    }
+
+    /// Waits for the next one.
+    ///
+    /// # Errors
+    /// What `sigwait` returns.
+    pub fn next(&self) -> io::Result<PowerSignal> {
+        let mut signal = 0;
+        // SAFETY: both pointers are to live values; the set was made by `block`.
+        let ret = unsafe { libc::sigwait(&self.0, &mut signal) };
+        match (ret, signal) {
+            (0, libc::SIGUSR1) => Ok(PowerSignal::Cut),
+            (0, _) => Ok(PowerSignal::On),
+            (e, _) => Err(io::Error::from_raw_os_error(e)),
+        }
+    }
+}
+
+const LOOP_CTL_GET_FREE: libc::Ioctl = 0x4C82;
+const LOOP_CONFIGURE: libc::Ioctl = 0x4C0A;
+const LOOP_CLR_FD: libc::Ioctl = 0x4C01;
+const LO_FLAGS_AUTOCLEAR: u32 = 4;
+const LO_FLAGS_DIRECT_IO: u32 = 16;
+
+/// `struct loop_info64` of linux/loop.h.
+#[repr(C)]
+struct LoopInfo64 {
+    device: u64,
+    inode: u64,
+    rdevice: u64,
+    offset: u64,
+    sizelimit: u64,
+    number: u32,
+    encrypt_type: u32,
+    encrypt_key_size: u32,
+    flags: u32,
+    file_name: [u8; 64],
+    crypt_name: [u8; 64],
+    encrypt_key: [u8; 32],
+    init: [u64; 2],
+}
+
+/// `struct loop_config` of linux/loop.h.
+#[repr(C)]
+struct LoopConfig {
+    fd: u32,
+    block_size: u32,
+    info: LoopInfo64,
+    reserved: [u64; 8],
+}
+
+/// The number of a loop device that was free a moment ago.
+///
+/// # Errors
+/// What the ioctl on /dev/loop-control returns.
+pub fn loop_free(control: &File) -> io::Result<u32> {
+    // SAFETY: this ioctl takes no argument and returns a number.
+    let n = check(unsafe { libc::ioctl(control.as_raw_fd(), LOOP_CTL_GET_FREE) })?;
+    u32::try_from(n).map_err(io::Error::other)
+}
+
+/// Puts a loop device on `backing`, with direct I/O, to be cleared at its last close.
+///
+/// # Errors
+/// EBUSY when another process took the device first; EINVAL when direct I/O is not possible.
+pub fn loop_configure(device: &File, backing: RawFd) -> io::Result<()> {
+    let config = LoopConfig {
+        fd: u32::try_from(backing).map_err(io::Error::other)?,
+        block_size: 0,
+        info: LoopInfo64 {
+            device: 0,
+            inode: 0,
+            rdevice: 0,
+            offset: 0,
+            sizelimit: 0,
+            number: 0,
+            encrypt_type: 0,
+            encrypt_key_size: 0,
+            flags: LO_FLAGS_AUTOCLEAR | LO_FLAGS_DIRECT_IO,
+            file_name: [0; 64],
+            crypt_name: [0; 64],
+            encrypt_key: [0; 32],
+            init: [0; 2],
+        },
+        reserved: [0; 8],
+    };
+    // SAFETY: the argument points to a live, fully initialised struct of the kernel's layout,
+    // which the kernel only reads.
+    check(unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CONFIGURE, &raw const config) }).map(drop)
+}
+
+/// Takes the backing file off a loop device, now or at its last close.
+///
+/// # Errors
+/// What the ioctl returns.
+pub fn loop_clear(device: &File) -> io::Result<()> {
+    // SAFETY: this ioctl takes no argument.
+    check(unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CLR_FD) }).map(drop)
+}
