@@ -14,10 +14,8 @@ pub fn now_ns() -> u64 {
 pub fn sleep_until(due_ns: u64, spin_ns: u64) {
     let wake_ns = due_ns.saturating_sub(spin_ns);
     while now_ns() < wake_ns {
-        let until = Timespec {
-            tv_sec: (wake_ns / 1_000_000_000) as i64,
-            tv_nsec: (wake_ns % 1_000_000_000) as i64,
-        };
+        let until =
+            Timespec { tv_sec: (wake_ns / 1_000_000_000) as i64, tv_nsec: (wake_ns % 1_000_000_000) as i64 };
         // An interrupted sleep is slept again; the loop's condition ends it.
         let _ = clock_nanosleep_absolute(ClockId::Monotonic, &until);
     }

@@ -52,7 +52,10 @@ fn main() -> ExitCode {
         println!("test {name} ... {}", if ok { "ok" } else { "FAILED" });
         if ok { passed += 1 } else { failed += 1 }
     }
-    println!("\ntest result: {}. {passed} passed; {failed} failed", if failed == 0 { "ok" } else { "FAILED" });
+    println!(
+        "\ntest result: {}. {passed} passed; {failed} failed",
+        if failed == 0 { "ok" } else { "FAILED" }
+    );
     ExitCode::from(u8::from(failed > 0))
 }
 

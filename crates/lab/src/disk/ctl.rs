@@ -225,9 +225,14 @@ mod tests {
 
     #[test]
     fn wrong_words_are_named() {
-        for bad in
-            ["x", "flush_us", "flush_us=-1", "flush_us=1e99", "bw_mib=99999999999999999999", "keep_permille=1001"]
-        {
+        for bad in [
+            "x",
+            "flush_us",
+            "flush_us=-1",
+            "flush_us=1e99",
+            "bw_mib=99999999999999999999",
+            "keep_permille=1001",
+        ] {
             let e = parse(&format!("reset {bad}")).unwrap_err();
             assert!(e.to_string().contains(bad), "{e}");
         }
