@@ -1,1 +1,41 @@
 //! An append-only log of opaque records on a device: group commit, checkpoints, replay.
+//!
+//! The log knows nothing of what its records mean. It promises three things:
+//! - a [`Ticket`] succeeds only when the records of its transaction are on stable storage;
+//! - after a crash, [`Log::open`] gives back every record whose ticket succeeded since the last checkpoint, in
+//!   order, and of the others whole transactions, a prefix in log order;
+//! - after the first error of the device or of a checkpoint nothing succeeds any more.
+//!
+//! Format, arithmetic, replay and back-pressure are pure ([`format`], [`ring`], [`replay`], [`admit`]); the
+//! shell around them is one writer thread, one checkpoint thread and a [`device::Device`].
+//! `docs/internals/intent-log.md` is the long version, with the format drawn byte by byte.
+//!
+//! Lock order for users, outermost first: the gate ([`Log::begin`] until [`Txn::commit`]), then every lock
+//! that is taken while a transaction is open or in [`Checkpoint::snapshot`]. Whoever holds such a lock must
+//! not call [`Log::begin`].
+
+#![forbid(unsafe_code)]
+
+pub mod admit;
+pub mod aligned;
+mod checkpoint;
+mod core;
+pub mod device;
+mod error;
+pub mod format;
+mod intent;
+pub mod limits;
+mod log;
+pub mod replay;
+pub mod ring;
+mod stats;
+mod ticket;
+mod writer;
+
+pub use checkpoint::Checkpoint;
+pub use core::Txn;
+pub use error::{LogError, OpenError};
+pub use intent::Intent;
+pub use log::{Config, Log, Replay};
+pub use stats::Stats;
+pub use ticket::Ticket;

@@ -1,0 +1,77 @@
+//! Back-pressure: how full is too full. The decision is pure.
+
+use std::time::Duration;
+
+use crate::limits::{PENDING_BATCHES_MAX, SLOW_DELAY_MAX, SLOW_PERCENT, WAIT_PERCENT};
+
+/// How full the log is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fill {
+    /// Bytes of the ring.
+    pub capacity: u64,
+    /// Bytes that only a snapshot may use.
+    pub reserve: u64,
+    /// Bytes in use.
+    pub used: u64,
+    /// Bytes appended and not yet written.
+    pub pending: u64,
+    /// Bytes at which a batch is closed.
+    pub batch_max: u64,
+    /// A checkpoint is under way or due, so waiting helps.
+    pub relief: bool,
+}
+
+/// What a request that wants to modify has to do first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pressure {
+    /// Nothing.
+    Go,
+    /// Wait this long, or until space is freed.
+    Slow(Duration),
+    /// Wait until a batch has been written.
+    AwaitDrain,
+    /// Wait until a checkpoint has freed space.
+    AwaitSpace,
+}
+
+/// Decides. Never asks to wait for something that will not happen.
+pub fn pressure(fill: &Fill) -> Pressure {
+    let usable = fill.capacity - fill.reserve;
+    let full = (fill.used + fill.pending) * 100;
+    if fill.relief && full >= usable * WAIT_PERCENT {
+        return Pressure::AwaitSpace;
+    }
+    if fill.pending >= fill.batch_max * PENDING_BATCHES_MAX {
+        return Pressure::AwaitDrain;
+    }
+    if fill.relief && full >= usable * SLOW_PERCENT {
+        let above = full - usable * SLOW_PERCENT;
+        let range = usable * (WAIT_PERCENT - SLOW_PERCENT);
+        let nanos = SLOW_DELAY_MAX.as_nanos() as u64;
+        return Pressure::Slow(Duration::from_nanos((nanos as u128 * above as u128 / range as u128) as u64));
+    }
+    Pressure::Go
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fill(used: u64, pending: u64) -> Fill {
+        Fill { capacity: 1000, reserve: 0, used, pending, batch_max: 100, relief: true }
+    }
+
+    #[test]
+    fn slows_above_three_quarters_and_waits_near_full() {
+        assert_eq!(pressure(&fill(749, 0)), Pressure::Go);
+        assert_eq!(pressure(&fill(750, 0)), Pressure::Slow(Duration::ZERO));
+        assert_eq!(pressure(&fill(850, 0)), Pressure::Slow(SLOW_DELAY_MAX / 2));
+        assert_eq!(pressure(&fill(949, 1)), Pressure::AwaitSpace);
+        assert_eq!(pressure(&fill(0, 400)), Pressure::AwaitDrain);
+    }
+
+    #[test]
+    fn does_not_wait_for_space_that_no_checkpoint_will_free() {
+        assert_eq!(pressure(&Fill { relief: false, ..fill(990, 0) }), Pressure::Go);
+    }
+}

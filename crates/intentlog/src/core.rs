@@ -1,0 +1,419 @@
+//! The state that all parties share, and the gate.
+//!
+//! One mutex, [`Core::state`], guards everything; four condition variables say what changed. It is held for
+//! a memory copy at most, never over I/O or a callback.
+//!
+//! The gate: a transaction joins the open batch when it begins and leaves it when it commits. Sealing
+//! closes the gate (nobody joins), waits until those inside have left, takes the batch, and opens the gate
+//! again. So all records of a transaction are in one batch, a batch never holds a part of a transaction, and
+//! the order of records is the order of the appends.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use tokio::sync::Notify;
+
+use crate::aligned::AlignedBuf;
+use crate::error::LogError;
+use crate::format::{BatchBuf, Identity};
+use crate::intent::Intents;
+use crate::limits::{
+    BATCH_BYTES_MAX, BATCH_RING_FRACTION, BUFFER_BYTES_KEPT, BUFFERS_KEPT, CHECKPOINT_PERCENT,
+    RESERVE_RING_FRACTION,
+};
+use crate::ring::Ring;
+use crate::stats::Counters;
+use crate::ticket::{Outcome, Ticket, Wakeups};
+
+/// Where the log is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Opened; records are being replayed by the caller.
+    Replaying,
+    /// Takes records.
+    Running,
+    /// Takes no new transactions; those open may finish.
+    Closing,
+    /// Everything is checkpointed; the writer is to mark the log clean and go.
+    Finishing,
+    /// Threads are gone or told to go.
+    Stopped,
+}
+
+/// A checkpoint on its way. Set by: checkpoint thread (`Wanted`), writer (`Syncing`, `Idle`), checkpoint thread
+/// (`Synced`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    Idle,
+    /// The writer is asked for a cut.
+    Wanted,
+    /// The cut is made; the checkpoint thread is making the volume durable.
+    Syncing,
+    /// The volume is durable up to the cut; the superblock is not yet written.
+    Synced,
+    /// The writer itself runs a checkpoint that stands in for batches which do not fit.
+    Absorbing,
+}
+
+/// A sealed batch on its way to the device, or a mark between two.
+#[derive(Debug)]
+pub(crate) enum Sealed {
+    Batch {
+        buf: BatchBuf,
+        outcome: Arc<Outcome>,
+        /// It begins with a checkpoint's snapshot records.
+        snapshot: bool,
+        /// It is larger than the ring can ever take; its records were not kept.
+        oversize: bool,
+    },
+    /// The cut of a checkpoint: what follows is replayed after it.
+    Cut,
+}
+
+/// The batch that transactions join.
+#[derive(Debug, Default)]
+pub(crate) struct Open {
+    pub(crate) buf: BatchBuf,
+    pub(crate) outcome: Arc<Outcome>,
+    pub(crate) snapshot: bool,
+    pub(crate) oversize: bool,
+}
+
+/// The part of the ring that is in use. Changed by the writer only.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Space {
+    pub(crate) head: u64,
+    pub(crate) tail: u64,
+    pub(crate) next_seq: u64,
+}
+
+impl Space {
+    pub(crate) fn used(&self) -> u64 {
+        self.head - self.tail
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) phase: Phase,
+    pub(crate) failed: Option<Arc<str>>,
+    /// The gate is closed.
+    pub(crate) sealing: bool,
+    /// Transactions inside the gate.
+    pub(crate) txns: u64,
+    pub(crate) open: Open,
+    /// Somebody waits for the open batch, or it is large.
+    pub(crate) wanted: bool,
+    pub(crate) queue: VecDeque<Sealed>,
+    /// What the writer has taken from the queue and not yet answered.
+    pub(crate) in_flight: Vec<Arc<Outcome>>,
+    /// Bytes in the queue and with the writer.
+    pub(crate) queued_bytes: u64,
+    pub(crate) space: Space,
+    /// Bytes of the ring kept free for a snapshot.
+    pub(crate) reserve: u64,
+    /// Number of the last completed checkpoint.
+    pub(crate) checkpoint: u64,
+    pub(crate) stage: Stage,
+    /// When the first record was logged that no cut covers yet.
+    pub(crate) dirty_since: Option<Instant>,
+    /// Somebody waits for a checkpoint.
+    pub(crate) checkpoint_asked: bool,
+    /// Cuts made and checkpoints completed in this run, for those who wait.
+    pub(crate) cuts: u64,
+    pub(crate) completed: u64,
+    buffers: Vec<AlignedBuf>,
+}
+
+/// Everything that the log, its transactions, tickets and threads share.
+pub(crate) struct Core {
+    pub(crate) ring: Ring,
+    pub(crate) identity: Identity,
+    pub(crate) batch_max: u64,
+    pub(crate) checkpoint_after: Duration,
+    pub(crate) state: Mutex<State>,
+    /// Waited on by those who want to begin.
+    pub(crate) gate: Condvar,
+    /// Waited on by the writer.
+    pub(crate) writer: Condvar,
+    /// Waited on by the checkpoint thread.
+    pub(crate) checkpointer: Condvar,
+    /// Waited on by callers of checkpoint and shutdown, and by blocked admissions.
+    pub(crate) progress: Condvar,
+    /// A batch was written.
+    pub(crate) drained: Notify,
+    /// A checkpoint freed space.
+    pub(crate) freed: Notify,
+    pub(crate) intents: Intents,
+    pub(crate) counters: Counters,
+}
+
+impl Core {
+    pub(crate) fn new(
+        ring: Ring,
+        identity: Identity,
+        space: Space,
+        checkpoint: u64,
+        checkpoint_after: Duration,
+    ) -> Core {
+        Core {
+            ring,
+            identity,
+            batch_max: BATCH_BYTES_MAX.min(ring.bytes / BATCH_RING_FRACTION),
+            checkpoint_after,
+            state: Mutex::new(State {
+                phase: Phase::Replaying,
+                failed: None,
+                sealing: false,
+                txns: 0,
+                open: Open::default(),
+                wanted: false,
+                queue: VecDeque::new(),
+                in_flight: Vec::new(),
+                queued_bytes: 0,
+                space,
+                reserve: ring.bytes / RESERVE_RING_FRACTION,
+                checkpoint,
+                stage: Stage::Idle,
+                dirty_since: None,
+                checkpoint_asked: false,
+                cuts: 0,
+                completed: 0,
+                buffers: Vec::new(),
+            }),
+            gate: Condvar::new(),
+            writer: Condvar::new(),
+            checkpointer: Condvar::new(),
+            progress: Condvar::new(),
+            drained: Notify::new(),
+            freed: Notify::new(),
+            intents: Intents::default(),
+            counters: Counters::default(),
+        }
+    }
+
+    /// Joins the open batch. Waits only while a batch is being sealed.
+    pub(crate) fn begin(self: &Arc<Self>) -> Result<Txn, LogError> {
+        let mut state = self.state.lock();
+        loop {
+            state.check_open()?;
+            let full = state.open.buf.padded_bytes() >= self.batch_max;
+            if state.sealing || (full && state.txns > 0) {
+                self.gate.wait(&mut state);
+            } else if full {
+                state.rotate();
+                self.writer.notify_one();
+            } else {
+                break;
+            }
+        }
+        state.txns += 1;
+        Ok(Txn { core: self.clone(), left: false })
+    }
+
+    fn append(&self, parts: &[&[u8]]) {
+        let mut state = self.state.lock();
+        if state.dead() {
+            return;
+        }
+        let length: usize = parts.iter().map(|part| part.len()).sum();
+        let state = &mut *state;
+        let open = &mut state.open;
+        // What the ring can never take is not kept: a checkpoint will stand for it.
+        if open.buf.payload_bytes() as u64 + length as u64 >= self.ring.bytes || !open.buf.push(parts) {
+            open.oversize = true;
+        }
+        self.counters.record(length as u64);
+        if state.dirty_since.is_none() {
+            state.dirty_since = Some(Instant::now());
+            self.checkpointer.notify_one();
+        }
+    }
+
+    /// Leaves the gate.
+    fn leave(self: &Arc<Self>) -> Ticket {
+        let mut state = self.state.lock();
+        state.txns -= 1;
+        let outcome = state.open.outcome.clone();
+        if state.txns == 0 {
+            if state.phase == Phase::Closing {
+                self.progress.notify_all();
+            }
+            if state.sealing {
+                self.writer.notify_one();
+            } else if state.open.buf.padded_bytes() >= self.batch_max && !state.dead() {
+                // A quiet moment: close the full batch here, so that nobody has to wait for the writer.
+                state.rotate();
+                self.writer.notify_one();
+                self.gate.notify_all();
+            }
+        }
+        Ticket::new(self.clone(), outcome)
+    }
+
+    /// Somebody waits for `outcome`: if that is the open batch, the writer is told.
+    pub(crate) fn want(&self, outcome: &Arc<Outcome>) {
+        let mut state = self.state.lock();
+        if Arc::ptr_eq(&state.open.outcome, outcome) && !state.wanted {
+            state.wanted = true;
+            self.writer.notify_one();
+        }
+    }
+
+    /// Wakes the writer; the lock makes sure that it is either waiting or about to look.
+    pub(crate) fn wake_writer(&self) {
+        let _state = self.state.lock();
+        self.writer.notify_one();
+    }
+
+    /// Makes every waiter fail, now and for ever.
+    pub(crate) fn fail(&self, why: &str) {
+        let mut state = self.state.lock();
+        if state.failed.is_none() {
+            tracing::error!(why, "the intent log has failed; nothing is acknowledged any more");
+            state.failed = Some(why.into());
+        }
+        self.abandon(state);
+    }
+
+    /// Gives every batch that has no result yet an error, and wakes everybody.
+    pub(crate) fn abandon(&self, mut state: MutexGuard<'_, State>) {
+        let error = state.check_alive().err().unwrap_or(LogError::Closed);
+        let mut lost = std::mem::take(&mut state.in_flight);
+        for sealed in std::mem::take(&mut state.queue) {
+            if let Sealed::Batch { outcome, .. } = sealed {
+                lost.push(outcome);
+            }
+        }
+        let mut wakeups: Vec<Wakeups> = lost.iter().map(|outcome| outcome.set(Err(error.clone()))).collect();
+        // Open transactions may still append; their batch is already lost.
+        wakeups.push(state.open.outcome.set(Err(error)));
+        state.sealing = false;
+        drop(state);
+        self.gate.notify_all();
+        self.writer.notify_all();
+        self.checkpointer.notify_all();
+        self.progress.notify_all();
+        self.drained.notify_waiters();
+        self.freed.notify_waiters();
+        for wakeup in wakeups {
+            wakeup.wake();
+        }
+    }
+}
+
+impl State {
+    /// Nothing will be acknowledged any more.
+    pub(crate) fn dead(&self) -> bool {
+        self.failed.is_some() || self.phase == Phase::Stopped
+    }
+
+    /// `Ok` while the log can still acknowledge.
+    pub(crate) fn check_alive(&self) -> Result<(), LogError> {
+        match &self.failed {
+            Some(why) => Err(LogError::Failed(why.clone())),
+            None if self.phase == Phase::Stopped => Err(LogError::Closed),
+            None => Ok(()),
+        }
+    }
+
+    /// `Err` unless transactions may begin.
+    pub(crate) fn check_open(&self) -> Result<(), LogError> {
+        if let Some(why) = &self.failed {
+            return Err(LogError::Failed(why.clone()));
+        }
+        match self.phase {
+            Phase::Running => Ok(()),
+            Phase::Replaying => Err(LogError::NotStarted),
+            Phase::Closing | Phase::Finishing | Phase::Stopped => Err(LogError::Closed),
+        }
+    }
+
+    /// Moves the open batch to the writer's queue and opens an empty one. No transaction may be inside.
+    pub(crate) fn rotate(&mut self) {
+        debug_assert_eq!(self.txns, 0, "a batch holds whole transactions");
+        self.wanted = false;
+        if self.open.buf.records() == 0 && !self.open.oversize {
+            return;
+        }
+        let fresh =
+            Open { buf: self.buffers.pop().map(BatchBuf::reusing).unwrap_or_default(), ..Open::default() };
+        let Open { buf, outcome, snapshot, oversize } = std::mem::replace(&mut self.open, fresh);
+        self.queued_bytes += buf.padded_bytes();
+        self.queue.push_back(Sealed::Batch { buf, outcome, snapshot, oversize });
+    }
+
+    /// Sizes the reserve by the last snapshot, of `snapshot_bytes` in the ring.
+    pub(crate) fn set_reserve(&mut self, ring: Ring, snapshot_bytes: u64) {
+        self.reserve = (2 * snapshot_bytes).max(ring.bytes / RESERVE_RING_FRACTION).min(ring.bytes / 2);
+    }
+
+    /// What the writer had in flight is durable. After a failure there is nothing left to acknowledge:
+    /// [`Core::abandon`] has answered, under the same lock.
+    pub(crate) fn acknowledge(&mut self) -> Vec<Wakeups> {
+        self.in_flight.drain(..).map(|outcome| outcome.set(Ok(()))).collect()
+    }
+
+    /// Takes a batch's memory back.
+    pub(crate) fn recycle(&mut self, buf: BatchBuf) {
+        let memory = buf.into_memory();
+        if self.buffers.len() < BUFFERS_KEPT && memory.capacity() <= BUFFER_BYTES_KEPT {
+            self.buffers.push(memory);
+        }
+    }
+
+    /// Bytes that are not yet on the device.
+    pub(crate) fn pending(&self) -> u64 {
+        self.queued_bytes + self.open.buf.padded_bytes()
+    }
+
+    /// The ring is full enough for a checkpoint.
+    pub(crate) fn half_full(&self, ring: Ring) -> bool {
+        (self.space.used() + self.pending()) * 100 >= ring.bytes * CHECKPOINT_PERCENT
+    }
+}
+
+/// A transaction: records that stand or fall together. Obtained from [`crate::Log::begin`].
+///
+/// While it is open no batch can be sealed, so it must not wait for a disk, a network, admission, a ticket
+/// or a lock that somebody holds who is waiting to begin.
+pub struct Txn {
+    core: Arc<Core>,
+    left: bool,
+}
+
+impl Txn {
+    /// Adds a record. Records of all transactions stand in the log in the order of their appends.
+    /// After a failure of the log this does nothing; the ticket tells.
+    pub fn append(&mut self, record: &[u8]) {
+        self.core.append(&[record]);
+    }
+
+    /// Adds one record given in parts, which saves the caller a copy.
+    pub fn append_parts(&mut self, parts: &[&[u8]]) {
+        self.core.append(parts);
+    }
+
+    /// Ends the transaction. The ticket tells when it is on stable storage.
+    pub fn commit(mut self) -> Ticket {
+        self.left = true;
+        self.core.leave()
+    }
+}
+
+impl Drop for Txn {
+    /// Dropping without [`Txn::commit`] commits: what was appended has already been done.
+    fn drop(&mut self) {
+        if !self.left {
+            self.core.leave();
+        }
+    }
+}
+
+impl std::fmt::Debug for Txn {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Txn")
+    }
+}

@@ -1,0 +1,225 @@
+//! A regular file or block device, opened past the page cache and locked for this process alone.
+
+use std::fs::File;
+use std::io::{self, IoSlice};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FallocateFlags, FileType, FlockOperation, Mode, OFlags, SeekFrom};
+use rustix::io::{Errno, ReadWriteFlags};
+
+use super::selftest::{self, SyncMethod};
+use super::{Device, ReadAt};
+use crate::aligned::AlignedBuf;
+use crate::error::OpenError;
+use crate::limits::{BLOCK_BYTES, DEVICE_BYTES_MAX, DEVICE_BYTES_MIN, STREAM_BYTES};
+
+/// A log file or block device. Holds the lock as long as it lives.
+#[derive(Debug)]
+pub struct FileDevice {
+    fd: OwnedFd,
+    path: PathBuf,
+    bytes: u64,
+    is_file: bool,
+    direct: bool,
+    method: SyncMethod,
+    measured: String,
+}
+
+/// Whether the device was found without any log on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Blank {
+    /// A file that this call created, or one of zero bytes.
+    NewFile,
+    /// It has contents, which the caller must look at.
+    No,
+}
+
+impl FileDevice {
+    /// Opens `path`, creating a file of `create_size` bytes if nothing is there or if the file is empty, and locks it.
+    ///
+    /// # Errors
+    /// [`OpenError::InUse`], [`OpenError::Kind`], [`OpenError::TooSmall`], [`OpenError::Io`].
+    pub fn open(path: &Path, create_size: u64) -> Result<(FileDevice, Blank), OpenError> {
+        let fail = |action| move |source: Errno| io_error(path, action, source.into());
+        if let Ok(stat) = rustix::fs::stat(path)
+            && !matches!(FileType::from_raw_mode(stat.st_mode), FileType::RegularFile | FileType::BlockDevice)
+        {
+            return Err(OpenError::Kind { path: path.into() });
+        }
+        let (fd, direct) = open_fd(path)?;
+        rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive).map_err(|error| match error {
+            Errno::WOULDBLOCK => OpenError::InUse { path: path.into() },
+            other => io_error(path, "lock", other.into()),
+        })?;
+        let stat = rustix::fs::fstat(&fd).map_err(fail("examine"))?;
+        let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+        let mut bytes = rustix::fs::seek(&fd, SeekFrom::End(0)).map_err(fail("size"))?;
+        let mut blank = Blank::No;
+        if is_file && bytes == 0 {
+            bytes = create_size / BLOCK_BYTES as u64 * BLOCK_BYTES as u64;
+            check_size(path, bytes)?;
+            blank = Blank::NewFile;
+        }
+        check_size(path, bytes)?;
+        let bytes = bytes.min(DEVICE_BYTES_MAX) / BLOCK_BYTES as u64 * BLOCK_BYTES as u64;
+        let device = FileDevice {
+            fd,
+            path: path.into(),
+            bytes,
+            is_file,
+            direct,
+            method: SyncMethod::Flush,
+            measured: String::new(),
+        };
+        if blank == Blank::NewFile {
+            device.fill().map_err(|source| io_error(path, "preallocate", source))?;
+        }
+        Ok((device, blank))
+    }
+
+    /// Allocates a file's blocks and writes each once, so that no later flush has to carry metadata.
+    pub fn fill(&self) -> io::Result<()> {
+        if self.is_file {
+            match rustix::fs::fallocate(&self.fd, FallocateFlags::empty(), 0, self.bytes) {
+                // Where the filesystem cannot allocate ahead, the zeroes below do it.
+                Ok(()) | Err(Errno::OPNOTSUPP) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let zeroes = AlignedBuf::zeroed(STREAM_BYTES);
+        let mut offset = 0;
+        while offset < self.bytes {
+            let length = (self.bytes - offset).min(STREAM_BYTES as u64);
+            self.write(offset, &zeroes[..length as usize], ReadWriteFlags::empty())?;
+            offset += length;
+        }
+        rustix::fs::fsync(&self.fd)?;
+        sync_parent(&self.path)
+    }
+
+    /// Chooses how to flush: `Some` as told, `None` by measuring both ways in the scratch blocks.
+    pub fn choose(&mut self, method: Option<SyncMethod>) -> io::Result<()> {
+        if let Some(method) = method {
+            self.method = method;
+            self.measured = format!("{method} as configured");
+            return Ok(());
+        }
+        let (method, measured) =
+            selftest::run(|method, offset, bytes| self.write_with(method, offset, bytes))?;
+        self.method = method;
+        self.measured = measured;
+        Ok(())
+    }
+
+    fn write_with(&self, method: SyncMethod, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        match method {
+            SyncMethod::WriteThrough => self.write(offset, bytes, ReadWriteFlags::DSYNC),
+            SyncMethod::Flush => {
+                self.write(offset, bytes, ReadWriteFlags::empty())?;
+                Ok(rustix::fs::fdatasync(&self.fd)?)
+            }
+        }
+    }
+
+    fn write(&self, mut offset: u64, mut bytes: &[u8], flags: ReadWriteFlags) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match rustix::io::pwritev2(&self.fd, &[IoSlice::new(bytes)], offset, flags) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => {
+                    bytes = &bytes[written..];
+                    offset += written as u64;
+                }
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl ReadAt for FileDevice {
+    fn read_at(&self, mut offset: u64, mut buf: &mut [u8]) -> io::Result<()> {
+        while !buf.is_empty() {
+            match rustix::io::pread(&self.fd, &mut *buf, offset) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(read) => {
+                    buf = &mut buf[read..];
+                    offset += read as u64;
+                }
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Device for FileDevice {
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn write_durable(&self, parts: &[(u64, &[u8])]) -> io::Result<()> {
+        if let [(offset, bytes)] = parts {
+            return self.write_with(self.method, *offset, bytes);
+        }
+        // Several parts: one flush for all, whichever method was chosen for single writes.
+        for (offset, bytes) in parts {
+            self.write(*offset, bytes, ReadWriteFlags::empty())?;
+        }
+        Ok(rustix::fs::fdatasync(&self.fd)?)
+    }
+
+    fn describe(&self) -> String {
+        let kind = if self.is_file { "file" } else { "block device" };
+        let cache = if self.direct { "O_DIRECT" } else { "through the page cache (no O_DIRECT here)" };
+        let mib = self.bytes as f64 / (1 << 20) as f64;
+        format!("{kind} {}, {mib:.1} MiB, {cache}, {}", self.path.display(), self.measured)
+    }
+}
+
+/// Opens past the page cache where the filesystem can; says whether it could.
+fn open_fd(path: &Path) -> Result<(OwnedFd, bool), OpenError> {
+    let mode = Mode::RUSR | Mode::WUSR;
+    let mut flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::DIRECT;
+    match rustix::fs::stat(path) {
+        // On a block device O_EXCL asks that nobody has mounted or claimed it.
+        Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice => flags |= OFlags::EXCL,
+        _ => flags |= OFlags::CREATE,
+    }
+    let direct = match rustix::fs::open(path, flags, mode) {
+        Err(Errno::INVAL) => {
+            return match rustix::fs::open(path, flags - OFlags::DIRECT, mode) {
+                Ok(fd) => Ok((fd, false)),
+                Err(error) => Err(io_error(path, "open", error.into())),
+            };
+        }
+        other => other,
+    };
+    match direct {
+        Ok(fd) => Ok((fd, true)),
+        Err(Errno::BUSY) => Err(OpenError::InUse { path: path.into() }),
+        Err(error) => Err(io_error(path, "open", error.into())),
+    }
+}
+
+/// Makes the name of a new file durable.
+fn sync_parent(path: &Path) -> io::Result<()> {
+    let parent = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    File::open(parent)?.sync_all()
+}
+
+fn check_size(path: &Path, bytes: u64) -> Result<(), OpenError> {
+    if bytes < DEVICE_BYTES_MIN {
+        return Err(OpenError::TooSmall { path: path.into(), bytes, min: DEVICE_BYTES_MIN });
+    }
+    Ok(())
+}
+
+fn io_error(path: &Path, action: &'static str, source: io::Error) -> OpenError {
+    OpenError::Io { path: path.into(), action, source }
+}

@@ -1,0 +1,62 @@
+//! What the log stands on: a small trait, and the files and block devices behind it.
+
+mod file;
+mod selftest;
+
+use std::io;
+use std::time::{Duration, Instant};
+
+pub use file::{Blank, FileDevice};
+pub use selftest::SyncMethod;
+
+use crate::limits::SPIN_BELOW;
+use crate::replay::ReadAt;
+
+/// A place for blocks. Offsets and lengths are multiples of [`BLOCK_BYTES`](crate::limits::BLOCK_BYTES) and
+/// buffers are aligned to it.
+pub trait Device: ReadAt + Send + Sync {
+    /// Usable bytes, from offset 0.
+    fn bytes(&self) -> u64;
+
+    /// Writes every part at its offset and makes all of them durable with at most one flush of the device.
+    /// When this returns an error, any part may be there, whole, torn or not at all.
+    fn write_durable(&self, parts: &[(u64, &[u8])]) -> io::Result<()>;
+
+    /// One line for people: what it is, its size, how it is flushed.
+    fn describe(&self) -> String;
+}
+
+/// A device whose writes take at least a given time: an emulated flush latency.
+pub(crate) struct Slowed {
+    pub(crate) inner: Box<dyn Device>,
+    pub(crate) flush: Duration,
+}
+
+impl ReadAt for Slowed {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.inner.read_at(offset, buf)
+    }
+}
+
+impl Device for Slowed {
+    fn bytes(&self) -> u64 {
+        self.inner.bytes()
+    }
+
+    fn write_durable(&self, parts: &[(u64, &[u8])]) -> io::Result<()> {
+        let until = Instant::now() + self.flush;
+        self.inner.write_durable(parts)?;
+        let left = until.saturating_duration_since(Instant::now());
+        if left > SPIN_BELOW {
+            std::thread::sleep(left - SPIN_BELOW);
+        }
+        while Instant::now() < until {
+            std::hint::spin_loop();
+        }
+        Ok(())
+    }
+
+    fn describe(&self) -> String {
+        format!("{}, emulated flush of {:?}", self.inner.describe(), self.flush)
+    }
+}

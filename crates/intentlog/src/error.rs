@@ -1,0 +1,97 @@
+//! What can go wrong, said so that a person knows what to do.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use thiserror::Error;
+
+/// Why a log could not be opened. Nothing on the device was changed.
+#[derive(Debug, Error)]
+pub enum OpenError {
+    /// The device or file cannot be opened, sized, locked, read or written.
+    #[error("log {path}: cannot {action}: {source}")]
+    Io {
+        /// The log's path.
+        path: PathBuf,
+        /// What was attempted, as an infinitive ("open", "read", ...).
+        action: &'static str,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// Another process (or another `Log` of this one) holds it, or it is mounted.
+    #[error("log {path}: in use by another process; stop it first")]
+    InUse {
+        /// The log's path.
+        path: PathBuf,
+    },
+    /// Neither a regular file nor a block device.
+    #[error("log {path}: must be a regular file or a block device")]
+    Kind {
+        /// The log's path.
+        path: PathBuf,
+    },
+    /// Fewer bytes than [`crate::limits::DEVICE_BYTES_MIN`].
+    #[error("log {path}: {bytes} bytes are too few, at least {min} are needed")]
+    TooSmall {
+        /// The log's path.
+        path: PathBuf,
+        /// Size found or asked for, in bytes.
+        bytes: u64,
+        /// Smallest size accepted, in bytes.
+        min: u64,
+    },
+    /// It holds bytes that are not a log of Landfast.
+    #[error(
+        "log {path}: holds something that is not a Landfast log; erase it first if it may be overwritten"
+    )]
+    Foreign {
+        /// The log's path.
+        path: PathBuf,
+    },
+    /// Written by a version of Landfast with another format.
+    #[error("log {path}: has format version {found}, this program knows version {known}")]
+    Version {
+        /// The log's path.
+        path: PathBuf,
+        /// Version on the device.
+        found: u32,
+        /// Version of this program.
+        known: u32,
+    },
+    /// It belongs to another volume.
+    #[error("log {path}: belongs to another volume (its volume is {found}, this one is {wanted})")]
+    OtherVolume {
+        /// The log's path.
+        path: PathBuf,
+        /// Volume of the log, hexadecimal.
+        found: String,
+        /// Volume that was asked for, hexadecimal.
+        wanted: String,
+    },
+    /// Acknowledged records are damaged: replaying the rest would lose them silently.
+    #[error("log {path}: damaged: {what}; nothing was replayed, keep the device for examination")]
+    Corrupt {
+        /// The log's path.
+        path: PathBuf,
+        /// What is wrong and where (byte offsets on the device).
+        what: String,
+    },
+}
+
+/// Why a log does not take or keep records. Every variant is final for this [`crate::Log`].
+#[derive(Debug, Clone, Error, PartialEq, Eq)]
+pub enum LogError {
+    /// A write, flush or checkpoint failed. Nothing is acknowledged any more until the log is opened anew.
+    #[error("the intent log has failed and takes nothing more: {0}")]
+    Failed(Arc<str>),
+    /// [`crate::Log::shutdown`] was called, or every `Log` was dropped.
+    #[error("the intent log is shut down")]
+    Closed,
+    /// [`crate::Log::start`] has not been called yet.
+    #[error("the intent log has not been started")]
+    NotStarted,
+    /// [`crate::Log::start`] was called twice.
+    #[error("the intent log was already started")]
+    AlreadyStarted,
+}

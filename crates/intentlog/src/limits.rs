@@ -1,0 +1,78 @@
+//! Every limit and fixed size of the log, in one place.
+
+use std::time::Duration;
+
+/// Unit of every offset and length on the device, in bytes. Batches and superblocks start and end on it.
+pub const BLOCK_BYTES: usize = 4096;
+
+/// Offset of the self-test's scratch blocks on the device.
+pub const SCRATCH_OFFSET: u64 = 2 * BLOCK_BYTES as u64;
+
+/// Offset of the first byte of the ring on the device. What lies before it are the two superblocks, the
+/// scratch blocks and room for later versions.
+pub const RING_OFFSET: u64 = 64 * 1024;
+
+/// Smallest device that is accepted, in bytes.
+pub const DEVICE_BYTES_MIN: u64 = 256 * 1024;
+
+/// Largest device that is used, in bytes; what lies beyond is left alone.
+pub const DEVICE_BYTES_MAX: u64 = 1 << 40;
+
+/// A batch that has grown to this many bytes is closed for further transactions, so that the first in it
+/// do not wait for the last. Smaller rings use [`BATCH_RING_FRACTION`] of their size.
+pub const BATCH_BYTES_MAX: u64 = 4 << 20;
+
+/// A batch is closed, at the latest, at the ring's size divided by this.
+pub const BATCH_RING_FRACTION: u64 = 16;
+
+/// Bytes not yet flushed above which [`crate::Log::admit`] waits, as a multiple of the largest batch.
+pub const PENDING_BATCHES_MAX: u64 = 4;
+
+/// Part of the ring that only a checkpoint's state snapshot may use: the ring's size divided by this, or
+/// twice the last snapshot if that is more, and never more than half of the ring.
+pub const RESERVE_RING_FRACTION: u64 = 16;
+
+/// A checkpoint starts at the latest when this many percent of the ring are used.
+pub const CHECKPOINT_PERCENT: u64 = 50;
+
+/// Above this many percent of the usable ring [`crate::Log::admit`] slows its callers.
+pub const SLOW_PERCENT: u64 = 75;
+
+/// Above this many percent of the usable ring [`crate::Log::admit`] holds its callers back.
+pub const WAIT_PERCENT: u64 = 95;
+
+/// Longest delay that [`crate::Log::admit`] adds between [`SLOW_PERCENT`] and [`WAIT_PERCENT`].
+pub const SLOW_DELAY_MAX: Duration = Duration::from_millis(20);
+
+/// A checkpoint starts at the latest this long after the first record that none covers.
+pub const CHECKPOINT_AFTER: Duration = Duration::from_secs(5);
+
+/// Longest time that a seal waits for requests already in hand (see [`crate::Intent`]).
+pub const INTENT_WAIT_MAX: Duration = Duration::from_micros(200);
+
+/// Most rounds of the self-test for each way of flushing.
+pub const SELF_TEST_ROUNDS: usize = 15;
+
+/// The self-test stops after this time, once each way has had [`SELF_TEST_ROUNDS_MIN`] rounds.
+pub const SELF_TEST_TIME: Duration = Duration::from_millis(150);
+
+/// Fewest rounds of the self-test for each way of flushing.
+pub const SELF_TEST_ROUNDS_MIN: usize = 3;
+
+/// Injected flush latencies shorter than this are spun, because a sleep is less precise than that.
+pub const SPIN_BELOW: Duration = Duration::from_micros(200);
+
+/// Size of one read or zeroing write where the whole ring is gone through, in bytes.
+pub const STREAM_BYTES: usize = 1 << 20;
+
+/// Smallest buffer of a batch, in bytes.
+pub const BUFFER_BYTES_MIN: usize = 64 * 1024;
+
+/// Buffers larger than this are given back to the system after use, in bytes.
+pub const BUFFER_BYTES_KEPT: usize = 8 << 20;
+
+/// Buffers kept for the next batches.
+pub const BUFFERS_KEPT: usize = 3;
+
+/// Bytes at the front of a device without superblocks that must be zero before it is made a log.
+pub const BLANK_CHECK_BYTES: u64 = 64 << 20;

@@ -1,0 +1,575 @@
+//! The log as its users see it: open, replay, start, append, stop.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use crate::admit::{Fill, Pressure, pressure};
+use crate::aligned::AlignedBuf;
+use crate::checkpoint::{self, Checkpoint};
+use crate::core::{Core, Phase, Space, Stage, Txn};
+use crate::device::{Blank, Device, FileDevice, Slowed, SyncMethod};
+use crate::error::{LogError, OpenError};
+use crate::format::{BatchBuf, BatchPlace, Identity, Superblock};
+use crate::intent::Intent;
+use crate::limits::{
+    BLANK_CHECK_BYTES, BLOCK_BYTES, CHECKPOINT_AFTER, DEVICE_BYTES_MAX, DEVICE_BYTES_MIN, RING_OFFSET,
+    STREAM_BYTES,
+};
+use crate::replay::{self, ScanError};
+use crate::ring::Ring;
+use crate::stats::Stats;
+use crate::writer::{Superblocks, Writer};
+
+/// What to open and how.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// A regular file (created if it is not there) or a block device.
+    pub path: PathBuf,
+    /// Size of a file that is created, in bytes; at least [`DEVICE_BYTES_MIN`].
+    pub create_size: u64,
+    /// The volume that the log belongs to. A log of another volume is refused.
+    pub volume_id: [u8; 16],
+    /// How writes are made durable; `None` measures both ways and takes the faster.
+    pub sync_method: Option<SyncMethod>,
+    /// Shortest time that a flush takes, for experiments: the rest is spun or slept. `None`: as fast as it goes.
+    pub injected_flush: Option<Duration>,
+    /// Longest time from a record to the checkpoint that covers it.
+    pub checkpoint_after: Duration,
+}
+
+impl Config {
+    /// A configuration with the usual settings.
+    pub fn new(path: impl Into<PathBuf>, create_size: u64, volume_id: [u8; 16]) -> Self {
+        Config {
+            path: path.into(),
+            create_size,
+            volume_id,
+            sync_method: None,
+            injected_flush: None,
+            checkpoint_after: CHECKPOINT_AFTER,
+        }
+    }
+}
+
+/// What an opened log holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Replay {
+    /// Records since the last checkpoint, oldest first. It begins with that checkpoint's snapshot.
+    pub records: Vec<Vec<u8>>,
+    /// Number of the last completed checkpoint; 0 if there was none. A crash between the two may leave the
+    /// owner of the [`Checkpoint`] with this number + 1.
+    pub checkpoint: u64,
+    /// The log was shut down in order: the records are a snapshot and nothing else.
+    pub clean: bool,
+    /// Batches that the records came in.
+    pub batches: u64,
+    /// Bytes of the records.
+    pub bytes: u64,
+    /// The log was created by this call.
+    pub fresh: bool,
+}
+
+/// An open log. Cloning gives another handle; when the last is dropped without [`Log::shutdown`], the log stops
+/// as in a crash, except that what was acknowledged stays so.
+#[derive(Clone)]
+pub struct Log {
+    handle: Arc<Handle>,
+}
+
+struct Handle {
+    core: Arc<Core>,
+    device: Arc<dyn Device>,
+    info: String,
+    /// Taken by `start`.
+    superblocks: Mutex<Option<Superblocks>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl std::fmt::Debug for Log {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Log").field(&self.handle.info).finish()
+    }
+}
+
+impl Log {
+    /// Opens or creates a log, locks it for this process, checks it, and reads what is to be replayed. Nothing
+    /// on the device changes, apart from the self-test's scratch blocks, until [`Log::start`]; an empty or
+    /// all-zero device is made a log.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub fn open(config: Config) -> Result<(Log, Replay), OpenError> {
+        let path = config.path.clone();
+        let (mut device, blank) = FileDevice::open(&path, config.create_size)?;
+        if blank == Blank::No && is_unused(&device).map_err(|error| scan_error(&path, error))? {
+            // Left by a creation that did not finish, or a device that was erased.
+            device.fill().map_err(|source| io_error(&path, "preallocate", source))?;
+        }
+        // Everything that refuses the log comes before the self-test writes to it.
+        check(&device, &path, &config.volume_id)?;
+        device.choose(config.sync_method).map_err(|source| io_error(&path, "self-test", source))?;
+        Self::open_device(Box::new(device), config)
+    }
+
+    /// Opens a log on any [`Device`]; `config.path` only names it in errors, and the size is the device's.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub fn open_device(device: Box<dyn Device>, config: Config) -> Result<(Log, Replay), OpenError> {
+        let path = &config.path;
+        let bytes = device.bytes().min(DEVICE_BYTES_MAX) / BLOCK_BYTES as u64 * BLOCK_BYTES as u64;
+        if bytes < DEVICE_BYTES_MIN {
+            return Err(OpenError::TooSmall { path: path.clone(), bytes, min: DEVICE_BYTES_MIN });
+        }
+        let found = check(&*device, path, &config.volume_id)?;
+        let fresh = found.is_none();
+        let superblocks = match found {
+            Some(superblocks) => superblocks,
+            None => create(&*device, bytes, config.volume_id)
+                .map_err(|source| io_error(path, "write the first superblock of", source))?,
+        };
+        let scan = replay::scan(&*device, &superblocks.last).map_err(|error| scan_error(path, error))?;
+        let replay = Replay {
+            bytes: scan.records.iter().map(|record| record.len() as u64).sum(),
+            records: scan.records,
+            checkpoint: scan.checkpoint,
+            clean: fresh || superblocks.last.clean_end.is_some(),
+            batches: scan.batches,
+            fresh,
+        };
+        let device: Arc<dyn Device> = match config.injected_flush {
+            Some(flush) => Arc::new(Slowed { inner: device, flush }),
+            None => device.into(),
+        };
+        // A new salt: batches of earlier runs, torn ones too, can never be taken for this run's.
+        let salt = random_u64().map_err(|source| io_error(path, "draw an identity for", source))?;
+        let core = Core::new(
+            Ring { bytes: superblocks.last.ring_bytes },
+            Identity { salt, ..superblocks.last.identity },
+            Space { head: scan.end, tail: superblocks.last.tail, next_seq: scan.end_seq },
+            scan.checkpoint,
+            config.checkpoint_after,
+        );
+        let handle = Handle {
+            core: Arc::new(core),
+            info: device.describe(),
+            device,
+            superblocks: Mutex::new(Some(superblocks)),
+            threads: Mutex::new(Vec::new()),
+        };
+        Ok((Log { handle: Arc::new(handle) }, replay))
+    }
+
+    /// Call when the replayed records have been applied and made durable: takes a first snapshot, runs a
+    /// checkpoint under the next number, and by that empties the log; then takes transactions.
+    ///
+    /// # Errors
+    /// [`LogError::AlreadyStarted`]; [`LogError::Failed`] if the checkpoint or the device fails or if the
+    /// snapshot does not fit.
+    pub fn start(&self, checkpoint: Arc<dyn Checkpoint>) -> Result<(), LogError> {
+        let core = &self.handle.core;
+        let Some(mut superblocks) = self.handle.superblocks.lock().take() else {
+            return Err(LogError::AlreadyStarted);
+        };
+        core.state.lock().check_alive()?;
+        if let Err(why) = self.restart(&mut superblocks, &*checkpoint) {
+            core.fail(&why);
+            return Err(LogError::Failed(why.as_str().into()));
+        }
+        let writer = Writer::new(core.clone(), self.handle.device.clone(), checkpoint.clone(), superblocks);
+        core.state.lock().phase = Phase::Running;
+        let spawned = spawn("landfast-log", core, move |_| writer.run())
+            .and_then(|first| {
+                self.handle.threads.lock().push(first);
+                spawn("landfast-ckpt", core, move |core| checkpoint::run(core, &*checkpoint))
+            })
+            .map(|second| self.handle.threads.lock().push(second));
+        spawned.map_err(|error| {
+            let why = format!("starting a thread: {error}");
+            core.fail(&why);
+            LogError::Failed(why.as_str().into())
+        })
+    }
+
+    /// Empties the log under a new salt: snapshot, volume durable, snapshot's batch, both superblocks.
+    fn restart(&self, superblocks: &mut Superblocks, checkpoint: &dyn Checkpoint) -> Result<(), String> {
+        let core = &self.handle.core;
+        let device = &*self.handle.device;
+        let mut buf = BatchBuf::default();
+        let mut fits = true;
+        for record in checkpoint.snapshot() {
+            fits &= buf.push(&[&record]);
+        }
+        let (space, number) = {
+            let state = core.state.lock();
+            (state.space, state.checkpoint + 1)
+        };
+        let length = buf.padded_bytes();
+        // The old records stay until the superblocks are written, so the snapshot must fit beside them.
+        if !fits || length > core.ring.bytes - space.used() {
+            return Err(format!(
+                "the log is too small: a snapshot of {} bytes does not fit; make it larger",
+                buf.payload_bytes()
+            ));
+        }
+        checkpoint.sync(number).map_err(|error| format!("making the volume durable: {error}"))?;
+        let records = buf.records();
+        if records > 0 {
+            let place = BatchPlace {
+                offset: core.ring.offset(space.head),
+                generation: core.ring.generation(space.head),
+                first_seq: space.next_seq,
+                checkpoint: number,
+                restart: false,
+            };
+            let bytes = buf.seal(&place, &core.identity);
+            let [(first, first_len), (second, _)] = core.ring.extents(space.head, length);
+            let (head, rest) = bytes.split_at(first_len as usize);
+            let parts = [(first, head), (second, rest)];
+            let parts = if rest.is_empty() { &parts[..1] } else { &parts[..] };
+            device.write_durable(parts).map_err(|error| format!("writing a snapshot: {error}"))?;
+        }
+        let next = Superblock {
+            identity: core.identity,
+            tail: space.head,
+            tail_seq: space.next_seq,
+            checkpoint: number,
+            clean_end: None,
+            ..superblocks.last
+        };
+        // Both: if the newer is ever damaged, the other must not lead back to an earlier run's records.
+        for _ in 0..2 {
+            superblocks.write(device, next).map_err(|error| format!("writing a superblock: {error}"))?;
+        }
+        let mut state = core.state.lock();
+        state.space.tail = space.head;
+        state.space.head = space.head + length;
+        state.space.next_seq = space.next_seq + records;
+        state.checkpoint = number;
+        state.set_reserve(core.ring, length);
+        Ok(())
+    }
+
+    /// Begins a transaction, which joins the open batch. Waits only while a batch is being sealed: for the
+    /// transactions that are open, and for nothing else.
+    ///
+    /// One thread must not begin a second transaction while it has one open, and must not hold a lock that
+    /// another open transaction may ask for (see the crate's lock order).
+    ///
+    /// # Errors
+    /// Every [`LogError`] except `AlreadyStarted`.
+    pub fn begin(&self) -> Result<Txn, LogError> {
+        self.handle.core.begin()
+    }
+
+    /// Announces a request that will modify something; see [`Intent`].
+    pub fn expect(&self) -> Intent {
+        Intent::new(self.handle.core.clone())
+    }
+
+    /// Back-pressure: to be awaited before a request that will modify something is executed. Needs a tokio
+    /// runtime with time enabled. Returns at once while the log is less than three quarters full.
+    ///
+    /// # Errors
+    /// As [`Log::begin`].
+    pub async fn admit(&self) -> Result<(), LogError> {
+        let core = &*self.handle.core;
+        loop {
+            let (freed, drained) = (core.freed.notified(), core.drained.notified());
+            tokio::pin!(freed, drained);
+            freed.as_mut().enable();
+            drained.as_mut().enable();
+            match self.pressure()? {
+                Pressure::Go => return Ok(()),
+                Pressure::Slow(delay) => {
+                    core.counters.admit_slowed.fetch_add(1, Relaxed);
+                    // Space that becomes free ends the delay; both outcomes admit.
+                    let _ = tokio::time::timeout(delay, freed).await;
+                    return self.pressure().map(drop);
+                }
+                Pressure::AwaitDrain => {
+                    core.counters.admit_waited.fetch_add(1, Relaxed);
+                    drained.await;
+                }
+                Pressure::AwaitSpace => {
+                    core.counters.admit_waited.fetch_add(1, Relaxed);
+                    freed.await;
+                }
+            }
+        }
+    }
+
+    /// As [`Log::admit`], on this thread.
+    ///
+    /// # Errors
+    /// As [`Log::begin`].
+    pub fn admit_blocking(&self) -> Result<(), LogError> {
+        let core = &*self.handle.core;
+        let mut state = core.state.lock();
+        loop {
+            state.check_open()?;
+            match pressure(&state.fill(core)) {
+                Pressure::Go => return Ok(()),
+                Pressure::Slow(delay) => {
+                    core.counters.admit_slowed.fetch_add(1, Relaxed);
+                    core.progress.wait_for(&mut state, delay);
+                    return state.check_open();
+                }
+                Pressure::AwaitDrain | Pressure::AwaitSpace => {
+                    core.counters.admit_waited.fetch_add(1, Relaxed);
+                    core.progress.wait(&mut state);
+                }
+            }
+        }
+    }
+
+    fn pressure(&self) -> Result<Pressure, LogError> {
+        let core = &*self.handle.core;
+        let state = core.state.lock();
+        state.check_open()?;
+        Ok(pressure(&state.fill(core)))
+    }
+
+    /// Runs a checkpoint that covers everything committed before, and waits for it. Nothing happens if
+    /// nothing was logged since the last one.
+    ///
+    /// # Errors
+    /// [`LogError::Failed`], [`LogError::Closed`], [`LogError::NotStarted`].
+    pub fn checkpoint_now(&self) -> Result<(), LogError> {
+        let core = &*self.handle.core;
+        let mut state = core.state.lock();
+        state.check_alive()?;
+        if state.phase == Phase::Replaying {
+            return Err(LogError::NotStarted);
+        }
+        let Some(target) = checkpoint::target(&state) else { return Ok(()) };
+        state.checkpoint_asked = state.dirty_since.is_some();
+        core.checkpointer.notify_one();
+        while state.completed < target {
+            state.check_alive()?;
+            core.progress.wait(&mut state);
+        }
+        Ok(())
+    }
+
+    /// Stops in order: no new transactions, those open finish, a checkpoint, the mark "clean", both threads
+    /// end. Calling it again does nothing.
+    ///
+    /// # Errors
+    /// [`LogError::Failed`]: something failed before or during this; the log is not marked clean.
+    pub fn shutdown(&self) -> Result<(), LogError> {
+        let core = &*self.handle.core;
+        {
+            let mut state = core.state.lock();
+            if let Some(why) = &state.failed {
+                return Err(LogError::Failed(why.clone()));
+            }
+            match state.phase {
+                Phase::Replaying => {
+                    state.phase = Phase::Stopped;
+                    return Ok(());
+                }
+                Phase::Running => state.phase = Phase::Closing,
+                Phase::Closing | Phase::Finishing | Phase::Stopped => return Ok(()),
+            }
+            core.gate.notify_all();
+            while state.txns > 0 {
+                state.check_alive()?;
+                core.progress.wait(&mut state);
+            }
+        }
+        self.checkpoint_now()?;
+        core.state.lock().phase = Phase::Finishing;
+        core.wake_writer();
+        self.handle.join();
+        match &core.state.lock().failed {
+            Some(why) => Err(LogError::Failed(why.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// Why the log has failed, if it has.
+    pub fn failed(&self) -> Option<String> {
+        self.handle.core.state.lock().failed.as_deref().map(str::to_owned)
+    }
+
+    /// The device in one line: path, size, how it is flushed and what the self-test measured.
+    pub fn info(&self) -> &str {
+        &self.handle.info
+    }
+
+    /// Figures since the start.
+    pub fn stats(&self) -> Stats {
+        let core = &*self.handle.core;
+        let counters = &core.counters;
+        let state = core.state.lock();
+        Stats {
+            records: counters.records.load(Relaxed),
+            record_bytes: counters.record_bytes.load(Relaxed),
+            batches: counters.batches.load(Relaxed),
+            batch_bytes: counters.batch_bytes.load(Relaxed),
+            flushes: counters.flushes.load(Relaxed),
+            flush_ns: counters.flush_ns.load(Relaxed),
+            flush_ns_max: counters.flush_ns_max.load(Relaxed),
+            checkpoints: counters.checkpoints.load(Relaxed),
+            checkpoint_ns: counters.checkpoint_ns.load(Relaxed),
+            checkpoint_ns_max: counters.checkpoint_ns_max.load(Relaxed),
+            absorbed: counters.absorbed.load(Relaxed),
+            intent_waits: counters.intent_waits.load(Relaxed),
+            intent_timeouts: counters.intent_timeouts.load(Relaxed),
+            admit_slowed: counters.admit_slowed.load(Relaxed),
+            admit_waited: counters.admit_waited.load(Relaxed),
+            used: state.space.used(),
+            pending: state.pending(),
+            capacity: core.ring.bytes,
+            checkpoint: state.checkpoint,
+            device: self.handle.info.clone(),
+        }
+    }
+}
+
+impl Handle {
+    fn join(&self) {
+        let threads = std::mem::take(&mut *self.threads.lock());
+        for thread in threads {
+            // The last handle may be dropped by a checkpoint's owner, on one of these threads.
+            if thread.thread().id() != std::thread::current().id() {
+                // A panic there has already failed the log.
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        let mut state = self.core.state.lock();
+        state.phase = Phase::Stopped;
+        self.core.abandon(state);
+        self.join();
+    }
+}
+
+impl crate::core::State {
+    fn fill(&self, core: &Core) -> Fill {
+        Fill {
+            capacity: core.ring.bytes,
+            reserve: self.reserve,
+            used: self.space.used(),
+            pending: self.pending(),
+            batch_max: core.batch_max,
+            relief: self.dirty_since.is_some() || self.stage != Stage::Idle,
+        }
+    }
+}
+
+/// Starts a thread that fails the log if it panics: otherwise all would wait for it for ever.
+fn spawn(
+    name: &str,
+    core: &Arc<Core>,
+    body: impl FnOnce(&Arc<Core>) + Send + 'static,
+) -> std::io::Result<JoinHandle<()>> {
+    struct FailOnPanic(Arc<Core>);
+    impl Drop for FailOnPanic {
+        fn drop(&mut self) {
+            if std::thread::panicking() {
+                self.0.fail("a thread of the log panicked");
+            }
+        }
+    }
+    let guard = FailOnPanic(core.clone());
+    std::thread::Builder::new().name(name.into()).spawn(move || body(&guard.0))
+}
+
+/// Looks at the superblocks; `None` if there are none on a device without contents.
+fn check(device: &dyn Device, path: &Path, volume_id: &[u8; 16]) -> Result<Option<Superblocks>, OpenError> {
+    let (last, slot) = match replay::read_superblocks(device).map_err(|error| scan_error(path, error))? {
+        replay::Superblocks::Found(last, slot) => (last, slot),
+        replay::Superblocks::Blank => {
+            return match is_unused(device).map_err(|error| scan_error(path, error))? {
+                true => Ok(None),
+                false => Err(OpenError::Foreign { path: path.into() }),
+            };
+        }
+    };
+    if last.volume_id != *volume_id {
+        let (found, wanted) = (hex(&last.volume_id), hex(volume_id));
+        return Err(OpenError::OtherVolume { path: path.into(), found, wanted });
+    }
+    if last.ring_bytes > device.bytes().saturating_sub(RING_OFFSET) {
+        let what = format!(
+            "it was made with {} bytes, but only {} are there",
+            last.ring_bytes + RING_OFFSET,
+            device.bytes()
+        );
+        return Err(OpenError::Corrupt { path: path.into(), what });
+    }
+    Ok(Some(Superblocks { last, slot }))
+}
+
+/// Nothing but zeroes at both ends: no superblock of ours, no partition table, no filesystem.
+fn is_unused(device: &dyn Device) -> Result<bool, ScanError> {
+    if !matches!(replay::read_superblocks(device), Ok(replay::Superblocks::Blank)) {
+        return Ok(false);
+    }
+    let bytes = device.bytes();
+    let mut chunk = AlignedBuf::zeroed(STREAM_BYTES);
+    let front = (0..bytes.min(BLANK_CHECK_BYTES)).step_by(STREAM_BYTES);
+    let back = bytes.saturating_sub(STREAM_BYTES as u64);
+    for start in front.chain([back]) {
+        let length = (bytes - start).min(STREAM_BYTES as u64) as usize;
+        device.read_at(start, &mut chunk[..length])?;
+        if chunk[..length].iter().any(|byte| *byte != 0) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Makes an empty log.
+fn create(device: &dyn Device, bytes: u64, volume_id: [u8; 16]) -> std::io::Result<Superblocks> {
+    let mut log_id = [0; 16];
+    getrandom::fill(&mut log_id).map_err(std::io::Error::other)?;
+    let last = Superblock {
+        identity: Identity { log_id, salt: random_u64()? },
+        volume_id,
+        serial: 0,
+        ring_bytes: bytes - RING_OFFSET,
+        tail: 0,
+        tail_seq: 1,
+        checkpoint: 0,
+        clean_end: None,
+    };
+    let mut superblocks = Superblocks { last, slot: 1 };
+    for _ in 0..2 {
+        superblocks.write(device, last)?;
+    }
+    Ok(superblocks)
+}
+
+fn random_u64() -> std::io::Result<u64> {
+    getrandom::u64().map_err(std::io::Error::other)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn io_error(path: &Path, action: &'static str, source: std::io::Error) -> OpenError {
+    OpenError::Io { path: path.into(), action, source }
+}
+
+fn scan_error(path: &Path, error: ScanError) -> OpenError {
+    let path = path.to_owned();
+    match error {
+        ScanError::Io(source) => OpenError::Io { path, action: "read", source },
+        ScanError::Foreign => OpenError::Foreign { path },
+        ScanError::Version(found) => OpenError::Version { path, found, known: crate::format::FORMAT_VERSION },
+        ScanError::Corrupt(what) => OpenError::Corrupt { path, what },
+    }
+}

@@ -1,0 +1,217 @@
+//! What a device holds: which superblock counts, and which records follow it. Pure apart from the reads.
+//!
+//! The rule for the end of the log: the first position without the expected batch ends it, because one
+//! batch is in flight at a time and nothing is acknowledged before its batch is durable. If any valid header
+//! of this run with a *higher* sequence number stands elsewhere in the ring, a batch before it was durable and
+//! has been lost: that is damage, not a torn end, and is reported, never replayed around.
+
+use std::io;
+
+use crate::aligned::AlignedBuf;
+use crate::format::{BatchHeader, FORMAT_VERSION, Superblock, SuperblockFault, padded_bytes};
+use crate::limits::{BLOCK_BYTES, RING_OFFSET, STREAM_BYTES};
+use crate::ring::Ring;
+
+/// Reads bytes of a device. Offsets and lengths are multiples of the block size, buffers are aligned.
+pub trait ReadAt {
+    /// Fills `buf` from `offset`. An error if that is not possible in full.
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()>;
+}
+
+/// Why a device cannot be used as it is.
+#[derive(Debug)]
+pub enum ScanError {
+    /// Reading failed.
+    Io(io::Error),
+    /// Something else is on it.
+    Foreign,
+    /// Another format version.
+    Version(u32),
+    /// Damaged; says what and where.
+    Corrupt(String),
+}
+
+impl From<io::Error> for ScanError {
+    fn from(error: io::Error) -> Self {
+        ScanError::Io(error)
+    }
+}
+
+/// The pair of superblocks, read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Superblocks {
+    /// Both blocks are zero: never used.
+    Blank,
+    /// The one that counts, and in which slot (0 or 1) it stands.
+    Found(Superblock, usize),
+}
+
+/// Reads the pair at the start of the device.
+pub fn read_superblocks(device: &dyn ReadAt) -> Result<Superblocks, ScanError> {
+    let mut pair = AlignedBuf::zeroed(2 * BLOCK_BYTES);
+    device.read_at(0, &mut pair)?;
+    let slots = [Superblock::decode(&pair[..BLOCK_BYTES]), Superblock::decode(&pair[BLOCK_BYTES..])];
+    let newest =
+        (0..2).filter_map(|slot| slots[slot].ok().map(|sb| (sb, slot))).max_by_key(|(sb, _)| sb.serial);
+    if let Some((superblock, slot)) = newest {
+        return Ok(Superblocks::Found(superblock, slot));
+    }
+    use SuperblockFault::*;
+    let faults = slots.map(|slot| slot.err().unwrap_or(Damaged));
+    if let Some(Version(version)) = faults.iter().find(|fault| matches!(fault, Version(_))) {
+        return Err(ScanError::Version(*version));
+    }
+    if faults == [Blank, Blank] {
+        return Ok(Superblocks::Blank);
+    }
+    if faults.contains(&Damaged) {
+        // A crash can damage at most the one that is being written, except while a log is being created.
+        return Err(ScanError::Corrupt(format!(
+            "neither superblock (offsets 0 and {BLOCK_BYTES}) is valid for format version {FORMAT_VERSION}"
+        )));
+    }
+    Err(ScanError::Foreign)
+}
+
+/// The records after a superblock, and where the log ends.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Scan {
+    /// Records to replay, oldest first.
+    pub records: Vec<Vec<u8>>,
+    /// Batches they came in.
+    pub batches: u64,
+    /// Position after the last batch.
+    pub end: u64,
+    /// Sequence number after the last record.
+    pub end_seq: u64,
+    /// Number of the last completed checkpoint.
+    pub checkpoint: u64,
+}
+
+/// Reads every batch that `superblock` and the batches after it vouch for.
+pub fn scan(device: &dyn ReadAt, superblock: &Superblock) -> Result<Scan, ScanError> {
+    let ring = Ring { bytes: superblock.ring_bytes };
+    let mut scan = Scan {
+        end: superblock.tail,
+        end_seq: superblock.tail_seq,
+        checkpoint: superblock.checkpoint,
+        ..Scan::default()
+    };
+    let mut window = Window { device, ring, start: 0, bytes: AlignedBuf::default() };
+    let mut left = ring.bytes;
+    while let Some((header, records)) = window.batch_at(scan.end, scan.end_seq, left, superblock)? {
+        if header.restart {
+            scan.records.clear();
+            scan.checkpoint = header.checkpoint;
+        }
+        scan.records.extend(records);
+        scan.batches += 1;
+        scan.end += header.padded_bytes();
+        scan.end_seq = header.last_seq + 1;
+        left -= header.padded_bytes();
+    }
+    if let Some((end, end_seq)) = superblock.clean_end
+        && (end, end_seq) != (scan.end, scan.end_seq)
+    {
+        return Err(ScanError::Corrupt(format!(
+            "it was shut down cleanly with its end at offset {} and sequence number {end_seq}, but the last \
+             valid batch ends at offset {} with sequence number {}",
+            RING_OFFSET + ring.offset(end),
+            RING_OFFSET + ring.offset(scan.end),
+            scan.end_seq
+        )));
+    }
+    if superblock.clean_end.is_none() {
+        refuse_hole(device, superblock, &scan)?;
+    }
+    Ok(scan)
+}
+
+/// Looks through the whole ring for a batch of this run that is newer than the end of `scan`.
+fn refuse_hole(device: &dyn ReadAt, superblock: &Superblock, scan: &Scan) -> Result<(), ScanError> {
+    let ring = Ring { bytes: superblock.ring_bytes };
+    let mut chunk = AlignedBuf::zeroed(STREAM_BYTES.min(ring.bytes as usize));
+    let mut start = 0;
+    while start < ring.bytes {
+        let length = (ring.bytes - start).min(chunk.len() as u64) as usize;
+        device.read_at(RING_OFFSET + start, &mut chunk[..length])?;
+        for (index, block) in chunk[..length].chunks(BLOCK_BYTES).enumerate() {
+            let offset = start + (index * BLOCK_BYTES) as u64;
+            if let Some(header) = BatchHeader::decode(block, &superblock.identity)
+                && header.offset == offset
+                && header.first_seq > scan.end_seq
+            {
+                return Err(ScanError::Corrupt(format!(
+                    "the batch at offset {} with sequence number {} is missing or damaged, but a later one with \
+                     sequence numbers {} to {} stands at offset {}",
+                    RING_OFFSET + ring.offset(scan.end),
+                    scan.end_seq,
+                    header.first_seq,
+                    header.last_seq,
+                    RING_OFFSET + offset
+                )));
+            }
+        }
+        start += length as u64;
+    }
+    Ok(())
+}
+
+/// A valid batch: its header and its records.
+type Found = (BatchHeader, Vec<Vec<u8>>);
+
+/// Reads the ring in large pieces: most batches are one block, and a read for each would be slow.
+struct Window<'a> {
+    device: &'a dyn ReadAt,
+    ring: Ring,
+    start: u64,
+    bytes: AlignedBuf,
+}
+
+impl Window<'_> {
+    /// The batch at `position` if it is there whole, has `seq` as its first number and at most `left` bytes.
+    fn batch_at(
+        &mut self,
+        position: u64,
+        seq: u64,
+        left: u64,
+        superblock: &Superblock,
+    ) -> Result<Option<Found>, ScanError> {
+        if left < BLOCK_BYTES as u64 {
+            return Ok(None);
+        }
+        let block = self.view(position, BLOCK_BYTES as u64, left)?;
+        let Some(header) = BatchHeader::decode(block, &superblock.identity) else { return Ok(None) };
+        let here = header.offset == self.ring.offset(position)
+            && header.generation == self.ring.generation(position)
+            && header.first_seq == seq;
+        let length = padded_bytes(header.payload_bytes as usize);
+        if !here || length > left {
+            return Ok(None);
+        }
+        let batch = self.view(position, length, left)?;
+        Ok(header.records(batch, &superblock.identity).map(|records| (header, records)))
+    }
+
+    /// The `length` bytes at `position`, read ahead up to `left`.
+    fn view(&mut self, position: u64, length: u64, left: u64) -> io::Result<&[u8]> {
+        let have = self.start..self.start + self.bytes.len() as u64;
+        if !(have.contains(&position) && position + length <= have.end) {
+            let want = length.max(STREAM_BYTES as u64).min(left);
+            self.bytes.resize(want as usize);
+            let [(first, first_len), (second, second_len)] = self.ring.extents(position, want);
+            let (head, rest) = self.bytes.split_at_mut(first_len as usize);
+            let read = self
+                .device
+                .read_at(first, head)
+                .and_then(|()| if second_len > 0 { self.device.read_at(second, rest) } else { Ok(()) });
+            if let Err(error) = read {
+                self.bytes.clear();
+                return Err(error);
+            }
+            self.start = position;
+        }
+        let from = (position - self.start) as usize;
+        Ok(&self.bytes[from..from + length as usize])
+    }
+}

@@ -1,0 +1,95 @@
+//! Figures about a running log.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+/// Counted while running; read into [`Stats`].
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) records: AtomicU64,
+    pub(crate) record_bytes: AtomicU64,
+    pub(crate) batches: AtomicU64,
+    pub(crate) batch_bytes: AtomicU64,
+    pub(crate) flushes: AtomicU64,
+    pub(crate) flush_ns: AtomicU64,
+    pub(crate) flush_ns_max: AtomicU64,
+    pub(crate) checkpoints: AtomicU64,
+    pub(crate) checkpoint_ns: AtomicU64,
+    pub(crate) checkpoint_ns_max: AtomicU64,
+    pub(crate) absorbed: AtomicU64,
+    pub(crate) intent_waits: AtomicU64,
+    pub(crate) intent_timeouts: AtomicU64,
+    pub(crate) admit_slowed: AtomicU64,
+    pub(crate) admit_waited: AtomicU64,
+}
+
+impl Counters {
+    pub(crate) fn record(&self, bytes: u64) {
+        self.records.fetch_add(1, Relaxed);
+        self.record_bytes.fetch_add(bytes, Relaxed);
+    }
+
+    pub(crate) fn batch(&self, bytes: u64) {
+        self.batches.fetch_add(1, Relaxed);
+        self.batch_bytes.fetch_add(bytes, Relaxed);
+    }
+
+    pub(crate) fn flush(&self, took: Duration) {
+        let ns = took.as_nanos() as u64;
+        self.flushes.fetch_add(1, Relaxed);
+        self.flush_ns.fetch_add(ns, Relaxed);
+        self.flush_ns_max.fetch_max(ns, Relaxed);
+    }
+
+    pub(crate) fn checkpoint(&self, took: Duration) {
+        let ns = took.as_nanos() as u64;
+        self.checkpoints.fetch_add(1, Relaxed);
+        self.checkpoint_ns.fetch_add(ns, Relaxed);
+        self.checkpoint_ns_max.fetch_max(ns, Relaxed);
+    }
+}
+
+/// Figures of one log since it was started. Counts only grow.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stats {
+    /// Records appended by transactions.
+    pub records: u64,
+    /// Their bytes.
+    pub record_bytes: u64,
+    /// Batches written.
+    pub batches: u64,
+    /// Bytes of batches written, with headers and padding.
+    pub batch_bytes: u64,
+    /// Flushes of the device: one for each batch and each superblock.
+    pub flushes: u64,
+    /// Sum of the times that write and flush took, in nanoseconds.
+    pub flush_ns: u64,
+    /// Longest of them, in nanoseconds.
+    pub flush_ns_max: u64,
+    /// Checkpoints completed.
+    pub checkpoints: u64,
+    /// Sum of the times that making the volume durable took, in nanoseconds.
+    pub checkpoint_ns: u64,
+    /// Longest of them, in nanoseconds.
+    pub checkpoint_ns_max: u64,
+    /// Checkpoints that stood in for batches which did not fit the ring.
+    pub absorbed: u64,
+    /// Seals that waited for requests in hand.
+    pub intent_waits: u64,
+    /// Those that gave up after [`INTENT_WAIT_MAX`](crate::limits::INTENT_WAIT_MAX).
+    pub intent_timeouts: u64,
+    /// Admissions that were delayed.
+    pub admit_slowed: u64,
+    /// Admissions that waited for space.
+    pub admit_waited: u64,
+    /// Bytes of the ring in use.
+    pub used: u64,
+    /// Bytes appended and not yet on the device.
+    pub pending: u64,
+    /// Bytes of the ring.
+    pub capacity: u64,
+    /// Number of the last completed checkpoint.
+    pub checkpoint: u64,
+    /// The device in one line.
+    pub device: String,
+}

@@ -1,0 +1,167 @@
+//! Tickets: what a committed transaction waits on.
+//!
+//! Each batch has one [`Outcome`]; a ticket points at its batch's. Finishing a batch wakes that batch's
+//! waiters and nobody else. Invariant: an outcome is set once and never changes.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, Waker};
+use std::thread::Thread;
+
+use parking_lot::Mutex;
+
+use crate::core::Core;
+use crate::error::LogError;
+
+/// What became of one batch, and who waits to hear of it.
+#[derive(Debug, Default)]
+pub(crate) struct Outcome {
+    result: OnceLock<Result<(), LogError>>,
+    /// Somebody has asked for this batch to be flushed.
+    wanted: AtomicBool,
+    waiters: Mutex<Vec<Option<Waiter>>>,
+}
+
+#[derive(Debug)]
+enum Waiter {
+    Task(Waker),
+    Thread(Thread),
+}
+
+impl Outcome {
+    /// Sets the result. Says who is to be woken, by [`Wakeups::wake`], after locks are released.
+    pub(crate) fn set(&self, result: Result<(), LogError>) -> Wakeups {
+        let mut waiters = self.waiters.lock();
+        // A second result can only be a failure after a success was given out, which nobody may see.
+        let _ = self.result.set(result);
+        Wakeups(std::mem::take(&mut *waiters))
+    }
+
+    /// Marks the batch as wanted; `true` for the first who asks.
+    pub(crate) fn want(&self) -> bool {
+        !self.wanted.load(Ordering::Relaxed) && !self.wanted.swap(true, Ordering::AcqRel)
+    }
+}
+
+/// Waiters taken from a finished batch.
+#[must_use]
+pub(crate) struct Wakeups(Vec<Option<Waiter>>);
+
+impl Wakeups {
+    pub(crate) fn wake(self) {
+        for waiter in self.0.into_iter().flatten() {
+            match waiter {
+                Waiter::Task(waker) => waker.wake(),
+                Waiter::Thread(thread) => thread.unpark(),
+            }
+        }
+    }
+}
+
+/// Stands for the records of one committed transaction. Cloning gives another handle on the same promise.
+#[derive(Clone)]
+pub struct Ticket {
+    core: Arc<Core>,
+    outcome: Arc<Outcome>,
+}
+
+impl std::fmt::Debug for Ticket {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Ticket").field(&self.outcome.result.get()).finish()
+    }
+}
+
+impl Ticket {
+    pub(crate) fn new(core: Arc<Core>, outcome: Arc<Outcome>) -> Self {
+        Ticket { core, outcome }
+    }
+
+    /// Asks for the flush without waiting for it. A thread that is about to hand the ticket to a waiting task
+    /// calls this first: the flush then runs while the task is being woken.
+    pub fn request(&self) {
+        if self.outcome.want() {
+            self.core.want(&self.outcome);
+        }
+    }
+
+    /// `Some` once the outcome is known.
+    pub fn poll_now(&self) -> Option<Result<(), LogError>> {
+        self.outcome.result.get().cloned()
+    }
+
+    /// Waits until the records are on stable storage.
+    ///
+    /// # Errors
+    /// The log failed or was dropped first: the records may or may not be there after a restart.
+    pub async fn wait(&self) -> Result<(), LogError> {
+        self.request();
+        WaitFuture { outcome: &self.outcome, slot: None }.await
+    }
+
+    /// As [`Ticket::wait`], on this thread. Not to be called on an async runtime's thread.
+    ///
+    /// # Errors
+    /// As [`Ticket::wait`].
+    pub fn wait_blocking(&self) -> Result<(), LogError> {
+        self.request();
+        let mut registered = false;
+        loop {
+            if let Some(result) = self.outcome.result.get() {
+                return result.clone();
+            }
+            if !registered {
+                let mut waiters = self.outcome.waiters.lock();
+                if self.outcome.result.get().is_none() {
+                    waiters.push(Some(Waiter::Thread(std::thread::current())));
+                }
+                registered = true;
+                continue;
+            }
+            std::thread::park();
+        }
+    }
+}
+
+struct WaitFuture<'a> {
+    outcome: &'a Outcome,
+    slot: Option<usize>,
+}
+
+impl Future for WaitFuture<'_> {
+    type Output = Result<(), LogError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if let Some(result) = self.outcome.result.get() {
+            return Poll::Ready(result.clone());
+        }
+        let mut waiters = self.outcome.waiters.lock();
+        if let Some(result) = self.outcome.result.get() {
+            return Poll::Ready(result.clone());
+        }
+        match self.slot {
+            Some(slot) => match &mut waiters[slot] {
+                Some(Waiter::Task(waker)) => waker.clone_from(context.waker()),
+                other => *other = Some(Waiter::Task(context.waker().clone())),
+            },
+            None => {
+                let slot = waiters.len();
+                waiters.push(Some(Waiter::Task(context.waker().clone())));
+                drop(waiters);
+                self.slot = Some(slot);
+            }
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for WaitFuture<'_> {
+    fn drop(&mut self) {
+        let Some(slot) = self.slot else { return };
+        // After the result is set the list is gone.
+        if let Some(waiter) = self.outcome.waiters.lock().get_mut(slot) {
+            *waiter = None;
+        }
+    }
+}
