@@ -56,6 +56,22 @@ pub enum Error {
     /// A path that the lab was told to use does not exist.
     #[error("{0}: no such file or directory")]
     Missing(PathBuf),
+    /// An operation that the server refused.
+    #[error("{op}: {status:?}")]
+    Nfs {
+        /// The operation.
+        op: String,
+        /// The server's status.
+        status: landfast_nfs::v4::NfsStat,
+    },
+    /// The connection broke: what was under way may have been executed or not.
+    #[error("{what}: connection lost: {source}")]
+    Lost {
+        /// What was being done.
+        what: String,
+        /// How it broke.
+        source: std::io::Error,
+    },
     /// A server answered in a way that the experiment does not allow.
     #[error("{0}")]
     Protocol(String),

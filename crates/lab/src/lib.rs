@@ -9,6 +9,8 @@
 //! | `disk` | a block device with a volatile cache, latencies, counters, a power switch |
 //! | `loopdev`, `mounts`, `namespace` | filesystems on such disks, cleaned up whatever happens |
 //! | `net` | a TCP link with a round-trip time |
+//! | `serial` | a client that does one thing at a time, as the kernel's does for tar |
+//! | `tarball`, `verify` | archives made and read, trees compared with them |
 //! | `child` | processes that the lab starts from its own binary |
 //! | `clock`, `rng` | precise waiting, seeded chance |
 //! | `sys` | the system calls that have no safe wrapper |
@@ -23,6 +25,9 @@ pub mod mounts;
 pub mod namespace;
 pub mod net;
 pub mod rng;
+pub mod serial;
 pub mod sys;
+pub mod tarball;
+pub mod verify;
 
 pub use error::{Error, Result};

@@ -46,3 +46,24 @@ pub const LINK_READ_BYTES: usize = 256 << 10;
 
 /// Round trips of one self-check of an emulated link.
 pub const LINK_CHECK_ROUNDS: u32 = 200;
+
+/// Longest wait of the one-at-a-time client for a connection or a reply.
+pub const SERIAL_PATIENCE: Duration = Duration::from_secs(60);
+
+/// Largest reply that the one-at-a-time client takes, in bytes.
+pub const SERIAL_REPLY_BYTES_MAX: usize = (1 << 20) + 8192;
+
+/// Largest WRITE of the one-at-a-time client, in bytes.
+pub const SERIAL_WRITE_BYTES_MAX: usize = 1 << 20;
+
+/// Operations in one COMPOUND that the one-at-a-time client asks for: enough to walk to an export.
+pub const SERIAL_OPS_MAX: u32 = 32;
+
+/// Wait before a request is sent again that the server answered with DELAY or GRACE.
+pub const RETRY_WAIT: Duration = Duration::from_millis(20);
+
+/// After this long such a request is given up.
+pub const RETRY_WAIT_MAX: Duration = Duration::from_secs(120);
+
+/// Largest file of an archive that the lab handles in memory, in bytes.
+pub const MEMBER_BYTES_MAX: u64 = 1 << 30;

@@ -1,0 +1,457 @@
+//! Single file operations by path, each its own COMPOUND in the kernel's shape.
+//!
+//! An [`Action`] says what is to change, an [`Actor`] does it over a session, with the handles it
+//! remembers as the kernel's dentry cache would. The power-cut harness keeps a journal of actions
+//! and knows of each whether it was acknowledged.
+
+use super::session::Session;
+use crate::error::{Error, Result};
+use landfast_nfs::v4::args::{
+    CloseArgs, CommitArgs, CreateArgs, CreateHow, CreateType, OpenArgs, OpenClaim, OpenHow, ReadArgs,
+    RenameArgs, SetattrArgs, WriteArgs, owner,
+};
+use landfast_nfs::v4::attr::number;
+use landfast_nfs::v4::{
+    ArgOp, AttrValues, Bitmap, FileHandle, NfsTime, ResBody, ResOp, SetTime, SpecData, StableHow, Stateid,
+    flags,
+};
+use landfast_xdr::Bytes;
+use std::collections::HashMap;
+
+/// A path below the directory that the actor works in: names joined by `/`, none at either end.
+pub type Path = Vec<u8>;
+
+/// What CREATE makes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Node {
+    /// A directory.
+    Dir,
+    /// A symbolic link to this text.
+    Symlink(Vec<u8>),
+    /// A FIFO.
+    Fifo,
+    /// A socket.
+    Socket,
+    /// A character device: major, minor.
+    Char(u32, u32),
+    /// A block device: major, minor.
+    Block(u32, u32),
+}
+
+/// Attributes to set; what is `None` stays.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Change {
+    /// Permission bits.
+    pub mode: Option<u32>,
+    /// User and group.
+    pub owner: Option<(u32, u32)>,
+    /// Size in bytes.
+    pub size: Option<u64>,
+    /// Modification time: seconds, nanoseconds.
+    pub mtime: Option<(i64, u32)>,
+    /// Access and modification time become the server's now.
+    pub touch: bool,
+}
+
+impl Change {
+    fn values(&self) -> AttrValues {
+        let id = |n: u32| Some(Bytes::from(n.to_string()));
+        let now = || self.touch.then_some(SetTime::ServerTime);
+        let mtime = self.mtime.map(|(seconds, nseconds)| SetTime::ClientTime(NfsTime { seconds, nseconds }));
+        AttrValues {
+            mode: self.mode,
+            size: self.size,
+            owner: self.owner.and_then(|o| id(o.0)),
+            owner_group: self.owner.and_then(|o| id(o.1)),
+            time_access_set: now(),
+            time_modify_set: mtime.or_else(now),
+            ..AttrValues::default()
+        }
+    }
+}
+
+/// One file operation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// Make a regular file that must not exist, and open it for writing.
+    Create {
+        /// Where.
+        path: Path,
+        /// Permission bits.
+        mode: u32,
+    },
+    /// Write to an open file.
+    Write {
+        /// Which.
+        path: Path,
+        /// First byte.
+        offset: u64,
+        /// The bytes.
+        data: Bytes,
+        /// FILE_SYNC rather than UNSTABLE.
+        stable: bool,
+    },
+    /// Make all unstable data of a file stable.
+    Commit {
+        /// Which.
+        path: Path,
+    },
+    /// Set attributes.
+    Set {
+        /// Of which object.
+        path: Path,
+        /// To what.
+        change: Change,
+    },
+    /// Close an open file.
+    Close {
+        /// Which.
+        path: Path,
+    },
+    /// Make anything but a regular file.
+    Make {
+        /// Where.
+        path: Path,
+        /// What.
+        node: Node,
+        /// Permission bits.
+        mode: u32,
+    },
+    /// Make a hard link.
+    Link {
+        /// The existing name.
+        from: Path,
+        /// The new one.
+        to: Path,
+    },
+    /// Rename, over whatever is there.
+    Rename {
+        /// The old name.
+        from: Path,
+        /// The new one.
+        to: Path,
+    },
+    /// Remove a name.
+    Remove {
+        /// Which.
+        path: Path,
+    },
+}
+
+impl Action {
+    /// Whether the reply promises stable storage.
+    pub fn is_durable(&self) -> bool {
+        !matches!(self, Action::Close { .. } | Action::Write { stable: false, .. })
+    }
+}
+
+/// Splits a path into its directory's and its last name.
+pub fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    match path.iter().rposition(|&b| b == b'/') {
+        Some(i) => (&path[..i], &path[i + 1..]),
+        None => (&[], path),
+    }
+}
+
+fn name(bytes: &[u8]) -> Bytes {
+    Bytes::copy_from_slice(bytes)
+}
+
+/// The attributes that the kernel's client wants back with almost everything.
+const POST: Bitmap = Bitmap::of(&[
+    number::CHANGE,
+    number::SIZE,
+    number::FILEID,
+    number::NUMLINKS,
+    number::SPACE_USED,
+    number::TIME_ACCESS,
+    number::TIME_METADATA,
+    number::TIME_MODIFY,
+    number::MODE,
+    number::OWNER,
+    number::OWNER_GROUP,
+    number::TYPE,
+]);
+
+/// Does actions, one at a time.
+pub struct Actor {
+    session: Session,
+    handles: HashMap<Path, FileHandle>,
+    opens: HashMap<Path, Stateid>,
+    creates: u64,
+}
+
+impl Actor {
+    /// An actor that works below `root`.
+    pub fn new(session: Session, root: FileHandle) -> Self {
+        Actor { session, handles: HashMap::from([(Path::new(), root)]), opens: HashMap::new(), creates: 0 }
+    }
+
+    /// The session, for its counts.
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// Ends the actor.
+    pub fn into_session(self) -> Session {
+        self.session
+    }
+
+    /// Every handle that it has seen, by path.
+    pub fn handles(&self) -> &HashMap<Path, FileHandle> {
+        &self.handles
+    }
+
+    /// The handle at `path`, looked up when it is not remembered.
+    ///
+    /// # Errors
+    /// As [`Session::compound`].
+    pub fn handle(&mut self, path: &[u8]) -> Result<FileHandle> {
+        if let Some(fh) = self.handles.get(path) {
+            return Ok(fh.clone());
+        }
+        let (dir, last) = split(path);
+        let dir = self.handle(dir)?;
+        let results = self.session.compound(vec![
+            ArgOp::Putfh(dir),
+            ArgOp::Lookup(name(last)),
+            ArgOp::Getfh,
+            ArgOp::Getattr(POST),
+        ])?;
+        let fh = Session::filehandle(&results)?;
+        self.handles.insert(path.to_vec(), fh.clone());
+        Ok(fh)
+    }
+
+    /// Does one action.
+    ///
+    /// # Errors
+    /// As [`Session::compound`]; after [`Error::Lost`] it is not known whether it was done.
+    pub fn perform(&mut self, action: &Action) -> Result<()> {
+        match action {
+            Action::Create { path, mode } => self.create(path, *mode),
+            Action::Write { path, offset, data, stable } => self.write(path, *offset, data, *stable),
+            Action::Commit { path } => {
+                let fh = self.handle(path)?;
+                let commit = ArgOp::Commit(CommitArgs { offset: 0, count: 0 });
+                self.session.compound(vec![ArgOp::Putfh(fh), commit, ArgOp::Getattr(POST)]).map(drop)
+            }
+            Action::Set { path, change } => self.set(path, change),
+            Action::Close { path } => {
+                let fh = self.handle(path)?;
+                let open_stateid = self.opens.remove(path).unwrap_or(Stateid::ANONYMOUS);
+                let close = ArgOp::Close(CloseArgs { seqid: 0, open_stateid });
+                self.session.compound(vec![ArgOp::Putfh(fh), ArgOp::Getattr(POST), close]).map(drop)
+            }
+            Action::Make { path, node, mode } => self.make(path, node, *mode),
+            Action::Link { from, to } => {
+                let file = self.handle(from)?;
+                let (dir, last) = split(to);
+                let dir = self.handle(dir)?;
+                self.session.compound(vec![
+                    ArgOp::Putfh(file.clone()),
+                    ArgOp::Savefh,
+                    ArgOp::Putfh(dir),
+                    ArgOp::Link(name(last)),
+                    ArgOp::Restorefh,
+                    ArgOp::Getattr(POST),
+                ])?;
+                self.handles.insert(to.clone(), file);
+                Ok(())
+            }
+            Action::Rename { from, to } => self.rename(from, to),
+            Action::Remove { path } => {
+                let (dir, last) = split(path);
+                let dir = self.handle(dir)?;
+                self.session.compound(vec![ArgOp::Putfh(dir), ArgOp::Remove(name(last))])?;
+                self.handles.remove(path);
+                self.opens.remove(path);
+                Ok(())
+            }
+        }
+    }
+
+    /// As the kernel does for `open(O_CREAT|O_EXCL)`: a guarded create on a persistent session, else
+    /// an exclusive one and a SETATTR for what the verifier stood in for (RFC 8881 section 18.16.3).
+    fn create(&mut self, path: &Path, mode: u32) -> Result<()> {
+        let (dir, last) = split(path);
+        let dir = self.handle(dir)?;
+        let attrs = AttrValues { mode: Some(mode), ..AttrValues::default() }.to_fattr(&AttrValues::KNOWN);
+        self.creates += 1;
+        let how = if self.session.persistent() {
+            CreateHow::Guarded(attrs)
+        } else {
+            let verf = (crate::clock::now_ns() ^ (self.creates << 48)).to_be_bytes();
+            CreateHow::Exclusive41 { verf, attrs }
+        };
+        let open = OpenArgs {
+            seqid: 0,
+            share_access: flags::OPEN4_SHARE_ACCESS_WRITE | flags::OPEN4_SHARE_ACCESS_WANT_NO_DELEG,
+            share_deny: flags::OPEN4_SHARE_DENY_NONE,
+            owner: owner(self.session.clientid(), b"one at a time"),
+            openhow: OpenHow::Create(how),
+            claim: OpenClaim::Null(name(last)),
+        };
+        let results = self.session.compound(vec![
+            ArgOp::Putfh(dir),
+            ArgOp::Open(open),
+            ArgOp::Getfh,
+            ArgOp::Access(flags::ACCESS4_READ | flags::ACCESS4_MODIFY | flags::ACCESS4_EXTEND),
+            ArgOp::Getattr(POST),
+        ])?;
+        let stateid = results.iter().find_map(|r| match &r.body {
+            ResBody::Open(o) => Some(o.stateid),
+            _ => None,
+        });
+        let stateid = stateid.ok_or_else(|| Error::Protocol("OPEN without a stateid".into()))?;
+        self.handles.insert(path.clone(), Session::filehandle(&results)?);
+        self.opens.insert(path.clone(), stateid);
+        if !self.session.persistent() {
+            self.set(path, &Change { touch: true, ..Change::default() })?;
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, path: &Path, offset: u64, data: &Bytes, stable: bool) -> Result<()> {
+        let fh = self.handle(path)?;
+        let stateid = self.opens.get(path).copied().unwrap_or(Stateid::ANONYMOUS);
+        let mut done = 0;
+        while done < data.len() {
+            let piece = data.slice(done..data.len().min(done + self.session.write_max()));
+            let write = WriteArgs {
+                stateid,
+                offset: offset + done as u64,
+                stable: if stable { StableHow::FileSync } else { StableHow::Unstable },
+                data: piece,
+            };
+            let results = self.session.compound(vec![
+                ArgOp::Putfh(fh.clone()),
+                ArgOp::Write(write),
+                ArgOp::Getattr(POST),
+            ])?;
+            let count = results.iter().find_map(|r| match &r.body {
+                ResBody::Write(w) if !stable || w.committed == StableHow::FileSync => Some(w.count),
+                _ => None,
+            });
+            match count {
+                Some(n @ 1..) => done += n as usize,
+                _ => {
+                    return Err(Error::Protocol(
+                        "a WRITE that wrote nothing, or less stable than asked".into(),
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn set(&mut self, path: &Path, change: &Change) -> Result<()> {
+        let fh = self.handle(path)?;
+        // Only a change of size is an I/O under the open (RFC 8881 section 18.30.3).
+        let open = change.size.and_then(|_| self.opens.get(path).copied());
+        let attrs = change.values().to_fattr(&AttrValues::KNOWN);
+        let set = SetattrArgs { stateid: open.unwrap_or(Stateid::ANONYMOUS), attrs };
+        self.session.compound(vec![ArgOp::Putfh(fh), ArgOp::Setattr(set), ArgOp::Getattr(POST)]).map(drop)
+    }
+
+    fn make(&mut self, path: &Path, node: &Node, mode: u32) -> Result<()> {
+        let (dir, last) = split(path);
+        let dir = self.handle(dir)?;
+        let device = |major: &u32, minor: &u32| SpecData { specdata1: *major, specdata2: *minor };
+        let kind = match node {
+            Node::Dir => CreateType::Dir,
+            Node::Symlink(to) => CreateType::Lnk(name(to)),
+            Node::Fifo => CreateType::Fifo,
+            Node::Socket => CreateType::Sock,
+            Node::Char(major, minor) => CreateType::Chr(device(major, minor)),
+            Node::Block(major, minor) => CreateType::Blk(device(major, minor)),
+        };
+        let attrs = AttrValues { mode: Some(mode), ..AttrValues::default() }.to_fattr(&AttrValues::KNOWN);
+        let results = self.session.compound(vec![
+            ArgOp::Putfh(dir),
+            ArgOp::Create(CreateArgs { kind, name: name(last), attrs }),
+            ArgOp::Getfh,
+            ArgOp::Getattr(POST),
+        ])?;
+        self.handles.insert(path.clone(), Session::filehandle(&results)?);
+        Ok(())
+    }
+
+    fn rename(&mut self, from: &Path, to: &Path) -> Result<()> {
+        let ((from_dir, old), (to_dir, new)) = (split(from), split(to));
+        let (from_dir, to_dir) = (self.handle(from_dir)?, self.handle(to_dir)?);
+        let names = RenameArgs { oldname: name(old), newname: name(new) };
+        self.session.compound(vec![
+            ArgOp::Putfh(from_dir),
+            ArgOp::Savefh,
+            ArgOp::Putfh(to_dir),
+            ArgOp::Rename(names),
+        ])?;
+        move_keys(&mut self.handles, from, to);
+        move_keys(&mut self.opens, from, to);
+        Ok(())
+    }
+
+    /// The attributes of the object behind a handle.
+    ///
+    /// # Errors
+    /// As [`Session::compound`].
+    pub fn getattr(&mut self, fh: &FileHandle) -> Result<AttrValues> {
+        let results = self.session.compound(vec![ArgOp::Putfh(fh.clone()), ArgOp::Getattr(POST)])?;
+        match results.last() {
+            Some(ResOp { body: ResBody::Getattr(values), .. }) => {
+                AttrValues::from_fattr(values).map_err(|status| Error::Nfs { op: "GETATTR".into(), status })
+            }
+            _ => Err(Error::Protocol("GETATTR without attributes".into())),
+        }
+    }
+
+    /// Up to `count` bytes of a file.
+    ///
+    /// # Errors
+    /// As [`Session::compound`].
+    pub fn read(&mut self, fh: &FileHandle, offset: u64, count: u32) -> Result<Bytes> {
+        let read = ReadArgs { stateid: Stateid::ANONYMOUS, offset, count };
+        match self.session.compound(vec![ArgOp::Putfh(fh.clone()), ArgOp::Read(read)])?.pop() {
+            Some(ResOp { body: ResBody::Read(r), .. }) => Ok(r.data),
+            _ => Err(Error::Protocol("READ without data".into())),
+        }
+    }
+}
+
+/// What was remembered under `from`, and below it, is under `to` now; what was at `to` is gone.
+fn move_keys<V>(map: &mut HashMap<Path, V>, from: &[u8], to: &[u8]) {
+    map.retain(|path, _| !is_below(path, to) || is_below(path, from));
+    let moved: Vec<Path> = map.keys().filter(|p| is_below(p, from)).cloned().collect();
+    for old in moved {
+        if let Some(v) = map.remove(&old) {
+            map.insert([to, &old[from.len()..]].concat(), v);
+        }
+    }
+}
+
+/// Whether `path` is `dir` or below it.
+pub fn is_below(path: &[u8], dir: &[u8]) -> bool {
+    path.strip_prefix(dir).is_some_and(|rest| rest.is_empty() || rest[0] == b'/' || dir.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_split_at_the_last_slash() {
+        assert_eq!(split(b"a/b/c"), (&b"a/b"[..], &b"c"[..]));
+        assert_eq!(split(b"a"), (&b""[..], &b"a"[..]));
+    }
+
+    #[test]
+    fn a_rename_moves_what_is_below() {
+        let mut m: HashMap<Path, u32> =
+            [("a", 1), ("a/x", 2), ("ab", 3), ("b", 4), ("b/y", 5)].map(|(k, v)| (k.into(), v)).into();
+        move_keys(&mut m, b"a", b"b");
+        let mut got: Vec<_> = m.into_iter().collect();
+        got.sort();
+        assert_eq!(got, [(b"ab".to_vec(), 3), (b"b".to_vec(), 1), (b"b/x".to_vec(), 2)]);
+    }
+}
