@@ -18,10 +18,17 @@
 //! cache.
 
 mod error;
+pub mod fold;
 pub mod limits;
 pub mod marker;
 mod node;
 pub mod record;
+pub mod recover;
+pub mod remap;
+mod reserve;
+mod state;
+mod sys;
+pub mod tag;
 mod tx;
 mod types;
 mod volume;

@@ -1,0 +1,270 @@
+//! The fold: from the records since the last checkpoint to the state that the volume must have. Pure.
+//!
+//! The result says for each directory entry that a record touched which object it names, or that it names none; for
+//! each object that a record touched whether it lives, its attributes, and the operations on its contents that still
+//! matter. How the state came about is forgotten: what was made and removed again is dead and is never made, data
+//! that a later `Durable` covers or a later truncation cuts away is never written.
+//!
+//! Invariants of a [`Fold`] (checked here; a log that breaks them is refused):
+//! - an entry names an object that lives, in a directory that lives;
+//! - a directory has at most one name, and an object that the log saw born has at least one, or is dead;
+//! - an entry is taken only from the object that it names and given only when it names nothing.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use bytes::Bytes;
+
+use crate::record::{Birth, Fact, Kind, ObjId, Owned, Record, RecordError, Timestamp};
+
+/// Why records make no state.
+#[derive(Debug, thiserror::Error)]
+pub enum FoldError {
+    /// A record could not be read.
+    #[error("record {at} of the log: {why}")]
+    Record {
+        /// Which record, counted from 0.
+        at: usize,
+        /// What is wrong with it.
+        why: RecordError,
+    },
+    /// Records contradict each other: a bug of the program that wrote them.
+    #[error("record {at} of the log contradicts the ones before: {what} (object {obj})")]
+    Contradiction {
+        /// Which record, counted from 0; the number of records if it is the end state that cannot be.
+        at: usize,
+        /// The object it is about.
+        obj: ObjId,
+        /// The contradiction.
+        what: &'static str,
+    },
+}
+
+/// What the contents of a regular file must become, as steps: cut, write in order, cut to size.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Content {
+    /// First the file is given this size: everything from here on was cut off at some time, so what the disk holds
+    /// there is stale.
+    pub cut: Option<u64>,
+    /// Then these are written, in this order; what a later truncation removed is not among them.
+    pub writes: Vec<(u64, Bytes)>,
+    /// Then it is given this size. `None`: the size was never set, so what results from the writes stands.
+    pub size: Option<u64>,
+}
+
+impl Content {
+    /// True when there is nothing to do.
+    pub fn is_empty(&self) -> bool {
+        *self == Content::default()
+    }
+
+    fn from_ops(ops: Vec<Op>) -> Content {
+        let mut c = Content::default();
+        for op in ops {
+            match op {
+                Op::Size(size) => {
+                    c.cut = Some(c.cut.map_or(size, |cut| cut.min(size)));
+                    c.size = Some(size);
+                    c.writes.retain_mut(|(offset, bytes)| {
+                        let keep = size.saturating_sub(*offset).min(bytes.len() as u64);
+                        bytes.truncate(keep as usize);
+                        keep > 0
+                    });
+                }
+                Op::Data(offset, bytes) => {
+                    if bytes.is_empty() {
+                        continue;
+                    }
+                    c.size = c.size.map(|size| size.max(offset + bytes.len() as u64));
+                    c.writes.push((offset, bytes));
+                }
+            }
+        }
+        c
+    }
+}
+
+#[derive(Debug)]
+enum Op {
+    Size(u64),
+    Data(u64, Bytes),
+}
+
+/// What one object must become.
+#[derive(Debug, Default)]
+pub struct Plan {
+    /// How to make it, if the log saw it born. `None`: it is older than the log's beginning, so it must be on disk.
+    pub birth: Option<Birth>,
+    /// It lives no more.
+    pub dead: bool,
+    /// Mode, owner, group and times, if the log states them.
+    pub owned: Option<Owned>,
+    /// Its mtime, if the log states that without `owned`.
+    pub mtime: Option<Timestamp>,
+    /// Extended attributes that must have this value, or be gone.
+    pub xattrs: BTreeMap<Bytes, Option<Bytes>>,
+    /// Its contents.
+    pub content: Content,
+    /// The log relies on data that only the disk has: the object cannot be made again.
+    pub relies_on_disk: bool,
+    /// The last link count stated.
+    pub links: Option<u32>,
+    /// The touched entries that must name it.
+    pub names: Vec<(ObjId, Bytes)>,
+    ops: Vec<Op>,
+    is_dir: bool,
+}
+
+/// The state that the volume must have, as far as the log knows.
+#[derive(Debug, Default)]
+pub struct Fold {
+    /// For each directory the entries that a record touched, and what each must name.
+    pub entries: BTreeMap<ObjId, BTreeMap<Bytes, Option<ObjId>>>,
+    /// Each object that a record names.
+    pub objects: HashMap<ObjId, Plan>,
+    /// The server's own bytes, in order.
+    pub notes: Vec<Vec<u8>>,
+    /// The largest transaction number.
+    pub last_seq: u64,
+    /// How many records were folded.
+    pub records: usize,
+}
+
+impl Fold {
+    /// Folds encoded records, oldest first.
+    pub fn new(records: impl IntoIterator<Item = Vec<u8>>) -> Result<Fold, FoldError> {
+        let mut f = Fold::default();
+        for (at, bytes) in records.into_iter().enumerate() {
+            let record = Record::decode(&bytes).map_err(|why| FoldError::Record { at, why })?;
+            drop(bytes);
+            f.take(record)?;
+        }
+        f.finish()
+    }
+
+    /// Folds records, oldest first.
+    pub fn of(records: impl IntoIterator<Item = Record>) -> Result<Fold, FoldError> {
+        let mut f = Fold::default();
+        records.into_iter().try_for_each(|r| f.take(r))?;
+        f.finish()
+    }
+
+    /// True when no object and no entry is concerned.
+    pub fn is_empty(&self) -> bool {
+        self.objects.is_empty()
+    }
+
+    fn plan(&mut self, obj: ObjId) -> &mut Plan {
+        self.objects.entry(obj).or_default()
+    }
+
+    fn take(&mut self, record: Record) -> Result<(), FoldError> {
+        let at = self.records;
+        self.records += 1;
+        self.last_seq = self.last_seq.max(record.seq);
+        for fact in record.facts {
+            self.fact(at, fact)?;
+        }
+        Ok(())
+    }
+
+    fn fact(&mut self, at: usize, fact: Fact) -> Result<(), FoldError> {
+        let refuse = |obj: &ObjId, what| Err(FoldError::Contradiction { at, obj: obj.clone(), what });
+        match fact {
+            Fact::Bind { dir, name, obj } => {
+                let d = self.plan(dir.clone());
+                d.is_dir = true;
+                if d.dead {
+                    return refuse(&dir, "an entry in a directory that is gone");
+                }
+                if self.plan(obj.clone()).dead {
+                    return refuse(&obj, "a name for an object that is gone");
+                }
+                let entry = self.entries.entry(dir).or_default().entry(name).or_insert(None);
+                if entry.is_some() {
+                    return refuse(&obj, "a name that is taken already");
+                }
+                *entry = Some(obj);
+            }
+            Fact::Unbind { dir, name, obj } => {
+                self.plan(dir.clone()).is_dir = true;
+                self.plan(obj.clone());
+                let before = self.entries.entry(dir).or_default().insert(name, None);
+                // The first mention of an entry: the object stood there when the log began.
+                if before.is_some_and(|before| before.as_ref() != Some(&obj)) {
+                    return refuse(&obj, "taken from an entry that does not name it");
+                }
+            }
+            Fact::Born { obj, birth } => {
+                let plan = self.plan(obj.clone());
+                if plan.birth.is_some() {
+                    return refuse(&obj, "born twice");
+                }
+                plan.is_dir |= birth.kind == Kind::Dir;
+                plan.owned = Some(birth.owned);
+                plan.birth = Some(birth);
+            }
+            Fact::Links { obj, nlink } => {
+                let plan = self.plan(obj);
+                plan.links = Some(nlink);
+                plan.dead |= nlink == 0;
+            }
+            Fact::Attrs { obj, owned } => self.plan(obj).owned = Some(owned),
+            Fact::Mtime { obj, mtime } => {
+                let plan = self.plan(obj);
+                match &mut plan.owned {
+                    Some(owned) => owned.mtime = mtime,
+                    None => plan.mtime = Some(mtime),
+                }
+            }
+            Fact::Size { obj, size } => self.plan(obj).ops.push(Op::Size(size)),
+            Fact::Data { obj, offset, bytes } => self.plan(obj).ops.push(Op::Data(offset, bytes)),
+            Fact::Durable { obj, keep } => {
+                let plan = self.plan(obj);
+                let covered = plan.ops.len().saturating_sub(keep as usize);
+                plan.ops.drain(..covered);
+                plan.relies_on_disk = true;
+            }
+            Fact::Xattr { obj, name, value } => {
+                self.plan(obj).xattrs.insert(name, value);
+            }
+            Fact::Note { bytes } => self.notes.push(bytes.into()),
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<Fold, FoldError> {
+        let at = self.records;
+        let refuse = |obj: &ObjId, what| Err(FoldError::Contradiction { at, obj: obj.clone(), what });
+        for (dir, names) in &self.entries {
+            for (name, obj) in names {
+                if let Some(plan) = obj.as_ref().and_then(|obj| self.objects.get_mut(obj)) {
+                    plan.names.push((dir.clone(), name.clone()));
+                }
+            }
+        }
+        for plan in self.objects.values_mut() {
+            // Born since the log began, so each name it ever had is known here: without one it is gone.
+            plan.dead |= plan.birth.is_some() && plan.names.is_empty();
+            let ops = std::mem::take(&mut plan.ops);
+            if !plan.dead {
+                plan.content = Content::from_ops(ops);
+            }
+        }
+        let dead: BTreeSet<&ObjId> = self.objects.iter().filter(|(_, p)| p.dead).map(|(id, _)| id).collect();
+        for (id, plan) in &self.objects {
+            if plan.dead && !plan.names.is_empty() {
+                return refuse(id, "gone, but an entry names it");
+            }
+            if plan.is_dir && plan.names.len() > 1 {
+                return refuse(id, "a directory with two names");
+            }
+            if plan.names.iter().any(|(dir, _)| dead.contains(dir)) {
+                return refuse(id, "in a directory that is gone");
+            }
+        }
+        Ok(self)
+    }
+}
+
+#[cfg(test)]
+mod tests;

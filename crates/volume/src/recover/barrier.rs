@@ -1,0 +1,21 @@
+//! The barrier between making objects and using them.
+//!
+//! Objects that were made again are made durable first, then the rows that say which they are, and only then does
+//! any of them get a name outside staging. So a crash finds each of them either in staging, under the name of its
+//! old identity, or through its row; never at a place where it would be taken for a stranger.
+
+use super::{Error, Run, io};
+use crate::record::ObjId;
+use crate::recover::tree::Tree;
+
+impl<T: Tree> Run<'_, T> {
+    /// Makes objects (old identity, new identity, fileid) durable, then their rows.
+    pub(super) fn barrier(&mut self, made: Vec<(ObjId, ObjId, u64)>) -> Result<(), Error> {
+        if made.is_empty() {
+            return Ok(());
+        }
+        self.sync()?;
+        let stage = self.tree.stage();
+        self.tree.save_rows(made).map_err(io("writing the remap table", &stage))
+    }
+}

@@ -1,0 +1,62 @@
+//! Contents of files: the steps that the fold left, in order.
+//!
+//! Any subset of the data that was not flushed may be on disk, and later data, too. Cutting, writing in order and
+//! cutting to size gives the same bytes whatever was there.
+
+use super::{Error, Run, io, surprise};
+use crate::fold::Content;
+use crate::record::{Kind, ObjId};
+use crate::recover::tree::Tree;
+
+impl<T: Tree> Run<'_, T> {
+    /// Brings the contents of each live file up to date.
+    pub(super) fn contents(&mut self) -> Result<(), Error> {
+        for (id, plan) in self.sorted() {
+            if !plan.content.is_empty() {
+                let now = self.present(id)?;
+                let meta =
+                    self.probe(&now)?.ok_or_else(|| surprise("a file has gone meanwhile", id, None))?;
+                if meta.kind != Kind::File {
+                    return Err(surprise("data for something that is no file", id, None));
+                }
+                self.fill(&now, &plan.content, meta.size)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// For a disk that is ahead of the log: names and attributes are as they must be, or changed by operations that
+    /// were never acknowledged; only data may be missing. Files that such an operation removed are left alone, times
+    /// are kept.
+    pub(super) fn contents_only(&mut self) -> Result<(), Error> {
+        for (id, plan) in self.sorted() {
+            if plan.content.is_empty() {
+                continue;
+            }
+            let Some(now) = self.find(id)? else { continue };
+            let Some(before) = self.probe(&now)? else { continue };
+            if before.kind != Kind::File {
+                return Err(surprise("data for something that is no file", id, None));
+            }
+            self.fill(&now, &plan.content, before.size)?;
+            let (atime, mtime) = (before.owned.atime, before.owned.mtime);
+            self.tree.set_times(&now, Some(atime), mtime).map_err(io("setting times", id))?;
+        }
+        Ok(())
+    }
+
+    fn fill(&mut self, obj: &ObjId, content: &Content, size: u64) -> Result<(), Error> {
+        if let Some(cut) = content.cut.filter(|cut| *cut < size) {
+            self.tree.truncate(obj, cut).map_err(io("cutting a file", obj))?;
+        }
+        for (offset, bytes) in &content.writes {
+            self.tree.write(obj, *offset, bytes).map_err(io("writing data", obj))?;
+            self.done.bytes += bytes.len() as u64;
+        }
+        if let Some(size) = content.size {
+            self.tree.truncate(obj, size).map_err(io("setting a file's size", obj))?;
+        }
+        self.done.contents += 1;
+        Ok(())
+    }
+}

@@ -1,0 +1,343 @@
+//! A mounted filesystem as recovery sees it: the [`Tree`] of ext4, XFS and btrfs.
+//!
+//! Objects are opened by handle for each call (a few descriptors are kept), so memory and descriptors do not grow
+//! with the log. Runs as root: no check of rights is wanted here.
+
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::io::{Error as IoError, ErrorKind, Result};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Statx, Timespec, Timestamps, XattrFlags};
+use rustix::io::Errno;
+
+use super::tree::{Meta, Tree};
+use super::{Error, io};
+use crate::fold::Fold;
+use crate::limits::{BTRFS_COMMITS_MAX, DESCRIPTORS_KEPT, XATTR_VALUE_BYTES_MAX};
+use crate::record::{Birth, Kind, ObjId, Owned, Timestamp};
+use crate::remap::Remap;
+use crate::{reserve, sys};
+
+/// Staging, in the state directory.
+const STAGE: &str = "stage";
+/// What recovery found in its way and did not know.
+const LOST_FOUND: &str = "lost+found";
+/// Made and removed to bring btrfs' transaction number forward.
+const BUMP: &str = "bump";
+
+/// `f_type` of btrfs.
+const BTRFS_MAGIC: u64 = 0x9123_683e;
+/// The kinds of btrfs handles (without and with parent) start with object id, root id (8 bytes each), generation (4).
+const BTRFS_GENERATION: std::ops::Range<usize> = 16..20;
+
+/// A volume's filesystem while it is being recovered.
+pub struct Disk<'a> {
+    root: &'a OwnedFd,
+    state_dir: &'a OwnedFd,
+    remap: &'a mut Remap,
+    stage: ObjId,
+    lost_found: ObjId,
+    open: HashMap<ObjId, Arc<OwnedFd>>,
+    /// The file that was written last, open for writing.
+    writing: Option<(ObjId, OwnedFd)>,
+}
+
+impl<'a> Disk<'a> {
+    /// `root` is the volume's directory and `state_dir` its `.landfast`, both open for reading. Makes staging and
+    /// `lost+found` if they are missing.
+    pub fn new(root: &'a OwnedFd, state_dir: &'a OwnedFd, remap: &'a mut Remap) -> Result<Disk<'a>> {
+        let stage = private_dir(state_dir, STAGE)?;
+        let lost_found = private_dir(state_dir, LOST_FOUND)?;
+        Ok(Disk { root, state_dir, remap, stage, lost_found, open: HashMap::new(), writing: None })
+    }
+
+    /// Before anything else: the reserve is given back, and on btrfs the transaction number is brought past that of
+    /// each handle that clients or the log may know, since btrfs would issue the same handles once more.
+    pub(super) fn prepare(&mut self, fold: &Fold) -> std::result::Result<(), Error> {
+        let stage = self.stage.clone();
+        reserve::release(self.state_dir).map_err(io("giving back the space reserve", &stage))?;
+        let known = fold.objects.keys().chain(self.remap.identities());
+        let newest = known.filter_map(btrfs_generation).max().unwrap_or(0);
+        self.bump(newest).map_err(io("bringing the filesystem's generation forward", &stage))
+    }
+
+    /// Last: the reserve is taken again, as far as there is space.
+    pub(super) fn finish(&mut self) -> std::result::Result<(), Error> {
+        let stage = self.stage.clone();
+        self.open.clear();
+        self.writing = None;
+        reserve::take(self.state_dir).map_err(io("taking the space reserve", &stage))
+    }
+
+    fn bump(&self, newest: u32) -> Result<()> {
+        if rustix::fs::fstatfs(self.root)?.f_type as u64 & 0xffff_ffff != BTRFS_MAGIC {
+            return Ok(());
+        }
+        for _ in 0..BTRFS_COMMITS_MAX {
+            let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+            let file = rustix::fs::openat(self.state_dir, BUMP, flags, Mode::from_raw_mode(0o600))?;
+            let id = identity(&file)?;
+            drop(file);
+            rustix::fs::unlinkat(self.state_dir, BUMP, AtFlags::empty())?;
+            rustix::fs::syncfs(self.root)?;
+            if btrfs_generation(&id).is_some_and(|now| now > newest) {
+                return Ok(());
+            }
+        }
+        Err(IoError::other(format!("btrfs is far behind generation {newest}: an older copy of this volume?")))
+    }
+
+    /// `O_PATH` descriptor of a live object; `None` if the identity is stale.
+    fn open(&mut self, obj: &ObjId) -> Result<Option<(Arc<OwnedFd>, Statx)>> {
+        let fd = match self.open.get(obj) {
+            Some(fd) => fd.clone(),
+            None => match sys::open_handle(self.root, &obj.kh) {
+                Ok(fd) => Arc::new(fd),
+                Err(Errno::STALE | Errno::NOENT) => return Ok(None),
+                Err(e) => return Err(e.into()),
+            },
+        };
+        let look = sys::look(&*fd)?;
+        if look.stx_nlink == 0 || btime_ns(&look) != obj.btime_ns {
+            self.open.remove(obj);
+            return Ok(None);
+        }
+        if self.open.len() >= DESCRIPTORS_KEPT {
+            self.open.clear();
+        }
+        self.open.insert(obj.clone(), fd.clone());
+        Ok(Some((fd, look)))
+    }
+
+    fn need(&mut self, obj: &ObjId) -> Result<Arc<OwnedFd>> {
+        match self.open(obj)? {
+            Some((fd, _)) => Ok(fd),
+            None => Err(IoError::new(ErrorKind::NotFound, "the object has gone")),
+        }
+    }
+
+    fn writable(&mut self, obj: &ObjId) -> Result<&OwnedFd> {
+        if self.writing.as_ref().is_none_or(|(id, _)| id != obj) {
+            let fd = self.need(obj)?;
+            self.writing = Some((obj.clone(), sys::reopen(&*fd, OFlags::WRONLY | OFlags::NONBLOCK)?));
+        }
+        self.writing.as_ref().map(|(_, fd)| fd).ok_or_else(|| IoError::other("no file open for writing"))
+    }
+}
+
+/// The identity of an open object.
+pub fn identity(fd: &OwnedFd) -> Result<ObjId> {
+    let (kh, _mount) = sys::handle_of(fd)?;
+    Ok(ObjId { kh, btime_ns: btime_ns(&sys::look(fd)?) })
+}
+
+fn btime_ns(s: &Statx) -> i64 {
+    Timestamp { secs: s.stx_btime.tv_sec, nanos: s.stx_btime.tv_nsec }.as_nanos()
+}
+
+fn btrfs_generation(id: &ObjId) -> Option<u32> {
+    Some(u32::from_le_bytes(id.kh.bytes.get(BTRFS_GENERATION)?.try_into().ok()?))
+}
+
+/// Opens or makes a directory that only root enters and from which nothing is inherited.
+fn private_dir(parent: &OwnedFd, name: &str) -> Result<ObjId> {
+    match rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(0o700)) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(e) => return Err(e.into()),
+    }
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let dir = rustix::fs::openat(parent, name, flags, Mode::empty())?;
+    for acl in ["system.posix_acl_default", "system.posix_acl_access"] {
+        match rustix::fs::fremovexattr(&dir, acl) {
+            Ok(()) | Err(Errno::NODATA | Errno::OPNOTSUPP) => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
+    rustix::fs::fchmod(&dir, Mode::from_raw_mode(0o700))?;
+    identity(&dir)
+}
+
+fn c_name(name: &[u8]) -> Result<CString> {
+    CString::new(name).map_err(|_| IoError::new(ErrorKind::InvalidInput, "NUL in a name"))
+}
+
+fn spec(t: Timestamp) -> Timespec {
+    Timespec { tv_sec: t.secs, tv_nsec: t.nanos.into() }
+}
+
+fn kind(s: &Statx) -> Result<Kind> {
+    Kind::from_mode(u32::from(s.stx_mode))
+        .ok_or_else(|| IoError::new(ErrorKind::InvalidData, "unknown kind of object"))
+}
+
+impl Tree for Disk<'_> {
+    fn probe(&mut self, obj: &ObjId) -> Result<Option<Meta>> {
+        let Some((_, s)) = self.open(obj)? else { return Ok(None) };
+        let time = |t: &rustix::fs::StatxTimestamp| Timestamp { secs: t.tv_sec, nanos: t.tv_nsec };
+        let owned = Owned {
+            mode: u32::from(s.stx_mode) & 0o7777,
+            uid: s.stx_uid,
+            gid: s.stx_gid,
+            atime: time(&s.stx_atime),
+            mtime: time(&s.stx_mtime),
+        };
+        Ok(Some(Meta { kind: kind(&s)?, nlink: s.stx_nlink, size: s.stx_size, owned }))
+    }
+
+    fn lookup(&mut self, dir: &ObjId, name: &[u8]) -> Result<Option<(ObjId, Kind)>> {
+        let dir = self.need(dir)?;
+        let fd = match sys::open_path(&*dir, name) {
+            Ok(fd) => fd,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(e) => return Err(e.into()),
+        };
+        Ok(Some((identity(&fd)?, kind(&sys::look(&fd)?)?)))
+    }
+
+    fn list(&mut self, dir: &ObjId) -> Result<Vec<Bytes>> {
+        let fd = self.need(dir)?;
+        let fd = sys::reopen(&*fd, OFlags::RDONLY | OFlags::DIRECTORY)?;
+        let mut names = Vec::new();
+        for entry in rustix::fs::Dir::new(fd)? {
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            if name != b"." && name != b".." {
+                names.push(Bytes::copy_from_slice(name));
+            }
+        }
+        Ok(names)
+    }
+
+    fn stage(&self) -> ObjId {
+        self.stage.clone()
+    }
+
+    fn lost_found(&self) -> ObjId {
+        self.lost_found.clone()
+    }
+
+    fn make(&mut self, dir: &ObjId, name: &[u8], birth: &Birth) -> Result<ObjId> {
+        let dir_fd = self.need(dir)?;
+        let at = c_name(name)?;
+        let node = |kind: FileType, dev: u64| {
+            rustix::fs::mknodat(&*dir_fd, at.as_c_str(), kind, Mode::from_raw_mode(0o600), dev)
+        };
+        let dev = rustix::fs::makedev(birth.rdev.0, birth.rdev.1);
+        match birth.kind {
+            Kind::File => node(FileType::RegularFile, 0)?,
+            Kind::Dir => rustix::fs::mkdirat(&*dir_fd, at.as_c_str(), Mode::from_raw_mode(0o700))?,
+            Kind::Symlink => {
+                rustix::fs::symlinkat(c_name(&birth.target)?.as_c_str(), &*dir_fd, at.as_c_str())?
+            }
+            Kind::Fifo => node(FileType::Fifo, 0)?,
+            Kind::Socket => node(FileType::Socket, 0)?,
+            Kind::CharDev => node(FileType::CharacterDevice, dev)?,
+            Kind::BlockDev => node(FileType::BlockDevice, dev)?,
+        }
+        match self.lookup(dir, name)? {
+            Some((id, _)) => Ok(id),
+            None => Err(IoError::new(ErrorKind::NotFound, "just made, and gone")),
+        }
+    }
+
+    fn link(&mut self, obj: &ObjId, dir: &ObjId, name: &[u8]) -> Result<()> {
+        let (obj, dir) = (self.need(obj)?, self.need(dir)?);
+        Ok(rustix::fs::linkat(&*obj, c"", &*dir, c_name(name)?.as_c_str(), AtFlags::EMPTY_PATH)?)
+    }
+
+    fn rename(&mut self, from: (&ObjId, &[u8]), to: (&ObjId, &[u8])) -> Result<()> {
+        let (a, b) = (self.need(from.0)?, self.need(to.0)?);
+        let (from, to) = (c_name(from.1)?, c_name(to.1)?);
+        Ok(rustix::fs::renameat_with(&*a, from.as_c_str(), &*b, to.as_c_str(), RenameFlags::NOREPLACE)?)
+    }
+
+    fn unlink(&mut self, dir: &ObjId, name: &[u8]) -> Result<()> {
+        let dir = self.need(dir)?;
+        Ok(rustix::fs::unlinkat(&*dir, c_name(name)?.as_c_str(), AtFlags::empty())?)
+    }
+
+    fn rmdir(&mut self, dir: &ObjId, name: &[u8]) -> Result<bool> {
+        let dir = self.need(dir)?;
+        match rustix::fs::unlinkat(&*dir, c_name(name)?.as_c_str(), AtFlags::REMOVEDIR) {
+            Ok(()) => Ok(true),
+            Err(Errno::NOTEMPTY | Errno::EXIST) => Ok(false),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    fn write(&mut self, obj: &ObjId, offset: u64, bytes: &Bytes) -> Result<()> {
+        let fd = self.writable(obj)?;
+        let mut done = 0;
+        while done < bytes.len() {
+            match rustix::io::pwrite(fd, &bytes[done..], offset + done as u64) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(n) => done += n,
+                Err(Errno::INTR) => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+        Ok(())
+    }
+
+    fn truncate(&mut self, obj: &ObjId, size: u64) -> Result<()> {
+        Ok(rustix::fs::ftruncate(self.writable(obj)?, size)?)
+    }
+
+    fn chown(&mut self, obj: &ObjId, uid: u32, gid: u32) -> Result<()> {
+        let fd = self.need(obj)?;
+        let (uid, gid) = (rustix::fs::Uid::from_raw(uid), rustix::fs::Gid::from_raw(gid));
+        Ok(rustix::fs::chownat(&*fd, c"", Some(uid), Some(gid), AtFlags::EMPTY_PATH)?)
+    }
+
+    fn chmod(&mut self, obj: &ObjId, mode: u32) -> Result<()> {
+        let fd = self.need(obj)?;
+        Ok(sys::chmod(&*fd, mode)?)
+    }
+
+    fn set_times(&mut self, obj: &ObjId, atime: Option<Timestamp>, mtime: Timestamp) -> Result<()> {
+        let fd = self.need(obj)?;
+        let omit = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
+        let times = Timestamps { last_access: atime.map_or(omit, spec), last_modification: spec(mtime) };
+        Ok(rustix::fs::utimensat(&*fd, c"", &times, AtFlags::EMPTY_PATH)?)
+    }
+
+    fn xattr(&mut self, obj: &ObjId, name: &[u8]) -> Result<Option<Bytes>> {
+        let fd = self.need(obj)?;
+        let mut value = vec![0u8; XATTR_VALUE_BYTES_MAX];
+        match rustix::fs::getxattr(sys::proc_path(&*fd), c_name(name)?.as_c_str(), &mut value[..]) {
+            Ok(n) => {
+                value.truncate(n);
+                Ok(Some(value.into()))
+            }
+            Err(Errno::NODATA) => Ok(None),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    fn set_xattr(&mut self, obj: &ObjId, name: &[u8], value: Option<&Bytes>) -> Result<()> {
+        let fd = self.need(obj)?;
+        let (path, name) = (sys::proc_path(&*fd), c_name(name)?);
+        match value {
+            Some(value) => Ok(rustix::fs::setxattr(path, name.as_c_str(), value, XattrFlags::empty())?),
+            None => Ok(rustix::fs::removexattr(path, name.as_c_str())?),
+        }
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        Ok(rustix::fs::syncfs(self.root)?)
+    }
+
+    fn remapped(&self, old: &ObjId) -> Option<ObjId> {
+        self.remap.inward(old).cloned()
+    }
+
+    fn save_rows(&mut self, rows: Vec<(ObjId, ObjId, u64)>) -> Result<()> {
+        for (old, new, fileid) in rows {
+            self.remap.insert(old, new, fileid);
+        }
+        self.remap.save(self.state_dir)
+    }
+}

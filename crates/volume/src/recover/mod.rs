@@ -1,0 +1,218 @@
+//! Recovery: makes the volume agree with the state that the log's records add up to.
+//!
+//! Redoing operations one by one over whatever a crash left is wrong in many histories; see
+//! `docs/internals/recovery.md`. Recovery works on the final state instead:
+//!
+//! 1. [`crate::fold`]: from records to the wanted state.
+//! 2. [`materialise`]: objects that the log saw born, that live and that the disk has lost are made in staging.
+//! 3. [`barrier`]: `syncfs`; then the remap rows are durable.
+//! 4. [`enforce`]: entries, contents, attributes, times; staging is emptied; `syncfs`.
+//!
+//! The caller empties the log only then. Each step may be cut short by a crash at any point, any number of times:
+//! the next run starts at 1 with the same records.
+//!
+//! If the marker says that the disk is *ahead* of the log ([`crate::marker`]), every change of metadata in the log is
+//! on disk, and so may be some that were never acknowledged. Names and attributes are left alone then; only contents
+//! are brought up to date.
+//!
+//! Nothing that the log does not know is ever deleted: it is moved to `lost+found` in the state directory. A state that no
+//! crash can leave (a bug, or somebody else wrote to the volume) stops recovery with the object named; the log is kept.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::Write as _;
+use std::time::Instant;
+
+use crate::fold::{Fold, FoldError};
+use crate::record::ObjId;
+
+mod barrier;
+mod contents;
+pub mod disk;
+mod enforce;
+mod materialise;
+mod names;
+pub mod tree;
+
+pub use disk::Disk;
+use tree::{Meta, Tree};
+
+/// Why recovery stopped. The log is kept; the next start tries again.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The records make no state.
+    #[error(transparent)]
+    Fold(#[from] FoldError),
+    /// A system call failed.
+    #[error("{what} (object {obj}): {why}")]
+    Io {
+        /// What was being done.
+        what: &'static str,
+        /// To which object.
+        obj: ObjId,
+        /// The system's error.
+        why: std::io::Error,
+    },
+    /// A state that no crash leaves: a bug, or something else wrote to the volume.
+    #[error("{what} (object {obj}{}): something else than this server has changed the volume, or this is a bug", entry(.name))]
+    Surprise {
+        /// What is not as it must be.
+        what: &'static str,
+        /// The object.
+        obj: ObjId,
+        /// The entry at which it was seen.
+        name: Option<bytes::Bytes>,
+    },
+}
+
+fn entry(name: &Option<bytes::Bytes>) -> String {
+    name.as_ref().map_or(String::new(), |n| format!(", entry {:?}", String::from_utf8_lossy(n)))
+}
+
+/// What recovery did.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Recovered {
+    /// The server's own bytes in the log, in order.
+    pub notes: Vec<Vec<u8>>,
+    /// The largest transaction number in the log; to be given to [`crate::marker::Marker::raise`].
+    pub last_seq: u64,
+    /// Records folded.
+    pub records: u64,
+    /// Objects and entries that they concern.
+    pub objects: u64,
+    /// Entries that they concern.
+    pub entries: u64,
+    /// The disk held more than the log: names and attributes were left alone.
+    pub ahead: bool,
+    /// What was done.
+    pub done: Counts,
+    /// How long it took.
+    pub seconds: f64,
+}
+
+/// What recovery had to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Objects that the crash had lost and that were made again.
+    pub made: u64,
+    /// Entries taken away.
+    pub detached: u64,
+    /// Entries put in place.
+    pub attached: u64,
+    /// Dead objects removed.
+    pub removed: u64,
+    /// Files whose contents were brought up to date.
+    pub contents: u64,
+    /// Bytes written to them.
+    pub bytes: u64,
+    /// Objects whose owner, mode, times or extended attributes were set.
+    pub attrs: u64,
+    /// Unknown objects moved to `lost+found`.
+    pub foreign: u64,
+    /// Objects whose link count is not what the log says in the end (names that somebody else made or removed).
+    pub odd_links: u64,
+}
+
+/// Makes `disk` agree with `records`. `marker` is the number on the volume ([`crate::marker::Marker::last`]).
+///
+/// Errors leave the volume in a state from which the next run goes on.
+pub fn run(disk: &mut Disk<'_>, records: Vec<Vec<u8>>, marker: u64) -> Result<Recovered, Error> {
+    let start = Instant::now();
+    let fold = Fold::new(records)?;
+    disk.prepare(&fold)?;
+    let mut r = reconcile(disk, &fold, marker)?;
+    disk.finish()?;
+    r.notes = fold.notes;
+    r.seconds = start.elapsed().as_secs_f64();
+    Ok(r)
+}
+
+/// The algorithm, on any filesystem.
+pub(crate) fn reconcile(tree: &mut impl Tree, fold: &Fold, marker: u64) -> Result<Recovered, Error> {
+    let ahead = marker > fold.last_seq && fold.last_seq != 0;
+    let mut run = Run {
+        tree,
+        fold,
+        now: HashMap::new(),
+        then: HashMap::new(),
+        staged: BTreeMap::new(),
+        done: Counts::default(),
+    };
+    if !fold.is_empty() {
+        if ahead {
+            run.contents_only()?;
+        } else {
+            run.find_staged()?;
+            run.materialise()?;
+            run.enforce()?;
+        }
+        run.sync()?;
+    }
+    Ok(Recovered {
+        notes: Vec::new(),
+        last_seq: fold.last_seq,
+        records: fold.records as u64,
+        objects: fold.objects.len() as u64,
+        entries: fold.entries.values().map(|names| names.len() as u64).sum(),
+        ahead,
+        done: run.done,
+        seconds: 0.0,
+    })
+}
+
+/// One run.
+struct Run<'a, T> {
+    tree: &'a mut T,
+    fold: &'a Fold,
+    /// What the objects of the log are now; those that are not on disk are missing here.
+    now: HashMap<ObjId, ObjId>,
+    /// The other way round, for those that were made again.
+    then: HashMap<ObjId, ObjId>,
+    /// What is in staging, by present identity.
+    staged: BTreeMap<ObjId, Vec<bytes::Bytes>>,
+    done: Counts,
+}
+
+impl<T: Tree> Run<'_, T> {
+    fn probe(&mut self, obj: &ObjId) -> Result<Option<Meta>, Error> {
+        self.tree.probe(obj).map_err(io("looking at an object", obj))
+    }
+
+    /// The present identity of an object that must be on disk.
+    fn present(&self, obj: &ObjId) -> Result<ObjId, Error> {
+        self.now.get(obj).cloned().ok_or_else(|| surprise("an object that must be there is not", obj, None))
+    }
+
+    /// What the log calls the object that is `now`; `None` if the log does not know it.
+    fn logged<'b>(&'b self, now: &'b ObjId) -> Option<&'b ObjId> {
+        match self.then.get(now) {
+            Some(then) => Some(then),
+            None => self.fold.objects.contains_key(now).then_some(now),
+        }
+    }
+
+    fn sync(&mut self) -> Result<(), Error> {
+        let stage = self.tree.stage();
+        self.tree.sync().map_err(io("flushing the filesystem", &stage))
+    }
+}
+
+/// Wraps a system error.
+fn io(what: &'static str, obj: &ObjId) -> impl FnOnce(std::io::Error) -> Error {
+    let obj = obj.clone();
+    move |why| Error::Io { what, obj, why }
+}
+
+fn surprise(what: &'static str, obj: &ObjId, name: Option<&bytes::Bytes>) -> Error {
+    Error::Surprise { what, obj: obj.clone(), name: name.cloned() }
+}
+
+/// The name in staging of an object that is made again (`made`, with its old identity), or of one that stood at a
+/// wrong entry (`park`, with its present one).
+fn staging_name(why: &str, id: &ObjId) -> bytes::Bytes {
+    let mut name = format!("{why}-{:x}-{:x}-", id.kh.kind, id.btime_ns);
+    for b in &id.kh.bytes {
+        // Writing to a String does not fail.
+        let _ = write!(name, "{b:02x}");
+    }
+    name.into()
+}

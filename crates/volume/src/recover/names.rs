@@ -1,0 +1,144 @@
+//! Entries: detach what is wrong, attach what is wanted, empty staging.
+//!
+//! First *every* touched entry that disagrees is detached, directories and files into staging under their identity;
+//! only then is anything attached. So no order of renames can meet a cycle or a directory that is not empty: after
+//! detaching, each entry that is left is one of the final state.
+//!
+//! At each point of this every live object has a name, in the tree or in staging.
+
+use bytes::Bytes;
+
+use super::{Error, Run, io, staging_name, surprise};
+use crate::record::{Kind, ObjId};
+use crate::recover::tree::Tree;
+
+impl<T: Tree> Run<'_, T> {
+    /// Takes away each touched entry that names another object than it must.
+    pub(super) fn detach(&mut self) -> Result<(), Error> {
+        let fold = self.fold;
+        for (dir, names) in &fold.entries {
+            // A dead directory that is not on disk has no entries; a live one is on disk by now.
+            let Some(dir) = self.now.get(dir).cloned() else { continue };
+            for (name, want) in names {
+                let Some((found, kind)) =
+                    self.tree.lookup(&dir, name).map_err(io("looking a name up", &dir))?
+                else {
+                    continue;
+                };
+                let want = want.as_ref().map(|w| self.present(w)).transpose()?;
+                if want.as_ref() != Some(&found) {
+                    self.detach_one(&dir, name, found, kind)?;
+                    self.done.detached += 1;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn detach_one(&mut self, dir: &ObjId, name: &Bytes, found: ObjId, kind: Kind) -> Result<(), Error> {
+        let Some(logged) = self.logged(&found) else { return self.set_aside(dir, name, &found) };
+        let dead = self.fold.objects.get(logged).is_some_and(|p| p.dead);
+        if kind != Kind::Dir && (dead || self.staged.contains_key(&found)) {
+            self.done.removed += u64::from(dead);
+            return self.tree.unlink(dir, name).map_err(io("removing a name", &found));
+        }
+        let stage = self.tree.stage();
+        let parked = staging_name("park", &found);
+        self.tree.rename((dir, name), (&stage, &parked)).map_err(io("moving a name into staging", &found))?;
+        self.staged.entry(found).or_default().push(parked);
+        Ok(())
+    }
+
+    /// Moves something that the log does not know to `lost+found`.
+    fn set_aside(&mut self, dir: &ObjId, name: &Bytes, found: &ObjId) -> Result<(), Error> {
+        let lost = self.tree.lost_found();
+        let mut to = staging_name("found", found);
+        let taken = |run: &mut Self, to: &Bytes| {
+            run.tree.lookup(&lost, to).map_err(io("looking into lost+found", found))
+        };
+        for n in 1u32.. {
+            if taken(self, &to)?.is_none() {
+                break;
+            }
+            to = format!("{}-{n}", String::from_utf8_lossy(&staging_name("found", found))).into();
+        }
+        self.tree
+            .rename((dir, name), (&lost, &to))
+            .map_err(io("moving an unknown object to lost+found", found))?;
+        self.done.foreign += 1;
+        Ok(())
+    }
+
+    /// Puts each wanted entry in place that is not.
+    pub(super) fn attach(&mut self) -> Result<(), Error> {
+        let fold = self.fold;
+        for (dir, names) in &fold.entries {
+            for (name, want) in names.iter().filter_map(|(n, w)| Some((n, w.as_ref()?))) {
+                let dir = self.present(dir)?;
+                let obj = self.present(want)?;
+                match self.tree.lookup(&dir, name).map_err(io("looking a name up", &dir))? {
+                    Some((found, _)) if found == obj => continue,
+                    Some((found, _)) => return Err(surprise("a name is taken again", &found, Some(name))),
+                    None => self.attach_one(&dir, name, want, &obj)?,
+                }
+                self.done.attached += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn attach_one(&mut self, dir: &ObjId, name: &Bytes, want: &ObjId, obj: &ObjId) -> Result<(), Error> {
+        let staged = self.staged.get_mut(obj).and_then(Vec::pop);
+        if self.staged.get(obj).is_some_and(Vec::is_empty) {
+            self.staged.remove(obj);
+        }
+        if let Some(staged) = staged {
+            let stage = self.tree.stage();
+            return self
+                .tree
+                .rename((&stage, &staged), (dir, name))
+                .map_err(io("moving a name into place", want));
+        }
+        let meta =
+            self.probe(obj)?.ok_or_else(|| surprise("an object has gone meanwhile", want, Some(name)))?;
+        if meta.kind == Kind::Dir {
+            return Err(surprise("a directory is at a place that the log does not know", want, Some(name)));
+        }
+        self.tree.link(obj, dir, name).map_err(io("adding a name", want))
+    }
+
+    /// Removes what is left in staging: dead objects, and second names of live ones.
+    pub(super) fn empty_stage(&mut self) -> Result<(), Error> {
+        let stage = self.tree.stage();
+        for (found, names) in std::mem::take(&mut self.staged) {
+            for name in names {
+                self.drop_staged(&stage, &found, &name)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn drop_staged(&mut self, stage: &ObjId, found: &ObjId, name: &Bytes) -> Result<(), Error> {
+        let Some(logged) = self.logged(found).cloned() else { return self.set_aside(stage, name, found) };
+        let meta = self
+            .probe(found)?
+            .ok_or_else(|| surprise("an object has gone meanwhile", &logged, Some(name)))?;
+        let dead = self.fold.objects.get(&logged).is_some_and(|p| p.dead);
+        if meta.kind == Kind::Dir {
+            if !dead {
+                return Err(surprise("a directory that must live has no name", &logged, Some(name)));
+            }
+            // Each entry that the log knows has been detached: what keeps it from being empty is not ours.
+            if !self.tree.rmdir(stage, name).map_err(io("removing a directory", &logged))? {
+                return self.set_aside(stage, name, found);
+            }
+        } else {
+            if !dead && meta.nlink < 2 {
+                return Err(surprise("an object that must live has no other name", &logged, Some(name)));
+            }
+            self.tree.unlink(stage, name).map_err(io("removing a name from staging", &logged))?;
+        }
+        self.done.removed += u64::from(dead);
+        Ok(())
+    }
+}

@@ -1,0 +1,69 @@
+//! What recovery needs of a filesystem, as a trait: the same code runs on a mounted filesystem ([`super::disk`]) and
+//! on the model that the tests crash thousands of times a second.
+//!
+//! Objects are named by their present identity. Every call is one system call or a few that cannot be torn apart by
+//! a crash in a way that matters.
+
+use std::io::Result;
+
+use bytes::Bytes;
+
+use crate::record::{Birth, Kind, ObjId, Owned, Timestamp};
+
+/// What an object is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Meta {
+    /// Its kind.
+    pub kind: Kind,
+    /// How many names.
+    pub nlink: u32,
+    /// Bytes.
+    pub size: u64,
+    /// Mode, owner, group, times.
+    pub owned: Owned,
+}
+
+/// A filesystem.
+pub trait Tree {
+    /// Looks at an object. `None` if no live object has this identity (the handle is stale, or the birth time is that
+    /// of another object).
+    fn probe(&mut self, obj: &ObjId) -> Result<Option<Meta>>;
+    /// What an entry names. `None` if nothing.
+    fn lookup(&mut self, dir: &ObjId, name: &[u8]) -> Result<Option<(ObjId, Kind)>>;
+    /// The names in a directory, without `.` and `..`.
+    fn list(&mut self, dir: &ObjId) -> Result<Vec<Bytes>>;
+    /// The directory for what has no place yet.
+    fn stage(&self) -> ObjId;
+    /// The directory for what the log does not know.
+    fn lost_found(&self) -> ObjId;
+    /// Makes an object. The mode and owner need not be right yet.
+    fn make(&mut self, dir: &ObjId, name: &[u8], birth: &Birth) -> Result<ObjId>;
+    /// Gives an object that is no directory one more name, which is free.
+    fn link(&mut self, obj: &ObjId, dir: &ObjId, name: &[u8]) -> Result<()>;
+    /// Moves an entry to a name that is free.
+    fn rename(&mut self, from: (&ObjId, &[u8]), to: (&ObjId, &[u8])) -> Result<()>;
+    /// Removes an entry that names no directory.
+    fn unlink(&mut self, dir: &ObjId, name: &[u8]) -> Result<()>;
+    /// Removes an empty directory; false if it is not empty.
+    fn rmdir(&mut self, dir: &ObjId, name: &[u8]) -> Result<bool>;
+    /// Writes all bytes.
+    fn write(&mut self, obj: &ObjId, offset: u64, bytes: &Bytes) -> Result<()>;
+    /// Sets the size.
+    fn truncate(&mut self, obj: &ObjId, size: u64) -> Result<()>;
+    /// Sets owner and group. May clear setuid and setgid bits.
+    fn chown(&mut self, obj: &ObjId, uid: u32, gid: u32) -> Result<()>;
+    /// Sets the permission bits of something that is no symbolic link.
+    fn chmod(&mut self, obj: &ObjId, mode: u32) -> Result<()>;
+    /// Sets the mtime, and the atime if given.
+    fn set_times(&mut self, obj: &ObjId, atime: Option<Timestamp>, mtime: Timestamp) -> Result<()>;
+    /// An extended attribute.
+    fn xattr(&mut self, obj: &ObjId, name: &[u8]) -> Result<Option<Bytes>>;
+    /// Sets an extended attribute, or removes it.
+    fn set_xattr(&mut self, obj: &ObjId, name: &[u8], value: Option<&Bytes>) -> Result<()>;
+    /// Makes everything so far durable (`syncfs`).
+    fn sync(&mut self) -> Result<()>;
+    /// What the remap table says an identity is now.
+    fn remapped(&self, old: &ObjId) -> Option<ObjId>;
+    /// Enters (old, new, fileid) into the remap table and makes that durable.
+    fn save_rows(&mut self, rows: Vec<(ObjId, ObjId, u64)>) -> Result<()>;
+}

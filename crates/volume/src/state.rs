@@ -1,0 +1,76 @@
+//! Small files of the state directory (`DIR/.landfast`) that survive power cuts.
+//!
+//! A file is replaced whole: written under another name, fsynced, renamed, directory fsynced. So a reader finds the
+//! old contents or the new, and after [`replace`] has returned only the new. Each carries a magic number and a
+//! CRC32C: a file that was damaged is an error, never a shorter or empty state.
+
+use std::io::{Error, ErrorKind, Read, Result};
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+/// First bytes of every state file.
+const MAGIC: [u8; 8] = *b"LFSTATE1";
+
+/// Replaces the file `name` in `dir` by `payload`, durably.
+pub(crate) fn replace(dir: &OwnedFd, name: &str, payload: &[u8]) -> Result<()> {
+    let temp = format!("{name}.new");
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut file = std::fs::File::from(rustix::fs::openat(dir, &temp, flags, Mode::from_raw_mode(0o600))?);
+    let mut bytes = Vec::with_capacity(MAGIC.len() + 4 + payload.len());
+    bytes.extend_from_slice(&MAGIC);
+    bytes.extend_from_slice(&crc32c::crc32c(payload).to_le_bytes());
+    bytes.extend_from_slice(payload);
+    std::io::Write::write_all(&mut file, &bytes)?;
+    file.sync_all()?;
+    rustix::fs::renameat(dir, &temp, dir, name)?;
+    rustix::fs::fsync(dir)?;
+    Ok(())
+}
+
+/// What [`replace`] wrote last, or `None` if there is no such file. `InvalidData` if it is damaged.
+pub(crate) fn read(dir: &OwnedFd, name: &str) -> Result<Option<Vec<u8>>> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut file = match rustix::fs::openat(dir, name, flags, Mode::empty()) {
+        Ok(fd) => std::fs::File::from(fd),
+        Err(Errno::NOENT) => return Ok(None),
+        Err(e) => return Err(e.into()),
+    };
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    let damaged = |what: &str| Error::new(ErrorKind::InvalidData, format!("state file {name}: {what}"));
+    let (magic, rest) = bytes.split_first_chunk::<8>().ok_or_else(|| damaged("too short"))?;
+    let (crc, payload) = rest.split_first_chunk::<4>().ok_or_else(|| damaged("too short"))?;
+    if *magic != MAGIC {
+        return Err(damaged("wrong magic number"));
+    }
+    if u32::from_le_bytes(*crc) != crc32c::crc32c(payload) {
+        return Err(damaged("wrong checksum"));
+    }
+    Ok(Some(payload.to_vec()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replaced_whole_and_damage_is_seen() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = rustix::fs::open(temp.path(), OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).unwrap();
+        assert_eq!(read(&dir, "x").unwrap(), None);
+        replace(&dir, "x", b"first, longer").unwrap();
+        replace(&dir, "x", b"second").unwrap();
+        assert_eq!(read(&dir, "x").unwrap().as_deref(), Some(&b"second"[..]));
+        let good = std::fs::read(temp.path().join("x")).unwrap();
+        for i in 0..good.len() {
+            let mut bad = good.clone();
+            bad[i] ^= 1;
+            std::fs::write(temp.path().join("x"), &bad).unwrap();
+            assert_eq!(read(&dir, "x").unwrap_err().kind(), ErrorKind::InvalidData);
+        }
+        std::fs::write(temp.path().join("x"), b"").unwrap();
+        assert_eq!(read(&dir, "x").unwrap_err().kind(), ErrorKind::InvalidData);
+    }
+}

@@ -1,0 +1,199 @@
+//! The tag: which log belongs to this tree, and how far the log's checkpoints have made the tree durable.
+//!
+//! An extended attribute of the volume's root says the log's identity, the number of the last checkpoint, and whether the
+//! last stop was clean. It is set before the `syncfs` of each checkpoint, so it is as old as the tree it stands on: a
+//! snapshot or backup that was put back carries an older number, another disk none or another identity. Replaying a
+//! log over such a tree would mix two histories, so it is refused.
+//!
+//! A crash between the tag and the log's superblock leaves the tag one ahead; the records from the older cut on are
+//! still in the log, so both numbers are right.
+
+use std::io::Result;
+use std::os::fd::AsFd;
+
+use rustix::fs::XattrFlags;
+use rustix::io::Errno;
+
+/// The attribute. `trusted` is for root alone and is not copied by ordinary tools.
+const TAG_XATTR: &str = "trusted.landfast.tag";
+const TAG_VERSION: u8 = 1;
+const TAG_BYTES: usize = 1 + 16 + 8 + 1 + 4;
+
+/// What the attribute says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tag {
+    /// The identity of the volume's log.
+    pub volume_id: [u8; 16],
+    /// The last checkpoint that has begun.
+    pub checkpoint: u64,
+    /// The last stop was clean: nothing is missing here that only the log has.
+    pub clean: bool,
+}
+
+/// What the log says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogState {
+    /// The identity in its superblock.
+    pub volume_id: [u8; 16],
+    /// The number of the last completed checkpoint.
+    pub checkpoint: u64,
+    /// It was created just now.
+    pub fresh: bool,
+    /// It holds records since the checkpoint.
+    pub records: bool,
+}
+
+/// Why a log may not be used with a tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Mismatch {
+    /// No tag, but a log with a history.
+    #[error(
+        "this log has been used with another directory (this one carries no tag of a log): \
+         serve the directory that it belongs to, or give a new log"
+    )]
+    Untagged,
+    /// A tag of another log.
+    #[error(
+        "this log belongs to another volume: serve the directory that it belongs to, or give this one's own log"
+    )]
+    OtherVolume,
+    /// The tree is older than the log.
+    #[error(
+        "this directory is at checkpoint {tree} and the log at {log}: an older copy or snapshot was put back. \
+         Put the newest state back, or give up what the log holds and use a new log (remove xattr {TAG_XATTR} first)"
+    )]
+    OlderTree {
+        /// Checkpoint of the tree.
+        tree: u64,
+        /// Checkpoint of the log.
+        log: u64,
+    },
+    /// The log is older than the tree.
+    #[error(
+        "this directory is at checkpoint {tree} and the log at {log}: this is an older copy of the log. \
+         Give the newest one"
+    )]
+    OlderLog {
+        /// Checkpoint of the tree.
+        tree: u64,
+        /// Checkpoint of the log.
+        log: u64,
+    },
+    /// A new log, but the old one is still needed.
+    #[error(
+        "this directory was not stopped cleanly and its log is not here: acknowledged operations may be in it. \
+         Give that log; if it is lost, and so are they, remove xattr {TAG_XATTR} of the directory"
+    )]
+    LogLost,
+}
+
+/// Says whether the log may be used with (and replayed over) the tree.
+pub fn check(tag: Option<Tag>, log: LogState) -> std::result::Result<(), Mismatch> {
+    match tag {
+        None if log.fresh || (!log.records && log.checkpoint == 0) => Ok(()),
+        None => Err(Mismatch::Untagged),
+        Some(tag) if log.fresh => {
+            if tag.clean {
+                Ok(())
+            } else {
+                Err(Mismatch::LogLost)
+            }
+        }
+        Some(tag) if tag.volume_id != log.volume_id => Err(Mismatch::OtherVolume),
+        Some(tag) if tag.checkpoint < log.checkpoint => {
+            Err(Mismatch::OlderTree { tree: tag.checkpoint, log: log.checkpoint })
+        }
+        Some(tag) if tag.checkpoint - log.checkpoint > 1 => {
+            Err(Mismatch::OlderLog { tree: tag.checkpoint, log: log.checkpoint })
+        }
+        Some(_) => Ok(()),
+    }
+}
+
+/// Reads the tag of an open directory. An attribute that is no tag is an error.
+pub fn read(dir: impl AsFd) -> Result<Option<Tag>> {
+    let mut value = [0u8; TAG_BYTES + 1];
+    let n = match rustix::fs::fgetxattr(dir, TAG_XATTR, &mut value[..]) {
+        Ok(n) => n,
+        Err(Errno::NODATA) => return Ok(None),
+        Err(e) => return Err(e.into()),
+    };
+    decode(value.get(..n).unwrap_or_default()).map(Some).ok_or_else(|| {
+        std::io::Error::new(
+            std::io::ErrorKind::InvalidData,
+            format!("xattr {TAG_XATTR} is damaged or too new"),
+        )
+    })
+}
+
+/// Sets the tag. It is durable with the next `syncfs`.
+pub fn write(dir: impl AsFd, tag: Tag) -> Result<()> {
+    Ok(rustix::fs::fsetxattr(dir, TAG_XATTR, &encode(tag), XattrFlags::empty())?)
+}
+
+fn encode(tag: Tag) -> [u8; TAG_BYTES] {
+    let mut b = [0u8; TAG_BYTES];
+    b[0] = TAG_VERSION;
+    b[1..17].copy_from_slice(&tag.volume_id);
+    b[17..25].copy_from_slice(&tag.checkpoint.to_le_bytes());
+    b[25] = u8::from(tag.clean);
+    let crc = crc32c::crc32c(&b[..26]);
+    b[26..].copy_from_slice(&crc.to_le_bytes());
+    b
+}
+
+fn decode(bytes: &[u8]) -> Option<Tag> {
+    let b: &[u8; TAG_BYTES] = bytes.try_into().ok()?;
+    let crc = u32::from_le_bytes(b[26..].try_into().ok()?);
+    if b[0] != TAG_VERSION || b[25] > 1 || crc != crc32c::crc32c(&b[..26]) {
+        return None;
+    }
+    Some(Tag {
+        volume_id: b[1..17].try_into().ok()?,
+        checkpoint: u64::from_le_bytes(b[17..25].try_into().ok()?),
+        clean: b[25] == 1,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOG: LogState = LogState { volume_id: [7; 16], checkpoint: 5, fresh: false, records: true };
+
+    fn tag(checkpoint: u64) -> Option<Tag> {
+        Some(Tag { volume_id: [7; 16], checkpoint, clean: false })
+    }
+
+    #[test]
+    fn only_the_logs_own_tree_at_its_own_time() {
+        assert_eq!(check(tag(5), LOG), Ok(()));
+        assert_eq!(check(tag(6), LOG), Ok(()));
+        assert_eq!(check(tag(4), LOG), Err(Mismatch::OlderTree { tree: 4, log: 5 }));
+        assert_eq!(check(tag(7), LOG), Err(Mismatch::OlderLog { tree: 7, log: 5 }));
+        assert_eq!(check(None, LOG), Err(Mismatch::Untagged));
+        assert_eq!(check(tag(5), LogState { volume_id: [8; 16], ..LOG }), Err(Mismatch::OtherVolume));
+    }
+
+    #[test]
+    fn a_new_log_only_after_a_clean_stop() {
+        let fresh = LogState { volume_id: [9; 16], checkpoint: 0, fresh: true, records: false };
+        assert_eq!(check(None, fresh), Ok(()));
+        assert_eq!(check(tag(5), fresh), Err(Mismatch::LogLost));
+        assert_eq!(check(tag(5).map(|t| Tag { clean: true, ..t }), fresh), Ok(()));
+    }
+
+    #[test]
+    fn damage_is_seen() {
+        let t = Tag { volume_id: [3; 16], checkpoint: u64::MAX, clean: true };
+        let good = encode(t);
+        assert_eq!(decode(&good), Some(t));
+        for i in 0..TAG_BYTES {
+            let mut bad = good;
+            bad[i] ^= 0x40;
+            assert_eq!(decode(&bad), None);
+        }
+        assert_eq!(decode(&good[..10]), None);
+        assert_eq!(decode(&[]), None);
+    }
+}
