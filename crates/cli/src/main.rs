@@ -1,3 +1,33 @@
-//! The `landfast` command.
+//! The `landfast` command: parsing, progress, tables, exit codes; no logic.
 
-fn main() {}
+mod args;
+mod exit;
+mod lab;
+mod units;
+
+use args::{Cli, Command};
+use clap::Parser;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    log_to_stderr(cli.debug);
+    // No thread may exist yet: `lab child` asks for a signal that follows the thread that asked.
+    match cli.command {
+        Command::Lab(command) => lab::run(command),
+    }
+    .into()
+}
+
+/// Diagnostics go to standard error: warnings always, more with `--debug` or as LANDFAST_LOG says.
+fn log_to_stderr(debug: u8) {
+    let default = match debug {
+        0 => "warn",
+        1 => "landfast=info,warn",
+        2 => "debug",
+        _ => "trace",
+    };
+    let filter = tracing_subscriber::EnvFilter::try_from_env("LANDFAST_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(default));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
+}

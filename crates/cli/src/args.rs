@@ -1,0 +1,181 @@
+//! The command line: what can be typed, with its help texts.
+
+use crate::units;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// NFS that lands many small files on stable storage fast.
+#[derive(Debug, Parser)]
+#[command(name = "landfast", version, about, max_term_width = 100)]
+pub struct Cli {
+    /// Say more on standard error (-v: what happens, -vv: each request). For more control set LANDFAST_LOG.
+    #[arg(long = "debug", global = true, action = clap::ArgAction::Count)]
+    pub debug: u8,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Export a directory over NFSv4.1 and 4.2, with an intent log in front of it
+    #[cfg(any())] Serve(ServeArgs),
+    /// Extract a tar archive onto an NFS server; durable when it returns
+    #[cfg(any())] Untar(UntarArgs),
+    /// The main job against its peers on emulated disks and an emulated network, in one table
+    #[cfg(any())] Demo(DemoArgs),
+    /// The emulated disk, the experiments, the power cuts
+    #[command(subcommand)]
+    Lab(LabCommand),
+}
+
+/// What makes a reply durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum DurabilityArg {
+    /// Each reply waits for one flush of the intent log, shared with all who wait
+    Log,
+    /// No log: each operation syncs what it changed, and its directory
+    Sync,
+    /// Replies before anything is stable: a power cut loses acknowledged work
+    Unsafe,
+}
+
+/// `landfast serve`.
+#[derive(Debug, Args)]
+pub struct ServeArgs {
+    /// The directory to export; on ext4, XFS or btrfs
+    pub dir: PathBuf,
+    /// The intent log: a file (made when it does not exist) or a block device, best on a small fast device of its own
+    #[arg(long, value_name = "PATH", required_if_eq("durability", "log"))]
+    pub log: Option<PathBuf>,
+    /// Size of a log file that does not exist yet
+    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = units::size)]
+    pub log_size: u64,
+    /// Address and port to listen on
+    #[arg(long, value_name = "ADDR:PORT", default_value = "0.0.0.0:2049")]
+    pub listen: SocketAddr,
+    /// What makes a reply durable
+    #[arg(long, value_enum, default_value = "log")]
+    pub durability: DurabilityArg,
+    /// Lease and grace time of clients, in whole seconds
+    #[arg(long, value_name = "DURATION", default_value = "90s", value_parser = units::duration)]
+    pub lease: Duration,
+    /// For experiments: add this latency to each sync call of the volume
+    #[arg(long, value_name = "DURATION", hide = true, value_parser = units::duration)]
+    pub inject_volume_flush: Option<Duration>,
+    /// For experiments: add this latency to each flush of the log
+    #[arg(long, value_name = "DURATION", hide = true, value_parser = units::duration)]
+    pub inject_log_flush: Option<Duration>,
+    /// For experiments: write counters as JSON to this file when stopped
+    #[arg(long, value_name = "FILE", hide = true)]
+    pub stats_file: Option<PathBuf>,
+}
+
+/// `landfast untar`. Letters and names are those of GNU tar where it has them.
+#[derive(Debug, Args)]
+pub struct UntarArgs {
+    /// The archive, or - for standard input; plain, gzip, bzip2, xz or zstd, recognised by content
+    pub archive: PathBuf,
+    /// Where to: nfs://HOST[:PORT]/PATH
+    pub url: String,
+    /// Name each member as it is done
+    #[arg(short = 'v', long)]
+    pub verbose: bool,
+    /// Set modes as in the archive, whatever the umask (default for root)
+    #[arg(short = 'p', long, alias = "same-permissions")]
+    pub preserve_permissions: bool,
+    /// Apply the umask to modes (default for others than root)
+    #[arg(long, conflicts_with = "preserve_permissions")]
+    pub no_same_permissions: bool,
+    /// Leave modification times as they come
+    #[arg(short = 'm', long)]
+    pub touch: bool,
+    /// Take off so many leading components of each name
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub strip_components: usize,
+    /// Leave out members that match this shell pattern; may be given more than once
+    #[arg(long, value_name = "PATTERN")]
+    pub exclude: Vec<String>,
+    /// Files belong to the caller (default for others than root)
+    #[arg(long, conflicts_with = "same_owner")]
+    pub no_same_owner: bool,
+    /// Files belong to whom the archive says (default for root)
+    #[arg(long)]
+    pub same_owner: bool,
+    /// An existing file is an error, and stays as it is
+    #[arg(short = 'k', long, conflicts_with = "overwrite")]
+    pub keep_old_files: bool,
+    /// Write into existing files instead of replacing them
+    #[arg(long)]
+    pub overwrite: bool,
+    /// Print the summary as one JSON object on standard output
+    #[arg(long)]
+    pub json: bool,
+    /// TCP connections to the server, 1 to 16
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
+    pub connections: u16,
+}
+
+/// `landfast demo`.
+#[derive(Debug, Args)]
+pub struct DemoArgs {
+    /// The archive to extract (default: 4,096 files of 4 KiB)
+    #[arg(long, value_name = "FILE")]
+    pub archive: Option<PathBuf>,
+    /// How long a flush of the data disk takes
+    #[arg(long, value_name = "DURATION", default_value = "10ms", value_parser = units::duration)]
+    pub flush: Duration,
+    /// How long a flush of the log device takes
+    #[arg(long, value_name = "DURATION", default_value = "0.05ms", value_parser = units::duration)]
+    pub log_flush: Duration,
+    /// The network's round-trip time
+    #[arg(long, value_name = "DURATION", default_value = "0.2ms", value_parser = units::duration)]
+    pub rtt: Duration,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `landfast lab ...`.
+#[derive(Debug, Subcommand)]
+pub enum LabCommand {
+    /// A disk with chosen latencies, a volatile write cache and a power-cut switch, as a file on a FUSE mount
+    Disk(DiskArgs),
+    /// For the lab's own use
+    #[command(hide = true)]
+    Child {
+        /// What the child is for
+        json: String,
+    },
+}
+
+/// `landfast lab disk`.
+#[derive(Debug, Args)]
+#[command(after_help = "Control words: flush_us=N write_us=N read_us=N spin_us=N (microseconds), bw_mib=N drain_mib=N \
+(MiB/s), keep_permille=N torn=0|1 seed=N (what survives a cut), profile=hdd|sata|plp|null, reset, cut, on. The same words \
+can be written to MOUNTPOINT/ctl while it runs; MOUNTPOINT/stats has the counters. SIGUSR1 cuts the power, SIGUSR2 \
+turns it on.")]
+pub struct DiskArgs {
+    /// Directory to mount on; the disk is MOUNTPOINT/disk.img
+    pub mountpoint: PathBuf,
+    /// Size of the disk
+    #[arg(value_parser = units::size)]
+    pub size: u64,
+    /// Control words
+    pub settings: Vec<String>,
+    /// Keep what is flushed in this file, so that it outlives the process
+    #[arg(long, value_name = "FILE")]
+    pub image: Option<PathBuf>,
+    /// Threads that serve requests
+    #[arg(long, value_name = "N")]
+    pub threads: Option<usize>,
+    /// A power cut ends the process
+    #[arg(long)]
+    pub exit_on_cut: bool,
+    /// Take all memory (twice the size) at the start
+    #[arg(long)]
+    pub prefault: bool,
+}

@@ -1,0 +1,51 @@
+//! How the command ends: one line a cause on standard error, and an exit status as that of the tool it resembles.
+
+use std::error::Error;
+use std::process::ExitCode;
+
+/// How the command ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    /// All was done.
+    Done,
+    /// Some of it failed, and was named.
+    Partly,
+    /// Nothing could be done.
+    Failed,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(e: Exit) -> ExitCode {
+        match e {
+            Exit::Done => ExitCode::SUCCESS,
+            Exit::Partly => ExitCode::from(1),
+            Exit::Failed => ExitCode::from(2),
+        }
+    }
+}
+
+/// Prints an error with its causes in one line.
+pub fn complain(error: &(dyn Error + 'static)) {
+    let mut line = error.to_string();
+    let mut cause = error.source();
+    while let Some(c) = cause {
+        let text = c.to_string();
+        // Many errors already tell their cause in their own text.
+        if !line.contains(&text) {
+            line = format!("{line}: {text}");
+        }
+        cause = c.source();
+    }
+    eprintln!("landfast: {line}");
+}
+
+/// Done, or failed with a line on standard error.
+pub fn from<E: Error + 'static>(result: Result<(), E>) -> Exit {
+    match result {
+        Ok(()) => Exit::Done,
+        Err(e) => {
+            complain(&e);
+            Exit::Failed
+        }
+    }
+}
