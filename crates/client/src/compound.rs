@@ -1,0 +1,106 @@
+//! Reading the results of a COMPOUND in order.
+
+use landfast_nfs::v4::res::{OpenRes, ReadRes, ReaddirRes, WriteRes};
+use landfast_nfs::v4::{CompoundRes, Fattr, FileHandle, NfsStat, OpNum, ResBody, ResOp, Stateid, Verifier};
+use landfast_xdr::Bytes;
+
+/// The operation at which a COMPOUND stopped, or what the server answered instead of the result expected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum OpError {
+    /// The operation failed.
+    #[error("{op}: {status}")]
+    Failed {
+        /// Which operation.
+        op: OpNum,
+        /// Why.
+        status: NfsStat,
+    },
+    /// The reply does not fit the request.
+    #[error("the server's reply has no result for {op}")]
+    Missing {
+        /// Which operation's result should have come.
+        op: OpNum,
+    },
+}
+
+impl OpError {
+    /// The status of a failed operation; IO for a reply that makes no sense.
+    pub fn status(&self) -> NfsStat {
+        match self {
+            OpError::Failed { status, .. } => *status,
+            OpError::Missing { .. } => NfsStat::NFS4ERR_IO,
+        }
+    }
+}
+
+/// A cursor over results. Each method takes the next result, which must be that of the operation named.
+#[derive(Debug)]
+pub struct Results {
+    status: NfsStat,
+    results: std::vec::IntoIter<ResOp>,
+}
+
+macro_rules! bodies {
+    ($($(#[$doc:meta])* $method:ident: $op:ident => $body:ident -> $ty:ty;)*) => {
+        $($(#[$doc])*
+        ///
+        /// # Errors
+        /// [`OpError`].
+        pub fn $method(&mut self) -> Result<$ty, OpError> {
+            match self.take(OpNum::$op)? {
+                ResBody::$body(body) => Ok(body),
+                _ => Err(OpError::Missing { op: OpNum::$op }),
+            }
+        })*
+    };
+}
+
+impl Results {
+    /// Starts at the first result of `reply`.
+    pub fn new(reply: CompoundRes) -> Results {
+        Results { status: reply.status, results: reply.results.into_iter() }
+    }
+
+    /// The next result's body, of operation `op`.
+    ///
+    /// # Errors
+    /// [`OpError::Failed`] when `op` failed, [`OpError::Missing`] when there is no result or another
+    /// operation's.
+    pub fn take(&mut self, op: OpNum) -> Result<ResBody, OpError> {
+        match self.results.next() {
+            Some(r) if r.op == op && r.status.is_ok() => Ok(r.body),
+            Some(r) if !r.status.is_ok() => Err(OpError::Failed { op: r.op, status: r.status }),
+            None if !self.status.is_ok() => Err(OpError::Failed { op, status: self.status }),
+            _ => Err(OpError::Missing { op }),
+        }
+    }
+
+    /// Passes over successful results of these operations.
+    ///
+    /// # Errors
+    /// As [`Results::take`].
+    pub fn skip(&mut self, ops: &[OpNum]) -> Result<(), OpError> {
+        ops.iter().try_for_each(|op| self.take(*op).map(drop))
+    }
+
+    bodies! {
+        /// GETFH.
+        getfh: GETFH => Getfh -> FileHandle;
+        /// GETATTR.
+        getattr: GETATTR => Getattr -> Fattr;
+        /// OPEN.
+        open: OPEN => Open -> OpenRes;
+        /// READ.
+        read: READ => Read -> ReadRes;
+        /// READDIR.
+        readdir: READDIR => Readdir -> ReaddirRes;
+        /// READLINK.
+        readlink: READLINK => Readlink -> Bytes;
+        /// WRITE.
+        write: WRITE => Write -> WriteRes;
+        /// COMMIT.
+        commit: COMMIT => Commit -> Verifier;
+        /// CLOSE.
+        close: CLOSE => Close -> Stateid;
+    }
+}

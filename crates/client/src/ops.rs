@@ -1,0 +1,338 @@
+//! Jobs of a few compounds that change nothing: resolve a path, stat, list, walk, read. All of them are
+//! repeated when the server says DELAY or the reply is lost.
+
+use std::time::Instant;
+
+use bytes::{Bytes, BytesMut};
+use landfast_nfs::v4::args::{ReadArgs, ReaddirArgs};
+use landfast_nfs::v4::attr::{AttrValues, Bitmap, number};
+use landfast_nfs::v4::{ArgOp, CompoundRes, FileHandle, FileType, NfsStat, OpNum, Stateid, Verifier};
+use tokio::time::sleep;
+
+use crate::compound::{OpError, Results};
+use crate::limits;
+use crate::session::{Session, SessionError};
+
+/// Why a job failed.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Error {
+    /// The session failed.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    /// The server refused an operation.
+    #[error(transparent)]
+    Op(#[from] OpError),
+    /// A component of a path could not be resolved.
+    #[error("{path}: {source}")]
+    Path {
+        /// The path up to that component.
+        path: String,
+        /// What the server said.
+        source: OpError,
+    },
+    /// More than [`limits::SYMLINKS_MAX`] symbolic links.
+    #[error("{0}: too many levels of symbolic links")]
+    Loop(String),
+    /// A symbolic link in the path of a URL that cannot be followed, because it holds `..`.
+    #[error("{0}: cannot follow a symbolic link with `..`")]
+    Link(String),
+}
+
+impl Error {
+    /// The NFS status, if a server gave one.
+    pub fn status(&self) -> Option<NfsStat> {
+        match self {
+            Error::Op(e) | Error::Path { source: e, .. } => Some(e.status()),
+            Error::Session(SessionError::Refused(status)) => Some(*status),
+            _ => None,
+        }
+    }
+}
+
+/// Attributes that [`stat`], [`list`] and [`walk`] ask for.
+pub const STAT: Bitmap = Bitmap::of(&[
+    number::TYPE,
+    number::CHANGE,
+    number::SIZE,
+    number::FSID,
+    number::FILEHANDLE,
+    number::FILEID,
+    number::MODE,
+    number::NUMLINKS,
+    number::OWNER,
+    number::OWNER_GROUP,
+    number::RAWDEV,
+    number::SPACE_USED,
+    number::TIME_ACCESS,
+    number::TIME_METADATA,
+    number::TIME_MODIFY,
+]);
+
+/// An entry of a directory.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    /// Its name.
+    pub name: Bytes,
+    /// Its attributes, as far as the server gave them.
+    pub attrs: AttrValues,
+}
+
+/// Sends a compound that may be repeated at will, until it is neither lost nor delayed.
+///
+/// # Errors
+/// As [`Session::compound`]; and when DELAY or GRACE lasts longer than [`limits::DELAY_PATIENCE`].
+pub async fn repeatable(session: &Session, ops: Vec<ArgOp>) -> Result<CompoundRes, SessionError> {
+    let start = Instant::now();
+    let mut pause = limits::BACKOFF_MIN;
+    loop {
+        match session.compound(ops.clone(), false).await {
+            Ok(reply) if !matches!(reply.status, NfsStat::NFS4ERR_DELAY | NfsStat::NFS4ERR_GRACE) => {
+                return Ok(reply);
+            }
+            Ok(reply) if start.elapsed() > limits::DELAY_PATIENCE => return Ok(reply),
+            Err(e) if !e.is_unknown() || start.elapsed() > limits::DELAY_PATIENCE => return Err(e),
+            Ok(_) | Err(_) => {}
+        }
+        sleep(pause).await;
+        pause = (pause * 2).min(limits::BACKOFF_MAX);
+    }
+}
+
+/// The filehandle and attributes of a path from the server's root; symbolic links are followed.
+///
+/// # Errors
+/// [`Error::Path`] names the component that could not be resolved.
+pub async fn resolve(session: &Session, path: &[Vec<u8>]) -> Result<(FileHandle, AttrValues), Error> {
+    let mut path: Vec<Vec<u8>> = path.to_vec();
+    for _ in 0..=limits::SYMLINKS_MAX {
+        match walk_down(session, &path).await? {
+            Step::There(fh, attrs) => return Ok((fh, *attrs)),
+            Step::Link { at, text } => {
+                let shown = || show(&path[..=at]);
+                let target: Vec<Vec<u8>> = text
+                    .split(|b| *b == b'/')
+                    .filter(|c| !c.is_empty() && *c != b".")
+                    .map(<[u8]>::to_vec)
+                    .collect();
+                if target.iter().any(|c| c == b"..") {
+                    return Err(Error::Link(shown()));
+                }
+                let from = if text.first() == Some(&b'/') { 0 } else { at };
+                path.splice(from..=at, target);
+            }
+        }
+    }
+    Err(Error::Loop(show(&path)))
+}
+
+enum Step {
+    There(FileHandle, Box<AttrValues>),
+    /// Component `at` is a symbolic link.
+    Link {
+        at: usize,
+        text: Bytes,
+    },
+}
+
+async fn walk_down(session: &Session, path: &[Vec<u8>]) -> Result<Step, Error> {
+    // SEQUENCE, PUTROOTFH, GETFH, GETATTR take four; a longer path takes several compounds.
+    let each = (session.limits().ops.saturating_sub(4) as usize).clamp(1, 128);
+    let mut at = ArgOp::Putrootfh;
+    let mut done = 0;
+    loop {
+        let part = &path[done..path.len().min(done + each)];
+        let mut ops = vec![at.clone()];
+        ops.extend(part.iter().map(|c| ArgOp::Lookup(Bytes::copy_from_slice(c))));
+        ops.extend([ArgOp::Getfh, ArgOp::Getattr(STAT)]);
+        let reply = repeatable(session, ops).await?;
+        let passed = reply.results.iter().filter(|r| r.op == OpNum::LOOKUP && r.status.is_ok()).count();
+        let mut results = Results::new(reply);
+        results.take(at.op())?;
+        for i in 0..part.len() {
+            match results.take(OpNum::LOOKUP) {
+                Ok(_) => {}
+                // LOOKUP in something that is no directory: a symbolic link one component earlier.
+                Err(e)
+                    if i + done > 0
+                        && matches!(e.status(), NfsStat::NFS4ERR_SYMLINK | NfsStat::NFS4ERR_NOTDIR) =>
+                {
+                    let at = done + passed - 1;
+                    return match read_link_at(session, &path[..=at]).await {
+                        Ok(text) => Ok(Step::Link { at, text }),
+                        Err(_) => Err(Error::Path { path: show(&path[..=at]), source: e }),
+                    };
+                }
+                Err(source) => return Err(Error::Path { path: show(&path[..=done + i]), source }),
+            }
+        }
+        let fh = results.getfh()?;
+        let attrs = typed(&results.getattr()?)?;
+        done += part.len();
+        if done == path.len() {
+            return match attrs.kind {
+                Some(FileType::Lnk) if done > 0 => {
+                    Ok(Step::Link { at: done - 1, text: readlink(session, &fh).await? })
+                }
+                _ => Ok(Step::There(fh, Box::new(attrs))),
+            };
+        }
+        at = ArgOp::Putfh(fh);
+    }
+}
+
+async fn read_link_at(session: &Session, path: &[Vec<u8>]) -> Result<Bytes, Error> {
+    let mut ops = vec![ArgOp::Putrootfh];
+    ops.extend(path.iter().map(|c| ArgOp::Lookup(Bytes::copy_from_slice(c))));
+    ops.push(ArgOp::Readlink);
+    let mut results = Results::new(repeatable(session, ops).await?);
+    results.take(OpNum::PUTROOTFH)?;
+    path.iter().try_for_each(|_| results.take(OpNum::LOOKUP).map(drop))?;
+    Ok(results.readlink()?)
+}
+
+fn typed(fattr: &landfast_nfs::v4::Fattr) -> Result<AttrValues, OpError> {
+    AttrValues::from_fattr(fattr).map_err(|status| OpError::Failed { op: OpNum::GETATTR, status })
+}
+
+fn show(path: &[Vec<u8>]) -> String {
+    path.iter().map(|c| format!("/{}", String::from_utf8_lossy(c))).collect()
+}
+
+/// The attributes of an object.
+///
+/// # Errors
+/// [`Error`].
+pub async fn stat(session: &Session, fh: &FileHandle) -> Result<AttrValues, Error> {
+    let ops = vec![ArgOp::Putfh(fh.clone()), ArgOp::Getattr(STAT)];
+    let mut results = Results::new(repeatable(session, ops).await?);
+    results.take(OpNum::PUTFH)?;
+    Ok(typed(&results.getattr()?)?)
+}
+
+/// A name in a directory: its filehandle and attributes, or `None` when there is none. Symbolic links are
+/// not followed.
+///
+/// # Errors
+/// [`Error`].
+pub async fn lookup(
+    session: &Session,
+    dir: &FileHandle,
+    name: &[u8],
+) -> Result<Option<(FileHandle, AttrValues)>, Error> {
+    let ops = vec![
+        ArgOp::Putfh(dir.clone()),
+        ArgOp::Lookup(Bytes::copy_from_slice(name)),
+        ArgOp::Getfh,
+        ArgOp::Getattr(STAT),
+    ];
+    let mut results = Results::new(repeatable(session, ops).await?);
+    results.take(OpNum::PUTFH)?;
+    match results.take(OpNum::LOOKUP) {
+        Err(OpError::Failed { status: NfsStat::NFS4ERR_NOENT, .. }) => return Ok(None),
+        other => other?,
+    };
+    Ok(Some((results.getfh()?, typed(&results.getattr()?)?)))
+}
+
+/// The text of a symbolic link.
+///
+/// # Errors
+/// [`Error`].
+pub async fn readlink(session: &Session, fh: &FileHandle) -> Result<Bytes, Error> {
+    let mut results =
+        Results::new(repeatable(session, vec![ArgOp::Putfh(fh.clone()), ArgOp::Readlink]).await?);
+    results.take(OpNum::PUTFH)?;
+    Ok(results.readlink()?)
+}
+
+/// All entries of a directory with these attributes, at most `max` of them: `None` when there are more.
+///
+/// # Errors
+/// [`Error`].
+pub async fn list(
+    session: &Session,
+    dir: &FileHandle,
+    attrs: Bitmap,
+    max: usize,
+) -> Result<Option<Vec<Entry>>, Error> {
+    let maxcount = limits::READDIR_BYTES.min(session.limits().response.saturating_sub(1024)).max(1024);
+    let (mut cookie, mut cookieverf) = (0, Verifier::default());
+    let mut entries = Vec::new();
+    loop {
+        let read = ReaddirArgs { cookie, cookieverf, dircount: maxcount, maxcount, attr_request: attrs };
+        let ops = vec![ArgOp::Putfh(dir.clone()), ArgOp::Readdir(read)];
+        let mut results = Results::new(repeatable(session, ops).await?);
+        results.take(OpNum::PUTFH)?;
+        let page = results.readdir()?;
+        cookieverf = page.cookieverf;
+        let Some(last) = page.entries.last() else { return Ok(Some(entries)) };
+        cookie = last.cookie;
+        for e in page.entries {
+            entries.push(Entry { name: e.name, attrs: typed(&e.attrs)? });
+        }
+        if entries.len() > max {
+            return Ok(None);
+        }
+        if page.eof {
+            return Ok(Some(entries));
+        }
+    }
+}
+
+/// Everything below a directory, depth first, each directory before its entries, in the server's order.
+/// `visit` gets the path below the directory and the entry.
+///
+/// # Errors
+/// [`Error`] of the first directory that cannot be listed.
+pub async fn walk(
+    session: &Session,
+    dir: &FileHandle,
+    mut visit: impl FnMut(&[u8], &Entry),
+) -> Result<(), Error> {
+    let mut stack = vec![(Vec::new(), dir.clone())];
+    while let Some((path, fh)) = stack.pop() {
+        let entries = list(session, &fh, STAT, usize::MAX).await?.unwrap_or_default();
+        for e in &entries {
+            let mut below = path.clone();
+            if !below.is_empty() {
+                below.push(b'/');
+            }
+            below.extend_from_slice(&e.name);
+            visit(&below, e);
+            if e.attrs.kind == Some(FileType::Dir) {
+                let fh = match &e.attrs.filehandle {
+                    Some(fh) => fh.clone(),
+                    None => match lookup(session, &fh, &e.name).await? {
+                        Some((fh, _)) => fh,
+                        None => continue,
+                    },
+                };
+                stack.push((below, fh));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The contents of a file.
+///
+/// # Errors
+/// [`Error`].
+pub async fn read_file(session: &Session, fh: &FileHandle) -> Result<Bytes, Error> {
+    let count = limits::READ_BYTES.min(session.limits().response.saturating_sub(1024)).max(1024);
+    let mut all = BytesMut::new();
+    loop {
+        let read = ReadArgs { stateid: Stateid::ANONYMOUS, offset: all.len() as u64, count };
+        let ops = vec![ArgOp::Putfh(fh.clone()), ArgOp::Read(read)];
+        let mut results = Results::new(repeatable(session, ops).await?);
+        results.take(OpNum::PUTFH)?;
+        let part = results.read()?;
+        if all.is_empty() && part.eof {
+            return Ok(part.data);
+        }
+        all.extend_from_slice(&part.data);
+        if part.eof || part.data.is_empty() {
+            return Ok(all.freeze());
+        }
+    }
+}

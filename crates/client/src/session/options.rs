@@ -1,0 +1,70 @@
+//! What a session is asked to be, and what was granted.
+
+use std::time::Duration;
+
+use crate::cred::Identity;
+use crate::limits;
+use crate::url::NfsUrl;
+
+/// How to make a session.
+#[derive(Debug, Clone)]
+pub struct SessionOptions {
+    /// Server's name or address.
+    pub host: String,
+    /// TCP port.
+    pub port: u16,
+    /// Minor version: 1 or 2.
+    pub minor: u32,
+    /// Who calls.
+    pub identity: Identity,
+    /// TCP connections, at least one.
+    pub connections: usize,
+    /// What to ask for; the server may grant less.
+    pub ask: SessionLimits,
+    /// How long one call waits for its reply before it is sent again on a new connection.
+    pub call_patience: Duration,
+    /// How long the server may be unreachable before calls fail.
+    pub reconnect_patience: Duration,
+}
+
+impl SessionOptions {
+    /// A session with the server of `url`, as this process.
+    pub fn for_url(url: &NfsUrl) -> SessionOptions {
+        SessionOptions {
+            host: url.host.clone(),
+            port: url.port,
+            minor: url.minor,
+            identity: Identity::of_process(),
+            connections: limits::CONNECTIONS,
+            ask: SessionLimits::ASK,
+            call_patience: limits::CALL_PATIENCE,
+            reconnect_patience: limits::RECONNECT_PATIENCE,
+        }
+    }
+}
+
+/// The limits of a session's fore channel (RFC 8881 section 18.36.3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SessionLimits {
+    /// Bytes of a request, RPC header included.
+    pub request: u32,
+    /// Bytes of a reply, RPC header included.
+    pub response: u32,
+    /// Bytes of a reply that the server keeps for replay.
+    pub response_cached: u32,
+    /// Operations in one COMPOUND, SEQUENCE included.
+    pub ops: u32,
+    /// Requests under way at the same time.
+    pub slots: u32,
+}
+
+impl SessionLimits {
+    /// What is asked for when the caller does not say otherwise.
+    pub const ASK: SessionLimits = SessionLimits {
+        request: limits::REQUEST_ASK,
+        response: limits::RESPONSE_ASK,
+        response_cached: limits::RESPONSE_CACHED_ASK,
+        ops: limits::OPS_ASK,
+        slots: limits::SLOTS_ASK,
+    };
+}

@@ -1,0 +1,177 @@
+//! Making a client ID and a session: EXCHANGE_ID, CREATE_SESSION, RECLAIM_COMPLETE,
+//! BIND_CONN_TO_SESSION (RFC 8881 sections 18.35, 18.36, 18.51, 18.34).
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use landfast_nfs::v4::args::{
+    BindConnToSessionArgs, CallbackSecParms, CreateSessionArgs, ExchangeIdArgs, SequenceArgs,
+    StateProtectArgs,
+};
+use landfast_nfs::v4::attr::{AttrValues, Bitmap, number};
+use landfast_nfs::v4::flags;
+use landfast_nfs::v4::res::{CreateSessionRes, ExchangeIdRes};
+use landfast_nfs::v4::{
+    ArgOp, ChannelAttrs, ClientOwner, CompoundRes, ImplId, NfsStat, NfsTime, OpNum, Opaque1024, ResBody,
+    SessionId, Verifier,
+};
+use landfast_nfs::{PROGRAM, v4};
+use landfast_rpc::{CallError, ConnInfo, OpaqueAuth, Target};
+use landfast_xdr::{Decode, Encode};
+
+use super::SessionLimits;
+use crate::compound::{OpError, Results};
+use crate::limits;
+
+pub(super) const COMPOUND: Target = Target { prog: PROGRAM, vers: v4::VERSION, proc: v4::PROC_COMPOUND };
+
+/// The header of a COMPOUND of `count` operations: an empty tag, the minor version, the count.
+pub(super) fn compound_header(minor: u32, count: usize, out: &mut BytesMut) {
+    Bytes::new().encode(out);
+    minor.encode(out);
+    (count as u32).encode(out);
+}
+
+/// Why a step failed.
+#[derive(Debug)]
+pub(super) enum SetupError {
+    Call(CallError),
+    Garbled,
+    Op(OpError),
+}
+
+impl SetupError {
+    pub(super) fn status(&self) -> Option<NfsStat> {
+        match self {
+            SetupError::Op(e) => Some(e.status()),
+            _ => None,
+        }
+    }
+}
+
+/// One connection and what calls on it need.
+pub(super) struct Caller<'a> {
+    pub(super) conn: &'a ConnInfo,
+    pub(super) cred: &'a OpaqueAuth,
+    pub(super) minor: u32,
+    pub(super) patience: Duration,
+}
+
+/// A client ID and where its CREATE_SESSION sequence stands.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ClientId {
+    pub(super) id: u64,
+    pub(super) next_seq: u32,
+}
+
+impl Caller<'_> {
+    /// A COMPOUND as it is, without a slot.
+    pub(super) async fn raw(&self, ops: &[ArgOp]) -> Result<CompoundRes, SetupError> {
+        let mut args = BytesMut::new();
+        compound_header(self.minor, ops.len(), &mut args);
+        ops.iter().for_each(|op| op.encode(&mut args));
+        let reply = self.conn.call(COMPOUND, self.cred, vec![args.freeze()], self.patience).await;
+        CompoundRes::from_bytes(reply.map_err(SetupError::Call)?).map_err(|_| SetupError::Garbled)
+    }
+
+    pub(super) async fn exchange_id(
+        &self,
+        name: &[u8],
+        verifier: Verifier,
+    ) -> Result<ExchangeIdRes, SetupError> {
+        let owner_id = Opaque1024(Bytes::copy_from_slice(name));
+        let reply = self
+            .raw(&[ArgOp::ExchangeId(ExchangeIdArgs {
+                client_owner: ClientOwner { verifier, owner_id },
+                flags: flags::EXCHGID4_FLAG_USE_NON_PNFS,
+                state_protect: StateProtectArgs::None,
+                client_impl_id: vec![ImplId {
+                    domain: Bytes::new(),
+                    name: Bytes::from_static(concat!("landfast ", env!("CARGO_PKG_VERSION")).as_bytes()),
+                    date: NfsTime::default(),
+                }],
+            })])
+            .await?;
+        match Results::new(reply).take(OpNum::EXCHANGE_ID).map_err(SetupError::Op)? {
+            ResBody::ExchangeId(res) => Ok(*res),
+            _ => Err(SetupError::Garbled),
+        }
+    }
+
+    pub(super) async fn create_session(
+        &self,
+        client: ClientId,
+        ask: &SessionLimits,
+    ) -> Result<CreateSessionRes, SetupError> {
+        let fore_chan_attrs = ChannelAttrs {
+            max_request_size: ask.request,
+            max_response_size: ask.response,
+            max_response_size_cached: ask.response_cached,
+            max_operations: ask.ops,
+            max_requests: ask.slots,
+            ..ChannelAttrs::default()
+        };
+        // No back channel: no delegations are asked for, so nothing is ever called back.
+        let back_chan_attrs = ChannelAttrs {
+            max_request_size: 4096,
+            max_response_size: 4096,
+            max_operations: 2,
+            max_requests: 1,
+            ..ChannelAttrs::default()
+        };
+        let reply = self
+            .raw(&[ArgOp::CreateSession(CreateSessionArgs {
+                clientid: client.id,
+                sequence: client.next_seq,
+                flags: flags::CREATE_SESSION4_FLAG_PERSIST,
+                fore_chan_attrs,
+                back_chan_attrs,
+                cb_program: 0x4000_0000,
+                sec_parms: vec![CallbackSecParms::None],
+            })])
+            .await?;
+        match Results::new(reply).take(OpNum::CREATE_SESSION).map_err(SetupError::Op)? {
+            ResBody::CreateSession(res) => Ok(*res),
+            _ => Err(SetupError::Garbled),
+        }
+    }
+
+    /// The first request of a session, on slot 0: nothing to reclaim (RFC 8881 section 18.51), and the
+    /// lease time. `first` is false for a session of a client that had reclaimed before.
+    pub(super) async fn first_request(&self, id: SessionId, first: bool) -> Result<Duration, SetupError> {
+        let mut ops = vec![ArgOp::Sequence(SequenceArgs {
+            sessionid: id,
+            sequenceid: 1,
+            slotid: 0,
+            highest_slotid: 0,
+            cachethis: false,
+        })];
+        if first {
+            ops.push(ArgOp::ReclaimComplete(false));
+        }
+        ops.extend([ArgOp::Putrootfh, ArgOp::Getattr(Bitmap::of(&[number::LEASE_TIME]))]);
+        let mut results = Results::new(self.raw(&ops).await?);
+        results.take(OpNum::SEQUENCE).map_err(SetupError::Op)?;
+        // From here on the slot is used; what else fails must not undo that.
+        let lease = || {
+            if first {
+                results.take(OpNum::RECLAIM_COMPLETE).ok()?;
+            }
+            results.take(OpNum::PUTROOTFH).ok()?;
+            let seconds = AttrValues::from_fattr(&results.getattr().ok()?).ok()?.lease_time?;
+            Some(Duration::from_secs(u64::from(seconds.max(1))))
+        };
+        Ok({ lease }().unwrap_or(limits::LEASE_DEFAULT))
+    }
+
+    pub(super) async fn bind(&self, sessid: SessionId) -> Result<(), SetupError> {
+        let reply = self
+            .raw(&[ArgOp::BindConnToSession(BindConnToSessionArgs {
+                sessid,
+                dir: flags::CDFC4_FORE,
+                use_conn_in_rdma_mode: false,
+            })])
+            .await?;
+        Results::new(reply).take(OpNum::BIND_CONN_TO_SESSION).map(drop).map_err(SetupError::Op)
+    }
+}
