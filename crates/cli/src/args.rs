@@ -22,11 +22,14 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Export a directory over NFSv4.1 and 4.2, with an intent log in front of it
-    #[cfg(any())] Serve(ServeArgs),
+    #[cfg(any())]
+    Serve(ServeArgs),
     /// Extract a tar archive onto an NFS server; durable when it returns
-    #[cfg(any())] Untar(UntarArgs),
+    #[cfg(any())]
+    Untar(UntarArgs),
     /// The main job against its peers on emulated disks and an emulated network, in one table
-    #[cfg(any())] Demo(DemoArgs),
+    #[cfg(any())]
+    Demo(DemoArgs),
     /// The emulated disk, the experiments, the power cuts
     #[command(subcommand)]
     Lab(LabCommand),
@@ -154,10 +157,12 @@ pub enum LabCommand {
 
 /// `landfast lab disk`.
 #[derive(Debug, Args)]
-#[command(after_help = "Control words: flush_us=N write_us=N read_us=N spin_us=N (microseconds), bw_mib=N drain_mib=N \
+#[command(
+    after_help = "Control words: flush_us=N write_us=N read_us=N spin_us=N (microseconds), bw_mib=N drain_mib=N \
 (MiB/s), keep_permille=N torn=0|1 seed=N (what survives a cut), profile=hdd|sata|plp|null, reset, cut, on. The same words \
 can be written to MOUNTPOINT/ctl while it runs; MOUNTPOINT/stats has the counters. SIGUSR1 cuts the power, SIGUSR2 \
-turns it on.")]
+turns it on."
+)]
 pub struct DiskArgs {
     /// Directory to mount on; the disk is MOUNTPOINT/disk.img
     pub mountpoint: PathBuf,

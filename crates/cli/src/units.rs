@@ -18,7 +18,8 @@ pub fn size(text: &str) -> Result<u64, String> {
         "t" | "tb" | "tib" => 40,
         _ => return Err(format!("'{text}' is not a size; write for example 256M or 2G")),
     };
-    let n: u64 = number.parse().map_err(|_| format!("'{text}' is not a size; write for example 256M or 2G"))?;
+    let n: u64 =
+        number.parse().map_err(|_| format!("'{text}' is not a size; write for example 256M or 2G"))?;
     n.checked_mul(1 << shift).ok_or_else(|| format!("'{text}' is too large"))
 }
 
