@@ -46,3 +46,12 @@ pub const SYMLINKS_MAX: usize = 40;
 pub const READDIR_BYTES: u32 = 256 << 10;
 /// Bytes asked for in one READ.
 pub const READ_BYTES: u32 = 1 << 20;
+
+/// Bytes of one long name, or of one pax header, in an archive.
+pub const ARCHIVE_META_MAX: u64 = 8 << 20;
+/// Data segments of one sparse file in an archive.
+pub const SPARSE_SEGMENTS_MAX: usize = 1 << 20;
+/// Buffer between the archive's file and the decompressor.
+pub const ARCHIVE_READ_BUFFER: usize = 256 << 10;
+/// Memory that an xz stream may ask its decompressor to take.
+pub const XZ_MEMORY_MAX: u64 = 1 << 30;

@@ -1,0 +1,311 @@
+//! Members of an archive, one after the other.
+
+use std::io::Read;
+
+use bytes::Bytes;
+
+use super::ArchiveError;
+use super::header::{BLOCK, Header, Kind, RawMap, Time, gnu_sparse_block};
+use super::pax::{Records, decimal};
+use super::sparse::{self, PaxSparse, Segment};
+use crate::limits::{ARCHIVE_META_MAX, SPARSE_SEGMENTS_MAX};
+
+/// One member, as the archive describes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Member {
+    /// Its name, as it stands.
+    pub path: Vec<u8>,
+    /// What it is.
+    pub kind: Kind,
+    /// Permission bits, 0 to 0o7777.
+    pub mode: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// When it was last modified.
+    pub mtime: Time,
+    /// Target of a link.
+    pub link: Vec<u8>,
+    /// Major and minor number of a device.
+    pub device: (u32, u32),
+    /// Size of a file in bytes, holes included.
+    pub size: u64,
+    /// Bytes of data that the archive holds for it.
+    pub stored: u64,
+    /// Where the data goes, for a sparse file: its lengths add up to `stored`.
+    pub sparse: Option<Vec<Segment>>,
+}
+
+/// Reads members; their data is read, or passed over, before the next.
+pub struct ArchiveReader<R> {
+    input: R,
+    /// Bytes read so far.
+    at: u64,
+    /// Bytes of the current member's data not read yet.
+    data_left: u64,
+    /// Padding behind that data.
+    padding: u64,
+    records: Records,
+    ended: bool,
+}
+
+impl<R: Read> ArchiveReader<R> {
+    /// Reads from the start of a decompressed archive.
+    pub fn new(input: R) -> Self {
+        ArchiveReader { input, at: 0, data_left: 0, padding: 0, records: Records::default(), ended: false }
+    }
+
+    /// The next member, or `None` at the end of the archive.
+    ///
+    /// # Errors
+    /// [`ArchiveError`]; the archive cannot be read on after it.
+    pub fn next_member(&mut self) -> Result<Option<Member>, ArchiveError> {
+        if self.ended {
+            return Ok(None);
+        }
+        self.skip(self.data_left)?;
+        self.end_data()?;
+        self.records.forget_own();
+        let (mut long_name, mut long_link) = (None, None);
+        loop {
+            let mut block = [0; BLOCK];
+            self.block(&mut block)?;
+            if block == [0; BLOCK] {
+                return self.end().map(|()| None);
+            }
+            let first = self.at == BLOCK as u64;
+            let Some(header) = Header::new(&block) else {
+                return Err(if first { ArchiveError::NotTar } else { self.bad("checksum") });
+            };
+            let size = header.size().ok_or_else(|| self.bad("size"))?;
+            match header.typeflag() {
+                b'L' => long_name = Some(self.meta_text(size)?),
+                b'K' => long_link = Some(self.meta_text(size)?),
+                flag @ (b'x' | b'X' | b'g') => {
+                    let data = self.meta(size)?;
+                    self.records.add(&data, flag == b'g').ok_or_else(|| self.bad("pax record"))?;
+                }
+                // A volume label, and GNU's old table of long names: nothing to extract.
+                b'V' | b'N' => {
+                    self.skip(size)?;
+                    self.skip(padding(size))?;
+                }
+                b'M' => return Err(self.bad("continuation of a member on another volume")),
+                flag => return self.member(&header, flag, size, long_name, long_link).map(Some),
+            }
+        }
+    }
+
+    fn member(
+        &mut self,
+        header: &Header<'_>,
+        flag: u8,
+        size: u64,
+        long_name: Option<Vec<u8>>,
+        long_link: Option<Vec<u8>>,
+    ) -> Result<Member, ArchiveError> {
+        let records = &self.records;
+        let bad = |what| ArchiveError::Header { at: self.at - BLOCK as u64, what };
+        let size = match records.number("size") {
+            Some(n) => n.ok_or_else(|| bad("pax size"))?,
+            None => size,
+        };
+        let own = |key, from_header: Option<u64>, what| {
+            let n = records.number(key).unwrap_or(from_header);
+            n.and_then(|n| u32::try_from(n).ok()).ok_or_else(|| bad(what))
+        };
+        let path = records.get("path").map(<[u8]>::to_vec).or(long_name).unwrap_or_else(|| header.name());
+        let link = records.get("linkpath").map(<[u8]>::to_vec).or(long_link).unwrap_or_else(|| header.link());
+        let mtime = match records.time("mtime") {
+            Some(t) => t.ok_or_else(|| bad("pax mtime"))?,
+            None => Time { seconds: header.mtime().ok_or_else(|| bad("mtime"))?, nanos: 0 },
+        };
+        let kind = match flag {
+            b'1' => Kind::HardLink,
+            b'2' => Kind::Symlink,
+            b'3' => Kind::Char,
+            b'4' => Kind::Block,
+            b'5' | b'D' => Kind::Dir,
+            b'6' => Kind::Fifo,
+            // v7 has no type for directories.
+            0 | b'0' if path.ends_with(b"/") => Kind::Dir,
+            // A type that is not known is extracted as a file, as POSIX asks.
+            _ => Kind::File,
+        };
+        let mut member = Member {
+            path,
+            kind,
+            mode: header.mode().ok_or_else(|| bad("mode"))?,
+            uid: own("uid", header.uid(), "uid")?,
+            gid: own("gid", header.gid(), "gid")?,
+            mtime,
+            link,
+            device: match kind {
+                Kind::Char | Kind::Block => header.device().ok_or_else(|| bad("device number"))?,
+                _ => (0, 0),
+            },
+            size,
+            stored: size,
+            sparse: None,
+        };
+        // A hard link's header may carry its file's size; no data follows.
+        self.data_left = if kind == Kind::HardLink { 0 } else { size };
+        self.padding = padding(self.data_left);
+        if kind == Kind::File {
+            self.make_sparse(&mut member, header, flag)?;
+        } else {
+            (member.size, member.stored) = (0, 0);
+        }
+        Ok(member)
+    }
+
+    fn make_sparse(
+        &mut self,
+        member: &mut Member,
+        header: &Header<'_>,
+        flag: u8,
+    ) -> Result<(), ArchiveError> {
+        let (map, size) = if flag == b'S' {
+            let (mut map, size, mut more) = header.gnu_sparse().ok_or_else(|| self.bad("sparse map"))?;
+            while more {
+                let mut block = [0; BLOCK];
+                self.block(&mut block)?;
+                let (entries, another) = gnu_sparse_block(&block).ok_or_else(|| self.bad("sparse map"))?;
+                if map.len() > SPARSE_SEGMENTS_MAX {
+                    return Err(self.bad("sparse map too long"));
+                }
+                map.extend(entries);
+                more = another;
+            }
+            (map, size)
+        } else {
+            match sparse::from_pax(&self.records).ok_or_else(|| self.bad("sparse records"))? {
+                PaxSparse::No => return Ok(()),
+                PaxSparse::Map { map, size } => (map, size),
+                PaxSparse::InData { size } => (self.map_in_data()?, size),
+            }
+        };
+        if let Some(name) = self.records.get("GNU.sparse.name") {
+            member.path = name.to_vec();
+        }
+        member.stored = self.data_left;
+        member.size = size;
+        member.sparse = Some(sparse::check(&map, size, member.stored).ok_or_else(|| self.bad("sparse map"))?);
+        Ok(())
+    }
+
+    /// Format 1.0: decimal numbers, each on a line, in as many blocks as it takes: a count, then offsets
+    /// and lengths.
+    fn map_in_data(&mut self) -> Result<RawMap, ArchiveError> {
+        let mut text: Vec<u8> = Vec::new();
+        let mut at = 0;
+        let mut numbers: Vec<u64> = Vec::new();
+        let mut wanted = 1;
+        while numbers.len() < wanted {
+            let Some(end) = text[at..].iter().position(|b| *b == b'\n') else {
+                if self.data_left < BLOCK as u64 || text.len() - at > BLOCK {
+                    return Err(self.bad("sparse map"));
+                }
+                let mut block = [0; BLOCK];
+                self.block(&mut block)?;
+                self.data_left -= BLOCK as u64;
+                text.drain(..at);
+                at = 0;
+                text.extend_from_slice(&block);
+                continue;
+            };
+            let n = decimal(&text[at..at + end]).ok_or_else(|| self.bad("sparse map"))?;
+            at += end + 1;
+            numbers.push(n);
+            if numbers.len() == 1 {
+                if n > SPARSE_SEGMENTS_MAX as u64 {
+                    return Err(self.bad("sparse map too long"));
+                }
+                wanted += 2 * n as usize;
+            }
+        }
+        Ok(numbers[1..].chunks_exact(2).map(|p| (p[0], p[1])).collect())
+    }
+
+    /// Up to `max` bytes of the member's data; empty when there is no more.
+    ///
+    /// # Errors
+    /// [`ArchiveError`].
+    pub fn data(&mut self, max: usize) -> Result<Bytes, ArchiveError> {
+        let n = self.data_left.min(max as u64);
+        let data = self.take(n)?;
+        self.data_left -= n;
+        Ok(data.into())
+    }
+
+    /// Behind the end marker: reads the input to its end, so that a checksum there is looked at and a
+    /// writer of a pipe is not cut off.
+    fn end(&mut self) -> Result<(), ArchiveError> {
+        self.ended = true;
+        std::io::copy(&mut self.input, &mut std::io::sink()).map_err(|e| self.io(e))?;
+        Ok(())
+    }
+
+    fn end_data(&mut self) -> Result<(), ArchiveError> {
+        let padding = std::mem::take(&mut self.padding);
+        self.data_left = 0;
+        self.skip(padding)
+    }
+
+    fn meta(&mut self, size: u64) -> Result<Vec<u8>, ArchiveError> {
+        if size > ARCHIVE_META_MAX {
+            return Err(self.bad("header data too long"));
+        }
+        let data = self.take(size)?;
+        self.skip(padding(size))?;
+        Ok(data)
+    }
+
+    /// A long name: up to its NUL.
+    fn meta_text(&mut self, size: u64) -> Result<Vec<u8>, ArchiveError> {
+        let mut text = self.meta(size)?;
+        text.truncate(text.iter().position(|b| *b == 0).unwrap_or(text.len()));
+        Ok(text)
+    }
+
+    fn block(&mut self, block: &mut [u8; BLOCK]) -> Result<(), ArchiveError> {
+        self.input.read_exact(block).map_err(|e| match (e.kind(), self.at) {
+            (std::io::ErrorKind::UnexpectedEof, 0) => ArchiveError::NotTar,
+            _ => self.io(e),
+        })?;
+        self.at += BLOCK as u64;
+        Ok(())
+    }
+
+    fn take(&mut self, n: u64) -> Result<Vec<u8>, ArchiveError> {
+        // Room for what is there, up to a megabyte at once, whatever was announced.
+        let mut data = Vec::with_capacity(n.min(1 << 20) as usize);
+        self.input.by_ref().take(n).read_to_end(&mut data).map_err(|e| self.io(e))?;
+        self.at += data.len() as u64;
+        if (data.len() as u64) < n { Err(ArchiveError::Truncated(self.at)) } else { Ok(data) }
+    }
+
+    fn skip(&mut self, n: u64) -> Result<(), ArchiveError> {
+        let skipped = std::io::copy(&mut self.input.by_ref().take(n), &mut std::io::sink());
+        let skipped = skipped.map_err(|e| self.io(e))?;
+        self.at += skipped;
+        if skipped < n { Err(ArchiveError::Truncated(self.at)) } else { Ok(()) }
+    }
+
+    /// A compressed stream that ends too soon is a cut-off archive as well.
+    fn io(&self, e: std::io::Error) -> ArchiveError {
+        match e.kind() {
+            std::io::ErrorKind::UnexpectedEof => ArchiveError::Truncated(self.at),
+            _ => ArchiveError::Io(e),
+        }
+    }
+
+    fn bad(&self, what: &'static str) -> ArchiveError {
+        ArchiveError::Header { at: self.at.saturating_sub(BLOCK as u64), what }
+    }
+}
+
+fn padding(size: u64) -> u64 {
+    size.wrapping_neg() % BLOCK as u64
+}
