@@ -3,10 +3,15 @@
 //! It runs under QEMU's software emulation, so it needs no help from the host's kernel; times in it say little,
 //! counts are exact. It sees only its host's loopback, at 10.0.2.2.
 
+mod archive;
 mod channel;
+mod check;
 mod image;
 mod machine;
+mod mountstats;
 mod recipe;
+mod report;
+mod server;
 
 use std::io::{Read, Write};
 use std::path::PathBuf;
@@ -29,6 +34,8 @@ pub enum Task {
     Run(RunOptions),
     /// Boot a guest with its console on this terminal; `exit` ends it.
     Sh(Common),
+    /// Run the checks of Linux's NFS client against `landfast serve`.
+    Check(check::Options),
 }
 
 /// What all guest tasks take.
@@ -70,6 +77,7 @@ pub struct RunOptions {
 /// Runs a guest task.
 pub fn run(task: &Task) -> ExitCode {
     let result = match task {
+        Task::Check(options) => own_namespace().and_then(|()| check::run(options)),
         Task::Build(common) => image::build(common.kernel).map(|image| {
             println!("Linux {}: {}", image.release, image.disk.display());
             ExitCode::SUCCESS
@@ -110,4 +118,24 @@ fn run_command(options: &RunOptions) -> Result<ExitCode, String> {
     let code = machine.run(&script, &[], limit, &mut std::io::stdout())?;
     std::io::stdout().flush().map_err(|e| format!("standard output: {e}"))?;
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(255)))
+}
+
+/// The variable that tells a process of ours that it is in a mount namespace of its own.
+const NAMESPACE: &str = "XTASK_MOUNT_NAMESPACE";
+
+/// Starts this program again in a mount namespace of its own, unless it is in one: mounts end with it, however it ends.
+fn own_namespace() -> Result<(), String> {
+    use std::os::unix::process::CommandExt;
+    if std::env::var_os(NAMESPACE).is_some() {
+        return Ok(());
+    }
+    image::possible()?;
+    let program = std::env::current_exe().map_err(|e| format!("our own path: {e}"))?;
+    let error = std::process::Command::new("unshare")
+        .arg("--mount")
+        .arg(program)
+        .args(std::env::args_os().skip(1))
+        .env(NAMESPACE, "1")
+        .exec();
+    Err(format!("unshare: {error}"))
 }

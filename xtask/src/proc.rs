@@ -60,7 +60,7 @@ fn show(command: &Command) -> String {
 
 /// Runs a command with its output on ours; an error is a line that says which command and how it ended.
 pub fn run(command: &mut Command) -> Result<(), String> {
-    println!("+ {}", show(command));
+    eprintln!("+ {}", show(command));
     let status = command.status().map_err(|e| format!("{}: {e}", show(command)))?;
     if status.success() { Ok(()) } else { Err(format!("{}: {status}", show(command))) }
 }
@@ -68,7 +68,7 @@ pub fn run(command: &mut Command) -> Result<(), String> {
 /// Like [`run`], but kills the command and all that it started after `limit`.
 pub fn run_within(command: &mut Command, limit: Duration) -> Result<(), String> {
     use std::os::unix::process::CommandExt;
-    println!("+ {}", show(command));
+    eprintln!("+ {}", show(command));
     let mut child = command.process_group(0).spawn().map_err(|e| format!("{}: {e}", show(command)))?;
     let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let (done, ended) = mpsc::channel();

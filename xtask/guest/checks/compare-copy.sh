@@ -1,0 +1,3 @@
+# The copy is like the original.
+forget
+same_tree $REFERENCE $WORK/copy

@@ -1,0 +1,2 @@
+# cp -a within the mount.
+cp -a $WORK/tree $WORK/copy

@@ -1,0 +1,2 @@
+# rm -rf leaves nothing.
+rm -rf $WORK/copy

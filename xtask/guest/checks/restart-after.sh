@@ -1,0 +1,18 @@
+# After the server is back: everything is read from it, open files and locks go on.
+forget
+cd $WORK/restart
+first_files 100 | while read -r name; do cmp "$REFERENCE/$name" "$(echo "$name" | tr / _)"; done
+refused flock --nonblock held true
+echo new >new
+echo go >/run/landfast/go
+for _ in $(seq 600); do
+    [ -s /run/landfast/holder ] && break
+    sleep 0.1
+done
+expect "the holder of the open file" fine "$(cat /run/landfast/holder)"
+forget
+expect "contents" "first second" "$(echo $(cat held))"
+flock --timeout 30 held true || die "the lock did not end with its holder"
+expect "new file" new "$(cat new)"
+cd /
+rm -rf $WORK/restart

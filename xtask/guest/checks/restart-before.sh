@@ -1,0 +1,23 @@
+# Before the server ends: durable files, an open file with a lock, a reader in the middle of a file.
+mkdir $WORK/restart
+cd $WORK/restart
+first_files 100 | while read -r name; do cp "$REFERENCE/$name" "$(echo "$name" | tr / _)"; done
+rm -f /run/landfast/go /run/landfast/holder /run/landfast/locked
+mkfifo /run/landfast/go /run/landfast/locked
+head -c 3000000 /dev/urandom >/tmp/restart
+cp /tmp/restart long
+echo first >held
+# Only what is asked for below is left open.
+(
+    exec 5<>held 6<long
+    flock --exclusive 5
+    head -c 1000000 <&6 >/tmp/restart.got
+    echo yes >/run/landfast/locked
+    read -r _ </run/landfast/go
+    {
+        cat <&6 >>/tmp/restart.got && cmp /tmp/restart /tmp/restart.got &&
+            head -n 1 <&5 | grep -q first && echo second >&5 && sync held && echo fine
+    } >/run/landfast/holder 2>&1
+) >/dev/null 2>&1 </dev/null &
+read -r _ </run/landfast/locked
+sync

@@ -1,0 +1,31 @@
+# Put in front of every check, after the settings of the run: SERVER, PORT, EXPORT, VERS.
+set -euo pipefail
+MNT=/mnt/nfs                  # where the export is mounted
+WORK=$MNT/check-$VERS         # where the checks of this version work
+REFERENCE=/root/reference     # the archive, extracted on the guest's own disk
+ARCHIVE=/dev/vdb              # the archive, a plain tar
+export GIT_AUTHOR_NAME=guest GIT_AUTHOR_EMAIL=guest@localhost GIT_COMMITTER_NAME=guest GIT_COMMITTER_EMAIL=guest@localhost
+
+die() { echo "FAILED: $*"; exit 1; }
+expect() { # expect WHAT WANTED GOT
+    [ "$2" = "$3" ] || die "$1: wanted '$2', got '$3'"
+}
+refused() { # refused COMMAND...: it must fail
+    if "$@" 2>/dev/null; then die "should have been refused: $*"; fi
+}
+mount_export() { mount -t nfs -o "vers=$VERS,proto=tcp,port=$PORT" "$SERVER:$EXPORT" "$MNT"; }
+forget() { # empties the client's caches, so that what follows asks the server
+    sync
+    echo 3 >/proc/sys/vm/drop_caches
+}
+list() { # type, mode, owner, links, time, size and target of everything below a directory
+    (cd "$1" && find . -mindepth 1 \( -type d -printf '%y %m %U:%G %T@ %p\n' \) \
+        -o -printf '%y %m %U:%G %n %T@ %s %p %l\n' | LC_ALL=C sort)
+}
+same_tree() { # same_tree WANTED GOT: contents, then everything else
+    diff --recursive --no-dereference --brief "$1" "$2" || die "contents differ"
+    diff <(list "$1") <(list "$2") >/tmp/differences || { head -20 /tmp/differences; die "attributes differ"; }
+}
+first_files() { # first_files N: names of some files of the reference
+    (cd $REFERENCE && find . -type f | LC_ALL=C sort | head -n "$1" || true)
+}

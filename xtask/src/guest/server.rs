@@ -1,0 +1,198 @@
+//! `landfast serve` as a process, on a scratch filesystem: started, ended by either signal, started again.
+
+use std::fs;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::machine::tail;
+use crate::proc::{command, run, target_dir};
+
+/// How long the server may take to accept connections (recovery of a full log included), or to end.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// How long to wait for a connection, or between two tries.
+const TRY: Duration = Duration::from_millis(20);
+
+/// A filesystem in a file, mounted for the life of the mount namespace.
+pub struct Scratch {
+    dir: tempfile::TempDir,
+}
+
+impl Scratch {
+    /// Makes a filesystem of `bytes` (sparse) and mounts it. Needs a mount namespace of our own.
+    pub fn new(fs_type: &str, bytes: u64) -> Result<Scratch, String> {
+        let dir = tempfile::Builder::new()
+            .prefix("volume-")
+            .tempdir_in(super::image::cache_dir())
+            .map_err(|e| format!("a directory for the volume: {e}"))?;
+        let image = dir.path().join("image");
+        fs::File::create(&image)
+            .and_then(|file| file.set_len(bytes))
+            .map_err(|e| format!("{}: {e}", image.display()))?;
+        run(command(&format!("mkfs.{fs_type}"), ["-q"]).arg(&image))?;
+        let scratch = Scratch { dir };
+        let volume = scratch.volume();
+        fs::create_dir(&volume).map_err(|e| format!("{}: {e}", volume.display()))?;
+        run(command("mount", ["-o", "loop", "-t", fs_type]).arg(&image).arg(&volume))?;
+        Ok(scratch)
+    }
+
+    /// Where it is mounted.
+    pub fn volume(&self) -> PathBuf {
+        self.dir.path().join("volume")
+    }
+
+    /// A place beside it, on the host's filesystem.
+    pub fn beside(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // Before the directory goes; if the server still runs, the namespace's end does it.
+        if let Err(why) = run(command("umount", ["--lazy"]).arg(self.volume())) {
+            eprintln!("{why}");
+        }
+    }
+}
+
+/// A running server.
+pub struct Server {
+    binary: PathBuf,
+    volume: PathBuf,
+    log: PathBuf,
+    messages: PathBuf,
+    address: SocketAddr,
+    durability: String,
+    child: Option<Child>,
+}
+
+impl Server {
+    /// Starts a server on a scratch filesystem and waits until it accepts connections.
+    pub fn start(binary: &Path, scratch: &Scratch, durability: &str) -> Result<Server, String> {
+        let listener = TcpListener::bind("127.0.0.1:0").map_err(|e| format!("a port: {e}"))?;
+        let address = listener.local_addr().map_err(|e| format!("a port: {e}"))?;
+        drop(listener);
+        let mut server = Server {
+            binary: binary.to_owned(),
+            volume: scratch.volume(),
+            log: scratch.beside("log"),
+            messages: scratch.beside("messages"),
+            address,
+            durability: durability.to_owned(),
+            child: None,
+        };
+        server.start_again()?;
+        Ok(server)
+    }
+
+    /// The port it listens on, on the loopback interface.
+    pub fn port(&self) -> u16 {
+        self.address.port()
+    }
+
+    /// Starts it after it was ended.
+    pub fn start_again(&mut self) -> Result<(), String> {
+        let messages = fs::File::options()
+            .create(true)
+            .append(true)
+            .open(&self.messages)
+            .map_err(|e| format!("{}: {e}", self.messages.display()))?;
+        let errors = messages.try_clone().map_err(|e| format!("{}: {e}", self.messages.display()))?;
+        let child = Command::new("setpriv")
+            .args(["--pdeathsig", "KILL"])
+            .arg(&self.binary)
+            .arg("serve")
+            .arg(&self.volume)
+            .arg("--log")
+            .arg(&self.log)
+            .arg("--listen")
+            .arg(self.address.to_string())
+            .arg("--durability")
+            .arg(&self.durability)
+            .stdin(Stdio::null())
+            .stdout(messages)
+            .stderr(errors)
+            .spawn()
+            .map_err(|e| format!("{}: {e}", self.binary.display()))?;
+        self.child = Some(child);
+        let deadline = Instant::now() + LIMIT;
+        loop {
+            self.alive()?;
+            if TcpStream::connect_timeout(&self.address, TRY).is_ok() {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                return Err(format!("the server does not listen on {}\n{}", self.address, self.said()));
+            }
+            std::thread::sleep(TRY);
+        }
+    }
+
+    /// An error if it has ended by itself.
+    pub fn alive(&mut self) -> Result<(), String> {
+        let Some(child) = &mut self.child else { return Ok(()) };
+        match child.try_wait() {
+            Ok(None) => Ok(()),
+            Ok(Some(status)) => Err(format!("the server ended: {status}\n{}", self.said())),
+            Err(e) => Err(format!("the server: {e}")),
+        }
+    }
+
+    /// Asks it to end (SIGTERM) and waits; an error if it does not end well, or not in time.
+    pub fn stop(&mut self) -> Result<(), String> {
+        self.alive()?;
+        let Some(mut child) = self.child.take() else { return Ok(()) };
+        if let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
+            kill_process(pid, Signal::TERM).map_err(|e| format!("SIGTERM to the server: {e}"))?;
+        }
+        let deadline = Instant::now() + LIMIT;
+        loop {
+            match child.try_wait().map_err(|e| format!("the server: {e}"))? {
+                Some(status) if status.success() => return Ok(()),
+                Some(status) => return Err(format!("the server ended badly: {status}\n{}", self.said())),
+                None if Instant::now() > deadline => {
+                    self.child = Some(child);
+                    return Err(format!("the server does not end\n{}", self.said()));
+                }
+                None => std::thread::sleep(TRY),
+            }
+        }
+    }
+
+    /// Ends it at once (SIGKILL).
+    pub fn kill(&mut self) -> Result<(), String> {
+        self.alive()?;
+        if let Some(mut child) = self.child.take() {
+            child.kill().and_then(|()| child.wait()).map_err(|e| format!("SIGKILL to the server: {e}"))?;
+        }
+        Ok(())
+    }
+
+    /// The end of what it printed.
+    pub fn said(&self) -> String {
+        tail(&self.messages)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            // It may have ended by itself.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// The release binary, built now if it is not up to date.
+pub fn release_binary() -> Result<PathBuf, String> {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
+    run(&mut command(&cargo, ["build", "--quiet", "--release", "--package", "landfast-cli"]))?;
+    Ok(target_dir().join("release/landfast"))
+}
