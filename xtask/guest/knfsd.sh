@@ -10,6 +10,7 @@ echo 15 >/proc/fs/nfsd/nfsv4leasetime
 echo 15 >/proc/fs/nfsd/nfsv4gracetime
 echo '/srv/export *(rw,insecure,no_root_squash,no_subtree_check,sync,fsid=0)' >/etc/exports
 exportfs -ra
+sed -i 's/^manage-gids=y/manage-gids=n/' /etc/nfs.conf # believe the client's groups, as landfast does
 mkdir -p /var/lib/nfs/v4recovery
 rpc.mountd --no-nfs-version 3
 rpc.nfsd --no-nfs-version 3 --tcp --no-udp 8

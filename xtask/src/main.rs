@@ -5,10 +5,8 @@
 //!
 //! Nothing here is part of the product: `xtask` drives the `landfast` binary from outside, as a user would.
 
-#[allow(dead_code)] // the guest checks use the rest
 mod guest;
 mod packages;
-#[allow(dead_code)] // the guest checks use the rest
 mod proc;
 mod steps;
 mod test;

@@ -3,10 +3,6 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::mpsc;
-use std::time::Duration;
-
-use rustix::process::{Pid, Signal, kill_process_group};
 
 /// The workspace's root directory.
 pub fn workspace() -> PathBuf {
@@ -63,35 +59,6 @@ pub fn run(command: &mut Command) -> Result<(), String> {
     eprintln!("+ {}", show(command));
     let status = command.status().map_err(|e| format!("{}: {e}", show(command)))?;
     if status.success() { Ok(()) } else { Err(format!("{}: {status}", show(command))) }
-}
-
-/// Like [`run`], but kills the command and all that it started after `limit`.
-pub fn run_within(command: &mut Command, limit: Duration) -> Result<(), String> {
-    use std::os::unix::process::CommandExt;
-    eprintln!("+ {}", show(command));
-    let mut child = command.process_group(0).spawn().map_err(|e| format!("{}: {e}", show(command)))?;
-    let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    let (done, ended) = mpsc::channel();
-    let waiter = std::thread::spawn(move || {
-        // The receiver may have given up; then nobody wants to know.
-        let _ = done.send(child.wait());
-    });
-    let status = match ended.recv_timeout(limit) {
-        Ok(status) => status,
-        Err(_) => {
-            if let Some(group) = group {
-                // It may have ended just now, which is what we want.
-                let _ = kill_process_group(group, Signal::KILL);
-            }
-            let _ = waiter.join();
-            return Err(format!("{}: still running after {} s, killed", show(command), limit.as_secs()));
-        }
-    };
-    match status {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(format!("{}: {status}", show(command))),
-        Err(e) => Err(format!("{}: {e}", show(command))),
-    }
 }
 
 /// Runs a command and returns its standard output; its standard error is part of the error.

@@ -2,7 +2,7 @@
 mkdir $WORK/git
 cd $WORK/git
 git init -q .
-first_files 150 | (cd $REFERENCE && xargs -d '\n' cp --parents -t $WORK/git)
+first_files 60 | (cd $REFERENCE && xargs -d '\n' cp --parents -t $WORK/git)
 git add .
 git commit -q -m one
 first_files 20 | while read -r name; do echo more >>"$name"; done

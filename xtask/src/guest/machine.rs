@@ -167,7 +167,7 @@ fn connect(
 fn arguments(image: &Image, hardware: &Hardware, more: &str) -> Result<Vec<String>, String> {
     let mut arguments: Vec<String> = ["--pdeathsig", "KILL", "qemu-system-x86_64"].map(String::from).into();
     let append = format!(
-        "console=ttyS0 quiet loglevel=4 panic=-1 mitigations=off landfast.name={} {more}",
+        "console=ttyS0 quiet loglevel=4 panic=-1 mitigations=off nopti landfast.name={} {more}",
         hardware.name
     );
     let memory = hardware.memory_mb.to_string();
@@ -178,7 +178,7 @@ fn arguments(image: &Image, hardware: &Hardware, more: &str) -> Result<Vec<Strin
     arguments.extend(
         [
             ["-accel", "tcg,thread=multi"],
-            ["-cpu", "max"],
+            ["-cpu", "Nehalem-v1"],
             ["-m", memory.as_str()],
             ["-smp", cpus.as_str()],
             ["-monitor", "none"],

@@ -107,14 +107,8 @@ mod tests {
 
     #[test]
     fn rpcs_are_given_per_file_where_there_are_files() {
-        let untar = Row::new(
-            "4.2",
-            "untar",
-            1.5,
-            true,
-            Some(200),
-            counts(&[("OPEN", 200), ("SETATTR", 800)]),
-        );
+        let untar =
+            Row::new("4.2", "untar", 1.5, true, Some(200), counts(&[("OPEN", 200), ("SETATTR", 800)]));
         assert_eq!(untar.rpcs_per_file, Some(5.0));
         let lock = Row::new("4.2", "locks", 1.0, false, None, counts(&[("LOCK", 3)]));
         assert_eq!(lock.rpcs_per_file, None);
