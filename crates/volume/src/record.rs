@@ -17,6 +17,9 @@
 //! | large write, large commit | after the `fdatasync`: `Durable`, then `Mtime` of the file |
 //! | small commit | `Data` of the dirty ranges, `Mtime` of the file |
 //!
+//! An operation on an object that has no name any more (unlinked, still open) states nothing about it, or `Links` 0
+//! with whatever it states: its removal may be older than the log.
+//!
 //! Objects are named by the kernel's *present* identity ([`ObjId`]), never by the identity that clients see of a
 //! remapped object. [`Record::seq`] is the number that [`crate::marker::Marker`] gave to the transaction: recovery
 //! tells by it whether the disk is ahead of the log. **Each** transaction that took a number appends a record with

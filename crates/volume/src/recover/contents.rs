@@ -3,6 +3,8 @@
 //! Any subset of the data that was not flushed may be on disk, and later data, too. Cutting, writing in order and
 //! cutting to size gives the same bytes whatever was there.
 
+use std::collections::HashMap;
+
 use super::{Error, Run, io, surprise};
 use crate::fold::Content;
 use crate::record::{Kind, ObjId};
@@ -26,23 +28,35 @@ impl<T: Tree> Run<'_, T> {
     }
 
     /// For a disk that is ahead of the log: names and attributes are as they must be, or changed by operations that
-    /// were never acknowledged; only data may be missing. Files that such an operation removed are left alone, times
-    /// are kept.
-    pub(super) fn contents_only(&mut self) -> Result<(), Error> {
-        for (id, plan) in self.sorted() {
-            if plan.content.is_empty() {
-                continue;
-            }
+    /// were never acknowledged; only data may be missing. Files that such an operation removed are left alone. Times
+    /// are kept: they are noted durably before anything is written, since a crash in here would leave those of our
+    /// own writes.
+    pub(super) fn contents_only(&mut self, marker: u64) -> Result<(), Error> {
+        let stage = self.tree.stage();
+        let kept = self.tree.kept_times(marker).map_err(io("reading the times to keep", &stage))?;
+        let first_run = kept.is_none();
+        let mut times = kept.unwrap_or_default();
+        let kept: HashMap<_, _> = times.drain(..).map(|(id, atime, mtime)| (id, (atime, mtime))).collect();
+        let mut files = Vec::new();
+        for (id, plan) in self.sorted().into_iter().filter(|(_, p)| !p.content.is_empty()) {
             let Some(now) = self.find(id)? else { continue };
-            let Some(before) = self.probe(&now)? else { continue };
-            if before.kind != Kind::File {
+            let Some(meta) = self.probe(&now)? else { continue };
+            if meta.kind != Kind::File {
                 return Err(surprise("data for something that is no file", id, None));
             }
-            self.fill(&now, &plan.content, before.size)?;
-            let (atime, mtime) = (before.owned.atime, before.owned.mtime);
-            self.tree.set_times(&now, Some(atime), mtime).map_err(io("setting times", id))?;
+            let (atime, mtime) = kept.get(&now).copied().unwrap_or((meta.owned.atime, meta.owned.mtime));
+            times.push((now.clone(), atime, mtime));
+            files.push((now, &plan.content, meta.size));
         }
-        Ok(())
+        if first_run {
+            self.tree.keep_times(marker, Some(&times)).map_err(io("noting the times to keep", &stage))?;
+        }
+        for ((now, content, size), (_, atime, mtime)) in files.iter().zip(&times) {
+            self.fill(now, content, *size)?;
+            self.tree.set_times(now, Some(*atime), *mtime).map_err(io("setting times", now))?;
+        }
+        self.sync()?;
+        self.tree.keep_times(marker, None).map_err(io("forgetting the times to keep", &stage))
     }
 
     fn fill(&mut self, obj: &ObjId, content: &Content, size: u64) -> Result<(), Error> {

@@ -13,13 +13,13 @@ use bytes::Bytes;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Statx, Timespec, Timestamps, XattrFlags};
 use rustix::io::Errno;
 
-use super::tree::{Meta, Tree};
+use super::tree::{KeptTimes, Meta, Tree};
 use super::{Error, io};
 use crate::fold::Fold;
 use crate::limits::{BTRFS_COMMITS_MAX, DESCRIPTORS_KEPT, XATTR_VALUE_BYTES_MAX};
 use crate::record::{Birth, Kind, ObjId, Owned, Timestamp};
 use crate::remap::Remap;
-use crate::{reserve, sys};
+use crate::{reserve, state, sys};
 
 /// Staging, in the state directory.
 const STAGE: &str = "stage";
@@ -27,6 +27,9 @@ const STAGE: &str = "stage";
 const LOST_FOUND: &str = "lost+found";
 /// Made and removed to bring btrfs' transaction number forward.
 const BUMP: &str = "bump";
+
+/// Times to keep while contents are brought up to date.
+const TIMES_FILE: &str = "times";
 
 /// `f_type` of btrfs.
 const BTRFS_MAGIC: u64 = 0x9123_683e;
@@ -339,5 +342,25 @@ impl Tree for Disk<'_> {
             self.remap.insert(old, new, fileid);
         }
         self.remap.save(self.state_dir)
+    }
+
+    fn kept_times(&mut self, marker: u64) -> Result<Option<KeptTimes>> {
+        let Some(bytes) = state::read(self.state_dir, TIMES_FILE)? else { return Ok(None) };
+        let (of, times): (u64, KeptTimes) =
+            postcard::from_bytes(&bytes).map_err(|e| IoError::new(ErrorKind::InvalidData, e))?;
+        Ok((of == marker).then_some(times))
+    }
+
+    fn keep_times(&mut self, marker: u64, times: Option<&KeptTimes>) -> Result<()> {
+        match times {
+            Some(times) => {
+                let bytes = postcard::to_allocvec(&(marker, times)).map_err(IoError::other)?;
+                state::replace(self.state_dir, TIMES_FILE, &bytes)
+            }
+            None => match rustix::fs::unlinkat(self.state_dir, TIMES_FILE, AtFlags::empty()) {
+                Ok(()) | Err(Errno::NOENT) => Ok(()),
+                Err(e) => Err(e.into()),
+            },
+        }
     }
 }

@@ -25,7 +25,7 @@ impl<'a, T: Tree> Run<'a, T> {
     }
 
     /// Owner, extended attributes (an ACL sets permission bits), mode (changing the owner clears setuid bits).
-    fn attributes(&mut self) -> Result<(), Error> {
+    pub(super) fn attributes(&mut self) -> Result<(), Error> {
         for (id, plan) in self.sorted() {
             let now = self.present(id)?;
             let meta = self.probe(&now)?.ok_or_else(|| surprise("an object has gone meanwhile", id, None))?;
@@ -59,7 +59,7 @@ impl<'a, T: Tree> Run<'a, T> {
         Ok(())
     }
 
-    fn times(&mut self) -> Result<(), Error> {
+    pub(super) fn times(&mut self) -> Result<(), Error> {
         for (id, plan) in self.sorted() {
             let (atime, mtime) = match (plan.owned, plan.mtime) {
                 (Some(owned), _) => (Some(owned.atime), owned.mtime),

@@ -31,6 +31,8 @@ pub mod disk;
 mod enforce;
 mod materialise;
 mod names;
+#[cfg(test)]
+mod sim;
 pub mod tree;
 
 pub use disk::Disk;
@@ -139,24 +141,15 @@ pub(crate) fn reconcile(tree: &mut impl Tree, fold: &Fold, marker: u64) -> Resul
     };
     if !fold.is_empty() {
         if ahead {
-            run.contents_only()?;
+            run.contents_only(marker)?;
         } else {
             run.find_staged()?;
             run.materialise()?;
             run.enforce()?;
+            run.sync()?;
         }
-        run.sync()?;
     }
-    Ok(Recovered {
-        notes: Vec::new(),
-        last_seq: fold.last_seq,
-        records: fold.records as u64,
-        objects: fold.objects.len() as u64,
-        entries: fold.entries.values().map(|names| names.len() as u64).sum(),
-        ahead,
-        done: run.done,
-        seconds: 0.0,
-    })
+    Ok(run.report(ahead))
 }
 
 /// One run.
@@ -172,7 +165,31 @@ struct Run<'a, T> {
     done: Counts,
 }
 
-impl<T: Tree> Run<'_, T> {
+impl<'a, T: Tree> Run<'a, T> {
+    fn new(tree: &'a mut T, fold: &'a Fold) -> Run<'a, T> {
+        Run {
+            tree,
+            fold,
+            now: HashMap::new(),
+            then: HashMap::new(),
+            staged: BTreeMap::new(),
+            done: Counts::default(),
+        }
+    }
+
+    fn report(&self, ahead: bool) -> Recovered {
+        Recovered {
+            notes: Vec::new(),
+            last_seq: self.fold.last_seq,
+            records: self.fold.records as u64,
+            objects: self.fold.objects.len() as u64,
+            entries: self.fold.entries.values().map(|names| names.len() as u64).sum(),
+            ahead,
+            done: self.done,
+            seconds: 0.0,
+        }
+    }
+
     fn probe(&mut self, obj: &ObjId) -> Result<Option<Meta>, Error> {
         self.tree.probe(obj).map_err(io("looking at an object", obj))
     }

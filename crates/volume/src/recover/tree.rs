@@ -23,6 +23,9 @@ pub struct Meta {
     pub owned: Owned,
 }
 
+/// Files with the atime and mtime that they must keep.
+pub type KeptTimes = Vec<(ObjId, Timestamp, Timestamp)>;
+
 /// A filesystem.
 pub trait Tree {
     /// Looks at an object. `None` if no live object has this identity (the handle is stale, or the birth time is that
@@ -66,4 +69,8 @@ pub trait Tree {
     fn remapped(&self, old: &ObjId) -> Option<ObjId>;
     /// Enters (old, new, fileid) into the remap table and makes that durable.
     fn save_rows(&mut self, rows: Vec<(ObjId, ObjId, u64)>) -> Result<()>;
+    /// What [`Tree::keep_times`] kept last for the same `marker`.
+    fn kept_times(&mut self, marker: u64) -> Result<Option<KeptTimes>>;
+    /// Remembers times durably, for the next runs; `None` forgets them.
+    fn keep_times(&mut self, marker: u64, times: Option<&KeptTimes>) -> Result<()>;
 }
