@@ -131,14 +131,7 @@ pub fn run(disk: &mut Disk<'_>, records: Vec<Vec<u8>>, marker: u64) -> Result<Re
 /// The algorithm, on any filesystem.
 pub(crate) fn reconcile(tree: &mut impl Tree, fold: &Fold, marker: u64) -> Result<Recovered, Error> {
     let ahead = marker > fold.last_seq && fold.last_seq != 0;
-    let mut run = Run {
-        tree,
-        fold,
-        now: HashMap::new(),
-        then: HashMap::new(),
-        staged: BTreeMap::new(),
-        done: Counts::default(),
-    };
+    let mut run = Run::new(tree, fold);
     if !fold.is_empty() {
         if ahead {
             run.contents_only(marker)?;
