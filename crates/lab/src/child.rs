@@ -6,15 +6,17 @@
 
 use crate::disk::DiskOptions;
 use crate::error::{Context, Error, Result};
-use crate::limits::READY_WAIT;
+use crate::limits::{CHILD_LINES_MAX, READY_WAIT};
+use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitStatus, Stdio};
-use std::sync::mpsc;
-use std::time::Duration;
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
 
 /// What a child process is for.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -64,8 +66,8 @@ fn exe() -> Result<std::path::PathBuf> {
 pub enum Output {
     /// To our own.
     Inherit,
-    /// Nowhere.
-    Discard,
+    /// Kept, for [`Child::words`].
+    Keep,
 }
 
 /// A running child process; killed when dropped.
@@ -73,7 +75,8 @@ pub enum Output {
 pub struct Child {
     role: &'static str,
     process: std::process::Child,
-    lines: mpsc::Receiver<String>,
+    lines: Mutex<mpsc::Receiver<String>>,
+    words: Arc<Mutex<VecDeque<String>>>,
 }
 
 impl Child {
@@ -89,7 +92,7 @@ impl Child {
             .args(args)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(if errors == Output::Inherit { Stdio::inherit() } else { Stdio::null() })
+            .stderr(if errors == Output::Inherit { Stdio::inherit() } else { Stdio::piped() })
             .spawn()
             .context(|| format!("start a {role} process"))?;
         // Its output is read to the end, whoever listens, so that it never blocks on a full pipe.
@@ -103,7 +106,22 @@ impl Child {
             let thread = std::thread::Builder::new().name(format!("{role}-output"));
             thread.spawn(read).context(|| "thread".to_owned())?;
         }
-        Ok(Child { role, process, lines })
+        let words = Arc::new(Mutex::new(VecDeque::new()));
+        if let Some(err) = process.stderr.take() {
+            let kept = words.clone();
+            let read = move || {
+                for line in BufReader::new(err).lines().map_while(std::result::Result::ok) {
+                    let mut kept = kept.lock();
+                    if kept.len() == CHILD_LINES_MAX {
+                        kept.pop_front();
+                    }
+                    kept.push_back(line);
+                }
+            };
+            let thread = std::thread::Builder::new().name(format!("{role}-errors"));
+            thread.spawn(read).context(|| "thread".to_owned())?;
+        }
+        Ok(Child { role, process, lines: Mutex::new(lines), words })
     }
 
     /// Waits for the line `ready`.
@@ -119,9 +137,9 @@ impl Child {
     /// # Errors
     /// When the process ends or says nothing in time.
     pub fn wait_line(&mut self, wait: Duration, is_it: impl Fn(&str) -> bool) -> Result<String> {
-        let until = std::time::Instant::now() + wait;
+        let until = Instant::now() + wait;
         loop {
-            match self.lines.recv_timeout(until.saturating_duration_since(std::time::Instant::now())) {
+            match self.next_line(until) {
                 Ok(line) if is_it(&line) => return Ok(line),
                 Ok(_) => {}
                 Err(mpsc::RecvTimeoutError::Timeout) => {
@@ -135,6 +153,10 @@ impl Child {
                 }
             }
         }
+    }
+
+    fn next_line(&self, until: Instant) -> std::result::Result<String, mpsc::RecvTimeoutError> {
+        self.lines.lock().recv_timeout(until.saturating_duration_since(Instant::now()))
     }
 
     /// Process id.
@@ -158,9 +180,9 @@ impl Child {
     /// Waits for the end of a process that was told to end; kills it after `READY_WAIT`.
     pub fn wait_or_kill(&mut self) -> Option<ExitStatus> {
         // Standard output closes when the process ends, so its last line is the event to wait for.
-        let until = std::time::Instant::now() + READY_WAIT;
+        let until = Instant::now() + READY_WAIT;
         loop {
-            match self.lines.recv_timeout(until.saturating_duration_since(std::time::Instant::now())) {
+            match self.next_line(until) {
                 Ok(_) => {}
                 Err(mpsc::RecvTimeoutError::Timeout) => {
                     self.kill();
@@ -177,9 +199,19 @@ impl Child {
         self.wait_or_kill()
     }
 
+    /// Its exit status, if it has ended.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.process.try_wait().ok().flatten()
+    }
+
+    /// The last lines that it said on standard error, when they are kept.
+    pub fn words(&self) -> String {
+        self.words.lock().iter().map(String::as_str).collect::<Vec<_>>().join("; ")
+    }
+
     /// The lines it printed since the last call.
     pub fn lines(&self) -> Vec<String> {
-        self.lines.try_iter().collect()
+        self.lines.lock().try_iter().collect()
     }
 
     /// Peak resident memory of the process so far, in bytes, if it still runs.

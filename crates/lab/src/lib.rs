@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `disk` | a block device with a volatile cache, latencies, counters, a power switch |
 //! | `loopdev`, `mounts`, `namespace` | filesystems on such disks, cleaned up whatever happens |
+//! | `rig`, `served` | a volume and a log on emulated disks; a server process on them |
 //! | `net` | a TCP link with a round-trip time |
 //! | `serial` | a client that does one thing at a time, as the kernel's does for tar |
 //! | `tarball`, `verify` | archives made and read, trees compared with them |
@@ -24,8 +25,10 @@ pub mod loopdev;
 pub mod mounts;
 pub mod namespace;
 pub mod net;
+pub mod rig;
 pub mod rng;
 pub mod serial;
+pub mod served;
 pub mod sys;
 pub mod tarball;
 pub mod verify;

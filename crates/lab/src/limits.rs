@@ -67,3 +67,9 @@ pub const RETRY_WAIT_MAX: Duration = Duration::from_secs(120);
 
 /// Largest file of an archive that the lab handles in memory, in bytes.
 pub const MEMBER_BYTES_MAX: u64 = 1 << 30;
+
+/// Pause between two attempts to connect to a server that is starting.
+pub const READY_POLL: Duration = Duration::from_millis(5);
+
+/// Lines that are kept of what a child process says on standard error.
+pub const CHILD_LINES_MAX: usize = 200;

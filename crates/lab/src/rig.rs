@@ -1,0 +1,306 @@
+//! A volume and a log behind emulated disks: what a server runs on in every experiment.
+//!
+//! The data disk carries a filesystem with one directory `export`; the log is the raw second disk.
+//! Latencies are off while filesystems are made and mounted, so that only the measured work pays.
+
+use crate::disk::{DiskOptions, DiskProcess, DiskStats};
+use crate::error::{Context, Error, Result};
+use crate::limits::{SPIN, SPIN_BELOW};
+use crate::loopdev::LoopDevice;
+use crate::mounts::{Filesystem, Mount};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// What a rig is made of.
+#[derive(Debug, Clone)]
+pub struct RigOptions {
+    /// The data disk's filesystem.
+    pub fs: Filesystem,
+    /// Size of the data disk in bytes; memory is taken as it is written, twice.
+    pub data_bytes: u64,
+    /// Size of the log disk in bytes.
+    pub log_bytes: u64,
+    /// Seed of what survives a power cut.
+    pub seed: u64,
+}
+
+impl Default for RigOptions {
+    /// ext4 on 2 GiB, a log of 256 MiB.
+    fn default() -> Self {
+        RigOptions { fs: Filesystem::Ext4, data_bytes: 2 << 30, log_bytes: 256 << 20, seed: 0 }
+    }
+}
+
+/// Flush latencies of the two disks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Latency {
+    /// Of the data disk.
+    pub data_flush: Duration,
+    /// Of the log disk.
+    pub log_flush: Duration,
+}
+
+/// Two disks and what is on them. Dropping it takes all of it away.
+#[derive(Debug)]
+pub struct Rig {
+    // The order of the fields is the order in which they go.
+    mount: Option<Mount>,
+    data_dev: Option<LoopDevice>,
+    log_dev: Option<LoopDevice>,
+    data: DiskProcess,
+    log: DiskProcess,
+    dir: tempfile::TempDir,
+    fs: Filesystem,
+    latency: Latency,
+}
+
+/// Counters of both disks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RigStats {
+    /// Of the data disk.
+    pub data: DiskStats,
+    /// Of the log disk.
+    pub log: DiskStats,
+}
+
+impl RigStats {
+    /// What happened since `before`.
+    pub fn since(&self, before: &RigStats) -> RigStats {
+        RigStats { data: self.data.since(&before.data), log: self.log.since(&before.log) }
+    }
+}
+
+/// The control words for a flush latency: short ones are busy-waited at their end.
+fn flush_words(flush: Duration) -> String {
+    let spin = if flush.is_zero() || flush >= SPIN_BELOW { Duration::ZERO } else { SPIN };
+    format!("flush_us={} spin_us={}", flush.as_secs_f64() * 1e6, spin.as_micros())
+}
+
+/// Whether this process can make a rig; if not, why.
+///
+/// # Errors
+/// [`Error::Unable`] with what is missing.
+pub fn possible() -> Result<()> {
+    if !rustix::process::geteuid().is_root() {
+        return Err(Error::Unable("needs root".into()));
+    }
+    for device in ["/dev/fuse", "/dev/loop-control"] {
+        if !Path::new(device).exists() {
+            return Err(Error::Unable(format!("needs {device}")));
+        }
+    }
+    Ok(())
+}
+
+impl Rig {
+    /// Starts both disks, without a filesystem yet. Call it on a thread of
+    /// [`crate::namespace::run_private`].
+    ///
+    /// # Errors
+    /// What the disks' processes say.
+    pub fn new(options: &RigOptions) -> Result<Self> {
+        possible()?;
+        let dir = tempfile::Builder::new()
+            .prefix("landfast-lab-")
+            .tempdir()
+            .context(|| "make a temporary directory".to_owned())?;
+        let disk = |name: &str, size: u64, seed: u64| {
+            DiskProcess::start(DiskOptions {
+                mountpoint: dir.path().join(name),
+                size: size.next_multiple_of(4096),
+                settings: format!("seed={seed}"),
+                ..DiskOptions::default()
+            })
+        };
+        let data = disk("data-disk", options.data_bytes.max(options.fs.size_min()), options.seed)?;
+        let log = disk("log-disk", options.log_bytes, options.seed.wrapping_add(1))?;
+        Ok(Rig {
+            mount: None,
+            data_dev: None,
+            log_dev: None,
+            data,
+            log,
+            dir,
+            fs: options.fs,
+            latency: Latency::default(),
+        })
+    }
+
+    /// Makes a new filesystem with an empty `export` directory, and an empty log; both without
+    /// latency until [`Rig::set_latency`].
+    ///
+    /// # Errors
+    /// Tools that are missing or fail.
+    pub fn format(&mut self) -> Result<()> {
+        self.detach()?;
+        self.set_latency(Latency::default())?;
+        let (data_dev, log_dev) = (self.attach_data()?, self.attach_log()?);
+        self.fs.make(&data_dev)?;
+        // What an earlier run left in the log's superblocks must not be found.
+        wipe_start(&log_dev)?;
+        self.mount()?;
+        let export = self.export();
+        std::fs::create_dir(&export).context(|| format!("create {}", export.display()))?;
+        crate::mounts::syncfs(&export)
+    }
+
+    fn attach_data(&mut self) -> Result<PathBuf> {
+        let dev = match self.data_dev.take() {
+            Some(dev) => dev,
+            None => LoopDevice::attach(&self.data.image())?,
+        };
+        Ok(self.data_dev.insert(dev).path().to_owned())
+    }
+
+    fn attach_log(&mut self) -> Result<PathBuf> {
+        let dev = match self.log_dev.take() {
+            Some(dev) => dev,
+            None => LoopDevice::attach(&self.log.image())?,
+        };
+        Ok(self.log_dev.insert(dev).path().to_owned())
+    }
+
+    /// Attaches the loop devices and mounts the filesystem (its journal is replayed).
+    ///
+    /// # Errors
+    /// A filesystem that does not mount.
+    pub fn mount(&mut self) -> Result<()> {
+        let dev = self.attach_data()?;
+        self.attach_log()?;
+        if self.mount.is_none() {
+            self.mount = Some(Mount::new(&dev, &self.dir.path().join("volume"), self.fs)?);
+        }
+        Ok(())
+    }
+
+    /// Unmounts the filesystem; the loop devices stay.
+    ///
+    /// # Errors
+    /// When something still uses it.
+    pub fn unmount(&mut self) -> Result<()> {
+        self.mount.take().map_or(Ok(()), Mount::unmount)
+    }
+
+    /// Unmounts and takes the loop devices off.
+    ///
+    /// # Errors
+    /// When something still uses the filesystem.
+    pub fn detach(&mut self) -> Result<()> {
+        let done = self.unmount();
+        self.data_dev = None;
+        self.log_dev = None;
+        done
+    }
+
+    /// Checks the unmounted filesystem.
+    ///
+    /// # Errors
+    /// What the checker found.
+    pub fn fsck(&mut self) -> Result<()> {
+        self.unmount()?;
+        let dev = self.attach_data()?;
+        self.fs.check(&dev)
+    }
+
+    /// Sets the flush latencies of both disks.
+    ///
+    /// # Errors
+    /// When a disk has gone.
+    pub fn set_latency(&mut self, latency: Latency) -> Result<()> {
+        self.data.control(&flush_words(latency.data_flush))?;
+        self.log.control(&flush_words(latency.log_flush))?;
+        self.latency = latency;
+        Ok(())
+    }
+
+    /// Runs `work` without latencies.
+    ///
+    /// # Errors
+    /// What `work` returns, or a disk that has gone.
+    pub fn without_latency<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let latency = self.latency;
+        self.set_latency(Latency::default())?;
+        let done = work(self);
+        self.set_latency(latency)?;
+        done
+    }
+
+    /// Control words for both disks.
+    ///
+    /// # Errors
+    /// A bad word, or a disk that has gone.
+    pub fn control(&self, words: &str) -> Result<()> {
+        self.data.control(words)?;
+        self.log.control(words)
+    }
+
+    /// Cuts the power of both disks at once.
+    ///
+    /// # Errors
+    /// When a disk has gone.
+    pub fn cut(&self) -> Result<()> {
+        std::thread::scope(|s| {
+            let log = s.spawn(|| self.log.cut());
+            let data = self.data.cut();
+            let gone = |_| Error::Child { role: "disk", what: "panic".into() };
+            log.join().map_err(gone)?.and(data)
+        })
+    }
+
+    /// Takes away what is mounted on disks without power, and puts the power on.
+    ///
+    /// # Errors
+    /// When a disk has gone.
+    pub fn power_on(&mut self) -> Result<()> {
+        // The filesystem could not write its last words; that is what a power cut is.
+        self.mount = None;
+        self.data_dev = None;
+        self.log_dev = None;
+        self.data.power_on()?;
+        self.log.power_on()
+    }
+
+    /// The exported directory.
+    pub fn export(&self) -> PathBuf {
+        self.dir.path().join("volume").join("export")
+    }
+
+    /// The log's block device.
+    ///
+    /// # Errors
+    /// When the loop devices are detached.
+    pub fn log_device(&self) -> Result<&Path> {
+        let dev = self.log_dev.as_ref().map(LoopDevice::path);
+        dev.ok_or_else(|| Error::Unable("the log disk is not attached".into()))
+    }
+
+    /// A directory for other files of the run, on neither disk.
+    pub fn scratch(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Counters of both disks.
+    ///
+    /// # Errors
+    /// When a disk has gone.
+    pub fn stats(&self) -> Result<RigStats> {
+        Ok(RigStats { data: self.data.stats()?, log: self.log.stats()? })
+    }
+
+    /// The filesystem.
+    pub fn filesystem(&self) -> Filesystem {
+        self.fs
+    }
+}
+
+/// Overwrites the first MiB of a device with zeros.
+fn wipe_start(device: &Path) -> Result<()> {
+    use std::io::Write;
+    let mut file = std::fs::OpenOptions::new()
+        .write(true)
+        .open(device)
+        .context(|| format!("open {}", device.display()))?;
+    file.write_all(&vec![0; 1 << 20])
+        .and_then(|()| file.sync_all())
+        .context(|| format!("wipe {}", device.display()))
+}

@@ -1,0 +1,179 @@
+//! A Landfast server in a process of its own: `landfast serve`, as a user runs it.
+
+use crate::child::{Child, Output, Role};
+use crate::error::{Context, Error, Result};
+use crate::limits::{READY_POLL, READY_WAIT};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// `--durability`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// An intent log.
+    Log,
+    /// Each operation syncs what it changed.
+    Sync,
+    /// Replies first.
+    Unsafe,
+}
+
+impl Durability {
+    fn word(self) -> &'static str {
+        match self {
+            Durability::Log => "log",
+            Durability::Sync => "sync",
+            Durability::Unsafe => "unsafe",
+        }
+    }
+}
+
+/// How to run a server.
+#[derive(Debug, Clone)]
+pub struct ServeOptions {
+    /// The directory to export.
+    pub dir: PathBuf,
+    /// The log's file or device; needed for [`Durability::Log`].
+    pub log: Option<PathBuf>,
+    /// Size of a log file that has to be made, in bytes.
+    pub log_bytes: Option<u64>,
+    /// What makes replies durable.
+    pub durability: Durability,
+    /// Lease and grace time.
+    pub lease: Duration,
+    /// Latency added to each of the volume's sync calls.
+    pub inject_volume: Duration,
+    /// Latency added to each flush of the log.
+    pub inject_log: Duration,
+    /// File for the counters at the end.
+    pub stats: Option<PathBuf>,
+    /// Show the server's messages.
+    pub show: bool,
+}
+
+impl ServeOptions {
+    /// A server of `dir` with its log at `log`.
+    pub fn new(dir: &Path, log: Option<&Path>, durability: Durability) -> Self {
+        ServeOptions {
+            dir: dir.to_owned(),
+            log: log.filter(|_| durability == Durability::Log).map(Path::to_owned),
+            log_bytes: None,
+            durability,
+            lease: Duration::from_secs(30),
+            inject_volume: Duration::ZERO,
+            inject_log: Duration::ZERO,
+            stats: None,
+            show: false,
+        }
+    }
+
+    fn args(&self, listen: SocketAddr) -> Vec<String> {
+        let text = |p: &Path| p.to_string_lossy().into_owned();
+        let micros = |d: Duration| format!("{}us", d.as_micros());
+        let mut args = vec!["serve".to_owned(), text(&self.dir)];
+        let mut option = |name: &str, value: String| args.extend([name.to_owned(), value]);
+        option("--listen", listen.to_string());
+        option("--durability", self.durability.word().to_owned());
+        option("--lease", format!("{}s", self.lease.as_secs().max(1)));
+        if let Some(log) = &self.log {
+            option("--log", text(log));
+        }
+        if let Some(bytes) = self.log_bytes {
+            option("--log-size", bytes.to_string());
+        }
+        if !self.inject_volume.is_zero() {
+            option("--inject-volume-flush", micros(self.inject_volume));
+        }
+        if !self.inject_log.is_zero() {
+            option("--inject-log-flush", micros(self.inject_log));
+        }
+        if let Some(path) = &self.stats {
+            option("--stats-file", text(path));
+        }
+        args
+    }
+}
+
+/// A running server; killed when dropped.
+#[derive(Debug)]
+pub struct Served {
+    child: Child,
+    addr: SocketAddr,
+    took: Duration,
+}
+
+impl Served {
+    /// Starts a server and waits until it takes connections (it has recovered then).
+    ///
+    /// # Errors
+    /// When it ends instead.
+    pub fn start(options: &ServeOptions) -> Result<Self> {
+        let start = Instant::now();
+        let addr = free_port()?;
+        let output = if options.show { Output::Inherit } else { Output::Keep };
+        let mut child = Child::start("server", Role::Run(options.args(addr)), output)?;
+        while TcpStream::connect(addr).is_err() {
+            if let Some(status) = child.ended() {
+                let what = format!("ended before it served ({status}): {}", child.words());
+                return Err(Error::Child { role: "server", what });
+            }
+            if start.elapsed() > READY_WAIT {
+                return Err(Error::Child { role: "server", what: "does not take connections".into() });
+            }
+            // There is no event for "somebody listens on this port now".
+            std::thread::sleep(READY_POLL);
+        }
+        Ok(Served { child, addr, took: start.elapsed() })
+    }
+
+    /// Where it listens.
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// Process id.
+    pub fn pid(&self) -> u32 {
+        self.child.pid()
+    }
+
+    /// From start to the first connection: with recovery, if there was something to recover.
+    pub fn start_took(&self) -> Duration {
+        self.took
+    }
+
+    /// Peak resident memory so far, in bytes.
+    pub fn peak_rss_bytes(&self) -> Option<u64> {
+        self.child.peak_rss_bytes()
+    }
+
+    /// What it said so far on standard error.
+    pub fn words(&self) -> String {
+        self.child.words()
+    }
+
+    /// Stops it cleanly (SIGTERM): it makes a checkpoint and exits.
+    ///
+    /// # Errors
+    /// When it does not end, or not with success.
+    pub fn stop(mut self) -> Result<()> {
+        match self.child.stop() {
+            Some(status) if status.success() => Ok(()),
+            Some(status) => {
+                let what = format!("{status} after SIGTERM: {}", self.child.words());
+                Err(Error::Child { role: "server", what })
+            }
+            None => Err(Error::Child { role: "server", what: "does not end after SIGTERM".into() }),
+        }
+    }
+
+    /// Kills it (SIGKILL), as a power cut does.
+    pub fn kill(mut self) {
+        self.child.kill();
+    }
+}
+
+/// A port that was free a moment ago.
+fn free_port() -> Result<SocketAddr> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context(|| "find a free port".to_owned())?;
+    listener.local_addr().context(|| "find a free port".to_owned())
+}
