@@ -25,6 +25,7 @@ pub mod loopdev;
 pub mod mounts;
 pub mod namespace;
 pub mod net;
+pub mod powercut;
 pub mod rig;
 pub mod rng;
 pub mod serial;

@@ -73,3 +73,9 @@ pub const READY_POLL: Duration = Duration::from_millis(5);
 
 /// Lines that are kept of what a child process says on standard error.
 pub const CHILD_LINES_MAX: usize = 200;
+
+/// A power cut comes within this time after the work has begun.
+pub const CUT_WITHIN: Duration = Duration::from_millis(400);
+
+/// Handles of removed objects that are tried after each power cut.
+pub const REMOVED_HANDLES_MAX: usize = 40;

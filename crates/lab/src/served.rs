@@ -109,12 +109,10 @@ impl Served {
     /// When it ends instead.
     pub fn start(options: &ServeOptions) -> Result<Self> {
         let start = Instant::now();
-        let addr = free_port()?;
-        let output = if options.show { Output::Inherit } else { Output::Keep };
-        let mut child = Child::start("server", Role::Run(options.args(addr)), output)?;
-        while TcpStream::connect(addr).is_err() {
-            if let Some(status) = child.ended() {
-                let what = format!("ended before it served ({status}): {}", child.words());
+        let mut served = Self::spawn(options)?;
+        while TcpStream::connect(served.addr).is_err() {
+            if let Some(status) = served.child.ended() {
+                let what = format!("ended before it served ({status}): {}", served.child.words());
                 return Err(Error::Child { role: "server", what });
             }
             if start.elapsed() > READY_WAIT {
@@ -123,7 +121,19 @@ impl Served {
             // There is no event for "somebody listens on this port now".
             std::thread::sleep(READY_POLL);
         }
-        Ok(Served { child, addr, took: start.elapsed() })
+        served.took = start.elapsed();
+        Ok(served)
+    }
+
+    /// Starts a server and does not wait for it.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn spawn(options: &ServeOptions) -> Result<Self> {
+        let addr = free_port()?;
+        let output = if options.show { Output::Inherit } else { Output::Keep };
+        let child = Child::start("server", Role::Run(options.args(addr)), output)?;
+        Ok(Served { child, addr, took: Duration::ZERO })
     }
 
     /// Where it listens.

@@ -202,6 +202,11 @@ impl Actor {
         &self.handles
     }
 
+    /// Remembers a handle from an earlier connection.
+    pub fn remember(&mut self, path: Path, fh: FileHandle) {
+        self.handles.insert(path, fh);
+    }
+
     /// The handle at `path`, looked up when it is not remembered.
     ///
     /// # Errors
@@ -223,32 +228,37 @@ impl Actor {
         Ok(fh)
     }
 
-    /// Does one action.
+    /// Does one action. Returns the attributes of its object afterwards, when the COMPOUND in the
+    /// kernel's shape asks for them.
     ///
     /// # Errors
     /// As [`Session::compound`]; after [`Error::Lost`] it is not known whether it was done.
-    pub fn perform(&mut self, action: &Action) -> Result<()> {
+    pub fn perform(&mut self, action: &Action) -> Result<Option<AttrValues>> {
+        self.dispatch(action).map(|results| attributes(&results))
+    }
+
+    fn dispatch(&mut self, action: &Action) -> Result<Vec<ResOp>> {
         match action {
             Action::Create { path, mode } => self.create(path, *mode),
             Action::Write { path, offset, data, stable } => self.write(path, *offset, data, *stable),
             Action::Commit { path } => {
                 let fh = self.handle(path)?;
                 let commit = ArgOp::Commit(CommitArgs { offset: 0, count: 0 });
-                self.session.compound(vec![ArgOp::Putfh(fh), commit, ArgOp::Getattr(POST)]).map(drop)
+                self.session.compound(vec![ArgOp::Putfh(fh), commit, ArgOp::Getattr(POST)])
             }
             Action::Set { path, change } => self.set(path, change),
             Action::Close { path } => {
                 let fh = self.handle(path)?;
                 let open_stateid = self.opens.remove(path).unwrap_or(Stateid::ANONYMOUS);
                 let close = ArgOp::Close(CloseArgs { seqid: 0, open_stateid });
-                self.session.compound(vec![ArgOp::Putfh(fh), ArgOp::Getattr(POST), close]).map(drop)
+                self.session.compound(vec![ArgOp::Putfh(fh), ArgOp::Getattr(POST), close])
             }
             Action::Make { path, node, mode } => self.make(path, node, *mode),
             Action::Link { from, to } => {
                 let file = self.handle(from)?;
                 let (dir, last) = split(to);
                 let dir = self.handle(dir)?;
-                self.session.compound(vec![
+                let results = self.session.compound(vec![
                     ArgOp::Putfh(file.clone()),
                     ArgOp::Savefh,
                     ArgOp::Putfh(dir),
@@ -257,23 +267,23 @@ impl Actor {
                     ArgOp::Getattr(POST),
                 ])?;
                 self.handles.insert(to.clone(), file);
-                Ok(())
+                Ok(results)
             }
             Action::Rename { from, to } => self.rename(from, to),
             Action::Remove { path } => {
                 let (dir, last) = split(path);
                 let dir = self.handle(dir)?;
-                self.session.compound(vec![ArgOp::Putfh(dir), ArgOp::Remove(name(last))])?;
+                let results = self.session.compound(vec![ArgOp::Putfh(dir), ArgOp::Remove(name(last))])?;
                 self.handles.remove(path);
                 self.opens.remove(path);
-                Ok(())
+                Ok(results)
             }
         }
     }
 
     /// As the kernel does for `open(O_CREAT|O_EXCL)`: a guarded create on a persistent session, else
     /// an exclusive one and a SETATTR for what the verifier stood in for (RFC 8881 section 18.16.3).
-    fn create(&mut self, path: &Path, mode: u32) -> Result<()> {
+    fn create(&mut self, path: &Path, mode: u32) -> Result<Vec<ResOp>> {
         let (dir, last) = split(path);
         let dir = self.handle(dir)?;
         let attrs = AttrValues { mode: Some(mode), ..AttrValues::default() }.to_fattr(&AttrValues::KNOWN);
@@ -307,15 +317,16 @@ impl Actor {
         self.handles.insert(path.clone(), Session::filehandle(&results)?);
         self.opens.insert(path.clone(), stateid);
         if !self.session.persistent() {
-            self.set(path, &Change { touch: true, ..Change::default() })?;
+            return self.set(path, &Change { touch: true, ..Change::default() });
         }
-        Ok(())
+        Ok(results)
     }
 
-    fn write(&mut self, path: &Path, offset: u64, data: &Bytes, stable: bool) -> Result<()> {
+    fn write(&mut self, path: &Path, offset: u64, data: &Bytes, stable: bool) -> Result<Vec<ResOp>> {
         let fh = self.handle(path)?;
         let stateid = self.opens.get(path).copied().unwrap_or(Stateid::ANONYMOUS);
         let mut done = 0;
+        let mut last = Vec::new();
         while done < data.len() {
             let piece = data.slice(done..data.len().min(done + self.session.write_max()));
             let write = WriteArgs {
@@ -334,7 +345,10 @@ impl Actor {
                 _ => None,
             });
             match count {
-                Some(n @ 1..) => done += n as usize,
+                Some(n @ 1..) => {
+                    done += n as usize;
+                    last = results;
+                }
                 _ => {
                     return Err(Error::Protocol(
                         "a WRITE that wrote nothing, or less stable than asked".into(),
@@ -342,19 +356,19 @@ impl Actor {
                 }
             }
         }
-        Ok(())
+        Ok(last)
     }
 
-    fn set(&mut self, path: &Path, change: &Change) -> Result<()> {
+    fn set(&mut self, path: &Path, change: &Change) -> Result<Vec<ResOp>> {
         let fh = self.handle(path)?;
         // Only a change of size is an I/O under the open (RFC 8881 section 18.30.3).
         let open = change.size.and_then(|_| self.opens.get(path).copied());
         let attrs = change.values().to_fattr(&AttrValues::KNOWN);
         let set = SetattrArgs { stateid: open.unwrap_or(Stateid::ANONYMOUS), attrs };
-        self.session.compound(vec![ArgOp::Putfh(fh), ArgOp::Setattr(set), ArgOp::Getattr(POST)]).map(drop)
+        self.session.compound(vec![ArgOp::Putfh(fh), ArgOp::Setattr(set), ArgOp::Getattr(POST)])
     }
 
-    fn make(&mut self, path: &Path, node: &Node, mode: u32) -> Result<()> {
+    fn make(&mut self, path: &Path, node: &Node, mode: u32) -> Result<Vec<ResOp>> {
         let (dir, last) = split(path);
         let dir = self.handle(dir)?;
         let device = |major: &u32, minor: &u32| SpecData { specdata1: *major, specdata2: *minor };
@@ -374,14 +388,14 @@ impl Actor {
             ArgOp::Getattr(POST),
         ])?;
         self.handles.insert(path.clone(), Session::filehandle(&results)?);
-        Ok(())
+        Ok(results)
     }
 
-    fn rename(&mut self, from: &Path, to: &Path) -> Result<()> {
+    fn rename(&mut self, from: &Path, to: &Path) -> Result<Vec<ResOp>> {
         let ((from_dir, old), (to_dir, new)) = (split(from), split(to));
         let (from_dir, to_dir) = (self.handle(from_dir)?, self.handle(to_dir)?);
         let names = RenameArgs { oldname: name(old), newname: name(new) };
-        self.session.compound(vec![
+        let results = self.session.compound(vec![
             ArgOp::Putfh(from_dir),
             ArgOp::Savefh,
             ArgOp::Putfh(to_dir),
@@ -389,7 +403,7 @@ impl Actor {
         ])?;
         move_keys(&mut self.handles, from, to);
         move_keys(&mut self.opens, from, to);
-        Ok(())
+        Ok(results)
     }
 
     /// The attributes of the object behind a handle.
@@ -398,12 +412,7 @@ impl Actor {
     /// As [`Session::compound`].
     pub fn getattr(&mut self, fh: &FileHandle) -> Result<AttrValues> {
         let results = self.session.compound(vec![ArgOp::Putfh(fh.clone()), ArgOp::Getattr(POST)])?;
-        match results.last() {
-            Some(ResOp { body: ResBody::Getattr(values), .. }) => {
-                AttrValues::from_fattr(values).map_err(|status| Error::Nfs { op: "GETATTR".into(), status })
-            }
-            _ => Err(Error::Protocol("GETATTR without attributes".into())),
-        }
+        attributes(&results).ok_or_else(|| Error::Protocol("GETATTR without attributes".into()))
     }
 
     /// Up to `count` bytes of a file.
@@ -417,6 +426,14 @@ impl Actor {
             _ => Err(Error::Protocol("READ without data".into())),
         }
     }
+}
+
+/// The attributes that a GETATTR among `results` returned.
+fn attributes(results: &[ResOp]) -> Option<AttrValues> {
+    results.iter().find_map(|r| match &r.body {
+        ResBody::Getattr(values) => AttrValues::from_fattr(values).ok(),
+        _ => None,
+    })
 }
 
 /// What was remembered under `from`, and below it, is under `to` now; what was at `to` is gone.

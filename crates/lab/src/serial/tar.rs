@@ -105,7 +105,7 @@ impl Extraction {
     /// # Errors
     /// The first operation that failed.
     pub fn extract(&mut self, actor: &mut Actor, member: &Member) -> Result<()> {
-        self.plan(member).iter().try_for_each(|a| actor.perform(a))
+        self.plan(member).iter().try_for_each(|a| actor.perform(a).map(drop))
     }
 
     /// Ends the extraction.
@@ -113,6 +113,6 @@ impl Extraction {
     /// # Errors
     /// The first operation that failed.
     pub fn end(&mut self, actor: &mut Actor) -> Result<()> {
-        self.finish().iter().try_for_each(|a| actor.perform(a))
+        self.finish().iter().try_for_each(|a| actor.perform(a).map(drop))
     }
 }

@@ -1,0 +1,467 @@
+//! What must be on the disk: a tree in memory that acknowledged actions are applied to.
+//!
+//! Pure. What a power cut may have done to an action that was not acknowledged is expressed by
+//! variants of the tree ([`Model::variants`]); what it may have done to data, by pending ranges
+//! ([`Contents`]).
+
+use crate::serial::action::{Path, is_below, split};
+use crate::serial::{Action, Node};
+use landfast_nfs::v4::{AttrValues, FileHandle};
+use landfast_xdr::Bytes;
+use std::collections::{BTreeMap, HashMap};
+
+/// A file's contents: what is stable for certain, and ranges of which any part may be there.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Contents {
+    /// Acknowledged as stable.
+    pub stable: Vec<u8>,
+    /// Written, but not acknowledged as stable.
+    pub pending: Vec<(u64, Bytes)>,
+}
+
+impl Contents {
+    /// Puts `data` at `offset` into the stable contents; a gap is zeros.
+    fn write(&mut self, offset: u64, data: &[u8]) {
+        let start = usize::try_from(offset).unwrap_or(usize::MAX);
+        let end = start.saturating_add(data.len());
+        if self.stable.len() < end {
+            self.stable.resize(end, 0);
+        }
+        self.stable[start..end].copy_from_slice(data);
+    }
+
+    /// All pending data is stable now.
+    fn commit(&mut self) {
+        for (offset, data) in std::mem::take(&mut self.pending) {
+            self.write(offset, &data);
+        }
+    }
+
+    fn resize(&mut self, size: u64) {
+        self.stable.resize(usize::try_from(size).unwrap_or(usize::MAX), 0);
+        for (offset, data) in &mut self.pending {
+            let keep = size.saturating_sub(*offset).min(data.len() as u64);
+            *data = data.slice(..keep as usize);
+        }
+        self.pending.retain(|(_, data)| !data.is_empty());
+    }
+
+    /// Whether a file with these bytes is one that a power cut may have left.
+    pub fn allows(&self, bytes: &[u8]) -> bool {
+        let reach = self.pending.iter().map(|(o, d)| *o as usize + d.len()).max().unwrap_or(0);
+        if bytes.len() < self.stable.len() || bytes.len() > reach.max(self.stable.len()) {
+            return false;
+        }
+        if self.pending.is_empty() {
+            return bytes == self.stable;
+        }
+        bytes.iter().enumerate().all(|(i, b)| {
+            // Beyond the stable end, what was not written reads as zero.
+            *b == self.stable.get(i).copied().unwrap_or(0)
+                || self
+                    .pending
+                    .iter()
+                    .any(|(o, d)| i.checked_sub(*o as usize).and_then(|k| d.get(k)).is_some_and(|x| x == b))
+        })
+    }
+}
+
+/// What an object is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Kind {
+    /// A regular file.
+    File(Contents),
+    /// A directory's entries.
+    Dir(BTreeMap<Vec<u8>, usize>),
+    /// Anything else that CREATE makes.
+    Special(Node),
+}
+
+/// One object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Object {
+    /// What it is.
+    pub kind: Kind,
+    /// Permission bits.
+    pub mode: u32,
+    /// User and group.
+    pub owner: (u32, u32),
+    /// Modification time, when it is known.
+    pub mtime: Option<(i64, u32)>,
+    /// Its handle on the wire.
+    pub fh: Option<FileHandle>,
+    /// Its number on the wire.
+    pub fileid: Option<u64>,
+}
+
+impl Object {
+    fn new(kind: Kind, mode: u32) -> Self {
+        Object { kind, mode, owner: (0, 0), mtime: None, fh: None, fileid: None }
+    }
+}
+
+/// The tree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Model {
+    objects: HashMap<usize, Object>,
+    next: usize,
+}
+
+/// The number of the top directory.
+pub const ROOT: usize = 0;
+
+/// An action that does not fit the tree: a mistake of the workload, not of the server.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the workload did what cannot be done: {0}")]
+pub struct Nonsense(String);
+
+impl Default for Model {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Model {
+    /// An empty top directory.
+    pub fn new() -> Self {
+        let root = Object::new(Kind::Dir(BTreeMap::new()), 0o755);
+        Model { objects: HashMap::from([(ROOT, root)]), next: ROOT + 1 }
+    }
+
+    /// The object with this number.
+    pub fn object(&self, id: usize) -> Option<&Object> {
+        self.objects.get(&id)
+    }
+
+    /// The object with this number, to be changed.
+    pub fn object_mut(&mut self, id: usize) -> Option<&mut Object> {
+        self.objects.get_mut(&id)
+    }
+
+    /// The number of the object at `path`.
+    pub fn find(&self, path: &[u8]) -> Option<usize> {
+        let names = path.split(|&b| b == b'/').filter(|n| !n.is_empty());
+        names.fold(Some(ROOT), |at, name| self.entries(at?)?.get(name).copied())
+    }
+
+    fn entries(&self, dir: usize) -> Option<&BTreeMap<Vec<u8>, usize>> {
+        match &self.objects.get(&dir)?.kind {
+            Kind::Dir(entries) => Some(entries),
+            _ => None,
+        }
+    }
+
+    /// Every path with its object's number, parents first; without the top directory.
+    pub fn paths(&self) -> Vec<(Path, usize)> {
+        let mut out = Vec::new();
+        let mut todo = vec![(Path::new(), ROOT)];
+        while let Some((path, id)) = todo.pop() {
+            for (name, child) in self.entries(id).into_iter().flatten() {
+                let below =
+                    if path.is_empty() { name.clone() } else { [&path[..], b"/", &name[..]].concat() };
+                out.push((below.clone(), *child));
+                todo.push((below, *child));
+            }
+        }
+        out
+    }
+
+    /// How many names an object has.
+    pub fn links(&self, id: usize) -> usize {
+        let dirs = self.objects.values().filter_map(|o| match &o.kind {
+            Kind::Dir(entries) => Some(entries),
+            _ => None,
+        });
+        dirs.flat_map(BTreeMap::values).filter(|i| **i == id).count()
+    }
+
+    fn enter(&mut self, path: &[u8], id: usize) -> Result<(), Nonsense> {
+        let (dir, name) = split(path);
+        let dir = self.find(dir).and_then(|d| self.objects.get_mut(&d));
+        match dir.map(|d| (&mut d.kind, &mut d.mtime)) {
+            Some((Kind::Dir(entries), mtime)) => {
+                entries.insert(name.to_vec(), id);
+                *mtime = None;
+                Ok(())
+            }
+            _ => Err(Nonsense(format!("no directory for {}", path.escape_ascii()))),
+        }
+    }
+
+    fn leave(&mut self, path: &[u8]) -> Result<usize, Nonsense> {
+        let (dir, name) = split(path);
+        let dir = self.find(dir).and_then(|d| self.objects.get_mut(&d));
+        let gone = match dir.map(|d| (&mut d.kind, &mut d.mtime)) {
+            Some((Kind::Dir(entries), mtime)) => {
+                *mtime = None;
+                entries.remove(name)
+            }
+            _ => None,
+        };
+        gone.ok_or_else(|| Nonsense(format!("nothing at {}", path.escape_ascii())))
+    }
+
+    /// Forgets objects that no path leads to; returns their handles.
+    pub fn forget_unreachable(&mut self) -> Vec<FileHandle> {
+        let live: std::collections::HashSet<usize> =
+            self.paths().into_iter().map(|(_, id)| id).chain([ROOT]).collect();
+        let dead: Vec<usize> = self.objects.keys().filter(|id| !live.contains(id)).copied().collect();
+        dead.iter().filter_map(|id| self.objects.remove(id)?.fh).collect()
+    }
+
+    fn add(&mut self, path: &[u8], object: Object) -> Result<usize, Nonsense> {
+        if self.find(path).is_some() {
+            return Err(Nonsense(format!("{} exists", path.escape_ascii())));
+        }
+        let id = self.next;
+        self.enter(path, id)?;
+        self.objects.insert(id, object);
+        self.next += 1;
+        Ok(id)
+    }
+
+    fn at(&mut self, path: &[u8]) -> Result<(usize, &mut Object), Nonsense> {
+        let id = self.find(path);
+        let found = id.and_then(|id| Some((id, self.objects.get_mut(&id)?)));
+        found.ok_or_else(|| Nonsense(format!("nothing at {}", path.escape_ascii())))
+    }
+
+    fn file(&mut self, path: &[u8]) -> Result<(usize, &mut Contents, &mut Option<(i64, u32)>), Nonsense> {
+        let wrong = Nonsense(format!("no file at {}", path.escape_ascii()));
+        match self.at(path)? {
+            (id, Object { kind: Kind::File(contents), mtime, .. }) => Ok((id, contents, mtime)),
+            _ => Err(wrong),
+        }
+    }
+
+    /// Applies an action whole. Returns the number of the object it was about; `None` for a removal.
+    ///
+    /// # Errors
+    /// [`Nonsense`] when the action does not fit the tree.
+    pub fn apply(&mut self, action: &Action) -> Result<Option<usize>, Nonsense> {
+        match action {
+            Action::Create { path, mode } => {
+                self.add(path, Object::new(Kind::File(Contents::default()), *mode)).map(Some)
+            }
+            Action::Write { path, offset, data, stable } => {
+                let (id, contents, mtime) = self.file(path)?;
+                *mtime = None;
+                if *stable {
+                    // Older pending data must not come back over it: the server ordered them.
+                    contents.commit_under(*offset, data);
+                } else {
+                    contents.pending.push((*offset, data.clone()));
+                }
+                Ok(Some(id))
+            }
+            Action::Commit { path } => {
+                let (id, contents, _) = self.file(path)?;
+                contents.commit();
+                Ok(Some(id))
+            }
+            Action::Set { path, change } => {
+                let (id, object) = self.at(path)?;
+                if let Some(mode) = change.mode {
+                    object.mode = mode;
+                }
+                if let Some(owner) = change.owner {
+                    object.owner = owner;
+                }
+                if let (Some(size), Kind::File(contents)) = (change.size, &mut object.kind) {
+                    contents.resize(size);
+                    object.mtime = None;
+                }
+                if change.touch {
+                    object.mtime = None;
+                }
+                object.mtime = change.mtime.or(object.mtime);
+                Ok(Some(id))
+            }
+            Action::Close { path } => Ok(self.find(path)),
+            Action::Make { path, node, mode } => {
+                let kind = match node {
+                    Node::Dir => Kind::Dir(BTreeMap::new()),
+                    other => Kind::Special(other.clone()),
+                };
+                self.add(path, Object::new(kind, *mode)).map(Some)
+            }
+            Action::Link { from, to } => {
+                let (id, _) = self.at(from)?;
+                self.enter(to, id)?;
+                Ok(Some(id))
+            }
+            Action::Rename { from, to } => {
+                if is_below(to, from) {
+                    return Err(Nonsense("a directory into itself".into()));
+                }
+                let id = self.leave(from)?;
+                if self.find(to).is_some() {
+                    self.leave(to)?;
+                }
+                self.enter(to, id)?;
+                let moved = split(from).0 != split(to).0;
+                if let Some(Object { kind: Kind::Dir(_), mtime, .. }) = self.objects.get_mut(&id) {
+                    // A filesystem may or may not count the new parent as a change of the directory.
+                    *mtime = mtime.filter(|_| !moved);
+                }
+                Ok(Some(id))
+            }
+            Action::Remove { path } => {
+                self.leave(path)?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Notes what the server said about an object after an acknowledged action.
+    pub fn learn(&mut self, id: usize, attrs: Option<&AttrValues>, fh: Option<&FileHandle>) {
+        let Some(object) = self.objects.get_mut(&id) else { return };
+        if let Some(fh) = fh {
+            object.fh = Some(fh.clone());
+        }
+        let Some(attrs) = attrs else { return };
+        object.fileid = attrs.fileid.or(object.fileid);
+        let pending = matches!(&object.kind, Kind::File(c) if !c.pending.is_empty());
+        // Unstable data has an unstable time; a directory's time changes with its entries.
+        if !pending && !matches!(object.kind, Kind::Dir(_)) {
+            object.mtime = attrs.time_modify.map(|t| (t.seconds, t.nseconds));
+        }
+    }
+
+    /// The trees that a power cut may have left when `action` was under way: without it and with
+    /// it; of a write, any part of its own range.
+    ///
+    /// # Errors
+    /// [`Nonsense`] when the action does not fit the tree.
+    pub fn variants(&self, action: Option<&Action>) -> Result<Vec<Model>, Nonsense> {
+        let mut without = self.clone();
+        let Some(action) = action else { return Ok(vec![without]) };
+        if let Action::Write { path, offset, data, .. } = action {
+            let (_, contents, mtime) = without.file(path)?;
+            contents.pending.push((*offset, data.clone()));
+            *mtime = None;
+            return Ok(vec![without]);
+        }
+        let mut with = self.clone();
+        with.apply(action)?;
+        Ok(vec![without, with])
+    }
+}
+
+impl Contents {
+    /// A stable write over pending ones: what it covers of them is gone for good.
+    fn commit_under(&mut self, offset: u64, data: &Bytes) {
+        let end = offset + data.len() as u64;
+        let mut kept = Vec::new();
+        for (o, d) in std::mem::take(&mut self.pending) {
+            let e = o + d.len() as u64;
+            let (left, right) = (offset.clamp(o, e), end.clamp(o, e));
+            if left > o {
+                kept.push((o, d.slice(..(left - o) as usize)));
+            }
+            if right < e {
+                kept.push((right, d.slice((right - o) as usize..)));
+            }
+        }
+        self.pending = kept;
+        self.write(offset, data);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::serial::Change;
+
+    fn write(path: &str, offset: u64, data: &'static [u8], stable: bool) -> Action {
+        Action::Write { path: path.into(), offset, data: Bytes::from_static(data), stable }
+    }
+
+    fn create(path: &str) -> Action {
+        Action::Create { path: path.into(), mode: 0o600 }
+    }
+
+    fn dir(path: &str) -> Action {
+        Action::Make { path: path.into(), node: Node::Dir, mode: 0o700 }
+    }
+
+    fn model(actions: &[Action]) -> Model {
+        let mut m = Model::new();
+        for a in actions {
+            m.apply(a).unwrap();
+        }
+        m
+    }
+
+    fn contents(m: &Model, path: &str) -> Contents {
+        match &m.object(m.find(path.as_bytes()).unwrap()).unwrap().kind {
+            Kind::File(c) => c.clone(),
+            _ => panic!("not a file"),
+        }
+    }
+
+    #[test]
+    fn unstable_data_may_be_there_in_part_and_committed_data_must() {
+        let mut m = model(&[create("f"), write("f", 0, b"abcd", true), write("f", 2, b"XYZ", false)]);
+        let c = contents(&m, "f");
+        for ok in [&b"abcd"[..], b"abXd", b"abXYZ", b"abcdZ", b"abcd\0"] {
+            assert!(c.allows(ok), "{ok:?}");
+        }
+        for bad in [&b"abc"[..], b"aXcd", b"abXYZ!", b""] {
+            assert!(!c.allows(bad), "{bad:?}");
+        }
+        m.apply(&Action::Commit { path: "f".into() }).unwrap();
+        assert!(contents(&m, "f").allows(b"abXYZ") && !contents(&m, "f").allows(b"abcd"));
+    }
+
+    #[test]
+    fn a_stable_write_ends_what_was_pending_under_it() {
+        let m = model(&[create("f"), write("f", 0, b"1234", false), write("f", 1, b"ab", true)]);
+        let c = contents(&m, "f");
+        assert!(c.allows(b"1ab4") && c.allows(b"\0ab") && c.allows(b"\0ab4"));
+        assert!(!c.allows(b"12b4") && !c.allows(b"1a"));
+    }
+
+    #[test]
+    fn a_truncation_cuts_pending_data() {
+        let size = Change { size: Some(2), ..Change::default() };
+        let m = model(&[
+            create("f"),
+            write("f", 0, b"1234", false),
+            Action::Set { path: "f".into(), change: size },
+        ]);
+        let c = contents(&m, "f");
+        assert!(c.allows(b"12") && c.allows(b"\0\0") && !c.allows(b"123"));
+    }
+
+    #[test]
+    fn renames_links_and_removals_keep_objects_apart() {
+        let mut m = model(&[
+            dir("d"),
+            create("d/f"),
+            create("g"),
+            Action::Link { from: "d/f".into(), to: "h".into() },
+            Action::Rename { from: "g".into(), to: "d/f".into() },
+            Action::Rename { from: "d".into(), to: "e".into() },
+        ]);
+        assert_ne!(m.find(b"e/f"), m.find(b"h"));
+        assert_eq!((m.find(b"d"), m.find(b"g")), (None, None));
+        assert_eq!(m.links(m.find(b"h").unwrap()), 1);
+        assert!(m.apply(&Action::Rename { from: "e".into(), to: "e/x".into() }).is_err());
+        m.apply(&Action::Remove { path: "h".into() }).unwrap();
+        let before = m.objects.len();
+        m.forget_unreachable();
+        assert_eq!(m.objects.len(), before - 1);
+    }
+
+    #[test]
+    fn an_action_under_way_is_there_whole_or_not() {
+        let m = model(&[create("a")]);
+        let remove = Action::Remove { path: "a".into() };
+        let v = m.variants(Some(&remove)).unwrap();
+        assert_eq!((v[0].find(b"a").is_some(), v[1].find(b"a")), (true, None));
+        let v = m.variants(Some(&write("a", 0, b"xy", true))).unwrap();
+        assert_eq!(v.len(), 1);
+        assert!(contents(&v[0], "a").allows(b"") && contents(&v[0], "a").allows(b"\0y"));
+    }
+}
