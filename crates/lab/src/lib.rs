@@ -18,10 +18,12 @@
 
 pub mod child;
 pub mod clock;
+pub mod demo;
 pub mod disk;
 pub mod error;
 pub mod limits;
 pub mod loopdev;
+pub mod measure;
 pub mod mounts;
 pub mod namespace;
 pub mod net;

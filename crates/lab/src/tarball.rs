@@ -6,6 +6,7 @@ use crate::limits::MEMBER_BYTES_MAX;
 use crate::rng::Rng;
 use landfast_xdr::Bytes;
 use std::io::{Read, Write};
+use std::ops::ControlFlow;
 
 /// What a member is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,17 +44,19 @@ pub struct Member {
     pub mtime: (i64, u32),
 }
 
-/// The members of a plain tar, in order.
+/// Calls `each` with one member of a plain tar after another, until it breaks off.
 ///
 /// # Errors
-/// Calls `each` with one member after another; its first error, or that of the archive, ends it.
-pub fn read(from: impl Read, mut each: impl FnMut(Member) -> Result<()>) -> Result<()> {
+/// The first error of `each` or of the archive.
+pub fn read(from: impl Read, mut each: impl FnMut(Member) -> Result<ControlFlow<()>>) -> Result<()> {
     let bad = || "read the archive".to_owned();
     let mut archive = tar::Archive::new(from);
     for entry in archive.entries().context(bad)? {
         let mut entry = entry.context(bad)?;
-        if let Some(member) = member(&mut entry)? {
-            each(member)?;
+        if let Some(member) = member(&mut entry)?
+            && each(member)?.is_break()
+        {
+            break;
         }
     }
     Ok(())
@@ -183,7 +186,7 @@ mod tests {
         let mut out = Vec::new();
         read(tar, |m| {
             out.push(m);
-            Ok(())
+            Ok(ControlFlow::Continue(()))
         })
         .unwrap();
         out

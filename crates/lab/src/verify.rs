@@ -4,6 +4,7 @@ use crate::error::{Context, Error, Result};
 use crate::tarball::{Kind, Member};
 use std::collections::HashMap;
 use std::io::Read;
+use std::ops::ControlFlow;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -65,7 +66,7 @@ pub fn compare(archive: impl Read, root: &Path) -> Result<Comparison> {
         }
         expected.insert(member.path.clone(), true);
         compare_member(&member, root, &mut out);
-        Ok(())
+        Ok(ControlFlow::Continue(()))
     })?;
     let mut dirs = vec![PathBuf::new()];
     while let Some(dir) = dirs.pop() {

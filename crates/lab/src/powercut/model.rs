@@ -10,6 +10,9 @@ use landfast_nfs::v4::{AttrValues, FileHandle};
 use landfast_xdr::Bytes;
 use std::collections::{BTreeMap, HashMap};
 
+/// Seconds and nanoseconds since 1970.
+pub type Time = (i64, u32);
+
 /// A file's contents: what is stable for certain, and ranges of which any part may be there.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Contents {
@@ -140,8 +143,8 @@ impl Model {
 
     /// The number of the object at `path`.
     pub fn find(&self, path: &[u8]) -> Option<usize> {
-        let names = path.split(|&b| b == b'/').filter(|n| !n.is_empty());
-        names.fold(Some(ROOT), |at, name| self.entries(at?)?.get(name).copied())
+        let mut names = path.split(|&b| b == b'/').filter(|n| !n.is_empty());
+        names.try_fold(ROOT, |at, name| self.entries(at)?.get(name).copied())
     }
 
     fn entries(&self, dir: usize) -> Option<&BTreeMap<Vec<u8>, usize>> {
@@ -226,7 +229,7 @@ impl Model {
         found.ok_or_else(|| Nonsense(format!("nothing at {}", path.escape_ascii())))
     }
 
-    fn file(&mut self, path: &[u8]) -> Result<(usize, &mut Contents, &mut Option<(i64, u32)>), Nonsense> {
+    fn file(&mut self, path: &[u8]) -> Result<(usize, &mut Contents, &mut Option<Time>), Nonsense> {
         let wrong = Nonsense(format!("no file at {}", path.escape_ascii()));
         match self.at(path)? {
             (id, Object { kind: Kind::File(contents), mtime, .. }) => Ok((id, contents, mtime)),

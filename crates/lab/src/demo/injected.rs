@@ -1,0 +1,107 @@
+//! The demo without emulated disks: the latencies are injected at the sync calls of the volume and
+//! of the log, and flushes are not counted at a device.
+
+use super::{Archive, DemoOptions, DemoReport, Emulation, Flushes, Progress, row};
+use crate::error::{Context, Result};
+use crate::measure::{self, Budget, Taken, Terms};
+use crate::net::Link;
+use crate::served::{Durability, ServeOptions, Served};
+use crate::verify;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+/// Time that one of the slow rows may take before it is estimated from what is done.
+const ROW_TIME: Duration = Duration::from_secs(12);
+
+/// Size of the log file, in bytes.
+const LOG_BYTES: u64 = 64 << 20;
+
+const SERVED: [(&str, Durability); 4] = [
+    ("sync", Durability::Sync),
+    ("log", Durability::Log),
+    ("unsafe", Durability::Unsafe),
+    ("untar", Durability::Log),
+];
+
+/// Measures all rows in a directory of `scratch`.
+pub(super) fn run(
+    options: &DemoOptions,
+    archive: &Archive,
+    scratch: &Path,
+    why: &str,
+    progress: &mut (dyn FnMut(Progress) + Send),
+) -> Result<DemoReport> {
+    let link = Link::start(SocketAddr::from(([127, 0, 0, 1], 9)), options.rtt)?;
+    let fresh = |name: &str| {
+        let dir = scratch.join(name);
+        std::fs::create_dir(&dir).context(|| format!("create {}", dir.display())).map(|()| dir)
+    };
+    let probe = fresh("probe")?;
+    let terms = Terms {
+        rtt_ms: measure::ms(link.measure()?),
+        log_write_ms: measure::ms(options.log_flush),
+        data_write_ms: measure::ms(options.flush),
+        syscalls_ms: measure::ms(measure::syscalls(&probe)?),
+    };
+    let mut report = archive.report(options, Emulation::Injected, terms);
+    report.notes.push(format!(
+        "no emulated disk ({why}): latencies are injected at the sync calls of volume and log, on top of \
+         those of this machine's disk; flushes are not counted; no power cut"
+    ));
+
+    progress(Progress::Doing("local: tar -x, then sync".into()));
+    let dir = fresh("local")?;
+    let took = measure::local_untar(&archive.plain, &dir)? + options.flush;
+    let taken =
+        Taken { files: archive.files, seconds: took.as_secs_f64(), complete: true, ..Taken::default() };
+    let mut local = row("local", true, archive, &taken, Flushes::default());
+    local.limit_files_per_s =
+        1000.0 / (terms.syscalls_ms + terms.data_write_ms / archive.files as f64).max(1e-9);
+    progress(Progress::Row(local.clone()));
+    report.rows.push(local);
+
+    for (name, durability) in SERVED {
+        progress(Progress::Doing(format!("{name}: over NFS")));
+        let dir = fresh(name)?;
+        let log = scratch.join(format!("{name}.log"));
+        let server = Served::start(&ServeOptions {
+            log_bytes: (durability == Durability::Log).then_some(LOG_BYTES),
+            inject_volume: options.flush,
+            inject_log: options.log_flush,
+            ..ServeOptions::new(&dir, Some(&log), durability)
+        })?;
+        link.retarget(server.addr());
+        let taken = if name == "untar" {
+            measure::untar(link.addr(), &archive.plain, Stdio::null())?
+        } else {
+            let budget = Budget { files: u64::MAX, time: ROW_TIME };
+            measure::serial_untar(link.addr(), name, "/", archive.open()?, budget)?
+        };
+        server.stop()?;
+        let mut line = row(name, durability != Durability::Unsafe, archive, &taken, Flushes::default());
+        let persistence_ms = match durability {
+            Durability::Sync => terms.data_write_ms,
+            Durability::Log => terms.log_write_ms,
+            Durability::Unsafe => 0.0,
+        };
+        line.limit_files_per_s = if name == "untar" {
+            1000.0
+                / (terms.syscalls_ms + (terms.rtt_ms + terms.log_write_ms) / archive.files as f64).max(1e-9)
+        } else {
+            let synchronous = taken.modifying_rpcs as f64 / taken.files.max(1) as f64;
+            terms.limit(line.rpcs_per_file, synchronous, persistence_ms)
+        };
+        progress(Progress::Row(line.clone()));
+        report.rows.push(line);
+    }
+
+    progress(Progress::Doing("comparing the tree with the archive".into()));
+    let c = verify::compare(archive.open()?, &scratch.join("untar"))?;
+    report.verified.members = c.members;
+    report.verified.bytes = c.bytes;
+    report.verified.differences = c.differences;
+    report.verified.shown = c.shown;
+    Ok(report)
+}

@@ -1,0 +1,245 @@
+//! The terms of the equation (what one operation cannot be faster than), measured on the disks and
+//! the link of the same run, and how long a peer takes.
+
+use crate::error::{Context, Error, Result};
+use crate::net::Link;
+use crate::rig::Rig;
+use crate::serial::tar::Extraction;
+use crate::serial::{Actor, Connect, Counts, Session};
+use crate::tarball;
+use rustix::fs::OFlags;
+use serde::{Deserialize, Serialize};
+use std::io::Read;
+use std::net::SocketAddr;
+use std::ops::ControlFlow;
+use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Appends, syncs and files that a term is the mean of.
+const LOG_ROUNDS: u32 = 400;
+const DATA_ROUNDS: u32 = 12;
+const CPU_ROUNDS: u32 = 2000;
+
+/// The terms of the equation.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Terms {
+    /// Round trip of one byte over the emulated link, in milliseconds.
+    pub rtt_ms: f64,
+    /// One durable write of 4 KiB to the log device (O_DIRECT, O_DSYNC), in milliseconds.
+    pub log_write_ms: f64,
+    /// One durable overwrite of 4 KiB of a file on the data disk (fdatasync), in milliseconds.
+    pub data_write_ms: f64,
+    /// The system calls that make one file of 4 KiB with its attributes, in milliseconds.
+    pub syscalls_ms: f64,
+}
+
+impl Terms {
+    /// Files per second that the equation of the design's section 1 allows at best, for a client
+    /// that does one thing at a time.
+    pub fn limit(&self, rpcs_per_file: f64, synchronous_per_file: f64, persistence_ms: f64) -> f64 {
+        let ms = rpcs_per_file * self.rtt_ms + synchronous_per_file * persistence_ms + self.syscalls_ms;
+        if ms > 0.0 { 1000.0 / ms } else { 0.0 }
+    }
+
+    /// Measures all terms on a rig (freshly formatted, with its latencies set) and a link.
+    ///
+    /// # Errors
+    /// When a disk or the link fails.
+    pub fn measure(rig: &Rig, link: &Link) -> Result<Terms> {
+        Ok(Terms {
+            rtt_ms: ms(link.measure()?),
+            log_write_ms: ms(log_write(rig.log_device()?)?),
+            data_write_ms: ms(data_write(&rig.export())?),
+            syscalls_ms: ms(syscalls(&rig.export())?),
+        })
+    }
+}
+
+/// Milliseconds of a duration.
+pub fn ms(d: Duration) -> f64 {
+    d.as_secs_f64() * 1000.0
+}
+
+/// Memory aligned as direct I/O wants it.
+#[repr(align(4096))]
+struct Aligned([u8; 4096]);
+
+/// The mean time of a durable write of 4 KiB to a block device or a file of at least 2 MiB.
+///
+/// # Errors
+/// When the device cannot be opened or written.
+pub fn log_write(device: &Path) -> Result<Duration> {
+    let what = || format!("write to {}", device.display());
+    let flags = OFlags::DIRECT | OFlags::DSYNC;
+    let file = std::fs::OpenOptions::new()
+        .write(true)
+        .custom_flags(flags.bits() as i32)
+        .open(device)
+        .context(what)?;
+    let block = Box::new(Aligned([0; 4096]));
+    // The first mebibyte holds what says whose log it is; it stays as it is.
+    let start = Instant::now();
+    for i in 0..LOG_ROUNDS {
+        let at = (1 << 20) + u64::from(i % 256) * 4096;
+        file.write_all_at(&block.0, at).context(what)?;
+    }
+    Ok(start.elapsed() / LOG_ROUNDS)
+}
+
+/// The mean time of a durable overwrite of 4 KiB in `dir`.
+///
+/// # Errors
+/// When the file cannot be made or written.
+pub fn data_write(dir: &Path) -> Result<Duration> {
+    let path = dir.join("probe");
+    let what = || format!("write to {}", path.display());
+    let file = std::fs::File::create(&path).context(what)?;
+    file.write_all_at(&[1; 4096], 0).and_then(|()| file.sync_all()).context(what)?;
+    let start = Instant::now();
+    for i in 0..DATA_ROUNDS {
+        file.write_all_at(&[i as u8; 4096], 0).and_then(|()| file.sync_data()).context(what)?;
+    }
+    let took = start.elapsed() / DATA_ROUNDS;
+    std::fs::remove_file(&path).context(what)?;
+    Ok(took)
+}
+
+/// The mean time that the system calls for one small file take, without any flush.
+///
+/// # Errors
+/// When the files cannot be made.
+pub fn syscalls(dir: &Path) -> Result<Duration> {
+    let probe = dir.join("probe");
+    let what = || format!("make files in {}", probe.display());
+    std::fs::create_dir(&probe).context(what)?;
+    let start = Instant::now();
+    for i in 0..CPU_ROUNDS {
+        let file = std::fs::OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(probe.join(format!("f{i}")))
+            .context(what)?;
+        file.write_all_at(&[2; 4096], 0).context(what)?;
+        let times = std::fs::FileTimes::new().set_modified(std::time::SystemTime::UNIX_EPOCH);
+        file.set_times(times).context(what)?;
+        std::os::unix::fs::fchown(&file, Some(0), Some(0)).context(what)?;
+        file.set_permissions(std::fs::Permissions::from_mode(0o644)).context(what)?;
+    }
+    let took = start.elapsed() / CPU_ROUNDS;
+    std::fs::remove_dir_all(&probe).context(what)?;
+    crate::mounts::syncfs(dir)?;
+    Ok(took)
+}
+
+/// When a slow peer may stop.
+#[derive(Debug, Clone, Copy)]
+pub struct Budget {
+    /// After so many regular files.
+    pub files: u64,
+    /// After this time.
+    pub time: Duration,
+}
+
+/// How long a peer took.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Taken {
+    /// Regular files extracted.
+    pub files: u64,
+    /// Seconds.
+    pub seconds: f64,
+    /// RPCs.
+    pub rpcs: u64,
+    /// RPCs that had to be stable before their reply.
+    pub modifying_rpcs: u64,
+    /// The archive was extracted to its end.
+    pub complete: bool,
+}
+
+/// Extracts a plain tar one operation at a time into the root of the export at `addr`, until it is
+/// done or the budget is spent. An extraction that is cut short leaves directories without their
+/// final attributes.
+///
+/// # Errors
+/// The first operation that failed.
+pub fn serial_untar(
+    addr: SocketAddr,
+    owner: &str,
+    into: &str,
+    tar: impl Read,
+    budget: Budget,
+) -> Result<Taken> {
+    let mut session = Session::connect(&Connect::new(addr, owner))?;
+    let root = session.walk(into)?;
+    let before = session.counts();
+    let mut actor = Actor::new(session, root);
+    let mut extraction = Extraction::new();
+    let mut complete = true;
+    let start = Instant::now();
+    tarball::read(tar, |member| {
+        if extraction.files() >= budget.files || start.elapsed() >= budget.time {
+            complete = false;
+            return Ok(ControlFlow::Break(()));
+        }
+        extraction.extract(&mut actor, &member)?;
+        Ok(ControlFlow::Continue(()))
+    })?;
+    if complete {
+        extraction.end(&mut actor)?;
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    let Counts { rpcs, modifying_rpcs } = actor.session().counts().since(&before);
+    actor.into_session().close()?;
+    Ok(Taken { files: extraction.files(), seconds, rpcs, modifying_rpcs, complete })
+}
+
+/// Extracts a plain tar with the `tar` program into `dir`, then flushes the filesystem.
+///
+/// # Errors
+/// No `tar`, or it failed.
+pub fn local_untar(tar: &Path, dir: &Path) -> Result<Duration> {
+    let start = Instant::now();
+    let mut command = std::process::Command::new("tar");
+    command.arg("-xpf").arg(tar).arg("-C").arg(dir);
+    crate::mounts::run(&mut command, "tar")?;
+    crate::mounts::syncfs(dir)?;
+    Ok(start.elapsed())
+}
+
+/// What `landfast untar --json` says, as far as it matters here.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+struct UntarSummary {
+    files: u64,
+    rpcs: u64,
+    seconds: f64,
+}
+
+/// Extracts an archive with `landfast untar`, a process of its own, into the root of the export at
+/// `addr`. The time is from its start to its end.
+///
+/// # Errors
+/// When it fails: with what it said.
+pub fn untar(addr: SocketAddr, archive: &Path, stdin: std::process::Stdio) -> Result<Taken> {
+    let exe = std::env::current_exe().context(|| "path of this program".to_owned())?;
+    let start = Instant::now();
+    let out = std::process::Command::new(exe)
+        .arg("untar")
+        .arg(archive)
+        .arg(format!("nfs://{addr}/"))
+        .arg("--json")
+        .stdin(stdin)
+        .output()
+        .context(|| "run `landfast untar`".to_owned())?;
+    let seconds = start.elapsed().as_secs_f64();
+    if !out.status.success() {
+        return Err(Error::Tool {
+            command: format!("landfast untar {}", archive.display()),
+            status: out.status.to_string(),
+            stderr: String::from_utf8_lossy(&out.stderr).chars().take(2000).collect(),
+        });
+    }
+    let summary: UntarSummary = serde_json::from_slice(&out.stdout)
+        .map_err(|e| Error::Protocol(format!("`landfast untar --json` printed something else: {e}")))?;
+    Ok(Taken { files: summary.files, seconds, rpcs: summary.rpcs, modifying_rpcs: 0, complete: true })
+}
