@@ -1,0 +1,410 @@
+//! Attributes (RFC 8881 section 5): which there are, their values, and what SETATTR and creates may set.
+//!
+//! The lists are data. An attribute that can only be set is never read, one that can only be read is never set.
+
+use crate::limits;
+use crate::server::Shared;
+use bytes::Bytes;
+use landfast_nfs::v4::attr::number as n;
+use landfast_nfs::v4::flags::{CHANGE_TYPE_IS_MONOTONIC_INCR, FH4_PERSISTENT};
+use landfast_nfs::v4::{
+    AttrValues, Bitmap, Fattr, FileHandle, FileType, Fsid, NfsStat, NfsTime, SetTime, SpecData,
+};
+use landfast_volume::{Attrs, AttrsSet, Kind, SetAttrs, TimeSet, Timestamp};
+
+/// Attributes that can be read, in both minor versions.
+const READABLE: Bitmap = Bitmap::of(&[
+    n::SUPPORTED_ATTRS,
+    n::TYPE,
+    n::FH_EXPIRE_TYPE,
+    n::CHANGE,
+    n::SIZE,
+    n::LINK_SUPPORT,
+    n::SYMLINK_SUPPORT,
+    n::NAMED_ATTR,
+    n::FSID,
+    n::UNIQUE_HANDLES,
+    n::LEASE_TIME,
+    n::RDATTR_ERROR,
+    n::ACLSUPPORT,
+    n::CANSETTIME,
+    n::CASE_INSENSITIVE,
+    n::CASE_PRESERVING,
+    n::CHOWN_RESTRICTED,
+    n::FILEHANDLE,
+    n::FILEID,
+    n::FILES_AVAIL,
+    n::FILES_FREE,
+    n::FILES_TOTAL,
+    n::HOMOGENEOUS,
+    n::MAXFILESIZE,
+    n::MAXLINK,
+    n::MAXNAME,
+    n::MAXREAD,
+    n::MAXWRITE,
+    n::MODE,
+    n::NO_TRUNC,
+    n::NUMLINKS,
+    n::OWNER,
+    n::OWNER_GROUP,
+    n::RAWDEV,
+    n::SPACE_AVAIL,
+    n::SPACE_FREE,
+    n::SPACE_TOTAL,
+    n::SPACE_USED,
+    n::TIME_ACCESS,
+    n::TIME_CREATE,
+    n::TIME_DELTA,
+    n::TIME_METADATA,
+    n::TIME_MODIFY,
+    n::MOUNTED_ON_FILEID,
+    n::SUPPATTR_EXCLCREAT,
+    n::FS_CHARSET_CAP,
+]);
+
+/// Attributes that can be read, from minor version 2.
+const READABLE_42: Bitmap = Bitmap::of(&[n::CHANGE_ATTR_TYPE, n::XATTR_SUPPORT]);
+/// Attributes that can only be set.
+const WRITE_ONLY: Bitmap = Bitmap::of(&[n::TIME_ACCESS_SET, n::TIME_MODIFY_SET]);
+/// Attributes that can only be set, from minor version 2.
+const WRITE_ONLY_42: Bitmap = Bitmap::of(&[n::MODE_UMASK]);
+/// What SETATTR may set.
+const SETTABLE: Bitmap =
+    Bitmap::of(&[n::SIZE, n::MODE, n::OWNER, n::OWNER_GROUP, n::TIME_ACCESS_SET, n::TIME_MODIFY_SET]);
+/// What an EXCLUSIVE4_1 create may set: no times, they hold the verifier.
+const EXCLUSIVE: Bitmap = Bitmap::of(&[n::SIZE, n::MODE, n::OWNER, n::OWNER_GROUP, n::MODE_UMASK]);
+/// What a READDIR entry can say without a look at the object.
+const IN_ENTRY: Bitmap = Bitmap::of(&[n::RDATTR_ERROR, n::FILEID, n::MOUNTED_ON_FILEID]);
+/// What needs a question to the filesystem.
+const OF_FILESYSTEM: Bitmap = Bitmap::of(&[
+    n::FILES_AVAIL,
+    n::FILES_FREE,
+    n::FILES_TOTAL,
+    n::SPACE_AVAIL,
+    n::SPACE_FREE,
+    n::SPACE_TOTAL,
+]);
+
+/// The largest file offset.
+pub const FILE_SIZE_MAX: u64 = i64::MAX as u64;
+/// FSCHARSET_CAP4_CONTAINS_NON_UTF8 (RFC 8881 section 14.4): names are bytes.
+const CHARSET_ANY: u32 = 1;
+
+/// The attributes of a minor version.
+#[must_use]
+pub fn supported(minor: u32) -> Bitmap {
+    let both = READABLE.or(&WRITE_ONLY);
+    if minor >= 2 { both.or(&READABLE_42).or(&WRITE_ONLY_42) } else { both }
+}
+
+/// What an EXCLUSIVE4_1 create may set in this minor version.
+#[must_use]
+pub fn exclusive(minor: u32) -> Bitmap {
+    EXCLUSIVE.and(&supported(minor))
+}
+
+/// What a GETATTR or READDIR asks for that can be given.
+///
+/// # Errors
+/// `INVAL` for an attribute that can only be set (RFC 8881 section 5.5).
+pub fn readable(wanted: &Bitmap, minor: u32) -> Result<Bitmap, NfsStat> {
+    let set_only = WRITE_ONLY.or(&WRITE_ONLY_42).and(&supported(minor));
+    if !wanted.and(&set_only).is_empty() {
+        return Err(NfsStat::NFS4ERR_INVAL);
+    }
+    Ok(wanted.and(&supported(minor)))
+}
+
+/// Whether a READDIR entry needs a look at its object.
+#[must_use]
+pub fn needs_object(wanted: &Bitmap) -> bool {
+    !wanted.minus(&IN_ENTRY).is_empty()
+}
+
+fn file_type(kind: Kind) -> FileType {
+    match kind {
+        Kind::File => FileType::Reg,
+        Kind::Dir => FileType::Dir,
+        Kind::Symlink => FileType::Lnk,
+        Kind::Fifo => FileType::Fifo,
+        Kind::Socket => FileType::Sock,
+        Kind::CharDev => FileType::Chr,
+        Kind::BlockDev => FileType::Blk,
+    }
+}
+
+fn time(t: Timestamp) -> NfsTime {
+    NfsTime { seconds: t.secs, nseconds: t.nanos }
+}
+
+fn number_string(id: u32) -> Bytes {
+    Bytes::from(id.to_string())
+}
+
+/// What an object's attributes are computed from.
+#[derive(Debug, Clone)]
+pub struct Subject {
+    /// The wire handle.
+    pub handle: Bytes,
+    /// The object's own attributes.
+    pub attrs: Attrs,
+    /// The fileid of the directory entry, where that differs.
+    pub mounted_on: u64,
+}
+
+/// The wire form of `wanted` (already cut to what is readable) of `s`.
+///
+/// # Errors
+/// `IO` and the like when the filesystem cannot say how full it is.
+pub fn values(shared: &Shared, minor: u32, s: &Subject, wanted: &Bitmap) -> Result<Fattr, NfsStat> {
+    let a = &s.attrs;
+    let mut v = AttrValues {
+        kind: Some(file_type(a.kind)),
+        change: Some(a.change),
+        size: Some(a.size),
+        fsid: Some(Fsid { major: a.fsid.0, minor: a.fsid.1 }),
+        rdattr_error: Some(NfsStat::NFS4_OK),
+        filehandle: Some(FileHandle(s.handle.clone())),
+        fileid: Some(a.fileid),
+        mode: Some(a.mode & 0o7777),
+        numlinks: Some(a.nlink),
+        rawdev: Some(SpecData { specdata1: a.rdev.0, specdata2: a.rdev.1 }),
+        space_used: Some(a.used),
+        time_access: Some(time(a.atime)),
+        time_create: Some(time(a.btime)),
+        time_metadata: Some(time(a.ctime)),
+        time_modify: Some(time(a.mtime)),
+        mounted_on_fileid: Some(s.mounted_on),
+        ..AttrValues::default()
+    };
+    if wanted.has(n::OWNER) {
+        v.owner = Some(number_string(a.uid));
+    }
+    if wanted.has(n::OWNER_GROUP) {
+        v.owner_group = Some(number_string(a.gid));
+    }
+    constants(&mut v, shared, minor);
+    if !wanted.and(&OF_FILESYSTEM).is_empty() {
+        let f = shared.volume.statfs().map_err(crate::errors::status)?;
+        v.files_avail = Some(f.free_files);
+        v.files_free = Some(f.free_files);
+        v.files_total = Some(f.total_files);
+        v.space_avail = Some(f.avail_bytes);
+        v.space_free = Some(f.free_bytes);
+        v.space_total = Some(f.total_bytes);
+    }
+    Ok(v.to_fattr(wanted))
+}
+
+/// What is the same for all objects.
+fn constants(v: &mut AttrValues, shared: &Shared, minor: u32) {
+    v.supported_attrs = Some(supported(minor));
+    v.fh_expire_type = Some(FH4_PERSISTENT);
+    v.link_support = Some(true);
+    v.symlink_support = Some(true);
+    v.named_attr = Some(false);
+    v.unique_handles = Some(true);
+    v.lease_time = Some(shared.lease_seconds);
+    v.aclsupport = Some(0);
+    v.cansettime = Some(true);
+    v.case_insensitive = Some(false);
+    v.case_preserving = Some(true);
+    v.chown_restricted = Some(true);
+    v.homogeneous = Some(true);
+    v.maxfilesize = Some(FILE_SIZE_MAX);
+    v.maxlink = Some(65_000);
+    v.maxname = Some(limits::NAME_MAX as u32);
+    v.maxread = Some(u64::from(limits::IO_BYTES_MAX));
+    v.maxwrite = Some(u64::from(limits::IO_BYTES_MAX));
+    v.no_trunc = Some(true);
+    v.time_delta = Some(NfsTime { seconds: 0, nseconds: 1 });
+    v.suppattr_exclcreat = Some(exclusive(minor));
+    v.fs_charset_cap = Some(CHARSET_ANY);
+    v.change_attr_type = Some(CHANGE_TYPE_IS_MONOTONIC_INCR);
+    v.xattr_support = Some(false);
+}
+
+/// The attributes of a READDIR entry whose object was not looked at, or could not be.
+#[must_use]
+pub fn entry_values(fileid: u64, error: NfsStat, wanted: &Bitmap) -> Fattr {
+    let v = AttrValues {
+        rdattr_error: Some(error),
+        fileid: error.is_ok().then_some(fileid),
+        mounted_on_fileid: Some(fileid),
+        ..AttrValues::default()
+    };
+    v.to_fattr(wanted)
+}
+
+/// For which operation attributes are set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// SETATTR.
+    Set,
+    /// CREATE and OPEN with UNCHECKED4 or GUARDED4.
+    Create,
+    /// OPEN with EXCLUSIVE4_1.
+    Exclusive,
+}
+
+/// What is to be set.
+///
+/// # Errors
+/// `ATTRNOTSUPP` for attributes that are not supported; `INVAL` for those that cannot be set here, and for values out of
+/// range; `BADXDR`; `BADOWNER` for an owner that is no number.
+pub fn to_set(f: &Fattr, minor: u32, purpose: Purpose) -> Result<SetAttrs, NfsStat> {
+    if !f.mask.minus(&supported(minor)).is_empty() {
+        return Err(NfsStat::NFS4ERR_ATTRNOTSUPP);
+    }
+    let allowed = match purpose {
+        Purpose::Set => SETTABLE,
+        Purpose::Create => SETTABLE.or(&WRITE_ONLY_42),
+        Purpose::Exclusive => EXCLUSIVE,
+    };
+    if !f.mask.minus(&allowed).is_empty() {
+        return Err(NfsStat::NFS4ERR_INVAL);
+    }
+    let v = AttrValues::from_fattr(f)?;
+    let mode = match v.mode {
+        Some(m) if m > 0o7777 => return Err(NfsStat::NFS4ERR_INVAL),
+        m => m,
+    };
+    let mode_umask = match v.mode_umask {
+        // RFC 8275 section 4: not both, and only the permission bits.
+        Some(_) if mode.is_some() => return Err(NfsStat::NFS4ERR_INVAL),
+        Some(m) if m.mode > 0o7777 || m.umask > 0o777 => return Err(NfsStat::NFS4ERR_INVAL),
+        Some(m) => Some((m.mode, m.umask)),
+        None => None,
+    };
+    let size = match v.size {
+        Some(s) if s > FILE_SIZE_MAX => return Err(NfsStat::NFS4ERR_FBIG),
+        s => s,
+    };
+    Ok(SetAttrs {
+        mode,
+        uid: v.owner.as_deref().map(owner_number).transpose()?,
+        gid: v.owner_group.as_deref().map(owner_number).transpose()?,
+        size,
+        atime: v.time_access_set.map(time_set).transpose()?,
+        mtime: v.time_modify_set.map(time_set).transpose()?,
+        mode_umask,
+    })
+}
+
+/// RFC 8881 section 5.9: a user or group as a decimal number without leading zeros.
+fn owner_number(s: &[u8]) -> Result<u32, NfsStat> {
+    const BAD: NfsStat = NfsStat::NFS4ERR_BADOWNER;
+    if s.is_empty() || s.len() > 10 || !s.iter().all(u8::is_ascii_digit) || (s.len() > 1 && s[0] == b'0') {
+        return Err(BAD);
+    }
+    // 2^32 - 1 means "leave alone" to the kernel: nobody's number.
+    std::str::from_utf8(s).ok().and_then(|s| s.parse().ok()).filter(|id| *id != u32::MAX).ok_or(BAD)
+}
+
+fn time_set(t: SetTime) -> Result<TimeSet, NfsStat> {
+    match t {
+        SetTime::ServerTime => Ok(TimeSet::Now),
+        SetTime::ClientTime(t) if t.nseconds > 999_999_999 => Err(NfsStat::NFS4ERR_INVAL),
+        SetTime::ClientTime(t) => Ok(TimeSet::At(Timestamp { secs: t.seconds, nanos: t.nseconds })),
+    }
+}
+
+/// What was set, as a reply says it.
+#[must_use]
+pub fn set_mask(s: &AttrsSet) -> Bitmap {
+    let mut b = Bitmap::default();
+    for (set, number) in [
+        (s.size, n::SIZE),
+        (s.mode, n::MODE),
+        (s.uid, n::OWNER),
+        (s.gid, n::OWNER_GROUP),
+        (s.atime, n::TIME_ACCESS_SET),
+        (s.mtime, n::TIME_MODIFY_SET),
+        (s.mode_umask, n::MODE_UMASK),
+    ] {
+        if set {
+            b.set(number);
+        }
+    }
+    b
+}
+
+/// [`set_mask`] of an exclusive create: the times hold the verifier (RFC 8881 section 18.16.3), which tells the client
+/// to set them.
+#[must_use]
+pub fn set_mask_exclusive(s: &AttrsSet) -> Bitmap {
+    set_mask(s).or(&Bitmap::of(&[n::TIME_ACCESS, n::TIME_MODIFY]))
+}
+
+/// Whether VERIFY and NVERIFY may compare these (RFC 8881 section 18.31.3).
+///
+/// # Errors
+/// `ATTRNOTSUPP` for what is not supported; `INVAL` for what can only be set, and for rdattr_error.
+pub fn comparable(mask: &Bitmap, minor: u32) -> Result<(), NfsStat> {
+    if !mask.minus(&supported(minor)).is_empty() {
+        return Err(NfsStat::NFS4ERR_ATTRNOTSUPP);
+    }
+    if mask.has(n::RDATTR_ERROR) {
+        return Err(NfsStat::NFS4ERR_INVAL);
+    }
+    readable(mask, minor).map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use landfast_nfs::v4::attr::ModeUmask;
+
+    fn fattr(v: &AttrValues) -> Fattr {
+        v.to_fattr(&AttrValues::KNOWN)
+    }
+
+    #[test]
+    fn every_supported_attribute_has_a_type() {
+        assert!(supported(2).minus(&AttrValues::KNOWN).is_empty());
+    }
+
+    #[test]
+    fn rfc8881_5_9_owners_are_numbers() {
+        assert_eq!(owner_number(b"0"), Ok(0));
+        assert_eq!(owner_number(b"4294967294"), Ok(u32::MAX - 1));
+        for bad in [&b""[..], b"4294967295", b"00", b"-1", b"+1", b" 1", b"root@example.org", b"99999999999"]
+        {
+            assert_eq!(owner_number(bad), Err(NfsStat::NFS4ERR_BADOWNER));
+        }
+    }
+
+    #[test]
+    fn write_only_attributes_cannot_be_read() {
+        assert_eq!(readable(&Bitmap::of(&[n::TIME_MODIFY_SET]), 1), Err(NfsStat::NFS4ERR_INVAL));
+        assert_eq!(readable(&Bitmap::of(&[n::MODE_UMASK]), 2), Err(NfsStat::NFS4ERR_INVAL));
+        // In 4.1 that number means nothing, and what means nothing is left out.
+        assert_eq!(readable(&Bitmap::of(&[n::MODE_UMASK]), 1), Ok(Bitmap::default()));
+    }
+
+    #[test]
+    fn what_may_be_set_where() {
+        let mode = fattr(&AttrValues { mode: Some(0o644), ..AttrValues::default() });
+        assert_eq!(to_set(&mode, 1, Purpose::Set).map(|s| s.mode), Ok(Some(0o644)));
+        let both = AttrValues {
+            mode: Some(0o644),
+            mode_umask: Some(ModeUmask { mode: 0o666, umask: 0o22 }),
+            ..AttrValues::default()
+        };
+        assert_eq!(to_set(&fattr(&both), 2, Purpose::Create), Err(NfsStat::NFS4ERR_INVAL));
+        assert_eq!(to_set(&fattr(&both), 1, Purpose::Create), Err(NfsStat::NFS4ERR_ATTRNOTSUPP));
+        let times = AttrValues { time_modify_set: Some(SetTime::ServerTime), ..AttrValues::default() };
+        assert_eq!(to_set(&fattr(&times), 1, Purpose::Exclusive), Err(NfsStat::NFS4ERR_INVAL));
+        let kind = AttrValues { kind: Some(FileType::Reg), ..AttrValues::default() };
+        assert_eq!(to_set(&fattr(&kind), 1, Purpose::Set), Err(NfsStat::NFS4ERR_INVAL));
+        let late = NfsTime { seconds: 1, nseconds: 1_000_000_000 };
+        let late = AttrValues { time_access_set: Some(SetTime::ClientTime(late)), ..AttrValues::default() };
+        assert_eq!(to_set(&fattr(&late), 1, Purpose::Set), Err(NfsStat::NFS4ERR_INVAL));
+    }
+
+    #[test]
+    fn rfc8881_5_8_2_14_the_exclusive_set_has_no_times() {
+        assert!(!exclusive(1).has(n::TIME_MODIFY_SET) && !exclusive(1).has(n::TIME_ACCESS_SET));
+        assert!(exclusive(2).has(n::MODE_UMASK) && !exclusive(1).has(n::MODE_UMASK));
+    }
+}

@@ -1,0 +1,63 @@
+//! Every limit of the server in one place, with the answer that a client gets at it.
+//!
+//! Sizes are bytes, times milliseconds, unless the name says otherwise.
+
+/// Largest request that a session takes, RPC header included: a 4 MiB WRITE and what stands around it.
+/// More: `NFS4ERR_REQ_TOO_BIG`.
+pub const REQUEST_BYTES_MAX: u32 = (4 << 20) + (64 << 10);
+/// Largest reply that a session gives, RPC header included. More: `NFS4ERR_REP_TOO_BIG`.
+pub const RESPONSE_BYTES_MAX: u32 = (4 << 20) + (64 << 10);
+/// The smallest request and reply size that a session is made with; less: `NFS4ERR_TOOSMALL`.
+pub const CHANNEL_BYTES_MIN: u32 = 512;
+/// Largest reply that is kept for replay. A client that asks for more is given this.
+pub const CACHED_BYTES_MAX: u32 = 256 << 10;
+/// What one session may at worst keep for replay: slots times the largest kept reply. Fewer slots are granted above.
+pub const SESSION_CACHED_BYTES_MAX: u64 = 8 << 20;
+/// What all sessions may at worst keep for replay (they stand in the log at each checkpoint); above it a new session
+/// gets `NFS4ERR_NOSPC`.
+pub const CACHED_BYTES_TOTAL_MAX: u64 = 128 << 20;
+/// Operations of one COMPOUND. More: `NFS4ERR_TOO_MANY_OPS`.
+pub const OPS_MAX: u32 = 4096;
+/// Slots of one session. A client that asks for more is given this.
+pub const SLOTS_MAX: u32 = 256;
+/// Sessions of one client. One more takes the place of the one that was unused longest.
+pub const SESSIONS_PER_CLIENT_MAX: usize = 16;
+/// Client records. Above it the client that was silent longest and holds nothing goes; when each holds something,
+/// EXCHANGE_ID gets `NFS4ERR_DELAY`.
+pub const CLIENTS_MAX: usize = 4096;
+/// Opens of one client; more: `NFS4ERR_RESOURCE`'s successor in 4.1, `NFS4ERR_NOSPC`.
+pub const OPENS_PER_CLIENT_MAX: usize = 64 << 10;
+/// Opens in all (each may hold two descriptors); more: `NFS4ERR_NOSPC`.
+pub const OPENS_MAX: usize = 256 << 10;
+/// Locked ranges of one file; more: `NFS4ERR_NOSPC`.
+pub const LOCKS_PER_FILE_MAX: usize = 16 << 10;
+/// Connections; more are closed when they come.
+pub const CONNECTIONS_MAX: usize = 1024;
+/// Compounds of one connection that are being worked on; the next is read when one is done.
+pub const CONNECTION_COMPOUNDS_MAX: usize = 512;
+/// Request bytes of one connection that are being worked on.
+pub const CONNECTION_BYTES_MAX: usize = 32 << 20;
+/// Request bytes of all connections that are being worked on.
+pub const SERVER_BYTES_MAX: usize = 256 << 20;
+/// Threads that run compounds.
+pub const WORKERS: usize = 16;
+/// Compounds that wait for a thread; above it connections are not read.
+pub const QUEUE_MAX: usize = 4096;
+/// Stateids that one TEST_STATEID may ask about; more: `NFS4ERR_INVAL`.
+pub const TEST_STATEIDS_MAX: usize = 4096;
+/// Bytes of a request that its fingerprint covers (RFC 8881 section 2.10.6.1.3.1).
+pub const FINGERPRINT_BYTES: usize = 1024;
+/// Largest READ and WRITE.
+pub const IO_BYTES_MAX: u32 = 4 << 20;
+/// Longest name of a directory entry.
+pub const NAME_MAX: usize = 255;
+/// Longest target of a symbolic link.
+pub const LINK_TARGET_MAX: usize = 4095;
+/// Largest READDIR reply.
+pub const READDIR_BYTES_MAX: u32 = 1 << 20;
+/// Lease time when nothing else is asked for, in seconds.
+pub const LEASE_SECONDS: u32 = 90;
+/// A client whose lease is over keeps its state until somebody needs it, at most so long.
+pub const COURTESY_MS: u64 = 24 * 3600 * 1000;
+/// An EXCHANGE_ID without a CREATE_SESSION is forgotten after so many leases.
+pub const UNCONFIRMED_LEASES: u64 = 1;

@@ -1,0 +1,111 @@
+//! Operating system threads that run compounds to their end.
+//!
+//! Operations are blocking system calls under per-thread credentials, so they run on threads of their own, never on
+//! those of the asynchronous runtime. The queue is bounded by the RPC layer's limits on calls under way; a job that
+//! comes when the pool has ended is dropped, which its waiter sees.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use parking_lot::{Condvar, Mutex};
+
+type Job = Box<dyn FnOnce() + Send>;
+
+#[derive(Default)]
+struct Queue {
+    jobs: VecDeque<Job>,
+    closed: bool,
+}
+
+#[derive(Default)]
+struct Inner {
+    queue: Mutex<Queue>,
+    wake: Condvar,
+}
+
+/// A fixed number of worker threads.
+pub struct Pool {
+    inner: Arc<Inner>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Pool {
+    /// Starts `threads` workers.
+    ///
+    /// # Errors
+    /// When the system gives no more threads.
+    pub fn new(threads: usize) -> std::io::Result<Self> {
+        let inner = Arc::new(Inner::default());
+        let mut pool = Pool { inner, threads: Vec::with_capacity(threads) };
+        for i in 0..threads.max(1) {
+            let inner = pool.inner.clone();
+            let thread = std::thread::Builder::new().name(format!("nfs-{i}")).spawn(move || work(&inner))?;
+            pool.threads.push(thread);
+        }
+        Ok(pool)
+    }
+
+    /// Queues a job.
+    pub fn run(&self, job: impl FnOnce() + Send + 'static) {
+        let mut queue = self.inner.queue.lock();
+        if !queue.closed {
+            queue.jobs.push_back(Box::new(job));
+            drop(queue);
+            self.inner.wake.notify_one();
+        }
+    }
+}
+
+fn work(inner: &Inner) {
+    loop {
+        let mut queue = inner.queue.lock();
+        let job = loop {
+            if let Some(job) = queue.jobs.pop_front() {
+                break job;
+            }
+            if queue.closed {
+                return;
+            }
+            inner.wake.wait(&mut queue);
+        };
+        drop(queue);
+        // A panic must not take the worker with it; the job's waiter sees that it was dropped.
+        if std::panic::catch_unwind(std::panic::AssertUnwindSafe(job)).is_err() {
+            tracing::error!("a compound ended in a panic; its connection is closed");
+        }
+    }
+}
+
+impl Drop for Pool {
+    /// Runs what is queued to its end.
+    fn drop(&mut self) {
+        self.inner.queue.lock().closed = true;
+        self.inner.wake.notify_all();
+        for thread in self.threads.drain(..) {
+            // Its panics were caught and reported.
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[test]
+    fn all_jobs_run_before_the_pool_ends_and_a_panic_harms_nobody() {
+        let done = Arc::new(AtomicUsize::new(0));
+        let pool = Pool::new(2).expect("threads");
+        for i in 0..100 {
+            let done = done.clone();
+            pool.run(move || {
+                assert!(i % 10 != 0, "every tenth job fails");
+                done.fetch_add(1, Ordering::Relaxed);
+            });
+        }
+        drop(pool);
+        assert_eq!(done.load(Ordering::Relaxed), 90);
+    }
+}

@@ -1,0 +1,335 @@
+//! The thin shell: a listener, the worker pool, the wait for the log between a compound and its reply.
+//!
+//! The order of a request: decode; back-pressure, if it may change the tree; a worker runs it; the log is flushed up to
+//! its last record; the slot is freed; the reply is sent. Only the worker's part takes a thread.
+
+use crate::limits;
+use crate::pool::Pool;
+use crate::pseudo::Pseudo;
+use crate::server::{Keeper, Shared};
+use crate::state::Principal;
+use crate::state::notes::{Restored, Stamped};
+use crate::state::sessions::Kept;
+use crate::stats::Stats;
+use crate::v4::compound::{self, Outcome, Pending, Request};
+use crate::v4::matrix;
+use bytes::Bytes;
+use landfast_nfs::v4::{ArgOp, CompoundArgs, PROC_COMPOUND, PROC_NULL, VERSION};
+use landfast_rpc::conn::{CallHeader, ConnConfig, ConnInfo, Program, Response, Service};
+use landfast_rpc::{Credential, server};
+use landfast_volume::{Cred, RecoveryReport, ShutdownReport, Volume};
+use landfast_xdr::{Reader, padding};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+
+/// How long a clean stop waits for requests under way.
+const STOP_GRACE: Duration = Duration::from_secs(10);
+/// How often what goes on by time alone is looked at.
+const TICK: Duration = Duration::from_secs(5);
+/// The user and group of a caller that does not say who it is.
+const NOBODY: u32 = 65534;
+
+/// How to serve a volume.
+pub struct ServerConfig {
+    /// The volume, opened and not started.
+    pub volume: Volume,
+    /// What opening it found.
+    pub recovery: RecoveryReport,
+    /// Where to listen; port 0 takes any.
+    pub listen: SocketAddr,
+    /// The export's own absolute path: its name under the pseudo root.
+    pub export: PathBuf,
+    /// Lease time and grace period in seconds.
+    pub lease_seconds: u32,
+    /// Worker threads.
+    pub workers: usize,
+}
+
+impl ServerConfig {
+    /// Serves `volume`, found at `export`, at `listen`, with the default times and threads.
+    #[must_use]
+    pub fn new(volume: Volume, recovery: RecoveryReport, listen: SocketAddr, export: PathBuf) -> Self {
+        ServerConfig {
+            volume,
+            recovery,
+            listen,
+            export,
+            lease_seconds: limits::LEASE_SECONDS,
+            workers: limits::WORKERS,
+        }
+    }
+}
+
+/// Why a server does not start. Each is one line that says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The address cannot be listened on.
+    #[error("cannot listen on {addr}: {err}; stop what uses the port, or choose another with --listen")]
+    Listen {
+        /// The address.
+        addr: SocketAddr,
+        /// The system's error.
+        err: std::io::Error,
+    },
+    /// The volume does not start.
+    #[error(transparent)]
+    Volume(#[from] landfast_volume::OpenError),
+    /// No thread could be started.
+    #[error("cannot start worker threads: {0}")]
+    Threads(std::io::Error),
+    /// The restored state could not be written to the log.
+    #[error("the log took no record after recovery: {0}; see why it failed, and start again")]
+    Log(landfast_volume::Error),
+}
+
+/// An NFS server: see [`Server::start`].
+pub struct Server;
+
+impl Server {
+    /// Listens, restores the clients' state, starts the volume, serves. Runs on the calling Tokio runtime.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub async fn start(config: ServerConfig) -> Result<Running, StartError> {
+        let ServerConfig { volume, recovery, listen, export, lease_seconds, workers } = config;
+        let listener =
+            TcpListener::bind(listen).await.map_err(|err| StartError::Listen { addr: listen, err })?;
+        let pseudo = Pseudo::new(&export, volume.id());
+        let sh = Arc::new(Shared::new(volume, pseudo, lease_seconds, recovery.epoch as u32));
+        let restored = restore(&sh, recovery.notes).await?;
+        let pool = Pool::new(workers).map_err(StartError::Threads)?;
+        let service = Arc::new(Nfs { sh: sh.clone(), pool });
+        let rpc = server::ServerConfig {
+            conn: ConnConfig {
+                record_max: limits::REQUEST_BYTES_MAX as usize + 4096,
+                calls_in_flight_max: limits::CONNECTION_COMPOUNDS_MAX,
+                bytes_in_flight_max: limits::CONNECTION_BYTES_MAX,
+                ..server::ServerConfig::default().conn
+            },
+            connections_max: limits::CONNECTIONS_MAX,
+            bytes_in_flight_max: limits::SERVER_BYTES_MAX,
+        };
+        let rpc = server::Server::start(listener, service, rpc)
+            .map_err(|err| StartError::Listen { addr: listen, err })?;
+        let ticking = tokio::spawn(tick(sh.clone()));
+        Ok(Running { sh, rpc, ticking, restored })
+    }
+}
+
+/// Puts back what the log kept, starts the volume, and writes it into the emptied log again.
+async fn restore(sh: &Arc<Shared>, notes: Vec<Vec<u8>>) -> Result<Restored, StartError> {
+    let now = sh.now();
+    let restored = sh.state().restore(notes.iter().filter_map(|n| Stamped::from_bytes(n)), now);
+    sh.volume.start(Arc::new(Keeper(sh.clone())))?;
+    if sh.persist && restored.clients > 0 {
+        let mut tx = sh.volume.tx();
+        let snapshot: Vec<_> = sh.state().snapshot().iter().map(Stamped::to_bytes).collect();
+        for note in snapshot {
+            tx.note(note);
+        }
+        tx.finish().wait().await.map_err(StartError::Log)?;
+    }
+    Ok(restored)
+}
+
+/// A server that runs. Dropping it stops listening; [`Running::stop`] ends it cleanly.
+pub struct Running {
+    sh: Arc<Shared>,
+    rpc: server::Server,
+    ticking: tokio::task::JoinHandle<()>,
+    restored: Restored,
+}
+
+/// What a clean stop did.
+#[derive(Debug, Clone, Copy)]
+pub struct Stopped {
+    /// All requests under way were answered.
+    pub drained: bool,
+    /// What the volume did.
+    pub volume: ShutdownReport,
+}
+
+impl Running {
+    /// The address that is listened on.
+    #[must_use]
+    pub fn local_addr(&self) -> SocketAddr {
+        self.rpc.local_addr()
+    }
+
+    /// What of the clients' state survived the last stop.
+    #[must_use]
+    pub fn restored(&self) -> Restored {
+        self.restored
+    }
+
+    /// The volume that is served.
+    #[must_use]
+    pub fn volume(&self) -> &Volume {
+        &self.sh.volume
+    }
+
+    /// Counters and sizes.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let (compounds, modifying_ops, replays) = self.sh.counters.totals();
+        let st = self.sh.state();
+        Stats {
+            compounds,
+            modifying_ops,
+            replays,
+            ops: self.sh.counters.ops(),
+            connections: self.rpc.connections(),
+            clients: st.clients.len(),
+            sessions: st.sessions.len(),
+            opens: st.files.len(),
+        }
+    }
+
+    /// Stops cleanly: no new requests, answers those under way, then a checkpoint and the mark of a clean stop.
+    ///
+    /// # Errors
+    /// When the volume could not be made durable: the log is kept, the next start recovers.
+    pub async fn stop(self) -> Result<Stopped, landfast_volume::Error> {
+        let drained = self.rpc.shutdown(STOP_GRACE).await;
+        self.ticking.abort();
+        self.sh.state().settle_holders();
+        let volume = self.sh.volume.clone();
+        let report = tokio::task::spawn_blocking(move || volume.shutdown())
+            .await
+            .map_err(|_| landfast_volume::Error::Failed)??;
+        Ok(Stopped { drained, volume: report })
+    }
+}
+
+/// Forgets what time alone ends.
+async fn tick(sh: Arc<Shared>) {
+    let mut every = tokio::time::interval(TICK);
+    every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        every.tick().await;
+        let gone = sh.state().tick(sh.now());
+        if !gone.is_empty() && sh.persist {
+            let mut tx = sh.volume.tx();
+            for note in &gone {
+                tx.note(note.to_bytes());
+            }
+            if let Err(e) = tx.finish().wait().await {
+                tracing::error!("the log took no record of clients that are gone: {e}");
+            }
+        }
+    }
+}
+
+struct Nfs {
+    sh: Arc<Shared>,
+    pool: Pool,
+}
+
+const PROGRAMS: &[Program] = &[Program { number: landfast_nfs::PROGRAM, low: VERSION, high: VERSION }];
+
+impl Service for Nfs {
+    fn programs(&self) -> &[Program] {
+        PROGRAMS
+    }
+
+    async fn call(&self, conn: &Arc<ConnInfo>, call: CallHeader, body: Bytes) -> Response {
+        match call.proc {
+            PROC_NULL => Response::Success(Bytes::new()),
+            PROC_COMPOUND => self.compound(conn, call, body).await,
+            _ => Response::ProcUnavail,
+        }
+    }
+
+    fn closed(&self, conn: &Arc<ConnInfo>) {
+        self.sh.state().sessions.disconnected(conn.id());
+    }
+}
+
+impl Nfs {
+    async fn compound(&self, conn: &Arc<ConnInfo>, call: CallHeader, body: Bytes) -> Response {
+        let (principal, cred) = caller(&call.cred);
+        let mut reader = Reader::new(body.clone());
+        let Ok(args) = CompoundArgs::decode_limited(&mut reader, limits::OPS_MAX) else {
+            return Response::GarbageArgs;
+        };
+        let modifies = matrix::modifies(args.ops.iter().map(ArgOp::op), args.minor_version);
+        let fingerprint = fingerprint(principal, &args, &body);
+        let req = Request { conn: conn.id(), principal, cred, bytes: body.len(), fingerprint, args };
+        drop(body);
+        if modifies {
+            // A volume that has failed says so again to each operation.
+            let _ = self.sh.volume.admit().await;
+        }
+        let (done, outcome) = tokio::sync::oneshot::channel();
+        let sh = self.sh.clone();
+        self.pool.run(move || {
+            // The other end waits until the job has run or was dropped.
+            let _ = done.send(compound::run(&sh, req));
+        });
+        match outcome.await {
+            Err(_) => Response::Close,
+            Ok(Outcome { reply, pending: None }) => Response::Success(reply),
+            Ok(Outcome { reply, pending: Some(pending) }) => {
+                Response::Success(self.settle(reply, pending).await)
+            }
+        }
+    }
+
+    /// Waits for the log, frees the slot; the reply to send.
+    async fn settle(&self, reply: Bytes, pending: Pending) -> Bytes {
+        let Pending { receipt, slot, holder, failure } = pending;
+        let stable = receipt.wait().await.is_ok();
+        let mut st = self.sh.state();
+        if let Some(client) = holder.filter(|_| stable) {
+            st.holding_is_noted(client);
+        }
+        if let Some((session, slot)) = slot
+            && let Some(s) = st.sessions.get_mut(&session)
+        {
+            if !stable {
+                s.replace_reply(slot, Kept::Reply(failure.clone()));
+            }
+            s.release(slot);
+        }
+        if stable { reply } else { failure }
+    }
+}
+
+/// Who calls, for sessions and for the volume.
+fn caller(cred: &Credential) -> (Principal, Cred) {
+    match cred {
+        Credential::None => {
+            (Principal { flavor: 0, uid: 0 }, Cred { uid: NOBODY, gid: NOBODY, groups: Arc::from([]) })
+        }
+        Credential::Sys(a) => (
+            Principal { flavor: 1, uid: a.uid },
+            Cred { uid: a.uid, gid: a.gid, groups: Arc::from(a.gids.as_slice()) },
+        ),
+    }
+}
+
+/// Bytes of an encoded SEQUENCE, number included.
+const SEQUENCE_BYTES: usize = 4 + 16 + 4 * 4;
+
+/// A digest of caller and operations (RFC 8881 section 2.10.6.1.3.1): of all that a retry repeats, so without the
+/// SEQUENCE itself, whose hints may differ. 64-bit FNV-1a, over the beginning and the length: stable over restarts
+/// and versions, since it stands in the log.
+fn fingerprint(principal: Principal, args: &CompoundArgs, body: &Bytes) -> u64 {
+    let skip = 4 + args.tag.len() + padding(args.tag.len()) + 8 + SEQUENCE_BYTES;
+    let rest = body.get(skip..).unwrap_or_default();
+    let mut h = 0xcbf2_9ce4_8422_2325_u64;
+    let mut eat = |bytes: &[u8]| {
+        for b in bytes {
+            h = (h ^ u64::from(*b)).wrapping_mul(0x100_0000_01b3);
+        }
+    };
+    eat(&principal.flavor.to_be_bytes());
+    eat(&principal.uid.to_be_bytes());
+    eat(&args.announced.to_be_bytes());
+    eat(&(rest.len() as u64).to_be_bytes());
+    eat(rest.get(..limits::FINGERPRINT_BYTES.min(rest.len())).unwrap_or_default());
+    h
+}

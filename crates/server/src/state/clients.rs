@@ -1,0 +1,287 @@
+//! Client records: EXCHANGE_ID (RFC 8881 section 18.35), the confirmation by CREATE_SESSION (section 18.36), leases.
+//!
+//! Invariant: an owner has at most one confirmed and one unconfirmed record. The confirmed record of an owner goes only
+//! when the unconfirmed one is confirmed, never at EXCHANGE_ID: who merely knows an owner's name cannot take its state.
+
+use super::notes::ClientNote;
+use super::{Millis, Principal};
+use bytes::Bytes;
+use landfast_nfs::v4::{NfsStat, Verifier};
+use std::collections::HashMap;
+
+/// One client record.
+#[derive(Debug, Clone)]
+pub struct Client {
+    /// The client ID.
+    pub id: u64,
+    /// `co_ownerid`.
+    pub owner: Bytes,
+    /// `co_verifier`: which instance of the owner.
+    pub verifier: Verifier,
+    /// Who sent the EXCHANGE_ID.
+    pub principal: Principal,
+    /// A CREATE_SESSION has come.
+    pub confirmed: bool,
+    /// The sequence number that the next CREATE_SESSION must carry.
+    pub create_sequence: u32,
+    /// The encoded result of the last CREATE_SESSION (its one-slot reply cache, section 18.36.4).
+    pub create_reply: Option<Bytes>,
+    /// When the lease was last renewed.
+    pub renewed: Millis,
+    /// May have had opens or locks, as the record in the log says.
+    pub holds: bool,
+    /// That record is on stable storage in this instance of the server.
+    pub holding_noted: bool,
+    /// RECLAIM_COMPLETE has come.
+    pub reclaim_complete: bool,
+    /// Had state before the restart and has not sent RECLAIM_COMPLETE since.
+    pub needs_reclaim: bool,
+    /// Version of the last change.
+    pub version: u64,
+}
+
+impl Client {
+    /// What the log keeps.
+    #[must_use]
+    pub fn to_note(&self) -> ClientNote {
+        ClientNote {
+            id: self.id,
+            owner: self.owner.to_vec(),
+            verifier: self.verifier,
+            principal: self.principal,
+            create_sequence: self.create_sequence,
+            create_reply: self.create_reply.as_ref().map(|b| b.to_vec()),
+            holds: self.holds,
+            reclaim_complete: self.reclaim_complete,
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Owner {
+    confirmed: Option<u64>,
+    unconfirmed: Option<u64>,
+}
+
+/// What an EXCHANGE_ID asks (RFC 8881 section 18.35.3).
+#[derive(Debug, Clone)]
+pub struct ExchangeId {
+    /// `co_ownerid`.
+    pub owner: Bytes,
+    /// `co_verifier`.
+    pub verifier: Verifier,
+    /// Who asks.
+    pub principal: Principal,
+    /// `EXCHGID4_FLAG_UPD_CONFIRMED_REC_A`.
+    pub update: bool,
+}
+
+/// What an EXCHANGE_ID gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Exchanged {
+    /// The client ID.
+    pub client: u64,
+    /// The sequence number for CREATE_SESSION.
+    pub sequence: u32,
+    /// `EXCHGID4_FLAG_CONFIRMED_R`.
+    pub confirmed: bool,
+}
+
+/// What a CREATE_SESSION gets to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CreateSession {
+    /// Make a session.
+    New,
+    /// A retry: send this encoded result again.
+    Replay(Bytes),
+}
+
+/// All client records.
+#[derive(Debug)]
+pub struct Clients {
+    epoch: u32,
+    next: u32,
+    by_id: HashMap<u64, Client>,
+    by_owner: HashMap<Bytes, Owner>,
+}
+
+impl Clients {
+    /// No clients; new client IDs carry `epoch` in their upper half, so no ID is given twice over restarts.
+    #[must_use]
+    pub fn new(epoch: u32) -> Self {
+        Clients { epoch, next: 1, by_id: HashMap::new(), by_owner: HashMap::new() }
+    }
+
+    /// The record of this client ID.
+    #[must_use]
+    pub fn get(&self, id: u64) -> Option<&Client> {
+        self.by_id.get(&id)
+    }
+
+    /// The record of this client ID.
+    pub fn get_mut(&mut self, id: u64) -> Option<&mut Client> {
+        self.by_id.get_mut(&id)
+    }
+
+    /// All client IDs.
+    #[must_use]
+    pub fn ids(&self) -> Vec<u64> {
+        self.by_id.keys().copied().collect()
+    }
+
+    /// All records.
+    pub fn iter(&self) -> impl Iterator<Item = &Client> {
+        self.by_id.values()
+    }
+
+    /// How many records there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.by_id.is_empty()
+    }
+
+    /// Takes a record away. Its sessions and opens are the caller's business ([`super::State::remove_client`]).
+    pub fn remove(&mut self, id: u64) -> Option<Client> {
+        let client = self.by_id.remove(&id)?;
+        if let Some(owner) = self.by_owner.get_mut(&client.owner) {
+            if owner.confirmed == Some(id) {
+                owner.confirmed = None;
+            }
+            if owner.unconfirmed == Some(id) {
+                owner.unconfirmed = None;
+            }
+            if owner.confirmed.is_none() && owner.unconfirmed.is_none() {
+                self.by_owner.remove(&client.owner);
+            }
+        }
+        Some(client)
+    }
+
+    /// Puts a record back that the log kept. A second record of the same owner replaces the first.
+    pub fn restore(&mut self, client: Client) {
+        let owner = self.by_owner.entry(client.owner.clone()).or_default();
+        let old = owner.confirmed.replace(client.id);
+        if let Some(old) = old.filter(|old| *old != client.id) {
+            self.by_id.remove(&old);
+        }
+        self.by_id.insert(client.id, client);
+    }
+
+    /// EXCHANGE_ID (RFC 8881 section 18.35.4; the numbers are its cases). `idle` says whether a confirmed client holds
+    /// nothing or has let its lease go.
+    ///
+    /// # Errors
+    /// `CLID_INUSE`, `NOENT`, `NOT_SAME`, `PERM` as the cases say.
+    pub fn exchange_id(
+        &mut self,
+        now: Millis,
+        ask: &ExchangeId,
+        idle: impl FnOnce(&Client) -> bool,
+    ) -> Result<Exchanged, NfsStat> {
+        let confirmed =
+            self.by_owner.get(&ask.owner).and_then(|o| o.confirmed).and_then(|id| self.by_id.get(&id));
+        match (confirmed, ask.update) {
+            (None, true) => return Err(NfsStat::NFS4ERR_NOENT), // case 7
+            (Some(c), true) if c.principal != ask.principal => return Err(NfsStat::NFS4ERR_PERM), // case 9
+            (Some(c), true) if c.verifier != ask.verifier => return Err(NfsStat::NFS4ERR_NOT_SAME), // case 8
+            // Case 6 (update) and case 2 (the same instance asks again): the record stands.
+            (Some(c), update) if c.principal == ask.principal && c.verifier == ask.verifier => {
+                let found = Exchanged { client: c.id, sequence: c.create_sequence, confirmed: true };
+                if !update {
+                    self.drop_unconfirmed(&ask.owner);
+                }
+                return Ok(found);
+            }
+            // Case 3: another principal; only when nothing is lost by it.
+            (Some(c), false) if c.principal != ask.principal && !idle(c) => {
+                return Err(NfsStat::NFS4ERR_CLID_INUSE);
+            }
+            // Cases 1 (new), 4 (replaces an unconfirmed one), 5 (the client has restarted), and 3 when it is allowed.
+            _ => {}
+        }
+        self.drop_unconfirmed(&ask.owner);
+        let id = u64::from(self.epoch) << 32 | u64::from(self.next);
+        self.next = self.next.wrapping_add(1).max(1);
+        self.by_owner.entry(ask.owner.clone()).or_default().unconfirmed = Some(id);
+        let client = Client {
+            id,
+            owner: ask.owner.clone(),
+            verifier: ask.verifier,
+            principal: ask.principal,
+            confirmed: false,
+            create_sequence: 1,
+            create_reply: None,
+            renewed: now,
+            holds: false,
+            holding_noted: false,
+            reclaim_complete: false,
+            needs_reclaim: false,
+            version: 0,
+        };
+        self.by_id.insert(id, client);
+        Ok(Exchanged { client: id, sequence: 1, confirmed: false })
+    }
+
+    fn drop_unconfirmed(&mut self, owner: &Bytes) {
+        if let Some(id) = self.by_owner.get_mut(owner).and_then(|o| o.unconfirmed.take()) {
+            self.by_id.remove(&id);
+        }
+    }
+
+    /// The first phases of CREATE_SESSION (RFC 8881 section 18.36.4): the client ID, its sequence number, its principal.
+    /// Nothing changes.
+    ///
+    /// # Errors
+    /// `STALE_CLIENTID`, `SEQ_MISORDERED`, `CLID_INUSE`.
+    pub fn check_create_session(
+        &self,
+        id: u64,
+        sequence: u32,
+        principal: Principal,
+    ) -> Result<CreateSession, NfsStat> {
+        let c = self.by_id.get(&id).ok_or(NfsStat::NFS4ERR_STALE_CLIENTID)?;
+        if sequence.wrapping_add(1) == c.create_sequence {
+            return match &c.create_reply {
+                Some(reply) if c.principal == principal => Ok(CreateSession::Replay(reply.clone())),
+                _ => Err(NfsStat::NFS4ERR_SEQ_MISORDERED),
+            };
+        }
+        if sequence != c.create_sequence {
+            return Err(NfsStat::NFS4ERR_SEQ_MISORDERED);
+        }
+        if !c.confirmed && c.principal != principal {
+            return Err(NfsStat::NFS4ERR_CLID_INUSE);
+        }
+        Ok(CreateSession::New)
+    }
+
+    /// A CREATE_SESSION has passed: confirms the record, keeps the reply. The client ID of the owner's former confirmed
+    /// record, whose state must go now (the caller does it).
+    pub fn created(&mut self, id: u64, now: Millis, reply: Bytes, version: u64) -> Option<u64> {
+        let c = self.by_id.get_mut(&id)?;
+        c.create_sequence = c.create_sequence.wrapping_add(1);
+        c.create_reply = Some(reply);
+        c.renewed = now;
+        c.version = version;
+        if c.confirmed {
+            return None;
+        }
+        c.confirmed = true;
+        let owner = self.by_owner.get_mut(&c.owner)?;
+        owner.unconfirmed = None;
+        owner.confirmed.replace(id)
+    }
+
+    /// Renews the lease (RFC 8881 section 8.3).
+    pub fn renew(&mut self, id: u64, now: Millis) {
+        if let Some(c) = self.by_id.get_mut(&id) {
+            c.renewed = c.renewed.max(now);
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! The NFSv4.1 state of the server as a pure core: no I/O, no clock, no threads. Values in, values out.
+//!
+//! - [`clients`]: EXCHANGE_ID and CREATE_SESSION, leases;
+//! - [`sessions`]: slots, the reply cache, retries;
+//! - [`opens`]: opens, share reservations, stateids; [`locks`]: byte ranges;
+//! - [`grace`]: who may reclaim after a restart;
+//! - [`notes`]: what of it stands in the log, and how it is read back.
+//!
+//! Time is a number of milliseconds that never goes backwards, given by the caller ([`Millis`]). All of it lives
+//! behind one mutex ([`crate::server::Shared`]), which is a leaf: nothing is called with it held.
+//!
+//! Invariants: an open belongs to a live client; a lock state belongs to a live open; a session belongs to a confirmed
+//! client; what a note says carries a version that grows with each change, so that notes may reach the log in any order.
+
+pub mod clients;
+pub mod grace;
+pub mod locks;
+pub mod notes;
+pub mod opens;
+pub mod sessions;
+
+use crate::limits;
+use clients::Clients;
+use grace::Grace;
+use landfast_nfs::v4::flags::SEQ4_STATUS_RESTART_RECLAIM_NEEDED;
+use landfast_nfs::v4::{NfsStat, SessionId};
+use notes::Stamped;
+use opens::Files;
+use sessions::Sessions;
+
+/// Milliseconds on a clock that never goes backwards.
+pub type Millis = u64;
+
+/// Who sent a request: the flavour and the user of the RPC credential (RFC 8881 section 2.4.3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+pub struct Principal {
+    /// The RPC flavour (0 none, 1 AUTH_SYS).
+    pub flavor: u32,
+    /// The user ID of AUTH_SYS; 0 for AUTH_NONE.
+    pub uid: u32,
+}
+
+/// All state. `F` is what the shell keeps with an open (its descriptors).
+pub struct State<F> {
+    /// Client records.
+    pub clients: Clients,
+    /// Sessions and their slots.
+    pub sessions: Sessions,
+    /// Opens and locks, by file.
+    pub files: Files<F>,
+    /// The grace period.
+    pub grace: Grace,
+    /// Lease time.
+    pub lease_ms: Millis,
+    /// The version that the next change gets.
+    pub(crate) version: u64,
+}
+
+impl<F> State<F> {
+    /// Empty state of the server instance `epoch`, which must differ from every earlier instance's.
+    #[must_use]
+    pub fn new(epoch: u32, lease_ms: Millis) -> Self {
+        State {
+            clients: Clients::new(epoch),
+            sessions: Sessions::default(),
+            files: Files::new(epoch),
+            grace: Grace::default(),
+            lease_ms,
+            version: 0,
+        }
+    }
+
+    pub(crate) fn next_version(&mut self) -> u64 {
+        self.version += 1;
+        self.version
+    }
+
+    /// Takes a client away with its sessions, opens and locks. The notes say so in the log.
+    pub fn remove_client(&mut self, id: u64) -> Vec<Stamped> {
+        let mut out = Vec::new();
+        let Some(client) = self.clients.remove(id) else { return out };
+        for session in self.sessions.of_client(id) {
+            self.sessions.remove(&session);
+            if client.confirmed {
+                let v = self.next_version();
+                out.push(Stamped { v, note: notes::Note::SessionGone(session) });
+            }
+        }
+        self.files.remove_client(id);
+        self.grace.done(id);
+        if client.confirmed {
+            let v = self.next_version();
+            out.push(Stamped { v, note: notes::Note::ClientGone(id) });
+        }
+        out
+    }
+
+    /// Room for one more client record: the one that was silent longest and holds nothing goes.
+    ///
+    /// # Errors
+    /// `DELAY` when each holds something.
+    pub fn make_room_for_client(&mut self) -> Result<Vec<Stamped>, NfsStat> {
+        let idle = self
+            .clients
+            .iter()
+            .filter(|c| self.files.opens_of(c.id) == 0 && !self.sessions.client_is_busy(c.id))
+            .min_by_key(|c| c.renewed)
+            .map(|c| c.id);
+        idle.map(|id| self.remove_client(id)).ok_or(NfsStat::NFS4ERR_DELAY)
+    }
+
+    /// Takes a session away.
+    pub fn remove_session(&mut self, id: &SessionId) -> Option<Stamped> {
+        self.sessions.remove(id)?;
+        let v = self.next_version();
+        Some(Stamped { v, note: notes::Note::SessionGone(*id) })
+    }
+
+    /// The `sr_status_flags` of a SEQUENCE of this client (RFC 8881 section 18.46.3). Each flag is computed from the
+    /// state that it speaks of, so none can be stuck.
+    #[must_use]
+    pub fn status_flags(&self, client: u64) -> u32 {
+        match self.clients.get(client) {
+            Some(c) if c.needs_reclaim => SEQ4_STATUS_RESTART_RECLAIM_NEEDED,
+            _ => 0,
+        }
+    }
+
+    /// Whether the client's lease is over.
+    #[must_use]
+    pub fn lapsed(&self, client: u64, now: Millis) -> bool {
+        self.clients.get(client).is_none_or(|c| now.saturating_sub(c.renewed) > self.lease_ms)
+    }
+
+    /// RECLAIM_COMPLETE for the whole server (RFC 8881 section 18.51).
+    ///
+    /// # Errors
+    /// `COMPLETE_ALREADY` when this client has said so before.
+    pub fn reclaim_complete(&mut self, client: u64) -> Result<Option<Stamped>, NfsStat> {
+        let v = self.next_version();
+        let c = self.clients.get_mut(client).ok_or(NfsStat::NFS4ERR_STALE_CLIENTID)?;
+        if c.reclaim_complete {
+            return Err(NfsStat::NFS4ERR_COMPLETE_ALREADY);
+        }
+        c.reclaim_complete = true;
+        c.needs_reclaim = false;
+        c.version = v;
+        self.grace.done(client);
+        Ok(Some(Stamped { v, note: notes::Note::Client(c.to_note()) }))
+    }
+
+    /// Whether an open, a lock or a change of names that is no reclaim must wait (RFC 8881 section 8.4.2.1): during the
+    /// grace period, and for a client that has to reclaim until it has said that it is done.
+    ///
+    /// A client that this server has never recorded is not held back after the grace period even when it does
+    /// not send RECLAIM_COMPLETE: it can have nothing to reclaim.
+    #[must_use]
+    pub fn must_wait_for_grace(&self, client: u64, now: Millis) -> bool {
+        self.grace.active(now) || self.clients.get(client).is_some_and(|c| c.needs_reclaim)
+    }
+
+    /// Whether this client may reclaim now.
+    ///
+    /// # Errors
+    /// `NO_GRACE` outside the grace period or after its RECLAIM_COMPLETE; `RECLAIM_BAD` when the server has no
+    /// record that it held state.
+    pub fn may_reclaim(&self, client: u64, now: Millis) -> Result<(), NfsStat> {
+        let c = self.clients.get(client).ok_or(NfsStat::NFS4ERR_STALE_CLIENTID)?;
+        if c.reclaim_complete || !self.grace.active(now) {
+            return Err(NfsStat::NFS4ERR_NO_GRACE);
+        }
+        if !c.needs_reclaim {
+            return Err(NfsStat::NFS4ERR_RECLAIM_BAD);
+        }
+        Ok(())
+    }
+
+    /// Whether `client` holds an open or a lock that the log does not know of yet: then its record must be in the log
+    /// before the reply, or it could not reclaim after a power cut. The note to write, if so.
+    pub fn note_holding(&mut self, client: u64) -> Option<Stamped> {
+        if self.files.opens_of(client) == 0 {
+            return None;
+        }
+        let v = self.version + 1;
+        let c = self.clients.get_mut(client)?;
+        if c.holding_noted {
+            return None;
+        }
+        c.version = v;
+        c.holds = true;
+        let note = notes::Note::Client(c.to_note());
+        self.version = v;
+        Some(Stamped { v, note })
+    }
+
+    /// The note of [`State::note_holding`] is on stable storage.
+    pub fn holding_is_noted(&mut self, client: u64) {
+        if let Some(c) = self.clients.get_mut(client) {
+            c.holding_noted = true;
+        }
+    }
+
+    /// What goes on by time alone: forgets unconfirmed clients, and clients that were silent for very long. Called every
+    /// few seconds.
+    pub fn tick(&mut self, now: Millis) -> Vec<Stamped> {
+        let unconfirmed_ms = self.lease_ms * limits::UNCONFIRMED_LEASES;
+        let mut out = Vec::new();
+        for id in self.clients.ids() {
+            let Some(c) = self.clients.get(id) else { continue };
+            let silent = now.saturating_sub(c.renewed);
+            let limit = if c.confirmed { self.lease_ms.max(limits::COURTESY_MS) } else { unconfirmed_ms };
+            if silent > limit && !self.sessions.client_is_busy(id) {
+                out.extend(self.remove_client(id));
+            }
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests;

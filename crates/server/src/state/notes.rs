@@ -1,0 +1,254 @@
+//! What of the state stands in the intent log, and how it is read back after a restart.
+//!
+//! A note says how one thing is now, not what happened to it, and carries a version that grows with each change of
+//! the state. So notes may come in any order and more than once (a snapshot at a checkpoint says again what
+//! earlier notes said): the highest version of each thing counts.
+
+use super::clients::Client;
+use super::sessions::NewSession;
+use super::{Millis, Principal, State};
+use bytes::Bytes;
+use landfast_nfs::v4::{ChannelAttrs, SessionId, Verifier};
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+
+/// The version of the notes' format; a log with another is read as if it held no notes.
+const FORMAT: u8 = 1;
+
+/// A confirmed client.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClientNote {
+    /// The client ID.
+    pub id: u64,
+    /// `co_ownerid`.
+    pub owner: Vec<u8>,
+    /// `co_verifier`.
+    pub verifier: Verifier,
+    /// Who may speak for it.
+    pub principal: Principal,
+    /// The sequence number of the next CREATE_SESSION.
+    pub create_sequence: u32,
+    /// The encoded result of the last one.
+    pub create_reply: Option<Vec<u8>>,
+    /// It may hold opens or locks.
+    pub holds: bool,
+    /// It has sent RECLAIM_COMPLETE.
+    pub reclaim_complete: bool,
+}
+
+/// A session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionNote {
+    /// Its name.
+    pub id: SessionId,
+    /// Its client.
+    pub client: u64,
+    /// The fore channel: request, response, cached response, operations, slots.
+    pub fore: [u32; 5],
+    /// The back channel, in the same order.
+    pub back: [u32; 5],
+    /// The program number for callbacks.
+    pub callback_program: u32,
+    /// `csr_flags`.
+    pub flags: u32,
+}
+
+/// The last request of a slot that changed anything, and its reply.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SlotNote {
+    /// The session.
+    pub session: SessionId,
+    /// Which slot.
+    pub slot: u32,
+    /// The request's sequence number.
+    pub sequence: u32,
+    /// Digest of the request.
+    pub fingerprint: u64,
+    /// The encoded COMPOUND result, if kept.
+    pub reply: Option<Vec<u8>>,
+}
+
+/// How one thing is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Note {
+    /// This client is.
+    Client(ClientNote),
+    /// This client is no more.
+    ClientGone(u64),
+    /// This session is.
+    Session(SessionNote),
+    /// This session is no more.
+    SessionGone(SessionId),
+    /// A slot's last request.
+    Slot(SlotNote),
+}
+
+/// A note with the version of what it says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stamped {
+    /// The version.
+    pub v: u64,
+    /// What it says.
+    pub note: Note,
+}
+
+impl Stamped {
+    /// The form in the log.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        // Plain data into a growing vector: postcard has no error for it but "does not fit".
+        postcard::to_extend(self, vec![FORMAT]).unwrap_or_default()
+    }
+
+    /// Reads the form in the log; `None` for what is not (this version of) a note.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8]) -> Option<Stamped> {
+        match bytes.split_first() {
+            Some((&FORMAT, rest)) => postcard::from_bytes(rest).ok(),
+            _ => None,
+        }
+    }
+}
+
+/// The five numbers of a channel that matter over TCP.
+pub(super) fn channel_to_note(c: &ChannelAttrs) -> [u32; 5] {
+    [c.max_request_size, c.max_response_size, c.max_response_size_cached, c.max_operations, c.max_requests]
+}
+
+fn channel_from_note(n: &[u32; 5]) -> ChannelAttrs {
+    ChannelAttrs {
+        header_pad_size: 0,
+        max_request_size: n[0],
+        max_response_size: n[1],
+        max_response_size_cached: n[2],
+        max_operations: n[3],
+        max_requests: n[4].clamp(1, crate::limits::SLOTS_MAX),
+        rdma_ird: Vec::new(),
+    }
+}
+
+/// What a restart found.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Restored {
+    /// Client records.
+    pub clients: usize,
+    /// Sessions that go on.
+    pub sessions: usize,
+    /// Replies that can be sent again.
+    pub replies: usize,
+    /// Clients that may reclaim opens and locks.
+    pub reclaiming: usize,
+}
+
+impl<F> State<F> {
+    /// All that has to be in the log, as of now.
+    #[must_use]
+    pub fn snapshot(&self) -> Vec<Stamped> {
+        let mut out = Vec::new();
+        for c in self.clients.iter().filter(|c| c.confirmed) {
+            out.push(Stamped { v: c.version, note: Note::Client(c.to_note()) });
+        }
+        for s in self.sessions.iter() {
+            out.push(Stamped { v: s.version, note: Note::Session(s.to_note()) });
+            out.extend(s.slot_notes().map(|(v, note)| Stamped { v, note: Note::Slot(note) }));
+        }
+        out
+    }
+
+    /// Before the last snapshot of a clean stop: who holds nothing now has nothing to reclaim.
+    pub fn settle_holders(&mut self) {
+        for id in self.clients.ids() {
+            let v = self.version + 1;
+            let holds = self.files.opens_of(id) > 0;
+            // A client that has still not reclaimed keeps its right to.
+            if let Some(c) = self.clients.get_mut(id).filter(|c| c.holds && !holds && !c.needs_reclaim) {
+                c.holds = false;
+                c.version = v;
+                self.version = v;
+            }
+        }
+    }
+
+    /// Puts back what the log kept, in an empty state. Who held opens or locks may reclaim for one lease from `now`.
+    pub fn restore(&mut self, notes: impl IntoIterator<Item = Stamped>, now: Millis) -> Restored {
+        let mut clients: HashMap<u64, (u64, Option<ClientNote>)> = HashMap::new();
+        let mut sessions: HashMap<SessionId, (u64, Option<SessionNote>)> = HashMap::new();
+        let mut slots: HashMap<(SessionId, u32), (u64, SlotNote)> = HashMap::new();
+        fn newest<K: std::hash::Hash + Eq, V>(map: &mut HashMap<K, (u64, V)>, k: K, v: u64, value: V) {
+            match map.entry(k) {
+                std::collections::hash_map::Entry::Occupied(mut e) if e.get().0 <= v => {
+                    e.insert((v, value));
+                }
+                std::collections::hash_map::Entry::Occupied(_) => {}
+                std::collections::hash_map::Entry::Vacant(e) => {
+                    e.insert((v, value));
+                }
+            }
+        }
+        for Stamped { v, note } in notes {
+            self.version = self.version.max(v);
+            match note {
+                Note::Client(c) => newest(&mut clients, c.id, v, Some(c)),
+                Note::ClientGone(id) => newest(&mut clients, id, v, None),
+                Note::Session(s) => newest(&mut sessions, s.id, v, Some(s)),
+                Note::SessionGone(id) => newest(&mut sessions, id, v, None),
+                Note::Slot(s) => newest(&mut slots, (s.session, s.slot), v, s),
+            }
+        }
+        let mut found = Restored::default();
+        let mut reclaiming = Vec::new();
+        let mut by_age: Vec<_> = clients.into_values().filter_map(|(v, c)| c.map(|c| (v, c))).collect();
+        by_age.sort_by_key(|(v, _)| *v);
+        for (version, c) in by_age {
+            if c.holds {
+                reclaiming.push(c.id);
+            }
+            self.clients.restore(Client {
+                id: c.id,
+                owner: Bytes::from(c.owner),
+                verifier: c.verifier,
+                principal: c.principal,
+                confirmed: true,
+                create_sequence: c.create_sequence,
+                create_reply: c.create_reply.map(Bytes::from),
+                renewed: now,
+                holds: c.holds,
+                holding_noted: c.holds,
+                reclaim_complete: c.reclaim_complete && !c.holds,
+                needs_reclaim: c.holds,
+                version,
+            });
+        }
+        for (version, s) in sessions.into_values().filter_map(|(v, s)| s.map(|s| (v, s))) {
+            if self.clients.get(s.client).is_none() {
+                continue;
+            }
+            let new = NewSession {
+                id: s.id,
+                client: s.client,
+                fore: channel_from_note(&s.fore),
+                back: channel_from_note(&s.back),
+                callback_program: s.callback_program,
+                flags: s.flags,
+            };
+            self.sessions.insert(new, version, now);
+            found.sessions += 1;
+        }
+        for (version, note) in slots.into_values() {
+            if let Some(s) = self.sessions.get_mut(&note.session) {
+                s.restore_slot(&note, version);
+                found.replies += usize::from(note.reply.is_some());
+            }
+        }
+        for id in self.sessions.iter().map(|s| s.id).collect::<Vec<_>>() {
+            if let Some(s) = self.sessions.get_mut(&id) {
+                s.expect_any();
+            }
+        }
+        reclaiming.retain(|id| self.clients.get(*id).is_some());
+        found.clients = self.clients.len();
+        found.reclaiming = reclaiming.len();
+        self.grace.begin(reclaiming, now + self.lease_ms);
+        found
+    }
+}

@@ -1,0 +1,402 @@
+//! Opens: open owners, share reservations, and the stateids of opens and locks (RFC 8881 sections 8.2, 9.7, 18.16).
+//!
+//! A stateid's `other` is the epoch of the server instance and a number that is never used twice, so a stateid of
+//! a former instance is recognised and is `BAD_STATEID`, never another file's.
+
+use super::locks::{LockState, Ranges};
+use crate::limits;
+use bytes::Bytes;
+use landfast_nfs::v4::{NfsStat, Stateid};
+use std::collections::HashMap;
+
+/// Identifies a file: its wire filehandle.
+pub type FileKey = Bytes;
+
+/// Read and write as bits: `OPEN4_SHARE_ACCESS_*`, `OPEN4_SHARE_DENY_*`.
+pub type Share = u8;
+/// Read.
+pub const READ: Share = 1;
+/// Write.
+pub const WRITE: Share = 2;
+/// Read and write.
+pub const BOTH: Share = 3;
+
+/// One open: an open owner on a file (RFC 8881 section 9.1.1: at most one for each pair).
+#[derive(Debug)]
+pub(super) struct Open<F> {
+    pub(super) client: u64,
+    owner: Bytes,
+    pub(super) file: FileKey,
+    pub(super) seqid: u32,
+    pub(super) access: Share,
+    deny: Share,
+    /// Each (access, deny) that an OPEN has asked for and that no OPEN_DOWNGRADE has taken back: bit access * 4 + deny.
+    seen: u16,
+    /// What the shell opened, with the access it was opened for: at most two, neither covering the other.
+    handles: Vec<(Share, F)>,
+    /// Lock states that began from this open.
+    pub(super) lock_states: Vec<u64>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct File {
+    opens: Vec<u64>,
+    pub(super) ranges: Ranges,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct OfClient {
+    opens: HashMap<(Bytes, FileKey), u64>,
+    pub(super) locks: HashMap<(Bytes, FileKey), u64>,
+}
+
+/// All opens and locks.
+#[derive(Debug)]
+pub struct Files<F> {
+    epoch: u32,
+    next: u64,
+    pub(super) opens: HashMap<u64, Open<F>>,
+    pub(super) locks: HashMap<u64, LockState>,
+    pub(super) files: HashMap<FileKey, File>,
+    pub(super) clients: HashMap<u64, OfClient>,
+}
+
+/// Whose open or lock is in the way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InTheWay {
+    /// The client that holds it.
+    pub client: u64,
+}
+
+/// What a stateid names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Which {
+    /// An open.
+    Open(u64),
+    /// A lock owner's locks on a file.
+    Lock(u64),
+}
+
+fn bump(seqid: &mut u32) -> u32 {
+    *seqid = seqid.wrapping_add(1).max(1);
+    *seqid
+}
+
+impl<F: Clone> Files<F> {
+    /// The handle that the shell opened and that serves `want`.
+    fn handle(open: &Open<F>, want: Share) -> Option<F> {
+        open.handles.iter().find(|(a, _)| a & want == want).map(|(_, f)| f.clone())
+    }
+
+    /// What I/O under this stateid uses (RFC 8881 sections 18.22.3, 18.32.3). Reading under an open for writing only is
+    /// allowed (a client's page cache needs it): then there may be no handle, and the shell opens one.
+    ///
+    /// # Errors
+    /// As [`Files::find`]; `OPENMODE` when the open is not for `want`.
+    pub fn io(
+        &self,
+        client: u64,
+        file: &FileKey,
+        stateid: &Stateid,
+        want: Share,
+    ) -> Result<Option<F>, NfsStat> {
+        let open = match self.find_on(client, file, stateid)? {
+            Which::Open(id) => self.opens.get(&id),
+            Which::Lock(id) => self.locks.get(&id).and_then(|l| self.opens.get(&l.open)),
+        }
+        .ok_or(NfsStat::NFS4ERR_BAD_STATEID)?;
+        if want == WRITE && open.access & WRITE == 0 {
+            return Err(NfsStat::NFS4ERR_OPENMODE);
+        }
+        Ok(Self::handle(open, want))
+    }
+}
+
+impl<F> Files<F> {
+    /// Nothing is open.
+    #[must_use]
+    pub fn new(epoch: u32) -> Self {
+        Files {
+            epoch,
+            next: 1,
+            opens: HashMap::new(),
+            locks: HashMap::new(),
+            files: HashMap::new(),
+            clients: HashMap::new(),
+        }
+    }
+
+    /// How many opens there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.opens.len()
+    }
+
+    /// Whether nothing is open.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.opens.is_empty()
+    }
+
+    /// How many opens a client has. Locks need an open, so a client without opens has no locks.
+    #[must_use]
+    pub fn opens_of(&self, client: u64) -> usize {
+        self.clients.get(&client).map_or(0, |c| c.opens.len())
+    }
+
+    pub(super) fn fresh(&mut self) -> u64 {
+        let id = self.next;
+        self.next += 1;
+        id
+    }
+
+    pub(super) fn stateid(&self, id: u64, seqid: u32) -> Stateid {
+        let mut other = [0; 12];
+        other[..4].copy_from_slice(&self.epoch.to_be_bytes());
+        other[4..].copy_from_slice(&id.to_be_bytes());
+        Stateid { seqid, other }
+    }
+
+    /// What a stateid names, and whether its seqid is the present one (RFC 8881 section 8.2.2: 0 stands for the present
+    /// one).
+    ///
+    /// # Errors
+    /// `BAD_STATEID` for what is not this client's, of a former instance, or from the future; `OLD_STATEID`.
+    pub fn find(&self, client: u64, stateid: &Stateid) -> Result<Which, NfsStat> {
+        const BAD: NfsStat = NfsStat::NFS4ERR_BAD_STATEID;
+        let epoch = stateid.other.first_chunk::<4>().map(|b| u32::from_be_bytes(*b));
+        let id = stateid.other.last_chunk::<8>().map(|b| u64::from_be_bytes(*b)).ok_or(BAD)?;
+        if epoch != Some(self.epoch) {
+            return Err(BAD);
+        }
+        let (which, owner, seqid) = if let Some(o) = self.opens.get(&id) {
+            (Which::Open(id), o.client, o.seqid)
+        } else if let Some(l) = self.locks.get(&id) {
+            (Which::Lock(id), l.client, l.seqid)
+        } else {
+            return Err(BAD);
+        };
+        if owner != client {
+            return Err(BAD);
+        }
+        match stateid.seqid {
+            0 => Ok(which),
+            s if s == seqid => Ok(which),
+            s if (seqid.wrapping_sub(s) as i32) > 0 => Err(NfsStat::NFS4ERR_OLD_STATEID),
+            _ => Err(BAD),
+        }
+    }
+
+    /// [`Files::find`], and it must be state on this file.
+    ///
+    /// # Errors
+    /// As [`Files::find`]; `BAD_STATEID` for another file's.
+    pub fn find_on(&self, client: u64, file: &FileKey, stateid: &Stateid) -> Result<Which, NfsStat> {
+        let which = self.find(client, stateid)?;
+        let on = match which {
+            Which::Open(id) => self.opens.get(&id).map(|o| &o.file),
+            Which::Lock(id) => self.locks.get(&id).map(|l| &l.file),
+        };
+        if on == Some(file) { Ok(which) } else { Err(NfsStat::NFS4ERR_BAD_STATEID) }
+    }
+
+    /// [`Files::find_on`] for an operation that takes an open's stateid only.
+    ///
+    /// # Errors
+    /// As [`Files::find_on`]; `BAD_STATEID` for a lock's.
+    pub fn find_open(&self, client: u64, file: &FileKey, stateid: &Stateid) -> Result<u64, NfsStat> {
+        match self.find_on(client, file, stateid)? {
+            Which::Open(id) => Ok(id),
+            Which::Lock(_) => Err(NfsStat::NFS4ERR_BAD_STATEID),
+        }
+    }
+
+    /// The present stateid of an open or lock.
+    #[must_use]
+    pub fn present(&self, which: Which) -> Option<Stateid> {
+        match which {
+            Which::Open(id) => self.opens.get(&id).map(|o| self.stateid(id, o.seqid)),
+            Which::Lock(id) => self.locks.get(&id).map(|l| self.stateid(id, l.seqid)),
+        }
+    }
+
+    /// Whether an OPEN would meet another owner's share reservation (RFC 8881 section 9.7).
+    ///
+    /// # Errors
+    /// Who is in the way.
+    pub fn check_share(
+        &self,
+        file: &FileKey,
+        client: u64,
+        owner: &Bytes,
+        access: Share,
+        deny: Share,
+    ) -> Result<(), InTheWay> {
+        let Some(f) = self.files.get(file) else { return Ok(()) };
+        for o in f.opens.iter().filter_map(|id| self.opens.get(id)) {
+            let own = o.client == client && o.owner == *owner;
+            if !own && (o.deny & access != 0 || deny & o.access != 0) {
+                return Err(InTheWay { client: o.client });
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether I/O without an open meets a share reservation (RFC 8881 section 8.2.3: the anonymous stateid).
+    ///
+    /// # Errors
+    /// Who is in the way.
+    pub fn check_anonymous(&self, file: &FileKey, want: Share) -> Result<(), InTheWay> {
+        let Some(f) = self.files.get(file) else { return Ok(()) };
+        match f.opens.iter().filter_map(|id| self.opens.get(id)).find(|o| o.deny & want != 0) {
+            Some(o) => Err(InTheWay { client: o.client }),
+            None => Ok(()),
+        }
+    }
+
+    /// Opens, or widens the owner's open of the file. The caller has asked [`Files::check_share`].
+    ///
+    /// # Errors
+    /// `NOSPC` at the limits of opens.
+    pub fn open(
+        &mut self,
+        file: &FileKey,
+        client: u64,
+        owner: &Bytes,
+        access: Share,
+        deny: Share,
+        handle: Option<F>,
+    ) -> Result<Stateid, NfsStat> {
+        let key = (owner.clone(), file.clone());
+        let known = self.clients.get(&client).and_then(|c| c.opens.get(&key)).copied();
+        let id = match known {
+            Some(id) => id,
+            None => {
+                if self.opens.len() >= limits::OPENS_MAX
+                    || self.opens_of(client) >= limits::OPENS_PER_CLIENT_MAX
+                {
+                    return Err(NfsStat::NFS4ERR_NOSPC);
+                }
+                let id = self.fresh();
+                self.clients.entry(client).or_default().opens.insert(key, id);
+                self.files.entry(file.clone()).or_default().opens.push(id);
+                self.opens.insert(
+                    id,
+                    Open {
+                        client,
+                        owner: owner.clone(),
+                        file: file.clone(),
+                        seqid: 0,
+                        access: 0,
+                        deny: 0,
+                        seen: 0,
+                        handles: Vec::new(),
+                        lock_states: Vec::new(),
+                    },
+                );
+                id
+            }
+        };
+        let Some(open) = self.opens.get_mut(&id) else { return Err(NfsStat::NFS4ERR_SERVERFAULT) };
+        open.access |= access;
+        open.deny |= deny;
+        open.seen |= 1 << (access * 4 + deny);
+        if let Some(handle) = handle
+            && !open.handles.iter().any(|(a, _)| a & access == access)
+        {
+            open.handles.retain(|(a, _)| access & a != *a);
+            open.handles.push((access, handle));
+        }
+        let seqid = bump(&mut open.seqid);
+        Ok(self.stateid(id, seqid))
+    }
+
+    /// OPEN_DOWNGRADE (RFC 8881 section 18.18): to the union of some of the OPENs that are in effect.
+    ///
+    /// # Errors
+    /// As [`Files::find_open`]; `INVAL` for what is no such union.
+    pub fn downgrade(
+        &mut self,
+        client: u64,
+        file: &FileKey,
+        stateid: &Stateid,
+        access: Share,
+        deny: Share,
+    ) -> Result<Stateid, NfsStat> {
+        let id = self.find_open(client, file, stateid)?;
+        let open = self.opens.get_mut(&id).ok_or(NfsStat::NFS4ERR_BAD_STATEID)?;
+        let (mut kept, mut union) = (0u16, (0, 0));
+        for a in 1..4u8 {
+            for d in 0..4u8 {
+                let bit = 1 << (a * 4 + d);
+                if open.seen & bit != 0 && a & !access == 0 && d & !deny == 0 {
+                    kept |= bit;
+                    union = (union.0 | a, union.1 | d);
+                }
+            }
+        }
+        if union != (access, deny) || kept == 0 {
+            return Err(NfsStat::NFS4ERR_INVAL);
+        }
+        (open.access, open.deny, open.seen) = (access, deny, kept);
+        let seqid = bump(&mut open.seqid);
+        Ok(self.stateid(id, seqid))
+    }
+
+    /// CLOSE (RFC 8881 section 18.2): the open and the locks that began from it go.
+    ///
+    /// # Errors
+    /// As [`Files::find_open`].
+    pub fn close(&mut self, client: u64, file: &FileKey, stateid: &Stateid) -> Result<Vec<F>, NfsStat> {
+        let id = self.find_open(client, file, stateid)?;
+        Ok(self.drop_open(id))
+    }
+
+    /// Takes an open away; what the shell had opened for it.
+    fn drop_open(&mut self, id: u64) -> Vec<F> {
+        let Some(open) = self.opens.remove(&id) else { return Vec::new() };
+        for lock in &open.lock_states {
+            self.drop_lock_state(*lock);
+        }
+        if let Some(c) = self.clients.get_mut(&open.client) {
+            c.opens.remove(&(open.owner, open.file.clone()));
+            if c.opens.is_empty() && c.locks.is_empty() {
+                self.clients.remove(&open.client);
+            }
+        }
+        if let Some(f) = self.files.get_mut(&open.file) {
+            f.opens.retain(|o| *o != id);
+            if f.opens.is_empty() {
+                self.files.remove(&open.file);
+            }
+        }
+        open.handles.into_iter().map(|(_, f)| f).collect()
+    }
+
+    /// All of a client's opens and locks go.
+    pub fn remove_client(&mut self, client: u64) {
+        let Some(c) = self.clients.get(&client) else { return };
+        for id in c.opens.values().copied().collect::<Vec<_>>() {
+            self.drop_open(id);
+        }
+        self.clients.remove(&client);
+    }
+
+    /// FREE_STATEID (RFC 8881 section 18.38): frees a lock owner's stateid that holds no lock.
+    ///
+    /// # Errors
+    /// As [`Files::find`]; `LOCKS_HELD` for an open, or for locks that are held.
+    pub fn free(&mut self, client: u64, stateid: &Stateid) -> Result<(), NfsStat> {
+        match self.find(client, stateid)? {
+            Which::Open(_) => Err(NfsStat::NFS4ERR_LOCKS_HELD),
+            Which::Lock(id) => {
+                let file = self.locks.get(&id).map(|l| l.file.clone()).ok_or(NfsStat::NFS4ERR_BAD_STATEID)?;
+                if self.files.get(&file).is_some_and(|f| f.ranges.holds(id)) {
+                    return Err(NfsStat::NFS4ERR_LOCKS_HELD);
+                }
+                self.drop_lock_state(id);
+                Ok(())
+            }
+        }
+    }
+}

@@ -1,0 +1,460 @@
+//! Sessions, slots and the reply cache (RFC 8881 section 2.10.6).
+//!
+//! A slot goes: free -> busy (`begin`) -> staged (`stage`: its reply is known, and stands in snapshots, but is not yet
+//! durable) -> free (`release`: it may be sent, and sent again). A retry meets `DELAY` until the slot is free, so a
+//! reply that is not durable is never sent twice, nor once too early.
+//!
+//! After a restart the log knows the last *modifying* request of each slot, not the reads after it. So the first
+//! request on a restored slot may be any number ahead: what is ahead of the last logged request was either never
+//! executed, or lost with its effect, or changed nothing.
+
+use super::Millis;
+use super::notes::{SessionNote, SlotNote, channel_to_note};
+use crate::limits;
+use bytes::Bytes;
+use landfast_nfs::v4::{ChannelAttrs, NfsStat, SessionId};
+use std::collections::{HashMap, HashSet};
+
+/// Names a connection; given by the shell, never used twice.
+pub type ConnId = u64;
+
+/// What a slot keeps of its last request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Kept {
+    /// Nothing: the request did not ask for it.
+    Uncached,
+    /// The encoded COMPOUND result.
+    Reply(Bytes),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Free,
+    Busy,
+    Staged,
+}
+
+/// One slot.
+#[derive(Debug, Clone)]
+struct Slot {
+    /// The sequence number of the last request that was begun; 0 before the first.
+    seqid: u32,
+    phase: Phase,
+    kept: Kept,
+    fingerprint: u64,
+    /// Came from the log, and no request has been seen on it since.
+    restored: bool,
+    version: u64,
+    /// The sequence number and reply before the request that is now busy: a snapshot shows these.
+    before: Option<Box<(u32, Kept, u64)>>,
+}
+
+impl Slot {
+    fn new() -> Self {
+        Slot {
+            seqid: 0,
+            phase: Phase::Free,
+            kept: Kept::Uncached,
+            fingerprint: 0,
+            restored: false,
+            version: 0,
+            before: None,
+        }
+    }
+}
+
+/// One session.
+#[derive(Debug)]
+pub struct Session {
+    /// Its name.
+    pub id: SessionId,
+    /// Its client.
+    pub client: u64,
+    /// The fore channel as negotiated.
+    pub fore: ChannelAttrs,
+    /// The back channel as negotiated.
+    pub back: ChannelAttrs,
+    /// The program number for callbacks.
+    pub callback_program: u32,
+    /// `csr_flags`.
+    pub flags: u32,
+    /// Version of the last change of the session itself.
+    pub version: u64,
+    /// When it was last used.
+    pub used: Millis,
+    slots: Vec<Slot>,
+    /// Connections of the fore channel.
+    fore_conns: HashSet<ConnId>,
+    /// Connections of the back channel.
+    back_conns: HashSet<ConnId>,
+}
+
+/// What a SEQUENCE says about its slot (RFC 8881 section 18.46).
+#[derive(Debug, Clone, Copy)]
+pub struct SlotUse {
+    /// `sa_slotid`.
+    pub slot: u32,
+    /// `sa_sequenceid`.
+    pub sequence: u32,
+    /// `sa_highest_slotid`.
+    pub highest: u32,
+    /// Digest of caller and operations after the SEQUENCE.
+    pub fingerprint: u64,
+    /// The COMPOUND is nothing but this SEQUENCE.
+    pub solo: bool,
+}
+
+/// What to do with a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Begin {
+    /// Run it; the slot is busy.
+    New,
+    /// Send this encoded COMPOUND result again.
+    Replay(Bytes),
+    /// A retry whose reply was not kept: SEQUENCE succeeds, the next operation gets `RETRY_UNCACHED_REP` (RFC 8881
+    /// section 2.10.6.1.3). A lone SEQUENCE just succeeds.
+    Uncached,
+}
+
+/// All sessions.
+#[derive(Debug, Default)]
+pub struct Sessions {
+    by_id: HashMap<SessionId, Session>,
+    by_client: HashMap<u64, Vec<SessionId>>,
+    /// The most that all slots together may keep.
+    reserved: u64,
+}
+
+fn reserve(fore: &ChannelAttrs) -> u64 {
+    u64::from(fore.max_requests) * u64::from(fore.max_response_size_cached)
+}
+
+impl Sessions {
+    /// The fore channel that a client gets for what it asked (RFC 8881 section 18.36.3): sizes never above the wish;
+    /// operations as wished up to the limit; at least one slot.
+    ///
+    /// # Errors
+    /// `TOOSMALL` when the client's buffers are too small for anything; `NOSPC` when the reply caches of all
+    /// sessions have reached their limit.
+    pub fn negotiate_fore(&self, ask: &ChannelAttrs) -> Result<ChannelAttrs, NfsStat> {
+        if ask.max_request_size < limits::CHANNEL_BYTES_MIN
+            || ask.max_response_size < limits::CHANNEL_BYTES_MIN
+        {
+            return Err(NfsStat::NFS4ERR_TOOSMALL);
+        }
+        let response = ask.max_response_size.min(limits::RESPONSE_BYTES_MAX);
+        let cached = ask.max_response_size_cached.min(limits::CACHED_BYTES_MAX).min(response);
+        let mut slots = ask.max_requests.clamp(1, limits::SLOTS_MAX);
+        if cached > 0 {
+            let left = limits::CACHED_BYTES_TOTAL_MAX.saturating_sub(self.reserved);
+            let fits = left.min(limits::SESSION_CACHED_BYTES_MAX) / u64::from(cached);
+            if fits == 0 {
+                return Err(NfsStat::NFS4ERR_NOSPC);
+            }
+            slots = slots.min(u32::try_from(fits).unwrap_or(u32::MAX));
+        }
+        Ok(ChannelAttrs {
+            header_pad_size: 0,
+            max_request_size: ask.max_request_size.min(limits::REQUEST_BYTES_MAX),
+            max_response_size: response,
+            max_response_size_cached: cached,
+            max_operations: ask.max_operations.clamp(1, limits::OPS_MAX),
+            max_requests: slots,
+            rdma_ird: Vec::new(),
+        })
+    }
+
+    /// Adds a session whose slots are all unused.
+    pub fn insert(&mut self, session: NewSession, version: u64, now: Millis) {
+        let slots = vec![Slot::new(); session.fore.max_requests as usize];
+        self.reserved += reserve(&session.fore);
+        self.by_client.entry(session.client).or_default().push(session.id);
+        self.by_id.insert(
+            session.id,
+            Session {
+                id: session.id,
+                client: session.client,
+                fore: session.fore,
+                back: session.back,
+                callback_program: session.callback_program,
+                flags: session.flags,
+                version,
+                used: now,
+                slots,
+                fore_conns: HashSet::new(),
+                back_conns: HashSet::new(),
+            },
+        );
+    }
+
+    /// The session of this name.
+    #[must_use]
+    pub fn get(&self, id: &SessionId) -> Option<&Session> {
+        self.by_id.get(id)
+    }
+
+    /// The session of this name.
+    pub fn get_mut(&mut self, id: &SessionId) -> Option<&mut Session> {
+        self.by_id.get_mut(id)
+    }
+
+    /// All sessions.
+    pub fn iter(&self) -> impl Iterator<Item = &Session> {
+        self.by_id.values()
+    }
+
+    /// How many sessions there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.by_id.is_empty()
+    }
+
+    /// The client's sessions.
+    #[must_use]
+    pub fn of_client(&self, client: u64) -> Vec<SessionId> {
+        self.by_client.get(&client).cloned().unwrap_or_default()
+    }
+
+    /// Whether a request of the client is being worked on.
+    #[must_use]
+    pub fn client_is_busy(&self, client: u64) -> bool {
+        self.by_client
+            .get(&client)
+            .is_some_and(|ids| ids.iter().filter_map(|id| self.by_id.get(id)).any(Session::busy))
+    }
+
+    /// The client's session that may go so that another can be made: unused longest, not busy. `None` while the client
+    /// has fewer than [`limits::SESSIONS_PER_CLIENT_MAX`].
+    #[must_use]
+    pub fn to_evict(&self, client: u64) -> Option<SessionId> {
+        let ids = self.by_client.get(&client)?;
+        if ids.len() < limits::SESSIONS_PER_CLIENT_MAX {
+            return None;
+        }
+        ids.iter()
+            .filter_map(|id| self.by_id.get(id))
+            .filter(|s| !s.busy())
+            .min_by_key(|s| s.used)
+            .map(|s| s.id)
+    }
+
+    /// Takes a session away.
+    pub fn remove(&mut self, id: &SessionId) -> Option<Session> {
+        let session = self.by_id.remove(id)?;
+        self.reserved = self.reserved.saturating_sub(reserve(&session.fore));
+        if let Some(ids) = self.by_client.get_mut(&session.client) {
+            ids.retain(|other| other != id);
+            if ids.is_empty() {
+                self.by_client.remove(&session.client);
+            }
+        }
+        Some(session)
+    }
+
+    /// A connection has ended: it belongs to no session any more.
+    pub fn disconnected(&mut self, conn: ConnId) {
+        for s in self.by_id.values_mut() {
+            s.fore_conns.remove(&conn);
+            s.back_conns.remove(&conn);
+        }
+    }
+}
+
+/// What a new session is made from.
+#[derive(Debug, Clone)]
+pub struct NewSession {
+    /// Its name.
+    pub id: SessionId,
+    /// Its client.
+    pub client: u64,
+    /// The fore channel as negotiated.
+    pub fore: ChannelAttrs,
+    /// The back channel as negotiated.
+    pub back: ChannelAttrs,
+    /// The program number for callbacks.
+    pub callback_program: u32,
+    /// `csr_flags`.
+    pub flags: u32,
+}
+
+impl Session {
+    /// What the log keeps of the session itself.
+    #[must_use]
+    pub fn to_note(&self) -> SessionNote {
+        SessionNote {
+            id: self.id,
+            client: self.client,
+            fore: channel_to_note(&self.fore),
+            back: channel_to_note(&self.back),
+            callback_program: self.callback_program,
+            flags: self.flags,
+        }
+    }
+
+    /// Whether a request is being worked on.
+    #[must_use]
+    pub fn busy(&self) -> bool {
+        self.slots.iter().any(|s| s.phase != Phase::Free)
+    }
+
+    /// Whether a request on another slot is being worked on.
+    #[must_use]
+    pub fn busy_beside(&self, slot: u32) -> bool {
+        self.slots.iter().enumerate().any(|(i, s)| i != slot as usize && s.phase != Phase::Free)
+    }
+
+    /// The highest slot that the client may use.
+    #[must_use]
+    pub fn highest_slot(&self) -> u32 {
+        (self.slots.len() as u32).saturating_sub(1)
+    }
+
+    /// Binds a connection (RFC 8881 sections 2.10.3.1 and 18.34).
+    pub fn bind(&mut self, conn: ConnId, fore: bool, back: bool) {
+        if fore {
+            self.fore_conns.insert(conn);
+        }
+        if back {
+            self.back_conns.insert(conn);
+        }
+    }
+
+    /// Decides about a request on a slot (RFC 8881 section 18.46.3). With [`Begin::New`] the slot is busy and its
+    /// number has advanced; in all other cases nothing has changed. `check` is asked for a new request only, before
+    /// anything changes: sizes and the number of operations.
+    ///
+    /// # Errors
+    /// `BADSLOT`, `BAD_HIGH_SLOT`, `SEQ_MISORDERED`, `DELAY` for a retry of a request that is being worked on,
+    /// `SEQ_FALSE_RETRY`, and what `check` says.
+    pub fn begin(
+        &mut self,
+        now: Millis,
+        ask: &SlotUse,
+        check: impl FnOnce() -> Result<(), NfsStat>,
+    ) -> Result<Begin, NfsStat> {
+        let slot = self.slots.get_mut(ask.slot as usize).ok_or(NfsStat::NFS4ERR_BADSLOT)?;
+        if ask.highest < ask.slot {
+            return Err(NfsStat::NFS4ERR_BAD_HIGH_SLOT);
+        }
+        let ahead = ask.sequence.wrapping_sub(slot.seqid);
+        if ahead == 0 && (slot.seqid != 0 || slot.version != 0 || slot.restored) {
+            if slot.phase != Phase::Free {
+                return Err(NfsStat::NFS4ERR_DELAY);
+            }
+            self.used = now;
+            if ask.solo {
+                return Ok(Begin::Uncached);
+            }
+            if slot.fingerprint != ask.fingerprint {
+                return Err(NfsStat::NFS4ERR_SEQ_FALSE_RETRY);
+            }
+            return Ok(match &slot.kept {
+                Kept::Reply(reply) => Begin::Replay(reply.clone()),
+                Kept::Uncached => Begin::Uncached,
+            });
+        }
+        let next = ahead == 1 || (slot.restored && ahead > 0 && ahead < 1 << 31);
+        if !next || slot.phase != Phase::Free {
+            return Err(NfsStat::NFS4ERR_SEQ_MISORDERED);
+        }
+        check()?;
+        slot.before =
+            Some(Box::new((slot.seqid, std::mem::replace(&mut slot.kept, Kept::Uncached), slot.fingerprint)));
+        slot.seqid = ask.sequence;
+        slot.fingerprint = ask.fingerprint;
+        slot.phase = Phase::Busy;
+        slot.restored = false;
+        self.used = now;
+        Ok(Begin::New)
+    }
+
+    /// The reply of the busy request is known. To be called before the request's last record is in the log, so
+    /// that a snapshot taken after that record has it. What to write into the log about it.
+    pub fn stage(&mut self, slot: u32, kept: Kept, version: u64) -> Option<SlotNote> {
+        let session = self.id;
+        let s = self.slots.get_mut(slot as usize)?;
+        s.before = None;
+        s.kept = kept;
+        s.version = version;
+        s.phase = Phase::Staged;
+        Some(s.to_note(session, slot))
+    }
+
+    /// The staged reply is durable, as far as it has to be: it may be sent, and the slot is free.
+    pub fn release(&mut self, slot: u32) {
+        if let Some(s) = self.slots.get_mut(slot as usize) {
+            s.phase = Phase::Free;
+        }
+    }
+
+    /// Replaces the staged reply (its effect could not be made durable).
+    pub fn replace_reply(&mut self, slot: u32, kept: Kept) {
+        if let Some(s) = self.slots.get_mut(slot as usize) {
+            s.kept = kept;
+        }
+    }
+
+    /// Puts a slot back that the log kept.
+    pub fn restore_slot(&mut self, note: &SlotNote, version: u64) {
+        if let Some(s) = self.slots.get_mut(note.slot as usize) {
+            s.seqid = note.sequence;
+            s.fingerprint = note.fingerprint;
+            s.kept = match &note.reply {
+                Some(reply) => Kept::Reply(Bytes::copy_from_slice(reply)),
+                None => Kept::Uncached,
+            };
+            s.version = version;
+        }
+    }
+
+    /// After a restart: the next request of each slot may be any number ahead.
+    pub fn expect_any(&mut self) {
+        for s in &mut self.slots {
+            s.restored = true;
+        }
+    }
+
+    /// The slots that have been used, for a snapshot. A busy slot is shown as it was before its request.
+    pub fn slot_notes(&self) -> impl Iterator<Item = (u64, SlotNote)> + '_ {
+        self.slots.iter().enumerate().filter(|(_, s)| s.seqid != 0).filter_map(|(i, s)| {
+            let mut note = s.to_note(self.id, i as u32);
+            if let Some(before) = &s.before {
+                let (sequence, kept, fingerprint) = &**before;
+                if *sequence == 0 {
+                    return None;
+                }
+                note.sequence = *sequence;
+                note.reply = kept.to_note();
+                note.fingerprint = *fingerprint;
+            }
+            Some((s.version, note))
+        })
+    }
+}
+
+impl Kept {
+    fn to_note(&self) -> Option<Vec<u8>> {
+        match self {
+            Kept::Uncached => None,
+            Kept::Reply(b) => Some(b.to_vec()),
+        }
+    }
+}
+
+impl Slot {
+    fn to_note(&self, session: SessionId, slot: u32) -> SlotNote {
+        SlotNote {
+            session,
+            slot,
+            sequence: self.seqid,
+            fingerprint: self.fingerprint,
+            reply: self.kept.to_note(),
+        }
+    }
+}

@@ -1,0 +1,674 @@
+//! Tests of the state as a whole: what a client sees over its life, a restart included.
+
+use super::clients::{CreateSession, ExchangeId, Exchanged};
+use super::locks::{LockError, Locker, Span};
+use super::notes::{Note, Restored, Stamped};
+use super::opens::{BOTH, FileKey, READ, WRITE};
+use super::sessions::{Begin, Kept, NewSession, SlotUse};
+use super::*;
+use crate::limits;
+use bytes::Bytes;
+use landfast_nfs::v4::{ChannelAttrs, LockType, Stateid};
+use proptest::prelude::*;
+
+const LEASE: Millis = 90_000;
+const ROOT: Principal = Principal { flavor: 1, uid: 0 };
+const OTHER: Principal = Principal { flavor: 1, uid: 1000 };
+type S = State<u32>;
+
+fn fresh() -> S {
+    State::new(1, LEASE)
+}
+
+fn ask(owner: &'static [u8], verifier: u8, principal: Principal) -> ExchangeId {
+    ExchangeId { owner: Bytes::from_static(owner), verifier: [verifier; 8], principal, update: false }
+}
+
+fn exchange(st: &mut S, now: Millis, ask: &ExchangeId) -> Result<Exchanged, NfsStat> {
+    let (files, lease) = (&st.files, st.lease_ms);
+    st.clients.exchange_id(now, ask, |c| files.opens_of(c.id) == 0 || now - c.renewed > lease)
+}
+
+fn confirm(st: &mut S, id: u64, now: Millis) {
+    let v = st.next_version();
+    if let Some(old) = st.clients.created(id, now, Bytes::from_static(b"reply"), v) {
+        st.remove_client(old);
+    }
+}
+
+fn client(st: &mut S, owner: &'static [u8]) -> u64 {
+    let id = exchange(st, 0, &ask(owner, 1, ROOT)).expect("a client ID").client;
+    confirm(st, id, 0);
+    id
+}
+
+fn channel(slots: u32) -> ChannelAttrs {
+    ChannelAttrs {
+        header_pad_size: 0,
+        max_request_size: 1 << 20,
+        max_response_size: 1 << 20,
+        max_response_size_cached: 4096,
+        max_operations: 64,
+        max_requests: slots,
+        rdma_ird: Vec::new(),
+    }
+}
+
+fn session(st: &mut S, client: u64, name: u8) -> SessionId {
+    let id = [name; 16];
+    let v = st.next_version();
+    let new = NewSession {
+        id,
+        client,
+        fore: channel(4),
+        back: ChannelAttrs::default(),
+        callback_program: 0x4000_0000,
+        flags: 1,
+    };
+    st.sessions.insert(new, v, 0);
+    id
+}
+
+fn on_slot(slot: u32, sequence: u32) -> SlotUse {
+    SlotUse { slot, sequence, highest: 3, fingerprint: u64::from(sequence), solo: false }
+}
+
+fn begin(st: &mut S, id: &SessionId, ask: &SlotUse) -> Result<Begin, NfsStat> {
+    st.sessions.get_mut(id).expect("the session").begin(0, ask, || Ok(()))
+}
+
+fn reply_with(st: &mut S, id: &SessionId, slot: u32, kept: Kept) -> Option<Stamped> {
+    let v = st.next_version();
+    let s = st.sessions.get_mut(id)?;
+    let note = s.stage(slot, kept, v)?;
+    Some(Stamped { v, note: Note::Slot(note) })
+}
+
+fn release(st: &mut S, id: &SessionId, slot: u32) {
+    st.sessions.get_mut(id).expect("the session").release(slot);
+}
+
+fn file(name: &'static [u8]) -> FileKey {
+    Bytes::from_static(name)
+}
+
+const OWNER: Bytes = Bytes::from_static(b"owner");
+const OWNER2: Bytes = Bytes::from_static(b"owner2");
+
+#[test]
+fn rfc8881_18_35_a_new_owner_and_the_same_again() {
+    let mut st = fresh();
+    let first = exchange(&mut st, 0, &ask(b"c", 1, ROOT)).expect("new");
+    assert!(!first.confirmed);
+    // Not confirmed yet: replaced.
+    let second = exchange(&mut st, 0, &ask(b"c", 1, ROOT)).expect("replaced");
+    assert_ne!(first.client, second.client);
+    assert!(st.clients.get(first.client).is_none());
+    confirm(&mut st, second.client, 0);
+    let third = exchange(&mut st, 0, &ask(b"c", 1, ROOT)).expect("found");
+    assert_eq!((third.client, third.confirmed), (second.client, true));
+    assert_eq!(third.sequence, 2);
+}
+
+#[test]
+fn rfc8881_18_35_a_restarted_client_loses_its_state_only_at_create_session() {
+    let mut st = fresh();
+    let old = client(&mut st, b"c");
+    let sess = session(&mut st, old, 1);
+    st.files.open(&file(b"f"), old, &OWNER, READ, 0, None).expect("opened");
+    let new = exchange(&mut st, 1, &ask(b"c", 2, ROOT)).expect("a new instance").client;
+    assert!(st.sessions.get(&sess).is_some() && st.files.opens_of(old) == 1);
+    confirm(&mut st, new, 1);
+    assert!(st.clients.get(old).is_none() && st.sessions.get(&sess).is_none());
+    assert_eq!(st.files.len(), 0);
+}
+
+#[test]
+fn rfc8881_18_35_who_guesses_an_owner_cannot_take_its_state() {
+    let mut st = fresh();
+    let old = client(&mut st, b"c");
+    st.files.open(&file(b"f"), old, &OWNER, READ, 0, None).expect("opened");
+    assert_eq!(exchange(&mut st, 1, &ask(b"c", 2, OTHER)), Err(NfsStat::NFS4ERR_CLID_INUSE));
+    // Its lease over, somebody else may have the name.
+    assert!(exchange(&mut st, LEASE + 1, &ask(b"c", 2, OTHER)).is_ok());
+    assert!(st.clients.get(old).is_some(), "still there until the other is confirmed");
+}
+
+#[test]
+fn rfc8881_18_35_updates() {
+    let mut st = fresh();
+    let update = |verifier, principal| ExchangeId { update: true, ..ask(b"c", verifier, principal) };
+    assert_eq!(exchange(&mut st, 0, &update(1, ROOT)), Err(NfsStat::NFS4ERR_NOENT));
+    let id = client(&mut st, b"c");
+    assert_eq!(exchange(&mut st, 0, &update(1, ROOT)).map(|e| e.client), Ok(id));
+    assert_eq!(exchange(&mut st, 0, &update(2, ROOT)), Err(NfsStat::NFS4ERR_NOT_SAME));
+    assert_eq!(exchange(&mut st, 0, &update(1, OTHER)), Err(NfsStat::NFS4ERR_PERM));
+}
+
+#[test]
+fn rfc8881_18_36_create_session_has_a_slot_of_its_own() {
+    let mut st = fresh();
+    let id = exchange(&mut st, 0, &ask(b"c", 1, ROOT)).expect("new").client;
+    let check = |st: &S, seq, who| st.clients.check_create_session(id, seq, who);
+    assert_eq!(st.clients.check_create_session(id + 1, 1, ROOT), Err(NfsStat::NFS4ERR_STALE_CLIENTID));
+    assert_eq!(check(&st, 0, ROOT), Err(NfsStat::NFS4ERR_SEQ_MISORDERED));
+    assert_eq!(check(&st, 1, OTHER), Err(NfsStat::NFS4ERR_CLID_INUSE));
+    assert_eq!(check(&st, 1, ROOT), Ok(CreateSession::New));
+    confirm(&mut st, id, 0);
+    assert_eq!(check(&st, 1, ROOT), Ok(CreateSession::Replay(Bytes::from_static(b"reply"))));
+    assert_eq!(check(&st, 2, ROOT), Ok(CreateSession::New));
+    assert_eq!(check(&st, 3, ROOT), Err(NfsStat::NFS4ERR_SEQ_MISORDERED));
+}
+
+#[test]
+fn rfc8881_2_10_6_1_a_slot_replays_its_last_request_and_nothing_else() {
+    let mut st = fresh();
+    let c = client(&mut st, b"c");
+    let s = session(&mut st, c, 1);
+    assert_eq!(begin(&mut st, &s, &on_slot(0, 2)), Err(NfsStat::NFS4ERR_SEQ_MISORDERED));
+    assert_eq!(begin(&mut st, &s, &on_slot(0, 0)), Err(NfsStat::NFS4ERR_SEQ_MISORDERED));
+    assert_eq!(begin(&mut st, &s, &on_slot(4, 1)), Err(NfsStat::NFS4ERR_BADSLOT));
+    let low = SlotUse { highest: 0, ..on_slot(1, 1) };
+    assert_eq!(begin(&mut st, &s, &low), Err(NfsStat::NFS4ERR_BAD_HIGH_SLOT));
+    assert_eq!(begin(&mut st, &s, &on_slot(0, 1)), Ok(Begin::New));
+    // While it is worked on, and while its reply is not durable.
+    assert_eq!(begin(&mut st, &s, &on_slot(0, 1)), Err(NfsStat::NFS4ERR_DELAY));
+    assert_eq!(begin(&mut st, &s, &on_slot(0, 2)), Err(NfsStat::NFS4ERR_SEQ_MISORDERED));
+    reply_with(&mut st, &s, 0, Kept::Reply(Bytes::from_static(b"done")));
+    assert_eq!(begin(&mut st, &s, &on_slot(0, 1)), Err(NfsStat::NFS4ERR_DELAY));
+    release(&mut st, &s, 0);
+    assert_eq!(begin(&mut st, &s, &on_slot(0, 1)), Ok(Begin::Replay(Bytes::from_static(b"done"))));
+    let other = SlotUse { fingerprint: 99, ..on_slot(0, 1) };
+    assert_eq!(begin(&mut st, &s, &other), Err(NfsStat::NFS4ERR_SEQ_FALSE_RETRY));
+    // A lone SEQUENCE asks only whether the number is known (how Linux finds out about an interrupted slot).
+    let probe = SlotUse { solo: true, ..other };
+    assert_eq!(begin(&mut st, &s, &probe), Ok(Begin::Uncached));
+    assert_eq!(begin(&mut st, &s, &on_slot(0, 2)), Ok(Begin::New));
+    reply_with(&mut st, &s, 0, Kept::Uncached);
+    release(&mut st, &s, 0);
+    assert_eq!(begin(&mut st, &s, &on_slot(0, 2)), Ok(Begin::Uncached));
+    assert_eq!(begin(&mut st, &s, &on_slot(0, 1)), Err(NfsStat::NFS4ERR_SEQ_MISORDERED));
+}
+
+#[test]
+fn a_request_that_fails_its_checks_leaves_the_slot_alone() {
+    let mut st = fresh();
+    let c = client(&mut st, b"c");
+    let s = session(&mut st, c, 1);
+    let too_many = || Err(NfsStat::NFS4ERR_TOO_MANY_OPS);
+    let sess = st.sessions.get_mut(&s).expect("the session");
+    assert_eq!(sess.begin(0, &on_slot(0, 1), too_many), Err(NfsStat::NFS4ERR_TOO_MANY_OPS));
+    assert_eq!(begin(&mut st, &s, &on_slot(0, 1)), Ok(Begin::New));
+}
+
+#[test]
+fn a_sequence_number_wraps() {
+    let mut st = fresh();
+    let c = client(&mut st, b"c");
+    let s = session(&mut st, c, 1);
+    let note =
+        super::notes::SlotNote { session: s, slot: 0, sequence: u32::MAX, fingerprint: 0, reply: None };
+    st.sessions.get_mut(&s).expect("the session").restore_slot(&note, 1);
+    assert_eq!(begin(&mut st, &s, &on_slot(0, 0)), Ok(Begin::New));
+}
+
+#[test]
+fn rfc8881_18_36_a_session_never_gets_more_than_it_asked_for() {
+    let st = fresh();
+    let ask = ChannelAttrs { max_requests: 4000, max_operations: 8, ..channel(1) };
+    let got = st.sessions.negotiate_fore(&ask).expect("a channel");
+    assert_eq!((got.max_operations, got.max_response_size), (8, ask.max_response_size));
+    assert!(got.max_requests <= limits::SLOTS_MAX && got.max_requests > 0);
+    let small = ChannelAttrs { max_response_size: 100, ..channel(1) };
+    assert_eq!(st.sessions.negotiate_fore(&small), Err(NfsStat::NFS4ERR_TOOSMALL));
+    let zero = ChannelAttrs { max_requests: 0, max_operations: 0, ..channel(1) };
+    assert_eq!(st.sessions.negotiate_fore(&zero).map(|c| (c.max_requests, c.max_operations)), Ok((1, 1)));
+}
+
+#[test]
+fn what_sessions_may_keep_is_bounded() {
+    let mut st = fresh();
+    let c = client(&mut st, b"c");
+    let greedy = ChannelAttrs { max_response_size_cached: u32::MAX, max_requests: u32::MAX, ..channel(1) };
+    let mut made = 0u32;
+    let refused = loop {
+        match st.sessions.negotiate_fore(&greedy) {
+            Ok(fore) => {
+                assert!(made < 100_000);
+                let mut id = [0; 16];
+                id[..4].copy_from_slice(&made.to_be_bytes());
+                let back = ChannelAttrs::default();
+                let new = NewSession { id, client: c, fore, back, callback_program: 0, flags: 0 };
+                st.sessions.insert(new, 1, 0);
+                made += 1;
+            }
+            Err(e) => break e,
+        }
+    };
+    assert_eq!(refused, NfsStat::NFS4ERR_NOSPC);
+    // A client that keeps nothing still gets a session; and room comes back.
+    let modest = ChannelAttrs { max_response_size_cached: 0, ..channel(1) };
+    assert!(st.sessions.negotiate_fore(&modest).is_ok());
+    st.remove_client(c);
+    assert!(st.sessions.negotiate_fore(&greedy).is_ok());
+}
+
+#[test]
+fn rfc8881_9_7_share_reservations() {
+    let mut st = fresh();
+    let (a, b) = (client(&mut st, b"a"), client(&mut st, b"b"));
+    let f = file(b"f");
+    st.files.open(&f, a, &OWNER, READ, WRITE, None).expect("opened");
+    assert!(st.files.check_share(&f, b, &OWNER, READ, 0).is_ok());
+    assert_eq!(st.files.check_share(&f, b, &OWNER, WRITE, 0).map_err(|w| w.client), Err(a));
+    assert_eq!(st.files.check_share(&f, b, &OWNER, READ, READ).map_err(|w| w.client), Err(a));
+    // The owner itself is not in its own way, another owner of the same client is.
+    assert!(st.files.check_share(&f, a, &OWNER, WRITE, 0).is_ok());
+    assert!(st.files.check_share(&f, a, &OWNER2, WRITE, 0).is_err());
+    assert!(st.files.check_anonymous(&f, WRITE).is_err() && st.files.check_anonymous(&f, READ).is_ok());
+    assert!(st.files.check_share(&file(b"g"), b, &OWNER, BOTH, BOTH).is_ok());
+}
+
+#[test]
+fn rfc8881_18_16_an_open_is_widened_and_narrowed_under_one_stateid() {
+    let mut st = fresh();
+    let c = client(&mut st, b"c");
+    let f = file(b"f");
+    let s1 = st.files.open(&f, c, &OWNER, READ, 0, Some(1)).expect("opened");
+    let s2 = st.files.open(&f, c, &OWNER, WRITE, 0, Some(2)).expect("widened");
+    assert_eq!((s1.other, s1.seqid, s2.seqid), (s2.other, 1, 2));
+    assert_eq!(st.files.find(c, &s1), Err(NfsStat::NFS4ERR_OLD_STATEID));
+    assert_eq!(st.files.find(c, &Stateid { seqid: 3, ..s2 }), Err(NfsStat::NFS4ERR_BAD_STATEID));
+    assert!(st.files.find(c, &Stateid { seqid: 0, ..s2 }).is_ok());
+    assert_eq!(st.files.io(c, &f, &s2, READ), Ok(Some(1)));
+    assert_eq!(st.files.io(c, &f, &s2, WRITE), Ok(Some(2)));
+    assert_eq!(st.files.io(c, &file(b"g"), &s2, READ), Err(NfsStat::NFS4ERR_BAD_STATEID));
+    // BOTH was never opened in one, but it is the union of two.
+    let s3 = st.files.downgrade(c, &f, &s2, BOTH, 0).expect("the union");
+    assert_eq!(st.files.downgrade(c, &f, &s3, READ, WRITE), Err(NfsStat::NFS4ERR_INVAL));
+    let s4 = st.files.downgrade(c, &f, &s3, READ, 0).expect("narrowed");
+    assert_eq!(st.files.io(c, &f, &s4, WRITE), Err(NfsStat::NFS4ERR_OPENMODE));
+    assert_eq!(st.files.downgrade(c, &f, &s4, WRITE, 0), Err(NfsStat::NFS4ERR_INVAL));
+    let mut closed = st.files.close(c, &f, &s4).expect("closed");
+    closed.sort_unstable();
+    assert_eq!(closed, [1, 2]);
+    assert_eq!(st.files.close(c, &f, &s4), Err(NfsStat::NFS4ERR_BAD_STATEID));
+    assert!(st.files.is_empty());
+}
+
+#[test]
+fn reading_under_an_open_for_writing_is_left_to_the_shell() {
+    let mut st = fresh();
+    let c = client(&mut st, b"c");
+    let s = st.files.open(&file(b"f"), c, &OWNER, WRITE, 0, Some(1)).expect("opened");
+    assert_eq!(st.files.io(c, &file(b"f"), &s, READ), Ok(None));
+}
+
+#[test]
+fn rfc8881_8_2_stateids_of_others_and_of_former_instances_are_bad() {
+    let mut st = fresh();
+    let (a, b) = (client(&mut st, b"a"), client(&mut st, b"b"));
+    let s = st.files.open(&file(b"f"), a, &OWNER, READ, 0, None).expect("opened");
+    assert_eq!(st.files.find(b, &s), Err(NfsStat::NFS4ERR_BAD_STATEID));
+    let mut later: S = State::new(2, LEASE);
+    let c = client(&mut later, b"a");
+    later.files.open(&file(b"f"), c, &OWNER, READ, 0, None).expect("opened");
+    assert_eq!(later.files.find(c, &s), Err(NfsStat::NFS4ERR_BAD_STATEID));
+}
+
+fn span(offset: u64, length: u64) -> Span {
+    Span::new(offset, length).expect("a span")
+}
+
+#[test]
+fn rfc8881_18_10_spans() {
+    assert_eq!(Span::new(0, 0), Err(NfsStat::NFS4ERR_INVAL));
+    assert_eq!(Span::new(3, u64::MAX - 1), Err(NfsStat::NFS4ERR_INVAL));
+    assert_eq!(span(5, u64::MAX).length(), u64::MAX);
+    assert_eq!(span(u64::MAX, 1).length(), u64::MAX);
+    assert_eq!((span(5, 3).offset(), span(5, 3).length()), (5, 3));
+}
+
+#[test]
+fn rfc8881_18_10_locks() {
+    let mut st = fresh();
+    let (a, b) = (client(&mut st, b"a"), client(&mut st, b"b"));
+    let f = file(b"f");
+    let oa = st.files.open(&f, a, &OWNER, BOTH, 0, None).expect("opened");
+    let ob = st.files.open(&f, b, &OWNER, BOTH, 0, None).expect("opened");
+    let new = |open| Locker::New { open, owner: OWNER };
+    let la = st.files.lock(a, &f, &new(oa), LockType::Write, span(10, 10)).expect("locked");
+    let Err(LockError::Denied(d)) = st.files.lock(b, &f, &new(ob), LockType::Read, span(0, 11)) else {
+        panic!("the byte is locked")
+    };
+    assert_eq!((d.client, d.span.offset(), d.span.length(), d.exclusive), (a, 10, 10, true));
+    assert_eq!(d.owner, OWNER);
+    assert!(st.files.lock_test(b, &f, &OWNER, LockType::Read, span(19, 1)).is_some());
+    assert!(st.files.lock_test(b, &f, &OWNER, LockType::Read, span(20, 1)).is_none());
+    assert!(st.files.lock_test(a, &f, &OWNER, LockType::Write, span(0, 100)).is_none());
+    // Unlocking the middle leaves both ends.
+    let la = st.files.unlock(a, &f, &la, span(12, 4)).expect("unlocked");
+    assert_eq!(la.seqid, 2);
+    st.files.lock(b, &f, &new(ob), LockType::Write, span(12, 4)).expect("free now");
+    assert!(st.files.lock_test(b, &f, &OWNER, LockType::Write, span(16, 1)).is_some());
+    assert_eq!(st.files.free(a, &la), Err(NfsStat::NFS4ERR_LOCKS_HELD));
+    let la = st.files.unlock(a, &f, &la, span(0, u64::MAX)).expect("unlocked");
+    assert_eq!(st.files.free(a, &la), Ok(()));
+    assert_eq!(st.files.find(a, &la), Err(NfsStat::NFS4ERR_BAD_STATEID));
+    // Locks go with their open.
+    st.files.close(b, &f, &ob).expect("closed");
+    assert!(st.files.lock_test(a, &f, &OWNER, LockType::Write, span(0, u64::MAX)).is_none());
+}
+
+#[test]
+fn rfc8881_18_10_a_lock_needs_an_open_for_its_kind() {
+    let mut st = fresh();
+    let c = client(&mut st, b"c");
+    let open = st.files.open(&file(b"f"), c, &OWNER, READ, 0, None).expect("opened");
+    let locker = Locker::New { open, owner: OWNER };
+    assert_eq!(
+        st.files.lock(c, &file(b"f"), &locker, LockType::WriteW, span(0, 1)),
+        Err(LockError::Status(NfsStat::NFS4ERR_OPENMODE))
+    );
+    assert!(st.files.lock(c, &file(b"f"), &locker, LockType::ReadW, span(0, 1)).is_ok());
+}
+
+fn restart(st: &S, log: Vec<Stamped>) -> (S, Restored) {
+    let mut next = State::new(2, st.lease_ms);
+    let bytes: Vec<_> = log.iter().map(Stamped::to_bytes).collect();
+    let r = next.restore(bytes.iter().filter_map(|b| Stamped::from_bytes(b)), 0);
+    (next, r)
+}
+
+#[test]
+fn a_persistent_session_goes_on_after_a_restart_and_replays() {
+    let mut st = fresh();
+    let c = client(&mut st, b"c");
+    let s = session(&mut st, c, 7);
+    let mut log = st.snapshot();
+    begin(&mut st, &s, &on_slot(0, 1)).expect("new");
+    log.extend(reply_with(&mut st, &s, 0, Kept::Reply(Bytes::from_static(b"made"))));
+    release(&mut st, &s, 0);
+    // Reads that the log never saw.
+    for n in 2..9 {
+        begin(&mut st, &s, &on_slot(1, n - 1)).expect("new");
+        reply_with(&mut st, &s, 1, Kept::Uncached);
+        release(&mut st, &s, 1);
+    }
+    let (mut st, r) = restart(&st, log);
+    assert_eq!((r.clients, r.sessions, r.replies, r.reclaiming), (1, 1, 1, 0));
+    assert_eq!(begin(&mut st, &s, &on_slot(0, 1)), Ok(Begin::Replay(Bytes::from_static(b"made"))));
+    assert_eq!(begin(&mut st, &s, &on_slot(0, 2)), Ok(Begin::New));
+    assert_eq!(begin(&mut st, &s, &on_slot(1, 8)), Ok(Begin::New));
+    reply_with(&mut st, &s, 1, Kept::Uncached);
+    release(&mut st, &s, 1);
+    // From then on strictly.
+    assert_eq!(begin(&mut st, &s, &on_slot(1, 10)), Err(NfsStat::NFS4ERR_SEQ_MISORDERED));
+    assert!(!st.grace.active(0));
+}
+
+#[test]
+fn a_snapshot_shows_a_busy_slot_as_it_was() {
+    let mut st = fresh();
+    let c = client(&mut st, b"c");
+    let s = session(&mut st, c, 7);
+    begin(&mut st, &s, &on_slot(0, 1)).expect("new");
+    reply_with(&mut st, &s, 0, Kept::Reply(Bytes::from_static(b"one")));
+    release(&mut st, &s, 0);
+    begin(&mut st, &s, &on_slot(0, 2)).expect("new");
+    let (mut after, _) = restart(&st, st.snapshot());
+    assert_eq!(begin(&mut after, &s, &on_slot(0, 1)), Ok(Begin::Replay(Bytes::from_static(b"one"))));
+    assert_eq!(
+        begin(&mut after, &s, &on_slot(0, 2)),
+        Ok(Begin::New),
+        "it was not executed as far as the log knows"
+    );
+    // Staged, not yet released: the log has it.
+    reply_with(&mut st, &s, 0, Kept::Reply(Bytes::from_static(b"two")));
+    let (mut after, _) = restart(&st, st.snapshot());
+    assert_eq!(begin(&mut after, &s, &on_slot(0, 2)), Ok(Begin::Replay(Bytes::from_static(b"two"))));
+}
+
+#[test]
+fn what_is_gone_stays_gone_whatever_the_order_of_notes() {
+    let mut st = fresh();
+    let c = client(&mut st, b"c");
+    session(&mut st, c, 7);
+    let d = client(&mut st, b"d");
+    let mut log = st.snapshot();
+    let gone = st.remove_client(c);
+    log.extend(gone);
+    log.reverse();
+    let (after, r) = restart(&st, log);
+    assert_eq!((r.clients, r.sessions), (1, 0));
+    assert!(after.clients.get(d).is_some());
+}
+
+fn holder() -> (S, u64, Vec<Stamped>) {
+    let mut st = fresh();
+    let c = client(&mut st, b"c");
+    session(&mut st, c, 7);
+    let mut log = st.snapshot();
+    st.files.open(&file(b"f"), c, &OWNER, READ, 0, None).expect("opened");
+    log.extend(st.note_holding(c));
+    st.holding_is_noted(c);
+    assert!(st.note_holding(c).is_none(), "once is enough");
+    (st, c, log)
+}
+
+#[test]
+fn rfc8881_8_4_2_grace_is_for_those_who_held_something() {
+    let (st, c, log) = holder();
+    let (mut st, r) = restart(&st, log);
+    assert_eq!(r.reclaiming, 1);
+    let d = client(&mut st, b"d");
+    assert!(st.grace.active(0) && st.must_wait_for_grace(d, 0));
+    assert_eq!(st.may_reclaim(c, 0), Ok(()));
+    assert_eq!(st.may_reclaim(d, 0), Err(NfsStat::NFS4ERR_RECLAIM_BAD));
+    assert_eq!(st.status_flags(c), SEQ4_STATUS_RESTART_RECLAIM_NEEDED);
+    assert_eq!(st.status_flags(d), 0);
+    // A client that was not recorded may say that it has nothing; that ends nothing for others.
+    assert!(st.reclaim_complete(d).is_ok());
+    assert!(st.grace.active(0));
+    assert!(st.reclaim_complete(c).is_ok());
+    assert_eq!(st.reclaim_complete(c), Err(NfsStat::NFS4ERR_COMPLETE_ALREADY));
+    assert!(!st.grace.active(0) && !st.must_wait_for_grace(d, 0));
+    assert_eq!(st.status_flags(c), 0);
+    assert_eq!(st.may_reclaim(c, 0), Err(NfsStat::NFS4ERR_NO_GRACE));
+}
+
+#[test]
+fn rfc8881_8_4_2_grace_ends_with_the_lease() {
+    let (st, c, log) = holder();
+    let (st, _) = restart(&st, log);
+    assert!(!st.grace.active(LEASE));
+    assert_eq!(st.may_reclaim(c, LEASE), Err(NfsStat::NFS4ERR_NO_GRACE));
+    // It still has to say that it is done before it opens anything new.
+    assert!(st.must_wait_for_grace(c, LEASE));
+}
+
+#[test]
+fn a_clean_stop_with_nothing_open_needs_no_grace() {
+    let (mut st, c, _) = holder();
+    st.settle_holders();
+    let (after, r) = restart(&st, st.snapshot());
+    assert_eq!(r.reclaiming, 1, "it holds something");
+    drop(after);
+    st.files.remove_client(c);
+    st.settle_holders();
+    let (after, r) = restart(&st, st.snapshot());
+    assert_eq!(r.reclaiming, 0);
+    assert!(!after.grace.active(0));
+}
+
+#[test]
+fn a_restarted_client_that_comes_back_under_a_new_id_ends_the_wait_for_the_old_one() {
+    let (st, c, log) = holder();
+    let (mut st, _) = restart(&st, log);
+    let new = exchange(&mut st, 1, &ask(b"c", 2, ROOT)).expect("a new instance").client;
+    assert!(st.grace.active(1));
+    confirm(&mut st, new, 1);
+    assert!(st.clients.get(c).is_none() && !st.grace.active(1));
+}
+
+#[test]
+fn time_alone_ends_unconfirmed_and_long_silent_clients() {
+    let mut st = fresh();
+    let c = client(&mut st, b"c");
+    exchange(&mut st, 0, &ask(b"u", 1, ROOT)).expect("new");
+    assert!(st.tick(LEASE + 1).is_empty());
+    assert_eq!(st.clients.len(), 1);
+    assert!(st.tick(limits::COURTESY_MS).is_empty());
+    let notes = st.tick(limits::COURTESY_MS + 1);
+    assert!(notes.iter().any(|n| n.note == Note::ClientGone(c)));
+    assert!(st.clients.is_empty());
+}
+
+#[test]
+fn what_is_no_note_is_not_read() {
+    assert_eq!(Stamped::from_bytes(&[]), None);
+    assert_eq!(Stamped::from_bytes(&[9, 1, 2]), None);
+    assert_eq!(Stamped::from_bytes(&[1, 0xff]), None);
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Lock(u8, bool, u8, u8),
+    Unlock(u8, u8, u8),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        (0..3u8, any::<bool>(), 0..40u8, 1..20u8).prop_map(|(w, x, o, l)| Step::Lock(w, x, o, l)),
+        (0..3u8, 0..40u8, 1..20u8).prop_map(|(w, o, l)| Step::Unlock(w, o, l)),
+    ];
+    prop::collection::vec(step, 1..60)
+}
+
+proptest! {
+    /// The table against a model that keeps each byte's holders.
+    #[test]
+    fn locks_behave_like_a_table_of_bytes(steps in steps()) {
+        let mut st = fresh();
+        let f = file(b"f");
+        let clients = [client(&mut st, b"0"), client(&mut st, b"1"), client(&mut st, b"2")];
+        let opens = clients.map(|c| st.files.open(&f, c, &OWNER, BOTH, 0, None).expect("opened"));
+        let mut states: [Option<Stateid>; 3] = [None; 3];
+        // For each byte and client: none, shared, exclusive.
+        let mut model = [[0u8; 3]; 64];
+        for step in steps {
+            match step {
+                Step::Lock(who, exclusive, at, len) => {
+                    let who = usize::from(who);
+                    let range = usize::from(at)..usize::from(at + len);
+                    let free = range.clone().all(|b| {
+                        (0..3).all(|o| o == who || model[b][o] == 0 || (model[b][o] == 1 && !exclusive))
+                    });
+                    let kind = if exclusive { LockType::Write } else { LockType::Read };
+                    let locker = match states[who] {
+                        Some(s) => Locker::Known(s),
+                        None => Locker::New { open: opens[who], owner: OWNER },
+                    };
+                    let test = st.files.lock_test(clients[who], &f, &OWNER, kind, span(at.into(), len.into()));
+                    prop_assert_eq!(test.is_none(), free);
+                    match st.files.lock(clients[who], &f, &locker, kind, span(at.into(), len.into())) {
+                        Ok(s) => {
+                            prop_assert!(free);
+                            states[who] = Some(s);
+                            range.for_each(|b| model[b][who] = if exclusive { 2 } else { 1 });
+                        }
+                        Err(LockError::Denied(d)) => {
+                            prop_assert!(!free);
+                            let holder = clients.iter().position(|c| *c == d.client).expect("a client");
+                            let b = d.span.offset() as usize;
+                            prop_assert_eq!(model[b][holder] == 2, d.exclusive);
+                        }
+                        Err(e) => prop_assert!(false, "{:?}", e),
+                    }
+                }
+                Step::Unlock(who, at, len) => {
+                    let who = usize::from(who);
+                    if let Some(s) = states[who] {
+                        let new = st.files.unlock(clients[who], &f, &s, span(at.into(), len.into()));
+                        states[who] = Some(new.expect("unlocked"));
+                        (usize::from(at)..usize::from(at + len)).for_each(|b| model[b][who] = 0);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whatever a client does to a slot, each number is executed once.
+    #[test]
+    fn a_slot_executes_each_number_at_most_once(
+        tries in prop::collection::vec((0..6u32, any::<bool>(), any::<bool>()), 1..80)
+    ) {
+        let mut st = fresh();
+        let c = client(&mut st, b"c");
+        let s = session(&mut st, c, 1);
+        let (mut executed, mut busy) = (0u32, false);
+        for (offset, finish, restarts) in tries {
+            let sequence = (executed + offset).saturating_sub(2);
+            match begin(&mut st, &s, &on_slot(0, sequence)) {
+                Ok(Begin::New) => {
+                    prop_assert!(!busy && sequence == executed + 1);
+                    (executed, busy) = (sequence, true);
+                }
+                Ok(Begin::Replay(r)) => {
+                    prop_assert!(!busy && sequence == executed);
+                    prop_assert_eq!(r.to_vec(), sequence.to_be_bytes().to_vec());
+                }
+                Ok(Begin::Uncached) => prop_assert!(false, "all replies are kept"),
+                Err(_) => prop_assert!(busy || (sequence != executed + 1 && (sequence != executed || executed == 0))),
+            }
+            if busy && finish {
+                let reply = Bytes::copy_from_slice(&executed.to_be_bytes());
+                reply_with(&mut st, &s, 0, Kept::Reply(reply));
+                release(&mut st, &s, 0);
+                busy = false;
+            }
+            if restarts && !busy {
+                let (next, _) = restart(&st, st.snapshot());
+                st = next;
+                // A restored slot takes any number ahead; this client only ever sends the next.
+                if executed > 0 {
+                    let again = begin(&mut st, &s, &on_slot(0, executed));
+                    prop_assert_eq!(again, Ok(Begin::Replay(Bytes::copy_from_slice(&executed.to_be_bytes()))));
+                }
+                begin(&mut st, &s, &on_slot(0, executed + 1)).expect("the next");
+                executed += 1;
+                let reply = Bytes::copy_from_slice(&executed.to_be_bytes());
+                reply_with(&mut st, &s, 0, Kept::Reply(reply));
+                release(&mut st, &s, 0);
+            }
+        }
+    }
+
+    /// Any OPEN_DOWNGRADE ends in a union of OPENs that were made, or changes nothing.
+    #[test]
+    fn a_downgrade_is_a_union_of_opens(
+        opens in prop::collection::vec((1..4u8, 0..4u8), 1..6), to in (1..4u8, 0..4u8)
+    ) {
+        let mut st = fresh();
+        let c = client(&mut st, b"c");
+        let f = file(b"f");
+        let mut last = Stateid::ANONYMOUS;
+        for (a, d) in &opens {
+            last = st.files.open(&f, c, &OWNER, *a, *d, None).expect("opened");
+        }
+        let inside: Vec<_> = opens.iter().filter(|(a, d)| a & !to.0 == 0 && d & !to.1 == 0).collect();
+        let union = inside.iter().fold((0, 0), |u, (a, d)| (u.0 | a, u.1 | d));
+        let got = st.files.downgrade(c, &f, &last, to.0, to.1);
+        prop_assert_eq!(got.is_ok(), union == to);
+    }
+
+    #[test]
+    fn any_bytes_are_a_note_or_none(b in prop::collection::vec(any::<u8>(), 0..200)) {
+        let mut one = vec![1];
+        one.extend(b);
+        if let Some(s) = Stamped::from_bytes(&one) {
+            let mut st = fresh();
+            st.restore([s], 0);
+        }
+    }
+}

@@ -1,0 +1,380 @@
+//! One COMPOUND (RFC 8881 section 16.2): from the first operation to the reply and what it has to wait for.
+//!
+//! Runs on a worker thread and never waits for the log. The reply's room is known before an operation that changes
+//! something runs; an operation that only reads is answered `REP_TOO_BIG` when its result turns out too large.
+
+use super::context::{Ctx, Fail};
+use super::matrix::{self, Does, Place};
+use super::session::Sequenced;
+use crate::limits;
+use crate::server::Shared;
+use crate::state::Principal;
+use crate::state::notes::{Note, Stamped};
+use crate::state::sessions::{ConnId, Kept};
+use bytes::{BufMut, Bytes, BytesMut};
+use landfast_nfs::v4::res::SequenceRes;
+use landfast_nfs::v4::{ArgOp, CompoundArgs, NfsStat, OpNum, ResBody, ResOp, SessionId, Stateid};
+use landfast_volume::{Cred, Receipt};
+use landfast_xdr::Encode;
+
+/// A decoded request and who sent it.
+pub(crate) struct Request {
+    pub(crate) conn: ConnId,
+    pub(crate) principal: Principal,
+    pub(crate) cred: Cred,
+    pub(crate) args: CompoundArgs,
+    /// Bytes of the request after the RPC header.
+    pub(crate) bytes: usize,
+    /// Digest of caller and operations after the SEQUENCE.
+    pub(crate) fingerprint: u64,
+}
+
+/// A reply and what has to happen before it is sent.
+pub(crate) struct Outcome {
+    pub(crate) reply: Bytes,
+    pub(crate) pending: Option<Pending>,
+}
+
+/// A reply that waits for the log.
+pub(crate) struct Pending {
+    pub(crate) receipt: Receipt,
+    /// The slot that is busy until then.
+    pub(crate) slot: Option<(SessionId, u32)>,
+    /// The client whose record says, once it is stable, that it may hold opens.
+    pub(crate) holder: Option<u64>,
+    /// The reply to send instead when the log fails.
+    pub(crate) failure: Bytes,
+}
+
+impl Outcome {
+    fn at_once(reply: Bytes) -> Outcome {
+        Outcome { reply, pending: None }
+    }
+}
+
+/// Bytes of an RPC reply's header: transaction, reply, accepted, verifier, status (RFC 5531 section 9).
+const RPC_REPLY_HEAD: usize = 24;
+/// Bytes of a result that is only a status; every COMPOUND has room for one more.
+const STATUS_ONLY: usize = 8;
+
+/// A reply that grows.
+struct Reply {
+    out: BytesMut,
+    count_at: usize,
+    count: u32,
+    status: NfsStat,
+}
+
+impl Reply {
+    fn new(tag: &Bytes) -> Reply {
+        let mut out = BytesMut::with_capacity(512);
+        out.put_u32(0);
+        tag.encode(&mut out);
+        let count_at = out.len();
+        out.put_u32(0);
+        Reply { out, count_at, count: 0, status: NfsStat::NFS4_OK }
+    }
+
+    fn push(&mut self, res: &ResOp) {
+        res.encode(&mut self.out);
+        self.count += 1;
+        self.status = res.status;
+    }
+
+    fn finish(mut self) -> Bytes {
+        self.out[..4].copy_from_slice(&self.status.0.to_be_bytes());
+        self.out[self.count_at..self.count_at + 4].copy_from_slice(&self.count.to_be_bytes());
+        self.out.freeze()
+    }
+
+    /// The whole reply of one failed operation, or of none.
+    fn failed(tag: &Bytes, op: Option<OpNum>, status: NfsStat) -> Outcome {
+        let mut reply = Reply::new(tag);
+        reply.status = status;
+        if let Some(op) = op {
+            reply.push(&ResOp::failed(op, status));
+        }
+        Outcome::at_once(reply.finish())
+    }
+}
+
+/// How large the reply may become.
+#[derive(Clone, Copy)]
+struct Budget {
+    /// Bytes of the COMPOUND result.
+    max: usize,
+    /// What to answer above.
+    over: NfsStat,
+}
+
+/// Runs a request.
+pub(crate) fn run(sh: &Shared, req: Request) -> Outcome {
+    sh.counters.compound();
+    let tag = req.args.tag.clone();
+    if !(1..=2).contains(&req.args.minor_version) {
+        return Reply::failed(&tag, None, NfsStat::NFS4ERR_MINOR_VERS_MISMATCH);
+    }
+    if req.args.announced > limits::OPS_MAX {
+        return Reply::failed(&tag, Some(OpNum::SEQUENCE), NfsStat::NFS4ERR_TOO_MANY_OPS);
+    }
+    let Some(first) = req.args.ops.first() else {
+        return Reply::failed(&tag, None, NfsStat::NFS4_OK);
+    };
+    let ctx = Ctx {
+        sh,
+        now: sh.now(),
+        conn: req.conn,
+        principal: req.principal,
+        cred: req.cred.clone(),
+        minor: req.args.minor_version,
+        session: None,
+        fh: None,
+        saved: None,
+        stateid: Stateid::ANONYMOUS,
+        tx: sh.volume.tx(),
+        noted: false,
+        room: limits::RESPONSE_BYTES_MAX as usize,
+        last: true,
+    };
+    match first {
+        ArgOp::Sequence(_) => in_session(ctx, &req),
+        alone => match may_stand_alone(alone, &req.args) {
+            Ok(()) => alone_in_compound(ctx, &req, alone),
+            Err((op, status)) => Reply::failed(&tag, Some(op), status),
+        },
+    }
+}
+
+/// RFC 8881 section 2.10.2.1 and 18.46: without SEQUENCE only what makes and ends clients and sessions, and it alone.
+fn may_stand_alone(first: &ArgOp, args: &CompoundArgs) -> Result<(), (OpNum, NfsStat)> {
+    let op = first.op();
+    if matches!(first, ArgOp::Malformed(OpNum::ILLEGAL)) {
+        return Err((op, NfsStat::NFS4ERR_BADXDR));
+    }
+    let spec = matrix::find(op, args.minor_version).ok_or((OpNum::ILLEGAL, NfsStat::NFS4ERR_OP_ILLEGAL))?;
+    if matches!(first, ArgOp::Malformed(_)) {
+        return Err((op, NfsStat::NFS4ERR_BADXDR));
+    }
+    match spec.place {
+        Place::InSession | Place::First => Err((op, NfsStat::NFS4ERR_OP_NOT_IN_SESSION)),
+        Place::Alone | Place::InSessionOrAlone if args.announced != 1 => {
+            Err((op, NfsStat::NFS4ERR_NOT_ONLY_OP))
+        }
+        Place::Alone | Place::InSessionOrAlone => Ok(()),
+    }
+}
+
+fn alone_in_compound(mut ctx: Ctx<'_>, req: &Request, op: &ArgOp) -> Outcome {
+    let mut reply = Reply::new(&req.args.tag);
+    let res = result(op.op(), ctx.dispatch(op));
+    ctx.sh.counters.op(res.op, false);
+    reply.push(&res);
+    let reply = reply.finish();
+    if !ctx.noted {
+        return Outcome::at_once(reply);
+    }
+    let failure = Reply::failed(&req.args.tag, Some(op.op()), NfsStat::NFS4ERR_SERVERFAULT).reply;
+    Outcome { reply, pending: Some(Pending { receipt: ctx.tx.finish(), slot: None, holder: None, failure }) }
+}
+
+fn result(op: OpNum, done: Result<ResBody, Fail>) -> ResOp {
+    match done {
+        Ok(body) => ResOp::ok(op, body),
+        Err(Fail { status, body: Some(body) }) => ResOp { op, status, body: *body },
+        Err(Fail { status, body: None }) => ResOp::failed(op, status),
+    }
+}
+
+fn in_session(mut ctx: Ctx<'_>, req: &Request) -> Outcome {
+    let args = &req.args;
+    let ArgOp::Sequence(sequence) = &args.ops[0] else {
+        return Reply::failed(&args.tag, Some(OpNum::SEQUENCE), NfsStat::NFS4ERR_SERVERFAULT);
+    };
+    ctx.sh.counters.op(OpNum::SEQUENCE, false);
+    let begun = match ctx.sequence(sequence, req) {
+        Ok(begun) => begun,
+        Err(status) => return Reply::failed(&args.tag, Some(OpNum::SEQUENCE), status),
+    };
+    let (res, max_response, max_cached) = match begun {
+        Sequenced::Replay(reply) => {
+            ctx.sh.counters.replay();
+            return Outcome::at_once(reply);
+        }
+        Sequenced::Uncached(res) => {
+            ctx.sh.counters.replay();
+            return Outcome::at_once(uncached(args, &res));
+        }
+        Sequenced::New { res, max_response, max_cached } => (res, max_response, max_cached),
+    };
+    let cap = |max: u32, over| Budget { max: (max as usize).saturating_sub(RPC_REPLY_HEAD), over };
+    let budget = if sequence.cachethis && max_cached < max_response {
+        cap(max_cached, NfsStat::NFS4ERR_REP_TOO_BIG_TO_CACHE)
+    } else {
+        cap(max_response, NfsStat::NFS4ERR_REP_TOO_BIG)
+    };
+
+    let mut reply = Reply::new(&args.tag);
+    reply.push(&ResOp::ok(OpNum::SEQUENCE, ResBody::Sequence(res.clone())));
+    for (i, op) in args.ops.iter().enumerate().skip(1) {
+        ctx.last = i + 1 == args.announced as usize;
+        step(&mut ctx, op, budget, &mut reply);
+        if !reply.status.is_ok() {
+            break;
+        }
+    }
+    finish(ctx, req, reply, &res, max_cached as usize, sequence.cachethis)
+}
+
+/// One operation, its result appended.
+fn step(ctx: &mut Ctx<'_>, op: &ArgOp, budget: Budget, reply: &mut Reply) {
+    let number = op.op();
+    let before = reply.out.len();
+    let after = if ctx.last { 0 } else { STATUS_ONLY };
+    ctx.room = budget.max.saturating_sub(before + after);
+    let spec = match ready(ctx, op, budget) {
+        Ok(spec) => spec,
+        Err((number, status)) => {
+            ctx.sh.counters.op(number, false);
+            return reply.push(&ResOp::failed(number, status));
+        }
+    };
+    let res = result(number, ctx.dispatch(op));
+    ctx.sh.counters.op(number, spec.does == Does::Modifies && res.status.is_ok());
+    reply.push(&res);
+    if reply.out.len() - before > ctx.room && (spec.does == Does::Reads || !res.status.is_ok()) {
+        reply.out.truncate(before);
+        reply.count -= 1;
+        reply.push(&ResOp::failed(number, budget.over));
+    }
+}
+
+/// Whether an operation may run where it stands.
+fn ready(ctx: &Ctx<'_>, op: &ArgOp, budget: Budget) -> Result<&'static matrix::OpSpec, (OpNum, NfsStat)> {
+    let number = op.op();
+    if matches!(op, ArgOp::Malformed(OpNum::ILLEGAL)) {
+        return Err((number, NfsStat::NFS4ERR_BADXDR));
+    }
+    let spec = matrix::find(number, ctx.minor).ok_or((OpNum::ILLEGAL, NfsStat::NFS4ERR_OP_ILLEGAL))?;
+    let problem = match spec.place {
+        Place::First => Some(NfsStat::NFS4ERR_SEQUENCE_POS),
+        Place::Alone => Some(NfsStat::NFS4ERR_NOT_ONLY_OP),
+        Place::InSession | Place::InSessionOrAlone if spec.does == Does::Unsupported => {
+            Some(NfsStat::NFS4ERR_NOTSUPP)
+        }
+        _ if op.ends_decoding() => Some(NfsStat::NFS4ERR_BADXDR),
+        _ if spec.needs_fh && ctx.fh.is_none() => Some(NfsStat::NFS4ERR_NOFILEHANDLE),
+        _ if spec.needs_saved && ctx.saved.is_none() => Some(NfsStat::NFS4ERR_NOFILEHANDLE),
+        _ if spec.result_max > ctx.room => Some(budget.over),
+        _ => None,
+    };
+    problem.map_or(Ok(spec), |status| Err((number, status)))
+}
+
+/// RFC 8881 section 2.10.6.1.3: the reply to a retry whose first reply was not kept.
+fn uncached(args: &CompoundArgs, res: &SequenceRes) -> Bytes {
+    let mut reply = Reply::new(&args.tag);
+    reply.push(&ResOp::ok(OpNum::SEQUENCE, ResBody::Sequence(res.clone())));
+    if let Some(second) = args.ops.get(1) {
+        reply.push(&ResOp::failed(second.op(), NfsStat::NFS4ERR_RETRY_UNCACHED_REP));
+    }
+    reply.finish()
+}
+
+/// The reply is whole: it joins the slot, and the log when anything else of the compound did.
+fn finish(
+    mut ctx: Ctx<'_>,
+    req: &Request,
+    reply: Reply,
+    res: &SequenceRes,
+    max_cached: usize,
+    cachethis: bool,
+) -> Outcome {
+    let reply = reply.finish();
+    let Some(session) = ctx.session.clone() else { return Outcome::at_once(reply) };
+    let logged = ctx.tx.modified() || ctx.noted;
+    // What changed something is kept whether the client asked or not, when it fits: then a retry finds it.
+    let keep = (cachethis || logged) && reply.len() + RPC_REPLY_HEAD <= max_cached;
+    let kept = if keep { Kept::Reply(reply.clone()) } else { Kept::Uncached };
+    let (slot_note, holder_note) = {
+        let mut st = ctx.sh.state();
+        let v = st.next_version();
+        let note = st.sessions.get_mut(&session.id).and_then(|s| s.stage(session.slot, kept, v));
+        let holder = if ctx.sh.persist { st.note_holding(session.client) } else { None };
+        (note.map(|n| Stamped { v, note: Note::Slot(n) }), holder)
+    };
+    let holder = holder_note.as_ref().map(|_| session.client);
+    let waits = logged || holder.is_some();
+    ctx.note(holder_note);
+    if waits {
+        ctx.note(slot_note);
+    }
+    if !waits {
+        if let Some(s) = ctx.sh.state().sessions.get_mut(&session.id) {
+            s.release(session.slot);
+        }
+        return Outcome::at_once(reply);
+    }
+    let mut failure = Reply::new(&req.args.tag);
+    failure.push(&ResOp::ok(OpNum::SEQUENCE, ResBody::Sequence(res.clone())));
+    if let Some(second) = req.args.ops.get(1) {
+        failure.push(&ResOp::failed(second.op(), NfsStat::NFS4ERR_IO));
+    }
+    let pending = Pending {
+        receipt: ctx.tx.finish(),
+        slot: Some((session.id, session.slot)),
+        holder,
+        failure: failure.finish(),
+    };
+    Outcome { reply, pending: Some(pending) }
+}
+
+impl Ctx<'_> {
+    /// Runs an operation that [`matrix`] says is served.
+    fn dispatch(&mut self, op: &ArgOp) -> Result<ResBody, Fail> {
+        match op {
+            ArgOp::Access(a) => self.access(*a),
+            ArgOp::Close(a) => self.close(a),
+            ArgOp::Commit(a) => self.commit(a),
+            ArgOp::Create(a) => self.create(a),
+            ArgOp::Getattr(a) => self.getattr(a),
+            ArgOp::Getfh => self.getfh(),
+            ArgOp::Link(a) => self.link(a),
+            ArgOp::Lock(a) => self.lock(a),
+            ArgOp::Lockt(a) => self.lockt(a),
+            ArgOp::Locku(a) => self.locku(a),
+            ArgOp::Lookup(a) => self.lookup(a),
+            ArgOp::Lookupp => self.lookupp(),
+            ArgOp::Nverify(a) => self.verify(a, NfsStat::NFS4ERR_SAME),
+            ArgOp::Verify(a) => self.verify(a, NfsStat::NFS4ERR_NOT_SAME),
+            ArgOp::Open(a) => self.open(a),
+            ArgOp::OpenDowngrade(a) => self.open_downgrade(a),
+            ArgOp::Putfh(a) => self.putfh(a),
+            ArgOp::Putpubfh | ArgOp::Putrootfh => self.putrootfh(),
+            ArgOp::Read(a) => self.read(a),
+            ArgOp::Readdir(a) => self.readdir(a),
+            ArgOp::Readlink => self.readlink(),
+            ArgOp::Remove(a) => self.remove(a),
+            ArgOp::Rename(a) => self.rename(a),
+            ArgOp::Restorefh => self.restorefh(),
+            ArgOp::Savefh => self.savefh(),
+            ArgOp::Secinfo(a) => self.secinfo(a),
+            ArgOp::SecinfoNoName(a) => self.secinfo_no_name(*a),
+            ArgOp::Setattr(a) => self.setattr(a),
+            ArgOp::Write(a) => self.write(a),
+            ArgOp::BackchannelCtl(a) => self.backchannel_ctl(a),
+            ArgOp::BindConnToSession(a) => self.bind_conn_to_session(a),
+            ArgOp::ExchangeId(a) => self.exchange_id(a),
+            ArgOp::CreateSession(a) => self.create_session(a),
+            ArgOp::DestroySession(a) => self.destroy_session(a),
+            ArgOp::DestroyClientid(a) => self.destroy_clientid(*a),
+            ArgOp::FreeStateid(a) => self.free_stateid(a),
+            ArgOp::TestStateid(a) => self.test_stateid(a),
+            ArgOp::ReclaimComplete(a) => self.reclaim_complete(*a),
+            ArgOp::Sequence(_) => Err(NfsStat::NFS4ERR_SEQUENCE_POS.into()),
+            ArgOp::DelegReturn(_) | ArgOp::ReadPlus(_) | ArgOp::Other(_) => {
+                Err(NfsStat::NFS4ERR_NOTSUPP.into())
+            }
+            ArgOp::Malformed(_) => Err(NfsStat::NFS4ERR_BADXDR.into()),
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! READ, WRITE, COMMIT (RFC 8881 sections 18.3, 18.22, 18.32).
+
+use super::context::{Ctx, Done, Fail, key};
+use crate::attr::FILE_SIZE_MAX;
+use crate::limits;
+use crate::state::opens::{READ, Share, WRITE};
+use bytes::Bytes;
+use landfast_nfs::v4::args::{CommitArgs, ReadArgs, WriteArgs};
+use landfast_nfs::v4::res::{ReadRes, WriteRes};
+use landfast_nfs::v4::{NfsStat, ResBody, StableHow, Stateid};
+use landfast_volume::{Node, OpenFile, OpenMode, Stable};
+
+/// What a READ result takes besides its data: number, status, end of file, length, padding.
+const READ_AROUND: usize = 8 + 4 + 4 + 3;
+
+impl Ctx<'_> {
+    /// The open file behind a stateid, for `want`. `None` when there is no open, or none that serves: then the caller's
+    /// own right counts.
+    pub(super) fn opened(
+        &mut self,
+        node: &Node,
+        stateid: &Stateid,
+        want: Share,
+    ) -> Result<Option<OpenFile>, Fail> {
+        let stateid = self.meant(stateid, false)?;
+        let file = key(node);
+        if stateid == Stateid::ANONYMOUS || stateid == Stateid::READ_BYPASS {
+            if self.sh.state().grace.active(self.now) {
+                return Err(NfsStat::NFS4ERR_GRACE.into());
+            }
+            if stateid == Stateid::ANONYMOUS || want == WRITE {
+                self.clear_the_way(NfsStat::NFS4ERR_LOCKED, |st| st.files.check_anonymous(&file, want))?;
+            }
+            return Ok(None);
+        }
+        let client = self.client()?;
+        Ok(self.sh.state().files.io(client, &file, &stateid, want)?)
+    }
+
+    fn file_for(&mut self, stateid: &Stateid, want: Share) -> Result<OpenFile, Fail> {
+        let node = self.file()?;
+        if let Some(file) = self.opened(&node, stateid, want)? {
+            return Ok(file);
+        }
+        let mode = OpenMode { read: want == READ, write: want == WRITE, owner_override: true };
+        Ok(self.sh.volume.open_file(&self.cred, &node, mode)?)
+    }
+
+    /// READ. Never more than the reply has room for.
+    pub(super) fn read(&mut self, a: &ReadArgs) -> Done {
+        let file = self.file_for(&a.stateid, READ)?;
+        let room = self.room.saturating_sub(READ_AROUND);
+        let count = (a.count.min(limits::IO_BYTES_MAX) as usize).min(room) as u32;
+        if a.count > 0 && count == 0 {
+            return Err(NfsStat::NFS4ERR_REP_TOO_BIG.into());
+        }
+        if a.offset > FILE_SIZE_MAX {
+            return Ok(ResBody::Read(ReadRes { eof: true, data: Bytes::new() }));
+        }
+        let (data, eof) = self.sh.volume.read(&file, a.offset, count)?;
+        Ok(ResBody::Read(ReadRes { eof, data }))
+    }
+
+    /// WRITE.
+    pub(super) fn write(&mut self, a: &WriteArgs) -> Done {
+        let file = self.file_for(&a.stateid, WRITE)?;
+        // More than the server ever said it takes is written in part: the client sends the rest again.
+        let data = a.data.slice(..a.data.len().min(limits::IO_BYTES_MAX as usize));
+        let stable = match a.stable {
+            StableHow::Unstable => Stable::Unstable,
+            StableHow::DataSync => Stable::DataSync,
+            StableHow::FileSync => Stable::FileSync,
+        };
+        if a.offset.checked_add(data.len() as u64).is_none_or(|end| end > FILE_SIZE_MAX) {
+            return Err(NfsStat::NFS4ERR_FBIG.into());
+        }
+        let (count, committed) = if data.is_empty() {
+            (0, stable)
+        } else {
+            self.sh.volume.write(&mut self.tx, &file, a.offset, data, stable)?
+        };
+        Ok(ResBody::Write(WriteRes {
+            count,
+            committed: match committed {
+                Stable::Unstable => StableHow::Unstable,
+                Stable::DataSync => StableHow::DataSync,
+                Stable::FileSync => StableHow::FileSync,
+            },
+            writeverf: self.sh.volume.write_verifier(),
+        }))
+    }
+
+    /// COMMIT.
+    pub(super) fn commit(&mut self, a: &CommitArgs) -> Done {
+        let node = self.file()?;
+        if a.offset.checked_add(u64::from(a.count)).is_none() {
+            return Err(NfsStat::NFS4ERR_INVAL.into());
+        }
+        self.sh.volume.commit(&mut self.tx, &node, a.offset, u64::from(a.count))?;
+        Ok(ResBody::Commit(self.sh.volume.write_verifier()))
+    }
+}

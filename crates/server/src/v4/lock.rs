@@ -1,0 +1,86 @@
+//! LOCK, LOCKT, LOCKU (RFC 8881 sections 18.10 to 18.12).
+
+use super::context::{Ctx, Done, Fail, key};
+use crate::state::locks::{Denied, LockError, Locker, Span};
+use landfast_nfs::v4::args::{LockArgs, Locker as WireLocker, LocktArgs, LockuArgs};
+use landfast_nfs::v4::res::LockDenied;
+use landfast_nfs::v4::{LockType, NfsStat, Opaque1024, ResBody, StateOwner};
+
+fn denied(d: Denied) -> Fail {
+    Fail {
+        status: NfsStat::NFS4ERR_DENIED,
+        body: Some(Box::new(ResBody::Denied(LockDenied {
+            offset: d.span.offset(),
+            length: d.span.length(),
+            locktype: if d.exclusive { LockType::Write } else { LockType::Read },
+            owner: StateOwner { clientid: d.client, owner: Opaque1024(d.owner) },
+        }))),
+    }
+}
+
+impl Ctx<'_> {
+    /// LOCK. Nobody is queued: a client that waits asks again.
+    pub(super) fn lock(&mut self, a: &LockArgs) -> Done {
+        let file = key(&self.file()?);
+        let client = self.client()?;
+        let span = Span::new(a.offset, a.length)?;
+        let locker = match &a.locker {
+            WireLocker::Existing { lock_stateid, .. } => Locker::Known(self.meant(lock_stateid, false)?),
+            WireLocker::New { open_stateid, lock_owner, .. } => {
+                Locker::New { open: self.meant(open_stateid, false)?, owner: lock_owner.owner.0.clone() }
+            }
+        };
+        let mut notes = Vec::new();
+        let result = {
+            let mut st = self.sh.state();
+            if a.reclaim {
+                st.may_reclaim(client, self.now)?;
+            } else if st.must_wait_for_grace(client, self.now) {
+                return Err(NfsStat::NFS4ERR_GRACE.into());
+            }
+            loop {
+                match st.files.lock(client, &file, &locker, a.locktype, span) {
+                    Err(LockError::Denied(d)) if d.client != client && st.lapsed(d.client, self.now) => {
+                        notes.extend(st.remove_client(d.client));
+                    }
+                    other => break other,
+                }
+            }
+        };
+        self.note(notes);
+        match result {
+            Ok(stateid) => {
+                self.stateid = stateid;
+                Ok(ResBody::Lock(stateid))
+            }
+            Err(LockError::Status(s)) => Err(s.into()),
+            Err(LockError::Denied(d)) => Err(denied(d)),
+        }
+    }
+
+    /// LOCKT: keyed on the session's client.
+    pub(super) fn lockt(&mut self, a: &LocktArgs) -> Done {
+        let file = key(&self.file()?);
+        let client = self.client()?;
+        let span = Span::new(a.offset, a.length)?;
+        let st = self.sh.state();
+        if st.must_wait_for_grace(client, self.now) {
+            return Err(NfsStat::NFS4ERR_GRACE.into());
+        }
+        match st.files.lock_test(client, &file, &a.owner.owner.0, a.locktype, span) {
+            None => Ok(ResBody::Empty),
+            Some(d) => Err(denied(d)),
+        }
+    }
+
+    /// LOCKU.
+    pub(super) fn locku(&mut self, a: &LockuArgs) -> Done {
+        let file = key(&self.file()?);
+        let client = self.client()?;
+        let span = Span::new(a.offset, a.length)?;
+        let stateid = self.meant(&a.lock_stateid, false)?;
+        let new = self.sh.state().files.unlock(client, &file, &stateid, span)?;
+        self.stateid = new;
+        Ok(ResBody::Locku(new))
+    }
+}

@@ -1,0 +1,195 @@
+//! The operations as data (RFC 8881 section 17, RFC 7862 section 14): from which minor version on, what they do, what they
+//! need, how large their result can be.
+
+use landfast_nfs::v4::OpNum;
+
+/// What an operation does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Does {
+    /// Changes nothing that the client could not ask for again.
+    Reads,
+    /// Changes opens, locks, clients or sessions.
+    State,
+    /// Changes the tree, and so passes through the log.
+    Modifies,
+    /// The protocol has it, this server has not: `NOTSUPP`.
+    Unsupported,
+}
+
+/// Where an operation may stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// After a SEQUENCE.
+    InSession,
+    /// After a SEQUENCE, or alone (RFC 8881 section 2.10.2.1 and the operations' own sections).
+    InSessionOrAlone,
+    /// Alone only.
+    Alone,
+    /// First only: SEQUENCE.
+    First,
+}
+
+/// One operation.
+#[derive(Debug, Clone, Copy)]
+pub struct OpSpec {
+    /// Its number.
+    pub op: OpNum,
+    /// The first minor version that has it.
+    pub minor: u32,
+    /// What it does.
+    pub does: Does,
+    /// Where it may stand.
+    pub place: Place,
+    /// It needs a current filehandle.
+    pub needs_fh: bool,
+    /// It needs a saved filehandle.
+    pub needs_saved: bool,
+    /// The most bytes that a successful result takes, number and status included, of operations that change something.
+    /// For those that read it is 8: their results are measured when they are there.
+    pub result_max: usize,
+}
+
+const fn spec(op: OpNum, minor: u32, does: Does, place: Place, result_max: usize) -> OpSpec {
+    OpSpec { op, minor, does, place, needs_fh: true, needs_saved: false, result_max }
+}
+
+const fn no_fh(mut s: OpSpec) -> OpSpec {
+    s.needs_fh = false;
+    s
+}
+
+const fn saved(mut s: OpSpec) -> OpSpec {
+    s.needs_saved = true;
+    s
+}
+
+const fn read(op: OpNum) -> OpSpec {
+    spec(op, 1, Does::Reads, Place::InSession, 8)
+}
+
+const fn state(op: OpNum, result_max: usize) -> OpSpec {
+    spec(op, 1, Does::State, Place::InSession, result_max)
+}
+
+const fn modify(op: OpNum, result_max: usize) -> OpSpec {
+    spec(op, 1, Does::Modifies, Place::InSession, result_max)
+}
+
+const fn absent(op: OpNum, minor: u32) -> OpSpec {
+    no_fh(spec(op, minor, Does::Unsupported, Place::InSession, 8))
+}
+
+/// Number and status.
+const HEAD: usize = 8;
+const STATEID: usize = 16;
+const CINFO: usize = 20;
+/// A bitmap of at most four words.
+const BITMAP: usize = 20;
+
+/// All operations of minor versions 1 and 2.
+pub const OPS: &[OpSpec] = &[
+    read(OpNum::ACCESS),
+    state(OpNum::CLOSE, HEAD + STATEID),
+    modify(OpNum::COMMIT, HEAD + 8),
+    modify(OpNum::CREATE, HEAD + CINFO + BITMAP),
+    absent(OpNum::DELEGPURGE, 1),
+    absent(OpNum::DELEGRETURN, 1),
+    read(OpNum::GETATTR),
+    read(OpNum::GETFH),
+    saved(modify(OpNum::LINK, HEAD + CINFO)),
+    state(OpNum::LOCK, HEAD + STATEID),
+    read(OpNum::LOCKT),
+    state(OpNum::LOCKU, HEAD + STATEID),
+    read(OpNum::LOOKUP),
+    read(OpNum::LOOKUPP),
+    read(OpNum::NVERIFY),
+    modify(OpNum::OPEN, HEAD + STATEID + CINFO + 4 + BITMAP + 12),
+    absent(OpNum::OPENATTR, 1),
+    absent(OpNum::OPEN_CONFIRM, 1),
+    state(OpNum::OPEN_DOWNGRADE, HEAD + STATEID),
+    no_fh(read(OpNum::PUTFH)),
+    no_fh(read(OpNum::PUTPUBFH)),
+    no_fh(read(OpNum::PUTROOTFH)),
+    read(OpNum::READ),
+    read(OpNum::READDIR),
+    read(OpNum::READLINK),
+    modify(OpNum::REMOVE, HEAD + CINFO),
+    saved(modify(OpNum::RENAME, HEAD + 2 * CINFO)),
+    absent(OpNum::RENEW, 1),
+    no_fh(saved(read(OpNum::RESTOREFH))),
+    read(OpNum::SAVEFH),
+    read(OpNum::SECINFO),
+    modify(OpNum::SETATTR, HEAD + BITMAP),
+    absent(OpNum::SETCLIENTID, 1),
+    absent(OpNum::SETCLIENTID_CONFIRM, 1),
+    read(OpNum::VERIFY),
+    modify(OpNum::WRITE, HEAD + 16),
+    absent(OpNum::RELEASE_LOCKOWNER, 1),
+    no_fh(state(OpNum::BACKCHANNEL_CTL, HEAD)),
+    no_fh(spec(OpNum::BIND_CONN_TO_SESSION, 1, Does::State, Place::Alone, HEAD + 24)),
+    no_fh(spec(OpNum::EXCHANGE_ID, 1, Does::State, Place::InSessionOrAlone, HEAD + 256)),
+    no_fh(spec(OpNum::CREATE_SESSION, 1, Does::State, Place::InSessionOrAlone, HEAD + 24 + 2 * 32)),
+    no_fh(spec(OpNum::DESTROY_SESSION, 1, Does::State, Place::InSessionOrAlone, HEAD)),
+    no_fh(state(OpNum::FREE_STATEID, HEAD)),
+    absent(OpNum::GET_DIR_DELEGATION, 1),
+    absent(OpNum::GETDEVICEINFO, 1),
+    absent(OpNum::GETDEVICELIST, 1),
+    absent(OpNum::LAYOUTCOMMIT, 1),
+    absent(OpNum::LAYOUTGET, 1),
+    absent(OpNum::LAYOUTRETURN, 1),
+    read(OpNum::SECINFO_NO_NAME),
+    no_fh(spec(OpNum::SEQUENCE, 1, Does::State, Place::First, HEAD + 36)),
+    absent(OpNum::SET_SSV, 1),
+    no_fh(read(OpNum::TEST_STATEID)),
+    absent(OpNum::WANT_DELEGATION, 1),
+    no_fh(spec(OpNum::DESTROY_CLIENTID, 1, Does::State, Place::InSessionOrAlone, HEAD)),
+    no_fh(state(OpNum::RECLAIM_COMPLETE, HEAD)),
+    absent(OpNum::ALLOCATE, 2),
+    absent(OpNum::COPY, 2),
+    absent(OpNum::COPY_NOTIFY, 2),
+    absent(OpNum::DEALLOCATE, 2),
+    absent(OpNum::IO_ADVISE, 2),
+    absent(OpNum::LAYOUTERROR, 2),
+    absent(OpNum::LAYOUTSTATS, 2),
+    absent(OpNum::OFFLOAD_CANCEL, 2),
+    absent(OpNum::OFFLOAD_STATUS, 2),
+    absent(OpNum::READ_PLUS, 2),
+    absent(OpNum::SEEK, 2),
+    absent(OpNum::WRITE_SAME, 2),
+    absent(OpNum::CLONE, 2),
+    absent(OpNum::GETXATTR, 2),
+    absent(OpNum::SETXATTR, 2),
+    absent(OpNum::LISTXATTRS, 2),
+    absent(OpNum::REMOVEXATTR, 2),
+];
+
+/// The numbers of [`OPS`] begin with this one, without gaps.
+const FIRST: u32 = OpNum::ACCESS.0;
+
+/// The operation of this number in this minor version; `None` is `OP_ILLEGAL`.
+#[must_use]
+pub fn find(op: OpNum, minor: u32) -> Option<&'static OpSpec> {
+    OPS.get(op.0.checked_sub(FIRST)? as usize).filter(|s| s.op == op && s.minor <= minor)
+}
+
+/// Whether a compound of these operations may change the tree.
+pub fn modifies(ops: impl IntoIterator<Item = OpNum>, minor: u32) -> bool {
+    ops.into_iter().any(|op| find(op, minor).is_some_and(|s| s.does == Does::Modifies))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_dense_and_each_number_finds_its_own_row() {
+        for (i, s) in OPS.iter().enumerate() {
+            assert_eq!(s.op.0, FIRST + i as u32, "{}", s.op);
+            assert_eq!(find(s.op, 2).map(|f| f.op), Some(s.op));
+            assert_eq!(find(s.op, 1).is_some(), s.op.0 <= OpNum::RECLAIM_COMPLETE.0, "{}", s.op);
+        }
+        for n in [0, 1, 2, 76, 1000, OpNum::ILLEGAL.0, u32::MAX] {
+            assert!(find(OpNum(n), 2).is_none());
+        }
+    }
+}

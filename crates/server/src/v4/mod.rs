@@ -1,0 +1,18 @@
+//! NFSv4.1 and 4.2: COMPOUND, and one file for each family of operations.
+//!
+//! - [`matrix`]: the operations as data;
+//! - [`compound`]: one request from its first operation to its reply;
+//! - [`context`]: what operations of one compound share;
+//! - `session`, `handles`, `names`, `attributes`, `readdir`, `open`, `io`, `lock`: the operations.
+
+mod attributes;
+pub(crate) mod compound;
+mod context;
+mod handles;
+mod io;
+mod lock;
+pub mod matrix;
+mod names;
+mod open;
+mod readdir;
+mod session;

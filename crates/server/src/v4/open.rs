@@ -1,0 +1,311 @@
+//! OPEN, OPEN_DOWNGRADE, CLOSE (RFC 8881 sections 18.2, 18.16, 18.18), TEST_STATEID and FREE_STATEID (18.38, 18.48).
+//!
+//! A file is opened on the volume first and entered into the state after that, in one step with the check of share
+//! reservations; what would truncate it waits until that check has passed once.
+
+use super::context::{Ctx, Done, Fail, key, must_be_file};
+use super::names::cinfo;
+use crate::attr::{self, Purpose};
+use crate::errors::{check_name, status};
+use crate::limits;
+use crate::state::opens::{InTheWay, READ, Share, WRITE};
+use bytes::Bytes;
+use landfast_nfs::v4::args::{
+    CloseArgs, CreateHow as WireHow, OpenArgs, OpenClaim, OpenDowngradeArgs, OpenHow,
+};
+use landfast_nfs::v4::flags::{
+    OPEN4_RESULT_LOCKTYPE_POSIX, OPEN4_SHARE_ACCESS_WANT_DELEG_MASK, OPEN4_SHARE_ACCESS_WANT_NO_DELEG,
+};
+use landfast_nfs::v4::res::{OpenDelegation, OpenRes, WhyNone};
+use landfast_nfs::v4::{Bitmap, ChangeInfo, NfsStat, ResBody, Stateid};
+use landfast_volume::{CreateHow, Error, Node, OpenFile, OpenMode, SetAttrs};
+
+/// WND4_NOT_WANTED and WND4_RESOURCE (RFC 8881 section 18.16.2).
+const WND4_NOT_WANTED: u32 = 0;
+const WND4_RESOURCE: u32 = 2;
+/// How often an OPEN looks again when a name comes and goes under it.
+const TRIES: usize = 4;
+
+/// What an OPEN asks for, checked.
+struct Wish {
+    client: u64,
+    owner: Bytes,
+    access: Share,
+    deny: Share,
+    mode: OpenMode,
+}
+
+/// A file that was found or made.
+struct Found {
+    node: Node,
+    file: OpenFile,
+    cinfo: ChangeInfo,
+    attrset: Bitmap,
+}
+
+impl Ctx<'_> {
+    /// OPEN.
+    pub(super) fn open(&mut self, a: &OpenArgs) -> Done {
+        let wish = self.wish(a)?;
+        let found = match (&a.claim, &a.openhow) {
+            (OpenClaim::Null(name), OpenHow::NoCreate) => {
+                self.may_open_anew(wish.client)?;
+                self.open_name(name, &wish)?
+            }
+            (OpenClaim::Null(name), OpenHow::Create(how)) => {
+                self.may_open_anew(wish.client)?;
+                self.open_create(name, how, &wish)?
+            }
+            (OpenClaim::Fh, OpenHow::NoCreate) => {
+                self.may_open_anew(wish.client)?;
+                self.open_current(&wish)?
+            }
+            (OpenClaim::Previous(_), OpenHow::NoCreate) => {
+                self.sh.state().may_reclaim(wish.client, self.now)?;
+                self.open_current(&wish)?
+            }
+            (OpenClaim::Fh | OpenClaim::Previous(_), OpenHow::Create(_)) => {
+                return Err(NfsStat::NFS4ERR_INVAL.into());
+            }
+            // No delegation was ever given.
+            (OpenClaim::DelegateCur { .. } | OpenClaim::DelegCurFh(_), _) => {
+                return Err(NfsStat::NFS4ERR_BAD_STATEID.into());
+            }
+            (OpenClaim::DelegatePrev(_) | OpenClaim::DelegPrevFh, _) => {
+                return Err(NfsStat::NFS4ERR_NOTSUPP.into());
+            }
+        };
+        let stateid = self.enter(&found.node, &wish, found.file)?;
+        if !matches!(a.claim, OpenClaim::Fh | OpenClaim::Previous(_)) {
+            self.go(found.node);
+        }
+        self.stateid = stateid;
+        Ok(ResBody::Open(OpenRes {
+            stateid,
+            cinfo: found.cinfo,
+            rflags: OPEN4_RESULT_LOCKTYPE_POSIX,
+            attrset: found.attrset,
+            delegation: no_delegation(a.share_access),
+        }))
+    }
+
+    fn wish(&self, a: &OpenArgs) -> Result<Wish, NfsStat> {
+        let access = (a.share_access & 3) as Share;
+        if access == 0 || a.share_deny > 3 {
+            return Err(NfsStat::NFS4ERR_INVAL);
+        }
+        Ok(Wish {
+            client: self.client()?,
+            owner: a.owner.owner.0.clone(),
+            access,
+            deny: a.share_deny as Share,
+            mode: OpenMode {
+                read: access & READ != 0,
+                write: access & WRITE != 0,
+                // The client has been let in before: by an open that it makes anew.
+                owner_override: matches!(a.claim, OpenClaim::Fh | OpenClaim::Previous(_)),
+            },
+        })
+    }
+
+    fn may_open_anew(&self, client: u64) -> Result<(), NfsStat> {
+        if self.sh.state().must_wait_for_grace(client, self.now) {
+            Err(NfsStat::NFS4ERR_GRACE)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn unchanged(&self, dir: &Node) -> Result<ChangeInfo, NfsStat> {
+        let change = self.sh.volume.getattr(dir).map_err(status)?.change;
+        Ok(ChangeInfo { atomic: true, before: change, after: change })
+    }
+
+    fn open_current(&mut self, wish: &Wish) -> Result<Found, Fail> {
+        let node = self.file()?;
+        self.share(&node, wish)?;
+        let file = self.sh.volume.open_file(&self.cred, &node, wish.mode)?;
+        Ok(Found { node, file, cinfo: ChangeInfo::default(), attrset: Bitmap::default() })
+    }
+
+    fn open_name(&mut self, name: &[u8], wish: &Wish) -> Result<Found, Fail> {
+        let dir = self.dir()?;
+        check_name(name)?;
+        let node = self.sh.volume.lookup(&self.cred, &dir, name)?;
+        let cinfo = self.unchanged(&dir)?;
+        self.open_existing(node, cinfo, None, wish)
+    }
+
+    fn open_existing(
+        &mut self,
+        node: Node,
+        cinfo: ChangeInfo,
+        size: Option<u64>,
+        wish: &Wish,
+    ) -> Result<Found, Fail> {
+        must_be_file(&node)?;
+        self.share(&node, wish)?;
+        let file = self.sh.volume.open_file(&self.cred, &node, wish.mode)?;
+        let mut attrset = Bitmap::default();
+        // RFC 8881 section 18.16.3: of the attributes of an UNCHECKED4 create only a size of 0 applies to what is there.
+        if size == Some(0) && wish.mode.write {
+            let attrs = SetAttrs { size: Some(0), ..SetAttrs::default() };
+            let set = self.sh.volume.setattr(&mut self.tx, &self.cred, &node, Some(&file), attrs)?;
+            attrset = attr::set_mask(&set);
+        }
+        Ok(Found { node, file, cinfo, attrset })
+    }
+
+    fn open_create(&mut self, name: &[u8], how: &WireHow, wish: &Wish) -> Result<Found, Fail> {
+        let dir = self.dir()?;
+        check_name(name)?;
+        let (how, exclusive) = match how {
+            WireHow::Unchecked(f) => {
+                (CreateHow::Unchecked(attr::to_set(f, self.minor, Purpose::Create)?), false)
+            }
+            WireHow::Guarded(f) => (CreateHow::Guarded(attr::to_set(f, self.minor, Purpose::Create)?), false),
+            WireHow::Exclusive(verf) => {
+                (CreateHow::Exclusive { verf: *verf, attrs: SetAttrs::default() }, true)
+            }
+            WireHow::Exclusive41 { verf, attrs } => {
+                let attrs = attr::to_set(attrs, self.minor, Purpose::Exclusive)?;
+                (CreateHow::Exclusive { verf: *verf, attrs }, true)
+            }
+        };
+        let CreateHow::Unchecked(attrs) = how else {
+            return self.make(&dir, name, how, exclusive, wish);
+        };
+        // What is there is opened, under the share reservations that others hold on it; what is not there is made, and
+        // nobody else's can be in the way. Between the look and the making either may become the other.
+        for _ in 0..TRIES {
+            match self.sh.volume.lookup(&self.cred, &dir, name) {
+                Ok(node) => {
+                    let cinfo = self.unchanged(&dir)?;
+                    return self.open_existing(node, cinfo, attrs.size, wish);
+                }
+                Err(Error::NoEnt) => match self.make(&dir, name, CreateHow::Guarded(attrs), false, wish) {
+                    Err(f) if f.status == NfsStat::NFS4ERR_EXIST => {}
+                    done => return done,
+                },
+                Err(e) => return Err(e.into()),
+            }
+        }
+        Err(NfsStat::NFS4ERR_DELAY.into())
+    }
+
+    fn make(
+        &mut self,
+        dir: &Node,
+        name: &[u8],
+        how: CreateHow,
+        exclusive: bool,
+        wish: &Wish,
+    ) -> Result<Found, Fail> {
+        let made = self.sh.volume.create(&mut self.tx, &self.cred, dir, name, how, wish.mode)?;
+        let attrset = if exclusive {
+            attr::set_mask_exclusive(&made.attrs_set)
+        } else {
+            attr::set_mask(&made.attrs_set)
+        };
+        Ok(Found { node: made.node, file: made.file, cinfo: cinfo(made.dir_change), attrset })
+    }
+
+    /// Whether the share reservations allow it. A client in the way whose lease is over loses what it holds.
+    fn share(&mut self, node: &Node, wish: &Wish) -> Result<(), NfsStat> {
+        let file = key(node);
+        self.clear_the_way(NfsStat::NFS4ERR_SHARE_DENIED, |st| {
+            st.files.check_share(&file, wish.client, &wish.owner, wish.access, wish.deny)
+        })
+    }
+
+    /// Asks `check` until nobody is in the way but a client with a lease; the others are removed.
+    pub(super) fn clear_the_way(
+        &mut self,
+        denied: NfsStat,
+        check: impl Fn(&crate::state::State<OpenFile>) -> Result<(), InTheWay>,
+    ) -> Result<(), NfsStat> {
+        let mut notes = Vec::new();
+        let result = {
+            let mut st = self.sh.state();
+            loop {
+                match check(&st) {
+                    Ok(()) => break Ok(()),
+                    Err(InTheWay { client }) if st.lapsed(client, self.now) => {
+                        notes.extend(st.remove_client(client));
+                    }
+                    Err(_) => break Err(denied),
+                }
+            }
+        };
+        self.note(notes);
+        result
+    }
+
+    /// Enters the open into the state.
+    fn enter(&mut self, node: &Node, wish: &Wish, file: OpenFile) -> Result<Stateid, NfsStat> {
+        self.share(node, wish)?;
+        let mut st = self.sh.state();
+        let file_key = key(node);
+        st.files
+            .check_share(&file_key, wish.client, &wish.owner, wish.access, wish.deny)
+            .map_err(|_| NfsStat::NFS4ERR_SHARE_DENIED)?;
+        st.files.open(&file_key, wish.client, &wish.owner, wish.access, wish.deny, Some(file))
+    }
+
+    /// OPEN_DOWNGRADE.
+    pub(super) fn open_downgrade(&mut self, a: &OpenDowngradeArgs) -> Done {
+        let access = (a.share_access & 3) as Share;
+        if access == 0 || a.share_deny > 3 {
+            return Err(NfsStat::NFS4ERR_INVAL.into());
+        }
+        let stateid = self.meant(&a.open_stateid, true)?;
+        let (client, file) = (self.client()?, key(&self.file()?));
+        let new = self.sh.state().files.downgrade(client, &file, &stateid, access, a.share_deny as Share)?;
+        self.stateid = new;
+        Ok(ResBody::OpenDowngrade(new))
+    }
+
+    /// CLOSE. The current stateid is none afterwards.
+    pub(super) fn close(&mut self, a: &CloseArgs) -> Done {
+        let stateid = self.meant(&a.open_stateid, true)?;
+        let (client, file) = (self.client()?, key(&self.file()?));
+        // The descriptors are closed when the lock is not held any more.
+        let handles = self.sh.state().files.close(client, &file, &stateid)?;
+        drop(handles);
+        self.stateid = Stateid::INVALID;
+        Ok(ResBody::Close(Stateid::INVALID))
+    }
+
+    /// TEST_STATEID.
+    pub(super) fn test_stateid(&mut self, stateids: &[Stateid]) -> Done {
+        if stateids.len() > limits::TEST_STATEIDS_MAX {
+            return Err(NfsStat::NFS4ERR_INVAL.into());
+        }
+        let client = self.client()?;
+        let st = self.sh.state();
+        let each = |s: &Stateid| match st.files.find(client, s) {
+            Ok(_) => NfsStat::NFS4_OK,
+            Err(status) => status,
+        };
+        Ok(ResBody::TestStateid(stateids.iter().map(each).collect()))
+    }
+
+    /// FREE_STATEID.
+    pub(super) fn free_stateid(&mut self, stateid: &Stateid) -> Done {
+        let stateid = self.meant(stateid, false)?;
+        let client = self.client()?;
+        self.sh.state().files.free(client, &stateid)?;
+        Ok(ResBody::Empty)
+    }
+}
+
+/// No delegation, with the reason when the client said what it wants (RFC 8881 section 18.16.3).
+fn no_delegation(share_access: u32) -> OpenDelegation {
+    match share_access & OPEN4_SHARE_ACCESS_WANT_DELEG_MASK {
+        0 => OpenDelegation::None,
+        OPEN4_SHARE_ACCESS_WANT_NO_DELEG => {
+            OpenDelegation::NoneExt(WhyNone { why: WND4_NOT_WANTED, will_signal: false })
+        }
+        _ => OpenDelegation::NoneExt(WhyNone { why: WND4_RESOURCE, will_signal: false }),
+    }
+}

@@ -1,0 +1,314 @@
+//! Clients and sessions: EXCHANGE_ID, CREATE_SESSION, SEQUENCE, and what ends them (RFC 8881 sections 18.33 to 18.37,
+//! 18.46, 18.50, 18.51).
+
+use super::compound::Request;
+use super::context::{Ctx, Done, InSession};
+use crate::limits;
+use crate::state::clients::{CreateSession, ExchangeId};
+use crate::state::notes::{Note, Stamped};
+use crate::state::sessions::{Begin, NewSession, SlotUse};
+use bytes::Bytes;
+use landfast_nfs::v4::args::{
+    BackchannelCtlArgs, BindConnToSessionArgs, CreateSessionArgs, ExchangeIdArgs, SequenceArgs,
+    StateProtectArgs,
+};
+use landfast_nfs::v4::flags::{
+    CDFC4_BACK, CDFC4_BACK_OR_BOTH, CDFC4_FORE, CDFC4_FORE_OR_BOTH, CDFS4_BACK, CDFS4_BOTH, CDFS4_FORE,
+    CREATE_SESSION4_FLAG_CONN_BACK_CHAN, CREATE_SESSION4_FLAG_CONN_RDMA, CREATE_SESSION4_FLAG_PERSIST,
+    EXCHGID4_FLAG_BIND_PRINC_STATEID, EXCHGID4_FLAG_CONFIRMED_R, EXCHGID4_FLAG_MASK_PNFS,
+    EXCHGID4_FLAG_SUPP_FENCE_OPS, EXCHGID4_FLAG_SUPP_MOVED_MIGR, EXCHGID4_FLAG_SUPP_MOVED_REFER,
+    EXCHGID4_FLAG_UPD_CONFIRMED_REC_A, EXCHGID4_FLAG_USE_NON_PNFS,
+};
+use landfast_nfs::v4::res::{
+    BindConnToSessionRes, CreateSessionRes, ExchangeIdRes, SequenceRes, StateProtectRes,
+    usable_callback_security,
+};
+use landfast_nfs::v4::{ChannelAttrs, ImplId, NfsStat, NfsTime, Opaque1024, ResBody, ServerOwner, SessionId};
+use landfast_xdr::{Decode, Encode};
+
+/// The flags that a client may send in EXCHANGE_ID.
+const EXCHANGE_FLAGS: u32 = EXCHGID4_FLAG_SUPP_MOVED_REFER
+    | EXCHGID4_FLAG_SUPP_MOVED_MIGR
+    | EXCHGID4_FLAG_SUPP_FENCE_OPS
+    | EXCHGID4_FLAG_BIND_PRINC_STATEID
+    | EXCHGID4_FLAG_MASK_PNFS
+    | EXCHGID4_FLAG_UPD_CONFIRMED_REC_A;
+const CREATE_FLAGS: u32 =
+    CREATE_SESSION4_FLAG_PERSIST | CREATE_SESSION4_FLAG_CONN_BACK_CHAN | CREATE_SESSION4_FLAG_CONN_RDMA;
+
+/// What a SEQUENCE came to.
+pub(super) enum Sequenced {
+    /// Run the rest; the limits of the reply, and of one that is kept.
+    New { res: SequenceRes, max_response: u32, max_cached: u32 },
+    /// Send this again.
+    Replay(Bytes),
+    /// A retry whose reply was not kept.
+    Uncached(SequenceRes),
+}
+
+impl Ctx<'_> {
+    /// SEQUENCE (RFC 8881 section 18.46).
+    pub(super) fn sequence(&mut self, a: &SequenceArgs, req: &Request) -> Result<Sequenced, NfsStat> {
+        let mut st = self.sh.state();
+        let session = st.sessions.get_mut(&a.sessionid).ok_or(NfsStat::NFS4ERR_BADSESSION)?;
+        let fore = session.fore.clone();
+        let ask = SlotUse {
+            slot: a.slotid,
+            sequence: a.sequenceid,
+            highest: a.highest_slotid,
+            fingerprint: req.fingerprint,
+            solo: req.args.announced == 1,
+        };
+        let begun = session.begin(self.now, &ask, || {
+            if req.bytes > fore.max_request_size as usize {
+                Err(NfsStat::NFS4ERR_REQ_TOO_BIG)
+            } else if req.args.announced > fore.max_operations {
+                Err(NfsStat::NFS4ERR_TOO_MANY_OPS)
+            } else if a.cachethis && (fore.max_response_size_cached as usize) < 128 + req.args.tag.len() {
+                Err(NfsStat::NFS4ERR_REP_TOO_BIG_TO_CACHE)
+            } else if (fore.max_response_size as usize) < 128 + req.args.tag.len() {
+                Err(NfsStat::NFS4ERR_REP_TOO_BIG)
+            } else {
+                Ok(())
+            }
+        })?;
+        let client = session.client;
+        // Without state protection a SEQUENCE binds its connection (RFC 8881 section 2.10.3.1).
+        session.bind(self.conn, true, false);
+        let highest = session.highest_slot();
+        st.clients.renew(client, self.now);
+        let res = SequenceRes {
+            sessionid: a.sessionid,
+            sequenceid: a.sequenceid,
+            slotid: a.slotid,
+            highest_slotid: highest,
+            target_highest_slotid: highest,
+            status_flags: st.status_flags(client),
+        };
+        match begun {
+            Begin::New => {
+                self.session = Some(InSession { id: a.sessionid, client, slot: a.slotid });
+                Ok(Sequenced::New {
+                    res,
+                    max_response: fore.max_response_size,
+                    max_cached: fore.max_response_size_cached,
+                })
+            }
+            Begin::Replay(reply) => Ok(Sequenced::Replay(reply)),
+            Begin::Uncached => Ok(Sequenced::Uncached(res)),
+        }
+    }
+
+    /// EXCHANGE_ID (RFC 8881 section 18.35).
+    pub(super) fn exchange_id(&mut self, a: &ExchangeIdArgs) -> Done {
+        if a.flags & !EXCHANGE_FLAGS != 0 || a.client_impl_id.len() > 1 {
+            return Err(NfsStat::NFS4ERR_INVAL.into());
+        }
+        match a.state_protect {
+            StateProtectArgs::None => {}
+            // Needs RPCSEC_GSS, which nobody here can have used.
+            StateProtectArgs::MachCred(_) => return Err(NfsStat::NFS4ERR_INVAL.into()),
+            StateProtectArgs::Ssv { .. } => return Err(NfsStat::NFS4ERR_ENCR_ALG_UNSUPP.into()),
+        }
+        let ask = ExchangeId {
+            owner: a.client_owner.owner_id.0.clone(),
+            verifier: a.client_owner.verifier,
+            principal: self.principal,
+            update: a.flags & EXCHGID4_FLAG_UPD_CONFIRMED_REC_A != 0,
+        };
+        let mut st = self.sh.state();
+        let mut gone = Vec::new();
+        if st.clients.len() >= limits::CLIENTS_MAX {
+            gone = st.make_room_for_client()?;
+        }
+        let now = self.now;
+        let st = &mut *st;
+        let (files, lease) = (&st.files, st.lease_ms);
+        let found = st
+            .clients
+            .exchange_id(now, &ask, |c| files.opens_of(c.id) == 0 || now.saturating_sub(c.renewed) > lease)?;
+        let mut flags = EXCHGID4_FLAG_USE_NON_PNFS;
+        if found.confirmed {
+            flags |= EXCHGID4_FLAG_CONFIRMED_R;
+        }
+        let name = Opaque1024(self.sh.name.clone());
+        let res = ExchangeIdRes {
+            clientid: found.client,
+            sequenceid: found.sequence,
+            flags,
+            state_protect: StateProtectRes::None,
+            server_owner: ServerOwner { minor_id: 0, major_id: name.clone() },
+            server_scope: name,
+            server_impl_id: vec![ImplId {
+                domain: Bytes::from_static(b"landfast"),
+                name: Bytes::from_static(concat!("landfast ", env!("CARGO_PKG_VERSION")).as_bytes()),
+                date: NfsTime::default(),
+            }],
+        };
+        self.note(gone);
+        Ok(ResBody::ExchangeId(Box::new(res)))
+    }
+
+    /// CREATE_SESSION (RFC 8881 section 18.36).
+    pub(super) fn create_session(&mut self, a: &CreateSessionArgs) -> Done {
+        if a.flags & !CREATE_FLAGS != 0 || a.fore_chan_attrs.rdma_ird.len() > 1 {
+            return Err(NfsStat::NFS4ERR_INVAL.into());
+        }
+        let mut random = [0; 8];
+        getrandom::fill(&mut random).map_err(|_| NfsStat::NFS4ERR_SERVERFAULT)?;
+        let mut notes = Vec::new();
+        let res = {
+            let mut st = self.sh.state();
+            match st.clients.check_create_session(a.clientid, a.sequence, self.principal)? {
+                CreateSession::Replay(reply) => {
+                    let res =
+                        CreateSessionRes::from_bytes(reply).map_err(|_| NfsStat::NFS4ERR_SERVERFAULT)?;
+                    return Ok(ResBody::CreateSession(Box::new(res)));
+                }
+                CreateSession::New => {}
+            }
+            // Room is made before it is counted, so that a client can always replace its own sessions.
+            if let Some(old) = st.sessions.to_evict(a.clientid) {
+                notes.extend(st.remove_session(&old));
+            }
+            let fore = st.sessions.negotiate_fore(&a.fore_chan_attrs)?;
+            let mut id: SessionId = [0; 16];
+            id[..8].copy_from_slice(&a.clientid.to_be_bytes());
+            id[8..].copy_from_slice(&random);
+            let mut flags = a.flags & CREATE_SESSION4_FLAG_CONN_BACK_CHAN;
+            if self.sh.persist {
+                flags |= a.flags & CREATE_SESSION4_FLAG_PERSIST;
+            }
+            let res = CreateSessionRes {
+                sessionid: id,
+                sequence: a.sequence,
+                flags,
+                fore_chan_attrs: fore.clone(),
+                back_chan_attrs: back_channel(&a.back_chan_attrs),
+            };
+            let v = st.next_version();
+            if let Some(old) = st.clients.created(a.clientid, self.now, res.to_bytes(), v) {
+                notes.extend(st.remove_client(old));
+            }
+            if let Some(c) = st.clients.get(a.clientid) {
+                notes.push(Stamped { v, note: Note::Client(c.to_note()) });
+            }
+            let v = st.next_version();
+            let new = NewSession {
+                id,
+                client: a.clientid,
+                fore,
+                back: res.back_chan_attrs.clone(),
+                callback_program: a.cb_program,
+                flags,
+            };
+            st.sessions.insert(new, v, self.now);
+            if let Some(s) = st.sessions.get_mut(&id) {
+                s.bind(self.conn, true, flags & CREATE_SESSION4_FLAG_CONN_BACK_CHAN != 0);
+                notes.push(Stamped { v, note: Note::Session(s.to_note()) });
+            }
+            res
+        };
+        self.note(notes);
+        Ok(ResBody::CreateSession(Box::new(res)))
+    }
+
+    /// DESTROY_SESSION (RFC 8881 section 18.37).
+    pub(super) fn destroy_session(&mut self, id: &SessionId) -> Done {
+        let own = self.session.as_ref().filter(|s| s.id == *id).map(|s| s.slot);
+        if own.is_some() && !self.last {
+            return Err(NfsStat::NFS4ERR_NOT_ONLY_OP.into());
+        }
+        let note = {
+            let mut st = self.sh.state();
+            let s = st.sessions.get(id).ok_or(NfsStat::NFS4ERR_BADSESSION)?;
+            let busy = own.map_or_else(|| s.busy(), |slot| s.busy_beside(slot));
+            if busy {
+                return Err(NfsStat::NFS4ERR_DELAY.into());
+            }
+            st.remove_session(id)
+        };
+        self.note(note);
+        Ok(ResBody::Empty)
+    }
+
+    /// DESTROY_CLIENTID (RFC 8881 section 18.50). Sessions that nothing runs on are no reason to refuse: a client that has
+    /// lost count of them would ask again for seconds.
+    pub(super) fn destroy_clientid(&mut self, id: u64) -> Done {
+        let notes = {
+            let mut st = self.sh.state();
+            let c = st.clients.get(id).ok_or(NfsStat::NFS4ERR_STALE_CLIENTID)?;
+            if c.principal != self.principal {
+                return Err(NfsStat::NFS4ERR_WRONG_CRED.into());
+            }
+            let own = self.session.as_ref().is_some_and(|s| s.client == id);
+            if own || st.files.opens_of(id) > 0 || st.sessions.client_is_busy(id) {
+                return Err(NfsStat::NFS4ERR_CLIENTID_BUSY.into());
+            }
+            st.remove_client(id)
+        };
+        self.note(notes);
+        Ok(ResBody::Empty)
+    }
+
+    /// BIND_CONN_TO_SESSION (RFC 8881 section 18.34).
+    pub(super) fn bind_conn_to_session(&mut self, a: &BindConnToSessionArgs) -> Done {
+        let (fore, back, dir) = match a.dir {
+            CDFC4_FORE => (true, false, CDFS4_FORE),
+            CDFC4_BACK => (false, true, CDFS4_BACK),
+            CDFC4_FORE_OR_BOTH | CDFC4_BACK_OR_BOTH => (true, true, CDFS4_BOTH),
+            _ => return Err(NfsStat::NFS4ERR_INVAL.into()),
+        };
+        let mut st = self.sh.state();
+        let session = st.sessions.get_mut(&a.sessid).ok_or(NfsStat::NFS4ERR_BADSESSION)?;
+        session.bind(self.conn, fore, back);
+        Ok(ResBody::BindConnToSession(BindConnToSessionRes {
+            sessid: a.sessid,
+            dir,
+            use_conn_in_rdma_mode: false,
+        }))
+    }
+
+    /// BACKCHANNEL_CTL (RFC 8881 section 18.33).
+    pub(super) fn backchannel_ctl(&mut self, a: &BackchannelCtlArgs) -> Done {
+        if usable_callback_security(&a.sec_parms).is_none() {
+            return Err(NfsStat::NFS4ERR_NOENT.into());
+        }
+        let id = self.session.as_ref().map(|s| s.id).ok_or(NfsStat::NFS4ERR_OP_NOT_IN_SESSION)?;
+        let note = {
+            let mut st = self.sh.state();
+            let v = st.next_version();
+            let s = st.sessions.get_mut(&id).ok_or(NfsStat::NFS4ERR_BADSESSION)?;
+            s.callback_program = a.cb_program;
+            s.version = v;
+            Stamped { v, note: Note::Session(s.to_note()) }
+        };
+        self.note([note]);
+        Ok(ResBody::Empty)
+    }
+
+    /// RECLAIM_COMPLETE (RFC 8881 section 18.51). For one filesystem it says nothing here: there is no migration.
+    pub(super) fn reclaim_complete(&mut self, one_fs: bool) -> Done {
+        if one_fs {
+            self.fh()?;
+            return Ok(ResBody::Empty);
+        }
+        let client = self.client()?;
+        let note = self.sh.state().reclaim_complete(client)?;
+        self.note(note);
+        Ok(ResBody::Empty)
+    }
+}
+
+/// The back channel as the client offers it: it may not be given more than it offered (RFC 8881 section 18.36.3).
+fn back_channel(offer: &ChannelAttrs) -> ChannelAttrs {
+    ChannelAttrs {
+        header_pad_size: 0,
+        max_request_size: offer.max_request_size,
+        max_response_size: offer.max_response_size,
+        max_response_size_cached: offer.max_response_size_cached,
+        max_operations: offer.max_operations,
+        max_requests: offer.max_requests.min(limits::SLOTS_MAX),
+        rdma_ird: Vec::new(),
+    }
+}
