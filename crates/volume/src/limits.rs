@@ -31,3 +31,37 @@ pub const RESERVE_BYTES_MAX: u64 = 256 << 20;
 
 /// The space reserve is this part of the filesystem, if that is less.
 pub const RESERVE_PART: u64 = 64;
+/// Nodes kept in memory. Each takes about 500 bytes. More are held only while clients' requests, open files or the
+/// change attribute's rule (a second after an own change) need them.
+pub const NODES_MAX: usize = 65_536;
+
+/// Descriptors that nodes keep open at most; the process's own limit may make it fewer.
+pub const NODE_FDS_MAX: usize = 16_384;
+
+/// Part of the process's descriptor limit that nodes may use, as a divisor: the rest is for open files, sockets and
+/// directories being read.
+pub const NODE_FDS_DIVISOR: u64 = 3;
+
+/// Separately locked parts of the node cache.
+pub const NODE_SHARDS: usize = 16;
+
+/// Stable writes and commits up to this many bytes go into the log; larger ones are flushed to the file itself.
+pub const LOGGED_DATA_MAX: u64 = 1 << 20;
+
+/// Ranges of unstable data remembered for a file; a file with more is flushed as a whole at its commit.
+pub const DIRTY_RANGES_MAX: usize = 64;
+
+/// Bytes of one read.
+pub const READ_BYTES_MAX: u32 = 16 << 20;
+
+/// Entries of one page of a directory.
+pub const READDIR_ENTRIES_MAX: usize = 16_384;
+
+/// Buffer for reading a directory, bytes.
+pub const READDIR_BUFFER_BYTES: usize = 32 << 10;
+
+/// Directories between an object and the root, at most, when a directory's parent is looked up.
+pub const DEPTH_MAX: usize = 4_096;
+
+/// Largest offset or size of a file, bytes.
+pub const FILE_SIZE_MAX: u64 = i64::MAX as u64;

@@ -1,45 +1,310 @@
-//! Nodes: the objects that operations work on, and open files.
+//! Nodes: the objects that operations work on, their locks and descriptors; open files.
+//!
+//! A node is the one place for the locks of an object, so there is at most one node for an object at any time: nodes
+//! are made through the cache ([`crate::cache`]) only. A node's `O_PATH` descriptor is opened when first needed and
+//! may be closed again at any time; while the file is open, the open file's descriptor serves.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard, RwLock};
+use rustix::fs::Statx;
 
-use crate::types::Kind;
-
-/// First byte of every wire handle of a volume. A server's own handles (pseudo filesystem) must start with another.
-pub const HANDLE_VERSION: u8 = 1;
+use crate::change::Change;
+use crate::dirty::Dirty;
+use crate::record::ObjId;
+use crate::types::{Cred, Kind};
+use crate::volume::Volume;
 
 /// An object of a volume. Cheap to clone; equal when it is the same object.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Node {}
+#[derive(Clone)]
+pub struct Node(pub(crate) Arc<NodeInner>);
+
+/// What there is to know about an object. See the module's comment.
+pub(crate) struct NodeInner {
+    /// The kernel's present identity.
+    pub(crate) id: ObjId,
+    pub(crate) kind: Kind,
+    /// Inode number.
+    pub(crate) ino: u64,
+    /// What clients are told as fileid.
+    pub(crate) fileid: u64,
+    fh: Bytes,
+    /// Orders operations on the entries of a directory: shared to look, exclusive to change.
+    pub(crate) names: RwLock<()>,
+    /// Orders operations on attributes and data.
+    pub(crate) state: Mutex<NodeState>,
+    fd: Mutex<FdSlot>,
+    /// Used since the cache's hand last came by.
+    pub(crate) touched: AtomicBool,
+    /// When an operation last changed it, ns since 1970: it must be remembered for a while.
+    pub(crate) changed_ns: AtomicU64,
+    /// Open files.
+    pub(crate) opens: AtomicU32,
+    /// The last name is gone.
+    pub(crate) dead: AtomicBool,
+}
+
+/// Guarded by the node's attribute lock.
+#[derive(Debug, Default)]
+pub(crate) struct NodeState {
+    pub(crate) change: Change,
+    /// Data written and not yet stable.
+    pub(crate) dirty: Dirty,
+    /// `Data` and `Size` facts appended so far; recovery must know which of them a flush did not cover.
+    pub(crate) data_facts: u64,
+    /// A directory: whether it has a default ACL, as found when its ctime was the first number.
+    pub(crate) default_acl: Option<(u64, bool)>,
+}
+
+#[derive(Default)]
+struct FdSlot {
+    /// `O_PATH`.
+    own: Option<Arc<NodeFd>>,
+    /// The descriptor of the latest open file.
+    open: Weak<NodeFd>,
+}
+
+/// A descriptor that several may hold, and the counter that it is counted in.
+pub(crate) struct NodeFd {
+    fd: OwnedFd,
+    counter: Option<Arc<AtomicUsize>>,
+}
+
+impl NodeFd {
+    /// A descriptor that a node keeps, counted.
+    pub(crate) fn counted(fd: OwnedFd, counter: &Arc<AtomicUsize>) -> Arc<NodeFd> {
+        counter.fetch_add(1, Ordering::Relaxed);
+        Arc::new(NodeFd { fd, counter: Some(counter.clone()) })
+    }
+
+    /// A descriptor of an open file.
+    pub(crate) fn uncounted(fd: OwnedFd) -> Arc<NodeFd> {
+        Arc::new(NodeFd { fd, counter: None })
+    }
+}
+
+impl AsFd for NodeFd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Drop for NodeFd {
+    fn drop(&mut self) {
+        if let Some(counter) = &self.counter {
+            counter.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl NodeInner {
+    /// A node for the cache to take in.
+    pub(crate) fn new(id: ObjId, kind: Kind, ino: u64, fileid: u64, fh: Bytes, dirty: Dirty) -> NodeInner {
+        NodeInner {
+            id,
+            kind,
+            ino,
+            fileid,
+            fh,
+            names: RwLock::new(()),
+            state: Mutex::new(NodeState { dirty, ..NodeState::default() }),
+            fd: Mutex::new(FdSlot::default()),
+            touched: AtomicBool::new(true),
+            changed_ns: AtomicU64::new(0),
+            opens: AtomicU32::new(0),
+            dead: AtomicBool::new(false),
+        }
+    }
+
+    /// A descriptor of the object if there is one open. For directories always `O_PATH`.
+    pub(crate) fn open_fd(&self) -> Option<Arc<NodeFd>> {
+        let slot = self.fd.lock();
+        slot.own.clone().or_else(|| slot.open.upgrade())
+    }
+
+    /// The descriptor of an open file, the latest, if any is open.
+    pub(crate) fn file_fd(&self) -> Option<Arc<NodeFd>> {
+        self.fd.lock().open.upgrade()
+    }
+
+    /// Keeps `fd` as the node's own unless it has one; gives the one that it has then and whether it is new.
+    pub(crate) fn keep_fd(&self, fd: Arc<NodeFd>) -> (Arc<NodeFd>, bool) {
+        let mut slot = self.fd.lock();
+        match &slot.own {
+            Some(own) => (own.clone(), false),
+            None => {
+                slot.own = Some(fd.clone());
+                (fd, true)
+            }
+        }
+    }
+
+    /// Gives up the node's own descriptor.
+    pub(crate) fn drop_fd(&self) -> Option<Arc<NodeFd>> {
+        self.fd.lock().own.take()
+    }
+
+    fn set_open(&self, fd: &Arc<NodeFd>) {
+        self.fd.lock().open = Arc::downgrade(fd);
+    }
+
+    /// True when the last name is gone.
+    pub(crate) fn is_dead(&self) -> bool {
+        self.dead.load(Ordering::Acquire)
+    }
+
+    /// True while somebody has the file open.
+    pub(crate) fn is_open(&self) -> bool {
+        self.opens.load(Ordering::Acquire) > 0
+    }
+}
 
 impl Node {
     /// The signed wire handle: at most 128 bytes (64 on ext4, XFS and btrfs), the same for the life of the object.
     pub fn fh(&self) -> Bytes {
-        todo!()
+        self.0.fh.clone()
     }
 
     /// The kind of the object; it never changes.
     pub fn kind(&self) -> Kind {
-        todo!()
+        self.0.kind
     }
+
+    /// File id: never 0, the same for the life of the object.
+    pub fn fileid(&self) -> u64 {
+        self.0.fileid
+    }
+
+    fn address(&self) -> usize {
+        Arc::as_ptr(&self.0) as usize
+    }
+}
+
+impl PartialEq for Node {
+    fn eq(&self, other: &Node) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Node {}
+
+impl Hash for Node {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.address().hash(state);
+    }
+}
+
+impl fmt::Debug for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Node({:?} {})", self.0.kind, self.0.id)
+    }
+}
+
+/// Attribute locks of up to four objects, taken in one order for all operations: the order of nodes in memory, which
+/// does not change while they are held.
+pub(crate) struct StateLocks<'a> {
+    held: [Option<(usize, MutexGuard<'a, NodeState>)>; 4],
+}
+
+impl<'a> StateLocks<'a> {
+    /// Locks all of `nodes` (at most four; the same one may be named twice).
+    pub(crate) fn lock<const N: usize>(nodes: [Option<&'a Node>; N]) -> StateLocks<'a> {
+        const { assert!(N <= 4) };
+        let mut sorted = nodes;
+        sorted.sort_unstable_by_key(|n| n.map(Node::address));
+        let mut held = [None, None, None, None];
+        let mut last = 0;
+        let mut free = held.iter_mut();
+        for node in sorted.into_iter().flatten() {
+            if node.address() == last {
+                continue;
+            }
+            last = node.address();
+            if let Some(slot) = free.next() {
+                *slot = Some((last, node.0.state.lock()));
+            }
+        }
+        StateLocks { held }
+    }
+
+    /// The state of one of the nodes locked. `None` for another, which would be a bug.
+    pub(crate) fn get(&mut self, node: &Node) -> Option<&mut NodeState> {
+        let address = node.address();
+        self.held.iter_mut().flatten().find(|(a, _)| *a == address).map(|(_, guard)| &mut **guard)
+    }
+}
+
+/// The order in which two directories' names locks are taken: true when `a` comes first.
+pub(crate) fn in_order(a: &Node, b: &Node) -> bool {
+    a.address() <= b.address()
 }
 
 /// An open regular file. Cheap to clone; closed with the last clone. Stays usable when the file is unlinked.
 #[derive(Clone, Debug)]
-pub struct OpenFile {}
+pub struct OpenFile(pub(crate) Arc<OpenInner>);
+
+/// See [`OpenFile`].
+pub(crate) struct OpenInner {
+    pub(crate) node: Node,
+    pub(crate) fd: Arc<NodeFd>,
+    pub(crate) read: bool,
+    pub(crate) write: bool,
+    /// Whose rights writes are made with.
+    pub(crate) cred: Cred,
+    volume: Volume,
+}
 
 impl OpenFile {
+    pub(crate) fn new(volume: &Volume, node: Node, fd: OwnedFd, read: bool, write: bool, cred: &Cred) -> OpenFile {
+        let fd = NodeFd::uncounted(fd);
+        node.0.opens.fetch_add(1, Ordering::AcqRel);
+        node.0.set_open(&fd);
+        OpenFile(Arc::new(OpenInner { node, fd, read, write, cred: cred.clone(), volume: volume.clone() }))
+    }
+
     /// The file.
     pub fn node(&self) -> &Node {
-        todo!()
+        &self.0.node
     }
 
     /// True when it may be read.
     pub fn can_read(&self) -> bool {
-        todo!()
+        self.0.read
     }
 
     /// True when it may be written.
     pub fn can_write(&self) -> bool {
-        todo!()
+        self.0.write
     }
+}
+
+impl Drop for OpenInner {
+    fn drop(&mut self) {
+        if self.node.0.opens.fetch_sub(1, Ordering::AcqRel) == 1 && self.node.0.is_dead() {
+            self.volume.forget(&self.node);
+        }
+    }
+}
+
+impl fmt::Debug for OpenInner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OpenFile")
+            .field("node", &self.node)
+            .field("read", &self.read)
+            .field("write", &self.write)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The birth time of what was looked at, ns since 1970; 0 where the filesystem keeps none.
+pub(crate) fn btime_ns(sx: &Statx) -> i64 {
+    if sx.stx_mask & rustix::fs::StatxFlags::BTIME.bits() == 0 {
+        return 0;
+    }
+    sx.stx_btime.tv_sec.saturating_mul(1_000_000_000).saturating_add(i64::from(sx.stx_btime.tv_nsec))
 }

@@ -1,48 +1,184 @@
 //! Transactions: what one request changes, and the receipt that it is stable.
 
+use std::fmt;
+
+use bytes::Bytes;
+use landfast_intentlog::{Ticket, Txn};
+
 use crate::error::Error;
+use crate::record::{Fact, Record};
+use crate::volume::{Durability, Volume};
 
 /// What one request changes. Joins the log lazily, at its first modifying operation; everything between two
 /// [`Tx::split`]s is atomic on disk. While a transaction is joined the log cannot be sealed, so finish it soon: never
 /// wait for a client, a lock of unknown duration or a disk without `split`.
-#[derive(Debug)]
-pub struct Tx {}
+pub struct Tx {
+    volume: Volume,
+    joined: Option<Joined>,
+    /// Of the last part that said anything; the log is flushed in order, so it covers the earlier ones.
+    ticket: Option<Ticket>,
+    modified: bool,
+    broken: bool,
+}
+
+/// Part of the log's open batch.
+struct Joined {
+    txn: Txn,
+    seq: u64,
+    /// Any record at all: each number needs one.
+    appended: bool,
+    /// A record that the request must wait for.
+    wanted: bool,
+}
 
 impl Tx {
+    pub(crate) fn new(volume: Volume) -> Tx {
+        Tx { volume, joined: None, ticket: None, modified: false, broken: false }
+    }
+
+    /// Before anything is changed and before any lock is taken: joins the log's open batch.
+    pub(crate) fn join(&mut self) -> Result<(), Error> {
+        self.volume.check()?;
+        if self.joined.is_some() {
+            return Ok(());
+        }
+        let Some((log, marker)) = self.volume.log() else { return Ok(()) };
+        let txn = log.begin().map_err(|e| self.volume.fail(format!("log: {e}")))?;
+        let seq = match marker.advance() {
+            Ok(seq) => seq,
+            Err(e) => return Err(self.volume.fail(format!("transaction marker: {e}"))),
+        };
+        self.joined = Some(Joined { txn, seq, appended: false, wanted: false });
+        Ok(())
+    }
+
+    /// True when facts are wanted: building them costs.
+    pub(crate) fn logs(&self) -> bool {
+        self.joined.is_some()
+    }
+
+    /// One operation has changed something (or found it done already): these are its facts. Call under the locks that
+    /// order the operation.
+    pub(crate) fn record(&mut self, facts: Vec<Fact>) -> Result<(), Error> {
+        self.modified = true;
+        let Some(joined) = &mut self.joined else { return Ok(()) };
+        match (Record { seq: joined.seq, facts }).encode() {
+            Ok(bytes) => {
+                joined.txn.append(&bytes);
+                joined.appended = true;
+                joined.wanted = true;
+                Ok(())
+            }
+            // The change has been made and cannot be promised.
+            Err(e) => Err(self.volume.fail(format!("record: {e}"))),
+        }
+    }
+
+    /// Something changed that needs no record.
+    pub(crate) fn touch(&mut self) {
+        self.modified = true;
+    }
+
     /// Adds an opaque record of the server (a reply, a session, a client), atomic with the operations since the last
     /// split. Does nothing where there is no log ([`crate::Volume::keeps_notes`]).
-    pub fn note(&mut self, _bytes: Vec<u8>) {
-        todo!()
+    pub fn note(&mut self, bytes: Vec<u8>) {
+        if self.volume.durability() != Durability::Log {
+            return;
+        }
+        let modified = self.modified;
+        let noted = self.join().and_then(|()| self.record(vec![Fact::Note { bytes: Bytes::from(bytes) }]));
+        self.modified = modified;
+        self.broken |= noted.is_err();
     }
 
     /// True when an operation of this transaction changed something.
     pub fn modified(&self) -> bool {
-        todo!()
+        self.modified
     }
 
     /// Ends the transaction. What it did is stable when the receipt's wait returns `Ok`.
-    pub fn finish(self) -> Receipt {
-        todo!()
+    pub fn finish(mut self) -> Receipt {
+        self.split();
+        Receipt {
+            volume: self.volume.clone(),
+            ticket: self.ticket.take(),
+            checked: self.modified || self.broken,
+            broken: self.broken,
+        }
     }
 
     /// Ends the part so far, before something that may block; the receipt of [`Tx::finish`] covers it.
     pub fn split(&mut self) {
-        todo!()
+        let Some(mut joined) = self.joined.take() else { return };
+        if !joined.appended {
+            match (Record { seq: joined.seq, facts: Vec::new() }).encode() {
+                Ok(bytes) => joined.txn.append(&bytes),
+                Err(e) => {
+                    self.volume.fail(format!("record: {e}"));
+                }
+            }
+        }
+        let ticket = joined.txn.commit();
+        if joined.wanted {
+            self.ticket = Some(ticket);
+        }
+    }
+}
+
+impl Drop for Tx {
+    fn drop(&mut self) {
+        self.split();
+    }
+}
+
+impl fmt::Debug for Tx {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tx")
+            .field("joined", &self.joined.is_some())
+            .field("modified", &self.modified)
+            .finish_non_exhaustive()
     }
 }
 
 /// Proof of stability to wait for.
-#[derive(Debug)]
-pub struct Receipt {}
+pub struct Receipt {
+    volume: Volume,
+    ticket: Option<Ticket>,
+    /// Nothing that modified may be answered after a failure; pure reads may.
+    checked: bool,
+    broken: bool,
+}
 
 impl Receipt {
     /// Waits until everything of the transaction is stable. [`Error::Failed`] when it may not be.
-    pub async fn wait(self) -> Result<(), Error> {
-        todo!()
+    pub async fn wait(mut self) -> Result<(), Error> {
+        let flushed = match self.ticket.take() {
+            Some(ticket) => ticket.wait().await.map_err(|e| e.to_string()),
+            None => Ok(()),
+        };
+        self.conclude(flushed)
     }
 
     /// As [`Receipt::wait`], blocking the thread.
-    pub fn wait_blocking(self) -> Result<(), Error> {
-        todo!()
+    pub fn wait_blocking(mut self) -> Result<(), Error> {
+        let flushed = match self.ticket.take() {
+            Some(ticket) => ticket.wait_blocking().map_err(|e| e.to_string()),
+            None => Ok(()),
+        };
+        self.conclude(flushed)
+    }
+
+    fn conclude(self, flushed: Result<(), String>) -> Result<(), Error> {
+        flushed.map_err(|e| self.volume.fail(format!("log: {e}")))?;
+        if self.broken {
+            return Err(Error::Failed);
+        }
+        if self.checked { self.volume.check() } else { Ok(()) }
+    }
+}
+
+impl fmt::Debug for Receipt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Receipt").field("waits", &self.ticket.is_some()).finish_non_exhaustive()
     }
 }

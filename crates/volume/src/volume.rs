@@ -1,15 +1,31 @@
-//! The volume: opening, starting, stopping, failing; and the operations' signatures.
+//! The volume: what all operations share, starting, stopping, failing.
+//!
+//! Opening is in [`crate::open`], operations in [`crate::ops`].
 
+use std::fmt;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use bytes::Bytes;
+use landfast_intentlog::{Checkpoint, Log};
+use parking_lot::{Mutex, RwLock};
+use rustix::fs::Statx;
+use rustix::io::Errno;
 
+use crate::cache::Cache;
+use crate::cred;
 use crate::error::{Error, OpenError};
-use crate::node::{Node, OpenFile};
+use crate::handle::HandleCodec;
+use crate::identity::Identity;
+use crate::marker::Marker;
+use crate::node::{Node, NodeFd, NodeInner, btime_ns};
+use crate::record::{Fact, KernelHandle, ObjId, Record};
+use crate::remap::Remap;
+use crate::sys;
 use crate::tx::Tx;
-use crate::types::*;
+use crate::types::{Cred, Kind};
 
 /// When an answered operation is stable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,13 +51,13 @@ pub struct OpenOptions {
     pub durability: Durability,
     /// For experiments: each sync call of the volume (fsync, fdatasync, syncfs) also sleeps this long.
     pub injected_flush: Option<Duration>,
-    /// For experiments: run without capabilities as the process's own user, whoever the caller is. Handles are known
-    /// only until the process ends. Nothing served this way may be offered to anyone else.
+    /// For experiments: run without capabilities as the process's own user, whoever the caller is, on any filesystem
+    /// that gives handles. Nothing served this way may be offered to anyone else, and nothing can be recovered.
     pub unprivileged: bool,
 }
 
 /// What opening a volume found and did.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct RecoveryReport {
     /// True when the last stop was clean: nothing to recover, no client lost anything.
     pub clean: bool,
@@ -81,6 +97,8 @@ pub struct Stats {
     pub nodes: u64,
     /// Descriptors that nodes hold.
     pub node_fds: u64,
+    /// The log's counters; `None` without a log.
+    pub log: Option<landfast_intentlog::Stats>,
 }
 
 /// Keeper of the server's state that must survive a crash in the log.
@@ -94,241 +112,289 @@ pub trait NoteKeeper: Send + Sync {
 ///
 /// Operations block in system calls: run them on worker threads. They change the calling thread's filesystem
 /// credentials, umask and capabilities; such threads should do nothing else with files.
-#[derive(Clone, Debug)]
-pub struct Volume {}
+#[derive(Clone)]
+pub struct Volume(pub(crate) Arc<VolumeInner>);
 
-#[allow(unused_variables)]
+/// What all operations share.
+pub(crate) struct VolumeInner {
+    pub(crate) dir: PathBuf,
+    /// The directory, open for reading since before anything was served: handles are opened relative to its mount, and
+    /// syncfs on it reports every write-back error since.
+    pub(crate) mount: OwnedFd,
+    /// Locked exclusively as long as the volume lives.
+    pub(crate) state_dir: OwnedFd,
+    pub(crate) identity: Mutex<Identity>,
+    pub(crate) volume_id: [u8; 16],
+    pub(crate) mount_id: u64,
+    pub(crate) durability: Durability,
+    pub(crate) unprivileged: bool,
+    pub(crate) injected_flush: Option<Duration>,
+    pub(crate) codec: HandleCodec,
+    pub(crate) remap: RwLock<Remap>,
+    pub(crate) cache: Cache,
+    pub(crate) root: OnceLock<Node>,
+    /// Part of every change attribute.
+    pub(crate) floor_ns: u64,
+    pub(crate) log: Option<(Log, Marker)>,
+    pub(crate) failed: OnceLock<String>,
+    pub(crate) verifier: AtomicU64,
+    pub(crate) fsyncs: AtomicU64,
+    pub(crate) fdatasyncs: AtomicU64,
+    pub(crate) syncfs: AtomicU64,
+}
+
 impl Volume {
-    /// Opens a volume: checks the filesystem, locks the state directory, opens the log and recovers what a crash left.
-    /// Nothing is served until [`Volume::start`].
-    pub fn open(o: OpenOptions) -> Result<(Volume, RecoveryReport), OpenError> {
-        todo!()
-    }
-
     /// Empties the log after recovery and starts it. The server must have restored its state from the report's notes,
     /// since `notes` is asked for it at each checkpoint from here on.
     pub fn start(&self, notes: Arc<dyn NoteKeeper>) -> Result<(), OpenError> {
-        todo!()
-    }
-
-    /// The directory itself.
-    pub fn root(&self) -> Node {
-        todo!()
-    }
-
-    /// The object of a wire handle. [`Error::BadHandle`] when it is not one of this volume, [`Error::Stale`] when the
-    /// object is gone.
-    pub fn resolve(&self, fh: &[u8]) -> Result<Node, Error> {
-        todo!()
+        if let Some((log, _)) = self.log() {
+            let keeper = Checkpoints { volume: Arc::downgrade(&self.0), notes };
+            log.start(Arc::new(keeper)).map_err(|e| {
+                self.fail(format!("log: {e}"));
+                OpenError::Failed(e.to_string())
+            })?;
+        }
+        Ok(())
     }
 
     /// Back-pressure: waits while the log is nearly full. Call before running a request that modifies.
     pub async fn admit(&self) -> Result<(), Error> {
-        todo!()
+        self.check()?;
+        match self.log() {
+            Some((log, _)) => log.admit().await.map_err(|e| self.fail(format!("log: {e}"))),
+            None => Ok(()),
+        }
     }
 
     /// A new transaction.
     pub fn tx(&self) -> Tx {
-        todo!()
+        Tx::new(self.clone())
     }
 
     /// True when [`Tx::note`]s survive a crash: with [`Durability::Log`].
     pub fn keeps_notes(&self) -> bool {
-        todo!()
+        self.log().is_some()
     }
 
     /// When an answered operation is stable.
     pub fn durability(&self) -> Durability {
-        todo!()
+        self.0.durability
     }
 
     /// Random identity of the volume, the same for ever.
     pub fn id(&self) -> [u8; 16] {
-        todo!()
+        self.0.volume_id
     }
 
     /// Clean stop: checkpoint, mark clean. Operations afterwards fail with [`Error::Failed`].
     pub fn shutdown(&self) -> Result<ShutdownReport, Error> {
-        todo!()
+        let begun = Instant::now();
+        self.check()?;
+        self.assume_root()?;
+        match self.log() {
+            Some((log, _)) => log.shutdown().map_err(|e| self.fail(format!("log: {e}")))?,
+            // What was answered unsafely is made safe now; the other modes have nothing left to flush.
+            None => self.flush_all()?,
+        }
+        let marked = {
+            let mut identity = self.0.identity.lock();
+            identity.log_in_use = None;
+            identity.clean = true;
+            identity.save(&self.0.state_dir)
+        };
+        marked.map_err(|e| self.fail(format!("state directory: {e}")))?;
+        let checkpoints = self.log().map_or(0, |(log, _)| log.stats().checkpoints);
+        // Whoever still holds the volume gets no further success: nothing would be marked unclean.
+        let _ = self.0.failed.set("stopped".to_owned());
+        Ok(ShutdownReport { seconds: begun.elapsed().as_secs_f64(), checkpoints })
     }
 
     /// Why the volume has failed, if it has.
     pub fn failed(&self) -> Option<String> {
-        todo!()
+        self.0.failed.get().cloned()
     }
 
     /// Counters.
     pub fn stats(&self) -> Stats {
-        todo!()
-    }
-
-    /// Attributes of an object.
-    pub fn getattr(&self, node: &Node) -> Result<Attrs, Error> {
-        todo!()
-    }
-
-    /// Which of the rights in `mask` the caller has.
-    pub fn access(&self, cred: &Cred, node: &Node, mask: AccessMask) -> Result<AccessMask, Error> {
-        todo!()
-    }
-
-    /// The object that `name` names in `dir`.
-    pub fn lookup(&self, cred: &Cred, dir: &Node, name: &[u8]) -> Result<Node, Error> {
-        todo!()
-    }
-
-    /// The directory that holds `dir`. [`Error::NoEnt`] for the root.
-    pub fn lookup_parent(&self, cred: &Cred, dir: &Node) -> Result<Node, Error> {
-        todo!()
-    }
-
-    /// Target of a symbolic link. [`Error::WrongKind`] for anything else.
-    pub fn readlink(&self, cred: &Cred, node: &Node) -> Result<Bytes, Error> {
-        todo!()
-    }
-
-    /// At most `limit` entries after `cookie` (0: from the beginning). `.` and `..` are not among them.
-    pub fn readdir(
-        &self,
-        cred: &Cred,
-        dir: &Node,
-        cookie: u64,
-        limit: usize,
-        detail: EntryDetail,
-    ) -> Result<DirPage, Error> {
-        todo!()
-    }
-
-    /// Opens a regular file.
-    pub fn open_file(&self, cred: &Cred, node: &Node, mode: OpenMode) -> Result<OpenFile, Error> {
-        todo!()
-    }
-
-    /// Creates and opens a regular file, or opens the existing one where `how` allows that.
-    pub fn create(
-        &self,
-        tx: &mut Tx,
-        cred: &Cred,
-        dir: &Node,
-        name: &[u8],
-        how: CreateHow,
-        mode: OpenMode,
-    ) -> Result<Created, Error> {
-        todo!()
-    }
-
-    /// Makes a directory.
-    pub fn mkdir(
-        &self,
-        tx: &mut Tx,
-        cred: &Cred,
-        dir: &Node,
-        name: &[u8],
-        attrs: SetAttrs,
-    ) -> Result<Made, Error> {
-        todo!()
-    }
-
-    /// Makes a symbolic link; a mode among the attributes is ignored.
-    pub fn symlink(
-        &self,
-        tx: &mut Tx,
-        cred: &Cred,
-        dir: &Node,
-        name: &[u8],
-        target: &[u8],
-        attrs: SetAttrs,
-    ) -> Result<Made, Error> {
-        todo!()
-    }
-
-    /// Makes a named pipe, socket or device node.
-    pub fn mknod(
-        &self,
-        tx: &mut Tx,
-        cred: &Cred,
-        dir: &Node,
-        name: &[u8],
-        special: Special,
-        attrs: SetAttrs,
-    ) -> Result<Made, Error> {
-        todo!()
-    }
-
-    /// Gives `node` (not a directory) the further name `name` in `dir`.
-    pub fn link(
-        &self,
-        tx: &mut Tx,
-        cred: &Cred,
-        node: &Node,
-        dir: &Node,
-        name: &[u8],
-    ) -> Result<ChangeInfo, Error> {
-        todo!()
-    }
-
-    /// Removes a name, of a directory (which must be empty) or of anything else.
-    pub fn remove(&self, tx: &mut Tx, cred: &Cred, dir: &Node, name: &[u8]) -> Result<ChangeInfo, Error> {
-        todo!()
-    }
-
-    /// Renames; a compatible object at the new name is replaced. Two names of one object: nothing happens. Gives the
-    /// changes of the source and the target directory.
-    pub fn rename(
-        &self,
-        tx: &mut Tx,
-        cred: &Cred,
-        from_dir: &Node,
-        from: &[u8],
-        to_dir: &Node,
-        to: &[u8],
-    ) -> Result<(ChangeInfo, ChangeInfo), Error> {
-        todo!()
-    }
-
-    /// Sets attributes, all or (after an error) those that came before the failing one in the order size, owner and
-    /// group, mode, times. A size is set through `file` when given, else with the caller's own right to write.
-    pub fn setattr(
-        &self,
-        tx: &mut Tx,
-        cred: &Cred,
-        node: &Node,
-        file: Option<&OpenFile>,
-        attrs: SetAttrs,
-    ) -> Result<AttrsSet, Error> {
-        todo!()
-    }
-
-    /// Reads at most `len` bytes at `offset`; true when the data reaches the end of the file.
-    pub fn read(&self, file: &OpenFile, offset: u64, len: u32) -> Result<(Bytes, bool), Error> {
-        todo!()
-    }
-
-    /// Writes `data` at `offset`, at least as stable as `stable` once the transaction's receipt is good. Gives the
-    /// number of bytes written and how stable they are then. Large stable writes are flushed to the file itself.
-    pub fn write(
-        &self,
-        tx: &mut Tx,
-        file: &OpenFile,
-        offset: u64,
-        data: Bytes,
-        stable: Stable,
-    ) -> Result<(u32, Stable), Error> {
-        todo!()
-    }
-
-    /// Makes what was written unstably to the file stable (the whole file, whatever the range).
-    pub fn commit(&self, tx: &mut Tx, node: &Node, offset: u64, len: u64) -> Result<(), Error> {
-        todo!()
+        Stats {
+            fsyncs: self.0.fsyncs.load(Ordering::Relaxed),
+            fdatasyncs: self.0.fdatasyncs.load(Ordering::Relaxed),
+            syncfs: self.0.syncfs.load(Ordering::Relaxed),
+            nodes: self.0.cache.len() as u64,
+            node_fds: self.0.cache.fds() as u64,
+            log: self.log().map(|(log, _)| log.stats()),
+        }
     }
 
     /// The write verifier: changes whenever unstable data may have been lost.
     pub fn write_verifier(&self) -> [u8; 8] {
-        todo!()
+        self.0.verifier.load(Ordering::Acquire).to_be_bytes()
     }
 
-    /// Space and object counts.
-    pub fn statfs(&self) -> Result<FsStat, Error> {
-        todo!()
+    pub(crate) fn log(&self) -> Option<&(Log, Marker)> {
+        self.0.log.as_ref()
+    }
+
+    /// `Err` once the volume has failed.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        if self.0.failed.get().is_some() { Err(Error::Failed) } else { Ok(()) }
+    }
+
+    /// The volume cannot keep its promises any more. The first reason is kept.
+    pub(crate) fn fail(&self, why: String) -> Error {
+        // Another verifier before anything else, so that no client trusts what it wrote unstably.
+        self.0.verifier.store(random_u64(), Ordering::Release);
+        if self.0.failed.set(why.clone()).is_ok() {
+            tracing::error!(dir = %self.0.dir.display(), "the volume has failed, nothing is acknowledged any more: {why}");
+        }
+        Error::Failed
+    }
+
+    /// Makes the calling thread act as `cred`.
+    pub(crate) fn assume(&self, cred: &Cred) -> Result<(), Error> {
+        if self.0.unprivileged { cred::prepare_once() } else { cred::assume(cred) }
+    }
+
+    /// Makes the calling thread act as the superuser.
+    pub(crate) fn assume_root(&self) -> Result<(), Error> {
+        if self.0.unprivileged { cred::prepare_once() } else { cred::assume_root() }
+    }
+
+    /// Nanoseconds since 1970.
+    pub(crate) fn now_ns() -> u64 {
+        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64)
+    }
+
+    /// The node of an object that was just looked at through a descriptor.
+    pub(crate) fn node_of(&self, kh: KernelHandle, mount_id: u64, sx: &Statx) -> Result<Node, Error> {
+        if mount_id != self.0.mount_id {
+            return Err(Error::CrossDevice);
+        }
+        if let Some(node) = self.0.cache.get(&kh) {
+            return Ok(node);
+        }
+        let kind = Kind::from_mode(u32::from(sx.stx_mode)).ok_or(Error::Io)?;
+        let id = ObjId { kh, btime_ns: btime_ns(sx) };
+        let (fileid, fh) = {
+            let remap = self.0.remap.read();
+            (remap.fileid(&id, sx.stx_ino), self.0.codec.encode(remap.outward(&id).unwrap_or(&id)))
+        };
+        let dirty = self.0.cache.dirty_of_unknown();
+        let new = NodeInner::new(id, kind, sx.stx_ino, fileid, fh.ok_or(Error::NotSupported)?, dirty);
+        Ok(self.0.cache.intern(new, Volume::now_ns()))
+    }
+
+    /// A descriptor of the node's object; for a directory always `O_PATH`. May leave the thread acting as the
+    /// superuser: take descriptors before [`Volume::assume`].
+    pub(crate) fn fd(&self, node: &Node) -> Result<Arc<NodeFd>, Error> {
+        if let Some(fd) = node.0.open_fd() {
+            return Ok(fd);
+        }
+        if node.0.is_dead() {
+            return Err(Error::Stale);
+        }
+        self.assume_root()?;
+        let fd = match sys::open_handle(&self.0.mount, &node.0.id.kh) {
+            Ok(fd) => fd,
+            // The kernel says ESTALE for a handle that it does not know any more, some filesystems ENOENT.
+            Err(Errno::STALE | Errno::NOENT) => return Err(Error::Stale),
+            Err(e) => return Err(e.into()),
+        };
+        if btime_ns(&sys::look(&fd)?) != node.0.id.btime_ns {
+            return Err(Error::Stale);
+        }
+        Ok(self.0.cache.keep_fd(node, fd))
+    }
+
+    /// Drops a dead object's node.
+    pub(crate) fn forget(&self, node: &Node) {
+        self.0.cache.forget(node);
+    }
+
+    fn injected(&self) {
+        if let Some(pause) = self.0.injected_flush {
+            std::thread::sleep(pause);
+        }
+    }
+
+    /// fsync; an error is final.
+    pub(crate) fn fsync(&self, fd: impl AsFd) -> Result<(), Error> {
+        self.0.fsyncs.fetch_add(1, Ordering::Relaxed);
+        let done = rustix::fs::fsync(fd);
+        self.injected();
+        done.map_err(|e| self.fail(format!("fsync: {e}")))
+    }
+
+    /// fdatasync; an error is final.
+    pub(crate) fn fdatasync(&self, fd: impl AsFd) -> Result<(), Error> {
+        self.0.fdatasyncs.fetch_add(1, Ordering::Relaxed);
+        let done = rustix::fs::fdatasync(fd);
+        self.injected();
+        done.map_err(|e| self.fail(format!("fdatasync: {e}")))
+    }
+
+    /// syncfs; an error is final.
+    pub(crate) fn flush_all(&self) -> Result<(), Error> {
+        self.0.syncfs.fetch_add(1, Ordering::Relaxed);
+        let done = rustix::fs::syncfs(&self.0.mount);
+        self.injected();
+        done.map_err(|e| self.fail(format!("syncfs: {e}")))
+    }
+}
+
+impl fmt::Debug for Volume {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Volume").field("dir", &self.0.dir).field("durability", &self.0.durability).finish_non_exhaustive()
+    }
+}
+
+/// A random number; of the time where the system has no randomness, which only makes it less unlikely to repeat.
+pub(crate) fn random_u64() -> u64 {
+    let mut bytes = [0u8; 8];
+    match getrandom::fill(&mut bytes) {
+        Ok(()) => u64::from_ne_bytes(bytes),
+        Err(_) => Volume::now_ns(),
+    }
+}
+
+/// What the log calls at its checkpoints.
+struct Checkpoints {
+    /// Weak, as the volume owns the log and the log owns this.
+    volume: Weak<VolumeInner>,
+    notes: Arc<dyn NoteKeeper>,
+}
+
+impl Checkpoint for Checkpoints {
+    fn snapshot(&self) -> Vec<Vec<u8>> {
+        let Some(volume) = self.volume.upgrade().map(Volume) else { return Vec::new() };
+        volume.0.remap.write().cut();
+        let mut records = Vec::new();
+        for bytes in self.notes.snapshot() {
+            match (Record { seq: 0, facts: vec![Fact::Note { bytes: bytes.into() }] }).encode() {
+                Ok(record) => records.push(record),
+                Err(e) => {
+                    volume.fail(format!("state snapshot: {e}"));
+                }
+            }
+        }
+        records
+    }
+
+    fn sync(&self, number: u64) -> std::io::Result<()> {
+        let gone = || std::io::Error::other("the volume is closed");
+        let volume = self.volume.upgrade().map(Volume).ok_or_else(gone)?;
+        let failed = |e: Error| std::io::Error::other(e);
+        volume.check().map_err(failed)?;
+        volume.assume_root().map_err(failed)?;
+        crate::open::set_tag(&volume.0, number)?;
+        volume.flush_all().map_err(failed)?;
+        let purged = {
+            let mut remap = volume.0.remap.write();
+            remap.drop_purged().then(|| remap.clone())
+        };
+        match purged {
+            Some(remap) => remap.save(&volume.0.state_dir),
+            None => Ok(()),
+        }
     }
 }

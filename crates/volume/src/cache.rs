@@ -1,0 +1,175 @@
+//! The node cache: one node for each object in use, and those used lately.
+//!
+//! Invariants: a node that anybody holds is in its shard's map (so there are never two nodes, hence never two sets of
+//! locks, for one object), unless its object is dead; a node is dropped only when nobody but the cache holds it and
+//! its change state is no longer needed. Bounded by a clock hand: a node that was used since the hand last came by
+//! gets another round.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+
+use crate::change::REMEMBER_NS;
+use crate::dirty::Dirty;
+use crate::limits::{NODE_SHARDS, NODES_MAX};
+use crate::node::{Node, NodeFd, NodeInner};
+use crate::record::KernelHandle;
+
+/// How many nodes the hand looks at for each one that comes in beyond the limit.
+const STEPS_PER_INSERT: usize = 4;
+
+#[derive(Default)]
+struct Shard {
+    map: HashMap<KernelHandle, Arc<NodeInner>>,
+    hand: VecDeque<Arc<NodeInner>>,
+}
+
+/// See the module's comment.
+pub(crate) struct Cache {
+    shards: Vec<Mutex<Shard>>,
+    hasher: RandomState,
+    count: AtomicUsize,
+    /// A node with unstable data was dropped: what is not remembered may be dirty.
+    dirty_dropped: AtomicBool,
+    /// Never drop a node that is alive: it could not be opened again.
+    pinned: bool,
+    fds: Arc<AtomicUsize>,
+    fds_max: usize,
+    fd_hand: Mutex<VecDeque<Weak<NodeInner>>>,
+}
+
+impl Cache {
+    /// An empty cache whose nodes keep at most `fds_max` descriptors. `pinned`: nodes and their descriptors stay.
+    pub(crate) fn new(fds_max: usize, pinned: bool) -> Cache {
+        Cache {
+            shards: (0..NODE_SHARDS).map(|_| Mutex::new(Shard::default())).collect(),
+            hasher: RandomState::new(),
+            count: AtomicUsize::new(0),
+            dirty_dropped: AtomicBool::new(false),
+            pinned,
+            fds: Arc::new(AtomicUsize::new(0)),
+            fds_max,
+            fd_hand: Mutex::new(VecDeque::new()),
+        }
+    }
+
+    fn shard(&self, kh: &KernelHandle) -> &Mutex<Shard> {
+        &self.shards[self.hasher.hash_one(kh) as usize % NODE_SHARDS]
+    }
+
+    /// The node of an object if it is known.
+    pub(crate) fn get(&self, kh: &KernelHandle) -> Option<Node> {
+        let node = self.shard(kh).lock().map.get(kh).cloned()?;
+        node.touched.store(true, Ordering::Relaxed);
+        Some(Node(node))
+    }
+
+    /// What is known of the unstable data of an object that has no node.
+    pub(crate) fn dirty_of_unknown(&self) -> Dirty {
+        if self.dirty_dropped.load(Ordering::Relaxed) { Dirty::Unknown } else { Dirty::Clean }
+    }
+
+    /// Takes in a new node, or gives the one that the object has already.
+    pub(crate) fn intern(&self, new: NodeInner, now_ns: u64) -> Node {
+        let mut dropped = Vec::new();
+        let mut shard = self.shard(&new.id.kh).lock();
+        if let Some(known) = shard.map.get(&new.id.kh) {
+            known.touched.store(true, Ordering::Relaxed);
+            return Node(known.clone());
+        }
+        let node = Arc::new(new);
+        shard.map.insert(node.id.kh.clone(), node.clone());
+        shard.hand.push_back(node.clone());
+        self.count.fetch_add(1, Ordering::Relaxed);
+        if shard.map.len() > NODES_MAX / NODE_SHARDS && !self.pinned {
+            for _ in 0..STEPS_PER_INSERT {
+                dropped.extend(self.step(&mut shard, now_ns));
+            }
+        }
+        drop(shard);
+        // Descriptors are closed here, outside the lock.
+        drop(dropped);
+        Node(node)
+    }
+
+    /// Moves the hand one node on; gives what was dropped.
+    fn step(&self, shard: &mut Shard, now_ns: u64) -> Option<Arc<NodeInner>> {
+        let node = shard.hand.pop_front()?;
+        if !shard.map.get(&node.id.kh).is_some_and(|n| Arc::ptr_eq(n, &node)) {
+            // Forgotten already.
+            return Some(node);
+        }
+        // Two: the map's and ours. New ones come only from the map, which is locked.
+        let in_use = Arc::strong_count(&node) > 2;
+        let young = node.changed_ns.load(Ordering::Relaxed).saturating_add(REMEMBER_NS) > now_ns;
+        if in_use || young || node.touched.swap(false, Ordering::Relaxed) {
+            shard.hand.push_back(node);
+            return None;
+        }
+        if node.state.lock().dirty != Dirty::Clean {
+            self.dirty_dropped.store(true, Ordering::Relaxed);
+        }
+        shard.map.remove(&node.id.kh);
+        self.count.fetch_sub(1, Ordering::Relaxed);
+        Some(node)
+    }
+
+    /// Drops a node whose object is dead.
+    pub(crate) fn forget(&self, node: &Node) {
+        let removed = {
+            let mut shard = self.shard(&node.0.id.kh).lock();
+            match shard.map.get(&node.0.id.kh) {
+                Some(known) if Arc::ptr_eq(known, &node.0) => shard.map.remove(&node.0.id.kh),
+                _ => None,
+            }
+        };
+        if removed.is_some() {
+            self.count.fetch_sub(1, Ordering::Relaxed);
+        }
+        // The hand may hold the node for a while; its descriptor would keep the dead object's blocks.
+        drop(node.0.drop_fd());
+    }
+
+    /// Nodes in the cache.
+    pub(crate) fn len(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// Descriptors that nodes keep.
+    pub(crate) fn fds(&self) -> usize {
+        self.fds.load(Ordering::Relaxed)
+    }
+
+    /// Lets `node` keep `fd` as its own, at the cost of another node's where there are too many.
+    pub(crate) fn keep_fd(&self, node: &Node, fd: std::os::fd::OwnedFd) -> Arc<NodeFd> {
+        let (fd, new) = node.0.keep_fd(NodeFd::counted(fd, &self.fds));
+        if new && !self.pinned {
+            let mut closed = Vec::new();
+            let mut hand = self.fd_hand.lock();
+            hand.push_back(Arc::downgrade(&node.0));
+            for _ in 0..STEPS_PER_INSERT {
+                if self.fds() - closed.len().min(self.fds()) <= self.fds_max && hand.len() <= 2 * self.fds_max {
+                    break;
+                }
+                let Some(oldest) = hand.pop_front().and_then(|w| w.upgrade()) else { continue };
+                if oldest.touched.swap(false, Ordering::Relaxed) {
+                    hand.push_back(Arc::downgrade(&oldest));
+                } else {
+                    closed.extend(oldest.drop_fd());
+                }
+            }
+            drop(hand);
+            drop(closed);
+        }
+        fd
+    }
+}
+
+impl std::fmt::Debug for Cache {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cache").field("nodes", &self.len()).field("fds", &self.fds()).finish_non_exhaustive()
+    }
+}

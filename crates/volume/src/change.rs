@@ -1,0 +1,123 @@
+//! The change attribute (RFC 8881 section 5.8.1.4): grows with every change, never repeats for different contents.
+//!
+//! User space can neither set nor read the kernel's own change counter, and `ctime` goes back when a crash loses
+//! changes. So values are nanoseconds of real time plus a *floor* that grows by an hour at each unclean start, and a
+//! node remembers its last value and the ctime that it was last seen with:
+//!
+//! - own change: `max(value + 1, now + floor)`;
+//! - a ctime never seen before (a local process, or the ctime that an own change left): `max(value + 1, derived)`;
+//! - nothing remembered: `derived` alone.
+//!
+//! `derived` of a ctime that is old enough to be final is a function of the ctime alone, so it is the same each time
+//! that a node is forgotten and looked at again, and it exceeds whatever an own change gave at that time: the kernel's
+//! ctime lags behind the clock by less than [`CTIME_LAG_NS`]. A node must be remembered for [`REMEMBER_NS`] after an
+//! own change, since until then `derived` is not final.
+
+/// More than the kernel's coarse clock can lag behind the real one (a tick is at most 10 ms), ns.
+pub(crate) const CTIME_LAG_NS: u64 = 20_000_000;
+
+/// A ctime older than this is final: nothing that happens now can get the same, ns.
+pub(crate) const SETTLED_NS: u64 = 50_000_000;
+
+/// How long the state of a node must be kept after an own change, ns.
+pub(crate) const REMEMBER_NS: u64 = 1_000_000_000;
+
+/// By how much an unclean start raises the floor, ns. More than any crash can set clocks and ctimes back.
+pub(crate) const FLOOR_STEP_NS: u64 = 3_600_000_000_000;
+
+/// What a node remembers. The default remembers nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Change {
+    value: u64,
+    ctime_ns: u64,
+}
+
+impl Change {
+    /// The value for an object that has just been seen with `ctime_ns`.
+    pub(crate) fn seen(&mut self, ctime_ns: u64, now_ns: u64, floor_ns: u64) -> u64 {
+        if self.value == 0 {
+            self.value = derived(ctime_ns, now_ns, floor_ns);
+        } else if self.ctime_ns != ctime_ns {
+            self.value = (self.value + 1).max(derived(ctime_ns, now_ns, floor_ns));
+        }
+        self.ctime_ns = ctime_ns;
+        self.value
+    }
+
+    /// Own change whose ctime is not known yet: the next look counts it as one more change, which is harmless.
+    pub(crate) fn bump(&mut self, now_ns: u64, floor_ns: u64) {
+        self.value = (self.value + 1).max(now_ns.saturating_add(floor_ns));
+    }
+
+    /// Own change that left `ctime_ns`; gives the value after it. Only right when the lock that orders changes of this
+    /// object was held since the last [`Change::seen`].
+    pub(crate) fn changed(&mut self, ctime_ns: u64, now_ns: u64, floor_ns: u64) -> u64 {
+        self.bump(now_ns, floor_ns);
+        self.ctime_ns = ctime_ns;
+        self.value
+    }
+
+    /// The ctime that was last seen, if any.
+    pub(crate) fn ctime_ns(&self) -> Option<u64> {
+        (self.value != 0).then_some(self.ctime_ns)
+    }
+}
+
+fn derived(ctime_ns: u64, now_ns: u64, floor_ns: u64) -> u64 {
+    let settled = ctime_ns.saturating_add(CTIME_LAG_NS);
+    let base = if ctime_ns.saturating_add(SETTLED_NS) < now_ns { settled } else { settled.max(now_ns) };
+    base.saturating_add(floor_ns).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const T: u64 = 1_700_000_000_000_000_000;
+
+    #[test]
+    fn each_own_change_gives_a_larger_value_even_within_one_tick() {
+        let mut c = Change::default();
+        let mut last = c.seen(T, T + 10, 0);
+        for _ in 0..100 {
+            let after = c.changed(T, T + 10, 0);
+            assert!(after > last);
+            last = c.seen(T, T + 10, 0);
+            assert_eq!(last, after);
+        }
+    }
+
+    #[test]
+    fn a_foreign_change_shows() {
+        let mut c = Change::default();
+        let a = c.seen(T, T + 1_000_000_000, 0);
+        assert_eq!(c.seen(T, T + 2_000_000_000, 0), a);
+        assert!(c.seen(T + 1, T + 2_000_000_000, 0) > a);
+    }
+
+    #[test]
+    fn a_ctime_that_goes_back_still_counts_up() {
+        let mut c = Change::default();
+        let a = c.seen(T, T + 1_000_000_000, 0);
+        assert!(c.seen(T - 5_000_000_000, T + 1_000_000_000, 0) > a);
+    }
+
+    #[test]
+    fn what_is_derived_later_exceeds_what_an_own_change_gave() {
+        // The kernel's clock lags by up to a tick: the change at T left a ctime of T - 10 ms.
+        let mut c = Change::default();
+        let own = c.changed(T - 10_000_000, T, 7);
+        let later = T + REMEMBER_NS + 1;
+        let first = Change::default().seen(T - 10_000_000, later, 7);
+        assert!(first > own);
+        assert_eq!(Change::default().seen(T - 10_000_000, later + 5, 7), first, "stable once settled");
+    }
+
+    #[test]
+    fn an_unclean_start_exceeds_everything_before_it() {
+        let before = Change::default().changed(T, T, 0);
+        // The crash lost the change: the ctime is a minute older.
+        let after = Change::default().seen(T - 60_000_000_000, T + 1, FLOOR_STEP_NS);
+        assert!(after > before);
+    }
+}

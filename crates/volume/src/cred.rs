@@ -1,0 +1,113 @@
+//! Whose rights the calling thread has: filesystem user, group and supplementary groups, per thread and cached.
+//!
+//! A thread that runs operations is prepared once: it gets a umask of its own (0), and gives up `CAP_SYS_RESOURCE`,
+//! which would let clients into the filesystem's root reserve and over quotas. Changing the filesystem user away from
+//! root makes the kernel drop the thread's file capabilities, changing it back restores them (capabilities(7)), so
+//! the kernel's own checks apply to every call.
+//!
+//! Invariant: the cached identity is the thread's identity. Nothing else in the process may change it on such threads.
+
+use std::cell::{Cell, RefCell};
+
+use rustix::io::Errno;
+use rustix::thread::CapabilitySet;
+
+use crate::error::Error;
+use crate::sys;
+use crate::types::Cred;
+
+thread_local! {
+    static NOW: RefCell<Option<Cred>> = const { RefCell::new(None) };
+}
+
+/// What a volume needs, and why it is refused without.
+pub(crate) const NEEDED: &[(CapabilitySet, &str)] = &[
+    (CapabilitySet::CHOWN, "CAP_CHOWN"),
+    (CapabilitySet::DAC_OVERRIDE, "CAP_DAC_OVERRIDE"),
+    (CapabilitySet::DAC_READ_SEARCH, "CAP_DAC_READ_SEARCH"),
+    (CapabilitySet::FOWNER, "CAP_FOWNER"),
+    (CapabilitySet::FSETID, "CAP_FSETID"),
+    (CapabilitySet::MKNOD, "CAP_MKNOD"),
+    (CapabilitySet::SETGID, "CAP_SETGID"),
+    (CapabilitySet::SETUID, "CAP_SETUID"),
+    (CapabilitySet::SYS_ADMIN, "CAP_SYS_ADMIN"),
+];
+
+/// The same as one list, for the message.
+pub(crate) const NEEDED_NAMES: &str = "CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER, CAP_FSETID, \
+                                       CAP_MKNOD, CAP_SETGID, CAP_SETUID and CAP_SYS_ADMIN with user id 0";
+
+/// What of [`NEEDED`] the process lacks; empty when it may serve. The user id must be 0, too: only then do
+/// capabilities follow the filesystem user.
+pub(crate) fn missing() -> Result<Vec<&'static str>, Errno> {
+    let effective = rustix::thread::capabilities(None)?.effective;
+    let mut missing: Vec<&str> =
+        NEEDED.iter().filter(|(cap, _)| !effective.contains(*cap)).map(|(_, name)| *name).collect();
+    if !rustix::process::geteuid().is_root() {
+        missing.push("user id 0");
+    }
+    Ok(missing)
+}
+
+/// Makes the calling thread act as `cred` from here on. Costs nothing when it does already.
+pub(crate) fn assume(cred: &Cred) -> Result<(), Error> {
+    // -1 means "leave it" to the system calls below: such a caller would keep the former one's rights.
+    if cred.uid == u32::MAX || cred.gid == u32::MAX {
+        return Err(Error::Perm);
+    }
+    NOW.with_borrow_mut(|now| {
+        if now.as_ref() == Some(cred) {
+            return Ok(());
+        }
+        let same_groups = match now {
+            Some(now) => now.groups == cred.groups,
+            None => {
+                prepare()?;
+                false
+            }
+        };
+        // If one of these fails in the middle, the cache must not claim the former identity.
+        *now = None;
+        if !same_groups {
+            sys::set_groups(&cred.groups)?;
+        }
+        sys::set_fs_ids(cred.uid, cred.gid);
+        // These calls report no failure (an id that this user namespace does not know), so look.
+        if sys::fs_ids() != (cred.uid, cred.gid) {
+            return Err(Error::Perm);
+        }
+        *now = Some(cred.clone());
+        Ok(())
+    })
+}
+
+/// Makes the calling thread act as the superuser.
+pub(crate) fn assume_root() -> Result<(), Error> {
+    thread_local! {
+        static ROOT: Cred = Cred::root();
+    }
+    ROOT.with(assume)
+}
+
+/// For a volume that acts as the process's own user: only the thread's preparation.
+pub(crate) fn prepare_once() -> Result<(), Error> {
+    thread_local! {
+        static DONE: Cell<bool> = const { Cell::new(false) };
+    }
+    if !DONE.get() {
+        prepare()?;
+        DONE.set(true);
+    }
+    Ok(())
+}
+
+fn prepare() -> Result<(), Errno> {
+    sys::unshare_fs()?;
+    rustix::process::umask(rustix::fs::Mode::empty());
+    let mut sets = rustix::thread::capabilities(None)?;
+    if sets.effective.contains(CapabilitySet::SYS_RESOURCE) {
+        sets.effective.remove(CapabilitySet::SYS_RESOURCE);
+        rustix::thread::set_capabilities(None, sets)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,89 @@
+//! What a volume knows about itself over restarts: one small file in the state directory.
+//!
+//! Written at each opening (before anything is served) and at each clean stop. Invariant: `clean` on disk means that
+//! nothing was served since the last clean stop.
+
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::change::FLOOR_STEP_NS;
+use crate::record::ObjId;
+use crate::state;
+
+/// The state file.
+pub(crate) const IDENTITY_FILE: &str = "volume";
+
+/// See the module's comment.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Identity {
+    /// Random, made with the volume.
+    pub(crate) volume_id: [u8; 16],
+    /// Random and secret: signs handles.
+    pub(crate) key: [u8; 16],
+    /// The directory itself. In a copy of the tree it is another.
+    pub(crate) root: ObjId,
+    /// Number of this opening, from 1.
+    pub(crate) epoch: u64,
+    /// Part of every change attribute: an hour for each unclean start.
+    pub(crate) floor_ns: u64,
+    /// The last stop was clean.
+    pub(crate) clean: bool,
+    /// The log that holds what was answered since the last clean stop.
+    pub(crate) log_in_use: Option<PathBuf>,
+}
+
+impl Identity {
+    /// A new volume at `root`.
+    pub(crate) fn new(root: ObjId) -> Result<Identity, getrandom::Error> {
+        let mut fresh = Identity {
+            volume_id: [0; 16],
+            key: [0; 16],
+            root,
+            epoch: 0,
+            floor_ns: 0,
+            clean: true,
+            log_in_use: None,
+        };
+        getrandom::fill(&mut fresh.volume_id)?;
+        getrandom::fill(&mut fresh.key)?;
+        Ok(fresh)
+    }
+
+    /// Reads it; `None` when the volume is new.
+    pub(crate) fn load(state_dir: &OwnedFd) -> std::io::Result<Option<Identity>> {
+        let Some(bytes) = state::read(state_dir, IDENTITY_FILE)? else { return Ok(None) };
+        postcard::from_bytes(&bytes)
+            .map(Some)
+            .map_err(|e| std::io::Error::new(std::io::ErrorKind::InvalidData, format!("state file {IDENTITY_FILE}: {e}")))
+    }
+
+    /// Writes it durably.
+    pub(crate) fn save(&self, state_dir: &OwnedFd) -> std::io::Result<()> {
+        let bytes = postcard::to_allocvec(self).map_err(std::io::Error::other)?;
+        state::replace(state_dir, IDENTITY_FILE, &bytes)
+    }
+
+    /// Enters another opening.
+    pub(crate) fn begin(&mut self, clean: bool, log: Option<PathBuf>) {
+        self.epoch += 1;
+        if !clean {
+            self.floor_ns = self.floor_ns.saturating_add(FLOOR_STEP_NS);
+        }
+        self.clean = false;
+        self.log_in_use = log;
+    }
+
+    /// The number in handles.
+    pub(crate) fn number(&self) -> u32 {
+        let [a, b, c, d, ..] = self.volume_id;
+        u32::from_be_bytes([a, b, c, d])
+    }
+
+    /// The filesystem id.
+    pub(crate) fn fsid(volume_id: &[u8; 16]) -> (u64, u64) {
+        let n = u128::from_be_bytes(*volume_id);
+        ((n >> 64) as u64, n as u64)
+    }
+}

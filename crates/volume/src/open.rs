@@ -1,0 +1,363 @@
+//! Opening a volume: what is refused and why; the state directory; the log; recovery.
+//!
+//! Order: everything that can be refused without a trace comes first; then the state directory and its lock, the log,
+//! the checks that log and directory belong together, recovery; the volume's own file last, so that an opening that
+//! was cut short counts as not made.
+
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicU64;
+use std::time::Instant;
+
+use landfast_intentlog::{Config, Log, Replay};
+use parking_lot::{Mutex, RwLock};
+use rustix::fs::{FlockOperation, Mode, OFlags, XattrFlags};
+use rustix::io::Errno;
+use rustix::process::Resource;
+
+use crate::cache::Cache;
+use crate::cred;
+use crate::error::OpenError;
+use crate::handle::HandleCodec;
+use crate::identity::{IDENTITY_FILE, Identity};
+use crate::limits::{NODE_FDS_DIVISOR, NODE_FDS_MAX};
+use crate::marker::Marker;
+use crate::node::btime_ns;
+use crate::recover;
+use crate::record::ObjId;
+use crate::remap::Remap;
+use crate::sys;
+use crate::types::Cred;
+use crate::volume::{Durability, OpenOptions, RecoveryReport, Volume, VolumeInner, random_u64};
+
+/// Name of the state directory in the volume's root.
+pub(crate) const STATE_DIR: &str = ".landfast";
+
+/// Filesystems whose `syncfs` is known to do what it says and to keep metadata in order.
+const ALLOWED: &[(u32, &str)] = &[(0xef53, "ext4"), (0x5846_5342, "XFS"), (0x9123_683e, "btrfs")];
+
+/// Names for the message only.
+const KNOWN: &[(u32, &str)] = &[
+    (0x0102_1994, "tmpfs"),
+    (0x6573_5546, "FUSE"),
+    (0x6969, "NFS"),
+    (0x794c_7630, "overlayfs"),
+    (0x00c3_6400, "CephFS"),
+    (0x2fc1_2fc1, "ZFS"),
+    (0xf2f5_2010, "F2FS"),
+    (0x4d44, "FAT"),
+    (0x2011_bab0, "exFAT"),
+    (0x5346_544e, "NTFS"),
+];
+
+impl Volume {
+    /// Opens a volume: checks the filesystem, locks the state directory, opens the log and recovers what a crash left.
+    /// Nothing is served until [`Volume::start`].
+    pub fn open(o: OpenOptions) -> Result<(Volume, RecoveryReport), OpenError> {
+        let begun = Instant::now();
+        check_options(&o)?;
+        let (dir, mount) = open_dir(&o.dir)?;
+        check_privileges(&o)?;
+        check_filesystem(&o, &dir, &mount)?;
+        let (root_id, root_look, mount_id) = look_at_root(&o, &dir, &mount)?;
+        let state_dir = open_state_dir(&dir, &mount)?;
+        let (mut identity, is_new) = load_identity(&dir, &state_dir, &root_id)?;
+        let opened = match &o.log {
+            Some(path) => Some((path.clone(), open_log(&o, &dir, path, &identity)?)),
+            None => None,
+        };
+        let replay = opened.as_ref().map(|(_, (_, replay))| replay);
+        check_belonging(&o, &dir, &mount, &identity, &root_id, replay)?;
+        identity.root = root_id;
+
+        let mut report = RecoveryReport { clean: identity.clean, ..RecoveryReport::default() };
+        let mut log = None;
+        if let Some((path, (handle, replay))) = opened {
+            let marker = Marker::open(&state_dir).map_err(|e| OpenError::io("transaction marker", e))?;
+            report.clean &= replay.clean || replay.fresh;
+            report.bytes = replay.bytes;
+            let recovered = recover_disk(&mount, &state_dir, replay, marker.last())?;
+            marker.raise(recovered.last_seq);
+            report.records = recovered.records;
+            report.remade = recovered.done.made;
+            report.notes = recovered.notes;
+            log = Some((handle, marker, path));
+        }
+        let remap = Remap::load(&state_dir).map_err(|e| state_error(&dir, "remap", e))?;
+        identity.begin(report.clean, log.as_ref().map(|(_, _, path)| path.clone()));
+        report.epoch = identity.epoch;
+        identity.save(&state_dir).map_err(|e| OpenError::io(format!("{}/{STATE_DIR}", dir.display()), e))?;
+        if is_new && log.is_some() {
+            // The state directory's own entry must survive a crash, too.
+            rustix::fs::fsync(&mount).map_err(|e| OpenError::io(format!("{}", dir.display()), e))?;
+        }
+
+        let volume = Volume(std::sync::Arc::new(VolumeInner {
+            mount_id,
+            durability: o.durability,
+            unprivileged: o.unprivileged,
+            injected_flush: o.injected_flush,
+            codec: HandleCodec::new(identity.key, identity.number()),
+            remap: RwLock::new(remap),
+            cache: Cache::new(node_fds_max(), o.unprivileged),
+            root: OnceLock::new(),
+            floor_ns: identity.floor_ns,
+            volume_id: identity.volume_id,
+            log: log.map(|(log, marker, _)| (log, marker)),
+            failed: OnceLock::new(),
+            verifier: AtomicU64::new(random_u64()),
+            fsyncs: AtomicU64::new(0),
+            fdatasyncs: AtomicU64::new(0),
+            syncfs: AtomicU64::new(0),
+            identity: Mutex::new(identity),
+            dir,
+            mount,
+            state_dir,
+        }));
+        let root = sys::handle_of(&volume.0.mount)
+            .map_err(crate::Error::from)
+            .and_then(|(kh, mount_id)| volume.node_of(kh, mount_id, &root_look))
+            .and_then(|root| {
+                let own = sys::open_path(&volume.0.mount, b".")?;
+                volume.0.cache.keep_fd(&root, own);
+                Ok(root)
+            })
+            .map_err(|e| OpenError::Failed(e.to_string()))?;
+        let _ = volume.0.root.set(root);
+        report.seconds = begun.elapsed().as_secs_f64();
+        Ok((volume, report))
+    }
+}
+
+fn check_options(o: &OpenOptions) -> Result<(), OpenError> {
+    match (o.durability, &o.log) {
+        (Durability::Log, None) => Err(OpenError::Options("durability log needs a log: name one with --log".into())),
+        (Durability::Sync | Durability::Unsafe, Some(_)) => {
+            Err(OpenError::Options("a log is used with durability log only: leave one of the two out".into()))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn open_dir(dir: &Path) -> Result<(PathBuf, OwnedFd), OpenError> {
+    let resolved = std::fs::canonicalize(dir).map_err(|e| match e.kind() {
+        std::io::ErrorKind::NotFound => OpenError::Missing(dir.to_owned()),
+        std::io::ErrorKind::NotADirectory => OpenError::NotADirectory(dir.to_owned()),
+        _ => OpenError::io(dir.display().to_string(), e),
+    })?;
+    match rustix::fs::open(&resolved, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()) {
+        Ok(fd) => Ok((resolved, fd)),
+        Err(Errno::NOTDIR) => Err(OpenError::NotADirectory(dir.to_owned())),
+        Err(e) => Err(OpenError::io(dir.display().to_string(), e)),
+    }
+}
+
+fn check_privileges(o: &OpenOptions) -> Result<(), OpenError> {
+    if o.unprivileged {
+        return Ok(());
+    }
+    let missing = cred::missing().map_err(|e| OpenError::io("capabilities", e))?;
+    if missing.is_empty() {
+        return cred::assume(&Cred::root()).map_err(|e| OpenError::Failed(e.to_string()));
+    }
+    Err(OpenError::Capabilities(cred::NEEDED_NAMES, missing.join(", ")))
+}
+
+fn check_filesystem(o: &OpenOptions, dir: &Path, mount: &OwnedFd) -> Result<(), OpenError> {
+    if o.durability != Durability::Log || o.unprivileged {
+        return Ok(());
+    }
+    let magic = rustix::fs::fstatfs(mount).map_err(|e| OpenError::io(dir.display().to_string(), e))?.f_type as u32;
+    if ALLOWED.iter().any(|(m, _)| *m == magic) {
+        return Ok(());
+    }
+    let fs = KNOWN.iter().find(|(m, _)| *m == magic).map_or_else(|| format!("{magic:#x}"), |(_, n)| (*n).to_owned());
+    Err(OpenError::Filesystem { dir: dir.to_owned(), fs })
+}
+
+fn look_at_root(
+    o: &OpenOptions,
+    dir: &Path,
+    mount: &OwnedFd,
+) -> Result<(ObjId, rustix::fs::Statx, u64), OpenError> {
+    let lacking = |what| OpenError::Lacking { dir: dir.to_owned(), what };
+    let (kh, mount_id) = sys::handle_of(mount).map_err(|e| match e {
+        Errno::OPNOTSUPP | Errno::OVERFLOW => lacking("file handles"),
+        e => OpenError::io(dir.display().to_string(), e),
+    })?;
+    let look = sys::look(mount).map_err(|e| OpenError::io(dir.display().to_string(), e))?;
+    let id = ObjId { kh, btime_ns: btime_ns(&look) };
+    if !o.unprivileged {
+        sys::open_handle(mount, &id.kh).map_err(|_| lacking("file handles that can be opened"))?;
+        if id.btime_ns == 0 && o.durability == Durability::Log {
+            return Err(lacking("birth times (ext4 needs inodes of 256 bytes, XFS version 5)"));
+        }
+    }
+    Ok((id, look, mount_id))
+}
+
+/// Opens the state directory, making it if there is none, and locks it for as long as the descriptor lives.
+fn open_state_dir(dir: &Path, mount: &OwnedFd) -> Result<OwnedFd, OpenError> {
+    let path = dir.join(STATE_DIR);
+    let wrap = |e: Errno| OpenError::io(path.display().to_string(), e);
+    match rustix::fs::mkdirat(mount, STATE_DIR, Mode::from_raw_mode(0o700)) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(e) => return Err(wrap(e)),
+    }
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let fd = rustix::fs::openat(mount, STATE_DIR, flags, Mode::empty()).map_err(wrap)?;
+    let stat = rustix::fs::fstat(&fd).map_err(wrap)?;
+    if stat.st_uid != rustix::process::geteuid().as_raw() {
+        let why = "it belongs to another user".to_owned();
+        return Err(OpenError::State { path, why });
+    }
+    if stat.st_mode & 0o077 != 0 {
+        rustix::fs::fchmod(&fd, Mode::from_raw_mode(0o700)).map_err(wrap)?;
+    }
+    match rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(fd),
+        Err(Errno::WOULDBLOCK) => Err(OpenError::DirInUse(dir.to_owned())),
+        Err(e) => Err(wrap(e)),
+    }
+}
+
+fn state_error(dir: &Path, file: &str, e: std::io::Error) -> OpenError {
+    let path = dir.join(STATE_DIR).join(file);
+    match e.kind() {
+        std::io::ErrorKind::InvalidData => OpenError::State { path, why: e.to_string() },
+        _ => OpenError::io(path.display().to_string(), e),
+    }
+}
+
+fn load_identity(dir: &Path, state_dir: &OwnedFd, root: &ObjId) -> Result<(Identity, bool), OpenError> {
+    match Identity::load(state_dir).map_err(|e| state_error(dir, IDENTITY_FILE, e))? {
+        Some(identity) => Ok((identity, false)),
+        None => {
+            let identity = Identity::new(root.clone()).map_err(|e| OpenError::Failed(format!("randomness: {e}")))?;
+            // The log will bear the volume's id: it must not be newer than what is known of it here.
+            identity.save(state_dir).map_err(|e| state_error(dir, IDENTITY_FILE, e))?;
+            Ok((identity, true))
+        }
+    }
+}
+
+fn open_log(o: &OpenOptions, dir: &Path, path: &Path, identity: &Identity) -> Result<(Log, Replay), OpenError> {
+    let parent = match path.parent() {
+        Some(p) if !p.as_os_str().is_empty() => p,
+        _ => Path::new("."),
+    };
+    // A log that does not exist yet has a parent that does; otherwise the log's own error says what is missing.
+    if std::fs::canonicalize(parent).is_ok_and(|p| p.starts_with(dir)) {
+        return Err(OpenError::LogInside(path.to_owned()));
+    }
+    let config =
+        Config { path: path.to_owned(), create_size: o.log_size, volume_id: identity.volume_id, ..Config::default() };
+    Log::open(config).map_err(|e| OpenError::Log { path: path.to_owned(), why: e.to_string() })
+}
+
+/// A log is never replayed over another directory, another disk or a restored snapshot; and what a log still holds is
+/// never left behind.
+fn check_belonging(
+    o: &OpenOptions,
+    dir: &Path,
+    mount: &OwnedFd,
+    identity: &Identity,
+    root: &ObjId,
+    replay: Option<&Replay>,
+) -> Result<(), OpenError> {
+    let wrong = |why: String| Err(OpenError::WrongVolume { dir: dir.to_owned(), why });
+    let pending = replay.is_some_and(|r| !r.records.is_empty());
+    if let Some(log) = &identity.log_in_use {
+        let lost = match replay {
+            None => true,
+            Some(replay) => replay.fresh,
+        };
+        if lost && !identity.clean {
+            return wrong(format!(
+                "the log {} still holds what was acknowledged; start once with --log {} and stop cleanly before \
+                 serving it another way",
+                log.display(),
+                log.display()
+            ));
+        }
+    }
+    if identity.root != *root && (pending || !identity.clean) {
+        return wrong("this is a copy of the directory that was served, but that was not stopped cleanly; \
+                      serve the original, or stop it cleanly and copy again"
+            .to_owned());
+    }
+    if let (Some(replay), true) = (replay, pending) {
+        let tag = get_tag(mount, o.unprivileged).map_err(|e| OpenError::io(dir.display().to_string(), e))?;
+        match tag {
+            // The first checkpoint has not been yet.
+            None if replay.checkpoint == 0 => {}
+            Some((id, n)) if id == identity.volume_id && (n == replay.checkpoint || n == replay.checkpoint + 1) => {}
+            found => {
+                return wrong(format!(
+                    "its last checkpoint is {}, the log's is {}: the directory was restored from a snapshot or the \
+                     log is not its own",
+                    found.map_or("none".to_owned(), |(_, n)| n.to_string()),
+                    replay.checkpoint
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn recover_disk(
+    mount: &OwnedFd,
+    state_dir: &OwnedFd,
+    replay: Replay,
+    marker: u64,
+) -> Result<recover::Recovered, OpenError> {
+    let stopped = |e: String| OpenError::Recovery(e);
+    let mut disk = recover::Disk::open(mount, state_dir).map_err(|e| stopped(e.to_string()))?;
+    recover::run(&mut disk, replay.records, marker).map_err(|e| stopped(e.to_string()))
+}
+
+const TAG: &str = "trusted.landfast.tag";
+const TAG_UNPRIVILEGED: &str = "user.landfast.tag";
+
+/// Marks the directory with the number of a checkpoint; durable with the `syncfs` that follows.
+pub(crate) fn set_tag(volume: &VolumeInner, number: u64) -> std::io::Result<()> {
+    let mut tag = volume.volume_id.to_vec();
+    tag.extend_from_slice(&number.to_be_bytes());
+    let name = if volume.unprivileged { TAG_UNPRIVILEGED } else { TAG };
+    match rustix::fs::fsetxattr(&volume.mount, name, &tag, XattrFlags::empty()) {
+        // An experiment may run where there are no attributes: it is never recovered.
+        Err(Errno::OPNOTSUPP) if volume.unprivileged => Ok(()),
+        done => Ok(done?),
+    }
+}
+
+/// The volume and the number of the last checkpoint that marked the directory.
+fn get_tag(mount: &OwnedFd, unprivileged: bool) -> Result<Option<([u8; 16], u64)>, Errno> {
+    let mut tag = [0u8; 24];
+    let name = if unprivileged { TAG_UNPRIVILEGED } else { TAG };
+    match rustix::fs::fgetxattr(mount, name, &mut tag) {
+        Ok(24) => {
+            let (id, number) = tag.split_at(16);
+            match (id.try_into(), number.try_into()) {
+                (Ok(id), Ok(number)) => Ok(Some((id, u64::from_be_bytes(number)))),
+                _ => Ok(None),
+            }
+        }
+        Ok(_) | Err(Errno::NODATA | Errno::RANGE | Errno::OPNOTSUPP) => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+/// Raises the process's limit of descriptors as far as it may and says how many of them nodes may keep.
+fn node_fds_max() -> usize {
+    let mut limit = rustix::process::getrlimit(Resource::Nofile);
+    if limit.current != limit.maximum {
+        let raised = rustix::process::Rlimit { current: limit.maximum, maximum: limit.maximum };
+        if rustix::process::setrlimit(Resource::Nofile, raised).is_ok() {
+            limit = rustix::process::getrlimit(Resource::Nofile);
+        }
+    }
+    let share = limit.current.unwrap_or(u64::MAX) / NODE_FDS_DIVISOR;
+    usize::try_from(share).map_or(NODE_FDS_MAX, |n| n.min(NODE_FDS_MAX))
+}
