@@ -7,6 +7,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -144,14 +145,25 @@ impl Cache {
     }
 
     /// Lets `node` keep `fd` as its own, at the cost of another node's where there are too many.
-    pub(crate) fn keep_fd(&self, node: &Node, fd: std::os::fd::OwnedFd) -> Arc<NodeFd> {
-        let (fd, new) = node.0.keep_fd(NodeFd::counted(fd, &self.fds));
+    pub(crate) fn keep_fd(&self, node: &Node, fd: OwnedFd) -> Arc<NodeFd> {
+        self.keep_shared(node, self.counted(fd))
+    }
+
+    /// A descriptor that is meant for [`Cache::keep_shared`].
+    pub(crate) fn counted(&self, fd: OwnedFd) -> Arc<NodeFd> {
+        NodeFd::counted(fd, &self.fds)
+    }
+
+    /// As [`Cache::keep_fd`].
+    pub(crate) fn keep_shared(&self, node: &Node, fd: Arc<NodeFd>) -> Arc<NodeFd> {
+        let (fd, new) = node.0.keep_fd(fd);
         if new && !self.pinned {
             let mut closed = Vec::new();
             let mut hand = self.fd_hand.lock();
             hand.push_back(Arc::downgrade(&node.0));
             for _ in 0..STEPS_PER_INSERT {
-                if self.fds() - closed.len().min(self.fds()) <= self.fds_max && hand.len() <= 2 * self.fds_max {
+                if self.fds() - closed.len().min(self.fds()) <= self.fds_max && hand.len() <= 2 * self.fds_max
+                {
                     break;
                 }
                 let Some(oldest) = hand.pop_front().and_then(|w| w.upgrade()) else { continue };

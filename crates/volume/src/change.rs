@@ -56,11 +56,6 @@ impl Change {
         self.ctime_ns = ctime_ns;
         self.value
     }
-
-    /// The ctime that was last seen, if any.
-    pub(crate) fn ctime_ns(&self) -> Option<u64> {
-        (self.value != 0).then_some(self.ctime_ns)
-    }
 }
 
 fn derived(ctime_ns: u64, now_ns: u64, floor_ns: u64) -> u64 {

@@ -54,9 +54,9 @@ impl Identity {
     /// Reads it; `None` when the volume is new.
     pub(crate) fn load(state_dir: &OwnedFd) -> std::io::Result<Option<Identity>> {
         let Some(bytes) = state::read(state_dir, IDENTITY_FILE)? else { return Ok(None) };
-        postcard::from_bytes(&bytes)
-            .map(Some)
-            .map_err(|e| std::io::Error::new(std::io::ErrorKind::InvalidData, format!("state file {IDENTITY_FILE}: {e}")))
+        postcard::from_bytes(&bytes).map(Some).map_err(|e| {
+            std::io::Error::new(std::io::ErrorKind::InvalidData, format!("state file {IDENTITY_FILE}: {e}"))
+        })
     }
 
     /// Writes it durably.

@@ -17,11 +17,19 @@
 //! (sorted by identity) → attribute locks (sorted by identity) → a node's descriptor slot → a shard of the node
 //! cache.
 
+mod cache;
+mod change;
+mod cred;
+mod dirty;
 mod error;
 pub mod fold;
+mod handle;
+mod identity;
 pub mod limits;
 pub mod marker;
 mod node;
+mod open;
+mod ops;
 pub mod record;
 pub mod recover;
 pub mod remap;
@@ -34,7 +42,8 @@ mod types;
 mod volume;
 
 pub use error::{Error, OpenError};
-pub use node::{HANDLE_VERSION, Node, OpenFile};
+pub use handle::HANDLE_VERSION;
+pub use node::{Node, OpenFile};
 pub use tx::{Receipt, Tx};
 pub use types::*;
 pub use volume::{Durability, NoteKeeper, OpenOptions, RecoveryReport, ShutdownReport, Stats, Volume};

@@ -65,3 +65,6 @@ pub const DEPTH_MAX: usize = 4_096;
 
 /// Largest offset or size of a file, bytes.
 pub const FILE_SIZE_MAX: u64 = i64::MAX as u64;
+
+/// Size of a new log, unless told otherwise, bytes.
+pub const LOG_SIZE_BYTES: u64 = 256 << 20;

@@ -55,6 +55,8 @@ pub(crate) struct NodeState {
     pub(crate) change: Change,
     /// Data written and not yet stable.
     pub(crate) dirty: Dirty,
+    /// Unstable writes so far: a flush covers those that were counted when it began.
+    pub(crate) dirty_writes: u64,
     /// `Data` and `Size` facts appended so far; recovery must know which of them a flush did not cover.
     pub(crate) data_facts: u64,
     /// A directory: whether it has a default ACL, as found when its ctime was the first number.
@@ -232,10 +234,16 @@ impl<'a> StateLocks<'a> {
         StateLocks { held }
     }
 
-    /// The state of one of the nodes locked. `None` for another, which would be a bug.
-    pub(crate) fn get(&mut self, node: &Node) -> Option<&mut NodeState> {
+    /// The state of one of the nodes locked.
+    ///
+    /// # Panics
+    /// For any other node, which would be a bug of the operation.
+    pub(crate) fn get(&mut self, node: &Node) -> &mut NodeState {
         let address = node.address();
-        self.held.iter_mut().flatten().find(|(a, _)| *a == address).map(|(_, guard)| &mut **guard)
+        match self.held.iter_mut().flatten().find(|(a, _)| *a == address) {
+            Some((_, guard)) => guard,
+            None => unreachable!("the operation has not locked {node:?}"),
+        }
     }
 }
 
@@ -260,8 +268,14 @@ pub(crate) struct OpenInner {
 }
 
 impl OpenFile {
-    pub(crate) fn new(volume: &Volume, node: Node, fd: OwnedFd, read: bool, write: bool, cred: &Cred) -> OpenFile {
-        let fd = NodeFd::uncounted(fd);
+    pub(crate) fn new(
+        volume: &Volume,
+        node: Node,
+        fd: Arc<NodeFd>,
+        read: bool,
+        write: bool,
+        cred: &Cred,
+    ) -> OpenFile {
         node.0.opens.fetch_add(1, Ordering::AcqRel);
         node.0.set_open(&fd);
         OpenFile(Arc::new(OpenInner { node, fd, read, write, cred: cred.clone(), volume: volume.clone() }))

@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use landfast_intentlog::{Config, Log, Replay};
 use parking_lot::{Mutex, RwLock};
-use rustix::fs::{FlockOperation, Mode, OFlags, XattrFlags};
+use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::Resource;
 
@@ -24,10 +24,11 @@ use crate::identity::{IDENTITY_FILE, Identity};
 use crate::limits::{NODE_FDS_DIVISOR, NODE_FDS_MAX};
 use crate::marker::Marker;
 use crate::node::btime_ns;
-use crate::recover;
 use crate::record::ObjId;
+use crate::recover;
 use crate::remap::Remap;
 use crate::sys;
+use crate::tag;
 use crate::types::Cred;
 use crate::volume::{Durability, OpenOptions, RecoveryReport, Volume, VolumeInner, random_u64};
 
@@ -62,7 +63,7 @@ impl Volume {
         check_filesystem(&o, &dir, &mount)?;
         let (root_id, root_look, mount_id) = look_at_root(&o, &dir, &mount)?;
         let state_dir = open_state_dir(&dir, &mount)?;
-        let (mut identity, is_new) = load_identity(&dir, &state_dir, &root_id)?;
+        let mut identity = load_identity(&dir, &mount, &state_dir, &root_id)?;
         let opened = match &o.log {
             Some(path) => Some((path.clone(), open_log(&o, &dir, path, &identity)?)),
             None => None,
@@ -72,26 +73,22 @@ impl Volume {
         identity.root = root_id;
 
         let mut report = RecoveryReport { clean: identity.clean, ..RecoveryReport::default() };
+        let mut remap = Remap::load(&state_dir).map_err(|e| state_error(&dir, "remap", e))?;
         let mut log = None;
         if let Some((path, (handle, replay))) = opened {
             let marker = Marker::open(&state_dir).map_err(|e| OpenError::io("transaction marker", e))?;
             report.clean &= replay.clean || replay.fresh;
             report.bytes = replay.bytes;
-            let recovered = recover_disk(&mount, &state_dir, replay, marker.last())?;
+            let recovered = recover_disk(&mount, &state_dir, &mut remap, replay, marker.last())?;
             marker.raise(recovered.last_seq);
             report.records = recovered.records;
             report.remade = recovered.done.made;
             report.notes = recovered.notes;
             log = Some((handle, marker, path));
         }
-        let remap = Remap::load(&state_dir).map_err(|e| state_error(&dir, "remap", e))?;
         identity.begin(report.clean, log.as_ref().map(|(_, _, path)| path.clone()));
         report.epoch = identity.epoch;
-        identity.save(&state_dir).map_err(|e| OpenError::io(format!("{}/{STATE_DIR}", dir.display()), e))?;
-        if is_new && log.is_some() {
-            // The state directory's own entry must survive a crash, too.
-            rustix::fs::fsync(&mount).map_err(|e| OpenError::io(format!("{}", dir.display()), e))?;
-        }
+        identity.save(&state_dir).map_err(|e| state_error(&dir, IDENTITY_FILE, e))?;
 
         let volume = Volume(std::sync::Arc::new(VolumeInner {
             mount_id,
@@ -132,7 +129,9 @@ impl Volume {
 
 fn check_options(o: &OpenOptions) -> Result<(), OpenError> {
     match (o.durability, &o.log) {
-        (Durability::Log, None) => Err(OpenError::Options("durability log needs a log: name one with --log".into())),
+        (Durability::Log, None) => {
+            Err(OpenError::Options("durability log needs a log: name one with --log".into()))
+        }
         (Durability::Sync | Durability::Unsafe, Some(_)) => {
             Err(OpenError::Options("a log is used with durability log only: leave one of the two out".into()))
         }
@@ -168,11 +167,15 @@ fn check_filesystem(o: &OpenOptions, dir: &Path, mount: &OwnedFd) -> Result<(), 
     if o.durability != Durability::Log || o.unprivileged {
         return Ok(());
     }
-    let magic = rustix::fs::fstatfs(mount).map_err(|e| OpenError::io(dir.display().to_string(), e))?.f_type as u32;
+    let magic =
+        rustix::fs::fstatfs(mount).map_err(|e| OpenError::io(dir.display().to_string(), e))?.f_type as u32;
     if ALLOWED.iter().any(|(m, _)| *m == magic) {
         return Ok(());
     }
-    let fs = KNOWN.iter().find(|(m, _)| *m == magic).map_or_else(|| format!("{magic:#x}"), |(_, n)| (*n).to_owned());
+    let fs = KNOWN
+        .iter()
+        .find(|(m, _)| *m == magic)
+        .map_or_else(|| format!("{magic:#x}"), |(_, n)| (*n).to_owned());
     Err(OpenError::Filesystem { dir: dir.to_owned(), fs })
 }
 
@@ -230,19 +233,29 @@ fn state_error(dir: &Path, file: &str, e: std::io::Error) -> OpenError {
     }
 }
 
-fn load_identity(dir: &Path, state_dir: &OwnedFd, root: &ObjId) -> Result<(Identity, bool), OpenError> {
-    match Identity::load(state_dir).map_err(|e| state_error(dir, IDENTITY_FILE, e))? {
-        Some(identity) => Ok((identity, false)),
-        None => {
-            let identity = Identity::new(root.clone()).map_err(|e| OpenError::Failed(format!("randomness: {e}")))?;
-            // The log will bear the volume's id: it must not be newer than what is known of it here.
-            identity.save(state_dir).map_err(|e| state_error(dir, IDENTITY_FILE, e))?;
-            Ok((identity, true))
-        }
+fn load_identity(
+    dir: &Path,
+    mount: &OwnedFd,
+    state_dir: &OwnedFd,
+    root: &ObjId,
+) -> Result<Identity, OpenError> {
+    let wrap = |e| state_error(dir, IDENTITY_FILE, e);
+    if let Some(identity) = Identity::load(state_dir).map_err(wrap)? {
+        return Ok(identity);
     }
+    let identity = Identity::new(root.clone()).map_err(|e| OpenError::Failed(format!("randomness: {e}")))?;
+    // The log will bear the volume's id, so that must be on disk first, and the way to it.
+    identity.save(state_dir).map_err(wrap)?;
+    rustix::fs::fsync(mount).map_err(|e| OpenError::io(dir.display().to_string(), e))?;
+    Ok(identity)
 }
 
-fn open_log(o: &OpenOptions, dir: &Path, path: &Path, identity: &Identity) -> Result<(Log, Replay), OpenError> {
+fn open_log(
+    o: &OpenOptions,
+    dir: &Path,
+    path: &Path,
+    identity: &Identity,
+) -> Result<(Log, Replay), OpenError> {
     let parent = match path.parent() {
         Some(p) if !p.as_os_str().is_empty() => p,
         _ => Path::new("."),
@@ -251,8 +264,8 @@ fn open_log(o: &OpenOptions, dir: &Path, path: &Path, identity: &Identity) -> Re
     if std::fs::canonicalize(parent).is_ok_and(|p| p.starts_with(dir)) {
         return Err(OpenError::LogInside(path.to_owned()));
     }
-    let config =
-        Config { path: path.to_owned(), create_size: o.log_size, volume_id: identity.volume_id, ..Config::default() };
+    let mut config = Config::new(path, o.log_size, identity.volume_id);
+    config.injected_flush = o.injected_log_flush;
     Log::open(config).map_err(|e| OpenError::Log { path: path.to_owned(), why: e.to_string() })
 }
 
@@ -267,7 +280,7 @@ fn check_belonging(
     replay: Option<&Replay>,
 ) -> Result<(), OpenError> {
     let wrong = |why: String| Err(OpenError::WrongVolume { dir: dir.to_owned(), why });
-    let pending = replay.is_some_and(|r| !r.records.is_empty());
+    let pending = replay.is_some_and(|r| !r.clean && !r.records.is_empty());
     if let Some(log) = &identity.log_in_use {
         let lost = match replay {
             None => true,
@@ -283,70 +296,33 @@ fn check_belonging(
         }
     }
     if identity.root != *root && (pending || !identity.clean) {
-        return wrong("this is a copy of the directory that was served, but that was not stopped cleanly; \
+        return wrong(
+            "this is a copy of the directory that was served, but that was not stopped cleanly; \
                       serve the original, or stop it cleanly and copy again"
-            .to_owned());
+                .to_owned(),
+        );
     }
-    if let (Some(replay), true) = (replay, pending) {
-        let tag = get_tag(mount, o.unprivileged).map_err(|e| OpenError::io(dir.display().to_string(), e))?;
-        match tag {
-            // The first checkpoint has not been yet.
-            None if replay.checkpoint == 0 => {}
-            Some((id, n)) if id == identity.volume_id && (n == replay.checkpoint || n == replay.checkpoint + 1) => {}
-            found => {
-                return wrong(format!(
-                    "its last checkpoint is {}, the log's is {}: the directory was restored from a snapshot or the \
-                     log is not its own",
-                    found.map_or("none".to_owned(), |(_, n)| n.to_string()),
-                    replay.checkpoint
-                ));
-            }
-        }
-    }
-    Ok(())
+    let Some(replay) = replay.filter(|_| !o.unprivileged) else { return Ok(()) };
+    let tag = tag::read(mount).map_err(|e| OpenError::io(dir.display().to_string(), e))?;
+    let log = tag::LogState {
+        volume_id: identity.volume_id,
+        checkpoint: replay.checkpoint,
+        fresh: replay.fresh,
+        records: pending,
+    };
+    tag::check(tag, log).or_else(|e| wrong(e.to_string()))
 }
 
 fn recover_disk(
     mount: &OwnedFd,
     state_dir: &OwnedFd,
+    remap: &mut Remap,
     replay: Replay,
     marker: u64,
 ) -> Result<recover::Recovered, OpenError> {
-    let stopped = |e: String| OpenError::Recovery(e);
-    let mut disk = recover::Disk::open(mount, state_dir).map_err(|e| stopped(e.to_string()))?;
-    recover::run(&mut disk, replay.records, marker).map_err(|e| stopped(e.to_string()))
-}
-
-const TAG: &str = "trusted.landfast.tag";
-const TAG_UNPRIVILEGED: &str = "user.landfast.tag";
-
-/// Marks the directory with the number of a checkpoint; durable with the `syncfs` that follows.
-pub(crate) fn set_tag(volume: &VolumeInner, number: u64) -> std::io::Result<()> {
-    let mut tag = volume.volume_id.to_vec();
-    tag.extend_from_slice(&number.to_be_bytes());
-    let name = if volume.unprivileged { TAG_UNPRIVILEGED } else { TAG };
-    match rustix::fs::fsetxattr(&volume.mount, name, &tag, XattrFlags::empty()) {
-        // An experiment may run where there are no attributes: it is never recovered.
-        Err(Errno::OPNOTSUPP) if volume.unprivileged => Ok(()),
-        done => Ok(done?),
-    }
-}
-
-/// The volume and the number of the last checkpoint that marked the directory.
-fn get_tag(mount: &OwnedFd, unprivileged: bool) -> Result<Option<([u8; 16], u64)>, Errno> {
-    let mut tag = [0u8; 24];
-    let name = if unprivileged { TAG_UNPRIVILEGED } else { TAG };
-    match rustix::fs::fgetxattr(mount, name, &mut tag) {
-        Ok(24) => {
-            let (id, number) = tag.split_at(16);
-            match (id.try_into(), number.try_into()) {
-                (Ok(id), Ok(number)) => Ok(Some((id, u64::from_be_bytes(number)))),
-                _ => Ok(None),
-            }
-        }
-        Ok(_) | Err(Errno::NODATA | Errno::RANGE | Errno::OPNOTSUPP) => Ok(None),
-        Err(e) => Err(e),
-    }
+    let mut disk =
+        recover::Disk::new(mount, state_dir, remap).map_err(|e| OpenError::Recovery(e.to_string()))?;
+    recover::run(&mut disk, replay.records, marker).map_err(|e| OpenError::Recovery(e.to_string()))
 }
 
 /// Raises the process's limit of descriptors as far as it may and says how many of them nodes may keep.

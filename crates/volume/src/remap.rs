@@ -106,6 +106,11 @@ impl Remap {
         self.rows.len()
     }
 
+    /// True when every object is known by its own handle and number.
+    pub fn is_trivial(&self) -> bool {
+        self.rows.is_empty() && self.claims.is_empty()
+    }
+
     /// True when there are no rows.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()

@@ -99,6 +99,10 @@ impl Tx {
     /// Ends the transaction. What it did is stable when the receipt's wait returns `Ok`.
     pub fn finish(mut self) -> Receipt {
         self.split();
+        if let Some(ticket) = &self.ticket {
+            // The flush runs while whoever waits is being told.
+            ticket.request();
+        }
         Receipt {
             volume: self.volume.clone(),
             ticket: self.ticket.take(),

@@ -19,11 +19,13 @@ use crate::cred;
 use crate::error::{Error, OpenError};
 use crate::handle::HandleCodec;
 use crate::identity::Identity;
+use crate::limits::LOG_SIZE_BYTES;
 use crate::marker::Marker;
 use crate::node::{Node, NodeFd, NodeInner, btime_ns};
 use crate::record::{Fact, KernelHandle, ObjId, Record};
 use crate::remap::Remap;
 use crate::sys;
+use crate::tag::{self, Tag};
 use crate::tx::Tx;
 use crate::types::{Cred, Kind};
 
@@ -51,9 +53,31 @@ pub struct OpenOptions {
     pub durability: Durability,
     /// For experiments: each sync call of the volume (fsync, fdatasync, syncfs) also sleeps this long.
     pub injected_flush: Option<Duration>,
+    /// For experiments: each flush of the log takes at least this long.
+    pub injected_log_flush: Option<Duration>,
     /// For experiments: run without capabilities as the process's own user, whoever the caller is, on any filesystem
     /// that gives handles. Nothing served this way may be offered to anyone else, and nothing can be recovered.
     pub unprivileged: bool,
+}
+
+impl OpenOptions {
+    /// Serve `dir` without a log; see the fields for what else there is to say.
+    pub fn new(dir: impl Into<PathBuf>, durability: Durability) -> OpenOptions {
+        OpenOptions {
+            dir: dir.into(),
+            log: None,
+            log_size: LOG_SIZE_BYTES,
+            durability,
+            injected_flush: None,
+            injected_log_flush: None,
+            unprivileged: false,
+        }
+    }
+
+    /// The same with a log.
+    pub fn with_log(dir: impl Into<PathBuf>, log: impl Into<PathBuf>) -> OpenOptions {
+        OpenOptions { log: Some(log.into()), ..OpenOptions::new(dir, Durability::Log) }
+    }
 }
 
 /// What opening a volume found and did.
@@ -166,6 +190,12 @@ impl Volume {
         }
     }
 
+    /// Announces a request that will modify something: hold it from receipt to [`Tx::finish`], and not while waiting for
+    /// anything. Only a hint, which lets requests of several clients share a flush.
+    pub fn expect(&self) -> Option<landfast_intentlog::Intent> {
+        self.log().map(|(log, _)| log.expect())
+    }
+
     /// A new transaction.
     pub fn tx(&self) -> Tx {
         Tx::new(self.clone())
@@ -195,6 +225,11 @@ impl Volume {
             Some((log, _)) => log.shutdown().map_err(|e| self.fail(format!("log: {e}")))?,
             // What was answered unsafely is made safe now; the other modes have nothing left to flush.
             None => self.flush_all()?,
+        }
+        if let (Some((log, _)), false) = (self.log(), self.0.unprivileged) {
+            let number = log.stats().checkpoint;
+            self.set_tag(number, true).map_err(|e| self.fail(format!("tag: {e}")))?;
+            self.flush_all()?;
         }
         let marked = {
             let mut identity = self.0.identity.lock();
@@ -311,6 +346,15 @@ impl Volume {
         self.0.cache.forget(node);
     }
 
+    /// Marks the directory with the number of a checkpoint; durable with the `syncfs` that follows.
+    fn set_tag(&self, checkpoint: u64, clean: bool) -> std::io::Result<()> {
+        // An experiment may run where root's attributes cannot be set: it is never recovered.
+        if self.0.unprivileged {
+            return Ok(());
+        }
+        tag::write(&self.0.mount, Tag { volume_id: self.0.volume_id, checkpoint, clean })
+    }
+
     fn injected(&self) {
         if let Some(pause) = self.0.injected_flush {
             std::thread::sleep(pause);
@@ -344,7 +388,10 @@ impl Volume {
 
 impl fmt::Debug for Volume {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Volume").field("dir", &self.0.dir).field("durability", &self.0.durability).finish_non_exhaustive()
+        f.debug_struct("Volume")
+            .field("dir", &self.0.dir)
+            .field("durability", &self.0.durability)
+            .finish_non_exhaustive()
     }
 }
 
@@ -386,7 +433,7 @@ impl Checkpoint for Checkpoints {
         let failed = |e: Error| std::io::Error::other(e);
         volume.check().map_err(failed)?;
         volume.assume_root().map_err(failed)?;
-        crate::open::set_tag(&volume.0, number)?;
+        volume.set_tag(number, false)?;
         volume.flush_all().map_err(failed)?;
         let purged = {
             let mut remap = volume.0.remap.write();

@@ -1,0 +1,163 @@
+//! Attributes, access rights, the filesystem's figures.
+
+use rustix::fs::{OFlags, Statx};
+use rustix::io::Errno;
+
+use super::{check_file, owned, record, set_owner, set_times};
+use crate::error::Error;
+use crate::limits::{FILE_SIZE_MAX, NAME_BYTES_MAX};
+use crate::node::{Node, NodeFd, OpenFile};
+use crate::record::Fact;
+use crate::sys;
+use crate::tx::Tx;
+use crate::types::{AccessMask, Attrs, AttrsSet, Cred, FsStat, Kind, SetAttrs};
+use crate::volume::Volume;
+
+impl Volume {
+    /// Attributes of an object.
+    pub fn getattr(&self, node: &Node) -> Result<Attrs, Error> {
+        let fd = self.fd(node)?;
+        let mut state = node.0.state.lock();
+        let look = sys::look(&*fd)?;
+        if look.stx_nlink == 0 && !node.0.is_open() {
+            return Err(Error::Stale);
+        }
+        Ok(self.attrs(node, &mut state, &look))
+    }
+
+    /// Which of the rights in `mask` the caller has.
+    pub fn access(&self, cred: &Cred, node: &Node, mask: AccessMask) -> Result<AccessMask, Error> {
+        let fd = self.fd(node)?;
+        self.assume(cred)?;
+        let asked = |bit, asked| if asked { bit } else { 0 };
+        let all =
+            asked(libc::R_OK, mask.read) | asked(libc::W_OK, mask.write) | asked(libc::X_OK, mask.execute);
+        // Mostly everything is granted, or one right was asked for: one call.
+        if all == 0 || sys::access(&*fd, all)? {
+            return Ok(mask);
+        }
+        let granted = |bit| Ok::<bool, Errno>(all & bit != 0 && all != bit && sys::access(&*fd, bit)?);
+        Ok(AccessMask {
+            read: granted(libc::R_OK)?,
+            write: granted(libc::W_OK)?,
+            execute: granted(libc::X_OK)?,
+        })
+    }
+
+    /// Sets attributes, all or (after an error) those that came before the failing one in the order size, owner and
+    /// group, mode, times. A size is set through `file` when given, else with the caller's own right to write.
+    pub fn setattr(
+        &self,
+        tx: &mut Tx,
+        cred: &Cred,
+        node: &Node,
+        file: Option<&OpenFile>,
+        attrs: SetAttrs,
+    ) -> Result<AttrsSet, Error> {
+        tx.join()?;
+        let fd = self.fd(node)?;
+        self.assume(cred)?;
+        let mut set = AttrsSet::default();
+        let mut state = node.0.state.lock();
+        let done = self.apply(cred, node, &fd, file, &attrs, &mut set);
+        // What came before a failure has happened, and is recorded as such.
+        if done.is_ok() || set != AttrsSet::default() {
+            let look = sys::look(&*fd).map_err(|e| self.fail(format!("looking at a changed object: {e}")))?;
+            self.changed(node, &mut state, Some(&look));
+            state.data_facts += u64::from(set.size && tx.logs());
+            record(tx, || attr_facts(node, set.size, &look))?;
+        }
+        drop(state);
+        done?;
+        self.settle(&[], Some((node, &fd)))?;
+        Ok(set)
+    }
+
+    fn apply(
+        &self,
+        cred: &Cred,
+        node: &Node,
+        fd: &NodeFd,
+        file: Option<&OpenFile>,
+        attrs: &SetAttrs,
+        set: &mut AttrsSet,
+    ) -> Result<(), Error> {
+        if let Some(size) = attrs.size {
+            self.set_size(cred, node, fd, file, size)?;
+            set.size = true;
+        }
+        if attrs.uid.is_some() || attrs.gid.is_some() {
+            set_owner(fd, attrs.uid, attrs.gid)?;
+            (set.uid, set.gid) = (attrs.uid.is_some(), attrs.gid.is_some());
+        }
+        if let Some(mode) = attrs.mode {
+            if node.kind() == Kind::Symlink {
+                return Err(Error::NotSupported);
+            }
+            sys::chmod(fd, mode & 0o7777)?;
+            set.mode = true;
+        }
+        if attrs.atime.is_some() || attrs.mtime.is_some() {
+            set_times(fd, attrs.atime, attrs.mtime)?;
+            (set.atime, set.mtime) = (attrs.atime.is_some(), attrs.mtime.is_some());
+        }
+        Ok(())
+    }
+
+    /// Cuts or extends a file. Call as the caller, under the attribute lock.
+    fn set_size(
+        &self,
+        cred: &Cred,
+        node: &Node,
+        fd: &NodeFd,
+        file: Option<&OpenFile>,
+        size: u64,
+    ) -> Result<(), Error> {
+        match check_file(node) {
+            Err(Error::IsDir) => return Err(Error::IsDir),
+            Err(_) => return Err(Error::Inval),
+            Ok(()) if size > FILE_SIZE_MAX => return Err(Error::TooBig),
+            Ok(()) => {}
+        }
+        if let Some(file) = file.filter(|f| f.can_write() && f.node() == node) {
+            return Ok(rustix::fs::ftruncate(&*file.0.fd, size)?);
+        }
+        let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let writable = match sys::reopen(fd, flags) {
+            // The owner may always: locally, whoever opened the file before its mode was taken away could.
+            Err(Errno::ACCESS) if sys::look(fd)?.stx_uid == cred.uid => {
+                self.assume_root()?;
+                let opened = sys::reopen(fd, flags);
+                // The cut itself is the owner's own: the kernel takes set-uid bits away then.
+                self.assume(cred)?;
+                opened?
+            }
+            opened => opened?,
+        };
+        Ok(rustix::fs::ftruncate(writable, size)?)
+    }
+
+    /// Space and object counts.
+    pub fn statfs(&self) -> Result<FsStat, Error> {
+        let s = rustix::fs::fstatvfs(&self.0.mount)?;
+        Ok(FsStat {
+            total_bytes: s.f_blocks.saturating_mul(s.f_frsize),
+            free_bytes: s.f_bfree.saturating_mul(s.f_frsize),
+            avail_bytes: s.f_bavail.saturating_mul(s.f_frsize),
+            total_files: s.f_files,
+            free_files: s.f_ffree,
+            name_max: s.f_namemax.min(NAME_BYTES_MAX as u64) as u32,
+        })
+    }
+}
+
+/// Facts of an object whose attributes, and perhaps size, were set.
+pub(super) fn attr_facts(node: &Node, sized: bool, look: &Statx) -> Vec<Fact> {
+    let obj = &node.0.id;
+    let mut facts = Vec::with_capacity(2);
+    if sized {
+        facts.push(Fact::Size { obj: obj.clone(), size: look.stx_size });
+    }
+    facts.push(Fact::Attrs { obj: obj.clone(), owned: owned(look) });
+    facts
+}

@@ -1,0 +1,225 @@
+//! Creating regular files, or opening those that are there.
+
+use std::os::fd::OwnedFd;
+
+use parking_lot::RwLockWriteGuard;
+use rustix::fs::{Mode, OFlags, Statx};
+use rustix::io::Errno;
+
+use super::{Before, Umask, atime, born_facts, check_file, creation_mode, mtime, record};
+use crate::error::Error;
+use crate::node::{Node, NodeFd, OpenFile};
+use crate::record::Fact;
+use crate::sys;
+use crate::tx::Tx;
+use crate::types::{
+    AttrsSet, ChangeInfo, CreateHow, Created, Cred, Kind, OpenMode, SetAttrs, TimeSet, Timestamp,
+};
+use crate::volume::Volume;
+
+/// One call of [`Volume::create`].
+struct Call<'a> {
+    cred: &'a Cred,
+    dir_fd: &'a NodeFd,
+    name: &'a [u8],
+    mode: OpenMode,
+}
+
+/// The times that keep an exclusive create's verifier: access and modification, as 31-bit numbers of seconds, which
+/// every filesystem keeps.
+fn verifier_times(verf: [u8; 8]) -> (Timestamp, Timestamp) {
+    let [a, b, c, d, e, f, g, h] = verf;
+    let time = |bytes| Timestamp { secs: i64::from(u32::from_be_bytes(bytes) & 0x7fff_ffff), nanos: 0 };
+    (time([e, f, g, h]), time([a, b, c, d]))
+}
+
+impl Volume {
+    /// Creates and opens a regular file, or opens the existing one where `how` allows that.
+    pub fn create(
+        &self,
+        tx: &mut Tx,
+        cred: &Cred,
+        dir: &Node,
+        name: &[u8],
+        how: CreateHow,
+        mode: OpenMode,
+    ) -> Result<Created, Error> {
+        self.entry(dir, name, Error::Access)?;
+        let attrs = match how {
+            CreateHow::Unchecked(attrs) | CreateHow::Guarded(attrs) => attrs,
+            CreateHow::Exclusive { verf, attrs } => {
+                let (atime, mtime) = verifier_times(verf);
+                SetAttrs { atime: Some(TimeSet::At(atime)), mtime: Some(TimeSet::At(mtime)), ..attrs }
+            }
+        };
+        tx.join()?;
+        let dir_fd = self.fd(dir)?;
+        self.assume(cred)?;
+        let call = Call { cred, dir_fd: &dir_fd, name, mode };
+        let names = dir.0.names.write();
+        let mut state = dir.0.state.lock();
+        let before = self.before(&mut state, &dir_fd)?;
+        let fd = match create_new(&call, &attrs) {
+            Ok(fd) => NodeFd::uncounted(fd),
+            Err(Errno::EXIST) => {
+                drop(state);
+                return self.open_existing(tx, &call, names, how, &before);
+            }
+            Err(e) => return Err(e.into()),
+        };
+        let inherits = tx.logs() && self.inherits_acl(&mut state, &dir_fd, &before);
+        let (node, set, look, acls) = match self.complete(&call, &fd, &attrs, inherits) {
+            Ok(made) => made,
+            Err(e) => return Err(self.undo(&dir_fd, name, Kind::File, e)),
+        };
+        let (dir_change, dir_mtime) = self.after(dir, &mut state, &dir_fd, &before)?;
+        node.0.changed_ns.store(Volume::now_ns(), std::sync::atomic::Ordering::Relaxed);
+        let file = OpenFile::new(self, node.clone(), fd.clone(), mode.read, mode.write, cred);
+        record(tx, || {
+            let mut facts = born_facts(dir, name, &node, &look, b"", dir_mtime);
+            if look.stx_size > 0 {
+                facts.push(Fact::Size { obj: node.0.id.clone(), size: look.stx_size });
+            }
+            facts.extend(acls);
+            facts
+        })?;
+        if look.stx_size > 0 && tx.logs() {
+            node.0.state.lock().data_facts += 1;
+        }
+        drop(state);
+        drop(names);
+        self.settle(&[dir], Some((&node, &fd)))?;
+        Ok(Created { node, file, dir_change, created: true, attrs_set: unverified(how, set) })
+    }
+
+    /// Everything about a new file that can still fail.
+    fn complete(
+        &self,
+        call: &Call<'_>,
+        fd: &NodeFd,
+        attrs: &SetAttrs,
+        inherits_acl: bool,
+    ) -> Result<(Node, AttrsSet, Statx, Vec<Fact>), Error> {
+        let born = sys::look(fd)?;
+        let (kh, mount_id) = sys::handle_of(fd)?;
+        let (set, changed) = self.dress(fd, Kind::File, &born, call.cred, attrs)?;
+        let look = if changed { sys::look(fd)? } else { born };
+        let node = self.node_of(kh, mount_id, &look)?;
+        if self.0.unprivileged {
+            self.0.cache.keep_fd(&node, sys::open_path(call.dir_fd, call.name)?);
+        }
+        let mut acls = Vec::new();
+        if inherits_acl {
+            self.acl_facts(&node, fd, &mut acls)?;
+        }
+        Ok((node, set, look, acls))
+    }
+
+    /// The name is taken. `names` is the directory's lock.
+    fn open_existing(
+        &self,
+        tx: &mut Tx,
+        call: &Call<'_>,
+        names: RwLockWriteGuard<'_, ()>,
+        how: CreateHow,
+        before: &Before,
+    ) -> Result<Created, Error> {
+        let unchanged = ChangeInfo { before: before.change, after: before.change, atomic: true };
+        let node = match (how, self.named(call.dir_fd, call.name)) {
+            (CreateHow::Guarded(_), _) => return Err(Error::Exists),
+            // Removed by a local process just now.
+            (_, Err(Error::NoEnt)) => return Err(Error::Busy),
+            (_, found) => found?,
+        };
+        let (file, created, set) = match how {
+            CreateHow::Guarded(_) => return Err(Error::Exists),
+            CreateHow::Exclusive { verf, attrs } => {
+                let fd = self.fd(&node)?;
+                let look = sys::look(&*fd)?;
+                let same = node.kind() == Kind::File
+                    && look.stx_size == 0
+                    && (atime(&look), mtime(&look)) == verifier_times(verf);
+                if !same {
+                    return Err(Error::Exists);
+                }
+                // The repetition of a create whose answer was lost: its caller has the creator's right to the file.
+                // The first one's record may not be flushed yet, so this one has a record to wait for, too.
+                self.assume_root()?;
+                let fd = NodeFd::uncounted(open_with(&fd, call.mode)?);
+                record(tx, Vec::new)?;
+                let set = AttrsSet {
+                    mode: attrs.mode.is_some(),
+                    mode_umask: attrs.mode.is_none() && attrs.mode_umask.is_some(),
+                    uid: attrs.uid.is_some(),
+                    gid: attrs.gid.is_some(),
+                    size: attrs.size.is_some(),
+                    ..AttrsSet::default()
+                };
+                let file = OpenFile::new(self, node.clone(), fd, call.mode.read, call.mode.write, call.cred);
+                (file, true, set)
+            }
+            CreateHow::Unchecked(attrs) => {
+                let file = self.open_file(call.cred, &node, call.mode)?;
+                drop(names);
+                let mut set = AttrsSet::default();
+                if attrs.size == Some(0) {
+                    let cut = SetAttrs { size: Some(0), ..SetAttrs::default() };
+                    set = self.setattr(tx, call.cred, &node, Some(&file), cut)?;
+                }
+                (file, false, set)
+            }
+        };
+        Ok(Created { node, file, dir_change: unchanged, created, attrs_set: set })
+    }
+
+    /// Opens a regular file.
+    pub fn open_file(&self, cred: &Cred, node: &Node, mode: OpenMode) -> Result<OpenFile, Error> {
+        check_file(node)?;
+        let fd = self.fd(node)?;
+        self.assume(cred)?;
+        let opened = match open_with(&fd, mode) {
+            Err(Error::Access) if self.may_pass(cred, &fd, mode)? => {
+                self.assume_root()?;
+                open_with(&fd, mode)?
+            }
+            opened => opened?,
+        };
+        Ok(OpenFile::new(self, node.clone(), NodeFd::uncounted(opened), mode.read, mode.write, cred))
+    }
+
+    /// Whether an open that the mode forbids is to be let through: to run a program its client must read it, and see
+    /// [`OpenMode::owner_override`]. Call as the caller.
+    fn may_pass(&self, cred: &Cred, fd: &NodeFd, mode: OpenMode) -> Result<bool, Error> {
+        if !mode.write && sys::access(fd, libc::X_OK)? {
+            return Ok(true);
+        }
+        Ok(mode.owner_override && sys::look(fd)?.stx_uid == cred.uid)
+    }
+}
+
+/// A new file, open for both, under the caller's rights.
+fn create_new(call: &Call<'_>, attrs: &SetAttrs) -> Result<OwnedFd, Errno> {
+    let (mode, umask) = creation_mode(attrs);
+    let flags =
+        OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let _umask = Umask::set(umask);
+    rustix::fs::openat(call.dir_fd, call.name, flags, Mode::from_raw_mode(mode))
+}
+
+/// The file of a descriptor, opened for real.
+fn open_with(fd: &NodeFd, mode: OpenMode) -> Result<OwnedFd, Error> {
+    let access = match (mode.read, mode.write) {
+        (true, true) => OFlags::RDWR,
+        (false, true) => OFlags::WRONLY,
+        _ => OFlags::RDONLY,
+    };
+    Ok(sys::reopen(fd, access | OFlags::NONBLOCK | OFlags::NOCTTY)?)
+}
+
+/// Times that hold a verifier were not asked for.
+fn unverified(how: CreateHow, set: AttrsSet) -> AttrsSet {
+    match how {
+        CreateHow::Exclusive { .. } => AttrsSet { atime: false, mtime: false, ..set },
+        _ => set,
+    }
+}

@@ -1,0 +1,244 @@
+//! Data: reading, writing, committing.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+
+use super::attr::attr_facts;
+use super::{check_file, record};
+use crate::dirty::Dirty;
+use crate::error::Error;
+use crate::limits::{FILE_SIZE_MAX, LOGGED_DATA_MAX, READ_BYTES_MAX};
+use crate::node::{Node, NodeFd, OpenFile};
+use crate::record::Fact;
+use crate::sys;
+use crate::tx::Tx;
+use crate::types::Stable;
+use crate::volume::{Durability, Volume};
+
+impl Volume {
+    /// Reads at most `len` bytes at `offset`; true when the data reaches the end of the file.
+    pub fn read(&self, file: &OpenFile, offset: u64, len: u32) -> Result<(Bytes, bool), Error> {
+        if !file.can_read() {
+            return Err(Error::Access);
+        }
+        let fd = &*file.0.fd;
+        if offset > FILE_SIZE_MAX {
+            return Ok((Bytes::new(), true));
+        }
+        let len = len.min(READ_BYTES_MAX);
+        let data = pread_all(fd, offset, u64::from(len))?;
+        let end = offset.saturating_add(data.len() as u64);
+        // A short read has met the end; one that was answered in full may have ended there, too.
+        let eof = data.len() < len as usize || sys::look(fd)?.stx_size <= end;
+        Ok((data, eof))
+    }
+
+    /// Writes `data` at `offset`, at least as stable as `stable` once the transaction's receipt is good. Gives the
+    /// number of bytes written and how stable they are then. Large stable writes are flushed to the file itself.
+    pub fn write(
+        &self,
+        tx: &mut Tx,
+        file: &OpenFile,
+        offset: u64,
+        data: Bytes,
+        stable: Stable,
+    ) -> Result<(u32, Stable), Error> {
+        if !file.can_write() {
+            return Err(Error::Access);
+        }
+        let len = data.len() as u64;
+        if u32::try_from(len).is_err() || offset.checked_add(len).is_none_or(|end| end > FILE_SIZE_MAX) {
+            return Err(Error::TooBig);
+        }
+        self.check()?;
+        let logged = self.0.durability == Durability::Log && stable != Stable::Unstable;
+        match (self.0.durability, stable) {
+            (_, Stable::Unstable) | (Durability::Unsafe, _) => {
+                self.assume(&file.0.cred)?;
+                let count = self.write_dirty(file, offset, &data)?;
+                tx.touch();
+                // What is unsafe by the operator's choice is answered as the client asked for it.
+                Ok((count, stable))
+            }
+            _ if logged && len <= LOGGED_DATA_MAX => self.write_logged(tx, file, offset, data),
+            _ => {
+                // Nobody waits for the log while this waits for the disk.
+                tx.split();
+                self.assume(&file.0.cred)?;
+                let count = self.write_dirty(file, offset, &data)?;
+                self.flush_file(tx, &file.0.node, &file.0.fd)?;
+                Ok((count, Stable::FileSync))
+            }
+        }
+    }
+
+    /// Writes into the page cache only. Call as the file's opener.
+    fn write_dirty(&self, file: &OpenFile, offset: u64, data: &[u8]) -> Result<u32, Error> {
+        let mut state = file.0.node.0.state.lock();
+        let count = pwrite_all(file, offset, data)?;
+        state.dirty.add(offset, u64::from(count));
+        state.dirty_writes += 1;
+        self.changed(&file.0.node, &mut state, None);
+        Ok(count)
+    }
+
+    fn write_logged(
+        &self,
+        tx: &mut Tx,
+        file: &OpenFile,
+        offset: u64,
+        data: Bytes,
+    ) -> Result<(u32, Stable), Error> {
+        let node = &file.0.node;
+        tx.join()?;
+        self.assume(&file.0.cred)?;
+        let mut state = node.0.state.lock();
+        let count = pwrite_all(file, offset, &data)?;
+        let look =
+            sys::look(&*file.0.fd).map_err(|e| self.fail(format!("looking at a written file: {e}")))?;
+        self.changed(node, &mut state, Some(&look));
+        if node.0.is_dead() {
+            // It cannot come back after a crash: there is nothing to keep.
+            tx.touch();
+            return Ok((count, Stable::FileSync));
+        }
+        state.data_facts += 1;
+        record(tx, || {
+            let bytes = data.slice(..count as usize);
+            let mut facts = vec![Fact::Data { obj: node.0.id.clone(), offset, bytes }];
+            facts.extend(attr_facts(node, false, &look));
+            facts
+        })?;
+        Ok((count, Stable::FileSync))
+    }
+
+    /// Makes what was written unstably to the file stable (the whole file, whatever the range).
+    pub fn commit(&self, tx: &mut Tx, node: &Node, _offset: u64, _len: u64) -> Result<(), Error> {
+        check_file(node)?;
+        self.check()?;
+        if self.0.durability == Durability::Unsafe || node.0.is_dead() {
+            return Ok(());
+        }
+        // The open file's descriptor knows of every write-back error since it was opened.
+        let fd = match node.0.file_fd() {
+            Some(fd) => fd,
+            None => {
+                self.assume_root()?;
+                NodeFd::uncounted(sys::reopen(&*self.fd(node)?, OFlags::RDWR | OFlags::NONBLOCK)?)
+            }
+        };
+        if self.0.durability == Durability::Log && self.commit_logged(tx, node)? {
+            return Ok(());
+        }
+        tx.split();
+        self.flush_file(tx, node, &fd)
+    }
+
+    /// Copies the unstable bytes of a file into the log. False when there are too many.
+    fn commit_logged(&self, tx: &mut Tx, node: &Node) -> Result<bool, Error> {
+        if node.0.state.lock().dirty.loggable().is_none() {
+            return Ok(false);
+        }
+        tx.join()?;
+        // The open file's descriptor may be for writing only.
+        let open = node.0.file_fd();
+        self.assume_root()?;
+        let mut state = node.0.state.lock();
+        let Some(ranges) = state.dirty.loggable() else { return Ok(false) };
+        let facts = match open.map(|fd| self.data_facts(node, &*fd, ranges)) {
+            Some(Ok(facts)) => facts,
+            Some(Err(e)) if e != Error::Access => return Err(e),
+            _ => {
+                let fd = sys::reopen(&*self.fd(node)?, OFlags::RDONLY | OFlags::NONBLOCK)?;
+                self.data_facts(node, &fd, ranges)?
+            }
+        };
+        state.data_facts += facts.iter().filter(|f| matches!(f, Fact::Data { .. })).count() as u64;
+        // Also with nothing to copy: what another request has copied may not be flushed yet, so this one needs
+        // something to wait for.
+        tx.record(facts)?;
+        state.dirty = Dirty::Clean;
+        Ok(true)
+    }
+
+    /// The bytes of `ranges`, as they are now, and the attributes, as facts. [`Error::Access`] when the descriptor is not
+    /// open for reading.
+    fn data_facts(&self, node: &Node, fd: impl AsFd, ranges: &[(u64, u64)]) -> Result<Vec<Fact>, Error> {
+        let mut facts = Vec::with_capacity(ranges.len() + 1);
+        for &(start, end) in ranges {
+            let bytes = pread_all(&fd, start, end.saturating_sub(start))?;
+            // Cut off since.
+            if !bytes.is_empty() {
+                facts.push(Fact::Data { obj: node.0.id.clone(), offset: start, bytes });
+            }
+        }
+        if !facts.is_empty() {
+            facts.extend(attr_facts(node, false, &sys::look(&fd)?));
+        }
+        Ok(facts)
+    }
+
+    /// Flushes a file to its own place on disk, and says so in the log. Call without locks, and split.
+    fn flush_file(&self, tx: &mut Tx, node: &Node, fd: &Arc<NodeFd>) -> Result<(), Error> {
+        let (facts_before, writes_before) = {
+            let state = node.0.state.lock();
+            (state.data_facts, state.dirty_writes)
+        };
+        if self.0.durability == Durability::Sync {
+            self.fsync(&**fd)?;
+        } else {
+            self.fdatasync(&**fd)?;
+        }
+        tx.join()?;
+        let mut state = node.0.state.lock();
+        // What was written meanwhile is not covered.
+        if state.dirty_writes == writes_before {
+            state.dirty = Dirty::Clean;
+        }
+        if node.0.is_dead() || !tx.logs() {
+            tx.touch();
+            return Ok(());
+        }
+        let look = sys::look(&**fd)?;
+        let keep = u32::try_from(state.data_facts.saturating_sub(facts_before)).unwrap_or(u32::MAX);
+        let mut facts = vec![Fact::Durable { obj: node.0.id.clone(), keep }];
+        facts.extend(attr_facts(node, false, &look));
+        tx.record(facts)
+    }
+}
+
+/// Writes as much as there is room for; an error only if that is nothing.
+fn pwrite_all(file: &OpenFile, offset: u64, data: &[u8]) -> Result<u32, Error> {
+    let mut done = 0;
+    while let Some(rest) = data.get(done..).filter(|rest| !rest.is_empty()) {
+        match rustix::io::pwrite(&*file.0.fd, rest, offset + done as u64) {
+            Ok(0) => break,
+            Ok(n) => done += n,
+            Err(Errno::INTR) => {}
+            Err(e) if done == 0 => return Err(e.into()),
+            Err(_) => break,
+        }
+    }
+    u32::try_from(done).map_err(|_| Error::TooBig)
+}
+
+/// Reads `len` bytes, or up to the end of the file.
+fn pread_all(fd: impl AsFd, offset: u64, len: u64) -> Result<Bytes, Error> {
+    let mut data = BytesMut::zeroed(usize::try_from(len).map_err(|_| Error::TooBig)?);
+    let mut got = 0;
+    while let Some(rest) = data.get_mut(got..).filter(|rest| !rest.is_empty()) {
+        match rustix::io::pread(&fd, rest, offset + got as u64) {
+            Ok(0) => break,
+            Ok(n) => got += n,
+            Err(Errno::INTR) => {}
+            Err(Errno::BADF) => return Err(Error::Access),
+            Err(e) => return Err(e.into()),
+        }
+    }
+    data.truncate(got);
+    Ok(data.freeze())
+}

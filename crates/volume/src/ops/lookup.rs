@@ -1,0 +1,116 @@
+//! From handles and names to nodes; reading symbolic links.
+
+use bytes::Bytes;
+use rustix::fs::{Mode, OFlags, Statx};
+use rustix::io::Errno;
+
+use super::check_dir;
+use crate::error::Error;
+use crate::limits::DEPTH_MAX;
+use crate::node::{Node, btime_ns};
+use crate::record::ObjId;
+use crate::sys;
+use crate::types::{Cred, Kind};
+use crate::volume::Volume;
+
+impl Volume {
+    /// The directory itself.
+    pub fn root(&self) -> Node {
+        match self.0.root.get() {
+            Some(root) => root.clone(),
+            None => unreachable!("set before the volume is given out"),
+        }
+    }
+
+    /// The object of a wire handle. [`Error::BadHandle`] when it is not one of this volume, [`Error::Stale`] when the
+    /// object is gone.
+    pub fn resolve(&self, fh: &[u8]) -> Result<Node, Error> {
+        let told = self.0.codec.decode(fh)?;
+        let id = self.0.remap.read().inward(&told).cloned().unwrap_or(told);
+        match self.0.cache.get(&id.kh) {
+            Some(node) if node.0.id != id || (node.0.is_dead() && !node.0.is_open()) => Err(Error::Stale),
+            Some(node) => Ok(node),
+            None => self.resolve_unknown(&id),
+        }
+    }
+
+    fn resolve_unknown(&self, id: &ObjId) -> Result<Node, Error> {
+        self.assume_root()?;
+        let fd = match sys::open_handle(&self.0.mount, &id.kh) {
+            Ok(fd) => fd,
+            Err(Errno::STALE | Errno::NOENT) => return Err(Error::Stale),
+            // An experiment without privileges has lost what it had.
+            Err(Errno::PERM) if self.0.unprivileged => return Err(Error::Stale),
+            Err(e) => return Err(e.into()),
+        };
+        let look = sys::look(&fd)?;
+        if look.stx_nlink == 0 || btime_ns(&look) != id.btime_ns {
+            return Err(Error::Stale);
+        }
+        let node = self.node_of(id.kh.clone(), self.0.mount_id, &look)?;
+        self.0.cache.keep_fd(&node, fd);
+        Ok(node)
+    }
+
+    /// The object that `name` names in `dir`.
+    pub fn lookup(&self, cred: &Cred, dir: &Node, name: &[u8]) -> Result<Node, Error> {
+        self.entry(dir, name, Error::NoEnt)?;
+        let dir_fd = self.fd(dir)?;
+        self.assume(cred)?;
+        // Shared: what is found here must not be in the middle of being made, or a client could build on it before it
+        // is in the log.
+        let _names = dir.0.names.read();
+        match self.named(&dir_fd, name) {
+            // The name is missing because the directory is.
+            Err(Error::NoEnt) if dir.0.is_dead() => Err(Error::Stale),
+            found => found,
+        }
+    }
+
+    /// The directory that holds `dir`. [`Error::NoEnt`] for the root.
+    pub fn lookup_parent(&self, cred: &Cred, dir: &Node) -> Result<Node, Error> {
+        const UP: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+        check_dir(dir)?;
+        let root = self.root();
+        if *dir == root {
+            return Err(Error::NoEnt);
+        }
+        let fd = self.fd(dir)?;
+        self.assume(cred)?;
+        let parent = rustix::fs::openat(&*fd, c"..", UP, Mode::empty())?;
+        let (kh, mount_id) = sys::handle_of(&parent)?;
+        let look = sys::look(&parent)?;
+        // A local process may have moved the directory out of the volume: its parents are nobody's business then.
+        self.assume_root()?;
+        let top = sys::look(&self.0.mount)?;
+        let same = |a: &Statx, b: &Statx| {
+            (a.stx_ino, a.stx_dev_major, a.stx_dev_minor) == (b.stx_ino, b.stx_dev_major, b.stx_dev_minor)
+        };
+        let (mut at, mut above) = (look, None);
+        for _ in 0..DEPTH_MAX {
+            if same(&at, &top) {
+                let node = self.node_of(kh, mount_id, &look)?;
+                self.0.cache.keep_fd(&node, parent);
+                return Ok(node);
+            }
+            let next = rustix::fs::openat(above.as_ref().unwrap_or(&parent), c"..", UP, Mode::empty())?;
+            let seen = sys::look(&next)?;
+            if same(&seen, &at) {
+                break;
+            }
+            (at, above) = (seen, Some(next));
+        }
+        Err(Error::Stale)
+    }
+
+    /// Target of a symbolic link. [`Error::WrongKind`] for anything else.
+    pub fn readlink(&self, cred: &Cred, node: &Node) -> Result<Bytes, Error> {
+        if node.kind() != Kind::Symlink {
+            return Err(Error::WrongKind);
+        }
+        let fd = self.fd(node)?;
+        self.assume(cred)?;
+        let target = rustix::fs::readlinkat(&*fd, c"", Vec::new())?;
+        Ok(Bytes::from(target.into_bytes()))
+    }
+}

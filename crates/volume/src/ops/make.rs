@@ -1,0 +1,212 @@
+//! Making directories, symbolic links, special files and hard links.
+
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use rustix::fs::{AtFlags, CWD, FileType, Mode, Statx};
+
+use super::{Umask, born_facts, creation_mode, record};
+use crate::error::Error;
+use crate::limits::SYMLINK_BYTES_MAX;
+use crate::node::{Node, NodeFd, StateLocks};
+use crate::record::Fact;
+use crate::sys;
+use crate::tx::Tx;
+use crate::types::{AttrsSet, ChangeInfo, Cred, Kind, Made, SetAttrs, Special};
+use crate::volume::Volume;
+
+/// What to make.
+#[derive(Clone, Copy)]
+enum What<'a> {
+    Dir,
+    Symlink(&'a [u8]),
+    Special(Special),
+}
+
+impl What<'_> {
+    fn kind(self) -> Kind {
+        match self {
+            What::Dir => Kind::Dir,
+            What::Symlink(_) => Kind::Symlink,
+            What::Special(Special::Fifo) => Kind::Fifo,
+            What::Special(Special::Socket) => Kind::Socket,
+            What::Special(Special::CharDev(..)) => Kind::CharDev,
+            What::Special(Special::BlockDev(..)) => Kind::BlockDev,
+        }
+    }
+
+    fn make(self, dir: &NodeFd, name: &[u8], attrs: &SetAttrs) -> Result<(), Error> {
+        let (mode, umask) = creation_mode(attrs);
+        let _umask = Umask::set(umask);
+        let mode = Mode::from_raw_mode(mode);
+        let node = |kind, device| rustix::fs::mknodat(dir, name, kind, mode, device);
+        match self {
+            What::Dir => rustix::fs::mkdirat(dir, name, mode)?,
+            What::Symlink(target) => rustix::fs::symlinkat(target, dir, name)?,
+            What::Special(Special::Fifo) => node(FileType::Fifo, 0)?,
+            What::Special(Special::Socket) => node(FileType::Socket, 0)?,
+            What::Special(Special::CharDev(major, minor)) => {
+                node(FileType::CharacterDevice, rustix::fs::makedev(major, minor))?;
+            }
+            What::Special(Special::BlockDev(major, minor)) => {
+                node(FileType::BlockDevice, rustix::fs::makedev(major, minor))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Volume {
+    /// Makes a directory.
+    pub fn mkdir(
+        &self,
+        tx: &mut Tx,
+        cred: &Cred,
+        dir: &Node,
+        name: &[u8],
+        attrs: SetAttrs,
+    ) -> Result<Made, Error> {
+        self.make(tx, cred, dir, name, What::Dir, &attrs)
+    }
+
+    /// Makes a symbolic link; a mode among the attributes is ignored.
+    pub fn symlink(
+        &self,
+        tx: &mut Tx,
+        cred: &Cred,
+        dir: &Node,
+        name: &[u8],
+        target: &[u8],
+        attrs: SetAttrs,
+    ) -> Result<Made, Error> {
+        if target.is_empty() || target.contains(&0) {
+            return Err(Error::Inval);
+        }
+        if target.len() > SYMLINK_BYTES_MAX {
+            return Err(Error::NameTooLong);
+        }
+        self.make(tx, cred, dir, name, What::Symlink(target), &attrs)
+    }
+
+    /// Makes a named pipe, socket or device node.
+    pub fn mknod(
+        &self,
+        tx: &mut Tx,
+        cred: &Cred,
+        dir: &Node,
+        name: &[u8],
+        special: Special,
+        attrs: SetAttrs,
+    ) -> Result<Made, Error> {
+        self.make(tx, cred, dir, name, What::Special(special), &attrs)
+    }
+
+    fn make(
+        &self,
+        tx: &mut Tx,
+        cred: &Cred,
+        dir: &Node,
+        name: &[u8],
+        what: What<'_>,
+        attrs: &SetAttrs,
+    ) -> Result<Made, Error> {
+        self.entry(dir, name, Error::Access)?;
+        tx.join()?;
+        let dir_fd = self.fd(dir)?;
+        self.assume(cred)?;
+        let names = dir.0.names.write();
+        let mut state = dir.0.state.lock();
+        let before = self.before(&mut state, &dir_fd)?;
+        what.make(&dir_fd, name, attrs)?;
+        let inherits = tx.logs() && self.inherits_acl(&mut state, &dir_fd, &before);
+        let (node, set, look, acls) =
+            match self.complete_made(cred, &dir_fd, name, what.kind(), attrs, inherits) {
+                Ok(made) => made,
+                Err(e) => return Err(self.undo(&dir_fd, name, what.kind(), e)),
+            };
+        let (dir_change, dir_mtime) = self.after(dir, &mut state, &dir_fd, &before)?;
+        node.0.changed_ns.store(Volume::now_ns(), Ordering::Relaxed);
+        record(tx, || {
+            let target = if let What::Symlink(target) = what { target } else { b"" };
+            let mut facts = born_facts(dir, name, &node, &look, target, dir_mtime);
+            facts.extend(acls);
+            facts
+        })?;
+        drop(state);
+        drop(names);
+        let fd = self.fd(&node)?;
+        self.settle(&[dir], Some((&node, &fd)))?;
+        Ok(Made { node, dir_change, attrs_set: set })
+    }
+
+    /// Everything about a new object that can still fail.
+    fn complete_made(
+        &self,
+        cred: &Cred,
+        dir_fd: &NodeFd,
+        name: &[u8],
+        kind: Kind,
+        attrs: &SetAttrs,
+        inherits_acl: bool,
+    ) -> Result<(Node, AttrsSet, Statx, Vec<Fact>), Error> {
+        let fd = self.0.cache.counted(sys::open_path(dir_fd, name)?);
+        let born = sys::look(&*fd)?;
+        if Kind::from_mode(u32::from(born.stx_mode)) != Some(kind) {
+            // A local process has put something else there.
+            return Err(Error::Busy);
+        }
+        let (kh, mount_id) = sys::handle_of(&*fd)?;
+        let (set, changed) = self.dress(&fd, kind, &born, cred, attrs)?;
+        let look = if changed { sys::look(&*fd)? } else { born };
+        let node = self.node_of(kh, mount_id, &look)?;
+        let mut acls = Vec::new();
+        if inherits_acl {
+            self.acl_facts(&node, &fd, &mut acls)?;
+        }
+        self.0.cache.keep_shared(&node, fd);
+        Ok((node, set, look, acls))
+    }
+
+    /// Gives `node` (not a directory) the further name `name` in `dir`.
+    pub fn link(
+        &self,
+        tx: &mut Tx,
+        cred: &Cred,
+        node: &Node,
+        dir: &Node,
+        name: &[u8],
+    ) -> Result<ChangeInfo, Error> {
+        self.entry(dir, name, Error::Access)?;
+        if node.kind() == Kind::Dir {
+            return Err(Error::IsDir);
+        }
+        tx.join()?;
+        let (dir_fd, fd) = (self.fd(dir)?, self.fd(node)?);
+        self.assume(cred)?;
+        let names = dir.0.names.write();
+        let mut states = StateLocks::lock([Some(dir), Some(node)]);
+        let before = self.before(states.get(dir), &dir_fd)?;
+        // Through /proc, as linking a descriptor itself takes a capability that the caller does not have.
+        match rustix::fs::linkat(CWD, sys::proc_path(&*fd), &*dir_fd, name, AtFlags::SYMLINK_FOLLOW) {
+            Ok(()) => {}
+            // The directory was found just now: it is the object that has no name left.
+            Err(rustix::io::Errno::NOENT) => return Err(Error::Stale),
+            Err(e) => return Err(e.into()),
+        }
+        let look = sys::look(&*fd).map_err(|e| self.fail(format!("looking at a linked object: {e}")))?;
+        self.changed(node, states.get(node), Some(&look));
+        let (change, dir_mtime) = self.after(dir, states.get(dir), &dir_fd, &before)?;
+        record(tx, || {
+            let (dir, obj) = (&dir.0.id, &node.0.id);
+            vec![
+                Fact::Bind { dir: dir.clone(), name: Bytes::copy_from_slice(name), obj: obj.clone() },
+                Fact::Links { obj: obj.clone(), nlink: look.stx_nlink },
+                Fact::Mtime { obj: dir.clone(), mtime: dir_mtime },
+            ]
+        })?;
+        drop(states);
+        drop(names);
+        self.settle(&[dir], Some((node, &fd)))?;
+        Ok(change)
+    }
+}

@@ -1,0 +1,442 @@
+//! The operations, one file for each family, and what they share.
+//!
+//! Every operation that modifies has the same shape: join the log's batch ([`Tx::join`]), get descriptors, act as the
+//! caller, take locks, look, change, look, record the facts, release the locks; with `sync`, flush then. Names are
+//! checked before anything else.
+
+mod attr;
+mod create;
+mod file;
+mod lookup;
+mod make;
+mod readdir;
+mod rename;
+
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use rustix::fs::{AtFlags, Gid, Mode, OFlags, Statx, Timespec, Timestamps, Uid};
+use rustix::io::Errno;
+
+use crate::error::Error;
+use crate::identity::Identity;
+use crate::limits::{FILE_SIZE_MAX, NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX};
+use crate::node::{Node, NodeFd, NodeState};
+use crate::open::STATE_DIR;
+use crate::record::{Birth, Fact, Owned};
+use crate::sys;
+use crate::tx::Tx;
+use crate::types::{Attrs, AttrsSet, ChangeInfo, Cred, Kind, SetAttrs, TimeSet, Timestamp};
+use crate::volume::{Durability, Volume};
+
+/// `UTIME_NOW` and `UTIME_OMIT` of utimensat(2).
+const UTIME_NOW: i64 = 0x3fff_ffff;
+const UTIME_OMIT: i64 = 0x3fff_fffe;
+
+/// Set-uid and set-gid.
+const SETID_BITS: u32 = 0o6000;
+
+/// Extended attributes that hold POSIX ACLs.
+const ACL_ACCESS: &str = "system.posix_acl_access";
+const ACL_DEFAULT: &str = "system.posix_acl_default";
+
+/// A directory as it was before an operation on its entries.
+struct Before {
+    change: u64,
+    look: Statx,
+}
+
+/// A name from the wire: one component that names an entry.
+fn check_name(name: &[u8]) -> Result<(), Error> {
+    match name {
+        b"" => Err(Error::NameEmpty),
+        b"." | b".." => Err(Error::NameDots),
+        _ if name.len() > NAME_BYTES_MAX => Err(Error::NameTooLong),
+        _ if name.iter().any(|b| matches!(b, b'/' | 0)) => Err(Error::NameChar),
+        _ => Ok(()),
+    }
+}
+
+fn check_dir(node: &Node) -> Result<(), Error> {
+    match node.kind() {
+        Kind::Dir => Ok(()),
+        Kind::Symlink => Err(Error::Symlink),
+        _ => Err(Error::NotDir),
+    }
+}
+
+fn check_file(node: &Node) -> Result<(), Error> {
+    match node.kind() {
+        Kind::File => Ok(()),
+        Kind::Dir => Err(Error::IsDir),
+        Kind::Symlink => Err(Error::Symlink),
+        _ => Err(Error::WrongKind),
+    }
+}
+
+/// The ctime of what was looked at, ns since 1970.
+fn ctime_ns(sx: &Statx) -> u64 {
+    u64::try_from(ctime(sx).as_nanos()).unwrap_or(0)
+}
+
+fn ctime(sx: &Statx) -> Timestamp {
+    Timestamp { secs: sx.stx_ctime.tv_sec, nanos: sx.stx_ctime.tv_nsec }
+}
+
+fn mtime(sx: &Statx) -> Timestamp {
+    Timestamp { secs: sx.stx_mtime.tv_sec, nanos: sx.stx_mtime.tv_nsec }
+}
+
+fn atime(sx: &Statx) -> Timestamp {
+    Timestamp { secs: sx.stx_atime.tv_sec, nanos: sx.stx_atime.tv_nsec }
+}
+
+fn owned(sx: &Statx) -> Owned {
+    Owned {
+        mode: u32::from(sx.stx_mode) & 0o7777,
+        uid: sx.stx_uid,
+        gid: sx.stx_gid,
+        atime: atime(sx),
+        mtime: mtime(sx),
+    }
+}
+
+/// Device number of a device node, else (0, 0).
+fn rdev(node: &Node, sx: &Statx) -> (u32, u32) {
+    match node.kind() {
+        Kind::CharDev | Kind::BlockDev => (sx.stx_rdev_major, sx.stx_rdev_minor),
+        _ => (0, 0),
+    }
+}
+
+fn timespec(time: Option<TimeSet>) -> Result<Timespec, Error> {
+    Ok(match time {
+        None => Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
+        Some(TimeSet::Now) => Timespec { tv_sec: 0, tv_nsec: UTIME_NOW },
+        Some(TimeSet::At(t)) if t.nanos < 1_000_000_000 => {
+            Timespec { tv_sec: t.secs, tv_nsec: i64::from(t.nanos) }
+        }
+        Some(TimeSet::At(_)) => return Err(Error::Inval),
+    })
+}
+
+fn set_times(fd: &NodeFd, atime: Option<TimeSet>, mtime: Option<TimeSet>) -> Result<(), Error> {
+    let times = Timestamps { last_access: timespec(atime)?, last_modification: timespec(mtime)? };
+    Ok(rustix::fs::utimensat(fd, c"", &times, AtFlags::EMPTY_PATH)?)
+}
+
+fn set_owner(fd: &NodeFd, uid: Option<u32>, gid: Option<u32>) -> Result<(), Error> {
+    // That number means "leave it" to the system call.
+    if uid == Some(u32::MAX) || gid == Some(u32::MAX) {
+        return Err(Error::Inval);
+    }
+    let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));
+    Ok(rustix::fs::chownat(fd, c"", uid, gid, AtFlags::EMPTY_PATH)?)
+}
+
+/// A umask for one creating call; the thread's own is 0.
+struct Umask(bool);
+
+impl Umask {
+    fn set(mask: Option<u32>) -> Umask {
+        match mask.filter(|m| *m != 0) {
+            Some(mask) => {
+                rustix::process::umask(Mode::from_raw_mode(mask & 0o777));
+                Umask(true)
+            }
+            None => Umask(false),
+        }
+    }
+}
+
+impl Drop for Umask {
+    fn drop(&mut self) {
+        if self.0 {
+            rustix::process::umask(Mode::empty());
+        }
+    }
+}
+
+/// Mode and umask for the creating call. Nothing asked for gives an object without any permission, as Linux does.
+fn creation_mode(attrs: &SetAttrs) -> (u32, Option<u32>) {
+    match (attrs.mode, attrs.mode_umask) {
+        (Some(mode), _) => (mode & 0o7777, None),
+        (None, Some((mode, umask))) => (mode & 0o7777, Some(umask)),
+        (None, None) => (0, None),
+    }
+}
+
+/// Facts for a new object, without those of its ACLs.
+fn born_facts(
+    dir: &Node,
+    name: &[u8],
+    node: &Node,
+    sx: &Statx,
+    target: &[u8],
+    dir_mtime: Timestamp,
+) -> Vec<Fact> {
+    let birth = Birth {
+        kind: node.kind(),
+        owned: owned(sx),
+        rdev: rdev(node, sx),
+        target: Bytes::copy_from_slice(target),
+        fileid: node.fileid(),
+    };
+    let mut facts = Vec::with_capacity(4);
+    facts.push(Fact::Born { obj: node.0.id.clone(), birth });
+    facts.push(Fact::Bind {
+        dir: dir.0.id.clone(),
+        name: Bytes::copy_from_slice(name),
+        obj: node.0.id.clone(),
+    });
+    facts.push(Fact::Mtime { obj: dir.0.id.clone(), mtime: dir_mtime });
+    facts
+}
+
+/// An operation changed something: its facts go into the log, if there is one.
+fn record(tx: &mut Tx, facts: impl FnOnce() -> Vec<Fact>) -> Result<(), Error> {
+    if tx.logs() {
+        return tx.record(facts());
+    }
+    tx.touch();
+    Ok(())
+}
+
+impl Volume {
+    /// Checks a directory and a name in it. The state directory's own name gives `hidden`.
+    fn entry(&self, dir: &Node, name: &[u8], hidden: Error) -> Result<(), Error> {
+        check_dir(dir)?;
+        check_name(name)?;
+        if name == STATE_DIR.as_bytes() && self.0.root.get() == Some(dir) {
+            return Err(hidden);
+        }
+        Ok(())
+    }
+
+    /// Attributes of what was just looked at under the attribute lock.
+    fn attrs(&self, node: &Node, state: &mut NodeState, sx: &Statx) -> Attrs {
+        Attrs {
+            kind: node.kind(),
+            mode: u32::from(sx.stx_mode) & 0o7777,
+            nlink: sx.stx_nlink,
+            uid: sx.stx_uid,
+            gid: sx.stx_gid,
+            rdev: rdev(node, sx),
+            size: sx.stx_size,
+            used: sx.stx_blocks.saturating_mul(512),
+            fsid: Identity::fsid(&self.0.volume_id),
+            fileid: node.fileid(),
+            atime: atime(sx),
+            mtime: mtime(sx),
+            ctime: ctime(sx),
+            btime: Timestamp::from_nanos(node.0.id.btime_ns),
+            change: state.change.seen(ctime_ns(sx), Volume::now_ns(), self.0.floor_ns),
+        }
+    }
+
+    /// Under the locks, before an operation on a directory's entries.
+    fn before(&self, state: &mut NodeState, fd: &NodeFd) -> Result<Before, Error> {
+        let look = sys::look(fd)?;
+        if look.stx_nlink == 0 {
+            return Err(Error::Stale);
+        }
+        let change = state.change.seen(ctime_ns(&look), Volume::now_ns(), self.0.floor_ns);
+        Ok(Before { change, look })
+    }
+
+    /// Under the locks, after it: the change, and the directory's new mtime.
+    fn after(
+        &self,
+        dir: &Node,
+        state: &mut NodeState,
+        fd: &NodeFd,
+        before: &Before,
+    ) -> Result<(ChangeInfo, Timestamp), Error> {
+        let look = sys::look(fd).map_err(|e| self.fail(format!("looking at a changed directory: {e}")))?;
+        let now = Volume::now_ns();
+        dir.0.changed_ns.store(now, Ordering::Relaxed);
+        let (old, new) = (ctime_ns(&before.look), ctime_ns(&look));
+        // What is known of its ACL moves on with the ctime: this operation did not touch it.
+        state.default_acl = state.default_acl.filter(|(at, _)| *at == old).map(|(_, has)| (new, has));
+        let after = state.change.changed(new, now, self.0.floor_ns);
+        Ok((ChangeInfo { before: before.change, after, atomic: true }, mtime(&look)))
+    }
+
+    /// An own change of an object; `look` is how it looks now, if that is known.
+    fn changed(&self, node: &Node, state: &mut NodeState, look: Option<&Statx>) {
+        let now = Volume::now_ns();
+        node.0.changed_ns.store(now, Ordering::Relaxed);
+        state.change.bump(now, self.0.floor_ns);
+        if let Some(look) = look {
+            state.change.seen(ctime_ns(look), now, self.0.floor_ns);
+        }
+    }
+
+    /// Whether objects made in the directory inherit an ACL. Call under its locks, after [`Volume::before`].
+    fn inherits_acl(&self, state: &mut NodeState, fd: &NodeFd, before: &Before) -> bool {
+        let ctime = ctime_ns(&before.look);
+        if let Some((_, has)) = state.default_acl.filter(|(at, _)| *at == ctime) {
+            return has;
+        }
+        let found = rustix::fs::getxattr(sys::proc_path(fd), ACL_DEFAULT, &mut [0u8; 0][..]);
+        // When in doubt look at each new object.
+        let has = !matches!(found, Err(Errno::NODATA | Errno::OPNOTSUPP));
+        state.default_acl = Some((ctime, has));
+        has
+    }
+
+    /// The ACLs of a new object as facts.
+    fn acl_facts(&self, node: &Node, fd: &NodeFd, facts: &mut Vec<Fact>) -> Result<(), Error> {
+        if node.kind() == Kind::Symlink {
+            return Ok(());
+        }
+        for name in [ACL_ACCESS, ACL_DEFAULT] {
+            let mut value = vec![0u8; XATTR_VALUE_BYTES_MAX];
+            match rustix::fs::getxattr(sys::proc_path(fd), name, &mut value[..]) {
+                Ok(len) => facts.push(Fact::Xattr {
+                    obj: node.0.id.clone(),
+                    name: Bytes::from_static(name.as_bytes()),
+                    value: Some(Bytes::copy_from_slice(value.get(..len).unwrap_or_default())),
+                }),
+                Err(Errno::NODATA | Errno::OPNOTSUPP) => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets on a new object what the creating call could not: owner, special bits, size, times. Gives what is set of
+    /// all that was asked for, and whether the object looks different now.
+    fn dress(
+        &self,
+        fd: &NodeFd,
+        kind: Kind,
+        born: &Statx,
+        cred: &Cred,
+        attrs: &SetAttrs,
+    ) -> Result<(AttrsSet, bool), Error> {
+        let takes_mode = kind != Kind::Symlink;
+        let mut set = AttrsSet {
+            mode: attrs.mode.is_some() && takes_mode,
+            mode_umask: attrs.mode.is_none() && attrs.mode_umask.is_some() && takes_mode,
+            uid: attrs.uid.is_some(),
+            gid: attrs.gid.is_some(),
+            ..AttrsSet::default()
+        };
+        let uid = attrs.uid.filter(|uid| *uid != born.stx_uid);
+        let gid = attrs.gid.filter(|gid| *gid != born.stx_gid);
+        let mut chowned = false;
+        if uid.is_some() || gid.is_some() {
+            match set_owner(fd, uid, gid) {
+                Ok(()) => chowned = true,
+                // Only the superuser gives files away; another's wish is left out, as Linux does.
+                Err(Error::Perm) if cred.uid != 0 => {
+                    set.uid &= uid.is_none();
+                    set.gid &= gid.is_none();
+                }
+                Err(e) => return Err(e),
+            }
+        }
+        let mut changed = chowned;
+        let (special, have) = (creation_mode(attrs).0 & SETID_BITS, u32::from(born.stx_mode) & 0o7777);
+        // A change of owner takes these bits away, and mkdir(2) does not set them.
+        if takes_mode && special != 0 && (chowned || special & !have != 0) {
+            sys::chmod(fd, have | special)?;
+            changed = true;
+        }
+        if let Some(size) = attrs.size.filter(|_| kind == Kind::File) {
+            if size > FILE_SIZE_MAX {
+                return Err(Error::TooBig);
+            }
+            if size > 0 {
+                rustix::fs::ftruncate(fd, size)?;
+                changed = true;
+            }
+            set.size = true;
+        }
+        if attrs.atime.is_some() || attrs.mtime.is_some() {
+            set_times(fd, attrs.atime, attrs.mtime)?;
+            (set.atime, set.mtime) = (attrs.atime.is_some(), attrs.mtime.is_some());
+            changed = true;
+        }
+        Ok((set, changed))
+    }
+
+    /// With `sync`: makes an object and the directories that name it durable. Call without locks.
+    fn settle(&self, dirs: &[&Node], object: Option<(&Node, &NodeFd)>) -> Result<(), Error> {
+        if self.0.durability != Durability::Sync {
+            return Ok(());
+        }
+        self.assume_root()?;
+        if let Some((node, fd)) = object {
+            match node.kind() {
+                Kind::File | Kind::Dir => self.fsync(sys::reopen(fd, OFlags::RDONLY | OFlags::NONBLOCK)?)?,
+                // Others cannot be opened. New ones come to disk with their directory.
+                _ if !dirs.is_empty() => {}
+                _ => self.flush_all()?,
+            }
+        }
+        for (i, dir) in dirs.iter().enumerate() {
+            if dirs.get(..i).is_some_and(|earlier| earlier.contains(dir)) {
+                continue;
+            }
+            self.fsync(sys::reopen(&*self.fd(dir)?, OFlags::RDONLY | OFlags::DIRECTORY)?)?;
+        }
+        Ok(())
+    }
+
+    /// The object that `name` names in a directory, as the caller may see it. Call under the directory's names lock.
+    fn named(&self, dir_fd: &NodeFd, name: &[u8]) -> Result<Node, Error> {
+        let (kh, mount_id) = sys::handle_by_name(dir_fd, name)?;
+        if mount_id == self.0.mount_id
+            && let Some(node) = self.0.cache.get(&kh)
+        {
+            return Ok(node);
+        }
+        let fd = sys::open_path(dir_fd, name)?;
+        let (kh, mount_id) = sys::handle_of(&fd)?;
+        let node = self.node_of(kh, mount_id, &sys::look(&fd)?)?;
+        self.0.cache.keep_fd(&node, fd);
+        Ok(node)
+    }
+
+    /// Removes the entry of a directory or of anything else, by kind.
+    fn unlink(dir_fd: &NodeFd, name: &[u8], kind: Kind) -> Result<(), Error> {
+        let flags = if kind == Kind::Dir { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+        Ok(rustix::fs::unlinkat(dir_fd, name, flags)?)
+    }
+
+    /// Takes back what an operation has just made and could not complete. Gives the error to answer with.
+    fn undo(&self, dir_fd: &NodeFd, name: &[u8], kind: Kind, why: Error) -> Error {
+        match self.assume_root().and_then(|()| Volume::unlink(dir_fd, name, kind)) {
+            Ok(()) => why,
+            Err(e) => self.fail(format!("taking back a half made object: {e}")),
+        }
+    }
+
+    /// An object has lost its last name: its node serves those who have it open, and nobody else.
+    fn bury(&self, node: &Node) {
+        node.0.dead.store(true, Ordering::Release);
+        self.0.remap.write().purge(&node.0.id);
+        if !node.0.is_open() {
+            self.forget(node);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_bad_name_has_its_own_error() {
+        assert_eq!(check_name(b""), Err(Error::NameEmpty));
+        assert_eq!(check_name(b"."), Err(Error::NameDots));
+        assert_eq!(check_name(b".."), Err(Error::NameDots));
+        assert_eq!(check_name(b"a/b"), Err(Error::NameChar));
+        assert_eq!(check_name(b"a\0"), Err(Error::NameChar));
+        assert_eq!(check_name(&[b'a'; 256]), Err(Error::NameTooLong));
+        assert_eq!(check_name(&[0xff; 255]), Ok(()));
+        assert_eq!(check_name(b"..."), Ok(()));
+    }
+}

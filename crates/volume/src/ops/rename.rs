@@ -1,0 +1,130 @@
+//! Taking names away and moving them.
+
+use bytes::Bytes;
+
+use super::record;
+use crate::error::Error;
+use crate::node::{Node, NodeFd, StateLocks, in_order};
+use crate::record::Fact;
+use crate::sys;
+use crate::tx::Tx;
+use crate::types::{ChangeInfo, Cred, Kind};
+use crate::volume::Volume;
+
+impl Volume {
+    /// Removes a name, of a directory (which must be empty) or of anything else.
+    pub fn remove(&self, tx: &mut Tx, cred: &Cred, dir: &Node, name: &[u8]) -> Result<ChangeInfo, Error> {
+        self.entry(dir, name, Error::NoEnt)?;
+        tx.join()?;
+        let dir_fd = self.fd(dir)?;
+        self.assume(cred)?;
+        let names = dir.0.names.write();
+        let victim = self.named(&dir_fd, name)?;
+        let mut states = StateLocks::lock([Some(dir), Some(&victim)]);
+        let before = self.before(states.get(dir), &dir_fd)?;
+        let left = links_left(&dir_fd, name, &victim)?;
+        Volume::unlink(&dir_fd, name, victim.kind())?;
+        self.changed(&victim, states.get(&victim), None);
+        let (change, dir_mtime) = self.after(dir, states.get(dir), &dir_fd, &before)?;
+        record(tx, || {
+            let (dir, obj) = (&dir.0.id, &victim.0.id);
+            vec![
+                Fact::Unbind { dir: dir.clone(), name: Bytes::copy_from_slice(name), obj: obj.clone() },
+                Fact::Links { obj: obj.clone(), nlink: left },
+                Fact::Mtime { obj: dir.clone(), mtime: dir_mtime },
+            ]
+        })?;
+        drop(states);
+        drop(names);
+        if left == 0 {
+            self.bury(&victim);
+        }
+        self.settle(&[dir], None)?;
+        Ok(change)
+    }
+
+    /// Renames; a compatible object at the new name is replaced. Two names of one object: nothing happens. Gives the
+    /// changes of the source and the target directory.
+    pub fn rename(
+        &self,
+        tx: &mut Tx,
+        cred: &Cred,
+        from_dir: &Node,
+        from: &[u8],
+        to_dir: &Node,
+        to: &[u8],
+    ) -> Result<(ChangeInfo, ChangeInfo), Error> {
+        self.entry(from_dir, from, Error::NoEnt)?;
+        self.entry(to_dir, to, Error::Access)?;
+        tx.join()?;
+        let (from_fd, to_fd) = (self.fd(from_dir)?, self.fd(to_dir)?);
+        self.assume(cred)?;
+        let (first, second) =
+            if in_order(from_dir, to_dir) { (from_dir, to_dir) } else { (to_dir, from_dir) };
+        let names = (first.0.names.write(), (first != second).then(|| second.0.names.write()));
+        let moved = self.named(&from_fd, from)?;
+        let victim = match self.named(&to_fd, to) {
+            Ok(victim) => Some(victim),
+            Err(Error::NoEnt) => None,
+            Err(e) => return Err(e),
+        };
+        let mut states = StateLocks::lock([Some(from_dir), Some(to_dir), Some(&moved), victim.as_ref()]);
+        let before_from = self.before(states.get(from_dir), &from_fd)?;
+        let before_to = self.before(states.get(to_dir), &to_fd)?;
+        if victim.as_ref() == Some(&moved) {
+            // Its other name may not be flushed yet: an empty record to wait for.
+            record(tx, Vec::new)?;
+            let same = |change| ChangeInfo { before: change, after: change, atomic: true };
+            return Ok((same(before_from.change), same(before_to.change)));
+        }
+        let left = match &victim {
+            Some(victim) => links_left(&to_fd, to, victim)?,
+            None => 0,
+        };
+        rustix::fs::renameat(&*from_fd, from, &*to_fd, to)?;
+        self.changed(&moved, states.get(&moved), None);
+        if let Some(victim) = &victim {
+            self.changed(victim, states.get(victim), None);
+        }
+        let (change_from, mtime_from) = self.after(from_dir, states.get(from_dir), &from_fd, &before_from)?;
+        let (change_to, mtime_to) = if from_dir == to_dir {
+            (change_from, mtime_from)
+        } else {
+            self.after(to_dir, states.get(to_dir), &to_fd, &before_to)?
+        };
+        record(tx, || {
+            let (from_id, to_id, obj) = (&from_dir.0.id, &to_dir.0.id, &moved.0.id);
+            let (from, to) = (Bytes::copy_from_slice(from), Bytes::copy_from_slice(to));
+            let mut facts = Vec::with_capacity(6);
+            if let Some(victim) = &victim {
+                let gone = victim.0.id.clone();
+                facts.push(Fact::Unbind { dir: to_id.clone(), name: to.clone(), obj: gone.clone() });
+                facts.push(Fact::Links { obj: gone, nlink: left });
+            }
+            facts.push(Fact::Unbind { dir: from_id.clone(), name: from, obj: obj.clone() });
+            facts.push(Fact::Bind { dir: to_id.clone(), name: to, obj: obj.clone() });
+            facts.push(Fact::Mtime { obj: from_id.clone(), mtime: mtime_from });
+            if from_dir != to_dir {
+                facts.push(Fact::Mtime { obj: to_id.clone(), mtime: mtime_to });
+            }
+            facts
+        })?;
+        drop(states);
+        drop(names);
+        if let Some(victim) = victim.filter(|_| left == 0) {
+            self.bury(&victim);
+        }
+        self.settle(&[to_dir, from_dir], None)?;
+        Ok((change_from, change_to))
+    }
+}
+
+/// How many names an object will have when `name` is taken away. Call under the locks, just before. [`Error::Busy`]
+/// when a local process has put something else there since it was looked up.
+fn links_left(dir_fd: &NodeFd, name: &[u8], node: &Node) -> Result<u32, Error> {
+    let look = sys::look_at(dir_fd, name)?;
+    if look.stx_ino != node.0.ino {
+        return Err(Error::Busy);
+    }
+    Ok(if node.kind() == Kind::Dir { 0 } else { look.stx_nlink.saturating_sub(1) })
+}
