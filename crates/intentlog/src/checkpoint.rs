@@ -53,7 +53,7 @@ fn next_cut(core: &Core) -> Option<u64> {
             Stage::Syncing => return Some(state.checkpoint + 1),
             Stage::Idle => {
                 if let Some(since) = state.dirty_since {
-                    let due = since + core.checkpoint_after;
+                    let due = since + core.timing.checkpoint_after;
                     if state.checkpoint_asked || state.half_full(core.ring) || Instant::now() >= due {
                         state.stage = Stage::Wanted;
                         core.writer.notify_one();

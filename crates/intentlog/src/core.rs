@@ -20,7 +20,7 @@ use crate::error::LogError;
 use crate::format::{BatchBuf, Identity};
 use crate::intent::Intents;
 use crate::limits::{
-    BATCH_BYTES_MAX, BATCH_RING_FRACTION, BUFFER_BYTES_KEPT, BUFFERS_KEPT, CHECKPOINT_PERCENT,
+    BATCH_BYTES_MAX, BATCH_RING_FRACTION, BUFFER_BYTES_KEPT, BUFFERS_KEPT, CHECKPOINT_PERCENT, GATE_WAIT_MAX,
     RESERVE_RING_FRACTION,
 };
 use crate::ring::Ring;
@@ -103,6 +103,12 @@ pub(crate) struct State {
     pub(crate) sealing: bool,
     /// Transactions inside the gate.
     pub(crate) txns: u64,
+    /// Those who wait to begin.
+    pub(crate) at_gate: u64,
+    /// The gate was closed in vain and is open for those who wait at it.
+    pub(crate) reopened: bool,
+    /// The open batch is full, but had to take one more.
+    overfull: bool,
     pub(crate) open: Open,
     /// Somebody waits for the open batch, or it is large.
     pub(crate) wanted: bool,
@@ -127,12 +133,19 @@ pub(crate) struct State {
     buffers: Vec<AlignedBuf>,
 }
 
+/// How long things may take; see [`crate::Config`].
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Timing {
+    pub(crate) checkpoint_after: Duration,
+    pub(crate) intent_wait: Duration,
+}
+
 /// Everything that the log, its transactions, tickets and threads share.
 pub(crate) struct Core {
     pub(crate) ring: Ring,
     pub(crate) identity: Identity,
     pub(crate) batch_max: u64,
-    pub(crate) checkpoint_after: Duration,
+    pub(crate) timing: Timing,
     pub(crate) state: Mutex<State>,
     /// Waited on by those who want to begin.
     pub(crate) gate: Condvar,
@@ -151,23 +164,20 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(crate) fn new(
-        ring: Ring,
-        identity: Identity,
-        space: Space,
-        checkpoint: u64,
-        checkpoint_after: Duration,
-    ) -> Core {
+    pub(crate) fn new(ring: Ring, identity: Identity, space: Space, checkpoint: u64, timing: Timing) -> Core {
         Core {
             ring,
             identity,
             batch_max: BATCH_BYTES_MAX.min(ring.bytes / BATCH_RING_FRACTION),
-            checkpoint_after,
+            timing,
             state: Mutex::new(State {
                 phase: Phase::Replaying,
                 failed: None,
                 sealing: false,
                 txns: 0,
+                at_gate: 0,
+                reopened: false,
+                overfull: false,
                 open: Open::default(),
                 wanted: false,
                 queue: VecDeque::new(),
@@ -199,18 +209,33 @@ impl Core {
         let mut state = self.state.lock();
         loop {
             state.check_open()?;
-            let full = state.open.buf.padded_bytes() >= self.batch_max;
-            if state.sealing || (full && state.txns > 0) {
-                self.gate.wait(&mut state);
-            } else if full {
+            let full = state.full(self.batch_max);
+            if full && state.txns == 0 && !state.sealing {
                 state.rotate();
                 self.writer.notify_one();
+            } else if state.sealing || full {
+                self.wait_at_gate(&mut state);
             } else {
                 break;
             }
         }
         state.txns += 1;
         Ok(Txn { core: self.clone(), left: false })
+    }
+
+    /// Waits until the gate may have opened.
+    fn wait_at_gate(&self, state: &mut MutexGuard<'_, State>) {
+        state.at_gate += 1;
+        if state.sealing {
+            self.gate.wait(state);
+        } else if self.gate.wait_for(state, GATE_WAIT_MAX).timed_out() {
+            // The batch is full, but a transaction inside does not end; let this one in as well.
+            state.overfull = true;
+        }
+        state.at_gate -= 1;
+        if state.at_gate == 0 && state.reopened {
+            self.writer.notify_one();
+        }
     }
 
     fn append(&self, parts: &[&[u8]]) {
@@ -331,10 +356,16 @@ impl State {
         }
     }
 
+    /// The open batch takes no further transactions.
+    fn full(&self, batch_max: u64) -> bool {
+        !self.overfull && self.open.buf.padded_bytes() >= batch_max
+    }
+
     /// Moves the open batch to the writer's queue and opens an empty one. No transaction may be inside.
     pub(crate) fn rotate(&mut self) {
         debug_assert_eq!(self.txns, 0, "a batch holds whole transactions");
         self.wanted = false;
+        self.overfull = false;
         if self.open.buf.records() == 0 && !self.open.oversize {
             return;
         }
@@ -345,7 +376,7 @@ impl State {
         self.queue.push_back(Sealed::Batch { buf, outcome, snapshot, oversize });
     }
 
-    /// Sizes the reserve by the last snapshot, of `snapshot_bytes` in the ring.
+    /// Sizes the reserve by the last snapshot, of `snapshot_bytes` in the ring: room for two like it.
     pub(crate) fn set_reserve(&mut self, ring: Ring, snapshot_bytes: u64) {
         self.reserve = (2 * snapshot_bytes).max(ring.bytes / RESERVE_RING_FRACTION).min(ring.bytes / 2);
     }

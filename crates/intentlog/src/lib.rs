@@ -28,6 +28,7 @@ pub mod limits;
 mod log;
 pub mod replay;
 pub mod ring;
+pub mod sim;
 mod stats;
 mod ticket;
 mod writer;

@@ -11,14 +11,14 @@ use parking_lot::Mutex;
 use crate::admit::{Fill, Pressure, pressure};
 use crate::aligned::AlignedBuf;
 use crate::checkpoint::{self, Checkpoint};
-use crate::core::{Core, Phase, Space, Stage, Txn};
+use crate::core::{Core, Phase, Space, Stage, Timing, Txn};
 use crate::device::{Blank, Device, FileDevice, Slowed, SyncMethod};
 use crate::error::{LogError, OpenError};
 use crate::format::{BatchBuf, BatchPlace, Identity, Superblock};
 use crate::intent::Intent;
 use crate::limits::{
-    BLANK_CHECK_BYTES, BLOCK_BYTES, CHECKPOINT_AFTER, DEVICE_BYTES_MAX, DEVICE_BYTES_MIN, RING_OFFSET,
-    STREAM_BYTES,
+    BLANK_CHECK_BYTES, BLOCK_BYTES, CHECKPOINT_AFTER, DEVICE_BYTES_MAX, DEVICE_BYTES_MIN, INTENT_WAIT_MAX,
+    RING_OFFSET, STREAM_BYTES,
 };
 use crate::replay::{self, ScanError};
 use crate::ring::Ring;
@@ -40,6 +40,8 @@ pub struct Config {
     pub injected_flush: Option<Duration>,
     /// Longest time from a record to the checkpoint that covers it.
     pub checkpoint_after: Duration,
+    /// Longest time that a seal waits for requests in hand (see [`Intent`]).
+    pub intent_wait: Duration,
 }
 
 impl Config {
@@ -52,6 +54,7 @@ impl Config {
             sync_method: None,
             injected_flush: None,
             checkpoint_after: CHECKPOINT_AFTER,
+            intent_wait: INTENT_WAIT_MAX,
         }
     }
 }
@@ -151,9 +154,9 @@ impl Log {
         let core = Core::new(
             Ring { bytes: superblocks.last.ring_bytes },
             Identity { salt, ..superblocks.last.identity },
-            Space { head: scan.end, tail: superblocks.last.tail, next_seq: scan.end_seq },
+            Space { head: scan.end, tail: scan.tail, next_seq: scan.end_seq },
             scan.checkpoint,
-            config.checkpoint_after,
+            Timing { checkpoint_after: config.checkpoint_after, intent_wait: config.intent_wait },
         );
         let handle = Handle {
             core: Arc::new(core),
@@ -422,6 +425,7 @@ impl Log {
             absorbed: counters.absorbed.load(Relaxed),
             intent_waits: counters.intent_waits.load(Relaxed),
             intent_timeouts: counters.intent_timeouts.load(Relaxed),
+            gate_reopened: counters.gate_reopened.load(Relaxed),
             admit_slowed: counters.admit_slowed.load(Relaxed),
             admit_waited: counters.admit_waited.load(Relaxed),
             used: state.space.used(),

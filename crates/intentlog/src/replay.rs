@@ -80,6 +80,8 @@ pub struct Scan {
     pub records: Vec<Vec<u8>>,
     /// Batches they came in.
     pub batches: u64,
+    /// Position of the first batch that still matters.
+    pub tail: u64,
     /// Position after the last batch.
     pub end: u64,
     /// Sequence number after the last record.
@@ -92,6 +94,7 @@ pub struct Scan {
 pub fn scan(device: &dyn ReadAt, superblock: &Superblock) -> Result<Scan, ScanError> {
     let ring = Ring { bytes: superblock.ring_bytes };
     let mut scan = Scan {
+        tail: superblock.tail,
         end: superblock.tail,
         end_seq: superblock.tail_seq,
         checkpoint: superblock.checkpoint,
@@ -102,6 +105,7 @@ pub fn scan(device: &dyn ReadAt, superblock: &Superblock) -> Result<Scan, ScanEr
     while let Some((header, records)) = window.batch_at(scan.end, scan.end_seq, left, superblock)? {
         if header.restart {
             scan.records.clear();
+            scan.tail = scan.end;
             scan.checkpoint = header.checkpoint;
         }
         scan.records.extend(records);

@@ -19,6 +19,7 @@ pub(crate) struct Counters {
     pub(crate) absorbed: AtomicU64,
     pub(crate) intent_waits: AtomicU64,
     pub(crate) intent_timeouts: AtomicU64,
+    pub(crate) gate_reopened: AtomicU64,
     pub(crate) admit_slowed: AtomicU64,
     pub(crate) admit_waited: AtomicU64,
 }
@@ -78,6 +79,8 @@ pub struct Stats {
     pub intent_waits: u64,
     /// Those that gave up after [`INTENT_WAIT_MAX`](crate::limits::INTENT_WAIT_MAX).
     pub intent_timeouts: u64,
+    /// Times that a gate was opened again because open transactions did not end.
+    pub gate_reopened: u64,
     /// Admissions that were delayed.
     pub admit_slowed: u64,
     /// Admissions that waited for space.

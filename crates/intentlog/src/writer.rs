@@ -9,6 +9,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use parking_lot::MutexGuard;
@@ -17,7 +18,7 @@ use crate::checkpoint::Checkpoint;
 use crate::core::{Core, Phase, Sealed, Stage, State};
 use crate::device::Device;
 use crate::format::{BatchBuf, BatchPlace, Superblock};
-use crate::limits::INTENT_WAIT_MAX;
+use crate::limits::GATE_WAIT_MAX;
 
 /// Position and sequence number where the tail will be once a checkpoint is complete.
 #[derive(Debug, Clone, Copy)]
@@ -171,12 +172,12 @@ impl Writer {
     /// Waits for those requests that were received before now and have not yet committed, within bounds.
     fn await_requests_in_hand(&self, state: &mut MutexGuard<'_, State>) {
         let Some(generation) = self.core.intents.close() else { return };
-        let until = Instant::now() + INTENT_WAIT_MAX;
-        self.core.counters.intent_waits.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let until = Instant::now() + self.core.timing.intent_wait;
+        self.core.counters.intent_waits.fetch_add(1, Relaxed);
         generation.set_awaited(true);
         while !generation.is_empty() && !state.dead() {
             if self.core.writer.wait_until(state, until).timed_out() {
-                self.core.counters.intent_timeouts.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                self.core.counters.intent_timeouts.fetch_add(1, Relaxed);
                 break;
             }
         }
@@ -184,10 +185,28 @@ impl Writer {
     }
 
     /// Lets nobody begin and waits until no transaction is open. `false`: the log is dead.
+    ///
+    /// Should one of those open need something that a thread holds who waits to begin, the wait would never
+    /// end. Nothing is decided before the last one has left, so the gate is opened again for those at it.
     fn close_gate(&self, state: &mut MutexGuard<'_, State>) -> bool {
         state.sealing = true;
+        let mut until = Instant::now() + GATE_WAIT_MAX;
         while state.txns > 0 && !state.dead() {
-            self.core.writer.wait(state);
+            if self.core.writer.wait_until(state, until).timed_out() {
+                self.core.counters.gate_reopened.fetch_add(1, Relaxed);
+                state.sealing = false;
+                state.reopened = true;
+                self.core.gate.notify_all();
+                until = Instant::now() + GATE_WAIT_MAX;
+                while state.at_gate > 0 && !state.dead() {
+                    if self.core.writer.wait_until(state, until).timed_out() {
+                        break;
+                    }
+                }
+                state.reopened = false;
+                state.sealing = true;
+                until = Instant::now() + GATE_WAIT_MAX;
+            }
         }
         if state.dead() {
             state.sealing = false;
@@ -250,7 +269,8 @@ impl Writer {
 
     fn fits(&self, length: u64, snapshot: bool, oversize: bool) -> bool {
         let state = self.core.state.lock();
-        let reserve = if snapshot { 0 } else { state.reserve };
+        // A snapshot leaves half of the reserve: after a crash the next start puts one more beside it.
+        let reserve = if snapshot { state.reserve / 2 } else { state.reserve };
         !oversize && length + reserve <= self.core.ring.bytes - state.space.used()
     }
 
@@ -363,7 +383,7 @@ impl Writer {
             state.space.next_seq += buf.records();
             state.set_reserve(self.core.ring, length);
         }
-        self.core.counters.absorbed.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        self.core.counters.absorbed.fetch_add(1, Relaxed);
         self.move_tail(space.head, space.next_seq)?;
         self.acknowledge(self.core.state.lock());
         Ok(())

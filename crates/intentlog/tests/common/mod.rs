@@ -1,0 +1,165 @@
+//! A model of what owns a log: numbered effects, "applied" in memory, made durable by checkpoints.
+//!
+//! The oracle: *what was acknowledged is there; what was not is there whole or not at all.*
+
+// Each test file uses a part of it.
+#![allow(dead_code)]
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use landfast_intentlog::{Checkpoint, Config, Log, LogError, Replay, Ticket};
+use parking_lot::{Condvar, Mutex};
+
+pub const VOLUME: [u8; 16] = [7; 16];
+
+/// The volume: effects 1, 2, 3, ... in order of application.
+#[derive(Default)]
+pub struct Model {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default, Clone)]
+struct State {
+    /// Effects applied, in memory.
+    applied: u64,
+    /// Effects that a crash cannot lose.
+    durable: u64,
+    /// Checkpoint number kept next to the durable effects.
+    number: u64,
+    /// Where the current cut is.
+    cut: u64,
+    sync_error: bool,
+    hold_sync: bool,
+    in_sync: bool,
+    snapshot_bytes: usize,
+}
+
+impl Checkpoint for Model {
+    fn snapshot(&self) -> Vec<Vec<u8>> {
+        let mut state = self.state.lock();
+        state.cut = state.applied;
+        let mut record = state.applied.to_le_bytes().to_vec();
+        record.resize(8 + state.snapshot_bytes, 0);
+        vec![[b"S".as_slice(), &record].concat()]
+    }
+
+    fn sync(&self, number: u64) -> io::Result<()> {
+        let mut state = self.state.lock();
+        state.in_sync = true;
+        self.changed.notify_all();
+        while state.hold_sync {
+            self.changed.wait(&mut state);
+        }
+        state.in_sync = false;
+        if state.sync_error {
+            return Err(io::Error::other("injected sync error"));
+        }
+        state.number = number;
+        state.durable = state.durable.max(state.cut);
+        Ok(())
+    }
+}
+
+impl Model {
+    pub fn set_sync_error(&self) {
+        self.state.lock().sync_error = true;
+    }
+
+    pub fn set_snapshot_bytes(&self, bytes: usize) {
+        self.state.lock().snapshot_bytes = bytes;
+    }
+
+    pub fn hold_sync(&self, hold: bool) {
+        self.state.lock().hold_sync = hold;
+        self.changed.notify_all();
+    }
+
+    pub fn await_sync(&self) {
+        let mut state = self.state.lock();
+        while !state.in_sync {
+            self.changed.wait(&mut state);
+        }
+    }
+
+    /// Applies and logs `sizes.len()` effects in one transaction. Gives the last one's number.
+    pub fn operate(&self, log: &Log, sizes: &[usize]) -> Result<(u64, Ticket), LogError> {
+        let mut txn = log.begin()?;
+        // Apply and append in one critical section, so that log order is apply order.
+        let mut state = self.state.lock();
+        for (index, size) in sizes.iter().enumerate() {
+            state.applied += 1;
+            txn.append_parts(&[
+                b"E",
+                &state.applied.to_le_bytes(),
+                &[index as u8, sizes.len() as u8],
+                &vec![state.applied as u8; *size],
+            ]);
+        }
+        let last = state.applied;
+        drop(state);
+        Ok((last, txn.commit()))
+    }
+
+    /// Checks a replay against `acknowledged` (the highest effect whose ticket succeeded) and applies it.
+    pub fn recover(&self, replay: &Replay, acknowledged: u64) {
+        let mut state = self.state.lock();
+        let number = state.number;
+        assert!(
+            number == replay.checkpoint || number == replay.checkpoint + 1,
+            "the volume is at checkpoint {number}, the log at {}",
+            replay.checkpoint
+        );
+        let mut at = None;
+        let mut open = 0u8;
+        for record in &replay.records {
+            let value = u64::from_le_bytes(record[1..9].try_into().unwrap());
+            match record[0] {
+                b'S' => {
+                    assert!(open == 0, "a snapshot stands between two records of one transaction");
+                    if let Some(at) = at {
+                        assert_eq!(value, at, "the snapshot is not where the log is");
+                    } else {
+                        assert!(
+                            value <= state.durable,
+                            "{value} effects are relied on, {} are durable",
+                            state.durable
+                        );
+                    }
+                    at = Some(value);
+                }
+                b'E' => {
+                    let last = at.expect("a log begins with a snapshot");
+                    assert_eq!(value, last + 1, "effects are in order and none is missing");
+                    assert_eq!(record[9], open, "a transaction's records stand together");
+                    open = if record[9] + 1 == record[10] { 0 } else { open + 1 };
+                    assert!(record[11..].iter().all(|byte| *byte == value as u8));
+                    at = Some(value);
+                }
+                other => panic!("unknown record {other}"),
+            }
+        }
+        assert_eq!(open, 0, "the last transaction is whole");
+        let reached = at.unwrap_or(0);
+        assert!(reached >= acknowledged, "effect {acknowledged} was acknowledged, replay ends at {reached}");
+        // The caller makes replayed effects durable before it starts the log.
+        state.applied = reached;
+        state.durable = reached;
+        state.cut = reached;
+    }
+}
+
+pub fn config() -> Config {
+    let mut config = Config::new("simulated", 0, VOLUME);
+    config.checkpoint_after = Duration::from_secs(3600);
+    config
+}
+
+/// Starts a log on a simulated disk.
+pub fn start(disk: &landfast_intentlog::sim::SimDisk, model: &Arc<Model>, config: Config) -> Log {
+    let (log, _) = Log::open_device(disk.device(), config).unwrap();
+    log.start(model.clone()).unwrap();
+    log
+}
