@@ -21,6 +21,7 @@ pub mod clock;
 pub mod demo;
 pub mod disk;
 pub mod error;
+pub mod experiments;
 pub mod limits;
 pub mod loopdev;
 pub mod measure;

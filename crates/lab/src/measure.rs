@@ -162,17 +162,21 @@ pub struct Taken {
 ///
 /// # Errors
 /// The first operation that failed.
-pub fn serial_untar(
-    addr: SocketAddr,
-    owner: &str,
-    into: &str,
-    tar: impl Read,
-    budget: Budget,
-) -> Result<Taken> {
+pub fn serial_untar(addr: SocketAddr, owner: &str, tar: impl Read, budget: Budget) -> Result<Taken> {
     let mut session = Session::connect(&Connect::new(addr, owner))?;
-    let root = session.walk(into)?;
-    let before = session.counts();
+    let root = session.walk("/")?;
     let mut actor = Actor::new(session, root);
+    let taken = serial_untar_with(&mut actor, tar, budget)?;
+    actor.into_session().close()?;
+    Ok(taken)
+}
+
+/// As [`serial_untar`], with a client that is there already, into its directory.
+///
+/// # Errors
+/// The first operation that failed.
+pub fn serial_untar_with(actor: &mut Actor, tar: impl Read, budget: Budget) -> Result<Taken> {
+    let before = actor.session().counts();
     let mut extraction = Extraction::new();
     let mut complete = true;
     let start = Instant::now();
@@ -181,15 +185,14 @@ pub fn serial_untar(
             complete = false;
             return Ok(ControlFlow::Break(()));
         }
-        extraction.extract(&mut actor, &member)?;
+        extraction.extract(actor, &member)?;
         Ok(ControlFlow::Continue(()))
     })?;
     if complete {
-        extraction.end(&mut actor)?;
+        extraction.end(actor)?;
     }
     let seconds = start.elapsed().as_secs_f64();
     let Counts { rpcs, modifying_rpcs } = actor.session().counts().since(&before);
-    actor.into_session().close()?;
     Ok(Taken { files: extraction.files(), seconds, rpcs, modifying_rpcs, complete })
 }
 

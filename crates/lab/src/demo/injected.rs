@@ -77,7 +77,7 @@ pub(super) fn run(
             measure::untar(link.addr(), &archive.plain, Stdio::null())?
         } else {
             let budget = Budget { files: u64::MAX, time: ROW_TIME };
-            measure::serial_untar(link.addr(), name, "/", archive.open()?, budget)?
+            measure::serial_untar(link.addr(), name, archive.open()?, budget)?
         };
         server.stop()?;
         let mut line = row(name, durability != Durability::Unsafe, archive, &taken, Flushes::default());

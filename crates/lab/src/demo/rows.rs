@@ -60,7 +60,7 @@ pub(super) fn run(
         progress(Progress::Doing(format!("{name}: one file at a time over NFS")));
         let (taken, flushes) = served(&mut rig, latency, durability, &link, |addr| {
             let budget = Budget { files: u64::MAX, time: ROW_TIME };
-            measure::serial_untar(addr, name, "/", archive.open()?, budget)
+            measure::serial_untar(addr, name, archive.open()?, budget)
         })?;
         let mut line = row(name, durability != Durability::Unsafe, archive, &taken, flushes);
         let persistence_ms = match durability {

@@ -1,0 +1,181 @@
+//! Experiments: each measures one claim with its peers and limits in one run, and says whether the
+//! claim holds. `landfast lab run NAME`.
+//!
+//! One file is one experiment. A new one is a file here and a line in [`ALL`].
+
+mod eight_clients;
+mod serial_flushes;
+mod server_memory;
+mod untar_vs_serial;
+
+use crate::error::{Error, Result};
+use crate::measure::Terms;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// What may be chosen about an experiment.
+#[derive(Debug, Clone, Default)]
+pub struct Choices {
+    /// How many files; each experiment has a default that takes seconds.
+    pub files: Option<u64>,
+}
+
+/// What hears how far an experiment is.
+pub type Hear<'a> = &'a mut (dyn FnMut(&str) + Send);
+
+/// One experiment.
+pub struct Experiment {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What it measures, in one line.
+    pub about: &'static str,
+    run: fn(&Choices, Hear<'_>) -> Result<Findings>,
+}
+
+/// Every experiment.
+pub const ALL: [Experiment; 4] = [
+    Experiment {
+        name: "untar-vs-serial",
+        about: "untar against local extraction and one file at a time, data disk 10 ms, log 0.05 ms",
+        run: untar_vs_serial::run,
+    },
+    Experiment {
+        name: "serial-flushes",
+        about: "flushes per operation of one client that does one thing at a time",
+        run: serial_flushes::run,
+    },
+    Experiment {
+        name: "eight-clients",
+        about: "flushes per operation of eight such clients at once",
+        run: eight_clients::run,
+    },
+    Experiment {
+        name: "server-memory",
+        about: "peak memory of the server while a long synthetic archive is extracted (--files 1000000)",
+        run: server_memory::run,
+    },
+];
+
+/// One line of an experiment's result.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Line {
+    /// What was measured.
+    pub name: String,
+    /// Named figures.
+    pub values: BTreeMap<String, f64>,
+}
+
+impl Line {
+    fn new<const N: usize>(name: &str, values: [(&str, f64); N]) -> Self {
+        Line { name: name.to_owned(), values: values.map(|(k, v)| (k.to_owned(), v)).into() }
+    }
+}
+
+/// How a figure has to stand to its bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Relation {
+    /// Not below it.
+    AtLeast,
+    /// Not above it.
+    AtMost,
+    /// Equal to it.
+    Exactly,
+}
+
+/// A claim and whether it holds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Check {
+    /// The figure.
+    pub what: String,
+    /// Measured.
+    pub value: f64,
+    /// How it has to stand to the bound.
+    pub relation: Relation,
+    /// The bound.
+    pub bound: f64,
+    /// Whether it does.
+    pub holds: bool,
+}
+
+impl Check {
+    fn new(what: &str, value: f64, relation: Relation, bound: f64) -> Self {
+        let holds = match relation {
+            Relation::AtLeast => value >= bound,
+            Relation::AtMost => value <= bound,
+            Relation::Exactly => value == bound,
+        };
+        Check { what: what.to_owned(), value, relation, bound, holds }
+    }
+}
+
+/// What an experiment found.
+#[derive(Debug, Clone, Default)]
+pub struct Findings {
+    terms: Option<Terms>,
+    lines: Vec<Line>,
+    checks: Vec<Check>,
+    notes: Vec<String>,
+}
+
+/// An experiment's result.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// The experiment's name.
+    pub name: String,
+    /// What it measures.
+    pub about: String,
+    /// The measured terms of the equation, where it uses them.
+    pub terms: Option<Terms>,
+    /// The figures.
+    pub lines: Vec<Line>,
+    /// The claims.
+    pub checks: Vec<Check>,
+    /// What the reader has to know.
+    pub notes: Vec<String>,
+    /// Whether every claim holds.
+    pub holds: bool,
+    /// Seconds that it took.
+    pub total_s: f64,
+}
+
+/// Runs the experiment of this name.
+///
+/// # Errors
+/// No such experiment, or what keeps it from being run.
+pub fn run(name: &str, choices: &Choices, hear: Hear<'_>) -> Result<Report> {
+    let Some(experiment) = ALL.iter().find(|e| e.name == name) else {
+        let names: Vec<_> = ALL.iter().map(|e| e.name).collect();
+        return Err(Error::Unable(format!("no experiment `{name}`: there are {}", names.join(", "))));
+    };
+    let start = std::time::Instant::now();
+    let found = (experiment.run)(choices, hear)?;
+    Ok(Report {
+        name: experiment.name.to_owned(),
+        about: experiment.about.to_owned(),
+        terms: found.terms,
+        lines: found.lines,
+        holds: found.checks.iter().all(|c| c.holds),
+        checks: found.checks,
+        notes: found.notes,
+        total_s: start.elapsed().as_secs_f64(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_experiment_names_the_known_ones() {
+        let e = run("x", &Choices::default(), &mut |_| {}).unwrap_err().to_string();
+        assert!(ALL.iter().all(|x| e.contains(x.name)), "{e}");
+    }
+
+    #[test]
+    fn a_check_knows_whether_it_holds() {
+        assert!(Check::new("x", 1.0, Relation::AtLeast, 1.0).holds);
+        assert!(!Check::new("x", 1.1, Relation::AtMost, 1.0).holds);
+        assert!(!Check::new("x", 0.9, Relation::Exactly, 1.0).holds);
+    }
+}
