@@ -75,6 +75,11 @@ impl<'a> Disk<'a> {
         reserve::take(self.state_dir).map_err(io("taking the space reserve", &stage))
     }
 
+    #[cfg(test)]
+    pub(super) fn root_fd(&self) -> &OwnedFd {
+        self.root
+    }
+
     fn bump(&self, newest: u32) -> Result<()> {
         if rustix::fs::fstatfs(self.root)?.f_type as u64 & 0xffff_ffff != BTRFS_MAGIC {
             return Ok(());

@@ -398,7 +398,7 @@ impl Server {
         let obj = self.id(ino);
         if self.rng.chance(30) {
             let value = if self.rng.chance(70) { Some(self.bytes()) } else { None };
-            let name = Bytes::from_static(b"user.x");
+            let name = Bytes::from_static(b"trusted.x");
             self.model.change(Change::Xattr(ino, name.clone(), value.clone()));
             return vec![Fact::Xattr { obj, name, value }];
         }

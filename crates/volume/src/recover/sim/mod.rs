@@ -4,6 +4,8 @@
 //! A failing seed is printed and can be run alone: `LANDFAST_SEED=n cargo test -p landfast-volume sim`.
 //! `LANDFAST_HISTORIES=n` runs more.
 
+mod filesystems;
+mod fused;
 mod history;
 mod model;
 
@@ -91,17 +93,7 @@ fn life_ends(s: &mut Server, fault: Fault, tally: &mut Tally) -> Result<u64, Str
     };
     let logged_end = flushed.checked_sub(1).map_or(0, |last| s.batches[last].end);
     let survivors = s.model.survivors();
-    let want = Want {
-        state: s.model.after(logged_end.max(survivors)),
-        contents: match flushed.checked_sub(1) {
-            Some(last) => s.batches[last].contents.clone(),
-            None => BTreeMap::new(),
-        },
-        loose: s.loose.iter().filter(|l| l.stable.is_none_or(|b| b >= flushed)).cloned().collect(),
-        cut: s.cuts.iter().filter(|c| c.batch >= flushed).map(|c| c.obj.clone()).collect(),
-        seen: Seen::of(&s.model, &s.model.after(s.model.changes.len())),
-        before: s.model.after(0),
-    };
+    let want = Want::of(s, flushed, logged_end.max(survivors));
     let mut records: Vec<Record> =
         s.batches[s.log_start..flushed].iter().flat_map(|b| b.records.iter().cloned()).collect();
     match fault {
@@ -214,6 +206,7 @@ fn add(sum: &mut Counts, c: Counts) {
     sum.attached += c.attached;
     sum.removed += c.removed;
     sum.contents += c.contents;
+    sum.bytes += c.bytes;
     sum.attrs += c.attrs;
     sum.foreign += c.foreign;
     sum.odd_links += c.odd_links;
@@ -239,6 +232,26 @@ struct Want {
 }
 
 impl Want {
+    /// For a state that was read back with each object under the identity that clients were told.
+    fn told_by_identity(&mut self) {
+        self.seen.0.iter_mut().for_each(|(id, seen)| *seen = (id.clone(), model::number(id)));
+    }
+
+    /// The log has the first `flushed` batches, and the disk should have the first `changes` changes of metadata.
+    fn of(s: &Server, flushed: usize, changes: usize) -> Want {
+        Want {
+            state: s.model.after(changes),
+            contents: match flushed.checked_sub(1) {
+                Some(last) => s.batches[last].contents.clone(),
+                None => BTreeMap::new(),
+            },
+            loose: s.loose.iter().filter(|l| l.stable.is_none_or(|b| b >= flushed)).cloned().collect(),
+            cut: s.cuts.iter().filter(|c| c.batch >= flushed).map(|c| c.obj.clone()).collect(),
+            seen: Seen::of(&s.model, &s.model.after(s.model.changes.len())),
+            before: s.model.after(0),
+        }
+    }
+
     fn check(&self, model: &Model) -> Result<(), String> {
         let mut fileids = BTreeSet::new();
         let mut done = BTreeSet::new();

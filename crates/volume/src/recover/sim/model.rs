@@ -76,6 +76,14 @@ pub(super) enum Change {
     Marker(u64),
 }
 
+/// What was asked of the model, for those who do the same to a filesystem.
+#[derive(Clone, Debug)]
+pub(super) enum Step {
+    Change(Change, Timestamp),
+    Fdatasync(u64),
+    Flush,
+}
+
 #[derive(Clone, Debug, Default)]
 pub(super) struct State {
     pub(super) inodes: BTreeMap<u64, Inode>,
@@ -211,6 +219,7 @@ pub(super) struct Model {
     pub(super) mode_before_owner: bool,
     durable_rows: Remap,
     kept_times: Option<(u64, KeptTimes)>,
+    pub(super) trace: Option<Vec<Step>>,
 }
 
 impl Model {
@@ -239,6 +248,7 @@ impl Model {
             mode_before_owner: false,
             durable_rows: Remap::default(),
             kept_times: None,
+            trace: None,
         }
     }
 
@@ -250,8 +260,15 @@ impl Model {
     pub(super) fn change(&mut self, change: Change) -> Timestamp {
         let now = self.now();
         self.live.apply(&change, now);
+        self.step(|| Step::Change(change.clone(), now));
         self.changes.push((change, now, false));
         now
+    }
+
+    fn step(&mut self, step: impl FnOnce() -> Step) {
+        if let Some(trace) = &mut self.trace {
+            trace.push(step());
+        }
     }
 
     /// A new inode, not yet anywhere.
@@ -269,6 +286,7 @@ impl Model {
 
     /// `fdatasync`: as on a filesystem with one journal, all metadata so far and the file's data.
     pub(super) fn fdatasync(&mut self, ino: u64) {
+        self.step(|| Step::Fdatasync(ino));
         self.floor = self.changes.len();
         for (change, _, flushed) in &mut self.changes {
             *flushed |= matches!(change, Change::Write(i, ..) if *i == ino);
@@ -277,6 +295,7 @@ impl Model {
 
     /// `syncfs`.
     pub(super) fn flush(&mut self) {
+        self.step(|| Step::Flush);
         self.floor = self.changes.len();
         self.changes.iter_mut().for_each(|c| c.2 = true);
         self.live.generation += 1;
@@ -398,7 +417,7 @@ impl Model {
     }
 }
 
-fn blank(kind: Kind) -> Inode {
+pub(super) fn blank(kind: Kind) -> Inode {
     let id = object_id(0, 0, 0);
     let mode = if kind == Kind::Symlink { 0o777 } else { 0o600 };
     let owned = Owned { mode, ..Owned::default() };
@@ -417,7 +436,7 @@ fn blank(kind: Kind) -> Inode {
     }
 }
 
-fn object_id(ino: u64, generation: u64, born: i64) -> ObjId {
+pub(super) fn object_id(ino: u64, generation: u64, born: i64) -> ObjId {
     let mut bytes = ino.to_le_bytes().to_vec();
     bytes.extend_from_slice(&generation.to_le_bytes());
     ObjId { kh: KernelHandle { kind: 1, bytes: bytes.into() }, btime_ns: born }

@@ -1,0 +1,503 @@
+//! The same histories on ext4, XFS and btrfs: each change of the model is made on a mounted loop image, the filesystem
+//! is stopped without a flush (ext4, XFS: shut down; btrfs: the image is copied), mounted again and recovered, and
+//! what is there is compared with what the model says. Recovery is stopped the same way, up to twice.
+
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use bytes::Bytes;
+use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, XattrFlags};
+
+use super::fused::Fused;
+use super::history::Server;
+use super::model::{Change, Inode, LOST, Model, ROOT, Rng, STAGE, State, Step, blank, number, object_id};
+use super::{Want, env};
+use crate::fold::Fold;
+use crate::marker::Marker;
+use crate::record::{Birth, Fact, Kind, ObjId, Record, Timestamp};
+use crate::recover::tree::Tree;
+use crate::recover::{Counts, Disk, Error, disk, reconcile};
+use crate::remap::Remap;
+use crate::sys;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kernel {
+    Ext4,
+    Xfs,
+    Btrfs,
+}
+
+fn sh(command: &str, args: &[&str]) -> bool {
+    let out = Command::new(command).args(args).output();
+    out.is_ok_and(|o| o.status.success())
+}
+
+/// A filesystem in a file, mounted; unmounted when dropped.
+struct Image {
+    kernel: Kernel,
+    file: PathBuf,
+    mount: PathBuf,
+    mounted: bool,
+    device: String,
+    _dir: tempfile::TempDir,
+}
+
+impl Image {
+    /// `None` where that cannot be done.
+    fn new(kernel: Kernel) -> Option<Image> {
+        if !rustix::process::geteuid().is_root() {
+            return None;
+        }
+        let dir = tempfile::tempdir().ok()?;
+        let (file, mount) = (dir.path().join("image"), dir.path().join("mnt"));
+        std::fs::create_dir(&mount).ok()?;
+        std::fs::File::create(&file).and_then(|f| f.set_len(320 << 20)).ok()?;
+        let path = file.to_str()?;
+        let made = match kernel {
+            Kernel::Ext4 => sh("mkfs.ext4", &["-q", "-F", path]),
+            Kernel::Xfs => sh("mkfs.xfs", &["-q", "-f", path]),
+            Kernel::Btrfs => sh("mkfs.btrfs", &["-q", "-f", path]),
+        };
+        let mut image = Image { kernel, file, mount, mounted: false, device: String::new(), _dir: dir };
+        (made && image.mount()).then_some(image)
+    }
+
+    /// Always on a fresh loop device: `mount -o loop` may take one again that is about to go.
+    fn mount(&mut self) -> bool {
+        let attach = Command::new("losetup").args(["--find", "--show"]).arg(&self.file).output();
+        let Some(device) = attach.ok().filter(|o| o.status.success()) else { return false };
+        self.device = String::from_utf8_lossy(&device.stdout).trim().to_owned();
+        self.mounted = sh("mount", &["-o", "noatime", &self.device, self.mount.to_str().unwrap_or("")]);
+        self.mounted
+    }
+
+    fn unmount(&mut self) {
+        if self.mounted {
+            self.mounted = !sh("umount", &[self.mount.to_str().unwrap_or("")]);
+        }
+        if !self.device.is_empty() {
+            sh("losetup", &["--detach", &self.device]);
+            self.device.clear();
+        }
+    }
+
+    /// The power fails and comes back.
+    fn crash(&mut self) {
+        let copy = self.file.with_extension("copy");
+        let (file, to) = (self.file.to_str().unwrap_or(""), copy.to_str().unwrap_or(""));
+        match self.kernel {
+            Kernel::Ext4 | Kernel::Xfs => {
+                assert!(
+                    sh("xfs_io", &["-x", "-c", "shutdown", self.mount.to_str().unwrap_or("")]),
+                    "shutdown"
+                );
+                self.unmount();
+            }
+            Kernel::Btrfs => {
+                assert!(sh("cp", &["--sparse=always", file, to]), "copy of the image");
+                self.unmount();
+                std::fs::rename(&copy, &self.file).expect("the copy in place");
+            }
+        }
+        assert!(!self.mounted, "unmount");
+        assert!(self.mount(), "mount after the crash");
+    }
+}
+
+impl Drop for Image {
+    fn drop(&mut self) {
+        self.unmount();
+    }
+}
+
+fn open_dir(path: &Path) -> OwnedFd {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::open(path, flags, Mode::empty()).expect("a directory")
+}
+
+/// A mounted volume and what the model's objects are on it.
+struct Volume {
+    root: OwnedFd,
+    state: OwnedFd,
+    remap: Remap,
+    marker: Marker,
+}
+
+impl Volume {
+    fn open(image: &Image) -> Volume {
+        let path = image.mount.join("export");
+        std::fs::create_dir_all(path.join(".landfast")).expect("state directory");
+        let (root, state) = (open_dir(&path), open_dir(&path.join(".landfast")));
+        let remap = Remap::load(&state).expect("remap table");
+        let marker = Marker::open(&state).expect("marker");
+        Volume { root, state, remap, marker }
+    }
+}
+
+/// The model's identities and what they are for the kernel, and were when clients first saw them.
+#[derive(Default)]
+struct Names {
+    now: BTreeMap<ObjId, ObjId>,
+    first: BTreeMap<ObjId, (ObjId, u64)>,
+    by_ino: BTreeMap<u64, ObjId>,
+}
+
+impl Names {
+    fn meet(&mut self, ino: u64, model: &ObjId, real: ObjId, fileid: u64) {
+        self.by_ino.insert(ino, model.clone());
+        self.first.insert(model.clone(), (real.clone(), fileid));
+        self.now.insert(model.clone(), real);
+    }
+
+    fn real(&self, ino: u64) -> &ObjId {
+        &self.now[&self.by_ino[&ino]]
+    }
+
+    fn id(&self, model: &ObjId) -> ObjId {
+        self.now.get(model).cloned().unwrap_or_else(|| panic!("{model} was never made"))
+    }
+
+    /// A record in the kernel's identities.
+    fn record(&self, r: &Record) -> Record {
+        let mut r = r.clone();
+        for fact in &mut r.facts {
+            match fact {
+                Fact::Bind { dir, obj, .. } | Fact::Unbind { dir, obj, .. } => {
+                    (*dir, *obj) = (self.id(dir), self.id(obj));
+                }
+                Fact::Born { obj, birth } => {
+                    birth.fileid = self.first[obj].1;
+                    *obj = self.id(obj);
+                }
+                Fact::Links { obj, .. }
+                | Fact::Attrs { obj, .. }
+                | Fact::Mtime { obj, .. }
+                | Fact::Size { obj, .. }
+                | Fact::Data { obj, .. }
+                | Fact::Durable { obj, .. }
+                | Fact::Xattr { obj, .. } => *obj = self.id(obj),
+                Fact::Note { .. } => {}
+            }
+        }
+        r
+    }
+}
+
+/// Does to the filesystem what was done to the model.
+fn do_step(image: &Image, v: &mut Volume, names: &mut Names, step: &Step) -> std::io::Result<()> {
+    let open = |names: &Names, ino: u64| sys::open_handle(&v.root, &names.real(ino).kh);
+    let look = |names: &Names, ino: u64| -> std::io::Result<OwnedFd> { Ok(open(names, ino)?) };
+    let touch = |names: &Names, ino: u64, now: Timestamp| -> std::io::Result<()> {
+        let fd = open(names, ino)?;
+        set_times(&fd, None, now)
+    };
+    match step {
+        Step::Flush => rustix::fs::syncfs(&v.root)?,
+        Step::Fdatasync(_) if image.kernel == Kernel::Btrfs => rustix::fs::syncfs(&v.root)?,
+        Step::Fdatasync(ino) => rustix::fs::fdatasync(sys::reopen(&look(names, *ino)?, OFlags::RDWR)?)?,
+        Step::Change(change, now) => match change {
+            Change::Make(dir, name, ino, inode) => {
+                let birth = Birth {
+                    kind: inode.kind,
+                    owned: inode.owned,
+                    rdev: inode.rdev,
+                    target: inode.target.clone(),
+                    fileid: 0,
+                };
+                let dir_id = names.real(*dir).clone();
+                let real = Disk::new(&v.root, &v.state, &mut v.remap)?.make(&dir_id, name, &birth)?;
+                let fd = sys::open_handle(&v.root, &real.kh)?;
+                own(&fd, inode.owned.uid, inode.owned.gid)?;
+                if inode.kind != Kind::Symlink {
+                    sys::chmod(&fd, inode.owned.mode)?;
+                }
+                set_times(&fd, Some(inode.owned.atime), inode.owned.mtime)?;
+                let fileid = v.remap.fileid(&real, sys::look(&fd)?.stx_ino);
+                names.meet(*ino, &inode.id, real, fileid);
+                let fd = sys::open_handle(&v.root, &dir_id.kh)?;
+                set_times(&fd, None, *now)?;
+            }
+            Change::Link(ino, dir, name) => {
+                let (fd, to) = (look(names, *ino)?, look(names, *dir)?);
+                rustix::fs::linkat(&fd, c"", &to, &name[..], AtFlags::EMPTY_PATH)?;
+                touch(names, *dir, *now)?;
+            }
+            Change::Unlink(dir, name) => {
+                let fd = look(names, *dir)?;
+                if rustix::fs::unlinkat(&fd, &name[..], AtFlags::empty()).is_err() {
+                    rustix::fs::unlinkat(&fd, &name[..], AtFlags::REMOVEDIR)?;
+                }
+                touch(names, *dir, *now)?;
+            }
+            Change::Rename(dir, name, to, to_name) => {
+                let (a, b) = (look(names, *dir)?, look(names, *to)?);
+                rustix::fs::renameat_with(&a, &name[..], &b, &to_name[..], RenameFlags::empty())?;
+                touch(names, *dir, *now)?;
+                touch(names, *to, *now)?;
+            }
+            Change::Write(ino, offset, bytes) => {
+                let fd = sys::reopen(&look(names, *ino)?, OFlags::WRONLY)?;
+                assert_eq!(rustix::io::pwrite(&fd, bytes, *offset)?, bytes.len());
+                touch(names, *ino, *now)?;
+            }
+            Change::Truncate(ino, size) => {
+                rustix::fs::ftruncate(sys::reopen(&look(names, *ino)?, OFlags::WRONLY)?, *size)?;
+                touch(names, *ino, *now)?;
+            }
+            Change::Own(ino, uid, gid) => {
+                let fd = look(names, *ino)?;
+                let look = sys::look(&fd)?;
+                let mut mode = u32::from(look.stx_mode) & 0o7777;
+                own(&fd, *uid, *gid)?;
+                // Kernels differ in whether root's chown clears these; the model clears them.
+                if Kind::from_mode(look.stx_mode.into()) == Some(Kind::File) {
+                    mode &= 0o1777;
+                }
+                sys::chmod(&fd, mode)?;
+            }
+            Change::Mode(ino, mode) => sys::chmod(look(names, *ino)?, *mode)?,
+            Change::Times(ino, atime, mtime) => set_times(&look(names, *ino)?, *atime, *mtime)?,
+            Change::Xattr(ino, name, value) => {
+                let path = look(names, *ino)?;
+                let path = sys::proc_path(&path);
+                match value {
+                    Some(value) => rustix::fs::setxattr(path, &name[..], value, XattrFlags::empty())?,
+                    None => _ = rustix::fs::removexattr(path, &name[..]),
+                }
+            }
+            Change::Marker(seq) if *seq > v.marker.last() => {
+                v.marker.raise(seq - 1);
+                assert_eq!(v.marker.advance()?, *seq);
+            }
+            Change::Marker(_) => {}
+        },
+    }
+    Ok(())
+}
+
+fn own(fd: &OwnedFd, uid: u32, gid: u32) -> std::io::Result<()> {
+    let (uid, gid) = (rustix::fs::Uid::from_raw(uid), rustix::fs::Gid::from_raw(gid));
+    Ok(rustix::fs::chownat(fd, c"", Some(uid), Some(gid), AtFlags::EMPTY_PATH)?)
+}
+
+fn set_times(fd: &OwnedFd, atime: Option<Timestamp>, mtime: Timestamp) -> std::io::Result<()> {
+    let spec = |t: Timestamp| rustix::fs::Timespec { tv_sec: t.secs, tv_nsec: t.nanos.into() };
+    let omit = rustix::fs::Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
+    let times =
+        rustix::fs::Timestamps { last_access: atime.map_or(omit, spec), last_modification: spec(mtime) };
+    Ok(rustix::fs::utimensat(fd, c"", &times, AtFlags::EMPTY_PATH)?)
+}
+
+/// Reads the volume back into the model's terms.
+struct Reader<'a> {
+    disk: Disk<'a>,
+    /// From the identity and fileid that clients know to the model's.
+    known: BTreeMap<(ObjId, u64), ObjId>,
+    state: State,
+    numbers: BTreeMap<ObjId, u64>,
+    now: BTreeMap<ObjId, ObjId>,
+}
+
+impl Reader<'_> {
+    fn read(&mut self, real: &ObjId, fileid: u64, remap: &Remap, root: bool) -> std::io::Result<u64> {
+        if let Some(ino) = self.numbers.get(real) {
+            return Ok(*ino);
+        }
+        let meta = self.disk.probe(real)?.expect("what a name leads to is alive");
+        let told = (remap.outward(real).unwrap_or(real).clone(), fileid);
+        let id = match self.known.get(&told) {
+            Some(id) => id.clone(),
+            None => object_id(1_000_000 + self.numbers.len() as u64, 0, 0),
+        };
+        let ino = number(&id);
+        self.numbers.insert(real.clone(), ino);
+        self.now.insert(id.clone(), real.clone());
+        let mut inode: Inode = blank(meta.kind);
+        (inode.id, inode.nlink, inode.owned) = (id, meta.nlink, meta.owned);
+        let fd = sys::open_handle(self.disk.root_fd(), &real.kh)?;
+        let look = sys::look(&fd)?;
+        if matches!(meta.kind, Kind::CharDev | Kind::BlockDev) {
+            inode.rdev = (look.stx_rdev_major, look.stx_rdev_minor);
+        }
+        match meta.kind {
+            Kind::File => inode.data = std::fs::read(sys::proc_path(&fd))?,
+            Kind::Symlink => inode.target = rustix::fs::readlinkat(&fd, c"", Vec::new())?.into_bytes().into(),
+            Kind::Dir => {
+                for name in self.disk.list(real)? {
+                    if root && name == ".landfast"[..] {
+                        continue;
+                    }
+                    let (child, _) = self.disk.lookup(real, &name)?.expect("listed");
+                    let child_fd = sys::open_handle(self.disk.root_fd(), &child.kh)?;
+                    let fileid = remap.fileid(&child, sys::look(&child_fd)?.stx_ino);
+                    let n = self.read(&child, fileid, remap, false)?;
+                    if let Some(i) = self.state.inodes.get_mut(&n) {
+                        i.parent = ino;
+                    }
+                    inode.entries.insert(name, n);
+                }
+            }
+            _ => {}
+        }
+        if meta.kind != Kind::Symlink
+            && let Some(value) = self.disk.xattr(real, b"trusted.x")?
+        {
+            inode.xattrs.insert(Bytes::from_static(b"trusted.x"), value);
+        }
+        self.state.inodes.insert(ino, inode);
+        Ok(ino)
+    }
+}
+
+fn read_back(v: &Volume, names: &mut Names) -> std::io::Result<Model> {
+    let mut known: BTreeMap<_, _> = names.first.iter().map(|(id, told)| (told.clone(), id.clone())).collect();
+    let mut remap = v.remap.clone();
+    let disk = Disk::new(&v.root, &v.state, &mut remap)?;
+    let (stage, lost) = (disk.stage(), disk.lost_found());
+    known.insert((stage.clone(), STAGE), object_id(STAGE, 0, 1));
+    known.insert((lost.clone(), LOST), object_id(LOST, 0, 1));
+    let mut r =
+        Reader { disk, known, state: State::default(), numbers: BTreeMap::new(), now: BTreeMap::new() };
+    for (ino, real) in [(ROOT, disk::identity(&v.root)?), (STAGE, stage), (LOST, lost)] {
+        let root = ino == ROOT;
+        r.read(&real, ino, &v.remap, root)?;
+    }
+    names.by_ino.extend(r.now.keys().map(|id| (number(id), id.clone())));
+    names.now.extend(r.now);
+    let mut model = Model::new(1, false);
+    model.live = r.state;
+    model.settle();
+    Ok(model)
+}
+
+/// Stops and recovers until recovery comes to its end.
+fn recover(image: &mut Image, rng: &mut Rng, records: &[Record]) -> Result<(Volume, Counts, bool), String> {
+    let mut cuts = rng.below(3);
+    loop {
+        let mut v = Volume::open(image);
+        let marker = v.marker.last();
+        let fold = Fold::new(records.iter().map(|r| r.encode().expect("a record in range")));
+        let fold = fold.map_err(|e| e.to_string())?;
+        let mut disk = Disk::new(&v.root, &v.state, &mut v.remap).map_err(|e| e.to_string())?;
+        disk.prepare(&fold).map_err(|e| e.to_string())?;
+        let left = (cuts > 0).then(|| rng.below(records.len() * 3 + 2));
+        match reconcile(&mut Fused { tree: &mut disk, left }, &fold, marker) {
+            Ok(r) => {
+                disk.finish().map_err(|e| e.to_string())?;
+                drop(disk);
+                v.marker.raise(r.last_seq);
+                return Ok((v, r.done, r.ahead));
+            }
+            Err(Error::Io { why, .. }) if why.to_string() == "power cut" => {
+                cuts -= 1;
+                drop(disk);
+                if rng.chance(50) {
+                    commit(image, &v);
+                }
+                drop(v);
+                image.crash();
+            }
+            Err(e) => return Err(e.to_string()),
+        }
+    }
+}
+
+/// Brings the metadata so far to disk, and on ext4 and XFS no data.
+fn commit(image: &Image, v: &Volume) {
+    if image.kernel == Kernel::Btrfs {
+        rustix::fs::syncfs(&v.root).expect("syncfs");
+        return;
+    }
+    let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC;
+    let fd = rustix::fs::openat(&v.state, "elsewhere", flags, Mode::from_raw_mode(0o600)).expect("a file");
+    rustix::io::pwrite(&fd, b"x", 0).expect("a byte");
+    rustix::fs::fsync(&fd).expect("fsync");
+}
+
+fn lives(kernel: Kernel, count: u64) {
+    let Some(mut image) = Image::new(kernel) else {
+        println!("skipped: needs root, loop devices and mkfs for {kernel:?}");
+        return;
+    };
+    let start = std::time::Instant::now();
+    let seed = env("LANDFAST_SEED").unwrap_or(1);
+    let mut s = Server::new(seed);
+    s.model.trace = Some(Vec::new());
+    let mut v = Volume::open(&image);
+    let mut names = Names::default();
+    let root = disk::identity(&v.root).expect("identity");
+    names.meet(ROOT, &s.model.live.get(ROOT).id.clone(), root, ROOT);
+    let (mut sum, mut aheads) = (Counts::default(), 0);
+    for life in 0..count {
+        let fail = |e: String| -> ! { panic!("{kernel:?}, LANDFAST_SEED={seed}, life {life}: {e}") };
+        s.begin(v.marker.last());
+        rustix::fs::syncfs(&v.root).expect("syncfs");
+        for _ in 0..2 + s.rng.below(24) {
+            s.batch();
+            for step in std::mem::take(&mut s.model.trace).unwrap_or_default() {
+                if let Err(e) = do_step(&image, &mut v, &mut names, &step) {
+                    fail(format!("{step:?}: {e}"));
+                }
+                if s.rng.chance(2) {
+                    commit(&image, &v);
+                }
+            }
+            s.model.trace = Some(Vec::new());
+        }
+        let all = s.batches.len();
+        let flushed = if s.rng.chance(70) { all } else { s.log_start + s.rng.below(all - s.log_start + 1) };
+        let logged_end = flushed.checked_sub(1).map_or(0, |last| s.batches[last].end);
+        let records: Vec<Record> = s.batches[s.log_start..flushed]
+            .iter()
+            .flat_map(|b| &b.records)
+            .map(|r| names.record(r))
+            .collect();
+        drop(v);
+        image.crash();
+        let (recovered, done, ahead) = match recover(&mut image, &mut s.rng, &records) {
+            Ok(r) => r,
+            Err(e) => fail(e),
+        };
+        v = recovered;
+        super::add(&mut sum, done);
+        aheads += u64::from(ahead);
+        let got = match read_back(&v, &mut names) {
+            Ok(got) => got,
+            Err(e) => fail(format!("reading back: {e}")),
+        };
+        // How far the disk was ahead is not known: it must be one of these states.
+        let ends = logged_end..=s.model.changes.len();
+        let mut wrong = Vec::new();
+        let right = ends.rev().any(|n| {
+            let mut want = Want::of(&s, flushed, n);
+            want.told_by_identity();
+            want.check(&got).map_err(|e| wrong.push(e)).is_ok()
+        });
+        if !right {
+            fail(wrong.pop().unwrap_or_default());
+        }
+        s.model.live = got.live;
+    }
+    println!(
+        "{kernel:?}: {count} lives (seed {seed}), {aheads} ahead of the log, {:.1} s; {sum:?}",
+        start.elapsed().as_secs_f64()
+    );
+    assert!(sum.made > 0 && sum.detached + sum.attached > 0 && sum.attrs > 0);
+}
+
+#[test]
+fn ext4_is_recovered() {
+    lives(Kernel::Ext4, env("LANDFAST_LIVES").unwrap_or(25));
+}
+
+#[test]
+fn xfs_is_recovered() {
+    lives(Kernel::Xfs, env("LANDFAST_LIVES").unwrap_or(25));
+}
+
+#[test]
+fn btrfs_is_recovered() {
+    lives(Kernel::Btrfs, env("LANDFAST_LIVES").unwrap_or(25));
+}
