@@ -5,6 +5,7 @@ use std::fmt;
 use bytes::Bytes;
 use landfast_intentlog::{Ticket, Txn};
 
+use crate::cred;
 use crate::error::Error;
 use crate::record::{Fact, Record};
 use crate::volume::{Durability, Volume};
@@ -44,7 +45,8 @@ impl Tx {
         }
         let Some((log, marker)) = self.volume.log() else { return Ok(()) };
         let txn = log.begin().map_err(|e| self.volume.fail(format!("log: {e}")))?;
-        let seq = match marker.advance() {
+        // The marker is root's; the thread may still act as the last caller.
+        let seq = match cred::as_superuser(|| marker.advance()) {
             Ok(seq) => seq,
             Err(e) => return Err(self.volume.fail(format!("transaction marker: {e}"))),
         };
