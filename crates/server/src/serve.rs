@@ -6,7 +6,7 @@
 use crate::limits;
 use crate::pool::Pool;
 use crate::pseudo::Pseudo;
-use crate::server::{Keeper, Shared};
+use crate::server::Shared;
 use crate::state::Principal;
 use crate::state::notes::{Restored, Stamped};
 use crate::state::sessions::Kept;
@@ -80,9 +80,6 @@ pub enum StartError {
     /// No thread could be started.
     #[error("cannot start worker threads: {0}")]
     Threads(std::io::Error),
-    /// The restored state could not be written to the log.
-    #[error("the log took no record after recovery: {0}; see why it failed, and start again")]
-    Log(landfast_volume::Error),
 }
 
 /// An NFS server: see [`Server::start`].
@@ -99,7 +96,7 @@ impl Server {
             TcpListener::bind(listen).await.map_err(|err| StartError::Listen { addr: listen, err })?;
         let pseudo = Pseudo::new(&export, volume.id());
         let sh = Arc::new(Shared::new(volume, pseudo, lease_seconds, recovery.epoch as u32));
-        let restored = restore(&sh, recovery.notes).await?;
+        let restored = restore(&sh, recovery.notes)?;
         let pool = Pool::new(workers).map_err(StartError::Threads)?;
         let service = Arc::new(Nfs { sh: sh.clone(), pool });
         let rpc = server::ServerConfig {
@@ -119,19 +116,11 @@ impl Server {
     }
 }
 
-/// Puts back what the log kept, starts the volume, and writes it into the emptied log again.
-async fn restore(sh: &Arc<Shared>, notes: Vec<Vec<u8>>) -> Result<Restored, StartError> {
+/// Puts back what the log kept, then starts the volume, which asks for it again before it empties the log.
+fn restore(sh: &Arc<Shared>, notes: Vec<Vec<u8>>) -> Result<Restored, StartError> {
     let now = sh.now();
     let restored = sh.state().restore(notes.iter().filter_map(|n| Stamped::from_bytes(n)), now);
-    sh.volume.start(Arc::new(Keeper(sh.clone())))?;
-    if sh.persist && restored.clients > 0 {
-        let mut tx = sh.volume.tx();
-        let snapshot: Vec<_> = sh.state().snapshot().iter().map(Stamped::to_bytes).collect();
-        for note in snapshot {
-            tx.note(note);
-        }
-        tx.finish().wait().await.map_err(StartError::Log)?;
-    }
+    sh.volume.start(sh.keeper())?;
     Ok(restored)
 }
 
@@ -201,6 +190,21 @@ impl Running {
             .await
             .map_err(|_| landfast_volume::Error::Failed)??;
         Ok(Stopped { drained, volume: report })
+    }
+}
+
+impl Running {
+    /// Ends at once: no checkpoint, no mark of a clean stop, requests under way are not answered. What is left is what the
+    /// death of the process would leave; for tests.
+    pub async fn abandon(self) {
+        let Running { sh, rpc, ticking, .. } = self;
+        rpc.shutdown(Duration::ZERO).await;
+        ticking.abort();
+        // The volume's locks are free when the last task has let go of it.
+        let _ = ticking.await;
+        while Arc::strong_count(&sh) > 1 {
+            tokio::task::yield_now().await;
+        }
     }
 }
 

@@ -2,11 +2,13 @@
 
 use crate::pseudo::Pseudo;
 use crate::state::notes::Stamped;
+use crate::state::opens::Files;
 use crate::state::{Millis, State};
 use crate::stats::Counters;
 use bytes::Bytes;
 use landfast_volume::{Node, NoteKeeper, OpenFile, Volume};
 use parking_lot::{Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Shared by all threads of a server.
@@ -26,8 +28,11 @@ pub struct Shared {
     /// Counters.
     pub(crate) counters: Counters,
     started: Instant,
-    state: Mutex<State<OpenFile>>,
+    state: SharedState,
 }
+
+/// Apart from what else is shared, so that the log, which asks for it, does not keep the volume alive.
+type SharedState = Arc<Mutex<State<OpenFile>>>;
 
 impl Shared {
     pub(crate) fn new(volume: Volume, pseudo: Pseudo, lease_seconds: u32, epoch: u32) -> Self {
@@ -40,7 +45,7 @@ impl Shared {
             persist: volume.keeps_notes(),
             counters: Counters::default(),
             started: Instant::now(),
-            state: Mutex::new(State::new(epoch, u64::from(lease_seconds) * 1000)),
+            state: Arc::new(Mutex::new(State::new(epoch, u64::from(lease_seconds) * 1000))),
             volume,
         }
     }
@@ -50,17 +55,30 @@ impl Shared {
         self.started.elapsed().as_millis() as Millis
     }
 
+    /// What the volume asks for at each checkpoint.
+    pub(crate) fn keeper(&self) -> Arc<dyn NoteKeeper> {
+        Arc::new(Keeper(self.state.clone()))
+    }
+
     /// The state. A leaf lock: nothing that takes a lock or a system call may be done under it.
     pub(crate) fn state(&self) -> MutexGuard<'_, State<OpenFile>> {
         self.state.lock()
     }
 }
 
+impl Drop for Shared {
+    /// Open files know their volume, whose log knows the state: that ring is opened here.
+    fn drop(&mut self) {
+        let files = std::mem::replace(&mut self.state().files, Files::new(0));
+        drop(files);
+    }
+}
+
 /// Gives the log what has to stand in it at each checkpoint.
-pub(crate) struct Keeper(pub(crate) std::sync::Arc<Shared>);
+struct Keeper(SharedState);
 
 impl NoteKeeper for Keeper {
     fn snapshot(&self) -> Vec<Vec<u8>> {
-        self.0.state().snapshot().iter().map(Stamped::to_bytes).collect()
+        self.0.lock().snapshot().iter().map(Stamped::to_bytes).collect()
     }
 }
