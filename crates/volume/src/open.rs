@@ -95,6 +95,8 @@ impl Volume {
             durability: o.durability,
             unprivileged: o.unprivileged,
             injected_flush: o.injected_flush,
+            flush_whole: log.is_some()
+                && sys::is_btrfs(&mount).map_err(|e| OpenError::io(dir.display().to_string(), e))?,
             codec: HandleCodec::new(identity.key, identity.number()),
             remap: RwLock::new(remap),
             cache: Cache::new(node_fds_max(), o.unprivileged),

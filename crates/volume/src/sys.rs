@@ -15,6 +15,9 @@ use crate::record::KernelHandle;
 
 type Result<T> = std::result::Result<T, Errno>;
 
+/// `f_type` of btrfs.
+const BTRFS_MAGIC: u32 = 0x9123_683e;
+
 /// What every look at an object asks for.
 const LOOK: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::BTIME).union(StatxFlags::MNT_ID);
 
@@ -181,6 +184,11 @@ pub(crate) fn look(fd: impl AsFd) -> Result<Statx> {
 /// Looks at what `name` names in `dir`, not following a symbolic link.
 pub(crate) fn look_at(dir: impl AsFd, name: &[u8]) -> Result<Statx> {
     rustix::fs::statx(dir, name, AtFlags::SYMLINK_NOFOLLOW, LOOK)
+}
+
+/// True when `fd` is on btrfs.
+pub(crate) fn is_btrfs(fd: impl AsFd) -> Result<bool> {
+    Ok(rustix::fs::fstatfs(fd)?.f_type as u32 == BTRFS_MAGIC)
 }
 
 #[cfg(test)]

@@ -153,6 +153,9 @@ pub(crate) struct VolumeInner {
     pub(crate) durability: Durability,
     pub(crate) unprivileged: bool,
     pub(crate) injected_flush: Option<Duration>,
+    /// A single file must not be flushed: on btrfs that brings it to disk ahead of what happened before it elsewhere,
+    /// and recovery relies on changes of metadata coming to disk in their order.
+    pub(crate) flush_whole: bool,
     pub(crate) codec: HandleCodec,
     pub(crate) remap: RwLock<Remap>,
     pub(crate) cache: Cache,
@@ -369,8 +372,11 @@ impl Volume {
         done.map_err(|e| self.fail(format!("fsync: {e}")))
     }
 
-    /// fdatasync; an error is final.
+    /// fdatasync, or more where that would not be enough; an error is final.
     pub(crate) fn fdatasync(&self, fd: impl AsFd) -> Result<(), Error> {
+        if self.0.flush_whole {
+            return self.flush_all();
+        }
         self.0.fdatasyncs.fetch_add(1, Ordering::Relaxed);
         let done = rustix::fs::fdatasync(fd);
         self.injected();

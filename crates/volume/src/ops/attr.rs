@@ -64,8 +64,13 @@ impl Volume {
         if done.is_ok() || set != AttrsSet::default() {
             let look = sys::look(&*fd).map_err(|e| self.fail(format!("looking at a changed object: {e}")))?;
             self.changed(node, &mut state, Some(&look));
-            state.data_facts += u64::from(set.size && tx.logs());
-            record(tx, || attr_facts(node, set.size, &look))?;
+            if node.0.is_dead() {
+                // It cannot come back after a crash, and the log may not know any more that it is gone.
+                tx.touch();
+            } else {
+                state.data_facts += u64::from(set.size && tx.logs());
+                record(tx, || attr_facts(node, set.size, &look))?;
+            }
         }
         drop(state);
         done?;

@@ -148,6 +148,11 @@ impl Volume {
         let open = node.0.file_fd();
         self.assume_root()?;
         let mut state = node.0.state.lock();
+        if node.0.is_dead() {
+            // Since the look before: the log may not know any more that it is gone.
+            state.dirty = Dirty::Clean;
+            return Ok(true);
+        }
         let Some(ranges) = state.dirty.loggable() else { return Ok(false) };
         let facts = match open.map(|fd| self.data_facts(node, &*fd, ranges)) {
             Some(Ok(facts)) => facts,

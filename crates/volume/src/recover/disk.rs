@@ -31,8 +31,6 @@ const BUMP: &str = "bump";
 /// Times to keep while contents are brought up to date.
 const TIMES_FILE: &str = "times";
 
-/// `f_type` of btrfs.
-const BTRFS_MAGIC: u64 = 0x9123_683e;
 /// The kinds of btrfs handles (without and with parent) start with object id, root id (8 bytes each), generation (4).
 const BTRFS_GENERATION: std::ops::Range<usize> = 16..20;
 
@@ -81,7 +79,7 @@ impl<'a> Disk<'a> {
     }
 
     fn bump(&self, newest: u32) -> Result<()> {
-        if rustix::fs::fstatfs(self.root)?.f_type as u64 & 0xffff_ffff != BTRFS_MAGIC {
+        if !sys::is_btrfs(self.root)? {
             return Ok(());
         }
         for _ in 0..BTRFS_COMMITS_MAX {
