@@ -1,9 +1,10 @@
 //! Requests in hand: received, modifying, not yet committed.
 //!
 //! With several clients at work, a flush that starts the moment the first of them is ready leaves the others
-//! to the next one. So a seal first lets those requests join that had been *received* when the seal began:
-//! no later ones, and for a bounded time. Requests belong to a generation; a seal closes the current
-//! generation and waits for that one only. What is late once is never waited for again.
+//! to the next one. So a seal first lets those requests join that had been *received* when the seal began,
+//! then once more those received meanwhile: no later ones, and for a bounded time in all. Requests belong to a
+//! generation; each round of a seal closes the current generation and waits for that one only. What is late
+//! once is never waited for again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,7 +17,7 @@ use crate::core::Core;
 #[derive(Debug, Default)]
 pub(crate) struct Generation {
     in_hand: AtomicU64,
-    /// The writer waits for `in_hand` to reach 0.
+    /// The writer waits for `in_hand` to reach 0, or once did.
     awaited: AtomicBool,
 }
 
@@ -25,8 +26,8 @@ impl Generation {
         self.in_hand.load(Ordering::SeqCst) == 0
     }
 
-    pub(crate) fn set_awaited(&self, awaited: bool) {
-        self.awaited.store(awaited, Ordering::SeqCst);
+    pub(crate) fn set_awaited(&self) {
+        self.awaited.store(true, Ordering::SeqCst);
     }
 }
 

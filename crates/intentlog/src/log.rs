@@ -88,6 +88,7 @@ struct Handle {
     core: Arc<Core>,
     device: Arc<dyn Device>,
     info: String,
+    warning: Option<String>,
     /// Taken by `start`.
     superblocks: Mutex<Option<Superblocks>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -158,7 +159,12 @@ impl Log {
             scan.checkpoint,
             Timing { checkpoint_after: config.checkpoint_after, intent_wait: config.intent_wait },
         );
+        let warning = device.warning();
+        if let Some(warning) = &warning {
+            tracing::warn!("{warning}");
+        }
         let handle = Handle {
+            warning,
             core: Arc::new(core),
             info: device.describe(),
             device,
@@ -404,6 +410,12 @@ impl Log {
     /// The device in one line: path, size, how it is flushed and what the self-test measured.
     pub fn info(&self) -> &str {
         &self.handle.info
+    }
+
+    /// One line on what weakens the promise of durability on this device (a log in memory), for the person who
+    /// chose it. It was also given to `tracing` when the log was opened.
+    pub fn warning(&self) -> Option<&str> {
+        self.handle.warning.as_deref()
     }
 
     /// Figures since the start.

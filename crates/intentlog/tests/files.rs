@@ -189,3 +189,30 @@ fn damage_in_the_middle_is_refused_with_its_place() {
     assert!(matches!(error, OpenError::Corrupt { .. }));
     assert!(error.to_string().contains(&format!("offset {damaged} ")), "{error}");
 }
+
+#[test]
+fn a_log_in_memory_is_said_to_be_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let (log, _) = Log::open(config(&dir.path().join("log"))).unwrap();
+    let in_memory = |path: &Path| {
+        let kind = Command::new("stat").args(["-f", "-c", "%T"]).arg(path).output().unwrap().stdout;
+        String::from_utf8_lossy(&kind).trim() == "tmpfs"
+    };
+    assert_eq!(log.warning().is_some(), in_memory(dir.path()), "{:?}", log.warning());
+    let Ok(dir) = tempfile::tempdir_in("/dev/shm") else {
+        println!("skipped: no /dev/shm");
+        return;
+    };
+    let (log, _) = Log::open(config(&dir.path().join("log"))).unwrap();
+    assert_eq!(log.warning().is_some(), in_memory(dir.path()), "{:?}", log.warning());
+}
+
+#[test]
+fn a_file_for_which_there_is_no_space_can_be_tried_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log");
+    let error = Log::open(Config { create_size: 1 << 39, ..config(&path) }).unwrap_err().to_string();
+    assert!(error.contains("cannot preallocate"), "{error}");
+    assert_eq!(fs::metadata(&path).unwrap().len(), 0);
+    assert!(Log::open(config(&path)).unwrap().1.fresh);
+}

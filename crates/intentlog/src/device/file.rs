@@ -14,6 +14,10 @@ use crate::aligned::AlignedBuf;
 use crate::error::OpenError;
 use crate::limits::{BLOCK_BYTES, DEVICE_BYTES_MAX, DEVICE_BYTES_MIN, STREAM_BYTES};
 
+/// `statfs` types of filesystems in memory (linux/magic.h).
+const TMPFS_MAGIC: u32 = 0x0102_1994;
+const RAMFS_MAGIC: u32 = 0x8584_58f6;
+
 /// A log file or block device. Holds the lock as long as it lives.
 #[derive(Debug)]
 pub struct FileDevice {
@@ -72,8 +76,12 @@ impl FileDevice {
             method: SyncMethod::Flush,
             measured: String::new(),
         };
-        if blank == Blank::NewFile {
-            device.fill().map_err(|source| io_error(path, "preallocate", source))?;
+        if blank == Blank::NewFile
+            && let Err(source) = device.fill()
+        {
+            // Empty again, so that the next attempt starts afresh.
+            let _ = rustix::fs::ftruncate(&device.fd, 0);
+            return Err(io_error(path, "preallocate", source));
         }
         Ok((device, blank))
     }
@@ -81,6 +89,14 @@ impl FileDevice {
     /// Allocates a file's blocks and writes each once, so that no later flush has to carry metadata.
     pub fn fill(&self) -> io::Result<()> {
         if self.is_file {
+            // Asked beforehand, so as not to fill up a filesystem that others use just to find out.
+            let space = rustix::fs::fstatvfs(&self.fd)?;
+            let held = rustix::fs::fstat(&self.fd)?.st_blocks as u64 * 512;
+            if space.f_bavail.saturating_mul(space.f_frsize).saturating_add(held) < self.bytes {
+                return Err(Errno::NOSPC.into());
+            }
+            // The size first: whatever interrupts this, the next start finds a file of this size and fills it.
+            rustix::fs::ftruncate(&self.fd, self.bytes)?;
             match rustix::fs::fallocate(&self.fd, FallocateFlags::empty(), 0, self.bytes) {
                 // Where the filesystem cannot allocate ahead, the zeroes below do it.
                 Ok(()) | Err(Errno::OPNOTSUPP) => {}
@@ -156,6 +172,18 @@ impl ReadAt for FileDevice {
 }
 
 impl Device for FileDevice {
+    fn warning(&self) -> Option<String> {
+        let in_memory = rustix::fs::fstatfs(&self.fd).is_ok_and(|fs| {
+            self.is_file && matches!(u32::try_from(fs.f_type), Ok(TMPFS_MAGIC | RAMFS_MAGIC))
+        });
+        in_memory.then(|| {
+            format!(
+                "the log {} lies in memory: a power cut or reboot loses every acknowledged operation since the last checkpoint",
+                self.path.display()
+            )
+        })
+    }
+
     fn bytes(&self) -> u64 {
         self.bytes
     }

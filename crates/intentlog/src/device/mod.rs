@@ -24,6 +24,11 @@ pub trait Device: ReadAt + Send + Sync {
 
     /// One line for people: what it is, its size, how it is flushed.
     fn describe(&self) -> String;
+
+    /// What weakens the promise of durability on this device, if anything does.
+    fn warning(&self) -> Option<String> {
+        None
+    }
 }
 
 /// A device whose writes take at least a given time: an emulated flush latency.
@@ -58,5 +63,9 @@ impl Device for Slowed {
 
     fn describe(&self) -> String {
         format!("{}, emulated flush of {:?}", self.inner.describe(), self.flush)
+    }
+
+    fn warning(&self) -> Option<String> {
+        self.inner.warning()
     }
 }
