@@ -6,6 +6,7 @@
 //! - [`compound`]: reading a reply's results one by one;
 //! - [`ops`]: whole jobs of a few compounds: resolve a path, list, walk, read;
 //! - [`archive`]: tar archives, decompressed, member by member (blocking);
+//! - [`untar`]: an archive onto an export, many files in one COMPOUND, many compounds in flight.
 //!
 //! Invariants: nothing is reported done before the server said so; what a lost reply leaves unknown is
 //! reported as unknown or found out, never assumed; an archive's names never lead out of the destination.
@@ -16,6 +17,7 @@ pub mod cred;
 pub mod limits;
 pub mod ops;
 pub mod session;
+pub mod untar;
 pub mod url;
 
 pub use session::{Session, SessionError, SessionLimits, SessionOptions};

@@ -55,3 +55,34 @@ pub const SPARSE_SEGMENTS_MAX: usize = 1 << 20;
 pub const ARCHIVE_READ_BUFFER: usize = 256 << 10;
 /// Memory that an xz stream may ask its decompressor to take.
 pub const XZ_MEMORY_MAX: u64 = 1 << 30;
+
+/// Directories that a member may be nested in.
+pub const DEPTH_MAX: usize = 512;
+/// Members that `untar` packs into one compound.
+pub const MEMBERS_PER_COMPOUND: usize = 64;
+/// Bytes of a request that `untar` packs.
+pub const PACKED_REQUEST_MAX: usize = 768 << 10;
+/// Files larger than this are written in pieces.
+pub const WHOLE_FILE_MAX: u64 = 256 << 10;
+/// Bytes of file data that `untar` holds.
+pub const BYTES_IN_FLIGHT_MAX: usize = 64 << 20;
+/// What a member counts for in that beside its data, bytes.
+pub const MEMBER_OVERHEAD: usize = 512;
+/// Compounds that `untar` has under way.
+pub const COMPOUNDS_IN_FLIGHT_MAX: usize = 64;
+/// How long members wait for more of their kind when nothing is under way.
+pub const LINGER: Duration = Duration::from_millis(3);
+/// Members that are extracted one operation at a time, at the same time.
+pub const CAREFUL_MAX: usize = 16;
+/// Tries to replace a file that keeps coming back.
+pub const REPLACE_TRIES: usize = 4;
+/// Largest existing directory that is listed before something is put into it, entries.
+pub const LISTING_MAX: usize = 100_000;
+/// Bytes of one piece of a large file.
+pub const PIECE_BYTES: usize = 1 << 20;
+/// Pieces of a large file that are written between two COMMITs, and held until then.
+pub const PIECES_PER_COMMIT: usize = 16;
+/// Times that pieces are written again because the server restarted before their COMMIT.
+pub const REWRITES_MAX: usize = 8;
+/// Failed members that a report names one by one; more are only counted.
+pub const FAILURES_NAMED_MAX: usize = 10_000;

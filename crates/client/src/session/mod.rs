@@ -226,9 +226,24 @@ impl Session {
     /// [`SessionError::Unknown`] when it may have been executed without its reply being known;
     /// [`SessionError::Refused`] when the server takes no such compound; others when it was not executed.
     pub async fn compound(&self, ops: Vec<ArgOp>, cachethis: bool) -> Result<CompoundRes, SessionError> {
+        let mut body = BytesMut::new();
+        ops.iter().for_each(|op| op.encode(&mut body));
+        self.compound_encoded(body.freeze(), ops.len(), cachethis).await
+    }
+
+    /// As [`Session::compound`], with `count` operations that are encoded already.
+    ///
+    /// # Errors
+    /// As [`Session::compound`].
+    pub async fn compound_encoded(
+        &self,
+        ops: Bytes,
+        count: usize,
+        cachethis: bool,
+    ) -> Result<CompoundRes, SessionError> {
         let inner = self.inner.clone();
         // A task of its own, so that a caller who goes away leaves no slot in an unknown state.
-        let task = tokio::spawn(async move { inner.run(&ops, cachethis).await });
+        let task = tokio::spawn(async move { inner.run(ops, count, cachethis).await });
         task.await.unwrap_or(Err(SessionError::Ended))
     }
 
@@ -302,10 +317,7 @@ impl Inner {
         Caller { conn, cred: &self.cred, minor: self.options.minor, patience: self.options.call_patience }
     }
 
-    async fn run(&self, ops: &[ArgOp], cachethis: bool) -> Result<CompoundRes, SessionError> {
-        let mut tail = BytesMut::new();
-        ops.iter().for_each(|op| op.encode(&mut tail));
-        let tail = tail.freeze();
+    async fn run(&self, ops: Bytes, count: usize, cachethis: bool) -> Result<CompoundRes, SessionError> {
         loop {
             if self.ended.load(Ordering::Acquire) {
                 return Err(SessionError::Ended);
@@ -323,9 +335,9 @@ impl Inner {
                 cachethis,
             };
             let mut head = BytesMut::new();
-            compound_header(self.options.minor, ops.len() + 1, &mut head);
+            compound_header(self.options.minor, count + 1, &mut head);
             ArgOp::Sequence(sequence).encode(&mut head);
-            if let Some(done) = self.send(&epoch, slot, [head.freeze(), tail.clone()]).await? {
+            if let Some(done) = self.send(&epoch, slot, [head.freeze(), ops.clone()]).await? {
                 return Ok(done);
             }
         }
@@ -654,7 +666,7 @@ async fn keep_alive(session: Weak<Inner>) {
         let last = Duration::from_millis(inner.last_reply_ms.load(Ordering::Relaxed));
         if inner.started.elapsed().saturating_sub(last) >= pause {
             // A failure shows in the next compound that somebody waits for.
-            let _ = inner.run(&[], false).await;
+            let _ = inner.run(Bytes::new(), 0, false).await;
         }
     }
 }

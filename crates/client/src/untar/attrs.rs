@@ -1,0 +1,171 @@
+//! Which attributes a member gets, and when.
+//!
+//! Mode, owner and group go with the creation. Modification times come last, since writing moves them,
+//! and so do set-user-ID and set-group-ID bits, since writing and giving away clear them. A directory gets
+//! everything last, when nothing more is put into it.
+
+use bytes::Bytes;
+use landfast_nfs::v4::attr::{AttrValues, Fattr};
+use landfast_nfs::v4::{NfsTime, SetTime};
+
+use super::options::UntarOptions;
+use crate::archive::{Kind, Member};
+
+/// Mode of a directory while it is being filled.
+const DIR_MODE_MEANWHILE: u32 = 0o700;
+
+/// The rules for one extraction.
+#[derive(Debug)]
+pub(super) struct AttrRules {
+    same_owner: bool,
+    /// Bits of a member's mode that are kept.
+    mode_mask: u32,
+    touch: bool,
+    umask: u32,
+    /// The last attributes encoded: neighbours mostly have the same.
+    last: Option<((u32, u32, u32), Fattr)>,
+}
+
+/// What a member gets when it is made, and what after its data.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct MemberAttrs {
+    pub(super) create: Fattr,
+    pub(super) finish: Fattr,
+}
+
+pub(super) fn fattr(values: &AttrValues) -> Fattr {
+    values.to_fattr(&AttrValues::KNOWN)
+}
+
+/// Both sets of attributes in one; where both have one, the later holds.
+pub(super) fn merge(first: &Fattr, later: &Fattr) -> Fattr {
+    // Both were made here, so they decode.
+    let a = AttrValues::from_fattr(first).unwrap_or_default();
+    let b = AttrValues::from_fattr(later).unwrap_or_default();
+    fattr(&AttrValues {
+        mode: b.mode.or(a.mode),
+        owner: b.owner.or(a.owner),
+        owner_group: b.owner_group.or(a.owner_group),
+        time_modify_set: b.time_modify_set.or(a.time_modify_set),
+        size: b.size.or(a.size),
+        ..AttrValues::default()
+    })
+}
+
+impl AttrRules {
+    pub(super) fn new(options: &UntarOptions, root: bool) -> AttrRules {
+        let same_permissions = options.same_permissions.unwrap_or(root);
+        AttrRules {
+            same_owner: options.same_owner.unwrap_or(root),
+            mode_mask: if same_permissions { 0o7777 } else { 0o777 & !options.umask },
+            touch: options.touch,
+            umask: options.umask,
+            last: None,
+        }
+    }
+
+    /// A directory that the archive does not name but needs.
+    pub(super) fn implied_dir(&self) -> Fattr {
+        fattr(&AttrValues { mode: Some(0o777 & !self.umask), ..AttrValues::default() })
+    }
+
+    pub(super) fn of(&mut self, member: &Member) -> MemberAttrs {
+        let mode = member.mode & self.mode_mask;
+        if member.kind == Kind::Dir {
+            let create = AttrValues { mode: Some(DIR_MODE_MEANWHILE), ..AttrValues::default() };
+            let mut finish = self.owner(member);
+            finish.mode = Some(mode);
+            finish.time_modify_set = self.time(member);
+            return MemberAttrs { create: fattr(&create), finish: fattr(&finish) };
+        }
+        let set_id = mode & 0o6000 != 0;
+        let is_link = member.kind == Kind::Symlink;
+        let finish = AttrValues {
+            mode: (set_id && !is_link).then_some(mode),
+            time_modify_set: self.time(member),
+            ..AttrValues::default()
+        };
+        let key = (if is_link { u32::MAX } else { mode & 0o1777 }, member.uid, member.gid);
+        let create = match &self.last {
+            Some((last, fattr)) if *last == key => fattr.clone(),
+            _ => {
+                let mut create = self.owner(member);
+                create.mode = (!is_link).then_some(mode & 0o1777);
+                self.last.insert((key, fattr(&create))).1.clone()
+            }
+        };
+        MemberAttrs { create, finish: fattr(&finish) }
+    }
+
+    fn owner(&self, member: &Member) -> AttrValues {
+        let id = |n: u32| self.same_owner.then(|| Bytes::from(n.to_string()));
+        AttrValues { owner: id(member.uid), owner_group: id(member.gid), ..AttrValues::default() }
+    }
+
+    fn time(&self, member: &Member) -> Option<SetTime> {
+        let time = NfsTime { seconds: member.mtime.seconds, nseconds: member.mtime.nanos };
+        (!self.touch).then_some(SetTime::ClientTime(time))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::archive::Time;
+
+    fn member(kind: Kind, mode: u32) -> Member {
+        Member {
+            path: b"m".to_vec(),
+            kind,
+            mode,
+            uid: 7,
+            gid: 8,
+            mtime: Time { seconds: 5, nanos: 6 },
+            link: Vec::new(),
+            device: (0, 0),
+            size: 0,
+            stored: 0,
+            sparse: None,
+        }
+    }
+
+    fn values(f: &Fattr) -> AttrValues {
+        AttrValues::from_fattr(f).unwrap()
+    }
+
+    #[test]
+    fn root_keeps_all_and_sets_set_id_bits_last() {
+        let mut rules = AttrRules::new(&UntarOptions::default(), true);
+        let a = rules.of(&member(Kind::File, 0o6755));
+        let (create, finish) = (values(&a.create), values(&a.finish));
+        assert_eq!((create.mode, create.owner.as_deref()), (Some(0o755), Some(&b"7"[..])));
+        assert_eq!((finish.mode, finish.owner), (Some(0o6755), None));
+        assert!(finish.time_modify_set.is_some());
+        let a = rules.of(&member(Kind::File, 0o644));
+        assert_eq!((values(&a.create).mode, values(&a.finish).mode), (Some(0o644), None));
+        let a = rules.of(&member(Kind::Symlink, 0o777));
+        assert_eq!((values(&a.create).mode, values(&a.finish).mode), (None, None));
+        let a = rules.of(&member(Kind::Dir, 0o2555));
+        assert_eq!((values(&a.create).mode, values(&a.finish).mode), (Some(0o700), Some(0o2555)));
+        assert_eq!(values(&a.finish).owner_group.as_deref(), Some(&b"8"[..]));
+    }
+
+    #[test]
+    fn others_get_the_umask_and_no_owner() {
+        let options = UntarOptions { umask: 0o027, touch: true, ..UntarOptions::default() };
+        let mut rules = AttrRules::new(&options, false);
+        let a = rules.of(&member(Kind::File, 0o6777));
+        assert_eq!(values(&a.create), AttrValues { mode: Some(0o750), ..AttrValues::default() });
+        assert!(a.finish.mask.is_empty());
+        assert_eq!(values(&rules.implied_dir()).mode, Some(0o750));
+    }
+
+    #[test]
+    fn merging() {
+        let v = |mode, owner: Option<&'static str>| {
+            let owner = owner.map(|o| Bytes::from_static(o.as_bytes()));
+            fattr(&AttrValues { mode, owner, ..AttrValues::default() })
+        };
+        assert_eq!(merge(&v(Some(1), Some("o")), &v(Some(2), None)), v(Some(2), Some("o")));
+    }
+}

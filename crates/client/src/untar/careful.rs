@@ -1,0 +1,440 @@
+//! One member, one step at a time: for what does not go with others in a compound. Existing files in the
+//! way, servers that refuse a combination of operations, lost replies, attributes that may not be set,
+//! files that come in pieces.
+//!
+//! Each step is repeated while the server says DELAY or GRACE. A step whose outcome is unknown is made
+//! safe by starting over from "the name is gone": everything here makes new objects.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use bytes::Bytes;
+use landfast_nfs::v4::args::{
+    CloseArgs, CreateArgs, CreateHow, CreateType, OpenClaim, OpenHow, SetattrArgs, WriteArgs,
+};
+use landfast_nfs::v4::attr::{AttrValues, Bitmap, number};
+use landfast_nfs::v4::{ArgOp, Fattr, FileHandle, FileType, NfsStat, OpNum, ResBody, StableHow, Stateid};
+use tokio::time::sleep;
+
+use super::attrs::{fattr, merge};
+use super::options::Existing;
+use super::pack::open_args;
+use super::plan::{Leftover, Make, SlowDone, SlowTask};
+use crate::compound::{OpError, Results};
+use crate::limits;
+use crate::ops;
+use crate::session::{Session, SessionError};
+
+/// Why a member is not there.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Trouble {
+    #[error("{0}")]
+    Op(#[from] OpError),
+    /// May have been done, may not.
+    #[error("the outcome is unknown: {0}")]
+    Unknown(String),
+    #[error(transparent)]
+    Fatal(SessionError),
+    #[error("{0}")]
+    Other(String),
+}
+
+impl OpenFile {
+    fn new(fh: FileHandle, stateid: Stateid, missing: Bitmap) -> OpenFile {
+        OpenFile { fh, stateid: Mutex::new(stateid), missing }
+    }
+
+    pub(super) fn stateid(&self) -> Stateid {
+        *self.stateid.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Trouble {
+    pub(super) fn status(&self) -> Option<NfsStat> {
+        match self {
+            Trouble::Op(e) => Some(e.status()),
+            _ => None,
+        }
+    }
+}
+
+/// An open file.
+#[derive(Debug)]
+pub(super) struct OpenFile {
+    pub(super) fh: FileHandle,
+    /// Changes when the file has to be opened again after a server restart.
+    stateid: Mutex<Stateid>,
+    /// What was asked for at creation and not set.
+    pub(super) missing: Bitmap,
+}
+
+/// Sends a compound until the server neither says DELAY nor GRACE.
+pub(super) async fn step(session: &Session, ops: Vec<ArgOp>) -> Result<Results, Trouble> {
+    let start = Instant::now();
+    let mut pause = limits::BACKOFF_MIN;
+    loop {
+        match session.compound(ops.clone(), true).await {
+            Ok(reply) => {
+                let busy = matches!(reply.status, NfsStat::NFS4ERR_DELAY | NfsStat::NFS4ERR_GRACE);
+                if !busy || start.elapsed() > limits::DELAY_PATIENCE {
+                    return Ok(Results::new(reply));
+                }
+            }
+            Err(SessionError::Unknown(why)) => return Err(Trouble::Unknown(why)),
+            Err(SessionError::Refused(status)) => {
+                return Err(Trouble::Op(OpError::Failed { op: OpNum::SEQUENCE, status }));
+            }
+            Err(e) => return Err(Trouble::Fatal(e)),
+        }
+        sleep(pause).await;
+        pause = (pause * 2).min(limits::BACKOFF_MAX);
+    }
+}
+
+/// Extracts one member that is not in pieces.
+pub(super) async fn extract<P>(
+    session: &Session,
+    task: &SlowTask<P>,
+    existing: Existing,
+) -> Result<SlowDone, Trouble> {
+    match &task.leftover {
+        Leftover::Nothing => {}
+        Leftover::Incomplete(fh, attrs) => {
+            set(session, fh, attrs).await?;
+            return Ok(SlowDone::Done);
+        }
+        Leftover::Opened(fh, stateid) => close(session, fh, *stateid).await,
+    }
+    let mut tries = 0;
+    let mut replace = task.replace;
+    loop {
+        tries += 1;
+        let done = match &task.job.make {
+            Make::Dir => dir(session, task, replace).await,
+            Make::File(data) => whole_file(session, task, data, replace, existing).await,
+            Make::Other(kind) => other(session, task, kind, replace).await,
+            Make::Link(_) => link(session, task, replace).await,
+            Make::Pieces(_) => Err(Trouble::Other("a file in pieces".into())),
+        };
+        match done {
+            Err(Trouble::Unknown(_)) if tries < limits::REPLACE_TRIES => {
+                replace |= !matches!(task.job.make, Make::Dir);
+            }
+            Err(e)
+                if e.status() == Some(NfsStat::NFS4ERR_EXIST)
+                    && existing != Existing::Keep
+                    && tries < limits::REPLACE_TRIES =>
+            {
+                replace = true;
+            }
+            Err(e) if e.status() == Some(NfsStat::NFS4ERR_EXIST) => {
+                return Err(Trouble::Other("File exists".into()));
+            }
+            other => return other,
+        }
+    }
+}
+
+/// Removes a name; that there is none is as good.
+async fn remove(session: &Session, dir: &FileHandle, name: &Bytes) -> Result<(), Trouble> {
+    let mut results = step(session, vec![ArgOp::Putfh(dir.clone()), ArgOp::Remove(name.clone())]).await?;
+    results.skip(&[OpNum::PUTFH])?;
+    match results.take(OpNum::REMOVE) {
+        Err(OpError::Failed { status: NfsStat::NFS4ERR_NOENT, .. }) => Ok(()),
+        other => Ok(other.map(drop)?),
+    }
+}
+
+async fn dir<P>(session: &Session, task: &SlowTask<P>, replace: bool) -> Result<SlowDone, Trouble> {
+    if let Some((fh, attrs)) = look_up(session, &task.dir, &task.name).await? {
+        if attrs.kind == Some(FileType::Dir) {
+            return Ok(SlowDone::Dir(fh, true));
+        }
+        if !replace {
+            return Err(OpError::Failed { op: OpNum::CREATE, status: NfsStat::NFS4ERR_EXIST }.into());
+        }
+        remove(session, &task.dir, &task.name).await?;
+    }
+    let (fh, _) = create(session, task, &CreateType::Dir).await?;
+    Ok(SlowDone::Dir(fh, false))
+}
+
+async fn look_up(
+    session: &Session,
+    dir: &FileHandle,
+    name: &Bytes,
+) -> Result<Option<(FileHandle, AttrValues)>, Trouble> {
+    ops::lookup(session, dir, name).await.map_err(|e| match e {
+        ops::Error::Op(e) => Trouble::Op(e),
+        ops::Error::Session(e) => Trouble::Fatal(e),
+        e => Trouble::Other(e.to_string()),
+    })
+}
+
+/// CREATE, again without owner and group if those may not be set; what was not set.
+async fn create<P>(
+    session: &Session,
+    task: &SlowTask<P>,
+    kind: &CreateType,
+) -> Result<(FileHandle, Bitmap), Trouble> {
+    let mut attrs = task.job.attrs.create.clone();
+    loop {
+        let create = CreateArgs { kind: kind.clone(), name: task.name.clone(), attrs: attrs.clone() };
+        let ops = vec![ArgOp::Putfh(task.dir.clone()), ArgOp::Create(create), ArgOp::Getfh];
+        let mut results = step(session, ops).await?;
+        results.skip(&[OpNum::PUTFH])?;
+        match results.take(OpNum::CREATE) {
+            Ok(ResBody::Create(res)) => {
+                let missing = task.job.attrs.create.mask.minus(&res.attrset);
+                return Ok((results.getfh()?, missing));
+            }
+            Ok(_) => return Err(OpError::Missing { op: OpNum::CREATE }.into()),
+            Err(e) if may_be_owner(e.status()) && has_owner(&attrs) => attrs = without_owner(&attrs),
+            Err(e) => return Err(e.into()),
+        }
+    }
+}
+
+async fn other<P>(
+    session: &Session,
+    task: &SlowTask<P>,
+    kind: &CreateType,
+    replace: bool,
+) -> Result<SlowDone, Trouble> {
+    if replace {
+        remove(session, &task.dir, &task.name).await?;
+    }
+    let (fh, missing) = create(session, task, kind).await?;
+    finish(session, &OpenFile::new(fh, Stateid::ANONYMOUS, missing), task, None).await?;
+    Ok(SlowDone::Done)
+}
+
+async fn link<P>(session: &Session, task: &SlowTask<P>, replace: bool) -> Result<SlowDone, Trouble> {
+    let Some((target_dir, target)) = &task.target else {
+        return Err(Trouble::Other("hard link without a target".into()));
+    };
+    if replace {
+        remove(session, &task.dir, &task.name).await?;
+    }
+    let ops = vec![
+        ArgOp::Putfh(target_dir.clone()),
+        ArgOp::Lookup(target.clone()),
+        ArgOp::Savefh,
+        ArgOp::Putfh(task.dir.clone()),
+        ArgOp::Link(task.name.clone()),
+    ];
+    let mut results = step(session, ops).await?;
+    results.skip(&[OpNum::PUTFH, OpNum::LOOKUP, OpNum::SAVEFH, OpNum::PUTFH, OpNum::LINK])?;
+    Ok(SlowDone::Done)
+}
+
+async fn whole_file<P>(
+    session: &Session,
+    task: &SlowTask<P>,
+    data: &Bytes,
+    replace: bool,
+    existing: Existing,
+) -> Result<SlowDone, Trouble> {
+    let file = open(session, task, replace, existing).await?;
+    let written = write(session, &file, 0, data, StableHow::FileSync).await;
+    let done = match written {
+        Ok(_) => finish(session, &file, task, None).await,
+        Err(e) => Err(e),
+    };
+    close(session, &file.fh, file.stateid()).await;
+    done.map(|()| SlowDone::Done)
+}
+
+/// Makes the file anew, or opens and empties the existing one when it is to be overwritten.
+pub(super) async fn open<P>(
+    session: &Session,
+    task: &SlowTask<P>,
+    replace: bool,
+    existing: Existing,
+) -> Result<OpenFile, Trouble> {
+    let overwrite = replace && existing == Existing::Overwrite;
+    if replace && !overwrite {
+        remove(session, &task.dir, &task.name).await?;
+    }
+    let mut attrs = task.job.attrs.create.clone();
+    loop {
+        let mut args = open_args(u64::from(task.id.0), &task.name, &attrs);
+        if overwrite {
+            let empty = fattr(&AttrValues { size: Some(0), ..AttrValues::default() });
+            args.openhow = OpenHow::Create(CreateHow::Unchecked(merge(&attrs, &empty)));
+        }
+        let ops = vec![ArgOp::Putfh(task.dir.clone()), ArgOp::Open(args), ArgOp::Getfh];
+        let mut results = step(session, ops).await?;
+        results.skip(&[OpNum::PUTFH])?;
+        match results.open() {
+            Ok(res) => {
+                let fh = results.getfh()?;
+                // Of an existing file nothing but the size was set.
+                let missing = match overwrite {
+                    true => task.job.attrs.create.mask,
+                    false => task.job.attrs.create.mask.minus(&res.attrset),
+                };
+                return Ok(OpenFile::new(fh, res.stateid, missing));
+            }
+            // A symbolic link is not written through: it goes.
+            Err(e)
+                if overwrite
+                    && matches!(e.status(), NfsStat::NFS4ERR_SYMLINK | NfsStat::NFS4ERR_WRONG_TYPE) =>
+            {
+                return Box::pin(open(session, task, true, Existing::Replace)).await;
+            }
+            Err(e) if may_be_owner(e.status()) && has_owner(&attrs) => attrs = without_owner(&attrs),
+            Err(e) => return Err(e.into()),
+        }
+    }
+}
+
+/// Writes all of `data`; the verifier, if it is not stable yet.
+pub(super) async fn write(
+    session: &Session,
+    file: &OpenFile,
+    offset: u64,
+    data: &Bytes,
+    stable: StableHow,
+) -> Result<Option<landfast_nfs::v4::Verifier>, Trouble> {
+    let (mut done, mut reopened) = (0, 0);
+    let mut verifier = None;
+    while done < data.len() {
+        let max = (session.limits().request as usize).saturating_sub(1024).max(512);
+        let part = data.slice(done..data.len().min(done + max));
+        let stateid = file.stateid();
+        let write = WriteArgs { stateid, offset: offset + done as u64, stable, data: part };
+        let ops = vec![ArgOp::Putfh(file.fh.clone()), ArgOp::Write(write)];
+        // Writing the same again does no harm.
+        let mut results = match step(session, ops.clone()).await {
+            Err(Trouble::Unknown(_)) => step(session, ops).await?,
+            other => other?,
+        };
+        results.skip(&[OpNum::PUTFH])?;
+        let res = match results.write() {
+            Err(e) if state_lost(e.status()) && reopened < limits::REWRITES_MAX => {
+                reopened += 1;
+                reopen(session, file, stateid).await?;
+                continue;
+            }
+            other => other?,
+        };
+        if res.count == 0 || res.count as usize > data.len() - done {
+            return Err(Trouble::Other("the server writes nothing".into()));
+        }
+        if res.committed != StableHow::FileSync {
+            if verifier.is_some_and(|v| v != res.writeverf) {
+                return Err(Trouble::Unknown("the server restarted in the middle of a write".into()));
+            }
+            verifier = Some(res.writeverf);
+        }
+        done += res.count as usize;
+    }
+    match verifier {
+        Some(_) if stable == StableHow::FileSync => {
+            Err(Trouble::Other("the server does not write stably".into()))
+        }
+        verifier => Ok(verifier),
+    }
+}
+
+/// The server does not know the open any more: it restarted, or the lease ran out.
+fn state_lost(status: NfsStat) -> bool {
+    matches!(
+        status,
+        NfsStat::NFS4ERR_BAD_STATEID
+            | NfsStat::NFS4ERR_STALE_STATEID
+            | NfsStat::NFS4ERR_EXPIRED
+            | NfsStat::NFS4ERR_ADMIN_REVOKED
+    )
+}
+
+/// Opens a file again by its handle, unless somebody has since `old`.
+async fn reopen(session: &Session, file: &OpenFile, old: Stateid) -> Result<(), Trouble> {
+    if file.stateid() != old {
+        return Ok(());
+    }
+    let mut args = open_args(0, &Bytes::new(), &Fattr::default());
+    (args.openhow, args.claim) = (OpenHow::NoCreate, OpenClaim::Fh);
+    let mut results = step(session, vec![ArgOp::Putfh(file.fh.clone()), ArgOp::Open(args)]).await?;
+    results.skip(&[OpNum::PUTFH])?;
+    *file.stateid.lock().unwrap_or_else(PoisonError::into_inner) = results.open()?.stateid;
+    Ok(())
+}
+
+/// Sets what is left to set: what creation did not, the size of a sparse file, times, set-ID bits.
+pub(super) async fn finish<P>(
+    session: &Session,
+    file: &OpenFile,
+    task: &SlowTask<P>,
+    size: Option<u64>,
+) -> Result<(), Trouble> {
+    let create = AttrValues::from_fattr(&task.job.attrs.create).unwrap_or_default();
+    let wanted = create.to_fattr(&file.missing);
+    let mut last = merge(&wanted, &task.job.attrs.finish);
+    if let Some(size) = size {
+        // By itself: it may move the modification time.
+        let only = fattr(&AttrValues { size: Some(size), ..AttrValues::default() });
+        set(session, &file.fh, &only).await?;
+    }
+    // Owner first: it clears set-ID bits; and its refusal must not take the rest with it.
+    let ownership = Bitmap::of(&[number::OWNER, number::OWNER_GROUP]);
+    let mut refused = None;
+    if has_owner(&last) {
+        let owner = AttrValues::from_fattr(&last).unwrap_or_default().to_fattr(&ownership);
+        refused = set(session, &file.fh, &owner).await.err();
+        last = without_owner(&last);
+    }
+    if !last.mask.is_empty() {
+        set(session, &file.fh, &last).await?;
+    }
+    match refused {
+        Some(e @ Trouble::Op(_)) => Err(Trouble::Other(format!("extracted, but its owner is not set: {e}"))),
+        Some(e) => Err(e),
+        None => Ok(()),
+    }
+}
+
+pub(super) async fn set(session: &Session, fh: &FileHandle, attrs: &Fattr) -> Result<(), Trouble> {
+    let ops = vec![
+        ArgOp::Putfh(fh.clone()),
+        ArgOp::Setattr(SetattrArgs { stateid: Stateid::ANONYMOUS, attrs: attrs.clone() }),
+    ];
+    // Setting the same again does no harm.
+    let mut results = match step(session, ops.clone()).await {
+        Err(Trouble::Unknown(_)) => step(session, ops).await?,
+        other => other?,
+    };
+    Ok(results.skip(&[OpNum::PUTFH, OpNum::SETATTR])?)
+}
+
+/// Closes a file. The data is stable before, so a failure costs the server a state until the lease ends,
+/// and nobody anything else.
+pub(super) async fn close(session: &Session, fh: &FileHandle, stateid: Stateid) {
+    let ops = vec![ArgOp::Putfh(fh.clone()), ArgOp::Close(CloseArgs { seqid: 0, open_stateid: stateid })];
+    let closed = step(session, ops).await.map(|mut r| r.skip(&[OpNum::PUTFH, OpNum::CLOSE]));
+    if let Err(e) | Ok(Err(e)) = closed.map(|r| r.map_err(Trouble::from)) {
+        tracing::debug!("CLOSE: {e}");
+    }
+}
+
+/// A status that setting owner or group may be the reason for.
+fn may_be_owner(status: NfsStat) -> bool {
+    matches!(
+        status,
+        NfsStat::NFS4ERR_PERM
+            | NfsStat::NFS4ERR_ACCESS
+            | NfsStat::NFS4ERR_INVAL
+            | NfsStat::NFS4ERR_BADOWNER
+            | NfsStat::NFS4ERR_ATTRNOTSUPP
+    )
+}
+
+fn has_owner(attrs: &Fattr) -> bool {
+    attrs.mask.has(number::OWNER) || attrs.mask.has(number::OWNER_GROUP)
+}
+
+fn without_owner(attrs: &Fattr) -> Fattr {
+    let values = AttrValues::from_fattr(attrs).unwrap_or_default();
+    fattr(&AttrValues { owner: None, owner_group: None, ..values })
+}

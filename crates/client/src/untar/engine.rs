@@ -1,0 +1,543 @@
+//! The loop around the plan: members in from the reading thread, compounds out, replies back in.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use landfast_nfs::v4::args::{CreateType, SetattrArgs};
+use landfast_nfs::v4::attr::{Bitmap, number};
+use landfast_nfs::v4::{ArgOp, CompoundRes, Fattr, FileHandle, FileType, NfsStat, OpNum, SpecData, Stateid};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, sleep_until};
+
+use super::attrs::AttrRules;
+use super::careful::{self, Trouble};
+use super::options::{Existing, UntarOptions};
+use super::pack::{Batch, Capacity, REPLY_HEAD, REQUEST_HEAD};
+use super::path::Filter;
+use super::pieces;
+use super::plan::{Feedback, Job, Make, Plan, Settled, SlowDone, SlowTask};
+use super::report::{FatalError, Progress, Report};
+use super::source::{self, Data, Event, Piece, Reading, Source, Taken};
+use super::tree::DirId;
+use crate::archive::{Kind, Member};
+use crate::compound::Results;
+use crate::limits;
+use crate::ops::{self, Entry};
+use crate::session::{Session, SessionError, SessionLimits, SessionOptions};
+use crate::url::NfsUrl;
+
+/// What goes along with a member until it is settled.
+#[derive(Default)]
+pub(super) struct Cargo {
+    /// Its share of the bytes in hand.
+    _permit: Option<OwnedSemaphorePermit>,
+    pieces: Option<mpsc::Receiver<Result<Piece, String>>>,
+    bytes: u64,
+    kind: Option<Kind>,
+}
+
+/// Extracts the archive `source` into the directory that `url` names.
+///
+/// It returns when everything is on the server's stable storage, or has failed; each member that failed
+/// is in the report. Must run on a Tokio runtime with time and I/O.
+///
+/// # Errors
+/// [`FatalError`] when nothing was extracted: no archive, no server, no destination.
+pub async fn run(
+    options: UntarOptions,
+    source: Source,
+    url: &NfsUrl,
+    progress: Arc<dyn Progress>,
+) -> Result<Report, FatalError> {
+    let mut session_options = SessionOptions::for_url(url);
+    session_options.connections = options.tuning.connections.max(1);
+    run_as(options, session_options, source, url, progress).await
+}
+
+/// As [`run`], with a session of the caller's choice.
+///
+/// # Errors
+/// As [`run`].
+pub async fn run_as(
+    options: UntarOptions,
+    session_options: SessionOptions,
+    source: Source,
+    url: &NfsUrl,
+    progress: Arc<dyn Progress>,
+) -> Result<Report, FatalError> {
+    let name = source.name();
+    let filter = Filter::new(options.strip_components, &options.exclude);
+    let mut reading =
+        source::start(source, filter, &options.tuning).map_err(|e| FatalError::Reader(e.to_string()))?;
+    match reading.events.recv().await {
+        Some(Event::Opened(size)) => progress.opened(size),
+        Some(Event::End(Some(source))) => return Err(FatalError::Archive { name, source }),
+        _ => return Err(FatalError::Reader(name)),
+    }
+    let start = Instant::now();
+    let root_user = session_options.identity.uid == 0;
+    let session = Session::connect(session_options).await?;
+    let (report, fatal) = match open_destination(&session, url).await {
+        Err(e) => (Report::default(), Some(e)),
+        Ok(root) => {
+            let rules = AttrRules::new(&options, root_user);
+            let tuning = &options.tuning;
+            let capacity =
+                Capacity::new(&session.limits(), tuning.members_per_compound, tuning.request_bytes);
+            let plan = Plan::new(root, options.existing, rules.implied_dir(), capacity);
+            let engine = Engine::new(session.clone(), plan, rules, &options, progress);
+            engine.run(reading).await
+        }
+    };
+    let mut report = report;
+    report.seconds = start.elapsed().as_secs_f64();
+    session.clone().destroy().await;
+    let stats = session.stats();
+    report.files_per_s = report.files as f64 / report.seconds.max(1e-9);
+    (report.rpcs, report.retransmissions) = (stats.rpcs, stats.retransmissions);
+    report.session_renewals = stats.renewals;
+    report.rpcs_per_file = if report.files > 0 { stats.rpcs as f64 / report.files as f64 } else { 0.0 };
+    let nothing = report.files + report.dirs + report.symlinks + report.hard_links + report.specials == 0;
+    match fatal {
+        Some(e) if nothing => Err(e),
+        Some(e) => {
+            report.stopped.get_or_insert(e.to_string());
+            Ok(report)
+        }
+        None => Ok(report),
+    }
+}
+
+/// The destination's handle.
+async fn open_destination(session: &Session, url: &NfsUrl) -> Result<FileHandle, FatalError> {
+    let server = session.server().to_owned();
+    let path = url.path.iter().map(|c| format!("/{}", c.escape_ascii())).collect::<String>();
+    let path = if path.is_empty() { "/".to_owned() } else { path };
+    let SessionLimits { request, response, ops, .. } = session.limits();
+    for (what, granted, needed) in [
+        ("bytes of request", request, limits::MESSAGE_MIN),
+        ("bytes of reply", response, limits::MESSAGE_MIN),
+        ("operations in a compound", ops, limits::OPS_MIN),
+    ] {
+        if granted < needed {
+            let what = format!("{granted} {what}, at least {needed} are needed");
+            return Err(SessionError::TooSmall { server, what }.into());
+        }
+    }
+    match ops::resolve(session, &url.path).await {
+        Ok((fh, attrs)) if attrs.kind == Some(FileType::Dir) => Ok(fh),
+        Ok(_) => Err(FatalError::NotDirectory { server, path }),
+        Err(source) => Err(FatalError::Destination { server, path, source }),
+    }
+}
+
+/// What a task has to say when it is done.
+enum Done {
+    Batch(Batch, Result<CompoundRes, SessionError>),
+    Slow(Box<SlowTask<Cargo>>, Result<SlowDone, Trouble>),
+    Listing(DirId, Result<Option<Vec<Entry>>, ops::Error>),
+}
+
+struct Engine {
+    session: Session,
+    plan: Plan<Cargo>,
+    rules: AttrRules,
+    existing: Existing,
+    window: usize,
+    progress: Arc<dyn Progress>,
+    report: Report,
+    send: mpsc::UnboundedSender<Done>,
+    done: mpsc::UnboundedReceiver<Done>,
+    batches: usize,
+    tasks: usize,
+    slow_turns: Arc<Semaphore>,
+    /// The server asked to be left alone until then, and how long the next such pause is.
+    pause_until: Option<Instant>,
+    pause: Duration,
+    fatal: Option<SessionError>,
+    committed: (u64, u64),
+}
+
+impl Engine {
+    fn new(
+        session: Session,
+        plan: Plan<Cargo>,
+        rules: AttrRules,
+        options: &UntarOptions,
+        progress: Arc<dyn Progress>,
+    ) -> Engine {
+        let (send, done) = mpsc::unbounded_channel();
+        let window = options.tuning.compounds_in_flight.min(session.limits().slots as usize).max(1);
+        Engine {
+            session,
+            plan,
+            rules,
+            existing: options.existing,
+            window,
+            progress,
+            report: Report::default(),
+            send,
+            done,
+            batches: 0,
+            tasks: 0,
+            slow_turns: Arc::new(Semaphore::new(limits::CAREFUL_MAX)),
+            pause_until: None,
+            pause: limits::BACKOFF_MIN,
+            fatal: None,
+            committed: (0, 0),
+        }
+    }
+
+    async fn run(mut self, mut reading: Reading) -> (Report, Option<FatalError>) {
+        let mut ended = false;
+        let mut events = Vec::new();
+        let mut linger: Option<Instant> = None;
+        loop {
+            self.start_listings();
+            self.start_slow();
+            let starved = ended
+                || (reading.events.is_empty() && reading.budget.available_permits() < limits::PIECE_BYTES);
+            let linger_over = linger.is_some_and(|t| t <= Instant::now());
+            self.start_batches(starved || linger_over);
+            self.settle(&reading);
+            if self.fatal.is_some() && self.batches + self.tasks == 0 {
+                break;
+            }
+            if ended && self.plan.open() == 0 && self.batches + self.tasks == 0 {
+                break;
+            }
+            // With nothing under way a compound that is not full waits a moment for more members.
+            linger = match (self.batches, self.plan.ready()) {
+                (0, 1..) if !linger_over => linger.or(Some(Instant::now() + limits::LINGER)),
+                _ => None,
+            };
+            let wake = [linger, self.pause_until].into_iter().flatten().min();
+            let timer = async {
+                match wake {
+                    Some(t) => sleep_until(t.into()).await,
+                    None => std::future::pending().await,
+                }
+            };
+            let reads = !ended && self.fatal.is_none();
+            tokio::select! {
+                biased;
+                Some(done) = self.done.recv() => {
+                    self.take(done);
+                    while let Ok(done) = self.done.try_recv() {
+                        self.take(done);
+                    }
+                }
+                n = reading.events.recv_many(&mut events, 256), if reads => {
+                    // The thread's last word is `End`; without it, it has died.
+                    if n == 0 {
+                        self.report.stopped = Some("the archive's reader stopped".into());
+                        ended = true;
+                    }
+                    for event in events.drain(..) {
+                        ended |= self.event(event);
+                    }
+                }
+                () = timer => {}
+            }
+        }
+        drop(reading.events);
+        if let Some(e) = self.fatal.take() {
+            self.plan.abandon(&e.to_string());
+            self.count_settled();
+            self.report.stopped = Some(e.to_string());
+            return (self.report, Some(e.into()));
+        }
+        let finals = self.plan.take_finals();
+        let fatal = self.finish_dirs(finals).await;
+        if let Some(e) = &fatal {
+            self.report.stopped = Some(e.to_string());
+        }
+        (self.report, fatal.map(FatalError::from))
+    }
+
+    /// Whether it was the last one.
+    fn event(&mut self, event: Event) -> bool {
+        match event {
+            Event::Opened(_) => {}
+            Event::Member(taken) => {
+                self.progress.member(&taken.member.path);
+                let job = self.job(*taken);
+                self.plan.add(job);
+            }
+            Event::Skipped => self.report.skipped += 1,
+            Event::Rejected(path, why) => {
+                self.progress.failed(&path, &why);
+                self.report.fail(&path, why);
+            }
+            Event::End(error) => {
+                self.report.stopped = error.map(|e| e.to_string());
+                return true;
+            }
+        }
+        false
+    }
+
+    fn job(&mut self, taken: Taken) -> Job<Cargo> {
+        let Taken { member, path, target, data } = taken;
+        let attrs = self.rules.of(&member);
+        let mut cargo = Cargo { bytes: member.size, kind: Some(member.kind), ..Cargo::default() };
+        let whole = match data {
+            Data::Whole(data, permit) => {
+                cargo._permit = Some(permit);
+                Some(data)
+            }
+            Data::Pieces(pieces) => {
+                cargo.pieces = Some(pieces);
+                None
+            }
+        };
+        let make = match (member.kind, whole) {
+            (Kind::File, Some(data)) => Make::File(data),
+            (Kind::File, None) => Make::Pieces(member.size),
+            (Kind::Dir, _) => Make::Dir,
+            (Kind::HardLink, _) => Make::Link(target),
+            (Kind::Symlink, _) => Make::Other(CreateType::Lnk(member.link.clone().into())),
+            (Kind::Fifo, _) => Make::Other(CreateType::Fifo),
+            (Kind::Char, _) => Make::Other(CreateType::Chr(device(&member))),
+            (Kind::Block, _) => Make::Other(CreateType::Blk(device(&member))),
+        };
+        Job { shown: member.path, path, make, attrs, payload: cargo }
+    }
+
+    /// Sends what is ready: full compounds, and what there is when nothing is under way or nothing more
+    /// will come soon.
+    fn start_batches(&mut self, not_full: bool) {
+        if let Some(until) = self.pause_until {
+            if Instant::now() < until {
+                return;
+            }
+            self.pause_until = None;
+        }
+        let full = self.plan.capacity().members;
+        while self.fatal.is_none() && self.batches < self.window && self.plan.ready() > 0 {
+            if self.plan.ready() < full && !not_full {
+                break;
+            }
+            let Some(batch) = self.plan.next_batch() else { break };
+            self.batches += 1;
+            let (session, send) = (self.session.clone(), self.send.clone());
+            tokio::spawn(async move {
+                let reply = session.compound_encoded(batch.body.clone(), batch.ops, batch.cachethis).await;
+                let _ = send.send(Done::Batch(batch, reply));
+            });
+        }
+        // Packing may have found what has to go slowly.
+        self.start_slow();
+    }
+
+    fn start_listings(&mut self) {
+        for (id, fh) in self.plan.take_listings() {
+            self.tasks += 1;
+            let (session, send) = (self.session.clone(), self.send.clone());
+            tokio::spawn(async move {
+                const WANTED: Bitmap = Bitmap::of(&[number::TYPE, number::FILEHANDLE]);
+                let listed = ops::list(&session, &fh, WANTED, limits::LISTING_MAX).await;
+                let _ = send.send(Done::Listing(id, listed));
+            });
+        }
+    }
+
+    fn start_slow(&mut self) {
+        while self.fatal.is_none()
+            && let Some(mut task) = self.plan.next_slow()
+        {
+            self.tasks += 1;
+            let (session, send, existing) = (self.session.clone(), self.send.clone(), self.existing);
+            let turns = self.slow_turns.clone();
+            tokio::spawn(async move {
+                // Never closed.
+                let _turn = turns.acquire_owned().await;
+                let outcome = match (task.job.make.clone(), task.job.payload.pieces.take()) {
+                    (Make::Pieces(size), Some(mut pieces)) => {
+                        pieces::extract(&session, &task, size, &mut pieces, existing).await
+                    }
+                    _ => careful::extract(&session, &task, existing).await,
+                };
+                let _ = send.send(Done::Slow(Box::new(task), outcome));
+            });
+        }
+    }
+
+    fn take(&mut self, done: Done) {
+        match done {
+            Done::Batch(batch, outcome) => {
+                self.batches -= 1;
+                let feedback = match outcome {
+                    Ok(reply) => self.plan.replied(&batch, reply),
+                    Err(SessionError::Refused(status)) => self.plan.refused(&batch, status),
+                    Err(SessionError::Unknown(_)) => {
+                        self.plan.lost(&batch);
+                        Feedback::GoOn
+                    }
+                    Err(e) => {
+                        self.fatal.get_or_insert(e);
+                        return;
+                    }
+                };
+                match feedback {
+                    Feedback::GoOn => self.pause = limits::BACKOFF_MIN,
+                    Feedback::Pause => {
+                        self.pause_until = Some(Instant::now() + self.pause);
+                        self.pause = (self.pause * 2).min(limits::BACKOFF_MAX);
+                    }
+                }
+            }
+            Done::Slow(task, outcome) => {
+                self.tasks -= 1;
+                let done = match outcome {
+                    Ok(done) => done,
+                    Err(Trouble::Fatal(e)) => {
+                        let why = e.to_string();
+                        self.fatal.get_or_insert(e);
+                        SlowDone::Failed(why)
+                    }
+                    Err(e) => SlowDone::Failed(e.to_string()),
+                };
+                let task = *task;
+                self.plan.slow_done(task.id, task.job, done);
+            }
+            Done::Listing(id, entries) => {
+                self.tasks -= 1;
+                match entries {
+                    Err(ops::Error::Session(e)) if !matches!(e, SessionError::Refused(_)) => {
+                        self.fatal.get_or_insert(e);
+                    }
+                    // A directory that may be written but not read: what is in it shows by trying.
+                    other => self.plan.listed(id, other.unwrap_or_default()),
+                }
+            }
+        }
+    }
+
+    fn settle(&mut self, reading: &Reading) {
+        if self.count_settled() {
+            self.progress.committed(self.committed.0, self.committed.1);
+        }
+        self.progress.read(reading.count.get());
+    }
+
+    fn count_settled(&mut self) -> bool {
+        let settled = self.plan.take_settled();
+        let any = !settled.is_empty();
+        for Settled { job, result, implied } in settled {
+            if let Err(why) = result {
+                self.progress.failed(&job.shown, &why);
+                self.report.fail(&job.shown, why);
+                continue;
+            }
+            let r = &mut self.report;
+            match job.payload.kind {
+                Some(Kind::File) => {
+                    r.files += 1;
+                    r.bytes += job.payload.bytes;
+                }
+                Some(Kind::HardLink) => r.hard_links += 1,
+                Some(Kind::Symlink) => r.symlinks += 1,
+                Some(Kind::Char | Kind::Block | Kind::Fifo) => r.specials += 1,
+                Some(Kind::Dir) | None => r.dirs += 1,
+            }
+            if !implied {
+                self.committed.0 += 1;
+                self.committed.1 += job.payload.bytes;
+            }
+        }
+        any
+    }
+
+    /// Attributes of directories, now that nothing more is put into them.
+    async fn finish_dirs(&mut self, finals: Vec<(FileHandle, Fattr, Vec<u8>)>) -> Option<SessionError> {
+        let capacity = self.plan.capacity();
+        let by_ops = capacity.ops.saturating_sub(1) / 2;
+        let by_reply = capacity.reply.saturating_sub(REPLY_HEAD) / 40;
+        let by_request = capacity.request.saturating_sub(REQUEST_HEAD) / 280;
+        let each = by_ops.min(by_reply).min(by_request).clamp(1, 256);
+        let mut tasks = JoinSet::new();
+        let turns = Arc::new(Semaphore::new(self.window));
+        for part in finals.chunks(each) {
+            let (session, part, turns) = (self.session.clone(), part.to_vec(), turns.clone());
+            tasks.spawn(async move {
+                let _turn = turns.acquire_owned().await;
+                set_all(&session, part).await
+            });
+        }
+        while let Some(done) = tasks.join_next().await {
+            match done {
+                Ok(Ok(failed)) => {
+                    for (shown, why) in failed {
+                        self.progress.failed(&shown, &why);
+                        self.report.fail(&shown, why);
+                    }
+                }
+                Ok(Err(e)) => return Some(e),
+                Err(e) => return Some(SessionError::Unknown(e.to_string())),
+            }
+        }
+        None
+    }
+}
+
+/// Sets attributes of many objects; which failed, and why.
+async fn set_all(
+    session: &Session,
+    mut rest: Vec<(FileHandle, Fattr, Vec<u8>)>,
+) -> Result<Vec<(Vec<u8>, String)>, SessionError> {
+    let mut failed = Vec::new();
+    let mut pause = limits::BACKOFF_MIN;
+    let start = Instant::now();
+    while !rest.is_empty() {
+        let mut ops = Vec::with_capacity(rest.len() * 2);
+        for (fh, attrs, _) in &rest {
+            ops.push(ArgOp::Putfh(fh.clone()));
+            ops.push(ArgOp::Setattr(SetattrArgs { stateid: Stateid::ANONYMOUS, attrs: attrs.clone() }));
+        }
+        let reply = match session.compound(ops, false).await {
+            Ok(reply) => reply,
+            // To set the same again does no harm.
+            Err(SessionError::Unknown(_)) if start.elapsed() < limits::DELAY_PATIENCE => continue,
+            Err(SessionError::Refused(_)) if rest.len() > 1 => {
+                let tail = rest.split_off(rest.len() / 2);
+                failed.extend(Box::pin(set_all(session, rest)).await?);
+                rest = tail;
+                continue;
+            }
+            Err(e) => return Err(e),
+        };
+        let mut results = Results::new(reply);
+        let mut done = 0;
+        let trouble = loop {
+            if done == rest.len() {
+                break None;
+            }
+            match results.skip(&[OpNum::PUTFH, OpNum::SETATTR]) {
+                Ok(()) => done += 1,
+                Err(e) => break Some(e),
+            }
+        };
+        rest.drain(..done);
+        match trouble {
+            None => {}
+            Some(e)
+                if matches!(e.status(), NfsStat::NFS4ERR_DELAY | NfsStat::NFS4ERR_GRACE)
+                    && start.elapsed() < limits::DELAY_PATIENCE =>
+            {
+                sleep(pause).await;
+                pause = (pause * 2).min(limits::BACKOFF_MAX);
+            }
+            Some(e) => {
+                let (_, _, shown) = rest.remove(0);
+                failed.push((shown, format!("its mode, owner or time is not set: {e}")));
+            }
+        }
+    }
+    Ok(failed)
+}
+
+fn device(member: &Member) -> SpecData {
+    SpecData { specdata1: member.device.0, specdata2: member.device.1 }
+}

@@ -1,0 +1,33 @@
+//! `untar`: an archive onto an export, many files in one COMPOUND, many compounds in flight.
+//!
+//! | module | what it does | I/O |
+//! |---|---|---|
+//! | [`path`] | which names may be extracted: no `..`, nothing absolute; strip, exclude | no |
+//! | `source` | reads and decompresses the archive on a thread of its own | archive |
+//! | `attrs` | which attributes a member gets, at creation and last | no |
+//! | `tree` | what is known of the destination; paths are followed through real directories only | no |
+//! | `plan` | the order of things, what waits for what, what a reply means | no |
+//! | `pack` | fills one compound up to the session's limits | no |
+//! | `careful` | one member, one operation at a time | server |
+//! | `pieces` | large and sparse files | server |
+//! | `engine` | the loop around them | - |
+//!
+//! Per file in a compound: (RESTOREFH,) OPEN with mode, owner and group; GETFH; WRITE, stable, on the
+//! current stateid; SETATTR of the time; CLOSE. A directory's mode, owner and time are set at the end.
+
+mod attrs;
+mod careful;
+mod engine;
+mod options;
+mod pack;
+pub mod path;
+mod pieces;
+mod plan;
+mod report;
+mod source;
+mod tree;
+
+pub use engine::{run, run_as};
+pub use options::{Existing, Tuning, UntarOptions};
+pub use report::{Failure, FatalError, Progress, Report, Silent};
+pub use source::Source;

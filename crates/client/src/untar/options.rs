@@ -1,0 +1,82 @@
+//! What `untar` is asked to do, and how far it may go.
+
+use crate::limits;
+
+/// What to do when a name exists already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Existing {
+    /// Unlink it and make the file anew, as GNU tar by default.
+    #[default]
+    Replace,
+    /// Write into the existing file (`--overwrite`).
+    Overwrite,
+    /// Leave it and report the member as failed (`--keep-old-files`).
+    Keep,
+}
+
+/// The options of one extraction.
+#[derive(Debug, Clone)]
+pub struct UntarOptions {
+    /// Set the archive's mode bits as they are, set-user-ID and set-group-ID included (`-p`); otherwise
+    /// the umask applies. Unset: as root yes, otherwise no.
+    pub same_permissions: Option<bool>,
+    /// Set the archive's owner and group. Unset: as root yes, otherwise no.
+    pub same_owner: Option<bool>,
+    /// Leave modification times alone (`-m`).
+    pub touch: bool,
+    /// Leading components to drop from names.
+    pub strip_components: usize,
+    /// Patterns of names to leave out, as GNU tar's `--exclude`.
+    pub exclude: Vec<String>,
+    /// What to do about existing files.
+    pub existing: Existing,
+    /// Bits that are taken out of modes unless permissions are kept.
+    pub umask: u32,
+    /// Limits on what is in hand at a time.
+    pub tuning: Tuning,
+}
+
+impl Default for UntarOptions {
+    fn default() -> Self {
+        UntarOptions {
+            same_permissions: None,
+            same_owner: None,
+            touch: false,
+            strip_components: 0,
+            exclude: Vec::new(),
+            existing: Existing::default(),
+            umask: 0o022,
+            tuning: Tuning::default(),
+        }
+    }
+}
+
+/// How much is packed together and how much is under way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tuning {
+    /// Members in one compound, at most.
+    pub members_per_compound: usize,
+    /// Bytes of one request, at most; the session's limit holds too.
+    pub request_bytes: usize,
+    /// Files larger than this are written in pieces, by several requests.
+    pub whole_file_max: u64,
+    /// Bytes of file data read ahead and not yet on stable storage.
+    pub bytes_in_flight: usize,
+    /// Compounds under way, at most; the session's slots hold too.
+    pub compounds_in_flight: usize,
+    /// TCP connections.
+    pub connections: usize,
+}
+
+impl Default for Tuning {
+    fn default() -> Self {
+        Tuning {
+            members_per_compound: limits::MEMBERS_PER_COMPOUND,
+            request_bytes: limits::PACKED_REQUEST_MAX,
+            whole_file_max: limits::WHOLE_FILE_MAX,
+            bytes_in_flight: limits::BYTES_IN_FLIGHT_MAX,
+            compounds_in_flight: limits::COMPOUNDS_IN_FLIGHT_MAX,
+            connections: limits::CONNECTIONS,
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! One compound being filled: operations encoded one behind the other, with what they will cost. No I/O.
+//!
+//! What is filled in stays within the capacity at every moment: a member whose operations do not fit is
+//! taken back out as if it had never been tried.
+
+use bytes::{Bytes, BytesMut};
+use landfast_nfs::v4::args::{
+    CloseArgs, CreateArgs, CreateHow, CreateType, OpenArgs, OpenClaim, OpenHow, SetattrArgs, WriteArgs, owner,
+};
+use landfast_nfs::v4::flags::{
+    OPEN4_SHARE_ACCESS_WANT_NO_DELEG, OPEN4_SHARE_ACCESS_WRITE, OPEN4_SHARE_DENY_NONE,
+};
+use landfast_nfs::v4::{ArgOp, Fattr, FileHandle, OpNum, StableHow, Stateid};
+use landfast_xdr::Encode;
+
+use super::tree::{DirId, ItemId};
+use crate::session::SessionLimits;
+
+/// Bytes of a request before the operations: RPC header with a large AUTH_SYS, COMPOUND header, SEQUENCE.
+pub(super) const REQUEST_HEAD: usize = 768;
+/// Bytes of a reply before the results: RPC header, COMPOUND header, SEQUENCE.
+pub(super) const REPLY_HEAD: usize = 128;
+
+/// What one compound may cost. Learnt downward when a server takes less than it promised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Capacity {
+    /// Bytes of the request.
+    pub(super) request: usize,
+    /// Bytes of the reply.
+    pub(super) reply: usize,
+    /// Bytes of a reply that is kept for replay.
+    pub(super) reply_cached: usize,
+    /// Operations, SEQUENCE included.
+    pub(super) ops: usize,
+    /// Members.
+    pub(super) members: usize,
+}
+
+impl Capacity {
+    pub(super) fn new(limits: &SessionLimits, members: usize, request_max: usize) -> Capacity {
+        Capacity {
+            request: request_max.min(limits.request as usize),
+            reply: limits.response as usize,
+            reply_cached: limits.response_cached as usize,
+            ops: limits.ops as usize,
+            members: members.max(1),
+        }
+    }
+}
+
+/// Upper bound of the bytes of an operation's successful result, its number and status included.
+fn reply_bytes(op: OpNum) -> usize {
+    match op {
+        OpNum::OPEN => 112,
+        OpNum::GETFH => 8 + 4 + 128,
+        OpNum::CREATE => 52,
+        OpNum::REMOVE | OpNum::LINK => 28,
+        OpNum::WRITE => 24,
+        OpNum::SETATTR => 28,
+        OpNum::CLOSE => 24,
+        _ => 8,
+    }
+}
+
+/// Where the compound stands: which directory is the current filehandle, which the saved one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Place {
+    current: Option<DirId>,
+    saved: Option<DirId>,
+}
+
+/// How to get to a directory: a handle, and names made earlier in the same compound.
+#[derive(Debug, Clone)]
+pub(super) struct Route {
+    pub(super) dir: DirId,
+    pub(super) from: FileHandle,
+    pub(super) names: Vec<Bytes>,
+}
+
+/// What a member is made of, as far as a compound needs to know.
+pub(super) enum Parts<'a> {
+    Dir(DirId),
+    File(&'a Bytes),
+    Other(CreateType),
+    Link(Route, &'a Bytes),
+}
+
+pub(super) struct Piece<'a> {
+    pub(super) at: Route,
+    pub(super) name: &'a Bytes,
+    /// The name exists: remove it first.
+    pub(super) replace: bool,
+    pub(super) create: &'a Fattr,
+    pub(super) finish: &'a Fattr,
+    pub(super) parts: Parts<'a>,
+    /// More members for the same directory follow.
+    pub(super) stay: bool,
+}
+
+/// A compound, encoded.
+#[derive(Debug)]
+pub(super) struct Batch {
+    /// The operations.
+    pub(super) body: Bytes,
+    /// How many.
+    pub(super) ops: usize,
+    /// The members and how many operations each has, in order.
+    pub(super) members: Vec<(ItemId, usize)>,
+    /// Upper bound of the reply's bytes.
+    pub(super) reply: usize,
+    /// Whether the reply can be kept for replay.
+    pub(super) cachethis: bool,
+}
+
+pub(super) struct Packer {
+    capacity: Capacity,
+    number: u64,
+    body: BytesMut,
+    ops: usize,
+    reply: usize,
+    place: Place,
+    members: Vec<(ItemId, usize)>,
+}
+
+impl Packer {
+    pub(super) fn new(capacity: Capacity, number: u64) -> Packer {
+        Packer {
+            capacity,
+            number,
+            body: BytesMut::new(),
+            ops: 0,
+            reply: REPLY_HEAD,
+            place: Place::default(),
+            members: Vec::new(),
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.members.len() >= self.capacity.members
+    }
+
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Adds a member's operations, or nothing if they do not fit.
+    pub(super) fn add(&mut self, id: ItemId, piece: &Piece<'_>) -> bool {
+        let (len, ops, reply, place) = (self.body.len(), self.ops, self.reply, self.place);
+        self.put(piece);
+        let fits = REQUEST_HEAD + self.body.len() <= self.capacity.request
+            && self.ops < self.capacity.ops
+            && self.reply <= self.capacity.reply;
+        if fits {
+            self.members.push((id, self.ops - ops));
+        } else {
+            self.body.truncate(len);
+            (self.ops, self.reply, self.place) = (ops, reply, place);
+        }
+        fits
+    }
+
+    pub(super) fn finish(self) -> Batch {
+        Batch {
+            body: self.body.freeze(),
+            ops: self.ops,
+            members: self.members,
+            reply: self.reply,
+            cachethis: self.reply <= self.capacity.reply_cached,
+        }
+    }
+
+    fn op(&mut self, op: &ArgOp) {
+        op.encode(&mut self.body);
+        self.ops += 1;
+        self.reply += reply_bytes(op.op());
+    }
+
+    fn put(&mut self, piece: &Piece<'_>) {
+        if let Parts::Link(target, name) = &piece.parts {
+            // LINK wants the target saved and the directory current.
+            self.go(target);
+            self.op(&ArgOp::Lookup((*name).clone()));
+            self.op(&ArgOp::Savefh);
+            self.place = Place::default();
+        }
+        self.go(&piece.at);
+        if piece.stay && self.place.saved != Some(piece.at.dir) && !matches!(piece.parts, Parts::Link(..)) {
+            self.op(&ArgOp::Savefh);
+            self.place.saved = Some(piece.at.dir);
+        }
+        if piece.replace {
+            self.op(&ArgOp::Remove(piece.name.clone()));
+        }
+        match &piece.parts {
+            Parts::File(data) => {
+                self.op(&ArgOp::Open(open_args(self.number, piece.name, piece.create)));
+                // RFC 8881 section 2.10.6.4: GETFH right behind what changes the filehandle for good.
+                self.op(&ArgOp::Getfh);
+                if !data.is_empty() {
+                    self.op(&ArgOp::Write(WriteArgs {
+                        stateid: Stateid::CURRENT,
+                        offset: 0,
+                        stable: StableHow::FileSync,
+                        data: (*data).clone(),
+                    }));
+                }
+                self.set_last(piece.finish);
+                self.op(&ArgOp::Close(CloseArgs { seqid: 0, open_stateid: Stateid::CURRENT }));
+                self.place.current = None;
+            }
+            Parts::Dir(id) => {
+                self.create(CreateType::Dir, piece);
+                self.place.current = Some(*id);
+            }
+            Parts::Other(kind) => {
+                self.create(kind.clone(), piece);
+                self.set_last(piece.finish);
+                self.place.current = None;
+            }
+            Parts::Link(..) => self.op(&ArgOp::Link(piece.name.clone())),
+        }
+    }
+
+    fn create(&mut self, kind: CreateType, piece: &Piece<'_>) {
+        self.op(&ArgOp::Create(CreateArgs { kind, name: piece.name.clone(), attrs: piece.create.clone() }));
+        self.op(&ArgOp::Getfh);
+    }
+
+    fn set_last(&mut self, attrs: &Fattr) {
+        if !attrs.mask.is_empty() {
+            self.op(&ArgOp::Setattr(SetattrArgs { stateid: Stateid::ANONYMOUS, attrs: attrs.clone() }));
+        }
+    }
+
+    fn go(&mut self, to: &Route) {
+        if self.place.current == Some(to.dir) {
+            return;
+        }
+        if self.place.saved == Some(to.dir) {
+            self.op(&ArgOp::Restorefh);
+        } else {
+            self.op(&ArgOp::Putfh(to.from.clone()));
+            for name in &to.names {
+                self.op(&ArgOp::Lookup(name.clone()));
+            }
+        }
+        self.place.current = Some(to.dir);
+    }
+}
+
+/// An OPEN that makes a new file. Opens of different compounds have different owners: they meet on no
+/// lock of the server's.
+pub(super) fn open_args(number: u64, name: &Bytes, create: &Fattr) -> OpenArgs {
+    OpenArgs {
+        seqid: 0,
+        share_access: OPEN4_SHARE_ACCESS_WRITE | OPEN4_SHARE_ACCESS_WANT_NO_DELEG,
+        share_deny: OPEN4_SHARE_DENY_NONE,
+        owner: owner(0, &[b'u', b'n', b't', b'a', b'r', b' ', (number % 64) as u8]),
+        openhow: OpenHow::Create(CreateHow::Guarded(create.clone())),
+        claim: OpenClaim::Null(name.clone()),
+    }
+}

@@ -1,0 +1,259 @@
+//! Names in an archive are not trusted: which of them may be extracted, and where to.
+
+use bytes::Bytes;
+
+/// Why a member's name, or the target of its hard link, is not extracted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum PathError {
+    /// Begins with `/`.
+    #[error("absolute name: not extracted")]
+    Absolute,
+    /// Holds `..`.
+    #[error("name contains `..`: not extracted")]
+    Parent,
+    /// Holds a NUL byte, which no file name can.
+    #[error("name contains a NUL byte: not extracted")]
+    Nul,
+    /// A component of more than 255 bytes.
+    #[error("name has a component of more than 255 bytes: not extracted")]
+    Long,
+    /// Nested deeper than [`crate::limits::DEPTH_MAX`].
+    #[error("name is nested too deeply: not extracted")]
+    Deep,
+    /// Nothing is left of it.
+    #[error("empty name: not extracted")]
+    Empty,
+}
+
+/// Longest name of a file on the filesystems that servers export.
+const NAME_MAX: usize = 255;
+
+/// The components of a name, `.` and empty ones left out.
+///
+/// # Errors
+/// [`PathError`] for a name that could lead out of the destination, or cannot be a name.
+pub fn components(name: &[u8]) -> Result<Vec<Bytes>, PathError> {
+    if name.contains(&0) {
+        return Err(PathError::Nul);
+    }
+    if name.first() == Some(&b'/') {
+        return Err(PathError::Absolute);
+    }
+    let mut parts = Vec::new();
+    for part in name.split(|b| *b == b'/') {
+        match part {
+            b"" | b"." => {}
+            b".." => return Err(PathError::Parent),
+            p if p.len() > NAME_MAX => return Err(PathError::Long),
+            p => parts.push(Bytes::copy_from_slice(p)),
+        }
+    }
+    if parts.len() > crate::limits::DEPTH_MAX {
+        return Err(PathError::Deep);
+    }
+    Ok(parts)
+}
+
+/// Which members to take, and under what name: `--strip-components` and `--exclude`.
+#[derive(Debug, Clone, Default)]
+pub struct Filter {
+    strip: usize,
+    exclude: Vec<Vec<u8>>,
+}
+
+/// What becomes of a name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// Extract it under these components; none: the destination itself.
+    Take(Vec<Bytes>),
+    /// Leave it out: excluded, or nothing is left after stripping.
+    Skip,
+}
+
+impl Filter {
+    /// Drops `strip` leading components; leaves out what matches one of `exclude`.
+    pub fn new(strip: usize, exclude: &[String]) -> Filter {
+        let exclude = exclude.iter().map(|e| e.trim_end_matches('/').as_bytes().to_vec()).collect();
+        Filter { strip, exclude }
+    }
+
+    /// Judges a member's name.
+    ///
+    /// # Errors
+    /// [`PathError`]; a name that is excluded or stripped away is not looked at further.
+    pub fn judge(&self, name: &[u8]) -> Result<Verdict, PathError> {
+        if self.excludes(name) {
+            return Ok(Verdict::Skip);
+        }
+        let mut parts = components(name)?;
+        if self.strip == 0 {
+            return Ok(Verdict::Take(parts));
+        }
+        if parts.len() <= self.strip {
+            return Ok(Verdict::Skip);
+        }
+        Ok(Verdict::Take(parts.split_off(self.strip)))
+    }
+
+    /// The target of a hard link is a name in the archive, and stripped like one.
+    ///
+    /// # Errors
+    /// [`PathError`].
+    pub fn link_target(&self, name: &[u8]) -> Result<Vec<Bytes>, PathError> {
+        let mut parts = components(name)?;
+        if parts.len() <= self.strip {
+            return Err(PathError::Empty);
+        }
+        Ok(parts.split_off(self.strip))
+    }
+
+    /// As GNU tar by default: a pattern matches the whole name, what follows any `/` in it, or a
+    /// directory that it lies in; wildcards match `/`.
+    fn excludes(&self, name: &[u8]) -> bool {
+        if self.exclude.is_empty() {
+            return false;
+        }
+        let name = name.strip_suffix(b"/").unwrap_or(name);
+        let slash = |i: usize| name[i] == b'/';
+        let starts = std::iter::once(0).chain((0..name.len()).filter(|i| slash(*i)).map(|i| i + 1));
+        let ends: Vec<usize> = (0..name.len()).filter(|i| slash(*i)).chain([name.len()]).collect();
+        starts.into_iter().any(|from| {
+            ends.iter().any(|to| from < *to && self.exclude.iter().any(|p| matches(p, &name[from..*to])))
+        })
+    }
+}
+
+/// Shell wildcards as fnmatch(3) knows them: `*`, `?`, `[...]`, `\`. All of them match `/`.
+fn matches(pattern: &[u8], text: &[u8]) -> bool {
+    let (mut p, mut t) = (0, 0);
+    // Where to go on after the last star, with one byte more under it.
+    let mut retry: Option<(usize, usize)> = None;
+    while t < text.len() {
+        let step = match pattern.get(p) {
+            Some(b'*') => {
+                retry = Some((p + 1, t));
+                p += 1;
+                continue;
+            }
+            Some(b'?') => Some(1),
+            Some(b'[') => bracket(&pattern[p..], text[t]),
+            Some(b'\\') if p + 1 < pattern.len() => (pattern[p + 1] == text[t]).then_some(2),
+            Some(b) => (*b == text[t]).then_some(1),
+            None => None,
+        };
+        match (step, &mut retry) {
+            (Some(n), _) => {
+                p += n;
+                t += 1;
+            }
+            (None, Some((after, from))) => {
+                *from += 1;
+                (p, t) = (*after, *from);
+            }
+            (None, None) => return false,
+        }
+    }
+    pattern[p..].iter().all(|b| *b == b'*')
+}
+
+/// A bracket expression at the start of `pattern` against one byte: its length if it matches. Without a
+/// closing bracket `[` stands for itself.
+fn bracket(pattern: &[u8], byte: u8) -> Option<usize> {
+    let negated = matches!(pattern.get(1), Some(b'!' | b'^'));
+    let start = if negated { 2 } else { 1 };
+    // A `]` in first place is a member.
+    let Some(end) = pattern.iter().skip(start + 1).position(|b| *b == b']').map(|i| i + start + 1) else {
+        return (byte == b'[').then_some(1);
+    };
+    let mut set = &pattern[start..end];
+    let mut found = false;
+    while let [first, rest @ ..] = set {
+        set = rest;
+        found |= match rest {
+            [b'-', last, after @ ..] => {
+                set = after;
+                (*first..=*last).contains(&byte)
+            }
+            _ => *first == byte,
+        };
+    }
+    (found != negated).then_some(end + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn take(filter: &Filter, name: &str) -> Result<Option<String>, PathError> {
+        Ok(match filter.judge(name.as_bytes())? {
+            Verdict::Skip => None,
+            Verdict::Take(parts) => Some(
+                parts.iter().map(|p| String::from_utf8_lossy(p).into_owned()).collect::<Vec<_>>().join("/"),
+            ),
+        })
+    }
+
+    #[test]
+    fn no_name_leads_out() {
+        let all = Filter::default();
+        for (name, result) in [
+            ("a/b", Ok("a/b")),
+            ("./a//b/./", Ok("a/b")),
+            ("./", Ok("")),
+            ("a/..b/...", Ok("a/..b/...")),
+            ("..", Err(PathError::Parent)),
+            ("a/../b", Err(PathError::Parent)),
+            ("a/..", Err(PathError::Parent)),
+            ("./../../etc/passwd", Err(PathError::Parent)),
+            ("/etc/passwd", Err(PathError::Absolute)),
+            ("//", Err(PathError::Absolute)),
+            ("a\0b", Err(PathError::Nul)),
+        ] {
+            assert_eq!(take(&all, name), result.map(|r| Some(r.to_owned())), "{name:?}");
+        }
+        assert_eq!(take(&all, &"n".repeat(256)), Err(PathError::Long));
+        assert!(take(&all, &"n".repeat(255)).is_ok());
+        assert_eq!(take(&all, &"d/".repeat(crate::limits::DEPTH_MAX + 1)), Err(PathError::Deep));
+    }
+
+    #[test]
+    fn stripping() {
+        let one = Filter::new(1, &[]);
+        assert_eq!(take(&one, "top/a/b"), Ok(Some("a/b".into())));
+        assert_eq!(take(&one, "./top/a"), Ok(Some("a".into())));
+        assert_eq!(take(&one, "top/"), Ok(None));
+        // What is stripped does not excuse what it leads to.
+        assert_eq!(take(&one, "../a"), Err(PathError::Parent));
+        assert_eq!(one.link_target(b"top/x"), Ok(vec![Bytes::from_static(b"x")]));
+        assert_eq!(one.link_target(b"top"), Err(PathError::Empty));
+        assert_eq!(one.link_target(b"top/../../x"), Err(PathError::Parent));
+    }
+
+    #[test]
+    fn excluding_as_gnu_tar() {
+        for (pattern, name, excluded) in [
+            ("*.o", "a/b/c.o", true),
+            ("*.o", "c.old", false),
+            ("b", "a/b/c", true),
+            ("a/b", "x/a/b/c", true),
+            ("b", "a/bc", false),
+            ("a*c", "a/b/c", true),
+            ("[a-c]?", "x/b1", true),
+            ("[!a-c]?", "b1", false),
+            ("[]x]", "]", true),
+            ("\\*", "*", true),
+            ("\\*", "a", false),
+            ("dir/", "dir/", true),
+            ("[", "[", true),
+            (".git", "p/.git/config", true),
+        ] {
+            assert_eq!(
+                Filter::new(0, &[pattern.into()]).excludes(name.as_bytes()),
+                excluded,
+                "{pattern} {name}"
+            );
+        }
+        // An excluded name is not judged further.
+        assert_eq!(take(&Filter::new(0, &["bad".into()]), "../bad"), Ok(None));
+    }
+}

@@ -1,0 +1,125 @@
+//! What an extraction tells about itself, while it runs and at its end.
+
+use serde::Serialize;
+
+use crate::archive::ArchiveError;
+use crate::limits;
+use crate::ops;
+use crate::session::SessionError;
+
+/// A member that is not, or not wholly, on the server.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Failure {
+    /// Its name in the archive; bytes that are not UTF-8 are replaced.
+    pub path: String,
+    /// Why.
+    pub why: String,
+}
+
+/// The result of an extraction. Everything that is counted here is on the server's stable storage.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Report {
+    /// Regular files.
+    pub files: u64,
+    /// Directories named in the archive or made on the way.
+    pub dirs: u64,
+    /// Symbolic links.
+    pub symlinks: u64,
+    /// Hard links.
+    pub hard_links: u64,
+    /// Devices and FIFOs.
+    pub specials: u64,
+    /// Members left out on request.
+    pub skipped: u64,
+    /// Bytes of file data.
+    pub bytes: u64,
+    /// From the first connection to the last reply.
+    pub seconds: f64,
+    /// Files per second.
+    pub files_per_s: f64,
+    /// Calls sent.
+    pub rpcs: u64,
+    /// Calls per regular file.
+    pub rpcs_per_file: f64,
+    /// Calls that had to be sent again.
+    pub retransmissions: u64,
+    /// Sessions that had to be made anew (server restarts).
+    pub session_renewals: u64,
+    /// Members that failed, the first [`limits::FAILURES_NAMED_MAX`] of them.
+    pub failed: Vec<Failure>,
+    /// How many failed.
+    pub failures: u64,
+    /// Why the rest of the archive was not extracted, if it was not.
+    pub stopped: Option<String>,
+}
+
+impl Report {
+    /// Whether every member is on stable storage.
+    pub fn complete(&self) -> bool {
+        self.failures == 0 && self.stopped.is_none()
+    }
+
+    pub(super) fn fail(&mut self, path: &[u8], why: String) {
+        self.failures += 1;
+        if self.failed.len() < limits::FAILURES_NAMED_MAX {
+            self.failed.push(Failure { path: String::from_utf8_lossy(path).into_owned(), why });
+        }
+    }
+}
+
+/// Why nothing was extracted.
+#[derive(Debug, thiserror::Error)]
+pub enum FatalError {
+    /// The archive cannot be opened or is none.
+    #[error("{name}: {source}")]
+    Archive {
+        /// The archive's name.
+        name: String,
+        /// What is wrong.
+        source: ArchiveError,
+    },
+    /// No session with the server.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    /// The destination cannot be used.
+    #[error("destination {path} on {server}: {source}")]
+    Destination {
+        /// Host and port.
+        server: String,
+        /// The path.
+        path: String,
+        /// What is wrong.
+        source: ops::Error,
+    },
+    /// The destination is no directory.
+    #[error("destination {path} on {server} is not a directory")]
+    NotDirectory {
+        /// Host and port.
+        server: String,
+        /// The path.
+        path: String,
+    },
+    /// The reading thread ended without a word.
+    #[error("cannot start reading the archive: {0}")]
+    Reader(String),
+}
+
+/// Hears of an extraction's progress. All methods are called often and must return at once.
+pub trait Progress: Send + Sync {
+    /// The archive is open; its size in bytes as it lies on disk, when it is a file.
+    fn opened(&self, _archive_bytes: Option<u64>) {}
+    /// So many bytes of the archive, as it lies on disk, have been read.
+    fn read(&self, _archive_bytes: u64) {}
+    /// A member was taken up, in the archive's order.
+    fn member(&self, _path: &[u8]) {}
+    /// So many members and bytes of file data are on stable storage in all.
+    fn committed(&self, _members: u64, _bytes: u64) {}
+    /// A member failed.
+    fn failed(&self, _path: &[u8], _why: &str) {}
+}
+
+/// Listens to nothing.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Silent;
+
+impl Progress for Silent {}

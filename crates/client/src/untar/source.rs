@@ -1,0 +1,242 @@
+//! The reading end: a thread that decompresses the archive and hands members on, held back by the bytes
+//! that are in hand.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use tokio::runtime::Handle;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+
+use super::options::Tuning;
+use super::path::{Filter, Verdict};
+use crate::archive::{ArchiveError, ArchiveReader, Kind, Member, Segment, open};
+use crate::limits;
+
+/// Where an archive comes from.
+pub enum Source {
+    /// A file.
+    File(PathBuf),
+    /// Anything that can be read, such as standard input.
+    Reader(Box<dyn Read + Send>),
+}
+
+impl Source {
+    /// The archive's name for messages.
+    pub fn name(&self) -> String {
+        match self {
+            Source::File(path) => path.display().to_string(),
+            Source::Reader(_) => "-".to_owned(),
+        }
+    }
+}
+
+/// A member that is to be extracted.
+pub(super) struct Taken {
+    pub(super) member: Member,
+    /// Its place below the destination; empty: the destination itself.
+    pub(super) path: Vec<Bytes>,
+    /// A hard link's target.
+    pub(super) target: Vec<Bytes>,
+    pub(super) data: Data,
+}
+
+/// A member's data, or the way to it.
+pub(super) enum Data {
+    /// All of it, and its share of what may be in hand.
+    Whole(Bytes, OwnedSemaphorePermit),
+    /// To come in pieces.
+    Pieces(mpsc::Receiver<Result<Piece, String>>),
+}
+
+/// A part of a large file.
+pub(super) struct Piece {
+    pub(super) offset: u64,
+    pub(super) data: Bytes,
+    pub(super) _permit: OwnedSemaphorePermit,
+}
+
+/// What the reading thread says.
+pub(super) enum Event {
+    /// The archive is one.
+    Opened(Option<u64>),
+    Member(Box<Taken>),
+    Skipped,
+    /// A member that must not be extracted.
+    Rejected(Vec<u8>, String),
+    /// The end, or why it came too soon.
+    End(Option<ArchiveError>),
+}
+
+/// Bytes read from the archive as it lies on disk.
+#[derive(Debug, Clone, Default)]
+pub(super) struct ReadCount(Arc<AtomicU64>);
+
+impl ReadCount {
+    pub(super) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+struct Counted<R>(R, ReadCount);
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let n = self.0.read(buf)?;
+        self.1.0.fetch_add(n as u64, Ordering::Relaxed);
+        Ok(n)
+    }
+}
+
+pub(super) struct Reading {
+    pub(super) events: mpsc::Receiver<Event>,
+    pub(super) count: ReadCount,
+    /// What is in hand; empty when the reader waits for something to be done.
+    pub(super) budget: Arc<Semaphore>,
+}
+
+/// Starts the thread. It ends when the archive does, or when nobody listens any more.
+pub(super) fn start(source: Source, filter: Filter, tuning: &Tuning) -> io::Result<Reading> {
+    let (send, events) = mpsc::channel(1024);
+    let count = ReadCount::default();
+    let budget = Arc::new(Semaphore::new(tuning.bytes_in_flight.clamp(limits::PIECE_BYTES * 2, 1 << 31)));
+    let mut worker = Worker {
+        send,
+        filter,
+        budget: budget.clone(),
+        runtime: Handle::current(),
+        whole_max: tuning.whole_file_max,
+    };
+    let counted = count.clone();
+    std::thread::Builder::new().name("archive".into()).spawn(move || {
+        let end = worker.run(source, counted);
+        // Nobody may be listening any more.
+        let _ = worker.send.blocking_send(Event::End(end.err()));
+    })?;
+    Ok(Reading { events, count, budget })
+}
+
+struct Worker {
+    send: mpsc::Sender<Event>,
+    filter: Filter,
+    budget: Arc<Semaphore>,
+    runtime: Handle,
+    whole_max: u64,
+}
+
+/// Nobody listens any more.
+struct Abandoned;
+
+impl Worker {
+    fn run(&mut self, source: Source, count: ReadCount) -> Result<(), ArchiveError> {
+        let (input, size): (Box<dyn Read + Send>, _) = match source {
+            Source::File(path) => {
+                let file = File::open(path)?;
+                let meta = file.metadata()?;
+                (Box::new(file), meta.is_file().then_some(meta.len()))
+            }
+            Source::Reader(input) => (input, None),
+        };
+        let (_, plain) = open(Box::new(Counted(input, count)))?;
+        let mut archive = ArchiveReader::new(plain);
+        let mut first = true;
+        while let Some(member) = archive.next_member()? {
+            if std::mem::take(&mut first) && self.say(Event::Opened(size)).is_err() {
+                return Ok(());
+            }
+            let sent = match self.judge(member) {
+                Ok(Some((member, path, target))) => self.take(&mut archive, member, path, target)?,
+                Ok(None) => self.say(Event::Skipped),
+                Err((path, why)) => self.say(Event::Rejected(path, why)),
+            };
+            if sent.is_err() {
+                return Ok(());
+            }
+        }
+        if first {
+            // An archive without members is one.
+            let _ = self.say(Event::Opened(size));
+        }
+        Ok(())
+    }
+
+    #[allow(clippy::type_complexity)] // two paths and what they belong to
+    fn judge(&self, member: Member) -> Result<Option<(Member, Vec<Bytes>, Vec<Bytes>)>, (Vec<u8>, String)> {
+        let path = match self.filter.judge(&member.path) {
+            Ok(Verdict::Take(path)) => path,
+            Ok(Verdict::Skip) => return Ok(None),
+            Err(e) => return Err((member.path, e.to_string())),
+        };
+        let target = match member.kind {
+            Kind::HardLink => match self.filter.link_target(&member.link) {
+                Ok(target) => target,
+                Err(e) => {
+                    return Err((member.path, format!("hard link to `{}`: {e}", member.link.escape_ascii())));
+                }
+            },
+            _ => Vec::new(),
+        };
+        Ok(Some((member, path, target)))
+    }
+
+    fn take<R: Read>(
+        &self,
+        archive: &mut ArchiveReader<R>,
+        member: Member,
+        path: Vec<Bytes>,
+        target: Vec<Bytes>,
+    ) -> Result<Result<(), Abandoned>, ArchiveError> {
+        if member.sparse.is_none() && member.stored <= self.whole_max {
+            let data = archive.data(member.stored as usize)?;
+            let Some(permit) = self.permit(data.len() + limits::MEMBER_OVERHEAD) else {
+                return Ok(Err(Abandoned));
+            };
+            let data = Data::Whole(data, permit);
+            return Ok(self.say(Event::Member(Box::new(Taken { member, path, target, data }))));
+        }
+        let (send, pieces) = mpsc::channel(limits::PIECES_PER_COMMIT);
+        let whole = [Segment { offset: 0, len: member.stored }];
+        let segments = member.sparse.clone().unwrap_or_else(|| whole.to_vec());
+        let taken = Taken { member, path, target, data: Data::Pieces(pieces) };
+        if self.say(Event::Member(Box::new(taken))).is_err() {
+            return Ok(Err(Abandoned));
+        }
+        for segment in segments {
+            let mut at = 0;
+            while at < segment.len {
+                let n = (segment.len - at).min(limits::PIECE_BYTES as u64) as usize;
+                let data = match archive.data(n) {
+                    Ok(data) => data,
+                    Err(e) => {
+                        // The file must not pass for whole.
+                        let _ = send.blocking_send(Err(e.to_string()));
+                        return Err(e);
+                    }
+                };
+                let Some(permit) = self.permit(n) else { return Ok(Err(Abandoned)) };
+                let piece = Piece { offset: segment.offset + at, data, _permit: permit };
+                if send.blocking_send(Ok(piece)).is_err() {
+                    // The file was given up: the archive's reader passes over the rest.
+                    return Ok(Ok(()));
+                }
+                at += n as u64;
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    fn permit(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        let n = u32::try_from(bytes).ok()?;
+        if let Ok(permit) = self.budget.clone().try_acquire_many_owned(n) {
+            return Some(permit);
+        }
+        self.runtime.block_on(self.budget.clone().acquire_many_owned(n)).ok()
+    }
+
+    fn say(&self, event: Event) -> Result<(), Abandoned> {
+        self.send.blocking_send(event).map_err(|_| Abandoned)
+    }
+}

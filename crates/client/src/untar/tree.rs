@@ -1,0 +1,248 @@
+//! The destination as far as it is known: directories and the names in them. No I/O.
+//!
+//! A path is followed only through directories that this run made or that the server listed as
+//! directories; a name that is anything else ends it. So nothing is ever put through a symbolic link,
+//! whether it was there before or came out of the archive.
+//!
+//! | state of a directory | its handle | its names | leaves it by |
+//! |---|---|---|---|
+//! | `Making` | not known | all known: none but ours | mkdir done: `Open`; existed: `Listing`; failed: `Failed` |
+//! | `Unlisted` | known | not known | somebody wants in: `Listing` |
+//! | `Listing` | known | being read | `Open` or `Failed` |
+//! | `Open` | known | known, unless there were too many to list | - |
+//! | `Failed` | - | - | - |
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use landfast_nfs::v4::{Fattr, FileHandle};
+
+/// A directory's place in the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct DirId(pub(super) u32);
+
+/// A piece of work's place in its table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct ItemId(pub(super) u32);
+
+/// The destination itself.
+pub(super) const ROOT: DirId = DirId(0);
+
+#[derive(Debug, Clone)]
+pub(super) enum DirState {
+    Making,
+    Unlisted(FileHandle),
+    Listing(FileHandle),
+    Open(FileHandle),
+    Failed(String),
+}
+
+/// What a name stands for.
+#[derive(Debug, Clone)]
+pub(super) enum Name {
+    /// A directory in the table.
+    Dir(DirId),
+    /// A directory that was there before and has not been needed yet.
+    Found(FileHandle),
+    /// Being made by this item.
+    Busy(ItemId),
+    /// As `Other`, with so many hard links to it on the way; `last` is the youngest.
+    Pinned { links: u32, last: ItemId },
+    /// Anything but a directory.
+    Other,
+}
+
+#[derive(Debug)]
+pub(super) struct Dir {
+    pub(super) parent: DirId,
+    pub(super) name: Bytes,
+    pub(super) state: DirState,
+    pub(super) names: HashMap<Bytes, Name>,
+    /// Whether a name that is not in `names` is known not to exist.
+    pub(super) all_known: bool,
+    /// What to set when all is done, and the name in the archive.
+    pub(super) finish: Option<(Fattr, Vec<u8>)>,
+    /// The compound that makes it.
+    pub(super) in_batch: u64,
+    /// Items that wait for its handle.
+    pub(super) held: Vec<ItemId>,
+}
+
+impl Dir {
+    pub(super) fn fh(&self) -> Option<&FileHandle> {
+        match &self.state {
+            DirState::Unlisted(fh) | DirState::Listing(fh) | DirState::Open(fh) => Some(fh),
+            DirState::Making | DirState::Failed(_) => None,
+        }
+    }
+}
+
+/// Where following a path ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Walk {
+    /// In this directory; its names can be looked at.
+    In(DirId),
+    /// At a directory whose names are not known yet.
+    Wait(DirId),
+    /// At a name that an item is busy with.
+    Busy(ItemId),
+    /// This directory has no such name: how many components were passed.
+    Missing(DirId, usize),
+    /// At something that is no directory, after so many components.
+    Blocked(usize),
+    /// In a directory that could not be made or read.
+    Failed(String),
+}
+
+#[derive(Debug)]
+pub(super) struct Tree {
+    dirs: Vec<Dir>,
+    /// Directories that somebody wants to look into.
+    wanted: Vec<DirId>,
+}
+
+impl Tree {
+    /// A destination that exists, not listed yet.
+    pub(super) fn new(root: FileHandle) -> Tree {
+        let root = new_dir(ROOT, Bytes::new(), DirState::Unlisted(root), false);
+        Tree { dirs: vec![root], wanted: Vec::new() }
+    }
+
+    pub(super) fn dir(&self, id: DirId) -> &Dir {
+        &self.dirs[id.0 as usize]
+    }
+
+    pub(super) fn dir_mut(&mut self, id: DirId) -> &mut Dir {
+        &mut self.dirs[id.0 as usize]
+    }
+
+    pub(super) fn ids(&self) -> impl Iterator<Item = DirId> + use<> {
+        (0..self.dirs.len() as u32).map(DirId)
+    }
+
+    /// Adds a directory that is going to be made: it will hold nothing but what is put into it.
+    pub(super) fn add_new(&mut self, parent: DirId, name: Bytes) -> DirId {
+        self.add(parent, name, DirState::Making, true)
+    }
+
+    fn add(&mut self, parent: DirId, name: Bytes, state: DirState, all_known: bool) -> DirId {
+        let id = DirId(self.dirs.len() as u32);
+        self.dirs.push(new_dir(parent, name.clone(), state, all_known));
+        self.dir_mut(parent).names.insert(name, Name::Dir(id));
+        id
+    }
+
+    /// The directory of a name that was found as one.
+    pub(super) fn adopt(&mut self, parent: DirId, name: &Bytes, fh: FileHandle) -> DirId {
+        self.add(parent, name.clone(), DirState::Unlisted(fh), false)
+    }
+
+    /// Follows directory names from the destination.
+    pub(super) fn walk(&mut self, path: &[Bytes]) -> Walk {
+        let mut at = ROOT;
+        for (i, name) in path.iter().enumerate() {
+            match self.enter(at) {
+                Walk::In(_) => {}
+                other => return other,
+            }
+            at = match self.dir(at).names.get(name) {
+                Some(Name::Dir(id)) => *id,
+                Some(Name::Found(fh)) => {
+                    let fh = fh.clone();
+                    self.adopt(at, name, fh)
+                }
+                Some(Name::Busy(item)) => return Walk::Busy(*item),
+                Some(Name::Other | Name::Pinned { .. }) => return Walk::Blocked(i + 1),
+                None => return Walk::Missing(at, i),
+            };
+        }
+        self.enter(at)
+    }
+
+    fn enter(&mut self, id: DirId) -> Walk {
+        match &self.dir(id).state {
+            DirState::Making | DirState::Open(_) => Walk::In(id),
+            DirState::Listing(_) => Walk::Wait(id),
+            DirState::Failed(why) => Walk::Failed(why.clone()),
+            DirState::Unlisted(fh) => {
+                let fh = fh.clone();
+                self.list(id, fh);
+                Walk::Wait(id)
+            }
+        }
+    }
+
+    /// Asks for a directory's names.
+    pub(super) fn list(&mut self, id: DirId, fh: FileHandle) {
+        self.dir_mut(id).state = DirState::Listing(fh);
+        self.wanted.push(id);
+    }
+
+    /// Directories to be listed, with their handles.
+    pub(super) fn take_wanted(&mut self) -> Vec<(DirId, FileHandle)> {
+        let wanted = std::mem::take(&mut self.wanted);
+        wanted.into_iter().filter_map(|id| self.dir(id).fh().cloned().map(|fh| (id, fh))).collect()
+    }
+
+    /// How deep a directory lies.
+    pub(super) fn depth(&self, mut id: DirId) -> usize {
+        let mut depth = 0;
+        while id != ROOT {
+            id = self.dir(id).parent;
+            depth += 1;
+        }
+        depth
+    }
+}
+
+fn new_dir(parent: DirId, name: Bytes, state: DirState, all_known: bool) -> Dir {
+    Dir { parent, name, state, names: HashMap::new(), all_known, finish: None, in_batch: 0, held: Vec::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fh(n: u8) -> FileHandle {
+        FileHandle(Bytes::copy_from_slice(&[n]))
+    }
+
+    fn path(p: &str) -> Vec<Bytes> {
+        p.split('/').map(|c| Bytes::copy_from_slice(c.as_bytes())).collect()
+    }
+
+    fn open_root() -> Tree {
+        let mut t = Tree::new(fh(0));
+        assert_eq!(t.walk(&[]), Walk::Wait(ROOT));
+        assert_eq!(t.take_wanted(), [(ROOT, fh(0))]);
+        t.dir_mut(ROOT).state = DirState::Open(fh(0));
+        t
+    }
+
+    #[test]
+    fn nothing_leads_through_what_is_no_directory() {
+        let mut t = open_root();
+        t.dir_mut(ROOT).names.insert("link".into(), Name::Other);
+        assert_eq!(t.walk(&path("link")), Walk::Blocked(1));
+        assert_eq!(t.walk(&path("link/etc")), Walk::Blocked(1));
+        assert_eq!(t.walk(&path("new/deep")), Walk::Missing(ROOT, 0));
+        let new = t.add_new(ROOT, "new".into());
+        t.dir_mut(new).names.insert("made".into(), Name::Busy(ItemId(3)));
+        assert_eq!(t.walk(&path("new")), Walk::In(new));
+        assert_eq!(t.walk(&path("new/made/x")), Walk::Busy(ItemId(3)));
+    }
+
+    #[test]
+    fn a_directory_that_was_there_is_listed_first() {
+        let mut t = open_root();
+        t.dir_mut(ROOT).names.insert("old".into(), Name::Found(fh(1)));
+        let Walk::Wait(old) = t.walk(&path("old")) else { panic!("not listed") };
+        assert_eq!(t.walk(&path("old/x")), Walk::Wait(old));
+        assert_eq!(t.take_wanted(), [(old, fh(1))]);
+        t.dir_mut(old).state = DirState::Open(fh(1));
+        assert_eq!(t.walk(&path("old/x")), Walk::Missing(old, 1));
+        t.dir_mut(old).state = DirState::Failed("no".into());
+        assert_eq!(t.walk(&path("old/x")), Walk::Failed("no".into()));
+        assert_eq!(t.depth(old), 1);
+    }
+}
