@@ -22,13 +22,11 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Export a directory over NFSv4.1 and 4.2, with an intent log in front of it
-    #[cfg(any())]
     Serve(ServeArgs),
     /// Extract a tar archive onto an NFS server; durable when it returns
     #[cfg(any())]
     Untar(UntarArgs),
     /// The main job against its peers on emulated disks and an emulated network, in one table
-    #[cfg(any())]
     Demo(DemoArgs),
     /// The emulated disk, the experiments, the power cuts
     #[command(subcommand)]
@@ -72,6 +70,9 @@ pub struct ServeArgs {
     /// For experiments: add this latency to each flush of the log
     #[arg(long, value_name = "DURATION", hide = true, value_parser = units::duration)]
     pub inject_log_flush: Option<Duration>,
+    /// For experiments without root: act as the own user for every caller; only on a loopback address
+    #[arg(long, hide = true)]
+    pub unprivileged: bool,
     /// For experiments: write counters as JSON to this file when stopped
     #[arg(long, value_name = "FILE", hide = true)]
     pub stats_file: Option<PathBuf>,
@@ -147,6 +148,8 @@ pub struct DemoArgs {
 pub enum LabCommand {
     /// A disk with chosen latencies, a volatile write cache and a power-cut switch, as a file on a FUSE mount
     Disk(DiskArgs),
+    /// Cut the power of data and log disk in the middle of work, restart, and check what was acknowledged
+    Powercut(PowercutArgs),
     /// For the lab's own use
     #[command(hide = true)]
     Child {
@@ -183,4 +186,30 @@ pub struct DiskArgs {
     /// Take all memory (twice the size) at the start
     #[arg(long)]
     pub prefault: bool,
+}
+
+/// `landfast lab powercut`.
+#[derive(Debug, Args)]
+pub struct PowercutArgs {
+    /// The data disk's filesystem: ext4, xfs or btrfs
+    #[arg(long, default_value = "ext4")]
+    pub fs: landfast_lab::mounts::Filesystem,
+    /// How many cuts
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub cuts: u32,
+    /// What is going on: untar, serial or mixed
+    #[arg(long, value_name = "LOAD", default_value = "mixed")]
+    pub workload: landfast_lab::powercut::Load,
+    /// Where everything random comes from; the same seed makes the same work and the same losses
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Clients at work at the same time
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub clients: u32,
+    /// Show the server's messages
+    #[arg(long)]
+    pub show: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
 }

@@ -1,8 +1,11 @@
 //! The `landfast` command: parsing, progress, tables, exit codes; no logic.
 
 mod args;
+mod demo;
 mod exit;
 mod lab;
+mod progress;
+mod serve;
 mod units;
 
 use args::{Cli, Command};
@@ -14,6 +17,8 @@ fn main() -> ExitCode {
     log_to_stderr(cli.debug);
     // No thread may exist yet: `lab child` asks for a signal that follows the thread that asked.
     match cli.command {
+        Command::Serve(args) => serve::run(args),
+        Command::Demo(args) => demo::run(args),
         Command::Lab(command) => lab::run(command),
     }
     .into()

@@ -247,6 +247,11 @@ impl Volume {
         Ok(ShutdownReport { seconds: begun.elapsed().as_secs_f64(), checkpoints })
     }
 
+    /// What the log's device is and how it is flushed, in one line; `None` without a log.
+    pub fn log_info(&self) -> Option<String> {
+        self.log().map(|(log, _)| log.info().to_owned())
+    }
+
     /// Why the volume has failed, if it has.
     pub fn failed(&self) -> Option<String> {
         self.0.failed.get().cloned()

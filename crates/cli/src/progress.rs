@@ -1,0 +1,50 @@
+//! What people see while they wait: on a terminal only, on standard error.
+
+use indicatif::{ProgressBar, ProgressStyle};
+use std::io::IsTerminal;
+use std::time::Duration;
+
+/// A spinner with what is being done, and a line for each thing that is done.
+pub struct Steps {
+    bar: ProgressBar,
+}
+
+impl Steps {
+    /// Hidden when standard error is not a terminal.
+    pub fn new() -> Steps {
+        let bar =
+            if std::io::stderr().is_terminal() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
+        bar.enable_steady_tick(Duration::from_millis(100));
+        Steps { bar }
+    }
+
+    /// Says what is being done.
+    pub fn doing(&mut self, what: &str) {
+        self.bar.set_message(what.to_owned());
+    }
+
+    /// Leaves a line.
+    pub fn done(&mut self, what: &str) {
+        self.bar.println(format!("  {what}"));
+    }
+
+    /// Takes the spinner away.
+    pub fn finish(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// A bar over bytes of the archive, with files and files per second as its message.
+pub fn bytes_bar(total: Option<u64>) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let (bar, template) = match total {
+        Some(n) => (ProgressBar::new(n), "{bar:30} {bytes:>10}/{total_bytes} {elapsed:>4} {msg}"),
+        None => (ProgressBar::new_spinner(), "{spinner} {bytes:>10} {elapsed:>4} {msg}"),
+    };
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
+    bar
+}
