@@ -1,10 +1,9 @@
 //! Requests in hand: received, modifying, not yet committed.
 //!
 //! With several clients at work, a flush that starts the moment the first of them is ready leaves the others
-//! to the next one. So a seal first lets those requests join that had been *received* when the seal began,
-//! then once more those received meanwhile: no later ones, and for a bounded time in all. Requests belong to a
-//! generation; each round of a seal closes the current generation and waits for that one only. What is late
-//! once is never waited for again.
+//! to the next one. So a seal first lets those requests join that had been *received* when the seal began:
+//! no later ones, and for a bounded time. Requests belong to a generation; a seal closes the current
+//! generation and waits for that one only. What is late once is never waited for again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

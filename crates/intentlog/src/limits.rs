@@ -50,9 +50,6 @@ pub const CHECKPOINT_AFTER: Duration = Duration::from_secs(5);
 /// Longest time that a seal waits for requests already in hand (see [`crate::Intent`]).
 pub const INTENT_WAIT_MAX: Duration = Duration::from_micros(200);
 
-/// Rounds of that wait: the requests in hand when a seal begins, then those that came during the first round.
-pub const INTENT_ROUNDS: usize = 2;
-
 /// A closed gate that open transactions do not leave within this time is opened for a moment: whoever holds
 /// what they wait for may be waiting to begin.
 pub const GATE_WAIT_MAX: Duration = Duration::from_millis(2);

@@ -75,7 +75,7 @@ pub struct Stats {
     pub checkpoint_ns_max: u64,
     /// Checkpoints that stood in for batches which did not fit the ring.
     pub absorbed: u64,
-    /// Times that a seal waited for requests in hand; at most [`INTENT_ROUNDS`](crate::limits::INTENT_ROUNDS) a seal.
+    /// Seals that waited for requests in hand.
     pub intent_waits: u64,
     /// Those that gave up after [`INTENT_WAIT_MAX`](crate::limits::INTENT_WAIT_MAX).
     pub intent_timeouts: u64,

@@ -18,7 +18,7 @@ use crate::checkpoint::Checkpoint;
 use crate::core::{Core, Phase, Sealed, Stage, State};
 use crate::device::Device;
 use crate::format::{BatchBuf, BatchPlace, Superblock};
-use crate::limits::{GATE_WAIT_MAX, INTENT_ROUNDS};
+use crate::limits::GATE_WAIT_MAX;
 
 /// Position and sequence number where the tail will be once a checkpoint is complete.
 #[derive(Debug, Clone, Copy)]
@@ -169,19 +169,16 @@ impl Writer {
         self.open_gate(state);
     }
 
-    /// Waits for those requests that were received before now and have not yet committed, then for those
-    /// received meanwhile, within bounds of number and time.
+    /// Waits for those requests that were received before now and have not yet committed, within bounds.
     fn await_requests_in_hand(&self, state: &mut MutexGuard<'_, State>) {
+        let Some(generation) = self.core.intents.close() else { return };
         let until = Instant::now() + self.core.timing.intent_wait;
-        for _ in 0..INTENT_ROUNDS {
-            let Some(generation) = self.core.intents.close() else { return };
-            self.core.counters.intent_waits.fetch_add(1, Relaxed);
-            generation.set_awaited();
-            while !generation.is_empty() && !state.dead() {
-                if self.core.writer.wait_until(state, until).timed_out() {
-                    self.core.counters.intent_timeouts.fetch_add(1, Relaxed);
-                    return;
-                }
+        self.core.counters.intent_waits.fetch_add(1, Relaxed);
+        generation.set_awaited();
+        while !generation.is_empty() && !state.dead() {
+            if self.core.writer.wait_until(state, until).timed_out() {
+                self.core.counters.intent_timeouts.fetch_add(1, Relaxed);
+                return;
             }
         }
     }
