@@ -59,7 +59,7 @@ impl Rig {
         let (volume, recovery) = Volume::open(OpenOptions {
             dir: self.export(),
             log,
-            log_size: 64 << 20,
+            log_size: 16 << 20,
             durability: self.durability,
             injected_flush: None,
             injected_log_flush: None,

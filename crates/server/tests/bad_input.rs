@@ -1,0 +1,181 @@
+//! Bytes that are no request, and requests that nobody serves. After each the server answers others.
+
+mod common;
+
+use common::*;
+use landfast_nfs::v4::*;
+use landfast_xdr::{Bytes, Encode};
+use proptest::prelude::*;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// A call's header with AUTH_SYS, before its arguments.
+fn header(prog: u32, vers: u32, proc: u32) -> Vec<u8> {
+    let mut v = Vec::new();
+    for n in [7u32, 0, 2, prog, vers, proc] {
+        v.extend(n.to_be_bytes());
+    }
+    let cred = user(0).to_opaque();
+    v.extend(cred.flavor.to_be_bytes());
+    v.extend(cred.body.to_bytes());
+    v.extend([0; 8]);
+    v
+}
+
+fn record(body: &[u8]) -> Vec<u8> {
+    let mut v = (0x8000_0000 | body.len() as u32).to_be_bytes().to_vec();
+    v.extend(body);
+    v
+}
+
+/// Sends bytes, ends the sending half, and takes what comes until the connection is closed.
+async fn send(rig: &Rig, bytes: &[u8]) -> Vec<u8> {
+    let mut s = TcpStream::connect(rig.addr()).await.expect("connected");
+    // The server may close first.
+    let _ = s.write_all(bytes).await;
+    let _ = s.shutdown().await;
+    let mut out = Vec::new();
+    let read = tokio::time::timeout(PATIENCE, s.read_to_end(&mut out)).await;
+    assert!(read.is_ok(), "the server neither answers nor closes");
+    out
+}
+
+/// The words of a reply after the record mark.
+fn words(reply: &[u8]) -> Vec<u32> {
+    reply.chunks_exact(4).skip(1).map(|c| u32::from_be_bytes([c[0], c[1], c[2], c[3]])).collect()
+}
+
+async fn still_serves(rig: &Rig) {
+    let mut c = rig.client(b"after").await;
+    assert_eq!(c.status(vec![ArgOp::Putrootfh, ArgOp::Getattr(Bitmap::of(&[4]))]).await, NfsStat::NFS4_OK);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rfc5531_9_unknown_programs_versions_procedures() {
+    if skipped() {
+        return;
+    }
+    let rig = Rig::new().await;
+    let accepted = |reply: Vec<u8>| words(&reply)[5..].to_vec();
+    assert_eq!(accepted(send(&rig, &record(&header(100_003, 4, 0))).await), [0], "NULL");
+    assert_eq!(accepted(send(&rig, &record(&header(100_005, 3, 0))).await), [1], "PROG_UNAVAIL");
+    assert_eq!(accepted(send(&rig, &record(&header(100_003, 3, 0))).await), [2, 4, 4], "PROG_MISMATCH");
+    assert_eq!(accepted(send(&rig, &record(&header(100_003, 4, 2))).await), [3], "PROC_UNAVAIL");
+    assert_eq!(accepted(send(&rig, &record(&header(100_003, 4, 1))).await), [4], "GARBAGE_ARGS");
+    still_serves(&rig).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn records_that_are_none() {
+    if skipped() {
+        return;
+    }
+    let rig = Rig::new().await;
+    let call = record(&header(100_003, 4, 0));
+    for cut in 0..call.len() {
+        assert_eq!(send(&rig, &call[..cut]).await, [], "cut at {cut}");
+    }
+    // A fragment that announces 2 GiB, 4 GiB in two; the largest that would be allowed, and nothing behind it.
+    assert_eq!(send(&rig, &[0xff; 8]).await, []);
+    assert_eq!(send(&rig, &[0x7f, 0xff, 0xff, 0xff, 1, 2, 3]).await, []);
+    assert_eq!(send(&rig, &(0x8000_0000u32 | (4 << 20)).to_be_bytes()).await, []);
+    assert_eq!(send(&rig, &[0; 8192]).await, [], "fragments without end and content");
+    assert_eq!(send(&rig, &record(&[0xff; 40])).await, [], "no RPC message");
+    still_serves(&rig).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn more_operations_than_anybody_may_send() {
+    if skipped() {
+        return;
+    }
+    let rig = Rig::new().await;
+    let mut c = rig.client(b"c").await;
+    c.seq += 1;
+    let over = c.again(vec![ArgOp::Putrootfh; c.fore.max_operations as usize]).await;
+    assert_eq!(over.status, NfsStat::NFS4ERR_TOO_MANY_OPS);
+    let far_over = c.again(vec![ArgOp::Putrootfh; 5000]).await;
+    assert_eq!(far_over.status, NfsStat::NFS4ERR_TOO_MANY_OPS);
+    // Announced, and not there.
+    let sequence = CompoundArgs {
+        tag: Bytes::from_static(b"tag"),
+        minor_version: 2,
+        announced: 1,
+        ops: vec![c.sequence()],
+    };
+    let mut body = sequence.to_bytes().to_vec();
+    body[12..16].copy_from_slice(&100u32.to_be_bytes());
+    let reply = c.raw.call(1, Bytes::from(body.clone())).await.expect("an answer");
+    assert_eq!(words(&[&[0; 4], &reply[..]].concat())[0], NfsStat::NFS4ERR_BADXDR.0);
+    still_serves(&rig).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn arguments_cut_anywhere_are_bad_xdr() {
+    if skipped() {
+        return;
+    }
+    let rig = Rig::new().await;
+    let mut c = rig.client(b"c").await;
+    let how = args::OpenHow::Create(args::CreateHow::Unchecked(mode(0o644)));
+    let ops = vec![
+        c.sequence(),
+        ArgOp::Putrootfh,
+        open_op(b"o", "f", 3, 0, how.clone()),
+        write_op(Stateid::CURRENT, 0, b"data"),
+    ];
+    let whole = c.raw.encode(ops);
+    for cut in (0..whole.len()).step_by(4) {
+        c.seq += 1;
+        let ops = vec![
+            c.sequence(),
+            ArgOp::Putrootfh,
+            open_op(b"o", "f", 3, 0, how.clone()),
+            write_op(Stateid::CURRENT, 0, b"data"),
+        ];
+        let body = c.raw.encode(ops).slice(..cut);
+        match c.raw.call(1, body).await {
+            Err(landfast_rpc::CallError::Failed(landfast_rpc::AcceptStat::GarbageArgs)) => c.seq -= 1,
+            Ok(reply) => {
+                let status = words(&[&[0; 4], &reply[..]].concat())[0];
+                assert_eq!(NfsStat(status), NfsStat::NFS4ERR_BADXDR, "cut at {cut}");
+                // SEQUENCE itself was cut.
+                if cut < 16 + 36 {
+                    c.seq -= 1;
+                }
+            }
+            Err(e) => panic!("cut at {cut}: {e}"),
+        }
+    }
+    still_serves(&rig).await;
+}
+
+#[test]
+fn any_bytes_as_arguments_get_an_answer() {
+    if skipped() {
+        return;
+    }
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let rig = runtime.block_on(Rig::new());
+    let c = std::cell::RefCell::new(runtime.block_on(rig.client(b"c")));
+    let mut runner =
+        proptest::test_runner::TestRunner::new(ProptestConfig { cases: 400, ..ProptestConfig::default() });
+    let bytes = (prop::collection::vec((0u32..80, prop::collection::vec(any::<u8>(), 0..60)), 1..6), 0u32..8);
+    runner
+        .run(&bytes, |(ops, announced)| {
+            let mut c = c.borrow_mut();
+            c.seq += 1;
+            let mut body = c.raw.encode(vec![c.sequence(), ArgOp::Putrootfh]).to_vec();
+            body[12..16].copy_from_slice(&(2 + announced).to_be_bytes());
+            for (op, args) in ops {
+                body.extend(op.to_be_bytes());
+                body.extend(&args);
+                body.resize(body.len().next_multiple_of(4), 0);
+            }
+            let reply = runtime.block_on(c.raw.call(1, Bytes::from(body)));
+            prop_assert!(reply.is_ok(), "{:?}", reply);
+            Ok(())
+        })
+        .expect("an answer to all");
+    runtime.block_on(still_serves(&rig));
+}
