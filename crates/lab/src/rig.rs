@@ -25,9 +25,9 @@ pub struct RigOptions {
 }
 
 impl Default for RigOptions {
-    /// ext4 on 2 GiB, a log of 256 MiB.
+    /// ext4 on 2 GiB, a log of 64 MiB.
     fn default() -> Self {
-        RigOptions { fs: Filesystem::Ext4, data_bytes: 2 << 30, log_bytes: 256 << 20, seed: 0 }
+        RigOptions { fs: Filesystem::Ext4, data_bytes: 2 << 30, log_bytes: 64 << 20, seed: 0 }
     }
 }
 
@@ -50,7 +50,9 @@ pub struct Rig {
     data: DiskProcess,
     log: DiskProcess,
     dir: tempfile::TempDir,
-    fs: Filesystem,
+    options: RigOptions,
+    /// How often the disks were replaced by new ones.
+    generation: u64,
     latency: Latency,
 }
 
@@ -104,16 +106,7 @@ impl Rig {
             .prefix("landfast-lab-")
             .tempdir()
             .context(|| "make a temporary directory".to_owned())?;
-        let disk = |name: &str, size: u64, seed: u64| {
-            DiskProcess::start(DiskOptions {
-                mountpoint: dir.path().join(name),
-                size: size.next_multiple_of(4096),
-                settings: format!("seed={seed}"),
-                ..DiskOptions::default()
-            })
-        };
-        let data = disk("data-disk", options.data_bytes.max(options.fs.size_min()), options.seed)?;
-        let log = disk("log-disk", options.log_bytes, options.seed.wrapping_add(1))?;
+        let (data, log) = start_disks(dir.path(), options, 0)?;
         Ok(Rig {
             mount: None,
             data_dev: None,
@@ -121,23 +114,25 @@ impl Rig {
             data,
             log,
             dir,
-            fs: options.fs,
+            options: options.clone(),
+            generation: 0,
             latency: Latency::default(),
         })
     }
 
-    /// Makes a new filesystem with an empty `export` directory, and an empty log; both without
-    /// latency until [`Rig::set_latency`].
+    /// Replaces both disks by new, empty ones (with counters at zero), makes a filesystem with an
+    /// empty `export` directory; without latency until [`Rig::set_latency`].
     ///
     /// # Errors
     /// Tools that are missing or fail.
     pub fn format(&mut self) -> Result<()> {
         self.detach()?;
-        self.set_latency(Latency::default())?;
-        let (data_dev, log_dev) = (self.attach_data()?, self.attach_log()?);
-        self.fs.make(&data_dev)?;
-        // What an earlier run left in the log's superblocks must not be found.
-        wipe_start(&log_dev)?;
+        self.generation += 1;
+        (self.data, self.log) = start_disks(self.dir.path(), &self.options, self.generation)?;
+        self.latency = Latency::default();
+        let data_dev = self.attach_data()?;
+        self.attach_log()?;
+        self.options.fs.make(&data_dev)?;
         self.mount()?;
         let export = self.export();
         std::fs::create_dir(&export).context(|| format!("create {}", export.display()))?;
@@ -168,7 +163,7 @@ impl Rig {
         let dev = self.attach_data()?;
         self.attach_log()?;
         if self.mount.is_none() {
-            self.mount = Some(Mount::new(&dev, &self.dir.path().join("volume"), self.fs)?);
+            self.mount = Some(Mount::new(&dev, &self.dir.path().join("volume"), self.options.fs)?);
         }
         Ok(())
     }
@@ -199,7 +194,7 @@ impl Rig {
     pub fn fsck(&mut self) -> Result<()> {
         self.unmount()?;
         let dev = self.attach_data()?;
-        self.fs.check(&dev)
+        self.options.fs.check(&dev)
     }
 
     /// Sets the flush latencies of both disks.
@@ -289,18 +284,21 @@ impl Rig {
 
     /// The filesystem.
     pub fn filesystem(&self) -> Filesystem {
-        self.fs
+        self.options.fs
     }
 }
 
-/// Overwrites the first MiB of a device with zeros.
-fn wipe_start(device: &Path) -> Result<()> {
-    use std::io::Write;
-    let mut file = std::fs::OpenOptions::new()
-        .write(true)
-        .open(device)
-        .context(|| format!("open {}", device.display()))?;
-    file.write_all(&vec![0; 1 << 20])
-        .and_then(|()| file.sync_all())
-        .context(|| format!("wipe {}", device.display()))
+/// Starts the data disk and the log disk below `dir`.
+fn start_disks(dir: &Path, options: &RigOptions, generation: u64) -> Result<(DiskProcess, DiskProcess)> {
+    let disk = |name: &str, size: u64, seed: u64| {
+        DiskProcess::start(DiskOptions {
+            mountpoint: dir.join(format!("{name}-{generation}")),
+            size: size.next_multiple_of(4096),
+            settings: format!("seed={seed}"),
+            ..DiskOptions::default()
+        })
+    };
+    let seed = options.seed.wrapping_add(generation.wrapping_mul(2));
+    let data = disk("data-disk", options.data_bytes.max(options.fs.size_min()), seed)?;
+    Ok((data, disk("log-disk", options.log_bytes, seed.wrapping_add(1))?))
 }

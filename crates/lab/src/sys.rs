@@ -38,13 +38,16 @@ pub enum PowerSignal {
     Cut,
     /// SIGUSR2.
     On,
+    /// SIGTERM, SIGINT.
+    End,
 }
 
-/// SIGUSR1 and SIGUSR2, blocked in this thread and all it starts, to be taken by [`Self::next`].
+/// SIGUSR1, SIGUSR2, SIGTERM and SIGINT, blocked in this thread and all it starts, to be taken by
+/// [`Self::next`].
 pub struct PowerSignals(libc::sigset_t);
 
 impl PowerSignals {
-    /// Blocks both signals.
+    /// Blocks the signals.
     ///
     /// # Errors
     /// What `pthread_sigmask` returns.
@@ -54,8 +57,9 @@ impl PowerSignals {
         let (set, ret) = unsafe {
             let mut set: libc::sigset_t = std::mem::zeroed();
             libc::sigemptyset(&mut set);
-            libc::sigaddset(&mut set, libc::SIGUSR1);
-            libc::sigaddset(&mut set, libc::SIGUSR2);
+            for signal in [libc::SIGUSR1, libc::SIGUSR2, libc::SIGTERM, libc::SIGINT] {
+                libc::sigaddset(&mut set, signal);
+            }
             (set, libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut()))
         };
         if ret == 0 { Ok(PowerSignals(set)) } else { Err(io::Error::from_raw_os_error(ret)) }
@@ -71,7 +75,8 @@ impl PowerSignals {
         let ret = unsafe { libc::sigwait(&self.0, &mut signal) };
         match (ret, signal) {
             (0, libc::SIGUSR1) => Ok(PowerSignal::Cut),
-            (0, _) => Ok(PowerSignal::On),
+            (0, libc::SIGUSR2) => Ok(PowerSignal::On),
+            (0, _) => Ok(PowerSignal::End),
             (e, _) => Err(io::Error::from_raw_os_error(e)),
         }
     }

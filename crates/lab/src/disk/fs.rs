@@ -6,7 +6,7 @@ use crate::limits::{DISK_QUEUE_MAX, DISK_TRANSFER_BYTES_MAX};
 use fuser::{
     Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
     KernelConfig, LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry,
-    ReplyOpen, ReplyWrite, Request, WriteFlags,
+    ReplyOpen, ReplyWrite, ReplyXattr, Request, WriteFlags,
 };
 use std::cell::RefCell;
 use std::ffi::OsStr;
@@ -208,6 +208,24 @@ impl Filesystem for DiskFs {
         }
         reply.ok();
     }
-    // No fallocate: its ENOSYS makes the loop device give up discard and write-zeroes, which
-    // would bypass the write path.
+
+    /// ENOSYS makes the loop device give up discard and write-zeroes, which would bypass the write
+    /// path.
+    fn fallocate(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        _fh: FileHandle,
+        _offset: u64,
+        _length: u64,
+        _mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        reply.error(Errno::ENOSYS);
+    }
+
+    /// ENOSYS makes the kernel not ask again.
+    fn getxattr(&self, _req: &Request, _ino: INodeNo, _name: &OsStr, _size: u32, reply: ReplyXattr) {
+        reply.error(Errno::ENOSYS);
+    }
 }

@@ -2,7 +2,7 @@
 //!
 //! `landfast lab disk MOUNTPOINT SIZE` mounts a directory with `disk.img` (put a loop device on it,
 //! and a filesystem on that), `stats` (counters) and `ctl` (settings, power switch). SIGUSR1 cuts
-//! the power, SIGUSR2 puts it on again.
+//! the power, SIGUSR2 puts it on again, SIGTERM unmounts and ends it.
 //!
 //! | room | subject |
 //! |---|---|
@@ -43,6 +43,9 @@ use std::sync::Arc;
 /// Exit status of a disk process that a power cut ended (`exit_on_cut`).
 pub const EXIT_ON_CUT: i32 = 3;
 
+/// Exit status of a disk process that was told to end while its mount was in use.
+pub const EXIT_IN_USE: i32 = 4;
+
 /// Serves an emulated disk in this process until it is unmounted. Prints `ready` on standard
 /// output when the mount is there. Call it before any other thread is started: signals are
 /// blocked for the whole process.
@@ -72,14 +75,16 @@ pub fn serve(options: &DiskOptions) -> Result<()> {
     if options.prefault {
         device.prefault();
     }
-    serve_signals(&device, options.exit_on_cut)?;
+    // Blocked before any thread starts, so that all of them inherit it.
+    let signals = sys::PowerSignals::block().context(|| "signal mask".to_owned())?;
 
     let mut config = fuser::Config::default();
     config.mount_options = vec![fuser::MountOption::FSName("landfast-disk".into()), fuser::MountOption::RW];
     config.n_threads = Some(options.threads.unwrap_or(DISK_THREADS).max(1));
     let at = &options.mountpoint;
-    let session = fuser::Session::new(fs::DiskFs(device), at, &config)
+    let mut session = fuser::Session::new(fs::DiskFs(device.clone()), at, &config)
         .context(|| format!("FUSE mount at {}", at.display()))?;
+    serve_signals(signals, device, session.unmount_callable(), options.exit_on_cut)?;
     // Whoever started us may have gone or may not listen; the disk works all the same.
     let _ = writeln!(std::io::stdout(), "ready").and_then(|()| std::io::stdout().flush());
     session.run().context(|| format!("FUSE session at {}", at.display()))
@@ -93,32 +98,45 @@ fn never_wait_for_ourselves() {
         tracing::warn!("memory of the emulated disk is not locked: {e}");
     }
     if let Err(e) = sys::io_flusher() {
-        tracing::warn!("the emulated disk is not marked as one that the kernel's writeback needs: {e}");
+        // Needs CAP_SYS_RESOURCE, which a container often lacks.
+        tracing::info!("the emulated disk is not marked as one that the kernel's writeback needs: {e}");
     }
     crate::clock::sharpen_this_thread();
     let _ = std::fs::write("/proc/self/oom_score_adj", "-1000");
 }
 
-/// SIGUSR1 cuts the power, SIGUSR2 puts it on.
-fn serve_signals(device: &Arc<Device>, exit_on_cut: bool) -> Result<()> {
-    let signals = sys::PowerSignals::block().context(|| "signal mask".to_owned())?;
-    let device = device.clone();
+/// SIGUSR1 cuts the power, SIGUSR2 puts it on, SIGTERM and SIGINT unmount the disk and end it.
+fn serve_signals(
+    signals: sys::PowerSignals,
+    device: Arc<Device>,
+    mut unmounter: fuser::SessionUnmounter,
+    exit_on_cut: bool,
+) -> Result<()> {
+    let mut serve = move |signal| match signal {
+        sys::PowerSignal::Cut => {
+            match device.power_cut() {
+                Ok(l) => eprintln!(
+                    "power cut: {} blocks lost, {} un-flushed blocks kept",
+                    l.lost_blocks, l.kept_blocks
+                ),
+                Err(e) => eprintln!("power cut: {e}"),
+            }
+            if exit_on_cut {
+                std::process::exit(EXIT_ON_CUT);
+            }
+        }
+        sys::PowerSignal::On => device.power_on(),
+        // A mount that is still in use goes with the process; its users get errors.
+        sys::PowerSignal::End => {
+            if unmounter.unmount().is_err() {
+                std::process::exit(EXIT_IN_USE);
+            }
+        }
+    };
     let serve = move || {
         loop {
             match signals.next() {
-                Ok(sys::PowerSignal::Cut) => {
-                    match device.power_cut() {
-                        Ok(l) => eprintln!(
-                            "power cut: {} blocks lost, {} un-flushed blocks kept",
-                            l.lost_blocks, l.kept_blocks
-                        ),
-                        Err(e) => eprintln!("power cut: {e}"),
-                    }
-                    if exit_on_cut {
-                        std::process::exit(EXIT_ON_CUT);
-                    }
-                }
-                Ok(sys::PowerSignal::On) => device.power_on(),
+                Ok(signal) => serve(signal),
                 Err(e) => tracing::warn!("waiting for a signal: {e}"),
             }
         }

@@ -101,12 +101,11 @@ impl DiskProcess {
 
 impl Drop for DiskProcess {
     fn drop(&mut self) {
-        // Unmounting ends the session and so the process; when something still holds the mount,
-        // the process is ended and the mount goes lazily.
-        if crate::mounts::unmount(&self.at).is_err() {
-            self.child.kill();
+        // When something still holds the mount it goes lazily, with errors for who holds it.
+        let ended = self.child.stop();
+        if !ended.is_some_and(|status| status.success()) {
             let _ = crate::mounts::unmount_lazily(&self.at);
         }
-        self.child.wait_or_kill();
+        let _ = std::fs::remove_dir(&self.at);
     }
 }

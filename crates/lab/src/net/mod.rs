@@ -95,10 +95,14 @@ impl Link {
 
     /// Takes what the relay itself costs off the delay.
     fn calibrate(&mut self, rtt: Duration) -> Result<()> {
+        let wanted_ns = clock::ns(rtt);
         for _ in 0..2 {
-            let excess_ns = clock::ns(self.measure()?).saturating_sub(clock::ns(rtt));
+            // The quick ones among the probes: what slowed the others was not the relay.
+            let times = self.probe()?;
+            let excess_ns = clock::ns(times[times.len() / 10]).saturating_sub(wanted_ns);
             let ns = self.shared.one_way_ns.load(Ordering::Relaxed);
-            self.shared.one_way_ns.store(ns.saturating_sub(excess_ns / 2), Ordering::Relaxed);
+            let delay_ns = ns.saturating_sub(excess_ns / 2).max(wanted_ns / 4);
+            self.shared.one_way_ns.store(delay_ns, Ordering::Relaxed);
         }
         Ok(())
     }
@@ -128,10 +132,15 @@ impl Link {
     /// # Errors
     /// When no local port can be opened.
     pub fn measure(&self) -> Result<Duration> {
+        self.probe().map(|times| times[times.len() / 2])
+    }
+
+    /// Round trips of one byte to an echo over a link with this delay, the quickest first.
+    fn probe(&self) -> Result<Vec<Duration>> {
         let one_way = Duration::from_nanos(self.shared.one_way_ns.load(Ordering::Relaxed));
         let echo = Echo::start()?;
         let probe = Link::start_raw(echo.addr, one_way * 2)?;
-        round_trip(probe.addr)
+        round_trips(probe.addr)
     }
 }
 
@@ -195,8 +204,8 @@ impl Echo {
     }
 }
 
-/// The median round trip of one byte to an echo at `addr`.
-fn round_trip(addr: SocketAddr) -> Result<Duration> {
+/// Round trips of one byte to an echo at `addr`, the quickest first.
+fn round_trips(addr: SocketAddr) -> Result<Vec<Duration>> {
     let mut s = TcpStream::connect(addr).context(|| "connect to the echo".into())?;
     s.set_nodelay(true).context(|| "echo".into())?;
     let mut times = Vec::new();
@@ -207,7 +216,7 @@ fn round_trip(addr: SocketAddr) -> Result<Duration> {
         times.push(start.elapsed());
     }
     times.sort_unstable();
-    Ok(times[times.len() / 2])
+    Ok(times)
 }
 
 /// The median round trip of one byte over this machine's loopback, without any link.
@@ -215,7 +224,7 @@ fn round_trip(addr: SocketAddr) -> Result<Duration> {
 /// # Errors
 /// When no local port can be opened.
 pub fn loopback_round_trip() -> Result<Duration> {
-    round_trip(Echo::start()?.addr)
+    round_trips(Echo::start()?.addr).map(|times| times[times.len() / 2])
 }
 
 #[cfg(test)]
@@ -226,8 +235,9 @@ mod tests {
     fn a_link_takes_its_round_trip_and_not_much_more() {
         let echo = Echo::start().unwrap();
         let link = Link::start(echo.addr, Duration::from_millis(4)).unwrap();
-        let rtt = round_trip(link.addr()).unwrap();
-        assert!(rtt >= Duration::from_micros(3800), "{rtt:?}");
+        // The quick ones: this machine may be busy with other things.
+        let rtt = round_trips(link.addr()).unwrap()[LINK_CHECK_ROUNDS as usize / 10];
+        assert!(rtt >= Duration::from_micros(3500), "{rtt:?}");
         assert!(rtt <= Duration::from_millis(12), "{rtt:?}");
     }
 

@@ -141,8 +141,7 @@ impl Worker {
                 Err(e) => {
                     // A server whose disks have no power refuses; before the cut nothing may fail.
                     if !cut.load(Ordering::Acquire) {
-                        self.wrong =
-                            Some(format!("before the cut: {action:?}: {e}").chars().take(300).collect());
+                        self.wrong = Some(format!("before the cut: {}: {e}", describe(&action)));
                     }
                     self.under_way = Some(action);
                     return;
@@ -172,7 +171,8 @@ struct Harness<'a> {
     rig: Rig,
     rng: Rng,
     workers: Vec<Worker>,
-    connection: u64,
+    /// By disks that are gone.
+    blocks_lost: u64,
 }
 
 /// Cuts the power so many times, and reports. Call it on a thread of
@@ -189,7 +189,7 @@ pub fn run(options: &Options, mut progress: impl FnMut(&CutReport)) -> Result<Re
     })?;
     rig.format()?;
     let mut harness =
-        Harness { options, rig, rng: Rng::new(options.seed), workers: Vec::new(), connection: 0 };
+        Harness { options, rig, rng: Rng::new(options.seed), workers: Vec::new(), blocks_lost: 0 };
     harness.prepare()?;
     let mut report = Report {
         fs: options.fs,
@@ -217,8 +217,7 @@ pub fn run(options: &Options, mut progress: impl FnMut(&CutReport)) -> Result<Re
             harness.start_over()?;
         }
     }
-    let stats = harness.rig.stats()?;
-    report.blocks_lost = stats.data.lost_blocks + stats.log.lost_blocks;
+    report.blocks_lost = harness.blocks_lost + harness.blocks_lost_now()?;
     Ok(report)
 }
 
@@ -235,17 +234,11 @@ impl Harness<'_> {
         })
     }
 
-    fn session(&mut self, addr: SocketAddr) -> Result<Session> {
-        self.connection += 1;
-        Session::connect(&Connect::new(addr, format!("power cut {}", self.connection)))
-    }
-
     /// Makes each client's directory; they are durable before the first cut.
     fn prepare(&mut self) -> Result<()> {
         self.workers.clear();
         let server = self.serve()?;
-        let session = self.session(server.addr())?;
-        let mut actor = at_export(session)?;
+        let mut actor = at_export(session(server.addr(), "setup")?)?;
         for n in 0..self.options.clients.max(1) {
             let dir = format!("client{n}");
             let node = crate::serial::Node::Dir;
@@ -253,7 +246,7 @@ impl Harness<'_> {
             let seed = self.rng.next_u64();
             let workload: Box<dyn Workload> = match self.options.load {
                 Load::Mixed => Box::new(Mixed::new(seed)),
-                _ => Box::new(SerialTar::new(seed, 0)),
+                _ => Box::new(SerialTar::new(seed)),
             };
             self.workers.push(Worker {
                 dir,
@@ -265,12 +258,18 @@ impl Harness<'_> {
                 wrong: None,
             });
         }
-        drop(actor);
+        // A client that never comes back would keep later servers in their grace period.
+        actor.into_session().close()?;
         server.stop()
     }
 
+    fn blocks_lost_now(&self) -> Result<u64> {
+        let stats = self.rig.stats()?;
+        Ok(stats.data.lost_blocks + stats.log.lost_blocks)
+    }
+
     fn start_over(&mut self) -> Result<()> {
-        self.rig.control("on")?;
+        self.blocks_lost += self.blocks_lost_now()?;
         self.rig.format()?;
         self.prepare()
     }
@@ -328,9 +327,8 @@ impl Harness<'_> {
     /// All clients work; then the power goes, and the server with it.
     fn work_until_cut(&mut self, server: Served, after: Duration) -> Result<()> {
         let mut actors = Vec::new();
-        for i in 0..self.workers.len() {
-            let session = self.session(server.addr())?;
-            actors.push(actor_for(session, &self.workers[i])?);
+        for worker in &self.workers {
+            actors.push(actor_for(session(server.addr(), &worker.dir)?, worker)?);
         }
         let cut = AtomicBool::new(false);
         std::thread::scope(|s| {
@@ -365,11 +363,10 @@ impl Harness<'_> {
         let tree = check::read_tree(&self.rig.export())?;
         report.objects = tree.len() as u64;
         let mut rest = tree.clone();
-        for i in 0..self.workers.len() {
-            let session = self.session(server.addr())?;
-            let worker = &mut self.workers[i];
+        for worker in &mut self.workers {
             let own = take_subtree(&mut rest, &worker.dir);
             let under_way = worker.under_way.take();
+            worker.workload.interrupt();
             let variants = worker.model.variants(under_way.as_ref());
             let variants = variants.map_err(|e| Error::Unable(e.to_string()))?;
             match check::agree(&variants, &own) {
@@ -379,7 +376,7 @@ impl Harness<'_> {
                     let skip = worker.removed.len().saturating_sub(REMOVED_HANDLES_MAX);
                     worker.removed.drain(..skip);
                     adopt(&mut worker.model, &own);
-                    let mut actor = actor_for(session, worker)?;
+                    let mut actor = actor_for(session(server.addr(), &worker.dir)?, worker)?;
                     match check::handles(&worker.model, &own, &worker.removed, &mut actor) {
                         Ok(tried) => report.handles += tried,
                         Err(e) => report.wrong.push(format!("{}: {e}", worker.dir)),
@@ -414,6 +411,12 @@ fn describe(action: &Action) -> String {
         Action::Rename { from, to } => format!("rename {} to {}", path(from), path(to)),
         Action::Remove { path: p } => format!("remove {}", path(p)),
     }
+}
+
+/// A session of the client of this name: the same client as before the cut, started anew, so that
+/// the server's grace period ends when all of them have come back.
+fn session(addr: SocketAddr, name: &str) -> Result<Session> {
+    Session::connect(&Connect::new(addr, format!("power cut {name}")))
 }
 
 /// An actor at the export's root.
