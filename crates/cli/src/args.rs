@@ -24,7 +24,6 @@ pub enum Command {
     /// Export a directory over NFSv4.1 and 4.2, with an intent log in front of it
     Serve(ServeArgs),
     /// Extract a tar archive onto an NFS server; durable when it returns
-    #[cfg(any())]
     Untar(UntarArgs),
     /// The main job against its peers on emulated disks and an emulated network, in one table
     Demo(DemoArgs),

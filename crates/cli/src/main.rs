@@ -7,6 +7,7 @@ mod lab;
 mod progress;
 mod serve;
 mod units;
+mod untar;
 
 use args::{Cli, Command};
 use clap::Parser;
@@ -18,6 +19,7 @@ fn main() -> ExitCode {
     // No thread may exist yet: `lab child` asks for a signal that follows the thread that asked.
     match cli.command {
         Command::Serve(args) => serve::run(args),
+        Command::Untar(args) => untar::run(&args),
         Command::Demo(args) => demo::run(args),
         Command::Lab(command) => lab::run(command),
     }
