@@ -1,9 +1,18 @@
-//! The whole volume, log and recovery, over a power cut: operations go through [`Volume`], the filesystem and the log
-//! stop without a flush, and what was acknowledged must be there.
+//! The whole volume, log and recovery, over power cuts: random operations of several threads go through [`Volume`],
+//! the filesystem stops without a flush, and after the next opening everything that was acknowledged must be as it
+//! was: names, kinds, modes, owners, times, link counts, sizes, data, ACLs, and handles and fileids as clients know
+//! them.
 
 mod common;
 
+use std::collections::BTreeMap;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use common::image::{Image, Kernel};
 use common::*;
+use landfast_volume::*;
 
 #[test]
 fn a_thread_that_acted_for_a_user_goes_on() {
@@ -17,4 +26,295 @@ fn a_thread_that_acted_for_a_user_goes_on() {
     for name in ["a", "b", "c"] {
         rig.create(&user(1000), &dir, name).unwrap();
     }
+}
+
+/// splitmix64.
+struct Rng(u64);
+
+impl Rng {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) % n.max(1) as u64) as usize
+    }
+}
+
+/// One client: does one operation after the other and waits for each.
+struct Client<'a> {
+    volume: &'a Volume,
+    rng: Rng,
+    cred: Cred,
+    done: usize,
+}
+
+type Outcome = std::result::Result<(), Error>;
+
+impl Client<'_> {
+    fn names(&self, dir: &Node) -> Vec<bytes::Bytes> {
+        let page = self.volume.readdir(&root(), dir, 0, 1000, EntryDetail::Names);
+        page.map(|p| p.entries.into_iter().map(|e| e.name).collect()).unwrap_or_default()
+    }
+
+    fn dir(&mut self) -> Node {
+        let mut dir = self.volume.root();
+        for _ in 0..self.rng.below(4) {
+            let names = self.names(&dir);
+            let Some(name) = names.get(self.rng.below(names.len())) else { break };
+            match self.volume.lookup(&root(), &dir, name) {
+                Ok(node) if node.kind() == Kind::Dir => dir = node,
+                _ => {}
+            }
+        }
+        dir
+    }
+
+    fn entry(&mut self) -> Option<(Node, bytes::Bytes, Node)> {
+        let dir = self.dir();
+        let names = self.names(&dir);
+        let name = names.get(self.rng.below(names.len()))?.clone();
+        let node = self.volume.lookup(&root(), &dir, &name).ok()?;
+        Some((dir, name, node))
+    }
+
+    fn name(&mut self) -> Vec<u8> {
+        vec![b'a' + self.rng.below(6) as u8]
+    }
+
+    fn attrs(&mut self) -> SetAttrs {
+        let mut attrs = SetAttrs::default();
+        if self.rng.below(2) == 0 {
+            attrs.mode = Some(self.rng.below(0o10000) as u32 | 0o700);
+        }
+        if self.rng.below(3) == 0 {
+            attrs.uid = Some(self.rng.below(3) as u32);
+            attrs.gid = Some(self.rng.below(3) as u32);
+        }
+        if self.rng.below(3) == 0 {
+            let at = Timestamp {
+                secs: self.rng.below(1 << 30) as i64,
+                nanos: self.rng.below(1_000_000_000) as u32,
+            };
+            attrs.mtime = Some(TimeSet::At(at));
+            attrs.atime = Some(TimeSet::At(at));
+        }
+        attrs
+    }
+
+    fn step(&mut self) {
+        let mut tx = self.volume.tx();
+        let mut outcome = Ok(());
+        // Now and then several operations in one request.
+        for _ in 0..1 + self.rng.below(5) / 4 {
+            outcome = self.operation(&mut tx);
+        }
+        tx.finish().wait_blocking().expect("the log is flushed");
+        assert_ne!(outcome, Err(Error::Failed));
+        self.done += usize::from(outcome.is_ok());
+    }
+
+    fn operation(&mut self, tx: &mut Tx) -> Outcome {
+        let (v, cred) = (self.volume.clone(), self.cred.clone());
+        let (dir, name) = (self.dir(), self.name());
+        match self.rng.below(100) {
+            0..20 => {
+                let attrs = self.attrs();
+                let how = match self.rng.below(3) {
+                    0 => CreateHow::Guarded(attrs),
+                    1 => CreateHow::Unchecked(attrs),
+                    _ => CreateHow::Exclusive { verf: [self.rng.below(9) as u8; 8], attrs: mode(0o4755) },
+                };
+                let made = v.create(tx, &cred, &dir, &name, how, OpenMode::BOTH)?;
+                self.write(tx, &made.file)
+            }
+            20..32 => {
+                let attrs = self.attrs();
+                v.mkdir(tx, &cred, &dir, &name, attrs).map(drop)
+            }
+            32..35 => v.symlink(tx, &cred, &dir, &name, b"../somewhere", SetAttrs::default()).map(drop),
+            35..37 => {
+                v.mknod(tx, &root(), &dir, &name, Special::CharDev(5, 1), SetAttrs::default()).map(drop)
+            }
+            37..39 => v.mknod(tx, &cred, &dir, &name, Special::Fifo, mode(0o640)).map(drop),
+            39..46 => match self.entry() {
+                Some((_, _, node)) => v.link(tx, &cred, &node, &dir, &name).map(drop),
+                None => Ok(()),
+            },
+            46..60 => match self.entry() {
+                Some((dir, name, _)) => v.remove(tx, &cred, &dir, &name).map(drop),
+                None => Ok(()),
+            },
+            60..75 => match self.entry() {
+                Some((from, from_name, _)) => v.rename(tx, &cred, &from, &from_name, &dir, &name).map(drop),
+                None => Ok(()),
+            },
+            75..85 => match self.entry() {
+                Some((_, _, node)) => {
+                    let mut attrs = self.attrs();
+                    if self.rng.below(2) == 0 {
+                        attrs.size = Some(self.rng.below(9000) as u64);
+                    }
+                    v.setattr(tx, &cred, &node, None, attrs).map(drop)
+                }
+                None => Ok(()),
+            },
+            _ => match self.entry() {
+                Some((_, _, node)) if node.kind() == Kind::File => {
+                    let file = v.open_file(&cred, &node, OpenMode::BOTH)?;
+                    self.write(tx, &file)
+                }
+                _ => Ok(()),
+            },
+        }
+    }
+
+    fn write(&mut self, tx: &mut Tx, file: &OpenFile) -> Outcome {
+        let big = self.rng.below(60) == 0;
+        let len = if big { (1 << 20) + 5 } else { 1 + self.rng.below(6000) };
+        let data = bytes::Bytes::from(vec![self.rng.below(256) as u8; len]);
+        let offset = self.rng.below(20_000) as u64;
+        if self.rng.below(3) == 0 {
+            self.volume.write(tx, file, offset, data.clone(), Stable::Unstable)?;
+            self.volume.write(tx, file, offset + 7, data.slice(..len / 2), Stable::Unstable)?;
+            return self.volume.commit(tx, file.node(), 0, 0);
+        }
+        self.volume.write(tx, file, offset, data, Stable::FileSync).map(drop)
+    }
+}
+
+/// Everything about one object that a client can see, except ctime and atime.
+#[derive(Debug, PartialEq)]
+struct Seen {
+    mode: u32,
+    owner: (u32, u32),
+    nlink: u64,
+    rdev: u64,
+    mtime: (i64, i64),
+    data: Vec<u8>,
+    acl: Option<Vec<u8>>,
+    fh: bytes::Bytes,
+    fileid: u64,
+}
+
+fn look(volume: &Volume, dir: &Node, path: &Path, shown: &Path, all: &mut BTreeMap<PathBuf, Seen>) {
+    for entry in std::fs::read_dir(path).expect("a directory") {
+        let entry = entry.expect("an entry");
+        if entry.file_name() == ".landfast" {
+            continue;
+        }
+        let (path, shown) = (entry.path(), shown.join(entry.file_name()));
+        let node = volume.lookup(&root(), dir, entry.file_name().as_bytes()).expect("lookup");
+        let meta = std::fs::symlink_metadata(&path).expect("metadata");
+        let data = match meta.mode() & 0o170000 {
+            0o100000 => std::fs::read(&path).expect("data"),
+            0o120000 => std::fs::read_link(&path).expect("target").as_os_str().as_bytes().to_vec(),
+            _ => Vec::new(),
+        };
+        let mut acl = vec![0u8; 1000];
+        let acl = rustix::fs::lgetxattr(&path, "system.posix_acl_access", &mut acl[..])
+            .ok()
+            .map(|n| acl[..n].to_vec());
+        let seen = Seen {
+            mode: meta.mode(),
+            owner: (meta.uid(), meta.gid()),
+            nlink: if meta.is_dir() { 0 } else { meta.nlink() },
+            rdev: meta.rdev(),
+            mtime: (meta.mtime(), meta.mtime_nsec()),
+            data,
+            acl,
+            fh: node.fh(),
+            fileid: volume.getattr(&node).expect("getattr").fileid,
+        };
+        all.insert(shown.clone(), seen);
+        if meta.is_dir() {
+            look(volume, &node, &path, &shown, all);
+        }
+    }
+}
+
+/// A default ACL: whatever is made inside inherits it.
+const DEFAULT_ACL: [u8; 44] = [
+    2, 0, 0, 0, 1, 0, 7, 0, 255, 255, 255, 255, 2, 0, 7, 0, 232, 3, 0, 0, 4, 0, 5, 0, 255, 255, 255, 255, 16,
+    0, 7, 0, 255, 255, 255, 255, 32, 0, 0, 0, 255, 255, 255, 255,
+];
+
+fn lives(kernel: Kernel) {
+    let Some(mut image) = Image::new(kernel) else { return };
+    let seed = std::env::var("LANDFAST_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(1u64);
+    let lives = std::env::var("LANDFAST_LIVES").ok().and_then(|s| s.parse().ok()).unwrap_or(6);
+    let dir = image.path().join("export");
+    std::fs::create_dir(&dir).expect("mkdir");
+    std::fs::set_permissions(&dir, std::os::unix::fs::PermissionsExt::from_mode(0o777)).expect("chmod");
+    rustix::fs::setxattr(&dir, "system.posix_acl_default", &DEFAULT_ACL, rustix::fs::XattrFlags::empty())
+        .expect("default ACL");
+    let mut rng = Rng(seed);
+    let (mut before, mut remade, mut records): (Option<BTreeMap<PathBuf, Seen>>, u64, u64) = (None, 0, 0);
+    for life in 0..lives {
+        let at = format!("{kernel:?}, LANDFAST_SEED={seed}, life {life}");
+        let options =
+            OpenOptions { log_size: 16 << 20, ..OpenOptions::with_log(&dir, image.beside().join("log")) };
+        let (volume, report) = open(options);
+        (remade, records) = (remade + report.remade, records + report.records);
+        if let Some(before) = &before {
+            let mut after = BTreeMap::new();
+            look(&volume, &volume.root(), &dir, Path::new("/"), &mut after);
+            for (path, seen) in before {
+                let now = after.get(path).unwrap_or_else(|| panic!("{at}: {} is gone", path.display()));
+                assert!(now == seen, "{at}: {} is {}, not {}", path.display(), brief(now), brief(seen));
+                assert!(volume.resolve(&seen.fh).is_ok(), "{at}: the handle of {} is stale", path.display());
+            }
+            let extra = after.keys().find(|path| !before.contains_key(*path));
+            assert_eq!(extra, None, "{at}: came back");
+        }
+        std::thread::scope(|scope| {
+            for n in 0..3 {
+                let (volume, seed) = (&volume, rng.below(1 << 30) as u64);
+                let cred = if n == 0 { user(1000) } else { root() };
+                scope.spawn(move || {
+                    let mut client = Client { volume, rng: Rng(seed), cred, done: 0 };
+                    for _ in 0..60 {
+                        client.step();
+                    }
+                    assert!(n == 0 || client.done > 5);
+                });
+            }
+            for _ in 0..rng.below(3) {
+                std::thread::sleep(std::time::Duration::from_millis(rng.below(60) as u64));
+                image.commit();
+            }
+        });
+        let mut all = BTreeMap::new();
+        look(&volume, &volume.root(), &dir, Path::new("/"), &mut all);
+        before = Some(all);
+        image.power_off();
+        drop(volume);
+        image.power_on();
+    }
+    println!("{kernel:?}: {lives} lives (seed {seed}), {records} records, {remade} objects made again");
+    assert!(remade > 0 && records > 0);
+}
+
+fn brief(seen: &Seen) -> String {
+    let Seen { data, .. } = seen;
+    let sum = data.iter().fold(0u32, |s, b| s.wrapping_mul(31).wrapping_add(u32::from(*b)));
+    format!(
+        "{:?} {} bytes (sum {sum:x})",
+        Seen { data: Vec::new(), acl: seen.acl.clone(), fh: seen.fh.clone(), ..*seen },
+        data.len()
+    )
+}
+
+#[test]
+fn ext4_keeps_what_was_acknowledged() {
+    lives(Kernel::Ext4);
+}
+
+#[test]
+fn xfs_keeps_what_was_acknowledged() {
+    lives(Kernel::Xfs);
+}
+
+#[test]
+fn btrfs_keeps_what_was_acknowledged() {
+    lives(Kernel::Btrfs);
 }

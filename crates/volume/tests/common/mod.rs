@@ -1,6 +1,8 @@
 //! A volume in a temporary directory, with or without a log.
 #![allow(dead_code)] // Not every test binary uses all of it.
 
+pub mod image;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 

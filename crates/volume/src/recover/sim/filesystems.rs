@@ -4,8 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
 use bytes::Bytes;
 use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, XattrFlags};
@@ -22,95 +21,9 @@ use crate::recover::{Counts, Disk, Error, disk, reconcile};
 use crate::remap::Remap;
 use crate::sys;
 
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Kernel {
-    Ext4,
-    Xfs,
-    Btrfs,
-}
-
-fn sh(command: &str, args: &[&str]) -> bool {
-    let out = Command::new(command).args(args).output();
-    out.is_ok_and(|o| o.status.success())
-}
-
-/// A filesystem in a file, mounted; unmounted when dropped.
-struct Image {
-    kernel: Kernel,
-    file: PathBuf,
-    mount: PathBuf,
-    mounted: bool,
-    device: String,
-    _dir: tempfile::TempDir,
-}
-
-impl Image {
-    /// `None` where that cannot be done.
-    fn new(kernel: Kernel) -> Option<Image> {
-        if !rustix::process::geteuid().is_root() {
-            return None;
-        }
-        let dir = tempfile::tempdir().ok()?;
-        let (file, mount) = (dir.path().join("image"), dir.path().join("mnt"));
-        std::fs::create_dir(&mount).ok()?;
-        std::fs::File::create(&file).and_then(|f| f.set_len(320 << 20)).ok()?;
-        let path = file.to_str()?;
-        let made = match kernel {
-            Kernel::Ext4 => sh("mkfs.ext4", &["-q", "-F", path]),
-            Kernel::Xfs => sh("mkfs.xfs", &["-q", "-f", path]),
-            Kernel::Btrfs => sh("mkfs.btrfs", &["-q", "-f", path]),
-        };
-        let mut image = Image { kernel, file, mount, mounted: false, device: String::new(), _dir: dir };
-        (made && image.mount()).then_some(image)
-    }
-
-    /// Always on a fresh loop device: `mount -o loop` may take one again that is about to go.
-    fn mount(&mut self) -> bool {
-        let attach = Command::new("losetup").args(["--find", "--show"]).arg(&self.file).output();
-        let Some(device) = attach.ok().filter(|o| o.status.success()) else { return false };
-        self.device = String::from_utf8_lossy(&device.stdout).trim().to_owned();
-        self.mounted = sh("mount", &["-o", "noatime", &self.device, self.mount.to_str().unwrap_or("")]);
-        self.mounted
-    }
-
-    fn unmount(&mut self) {
-        if self.mounted {
-            self.mounted = !sh("umount", &[self.mount.to_str().unwrap_or("")]);
-        }
-        if !self.device.is_empty() {
-            sh("losetup", &["--detach", &self.device]);
-            self.device.clear();
-        }
-    }
-
-    /// The power fails and comes back.
-    fn crash(&mut self) {
-        let copy = self.file.with_extension("copy");
-        let (file, to) = (self.file.to_str().unwrap_or(""), copy.to_str().unwrap_or(""));
-        match self.kernel {
-            Kernel::Ext4 | Kernel::Xfs => {
-                assert!(
-                    sh("xfs_io", &["-x", "-c", "shutdown", self.mount.to_str().unwrap_or("")]),
-                    "shutdown"
-                );
-                self.unmount();
-            }
-            Kernel::Btrfs => {
-                assert!(sh("cp", &["--sparse=always", file, to]), "copy of the image");
-                self.unmount();
-                std::fs::rename(&copy, &self.file).expect("the copy in place");
-            }
-        }
-        assert!(!self.mounted, "unmount");
-        assert!(self.mount(), "mount after the crash");
-    }
-}
-
-impl Drop for Image {
-    fn drop(&mut self) {
-        self.unmount();
-    }
-}
+#[path = "../../../tests/common/image.rs"]
+mod image;
+use image::{Image, Kernel};
 
 fn open_dir(path: &Path) -> OwnedFd {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -127,7 +40,7 @@ struct Volume {
 
 impl Volume {
     fn open(image: &Image) -> Volume {
-        let path = image.mount.join("export");
+        let path = image.path().join("export");
         std::fs::create_dir_all(path.join(".landfast")).expect("state directory");
         let (root, state) = (open_dir(&path), open_dir(&path.join(".landfast")));
         let remap = Remap::load(&state).expect("remap table");
@@ -394,33 +307,19 @@ fn recover(image: &mut Image, rng: &mut Rng, records: &[Record]) -> Result<(Volu
                 cuts -= 1;
                 drop(disk);
                 if rng.chance(50) {
-                    commit(image, &v);
+                    image.commit();
                 }
                 drop(v);
-                image.crash();
+                image.power_off();
+                image.power_on();
             }
             Err(e) => return Err(e.to_string()),
         }
     }
 }
 
-/// Brings the metadata so far to disk, and on ext4 and XFS no data.
-fn commit(image: &Image, v: &Volume) {
-    if image.kernel == Kernel::Btrfs {
-        rustix::fs::syncfs(&v.root).expect("syncfs");
-        return;
-    }
-    let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC;
-    let fd = rustix::fs::openat(&v.state, "elsewhere", flags, Mode::from_raw_mode(0o600)).expect("a file");
-    rustix::io::pwrite(&fd, b"x", 0).expect("a byte");
-    rustix::fs::fsync(&fd).expect("fsync");
-}
-
 fn lives(kernel: Kernel, count: u64) {
-    let Some(mut image) = Image::new(kernel) else {
-        println!("skipped: needs root, loop devices and mkfs for {kernel:?}");
-        return;
-    };
+    let Some(mut image) = Image::new(kernel) else { return };
     let start = std::time::Instant::now();
     let seed = env("LANDFAST_SEED").unwrap_or(1);
     let mut s = Server::new(seed);
@@ -441,7 +340,7 @@ fn lives(kernel: Kernel, count: u64) {
                     fail(format!("{step:?}: {e}"));
                 }
                 if s.rng.chance(2) {
-                    commit(&image, &v);
+                    image.commit();
                 }
             }
             s.model.trace = Some(Vec::new());
@@ -455,7 +354,8 @@ fn lives(kernel: Kernel, count: u64) {
             .map(|r| names.record(r))
             .collect();
         drop(v);
-        image.crash();
+        image.power_off();
+        image.power_on();
         let (recovered, done, ahead) = match recover(&mut image, &mut s.rng, &records) {
             Ok(r) => r,
             Err(e) => fail(e),

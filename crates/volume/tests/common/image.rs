@@ -1,0 +1,159 @@
+//! A filesystem in a file that can lose power.
+//!
+//! It is mounted in a mount namespace of the test's own thread: were it in the common one, any process that takes a
+//! copy of that (`unshare -m`) would keep it alive after it was unmounted. One test at a time, since a child that another
+//! test has just forked keeps descriptors open for a moment.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustix::thread::UnshareFlags;
+
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// Which filesystem.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Kernel {
+    Ext4,
+    Xfs,
+    Btrfs,
+}
+
+fn sh(command: &str, args: &[&str]) -> bool {
+    match Command::new(command).args(args).output() {
+        Ok(out) if out.status.success() => true,
+        Ok(out) => {
+            println!("{command} {args:?}: {}", String::from_utf8_lossy(&out.stderr));
+            false
+        }
+        Err(e) => {
+            println!("{command}: {e}");
+            false
+        }
+    }
+}
+
+/// A filesystem in a file, mounted; unmounted when dropped.
+pub struct Image {
+    pub kernel: Kernel,
+    file: PathBuf,
+    mount: PathBuf,
+    mounted: bool,
+    device: String,
+    dir: tempfile::TempDir,
+    _only: MutexGuard<'static, ()>,
+}
+
+impl Image {
+    /// `None`, with a line that says so, where that cannot be done.
+    pub fn new(kernel: Kernel) -> Option<Image> {
+        let image = Image::made(kernel);
+        if image.is_none() {
+            println!("skipped: needs root, loop devices and mkfs for {kernel:?}");
+        }
+        image
+    }
+
+    fn made(kernel: Kernel) -> Option<Image> {
+        if !rustix::process::geteuid().is_root() {
+            return None;
+        }
+        let only = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: only this thread's view of mounts becomes its own; descriptors are not touched.
+        unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNS) }.ok()?;
+        if !sh("mount", &["--make-rprivate", "/"]) {
+            return None;
+        }
+        let dir = tempfile::tempdir().ok()?;
+        let (file, mount) = (dir.path().join("image"), dir.path().join("mnt"));
+        std::fs::create_dir(&mount).ok()?;
+        std::fs::File::create(&file).and_then(|f| f.set_len(320 << 20)).ok()?;
+        let path = file.to_str()?;
+        let made = match kernel {
+            Kernel::Ext4 => sh("mkfs.ext4", &["-q", "-F", path]),
+            Kernel::Xfs => sh("mkfs.xfs", &["-q", "-f", path]),
+            Kernel::Btrfs => sh("mkfs.btrfs", &["-q", "-f", path]),
+        };
+        let mut image =
+            Image { kernel, file, mount, mounted: false, device: String::new(), dir, _only: only };
+        (made && image.mount()).then_some(image)
+    }
+
+    /// Where it is mounted.
+    pub fn path(&self) -> &Path {
+        &self.mount
+    }
+
+    /// A directory beside it that keeps its power.
+    #[allow(dead_code)] // Not every test has use for it.
+    pub fn beside(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Always on a fresh loop device: `mount -o loop` may take one again that is about to go. Tried a few times, since
+    /// other tests look for free loop devices, too.
+    fn mount(&mut self) -> bool {
+        for _ in 0..5 {
+            let attach = Command::new("losetup").args(["--find", "--show"]).arg(&self.file).output();
+            let Some(device) = attach.ok().filter(|o| o.status.success()) else { continue };
+            self.device = String::from_utf8_lossy(&device.stdout).trim().to_owned();
+            self.mounted = sh("mount", &["-o", "noatime", &self.device, self.mount.to_str().unwrap_or("")]);
+            if self.mounted {
+                return true;
+            }
+            self.unmount();
+        }
+        false
+    }
+
+    fn unmount(&mut self) {
+        if self.mounted {
+            self.mounted = !sh("umount", &[self.mount.to_str().unwrap_or("")]);
+        }
+        if !self.device.is_empty() {
+            sh("losetup", &["--detach", &self.device]);
+            self.device.clear();
+        }
+    }
+
+    /// The power fails: what was not flushed is lost, and nothing more gets through. Those who have files open on it
+    /// must let go before [`Image::power_on`].
+    pub fn power_off(&self) {
+        let mount = self.mount.to_str().unwrap_or("");
+        let copy = self.file.with_extension("copy");
+        let (file, copy) = (self.file.to_str().unwrap_or(""), copy.to_str().unwrap_or(""));
+        match self.kernel {
+            Kernel::Ext4 | Kernel::Xfs => assert!(sh("xfs_io", &["-x", "-c", "shutdown", mount]), "shutdown"),
+            Kernel::Btrfs => assert!(sh("cp", &["--sparse=always", file, copy]), "copy of the image"),
+        }
+    }
+
+    /// The power comes back.
+    pub fn power_on(&mut self) {
+        self.unmount();
+        assert!(!self.mounted, "unmount");
+        if self.kernel == Kernel::Btrfs {
+            std::fs::rename(self.file.with_extension("copy"), &self.file).expect("the copy in place");
+        }
+        assert!(self.mount(), "mount after the crash");
+    }
+
+    /// Brings changes of metadata so far to disk; on ext4 and XFS no data.
+    pub fn commit(&self) {
+        let path = self.mount.join("elsewhere");
+        if self.kernel == Kernel::Btrfs {
+            let dir = std::fs::File::open(&self.mount).expect("the mount point");
+            rustix::fs::syncfs(dir).expect("syncfs");
+            return;
+        }
+        std::fs::write(&path, b"x").expect("a byte");
+        std::fs::File::open(&path).and_then(|f| f.sync_all()).expect("fsync");
+    }
+}
+
+impl Drop for Image {
+    fn drop(&mut self) {
+        self.unmount();
+    }
+}
