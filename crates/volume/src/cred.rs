@@ -5,9 +5,13 @@
 //! root makes the kernel drop the thread's file capabilities, changing it back restores them (capabilities(7)), so
 //! the kernel's own checks apply to every call.
 //!
+//! Going back and forth between a caller and the superuser is one switch of the user alone: the superuser needs no
+//! group, so the caller's stay.
+//!
 //! Invariant: the cached identity is the thread's identity. Nothing else in the process may change it on such threads.
 
 use std::cell::{Cell, RefCell};
+use std::sync::Arc;
 
 use rustix::io::Errno;
 use rustix::thread::CapabilitySet;
@@ -59,34 +63,47 @@ pub(crate) fn assume(cred: &Cred) -> Result<(), Error> {
         if now.as_ref() == Some(cred) {
             return Ok(());
         }
-        let same_groups = match now {
-            Some(now) => now.groups == cred.groups,
+        // If one of these fails in the middle, the cache must not claim the former identity.
+        let (same_group, same_groups) = match now.take() {
+            Some(now) => (now.gid == cred.gid, now.groups == cred.groups),
             None => {
                 prepare()?;
-                false
+                (false, false)
             }
         };
-        // If one of these fails in the middle, the cache must not claim the former identity.
-        *now = None;
         if !same_groups {
             sys::set_groups(&cred.groups)?;
         }
-        sys::set_fs_ids(cred.uid, cred.gid);
-        // These calls report no failure (an id that this user namespace does not know), so look.
-        if sys::fs_ids() != (cred.uid, cred.gid) {
-            return Err(Error::Perm);
+        if !same_group {
+            sys::set_fs_gid(cred.gid)?;
         }
+        sys::set_fs_uid(cred.uid)?;
         *now = Some(cred.clone());
         Ok(())
     })
 }
 
-/// Makes the calling thread act as the superuser.
+/// Makes the calling thread act with the superuser's rights, whatever its groups.
 pub(crate) fn assume_root() -> Result<(), Error> {
-    thread_local! {
-        static ROOT: Cred = Cred::root();
-    }
-    ROOT.with(assume)
+    NOW.with_borrow_mut(|now| {
+        let (gid, groups) = match now.take() {
+            Some(cred) if cred.uid == 0 => {
+                *now = Some(cred);
+                return Ok(());
+            }
+            Some(cred) => (cred.gid, cred.groups),
+            None => {
+                prepare()?;
+                let none: Arc<[u32]> = Arc::from([]);
+                sys::set_groups(&none)?;
+                sys::set_fs_gid(0)?;
+                (0, none)
+            }
+        };
+        sys::set_fs_uid(0)?;
+        *now = Some(Cred { uid: 0, gid, groups });
+        Ok(())
+    })
 }
 
 /// Runs one system call on the volume's own files with the superuser's filesystem user; afterwards the thread acts as
@@ -121,4 +138,46 @@ fn prepare() -> Result<(), Errno> {
         rustix::thread::set_capabilities(None, sets)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_thread_is_who_it_was_told_to_be() {
+        if !rustix::process::geteuid().is_root() {
+            println!("skipped: needs root");
+            return;
+        }
+        // On a thread of its own: the harness's must stay what it is.
+        let checks = std::thread::spawn(|| {
+            let user = Cred { uid: 1001, gid: 1002, groups: Arc::from([7, 8]) };
+            assume(&user).unwrap();
+            assert_eq!(sys::fs_ids(), (1001, 1002));
+            let path = std::env::temp_dir().join(format!("landfast-cred-{}", std::process::id()));
+            let made = std::fs::write(&path, b"x").map(|()| {
+                use std::os::unix::fs::MetadataExt;
+                let meta = std::fs::metadata(&path).unwrap();
+                (meta.uid(), meta.gid())
+            });
+            assert_eq!(made.unwrap(), (1001, 1002));
+            let effective = || rustix::thread::capabilities(None).unwrap().effective;
+            assert!(!effective().contains(CapabilitySet::DAC_OVERRIDE));
+            assume_root().unwrap();
+            assert_eq!(sys::fs_ids(), (0, 1002));
+            assert!(effective().contains(CapabilitySet::DAC_OVERRIDE));
+            assert!(!effective().contains(CapabilitySet::SYS_RESOURCE), "reserves and quotas hold for all");
+            std::fs::remove_file(&path).unwrap();
+            // The superuser as a caller has groups of his own.
+            assume(&Cred::root()).unwrap();
+            assert_eq!(sys::fs_ids(), (0, 0));
+            assume(&Cred { uid: 1001, gid: 5, groups: Arc::from([]) }).unwrap();
+            assert_eq!(sys::fs_ids(), (1001, 5));
+            let refused = Cred { uid: u32::MAX, ..Cred::root() };
+            assert_eq!(assume(&refused), Err(Error::Perm));
+            assert_eq!(sys::fs_ids(), (1001, 5), "not what an earlier caller left");
+        });
+        checks.join().unwrap();
+    }
 }

@@ -95,16 +95,27 @@ fn with_c_str<T>(name: &[u8], f: impl FnOnce(&CStr) -> Result<T>) -> Result<T> {
     f(CStr::from_bytes_with_nul(end).map_err(|_| Errno::INVAL)?)
 }
 
-/// Asks for another filesystem user and group for the calling thread; [`fs_ids`] tells whether it was granted.
-pub(crate) fn set_fs_ids(uid: u32, gid: u32) {
-    // SAFETY: both calls take plain numbers and change this thread only.
-    unsafe {
-        libc::syscall(libc::SYS_setfsgid, gid);
-        libc::syscall(libc::SYS_setfsuid, uid);
-    }
+/// Sets the filesystem user of the calling thread, and with it whether it has the superuser's file capabilities.
+pub(crate) fn set_fs_uid(uid: u32) -> Result<()> {
+    // SAFETY: the call takes a plain number and changes this thread only.
+    unsafe { libc::syscall(libc::SYS_setfsuid, uid) };
+    // The call reports no failure (an id that this user namespace does not know), so look.
+    // SAFETY: as above; -1 is no valid id, so this one only reports the present one.
+    let now = unsafe { libc::syscall(libc::SYS_setfsuid, -1i32) } as u32;
+    if now == uid { Ok(()) } else { Err(Errno::PERM) }
+}
+
+/// Sets the filesystem group of the calling thread.
+pub(crate) fn set_fs_gid(gid: u32) -> Result<()> {
+    // SAFETY: the call takes a plain number and changes this thread only.
+    unsafe { libc::syscall(libc::SYS_setfsgid, gid) };
+    // SAFETY: as above; -1 is no valid id, so this one only reports the present one.
+    let now = unsafe { libc::syscall(libc::SYS_setfsgid, -1i32) } as u32;
+    if now == gid { Ok(()) } else { Err(Errno::PERM) }
 }
 
 /// The filesystem user and group of the calling thread.
+#[cfg(test)]
 pub(crate) fn fs_ids() -> (u32, u32) {
     // SAFETY: -1 is no valid id, so both calls only report the present one.
     unsafe {

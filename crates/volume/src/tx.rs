@@ -37,13 +37,16 @@ impl Tx {
         Tx { volume, joined: None, ticket: None, modified: false, broken: false }
     }
 
-    /// Before anything is changed and before any lock is taken: joins the log's open batch.
+    /// Before anything is changed and before any lock is taken: joins the log's open batch. May leave the thread acting
+    /// as the superuser.
     pub(crate) fn join(&mut self) -> Result<(), Error> {
         self.volume.check()?;
         if self.joined.is_some() {
             return Ok(());
         }
         let Some((log, marker)) = self.volume.log() else { return Ok(()) };
+        // Only the marker's owner may set its time.
+        self.volume.assume_root()?;
         let txn = log.begin().map_err(|e| self.volume.fail(format!("log: {e}")))?;
         // The marker is root's; the thread may still act as the last caller.
         let seq = match cred::as_superuser(|| marker.advance()) {
