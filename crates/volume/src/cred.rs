@@ -106,17 +106,6 @@ pub(crate) fn assume_root() -> Result<(), Error> {
     })
 }
 
-/// Runs one system call on the volume's own files with the superuser's filesystem user; afterwards the thread acts as
-/// before. Cheaper than [`assume_root`] and back, since the groups stay.
-pub(crate) fn as_superuser<T>(call: impl FnOnce() -> T) -> T {
-    let back = NOW.with_borrow(|now| now.as_ref().filter(|c| c.uid != 0).map(|c| (c.uid, c.gid)));
-    let Some((uid, gid)) = back else { return call() };
-    sys::set_fs_ids(0, gid);
-    let result = call();
-    sys::set_fs_ids(uid, gid);
-    result
-}
-
 /// For a volume that acts as the process's own user: only the thread's preparation.
 pub(crate) fn prepare_once() -> Result<(), Error> {
     thread_local! {

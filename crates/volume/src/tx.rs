@@ -5,7 +5,6 @@ use std::fmt;
 use bytes::Bytes;
 use landfast_intentlog::{Ticket, Txn};
 
-use crate::cred;
 use crate::error::Error;
 use crate::record::{Fact, Record};
 use crate::volume::{Durability, Volume};
@@ -48,8 +47,7 @@ impl Tx {
         // Only the marker's owner may set its time.
         self.volume.assume_root()?;
         let txn = log.begin().map_err(|e| self.volume.fail(format!("log: {e}")))?;
-        // The marker is root's; the thread may still act as the last caller.
-        let seq = match cred::as_superuser(|| marker.advance()) {
+        let seq = match marker.advance() {
             Ok(seq) => seq,
             Err(e) => return Err(self.volume.fail(format!("transaction marker: {e}"))),
         };
