@@ -7,11 +7,13 @@ mod archive;
 mod channel;
 mod check;
 mod image;
+mod linux_source;
 mod machine;
 mod mountstats;
 mod recipe;
 mod report;
 mod server;
+mod tree;
 
 use std::io::{Read, Write};
 use std::path::PathBuf;
@@ -20,6 +22,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
+pub use image::possible;
 use machine::{Hardware, Machine};
 use recipe::Kernel;
 
@@ -36,6 +39,8 @@ pub enum Task {
     Sh(Common),
     /// Run the checks of Linux's NFS client against `landfast serve`.
     Check(check::Options),
+    /// Extract Linux's source onto `landfast serve` and compare it file by file with a local extraction.
+    LinuxSource(linux_source::Options),
 }
 
 /// What all guest tasks take.
@@ -78,6 +83,7 @@ pub struct RunOptions {
 pub fn run(task: &Task) -> ExitCode {
     let result = match task {
         Task::Check(options) => own_namespace().and_then(|()| check::run(options)),
+        Task::LinuxSource(options) => own_namespace().and_then(|()| linux_source::run(options)),
         Task::Build(common) => image::build(common.kernel).map(|image| {
             println!("Linux {}: {}", image.release, image.disk.display());
             ExitCode::SUCCESS

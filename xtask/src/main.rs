@@ -5,6 +5,7 @@
 //!
 //! Nothing here is part of the product: `xtask` drives the `landfast` binary from outside, as a user would.
 
+mod demo;
 mod guest;
 mod packages;
 mod proc;

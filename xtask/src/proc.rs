@@ -18,6 +18,16 @@ pub fn target_dir() -> PathBuf {
     }
 }
 
+/// The cargo that runs us, so that the toolchain is the same one.
+pub fn cargo() -> String {
+    std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned())
+}
+
+/// The release binary of the product.
+pub fn landfast() -> PathBuf {
+    target_dir().join("release/landfast")
+}
+
 /// Whether this process is root.
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()

@@ -4,9 +4,14 @@ use std::process::ExitCode;
 
 use clap::Args;
 
+use crate::demo;
+use crate::guest;
 use crate::packages;
-use crate::proc::{self, command};
+use crate::proc::{self, command, output};
 use crate::steps::{Outcome, Steps};
+
+/// The filesystems on which the power is cut.
+const FILESYSTEMS: [&str; 3] = ["ext4", "xfs", "btrfs"];
 
 /// Options of `cargo xtask test`.
 #[derive(Args)]
@@ -26,7 +31,15 @@ pub fn run(options: &Options) -> ExitCode {
     steps.step("lints", || cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]));
     steps.step("tests", || cargo(&["test", "--workspace"]));
     if !options.quick {
-        steps.step("release build", || cargo(&["build", "--release", "--package", "landfast-cli"]));
+        let built =
+            steps.step("release build", || cargo(&["build", "--release", "--package", "landfast-cli"]));
+        if built == Outcome::Passed {
+            steps.step("demo", || demo_step().into());
+            for fs in FILESYSTEMS {
+                steps.step(&format!("power cut on {fs}"), || power_cut(fs));
+            }
+            steps.step("guest: Linux's NFS client", guest_step);
+        }
     }
     steps.finish()
 }
@@ -36,9 +49,7 @@ fn cargo(args: &[&str]) -> Outcome {
 }
 
 fn run_cargo(args: &[&str]) -> Result<(), String> {
-    // The cargo that runs us, so that the toolchain is the same one.
-    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
-    proc::run(&mut command(&cargo, args))
+    proc::run(&mut command(&proc::cargo(), args))
 }
 
 fn packages_step() -> Outcome {
@@ -53,4 +64,39 @@ fn packages_step() -> Outcome {
         return Outcome::Skipped(format!("needs root to install {}", missing.join(", ")));
     }
     packages::install(&missing).into()
+}
+
+/// Runs the demo and holds it to the promised ratios.
+fn demo_step() -> Result<(), String> {
+    let json = output(&mut command(&proc::landfast().to_string_lossy(), ["demo", "--json"]))?;
+    println!("{}", json.trim());
+    let mut broken = 0;
+    for (line, kept) in demo::judge(&json)? {
+        println!("{} {line}", if kept { "kept:  " } else { "BROKEN:" });
+        broken += usize::from(!kept);
+    }
+    if broken == 0 { Ok(()) } else { Err(format!("{broken} promises are broken")) }
+}
+
+fn power_cut(fs: &str) -> Outcome {
+    if !proc::is_root() {
+        return Outcome::Skipped("needs root (FUSE, loop devices, mounts)".to_owned());
+    }
+    if let Err(why) = packages::require(&["fusermount3", "losetup", &format!("mkfs.{fs}")]) {
+        return Outcome::Skipped(why);
+    }
+    proc::run(&mut command(&proc::landfast().to_string_lossy(), ["lab", "powercut", "--fs", fs])).into()
+}
+
+fn guest_step() -> Outcome {
+    if let Err(why) = guest::possible() {
+        return Outcome::Skipped(why);
+    }
+    let binary = proc::landfast();
+    let check = || -> Result<(), String> {
+        let program = std::env::current_exe().map_err(|e| format!("our own path: {e}"))?;
+        let args = ["guest", "check", "--binary", &binary.to_string_lossy()];
+        proc::run(&mut command(&program.to_string_lossy(), args))
+    };
+    check().into()
 }

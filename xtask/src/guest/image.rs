@@ -1,7 +1,9 @@
 //! Building the guest's disk, kernel and initrd, cached under the target directory by the recipe's hash.
 //!
 //! A thing that exists under its final name is complete: everything is built under another name and renamed.
+//! One process builds at a time; the others wait at a lock and then find it built.
 
+use std::cell::Cell;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -17,6 +19,7 @@ const PROGRAMS: &[&str] =
 
 /// A bootable guest.
 pub struct Image {
+    dir: PathBuf,
     /// The kernel's image.
     pub kernel: PathBuf,
     /// The initial RAM disk.
@@ -25,6 +28,20 @@ pub struct Image {
     pub disk: PathBuf,
     /// The kernel's release, as `uname -r` says.
     pub release: String,
+}
+
+impl Image {
+    /// The parts of an image with this kernel, whether it is built or not.
+    fn cached(cache: &Cache, kernel: Kernel, package: &str, version: &str) -> Image {
+        let dir = cache.dir.join(format!("image-{kernel}-{}", recipe::image_key(package, version)));
+        Image {
+            kernel: dir.join("vmlinuz"),
+            initrd: dir.join("initrd"),
+            disk: dir.join("root.img"),
+            release: recipe::release_of(package).to_owned(),
+            dir,
+        }
+    }
 }
 
 /// Where guests, kernels and downloads are kept.
@@ -47,41 +64,92 @@ pub fn possible() -> Result<(), String> {
 /// Builds what is not cached yet and returns the guest's parts.
 pub fn build(kernel: Kernel) -> Result<Image, String> {
     possible()?;
-    let cache = cache_dir();
-    fs::create_dir_all(&cache).map_err(|e| format!("{}: {e}", cache.display()))?;
-    let (package, version) = kernel_package(kernel)?;
-    let release = recipe::release_of(&package).to_owned();
-    let dir = cache.join(format!("image-{}", recipe::image_key(&package, &version)));
-    let image = Image {
-        kernel: dir.join("vmlinuz"),
-        initrd: dir.join("initrd"),
-        disk: dir.join("root.img"),
-        release: release.clone(),
-    };
-    if dir.is_dir() {
+    let cache = Cache::open()?;
+    let known =
+        kernel_package(kernel).map(|(package, version)| Image::cached(&cache, kernel, &package, &version));
+    if let Ok(image) = known
+        && image.dir.is_dir()
+    {
         return Ok(image);
     }
-    let userland = userland(&cache)?;
-    let kernel_tree = unpack(&cache, &package, &version)?;
-    assemble(&dir, &userland, &kernel_tree, &release)?;
+    cache.refresh_lists()?;
+    let (package, version) = kernel_package(kernel)?;
+    let image = Image::cached(&cache, kernel, &package, &version);
+    if !image.dir.is_dir() {
+        let userland = userland(&cache)?;
+        let kernel_tree = unpack(&cache, &package, &version)?;
+        assemble(&image.dir, &userland, &kernel_tree, &image.release)?;
+        cache.keep_only(&format!("image-{kernel}-"), &image.dir)?;
+        cache.keep_only("userland-", &userland)?;
+    }
     Ok(image)
+}
+
+/// The cache directory, locked for this process as long as this value lives.
+struct Cache {
+    dir: PathBuf,
+    _lock: fs::File,
+    refreshed: Cell<bool>,
+}
+
+impl Cache {
+    fn open() -> Result<Cache, String> {
+        let dir = cache_dir();
+        let open = || -> std::io::Result<fs::File> {
+            fs::create_dir_all(&dir)?;
+            let lock = fs::File::create(dir.join("lock"))?;
+            rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive)?;
+            Ok(lock)
+        };
+        let lock = open().map_err(|e| format!("{}: {e}", dir.display()))?;
+        Ok(Cache { dir, _lock: lock, refreshed: Cell::new(false) })
+    }
+
+    /// Brings apt's lists up to date, once: old ones name files that the mirror no longer has.
+    fn refresh_lists(&self) -> Result<(), String> {
+        if !self.refreshed.replace(true) {
+            run(&mut command("apt-get", ["-q", "update"]))?;
+        }
+        Ok(())
+    }
+
+    /// Removes what older recipes left under names that start like this.
+    fn keep_only(&self, prefix: &str, keep: &Path) -> Result<(), String> {
+        let entries = fs::read_dir(&self.dir).map_err(|e| format!("{}: {e}", self.dir.display()))?;
+        for entry in entries.flatten() {
+            let path = entry.path();
+            if entry.file_name().to_string_lossy().starts_with(prefix) && path != keep {
+                remove_dir(&path)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A directory for one run, under the cache directory; what runs left that were killed is removed.
+pub fn run_dir(what: &str) -> Result<tempfile::TempDir, String> {
+    let cache = Cache::open()?;
+    for entry in fs::read_dir(&cache.dir).map_err(|e| format!("{}: {e}", cache.dir.display()))?.flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let owner = name.strip_prefix("run-").and_then(|rest| rest.split('-').next());
+        if owner.is_some_and(|owner| !Path::new("/proc").join(owner).exists()) {
+            remove_dir(&entry.path())?;
+        }
+    }
+    tempfile::Builder::new()
+        .prefix(&format!("run-{}-{what}-", std::process::id()))
+        .tempdir_in(&cache.dir)
+        .map_err(|e| format!("{}: {e}", cache.dir.display()))
 }
 
 /// The newest image package of the series and its version, as the machine's apt knows them.
 fn kernel_package(kernel: Kernel) -> Result<(String, String), String> {
     let meta = kernel.meta_package();
-    let ask = || -> Result<(String, String), String> {
-        let depends = output(&mut command("apt-cache", ["depends", meta]))?;
-        let package = recipe::depends_on_image(&depends)
-            .ok_or(format!("{meta} depends on no kernel: does apt here know Debian {}?", recipe::SUITE))?;
-        let version = candidate(&package)?;
-        Ok((package, version))
-    };
-    ask().or_else(|_| {
-        // A fresh machine has no package lists yet.
-        run(&mut command("apt-get", ["-q", "update"]))?;
-        ask()
-    })
+    let depends = output(&mut command("apt-cache", ["depends", meta]))?;
+    let package = recipe::depends_on_image(&depends)
+        .ok_or(format!("{meta} depends on no kernel: does apt here know Debian {}?", recipe::SUITE))?;
+    let version = candidate(&package)?;
+    Ok((package, version))
 }
 
 /// The version of a package that apt would install.
@@ -108,8 +176,8 @@ fn mirror() -> Result<String, String> {
 }
 
 /// The userland without kernel: debootstrap's minimal set and [`recipe::PACKAGES`].
-fn userland(cache: &Path) -> Result<PathBuf, String> {
-    let dir = cache.join(format!("userland-{}", recipe::userland_key()));
+fn userland(cache: &Cache) -> Result<PathBuf, String> {
+    let dir = cache.dir.join(format!("userland-{}", recipe::userland_key()));
     if dir.is_dir() {
         return Ok(dir);
     }
@@ -132,8 +200,8 @@ fn userland(cache: &Path) -> Result<PathBuf, String> {
 }
 
 /// Downloads a package with the machine's apt and returns the file.
-pub fn download(cache: &Path, package: &str, version: &str) -> Result<PathBuf, String> {
-    let debs = cache.join(format!("deb-{}", recipe::key(&[package, version])));
+fn download(cache: &Cache, package: &str, version: &str) -> Result<PathBuf, String> {
+    let debs = cache.dir.join(format!("deb-{}", recipe::key(&[package, version])));
     if !debs.is_dir() {
         let part = fresh_dir(&debs)?;
         let what = format!("{package}={version}");
@@ -149,9 +217,14 @@ pub fn download(cache: &Path, package: &str, version: &str) -> Result<PathBuf, S
     }
 }
 
+/// Where a package's files are unpacked.
+fn tree_dir(cache: &Cache, package: &str, version: &str) -> PathBuf {
+    cache.dir.join(format!("tree-{}", recipe::key(&[package, version])))
+}
+
 /// Downloads a package and unpacks its files into a directory.
-pub fn unpack(cache: &Path, package: &str, version: &str) -> Result<PathBuf, String> {
-    let dir = cache.join(format!("tree-{}", recipe::key(&[package, version])));
+fn unpack(cache: &Cache, package: &str, version: &str) -> Result<PathBuf, String> {
+    let dir = tree_dir(cache, package, version);
     if dir.is_dir() {
         return Ok(dir);
     }
@@ -164,8 +237,13 @@ pub fn unpack(cache: &Path, package: &str, version: &str) -> Result<PathBuf, Str
 
 /// The newest version of a package that apt knows, downloaded and unpacked.
 pub fn unpack_newest(package: &str) -> Result<PathBuf, String> {
-    let cache = cache_dir();
-    fs::create_dir_all(&cache).map_err(|e| format!("{}: {e}", cache.display()))?;
+    let cache = Cache::open()?;
+    if let Ok(version) = candidate(package)
+        && tree_dir(&cache, package, &version).is_dir()
+    {
+        return Ok(tree_dir(&cache, package, &version));
+    }
+    cache.refresh_lists()?;
     unpack(&cache, package, &candidate(package)?)
 }
 
@@ -258,7 +336,9 @@ fn module_files(show_depends: &str) -> impl Iterator<Item = &str> {
 
 /// An empty directory beside `done`, for building what will get that name.
 fn fresh_dir(done: &Path) -> Result<PathBuf, String> {
-    let part = done.with_extension("part");
+    let mut part = done.as_os_str().to_owned();
+    part.push(".part");
+    let part = PathBuf::from(part);
     remove_dir(&part)?;
     fs::create_dir_all(&part).map_err(|e| format!("{}: {e}", part.display()))?;
     Ok(part)

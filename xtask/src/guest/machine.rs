@@ -54,10 +54,7 @@ impl Machine {
     /// Boots a guest and waits until it takes commands.
     pub fn boot(image: &Image, hardware: &Hardware) -> Result<Machine, String> {
         let start = Instant::now();
-        let dir = tempfile::Builder::new()
-            .prefix("run-")
-            .tempdir_in(super::image::cache_dir())
-            .map_err(|e| format!("a directory for the guest: {e}"))?;
+        let dir = super::image::run_dir("guest")?;
         let socket = dir.path().join("agent");
         // QEMU connects to us, so there is no moment at which the socket is not there yet.
         let listener = UnixListener::bind(&socket).map_err(|e| format!("{}: {e}", socket.display()))?;

@@ -9,10 +9,13 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::machine::tail;
-use crate::proc::{command, run, target_dir};
+use crate::proc::{self, command, run};
 
 /// How long the server may take to accept connections (recovery of a full log included), or to end.
 const LIMIT: Duration = Duration::from_secs(60);
+
+/// The clients' lease: short, since a restarted server waits for clients that do not come back for so long.
+const LEASE: &str = "15s";
 
 /// How long to wait for a connection, or between two tries.
 const TRY: Duration = Duration::from_millis(20);
@@ -25,10 +28,7 @@ pub struct Scratch {
 impl Scratch {
     /// Makes a filesystem of `bytes` (sparse) and mounts it. Needs a mount namespace of our own.
     pub fn new(fs_type: &str, bytes: u64) -> Result<Scratch, String> {
-        let dir = tempfile::Builder::new()
-            .prefix("volume-")
-            .tempdir_in(super::image::cache_dir())
-            .map_err(|e| format!("a directory for the volume: {e}"))?;
+        let dir = super::image::run_dir("volume")?;
         let image = dir.path().join("image");
         fs::File::create(&image)
             .and_then(|file| file.set_len(bytes))
@@ -104,17 +104,15 @@ impl Server {
             .open(&self.messages)
             .map_err(|e| format!("{}: {e}", self.messages.display()))?;
         let errors = messages.try_clone().map_err(|e| format!("{}: {e}", self.messages.display()))?;
-        let child = Command::new("setpriv")
-            .args(["--pdeathsig", "KILL"])
-            .arg(&self.binary)
-            .arg("serve")
-            .arg(&self.volume)
-            .arg("--log")
-            .arg(&self.log)
+        let mut serve = Command::new("setpriv");
+        serve.args(["--pdeathsig", "KILL"]).arg(&self.binary).arg("serve").arg(&self.volume);
+        if self.durability == "log" {
+            serve.arg("--log").arg(&self.log);
+        }
+        let child = serve
             .arg("--listen")
             .arg(self.address.to_string())
-            .arg("--durability")
-            .arg(&self.durability)
+            .args(["--durability", &self.durability, "--lease", LEASE])
             .stdin(Stdio::null())
             .stdout(messages)
             .stderr(errors)
@@ -192,7 +190,6 @@ impl Drop for Server {
 
 /// The release binary, built now if it is not up to date.
 pub fn release_binary() -> Result<PathBuf, String> {
-    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
-    run(&mut command(&cargo, ["build", "--quiet", "--release", "--package", "landfast-cli"]))?;
-    Ok(target_dir().join("release/landfast"))
+    run(&mut command(&proc::cargo(), ["build", "--quiet", "--release", "--package", "landfast-cli"]))?;
+    Ok(proc::landfast())
 }

@@ -1,0 +1,96 @@
+//! The demo as a test: the speed that the project promises, as ratios within one run.
+
+use serde_json::Value;
+
+/// `untar` through the log against one file at a time without it.
+const UNTAR_TO_SYNC_MIN: f64 = 100.0;
+/// `untar` against a local extraction on the same disk.
+const UNTAR_TO_LOCAL_MIN: f64 = 0.5;
+/// RPCs per file of `untar`.
+const UNTAR_RPCS_MAX: f64 = 0.1;
+/// Flushes of the log per file of `untar`.
+const UNTAR_LOG_FLUSHES_MAX: f64 = 0.1;
+/// One file at a time through the log, against what the equation allows.
+const LOG_TO_LIMIT_MIN: f64 = 0.7;
+
+/// Compares what `landfast demo --json` printed with the promises; returns a line for each, and whether it holds.
+pub fn judge(json: &str) -> Result<Vec<(String, bool)>, String> {
+    let demo: Value = serde_json::from_str(json).map_err(|e| format!("demo --json: {e}"))?;
+    let rows = demo.get("rows").and_then(Value::as_array).ok_or("demo --json: no rows")?;
+    let number = |row: &str, column: &str| {
+        rows.iter()
+            .find(|entry| entry.get("name").and_then(Value::as_str) == Some(row))
+            .and_then(|entry| entry.get(column))
+            .and_then(Value::as_f64)
+            .ok_or(format!("demo --json: row {row} has no number {column}"))
+    };
+    let durable = |row: &str, wanted: bool| {
+        let said = rows
+            .iter()
+            .find(|entry| entry.get("name").and_then(Value::as_str) == Some(row))
+            .and_then(|entry| entry.get("durable"))
+            .and_then(Value::as_bool);
+        let words = if wanted { "is durable" } else { "is marked as not durable" };
+        (format!("{row} {words}"), said == Some(wanted))
+    };
+    let at_least = |what: &str, got: f64, min: f64| (format!("{what}: {got:.3}, at least {min}"), got >= min);
+    let at_most = |what: &str, got: f64, max: f64| (format!("{what}: {got:.3}, at most {max}"), got <= max);
+
+    let untar = number("untar", "files_per_s")?;
+    Ok(vec![
+        at_least("untar to sync, files/s", untar / number("sync", "files_per_s")?, UNTAR_TO_SYNC_MIN),
+        at_least("untar to local, files/s", untar / number("local", "files_per_s")?, UNTAR_TO_LOCAL_MIN),
+        at_most("untar, RPCs per file", number("untar", "rpcs_per_file")?, UNTAR_RPCS_MAX),
+        at_most(
+            "untar, log flushes per file",
+            number("untar", "log_flushes_per_file")?,
+            UNTAR_LOG_FLUSHES_MAX,
+        ),
+        at_least(
+            "log to its limit, files/s",
+            number("log", "files_per_s")? / number("log", "limit_files_per_s")?,
+            LOG_TO_LIMIT_MIN,
+        ),
+        durable("sync", true),
+        durable("log", true),
+        durable("untar", true),
+        durable("unsafe", false),
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::judge;
+
+    fn demo(untar_files_per_s: f64, untar_rpcs_per_file: f64) -> String {
+        let row = |name: &str, durable: bool, files_per_s: f64, rpcs: f64| {
+            format!(
+                r#"{{"name":"{name}","durable":{durable},"files":4096,"seconds":1.0,"files_per_s":{files_per_s},
+                "rpcs_per_file":{rpcs},"disk_flushes_per_file":0.0,"log_flushes_per_file":0.05,"limit_files_per_s":110.0}}"#
+            )
+        };
+        let rows = [
+            row("local", true, 8000.0, 0.0),
+            row("sync", true, 20.0, 4.0),
+            row("log", true, 100.0, 4.0),
+            row("unsafe", false, 150.0, 4.0),
+            row("untar", true, untar_files_per_s, untar_rpcs_per_file),
+        ];
+        format!(r#"{{"rows":[{}]}}"#, rows.join(","))
+    }
+
+    #[test]
+    fn a_good_run_keeps_every_promise_and_a_bad_one_does_not() {
+        let kept = |json: &str| judge(json).map(|lines| lines.iter().filter(|(_, kept)| !kept).count());
+        assert_eq!(kept(&demo(5000.0, 0.04)), Ok(0));
+        assert_eq!(kept(&demo(3000.0, 0.04)), Ok(1), "less than half of local");
+        assert_eq!(kept(&demo(1000.0, 0.2)), Ok(3), "slow and chatty");
+    }
+
+    #[test]
+    fn what_is_not_the_demo_is_an_error() {
+        assert!(judge("{}").is_err());
+        assert!(judge("no").is_err());
+        assert!(judge(r#"{"rows":[{"name":"untar"}]}"#).is_err());
+    }
+}
