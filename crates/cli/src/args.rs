@@ -147,6 +147,8 @@ pub struct DemoArgs {
 pub enum LabCommand {
     /// A disk with chosen latencies, a volatile write cache and a power-cut switch, as a file on a FUSE mount
     Disk(DiskArgs),
+    /// Run one experiment with its peers and limits, and say whether its claims hold
+    Run(RunArgs),
     /// Cut the power of data and log disk in the middle of work, restart, and check what was acknowledged
     Powercut(PowercutArgs),
     /// For the lab's own use
@@ -208,6 +210,23 @@ pub struct PowercutArgs {
     /// Show the server's messages
     #[arg(long)]
     pub show: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `landfast lab run`.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// The experiment
+    #[arg(required_unless_present = "list")]
+    pub name: Option<String>,
+    /// Name the experiments
+    #[arg(long)]
+    pub list: bool,
+    /// How many files, where the experiment has files
+    #[arg(long, value_name = "N")]
+    pub files: Option<u64>,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,

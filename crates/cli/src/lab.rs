@@ -1,15 +1,18 @@
 //! `landfast lab ...`.
 
-use crate::args::{DiskArgs, LabCommand, PowercutArgs};
+use crate::args::{DiskArgs, LabCommand, PowercutArgs, RunArgs};
 use crate::exit::{self, Exit, complain};
+use crate::progress::Steps;
 use crate::units::show_count;
 use landfast_lab::disk::DiskOptions;
+use landfast_lab::experiments::{self, Choices, Relation, Report};
 use landfast_lab::{namespace, powercut};
 
 /// Runs a lab command.
 pub fn run(command: LabCommand) -> Exit {
     match command {
         LabCommand::Disk(args) => disk(args),
+        LabCommand::Run(args) => experiment(args),
         LabCommand::Powercut(args) => powercut(&args),
         LabCommand::Child { json } => exit::from(landfast_lab::child::main(&json)),
     }
@@ -80,4 +83,65 @@ fn powercut(args: &PowercutArgs) -> Exit {
         );
     }
     if report.failures == 0 { Exit::Done } else { Exit::Partly }
+}
+
+fn experiment(args: RunArgs) -> Exit {
+    let Some(name) = args.name.filter(|_| !args.list) else {
+        for e in &experiments::ALL {
+            println!("{:18} {}", e.name, e.about);
+        }
+        return Exit::Done;
+    };
+    let mut steps = Steps::new();
+    let result = experiments::run(&name, &Choices { files: args.files }, &mut |what| steps.doing(what));
+    steps.finish();
+    let report = match result {
+        Ok(report) => report,
+        Err(e) => {
+            complain(&e);
+            return Exit::Failed;
+        }
+    };
+    if args.json {
+        println!("{}", serde_json::json!(report));
+    } else {
+        print_experiment(&report);
+    }
+    if report.holds { Exit::Done } else { Exit::Partly }
+}
+
+fn print_experiment(r: &Report) {
+    println!("{}: {}", r.name, r.about);
+    for line in &r.lines {
+        let values: Vec<String> = line.values.iter().map(|(k, v)| format!("{k} {}", figure(*v))).collect();
+        println!("  {:20} {}", line.name, values.join(", "));
+    }
+    for note in &r.notes {
+        println!("  {note}");
+    }
+    for c in &r.checks {
+        let relation = match c.relation {
+            Relation::AtLeast => "at least",
+            Relation::AtMost => "at most",
+            Relation::Exactly => "exactly",
+        };
+        println!(
+            "  {} {}: {}, wanted {relation} {}",
+            if c.holds { "holds:" } else { "DOES NOT HOLD:" },
+            c.what,
+            figure(c.value),
+            figure(c.bound)
+        );
+    }
+    println!("  ({:.1} s)", r.total_s);
+}
+
+/// Three significant digits, or a whole number with commas.
+fn figure(v: f64) -> String {
+    match v.abs() {
+        a if a >= 1000.0 => show_count(v.round() as u64),
+        a if a >= 10.0 => format!("{v:.1}"),
+        _ if v.fract() == 0.0 => format!("{v}"),
+        _ => format!("{v:.3}"),
+    }
 }
