@@ -6,25 +6,22 @@
 use std::collections::HashMap;
 
 use super::{Error, Run, io, surprise};
-use crate::fold::Content;
+use crate::fold::{Content, Plan};
 use crate::record::{Kind, ObjId};
 use crate::recover::tree::Tree;
 
 impl<T: Tree> Run<'_, T> {
-    /// Brings the contents of each live file up to date.
-    pub(super) fn contents(&mut self) -> Result<(), Error> {
-        for (id, plan) in self.sorted() {
-            if !plan.content.is_empty() {
-                let now = self.present(id)?;
-                let meta =
-                    self.probe(&now)?.ok_or_else(|| surprise("a file has gone meanwhile", id, None))?;
-                if meta.kind != Kind::File {
-                    return Err(surprise("data for something that is no file", id, None));
-                }
-                self.fill(&now, &plan.content, meta.size)?;
-            }
+    /// Brings the contents of a live file up to date.
+    pub(super) fn contents(&mut self, id: &ObjId, plan: &Plan) -> Result<(), Error> {
+        if plan.content.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        let now = self.present(id)?;
+        let meta = self.probe(&now)?.ok_or_else(|| surprise("a file has gone meanwhile", id, None))?;
+        if meta.kind != Kind::File {
+            return Err(surprise("data for something that is no file", id, None));
+        }
+        self.fill(&now, &plan.content, meta.size)
     }
 
     /// For a disk that is ahead of the log: names and attributes are as they must be, or changed by operations that

@@ -1,5 +1,5 @@
-//! Enforce: names first, since removing what is dead frees space; then contents; then attributes; times last, since
-//! everything else changes them.
+//! Enforce: names first, since removing what is dead frees space, and since they change the times of directories; then
+//! for each object its contents, its attributes, and last its times, since everything else changes those.
 
 use super::{Error, Run, io, surprise};
 use crate::fold::Plan;
@@ -12,9 +12,19 @@ impl<'a, T: Tree> Run<'a, T> {
         self.detach()?;
         self.attach()?;
         self.empty_stage()?;
-        self.contents()?;
-        self.attributes()?;
-        self.times()
+        self.objects(|run, id, plan| {
+            run.contents(id, plan)?;
+            run.attributes(id, plan)?;
+            run.times(id, plan)
+        })
+    }
+
+    /// Does something for each live object of the log.
+    pub(super) fn objects(
+        &mut self,
+        each: impl Fn(&mut Self, &ObjId, &Plan) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        self.sorted().into_iter().try_for_each(|(id, plan)| each(self, id, plan))
     }
 
     /// The objects of the log in one fixed order, the live ones only.
@@ -25,52 +35,51 @@ impl<'a, T: Tree> Run<'a, T> {
     }
 
     /// Owner, extended attributes (an ACL sets permission bits), mode (changing the owner clears setuid bits).
-    pub(super) fn attributes(&mut self) -> Result<(), Error> {
-        for (id, plan) in self.sorted() {
-            let now = self.present(id)?;
-            let meta = self.probe(&now)?.ok_or_else(|| surprise("an object has gone meanwhile", id, None))?;
-            let mut set = false;
-            if let Some(Owned { uid, gid, .. }) = plan.owned
-                && (meta.owned.uid, meta.owned.gid) != (uid, gid)
-            {
-                self.tree.chown(&now, uid, gid).map_err(io("setting the owner", id))?;
+    pub(super) fn attributes(&mut self, id: &ObjId, plan: &Plan) -> Result<(), Error> {
+        if plan.owned.is_none() && plan.xattrs.is_empty() && plan.links.is_none() {
+            return Ok(());
+        }
+        let now = self.present(id)?;
+        let meta = self.probe(&now)?.ok_or_else(|| surprise("an object has gone meanwhile", id, None))?;
+        let mut set = false;
+        if let Some(Owned { uid, gid, .. }) = plan.owned
+            && (meta.owned.uid, meta.owned.gid) != (uid, gid)
+        {
+            self.tree.chown(&now, uid, gid).map_err(io("setting the owner", id))?;
+            set = true;
+        }
+        for (name, value) in &plan.xattrs {
+            if self.tree.xattr(&now, name).map_err(io("reading an extended attribute", id))? != *value {
+                self.tree
+                    .set_xattr(&now, name, value.as_ref())
+                    .map_err(io("setting an extended attribute", id))?;
                 set = true;
             }
-            for (name, value) in &plan.xattrs {
-                if self.tree.xattr(&now, name).map_err(io("reading an extended attribute", id))? != *value {
-                    self.tree
-                        .set_xattr(&now, name, value.as_ref())
-                        .map_err(io("setting an extended attribute", id))?;
-                    set = true;
-                }
-            }
-            if let Some(Owned { mode, .. }) = plan.owned
-                && meta.kind != Kind::Symlink
-                && (set || meta.owned.mode != mode)
-            {
-                self.tree.chmod(&now, mode).map_err(io("setting the mode", id))?;
-                set = true;
-            }
-            self.done.attrs += u64::from(set);
-            if plan.links.is_some_and(|n| n != meta.nlink) && meta.kind != Kind::Dir {
-                self.done.odd_links += 1;
-            }
+        }
+        if let Some(Owned { mode, .. }) = plan.owned
+            && meta.kind != Kind::Symlink
+            && (set || meta.owned.mode != mode)
+        {
+            self.tree.chmod(&now, mode).map_err(io("setting the mode", id))?;
+            set = true;
+        }
+        self.done.attrs += u64::from(set);
+        if plan.links.is_some_and(|n| n != meta.nlink) && meta.kind != Kind::Dir {
+            self.done.odd_links += 1;
         }
         Ok(())
     }
 
-    pub(super) fn times(&mut self) -> Result<(), Error> {
-        for (id, plan) in self.sorted() {
-            let (atime, mtime) = match (plan.owned, plan.mtime) {
-                (Some(owned), _) => (Some(owned.atime), owned.mtime),
-                (None, Some(mtime)) => (None, mtime),
-                (None, None) => continue,
-            };
-            let now = self.present(id)?;
-            let meta = self.probe(&now)?.ok_or_else(|| surprise("an object has gone meanwhile", id, None))?;
-            if meta.owned.mtime != mtime || atime.is_some_and(|atime| meta.owned.atime != atime) {
-                self.tree.set_times(&now, atime, mtime).map_err(io("setting times", id))?;
-            }
+    pub(super) fn times(&mut self, id: &ObjId, plan: &Plan) -> Result<(), Error> {
+        let (atime, mtime) = match (plan.owned, plan.mtime) {
+            (Some(owned), _) => (Some(owned.atime), owned.mtime),
+            (None, Some(mtime)) => (None, mtime),
+            (None, None) => return Ok(()),
+        };
+        let now = self.present(id)?;
+        let meta = self.probe(&now)?.ok_or_else(|| surprise("an object has gone meanwhile", id, None))?;
+        if meta.owned.mtime != mtime || atime.is_some_and(|atime| meta.owned.atime != atime) {
+            self.tree.set_times(&now, atime, mtime).map_err(io("setting times", id))?;
         }
         Ok(())
     }

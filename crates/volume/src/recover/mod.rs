@@ -125,7 +125,43 @@ pub fn run(disk: &mut Disk<'_>, records: Vec<Vec<u8>>, marker: u64) -> Result<Re
     disk.finish()?;
     r.notes = fold.notes;
     r.seconds = start.elapsed().as_secs_f64();
+    if r.done.foreign > 0 {
+        tracing::warn!(
+            objects = r.done.foreign,
+            "recovery moved what the log does not know to .landfast/lost+found"
+        );
+    }
+    if r.done.odd_links > 0 {
+        tracing::warn!(
+            objects = r.done.odd_links,
+            "some objects have other link counts than the log says: names were made or removed locally"
+        );
+    }
     Ok(r)
+}
+
+impl std::fmt::Display for Recovered {
+    /// One line for people: what was found and what was done.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (d, ahead) = (&self.done, if self.ahead { ", the disk was ahead of the log" } else { "" });
+        write!(
+            f,
+            "{} records about {} objects and {} names{ahead}: {} objects made again, {} removed, {} names attached, \
+             {} detached, {} files written ({} bytes), {} attributes set, {} unknown objects set aside, in {:.2} s",
+            self.records,
+            self.objects,
+            self.entries,
+            d.made,
+            d.removed,
+            d.attached,
+            d.detached,
+            d.contents,
+            d.bytes,
+            d.attrs,
+            d.foreign,
+            self.seconds
+        )
+    }
 }
 
 /// The algorithm, on any filesystem.

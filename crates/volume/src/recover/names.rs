@@ -9,6 +9,7 @@
 use bytes::Bytes;
 
 use super::{Error, Run, io, staging_name, surprise};
+use crate::limits::NAME_BYTES_MAX;
 use crate::record::{Kind, ObjId};
 use crate::recover::tree::Tree;
 
@@ -49,22 +50,24 @@ impl<T: Tree> Run<'_, T> {
         Ok(())
     }
 
-    /// Moves something that the log does not know to `lost+found`.
+    /// Moves something that the log does not know to `lost+found`, under its identity and the name that it had.
     fn set_aside(&mut self, dir: &ObjId, name: &Bytes, found: &ObjId) -> Result<(), Error> {
         let lost = self.tree.lost_found();
-        let mut to = staging_name("found", found);
-        let taken = |run: &mut Self, to: &Bytes| {
-            run.tree.lookup(&lost, to).map_err(io("looking into lost+found", found))
-        };
-        for n in 1u32.. {
-            if taken(self, &to)?.is_none() {
+        for n in 0u32.. {
+            let mut to = staging_name("found", found).to_vec();
+            if n > 0 {
+                to.extend_from_slice(format!("-{n}").as_bytes());
+            }
+            to.push(b'-');
+            to.extend_from_slice(name);
+            to.truncate(NAME_BYTES_MAX);
+            if self.tree.lookup(&lost, &to).map_err(io("looking into lost+found", found))?.is_none() {
+                self.tree
+                    .rename((dir, name), (&lost, &to))
+                    .map_err(io("moving an unknown object to lost+found", found))?;
                 break;
             }
-            to = format!("{}-{n}", String::from_utf8_lossy(&staging_name("found", found))).into();
         }
-        self.tree
-            .rename((dir, name), (&lost, &to))
-            .map_err(io("moving an unknown object to lost+found", found))?;
         self.done.foreign += 1;
         Ok(())
     }

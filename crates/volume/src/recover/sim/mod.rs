@@ -176,12 +176,10 @@ fn faulty(model: &mut Model, mut fold: Fold, marker: u64, fault: Fault) -> Resul
         _ => {}
     }
     let ahead = marker > fold.last_seq && fold.last_seq != 0;
-    let order: fn(&mut Run<'_, Model>) -> Result<(), Error> = match fault {
+    let names: fn(&mut Run<'_, Model>) -> Result<(), Error> = match fault {
         Fault::AttachFirst => |r| r.attach().and_then(|()| r.detach()).and_then(|()| r.empty_stage()),
         Fault::DropStageFirst => |r| r.detach().and_then(|()| r.empty_stage()).and_then(|()| r.attach()),
-        Fault::TimesFirst => {
-            |r| r.times().and_then(|()| r.detach()).and_then(|()| r.attach()).and_then(|()| r.empty_stage())
-        }
+        Fault::TimesFirst => |r| r.detach().and_then(|()| r.attach()).and_then(|()| r.empty_stage()),
         _ => return reconcile(model, &fold, marker),
     };
     if ahead || fold.is_empty() {
@@ -190,11 +188,14 @@ fn faulty(model: &mut Model, mut fold: Fold, marker: u64, fault: Fault) -> Resul
     let mut run = Run::new(model, &fold);
     run.find_staged()?;
     run.materialise()?;
-    order(&mut run)?;
-    run.contents()?;
-    run.attributes()?;
+    if fault == Fault::TimesFirst {
+        run.objects(Run::times)?;
+    }
+    names(&mut run)?;
+    run.objects(Run::contents)?;
+    run.objects(Run::attributes)?;
     if fault != Fault::TimesFirst {
-        run.times()?;
+        run.objects(Run::times)?;
     }
     run.sync()?;
     Ok(run.report(ahead))
