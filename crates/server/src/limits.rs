@@ -22,15 +22,18 @@ pub const OPS_MAX: u32 = 4096;
 pub const SLOTS_MAX: u32 = 256;
 /// Sessions of one client. One more takes the place of the one that was unused longest.
 pub const SESSIONS_PER_CLIENT_MAX: usize = 16;
-/// Client records. Above it the client that was silent longest and holds nothing goes; when each holds something,
+/// Client records. Above it a client that holds nothing goes, unconfirmed before confirmed, then the one that was silent
+/// longest; when each holds something,
 /// EXCHANGE_ID gets `NFS4ERR_DELAY`.
 pub const CLIENTS_MAX: usize = 4096;
-/// Opens of one client; more: `NFS4ERR_RESOURCE`'s successor in 4.1, `NFS4ERR_NOSPC`.
+/// Opens of one client; more: `NFS4ERR_NOSPC`.
 pub const OPENS_PER_CLIENT_MAX: usize = 64 << 10;
 /// Opens in all (each may hold two descriptors); more: `NFS4ERR_NOSPC`.
 pub const OPENS_MAX: usize = 256 << 10;
 /// Locked ranges of one file; more: `NFS4ERR_NOSPC`.
 pub const LOCKS_PER_FILE_MAX: usize = 16 << 10;
+/// Connections of one session that callbacks may use; more are not kept.
+pub const BACK_CONNECTIONS_MAX: usize = 64;
 /// Connections; more are closed when they come.
 pub const CONNECTIONS_MAX: usize = 1024;
 /// Compounds of one connection that are being worked on; the next is read when one is done.
@@ -41,8 +44,12 @@ pub const CONNECTION_BYTES_MAX: usize = 32 << 20;
 pub const SERVER_BYTES_MAX: usize = 256 << 20;
 /// Threads that run compounds.
 pub const WORKERS: usize = 16;
-/// Compounds that wait for a thread; above it connections are not read.
-pub const QUEUE_MAX: usize = 4096;
+/// Threads that run compounds which wait for the disk: COMMIT, large stable writes; all that modify when there is no log.
+pub const SLOW_WORKERS: usize = 32;
+/// A stable WRITE of more bytes than this goes to the disk, not into the log.
+pub const LOGGED_WRITE_MAX: usize = 1 << 20;
+/// How long a retry waits for the request that it repeats; after that it gets `NFS4ERR_DELAY`.
+pub const RETRY_WAIT_MS: u64 = 5_000;
 /// Stateids that one TEST_STATEID may ask about; more: `NFS4ERR_INVAL`.
 pub const TEST_STATEIDS_MAX: usize = 4096;
 /// Bytes of a request that its fingerprint covers (RFC 8881 section 2.10.6.1.3.1).

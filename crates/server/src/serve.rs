@@ -14,16 +14,19 @@ use crate::stats::Stats;
 use crate::v4::compound::{self, Outcome, Pending, Request};
 use crate::v4::matrix;
 use bytes::Bytes;
-use landfast_nfs::v4::{ArgOp, CompoundArgs, PROC_COMPOUND, PROC_NULL, VERSION};
+use landfast_nfs::v4::{CompoundArgs, PROC_COMPOUND, PROC_NULL, VERSION};
 use landfast_rpc::conn::{CallHeader, ConnConfig, ConnInfo, Program, Response, Service};
 use landfast_rpc::{Credential, server};
-use landfast_volume::{Cred, RecoveryReport, ShutdownReport, Volume};
+use landfast_volume::{Cred, Durability, RecoveryReport, ShutdownReport, Volume};
 use landfast_xdr::{Reader, padding};
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout_at};
 
 /// How long a clean stop waits for requests under way.
 const STOP_GRACE: Duration = Duration::from_secs(10);
@@ -98,7 +101,9 @@ impl Server {
         let sh = Arc::new(Shared::new(volume, pseudo, lease_seconds, recovery.epoch as u32));
         let restored = restore(&sh, recovery.notes)?;
         let pool = Pool::new(workers).map_err(StartError::Threads)?;
-        let service = Arc::new(Nfs { sh: sh.clone(), pool });
+        let slow = Pool::new(limits::SLOW_WORKERS).map_err(StartError::Threads)?;
+        let logged = sh.volume.durability() == Durability::Log;
+        let service = Arc::new(Nfs { sh: sh.clone(), pool, slow, logged, released: Notify::new() });
         let rpc = server::ServerConfig {
             conn: ConnConfig {
                 record_max: limits::REQUEST_BYTES_MAX as usize + 4096,
@@ -111,7 +116,7 @@ impl Server {
         };
         let rpc = server::Server::start(listener, service, rpc)
             .map_err(|err| StartError::Listen { addr: listen, err })?;
-        let ticking = tokio::spawn(tick(sh.clone()));
+        let ticking = Ticking(tokio::spawn(tick(sh.clone())));
         Ok(Running { sh, rpc, ticking, restored })
     }
 }
@@ -128,8 +133,17 @@ fn restore(sh: &Arc<Shared>, notes: Vec<Vec<u8>>) -> Result<Restored, StartError
 pub struct Running {
     sh: Arc<Shared>,
     rpc: server::Server,
-    ticking: tokio::task::JoinHandle<()>,
+    ticking: Ticking,
     restored: Restored,
+}
+
+/// The task of [`tick`], which ends with this.
+struct Ticking(tokio::task::JoinHandle<()>);
+
+impl Drop for Ticking {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 /// What a clean stop did.
@@ -183,7 +197,7 @@ impl Running {
     /// When the volume could not be made durable: the log is kept, the next start recovers.
     pub async fn stop(self) -> Result<Stopped, landfast_volume::Error> {
         let drained = self.rpc.shutdown(STOP_GRACE).await;
-        self.ticking.abort();
+        drop(self.ticking);
         self.sh.state().settle_holders();
         let volume = self.sh.volume.clone();
         let report = tokio::task::spawn_blocking(move || volume.shutdown())
@@ -199,9 +213,8 @@ impl Running {
     pub async fn abandon(self) {
         let Running { sh, rpc, ticking, .. } = self;
         rpc.shutdown(Duration::ZERO).await;
-        ticking.abort();
+        drop(ticking);
         // The volume's locks are free when the last task has let go of it.
-        let _ = ticking.await;
         while Arc::strong_count(&sh) > 1 {
             tokio::task::yield_now().await;
         }
@@ -230,6 +243,12 @@ async fn tick(sh: Arc<Shared>) {
 struct Nfs {
     sh: Arc<Shared>,
     pool: Pool,
+    /// For what waits for the disk, so that it takes no thread from what does not.
+    slow: Pool,
+    /// The log, not each operation, makes things stable.
+    logged: bool,
+    /// A slot has been released.
+    released: Notify,
 }
 
 const PROGRAMS: &[Program] = &[Program { number: landfast_nfs::PROGRAM, low: VERSION, high: VERSION }];
@@ -259,27 +278,48 @@ impl Nfs {
         let Ok(args) = CompoundArgs::decode_limited(&mut reader, limits::OPS_MAX) else {
             return Response::GarbageArgs;
         };
-        let modifies = matrix::modifies(args.ops.iter().map(ArgOp::op), args.minor_version);
+        let modifies = args.ops.iter().any(|op| matrix::may_modify(op, args.minor_version));
+        let slow = if self.logged { args.ops.iter().any(matrix::may_flush) } else { modifies };
         let fingerprint = fingerprint(principal, &args, &body);
         let req = Request { conn: conn.id(), principal, cred, bytes: body.len(), fingerprint, args };
         drop(body);
+        let req = Arc::new(req);
         if modifies {
             // A volume that has failed says so again to each operation.
             let _ = self.sh.volume.admit().await;
         }
-        let (done, outcome) = tokio::sync::oneshot::channel();
-        let sh = self.sh.clone();
-        self.pool.run(move || {
-            // The other end waits until the job has run or was dropped.
-            let _ = done.send(compound::run(&sh, req));
-        });
-        match outcome.await {
-            Err(_) => Response::Close,
-            Ok(Outcome { reply, pending: None }) => Response::Success(reply),
-            Ok(Outcome { reply, pending: Some(pending) }) => {
-                Response::Success(self.settle(reply, pending).await)
+        let give_up = Instant::now() + Duration::from_millis(limits::RETRY_WAIT_MS);
+        loop {
+            // Asked for before the slot is looked at, so that no release is missed.
+            let mut released = pin!(self.released.notified());
+            released.as_mut().enable();
+            let Some(Outcome { reply, pending, busy }) = self.run(&req, slow).await else {
+                return Response::Close;
+            };
+            if let Some(pending) = pending {
+                return Response::Success(self.settle(reply, pending).await);
+            }
+            if !busy {
+                self.released.notify_waiters();
+                return Response::Success(reply);
+            }
+            // A client that has lost its connection repeats what is still being worked on; `DELAY` would cost it seconds.
+            if timeout_at(give_up, released).await.is_err() {
+                return Response::Success(reply);
             }
         }
+    }
+
+    /// Runs a request on a worker; `None` when that failed.
+    async fn run(&self, req: &Arc<Request>, slow: bool) -> Option<Outcome> {
+        let (done, outcome) = tokio::sync::oneshot::channel();
+        let (sh, req) = (self.sh.clone(), req.clone());
+        let pool = if slow { &self.slow } else { &self.pool };
+        pool.run(move || {
+            // The other end waits until the job has run or was dropped.
+            let _ = done.send(compound::run(&sh, &req));
+        });
+        outcome.await.ok()
     }
 
     /// Waits for the log, frees the slot; the reply to send.
@@ -298,6 +338,8 @@ impl Nfs {
             }
             s.release(slot);
         }
+        drop(st);
+        self.released.notify_waiters();
         if stable { reply } else { failure }
     }
 }

@@ -37,6 +37,25 @@ async fn rfc8881_18_46_a_retry_gets_the_first_reply_and_is_executed_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_retry_that_overtakes_its_request_waits_for_it() {
+    if skipped() {
+        return;
+    }
+    let rig = Rig::new().await;
+    let mut c = rig.client(b"c").await;
+    let mut other = c.clone();
+    other.raw.conn = rig.raw().await.conn;
+    for i in 0..50 {
+        c.seq += 1;
+        other.seq += 1;
+        let make = vec![ArgOp::Putrootfh, mkdir(&format!("d{i}")), ArgOp::Getfh];
+        let (a, b) = tokio::join!(c.again(make.clone()), other.again(make));
+        assert_eq!(a.status, NfsStat::NFS4_OK);
+        assert_eq!(a, b);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rfc8881_2_10_6_1_3_a_reply_that_was_not_kept() {
     if skipped() {
         return;

@@ -95,7 +95,8 @@ impl<F> State<F> {
         out
     }
 
-    /// Room for one more client record: the one that was silent longest and holds nothing goes.
+    /// Room for one more client record: one that holds nothing goes, unconfirmed before confirmed, then the one that was
+    /// silent longest.
     ///
     /// # Errors
     /// `DELAY` when each holds something.
@@ -104,7 +105,7 @@ impl<F> State<F> {
             .clients
             .iter()
             .filter(|c| self.files.opens_of(c.id) == 0 && !self.sessions.client_is_busy(c.id))
-            .min_by_key(|c| c.renewed)
+            .min_by_key(|c| (c.confirmed, c.renewed))
             .map(|c| c.id);
         idle.map(|id| self.remove_client(id)).ok_or(NfsStat::NFS4ERR_DELAY)
     }

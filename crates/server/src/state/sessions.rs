@@ -83,9 +83,8 @@ pub struct Session {
     /// When it was last used.
     pub used: Millis,
     slots: Vec<Slot>,
-    /// Connections of the fore channel.
-    fore_conns: HashSet<ConnId>,
-    /// Connections of the back channel.
+    /// Connections that callbacks may use. Any connection may carry requests (RFC 8881 section 2.10.3.1), so those are
+    /// not kept.
     back_conns: HashSet<ConnId>,
 }
 
@@ -181,7 +180,6 @@ impl Sessions {
                 version,
                 used: now,
                 slots,
-                fore_conns: HashSet::new(),
                 back_conns: HashSet::new(),
             },
         );
@@ -260,7 +258,6 @@ impl Sessions {
     /// A connection has ended: it belongs to no session any more.
     pub fn disconnected(&mut self, conn: ConnId) {
         for s in self.by_id.values_mut() {
-            s.fore_conns.remove(&conn);
             s.back_conns.remove(&conn);
         }
     }
@@ -315,12 +312,10 @@ impl Session {
         (self.slots.len() as u32).saturating_sub(1)
     }
 
-    /// Binds a connection (RFC 8881 sections 2.10.3.1 and 18.34).
-    pub fn bind(&mut self, conn: ConnId, fore: bool, back: bool) {
-        if fore {
-            self.fore_conns.insert(conn);
-        }
-        if back {
+    /// Binds a connection to the back channel (RFC 8881 sections 2.10.3.1 and 18.34). Above
+    /// [`limits::BACK_CONNECTIONS_MAX`] it is not kept: callbacks have enough to choose from.
+    pub fn bind_back(&mut self, conn: ConnId) {
+        if self.back_conns.len() < limits::BACK_CONNECTIONS_MAX {
             self.back_conns.insert(conn);
         }
     }

@@ -33,6 +33,8 @@ pub(crate) struct Request {
 pub(crate) struct Outcome {
     pub(crate) reply: Bytes,
     pub(crate) pending: Option<Pending>,
+    /// The reply is `DELAY`, because the request repeats one that is being worked on.
+    pub(crate) busy: bool,
 }
 
 /// A reply that waits for the log.
@@ -48,7 +50,7 @@ pub(crate) struct Pending {
 
 impl Outcome {
     fn at_once(reply: Bytes) -> Outcome {
-        Outcome { reply, pending: None }
+        Outcome { reply, pending: None, busy: false }
     }
 }
 
@@ -108,7 +110,7 @@ struct Budget {
 }
 
 /// Runs a request.
-pub(crate) fn run(sh: &Shared, req: Request) -> Outcome {
+pub(crate) fn run(sh: &Shared, req: &Request) -> Outcome {
     sh.counters.compound();
     let tag = req.args.tag.clone();
     if !(1..=2).contains(&req.args.minor_version) {
@@ -137,9 +139,9 @@ pub(crate) fn run(sh: &Shared, req: Request) -> Outcome {
         last: true,
     };
     match first {
-        ArgOp::Sequence(_) => in_session(ctx, &req),
+        ArgOp::Sequence(_) => in_session(ctx, req),
         alone => match may_stand_alone(alone, &req.args) {
-            Ok(()) => alone_in_compound(ctx, &req, alone),
+            Ok(()) => alone_in_compound(ctx, req, alone),
             Err((op, status)) => Reply::failed(&tag, Some(op), status),
         },
     }
@@ -174,7 +176,8 @@ fn alone_in_compound(mut ctx: Ctx<'_>, req: &Request, op: &ArgOp) -> Outcome {
         return Outcome::at_once(reply);
     }
     let failure = Reply::failed(&req.args.tag, Some(op.op()), NfsStat::NFS4ERR_SERVERFAULT).reply;
-    Outcome { reply, pending: Some(Pending { receipt: ctx.tx.finish(), slot: None, holder: None, failure }) }
+    let pending = Pending { receipt: ctx.tx.finish(), slot: None, holder: None, failure };
+    Outcome { reply, pending: Some(pending), busy: false }
 }
 
 fn result(op: OpNum, done: Result<ResBody, Fail>) -> ResOp {
@@ -193,7 +196,10 @@ fn in_session(mut ctx: Ctx<'_>, req: &Request) -> Outcome {
     ctx.sh.counters.op(OpNum::SEQUENCE, false);
     let begun = match ctx.sequence(sequence, req) {
         Ok(begun) => begun,
-        Err(status) => return Reply::failed(&args.tag, Some(OpNum::SEQUENCE), status),
+        Err(status) => {
+            let busy = status == NfsStat::NFS4ERR_DELAY;
+            return Outcome { busy, ..Reply::failed(&args.tag, Some(OpNum::SEQUENCE), status) };
+        }
     };
     let (res, max_response, max_cached) = match begun {
         Sequenced::Replay(reply) => {
@@ -325,7 +331,7 @@ fn finish(
         holder,
         failure: failure.finish(),
     };
-    Outcome { reply, pending: Some(pending) }
+    Outcome { reply, pending: Some(pending), busy: false }
 }
 
 impl Ctx<'_> {

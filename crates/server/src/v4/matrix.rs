@@ -1,7 +1,9 @@
 //! The operations as data (RFC 8881 section 17, RFC 7862 section 14): from which minor version on, what they do, what they
 //! need, how large their result can be.
 
-use landfast_nfs::v4::OpNum;
+use crate::limits;
+use landfast_nfs::v4::args::OpenHow;
+use landfast_nfs::v4::{ArgOp, OpNum, StableHow};
 
 /// What an operation does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -172,9 +174,23 @@ pub fn find(op: OpNum, minor: u32) -> Option<&'static OpSpec> {
     OPS.get(op.0.checked_sub(FIRST)? as usize).filter(|s| s.op == op && s.minor <= minor)
 }
 
-/// Whether a compound of these operations may change the tree.
-pub fn modifies(ops: impl IntoIterator<Item = OpNum>, minor: u32) -> bool {
-    ops.into_iter().any(|op| find(op, minor).is_some_and(|s| s.does == Does::Modifies))
+/// Whether an operation may change the tree: an OPEN that makes nothing does not.
+#[must_use]
+pub fn may_modify(op: &ArgOp, minor: u32) -> bool {
+    match op {
+        ArgOp::Open(a) => a.openhow != OpenHow::NoCreate,
+        op => find(op.op(), minor).is_some_and(|s| s.does == Does::Modifies),
+    }
+}
+
+/// Whether an operation waits for the disk although there is a log.
+#[must_use]
+pub fn may_flush(op: &ArgOp) -> bool {
+    match op {
+        ArgOp::Commit(_) => true,
+        ArgOp::Write(a) => a.stable != StableHow::Unstable && a.data.len() > limits::LOGGED_WRITE_MAX,
+        _ => false,
+    }
 }
 
 #[cfg(test)]

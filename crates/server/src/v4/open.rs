@@ -148,9 +148,10 @@ impl Ctx<'_> {
         let file = self.sh.volume.open_file(&self.cred, &node, wish.mode)?;
         let mut attrset = Bitmap::default();
         // RFC 8881 section 18.16.3: of the attributes of an UNCHECKED4 create only a size of 0 applies to what is there.
-        if size == Some(0) && wish.mode.write {
+        if size == Some(0) {
             let attrs = SetAttrs { size: Some(0), ..SetAttrs::default() };
-            let set = self.sh.volume.setattr(&mut self.tx, &self.cred, &node, Some(&file), attrs)?;
+            let by = wish.mode.write.then_some(&file);
+            let set = self.sh.volume.setattr(&mut self.tx, &self.cred, &node, by, attrs)?;
             attrset = attr::set_mask(&set);
         }
         Ok(Found { node, file, cinfo, attrset })

@@ -73,8 +73,6 @@ impl Ctx<'_> {
             }
         })?;
         let client = session.client;
-        // Without state protection a SEQUENCE binds its connection (RFC 8881 section 2.10.3.1).
-        session.bind(self.conn, true, false);
         let highest = session.highest_slot();
         st.clients.renew(client, self.now);
         let res = SequenceRes {
@@ -204,7 +202,9 @@ impl Ctx<'_> {
             };
             st.sessions.insert(new, v, self.now);
             if let Some(s) = st.sessions.get_mut(&id) {
-                s.bind(self.conn, true, flags & CREATE_SESSION4_FLAG_CONN_BACK_CHAN != 0);
+                if flags & CREATE_SESSION4_FLAG_CONN_BACK_CHAN != 0 {
+                    s.bind_back(self.conn);
+                }
                 notes.push(Stamped { v, note: Note::Session(s.to_note()) });
             }
             res
@@ -253,15 +253,17 @@ impl Ctx<'_> {
 
     /// BIND_CONN_TO_SESSION (RFC 8881 section 18.34).
     pub(super) fn bind_conn_to_session(&mut self, a: &BindConnToSessionArgs) -> Done {
-        let (fore, back, dir) = match a.dir {
-            CDFC4_FORE => (true, false, CDFS4_FORE),
-            CDFC4_BACK => (false, true, CDFS4_BACK),
-            CDFC4_FORE_OR_BOTH | CDFC4_BACK_OR_BOTH => (true, true, CDFS4_BOTH),
+        let (back, dir) = match a.dir {
+            CDFC4_FORE => (false, CDFS4_FORE),
+            CDFC4_BACK => (true, CDFS4_BACK),
+            CDFC4_FORE_OR_BOTH | CDFC4_BACK_OR_BOTH => (true, CDFS4_BOTH),
             _ => return Err(NfsStat::NFS4ERR_INVAL.into()),
         };
         let mut st = self.sh.state();
         let session = st.sessions.get_mut(&a.sessid).ok_or(NfsStat::NFS4ERR_BADSESSION)?;
-        session.bind(self.conn, fore, back);
+        if back {
+            session.bind_back(self.conn);
+        }
         Ok(ResBody::BindConnToSession(BindConnToSessionRes {
             sessid: a.sessid,
             dir,
