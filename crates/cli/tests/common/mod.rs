@@ -1,0 +1,104 @@
+//! The binary under test, and servers that end with the test.
+#![allow(dead_code)] // each test file uses some of it
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
+
+/// Whether this process may serve; says so when not.
+pub fn root() -> bool {
+    let root = rustix::process::geteuid().is_root();
+    if !root {
+        println!("skipped: needs root");
+    }
+    root
+}
+
+/// The command.
+pub fn landfast() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_landfast"))
+}
+
+/// Runs it to its end.
+pub fn run(args: &[&str]) -> Output {
+    landfast().args(args).stdin(Stdio::null()).output().expect("landfast runs")
+}
+
+/// What it said on standard error.
+pub fn stderr(o: &Output) -> String {
+    String::from_utf8_lossy(&o.stderr).into_owned()
+}
+
+/// What it said on standard output.
+pub fn stdout(o: &Output) -> String {
+    String::from_utf8_lossy(&o.stdout).into_owned()
+}
+
+/// Exactly one line, which has all of these in it.
+pub fn one_line_with(text: &str, parts: &[&str]) {
+    assert_eq!(text.trim_end().lines().count(), 1, "{text}");
+    for part in parts {
+        assert!(text.contains(part), "no '{part}' in: {text}");
+    }
+}
+
+/// A running server; killed when dropped.
+pub struct Serving {
+    child: Child,
+    stderr: BufReader<ChildStderr>,
+    /// Where.
+    pub url: String,
+    /// What it said until it served.
+    pub words: String,
+}
+
+impl Serving {
+    /// Serves `dir` with its log at `log` on a free port, and waits until it does.
+    pub fn start(dir: &Path, log: &Path) -> Serving {
+        Serving::with(dir, &["--log", path(log), "--log-size", "32M"])
+    }
+
+    /// Serves `dir` with these options.
+    pub fn with(dir: &Path, options: &[&str]) -> Serving {
+        let mut child = landfast()
+            .args(["serve", path(dir), "--listen", "127.0.0.1:0"])
+            .args(options)
+            .stderr(Stdio::piped())
+            .stdin(Stdio::null())
+            .spawn()
+            .expect("landfast starts");
+        let mut stderr = BufReader::new(child.stderr.take().expect("a pipe"));
+        let mut words = String::new();
+        loop {
+            let mut line = String::new();
+            let n = stderr.read_line(&mut line).expect("its standard error");
+            assert!(n > 0, "it ended: {words}");
+            words.push_str(&line);
+            if let Some((_, rest)) = line.split_once("nfs://") {
+                let host = rest.split('/').next().expect("a host").to_owned();
+                return Serving { child, stderr, url: format!("nfs://{host}/"), words };
+            }
+        }
+    }
+
+    /// Ends it with this signal: its exit code, and what it said meanwhile.
+    pub fn end(mut self, signal: rustix::process::Signal) -> (Option<i32>, String) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, signal).expect("it is there");
+        let mut words = String::new();
+        self.stderr.read_to_string(&mut words).expect("its standard error");
+        (self.child.wait().expect("it ends").code(), words)
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// As text for the command line.
+pub fn path(p: &Path) -> &str {
+    p.to_str().expect("UTF-8")
+}
