@@ -67,18 +67,18 @@ impl Serving {
             .stdin(Stdio::null())
             .spawn()
             .expect("landfast starts");
-        let mut stderr = BufReader::new(child.stderr.take().expect("a pipe"));
-        let mut words = String::new();
-        loop {
+        let stderr = BufReader::new(child.stderr.take().expect("a pipe"));
+        let mut serving = Serving { child, stderr, url: String::new(), words: String::new() };
+        while serving.url.is_empty() {
             let mut line = String::new();
-            let n = stderr.read_line(&mut line).expect("its standard error");
-            assert!(n > 0, "it ended: {words}");
-            words.push_str(&line);
+            let n = serving.stderr.read_line(&mut line).expect("its standard error");
+            assert!(n > 0, "it ended: {}", serving.words);
+            serving.words.push_str(&line);
             if let Some((_, rest)) = line.split_once("nfs://") {
-                let host = rest.split('/').next().expect("a host").to_owned();
-                return Serving { child, stderr, url: format!("nfs://{host}/"), words };
+                serving.url = format!("nfs://{}/", rest.split('/').next().unwrap_or_default());
             }
         }
+        serving
     }
 
     /// Ends it with this signal: its exit code, and what it said meanwhile.
