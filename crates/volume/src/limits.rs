@@ -22,6 +22,10 @@ pub const CLAIMS_MAX: usize = 1 << 20;
 /// Descriptors that recovery keeps open for objects it comes back to.
 pub const DESCRIPTORS_KEPT: usize = 64;
 
+/// Commits that recovery does on btrfs at least: a crash may lose one transaction that was being committed and the one
+/// after it, and clients may know handles from both that the log does not.
+pub const BTRFS_COMMITS_MIN: u32 = 2;
+
 /// Commits that recovery does on btrfs at most, to bring its generation past that of the handles that are known. A
 /// crash loses one or two.
 pub const BTRFS_COMMITS_MAX: u32 = 64;

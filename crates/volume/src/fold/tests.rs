@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::record::KernelHandle;
+use proptest::prelude::*;
 
 fn id(n: u8) -> ObjId {
     ObjId { kh: KernelHandle { kind: 1, bytes: Bytes::copy_from_slice(&[n; 8]) }, btime_ns: i64::from(n) }
@@ -123,4 +124,90 @@ fn a_bad_record_is_named() {
     let good = Record::default().encode().unwrap();
     let e = Fold::new(vec![good, vec![77]]).unwrap_err();
     assert_eq!(e.to_string(), "record 1 of the log: record version 77, this program reads version 1");
+}
+
+fn any_fact() -> impl Strategy<Value = Fact> {
+    let (n, name) = (0u8..6, prop_oneof![Just("a"), Just("b")]);
+    (0u8..10, n.clone(), n, name, 0u64..40).prop_map(|(what, a, b, name, at)| match what {
+        0..3 => bind(a, name, b),
+        3..5 => unbind(a, name, b),
+        5 => born(b, if at % 2 == 0 { Kind::Dir } else { Kind::File }),
+        6 => Fact::Links { obj: id(b), nlink: (at % 3) as u32 },
+        7 => Fact::Size { obj: id(b), size: at },
+        8 => Fact::Durable { obj: id(b), keep: (at % 4) as u32 },
+        _ => data(b, at, b"0123456"),
+    })
+}
+
+proptest! {
+    /// Whatever is said in whatever order: an error, or a state that keeps the invariants of the module.
+    #[test]
+    fn any_facts_make_a_sound_state_or_none(facts in proptest::collection::vec(any_fact(), 0..30)) {
+        let Ok(f) = fold(facts) else { return Ok(()) };
+        for (dir, names) in &f.entries {
+            for (name, obj) in names {
+                let Some(obj) = obj else { continue };
+                prop_assert!(!f.objects[obj].dead && !f.objects[dir].dead);
+                prop_assert!(f.objects[obj].names.contains(&(dir.clone(), name.clone())));
+            }
+        }
+        for plan in f.objects.values() {
+            prop_assert!(plan.birth.is_none() || plan.dead == plan.names.is_empty());
+            if let (Some(cut), Some(size)) = (plan.content.cut, plan.content.size) {
+                prop_assert!(cut <= size);
+                let end = plan.content.writes.iter().map(|(at, b)| at + b.len() as u64).max().unwrap_or(0);
+                prop_assert!(end <= size);
+            }
+        }
+    }
+
+    /// The steps of a file give the same bytes as the operations, over any contents that a crash may have left.
+    #[test]
+    fn contents_are_as_if_done_in_order(
+        ops in proptest::collection::vec((any::<bool>(), 0u64..30, 1u8..9), 1..12),
+        before in proptest::collection::vec(any::<u8>(), 0..30),
+        garbage in proptest::collection::vec(any::<u8>(), 0..50),
+    ) {
+        let mut right = before.clone();
+        let mut ours = Vec::new();
+        for (n, (is_size, at, len)) in ops.iter().enumerate() {
+            if *is_size {
+                right.resize(*at as usize, 0);
+                ours.push(Op::Size(*at));
+            } else {
+                let bytes = vec![n as u8 | 0x80; *len as usize];
+                let end = *at as usize + bytes.len();
+                right.resize(right.len().max(end), 0);
+                right[*at as usize..end].copy_from_slice(&bytes);
+                ours.push(Op::Data(*at, bytes.into()));
+            }
+        }
+        // A crash leaves the old contents where nothing was written or cut, and anything elsewhere, at any size that the
+        // file had.
+        let touched = |x: usize| ops.iter().any(|(is_size, at, len)| {
+            let x = x as u64;
+            if *is_size { x >= *at } else { (*at..*at + u64::from(*len)).contains(&x) }
+        });
+        let largest = ops.iter().map(|o| (o.1 + if o.0 { 0 } else { u64::from(o.2) }) as usize).max().unwrap_or(0);
+        let mut disk = before;
+        disk.resize(disk.len().max(garbage.len().min(largest)), 0);
+        for (x, byte) in disk.iter_mut().enumerate() {
+            if touched(x) && x < garbage.len() {
+                *byte = garbage[x];
+            }
+        }
+        let c = Content::from_ops(ours);
+        if let Some(cut) = c.cut.filter(|cut| (*cut as usize) < disk.len()) {
+            disk.truncate(cut as usize);
+        }
+        for (at, bytes) in &c.writes {
+            let end = *at as usize + bytes.len();
+            disk.resize(disk.len().max(end), 0);
+            disk[*at as usize..end].copy_from_slice(bytes);
+        }
+        if let Some(size) = c.size {
+            disk.resize(size as usize, 0);
+        }
+        prop_assert_eq!(disk, right);
+    }
 }

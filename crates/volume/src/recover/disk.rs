@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use super::tree::{KeptTimes, Meta, Tree};
 use super::{Error, io};
 use crate::fold::Fold;
-use crate::limits::{BTRFS_COMMITS_MAX, DESCRIPTORS_KEPT, XATTR_VALUE_BYTES_MAX};
+use crate::limits::{BTRFS_COMMITS_MAX, BTRFS_COMMITS_MIN, DESCRIPTORS_KEPT, XATTR_VALUE_BYTES_MAX};
 use crate::record::{Birth, Kind, ObjId, Owned, Timestamp};
 use crate::remap::Remap;
 use crate::{reserve, state, sys};
@@ -82,14 +82,14 @@ impl<'a> Disk<'a> {
         if !sys::is_btrfs(self.root)? {
             return Ok(());
         }
-        for _ in 0..BTRFS_COMMITS_MAX {
+        for commits in 1..=BTRFS_COMMITS_MAX {
             let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
             let file = rustix::fs::openat(self.state_dir, BUMP, flags, Mode::from_raw_mode(0o600))?;
             let id = identity(&file)?;
             drop(file);
             rustix::fs::unlinkat(self.state_dir, BUMP, AtFlags::empty())?;
             rustix::fs::syncfs(self.root)?;
-            if btrfs_generation(&id).is_some_and(|now| now > newest) {
+            if commits >= BTRFS_COMMITS_MIN && btrfs_generation(&id).is_some_and(|now| now > newest) {
                 return Ok(());
             }
         }
