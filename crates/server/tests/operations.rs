@@ -717,6 +717,43 @@ async fn rfc8881_7_3_the_exports_own_path_leads_to_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rfc8881_7_3_an_export_path_of_one_component() {
+    if skipped() {
+        return;
+    }
+    let rig = Rig::named("/data").await;
+    let mut c = rig.client(b"c").await;
+    assert_ok(&c.run(vec![ArgOp::Putrootfh, mkdir("d")]).await);
+    let wanted = Bitmap::of(&[n::FSID, n::FILEID, n::MOUNTED_ON_FILEID, n::FILEHANDLE]);
+    let (root, by_path) = (c.handle(&[]).await, c.handle(&["data"]).await);
+    assert_ne!(root, by_path);
+    let (r, p) = (c.attrs(&root, wanted).await, c.attrs(&by_path, wanted).await);
+    assert!(r.fsid != p.fsid && r.fileid == p.fileid && p.mounted_on_fileid != p.fileid);
+    // Below it everything stays in that filesystem, and is the same objects.
+    let d = c.handle(&["data", "d"]).await;
+    let of_d = c.attrs(&d, wanted).await;
+    assert_eq!(of_d.fsid, p.fsid);
+    assert_eq!(of_d.filehandle, Some(d.clone()));
+    let how = OpenHow::Create(CreateHow::Guarded(mode(0o644)));
+    let make = vec![ArgOp::Putfh(d.clone()), open_op(b"o", "f", 3, 0, how), ArgOp::Getattr(wanted)];
+    assert_ok(&c.run(make).await);
+    assert!(rig.export().join("d/f").exists());
+    let ResBody::Readdir(page) = c
+        .last(vec![ArgOp::Putfh(by_path.clone()), readdir_op(0, 0, 4096, &[n::FSID, n::FILEHANDLE])])
+        .await
+        .body
+    else {
+        panic!("READDIR failed")
+    };
+    let entry = AttrValues::from_fattr(&page.entries[0].attrs).expect("values");
+    assert_eq!((entry.fsid, entry.filehandle), (p.fsid, Some(d.clone())));
+    let up = c.last(vec![ArgOp::Putfh(d), ArgOp::Lookupp, ArgOp::Getfh]).await;
+    assert_eq!(up.body, ResBody::Getfh(by_path.clone()));
+    let up = c.last(vec![ArgOp::Putfh(by_path), ArgOp::Lookupp, ArgOp::Getfh]).await;
+    assert_eq!(up.body, ResBody::Getfh(root));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rfc8881_18_29_secinfo_consumes_the_filehandle() {
     if skipped() {
         return;

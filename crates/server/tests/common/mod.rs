@@ -34,6 +34,8 @@ pub struct Rig {
     pub durability: Durability,
     pub running: Option<Running>,
     pub lease_seconds: u32,
+    /// The export's name under the pseudo root, where it is not its path.
+    pub named: Option<PathBuf>,
 }
 
 impl Rig {
@@ -41,11 +43,19 @@ impl Rig {
         Rig::with(Durability::Log, 90).await
     }
 
+    /// A server whose export is said to be at this path.
+    pub async fn named(path: &str) -> Rig {
+        let mut rig = Rig::new().await;
+        rig.named = Some(path.into());
+        rig.restart().await;
+        rig
+    }
+
     pub async fn with(durability: Durability, lease_seconds: u32) -> Rig {
         let dir =
             tempfile::Builder::new().prefix("landfast-server-").tempdir_in("/var/tmp").expect("a directory");
         std::fs::create_dir(dir.path().join("data")).expect("the export");
-        let mut rig = Rig { dir, durability, running: None, lease_seconds };
+        let mut rig = Rig { dir, durability, running: None, lease_seconds, named: None };
         rig.start().await;
         rig
     }
@@ -70,7 +80,7 @@ impl Rig {
         let config = ServerConfig {
             lease_seconds: self.lease_seconds,
             workers: 4,
-            ..ServerConfig::new(volume, recovery, listen, self.export())
+            ..ServerConfig::new(volume, recovery, listen, self.named.clone().unwrap_or_else(|| self.export()))
         };
         let running = Server::start(config).await.expect("the server starts");
         let restored = running.restored();
