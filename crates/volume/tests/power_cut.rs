@@ -313,7 +313,7 @@ fn brief(seen: &Seen) -> String {
 fn cut_off(
     kernel: Kernel,
     before: impl FnOnce(&Volume),
-    after: impl FnOnce(&Volume),
+    after: impl FnOnce(&Volume, &Image),
 ) -> Option<(Image, OpenOptions)> {
     let mut image = Image::new(kernel)?;
     let dir = image.path().join("export");
@@ -325,7 +325,7 @@ fn cut_off(
     volume.shutdown().expect("clean stop");
     drop(volume);
     let (volume, _) = open(options.clone());
-    after(&volume);
+    after(&volume, &image);
     image.power_off();
     drop(volume);
     image.power_on();
@@ -353,7 +353,7 @@ fn what_the_log_does_not_know_is_kept_aside() {
         let done = cut_off(
             kernel,
             |v| make_file(v, &v.root(), "gone", b"old"),
-            |v| {
+            |v, _| {
                 make_file(v, &v.root(), "taken", b"ours");
                 request(v, |tx| v.mkdir(tx, &root(), &v.root(), b"dir", mode(0o755)));
                 request(v, |tx| v.remove(tx, &root(), &v.root(), b"gone"));
@@ -389,7 +389,7 @@ fn an_object_that_somebody_removed_stops_recovery_with_its_name_and_keeps_the_lo
     let done = cut_off(
         Kernel::Ext4,
         |v| make_file(v, &v.root(), "old", b"old"),
-        |v| {
+        |v, _| {
             let old = v.lookup(&root(), &v.root(), b"old").expect("lookup");
             request(v, |tx| v.setattr(tx, &root(), &old, None, mode(0o600)));
         },
@@ -409,7 +409,9 @@ fn an_object_that_somebody_removed_stops_recovery_with_its_name_and_keeps_the_lo
 #[test]
 fn a_full_disk_is_recovered_from_the_reserve() {
     for kernel in [Kernel::Ext4, Kernel::Xfs] {
-        let after = |v: &Volume| (0..200).for_each(|n| make_file(v, &v.root(), &format!("f{n}"), &[7; 9000]));
+        let after = |v: &Volume, _: &Image| {
+            (0..200).for_each(|n| make_file(v, &v.root(), &format!("f{n}"), &[7; 9000]))
+        };
         let Some((image, options)) = cut_off(kernel, |_| (), after) else { return };
         let dir = image.path().join("export");
         assert!(!dir.join("f0").exists(), "the crash lost nothing");
@@ -429,12 +431,56 @@ fn a_full_disk_is_recovered_from_the_reserve() {
     }
 }
 
+/// The disk has operations that the log never got: names stay as they are there, and data of acknowledged writes comes
+/// from the log.
+#[test]
+fn a_disk_that_is_ahead_of_the_log_keeps_its_names() {
+    for kernel in [Kernel::Ext4, Kernel::Xfs, Kernel::Btrfs] {
+        let root_cred = root();
+        let done = cut_off(
+            kernel,
+            |v| {
+                make_file(v, &v.root(), "victim", b"old");
+                make_file(v, &v.root(), "removed", b"old");
+                request(v, |tx| v.mkdir(tx, &root_cred, &v.root(), b"dir", mode(0o755)));
+            },
+            |v, image| {
+                let top = v.root();
+                make_file(v, &top, "new", b"acknowledged");
+                let removed = v.lookup(&root_cred, &top, b"removed").expect("lookup");
+                request(v, |tx| v.setattr(tx, &root_cred, &removed, None, mode(0o640)));
+                let (log, kept) = (image.beside().join("log"), image.beside().join("log.kept"));
+                std::fs::copy(&log, &kept).expect("copy of the log");
+                // What the log "never got".
+                request(v, |tx| v.rename(tx, &root_cred, &top, b"new", &top, b"victim"));
+                request(v, |tx| v.remove(tx, &root_cred, &top, b"removed"));
+                let dir = v.lookup(&root_cred, &top, b"dir").expect("lookup");
+                request(v, |tx| v.setattr(tx, &root_cred, &dir, None, mode(0o711)));
+                request(v, |tx| v.rename(tx, &root_cred, &top, b"dir", &top, b"moved"));
+                image.commit();
+            },
+        );
+        let Some((image, options)) = done else { return };
+        std::fs::rename(image.beside().join("log.kept"), image.beside().join("log")).unwrap();
+        let dir = image.path().join("export");
+        let (volume, report) = open(options);
+        assert!(report.records > 0);
+        let mut names: Vec<_> = std::fs::read_dir(&dir).unwrap().map(|e| e.unwrap().file_name()).collect();
+        names.sort();
+        assert_eq!(names, [".landfast", "moved", "victim"], "{kernel:?}");
+        assert_eq!(std::fs::read(dir.join("victim")).unwrap(), b"acknowledged");
+        assert_eq!(std::fs::metadata(dir.join("moved")).unwrap().mode() & 0o7777, 0o711);
+        assert_eq!(std::fs::read_dir(dir.join(".landfast/lost+found")).unwrap().count(), 0);
+        drop(volume);
+    }
+}
+
 /// Prints how fast recovery is; `LANDFAST_FILES` says for how many files.
 #[test]
 fn very_many_lost_files_are_made_again() {
     let files = std::env::var("LANDFAST_FILES").ok().and_then(|s| s.parse().ok()).unwrap_or(3000u64);
     for kernel in [Kernel::Ext4, Kernel::Xfs, Kernel::Btrfs] {
-        let after = |v: &Volume| {
+        let after = |v: &Volume, _: &Image| {
             let root_dir = v.root();
             let mut tx = v.tx();
             for n in 0..files {
