@@ -16,7 +16,8 @@ impl<'a, T: Tree> Run<'a, T> {
             run.contents(id, plan)?;
             run.attributes(id, plan)?;
             run.times(id, plan)
-        })
+        })?;
+        self.verify()
     }
 
     /// Does something for each live object of the log.

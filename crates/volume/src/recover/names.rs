@@ -90,6 +90,27 @@ impl<T: Tree> Run<'_, T> {
         Ok(())
     }
 
+    /// Looks at every touched entry once more: what is about to be declared recovered is as the log wants it.
+    pub(super) fn verify(&mut self) -> Result<(), Error> {
+        let fold = self.fold;
+        for (dir, names) in &fold.entries {
+            let Some(dir) =
+                self.now.get(dir).cloned().filter(|_| !fold.objects.get(dir).is_some_and(|p| p.dead))
+            else {
+                continue;
+            };
+            for (name, want) in names {
+                let want = want.as_ref().map(|w| self.present(w)).transpose()?;
+                let found = self.tree.lookup(&dir, name).map_err(io("looking a name up", &dir))?;
+                if found.map(|(id, _)| id) != want {
+                    let obj = want.unwrap_or(dir);
+                    return Err(surprise("an entry is not as it was just made", &obj, Some(name)));
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn attach_one(&mut self, dir: &ObjId, name: &Bytes, want: &ObjId, obj: &ObjId) -> Result<(), Error> {
         let staged = self.staged.get_mut(obj).and_then(Vec::pop);
         if self.staged.get(obj).is_some_and(Vec::is_empty) {
