@@ -154,6 +154,16 @@ impl FileDevice {
     }
 }
 
+impl Drop for FileDevice {
+    /// Closing would not be enough: a child that another thread has forked and that has not yet executed its
+    /// program shares the open file, and with it the lock.
+    fn drop(&mut self) {
+        if let Err(error) = rustix::fs::flock(&self.fd, FlockOperation::Unlock) {
+            tracing::warn!(path = %self.path.display(), %error, "cannot unlock the log");
+        }
+    }
+}
+
 impl ReadAt for FileDevice {
     fn read_at(&self, mut offset: u64, mut buf: &mut [u8]) -> io::Result<()> {
         while !buf.is_empty() {
