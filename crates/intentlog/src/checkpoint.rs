@@ -63,7 +63,7 @@ fn next_cut(core: &Core) -> Option<u64> {
                     continue;
                 }
             }
-            Stage::Wanted | Stage::Synced | Stage::Absorbing => {}
+            Stage::Wanted | Stage::Cutting | Stage::Synced | Stage::Absorbing => {}
         }
         core.checkpointer.wait(&mut state);
     }
@@ -74,6 +74,6 @@ pub(crate) fn target(state: &State) -> Option<u64> {
     match (state.dirty_since, state.stage) {
         (Some(_), _) | (None, Stage::Wanted) => Some(state.cuts + 1),
         (None, Stage::Idle) => None,
-        (None, Stage::Syncing | Stage::Synced | Stage::Absorbing) => Some(state.cuts),
+        (None, Stage::Cutting | Stage::Syncing | Stage::Synced | Stage::Absorbing) => Some(state.cuts),
     }
 }

@@ -42,14 +42,15 @@ pub(crate) enum Phase {
     Stopped,
 }
 
-/// A checkpoint on its way. Set by: checkpoint thread (`Wanted`), writer (`Syncing`, `Idle`), checkpoint thread
-/// (`Synced`).
+/// A checkpoint on its way. Set by: checkpoint thread (`Wanted`, `Synced`), writer (the others).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
     Idle,
     /// The writer is asked for a cut.
     Wanted,
-    /// The cut is made; the checkpoint thread is making the volume durable.
+    /// The cut is made; the snapshot is being taken, without the lock.
+    Cutting,
+    /// The snapshot is taken; the checkpoint thread is making the volume durable.
     Syncing,
     /// The volume is durable up to the cut; the superblock is not yet written.
     Synced,
@@ -400,9 +401,10 @@ impl State {
         self.queued_bytes + self.open.buf.padded_bytes()
     }
 
-    /// The ring is full enough for a checkpoint.
+    /// The ring is full enough for a checkpoint. Measured as admission measures, without the reserve: nobody may
+    /// be made to wait for space before a checkpoint is due.
     pub(crate) fn half_full(&self, ring: Ring) -> bool {
-        (self.space.used() + self.pending()) * 100 >= ring.bytes * CHECKPOINT_PERCENT
+        (self.space.used() + self.pending()) * 100 >= (ring.bytes - self.reserve) * CHECKPOINT_PERCENT
     }
 }
 

@@ -32,7 +32,7 @@ pub const PENDING_BATCHES_MAX: u64 = 4;
 /// twice the last snapshot if that is more, and never more than half of the ring.
 pub const RESERVE_RING_FRACTION: u64 = 16;
 
-/// A checkpoint starts at the latest when this many percent of the ring are used.
+/// A checkpoint starts at the latest when this many percent of the usable ring (without the reserve) are used.
 pub const CHECKPOINT_PERCENT: u64 = 50;
 
 /// Above this many percent of the usable ring [`crate::Log::admit`] slows its callers.

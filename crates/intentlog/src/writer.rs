@@ -152,7 +152,7 @@ impl Writer {
         state.rotate();
         if cut {
             state.queue.push_back(Sealed::Cut);
-            begin_cut(&mut state);
+            begin_cut(&mut state, Stage::Cutting);
             drop(state);
             let records = self.checkpoint.snapshot();
             state = self.core.state.lock();
@@ -355,8 +355,7 @@ impl Writer {
             }
         }
         self.cut = None;
-        begin_cut(&mut state);
-        state.stage = Stage::Absorbing;
+        begin_cut(&mut state, Stage::Absorbing);
         let number = state.checkpoint + 1;
         drop(state);
         let records = self.checkpoint.snapshot();
@@ -400,8 +399,10 @@ impl Writer {
     }
 }
 
-/// From here on records count as not covered by a checkpoint.
-fn begin_cut(state: &mut State) {
+/// From here on records count as not covered by a checkpoint. The stage changes in the same moment: who asks
+/// for a checkpoint reads both, and must not take this cut for one that is still to come.
+fn begin_cut(state: &mut State, stage: Stage) {
+    state.stage = stage;
     state.cuts += 1;
     state.dirty_since = None;
     state.checkpoint_asked = false;

@@ -195,6 +195,24 @@ fn nothing_is_freed_before_the_volume_is_durable() {
 }
 
 #[test]
+fn a_checkpoint_asked_for_while_a_snapshot_is_taken_ends_with_that_one() {
+    let (_disk, model, log) = started(RING);
+    model.operate(&log, &[1]).unwrap();
+    let (ended, has_ended) = mpsc::channel();
+    model.in_snapshot({
+        let log = log.clone();
+        move || {
+            thread::spawn(move || ended.send(log.checkpoint_now()));
+            // Only so that the call falls into the snapshot; if it does not, the test proves less, but holds.
+            thread::sleep(Duration::from_millis(50));
+        }
+    });
+    log.checkpoint_now().unwrap();
+    has_ended.recv_timeout(Duration::from_secs(20)).expect("the second call never ends").unwrap();
+    assert_eq!(log.stats().checkpoints, 1);
+}
+
+#[test]
 fn no_checkpoint_if_nothing_was_logged() {
     let (disk, model, log) = started(RING);
     let writes = disk.writes();
@@ -298,6 +316,29 @@ fn admission_waits_when_nearly_full_and_goes_on_when_space_is_free() {
     model.hold_sync(false);
     runtime.block_on(log.admit()).unwrap();
     blocked.join().unwrap().unwrap();
+}
+
+#[test]
+fn admission_never_waits_for_a_checkpoint_that_is_not_due_however_large_the_snapshot() {
+    for snapshot in [0, 200_000, 300_000] {
+        let (_disk, model, log) = started(RING);
+        model.set_snapshot_bytes(snapshot);
+        let (ended, has_ended) = mpsc::channel();
+        let worker = thread::spawn({
+            let (log, model) = (log.clone(), model.clone());
+            move || {
+                for _ in 0..300 {
+                    log.admit_blocking().unwrap();
+                    model.operate(&log, &[9_000]).unwrap().1.wait_blocking().unwrap();
+                }
+                ended.send(()).unwrap();
+            }
+        });
+        has_ended
+            .recv_timeout(Duration::from_secs(30))
+            .unwrap_or_else(|_| panic!("stuck: {:?}", log.stats()));
+        worker.join().unwrap();
+    }
 }
 
 #[test]

@@ -21,7 +21,7 @@ pub struct Model {
     changed: Condvar,
 }
 
-#[derive(Default, Clone)]
+#[derive(Default)]
 struct State {
     /// Effects applied, in memory.
     applied: u64,
@@ -35,10 +35,15 @@ struct State {
     hold_sync: bool,
     in_sync: bool,
     snapshot_bytes: usize,
+    in_snapshot: Option<Box<dyn FnOnce() + Send>>,
 }
 
 impl Checkpoint for Model {
     fn snapshot(&self) -> Vec<Vec<u8>> {
+        let hook = self.state.lock().in_snapshot.take();
+        if let Some(hook) = hook {
+            hook();
+        }
         let mut state = self.state.lock();
         state.cut = state.applied;
         let mut record = state.applied.to_le_bytes().to_vec();
@@ -64,6 +69,11 @@ impl Checkpoint for Model {
 }
 
 impl Model {
+    /// Runs once, inside the next snapshot.
+    pub fn in_snapshot(&self, hook: impl FnOnce() + Send + 'static) {
+        self.state.lock().in_snapshot = Some(Box::new(hook));
+    }
+
     pub fn set_sync_error(&self) {
         self.state.lock().sync_error = true;
     }
