@@ -65,11 +65,20 @@ impl<'a> Disk<'a> {
         self.bump(newest).map_err(io("bringing the filesystem's generation forward", &stage))
     }
 
-    /// Last: the reserve is taken again, as far as there is space.
-    pub(super) fn finish(&mut self) -> std::result::Result<(), Error> {
+    /// Last, when everything is durable: rows of objects that are gone are dropped, and the reserve is taken again, as far
+    /// as there is space.
+    pub(super) fn finish(&mut self, fold: &Fold) -> std::result::Result<(), Error> {
         let stage = self.stage.clone();
         self.open.clear();
         self.writing = None;
+        for (id, _) in fold.objects.iter().filter(|(_, plan)| plan.dead) {
+            let now = self.remap.inward(id).unwrap_or(id).clone();
+            self.remap.purge(&now);
+        }
+        self.remap.cut();
+        if self.remap.drop_purged() {
+            self.remap.save(self.state_dir).map_err(io("writing the remap table", &stage))?;
+        }
         reserve::take(self.state_dir).map_err(io("taking the space reserve", &stage))
     }
 

@@ -122,7 +122,7 @@ pub fn run(disk: &mut Disk<'_>, records: Vec<Vec<u8>>, marker: u64) -> Result<Re
     let fold = Fold::new(records)?;
     disk.prepare(&fold)?;
     let mut r = reconcile(disk, &fold, marker)?;
-    disk.finish()?;
+    disk.finish(&fold)?;
     r.notes = fold.notes;
     r.seconds = start.elapsed().as_secs_f64();
     if r.done.foreign > 0 {

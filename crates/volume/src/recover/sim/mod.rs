@@ -362,7 +362,7 @@ fn what_was_acknowledged_is_there_and_what_was_not_is_whole_or_not_at_all() {
         }
         return;
     }
-    let (first, count) = (1, env("LANDFAST_HISTORIES").unwrap_or(20_000));
+    let (first, count) = (1, env("LANDFAST_HISTORIES").unwrap_or(10_000));
     let start = Instant::now();
     for seed in first..first + count {
         if let Err(e) = history(seed, Fault::None, &mut tally) {
