@@ -98,16 +98,16 @@ fn print(r: &DemoReport) {
 
 fn table(r: &DemoReport) -> Table {
     let mut t = Table::new();
-    t.load_preset(presets::UTF8_HORIZONTAL_ONLY);
+    t.load_preset(presets::NOTHING);
     let head = [
         "",
         "durable?",
         "seconds",
         "files/s",
-        "RPCs/file",
-        "disk flushes/file",
-        "log flushes/file",
-        "limit files/s",
+        "RPCs\nper file",
+        "disk flushes\nper file",
+        "log flushes\nper file",
+        "limit\nfiles/s",
     ];
     t.set_header(head.map(|h| Cell::new(h).set_alignment(CellAlignment::Right)));
     for row in &r.rows {
@@ -122,9 +122,9 @@ fn table(r: &DemoReport) -> Table {
 fn title(name: &str) -> String {
     let what = match name {
         "local" => "local tar -x + sync",
-        "sync" => "NFS, one at a time, sync",
-        "log" => "NFS, one at a time, log",
-        "unsafe" => "NFS, one at a time, unsafe",
+        "sync" => "one at a time, sync",
+        "log" => "one at a time, log",
+        "unsafe" => "one at a time, unsafe",
         "untar" => "landfast untar, log",
         other => other,
     };

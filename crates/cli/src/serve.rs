@@ -52,6 +52,11 @@ async fn serve(args: &ServeArgs) -> Exit {
              seconds of acknowledged work"
         );
     }
+    if args.unprivileged {
+        eprintln!(
+            "landfast: WARNING: --unprivileged is for experiments: nothing can be recovered after a crash"
+        );
+    }
     let export = std::fs::canonicalize(&args.dir).unwrap_or_else(|_| args.dir.clone());
     let mut config = ServerConfig::new(volume, recovery, args.listen, export);
     config.lease_seconds = args.lease.as_secs().clamp(1, u64::from(u32::MAX)) as u32;

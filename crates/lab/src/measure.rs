@@ -113,6 +113,7 @@ pub fn syscalls(dir: &Path) -> Result<Duration> {
     let probe = dir.join("probe");
     let what = || format!("make files in {}", probe.display());
     std::fs::create_dir(&probe).context(what)?;
+    let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     let start = Instant::now();
     for i in 0..CPU_ROUNDS {
         let file = std::fs::OpenOptions::new()
@@ -123,7 +124,7 @@ pub fn syscalls(dir: &Path) -> Result<Duration> {
         file.write_all_at(&[2; 4096], 0).context(what)?;
         let times = std::fs::FileTimes::new().set_modified(std::time::SystemTime::UNIX_EPOCH);
         file.set_times(times).context(what)?;
-        std::os::unix::fs::fchown(&file, Some(0), Some(0)).context(what)?;
+        std::os::unix::fs::fchown(&file, Some(uid), Some(gid)).context(what)?;
         file.set_permissions(std::fs::Permissions::from_mode(0o644)).context(what)?;
     }
     let took = start.elapsed() / CPU_ROUNDS;
@@ -230,7 +231,7 @@ pub fn untar(addr: SocketAddr, archive: &Path, stdin: std::process::Stdio) -> Re
         .arg("untar")
         .arg(archive)
         .arg(format!("nfs://{addr}/"))
-        .arg("--json")
+        .args(["-p", "--json"])
         .stdin(stdin)
         .output()
         .context(|| "run `landfast untar`".to_owned())?;

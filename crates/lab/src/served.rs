@@ -90,6 +90,9 @@ impl ServeOptions {
         if let Some(path) = &self.stats {
             option("--stats-file", text(path));
         }
+        if !rustix::process::geteuid().is_root() {
+            args.push("--unprivileged".to_owned());
+        }
         args
     }
 }

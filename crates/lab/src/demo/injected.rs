@@ -1,5 +1,5 @@
 //! The demo without emulated disks: the latencies are injected at the sync calls of the volume and
-//! of the log, and flushes are not counted at a device.
+//! of the log, and the server counts its own sync calls.
 
 use super::{Archive, DemoOptions, DemoReport, Emulation, Flushes, Progress, row};
 use crate::error::{Context, Result};
@@ -48,7 +48,7 @@ pub(super) fn run(
     let mut report = archive.report(options, Emulation::Injected, terms);
     report.notes.push(format!(
         "no emulated disk ({why}): latencies are injected at the sync calls of volume and log, on top of \
-         those of this machine's disk; flushes are not counted; no power cut"
+         those of this machine's disk; flushes are sync calls that the server counted; no power cut"
     ));
 
     progress(Progress::Doing("local: tar -x, then sync".into()));
@@ -70,6 +70,7 @@ pub(super) fn run(
             log_bytes: (durability == Durability::Log).then_some(LOG_BYTES),
             inject_volume: options.flush,
             inject_log: options.log_flush,
+            stats: Some(scratch.join(format!("{name}.json"))),
             ..ServeOptions::new(&dir, Some(&log), durability)
         })?;
         link.retarget(server.addr());
@@ -80,7 +81,8 @@ pub(super) fn run(
             measure::serial_untar(link.addr(), name, archive.open()?, budget)?
         };
         server.stop()?;
-        let mut line = row(name, durability != Durability::Unsafe, archive, &taken, Flushes::default());
+        let calls = sync_calls(&scratch.join(format!("{name}.json")))?;
+        let mut line = row(name, durability != Durability::Unsafe, archive, &taken, calls);
         let persistence_ms = match durability {
             Durability::Sync => terms.data_write_ms,
             Durability::Log => terms.log_write_ms,
@@ -104,4 +106,16 @@ pub(super) fn run(
     report.verified.differences = c.differences;
     report.verified.shown = c.shown;
     Ok(report)
+}
+
+/// The sync calls of volume and log that the server counted, its clean stop included.
+fn sync_calls(counters: &Path) -> Result<Flushes> {
+    let text = std::fs::read_to_string(counters).context(|| format!("read {}", counters.display()))?;
+    let all: serde_json::Value = serde_json::from_str(&text)
+        .map_err(|e| crate::error::Error::Protocol(format!("the server's counters are not JSON: {e}")))?;
+    let get = |name: &str| all[name].as_u64().unwrap_or_default();
+    Ok(Flushes {
+        data: Some(get("fsyncs") + get("fdatasyncs") + get("syncfs")),
+        log: all["log"]["flushes"].as_u64(),
+    })
 }

@@ -10,8 +10,19 @@ use crate::tarball::{Kind, Member};
 const FIRST_MODE: u32 = 0o600;
 const FIRST_DIR_MODE: u32 = 0o700;
 
-/// The operations for one member, in order; those of a directory that must wait go to `later`.
+/// The operations for one member, in order; those of a directory that must wait go to `later`. Only root gives files
+/// away: for others the owner stays theirs, as with tar.
 pub fn actions(member: &Member, later: &mut Vec<Action>) -> Vec<Action> {
+    let mut all = all_actions(member, later);
+    if !rustix::process::geteuid().is_root() {
+        let gives_away = |a: &Action| matches!(a, Action::Set { change, .. } if change.owner.is_some());
+        all.retain(|a| !gives_away(a));
+        later.retain(|a| !gives_away(a));
+    }
+    all
+}
+
+fn all_actions(member: &Member, later: &mut Vec<Action>) -> Vec<Action> {
     let path = || member.path.clone();
     let set = |change: Change| Action::Set { path: path(), change };
     let times = || set(Change { mtime: Some(member.mtime), ..Change::default() });
