@@ -139,6 +139,22 @@ impl Image {
         assert!(self.mount(), "mount after the crash");
     }
 
+    /// Keeps a copy of all that is on it, which must not be in use.
+    #[allow(dead_code)] // Not every test has use for it.
+    pub fn keep(&mut self) {
+        self.unmount();
+        std::fs::copy(&self.file, self.file.with_extension("kept")).expect("a copy");
+        assert!(self.mount(), "mount");
+    }
+
+    /// Puts the copy back.
+    #[allow(dead_code)] // Not every test has use for it.
+    pub fn put_back(&mut self) {
+        self.unmount();
+        std::fs::rename(self.file.with_extension("kept"), &self.file).expect("the copy in place");
+        assert!(self.mount(), "mount");
+    }
+
     /// Brings changes of metadata so far to disk; on ext4 and XFS no data.
     pub fn commit(&self) {
         let path = self.mount.join("elsewhere");
