@@ -18,7 +18,7 @@ use tokio::time::sleep;
 
 use super::attrs::{fattr, merge};
 use super::options::Existing;
-use super::pack::open_args;
+use super::pack::{is_dir, open_args};
 use super::plan::{Leftover, Make, SlowDone, SlowTask};
 use crate::compound::{OpError, Results};
 use crate::limits;
@@ -123,25 +123,36 @@ pub(super) async fn extract<P>(
             Err(e)
                 if e.status() == Some(NfsStat::NFS4ERR_EXIST)
                     && existing != Existing::Keep
+                    && !task.implied
                     && tries < limits::REPLACE_TRIES =>
             {
                 replace = true;
             }
-            Err(e) if e.status() == Some(NfsStat::NFS4ERR_EXIST) => {
-                return Err(Trouble::Other("File exists".into()));
-            }
+            Err(e) if e.status() == Some(NfsStat::NFS4ERR_EXIST) => return Ok(SlowDone::InTheWay),
             other => return other,
         }
     }
 }
 
-/// Removes a name; that there is none is as good.
+/// Removes a name that is no directory; that there is none is as good.
 async fn remove(session: &Session, dir: &FileHandle, name: &Bytes) -> Result<(), Trouble> {
-    let mut results = step(session, vec![ArgOp::Putfh(dir.clone()), ArgOp::Remove(name.clone())]).await?;
-    results.skip(&[OpNum::PUTFH])?;
-    match results.take(OpNum::REMOVE) {
+    let mut results = step(
+        session,
+        vec![
+            ArgOp::Putfh(dir.clone()),
+            ArgOp::Lookup(name.clone()),
+            ArgOp::Nverify(is_dir()),
+            ArgOp::Putfh(dir.clone()),
+            ArgOp::Remove(name.clone()),
+        ],
+    )
+    .await?;
+    match results.skip(&[OpNum::PUTFH, OpNum::LOOKUP, OpNum::NVERIFY, OpNum::PUTFH, OpNum::REMOVE]) {
         Err(OpError::Failed { status: NfsStat::NFS4ERR_NOENT, .. }) => Ok(()),
-        other => Ok(other.map(drop)?),
+        Err(OpError::Failed { status: NfsStat::NFS4ERR_SAME, .. }) => {
+            Err(Trouble::Other("a directory is in the way".into()))
+        }
+        other => Ok(other?),
     }
 }
 
@@ -213,18 +224,22 @@ async fn link<P>(session: &Session, task: &SlowTask<P>, replace: bool) -> Result
     let Some((target_dir, target)) = &task.target else {
         return Err(Trouble::Other("hard link without a target".into()));
     };
+    let mut to_target = vec![ArgOp::Putfh(target_dir.clone())];
+    to_target.extend(target.iter().map(|name| ArgOp::Lookup(name.clone())));
+    let passed: Vec<OpNum> = to_target.iter().map(ArgOp::op).collect();
     if replace {
+        let mut ops = to_target.clone();
+        ops.push(ArgOp::Nverify(is_dir()));
+        let mut results = step(session, ops).await?;
+        results.skip(&passed)?;
+        results.skip(&[OpNum::NVERIFY])?;
         remove(session, &task.dir, &task.name).await?;
     }
-    let ops = vec![
-        ArgOp::Putfh(target_dir.clone()),
-        ArgOp::Lookup(target.clone()),
-        ArgOp::Savefh,
-        ArgOp::Putfh(task.dir.clone()),
-        ArgOp::Link(task.name.clone()),
-    ];
+    let mut ops = to_target;
+    ops.extend([ArgOp::Savefh, ArgOp::Putfh(task.dir.clone()), ArgOp::Link(task.name.clone())]);
     let mut results = step(session, ops).await?;
-    results.skip(&[OpNum::PUTFH, OpNum::LOOKUP, OpNum::SAVEFH, OpNum::PUTFH, OpNum::LINK])?;
+    results.skip(&passed)?;
+    results.skip(&[OpNum::SAVEFH, OpNum::PUTFH, OpNum::LINK])?;
     Ok(SlowDone::Done)
 }
 

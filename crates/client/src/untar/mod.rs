@@ -6,7 +6,8 @@
 //! | `source` | reads and decompresses the archive on a thread of its own | archive |
 //! | `attrs` | which attributes a member gets, at creation and last | no |
 //! | `tree` | what is known of the destination; paths are followed through real directories only | no |
-//! | `plan` | the order of things, what waits for what, what a reply means | no |
+//! | `plan` | the order of things, what waits for what | no |
+//! | `replies` | what a reply means for the members in a compound | no |
 //! | `pack` | fills one compound up to the session's limits | no |
 //! | `careful` | one member, one operation at a time | server |
 //! | `pieces` | large and sparse files | server |
@@ -23,7 +24,10 @@ mod pack;
 pub mod path;
 mod pieces;
 mod plan;
+mod replies;
 mod report;
+#[cfg(test)]
+mod sim;
 mod source;
 mod tree;
 

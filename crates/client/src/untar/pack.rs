@@ -7,12 +7,14 @@ use bytes::{Bytes, BytesMut};
 use landfast_nfs::v4::args::{
     CloseArgs, CreateArgs, CreateHow, CreateType, OpenArgs, OpenClaim, OpenHow, SetattrArgs, WriteArgs, owner,
 };
+use landfast_nfs::v4::attr::AttrValues;
 use landfast_nfs::v4::flags::{
     OPEN4_SHARE_ACCESS_WANT_NO_DELEG, OPEN4_SHARE_ACCESS_WRITE, OPEN4_SHARE_DENY_NONE,
 };
-use landfast_nfs::v4::{ArgOp, Fattr, FileHandle, OpNum, StableHow, Stateid};
+use landfast_nfs::v4::{ArgOp, Fattr, FileHandle, FileType, OpNum, StableHow, Stateid};
 use landfast_xdr::Encode;
 
+use super::attrs::fattr;
 use super::tree::{DirId, ItemId};
 use crate::session::SessionLimits;
 
@@ -82,7 +84,7 @@ pub(super) enum Parts<'a> {
     Dir(DirId),
     File(&'a Bytes),
     Other(CreateType),
-    Link(Route, &'a Bytes),
+    Link(Route, &'a [Bytes]),
 }
 
 pub(super) struct Piece<'a> {
@@ -180,10 +182,16 @@ impl Packer {
     }
 
     fn put(&mut self, piece: &Piece<'_>) {
-        if let Parts::Link(target, name) = &piece.parts {
+        if let Parts::Link(target, names) = &piece.parts {
             // LINK wants the target saved and the directory current.
             self.go(target);
-            self.op(&ArgOp::Lookup((*name).clone()));
+            for name in *names {
+                self.op(&ArgOp::Lookup(name.clone()));
+            }
+            if piece.replace {
+                // What cannot be linked to must show before the name is taken away.
+                self.op(&ArgOp::Nverify(is_dir()));
+            }
             self.op(&ArgOp::Savefh);
             self.place = Place::default();
         }
@@ -250,6 +258,11 @@ impl Packer {
         }
         self.place.current = Some(to.dir);
     }
+}
+
+/// For NVERIFY: go on unless the object is a directory.
+pub(super) fn is_dir() -> Fattr {
+    fattr(&AttrValues { kind: Some(FileType::Dir), ..AttrValues::default() })
 }
 
 /// An OPEN that makes a new file. Opens of different compounds have different owners: they meet on no

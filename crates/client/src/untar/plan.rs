@@ -17,9 +17,7 @@ use std::collections::{HashMap, VecDeque};
 
 use bytes::Bytes;
 use landfast_nfs::v4::args::CreateType;
-use landfast_nfs::v4::{
-    CompoundRes, Fattr, FileHandle, FileType, NfsStat, ResBody, ResOp, StableHow, Stateid,
-};
+use landfast_nfs::v4::{Fattr, FileHandle, FileType, Stateid};
 
 use super::attrs::{MemberAttrs, merge};
 use super::options::Existing;
@@ -78,11 +76,13 @@ pub(super) struct SlowTask<P> {
     pub(super) id: ItemId,
     pub(super) dir: FileHandle,
     pub(super) name: Bytes,
-    /// A hard link's target: directory and name.
-    pub(super) target: Option<(FileHandle, Bytes)>,
+    /// A hard link's target: a directory, and the names from there.
+    pub(super) target: Option<(FileHandle, Vec<Bytes>)>,
     pub(super) job: Job<P>,
     /// The name exists, or may exist, and has to go first.
     pub(super) replace: bool,
+    /// A directory that the archive does not name: it replaces nothing.
+    pub(super) implied: bool,
     pub(super) leftover: Leftover,
 }
 
@@ -92,22 +92,27 @@ pub(super) enum SlowDone {
     Done,
     /// A directory: its handle, and whether it was there before.
     Dir(FileHandle, bool),
+    /// Not made, because something that is no directory has the name and stays.
+    InTheWay,
     Failed(String),
 }
 
-struct Item<P> {
-    job: Option<Job<P>>,
-    dir: DirId,
-    name: Bytes,
-    replace: bool,
-    child: Option<DirId>,
-    target: Option<(DirId, Bytes)>,
-    implied: bool,
+pub(super) struct Item<P> {
+    pub(super) job: Option<Job<P>>,
+    pub(super) dir: DirId,
+    pub(super) name: Bytes,
+    pub(super) replace: bool,
+    pub(super) child: Option<DirId>,
+    /// A hard link's target: a directory, and the names from there.
+    pub(super) target: Option<(DirId, Vec<Bytes>)>,
+    pub(super) implied: bool,
     /// To be done slowly.
-    slow: bool,
+    pub(super) slow: bool,
     /// Packed with all its attributes set at the end.
-    merged: bool,
-    leftover: Leftover,
+    pub(super) merged: bool,
+    /// Something was sent to the server for it.
+    pub(super) sent: bool,
+    pub(super) leftover: Leftover,
 }
 
 enum Parked<P> {
@@ -118,30 +123,26 @@ enum Parked<P> {
 }
 
 pub(super) struct Plan<P> {
-    existing: Existing,
+    pub(super) existing: Existing,
     implied_attrs: Fattr,
-    tree: Tree,
-    items: Vec<Option<Item<P>>>,
+    pub(super) tree: Tree,
+    pub(super) items: Vec<Option<Item<P>>>,
     free: Vec<ItemId>,
-    ready: VecDeque<ItemId>,
+    pub(super) ready: VecDeque<ItemId>,
     slow: VecDeque<ItemId>,
+    /// What the archive has behind a hard link that is not planned yet: it might change the target.
+    behind_link: VecDeque<Job<P>>,
+    /// There is one.
+    link_unplanned: bool,
     behind_items: HashMap<ItemId, VecDeque<Parked<P>>>,
-    behind_listings: HashMap<DirId, VecDeque<Parked<P>>>,
+    behind_dirs: HashMap<DirId, VecDeque<Parked<P>>>,
     settled: Vec<Settled<P>>,
-    capacity: Capacity,
+    pub(super) capacity: Capacity,
     next_batch: u64,
     /// The server does not set at creation what it is asked to: set it again at the end.
-    attrs_again: bool,
+    pub(super) attrs_again: bool,
     /// Members that were added and are not settled.
     open: usize,
-}
-
-/// What the reply to a batch asks of the sender.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Feedback {
-    GoOn,
-    /// The server wants to be left alone for a moment.
-    Pause,
 }
 
 impl<P: Default> Plan<P> {
@@ -159,8 +160,10 @@ impl<P: Default> Plan<P> {
             free: Vec::new(),
             ready: VecDeque::new(),
             slow: VecDeque::new(),
+            behind_link: VecDeque::new(),
+            link_unplanned: false,
             behind_items: HashMap::new(),
-            behind_listings: HashMap::new(),
+            behind_dirs: HashMap::new(),
             settled: Vec::new(),
             capacity,
             next_batch: 1,
@@ -195,7 +198,18 @@ impl<P: Default> Plan<P> {
     /// Takes up a member.
     pub(super) fn add(&mut self, job: Job<P>) {
         self.open += 1;
-        self.enter(job);
+        self.behind_link.push_back(job);
+        self.go_on();
+    }
+
+    /// Plans members in the archive's order, up to a hard link that cannot be planned yet.
+    fn go_on(&mut self) {
+        while !self.link_unplanned
+            && let Some(job) = self.behind_link.pop_front()
+        {
+            self.link_unplanned = matches!(job.make, Make::Link(_));
+            self.enter(job);
+        }
     }
 
     fn enter(&mut self, mut job: Job<P>) {
@@ -206,7 +220,7 @@ impl<P: Default> Plan<P> {
             match self.tree.walk(&parents) {
                 Walk::In(dir) => break dir,
                 Walk::Wait(dir) => {
-                    return self.behind_listings.entry(dir).or_default().push_back(Parked::Job(job));
+                    return self.behind_dirs.entry(dir).or_default().push_back(Parked::Job(job));
                 }
                 Walk::Busy(item) => {
                     return self.behind_items.entry(item).or_default().push_back(Parked::Job(job));
@@ -215,9 +229,9 @@ impl<P: Default> Plan<P> {
                 Walk::Blocked(n) => {
                     let at: Vec<u8> = parents[..n].join(&b'/');
                     let why = format!("`{}` is not a directory, or is a symbolic link", at.escape_ascii());
-                    return self.settle(job, Err(why), false);
+                    return self.reject(job, why);
                 }
-                Walk::Failed(why) => return self.settle(job, Err(why), false),
+                Walk::Failed(why) => return self.reject(job, why),
             }
         };
         let is_dir = matches!(job.make, Make::Dir);
@@ -228,8 +242,13 @@ impl<P: Default> Plan<P> {
                 let item = *item;
                 return self.behind_items.entry(item).or_default().push_back(Parked::Job(job));
             }
+            // Whether it is one shows when the server has made it, not before.
+            Some(Name::Dir(id)) if matches!(self.tree.dir(*id).state, DirState::Making) => {
+                let id = *id;
+                return self.behind_dirs.entry(id).or_default().push_back(Parked::Job(job));
+            }
             Some(Name::Dir(_) | Name::Found(_)) if !is_dir => {
-                return self.settle(job, Err("a directory is in the way".into()), false);
+                return self.reject(job, "a directory is in the way".into());
             }
             Some(Name::Dir(id)) => return self.meet_dir(*id, job),
             Some(Name::Found(fh)) => {
@@ -238,7 +257,7 @@ impl<P: Default> Plan<P> {
                 return self.meet_dir(id, job);
             }
             Some(Name::Other | Name::Pinned { .. }) if self.existing == Existing::Keep => {
-                return self.settle(job, Err("File exists".into()), false);
+                return self.reject(job, "File exists".into());
             }
             // A link that comes earlier in the archive is to what is there now.
             Some(Name::Pinned { last, .. }) => {
@@ -268,12 +287,24 @@ impl<P: Default> Plan<P> {
             implied: false,
             slow,
             merged: false,
+            sent: false,
             leftover: Leftover::Nothing,
         });
         if child.is_none() {
             self.tree.dir_mut(dir).names.insert(name, Name::Busy(id));
         }
-        if is_link { self.aim(id) } else { self.ready.push_back(id) }
+        if is_link {
+            self.link_unplanned = false;
+            self.aim(id);
+        } else {
+            self.ready.push_back(id);
+        }
+    }
+
+    /// A member that is not planned at all.
+    fn reject(&mut self, job: Job<P>, why: String) {
+        self.link_unplanned &= !matches!(job.make, Make::Link(_));
+        self.settle(job, Err(why), false);
     }
 
     /// `./`: the destination's own attributes.
@@ -282,7 +313,7 @@ impl<P: Default> Plan<P> {
             self.tree.dir_mut(ROOT).finish = Some((std::mem::take(&mut job.attrs.finish), job.shown.clone()));
             self.settle(job, Ok(()), false);
         } else {
-            self.settle(job, Err("a directory is in the way".into()), false);
+            self.reject(job, "a directory is in the way".into());
         }
     }
 
@@ -291,7 +322,7 @@ impl<P: Default> Plan<P> {
         let dir = self.tree.dir_mut(id);
         if let DirState::Failed(why) = &dir.state {
             let why = why.clone();
-            return self.settle(job, Err(why), false);
+            return self.reject(job, why);
         }
         // A directory that the archive had to be given gets the archive's attributes when it names it.
         if self.existing != Existing::Keep || dir.all_known {
@@ -318,6 +349,7 @@ impl<P: Default> Plan<P> {
             implied: true,
             slow: false,
             merged: false,
+            sent: false,
             leftover: Leftover::Nothing,
         });
         self.ready.push_back(id);
@@ -327,19 +359,19 @@ impl<P: Default> Plan<P> {
     fn aim(&mut self, id: ItemId) {
         let Some(Item { job: Some(Job { make: Make::Link(path), .. }), .. }) = self.item(id) else { return };
         let path = path.clone();
-        let Some((name, parents)) = path.split_last() else {
+        let Some((_, parents)) = path.split_last() else {
             return self.fail(id, "hard link to the destination itself".into());
         };
         let missing = || format!("hard link to `{}`: no such file", path.join(&b'/').escape_ascii());
-        let dir = match self.tree.walk(parents) {
-            Walk::In(dir) => dir,
-            Walk::Wait(dir) => {
-                return self.behind_listings.entry(dir).or_default().push_back(Parked::Link(id));
-            }
+        let (dir, rest) = match self.tree.walk(parents) {
+            Walk::In(dir) => (dir, &path[parents.len()..]),
+            Walk::Wait(dir) => return self.behind_dirs.entry(dir).or_default().push_back(Parked::Link(id)),
             Walk::Busy(item) if item == id => return self.fail(id, missing()),
             Walk::Busy(item) => {
                 return self.behind_items.entry(item).or_default().push_back(Parked::Link(id));
             }
+            // LOOKUP follows no symbolic links: what it finds below a known directory is there.
+            Walk::Missing(dir, at) if !self.tree.dir(dir).all_known => (dir, &path[at..]),
             Walk::Missing(..) => return self.fail(id, missing()),
             Walk::Blocked(_) => {
                 return self
@@ -347,6 +379,7 @@ impl<P: Default> Plan<P> {
             }
             Walk::Failed(why) => return self.fail(id, why),
         };
+        let Some(name) = rest.first() else { return self.fail(id, missing()) };
         match self.tree.dir(dir).names.get(name) {
             // To itself: it is there already, or never will be.
             Some(Name::Busy(item)) if *item == id => {
@@ -357,19 +390,29 @@ impl<P: Default> Plan<P> {
                 let item = *item;
                 return self.behind_items.entry(item).or_default().push_back(Parked::Link(id));
             }
+            Some(Name::Dir(dir)) if matches!(self.tree.dir(*dir).state, DirState::Making) => {
+                let dir = *dir;
+                return self.behind_dirs.entry(dir).or_default().push_back(Parked::Link(id));
+            }
             Some(Name::Dir(_) | Name::Found(_)) => return self.fail(id, "hard link to a directory".into()),
+            // Somebody waits to replace the target: before this link, not after it.
+            Some(Name::Pinned { last, .. }) if self.behind_items.contains_key(last) => {
+                let last = *last;
+                return self.behind_items.entry(last).or_default().push_back(Parked::Link(id));
+            }
             Some(Name::Other | Name::Pinned { .. }) => {}
             None if self.tree.dir(dir).all_known => return self.fail(id, missing()),
             None => {}
         }
-        // The target is not replaced until the link is there.
-        let links = match self.tree.dir(dir).names.get(name) {
-            Some(Name::Pinned { links, .. }) => links + 1,
-            _ => 1,
+        // The target is not replaced until the link is there; one that may not even exist is not touched.
+        let pinned = match self.tree.dir(dir).names.get(name) {
+            Some(Name::Pinned { links, .. }) => Name::Pinned { links: links + 1, last: id },
+            Some(_) => Name::Pinned { links: 1, last: id },
+            None => Name::Busy(id),
         };
-        self.tree.dir_mut(dir).names.insert(name.clone(), Name::Pinned { links, last: id });
+        self.tree.dir_mut(dir).names.insert(name.clone(), pinned);
         if let Some(item) = self.item_mut(id) {
-            item.target = Some((dir, name.clone()));
+            item.target = Some((dir, rest.to_vec()));
         }
         self.ready.push_back(id);
     }
@@ -411,11 +454,11 @@ impl<P: Default> Plan<P> {
     }
 
     /// A directory is open, or has failed: what waited for that goes on, in its order.
-    fn wake(&mut self, id: DirId) {
+    pub(super) fn wake(&mut self, id: DirId) {
         for item in std::mem::take(&mut self.tree.dir_mut(id).held).into_iter().rev() {
             self.ready.push_front(item);
         }
-        let parked = self.behind_listings.remove(&id).unwrap_or_default();
+        let parked = self.behind_dirs.remove(&id).unwrap_or_default();
         self.unpark(parked, None);
     }
 
@@ -433,9 +476,10 @@ impl<P: Default> Plan<P> {
                 let behind = self.behind_items.entry(*item).or_default();
                 parked.extend(behind.drain(..));
                 *behind = parked;
-                return;
+                break;
             }
         }
+        self.go_on();
     }
 
     /// Packs as many ready items as fit into a compound; `None` when none is ready.
@@ -481,7 +525,7 @@ impl<P: Default> Plan<P> {
                 (Make::Dir, _, _, Some(child)) => Parts::Dir(child),
                 (Make::File(data), ..) => Parts::File(data),
                 (Make::Other(kind), ..) => Parts::Other(kind.clone()),
-                (Make::Link(_), Some(route), Some((_, name)), _) => Parts::Link(route, name),
+                (Make::Link(_), Some(route), Some((_, names)), _) => Parts::Link(route, names),
                 _ => continue,
             };
             let merged = (self.attrs_again && item.child.is_none())
@@ -499,7 +543,7 @@ impl<P: Default> Plan<P> {
             let child = item.child;
             if packer.add(id, &piece) {
                 if let Some(item) = self.items[id.0 as usize].as_mut() {
-                    item.merged = is_merged;
+                    (item.merged, item.sent) = (is_merged, true);
                 }
                 if let Some(child) = child {
                     self.tree.dir_mut(child).in_batch = packer.number();
@@ -546,9 +590,10 @@ impl<P: Default> Plan<P> {
             let Some(dir) = self.tree.dir(item.dir).fh().cloned() else { continue };
             let target = match &item.target {
                 None => None,
-                Some((dir, name)) => self.tree.dir(*dir).fh().cloned().map(|fh| (fh, name.clone())),
+                Some((dir, names)) => self.tree.dir(*dir).fh().cloned().map(|fh| (fh, names.clone())),
             };
             let Some(job) = item.job.take() else { continue };
+            item.sent = true;
             return Some(SlowTask {
                 id,
                 dir,
@@ -556,6 +601,7 @@ impl<P: Default> Plan<P> {
                 target,
                 job,
                 replace: item.replace,
+                implied: item.implied,
                 leftover: std::mem::replace(&mut item.leftover, Leftover::Nothing),
             });
         }
@@ -573,13 +619,19 @@ impl<P: Default> Plan<P> {
         };
         match (outcome, child) {
             (SlowDone::Failed(why), _) => self.fail(id, why),
+            (SlowDone::InTheWay, _) => {
+                if let Some((dir, name)) = self.item(id).map(|i| (i.dir, i.name.clone())) {
+                    self.tree.dir_mut(dir).names.insert(name, Name::Other);
+                }
+                self.fail(id, "File exists".into());
+            }
             (SlowDone::Dir(fh, existed), Some(child)) => {
                 if existed {
                     // Others may have put things into it.
                     self.tree.dir_mut(child).all_known = false;
                     self.tree.list(child, fh);
                 } else {
-                    self.tree.dir_mut(child).state = DirState::Open(fh);
+                    self.tree.made(child, fh);
                     self.wake(child);
                 }
                 self.done(id);
@@ -588,217 +640,65 @@ impl<P: Default> Plan<P> {
         }
     }
 
-    /// The reply to a batch.
-    pub(super) fn replied(&mut self, batch: &Batch, reply: CompoundRes) -> Feedback {
-        let status = reply.status;
-        if reply.results.is_empty() && !status.is_ok() {
-            return self.refused(batch, status);
-        }
-        let mut feedback = Feedback::GoOn;
-        let mut results = reply.results.into_iter().peekable();
-        let mut again = Vec::new();
-        let mut stopped = false;
-        for &(id, ops) in &batch.members {
-            if stopped || results.peek().is_none() {
-                stopped = true;
-                again.push(id);
-                continue;
-            }
-            let mine: Vec<ResOp> = results.by_ref().take(ops).collect();
-            let failed = mine.last().map(|r| r.status).filter(|s| !s.is_ok());
-            match failed {
-                None if mine.len() == ops => self.executed(id, &mine),
-                // Fewer results than operations and no error: no telling.
-                None => {
-                    self.make_slow(id);
-                    again.push(id);
-                }
-                Some(NfsStat::NFS4ERR_DELAY | NfsStat::NFS4ERR_GRACE) => {
-                    feedback = Feedback::Pause;
-                    self.partly(id, &mine);
-                    again.push(id);
-                }
-                Some(status) => {
-                    let first = batch.members.first().is_some_and(|m| m.0 == id);
-                    if !self.learn(batch, status) || first {
-                        self.make_slow(id);
-                    }
-                    self.partly(id, &mine);
-                    again.push(id);
-                }
-            }
-            stopped = failed.is_some();
-        }
-        for id in again.into_iter().rev() {
-            self.ready.push_front(id);
-        }
-        feedback
-    }
-
-    /// The batch was not executed.
-    pub(super) fn refused(&mut self, batch: &Batch, status: NfsStat) -> Feedback {
-        let learnt = self.learn(batch, status);
-        for (id, _) in batch.members.iter().rev() {
-            if !learnt || batch.members.len() == 1 {
-                self.make_slow(*id);
-            }
-            self.ready.push_front(*id);
-        }
-        if learnt { Feedback::GoOn } else { Feedback::Pause }
-    }
-
-    /// Whether the batch was executed is not known: each of its items is looked at one by one.
-    pub(super) fn lost(&mut self, batch: &Batch) {
-        for (id, _) in batch.members.iter().rev() {
-            if let Some(item) = self.item_mut(*id) {
-                item.slow = true;
-                // A directory that exists is no harm, anything else may be half made by us. What cannot be
-                // told from a file that is to be kept is left alone.
-                let (dir, is_dir) = (item.dir, item.child.is_some());
-                let ours = self.existing != Existing::Keep || self.tree.dir(dir).all_known;
-                if let Some(item) = self.item_mut(*id) {
-                    item.replace |= ours && !is_dir;
-                }
-            }
-            self.ready.push_front(*id);
-        }
-    }
-
-    /// Makes later compounds smaller, if `status` says that this one was too large.
-    fn learn(&mut self, batch: &Batch, status: NfsStat) -> bool {
-        let c = &mut self.capacity;
-        match status {
-            NfsStat::NFS4ERR_TOO_MANY_OPS | NfsStat::NFS4ERR_RESOURCE => {
-                c.ops = c.ops.min((batch.ops / 2 + 1).max(crate::limits::OPS_MIN as usize));
-            }
-            NfsStat::NFS4ERR_REQ_TOO_BIG | NfsStat::NFS4ERR_BADXDR => {
-                c.request = c.request.min(super::pack::REQUEST_HEAD + batch.body.len() / 2);
-            }
-            NfsStat::NFS4ERR_REP_TOO_BIG => {
-                c.reply = c.reply.min((batch.reply / 2).max(super::pack::REPLY_HEAD));
-            }
-            NfsStat::NFS4ERR_REP_TOO_BIG_TO_CACHE => {
-                c.reply_cached = c.reply_cached.min(batch.reply / 2);
-            }
-            _ => return false,
-        }
-        true
-    }
-
-    /// All operations of an item succeeded: what did they say?
-    fn executed(&mut self, id: ItemId, results: &[ResOp]) {
-        let Some(item) = self.items[id.0 as usize].as_mut() else { return };
-        let Some(job) = &item.job else { return };
-        let mut handle = None;
-        let mut missing = landfast_nfs::v4::Bitmap::default();
-        let mut written = true;
-        for r in results {
-            match &r.body {
-                ResBody::Open(open) => missing = job.attrs.create.mask.minus(&open.attrset),
-                ResBody::Create(create) => missing = job.attrs.create.mask.minus(&create.attrset),
-                ResBody::Getfh(fh) => handle = Some(fh.clone()),
-                ResBody::Write(w) => {
-                    let Make::File(data) = &job.make else { continue };
-                    written = w.count as usize == data.len() && w.committed == StableHow::FileSync;
-                }
-                _ => {}
-            }
-        }
-        if !written {
-            // A short write, or one that is not stable: all over again.
-            (item.slow, item.replace) = (true, true);
-            return self.ready.push_front(id);
-        }
-        if let Some(child) = item.child {
-            let Some(fh) = handle else { return self.fail(id, "the server gave no filehandle".into()) };
-            // What was not set at creation is set at the end for a directory that the archive names.
-            self.tree.dir_mut(child).state = DirState::Open(fh);
-            self.wake(child);
-            return self.done(id);
-        }
-        if let (false, false, Some(fh)) = (missing.is_empty(), item.merged, handle) {
-            self.attrs_again = true;
-            let all = merge(&job.attrs.create, &job.attrs.finish);
-            item.leftover = Leftover::Incomplete(fh, all);
-            item.slow = true;
-            return self.ready.push_front(id);
-        }
-        self.done(id);
-    }
-
-    /// An item's operations stopped half way: what is left of them?
-    fn partly(&mut self, id: ItemId, results: &[ResOp]) {
-        let Some(item) = self.item_mut(id) else { return };
-        let mut opened = None;
-        for r in results.iter().filter(|r| r.status.is_ok()) {
-            match &r.body {
-                ResBody::Open(open) => opened = Some((open.stateid, None)),
-                ResBody::Getfh(fh) => {
-                    if let Some((_, place @ None)) = &mut opened {
-                        *place = Some(fh.clone());
-                    }
-                }
-                ResBody::Remove(_) => item.replace = false,
-                ResBody::Create(_) => {
-                    // Made, but not finished.
-                    item.replace = item.child.is_none();
-                    item.slow = true;
-                }
-                _ => {}
-            }
-        }
-        if let Some((stateid, fh)) = opened {
-            (item.slow, item.replace) = (true, true);
-            if let Some(fh) = fh {
-                item.leftover = Leftover::Opened(fh, stateid);
-            }
-        }
-    }
-
-    fn make_slow(&mut self, id: ItemId) {
+    pub(super) fn make_slow(&mut self, id: ItemId) {
         if let Some(item) = self.item_mut(id) {
             item.slow = true;
         }
     }
 
-    fn done(&mut self, id: ItemId) {
+    pub(super) fn done(&mut self, id: ItemId) {
         self.close(id, Ok(()));
     }
 
-    fn fail(&mut self, id: ItemId, why: String) {
+    pub(super) fn fail(&mut self, id: ItemId, why: String) {
         self.close(id, Err(why));
     }
 
     /// Settles an item and lets go on what waited for it.
     fn close(&mut self, id: ItemId, result: Result<(), String>) {
         let Some(item) = self.items[id.0 as usize].take() else { return };
-        self.free.push(id);
+        let parked = self.behind_items.remove(&id).unwrap_or_default();
         match (item.child, &result) {
-            (None, _) => {
-                // Also after a failure the name may exist.
+            (None, Ok(())) => drop(self.tree.dir_mut(item.dir).names.insert(item.name.clone(), Name::Other)),
+            // Whatever was there still is.
+            (None, Err(_)) if !item.sent && item.replace => {
                 self.tree.dir_mut(item.dir).names.insert(item.name.clone(), Name::Other);
+            }
+            (None, Err(_))
+                if matches!(self.tree.dir(item.dir).names.get(&item.name), Some(Name::Busy(_))) =>
+            {
+                let dir = self.tree.dir_mut(item.dir);
+                dir.names.remove(&item.name);
+                // After a failure half way there is no telling.
+                dir.all_known &= !item.sent;
             }
             (Some(child), Err(why)) => {
                 self.tree.dir_mut(child).state =
                     DirState::Failed(format!("its directory was not made: {why}"));
                 self.wake(child);
             }
-            (Some(_), Ok(())) => {}
+            (Some(_), Ok(())) | (None, Err(_)) => {}
         }
-        if let Some((dir, name)) = item.target
-            && let Some(place) = self.tree.dir_mut(dir).names.get_mut(&name)
-            && let Name::Pinned { links, .. } = place
+        // Behind a link wait those for its own name and those for its target's.
+        let name = item.target.is_none().then(|| (item.dir, item.name.clone()));
+        if let Some((dir, rest)) = item.target
+            && let Some(name) = rest.first()
         {
-            *links -= 1;
-            if *links == 0 {
-                *place = Name::Other;
+            let names = &mut self.tree.dir_mut(dir).names;
+            match names.get_mut(name) {
+                Some(Name::Pinned { links, .. }) if *links > 1 => *links -= 1,
+                Some(place @ Name::Pinned { .. }) => *place = Name::Other,
+                Some(place @ Name::Busy(_)) if result.is_ok() && rest.len() == 1 => *place = Name::Other,
+                Some(Name::Busy(_)) => drop(names.remove(name)),
+                _ => {}
             }
         }
-        let parked = self.behind_items.remove(&id).unwrap_or_default();
         if let Some(job) = item.job {
             self.settle(job, result, item.implied);
         }
-        self.unpark(parked, Some((item.dir, item.name)));
+        self.unpark(parked, name);
+        // Not before: nothing above may take the number for an item of its own.
+        self.free.push(id);
     }
 
     fn settle(&mut self, job: Job<P>, result: Result<(), String>, implied: bool) {
@@ -823,7 +723,7 @@ impl<P: Default> Plan<P> {
         self.items.get(id.0 as usize)?.as_ref()
     }
 
-    fn item_mut(&mut self, id: ItemId) -> Option<&mut Item<P>> {
+    pub(super) fn item_mut(&mut self, id: ItemId) -> Option<&mut Item<P>> {
         self.items.get_mut(id.0 as usize)?.as_mut()
     }
 
@@ -853,8 +753,9 @@ impl<P: Default> Plan<P> {
         }
         let parked = std::mem::take(&mut self.behind_items).into_values();
         let parked: Vec<_> =
-            parked.chain(std::mem::take(&mut self.behind_listings).into_values()).flatten().collect();
-        for p in parked {
+            parked.chain(std::mem::take(&mut self.behind_dirs).into_values()).flatten().collect();
+        let waiting = std::mem::take(&mut self.behind_link).into_iter().map(Parked::Job);
+        for p in parked.into_iter().chain(waiting) {
             if let Parked::Job(job) = p {
                 self.settled.push(Settled { job, result: Err(why.to_owned()), implied: false });
                 self.open = self.open.saturating_sub(1);

@@ -6,7 +6,7 @@
 //!
 //! | state of a directory | its handle | its names | leaves it by |
 //! |---|---|---|---|
-//! | `Making` | not known | all known: none but ours | mkdir done: `Open`; existed: `Listing`; failed: `Failed` |
+//! | `Making` | not known | none but ours, if it did not exist | mkdir done: `Open`; existed: `Listing`; failed: `Failed` |
 //! | `Unlisted` | known | not known | somebody wants in: `Listing` |
 //! | `Listing` | known | being read | `Open` or `Failed` |
 //! | `Open` | known | known, unless there were too many to list | - |
@@ -120,9 +120,18 @@ impl Tree {
         (0..self.dirs.len() as u32).map(DirId)
     }
 
-    /// Adds a directory that is going to be made: it will hold nothing but what is put into it.
+    /// Adds a directory that is going to be made. If it is certain not to exist, it will hold nothing but
+    /// what is put into it.
     pub(super) fn add_new(&mut self, parent: DirId, name: Bytes) -> DirId {
-        self.add(parent, name, DirState::Making, true)
+        let certain = self.dir(parent).all_known;
+        self.add(parent, name, DirState::Making, certain)
+    }
+
+    /// The server has made a directory.
+    pub(super) fn made(&mut self, id: DirId, fh: FileHandle) {
+        let dir = self.dir_mut(id);
+        dir.state = DirState::Open(fh);
+        dir.all_known = true;
     }
 
     fn add(&mut self, parent: DirId, name: Bytes, state: DirState, all_known: bool) -> DirId {
@@ -151,8 +160,9 @@ impl Tree {
                     let fh = fh.clone();
                     self.adopt(at, name, fh)
                 }
-                Some(Name::Busy(item)) => return Walk::Busy(*item),
-                Some(Name::Other | Name::Pinned { .. }) => return Walk::Blocked(i + 1),
+                // Something else may wait to take the place of what is linked to.
+                Some(Name::Busy(item) | Name::Pinned { last: item, .. }) => return Walk::Busy(*item),
+                Some(Name::Other) => return Walk::Blocked(i + 1),
                 None => return Walk::Missing(at, i),
             };
         }
@@ -160,9 +170,11 @@ impl Tree {
     }
 
     fn enter(&mut self, id: DirId) -> Walk {
-        match &self.dir(id).state {
-            DirState::Making | DirState::Open(_) => Walk::In(id),
-            DirState::Listing(_) => Walk::Wait(id),
+        let dir = self.dir(id);
+        match &dir.state {
+            DirState::Making if dir.all_known => Walk::In(id),
+            DirState::Open(_) => Walk::In(id),
+            DirState::Making | DirState::Listing(_) => Walk::Wait(id),
             DirState::Failed(why) => Walk::Failed(why.clone()),
             DirState::Unlisted(fh) => {
                 let fh = fh.clone();

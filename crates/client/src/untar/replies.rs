@@ -1,0 +1,190 @@
+//! What a reply to a compound means for the items in it. No I/O.
+//!
+//! A COMPOUND stops at its first error. Items before it are done, the one at it is done slowly or again,
+//! those behind it were not executed and go again, in their order.
+
+use landfast_nfs::v4::{CompoundRes, NfsStat, ResBody, ResOp, StableHow};
+
+use super::attrs::merge;
+use super::options::Existing;
+use super::pack::{Batch, REPLY_HEAD, REQUEST_HEAD};
+use super::plan::{Leftover, Make, Plan};
+use super::tree::ItemId;
+use crate::limits;
+
+/// What the reply to a batch asks of the sender.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Feedback {
+    GoOn,
+    /// The server wants to be left alone for a moment.
+    Pause,
+}
+
+impl<P: Default> Plan<P> {
+    /// The reply to a batch.
+    pub(super) fn replied(&mut self, batch: &Batch, reply: CompoundRes) -> Feedback {
+        let status = reply.status;
+        if reply.results.is_empty() && !status.is_ok() {
+            return self.refused(batch, status);
+        }
+        let mut feedback = Feedback::GoOn;
+        let mut results = reply.results.into_iter().peekable();
+        let mut again = Vec::new();
+        let mut stopped = false;
+        for &(id, ops) in &batch.members {
+            if stopped || results.peek().is_none() {
+                stopped = true;
+                again.push(id);
+                continue;
+            }
+            let mine: Vec<ResOp> = results.by_ref().take(ops).collect();
+            let failed = mine.last().map(|r| r.status).filter(|s| !s.is_ok());
+            match failed {
+                None if mine.len() == ops => self.executed(id, &mine),
+                // Fewer results than operations and no error: no telling.
+                None => {
+                    self.make_slow(id);
+                    again.push(id);
+                }
+                Some(NfsStat::NFS4ERR_DELAY | NfsStat::NFS4ERR_GRACE) => {
+                    feedback = Feedback::Pause;
+                    self.partly(id, &mine);
+                    again.push(id);
+                }
+                Some(status) => {
+                    let first = batch.members.first().is_some_and(|m| m.0 == id);
+                    if !self.learn(batch, status) || first {
+                        self.make_slow(id);
+                    }
+                    self.partly(id, &mine);
+                    again.push(id);
+                }
+            }
+            stopped = failed.is_some();
+        }
+        for id in again.into_iter().rev() {
+            self.ready.push_front(id);
+        }
+        feedback
+    }
+
+    /// The batch was not executed.
+    pub(super) fn refused(&mut self, batch: &Batch, status: NfsStat) -> Feedback {
+        let learnt = self.learn(batch, status);
+        for (id, _) in batch.members.iter().rev() {
+            if !learnt || batch.members.len() == 1 {
+                self.make_slow(*id);
+            }
+            self.ready.push_front(*id);
+        }
+        if learnt { Feedback::GoOn } else { Feedback::Pause }
+    }
+
+    /// Whether the batch was executed is not known: each of its items is looked at one by one.
+    pub(super) fn lost(&mut self, batch: &Batch) {
+        for (id, _) in batch.members.iter().rev() {
+            if let Some(item) = self.item_mut(*id) {
+                item.slow = true;
+                // A directory that exists is no harm, anything else may be half made by us. What cannot be
+                // told from a file that is to be kept is left alone.
+                let (dir, is_dir) = (item.dir, item.child.is_some());
+                let ours = self.existing != Existing::Keep || self.tree.dir(dir).all_known;
+                if let Some(item) = self.item_mut(*id) {
+                    item.replace |= ours && !is_dir;
+                }
+            }
+            self.ready.push_front(*id);
+        }
+    }
+
+    /// Makes later compounds smaller, if `status` says that this one was too large.
+    fn learn(&mut self, batch: &Batch, status: NfsStat) -> bool {
+        let c = &mut self.capacity;
+        match status {
+            NfsStat::NFS4ERR_TOO_MANY_OPS | NfsStat::NFS4ERR_RESOURCE => {
+                c.ops = c.ops.min((batch.ops / 2 + 1).max(limits::OPS_MIN as usize));
+            }
+            NfsStat::NFS4ERR_REQ_TOO_BIG | NfsStat::NFS4ERR_BADXDR => {
+                c.request = c.request.min(REQUEST_HEAD + batch.body.len() / 2);
+            }
+            NfsStat::NFS4ERR_REP_TOO_BIG => {
+                c.reply = c.reply.min((batch.reply / 2).max(REPLY_HEAD));
+            }
+            NfsStat::NFS4ERR_REP_TOO_BIG_TO_CACHE => {
+                c.reply_cached = c.reply_cached.min(batch.reply / 2);
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    /// All operations of an item succeeded: what did they say?
+    fn executed(&mut self, id: ItemId, results: &[ResOp]) {
+        let Some(item) = self.items[id.0 as usize].as_mut() else { return };
+        let Some(job) = &item.job else { return };
+        let mut handle = None;
+        let mut missing = landfast_nfs::v4::Bitmap::default();
+        let mut written = true;
+        for r in results {
+            match &r.body {
+                ResBody::Open(open) => missing = job.attrs.create.mask.minus(&open.attrset),
+                ResBody::Create(create) => missing = job.attrs.create.mask.minus(&create.attrset),
+                ResBody::Getfh(fh) => handle = Some(fh.clone()),
+                ResBody::Write(w) => {
+                    let Make::File(data) = &job.make else { continue };
+                    written = w.count as usize == data.len() && w.committed == StableHow::FileSync;
+                }
+                _ => {}
+            }
+        }
+        if !written {
+            // A short write, or one that is not stable: all over again.
+            (item.slow, item.replace) = (true, true);
+            return self.ready.push_front(id);
+        }
+        if let Some(child) = item.child {
+            let Some(fh) = handle else { return self.fail(id, "the server gave no filehandle".into()) };
+            // What was not set at creation is set at the end for a directory that the archive names.
+            self.tree.made(child, fh);
+            self.wake(child);
+            return self.done(id);
+        }
+        if let (false, false, Some(fh)) = (missing.is_empty(), item.merged, handle) {
+            self.attrs_again = true;
+            let all = merge(&job.attrs.create, &job.attrs.finish);
+            item.leftover = Leftover::Incomplete(fh, all);
+            item.slow = true;
+            return self.ready.push_front(id);
+        }
+        self.done(id);
+    }
+
+    /// An item's operations stopped half way: what is left of them?
+    fn partly(&mut self, id: ItemId, results: &[ResOp]) {
+        let Some(item) = self.item_mut(id) else { return };
+        let mut opened = None;
+        for r in results.iter().filter(|r| r.status.is_ok()) {
+            match &r.body {
+                ResBody::Open(open) => opened = Some((open.stateid, None)),
+                ResBody::Getfh(fh) => {
+                    if let Some((_, place @ None)) = &mut opened {
+                        *place = Some(fh.clone());
+                    }
+                }
+                ResBody::Remove(_) => item.replace = false,
+                ResBody::Create(_) => {
+                    // Made, but not finished.
+                    item.replace = item.child.is_none();
+                    item.slow = true;
+                }
+                _ => {}
+            }
+        }
+        if let Some((stateid, fh)) = opened {
+            (item.slow, item.replace) = (true, true);
+            if let Some(fh) = fh {
+                item.leftover = Leftover::Opened(fh, stateid);
+            }
+        }
+    }
+}
