@@ -8,15 +8,14 @@
 //! - a ctime never seen before (a local process, or the ctime that an own change left): `max(value + 1, derived)`;
 //! - nothing remembered: `derived` alone.
 //!
-//! `derived` of a ctime that is old enough to be final is a function of the ctime alone, so it is the same each time
-//! that a node is forgotten and looked at again, and it exceeds whatever an own change gave at that time: the kernel's
-//! ctime lags behind the clock by less than [`CTIME_LAG_NS`]. A node must be remembered for [`REMEMBER_NS`] after an
-//! own change, since until then `derived` is not final.
+//! `derived` is the time of looking, but no earlier than the ctime and no later than [`SETTLED_NS`] after it. So for a
+//! ctime that is old enough it is a function of the ctime alone, the same each time that a node is forgotten and looked
+//! at again; it exceeds whatever was derived while the ctime was young; and it exceeds whatever an own change gave, as
+//! the kernel's clock lags behind the real one by much less than that. A node must be remembered for [`REMEMBER_NS`]
+//! after an own change, since until then `derived` is not final.
 
-/// More than the kernel's coarse clock can lag behind the real one (a tick is at most 10 ms), ns.
-pub(crate) const CTIME_LAG_NS: u64 = 20_000_000;
-
-/// A ctime older than this is final: nothing that happens now can get the same, ns.
+/// A ctime older than this is final: nothing that happens now can get the same, ns. Much more than the kernel's coarse
+/// clock can lag behind the real one (a tick is at most 10 ms).
 pub(crate) const SETTLED_NS: u64 = 50_000_000;
 
 /// How long the state of a node must be kept after an own change, ns.
@@ -59,9 +58,7 @@ impl Change {
 }
 
 fn derived(ctime_ns: u64, now_ns: u64, floor_ns: u64) -> u64 {
-    let settled = ctime_ns.saturating_add(CTIME_LAG_NS);
-    let base = if ctime_ns.saturating_add(SETTLED_NS) < now_ns { settled } else { settled.max(now_ns) };
-    base.saturating_add(floor_ns).max(1)
+    now_ns.clamp(ctime_ns, ctime_ns.saturating_add(SETTLED_NS)).saturating_add(floor_ns).max(1)
 }
 
 #[cfg(test)]
@@ -106,6 +103,24 @@ mod tests {
         let first = Change::default().seen(T - 10_000_000, later, 7);
         assert!(first > own);
         assert_eq!(Change::default().seen(T - 10_000_000, later + 5, 7), first, "stable once settled");
+    }
+
+    #[test]
+    fn what_is_derived_later_exceeds_what_was_derived_earlier() {
+        let mut last = 0;
+        for age in (0..100_000_000).step_by(1_000_000) {
+            let now = Change::default().seen(T, T + age, 0);
+            assert!(now >= last);
+            last = now;
+        }
+        assert_eq!(last, Change::default().seen(T, T + 10 * REMEMBER_NS, 0));
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_does_not_matter() {
+        let ahead = Change::default().seen(T, T - 5_000_000_000, 0);
+        assert!(ahead >= T);
+        assert!(Change::default().seen(T, T + REMEMBER_NS, 0) >= ahead);
     }
 
     #[test]

@@ -22,7 +22,7 @@ pub(crate) struct Identity {
     pub(crate) volume_id: [u8; 16],
     /// Random and secret: signs handles.
     pub(crate) key: [u8; 16],
-    /// The directory itself. In a copy of the tree it is another.
+    /// The directory itself. A copy of the tree has another, and becomes a volume of its own.
     pub(crate) root: ObjId,
     /// Number of this opening, from 1.
     pub(crate) epoch: u64,

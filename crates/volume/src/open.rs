@@ -69,8 +69,7 @@ impl Volume {
             None => None,
         };
         let replay = opened.as_ref().map(|(_, (_, replay))| replay);
-        check_belonging(&o, &dir, &mount, &identity, &root_id, replay)?;
-        identity.root = root_id;
+        check_belonging(&o, &dir, &mount, &identity, replay)?;
 
         let mut report = RecoveryReport { clean: identity.clean, ..RecoveryReport::default() };
         let mut remap = Remap::load(&state_dir).map_err(|e| state_error(&dir, "remap", e))?;
@@ -242,10 +241,24 @@ fn load_identity(
     root: &ObjId,
 ) -> Result<Identity, OpenError> {
     let wrap = |e| state_error(dir, IDENTITY_FILE, e);
-    if let Some(identity) = Identity::load(state_dir).map_err(wrap)? {
-        return Ok(identity);
+    let mut identity =
+        Identity::new(root.clone()).map_err(|e| OpenError::Failed(format!("randomness: {e}")))?;
+    match Identity::load(state_dir).map_err(wrap)? {
+        Some(known) if known.root == *root => return Ok(known),
+        Some(known) if !known.clean => {
+            let why =
+                "this is a copy of a directory that was not stopped cleanly: acknowledged operations may be \
+                       missing in it; stop the original cleanly and copy again"
+                    .to_owned();
+            return Err(OpenError::WrongVolume { dir: dir.to_owned(), why });
+        }
+        Some(known) => {
+            // A copy is a volume of its own: with the original's key, a handle could lead into the original.
+            (identity.epoch, identity.floor_ns) = (known.epoch, known.floor_ns);
+            Remap::default().save(state_dir).map_err(|e| state_error(dir, "remap", e))?;
+        }
+        None => {}
     }
-    let identity = Identity::new(root.clone()).map_err(|e| OpenError::Failed(format!("randomness: {e}")))?;
     // The log will bear the volume's id, so that must be on disk first, and the way to it.
     identity.save(state_dir).map_err(wrap)?;
     rustix::fs::fsync(mount).map_err(|e| OpenError::io(dir.display().to_string(), e))?;
@@ -278,7 +291,6 @@ fn check_belonging(
     dir: &Path,
     mount: &OwnedFd,
     identity: &Identity,
-    root: &ObjId,
     replay: Option<&Replay>,
 ) -> Result<(), OpenError> {
     let wrong = |why: String| Err(OpenError::WrongVolume { dir: dir.to_owned(), why });
@@ -296,13 +308,6 @@ fn check_belonging(
                 log.display()
             ));
         }
-    }
-    if identity.root != *root && (pending || !identity.clean) {
-        return wrong(
-            "this is a copy of the directory that was served, but that was not stopped cleanly; \
-                      serve the original, or stop it cleanly and copy again"
-                .to_owned(),
-        );
     }
     let Some(replay) = replay.filter(|_| !o.unprivileged) else { return Ok(()) };
     let tag = tag::read(mount).map_err(|e| OpenError::io(dir.display().to_string(), e))?;

@@ -1,37 +1,753 @@
-//! Each operation on a real directory.
+//! Each operation on a real directory: on the filesystem of the temporary directory, on XFS and on btrfs.
 
 mod common;
 
+use bytes::Bytes;
+use common::image::{Image, Kernel};
 use common::*;
 use landfast_volume::*;
 
-#[test]
-fn the_main_job() {
-    if !is_root() {
-        return;
+/// Runs all checks on a fresh volume each.
+fn on(kernel: Kernel) {
+    let Some(image) = Image::new(kernel) else { return };
+    for (name, check) in ALL {
+        println!("{name}");
+        // On a thread of its own, as a thread that ran operations acts as their last caller.
+        let done = std::thread::scope(|s| {
+            s.spawn(|| check(&Rig::at(tempfile::tempdir_in(image.path()).unwrap(), Durability::Log))).join()
+        });
+        assert!(done.is_ok(), "{name} on {kernel:?}");
     }
-    let rig = Rig::log();
-    let v = &rig.volume;
-    let root_dir = v.root();
-    let dir = rig.mkdir(&root(), &root_dir, "d").unwrap();
+}
+
+#[test]
+fn on_xfs() {
+    on(Kernel::Xfs);
+}
+
+#[test]
+fn on_btrfs() {
+    on(Kernel::Btrfs);
+}
+
+/// Where the temporary directory is on something else.
+#[test]
+fn on_ext4() {
+    if is_root() && !tempdir_suits() {
+        on(Kernel::Ext4);
+    }
+}
+
+macro_rules! checks {
+    ($($name:ident)*) => {
+        const ALL: &[(&str, fn(&Rig))] = &[$((stringify!($name), $name)),*];
+
+        /// On the filesystem of the temporary directory.
+        mod here {
+            $(#[test]
+            fn $name() {
+                if crate::common::is_root() && crate::common::tempdir_suits() {
+                    super::$name(&crate::common::Rig::log());
+                }
+            })*
+        }
+    };
+}
+
+checks! {
+    bad_names the_state_directory_cannot_be_reached create_modes attributes_at_creation umask_or_default_acl
+    exclusive_create_can_be_repeated other_users_get_what_the_modes_give opening_needs_rights sticky_directories
+    setting_attributes what_fails_in_the_middle set_uid_bits_fall size_by_the_owner data an_unlinked_file_stays_usable
+    unstable_data_and_commit links removing renaming renaming_onto_another_name_of_the_same_object
+    handles_of_what_is_gone change_grows_with_every_change foreign_changes_show parents special_files symbolic_links
+    listing listing_while_entries_go cookies_that_were_never_given wrong_kinds
+}
+
+fn at(secs: i64, nanos: u32) -> Option<TimeSet> {
+    Some(TimeSet::At(Timestamp { secs, nanos }))
+}
+
+fn bad_names(rig: &Rig) {
+    let (v, dir) = (&rig.volume, rig.volume.root());
+    let node = rig.create(&root(), &dir, "there").unwrap().node;
+    let long = [b'x'; 256];
+    let bad: [(&[u8], Error); 6] = [
+        (b"", Error::NameEmpty),
+        (b".", Error::NameDots),
+        (b"..", Error::NameDots),
+        (b"a/b", Error::NameChar),
+        (b"a\0", Error::NameChar),
+        (&long, Error::NameTooLong),
+    ];
+    for (name, error) in bad {
+        let r = root();
+        let how = CreateHow::Guarded(mode(0o644));
+        assert_eq!(v.lookup(&r, &dir, name).unwrap_err(), error);
+        assert_eq!(rig.run(|tx| v.create(tx, &r, &dir, name, how, OpenMode::BOTH)).unwrap_err(), error);
+        assert_eq!(rig.run(|tx| v.mkdir(tx, &r, &dir, name, mode(0o755))).unwrap_err(), error);
+        assert_eq!(rig.run(|tx| v.symlink(tx, &r, &dir, name, b"t", mode(0))).unwrap_err(), error);
+        assert_eq!(rig.run(|tx| v.mknod(tx, &r, &dir, name, Special::Fifo, mode(0o600))).unwrap_err(), error);
+        assert_eq!(rig.run(|tx| v.link(tx, &r, &node, &dir, name)).unwrap_err(), error);
+        assert_eq!(rig.run(|tx| v.remove(tx, &r, &dir, name)).unwrap_err(), error);
+        assert_eq!(rig.run(|tx| v.rename(tx, &r, &dir, name, &dir, b"n")).unwrap_err(), error);
+        assert_eq!(rig.run(|tx| v.rename(tx, &r, &dir, b"there", &dir, name)).unwrap_err(), error);
+    }
+    assert_eq!(rig.names(&dir, 10), ["there"]);
+    // Names are bytes.
+    let odd = [0xffu8, b'\n', b'\\'];
+    rig.run(|tx| v.mkdir(tx, &root(), &dir, &odd, mode(0o755))).unwrap();
+    assert!(v.lookup(&root(), &dir, &odd).is_ok());
+}
+
+fn the_state_directory_cannot_be_reached(rig: &Rig) {
+    let (dir, r) = (rig.volume.root(), root());
+    let node = rig.create(&r, &dir, "f").unwrap().node;
+    let sub = rig.mkdir(&r, &dir, "sub").unwrap();
+    let hidden = ".landfast";
+    assert_eq!(rig.lookup(&r, &dir, hidden).unwrap_err(), Error::NoEnt);
+    assert_eq!(rig.create(&r, &dir, hidden).unwrap_err(), Error::Access);
+    assert_eq!(rig.mkdir(&r, &dir, hidden).unwrap_err(), Error::Access);
+    assert_eq!(rig.link(&r, &node, &dir, hidden).unwrap_err(), Error::Access);
+    assert_eq!(rig.remove(&r, &dir, hidden).unwrap_err(), Error::NoEnt);
+    assert_eq!(rig.rename(&r, (&dir, hidden), (&sub, "x")).unwrap_err(), Error::NoEnt);
+    assert_eq!(rig.rename(&r, (&dir, "sub"), (&dir, hidden)).unwrap_err(), Error::Access);
+    let mut names = rig.names(&dir, 100);
+    names.sort();
+    assert_eq!(names, ["f", "sub"]);
+    // Elsewhere it is a name like any other.
+    assert!(rig.mkdir(&r, &sub, hidden).is_ok());
+    assert_eq!(rig.names(&sub, 100), [hidden]);
+}
+
+fn create_modes(rig: &Rig) {
+    let (v, dir, r) = (&rig.volume, rig.volume.root(), root());
+    let made = rig.create(&r, &dir, "f").unwrap();
+    assert!(made.created && made.attrs_set.mode && !made.attrs_set.size);
+    rig.write(&made.file, 0, b"content").unwrap();
+    assert_eq!(rig.create(&r, &dir, "f").unwrap_err(), Error::Exists);
+    let open = |size| {
+        let attrs = SetAttrs { size, ..mode(0o600) };
+        rig.create_how(&r, &dir, "f", CreateHow::Unchecked(attrs)).unwrap()
+    };
+    let before = rig.change(&dir);
+    let found = open(None);
+    assert!(!found.created && found.node == made.node && found.attrs_set == AttrsSet::default());
+    assert_eq!((found.dir_change.before, found.dir_change.after), (before, before));
+    assert_eq!(rig.attrs(&found.node).size, 7);
+    assert_eq!(rig.attrs(&found.node).mode, 0o644, "the attributes are for new files");
+    let cut = open(Some(0));
+    assert!(!cut.created && cut.attrs_set.size);
+    assert_eq!(rig.attrs(&cut.node).size, 0);
+    let new = rig.create_how(&r, &dir, "g", CreateHow::Unchecked(mode(0o600))).unwrap();
+    assert!(new.created);
+    rig.mkdir(&r, &dir, "d").unwrap();
+    let how = CreateHow::Unchecked(mode(0o600));
+    assert_eq!(rig.create_how(&r, &dir, "d", how).unwrap_err(), Error::IsDir);
+    rig.run(|tx| v.symlink(tx, &r, &dir, b"l", b"f", mode(0))).unwrap();
+    assert_eq!(rig.create_how(&r, &dir, "l", how).unwrap_err(), Error::Symlink);
+    rig.run(|tx| v.mknod(tx, &r, &dir, b"p", Special::Fifo, mode(0o600))).unwrap();
+    assert_eq!(rig.create_how(&r, &dir, "p", how).unwrap_err(), Error::WrongKind);
+}
+
+fn attributes_at_creation(rig: &Rig) {
+    let (dir, r) = (rig.volume.root(), root());
+    let all = SetAttrs {
+        uid: Some(1000),
+        gid: Some(1001),
+        size: Some(10_000),
+        atime: at(1_000, 5),
+        mtime: at(-5, 999_999_999),
+        ..mode(0o6755)
+    };
+    let made = rig.create_how(&r, &dir, "f", CreateHow::Guarded(all)).unwrap();
+    let set = made.attrs_set;
+    assert!(set.mode && set.uid && set.gid && set.size && set.atime && set.mtime && !set.mode_umask);
+    let a = rig.attrs(&made.node);
+    assert_eq!(
+        (a.mode, a.uid, a.gid, a.size),
+        (0o6755, 1000, 1001, 10_000),
+        "bits outlive the change of owner"
+    );
+    assert_eq!(a.atime, Timestamp { secs: 1_000, nanos: 5 });
+    assert_eq!(a.mtime, Timestamp { secs: -5, nanos: 999_999_999 });
+    assert_eq!(a.fileid, made.node.fileid());
+    // A directory of a group gives its group and its set-gid bit.
+    let shared = SetAttrs { gid: Some(77), ..mode(0o2777) };
+    let shared = rig.run(|tx| rig.volume.mkdir(tx, &r, &dir, b"shared", shared)).unwrap().node;
+    assert_eq!((rig.attrs(&shared).mode, rig.attrs(&shared).gid), (0o2777, 77));
+    let sub = rig.mkdir(&user(1000), &shared, "sub").unwrap();
+    assert_eq!((rig.attrs(&sub).mode, rig.attrs(&sub).uid, rig.attrs(&sub).gid), (0o2755, 1000, 77));
+    // Whoever is not the superuser cannot give files away; the rest of the wish holds.
+    let gift = SetAttrs { uid: Some(0), ..mode(0o640) };
+    let made = rig.create_how(&user(1000), &shared, "gift", CreateHow::Guarded(gift)).unwrap();
+    assert!(!made.attrs_set.uid && made.attrs_set.mode);
+    assert_eq!((rig.attrs(&made.node).uid, rig.attrs(&made.node).mode), (1000, 0o640));
+    let nothing = rig.create_how(&r, &dir, "bare", CreateHow::Guarded(SetAttrs::default())).unwrap();
+    assert_eq!(rig.attrs(&nothing.node).mode, 0);
+    // A size that cannot be leaves nothing behind.
+    let huge = SetAttrs { size: Some(u64::MAX), ..mode(0o644) };
+    assert_eq!(rig.create_how(&r, &dir, "huge", CreateHow::Guarded(huge)).unwrap_err(), Error::TooBig);
+    assert_eq!(rig.lookup(&r, &dir, "huge").unwrap_err(), Error::NoEnt);
+}
+
+fn umask_or_default_acl(rig: &Rig) {
+    let (v, r) = (&rig.volume, root());
+    let plain = rig.mkdir(&r, &v.root(), "plain").unwrap();
+    let masked = SetAttrs { mode_umask: Some((0o666, 0o027)), ..SetAttrs::default() };
+    let made = rig.create_how(&r, &plain, "f", CreateHow::Guarded(masked)).unwrap();
+    assert!(made.attrs_set.mode_umask && !made.attrs_set.mode);
+    assert_eq!(rig.attrs(&made.node).mode, 0o640);
+    assert_eq!(rig.attrs(&rig.create(&r, &plain, "g").unwrap().node).mode, 0o644, "and only for that call");
+    // user::rwx group::r-x other::r-x as the default ACL: the umask does not apply.
+    let entry =
+        |tag: u16, perm: u16| [&tag.to_le_bytes()[..], &perm.to_le_bytes(), &u32::MAX.to_le_bytes()].concat();
+    let acl = [&2u32.to_le_bytes()[..], &entry(1, 7), &entry(4, 5), &entry(0x20, 5)].concat();
+    let with = rig.mkdir(&r, &v.root(), "acl").unwrap();
+    // Known as a directory without an ACL before it gets one.
+    rig.create(&r, &with, "before").unwrap();
+    let path = rig.dir().join("acl");
+    let none = rustix::fs::XattrFlags::empty();
+    rustix::fs::setxattr(&path, "system.posix_acl_default", &acl, none).unwrap();
+    let made = rig.create_how(&r, &with, "f", CreateHow::Guarded(masked)).unwrap();
+    assert_eq!(rig.attrs(&made.node).mode, 0o644, "666 cut by the ACL, not by the umask");
+    let dir = SetAttrs { mode_umask: Some((0o777, 0o077)), ..SetAttrs::default() };
+    let sub = rig.run(|tx| v.mkdir(tx, &r, &with, b"d", dir)).unwrap().node;
+    assert_eq!(rig.attrs(&sub).mode, 0o755);
+}
+
+fn exclusive_create_can_be_repeated(rig: &Rig) {
+    let (dir, u) = (rig.volume.root(), user(1000));
+    rig.setattr(&root(), &dir, mode(0o777)).unwrap();
+    let how = |verf: &[u8; 8]| CreateHow::Exclusive { verf: *verf, attrs: mode(0o400) };
+    let first = rig.create_how(&u, &dir, "f", how(b"\xff2345678")).unwrap();
+    assert!(first.created && first.attrs_set.mode && !first.attrs_set.atime && !first.attrs_set.mtime);
+    let again = rig.create_how(&u, &dir, "f", how(b"\xff2345678")).unwrap();
+    assert!(again.created && again.node == first.node && again.attrs_set == first.attrs_set);
+    assert_eq!(again.dir_change.before, again.dir_change.after);
+    // Though the mode forbids it, its maker may write.
+    rig.write(&again.file, 0, b"").unwrap();
+    assert_eq!(rig.create_how(&u, &dir, "f", how(b"\xff2345679")).unwrap_err(), Error::Exists);
+    rig.write(&again.file, 0, b"x").unwrap();
+    assert_eq!(rig.create_how(&u, &dir, "f", how(b"\xff2345678")).unwrap_err(), Error::Exists);
+}
+
+fn other_users_get_what_the_modes_give(rig: &Rig) {
+    let (v, dir, r) = (&rig.volume, rig.volume.root(), root());
+    let (alice, mut bob) = (user(1000), user(1001));
+    let home = SetAttrs { uid: Some(1000), gid: Some(500), ..mode(0o750) };
+    let home = rig.run(|tx| v.mkdir(tx, &r, &dir, b"home", home)).unwrap().node;
+    let secret = rig.create_how(&alice, &home, "secret", CreateHow::Guarded(mode(0o640))).unwrap().node;
+    rig.setattr(&r, &secret, SetAttrs { gid: Some(500), ..SetAttrs::default() }).unwrap();
+    assert_eq!(rig.lookup(&bob, &home, "secret").unwrap_err(), Error::Access);
+    assert_eq!(rig.create(&bob, &home, "x").unwrap_err(), Error::Access);
+    assert_eq!(rig.mkdir(&bob, &dir, "x").unwrap_err(), Error::Access);
+    assert_eq!(rig.remove(&bob, &home, "secret").unwrap_err(), Error::Access);
+    assert_eq!(v.readdir(&bob, &home, 0, 10, EntryDetail::Names).unwrap_err(), Error::Access);
+    assert_eq!(v.open_file(&bob, &secret, OpenMode::READ).unwrap_err(), Error::Access);
+    let asked = AccessMask { read: true, write: true, execute: true };
+    let got = |read, write, execute| AccessMask { read, write, execute };
+    assert_eq!(v.access(&bob, &home, asked).unwrap(), got(false, false, false));
+    assert_eq!(v.access(&alice, &home, asked).unwrap(), got(true, true, true));
+    assert_eq!(v.access(&alice, &secret, asked).unwrap(), got(true, true, false));
+    assert_eq!(v.access(&alice, &secret, got(true, false, false)).unwrap(), got(true, false, false));
+    assert_eq!(v.access(&r, &secret, asked).unwrap(), got(true, true, false));
+    // Member of the group by a supplementary one.
+    bob.groups = std::sync::Arc::from([400, 500]);
+    assert_eq!(v.access(&bob, &home, asked).unwrap(), got(true, false, true));
+    assert_eq!(v.access(&bob, &secret, asked).unwrap(), got(true, false, false));
+    assert!(v.open_file(&bob, &secret, OpenMode::READ).is_ok());
+    assert_eq!(v.open_file(&bob, &secret, OpenMode::WRITE).unwrap_err(), Error::Access);
+    assert_eq!(rig.create(&bob, &home, "x").unwrap_err(), Error::Access);
+    bob.groups = std::sync::Arc::from([400]);
+    assert_eq!(v.access(&bob, &home, asked).unwrap(), got(false, false, false), "nothing stays from before");
+    // In a listing, what may not be looked at says so for itself.
+    rig.setattr(&r, &home, mode(0o704)).unwrap();
+    let page = v.readdir(&bob, &home, 0, 10, EntryDetail::Attrs).unwrap();
+    assert_eq!(page.entries.len(), 1);
+    assert_eq!(page.entries[0].object.as_ref().unwrap().as_ref().unwrap_err(), &Error::Access);
+}
+
+fn opening_needs_rights(rig: &Rig) {
+    let (v, dir) = (&rig.volume, rig.volume.root());
+    rig.setattr(&root(), &dir, mode(0o777)).unwrap();
+    let (alice, bob) = (user(1000), user(1001));
+    let node = rig.create_how(&alice, &dir, "f", CreateHow::Guarded(mode(0o111))).unwrap().node;
+    assert!(v.open_file(&bob, &node, OpenMode::READ).is_ok(), "what may be run may be read");
+    assert_eq!(v.open_file(&bob, &node, OpenMode::BOTH).unwrap_err(), Error::Access);
+    rig.setattr(&alice, &node, mode(0)).unwrap();
+    assert_eq!(v.open_file(&bob, &node, OpenMode::READ).unwrap_err(), Error::Access);
+    assert_eq!(v.open_file(&alice, &node, OpenMode::WRITE).unwrap_err(), Error::Access);
+    let mine = OpenMode { owner_override: true, ..OpenMode::BOTH };
+    assert!(v.open_file(&alice, &node, mine).is_ok());
+    assert_eq!(v.open_file(&bob, &node, mine).unwrap_err(), Error::Access);
+    let file = v.open_file(&root(), &node, OpenMode::READ).unwrap();
+    assert!(file.can_read() && !file.can_write() && file.node() == &node);
+    assert_eq!(rig.write(&file, 0, b"x").unwrap_err(), Error::Access);
+    let file = v.open_file(&root(), &node, OpenMode::WRITE).unwrap();
+    assert_eq!(v.read(&file, 0, 1).unwrap_err(), Error::Access);
+}
+
+fn sticky_directories(rig: &Rig) {
+    let (v, r) = (&rig.volume, root());
+    let tmp = rig.run(|tx| v.mkdir(tx, &r, &v.root(), b"tmp", mode(0o1777))).unwrap().node;
+    assert_eq!(rig.attrs(&tmp).mode, 0o1777);
+    rig.create(&user(1000), &tmp, "f").unwrap();
+    assert_eq!(rig.remove(&user(1001), &tmp, "f").unwrap_err(), Error::Perm);
+    assert_eq!(rig.rename(&user(1001), (&tmp, "f"), (&tmp, "g")).unwrap_err(), Error::Perm);
+    rig.remove(&user(1000), &tmp, "f").unwrap();
+}
+
+fn setting_attributes(rig: &Rig) {
+    let (dir, alice) = (rig.volume.root(), user(1000));
+    rig.setattr(&root(), &dir, mode(0o777)).unwrap();
+    let node = rig.create(&alice, &dir, "f").unwrap().node;
+    assert_eq!(rig.setattr(&user(1001), &node, mode(0o777)).unwrap_err(), Error::Perm);
+    let give = SetAttrs { uid: Some(1001), ..SetAttrs::default() };
+    assert_eq!(rig.setattr(&alice, &node, give).unwrap_err(), Error::Perm);
+    let nobody = SetAttrs { uid: Some(u32::MAX), ..SetAttrs::default() };
+    assert_eq!(rig.setattr(&root(), &node, nobody).unwrap_err(), Error::Inval);
+    let times = SetAttrs { atime: at(7, 8), mtime: Some(TimeSet::Now), ..SetAttrs::default() };
+    let a = rig.setattr(&alice, &node, times).unwrap();
+    assert_eq!(a.atime, Timestamp { secs: 7, nanos: 8 });
+    assert!(a.mtime.secs > 1_600_000_000);
+    // Whoever may write may say that it was now, but no other time.
+    rig.setattr(&alice, &node, mode(0o666)).unwrap();
+    let now = SetAttrs { atime: Some(TimeSet::Now), mtime: Some(TimeSet::Now), ..SetAttrs::default() };
+    assert!(rig.setattr(&user(1001), &node, now).is_ok());
+    assert_eq!(rig.setattr(&user(1001), &node, times).unwrap_err(), Error::Perm);
+    let odd = SetAttrs { mtime: at(0, 1_000_000_000), ..SetAttrs::default() };
+    assert_eq!(rig.setattr(&alice, &node, odd).unwrap_err(), Error::Inval);
+    // The group bit falls when the owner is no member of the group, as locally.
+    rig.setattr(&root(), &node, SetAttrs { gid: Some(9), ..SetAttrs::default() }).unwrap();
+    assert_eq!(rig.setattr(&alice, &node, mode(0o2755)).unwrap().mode, 0o755);
+    assert_eq!(rig.setattr(&root(), &node, mode(0o2755)).unwrap().mode, 0o2755);
+    // A new owner without these bits, a new mode with them, in one go.
+    let both = SetAttrs { uid: Some(5), ..mode(0o4755) };
+    let a = rig.setattr(&root(), &node, both).unwrap();
+    assert_eq!((a.uid, a.mode), (5, 0o4755));
+    let a = rig.setattr(&root(), &node, SetAttrs { uid: Some(6), ..SetAttrs::default() }).unwrap();
+    assert_eq!((a.uid, a.mode), (6, 0o755), "a new owner alone takes them away");
+}
+
+fn what_fails_in_the_middle(rig: &Rig) {
+    let dir = rig.volume.root();
+    rig.setattr(&root(), &dir, mode(0o777)).unwrap();
+    let made = rig.create(&user(1000), &dir, "f").unwrap();
+    let before = rig.change(&made.node);
+    // The size comes first and is done; the owner is refused; the mode is not reached.
+    let wish = SetAttrs { size: Some(77), uid: Some(0), ..mode(0o600) };
+    assert_eq!(rig.setattr(&user(1000), &made.node, wish).unwrap_err(), Error::Perm);
+    let a = rig.attrs(&made.node);
+    assert_eq!((a.size, a.uid, a.mode), (77, 1000, 0o644));
+    assert!(a.change > before);
+}
+
+fn set_uid_bits_fall(rig: &Rig) {
+    let (v, dir) = (&rig.volume, rig.volume.root());
     let made = rig.create(&root(), &dir, "f").unwrap();
-    assert!(made.created && made.dir_change.atomic && made.dir_change.after > made.dir_change.before);
-    assert_eq!(made.dir_change.after, rig.change(&dir));
-    assert_eq!(rig.write(&made.file, 0, b"hello").unwrap(), (5, Stable::FileSync));
-    assert_eq!(v.read(&made.file, 1, 100).unwrap(), (bytes::Bytes::from_static(b"ello"), true));
-    assert!(v.read(&made.file, 0, 5).unwrap().1);
-    assert_eq!(v.read(&made.file, 0, 4).unwrap(), (bytes::Bytes::from_static(b"hell"), false));
-    let set =
-        SetAttrs { uid: Some(12), mtime: Some(TimeSet::At(Timestamp { secs: 5, nanos: 6 })), ..mode(0o4711) };
-    let attrs = rig.setattr(&root(), &made.node, set).unwrap();
-    assert_eq!((attrs.uid, attrs.mode, attrs.size), (12, 0o4711, 5));
-    assert_eq!(attrs.mtime, Timestamp { secs: 5, nanos: 6 });
-    let (fh, fileid) = (made.node.fh(), attrs.fileid);
+    let bits = |m| rig.setattr(&root(), &made.node, mode(m)).unwrap().mode;
+    assert_eq!(bits(0o6777), 0o6777);
+    let theirs = v.open_file(&user(1000), &made.node, OpenMode::BOTH).unwrap();
+    rig.write(&theirs, 0, b"x").unwrap();
+    assert_eq!(rig.attrs(&made.node).mode, 0o777, "another's write takes them away");
+    bits(0o6777);
+    rig.write(&made.file, 0, b"x").unwrap();
+    assert_eq!(rig.attrs(&made.node).mode, 0o6777, "the superuser's does not");
+    let cut = SetAttrs { size: Some(0), ..SetAttrs::default() };
+    rig.setattr(&user(1000), &made.node, cut).unwrap();
+    assert_eq!(rig.attrs(&made.node).mode, 0o777);
+}
+
+fn size_by_the_owner(rig: &Rig) {
+    let dir = rig.volume.root();
+    rig.setattr(&root(), &dir, mode(0o777)).unwrap();
+    let alice = user(1000);
+    let made = rig.create_how(&alice, &dir, "f", CreateHow::Guarded(mode(0o444))).unwrap();
+    let size = |n| SetAttrs { size: Some(n), ..SetAttrs::default() };
+    // Through the file as it was opened, and as the owner; nobody else.
+    rig.run(|tx| rig.volume.setattr(tx, &alice, &made.node, Some(&made.file), size(10))).unwrap();
+    assert_eq!(rig.setattr(&alice, &made.node, size(20)).unwrap().size, 20);
+    assert_eq!(rig.setattr(&user(1001), &made.node, size(30)).unwrap_err(), Error::Access);
+    assert_eq!(rig.setattr(&root(), &made.node, size(u64::MAX)).unwrap_err(), Error::TooBig);
+    assert_eq!(rig.setattr(&root(), &dir, size(0)).unwrap_err(), Error::IsDir);
+    assert_eq!(rig.attrs(&made.node).size, 20);
+}
+
+fn data(rig: &Rig) {
+    let v = &rig.volume;
+    let made = rig.create(&root(), &v.root(), "f").unwrap();
+    assert_eq!(v.read(&made.file, 0, 10).unwrap(), (Bytes::new(), true));
+    assert_eq!(rig.write(&made.file, 100_000, b"end").unwrap(), (3, Stable::FileSync));
+    let (hole, eof) = v.read(&made.file, 99_998, 100).unwrap();
+    assert_eq!((&hole[..], eof), (&b"\0\0end"[..], true));
+    assert!(!v.read(&made.file, 0, 100_002).unwrap().1);
+    assert!(v.read(&made.file, 0, 100_003).unwrap().1);
+    assert_eq!(v.read(&made.file, u64::MAX, 10).unwrap(), (Bytes::new(), true));
+    assert_eq!(rig.write(&made.file, u64::MAX, b"x").unwrap_err(), Error::TooBig);
+    assert_eq!(rig.write(&made.file, i64::MAX as u64, b"x").unwrap_err(), Error::TooBig);
+    assert_eq!(rig.write(&made.file, 5, b"").unwrap().0, 0);
+    let big = vec![5u8; (3 << 20) + 17];
+    assert_eq!(rig.write(&made.file, 1, &big).unwrap().0 as usize, big.len());
+    assert_eq!(v.read(&made.file, 1, big.len() as u32).unwrap(), (Bytes::from(big), true));
+    assert!(rig.attrs(&made.node).used > 0);
+}
+
+fn an_unlinked_file_stays_usable(rig: &Rig) {
+    let (v, dir) = (&rig.volume, rig.volume.root());
+    let made = rig.create(&root(), &dir, "f").unwrap();
+    let fh = made.node.fh();
+    rig.remove(&root(), &dir, "f").unwrap();
+    rig.write(&made.file, 0, b"still").unwrap();
+    assert_eq!(v.read(&made.file, 0, 9).unwrap().0, "still");
+    assert_eq!(rig.attrs(&made.node).nlink, 0);
+    assert_eq!(v.resolve(&fh).unwrap(), made.node, "while it is open");
+    rig.run(|tx| v.commit(tx, &made.node, 0, 0)).unwrap();
+    rig.setattr(&root(), &made.node, mode(0o600)).unwrap();
+    assert_eq!(rig.link(&root(), &made.node, &dir, "back").unwrap_err(), Error::Stale);
+    let node = made.node.clone();
     drop(made);
-    let rig = rig.restart();
-    assert!(rig.report.clean);
-    assert_eq!(rig.report.epoch, 2);
-    let node = rig.volume.resolve(&fh).unwrap();
-    assert_eq!(rig.volume.getattr(&node).unwrap().fileid, fileid);
-    assert_eq!(std::fs::read(rig.dir().join("d/f")).unwrap(), b"hello");
+    assert_eq!(v.resolve(&fh).unwrap_err(), Error::Stale);
+    assert_eq!(v.getattr(&node).unwrap_err(), Error::Stale);
+}
+
+fn unstable_data_and_commit(rig: &Rig) {
+    let v = &rig.volume;
+    let made = rig.create(&root(), &v.root(), "f").unwrap();
+    let write = |offset, data: &'static [u8]| {
+        rig.run(|tx| v.write(tx, &made.file, offset, Bytes::from_static(data), Stable::Unstable)).unwrap()
+    };
+    let verifier = v.write_verifier();
+    let before = v.stats();
+    assert_eq!(write(0, b"abc"), (3, Stable::Unstable));
+    write(5000, b"def");
+    let batches = |s: &Stats| s.log.as_ref().unwrap().batches;
+    assert_eq!(batches(&v.stats()), batches(&before), "nothing is flushed for it");
+    rig.run(|tx| v.commit(tx, &made.node, 0, 0)).unwrap();
+    let after = v.stats();
+    assert_eq!(batches(&after), batches(&before) + 1, "a small commit is one flush of the log");
+    assert_eq!(after.fdatasyncs, before.fdatasyncs);
+    // More than fits the log's share goes to the file.
+    let chunk = Bytes::from(vec![1u8; 1 << 20]);
+    for i in 0..3u64 {
+        rig.run(|tx| v.write(tx, &made.file, i << 20, chunk.clone(), Stable::Unstable)).unwrap();
+    }
+    rig.run(|tx| v.commit(tx, &made.node, 0, 0)).unwrap();
+    let last = v.stats();
+    // btrfs flushes the whole filesystem, as files do not come to disk in order there.
+    assert!(last.fdatasyncs == after.fdatasyncs + 1 || last.syncfs > after.syncfs);
+    // Through an open file that cannot be read.
+    let blind = v.open_file(&root(), &made.node, OpenMode::WRITE).unwrap();
+    rig.run(|tx| v.write(tx, &blind, 9, Bytes::from_static(b"x"), Stable::Unstable)).unwrap();
+    rig.run(|tx| v.commit(tx, &made.node, 0, 0)).unwrap();
+    assert_eq!(v.write_verifier(), verifier);
+}
+
+fn links(rig: &Rig) {
+    let (v, dir, r) = (&rig.volume, rig.volume.root(), root());
+    let node = rig.create(&r, &dir, "f").unwrap().node;
+    let sub = rig.mkdir(&r, &dir, "sub").unwrap();
+    let before = (rig.change(&sub), rig.change(&node));
+    let change = rig.link(&r, &node, &sub, "g").unwrap();
+    assert_eq!(change.before, before.0);
+    assert!(change.atomic && change.after > change.before && rig.change(&sub) == change.after);
+    assert!(rig.change(&node) > before.1);
+    assert_eq!(rig.attrs(&node).nlink, 2);
+    assert_eq!(rig.lookup(&r, &sub, "g").unwrap(), node);
+    assert_eq!(rig.link(&r, &node, &sub, "g").unwrap_err(), Error::Exists);
+    assert_eq!(rig.link(&r, &sub, &dir, "x").unwrap_err(), Error::IsDir);
+    assert_eq!(rig.link(&r, &node, &node, "x").unwrap_err(), Error::NotDir);
+    rig.remove(&r, &dir, "f").unwrap();
+    assert_eq!(rig.attrs(&node).nlink, 1);
+    assert_eq!(v.resolve(&node.fh()).unwrap(), node);
+    let link = rig.run(|tx| v.symlink(tx, &r, &dir, b"l", b"nowhere", mode(0))).unwrap().node;
+    rig.link(&r, &link, &dir, "m").unwrap();
+    assert_eq!(rig.lookup(&r, &dir, "m").unwrap(), link, "a link itself, not its target");
+}
+
+fn removing(rig: &Rig) {
+    let (v, dir, r) = (&rig.volume, rig.volume.root(), root());
+    assert_eq!(rig.remove(&r, &dir, "f").unwrap_err(), Error::NoEnt);
+    let sub = rig.mkdir(&r, &dir, "sub").unwrap();
+    rig.create(&r, &sub, "f").unwrap();
+    assert_eq!(rig.remove(&r, &dir, "sub").unwrap_err(), Error::NotEmpty);
+    let before = rig.change(&sub);
+    let change = rig.remove(&r, &sub, "f").unwrap();
+    assert_eq!((change.before, change.after), (before, rig.change(&sub)));
+    rig.remove(&r, &dir, "sub").unwrap();
+    assert_eq!(v.getattr(&sub).unwrap_err(), Error::Stale);
+    assert_eq!(rig.lookup(&r, &sub, "f").unwrap_err(), Error::Stale);
+    assert_eq!(rig.create(&r, &sub, "f").unwrap_err(), Error::Stale);
+    let f = rig.create(&r, &dir, "f").unwrap().node;
+    assert_eq!(rig.remove(&r, &f, "x").unwrap_err(), Error::NotDir);
+}
+
+fn renaming(rig: &Rig) {
+    let (v, dir, r) = (&rig.volume, rig.volume.root(), root());
+    let a = rig.mkdir(&r, &dir, "a").unwrap();
+    let b = rig.mkdir(&r, &dir, "b").unwrap();
+    let f = rig.create(&r, &a, "f").unwrap().node;
+    let before = (rig.change(&a), rig.change(&b), rig.change(&f));
+    let (from, to) = rig.rename(&r, (&a, "f"), (&b, "g")).unwrap();
+    assert_eq!((from.before, to.before), (before.0, before.1));
+    assert_eq!((from.after, to.after), (rig.change(&a), rig.change(&b)));
+    assert!(from.after > from.before && to.after > to.before && from.atomic && to.atomic);
+    assert!(rig.change(&f) > before.2);
+    assert_eq!(rig.lookup(&r, &b, "g").unwrap(), f);
+    assert_eq!(rig.lookup(&r, &a, "f").unwrap_err(), Error::NoEnt);
+    assert_eq!(v.resolve(&f.fh()).unwrap(), f, "the handle stays");
+    // In one directory, over another file.
+    let victim = rig.create(&r, &b, "h").unwrap().node;
+    let (from, to) = rig.rename(&r, (&b, "g"), (&b, "h")).unwrap();
+    assert_eq!(from, to);
+    assert_eq!(rig.lookup(&r, &b, "h").unwrap(), f);
+    assert_eq!(v.resolve(&victim.fh()).unwrap_err(), Error::Stale);
+    assert_eq!(rig.names(&b, 10), ["h"]);
+    // What is not compatible.
+    rig.create(&r, &a, "file").unwrap();
+    assert_eq!(rig.rename(&r, (&a, "file"), (&dir, "b")).unwrap_err(), Error::IsDir);
+    assert_eq!(rig.rename(&r, (&dir, "b"), (&a, "file")).unwrap_err(), Error::NotDir);
+    assert_eq!(rig.rename(&r, (&dir, "a"), (&dir, "b")).unwrap_err(), Error::NotEmpty);
+    assert_eq!(rig.rename(&r, (&dir, "a"), (&a, "self")).unwrap_err(), Error::Inval);
+    assert_eq!(rig.rename(&r, (&dir, "none"), (&a, "x")).unwrap_err(), Error::NoEnt);
+    // A directory over an empty one, and into another.
+    let empty = rig.mkdir(&r, &dir, "empty").unwrap();
+    rig.rename(&r, (&dir, "a"), (&dir, "empty")).unwrap();
+    assert_eq!(v.resolve(&empty.fh()).unwrap_err(), Error::Stale);
+    rig.rename(&r, (&dir, "empty"), (&b, "a")).unwrap();
+    assert_eq!(v.lookup_parent(&r, &a).unwrap(), b);
+    assert_eq!(rig.names(&a, 10), ["file"]);
+    // Over one of several names.
+    let two = rig.create(&r, &b, "two").unwrap().node;
+    rig.link(&r, &two, &b, "names").unwrap();
+    rig.rename(&r, (&b, "h"), (&b, "two")).unwrap();
+    assert_eq!(rig.attrs(&two).nlink, 1);
+    assert_eq!(v.resolve(&two.fh()).unwrap(), two);
+}
+
+fn renaming_onto_another_name_of_the_same_object(rig: &Rig) {
+    let (dir, r) = (rig.volume.root(), root());
+    let sub = rig.mkdir(&r, &dir, "sub").unwrap();
+    let f = rig.create(&r, &dir, "f").unwrap().node;
+    rig.link(&r, &f, &sub, "g").unwrap();
+    let before = (rig.change(&dir), rig.change(&sub), rig.change(&f));
+    let (from, to) = rig.rename(&r, (&dir, "f"), (&sub, "g")).unwrap();
+    assert_eq!((from.before, from.after, to.before, to.after), (before.0, before.0, before.1, before.1));
+    assert_eq!((rig.change(&dir), rig.change(&sub), rig.change(&f)), before);
+    assert_eq!(rig.attrs(&f).nlink, 2);
+    let (from, _) = rig.rename(&r, (&dir, "f"), (&dir, "f")).unwrap();
+    assert_eq!(from.before, from.after);
+}
+
+fn handles_of_what_is_gone(rig: &Rig) {
+    let (v, dir, r) = (&rig.volume, rig.volume.root(), root());
+    let node = rig.create(&r, &dir, "f").unwrap().node;
+    let fh = node.fh();
+    assert!(fh.len() <= 64 && fh[0] == HANDLE_VERSION);
+    assert_eq!(v.resolve(&fh).unwrap(), node);
+    for at in 0..fh.len() {
+        let mut forged = fh.to_vec();
+        forged[at] ^= 1;
+        assert_eq!(v.resolve(&forged).unwrap_err(), Error::BadHandle);
+    }
+    assert_eq!(v.resolve(b"").unwrap_err(), Error::BadHandle);
+    assert_eq!(v.resolve(&[1; 128]).unwrap_err(), Error::BadHandle);
+    drop(node);
+    rig.remove(&r, &dir, "f").unwrap();
+    assert_eq!(v.resolve(&fh).unwrap_err(), Error::Stale);
+    // Its number may be taken by another; the handle is not.
+    for i in 0..20 {
+        rig.create(&r, &dir, &format!("n{i}")).unwrap();
+        assert_eq!(v.resolve(&fh).unwrap_err(), Error::Stale);
+    }
+    assert_eq!(v.resolve(&dir.fh()).unwrap(), dir);
+}
+
+fn change_grows_with_every_change(rig: &Rig) {
+    let (v, r) = (&rig.volume, root());
+    let dir = rig.mkdir(&r, &v.root(), "d").unwrap();
+    let mut last = rig.change(&dir);
+    for i in 0..200 {
+        let name = format!("f{}", i / 2);
+        let info = if i % 2 == 0 {
+            rig.create(&r, &dir, &name).unwrap().dir_change
+        } else {
+            rig.remove(&r, &dir, &name).unwrap()
+        };
+        assert_eq!(info.before, last);
+        assert!(info.after > last);
+        last = rig.change(&dir);
+        assert_eq!(info.after, last, "the same number space");
+    }
+    let made = rig.create(&r, &dir, "f").unwrap();
+    let mut last = rig.change(&made.node);
+    for i in 0..200u64 {
+        rig.write(&made.file, 0, &i.to_be_bytes()).unwrap();
+        let now = rig.change(&made.node);
+        assert!(now > last);
+        assert_eq!(rig.change(&made.node), now, "and only then");
+        last = now;
+        rig.setattr(&r, &made.node, mode(0o644)).unwrap();
+        let now = rig.change(&made.node);
+        assert!(now > last);
+        last = now;
+    }
+}
+
+fn foreign_changes_show(rig: &Rig) {
+    let (v, r) = (&rig.volume, root());
+    let dir = rig.mkdir(&r, &v.root(), "d").unwrap();
+    let path = rig.dir().join("d");
+    let before = rig.change(&dir);
+    // Until the kernel's clock has moved on, as it may be coarse.
+    let mut tries = 0;
+    while rig.change(&dir) == before {
+        std::fs::write(path.join("local"), b"x").unwrap();
+        std::fs::remove_file(path.join("local")).unwrap();
+        tries += 1;
+        assert!(tries < 100_000);
+    }
+    assert!(rig.change(&dir) > before);
+    std::fs::write(path.join("local"), b"here").unwrap();
+    let node = rig.lookup(&r, &dir, "local").unwrap();
+    let file = v.open_file(&r, &node, OpenMode::READ).unwrap();
+    assert_eq!(v.read(&file, 0, 10).unwrap().0, "here");
+    drop(file);
+    std::fs::remove_file(path.join("local")).unwrap();
+    assert_eq!(rig.lookup(&r, &dir, "local").unwrap_err(), Error::NoEnt);
+    assert_eq!(v.getattr(&node).unwrap_err(), Error::Stale);
+}
+
+fn parents(rig: &Rig) {
+    let (v, r) = (&rig.volume, root());
+    let a = rig.mkdir(&r, &v.root(), "a").unwrap();
+    let b = rig.mkdir(&r, &a, "b").unwrap();
+    assert_eq!(v.lookup_parent(&r, &b).unwrap(), a);
+    assert_eq!(v.lookup_parent(&r, &a).unwrap(), v.root());
+    assert_eq!(v.lookup_parent(&r, &v.root()).unwrap_err(), Error::NoEnt);
+    let f = rig.create(&r, &a, "f").unwrap().node;
+    assert_eq!(v.lookup_parent(&r, &f).unwrap_err(), Error::NotDir);
+    // Moved out of the volume by a local process: nothing above may be reached.
+    let outside = rig.temp.path().join("outside");
+    std::fs::rename(rig.dir().join("a"), &outside).unwrap();
+    assert_eq!(v.lookup_parent(&r, &a).unwrap_err(), Error::Stale);
+    assert_eq!(v.lookup_parent(&r, &b).unwrap_err(), Error::Stale);
+}
+
+fn special_files(rig: &Rig) {
+    let (v, dir) = (&rig.volume, rig.volume.root());
+    rig.setattr(&root(), &dir, mode(0o777)).unwrap();
+    let make = |cred: &Cred, name: &str, special| {
+        rig.run(|tx| v.mknod(tx, cred, &dir, name.as_bytes(), special, mode(0o640))).map(|m| m.node)
+    };
+    let fifo = make(&user(1000), "fifo", Special::Fifo).unwrap();
+    assert_eq!((fifo.kind(), rig.attrs(&fifo).uid, rig.attrs(&fifo).mode), (Kind::Fifo, 1000, 0o640));
+    assert_eq!(make(&user(1000), "socket", Special::Socket).unwrap().kind(), Kind::Socket);
+    assert_eq!(make(&user(1000), "tty", Special::CharDev(4, 1)).unwrap_err(), Error::Perm);
+    let tty = make(&root(), "tty", Special::CharDev(4, 300)).unwrap();
+    assert_eq!((tty.kind(), rig.attrs(&tty).rdev), (Kind::CharDev, (4, 300)));
+    let disk = make(&root(), "disk", Special::BlockDev(8, 0)).unwrap();
+    assert_eq!((disk.kind(), rig.attrs(&disk).rdev), (Kind::BlockDev, (8, 0)));
+    assert_eq!(v.open_file(&root(), &tty, OpenMode::READ).unwrap_err(), Error::WrongKind);
+    assert_eq!(make(&root(), "tty", Special::Fifo).unwrap_err(), Error::Exists);
+    rig.setattr(&root(), &tty, SetAttrs { uid: Some(3), ..mode(0o600) }).unwrap();
+    assert_eq!((rig.attrs(&tty).uid, rig.attrs(&tty).mode), (3, 0o600));
+}
+
+fn symbolic_links(rig: &Rig) {
+    let (v, dir, r) = (&rig.volume, rig.volume.root(), root());
+    let make = |name: &str, target: &[u8], attrs| {
+        rig.run(|tx| v.symlink(tx, &r, &dir, name.as_bytes(), target, attrs))
+    };
+    let owner = SetAttrs { uid: Some(5), mtime: at(9, 9), ..mode(0o777) };
+    let made = make("l", b"../some/\xff", owner).unwrap();
+    assert!(made.attrs_set.uid && made.attrs_set.mtime && !made.attrs_set.mode);
+    assert_eq!(v.readlink(&r, &made.node).unwrap(), &b"../some/\xff"[..]);
+    assert_eq!((rig.attrs(&made.node).uid, rig.attrs(&made.node).mtime.secs), (5, 9));
+    assert_eq!(make("m", b"", mode(0)).unwrap_err(), Error::Inval);
+    assert_eq!(make("m", b"a\0b", mode(0)).unwrap_err(), Error::Inval);
+    assert_eq!(make("m", &[b'x'; 5000], mode(0)).unwrap_err(), Error::NameTooLong);
+    assert_eq!(v.readlink(&r, &dir).unwrap_err(), Error::WrongKind);
+    assert_eq!(v.open_file(&r, &made.node, OpenMode::READ).unwrap_err(), Error::Symlink);
+    assert_eq!(rig.lookup(&r, &made.node, "x").unwrap_err(), Error::Symlink);
+    assert_eq!(rig.setattr(&r, &made.node, mode(0o600)).unwrap_err(), Error::NotSupported);
+    let long = vec![b'x'; 1000];
+    assert_eq!(v.readlink(&r, &make("n", &long, mode(0)).unwrap().node).unwrap(), long);
+}
+
+fn listing(rig: &Rig) {
+    let (v, r) = (&rig.volume, root());
+    let dir = rig.mkdir(&r, &v.root(), "d").unwrap();
+    assert_eq!(rig.names(&dir, 5), Vec::<String>::new());
+    let mut expected = Vec::new();
+    let mut tx = v.tx();
+    for i in 0..2_000 {
+        let name = format!("a-rather-long-name-{i}");
+        v.mkdir(&mut tx, &r, &dir, name.as_bytes(), mode(0o755)).unwrap();
+        expected.push(name);
+    }
+    tx.finish().wait_blocking().unwrap();
+    expected.sort();
+    for limit in [1_000_000, 700, 7] {
+        let mut names = rig.names(&dir, limit);
+        names.sort();
+        assert_eq!(names, expected, "each once, in pages of {limit}");
+    }
+    let page = v.readdir(&r, &dir, 0, 100, EntryDetail::Attrs).unwrap();
+    assert_eq!((page.entries.len(), page.eof), (100, false));
+    for entry in &page.entries {
+        let (node, attrs) = entry.object.as_ref().unwrap().as_ref().unwrap();
+        assert_eq!(v.lookup(&r, &dir, &entry.name).unwrap(), *node);
+        assert_eq!((attrs.fileid, attrs.kind), (entry.fileid, Kind::Dir));
+        assert_eq!(*attrs, rig.attrs(node));
+    }
+    assert_eq!(v.readdir(&r, &dir, 0, 0, EntryDetail::Names).unwrap().entries.len(), 0);
+}
+
+fn listing_while_entries_go(rig: &Rig) {
+    let (v, r) = (&rig.volume, root());
+    let dir = rig.mkdir(&r, &v.root(), "d").unwrap();
+    for i in 0..500 {
+        rig.create(&r, &dir, &format!("f{i}")).unwrap();
+    }
+    // As rm -r does: remove what a page names, go on after it.
+    let (mut cookie, mut removed) = (0, 0);
+    loop {
+        let page = v.readdir(&r, &dir, cookie, 37, EntryDetail::Names).unwrap();
+        for entry in &page.entries {
+            rig.run(|tx| v.remove(tx, &r, &dir, &entry.name)).unwrap();
+            removed += 1;
+        }
+        if page.eof {
+            break;
+        }
+        cookie = page.entries.last().unwrap().cookie;
+    }
+    assert_eq!(removed, 500);
+    rig.remove(&r, &v.root(), "d").unwrap();
+    assert_eq!(v.readdir(&r, &dir, 0, 10, EntryDetail::Names).unwrap_err(), Error::Stale);
+}
+
+fn cookies_that_were_never_given(rig: &Rig) {
+    let dir = rig.volume.root();
+    let read = |cookie| rig.volume.readdir(&root(), &dir, cookie, 10, EntryDetail::Names);
+    for cookie in [1, 2, 1 << 63, u64::MAX] {
+        assert_eq!(read(cookie).unwrap_err(), Error::BadCookie);
+    }
+    // Any other is a position that no entry may be at; never an entry twice or a failure.
+    for cookie in [3, 4, 5, 1 << 20, 1 << 40, i64::MAX as u64] {
+        assert!(read(cookie).unwrap().entries.len() <= 1);
+    }
+}
+
+fn wrong_kinds(rig: &Rig) {
+    let (v, dir, r) = (&rig.volume, rig.volume.root(), root());
+    let f = rig.create(&r, &dir, "f").unwrap().node;
+    assert_eq!(rig.lookup(&r, &f, "x").unwrap_err(), Error::NotDir);
+    assert_eq!(rig.create(&r, &f, "x").unwrap_err(), Error::NotDir);
+    assert_eq!(v.readdir(&r, &f, 0, 10, EntryDetail::Names).unwrap_err(), Error::NotDir);
+    assert_eq!(v.open_file(&r, &dir, OpenMode::READ).unwrap_err(), Error::IsDir);
+    assert_eq!(rig.run(|tx| v.commit(tx, &dir, 0, 0)).unwrap_err(), Error::IsDir);
+    assert_eq!(rig.rename(&r, (&dir, "f"), (&f, "x")).unwrap_err(), Error::NotDir);
+    let s = v.statfs().unwrap();
+    assert!(s.total_bytes >= s.free_bytes && s.free_bytes >= s.avail_bytes && s.name_max == 255);
 }

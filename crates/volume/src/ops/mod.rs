@@ -403,7 +403,11 @@ impl Volume {
     /// Removes the entry of a directory or of anything else, by kind.
     fn unlink(dir_fd: &NodeFd, name: &[u8], kind: Kind) -> Result<(), Error> {
         let flags = if kind == Kind::Dir { AtFlags::REMOVEDIR } else { AtFlags::empty() };
-        Ok(rustix::fs::unlinkat(dir_fd, name, flags)?)
+        match rustix::fs::unlinkat(dir_fd, name, flags) {
+            // XFS's word for a directory that is not empty.
+            Err(Errno::EXIST) => Err(Error::NotEmpty),
+            done => Ok(done?),
+        }
     }
 
     /// Takes back what an operation has just made and could not complete. Gives the error to answer with.
@@ -414,9 +418,9 @@ impl Volume {
         }
     }
 
-    /// An object has lost its last name: its node serves those who have it open, and nobody else.
+    /// An object has lost its last name: its node serves those who have it open, and nobody else. Call without locks,
+    /// while the transaction that took the name is still joined, and after marking the node as dead under the locks.
     fn bury(&self, node: &Node) {
-        node.0.dead.store(true, Ordering::Release);
         self.0.remap.write().purge(&node.0.id);
         if !node.0.is_open() {
             self.forget(node);

@@ -1,6 +1,9 @@
 //! Taking names away and moving them.
 
+use std::sync::atomic::Ordering;
+
 use bytes::Bytes;
+use rustix::io::Errno;
 
 use super::record;
 use crate::error::Error;
@@ -25,6 +28,7 @@ impl Volume {
         let left = links_left(&dir_fd, name, &victim)?;
         Volume::unlink(&dir_fd, name, victim.kind())?;
         self.changed(&victim, states.get(&victim), None);
+        victim.0.dead.store(left == 0, Ordering::Release);
         let (change, dir_mtime) = self.after(dir, states.get(dir), &dir_fd, &before)?;
         record(tx, || {
             let (dir, obj) = (&dir.0.id, &victim.0.id);
@@ -81,10 +85,16 @@ impl Volume {
             Some(victim) => links_left(&to_fd, to, victim)?,
             None => 0,
         };
-        rustix::fs::renameat(&*from_fd, from, &*to_fd, to)?;
+        match rustix::fs::renameat(&*from_fd, from, &*to_fd, to) {
+            Ok(()) => {}
+            // XFS's word for a directory that is not empty.
+            Err(Errno::EXIST) => return Err(Error::NotEmpty),
+            Err(e) => return Err(e.into()),
+        }
         self.changed(&moved, states.get(&moved), None);
         if let Some(victim) = &victim {
             self.changed(victim, states.get(victim), None);
+            victim.0.dead.store(left == 0, Ordering::Release);
         }
         let (change_from, mtime_from) = self.after(from_dir, states.get(from_dir), &from_fd, &before_from)?;
         let (change_to, mtime_to) = if from_dir == to_dir {

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use landfast_volume::{
-    Attrs, CreateHow, Created, Cred, Durability, Error, Node, NoteKeeper, OpenFile, OpenMode, OpenOptions,
-    RecoveryReport, SetAttrs, Stable, Tx, Volume,
+    Attrs, ChangeInfo, CreateHow, Created, Cred, Durability, EntryDetail, Error, Node, NoteKeeper, OpenError,
+    OpenFile, OpenMode, OpenOptions, RecoveryReport, SetAttrs, Stable, Tx, Volume,
 };
 
 /// A server without state.
@@ -20,10 +20,12 @@ impl NoteKeeper for NoNotes {
     }
 }
 
-/// A directory, a log beside it, and the volume.
+/// A directory, a log, and the volume.
 pub struct Rig {
-    /// Removed at the end.
+    /// The directory is `dir` in it.
     pub temp: tempfile::TempDir,
+    /// The log is `log` in it: in memory where that can be, since these tests cut no power.
+    pub beside: tempfile::TempDir,
     pub volume: Volume,
     pub report: RecoveryReport,
 }
@@ -37,13 +39,33 @@ pub fn is_root() -> bool {
     root
 }
 
-pub fn options(base: &Path, durability: Durability) -> OpenOptions {
+/// `base` has the directory, `beside` the log.
+pub fn options(base: &Path, beside: &Path, durability: Durability) -> OpenOptions {
     let mut options = OpenOptions::new(base.join("dir"), durability);
     if durability == Durability::Log {
-        options.log = Some(base.join("log"));
+        options.log = Some(beside.join("log"));
         options.log_size = 16 << 20;
     }
     options
+}
+
+/// A place for a log.
+pub fn beside() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("tempdir")
+}
+
+/// False, with a line that says so, when the temporary directory cannot have a log.
+pub fn tempdir_suits() -> bool {
+    let temp = tempfile::tempdir().expect("tempdir");
+    std::fs::create_dir(temp.path().join("dir")).expect("mkdir");
+    let beside = beside();
+    match Volume::open(options(temp.path(), beside.path(), Durability::Log)) {
+        Err(OpenError::Filesystem { .. }) => {
+            println!("skipped: the temporary directory is not on ext4, XFS or btrfs");
+            false
+        }
+        _ => true,
+    }
 }
 
 pub fn open(options: OpenOptions) -> (Volume, RecoveryReport) {
@@ -54,10 +76,18 @@ pub fn open(options: OpenOptions) -> (Volume, RecoveryReport) {
 
 impl Rig {
     pub fn new(durability: Durability) -> Rig {
-        let temp = tempfile::tempdir().expect("tempdir");
+        Rig::at(tempfile::tempdir().expect("tempdir"), durability)
+    }
+
+    /// In a directory of somebody's choice.
+    pub fn at(temp: tempfile::TempDir, durability: Durability) -> Rig {
+        // Whatever umask the thread has.
         std::fs::create_dir(temp.path().join("dir")).expect("mkdir");
-        let (volume, report) = open(options(temp.path(), durability));
-        Rig { temp, volume, report }
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(temp.path().join("dir"), mode).expect("chmod");
+        let beside = beside();
+        let (volume, report) = open(options(temp.path(), beside.path(), durability));
+        Rig { temp, beside, volume, report }
     }
 
     /// With the log.
@@ -71,12 +101,21 @@ impl Rig {
 
     /// Stops the volume (cleanly) and opens it again.
     pub fn restart(self) -> Rig {
-        let Rig { temp, volume, .. } = self;
+        let Rig { temp, beside, volume, .. } = self;
         let durability = volume.durability();
         volume.shutdown().expect("shutdown");
         drop(volume);
-        let (volume, report) = open(options(temp.path(), durability));
-        Rig { temp, volume, report }
+        let (volume, report) = open(options(temp.path(), beside.path(), durability));
+        Rig { temp, beside, volume, report }
+    }
+
+    /// As after a crash of the server alone: nothing is stopped in order.
+    pub fn crash(self) -> Rig {
+        let Rig { temp, beside, volume, .. } = self;
+        let durability = volume.durability();
+        drop(volume);
+        let (volume, report) = open(options(temp.path(), beside.path(), durability));
+        Rig { temp, beside, volume, report }
     }
 
     /// Runs one operation as one request and waits until it is stable.
@@ -107,6 +146,47 @@ impl Rig {
     pub fn setattr(&self, cred: &Cred, node: &Node, attrs: SetAttrs) -> Result<Attrs, Error> {
         self.run(|tx| self.volume.setattr(tx, cred, node, None, attrs))?;
         self.volume.getattr(node)
+    }
+
+    pub fn remove(&self, cred: &Cred, dir: &Node, name: &str) -> Result<ChangeInfo, Error> {
+        self.run(|tx| self.volume.remove(tx, cred, dir, name.as_bytes()))
+    }
+
+    pub fn link(&self, cred: &Cred, node: &Node, dir: &Node, name: &str) -> Result<ChangeInfo, Error> {
+        self.run(|tx| self.volume.link(tx, cred, node, dir, name.as_bytes()))
+    }
+
+    pub fn rename(
+        &self,
+        cred: &Cred,
+        (from_dir, from): (&Node, &str),
+        (to_dir, to): (&Node, &str),
+    ) -> Result<(ChangeInfo, ChangeInfo), Error> {
+        self.run(|tx| self.volume.rename(tx, cred, from_dir, from.as_bytes(), to_dir, to.as_bytes()))
+    }
+
+    pub fn lookup(&self, cred: &Cred, dir: &Node, name: &str) -> Result<Node, Error> {
+        self.volume.lookup(cred, dir, name.as_bytes())
+    }
+
+    pub fn attrs(&self, node: &Node) -> Attrs {
+        self.volume.getattr(node).expect("getattr")
+    }
+
+    /// All names of a directory, read in pages of `limit`.
+    pub fn names(&self, dir: &Node, limit: usize) -> Vec<String> {
+        let (mut names, mut cookie) = (Vec::new(), 0);
+        loop {
+            let page = self.volume.readdir(&root(), dir, cookie, limit, EntryDetail::Names).expect("readdir");
+            for entry in &page.entries {
+                assert!(entry.cookie > 2);
+                names.push(String::from_utf8_lossy(&entry.name).into_owned());
+            }
+            if page.eof {
+                return names;
+            }
+            cookie = page.entries.last().expect("progress").cookie;
+        }
     }
 
     pub fn change(&self, node: &Node) -> u64 {

@@ -1,0 +1,290 @@
+//! What each durability does to the disk, and what a failure leaves.
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use common::*;
+use landfast_volume::*;
+
+/// How many fsync calls one operation makes.
+fn fsyncs<T>(rig: &Rig, op: impl FnOnce(&mut Tx) -> Result<T, Error>) -> u64 {
+    let before = rig.volume.stats();
+    rig.run(op).unwrap();
+    let after = rig.volume.stats();
+    assert_eq!((after.fdatasyncs, after.log.is_none()), (before.fdatasyncs, true));
+    after.fsyncs - before.fsyncs
+}
+
+#[test]
+fn sync_flushes_what_changed_and_its_directory() {
+    if !is_root() {
+        return;
+    }
+    let rig = Rig::new(Durability::Sync);
+    assert!(!rig.volume.keeps_notes());
+    let (v, dir, r) = (&rig.volume, rig.volume.root(), root());
+    let how = CreateHow::Guarded(mode(0o644));
+    assert_eq!(fsyncs(&rig, |tx| v.create(tx, &r, &dir, b"f", how, OpenMode::BOTH)), 2);
+    assert_eq!(fsyncs(&rig, |tx| v.mkdir(tx, &r, &dir, b"d", mode(0o755))), 2);
+    assert_eq!(fsyncs(&rig, |tx| v.symlink(tx, &r, &dir, b"l", b"t", mode(0))), 1);
+    assert_eq!(fsyncs(&rig, |tx| v.mknod(tx, &r, &dir, b"p", Special::Fifo, mode(0o600))), 1);
+    let (f, d) = (rig.lookup(&r, &dir, "f").unwrap(), rig.lookup(&r, &dir, "d").unwrap());
+    assert_eq!(fsyncs(&rig, |tx| v.link(tx, &r, &f, &d, b"g")), 2);
+    assert_eq!(fsyncs(&rig, |tx| v.rename(tx, &r, &d, b"g", &d, b"h")), 1);
+    assert_eq!(fsyncs(&rig, |tx| v.rename(tx, &r, &d, b"h", &dir, b"i")), 2);
+    assert_eq!(fsyncs(&rig, |tx| v.remove(tx, &r, &dir, b"i")), 1);
+    assert_eq!(fsyncs(&rig, |tx| v.setattr(tx, &r, &f, None, mode(0o600))), 1);
+    assert_eq!(fsyncs(&rig, |tx| v.setattr(tx, &r, &d, None, mode(0o700))), 1);
+    let file = v.open_file(&r, &f, OpenMode::WRITE).unwrap();
+    let write = |tx: &mut Tx, stable| v.write(tx, &file, 0, Bytes::from_static(b"data"), stable);
+    assert_eq!(fsyncs(&rig, |tx| write(tx, Stable::FileSync)), 1);
+    assert_eq!(fsyncs(&rig, |tx| write(tx, Stable::DataSync)), 1);
+    assert_eq!(fsyncs(&rig, |tx| write(tx, Stable::Unstable)), 0);
+    assert_eq!(fsyncs(&rig, |tx| v.commit(tx, &f, 0, 0)), 1);
+    // What cannot be opened is flushed with everything else.
+    let link = rig.lookup(&r, &dir, "l").unwrap();
+    let before = v.stats().syncfs;
+    let owner = SetAttrs { uid: Some(1), ..SetAttrs::default() };
+    assert_eq!(fsyncs(&rig, |tx| v.setattr(tx, &r, &link, None, owner)), 0);
+    assert_eq!(v.stats().syncfs, before + 1);
+    // Looking costs nothing, and neither does what fails.
+    let before = v.stats().fsyncs;
+    v.getattr(&f).unwrap();
+    v.readdir(&r, &dir, 0, 10, EntryDetail::Attrs).unwrap();
+    assert_eq!(rig.remove(&r, &dir, "none").unwrap_err(), Error::NoEnt);
+    assert_eq!(v.stats().fsyncs, before);
+}
+
+#[test]
+fn unsafe_flushes_nothing_until_the_stop() {
+    if !is_root() {
+        return;
+    }
+    let rig = Rig::new(Durability::Unsafe);
+    let made = rig.create(&root(), &rig.volume.root(), "f").unwrap();
+    assert_eq!(rig.write(&made.file, 0, b"x").unwrap(), (1, Stable::FileSync));
+    rig.run(|tx| rig.volume.commit(tx, &made.node, 0, 0)).unwrap();
+    let s = rig.volume.stats();
+    assert_eq!((s.fsyncs, s.fdatasyncs, s.syncfs), (0, 0, 0));
+    rig.volume.shutdown().unwrap();
+    assert_eq!(rig.volume.stats().syncfs, 1);
+}
+
+#[test]
+fn with_the_log_one_flush_for_a_request_and_none_on_the_disk() {
+    if !is_root() || !tempdir_suits() {
+        return;
+    }
+    let rig = Rig::log();
+    assert!(rig.volume.keeps_notes());
+    let (v, dir, r) = (&rig.volume, rig.volume.root(), root());
+    let flushes = || v.stats().log.unwrap().batches;
+    let before = flushes();
+    rig.create(&r, &dir, "f").unwrap();
+    assert_eq!(flushes(), before + 1);
+    // However many operations the request has.
+    let mut tx = v.tx();
+    for i in 0..50 {
+        let name = format!("f{i}");
+        let how = CreateHow::Guarded(mode(0o644));
+        let made = v.create(&mut tx, &r, &dir, name.as_bytes(), how, OpenMode::BOTH).unwrap();
+        v.write(&mut tx, &made.file, 0, Bytes::from_static(b"data"), Stable::FileSync).unwrap();
+        v.setattr(&mut tx, &r, &made.node, Some(&made.file), mode(0o600)).unwrap();
+    }
+    assert!(tx.modified());
+    tx.finish().wait_blocking().unwrap();
+    assert_eq!(flushes(), before + 2);
+    // A request that only looks, or that fails, does not wait for any.
+    let mut tx = v.tx();
+    assert_eq!(v.remove(&mut tx, &r, &dir, b"none").unwrap_err(), Error::NoEnt);
+    assert!(!tx.modified());
+    tx.finish().wait_blocking().unwrap();
+    assert_eq!(flushes(), before + 2);
+    // One that found its work done by somebody who may not have waited does.
+    rig.link(&r, &rig.lookup(&r, &dir, "f").unwrap(), &dir, "g").unwrap();
+    rig.rename(&r, (&dir, "f"), (&dir, "g")).unwrap();
+    assert_eq!(flushes(), before + 4);
+    let s = v.stats();
+    assert_eq!((s.fsyncs, s.fdatasyncs), (0, 0));
+}
+
+#[test]
+fn notes_come_back_after_a_crash_in_order() {
+    if !is_root() || !tempdir_suits() {
+        return;
+    }
+    let rig = Rig::log();
+    for i in 0..3u8 {
+        let mut tx = rig.volume.tx();
+        rig.volume.mkdir(&mut tx, &root(), &rig.volume.root(), &[b'a' + i], mode(0o755)).unwrap();
+        tx.note(vec![i; 3]);
+        tx.finish().wait_blocking().unwrap();
+    }
+    let mut tx = rig.volume.tx();
+    tx.note(b"alone".to_vec());
+    assert!(!tx.modified());
+    tx.finish().wait_blocking().unwrap();
+    let rig = rig.crash();
+    assert_eq!(rig.report.notes, [vec![0; 3], vec![1; 3], vec![2; 3], b"alone".to_vec()]);
+    assert!(!rig.report.clean && rig.report.records >= 4);
+}
+
+#[test]
+fn after_a_crash_everything_is_as_it_was_but_newer() {
+    if !is_root() || !tempdir_suits() {
+        return;
+    }
+    let rig = Rig::log();
+    let (v, r) = (&rig.volume, root());
+    let dir = rig.mkdir(&r, &v.root(), "d").unwrap();
+    let made = rig.create(&user(0), &dir, "f").unwrap();
+    rig.write(&made.file, 0, b"data").unwrap();
+    rig.setattr(&r, &made.node, SetAttrs { uid: Some(9), ..mode(0o4711) }).unwrap();
+    let verifier = v.write_verifier();
+    let (fh, before, dir_fh, dir_before) = (made.node.fh(), rig.attrs(&made.node), dir.fh(), rig.attrs(&dir));
+    drop((made, dir));
+    let rig = rig.crash();
+    let v = &rig.volume;
+    let node = v.resolve(&fh).unwrap();
+    let after = rig.attrs(&node);
+    assert!(after.change > before.change, "what a crash may have lost must not look the same");
+    assert!(after.change - before.change > 3_000_000_000_000);
+    let same = |a: Attrs, b: Attrs| {
+        assert_eq!(Attrs { change: 0, ctime: b.ctime, used: b.used, ..a }, Attrs { change: 0, ..b })
+    };
+    same(after, before);
+    let dir_after = rig.attrs(&v.resolve(&dir_fh).unwrap());
+    assert!(dir_after.change > dir_before.change);
+    same(dir_after, dir_before);
+    assert_ne!(v.write_verifier(), verifier);
+    let file = v.open_file(&r, &node, OpenMode::READ).unwrap();
+    assert_eq!(v.read(&file, 0, 10).unwrap().0, "data");
+    // A clean stop changes nothing of the floor.
+    let now = rig.attrs(&node).change;
+    drop((file, node));
+    let rig = rig.restart();
+    assert!(rig.report.clean && rig.report.notes.is_empty());
+    let later = rig.attrs(&rig.volume.resolve(&fh).unwrap()).change;
+    assert!(later >= now && later - now < 3_000_000_000_000);
+}
+
+#[test]
+fn injected_latency_is_in_each_sync_call() {
+    if !is_root() {
+        return;
+    }
+    let temp = tempfile::tempdir().unwrap();
+    std::fs::create_dir(temp.path().join("dir")).unwrap();
+    let pause = Duration::from_millis(30);
+    let slow = OpenOptions {
+        injected_flush: Some(pause),
+        ..OpenOptions::new(temp.path().join("dir"), Durability::Sync)
+    };
+    let (volume, _) = open(slow);
+    let begun = Instant::now();
+    let mut tx = volume.tx();
+    volume.mkdir(&mut tx, &root(), &volume.root(), b"d", mode(0o755)).unwrap();
+    assert!(begun.elapsed() >= 2 * pause);
+    assert_eq!(volume.stats().fsyncs, 2);
+}
+
+#[test]
+fn a_stopped_volume_acknowledges_nothing() {
+    if !is_root() {
+        return;
+    }
+    let rig = Rig::new(Durability::Sync);
+    let dir = rig.volume.root();
+    let made = rig.create(&root(), &dir, "f").unwrap();
+    let mut pending = rig.volume.tx();
+    rig.volume.mkdir(&mut pending, &root(), &dir, b"d", mode(0o755)).unwrap();
+    rig.volume.shutdown().unwrap();
+    assert_eq!(pending.finish().wait_blocking().unwrap_err(), Error::Failed);
+    assert_eq!(rig.create(&root(), &dir, "g").unwrap_err(), Error::Failed);
+    assert_eq!(rig.write(&made.file, 0, b"x").unwrap_err(), Error::Failed);
+    assert_eq!(rig.run(|tx| rig.volume.commit(tx, &made.node, 0, 0)).unwrap_err(), Error::Failed);
+    assert_eq!(rig.volume.shutdown().unwrap_err(), Error::Failed);
+    // Looking goes on.
+    assert_eq!(rig.attrs(&made.node).size, 0);
+}
+
+#[test]
+fn a_volume_whose_log_fails_acknowledges_nothing_any_more() {
+    if !is_root() || !tempdir_suits() {
+        return;
+    }
+    // A block device that is gone under the log: writes to it fail.
+    let Some(device) = LoopDevice::new(8 << 20) else {
+        println!("skipped: needs loop devices");
+        return;
+    };
+    let temp = tempfile::tempdir().unwrap();
+    std::fs::create_dir(temp.path().join("dir")).unwrap();
+    let (volume, _) = open(OpenOptions::with_log(temp.path().join("dir"), &device.path));
+    let dir = volume.root();
+    let make = |name: &[u8]| {
+        let mut tx = volume.tx();
+        let made = volume.mkdir(&mut tx, &root(), &dir, name, mode(0o755));
+        (made.map(drop), tx.finish().wait_blocking())
+    };
+    assert_eq!(make(b"a"), (Ok(()), Ok(())));
+    let verifier = volume.write_verifier();
+    device.break_it();
+    // Applied, but never acknowledged.
+    assert_eq!(make(b"b"), (Ok(()), Err(Error::Failed)));
+    assert!(volume.failed().is_some());
+    assert_ne!(volume.write_verifier(), verifier);
+    device.mend_it();
+    // Nor is anything later, also when the device is well again.
+    assert_eq!(make(b"c").0, Err(Error::Failed));
+    assert_eq!(volume.shutdown().unwrap_err(), Error::Failed);
+    assert!(volume.lookup(&root(), &dir, b"a").is_ok());
+}
+
+/// A loop device whose backing file can be taken away.
+struct LoopDevice {
+    path: std::path::PathBuf,
+    backing: std::path::PathBuf,
+    size: u64,
+    _temp: tempfile::TempDir,
+}
+
+impl LoopDevice {
+    fn new(size: u64) -> Option<LoopDevice> {
+        let temp = tempfile::tempdir().ok()?;
+        let backing = temp.path().join("device");
+        std::fs::File::create(&backing).ok()?.set_len(size).ok()?;
+        let out =
+            std::process::Command::new("losetup").args(["--find", "--show"]).arg(&backing).output().ok()?;
+        let path = String::from_utf8(out.stdout).ok()?.trim().to_owned();
+        (out.status.success() && !path.is_empty()).then(|| LoopDevice {
+            path: path.into(),
+            backing,
+            size,
+            _temp: temp,
+        })
+    }
+
+    /// Everything beyond the first block fails from now on: the driver refuses what is behind the file's end.
+    fn break_it(&self) {
+        self.resize(4096);
+    }
+
+    fn mend_it(&self) {
+        self.resize(self.size);
+    }
+
+    fn resize(&self, size: u64) {
+        std::fs::File::options().write(true).open(&self.backing).unwrap().set_len(size).unwrap();
+        let resized = std::process::Command::new("losetup").arg("-c").arg(&self.path).status().unwrap();
+        assert!(resized.success());
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("losetup").arg("-d").arg(&self.path).status();
+    }
+}
