@@ -404,6 +404,14 @@ fn an_object_that_somebody_removed_stops_recovery_with_its_name_and_keeps_the_lo
             other => panic!("{other:?}"),
         }
     }
+    // The way out of docs/internals/recovery.md: giving up what the log holds.
+    let dir = image.path().join("export");
+    std::fs::rename(dir.join(".landfast"), image.path().join("aside")).unwrap();
+    let new_log = OpenOptions { log: Some(image.beside().join("new log")), ..options };
+    rustix::fs::removexattr(&dir, "trusted.landfast.tag").unwrap();
+    let (volume, report) = open(new_log);
+    assert_eq!(report.records, 0);
+    drop(volume);
 }
 
 #[test]

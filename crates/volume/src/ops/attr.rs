@@ -64,8 +64,9 @@ impl Volume {
         if done.is_ok() || set != AttrsSet::default() {
             let look = sys::look(&*fd).map_err(|e| self.fail(format!("looking at a changed object: {e}")))?;
             self.changed(node, &mut state, Some(&look));
-            if node.0.is_dead() {
-                // It cannot come back after a crash, and the log may not know any more that it is gone.
+            if node.0.is_dead() || look.stx_nlink == 0 {
+                // It cannot come back after a crash, and the log may not know any more that it is gone (or never did,
+                // if a local process removed it).
                 tx.touch();
             } else {
                 state.data_facts += u64::from(set.size && tx.logs());

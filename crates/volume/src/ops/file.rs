@@ -101,7 +101,7 @@ impl Volume {
         let look =
             sys::look(&*file.0.fd).map_err(|e| self.fail(format!("looking at a written file: {e}")))?;
         self.changed(node, &mut state, Some(&look));
-        if node.0.is_dead() {
+        if node.0.is_dead() || look.stx_nlink == 0 {
             // It cannot come back after a crash: there is nothing to keep.
             tx.touch();
             return Ok((count, Stable::FileSync));
@@ -182,7 +182,12 @@ impl Volume {
             }
         }
         if !facts.is_empty() {
-            facts.extend(attr_facts(node, false, &sys::look(&fd)?));
+            let look = sys::look(&fd)?;
+            if look.stx_nlink == 0 {
+                // A local process removed it: nothing of it comes back after a crash.
+                return Ok(Vec::new());
+            }
+            facts.extend(attr_facts(node, false, &look));
         }
         Ok(facts)
     }
@@ -204,11 +209,11 @@ impl Volume {
         if state.dirty_writes == writes_before {
             state.dirty = Dirty::Clean;
         }
-        if node.0.is_dead() || !tx.logs() {
+        let look = sys::look(&**fd)?;
+        if node.0.is_dead() || look.stx_nlink == 0 || !tx.logs() {
             tx.touch();
             return Ok(());
         }
-        let look = sys::look(&**fd)?;
         let keep = u32::try_from(state.data_facts.saturating_sub(facts_before)).unwrap_or(u32::MAX);
         let mut facts = vec![Fact::Durable { obj: node.0.id.clone(), keep }];
         facts.extend(attr_facts(node, false, &look));
