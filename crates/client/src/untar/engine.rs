@@ -444,6 +444,7 @@ impl Engine {
                 Some(Kind::Dir) | None => r.dirs += 1,
             }
             if !implied {
+                self.progress.stable(&job.shown);
                 self.committed.0 += 1;
                 self.committed.1 += job.payload.bytes;
             }

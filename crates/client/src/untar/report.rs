@@ -114,6 +114,8 @@ pub trait Progress: Send + Sync {
     fn member(&self, _path: &[u8]) {}
     /// So many members and bytes of file data are on stable storage in all.
     fn committed(&self, _members: u64, _bytes: u64) {}
+    /// A member is on stable storage (of a directory: that it exists; its attributes come at the end).
+    fn stable(&self, _path: &[u8]) {}
     /// A member failed.
     fn failed(&self, _path: &[u8], _why: &str) {}
 }
