@@ -43,6 +43,16 @@ pub enum DurabilityArg {
     Unsafe,
 }
 
+impl From<DurabilityArg> for landfast_lab::served::Durability {
+    fn from(d: DurabilityArg) -> Self {
+        match d {
+            DurabilityArg::Log => Self::Log,
+            DurabilityArg::Sync => Self::Sync,
+            DurabilityArg::Unsafe => Self::Unsafe,
+        }
+    }
+}
+
 /// `landfast serve`.
 #[derive(Debug, Args)]
 pub struct ServeArgs {
@@ -207,6 +217,9 @@ pub struct PowercutArgs {
     /// Clients at work at the same time
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub clients: u32,
+    /// What the server promises; with another than `log` the check must find what is lost
+    #[arg(long, value_enum, default_value = "log", hide = true)]
+    pub durability: DurabilityArg,
     /// Show the server's messages
     #[arg(long)]
     pub show: bool,

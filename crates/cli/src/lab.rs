@@ -37,6 +37,7 @@ fn powercut(args: &PowercutArgs) -> Exit {
         load: args.workload,
         seed: args.seed,
         clients: args.clients,
+        durability: args.durability.into(),
         show: args.show,
     };
     let quiet = args.json;

@@ -5,6 +5,7 @@ use super::model::{Kind, Model, ROOT};
 use crate::error::{Context, Error, Result};
 use crate::serial::action::Path;
 use crate::serial::{Actor, Node};
+use crate::tarball::{Kind as MemberKind, Member};
 use landfast_nfs::v4::{FileHandle, FileType};
 use std::collections::{BTreeMap, HashMap};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -26,6 +27,23 @@ impl Found {
     /// A file's contents.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
+    }
+
+    /// How it differs from a member of an archive that was extracted to its end; of a directory only
+    /// the type counts, its attributes come last.
+    pub fn differs_from(&self, member: &Member) -> Option<String> {
+        let t = self.meta.file_type();
+        let MemberKind::File(data) = &member.kind else {
+            return (matches!(member.kind, MemberKind::Dir) != t.is_dir()).then(|| format!("is {t:?}"));
+        };
+        if !t.is_file() || self.bytes != data[..] {
+            return Some(contents_difference(data, &self.bytes));
+        }
+        let owner = (self.meta.uid(), self.meta.gid());
+        if (self.meta.mode() & 0o7777, owner) != (member.mode, (member.uid, member.gid)) {
+            return Some(format!("has mode {:o}, owner {owner:?}", self.meta.mode() & 0o7777));
+        }
+        (self.mtime() != member.mtime).then(|| format!("has mtime {:?}", self.mtime()))
     }
 
     /// Modification time.

@@ -6,11 +6,13 @@
 //! | `model` | the tree that acknowledged actions make, and what a cut may have left of the last one |
 //! | `workload` | what is going on when the power goes |
 //! | `check` | the oracle: disk and wire against the model |
+//! | `untar` | the same for `landfast untar`, which goes on after the cut |
 //! | `run` | the harness |
 
 pub mod check;
 pub mod model;
 mod run;
+mod untar;
 pub mod workload;
 
 pub use run::{CutReport, Load, Options, Report, run};

@@ -3,10 +3,12 @@
 
 use super::check::{self, Tree};
 use super::model::{Kind, Model};
+use super::untar::Archive;
 use super::workload::{Mixed, SerialTar, Workload};
 use crate::error::{Error, Result};
 use crate::limits::{CUT_WITHIN, REMOVED_HANDLES_MAX};
 use crate::mounts::Filesystem;
+use crate::net::Link;
 use crate::rig::{Latency, Rig, RigOptions};
 use crate::rng::Rng;
 use crate::serial::{Action, Actor, Connect, Session};
@@ -53,8 +55,11 @@ pub struct Options {
     pub load: Load,
     /// Everything random comes from here.
     pub seed: u64,
-    /// Clients that work at the same time, each in a directory of its own.
+    /// Clients that work at the same time, each in a directory of its own; `untar` is one.
     pub clients: u32,
+    /// What the server promises. Anything but [`Durability::Log`] is for showing that the oracle
+    /// finds what is lost.
+    pub durability: Durability,
     /// Show the server's messages.
     pub show: bool,
 }
@@ -173,6 +178,8 @@ struct Harness<'a> {
     workers: Vec<Worker>,
     /// By disks that are gone.
     blocks_lost: u64,
+    /// Archives extracted to their end on these disks.
+    finished: Vec<Archive>,
 }
 
 /// Cuts the power so many times, and reports. Call it on a thread of
@@ -188,8 +195,14 @@ pub fn run(options: &Options, mut progress: impl FnMut(&CutReport)) -> Result<Re
         seed: options.seed,
     })?;
     rig.format()?;
-    let mut harness =
-        Harness { options, rig, rng: Rng::new(options.seed), workers: Vec::new(), blocks_lost: 0 };
+    let mut harness = Harness {
+        options,
+        rig,
+        rng: Rng::new(options.seed),
+        workers: Vec::new(),
+        blocks_lost: 0,
+        finished: Vec::new(),
+    };
     harness.prepare()?;
     let mut report = Report {
         fs: options.fs,
@@ -204,7 +217,10 @@ pub fn run(options: &Options, mut progress: impl FnMut(&CutReport)) -> Result<Re
         failed: Vec::new(),
     };
     for n in 1..=options.cuts {
-        let cut = harness.cut(n)?;
+        let cut = match options.load {
+            Load::Untar => harness.cut_untar(n)?,
+            Load::Serial | Load::Mixed => harness.cut(n)?,
+        };
         progress(&cut);
         report.cuts = n;
         report.acknowledged += cut.acknowledged;
@@ -221,6 +237,15 @@ pub fn run(options: &Options, mut progress: impl FnMut(&CutReport)) -> Result<Re
     Ok(report)
 }
 
+/// An address where nobody listens (the discard port).
+const NOBODY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9);
+
+/// So many mistakes of one cut are described.
+const WRONG_SHOWN_MAX: usize = 8;
+
+/// So many trees of earlier cuts are compared again after each cut.
+const OLD_TREES_MAX: usize = 3;
+
 /// A small log, so that checkpoints happen during every run.
 const LOG_BYTES: u64 = 32 << 20;
 
@@ -230,7 +255,7 @@ impl Harness<'_> {
         Served::start(&ServeOptions {
             lease: Duration::from_secs(2),
             show: self.options.show,
-            ..ServeOptions::new(&self.rig.export(), Some(log), Durability::Log)
+            ..ServeOptions::new(&self.rig.export(), Some(log), self.options.durability)
         })
     }
 
@@ -239,7 +264,8 @@ impl Harness<'_> {
         self.workers.clear();
         let server = self.serve()?;
         let mut actor = at_export(session(server.addr(), "setup")?)?;
-        for n in 0..self.options.clients.max(1) {
+        let clients = if self.options.load == Load::Untar { 0 } else { self.options.clients.max(1) };
+        for n in 0..clients {
             let dir = format!("client{n}");
             let node = crate::serial::Node::Dir;
             actor.perform(&Action::Make { path: dir.clone().into(), node, mode: 0o755 })?;
@@ -270,6 +296,7 @@ impl Harness<'_> {
 
     fn start_over(&mut self) -> Result<()> {
         self.blocks_lost += self.blocks_lost_now()?;
+        self.finished.clear();
         self.rig.format()?;
         self.prepare()
     }
@@ -298,6 +325,16 @@ impl Harness<'_> {
             report.under_way.extend(w.under_way.as_ref().map(describe));
             report.wrong.extend(w.wrong.take());
         }
+        if let Some(server) = self.recover(&mut report)? {
+            self.ask(&server, &mut report)?;
+            server.stop()?;
+        }
+        self.fsck(&mut report)?;
+        Ok(report)
+    }
+
+    /// Power comes back, perhaps goes again a few times, and a server starts and recovers.
+    fn recover(&mut self, report: &mut CutReport) -> Result<Option<Served>> {
         self.rig.power_on()?;
         self.rig.mount()?;
         while self.rng.chance(250) && report.cuts_in_recovery < 3 {
@@ -308,19 +345,66 @@ impl Harness<'_> {
         match self.serve() {
             Ok(server) => {
                 report.recovery_s = server.start_took().as_secs_f64();
-                self.ask(&server, &mut report)?;
-                server.stop()?;
+                Ok(Some(server))
             }
-            Err(e @ Error::Child { .. }) => report.wrong.push(format!("no recovery: {e}")),
-            Err(e) => return Err(e),
+            Err(e @ Error::Child { .. }) => {
+                report.wrong.push(format!("no recovery: {e}"));
+                Ok(None)
+            }
+            Err(e) => Err(e),
         }
+    }
+
+    /// Checks the filesystem, and mounts it again.
+    fn fsck(&mut self, report: &mut CutReport) -> Result<()> {
         self.rig.unmount()?;
         match self.rig.fsck() {
             Ok(()) => {}
             Err(e @ Error::Tool { .. }) => report.wrong.push(e.to_string()),
             Err(e) => return Err(e),
         }
-        self.rig.mount()?;
+        self.rig.mount()
+    }
+
+    /// One cut in the middle of an `untar`, which goes on when the server is back.
+    fn cut_untar(&mut self, n: u32) -> Result<CutReport> {
+        let mut report = CutReport { cut: n, ..CutReport::default() };
+        let archive = Archive::new(u64::from(n), self.rng.next_u64())?;
+        let server = self.serve()?;
+        let mut actor = at_export(session(server.addr(), "setup")?)?;
+        let node = crate::serial::Node::Dir;
+        actor.perform(&Action::Make { path: archive.dir.clone().into_bytes(), node, mode: 0o755 })?;
+        actor.into_session().close()?;
+        self.weather()?;
+        let within_ms = u64::try_from(CUT_WITHIN.as_millis()).unwrap_or(u64::MAX);
+        report.after_ms = 1 + self.rng.below(within_ms);
+        let link = Link::start(server.addr(), Duration::ZERO)?;
+        let extraction = archive.extract(&link)?;
+        // The random moment is the experiment.
+        std::thread::sleep(Duration::from_millis(report.after_ms));
+        self.rig.cut()?;
+        server.kill();
+        link.retarget(NOBODY);
+        link.sever();
+        let Some(server) = self.recover(&mut report)? else {
+            // Nobody will ever answer this client: it ends with the process.
+            return Ok(report);
+        };
+        // The client cannot reach the new server yet, so this is all that it was ever told.
+        let stable = extraction.stable();
+        report.acknowledged = stable.len() as u64;
+        let (objects, wrong) = archive.check(&self.rig.export(), &stable)?;
+        report.objects = objects;
+        report.wrong.extend(wrong.into_iter().take(WRONG_SHOWN_MAX));
+        link.retarget(server.addr());
+        report.wrong.extend(extraction.end());
+        server.stop()?;
+        report.wrong.extend(archive.compare(&self.rig.export())?);
+        for old in self.finished.iter().rev().take(OLD_TREES_MAX) {
+            report.wrong.extend(old.compare(&self.rig.export())?);
+        }
+        self.finished.push(archive);
+        self.fsck(&mut report)?;
         Ok(report)
     }
 
@@ -349,7 +433,7 @@ impl Harness<'_> {
         self.weather()?;
         let after = Duration::from_millis(self.rng.below(80));
         let log = self.rig.log_device()?.to_owned();
-        let options = ServeOptions::new(&self.rig.export(), Some(&log), Durability::Log);
+        let options = ServeOptions::new(&self.rig.export(), Some(&log), self.options.durability);
         let server = Served::spawn(&options)?;
         std::thread::sleep(after);
         self.rig.cut()?;
