@@ -74,8 +74,14 @@ pub const READY_POLL: Duration = Duration::from_millis(5);
 /// Lines that are kept of what a child process says on standard error.
 pub const CHILD_LINES_MAX: usize = 200;
 
-/// A power cut comes within this time after the work has begun.
-pub const CUT_WITHIN: Duration = Duration::from_millis(400);
+/// A power cut comes after fewer acknowledgements than this ...
+pub const CUT_AFTER_ACKS: u64 = 500;
+
+/// ... and within this time after the last of them.
+pub const CUT_WITHIN: Duration = Duration::from_millis(30);
+
+/// After this time it comes in any case.
+pub const CUT_PATIENCE: Duration = Duration::from_secs(20);
 
 /// Handles of removed objects that are tried after each power cut.
 pub const REMOVED_HANDLES_MAX: usize = 40;

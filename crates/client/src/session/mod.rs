@@ -104,6 +104,8 @@ struct Epoch {
     table: Mutex<SlotTable>,
     freed: Notify,
     dead: AtomicBool,
+    /// The server restarted and waits for RECLAIM_COMPLETE.
+    reclaim_wanted: AtomicBool,
 }
 
 impl Epoch {
@@ -136,6 +138,9 @@ impl Epoch {
     }
 
     fn follow(&self, seq: &SequenceRes) {
+        if seq.status_flags & flags::SEQ4_STATUS_RESTART_RECLAIM_NEEDED != 0 {
+            self.reclaim_wanted.store(true, Ordering::Release);
+        }
         let mut table = self.table();
         let before = table.usable();
         table.set_target(seq.target_highest_slotid);
@@ -192,6 +197,7 @@ impl Session {
             table: Mutex::new(SlotTable::new(0)),
             freed: Notify::new(),
             dead: AtomicBool::new(true),
+            reclaim_wanted: AtomicBool::new(false),
         };
         let inner = Arc::new(Inner {
             options,
@@ -243,7 +249,11 @@ impl Session {
     ) -> Result<CompoundRes, SessionError> {
         let inner = self.inner.clone();
         // A task of its own, so that a caller who goes away leaves no slot in an unknown state.
-        let task = tokio::spawn(async move { inner.run(ops, count, cachethis).await });
+        let task = tokio::spawn(async move {
+            let done = inner.run(ops, count, cachethis).await;
+            inner.end_reclaim().await;
+            done
+        });
         task.await.unwrap_or(Err(SessionError::Ended))
     }
 
@@ -315,6 +325,24 @@ impl Inner {
 
     fn caller<'a>(&'a self, conn: &'a Connection) -> Caller<'a> {
         Caller { conn, cred: &self.cred, minor: self.options.minor, patience: self.options.call_patience }
+    }
+
+    /// After a restart that the session outlived, the server answers GRACE until the client has said that
+    /// it has nothing (more) to reclaim (RFC 8881 sections 18.46.3 and 18.51). Opens are made anew here,
+    /// never reclaimed, so it says so at once.
+    async fn end_reclaim(&self) {
+        let epoch = self.epoch();
+        if !epoch.reclaim_wanted.swap(false, Ordering::AcqRel) {
+            return;
+        }
+        let mut body = BytesMut::new();
+        ArgOp::ReclaimComplete(false).encode(&mut body);
+        // When it is lost, the flag in the next reply asks for it again.
+        if let Err(e) = Box::pin(self.run(body.freeze(), 1, true)).await {
+            debug!("RECLAIM_COMPLETE to {}: {e}", self.server);
+        }
+        // Replies that were sent before the server knew may have set it meanwhile.
+        epoch.reclaim_wanted.store(false, Ordering::Release);
     }
 
     async fn run(&self, ops: Bytes, count: usize, cachethis: bool) -> Result<CompoundRes, SessionError> {
@@ -593,6 +621,7 @@ impl Inner {
             table: Mutex::new(table),
             freed: Notify::new(),
             dead: AtomicBool::new(false),
+            reclaim_wanted: AtomicBool::new(false),
         })
     }
 

@@ -7,10 +7,12 @@
 //! | `workload` | what is going on when the power goes |
 //! | `check` | the oracle: disk and wire against the model |
 //! | `untar` | the same for `landfast untar`, which goes on after the cut |
+//! | `moment` | when the power goes |
 //! | `run` | the harness |
 
 pub mod check;
 pub mod model;
+mod moment;
 mod run;
 mod untar;
 pub mod workload;

@@ -3,10 +3,11 @@
 
 use super::check::{self, Tree};
 use super::model::{Kind, Model};
+use super::moment::{Acks, Moment};
 use super::untar::Archive;
 use super::workload::{Mixed, SerialTar, Workload};
 use crate::error::{Error, Result};
-use crate::limits::{CUT_WITHIN, REMOVED_HANDLES_MAX};
+use crate::limits::REMOVED_HANDLES_MAX;
 use crate::mounts::Filesystem;
 use crate::net::Link;
 use crate::rig::{Latency, Rig, RigOptions};
@@ -17,7 +18,7 @@ use landfast_nfs::v4::FileHandle;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What is going on when the power goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -126,12 +127,13 @@ struct Worker {
 
 impl Worker {
     /// Works until the connection breaks or the server refuses.
-    fn work(&mut self, actor: &mut Actor, cut: &AtomicBool) {
+    fn work(&mut self, actor: &mut Actor, cut: &AtomicBool, acks: &Acks) {
         loop {
             let action = self.workload.next(&self.model);
             let done = actor.perform(&action);
             match done {
                 Ok(attrs) => {
+                    acks.note();
                     self.acknowledged += u64::from(action.is_durable());
                     match self.model.apply(&action) {
                         Ok(Some(id)) => {
@@ -317,9 +319,7 @@ impl Harness<'_> {
         let mut report = CutReport { cut: n, ..CutReport::default() };
         let server = self.serve()?;
         self.weather()?;
-        let within_ms = u64::try_from(CUT_WITHIN.as_millis()).unwrap_or(u64::MAX);
-        report.after_ms = 1 + self.rng.below(within_ms);
-        self.work_until_cut(server, Duration::from_millis(report.after_ms))?;
+        report.after_ms = self.work_until_cut(server)?;
         for w in &mut self.workers {
             report.acknowledged += std::mem::take(&mut w.acknowledged);
             report.under_way.extend(w.under_way.as_ref().map(describe));
@@ -376,13 +376,15 @@ impl Harness<'_> {
         actor.perform(&Action::Make { path: archive.dir.clone().into_bytes(), node, mode: 0o755 })?;
         actor.into_session().close()?;
         self.weather()?;
-        let within_ms = u64::try_from(CUT_WITHIN.as_millis()).unwrap_or(u64::MAX);
-        report.after_ms = 1 + self.rng.below(within_ms);
+        let moment = Moment::random(&mut self.rng);
         let link = Link::start(server.addr(), Duration::ZERO)?;
+        let start = Instant::now();
         let extraction = archive.extract(&link)?;
-        // The random moment is the experiment.
-        std::thread::sleep(Duration::from_millis(report.after_ms));
+        extraction.wait_for(moment);
+        // All at once: a server that outlived its disks would tell the client of errors.
+        server.freeze();
         self.rig.cut()?;
+        report.after_ms = millis(start);
         server.kill();
         link.retarget(NOBODY);
         link.sever();
@@ -397,9 +399,12 @@ impl Harness<'_> {
         report.objects = objects;
         report.wrong.extend(wrong.into_iter().take(WRONG_SHOWN_MAX));
         link.retarget(server.addr());
-        report.wrong.extend(extraction.end());
+        let unfinished = extraction.end();
         server.stop()?;
-        report.wrong.extend(archive.compare(&self.rig.export())?);
+        if unfinished.is_empty() {
+            report.wrong.extend(archive.compare(&self.rig.export())?);
+        }
+        report.wrong.extend(unfinished);
         for old in self.finished.iter().rev().take(OLD_TREES_MAX) {
             report.wrong.extend(old.compare(&self.rig.export())?);
         }
@@ -409,23 +414,32 @@ impl Harness<'_> {
     }
 
     /// All clients work; then the power goes, and the server with it.
-    fn work_until_cut(&mut self, server: Served, after: Duration) -> Result<()> {
+    fn work_until_cut(&mut self, server: Served) -> Result<u64> {
+        let moment = Moment::random(&mut self.rng);
+        let acks = Acks::default();
         let mut actors = Vec::new();
         for worker in &self.workers {
             actors.push(actor_for(session(server.addr(), &worker.dir)?, worker)?);
         }
+        // Half of the cuts take server and disks at once; in the others the disks go first, and the
+        // server must not acknowledge anything any more.
+        let at_once = self.rng.chance(500);
         let cut = AtomicBool::new(false);
+        let start = Instant::now();
         std::thread::scope(|s| {
             for (worker, actor) in self.workers.iter_mut().zip(&mut actors) {
-                s.spawn(|| worker.work(actor, &cut));
+                s.spawn(|| worker.work(actor, &cut, &acks));
             }
-            // The random moment is the experiment.
-            std::thread::sleep(after);
+            moment.wait(&acks);
             cut.store(true, Ordering::Release);
+            if at_once {
+                server.freeze();
+            }
             let done = self.rig.cut();
             server.kill();
             done
-        })
+        })?;
+        Ok(millis(start))
     }
 
     /// Starts a recovery and cuts the power again.
@@ -476,6 +490,10 @@ impl Harness<'_> {
         report.wrong.extend(strangers.take(5));
         Ok(())
     }
+}
+
+fn millis(since: Instant) -> u64 {
+    u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)
 }
 
 /// What an action is, without its data.

@@ -2,6 +2,7 @@
 //! client, which only saw its connection break, brings the rest of the archive to its end.
 
 use super::check::{Tree, read_tree};
+use super::moment::{Acks, Moment};
 use crate::error::{Context, Error, Result};
 use crate::net::Link;
 use crate::tarball::{self, Kind, Member, Shape};
@@ -22,6 +23,9 @@ const PER_DIR: u64 = 24;
 /// Largest of three file sizes, in bytes; the seed chooses.
 const FILE_BYTES: [usize; 3] = [700, 5000, 20_000];
 
+/// So many differences of one tree are described.
+const SHOWN_MAX: usize = 4;
+
 /// How long the client may wait for a server that is being restarted.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -35,12 +39,16 @@ pub struct Archive {
 
 /// Members that the client was told are stable.
 #[derive(Default)]
-struct Journal(Mutex<HashSet<Vec<u8>>>);
+struct Journal {
+    stable: Mutex<HashSet<Vec<u8>>>,
+    acks: Acks,
+}
 
 impl Progress for Journal {
     fn stable(&self, path: &[u8]) {
         let path = path.strip_suffix(b"/").unwrap_or(path);
-        self.0.lock().insert(path.to_vec());
+        self.stable.lock().insert(path.to_vec());
+        self.acks.note();
     }
 }
 
@@ -147,14 +155,21 @@ impl Archive {
     pub fn compare(&self, export: &Path) -> Result<Vec<String>> {
         let c = verify::compare(&self.tar[..], &export.join(&self.dir))?;
         let count = c.differences;
-        Ok(c.shown.into_iter().map(|d| format!("at the end, one of {count}: {d}")).collect())
+        Ok(c.shown.into_iter().take(SHOWN_MAX).map(|d| format!("at the end, one of {count}: {d}")).collect())
     }
 }
 
 impl Extraction {
+    /// Waits for a moment in the middle of it: at least one member is acknowledged, so that the client
+    /// has its session.
+    pub fn wait_for(&self, moment: Moment) {
+        self.journal.acks.wait(1);
+        moment.wait(&self.journal.acks);
+    }
+
     /// The members that were acknowledged so far.
     pub fn stable(&self) -> HashSet<Vec<u8>> {
-        self.journal.0.lock().clone()
+        self.journal.stable.lock().clone()
     }
 
     /// Waits for the end of the extraction; what is wrong with it.
