@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 
 use crate::change::REMEMBER_NS;
 use crate::dirty::Dirty;
-use crate::limits::{NODE_SHARDS, NODES_MAX};
+use crate::limits::NODE_SHARDS;
 use crate::node::{Node, NodeFd, NodeInner};
 use crate::record::KernelHandle;
 
@@ -33,6 +33,7 @@ pub(crate) struct Cache {
     shards: Vec<Mutex<Shard>>,
     hasher: RandomState,
     count: AtomicUsize,
+    nodes_max: usize,
     /// A node with unstable data was dropped: what is not remembered may be dirty.
     dirty_dropped: AtomicBool,
     /// Never drop a node that is alive: it could not be opened again.
@@ -43,9 +44,11 @@ pub(crate) struct Cache {
 }
 
 impl Cache {
-    /// An empty cache whose nodes keep at most `fds_max` descriptors. `pinned`: nodes and their descriptors stay.
-    pub(crate) fn new(fds_max: usize, pinned: bool) -> Cache {
+    /// An empty cache of at most `nodes_max` nodes, beside those that are in use, which keep at most `fds_max`
+    /// descriptors. `pinned`: nodes and their descriptors stay.
+    pub(crate) fn new(nodes_max: usize, fds_max: usize, pinned: bool) -> Cache {
         Cache {
+            nodes_max,
             shards: (0..NODE_SHARDS).map(|_| Mutex::new(Shard::default())).collect(),
             hasher: RandomState::new(),
             count: AtomicUsize::new(0),
@@ -85,7 +88,7 @@ impl Cache {
         shard.map.insert(node.id.kh.clone(), node.clone());
         shard.hand.push_back(node.clone());
         self.count.fetch_add(1, Ordering::Relaxed);
-        if shard.map.len() > NODES_MAX / NODE_SHARDS && !self.pinned {
+        if shard.map.len() > self.nodes_max / NODE_SHARDS && !self.pinned {
             for _ in 0..STEPS_PER_INSERT {
                 dropped.extend(self.step(&mut shard, now_ns));
             }
@@ -183,5 +186,107 @@ impl Cache {
 impl std::fmt::Debug for Cache {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Cache").field("nodes", &self.len()).field("fds", &self.fds()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::ObjId;
+    use crate::types::Kind;
+    use bytes::Bytes;
+
+    const NODES: usize = 64;
+    const FDS: usize = 10;
+    const NOW: u64 = 10 * REMEMBER_NS;
+
+    fn new(n: u64, dirty: Dirty) -> NodeInner {
+        let kh = KernelHandle { kind: 1, bytes: Bytes::copy_from_slice(&n.to_be_bytes()) };
+        NodeInner::new(ObjId { kh, btime_ns: 0 }, Kind::File, n, n, Bytes::new(), dirty)
+    }
+
+    fn fd() -> OwnedFd {
+        std::fs::File::open("/").unwrap().into()
+    }
+
+    #[test]
+    fn one_object_has_one_node_as_long_as_anybody_holds_it() {
+        let cache = Cache::new(NODES, FDS, false);
+        let held: Vec<Node> = (0..500).map(|n| cache.intern(new(n, Dirty::Clean), NOW)).collect();
+        for n in 1000..20_000 {
+            cache.intern(new(n, Dirty::Clean), NOW);
+        }
+        for node in &held {
+            assert!(cache.get(&node.0.id.kh).as_ref() == Some(node));
+            assert!(cache.intern(new(node.0.ino, Dirty::Clean), NOW) == *node);
+        }
+        drop(held);
+        for n in 20_000..40_000 {
+            cache.intern(new(n, Dirty::Clean), NOW);
+        }
+        assert!(cache.len() <= 2 * NODES, "{}", cache.len());
+        assert_eq!(cache.shards.iter().map(|s| s.lock().hand.len()).sum::<usize>(), cache.len());
+    }
+
+    #[test]
+    fn what_has_just_changed_is_remembered() {
+        let cache = Cache::new(NODES, FDS, false);
+        let now = NOW;
+        for n in 0..1000 {
+            cache.intern(new(n, Dirty::Clean), now).0.changed_ns.store(now, Ordering::Relaxed);
+        }
+        for n in 1000..9000 {
+            cache.intern(new(n, Dirty::Clean), now + REMEMBER_NS / 2);
+        }
+        let known = |n: u64| cache.get(&new(n, Dirty::Clean).id.kh).is_some();
+        assert!((0..1000).all(known));
+        for n in 9000..40_000 {
+            cache.intern(new(n, Dirty::Clean), now + 2 * REMEMBER_NS);
+        }
+        assert!(cache.len() <= 2 * NODES, "{}", cache.len());
+    }
+
+    #[test]
+    fn after_a_dirty_node_was_dropped_nothing_unknown_is_clean() {
+        let cache = Cache::new(NODES, FDS, false);
+        for n in 0..1000 {
+            cache.intern(new(n, Dirty::Clean), NOW);
+        }
+        assert_eq!(cache.dirty_of_unknown(), Dirty::Clean);
+        cache.intern(new(5000, Dirty::Unknown), NOW);
+        for n in 10_000..20_000 {
+            cache.intern(new(n, Dirty::Clean), NOW);
+        }
+        assert_eq!(cache.dirty_of_unknown(), Dirty::Unknown);
+    }
+
+    #[test]
+    fn descriptors_are_bounded_and_those_in_use_stay_open() {
+        let cache = Cache::new(NODES * 100, FDS, false);
+        let nodes: Vec<Node> = (0..500).map(|n| cache.intern(new(n, Dirty::Clean), NOW)).collect();
+        let used: Vec<_> = nodes.iter().take(5).map(|n| cache.keep_fd(n, fd())).collect();
+        for node in &nodes {
+            cache.keep_fd(node, fd());
+        }
+        assert!(cache.fds() <= 2 * FDS + used.len(), "{}", cache.fds());
+        for fd in &used {
+            rustix::fs::fstat(&**fd).unwrap();
+        }
+        drop((used, nodes));
+        drop(cache);
+    }
+
+    #[test]
+    fn a_dead_node_is_dropped_with_its_descriptor() {
+        let cache = Cache::new(NODES, FDS, true);
+        let node = cache.intern(new(1, Dirty::Clean), NOW);
+        cache.keep_fd(&node, fd());
+        assert_eq!((cache.len(), cache.fds()), (1, 1));
+        cache.forget(&node);
+        cache.forget(&node);
+        assert_eq!((cache.len(), cache.fds()), (0, 0));
+        assert!(cache.get(&node.0.id.kh).is_none());
+        // The same handle is another object then (btrfs may do that after a crash).
+        assert!(cache.intern(new(1, Dirty::Clean), NOW) != node);
     }
 }

@@ -21,7 +21,7 @@ use crate::cred;
 use crate::error::OpenError;
 use crate::handle::HandleCodec;
 use crate::identity::{IDENTITY_FILE, Identity};
-use crate::limits::{NODE_FDS_DIVISOR, NODE_FDS_MAX};
+use crate::limits::{NODE_FDS_DIVISOR, NODE_FDS_MAX, NODES_MAX};
 use crate::marker::Marker;
 use crate::node::btime_ns;
 use crate::record::ObjId;
@@ -98,7 +98,7 @@ impl Volume {
                 && sys::is_btrfs(&mount).map_err(|e| OpenError::io(dir.display().to_string(), e))?,
             codec: HandleCodec::new(identity.key, identity.number()),
             remap: RwLock::new(remap),
-            cache: Cache::new(node_fds_max(), o.unprivileged),
+            cache: Cache::new(NODES_MAX, node_fds_max(), o.unprivileged),
             root: OnceLock::new(),
             floor_ns: identity.floor_ns,
             volume_id: identity.volume_id,
@@ -276,7 +276,7 @@ fn open_log(
         _ => Path::new("."),
     };
     // A log that does not exist yet has a parent that does; otherwise the log's own error says what is missing.
-    if std::fs::canonicalize(parent).is_ok_and(|p| p.starts_with(dir)) {
+    if [path, parent].iter().any(|p| std::fs::canonicalize(p).is_ok_and(|p| p.starts_with(dir))) {
         return Err(OpenError::LogInside(path.to_owned()));
     }
     let mut config = Config::new(path, o.log_size, identity.volume_id);
