@@ -99,18 +99,22 @@ pub fn run(options: &Options) -> Result<ExitCode, String> {
     let start = Instant::now();
     let local = reference.volume().join(DESTINATION);
     fs::create_dir(&local).map_err(|e| format!("{}: {e}", local.display()))?;
-    run_program(command("tar", ["-x", "-f"]).arg(&plain).arg("-C").arg(&local))?;
+    // Without the delay tar leaves wrong times on directories that the archive comes back to.
+    run_program(command("tar", ["-x", "--delay-directory-restore", "-f"]).arg(&plain).arg("-C").arg(&local))?;
     run_program(command("sync", ["-f"]).arg(&local))?;
     let local_seconds = start.elapsed().as_secs_f64();
 
     let scratch = Scratch::new(&options.fs, VOLUME_BYTES)?;
+    // Before the server starts: nobody else changes a volume that is served.
+    let destination = scratch.volume().join(DESTINATION);
+    fs::create_dir(&destination).map_err(|e| format!("{}: {e}", destination.display()))?;
     let mut server = Server::start(&binary, &scratch, &options.durability)?;
     let (seconds, rpcs) = match options.client {
         Client::Landfast => by_landfast(&binary, &plain, &server)?,
         Client::Kernel => by_kernel(options, &plain, &server)?,
     };
     server.stop()?;
-    let found = tree::compare(&local, &scratch.volume().join(DESTINATION))?;
+    let found = tree::compare(&local, &destination)?;
     let report = Report {
         archive: archive.file_name().unwrap_or_default().to_string_lossy().into_owned(),
         client: if options.client == Client::Kernel { "kernel" } else { "landfast" },
@@ -178,12 +182,12 @@ fn by_kernel(options: &Options, archive: &Path, server: &Server) -> Result<(f64,
         }
     };
     guest(&format!(
-        "mount -t nfs -o vers={},proto=tcp,port={} 10.0.2.2:/ {MOUNTPOINT}\nmkdir {MOUNTPOINT}/{DESTINATION}",
+        "mount -t nfs -o vers={},proto=tcp,port={} 10.0.2.2:/ {MOUNTPOINT}",
         options.vers,
         server.port()
     ))?;
     let start = Instant::now();
-    guest(&format!("tar -C {MOUNTPOINT}/{DESTINATION} -xf /dev/vdb\nsync"))?;
+    guest(&format!("tar -C {MOUNTPOINT}/{DESTINATION} --delay-directory-restore -xf /dev/vdb\nsync"))?;
     let seconds = start.elapsed().as_secs_f64();
     let counts = Counts::parse(&guest("cat /proc/self/mountstats")?, MOUNTPOINT)?;
     guest(&format!("umount {MOUNTPOINT}"))?;
