@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 
 use super::archive;
-use super::image;
+use super::image::{self, Image};
 use super::machine::{Hardware, Machine};
 use super::mountstats::Counts;
 use super::recipe::{Kernel, Vers};
@@ -54,6 +54,15 @@ const OTHERS: [Script; 5] =
 const RESTART: (Script, Script) = (script!("restart-before"), script!("restart-after"));
 const CUT: (Script, Script) = (script!("cut-before"), script!("cut-after"));
 
+/// What two clients do in turn; the second one loses its power before the last script.
+const TWO_CLIENTS: [Script; 5] = [
+    script!("two-clients-1"),
+    script!("two-clients-2"),
+    script!("two-clients-3"),
+    script!("two-clients-4"),
+    script!("two-clients-5"),
+];
+
 /// Who serves.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Who {
@@ -75,6 +84,9 @@ pub struct Options {
     /// Megabytes of the guest's memory.
     #[arg(long, default_value_t = 1024)]
     memory: u32,
+    /// The guest's processors; a second one helps only where the host has more than two.
+    #[arg(long, default_value_t = 1)]
+    cpus: u32,
     /// The archive: `openvswitch`, `newlib`, `linux` (from Debian's packages), or a file.
     #[arg(long, default_value = "openvswitch")]
     archive: String,
@@ -120,12 +132,15 @@ pub fn run(options: &Options) -> Result<ExitCode, String> {
             Some((Server::start(&binary, &scratch, &options.durability)?, scratch))
         }
     };
-    let hardware = Hardware { memory_mb: options.memory, disk: Some(plain), ..Hardware::default() };
+    let hardware =
+        Hardware { memory_mb: options.memory, cpus: options.cpus, disk: Some(plain), ..Hardware::default() };
     let machine = Machine::boot(&image, &hardware)?;
     eprintln!("Linux {} was ready after {:.1} s", machine.release, machine.boot.as_secs_f64());
     let name = archive.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let mut session = Session {
         options,
+        image: &image,
+        peer: None,
         server: server.as_mut().map(|(server, _)| server),
         report: Report {
             kernel: machine.release.clone(),
@@ -164,6 +179,9 @@ enum Restart {
 /// The guest, the server and what was found so far.
 struct Session<'a> {
     options: &'a Options,
+    image: &'a Image,
+    /// The second client, while there is one.
+    peer: Option<Machine>,
     server: Option<&'a mut Server>,
     machine: Machine,
     report: Report,
@@ -204,6 +222,21 @@ impl Session<'_> {
                 good = good && self.wanted(name, |this| this.check(vers, name, None, &parts))?;
             }
         }
+        if self.server.is_some() {
+            let [first, second, third, fourth, fifth] = TWO_CLIENTS.map(|(_, script)| script);
+            let parts = [
+                Part::Guest(first),
+                Part::PeerOn,
+                Part::Peer(second),
+                Part::Guest(third),
+                Part::Peer(fourth),
+                Part::PeerOff,
+                Part::Guest(fifth),
+            ];
+            good =
+                good && self.wanted("two-clients", |this| this.check(vers, "two-clients", None, &parts))?;
+            self.peer = None;
+        }
         if good {
             self.check(vers, UNMOUNT.0, None, &[Part::Guest(UNMOUNT.1)])?;
         } else {
@@ -237,6 +270,17 @@ impl Session<'_> {
                     self.guest(name, &script).map(|_| ())
                 }
                 Part::Server(restart) => self.restart(*restart),
+                Part::PeerOn => self.peer_on(),
+                Part::Peer(script) => {
+                    let script = self.script(vers, script);
+                    let limit = Duration::from_secs(self.options.limit);
+                    let peer = self.peer.as_mut().ok_or("there is no second client".to_owned());
+                    peer.and_then(|peer| guest(peer, limit, name, &script)).map(|_| ())
+                }
+                Part::PeerOff => {
+                    self.peer = None;
+                    Ok(())
+                }
             };
             if result.is_err() {
                 break;
@@ -277,17 +321,17 @@ impl Session<'_> {
         format!("SERVER={server} PORT={port} EXPORT='{export}' VERS={vers}\n{LIB}\n{script}")
     }
 
+    /// Boots the second client.
+    fn peer_on(&mut self) -> Result<(), String> {
+        let hardware = Hardware::default();
+        let hardware = Hardware { name: format!("{}-peer", hardware.name), ..hardware };
+        self.peer = Some(Machine::boot(self.image, &hardware)?);
+        Ok(())
+    }
+
     /// Runs a script in the guest and returns what it printed; an error if its exit code is not 0.
     fn guest(&mut self, name: &str, script: &str) -> Result<String, String> {
-        let mut output = Vec::new();
-        let limit = Duration::from_secs(self.options.limit);
-        let code = self.machine.run(script, &[], limit, &mut output);
-        let output = String::from_utf8_lossy(&output).into_owned();
-        match code {
-            Ok(0) => Ok(output),
-            Ok(code) => Err(format!("{name}: exit code {code}\n{output}")),
-            Err(why) => Err(format!("{name}: {why}\n{output}")),
-        }
+        guest(&mut self.machine, Duration::from_secs(self.options.limit), name, script)
     }
 
     /// The client's counters, after all that it has to write is written.
@@ -297,10 +341,28 @@ impl Session<'_> {
     }
 }
 
+/// Runs a script in a guest and returns what it printed; an error if its exit code is not 0.
+fn guest(machine: &mut Machine, limit: Duration, name: &str, script: &str) -> Result<String, String> {
+    let mut output = Vec::new();
+    let code = machine.run(script, &[], limit, &mut output);
+    let output = String::from_utf8_lossy(&output).into_owned();
+    match code {
+        Ok(0) => Ok(output),
+        Ok(code) => Err(format!("{name}: exit code {code}\n{output}")),
+        Err(why) => Err(format!("{name}: {why}\n{output}")),
+    }
+}
+
 /// A part of a check.
 enum Part<'a> {
     /// The guest runs a script.
     Guest(&'a str),
     /// The server is restarted.
     Server(Restart),
+    /// A second guest boots.
+    PeerOn,
+    /// The second guest runs a script.
+    Peer(&'a str),
+    /// The second guest's power is cut.
+    PeerOff,
 }

@@ -35,7 +35,7 @@ pub struct Hardware {
 impl Default for Hardware {
     fn default() -> Self {
         // The process id makes the name unique on this host; the server tells guests apart by their name.
-        Hardware { name: format!("landfast-{}", std::process::id()), memory_mb: 1024, cpus: 2, disk: None }
+        Hardware { name: format!("landfast-{}", std::process::id()), memory_mb: 1024, cpus: 1, disk: None }
     }
 }
 
