@@ -213,3 +213,32 @@ fn an_archive_that_is_cut_off() {
         assert_eq!(fs::read(volume.join("f19")).expect("there"), [b'x'; 1000]);
     }
 }
+
+#[test]
+fn a_log_file_on_fuse() {
+    if !root() || !Path::new("/dev/fuse").exists() {
+        println!("skipped: needs root and FUSE");
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let (volume, disk) = (dir.path().join("volume"), dir.path().join("disk"));
+    fs::create_dir(&volume).expect("a directory");
+    fs::create_dir(&disk).expect("a directory");
+    let mut child = landfast()
+        .args(["lab", "disk", path(&disk), "64M"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("it starts");
+    let mut ready = String::new();
+    let stdout = child.stdout.take().expect("a pipe");
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut ready)
+        .expect("it says when it is ready");
+    let log = disk.join("disk.img");
+    let o = run(&["serve", path(&volume), "--log", path(&log), "--listen", "127.0.0.1:0"]);
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it is there");
+    child.wait().expect("it ends");
+    assert_eq!(o.status.code(), Some(2));
+    one_line_with(&stderr(&o), &[path(&log), "FUSE", "block device"]);
+}

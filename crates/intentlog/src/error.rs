@@ -31,6 +31,15 @@ pub enum OpenError {
         /// The log's path.
         path: PathBuf,
     },
+    /// A file on FUSE: the kernel passes O_DSYNC on without a flush, and takes "not implemented" for a done one.
+    #[error(
+        "log {path}: lies on a FUSE filesystem, where a flush may be answered without being done; use a block \
+         device, or a file on ext4, XFS or btrfs"
+    )]
+    Fuse {
+        /// The log's path.
+        path: PathBuf,
+    },
     /// Fewer bytes than [`crate::limits::DEVICE_BYTES_MIN`].
     #[error("log {path}: {bytes} bytes are too few, at least {min} are needed")]
     TooSmall {

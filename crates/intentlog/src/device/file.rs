@@ -17,6 +17,8 @@ use crate::limits::{BLOCK_BYTES, DEVICE_BYTES_MAX, DEVICE_BYTES_MIN, STREAM_BYTE
 /// `statfs` types of filesystems in memory (linux/magic.h).
 const TMPFS_MAGIC: u32 = 0x0102_1994;
 const RAMFS_MAGIC: u32 = 0x8584_58f6;
+/// `statfs` type of FUSE mounts (linux/magic.h).
+const FUSE_MAGIC: u32 = 0x6573_5546;
 
 /// A log file or block device. Holds the lock as long as it lives.
 #[derive(Debug)]
@@ -28,6 +30,11 @@ pub struct FileDevice {
     direct: bool,
     method: SyncMethod,
     measured: String,
+}
+
+/// The type of the filesystem that a descriptor is on.
+fn filesystem(fd: &OwnedFd) -> Option<u32> {
+    rustix::fs::fstatfs(fd).ok().and_then(|fs| u32::try_from(fs.f_type).ok())
 }
 
 /// Whether the device was found without any log on it.
@@ -58,6 +65,9 @@ impl FileDevice {
         })?;
         let stat = rustix::fs::fstat(&fd).map_err(fail("examine"))?;
         let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+        if is_file && filesystem(&fd) == Some(FUSE_MAGIC) {
+            return Err(OpenError::Fuse { path: path.into() });
+        }
         let mut bytes = rustix::fs::seek(&fd, SeekFrom::End(0)).map_err(fail("size"))?;
         let mut blank = Blank::No;
         if is_file && bytes == 0 {
@@ -183,9 +193,7 @@ impl ReadAt for FileDevice {
 
 impl Device for FileDevice {
     fn warning(&self) -> Option<String> {
-        let in_memory = rustix::fs::fstatfs(&self.fd).is_ok_and(|fs| {
-            self.is_file && matches!(u32::try_from(fs.f_type), Ok(TMPFS_MAGIC | RAMFS_MAGIC))
-        });
+        let in_memory = self.is_file && matches!(filesystem(&self.fd), Some(TMPFS_MAGIC | RAMFS_MAGIC));
         in_memory.then(|| {
             format!(
                 "the log {} lies in memory: a power cut or reboot loses every acknowledged operation since the last checkpoint",
