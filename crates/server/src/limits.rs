@@ -42,7 +42,7 @@ pub const CONNECTION_COMPOUNDS_MAX: usize = 512;
 pub const CONNECTION_BYTES_MAX: usize = 32 << 20;
 /// Request bytes of all connections that are being worked on.
 pub const SERVER_BYTES_MAX: usize = 256 << 20;
-/// Threads that run compounds.
+/// Threads that receive requests and run compounds.
 pub const WORKERS: usize = 16;
 /// Threads that run compounds which wait for the disk: COMMIT, large stable writes; all that modify when there is no log.
 pub const SLOW_WORKERS: usize = 32;

@@ -1,7 +1,6 @@
-//! Operating system threads that run compounds to their end.
+//! Operating system threads for compounds that wait for the disk.
 //!
-//! Operations are blocking system calls under per-thread credentials, so they run on threads of their own, never on
-//! those of the asynchronous runtime. The queue is bounded by the RPC layer's limits on calls under way; a job that
+//! The queue is bounded by the RPC layer's limits on calls under way; a job that
 //! comes when the pool has ended is dropped, which its waiter sees.
 
 use std::collections::VecDeque;
@@ -40,7 +39,8 @@ impl Pool {
         let mut pool = Pool { inner, threads: Vec::with_capacity(threads) };
         for i in 0..threads.max(1) {
             let inner = pool.inner.clone();
-            let thread = std::thread::Builder::new().name(format!("nfs-{i}")).spawn(move || work(&inner))?;
+            let thread =
+                std::thread::Builder::new().name(format!("nfs-disk-{i}")).spawn(move || work(&inner))?;
             pool.threads.push(thread);
         }
         Ok(pool)

@@ -1,7 +1,11 @@
 //! The thin shell: a listener, the worker pool, the wait for the log between a compound and its reply.
 //!
-//! The order of a request: decode; back-pressure, if it may change the tree; a worker runs it; the log is flushed up to
-//! its last record; the slot is freed; the reply is sent. Only the worker's part takes a thread.
+//! The order of a request: decode; back-pressure, if it may change the tree; the compound runs; the log is flushed up to
+//! its last record; the slot is freed; the reply is sent.
+//!
+//! The server has a Tokio runtime of its own, whose threads run compounds where they are received: their system calls
+//! go to the page cache, and handing them to another thread and back would cost more than most of them take. Only
+//! what is known to wait for the disk goes to other threads ([`Pool`]). All waiting for the log is asynchronous.
 
 use crate::limits;
 use crate::pool::Pool;
@@ -25,6 +29,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
+use tokio::runtime::{Handle, Runtime};
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
@@ -47,7 +52,7 @@ pub struct ServerConfig {
     pub export: PathBuf,
     /// Lease time and grace period in seconds.
     pub lease_seconds: u32,
-    /// Worker threads.
+    /// Threads that receive and run requests.
     pub workers: usize,
 }
 
@@ -89,21 +94,24 @@ pub enum StartError {
 pub struct Server;
 
 impl Server {
-    /// Listens, restores the clients' state, starts the volume, serves. Runs on the calling Tokio runtime.
+    /// Listens, restores the clients' state, starts the volume, serves, on threads of its own.
     ///
     /// # Errors
     /// [`StartError`].
     pub async fn start(config: ServerConfig) -> Result<Running, StartError> {
         let ServerConfig { volume, recovery, listen, export, lease_seconds, workers } = config;
-        let listener =
-            TcpListener::bind(listen).await.map_err(|err| StartError::Listen { addr: listen, err })?;
+        let threads = Threads::new(workers).map_err(StartError::Threads)?;
+        let listen_error = |err| StartError::Listen { addr: listen, err };
+        let listener = match threads.handle().spawn(TcpListener::bind(listen)).await {
+            Ok(bound) => bound.map_err(listen_error)?,
+            Err(e) => return Err(StartError::Threads(e.into())),
+        };
         let pseudo = Pseudo::new(&export, volume.id());
         let sh = Arc::new(Shared::new(volume, pseudo, lease_seconds, recovery.epoch as u32));
         let restored = restore(&sh, recovery.notes)?;
-        let pool = Pool::new(workers).map_err(StartError::Threads)?;
         let slow = Pool::new(limits::SLOW_WORKERS).map_err(StartError::Threads)?;
         let logged = sh.volume.durability() == Durability::Log;
-        let service = Arc::new(Nfs { sh: sh.clone(), pool, slow, logged, released: Notify::new() });
+        let service = Arc::new(Nfs { sh: sh.clone(), slow, logged, released: Notify::new() });
         let rpc = server::ServerConfig {
             conn: ConnConfig {
                 record_max: limits::REQUEST_BYTES_MAX as usize + 4096,
@@ -114,10 +122,13 @@ impl Server {
             connections_max: limits::CONNECTIONS_MAX,
             bytes_in_flight_max: limits::SERVER_BYTES_MAX,
         };
-        let rpc = server::Server::start(listener, service, rpc)
-            .map_err(|err| StartError::Listen { addr: listen, err })?;
-        let ticking = Ticking(tokio::spawn(tick(sh.clone())));
-        Ok(Running { sh, rpc, ticking, restored })
+        let handle = threads.handle();
+        let rpc = {
+            let _inside = handle.enter();
+            server::Server::start(listener, service, rpc).map_err(listen_error)?
+        };
+        let ticking = Ticking(handle.spawn(tick(sh.clone())));
+        Ok(Running { rpc, ticking, threads, sh, restored })
     }
 }
 
@@ -131,10 +142,38 @@ fn restore(sh: &Arc<Shared>, notes: Vec<Vec<u8>>) -> Result<Restored, StartError
 
 /// A server that runs. Dropping it stops listening; [`Running::stop`] ends it cleanly.
 pub struct Running {
-    sh: Arc<Shared>,
     rpc: server::Server,
     ticking: Ticking,
+    threads: Threads,
+    sh: Arc<Shared>,
     restored: Restored,
+}
+
+/// The server's own runtime. It may end where waiting is not allowed, so nothing waits for its threads.
+struct Threads(Option<Runtime>);
+
+impl Threads {
+    fn new(workers: usize) -> std::io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(workers.max(2))
+            .thread_name("nfs")
+            .enable_all()
+            .build()?;
+        Ok(Threads(Some(runtime)))
+    }
+
+    fn handle(&self) -> Handle {
+        // Taken only by drop.
+        self.0.as_ref().map_or_else(Handle::current, |r| r.handle().clone())
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
 }
 
 /// The task of [`tick`], which ends with this.
@@ -211,9 +250,9 @@ impl Running {
     /// Ends at once: no checkpoint, no mark of a clean stop, requests under way are not answered. What is left is what the
     /// death of the process would leave; for tests.
     pub async fn abandon(self) {
-        let Running { sh, rpc, ticking, .. } = self;
+        let Running { sh, rpc, ticking, threads, .. } = self;
         rpc.shutdown(Duration::ZERO).await;
-        drop(ticking);
+        drop((ticking, threads));
         // The volume's locks are free when the last task has let go of it.
         while Arc::strong_count(&sh) > 1 {
             tokio::task::yield_now().await;
@@ -242,7 +281,6 @@ async fn tick(sh: Arc<Shared>) {
 
 struct Nfs {
     sh: Arc<Shared>,
-    pool: Pool,
     /// For what waits for the disk, so that it takes no thread from what does not.
     slow: Pool,
     /// The log, not each operation, makes things stable.
@@ -310,12 +348,14 @@ impl Nfs {
         }
     }
 
-    /// Runs a request on a worker; `None` when that failed.
+    /// Runs a request; `None` when that failed.
     async fn run(&self, req: &Arc<Request>, slow: bool) -> Option<Outcome> {
+        if !slow {
+            return Some(compound::run(&self.sh, req));
+        }
         let (done, outcome) = tokio::sync::oneshot::channel();
         let (sh, req) = (self.sh.clone(), req.clone());
-        let pool = if slow { &self.slow } else { &self.pool };
-        pool.run(move || {
+        self.slow.run(move || {
             // The other end waits until the job has run or was dropped.
             let _ = done.send(compound::run(&sh, &req));
         });
