@@ -61,6 +61,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         return Err(format!("{e}: {:?}", volume.failed()).into());
     }
     println!("{:#?}", volume.stats());
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    println!("{}", status.lines().filter(|l| l.starts_with("VmHWM")).collect::<String>());
     volume.shutdown()?;
     Ok(())
 }

@@ -39,7 +39,7 @@ pub(crate) const NEEDED: &[(CapabilitySet, &str)] = &[
 
 /// The same as one list, for the message.
 pub(crate) const NEEDED_NAMES: &str = "CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER, CAP_FSETID, \
-                                       CAP_MKNOD, CAP_SETGID, CAP_SETUID and CAP_SYS_ADMIN with user id 0";
+                                       CAP_MKNOD, CAP_SETGID, CAP_SETUID and CAP_SYS_ADMIN";
 
 /// What of [`NEEDED`] the process lacks; empty when it may serve. The user id must be 0, too: only then do
 /// capabilities follow the filesystem user.

@@ -132,7 +132,7 @@ pub enum OpenError {
     #[error("{}: not a directory", .0.display())]
     NotADirectory(PathBuf),
     /// The process lacks capabilities.
-    #[error("serving needs root, or the capabilities {0}; missing: {1}")]
+    #[error("serving acts as each client's user, which needs root with {0}; missing: {1}")]
     Capabilities(&'static str, String),
     /// The filesystem is not on the allow-list for a log.
     #[error(
