@@ -13,9 +13,20 @@ pub const CHANNEL_BYTES_MIN: u32 = 512;
 pub const CACHED_BYTES_MAX: u32 = 256 << 10;
 /// What one session may at worst keep for replay: slots times the largest kept reply. Fewer slots are granted above.
 pub const SESSION_CACHED_BYTES_MAX: u64 = 8 << 20;
-/// What all sessions may at worst keep for replay (they stand in the log at each checkpoint); above it a new session
-/// gets `NFS4ERR_NOSPC`.
+/// What all sessions may at worst keep for replay; above it a new session gets `NFS4ERR_NOSPC`. With a log less: see
+/// [`LOG_PARTS`].
 pub const CACHED_BYTES_TOTAL_MAX: u64 = 128 << 20;
+/// What sessions and client records keep stands in the log at each checkpoint, and must leave room for the work: of so
+/// many parts of the log ...
+pub const LOG_PARTS: u64 = 16;
+/// ... sessions may at worst take so many,
+pub const LOG_PARTS_SESSIONS: u64 = 3;
+/// ... and client records so many.
+pub const LOG_PARTS_CLIENTS: u64 = 1;
+/// What a slot takes in the log besides its reply; what a session takes besides its slots.
+pub const SLOT_NOTE_BYTES: u64 = 64;
+/// What a client record takes in the log at worst: an owner of 1,024 bytes, the last CREATE_SESSION reply, and the rest.
+pub const CLIENT_NOTE_BYTES: u64 = 1536;
 /// Operations of one COMPOUND. More: `NFS4ERR_TOO_MANY_OPS`.
 pub const OPS_MAX: u32 = 4096;
 /// Slots of one session. A client that asks for more is given this.
@@ -42,8 +53,12 @@ pub const CONNECTION_COMPOUNDS_MAX: usize = 512;
 pub const CONNECTION_BYTES_MAX: usize = 32 << 20;
 /// Request bytes of all connections that are being worked on.
 pub const SERVER_BYTES_MAX: usize = 256 << 20;
-/// Threads that receive requests and run compounds.
-pub const WORKERS: usize = 16;
+/// Threads that receive requests and run compounds: so many for each processor, since some wait for cold reads.
+pub const WORKERS_PER_CPU: usize = 4;
+/// At least so many.
+pub const WORKERS_MIN: usize = 8;
+/// At most so many.
+pub const WORKERS_MAX: usize = 64;
 /// Threads that run compounds which wait for the disk: COMMIT, large stable writes; all that modify when there is no log.
 pub const SLOW_WORKERS: usize = 32;
 /// A stable WRITE of more bytes than this goes to the disk, not into the log.
@@ -64,6 +79,8 @@ pub const LINK_TARGET_MAX: usize = 4095;
 pub const READDIR_BYTES_MAX: u32 = 1 << 20;
 /// Lease time when nothing else is asked for, in seconds.
 pub const LEASE_SECONDS: u32 = 90;
+/// A client that holds nothing is forgotten after so much silence.
+pub const IDLE_MS: u64 = 3600 * 1000;
 /// A client whose lease is over keeps its state until somebody needs it, at most so long.
 pub const COURTESY_MS: u64 = 24 * 3600 * 1000;
 /// An EXCHANGE_ID without a CREATE_SESSION is forgotten after so many leases.

@@ -66,9 +66,14 @@ impl ServerConfig {
             listen,
             export,
             lease_seconds: limits::LEASE_SECONDS,
-            workers: limits::WORKERS,
+            workers: default_workers(),
         }
     }
+}
+
+fn default_workers() -> usize {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    (cpus * limits::WORKERS_PER_CPU).clamp(limits::WORKERS_MIN, limits::WORKERS_MAX)
 }
 
 /// Why a server does not start. Each is one line that says what to do.

@@ -3,7 +3,7 @@
 use crate::pseudo::Pseudo;
 use crate::state::notes::Stamped;
 use crate::state::opens::Files;
-use crate::state::{Millis, State};
+use crate::state::{Bounds, Millis, State};
 use crate::stats::Counters;
 use bytes::Bytes;
 use landfast_volume::{Node, NoteKeeper, OpenFile, Volume};
@@ -36,6 +36,7 @@ type SharedState = Arc<Mutex<State<OpenFile>>>;
 
 impl Shared {
     pub(crate) fn new(volume: Volume, pseudo: Pseudo, lease_seconds: u32, epoch: u32) -> Self {
+        let bounds = Bounds::new(volume.stats().log.map(|log| log.capacity));
         let id: String = volume.id().iter().map(|b| format!("{b:02x}")).collect();
         Shared {
             root: volume.root(),
@@ -45,7 +46,7 @@ impl Shared {
             persist: volume.keeps_notes(),
             counters: Counters::default(),
             started: Instant::now(),
-            state: Arc::new(Mutex::new(State::new(epoch, u64::from(lease_seconds) * 1000))),
+            state: Arc::new(Mutex::new(State::new(epoch, u64::from(lease_seconds) * 1000, bounds))),
             volume,
         }
     }

@@ -40,6 +40,29 @@ pub struct Principal {
     pub uid: u32,
 }
 
+/// How much the state may keep, which the log has to hold at each checkpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// Bytes that all slots together may at worst keep.
+    pub reply_bytes: u64,
+    /// Client records.
+    pub clients: usize,
+}
+
+impl Bounds {
+    /// For a server whose log has `log_bytes`; without a log only memory counts.
+    #[must_use]
+    pub fn new(log_bytes: Option<u64>) -> Bounds {
+        let share = |parts| log_bytes.map_or(u64::MAX, |b| (b / limits::LOG_PARTS).saturating_mul(parts));
+        let clients = share(limits::LOG_PARTS_CLIENTS) / limits::CLIENT_NOTE_BYTES;
+        let clients = usize::try_from(clients).unwrap_or(usize::MAX);
+        Bounds {
+            reply_bytes: limits::CACHED_BYTES_TOTAL_MAX.min(share(limits::LOG_PARTS_SESSIONS)),
+            clients: limits::CLIENTS_MAX.min(clients).max(1),
+        }
+    }
+}
+
 /// All state. `F` is what the shell keeps with an open (its descriptors).
 pub struct State<F> {
     /// Client records.
@@ -52,6 +75,8 @@ pub struct State<F> {
     pub grace: Grace,
     /// Lease time.
     pub lease_ms: Millis,
+    /// How much may be kept.
+    pub bounds: Bounds,
     /// The version that the next change gets.
     pub(crate) version: u64,
 }
@@ -59,13 +84,14 @@ pub struct State<F> {
 impl<F> State<F> {
     /// Empty state of the server instance `epoch`, which must differ from every earlier instance's.
     #[must_use]
-    pub fn new(epoch: u32, lease_ms: Millis) -> Self {
+    pub fn new(epoch: u32, lease_ms: Millis, bounds: Bounds) -> Self {
         State {
             clients: Clients::new(epoch),
-            sessions: Sessions::default(),
+            sessions: Sessions::new(bounds.reply_bytes),
             files: Files::new(epoch),
             grace: Grace::default(),
             lease_ms,
+            bounds,
             version: 0,
         }
     }
@@ -209,7 +235,11 @@ impl<F> State<F> {
         for id in self.clients.ids() {
             let Some(c) = self.clients.get(id) else { continue };
             let silent = now.saturating_sub(c.renewed);
-            let limit = if c.confirmed { self.lease_ms.max(limits::COURTESY_MS) } else { unconfirmed_ms };
+            let limit = match (c.confirmed, self.files.opens_of(id) > 0 || c.needs_reclaim) {
+                (false, _) => unconfirmed_ms,
+                (true, false) => self.lease_ms.max(limits::IDLE_MS),
+                (true, true) => self.lease_ms.max(limits::COURTESY_MS),
+            };
             if silent > limit && !self.sessions.client_is_busy(id) {
                 out.extend(self.remove_client(id));
             }

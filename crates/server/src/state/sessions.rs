@@ -116,19 +116,32 @@ pub enum Begin {
 }
 
 /// All sessions.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Sessions {
     by_id: HashMap<SessionId, Session>,
     by_client: HashMap<u64, Vec<SessionId>>,
-    /// The most that all slots together may keep.
+    /// What all slots together may at worst keep, and what those that there are may.
+    bound: u64,
     reserved: u64,
 }
 
+/// What a slot may at worst keep.
+fn slot_bytes(cached: u32) -> u64 {
+    u64::from(cached) + limits::SLOT_NOTE_BYTES
+}
+
+/// What a session may at worst keep.
 fn reserve(fore: &ChannelAttrs) -> u64 {
-    u64::from(fore.max_requests) * u64::from(fore.max_response_size_cached)
+    u64::from(fore.max_requests) * slot_bytes(fore.max_response_size_cached) + limits::SLOT_NOTE_BYTES
 }
 
 impl Sessions {
+    /// No sessions; all together may keep at most `bound` bytes.
+    #[must_use]
+    pub fn new(bound: u64) -> Self {
+        Sessions { by_id: HashMap::new(), by_client: HashMap::new(), bound, reserved: 0 }
+    }
+
     /// The fore channel that a client gets for what it asked (RFC 8881 section 18.36.3): sizes never above the wish;
     /// operations as wished up to the limit; at least one slot.
     ///
@@ -143,15 +156,13 @@ impl Sessions {
         }
         let response = ask.max_response_size.min(limits::RESPONSE_BYTES_MAX);
         let cached = ask.max_response_size_cached.min(limits::CACHED_BYTES_MAX).min(response);
-        let mut slots = ask.max_requests.clamp(1, limits::SLOTS_MAX);
-        if cached > 0 {
-            let left = limits::CACHED_BYTES_TOTAL_MAX.saturating_sub(self.reserved);
-            let fits = left.min(limits::SESSION_CACHED_BYTES_MAX) / u64::from(cached);
-            if fits == 0 {
-                return Err(NfsStat::NFS4ERR_NOSPC);
-            }
-            slots = slots.min(u32::try_from(fits).unwrap_or(u32::MAX));
+        // A session takes no more than half of what is left, so that there is always something for the next.
+        let left = self.bound.saturating_sub(self.reserved);
+        let fits = (left / 2).min(limits::SESSION_CACHED_BYTES_MAX) / slot_bytes(cached);
+        if fits == 0 {
+            return Err(NfsStat::NFS4ERR_NOSPC);
         }
+        let slots = ask.max_requests.clamp(1, limits::SLOTS_MAX).min(u32::try_from(fits).unwrap_or(u32::MAX));
         Ok(ChannelAttrs {
             header_pad_size: 0,
             max_request_size: ask.max_request_size.min(limits::REQUEST_BYTES_MAX),

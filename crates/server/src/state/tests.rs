@@ -17,7 +17,7 @@ const OTHER: Principal = Principal { flavor: 1, uid: 1000 };
 type S = State<u32>;
 
 fn fresh() -> S {
-    State::new(1, LEASE)
+    State::new(1, LEASE, Bounds::new(None))
 }
 
 fn ask(owner: &'static [u8], verifier: u8, principal: Principal) -> ExchangeId {
@@ -246,11 +246,44 @@ fn what_sessions_may_keep_is_bounded() {
         }
     };
     assert_eq!(refused, NfsStat::NFS4ERR_NOSPC);
-    // A client that keeps nothing still gets a session; and room comes back.
-    let modest = ChannelAttrs { max_response_size_cached: 0, ..channel(1) };
+    let kept: u64 = st
+        .sessions
+        .iter()
+        .map(|s| u64::from(s.fore.max_requests) * u64::from(s.fore.max_response_size_cached))
+        .sum();
+    assert!(kept <= limits::CACHED_BYTES_TOTAL_MAX);
+    // A client that keeps little still gets a session; and room comes back.
+    let modest = ChannelAttrs { max_response_size_cached: 1024, ..channel(1) };
     assert!(st.sessions.negotiate_fore(&modest).is_ok());
     st.remove_client(c);
     assert!(st.sessions.negotiate_fore(&greedy).is_ok());
+}
+
+#[test]
+fn what_has_to_stand_in_the_log_is_bounded_by_its_size() {
+    for log_bytes in [256 << 10, 16 << 20, 1 << 30] {
+        let b = Bounds::new(Some(log_bytes));
+        let clients = b.clients as u64 * limits::CLIENT_NOTE_BYTES;
+        assert!(b.reply_bytes + clients <= log_bytes / 4 + limits::CLIENT_NOTE_BYTES, "{log_bytes}");
+    }
+    let mut st: S = State::new(1, LEASE, Bounds::new(Some(1 << 20)));
+    let c = client(&mut st, b"c");
+    let mut snapshot = 0;
+    for name in 0..limits::SESSIONS_PER_CLIENT_MAX as u8 {
+        let Ok(fore) = st.sessions.negotiate_fore(&channel(256)) else { break };
+        let (id, slots, reply) =
+            ([name; 16], fore.max_requests, vec![0xaa; fore.max_response_size_cached as usize]);
+        let back = ChannelAttrs::default();
+        st.sessions.insert(NewSession { id, client: c, fore, back, callback_program: 0, flags: 0 }, 1, 0);
+        for slot in 0..slots {
+            let ask = SlotUse { highest: slot, ..on_slot(slot, 1) };
+            begin(&mut st, &id, &ask).expect("new");
+            reply_with(&mut st, &id, slot, Kept::Reply(Bytes::from(reply.clone())));
+            release(&mut st, &id, slot);
+        }
+        snapshot = st.snapshot().iter().map(|n| n.to_bytes().len()).sum();
+    }
+    assert!(snapshot > 1 << 15 && snapshot <= (1 << 20) / 4, "{snapshot} bytes");
 }
 
 #[test]
@@ -310,7 +343,7 @@ fn rfc8881_8_2_stateids_of_others_and_of_former_instances_are_bad() {
     let (a, b) = (client(&mut st, b"a"), client(&mut st, b"b"));
     let s = st.files.open(&file(b"f"), a, &OWNER, READ, 0, None).expect("opened");
     assert_eq!(st.files.find(b, &s), Err(NfsStat::NFS4ERR_BAD_STATEID));
-    let mut later: S = State::new(2, LEASE);
+    let mut later: S = State::new(2, LEASE, Bounds::new(None));
     let c = client(&mut later, b"a");
     later.files.open(&file(b"f"), c, &OWNER, READ, 0, None).expect("opened");
     assert_eq!(later.files.find(c, &s), Err(NfsStat::NFS4ERR_BAD_STATEID));
@@ -374,7 +407,7 @@ fn rfc8881_18_10_a_lock_needs_an_open_for_its_kind() {
 }
 
 fn restart(st: &S, log: Vec<Stamped>) -> (S, Restored) {
-    let mut next = State::new(2, st.lease_ms);
+    let mut next = State::new(2, st.lease_ms, st.bounds);
     let bytes: Vec<_> = log.iter().map(Stamped::to_bytes).collect();
     let r = next.restore(bytes.iter().filter_map(|b| Stamped::from_bytes(b)), 0);
     (next, r)
@@ -515,12 +548,15 @@ fn a_restarted_client_that_comes_back_under_a_new_id_ends_the_wait_for_the_old_o
 fn time_alone_ends_unconfirmed_and_long_silent_clients() {
     let mut st = fresh();
     let c = client(&mut st, b"c");
+    let d = client(&mut st, b"d");
+    st.files.open(&file(b"f"), d, &OWNER, READ, 0, None).expect("opened");
     exchange(&mut st, 0, &ask(b"u", 1, ROOT)).expect("new");
     assert!(st.tick(LEASE + 1).is_empty());
-    assert_eq!(st.clients.len(), 1);
+    assert_eq!(st.clients.len(), 2);
+    assert!(st.tick(limits::IDLE_MS).is_empty());
+    assert!(st.tick(limits::IDLE_MS + 1).iter().any(|n| n.note == Note::ClientGone(c)));
     assert!(st.tick(limits::COURTESY_MS).is_empty());
-    let notes = st.tick(limits::COURTESY_MS + 1);
-    assert!(notes.iter().any(|n| n.note == Note::ClientGone(c)));
+    assert!(st.tick(limits::COURTESY_MS + 1).iter().any(|n| n.note == Note::ClientGone(d)));
     assert!(st.clients.is_empty());
 }
 

@@ -116,7 +116,7 @@ impl Ctx<'_> {
         };
         let mut st = self.sh.state();
         let mut gone = Vec::new();
-        if st.clients.len() >= limits::CLIENTS_MAX {
+        if st.clients.len() >= st.bounds.clients {
             gone = st.make_room_for_client()?;
         }
         let now = self.now;
