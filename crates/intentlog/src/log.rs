@@ -75,6 +75,8 @@ pub struct Replay {
     pub bytes: u64,
     /// The log was created by this call.
     pub fresh: bool,
+    /// Random identity of the log, from its creation on: its owner can tell it from another of the same volume.
+    pub log_id: [u8; 16],
 }
 
 /// An open log. Cloning gives another handle; when the last is dropped without [`Log::shutdown`], the log stops
@@ -145,6 +147,7 @@ impl Log {
             clean: fresh || superblocks.last.clean_end.is_some(),
             batches: scan.batches,
             fresh,
+            log_id: superblocks.last.identity.log_id,
         };
         let device: Arc<dyn Device> = match config.injected_flush {
             Some(flush) => Arc::new(Slowed { inner: device, flush }),
