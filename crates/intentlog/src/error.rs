@@ -69,7 +69,10 @@ pub enum OpenError {
         known: u32,
     },
     /// It belongs to another volume.
-    #[error("log {path}: belongs to another volume (its volume is {found}, this one is {wanted})")]
+    #[error(
+        "log {path}: belongs to another volume ({found}, this one is {wanted}); name this volume's own log, or a new \
+         file"
+    )]
     OtherVolume {
         /// The log's path.
         path: PathBuf,
