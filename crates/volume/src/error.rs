@@ -162,14 +162,9 @@ pub enum OpenError {
     /// The log file lies inside the exported directory.
     #[error("{}: the log may not lie inside the exported directory", .0.display())]
     LogInside(PathBuf),
-    /// The log could not be opened.
-    #[error("log {}: {why}", .path.display())]
-    Log {
-        /// The log's path.
-        path: PathBuf,
-        /// What is wrong and what to do.
-        why: String,
-    },
+    /// The log could not be opened: which, what is wrong and what to do.
+    #[error("{0}")]
+    Log(String),
     /// The log has records, but the directory is not the one they belong to.
     #[error("{}: {why}", .dir.display())]
     WrongVolume {

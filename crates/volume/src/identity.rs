@@ -15,6 +15,9 @@ use crate::state;
 /// The state file.
 pub(crate) const IDENTITY_FILE: &str = "volume";
 
+/// First byte of what is stored.
+const VERSION: u8 = 1;
+
 /// See the module's comment.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Identity {
@@ -31,7 +34,16 @@ pub(crate) struct Identity {
     /// The last stop was clean.
     pub(crate) clean: bool,
     /// The log that holds what was answered since the last clean stop.
-    pub(crate) log_in_use: Option<PathBuf>,
+    pub(crate) log_in_use: Option<LogInUse>,
+}
+
+/// Which log.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LogInUse {
+    /// Its own identity; devices and files get other names.
+    pub(crate) id: [u8; 16],
+    /// Where it was, for messages.
+    pub(crate) path: PathBuf,
 }
 
 impl Identity {
@@ -54,19 +66,24 @@ impl Identity {
     /// Reads it; `None` when the volume is new.
     pub(crate) fn load(state_dir: &OwnedFd) -> std::io::Result<Option<Identity>> {
         let Some(bytes) = state::read(state_dir, IDENTITY_FILE)? else { return Ok(None) };
-        postcard::from_bytes(&bytes).map(Some).map_err(|e| {
-            std::io::Error::new(std::io::ErrorKind::InvalidData, format!("state file {IDENTITY_FILE}: {e}"))
-        })
+        let bad = |why: String| std::io::Error::new(std::io::ErrorKind::InvalidData, why);
+        match bytes.split_first() {
+            Some((&VERSION, rest)) => postcard::from_bytes(rest).map(Some).map_err(|e| bad(e.to_string())),
+            Some((version, _)) => {
+                Err(bad(format!("version {version}, this program knows version {VERSION}")))
+            }
+            None => Err(bad("empty".to_owned())),
+        }
     }
 
     /// Writes it durably.
     pub(crate) fn save(&self, state_dir: &OwnedFd) -> std::io::Result<()> {
-        let bytes = postcard::to_allocvec(self).map_err(std::io::Error::other)?;
+        let bytes = postcard::to_extend(self, vec![VERSION]).map_err(std::io::Error::other)?;
         state::replace(state_dir, IDENTITY_FILE, &bytes)
     }
 
     /// Enters another opening.
-    pub(crate) fn begin(&mut self, clean: bool, log: Option<PathBuf>) {
+    pub(crate) fn begin(&mut self, clean: bool, log: Option<LogInUse>) {
         self.epoch += 1;
         if !clean {
             self.floor_ns = self.floor_ns.saturating_add(FLOOR_STEP_NS);

@@ -20,7 +20,7 @@ use crate::cache::Cache;
 use crate::cred;
 use crate::error::OpenError;
 use crate::handle::HandleCodec;
-use crate::identity::{IDENTITY_FILE, Identity};
+use crate::identity::{IDENTITY_FILE, Identity, LogInUse};
 use crate::limits::{NODE_FDS_DIVISOR, NODE_FDS_MAX, NODES_MAX};
 use crate::marker::Marker;
 use crate::node::btime_ns;
@@ -65,7 +65,10 @@ impl Volume {
         let state_dir = open_state_dir(&dir, &mount)?;
         let mut identity = load_identity(&dir, &mount, &state_dir, &root_id)?;
         let opened = match &o.log {
-            Some(path) => Some((path.clone(), open_log(&o, &dir, path, &identity)?)),
+            Some(path) => Some((
+                std::path::absolute(path).unwrap_or_else(|_| path.clone()),
+                open_log(&o, &dir, path, &identity)?,
+            )),
             None => None,
         };
         let replay = opened.as_ref().map(|(_, (_, replay))| replay);
@@ -75,6 +78,7 @@ impl Volume {
         let mut remap = Remap::load(&state_dir).map_err(|e| state_error(&dir, "remap", e))?;
         let mut log = None;
         if let Some((path, (handle, replay))) = opened {
+            let in_use = LogInUse { id: replay.log_id, path };
             let marker = Marker::open(&state_dir).map_err(|e| OpenError::io("transaction marker", e))?;
             report.clean &= replay.clean || replay.fresh;
             report.bytes = replay.bytes;
@@ -83,9 +87,9 @@ impl Volume {
             report.records = recovered.records;
             report.remade = recovered.done.made;
             report.notes = recovered.notes;
-            log = Some((handle, marker, path));
+            log = Some((handle, marker, in_use));
         }
-        identity.begin(report.clean, log.as_ref().map(|(_, _, path)| path.clone()));
+        identity.begin(report.clean, log.as_ref().map(|(_, _, in_use)| in_use.clone()));
         report.epoch = identity.epoch;
         identity.save(&state_dir).map_err(|e| state_error(&dir, IDENTITY_FILE, e))?;
 
@@ -281,7 +285,7 @@ fn open_log(
     }
     let mut config = Config::new(path, o.log_size, identity.volume_id);
     config.injected_flush = o.injected_log_flush;
-    Log::open(config).map_err(|e| OpenError::Log { path: path.to_owned(), why: e.to_string() })
+    Log::open(config).map_err(|e| OpenError::Log(e.to_string()))
 }
 
 /// A log is never replayed over another directory, another disk or a restored snapshot; and what a log still holds is
@@ -295,19 +299,14 @@ fn check_belonging(
 ) -> Result<(), OpenError> {
     let wrong = |why: String| Err(OpenError::WrongVolume { dir: dir.to_owned(), why });
     let pending = replay.is_some_and(|r| !r.clean && !r.records.is_empty());
-    if let Some(log) = &identity.log_in_use {
-        let lost = match replay {
-            None => true,
-            Some(replay) => replay.fresh,
-        };
-        if lost && !identity.clean {
-            return wrong(format!(
-                "the log {} still holds what was acknowledged; start once with --log {} and stop cleanly before \
-                 serving it another way",
-                log.display(),
-                log.display()
-            ));
-        }
+    if let Some(log) = identity.log_in_use.as_ref().filter(|_| !identity.clean)
+        && replay.is_none_or(|r| r.log_id != log.id)
+    {
+        let log = log.path.display();
+        return wrong(format!(
+            "acknowledged operations are in its log {log}; start once with --log {log} and stop cleanly before serving \
+             it another way (docs/internals/recovery.md says how to give that log up)"
+        ));
     }
     let Some(replay) = replay.filter(|_| !o.unprivileged) else { return Ok(()) };
     let tag = tag::read(mount).map_err(|e| OpenError::io(dir.display().to_string(), e))?;
