@@ -398,6 +398,11 @@ impl Harness<'_> {
         let (objects, wrong) = archive.check(&self.rig.export(), &stable)?;
         report.objects = objects;
         report.wrong.extend(wrong.into_iter().take(WRONG_SHOWN_MAX));
+        if !report.wrong.is_empty() {
+            // What is lost is lost; whether the client can go on without it is not the question.
+            server.stop()?;
+            return Ok(report);
+        }
         link.retarget(server.addr());
         let unfinished = extraction.end();
         server.stop()?;

@@ -112,7 +112,11 @@ impl Archive {
     /// # Errors
     /// When the tree cannot be read.
     pub fn check(&self, export: &Path, stable: &HashSet<Vec<u8>>) -> Result<(u64, Vec<String>)> {
-        let tree = read_tree(&export.join(&self.dir))?;
+        let at = export.join(&self.dir);
+        if !at.exists() {
+            return Ok((0, vec![format!("{}: the destination was acknowledged and is missing", self.dir)]));
+        }
+        let tree = read_tree(&at)?;
         let mut wrong = Vec::new();
         for path in stable {
             let name = path.escape_ascii();

@@ -1,0 +1,58 @@
+//! Power cuts through the binary: what is acknowledged with the log survives them, and the check that says so is one
+//! that finds losses where there are some.
+
+mod common;
+
+use common::{root, run, stderr, stdout};
+use std::path::Path;
+
+/// Whether disks can be emulated here; says so when they cannot.
+fn able() -> bool {
+    if !Path::new("/dev/fuse").exists() || !Path::new("/dev/loop-control").exists() {
+        println!("skipped: needs FUSE and loop devices");
+        return false;
+    }
+    root()
+}
+
+/// Whether filesystems of this kind can be made here.
+fn has(fs: &str) -> bool {
+    let there = ["/sbin", "/usr/sbin", "/bin", "/usr/bin"]
+        .iter()
+        .any(|d| Path::new(d).join(format!("mkfs.{fs}")).exists());
+    if !there {
+        println!("skipped on {fs}: needs mkfs.{fs}");
+    }
+    there
+}
+
+fn cuts(fs: &str, workload: &str, durability: &str) -> (Option<i32>, String) {
+    let what = ["--fs", fs, "--workload", workload, "--durability", durability];
+    let o = run(&[&["lab", "powercut", "--cuts", "2", "--seed", "3"][..], &what[..]].concat());
+    (o.status.code(), format!("{}{}", stdout(&o), stderr(&o)))
+}
+
+#[test]
+fn what_the_log_acknowledges_survives() {
+    if !able() {
+        return;
+    }
+    for fs in ["ext4", "xfs", "btrfs"].into_iter().filter(|fs| has(fs)) {
+        for workload in ["mixed", "serial", "untar"] {
+            let (status, said) = cuts(fs, workload, "log");
+            assert_eq!(status, Some(0), "{fs}, {workload}: {said}");
+        }
+    }
+}
+
+#[test]
+fn what_is_lost_without_a_log_is_found_out() {
+    if !able() {
+        return;
+    }
+    for workload in ["mixed", "untar"] {
+        let (status, said) = cuts("ext4", workload, "unsafe");
+        assert_eq!(status, Some(1), "{workload}: {said}");
+        assert!(said.contains("missing"), "{workload}: {said}");
+    }
+}
