@@ -121,6 +121,8 @@ pub(crate) struct State {
     pub(crate) space: Space,
     /// Bytes of the ring kept free for a snapshot.
     pub(crate) reserve: u64,
+    /// Bytes that the last snapshot takes in the ring.
+    pub(crate) snapshot_bytes: u64,
     /// Number of the last completed checkpoint.
     pub(crate) checkpoint: u64,
     pub(crate) stage: Stage,
@@ -186,6 +188,7 @@ impl Core {
                 queued_bytes: 0,
                 space,
                 reserve: ring.bytes / RESERVE_RING_FRACTION,
+                snapshot_bytes: 0,
                 checkpoint,
                 stage: Stage::Idle,
                 dirty_since: None,
@@ -379,6 +382,7 @@ impl State {
 
     /// Sizes the reserve by the last snapshot, of `snapshot_bytes` in the ring: room for two like it.
     pub(crate) fn set_reserve(&mut self, ring: Ring, snapshot_bytes: u64) {
+        self.snapshot_bytes = snapshot_bytes;
         self.reserve = (2 * snapshot_bytes).max(ring.bytes / RESERVE_RING_FRACTION).min(ring.bytes / 2);
     }
 

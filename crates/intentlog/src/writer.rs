@@ -268,8 +268,8 @@ impl Writer {
 
     fn fits(&self, length: u64, snapshot: bool, oversize: bool) -> bool {
         let state = self.core.state.lock();
-        // A snapshot leaves half of the reserve: after a crash the next start puts one more beside it.
-        let reserve = if snapshot { state.reserve / 2 } else { state.reserve };
+        // A snapshot leaves room for one more: after a crash the next start puts its own beside it.
+        let reserve = if snapshot { state.snapshot_bytes } else { state.reserve };
         !oversize && length + reserve <= self.core.ring.bytes - state.space.used()
     }
 

@@ -285,6 +285,43 @@ fn room_for_a_snapshot_is_kept() {
 }
 
 #[test]
+fn absorbing_is_complete_when_its_snapshot_is_durable() {
+    let (disk, model, log) = started(256 << 10);
+    model.operate(&log, &[100]).unwrap().1.wait_blocking().unwrap();
+    // Larger than the ring. First the snapshot is written, then the superblock, which fails.
+    disk.set_fault(Fault::Error(1));
+    let (_, ticket) = model.operate(&log, &[300 << 10]).unwrap();
+    assert!(matches!(ticket.wait_blocking(), Err(LogError::Failed(_))));
+    drop(log);
+    disk.revive();
+    let (log, replay) = Log::open_device(disk.device(), config()).unwrap();
+    assert_eq!(replay.records.len(), 1, "the older records no longer count");
+    assert_eq!(replay.checkpoint, 2);
+    model.recover(&replay, 2);
+    log.start(model).unwrap();
+}
+
+#[test]
+fn a_crash_between_snapshot_and_superblock_leaves_room_for_the_next_start() {
+    for (snapshot, size) in [(40_000, 180_000), (260_000, 200_000), (300_000, 180_000), (400_000, 50_000)] {
+        let disk = disk(RING);
+        let model = Arc::new(Model::default());
+        model.set_snapshot_bytes(snapshot);
+        let log = start(&disk, &model, config());
+        // The operation's batch, the snapshot, the superblock: the last fails.
+        disk.set_fault(Fault::Error(2));
+        let (last, ticket) = model.operate(&log, &[size]).unwrap();
+        let acknowledged = if ticket.wait_blocking().is_ok() { last } else { 0 };
+        assert!(matches!(log.checkpoint_now(), Err(LogError::Failed(_))));
+        drop(log);
+        disk.revive();
+        let (log, replay) = Log::open_device(disk.device(), config()).unwrap();
+        model.recover(&replay, acknowledged);
+        log.start(model).unwrap_or_else(|error| panic!("snapshot of {snapshot} bytes: {error}"));
+    }
+}
+
+#[test]
 fn a_snapshot_larger_than_the_ring_is_an_error_and_says_so() {
     let (_disk, model, log) = started(256 << 10);
     model.set_snapshot_bytes(1 << 20);
@@ -321,8 +358,9 @@ fn admission_waits_when_nearly_full_and_goes_on_when_space_is_free() {
 #[test]
 fn admission_never_waits_for_a_checkpoint_that_is_not_due_however_large_the_snapshot() {
     for snapshot in [0, 200_000, 300_000] {
-        let (_disk, model, log) = started(RING);
+        let model = Arc::new(Model::default());
         model.set_snapshot_bytes(snapshot);
+        let log = start(&disk(RING), &model, config());
         let (ended, has_ended) = mpsc::channel();
         let worker = thread::spawn({
             let (log, model) = (log.clone(), model.clone());
