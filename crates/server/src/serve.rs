@@ -115,8 +115,8 @@ impl Server {
         let sh = Arc::new(Shared::new(volume, pseudo, lease_seconds, recovery.epoch as u32));
         let restored = restore(&sh, recovery.notes)?;
         let slow = Pool::new(limits::SLOW_WORKERS).map_err(StartError::Threads)?;
-        let logged = sh.volume.durability() == Durability::Log;
-        let service = Arc::new(Nfs { sh: sh.clone(), slow, logged, released: Notify::new() });
+        let synced = sh.volume.durability() == Durability::Sync;
+        let service = Arc::new(Nfs { sh: sh.clone(), slow, synced, released: Notify::new() });
         let rpc = server::ServerConfig {
             conn: ConnConfig {
                 record_max: limits::REQUEST_BYTES_MAX as usize + 4096,
@@ -288,8 +288,8 @@ struct Nfs {
     sh: Arc<Shared>,
     /// For what waits for the disk, so that it takes no thread from what does not.
     slow: Pool,
-    /// The log, not each operation, makes things stable.
-    logged: bool,
+    /// Each operation that modifies waits for the disk.
+    synced: bool,
     /// A slot has been released.
     released: Notify,
 }
@@ -322,7 +322,7 @@ impl Nfs {
             return Response::GarbageArgs;
         };
         let modifies = args.ops.iter().any(|op| matrix::may_modify(op, args.minor_version));
-        let slow = if self.logged { args.ops.iter().any(matrix::may_flush) } else { modifies };
+        let slow = if self.synced { modifies } else { args.ops.iter().any(matrix::may_flush) };
         let fingerprint = fingerprint(principal, &args, &body);
         let req = Request { conn: conn.id(), principal, cred, bytes: body.len(), fingerprint, args };
         drop(body);

@@ -183,7 +183,7 @@ pub fn may_modify(op: &ArgOp, minor: u32) -> bool {
     }
 }
 
-/// Whether an operation waits for the disk although there is a log.
+/// Whether an operation waits for the disk also where not each one does.
 #[must_use]
 pub fn may_flush(op: &ArgOp) -> bool {
     match op {

@@ -1,0 +1,106 @@
+//! Requests under way while the server dies, repeated after it is back: each has its effect exactly once.
+
+mod common;
+
+use common::*;
+use landfast_nfs::v4::args::*;
+use landfast_nfs::v4::*;
+use landfast_rpc::client::Connection;
+use landfast_rpc::conn::ConnConfig;
+use landfast_rpc::{CallError, NoService};
+use landfast_xdr::Decode;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tokio::sync::watch;
+
+const CLIENTS: usize = 4;
+const CRASHES: usize = 4;
+const STEPS: usize = 120;
+
+/// Sends until there is an answer: after each loss of the connection again, with the same number, to where the server is
+/// then.
+async fn insist(
+    c: &mut Client,
+    addr: &mut watch::Receiver<Option<SocketAddr>>,
+    ops: Vec<ArgOp>,
+) -> CompoundRes {
+    c.seq += 1;
+    let body = c.raw.encode([vec![c.sequence()], ops].concat());
+    loop {
+        match c.raw.call(1, body.clone()).await {
+            Ok(res) => return CompoundRes::from_bytes(res).expect("a COMPOUND result"),
+            Err(CallError::Closed(_)) => {
+                let there =
+                    addr.wait_for(Option::is_some).await.expect("the test goes on").expect("an address");
+                let config = ConnConfig::default();
+                if let Ok(conn) = Connection::connect(there, Arc::new(NoService), &config).await {
+                    c.raw.conn = conn;
+                }
+            }
+            Err(e) => panic!("{e}"),
+        }
+    }
+}
+
+/// Makes, renames and removes; none of it may be refused, as none is ever done twice or not at all.
+async fn work(mut c: Client, who: usize, mut addr: watch::Receiver<Option<SocketAddr>>) -> Client {
+    let root = vec![ArgOp::Putrootfh];
+    for i in 0..STEPS {
+        let (a, b) = (format!("{who}-{i}"), format!("{who}-{i}-renamed"));
+        let open =
+            open_op(b"o", &format!("{a}-file"), 3, 0, OpenHow::Create(CreateHow::Guarded(mode(0o600))));
+        let rename = ArgOp::Rename(RenameArgs { oldname: name(&a), newname: name(&b) });
+        let steps = [
+            vec![mkdir(&a)],
+            vec![open, write_op(Stateid::CURRENT, 0, a.as_bytes()), close_op(Stateid::CURRENT)],
+            vec![ArgOp::Savefh, rename],
+            vec![ArgOp::Remove(name(&b))],
+        ];
+        for step in steps {
+            let described = format!("{:?}", step.iter().map(ArgOp::op).collect::<Vec<_>>());
+            let res = insist(&mut c, &mut addr, [root.clone(), step].concat()).await;
+            assert_eq!(res.status, NfsStat::NFS4_OK, "client {who}, step {i}: {described}");
+        }
+    }
+    c
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rfc8881_2_10_6_5_exactly_once_over_the_death_of_the_server() {
+    if skipped() {
+        return;
+    }
+    let mut rig = Rig::new().await;
+    let (tell, addr) = watch::channel(Some(rig.addr()));
+    let mut workers = Vec::new();
+    for who in 0..CLIENTS {
+        let c = rig.client(format!("client {who}").as_bytes()).await;
+        workers.push(tokio::spawn(work(c, who, addr.clone())));
+    }
+    for crash in 1..=CRASHES {
+        // Once a part of the work is done.
+        let part = (CLIENTS * STEPS * crash / (CRASHES + 2)) as u64;
+        let files = || std::fs::read_dir(rig.export()).map_or(0, Iterator::count) as u64;
+        while files() < part && workers.iter().any(|w| !w.is_finished()) {
+            tokio::task::yield_now().await;
+        }
+        tell.send_replace(None);
+        let restored = rig.crash().await;
+        assert_eq!(restored.sessions, CLIENTS);
+        assert_eq!(restored.reclaiming, 0, "every COMPOUND closed what it opened");
+        tell.send_replace(Some(rig.addr()));
+    }
+    for w in workers {
+        w.await.expect("no step was refused");
+    }
+    let names: Vec<_> = std::fs::read_dir(rig.export())
+        .expect("the export")
+        .map(|e| e.expect("an entry").file_name().into_string().expect("a name"))
+        .filter(|n| n != ".landfast")
+        .collect();
+    assert_eq!(names.len(), CLIENTS * STEPS);
+    for n in names {
+        let content = std::fs::read_to_string(rig.export().join(&n)).expect("a file");
+        assert_eq!(format!("{content}-file"), n);
+    }
+}
