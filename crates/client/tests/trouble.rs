@@ -1,0 +1,154 @@
+//! `untar` while connections are cut and the server restarts.
+
+mod common;
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use common::{Rig, shell, skipped, tree};
+use landfast_client::untar::{Progress, Report, Silent, Source, Tuning, UntarOptions, run};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
+
+const MANY: &str = r"
+    mkdir t; for d in $(seq 20); do mkdir t/d$d; for f in $(seq 40); do printf $d.$f > t/d$d/f$f; done; ln t/d$d/f1 t/d$d/h; done
+    head -c 6000000 /dev/urandom > t/large; ln -s x t/d1/s; tar --format=posix -cf a.tar t
+";
+
+fn small_compounds() -> UntarOptions {
+    let tuning = Tuning { members_per_compound: 8, compounds_in_flight: 4, ..Tuning::default() };
+    UntarOptions { tuning, ..UntarOptions::default() }
+}
+
+/// Passes bytes on between clients and a server, and cuts each connection after so many bytes from the
+/// server, a little more each time, so that every part of a reply is once the last that comes.
+async fn cutting_proxy(server: SocketAddr, first: u64) -> (SocketAddr, Arc<AtomicU64>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    let cuts = Arc::new(AtomicU64::new(0));
+    let counted = cuts.clone();
+    tokio::spawn(async move {
+        let mut allowed = first;
+        while let Ok((mut client, _)) = listener.accept().await {
+            allowed += 997;
+            let counted = counted.clone();
+            tokio::spawn(async move {
+                let Ok(mut server) = TcpStream::connect(server).await else { return };
+                let (mut from_client, mut to_client) = client.split();
+                let (mut from_server, mut to_server) = server.split();
+                let down = async {
+                    let mut buf = vec![0; 4096];
+                    let mut left = allowed;
+                    while let Ok(n @ 1..) = from_server.read(&mut buf).await {
+                        let n = n.min(left as usize);
+                        if to_client.write_all(&buf[..n]).await.is_err() {
+                            return;
+                        }
+                        left -= n as u64;
+                        if left == 0 {
+                            counted.fetch_add(1, Ordering::Relaxed);
+                            return;
+                        }
+                    }
+                };
+                tokio::select! {
+                    _ = tokio::io::copy(&mut from_client, &mut to_server) => {}
+                    () = down => {}
+                }
+            });
+        }
+    });
+    (addr, cuts)
+}
+
+fn check(report: &Report, work: &Path, rig: &Rig) {
+    assert!(report.complete(), "{:?} {:?}", report.stopped, report.failed);
+    assert_eq!((report.files, report.hard_links, report.symlinks, report.dirs), (801, 20, 1, 21));
+    assert_eq!(tree(&work.join("t")), tree(&rig.dest().join("t")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cut_connections_cost_a_retransmission_and_no_file() {
+    if skipped() {
+        return;
+    }
+    let rig = Rig::new().await;
+    let work = rig.work();
+    shell(&work, MANY);
+    let (proxy, cuts) = cutting_proxy(rig.addr(), 1000).await;
+    let url = format!("nfs://{proxy}/dest").parse().unwrap();
+    let source = Source::File(work.join("a.tar"));
+    let report = run(small_compounds(), source, &url, Arc::new(Silent)).await.unwrap();
+    assert!(cuts.load(Ordering::Relaxed) > 3, "{cuts:?} cuts");
+    assert!(report.retransmissions > 0 && report.session_renewals == 0, "{report:?}");
+    check(&report, &work, &rig);
+    rig.stop().await;
+}
+
+/// Says when so many members are done.
+struct When {
+    members: u64,
+    reached: Notify,
+}
+
+impl Progress for When {
+    fn committed(&self, members: u64, _bytes: u64) {
+        if members >= self.members {
+            self.reached.notify_one();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_restart_costs_a_retry_and_no_file() {
+    if skipped() {
+        return;
+    }
+    for clean in [true, false] {
+        let mut rig = Rig::new().await;
+        let work = rig.work();
+        shell(&work, MANY);
+        let addr = rig.addr();
+        let url = format!("nfs://{addr}/dest").parse().unwrap();
+        let when = Arc::new(When { members: 100, reached: Notify::new() });
+        let (source, progress) = (Source::File(work.join("a.tar")), when.clone());
+        let untar = tokio::spawn(async move { run(small_compounds(), source, &url, progress).await });
+        when.reached.notified().await;
+        let running = rig.running.take().unwrap();
+        match clean {
+            true => drop(running.stop().await.unwrap()),
+            false => running.abandon().await,
+        }
+        rig.start(addr).await;
+        let report = untar.await.unwrap().unwrap();
+        assert!(report.retransmissions > 0, "{report:?}");
+        check(&report, &work, &rig);
+        rig.stop().await;
+    }
+}
+
+/// Without a log the server forgets sessions: what was under way is looked at again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restart_that_loses_sessions() {
+    if skipped() {
+        return;
+    }
+    let mut rig = Rig::with(landfast_volume::Durability::Sync).await;
+    let work = rig.work();
+    shell(&work, MANY);
+    let addr = rig.addr();
+    let url = format!("nfs://{addr}/dest").parse().unwrap();
+    let when = Arc::new(When { members: 60, reached: Notify::new() });
+    let (source, progress) = (Source::File(work.join("a.tar")), when.clone());
+    let untar = tokio::spawn(async move { run(small_compounds(), source, &url, progress).await });
+    when.reached.notified().await;
+    rig.running.take().unwrap().abandon().await;
+    rig.start(addr).await;
+    let report = untar.await.unwrap().unwrap();
+    assert!(report.session_renewals > 0, "{report:?}");
+    check(&report, &work, &rig);
+    rig.stop().await;
+}

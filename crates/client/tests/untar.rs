@@ -1,0 +1,318 @@
+//! `untar` against Landfast's server, compared with what GNU tar extracts.
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::Path;
+use std::sync::Arc;
+
+use common::{Rig, archive, member, shell, skipped, tree};
+use landfast_client::cred::Identity;
+use landfast_client::untar::{Existing, FatalError, Silent, Source, UntarOptions, run_as};
+use landfast_client::{NfsUrl, SessionOptions};
+
+/// Makes a tree with one of each in `dir/t`, and archives of it.
+const TREE: &str = r#"
+    mkdir -p t/sub/deep/er t/locked t/empty t/many
+    printf 'hello\n' > t/small; chmod 4751 t/small
+    : > t/none
+    head -c 300000 /dev/urandom > t/sub/one-piece
+    head -c 5000000 /dev/urandom > t/sub/pieces
+    head -c 20000000 /dev/urandom > t/sub/groups
+    truncate -s 9000000 t/sparse; printf data | dd of=t/sparse bs=1 seek=4000000 conv=notrunc status=none
+    truncate -s 100000 t/hole
+    ln -s ../small t/sub/up; ln -s /etc/passwd t/abs; ln -s nowhere t/dangling
+    ln t/small t/sub/hard; ln t/sub/pieces t/a-hard
+    mkfifo t/sub/fifo; mknod t/null c 1 3; mknod t/loop b 7 200
+    printf x > t/locked/f; chmod 555 t/locked; chmod 2775 t/sub/deep; chmod 1777 t/empty
+    chown 1234:5678 t/sub/one-piece t/sub/deep; chown -h 77:88 t/abs
+    long=$(printf 'n%.0s' $(seq 200)); printf long > t/sub/deep/$long
+    for i in $(seq 300); do printf "$i" > t/many/f$i; done
+    touch -d '2001-02-03 04:05:06.123456789' t/small t/sub/fifo t/empty t/locked
+    touch -h -d '1965-01-01' t/dangling; touch -d '2030-01-01' t/sub/deep/er
+    tar --format=gnu -S -cf gnu.tar t; tar --format=posix -S -cf pax.tar t; tar --format=posix -czf plain.tar.gz t
+"#;
+
+fn extract_locally(work: &Path, name: &str, options: &str) -> std::path::PathBuf {
+    let to = work.join(format!("local-{name}"));
+    fs::create_dir(&to).unwrap();
+    shell(work, &format!("tar -xpf {name} {options} -C {}", to.display()));
+    to
+}
+
+fn assert_same(left: &Path, right: &Path) {
+    let (l, r) = (tree(left), tree(right));
+    for (path, line) in &l {
+        assert_eq!(Some(line), r.get(path), "{path}");
+    }
+    assert_eq!(l.len(), r.len(), "{:?}", r.keys().filter(|k| !l.contains_key(*k)).collect::<Vec<_>>());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_of_each_as_gnu_tar_has_it() {
+    if skipped() {
+        return;
+    }
+    for name in ["gnu.tar", "pax.tar", "plain.tar.gz"] {
+        let rig = Rig::new().await;
+        let work = rig.work();
+        shell(&work, TREE);
+        let local = extract_locally(&work, name, "");
+        let report = rig.untar_all(&work.join(name)).await;
+        assert_same(&local, &rig.dest());
+        assert_eq!((report.dirs, report.symlinks, report.hard_links, report.specials), (7, 3, 2, 3));
+        // A second time, over what is there.
+        let again = rig.untar_all(&work.join(name)).await;
+        assert_same(&local, &rig.dest());
+        assert_eq!(again.files, report.files);
+        rig.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_that_are_there_already() {
+    if skipped() {
+        return;
+    }
+    let rig = Rig::new().await;
+    let work = rig.work();
+    shell(
+        &work,
+        "mkdir t; printf new > t/a; printf new > t/b; mkdir t/d; ln -s x t/l; tar --format=posix -cf a.tar t",
+    );
+    let dest = rig.dest();
+    shell(&dest, "mkdir -p t/b; printf 'older and longer' > t/a; ln t/a other; ln -s /etc/passwd t/l");
+    let keep = UntarOptions { existing: Existing::Keep, ..UntarOptions::default() };
+    let report = rig.untar(&work.join("a.tar"), keep).await.unwrap();
+    let failed: Vec<_> = report.failed.iter().map(|f| (f.path.as_str(), f.why.as_str())).collect();
+    assert_eq!(failed.len(), 3, "{failed:?}");
+    assert!(failed.contains(&("t/a", "File exists")) && failed.contains(&("t/l", "File exists")));
+    assert!(failed.contains(&("t/b", "a directory is in the way")));
+    assert_eq!(fs::read(dest.join("t/a")).unwrap(), b"older and longer");
+
+    let inode = fs::metadata(dest.join("t/a")).unwrap().ino();
+    let over = UntarOptions { existing: Existing::Overwrite, ..UntarOptions::default() };
+    let report = rig.untar(&work.join("a.tar"), over).await.unwrap();
+    assert_eq!(report.failures, 1, "{:?}", report.failed);
+    assert_eq!(fs::metadata(dest.join("t/a")).unwrap().ino(), inode);
+    assert_eq!(fs::read(dest.join("other")).unwrap(), b"new");
+    assert_eq!(fs::read_link(dest.join("t/l")).unwrap(), Path::new("x"));
+
+    shell(&dest, "rmdir t/b; ln -sf /etc/passwd t/b");
+    rig.untar_all(&work.join("a.tar")).await;
+    assert_ne!(fs::metadata(dest.join("t/a")).unwrap().ino(), inode);
+    assert!(fs::symlink_metadata(dest.join("t/b")).unwrap().is_file());
+    assert_same(&work.join("t"), &dest.join("t"));
+    rig.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_member_gets_out() {
+    if skipped() {
+        return;
+    }
+    let rig = Rig::new().await;
+    let (work, dest) = (rig.work(), rig.dest());
+    let outside = rig.dir.path().join("data/outside");
+    fs::create_dir(&outside).unwrap();
+    fs::write(outside.join("secret"), "secret").unwrap();
+    symlink(&outside, dest.join("found")).unwrap();
+    let out = outside.display().to_string();
+    let tar = work.join("evil.tar");
+    archive(
+        &tar,
+        &[
+            member("good", b'0', "", b"good"),
+            member("../up", b'0', "", b"x"),
+            member("a/../../up", b'0', "", b"x"),
+            member(&format!("{out}/abs"), b'0', "", b"x"),
+            member("made", b'2', &out, b""),
+            member("made/in", b'0', "", b"x"),
+            member("made/dir/", b'5', "", b""),
+            member("found/in", b'0', "", b"x"),
+            member("rel", b'2', "../outside", b""),
+            member("rel/in", b'0', "", b"x"),
+            member("hard-abs", b'1', &format!("{out}/secret"), b""),
+            member("hard-up", b'1', "../outside/secret", b""),
+            member("hard-through", b'1', "made/secret", b""),
+            member("hard-nothing", b'1', "not-there", b""),
+            member("self", b'1', "self", b""),
+            member("last", b'0', "", b"last"),
+        ],
+    );
+    let report = rig.untar(&tar, UntarOptions::default()).await.unwrap();
+    let mut failed: Vec<_> = report.failed.iter().map(|f| f.path.clone()).collect();
+    failed.sort();
+    let mut expected = vec![
+        "../up".to_owned(),
+        "a/../../up".into(),
+        format!("{out}/abs"),
+        "made/in".into(),
+        "made/dir/".into(),
+        "found/in".into(),
+        "rel/in".into(),
+        "hard-abs".into(),
+        "hard-up".into(),
+        "hard-through".into(),
+        "hard-nothing".into(),
+        "self".into(),
+    ];
+    expected.sort();
+    assert_eq!(failed, expected, "{:?}", report.failed);
+    assert_eq!(report.files, 2);
+    assert!(!report.complete() && report.stopped.is_none());
+    assert_eq!(tree(&outside).len(), 1);
+    assert!(!rig.dir.path().join("data/up").exists());
+    assert_eq!(fs::metadata(outside.join("secret")).unwrap().nlink(), 1);
+    // A member that names the link itself takes its place, as with GNU tar.
+    archive(&tar, &[member("found/", b'5', "", b""), member("found/in", b'0', "", b"x")]);
+    rig.untar_all(&tar).await;
+    assert!(fs::symlink_metadata(dest.join("found")).unwrap().is_dir());
+    assert_eq!(tree(&outside).len(), 1);
+    rig.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn duplicates_keep_their_order() {
+    if skipped() {
+        return;
+    }
+    let rig = Rig::new().await;
+    let tar = rig.work().join("d.tar");
+    let mut members = Vec::new();
+    for i in 0..40 {
+        members.push(member("same", b'0', "", format!("{i}").as_bytes()));
+        members.push(member(&format!("link{i}"), b'1', "same", b""));
+    }
+    members.push(member("same", b'2', "end", b""));
+    archive(&tar, &members);
+    rig.untar_all(&tar).await;
+    for i in 0..40 {
+        assert_eq!(fs::read_to_string(rig.dest().join(format!("link{i}"))).unwrap(), i.to_string());
+    }
+    assert_eq!(fs::read_link(rig.dest().join("same")).unwrap(), Path::new("end"));
+    rig.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stripping_and_excluding_as_gnu_tar() {
+    if skipped() {
+        return;
+    }
+    let rig = Rig::new().await;
+    let work = rig.work();
+    shell(
+        &work,
+        "mkdir -p t/a/b t/c; printf 1 > t/a/x.o; printf 2 > t/a/b/y; printf 3 > t/c/z; ln t/c/z t/a/hard; tar --format=posix -cf a.tar t",
+    );
+    let local = extract_locally(&work, "a.tar", "--strip-components=1 --exclude='*.o' --exclude=b");
+    let options = UntarOptions {
+        strip_components: 1,
+        exclude: vec!["*.o".into(), "b".into()],
+        ..UntarOptions::default()
+    };
+    let report = rig.untar(&work.join("a.tar"), options).await.unwrap();
+    assert!(report.complete(), "{:?}", report.failed);
+    assert_eq!(report.skipped, 4);
+    assert_same(&local, &rig.dest());
+    rig.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_caller_who_is_not_root() {
+    if skipped() {
+        return;
+    }
+    let rig = Rig::new().await;
+    let (work, dest) = (rig.work(), rig.dest());
+    shell(
+        &work,
+        "mkdir t; printf x > t/f; chmod 6777 t/f; chown 5:6 t/f; chmod 777 t; touch -d @1000000000 t/f t; tar --format=posix -cf a.tar t",
+    );
+    std::os::unix::fs::chown(&dest, Some(4321), Some(4322)).unwrap();
+    let identity = Identity { uid: 4321, gid: 4322, groups: vec![4322], host: b"test".to_vec() };
+    let url: NfsUrl = format!("nfs://{}/dest", rig.addr()).parse().unwrap();
+    let session = || SessionOptions { identity: identity.clone(), ..SessionOptions::for_url(&url) };
+    let source = || Source::File(work.join("a.tar"));
+    let options = UntarOptions { umask: 0o027, ..UntarOptions::default() };
+    let report = run_as(options, session(), source(), &url, Arc::new(Silent)).await.unwrap();
+    assert!(report.complete(), "{:?}", report.failed);
+    let m = fs::metadata(dest.join("t/f")).unwrap();
+    assert_eq!((m.uid(), m.gid(), m.mode() & 0o7777, m.mtime()), (4321, 4322, 0o750, 1_000_000_000));
+    assert_eq!(fs::metadata(dest.join("t")).unwrap().mode() & 0o7777, 0o750);
+    // Owners that may not be set: extracted, and said so.
+    let options = UntarOptions { same_owner: Some(true), touch: true, ..UntarOptions::default() };
+    let report = run_as(options, session(), source(), &url, Arc::new(Silent)).await.unwrap();
+    assert_eq!(fs::read(dest.join("t/f")).unwrap(), b"x");
+    let mut failed: Vec<_> = report.failed.iter().map(|f| f.path.as_str()).collect();
+    failed.sort_unstable();
+    assert_eq!(failed, ["t/", "t/f"], "{:?}", report.failed);
+    // Where it may not write, nothing is done, and it ends.
+    std::os::unix::fs::chown(&dest, Some(0), Some(0)).unwrap();
+    fs::remove_dir_all(dest.join("t")).unwrap();
+    let report = run_as(UntarOptions::default(), session(), source(), &url, Arc::new(Silent)).await.unwrap();
+    assert_eq!((report.failures, report.files), (2, 0), "{:?}", report.failed);
+    rig.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_ends_before_it_begins_or_in_the_middle() {
+    if skipped() {
+        return;
+    }
+    let rig = Rig::new().await;
+    let work = rig.work();
+    shell(
+        &work,
+        "mkdir t; for i in $(seq 50); do printf $i > t/f$i; done; head -c 3000000 /dev/zero > t/z; tar --format=posix -cf a.tar t",
+    );
+    let whole = fs::read(work.join("a.tar")).unwrap();
+    fs::write(work.join("cut.tar"), &whole[..whole.len() - 1_000_000]).unwrap();
+    let report = rig.untar(&work.join("cut.tar"), UntarOptions::default()).await.unwrap();
+    assert!(report.stopped.as_ref().is_some_and(|s| s.contains("cut off")), "{:?}", report.stopped);
+    assert!(report.failed.iter().any(|f| f.path == "t/z"), "{:?}", report.failed);
+    fs::write(work.join("no.tar"), "this is no archive").unwrap();
+    let none = rig.untar(&work.join("no.tar"), UntarOptions::default()).await;
+    assert!(matches!(none, Err(FatalError::Archive { .. })));
+    let none = rig.untar(&work.join("absent.tar"), UntarOptions::default()).await;
+    assert!(matches!(none, Err(FatalError::Archive { .. })));
+    let url: NfsUrl = format!("nfs://{}/nowhere/at/all", rig.addr()).parse().unwrap();
+    let source = || Source::File(work.join("a.tar"));
+    let none =
+        run_as(UntarOptions::default(), SessionOptions::for_url(&url), source(), &url, Arc::new(Silent))
+            .await;
+    assert!(matches!(none, Err(FatalError::Destination { .. })));
+    fs::write(rig.dest().join("file"), "").unwrap();
+    let url: NfsUrl = format!("nfs://{}/dest/file", rig.addr()).parse().unwrap();
+    let none =
+        run_as(UntarOptions::default(), SessionOptions::for_url(&url), source(), &url, Arc::new(Silent))
+            .await;
+    assert!(matches!(none, Err(FatalError::NotDirectory { .. })));
+    let url: NfsUrl = "nfs://127.0.0.1:1/".parse().unwrap();
+    let none =
+        run_as(UntarOptions::default(), SessionOptions::for_url(&url), source(), &url, Arc::new(Silent))
+            .await;
+    assert!(matches!(none, Err(FatalError::Session(_))));
+    rig.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tenth_of_an_rpc_per_file() {
+    if skipped() {
+        return;
+    }
+    let rig = Rig::new().await;
+    let work = rig.work();
+    shell(
+        &work,
+        "for d in $(seq 64); do mkdir -p t/d$d; for f in $(seq 32); do head -c 4096 /dev/urandom > t/d$d/f$f; done; done; tar --format=posix -cf a.tar t",
+    );
+    let report = rig.untar_all(&work.join("a.tar")).await;
+    assert_eq!(report.files, 2048);
+    assert!(report.rpcs_per_file <= 0.1, "{}", report.rpcs_per_file);
+    let again = rig.untar_all(&work.join("a.tar")).await;
+    assert!(again.rpcs_per_file <= 0.1, "over existing files: {}", again.rpcs_per_file);
+    assert_same(&work.join("t"), &rig.dest().join("t"));
+    rig.stop().await;
+}
