@@ -124,7 +124,7 @@ async fn a_server_restart_costs_a_retry_and_no_file() {
         }
         rig.start(addr).await;
         let report = untar.await.unwrap().unwrap();
-        assert!(report.retransmissions > 0, "{report:?}");
+        assert!(clean || report.retransmissions > 0, "{report:?}");
         check(&report, &work, &rig);
         rig.stop().await;
     }
