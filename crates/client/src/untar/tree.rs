@@ -228,6 +228,7 @@ mod tests {
         assert_eq!(t.walk(&[]), Walk::Wait(ROOT));
         assert_eq!(t.take_wanted(), [(ROOT, fh(0))]);
         t.dir_mut(ROOT).state = DirState::Open(fh(0));
+        t.dir_mut(ROOT).all_known = true;
         t
     }
 
@@ -241,6 +242,15 @@ mod tests {
         let new = t.add_new(ROOT, "new".into());
         t.dir_mut(new).names.insert("made".into(), Name::Busy(ItemId(3)));
         assert_eq!(t.walk(&path("new")), Walk::In(new));
+        // Where names may exist that are not known, it is not certain to be ours before it is made.
+        t.dir_mut(new).all_known = false;
+        let below = t.add_new(new, "below".into());
+        assert_eq!(t.walk(&path("new/below")), Walk::Wait(new));
+        t.made(new, fh(9));
+        t.dir_mut(new).all_known = false;
+        assert_eq!(t.walk(&path("new/below")), Walk::Wait(below));
+        t.made(below, fh(8));
+        assert_eq!(t.walk(&path("new/below")), Walk::In(below));
         assert_eq!(t.walk(&path("new/made/x")), Walk::Busy(ItemId(3)));
     }
 
