@@ -16,6 +16,9 @@ const FILESYSTEMS: [&str; 3] = ["ext4", "xfs", "btrfs"];
 /// The experiments whose claims must hold.
 const EXPERIMENTS: [&str; 3] = ["serial-flushes", "eight-clients", "server-memory"];
 
+/// Power cuts on each of them.
+const CUTS: &str = "10";
+
 /// Options of `cargo xtask test`.
 #[derive(Args)]
 pub struct Options {
@@ -118,7 +121,11 @@ fn power_cut(fs: &str) -> Outcome {
     if let Err(why) = packages::require(&["fusermount3", "losetup", &format!("mkfs.{fs}")]) {
         return Outcome::Skipped(why);
     }
-    proc::run(&mut command(&proc::landfast().to_string_lossy(), ["lab", "powercut", "--fs", fs])).into()
+    proc::run(&mut command(
+        &proc::landfast().to_string_lossy(),
+        ["lab", "powercut", "--fs", fs, "--cuts", CUTS],
+    ))
+    .into()
 }
 
 fn guest_step() -> Outcome {
