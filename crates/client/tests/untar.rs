@@ -10,7 +10,7 @@ use std::sync::Arc;
 use common::{Rig, archive, member, shell, skipped, tree};
 use landfast_client::cred::Identity;
 use landfast_client::untar::{Existing, FatalError, Silent, Source, UntarOptions, run_as};
-use landfast_client::{NfsUrl, SessionOptions};
+use landfast_client::{NfsUrl, SessionLimits, SessionOptions};
 
 /// Makes a tree with one of each in `dir/t`, and archives of it.
 const TREE: &str = r#"
@@ -313,6 +313,31 @@ async fn a_tenth_of_an_rpc_per_file() {
     assert!(report.rpcs_per_file <= 0.1, "{}", report.rpcs_per_file);
     let again = rig.untar_all(&work.join("a.tar")).await;
     assert!(again.rpcs_per_file <= 0.1, "over existing files: {}", again.rpcs_per_file);
+    assert_same(&work.join("t"), &rig.dest().join("t"));
+    rig.stop().await;
+}
+
+/// The limits that the Linux server grants: 50 operations, 1 MiB, small replies kept, few slots.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_grants_little() {
+    if skipped() {
+        return;
+    }
+    let rig = Rig::new().await;
+    let work = rig.work();
+    shell(
+        &work,
+        "for d in $(seq 10); do mkdir -p t/d$d; for f in $(seq 50); do head -c 4096 /dev/urandom > t/d$d/f$f; done; done; head -c 3000000 /dev/urandom > t/large; tar --format=posix -cf a.tar t",
+    );
+    let url: NfsUrl = format!("nfs://{}/dest?version=4.1", rig.addr()).parse().unwrap();
+    let mut session = SessionOptions::for_url(&url);
+    session.ask =
+        SessionLimits { request: 1 << 20, response: 1 << 20, response_cached: 2048, ops: 50, slots: 4 };
+    session.connections = 3;
+    let source = Source::File(work.join("a.tar"));
+    let report = run_as(UntarOptions::default(), session, source, &url, Arc::new(Silent)).await.unwrap();
+    assert!(report.complete(), "{:?}", report.failed);
+    assert!(report.rpcs_per_file < 0.25, "{}", report.rpcs_per_file);
     assert_same(&work.join("t"), &rig.dest().join("t"));
     rig.stop().await;
 }

@@ -1,0 +1,106 @@
+//! Sessions and the reading jobs against Landfast's server.
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use bytes::Bytes;
+use common::{Rig, skipped};
+use landfast_client::ops::{self, Error};
+use landfast_client::{NfsUrl, Session, SessionError, SessionLimits, SessionOptions};
+use landfast_nfs::v4::{ArgOp, NfsStat};
+
+fn options(rig: &Rig) -> SessionOptions {
+    let url: NfsUrl = format!("nfs://{}/", rig.addr()).parse().unwrap();
+    SessionOptions::for_url(&url)
+}
+
+fn path(p: &str) -> Vec<Vec<u8>> {
+    p.split('/').filter(|c| !c.is_empty()).map(|c| c.as_bytes().to_vec()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn more_compounds_than_slots_on_several_connections() {
+    if skipped() {
+        return;
+    }
+    let rig = Rig::new().await;
+    let mut options = options(&rig);
+    options.connections = 3;
+    options.ask.slots = 5;
+    let session = Session::connect(options).await.unwrap();
+    assert_eq!(session.limits().slots, 5);
+    let all: Vec<_> = (0..200)
+        .map(|_| {
+            let session = session.clone();
+            tokio::spawn(async move { session.compound(vec![ArgOp::Putrootfh, ArgOp::Getfh], true).await })
+        })
+        .collect();
+    for one in all {
+        let reply = one.await.unwrap().unwrap();
+        assert_eq!((reply.status, reply.results.len()), (NfsStat::NFS4_OK, 2));
+    }
+    assert_eq!((session.stats().retransmissions, session.stats().renewals), (0, 0));
+    session.destroy().await;
+    rig.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_compound_over_the_limits_is_refused_and_the_slot_goes_on() {
+    if skipped() {
+        return;
+    }
+    let rig = Rig::new().await;
+    let ask = SessionLimits { request: 8192, response: 8192, response_cached: 1024, ops: 10, slots: 1 };
+    let session = Session::connect(SessionOptions { ask, ..options(&rig) }).await.unwrap();
+    for _ in 0..3 {
+        let many = session.compound(vec![ArgOp::Putrootfh; 20], false).await;
+        assert!(matches!(many, Err(SessionError::Refused(NfsStat::NFS4ERR_TOO_MANY_OPS))), "{many:?}");
+        let long = ArgOp::Lookup(Bytes::from(vec![b'x'; 10_000]));
+        let long = session.compound(vec![ArgOp::Putrootfh, long], false).await;
+        assert!(matches!(long, Err(SessionError::Refused(NfsStat::NFS4ERR_REQ_TOO_BIG))), "{long:?}");
+        let good = session.compound(vec![ArgOp::Putrootfh], false).await.unwrap();
+        assert_eq!(good.status, NfsStat::NFS4_OK);
+    }
+    assert_eq!(session.stats().renewals, 0);
+    session.destroy().await;
+    rig.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn paths_lists_and_contents() {
+    if skipped() {
+        return;
+    }
+    let rig = Rig::new().await;
+    let dest = rig.dest();
+    fs::create_dir_all(dest.join("a/b/c")).unwrap();
+    let data: Vec<u8> = (0..3_000_000u32).map(|i| (i / 7) as u8).collect();
+    fs::write(dest.join("a/b/file"), &data).unwrap();
+    symlink("b", dest.join("a/link")).unwrap();
+    symlink("/dest/a", dest.join("top")).unwrap();
+    symlink("round", dest.join("round")).unwrap();
+    symlink("../out", dest.join("a/up")).unwrap();
+    let session = Session::connect(options(&rig)).await.unwrap();
+    let (direct, _) = ops::resolve(&session, &path("dest/a/b/file")).await.unwrap();
+    for through in ["dest/a/link/file", "dest/top/b/file", "dest/top/link/file"] {
+        assert_eq!(ops::resolve(&session, &path(through)).await.unwrap().0, direct, "{through}");
+    }
+    assert_eq!(ops::read_file(&session, &direct).await.unwrap(), data);
+    let missing = ops::resolve(&session, &path("dest/a/nothing/x")).await;
+    assert!(matches!(&missing, Err(Error::Path { path, .. }) if path == "/dest/a/nothing"), "{missing:?}");
+    assert!(matches!(ops::resolve(&session, &path("dest/round")).await, Err(Error::Loop(_))));
+    assert!(matches!(ops::resolve(&session, &path("dest/a/up")).await, Err(Error::Link(_))));
+    let (root, _) = ops::resolve(&session, &path("dest")).await.unwrap();
+    let mut seen = Vec::new();
+    ops::walk(&session, &root, |p, _| seen.push(String::from_utf8_lossy(p).into_owned())).await.unwrap();
+    seen.sort();
+    assert_eq!(seen, ["a", "a/b", "a/b/c", "a/b/file", "a/link", "a/up", "round", "top"]);
+    let (link, attrs) = ops::lookup(&session, &root, b"top").await.unwrap().unwrap();
+    assert_eq!(attrs.size, Some(7));
+    assert_eq!(ops::readlink(&session, &link).await.unwrap(), "/dest/a");
+    assert!(ops::lookup(&session, &root, b"none").await.unwrap().is_none());
+    session.destroy().await;
+    rig.stop().await;
+}
