@@ -447,6 +447,34 @@ fn a_failed_checkpoint_fails_the_log() {
 }
 
 #[test]
+fn a_write_that_succeeds_after_a_checkpoint_has_failed_is_not_acknowledged() {
+    let (disk, model, log) = started(RING);
+    model.operate(&log, &[1]).unwrap();
+    model.hold_sync(true);
+    let checkpoint = thread::spawn({
+        let log = log.clone();
+        move || log.checkpoint_now()
+    });
+    model.await_sync();
+    disk.hold(true);
+    let ticket = model.operate(&log, &[1]).unwrap().1;
+    ticket.request();
+    disk.await_held();
+    model.set_sync_error();
+    model.hold_sync(false);
+    assert!(matches!(checkpoint.join().unwrap(), Err(LogError::Failed(_))));
+    disk.hold(false);
+    assert!(matches!(ticket.wait_blocking(), Err(LogError::Failed(_))));
+    // The batch counts as written once the write is through; the failure must outlast that.
+    while log.stats().batches < 2 {
+        thread::yield_now();
+    }
+    thread::sleep(Duration::from_millis(20));
+    assert!(matches!(log.begin(), Err(LogError::Failed(_))));
+    assert!(matches!(log.shutdown(), Err(LogError::Failed(_))));
+}
+
+#[test]
 fn a_failed_superblock_fails_the_log_and_loses_nothing() {
     let (disk, model, log) = started(RING);
     let (last, ticket) = model.operate(&log, &[1]).unwrap();
