@@ -449,7 +449,8 @@ fn a_failed_checkpoint_fails_the_log() {
 #[test]
 fn a_write_that_succeeds_after_a_checkpoint_has_failed_is_not_acknowledged() {
     let (disk, model, log) = started(RING);
-    model.operate(&log, &[1]).unwrap();
+    // On the disk before the cut, so that the write that is held back is the one after it.
+    model.operate(&log, &[1]).unwrap().1.wait_blocking().unwrap();
     model.hold_sync(true);
     let checkpoint = thread::spawn({
         let log = log.clone();
