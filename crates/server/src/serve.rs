@@ -336,9 +336,16 @@ impl Nfs {
             // Asked for before the slot is looked at, so that no release is missed.
             let mut released = pin!(self.released.notified());
             released.as_mut().enable();
+            // Requests that are here already share a flush: each is announced, and all others that were received have
+            // their turn to be, before the first of them runs.
+            let announced = if modifies && !slow { self.sh.volume.expect() } else { None };
+            if announced.is_some() {
+                tokio::task::yield_now().await;
+            }
             let Some(Outcome { reply, pending, busy }) = self.run(&req, slow).await else {
                 return Response::Close;
             };
+            drop(announced);
             if let Some(pending) = pending {
                 return Response::Success(self.settle(reply, pending).await);
             }
