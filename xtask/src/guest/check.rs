@@ -140,6 +140,7 @@ pub fn run(options: &Options) -> Result<ExitCode, String> {
     let mut session = Session {
         options,
         image: &image,
+        hardware,
         peer: None,
         server: server.as_mut().map(|(server, _)| server),
         report: Report {
@@ -180,6 +181,7 @@ enum Restart {
 struct Session<'a> {
     options: &'a Options,
     image: &'a Image,
+    hardware: Hardware,
     /// The second client, while there is one.
     peer: Option<Machine>,
     server: Option<&'a mut Server>,
@@ -240,10 +242,9 @@ impl Session<'_> {
         if good {
             self.check(vers, UNMOUNT.0, None, &[Part::Guest(UNMOUNT.1)])?;
         } else {
-            // The next version starts afresh, whatever this one left.
-            let script = format!("umount -f {MOUNTPOINT} || umount -l {MOUNTPOINT}");
-            let mut output = Vec::new();
-            self.machine.run(&script, &[], Duration::from_secs(self.options.limit), &mut output)?;
+            // The next version starts afresh, whatever this one left: also if this guest answers no more.
+            self.machine = Machine::boot(self.image, &self.hardware)?;
+            self.prepare()?;
         }
         Ok(())
     }
