@@ -8,9 +8,14 @@ use std::time::Duration;
 
 /// NFS that lands many small files on stable storage fast.
 #[derive(Debug, Parser)]
-#[command(name = "landfast", version, about, max_term_width = 100)]
+#[command(
+    name = "landfast",
+    version,
+    about = "NFS that lands many small files on stable storage fast",
+    max_term_width = 100
+)]
 pub struct Cli {
-    /// Say more on standard error (-v: what happens, -vv: each request). For more control set LANDFAST_LOG.
+    /// Say more on standard error: once what happens, twice each request; LANDFAST_LOG chooses by module
     #[arg(long = "debug", global = true, action = clap::ArgAction::Count)]
     pub debug: u8,
     /// What to do.
