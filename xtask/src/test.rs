@@ -35,7 +35,7 @@ pub fn run(options: &Options) -> ExitCode {
     }
     steps.step("format", || cargo(&["fmt", "--all", "--check"]));
     steps.step("lints", || cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]));
-    steps.step("tests", || cargo(&["test", "--workspace"]));
+    steps.step("tests", || cargo(&["test", "--workspace", "--no-fail-fast"]));
     if !options.quick {
         let built =
             steps.step("release build", || cargo(&["build", "--release", "--package", "landfast-cli"]));
