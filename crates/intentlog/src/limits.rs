@@ -48,7 +48,7 @@ pub const SLOW_DELAY_MAX: Duration = Duration::from_millis(20);
 pub const CHECKPOINT_AFTER: Duration = Duration::from_secs(5);
 
 /// Longest time that a seal waits for requests already in hand (see [`crate::Intent`]).
-pub const INTENT_WAIT_MAX: Duration = Duration::from_micros(200);
+pub const INTENT_WAIT_MAX: Duration = Duration::from_micros(500);
 
 /// A closed gate that open transactions do not leave within this time is opened for a moment: whoever holds
 /// what they wait for may be waiting to begin.
