@@ -3,6 +3,8 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
 
 /// The workspace's root directory.
 pub fn workspace() -> PathBuf {
@@ -71,6 +73,64 @@ pub fn run(command: &mut Command) -> Result<(), String> {
     if status.success() { Ok(()) } else { Err(format!("{}: {status}", show(command))) }
 }
 
+/// As [`run`], but ends the command and everything that it started when it takes longer than `limit`, so that
+/// one hanging test is a failure with a name and not a run without an end.
+pub fn run_within(limit: Duration, command: &mut Command) -> Result<(), String> {
+    eprintln!("+ {}", show(command));
+    let mut child = command.spawn().map_err(|e| format!("{}: {e}", show(command)))?;
+    let pid = child.id();
+    let (ended, end) = mpsc::channel::<()>();
+    let guard = std::thread::spawn(move || {
+        let late = end.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Timeout);
+        if late {
+            kill_tree(pid);
+        }
+        late
+    });
+    let status = child.wait();
+    drop(ended);
+    let late = guard.join().unwrap_or(false);
+    match status {
+        _ if late => Err(format!("{}: ended after {} minutes", show(command), limit.as_secs() / 60)),
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("{}: {status}", show(command))),
+        Err(e) => Err(format!("{}: {e}", show(command))),
+    }
+}
+
+/// Kills a process and all its descendants, the ancestors first so that none starts another.
+fn kill_tree(root: u32) {
+    let mut doomed = vec![root];
+    let mut next = 0;
+    while let Some(&parent) = doomed.get(next) {
+        next += 1;
+        let pid = i32::try_from(parent).ok().and_then(rustix::process::Pid::from_raw);
+        if let Some(pid) = pid {
+            // Stopped and not yet killed: its children keep it as their parent while we look for them.
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::STOP);
+        }
+        doomed.extend(children_of(parent));
+    }
+    for pid in doomed.into_iter().filter_map(|pid| i32::try_from(pid).ok()) {
+        if let Some(pid) = rustix::process::Pid::from_raw(pid) {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        }
+    }
+}
+
+/// The processes whose parent is `parent`, as far as they can be seen.
+fn children_of(parent: u32) -> Vec<u32> {
+    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    pids.filter(|pid| parent_of(*pid) == Some(parent)).collect()
+}
+
+fn parent_of(pid: u32) -> Option<u32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The command's name stands in parentheses and may hold anything; state and parent follow it.
+    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+}
+
 /// Runs a command and returns its standard output; its standard error is part of the error.
 pub fn output(command: &mut Command) -> Result<String, String> {
     let out = command.output().map_err(|e| format!("{}: {e}", show(command)))?;
@@ -79,5 +139,37 @@ pub fn output(command: &mut Command) -> Result<String, String> {
     } else {
         let why = String::from_utf8_lossy(&out.stderr);
         Err(format!("{}: {}: {}", show(command), out.status, why.trim()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_takes_too_long_ends_with_all_that_it_started() {
+        let dir = tempfile::tempdir().unwrap();
+        let fifo = dir.path().join("held");
+        let script = format!("mkfifo {0}; sleep 1000 > {0} & cat {0}; wait", fifo.display());
+        let start = std::time::Instant::now();
+        let late = run_within(Duration::from_millis(500), &mut command("sh", ["-c", &script]));
+        assert!(late.unwrap_err().contains("ended after"));
+        assert!(start.elapsed() < Duration::from_secs(100));
+        // Nobody holds the pipe any more: a writer without a reader is refused.
+        let flags = rustix::fs::OFlags::WRONLY | rustix::fs::OFlags::NONBLOCK;
+        // The kernel may take a moment to bury them.
+        let gone = || {
+            rustix::fs::open(&fifo, flags, rustix::fs::Mode::empty()).err() == Some(rustix::io::Errno::NXIO)
+        };
+        while !gone() {
+            assert!(start.elapsed() < Duration::from_secs(100), "somebody still reads the pipe");
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn what_ends_in_time_is_judged_by_its_status() {
+        assert_eq!(run_within(Duration::from_secs(60), &mut command("true", [""; 0])), Ok(()));
+        assert!(run_within(Duration::from_secs(60), &mut command("false", [""; 0])).is_err());
     }
 }

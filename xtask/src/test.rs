@@ -1,6 +1,7 @@
 //! `cargo xtask test`: everything that continuous integration checks, in one command.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
 
@@ -15,6 +16,12 @@ const FILESYSTEMS: [&str; 3] = ["ext4", "xfs", "btrfs"];
 
 /// The experiments whose claims must hold.
 const EXPERIMENTS: [&str; 3] = ["serial-flushes", "eight-clients", "server-memory"];
+
+/// The longest that one call of cargo may take: a test that hangs is a failure, not the end of the whole run.
+const CARGO_LIMIT: Duration = Duration::from_secs(30 * 60);
+
+/// The same for one experiment or one series of power cuts.
+const LAB_LIMIT: Duration = Duration::from_secs(10 * 60);
 
 /// Power cuts on each of them.
 const CUTS: &str = "10";
@@ -58,7 +65,7 @@ fn cargo(args: &[&str]) -> Outcome {
 }
 
 fn run_cargo(args: &[&str]) -> Result<(), String> {
-    proc::run(&mut command(&proc::cargo(), args))
+    proc::run_within(CARGO_LIMIT, &mut command(&proc::cargo(), args))
 }
 
 fn packages_step() -> Outcome {
@@ -98,7 +105,10 @@ fn experiment(name: &str) -> Outcome {
     if !proc::is_root() {
         return Outcome::Skipped("needs root (FUSE, loop devices, mounts)".to_owned());
     }
-    best_of(|| proc::run(&mut command(&proc::landfast().to_string_lossy(), ["lab", "run", name]))).into()
+    best_of(|| {
+        proc::run_within(LAB_LIMIT, &mut command(&proc::landfast().to_string_lossy(), ["lab", "run", name]))
+    })
+    .into()
 }
 
 /// The first success, or the last failure.
@@ -121,11 +131,8 @@ fn power_cut(fs: &str) -> Outcome {
     if let Err(why) = packages::require(&["fusermount3", "losetup", &format!("mkfs.{fs}")]) {
         return Outcome::Skipped(why);
     }
-    proc::run(&mut command(
-        &proc::landfast().to_string_lossy(),
-        ["lab", "powercut", "--fs", fs, "--cuts", CUTS],
-    ))
-    .into()
+    let args = ["lab", "powercut", "--fs", fs, "--cuts", CUTS];
+    proc::run_within(LAB_LIMIT, &mut command(&proc::landfast().to_string_lossy(), args)).into()
 }
 
 fn guest_step() -> Outcome {

@@ -153,6 +153,8 @@ impl Drop for Link {
         if let Some(thread) = self.acceptor.take() {
             let _ = thread.join();
         }
+        // What the acceptor was about to serve.
+        self.shared.sever();
     }
 }
 
@@ -160,6 +162,8 @@ impl Drop for Link {
 fn serve(client: TcpStream, shared: &Arc<Shared>) -> std::io::Result<()> {
     let target = *shared.target.lock();
     let server = TcpStream::connect(target)?;
+    // Known before the first byte passes: whoever has seen that byte can sever the link.
+    shared.streams.lock().extend([client.try_clone()?, server.try_clone()?]);
     for (from, to) in [(&client, &server), (&server, &client)] {
         from.set_nodelay(true)?;
         let pipe = Arc::new(Pipe::default());
@@ -178,8 +182,6 @@ fn serve(client: TcpStream, shared: &Arc<Shared>) -> std::io::Result<()> {
             let _ = to.shutdown(Shutdown::Write);
         })?;
     }
-    let mut streams = shared.streams.lock();
-    streams.extend([client, server]);
     Ok(())
 }
 
