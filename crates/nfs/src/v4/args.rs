@@ -9,6 +9,7 @@ use super::types::{
     ChannelAttrs, ClientOwner, FileHandle, ImplId, LockType, Opaque1024, SessionId, SpecData, StableHow,
     StateOwner, Stateid, Verifier,
 };
+use super::v40::{OpenConfirmArgs, SetclientidArgs, SetclientidConfirmArgs};
 use landfast_xdr::{Bytes, BytesMut, Decode, Encode, Error, Reader};
 
 /// BACKCHANNEL_CTL (RFC 8881 section 18.33).
@@ -590,6 +591,16 @@ arg_ops! {
     ReclaimComplete = RECLAIM_COMPLETE(bool);
     /// Read data and holes.
     ReadPlus = READ_PLUS(ReadPlusArgs);
+    /// Make a client known (NFSv4.0).
+    Setclientid = SETCLIENTID(SetclientidArgs);
+    /// Make use of what SETCLIENTID gave (NFSv4.0).
+    SetclientidConfirm = SETCLIENTID_CONFIRM(SetclientidConfirmArgs);
+    /// Renew the lease of a client ID (NFSv4.0).
+    Renew = RENEW(u64);
+    /// Forget a lock owner (NFSv4.0).
+    ReleaseLockowner = RELEASE_LOCKOWNER(StateOwner);
+    /// Confirm an open owner's numbers (NFSv4.0).
+    OpenConfirm = OPEN_CONFIRM(OpenConfirmArgs);
 }
 
 impl ArgOp {

@@ -10,7 +10,7 @@ use landfast_xdr::{Bytes, BytesMut, Decode, Encode, Error, Reader};
 pub struct CompoundArgs {
     /// Comes back in the reply.
     pub tag: Bytes,
-    /// 1 or 2 here; others decode with no operations.
+    /// 0, 1 or 2 here; others decode with no operations.
     pub minor_version: u32,
     /// How many operations the request announced; there are fewer in `ops` when one could not be decoded, or when
     /// there are more than the limit given to [`CompoundArgs::decode_limited`].

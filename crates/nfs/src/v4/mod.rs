@@ -1,4 +1,4 @@
-//! NFSv4.1 and 4.2 (RFC 8881, RFC 7862): COMPOUND, its operations, attributes.
+//! NFSv4.0, 4.1 and 4.2 (RFC 7530, RFC 8881, RFC 7862): COMPOUND, its operations, attributes.
 
 pub mod args;
 pub mod attr;
@@ -8,6 +8,7 @@ pub mod op;
 pub mod res;
 pub mod status;
 pub mod types;
+pub mod v40;
 
 pub use args::ArgOp;
 pub use attr::{AttrValues, Bitmap, Fattr};

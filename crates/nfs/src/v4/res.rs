@@ -6,6 +6,7 @@ use super::types::{
     ChangeInfo, ChannelAttrs, FileHandle, ImplId, LockType, Opaque1024, SecInfo, ServerOwner, SessionId,
     StableHow, StateOwner, Stateid, Verifier,
 };
+use super::v40::{ClientAddr, SetclientidRes};
 use super::{NfsStat, OpNum};
 use landfast_xdr::{Bytes, BytesMut, Decode, Encode, Error, Reader};
 
@@ -356,6 +357,10 @@ pub enum ResBody {
     CreateSession(Box<CreateSessionRes>),
     Sequence(SequenceRes),
     TestStateid(Vec<NfsStat>),
+    Setclientid(SetclientidRes),
+    /// SETCLIENTID with status CLID_INUSE.
+    ClientInUse(ClientAddr),
+    OpenConfirm(Stateid),
 }
 
 impl Encode for ResBody {
@@ -363,9 +368,11 @@ impl Encode for ResBody {
         match self {
             ResBody::Empty => {}
             ResBody::Access(b) => b.encode(out),
-            ResBody::Close(b) | ResBody::Lock(b) | ResBody::Locku(b) | ResBody::OpenDowngrade(b) => {
-                b.encode(out)
-            }
+            ResBody::Close(b)
+            | ResBody::Lock(b)
+            | ResBody::Locku(b)
+            | ResBody::OpenDowngrade(b)
+            | ResBody::OpenConfirm(b) => b.encode(out),
             ResBody::Commit(b) => b.encode(out),
             ResBody::Create(b) => b.encode(out),
             ResBody::Getattr(b) => b.encode(out),
@@ -386,6 +393,8 @@ impl Encode for ResBody {
             ResBody::CreateSession(b) => b.encode(out),
             ResBody::Sequence(b) => b.encode(out),
             ResBody::TestStateid(b) => b.encode(out),
+            ResBody::Setclientid(b) => b.encode(out),
+            ResBody::ClientInUse(b) => b.encode(out),
         }
     }
 }
@@ -411,7 +420,11 @@ impl ResOp {
     /// A failure; SETATTR says that nothing was set.
     #[must_use]
     pub fn failed(op: OpNum, status: NfsStat) -> ResOp {
-        let body = if op == OpNum::SETATTR { ResBody::Setattr(Bitmap::default()) } else { ResBody::Empty };
+        let body = match (op, status) {
+            (OpNum::SETATTR, _) => ResBody::Setattr(Bitmap::default()),
+            (OpNum::SETCLIENTID, NfsStat::NFS4ERR_CLID_INUSE) => ResBody::ClientInUse(ClientAddr::default()),
+            _ => ResBody::Empty,
+        };
         ResOp { op, status, body }
     }
 }
@@ -432,6 +445,9 @@ impl Decode for ResOp {
             (OpNum::SETATTR, _) => ResBody::Setattr(Bitmap::decode(r)?),
             (OpNum::LOCK | OpNum::LOCKT, false) if status == NfsStat::NFS4ERR_DENIED => {
                 ResBody::Denied(LockDenied::decode(r)?)
+            }
+            (OpNum::SETCLIENTID, false) if status == NfsStat::NFS4ERR_CLID_INUSE => {
+                ResBody::ClientInUse(Decode::decode(r)?)
             }
             (_, false) => ResBody::Empty,
             (OpNum::ACCESS, _) => ResBody::Access(Decode::decode(r)?),
@@ -458,6 +474,8 @@ impl Decode for ResOp {
             (OpNum::CREATE_SESSION, _) => ResBody::CreateSession(Decode::decode(r)?),
             (OpNum::SEQUENCE, _) => ResBody::Sequence(Decode::decode(r)?),
             (OpNum::TEST_STATEID, _) => ResBody::TestStateid(Decode::decode(r)?),
+            (OpNum::SETCLIENTID, _) => ResBody::Setclientid(Decode::decode(r)?),
+            (OpNum::OPEN_CONFIRM, _) => ResBody::OpenConfirm(Decode::decode(r)?),
             _ => ResBody::Empty,
         };
         Ok(ResOp { op, status, body })

@@ -380,6 +380,11 @@ impl Ctx<'_> {
             ArgOp::DelegReturn(_) | ArgOp::ReadPlus(_) | ArgOp::Other(_) => {
                 Err(NfsStat::NFS4ERR_NOTSUPP.into())
             }
+            ArgOp::Setclientid(_)
+            | ArgOp::SetclientidConfirm(_)
+            | ArgOp::Renew(_)
+            | ArgOp::ReleaseLockowner(_)
+            | ArgOp::OpenConfirm(_) => Err(NfsStat::NFS4ERR_NOTSUPP.into()),
             ArgOp::Malformed(_) => Err(NfsStat::NFS4ERR_BADXDR.into()),
         }
     }
