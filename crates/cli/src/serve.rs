@@ -119,7 +119,7 @@ fn say_serving(args: &ServeArgs, running: &Running, took: Duration) {
             args.lease.as_secs()
         );
     }
-    let durability = match (args.durability, running.volume().log_info()) {
+    let durability = match (args.durability, running.volumes().first().and_then(|v| v.log_info())) {
         (DurabilityArg::Log, Some(device)) => format!("log {device}"),
         (DurabilityArg::Log, None) => "log".to_owned(),
         (DurabilityArg::Sync, _) => "no log, every operation is synced".to_owned(),
@@ -135,10 +135,10 @@ fn say_serving(args: &ServeArgs, running: &Running, took: Duration) {
 
 async fn stop(running: Running, stats_file: Option<&Path>) -> Exit {
     let server = running.stats();
-    let volume = running.volume().clone();
+    let volumes = running.volumes();
     let result = running.stop().await;
     if let Some(path) = stats_file
-        && let Err(e) = std::fs::write(path, format!("{}\n", counters(&server, &volume.stats())))
+        && let Err(e) = std::fs::write(path, format!("{}\n", counters(&server, &sum(&volumes))))
     {
         eprintln!("landfast: {}: {e}", path.display());
     }
@@ -154,13 +154,33 @@ async fn stop(running: Running, stats_file: Option<&Path>) -> Exit {
             Exit::Done
         }
         Err(e) => {
-            let why = volume.failed().unwrap_or_else(|| e.to_string());
+            let why = volumes.iter().find_map(Volume::failed).unwrap_or_else(|| e.to_string());
             eprintln!(
                 "landfast: stopped, but not cleanly: {why}; the log is kept, and the next start recovers from it"
             );
             Exit::Partly
         }
     }
+}
+
+/// The counters of all volumes together.
+fn sum(volumes: &[Volume]) -> landfast_volume::Stats {
+    let mut all = landfast_volume::Stats::default();
+    for one in volumes.iter().map(Volume::stats) {
+        all.fsyncs += one.fsyncs;
+        all.fdatasyncs += one.fdatasyncs;
+        all.syncfs += one.syncfs;
+        if let Some(log) = one.log {
+            let sum = all.log.get_or_insert_default();
+            sum.records += log.records;
+            sum.record_bytes += log.record_bytes;
+            sum.batches += log.batches;
+            sum.batch_bytes += log.batch_bytes;
+            sum.flushes += log.flushes;
+            sum.checkpoints += log.checkpoints;
+        }
+    }
+    all
 }
 
 fn counters(server: &landfast_server::Stats, volume: &landfast_volume::Stats) -> serde_json::Value {

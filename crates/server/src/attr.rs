@@ -10,7 +10,7 @@ use landfast_nfs::v4::flags::{CHANGE_TYPE_IS_MONOTONIC_INCR, FH4_PERSISTENT};
 use landfast_nfs::v4::{
     AttrValues, Bitmap, Fattr, FileHandle, FileType, Fsid, NfsStat, NfsTime, SetTime, SpecData,
 };
-use landfast_volume::{Attrs, AttrsSet, Kind, SetAttrs, TimeSet, Timestamp};
+use landfast_volume::{Attrs, AttrsSet, FsStat, Kind, SetAttrs, TimeSet, Timestamp, Volume};
 
 /// Attributes that can be read, in both minor versions.
 const READABLE: Bitmap = Bitmap::of(&[
@@ -150,6 +150,8 @@ pub struct Subject {
     pub attrs: Attrs,
     /// The fileid of the directory entry, where that differs.
     pub mounted_on: u64,
+    /// Whose filesystem it is on; none for a synthetic directory.
+    pub volume: Option<Volume>,
 }
 
 /// The wire form of `wanted` (already cut to what is readable) of `s`.
@@ -185,13 +187,14 @@ pub fn values(shared: &Shared, minor: u32, s: &Subject, wanted: &Bitmap) -> Resu
     }
     constants(&mut v, shared, minor);
     if !wanted.and(&OF_FILESYSTEM).is_empty() {
-        let f = shared.volume.statfs().map_err(crate::errors::status)?;
-        v.files_avail = Some(f.free_files);
-        v.files_free = Some(f.free_files);
-        v.files_total = Some(f.total_files);
-        v.space_avail = Some(f.avail_bytes);
-        v.space_free = Some(f.free_bytes);
-        v.space_total = Some(f.total_bytes);
+        let f = s.volume.as_ref().map(Volume::statfs).transpose().map_err(crate::errors::status)?;
+        let of = |field: fn(&FsStat) -> u64| Some(f.as_ref().map_or(0, field));
+        v.files_avail = of(|f| f.free_files);
+        v.files_free = of(|f| f.free_files);
+        v.files_total = of(|f| f.total_files);
+        v.space_avail = of(|f| f.avail_bytes);
+        v.space_free = of(|f| f.free_bytes);
+        v.space_total = of(|f| f.total_bytes);
     }
     Ok(v.to_fattr(wanted))
 }

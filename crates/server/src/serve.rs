@@ -7,9 +7,9 @@
 //! go to the page cache, and handing them to another thread and back would cost more than most of them take. Only
 //! what is known to wait for the disk goes to other threads ([`Pool`]). All waiting for the log is asynchronous.
 
+use crate::exports::{Caller, Export, Exports};
 use crate::limits;
 use crate::pool::Pool;
-use crate::pseudo::Pseudo;
 use crate::server::Shared;
 use crate::state::Principal;
 use crate::state::notes::{Restored, Stamped};
@@ -18,10 +18,10 @@ use crate::stats::Stats;
 use crate::v4::compound::{self, Outcome, Pending, Request};
 use crate::v4::matrix;
 use bytes::Bytes;
-use landfast_nfs::v4::{CompoundArgs, PROC_COMPOUND, PROC_NULL, VERSION};
+use landfast_nfs::v4::{ArgOp, CompoundArgs, PROC_COMPOUND, PROC_NULL, VERSION};
 use landfast_rpc::conn::{CallHeader, ConnConfig, ConnInfo, Program, Response, Service};
 use landfast_rpc::{Credential, server};
-use landfast_volume::{Cred, Durability, RecoveryReport, ShutdownReport, Volume};
+use landfast_volume::{RecoveryReport, ShutdownReport, Volume};
 use landfast_xdr::{Reader, padding};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -37,8 +37,6 @@ use tokio::time::{Instant, timeout_at};
 const STOP_GRACE: Duration = Duration::from_secs(10);
 /// How often what goes on by time alone is looked at.
 const TICK: Duration = Duration::from_secs(5);
-/// The user and group of a caller that does not say who it is.
-const NOBODY: u32 = 65534;
 
 /// How to serve a volume.
 pub struct ServerConfig {
@@ -111,12 +109,12 @@ impl Server {
             Ok(bound) => bound.map_err(listen_error)?,
             Err(e) => return Err(StartError::Threads(e.into())),
         };
-        let pseudo = Pseudo::new(&export, volume.id());
-        let sh = Arc::new(Shared::new(volume, pseudo, lease_seconds, recovery.epoch as u32));
+        let server = volume.id();
+        let exports = Exports::whole(volume, export, server);
+        let sh = Arc::new(Shared::new(exports, server, lease_seconds, recovery.epoch as u32));
         let restored = restore(&sh, recovery.notes)?;
         let slow = Pool::new(limits::SLOW_WORKERS).map_err(StartError::Threads)?;
-        let synced = sh.volume.durability() == Durability::Sync;
-        let service = Arc::new(Nfs { sh: sh.clone(), slow, synced, released: Notify::new() });
+        let service = Arc::new(Nfs { sh: sh.clone(), slow, released: Notify::new() });
         let rpc = server::ServerConfig {
             conn: ConnConfig {
                 record_max: limits::REQUEST_BYTES_MAX as usize + 4096,
@@ -141,7 +139,9 @@ impl Server {
 fn restore(sh: &Arc<Shared>, notes: Vec<Vec<u8>>) -> Result<Restored, StartError> {
     let now = sh.now();
     let restored = sh.state().restore(notes.iter().filter_map(|n| Stamped::from_bytes(n)), now);
-    sh.volume.start(sh.keeper())?;
+    for export in sh.exports().iter() {
+        export.volume.start(sh.keeper())?;
+    }
     Ok(restored)
 }
 
@@ -195,8 +195,23 @@ impl Drop for Ticking {
 pub struct Stopped {
     /// All requests under way were answered.
     pub drained: bool,
-    /// What the volume did.
+    /// What the volumes did.
     pub volume: ShutdownReport,
+}
+
+/// Stops each volume, also after one has failed to.
+fn shut_down(volumes: &[Volume]) -> Result<ShutdownReport, landfast_volume::Error> {
+    let mut result = Ok(ShutdownReport::default());
+    for volume in volumes {
+        result = match (volume.shutdown(), result) {
+            (Ok(one), Ok(sum)) => Ok(ShutdownReport {
+                seconds: sum.seconds + one.seconds,
+                checkpoints: sum.checkpoints + one.checkpoints,
+            }),
+            (Err(e), _) | (Ok(_), Err(e)) => Err(e),
+        };
+    }
+    result
 }
 
 impl Running {
@@ -212,10 +227,10 @@ impl Running {
         self.restored
     }
 
-    /// The volume that is served.
+    /// The volumes that are served.
     #[must_use]
-    pub fn volume(&self) -> &Volume {
-        &self.sh.volume
+    pub fn volumes(&self) -> Vec<Volume> {
+        self.sh.exports().iter().map(|e| e.volume.clone()).collect()
     }
 
     /// Counters and sizes.
@@ -240,11 +255,11 @@ impl Running {
     /// # Errors
     /// When the volume could not be made durable: the log is kept, the next start recovers.
     pub async fn stop(self) -> Result<Stopped, landfast_volume::Error> {
+        let volumes = self.volumes();
         let drained = self.rpc.shutdown(STOP_GRACE).await;
         drop(self.ticking);
         self.sh.state().settle_holders();
-        let volume = self.sh.volume.clone();
-        let report = tokio::task::spawn_blocking(move || volume.shutdown())
+        let report = tokio::task::spawn_blocking(move || shut_down(&volumes))
             .await
             .map_err(|_| landfast_volume::Error::Failed)??;
         Ok(Stopped { drained, volume: report })
@@ -272,8 +287,10 @@ async fn tick(sh: Arc<Shared>) {
     loop {
         every.tick().await;
         let gone = sh.state().tick(sh.now());
-        if !gone.is_empty() && sh.persist {
-            let mut tx = sh.volume.tx();
+        if !gone.is_empty()
+            && let Some(keeper) = sh.exports().keeper()
+        {
+            let mut tx = keeper.volume.tx();
             for note in &gone {
                 tx.note(note.to_bytes());
             }
@@ -288,8 +305,6 @@ struct Nfs {
     sh: Arc<Shared>,
     /// For what waits for the disk, so that it takes no thread from what does not.
     slow: Pool,
-    /// Each operation that modifies waits for the disk.
-    synced: bool,
     /// A slot has been released.
     released: Notify,
 }
@@ -316,20 +331,23 @@ impl Service for Nfs {
 
 impl Nfs {
     async fn compound(&self, conn: &Arc<ConnInfo>, call: CallHeader, body: Bytes) -> Response {
-        let (principal, cred) = caller(&call.cred);
+        let principal = principal(&call.cred);
         let mut reader = Reader::new(body.clone());
         let Ok(args) = CompoundArgs::decode_limited(&mut reader, limits::OPS_MAX) else {
             return Response::GarbageArgs;
         };
         let modifies = args.ops.iter().any(|op| matrix::may_modify(op, args.minor_version));
-        let slow = if self.synced { modifies } else { args.ops.iter().any(matrix::may_flush) };
+        let exports = if modifies { touched(&self.sh.exports(), &args) } else { Vec::new() };
+        let synced = exports.iter().any(|e| e.synced());
+        let slow = synced || args.ops.iter().any(matrix::may_flush);
         let fingerprint = fingerprint(principal, &args, &body);
-        let req = Request { conn: conn.id(), principal, cred, bytes: body.len(), fingerprint, args };
+        let caller = Caller::new(conn.peer(), call.cred);
+        let req = Request { conn: conn.id(), principal, caller, bytes: body.len(), fingerprint, args };
         drop(body);
         let req = Arc::new(req);
-        if modifies {
+        for export in &exports {
             // A volume that has failed says so again to each operation.
-            let _ = self.sh.volume.admit().await;
+            let _ = export.volume.admit().await;
         }
         let give_up = Instant::now() + Duration::from_millis(limits::RETRY_WAIT_MS);
         loop {
@@ -338,8 +356,9 @@ impl Nfs {
             released.as_mut().enable();
             // Requests that are here already share a flush: each is announced, and all others that were received have
             // their turn to be, before the first of them runs.
-            let announced = if modifies && !slow { self.sh.volume.expect() } else { None };
-            if announced.is_some() {
+            let announced: Vec<_> =
+                exports.iter().filter(|_| !slow).filter_map(|e| e.volume.expect()).collect();
+            if !announced.is_empty() {
                 tokio::task::yield_now().await;
             }
             let Some(Outcome { reply, pending, busy }) = self.run(&req, slow).await else {
@@ -396,17 +415,29 @@ impl Nfs {
     }
 }
 
-/// Who calls, for sessions and for the volume.
-fn caller(cred: &Credential) -> (Principal, Cred) {
+/// Who calls, for sessions.
+fn principal(cred: &Credential) -> Principal {
     match cred {
-        Credential::None => {
-            (Principal { flavor: 0, uid: 0 }, Cred { uid: NOBODY, gid: NOBODY, groups: Arc::from([]) })
-        }
-        Credential::Sys(a) => (
-            Principal { flavor: 1, uid: a.uid },
-            Cred { uid: a.uid, gid: a.gid, groups: Arc::from(a.gids.as_slice()) },
-        ),
+        Credential::None => Principal { flavor: 0, uid: 0 },
+        Credential::Sys(a) => Principal { flavor: 1, uid: a.uid },
     }
+}
+
+/// The exports that a COMPOUND may change: those that its handles name, and all when it starts at the root.
+fn touched(exports: &Exports, args: &CompoundArgs) -> Vec<Arc<Export>> {
+    let mut found: Vec<Arc<Export>> = Vec::new();
+    for op in &args.ops {
+        match op {
+            ArgOp::Putfh(fh) => match exports.of_handle(&fh.0) {
+                Some(e) if !found.iter().any(|f| f.id() == e.id()) => found.push(e.clone()),
+                Some(_) => {}
+                None => return exports.iter().cloned().collect(),
+            },
+            ArgOp::Putrootfh | ArgOp::Putpubfh => return exports.iter().cloned().collect(),
+            _ => {}
+        }
+    }
+    found
 }
 
 /// Bytes of an encoded SEQUENCE, number included.

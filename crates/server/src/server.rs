@@ -1,25 +1,21 @@
-//! What all compounds of one server share: the volume, the state, the identity, the clock.
+//! What all requests to one server share: the export table, the state, the identity, the clock.
 
-use crate::pseudo::Pseudo;
+use crate::exports::Exports;
 use crate::state::notes::Stamped;
 use crate::state::opens::Files;
 use crate::state::{Bounds, Millis, State};
 use crate::stats::Counters;
 use bytes::Bytes;
-use landfast_volume::{Node, NoteKeeper, OpenFile, Volume};
-use parking_lot::{Mutex, MutexGuard};
+use landfast_volume::{NoteKeeper, OpenFile};
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use std::sync::Arc;
 use std::time::Instant;
 
 /// Shared by all threads of a server.
 pub struct Shared {
-    /// The tree that is served.
-    pub(crate) volume: Volume,
-    /// Its root.
-    pub(crate) root: Node,
-    /// The synthetic directories above it.
-    pub(crate) pseudo: Pseudo,
-    /// `so_major_id` and `eir_server_scope`: the volume's identity, so unique and the same after a restart.
+    /// What is served; a reload puts another table here.
+    exports: RwLock<Arc<Exports>>,
+    /// `so_major_id` and `eir_server_scope`: the server's identity, unique and the same after a restart.
     pub(crate) name: Bytes,
     /// Lease time in seconds.
     pub(crate) lease_seconds: u32,
@@ -35,20 +31,26 @@ pub struct Shared {
 type SharedState = Arc<Mutex<State<OpenFile>>>;
 
 impl Shared {
-    pub(crate) fn new(volume: Volume, pseudo: Pseudo, lease_seconds: u32, epoch: u32) -> Self {
-        let bounds = Bounds::new(volume.stats().log.map(|log| log.capacity));
-        let id: String = volume.id().iter().map(|b| format!("{b:02x}")).collect();
+    /// `server` is the server's identity, `epoch` differs from that of every earlier instance.
+    pub(crate) fn new(exports: Exports, server: [u8; 16], lease_seconds: u32, epoch: u32) -> Self {
+        // What is kept stands in each log, so the smallest decides.
+        let logs = exports.iter().filter_map(|e| e.volume.stats().log.map(|log| log.capacity));
+        let bounds = Bounds::new(logs.min());
+        let id: String = server.iter().map(|b| format!("{b:02x}")).collect();
         Shared {
-            root: volume.root(),
-            pseudo,
             name: Bytes::from(format!("landfast-{id}")),
             lease_seconds,
-            persist: volume.keeps_notes(),
+            persist: exports.all_keep_notes(),
             counters: Counters::default(),
             started: Instant::now(),
             state: Arc::new(Mutex::new(State::new(epoch, u64::from(lease_seconds) * 1000, bounds))),
-            volume,
+            exports: RwLock::new(Arc::new(exports)),
         }
+    }
+
+    /// The present export table.
+    pub(crate) fn exports(&self) -> Arc<Exports> {
+        self.exports.read().clone()
     }
 
     /// Milliseconds since the server started.

@@ -1,6 +1,6 @@
 //! Attributes: GETATTR, SETATTR, VERIFY, NVERIFY, ACCESS (RFC 8881 sections 18.1, 18.7, 18.15, 18.30, 18.31).
 
-use super::context::{Ctx, Done, Fail, Fh, must_be_file};
+use super::context::{Ctx, Done, Fail, must_be_file};
 use crate::attr::{self, Purpose};
 use crate::state::opens::WRITE;
 use landfast_nfs::v4::args::SetattrArgs;
@@ -22,18 +22,19 @@ impl Ctx<'_> {
     /// SETATTR. The reply says what was set, also with an error (RFC 8881 section 18.30.3).
     pub(super) fn setattr(&mut self, a: &SetattrArgs) -> Done {
         let nothing = |status| Fail { status, body: Some(Box::new(ResBody::Setattr(Bitmap::default()))) };
-        let node = self.node().map_err(nothing)?;
+        let obj = self.node().map_err(nothing)?;
         let attrs = attr::to_set(&a.attrs, self.minor, Purpose::Set).map_err(nothing)?;
         let file = match attrs.size {
             None => None,
             Some(_) => {
-                must_be_file(&node).map_err(|s| {
+                must_be_file(&obj.node).map_err(|s| {
                     nothing(if s == NfsStat::NFS4ERR_ISDIR { s } else { NfsStat::NFS4ERR_INVAL })
                 })?;
-                self.opened(&node, &a.stateid, WRITE).map_err(|f| nothing(f.status))?
+                self.opened(&obj, &a.stateid, WRITE).map_err(|f| nothing(f.status))?
             }
         };
-        match self.sh.volume.setattr(&mut self.tx, &self.cred, &node, file.as_ref(), attrs) {
+        let tx = self.modify(&obj).map_err(nothing)?;
+        match obj.volume().setattr(tx, obj.cred(), &obj.node, file.as_ref(), attrs) {
             Ok(set) => Ok(ResBody::Setattr(attr::set_mask(&set))),
             Err(e) => Err(nothing(crate::errors::status(e))),
         }
@@ -49,10 +50,8 @@ impl Ctx<'_> {
 
     /// ACCESS.
     pub(super) fn access(&mut self, asked: u32) -> Done {
-        let (node, dir) = match self.fh()? {
-            Fh::Node { node, .. } => (Some(node), node.kind() == Kind::Dir),
-            Fh::Pseudo(_) => (None, true),
-        };
+        let obj = self.object(self.fh()?)?;
+        let dir = obj.as_ref().is_none_or(|o| o.node.kind() == Kind::Dir);
         let known = if dir {
             ACCESS4_READ | ACCESS4_LOOKUP | ACCESS4_MODIFY | ACCESS4_EXTEND | ACCESS4_DELETE
         } else {
@@ -61,15 +60,15 @@ impl Ctx<'_> {
         let supported = asked & known;
         let write = ACCESS4_MODIFY | ACCESS4_EXTEND | ACCESS4_DELETE;
         let execute = ACCESS4_LOOKUP | ACCESS4_EXECUTE;
-        let Some(node) = node else {
+        let Some(obj) = obj else {
             return Ok(ResBody::Access(AccessRes { supported, access: supported & !write }));
         };
         let mask = AccessMask {
             read: supported & ACCESS4_READ != 0,
-            write: supported & write != 0,
+            write: supported & write != 0 && !obj.access.read_only,
             execute: supported & execute != 0,
         };
-        let has = self.sh.volume.access(&self.cred, node, mask)?;
+        let has = obj.volume().access(obj.cred(), &obj.node, mask)?;
         let mut access = 0;
         for (granted, bits) in [(has.read, ACCESS4_READ), (has.write, write), (has.execute, execute)] {
             if granted {

@@ -6,6 +6,7 @@
 use super::context::{Ctx, Fail};
 use super::matrix::{self, Does, Place};
 use super::session::Sequenced;
+use crate::exports::{Caller, Receipts, Txs};
 use crate::limits;
 use crate::server::Shared;
 use crate::state::Principal;
@@ -14,14 +15,14 @@ use crate::state::sessions::{ConnId, Kept};
 use bytes::{BufMut, Bytes, BytesMut};
 use landfast_nfs::v4::res::SequenceRes;
 use landfast_nfs::v4::{ArgOp, CompoundArgs, NfsStat, OpNum, ResBody, ResOp, SessionId, Stateid};
-use landfast_volume::{Cred, Receipt};
 use landfast_xdr::Encode;
+use std::cell::RefCell;
 
 /// A decoded request and who sent it.
 pub(crate) struct Request {
     pub(crate) conn: ConnId,
     pub(crate) principal: Principal,
-    pub(crate) cred: Cred,
+    pub(crate) caller: Caller,
     pub(crate) args: CompoundArgs,
     /// Bytes of the request after the RPC header.
     pub(crate) bytes: usize,
@@ -39,7 +40,7 @@ pub(crate) struct Outcome {
 
 /// A reply that waits for the log.
 pub(crate) struct Pending {
-    pub(crate) receipt: Receipt,
+    pub(crate) receipt: Receipts,
     /// The slot that is busy until then.
     pub(crate) slot: Option<(SessionId, u32)>,
     /// The client whose record says, once it is stable, that it may hold opens.
@@ -127,13 +128,15 @@ pub(crate) fn run(sh: &Shared, req: &Request) -> Outcome {
         now: sh.now(),
         conn: req.conn,
         principal: req.principal,
-        cred: req.cred.clone(),
+        caller: req.caller.clone(),
+        exports: sh.exports(),
+        accesses: RefCell::default(),
         minor: req.args.minor_version,
         session: None,
         fh: None,
         saved: None,
         stateid: Stateid::ANONYMOUS,
-        tx: sh.volume.tx(),
+        txs: Txs::default(),
         noted: false,
         room: limits::RESPONSE_BYTES_MAX as usize,
         last: true,
@@ -176,7 +179,7 @@ fn alone_in_compound(mut ctx: Ctx<'_>, req: &Request, op: &ArgOp) -> Outcome {
         return Outcome::at_once(reply);
     }
     let failure = Reply::failed(&req.args.tag, Some(op.op()), NfsStat::NFS4ERR_SERVERFAULT).reply;
-    let pending = Pending { receipt: ctx.tx.finish(), slot: None, holder: None, failure };
+    let pending = Pending { receipt: ctx.txs.finish(), slot: None, holder: None, failure };
     Outcome { reply, pending: Some(pending), busy: false }
 }
 
@@ -297,15 +300,16 @@ fn finish(
 ) -> Outcome {
     let reply = reply.finish();
     let Some(session) = ctx.session.clone() else { return Outcome::at_once(reply) };
-    let logged = ctx.tx.modified() || ctx.noted;
+    let logged = ctx.txs.modified() || ctx.noted;
     // What changed something is kept whether the client asked or not, when it fits: then a retry finds it.
     let keep = (cachethis || logged) && reply.len() + RPC_REPLY_HEAD <= max_cached;
     let kept = if keep { Kept::Reply(reply.clone()) } else { Kept::Uncached };
+    let notes = ctx.home().is_some();
     let (slot_note, holder_note) = {
         let mut st = ctx.sh.state();
         let v = st.next_version();
         let note = st.sessions.get_mut(&session.id).and_then(|s| s.stage(session.slot, kept, v));
-        let holder = if ctx.sh.persist { st.note_holding(session.client) } else { None };
+        let holder = if notes { st.note_holding(session.client) } else { None };
         (note.map(|n| Stamped { v, note: Note::Slot(n) }), holder)
     };
     let holder = holder_note.as_ref().map(|_| session.client);
@@ -326,7 +330,7 @@ fn finish(
         failure.push(&ResOp::failed(second.op(), NfsStat::NFS4ERR_IO));
     }
     let pending = Pending {
-        receipt: ctx.tx.finish(),
+        receipt: ctx.txs.finish(),
         slot: Some((session.id, session.slot)),
         holder,
         failure: failure.finish(),

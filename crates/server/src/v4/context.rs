@@ -1,8 +1,12 @@
-//! What the operations of one compound share: the caller, the filehandles, the current stateid, the transaction.
+//! What the operations of one compound share: the caller, the filehandles, the current stateid, the transactions.
+//!
+//! Each operation on an object asks for it as an [`Obj`], which has passed the export's access check, and each that
+//! changes something asks [`Ctx::modify`] for the transaction, which refuses on a read-only export.
 
 use crate::attr::Subject;
 use crate::errors::status;
-use crate::pseudo::{Pseudo, PseudoDir};
+use crate::exports::pseudo::{Pseudo, PseudoDir};
+use crate::exports::{Access, Caller, Export, Exports, Object, Refused, Txs};
 use crate::server::Shared;
 use crate::state::notes::Stamped;
 use crate::state::opens::FileKey;
@@ -10,15 +14,62 @@ use crate::state::sessions::ConnId;
 use crate::state::{Millis, Principal};
 use bytes::Bytes;
 use landfast_nfs::v4::{NfsStat, ResBody, SessionId, Stateid};
-use landfast_volume::{Attrs, Cred, Kind, Node, Timestamp, Tx};
+use landfast_volume::{Attrs, Cred, Kind, Node, Timestamp, Tx, Volume};
+use std::cell::RefCell;
+use std::sync::Arc;
 
 /// A filehandle.
 #[derive(Debug, Clone)]
 pub(crate) enum Fh {
-    /// An object of the volume; `by_path` when the client came by the export's own path (see [`crate::pseudo`]).
-    Node { node: Node, by_path: bool },
+    /// An object of an export; `by_path` when the client came by the export's own path (see [`crate::exports::pseudo`]).
+    Node { export: Arc<Export>, node: Node, by_path: bool },
     /// A synthetic directory.
     Pseudo(PseudoDir),
+}
+
+impl From<Object> for Fh {
+    fn from(o: Object) -> Fh {
+        Fh::Node { export: o.export, node: o.node, by_path: o.by_path }
+    }
+}
+
+/// An object that the caller may use, and as whom.
+#[derive(Debug, Clone)]
+pub(crate) struct Obj {
+    pub(crate) export: Arc<Export>,
+    pub(crate) node: Node,
+    pub(crate) by_path: bool,
+    pub(crate) access: Access,
+}
+
+impl Obj {
+    pub(crate) fn volume(&self) -> &Volume {
+        &self.export.volume
+    }
+
+    /// As whom the volume sees the caller.
+    pub(crate) fn cred(&self) -> &Cred {
+        &self.access.cred
+    }
+
+    /// Another object of the same export.
+    pub(crate) fn to(&self, node: Node) -> Fh {
+        Fh::Node { export: self.export.clone(), node, by_path: self.by_path }
+    }
+
+    /// # Errors
+    /// `ROFS` where the caller may change nothing.
+    pub(crate) fn writable(&self) -> Result<(), NfsStat> {
+        if self.access.read_only { Err(NfsStat::NFS4ERR_ROFS) } else { Ok(()) }
+    }
+}
+
+/// What a caller is told who may not use an export.
+pub(crate) fn refusal(why: Refused) -> NfsStat {
+    match why {
+        Refused::Access => NfsStat::NFS4ERR_ACCESS,
+        Refused::Flavor => NfsStat::NFS4ERR_WRONGSEC,
+    }
 }
 
 /// Why an operation failed, with the result that goes with it.
@@ -58,14 +109,18 @@ pub(crate) struct Ctx<'a> {
     pub(crate) now: Millis,
     pub(crate) conn: ConnId,
     pub(crate) principal: Principal,
-    pub(crate) cred: Cred,
+    pub(crate) caller: Caller,
+    /// What is served, as it was when the compound began.
+    pub(crate) exports: Arc<Exports>,
+    /// What the caller may do on the exports asked about so far, by place.
+    pub(crate) accesses: RefCell<Vec<(usize, Result<Access, Refused>)>>,
     pub(crate) minor: u32,
     pub(crate) session: Option<InSession>,
     pub(crate) fh: Option<Fh>,
     pub(crate) saved: Option<(Fh, Stateid)>,
     /// The current stateid; the anonymous one when there is none (RFC 8881 section 16.2.3.1.2).
     pub(crate) stateid: Stateid,
-    pub(crate) tx: Tx,
+    pub(crate) txs: Txs,
     /// Notes were written: the reply waits for the log.
     pub(crate) noted: bool,
     /// Bytes that the present operation's result may take.
@@ -81,39 +136,57 @@ impl Ctx<'_> {
         self.stateid = Stateid::ANONYMOUS;
     }
 
-    /// Sets the current filehandle to an object reached from the present one.
-    pub(crate) fn go(&mut self, node: Node) {
-        let by_path = matches!(self.fh, Some(Fh::Node { by_path: true, .. }));
-        self.set_fh(Fh::Node { node, by_path });
-    }
-
     pub(crate) fn fh(&self) -> Result<&Fh, NfsStat> {
         self.fh.as_ref().ok_or(NfsStat::NFS4ERR_NOFILEHANDLE)
     }
 
-    /// The current object, for an operation that would change it: a synthetic directory is read-only.
-    pub(crate) fn node(&self) -> Result<Node, NfsStat> {
-        match self.fh()? {
-            Fh::Node { node, .. } => Ok(node.clone()),
-            Fh::Pseudo(_) => Err(NfsStat::NFS4ERR_ROFS),
+    /// What the caller may do on an export.
+    pub(crate) fn access_to(&self, export: &Export) -> Result<Access, Refused> {
+        if let Some((_, known)) = self.accesses.borrow().iter().find(|(place, _)| *place == export.place) {
+            return known.clone();
+        }
+        let access = export.access(&self.caller);
+        self.accesses.borrow_mut().push((export.place, access.clone()));
+        access
+    }
+
+    /// The object of a filehandle; `None` for a synthetic directory.
+    pub(crate) fn object(&self, fh: &Fh) -> Result<Option<Obj>, NfsStat> {
+        match fh {
+            Fh::Node { export, node, by_path } => {
+                let access = self.access_to(export).map_err(refusal)?;
+                Ok(Some(Obj { export: export.clone(), node: node.clone(), by_path: *by_path, access }))
+            }
+            Fh::Pseudo(_) => Ok(None),
         }
     }
 
+    /// The current object, for an operation that would change it: a synthetic directory is read-only.
+    pub(crate) fn node(&self) -> Result<Obj, NfsStat> {
+        self.object(self.fh()?)?.ok_or(NfsStat::NFS4ERR_ROFS)
+    }
+
     /// The current object, which must be a directory.
-    pub(crate) fn dir(&self) -> Result<Node, NfsStat> {
-        let node = self.node()?;
-        must_be_dir(&node)?;
-        Ok(node)
+    pub(crate) fn dir(&self) -> Result<Obj, NfsStat> {
+        let obj = self.node()?;
+        must_be_dir(&obj.node)?;
+        Ok(obj)
     }
 
     /// The current object, which must be a regular file.
-    pub(crate) fn file(&self) -> Result<Node, NfsStat> {
-        let node = match self.fh()? {
-            Fh::Node { node, .. } => node.clone(),
-            Fh::Pseudo(_) => return Err(NfsStat::NFS4ERR_ISDIR),
-        };
-        must_be_file(&node)?;
-        Ok(node)
+    pub(crate) fn file(&self) -> Result<Obj, NfsStat> {
+        let obj = self.object(self.fh()?)?.ok_or(NfsStat::NFS4ERR_ISDIR)?;
+        must_be_file(&obj.node)?;
+        Ok(obj)
+    }
+
+    /// The transaction of the object's volume.
+    ///
+    /// # Errors
+    /// `ROFS` where the caller may change nothing.
+    pub(crate) fn modify(&mut self, obj: &Obj) -> Result<&mut Tx, NfsStat> {
+        obj.writable()?;
+        Ok(self.txs.of(&obj.export))
     }
 
     /// The client of the session.
@@ -133,22 +206,26 @@ impl Ctx<'_> {
         Ok(if exact { self.stateid } else { Stateid { seqid: 0, other: self.stateid.other } })
     }
 
+    /// The export whose log takes this compound's notes: the one that it changed, if any. `None` where nothing is kept.
+    pub(crate) fn home(&self) -> Option<Arc<Export>> {
+        self.txs.home().filter(|e| e.volume.keeps_notes()).or_else(|| self.exports.keeper()).cloned()
+    }
+
     /// Writes notes into the log, atomic with what this compound changes.
     pub(crate) fn note(&mut self, notes: impl IntoIterator<Item = Stamped>) {
-        if self.sh.persist {
-            for note in notes {
-                self.tx.note(note.to_bytes());
-                self.noted = true;
-            }
+        let Some(home) = self.home() else { return };
+        for note in notes {
+            self.txs.of(&home).note(note.to_bytes());
+            self.noted = true;
         }
     }
 
     /// The wire form of a filehandle.
     pub(crate) fn wire(&self, fh: &Fh) -> Bytes {
         match fh {
-            Fh::Node { node, by_path: false } => node.fh(),
-            Fh::Node { node, by_path: true } => Pseudo::by_path(&node.fh()),
-            Fh::Pseudo(dir) => self.sh.pseudo.handle(*dir),
+            Fh::Node { node, by_path: false, .. } => node.fh(),
+            Fh::Node { node, by_path: true, .. } => Pseudo::by_path(&node.fh()),
+            Fh::Pseudo(dir) => self.exports.pseudo.handle(*dir),
         }
     }
 
@@ -156,33 +233,41 @@ impl Ctx<'_> {
     pub(crate) fn subject(&self, fh: &Fh) -> Result<Subject, NfsStat> {
         let handle = self.wire(fh);
         match fh {
-            Fh::Node { node, by_path } => {
-                let attrs = self.sh.volume.getattr(node).map_err(status)?;
-                Ok(self.subject_of(handle, node, *by_path, attrs))
+            Fh::Node { export, node, by_path } => {
+                let attrs = export.volume.getattr(node).map_err(status)?;
+                Ok(self.subject_of(handle, export, node, *by_path, attrs))
             }
             Fh::Pseudo(dir) => {
-                let export = self.sh.volume.getattr(&self.sh.root).map_err(status)?;
-                let fileid = self.sh.pseudo.fileid(*dir);
-                Ok(Subject { handle, mounted_on: fileid, attrs: pseudo_attrs(self.sh, fileid, &export) })
+                let fileid = self.exports.pseudo.fileid(*dir);
+                let attrs = pseudo_attrs(&self.exports, fileid);
+                Ok(Subject { handle, mounted_on: fileid, attrs, volume: None })
             }
         }
     }
 
-    /// As [`Ctx::subject`], of an object of the volume whose attributes are known.
-    pub(crate) fn subject_of(&self, handle: Bytes, node: &Node, by_path: bool, mut attrs: Attrs) -> Subject {
+    /// As [`Ctx::subject`], of an object of a volume whose attributes are known.
+    pub(crate) fn subject_of(
+        &self,
+        handle: Bytes,
+        export: &Export,
+        node: &Node,
+        by_path: bool,
+        mut attrs: Attrs,
+    ) -> Subject {
         let mut mounted_on = attrs.fileid;
         if by_path {
             attrs.fsid = Pseudo::by_path_fsid(attrs.fsid);
-            if *node == self.sh.root {
-                mounted_on = Pseudo::by_path_entry();
-            }
         }
-        Subject { handle, attrs, mounted_on }
+        if *node == export.root {
+            let entry = if by_path { Some(Pseudo::by_path_entry()) } else { export.mounted_on };
+            mounted_on = entry.unwrap_or(mounted_on);
+        }
+        Subject { handle, attrs, mounted_on, volume: Some(export.volume.clone()) }
     }
 }
 
-/// A synthetic directory: readable by all, never changed. `export` is the export's root.
-fn pseudo_attrs(sh: &Shared, fileid: u64, export: &Attrs) -> Attrs {
+/// A synthetic directory: readable by all, changed by a reload only.
+fn pseudo_attrs(exports: &Exports, fileid: u64) -> Attrs {
     Attrs {
         kind: Kind::Dir,
         mode: 0o555,
@@ -192,13 +277,13 @@ fn pseudo_attrs(sh: &Shared, fileid: u64, export: &Attrs) -> Attrs {
         rdev: (0, 0),
         size: 4096,
         used: 0,
-        fsid: sh.pseudo.fsid(export.fsid),
+        fsid: exports.pseudo.fsid(),
         fileid,
         atime: Timestamp::default(),
         mtime: Timestamp::default(),
         ctime: Timestamp::default(),
         btime: Timestamp::default(),
-        change: 1,
+        change: exports.change,
     }
 }
 

@@ -2,27 +2,31 @@
 //! 18.28), SECINFO and SECINFO_NO_NAME (18.29, 18.45).
 
 use super::context::{Ctx, Done, Fh};
-use crate::pseudo::Step;
+use crate::exports::pseudo::{self, Pseudo, Step};
+use crate::exports::{Export, Refused};
 use landfast_nfs::v4::flags::{AUTH_SYS, SECINFO_STYLE4_CURRENT_FH, SECINFO_STYLE4_PARENT};
 use landfast_nfs::v4::{FileHandle, NfsStat, ResBody, SecInfo, Stateid};
+use std::sync::Arc;
 
 impl Ctx<'_> {
     /// PUTFH. The handle is proven before anything is done with it: a volume's handles are signed.
     pub(super) fn putfh(&mut self, fh: &FileHandle) -> Done {
-        let found = match self.sh.pseudo.resolve(&fh.0) {
+        let found = match self.exports.pseudo_dir(&fh.0) {
             Some(dir) => Fh::Pseudo(dir),
-            None => match self.sh.pseudo.strip(&fh.0) {
-                Some(inner) => Fh::Node { node: self.sh.volume.resolve(inner)?, by_path: true },
-                None => Fh::Node { node: self.sh.volume.resolve(&fh.0)?, by_path: false },
-            },
+            // Of this server once, or of another.
+            None if Pseudo::is_pseudo(&fh.0) => return Err(NfsStat::NFS4ERR_STALE.into()),
+            None => self.exports.object(&fh.0)?.into(),
         };
+        self.object(&found)?;
         self.set_fh(found);
         Ok(ResBody::Empty)
     }
 
-    /// PUTROOTFH and PUTPUBFH: the export's root is the root of the server.
+    /// PUTROOTFH and PUTPUBFH.
     pub(super) fn putrootfh(&mut self) -> Done {
-        self.set_fh(Fh::Node { node: self.sh.root.clone(), by_path: false });
+        let root = self.server_root();
+        self.object(&root)?;
+        self.set_fh(root);
         Ok(ResBody::Empty)
     }
 
@@ -45,11 +49,27 @@ impl Ctx<'_> {
         Ok(ResBody::Empty)
     }
 
-    /// Where the pseudo root's step leads.
-    pub(super) fn step_to(&self, step: Step) -> Fh {
+    /// The root of the server: an export's, or a synthetic one.
+    pub(super) fn server_root(&self) -> Fh {
+        match self.exports.root() {
+            Some(e) => Fh::Node { export: e.clone(), node: e.root.clone(), by_path: false },
+            None => Fh::Pseudo(pseudo::ROOT),
+        }
+    }
+
+    /// Where a step in the pseudo root leads; nowhere for a caller that may not use what is there.
+    pub(super) fn step_to(&self, step: Step) -> Option<Fh> {
+        let usable = |e: &Arc<Export>| self.access_to(e) != Err(Refused::Access);
         match step {
-            Step::Dir(dir) => Fh::Pseudo(dir),
-            Step::Export { by_path } => Fh::Node { node: self.sh.root.clone(), by_path },
+            Step::Dir(dir) => {
+                let below = self.exports.pseudo.exports_below(dir);
+                let any = below.into_iter().filter_map(|place| self.exports.at(place)).any(usable);
+                any.then_some(Fh::Pseudo(dir))
+            }
+            Step::Export { export, by_path } => {
+                let export = self.exports.at(export).filter(|e| usable(e))?.clone();
+                Some(Fh::Node { node: export.root.clone(), export, by_path })
+            }
         }
     }
 

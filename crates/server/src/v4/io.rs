@@ -1,6 +1,6 @@
 //! READ, WRITE, COMMIT (RFC 8881 sections 18.3, 18.22, 18.32).
 
-use super::context::{Ctx, Done, Fail, key};
+use super::context::{Ctx, Done, Fail, Obj, key};
 use crate::attr::FILE_SIZE_MAX;
 use crate::limits;
 use crate::state::opens::{READ, Share, WRITE};
@@ -8,7 +8,7 @@ use bytes::Bytes;
 use landfast_nfs::v4::args::{CommitArgs, ReadArgs, WriteArgs};
 use landfast_nfs::v4::res::{ReadRes, WriteRes};
 use landfast_nfs::v4::{NfsStat, ResBody, StableHow, Stateid};
-use landfast_volume::{Node, OpenFile, OpenMode, Stable};
+use landfast_volume::{OpenFile, OpenMode, Stable};
 
 /// What a READ result takes besides its data: number, status, end of file, length, padding.
 const READ_AROUND: usize = 8 + 4 + 4 + 3;
@@ -18,12 +18,12 @@ impl Ctx<'_> {
     /// own right counts.
     pub(super) fn opened(
         &mut self,
-        node: &Node,
+        obj: &Obj,
         stateid: &Stateid,
         want: Share,
     ) -> Result<Option<OpenFile>, Fail> {
         let stateid = self.meant(stateid, false)?;
-        let file = key(node);
+        let file = key(&obj.node);
         if stateid == Stateid::ANONYMOUS || stateid == Stateid::READ_BYPASS {
             if self.sh.state().grace.active(self.now) {
                 return Err(NfsStat::NFS4ERR_GRACE.into());
@@ -37,18 +37,22 @@ impl Ctx<'_> {
         Ok(self.sh.state().files.io(client, &file, &stateid, want)?)
     }
 
-    fn file_for(&mut self, stateid: &Stateid, want: Share) -> Result<OpenFile, Fail> {
-        let node = self.file()?;
-        if let Some(file) = self.opened(&node, stateid, want)? {
-            return Ok(file);
+    fn file_for(&mut self, stateid: &Stateid, want: Share) -> Result<(Obj, OpenFile), Fail> {
+        let obj = self.file()?;
+        if want == WRITE {
+            obj.writable()?;
+        }
+        if let Some(file) = self.opened(&obj, stateid, want)? {
+            return Ok((obj, file));
         }
         let mode = OpenMode { read: want == READ, write: want == WRITE, owner_override: true };
-        Ok(self.sh.volume.open_file(&self.cred, &node, mode)?)
+        let file = obj.volume().open_file(obj.cred(), &obj.node, mode)?;
+        Ok((obj, file))
     }
 
     /// READ. Never more than the reply has room for.
     pub(super) fn read(&mut self, a: &ReadArgs) -> Done {
-        let file = self.file_for(&a.stateid, READ)?;
+        let (obj, file) = self.file_for(&a.stateid, READ)?;
         let room = self.room.saturating_sub(READ_AROUND);
         let count = (a.count.min(limits::IO_BYTES_MAX) as usize).min(room) as u32;
         if a.count > 0 && count == 0 {
@@ -57,13 +61,13 @@ impl Ctx<'_> {
         if a.offset > FILE_SIZE_MAX {
             return Ok(ResBody::Read(ReadRes { eof: true, data: Bytes::new() }));
         }
-        let (data, eof) = self.sh.volume.read(&file, a.offset, count)?;
+        let (data, eof) = obj.volume().read(&file, a.offset, count)?;
         Ok(ResBody::Read(ReadRes { eof, data }))
     }
 
     /// WRITE.
     pub(super) fn write(&mut self, a: &WriteArgs) -> Done {
-        let file = self.file_for(&a.stateid, WRITE)?;
+        let (obj, file) = self.file_for(&a.stateid, WRITE)?;
         // More than the server ever said it takes is written in part: the client sends the rest again.
         let data = a.data.slice(..a.data.len().min(limits::IO_BYTES_MAX as usize));
         let stable = match a.stable {
@@ -77,7 +81,7 @@ impl Ctx<'_> {
         let (count, committed) = if data.is_empty() {
             (0, stable)
         } else {
-            self.sh.volume.write(&mut self.tx, &file, a.offset, data, stable)?
+            obj.volume().write(self.modify(&obj)?, &file, a.offset, data, stable)?
         };
         Ok(ResBody::Write(WriteRes {
             count,
@@ -86,17 +90,17 @@ impl Ctx<'_> {
                 Stable::DataSync => StableHow::DataSync,
                 Stable::FileSync => StableHow::FileSync,
             },
-            writeverf: self.sh.volume.write_verifier(),
+            writeverf: obj.volume().write_verifier(),
         }))
     }
 
     /// COMMIT.
     pub(super) fn commit(&mut self, a: &CommitArgs) -> Done {
-        let node = self.file()?;
+        let obj = self.file()?;
         if a.offset.checked_add(u64::from(a.count)).is_none() {
             return Err(NfsStat::NFS4ERR_INVAL.into());
         }
-        self.sh.volume.commit(&mut self.tx, &node, a.offset, u64::from(a.count))?;
-        Ok(ResBody::Commit(self.sh.volume.write_verifier()))
+        obj.volume().commit(self.modify(&obj)?, &obj.node, a.offset, u64::from(a.count))?;
+        Ok(ResBody::Commit(obj.volume().write_verifier()))
     }
 }

@@ -21,7 +21,7 @@ fn denied(d: Denied) -> Fail {
 impl Ctx<'_> {
     /// LOCK. Nobody is queued: a client that waits asks again.
     pub(super) fn lock(&mut self, a: &LockArgs) -> Done {
-        let file = key(&self.file()?);
+        let file = key(&self.file()?.node);
         let client = self.client()?;
         let span = Span::new(a.offset, a.length)?;
         let locker = match &a.locker {
@@ -60,7 +60,7 @@ impl Ctx<'_> {
 
     /// LOCKT: keyed on the session's client.
     pub(super) fn lockt(&mut self, a: &LocktArgs) -> Done {
-        let file = key(&self.file()?);
+        let file = key(&self.file()?.node);
         let client = self.client()?;
         let span = Span::new(a.offset, a.length)?;
         let st = self.sh.state();
@@ -75,7 +75,7 @@ impl Ctx<'_> {
 
     /// LOCKU.
     pub(super) fn locku(&mut self, a: &LockuArgs) -> Done {
-        let file = key(&self.file()?);
+        let file = key(&self.file()?.node);
         let client = self.client()?;
         let span = Span::new(a.offset, a.length)?;
         let stateid = self.meant(&a.lock_stateid, false)?;

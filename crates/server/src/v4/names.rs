@@ -1,14 +1,15 @@
 //! Names: LOOKUP, LOOKUPP, CREATE, LINK, REMOVE, RENAME, READLINK (RFC 8881 sections 18.4, 18.9, 18.13, 18.14, 18.24 to
 //! 18.26).
 
-use super::context::{Ctx, Done, Fh, must_be_dir};
+use super::context::{Ctx, Done, Fail, Fh, Obj, must_be_dir};
 use crate::attr::{self, Purpose};
 use crate::errors::{check_name, status_of_names};
+use crate::exports::pseudo::{self, PseudoDir};
 use crate::limits;
 use landfast_nfs::v4::args::{CreateArgs, CreateType, RenameArgs};
 use landfast_nfs::v4::res::{CreateRes, RenameRes};
 use landfast_nfs::v4::{ChangeInfo, NfsStat, ResBody};
-use landfast_volume::{Error, Kind, Node, Special};
+use landfast_volume::{Error, Kind, Special};
 
 /// A directory's change attribute on the wire.
 pub(super) fn cinfo(c: landfast_volume::ChangeInfo) -> ChangeInfo {
@@ -17,48 +18,55 @@ pub(super) fn cinfo(c: landfast_volume::ChangeInfo) -> ChangeInfo {
 
 impl Ctx<'_> {
     /// The object of a name in the current directory.
-    pub(super) fn find(&self, name: &[u8]) -> Result<Fh, super::context::Fail> {
+    pub(super) fn find(&self, name: &[u8]) -> Result<Fh, Fail> {
         match self.fh()? {
-            Fh::Node { node, by_path } => {
-                must_be_dir(node)?;
+            Fh::Node { .. } => {
+                let dir = self.dir()?;
                 check_name(name)?;
-                match self.sh.volume.lookup(&self.cred, node, name) {
-                    Ok(node) => Ok(Fh::Node { node, by_path: *by_path }),
-                    Err(Error::NoEnt) if *node == self.sh.root && !by_path => {
-                        let step = self.sh.pseudo.in_root(name).ok_or(NfsStat::NFS4ERR_NOENT)?;
-                        Ok(self.step_to(step))
+                match dir.volume().lookup(dir.cred(), &dir.node, name) {
+                    Ok(node) => Ok(dir.to(node)),
+                    Err(Error::NoEnt) if !dir.by_path && self.is_server_root(&dir) => {
+                        self.pseudo_entry(pseudo::ROOT, name)
                     }
                     Err(e) => Err(e.into()),
                 }
             }
             Fh::Pseudo(dir) => {
                 check_name(name)?;
-                match self.sh.pseudo.entry(*dir) {
-                    Some((only, step)) if *only == name => Ok(self.step_to(step)),
-                    _ => Err(NfsStat::NFS4ERR_NOENT.into()),
-                }
+                self.pseudo_entry(*dir, name)
             }
         }
     }
 
+    fn pseudo_entry(&self, dir: PseudoDir, name: &[u8]) -> Result<Fh, Fail> {
+        let found = self.exports.pseudo.entry(dir, name).and_then(|step| self.step_to(step));
+        Ok(found.ok_or(NfsStat::NFS4ERR_NOENT)?)
+    }
+
+    fn is_server_root(&self, dir: &Obj) -> bool {
+        dir.node == dir.export.root && self.exports.root().is_some_and(|root| root.id() == dir.export.id())
+    }
+
     /// The directory above the current one.
-    pub(super) fn parent(&self) -> Result<Fh, super::context::Fail> {
+    pub(super) fn parent(&self) -> Result<Fh, Fail> {
         match self.fh()? {
-            Fh::Node { node, by_path } => {
-                must_be_dir(node)?;
-                let above = self.sh.volume.lookup_parent(&self.cred, node);
-                match above {
-                    Ok(node) => Ok(Fh::Node { node, by_path: *by_path }),
-                    Err(Error::NoEnt) if *by_path => {
-                        Ok(Fh::Node { node: self.sh.root.clone(), by_path: false })
+            Fh::Node { .. } => {
+                let dir = self.dir()?;
+                match dir.volume().lookup_parent(dir.cred(), &dir.node) {
+                    Ok(node) => Ok(dir.to(node)),
+                    Err(Error::NoEnt) if dir.by_path => Ok(self.server_root()),
+                    Err(Error::NoEnt) => {
+                        let above = self.exports.pseudo.above(dir.export.place);
+                        Ok(above.map(Fh::Pseudo).ok_or(NfsStat::NFS4ERR_NOENT)?)
                     }
                     Err(e) => Err(e.into()),
                 }
             }
-            Fh::Pseudo(dir) => Ok(match self.sh.pseudo.parent(*dir) {
-                Some(above) => Fh::Pseudo(above),
-                None => Fh::Node { node: self.sh.root.clone(), by_path: false },
-            }),
+            Fh::Pseudo(dir) => match self.exports.pseudo.parent(*dir) {
+                Some(pseudo::ROOT) => Ok(self.server_root()),
+                Some(above) => Ok(Fh::Pseudo(above)),
+                None => Err(NfsStat::NFS4ERR_NOENT.into()),
+            },
         }
     }
 
@@ -78,9 +86,9 @@ impl Ctx<'_> {
 
     /// READLINK.
     pub(super) fn readlink(&mut self) -> Done {
-        match self.fh()? {
-            Fh::Node { node, .. } if node.kind() == Kind::Symlink => {
-                Ok(ResBody::Readlink(self.sh.volume.readlink(&self.cred, node)?))
+        match self.object(self.fh()?)? {
+            Some(o) if o.node.kind() == Kind::Symlink => {
+                Ok(ResBody::Readlink(o.volume().readlink(o.cred(), &o.node)?))
             }
             _ => Err(NfsStat::NFS4ERR_WRONG_TYPE.into()),
         }
@@ -97,7 +105,7 @@ impl Ctx<'_> {
         if attrs.size.is_some() {
             return Err(NfsStat::NFS4ERR_INVAL.into());
         }
-        let (v, cred, name) = (&self.sh.volume, &self.cred, &a.name);
+        let (v, cred, name) = (dir.volume(), dir.cred(), &a.name);
         let special = match &a.kind {
             CreateType::Fifo => Some(Special::Fifo),
             CreateType::Sock => Some(Special::Socket),
@@ -106,25 +114,23 @@ impl Ctx<'_> {
             CreateType::Dir | CreateType::Lnk(_) | CreateType::Other(_) => None,
         };
         let made = match (&a.kind, special) {
-            (_, Some(special)) => v.mknod(&mut self.tx, cred, &dir, name, special, attrs)?,
+            (_, Some(special)) => v.mknod(self.modify(&dir)?, cred, &dir.node, name, special, attrs)?,
             (CreateType::Lnk(target), None) => {
                 check_target(target)?;
-                v.symlink(&mut self.tx, cred, &dir, name, target, attrs)?
+                v.symlink(self.modify(&dir)?, cred, &dir.node, name, target, attrs)?
             }
-            _ => v.mkdir(&mut self.tx, cred, &dir, name, attrs)?,
+            _ => v.mkdir(self.modify(&dir)?, cred, &dir.node, name, attrs)?,
         };
-        self.go(made.node);
+        self.set_fh(dir.to(made.node));
         Ok(ResBody::Create(CreateRes {
             cinfo: cinfo(made.dir_change),
             attrset: attr::set_mask(&made.attrs_set),
         }))
     }
 
-    fn saved_node(&self) -> Result<Node, NfsStat> {
-        match self.saved.as_ref().ok_or(NfsStat::NFS4ERR_NOFILEHANDLE)? {
-            (Fh::Node { node, .. }, _) => Ok(node.clone()),
-            (Fh::Pseudo(_), _) => Err(NfsStat::NFS4ERR_XDEV),
-        }
+    fn saved_node(&self) -> Result<Obj, NfsStat> {
+        let (fh, _) = self.saved.as_ref().ok_or(NfsStat::NFS4ERR_NOFILEHANDLE)?;
+        self.object(fh)?.ok_or(NfsStat::NFS4ERR_XDEV)
     }
 
     /// Names that a client may reclaim by are not to go away before it could (RFC 8881 section 8.4.2.1).
@@ -137,10 +143,11 @@ impl Ctx<'_> {
         let source = self.saved_node()?;
         let dir = self.dir()?;
         check_name(name)?;
-        if source.kind() == Kind::Dir {
+        same_export(&source, &dir)?;
+        if source.node.kind() == Kind::Dir {
             return Err(NfsStat::NFS4ERR_ISDIR.into());
         }
-        let change = self.sh.volume.link(&mut self.tx, &self.cred, &source, &dir, name)?;
+        let change = dir.volume().link(self.modify(&dir)?, dir.cred(), &source.node, &dir.node, name)?;
         Ok(ResBody::Link(cinfo(change)))
     }
 
@@ -149,28 +156,36 @@ impl Ctx<'_> {
         let dir = self.dir()?;
         check_name(name)?;
         self.names_may_change()?;
-        let change = self.sh.volume.remove(&mut self.tx, &self.cred, &dir, name).map_err(status_of_names)?;
+        let tx = self.modify(&dir)?;
+        let change = dir.volume().remove(tx, dir.cred(), &dir.node, name).map_err(status_of_names)?;
         Ok(ResBody::Remove(cinfo(change)))
     }
 
     /// RENAME: from the saved directory to the current one.
     pub(super) fn rename(&mut self, a: &RenameArgs) -> Done {
         let from = self.saved_node()?;
-        must_be_dir(&from)?;
+        must_be_dir(&from.node)?;
         let to = self.dir()?;
+        same_export(&from, &to)?;
         check_name(&a.oldname)?;
         check_name(&a.newname)?;
         self.names_may_change()?;
-        let (source, target) =
-            self.sh.volume.rename(&mut self.tx, &self.cred, &from, &a.oldname, &to, &a.newname).map_err(
-                |e| match e {
-                    // RFC 8881 section 18.26.3: what is there and does not fit has one error.
-                    Error::NotEmpty | Error::IsDir | Error::NotDir => NfsStat::NFS4ERR_EXIST,
-                    e => status_of_names(e),
-                },
-            )?;
+        let tx = self.modify(&to)?;
+        let (source, target) = to
+            .volume()
+            .rename(tx, to.cred(), &from.node, &a.oldname, &to.node, &a.newname)
+            .map_err(|e| match e {
+                // RFC 8881 section 18.26.3: what is there and does not fit has one error.
+                Error::NotEmpty | Error::IsDir | Error::NotDir => NfsStat::NFS4ERR_EXIST,
+                e => status_of_names(e),
+            })?;
         Ok(ResBody::Rename(RenameRes { source_cinfo: cinfo(source), target_cinfo: cinfo(target) }))
     }
+}
+
+/// Nothing is linked or moved from one export into another.
+fn same_export(a: &Obj, b: &Obj) -> Result<(), NfsStat> {
+    if a.export.id() == b.export.id() { Ok(()) } else { Err(NfsStat::NFS4ERR_XDEV) }
 }
 
 /// A symbolic link's target is any text that a path could be.

@@ -3,7 +3,7 @@
 //! A file is opened on the volume first and entered into the state after that, in one step with the check of share
 //! reservations; what would truncate it waits until that check has passed once.
 
-use super::context::{Ctx, Done, Fail, key, must_be_file};
+use super::context::{Ctx, Done, Fail, Obj, key, must_be_file};
 use super::names::cinfo;
 use crate::attr::{self, Purpose};
 use crate::errors::{check_name, status};
@@ -18,7 +18,7 @@ use landfast_nfs::v4::flags::{
 };
 use landfast_nfs::v4::res::{OpenDelegation, OpenRes, WhyNone};
 use landfast_nfs::v4::{Bitmap, ChangeInfo, NfsStat, ResBody, Stateid};
-use landfast_volume::{CreateHow, Error, Node, OpenFile, OpenMode, SetAttrs};
+use landfast_volume::{CreateHow, Error, OpenFile, OpenMode, SetAttrs};
 
 /// WND4_NOT_WANTED and WND4_RESOURCE (RFC 8881 section 18.16.2).
 const WND4_NOT_WANTED: u32 = 0;
@@ -37,7 +37,7 @@ struct Wish {
 
 /// A file that was found or made.
 struct Found {
-    node: Node,
+    obj: Obj,
     file: OpenFile,
     cinfo: ChangeInfo,
     attrset: Bitmap,
@@ -75,9 +75,9 @@ impl Ctx<'_> {
                 return Err(NfsStat::NFS4ERR_NOTSUPP.into());
             }
         };
-        let stateid = self.enter(&found.node, &wish, found.file)?;
+        let stateid = self.enter(&found.obj, &wish, found.file)?;
         if !matches!(a.claim, OpenClaim::Fh | OpenClaim::Previous(_)) {
-            self.go(found.node);
+            self.set_fh(found.obj.to(found.obj.node.clone()));
         }
         self.stateid = stateid;
         Ok(ResBody::Open(OpenRes {
@@ -116,45 +116,45 @@ impl Ctx<'_> {
         }
     }
 
-    fn unchanged(&self, dir: &Node) -> Result<ChangeInfo, NfsStat> {
-        let change = self.sh.volume.getattr(dir).map_err(status)?.change;
+    fn unchanged(&self, dir: &Obj) -> Result<ChangeInfo, NfsStat> {
+        let change = dir.volume().getattr(&dir.node).map_err(status)?.change;
         Ok(ChangeInfo { atomic: true, before: change, after: change })
     }
 
     fn open_current(&mut self, wish: &Wish) -> Result<Found, Fail> {
-        let node = self.file()?;
-        self.share(&node, wish)?;
-        let file = self.sh.volume.open_file(&self.cred, &node, wish.mode)?;
-        Ok(Found { node, file, cinfo: ChangeInfo::default(), attrset: Bitmap::default() })
+        let obj = self.file()?;
+        self.share(&obj, wish)?;
+        let file = obj.volume().open_file(obj.cred(), &obj.node, wish.mode)?;
+        Ok(Found { obj, file, cinfo: ChangeInfo::default(), attrset: Bitmap::default() })
     }
 
     fn open_name(&mut self, name: &[u8], wish: &Wish) -> Result<Found, Fail> {
         let dir = self.dir()?;
         check_name(name)?;
-        let node = self.sh.volume.lookup(&self.cred, &dir, name)?;
+        let node = dir.volume().lookup(dir.cred(), &dir.node, name)?;
         let cinfo = self.unchanged(&dir)?;
-        self.open_existing(node, cinfo, None, wish)
+        self.open_existing(Obj { node, ..dir }, cinfo, None, wish)
     }
 
     fn open_existing(
         &mut self,
-        node: Node,
+        obj: Obj,
         cinfo: ChangeInfo,
         size: Option<u64>,
         wish: &Wish,
     ) -> Result<Found, Fail> {
-        must_be_file(&node)?;
-        self.share(&node, wish)?;
-        let file = self.sh.volume.open_file(&self.cred, &node, wish.mode)?;
+        must_be_file(&obj.node)?;
+        self.share(&obj, wish)?;
+        let file = obj.volume().open_file(obj.cred(), &obj.node, wish.mode)?;
         let mut attrset = Bitmap::default();
         // RFC 8881 section 18.16.3: of the attributes of an UNCHECKED4 create only a size of 0 applies to what is there.
         if size == Some(0) {
             let attrs = SetAttrs { size: Some(0), ..SetAttrs::default() };
             let by = wish.mode.write.then_some(&file);
-            let set = self.sh.volume.setattr(&mut self.tx, &self.cred, &node, by, attrs)?;
+            let set = obj.volume().setattr(self.modify(&obj)?, obj.cred(), &obj.node, by, attrs)?;
             attrset = attr::set_mask(&set);
         }
-        Ok(Found { node, file, cinfo, attrset })
+        Ok(Found { obj, file, cinfo, attrset })
     }
 
     fn open_create(&mut self, name: &[u8], how: &WireHow, wish: &Wish) -> Result<Found, Fail> {
@@ -179,10 +179,10 @@ impl Ctx<'_> {
         // What is there is opened, under the share reservations that others hold on it; what is not there is made, and
         // nobody else's can be in the way. Between the look and the making either may become the other.
         for _ in 0..TRIES {
-            match self.sh.volume.lookup(&self.cred, &dir, name) {
+            match dir.volume().lookup(dir.cred(), &dir.node, name) {
                 Ok(node) => {
                     let cinfo = self.unchanged(&dir)?;
-                    return self.open_existing(node, cinfo, attrs.size, wish);
+                    return self.open_existing(Obj { node, ..dir }, cinfo, attrs.size, wish);
                 }
                 Err(Error::NoEnt) => match self.make(&dir, name, CreateHow::Guarded(attrs), false, wish) {
                     Err(f) if f.status == NfsStat::NFS4ERR_EXIST => {}
@@ -196,24 +196,28 @@ impl Ctx<'_> {
 
     fn make(
         &mut self,
-        dir: &Node,
+        dir: &Obj,
         name: &[u8],
         how: CreateHow,
         exclusive: bool,
         wish: &Wish,
     ) -> Result<Found, Fail> {
-        let made = self.sh.volume.create(&mut self.tx, &self.cred, dir, name, how, wish.mode)?;
+        let made = dir.volume().create(self.modify(dir)?, dir.cred(), &dir.node, name, how, wish.mode)?;
         let attrset = if exclusive {
             attr::set_mask_exclusive(&made.attrs_set)
         } else {
             attr::set_mask(&made.attrs_set)
         };
-        Ok(Found { node: made.node, file: made.file, cinfo: cinfo(made.dir_change), attrset })
+        let obj = Obj { node: made.node, ..dir.clone() };
+        Ok(Found { obj, file: made.file, cinfo: cinfo(made.dir_change), attrset })
     }
 
     /// Whether the share reservations allow it. A client in the way whose lease is over loses what it holds.
-    fn share(&mut self, node: &Node, wish: &Wish) -> Result<(), NfsStat> {
-        let file = key(node);
+    fn share(&mut self, obj: &Obj, wish: &Wish) -> Result<(), NfsStat> {
+        if wish.mode.write {
+            obj.writable()?;
+        }
+        let file = key(&obj.node);
         self.clear_the_way(NfsStat::NFS4ERR_SHARE_DENIED, |st| {
             st.files.check_share(&file, wish.client, &wish.owner, wish.access, wish.deny)
         })
@@ -243,10 +247,10 @@ impl Ctx<'_> {
     }
 
     /// Enters the open into the state.
-    fn enter(&mut self, node: &Node, wish: &Wish, file: OpenFile) -> Result<Stateid, NfsStat> {
-        self.share(node, wish)?;
+    fn enter(&mut self, obj: &Obj, wish: &Wish, file: OpenFile) -> Result<Stateid, NfsStat> {
+        self.share(obj, wish)?;
         let mut st = self.sh.state();
-        let file_key = key(node);
+        let file_key = key(&obj.node);
         st.files
             .check_share(&file_key, wish.client, &wish.owner, wish.access, wish.deny)
             .map_err(|_| NfsStat::NFS4ERR_SHARE_DENIED)?;
@@ -260,7 +264,7 @@ impl Ctx<'_> {
             return Err(NfsStat::NFS4ERR_INVAL.into());
         }
         let stateid = self.meant(&a.open_stateid, true)?;
-        let (client, file) = (self.client()?, key(&self.file()?));
+        let (client, file) = (self.client()?, key(&self.file()?.node));
         let new = self.sh.state().files.downgrade(client, &file, &stateid, access, a.share_deny as Share)?;
         self.stateid = new;
         Ok(ResBody::OpenDowngrade(new))
@@ -269,7 +273,7 @@ impl Ctx<'_> {
     /// CLOSE. The current stateid is none afterwards.
     pub(super) fn close(&mut self, a: &CloseArgs) -> Done {
         let stateid = self.meant(&a.open_stateid, true)?;
-        let (client, file) = (self.client()?, key(&self.file()?));
+        let (client, file) = (self.client()?, key(&self.file()?.node));
         // The descriptors are closed when the lock is not held any more.
         let handles = self.sh.state().files.close(client, &file, &stateid)?;
         drop(handles);

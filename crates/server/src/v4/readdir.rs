@@ -3,25 +3,23 @@
 //! Cookies are the volume's: 0 is the start, 1 and 2 are never given, others mean "after this entry" and stay good while
 //! entries come and go. So the cookie verifier says nothing: it is zero, and what the client sends is not looked at.
 
-use super::context::{Ctx, Done, Fh, must_be_dir};
+use super::context::{Ctx, Done, Fh, Obj};
 use crate::attr;
 use crate::errors::status;
+use crate::exports::pseudo::Pseudo;
 use crate::limits;
-use crate::pseudo::Pseudo;
 use bytes::Bytes;
 use landfast_nfs::v4::args::ReaddirArgs;
 use landfast_nfs::v4::attr::number::RDATTR_ERROR;
 use landfast_nfs::v4::res::{DirEntry, ReaddirRes};
 use landfast_nfs::v4::{Bitmap, Fattr, NfsStat, ResBody};
-use landfast_volume::{EntryDetail, Error, Node};
+use landfast_volume::{EntryDetail, Error};
 use landfast_xdr::{Encode, padding};
 
 /// What a result takes besides its entries: verifier, end of the list, end of directory.
 const AROUND: usize = 8 + 4 + 4;
 /// Entries asked of the volume at once.
 const PAGE: usize = 256;
-/// The cookie of a synthetic directory's entry.
-const PSEUDO_COOKIE: u64 = 3;
 
 /// A result that grows up to its limits.
 struct Page {
@@ -70,19 +68,15 @@ impl Ctx<'_> {
             names_left: (a.dircount > 0).then_some(a.dircount as usize),
         };
         match self.fh()?.clone() {
-            Fh::Node { node, by_path } => {
-                must_be_dir(&node)?;
-                self.read_volume(&node, by_path, a.cookie, &wanted, page)
-            }
+            Fh::Node { .. } => self.read_volume(&self.dir()?, a.cookie, &wanted, page),
             Fh::Pseudo(dir) => {
                 let mut page = page;
-                if let Some((name, step)) = self.sh.pseudo.entry(dir)
-                    && a.cookie < PSEUDO_COOKIE
-                {
-                    let subject = self.subject(&self.step_to(step))?;
+                for (cookie, name, step) in self.exports.pseudo.entries(dir, a.cookie) {
+                    let Some(fh) = self.step_to(step) else { continue };
+                    let subject = self.subject(&fh)?;
                     let fattr = attr::values(self.sh, self.minor, &subject, &wanted)?;
-                    if !page.add(PSEUDO_COOKIE, name, fattr) {
-                        return Err(NfsStat::NFS4ERR_TOOSMALL.into());
+                    if !page.add(cookie, name, fattr) {
+                        return page.done(false);
                     }
                 }
                 page.done(true)
@@ -90,17 +84,10 @@ impl Ctx<'_> {
         }
     }
 
-    fn read_volume(
-        &self,
-        dir: &Node,
-        by_path: bool,
-        mut cookie: u64,
-        wanted: &Bitmap,
-        mut page: Page,
-    ) -> Done {
+    fn read_volume(&self, dir: &Obj, mut cookie: u64, wanted: &Bitmap, mut page: Page) -> Done {
         let detail = if attr::needs_object(wanted) { EntryDetail::Attrs } else { EntryDetail::Names };
         loop {
-            let found = self.sh.volume.readdir(&self.cred, dir, cookie, PAGE, detail)?;
+            let found = dir.volume().readdir(dir.cred(), &dir.node, cookie, PAGE, detail)?;
             if found.entries.is_empty() && !found.eof {
                 // Nothing but what is hidden: an end that the volume did not call one would loop for ever.
                 return page.done(true);
@@ -109,8 +96,8 @@ impl Ctx<'_> {
                 let fattr = match e.object {
                     None => attr::entry_values(e.fileid, NfsStat::NFS4_OK, wanted),
                     Some(Ok((node, attrs))) => {
-                        let handle = if by_path { Pseudo::by_path(&node.fh()) } else { node.fh() };
-                        let subject = self.subject_of(handle, &node, by_path, attrs);
+                        let handle = if dir.by_path { Pseudo::by_path(&node.fh()) } else { node.fh() };
+                        let subject = self.subject_of(handle, &dir.export, &node, dir.by_path, attrs);
                         attr::values(self.sh, self.minor, &subject, wanted)?
                     }
                     // It went away in between.

@@ -1,0 +1,228 @@
+//! The export table: which volumes are served, under which names, to whom.
+//!
+//! - [`pseudo`]: the names;
+//! - `tx`: what one request changes, over several volumes.
+//!
+//! An [`Exports`] never changes. The server holds the present one and a reload puts another in its place; each request
+//! works with the one that it began with. An [`Export`] that a reload keeps has the same volume in both, under the same
+//! [`Export::id`].
+//!
+//! For all protocols alike, in this order: [`Exports::object`] turns a wire handle into an export and an object (a handle
+//! names its volume and is signed with that volume's key, so it opens no other); [`Export::access`] says what the caller
+//! may do there and as whom. No operation runs without the [`Access`] of its caller.
+
+pub(crate) mod pseudo;
+mod tx;
+
+use bytes::Bytes;
+use landfast_rpc::Credential;
+use landfast_volume::{Cred, Durability, Error, HANDLE_VERSION, Node, Volume};
+use pseudo::{Pseudo, PseudoDir};
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+pub(crate) use tx::{Receipts, Txs};
+
+/// The user and group of a caller that does not say who it is.
+pub(crate) const NOBODY: u32 = 65534;
+
+/// Who sends a request.
+#[derive(Debug, Clone)]
+pub(crate) struct Caller {
+    /// From where; an IPv4 address that came over IPv6 stands here as IPv4.
+    pub(crate) addr: IpAddr,
+    /// From which port.
+    pub(crate) port: u16,
+    /// As whom.
+    pub(crate) credential: Credential,
+}
+
+impl Caller {
+    pub(crate) fn new(peer: SocketAddr, credential: Credential) -> Caller {
+        Caller { addr: peer.ip().to_canonical(), port: peer.port(), credential }
+    }
+}
+
+/// What a caller may do on an export.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Access {
+    /// It may change nothing.
+    pub(crate) read_only: bool,
+    /// As whom the volume sees it.
+    pub(crate) cred: Cred,
+}
+
+/// Why a caller may not use an export.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// Not from that address: for this caller the export is not there.
+    Access,
+    /// Not with that flavor of credential; another might do.
+    Flavor,
+}
+
+/// One volume and how it is served.
+#[derive(Debug)]
+pub(crate) struct Export {
+    /// The tree.
+    pub(crate) volume: Volume,
+    /// Its root.
+    pub(crate) root: Node,
+    /// The directory, as it was configured.
+    pub(crate) path: PathBuf,
+    /// The components of its name in the pseudo root; none when it is the root.
+    pub(crate) name: Vec<Bytes>,
+    /// Its place in the table.
+    pub(crate) place: usize,
+    /// The fileid of the entry that its root is mounted on; `None` when it is the root of the server.
+    pub(crate) mounted_on: Option<u64>,
+}
+
+impl Export {
+    /// Names the export: two with the same are the same volume.
+    pub(crate) fn id(&self) -> [u8; 16] {
+        self.volume.id()
+    }
+
+    /// The number in the volume's handles.
+    pub(crate) fn number(&self) -> u32 {
+        let [a, b, c, d, ..] = self.volume.id();
+        u32::from_be_bytes([a, b, c, d])
+    }
+
+    /// What this caller may do here.
+    ///
+    /// # Errors
+    /// It may do nothing.
+    pub(crate) fn access(&self, caller: &Caller) -> Result<Access, Refused> {
+        let cred = match &caller.credential {
+            Credential::None => Cred { uid: NOBODY, gid: NOBODY, groups: Arc::from([]) },
+            Credential::Sys(a) => Cred { uid: a.uid, gid: a.gid, groups: Arc::from(a.gids.as_slice()) },
+        };
+        Ok(Access { read_only: false, cred })
+    }
+
+    /// Each operation that changes something waits for the disk.
+    pub(crate) fn synced(&self) -> bool {
+        self.volume.durability() == Durability::Sync
+    }
+}
+
+/// An object of an export as a handle names it.
+#[derive(Debug, Clone)]
+pub(crate) struct Object {
+    pub(crate) export: Arc<Export>,
+    pub(crate) node: Node,
+    /// The handle was one by path: see [`pseudo`].
+    pub(crate) by_path: bool,
+}
+
+/// The components of a path's name.
+fn components(path: &Path) -> Vec<Bytes> {
+    use std::os::unix::ffi::OsStrExt;
+    path.components()
+        .filter_map(|c| match c {
+            Component::Normal(name) => Some(Bytes::copy_from_slice(name.as_bytes())),
+            _ => None,
+        })
+        .collect()
+}
+
+/// The number of the volume that a wire handle names.
+fn number_of(handle: &[u8]) -> Option<u32> {
+    let [HANDLE_VERSION, _, _, a, b, c, d, ..] = *handle else { return None };
+    Some(u32::from_be_bytes([a, b, c, d]))
+}
+
+/// All exports.
+#[derive(Debug)]
+pub(crate) struct Exports {
+    all: Vec<Arc<Export>>,
+    /// The synthetic directories above them.
+    pub(crate) pseudo: Pseudo,
+    /// The change attribute of all synthetic directories: when the table was made.
+    pub(crate) change: u64,
+    /// Numbers of volumes that this server has served before and serves no more.
+    former: Vec<u32>,
+}
+
+/// Nanoseconds since 1970.
+fn now_ns() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |d| d.as_nanos() as u64)
+}
+
+impl Exports {
+    /// One export, at `/` and under its own path.
+    pub(crate) fn whole(volume: Volume, path: PathBuf, server: [u8; 16]) -> Exports {
+        let pseudo = Pseudo::whole(&components(&path), server);
+        let root = volume.root();
+        let export = Export { root, volume, path, name: Vec::new(), place: 0, mounted_on: None };
+        Exports { all: vec![Arc::new(export)], pseudo, change: now_ns(), former: Vec::new() }
+    }
+
+    /// All of them.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Export>> {
+        self.all.iter()
+    }
+
+    /// The export that is the root of the server; `None` when the root is synthetic.
+    pub(crate) fn root(&self) -> Option<&Arc<Export>> {
+        self.all.first().filter(|e| e.name.is_empty())
+    }
+
+    /// The export at this place.
+    pub(crate) fn at(&self, place: usize) -> Option<&Arc<Export>> {
+        self.all.get(place)
+    }
+
+    /// The export whose volume made this wire handle, as far as the handle says; that is not proven.
+    pub(crate) fn of_handle(&self, handle: &[u8]) -> Option<&Arc<Export>> {
+        let handle = self.pseudo.strip(handle).unwrap_or(handle);
+        let number = number_of(handle)?;
+        self.all.iter().find(|e| e.number() == number)
+    }
+
+    /// The object of a wire handle.
+    ///
+    /// # Errors
+    /// [`Error::BadHandle`] for what none of these volumes made; [`Error::Stale`] for an object that is gone, and for
+    /// what names a volume that was served until a reload.
+    pub(crate) fn object(&self, handle: &[u8]) -> Result<Object, Error> {
+        let (inner, by_path) = match self.pseudo.strip(handle) {
+            Some(inner) => (inner, true),
+            None => (handle, false),
+        };
+        let Some(export) = self.of_handle(inner) else {
+            let former = number_of(inner).is_some_and(|n| self.former.contains(&n));
+            return Err(if former { Error::Stale } else { Error::BadHandle });
+        };
+        Ok(Object { export: export.clone(), node: export.volume.resolve(inner)?, by_path })
+    }
+
+    /// The synthetic directory of a wire handle.
+    pub(crate) fn pseudo_dir(&self, handle: &[u8]) -> Option<PseudoDir> {
+        self.pseudo.resolve(handle)
+    }
+
+    /// The export with this name in the pseudo root, or with this path (for MOUNT, where a client may say either).
+    pub(crate) fn by_name(&self, name: &[u8]) -> Option<&Arc<Export>> {
+        use std::os::unix::ffi::OsStrExt;
+        let parts = components(Path::new(std::ffi::OsStr::from_bytes(name)));
+        self.all
+            .iter()
+            .find(|e| e.name == parts)
+            .or_else(|| self.all.iter().find(|e| components(&e.path) == parts))
+    }
+
+    /// An export whose log takes what belongs to none in particular; `None` where no volume keeps notes.
+    pub(crate) fn keeper(&self) -> Option<&Arc<Export>> {
+        let keeps = || self.all.iter().filter(|e| e.volume.keeps_notes());
+        keeps().find(|e| e.volume.failed().is_none()).or_else(|| keeps().next())
+    }
+
+    /// Whether each volume keeps notes, so that no effect is without its reply after a crash.
+    pub(crate) fn all_keep_notes(&self) -> bool {
+        self.all.iter().all(|e| e.volume.keeps_notes())
+    }
+}

@@ -1,0 +1,361 @@
+//! The pseudo root (RFC 8881 section 7.3): synthetic directories that lead from `/` to the exports.
+//!
+//! Two shapes:
+//! - *Whole*: one export is the root itself. The directories of its own absolute path, seen from the root, are
+//!   synthetic: LOOKUP of the first component in the root finds one unless a real entry has that name, each holds just
+//!   the next, and the last is the export's root again. A path of one component leaves no room for a synthetic
+//!   directory: there the name leads to the export *by path*, the same objects under handles with a prefix and under
+//!   another fsid.
+//! - *Named*: the root is synthetic, and each export hangs under its name. No name lies below another.
+//!
+//! Synthetic directories form a filesystem of their own (another fsid), so a client that mounts by path crosses into
+//! an export as into any other filesystem, and no directory is its own ancestor. Their handles and fileids are computed
+//! from their paths, so they are the same after a restart and after a reload. Their handles carry no signature: they
+//! lead to names only, and what a caller may not use is left out of those.
+
+use bytes::Bytes;
+use std::collections::BTreeMap;
+
+/// First byte of a synthetic directory's handle; a volume's handles begin with another.
+const HANDLE_TAG: u8 = 0xF0;
+/// First byte of the handle of an object of an export by path; the object's own handle follows.
+pub(crate) const BY_PATH_TAG: u8 = 0xF1;
+/// A synthetic directory's fileid, before a digest of its path is added: beyond the inode numbers of real filesystems.
+const FILEID_BASE: u64 = 1 << 62;
+/// Below [`FILEID_BASE`]; so entries' cookies are neither negative nor one of the first three.
+const DIGEST_MASK: u64 = FILEID_BASE - 1;
+
+/// A synthetic directory of one tree: its place in it. 0 is the root.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PseudoDir(usize);
+
+/// The root of a tree.
+pub const ROOT: PseudoDir = PseudoDir(0);
+
+/// Where a name in a synthetic directory, or in the root, leads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// To a synthetic directory.
+    Dir(PseudoDir),
+    /// To the root of the export with this place in the table; by path or not.
+    Export {
+        /// Its place in the table.
+        export: usize,
+        /// The objects below carry handles by path.
+        by_path: bool,
+    },
+}
+
+/// A synthetic directory.
+#[derive(Debug, Clone)]
+struct Dir {
+    digest: u64,
+    parent: Option<PseudoDir>,
+    /// By the digest of the entry's whole path, which is its cookie.
+    entries: BTreeMap<u64, (Bytes, Step)>,
+}
+
+/// A tree of synthetic directories.
+#[derive(Debug, Clone)]
+pub struct Pseudo {
+    dirs: Vec<Dir>,
+    server: [u8; 16],
+    /// The directory that holds each export by place, where the root is synthetic.
+    above: Vec<Option<PseudoDir>>,
+}
+
+/// Two names that cannot both be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NameClash(pub usize, pub usize);
+
+/// A digest of a path that stays the same for ever: 64-bit FNV-1a with a separator before each component, cut to what
+/// fits, never less than 3.
+fn digest(above: u64, name: &[u8]) -> u64 {
+    let mut h = above ^ 0xcbf2_9ce4_8422_2325;
+    for b in std::iter::once(&b'/').chain(name) {
+        h = (h ^ u64::from(*b)).wrapping_mul(0x100_0000_01b3);
+    }
+    (h & DIGEST_MASK).max(3)
+}
+
+impl Pseudo {
+    /// The tree of a server whose root is its only export, at this path. Of a path of 255 components or more the rest is
+    /// cut.
+    #[must_use]
+    pub fn whole(path: &[Bytes], server: [u8; 16]) -> Self {
+        let mut tree = Pseudo::empty(server, 1);
+        let path = path.get(..path.len().min(255)).unwrap_or_default();
+        let export = Step::Export { export: 0, by_path: path.len() == 1 };
+        // The first name clashes with nothing.
+        let _ = tree.add(path, export);
+        tree
+    }
+
+    /// The tree of exports with these names, none of which is empty.
+    ///
+    /// # Errors
+    /// Two names are the same, or one lies below another.
+    pub fn named(names: &[Vec<Bytes>], server: [u8; 16]) -> Result<Self, NameClash> {
+        let mut tree = Pseudo::empty(server, names.len());
+        for (export, name) in names.iter().enumerate() {
+            let dir = tree
+                .add(name, Step::Export { export, by_path: false })
+                .map_err(|other| NameClash(other.unwrap_or(export), export))?;
+            if let Some(above) = tree.above.get_mut(export) {
+                *above = Some(dir);
+            }
+        }
+        Ok(tree)
+    }
+
+    fn empty(server: [u8; 16], exports: usize) -> Self {
+        let root = Dir { digest: digest(0, b""), parent: None, entries: BTreeMap::new() };
+        Pseudo { dirs: vec![root], server, above: vec![None; exports] }
+    }
+
+    /// Hangs `leaf` under a name; the directory that holds it. The export in the way when that is impossible.
+    fn add(&mut self, name: &[Bytes], leaf: Step) -> Result<PseudoDir, Option<usize>> {
+        let (last, dirs) = name.split_last().ok_or(None)?;
+        let mut at = ROOT;
+        for part in dirs {
+            at = match self.entry(at, part) {
+                Some(Step::Dir(dir)) => dir,
+                Some(Step::Export { export, .. }) => return Err(Some(export)),
+                None => {
+                    let digest = digest(self.dir(at).map_or(0, |d| d.digest), part);
+                    let new = PseudoDir(self.dirs.len());
+                    self.dirs.push(Dir { digest, parent: Some(at), entries: BTreeMap::new() });
+                    self.insert(at, digest, part, Step::Dir(new));
+                    new
+                }
+            };
+        }
+        match self.entry(at, last) {
+            None => {
+                let digest = digest(self.dir(at).map_or(0, |d| d.digest), last);
+                self.insert(at, digest, last, leaf);
+                Ok(at)
+            }
+            Some(Step::Export { export, .. }) => Err(Some(export)),
+            Some(Step::Dir(dir)) => Err(self.exports_below(dir).first().copied()),
+        }
+    }
+
+    fn insert(&mut self, dir: PseudoDir, digest: u64, name: &Bytes, step: Step) {
+        if let Some(dir) = self.dirs.get_mut(dir.0) {
+            // Of two names with one digest the later gets the next number.
+            let free = (digest..).find(|d| !dir.entries.contains_key(d)).unwrap_or(digest);
+            dir.entries.insert(free, (name.clone(), step));
+        }
+    }
+
+    fn dir(&self, dir: PseudoDir) -> Option<&Dir> {
+        self.dirs.get(dir.0)
+    }
+
+    /// Where `name` in a synthetic directory leads.
+    #[must_use]
+    pub fn entry(&self, dir: PseudoDir, name: &[u8]) -> Option<Step> {
+        self.dir(dir)?.entries.values().find(|(n, _)| *n == name).map(|(_, step)| *step)
+    }
+
+    /// The entries of a synthetic directory after a cookie, with their cookies.
+    pub fn entries(&self, dir: PseudoDir, after: u64) -> impl Iterator<Item = (u64, &Bytes, Step)> {
+        use std::ops::Bound::{Excluded, Unbounded};
+        let dir = self.dir(dir).into_iter();
+        dir.flat_map(move |d| d.entries.range((Excluded(after), Unbounded))).map(|(c, (n, s))| (*c, n, *s))
+    }
+
+    /// The places of all exports below a synthetic directory.
+    #[must_use]
+    pub fn exports_below(&self, dir: PseudoDir) -> Vec<usize> {
+        let mut found = Vec::new();
+        let mut to_see = vec![dir];
+        while let Some(dir) = to_see.pop() {
+            for (_, _, step) in self.entries(dir, 0) {
+                match step {
+                    Step::Dir(below) => to_see.push(below),
+                    Step::Export { export, .. } => found.push(export),
+                }
+            }
+        }
+        found
+    }
+
+    /// The directory above; `None` is above the root.
+    #[must_use]
+    pub fn parent(&self, dir: PseudoDir) -> Option<PseudoDir> {
+        self.dir(dir)?.parent
+    }
+
+    /// The synthetic directory that holds an export's root; `None` when the export is the root of the server.
+    #[must_use]
+    pub fn above(&self, export: usize) -> Option<PseudoDir> {
+        self.above.get(export).copied().flatten()
+    }
+
+    /// The wire handle.
+    #[must_use]
+    pub fn handle(&self, dir: PseudoDir) -> Bytes {
+        let mut h = vec![HANDLE_TAG];
+        h.extend_from_slice(&self.dir(dir).map_or(0, |d| d.digest).to_be_bytes());
+        h.extend_from_slice(&self.server);
+        Bytes::from(h)
+    }
+
+    /// Whether a handle is that of a synthetic directory, of this server or another, now or once.
+    #[must_use]
+    pub fn is_pseudo(handle: &[u8]) -> bool {
+        handle.first() == Some(&HANDLE_TAG)
+    }
+
+    /// The synthetic directory of a wire handle, if it is one of this tree's.
+    #[must_use]
+    pub fn resolve(&self, handle: &[u8]) -> Option<PseudoDir> {
+        let (tag, rest) = handle.split_first()?;
+        let (digest, server) = rest.split_first_chunk::<8>()?;
+        if *tag != HANDLE_TAG || server != self.server {
+            return None;
+        }
+        let digest = u64::from_be_bytes(*digest);
+        self.dirs.iter().position(|d| d.digest == digest).map(PseudoDir)
+    }
+
+    /// The wire handle, by path, of an object of a volume.
+    #[must_use]
+    pub fn by_path(handle: &Bytes) -> Bytes {
+        let mut h = vec![BY_PATH_TAG];
+        h.extend_from_slice(handle);
+        Bytes::from(h)
+    }
+
+    /// The volume's handle in a wire handle by path.
+    #[must_use]
+    pub fn strip<'h>(&self, handle: &'h [u8]) -> Option<&'h [u8]> {
+        match handle.split_first() {
+            Some((&BY_PATH_TAG, rest)) if self.has_by_path() => Some(rest),
+            _ => None,
+        }
+    }
+
+    fn has_by_path(&self) -> bool {
+        self.entries(ROOT, 0).any(|(_, _, step)| matches!(step, Step::Export { by_path: true, .. }))
+    }
+
+    /// The fileid of the entry that the export by path is mounted on.
+    #[must_use]
+    pub fn by_path_entry() -> u64 {
+        FILEID_BASE
+    }
+
+    /// The fileid of the entry that an export's root is mounted on; `None` when the export is the root of the server.
+    #[must_use]
+    pub fn mounted_on(&self, export: usize) -> Option<u64> {
+        let above = self.above(export)?;
+        let at = self.entries(above, 0).find(|(_, _, s)| *s == Step::Export { export, by_path: false });
+        at.map(|(cookie, _, _)| FILEID_BASE | cookie)
+    }
+
+    /// The filesystem's id of the export by path, given the export's own.
+    #[must_use]
+    pub fn by_path_fsid(export: (u64, u64)) -> (u64, u64) {
+        (export.0, !export.1)
+    }
+
+    /// The fileid.
+    #[must_use]
+    pub fn fileid(&self, dir: PseudoDir) -> u64 {
+        FILEID_BASE | self.dir(dir).map_or(0, |d| d.digest)
+    }
+
+    /// The filesystem's id: of the server's own, so that no volume has it.
+    #[must_use]
+    pub fn fsid(&self) -> (u64, u64) {
+        let n = u128::from_be_bytes(self.server);
+        (!((n >> 64) as u64), (n as u64).wrapping_add(1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(p: &str) -> Vec<Bytes> {
+        p.split('/').filter(|c| !c.is_empty()).map(|c| Bytes::from(c.to_owned())).collect()
+    }
+
+    fn dir(p: &Pseudo, at: PseudoDir, name: &str) -> PseudoDir {
+        match p.entry(at, name.as_bytes()) {
+            Some(Step::Dir(dir)) => dir,
+            other => panic!("{name} is {other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_path_leads_to_the_export_and_back() {
+        let p = Pseudo::whole(&path("/srv/web/data"), [7; 16]);
+        let srv = dir(&p, ROOT, "srv");
+        assert_eq!(p.entry(ROOT, b"web"), None);
+        let web = dir(&p, srv, "web");
+        let all: Vec<_> = p.entries(web, 0).map(|(_, n, s)| (n.clone(), s)).collect();
+        assert_eq!(all, [(Bytes::from("data"), Step::Export { export: 0, by_path: false })]);
+        assert_eq!((p.parent(web), p.parent(srv)), (Some(srv), Some(ROOT)));
+        assert_eq!(p.resolve(&p.handle(web)), Some(web));
+        assert_ne!(p.fileid(web), p.fileid(srv));
+        assert_eq!(p.above(0), None, "the export is the root");
+    }
+
+    #[test]
+    fn another_servers_handles_and_malformed_ones_are_not_resolved() {
+        let p = Pseudo::whole(&path("/srv/data"), [7; 16]);
+        let other = Pseudo::whole(&path("/srv/data"), [8; 16]);
+        let elsewhere = Pseudo::whole(&path("/home/data"), [7; 16]);
+        let srv = dir(&p, ROOT, "srv");
+        assert_eq!(p.resolve(&p.handle(srv)), Some(srv));
+        assert_eq!(p.resolve(&other.handle(dir(&other, ROOT, "srv"))), None);
+        assert_eq!(p.resolve(&elsewhere.handle(dir(&elsewhere, ROOT, "home"))), None);
+        assert_eq!(p.resolve(&[HANDLE_TAG]), None);
+        assert_eq!(p.resolve(&[&p.handle(srv)[..], &[0]].concat()), None);
+    }
+
+    #[test]
+    fn an_export_of_one_component_or_none() {
+        let one = Pseudo::whole(&path("/data"), [0; 16]);
+        assert_eq!(one.entry(ROOT, b"data"), Some(Step::Export { export: 0, by_path: true }));
+        assert_eq!(one.strip(&[BY_PATH_TAG, 1, 2]), Some(&[1, 2][..]));
+        let none = Pseudo::whole(&path("/"), [0; 16]);
+        assert_eq!((none.entry(ROOT, b""), none.entries(ROOT, 0).count()), (None, 0));
+        assert_eq!(none.strip(&[BY_PATH_TAG, 1, 2]), None);
+    }
+
+    #[test]
+    fn named_exports_share_directories_and_have_one_above() {
+        let names = [path("/srv/a"), path("/srv/b"), path("/home")];
+        let p = Pseudo::named(&names, [7; 16]).expect("no clash");
+        let srv = dir(&p, ROOT, "srv");
+        assert_eq!(p.entry(ROOT, b"home"), Some(Step::Export { export: 2, by_path: false }));
+        assert_eq!((p.above(0), p.above(1), p.above(2)), (Some(srv), Some(srv), Some(ROOT)));
+        let mut below = p.exports_below(ROOT);
+        below.sort_unstable();
+        assert_eq!(below, [0, 1, 2]);
+        let cookies: Vec<u64> = p.entries(srv, 0).map(|(c, _, _)| c).collect();
+        assert!(cookies.len() == 2 && cookies[0] < cookies[1] && cookies[0] >= 3);
+        assert_eq!(p.entries(srv, cookies[0]).map(|(c, _, _)| c).collect::<Vec<_>>(), cookies[1..]);
+        assert_ne!(p.mounted_on(0), p.mounted_on(1));
+        // Another order, and one more: what clients hold still means the same.
+        let names = [path("/home"), path("/x/y"), path("/srv/b"), path("/srv/a")];
+        let q = Pseudo::named(&names, [7; 16]).expect("no clash");
+        assert_eq!(q.resolve(&p.handle(srv)).map(|d| q.fileid(d)), Some(p.fileid(srv)));
+        assert_eq!(q.entries(dir(&q, ROOT, "srv"), 0).map(|(c, _, _)| c).collect::<Vec<_>>(), cookies);
+    }
+
+    #[test]
+    fn names_that_cannot_both_be() {
+        let clash = |a: &str, b: &str| Pseudo::named(&[path(a), path(b)], [0; 16]).err();
+        assert_eq!(clash("/a", "/a"), Some(NameClash(0, 1)));
+        assert_eq!(clash("/a", "/a/b/c"), Some(NameClash(0, 1)));
+        assert_eq!(clash("/a/b/c", "/a"), Some(NameClash(0, 1)));
+        assert_eq!(clash("/a", "/ab"), None);
+        assert_eq!(clash("/a", "/"), Some(NameClash(1, 1)));
+    }
+}

@@ -1,0 +1,72 @@
+//! What one request changes, over all volumes that it touches.
+//!
+//! At most one of the transactions is joined to its log at any time: before another volume's is handed out, the others
+//! are split. Two requests that held one log's batch open while they wait for the other's would wait for each other for
+//! ever. So what a request does to several volumes is not one atom on disk; its reply still waits for all of it.
+
+use super::Export;
+use landfast_volume::{Error, Receipt, Tx};
+use std::sync::Arc;
+
+/// The transactions of one request.
+#[derive(Debug, Default)]
+pub(crate) struct Txs {
+    /// In the order in which they were first asked for; the one asked for last may be joined.
+    all: Vec<(Arc<Export>, Tx)>,
+    last: Option<usize>,
+}
+
+impl Txs {
+    /// The transaction of this export's volume.
+    pub(crate) fn of(&mut self, export: &Arc<Export>) -> &mut Tx {
+        let at = match self.all.iter().position(|(e, _)| e.id() == export.id()) {
+            Some(at) => at,
+            None => {
+                self.all.push((export.clone(), export.volume.tx()));
+                self.all.len() - 1
+            }
+        };
+        for (i, (_, tx)) in self.all.iter_mut().enumerate() {
+            if i != at {
+                tx.split();
+            }
+        }
+        self.last = Some(at);
+        &mut self.all[at].1
+    }
+
+    /// Whether anything was changed.
+    pub(crate) fn modified(&self) -> bool {
+        self.all.iter().any(|(_, tx)| tx.modified())
+    }
+
+    /// The export that was changed last: its log takes the reply.
+    pub(crate) fn home(&self) -> Option<&Arc<Export>> {
+        let last = self.last.and_then(|at| self.all.get(at)).filter(|(_, tx)| tx.modified());
+        last.or_else(|| self.all.iter().rev().find(|(_, tx)| tx.modified())).map(|(e, _)| e)
+    }
+
+    /// Ends all of them.
+    pub(crate) fn finish(self) -> Receipts {
+        Receipts(self.all.into_iter().map(|(_, tx)| tx.finish()).collect())
+    }
+}
+
+/// Proof of stability to wait for.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Receipts(Vec<Receipt>);
+
+impl Receipts {
+    /// Waits until everything is stable in all logs.
+    ///
+    /// # Errors
+    /// When something of it may not be; all were waited for.
+    pub(crate) async fn wait(self) -> Result<(), Error> {
+        let mut result = Ok(());
+        for receipt in self.0 {
+            result = receipt.wait().await.and(result);
+        }
+        result
+    }
+}
