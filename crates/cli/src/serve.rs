@@ -170,14 +170,17 @@ fn sum(volumes: &[Volume]) -> landfast_volume::Stats {
         all.fsyncs += one.fsyncs;
         all.fdatasyncs += one.fdatasyncs;
         all.syncfs += one.syncfs;
-        if let Some(log) = one.log {
-            let sum = all.log.get_or_insert_default();
-            sum.records += log.records;
-            sum.record_bytes += log.record_bytes;
-            sum.batches += log.batches;
-            sum.batch_bytes += log.batch_bytes;
-            sum.flushes += log.flushes;
-            sum.checkpoints += log.checkpoints;
+        match (&mut all.log, one.log) {
+            (Some(sum), Some(log)) => {
+                sum.records += log.records;
+                sum.record_bytes += log.record_bytes;
+                sum.batches += log.batches;
+                sum.batch_bytes += log.batch_bytes;
+                sum.flushes += log.flushes;
+                sum.checkpoints += log.checkpoints;
+            }
+            (sum @ None, log) => *sum = log,
+            (Some(_), None) => {}
         }
     }
     all
