@@ -12,6 +12,8 @@ echo '/srv/export *(rw,insecure,no_root_squash,no_subtree_check,sync,fsid=0)' >/
 exportfs -ra
 sed -i 's/^manage-gids=y/manage-gids=n/' /etc/nfs.conf # believe the client's groups, as landfast does
 mkdir -p /var/lib/nfs/v4recovery
-rpc.mountd --no-nfs-version 3
-rpc.nfsd --no-nfs-version 3 --tcp --no-udp 8
+rpcbind # for NFSv3: where mountd, statd and the lock manager are
+rpc.statd
+rpc.mountd
+rpc.nfsd --nfs-version 3 --tcp --no-udp 8
 echo Y >/proc/fs/nfsd/v4_end_grace

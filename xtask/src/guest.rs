@@ -6,6 +6,7 @@
 mod archive;
 mod channel;
 mod check;
+mod client;
 mod image;
 mod linux_source;
 mod machine;
@@ -13,6 +14,7 @@ mod mountstats;
 mod recipe;
 mod report;
 mod server;
+mod suite;
 mod tree;
 
 use std::io::{Read, Write};
@@ -39,6 +41,8 @@ pub enum Task {
     Sh(Common),
     /// Run the checks of Linux's NFS client against `landfast serve`.
     Check(check::Options),
+    /// Run a suite that the field trusts, and compare what it finds with what is known.
+    Suite(suite::Options),
     /// Extract Linux's source onto `landfast serve` and compare it file by file with a local extraction.
     LinuxSource(linux_source::Options),
 }
@@ -83,6 +87,7 @@ pub struct RunOptions {
 pub fn run(task: &Task) -> ExitCode {
     let result = match task {
         Task::Check(options) => own_namespace().and_then(|()| check::run(options)),
+        Task::Suite(options) => own_namespace().and_then(|()| suite::run(options)),
         Task::LinuxSource(options) => own_namespace().and_then(|()| linux_source::run(options)),
         Task::Build(common) => image::build(common.kernel).map(|image| {
             println!("Linux {}: {}", image.release, image.disk.display());

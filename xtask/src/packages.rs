@@ -2,7 +2,7 @@
 
 use crate::proc;
 
-/// A program that some check runs, and the Debian package that has it.
+/// A program that some check runs (or, as an absolute path, another file), and the Debian package that has it.
 struct Need {
     program: &'static str,
     package: &'static str,
@@ -26,6 +26,7 @@ const NEEDS: &[Need] = &[
     Need { program: "zstd", package: "zstd" },
     Need { program: "bzip2", package: "bzip2" },
     Need { program: "cc", package: "gcc" },
+    Need { program: "/usr/include/sys/acl.h", package: "libacl1-dev" },
 ];
 
 /// The packages whose program is not on this machine.

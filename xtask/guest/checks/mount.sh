@@ -1,6 +1,6 @@
 # The export is mounted with the version that was asked for, and has room.
 mount_export
-grep " $MNT nfs4 " /proc/mounts | grep -q "vers=$VERS," || die "mounted otherwise: $(grep " $MNT " /proc/mounts)"
+grep -E " $MNT nfs4? " /proc/mounts | grep -q "vers=$VERS," || die "mounted otherwise: $(grep " $MNT " /proc/mounts)"
 [ "$(stat -f -c %b $MNT)" -gt 0 ] || die "no space is reported"
 [ "$(stat -f -c %c $MNT)" -gt 0 ] || die "no files are reported"
 mkdir $WORK

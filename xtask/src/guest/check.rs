@@ -25,9 +25,9 @@ const VOLUME_BYTES: u64 = 8 << 30;
 const MOUNTPOINT: &str = "/mnt/nfs";
 
 /// What stands in front of every check.
-const LIB: &str = include_str!("../../guest/lib.sh");
+pub const LIB: &str = include_str!("../../guest/lib.sh");
 /// The kernel's server in the guest.
-const KNFSD: &str = include_str!("../../guest/knfsd.sh");
+pub const KNFSD: &str = include_str!("../../guest/knfsd.sh");
 
 macro_rules! script {
     ($name:literal) => {

@@ -7,6 +7,7 @@ use std::str::FromStr;
 pub const SUITE: &str = "bookworm";
 
 /// Packages beyond debootstrap's minimal set: the NFS client, the kernel's NFS server as a peer, and what the checks run.
+/// `tcc` compiles C with little CPU, of which an emulated machine has little.
 pub const PACKAGES: &[&str] = &[
     "acl",
     "attr",
@@ -14,10 +15,15 @@ pub const PACKAGES: &[&str] = &[
     "git",
     "iproute2",
     "kmod",
+    "libc6-dev",
+    "make",
     "nfs-common",
     "nfs-kernel-server",
     "procps",
+    "rsync",
+    "sqlite3",
     "strace",
+    "tcc",
     "xz-utils",
 ];
 
@@ -77,15 +83,25 @@ impl FromStr for Kernel {
 /// The NFS versions that the guest mounts with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Vers {
+    /// NFSv3 (RFC 1813).
+    V3,
+    /// NFSv4.0 (RFC 7530).
+    V4_0,
     /// NFSv4.1 (RFC 8881).
     V4_1,
     /// NFSv4.2 (RFC 7862).
     V4_2,
 }
 
+/// All of them, as they are written.
+const VERSIONS: [(Vers, &str); 4] =
+    [(Vers::V3, "3"), (Vers::V4_0, "4.0"), (Vers::V4_1, "4.1"), (Vers::V4_2, "4.2")];
+
 impl fmt::Display for Vers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Vers::V3 => "3",
+            Vers::V4_0 => "4.0",
             Vers::V4_1 => "4.1",
             Vers::V4_2 => "4.2",
         })
@@ -96,11 +112,11 @@ impl FromStr for Vers {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "4.1" => Ok(Vers::V4_1),
-            "4.2" => Ok(Vers::V4_2),
-            _ => Err(format!("no version {text}: there are 4.1 and 4.2")),
-        }
+        let known = VERSIONS.iter().find(|(_, name)| *name == text).map(|(vers, _)| *vers);
+        known.ok_or_else(|| {
+            let names: Vec<&str> = VERSIONS.iter().map(|(_, name)| *name).collect();
+            format!("no version {text}: there are {}", names.join(", "))
+        })
     }
 }
 
@@ -162,13 +178,13 @@ mod tests {
 
     #[test]
     fn versions_are_read_as_they_are_written() {
-        for text in ["4.1", "4.2"] {
+        for text in ["3", "4.0", "4.1", "4.2"] {
             assert_eq!(text.parse::<Vers>().map(|v| v.to_string()), Ok(text.to_owned()));
         }
         for text in ["6.1", "6.12"] {
             assert_eq!(text.parse::<Kernel>().map(|k| k.to_string()), Ok(text.to_owned()));
         }
-        assert!("4.0".parse::<Vers>().is_err());
+        assert!("4".parse::<Vers>().is_err());
         assert!("5.10".parse::<Kernel>().is_err());
     }
 

@@ -1,0 +1,66 @@
+//! A guest as an NFS client of somebody: its scripts know the server's address and the mount's version.
+
+use std::time::Duration;
+
+use super::check::{KNFSD, LIB};
+use super::machine::Machine;
+use super::recipe::Vers;
+
+/// Who serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Server {
+    /// `landfast serve` on the host, at this port of its loopback.
+    Landfast(u16),
+    /// The kernel's server in the guest itself.
+    Kernel,
+    /// Nobody: a filesystem of the guest's own.
+    Local,
+}
+
+/// The guest.
+pub struct Client {
+    /// The machine it runs on.
+    pub machine: Machine,
+    /// Whom it mounts.
+    pub server: Server,
+    /// How long a script may take.
+    pub limit: Duration,
+}
+
+impl Client {
+    /// Starts the kernel's server in the guest.
+    pub fn serve(&mut self) -> Result<(), String> {
+        self.run(None, KNFSD).map(drop)
+    }
+
+    /// Runs a script, with the settings and the library in front, and returns what it printed; an error if its
+    /// exit code is not 0.
+    pub fn run(&mut self, vers: Option<Vers>, script: &str) -> Result<String, String> {
+        self.run_with(vers, script, &[])
+    }
+
+    /// As [`Client::run`], with something to read on standard input.
+    pub fn run_with(&mut self, vers: Option<Vers>, script: &str, input: &[u8]) -> Result<String, String> {
+        let mut output = Vec::new();
+        let script = self.script(vers, script);
+        let code = self.machine.run(&script, input, self.limit, &mut output);
+        let output = String::from_utf8_lossy(&output).into_owned();
+        match code {
+            Ok(0) => Ok(output),
+            Ok(code) => Err(format!("exit code {code}\n{output}")),
+            Err(why) => Err(format!("{why}\n{output}")),
+        }
+    }
+
+    /// A script with the settings and the library in front.
+    pub fn script(&self, vers: Option<Vers>, script: &str) -> String {
+        let (server, port, export) = match (self.server, vers) {
+            (Server::Landfast(port), _) => ("10.0.2.2", port, "/"),
+            // NFSv3 knows no pseudo root.
+            (_, Some(Vers::V3)) => ("127.0.0.1", 2049, "/srv/export"),
+            _ => ("127.0.0.1", 2049, "/"),
+        };
+        let vers = vers.map(|vers| vers.to_string()).unwrap_or_default();
+        format!("SERVER={server} PORT={port} EXPORT={export} VERS={vers}\n{LIB}\n{script}")
+    }
+}
