@@ -24,6 +24,7 @@ pub fn status(e: Error) -> NfsStat {
         Error::Access => NfsStat::NFS4ERR_ACCESS,
         Error::Perm => NfsStat::NFS4ERR_PERM,
         Error::ReadOnly => NfsStat::NFS4ERR_ROFS,
+        Error::BeyondEnd => NfsStat::NFS4ERR_NXIO,
         Error::NotSupported => NfsStat::NFS4ERR_NOTSUPP,
         Error::CrossDevice => NfsStat::NFS4ERR_XDEV,
         Error::TooManyLinks => NfsStat::NFS4ERR_MLINK,

@@ -62,6 +62,9 @@ pub enum Error {
     /// An argument out of range or of no sense.
     #[error("invalid argument")]
     Inval,
+    /// An offset behind the end of the file.
+    #[error("behind the end of the file")]
+    BeyondEnd,
     /// The filesystem cannot do this.
     #[error("not supported by the filesystem")]
     NotSupported,

@@ -45,10 +45,35 @@ pub struct Content {
     /// First the file is given this size: everything from here on was cut off at some time, so what the disk holds
     /// there is stale.
     pub cut: Option<u64>,
-    /// Then these are written, in this order; what a later truncation removed is not among them.
-    pub writes: Vec<(u64, Bytes)>,
+    /// Then these are written or made holes, in this order; what a later truncation removed is not among them.
+    pub writes: Vec<(u64, Fill)>,
     /// Then it is given this size. `None`: the size was never set, so what results from the writes stands.
     pub size: Option<u64>,
+}
+
+/// What a range of a file becomes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fill {
+    /// These bytes; the file grows if they reach beyond its end.
+    Bytes(Bytes),
+    /// A hole of so many bytes; the file does not grow.
+    Zero(u64),
+}
+
+impl Fill {
+    fn len(&self) -> u64 {
+        match self {
+            Fill::Bytes(bytes) => bytes.len() as u64,
+            Fill::Zero(len) => *len,
+        }
+    }
+
+    fn shorten(&mut self, keep: u64) {
+        match self {
+            Fill::Bytes(bytes) => bytes.truncate(usize::try_from(keep).unwrap_or(usize::MAX)),
+            Fill::Zero(len) => *len = keep.min(*len),
+        }
+    }
 }
 
 impl Content {
@@ -64,9 +89,9 @@ impl Content {
                 Op::Size(size) => {
                     c.cut = Some(c.cut.map_or(size, |cut| cut.min(size)));
                     c.size = Some(size);
-                    c.writes.retain_mut(|(offset, bytes)| {
-                        let keep = size.saturating_sub(*offset).min(bytes.len() as u64);
-                        bytes.truncate(keep as usize);
+                    c.writes.retain_mut(|(offset, fill)| {
+                        let keep = size.saturating_sub(*offset).min(fill.len());
+                        fill.shorten(keep);
                         keep > 0
                     });
                 }
@@ -75,8 +100,10 @@ impl Content {
                         continue;
                     }
                     c.size = c.size.map(|size| size.max(offset + bytes.len() as u64));
-                    c.writes.push((offset, bytes));
+                    c.writes.push((offset, Fill::Bytes(bytes)));
                 }
+                Op::Zero(_, 0) => {}
+                Op::Zero(offset, len) => c.writes.push((offset, Fill::Zero(len))),
             }
         }
         c
@@ -87,6 +114,7 @@ impl Content {
 enum Op {
     Size(u64),
     Data(u64, Bytes),
+    Zero(u64, u64),
 }
 
 /// What one object must become.
@@ -228,6 +256,7 @@ impl Fold {
                 self.plan(obj).xattrs.insert(name, value);
             }
             Fact::Note { bytes } => self.notes.push(bytes.into()),
+            Fact::Zero { obj, offset, len } => self.plan(obj).ops.push(Op::Zero(offset, len)),
         }
         Ok(())
     }

@@ -52,6 +52,12 @@ pub const NODE_SHARDS: usize = 16;
 /// Stable writes and commits up to this many bytes go into the log; larger ones are flushed to the file itself.
 pub const LOGGED_DATA_MAX: u64 = 1 << 20;
 
+/// Bytes that one step of a larger copy copies: the step cannot be stopped.
+pub const COPY_PIECE_BYTES: u64 = 8 << 20;
+
+/// Buffer for copying where the kernel cannot, bytes.
+pub const COPY_BUFFER_BYTES: u64 = 1 << 20;
+
 /// Ranges of unstable data remembered for a file; a file with more is flushed as a whole at its commit.
 pub const DIRTY_RANGES_MAX: usize = 64;
 

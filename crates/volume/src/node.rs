@@ -57,7 +57,7 @@ pub(crate) struct NodeState {
     pub(crate) dirty: Dirty,
     /// Unstable writes so far: a flush covers those that were counted when it began.
     pub(crate) dirty_writes: u64,
-    /// `Data` and `Size` facts appended so far; recovery must know which of them a flush did not cover.
+    /// `Data`, `Size` and `Zero` facts appended so far; recovery must know which of them a flush did not cover.
     pub(crate) data_facts: u64,
     /// A directory: whether it has a default ACL, as found when its ctime was the first number.
     pub(crate) default_acl: Option<(u64, bool)>,

@@ -16,6 +16,9 @@
 //! | write | `Data`, `Mtime` of the file (`Attrs` instead if setuid bits fell) |
 //! | large write, large commit | after the `fdatasync`: `Durable`, then `Mtime` of the file |
 //! | small commit | `Data` of the dirty ranges, `Mtime` of the file |
+//! | deallocate | `Zero` up to the end of the file, then `Attrs` |
+//! | allocate, clone, large copy | after the `fsync`: `Durable`, then `Attrs`: they cannot be done again by recovery |
+//! | small copy | `Data`, as a write |
 //!
 //! An operation on an object that has no name any more (unlinked, still open) states nothing about it, or `Links` 0
 //! with whatever it states: its removal may be older than the log.
@@ -180,12 +183,12 @@ pub enum Fact {
         #[serde(with = "blob")]
         bytes: Bytes,
     },
-    /// An `fdatasync` of `obj` ended well: all but the last `keep` of its earlier `Data` and `Size` facts are on
+    /// An `fdatasync` of `obj` ended well: all but the last `keep` of its earlier `Data`, `Size` and `Zero` facts are on
     /// disk. `keep` counts those that were appended after the `fdatasync` had begun.
     Durable {
         /// A regular file.
         obj: ObjId,
-        /// How many of the last `Data` and `Size` facts of `obj` it does not cover.
+        /// How many of the last `Data`, `Size` and `Zero` facts of `obj` it does not cover.
         keep: u32,
     },
     /// The extended attribute `name` of `obj` has this value now, or is gone.
@@ -204,6 +207,16 @@ pub enum Fact {
         /// Opaque here.
         #[serde(with = "blob")]
         bytes: Bytes,
+    },
+    /// These bytes of the file became a hole: they are zero from now on. The size is as it was. (Logs of versions
+    /// before this fact existed do not have it; there is nothing else to know about them.)
+    Zero {
+        /// A regular file.
+        obj: ObjId,
+        /// Where, in bytes.
+        offset: u64,
+        /// How many; `offset + len` is at most the size of the file.
+        len: u64,
     },
 }
 
@@ -318,6 +331,11 @@ impl Fact {
                 want(len <= XATTR_VALUE_BYTES_MAX, "an attribute value that is too long")
             }
             Fact::Note { .. } => Ok(()),
+            Fact::Zero { obj, offset, len } => {
+                handle(obj)?;
+                let end = offset.checked_add(*len);
+                want(end.is_some_and(|end| end <= i64::MAX as u64), "a hole beyond 2^63")
+            }
         }
     }
 }

@@ -170,6 +170,26 @@ pub(crate) fn chmod(fd: impl AsFd, mode: u32) -> Result<()> {
     }
 }
 
+/// Lets `len` bytes (0: up to the end) of `source` at `offset` be shared by `dest` at `dest_offset`. All or nothing.
+pub(crate) fn clone_range(
+    source: impl AsFd,
+    offset: u64,
+    len: u64,
+    dest: impl AsFd,
+    dest_offset: u64,
+) -> Result<()> {
+    let range = libc::file_clone_range {
+        src_fd: i64::from(source.as_fd().as_raw_fd()),
+        src_offset: offset,
+        src_length: len,
+        dest_offset,
+    };
+    // SAFETY: the request takes a pointer to this structure, which outlives the call and is only read.
+    let ret = unsafe { libc::ioctl(dest.as_fd().as_raw_fd(), libc::FICLONERANGE, &raw const range) };
+    check(libc::c_long::from(ret))?;
+    Ok(())
+}
+
 /// `/proc/self/fd/N`: a path to what an `O_PATH` descriptor is open on, for calls that take no such descriptor. Must
 /// not be used on symbolic links with calls that follow.
 pub(crate) fn proc_path(fd: impl AsFd) -> String {

@@ -229,6 +229,41 @@ pub enum Stable {
     FileSync,
 }
 
+/// What [`crate::Volume::seek`] looks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Piece {
+    /// Bytes that may be other than zero.
+    Data,
+    /// A range without any, such as the one behind the end of the file.
+    Hole,
+}
+
+/// Where [`crate::Volume::seek`] found what it looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sought {
+    /// The first byte of it; the size of the file if there is none before its end.
+    pub found: u64,
+    /// The size of the file at the same time.
+    pub size: u64,
+}
+
+/// How a range of a file is going to be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hint {
+    /// Nothing special.
+    Normal,
+    /// From lower to higher offsets.
+    Sequential,
+    /// In no order.
+    Random,
+    /// Soon.
+    WillNeed,
+    /// Not soon.
+    DontNeed,
+    /// Once.
+    NoReuse,
+}
+
 /// On whose behalf an operation runs. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cred {

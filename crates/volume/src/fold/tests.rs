@@ -93,7 +93,10 @@ fn durable_drops_all_but_the_last() {
     let f = fold(facts.clone()).unwrap();
     let plan = &f.objects[&id(2)];
     assert!(plan.relies_on_disk);
-    assert_eq!(plan.content, Content { cut: None, writes: vec![(8, Bytes::from_static(b"bb"))], size: None });
+    assert_eq!(
+        plan.content,
+        Content { cut: None, writes: vec![(8, Fill::Bytes(Bytes::from_static(b"bb")))], size: None }
+    );
     facts.push(Fact::Durable { obj: id(2), keep: 0 });
     assert!(fold(facts).unwrap().objects[&id(2)].content.is_empty());
 }
@@ -108,8 +111,30 @@ fn truncation_clips_what_was_written_before() {
         Fact::Size { obj: id(2), size: 20 },
     ])
     .unwrap();
-    let want = vec![(0, Bytes::from_static(b"abcd")), (6, Bytes::from_static(b"xy"))];
+    let bytes = |b: &'static [u8]| Fill::Bytes(Bytes::from_static(b));
+    let want = vec![(0, bytes(b"abcd")), (6, bytes(b"xy"))];
     assert_eq!(f.objects[&id(2)].content, Content { cut: Some(4), writes: want, size: Some(20) });
+}
+
+#[test]
+fn holes_stand_in_their_order_among_the_writes_and_do_not_make_the_file_grow() {
+    let zero = |offset, len| Fact::Zero { obj: id(2), offset, len };
+    let f = fold(vec![
+        data(2, 0, b"abcdef"),
+        zero(2, 4),
+        zero(3, 0),
+        data(2, 3, b"x"),
+        Fact::Size { obj: id(2), size: 5 },
+        zero(0, 1),
+    ])
+    .unwrap();
+    let bytes = |b: &'static [u8]| Fill::Bytes(Bytes::from_static(b));
+    let want = vec![(0, bytes(b"abcde")), (2, Fill::Zero(3)), (3, bytes(b"x")), (0, Fill::Zero(1))];
+    assert_eq!(f.objects[&id(2)].content, Content { cut: Some(5), writes: want, size: Some(5) });
+    // A flush covers holes as it covers data.
+    let f =
+        fold(vec![zero(0, 9), data(2, 0, b"a"), zero(0, 1), Fact::Durable { obj: id(2), keep: 1 }]).unwrap();
+    assert_eq!(f.objects[&id(2)].content.writes, vec![(0, Fill::Zero(1))]);
 }
 
 #[test]
@@ -128,12 +153,13 @@ fn a_bad_record_is_named() {
 
 fn any_fact() -> impl Strategy<Value = Fact> {
     let (n, name) = (0u8..6, prop_oneof![Just("a"), Just("b")]);
-    (0u8..10, n.clone(), n, name, 0u64..40).prop_map(|(what, a, b, name, at)| match what {
+    (0u8..11, n.clone(), n, name, 0u64..40).prop_map(|(what, a, b, name, at)| match what {
         0..3 => bind(a, name, b),
         3..5 => unbind(a, name, b),
         5 => born(b, if at % 2 == 0 { Kind::Dir } else { Kind::File }),
         6 => Fact::Links { obj: id(b), nlink: (at % 3) as u32 },
         7 => Fact::Size { obj: id(b), size: at },
+        9 => Fact::Zero { obj: id(b), offset: at, len: 5 },
         8 => Fact::Durable { obj: id(b), keep: (at % 4) as u32 },
         _ => data(b, at, b"0123456"),
     })
@@ -155,8 +181,9 @@ proptest! {
             prop_assert!(plan.birth.is_none() || plan.dead == plan.names.is_empty());
             if let (Some(cut), Some(size)) = (plan.content.cut, plan.content.size) {
                 prop_assert!(cut <= size);
-                let end = plan.content.writes.iter().map(|(at, b)| at + b.len() as u64).max().unwrap_or(0);
-                prop_assert!(end <= size);
+                for (at, fill) in &plan.content.writes {
+                    prop_assert!(matches!(fill, Fill::Zero(_)) || at + fill.len() <= size);
+                }
             }
         }
     }
@@ -164,16 +191,22 @@ proptest! {
     /// The steps of a file give the same bytes as the operations, over any contents that a crash may have left.
     #[test]
     fn contents_are_as_if_done_in_order(
-        ops in proptest::collection::vec((any::<bool>(), 0u64..30, 1u8..9), 1..12),
+        ops in proptest::collection::vec((0u8..4, 0u64..30, 1u8..9), 1..12),
         before in proptest::collection::vec(any::<u8>(), 0..30),
         garbage in proptest::collection::vec(any::<u8>(), 0..50),
     ) {
         let mut right = before.clone();
         let mut ours = Vec::new();
-        for (n, (is_size, at, len)) in ops.iter().enumerate() {
-            if *is_size {
+        for (n, (what, at, len)) in ops.iter().enumerate() {
+            if *what == 0 {
                 right.resize(*at as usize, 0);
                 ours.push(Op::Size(*at));
+            } else if *what == 1 {
+                let end = right.len().min(*at as usize + usize::from(*len));
+                if let Some(hole) = right.get_mut(*at as usize..end) {
+                    hole.fill(0);
+                    ours.push(Op::Zero(*at, end as u64 - at));
+                }
             } else {
                 let bytes = vec![n as u8 | 0x80; *len as usize];
                 let end = *at as usize + bytes.len();
@@ -184,11 +217,12 @@ proptest! {
         }
         // A crash leaves the old contents where nothing was written or cut, and anything elsewhere, at any size that the
         // file had.
-        let touched = |x: usize| ops.iter().any(|(is_size, at, len)| {
-            let x = x as u64;
-            if *is_size { x >= *at } else { (*at..*at + u64::from(*len)).contains(&x) }
+        let touched = |x: usize| ours.iter().any(|op| match op {
+            Op::Size(at) => x as u64 >= *at,
+            Op::Data(at, bytes) => (*at..*at + bytes.len() as u64).contains(&(x as u64)),
+            Op::Zero(at, len) => (*at..*at + *len).contains(&(x as u64)),
         });
-        let largest = ops.iter().map(|o| (o.1 + if o.0 { 0 } else { u64::from(o.2) }) as usize).max().unwrap_or(0);
+        let largest = ops.iter().map(|o| if o.0 == 1 { 0 } else { (o.1 + if o.0 == 0 { 0 } else { u64::from(o.2) }) as usize }).max().unwrap_or(0);
         let mut disk = before;
         disk.resize(disk.len().max(garbage.len().min(largest)), 0);
         for (x, byte) in disk.iter_mut().enumerate() {
@@ -200,10 +234,18 @@ proptest! {
         if let Some(cut) = c.cut.filter(|cut| (*cut as usize) < disk.len()) {
             disk.truncate(cut as usize);
         }
-        for (at, bytes) in &c.writes {
-            let end = *at as usize + bytes.len();
-            disk.resize(disk.len().max(end), 0);
-            disk[*at as usize..end].copy_from_slice(bytes);
+        for (at, fill) in &c.writes {
+            let end = (*at + fill.len()) as usize;
+            match fill {
+                Fill::Bytes(bytes) => {
+                    disk.resize(disk.len().max(end), 0);
+                    disk[*at as usize..end].copy_from_slice(bytes);
+                }
+                Fill::Zero(_) => {
+                    let end = end.min(disk.len());
+                    disk.get_mut(*at as usize..end).into_iter().for_each(|hole| hole.fill(0));
+                }
+            }
         }
         if let Some(size) = c.size {
             disk.resize(size as usize, 0);

@@ -70,7 +70,7 @@ impl Volume {
                 tx.split();
                 self.assume(&file.0.cred)?;
                 let count = self.write_dirty(file, offset, &data)?;
-                self.flush_file(tx, &file.0.node, &file.0.fd)?;
+                self.flush_file(tx, &file.0.node, &file.0.fd, false)?;
                 Ok((count, Stable::FileSync))
             }
         }
@@ -135,7 +135,7 @@ impl Volume {
             return Ok(());
         }
         tx.split();
-        self.flush_file(tx, node, &fd)
+        self.flush_file(tx, node, &fd, false)
     }
 
     /// Copies the unstable bytes of a file into the log. False when there are too many.
@@ -192,13 +192,20 @@ impl Volume {
         Ok(facts)
     }
 
-    /// Flushes a file to its own place on disk, and says so in the log. Call without locks, and split.
-    fn flush_file(&self, tx: &mut Tx, node: &Node, fd: &Arc<NodeFd>) -> Result<(), Error> {
+    /// Flushes a file to its own place on disk, with `whole` all that the filesystem knows of it, and says so in the log.
+    /// Call without locks, and split.
+    pub(super) fn flush_file(
+        &self,
+        tx: &mut Tx,
+        node: &Node,
+        fd: &Arc<NodeFd>,
+        whole: bool,
+    ) -> Result<(), Error> {
         let (facts_before, writes_before) = {
             let state = node.0.state.lock();
             (state.data_facts, state.dirty_writes)
         };
-        if self.0.durability == Durability::Sync {
+        if self.0.durability == Durability::Sync || whole && !self.0.flush_whole {
             self.fsync(&**fd)?;
         } else {
             self.fdatasync(&**fd)?;
@@ -222,7 +229,7 @@ impl Volume {
 }
 
 /// Writes as much as there is room for; an error only if that is nothing.
-fn pwrite_all(file: &OpenFile, offset: u64, data: &[u8]) -> Result<u32, Error> {
+pub(super) fn pwrite_all(file: &OpenFile, offset: u64, data: &[u8]) -> Result<u32, Error> {
     let mut done = 0;
     while let Some(rest) = data.get(done..).filter(|rest| !rest.is_empty()) {
         match rustix::io::pwrite(&*file.0.fd, rest, offset + done as u64) {
@@ -237,7 +244,7 @@ fn pwrite_all(file: &OpenFile, offset: u64, data: &[u8]) -> Result<u32, Error> {
 }
 
 /// Reads `len` bytes, or up to the end of the file.
-fn pread_all(fd: impl AsFd, offset: u64, len: u64) -> Result<Bytes, Error> {
+pub(super) fn pread_all(fd: impl AsFd, offset: u64, len: u64) -> Result<Bytes, Error> {
     let mut data = BytesMut::zeroed(usize::try_from(len).map_err(|_| Error::TooBig)?);
     let mut got = 0;
     while let Some(rest) = data.get_mut(got..).filter(|rest| !rest.is_empty()) {

@@ -9,6 +9,7 @@ mod create;
 mod file;
 mod lookup;
 mod make;
+mod range;
 mod readdir;
 mod rename;
 

@@ -50,6 +50,7 @@ fn fact() -> impl Strategy<Value = Fact> {
             value
         }),
         blob(300).prop_map(|bytes| Fact::Note { bytes }),
+        (id(), 0u64..1 << 62, 0u64..1 << 62).prop_map(|(obj, offset, len)| Fact::Zero { obj, offset, len }),
     ]
 }
 
@@ -116,4 +117,26 @@ fn out_of_range_is_refused_on_both_ways() {
     let mut long = Record::default().encode().unwrap();
     long.push(0);
     assert_eq!(Record::decode(&long), Err(RecordError::Trailing(1)));
+}
+
+/// A record as the versions before `Zero` wrote it: new facts stand behind the old ones, whose numbers stay.
+#[test]
+fn records_of_earlier_versions_are_read() {
+    let obj = ObjId { kh: KernelHandle { kind: 1, bytes: Bytes::from_static(b"12345678") }, btime_ns: -1 };
+    // version, seq 7, facts: Size (6), Data (7), Durable (8), Note (10)
+    let handle = [2, 8, b'1', b'2', b'3', b'4', b'5', b'6', b'7', b'8', 1];
+    let mut bytes = vec![RECORD_VERSION, 7, 4, 6];
+    bytes.extend_from_slice(&handle);
+    bytes.extend_from_slice(&[5, 7]);
+    bytes.extend_from_slice(&handle);
+    bytes.extend_from_slice(&[3, 2, b'h', b'i', 8]);
+    bytes.extend_from_slice(&handle);
+    bytes.extend_from_slice(&[1, 10, 1, 9]);
+    let facts = vec![
+        Fact::Size { obj: obj.clone(), size: 5 },
+        Fact::Data { obj: obj.clone(), offset: 3, bytes: Bytes::from_static(b"hi") },
+        Fact::Durable { obj, keep: 1 },
+        Fact::Note { bytes: Bytes::from_static(&[9]) },
+    ];
+    assert_eq!(Record::decode(&bytes).unwrap(), Record { seq: 7, facts });
 }

@@ -1,12 +1,12 @@
 //! Contents of files: the steps that the fold left, in order.
 //!
-//! Any subset of the data that was not flushed may be on disk, and later data, too. Cutting, writing in order and
+//! Any subset of the data that was not flushed may be on disk, and later data, too. Cutting, writing and punching in order, and
 //! cutting to size gives the same bytes whatever was there.
 
 use std::collections::HashMap;
 
 use super::{Error, Run, io, surprise};
-use crate::fold::{Content, Plan};
+use crate::fold::{Content, Fill, Plan};
 use crate::record::{Kind, ObjId};
 use crate::recover::tree::Tree;
 
@@ -60,9 +60,17 @@ impl<T: Tree> Run<'_, T> {
         if let Some(cut) = content.cut.filter(|cut| *cut < size) {
             self.tree.truncate(obj, cut).map_err(io("cutting a file", obj))?;
         }
-        for (offset, bytes) in &content.writes {
-            self.tree.write(obj, *offset, bytes).map_err(io("writing data", obj))?;
-            self.done.bytes += bytes.len() as u64;
+        for (offset, fill) in &content.writes {
+            match fill {
+                Fill::Bytes(bytes) => {
+                    self.tree.write(obj, *offset, bytes).map_err(io("writing data", obj))?;
+                    self.done.bytes += bytes.len() as u64;
+                }
+                Fill::Zero(len) => {
+                    self.tree.punch(obj, *offset, *len).map_err(io("punching a hole", obj))?;
+                    self.done.holes += 1;
+                }
+            }
         }
         if let Some(size) = content.size {
             self.tree.truncate(obj, size).map_err(io("setting a file's size", obj))?;

@@ -10,7 +10,9 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Statx, Timespec, Timestamps, XattrFlags};
+use rustix::fs::{
+    AtFlags, FallocateFlags, FileType, Mode, OFlags, RenameFlags, Statx, Timespec, Timestamps, XattrFlags,
+};
 use rustix::io::Errno;
 
 use super::tree::{KeptTimes, Meta, Tree};
@@ -295,6 +297,16 @@ impl Tree for Disk<'_> {
             }
         }
         Ok(())
+    }
+
+    fn punch(&mut self, obj: &ObjId, offset: u64, len: u64) -> Result<()> {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        loop {
+            match rustix::fs::fallocate(self.writable(obj)?, flags, offset, len) {
+                Err(Errno::INTR) => {}
+                done => return Ok(done?),
+            }
+        }
     }
 
     fn truncate(&mut self, obj: &ObjId, size: u64) -> Result<()> {

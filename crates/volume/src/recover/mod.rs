@@ -106,6 +106,8 @@ pub struct Counts {
     pub contents: u64,
     /// Bytes written to them.
     pub bytes: u64,
+    /// Holes made in them.
+    pub holes: u64,
     /// Objects whose owner, mode, times or extended attributes were set.
     pub attrs: u64,
     /// Unknown objects moved to `lost+found`.

@@ -51,6 +51,8 @@ pub trait Tree {
     fn rmdir(&mut self, dir: &ObjId, name: &[u8]) -> Result<bool>;
     /// Writes all bytes.
     fn write(&mut self, obj: &ObjId, offset: u64, bytes: &Bytes) -> Result<()>;
+    /// Makes a hole: these bytes read as zero, the size stays.
+    fn punch(&mut self, obj: &ObjId, offset: u64, len: u64) -> Result<()>;
     /// Sets the size.
     fn truncate(&mut self, obj: &ObjId, size: u64) -> Result<()>;
     /// Sets owner and group. May clear setuid and setgid bits.

@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use bytes::Bytes;
-use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, XattrFlags};
+use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, RenameFlags, XattrFlags};
 
 use super::fused::Fused;
 use super::history::Server;
@@ -90,7 +90,8 @@ impl Names {
                 | Fact::Size { obj, .. }
                 | Fact::Data { obj, .. }
                 | Fact::Durable { obj, .. }
-                | Fact::Xattr { obj, .. } => *obj = self.id(obj),
+                | Fact::Xattr { obj, .. }
+                | Fact::Zero { obj, .. } => *obj = self.id(obj),
                 Fact::Note { .. } => {}
             }
         }
@@ -154,6 +155,39 @@ fn do_step(image: &Image, v: &mut Volume, names: &mut Names, step: &Step) -> std
                 let fd = sys::reopen(&look(names, *ino)?, OFlags::WRONLY)?;
                 assert_eq!(rustix::io::pwrite(&fd, bytes, *offset)?, bytes.len());
                 touch(names, *ino, *now)?;
+            }
+            Change::Punch(ino, offset, len) => {
+                let fd = sys::reopen(&look(names, *ino)?, OFlags::WRONLY)?;
+                let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+                rustix::fs::fallocate(fd, flags, *offset, *len)?;
+                touch(names, *ino, *now)?;
+            }
+            Change::Allocate(ino, offset, len) => {
+                let fd = sys::reopen(&look(names, *ino)?, OFlags::WRONLY)?;
+                rustix::fs::fallocate(fd, FallocateFlags::empty(), *offset, *len)?;
+                touch(names, *ino, *now)?;
+            }
+            Change::Copy(from, from_offset, to, offset, bytes) => {
+                let source = sys::reopen(&look(names, *from)?, OFlags::RDONLY)?;
+                let fd = sys::reopen(&look(names, *to)?, OFlags::WRONLY)?;
+                let size = sys::look(&fd)?.stx_size;
+                let cloned = (*from_offset, *offset) == (0, 0)
+                    && size <= bytes.len() as u64
+                    && sys::clone_range(&source, 0, 0, &fd, 0).is_ok();
+                // The kernel clones whole files only where the filesystem can.
+                assert!(!cloned || image.kernel != Kernel::Ext4);
+                if !cloned {
+                    let (mut from, mut to) = (*from_offset, *offset);
+                    let n = rustix::fs::copy_file_range(
+                        &source,
+                        Some(&mut from),
+                        &fd,
+                        Some(&mut to),
+                        bytes.len(),
+                    )?;
+                    assert_eq!(n, bytes.len());
+                }
+                touch(names, *to, *now)?;
             }
             Change::Truncate(ino, size) => {
                 rustix::fs::ftruncate(sys::reopen(&look(names, *ino)?, OFlags::WRONLY)?, *size)?;

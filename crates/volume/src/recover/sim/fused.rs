@@ -61,6 +61,9 @@ impl<T: Tree> Tree for Fused<'_, T> {
     fn write(&mut self, obj: &ObjId, offset: u64, bytes: &Bytes) -> Result<()> {
         self.on()?.write(obj, offset, bytes)
     }
+    fn punch(&mut self, obj: &ObjId, offset: u64, len: u64) -> Result<()> {
+        self.on()?.punch(obj, offset, len)
+    }
     fn truncate(&mut self, obj: &ObjId, size: u64) -> Result<()> {
         self.on()?.truncate(obj, size)
     }

@@ -45,6 +45,10 @@ pub(super) struct Server {
     dirty: BTreeMap<ObjId, Vec<(usize, usize)>>,
     dead: Vec<ObjId>,
     seq: u64,
+    /// Large copies are not flushed (a deliberate fault).
+    pub(super) copy_unflushed: bool,
+    /// Large copies are flushed, but nothing is said of them (a deliberate fault).
+    pub(super) copy_unsaid: bool,
 }
 
 const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
@@ -65,6 +69,8 @@ impl Server {
             dirty: BTreeMap::new(),
             dead: Vec::new(),
             seq: 0,
+            copy_unflushed: false,
+            copy_unsaid: false,
         }
     }
 
@@ -176,11 +182,14 @@ impl Server {
             22..30 => self.link(),
             30..44 => self.remove(),
             44..64 => self.rename(),
-            64..76 => self.write(),
-            76..81 => self.truncate(),
-            81..88 => self.setattr(),
-            88..92 => self.commit(),
-            92..97 => self.big_write(),
+            64..73 => self.write(),
+            73..77 => self.truncate(),
+            77..82 => self.setattr(),
+            82..86 => self.commit(),
+            86..90 => self.big_write(),
+            90..93 => self.deallocate(),
+            93..96 => self.copy(),
+            96..98 => self.allocate(),
             _ => self.late_write(),
         }
     }
@@ -357,13 +366,22 @@ impl Server {
         facts
     }
 
-    /// A write that is flushed to the file; another may come between the flush and its record.
+    /// A write that is flushed to the file.
     fn big_write(&mut self) -> Vec<Fact> {
         let Some((ino, offset, bytes)) = self.place() else { return Vec::new() };
         let obj = self.id(ino);
         self.model.change(Change::Write(ino, offset as u64, bytes.clone()));
-        self.loose.push(Loose { obj: obj.clone(), offset, bytes, stable: None });
-        self.model.fdatasync(ino);
+        self.loose.push(Loose { obj, offset, bytes, stable: None });
+        self.flushed(ino, offset, true)
+    }
+
+    /// What was done to the file (at `offset`, among others) is flushed to it; something else may come between the flush
+    /// and its record.
+    fn flushed(&mut self, ino: u64, offset: usize, flush: bool) -> Vec<Fact> {
+        let obj = self.id(ino);
+        if flush {
+            self.model.fdatasync(ino);
+        }
         self.dirty.remove(&obj);
         self.cleaned(&obj);
         self.contents.insert(obj.clone(), self.model.live.get(ino).data.clone());
@@ -372,10 +390,86 @@ impl Server {
             let bytes = self.bytes();
             self.model.change(Change::Write(ino, offset as u64, bytes.clone()));
             facts.push(self.stably(&obj, offset, &bytes));
+        } else if self.rng.chance(30) {
+            facts.extend(self.zero(ino, offset, 5));
         }
         let keep = facts.len() as u32;
         facts.push(Fact::Durable { obj, keep });
         facts.push(self.mtime(ino));
+        facts
+    }
+
+    /// Makes a hole within the file.
+    fn zero(&mut self, ino: u64, offset: usize, len: usize) -> Option<Fact> {
+        let end = self.model.live.get(ino).data.len().min(offset + len);
+        if offset >= end {
+            return None;
+        }
+        let (obj, len) = (self.id(ino), end - offset);
+        self.model.change(Change::Punch(ino, offset as u64, len as u64));
+        let content = self.contents.entry(obj.clone()).or_default();
+        let stable_end = end.min(content.len());
+        content.get_mut(offset..stable_end).into_iter().for_each(|hole| hole.fill(0));
+        // What was written there unstably is settled with this: only what lies beside the hole stays loose.
+        let this = Some(self.this_batch());
+        let mut beside = Vec::new();
+        for l in self.loose.iter_mut().filter(|l| l.obj == obj && l.stable.is_none()) {
+            let (from, to) = (l.offset, l.offset + l.bytes.len());
+            if from < end && offset < to {
+                for (a, b) in [(from, offset.max(from)), (end.min(to), to)] {
+                    let bytes = l.bytes.slice(a - from..b - from);
+                    beside.push(Loose { obj: obj.clone(), offset: a, bytes, stable: None });
+                }
+                l.stable = this;
+            }
+        }
+        self.loose.append(&mut beside);
+        let bytes = vec![0; len].into();
+        self.loose.push(Loose { obj: obj.clone(), offset, bytes, stable: this });
+        Some(Fact::Zero { obj, offset: offset as u64, len: len as u64 })
+    }
+
+    fn deallocate(&mut self) -> Vec<Fact> {
+        let Some((ino, offset, bytes)) = self.place() else { return Vec::new() };
+        let mut facts = Vec::from_iter(self.zero(ino, offset, bytes.len()));
+        facts.push(self.mtime(ino));
+        facts
+    }
+
+    /// Space for a range, flushed to the file.
+    fn allocate(&mut self) -> Vec<Fact> {
+        let Some((ino, offset, bytes)) = self.place() else { return Vec::new() };
+        let (obj, size) = (self.id(ino), self.model.live.get(ino).data.len());
+        self.model.change(Change::Allocate(ino, offset as u64, bytes.len() as u64));
+        let grown = vec![0; (offset + bytes.len()).saturating_sub(size)].into();
+        self.loose.push(Loose { obj, offset: size, bytes: grown, stable: None });
+        self.flushed(ino, offset, true)
+    }
+
+    /// A copy from another file, with what is unstable there: into the log if it is small, else flushed to the file.
+    fn copy(&mut self) -> Vec<Fact> {
+        let Some(from) = self.any(|i| i.kind == Kind::File && !i.data.is_empty()) else { return Vec::new() };
+        let Some(to) = self.any(|i| i.kind == Kind::File) else { return Vec::new() };
+        if from == to {
+            return Vec::new();
+        }
+        let data = self.model.live.get(from).data.clone();
+        let (from_offset, offset) = match self.rng.chance(50) {
+            // The whole file, which some filesystems clone.
+            true => (0, 0),
+            false => (self.rng.below(data.len()), self.rng.below(self.model.live.get(to).data.len() + 6)),
+        };
+        let bytes = Bytes::copy_from_slice(&data[from_offset..]);
+        let obj = self.id(to);
+        self.model.change(Change::Copy(from, from_offset as u64, to, offset as u64, bytes.clone()));
+        if self.rng.chance(40) {
+            return vec![self.stably(&obj, offset, &bytes), self.mtime(to)];
+        }
+        self.loose.push(Loose { obj, offset, bytes, stable: None });
+        let mut facts = self.flushed(to, offset, !self.copy_unflushed);
+        if self.copy_unsaid {
+            facts.retain(|f| !matches!(f, Fact::Durable { .. }));
+        }
         facts
     }
 

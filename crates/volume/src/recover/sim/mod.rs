@@ -54,6 +54,14 @@ enum Fault {
     NoMarker,
     /// Each record that states no fact is left out by the server.
     NoEmptyRecords,
+    /// `Zero` facts are ignored.
+    NoZero,
+    /// The server does not count `Zero` facts among those that a flush did not cover.
+    ZeroUncounted,
+    /// A large copy is called durable without a flush.
+    CopyUnflushed,
+    /// What stands in the log for a file before a copy into it is written over the copy.
+    OldDataOverCopy,
 }
 
 #[derive(Default)]
@@ -71,6 +79,8 @@ fn history(seed: u64, fault: Fault, tally: &mut Tally) -> Result<(), String> {
     s.model.volatile_rows = fault == Fault::NoBarrier;
     s.model.numbers_only = fault == Fault::NumbersOnly;
     s.model.no_birth_times = fault == Fault::NoBirthTimes;
+    s.copy_unflushed = fault == Fault::CopyUnflushed;
+    s.copy_unsaid = fault == Fault::OldDataOverCopy;
     let mut last_seq = 0;
     for _ in 0..1 + s.rng.below(3) {
         s.begin(last_seq);
@@ -104,6 +114,16 @@ fn life_ends(s: &mut Server, fault: Fault, tally: &mut Tally) -> Result<u64, Str
             if let Fact::Durable { keep, .. } = f {
                 *keep = 0;
             }
+        }),
+        Fault::NoZero => {
+            records.iter_mut().for_each(|r| r.facts.retain(|f| !matches!(f, Fact::Zero { .. })));
+        }
+        Fault::ZeroUncounted => records.iter_mut().for_each(|r| {
+            let zero = r.facts.iter().any(|f| matches!(f, Fact::Zero { .. }));
+            r.facts.iter_mut().for_each(|f| match f {
+                Fact::Durable { keep, .. } if zero => *keep = 0,
+                _ => {}
+            });
         }),
         Fault::NoEmptyRecords => records.retain(|r| !r.facts.is_empty()),
         _ => {}
@@ -208,6 +228,7 @@ fn add(sum: &mut Counts, c: Counts) {
     sum.removed += c.removed;
     sum.contents += c.contents;
     sum.bytes += c.bytes;
+    sum.holes += c.holes;
     sum.attrs += c.attrs;
     sum.foreign += c.foreign;
     sum.odd_links += c.odd_links;
@@ -383,7 +404,7 @@ fn what_was_acknowledged_is_there_and_what_was_not_is_whole_or_not_at_all() {
     // The histories are of no use if they do not come by what they are for.
     let d = tally.done;
     assert!(d.made > 0 && d.detached > 0 && d.attached > 0 && d.removed > 0 && d.contents > 0 && d.attrs > 0);
-    assert!(tally.ahead > 0);
+    assert!(tally.ahead > 0 && d.holes > 0);
     assert_eq!(d.foreign, 0);
 }
 
@@ -405,6 +426,10 @@ fn each_deliberate_fault_is_seen() {
         Fault::NoKeep,
         Fault::NoMarker,
         Fault::NoEmptyRecords,
+        Fault::NoZero,
+        Fault::ZeroUncounted,
+        Fault::CopyUnflushed,
+        Fault::OldDataOverCopy,
     ];
     for fault in faults {
         let mut tally = Tally::default();

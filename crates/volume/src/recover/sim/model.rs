@@ -68,12 +68,32 @@ pub(super) enum Change {
     Unlink(u64, Bytes),
     Rename(u64, Bytes, u64, Bytes),
     Write(u64, u64, Bytes),
+    /// Object, offset, length; within the file.
+    Punch(u64, u64, u64),
+    /// Object and offset to copy from, object and offset to copy to, what was copied.
+    Copy(u64, u64, u64, u64, Bytes),
+    /// Object, offset, length: the file grows to hold it.
+    Allocate(u64, u64, u64),
     Truncate(u64, u64),
     Own(u64, u32, u32),
     Mode(u64, u32),
     Times(u64, Option<Timestamp>, Timestamp),
     Xattr(u64, Bytes, Option<Bytes>),
     Marker(u64),
+}
+
+impl Change {
+    /// The bytes that it wrote, of which a power cut may leave any part: object, offset, bytes, and whether they make
+    /// the file grow.
+    fn written(&self) -> Option<(u64, u64, Bytes, bool)> {
+        match self {
+            Change::Write(ino, offset, bytes) | Change::Copy(_, _, ino, offset, bytes) => {
+                Some((*ino, *offset, bytes.clone(), true))
+            }
+            Change::Punch(ino, offset, len) => Some((*ino, *offset, vec![0; *len as usize].into(), false)),
+            _ => None,
+        }
+    }
 }
 
 /// What was asked of the model, for those who do the same to a filesystem.
@@ -143,8 +163,17 @@ impl State {
                 self.touch(*dir, now);
                 self.touch(*to, now);
             }
-            Change::Write(ino, offset, bytes) => {
-                self.fill(*ino, *offset, bytes);
+            Change::Write(ino, offset, bytes) | Change::Copy(_, _, ino, offset, bytes) => {
+                self.fill(*ino, *offset, bytes, true);
+                self.touch(*ino, now);
+            }
+            Change::Punch(ino, offset, len) => {
+                self.fill(*ino, *offset, &vec![0; *len as usize], false);
+                self.touch(*ino, now);
+            }
+            Change::Allocate(ino, offset, len) => {
+                let end = (*offset + *len) as usize;
+                self.at(*ino).into_iter().for_each(|i| i.data.resize(i.data.len().max(end), 0));
                 self.touch(*ino, now);
             }
             Change::Truncate(ino, size) => {
@@ -170,13 +199,18 @@ impl State {
         }
     }
 
-    fn fill(&mut self, ino: u64, offset: u64, bytes: &[u8]) {
+    fn fill(&mut self, ino: u64, offset: u64, bytes: &[u8], grow: bool) {
         let Some(i) = self.at(ino) else { return };
-        let end = offset as usize + bytes.len();
+        let mut end = offset as usize + bytes.len();
+        if !grow {
+            end = end.min(i.data.len()).max(offset as usize);
+        }
         if i.data.len() < end {
             i.data.resize(end, 0);
         }
-        i.data[offset as usize..end].copy_from_slice(bytes);
+        if let Some(place) = i.data.get_mut(offset as usize..end) {
+            place.copy_from_slice(&bytes[..place.len()]);
+        }
     }
 
     fn is_below(&self, mut dir: u64, top: u64) -> bool {
@@ -289,7 +323,7 @@ impl Model {
         self.step(|| Step::Fdatasync(ino));
         self.floor = self.changes.len();
         for (change, _, flushed) in &mut self.changes {
-            *flushed |= matches!(change, Change::Write(i, ..) if *i == ino);
+            *flushed |= change.written().is_some_and(|(i, ..)| i == ino);
         }
     }
 
@@ -326,22 +360,22 @@ impl Model {
         let mut s = self.base.clone();
         s.generation = self.live.generation;
         for (i, (change, now, flushed)) in changes.iter().enumerate() {
-            match change {
-                Change::Write(ino, offset, bytes) if i < cut && !flushed => {
+            match change.written() {
+                Some((ino, offset, bytes, grow)) if i < cut && !flushed => {
                     let lost = self.rng.below(100);
                     for (n, piece) in bytes.chunks(PIECE).enumerate() {
                         if !self.rng.chance(lost) {
-                            s.fill(*ino, offset + (n * PIECE) as u64, piece);
+                            s.fill(ino, offset + (n * PIECE) as u64, piece, grow);
                         }
                     }
-                    s.touch(*ino, *now);
+                    s.touch(ino, *now);
                 }
                 // Overwritten in place without any metadata.
-                Change::Write(ino, offset, bytes) if i >= cut && self.rng.chance(30) => {
-                    let size = s.inodes.get(ino).map_or(0, |i| i.data.len());
-                    let same = s.inodes.get(ino).map(|i| &i.id) == self.live.inodes.get(ino).map(|i| &i.id);
-                    if same && *offset as usize + bytes.len() <= size {
-                        s.fill(*ino, *offset, bytes);
+                Some((ino, offset, bytes, _)) if i >= cut && self.rng.chance(30) => {
+                    let size = s.inodes.get(&ino).map_or(0, |i| i.data.len());
+                    let same = s.inodes.get(&ino).map(|i| &i.id) == self.live.inodes.get(&ino).map(|i| &i.id);
+                    if same && offset as usize + bytes.len() <= size {
+                        s.fill(ino, offset, &bytes, false);
                     }
                 }
                 _ if i < cut => s.apply(change, *now),
@@ -531,6 +565,11 @@ impl Tree for Model {
     fn write(&mut self, obj: &ObjId, offset: u64, bytes: &Bytes) -> Result<()> {
         let ino = self.need(obj)?;
         self.do_change(Change::Write(ino, offset, bytes.clone()))
+    }
+
+    fn punch(&mut self, obj: &ObjId, offset: u64, len: u64) -> Result<()> {
+        let ino = self.need(obj)?;
+        self.do_change(Change::Punch(ino, offset, len))
     }
 
     fn truncate(&mut self, obj: &ObjId, size: u64) -> Result<()> {

@@ -1,0 +1,298 @@
+//! Ranges of files: reserving and giving back space, finding data and holes, copying, cloning, advice (RFC 7862).
+//!
+//! What becomes stable how:
+//!
+//! | operation | with a log |
+//! |---|---|
+//! | deallocate | a `Zero` fact: recovery makes the hole again |
+//! | copy of up to [`LOGGED_DATA_MAX`] bytes | the bytes stand in the log, as those of a write |
+//! | allocate, clone, larger copy | the file is flushed, then `Durable` |
+//!
+//! The last three cannot be done again by recovery: space may be gone by then, and the source may have changed. As a
+//! `Durable` fact covers every fact about the file that was appended before its flush began, they take no lock: what
+//! other operations do to the file at the same time is either covered by the flush too, or recorded later and done
+//! again over it.
+
+use std::os::fd::AsFd;
+
+use rustix::fs::{Advice, FallocateFlags, SeekFrom};
+use rustix::io::Errno;
+
+use super::attr::attr_facts;
+use super::file::{pread_all, pwrite_all};
+use super::record;
+use crate::error::Error;
+use crate::limits::{COPY_BUFFER_BYTES, COPY_PIECE_BYTES, FILE_SIZE_MAX, LOGGED_DATA_MAX};
+use crate::node::OpenFile;
+use crate::record::Fact;
+use crate::sys;
+use crate::tx::Tx;
+use crate::types::{Hint, Piece, Sought, Stable};
+use crate::volume::{Durability, Volume};
+
+impl Volume {
+    /// Reserves space for a range; the file grows to hold it. No write into the range fails for want of space
+    /// afterwards, also after a crash.
+    pub fn allocate(&self, tx: &mut Tx, file: &OpenFile, offset: u64, len: u64) -> Result<(), Error> {
+        check_writable(file, offset, len)?;
+        self.check()?;
+        tx.split();
+        self.assume(&file.0.cred)?;
+        let flags = FallocateFlags::empty();
+        let done = uninterrupted(|| rustix::fs::fallocate(&*file.0.fd, flags, offset, len));
+        // Also when it failed: part of the space may have been taken, and the size with it.
+        self.own_change(file);
+        done?;
+        self.settle_file(tx, file)
+    }
+
+    /// Makes a hole: the range reads as zeroes, the size stays.
+    pub fn deallocate(&self, tx: &mut Tx, file: &OpenFile, offset: u64, len: u64) -> Result<(), Error> {
+        check_writable(file, offset, len)?;
+        self.check()?;
+        let node = &file.0.node;
+        tx.join()?;
+        self.assume(&file.0.cred)?;
+        let mut state = node.0.state.lock();
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let done = uninterrupted(|| rustix::fs::fallocate(&*file.0.fd, flags, offset, len));
+        let look =
+            sys::look(&*file.0.fd).map_err(|e| self.fail(format!("looking at a changed file: {e}")))?;
+        self.changed(node, &mut state, Some(&look));
+        if done.is_ok() && !node.0.is_dead() && look.stx_nlink != 0 {
+            let len = look.stx_size.saturating_sub(offset).min(len);
+            state.data_facts += u64::from(tx.logs());
+            record(tx, || {
+                let mut facts = vec![Fact::Zero { obj: node.0.id.clone(), offset, len }];
+                facts.extend(attr_facts(node, false, &look));
+                facts
+            })?;
+        } else {
+            tx.touch();
+        }
+        drop(state);
+        done?;
+        if self.0.durability == Durability::Sync {
+            self.assume_root()?;
+            self.fsync(&*file.0.fd)?;
+        }
+        Ok(())
+    }
+
+    /// The next data or hole at or behind `offset`. There is a hole at the end of each file.
+    pub fn seek(&self, file: &OpenFile, offset: u64, what: Piece) -> Result<Sought, Error> {
+        if !file.can_read() {
+            return Err(Error::Access);
+        }
+        let fd = &*file.0.fd;
+        // With the lock no operation changes the file between the two looks.
+        let _state = file.0.node.0.state.lock();
+        let size = sys::look(fd)?.stx_size;
+        if offset > size || offset > FILE_SIZE_MAX {
+            return Err(Error::BeyondEnd);
+        }
+        let to = match what {
+            Piece::Data => SeekFrom::Data(offset),
+            Piece::Hole => SeekFrom::Hole(offset),
+        };
+        match uninterrupted(|| rustix::fs::seek(fd, to)) {
+            Ok(found) => Ok(Sought { found: found.min(size), size }),
+            // No data from there on, or nothing at all: at the end.
+            Err(Errno::NXIO) => Ok(Sought { found: size, size }),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    /// Copies at most `len` bytes from one file into another, which may be of another volume, and makes them as stable as
+    /// [`Volume::write`] with [`Stable::FileSync`] would. Gives how many; fewer only at the end of the source or
+    /// when something failed after that many. `self` is the volume of `dest`.
+    pub fn copy_range(
+        &self,
+        tx: &mut Tx,
+        source: &OpenFile,
+        offset: u64,
+        dest: &OpenFile,
+        dest_offset: u64,
+        len: u64,
+    ) -> Result<u64, Error> {
+        if len <= LOGGED_DATA_MAX && self.0.durability == Durability::Log {
+            check_copy(source, offset, dest, dest_offset, len)?;
+            let bytes = pread_all(&*source.0.fd, offset, len)?;
+            return if bytes.is_empty() {
+                Ok(0)
+            } else {
+                self.write(tx, dest, dest_offset, bytes, Stable::FileSync).map(|(count, _)| count.into())
+            };
+        }
+        tx.split();
+        let mut copied = 0;
+        while copied < len {
+            match self.copy_piece(source, offset + copied, dest, dest_offset + copied, len - copied) {
+                Ok(0) => break,
+                Ok(n) => copied += n,
+                Err(e) if copied == 0 => return Err(e),
+                Err(_) => break,
+            }
+        }
+        self.copy_settle(tx, dest)?;
+        Ok(copied)
+    }
+
+    /// Copies the next few megabytes of a copy, unstably: [`Volume::copy_settle`] must follow. Gives how many bytes; 0 at
+    /// the end of the source.
+    pub fn copy_piece(
+        &self,
+        source: &OpenFile,
+        offset: u64,
+        dest: &OpenFile,
+        dest_offset: u64,
+        len: u64,
+    ) -> Result<u64, Error> {
+        check_copy(source, offset, dest, dest_offset, len)?;
+        self.check()?;
+        self.assume(&dest.0.cred)?;
+        let piece = len.min(COPY_PIECE_BYTES);
+        let done = copy_some(&*source.0.fd, offset, dest, dest_offset, piece);
+        if let Ok(count) = done {
+            let mut state = dest.0.node.0.state.lock();
+            state.dirty.add(dest_offset, count);
+            state.dirty_writes += 1;
+        }
+        self.own_change(dest);
+        done
+    }
+
+    /// Makes what [`Volume::copy_piece`] copied stable.
+    pub fn copy_settle(&self, tx: &mut Tx, dest: &OpenFile) -> Result<(), Error> {
+        self.settle_file(tx, dest)
+    }
+
+    /// Makes `dest` share a range of `source` instead of copying it, all or nothing; `len` 0 means up to the end of the
+    /// source. [`Error::NotSupported`] where the filesystem cannot, [`Error::Inval`] where the range is not aligned
+    /// to [`Volume::clone_block`].
+    pub fn clone_range(
+        &self,
+        tx: &mut Tx,
+        source: &OpenFile,
+        offset: u64,
+        dest: &OpenFile,
+        dest_offset: u64,
+        len: u64,
+    ) -> Result<(), Error> {
+        check_copy(source, offset, dest, dest_offset, len)?;
+        self.check()?;
+        tx.split();
+        self.assume(&dest.0.cred)?;
+        let done = sys::clone_range(&*source.0.fd, offset, len, &*dest.0.fd, dest_offset);
+        if done.is_ok() {
+            self.own_change(dest);
+        }
+        match done {
+            Ok(()) => self.settle_file(tx, dest),
+            // Other volumes need not be on the same filesystem; some kinds of files cannot.
+            Err(Errno::XDEV) => Err(Error::CrossDevice),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    /// What the offsets of [`Volume::clone_range`] must be multiples of, bytes.
+    pub fn clone_block(&self) -> Result<u32, Error> {
+        let s = rustix::fs::fstatvfs(&self.0.mount)?;
+        Ok(u32::try_from(s.f_frsize).unwrap_or(u32::MAX))
+    }
+
+    /// Tells the system how a range is going to be used; 0 bytes mean up to the end. Only a hint.
+    pub fn advise(&self, file: &OpenFile, offset: u64, len: u64, hint: Hint) -> Result<(), Error> {
+        let advice = match hint {
+            Hint::Normal => Advice::Normal,
+            Hint::Sequential => Advice::Sequential,
+            Hint::Random => Advice::Random,
+            Hint::WillNeed => Advice::WillNeed,
+            Hint::DontNeed => Advice::DontNeed,
+            Hint::NoReuse => Advice::NoReuse,
+        };
+        let offset = offset.min(FILE_SIZE_MAX);
+        let len = std::num::NonZeroU64::new(len.min(FILE_SIZE_MAX - offset));
+        Ok(rustix::fs::fadvise(&*file.0.fd, offset, len, advice)?)
+    }
+
+    /// The contents of the file have changed.
+    fn own_change(&self, file: &OpenFile) {
+        let node = &file.0.node;
+        let mut state = node.0.state.lock();
+        let look = sys::look(&*file.0.fd).ok();
+        self.changed(node, &mut state, look.as_ref());
+    }
+
+    /// Makes what was done to the file itself stable. Call split.
+    fn settle_file(&self, tx: &mut Tx, file: &OpenFile) -> Result<(), Error> {
+        tx.touch();
+        if self.0.durability == Durability::Unsafe {
+            return Ok(());
+        }
+        tx.split();
+        self.flush_file(tx, &file.0.node, &file.0.fd, true)
+    }
+}
+
+fn check_writable(file: &OpenFile, offset: u64, len: u64) -> Result<(), Error> {
+    if !file.can_write() {
+        return Err(Error::Access);
+    }
+    if len == 0 {
+        return Err(Error::Inval);
+    }
+    match offset.checked_add(len) {
+        Some(end) if end <= FILE_SIZE_MAX => Ok(()),
+        _ => Err(Error::TooBig),
+    }
+}
+
+fn check_copy(
+    source: &OpenFile,
+    offset: u64,
+    dest: &OpenFile,
+    dest_offset: u64,
+    len: u64,
+) -> Result<(), Error> {
+    if !source.can_read() || !dest.can_write() {
+        return Err(Error::Access);
+    }
+    let in_range = |offset: u64| offset.checked_add(len).is_some_and(|end| end <= FILE_SIZE_MAX);
+    if in_range(offset) && in_range(dest_offset) { Ok(()) } else { Err(Error::TooBig) }
+}
+
+/// Copies at most `len` bytes within the kernel, or through a buffer where it cannot (two kinds of filesystems).
+fn copy_some(
+    source: impl AsFd,
+    offset: u64,
+    dest: &OpenFile,
+    dest_offset: u64,
+    len: u64,
+) -> Result<u64, Error> {
+    let (mut from, mut to) = (offset, dest_offset);
+    let want = usize::try_from(len).unwrap_or(usize::MAX);
+    let copied = uninterrupted(|| {
+        rustix::fs::copy_file_range(&source, Some(&mut from), &*dest.0.fd, Some(&mut to), want)
+    });
+    match copied {
+        Ok(n) => Ok(n as u64),
+        Err(Errno::XDEV | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
+            let bytes = pread_all(&source, offset, len.min(COPY_BUFFER_BYTES))?;
+            if bytes.is_empty() {
+                return Ok(0);
+            }
+            pwrite_all(dest, dest_offset, &bytes).map(u64::from)
+        }
+        Err(e) => Err(e.into()),
+    }
+}
+
+fn uninterrupted<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> rustix::io::Result<T> {
+    loop {
+        match call() {
+            Err(Errno::INTR) => {}
+            done => return done,
+        }
+    }
+}
