@@ -3,6 +3,8 @@
 //! Field names are the RFCs' without their prefixes (`eia_clientowner` is `client_owner`). Every type decodes any
 //! bytes without panicking; lengths are bounded by the record that they came in.
 
+pub mod mount;
+pub mod v3;
 pub mod v4;
 
 /// The RPC program number of NFS (RFC 5531 section 13, RFC 8881 section 2.2).

@@ -6,7 +6,9 @@ use bytes::Bytes;
 use landfast_intentlog::{Ticket, Txn};
 
 use crate::error::Error;
+use crate::node::Node;
 use crate::record::{Fact, Record};
+use crate::types::Around;
 use crate::volume::{Durability, Volume};
 
 /// What one request changes. Joins the log lazily, at its first modifying operation; everything between two
@@ -19,6 +21,8 @@ pub struct Tx {
     ticket: Option<Ticket>,
     modified: bool,
     broken: bool,
+    /// What was changed, when somebody wants to know.
+    watched: Option<Vec<Around>>,
 }
 
 /// Part of the log's open batch.
@@ -33,7 +37,7 @@ struct Joined {
 
 impl Tx {
     pub(crate) fn new(volume: Volume) -> Tx {
-        Tx { volume, joined: None, ticket: None, modified: false, broken: false }
+        Tx { volume, joined: None, ticket: None, modified: false, broken: false, watched: None }
     }
 
     /// Before anything is changed and before any lock is taken: joins the log's open batch. May leave the thread acting
@@ -53,6 +57,30 @@ impl Tx {
         };
         self.joined = Some(Joined { txn, seq, appended: false, wanted: false });
         Ok(())
+    }
+
+    /// From here on keeps how directories, files written and objects with new attributes looked before and after, for
+    /// [`Tx::around`].
+    pub fn watch(&mut self) {
+        self.watched.get_or_insert_default();
+    }
+
+    /// How `node` looked around the last operation of this transaction that changed it, if that is known.
+    #[must_use]
+    pub fn around(&self, node: &Node) -> Option<&Around> {
+        self.watched.as_ref()?.iter().rev().find(|seen| seen.node == *node)
+    }
+
+    /// True when [`Tx::saw`] is of use.
+    pub(crate) fn watches(&self) -> bool {
+        self.watched.is_some()
+    }
+
+    /// An operation changed an object; call with what was seen under the locks that order its changes.
+    pub(crate) fn saw(&mut self, seen: Around) {
+        if let Some(watched) = &mut self.watched {
+            watched.push(seen);
+        }
     }
 
     /// True when facts are wanted: building them costs.

@@ -180,6 +180,28 @@ pub struct ChangeInfo {
     pub atomic: bool,
 }
 
+/// What of an object, before an operation, tells whether a cache of it was current (`wcc_attr`, RFC 1813 section 2.6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PreOp {
+    /// Size in bytes.
+    pub size: u64,
+    /// Last modification of the content.
+    pub mtime: Timestamp,
+    /// Last change of anything.
+    pub ctime: Timestamp,
+}
+
+/// An object that an operation changed: nothing but the operation happened to it between the two looks.
+#[derive(Clone, Debug)]
+pub struct Around {
+    /// The object.
+    pub node: Node,
+    /// Before.
+    pub before: PreOp,
+    /// After.
+    pub after: Attrs,
+}
+
 /// How a regular file is created (`createmode4`, RFC 8881 section 18.16).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CreateHow {

@@ -56,7 +56,7 @@ macro_rules! checks {
 
 checks! {
     bad_names the_state_directory_cannot_be_reached create_modes attributes_at_creation umask_or_default_acl
-    exclusive_create_can_be_repeated other_users_get_what_the_modes_give opening_needs_rights sticky_directories
+    exclusive_create_can_be_repeated guarded_attributes how_things_looked_around_a_change other_users_get_what_the_modes_give opening_needs_rights sticky_directories
     setting_attributes what_fails_in_the_middle set_uid_bits_fall size_by_the_owner data an_unlinked_file_stays_usable
     unstable_data_and_commit links removing renaming renaming_onto_another_name_of_the_same_object
     handles_of_what_is_gone change_grows_with_every_change foreign_changes_show parents special_files symbolic_links
@@ -226,9 +226,58 @@ fn exclusive_create_can_be_repeated(rig: &Rig) {
     assert_eq!(again.dir_change.before, again.dir_change.after);
     // Though the mode forbids it, its maker may write.
     rig.write(&again.file, 0, b"").unwrap();
-    assert_eq!(rig.create_how(&u, &dir, "f", how(b"\xff2345679")).unwrap_err(), Error::Exists);
+    // Every bit of the verifier counts.
+    for bit in 0..64 {
+        let other = (u64::from_be_bytes(*b"\xff2345678") ^ (1 << bit)).to_be_bytes();
+        assert_eq!(rig.create_how(&u, &dir, "f", how(&other)).unwrap_err(), Error::Exists, "bit {bit}");
+    }
     rig.write(&again.file, 0, b"x").unwrap();
     assert_eq!(rig.create_how(&u, &dir, "f", how(b"\xff2345678")).unwrap_err(), Error::Exists);
+}
+
+fn guarded_attributes(rig: &Rig) {
+    let (v, r) = (&rig.volume, root());
+    let node = rig.create(&r, &v.root(), "f").unwrap().node;
+    let now = rig.attrs(&node).ctime;
+    let before = Timestamp { secs: now.secs - 1, nanos: now.nanos };
+    let set = |guard, bits| rig.run(|tx| v.setattr_guarded(tx, &r, &node, None, mode(bits), Some(guard)));
+    assert_eq!(set(before, 0o600).unwrap(), None);
+    assert_eq!(rig.attrs(&node).mode, 0o644, "nothing was done");
+    assert!(set(now, 0o600).unwrap().unwrap().mode);
+    assert_eq!(rig.attrs(&node).mode, 0o600);
+}
+
+fn how_things_looked_around_a_change(rig: &Rig) {
+    let (v, r) = (&rig.volume, root());
+    let dir = v.root();
+    let mut tx = v.tx();
+    v.mkdir(&mut tx, &r, &dir, b"unwatched", mode(0o755)).unwrap();
+    assert!(tx.around(&dir).is_none());
+    tx.watch();
+    let was = rig.attrs(&dir);
+    let how = CreateHow::Guarded(mode(0o644));
+    let made = v.create(&mut tx, &r, &dir, b"f", how, OpenMode::BOTH).unwrap();
+    let seen = tx.around(&dir).unwrap();
+    assert_eq!((seen.before.size, seen.before.mtime, seen.before.ctime), (was.size, was.mtime, was.ctime));
+    assert_eq!(seen.after.change, made.dir_change.after);
+    assert!(tx.around(&made.node).is_none());
+    for stable in [Stable::FileSync, Stable::Unstable] {
+        let was = rig.attrs(&made.node);
+        v.write(&mut tx, &made.file, was.size, Bytes::from_static(b"abc"), stable).unwrap();
+        let seen = tx.around(&made.node).unwrap();
+        assert_eq!((seen.before.size, seen.before.ctime), (was.size, was.ctime));
+        assert_eq!(seen.after.size, was.size + 3);
+        assert_eq!(seen.after.change, rig.attrs(&made.node).change);
+    }
+    let sub = v.mkdir(&mut tx, &r, &dir, b"sub", mode(0o755)).unwrap().node;
+    let was = rig.attrs(&dir);
+    v.rename(&mut tx, &r, &dir, b"f", &sub, b"g").unwrap();
+    assert_eq!(tx.around(&dir).unwrap().before.mtime, was.mtime);
+    assert_eq!(tx.around(&sub).unwrap().after.mtime, rig.attrs(&sub).mtime);
+    // What changes nothing has nothing around it.
+    let empty = v.tx();
+    assert!(empty.around(&dir).is_none());
+    tx.finish().wait_blocking().unwrap();
 }
 
 fn other_users_get_what_the_modes_give(rig: &Rig) {

@@ -3,14 +3,14 @@
 use rustix::fs::{OFlags, Statx};
 use rustix::io::Errno;
 
-use super::{check_file, owned, record, set_owner, set_times};
+use super::{check_file, ctime, owned, record, set_owner, set_times};
 use crate::error::Error;
 use crate::limits::{FILE_SIZE_MAX, NAME_BYTES_MAX};
 use crate::node::{Node, NodeFd, OpenFile};
 use crate::record::Fact;
 use crate::sys;
 use crate::tx::Tx;
-use crate::types::{AccessMask, Attrs, AttrsSet, Cred, FsStat, Kind, SetAttrs};
+use crate::types::{AccessMask, Attrs, AttrsSet, Cred, FsStat, Kind, SetAttrs, Timestamp};
 use crate::volume::Volume;
 
 impl Volume {
@@ -54,16 +54,37 @@ impl Volume {
         file: Option<&OpenFile>,
         attrs: SetAttrs,
     ) -> Result<AttrsSet, Error> {
+        Ok(self.setattr_guarded(tx, cred, node, file, attrs, None)?.unwrap_or_default())
+    }
+
+    /// As [`Volume::setattr`], but with a `guard` only if the object's ctime is that (RFC 1813 section 3.3.2): `None`
+    /// when it is not, and nothing was done.
+    pub fn setattr_guarded(
+        &self,
+        tx: &mut Tx,
+        cred: &Cred,
+        node: &Node,
+        file: Option<&OpenFile>,
+        attrs: SetAttrs,
+        guard: Option<Timestamp>,
+    ) -> Result<Option<AttrsSet>, Error> {
         tx.join()?;
         let fd = self.fd(node)?;
         self.assume(cred)?;
         let mut set = AttrsSet::default();
         let mut state = node.0.state.lock();
+        let before = if guard.is_some() || tx.watches() { Some(sys::look(&*fd)?) } else { None };
+        if let (Some(guard), Some(before)) = (guard, &before)
+            && ctime(before) != guard
+        {
+            return Ok(None);
+        }
         let done = self.apply(cred, node, &fd, file, &attrs, &mut set);
         // What came before a failure has happened, and is recorded as such.
         if done.is_ok() || set != AttrsSet::default() {
             let look = sys::look(&*fd).map_err(|e| self.fail(format!("looking at a changed object: {e}")))?;
             self.changed(node, &mut state, Some(&look));
+            self.watched(tx, node, &mut state, before.as_ref(), &look);
             if node.0.is_dead() || look.stx_nlink == 0 {
                 // It cannot come back after a crash, and the log may not know any more that it is gone (or never did,
                 // if a local process removed it).
@@ -76,7 +97,7 @@ impl Volume {
         drop(state);
         done?;
         self.settle(&[], Some((node, &fd)))?;
-        Ok(set)
+        Ok(Some(set))
     }
 
     fn apply(

@@ -25,11 +25,11 @@ struct Call<'a> {
     mode: OpenMode,
 }
 
-/// The times that keep an exclusive create's verifier: access and modification, as 31-bit numbers of seconds, which
-/// every filesystem keeps.
+/// The times that keep an exclusive create's verifier, all 64 bits of it: access and modification, as signed 32-bit
+/// numbers of seconds, which every filesystem keeps.
 fn verifier_times(verf: [u8; 8]) -> (Timestamp, Timestamp) {
     let [a, b, c, d, e, f, g, h] = verf;
-    let time = |bytes| Timestamp { secs: i64::from(u32::from_be_bytes(bytes) & 0x7fff_ffff), nanos: 0 };
+    let time = |bytes| Timestamp { secs: i64::from(i32::from_be_bytes(bytes)), nanos: 0 };
     (time([e, f, g, h]), time([a, b, c, d]))
 }
 
@@ -72,7 +72,7 @@ impl Volume {
             Ok(made) => made,
             Err(e) => return Err(self.undo(&dir_fd, name, Kind::File, e)),
         };
-        let (dir_change, dir_mtime) = self.after(dir, &mut state, &dir_fd, &before)?;
+        let (dir_change, dir_mtime) = self.after(tx, dir, &mut state, &dir_fd, &before)?;
         node.0.changed_ns.store(Volume::now_ns(), std::sync::atomic::Ordering::Relaxed);
         let file = OpenFile::new(self, node.clone(), fd.clone(), mode.read, mode.write, cred);
         record(tx, || {

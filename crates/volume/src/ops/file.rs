@@ -4,7 +4,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use rustix::fs::OFlags;
+use rustix::fs::{OFlags, Statx};
 use rustix::io::Errno;
 
 use super::attr::attr_facts;
@@ -59,7 +59,7 @@ impl Volume {
         match (self.0.durability, stable) {
             (_, Stable::Unstable) | (Durability::Unsafe, _) => {
                 self.assume(&file.0.cred)?;
-                let count = self.write_dirty(file, offset, &data)?;
+                let count = self.write_dirty(tx, file, offset, &data)?;
                 tx.touch();
                 // What is unsafe by the operator's choice is answered as the client asked for it.
                 Ok((count, stable))
@@ -69,7 +69,7 @@ impl Volume {
                 // Nobody waits for the log while this waits for the disk.
                 tx.split();
                 self.assume(&file.0.cred)?;
-                let count = self.write_dirty(file, offset, &data)?;
+                let count = self.write_dirty(tx, file, offset, &data)?;
                 self.flush_file(tx, &file.0.node, &file.0.fd, false)?;
                 Ok((count, Stable::FileSync))
             }
@@ -77,12 +77,18 @@ impl Volume {
     }
 
     /// Writes into the page cache only. Call as the file's opener.
-    fn write_dirty(&self, file: &OpenFile, offset: u64, data: &[u8]) -> Result<u32, Error> {
-        let mut state = file.0.node.0.state.lock();
+    fn write_dirty(&self, tx: &mut Tx, file: &OpenFile, offset: u64, data: &[u8]) -> Result<u32, Error> {
+        let node = &file.0.node;
+        let mut state = node.0.state.lock();
+        let before = look_if(tx.watches(), file)?;
         let count = pwrite_all(file, offset, data)?;
         state.dirty.add(offset, u64::from(count));
         state.dirty_writes += 1;
-        self.changed(&file.0.node, &mut state, None);
+        let look = look_if(before.is_some(), file)?;
+        self.changed(node, &mut state, look.as_ref());
+        if let Some(look) = &look {
+            self.watched(tx, node, &mut state, before.as_ref(), look);
+        }
         Ok(count)
     }
 
@@ -97,10 +103,12 @@ impl Volume {
         tx.join()?;
         self.assume(&file.0.cred)?;
         let mut state = node.0.state.lock();
+        let before = look_if(tx.watches(), file)?;
         let count = pwrite_all(file, offset, &data)?;
         let look =
             sys::look(&*file.0.fd).map_err(|e| self.fail(format!("looking at a written file: {e}")))?;
         self.changed(node, &mut state, Some(&look));
+        self.watched(tx, node, &mut state, before.as_ref(), &look);
         if node.0.is_dead() || look.stx_nlink == 0 {
             // It cannot come back after a crash: there is nothing to keep.
             tx.touch();
@@ -226,6 +234,11 @@ impl Volume {
         facts.extend(attr_facts(node, false, &look));
         tx.record(facts)
     }
+}
+
+/// How an open file looks, where that is wanted.
+fn look_if(wanted: bool, file: &OpenFile) -> Result<Option<Statx>, Error> {
+    Ok(if wanted { Some(sys::look(&*file.0.fd)?) } else { None })
 }
 
 /// Writes as much as there is room for; an error only if that is nothing.

@@ -124,7 +124,7 @@ impl Volume {
                 Ok(made) => made,
                 Err(e) => return Err(self.undo(&dir_fd, name, what.kind(), e)),
             };
-        let (dir_change, dir_mtime) = self.after(dir, &mut state, &dir_fd, &before)?;
+        let (dir_change, dir_mtime) = self.after(tx, dir, &mut state, &dir_fd, &before)?;
         node.0.changed_ns.store(Volume::now_ns(), Ordering::Relaxed);
         record(tx, || {
             let target = if let What::Symlink(target) = what { target } else { b"" };
@@ -195,7 +195,7 @@ impl Volume {
         }
         let look = sys::look(&*fd).map_err(|e| self.fail(format!("looking at a linked object: {e}")))?;
         self.changed(node, states.get(node), Some(&look));
-        let (change, dir_mtime) = self.after(dir, states.get(dir), &dir_fd, &before)?;
+        let (change, dir_mtime) = self.after(tx, dir, states.get(dir), &dir_fd, &before)?;
         record(tx, || {
             let (dir, obj) = (&dir.0.id, &node.0.id);
             vec![

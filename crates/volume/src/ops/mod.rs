@@ -27,7 +27,7 @@ use crate::open::STATE_DIR;
 use crate::record::{Birth, Fact, Owned};
 use crate::sys;
 use crate::tx::Tx;
-use crate::types::{Attrs, AttrsSet, ChangeInfo, Cred, Kind, SetAttrs, TimeSet, Timestamp};
+use crate::types::{Around, Attrs, AttrsSet, ChangeInfo, Cred, Kind, PreOp, SetAttrs, TimeSet, Timestamp};
 use crate::volume::{Durability, Volume};
 
 /// `UTIME_NOW` and `UTIME_OMIT` of utimensat(2).
@@ -248,6 +248,7 @@ impl Volume {
     /// Under the locks, after it: the change, and the directory's new mtime.
     fn after(
         &self,
+        tx: &mut Tx,
         dir: &Node,
         state: &mut NodeState,
         fd: &NodeFd,
@@ -260,7 +261,23 @@ impl Volume {
         // What is known of its ACL moves on with the ctime: this operation did not touch it.
         state.default_acl = state.default_acl.filter(|(at, _)| *at == old).map(|(_, has)| (new, has));
         let after = state.change.changed(new, now, self.0.floor_ns);
+        self.watched(tx, dir, state, Some(&before.look), &look);
         Ok((ChangeInfo { before: before.change, after, atomic: true }, mtime(&look)))
+    }
+
+    /// Under the locks, after an own change: keeps how the object looked, where that is wanted.
+    fn watched(
+        &self,
+        tx: &mut Tx,
+        node: &Node,
+        state: &mut NodeState,
+        before: Option<&Statx>,
+        after: &Statx,
+    ) {
+        if let Some(before) = before.filter(|_| tx.watches()) {
+            let before = PreOp { size: before.stx_size, mtime: mtime(before), ctime: ctime(before) };
+            tx.saw(Around { node: node.clone(), before, after: self.attrs(node, state, after) });
+        }
     }
 
     /// An own change of an object; `look` is how it looks now, if that is known.

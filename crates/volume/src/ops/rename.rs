@@ -29,7 +29,7 @@ impl Volume {
         Volume::unlink(&dir_fd, name, victim.kind())?;
         self.changed(&victim, states.get(&victim), None);
         victim.0.dead.store(left == 0, Ordering::Release);
-        let (change, dir_mtime) = self.after(dir, states.get(dir), &dir_fd, &before)?;
+        let (change, dir_mtime) = self.after(tx, dir, states.get(dir), &dir_fd, &before)?;
         record(tx, || {
             let (dir, obj) = (&dir.0.id, &victim.0.id);
             vec![
@@ -96,11 +96,12 @@ impl Volume {
             self.changed(victim, states.get(victim), None);
             victim.0.dead.store(left == 0, Ordering::Release);
         }
-        let (change_from, mtime_from) = self.after(from_dir, states.get(from_dir), &from_fd, &before_from)?;
+        let (change_from, mtime_from) =
+            self.after(tx, from_dir, states.get(from_dir), &from_fd, &before_from)?;
         let (change_to, mtime_to) = if from_dir == to_dir {
             (change_from, mtime_from)
         } else {
-            self.after(to_dir, states.get(to_dir), &to_fd, &before_to)?
+            self.after(tx, to_dir, states.get(to_dir), &to_fd, &before_to)?
         };
         record(tx, || {
             let (from_id, to_id, obj) = (&from_dir.0.id, &to_dir.0.id, &moved.0.id);
