@@ -25,6 +25,8 @@ pub enum Role {
     Disk(DiskOptions),
     /// Another command of this binary, with these arguments, that ends with its parent.
     Run(Vec<String>),
+    /// Another program, the first word, that ends with its parent.
+    Program(Vec<String>),
 }
 
 /// What stands in the argument: the role, and whose child this is.
@@ -48,10 +50,17 @@ pub fn main(json: &str) -> Result<()> {
     }
     match order.role {
         Role::Disk(options) => crate::disk::serve(&options),
+        // The death signal outlives exec.
         Role::Run(args) => {
-            // The death signal outlives exec.
             let e = Command::new(exe()?).args(args).exec();
             Err(Error::Child { role: "exec", what: e.to_string() })
+        }
+        Role::Program(words) => {
+            let [program, args @ ..] = words.as_slice() else {
+                return Err(Error::Unable("`lab child` was given no program".into()));
+            };
+            let e = Command::new(program).args(args).exec();
+            Err(Error::Child { role: "exec", what: format!("{program}: {e}") })
         }
     }
 }
@@ -212,6 +221,17 @@ impl Child {
     /// The lines it printed since the last call.
     pub fn lines(&self) -> Vec<String> {
         self.lines.lock().try_iter().collect()
+    }
+
+    /// Processor time that the process has used so far, all threads, user and system together.
+    pub fn cpu(&self) -> Option<Duration> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).ok()?;
+        // The command's name stands in parentheses and may hold anything; utime and stime are the 12th and 13th
+        // fields after it (proc_pid_stat(5)).
+        let fields = stat.rsplit_once(')')?.1.split_whitespace();
+        let ticks: u64 = fields.skip(11).take(2).map_while(|f| f.parse::<u64>().ok()).sum();
+        let per_second = rustix::param::clock_ticks_per_second();
+        Some(Duration::from_secs_f64(ticks as f64 / per_second as f64))
     }
 
     /// Peak resident memory of the process so far, in bytes, if it still runs.

@@ -10,6 +10,7 @@
 //! | `loopdev`, `mounts`, `namespace` | filesystems on such disks, cleaned up whatever happens |
 //! | `rig`, `served` | a volume and a log on emulated disks; a server process on them |
 //! | `net` | a TCP link with a round-trip time |
+//! | `peers`, `load` | other servers, and a load that is put on them and on ours |
 //! | `serial` | a client that does one thing at a time, as the kernel's does for tar |
 //! | `tarball`, `verify` | archives made and read, trees compared with them |
 //! | `child` | processes that the lab starts from its own binary |
@@ -23,11 +24,13 @@ pub mod disk;
 pub mod error;
 pub mod experiments;
 pub mod limits;
+pub mod load;
 pub mod loopdev;
 pub mod measure;
 pub mod mounts;
 pub mod namespace;
 pub mod net;
+pub mod peers;
 pub mod powercut;
 pub mod rig;
 pub mod rng;

@@ -159,6 +159,11 @@ impl Served {
         self.child.peak_rss_bytes()
     }
 
+    /// Processor time so far.
+    pub fn cpu(&self) -> Option<Duration> {
+        self.child.cpu()
+    }
+
     /// What it said so far on standard error.
     pub fn words(&self) -> String {
         self.child.words()
@@ -191,7 +196,7 @@ impl Served {
 }
 
 /// A port that was free a moment ago.
-fn free_port() -> Result<SocketAddr> {
+pub(crate) fn free_port() -> Result<SocketAddr> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context(|| "find a free port".to_owned())?;
     listener.local_addr().context(|| "find a free port".to_owned())
 }

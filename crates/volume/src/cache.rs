@@ -31,6 +31,8 @@ struct Shard {
 /// See the module's comment.
 pub(crate) struct Cache {
     shards: Vec<Mutex<Shard>>,
+    /// The nodes by the numbers of their inodes, the latest of each number: a hint for listings, which get numbers only.
+    numbers: Vec<Mutex<HashMap<u64, Weak<NodeInner>>>>,
     hasher: RandomState,
     count: AtomicUsize,
     nodes_max: usize,
@@ -50,6 +52,7 @@ impl Cache {
         Cache {
             nodes_max,
             shards: (0..NODE_SHARDS).map(|_| Mutex::new(Shard::default())).collect(),
+            numbers: (0..NODE_SHARDS).map(|_| Mutex::new(HashMap::new())).collect(),
             hasher: RandomState::new(),
             count: AtomicUsize::new(0),
             dirty_dropped: AtomicBool::new(false),
@@ -71,6 +74,25 @@ impl Cache {
         Some(Node(node))
     }
 
+    fn number(&self, ino: u64) -> &Mutex<HashMap<u64, Weak<NodeInner>>> {
+        &self.numbers[self.hasher.hash_one(ino) as usize % NODE_SHARDS]
+    }
+
+    /// The node of the object with this inode number, if it is known.
+    pub(crate) fn by_number(&self, ino: u64) -> Option<Node> {
+        let node = self.number(ino).lock().get(&ino)?.upgrade()?;
+        // It counts only while the map has it; as long as we hold it, it stays there.
+        self.get(&node.id.kh).filter(|known| Arc::ptr_eq(&known.0, &node))
+    }
+
+    /// The node is not in the map any more.
+    fn forget_number(&self, node: &NodeInner) {
+        let mut numbers = self.number(node.ino).lock();
+        if numbers.get(&node.ino).is_some_and(|known| std::ptr::eq(known.as_ptr(), node)) {
+            numbers.remove(&node.ino);
+        }
+    }
+
     /// What is known of the unstable data of an object that has no node.
     pub(crate) fn dirty_of_unknown(&self) -> Dirty {
         if self.dirty_dropped.load(Ordering::Relaxed) { Dirty::Unknown } else { Dirty::Clean }
@@ -87,6 +109,7 @@ impl Cache {
         let node = Arc::new(new);
         shard.map.insert(node.id.kh.clone(), node.clone());
         shard.hand.push_back(node.clone());
+        self.number(node.ino).lock().insert(node.ino, Arc::downgrade(&node));
         self.count.fetch_add(1, Ordering::Relaxed);
         if shard.map.len() > self.nodes_max / NODE_SHARDS && !self.pinned {
             for _ in 0..STEPS_PER_INSERT {
@@ -117,6 +140,7 @@ impl Cache {
             self.dirty_dropped.store(true, Ordering::Relaxed);
         }
         shard.map.remove(&node.id.kh);
+        self.forget_number(&node);
         self.count.fetch_sub(1, Ordering::Relaxed);
         Some(node)
     }
@@ -131,6 +155,7 @@ impl Cache {
             }
         };
         if removed.is_some() {
+            self.forget_number(&node.0);
             self.count.fetch_sub(1, Ordering::Relaxed);
         }
         // The hand may hold the node for a while; its descriptor would keep the dead object's blocks.

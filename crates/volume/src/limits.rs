@@ -1,5 +1,7 @@
 //! Every limit of this crate, in one place.
 
+use std::time::Duration;
+
 /// Longest component of a path, bytes (`NAME_MAX`).
 pub const NAME_BYTES_MAX: usize = 255;
 
@@ -38,6 +40,13 @@ pub const RESERVE_PART: u64 = 64;
 /// Nodes kept in memory. Each takes about 500 bytes. More are held only while clients' requests, open files or the
 /// change attribute's rule (a second after an own change) need them.
 pub const NODES_MAX: usize = 65_536;
+
+/// How long attributes that were looked at are good, unless an operation changes them before: what a local process does
+/// to an exported object is seen this much later at most.
+pub const ATTRS_FRESH: Duration = Duration::from_secs(1);
+
+/// With `relatime` an access time that is as old as this is renewed by reading, seconds. An hour less than the kernel's.
+pub const ATIME_STAYS_SECS: i64 = 23 * 3600;
 
 /// Descriptors that nodes keep open at most; the process's own limit may make it fewer.
 pub const NODE_FDS_MAX: usize = 16_384;

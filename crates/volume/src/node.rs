@@ -9,6 +9,7 @@ use std::hash::{Hash, Hasher};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Instant;
 
 use bytes::Bytes;
 use parking_lot::{Mutex, MutexGuard, RwLock};
@@ -16,8 +17,9 @@ use rustix::fs::Statx;
 
 use crate::change::Change;
 use crate::dirty::Dirty;
+use crate::limits::ATTRS_FRESH;
 use crate::record::ObjId;
-use crate::types::{Cred, Kind};
+use crate::types::{Attrs, Cred, Kind};
 use crate::volume::Volume;
 
 /// An object of a volume. Cheap to clone; equal when it is the same object.
@@ -61,6 +63,31 @@ pub(crate) struct NodeState {
     pub(crate) data_facts: u64,
     /// A directory: whether it has a default ACL, as found when its ctime was the first number.
     pub(crate) default_acl: Option<(u64, bool)>,
+    /// The attributes as last looked at, unless an operation has changed any since.
+    pub(crate) looked: Option<Looked>,
+}
+
+/// Attributes and when they were looked at. Good for [`ATTRS_FRESH`] at most: a local process may change the object
+/// without our knowledge.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Looked {
+    pub(crate) attrs: Attrs,
+    pub(crate) at: Instant,
+    /// Reading the file leaves its atime as it is (`relatime`, mount(8)).
+    pub(crate) atime_stays: bool,
+}
+
+impl NodeState {
+    /// The attributes, if they are known without looking.
+    pub(crate) fn fresh(&self, now: Instant) -> Option<&Attrs> {
+        let looked = self.looked.as_ref()?;
+        (now.saturating_duration_since(looked.at) < ATTRS_FRESH).then_some(&looked.attrs)
+    }
+
+    /// The file has been read.
+    pub(crate) fn was_read(&mut self) {
+        self.looked = self.looked.filter(|l| l.atime_stays);
+    }
 }
 
 #[derive(Default)]

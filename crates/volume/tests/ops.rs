@@ -59,7 +59,8 @@ checks! {
     exclusive_create_can_be_repeated guarded_attributes how_things_looked_around_a_change other_users_get_what_the_modes_give opening_needs_rights sticky_directories
     setting_attributes what_fails_in_the_middle set_uid_bits_fall size_by_the_owner data an_unlinked_file_stays_usable
     unstable_data_and_commit links removing renaming renaming_onto_another_name_of_the_same_object
-    handles_of_what_is_gone change_grows_with_every_change foreign_changes_show parents special_files symbolic_links
+    handles_of_what_is_gone change_grows_with_every_change
+    attributes_that_were_looked_at_are_good_until_something_changes foreign_changes_show parents special_files symbolic_links
     listing listing_while_entries_go cookies_that_were_never_given wrong_kinds
 }
 
@@ -639,6 +640,67 @@ fn change_grows_with_every_change(rig: &Rig) {
         let now = rig.change(&made.node);
         assert!(now > last);
         last = now;
+    }
+}
+
+/// The attributes of the one entry of a directory, as a listing has them.
+fn listed(rig: &Rig, dir: &Node) -> Attrs {
+    let page = rig.volume.readdir(&root(), dir, 0, 10, EntryDetail::Attrs).unwrap();
+    assert_eq!(page.entries.len(), 1);
+    page.entries[0].object.clone().unwrap().unwrap().1
+}
+
+fn attributes_that_were_looked_at_are_good_until_something_changes(rig: &Rig) {
+    let (v, r) = (&rig.volume, root());
+    let dir = rig.mkdir(&r, &v.root(), "d").unwrap();
+    let node = rig.create(&r, &dir, "f").unwrap().node;
+    let both = |what: &str| {
+        let (got, listed) = (v.getattr(&node).unwrap(), listed(rig, &dir));
+        assert_eq!(got, listed, "{what}");
+        // Both again, now that they are known.
+        assert_eq!((v.getattr(&node).unwrap(), self::listed(rig, &dir)), (got, listed), "{what}");
+        got
+    };
+    let mut last = both("new");
+    let mut step = |what: &str, expected: &dyn Fn(&Attrs) -> bool| {
+        let now = both(what);
+        assert!(expected(&now), "{what}: {now:?}");
+        assert!(now.change > last.change, "{what}");
+        last = now;
+    };
+    rig.setattr(&r, &node, mode(0o604)).unwrap();
+    step("mode", &|a| a.mode == 0o604);
+    let file = v.open_file(&r, &node, OpenMode::BOTH).unwrap();
+    for (i, stable) in [Stable::Unstable, Stable::FileSync].into_iter().enumerate() {
+        let mut tx = v.tx();
+        v.write(&mut tx, &file, 5 * i as u64, Bytes::from_static(b"12345"), stable).unwrap();
+        tx.finish().wait_blocking().unwrap();
+        step("write", &|a| a.size == 5 * (i as u64 + 1));
+        assert_eq!(v.read(&file, 0, 5 * (i as u32 + 1)).unwrap(), (Bytes::from("12345".repeat(i + 1)), true));
+    }
+    rig.setattr(&r, &node, SetAttrs { size: Some(2), ..SetAttrs::default() }).unwrap();
+    step("size", &|a| a.size == 2);
+    assert_eq!(v.read(&file, 0, 2).unwrap(), (Bytes::from_static(b"12"), true));
+    let mut tx = v.tx();
+    v.link(&mut tx, &r, &node, &v.root(), b"g").unwrap();
+    tx.finish().wait_blocking().unwrap();
+    step("link", &|a| a.nlink == 2);
+    let mut tx = v.tx();
+    v.remove(&mut tx, &r, &v.root(), b"g").unwrap();
+    tx.finish().wait_blocking().unwrap();
+    step("remove", &|a| a.nlink == 1);
+    // Who may not search the directory learns nothing of what is known.
+    rig.setattr(&r, &dir, mode(0o704)).unwrap();
+    let page = v.readdir(&user(1001), &dir, 0, 10, EntryDetail::Attrs).unwrap();
+    assert_eq!(page.entries[0].object.as_ref().unwrap().as_ref().unwrap_err(), &Error::Access);
+    // A local process's change shows a little later. This thread must be the superuser's again.
+    listed(rig, &dir);
+    let path = rig.dir().join("d/f");
+    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o640)).unwrap();
+    let changed = std::time::Instant::now();
+    while v.getattr(&node).unwrap().mode != 0o640 || listed(rig, &dir).mode != 0o640 {
+        assert!(changed.elapsed() < 10 * landfast_volume::limits::ATTRS_FRESH);
+        std::thread::yield_now();
     }
 }
 

@@ -3,6 +3,7 @@
 //!
 //! One file is one experiment. A new one is a file here and a line in [`ALL`].
 
+mod beside_ganesha;
 mod eight_clients;
 mod serial_flushes;
 mod server_memory;
@@ -33,7 +34,7 @@ pub struct Experiment {
 }
 
 /// Every experiment.
-pub const ALL: [Experiment; 4] = [
+pub const ALL: [Experiment; 5] = [
     Experiment {
         name: "untar-vs-serial",
         about: "untar against local extraction and one file at a time, data disk 10 ms, log 0.05 ms",
@@ -53,6 +54,11 @@ pub const ALL: [Experiment; 4] = [
         name: "server-memory",
         about: "peak memory of the server while a long synthetic archive is extracted (--files 1000000)",
         run: server_memory::run,
+    },
+    Experiment {
+        name: "beside-ganesha",
+        about: "processor time for each kind of operation and speed of streams, beside nfs-ganesha",
+        run: beside_ganesha::run,
     },
 ];
 

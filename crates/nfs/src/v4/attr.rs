@@ -67,6 +67,11 @@ impl Bitmap {
         Bitmap { words: std::array::from_fn(|i| self.words[i] & !other.words[i]) }
     }
 
+    /// Words up to the last that is not zero: what stands on the wire.
+    fn used(&self) -> usize {
+        Bitmap::WORDS - self.words.iter().rev().take_while(|w| **w == 0).count()
+    }
+
     /// Whether the set is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -87,7 +92,7 @@ impl std::fmt::Debug for Bitmap {
 
 impl Encode for Bitmap {
     fn encode(&self, out: &mut BytesMut) {
-        let used = Bitmap::WORDS - self.words.iter().rev().take_while(|w| **w == 0).count();
+        let used = self.used();
         (used as u32).encode(out);
         for w in &self.words[..used] {
             w.encode(out);
@@ -121,6 +126,13 @@ pub struct Fattr {
     pub mask: Bitmap,
     /// Their values, in ascending order of their numbers.
     pub values: Bytes,
+}
+
+impl Fattr {
+    /// Bytes of the encoding.
+    pub fn encoded_len(&self) -> usize {
+        4 + 4 * self.mask.used() + 4 + self.values.len() + landfast_xdr::padding(self.values.len())
+    }
 }
 
 macro_rules! attributes {

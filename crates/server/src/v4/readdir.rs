@@ -14,7 +14,7 @@ use landfast_nfs::v4::attr::number::RDATTR_ERROR;
 use landfast_nfs::v4::res::{DirEntry, ReaddirRes};
 use landfast_nfs::v4::{Bitmap, Fattr, NfsStat, ResBody};
 use landfast_volume::{EntryDetail, Error};
-use landfast_xdr::{Encode, padding};
+use landfast_xdr::padding;
 
 /// What a result takes besides its entries: verifier, end of the list, end of directory.
 const AROUND: usize = 8 + 4 + 4;
@@ -34,7 +34,7 @@ impl Page {
     /// Adds an entry; false when it does not fit.
     fn add(&mut self, cookie: u64, name: &Bytes, attrs: Fattr) -> bool {
         let name_bytes = 8 + 4 + name.len() + padding(name.len());
-        let bytes = 4 + name_bytes + attrs.to_bytes().len();
+        let bytes = 4 + name_bytes + attrs.encoded_len();
         let names_fit = self.entries.is_empty() || self.names_left.is_none_or(|left| name_bytes <= left);
         if bytes > self.left || !names_fit {
             return false;

@@ -1,5 +1,7 @@
 //! Attributes, access rights, the filesystem's figures.
 
+use std::time::Instant;
+
 use rustix::fs::{OFlags, Statx};
 use rustix::io::Errno;
 
@@ -16,6 +18,11 @@ use crate::volume::Volume;
 impl Volume {
     /// Attributes of an object.
     pub fn getattr(&self, node: &Node) -> Result<Attrs, Error> {
+        if let Some(attrs) = node.0.state.lock().fresh(Instant::now())
+            && !node.0.is_dead()
+        {
+            return Ok(*attrs);
+        }
         let fd = self.fd(node)?;
         let mut state = node.0.state.lock();
         let look = sys::look(&*fd)?;

@@ -2,6 +2,7 @@
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
 use rustix::fs::{OFlags, Statx};
@@ -32,8 +33,14 @@ impl Volume {
         let len = len.min(READ_BYTES_MAX);
         let data = pread_all(fd, offset, u64::from(len))?;
         let end = offset.saturating_add(data.len() as u64);
+        let mut state = file.0.node.0.state.lock();
         // A short read has met the end; one that was answered in full may have ended there, too.
-        let eof = data.len() < len as usize || sys::look(fd)?.stx_size <= end;
+        let eof = data.len() < len as usize
+            || match state.fresh(Instant::now()) {
+                Some(attrs) => attrs.size <= end,
+                None => self.attrs(&file.0.node, &mut state, &sys::look(fd)?).size <= end,
+            };
+        state.was_read();
         Ok((data, eof))
     }
 

@@ -14,6 +14,7 @@ mod readdir;
 mod rename;
 
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use bytes::Bytes;
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, Statx, Timespec, Timestamps, Uid};
@@ -21,8 +22,8 @@ use rustix::io::Errno;
 
 use crate::error::Error;
 use crate::identity::Identity;
-use crate::limits::{FILE_SIZE_MAX, NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX};
-use crate::node::{Node, NodeFd, NodeState};
+use crate::limits::{ATIME_STAYS_SECS, FILE_SIZE_MAX, NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX};
+use crate::node::{Looked, Node, NodeFd, NodeState};
 use crate::open::STATE_DIR;
 use crate::record::{Birth, Fact, Owned};
 use crate::sys;
@@ -216,7 +217,8 @@ impl Volume {
 
     /// Attributes of what was just looked at under the attribute lock.
     fn attrs(&self, node: &Node, state: &mut NodeState, sx: &Statx) -> Attrs {
-        Attrs {
+        let now_ns = Volume::now_ns();
+        let attrs = Attrs {
             kind: node.kind(),
             mode: u32::from(sx.stx_mode) & 0o7777,
             nlink: sx.stx_nlink,
@@ -231,8 +233,13 @@ impl Volume {
             mtime: mtime(sx),
             ctime: ctime(sx),
             btime: Timestamp::from_nanos(node.0.id.btime_ns),
-            change: state.change.seen(ctime_ns(sx), Volume::now_ns(), self.0.floor_ns),
-        }
+            change: state.change.seen(ctime_ns(sx), now_ns, self.0.floor_ns),
+        };
+        let since_read = (now_ns / 1_000_000_000).cast_signed().saturating_sub(attrs.atime.secs);
+        let atime_stays =
+            attrs.atime > attrs.mtime && attrs.atime > attrs.ctime && since_read < ATIME_STAYS_SECS;
+        state.looked = Some(Looked { attrs, at: Instant::now(), atime_stays });
+        attrs
     }
 
     /// Under the locks, before an operation on a directory's entries.
@@ -256,6 +263,7 @@ impl Volume {
     ) -> Result<(ChangeInfo, Timestamp), Error> {
         let look = sys::look(fd).map_err(|e| self.fail(format!("looking at a changed directory: {e}")))?;
         let now = Volume::now_ns();
+        state.looked = None;
         dir.0.changed_ns.store(now, Ordering::Relaxed);
         let (old, new) = (ctime_ns(&before.look), ctime_ns(&look));
         // What is known of its ACL moves on with the ctime: this operation did not touch it.
@@ -283,6 +291,7 @@ impl Volume {
     /// An own change of an object; `look` is how it looks now, if that is known.
     fn changed(&self, node: &Node, state: &mut NodeState, look: Option<&Statx>) {
         let now = Volume::now_ns();
+        state.looked = None;
         node.0.changed_ns.store(now, Ordering::Relaxed);
         state.change.bump(now, self.0.floor_ns);
         if let Some(look) = look {

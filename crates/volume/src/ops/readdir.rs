@@ -4,8 +4,10 @@
 //! (RFC 8881 section 18.23.3). On the filesystems of the allow-list positions do not depend on other entries, so
 //! cookies stay valid while entries come and go, and each call may use a descriptor of its own.
 
+use std::time::Instant;
+
 use bytes::Bytes;
-use rustix::fs::{OFlags, RawDir, SeekFrom};
+use rustix::fs::{AtFlags, FileType, OFlags, RawDir, SeekFrom};
 
 use super::check_dir;
 use crate::error::Error;
@@ -57,9 +59,14 @@ impl Volume {
             rustix::fs::seek(&listing, SeekFrom::Start(position))?;
         }
         let at_root = self.0.root.get() == Some(dir);
+        // Who may read the directory and not search it learns names, and nothing about what they name.
+        let known_counts = detail == EntryDetail::Attrs
+            && rustix::fs::statat(&listing, c".", AtFlags::SYMLINK_NOFOLLOW).is_ok();
         let mut buffer = Box::new_uninit_slice(READDIR_BUFFER_BYTES);
         let mut page = DirPage { entries: Vec::new(), eof: false };
         let mut more = false;
+        // The nodes of entries, as far as their inode's number tells.
+        let mut known: Vec<Option<Node>> = Vec::new();
         let mut raw = RawDir::new(&listing, &mut buffer);
         while let Some(entry) = raw.next() {
             let entry = match entry {
@@ -77,6 +84,12 @@ impl Volume {
                 break;
             }
             let cookie = cookie_of(entry.next_entry_cookie());
+            // What stands below a directory of that number may be another filesystem or subvolume.
+            known.push(if known_counts && entry.file_type() != FileType::Directory {
+                self.0.cache.by_number(entry.ino())
+            } else {
+                None
+            });
             page.entries.push(DirEntry {
                 name: Bytes::copy_from_slice(name),
                 cookie,
@@ -91,8 +104,12 @@ impl Volume {
         }
         // Shared with lookups: an entry that is looked at must not be in the middle of being made.
         let _names = dir.0.names.read();
-        for entry in &mut page.entries {
-            let object = self.named_attrs(&dir_fd, &entry.name);
+        let now = Instant::now();
+        for (entry, known) in page.entries.iter_mut().zip(known) {
+            let object = match known.and_then(|node| fresh(node, now)) {
+                Some(known) => Ok(known),
+                None => self.named_attrs(&dir_fd, &entry.name, now),
+            };
             if let Ok((node, _)) = &object {
                 entry.fileid = node.fileid();
             }
@@ -105,16 +122,20 @@ impl Volume {
 
     /// As [`Volume::named`], with the attributes. Nodes that were not known keep no descriptor, but for directories:
     /// whoever lists a large directory would drive all others' out.
-    fn named_attrs(&self, dir_fd: &NodeFd, name: &[u8]) -> Result<(Node, Attrs), Error> {
+    fn named_attrs(&self, dir_fd: &NodeFd, name: &[u8], now: Instant) -> Result<(Node, Attrs), Error> {
         let (kh, mount_id) = sys::handle_by_name(dir_fd, name)?;
         if mount_id == self.0.mount_id
             && let Some(node) = self.0.cache.get(&kh)
-            && let Some(fd) = node.0.open_fd()
         {
-            let mut state = node.0.state.lock();
-            let attrs = self.attrs(&node, &mut state, &sys::look(&*fd)?);
-            drop(state);
-            return Ok((node, attrs));
+            if let Some(known) = fresh(node.clone(), now) {
+                return Ok(known);
+            }
+            if let Some(fd) = node.0.open_fd() {
+                let mut state = node.0.state.lock();
+                let attrs = self.attrs(&node, &mut state, &sys::look(&*fd)?);
+                drop(state);
+                return Ok((node, attrs));
+            }
         }
         let fd = sys::open_path(dir_fd, name)?;
         let (kh, mount_id) = sys::handle_of(&fd)?;
@@ -127,6 +148,12 @@ impl Volume {
         }
         Ok((node, attrs))
     }
+}
+
+/// A node with its attributes, if they are known without looking.
+fn fresh(node: Node, now: Instant) -> Option<(Node, Attrs)> {
+    let attrs = *node.0.state.lock().fresh(now).filter(|_| !node.0.is_dead())?;
+    Some((node, attrs))
 }
 
 #[cfg(test)]

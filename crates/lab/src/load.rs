@@ -1,0 +1,387 @@
+//! A load of one kind of operation on any NFSv4.1 server: so many operations, so many of them in flight, each answer
+//! checked.
+//!
+//! The operations are put together as Linux's client does it (what a compound holds, which attributes it asks for), so
+//! that the server's share of the work is the one that it has in real life.
+
+use crate::error::{Error, Result};
+use landfast_client::compound::{OpError, Results};
+use landfast_client::{NfsUrl, Session, SessionError, SessionOptions, ops};
+use landfast_nfs::v4::args::{
+    CloseArgs, CommitArgs, CreateArgs, CreateHow, CreateType, OpenArgs, OpenClaim, OpenHow, ReadArgs,
+    ReaddirArgs, SetattrArgs, WriteArgs,
+};
+use landfast_nfs::v4::attr::{AttrValues, number};
+use landfast_nfs::v4::flags::{
+    OPEN4_SHARE_ACCESS_BOTH, OPEN4_SHARE_ACCESS_WANT_NO_DELEG, OPEN4_SHARE_DENY_NONE,
+};
+use landfast_nfs::v4::{
+    ArgOp, Bitmap, FileHandle, NfsTime, OpNum, Opaque1024, SetTime, StableHow, StateOwner, Stateid, Verifier,
+};
+use landfast_xdr::Bytes;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// What Linux's client asks for in a GETATTR.
+const ATTRS: Bitmap = Bitmap::of(&[
+    number::TYPE,
+    number::CHANGE,
+    number::SIZE,
+    number::FSID,
+    number::FILEID,
+    number::MODE,
+    number::NUMLINKS,
+    number::OWNER,
+    number::OWNER_GROUP,
+    number::RAWDEV,
+    number::SPACE_USED,
+    number::TIME_ACCESS,
+    number::TIME_METADATA,
+    number::TIME_MODIFY,
+    number::MOUNTED_ON_FILEID,
+]);
+
+/// Bytes of a small file.
+pub const SMALL_BYTES: usize = 4096;
+/// Bytes of one request of a stream.
+const STREAM_BYTES: u32 = 1 << 20;
+/// Files in the directory that is looked up and listed.
+const DIR_FILES: u64 = 1000;
+
+/// One kind of operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// PUTFH, GETATTR.
+    Getattr,
+    /// PUTFH, LOOKUP, GETFH, GETATTR.
+    Lookup,
+    /// PUTFH, READ of 4 KiB.
+    Read4k,
+    /// READDIR with attributes, a whole directory of 1,000 entries an operation.
+    Readdirplus,
+    /// OPEN that creates, WRITE of 4 KiB FILE_SYNC, SETATTR of times, CLOSE: four compounds, one operation.
+    CreateWriteSetattr,
+}
+
+impl Kind {
+    /// Its name in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Getattr => "GETATTR",
+            Kind::Lookup => "LOOKUP",
+            Kind::Read4k => "READ 4K",
+            Kind::Readdirplus => "READDIR with attributes",
+            Kind::CreateWriteSetattr => "CREATE + WRITE + SETATTR",
+        }
+    }
+}
+
+/// A client with its files on a server.
+pub struct Load {
+    runtime: tokio::runtime::Runtime,
+    client: Arc<Client>,
+}
+
+struct Client {
+    session: Session,
+    /// The export's root.
+    root: FileHandle,
+    /// A directory of [`DIR_FILES`] files.
+    dir: FileHandle,
+    file: FileHandle,
+    open: Stateid,
+    content: Bytes,
+    /// Numbers of files that are made, so that no name is used twice.
+    made: AtomicU64,
+}
+
+fn failed(what: &str, why: impl std::fmt::Display) -> Error {
+    Error::Child { role: "load", what: format!("{what}: {why}") }
+}
+
+impl From<OpError> for Error {
+    fn from(e: OpError) -> Self {
+        failed("operation", e)
+    }
+}
+
+impl From<SessionError> for Error {
+    fn from(e: SessionError) -> Self {
+        failed("session", e)
+    }
+}
+
+/// Bytes that are not zero and differ from place to place.
+fn pattern(len: usize) -> Bytes {
+    (0..len).map(|i| (i.wrapping_mul(31) >> 3) as u8 | 1).collect::<Vec<_>>().into()
+}
+
+impl Load {
+    /// Connects and makes the files that are read.
+    ///
+    /// # Errors
+    /// What the server answers.
+    pub fn new(addr: SocketAddr) -> Result<Load> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .map_err(|e| failed("threads", e))?;
+        let client = Arc::new(runtime.block_on(Client::prepare(addr))?);
+        Ok(Load { runtime, client })
+    }
+
+    /// Does `count` operations of this kind, `in_flight` of them at a time. The time that it took.
+    ///
+    /// # Errors
+    /// The first answer that is an error, or wrong.
+    pub fn run(&self, kind: Kind, count: u64, in_flight: u64) -> Result<Duration> {
+        let left = Arc::new(AtomicU64::new(count));
+        let start = Instant::now();
+        self.runtime.block_on(async {
+            let tasks: Vec<_> = (0..in_flight)
+                .map(|_| {
+                    let (client, left) = (self.client.clone(), left.clone());
+                    tokio::spawn(async move {
+                        while take(&left) {
+                            client.one(kind).await?;
+                        }
+                        Ok::<_, Error>(())
+                    })
+                })
+                .collect();
+            for task in tasks {
+                task.await.map_err(|e| failed("task", e))??;
+            }
+            Ok::<_, Error>(())
+        })?;
+        Ok(start.elapsed())
+    }
+
+    /// Writes a file of `bytes` bytes, UNSTABLE with a COMMIT at the end, then reads it. Seconds of either.
+    ///
+    /// # Errors
+    /// As [`Load::run`].
+    pub fn stream(&self, bytes: u64, in_flight: u64) -> Result<(Duration, Duration)> {
+        self.runtime.block_on(async {
+            let (file, open) = self.client.create(&self.client.root, b"stream").await?;
+            let start = Instant::now();
+            self.pieces(bytes, in_flight, &file, open, true).await?;
+            let commit = vec![ArgOp::Putfh(file.clone()), ArgOp::Commit(CommitArgs { offset: 0, count: 0 })];
+            self.client.all(commit).await?;
+            let written = start.elapsed();
+            let start = Instant::now();
+            self.pieces(bytes, in_flight, &file, open, false).await?;
+            Ok((written, start.elapsed()))
+        })
+    }
+
+    async fn pieces(
+        &self,
+        bytes: u64,
+        in_flight: u64,
+        file: &FileHandle,
+        open: Stateid,
+        write: bool,
+    ) -> Result<()> {
+        let data = pattern(STREAM_BYTES as usize);
+        let next = Arc::new(AtomicU64::new(0));
+        let tasks: Vec<_> = (0..in_flight)
+            .map(|_| {
+                let (client, next, file, data) =
+                    (self.client.clone(), next.clone(), file.clone(), data.clone());
+                tokio::spawn(async move {
+                    loop {
+                        let offset = next.fetch_add(u64::from(STREAM_BYTES), Ordering::Relaxed);
+                        if offset >= bytes {
+                            return Ok::<_, Error>(());
+                        }
+                        if write {
+                            client.write(&file, open, offset, StableHow::Unstable, &data).await?;
+                        } else {
+                            client.read(&file, open, offset, &data).await?;
+                        }
+                    }
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.await.map_err(|e| failed("task", e))??;
+        }
+        Ok(())
+    }
+}
+
+/// Takes one of what is left.
+fn take(left: &AtomicU64) -> bool {
+    left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1)).is_ok()
+}
+
+fn file_name(n: u64) -> Bytes {
+    Bytes::from(format!("file{n:06}"))
+}
+
+impl Client {
+    async fn prepare(addr: SocketAddr) -> Result<Client> {
+        let url: NfsUrl = format!("nfs://{addr}/?version=4.1").parse().map_err(|e| failed("address", e))?;
+        let options = SessionOptions { connections: 1, ..SessionOptions::for_url(&url) };
+        let session = Session::connect(options).await?;
+        let (root, _) = ops::resolve(&session, &[]).await.map_err(|e| failed("root", e))?;
+        let mut client = Client {
+            session,
+            dir: root.clone(),
+            file: root.clone(),
+            root,
+            open: Stateid::ANONYMOUS,
+            content: pattern(SMALL_BYTES),
+            made: AtomicU64::new(0),
+        };
+        client.dir = client.mkdir(b"listed").await?;
+        for n in 0..DIR_FILES {
+            let (file, open) = client.create(&client.dir, &file_name(n)).await?;
+            if n == 0 {
+                client.write(&file, open, 0, StableHow::FileSync, &client.content).await?;
+                (client.file, client.open) = (file, open);
+            } else {
+                client.close(&file, open).await?;
+            }
+        }
+        Ok(client)
+    }
+
+    /// A compound of which every operation succeeds.
+    async fn all(&self, ops: Vec<ArgOp>) -> Result<Results> {
+        let first = ops.first().map_or(OpNum::ILLEGAL, ArgOp::op);
+        let reply = self.session.compound(ops, false).await?;
+        if !reply.status.is_ok() {
+            let last = reply.results.last().map_or(first, |r| r.op);
+            return Err(OpError::Failed { op: last, status: reply.status }.into());
+        }
+        let mut results = Results::new(reply);
+        results.take(first)?;
+        Ok(results)
+    }
+
+    async fn mkdir(&self, name: &'static [u8]) -> Result<FileHandle> {
+        let attrs = AttrValues { mode: Some(0o755), ..AttrValues::default() };
+        let make = CreateArgs {
+            kind: CreateType::Dir,
+            name: Bytes::from_static(name),
+            attrs: attrs.to_fattr(&AttrValues::KNOWN),
+        };
+        let ops = vec![ArgOp::Putfh(self.root.clone()), ArgOp::Create(make), ArgOp::Getfh];
+        let mut results = self.all(ops).await?;
+        results.take(OpNum::CREATE)?;
+        Ok(results.getfh()?)
+    }
+
+    async fn create(&self, dir: &FileHandle, name: &[u8]) -> Result<(FileHandle, Stateid)> {
+        let attrs = AttrValues { mode: Some(0o644), ..AttrValues::default() };
+        let open = OpenArgs {
+            seqid: 0,
+            share_access: OPEN4_SHARE_ACCESS_BOTH | OPEN4_SHARE_ACCESS_WANT_NO_DELEG,
+            share_deny: OPEN4_SHARE_DENY_NONE,
+            owner: StateOwner { clientid: 0, owner: Opaque1024(Bytes::from_static(b"load")) },
+            openhow: OpenHow::Create(CreateHow::Guarded(attrs.to_fattr(&AttrValues::KNOWN))),
+            claim: OpenClaim::Null(Bytes::copy_from_slice(name)),
+        };
+        let ops = vec![ArgOp::Putfh(dir.clone()), ArgOp::Open(open), ArgOp::Getfh, ArgOp::Getattr(ATTRS)];
+        let mut results = self.all(ops).await?;
+        let stateid = results.open()?.stateid;
+        Ok((results.getfh()?, stateid))
+    }
+
+    async fn write(
+        &self,
+        file: &FileHandle,
+        open: Stateid,
+        offset: u64,
+        stable: StableHow,
+        data: &Bytes,
+    ) -> Result<()> {
+        let write = WriteArgs { stateid: open, offset, stable, data: data.clone() };
+        let ops = vec![ArgOp::Putfh(file.clone()), ArgOp::Write(write), ArgOp::Getattr(ATTRS)];
+        let wrote = self.all(ops).await?.write()?;
+        if wrote.count as usize != data.len() || (stable == StableHow::FileSync && wrote.committed != stable)
+        {
+            return Err(failed("WRITE", "short, or less stable than asked for"));
+        }
+        Ok(())
+    }
+
+    async fn read(&self, file: &FileHandle, open: Stateid, offset: u64, expected: &Bytes) -> Result<()> {
+        let read = ReadArgs { stateid: open, offset, count: expected.len() as u32 };
+        let got = self.all(vec![ArgOp::Putfh(file.clone()), ArgOp::Read(read)]).await?.read()?;
+        if got.data != *expected {
+            return Err(failed("READ", "not what was written"));
+        }
+        Ok(())
+    }
+
+    async fn close(&self, file: &FileHandle, open: Stateid) -> Result<()> {
+        let close = CloseArgs { seqid: 0, open_stateid: open };
+        self.all(vec![ArgOp::Putfh(file.clone()), ArgOp::Close(close)]).await.map(drop)
+    }
+
+    async fn one(&self, kind: Kind) -> Result<()> {
+        match kind {
+            Kind::Getattr => {
+                let ops = vec![ArgOp::Putfh(self.file.clone()), ArgOp::Getattr(ATTRS)];
+                self.all(ops).await?.getattr()?;
+            }
+            Kind::Lookup => {
+                let name = file_name(self.made.fetch_add(1, Ordering::Relaxed) % DIR_FILES);
+                let ops = vec![
+                    ArgOp::Putfh(self.dir.clone()),
+                    ArgOp::Lookup(name),
+                    ArgOp::Getfh,
+                    ArgOp::Getattr(ATTRS),
+                ];
+                let mut results = self.all(ops).await?;
+                results.take(OpNum::LOOKUP)?;
+                results.getfh()?;
+            }
+            Kind::Read4k => self.read(&self.file, self.open, 0, &self.content).await?,
+            Kind::Readdirplus => self.list().await?,
+            Kind::CreateWriteSetattr => {
+                let name = format!("made{}", self.made.fetch_add(1, Ordering::Relaxed));
+                let (file, open) = self.create(&self.root, name.as_bytes()).await?;
+                self.write(&file, open, 0, StableHow::FileSync, &self.content).await?;
+                let at = Some(SetTime::ClientTime(NfsTime { seconds: 1_000_000_000, nseconds: 5 }));
+                let times = AttrValues { time_access_set: at, time_modify_set: at, ..AttrValues::default() };
+                let set =
+                    SetattrArgs { stateid: Stateid::ANONYMOUS, attrs: times.to_fattr(&AttrValues::KNOWN) };
+                let ops = vec![ArgOp::Putfh(file.clone()), ArgOp::Setattr(set), ArgOp::Getattr(ATTRS)];
+                self.all(ops).await?;
+                self.close(&file, open).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lists the directory; its entries are counted.
+    async fn list(&self) -> Result<()> {
+        let (mut cookie, mut cookieverf, mut seen) = (0, Verifier::default(), 0);
+        loop {
+            let read = ReaddirArgs {
+                cookie,
+                cookieverf,
+                dircount: 32 << 10,
+                maxcount: 128 << 10,
+                attr_request: ATTRS,
+            };
+            let page =
+                self.all(vec![ArgOp::Putfh(self.dir.clone()), ArgOp::Readdir(read)]).await?.readdir()?;
+            seen += page.entries.len() as u64;
+            cookieverf = page.cookieverf;
+            match page.entries.last() {
+                Some(last) if !page.eof => cookie = last.cookie,
+                _ if page.eof && seen == DIR_FILES => return Ok(()),
+                _ => return Err(failed("READDIR", format!("{seen} entries instead of {DIR_FILES}"))),
+            }
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! nfs-ganesha with its VFS backend, over NFSv4 only: what Debian's packages `nfs-ganesha` and `nfs-ganesha-vfs` install.
+//!
+//! It makes metadata durable some time after its replies (it calls fsync for data only), so it is a peer for processor
+//! time, not for latency.
+
+use crate::child::{Child, Output, Role};
+use crate::error::{Context, Error, Result};
+use crate::limits::{READY_POLL, READY_WAIT};
+use crate::served::free_port;
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Where the package puts its program.
+const PROGRAM: &str = "/usr/bin/ganesha.nfsd";
+/// Where it puts the backend.
+const BACKENDS: [&str; 2] = ["/usr/lib/x86_64-linux-gnu/ganesha", "/usr/lib/ganesha"];
+
+/// A running server; killed when dropped.
+#[derive(Debug)]
+pub struct Ganesha {
+    child: Child,
+    addr: SocketAddr,
+    _scratch: tempfile::TempDir,
+}
+
+/// Whether it is installed; if not, which packages are missing.
+///
+/// # Errors
+/// [`Error::NoTool`].
+pub fn possible() -> Result<()> {
+    let backend = BACKENDS.iter().map(|dir| Path::new(dir).join("libfsalvfs.so")).any(|f| f.exists());
+    if !Path::new(PROGRAM).exists() || !backend {
+        return Err(Error::NoTool { tool: PROGRAM.into(), package: "nfs-ganesha and nfs-ganesha-vfs" });
+    }
+    Ok(())
+}
+
+impl Ganesha {
+    /// Serves `dir` as its pseudo root and waits until it takes connections.
+    ///
+    /// # Errors
+    /// It is not installed, or it ends instead.
+    pub fn start(dir: &Path) -> Result<Self> {
+        possible()?;
+        let scratch = tempfile::Builder::new()
+            .prefix("landfast-ganesha-")
+            .tempdir()
+            .context(|| "make a temporary directory".to_owned())?;
+        let addr = free_port()?;
+        let file = |name: &str| scratch.path().join(name);
+        let conf = file("ganesha.conf");
+        std::fs::write(&conf, config(dir, addr.port(), &file("recovery")))
+            .context(|| format!("write {}", conf.display()))?;
+        let words = [PathBuf::from(PROGRAM), "-F".into(), "-f".into(), conf, "-L".into(), file("messages")]
+            .into_iter()
+            .chain(["-p".into(), file("pid")])
+            .map(|p| p.to_string_lossy().into_owned())
+            .collect();
+        let child = Child::start("nfs-ganesha", Role::Program(words), Output::Keep)?;
+        let mut server = Ganesha { child, addr, _scratch: scratch };
+        server.wait()?;
+        Ok(server)
+    }
+
+    fn wait(&mut self) -> Result<()> {
+        let start = Instant::now();
+        while TcpStream::connect(self.addr).is_err() {
+            if let Some(status) = self.child.ended() {
+                let what = format!("ended before it served ({status}): {}", self.messages());
+                return Err(Error::Child { role: "nfs-ganesha", what });
+            }
+            if start.elapsed() > READY_WAIT {
+                return Err(Error::Child { role: "nfs-ganesha", what: "does not take connections".into() });
+            }
+            // There is no event for "somebody listens on this port now".
+            std::thread::sleep(READY_POLL);
+        }
+        Ok(())
+    }
+
+    /// The end of its own log.
+    fn messages(&self) -> String {
+        let text = std::fs::read_to_string(self._scratch.path().join("messages")).unwrap_or_default();
+        let lines: Vec<_> = text.lines().rev().take(5).collect();
+        lines.into_iter().rev().collect::<Vec<_>>().join("; ")
+    }
+
+    /// Where it listens.
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// Processor time so far.
+    pub fn cpu(&self) -> Option<Duration> {
+        self.child.cpu()
+    }
+}
+
+/// Its configuration: one export, everybody is who he says, no grace period after the start.
+fn config(dir: &Path, port: u16, recovery: &Path) -> String {
+    let (dir, recovery) = (dir.display(), recovery.display());
+    format!(
+        "NFS_CORE_PARAM {{ NFS_Port = {port}; NFS_Protocols = 4; Bind_addr = 127.0.0.1; Enable_NLM = false; \
+         Enable_RQUOTA = false; Enable_UDP = false; }}\n\
+         NFSv4 {{ Graceless = true; RecoveryBackend = fs; RecoveryRoot = \"{recovery}\"; Minor_Versions = 1, 2; }}\n\
+         EXPORT {{ Export_Id = 1; Path = \"{dir}\"; Pseudo = \"/\"; Access_Type = RW; Squash = No_Root_Squash; \
+         SecType = sys; Protocols = 4; Transports = TCP; FSAL {{ Name = VFS; }} }}\n\
+         LOG {{ Default_Log_Level = WARN; }}\n"
+    )
+}
