@@ -62,6 +62,9 @@ const READABLE: Bitmap = Bitmap::of(&[
     n::FS_CHARSET_CAP,
 ]);
 
+/// The last attribute of NFSv4.0 (RFC 7530 section 5).
+const LAST_40: u32 = n::MOUNTED_ON_FILEID;
+
 /// Attributes that can be read, from minor version 2.
 const READABLE_42: Bitmap = Bitmap::of(&[n::CHANGE_ATTR_TYPE, n::XATTR_SUPPORT]);
 /// Attributes that can only be set.
@@ -93,7 +96,11 @@ const CHARSET_ANY: u32 = 1;
 /// The attributes of a minor version.
 #[must_use]
 pub fn supported(minor: u32) -> Bitmap {
-    let both = READABLE.or(&WRITE_ONLY);
+    let mut both = READABLE.or(&WRITE_ONLY);
+    if minor == 0 {
+        let later: Vec<u32> = both.iter().filter(|number| *number > LAST_40).collect();
+        later.into_iter().for_each(|number| both.clear(number));
+    }
     if minor >= 2 { both.or(&READABLE_42).or(&WRITE_ONLY_42) } else { both }
 }
 
@@ -365,6 +372,13 @@ mod tests {
     #[test]
     fn every_supported_attribute_has_a_type() {
         assert!(supported(2).minus(&AttrValues::KNOWN).is_empty());
+    }
+
+    #[test]
+    fn rfc7530_5_the_attributes_of_4_0_end_with_mounted_on_fileid() {
+        assert!(supported(0).iter().all(|number| number <= n::MOUNTED_ON_FILEID));
+        assert!(supported(0).has(n::MOUNTED_ON_FILEID) && supported(0).has(n::TIME_MODIFY_SET));
+        assert_eq!(readable(&Bitmap::of(&[n::SIZE, n::SUPPATTR_EXCLCREAT]), 0), Ok(Bitmap::of(&[n::SIZE])));
     }
 
     #[test]

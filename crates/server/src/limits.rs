@@ -85,3 +85,11 @@ pub const IDLE_MS: u64 = 3600 * 1000;
 pub const COURTESY_MS: u64 = 24 * 3600 * 1000;
 /// An EXCHANGE_ID without a CREATE_SESSION is forgotten after so many leases.
 pub const UNCONFIRMED_LEASES: u64 = 1;
+/// Open owners and lock owners of one client of NFSv4.0; above it those that hold nothing go, then: `NFS4ERR_RESOURCE`.
+pub const OWNERS_PER_CLIENT_MAX: usize = 16 << 10;
+/// Open owners and lock owners in all, with the same answer.
+pub const OWNERS_MAX: usize = 128 << 10;
+/// An open owner of NFSv4.0 that has nothing open is forgotten after so many leases of silence.
+pub const OWNER_IDLE_LEASES: u64 = 2;
+/// States of NFSv4.0's clients that are remembered as `NFS4ERR_EXPIRED`; older ones are `NFS4ERR_BAD_STATEID`.
+pub const EXPIRED_STATES_MAX: usize = 64 << 10;

@@ -286,7 +286,15 @@ async fn tick(sh: Arc<Shared>) {
     every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         every.tick().await;
-        let gone = sh.state().tick(sh.now());
+        let now = sh.now();
+        let (mut gone, freed, over) = {
+            let mut st = sh.state();
+            (st.tick(now), st.tick_owners(now), st.end_grace(now))
+        };
+        drop(freed);
+        let grace_ends = over.is_some();
+        gone.extend(over.unwrap_or_default());
+        let mut told = true;
         if !gone.is_empty()
             && let Some(keeper) = sh.exports().keeper()
         {
@@ -296,7 +304,11 @@ async fn tick(sh: Arc<Shared>) {
             }
             if let Err(e) = tx.finish().wait().await {
                 tracing::error!("the log took no record of clients that are gone: {e}");
+                told = false;
             }
+        }
+        if grace_ends && told {
+            sh.state().grace.ended();
         }
     }
 }
@@ -395,7 +407,7 @@ impl Nfs {
 
     /// Waits for the log, frees the slot; the reply to send.
     async fn settle(&self, reply: Bytes, pending: Pending) -> Bytes {
-        let Pending { receipt, slot, holder, failure } = pending;
+        let Pending { receipt, slot, owners, holder, failure } = pending;
         let stable = receipt.wait().await.is_ok();
         let mut st = self.sh.state();
         if let Some(client) = holder.filter(|_| stable) {
@@ -409,6 +421,10 @@ impl Nfs {
             }
             s.release(slot);
         }
+        if !stable {
+            st.owners.spoil_all(&owners);
+        }
+        st.owners.give_back(&owners);
         drop(st);
         self.released.notify_waiters();
         if stable { reply } else { failure }

@@ -1,4 +1,5 @@
-//! Client records: EXCHANGE_ID (RFC 8881 section 18.35), the confirmation by CREATE_SESSION (section 18.36), leases.
+//! Client records: EXCHANGE_ID (RFC 8881 section 18.35), the confirmation by CREATE_SESSION (section 18.36), leases; and
+//! those of NFSv4.0: SETCLIENTID, SETCLIENTID_CONFIRM (RFC 7530 sections 16.33, 16.34).
 //!
 //! Invariant: an owner has at most one confirmed and one unconfirmed record. The confirmed record of an owner goes only
 //! when the unconfirmed one is confirmed, never at EXCHANGE_ID: who merely knows an owner's name cannot take its state.
@@ -6,6 +7,7 @@
 use super::notes::ClientNote;
 use super::{Millis, Principal};
 use bytes::Bytes;
+use landfast_nfs::v4::v40::{CallbackClient, ClientAddr};
 use landfast_nfs::v4::{NfsStat, Verifier};
 use std::collections::HashMap;
 
@@ -38,6 +40,67 @@ pub struct Client {
     pub needs_reclaim: bool,
     /// Version of the last change.
     pub version: u64,
+    /// What only a client of NFSv4.0 has; `None` for one of NFSv4.1 or 4.2.
+    pub v40: Option<V40>,
+}
+
+/// Where callbacks would go (RFC 7530 section 16.33): `callback` and `callback_ident`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Callback {
+    /// Program and address.
+    pub client: CallbackClient,
+    /// Comes back in each callback.
+    pub ident: u32,
+}
+
+/// What only a client of NFSv4.0 has.
+#[derive(Debug, Clone, Default)]
+pub struct V40 {
+    /// What its SETCLIENTID_CONFIRM has to say, or has said.
+    pub confirm: Verifier,
+    /// Where callbacks would go. No delegation is given, so none is sent.
+    pub callback: Callback,
+    /// A SETCLIENTID has come that would change the callback and is not confirmed.
+    pub update: Option<(Verifier, Callback)>,
+}
+
+/// What a SETCLIENTID asks.
+#[derive(Debug, Clone)]
+pub struct SetClientId {
+    /// `client.id`.
+    pub owner: Bytes,
+    /// `client.verifier`.
+    pub verifier: Verifier,
+    /// Who asks.
+    pub principal: Principal,
+    /// Where callbacks would go.
+    pub callback: Callback,
+    /// What SETCLIENTID_CONFIRM will have to say: never used before.
+    pub confirm: Verifier,
+}
+
+/// Why a SETCLIENTID fails.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SetClientIdError {
+    /// Another principal uses the name, from this address.
+    InUse(ClientAddr),
+    /// Anything else.
+    Status(NfsStat),
+}
+
+impl From<NfsStat> for SetClientIdError {
+    fn from(s: NfsStat) -> Self {
+        SetClientIdError::Status(s)
+    }
+}
+
+/// What a SETCLIENTID_CONFIRM did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Confirmed40 {
+    /// The record was not confirmed before.
+    pub first: bool,
+    /// The owner's former confirmed record, whose state must go now (the caller does it).
+    pub replaced: Option<u64>,
 }
 
 impl Client {
@@ -96,13 +159,30 @@ pub enum CreateSession {
     Replay(Bytes),
 }
 
+/// The owners of NFSv4.0 and those of the later versions are two name spaces.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct OwnerName {
+    v40: bool,
+    name: Bytes,
+}
+
+fn later(name: &Bytes) -> OwnerName {
+    OwnerName { v40: false, name: name.clone() }
+}
+
+impl Client {
+    fn owner_name(&self) -> OwnerName {
+        OwnerName { v40: self.v40.is_some(), name: self.owner.clone() }
+    }
+}
+
 /// All client records.
 #[derive(Debug)]
 pub struct Clients {
     epoch: u32,
     next: u32,
     by_id: HashMap<u64, Client>,
-    by_owner: HashMap<Bytes, Owner>,
+    by_owner: HashMap<OwnerName, Owner>,
 }
 
 impl Clients {
@@ -149,7 +229,8 @@ impl Clients {
     /// Takes a record away. Its sessions and opens are the caller's business ([`super::State::remove_client`]).
     pub fn remove(&mut self, id: u64) -> Option<Client> {
         let client = self.by_id.remove(&id)?;
-        if let Some(owner) = self.by_owner.get_mut(&client.owner) {
+        let name = client.owner_name();
+        if let Some(owner) = self.by_owner.get_mut(&name) {
             if owner.confirmed == Some(id) {
                 owner.confirmed = None;
             }
@@ -157,7 +238,7 @@ impl Clients {
                 owner.unconfirmed = None;
             }
             if owner.confirmed.is_none() && owner.unconfirmed.is_none() {
-                self.by_owner.remove(&client.owner);
+                self.by_owner.remove(&name);
             }
         }
         Some(client)
@@ -165,7 +246,7 @@ impl Clients {
 
     /// Puts a record back that the log kept. A second record of the same owner replaces the first.
     pub fn restore(&mut self, client: Client) {
-        let owner = self.by_owner.entry(client.owner.clone()).or_default();
+        let owner = self.by_owner.entry(client.owner_name()).or_default();
         let old = owner.confirmed.replace(client.id);
         if let Some(old) = old.filter(|old| *old != client.id) {
             self.by_id.remove(&old);
@@ -184,8 +265,11 @@ impl Clients {
         ask: &ExchangeId,
         idle: impl FnOnce(&Client) -> bool,
     ) -> Result<Exchanged, NfsStat> {
-        let confirmed =
-            self.by_owner.get(&ask.owner).and_then(|o| o.confirmed).and_then(|id| self.by_id.get(&id));
+        let confirmed = self
+            .by_owner
+            .get(&later(&ask.owner))
+            .and_then(|o| o.confirmed)
+            .and_then(|id| self.by_id.get(&id));
         match (confirmed, ask.update) {
             (None, true) => return Err(NfsStat::NFS4ERR_NOENT), // case 7
             (Some(c), true) if c.principal != ask.principal => return Err(NfsStat::NFS4ERR_PERM), // case 9
@@ -194,7 +278,7 @@ impl Clients {
             (Some(c), update) if c.principal == ask.principal && c.verifier == ask.verifier => {
                 let found = Exchanged { client: c.id, sequence: c.create_sequence, confirmed: true };
                 if !update {
-                    self.drop_unconfirmed(&ask.owner);
+                    self.drop_unconfirmed(&later(&ask.owner));
                 }
                 return Ok(found);
             }
@@ -205,10 +289,9 @@ impl Clients {
             // Cases 1 (new), 4 (replaces an unconfirmed one), 5 (the client has restarted), and 3 when it is allowed.
             _ => {}
         }
-        self.drop_unconfirmed(&ask.owner);
-        let id = u64::from(self.epoch) << 32 | u64::from(self.next);
-        self.next = self.next.wrapping_add(1).max(1);
-        self.by_owner.entry(ask.owner.clone()).or_default().unconfirmed = Some(id);
+        self.drop_unconfirmed(&later(&ask.owner));
+        let id = self.fresh();
+        self.by_owner.entry(later(&ask.owner)).or_default().unconfirmed = Some(id);
         let client = Client {
             id,
             owner: ask.owner.clone(),
@@ -223,12 +306,122 @@ impl Clients {
             reclaim_complete: false,
             needs_reclaim: false,
             version: 0,
+            v40: None,
         };
         self.by_id.insert(id, client);
         Ok(Exchanged { client: id, sequence: 1, confirmed: false })
     }
 
-    fn drop_unconfirmed(&mut self, owner: &Bytes) {
+    fn fresh(&mut self) -> u64 {
+        let id = u64::from(self.epoch) << 32 | u64::from(self.next);
+        self.next = self.next.wrapping_add(1).max(1);
+        id
+    }
+
+    /// Whether this instance of the server gives such client IDs.
+    #[must_use]
+    pub fn is_of_this_instance(&self, id: u64) -> bool {
+        id >> 32 == u64::from(self.epoch)
+    }
+
+    /// Whether this instance of the server has given this client ID.
+    #[must_use]
+    pub fn was_given(&self, id: u64) -> bool {
+        self.is_of_this_instance(id) && (1..self.next).contains(&(id as u32))
+    }
+
+    /// SETCLIENTID (RFC 7530 section 16.33.5; in the order of its cases). `idle` says whether a confirmed client holds
+    /// nothing or has let its lease go.
+    ///
+    /// # Errors
+    /// `CLID_INUSE`.
+    pub fn set_client_id(
+        &mut self,
+        now: Millis,
+        ask: SetClientId,
+        idle: impl FnOnce(&Client) -> bool,
+    ) -> Result<u64, SetClientIdError> {
+        let name = OwnerName { v40: true, name: ask.owner.clone() };
+        let confirmed = self.by_owner.get(&name).and_then(|o| o.confirmed);
+        if let Some(c) = confirmed.and_then(|id| self.by_id.get(&id)) {
+            if c.principal != ask.principal && !idle(c) {
+                let using = c.v40.as_ref().map(|v| v.callback.client.location.clone());
+                return Err(SetClientIdError::InUse(using.unwrap_or_default()));
+            }
+            // The same instance of the client: perhaps another callback. Not for an ID of a former instance of the server,
+            // which is stale.
+            if c.principal == ask.principal && c.verifier == ask.verifier && self.is_of_this_instance(c.id) {
+                let id = c.id;
+                self.drop_unconfirmed(&name);
+                if let Some(v) = self.by_id.get_mut(&id).and_then(|c| c.v40.as_mut()) {
+                    v.update = Some((ask.confirm, ask.callback));
+                }
+                return Ok(id);
+            }
+        }
+        // The client has restarted, with or without an unconfirmed record; or it is new.
+        self.drop_unconfirmed(&name);
+        let id = self.fresh();
+        self.by_owner.entry(name).or_default().unconfirmed = Some(id);
+        let client = Client {
+            id,
+            owner: ask.owner,
+            verifier: ask.verifier,
+            principal: ask.principal,
+            confirmed: false,
+            create_sequence: 0,
+            create_reply: None,
+            renewed: now,
+            holds: false,
+            holding_noted: false,
+            reclaim_complete: false,
+            needs_reclaim: false,
+            version: 0,
+            v40: Some(V40 { confirm: ask.confirm, callback: ask.callback, update: None }),
+        };
+        self.by_id.insert(id, client);
+        Ok(id)
+    }
+
+    /// SETCLIENTID_CONFIRM (RFC 7530 section 16.34.5).
+    ///
+    /// # Errors
+    /// `STALE_CLIENTID` when no record matches; `CLID_INUSE` for another principal.
+    pub fn confirm_client_id(
+        &mut self,
+        now: Millis,
+        id: u64,
+        confirm: Verifier,
+        principal: Principal,
+    ) -> Result<Confirmed40, NfsStat> {
+        const STALE: NfsStat = NfsStat::NFS4ERR_STALE_CLIENTID;
+        if !self.is_of_this_instance(id) {
+            return Err(STALE);
+        }
+        let c = self.by_id.get_mut(&id).ok_or(STALE)?;
+        let v = c.v40.as_mut().ok_or(STALE)?;
+        let update = v.update.as_ref().is_some_and(|(u, _)| *u == confirm);
+        if !update && v.confirm != confirm {
+            return Err(STALE);
+        }
+        if c.principal != principal {
+            return Err(NfsStat::NFS4ERR_CLID_INUSE);
+        }
+        if update && let Some((confirm, callback)) = v.update.take() {
+            (v.confirm, v.callback) = (confirm, callback);
+        }
+        if c.confirmed {
+            return Ok(Confirmed40 { first: false, replaced: None });
+        }
+        c.confirmed = true;
+        c.renewed = now;
+        let name = c.owner_name();
+        let owner = self.by_owner.entry(name).or_default();
+        owner.unconfirmed = None;
+        Ok(Confirmed40 { first: true, replaced: owner.confirmed.replace(id) })
+    }
+
+    fn drop_unconfirmed(&mut self, owner: &OwnerName) {
         if let Some(id) = self.by_owner.get_mut(owner).and_then(|o| o.unconfirmed.take()) {
             self.by_id.remove(&id);
         }
@@ -273,7 +466,7 @@ impl Clients {
             return None;
         }
         c.confirmed = true;
-        let owner = self.by_owner.get_mut(&c.owner)?;
+        let owner = self.by_owner.get_mut(&c.owner_name())?;
         owner.unconfirmed = None;
         owner.confirmed.replace(id)
     }

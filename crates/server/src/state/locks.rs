@@ -11,7 +11,7 @@ use landfast_nfs::v4::{LockType, NfsStat, Stateid};
 #[derive(Debug)]
 pub(super) struct LockState {
     pub(super) client: u64,
-    owner: Bytes,
+    pub(super) owner: Bytes,
     pub(super) file: FileKey,
     pub(super) open: u64,
     pub(super) seqid: u32,

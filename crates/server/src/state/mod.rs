@@ -1,8 +1,9 @@
-//! The NFSv4.1 state of the server as a pure core: no I/O, no clock, no threads. Values in, values out.
+//! The NFSv4 state of the server as a pure core: no I/O, no clock, no threads. Values in, values out.
 //!
 //! - [`clients`]: EXCHANGE_ID and CREATE_SESSION, leases;
 //! - [`sessions`]: slots, the reply cache, retries;
 //! - [`opens`]: opens, share reservations, stateids; [`locks`]: byte ranges;
+//! - [`owners`]: the sequence numbers of NFSv4.0's owners; [`v40`], [`opens40`]: that version on the same state;
 //! - [`grace`]: who may reclaim after a restart;
 //! - [`notes`]: what of it stands in the log, and how it is read back.
 //!
@@ -17,7 +18,10 @@ pub mod grace;
 pub mod locks;
 pub mod notes;
 pub mod opens;
+pub mod opens40;
+pub mod owners;
 pub mod sessions;
+pub mod v40;
 
 use crate::limits;
 use clients::Clients;
@@ -26,6 +30,7 @@ use landfast_nfs::v4::flags::SEQ4_STATUS_RESTART_RECLAIM_NEEDED;
 use landfast_nfs::v4::{NfsStat, SessionId};
 use notes::Stamped;
 use opens::Files;
+use owners::Owners;
 use sessions::Sessions;
 
 /// Milliseconds on a clock that never goes backwards.
@@ -71,6 +76,8 @@ pub struct State<F> {
     pub sessions: Sessions,
     /// Opens and locks, by file.
     pub files: Files<F>,
+    /// Open owners and lock owners of NFSv4.0.
+    pub owners: Owners,
     /// The grace period.
     pub grace: Grace,
     /// Lease time.
@@ -89,6 +96,7 @@ impl<F> State<F> {
             clients: Clients::new(epoch),
             sessions: Sessions::new(bounds.reply_bytes),
             files: Files::new(epoch),
+            owners: Owners::default(),
             grace: Grace::default(),
             lease_ms,
             bounds,
@@ -112,6 +120,10 @@ impl<F> State<F> {
                 out.push(Stamped { v, note: notes::Note::SessionGone(session) });
             }
         }
+        if client.v40.is_some() {
+            self.files.expire(id);
+            self.owners.remove_client(id);
+        }
         self.files.remove_client(id);
         self.grace.done(id);
         if client.confirmed {
@@ -130,10 +142,15 @@ impl<F> State<F> {
         let idle = self
             .clients
             .iter()
-            .filter(|c| self.files.opens_of(c.id) == 0 && !self.sessions.client_is_busy(c.id))
+            .filter(|c| self.files.opens_of(c.id) == 0 && !c.needs_reclaim && !self.is_busy(c.id))
             .min_by_key(|c| (c.confirmed, c.renewed))
             .map(|c| c.id);
         idle.map(|id| self.remove_client(id)).ok_or(NfsStat::NFS4ERR_DELAY)
+    }
+
+    /// Whether a request of the client is being worked on.
+    fn is_busy(&self, client: u64) -> bool {
+        self.sessions.client_is_busy(client) || self.owners.client_is_busy(client)
     }
 
     /// Takes a session away.
@@ -173,7 +190,7 @@ impl<F> State<F> {
         c.needs_reclaim = false;
         c.version = v;
         self.grace.done(client);
-        Ok(Some(Stamped { v, note: notes::Note::Client(c.to_note()) }))
+        Ok(Some(Stamped { v, note: notes::Note::of(c) }))
     }
 
     /// Whether an open, a lock or a change of names that is no reclaim must wait (RFC 8881 section 8.4.2.1): during the
@@ -183,7 +200,7 @@ impl<F> State<F> {
     /// not send RECLAIM_COMPLETE: it can have nothing to reclaim.
     #[must_use]
     pub fn must_wait_for_grace(&self, client: u64, now: Millis) -> bool {
-        self.grace.active(now) || self.clients.get(client).is_some_and(|c| c.needs_reclaim)
+        self.grace.active(now) || self.clients.get(client).is_some_and(|c| c.needs_reclaim && c.v40.is_none())
     }
 
     /// Whether this client may reclaim now.
@@ -193,7 +210,7 @@ impl<F> State<F> {
     /// record that it held state.
     pub fn may_reclaim(&self, client: u64, now: Millis) -> Result<(), NfsStat> {
         let c = self.clients.get(client).ok_or(NfsStat::NFS4ERR_STALE_CLIENTID)?;
-        if c.reclaim_complete || !self.grace.active(now) {
+        if c.reclaim_complete || !self.grace.may_reclaim(now) {
             return Err(NfsStat::NFS4ERR_NO_GRACE);
         }
         if !c.needs_reclaim {
@@ -215,7 +232,7 @@ impl<F> State<F> {
         }
         c.version = v;
         c.holds = true;
-        let note = notes::Note::Client(c.to_note());
+        let note = notes::Note::of(c);
         self.version = v;
         Some(Stamped { v, note })
     }
@@ -240,7 +257,7 @@ impl<F> State<F> {
                 (true, false) => self.lease_ms.max(limits::IDLE_MS),
                 (true, true) => self.lease_ms.max(limits::COURTESY_MS),
             };
-            if silent > limit && !self.sessions.client_is_busy(id) {
+            if silent > limit && !self.is_busy(id) {
                 out.extend(self.remove_client(id));
             }
         }
@@ -250,3 +267,5 @@ impl<F> State<F> {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests40;

@@ -4,7 +4,7 @@
 //! the state. So notes may come in any order and more than once (a snapshot at a checkpoint says again what
 //! earlier notes said): the highest version of each thing counts.
 
-use super::clients::Client;
+use super::clients::{Client, V40};
 use super::sessions::NewSession;
 use super::{Millis, Principal, State};
 use bytes::Bytes;
@@ -34,6 +34,22 @@ pub struct ClientNote {
     pub holds: bool,
     /// It has sent RECLAIM_COMPLETE.
     pub reclaim_complete: bool,
+}
+
+/// A confirmed client of NFSv4.0. Its client ID is stale after a restart; what counts is who it is, and whether it may have
+/// to reclaim.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Client40Note {
+    /// The client ID.
+    pub id: u64,
+    /// `nfs_client_id4.id`.
+    pub owner: Vec<u8>,
+    /// `nfs_client_id4.verifier`.
+    pub verifier: Verifier,
+    /// Who may speak for it.
+    pub principal: Principal,
+    /// It may hold opens or locks.
+    pub holds: bool,
 }
 
 /// A session.
@@ -81,6 +97,53 @@ pub enum Note {
     SessionGone(SessionId),
     /// A slot's last request.
     Slot(SlotNote),
+    /// This client of NFSv4.0 is.
+    Client40(Client40Note),
+}
+
+impl Note {
+    /// How a client is.
+    #[must_use]
+    pub fn of(c: &Client) -> Note {
+        match c.v40 {
+            None => Note::Client(c.to_note()),
+            Some(_) => Note::Client40(Client40Note {
+                id: c.id,
+                owner: c.owner.to_vec(),
+                verifier: c.verifier,
+                principal: c.principal,
+                holds: c.holds,
+            }),
+        }
+    }
+}
+
+/// What is read back of a client.
+fn client_of(note: ClientNote, version: u64, now: Millis) -> Client {
+    Client {
+        id: note.id,
+        owner: Bytes::from(note.owner),
+        verifier: note.verifier,
+        principal: note.principal,
+        confirmed: true,
+        create_sequence: note.create_sequence,
+        create_reply: note.create_reply.map(Bytes::from),
+        renewed: now,
+        holds: note.holds,
+        holding_noted: note.holds,
+        reclaim_complete: note.reclaim_complete && !note.holds,
+        needs_reclaim: note.holds,
+        version,
+        v40: None,
+    }
+}
+
+fn client_of_40(note: Client40Note, version: u64, now: Millis) -> Client {
+    let Client40Note { id, owner, verifier, principal, holds } = note;
+    let (create_sequence, create_reply, reclaim_complete) = (0, None, false);
+    let same =
+        ClientNote { id, owner, verifier, principal, create_sequence, create_reply, holds, reclaim_complete };
+    Client { v40: Some(V40::default()), ..client_of(same, version, now) }
 }
 
 /// A note with the version of what it says.
@@ -146,7 +209,7 @@ impl<F> State<F> {
     pub fn snapshot(&self) -> Vec<Stamped> {
         let mut out = Vec::new();
         for c in self.clients.iter().filter(|c| c.confirmed) {
-            out.push(Stamped { v: c.version, note: Note::Client(c.to_note()) });
+            out.push(Stamped { v: c.version, note: Note::of(c) });
         }
         for s in self.sessions.iter() {
             out.push(Stamped { v: s.version, note: Note::Session(s.to_note()) });
@@ -171,7 +234,7 @@ impl<F> State<F> {
 
     /// Puts back what the log kept, in an empty state. Who held opens or locks may reclaim for one lease from `now`.
     pub fn restore(&mut self, notes: impl IntoIterator<Item = Stamped>, now: Millis) -> Restored {
-        let mut clients: HashMap<u64, (u64, Option<ClientNote>)> = HashMap::new();
+        let mut clients: HashMap<u64, (u64, Option<Client>)> = HashMap::new();
         let mut sessions: HashMap<SessionId, (u64, Option<SessionNote>)> = HashMap::new();
         let mut slots: HashMap<(SessionId, u32), (u64, SlotNote)> = HashMap::new();
         fn newest<K: std::hash::Hash + Eq, V>(map: &mut HashMap<K, (u64, V)>, k: K, v: u64, value: V) {
@@ -188,7 +251,8 @@ impl<F> State<F> {
         for Stamped { v, note } in notes {
             self.version = self.version.max(v);
             match note {
-                Note::Client(c) => newest(&mut clients, c.id, v, Some(c)),
+                Note::Client(c) => newest(&mut clients, c.id, v, Some(client_of(c, v, now))),
+                Note::Client40(c) => newest(&mut clients, c.id, v, Some(client_of_40(c, v, now))),
                 Note::ClientGone(id) => newest(&mut clients, id, v, None),
                 Note::Session(s) => newest(&mut sessions, s.id, v, Some(s)),
                 Note::SessionGone(id) => newest(&mut sessions, id, v, None),
@@ -199,25 +263,11 @@ impl<F> State<F> {
         let mut reclaiming = Vec::new();
         let mut by_age: Vec<_> = clients.into_values().filter_map(|(v, c)| c.map(|c| (v, c))).collect();
         by_age.sort_by_key(|(v, _)| *v);
-        for (version, c) in by_age {
+        for (_, c) in by_age {
             if c.holds {
                 reclaiming.push(c.id);
             }
-            self.clients.restore(Client {
-                id: c.id,
-                owner: Bytes::from(c.owner),
-                verifier: c.verifier,
-                principal: c.principal,
-                confirmed: true,
-                create_sequence: c.create_sequence,
-                create_reply: c.create_reply.map(Bytes::from),
-                renewed: now,
-                holds: c.holds,
-                holding_noted: c.holds,
-                reclaim_complete: c.reclaim_complete && !c.holds,
-                needs_reclaim: c.holds,
-                version,
-            });
+            self.clients.restore(c);
         }
         for (version, s) in sessions.into_values().filter_map(|(v, s)| s.map(|s| (v, s))) {
             if self.clients.get(s.client).is_none() {

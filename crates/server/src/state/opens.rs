@@ -25,11 +25,11 @@ pub const BOTH: Share = 3;
 #[derive(Debug)]
 pub(super) struct Open<F> {
     pub(super) client: u64,
-    owner: Bytes,
+    pub(super) owner: Bytes,
     pub(super) file: FileKey,
     pub(super) seqid: u32,
     pub(super) access: Share,
-    deny: Share,
+    pub(super) deny: Share,
     /// Each (access, deny) that an OPEN has asked for and that no OPEN_DOWNGRADE has taken back: bit access * 4 + deny.
     seen: u16,
     /// What the shell opened, with the access it was opened for: at most two, neither covering the other.
@@ -46,19 +46,20 @@ pub(super) struct File {
 
 #[derive(Debug, Default)]
 pub(super) struct OfClient {
-    opens: HashMap<(Bytes, FileKey), u64>,
+    pub(super) opens: HashMap<(Bytes, FileKey), u64>,
     pub(super) locks: HashMap<(Bytes, FileKey), u64>,
 }
 
 /// All opens and locks.
 #[derive(Debug)]
 pub struct Files<F> {
-    epoch: u32,
+    pub(super) epoch: u32,
     next: u64,
     pub(super) opens: HashMap<u64, Open<F>>,
     pub(super) locks: HashMap<u64, LockState>,
     pub(super) files: HashMap<FileKey, File>,
     pub(super) clients: HashMap<u64, OfClient>,
+    pub(super) expired: super::opens40::Expired,
 }
 
 /// Whose open or lock is in the way.
@@ -77,7 +78,7 @@ pub enum Which {
     Lock(u64),
 }
 
-fn bump(seqid: &mut u32) -> u32 {
+pub(super) fn bump(seqid: &mut u32) -> u32 {
     *seqid = seqid.wrapping_add(1).max(1);
     *seqid
 }
@@ -123,6 +124,7 @@ impl<F> Files<F> {
             locks: HashMap::new(),
             files: HashMap::new(),
             clients: HashMap::new(),
+            expired: Default::default(),
         }
     }
 
@@ -353,7 +355,7 @@ impl<F> Files<F> {
     }
 
     /// Takes an open away; what the shell had opened for it.
-    fn drop_open(&mut self, id: u64) -> Vec<F> {
+    pub(super) fn drop_open(&mut self, id: u64) -> Vec<F> {
         let Some(open) = self.opens.remove(&id) else { return Vec::new() };
         for lock in &open.lock_states {
             self.drop_lock_state(*lock);

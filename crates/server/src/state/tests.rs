@@ -513,8 +513,13 @@ fn rfc8881_8_4_2_grace_is_for_those_who_held_something() {
 #[test]
 fn rfc8881_8_4_2_grace_ends_with_the_lease() {
     let (st, c, log) = holder();
-    let (st, _) = restart(&st, log);
-    assert!(!st.grace.active(LEASE));
+    let (mut st, _) = restart(&st, log);
+    assert!(st.grace.active(LEASE), "until the log knows of it");
+    let notes = st.end_grace(LEASE).expect("its end");
+    assert!(st.grace.active(LEASE) && st.may_reclaim(c, LEASE).is_err());
+    st.grace.ended();
+    assert!(!st.grace.active(LEASE) && st.end_grace(LEASE).is_none());
+    assert!(notes.iter().any(|n| matches!(&n.note, Note::Client(n) if n.id == c && !n.holds)));
     assert_eq!(st.may_reclaim(c, LEASE), Err(NfsStat::NFS4ERR_NO_GRACE));
     // It still has to say that it is done before it opens anything new.
     assert!(st.must_wait_for_grace(c, LEASE));

@@ -1,4 +1,4 @@
-//! One COMPOUND (RFC 8881 section 16.2): from the first operation to the reply and what it has to wait for.
+//! One COMPOUND (RFC 8881 section 16.2, RFC 7530 section 15.2): from the first operation to the reply and what it has to wait for.
 //!
 //! Runs on a worker thread and never waits for the log. The reply's room is known before an operation that changes
 //! something runs; an operation that only reads is answered `REP_TOO_BIG` when its result turns out too large.
@@ -6,11 +6,13 @@
 use super::context::{Ctx, Fail};
 use super::matrix::{self, Does, Place};
 use super::session::Sequenced;
+use super::v40;
 use crate::exports::{Caller, Receipts, Txs};
 use crate::limits;
 use crate::server::Shared;
 use crate::state::Principal;
 use crate::state::notes::{Note, Stamped};
+use crate::state::owners::OwnerKey;
 use crate::state::sessions::{ConnId, Kept};
 use bytes::{BufMut, Bytes, BytesMut};
 use landfast_nfs::v4::res::SequenceRes;
@@ -43,6 +45,8 @@ pub(crate) struct Pending {
     pub(crate) receipt: Receipts,
     /// The slot that is busy until then.
     pub(crate) slot: Option<(SessionId, u32)>,
+    /// The owners of NFSv4.0 that are busy until then.
+    pub(crate) owners: Vec<OwnerKey>,
     /// The client whose record says, once it is stable, that it may hold opens.
     pub(crate) holder: Option<u64>,
     /// The reply to send instead when the log fails.
@@ -50,26 +54,26 @@ pub(crate) struct Pending {
 }
 
 impl Outcome {
-    fn at_once(reply: Bytes) -> Outcome {
+    pub(super) fn at_once(reply: Bytes) -> Outcome {
         Outcome { reply, pending: None, busy: false }
     }
 }
 
 /// Bytes of an RPC reply's header: transaction, reply, accepted, verifier, status (RFC 5531 section 9).
-const RPC_REPLY_HEAD: usize = 24;
+pub(super) const RPC_REPLY_HEAD: usize = 24;
 /// Bytes of a result that is only a status; every COMPOUND has room for one more.
 const STATUS_ONLY: usize = 8;
 
 /// A reply that grows.
-struct Reply {
+pub(super) struct Reply {
     out: BytesMut,
     count_at: usize,
     count: u32,
-    status: NfsStat,
+    pub(super) status: NfsStat,
 }
 
 impl Reply {
-    fn new(tag: &Bytes) -> Reply {
+    pub(super) fn new(tag: &Bytes) -> Reply {
         let mut out = BytesMut::with_capacity(512);
         out.put_u32(0);
         tag.encode(&mut out);
@@ -84,14 +88,14 @@ impl Reply {
         self.status = res.status;
     }
 
-    fn finish(mut self) -> Bytes {
+    pub(super) fn finish(mut self) -> Bytes {
         self.out[..4].copy_from_slice(&self.status.0.to_be_bytes());
         self.out[self.count_at..self.count_at + 4].copy_from_slice(&self.count.to_be_bytes());
         self.out.freeze()
     }
 
     /// The whole reply of one failed operation, or of none.
-    fn failed(tag: &Bytes, op: Option<OpNum>, status: NfsStat) -> Outcome {
+    pub(super) fn failed(tag: &Bytes, op: Option<OpNum>, status: NfsStat) -> Outcome {
         let mut reply = Reply::new(tag);
         reply.status = status;
         if let Some(op) = op {
@@ -103,21 +107,24 @@ impl Reply {
 
 /// How large the reply may become.
 #[derive(Clone, Copy)]
-struct Budget {
+pub(super) struct Budget {
     /// Bytes of the COMPOUND result.
-    max: usize,
+    pub(super) max: usize,
     /// What to answer above.
-    over: NfsStat,
+    pub(super) over: NfsStat,
 }
 
 /// Runs a request.
 pub(crate) fn run(sh: &Shared, req: &Request) -> Outcome {
     sh.counters.compound();
     let tag = req.args.tag.clone();
-    if !(1..=2).contains(&req.args.minor_version) {
+    if req.args.minor_version > 2 {
         return Reply::failed(&tag, None, NfsStat::NFS4ERR_MINOR_VERS_MISMATCH);
     }
     if req.args.announced > limits::OPS_MAX {
+        if req.args.minor_version == 0 {
+            return Reply::failed(&tag, None, NfsStat::NFS4ERR_RESOURCE);
+        }
         return Reply::failed(&tag, Some(OpNum::SEQUENCE), NfsStat::NFS4ERR_TOO_MANY_OPS);
     }
     let Some(first) = req.args.ops.first() else {
@@ -133,6 +140,8 @@ pub(crate) fn run(sh: &Shared, req: &Request) -> Outcome {
         accesses: RefCell::default(),
         minor: req.args.minor_version,
         session: None,
+        client40: None,
+        owners: Vec::new(),
         fh: None,
         saved: None,
         stateid: Stateid::ANONYMOUS,
@@ -142,6 +151,7 @@ pub(crate) fn run(sh: &Shared, req: &Request) -> Outcome {
         last: true,
     };
     match first {
+        _ if req.args.minor_version == 0 => v40::run(ctx, req, first),
         ArgOp::Sequence(_) => in_session(ctx, req),
         alone => match may_stand_alone(alone, &req.args) {
             Ok(()) => alone_in_compound(ctx, req, alone),
@@ -179,11 +189,12 @@ fn alone_in_compound(mut ctx: Ctx<'_>, req: &Request, op: &ArgOp) -> Outcome {
         return Outcome::at_once(reply);
     }
     let failure = Reply::failed(&req.args.tag, Some(op.op()), NfsStat::NFS4ERR_SERVERFAULT).reply;
-    let pending = Pending { receipt: ctx.txs.finish(), slot: None, holder: None, failure };
+    let receipt = ctx.txs.finish();
+    let pending = Pending { receipt, slot: None, owners: Vec::new(), holder: None, failure };
     Outcome { reply, pending: Some(pending), busy: false }
 }
 
-fn result(op: OpNum, done: Result<ResBody, Fail>) -> ResOp {
+pub(super) fn result(op: OpNum, done: Result<ResBody, Fail>) -> ResOp {
     match done {
         Ok(body) => ResOp::ok(op, body),
         Err(Fail { status, body: Some(body) }) => ResOp { op, status, body: *body },
@@ -235,7 +246,7 @@ fn in_session(mut ctx: Ctx<'_>, req: &Request) -> Outcome {
 }
 
 /// One operation, its result appended.
-fn step(ctx: &mut Ctx<'_>, op: &ArgOp, budget: Budget, reply: &mut Reply) {
+pub(super) fn step(ctx: &mut Ctx<'_>, op: &ArgOp, budget: Budget, reply: &mut Reply) {
     let number = op.op();
     let before = reply.out.len();
     let after = if ctx.last { 0 } else { STATUS_ONLY };
@@ -247,7 +258,7 @@ fn step(ctx: &mut Ctx<'_>, op: &ArgOp, budget: Budget, reply: &mut Reply) {
             return reply.push(&ResOp::failed(number, status));
         }
     };
-    let res = result(number, ctx.dispatch(op));
+    let res = if ctx.minor == 0 { ctx.dispatch40(op) } else { result(number, ctx.dispatch(op)) };
     ctx.sh.counters.op(number, spec.does == Does::Modifies && res.status.is_ok());
     reply.push(&res);
     if reply.out.len() - before > ctx.room && (spec.does == Does::Reads || !res.status.is_ok()) {
@@ -265,6 +276,7 @@ fn ready(ctx: &Ctx<'_>, op: &ArgOp, budget: Budget) -> Result<&'static matrix::O
     }
     let spec = matrix::find(number, ctx.minor).ok_or((OpNum::ILLEGAL, NfsStat::NFS4ERR_OP_ILLEGAL))?;
     let problem = match spec.place {
+        _ if ctx.minor > spec.last => Some(NfsStat::NFS4ERR_NOTSUPP),
         Place::First => Some(NfsStat::NFS4ERR_SEQUENCE_POS),
         Place::Alone => Some(NfsStat::NFS4ERR_NOT_ONLY_OP),
         Place::InSession | Place::InSessionOrAlone if spec.does == Does::Unsupported => {
@@ -332,6 +344,7 @@ fn finish(
     let pending = Pending {
         receipt: ctx.txs.finish(),
         slot: Some((session.id, session.slot)),
+        owners: Vec::new(),
         holder,
         failure: failure.finish(),
     };
@@ -340,7 +353,7 @@ fn finish(
 
 impl Ctx<'_> {
     /// Runs an operation that [`matrix`] says is served.
-    fn dispatch(&mut self, op: &ArgOp) -> Result<ResBody, Fail> {
+    pub(super) fn dispatch(&mut self, op: &ArgOp) -> Result<ResBody, Fail> {
         match op {
             ArgOp::Access(a) => self.access(*a),
             ArgOp::Close(a) => self.close(a),
@@ -384,6 +397,7 @@ impl Ctx<'_> {
             ArgOp::DelegReturn(_) | ArgOp::ReadPlus(_) | ArgOp::Other(_) => {
                 Err(NfsStat::NFS4ERR_NOTSUPP.into())
             }
+            // Only in NFSv4.0, which has its own way here: `v40`.
             ArgOp::Setclientid(_)
             | ArgOp::SetclientidConfirm(_)
             | ArgOp::Renew(_)

@@ -10,6 +10,7 @@ use crate::exports::{Access, Caller, Export, Exports, Object, Refused, Txs};
 use crate::server::Shared;
 use crate::state::notes::Stamped;
 use crate::state::opens::FileKey;
+use crate::state::owners::OwnerKey;
 use crate::state::sessions::ConnId;
 use crate::state::{Millis, Principal};
 use bytes::Bytes;
@@ -116,6 +117,10 @@ pub(crate) struct Ctx<'a> {
     pub(crate) accesses: RefCell<Vec<(usize, Result<Access, Refused>)>>,
     pub(crate) minor: u32,
     pub(crate) session: Option<InSession>,
+    /// The client that the present operation of NFSv4.0 speaks for.
+    pub(crate) client40: Option<u64>,
+    /// The owners that this compound of NFSv4.0 has made busy.
+    pub(crate) owners: Vec<OwnerKey>,
     pub(crate) fh: Option<Fh>,
     pub(crate) saved: Option<(Fh, Stateid)>,
     /// The current stateid; the anonymous one when there is none (RFC 8881 section 16.2.3.1.2).
@@ -189,15 +194,19 @@ impl Ctx<'_> {
         Ok(self.txs.of(&obj.export))
     }
 
-    /// The client of the session.
+    /// The client of the session; in NFSv4.0 that of the client ID or stateid.
     pub(crate) fn client(&self) -> Result<u64, NfsStat> {
+        if self.minor == 0 {
+            return self.client40.ok_or(NfsStat::NFS4ERR_STALE_CLIENTID);
+        }
         self.session.as_ref().map(|s| s.client).ok_or(NfsStat::NFS4ERR_OP_NOT_IN_SESSION)
     }
 
     /// The stateid that an operation means: the current one stands in where it is asked for (RFC 8881 section 8.2.3), with
     /// its seqid only where `exact` (CLOSE, OPEN_DOWNGRADE).
     pub(crate) fn meant(&self, stateid: &Stateid, exact: bool) -> Result<Stateid, NfsStat> {
-        if *stateid != Stateid::CURRENT {
+        // NFSv4.0 has no current stateid.
+        if *stateid != Stateid::CURRENT || self.minor == 0 {
             return Ok(*stateid);
         }
         if is_special(&self.stateid) {

@@ -92,8 +92,11 @@ impl Ctx<'_> {
     }
 
     fn flavors(&mut self) -> ResBody {
-        self.fh = None;
-        self.stateid = Stateid::ANONYMOUS;
+        // RFC 7530 section 16.31.4: in NFSv4.0 the filehandle stays.
+        if self.minor > 0 {
+            self.fh = None;
+            self.stateid = Stateid::ANONYMOUS;
+        }
         ResBody::Secinfo(vec![SecInfo::Flavor(AUTH_SYS)])
     }
 }

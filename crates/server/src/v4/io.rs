@@ -33,6 +33,9 @@ impl Ctx<'_> {
             }
             return Ok(None);
         }
+        if self.minor == 0 {
+            self.client40 = Some(self.sh.state().client_of_io40(self.now, &stateid)?);
+        }
         let client = self.client()?;
         Ok(self.sh.state().files.io(client, &file, &stateid, want)?)
     }

@@ -1,4 +1,4 @@
-//! The operations as data (RFC 8881 section 17, RFC 7862 section 14): from which minor version on, what they do, what they
+//! The operations as data (RFC 7530 section 16, RFC 8881 section 17, RFC 7862 section 14): from which minor version on, what they do, what they
 //! need, how large their result can be.
 
 use crate::limits;
@@ -38,6 +38,8 @@ pub struct OpSpec {
     pub op: OpNum,
     /// The first minor version that has it.
     pub minor: u32,
+    /// The last minor version that has it: in later ones it is `NOTSUPP`.
+    pub last: u32,
     /// What it does.
     pub does: Does,
     /// Where it may stand.
@@ -52,7 +54,22 @@ pub struct OpSpec {
 }
 
 const fn spec(op: OpNum, minor: u32, does: Does, place: Place, result_max: usize) -> OpSpec {
-    OpSpec { op, minor, does, place, needs_fh: true, needs_saved: false, result_max }
+    OpSpec { op, minor, last: 2, does, place, needs_fh: true, needs_saved: false, result_max }
+}
+
+/// The first minor version that has an operation of this number.
+const fn since(op: OpNum) -> u32 {
+    match op.0 {
+        0..=39 => 0,
+        40..=58 => 1,
+        _ => 2,
+    }
+}
+
+/// An operation that only NFSv4.0 has.
+const fn only40(mut s: OpSpec) -> OpSpec {
+    s.last = 0;
+    s
 }
 
 const fn no_fh(mut s: OpSpec) -> OpSpec {
@@ -66,15 +83,15 @@ const fn saved(mut s: OpSpec) -> OpSpec {
 }
 
 const fn read(op: OpNum) -> OpSpec {
-    spec(op, 1, Does::Reads, Place::InSession, 8)
+    spec(op, since(op), Does::Reads, Place::InSession, 8)
 }
 
 const fn state(op: OpNum, result_max: usize) -> OpSpec {
-    spec(op, 1, Does::State, Place::InSession, result_max)
+    spec(op, since(op), Does::State, Place::InSession, result_max)
 }
 
 const fn modify(op: OpNum, result_max: usize) -> OpSpec {
-    spec(op, 1, Does::Modifies, Place::InSession, result_max)
+    spec(op, since(op), Does::Modifies, Place::InSession, result_max)
 }
 
 const fn absent(op: OpNum, minor: u32) -> OpSpec {
@@ -88,14 +105,14 @@ const CINFO: usize = 20;
 /// A bitmap of at most four words.
 const BITMAP: usize = 20;
 
-/// All operations of minor versions 1 and 2.
+/// All operations of minor versions 0, 1 and 2.
 pub const OPS: &[OpSpec] = &[
     read(OpNum::ACCESS),
     state(OpNum::CLOSE, HEAD + STATEID),
     modify(OpNum::COMMIT, HEAD + 8),
     modify(OpNum::CREATE, HEAD + CINFO + BITMAP),
-    absent(OpNum::DELEGPURGE, 1),
-    absent(OpNum::DELEGRETURN, 1),
+    absent(OpNum::DELEGPURGE, 0),
+    absent(OpNum::DELEGRETURN, 0),
     read(OpNum::GETATTR),
     read(OpNum::GETFH),
     saved(modify(OpNum::LINK, HEAD + CINFO)),
@@ -106,8 +123,8 @@ pub const OPS: &[OpSpec] = &[
     read(OpNum::LOOKUPP),
     read(OpNum::NVERIFY),
     modify(OpNum::OPEN, HEAD + STATEID + CINFO + 4 + BITMAP + 12),
-    absent(OpNum::OPENATTR, 1),
-    absent(OpNum::OPEN_CONFIRM, 1),
+    absent(OpNum::OPENATTR, 0),
+    only40(state(OpNum::OPEN_CONFIRM, HEAD + STATEID)),
     state(OpNum::OPEN_DOWNGRADE, HEAD + STATEID),
     no_fh(read(OpNum::PUTFH)),
     no_fh(read(OpNum::PUTPUBFH)),
@@ -117,16 +134,16 @@ pub const OPS: &[OpSpec] = &[
     read(OpNum::READLINK),
     modify(OpNum::REMOVE, HEAD + CINFO),
     saved(modify(OpNum::RENAME, HEAD + 2 * CINFO)),
-    absent(OpNum::RENEW, 1),
+    only40(no_fh(state(OpNum::RENEW, HEAD))),
     no_fh(saved(read(OpNum::RESTOREFH))),
     read(OpNum::SAVEFH),
     read(OpNum::SECINFO),
     modify(OpNum::SETATTR, HEAD + BITMAP),
-    absent(OpNum::SETCLIENTID, 1),
-    absent(OpNum::SETCLIENTID_CONFIRM, 1),
+    only40(no_fh(state(OpNum::SETCLIENTID, HEAD + 16))),
+    only40(no_fh(state(OpNum::SETCLIENTID_CONFIRM, HEAD))),
     read(OpNum::VERIFY),
     modify(OpNum::WRITE, HEAD + 16),
-    absent(OpNum::RELEASE_LOCKOWNER, 1),
+    only40(no_fh(state(OpNum::RELEASE_LOCKOWNER, HEAD))),
     no_fh(state(OpNum::BACKCHANNEL_CTL, HEAD)),
     no_fh(spec(OpNum::BIND_CONN_TO_SESSION, 1, Does::State, Place::Alone, HEAD + 24)),
     no_fh(spec(OpNum::EXCHANGE_ID, 1, Does::State, Place::InSessionOrAlone, HEAD + 256)),
@@ -203,6 +220,7 @@ mod tests {
             assert_eq!(s.op.0, FIRST + i as u32, "{}", s.op);
             assert_eq!(find(s.op, 2).map(|f| f.op), Some(s.op));
             assert_eq!(find(s.op, 1).is_some(), s.op.0 <= OpNum::RECLAIM_COMPLETE.0, "{}", s.op);
+            assert_eq!(find(s.op, 0).is_some(), s.op.0 <= OpNum::RELEASE_LOCKOWNER.0, "{}", s.op);
         }
         for n in [0, 1, 2, 76, 1000, OpNum::ILLEGAL.0, u32::MAX] {
             assert!(find(OpNum(n), 2).is_none());

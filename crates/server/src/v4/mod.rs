@@ -1,8 +1,9 @@
-//! NFSv4.1 and 4.2: COMPOUND, and one file for each family of operations.
+//! NFSv4.0, 4.1 and 4.2: COMPOUND, and one file for each family of operations.
 //!
 //! - [`matrix`]: the operations as data;
 //! - [`compound`]: one request from its first operation to its reply;
 //! - [`context`]: what operations of one compound share;
+//! - `v40`: what is different in NFSv4.0;
 //! - `session`, `handles`, `names`, `attributes`, `readdir`, `open`, `io`, `lock`: the operations.
 
 mod attributes;
@@ -16,3 +17,4 @@ mod names;
 mod open;
 mod readdir;
 mod session;
+mod v40;

@@ -91,7 +91,8 @@ impl Ctx<'_> {
 
     fn wish(&self, a: &OpenArgs) -> Result<Wish, NfsStat> {
         let access = (a.share_access & 3) as Share;
-        if access == 0 || a.share_deny > 3 {
+        // NFSv4.0 has no wishes for delegations.
+        if access == 0 || a.share_deny > 3 || (self.minor == 0 && a.share_access > 3) {
             return Err(NfsStat::NFS4ERR_INVAL);
         }
         Ok(Wish {
@@ -220,7 +221,14 @@ impl Ctx<'_> {
         let file = key(&obj.node);
         self.clear_the_way(NfsStat::NFS4ERR_SHARE_DENIED, |st| {
             st.files.check_share(&file, wish.client, &wish.owner, wish.access, wish.deny)
-        })
+        })?;
+        if self.minor == 0 {
+            let st = self.sh.state();
+            st.files
+                .check_own_share(&file, wish.client, &wish.owner, wish.access, wish.deny)
+                .map_err(|_| NfsStat::NFS4ERR_SHARE_DENIED)?;
+        }
+        Ok(())
     }
 
     /// Asks `check` until nobody is in the way but a client with a lease; the others are removed.
@@ -250,6 +258,9 @@ impl Ctx<'_> {
     fn enter(&mut self, obj: &Obj, wish: &Wish, file: OpenFile) -> Result<Stateid, NfsStat> {
         self.share(obj, wish)?;
         let mut st = self.sh.state();
+        if st.clients.get(wish.client).is_none() {
+            return Err(NfsStat::NFS4ERR_STALE_CLIENTID);
+        }
         let file_key = key(&obj.node);
         st.files
             .check_share(&file_key, wish.client, &wish.owner, wish.access, wish.deny)
@@ -260,7 +271,7 @@ impl Ctx<'_> {
     /// OPEN_DOWNGRADE.
     pub(super) fn open_downgrade(&mut self, a: &OpenDowngradeArgs) -> Done {
         let access = (a.share_access & 3) as Share;
-        if access == 0 || a.share_deny > 3 {
+        if access == 0 || a.share_deny > 3 || (self.minor == 0 && a.share_access > 3) {
             return Err(NfsStat::NFS4ERR_INVAL.into());
         }
         let stateid = self.meant(&a.open_stateid, true)?;

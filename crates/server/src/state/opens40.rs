@@ -1,0 +1,175 @@
+//! What NFSv4.0 asks of opens and locks beyond NFSv4.1 (RFC 7530 sections 9.1.4.4, 16.18, 16.37): a stateid says whose it is,
+//! an open is confirmed, a lock owner is released.
+
+use super::opens::{FileKey, Files, InTheWay, Share, Which, bump};
+use crate::limits;
+use bytes::Bytes;
+use landfast_nfs::v4::{NfsStat, Stateid};
+use std::collections::{HashMap, HashSet, VecDeque};
+
+/// States that went without their client's doing, remembered so that their stateids are `EXPIRED`: the last
+/// [`limits::EXPIRED_STATES_MAX`] of them.
+#[derive(Debug, Default)]
+pub(super) struct Expired {
+    known: HashSet<u64>,
+    by_age: VecDeque<u64>,
+}
+
+impl Expired {
+    fn add(&mut self, id: u64) {
+        if self.known.insert(id) {
+            self.by_age.push_back(id);
+        }
+        while self.by_age.len() > limits::EXPIRED_STATES_MAX {
+            if let Some(old) = self.by_age.pop_front() {
+                self.known.remove(&old);
+            }
+        }
+    }
+}
+
+impl<F> Files<F> {
+    /// The number of the state in a stateid of this instance of the server.
+    #[must_use]
+    pub fn id_of(&self, stateid: &Stateid) -> Option<u64> {
+        let epoch = stateid.other.first_chunk::<4>().map(|b| u32::from_be_bytes(*b))?;
+        let id = stateid.other.last_chunk::<8>().map(|b| u64::from_be_bytes(*b))?;
+        (epoch == self.epoch).then_some(id)
+    }
+
+    /// What a stateid names and whose it is, whatever its seqid.
+    ///
+    /// # Errors
+    /// `BAD_STATEID` for special ones and for what never was or was given back; `STALE_STATEID` for another instance's;
+    /// `EXPIRED`.
+    pub fn locate(&self, stateid: &Stateid) -> Result<(Which, u64), NfsStat> {
+        if stateid.other == [0; 12] || stateid.other == [0xff; 12] {
+            return Err(NfsStat::NFS4ERR_BAD_STATEID);
+        }
+        let id = self.id_of(stateid).ok_or(NfsStat::NFS4ERR_STALE_STATEID)?;
+        if let Some(o) = self.opens.get(&id) {
+            Ok((Which::Open(id), o.client))
+        } else if let Some(l) = self.locks.get(&id) {
+            Ok((Which::Lock(id), l.client))
+        } else if self.expired.known.contains(&id) {
+            Err(NfsStat::NFS4ERR_EXPIRED)
+        } else {
+            Err(NfsStat::NFS4ERR_BAD_STATEID)
+        }
+    }
+
+    /// Whether a stateid's seqid is the present one. 0 is no wildcard in NFSv4.0.
+    ///
+    /// # Errors
+    /// `OLD_STATEID`; `BAD_STATEID` for one that was not given yet; as [`Files::locate`].
+    pub fn exact(&self, stateid: &Stateid) -> Result<(), NfsStat> {
+        let (which, _) = self.locate(stateid)?;
+        let now = self.present(which).map_or(0, |s| s.seqid);
+        if stateid.seqid == now {
+            Ok(())
+        } else if stateid.seqid == 0 || (now.wrapping_sub(stateid.seqid) as i32) > 0 {
+            Err(NfsStat::NFS4ERR_OLD_STATEID)
+        } else {
+            Err(NfsStat::NFS4ERR_BAD_STATEID)
+        }
+    }
+
+    /// Client and name of an open's owner.
+    #[must_use]
+    pub fn owner_of_open(&self, open: u64) -> Option<(u64, Bytes)> {
+        self.opens.get(&open).map(|o| (o.client, o.owner.clone()))
+    }
+
+    /// Client and name of a lock state's owner.
+    #[must_use]
+    pub fn owner_of_lock(&self, lock: u64) -> Option<(u64, Bytes)> {
+        self.locks.get(&lock).map(|l| (l.client, l.owner.clone()))
+    }
+
+    /// The lock state of a lock owner on an open's file, and whether it began from this open.
+    #[must_use]
+    pub fn lock_state_of(&self, client: u64, owner: &Bytes, open: u64) -> Option<(u64, bool)> {
+        let file = self.opens.get(&open)?.file.clone();
+        let id = *self.clients.get(&client)?.locks.get(&(owner.clone(), file))?;
+        Some((id, self.locks.get(&id)?.open == open))
+    }
+
+    /// The lock states that began from an open.
+    #[must_use]
+    pub fn locks_under(&self, open: u64) -> Vec<u64> {
+        self.opens.get(&open).map(|o| o.lock_states.clone()).unwrap_or_default()
+    }
+
+    /// A client's opens by their owners' names.
+    #[must_use]
+    pub fn opens_by_owner(&self, client: u64) -> HashMap<Bytes, Vec<u64>> {
+        let mut all: HashMap<Bytes, Vec<u64>> = HashMap::new();
+        for ((owner, _), id) in self.clients.get(&client).iter().flat_map(|c| &c.opens) {
+            all.entry(owner.clone()).or_default().push(*id);
+        }
+        all
+    }
+
+    /// Takes all of an owner's opens away; what the shell has to drop without the lock.
+    pub fn drop_opens_of(&mut self, client: u64, owner: &Bytes) -> Vec<F> {
+        let ids = self.opens_by_owner(client).remove(owner).unwrap_or_default();
+        ids.into_iter().flat_map(|id| self.drop_open(id)).collect()
+    }
+
+    /// OPEN_CONFIRM: the open's next stateid.
+    pub fn confirm(&mut self, open: u64) -> Option<Stateid> {
+        let seqid = bump(&mut self.opens.get_mut(&open)?.seqid);
+        Some(self.stateid(open, seqid))
+    }
+
+    /// Whether an OPEN meets the owner's own reservation: in NFSv4.0 that counts as anybody's (RFC 7530 section 9.9).
+    ///
+    /// # Errors
+    /// Who is in the way: the client itself.
+    pub fn check_own_share(
+        &self,
+        file: &FileKey,
+        client: u64,
+        owner: &Bytes,
+        access: Share,
+        deny: Share,
+    ) -> Result<(), InTheWay> {
+        let key = (owner.clone(), file.clone());
+        let own = self.clients.get(&client).and_then(|c| self.opens.get(c.opens.get(&key)?));
+        match own {
+            Some(o) if o.deny & access != 0 || deny & o.access != 0 => Err(InTheWay { client }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Forgets what a lock owner has, if it holds no lock.
+    ///
+    /// # Errors
+    /// `LOCKS_HELD`.
+    pub fn release_lock_owner(&mut self, client: u64, owner: &Bytes) -> Result<(), NfsStat> {
+        let states: Vec<(u64, FileKey)> = self
+            .clients
+            .get(&client)
+            .iter()
+            .flat_map(|c| &c.locks)
+            .filter(|((name, _), _)| name == owner)
+            .map(|((_, file), id)| (*id, file.clone()))
+            .collect();
+        if states.iter().any(|(id, file)| self.files.get(file).is_some_and(|f| f.ranges.holds(*id))) {
+            return Err(NfsStat::NFS4ERR_LOCKS_HELD);
+        }
+        for (id, _) in states {
+            self.drop_lock_state(id);
+        }
+        Ok(())
+    }
+
+    /// Remembers a client's states as expired; they are taken away by [`Files::remove_client`].
+    pub fn expire(&mut self, client: u64) {
+        if let Some(c) = self.clients.get(&client) {
+            for id in c.opens.values().chain(c.locks.values()) {
+                self.expired.add(*id);
+            }
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! Open owners and lock owners of NFSv4.0: the number and the reply of each one's last request (RFC 7530 sections 9.1.7 to
+//! 9.1.11), which give a client without a session its exactly-once.
+//!
+//! - A request with the number after the last one is new; with the last one it is a retry, and gets the first reply,
+//!   if operation and arguments are the same; with any other it is `BAD_SEQID`.
+//! - An error that does not advance the client's number ([`advances`]) changes nothing here.
+//! - An open owner that is not known is let in with any number and has to confirm it ([`Owner::confirmed`]); a lock owner
+//!   comes with its open owner's number.
+//! - An owner that a request uses is busy until its reply may be sent ([`Owners::take`]), so that no retry overtakes the log.
+//!
+//! Invariant: a lock owner is kept as long as it has a lock state, no longer; an open owner as long as it has an open, and
+//! for [`limits::OWNER_IDLE_LEASES`] leases after its last use.
+
+use super::Millis;
+use crate::limits;
+use bytes::Bytes;
+use landfast_nfs::v4::{NfsStat, OpNum, ResOp};
+use std::collections::{HashMap, HashSet};
+
+/// Which of a client's two name spaces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// `open_owner4`.
+    Open,
+    /// `lock_owner4`.
+    Lock,
+}
+
+/// Names an owner.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct OwnerKey {
+    /// Its client.
+    pub client: u64,
+    /// What it owns.
+    pub kind: Kind,
+    /// Its name.
+    pub name: Bytes,
+}
+
+/// An owner's last request and its reply.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Last {
+    /// Digest of the arguments.
+    pub fingerprint: u64,
+    /// The result.
+    pub res: ResOp,
+    /// The current filehandle that the operation left, where it set one (OPEN).
+    pub fh: Option<Bytes>,
+}
+
+/// What is known of an owner.
+#[derive(Debug)]
+pub struct Owner {
+    /// The number of its last request.
+    pub seqid: u32,
+    /// Its number is known to be right (RFC 7530 section 9.1.11).
+    pub confirmed: bool,
+    last: Last,
+    used: Millis,
+    /// Lock states that a lock owner has.
+    states: usize,
+    /// The open that its last request closed: so a retry of that CLOSE finds its owner.
+    closed: Option<u64>,
+}
+
+/// What to do with a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Turn {
+    /// Run it.
+    New,
+    /// Send this again.
+    Replay(Box<Last>),
+}
+
+/// A request as an owner sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Request {
+    /// The operation.
+    pub op: OpNum,
+    /// Digest of the arguments.
+    pub fingerprint: u64,
+}
+
+/// All owners of all clients.
+#[derive(Debug, Default)]
+pub struct Owners {
+    by_client: HashMap<u64, HashMap<(Kind, Bytes), Owner>>,
+    by_closed: HashMap<u64, OwnerKey>,
+    busy: HashSet<OwnerKey>,
+    count: usize,
+}
+
+/// Whether a reply with this status advances the client's number (RFC 7530 section 9.1.7).
+#[must_use]
+pub fn advances(status: NfsStat) -> bool {
+    !matches!(
+        status,
+        NfsStat::NFS4ERR_STALE_CLIENTID
+            | NfsStat::NFS4ERR_STALE_STATEID
+            | NfsStat::NFS4ERR_BAD_STATEID
+            | NfsStat::NFS4ERR_BAD_SEQID
+            | NfsStat::NFS4ERR_BADXDR
+            | NfsStat::NFS4ERR_RESOURCE
+            | NfsStat::NFS4ERR_NOFILEHANDLE
+            | NfsStat::NFS4ERR_MOVED
+    )
+}
+
+/// Whether `next` comes after `last`: the number after the largest is 1 (RFC 7530 section 9.1.3), and 0 for clients that
+/// just count.
+fn follows(last: u32, next: u32) -> bool {
+    next == last.wrapping_add(1) || (last == u32::MAX && next == 1)
+}
+
+impl Owner {
+    /// What a request of this owner is.
+    ///
+    /// # Errors
+    /// `BAD_SEQID`.
+    pub fn check(&self, seqid: u32, request: &Request) -> Result<Turn, NfsStat> {
+        if seqid == self.seqid {
+            let same = self.last.res.op == request.op && self.last.fingerprint == request.fingerprint;
+            return if same {
+                Ok(Turn::Replay(Box::new(self.last.clone())))
+            } else {
+                Err(NfsStat::NFS4ERR_BAD_SEQID)
+            };
+        }
+        if follows(self.seqid, seqid) { Ok(Turn::New) } else { Err(NfsStat::NFS4ERR_BAD_SEQID) }
+    }
+}
+
+impl Owners {
+    /// How many owners are known.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether none is known.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// What is known of an owner.
+    #[must_use]
+    pub fn get(&self, key: &OwnerKey) -> Option<&Owner> {
+        self.by_client.get(&key.client)?.get(&(key.kind, key.name.clone()))
+    }
+
+    fn get_mut(&mut self, key: &OwnerKey) -> Option<&mut Owner> {
+        self.by_client.get_mut(&key.client)?.get_mut(&(key.kind, key.name.clone()))
+    }
+
+    /// Whose open an operation closed that was its owner's last one.
+    #[must_use]
+    pub fn of_closed(&self, open: u64) -> Option<&OwnerKey> {
+        self.by_closed.get(&open)
+    }
+
+    /// Makes these owners busy: all of them or none.
+    #[must_use]
+    pub fn take(&mut self, keys: &[OwnerKey]) -> bool {
+        if keys.iter().any(|k| self.busy.contains(k)) {
+            return false;
+        }
+        self.busy.extend(keys.iter().cloned());
+        true
+    }
+
+    /// They are not busy any more.
+    pub fn give_back(&mut self, keys: &[OwnerKey]) {
+        for k in keys {
+            self.busy.remove(k);
+        }
+    }
+
+    /// Whether a client's owner is busy.
+    #[must_use]
+    pub fn client_is_busy(&self, client: u64) -> bool {
+        self.busy.iter().any(|k| k.client == client)
+    }
+
+    /// Whether there is room for one more owner of this client.
+    #[must_use]
+    pub fn has_room(&self, client: u64) -> bool {
+        self.count < limits::OWNERS_MAX
+            && self.by_client.get(&client).map_or(0, HashMap::len) < limits::OWNERS_PER_CLIENT_MAX
+    }
+
+    /// A request has been answered: its owner's last one is this, unless its status does not advance the number.
+    pub fn record(&mut self, now: Millis, key: &OwnerKey, seqid: u32, confirmed: bool, last: Last) {
+        if !advances(last.res.status) {
+            return;
+        }
+        let old = self.get_mut(key).map(|o| {
+            o.seqid = seqid;
+            o.used = now;
+            o.confirmed |= confirmed;
+            o.last = last.clone();
+            o.closed.take()
+        });
+        match old {
+            Some(closed) => {
+                if let Some(open) = closed {
+                    self.by_closed.remove(&open);
+                }
+            }
+            None => {
+                let owner = Owner { seqid, confirmed, last, used: now, states: 0, closed: None };
+                self.by_client.entry(key.client).or_default().insert((key.kind, key.name.clone()), owner);
+                self.count += 1;
+            }
+        }
+    }
+
+    /// The owner's last reply is not to be sent again: its effect could not be made durable.
+    pub fn spoil(&mut self, key: &OwnerKey) {
+        if let Some(o) = self.get_mut(key) {
+            o.last.res = ResOp::failed(o.last.res.op, NfsStat::NFS4ERR_IO);
+            o.last.fh = None;
+        }
+    }
+
+    /// The owner's last request has closed this open.
+    pub fn closed(&mut self, key: &OwnerKey, open: u64) {
+        if let Some(o) = self.get_mut(key) {
+            o.closed = Some(open);
+            self.by_closed.insert(open, key.clone());
+        }
+    }
+
+    /// A lock owner has one more lock state.
+    pub fn add_state(&mut self, key: &OwnerKey) {
+        if let Some(o) = self.get_mut(key) {
+            o.states += 1;
+        }
+    }
+
+    /// A lock owner has one lock state less; without any it goes.
+    pub fn drop_state(&mut self, key: &OwnerKey) {
+        if let Some(o) = self.get_mut(key) {
+            o.states = o.states.saturating_sub(1);
+            if o.states == 0 {
+                self.remove(key);
+            }
+        }
+    }
+
+    /// Forgets an owner.
+    pub fn remove(&mut self, key: &OwnerKey) {
+        let Some(of_client) = self.by_client.get_mut(&key.client) else { return };
+        if let Some(owner) = of_client.remove(&(key.kind, key.name.clone())) {
+            self.count -= 1;
+            if let Some(open) = owner.closed {
+                self.by_closed.remove(&open);
+            }
+        }
+        if of_client.is_empty() {
+            self.by_client.remove(&key.client);
+        }
+    }
+
+    /// Forgets a client's owners.
+    pub fn remove_client(&mut self, client: u64) {
+        for owner in self.by_client.remove(&client).unwrap_or_default().into_values() {
+            self.count -= 1;
+            if let Some(open) = owner.closed {
+                self.by_closed.remove(&open);
+            }
+        }
+    }
+
+    /// Clients that have owners.
+    #[must_use]
+    pub fn clients(&self) -> Vec<u64> {
+        self.by_client.keys().copied().collect()
+    }
+
+    /// A client's open owners that were not used since `before` and are not busy, with whether they are confirmed.
+    #[must_use]
+    pub fn silent(&self, client: u64, before: Millis) -> Vec<(OwnerKey, bool)> {
+        let Some(of_client) = self.by_client.get(&client) else { return Vec::new() };
+        of_client
+            .iter()
+            .filter(|((kind, _), o)| *kind == Kind::Open && o.used < before)
+            .map(|((kind, name), o)| (OwnerKey { client, kind: *kind, name: name.clone() }, o.confirmed))
+            .filter(|(key, _)| !self.busy.contains(key))
+            .collect()
+    }
+}

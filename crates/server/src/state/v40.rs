@@ -1,0 +1,539 @@
+//! NFSv4.0 on the state that all minor versions share (RFC 7530 section 9): client IDs, and the operations that carry an
+//! owner's sequence number.
+//!
+//! Such an operation has three parts: [`State::begin40`] says whether it is new or a retry and whose it is; the shell runs
+//! it as in NFSv4.1; [`State::end40`] keeps its reply. Its owners are busy all the while ([`State::take_owners`]).
+//!
+//! Between the errors (RFC 7530 sections 9.1.4.4, 9.1.9): what names no owner (`STALE_CLIENTID`, `EXPIRED`, `STALE_STATEID`,
+//! `BAD_STATEID`) comes first, then `BAD_SEQID` or the retry, then `OLD_STATEID` and the rest.
+
+use super::clients::{Confirmed40, SetClientId, SetClientIdError};
+use super::notes::{Note, Stamped};
+use super::opens::{FileKey, Which};
+use super::owners::{Kind, Last, OwnerKey, Owners, Request, Turn};
+use super::{Millis, Principal, State};
+use crate::limits;
+use bytes::Bytes;
+use landfast_nfs::v4::{NfsStat, ResOp, Stateid, Verifier};
+
+/// What an operation with a sequence number names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Subject {
+    /// OPEN.
+    Open {
+        /// `open_owner.clientid`.
+        client: u64,
+        /// `open_owner.owner`.
+        owner: Bytes,
+        /// CLAIM_PREVIOUS: nothing has to be confirmed (RFC 7530 section 9.1.11).
+        reclaim: bool,
+    },
+    /// OPEN_CONFIRM.
+    Confirm(Stateid),
+    /// CLOSE, OPEN_DOWNGRADE.
+    OfOpen(Stateid),
+    /// LOCK of a new lock owner; `seqid` of the [`Ask`] is the open owner's.
+    NewLock {
+        /// The open.
+        open: Stateid,
+        /// `lock_owner.clientid`.
+        client: u64,
+        /// `lock_owner.owner`.
+        owner: Bytes,
+        /// The lock owner's number.
+        seqid: u32,
+    },
+    /// LOCK of a known lock owner, LOCKU.
+    OfLock(Stateid),
+}
+
+/// An operation with a sequence number.
+#[derive(Debug, Clone)]
+pub struct Ask {
+    /// What it names.
+    pub subject: Subject,
+    /// The number.
+    pub seqid: u32,
+    /// Which operation, and what it asks.
+    pub request: Request,
+}
+
+/// An operation that is to be run.
+#[derive(Debug)]
+pub struct Begun<F> {
+    /// The client.
+    pub client: u64,
+    /// The owners and their numbers: the first is the open owner, or the lock owner where only that one takes part.
+    owners: Vec<(OwnerKey, u32)>,
+    request: Request,
+    /// The open owner was not known: it has to confirm its number, if the OPEN succeeds.
+    pub confirm: bool,
+    /// The open that the operation names.
+    pub open: Option<u64>,
+    /// Lock states that the lock owner has on the file already.
+    known_lock: bool,
+    /// Descriptors of an open that was never confirmed; to be dropped without the lock.
+    pub freed: Vec<F>,
+}
+
+/// What to do with an operation.
+#[derive(Debug)]
+pub enum Step<F> {
+    /// Run it.
+    Run(Begun<F>),
+    /// Send this again.
+    Replay(Box<Last>),
+}
+
+const BAD: NfsStat = NfsStat::NFS4ERR_BAD_STATEID;
+
+impl<F> State<F> {
+    /// SETCLIENTID (RFC 7530 section 16.33). `confirm` is a value never used before.
+    ///
+    /// # Errors
+    /// `CLID_INUSE` with the user's address; `DELAY` when there is no room.
+    pub fn set_client_id(
+        &mut self,
+        now: Millis,
+        ask: SetClientId,
+    ) -> Result<(u64, Vec<Stamped>), SetClientIdError> {
+        let mut gone = Vec::new();
+        if self.clients.len() >= self.bounds.clients {
+            gone = self.make_room_for_client()?;
+        }
+        let (files, lease, grace) = (&self.files, self.lease_ms, self.grace.active(now));
+        let id = self.clients.set_client_id(now, ask, |c| {
+            let holds = files.opens_of(c.id) > 0 || (grace && c.needs_reclaim);
+            !holds || now.saturating_sub(c.renewed) > lease
+        })?;
+        Ok((id, gone))
+    }
+
+    /// SETCLIENTID_CONFIRM (RFC 7530 section 16.34).
+    ///
+    /// # Errors
+    /// `STALE_CLIENTID`, `CLID_INUSE`.
+    pub fn confirm_client_id(
+        &mut self,
+        now: Millis,
+        id: u64,
+        confirm: Verifier,
+        principal: Principal,
+    ) -> Result<Vec<Stamped>, NfsStat> {
+        let mut notes = Vec::new();
+        let Confirmed40 { first, replaced } = self.clients.confirm_client_id(now, id, confirm, principal)?;
+        if !first {
+            return Ok(notes);
+        }
+        let mut inherits = false;
+        if let Some(old) = replaced {
+            let same = |o: &super::clients::Client| {
+                let new = self.clients.get(id);
+                new.is_some_and(|n| n.verifier == o.verifier && n.principal == o.principal)
+            };
+            // The same instance of the client after a restart of the server: what it may reclaim goes on with it.
+            inherits = self.grace.may_reclaim(now)
+                && self.clients.get(old).is_some_and(|o| o.needs_reclaim && same(o));
+            if inherits {
+                self.grace.wait_for(id);
+            }
+            notes = self.remove_client(old);
+        }
+        let v = self.next_version();
+        if let Some(c) = self.clients.get_mut(id) {
+            c.version = v;
+            c.needs_reclaim = inherits;
+            c.holds = inherits;
+            notes.push(Stamped { v, note: Note::of(c) });
+        }
+        Ok(notes)
+    }
+
+    /// A confirmed client ID of NFSv4.0, whose lease is renewed by this (RFC 7530 section 9.5).
+    ///
+    /// # Errors
+    /// `STALE_CLIENTID` for one of another instance of the server, or never given, or of another minor version;
+    /// `EXPIRED` for one whose state is gone.
+    pub fn live40(&mut self, now: Millis, id: u64) -> Result<(), NfsStat> {
+        match self.clients.get(id) {
+            Some(c) if c.v40.is_some() && c.confirmed && self.clients.is_of_this_instance(id) => {}
+            None if self.clients.was_given(id) => return Err(NfsStat::NFS4ERR_EXPIRED),
+            _ => return Err(NfsStat::NFS4ERR_STALE_CLIENTID),
+        }
+        self.clients.renew(id, now);
+        Ok(())
+    }
+
+    /// What a stateid of NFSv4.0 names, whatever its seqid; renews the lease.
+    ///
+    /// # Errors
+    /// `STALE_STATEID`, `EXPIRED`, `BAD_STATEID`.
+    pub fn locate40(&mut self, now: Millis, stateid: &Stateid) -> Result<(Which, u64), NfsStat> {
+        let (which, client) = self.files.locate(stateid)?;
+        if self.clients.get(client).is_none_or(|c| c.v40.is_none()) {
+            return Err(BAD);
+        }
+        self.clients.renew(client, now);
+        Ok((which, client))
+    }
+
+    /// The client of a stateid for I/O (RFC 7530 section 9.1.6): an open that is not confirmed is none yet.
+    ///
+    /// # Errors
+    /// As [`State::locate40`]; `OLD_STATEID`; `BAD_STATEID`.
+    pub fn client_of_io40(&mut self, now: Millis, stateid: &Stateid) -> Result<u64, NfsStat> {
+        let (which, client) = self.locate40(now, stateid)?;
+        if let Which::Open(id) = which
+            && !self.is_confirmed(id)
+        {
+            return Err(BAD);
+        }
+        self.files.exact(stateid)?;
+        Ok(client)
+    }
+
+    fn open_owner(&self, open: u64) -> Option<OwnerKey> {
+        let (client, name) = self.files.owner_of_open(open)?;
+        Some(OwnerKey { client, kind: Kind::Open, name })
+    }
+
+    fn lock_owner(&self, lock: u64) -> Option<OwnerKey> {
+        let (client, name) = self.files.owner_of_lock(lock)?;
+        Some(OwnerKey { client, kind: Kind::Lock, name })
+    }
+
+    fn is_confirmed(&self, open: u64) -> bool {
+        self.open_owner(open).and_then(|k| self.owners.get(&k).map(|o| o.confirmed)).unwrap_or(false)
+    }
+
+    /// The owners that an operation will use, as far as they can be known beforehand.
+    fn owners_of(&self, subject: &Subject) -> Vec<OwnerKey> {
+        let of_open = |s: &Stateid| match self.files.locate(s) {
+            Ok((Which::Open(id), _)) => self.open_owner(id),
+            Ok(_) => None,
+            Err(_) => self.owners.of_closed(self.files.id_of(s)?).cloned(),
+        };
+        match subject {
+            Subject::Open { client, owner, .. } => {
+                vec![OwnerKey { client: *client, kind: Kind::Open, name: owner.clone() }]
+            }
+            Subject::Confirm(s) | Subject::OfOpen(s) => of_open(s).into_iter().collect(),
+            Subject::NewLock { open, client, owner, .. } => {
+                let lock = OwnerKey { client: *client, kind: Kind::Lock, name: owner.clone() };
+                of_open(open).into_iter().chain([lock]).collect()
+            }
+            Subject::OfLock(s) => match self.files.locate(s) {
+                Ok((Which::Lock(id), _)) => self.lock_owner(id).into_iter().collect(),
+                _ => Vec::new(),
+            },
+        }
+    }
+
+    /// Makes the owners of these operations busy, or says `None`: another request uses one of them.
+    pub fn take_owners<'a>(&mut self, subjects: impl Iterator<Item = &'a Subject>) -> Option<Vec<OwnerKey>> {
+        let mut keys = Vec::new();
+        for subject in subjects {
+            for key in self.owners_of(subject) {
+                if !keys.contains(&key) {
+                    keys.push(key);
+                }
+            }
+        }
+        self.owners.take(&keys).then_some(keys)
+    }
+
+    /// Whether an operation is new, or a retry. `taken` are the owners that its request has made busy.
+    ///
+    /// # Errors
+    /// See the module's documentation; `RESOURCE` at the limit of owners, and when the owner is not among `taken`.
+    pub fn begin40(&mut self, now: Millis, ask: &Ask, taken: &[OwnerKey]) -> Result<Step<F>, NfsStat> {
+        let begun = |client, owners, open| Begun {
+            client,
+            owners,
+            request: ask.request,
+            confirm: false,
+            open,
+            known_lock: false,
+            freed: Vec::new(),
+        };
+        let step = match &ask.subject {
+            Subject::Open { client, owner, reclaim } => {
+                return self.begin_open(now, ask, *client, owner, *reclaim, taken);
+            }
+            Subject::Confirm(s) | Subject::OfOpen(s) => {
+                let open = match self.locate40(now, s) {
+                    Ok((Which::Open(id), _)) => Some(id),
+                    Ok((Which::Lock(_), _)) => return Err(BAD),
+                    Err(e) => match self.files.id_of(s).filter(|id| self.owners.of_closed(*id).is_some()) {
+                        Some(_) => None,
+                        None => return Err(e),
+                    },
+                };
+                let key = match open {
+                    Some(id) => self.open_owner(id),
+                    None => self.files.id_of(s).and_then(|id| self.owners.of_closed(id).cloned()),
+                };
+                let key = key.ok_or(BAD)?;
+                must_be_taken(&key, taken)?;
+                let owner = self.owners.get(&key).ok_or(BAD)?;
+                let (confirmed, confirming) = (owner.confirmed, matches!(ask.subject, Subject::Confirm(_)));
+                if !confirmed && !confirming {
+                    return Err(BAD);
+                }
+                match owner.check(ask.seqid, &ask.request) {
+                    Ok(Turn::Replay(last)) => return Ok(Step::Replay(last)),
+                    Ok(Turn::New) => {}
+                    Err(e) => {
+                        if !confirmed && let Some(id) = open {
+                            // RFC 7530 section 16.18.4: the client will not confirm that OPEN.
+                            self.files.drop_open(id);
+                            self.owners.remove(&key);
+                        }
+                        return Err(e);
+                    }
+                }
+                // Closed before, or confirmed before.
+                if open.is_none() || (confirmed && confirming) {
+                    return Err(BAD);
+                }
+                begun(key.client, vec![(key, ask.seqid)], open)
+            }
+            Subject::NewLock { open, client, owner, seqid } => {
+                self.live40(now, *client)?;
+                let (which, of) = self.locate40(now, open)?;
+                let Which::Open(id) = which else { return Err(BAD) };
+                if of != *client {
+                    return Err(BAD);
+                }
+                let open_key = self.open_owner(id).ok_or(BAD)?;
+                let lock_key = OwnerKey { client: *client, kind: Kind::Lock, name: owner.clone() };
+                must_be_taken(&open_key, taken)?;
+                must_be_taken(&lock_key, taken)?;
+                let by_open = self.owners.get(&open_key).ok_or(BAD)?;
+                if !by_open.confirmed {
+                    return Err(BAD);
+                }
+                // RFC 7530 section 9.1.9: a number that is wrong goes before one that is a retry.
+                let by_open = by_open.check(ask.seqid, &ask.request)?;
+                let by_lock =
+                    self.owners.get(&lock_key).map(|o| o.check(*seqid, &ask.request)).transpose()?;
+                if let Turn::Replay(last) = by_open {
+                    return Ok(Step::Replay(last));
+                }
+                if let Some(Turn::Replay(last)) = by_lock {
+                    return Ok(Step::Replay(last));
+                }
+                let known_lock = self.files.lock_state_of(*client, owner, id);
+                if let Some((_, true)) = known_lock {
+                    // RFC 7530 section 16.10.5: it has locks under this open already.
+                    return Err(NfsStat::NFS4ERR_BAD_SEQID);
+                }
+                if self.owners.get(&lock_key).is_none() {
+                    self.make_room(now, *client)?;
+                }
+                Begun {
+                    known_lock: known_lock.is_some(),
+                    ..begun(*client, vec![(open_key, ask.seqid), (lock_key, *seqid)], Some(id))
+                }
+            }
+            Subject::OfLock(s) => {
+                let (which, client) = self.locate40(now, s)?;
+                let Which::Lock(id) = which else { return Err(BAD) };
+                let key = self.lock_owner(id).ok_or(BAD)?;
+                must_be_taken(&key, taken)?;
+                match self.owners.get(&key).ok_or(BAD)?.check(ask.seqid, &ask.request)? {
+                    Turn::Replay(last) => return Ok(Step::Replay(last)),
+                    Turn::New => begun(client, vec![(key, ask.seqid)], None),
+                }
+            }
+        };
+        Ok(Step::Run(step))
+    }
+
+    fn begin_open(
+        &mut self,
+        now: Millis,
+        ask: &Ask,
+        client: u64,
+        owner: &Bytes,
+        reclaim: bool,
+        taken: &[OwnerKey],
+    ) -> Result<Step<F>, NfsStat> {
+        self.live40(now, client)?;
+        let key = OwnerKey { client, kind: Kind::Open, name: owner.clone() };
+        must_be_taken(&key, taken)?;
+        let mut freed = Vec::new();
+        let known = match self.owners.get(&key) {
+            None => false,
+            Some(o) => match (o.check(ask.seqid, &ask.request), o.confirmed) {
+                (Ok(Turn::Replay(last)), _) => return Ok(Step::Replay(last)),
+                (turn, true) => {
+                    turn?;
+                    true
+                }
+                // RFC 7530 section 16.18.5: the OPEN that was never confirmed was a stray, this one counts.
+                (_, false) => {
+                    freed = self.files.drop_opens_of(client, owner);
+                    self.owners.remove(&key);
+                    false
+                }
+            },
+        };
+        if !known {
+            self.make_room(now, client)?;
+        }
+        Ok(Step::Run(Begun {
+            client,
+            owners: vec![(key, ask.seqid)],
+            request: ask.request,
+            confirm: !known && !reclaim,
+            open: None,
+            known_lock: false,
+            freed,
+        }))
+    }
+
+    /// Room for one more owner: idle ones of the client go.
+    fn make_room(&mut self, now: Millis, client: u64) -> Result<(), NfsStat> {
+        if self.owners.has_room(client) {
+            return Ok(());
+        }
+        let in_use = self.files.opens_by_owner(client);
+        for (key, _) in self.owners.silent(client, now.saturating_add(1)) {
+            if !in_use.contains_key(&key.name) {
+                self.owners.remove(&key);
+            }
+        }
+        if self.owners.has_room(client) { Ok(()) } else { Err(NfsStat::NFS4ERR_RESOURCE) }
+    }
+
+    /// OPEN_CONFIRM (RFC 7530 section 16.18) of what [`State::begin40`] found.
+    ///
+    /// # Errors
+    /// `BAD_STATEID` for another file's open; `OLD_STATEID`.
+    pub fn confirm_open(
+        &mut self,
+        begun: &Begun<F>,
+        file: &FileKey,
+        stateid: &Stateid,
+    ) -> Result<Stateid, NfsStat> {
+        self.files.exact(stateid)?;
+        self.files.find_open(begun.client, file, stateid)?;
+        self.files.confirm(begun.open.ok_or(BAD)?).ok_or(BAD)
+    }
+
+    /// An operation is answered: keeps its reply. `fh` is the current filehandle that an OPEN has set.
+    pub fn end40(&mut self, now: Millis, begun: &Begun<F>, res: &ResOp, fh: Option<Bytes>) {
+        use landfast_nfs::v4::OpNum;
+        let ok = res.status.is_ok();
+        let op = begun.request.op;
+        for (key, seqid) in &begun.owners {
+            let known = self.owners.get(key).is_some();
+            let new_lock_state = key.kind == Kind::Lock && begun.owners.len() == 2 && !begun.known_lock && ok;
+            // A lock owner that got no lock is not made known: it would be in the way of the next one of its name.
+            if key.kind == Kind::Lock && !known && !new_lock_state {
+                continue;
+            }
+            let last = Last { fingerprint: begun.request.fingerprint, res: res.clone(), fh: fh.clone() };
+            let confirmed = match op {
+                OpNum::OPEN => !begun.confirm && ok,
+                OpNum::OPEN_CONFIRM => ok,
+                _ => true,
+            };
+            self.owners.record(now, key, *seqid, confirmed, last);
+            if new_lock_state {
+                self.owners.add_state(key);
+            }
+            if op == OpNum::CLOSE
+                && ok
+                && let Some(open) = begun.open
+            {
+                self.owners.closed(key, open);
+            }
+        }
+    }
+
+    /// CLOSE takes lock states along: their owners' numbers go with the last of them. To be called before the CLOSE; the
+    /// names to give to [`State::lock_states_gone`] after it.
+    #[must_use]
+    pub fn lock_owners_under(&self, open: u64) -> Vec<OwnerKey> {
+        self.files.locks_under(open).into_iter().filter_map(|id| self.lock_owner(id)).collect()
+    }
+
+    /// These lock owners have lost a lock state each.
+    pub fn lock_states_gone(&mut self, owners: &[OwnerKey]) {
+        for key in owners {
+            self.owners.drop_state(key);
+        }
+    }
+
+    /// RELEASE_LOCKOWNER (RFC 7530 section 16.37).
+    ///
+    /// # Errors
+    /// `STALE_CLIENTID`, `EXPIRED`, `LOCKS_HELD`.
+    pub fn release_lock_owner(&mut self, now: Millis, client: u64, name: &Bytes) -> Result<(), NfsStat> {
+        self.live40(now, client)?;
+        self.files.release_lock_owner(client, name)?;
+        self.owners.remove(&OwnerKey { client, kind: Kind::Lock, name: name.clone() });
+        Ok(())
+    }
+
+    /// Ends the grace period when its time is over (RFC 7530 section 9.6.3.4, RFC 8881 section 8.4.3): who has not reclaimed
+    /// by now may not after a further restart. When these notes are stable: [`super::grace::Grace::ended`].
+    pub fn end_grace(&mut self, now: Millis) -> Option<Vec<Stamped>> {
+        if !self.grace.is_over(now) {
+            return None;
+        }
+        self.grace.end();
+        let mut notes = Vec::new();
+        for id in self.clients.ids() {
+            let holds = self.files.opens_of(id) > 0;
+            let this_instance = self.clients.is_of_this_instance(id);
+            let v = self.version + 1;
+            let Some(c) = self.clients.get_mut(id).filter(|c| c.needs_reclaim) else { continue };
+            if c.v40.is_some() && !this_instance {
+                notes.extend(self.remove_client(id));
+                continue;
+            }
+            // One of NFSv4.1 still has to say RECLAIM_COMPLETE before it gets anything new.
+            c.needs_reclaim &= c.v40.is_none();
+            (c.holds, c.holding_noted, c.version) = (holds, holds, v);
+            notes.push(Stamped { v, note: Note::of(c) });
+            self.version = v;
+        }
+        Some(notes)
+    }
+
+    /// What time alone ends of NFSv4.0's owners: opens that were never confirmed, open owners without an open. What the
+    /// shell has to drop without the lock.
+    pub fn tick_owners(&mut self, now: Millis) -> Vec<F> {
+        let mut freed = Vec::new();
+        let idle = now.saturating_sub(self.lease_ms.saturating_mul(limits::OWNER_IDLE_LEASES));
+        for client in self.owners.clients() {
+            let in_use = self.files.opens_by_owner(client);
+            for (key, confirmed) in self.owners.silent(client, idle) {
+                match in_use.get(&key.name) {
+                    Some(_) if confirmed => continue,
+                    Some(opens) => freed.extend(opens.iter().flat_map(|id| self.files.drop_open(*id))),
+                    None => {}
+                }
+                self.owners.remove(&key);
+            }
+        }
+        freed
+    }
+}
+
+fn must_be_taken(key: &OwnerKey, taken: &[OwnerKey]) -> Result<(), NfsStat> {
+    // Only a stateid that did not name this owner when the request came can lead here.
+    if taken.contains(key) { Ok(()) } else { Err(NfsStat::NFS4ERR_RESOURCE) }
+}
+
+impl Owners {
+    /// [`Owners::spoil`] of each.
+    pub fn spoil_all(&mut self, keys: &[OwnerKey]) {
+        for key in keys {
+            self.spoil(key);
+        }
+    }
+}
