@@ -1,11 +1,15 @@
 //! Project tasks, run as `cargo xtask ...`.
 //!
 //! - `test`: everything that continuous integration checks, on a fresh machine with Rust;
+//! - `docs`: the documents that are made from the code;
+//! - `fuzz`: the fuzz targets, from the corpus that is kept;
 //! - `guest`: a QEMU guest with Linux's own NFS client.
 //!
 //! Nothing here is part of the product: `xtask` drives the `landfast` binary from outside, as a user would.
 
 mod demo;
+mod docs;
+mod fuzz;
 mod guest;
 mod packages;
 mod proc;
@@ -28,6 +32,10 @@ struct Cli {
 enum Task {
     /// Run every check of the project, as continuous integration does.
     Test(test::Options),
+    /// Write the documents that are made from the code.
+    Docs,
+    /// Run the fuzz targets, from the corpus that is kept in fuzz/corpus.
+    Fuzz(fuzz::Options),
     /// A virtual machine with Linux's own NFS client.
     #[command(subcommand)]
     Guest(guest::Task),
@@ -36,6 +44,8 @@ enum Task {
 fn main() -> ExitCode {
     match Cli::parse().task {
         Task::Test(options) => test::run(&options),
+        Task::Docs => docs::run(),
+        Task::Fuzz(options) => fuzz::run(&options),
         Task::Guest(task) => guest::run(&task),
     }
 }

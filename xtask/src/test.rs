@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::demo;
+use crate::fuzz;
 use crate::guest;
 use crate::packages;
 use crate::proc::{self, command, output};
@@ -46,6 +47,7 @@ pub fn run(options: &Options) -> ExitCode {
     if !options.quick {
         let built =
             steps.step("release build", || cargo(&["build", "--release", "--package", "landfast-cli"]));
+        steps.step("fuzzing", fuzz_step);
         if built == Outcome::Passed {
             steps.step("demo", || demo_step().into());
             for name in EXPERIMENTS {
@@ -133,6 +135,16 @@ fn power_cut(fs: &str) -> Outcome {
     }
     let args = ["lab", "powercut", "--fs", fs, "--cuts", CUTS];
     proc::run_within(LAB_LIMIT, &mut command(&proc::landfast().to_string_lossy(), args)).into()
+}
+
+fn fuzz_step() -> Outcome {
+    if !proc::is_root() {
+        return Outcome::Skipped("needs root (a target serves a volume)".to_owned());
+    }
+    match fuzz::possible() {
+        Ok(()) => fuzz::in_tests().into(),
+        Err(why) => Outcome::Skipped(why),
+    }
 }
 
 fn guest_step() -> Outcome {

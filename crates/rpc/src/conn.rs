@@ -58,6 +58,8 @@ pub struct CallHeader {
     pub proc: u32,
     /// Who calls.
     pub cred: Credential,
+    /// Bytes of the whole message, this header included.
+    pub message_bytes: usize,
 }
 
 /// What a service answers.
@@ -501,7 +503,7 @@ impl<S: Service> Reader<S> {
             }
             Incoming::Call(call, body) => {
                 let permits = self.permits(len).await;
-                self.dispatch(call, body, permits);
+                self.dispatch(call, len, body, permits);
             }
         }
         Ok(())
@@ -523,7 +525,7 @@ impl<S: Service> Reader<S> {
         self.conn.reply(writer::seal(head, Vec::new(), permits));
     }
 
-    fn dispatch(&self, call: RawCall, body: Bytes, permits: Permits) {
+    fn dispatch(&self, call: RawCall, message_bytes: usize, body: Bytes, permits: Permits) {
         let xid = call.xid;
         if let Err(stat) = check_program(self.service.programs(), &call) {
             self.conn.reply(accepted(xid, stat, Vec::new(), permits));
@@ -533,7 +535,7 @@ impl<S: Service> Reader<S> {
             Ok(cred) => cred,
             Err(stat) => return self.deny(xid, RejectStat::AuthError(stat), permits),
         };
-        let call = CallHeader { xid, prog: call.prog, vers: call.vers, proc: call.proc, cred };
+        let call = CallHeader { xid, prog: call.prog, vers: call.vers, proc: call.proc, cred, message_bytes };
         let (service, conn) = (self.service.clone(), self.conn.clone());
         tokio::spawn(async move {
             let unanswered = Unanswered(&conn);

@@ -104,12 +104,6 @@ pub fn supported(minor: u32) -> Bitmap {
     if minor >= 2 { both.or(&READABLE_42).or(&WRITE_ONLY_42) } else { both }
 }
 
-/// What an EXCLUSIVE4_1 create may set in this minor version.
-#[must_use]
-pub fn exclusive(minor: u32) -> Bitmap {
-    EXCLUSIVE.and(&supported(minor))
-}
-
 /// What a GETATTR or READDIR asks for that can be given.
 ///
 /// # Errors
@@ -228,7 +222,7 @@ fn constants(v: &mut AttrValues, shared: &Shared, minor: u32) {
     v.maxwrite = Some(u64::from(limits::IO_BYTES_MAX));
     v.no_trunc = Some(true);
     v.time_delta = Some(NfsTime { seconds: 0, nseconds: 1 });
-    v.suppattr_exclcreat = Some(exclusive(minor));
+    v.suppattr_exclcreat = Some(settable(minor, Purpose::Exclusive));
     v.fs_charset_cap = Some(CHARSET_ANY);
     v.change_attr_type = Some(CHANGE_TYPE_IS_MONOTONIC_INCR);
     v.xattr_support = Some(false);
@@ -257,6 +251,17 @@ pub enum Purpose {
     Exclusive,
 }
 
+/// What this operation may set in this minor version.
+#[must_use]
+pub fn settable(minor: u32, purpose: Purpose) -> Bitmap {
+    let all = match purpose {
+        Purpose::Set => SETTABLE,
+        Purpose::Create => SETTABLE.or(&WRITE_ONLY_42),
+        Purpose::Exclusive => EXCLUSIVE,
+    };
+    all.and(&supported(minor))
+}
+
 /// What is to be set.
 ///
 /// # Errors
@@ -266,12 +271,7 @@ pub fn to_set(f: &Fattr, minor: u32, purpose: Purpose) -> Result<SetAttrs, NfsSt
     if !f.mask.minus(&supported(minor)).is_empty() {
         return Err(NfsStat::NFS4ERR_ATTRNOTSUPP);
     }
-    let allowed = match purpose {
-        Purpose::Set => SETTABLE,
-        Purpose::Create => SETTABLE.or(&WRITE_ONLY_42),
-        Purpose::Exclusive => EXCLUSIVE,
-    };
-    if !f.mask.minus(&allowed).is_empty() {
+    if !f.mask.minus(&settable(minor, purpose)).is_empty() {
         return Err(NfsStat::NFS4ERR_INVAL);
     }
     let v = AttrValues::from_fattr(f)?;
@@ -421,6 +421,7 @@ mod tests {
 
     #[test]
     fn rfc8881_5_8_2_14_the_exclusive_set_has_no_times() {
+        let exclusive = |minor| settable(minor, Purpose::Exclusive);
         assert!(!exclusive(1).has(n::TIME_MODIFY_SET) && !exclusive(1).has(n::TIME_ACCESS_SET));
         assert!(exclusive(2).has(n::MODE_UMASK) && !exclusive(1).has(n::MODE_UMASK));
     }

@@ -17,6 +17,8 @@ mod errors;
 mod exports;
 pub mod limits;
 mod pool;
+#[cfg(test)]
+mod protocol_doc;
 mod serve;
 mod server;
 pub mod state;

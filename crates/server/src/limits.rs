@@ -7,8 +7,13 @@
 pub const REQUEST_BYTES_MAX: u32 = (4 << 20) + (64 << 10);
 /// Largest reply that a session gives, RPC header included. More: `NFS4ERR_REP_TOO_BIG`.
 pub const RESPONSE_BYTES_MAX: u32 = (4 << 20) + (64 << 10);
-/// The smallest request and reply size that a session is made with; less: `NFS4ERR_TOOSMALL`.
-pub const CHANNEL_BYTES_MIN: u32 = 512;
+/// The smallest request and reply size that a session is made with, room for a SEQUENCE and some more; less:
+/// `NFS4ERR_TOOSMALL`.
+pub const CHANNEL_BYTES_MIN: u32 = 256;
+/// The smallest request and reply size of a back channel, room for a CB_SEQUENCE and some more; less: `NFS4ERR_TOOSMALL`.
+pub const BACK_CHANNEL_BYTES_MIN: u32 = 256;
+/// The fewest operations of a CB_COMPOUND: CB_SEQUENCE and one more. Less: `NFS4ERR_TOOSMALL`.
+pub const BACK_CHANNEL_OPS_MIN: u32 = 2;
 /// Largest reply that is kept for replay. A client that asks for more is given this.
 pub const CACHED_BYTES_MAX: u32 = 256 << 10;
 /// What one session may at worst keep for replay: slots times the largest kept reply. Fewer slots are granted above.
@@ -37,6 +42,9 @@ pub const SESSIONS_PER_CLIENT_MAX: usize = 16;
 /// longest; when each holds something,
 /// EXCHANGE_ID gets `NFS4ERR_DELAY`.
 pub const CLIENTS_MAX: usize = 4096;
+/// Owners that are remembered to have sent RECLAIM_COMPLETE; the oldest is forgotten, and has to send it again when it
+/// comes back without a record.
+pub const COMPLETED_OWNERS_MAX: usize = 4096;
 /// Opens of one client; more: `NFS4ERR_NOSPC`.
 pub const OPENS_PER_CLIENT_MAX: usize = 64 << 10;
 /// Opens in all (each may hold two descriptors); more: `NFS4ERR_NOSPC`.

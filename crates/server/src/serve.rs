@@ -353,8 +353,9 @@ impl Nfs {
         let synced = exports.iter().any(|e| e.synced());
         let slow = synced || args.ops.iter().any(matrix::may_flush);
         let fingerprint = fingerprint(principal, &args, &body);
+        let bytes = call.message_bytes;
         let caller = Caller::new(conn.peer(), call.cred);
-        let req = Request { conn: conn.id(), principal, caller, bytes: body.len(), fingerprint, args };
+        let req = Request { conn: conn.id(), principal, caller, bytes, fingerprint, args };
         drop(body);
         let req = Arc::new(req);
         for export in &exports {

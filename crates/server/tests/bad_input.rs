@@ -66,6 +66,48 @@ async fn rfc5531_9_unknown_programs_versions_procedures() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rfc5531_8_2_credentials_that_lie() {
+    if skipped() {
+        return;
+    }
+    let rig = Rig::new().await;
+    // Stamp, machine name, user, group, groups.
+    let sys = |groups: u32, there: u32| {
+        let mut body: Vec<u8> = [0u32, 0, 0, 0, groups].iter().flat_map(|n| n.to_be_bytes()).collect();
+        (0..there).for_each(|gid| body.extend(gid.to_be_bytes()));
+        body
+    };
+    let call = |flavor: u32, len: u32, body: &[u8]| {
+        let mut v = Vec::new();
+        for n in [7u32, 0, 2, 100_003, 4, 0, flavor, len] {
+            v.extend(n.to_be_bytes());
+        }
+        v.extend(body);
+        v.extend([0; 8]);
+        record(&v)
+    };
+    let len = |body: &[u8]| body.len() as u32;
+    let good = sys(16, 16);
+    let reply = words(&send(&rig, &call(1, len(&good), &good)).await);
+    assert_eq!(reply[2..], [0, 0, 0, 0], "accepted");
+    // Groups that are announced and not there, one too many, a machine name of 4 GiB, nothing.
+    let mut name = sys(0, 0);
+    name[4..8].copy_from_slice(&[0xff; 4]);
+    for bad in [sys(65_535, 16), sys(u32::MAX, 0), sys(17, 17), name, Vec::new()] {
+        let reply = words(&send(&rig, &call(1, len(&bad), &bad)).await);
+        // MSG_DENIED, AUTH_ERROR, AUTH_BADCRED.
+        assert_eq!(reply[2..], [1, 1, 1], "{bad:?}");
+    }
+    // A flavour that nobody knows; a body that is longer than any may be.
+    let reply = words(&send(&rig, &call(77, 0, &[])).await);
+    assert_eq!(reply[2..4], [1, 1]);
+    let long = sys(96, 96);
+    let answer = send(&rig, &call(1, len(&long), &long)).await;
+    assert!(answer.is_empty() || words(&answer)[2] == 1, "refused or cut off: {answer:?}");
+    still_serves(&rig).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn records_that_are_none() {
     if skipped() {
         return;

@@ -152,6 +152,16 @@ macro_rules! attributes {
             /// Every attribute that has a typed value here.
             pub const KNOWN: Bitmap = Bitmap::of(&[$($number),*]);
 
+            /// The RFC's name of an attribute that has a typed value here.
+            #[must_use]
+            pub fn name(number: u32) -> Option<&'static str> {
+                let name = match number {
+                    $($number => stringify!($name),)*
+                    _ => return None,
+                };
+                Some(if name == "kind" { "type" } else { name })
+            }
+
             /// Which attributes are there.
             #[must_use]
             pub fn mask(&self) -> Bitmap {

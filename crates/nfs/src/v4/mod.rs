@@ -9,6 +9,7 @@ pub mod res;
 pub mod status;
 pub mod types;
 pub mod v40;
+pub mod valid;
 
 pub use args::ArgOp;
 pub use attr::{AttrValues, Bitmap, Fattr};

@@ -2,14 +2,16 @@
 //! those of NFSv4.0: SETCLIENTID, SETCLIENTID_CONFIRM (RFC 7530 sections 16.33, 16.34).
 //!
 //! Invariant: an owner has at most one confirmed and one unconfirmed record. The confirmed record of an owner goes only
-//! when the unconfirmed one is confirmed, never at EXCHANGE_ID: who merely knows an owner's name cannot take its state.
+//! when the unconfirmed one is confirmed; at EXCHANGE_ID only when another principal asks and there is nothing to lose (no
+//! session, no open), or the lease is over: who merely knows an owner's name cannot take its state.
 
 use super::notes::ClientNote;
 use super::{Millis, Principal};
+use crate::limits;
 use bytes::Bytes;
 use landfast_nfs::v4::v40::{CallbackClient, ClientAddr};
 use landfast_nfs::v4::{NfsStat, Verifier};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet, VecDeque};
 
 /// One client record.
 #[derive(Debug, Clone)]
@@ -38,6 +40,8 @@ pub struct Client {
     pub reclaim_complete: bool,
     /// Had state before the restart and has not sent RECLAIM_COMPLETE since.
     pub needs_reclaim: bool,
+    /// New to this instance of the server: opens nothing before its RECLAIM_COMPLETE (RFC 8881 section 18.51.3).
+    pub must_complete: bool,
     /// Version of the last change.
     pub version: u64,
     /// What only a client of NFSv4.0 has; `None` for one of NFSv4.1 or 4.2.
@@ -148,6 +152,8 @@ pub struct Exchanged {
     pub sequence: u32,
     /// `EXCHGID4_FLAG_CONFIRMED_R`.
     pub confirmed: bool,
+    /// The record of another principal that gives way: it goes with all it has (the caller does it).
+    pub replaced: Option<u64>,
 }
 
 /// What a CREATE_SESSION gets to do.
@@ -183,13 +189,42 @@ pub struct Clients {
     next: u32,
     by_id: HashMap<u64, Client>,
     by_owner: HashMap<OwnerName, Owner>,
+    completed: Completed,
+}
+
+/// The owners that have sent RECLAIM_COMPLETE to this instance of the server, the newest
+/// [`limits::COMPLETED_OWNERS_MAX`]. One that comes back, since it lost its lease, has nothing to reclaim from an earlier
+/// instance, and may not say so again: Linux does not always.
+#[derive(Debug, Default)]
+struct Completed {
+    owners: HashSet<Bytes>,
+    order: VecDeque<Bytes>,
+}
+
+impl Completed {
+    fn add(&mut self, owner: &Bytes) {
+        if self.owners.insert(owner.clone()) {
+            self.order.push_back(owner.clone());
+        }
+        if self.order.len() > limits::COMPLETED_OWNERS_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.owners.remove(&oldest);
+        }
+    }
 }
 
 impl Clients {
     /// No clients; new client IDs carry `epoch` in their upper half, so no ID is given twice over restarts.
     #[must_use]
     pub fn new(epoch: u32) -> Self {
-        Clients { epoch, next: 1, by_id: HashMap::new(), by_owner: HashMap::new() }
+        Clients {
+            epoch,
+            next: 1,
+            by_id: HashMap::new(),
+            by_owner: HashMap::new(),
+            completed: Completed::default(),
+        }
     }
 
     /// The record of this client ID.
@@ -254,8 +289,18 @@ impl Clients {
         self.by_id.insert(client.id, client);
     }
 
-    /// EXCHANGE_ID (RFC 8881 section 18.35.4; the numbers are its cases). `idle` says whether a confirmed client holds
-    /// nothing or has let its lease go.
+    /// RECLAIM_COMPLETE has come from this client.
+    pub fn complete(&mut self, id: u64) {
+        if let Some(c) = self.by_id.get_mut(&id) {
+            c.reclaim_complete = true;
+            c.needs_reclaim = false;
+            c.must_complete = false;
+            self.completed.add(&c.owner);
+        }
+    }
+
+    /// EXCHANGE_ID (RFC 8881 section 18.35.4; the numbers are its cases). `idle` says whether a confirmed client has
+    /// nothing, not even a session, or has let its lease go.
     ///
     /// # Errors
     /// `CLID_INUSE`, `NOENT`, `NOT_SAME`, `PERM` as the cases say.
@@ -265,6 +310,7 @@ impl Clients {
         ask: &ExchangeId,
         idle: impl FnOnce(&Client) -> bool,
     ) -> Result<Exchanged, NfsStat> {
+        let mut replaced = None;
         let confirmed = self
             .by_owner
             .get(&later(&ask.owner))
@@ -276,7 +322,8 @@ impl Clients {
             (Some(c), true) if c.verifier != ask.verifier => return Err(NfsStat::NFS4ERR_NOT_SAME), // case 8
             // Case 6 (update) and case 2 (the same instance asks again): the record stands.
             (Some(c), update) if c.principal == ask.principal && c.verifier == ask.verifier => {
-                let found = Exchanged { client: c.id, sequence: c.create_sequence, confirmed: true };
+                let found =
+                    Exchanged { client: c.id, sequence: c.create_sequence, confirmed: true, replaced: None };
                 if !update {
                     self.drop_unconfirmed(&later(&ask.owner));
                 }
@@ -286,7 +333,8 @@ impl Clients {
             (Some(c), false) if c.principal != ask.principal && !idle(c) => {
                 return Err(NfsStat::NFS4ERR_CLID_INUSE);
             }
-            // Cases 1 (new), 4 (replaces an unconfirmed one), 5 (the client has restarted), and 3 when it is allowed.
+            (Some(c), false) if c.principal != ask.principal => replaced = Some(c.id),
+            // Cases 1 (new), 4 (replaces an unconfirmed one), 5 (the client has restarted).
             _ => {}
         }
         self.drop_unconfirmed(&later(&ask.owner));
@@ -305,11 +353,12 @@ impl Clients {
             holding_noted: false,
             reclaim_complete: false,
             needs_reclaim: false,
+            must_complete: !self.completed.owners.contains(&ask.owner),
             version: 0,
             v40: None,
         };
         self.by_id.insert(id, client);
-        Ok(Exchanged { client: id, sequence: 1, confirmed: false })
+        Ok(Exchanged { client: id, sequence: 1, confirmed: false, replaced })
     }
 
     fn fresh(&mut self) -> u64 {
@@ -376,6 +425,7 @@ impl Clients {
             holding_noted: false,
             reclaim_complete: false,
             needs_reclaim: false,
+            must_complete: false,
             version: 0,
             v40: Some(V40 { confirm: ask.confirm, callback: ask.callback, update: None }),
         };

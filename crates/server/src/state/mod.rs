@@ -133,6 +133,22 @@ impl<F> State<F> {
         out
     }
 
+    /// EXCHANGE_ID ([`Clients::exchange_id`]).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn exchange_id(
+        &mut self,
+        now: Millis,
+        ask: &clients::ExchangeId,
+    ) -> Result<clients::Exchanged, NfsStat> {
+        let (files, sessions, lease) = (&self.files, &self.sessions, self.lease_ms);
+        self.clients.exchange_id(now, ask, |c| {
+            let nothing = files.opens_of(c.id) == 0 && sessions.of_client(c.id).is_empty();
+            nothing || now.saturating_sub(c.renewed) > lease
+        })
+    }
+
     /// Room for one more client record: one that holds nothing goes, unconfirmed before confirmed, then the one that was
     /// silent longest.
     ///
@@ -158,6 +174,14 @@ impl<F> State<F> {
         self.sessions.remove(id)?;
         let v = self.next_version();
         Some(Stamped { v, note: notes::Note::SessionGone(*id) })
+    }
+
+    /// Whether a client has state in the sense of RFC 8881 section 18.35.4 (cases 3) and 18.50.3: a session, an open or a
+    /// lock, under a lease that goes on.
+    #[must_use]
+    pub fn has_state(&self, client: u64, now: Millis) -> bool {
+        !self.lapsed(client, now)
+            && (self.files.opens_of(client) > 0 || !self.sessions.of_client(client).is_empty())
     }
 
     /// The `sr_status_flags` of a SEQUENCE of this client (RFC 8881 section 18.46.3). Each flag is computed from the
@@ -186,21 +210,19 @@ impl<F> State<F> {
         if c.reclaim_complete {
             return Err(NfsStat::NFS4ERR_COMPLETE_ALREADY);
         }
-        c.reclaim_complete = true;
-        c.needs_reclaim = false;
         c.version = v;
+        self.clients.complete(client);
         self.grace.done(client);
-        Ok(Some(Stamped { v, note: notes::Note::of(c) }))
+        Ok(self.clients.get(client).map(|c| Stamped { v, note: notes::Note::of(c) }))
     }
 
     /// Whether an open, a lock or a change of names that is no reclaim must wait (RFC 8881 section 8.4.2.1): during the
-    /// grace period, and for a client that has to reclaim until it has said that it is done.
-    ///
-    /// A client that this server has never recorded is not held back after the grace period even when it does
-    /// not send RECLAIM_COMPLETE: it can have nothing to reclaim.
+    /// grace period, and for a client that is new to this instance of the server, or has to reclaim, until it has said that
+    /// it is done (section 18.51.3).
     #[must_use]
     pub fn must_wait_for_grace(&self, client: u64, now: Millis) -> bool {
-        self.grace.active(now) || self.clients.get(client).is_some_and(|c| c.needs_reclaim && c.v40.is_none())
+        let owes = |c: &clients::Client| c.v40.is_none() && (c.needs_reclaim || c.must_complete);
+        self.grace.active(now) || self.clients.get(client).is_some_and(owes)
     }
 
     /// Whether this client may reclaim now.

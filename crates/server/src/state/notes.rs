@@ -133,6 +133,7 @@ fn client_of(note: ClientNote, version: u64, now: Millis) -> Client {
         holding_noted: note.holds,
         reclaim_complete: note.reclaim_complete && !note.holds,
         needs_reclaim: note.holds,
+        must_complete: false,
         version,
         v40: None,
     }

@@ -222,22 +222,14 @@ impl<F> Files<F> {
         }
     }
 
-    /// Whether an OPEN would meet another owner's share reservation (RFC 8881 section 9.7).
+    /// Whether an OPEN would meet a share reservation, the same owner's included (RFC 8881 section 9.7).
     ///
     /// # Errors
     /// Who is in the way.
-    pub fn check_share(
-        &self,
-        file: &FileKey,
-        client: u64,
-        owner: &Bytes,
-        access: Share,
-        deny: Share,
-    ) -> Result<(), InTheWay> {
+    pub fn check_share(&self, file: &FileKey, access: Share, deny: Share) -> Result<(), InTheWay> {
         let Some(f) = self.files.get(file) else { return Ok(()) };
         for o in f.opens.iter().filter_map(|id| self.opens.get(id)) {
-            let own = o.client == client && o.owner == *owner;
-            if !own && (o.deny & access != 0 || deny & o.access != 0) {
+            if o.deny & access != 0 || deny & o.access != 0 {
                 return Err(InTheWay { client: o.client });
             }
         }

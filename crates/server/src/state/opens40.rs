@@ -1,7 +1,7 @@
 //! What NFSv4.0 asks of opens and locks beyond NFSv4.1 (RFC 7530 sections 9.1.4.4, 16.18, 16.37): a stateid says whose it is,
 //! an open is confirmed, a lock owner is released.
 
-use super::opens::{FileKey, Files, InTheWay, Share, Which, bump};
+use super::opens::{FileKey, Files, Which, bump};
 use crate::limits;
 use bytes::Bytes;
 use landfast_nfs::v4::{NfsStat, Stateid};
@@ -120,26 +120,6 @@ impl<F> Files<F> {
     pub fn confirm(&mut self, open: u64) -> Option<Stateid> {
         let seqid = bump(&mut self.opens.get_mut(&open)?.seqid);
         Some(self.stateid(open, seqid))
-    }
-
-    /// Whether an OPEN meets the owner's own reservation: in NFSv4.0 that counts as anybody's (RFC 7530 section 9.9).
-    ///
-    /// # Errors
-    /// Who is in the way: the client itself.
-    pub fn check_own_share(
-        &self,
-        file: &FileKey,
-        client: u64,
-        owner: &Bytes,
-        access: Share,
-        deny: Share,
-    ) -> Result<(), InTheWay> {
-        let key = (owner.clone(), file.clone());
-        let own = self.clients.get(&client).and_then(|c| self.opens.get(c.opens.get(&key)?));
-        match own {
-            Some(o) if o.deny & access != 0 || deny & o.access != 0 => Err(InTheWay { client }),
-            _ => Ok(()),
-        }
     }
 
     /// Forgets what a lock owner has, if it holds no lock.

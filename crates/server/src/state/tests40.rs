@@ -246,7 +246,7 @@ fn the_owners_of_two_minor_versions_do_not_meet() {
     assert_eq!(st.live40(0, d), Err(NfsStat::NFS4ERR_STALE_CLIENTID), "a client ID of 4.1");
     // Its share reservations and locks count all the same.
     let s = opened(&mut st, c, b"o");
-    assert!(st.files.check_share(&F, d, &owner(b"o"), READ, BOTH).is_err());
+    assert!(st.files.check_share(&F, READ, BOTH).is_err());
     st.files.open(&F, d, &owner(b"o"), BOTH, 0, None).expect("opened");
     let mut n = 0;
     let lock = serve(&mut st, 0, &new_lock(c, s, 3, b"l", 0), &mut n);

@@ -28,7 +28,11 @@ impl Ctx<'_> {
             None => None,
             Some(_) => {
                 must_be_file(&obj.node).map_err(|s| {
-                    nothing(if s == NfsStat::NFS4ERR_ISDIR { s } else { NfsStat::NFS4ERR_INVAL })
+                    nothing(match s {
+                        // RFC 7530 section 13.2 has it, RFC 8881 section 15.2 has not.
+                        NfsStat::NFS4ERR_ISDIR if self.minor == 0 => s,
+                        _ => NfsStat::NFS4ERR_INVAL,
+                    })
                 })?;
                 self.opened(&obj, &a.stateid, WRITE).map_err(|f| nothing(f.status))?
             }

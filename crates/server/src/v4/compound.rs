@@ -26,7 +26,7 @@ pub(crate) struct Request {
     pub(crate) principal: Principal,
     pub(crate) caller: Caller,
     pub(crate) args: CompoundArgs,
-    /// Bytes of the request after the RPC header.
+    /// Bytes of the request, RPC header included.
     pub(crate) bytes: usize,
     /// Digest of caller and operations after the SEQUENCE.
     pub(crate) fingerprint: u64,

@@ -178,6 +178,24 @@ impl Ctx<'_> {
         Ok(obj)
     }
 
+    /// The same for the operations that tell a client to follow a symbolic link (RFC 8881 section 15.2: LOOKUP, LOOKUPP, OPEN).
+    pub(crate) fn dir_or_symlink(&self) -> Result<Obj, NfsStat> {
+        let obj = self.node()?;
+        match obj.node.kind() {
+            Kind::Symlink => Err(NfsStat::NFS4ERR_SYMLINK),
+            _ => must_be_dir(&obj.node).map(|()| obj),
+        }
+    }
+
+    /// How the state names the current object, whatever it is: for operations that find state by a stateid (CLOSE,
+    /// OPEN_DOWNGRADE, LOCKU), which is not valid for anything but a file.
+    pub(crate) fn stateful(&self) -> Result<FileKey, NfsStat> {
+        match self.object(self.fh()?)? {
+            Some(obj) => Ok(key(&obj.node)),
+            None => Err(NfsStat::NFS4ERR_BAD_STATEID),
+        }
+    }
+
     /// The current object, which must be a regular file.
     pub(crate) fn file(&self) -> Result<Obj, NfsStat> {
         let obj = self.object(self.fh()?)?.ok_or(NfsStat::NFS4ERR_ISDIR)?;
@@ -309,7 +327,6 @@ pub(crate) fn is_special(s: &Stateid) -> bool {
 pub(crate) fn must_be_dir(node: &Node) -> Result<(), NfsStat> {
     match node.kind() {
         Kind::Dir => Ok(()),
-        Kind::Symlink => Err(NfsStat::NFS4ERR_SYMLINK),
         _ => Err(NfsStat::NFS4ERR_NOTDIR),
     }
 }

@@ -1,7 +1,7 @@
 //! Filehandles: PUTFH, PUTROOTFH, PUTPUBFH, GETFH, SAVEFH, RESTOREFH (RFC 8881 sections 18.8, 18.19 to 18.21, 18.27,
 //! 18.28), SECINFO and SECINFO_NO_NAME (18.29, 18.45).
 
-use super::context::{Ctx, Done, Fh};
+use super::context::{Ctx, Done, Fail, Fh};
 use crate::exports::pseudo::{self, Pseudo, Step};
 use crate::exports::{Export, Refused};
 use landfast_nfs::v4::flags::{AUTH_SYS, SECINFO_STYLE4_CURRENT_FH, SECINFO_STYLE4_PARENT};
@@ -75,7 +75,7 @@ impl Ctx<'_> {
 
     /// SECINFO: the name must exist; the current filehandle is consumed.
     pub(super) fn secinfo(&mut self, name: &[u8]) -> Done {
-        self.find(name)?;
+        self.find(name).map_err(no_symlink)?;
         Ok(self.flavors())
     }
 
@@ -84,7 +84,7 @@ impl Ctx<'_> {
         match style {
             SECINFO_STYLE4_CURRENT_FH => {}
             SECINFO_STYLE4_PARENT => {
-                self.parent()?;
+                self.parent().map_err(no_symlink)?;
             }
             _ => return Err(NfsStat::NFS4ERR_BADXDR.into()),
         }
@@ -98,5 +98,13 @@ impl Ctx<'_> {
             self.stateid = Stateid::ANONYMOUS;
         }
         ResBody::Secinfo(vec![SecInfo::Flavor(AUTH_SYS)])
+    }
+}
+
+/// SECINFO and SECINFO_NO_NAME do not say `SYMLINK` (RFC 8881 section 15.2).
+fn no_symlink(f: Fail) -> Fail {
+    match f.status {
+        NfsStat::NFS4ERR_SYMLINK => NfsStat::NFS4ERR_NOTDIR.into(),
+        _ => f,
     }
 }

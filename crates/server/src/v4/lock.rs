@@ -75,7 +75,7 @@ impl Ctx<'_> {
 
     /// LOCKU.
     pub(super) fn locku(&mut self, a: &LockuArgs) -> Done {
-        let file = key(&self.file()?.node);
+        let file = self.stateful()?;
         let client = self.client()?;
         let span = Span::new(a.offset, a.length)?;
         let stateid = self.meant(&a.lock_stateid, false)?;

@@ -21,7 +21,7 @@ impl Ctx<'_> {
     pub(super) fn find(&self, name: &[u8]) -> Result<Fh, Fail> {
         match self.fh()? {
             Fh::Node { .. } => {
-                let dir = self.dir()?;
+                let dir = self.dir_or_symlink()?;
                 check_name(name)?;
                 match dir.volume().lookup(dir.cred(), &dir.node, name) {
                     Ok(node) => Ok(dir.to(node)),
@@ -51,7 +51,7 @@ impl Ctx<'_> {
     pub(super) fn parent(&self) -> Result<Fh, Fail> {
         match self.fh()? {
             Fh::Node { .. } => {
-                let dir = self.dir()?;
+                let dir = self.dir_or_symlink()?;
                 match dir.volume().lookup_parent(dir.cred(), &dir.node) {
                     Ok(node) => Ok(dir.to(node)),
                     Err(Error::NoEnt) if dir.by_path => Ok(self.server_root()),

@@ -130,7 +130,7 @@ impl Ctx<'_> {
     }
 
     fn open_name(&mut self, name: &[u8], wish: &Wish) -> Result<Found, Fail> {
-        let dir = self.dir()?;
+        let dir = self.dir_or_symlink()?;
         check_name(name)?;
         let node = dir.volume().lookup(dir.cred(), &dir.node, name)?;
         let cinfo = self.unchanged(&dir)?;
@@ -159,7 +159,7 @@ impl Ctx<'_> {
     }
 
     fn open_create(&mut self, name: &[u8], how: &WireHow, wish: &Wish) -> Result<Found, Fail> {
-        let dir = self.dir()?;
+        let dir = self.dir_or_symlink()?;
         check_name(name)?;
         let (how, exclusive) = match how {
             WireHow::Unchecked(f) => {
@@ -220,15 +220,8 @@ impl Ctx<'_> {
         }
         let file = key(&obj.node);
         self.clear_the_way(NfsStat::NFS4ERR_SHARE_DENIED, |st| {
-            st.files.check_share(&file, wish.client, &wish.owner, wish.access, wish.deny)
-        })?;
-        if self.minor == 0 {
-            let st = self.sh.state();
-            st.files
-                .check_own_share(&file, wish.client, &wish.owner, wish.access, wish.deny)
-                .map_err(|_| NfsStat::NFS4ERR_SHARE_DENIED)?;
-        }
-        Ok(())
+            st.files.check_share(&file, wish.access, wish.deny)
+        })
     }
 
     /// Asks `check` until nobody is in the way but a client with a lease; the others are removed.
@@ -262,9 +255,7 @@ impl Ctx<'_> {
             return Err(NfsStat::NFS4ERR_STALE_CLIENTID);
         }
         let file_key = key(&obj.node);
-        st.files
-            .check_share(&file_key, wish.client, &wish.owner, wish.access, wish.deny)
-            .map_err(|_| NfsStat::NFS4ERR_SHARE_DENIED)?;
+        st.files.check_share(&file_key, wish.access, wish.deny).map_err(|_| NfsStat::NFS4ERR_SHARE_DENIED)?;
         st.files.open(&file_key, wish.client, &wish.owner, wish.access, wish.deny, Some(file))
     }
 
@@ -275,7 +266,7 @@ impl Ctx<'_> {
             return Err(NfsStat::NFS4ERR_INVAL.into());
         }
         let stateid = self.meant(&a.open_stateid, true)?;
-        let (client, file) = (self.client()?, key(&self.file()?.node));
+        let (client, file) = (self.client()?, self.stateful()?);
         let new = self.sh.state().files.downgrade(client, &file, &stateid, access, a.share_deny as Share)?;
         self.stateid = new;
         Ok(ResBody::OpenDowngrade(new))
@@ -284,7 +275,7 @@ impl Ctx<'_> {
     /// CLOSE. The current stateid is none afterwards.
     pub(super) fn close(&mut self, a: &CloseArgs) -> Done {
         let stateid = self.meant(&a.open_stateid, true)?;
-        let (client, file) = (self.client()?, key(&self.file()?.node));
+        let (client, file) = (self.client()?, self.stateful()?);
         // The descriptors are closed when the lock is not held any more.
         let handles = self.sh.state().files.close(client, &file, &stateid)?;
         drop(handles);

@@ -26,10 +26,9 @@ use landfast_nfs::v4::res::{
 use landfast_nfs::v4::{ChannelAttrs, ImplId, NfsStat, NfsTime, Opaque1024, ResBody, ServerOwner, SessionId};
 use landfast_xdr::{Decode, Encode};
 
-/// The flags that a client may send in EXCHANGE_ID.
+/// The flags that a client may send in EXCHANGE_ID; from minor version 2 also `EXCHGID4_FLAG_SUPP_FENCE_OPS`.
 const EXCHANGE_FLAGS: u32 = EXCHGID4_FLAG_SUPP_MOVED_REFER
     | EXCHGID4_FLAG_SUPP_MOVED_MIGR
-    | EXCHGID4_FLAG_SUPP_FENCE_OPS
     | EXCHGID4_FLAG_BIND_PRINC_STATEID
     | EXCHGID4_FLAG_MASK_PNFS
     | EXCHGID4_FLAG_UPD_CONFIRMED_REC_A;
@@ -99,7 +98,13 @@ impl Ctx<'_> {
 
     /// EXCHANGE_ID (RFC 8881 section 18.35).
     pub(super) fn exchange_id(&mut self, a: &ExchangeIdArgs) -> Done {
-        if a.flags & !EXCHANGE_FLAGS != 0 || a.client_impl_id.len() > 1 {
+        // An array of at most one element.
+        if a.client_impl_id.len() > 1 {
+            return Err(NfsStat::NFS4ERR_BADXDR.into());
+        }
+        let known =
+            if self.minor >= 2 { EXCHANGE_FLAGS | EXCHGID4_FLAG_SUPP_FENCE_OPS } else { EXCHANGE_FLAGS };
+        if a.flags & !known != 0 {
             return Err(NfsStat::NFS4ERR_INVAL.into());
         }
         match a.state_protect {
@@ -119,12 +124,10 @@ impl Ctx<'_> {
         if st.clients.len() >= st.bounds.clients {
             gone = st.make_room_for_client()?;
         }
-        let now = self.now;
-        let st = &mut *st;
-        let (files, lease) = (&st.files, st.lease_ms);
-        let found = st
-            .clients
-            .exchange_id(now, &ask, |c| files.opens_of(c.id) == 0 || now.saturating_sub(c.renewed) > lease)?;
+        let found = st.exchange_id(self.now, &ask)?;
+        if let Some(old) = found.replaced {
+            gone.extend(st.remove_client(old));
+        }
         let mut flags = EXCHGID4_FLAG_USE_NON_PNFS;
         if found.confirmed {
             flags |= EXCHGID4_FLAG_CONFIRMED_R;
@@ -149,7 +152,11 @@ impl Ctx<'_> {
 
     /// CREATE_SESSION (RFC 8881 section 18.36).
     pub(super) fn create_session(&mut self, a: &CreateSessionArgs) -> Done {
-        if a.flags & !CREATE_FLAGS != 0 || a.fore_chan_attrs.rdma_ird.len() > 1 {
+        // Arrays of at most one element.
+        if a.fore_chan_attrs.rdma_ird.len() > 1 || a.back_chan_attrs.rdma_ird.len() > 1 {
+            return Err(NfsStat::NFS4ERR_BADXDR.into());
+        }
+        if a.flags & !CREATE_FLAGS != 0 {
             return Err(NfsStat::NFS4ERR_INVAL.into());
         }
         let mut random = [0; 8];
@@ -165,6 +172,7 @@ impl Ctx<'_> {
                 }
                 CreateSession::New => {}
             }
+            let back = back_channel(&a.back_chan_attrs)?;
             // Room is made before it is counted, so that a client can always replace its own sessions.
             if let Some(old) = st.sessions.to_evict(a.clientid) {
                 notes.extend(st.remove_session(&old));
@@ -182,7 +190,7 @@ impl Ctx<'_> {
                 sequence: a.sequence,
                 flags,
                 fore_chan_attrs: fore.clone(),
-                back_chan_attrs: back_channel(&a.back_chan_attrs),
+                back_chan_attrs: back,
             };
             let v = st.next_version();
             if let Some(old) = st.clients.created(a.clientid, self.now, res.to_bytes(), v) {
@@ -232,8 +240,7 @@ impl Ctx<'_> {
         Ok(ResBody::Empty)
     }
 
-    /// DESTROY_CLIENTID (RFC 8881 section 18.50). Sessions that nothing runs on are no reason to refuse: a client that has
-    /// lost count of them would ask again for seconds.
+    /// DESTROY_CLIENTID (RFC 8881 section 18.50): refused while the client has anything, be it an idle session.
     pub(super) fn destroy_clientid(&mut self, id: u64) -> Done {
         let notes = {
             let mut st = self.sh.state();
@@ -242,7 +249,7 @@ impl Ctx<'_> {
                 return Err(NfsStat::NFS4ERR_WRONG_CRED.into());
             }
             let own = self.session.as_ref().is_some_and(|s| s.client == id);
-            if own || st.files.opens_of(id) > 0 || st.sessions.client_is_busy(id) {
+            if own || st.has_state(id, self.now) || st.sessions.client_is_busy(id) {
                 return Err(NfsStat::NFS4ERR_CLIENTID_BUSY.into());
             }
             st.remove_client(id)
@@ -303,8 +310,13 @@ impl Ctx<'_> {
 }
 
 /// The back channel as the client offers it: it may not be given more than it offered (RFC 8881 section 18.36.3).
-fn back_channel(offer: &ChannelAttrs) -> ChannelAttrs {
-    ChannelAttrs {
+fn back_channel(offer: &ChannelAttrs) -> Result<ChannelAttrs, NfsStat> {
+    if offer.max_request_size.min(offer.max_response_size) < limits::BACK_CHANNEL_BYTES_MIN
+        || offer.max_operations < limits::BACK_CHANNEL_OPS_MIN
+    {
+        return Err(NfsStat::NFS4ERR_TOOSMALL);
+    }
+    Ok(ChannelAttrs {
         header_pad_size: 0,
         max_request_size: offer.max_request_size,
         max_response_size: offer.max_response_size,
@@ -312,5 +324,5 @@ fn back_channel(offer: &ChannelAttrs) -> ChannelAttrs {
         max_operations: offer.max_operations,
         max_requests: offer.max_requests.min(limits::SLOTS_MAX),
         rdma_ird: Vec::new(),
-    }
+    })
 }

@@ -36,6 +36,8 @@ pub struct Rig {
     pub lease_seconds: u32,
     /// The export's name under the pseudo root, where it is not its path.
     pub named: Option<PathBuf>,
+    /// Where the log is, when it is not in `dir`.
+    pub log: Option<PathBuf>,
 }
 
 impl Rig {
@@ -55,7 +57,17 @@ impl Rig {
         let dir =
             tempfile::Builder::new().prefix("landfast-server-").tempdir_in("/var/tmp").expect("a directory");
         std::fs::create_dir(dir.path().join("data")).expect("the export");
-        let mut rig = Rig { dir, durability, running: None, lease_seconds, named: None };
+        Rig::at(dir, durability, lease_seconds, None).await
+    }
+
+    /// A server whose export is `data` in `dir`.
+    pub async fn at(
+        dir: tempfile::TempDir,
+        durability: Durability,
+        lease_seconds: u32,
+        log: Option<PathBuf>,
+    ) -> Rig {
+        let mut rig = Rig { dir, durability, running: None, lease_seconds, named: None, log };
         rig.start().await;
         rig
     }
@@ -65,7 +77,8 @@ impl Rig {
     }
 
     pub async fn start(&mut self) -> Restored {
-        let log = (self.durability == Durability::Log).then(|| self.dir.path().join("log"));
+        let log = self.log.clone().unwrap_or_else(|| self.dir.path().join("log"));
+        let log = (self.durability == Durability::Log).then_some(log);
         let (volume, recovery) = Volume::open(OpenOptions {
             dir: self.export(),
             log,
@@ -145,6 +158,12 @@ impl Raw {
         let res = self.call(v4::PROC_COMPOUND, self.encode(ops)).await.expect("an answer");
         let res = CompoundRes::from_bytes(res).expect("a COMPOUND result");
         assert_eq!(res.tag, "tag");
+        // The tests by RFC section hold each status against the RFCs' tables of valid errors.
+        if module_path!().starts_with("rfc8881") && self.minor <= 2 {
+            for r in &res.results {
+                assert!(v4::valid::is_valid(self.minor, r.op, r.status), "{} may not be {}", r.op, r.status);
+            }
+        }
         res
     }
 

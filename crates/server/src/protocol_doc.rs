@@ -1,0 +1,111 @@
+//! `docs/protocol.md`, made from the tables that the server itself goes by. The test fails when the file says anything else;
+//! `cargo xtask docs` writes it anew.
+
+use crate::attr::{self, Purpose};
+use crate::v4::matrix::{self, Does, Place};
+use landfast_nfs::v4::{AttrValues, Bitmap};
+use std::fmt::Write;
+use std::path::PathBuf;
+
+/// Set to write the file instead of comparing it.
+const WRITE: &str = "LANDFAST_WRITE_DOCS";
+
+const HEAD: &str = "\
+# The protocol as it is served
+
+What clients can ask of the server, version by version. This file is made from the tables that the server itself goes by
+(`crates/server/src/v4/matrix.rs`, `crates/server/src/attr.rs`): `cargo xtask docs` writes it, and a test fails while it says
+anything else.
+
+";
+
+const OPERATIONS: &str = "\
+## Operations of NFSv4
+
+| mark | the server |
+|---|---|
+| yes | serves it |
+| no | answers `NFS4ERR_NOTSUPP` |
+| - | answers `NFS4ERR_OP_ILLEGAL`: the minor version does not have it |
+
+*alone*: it may be the only operation of a COMPOUND without SEQUENCE (NFSv4.1 and 4.2). *log*: it changes the tree, so its
+reply waits until the change is on stable storage.
+
+";
+
+const ATTRIBUTES: &str = "\
+## Attributes of NFSv4
+
+| mark | meaning |
+|---|---|
+| r | GETATTR, READDIR, VERIFY and NVERIFY |
+| s | SETATTR, CREATE and OPEN |
+| c | CREATE and OPEN only |
+| x | OPEN with EXCLUSIVE4_1 as well |
+| - | not supported: left out of a reply, `NFS4ERR_ATTRNOTSUPP` when it is to be set or compared |
+
+An attribute that is not in this table is not supported.
+
+";
+
+fn markdown() -> String {
+    let minors: Vec<u32> =
+        (0..=2).filter(|m| matrix::OPS.iter().any(|s| matrix::find(s.op, *m).is_some())).collect();
+    let columns: String = minors.iter().map(|m| format!(" 4.{m} |")).collect();
+    let rule: String = minors.iter().map(|_| "---|").collect();
+    let mut out = HEAD.to_owned() + OPERATIONS;
+    let _ = writeln!(out, "| operation | number |{columns} alone | log |\n|---|---|{rule}---|---|");
+    for spec in matrix::OPS {
+        let _ = write!(out, "| {} | {} |", spec.op.name().unwrap_or("?"), spec.op.0);
+        for minor in &minors {
+            let mark = match matrix::find(spec.op, *minor) {
+                None => "-",
+                Some(s) if s.does == Does::Unsupported || *minor > s.last => "no",
+                Some(_) => "yes",
+            };
+            let _ = write!(out, " {mark} |");
+        }
+        let alone = spec.last > 0 && matches!(spec.place, Place::Alone | Place::InSessionOrAlone);
+        let mark = |yes| if yes { "yes" } else { "" };
+        let _ = writeln!(out, " {} | {} |", mark(alone), mark(spec.does == Does::Modifies));
+    }
+    out += "\n";
+    out += ATTRIBUTES;
+    let _ = writeln!(out, "| attribute | number |{columns}\n|---|---|{rule}");
+    for number in AttrValues::KNOWN.iter() {
+        let marks: Vec<String> = minors.iter().map(|m| attribute_marks(number, *m)).collect();
+        if marks.iter().any(|m| m != "-") {
+            let name = AttrValues::name(number).unwrap_or("?");
+            let _ = writeln!(out, "| {name} | {number} | {} |", marks.join(" | "));
+        }
+    }
+    out
+}
+
+fn attribute_marks(number: u32, minor: u32) -> String {
+    let one = Bitmap::of(&[number]);
+    if !attr::supported(minor).has(number) {
+        return "-".to_owned();
+    }
+    let readable = attr::readable(&one, minor).is_ok();
+    let set = attr::settable(minor, Purpose::Set).has(number);
+    let create = attr::settable(minor, Purpose::Create).has(number);
+    let marks = [
+        ("r", readable),
+        ("s", set),
+        ("c", create && !set),
+        ("x", attr::settable(minor, Purpose::Exclusive).has(number)),
+    ];
+    marks.iter().filter(|(_, on)| *on).map(|(m, _)| *m).collect()
+}
+
+#[test]
+fn docs_protocol_md_says_what_the_tables_say() {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/protocol.md");
+    let wanted = markdown();
+    if std::env::var_os(WRITE).is_some() {
+        std::fs::write(&path, &wanted).expect("the file can be written");
+    }
+    let found = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(found == wanted, "docs/protocol.md is not what the tables say: run `cargo xtask docs`");
+}

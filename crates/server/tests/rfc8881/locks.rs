@@ -1,0 +1,258 @@
+//! LOCK, LOCKT, LOCKU (RFC 8881 sections 9.1 to 9.6, 18.10 to 18.12).
+
+use crate::common::*;
+use landfast_nfs::v4::args::*;
+use landfast_nfs::v4::res::LockDenied;
+use landfast_nfs::v4::*;
+
+const END: u64 = u64::MAX;
+
+fn first(open_stateid: Stateid, who: &[u8], locktype: LockType, offset: u64, length: u64) -> ArgOp {
+    let lock_owner = owner(0, who);
+    let locker = Locker::New { open_seqid: 0, open_stateid, lock_seqid: 0, lock_owner };
+    ArgOp::Lock(LockArgs { locktype, reclaim: false, offset, length, locker })
+}
+
+fn again(lock_stateid: Stateid, locktype: LockType, offset: u64, length: u64) -> ArgOp {
+    let locker = Locker::Existing { lock_stateid, lock_seqid: 0 };
+    ArgOp::Lock(LockArgs { locktype, reclaim: false, offset, length, locker })
+}
+
+fn test(who: &[u8], locktype: LockType, offset: u64, length: u64) -> ArgOp {
+    ArgOp::Lockt(LocktArgs { locktype, offset, length, owner: owner(0, who) })
+}
+
+fn unlock(lock_stateid: Stateid, offset: u64, length: u64) -> ArgOp {
+    ArgOp::Locku(LockuArgs { locktype: LockType::Write, seqid: 0, lock_stateid, offset, length })
+}
+
+/// A client with a file open for reading and writing.
+struct Locking {
+    c: Client,
+    put: ArgOp,
+    open: Stateid,
+}
+
+impl Locking {
+    async fn new(rig: &Rig, who: &[u8]) -> Locking {
+        let mut c = rig.client(who).await;
+        let (fh, open) = c.open("f", 3).await;
+        Locking { c, put: ArgOp::Putfh(fh), open }
+    }
+
+    async fn last(&mut self, op: ArgOp) -> ResOp {
+        self.c.last(vec![self.put.clone(), op]).await
+    }
+
+    async fn status(&mut self, op: ArgOp) -> NfsStat {
+        self.last(op).await.status
+    }
+
+    async fn lock(&mut self, op: ArgOp) -> Stateid {
+        match self.last(op).await {
+            ResOp { body: ResBody::Lock(s) | ResBody::Locku(s), .. } => s,
+            other => panic!("LOCK gave {:?}", other.status),
+        }
+    }
+
+    async fn denied(&mut self, op: ArgOp) -> LockDenied {
+        match self.last(op).await {
+            ResOp { body: ResBody::Denied(d), status: NfsStat::NFS4ERR_DENIED, .. } => d,
+            other => panic!("not DENIED but {:?}", other.status),
+        }
+    }
+}
+
+#[tokio::test]
+async fn rfc8881_18_10_3_ranges() {
+    if skipped() {
+        return;
+    }
+    let rig = Rig::new().await;
+    let mut a = Locking::new(&rig, b"a").await;
+    let lock = a.lock(first(a.open, b"l", LockType::Write, 0, 1)).await;
+    for (offset, length, status) in [
+        (25, 0, NfsStat::NFS4ERR_INVAL),
+        (100, END - 1, NfsStat::NFS4ERR_INVAL),
+        (END, 2, NfsStat::NFS4ERR_INVAL),
+        (END, 1, NfsStat::NFS4_OK),
+        (END, END, NfsStat::NFS4_OK),
+        (1, END - 1, NfsStat::NFS4_OK),
+        (0, 0xffff_ffff_ffff, NfsStat::NFS4_OK),
+        (0, END, NfsStat::NFS4_OK),
+    ] {
+        assert_eq!(a.status(first(a.open, b"l", LockType::Write, offset, length)).await, status);
+        assert_eq!(a.status(test(b"l", LockType::Write, offset, length)).await, status);
+        let zero = Stateid { seqid: 0, ..lock };
+        assert_eq!(a.status(unlock(zero, offset, length)).await, status, "{offset} {length}");
+    }
+}
+
+#[tokio::test]
+async fn rfc8881_9_1_the_seqid_grows_with_every_lock_and_unlock() {
+    if skipped() {
+        return;
+    }
+    let rig = Rig::new().await;
+    let mut a = Locking::new(&rig, b"a").await;
+    let one = a.lock(first(a.open, b"l", LockType::Write, 0, 25)).await;
+    let two = a.lock(again(one, LockType::Write, 50, 25)).await;
+    assert_eq!((one.seqid, two.seqid, one.other), (1, 2, two.other));
+    assert_eq!(a.status(again(one, LockType::Write, 100, 25)).await, NfsStat::NFS4ERR_OLD_STATEID);
+    assert_eq!(a.status(unlock(one, 0, 25)).await, NfsStat::NFS4ERR_OLD_STATEID);
+    let three = a.lock(unlock(two, 0, 25)).await;
+    assert_eq!((three.seqid, three.other), (3, two.other));
+    // The same owner by its name again goes on with the same state.
+    let four = a.lock(first(a.open, b"l", LockType::Write, 200, 5)).await;
+    assert_eq!((four.seqid, four.other), (4, two.other));
+    // What is refused changes nothing.
+    let mut b = Locking::new(&rig, b"b").await;
+    b.denied(first(b.open, b"m", LockType::Write, 50, 1)).await;
+    assert_eq!(b.lock(first(b.open, b"m", LockType::Write, 300, 1)).await.seqid, 1);
+}
+
+#[tokio::test]
+async fn rfc8881_9_5_overlaps_upgrades_and_downgrades() {
+    if skipped() {
+        return;
+    }
+    let rig = Rig::new().await;
+    let mut a = Locking::new(&rig, b"a").await;
+    let one = a.lock(first(a.open, b"l", LockType::Write, 25, 75)).await;
+    let two = a.lock(again(one, LockType::Write, 50, 75)).await;
+    let d = a.denied(test(b"other", LockType::Read, 0, END)).await;
+    assert_eq!((d.offset, d.length, d.locktype), (25, 100, LockType::Write), "merged");
+    let three = a.lock(again(two, LockType::Read, 25, 100)).await;
+    assert_eq!(a.denied(test(b"other", LockType::Write, 0, END)).await.locktype, LockType::Read);
+    assert_eq!(a.status(test(b"other", LockType::Read, 0, END)).await, NfsStat::NFS4_OK);
+    let four = a.lock(again(three, LockType::Write, 50, 10)).await;
+    let d = a.denied(test(b"other", LockType::Read, 0, END)).await;
+    assert_eq!((d.offset, d.length, d.locktype), (50, 10, LockType::Write), "the middle alone");
+    // Unlocking the middle of what is held, more than is held, and nothing that is held.
+    let five = a.lock(unlock(four, 55, 2)).await;
+    assert_eq!(a.status(test(b"other", LockType::Write, 55, 2)).await, NfsStat::NFS4_OK);
+    assert_eq!(a.denied(test(b"other", LockType::Write, 57, 1)).await.offset, 57);
+    let six = a.lock(unlock(five, 0, 50)).await;
+    let seven = a.lock(unlock(six, 500, 50)).await;
+    a.lock(unlock(seven, 0, END)).await;
+    assert_eq!(a.status(test(b"other", LockType::Write, 0, END)).await, NfsStat::NFS4_OK);
+}
+
+#[tokio::test]
+async fn rfc8881_9_4_readers_and_writers() {
+    if skipped() {
+        return;
+    }
+    let rig = Rig::new().await;
+    let mut a = Locking::new(&rig, b"a").await;
+    let mut b = Locking::new(&rig, b"b").await;
+    let ra = a.lock(first(a.open, b"o", LockType::Read, 0, END)).await;
+    let rb = b.lock(first(b.open, b"o", LockType::ReadW, 0, END)).await;
+    let d = a.denied(again(ra, LockType::Write, 0, 10)).await;
+    assert_eq!((d.owner.clientid, &d.owner.owner.0[..]), (b.c.id, &b"o"[..]));
+    let free = b.lock(unlock(rb, 0, END)).await;
+    let wa = a.lock(again(ra, LockType::WriteW, 0, 10)).await;
+    let d = b.denied(again(free, LockType::Read, 5, 1)).await;
+    assert_eq!((d.offset, d.length, d.locktype), (0, 10, LockType::Write));
+    assert_eq!(b.status(again(free, LockType::Read, 10, 1)).await, NfsStat::NFS4_OK);
+    // Two owners of one client are as strange to each other.
+    let same = a.denied(first(a.open, b"o2", LockType::Read, 0, 1)).await;
+    assert_eq!(same.owner.clientid, a.c.id);
+    assert_eq!(a.status(test(b"o", LockType::Write, 0, 10)).await, NfsStat::NFS4_OK, "its own");
+    a.lock(unlock(wa, 0, END)).await;
+}
+
+#[tokio::test]
+async fn rfc8881_18_10_a_lock_needs_its_kind_of_open_and_a_file() {
+    if skipped() {
+        return;
+    }
+    let rig = Rig::new().await;
+    let mut c = rig.client(b"c").await;
+    c.open("f", 3).await;
+    let open = |access, who: &[u8]| vec![ArgOp::Putrootfh, open_op(who, "f", access, 0, OpenHow::NoCreate)];
+    for (access, allowed, refused) in
+        [(1, LockType::Read, LockType::Write), (2, LockType::WriteW, LockType::ReadW)]
+    {
+        let who = [b'o', access as u8];
+        let res = c.run(open(access, &who)).await;
+        let ResBody::Open(o) = &res[1].body else { panic!("OPEN gave {:?}", res[1]) };
+        let fh = ArgOp::Putfh(c.handle(&["f"]).await);
+        assert_eq!(
+            c.status(vec![fh.clone(), first(o.stateid, &who, refused, 0, 1)]).await,
+            NfsStat::NFS4ERR_OPENMODE
+        );
+        let res = c.run(vec![fh.clone(), first(o.stateid, &who, allowed, 0, 1)]).await;
+        assert_ok(&res);
+        assert_ok(&c.run(vec![fh, close_op(o.stateid)]).await);
+    }
+    assert_ok(&c.run(vec![ArgOp::Putrootfh, mkdir("d")]).await);
+    for (path, status) in [(&[][..], NfsStat::NFS4ERR_ISDIR), (&["d"][..], NfsStat::NFS4ERR_ISDIR)] {
+        let fh = ArgOp::Putfh(c.handle(path).await);
+        for op in [
+            first(Stateid::ANONYMOUS, b"o", LockType::Read, 0, 1),
+            test(b"o", LockType::Read, 0, 1),
+            unlock(Stateid::ANONYMOUS, 0, 1),
+        ] {
+            let number = op.op();
+            let got = c.status(vec![fh.clone(), op]).await;
+            let expected = if number == OpNum::LOCKU { NfsStat::NFS4ERR_BAD_STATEID } else { status };
+            assert_eq!(got, expected, "{number}");
+        }
+    }
+    for op in [
+        first(Stateid::ANONYMOUS, b"o", LockType::Read, 0, 1),
+        test(b"o", LockType::Read, 0, 1),
+        unlock(Stateid::ANONYMOUS, 0, 1),
+    ] {
+        assert_eq!(c.status(vec![op]).await, NfsStat::NFS4ERR_NOFILEHANDLE);
+    }
+}
+
+#[tokio::test]
+async fn rfc8881_9_1_4_4_close_releases_locks() {
+    if skipped() {
+        return;
+    }
+    let rig = Rig::new().await;
+    let mut a = Locking::new(&rig, b"a").await;
+    let mut b = Locking::new(&rig, b"b").await;
+    a.lock(first(a.open, b"o", LockType::Write, 0, END)).await;
+    b.denied(test(b"o", LockType::Read, 0, 1)).await;
+    assert_eq!(a.status(close_op(a.open)).await, NfsStat::NFS4_OK);
+    assert_eq!(b.status(test(b"o", LockType::Read, 0, 1)).await, NfsStat::NFS4_OK);
+}
+
+#[tokio::test]
+async fn rfc8881_18_11_4_lockt_needs_no_open() {
+    if skipped() {
+        return;
+    }
+    let rig = Rig::new().await;
+    let mut a = Locking::new(&rig, b"a").await;
+    a.lock(first(a.open, b"o", LockType::Write, 10, 5)).await;
+    let mut c = rig.client(b"stranger").await;
+    let fh = ArgOp::Putfh(c.handle(&["f"]).await);
+    for (offset, length, free) in [(0, 10, true), (0, 11, false), (14, 1, false), (15, END, true)] {
+        let status = c.status(vec![fh.clone(), test(b"o", LockType::Read, offset, length)]).await;
+        assert_eq!(status.is_ok(), free, "{offset} {length}");
+    }
+    assert_eq!(rig.server().stats().opens, 1);
+}
+
+#[tokio::test]
+async fn rfc8881_9_10_locks_of_a_client_whose_lease_is_over_are_in_nobodys_way() {
+    if skipped() {
+        return;
+    }
+    let rig = Rig::with(landfast_volume::Durability::Log, 1).await;
+    let mut a = Locking::new(&rig, b"a").await;
+    a.lock(first(a.open, b"o", LockType::Write, 0, END)).await;
+    let mut b = Locking::new(&rig, b"b").await;
+    let patience = std::time::Instant::now();
+    while b.status(first(b.open, b"o", LockType::Write, 0, END)).await == NfsStat::NFS4ERR_DENIED {
+        assert!(patience.elapsed() < PATIENCE, "denied for ever");
+    }
+    assert_eq!(b.denied(test(b"p", LockType::Read, 0, 1)).await.owner.clientid, b.c.id);
+    assert_eq!(a.c.again(Vec::new()).await.status, NfsStat::NFS4ERR_BADSESSION);
+}

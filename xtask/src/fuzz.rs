@@ -1,0 +1,146 @@
+//! `cargo xtask fuzz`: libFuzzer on every target, from the corpus that is kept.
+//!
+//! The targets are in cargo-fuzz's layout (`fuzz/`), and `cargo +nightly fuzz run TARGET` works as well; this needs
+//! neither cargo-fuzz nor a nightly toolchain: coverage comes from an LLVM pass that the stable compiler has too. libFuzzer
+//! itself is C++, built by its crate.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::proc::{self, command, find_program, output};
+
+/// Seconds in all that `cargo xtask test` gives them.
+pub const TEST_SECONDS: u64 = 120;
+
+/// What makes the compiler put counters into every branch, and keeps the checks in that only debug builds have.
+const FLAGS: &[&str] = &[
+    "--cfg=fuzzing",
+    "-Cpasses=sancov-module",
+    "-Cllvm-args=-sanitizer-coverage-level=4",
+    "-Cllvm-args=-sanitizer-coverage-inline-8bit-counters",
+    "-Cllvm-args=-sanitizer-coverage-pc-table",
+    "-Cllvm-args=-sanitizer-coverage-trace-compares",
+    "-Ccodegen-units=1",
+];
+
+/// Most memory of a target, in MiB.
+const MEMORY_MIB: u32 = 2048;
+/// The longest that a build or a target may take above its own time.
+const LIMIT: Duration = Duration::from_secs(30 * 60);
+
+/// Options of `cargo xtask fuzz`.
+#[derive(Args)]
+pub struct Options {
+    /// Seconds for all targets together, shared alike.
+    #[arg(long, default_value_t = TEST_SECONDS)]
+    seconds: u64,
+    /// Keep what is new and smallest in fuzz/corpus.
+    #[arg(long)]
+    keep: bool,
+    /// The targets; all when none is named.
+    targets: Vec<String>,
+}
+
+/// Runs what the options say.
+pub fn run(options: &Options) -> ExitCode {
+    match possible().and_then(|()| all(options)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("{why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// All targets for the time that the tests have.
+pub fn in_tests() -> Result<(), String> {
+    all(&Options { seconds: TEST_SECONDS, keep: false, targets: Vec::new() })
+}
+
+/// Whether fuzzing can run here, and if not, what is missing.
+pub fn possible() -> Result<(), String> {
+    match ["c++", "g++", "clang++"].iter().find_map(|n| find_program(n)) {
+        Some(_) => Ok(()),
+        None => Err("fuzzing needs a C++ compiler (libFuzzer is C++): install g++".to_owned()),
+    }
+}
+
+fn dir() -> PathBuf {
+    proc::workspace().join("fuzz")
+}
+
+/// The names of the targets: those of their files.
+fn targets() -> Result<Vec<String>, String> {
+    let dir = dir().join("fuzz_targets");
+    let entries = std::fs::read_dir(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+    let mut names: Vec<String> =
+        entries.filter_map(|e| Some(e.ok()?.path().file_stem()?.to_string_lossy().into_owned())).collect();
+    names.sort();
+    Ok(names)
+}
+
+fn all(options: &Options) -> Result<(), String> {
+    let known = targets()?;
+    if let Some(unknown) = options.targets.iter().find(|t| !known.contains(t)) {
+        return Err(format!("no target {unknown}; there are {}", known.join(", ")));
+    }
+    let chosen = if options.targets.is_empty() { known } else { options.targets.clone() };
+    let programs = build()?;
+    let each = (options.seconds / chosen.len().max(1) as u64).max(1);
+    for target in &chosen {
+        one(&programs, target, each, options.keep)?;
+    }
+    Ok(())
+}
+
+/// Builds all targets with coverage; the directory they are in.
+fn build() -> Result<PathBuf, String> {
+    let version = output(&mut command("rustc", ["-vV"]))?;
+    let host = version
+        .lines()
+        .find_map(|l| l.strip_prefix("host: "))
+        .ok_or_else(|| "rustc -vV names no host".to_owned())?
+        .to_owned();
+    let out = proc::target_dir().join("fuzz");
+    // With --target the flags are not for build scripts and macros, which are not linked to libFuzzer.
+    let args = ["build", "--release", "--features", "libfuzzer", "--bins", "--target", &host];
+    let mut cargo = command(&proc::cargo(), args);
+    cargo.current_dir(dir()).env("CARGO_TARGET_DIR", &out).env("CARGO_ENCODED_RUSTFLAGS", FLAGS.join("\x1f"));
+    proc::run_within(LIMIT, &mut cargo)?;
+    Ok(out.join(host).join("release"))
+}
+
+fn one(programs: &std::path::Path, target: &str, seconds: u64, keep: bool) -> Result<(), String> {
+    let work = proc::target_dir().join("fuzz/corpus").join(target);
+    let kept = dir().join("corpus").join(target);
+    let artifacts = dir().join("artifacts").join(target);
+    for d in [&work, &kept, &artifacts] {
+        std::fs::create_dir_all(d).map_err(|e| format!("{}: {e}", d.display()))?;
+    }
+    let program = programs.join(target).to_string_lossy().into_owned();
+    let (work, kept) = (work.to_string_lossy().into_owned(), kept.to_string_lossy().into_owned());
+    let artifacts = format!("-artifact_prefix={}/", artifacts.to_string_lossy());
+    let fuzz = [
+        format!("-max_total_time={seconds}"),
+        format!("-rss_limit_mb={MEMORY_MIB}"),
+        "-timeout=30".to_owned(),
+        "-max_len=4096".to_owned(),
+        "-print_final_stats=1".to_owned(),
+        "-verbosity=0".to_owned(),
+        artifacts,
+        work.clone(),
+        kept.clone(),
+    ];
+    let limit = LIMIT + Duration::from_secs(seconds);
+    proc::run_within(limit, &mut command(&program, fuzz)).map_err(|e| {
+        format!("{e}\nthe input is in fuzz/artifacts/{target}; run the target with it alone to see it again")
+    })?;
+    if keep {
+        let merge = ["-set_cover_merge=1".to_owned(), "-max_len=4096".to_owned(), kept, work];
+        proc::run_within(limit, &mut command(&program, merge))?;
+    }
+    Ok(())
+}
