@@ -1,4 +1,5 @@
-//! The filesystem under the server in trouble: read-only, gone. What cannot be done is refused; the server goes on.
+//! The filesystem under the server in trouble: full, read-only, gone. What was acknowledged stays; what cannot be is refused
+//! before it is promised; the server goes on.
 
 mod common;
 #[allow(dead_code)] // the power stays on here
@@ -22,6 +23,16 @@ async fn on_an_image() -> Option<(Image, Rig)> {
     Some((image, rig))
 }
 
+/// Leaves so many bytes of the filesystem free.
+fn blow_up(image: &Image, leave: u64) {
+    let free = rustix::fs::statvfs(image.path()).expect("statvfs");
+    // The server is root's, for whom the reserve is not reserved.
+    let size = (free.f_bfree * free.f_frsize).saturating_sub(leave);
+    let balloon = std::fs::File::create(image.path().join("balloon")).expect("a file");
+    rustix::fs::fallocate(&balloon, rustix::fs::FallocateFlags::empty(), 0, size).expect("space taken");
+    balloon.sync_all().expect("fsync");
+}
+
 const FILE_BYTES: usize = 64 << 10;
 
 fn content(i: usize) -> Vec<u8> {
@@ -35,6 +46,53 @@ async fn whole_file(c: &mut Client, i: usize, stable: StableHow) -> NfsStat {
     let write = ArgOp::Write(WriteArgs { stateid: Stateid::CURRENT, offset: 0, stable, data });
     let open = open_op(b"o", &format!("f{i}"), 3, 0, how);
     c.status(vec![ArgOp::Putrootfh, open, write, close_op(Stateid::CURRENT)]).await
+}
+
+#[tokio::test]
+async fn a_filesystem_that_fills_up_says_so_before_the_promise() {
+    let Some((image, mut rig)) = on_an_image().await else { return };
+    blow_up(&image, 6 << 20);
+    let mut c = rig.client(b"c").await;
+    let mut acknowledged = 0;
+    let full = loop {
+        match whole_file(&mut c, acknowledged, StableHow::FileSync).await {
+            NfsStat::NFS4_OK => acknowledged += 1,
+            status => break status,
+        }
+        assert!(acknowledged < 1000, "6 MiB take no 64 MiB");
+    };
+    assert_eq!(full, NfsStat::NFS4ERR_NOSPC);
+    assert!(acknowledged > 10, "{acknowledged} files");
+    // What was acknowledged is there, also after the death of the server.
+    rig.crash().await;
+    // A reply that is to be kept would be cut to what may be kept.
+    c.cachethis = false;
+    c.raw.conn = rig.raw().await.conn;
+    // The last file was opened and not closed: the client could reclaim that, and does not.
+    c.last(vec![ArgOp::ReclaimComplete(false)]).await;
+    for i in 0..acknowledged {
+        let look = vec![ArgOp::Putrootfh, ArgOp::Lookup(name(&format!("f{i}")))];
+        let read = [look, vec![read_op(Stateid::READ_BYPASS, 0, FILE_BYTES as u32)]].concat();
+        let last = c.last(read).await;
+        assert_eq!((last.op, last.status), (OpNum::READ, NfsStat::NFS4_OK), "f{i}");
+        assert!(matches!(last.body, ResBody::Read(r) if r.data[..] == content(i)), "f{i}");
+    }
+    // Space that is given back can be used.
+    for i in 0..4 {
+        let remove = vec![ArgOp::Putrootfh, ArgOp::Remove(name(&format!("f{i}")))];
+        assert_ok(&c.run(remove).await);
+    }
+    let commit =
+        vec![ArgOp::Putrootfh, ArgOp::Lookup(name("f5")), ArgOp::Commit(CommitArgs { offset: 0, count: 0 })];
+    assert_ok(&c.run(commit).await);
+    let patience = std::time::Instant::now();
+    while whole_file(&mut c, 2000, StableHow::FileSync).await != NfsStat::NFS4_OK {
+        let _ = c.run(vec![ArgOp::Putrootfh, ArgOp::Remove(name("f2000"))]).await;
+        assert!(patience.elapsed() < PATIENCE, "no space comes back");
+    }
+    rig.running.take().expect("a server").stop().await.expect("a clean stop");
+    drop(rig);
+    drop(image);
 }
 
 #[tokio::test]
