@@ -16,6 +16,7 @@ mod report;
 mod server;
 mod suite;
 mod tree;
+mod work;
 
 use std::io::{Read, Write};
 use std::path::PathBuf;
@@ -43,6 +44,8 @@ pub enum Task {
     Check(check::Options),
     /// Run a suite that the field trusts, and compare what it finds with what is known.
     Suite(suite::Options),
+    /// Do real work on the mount (git, make, SQLite, rsync, cp, appending), also while the server is restarted.
+    Work(work::Options),
     /// Extract Linux's source onto `landfast serve` and compare it file by file with a local extraction.
     LinuxSource(linux_source::Options),
 }
@@ -88,6 +91,7 @@ pub fn run(task: &Task) -> ExitCode {
     let result = match task {
         Task::Check(options) => own_namespace().and_then(|()| check::run(options)),
         Task::Suite(options) => own_namespace().and_then(|()| suite::run(options)),
+        Task::Work(options) => own_namespace().and_then(|()| work::run(options)),
         Task::LinuxSource(options) => own_namespace().and_then(|()| linux_source::run(options)),
         Task::Build(common) => image::build(common.kernel).map(|image| {
             println!("Linux {}: {}", image.release, image.disk.display());

@@ -53,9 +53,6 @@ entries = [[\"nobody\", \"nogroup\"], [\"tests\", \"tests\"]]
 /// The line that lets a case make the mount read-only.
 const REMOUNT: (&str, &str) = ("allow_remount = false", "allow_remount = true");
 
-/// What `--quick` runs of pjdfstest: names that contain one of these.
-const PJDFSTEST_QUICK: &str = "chmod:: rename:: utimensat:: unlink:: open::";
-
 /// fsx's settings by name: what all of them do, and what each does besides. Operations that not every version has are
 /// in settings of their own, so that a difference says what differs.
 const FSX_COMMON: &str = "[weights]
@@ -158,9 +155,6 @@ pub struct Options {
     /// The scratch volume's filesystem: ext4, xfs or btrfs.
     #[arg(long, default_value = "ext4")]
     fs: String,
-    /// A selection that takes a minute or two.
-    #[arg(long)]
-    quick: bool,
     /// Only cases of pjdfstest whose name contains one of these, or only these settings of fsx.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
@@ -310,7 +304,7 @@ impl Session<'_> {
             vers: vers.map(|vers| vers.to_string()),
             kernel: self.options.kernel.to_string(),
         };
-        let all = self.options.only.is_empty() && !self.options.quick;
+        let all = self.options.only.is_empty();
         let wrong = differences.judge(&place, &cases, all);
         let (passed, failed, skipped) = outcome::count(&cases);
         let (vers, seconds) = (place.vers, start.elapsed().as_secs_f64());
@@ -323,16 +317,14 @@ impl Session<'_> {
 
     /// The suite's script with its selection.
     fn script(&self) -> String {
-        let Options { suite, only, quick, operations, seed, limit, .. } = self.options;
+        let Options { suite, only, operations, seed, limit, .. } = self.options;
         match suite {
-            Suite::Pjdfstest if *quick => format!("SELECTION='{PJDFSTEST_QUICK}'\n{PJDFSTEST}"),
             Suite::Pjdfstest => format!("SELECTION='{}'\n{PJDFSTEST}", only.join(" ")),
             Suite::Fsx => {
-                let operations = if *quick { operations / 5 } else { *operations };
                 let selected: Vec<String> = FSX_SETTINGS
                     .iter()
                     .filter(|settings| only.is_empty() || only.iter().any(|name| name == settings.name))
-                    .map(|settings| format!("{}:{}", settings.name, settings.operations(operations)))
+                    .map(|settings| format!("{}:{}", settings.name, settings.operations(*operations)))
                     .collect();
                 format!("SELECTION='{}' SEED={seed} LIMIT={limit}\n{FSX}", selected.join(" "))
             }

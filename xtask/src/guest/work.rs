@@ -1,0 +1,311 @@
+//! `cargo xtask guest work`: what people do on a mount, first undisturbed, then while the server is restarted.
+//!
+//! Each work is a script under `xtask/guest/work`. The second time the server is ended and started again in its middle,
+//! once by SIGTERM and once by SIGKILL: after a quarter and after half of the RPCs that the work took undisturbed. No error
+//! may reach the application, and what it made must be what it should be.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+
+use super::archive;
+use super::client::{self, Client};
+use super::image::{self, Image};
+use super::machine::{Hardware, Machine};
+use super::mountstats::Counts;
+use super::recipe::{Kernel, Vers};
+use super::report::{Report, Row};
+use super::server::{Scratch, Server, release_binary};
+
+/// Bytes of the scratch volume (sparse).
+const VOLUME_BYTES: u64 = 8 << 30;
+
+/// Where the guest mounts the export; as in `lib.sh`.
+const MOUNTPOINT: &str = "/mnt/nfs";
+
+/// The archive whose files are copied and committed.
+const ARCHIVE: &str = "openvswitch";
+
+const PREPARE: &str = include_str!("../../guest/work/prepare.sh");
+
+/// The work of one client.
+const WORKS: [(&str, &str); 5] = [
+    ("git", include_str!("../../guest/work/git.sh")),
+    ("make", include_str!("../../guest/work/make.sh")),
+    ("sqlite", include_str!("../../guest/work/sqlite.sh")),
+    ("rsync", include_str!("../../guest/work/rsync.sh")),
+    ("sparse", include_str!("../../guest/work/sparse.sh")),
+];
+
+/// The work of two clients, and what is looked at when both are done.
+const APPEND: &str = "append";
+const APPEND_EACH: &str = include_str!("../../guest/work/append.sh");
+const APPEND_AFTER: &str = include_str!("../../guest/work/append-after.sh");
+
+/// Starts what comes on standard input, and returns at once.
+const START: &str = r#"rm -f /run/landfast/code
+cat >/run/landfast/work.sh
+(bash /run/landfast/work.sh >/run/landfast/work.out 2>&1; echo $? >/run/landfast/code.part; mv /run/landfast/code.part /run/landfast/code) </dev/null >/dev/null 2>&1 &"#;
+
+/// The client's counters; a first line `over` when the work has ended.
+const PROGRESS: &str = "[ ! -e /run/landfast/code ] || echo over\ncat /proc/self/mountstats";
+
+/// Waits for the end of the work; prints what it printed, and fails if it failed.
+const END: &str = r#"until [ -e /run/landfast/code ]; do sleep 0.1; done
+cat /run/landfast/work.out
+exit "$(cat /run/landfast/code)""#;
+
+/// What the work's processes wait for, should they hang; then they are ended.
+const PROCESSES: &str = r#"for process in /proc/[0-9]*; do
+    [ -s "$process/cmdline" ] || continue
+    tr '\0' ' ' <"$process/cmdline" | cut -c 1-100
+    cat "$process/stack" || true
+done
+cat /proc/locks
+pkill -KILL -f /run/landfast/work.sh || true"#;
+
+/// Between two looks at the client's counters.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Who serves.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Who {
+    /// `landfast serve` on the host.
+    Landfast,
+    /// The kernel's server in the guest itself: a peer for the RPC counts, and a test of the work. Nothing is restarted.
+    Kernel,
+}
+
+/// Options of `guest work`.
+#[derive(Args)]
+pub struct Options {
+    /// The guest's kernel: 6.1 or 6.12.
+    #[arg(long, default_value_t = Kernel::V6_1)]
+    kernel: Kernel,
+    /// NFS versions to mount with.
+    #[arg(long, value_delimiter = ',', default_values_t = [Vers::V4_1, Vers::V4_2])]
+    vers: Vec<Vers>,
+    /// Who serves.
+    #[arg(long, value_enum, default_value_t = Who::Landfast)]
+    server: Who,
+    /// The server's binary, instead of building the release one.
+    #[arg(long)]
+    binary: Option<PathBuf>,
+    /// The server's durability: log, sync or unsafe.
+    #[arg(long, default_value = "log")]
+    durability: String,
+    /// The scratch volume's filesystem: ext4, xfs or btrfs.
+    #[arg(long, default_value = "ext4")]
+    fs: String,
+    /// Only these: git, make, sqlite, rsync, sparse, append.
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
+    /// Leave the server alone.
+    #[arg(long)]
+    undisturbed: bool,
+    /// Seconds that one work may take.
+    #[arg(long, default_value_t = 900)]
+    limit: u64,
+    /// Print one JSON object instead of the table.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Does the work; needs root and a mount namespace of its own.
+pub fn run(options: &Options) -> Result<ExitCode, String> {
+    let image = image::build(options.kernel)?;
+    let archive = archive::find(ARCHIVE)?;
+    let plain = archive::plain(&archive)?;
+    let mut server = match options.server {
+        Who::Kernel => None,
+        Who::Landfast => {
+            let binary = match &options.binary {
+                Some(binary) => fs::canonicalize(binary).map_err(|e| format!("{}: {e}", binary.display()))?,
+                None => release_binary()?,
+            };
+            let scratch = Scratch::new(&options.fs, VOLUME_BYTES)?;
+            Some((Server::start(&binary, &scratch, &options.durability)?, scratch))
+        }
+    };
+    let machine = Machine::boot(&image, &Hardware { disk: Some(plain), ..Hardware::default() })?;
+    eprintln!("Linux {} was ready after {:.1} s", machine.release, machine.boot.as_secs_f64());
+    let report = Report {
+        kernel: machine.release.clone(),
+        server: if options.server == Who::Kernel { "kernel".into() } else { "landfast".into() },
+        archive: archive.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+        files: 250,
+        rows: Vec::new(),
+    };
+    let whom = match &server {
+        Some((server, _)) => client::Server::Landfast(server.port()),
+        None => client::Server::Kernel,
+    };
+    let mut client = Client { machine, server: whom, limit: Duration::from_secs(options.limit) };
+    if whom == client::Server::Kernel {
+        client.serve()?;
+    }
+    client.run(None, PREPARE)?;
+    let server = server.as_mut().map(|(server, _)| server);
+    let mut session = Session { options, image: &image, client, server, report };
+    for vers in &options.vers {
+        session.version(*vers)?;
+    }
+    if let Some(server) = session.server.as_deref_mut() {
+        server.stop()?;
+    }
+    let report = session.report;
+    if options.json {
+        println!("{}", serde_json::to_string(&report).map_err(|e| e.to_string())?);
+    } else {
+        println!("{}", report.table());
+    }
+    Ok(if report.failed() == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The guest, the server and what was found so far.
+struct Session<'a> {
+    options: &'a Options,
+    image: &'a Image,
+    client: Client,
+    server: Option<&'a mut Server>,
+    report: Report,
+}
+
+impl Session<'_> {
+    /// All work with one NFS version.
+    fn version(&mut self, vers: Vers) -> Result<(), String> {
+        self.client.run(Some(vers), "mount_export\nmkdir -p $WORK")?;
+        let restarts = self.server.is_some() && !self.options.undisturbed;
+        for (name, script) in WORKS {
+            if !self.wanted(name) {
+                continue;
+            }
+            let rpcs = self.timed(vers, name, |this| this.client.run(Some(vers), script).map(drop))?;
+            if let (Some(rpcs), true) = (rpcs, restarts) {
+                let name = format!("{name}+restarts");
+                self.timed(vers, &name, |this| this.disturbed(vers, script, rpcs))?;
+            }
+        }
+        if self.wanted(APPEND) && self.server.is_some() {
+            let mut peer = self.peer(vers)?;
+            let rpcs = self.timed(vers, APPEND, |this| this.append(vers, &mut peer, None))?;
+            if let (Some(rpcs), true) = (rpcs, restarts) {
+                let name = format!("{APPEND}+restarts");
+                self.timed(vers, &name, |this| this.append(vers, &mut peer, Some(rpcs)))?;
+            }
+        }
+        self.client.run(Some(vers), "cd /\nrm -rf $WORK\numount $MNT").map(drop)
+    }
+
+    fn wanted(&self, name: &str) -> bool {
+        self.options.only.is_empty() || self.options.only.iter().any(|wanted| wanted == name)
+    }
+
+    /// Does one work, counts its RPCs and notes how it ended; returns the RPCs if it ended well. An error means that the
+    /// guest or the server is gone.
+    fn timed(
+        &mut self,
+        vers: Vers,
+        name: &str,
+        work: impl FnOnce(&mut Self) -> Result<(), String>,
+    ) -> Result<Option<u64>, String> {
+        let before = self.counts(vers)?;
+        let start = Instant::now();
+        let result = work(self);
+        let seconds = start.elapsed().as_secs_f64();
+        let passed = result.is_ok();
+        eprintln!("{vers} {name}: {} ({seconds:.1} s)", if passed { "passed" } else { "FAILED" });
+        if let Err(why) = result {
+            eprintln!("{why}");
+            if let Some(server) = self.server.as_deref_mut() {
+                eprintln!("The server said last:\n{}", server.said());
+                server.alive()?;
+            }
+            eprintln!("The guest's console:\n{}", self.client.machine.console());
+            eprintln!("The guest's processes:\n{}", self.client.run(None, PROCESSES)?);
+            // What it left is in the way of the others.
+            self.client.run(Some(vers), "cd /\nrm -rf $WORK\nmkdir $WORK")?;
+        }
+        let counts = self.counts(vers)?.since(&before);
+        let rpcs = counts.total();
+        self.report.rows.push(Row::new(&vers.to_string(), name, seconds, passed, None, counts));
+        Ok(passed.then_some(rpcs))
+    }
+
+    /// Does one work and restarts the server twice in its middle.
+    fn disturbed(&mut self, vers: Vers, script: &str, rpcs: u64) -> Result<(), String> {
+        let from = self.counts(vers)?.total();
+        let whole = self.client.script(Some(vers), script);
+        self.client.run_with(None, START, whole.as_bytes())?;
+        let restarted = self.restarts(from, rpcs);
+        // The work's own end says more than a restart that came too late.
+        self.client.run(None, END).map(drop).and(restarted)
+    }
+
+    /// Two clients append at the same time; with `rpcs`, those of the first client undisturbed, the server is restarted.
+    fn append(&mut self, vers: Vers, peer: &mut Client, rpcs: Option<u64>) -> Result<(), String> {
+        let from = self.counts(vers)?.total();
+        for (client, name) in [(&mut self.client, "one"), (&mut *peer, "two")] {
+            let script = client.script(Some(vers), &format!("CLIENT={name}\n{APPEND_EACH}"));
+            client.run_with(None, START, script.as_bytes())?;
+        }
+        let restarted = rpcs.map_or(Ok(()), |rpcs| self.restarts(from, rpcs));
+        let ends = [self.client.run(None, END), peer.run(None, END)];
+        for end in ends {
+            end?;
+        }
+        self.client.run(Some(vers), APPEND_AFTER)?;
+        restarted
+    }
+
+    /// Boots a second client, which mounts the export too.
+    fn peer(&self, vers: Vers) -> Result<Client, String> {
+        let hardware = Hardware::default();
+        let hardware = Hardware { name: format!("{}-peer", hardware.name), ..hardware };
+        let machine = Machine::boot(self.image, &hardware)?;
+        let mut peer = Client { machine, server: self.client.server, limit: self.client.limit };
+        peer.run(Some(vers), "mount_export")?;
+        Ok(peer)
+    }
+
+    /// Restarts the server after a quarter (SIGTERM) and after half (SIGKILL) of these RPCs.
+    fn restarts(&mut self, from: u64, rpcs: u64) -> Result<(), String> {
+        for (part, kill) in [(4, false), (2, true)] {
+            self.wait_for(from + rpcs / part)?;
+            let Some(server) = self.server.as_deref_mut() else { return Ok(()) };
+            if kill {
+                server.kill()?
+            } else {
+                server.stop()?
+            }
+            server.start_again()?;
+        }
+        Ok(())
+    }
+
+    /// Waits until the client has made so many RPCs; an error if the work is over before.
+    fn wait_for(&mut self, rpcs: u64) -> Result<(), String> {
+        let deadline = Instant::now() + self.client.limit;
+        loop {
+            let said = self.client.run(None, PROGRESS)?;
+            if Counts::parse(&said, MOUNTPOINT)?.total() >= rpcs {
+                return Ok(());
+            }
+            if said.lines().any(|line| line == "over") {
+                return Err("the work was over before the server was restarted".to_owned());
+            }
+            if Instant::now() > deadline {
+                return Err("the work makes no progress".to_owned());
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// The client's counters, after all that it has to write is written.
+    fn counts(&mut self, vers: Vers) -> Result<Counts, String> {
+        Counts::parse(&self.client.run(Some(vers), "sync\ncat /proc/self/mountstats")?, MOUNTPOINT)
+    }
+}
