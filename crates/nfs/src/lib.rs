@@ -4,6 +4,8 @@
 //! bytes without panicking; lengths are bounded by the record that they came in.
 
 pub mod mount;
+pub mod nlm;
+pub mod nsm;
 pub mod v3;
 pub mod v4;
 

@@ -566,7 +566,7 @@ fn accepted(xid: u32, stat: AcceptStat, results: Vec<Bytes>, permits: Permits) -
 }
 
 /// PROG_UNAVAIL and PROG_MISMATCH (RFC 5531 section 9).
-fn check_program(served: &[Program], call: &RawCall) -> Result<(), AcceptStat> {
+pub(crate) fn check_program(served: &[Program], call: &RawCall) -> Result<(), AcceptStat> {
     let mut same = served.iter().filter(|p| p.number == call.prog).peekable();
     if same.peek().is_none() {
         return Err(AcceptStat::ProgUnavail);

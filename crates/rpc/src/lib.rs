@@ -6,6 +6,7 @@
 //! - [`conn`]: one connection, which both makes and serves calls (NFSv4.1 uses one TCP connection in
 //!   both directions: fore channel and back channel);
 //! - [`server`]: a listener that serves connections; [`client`]: connecting to a server;
+//! - [`udp`]: calls by datagram, for the small protocols around NFSv3;
 //! - [`limits`]: every number that bounds memory or time.
 //!
 //! Invariants:
@@ -21,6 +22,7 @@ pub mod limits;
 pub mod message;
 pub mod record;
 pub mod server;
+pub mod udp;
 mod writer;
 
 pub use auth::{AuthSys, Credential};

@@ -35,6 +35,10 @@ pub const CALLS_IN_FLIGHT_MAX: usize = 1024;
 pub const BYTES_IN_FLIGHT_MAX: usize = 32 << 20;
 /// Request bytes being served on all connections of a server together.
 pub const SERVER_BYTES_IN_FLIGHT_MAX: usize = 256 << 20;
+/// Largest message by datagram, either way; what is longer is cut, and then no RPC message.
+pub const DATAGRAM_MAX: usize = 16 << 10;
+/// Calls by datagram that are served at the same time.
+pub const DATAGRAMS_IN_FLIGHT_MAX: usize = 64;
 /// Connections that a server holds at the same time; more are closed when they arrive.
 pub const CONNECTIONS_MAX: usize = 1024;
 

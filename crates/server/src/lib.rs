@@ -5,6 +5,7 @@
 //! - `v4`: COMPOUND and its operations, one file for each family;
 //! - `exports`: which volumes are served, under which names, to whom; the pseudo root;
 //! - `attr`, `errors`: attributes, statuses;
+//! - `nlm`: locks of NFSv3 clients (NLM, NSM);
 //! - `serve`, `pool`, `server`: the thin shell of sockets, threads and clocks;
 //! - [`limits`]: every limit, with the answer at it.
 //!
@@ -16,6 +17,7 @@ mod errors;
 #[allow(dead_code)] // names and rules of several exports come with the configuration file
 mod exports;
 pub mod limits;
+mod nlm;
 mod pool;
 #[cfg(test)]
 mod protocol_doc;

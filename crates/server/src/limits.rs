@@ -2,6 +2,8 @@
 //!
 //! Sizes are bytes, times milliseconds, unless the name says otherwise.
 
+use std::time::Duration;
+
 /// Largest request that a session takes, RPC header included: a 4 MiB WRITE and what stands around it.
 /// More: `NFS4ERR_REQ_TOO_BIG`.
 pub const REQUEST_BYTES_MAX: u32 = (4 << 20) + (64 << 10);
@@ -28,6 +30,10 @@ pub const LOG_PARTS: u64 = 16;
 pub const LOG_PARTS_SESSIONS: u64 = 3;
 /// ... and client records so many.
 pub const LOG_PARTS_CLIENTS: u64 = 1;
+/// NLM hosts take so many.
+pub const LOG_PARTS_NLM: u64 = 1;
+/// What an NLM host takes in the log at worst: a name of 1,024 bytes and the rest.
+pub const NLM_HOST_NOTE_BYTES: u64 = 1152;
 /// What a slot takes in the log besides its reply; what a session takes besides its slots.
 pub const SLOT_NOTE_BYTES: u64 = 64;
 /// What a client record takes in the log at worst: an owner of 1,024 bytes, the last CREATE_SESSION reply, and the rest.
@@ -49,8 +55,58 @@ pub const COMPLETED_OWNERS_MAX: usize = 4096;
 pub const OPENS_PER_CLIENT_MAX: usize = 64 << 10;
 /// Opens in all (each may hold two descriptors); more: `NFS4ERR_NOSPC`.
 pub const OPENS_MAX: usize = 256 << 10;
-/// Locked ranges of one file; more: `NFS4ERR_NOSPC`.
-pub const LOCKS_PER_FILE_MAX: usize = 16 << 10;
+/// Locked ranges of one file; more: `NFS4ERR_NOSPC`, also for an UNLOCK that would make two ranges of one.
+pub const LOCKS_PER_FILE_MAX: usize = 64 << 10;
+/// Locked ranges of one client; the same answer.
+pub const LOCKS_PER_CLIENT_MAX: usize = 128 << 10;
+/// Locked ranges in all (about 200 bytes each); the same answer.
+pub const LOCKS_MAX: usize = 512 << 10;
+/// Lock owners of one client, each counted for each file; more: `NFS4ERR_NOSPC`.
+pub const LOCK_OWNERS_PER_CLIENT_MAX: usize = 64 << 10;
+/// Hosts that lock by NLM; above it one that holds nothing is forgotten; when each holds something: `NLM4_DENIED_NOLOCKS`,
+/// as at each limit of NLM.
+pub const NLM_HOSTS_MAX: usize = 4096;
+/// NLM requests that wait for a lock: of one host,
+pub const NLM_WAITERS_PER_HOST_MAX: usize = 1024;
+/// of one file,
+pub const NLM_WAITERS_PER_FILE_MAX: usize = 1024;
+/// and in all.
+pub const NLM_WAITERS_MAX: usize = 16 << 10;
+/// Calls to NLM clients at the same time. GRANTED waits for its turn; the answer to an asynchronous message is not sent.
+pub const NLM_CALLBACKS_MAX: usize = 64;
+/// How long a call to a client waits for its reply; over UDP it is sent again after each of these but the last.
+pub const NLM_CALL_WAITS: [Duration; 3] =
+    [Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(4)];
+/// The same for an asynchronous message, which some clients do not reply to.
+pub const NLM_MESSAGE_WAITS: [Duration; 1] = [Duration::from_secs(1)];
+/// How long it is until a client is told again that it has a lock; after the last, see `nlm/grants.rs`.
+pub const NLM_GRANT_PAUSES: [Duration; 6] = [
+    Duration::from_secs(1),
+    Duration::from_secs(5),
+    Duration::from_secs(10),
+    Duration::from_secs(20),
+    Duration::from_secs(40),
+    Duration::from_secs(60),
+];
+/// Clients that are told of a restart at the same time.
+pub const NSM_NOTIFIES_MAX: usize = 32;
+/// How long it is until one that did not answer is told again; after the last it is not.
+pub const NSM_NOTIFY_PAUSES: [Duration; 8] = [
+    Duration::from_secs(1),
+    Duration::from_secs(5),
+    Duration::from_secs(15),
+    Duration::from_secs(30),
+    Duration::from_secs(60),
+    Duration::from_secs(120),
+    Duration::from_secs(240),
+    Duration::from_secs(0),
+];
+/// Where a port mapper listens (RFC 1833 section 3).
+pub const PORTMAPPER_PORT: u16 = 111;
+/// How long a port that a client's port mapper named is not asked for again, and how many are kept.
+pub const PORT_KNOWN: Duration = Duration::from_secs(60);
+/// See [`PORT_KNOWN`]; above it all are forgotten.
+pub const PORTS_KNOWN_MAX: usize = 4096;
 /// Connections of one session that callbacks may use; more are not kept.
 pub const BACK_CONNECTIONS_MAX: usize = 64;
 /// Connections; more are closed when they come.

@@ -9,6 +9,7 @@
 
 use crate::exports::{Caller, Export, Exports};
 use crate::limits;
+use crate::nlm::{self, Nlm};
 use crate::pool::Pool;
 use crate::server::Shared;
 use crate::state::Principal;
@@ -20,7 +21,7 @@ use crate::v4::matrix;
 use bytes::Bytes;
 use landfast_nfs::v4::{ArgOp, CompoundArgs, PROC_COMPOUND, PROC_NULL, VERSION};
 use landfast_rpc::conn::{CallHeader, ConnConfig, ConnInfo, Program, Response, Service};
-use landfast_rpc::{Credential, server};
+use landfast_rpc::{Credential, server, udp};
 use landfast_volume::{RecoveryReport, ShutdownReport, Volume};
 use landfast_xdr::{Reader, padding};
 use std::net::SocketAddr;
@@ -28,7 +29,7 @@ use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, UdpSocket};
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
@@ -52,6 +53,8 @@ pub struct ServerConfig {
     pub lease_seconds: u32,
     /// Threads that receive and run requests.
     pub workers: usize,
+    /// The port of the clients' port mappers, which say where their lock managers are.
+    pub portmapper: u16,
 }
 
 impl ServerConfig {
@@ -65,6 +68,7 @@ impl ServerConfig {
             export,
             lease_seconds: limits::LEASE_SECONDS,
             workers: default_workers(),
+            portmapper: limits::PORTMAPPER_PORT,
         }
     }
 }
@@ -102,7 +106,7 @@ impl Server {
     /// # Errors
     /// [`StartError`].
     pub async fn start(config: ServerConfig) -> Result<Running, StartError> {
-        let ServerConfig { volume, recovery, listen, export, lease_seconds, workers } = config;
+        let ServerConfig { volume, recovery, listen, export, lease_seconds, workers, portmapper } = config;
         let threads = Threads::new(workers).map_err(StartError::Threads)?;
         let listen_error = |err| StartError::Listen { addr: listen, err };
         let listener = match threads.handle().spawn(TcpListener::bind(listen)).await {
@@ -110,11 +114,13 @@ impl Server {
             Err(e) => return Err(StartError::Threads(e.into())),
         };
         let server = volume.id();
+        let epoch = recovery.epoch as u32;
         let exports = Exports::whole(volume, export, server);
-        let sh = Arc::new(Shared::new(exports, server, lease_seconds, recovery.epoch as u32));
+        let sh = Arc::new(Shared::new(exports, server, lease_seconds, epoch));
+        let nlm = Nlm::new(sh.clone(), epoch, portmapper);
         let restored = restore(&sh, recovery.notes)?;
         let slow = Pool::new(limits::SLOW_WORKERS).map_err(StartError::Threads)?;
-        let service = Arc::new(Nfs { sh: sh.clone(), slow, released: Notify::new() });
+        let service = Arc::new(Nfs { sh: sh.clone(), nlm: nlm.clone(), slow, released: Notify::new() });
         let rpc = server::ServerConfig {
             conn: ConnConfig {
                 record_max: limits::REQUEST_BYTES_MAX as usize + 4096,
@@ -130,7 +136,8 @@ impl Server {
             let _inside = handle.enter();
             server::Server::start(listener, service, rpc).map_err(listen_error)?
         };
-        let ticking = Ticking(handle.spawn(tick(sh.clone())));
+        let datagrams = handle.spawn(datagrams(rpc.local_addr(), nlm.clone()));
+        let ticking = Ticking([handle.spawn(tick(sh.clone())), handle.spawn(nlm.run()), datagrams]);
         Ok(Running { rpc, ticking, threads, sh, restored })
     }
 }
@@ -181,12 +188,26 @@ impl Drop for Threads {
     }
 }
 
-/// The task of [`tick`], which ends with this.
-struct Ticking(tokio::task::JoinHandle<()>);
+/// What goes on besides the connections: [`tick`], [`datagrams`], the lock manager. It ends with this.
+struct Ticking([tokio::task::JoinHandle<()>; 3]);
 
 impl Drop for Ticking {
     fn drop(&mut self) {
-        self.0.abort();
+        self.0.iter().for_each(tokio::task::JoinHandle::abort);
+    }
+}
+
+/// The lock manager and the status monitor by UDP, on the port of the listener.
+async fn datagrams(addr: SocketAddr, nlm: Nlm) {
+    match UdpSocket::bind(addr).await {
+        Ok(socket) => {
+            let serve = move |peer, call, body| {
+                let nlm = nlm.clone();
+                async move { nlm.call(peer, true, call, body).await }
+            };
+            udp::serve(socket, nlm::PROGRAMS, serve).await;
+        }
+        Err(e) => tracing::warn!("no locks of NFSv3 clients over UDP: cannot listen on {addr}: {e}"),
     }
 }
 
@@ -258,7 +279,9 @@ impl Running {
         let volumes = self.volumes();
         let drained = self.rpc.shutdown(STOP_GRACE).await;
         drop(self.ticking);
-        self.sh.state().settle_holders();
+        // Written down: where nothing else has changed since, there is no other snapshot.
+        let settled = self.sh.state().settle_holders();
+        write_down(&self.sh, settled).await;
         let report = tokio::task::spawn_blocking(move || shut_down(&volumes))
             .await
             .map_err(|_| landfast_volume::Error::Failed)??;
@@ -294,34 +317,45 @@ async fn tick(sh: Arc<Shared>) {
         drop(freed);
         let grace_ends = over.is_some();
         gone.extend(over.unwrap_or_default());
-        let mut told = true;
-        if !gone.is_empty()
-            && let Some(keeper) = sh.exports().keeper()
-        {
-            let mut tx = keeper.volume.tx();
-            for note in &gone {
-                tx.note(note.to_bytes());
-            }
-            if let Err(e) = tx.finish().wait().await {
-                tracing::error!("the log took no record of clients that are gone: {e}");
-                told = false;
-            }
-        }
+        let told = write_down(&sh, gone).await;
         if grace_ends && told {
             sh.state().grace.ended();
         }
     }
 }
 
+/// Puts notes into the log that belong to no request; whether it took them.
+async fn write_down(sh: &Shared, notes: Vec<Stamped>) -> bool {
+    let exports = sh.exports();
+    let Some(keeper) = exports.keeper().filter(|_| !notes.is_empty()) else { return true };
+    let receipt = {
+        let mut tx = keeper.volume.tx();
+        for note in &notes {
+            tx.note(note.to_bytes());
+        }
+        tx.finish()
+    };
+    let told = receipt.wait().await;
+    if let Err(e) = &told {
+        tracing::error!("the log took no record of clients that are gone or hold nothing: {e}");
+    }
+    told.is_ok()
+}
+
 struct Nfs {
     sh: Arc<Shared>,
+    nlm: Nlm,
     /// For what waits for the disk, so that it takes no thread from what does not.
     slow: Pool,
     /// A slot has been released.
     released: Notify,
 }
 
-const PROGRAMS: &[Program] = &[Program { number: landfast_nfs::PROGRAM, low: VERSION, high: VERSION }];
+const PROGRAMS: &[Program] = &[
+    Program { number: landfast_nfs::PROGRAM, low: VERSION, high: VERSION },
+    nlm::PROGRAMS[0],
+    nlm::PROGRAMS[1],
+];
 
 impl Service for Nfs {
     fn programs(&self) -> &[Program] {
@@ -329,6 +363,9 @@ impl Service for Nfs {
     }
 
     async fn call(&self, conn: &Arc<ConnInfo>, call: CallHeader, body: Bytes) -> Response {
+        if call.prog != landfast_nfs::PROGRAM {
+            return self.nlm.call(conn.peer(), false, call, body).await;
+        }
         match call.proc {
             PROC_NULL => Response::Success(Bytes::new()),
             PROC_COMPOUND => self.compound(conn, call, body).await,

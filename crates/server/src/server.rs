@@ -8,8 +8,10 @@ use crate::stats::Counters;
 use bytes::Bytes;
 use landfast_volume::{NoteKeeper, OpenFile};
 use parking_lot::{Mutex, MutexGuard, RwLock};
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Instant;
+use tokio::sync::Notify;
 
 /// Shared by all threads of a server.
 pub struct Shared {
@@ -25,6 +27,8 @@ pub struct Shared {
     pub(crate) counters: Counters,
     started: Instant,
     state: SharedState,
+    /// Something has become free that somebody waits for.
+    freed: Notify,
 }
 
 /// Apart from what else is shared, so that the log, which asks for it, does not keep the volume alive.
@@ -43,6 +47,7 @@ impl Shared {
             persist: exports.all_keep_notes(),
             counters: Counters::default(),
             started: Instant::now(),
+            freed: Notify::new(),
             state: Arc::new(Mutex::new(State::new(epoch, u64::from(lease_seconds) * 1000, bounds))),
             exports: RwLock::new(Arc::new(exports)),
         }
@@ -64,8 +69,41 @@ impl Shared {
     }
 
     /// The state. A leaf lock: nothing that takes a lock or a system call may be done under it.
-    pub(crate) fn state(&self) -> MutexGuard<'_, State<OpenFile>> {
-        self.state.lock()
+    pub(crate) fn state(&self) -> StateGuard<'_> {
+        StateGuard { state: self.state.lock(), freed: &self.freed }
+    }
+
+    /// Waits until something has become free that somebody waits for.
+    pub(crate) async fn freed(&self) {
+        self.freed.notified().await;
+    }
+}
+
+/// The state, locked. When a lock has become free that somebody waits for, letting go of it wakes who grants.
+pub(crate) struct StateGuard<'a> {
+    state: MutexGuard<'a, State<OpenFile>>,
+    freed: &'a Notify,
+}
+
+impl Deref for StateGuard<'_> {
+    type Target = State<OpenFile>;
+
+    fn deref(&self) -> &State<OpenFile> {
+        &self.state
+    }
+}
+
+impl DerefMut for StateGuard<'_> {
+    fn deref_mut(&mut self) -> &mut State<OpenFile> {
+        &mut self.state
+    }
+}
+
+impl Drop for StateGuard<'_> {
+    fn drop(&mut self) {
+        if self.state.files.waiters.any_freed() {
+            self.freed.notify_one();
+        }
     }
 }
 

@@ -218,6 +218,8 @@ impl Clients {
     /// No clients; new client IDs carry `epoch` in their upper half, so no ID is given twice over restarts.
     #[must_use]
     pub fn new(epoch: u32) -> Self {
+        // The highest bit of a client ID marks NLM's hosts.
+        let epoch = epoch & (u32::MAX >> 1);
         Clients {
             epoch,
             next: 1,

@@ -1,8 +1,9 @@
-//! Byte-range locks (RFC 8881 section 9.1, 18.10 to 18.12): POSIX semantics, one table for each file.
-//!
-//! Invariant of a table: ranges of one owner never overlap; ranges of two owners overlap only when both are shared.
+//! Byte-range locks (RFC 8881 section 9.1, 18.10 to 18.12): POSIX semantics, one table for each file
+//! ([`super::ranges`]).
 
-use super::opens::{FileKey, Files, READ, WRITE, Which};
+use super::opens::{File, FileKey, Files, READ, WRITE, Which};
+pub use super::ranges::Span;
+use super::ranges::{Growth, Range};
 use crate::limits;
 use bytes::Bytes;
 use landfast_nfs::v4::{LockType, NfsStat, Stateid};
@@ -13,129 +14,9 @@ pub(super) struct LockState {
     pub(super) client: u64,
     pub(super) owner: Bytes,
     pub(super) file: FileKey,
-    pub(super) open: u64,
+    /// The open that it began from; NLM's need none.
+    pub(super) open: Option<u64>,
     pub(super) seqid: u32,
-}
-
-/// Bytes `start` to `end`, both included; `end` of `u64::MAX` is "to the end of the file, wherever it is".
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Span {
-    start: u64,
-    end: u64,
-}
-
-impl Span {
-    /// The span of `offset4` and `length4` (RFC 8881 section 18.10.3): a length of all ones reaches to the end.
-    ///
-    /// # Errors
-    /// `INVAL` for length 0, and for a span that ends beyond the 64 bits.
-    pub fn new(offset: u64, length: u64) -> Result<Span, NfsStat> {
-        match length {
-            0 => Err(NfsStat::NFS4ERR_INVAL),
-            u64::MAX => Ok(Span { start: offset, end: u64::MAX }),
-            n => match offset.checked_add(n - 1) {
-                Some(end) => Ok(Span { start: offset, end }),
-                None => Err(NfsStat::NFS4ERR_INVAL),
-            },
-        }
-    }
-
-    /// The offset on the wire.
-    #[must_use]
-    pub fn offset(&self) -> u64 {
-        self.start
-    }
-
-    /// The length on the wire.
-    #[must_use]
-    pub fn length(&self) -> u64 {
-        if self.end == u64::MAX { u64::MAX } else { self.end - self.start + 1 }
-    }
-
-    fn overlaps(&self, other: &Span) -> bool {
-        self.start <= other.end && other.start <= self.end
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Range {
-    span: Span,
-    exclusive: bool,
-    state: u64,
-}
-
-/// The locks of one file, ordered by start.
-#[derive(Debug, Default)]
-pub(super) struct Ranges {
-    list: Vec<Range>,
-}
-
-impl Ranges {
-    /// A lock of another state that is in the way.
-    fn conflict(&self, span: &Span, exclusive: bool, state: Option<u64>) -> Option<Range> {
-        self.list
-            .iter()
-            .find(|r| Some(r.state) != state && (r.exclusive || exclusive) && r.span.overlaps(span))
-            .copied()
-    }
-
-    /// Whether the state holds anything.
-    pub(super) fn holds(&self, state: u64) -> bool {
-        self.list.iter().any(|r| r.state == state)
-    }
-
-    /// Takes `span` away from what `state` holds, splitting where it has to.
-    fn clear(&mut self, span: &Span, state: u64) {
-        let mut out = Vec::with_capacity(self.list.len() + 1);
-        for r in self.list.drain(..) {
-            if r.state != state || !r.span.overlaps(span) {
-                out.push(r);
-                continue;
-            }
-            if r.span.start < span.start {
-                out.push(Range { span: Span { start: r.span.start, end: span.start - 1 }, ..r });
-            }
-            if r.span.end > span.end {
-                out.push(Range { span: Span { start: span.end + 1, end: r.span.end }, ..r });
-            }
-        }
-        self.list = out;
-    }
-
-    fn set(&mut self, span: Span, exclusive: bool, state: u64) {
-        self.clear(&span, state);
-        self.list.push(Range { span, exclusive, state });
-        self.list.sort_by_key(|r| (r.span.start, r.state));
-        self.merge(state);
-    }
-
-    /// Joins neighbours of one state and kind.
-    fn merge(&mut self, state: u64) {
-        let mut last: Option<usize> = None;
-        let mut out: Vec<Range> = Vec::with_capacity(self.list.len());
-        for r in self.list.drain(..) {
-            if r.state == state {
-                if let Some(before) = last.and_then(|i| out.get_mut(i))
-                    && before.exclusive == r.exclusive
-                    && before.span.end.checked_add(1) == Some(r.span.start)
-                {
-                    before.span.end = r.span.end;
-                    continue;
-                }
-                last = Some(out.len());
-            }
-            out.push(r);
-        }
-        self.list = out;
-    }
-
-    fn drop_state(&mut self, state: u64) {
-        self.list.retain(|r| r.state != state);
-    }
-
-    fn len(&self) -> usize {
-        self.list.len()
-    }
 }
 
 /// `LOCK4denied`: the lock that is in the way.
@@ -189,18 +70,25 @@ pub fn exclusive(kind: LockType) -> bool {
 impl<F> Files<F> {
     pub(super) fn drop_lock_state(&mut self, id: u64) {
         let Some(l) = self.locks.remove(&id) else { return };
-        if let Some(f) = self.files.get_mut(&l.file) {
-            f.ranges.drop_state(id);
-        }
+        let dropped = self.files.get_mut(&l.file).map_or(0, |f| f.ranges.drop_state(id));
+        self.ranges -= dropped;
         if let Some(c) = self.clients.get_mut(&l.client) {
-            c.locks.remove(&(l.owner, l.file));
+            c.ranges -= dropped;
+            c.locks.remove(&(l.owner, l.file.clone()));
+            if c.opens.is_empty() && c.locks.is_empty() {
+                self.clients.remove(&l.client);
+            }
         }
-        if let Some(o) = self.opens.get_mut(&l.open) {
+        if self.files.get(&l.file).is_some_and(File::unused) {
+            self.files.remove(&l.file);
+        }
+        self.waiters.freed(&l.file);
+        if let Some(o) = l.open.and_then(|open| self.opens.get_mut(&open)) {
             o.lock_states.retain(|s| *s != id);
         }
     }
 
-    fn denied(&self, r: &Range) -> Denied {
+    pub(super) fn denied(&self, r: &Range) -> Denied {
         let holder = self.locks.get(&r.state);
         Denied {
             span: r.span,
@@ -210,11 +98,73 @@ impl<F> Files<F> {
         }
     }
 
+    /// The owner's lock state on the file.
+    pub(super) fn lock_state(&self, client: u64, owner: &Bytes, file: &FileKey) -> Option<u64> {
+        self.clients.get(&client)?.locks.get(&(owner.clone(), file.clone())).copied()
+    }
+
+    /// Whether so many ranges more may be: of this file, of this client, in all.
+    pub(super) fn room_for_ranges(&self, client: u64, file: &FileKey, growth: Growth) -> Result<(), NfsStat> {
+        let more = usize::try_from(growth).unwrap_or(0);
+        let of_file = self.files.get(file).map_or(0, |f| f.ranges.len());
+        let of_client = self.clients.get(&client).map_or(0, |c| c.ranges);
+        let full = of_file + more > limits::LOCKS_PER_FILE_MAX
+            || of_client + more > limits::LOCKS_PER_CLIENT_MAX
+            || self.ranges + more > limits::LOCKS_MAX;
+        if full && more > 0 { Err(NfsStat::NFS4ERR_NOSPC) } else { Ok(()) }
+    }
+
+    /// A new lock state, which holds nothing yet.
+    pub(super) fn new_lock_state(
+        &mut self,
+        client: u64,
+        owner: &Bytes,
+        file: &FileKey,
+        open: Option<u64>,
+    ) -> Result<u64, NfsStat> {
+        let of_client = self.clients.get(&client).map_or(0, |c| c.locks.len());
+        if of_client >= limits::LOCK_OWNERS_PER_CLIENT_MAX || self.locks.len() >= limits::LOCKS_MAX {
+            return Err(NfsStat::NFS4ERR_NOSPC);
+        }
+        let id = self.fresh();
+        self.clients.entry(client).or_default().locks.insert((owner.clone(), file.clone()), id);
+        if let Some(o) = open.and_then(|open| self.opens.get_mut(&open)) {
+            o.lock_states.push(id);
+        }
+        let state = LockState { client, owner: owner.clone(), file: file.clone(), open, seqid: 0 };
+        self.locks.insert(id, state);
+        Ok(id)
+    }
+
+    /// Gives `span` to a lock state, or takes it away (`None`), and counts. There must be room for it.
+    pub(super) fn change_ranges(&mut self, id: u64, span: Span, exclusive: Option<bool>) {
+        let Some(l) = self.locks.get(&id) else { return };
+        let (Some(f), Some(c)) = (self.files.get_mut(&l.file), self.clients.get_mut(&l.client)) else {
+            return;
+        };
+        let before = f.ranges.len();
+        match exclusive {
+            Some(exclusive) => f.ranges.set(span, exclusive, id),
+            None => {
+                f.ranges.clear(&span, id);
+            }
+        }
+        c.ranges = c.ranges + f.ranges.len() - before;
+        self.ranges = self.ranges + f.ranges.len() - before;
+        self.waiters.freed(&l.file);
+    }
+
+    /// How many ranges are locked, in all files.
+    #[must_use]
+    pub fn locked_ranges(&self) -> usize {
+        self.ranges
+    }
+
     /// LOCK (RFC 8881 section 18.10).
     ///
     /// # Errors
-    /// `OPENMODE` when the open does not allow the kind; `NOSPC` at the limit of ranges; the stateid's errors; or the
-    /// lock that is in the way.
+    /// `OPENMODE` when the open does not allow the kind; `NOSPC` at the limits of ranges and of lock owners; the stateid's
+    /// errors; or the lock that is in the way.
     pub fn lock(
         &mut self,
         client: u64,
@@ -226,13 +176,11 @@ impl<F> Files<F> {
         let (open, known) = match locker {
             Locker::New { open, owner } => {
                 let open = self.find_open(client, file, open)?;
-                let known =
-                    self.clients.get(&client).and_then(|c| c.locks.get(&(owner.clone(), file.clone())));
-                (open, known.copied())
+                (open, self.lock_state(client, owner, file))
             }
             Locker::Known(stateid) => match self.find_on(client, file, stateid)? {
                 Which::Lock(id) => {
-                    (self.locks.get(&id).map(|l| l.open).ok_or(NfsStat::NFS4ERR_BAD_STATEID)?, Some(id))
+                    (self.locks.get(&id).and_then(|l| l.open).ok_or(NfsStat::NFS4ERR_BAD_STATEID)?, Some(id))
                 }
                 Which::Open(_) => return Err(NfsStat::NFS4ERR_BAD_STATEID.into()),
             },
@@ -246,26 +194,14 @@ impl<F> Files<F> {
         if let Some(r) = ranges.conflict(&span, exclusive, known) {
             return Err(LockError::Denied(self.denied(&r)));
         }
-        if ranges.len() >= limits::LOCKS_PER_FILE_MAX {
-            return Err(NfsStat::NFS4ERR_NOSPC.into());
-        }
+        let growth = known.map_or(1, |id| ranges.growth_of_set(&span, id));
+        self.room_for_ranges(client, file, growth)?;
         let id = match (known, locker) {
             (Some(id), _) => id,
             (None, Locker::Known(_)) => return Err(NfsStat::NFS4ERR_BAD_STATEID.into()),
-            (None, Locker::New { owner, .. }) => {
-                let id = self.fresh();
-                self.clients.entry(client).or_default().locks.insert((owner.clone(), file.clone()), id);
-                if let Some(o) = self.opens.get_mut(&open) {
-                    o.lock_states.push(id);
-                }
-                let state = LockState { client, owner: owner.clone(), file: file.clone(), open, seqid: 0 };
-                self.locks.insert(id, state);
-                id
-            }
+            (None, Locker::New { owner, .. }) => self.new_lock_state(client, owner, file, Some(open))?,
         };
-        if let Some(f) = self.files.get_mut(file) {
-            f.ranges.set(span, exclusive, id);
-        }
+        self.change_ranges(id, span, Some(exclusive));
         Ok(self.bumped(id))
     }
 
@@ -284,19 +220,18 @@ impl<F> Files<F> {
         client: u64,
         file: &FileKey,
         owner: &Bytes,
-        kind: LockType,
+        exclusive: bool,
         span: Span,
     ) -> Option<Denied> {
-        let own =
-            self.clients.get(&client).and_then(|c| c.locks.get(&(owner.clone(), file.clone()))).copied();
-        let r = self.files.get(file)?.ranges.conflict(&span, exclusive(kind), own)?;
+        let own = self.lock_state(client, owner, file);
+        let r = self.files.get(file)?.ranges.conflict(&span, exclusive, own)?;
         Some(self.denied(&r))
     }
 
     /// LOCKU (RFC 8881 section 18.12).
     ///
     /// # Errors
-    /// The stateid's errors.
+    /// The stateid's errors; `NOSPC` when a range would become two at the limits of ranges.
     pub fn unlock(
         &mut self,
         client: u64,
@@ -307,12 +242,9 @@ impl<F> Files<F> {
         let Which::Lock(id) = self.find_on(client, file, stateid)? else {
             return Err(NfsStat::NFS4ERR_BAD_STATEID);
         };
-        if let Some(f) = self.files.get_mut(file) {
-            if f.ranges.len() >= limits::LOCKS_PER_FILE_MAX {
-                return Err(NfsStat::NFS4ERR_NOSPC);
-            }
-            f.ranges.clear(&span, id);
-        }
+        let growth = self.files.get(file).map_or(0, |f| f.ranges.growth_of_clear(&span, id));
+        self.room_for_ranges(client, file, growth)?;
+        self.change_ranges(id, span, None);
         Ok(self.bumped(id))
     }
 }

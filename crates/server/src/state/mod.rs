@@ -2,8 +2,9 @@
 //!
 //! - [`clients`]: EXCHANGE_ID and CREATE_SESSION, leases;
 //! - [`sessions`]: slots, the reply cache, retries;
-//! - [`opens`]: opens, share reservations, stateids; [`locks`]: byte ranges;
+//! - [`opens`]: opens, share reservations, stateids; [`locks`]: byte ranges (`ranges`: the table of one file);
 //! - [`owners`]: the sequence numbers of NFSv4.0's owners; [`v40`], [`opens40`]: that version on the same state;
+//! - [`nlm`]: the hosts of NFSv3's lock manager, whose locks are in the same tables;
 //! - [`grace`]: who may reclaim after a restart;
 //! - [`notes`]: what of it stands in the log, and how it is read back.
 //!
@@ -16,10 +17,12 @@
 pub mod clients;
 pub mod grace;
 pub mod locks;
+pub mod nlm;
 pub mod notes;
 pub mod opens;
 pub mod opens40;
 pub mod owners;
+pub mod ranges;
 pub mod sessions;
 pub mod v40;
 
@@ -52,6 +55,8 @@ pub struct Bounds {
     pub reply_bytes: u64,
     /// Client records.
     pub clients: usize,
+    /// NLM hosts.
+    pub nlm_hosts: usize,
 }
 
 impl Bounds {
@@ -61,9 +66,12 @@ impl Bounds {
         let share = |parts| log_bytes.map_or(u64::MAX, |b| (b / limits::LOG_PARTS).saturating_mul(parts));
         let clients = share(limits::LOG_PARTS_CLIENTS) / limits::CLIENT_NOTE_BYTES;
         let clients = usize::try_from(clients).unwrap_or(usize::MAX);
+        let hosts = share(limits::LOG_PARTS_NLM) / limits::NLM_HOST_NOTE_BYTES;
+        let hosts = usize::try_from(hosts).unwrap_or(usize::MAX);
         Bounds {
             reply_bytes: limits::CACHED_BYTES_TOTAL_MAX.min(share(limits::LOG_PARTS_SESSIONS)),
             clients: limits::CLIENTS_MAX.min(clients).max(1),
+            nlm_hosts: limits::NLM_HOSTS_MAX.min(hosts).max(1),
         }
     }
 }
@@ -78,6 +86,8 @@ pub struct State<F> {
     pub files: Files<F>,
     /// Open owners and lock owners of NFSv4.0.
     pub owners: Owners,
+    /// Hosts that lock by NLM.
+    pub hosts: nlm::Hosts,
     /// The grace period.
     pub grace: Grace,
     /// Lease time.
@@ -97,6 +107,7 @@ impl<F> State<F> {
             sessions: Sessions::new(bounds.reply_bytes),
             files: Files::new(epoch),
             owners: Owners::default(),
+            hosts: nlm::Hosts::default(),
             grace: Grace::default(),
             lease_ms,
             bounds,
@@ -194,10 +205,11 @@ impl<F> State<F> {
         }
     }
 
-    /// Whether the client's lease is over.
+    /// Whether the client's lease is over. An NLM host has none.
     #[must_use]
     pub fn lapsed(&self, client: u64, now: Millis) -> bool {
-        self.clients.get(client).is_none_or(|c| now.saturating_sub(c.renewed) > self.lease_ms)
+        !nlm::is_nlm(client)
+            && self.clients.get(client).is_none_or(|c| now.saturating_sub(c.renewed) > self.lease_ms)
     }
 
     /// RECLAIM_COMPLETE for the whole server (RFC 8881 section 18.51).
@@ -270,7 +282,7 @@ impl<F> State<F> {
     /// few seconds.
     pub fn tick(&mut self, now: Millis) -> Vec<Stamped> {
         let unconfirmed_ms = self.lease_ms * limits::UNCONFIRMED_LEASES;
-        let mut out = Vec::new();
+        let mut out = self.nlm_tick(now);
         for id in self.clients.ids() {
             let Some(c) = self.clients.get(id) else { continue };
             let silent = now.saturating_sub(c.renewed);

@@ -84,6 +84,19 @@ pub struct SlotNote {
     pub reply: Option<Vec<u8>>,
 }
 
+/// A host that locks by NLM.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NlmHostNote {
+    /// Its identity in the tables.
+    pub id: u64,
+    /// Its address.
+    pub addr: std::net::IpAddr,
+    /// What it calls itself.
+    pub name: Vec<u8>,
+    /// It may hold something.
+    pub holds: bool,
+}
+
 /// How one thing is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Note {
@@ -99,6 +112,10 @@ pub enum Note {
     Slot(SlotNote),
     /// This client of NFSv4.0 is.
     Client40(Client40Note),
+    /// This NLM host may hold something.
+    NlmHost(NlmHostNote),
+    /// It does not any more.
+    NlmHostGone(u64),
 }
 
 impl Note {
@@ -212,6 +229,9 @@ impl<F> State<F> {
         for c in self.clients.iter().filter(|c| c.confirmed) {
             out.push(Stamped { v: c.version, note: Note::of(c) });
         }
+        for h in self.hosts.iter().filter(|h| h.monitored) {
+            out.push(Stamped { v: h.version, note: Note::NlmHost(h.to_note()) });
+        }
         for s in self.sessions.iter() {
             out.push(Stamped { v: s.version, note: Note::Session(s.to_note()) });
             out.extend(s.slot_notes().map(|(v, note)| Stamped { v, note: Note::Slot(note) }));
@@ -219,8 +239,9 @@ impl<F> State<F> {
         out
     }
 
-    /// Before the last snapshot of a clean stop: who holds nothing now has nothing to reclaim.
-    pub fn settle_holders(&mut self) {
+    /// Before the last snapshot of a clean stop: who holds nothing now has nothing to reclaim. The notes say so.
+    pub fn settle_holders(&mut self) -> Vec<Stamped> {
+        let mut out = self.nlm_settle();
         for id in self.clients.ids() {
             let v = self.version + 1;
             let holds = self.files.opens_of(id) > 0;
@@ -229,8 +250,10 @@ impl<F> State<F> {
                 c.holds = false;
                 c.version = v;
                 self.version = v;
+                out.push(Stamped { v, note: Note::of(c) });
             }
         }
+        out
     }
 
     /// Puts back what the log kept, in an empty state. Who held opens or locks may reclaim for one lease from `now`.
@@ -238,6 +261,7 @@ impl<F> State<F> {
         let mut clients: HashMap<u64, (u64, Option<Client>)> = HashMap::new();
         let mut sessions: HashMap<SessionId, (u64, Option<SessionNote>)> = HashMap::new();
         let mut slots: HashMap<(SessionId, u32), (u64, SlotNote)> = HashMap::new();
+        let mut hosts: HashMap<u64, (u64, Option<NlmHostNote>)> = HashMap::new();
         fn newest<K: std::hash::Hash + Eq, V>(map: &mut HashMap<K, (u64, V)>, k: K, v: u64, value: V) {
             match map.entry(k) {
                 std::collections::hash_map::Entry::Occupied(mut e) if e.get().0 <= v => {
@@ -258,6 +282,8 @@ impl<F> State<F> {
                 Note::Session(s) => newest(&mut sessions, s.id, v, Some(s)),
                 Note::SessionGone(id) => newest(&mut sessions, id, v, None),
                 Note::Slot(s) => newest(&mut slots, (s.session, s.slot), v, s),
+                Note::NlmHost(h) => newest(&mut hosts, h.id, v, Some(h)),
+                Note::NlmHostGone(id) => newest(&mut hosts, id, v, None),
             }
         }
         let mut found = Restored::default();
@@ -298,6 +324,10 @@ impl<F> State<F> {
         }
         reclaiming.retain(|id| self.clients.get(*id).is_some());
         found.clients = self.clients.len();
+        for (version, host) in hosts.into_values().filter_map(|(v, h)| h.filter(|h| h.holds).map(|h| (v, h)))
+        {
+            reclaiming.push(self.nlm_restore(version, host, now));
+        }
         found.reclaiming = reclaiming.len();
         self.grace.begin(reclaiming, now + self.lease_ms);
         found

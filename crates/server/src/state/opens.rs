@@ -3,7 +3,9 @@
 //! A stateid's `other` is the epoch of the server instance and a number that is never used twice, so a stateid of
 //! a former instance is recognised and is `BAD_STATEID`, never another file's.
 
-use super::locks::{LockState, Ranges};
+use super::locks::LockState;
+use super::nlm::Waiters;
+use super::ranges::Ranges;
 use crate::limits;
 use bytes::Bytes;
 use landfast_nfs::v4::{NfsStat, Stateid};
@@ -44,10 +46,19 @@ pub(super) struct File {
     pub(super) ranges: Ranges,
 }
 
+impl File {
+    /// Nothing is open or locked.
+    pub(super) fn unused(&self) -> bool {
+        self.opens.is_empty() && self.ranges.len() == 0
+    }
+}
+
 #[derive(Debug, Default)]
 pub(super) struct OfClient {
     pub(super) opens: HashMap<(Bytes, FileKey), u64>,
     pub(super) locks: HashMap<(Bytes, FileKey), u64>,
+    /// Locked ranges.
+    pub(super) ranges: usize,
 }
 
 /// All opens and locks.
@@ -60,6 +71,10 @@ pub struct Files<F> {
     pub(super) files: HashMap<FileKey, File>,
     pub(super) clients: HashMap<u64, OfClient>,
     pub(super) expired: super::opens40::Expired,
+    /// Locked ranges in all.
+    pub(super) ranges: usize,
+    /// NLM's requests that wait for a lock.
+    pub waiters: Waiters,
 }
 
 /// Whose open or lock is in the way.
@@ -103,7 +118,9 @@ impl<F: Clone> Files<F> {
     ) -> Result<Option<F>, NfsStat> {
         let open = match self.find_on(client, file, stateid)? {
             Which::Open(id) => self.opens.get(&id),
-            Which::Lock(id) => self.locks.get(&id).and_then(|l| self.opens.get(&l.open)),
+            Which::Lock(id) => {
+                self.locks.get(&id).and_then(|l| l.open).and_then(|open| self.opens.get(&open))
+            }
         }
         .ok_or(NfsStat::NFS4ERR_BAD_STATEID)?;
         if want == WRITE && open.access & WRITE == 0 {
@@ -125,6 +142,8 @@ impl<F> Files<F> {
             files: HashMap::new(),
             clients: HashMap::new(),
             expired: Default::default(),
+            ranges: 0,
+            waiters: Waiters::default(),
         }
     }
 
@@ -346,6 +365,29 @@ impl<F> Files<F> {
         Ok(self.drop_open(id))
     }
 
+    /// Takes an owner's open of a file away, if there is one.
+    pub(super) fn close_owner(&mut self, client: u64, owner: &Bytes, file: &FileKey) {
+        let key = (owner.clone(), file.clone());
+        if let Some(id) = self.clients.get(&client).and_then(|c| c.opens.get(&key)).copied() {
+            self.drop_open(id);
+        }
+    }
+
+    /// Sets the share reservation of an owner's open; what it was, if there is one.
+    pub(super) fn set_share(
+        &mut self,
+        file: &FileKey,
+        client: u64,
+        owner: &Bytes,
+        access: Share,
+        deny: Share,
+    ) -> Option<(Share, Share)> {
+        let key = (owner.clone(), file.clone());
+        let id = self.clients.get(&client)?.opens.get(&key)?;
+        let open = self.opens.get_mut(id)?;
+        Some((std::mem::replace(&mut open.access, access), std::mem::replace(&mut open.deny, deny)))
+    }
+
     /// Takes an open away; what the shell had opened for it.
     pub(super) fn drop_open(&mut self, id: u64) -> Vec<F> {
         let Some(open) = self.opens.remove(&id) else { return Vec::new() };
@@ -360,7 +402,7 @@ impl<F> Files<F> {
         }
         if let Some(f) = self.files.get_mut(&open.file) {
             f.opens.retain(|o| *o != id);
-            if f.opens.is_empty() {
+            if f.unused() {
                 self.files.remove(&open.file);
             }
         }
@@ -370,8 +412,14 @@ impl<F> Files<F> {
     /// All of a client's opens and locks go.
     pub fn remove_client(&mut self, client: u64) {
         let Some(c) = self.clients.get(&client) else { return };
-        for id in c.opens.values().copied().collect::<Vec<_>>() {
+        let (opens, locks): (Vec<u64>, Vec<u64>) =
+            (c.opens.values().copied().collect(), c.locks.values().copied().collect());
+        for id in opens {
             self.drop_open(id);
+        }
+        // Those that began from no open.
+        for id in locks {
+            self.drop_lock_state(id);
         }
         self.clients.remove(&client);
     }

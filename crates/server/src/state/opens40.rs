@@ -91,7 +91,7 @@ impl<F> Files<F> {
     pub fn lock_state_of(&self, client: u64, owner: &Bytes, open: u64) -> Option<(u64, bool)> {
         let file = self.opens.get(&open)?.file.clone();
         let id = *self.clients.get(&client)?.locks.get(&(owner.clone(), file))?;
-        Some((id, self.locks.get(&id)?.open == open))
+        Some((id, self.locks.get(&id)?.open == Some(open)))
     }
 
     /// The lock states that began from an open.

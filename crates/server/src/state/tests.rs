@@ -382,21 +382,21 @@ fn rfc8881_18_10_locks() {
     };
     assert_eq!((d.client, d.span.offset(), d.span.length(), d.exclusive), (a, 10, 10, true));
     assert_eq!(d.owner, OWNER);
-    assert!(st.files.lock_test(b, &f, &OWNER, LockType::Read, span(19, 1)).is_some());
-    assert!(st.files.lock_test(b, &f, &OWNER, LockType::Read, span(20, 1)).is_none());
-    assert!(st.files.lock_test(a, &f, &OWNER, LockType::Write, span(0, 100)).is_none());
+    assert!(st.files.lock_test(b, &f, &OWNER, false, span(19, 1)).is_some());
+    assert!(st.files.lock_test(b, &f, &OWNER, false, span(20, 1)).is_none());
+    assert!(st.files.lock_test(a, &f, &OWNER, true, span(0, 100)).is_none());
     // Unlocking the middle leaves both ends.
     let la = st.files.unlock(a, &f, &la, span(12, 4)).expect("unlocked");
     assert_eq!(la.seqid, 2);
     st.files.lock(b, &f, &new(ob), LockType::Write, span(12, 4)).expect("free now");
-    assert!(st.files.lock_test(b, &f, &OWNER, LockType::Write, span(16, 1)).is_some());
+    assert!(st.files.lock_test(b, &f, &OWNER, true, span(16, 1)).is_some());
     assert_eq!(st.files.free(a, &la), Err(NfsStat::NFS4ERR_LOCKS_HELD));
     let la = st.files.unlock(a, &f, &la, span(0, u64::MAX)).expect("unlocked");
     assert_eq!(st.files.free(a, &la), Ok(()));
     assert_eq!(st.files.find(a, &la), Err(NfsStat::NFS4ERR_BAD_STATEID));
     // Locks go with their open.
     st.files.close(b, &f, &ob).expect("closed");
-    assert!(st.files.lock_test(a, &f, &OWNER, LockType::Write, span(0, u64::MAX)).is_none());
+    assert!(st.files.lock_test(a, &f, &OWNER, true, span(0, u64::MAX)).is_none());
 }
 
 #[test]
@@ -616,7 +616,7 @@ proptest! {
                         Some(s) => Locker::Known(s),
                         None => Locker::New { open: opens[who], owner: OWNER },
                     };
-                    let test = st.files.lock_test(clients[who], &f, &OWNER, kind, span(at.into(), len.into()));
+                    let test = st.files.lock_test(clients[who], &f, &OWNER, super::locks::exclusive(kind), span(at.into(), len.into()));
                     prop_assert_eq!(test.is_none(), free);
                     match st.files.lock(clients[who], &f, &locker, kind, span(at.into(), len.into())) {
                         Ok(s) => {

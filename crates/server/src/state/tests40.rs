@@ -252,7 +252,7 @@ fn the_owners_of_two_minor_versions_do_not_meet() {
     let lock = serve(&mut st, 0, &new_lock(c, s, 3, b"l", 0), &mut n);
     assert!(lock.status.is_ok());
     let span = Span::new(5, 1).expect("a span");
-    let denied = st.files.lock_test(d, &F, &owner(b"l"), LockType::Read, span).expect("a lock in the way");
+    let denied = st.files.lock_test(d, &F, &owner(b"l"), false, span).expect("a lock in the way");
     assert_eq!(denied.client, c);
     assert_eq!(st.locate40(0, &s).map(|(_, of)| of), Ok(c));
 }

@@ -485,7 +485,7 @@ impl<F> State<F> {
             return None;
         }
         self.grace.end();
-        let mut notes = Vec::new();
+        let mut notes = self.nlm_grace_ends();
         for id in self.clients.ids() {
             let holds = self.files.opens_of(id) > 0;
             let this_instance = self.clients.is_of_this_instance(id);

@@ -1,7 +1,7 @@
 //! LOCK, LOCKT, LOCKU (RFC 8881 sections 18.10 to 18.12).
 
 use super::context::{Ctx, Done, Fail, key};
-use crate::state::locks::{Denied, LockError, Locker, Span};
+use crate::state::locks::{self, Denied, LockError, Locker, Span};
 use landfast_nfs::v4::args::{LockArgs, Locker as WireLocker, LocktArgs, LockuArgs};
 use landfast_nfs::v4::res::LockDenied;
 use landfast_nfs::v4::{LockType, NfsStat, Opaque1024, ResBody, StateOwner};
@@ -67,7 +67,7 @@ impl Ctx<'_> {
         if st.must_wait_for_grace(client, self.now) {
             return Err(NfsStat::NFS4ERR_GRACE.into());
         }
-        match st.files.lock_test(client, &file, &a.owner.owner.0, a.locktype, span) {
+        match st.files.lock_test(client, &file, &a.owner.owner.0, locks::exclusive(a.locktype), span) {
             None => Ok(ResBody::Empty),
             Some(d) => Err(denied(d)),
         }

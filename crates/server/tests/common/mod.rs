@@ -1,6 +1,8 @@
 //! A server on a temporary directory and a small client that says exactly what a test wants said.
 #![allow(dead_code)] // each test file uses its part
 
+pub mod lockd;
+
 use landfast_nfs::v4::args::*;
 use landfast_nfs::v4::res::*;
 use landfast_nfs::v4::*;
@@ -38,6 +40,8 @@ pub struct Rig {
     pub named: Option<PathBuf>,
     /// Where the log is, when it is not in `dir`.
     pub log: Option<PathBuf>,
+    /// Where the port mappers of NLM clients listen.
+    pub portmapper: u16,
 }
 
 impl Rig {
@@ -67,7 +71,8 @@ impl Rig {
         lease_seconds: u32,
         log: Option<PathBuf>,
     ) -> Rig {
-        let mut rig = Rig { dir, durability, running: None, lease_seconds, named: None, log };
+        let mut rig =
+            Rig { dir, durability, running: None, lease_seconds, named: None, portmapper: 111, log };
         rig.start().await;
         rig
     }
@@ -93,6 +98,7 @@ impl Rig {
         let config = ServerConfig {
             lease_seconds: self.lease_seconds,
             workers: 4,
+            portmapper: self.portmapper,
             ..ServerConfig::new(volume, recovery, listen, self.named.clone().unwrap_or_else(|| self.export()))
         };
         let running = Server::start(config).await.expect("the server starts");

@@ -1,0 +1,101 @@
+//! Telling clients that they have the lock that they waited for (C702, NLM_GRANTED).
+//!
+//! The range is the client's before it is told. A client that cannot be reached at all loses it again. One that may have
+//! heard keeps it, also when its answer does not come: two holders would be worse than a lock that its client frees by
+//! its next LOCK, UNLOCK or restart.
+
+use super::Nlm;
+use super::peers::Failed;
+use crate::limits;
+use crate::state::nlm::Waiter;
+use landfast_nfs::nlm::{NlmStat, Res, TestArgs, proc};
+use landfast_nfs::v4::Opaque1024;
+use landfast_xdr::{Bytes, Decode, Encode};
+use std::net::IpAddr;
+use tokio::task::JoinSet;
+
+/// Gives what becomes free to those who wait, and tells them.
+pub(super) async fn run(nlm: Nlm) {
+    let mut telling = JoinSet::new();
+    loop {
+        tokio::select! {
+            () = nlm.sh.freed() => {}
+            Some(_) = telling.join_next() => continue,
+        }
+        let granted: Vec<(Waiter, IpAddr)> = {
+            let mut st = nlm.sh.state();
+            let granted = st.files.nlm_grant();
+            granted.into_iter().filter_map(|w| st.hosts.get(w.host).map(|h| (w, h.addr))).collect()
+        };
+        for (waiter, addr) in granted {
+            telling.spawn(tell(nlm.clone(), waiter, addr));
+        }
+    }
+}
+
+/// What came of telling.
+enum Told {
+    /// The client has taken the lock.
+    Taken,
+    /// It does not want it.
+    Refused,
+    /// It cannot have heard.
+    Unheard,
+    /// Nobody knows.
+    Perhaps,
+}
+
+async fn tell(nlm: Nlm, waiter: Waiter, addr: IpAddr) {
+    let id = waiter.id;
+    if nlm.keep_host(waiter.host, Vec::new()).await.is_err() {
+        return nlm.sh.state().files.nlm_refused(|_| true, id);
+    }
+    let mut perhaps = false;
+    for pause in limits::NLM_GRANT_PAUSES {
+        // The client may have asked again meanwhile, or given up.
+        if !nlm.sh.state().files.nlm_granting(id) {
+            return;
+        }
+        match once(&nlm, &waiter, addr).await {
+            Told::Taken => {
+                nlm.sh.state().files.nlm_told(|_| true, id);
+                return;
+            }
+            Told::Refused => return nlm.sh.state().files.nlm_refused(|_| true, id),
+            Told::Unheard => {}
+            Told::Perhaps => perhaps = true,
+        }
+        tokio::time::sleep(pause).await;
+    }
+    tracing::debug!("{addr} was not told that it has a lock, heard or not: {perhaps}");
+    if perhaps {
+        nlm.sh.state().files.nlm_told(|_| true, id);
+    } else {
+        nlm.sh.state().files.nlm_refused(|_| true, id);
+    }
+}
+
+async fn once(nlm: &Nlm, waiter: &Waiter, addr: IpAddr) -> Told {
+    let args = TestArgs {
+        cookie: Opaque1024(Bytes::copy_from_slice(&waiter.id.to_be_bytes())),
+        exclusive: waiter.exclusive,
+        lock: waiter.lock.clone(),
+    };
+    let _room = nlm.peers.wait_for_room().await;
+    if waiter.by.message {
+        // Its answer is a call of the client.
+        return match nlm.peers.message(addr, waiter.by.udp, proc::GRANTED_MSG, args.to_bytes()).await {
+            Ok(()) | Err(Failed::Perhaps) => Told::Perhaps,
+            Err(Failed::Unheard) => Told::Unheard,
+        };
+    }
+    match nlm.peers.call(addr, waiter.by.udp, proc::GRANTED, args.to_bytes()).await {
+        Ok(results) => match Res::from_bytes(results) {
+            Ok(res) if res.stat == NlmStat::GRANTED => Told::Taken,
+            Ok(_) => Told::Refused,
+            Err(_) => Told::Perhaps,
+        },
+        Err(Failed::Perhaps) => Told::Perhaps,
+        Err(Failed::Unheard) => Told::Unheard,
+    }
+}

@@ -1,0 +1,189 @@
+//! Calls to a client: its port mapper (RFC 1833) says where its lock manager and its status monitor are.
+
+use crate::limits;
+use bytes::Bytes;
+use landfast_nfs::{nlm, nsm};
+use landfast_rpc::conn::{CallError, ConnConfig, Target};
+use landfast_rpc::{Connection, NoService, OpaqueAuth, udp};
+use landfast_xdr::{BytesMut, Decode, Encode};
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Port mapper: program, version 2 and its GETPORT, version 4 and its GETADDR (RFC 1833 sections 2 and 3).
+const PMAP_PROG: u32 = 100_000;
+const PMAP_GETPORT: Target = Target { prog: PMAP_PROG, vers: 2, proc: 3 };
+const RPCB_GETADDR: Target = Target { prog: PMAP_PROG, vers: 4, proc: 3 };
+
+/// Why a client was not reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Failed {
+    /// It cannot have heard.
+    Unheard,
+    /// It may have.
+    Perhaps,
+}
+
+/// Where something is: address, program, version, by datagram.
+type Place = (IpAddr, u32, u32, bool);
+
+/// The clients as those who are called.
+pub(super) struct Peers {
+    portmapper: u16,
+    ports: Mutex<HashMap<Place, (u16, Instant)>>,
+    calls: Arc<Semaphore>,
+}
+
+impl Peers {
+    pub(super) fn new(portmapper: u16) -> Peers {
+        let calls = Arc::new(Semaphore::new(limits::NLM_CALLBACKS_MAX));
+        Peers { portmapper, ports: Mutex::new(HashMap::new()), calls }
+    }
+
+    /// Leave to make one more call, if there is any.
+    pub(super) fn room(&self) -> Option<OwnedSemaphorePermit> {
+        self.calls.clone().try_acquire_owned().ok()
+    }
+
+    /// The same, when there is some; never closed.
+    pub(super) async fn wait_for_room(&self) -> Option<OwnedSemaphorePermit> {
+        self.calls.clone().acquire_owned().await.ok()
+    }
+
+    /// Calls the lock manager, and waits for its results.
+    pub(super) async fn call(
+        &self,
+        addr: IpAddr,
+        udp: bool,
+        proc: u32,
+        args: Bytes,
+    ) -> Result<Bytes, Failed> {
+        let to = Target { prog: nlm::PROGRAM, vers: nlm::VERSION, proc };
+        self.to(addr, udp, to, args, &limits::NLM_CALL_WAITS).await
+    }
+
+    /// Sends the lock manager an asynchronous message. Some clients send no reply to it.
+    pub(super) async fn message(
+        &self,
+        addr: IpAddr,
+        udp: bool,
+        proc: u32,
+        args: Bytes,
+    ) -> Result<(), Failed> {
+        let to = Target { prog: nlm::PROGRAM, vers: nlm::VERSION, proc };
+        self.to(addr, udp, to, args, &limits::NLM_MESSAGE_WAITS).await.map(|_| ())
+    }
+
+    /// Tells the status monitor of a restart.
+    pub(super) async fn notify(&self, addr: IpAddr, args: Bytes) -> Result<(), Failed> {
+        let to = Target { prog: nsm::PROGRAM, vers: nsm::VERSION, proc: nsm::proc::NOTIFY };
+        self.to(addr, true, to, args, &limits::NLM_CALL_WAITS).await.map(|_| ())
+    }
+
+    async fn to(
+        &self,
+        addr: IpAddr,
+        udp: bool,
+        to: Target,
+        args: Bytes,
+        waits: &[Duration],
+    ) -> Result<Bytes, Failed> {
+        let place = (addr, to.prog, to.vers, udp);
+        let port = self.port(place).await.ok_or(Failed::Unheard)?;
+        let done = send(SocketAddr::new(addr, port), udp, to, args, waits).await;
+        if done.is_err() {
+            // It may have another port by now.
+            self.ports.lock().remove(&place);
+        }
+        done
+    }
+
+    async fn port(&self, place: Place) -> Option<u16> {
+        let known = self.ports.lock().get(&place).copied();
+        if let Some((port, since)) = known
+            && since.elapsed() < limits::PORT_KNOWN
+        {
+            return Some(port);
+        }
+        let port = self.ask_port(place).await?;
+        let mut ports = self.ports.lock();
+        if ports.len() >= limits::PORTS_KNOWN_MAX {
+            ports.clear();
+        }
+        ports.insert(place, (port, Instant::now()));
+        Some(port)
+    }
+
+    /// The port mapper of version 2 knows IPv4 only.
+    async fn ask_port(&self, (addr, prog, vers, udp): Place) -> Option<u16> {
+        let mapper = SocketAddr::new(addr, self.portmapper);
+        let mut args = BytesMut::new();
+        let port = if addr.is_ipv4() {
+            let protocol: u32 = if udp { 17 } else { 6 };
+            [prog, vers, protocol, 0].iter().for_each(|n| n.encode(&mut args));
+            let found = send(mapper, udp, PMAP_GETPORT, args.freeze(), &limits::NLM_CALL_WAITS).await.ok()?;
+            u16::try_from(u32::from_bytes(found).ok()?).ok()?
+        } else {
+            let netid: &[u8] = if udp { b"udp6" } else { b"tcp6" };
+            [prog, vers].iter().for_each(|n| n.encode(&mut args));
+            for text in [netid, b"", b""] {
+                landfast_xdr::put_opaque(text, &mut args);
+            }
+            let found = send(mapper, udp, RPCB_GETADDR, args.freeze(), &limits::NLM_CALL_WAITS).await.ok()?;
+            port_of(&Bytes::from_bytes(found).ok()?)?
+        };
+        Some(port).filter(|port| *port != 0)
+    }
+}
+
+/// The port in a universal address: its last two numbers (RFC 5665 section 5.2.3.3).
+fn port_of(universal: &[u8]) -> Option<u16> {
+    let mut parts = std::str::from_utf8(universal).ok()?.rsplit('.');
+    let (low, high) = (parts.next()?.parse::<u8>().ok()?, parts.next()?.parse::<u8>().ok()?);
+    Some(u16::from_be_bytes([high, low]))
+}
+
+async fn send(
+    to: SocketAddr,
+    udp: bool,
+    target: Target,
+    args: Bytes,
+    waits: &[Duration],
+) -> Result<Bytes, Failed> {
+    let done = if udp {
+        udp::call(to, target, &OpaqueAuth::NONE, &args, waits).await
+    } else {
+        let patience = waits.iter().sum();
+        let conn =
+            Connection::connect_within(to, Arc::new(NoService), &ConnConfig::default(), patience).await;
+        let conn = conn.map_err(|_| Failed::Unheard)?;
+        match conn.call(target, &OpaqueAuth::NONE, vec![args], patience).await {
+            // Sent, and then the connection ended.
+            Err(CallError::Closed(_)) => return Err(Failed::Perhaps),
+            done => done,
+        }
+    };
+    done.map_err(|e| match e {
+        CallError::Timeout(_) => Failed::Perhaps,
+        CallError::Closed(_) | CallError::TooLarge(_) | CallError::Denied(_) | CallError::Failed(_) => {
+            Failed::Unheard
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rfc5665_5_2_3_3_universal_addresses() {
+        assert_eq!(port_of(b"::1.8.1"), Some(2049));
+        assert_eq!(port_of(b"127.0.0.1.0.111"), Some(111));
+        for bad in [&b""[..], b"8.1.", b"x.1", b"::1.256.1", b"1", &[0xff]] {
+            assert_eq!(port_of(bad), None, "{bad:?}");
+        }
+    }
+}

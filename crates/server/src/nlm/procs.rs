@@ -1,0 +1,362 @@
+//! The procedures of NLM version 4 (RFC 1813 section 6.2; C702 chapters 10 and 14).
+
+use super::Nlm;
+use crate::attr::FILE_SIZE_MAX;
+use crate::exports::Caller;
+use crate::server::Shared;
+use crate::state::locks::{Denied, LockError};
+use crate::state::nlm::{self, Ask, By};
+use crate::state::notes::Stamped;
+use crate::state::opens::{FileKey, InTheWay, READ, Share as Rights, WRITE};
+use crate::state::ranges::Span;
+use bytes::Bytes;
+use landfast_nfs::nlm::{
+    CancelArgs, Holder, Lock, LockArgs, NetObj, NlmStat, Notify, Res, ShareArgs, ShareRes, TestArgs,
+    TestReply, TestRes, UnlockArgs, proc,
+};
+use landfast_nfs::v4::Opaque1024;
+use landfast_rpc::Credential;
+use landfast_rpc::conn::{CallHeader, Response};
+use landfast_volume::{Error, OpenMode};
+use landfast_xdr::{Decode, Encode};
+use std::net::SocketAddr;
+
+/// Who calls.
+struct Asker {
+    peer: SocketAddr,
+    by: By,
+    cred: Credential,
+}
+
+/// Which asynchronous answer belongs to which message, and which procedure that message stands for.
+fn message(proc: u32) -> Option<(u32, u32)> {
+    match proc {
+        proc::TEST_MSG => Some((proc::TEST, proc::TEST_RES)),
+        proc::LOCK_MSG => Some((proc::LOCK, proc::LOCK_RES)),
+        proc::CANCEL_MSG => Some((proc::CANCEL, proc::CANCEL_RES)),
+        proc::UNLOCK_MSG => Some((proc::UNLOCK, proc::UNLOCK_RES)),
+        proc::GRANTED_MSG => Some((proc::GRANTED, proc::GRANTED_RES)),
+        _ => None,
+    }
+}
+
+impl Nlm {
+    pub(super) async fn lock_manager(
+        &self,
+        peer: SocketAddr,
+        by: By,
+        call: CallHeader,
+        body: Bytes,
+    ) -> Response {
+        let Some((same, answer)) = message(call.proc) else {
+            return self.procedure(&Asker { peer, by, cred: call.cred }, call.proc, body).await;
+        };
+        let by = By { message: true, ..by };
+        match self.procedure(&Asker { peer, by, cred: call.cred }, same, body).await {
+            Response::Success(results) => {
+                self.answer(peer, by.udp, answer, results);
+                Response::Success(Bytes::new())
+            }
+            other => other,
+        }
+    }
+
+    /// Sends the answer to an asynchronous message. When too many are under way it is not sent: the client asks again.
+    fn answer(&self, peer: SocketAddr, udp: bool, proc: u32, results: Bytes) {
+        let Some(room) = self.peers.room() else {
+            tracing::debug!("no answer to a message of {peer}: too many are being sent");
+            return;
+        };
+        let peers = self.peers.clone();
+        tokio::spawn(async move {
+            if let Err(e) = peers.message(peer.ip().to_canonical(), udp, proc, results).await {
+                tracing::debug!("no answer to a message of {peer}: {e:?}");
+            }
+            drop(room);
+        });
+    }
+
+    async fn procedure(&self, from: &Asker, proc: u32, body: Bytes) -> Response {
+        fn args<T: Decode>(body: Bytes) -> Result<T, Response> {
+            T::from_bytes(body).map_err(|_| Response::GarbageArgs)
+        }
+        fn res(cookie: NetObj, stat: NlmStat) -> Response {
+            Response::Success(Res { cookie, stat }.to_bytes())
+        }
+        let done: Result<Response, Response> = async {
+            Ok(match proc {
+                proc::NULL => Response::Success(Bytes::new()),
+                proc::TEST => {
+                    let a: TestArgs = args(body)?;
+                    let reply = self.test(from, &a).unwrap_or_else(|stat| TestReply { stat, holder: None });
+                    Response::Success(TestRes { cookie: a.cookie, reply }.to_bytes())
+                }
+                proc::LOCK | proc::NM_LOCK => {
+                    let a: LockArgs = args(body)?;
+                    let stat = self.lock(from, &a, proc == proc::LOCK).await;
+                    res(a.cookie, stat.unwrap_or_else(|stat| stat))
+                }
+                proc::CANCEL => {
+                    let a: CancelArgs = args(body)?;
+                    let stat = self.cancel(from, &a);
+                    res(a.cookie, stat)
+                }
+                proc::UNLOCK => {
+                    let a: UnlockArgs = args(body)?;
+                    let stat = self.unlock(from, &a);
+                    res(a.cookie, stat)
+                }
+                // This server asks nobody for locks.
+                proc::GRANTED => res(args::<TestArgs>(body)?.cookie, NlmStat::DENIED),
+                proc::TEST_RES | proc::LOCK_RES | proc::CANCEL_RES | proc::UNLOCK_RES => {
+                    Response::Success(Bytes::new())
+                }
+                proc::GRANTED_RES => {
+                    self.granted_res(from, &args(body)?);
+                    Response::Success(Bytes::new())
+                }
+                proc::SHARE | proc::UNSHARE => {
+                    let a: ShareArgs = args(body)?;
+                    let stat = if proc == proc::SHARE {
+                        self.share(from, &a).await.unwrap_or_else(|stat| stat)
+                    } else {
+                        self.unshare(from, &a)
+                    };
+                    Response::Success(ShareRes { cookie: a.cookie, stat, sequence: 0 }.to_bytes())
+                }
+                proc::FREE_ALL => {
+                    let a: Notify = args(body)?;
+                    self.restarted(from.peer, &a.name.0).await;
+                    Response::Success(Bytes::new())
+                }
+                _ => Response::ProcUnavail,
+            })
+        }
+        .await;
+        done.unwrap_or_else(|failed| failed)
+    }
+
+    fn test(&self, from: &Asker, a: &TestArgs) -> Result<TestReply, NlmStat> {
+        let span = span(&a.lock)?;
+        let file = file_to_lock(&self.sh, from, &a.lock.fh)?;
+        let now = self.sh.now();
+        let st = self.sh.state();
+        if st.grace.active(now) {
+            return Err(NlmStat::DENIED_GRACE_PERIOD);
+        }
+        // Who is not known holds nothing: nobody's own locks are spared.
+        let host = st.hosts.find(from.peer.ip().to_canonical(), &a.lock.caller_name.0).unwrap_or(0);
+        let owner = nlm::owner(a.lock.svid, &a.lock.oh.0);
+        match st.files.lock_test(host, &file, &owner, a.exclusive, span) {
+            None => Ok(TestReply { stat: NlmStat::GRANTED, holder: None }),
+            // It would go if it were asked for.
+            Some(d) if st.lapsed(d.client, now) => Ok(TestReply { stat: NlmStat::GRANTED, holder: None }),
+            Some(d) => Ok(TestReply { stat: NlmStat::DENIED, holder: Some(holder(&d)) }),
+        }
+    }
+
+    async fn lock(&self, from: &Asker, a: &LockArgs, monitored: bool) -> Result<NlmStat, NlmStat> {
+        let span = span(&a.lock)?;
+        let file = file_to_lock(&self.sh, from, &a.lock.fh)?;
+        let (host, mut notes) = self.host(from, &a.lock.caller_name, a.reclaim)?;
+        let owner = nlm::owner(a.lock.svid, &a.lock.oh.0);
+        let ask = Ask { host, owner, file, span, exclusive: a.exclusive };
+        let stat = {
+            let (mut st, now) = (self.sh.state(), self.sh.now());
+            loop {
+                match st.files.nlm_lock(&ask) {
+                    Ok(()) => break NlmStat::GRANTED,
+                    Err(LockError::Denied(d)) if st.lapsed(d.client, now) => {
+                        notes.extend(st.remove_client(d.client));
+                    }
+                    Err(LockError::Denied(_)) if a.block => {
+                        let waits = st.files.nlm_wait(ask.clone(), a.lock.clone(), from.by);
+                        break if waits.is_ok() { NlmStat::BLOCKED } else { NlmStat::DENIED_NOLOCKS };
+                    }
+                    Err(LockError::Denied(_)) => break NlmStat::DENIED,
+                    Err(LockError::Status(_)) => break NlmStat::DENIED_NOLOCKS,
+                }
+            }
+        };
+        let kept = if stat == NlmStat::GRANTED && monitored {
+            self.keep_host(host, notes).await
+        } else {
+            self.keep(notes).await
+        };
+        if kept.is_err() && stat == NlmStat::GRANTED {
+            // Nothing may be promised any more.
+            let _ = self.sh.state().files.nlm_unlock(&ask);
+            return Err(NlmStat::DENIED_NOLOCKS);
+        }
+        Ok(stat)
+    }
+
+    /// The host that asks for something, and whether it may now.
+    fn host(&self, from: &Asker, name: &NetObj, reclaim: bool) -> Result<(u64, Vec<Stamped>), NlmStat> {
+        let addr = from.peer.ip().to_canonical();
+        let now = self.sh.now();
+        let mut st = self.sh.state();
+        if if reclaim { !st.grace.may_reclaim(now) } else { st.grace.active(now) } {
+            return Err(NlmStat::DENIED_GRACE_PERIOD);
+        }
+        let (host, note) = st.nlm_host(addr, &name.0, now).map_err(|_| NlmStat::DENIED_NOLOCKS)?;
+        // What the server does not know it to have held, it cannot have again.
+        if reclaim && st.hosts.get(host).is_none_or(|h| !h.restored) {
+            return Err(NlmStat::DENIED);
+        }
+        Ok((host, note.into_iter().collect()))
+    }
+
+    /// What a request without a new claim speaks of; `None` when its host is not known, so has nothing.
+    fn known(&self, from: &Asker, lock: &Lock, exclusive: bool) -> Result<Option<Ask>, NlmStat> {
+        let span = span(lock)?;
+        let addr = from.peer.ip().to_canonical();
+        let host = self.sh.state().hosts.find(addr, &lock.caller_name.0);
+        let owner = nlm::owner(lock.svid, &lock.oh.0);
+        let file = named_file(&self.sh, &lock.fh);
+        Ok(host.map(|host| Ask { host, owner, file, span, exclusive }))
+    }
+
+    fn cancel(&self, from: &Asker, a: &CancelArgs) -> NlmStat {
+        match self.known(from, &a.lock, a.exclusive) {
+            Ok(Some(ask)) if self.sh.state().files.nlm_cancel(&ask) => NlmStat::GRANTED,
+            Ok(_) => NlmStat::DENIED,
+            Err(stat) => stat,
+        }
+    }
+
+    /// UNLOCK: what is not locked is unlocked, too. The file may be gone.
+    fn unlock(&self, from: &Asker, a: &UnlockArgs) -> NlmStat {
+        match self.known(from, &a.lock, false) {
+            Ok(None) => NlmStat::GRANTED,
+            Ok(Some(ask)) => match self.sh.state().files.nlm_unlock(&ask) {
+                Ok(()) => NlmStat::GRANTED,
+                Err(_) => NlmStat::DENIED_NOLOCKS,
+            },
+            Err(stat) => stat,
+        }
+    }
+
+    /// The answer to a GRANTED_MSG of this server.
+    fn granted_res(&self, from: &Asker, a: &Res) {
+        let Some(id) = a.cookie.0.first_chunk::<8>().map(|b| u64::from_be_bytes(*b)) else { return };
+        let addr = from.peer.ip().to_canonical();
+        let mut st = self.sh.state();
+        let st = &mut *st;
+        let theirs = |host| st.hosts.get(host).is_some_and(|h| h.addr == addr);
+        if a.stat == NlmStat::GRANTED {
+            st.files.nlm_told(theirs, id);
+        } else {
+            st.files.nlm_refused(theirs, id);
+        }
+    }
+
+    async fn share(&self, from: &Asker, a: &ShareArgs) -> Result<NlmStat, NlmStat> {
+        let (access, deny) = match (rights(a.share.access), rights(a.share.mode)) {
+            (Some(access), Some(deny)) => (access, deny),
+            _ => return Err(NlmStat::FAILED),
+        };
+        let file = file_to_lock(&self.sh, from, &a.share.fh)?;
+        let (host, mut notes) = self.host(from, &a.share.caller_name, a.reclaim)?;
+        let oh = &a.share.oh.0;
+        let stat = {
+            let (mut st, now) = (self.sh.state(), self.sh.now());
+            loop {
+                match st.files.nlm_share(host, oh, &file, access, deny) {
+                    Ok(Ok(())) => break NlmStat::GRANTED,
+                    Ok(Err(InTheWay { client })) if st.lapsed(client, now) => {
+                        notes.extend(st.remove_client(client));
+                    }
+                    Ok(Err(_)) => break NlmStat::DENIED,
+                    Err(_) => break NlmStat::DENIED_NOLOCKS,
+                }
+            }
+        };
+        let kept = match stat {
+            NlmStat::GRANTED => self.keep_host(host, notes).await,
+            _ => self.keep(notes).await,
+        };
+        if kept.is_err() && stat == NlmStat::GRANTED {
+            self.sh.state().files.nlm_unshare(host, oh, &file);
+            return Err(NlmStat::DENIED_NOLOCKS);
+        }
+        Ok(stat)
+    }
+
+    /// UNSHARE: what is not reserved is given up, too.
+    fn unshare(&self, from: &Asker, a: &ShareArgs) -> NlmStat {
+        let addr = from.peer.ip().to_canonical();
+        let file = named_file(&self.sh, &a.share.fh);
+        let mut st = self.sh.state();
+        if let Some(host) = st.hosts.find(addr, &a.share.caller_name.0) {
+            st.files.nlm_unshare(host, &a.share.oh.0, &file);
+        }
+        NlmStat::GRANTED
+    }
+
+    /// A host at this address says that it has restarted: it holds nothing any more.
+    pub(super) async fn restarted(&self, peer: SocketAddr, name: &[u8]) {
+        let addr = peer.ip().to_canonical();
+        let notes: Vec<Stamped> = {
+            let mut st = self.sh.state();
+            st.hosts.at(addr, name).into_iter().filter_map(|host| st.nlm_free(host)).collect()
+        };
+        if let Err(e) = self.keep(notes).await {
+            tracing::error!("the log took no record of a lock client that is gone: {e}");
+        }
+    }
+}
+
+/// `fsh4_mode` and `fsh4_access` are bits of reading and writing.
+fn rights(bits: u32) -> Option<Rights> {
+    (bits <= u32::from(READ | WRITE)).then_some(bits as Rights)
+}
+
+/// The bytes that are meant: length 0 is to the end (RFC 1813 section 6.1.4); what no file can have is `FBIG`.
+fn span(lock: &Lock) -> Result<Span, NlmStat> {
+    let end = lock.offset.checked_add(lock.length.saturating_sub(1));
+    if lock.offset > FILE_SIZE_MAX || end.is_none_or(|end| end > FILE_SIZE_MAX) {
+        return Err(NlmStat::FBIG);
+    }
+    let length = if lock.length == 0 { u64::MAX } else { lock.length };
+    Span::new(lock.offset, length).map_err(|_| NlmStat::FBIG)
+}
+
+fn holder(d: &Denied) -> Holder {
+    let (svid, oh) = nlm::holder(d);
+    Holder {
+        exclusive: d.exclusive,
+        svid,
+        oh: Opaque1024(oh),
+        offset: d.span.offset(),
+        length: if d.span.to_the_end() { 0 } else { d.span.length() },
+    }
+}
+
+/// The file that a handle names, which the caller may read or owns.
+fn file_to_lock(sh: &Shared, from: &Asker, fh: &NetObj) -> Result<FileKey, NlmStat> {
+    let object = sh.exports().object(&fh.0).map_err(stat)?;
+    let caller = Caller::new(from.peer, from.cred.clone());
+    let access = object.export.access(&caller).map_err(|_| NlmStat::DENIED)?;
+    let mode = OpenMode { read: true, write: false, owner_override: true };
+    object.export.volume.open_file(&access.cred, &object.node, mode).map_err(stat)?;
+    Ok(object.node.fh())
+}
+
+/// The file that a handle names, which need not be there any more.
+fn named_file(sh: &Shared, fh: &NetObj) -> FileKey {
+    match sh.exports().pseudo.strip(&fh.0) {
+        Some(handle) => Bytes::copy_from_slice(handle),
+        None => fh.0.clone(),
+    }
+}
+
+fn stat(e: Error) -> NlmStat {
+    match e {
+        Error::BadHandle | Error::Stale => NlmStat::STALE_FH,
+        Error::ReadOnly => NlmStat::ROFS,
+        Error::Access | Error::Perm => NlmStat::DENIED,
+        Error::Busy | Error::Resources => NlmStat::DENIED_NOLOCKS,
+        _ => NlmStat::FAILED,
+    }
+}

@@ -1,0 +1,607 @@
+//! The hosts that lock by NLM (NFSv3's lock manager), their locks and share reservations in the tables of all versions,
+//! and the requests that wait for a lock.
+//!
+//! A host is an address and the name that it gives itself. Its identity in the tables is a client ID with [`NLM_BIT`],
+//! which no NFSv4 client's has. There is no lease: what a host holds ends by UNLOCK and UNSHARE, or when the host says
+//! that it has restarted (SM_NOTIFY, FREE_ALL).
+//!
+//! Invariants: a lock state of a host holds a range at least; a host that was told GRANTED stands in the log, so that it
+//! hears of a restart of the server; a waiting request is granted by taking the range first and telling after, so nobody
+//! else has it meanwhile.
+
+use super::locks::{Denied, LockError};
+use super::notes::{NlmHostNote, Note, Stamped};
+use super::opens::{FileKey, Files, InTheWay, Share};
+use super::ranges::Span;
+use super::{Millis, State};
+use crate::limits;
+use bytes::Bytes;
+use landfast_nfs::nlm::Lock;
+use landfast_nfs::v4::NfsStat;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::net::IpAddr;
+
+/// Client IDs with this bit are NLM hosts.
+pub const NLM_BIT: u64 = 1 << 63;
+
+/// Whether this client ID is an NLM host's.
+#[must_use]
+pub fn is_nlm(client: u64) -> bool {
+    client & NLM_BIT != 0
+}
+
+/// A host that locks by NLM.
+#[derive(Debug, Clone)]
+pub struct Host {
+    /// Its identity in the tables.
+    pub id: u64,
+    /// Where it calls from.
+    pub addr: IpAddr,
+    /// `caller_name`.
+    pub name: Bytes,
+    /// When it was last heard of.
+    pub used: Millis,
+    /// The log has to say that it may hold something.
+    pub monitored: bool,
+    /// And says so on stable storage.
+    pub noted: bool,
+    /// It may have held something before the restart.
+    pub restored: bool,
+    /// It held nothing at the end of a grace period, or at a clean stop: the log says so.
+    settled: bool,
+    /// Version of the last change.
+    pub version: u64,
+}
+
+/// All hosts.
+#[derive(Debug, Default)]
+pub struct Hosts {
+    by_id: HashMap<u64, Host>,
+    by_name: HashMap<(IpAddr, Bytes), u64>,
+    last: u64,
+}
+
+impl Hosts {
+    /// The host of this identity.
+    #[must_use]
+    pub fn get(&self, id: u64) -> Option<&Host> {
+        self.by_id.get(&id)
+    }
+
+    /// The host at this address that calls itself so.
+    #[must_use]
+    pub fn find(&self, addr: IpAddr, name: &Bytes) -> Option<u64> {
+        self.by_name.get(&(addr, name.clone())).copied()
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.by_id.is_empty()
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &Host> {
+        self.by_id.values()
+    }
+
+    /// Those at this address whose name is `name`, up to the case and the domain: a status monitor may call itself by
+    /// another form of its name than the lock manager. An address as a name is its own.
+    #[must_use]
+    pub fn at(&self, addr: IpAddr, name: &[u8]) -> Vec<u64> {
+        let first = |n: &[u8]| n.split(|b| *b == b'.').next().unwrap_or_default().to_ascii_lowercase();
+        let literal = std::str::from_utf8(name).ok().and_then(|n| n.parse::<IpAddr>().ok());
+        let by_address = literal.is_some_and(|ip| ip.to_canonical() == addr);
+        self.by_id
+            .values()
+            .filter(|h| {
+                h.addr == addr && (by_address || (literal.is_none() && first(&h.name) == first(name)))
+            })
+            .map(|h| h.id)
+            .collect()
+    }
+
+    fn insert(&mut self, host: Host) {
+        self.last = self.last.max(host.id & !NLM_BIT);
+        self.by_name.insert((host.addr, host.name.clone()), host.id);
+        self.by_id.insert(host.id, host);
+    }
+
+    fn remove(&mut self, id: u64) -> Option<Host> {
+        let host = self.by_id.remove(&id)?;
+        self.by_name.remove(&(host.addr, host.name.clone()));
+        Some(host)
+    }
+}
+
+/// A request that waits for a lock.
+#[derive(Debug, Clone)]
+pub struct Waiter {
+    /// Names it; never used twice.
+    pub id: u64,
+    /// Whose.
+    pub host: u64,
+    /// The lock owner.
+    pub owner: Bytes,
+    /// Which file.
+    pub file: FileKey,
+    /// Which bytes.
+    pub span: Span,
+    /// Of which kind.
+    pub exclusive: bool,
+    /// As it was asked for: GRANTED says it again.
+    pub lock: Lock,
+    /// How it was asked, and how it is to be told.
+    pub by: By,
+    /// It has the range and is being told.
+    pub granting: bool,
+}
+
+/// How a request came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct By {
+    /// By datagram.
+    pub udp: bool,
+    /// As an asynchronous message.
+    pub message: bool,
+}
+
+/// All requests that wait.
+#[derive(Debug, Default)]
+pub struct Waiters {
+    by_id: BTreeMap<u64, Waiter>,
+    by_file: HashMap<FileKey, BTreeSet<u64>>,
+    by_host: HashMap<u64, usize>,
+    last: u64,
+    /// Files with waiters of which something has become free.
+    freed: HashSet<FileKey>,
+}
+
+impl Waiters {
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.by_id.is_empty()
+    }
+
+    /// Something of this file has become free.
+    pub(super) fn freed(&mut self, file: &FileKey) {
+        if self.by_file.contains_key(file) {
+            self.freed.insert(file.clone());
+        }
+    }
+
+    /// Whether somebody may be granted something.
+    #[must_use]
+    pub fn any_freed(&self) -> bool {
+        !self.freed.is_empty()
+    }
+
+    fn of_file(&self, file: &FileKey) -> Vec<u64> {
+        self.by_file.get(file).map(|ids| ids.iter().copied().collect()).unwrap_or_default()
+    }
+
+    fn insert(&mut self, w: Waiter) {
+        *self.by_host.entry(w.host).or_default() += 1;
+        self.by_file.entry(w.file.clone()).or_default().insert(w.id);
+        self.by_id.insert(w.id, w);
+    }
+
+    fn remove(&mut self, id: u64) -> Option<Waiter> {
+        let w = self.by_id.remove(&id)?;
+        if let Some(ids) = self.by_file.get_mut(&w.file) {
+            ids.remove(&id);
+            if ids.is_empty() {
+                self.by_file.remove(&w.file);
+                self.freed.remove(&w.file);
+            }
+        }
+        if let Some(n) = self.by_host.get_mut(&w.host) {
+            *n -= 1;
+            if *n == 0 {
+                self.by_host.remove(&w.host);
+            }
+        }
+        Some(w)
+    }
+}
+
+/// A request for a lock: whose, on what.
+#[derive(Debug, Clone)]
+pub struct Ask {
+    /// The host.
+    pub host: u64,
+    /// The lock owner.
+    pub owner: Bytes,
+    /// Which file.
+    pub file: FileKey,
+    /// Which bytes.
+    pub span: Span,
+    /// Of which kind.
+    pub exclusive: bool,
+}
+
+impl Waiter {
+    fn is(&self, ask: &Ask) -> bool {
+        self.host == ask.host
+            && self.owner == ask.owner
+            && self.span == ask.span
+            && self.exclusive == ask.exclusive
+    }
+
+    fn ask(&self) -> Ask {
+        Ask {
+            host: self.host,
+            owner: self.owner.clone(),
+            file: self.file.clone(),
+            span: self.span,
+            exclusive: self.exclusive,
+        }
+    }
+}
+
+/// The lock owner of a process on a host: `svid` and `oh` together (as the tables name it).
+#[must_use]
+pub fn owner(svid: i32, oh: &[u8]) -> Bytes {
+    let mut o = svid.to_be_bytes().to_vec();
+    o.extend_from_slice(oh);
+    Bytes::from(o)
+}
+
+/// `svid` and `oh` of a holder; an NFSv4 owner is its own `oh` and no process.
+#[must_use]
+pub fn holder(d: &Denied) -> (i32, Bytes) {
+    match d.owner.split_first_chunk::<4>() {
+        Some((svid, _)) if is_nlm(d.client) => (i32::from_be_bytes(*svid), d.owner.slice(4..)),
+        _ => (0, d.owner.clone()),
+    }
+}
+
+impl<F> Files<F> {
+    /// LOCK. What the owner has already it is given again.
+    ///
+    /// # Errors
+    /// The lock that is in the way; `NOSPC` at the limits.
+    pub fn nlm_lock(&mut self, ask: &Ask) -> Result<(), LockError> {
+        let known = self.lock_state(ask.host, &ask.owner, &ask.file);
+        let growth = match self.files.get(&ask.file) {
+            Some(f) => {
+                if let Some(r) = f.ranges.conflict(&ask.span, ask.exclusive, known) {
+                    return Err(LockError::Denied(self.denied(&r)));
+                }
+                known.map_or(1, |id| f.ranges.growth_of_set(&ask.span, id))
+            }
+            None => 1,
+        };
+        self.room_for_ranges(ask.host, &ask.file, growth)?;
+        let id = match known {
+            Some(id) => id,
+            None => {
+                let id = self.new_lock_state(ask.host, &ask.owner, &ask.file, None)?;
+                self.files.entry(ask.file.clone()).or_default();
+                id
+            }
+        };
+        self.change_ranges(id, ask.span, Some(ask.exclusive));
+        // Who asks and gets it waits no more, nor has to be told.
+        for id in self.waiters.of_file(&ask.file) {
+            if self.waiters.by_id.get(&id).is_some_and(|w| w.is(ask)) {
+                self.waiters.remove(id);
+            }
+        }
+        Ok(())
+    }
+
+    /// UNLOCK: also of what is not locked. What the owner waits for there it waits for no more.
+    ///
+    /// # Errors
+    /// `NOSPC` when a range would become two at the limits of ranges.
+    pub fn nlm_unlock(&mut self, ask: &Ask) -> Result<(), NfsStat> {
+        for id in self.waiters.of_file(&ask.file) {
+            let same = |w: &Waiter| {
+                w.host == ask.host && w.owner == ask.owner && !w.granting && w.span.overlaps(&ask.span)
+            };
+            if self.waiters.by_id.get(&id).is_some_and(same) {
+                self.waiters.remove(id);
+            }
+        }
+        let Some(id) = self.lock_state(ask.host, &ask.owner, &ask.file) else { return Ok(()) };
+        let growth = self.files.get(&ask.file).map_or(0, |f| f.ranges.growth_of_clear(&ask.span, id));
+        self.room_for_ranges(ask.host, &ask.file, growth)?;
+        self.change_ranges(id, ask.span, None);
+        if self.files.get(&ask.file).is_none_or(|f| !f.ranges.holds(id)) {
+            self.drop_lock_state(id);
+        }
+        Ok(())
+    }
+
+    /// The request waits from now on; one that waits already goes on to.
+    ///
+    /// # Errors
+    /// `NOSPC` at the limits of waiting requests.
+    pub fn nlm_wait(&mut self, ask: Ask, lock: Lock, by: By) -> Result<(), NfsStat> {
+        let there = self.waiters.of_file(&ask.file);
+        if let Some(id) = there.iter().find(|id| self.waiters.by_id.get(id).is_some_and(|w| w.is(&ask))) {
+            if let Some(w) = self.waiters.by_id.get_mut(id) {
+                (w.by, w.lock) = (by, lock);
+            }
+            return Ok(());
+        }
+        let of_host = self.waiters.by_host.get(&ask.host).copied().unwrap_or(0);
+        if of_host >= limits::NLM_WAITERS_PER_HOST_MAX
+            || there.len() >= limits::NLM_WAITERS_PER_FILE_MAX
+            || self.waiters.len() >= limits::NLM_WAITERS_MAX
+        {
+            return Err(NfsStat::NFS4ERR_NOSPC);
+        }
+        self.waiters.last += 1;
+        let Ask { host, owner, file, span, exclusive } = ask;
+        let id = self.waiters.last;
+        self.waiters.insert(Waiter { id, host, owner, file, span, exclusive, lock, by, granting: false });
+        Ok(())
+    }
+
+    /// CANCEL: whether the request was waiting. One that is being told that it has the lock loses it again: the client has
+    /// not heard of it, or unlocks what it heard of.
+    pub fn nlm_cancel(&mut self, ask: &Ask) -> bool {
+        let found = self
+            .waiters
+            .of_file(&ask.file)
+            .into_iter()
+            .find(|id| self.waiters.by_id.get(id).is_some_and(|w| w.is(ask)));
+        let Some(w) = found.and_then(|id| self.waiters.remove(id)) else { return false };
+        if w.granting {
+            self.give_back(&w);
+        }
+        true
+    }
+
+    /// Gives what is free to those who wait for it, in the order in which they came. Whom to tell.
+    pub fn nlm_grant(&mut self) -> Vec<Waiter> {
+        let mut out = Vec::new();
+        for file in std::mem::take(&mut self.waiters.freed) {
+            // A grant that makes an exclusive lock a shared one lets others in: until a round changes nothing.
+            while self.grant_some(&file, &mut out) {}
+            self.waiters.freed.remove(&file);
+        }
+        out
+    }
+
+    fn grant_some(&mut self, file: &FileKey, out: &mut Vec<Waiter>) -> bool {
+        let before = out.len();
+        for id in self.waiters.of_file(file) {
+            let Some(w) = self.waiters.by_id.get(&id).filter(|w| !w.granting).cloned() else { continue };
+            // Out of the queue while the lock is taken, which would take it for one whose client has asked again.
+            self.waiters.remove(id);
+            let w = Waiter { granting: self.nlm_lock(&w.ask()).is_ok(), ..w };
+            if w.granting {
+                out.push(w.clone());
+            }
+            self.waiters.insert(w);
+        }
+        out.len() > before
+    }
+
+    /// Whether a request still has to be told that it has the lock.
+    #[must_use]
+    pub fn nlm_granting(&self, id: u64) -> bool {
+        self.waiters.by_id.get(&id).is_some_and(|w| w.granting)
+    }
+
+    /// The client knows that it has the lock. Whether it was this host that was told.
+    pub fn nlm_told(&mut self, host: impl Fn(u64) -> bool, id: u64) -> bool {
+        let known = self.waiters.by_id.get(&id).is_some_and(|w| w.granting && host(w.host));
+        known && self.waiters.remove(id).is_some()
+    }
+
+    /// The client does not want the lock, or cannot have heard of it: it is free again.
+    pub fn nlm_refused(&mut self, host: impl Fn(u64) -> bool, id: u64) {
+        let known = self.waiters.by_id.get(&id).is_some_and(|w| w.granting && host(w.host));
+        if let Some(w) = known.then(|| self.waiters.remove(id)).flatten() {
+            self.give_back(&w);
+        }
+    }
+
+    /// Takes a range back that was given to a waiter.
+    fn give_back(&mut self, w: &Waiter) {
+        // Only the limit of ranges can forbid it: then the range is held until its owner unlocks more.
+        let _ = self.nlm_unlock(&w.ask());
+    }
+
+    /// SHARE: a share reservation, in place of one that the owner has on the file.
+    ///
+    /// # Errors
+    /// Who is in the way; `NOSPC` at the limits of opens.
+    pub fn nlm_share(
+        &mut self,
+        host: u64,
+        oh: &Bytes,
+        file: &FileKey,
+        access: Share,
+        deny: Share,
+    ) -> Result<Result<(), InTheWay>, NfsStat> {
+        let before = self.set_share(file, host, oh, 0, 0);
+        if let Err(who) = self.check_share(file, access, deny) {
+            if let Some((access, deny)) = before {
+                self.set_share(file, host, oh, access, deny);
+            }
+            return Ok(Err(who));
+        }
+        self.open(file, host, oh, access, deny, None)?;
+        self.set_share(file, host, oh, access, deny);
+        Ok(Ok(()))
+    }
+
+    /// UNSHARE: also of what is not reserved.
+    pub fn nlm_unshare(&mut self, host: u64, oh: &Bytes, file: &FileKey) {
+        self.close_owner(host, oh, file);
+    }
+
+    /// Whether the host holds or waits for anything.
+    #[must_use]
+    pub fn nlm_busy(&self, host: u64) -> bool {
+        self.clients.contains_key(&host) || self.waiters.by_host.contains_key(&host)
+    }
+
+    fn remove_waiters(&mut self, host: u64) {
+        let ids: Vec<_> = self.waiters.by_id.values().filter(|w| w.host == host).map(|w| w.id).collect();
+        for id in ids {
+            self.waiters.remove(id);
+        }
+    }
+}
+
+impl<F> State<F> {
+    /// The host of this address and name, made if it is not known.
+    ///
+    /// # Errors
+    /// `NOSPC` at the limit of hosts, when each holds something.
+    pub fn nlm_host(
+        &mut self,
+        addr: IpAddr,
+        name: &Bytes,
+        now: Millis,
+    ) -> Result<(u64, Option<Stamped>), NfsStat> {
+        if let Some(id) = self.hosts.find(addr, name) {
+            if let Some(h) = self.hosts.by_id.get_mut(&id) {
+                h.used = now;
+            }
+            return Ok((id, None));
+        }
+        let mut note = None;
+        if self.hosts.len() >= self.bounds.nlm_hosts {
+            let idle = self.hosts.iter().filter(|h| !self.files.nlm_busy(h.id) && !h.restored);
+            let id = idle.min_by_key(|h| h.used).map(|h| h.id).ok_or(NfsStat::NFS4ERR_NOSPC)?;
+            note = self.nlm_forget(id);
+        }
+        let id = NLM_BIT | (self.hosts.last + 1);
+        self.hosts.insert(Host {
+            id,
+            addr,
+            name: name.clone(),
+            used: now,
+            monitored: false,
+            noted: false,
+            restored: false,
+            settled: false,
+            version: 0,
+        });
+        Ok((id, note))
+    }
+
+    /// The host has restarted: it holds and waits for nothing, and has nothing to reclaim.
+    pub fn nlm_free(&mut self, id: u64) -> Option<Stamped> {
+        self.files.remove_waiters(id);
+        self.files.remove_client(id);
+        self.grace.done(id);
+        self.nlm_forget(id)
+    }
+
+    fn nlm_forget(&mut self, id: u64) -> Option<Stamped> {
+        let monitored = self.hosts.remove(id)?.monitored;
+        monitored.then(|| Stamped { v: self.next_version(), note: Note::NlmHostGone(id) })
+    }
+
+    /// The note that must be in the log before the host is told that it has something.
+    pub fn nlm_note(&mut self, id: u64) -> Option<Stamped> {
+        let v = self.version + 1;
+        let h = self.hosts.by_id.get_mut(&id)?;
+        if h.noted {
+            return None;
+        }
+        (h.monitored, h.settled, h.version) = (true, false, v);
+        let note = Note::NlmHost(h.to_note());
+        self.version = v;
+        Some(Stamped { v, note })
+    }
+
+    /// That note is on stable storage.
+    pub fn nlm_is_noted(&mut self, id: u64) {
+        if let Some(h) = self.hosts.by_id.get_mut(&id) {
+            h.noted = true;
+        }
+    }
+
+    /// Hosts that have to be told of the restart.
+    #[must_use]
+    pub fn nlm_to_notify(&self) -> Vec<Host> {
+        self.hosts.iter().filter(|h| h.restored).cloned().collect()
+    }
+
+    /// Puts back what the log kept. Its identity, for the grace period.
+    pub(super) fn nlm_restore(&mut self, version: u64, note: NlmHostNote, now: Millis) -> u64 {
+        let id = note.id | NLM_BIT;
+        self.hosts.insert(Host {
+            id,
+            addr: note.addr,
+            name: Bytes::from(note.name),
+            used: now,
+            monitored: true,
+            noted: true,
+            restored: true,
+            settled: false,
+            version,
+        });
+        id
+    }
+
+    /// Hosts of which nothing was heard for long, and that hold nothing, are forgotten.
+    pub(super) fn nlm_tick(&mut self, now: Millis) -> Vec<Stamped> {
+        let grace = self.grace.active(now);
+        let idle = |h: &&Host| !(self.files.nlm_busy(h.id) || grace && h.restored);
+        let old = |h: &&Host| now.saturating_sub(h.used) > limits::IDLE_MS;
+        let ids: Vec<_> = self.hosts.iter().filter(idle).filter(old).map(|h| h.id).collect();
+        ids.into_iter().filter_map(|id| self.nlm_forget(id)).collect()
+    }
+
+    /// The grace period ends: a host that has reclaimed nothing may not after a further restart either, when others may
+    /// have got what it held. It is still told of the restart.
+    pub(super) fn nlm_grace_ends(&mut self) -> Vec<Stamped> {
+        let mut out = Vec::new();
+        for h in self.hosts.by_id.values_mut().filter(|h| h.restored) {
+            h.restored = false;
+            if !self.files.nlm_busy(h.id) {
+                self.version += 1;
+                (h.settled, h.noted, h.version) = (true, false, self.version);
+                out.push(Stamped { v: self.version, note: Note::NlmHost(h.to_note()) });
+            }
+        }
+        out
+    }
+
+    /// Before the last snapshot of a clean stop: who holds nothing now need not be told of the restart.
+    pub(super) fn nlm_settle(&mut self) -> Vec<Stamped> {
+        let mut out = Vec::new();
+        for h in self.hosts.by_id.values_mut().filter(|h| h.monitored && !h.settled) {
+            if !self.files.nlm_busy(h.id) {
+                self.version += 1;
+                (h.settled, h.version) = (true, self.version);
+                out.push(Stamped { v: self.version, note: Note::NlmHost(h.to_note()) });
+            }
+        }
+        out
+    }
+}
+
+impl Host {
+    /// What the log keeps.
+    #[must_use]
+    pub fn to_note(&self) -> NlmHostNote {
+        NlmHostNote { id: self.id, addr: self.addr, name: self.name.to_vec(), holds: !self.settled }
+    }
+}
+
+#[cfg(test)]
+mod tests;

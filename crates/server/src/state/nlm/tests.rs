@@ -1,0 +1,176 @@
+use super::*;
+use crate::limits;
+use crate::state::Bounds;
+use landfast_nfs::v4::Opaque1024;
+use std::net::Ipv4Addr;
+
+type S = State<u32>;
+
+const ADDR: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+const BY: By = By { udp: false, message: false };
+
+fn state() -> S {
+    State::new(1, 90_000, Bounds::new(None))
+}
+
+fn host(st: &mut S, name: &'static [u8]) -> u64 {
+    st.nlm_host(ADDR, &Bytes::from_static(name), 0).expect("a host").0
+}
+
+fn ask(host: u64, svid: i32, file: u32, offset: u64, length: u64) -> Ask {
+    let span = Span::new(offset, length).expect("a span");
+    let file = Bytes::copy_from_slice(&file.to_be_bytes());
+    Ask { host, owner: owner(svid, b"oh"), file, span, exclusive: true }
+}
+
+fn wire() -> Lock {
+    let none = || Opaque1024(Bytes::new());
+    Lock { caller_name: none(), fh: none(), oh: none(), svid: 0, offset: 0, length: 0 }
+}
+
+fn wait(st: &mut S, ask: Ask) -> Result<(), NfsStat> {
+    st.files.nlm_wait(ask, wire(), BY)
+}
+
+/// A client that locks a million ranges: it gets what one file may have and what one client may have, others what is
+/// left, and what is given back can be had again.
+#[test]
+fn a_million_ranges_are_bounded() {
+    let mut st = state();
+    let hosts = [host(&mut st, b"a"), host(&mut st, b"b")];
+    let mut given = 0;
+    for i in 0..1_000_000u64 {
+        given += usize::from(st.files.nlm_lock(&ask(hosts[0], 1, 0, 2 * i, 1)).is_ok());
+    }
+    assert_eq!(given, limits::LOCKS_PER_FILE_MAX);
+    assert_eq!(st.files.nlm_lock(&ask(hosts[0], 1, 0, 0, 1)), Ok(()), "what it has it has");
+    for file in 1..4 {
+        for i in 0..limits::LOCKS_PER_FILE_MAX as u64 {
+            given += usize::from(st.files.nlm_lock(&ask(hosts[0], 1, file, 2 * i, 1)).is_ok());
+        }
+    }
+    assert_eq!(given, limits::LOCKS_PER_CLIENT_MAX);
+    assert_eq!(st.files.locked_ranges(), given);
+    let full = Err(LockError::Status(NfsStat::NFS4ERR_NOSPC));
+    assert_eq!(st.files.nlm_lock(&ask(hosts[0], 1, 9, 0, 1)), full);
+    assert_eq!(st.files.nlm_lock(&ask(hosts[1], 1, 9, 0, 10)), Ok(()), "another client");
+    assert_eq!(st.files.nlm_lock(&ask(hosts[1], 1, 0, 1, 1)), full, "a full file");
+    // Joined into one, the first client has room again.
+    assert_eq!(st.files.nlm_lock(&ask(hosts[0], 1, 0, 0, u64::MAX)), Ok(()));
+    assert_eq!(st.files.nlm_lock(&ask(hosts[0], 1, 9, 10, 1)), Ok(()));
+    assert!(st.nlm_free(hosts[0]).is_none());
+    assert_eq!(st.files.locked_ranges(), 1);
+    assert!(st.files.nlm_unlock(&ask(hosts[1], 1, 9, 0, u64::MAX)).is_ok());
+    assert_eq!((st.files.locked_ranges(), st.files.files.len(), st.files.locks.len()), (0, 0, 0));
+    assert!(st.files.clients.is_empty());
+}
+
+#[test]
+fn waiting_requests_are_bounded_and_granted_in_order() {
+    let mut st = state();
+    let (a, b) = (host(&mut st, b"a"), host(&mut st, b"b"));
+    assert_eq!(st.files.nlm_lock(&ask(a, 1, 0, 0, u64::MAX)), Ok(()));
+    let mut waiting = 0;
+    for i in 0..=limits::NLM_WAITERS_PER_FILE_MAX {
+        waiting += usize::from(wait(&mut st, ask(b, i as i32, 0, i as u64, 2)).is_ok());
+        assert!(wait(&mut st, ask(b, 0, 0, 0, 2)).is_ok(), "the same is one");
+    }
+    assert_eq!(waiting, limits::NLM_WAITERS_PER_FILE_MAX);
+    assert_eq!(wait(&mut st, ask(b, 1, 1, 0, 1)), Err(NfsStat::NFS4ERR_NOSPC), "of one host");
+    assert!(!st.files.waiters.any_freed() && st.files.nlm_grant().is_empty());
+    st.files.nlm_unlock(&ask(a, 1, 0, 0, u64::MAX)).expect("unlocked");
+    assert!(st.files.waiters.any_freed());
+    // Each other one: neighbours are in each other's way.
+    let granted: Vec<u64> = st.files.nlm_grant().iter().map(|w| w.span.offset()).collect();
+    assert_eq!(granted.len(), limits::NLM_WAITERS_PER_FILE_MAX / 2);
+    assert!(granted.iter().enumerate().all(|(i, offset)| *offset == 2 * i as u64));
+    assert!(!st.files.waiters.any_freed());
+    st.nlm_free(b);
+    assert!(st.files.waiters.is_empty());
+    assert_eq!(st.files.nlm_lock(&ask(a, 1, 0, 0, u64::MAX)), Ok(()), "all is free");
+}
+
+#[test]
+fn who_is_told_and_who_refuses() {
+    let mut st = state();
+    let (a, b) = (host(&mut st, b"a"), host(&mut st, b"b"));
+    let whole = |host| ask(host, 1, 0, 0, u64::MAX);
+    assert_eq!(st.files.nlm_lock(&whole(a)), Ok(()));
+    wait(&mut st, whole(b)).expect("waits");
+    st.files.nlm_unlock(&whole(a)).expect("unlocked");
+    let told = st.files.nlm_grant().remove(0);
+    assert!(matches!(st.files.nlm_lock(&whole(a)), Err(LockError::Denied(_))), "b has it before it is told");
+    assert!(!st.files.nlm_told(|h| h == a, told.id), "another host's answer");
+    st.files.nlm_refused(|h| h == b, told.id);
+    assert_eq!(st.files.nlm_lock(&whole(a)), Ok(()));
+    // Cancelled while it is told.
+    wait(&mut st, whole(b)).expect("waits");
+    st.files.nlm_unlock(&whole(a)).expect("unlocked");
+    let told = st.files.nlm_grant().remove(0);
+    assert!(st.files.nlm_cancel(&whole(b)) && !st.files.nlm_granting(told.id));
+    assert_eq!(st.files.nlm_lock(&whole(a)), Ok(()));
+    // Asked for again while it is told: it has it, and a late refusal means nothing.
+    wait(&mut st, whole(b)).expect("waits");
+    st.files.nlm_unlock(&whole(a)).expect("unlocked");
+    let told = st.files.nlm_grant().remove(0);
+    assert_eq!(st.files.nlm_lock(&whole(b)), Ok(()));
+    st.files.nlm_refused(|h| h == b, told.id);
+    assert!(matches!(st.files.nlm_lock(&whole(a)), Err(LockError::Denied(_))));
+}
+
+#[test]
+fn hosts_are_bounded_and_those_that_hold_something_stay() {
+    let mut st = State::<u32>::new(1, 90_000, Bounds { nlm_hosts: 2, ..Bounds::new(None) });
+    let (a, b) = (host(&mut st, b"a"), host(&mut st, b"b"));
+    assert_eq!(st.files.nlm_lock(&ask(a, 1, 0, 0, 1)), Ok(()));
+    let c = host(&mut st, b"c");
+    assert!(st.hosts.get(a).is_some() && st.hosts.get(b).is_none() && a != c && b != c);
+    assert_eq!(st.files.nlm_lock(&ask(c, 1, 0, 1, 1)), Ok(()));
+    assert_eq!(st.nlm_host(ADDR, &Bytes::from_static(b"d"), 0).map(|h| h.0), Err(NfsStat::NFS4ERR_NOSPC));
+}
+
+#[test]
+fn names_of_a_host() {
+    let mut st = state();
+    let a = host(&mut st, b"Web.example.org");
+    for (name, same) in [
+        (&b"web"[..], true),
+        (b"WEB.other", true),
+        (b"192.0.2.1", true),
+        (b"192.0.2.2", false),
+        (b"web2", false),
+        (b"", false),
+    ] {
+        assert_eq!(st.hosts.at(ADDR, name) == [a], same, "{name:?}");
+    }
+    assert!(st.hosts.at(IpAddr::from([192, 0, 2, 2]), b"web").is_empty());
+}
+
+#[test]
+fn what_the_log_keeps_of_hosts() {
+    let mut st = state();
+    let (a, b) = (host(&mut st, b"a"), host(&mut st, b"b"));
+    assert_eq!(st.files.nlm_lock(&ask(a, 1, 0, 0, 1)), Ok(()));
+    let note = st.nlm_note(a).expect("a note");
+    assert!(st.nlm_note(a).is_some(), "until it is stable");
+    st.nlm_is_noted(a);
+    assert!(st.nlm_note(a).is_none());
+    let old = st.nlm_note(b).expect("a note");
+    let gone = st.nlm_free(b).expect("a note");
+    // Whatever the order: b is gone.
+    let mut again = state();
+    let restored = again.restore([gone.clone(), note, old], 0);
+    assert_eq!(restored.reclaiming, 1);
+    assert!(again.grace.active(0) && again.nlm_to_notify().iter().map(|h| h.id).eq([a]));
+    assert_eq!(again.snapshot().len(), 1);
+    // Who has not reclaimed by the end of the grace period may not after the next restart; who locks again may.
+    let mut late = state();
+    late.restore(again.snapshot(), 0);
+    let notes = late.end_grace(90_000).expect("it is over");
+    assert_eq!(state().restore(notes, 0).reclaiming, 0);
+    assert!(late.hosts.get(a).is_some_and(|h| !h.restored) && late.nlm_note(a).is_some());
+    assert_eq!(state().restore(late.snapshot(), 0).reclaiming, 1);
+    // A clean stop forgets who holds nothing.
+    again.settle_holders();
+    assert_eq!(state().restore(again.snapshot(), 0).reclaiming, 0);
+}
