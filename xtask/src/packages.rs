@@ -26,6 +26,7 @@ const NEEDS: &[Need] = &[
     Need { program: "zstd", package: "zstd" },
     Need { program: "bzip2", package: "bzip2" },
     Need { program: "cc", package: "gcc" },
+    Need { program: "c++", package: "g++" },
     Need { program: "/usr/include/sys/acl.h", package: "libacl1-dev" },
 ];
 
