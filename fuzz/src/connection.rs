@@ -36,6 +36,8 @@ enum Request {
     Garbage(Vec<u8>),
     /// Alone, without the session.
     Alone(Op),
+    /// As NFSv4.0, which has no sessions.
+    V40(Vec<Op>),
     /// A new session of the same client.
     NewSession { slots: u8, ops: u8, request: u16, response: u16, cached: u16 },
 }
@@ -393,6 +395,22 @@ impl Client {
                 let op = self.op(&op);
                 let res = self.one(op).await;
                 assert!(v4::valid::is_valid(2, res.op, res.status), "{} may not be {}", res.op, res.status);
+            }
+            Request::V40(ops) => {
+                let ops: Vec<ArgOp> = ops.iter().take(48).map(|op| self.op(op)).collect();
+                let announced = ops.len() as u32;
+                let args = CompoundArgs { tag: Bytes::new(), minor_version: 0, announced, ops };
+                let Some(reply) = self.call(0, args.to_bytes()).await else { return };
+                let res = CompoundRes::from_bytes(reply).expect("a COMPOUND result");
+                assert!(res.results.len() <= announced as usize);
+                for r in &res.results {
+                    assert!(
+                        v4::valid::is_valid(0, r.op, r.status),
+                        "{} may not be {} in 4.0",
+                        r.op,
+                        r.status
+                    );
+                }
             }
             Request::NewSession { slots, ops, request, response, cached } => {
                 let ask = [slots.into(), ops.into(), request.into(), response.into(), cached.into()];

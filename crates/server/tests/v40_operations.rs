@@ -189,3 +189,16 @@ async fn reads_writes_and_sizes_under_the_stateid_of_an_open() {
     assert_eq!(c.on(&fh, write_op(s, 0, b"a")).await.status, NfsStat::NFS4ERR_OPENMODE);
     assert_eq!(c.on(&fh, c.new_lock(s, 4, b"l", 0, (0, 1))).await.status, NfsStat::NFS4ERR_OPENMODE);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rfc7530_16_29_nothing_to_restore() {
+    if skipped() {
+        return;
+    }
+    let rig = Rig::new().await;
+    let c = Client40::new(&rig, b"x").await;
+    for ops in [vec![ArgOp::Restorefh], vec![ArgOp::Putrootfh, ArgOp::Restorefh]] {
+        assert_eq!(c.status(ops).await, NfsStat::NFS4ERR_RESTOREFH);
+    }
+    assert_ok(&c.run(vec![ArgOp::Putrootfh, ArgOp::Savefh, ArgOp::Restorefh]).await);
+}

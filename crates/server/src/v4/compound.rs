@@ -284,6 +284,10 @@ fn ready(ctx: &Ctx<'_>, op: &ArgOp, budget: Budget) -> Result<&'static matrix::O
         }
         _ if op.ends_decoding() => Some(NfsStat::NFS4ERR_BADXDR),
         _ if spec.needs_fh && ctx.fh.is_none() => Some(NfsStat::NFS4ERR_NOFILEHANDLE),
+        // RFC 7530 section 16.29.4 has a status of its own for it.
+        _ if spec.needs_saved && ctx.saved.is_none() && ctx.minor == 0 && number == OpNum::RESTOREFH => {
+            Some(NfsStat::NFS4ERR_RESTOREFH)
+        }
         _ if spec.needs_saved && ctx.saved.is_none() => Some(NfsStat::NFS4ERR_NOFILEHANDLE),
         _ if spec.result_max > ctx.room => Some(budget.over),
         _ => None,
