@@ -22,7 +22,7 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 use tracing::debug;
 
 use crate::auth::Credential;
@@ -124,6 +124,10 @@ pub struct ConnConfig {
     pub bytes_in_flight_max: usize,
     /// Close when nothing has arrived for this long.
     pub idle_max: Option<Duration>,
+    /// Close when nothing has arrived for this long of a record that has begun.
+    pub record_stall_max: Duration,
+    /// Close when the peer takes nothing for this long of what is to be sent.
+    pub write_stall_max: Duration,
 }
 
 impl Default for ConnConfig {
@@ -133,6 +137,8 @@ impl Default for ConnConfig {
             calls_in_flight_max: limits::CALLS_IN_FLIGHT_MAX,
             bytes_in_flight_max: limits::BYTES_IN_FLIGHT_MAX,
             idle_max: None,
+            record_stall_max: limits::RECORD_STALL_MAX,
+            write_stall_max: limits::WRITE_STALL_MAX,
         }
     }
 }
@@ -343,8 +349,8 @@ impl Drop for Unanswered<'_> {
     }
 }
 
-/// Request bytes that all connections of a server may hold together.
-#[derive(Clone)]
+/// Calls, or request bytes, that may be held together.
+#[derive(Debug, Clone)]
 pub(crate) struct Budget {
     pub(crate) permits: Arc<Semaphore>,
     pub(crate) max: usize,
@@ -355,6 +361,24 @@ impl Budget {
         let max = max.min(u32::MAX as usize).min(Semaphore::MAX_PERMITS);
         Budget { permits: Arc::new(Semaphore::new(max)), max }
     }
+
+    /// Waits for `n`, or for all when that is less. The semaphore is never closed; what cannot be had is a bound not kept,
+    /// no danger.
+    async fn take(&self, n: usize, held: &mut Permits) {
+        held.held.extend(self.permits.clone().acquire_many_owned(n.min(self.max) as u32).await);
+    }
+
+    /// How much is held.
+    pub(crate) fn used(&self) -> usize {
+        self.max.saturating_sub(self.permits.available_permits())
+    }
+}
+
+/// What a connection shares with others: first those of its client, then all.
+#[derive(Debug, Clone)]
+pub(crate) struct Shares {
+    pub(crate) calls: [Budget; 2],
+    pub(crate) bytes: [Budget; 2],
 }
 
 /// Starts the tasks of a connection on an established stream.
@@ -362,7 +386,7 @@ pub(crate) fn start<S: Service>(
     stream: TcpStream,
     service: Arc<S>,
     config: &ConnConfig,
-    shared: Option<Budget>,
+    shared: Option<Shares>,
 ) -> io::Result<(Arc<ConnInfo>, JoinHandle<()>)> {
     static NEXT_ID: AtomicU64 = AtomicU64::new(1);
     stream.set_nodelay(true)?;
@@ -398,11 +422,12 @@ async fn run<S: Service>(
 ) {
     let conn = reader.conn.clone();
     let mut stage = conn.stage.subscribe();
+    let write_stall_max = config.write_stall_max;
     let writing = {
         let (conn, mut stage) = (conn.clone(), conn.stage.subscribe());
         tokio::spawn(async move {
             tokio::select! {
-                done = writer::run(&mut write, outgoing) => if let Err(e) = done {
+                done = writer::run(&mut write, outgoing, write_stall_max) => if let Err(e) = done {
                     conn.advance(Stage::Closed, &format!("cannot send: {e}"));
                 },
                 _ = stage.wait_for(|s| *s == Stage::Closed) => {}
@@ -444,19 +469,25 @@ struct Reader<S> {
     service: Arc<S>,
     calls: Budget,
     bytes: Budget,
-    shared: Option<Budget>,
+    shared: Option<Shares>,
 }
 
 impl<S: Service> Reader<S> {
     /// Reads and dispatches until the input ends. Never `None`.
+    ///
+    /// A record longer than what a buffer holds anyway is counted before it is received, so a peer that sends half of
+    /// it and stops takes from its own share, until it has been silent for too long.
     async fn read(&self, mut socket: OwnedReadHalf, config: &ConnConfig) -> Option<ReadEnd> {
         let mut records = Assembler::new(config.record_max);
         let mut buf = BytesMut::with_capacity(limits::READ_CHUNK);
+        let mut begun: Option<Instant> = None;
+        let mut counted: (usize, Permits) = Default::default();
         loop {
             loop {
                 match records.next(&mut buf) {
                     Ok(Some(record)) => {
-                        if let Err(why) = self.message(record).await {
+                        begun = None;
+                        if let Err(why) = self.message(record, std::mem::take(&mut counted)).await {
                             return Some(ReadEnd::Broken(why));
                         }
                     }
@@ -464,21 +495,38 @@ impl<S: Service> Reader<S> {
                     Err(e) => return Some(ReadEnd::Broken(e.to_string())),
                 }
             }
+            let announced = records.announced();
+            if announced > limits::READ_CHUNK && announced > counted.0 {
+                // Let go of first: who waits for more while holding some could wait for ever.
+                counted = Default::default();
+                self.take_bytes(announced, &mut counted.1).await;
+                counted.0 = announced;
+            }
             // Room grows with what has arrived, not with what was announced.
             let room = records.missing(buf.len()).min(limits::READ_CHUNK.max(4 * buf.len()));
             if buf.capacity() - buf.len() < room.max(limits::READ_CHUNK / 8) {
                 buf.reserve(room.max(limits::READ_CHUNK));
             }
+            let within = announced > 0 || !buf.is_empty();
             let read = socket.read_buf(&mut buf);
-            let read = match config.idle_max {
-                None => read.await,
-                Some(idle) => match timeout(idle, read).await {
+            let read = if within {
+                let begun = *begun.get_or_insert_with(Instant::now);
+                let until = (begun + limits::RECORD_TIME_MAX).min(Instant::now() + config.record_stall_max);
+                match timeout_at(until, read).await {
                     Ok(read) => read,
-                    Err(_) => return Some(ReadEnd::Eof),
-                },
+                    Err(_) => return Some(ReadEnd::Broken("the peer does not finish its record".into())),
+                }
+            } else {
+                match config.idle_max {
+                    None => read.await,
+                    Some(idle) => match timeout(idle, read).await {
+                        Ok(read) => read,
+                        Err(_) => return Some(ReadEnd::Eof),
+                    },
+                }
             };
             match read {
-                Ok(0) if buf.is_empty() => return Some(ReadEnd::Eof),
+                Ok(0) if !within => return Some(ReadEnd::Eof),
                 Ok(0) => {
                     return Some(ReadEnd::Broken("the peer closed the connection inside a record".into()));
                 }
@@ -488,7 +536,7 @@ impl<S: Service> Reader<S> {
         }
     }
 
-    async fn message(&self, record: Bytes) -> Result<(), String> {
+    async fn message(&self, record: Bytes, counted: (usize, Permits)) -> Result<(), String> {
         let len = record.len();
         match parse(record).map_err(|e| e.to_string())? {
             Incoming::Reply { xid, outcome } => {
@@ -498,25 +546,35 @@ impl<S: Service> Reader<S> {
                 }
             }
             Incoming::Refused { xid, why } => {
-                let permits = self.permits(0).await;
+                let permits = self.permits(0, counted).await;
                 self.deny(xid, why, permits);
             }
             Incoming::Call(call, body) => {
-                let permits = self.permits(len).await;
+                let permits = self.permits(len, counted).await;
                 self.dispatch(call, len, body, permits);
             }
         }
         Ok(())
     }
 
-    async fn permits(&self, len: usize) -> Permits {
-        let mut held = Vec::with_capacity(3);
-        // The semaphores are never closed; a permit that cannot be had is a bound not kept, no danger.
-        held.extend(self.calls.permits.clone().acquire_owned().await);
-        for budget in [Some(&self.bytes), self.shared.as_ref()].into_iter().flatten() {
-            held.extend(budget.permits.clone().acquire_many_owned(len.min(budget.max) as u32).await);
+    /// Leave to serve a call of `len` bytes, of which some may be counted already.
+    async fn permits(&self, len: usize, counted: (usize, Permits)) -> Permits {
+        let (already, mut held) = counted;
+        self.calls.take(1, &mut held).await;
+        for budget in self.shared.iter().flat_map(|s| &s.calls) {
+            budget.take(1, &mut held).await;
         }
-        Permits { _held: held }
+        if len > already {
+            self.take_bytes(len, &mut held).await;
+        }
+        held
+    }
+
+    async fn take_bytes(&self, len: usize, held: &mut Permits) {
+        self.bytes.take(len, held).await;
+        for budget in self.shared.iter().flat_map(|s| &s.bytes) {
+            budget.take(len, held).await;
+        }
     }
 
     fn deny(&self, xid: u32, why: RejectStat, permits: Permits) {

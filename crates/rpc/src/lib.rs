@@ -29,4 +29,4 @@ pub use auth::{AuthSys, Credential};
 pub use client::Connection;
 pub use conn::{CallError, CallHeader, ConnConfig, ConnInfo, NoService, Program, Response, Service, Target};
 pub use message::{AcceptStat, AuthStat, OpaqueAuth, RejectStat};
-pub use server::{Server, ServerConfig};
+pub use server::{Load, Server, ServerConfig};

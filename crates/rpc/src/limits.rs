@@ -41,6 +41,21 @@ pub const DATAGRAM_MAX: usize = 16 << 10;
 pub const DATAGRAMS_IN_FLIGHT_MAX: usize = 64;
 /// Connections that a server holds at the same time; more are closed when they arrive.
 pub const CONNECTIONS_MAX: usize = 1024;
+/// The same of one client (an address).
+pub const CLIENT_CONNECTIONS_MAX: usize = 256;
+/// Calls of one client that are served at the same time, on all its connections.
+pub const CLIENT_CALLS_IN_FLIGHT_MAX: usize = 2048;
+/// Request bytes of one client that are being served or received.
+pub const CLIENT_BYTES_IN_FLIGHT_MAX: usize = 64 << 20;
+/// Calls that a server serves at the same time.
+pub const SERVER_CALLS_IN_FLIGHT_MAX: usize = 16 << 10;
+/// Clients whose budgets are kept after their last connection ended with calls under way; above it those that hold
+/// nothing any more are forgotten.
+pub const CLIENTS_REMEMBERED_MAX: usize = 2048;
+/// A record of which nothing more arrives for this long ends its connection,
+pub const RECORD_STALL_MAX: Duration = Duration::from_secs(60);
+/// and so does one that is not whole after this.
+pub const RECORD_TIME_MAX: Duration = Duration::from_secs(300);
 
 /// How long a client waits for a TCP connection to be made.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);

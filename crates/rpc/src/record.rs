@@ -99,6 +99,16 @@ impl Assembler {
         }
     }
 
+    /// What a record that has begun to arrive may come to take: its length when it comes in one fragment, else the
+    /// largest. 0 between records.
+    pub fn announced(&self) -> usize {
+        match self.open {
+            Some((len, true)) if self.joined.is_empty() => len,
+            None if self.joined.is_empty() => 0,
+            _ => self.max,
+        }
+    }
+
     /// Bytes that are still missing until the open fragment is whole, or until the next header can be
     /// read. `buffered` is what lies in the read buffer.
     pub fn missing(&self, buffered: usize) -> usize {

@@ -1,7 +1,8 @@
 //! The listening side: accepts connections and serves them.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
 
-use crate::conn::{self, Budget, ConnConfig, ConnInfo, Service};
+use crate::conn::{self, Budget, ConnConfig, ConnInfo, Service, Shares};
 use crate::limits;
 
 /// Limits of a server; the defaults are those of [`limits`].
@@ -21,7 +22,15 @@ pub struct ServerConfig {
     pub conn: ConnConfig,
     /// Connections at the same time; more are closed when they arrive.
     pub connections_max: usize,
-    /// Request bytes being served on all connections together.
+    /// The same of one client (an address).
+    pub client_connections_max: usize,
+    /// Calls of one client being served at the same time.
+    pub client_calls_in_flight_max: usize,
+    /// Request bytes of one client being served or received.
+    pub client_bytes_in_flight_max: usize,
+    /// Calls being served at the same time on all connections.
+    pub calls_in_flight_max: usize,
+    /// Request bytes being served or received on all connections together.
     pub bytes_in_flight_max: usize,
 }
 
@@ -30,18 +39,59 @@ impl Default for ServerConfig {
         ServerConfig {
             conn: ConnConfig { idle_max: Some(limits::SERVER_IDLE_MAX), ..ConnConfig::default() },
             connections_max: limits::CONNECTIONS_MAX,
+            client_connections_max: limits::CLIENT_CONNECTIONS_MAX,
+            client_calls_in_flight_max: limits::CLIENT_CALLS_IN_FLIGHT_MAX,
+            client_bytes_in_flight_max: limits::CLIENT_BYTES_IN_FLIGHT_MAX,
+            calls_in_flight_max: limits::SERVER_CALLS_IN_FLIGHT_MAX,
             bytes_in_flight_max: limits::SERVER_BYTES_IN_FLIGHT_MAX,
         }
     }
 }
 
-type Connections = Arc<Mutex<HashMap<u64, Weak<ConnInfo>>>>;
+/// Connections that are open, and the clients that have any.
+#[derive(Default)]
+struct Table {
+    open: HashMap<u64, Weak<ConnInfo>>,
+    clients: HashMap<IpAddr, Client>,
+}
+
+/// One address.
+struct Client {
+    connections: usize,
+    calls: Budget,
+    bytes: Budget,
+}
+
+type Connections = Arc<Mutex<Table>>;
+
+/// What a server holds at a moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Load {
+    /// Connections.
+    pub connections: usize,
+    /// Addresses that they come from.
+    pub clients: usize,
+    /// Calls being served.
+    pub calls: usize,
+    /// Request bytes being served or received.
+    pub bytes: usize,
+    /// Connections of the client that has most.
+    pub client_connections: usize,
+    /// Calls of the client that has most.
+    pub client_calls: usize,
+    /// Request bytes of the client that has most.
+    pub client_bytes: usize,
+    /// Connections that were closed when they came, since the start.
+    pub refused: u64,
+}
 
 /// A running listener. Dropping it stops accepting and closes all connections at once.
 pub struct Server {
     addr: SocketAddr,
     stop: watch::Sender<bool>,
     connections: Connections,
+    all: [Budget; 2],
+    refused: Arc<AtomicU64>,
     accepting: Option<JoinHandle<JoinSet<()>>>,
 }
 
@@ -58,15 +108,18 @@ impl Server {
         let addr = listener.local_addr()?;
         let (stop, stopped) = watch::channel(false);
         let connections = Connections::default();
+        let all = [Budget::new(config.calls_in_flight_max), Budget::new(config.bytes_in_flight_max)];
+        let refused = Arc::new(AtomicU64::new(0));
         let accepting = Acceptor {
             service,
-            shared: Budget::new(config.bytes_in_flight_max),
+            all: all.clone(),
+            refused: refused.clone(),
             config,
             connections: connections.clone(),
             tasks: JoinSet::new(),
         };
         let accepting = Some(tokio::spawn(accepting.run(listener, stopped)));
-        Ok(Server { addr, stop, connections, accepting })
+        Ok(Server { addr, stop, connections, all, refused, accepting })
     }
 
     /// The address that is listened on.
@@ -76,7 +129,26 @@ impl Server {
 
     /// Connections that are open now.
     pub fn connections(&self) -> usize {
-        lock(&self.connections).len()
+        lock(&self.connections).open.len()
+    }
+
+    /// A closure that tells what the server holds, also when it has been moved.
+    pub fn load(&self) -> impl Fn() -> Load + Send + Sync + 'static {
+        let (connections, all, refused) = (self.connections.clone(), self.all.clone(), self.refused.clone());
+        move || {
+            let table = lock(&connections);
+            let most = |f: fn(&Client) -> usize| table.clients.values().map(f).max().unwrap_or(0);
+            Load {
+                connections: table.open.len(),
+                clients: table.clients.len(),
+                calls: all[0].used(),
+                bytes: all[1].used(),
+                client_connections: most(|c| c.connections),
+                client_calls: most(|c| c.calls.used()),
+                client_bytes: most(|c| c.bytes.used()),
+                refused: refused.load(Ordering::Relaxed),
+            }
+        }
     }
 
     /// Stops accepting, lets calls under way finish and their replies out, then closes. After `grace`
@@ -97,7 +169,7 @@ impl Server {
     }
 
     fn each(&self, f: impl Fn(&ConnInfo)) {
-        let open: Vec<_> = lock(&self.connections).values().filter_map(Weak::upgrade).collect();
+        let open: Vec<_> = lock(&self.connections).open.values().filter_map(Weak::upgrade).collect();
         open.iter().for_each(|c| f(c));
     }
 }
@@ -109,14 +181,15 @@ impl Drop for Server {
     }
 }
 
-fn lock(connections: &Connections) -> MutexGuard<'_, HashMap<u64, Weak<ConnInfo>>> {
+fn lock(connections: &Connections) -> MutexGuard<'_, Table> {
     connections.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 struct Acceptor<S> {
     service: Arc<S>,
     config: ServerConfig,
-    shared: Budget,
+    all: [Budget; 2],
+    refused: Arc<AtomicU64>,
     connections: Connections,
     tasks: JoinSet<()>,
 }
@@ -142,22 +215,66 @@ impl<S: Service> Acceptor<S> {
         }
     }
 
-    fn serve(&mut self, stream: TcpStream, peer: SocketAddr) {
-        if lock(&self.connections).len() >= self.config.connections_max {
-            warn!("connection from {peer} closed: {} connections are open", self.config.connections_max);
-            return;
+    /// Room for one more connection of this address: what it shares.
+    fn admit(&self, addr: IpAddr) -> Option<Shares> {
+        let config = &self.config;
+        let mut table = lock(&self.connections);
+        if table.open.len() >= config.connections_max {
+            warn!("connection from {addr} closed: {} connections are open", config.connections_max);
+            return None;
         }
-        let started = conn::start(stream, self.service.clone(), &self.config.conn, Some(self.shared.clone()));
+        let client = table.clients.entry(addr).or_insert_with(|| Client {
+            connections: 0,
+            calls: Budget::new(config.client_calls_in_flight_max),
+            bytes: Budget::new(config.client_bytes_in_flight_max),
+        });
+        if client.connections >= config.client_connections_max {
+            debug!("connection from {addr} closed: it has {}", client.connections);
+            return None;
+        }
+        client.connections += 1;
+        let [calls, bytes] = self.all.clone();
+        Some(Shares { calls: [client.calls.clone(), calls], bytes: [client.bytes.clone(), bytes] })
+    }
+
+    fn serve(&mut self, stream: TcpStream, peer: SocketAddr) {
+        let addr = peer.ip().to_canonical();
+        let Some(shares) = self.admit(addr) else {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+            return;
+        };
+        let leaves = Leaves(self.connections.clone(), addr);
+        let started = conn::start(stream, self.service.clone(), &self.config.conn, Some(shares));
         let (conn, task) = match started {
             Ok(started) => started,
             Err(e) => return debug!("connection from {peer} lost at once: {e}"),
         };
         let connections = self.connections.clone();
-        lock(&connections).insert(conn.id(), Arc::downgrade(&conn));
+        lock(&connections).open.insert(conn.id(), Arc::downgrade(&conn));
         let id = conn.id();
         self.tasks.spawn(async move {
             let _ = task.await;
-            lock(&connections).remove(&id);
+            lock(&connections).open.remove(&id);
+            drop(leaves);
         });
+    }
+}
+
+/// A connection of this address that ends when this is dropped. Calls of it that still run keep what they hold.
+struct Leaves(Connections, IpAddr);
+
+impl Drop for Leaves {
+    fn drop(&mut self) {
+        let mut table = lock(&self.0);
+        if let Some(client) = table.clients.get_mut(&self.1) {
+            client.connections -= 1;
+            // With calls under way the same budgets must stand when it comes back.
+            if client.connections == 0 && client.calls.used() == 0 && client.bytes.used() == 0 {
+                table.clients.remove(&self.1);
+            }
+        }
+        if table.clients.len() > limits::CLIENTS_REMEMBERED_MAX {
+            table.clients.retain(|_, c| c.connections > 0 || c.calls.used() > 0 || c.bytes.used() > 0);
+        }
     }
 }

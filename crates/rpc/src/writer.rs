@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
+use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::AsyncWriteExt;
@@ -10,7 +11,7 @@ use tokio::net::tcp::OwnedWriteHalf;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::timeout;
 
-use crate::limits::{WRITE_BATCH_MAX, WRITE_COPY_MAX, WRITE_SEGMENTS_MAX, WRITE_STALL_MAX};
+use crate::limits::{WRITE_BATCH_MAX, WRITE_COPY_MAX, WRITE_SEGMENTS_MAX};
 use crate::record::{HEADER_LEN, last_fragment_header};
 
 /// One message on its way out, with its record header, and what is released when it has been written.
@@ -21,9 +22,9 @@ pub(crate) struct Outgoing {
 }
 
 /// What a call occupies until its reply is in the socket.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Permits {
-    pub(crate) _held: Vec<OwnedSemaphorePermit>,
+    pub(crate) held: Vec<OwnedSemaphorePermit>,
 }
 
 /// Room for a message header, its first four bytes reserved for the record header.
@@ -44,6 +45,7 @@ pub(crate) fn seal(mut head: BytesMut, rest: Vec<Bytes>, permits: Permits) -> Ou
 pub(crate) async fn run(
     socket: &mut OwnedWriteHalf,
     mut queue: mpsc::UnboundedReceiver<Outgoing>,
+    stall_max: Duration,
 ) -> io::Result<()> {
     let mut batch = Vec::with_capacity(WRITE_BATCH_MAX);
     let mut small = BytesMut::new();
@@ -58,17 +60,21 @@ pub(crate) async fn run(
             pending.drain(..).for_each(|b| small.extend_from_slice(&b));
             pending.push_back(small.split().freeze());
         }
-        write_all(socket, &mut pending).await?;
+        write_all(socket, &mut pending, stall_max).await?;
         batch.clear();
     }
     Ok(())
 }
 
-async fn write_all(socket: &mut OwnedWriteHalf, pending: &mut VecDeque<Bytes>) -> io::Result<()> {
+async fn write_all(
+    socket: &mut OwnedWriteHalf,
+    pending: &mut VecDeque<Bytes>,
+    stall_max: Duration,
+) -> io::Result<()> {
     while !pending.is_empty() {
         let slices: Vec<IoSlice<'_>> =
             pending.iter().take(WRITE_SEGMENTS_MAX).map(|b| IoSlice::new(b)).collect();
-        let mut n = timeout(WRITE_STALL_MAX, socket.write_vectored(&slices))
+        let mut n = timeout(stall_max, socket.write_vectored(&slices))
             .await
             .map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "the peer takes no data"))??;
         if n == 0 {

@@ -314,6 +314,47 @@ async fn connections_over_the_limit_are_closed() {
     assert!(call(&first, to(proc::ECHO), "").await.is_ok());
 }
 
+#[tokio::test]
+async fn a_client_has_its_share_of_connections_and_a_place_is_free_again() {
+    let config = ServerConfig { client_connections_max: 2, ..ServerConfig::default() };
+    let (_service, server) = server(config).await;
+    let load = server.load();
+    let (first, second) = (connect(&server).await, connect(&server).await);
+    for conn in [&first, &second] {
+        assert!(call(conn, to(proc::ECHO), "").await.is_ok());
+    }
+    let third = connect(&server).await;
+    assert!(matches!(call(&third, to(proc::ECHO), "").await, Err(CallError::Closed(_))));
+    assert_eq!((load().connections, load().client_connections, load().refused), (2, 2, 1));
+    drop(second);
+    while load().client_connections == 2 {
+        tokio::task::yield_now().await;
+    }
+    let again = connect(&server).await;
+    assert!(call(&again, to(proc::ECHO), "").await.is_ok());
+}
+
+/// Half of a large record: counted as its client's, and cut off when nothing more comes. Others go on.
+#[tokio::test]
+async fn half_a_record_is_counted_and_cut_off() {
+    let conn = ConnConfig { record_stall_max: Duration::from_millis(300), ..ConnConfig::default() };
+    let (_service, server) = server(ServerConfig { conn, ..ServerConfig::default() }).await;
+    let load = server.load();
+    let other = connect(&server).await;
+    let mut raw = TcpStream::connect(server.local_addr()).await.unwrap();
+    raw.write_all(&(0x8000_0000u32 | 1 << 20).to_be_bytes()).await.unwrap();
+    raw.write_all(&[0; 4096]).await.unwrap();
+    while load().bytes != 1 << 20 {
+        tokio::task::yield_now().await;
+    }
+    assert!(call(&other, to(proc::ECHO), "").await.is_ok());
+    assert_eq!(raw.read(&mut [0; 16]).await.unwrap_or(0), 0, "the connection is closed");
+    while load().bytes != 0 {
+        tokio::task::yield_now().await;
+    }
+    assert!(call(&other, to(proc::ECHO), "").await.is_ok());
+}
+
 fn call_bytes(xid: u32, proc: u32, args: &[u8]) -> Vec<u8> {
     let mut out = BytesMut::new();
     RawCall { xid, prog: PROG, vers: 4, proc, cred: OpaqueAuth::NONE, verf: OpaqueAuth::NONE }

@@ -130,6 +130,7 @@ impl Server {
             },
             connections_max: limits::CONNECTIONS_MAX,
             bytes_in_flight_max: limits::SERVER_BYTES_MAX,
+            ..server::ServerConfig::default()
         };
         let handle = threads.handle();
         let rpc = {
