@@ -510,8 +510,12 @@ impl<F> State<F> {
         let mut freed = Vec::new();
         let idle = now.saturating_sub(self.lease_ms.saturating_mul(limits::OWNER_IDLE_LEASES));
         for client in self.owners.clients() {
+            let silent = self.owners.silent(client, idle);
+            if silent.is_empty() {
+                continue;
+            }
             let in_use = self.files.opens_by_owner(client);
-            for (key, confirmed) in self.owners.silent(client, idle) {
+            for (key, confirmed) in silent {
                 match in_use.get(&key.name) {
                     Some(_) if confirmed => continue,
                     Some(opens) => freed.extend(opens.iter().flat_map(|id| self.files.drop_open(*id))),
