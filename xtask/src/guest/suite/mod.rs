@@ -173,7 +173,7 @@ pub struct Options {
 }
 
 /// The versions that Landfast serves.
-const VERSIONS: [Vers; 2] = [Vers::V4_1, Vers::V4_2];
+const VERSIONS: [Vers; 3] = [Vers::V4_0, Vers::V4_1, Vers::V4_2];
 
 /// What one version gave.
 #[derive(Serialize)]
