@@ -31,6 +31,8 @@ pub fn status(e: Error) -> NfsStat {
         Error::TooBig => NfsStat::NFS4ERR_FBIG,
         Error::NoSpace => NfsStat::NFS4ERR_NOSPC,
         Error::Quota => NfsStat::NFS4ERR_DQUOT,
+        Error::NoXattr => NfsStat::NFS4ERR_NOXATTR,
+        Error::XattrTooBig => NfsStat::NFS4ERR_XATTR2BIG,
         Error::Busy | Error::Resources => NfsStat::NFS4ERR_DELAY,
         Error::Io | Error::Failed => NfsStat::NFS4ERR_IO,
     }

@@ -83,6 +83,12 @@ pub enum Error {
     /// Quota exceeded.
     #[error("quota exceeded")]
     Quota,
+    /// No extended attribute of that name.
+    #[error("no such extended attribute")]
+    NoXattr,
+    /// The value of an extended attribute is larger than the filesystem takes.
+    #[error("extended attribute too large")]
+    XattrTooBig,
     /// Busy: a mount point, or a local process holds a lease; trying again later may help.
     #[error("busy")]
     Busy,
@@ -117,6 +123,8 @@ impl From<Errno> for Error {
             Errno::FBIG | Errno::OVERFLOW => Error::TooBig,
             Errno::NOSPC => Error::NoSpace,
             Errno::DQUOT => Error::Quota,
+            Errno::NODATA => Error::NoXattr,
+            Errno::TOOBIG => Error::XattrTooBig,
             Errno::BUSY | Errno::AGAIN | Errno::TXTBSY => Error::Busy,
             Errno::NOMEM | Errno::MFILE | Errno::NFILE | Errno::NOBUFS => Error::Resources,
             Errno::STALE => Error::Stale,

@@ -17,6 +17,7 @@
 //! (sorted by identity) → attribute locks (sorted by identity) → a node's descriptor slot → a shard of the node
 //! cache.
 
+pub mod acl;
 mod cache;
 mod change;
 mod cred;
@@ -41,6 +42,7 @@ mod tx;
 mod types;
 mod volume;
 
+pub use acl::{Acl, AclError, Acls, SetAcls};
 pub use error::{Error, OpenError};
 pub use handle::HANDLE_VERSION;
 pub use node::{Node, OpenFile};

@@ -18,6 +18,15 @@ pub const XATTR_NAME_BYTES_MAX: usize = 255;
 /// Longest value of an extended attribute, bytes (`XATTR_SIZE_MAX`).
 pub const XATTR_VALUE_BYTES_MAX: usize = 65536;
 
+/// Namespace of the extended attributes that clients can have; their names on the wire come without it.
+pub const XATTR_USER_PREFIX: &str = "user.";
+
+/// Largest list of the names of an object's extended attributes, bytes (`XATTR_LIST_MAX`).
+pub const XATTR_LIST_BYTES_MAX: usize = 65536;
+
+/// Entries of an access control list at most. The filesystems take less: ext4 about 500, XFS 8,191, btrfs about 1,000.
+pub const ACL_ENTRIES_MAX: usize = 1024;
+
 /// Numbers of lost inodes that are remembered as taken; the oldest are forgotten beyond. 8 bytes each.
 pub const CLAIMS_MAX: usize = 1 << 20;
 

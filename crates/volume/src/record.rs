@@ -13,6 +13,8 @@
 //! | remove | `Unbind`, `Links` of the object (0: it is gone, always so for a directory), `Mtime` of the directory |
 //! | rename | if a victim: `Unbind` of it and its `Links`; `Unbind` of the old name, `Bind` of the new, `Mtime` of both directories |
 //! | setattr | `Size` if the size was set, then `Attrs` with everything that results |
+//! | set or remove an extended attribute | `Xattr` |
+//! | set ACLs | `Xattr` for each of them, also for one that is not there, as the kernel keeps them; then `Attrs`, since the mode follows |
 //! | write | `Data`, `Mtime` of the file (`Attrs` instead if setuid bits fell) |
 //! | large write, large commit | after the `fdatasync`: `Durable`, then `Mtime` of the file |
 //! | small commit | `Data` of the dirty ranges, `Mtime` of the file |

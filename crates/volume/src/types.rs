@@ -372,6 +372,26 @@ pub struct Created {
     pub attrs_set: AttrsSet,
 }
 
+/// When an extended attribute may be set (`setxattr_option4`, RFC 8276 section 8.4.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetXattr {
+    /// Whether it is there or not.
+    Either,
+    /// Only if it is not there, else [`Error::Exists`].
+    Create,
+    /// Only if it is there, else [`Error::NoXattr`].
+    Replace,
+}
+
+/// The name of an extended attribute in a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct XattrEntry {
+    /// Position after this entry, > 0; stays valid while attributes come and go.
+    pub cookie: u64,
+    /// Name without the namespace.
+    pub name: Bytes,
+}
+
 /// What kind of special file [`crate::Volume::mknod`] makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Special {

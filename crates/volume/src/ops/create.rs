@@ -6,7 +6,9 @@ use parking_lot::RwLockWriteGuard;
 use rustix::fs::{Mode, OFlags, Statx};
 use rustix::io::Errno;
 
+use super::acl;
 use super::{Before, Umask, atime, born_facts, check_file, creation_mode, mtime, record};
+use crate::acl::SetAcls;
 use crate::error::Error;
 use crate::node::{Node, NodeFd, OpenFile};
 use crate::record::Fact;
@@ -23,6 +25,7 @@ struct Call<'a> {
     dir_fd: &'a NodeFd,
     name: &'a [u8],
     mode: OpenMode,
+    acls: &'a SetAcls,
 }
 
 /// The times that keep an exclusive create's verifier, all 64 bits of it: access and modification, as signed 32-bit
@@ -44,7 +47,23 @@ impl Volume {
         how: CreateHow,
         mode: OpenMode,
     ) -> Result<Created, Error> {
+        self.create_with_acls(tx, cred, dir, name, how, mode, &SetAcls::default())
+    }
+
+    /// The same; a file that is made gets these ACLs, after its other attributes, or is not made.
+    #[allow(clippy::too_many_arguments)] // each is one of the request's
+    pub fn create_with_acls(
+        &self,
+        tx: &mut Tx,
+        cred: &Cred,
+        dir: &Node,
+        name: &[u8],
+        how: CreateHow,
+        mode: OpenMode,
+        acls: &SetAcls,
+    ) -> Result<Created, Error> {
         self.entry(dir, name, Error::Access)?;
+        acl::check(Kind::File, acls)?;
         let attrs = match how {
             CreateHow::Unchecked(attrs) | CreateHow::Guarded(attrs) => attrs,
             CreateHow::Exclusive { verf, attrs } => {
@@ -55,7 +74,7 @@ impl Volume {
         tx.join()?;
         let dir_fd = self.fd(dir)?;
         self.assume(cred)?;
-        let call = Call { cred, dir_fd: &dir_fd, name, mode };
+        let call = Call { cred, dir_fd: &dir_fd, name, mode, acls };
         let names = dir.0.names.write();
         let mut state = dir.0.state.lock();
         let before = self.before(&mut state, &dir_fd)?;
@@ -103,15 +122,14 @@ impl Volume {
         let born = sys::look(fd)?;
         let (kh, mount_id) = sys::handle_of(fd)?;
         let (set, changed) = self.dress(fd, Kind::File, &born, call.cred, attrs)?;
-        let look = if changed { sys::look(fd)? } else { born };
+        let mut with_acls = false;
+        acl::apply(fd, call.acls, &mut with_acls)?;
+        let look = if changed || with_acls { sys::look(fd)? } else { born };
         let node = self.node_of(kh, mount_id, &look)?;
         if self.0.unprivileged {
             self.0.cache.keep_fd(&node, sys::open_path(call.dir_fd, call.name)?);
         }
-        let mut acls = Vec::new();
-        if inherits_acl {
-            self.acl_facts(&node, fd, &mut acls)?;
-        }
+        let acls = if inherits_acl || with_acls { self.acl_facts(&node, fd, false)? } else { Vec::new() };
         Ok((node, set, look, acls))
     }
 

@@ -5,7 +5,9 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, Statx};
 
+use super::acl;
 use super::{Umask, born_facts, creation_mode, record};
+use crate::acl::SetAcls;
 use crate::error::Error;
 use crate::limits::SYMLINK_BYTES_MAX;
 use crate::node::{Node, NodeFd, StateLocks};
@@ -66,7 +68,20 @@ impl Volume {
         name: &[u8],
         attrs: SetAttrs,
     ) -> Result<Made, Error> {
-        self.make(tx, cred, dir, name, What::Dir, &attrs)
+        self.mkdir_with_acls(tx, cred, dir, name, attrs, &SetAcls::default())
+    }
+
+    /// The same; the directory gets these ACLs, after its other attributes, or is not made.
+    pub fn mkdir_with_acls(
+        &self,
+        tx: &mut Tx,
+        cred: &Cred,
+        dir: &Node,
+        name: &[u8],
+        attrs: SetAttrs,
+        acls: &SetAcls,
+    ) -> Result<Made, Error> {
+        self.make(tx, cred, dir, name, What::Dir, &attrs, acls)
     }
 
     /// Makes a symbolic link; a mode among the attributes is ignored.
@@ -85,7 +100,7 @@ impl Volume {
         if target.len() > SYMLINK_BYTES_MAX {
             return Err(Error::NameTooLong);
         }
-        self.make(tx, cred, dir, name, What::Symlink(target), &attrs)
+        self.make(tx, cred, dir, name, What::Symlink(target), &attrs, &SetAcls::default())
     }
 
     /// Makes a named pipe, socket or device node.
@@ -98,9 +113,25 @@ impl Volume {
         special: Special,
         attrs: SetAttrs,
     ) -> Result<Made, Error> {
-        self.make(tx, cred, dir, name, What::Special(special), &attrs)
+        self.mknod_with_acls(tx, cred, dir, name, special, attrs, &SetAcls::default())
     }
 
+    /// The same; the object gets these ACLs, after its other attributes, or is not made.
+    #[allow(clippy::too_many_arguments)] // each is one of the request's
+    pub fn mknod_with_acls(
+        &self,
+        tx: &mut Tx,
+        cred: &Cred,
+        dir: &Node,
+        name: &[u8],
+        special: Special,
+        attrs: SetAttrs,
+        acls: &SetAcls,
+    ) -> Result<Made, Error> {
+        self.make(tx, cred, dir, name, What::Special(special), &attrs, acls)
+    }
+
+    #[allow(clippy::too_many_arguments)] // each is one of the request's
     fn make(
         &self,
         tx: &mut Tx,
@@ -109,8 +140,12 @@ impl Volume {
         name: &[u8],
         what: What<'_>,
         attrs: &SetAttrs,
+        acls: &SetAcls,
     ) -> Result<Made, Error> {
         self.entry(dir, name, Error::Access)?;
+        if !acls.is_empty() {
+            acl::check(what.kind(), acls)?;
+        }
         tx.join()?;
         let dir_fd = self.fd(dir)?;
         self.assume(cred)?;
@@ -119,8 +154,8 @@ impl Volume {
         let before = self.before(&mut state, &dir_fd)?;
         what.make(&dir_fd, name, attrs)?;
         let inherits = tx.logs() && self.inherits_acl(&mut state, &dir_fd, &before);
-        let (node, set, look, acls) =
-            match self.complete_made(cred, &dir_fd, name, what.kind(), attrs, inherits) {
+        let (node, set, look, acl_facts) =
+            match self.complete_made(cred, &dir_fd, name, what.kind(), attrs, acls, inherits) {
                 Ok(made) => made,
                 Err(e) => return Err(self.undo(&dir_fd, name, what.kind(), e)),
             };
@@ -129,7 +164,7 @@ impl Volume {
         record(tx, || {
             let target = if let What::Symlink(target) = what { target } else { b"" };
             let mut facts = born_facts(dir, name, &node, &look, target, dir_mtime);
-            facts.extend(acls);
+            facts.extend(acl_facts);
             facts
         })?;
         drop(state);
@@ -140,6 +175,7 @@ impl Volume {
     }
 
     /// Everything about a new object that can still fail.
+    #[allow(clippy::too_many_arguments)] // each is one of the request's
     fn complete_made(
         &self,
         cred: &Cred,
@@ -147,6 +183,7 @@ impl Volume {
         name: &[u8],
         kind: Kind,
         attrs: &SetAttrs,
+        acls: &SetAcls,
         inherits_acl: bool,
     ) -> Result<(Node, AttrsSet, Statx, Vec<Fact>), Error> {
         let fd = self.0.cache.counted(sys::open_path(dir_fd, name)?);
@@ -157,14 +194,13 @@ impl Volume {
         }
         let (kh, mount_id) = sys::handle_of(&*fd)?;
         let (set, changed) = self.dress(&fd, kind, &born, cred, attrs)?;
-        let look = if changed { sys::look(&*fd)? } else { born };
+        let mut with_acls = false;
+        acl::apply(&fd, acls, &mut with_acls)?;
+        let look = if changed || with_acls { sys::look(&*fd)? } else { born };
         let node = self.node_of(kh, mount_id, &look)?;
-        let mut acls = Vec::new();
-        if inherits_acl {
-            self.acl_facts(&node, &fd, &mut acls)?;
-        }
+        let facts = if inherits_acl || with_acls { self.acl_facts(&node, &fd, false)? } else { Vec::new() };
         self.0.cache.keep_shared(&node, fd);
-        Ok((node, set, look, acls))
+        Ok((node, set, look, facts))
     }
 
     /// Gives `node` (not a directory) the further name `name` in `dir`.

@@ -4,6 +4,7 @@
 //! caller, take locks, look, change, look, record the facts, release the locks; with `sync`, flush then. Names are
 //! checked before anything else.
 
+mod acl;
 mod attr;
 mod create;
 mod file;
@@ -12,6 +13,7 @@ mod make;
 mod range;
 mod readdir;
 mod rename;
+mod xattr;
 
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -22,7 +24,7 @@ use rustix::io::Errno;
 
 use crate::error::Error;
 use crate::identity::Identity;
-use crate::limits::{ATIME_STAYS_SECS, FILE_SIZE_MAX, NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX};
+use crate::limits::{ATIME_STAYS_SECS, FILE_SIZE_MAX, NAME_BYTES_MAX};
 use crate::node::{Looked, Node, NodeFd, NodeState};
 use crate::open::STATE_DIR;
 use crate::record::{Birth, Fact, Owned};
@@ -242,17 +244,20 @@ impl Volume {
         attrs
     }
 
-    /// Under the locks, before an operation on a directory's entries.
+    /// Under the locks, before an operation on a directory's entries or an object's extended attributes.
     fn before(&self, state: &mut NodeState, fd: &NodeFd) -> Result<Before, Error> {
+        let before = self.before_change(state, fd)?;
+        if before.look.stx_nlink == 0 { Err(Error::Stale) } else { Ok(before) }
+    }
+
+    /// The same for an object that may have lost its last name.
+    fn before_change(&self, state: &mut NodeState, fd: &NodeFd) -> Result<Before, Error> {
         let look = sys::look(fd)?;
-        if look.stx_nlink == 0 {
-            return Err(Error::Stale);
-        }
         let change = state.change.seen(ctime_ns(&look), Volume::now_ns(), self.0.floor_ns);
         Ok(Before { change, look })
     }
 
-    /// Under the locks, after it: the change, and the directory's new mtime.
+    /// Under the locks, after it: the change, and the object's new mtime.
     fn after(
         &self,
         tx: &mut Tx,
@@ -261,7 +266,7 @@ impl Volume {
         fd: &NodeFd,
         before: &Before,
     ) -> Result<(ChangeInfo, Timestamp), Error> {
-        let look = sys::look(fd).map_err(|e| self.fail(format!("looking at a changed directory: {e}")))?;
+        let look = sys::look(fd).map_err(|e| self.fail(format!("looking at a changed object: {e}")))?;
         let now = Volume::now_ns();
         state.looked = None;
         dir.0.changed_ns.store(now, Ordering::Relaxed);
@@ -310,26 +315,6 @@ impl Volume {
         let has = !matches!(found, Err(Errno::NODATA | Errno::OPNOTSUPP));
         state.default_acl = Some((ctime, has));
         has
-    }
-
-    /// The ACLs of a new object as facts.
-    fn acl_facts(&self, node: &Node, fd: &NodeFd, facts: &mut Vec<Fact>) -> Result<(), Error> {
-        if node.kind() == Kind::Symlink {
-            return Ok(());
-        }
-        for name in [ACL_ACCESS, ACL_DEFAULT] {
-            let mut value = vec![0u8; XATTR_VALUE_BYTES_MAX];
-            match rustix::fs::getxattr(sys::proc_path(fd), name, &mut value[..]) {
-                Ok(len) => facts.push(Fact::Xattr {
-                    obj: node.0.id.clone(),
-                    name: Bytes::from_static(name.as_bytes()),
-                    value: Some(Bytes::copy_from_slice(value.get(..len).unwrap_or_default())),
-                }),
-                Err(Errno::NODATA | Errno::OPNOTSUPP) => {}
-                Err(e) => return Err(e.into()),
-            }
-        }
-        Ok(())
     }
 
     /// Sets on a new object what the creating call could not: owner, special bits, size, times. Gives what is set of

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, RenameFlags, XattrFlags};
 
 use super::fused::Fused;
-use super::history::Server;
+use super::history::{Server, XATTRS};
 use super::model::{Change, Inode, LOST, Model, ROOT, Rng, STAGE, State, Step, blank, number, object_id};
 use super::{Want, env};
 use crate::fold::Fold;
@@ -124,6 +124,9 @@ fn do_step(image: &Image, v: &mut Volume, names: &mut Names, step: &Step) -> std
                 let real = Disk::new(&v.root, &v.state, &mut v.remap)?.make(&dir_id, name, &birth)?;
                 let fd = sys::open_handle(&v.root, &real.kh)?;
                 own(&fd, inode.owned.uid, inode.owned.gid)?;
+                for (name, value) in &inode.xattrs {
+                    rustix::fs::setxattr(sys::proc_path(&fd), &name[..], value, XattrFlags::empty())?;
+                }
                 if inode.kind != Kind::Symlink {
                     sys::chmod(&fd, inode.owned.mode)?;
                 }
@@ -288,10 +291,10 @@ impl Reader<'_> {
             }
             _ => {}
         }
-        if meta.kind != Kind::Symlink
-            && let Some(value) = self.disk.xattr(real, b"trusted.x")?
-        {
-            inode.xattrs.insert(Bytes::from_static(b"trusted.x"), value);
+        for name in XATTRS.into_iter().filter(|_| meta.kind != Kind::Symlink) {
+            if let Some(value) = self.disk.xattr(real, name)? {
+                inode.xattrs.insert(Bytes::from_static(name), value);
+            }
         }
         self.state.inodes.insert(ino, inode);
         Ok(ino)

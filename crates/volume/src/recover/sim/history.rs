@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use super::model::{Change, Inode, LOST, Model, ROOT, Rng, STAGE, State, number};
+use super::model::{ACL, Change, Inode, LOST, Model, ROOT, Rng, STAGE, State, number};
+use crate::acl::Acl;
 use crate::record::{Birth, Fact, Kind, ObjId, Record, Timestamp};
 
 /// A write of which any part may be there after a crash.
@@ -50,6 +51,9 @@ pub(super) struct Server {
     /// Large copies are flushed, but nothing is said of them (a deliberate fault).
     pub(super) copy_unsaid: bool,
 }
+
+/// Extended attributes that objects have; the last is an ACL, which has to do with the mode.
+pub(super) const XATTRS: [&[u8]; 3] = [b"trusted.x", b"trusted.y", ACL];
 
 const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
 
@@ -181,9 +185,10 @@ impl Server {
             0..22 => self.create(),
             22..30 => self.link(),
             30..44 => self.remove(),
-            44..64 => self.rename(),
-            64..73 => self.write(),
-            73..77 => self.truncate(),
+            44..61 => self.rename(),
+            61..70 => self.write(),
+            70..73 => self.truncate(),
+            73..77 => self.xattr(),
             77..82 => self.setattr(),
             82..86 => self.commit(),
             86..90 => self.big_write(),
@@ -216,6 +221,14 @@ impl Server {
         if kind == Kind::CharDev {
             inode.rdev = (5, self.rng.below(9) as u32);
         }
+        let mut inherited = Vec::new();
+        if kind != Kind::Symlink && self.rng.chance(20) {
+            let acl = self.acl();
+            inode.owned.mode = inode.owned.mode & 0o7000 | acl.mode();
+            let (name, value) = (Bytes::from_static(ACL), Bytes::from(acl.encode()));
+            inode.xattrs.insert(name.clone(), value.clone());
+            inherited.push(Fact::Xattr { obj: inode.id.clone(), name, value: Some(value) });
+        }
         let id = inode.id.clone();
         let birth = Birth {
             kind,
@@ -229,7 +242,9 @@ impl Server {
             self.contents.insert(id.clone(), Vec::new());
         }
         let bind = Fact::Bind { dir: self.id(dir), name, obj: id.clone() };
-        vec![Fact::Born { obj: id, birth }, bind, self.mtime(dir)]
+        let mut facts = vec![Fact::Born { obj: id, birth }, bind, self.mtime(dir)];
+        facts.extend(inherited);
+        facts
     }
 
     fn link(&mut self) -> Vec<Fact> {
@@ -487,15 +502,36 @@ impl Server {
         vec![Fact::Size { obj: obj.clone(), size: size as u64 }, Fact::Attrs { obj, owned }]
     }
 
+    /// An ACL that permission bits alone do not say.
+    fn acl(&mut self) -> Acl {
+        let bits = self.rng.next();
+        let perm = |at: u32| (bits >> (at * 3) & 7) as u8;
+        let users = BTreeMap::from([(1, perm(0))]);
+        Acl { owner: perm(1), users, group: perm(2), mask: Some(perm(3)), other: perm(4), ..Acl::default() }
+    }
+
+    /// Nothing but an extended attribute, or an ACL and the mode that follows from it.
+    fn xattr(&mut self) -> Vec<Fact> {
+        let Some(ino) = self.any(|i| i.kind != Kind::Symlink) else { return Vec::new() };
+        let obj = self.id(ino);
+        let name = XATTRS[self.rng.below(XATTRS.len())];
+        let value = match self.rng.chance(70) {
+            true if name == ACL => Some(Bytes::from(self.acl().encode())),
+            true => Some(self.bytes()),
+            false => None,
+        };
+        let name = Bytes::from_static(name);
+        self.model.change(Change::Xattr(ino, name.clone(), value.clone()));
+        let mut facts = vec![Fact::Xattr { obj: obj.clone(), name: name.clone(), value }];
+        if name == ACL {
+            facts.push(Fact::Attrs { obj, owned: self.model.live.get(ino).owned });
+        }
+        facts
+    }
+
     fn setattr(&mut self) -> Vec<Fact> {
         let Some(ino) = self.any(|i| i.kind != Kind::Symlink) else { return Vec::new() };
         let obj = self.id(ino);
-        if self.rng.chance(30) {
-            let value = if self.rng.chance(70) { Some(self.bytes()) } else { None };
-            let name = Bytes::from_static(b"trusted.x");
-            self.model.change(Change::Xattr(ino, name.clone(), value.clone()));
-            return vec![Fact::Xattr { obj, name, value }];
-        }
         if self.rng.chance(50) {
             let (uid, gid) = (self.rng.below(3) as u32, self.rng.below(3) as u32);
             self.model.change(Change::Own(ino, uid, gid));

@@ -38,6 +38,12 @@ enum Fault {
     TimesFirst,
     /// The mode is set before the owner, which clears setuid bits.
     ModeBeforeOwner,
+    /// The mode is set before an ACL, which sets permission bits.
+    ModeBeforeAcl,
+    /// Extended attributes are not put back.
+    NoXattrs,
+    /// They are put back only where other attributes are stated, too.
+    XattrsWithAttrs,
     /// Files are not cut before data is written.
     NoCut,
     /// Rows of the remap table are not durable before objects are put in place.
@@ -179,6 +185,11 @@ fn faulty(model: &mut Model, mut fold: Fold, marker: u64, fault: Fault) -> Resul
         }
         Fault::NoCut => fold.objects.values_mut().for_each(|p| p.content.cut = None),
         Fault::ModeBeforeOwner => model.mode_before_owner = true,
+        Fault::ModeBeforeAcl => model.mode_before_acl = true,
+        Fault::NoXattrs => fold.objects.values_mut().for_each(|p| p.xattrs.clear()),
+        Fault::XattrsWithAttrs => {
+            fold.objects.values_mut().filter(|p| p.owned.is_none()).for_each(|p| p.xattrs.clear());
+        }
         Fault::TrustNames => {
             for (id, plan) in fold.objects.iter().filter(|(_, p)| p.birth.is_some() && !p.dead) {
                 for (dir, name) in &plan.names {
@@ -418,6 +429,9 @@ fn each_deliberate_fault_is_seen() {
         Fault::DropStageFirst,
         Fault::TimesFirst,
         Fault::ModeBeforeOwner,
+        Fault::ModeBeforeAcl,
+        Fault::NoXattrs,
+        Fault::XattrsWithAttrs,
         Fault::NoCut,
         Fault::NoBarrier,
         Fault::NumbersOnly,

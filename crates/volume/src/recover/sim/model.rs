@@ -9,6 +9,7 @@ use std::io::{Error, ErrorKind, Result};
 
 use bytes::Bytes;
 
+use crate::acl::Acl;
 use crate::record::{Birth, KernelHandle, Kind, ObjId, Owned, Timestamp};
 use crate::recover::tree::{KeptTimes, Meta, Tree};
 use crate::remap::Remap;
@@ -45,6 +46,9 @@ pub(super) const ROOT: u64 = 1;
 pub(super) const STAGE: u64 = 2;
 pub(super) const LOST: u64 = 3;
 const FIRST: u64 = 10;
+
+/// The extended attribute that sets permission bits, and that they change.
+pub(super) const ACL: &[u8] = b"system.posix_acl_access";
 
 #[derive(Clone, Debug)]
 pub(super) struct Inode {
@@ -186,13 +190,25 @@ impl State {
                     i.owned.mode &= 0o1777;
                 }
             }),
-            Change::Mode(ino, mode) => self.at(*ino).into_iter().for_each(|i| i.owned.mode = *mode),
+            Change::Mode(ino, mode) => self.at(*ino).into_iter().for_each(|i| {
+                i.owned.mode = *mode;
+                if let Some(acl) = i.xattrs.get_mut(ACL) {
+                    let changed = Acl::decode(acl).expect("an ACL").with_mode(*mode);
+                    *acl = changed.encode().into();
+                }
+            }),
             Change::Times(ino, atime, mtime) => self.at(*ino).into_iter().for_each(|i| {
                 i.owned.atime = atime.unwrap_or(i.owned.atime);
                 i.owned.mtime = *mtime;
             }),
             Change::Xattr(ino, name, value) => self.at(*ino).into_iter().for_each(|i| match value {
-                Some(v) => _ = i.xattrs.insert(name.clone(), v.clone()),
+                Some(v) => {
+                    if name == ACL {
+                        let bits = Acl::decode(v).expect("an ACL").mode();
+                        i.owned.mode = i.owned.mode & 0o7000 | bits;
+                    }
+                    i.xattrs.insert(name.clone(), v.clone());
+                }
                 None => _ = i.xattrs.remove(name),
             }),
             Change::Marker(seq) => self.marker = *seq,
@@ -251,6 +267,8 @@ pub(super) struct Model {
     pub(super) mistaken: BTreeMap<ObjId, ObjId>,
     /// The mode is set before the owner (a deliberate fault).
     pub(super) mode_before_owner: bool,
+    /// The mode is set before an ACL (a deliberate fault).
+    pub(super) mode_before_acl: bool,
     durable_rows: Remap,
     kept_times: Option<(u64, KeptTimes)>,
     pub(super) trace: Option<Vec<Step>>,
@@ -280,6 +298,7 @@ impl Model {
             no_birth_times: false,
             mistaken: BTreeMap::new(),
             mode_before_owner: false,
+            mode_before_acl: false,
             durable_rows: Remap::default(),
             kept_times: None,
             trace: None,
@@ -589,6 +608,11 @@ impl Tree for Model {
         }
         if self.mode_before_owner
             && matches!(self.changes.last(), Some((Change::Own(i, ..), ..)) if *i == ino)
+        {
+            return Ok(());
+        }
+        if self.mode_before_acl
+            && matches!(self.changes.last(), Some((Change::Xattr(i, ..), ..)) if *i == ino)
         {
             return Ok(());
         }
