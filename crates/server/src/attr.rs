@@ -2,15 +2,18 @@
 //!
 //! The lists are data. An attribute that can only be set is never read, one that can only be read is never set.
 
+use crate::acl;
 use crate::limits;
 use crate::server::Shared;
 use bytes::Bytes;
+use landfast_nfs::v4::attr::OpenArguments;
 use landfast_nfs::v4::attr::number as n;
-use landfast_nfs::v4::flags::{CHANGE_TYPE_IS_MONOTONIC_INCR, FH4_PERSISTENT};
+use landfast_nfs::v4::flags::*;
+use landfast_nfs::v4::res::NfsAce;
 use landfast_nfs::v4::{
     AttrValues, Bitmap, Fattr, FileHandle, FileType, Fsid, NfsStat, NfsTime, SetTime, SpecData,
 };
-use landfast_volume::{Attrs, AttrsSet, FsStat, Kind, SetAttrs, TimeSet, Timestamp, Volume};
+use landfast_volume::{Attrs, AttrsSet, FsStat, Kind, SetAcls, SetAttrs, TimeSet, Timestamp, Volume};
 
 /// Attributes that can be read, in both minor versions.
 const READABLE: Bitmap = Bitmap::of(&[
@@ -26,6 +29,7 @@ const READABLE: Bitmap = Bitmap::of(&[
     n::UNIQUE_HANDLES,
     n::LEASE_TIME,
     n::RDATTR_ERROR,
+    n::ACL,
     n::ACLSUPPORT,
     n::CANSETTIME,
     n::CASE_INSENSITIVE,
@@ -66,16 +70,16 @@ const READABLE: Bitmap = Bitmap::of(&[
 const LAST_40: u32 = n::MOUNTED_ON_FILEID;
 
 /// Attributes that can be read, from minor version 2.
-const READABLE_42: Bitmap = Bitmap::of(&[n::CHANGE_ATTR_TYPE, n::XATTR_SUPPORT]);
+const READABLE_42: Bitmap = Bitmap::of(&[n::CHANGE_ATTR_TYPE, n::XATTR_SUPPORT, n::OPEN_ARGUMENTS]);
 /// Attributes that can only be set.
 const WRITE_ONLY: Bitmap = Bitmap::of(&[n::TIME_ACCESS_SET, n::TIME_MODIFY_SET]);
 /// Attributes that can only be set, from minor version 2.
 const WRITE_ONLY_42: Bitmap = Bitmap::of(&[n::MODE_UMASK]);
 /// What SETATTR may set.
 const SETTABLE: Bitmap =
-    Bitmap::of(&[n::SIZE, n::MODE, n::OWNER, n::OWNER_GROUP, n::TIME_ACCESS_SET, n::TIME_MODIFY_SET]);
+    Bitmap::of(&[n::SIZE, n::ACL, n::MODE, n::OWNER, n::OWNER_GROUP, n::TIME_ACCESS_SET, n::TIME_MODIFY_SET]);
 /// What an EXCLUSIVE4_1 create may set: no times, they hold the verifier.
-const EXCLUSIVE: Bitmap = Bitmap::of(&[n::SIZE, n::MODE, n::OWNER, n::OWNER_GROUP, n::MODE_UMASK]);
+const EXCLUSIVE: Bitmap = Bitmap::of(&[n::SIZE, n::ACL, n::MODE, n::OWNER, n::OWNER_GROUP, n::MODE_UMASK]);
 /// What a READDIR entry can say without a look at the object.
 const IN_ENTRY: Bitmap = Bitmap::of(&[n::RDATTR_ERROR, n::FILEID, n::MOUNTED_ON_FILEID]);
 /// What needs a question to the filesystem.
@@ -87,6 +91,23 @@ const OF_FILESYSTEM: Bitmap = Bitmap::of(&[
     n::SPACE_FREE,
     n::SPACE_TOTAL,
 ]);
+
+/// What an OPEN may ask for (RFC 9754): no delegations, so of what a client may want of them only none; no claims by
+/// delegations.
+const OPEN_ARGUMENTS: OpenArguments = OpenArguments {
+    share_access: Bitmap::of(&[OPEN4_SHARE_ACCESS_READ, OPEN4_SHARE_ACCESS_WRITE, OPEN4_SHARE_ACCESS_BOTH]),
+    share_deny: Bitmap::of(&[
+        OPEN4_SHARE_DENY_NONE,
+        OPEN4_SHARE_DENY_READ,
+        OPEN4_SHARE_DENY_WRITE,
+        OPEN4_SHARE_DENY_BOTH,
+    ]),
+    share_access_want: Bitmap::of(&[OPEN_ARGS_SHARE_ACCESS_WANT_NO_DELEG]),
+    // CLAIM_NULL, CLAIM_PREVIOUS, CLAIM_FH.
+    open_claim: Bitmap::of(&[0, 1, 4]),
+    // UNCHECKED4, GUARDED4, EXCLUSIVE4, EXCLUSIVE4_1.
+    create_mode: Bitmap::of(&[0, 1, 2, 3]),
+};
 
 /// The largest file offset.
 pub const FILE_SIZE_MAX: u64 = i64::MAX as u64;
@@ -153,6 +174,8 @@ pub struct Subject {
     pub mounted_on: u64,
     /// Whose filesystem it is on; none for a synthetic directory.
     pub volume: Option<Volume>,
+    /// The access control list, if it was asked for and there is one.
+    pub acl: Option<Vec<NfsAce>>,
 }
 
 /// The wire form of `wanted` (already cut to what is readable) of `s`.
@@ -186,7 +209,12 @@ pub fn values(shared: &Shared, minor: u32, s: &Subject, wanted: &Bitmap) -> Resu
     if wanted.has(n::OWNER_GROUP) {
         v.owner_group = Some(number_string(a.gid));
     }
+    v.acl.clone_from(&s.acl);
     constants(&mut v, shared, minor);
+    if wanted.has(n::XATTR_SUPPORT) {
+        // Clients ask the root of what they mount, and a synthetic directory leads to what has them.
+        v.xattr_support = Some(s.volume.as_ref().is_none_or(Volume::has_xattrs));
+    }
     if !wanted.and(&OF_FILESYSTEM).is_empty() {
         let f = s.volume.as_ref().map(Volume::statfs).transpose().map_err(crate::errors::status)?;
         let of = |field: fn(&FsStat) -> u64| Some(f.as_ref().map_or(0, field));
@@ -209,7 +237,7 @@ fn constants(v: &mut AttrValues, shared: &Shared, minor: u32) {
     v.named_attr = Some(false);
     v.unique_handles = Some(true);
     v.lease_time = Some(shared.lease_seconds);
-    v.aclsupport = Some(0);
+    v.aclsupport = Some(ACL4_SUPPORT_ALLOW_ACL | ACL4_SUPPORT_DENY_ACL);
     v.cansettime = Some(true);
     v.case_insensitive = Some(false);
     v.case_preserving = Some(true);
@@ -225,7 +253,7 @@ fn constants(v: &mut AttrValues, shared: &Shared, minor: u32) {
     v.suppattr_exclcreat = Some(settable(minor, Purpose::Exclusive));
     v.fs_charset_cap = Some(CHARSET_ANY);
     v.change_attr_type = Some(CHANGE_TYPE_IS_MONOTONIC_INCR);
-    v.xattr_support = Some(false);
+    v.open_arguments = Some(OPEN_ARGUMENTS);
 }
 
 /// The attributes of a READDIR entry whose object was not looked at, or could not be.
@@ -301,8 +329,24 @@ pub fn to_set(f: &Fattr, minor: u32, purpose: Purpose) -> Result<SetAttrs, NfsSt
     })
 }
 
+/// The ACLs that are to be set on an object of this kind and owner; after the other attributes (RFC 8881 section 6.4.1.3).
+/// Call after [`to_set`].
+///
+/// # Errors
+/// Those of [`acl::from_nfs4`]; `ATTRNOTSUPP` for a symbolic link, which has none.
+pub fn acls_to_set(f: &Fattr, kind: Kind, owner: u32) -> Result<SetAcls, NfsStat> {
+    if !f.mask.has(n::ACL) {
+        return Ok(SetAcls::default());
+    }
+    if kind == Kind::Symlink {
+        return Err(NfsStat::NFS4ERR_ATTRNOTSUPP);
+    }
+    let list = AttrValues::from_fattr(f)?.acl.unwrap_or_default();
+    acl::from_nfs4(&list, kind == Kind::Dir, owner)
+}
+
 /// RFC 8881 section 5.9: a user or group as a decimal number without leading zeros.
-fn owner_number(s: &[u8]) -> Result<u32, NfsStat> {
+pub fn owner_number(s: &[u8]) -> Result<u32, NfsStat> {
     const BAD: NfsStat = NfsStat::NFS4ERR_BADOWNER;
     if s.is_empty() || s.len() > 10 || !s.iter().all(u8::is_ascii_digit) || (s.len() > 1 && s[0] == b'0') {
         return Err(BAD);

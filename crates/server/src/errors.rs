@@ -48,6 +48,16 @@ pub fn status_of_names(e: Error) -> NfsStat {
     }
 }
 
+/// The status for an error of setting ACLs: a filesystem without them, or an object that can have none, does not support the
+/// attribute (RFC 8881 section 6.4.1).
+#[must_use]
+pub fn status_of_acls(e: Error) -> NfsStat {
+    match e {
+        Error::NotSupported => NfsStat::NFS4ERR_ATTRNOTSUPP,
+        e => status(e),
+    }
+}
+
 /// Checks a component name (RFC 8881 section 14.2; any bytes but NUL and `/` may stand in it).
 ///
 /// # Errors

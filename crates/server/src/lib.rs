@@ -4,7 +4,7 @@
 //! - [`state`]: the state as a pure core;
 //! - `v4`: COMPOUND and its operations, one file for each family;
 //! - `exports`: which volumes are served, under which names, to whom; the pseudo root;
-//! - `attr`, `errors`: attributes, statuses;
+//! - `attr`, `acl`, `errors`: attributes, NFSv4's ACLs and POSIX's, statuses;
 //! - `nlm`: locks of NFSv3 clients (NLM, NSM);
 //! - `serve`, `pool`, `server`: the thin shell of sockets, threads and clocks;
 //! - [`limits`]: every limit, with the answer at it.
@@ -12,6 +12,7 @@
 //! Invariants: a reply whose operations changed anything is sent only when the log holds them and it; reads never wait
 //! for the log; the room for a reply is known before an operation that changes something runs.
 
+mod acl;
 mod attr;
 mod errors;
 #[allow(dead_code)] // names and rules of several exports come with the configuration file

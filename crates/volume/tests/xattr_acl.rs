@@ -38,7 +38,9 @@ fn on_btrfs() {
     on(Kernel::Btrfs);
 }
 
-const ALL: &[(&str, fn(Rig))] = &[
+type Check = fn(Rig);
+
+const ALL: &[(&str, Check)] = &[
     ("attributes", attributes),
     ("names_and_sizes", names_and_sizes),
     ("lists_go_on_where_they_stopped", lists_go_on_where_they_stopped),
@@ -319,6 +321,7 @@ fn made_with_acls(rig: Rig) {
     let how = CreateHow::Guarded(mode(0o4777));
     let made = rig.run(|tx| v.create_with_acls(tx, &r, &dir, b"f", how, OpenMode::BOTH, &set)).unwrap();
     assert_eq!((rig.attrs(&made.node).mode, v.acls(&made.node).unwrap().1.access), (0o4660, extended()));
+    drop(made);
     let both = SetAcls { default: Some(Some(extended())), ..set.clone() };
     let made = rig.run(|tx| v.mkdir_with_acls(tx, &r, &dir, b"d", mode(0o755), &both)).unwrap();
     assert_eq!(v.acls(&made.node).unwrap().1, Acls { access: extended(), default: Some(extended()) });

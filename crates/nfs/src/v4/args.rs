@@ -1,4 +1,4 @@
-//! The arguments of operations (RFC 8881 section 18, RFC 7862 section 15).
+//! The arguments of operations (RFC 8881 section 18, RFC 7862 section 15, RFC 8276 section 8.4).
 //!
 //! An operation that this crate has no arguments for decodes as [`ArgOp::Other`], one whose arguments are malformed as
 //! [`ArgOp::Malformed`]; nothing behind either can be decoded, and a COMPOUND stops there anyway.
@@ -453,6 +453,40 @@ pub struct WriteArgs {
     pub data: Bytes,
 }
 
+/// `setxattr_option4` (RFC 8276 section 8.4.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+pub enum SetxattrOption {
+    /// Whether it is there or not.
+    #[xdr(tag = 0)]
+    Either,
+    /// Only if it is not there.
+    #[xdr(tag = 1)]
+    Create,
+    /// Only if it is there.
+    #[xdr(tag = 2)]
+    Replace,
+}
+
+/// SETXATTR (RFC 8276 section 8.4.2).
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct SetxattrArgs {
+    /// When.
+    pub option: SetxattrOption,
+    /// Name, without a namespace.
+    pub key: Bytes,
+    /// Value.
+    pub value: Bytes,
+}
+
+/// LISTXATTRS (RFC 8276 section 8.4.3).
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct ListxattrsArgs {
+    /// Where to go on; 0 for the start.
+    pub cookie: u64,
+    /// Limit: bytes of the whole result.
+    pub maxcount: u32,
+}
+
 /// READ_PLUS (RFC 7862 section 15.10).
 pub type ReadPlusArgs = ReadArgs;
 
@@ -591,6 +625,14 @@ arg_ops! {
     ReclaimComplete = RECLAIM_COMPLETE(bool);
     /// Read data and holes.
     ReadPlus = READ_PLUS(ReadPlusArgs);
+    /// Read the extended attribute of this name.
+    Getxattr = GETXATTR(Bytes);
+    /// Set an extended attribute.
+    Setxattr = SETXATTR(SetxattrArgs);
+    /// List the names of extended attributes.
+    Listxattrs = LISTXATTRS(ListxattrsArgs);
+    /// Remove the extended attribute of this name.
+    Removexattr = REMOVEXATTR(Bytes);
     /// Make a client known (NFSv4.0).
     Setclientid = SETCLIENTID(SetclientidArgs);
     /// Make use of what SETCLIENTID gave (NFSv4.0).

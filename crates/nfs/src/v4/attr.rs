@@ -1,6 +1,7 @@
 //! File attributes: bitmaps, the raw `fattr4`, and typed values (RFC 8881 section 5).
 
 use super::NfsStat;
+use super::res::NfsAce;
 use super::types::{FileHandle, FileType, Fsid, NfsTime, SetTime, SpecData};
 use landfast_xdr::{Bytes, BytesMut, Decode, Encode, Error, Reader};
 
@@ -227,6 +228,8 @@ attributes! {
     10 lease_time / LEASE_TIME: u32;
     /// Why an entry's attributes are missing (READDIR only).
     11 rdattr_error / RDATTR_ERROR: NfsStat;
+    /// Access control list (RFC 8881 section 6.2.1).
+    12 acl / ACL: Vec<NfsAce>;
     /// Which kinds of access control entries are supported.
     13 aclsupport / ACLSUPPORT: u32;
     /// Times can be set.
@@ -309,6 +312,23 @@ attributes! {
     81 mode_umask / MODE_UMASK: ModeUmask;
     /// Extended attributes are supported (RFC 8276).
     82 xattr_support / XATTR_SUPPORT: bool;
+    /// What an OPEN may ask for (RFC 9754).
+    86 open_arguments / OPEN_ARGUMENTS: OpenArguments;
+}
+
+/// `open_arguments4` (RFC 9754): each a set of numbers of what the server knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
+pub struct OpenArguments {
+    /// `OPEN4_SHARE_ACCESS_READ`, `_WRITE`, `_BOTH`, by their values.
+    pub share_access: Bitmap,
+    /// `OPEN4_SHARE_DENY_*`, by their values.
+    pub share_deny: Bitmap,
+    /// `OPEN_ARGS_SHARE_ACCESS_WANT_*`.
+    pub share_access_want: Bitmap,
+    /// Values of `open_claim_type4`.
+    pub open_claim: Bitmap,
+    /// Values of `createmode4`.
+    pub create_mode: Bitmap,
 }
 
 /// `mode_umask4` (RFC 8275 section 4).

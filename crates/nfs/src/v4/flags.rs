@@ -71,12 +71,45 @@ pub const SEQ4_STATUS_BACKCHANNEL_FAULT: u32 = 0x400;
 // Attribute values.
 pub const FH4_PERSISTENT: u32 = 0;
 pub const ACL4_SUPPORT_ALLOW_ACL: u32 = 1;
+pub const ACL4_SUPPORT_DENY_ACL: u32 = 2;
 /// `change_attr_type` (RFC 7862 section 12.2.3).
 pub const CHANGE_TYPE_IS_MONOTONIC_INCR: u32 = 0;
 pub const CHANGE_TYPE_IS_VERSION_COUNTER: u32 = 1;
 pub const CHANGE_TYPE_IS_VERSION_COUNTER_NOPNFS: u32 = 2;
 pub const CHANGE_TYPE_IS_TIME_METADATA: u32 = 3;
 pub const CHANGE_TYPE_IS_UNDEFINED: u32 = 4;
+
+// `nfsace4` (RFC 8881 section 6.2.1).
+pub const ACE4_ACCESS_ALLOWED_ACE_TYPE: u32 = 0;
+pub const ACE4_ACCESS_DENIED_ACE_TYPE: u32 = 1;
+pub const ACE4_SYSTEM_AUDIT_ACE_TYPE: u32 = 2;
+pub const ACE4_SYSTEM_ALARM_ACE_TYPE: u32 = 3;
+pub const ACE4_READ_DATA: u32 = 0x1;
+pub const ACE4_WRITE_DATA: u32 = 0x2;
+pub const ACE4_APPEND_DATA: u32 = 0x4;
+pub const ACE4_READ_NAMED_ATTRS: u32 = 0x8;
+pub const ACE4_WRITE_NAMED_ATTRS: u32 = 0x10;
+pub const ACE4_EXECUTE: u32 = 0x20;
+pub const ACE4_DELETE_CHILD: u32 = 0x40;
+pub const ACE4_READ_ATTRIBUTES: u32 = 0x80;
+pub const ACE4_WRITE_ATTRIBUTES: u32 = 0x100;
+pub const ACE4_WRITE_RETENTION: u32 = 0x200;
+pub const ACE4_WRITE_RETENTION_HOLD: u32 = 0x400;
+pub const ACE4_DELETE: u32 = 0x10000;
+pub const ACE4_READ_ACL: u32 = 0x20000;
+pub const ACE4_WRITE_ACL: u32 = 0x40000;
+pub const ACE4_WRITE_OWNER: u32 = 0x80000;
+pub const ACE4_SYNCHRONIZE: u32 = 0x100000;
+pub const ACE4_FILE_INHERIT_ACE: u32 = 0x1;
+pub const ACE4_DIRECTORY_INHERIT_ACE: u32 = 0x2;
+pub const ACE4_NO_PROPAGATE_INHERIT_ACE: u32 = 0x4;
+pub const ACE4_INHERIT_ONLY_ACE: u32 = 0x8;
+pub const ACE4_IDENTIFIER_GROUP: u32 = 0x40;
+
+// `open_args_share_access_want4` (RFC 9754).
+pub const OPEN_ARGS_SHARE_ACCESS_WANT_ANY_DELEG: u32 = 3;
+pub const OPEN_ARGS_SHARE_ACCESS_WANT_NO_DELEG: u32 = 4;
+pub const OPEN_ARGS_SHARE_ACCESS_WANT_CANCEL: u32 = 5;
 
 // SECINFO_NO_NAME (RFC 8881 section 18.45).
 pub const SECINFO_STYLE4_CURRENT_FH: u32 = 0;

@@ -230,6 +230,17 @@ impl Decode for ReaddirRes {
     }
 }
 
+/// LISTXATTRS (RFC 8276 section 8.4.3).
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct ListxattrsRes {
+    /// Go on behind the last name.
+    pub cookie: u64,
+    /// Names, without a namespace.
+    pub names: Vec<Bytes>,
+    /// No more behind them.
+    pub eof: bool,
+}
+
 /// RENAME (RFC 8881 section 18.26).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct RenameRes {
@@ -357,6 +368,10 @@ pub enum ResBody {
     CreateSession(Box<CreateSessionRes>),
     Sequence(SequenceRes),
     TestStateid(Vec<NfsStat>),
+    Getxattr(Bytes),
+    Setxattr(ChangeInfo),
+    Listxattrs(ListxattrsRes),
+    Removexattr(ChangeInfo),
     Setclientid(SetclientidRes),
     /// SETCLIENTID with status CLID_INUSE.
     ClientInUse(ClientAddr),
@@ -393,6 +408,9 @@ impl Encode for ResBody {
             ResBody::CreateSession(b) => b.encode(out),
             ResBody::Sequence(b) => b.encode(out),
             ResBody::TestStateid(b) => b.encode(out),
+            ResBody::Getxattr(b) => b.encode(out),
+            ResBody::Setxattr(b) | ResBody::Removexattr(b) => b.encode(out),
+            ResBody::Listxattrs(b) => b.encode(out),
             ResBody::Setclientid(b) => b.encode(out),
             ResBody::ClientInUse(b) => b.encode(out),
         }
@@ -474,6 +492,10 @@ impl Decode for ResOp {
             (OpNum::CREATE_SESSION, _) => ResBody::CreateSession(Decode::decode(r)?),
             (OpNum::SEQUENCE, _) => ResBody::Sequence(Decode::decode(r)?),
             (OpNum::TEST_STATEID, _) => ResBody::TestStateid(Decode::decode(r)?),
+            (OpNum::GETXATTR, _) => ResBody::Getxattr(Decode::decode(r)?),
+            (OpNum::SETXATTR, _) => ResBody::Setxattr(Decode::decode(r)?),
+            (OpNum::LISTXATTRS, _) => ResBody::Listxattrs(Decode::decode(r)?),
+            (OpNum::REMOVEXATTR, _) => ResBody::Removexattr(Decode::decode(r)?),
             (OpNum::SETCLIENTID, _) => ResBody::Setclientid(Decode::decode(r)?),
             (OpNum::OPEN_CONFIRM, _) => ResBody::OpenConfirm(Decode::decode(r)?),
             _ => ResBody::Empty,

@@ -1,21 +1,24 @@
 //! Attributes: GETATTR, SETATTR, VERIFY, NVERIFY, ACCESS (RFC 8881 sections 18.1, 18.7, 18.15, 18.30, 18.31).
 
-use super::context::{Ctx, Done, Fail, must_be_file};
+use super::context::{Ctx, Done, Fail, Obj, must_be_file};
 use crate::attr::{self, Purpose};
+use crate::errors::{status, status_of_acls};
 use crate::state::opens::WRITE;
 use landfast_nfs::v4::args::SetattrArgs;
+use landfast_nfs::v4::attr::number::ACL;
 use landfast_nfs::v4::flags::{
     ACCESS4_DELETE, ACCESS4_EXECUTE, ACCESS4_EXTEND, ACCESS4_LOOKUP, ACCESS4_MODIFY, ACCESS4_READ,
+    ACCESS4_XALIST, ACCESS4_XAREAD, ACCESS4_XAWRITE,
 };
 use landfast_nfs::v4::res::AccessRes;
 use landfast_nfs::v4::{Bitmap, Fattr, NfsStat, ResBody};
-use landfast_volume::{AccessMask, Kind};
+use landfast_volume::{AccessMask, Kind, SetAcls, SetAttrs};
 
 impl Ctx<'_> {
     /// GETATTR.
     pub(super) fn getattr(&mut self, wanted: &Bitmap) -> Done {
         let wanted = attr::readable(wanted, self.minor)?;
-        let subject = self.subject(self.fh()?)?;
+        let subject = self.subject(self.fh()?, &wanted)?;
         Ok(ResBody::Getattr(attr::values(self.sh, self.minor, &subject, &wanted)?))
     }
 
@@ -37,17 +40,39 @@ impl Ctx<'_> {
                 self.opened(&obj, &a.stateid, WRITE).map_err(|f| nothing(f.status))?
             }
         };
+        let acls = self.acls_to_set(&a.attrs, &obj, &attrs).map_err(nothing)?;
         let tx = self.modify(&obj).map_err(nothing)?;
-        match obj.volume().setattr(tx, obj.cred(), &obj.node, file.as_ref(), attrs) {
-            Ok(set) => Ok(ResBody::Setattr(attr::set_mask(&set))),
-            Err(e) => Err(nothing(crate::errors::status(e))),
+        let mut done = Bitmap::default();
+        if acls.is_empty() || !attrs.is_empty() {
+            let set = obj.volume().setattr(tx, obj.cred(), &obj.node, file.as_ref(), attrs);
+            done = attr::set_mask(&set.map_err(|e| nothing(status(e)))?);
         }
+        if !acls.is_empty() {
+            obj.volume().set_acls(tx, obj.cred(), &obj.node, &acls).map_err(|e| Fail {
+                status: status_of_acls(e),
+                body: Some(Box::new(ResBody::Setattr(done))),
+            })?;
+            done.set(ACL);
+        }
+        Ok(ResBody::Setattr(done))
+    }
+
+    /// The ACLs among the attributes, for an object that is there and is to get the other attributes first.
+    fn acls_to_set(&self, f: &Fattr, obj: &Obj, first: &SetAttrs) -> Result<SetAcls, NfsStat> {
+        if !f.mask.has(ACL) {
+            return Ok(SetAcls::default());
+        }
+        let owner = match first.uid {
+            Some(uid) => uid,
+            None => obj.volume().getattr(&obj.node).map_err(status)?.uid,
+        };
+        attr::acls_to_set(f, obj.node.kind(), owner)
     }
 
     /// VERIFY and NVERIFY: `stop` is the status when the attributes are as they must not be.
     pub(super) fn verify(&mut self, given: &Fattr, stop: NfsStat) -> Done {
         attr::comparable(&given.mask, self.minor)?;
-        let subject = self.subject(self.fh()?)?;
+        let subject = self.subject(self.fh()?, &given.mask)?;
         let same = attr::values(self.sh, self.minor, &subject, &given.mask)?.values == given.values;
         if same == (stop == NfsStat::NFS4ERR_SAME) { Err(stop.into()) } else { Ok(ResBody::Empty) }
     }
@@ -56,25 +81,31 @@ impl Ctx<'_> {
     pub(super) fn access(&mut self, asked: u32) -> Done {
         let obj = self.object(self.fh()?)?;
         let dir = obj.as_ref().is_none_or(|o| o.node.kind() == Kind::Dir);
-        let known = if dir {
+        let mut known = if dir {
             ACCESS4_READ | ACCESS4_LOOKUP | ACCESS4_MODIFY | ACCESS4_EXTEND | ACCESS4_DELETE
         } else {
             ACCESS4_READ | ACCESS4_MODIFY | ACCESS4_EXTEND | ACCESS4_EXECUTE
         };
+        // RFC 8276 section 8.5.
+        let has_xattrs = dir || obj.as_ref().is_some_and(|o| o.node.kind() == Kind::File);
+        if self.minor >= 2 && has_xattrs {
+            known |= ACCESS4_XAREAD | ACCESS4_XAWRITE | ACCESS4_XALIST;
+        }
         let supported = asked & known;
-        let write = ACCESS4_MODIFY | ACCESS4_EXTEND | ACCESS4_DELETE;
+        let read = ACCESS4_READ | ACCESS4_XAREAD | ACCESS4_XALIST;
+        let write = ACCESS4_MODIFY | ACCESS4_EXTEND | ACCESS4_DELETE | ACCESS4_XAWRITE;
         let execute = ACCESS4_LOOKUP | ACCESS4_EXECUTE;
         let Some(obj) = obj else {
             return Ok(ResBody::Access(AccessRes { supported, access: supported & !write }));
         };
         let mask = AccessMask {
-            read: supported & ACCESS4_READ != 0,
+            read: supported & read != 0,
             write: supported & write != 0 && !obj.access.read_only,
             execute: supported & execute != 0,
         };
         let has = obj.volume().access(obj.cred(), &obj.node, mask)?;
         let mut access = 0;
-        for (granted, bits) in [(has.read, ACCESS4_READ), (has.write, write), (has.execute, execute)] {
+        for (granted, bits) in [(has.read, read), (has.write, write), (has.execute, execute)] {
             if granted {
                 access |= supported & bits;
             }

@@ -397,6 +397,10 @@ impl Ctx<'_> {
             ArgOp::FreeStateid(a) => self.free_stateid(a),
             ArgOp::TestStateid(a) => self.test_stateid(a),
             ArgOp::ReclaimComplete(a) => self.reclaim_complete(*a),
+            ArgOp::Getxattr(name) => self.getxattr(name),
+            ArgOp::Setxattr(a) => self.setxattr(a),
+            ArgOp::Listxattrs(a) => self.listxattrs(a),
+            ArgOp::Removexattr(name) => self.removexattr(name),
             ArgOp::Sequence(_) => Err(NfsStat::NFS4ERR_SEQUENCE_POS.into()),
             ArgOp::DelegReturn(_) | ArgOp::ReadPlus(_) | ArgOp::Other(_) => {
                 Err(NfsStat::NFS4ERR_NOTSUPP.into())

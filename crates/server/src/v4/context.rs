@@ -3,6 +3,7 @@
 //! Each operation on an object asks for it as an [`Obj`], which has passed the export's access check, and each that
 //! changes something asks [`Ctx::modify`] for the transaction, which refuses on a read-only export.
 
+use crate::acl;
 use crate::attr::Subject;
 use crate::errors::status;
 use crate::exports::pseudo::{Pseudo, PseudoDir};
@@ -14,8 +15,9 @@ use crate::state::owners::OwnerKey;
 use crate::state::sessions::ConnId;
 use crate::state::{Millis, Principal};
 use bytes::Bytes;
-use landfast_nfs::v4::{NfsStat, ResBody, SessionId, Stateid};
-use landfast_volume::{Attrs, Cred, Kind, Node, Timestamp, Tx, Volume};
+use landfast_nfs::v4::attr::number::ACL;
+use landfast_nfs::v4::{Bitmap, NfsStat, ResBody, SessionId, Stateid};
+use landfast_volume::{Acl, Acls, Attrs, Cred, Kind, Node, Timestamp, Tx, Volume};
 use std::cell::RefCell;
 use std::sync::Arc;
 
@@ -257,17 +259,19 @@ impl Ctx<'_> {
     }
 
     /// The object whose attributes are asked for.
-    pub(crate) fn subject(&self, fh: &Fh) -> Result<Subject, NfsStat> {
+    pub(crate) fn subject(&self, fh: &Fh, wanted: &Bitmap) -> Result<Subject, NfsStat> {
         let handle = self.wire(fh);
         match fh {
             Fh::Node { export, node, by_path } => {
                 let attrs = export.volume.getattr(node).map_err(status)?;
-                Ok(self.subject_of(handle, export, node, *by_path, attrs))
+                self.subject_of(handle, export, node, *by_path, attrs, wanted)
             }
             Fh::Pseudo(dir) => {
                 let fileid = self.exports.pseudo.fileid(*dir);
                 let attrs = pseudo_attrs(&self.exports, fileid);
-                Ok(Subject { handle, mounted_on: fileid, attrs, volume: None })
+                let acls = Acls { access: Acl::from_mode(attrs.mode), default: None };
+                let acl = wanted.has(ACL).then(|| acl::to_nfs4(&acls, true));
+                Ok(Subject { handle, mounted_on: fileid, attrs, volume: None, acl })
             }
         }
     }
@@ -280,7 +284,14 @@ impl Ctx<'_> {
         node: &Node,
         by_path: bool,
         mut attrs: Attrs,
-    ) -> Subject {
+        wanted: &Bitmap,
+    ) -> Result<Subject, NfsStat> {
+        let mut acl = None;
+        if wanted.has(ACL) && node.kind() != Kind::Symlink {
+            let (now, acls) = export.volume.acls(node).map_err(status)?;
+            attrs = now;
+            acl = Some(acl::to_nfs4(&acls, node.kind() == Kind::Dir));
+        }
         let mut mounted_on = attrs.fileid;
         if by_path {
             attrs.fsid = Pseudo::by_path_fsid(attrs.fsid);
@@ -289,7 +300,7 @@ impl Ctx<'_> {
             let entry = if by_path { Some(Pseudo::by_path_entry()) } else { export.mounted_on };
             mounted_on = entry.unwrap_or(mounted_on);
         }
-        Subject { handle, attrs, mounted_on, volume: Some(export.volume.clone()) }
+        Ok(Subject { handle, attrs, mounted_on, volume: Some(export.volume.clone()), acl })
     }
 }
 

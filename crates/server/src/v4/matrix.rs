@@ -1,4 +1,4 @@
-//! The operations as data (RFC 7530 section 16, RFC 8881 section 17, RFC 7862 section 14): from which minor version on, what they do, what they
+//! The operations as data (RFC 7530 section 16, RFC 8881 section 17, RFC 7862 section 14, RFC 8276 section 8.4): from which minor version on, what they do, what they
 //! need, how large their result can be.
 
 use crate::limits;
@@ -94,6 +94,11 @@ const fn modify(op: OpNum, result_max: usize) -> OpSpec {
     spec(op, since(op), Does::Modifies, Place::InSession, result_max)
 }
 
+const fn from_42(mut s: OpSpec) -> OpSpec {
+    s.minor = 2;
+    s
+}
+
 const fn absent(op: OpNum, minor: u32) -> OpSpec {
     no_fh(spec(op, minor, Does::Unsupported, Place::InSession, 8))
 }
@@ -176,10 +181,10 @@ pub const OPS: &[OpSpec] = &[
     absent(OpNum::SEEK, 2),
     absent(OpNum::WRITE_SAME, 2),
     absent(OpNum::CLONE, 2),
-    absent(OpNum::GETXATTR, 2),
-    absent(OpNum::SETXATTR, 2),
-    absent(OpNum::LISTXATTRS, 2),
-    absent(OpNum::REMOVEXATTR, 2),
+    from_42(read(OpNum::GETXATTR)),
+    from_42(modify(OpNum::SETXATTR, HEAD + CINFO)),
+    from_42(read(OpNum::LISTXATTRS)),
+    from_42(modify(OpNum::REMOVEXATTR, HEAD + CINFO)),
 ];
 
 /// The numbers of [`OPS`] begin with this one, without gaps.

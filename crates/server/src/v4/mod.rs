@@ -4,7 +4,7 @@
 //! - [`compound`]: one request from its first operation to its reply;
 //! - [`context`]: what operations of one compound share;
 //! - `v40`: what is different in NFSv4.0;
-//! - `session`, `handles`, `names`, `attributes`, `readdir`, `open`, `io`, `lock`: the operations.
+//! - `session`, `handles`, `names`, `attributes`, `readdir`, `open`, `io`, `lock`, `xattr`: the operations.
 
 mod attributes;
 pub(crate) mod compound;
@@ -18,3 +18,4 @@ mod open;
 mod readdir;
 mod session;
 mod v40;
+mod xattr;

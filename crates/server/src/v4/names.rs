@@ -3,10 +3,11 @@
 
 use super::context::{Ctx, Done, Fail, Fh, Obj, must_be_dir};
 use crate::attr::{self, Purpose};
-use crate::errors::{check_name, status_of_names};
+use crate::errors::{check_name, status, status_of_acls, status_of_names};
 use crate::exports::pseudo::{self, PseudoDir};
 use crate::limits;
 use landfast_nfs::v4::args::{CreateArgs, CreateType, RenameArgs};
+use landfast_nfs::v4::attr::number::ACL;
 use landfast_nfs::v4::res::{CreateRes, RenameRes};
 use landfast_nfs::v4::{ChangeInfo, NfsStat, ResBody};
 use landfast_volume::{Error, Kind, Special};
@@ -105,7 +106,14 @@ impl Ctx<'_> {
         if attrs.size.is_some() {
             return Err(NfsStat::NFS4ERR_INVAL.into());
         }
+        let kind = match &a.kind {
+            CreateType::Lnk(_) => Kind::Symlink,
+            CreateType::Dir => Kind::Dir,
+            // Of the others none has anything of its own about ACLs.
+            _ => Kind::Fifo,
+        };
         let (v, cred, name) = (dir.volume(), dir.cred(), &a.name);
+        let acls = attr::acls_to_set(&a.attrs, kind, attrs.uid.unwrap_or(cred.uid))?;
         let special = match &a.kind {
             CreateType::Fifo => Some(Special::Fifo),
             CreateType::Sock => Some(Special::Socket),
@@ -114,18 +122,22 @@ impl Ctx<'_> {
             CreateType::Dir | CreateType::Lnk(_) | CreateType::Other(_) => None,
         };
         let made = match (&a.kind, special) {
-            (_, Some(special)) => v.mknod(self.modify(&dir)?, cred, &dir.node, name, special, attrs)?,
+            (_, Some(special)) => {
+                v.mknod_with_acls(self.modify(&dir)?, cred, &dir.node, name, special, attrs, &acls)
+            }
             (CreateType::Lnk(target), None) => {
                 check_target(target)?;
-                v.symlink(self.modify(&dir)?, cred, &dir.node, name, target, attrs)?
+                v.symlink(self.modify(&dir)?, cred, &dir.node, name, target, attrs)
             }
-            _ => v.mkdir(self.modify(&dir)?, cred, &dir.node, name, attrs)?,
+            _ => v.mkdir_with_acls(self.modify(&dir)?, cred, &dir.node, name, attrs, &acls),
         };
+        let made = made.map_err(|e| if acls.is_empty() { status(e) } else { status_of_acls(e) })?;
         self.set_fh(dir.to(made.node));
-        Ok(ResBody::Create(CreateRes {
-            cinfo: cinfo(made.dir_change),
-            attrset: attr::set_mask(&made.attrs_set),
-        }))
+        let mut attrset = attr::set_mask(&made.attrs_set);
+        if !acls.is_empty() {
+            attrset.set(ACL);
+        }
+        Ok(ResBody::Create(CreateRes { cinfo: cinfo(made.dir_change), attrset }))
     }
 
     fn saved_node(&self) -> Result<Obj, NfsStat> {

@@ -6,19 +6,20 @@
 use super::context::{Ctx, Done, Fail, Obj, key, must_be_file};
 use super::names::cinfo;
 use crate::attr::{self, Purpose};
-use crate::errors::{check_name, status};
+use crate::errors::{check_name, status, status_of_acls};
 use crate::limits;
 use crate::state::opens::{InTheWay, READ, Share, WRITE};
 use bytes::Bytes;
 use landfast_nfs::v4::args::{
     CloseArgs, CreateHow as WireHow, OpenArgs, OpenClaim, OpenDowngradeArgs, OpenHow,
 };
+use landfast_nfs::v4::attr::number::ACL;
 use landfast_nfs::v4::flags::{
     OPEN4_RESULT_LOCKTYPE_POSIX, OPEN4_SHARE_ACCESS_WANT_DELEG_MASK, OPEN4_SHARE_ACCESS_WANT_NO_DELEG,
 };
 use landfast_nfs::v4::res::{OpenDelegation, OpenRes, WhyNone};
 use landfast_nfs::v4::{Bitmap, ChangeInfo, NfsStat, ResBody, Stateid};
-use landfast_volume::{CreateHow, Error, OpenFile, OpenMode, SetAttrs};
+use landfast_volume::{CreateHow, Error, Kind, OpenFile, OpenMode, SetAcls, SetAttrs};
 
 /// WND4_NOT_WANTED and WND4_RESOURCE (RFC 8881 section 18.16.2).
 const WND4_NOT_WANTED: u32 = 0;
@@ -161,6 +162,7 @@ impl Ctx<'_> {
     fn open_create(&mut self, name: &[u8], how: &WireHow, wish: &Wish) -> Result<Found, Fail> {
         let dir = self.dir_or_symlink()?;
         check_name(name)?;
+        let wire = how;
         let (how, exclusive) = match how {
             WireHow::Unchecked(f) => {
                 (CreateHow::Unchecked(attr::to_set(f, self.minor, Purpose::Create)?), false)
@@ -174,8 +176,17 @@ impl Ctx<'_> {
                 (CreateHow::Exclusive { verf: *verf, attrs }, true)
             }
         };
+        let (CreateHow::Unchecked(attrs) | CreateHow::Guarded(attrs) | CreateHow::Exclusive { attrs, .. }) =
+            how;
+        let owner = attrs.uid.unwrap_or(dir.cred().uid);
+        let acls = match wire {
+            WireHow::Unchecked(f) | WireHow::Guarded(f) | WireHow::Exclusive41 { attrs: f, .. } => {
+                attr::acls_to_set(f, Kind::File, owner)?
+            }
+            WireHow::Exclusive(_) => SetAcls::default(),
+        };
         let CreateHow::Unchecked(attrs) = how else {
-            return self.make(&dir, name, how, exclusive, wish);
+            return self.make(&dir, name, how, &acls, exclusive, wish);
         };
         // What is there is opened, under the share reservations that others hold on it; what is not there is made, and
         // nobody else's can be in the way. Between the look and the making either may become the other.
@@ -185,10 +196,12 @@ impl Ctx<'_> {
                     let cinfo = self.unchanged(&dir)?;
                     return self.open_existing(Obj { node, ..dir }, cinfo, attrs.size, wish);
                 }
-                Err(Error::NoEnt) => match self.make(&dir, name, CreateHow::Guarded(attrs), false, wish) {
-                    Err(f) if f.status == NfsStat::NFS4ERR_EXIST => {}
-                    done => return done,
-                },
+                Err(Error::NoEnt) => {
+                    match self.make(&dir, name, CreateHow::Guarded(attrs), &acls, false, wish) {
+                        Err(f) if f.status == NfsStat::NFS4ERR_EXIST => {}
+                        done => return done,
+                    }
+                }
                 Err(e) => return Err(e.into()),
             }
         }
@@ -200,15 +213,22 @@ impl Ctx<'_> {
         dir: &Obj,
         name: &[u8],
         how: CreateHow,
+        acls: &SetAcls,
         exclusive: bool,
         wish: &Wish,
     ) -> Result<Found, Fail> {
-        let made = dir.volume().create(self.modify(dir)?, dir.cred(), &dir.node, name, how, wish.mode)?;
-        let attrset = if exclusive {
+        let made = dir
+            .volume()
+            .create_with_acls(self.modify(dir)?, dir.cred(), &dir.node, name, how, wish.mode, acls)
+            .map_err(|e| if acls.is_empty() { status(e) } else { status_of_acls(e) })?;
+        let mut attrset = if exclusive {
             attr::set_mask_exclusive(&made.attrs_set)
         } else {
             attr::set_mask(&made.attrs_set)
         };
+        if made.created && !acls.is_empty() {
+            attrset.set(ACL);
+        }
         let obj = Obj { node: made.node, ..dir.clone() };
         Ok(Found { obj, file: made.file, cinfo: cinfo(made.dir_change), attrset })
     }

@@ -73,7 +73,7 @@ impl Ctx<'_> {
                 let mut page = page;
                 for (cookie, name, step) in self.exports.pseudo.entries(dir, a.cookie) {
                     let Some(fh) = self.step_to(step) else { continue };
-                    let subject = self.subject(&fh)?;
+                    let subject = self.subject(&fh, &wanted)?;
                     let fattr = attr::values(self.sh, self.minor, &subject, &wanted)?;
                     if !page.add(cookie, name, fattr) {
                         return page.done(false);
@@ -97,7 +97,8 @@ impl Ctx<'_> {
                     None => attr::entry_values(e.fileid, NfsStat::NFS4_OK, wanted),
                     Some(Ok((node, attrs))) => {
                         let handle = if dir.by_path { Pseudo::by_path(&node.fh()) } else { node.fh() };
-                        let subject = self.subject_of(handle, &dir.export, &node, dir.by_path, attrs);
+                        let subject =
+                            self.subject_of(handle, &dir.export, &node, dir.by_path, attrs, wanted)?;
                         attr::values(self.sh, self.minor, &subject, wanted)?
                     }
                     // It went away in between.

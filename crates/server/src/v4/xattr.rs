@@ -1,0 +1,70 @@
+//! Extended attributes: GETXATTR, SETXATTR, LISTXATTRS, REMOVEXATTR (RFC 8276 section 8.4), from minor version 2.
+//!
+//! A synthetic directory has none, but is asked all the same: clients learn from the root of a mount whether a server
+//! has extended attributes at all.
+
+use super::context::{Ctx, Done};
+use super::names::cinfo;
+use landfast_nfs::v4::args::{ListxattrsArgs, SetxattrArgs, SetxattrOption};
+use landfast_nfs::v4::res::ListxattrsRes;
+use landfast_nfs::v4::{NfsStat, ResBody};
+use landfast_volume::SetXattr;
+use landfast_xdr::padding;
+
+/// Bytes of a LISTXATTRS result besides its names: cookie, count, end of list.
+const LIST_AROUND: usize = 8 + 4 + 4;
+/// Number and status of a result.
+const HEAD: usize = 8;
+
+impl Ctx<'_> {
+    /// GETXATTR. A value that is too large for the reply is `REP_TOO_BIG`, as every result is.
+    pub(super) fn getxattr(&mut self, name: &[u8]) -> Done {
+        let obj = self.object(self.fh()?)?.ok_or(NfsStat::NFS4ERR_NOXATTR)?;
+        Ok(ResBody::Getxattr(obj.volume().getxattr(obj.cred(), &obj.node, name)?))
+    }
+
+    /// SETXATTR.
+    pub(super) fn setxattr(&mut self, a: &SetxattrArgs) -> Done {
+        let obj = self.node()?;
+        let how = match a.option {
+            SetxattrOption::Either => SetXattr::Either,
+            SetxattrOption::Create => SetXattr::Create,
+            SetxattrOption::Replace => SetXattr::Replace,
+        };
+        let change =
+            obj.volume().setxattr(self.modify(&obj)?, obj.cred(), &obj.node, &a.key, &a.value, how)?;
+        Ok(ResBody::Setxattr(cinfo(change)))
+    }
+
+    /// REMOVEXATTR.
+    pub(super) fn removexattr(&mut self, name: &[u8]) -> Done {
+        let obj = self.node()?;
+        let change = obj.volume().removexattr(self.modify(&obj)?, obj.cred(), &obj.node, name)?;
+        Ok(ResBody::Removexattr(cinfo(change)))
+    }
+
+    /// LISTXATTRS: as many names as fit.
+    pub(super) fn listxattrs(&mut self, a: &ListxattrsArgs) -> Done {
+        let entries = match self.object(self.fh()?)? {
+            Some(obj) => obj.volume().listxattrs(obj.cred(), &obj.node, a.cookie)?,
+            None => Vec::new(),
+        };
+        let max = (a.maxcount as usize).min(self.room.saturating_sub(HEAD));
+        let mut left = max.checked_sub(LIST_AROUND).ok_or(NfsStat::NFS4ERR_TOOSMALL)?;
+        let mut list = ListxattrsRes { cookie: a.cookie, names: Vec::new(), eof: true };
+        for entry in entries {
+            let bytes = 4 + entry.name.len() + padding(entry.name.len());
+            if bytes > left {
+                if list.names.is_empty() {
+                    return Err(NfsStat::NFS4ERR_TOOSMALL.into());
+                }
+                list.eof = false;
+                break;
+            }
+            left -= bytes;
+            list.cookie = entry.cookie;
+            list.names.push(entry.name);
+        }
+        Ok(ResBody::Listxattrs(list))
+    }
+}
