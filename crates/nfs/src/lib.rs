@@ -6,6 +6,7 @@
 pub mod mount;
 pub mod nlm;
 pub mod nsm;
+pub mod nfsacl;
 pub mod v3;
 pub mod v4;
 
