@@ -97,9 +97,16 @@ impl Ctx<'_> {
                     None => attr::entry_values(e.fileid, NfsStat::NFS4_OK, wanted),
                     Some(Ok((node, attrs))) => {
                         let handle = if dir.by_path { Pseudo::by_path(&node.fh()) } else { node.fh() };
-                        let subject =
-                            self.subject_of(handle, &dir.export, &node, dir.by_path, attrs, wanted)?;
-                        attr::values(self.sh, self.minor, &subject, wanted)?
+                        let subject = self.subject_of(handle, &dir.export, &node, dir.by_path, attrs, wanted);
+                        match subject {
+                            Ok(subject) => attr::values(self.sh, self.minor, &subject, wanted)?,
+                            Err(NfsStat::NFS4ERR_STALE) => {
+                                cookie = e.cookie;
+                                continue;
+                            }
+                            Err(why) if wanted.has(RDATTR_ERROR) => attr::entry_values(e.fileid, why, wanted),
+                            Err(why) => return Err(why.into()),
+                        }
                     }
                     // It went away in between.
                     Some(Err(Error::NoEnt | Error::Stale)) => {
