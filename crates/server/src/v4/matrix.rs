@@ -94,11 +94,6 @@ const fn modify(op: OpNum, result_max: usize) -> OpSpec {
     spec(op, since(op), Does::Modifies, Place::InSession, result_max)
 }
 
-const fn from_42(mut s: OpSpec) -> OpSpec {
-    s.minor = 2;
-    s
-}
-
 const fn absent(op: OpNum, minor: u32) -> OpSpec {
     no_fh(spec(op, minor, Does::Unsupported, Place::InSession, 8))
 }
@@ -181,10 +176,10 @@ pub const OPS: &[OpSpec] = &[
     absent(OpNum::SEEK, 2),
     absent(OpNum::WRITE_SAME, 2),
     absent(OpNum::CLONE, 2),
-    from_42(read(OpNum::GETXATTR)),
-    from_42(modify(OpNum::SETXATTR, HEAD + CINFO)),
-    from_42(read(OpNum::LISTXATTRS)),
-    from_42(modify(OpNum::REMOVEXATTR, HEAD + CINFO)),
+    read(OpNum::GETXATTR),
+    modify(OpNum::SETXATTR, HEAD + CINFO),
+    read(OpNum::LISTXATTRS),
+    modify(OpNum::REMOVEXATTR, HEAD + CINFO),
 ];
 
 /// The numbers of [`OPS`] begin with this one, without gaps.
