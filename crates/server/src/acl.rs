@@ -157,10 +157,10 @@ fn who(ace: &NfsAce) -> Result<Who, NfsStat> {
 /// The ACLs that a list for an object of `owner` asks for.
 ///
 /// # Errors
-/// See the table above; `FBIG` for a list of too many entries.
+/// See the table above; `NOSPC` for a list of too many entries.
 pub fn from_nfs4(list: &[NfsAce], dir: bool, owner: u32) -> Result<SetAcls, NfsStat> {
     if list.len() > ACES_MAX {
-        return Err(NfsStat::NFS4ERR_FBIG);
+        return Err(NfsStat::NFS4ERR_NOSPC);
     }
     let (mut access, mut default) = (Sum::default(), None::<Sum>);
     for ace in list {

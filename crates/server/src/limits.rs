@@ -137,7 +137,7 @@ pub const FINGERPRINT_BYTES: usize = 1024;
 pub const IO_BYTES_MAX: u32 = 4 << 20;
 /// Longest name of a directory entry.
 pub const NAME_MAX: usize = 255;
-/// Entries of an NFSv4 ACL that is set; more: `NFS4ERR_FBIG`. The longest POSIX ACL with the longest default is less.
+/// Entries of an NFSv4 ACL that is set; more: `NFS4ERR_NOSPC`. The longest POSIX ACL with the longest default is less.
 pub const ACES_MAX: usize = 8192;
 /// Longest target of a symbolic link.
 pub const LINK_TARGET_MAX: usize = 4095;

@@ -127,7 +127,7 @@ async fn rfc8881_6_2_1_what_posix_cannot_say_is_refused_and_changes_nothing() {
         (vec![ace(0, INHERIT, R, "OWNER@")], NfsStat::NFS4ERR_INVAL),
         (vec![ace(9, 0, R, "OWNER@")], NfsStat::NFS4ERR_INVAL),
         (vec![ace(1, 0, ACE4_READ_ACL, "EVERYONE@")], NfsStat::NFS4ERR_ATTRNOTSUPP),
-        (vec![allow(R, "EVERYONE@"); 8193], NfsStat::NFS4ERR_FBIG),
+        (vec![allow(R, "EVERYONE@"); 8193], NfsStat::NFS4ERR_NOSPC),
     ] {
         // Not even the mode that came with it.
         let attrs = fattr(AttrValues { acl: Some(list), mode: Some(0o777), ..AttrValues::default() });

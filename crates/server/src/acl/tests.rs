@@ -260,7 +260,7 @@ fn rfc8881_6_2_1_what_cannot_be_said_is_refused() {
         assert_eq!(refused(false, ace(0, 0, r, who)), NfsStat::NFS4ERR_BADOWNER, "{who}");
     }
     let many = vec![ace(0, 0, r, "OWNER@"); ACES_MAX + 1];
-    assert_eq!(from_nfs4(&many, false, FILE_OWNER), Err(NfsStat::NFS4ERR_FBIG));
+    assert_eq!(from_nfs4(&many, false, FILE_OWNER), Err(NfsStat::NFS4ERR_NOSPC));
 }
 
 #[test]

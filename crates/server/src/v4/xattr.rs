@@ -5,10 +5,11 @@
 
 use super::context::{Ctx, Done};
 use super::names::cinfo;
+use crate::errors::status;
 use landfast_nfs::v4::args::{ListxattrsArgs, SetxattrArgs, SetxattrOption};
 use landfast_nfs::v4::res::ListxattrsRes;
 use landfast_nfs::v4::{NfsStat, ResBody};
-use landfast_volume::SetXattr;
+use landfast_volume::{Error, SetXattr};
 use landfast_xdr::padding;
 
 /// Bytes of a LISTXATTRS result besides its names: cookie, count, end of list.
@@ -20,7 +21,12 @@ impl Ctx<'_> {
     /// GETXATTR. A value that is too large for the reply is `REP_TOO_BIG`, as every result is.
     pub(super) fn getxattr(&mut self, name: &[u8]) -> Done {
         let obj = self.object(self.fh()?)?.ok_or(NfsStat::NFS4ERR_NOXATTR)?;
-        Ok(ResBody::Getxattr(obj.volume().getxattr(obj.cred(), &obj.node, name)?))
+        let value = obj.volume().getxattr(obj.cred(), &obj.node, name).map_err(|e| match e {
+            // RFC 8276 section 8.4.5 has no BADCHAR here.
+            Error::NameChar => NfsStat::NFS4ERR_INVAL,
+            e => status(e),
+        })?;
+        Ok(ResBody::Getxattr(value))
     }
 
     /// SETXATTR.
