@@ -211,6 +211,12 @@ pub fn values(shared: &Shared, minor: u32, s: &Subject, wanted: &Bitmap) -> Resu
     }
     v.acl.clone_from(&s.acl);
     constants(&mut v, shared, minor);
+    if a.kind == Kind::Symlink
+        && let Some(supported) = &mut v.supported_attrs
+    {
+        // It can have no ACL.
+        supported.clear(n::ACL);
+    }
     if wanted.has(n::XATTR_SUPPORT) {
         // Clients ask the root of what they mount, and a synthetic directory leads to what has them.
         v.xattr_support = Some(s.volume.as_ref().is_none_or(Volume::has_xattrs));
