@@ -4,9 +4,9 @@
 //! bytes without panicking; lengths are bounded by the record that they came in.
 
 pub mod mount;
+pub mod nfsacl;
 pub mod nlm;
 pub mod nsm;
-pub mod nfsacl;
 pub mod v3;
 pub mod v4;
 

@@ -47,15 +47,8 @@ const OVER_ARCHIVE: [Script; 5] =
     [script!("untar"), script!("compare"), script!("copy"), script!("compare-copy"), script!("remove")];
 
 /// The other checks that leave the server alone.
-const OTHERS: [Script; 7] = [
-    script!("git"),
-    script!("locks"),
-    script!("types"),
-    script!("data"),
-    script!("access"),
-    script!("xattr"),
-    script!("acl"),
-];
+const OTHERS: [Script; 5] =
+    [script!("git"), script!("locks"), script!("types"), script!("data"), script!("access")];
 
 /// What the guest does before and after the server is restarted.
 const RESTART: (Script, Script) = (script!("restart-before"), script!("restart-after"));
