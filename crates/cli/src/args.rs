@@ -28,6 +28,10 @@ pub struct Cli {
 pub enum Command {
     /// Export a directory over NFSv4.1 and 4.2, with an intent log in front of it
     Serve(ServeArgs),
+    /// List what a configuration file serves, to whom and how
+    Exports(ExportsArgs),
+    /// Say all that is wrong with a configuration file
+    Check(CheckArgs),
     /// Extract a tar archive onto an NFS server; durable when it returns
     Untar(UntarArgs),
     /// The main job against its peers on emulated disks and an emulated network, in one table
@@ -62,10 +66,19 @@ impl From<DurabilityArg> for landfast_lab::served::Durability {
 #[derive(Debug, Args)]
 pub struct ServeArgs {
     /// The directory to export; on ext4, XFS or btrfs
-    pub dir: PathBuf,
+    #[arg(required_unless_present = "config")]
+    pub dir: Option<PathBuf>,
+    /// Serve what this file says (docs/exports.md); SIGHUP reads it again
+    #[arg(long, value_name = "FILE", conflicts_with_all = [
+        "dir", "log", "log_size", "listen", "durability", "lease", "allow", "unprivileged"
+    ])]
+    pub config: Option<PathBuf>,
     /// The intent log: a file (made when it does not exist) or a block device, best on a small fast device of its own
-    #[arg(long, value_name = "PATH", required_if_eq("durability", "log"))]
+    #[arg(long, value_name = "PATH")]
     pub log: Option<PathBuf>,
+    /// Serve only these clients: an address, a network, a host name, a pattern or @netgroup; may be given more than once
+    #[arg(long, value_name = "CLIENT", value_parser = landfast_server::exports::rules::From::parse)]
+    pub allow: Vec<landfast_server::exports::rules::From>,
     /// Size of a log file that does not exist yet
     #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = units::size)]
     pub log_size: u64,
@@ -90,6 +103,24 @@ pub struct ServeArgs {
     /// For experiments: write counters as JSON to this file when stopped
     #[arg(long, value_name = "FILE", hide = true)]
     pub stats_file: Option<PathBuf>,
+}
+
+/// `landfast exports`.
+#[derive(Debug, Args)]
+pub struct ExportsArgs {
+    /// The configuration file
+    #[arg(long, value_name = "FILE", default_value = "/etc/landfast.toml")]
+    pub config: PathBuf,
+    /// Print one JSON array
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `landfast check`.
+#[derive(Debug, Args)]
+pub struct CheckArgs {
+    /// The configuration file
+    pub config: PathBuf,
 }
 
 /// `landfast untar`. Letters and names are those of GNU tar where it has them.

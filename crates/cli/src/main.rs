@@ -1,6 +1,7 @@
 //! The `landfast` command: parsing, progress, tables, exit codes; no logic.
 
 mod args;
+mod config;
 mod demo;
 mod exit;
 mod lab;
@@ -19,6 +20,8 @@ fn main() -> ExitCode {
     // No thread may exist yet: `lab child` asks for a signal that follows the thread that asked.
     match cli.command {
         Command::Serve(args) => serve::run(args),
+        Command::Exports(args) => config::exports(&args),
+        Command::Check(args) => config::check(&args),
         Command::Untar(args) => untar::run(&args),
         Command::Demo(args) => demo::run(args),
         Command::Lab(command) => lab::run(command),

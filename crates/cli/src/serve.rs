@@ -1,12 +1,15 @@
-//! `landfast serve`: opens the volume, serves it until a signal, stops cleanly.
+//! `landfast serve`: opens the volumes, serves them until a signal, stops cleanly; SIGHUP reads the file again.
 
 use crate::args::{DurabilityArg, ServeArgs};
+use crate::config;
 use crate::exit::{Exit, complain};
 use crate::units::{show_bytes, show_count};
-use landfast_server::{Running, Server, ServerConfig};
-use landfast_volume::{Durability, OpenOptions, RecoveryReport, Volume};
+use landfast_server::config::{Config, ExportConfig};
+use landfast_server::exports::rules::{Rule, Rules};
+use landfast_server::{Reloaded, Running, Served, Server, ServerConfig};
+use landfast_volume::{Durability, OpenError, OpenOptions, RecoveryReport, Volume};
 use serde_json::json;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -28,6 +31,17 @@ pub fn run(args: ServeArgs) -> Exit {
 
 async fn serve(args: &ServeArgs) -> Exit {
     let started = Instant::now();
+    if let Some(file) = &args.config {
+        return serve_config(args, file, started).await;
+    }
+    let Some(dir) = &args.dir else {
+        eprintln!("landfast: name a directory, or a file with --config");
+        return Exit::Failed;
+    };
+    if args.durability == DurabilityArg::Log && args.log.is_none() {
+        eprintln!("landfast: --durability log needs a log: name a file or device with --log PATH");
+        return Exit::Failed;
+    }
     if args.unprivileged && !args.listen.ip().is_loopback() {
         eprintln!("landfast: --unprivileged serves everyone as one user: only on a loopback address");
         return Exit::Failed;
@@ -38,27 +52,27 @@ async fn serve(args: &ServeArgs) -> Exit {
         eprintln!("landfast: cannot wait for signals");
         return Exit::Failed;
     };
-    let (volume, recovery) = match Volume::open(options(args)) {
+    let (volume, recovery) = match Volume::open(options(args, dir)) {
         Ok(opened) => opened,
         Err(e) => {
             complain(&e);
             return Exit::Failed;
         }
     };
-    say_recovery(&recovery, args.durability);
-    if args.durability == DurabilityArg::Unsafe {
-        eprintln!(
-            "landfast: WARNING: --durability unsafe answers before data is stable: a power cut loses up to {UNSAFE_RISK_SECONDS} \
-             seconds of acknowledged work"
-        );
-    }
+    say_recovery(&recovery, volume.durability());
+    warn_of_unsafe(volume.durability());
     if args.unprivileged {
         eprintln!(
             "landfast: WARNING: --unprivileged is for experiments: nothing can be recovered after a crash"
         );
     }
-    let export = std::fs::canonicalize(&args.dir).unwrap_or_else(|_| args.dir.clone());
+    let export = std::fs::canonicalize(dir).unwrap_or_else(|_| dir.clone());
     let mut config = ServerConfig::new(volume, recovery, args.listen, export);
+    if !args.allow.is_empty() {
+        for served in &mut config.exports {
+            served.rules = Rules(vec![Rule::open(args.allow.clone())]);
+        }
+    }
     config.lease_seconds = args.lease.as_secs().clamp(1, u64::from(u32::MAX)) as u32;
     let running = match Server::start(config).await {
         Ok(running) => running,
@@ -67,7 +81,8 @@ async fn serve(args: &ServeArgs) -> Exit {
             return Exit::Failed;
         }
     };
-    say_serving(args, &running, started.elapsed());
+    say_restored(&running, args.lease.as_secs());
+    say_serving(&running, std::slice::from_ref(dir), started.elapsed());
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
@@ -75,7 +90,122 @@ async fn serve(args: &ServeArgs) -> Exit {
     stop(running, args.stats_file.as_deref()).await
 }
 
-fn options(args: &ServeArgs) -> OpenOptions {
+/// Serves what a file says.
+async fn serve_config(args: &ServeArgs, file: &Path, started: Instant) -> Exit {
+    let signals =
+        (signal(SignalKind::terminate()), signal(SignalKind::interrupt()), signal(SignalKind::hangup()));
+    let (Ok(mut terminate), Ok(mut interrupt), Ok(mut hangup)) = signals else {
+        eprintln!("landfast: cannot wait for signals");
+        return Exit::Failed;
+    };
+    let mut config = match config::read(file) {
+        Ok(config) => config,
+        Err(problems) => {
+            problems.iter().for_each(|p| eprintln!("landfast: {p}"));
+            return Exit::Failed;
+        }
+    };
+    let mut served = Vec::with_capacity(config.exports.len());
+    for e in &config.exports {
+        let (volume, recovery) = match open(args, e) {
+            Ok(opened) => opened,
+            Err(err) => {
+                eprintln!("landfast: {}:{}: {}: {err}", file.display(), e.line, e.path.display());
+                return Exit::Failed;
+            }
+        };
+        served.push(Served {
+            volume,
+            recovery,
+            path: e.path.clone(),
+            log: e.log.clone(),
+            name: e.name.clone(),
+            rules: e.rules.clone(),
+            manage_gids: e.manage_gids,
+        });
+    }
+    let mut start = ServerConfig::of(served, config.listen.clone());
+    (start.lease_seconds, start.connections) = (config.lease_seconds, config.connections);
+    start.workers = config.workers.unwrap_or(start.workers);
+    let running = match Server::start(start).await {
+        Ok(running) => running,
+        Err(e) => {
+            complain(&e);
+            return Exit::Failed;
+        }
+    };
+    say_restored(&running, u64::from(config.lease_seconds));
+    let dirs: Vec<_> = config.exports.iter().map(|e| e.path.clone()).collect();
+    say_serving(&running, &dirs, started.elapsed());
+    loop {
+        tokio::select! {
+            _ = terminate.recv() => break,
+            _ = interrupt.recv() => break,
+            _ = hangup.recv() => reload(args, file, &running, &mut config).await,
+        }
+    }
+    stop(running, args.stats_file.as_deref()).await
+}
+
+/// SIGHUP: all of the file, or nothing of it.
+async fn reload(args: &ServeArgs, file: &Path, running: &Running, config: &mut Config) {
+    let unchanged = |why: &dyn std::fmt::Display| eprintln!("landfast: {why}; nothing has changed");
+    let new = match config::read(file) {
+        Ok(new) => new,
+        Err(problems) => return problems.iter().for_each(|p| unchanged(p)),
+    };
+    match running.reload(config, &new, |e| open(args, e)).await {
+        Ok(done) => {
+            say_reloaded(file, &new, &done);
+            // What needs a restart is said again until there was one.
+            *config = Config {
+                listen: config.listen.clone(),
+                lease_seconds: config.lease_seconds,
+                connections: config.connections,
+                workers: config.workers,
+                ..new
+            };
+        }
+        Err(why) => unchanged(&format!("{}: {why}", file.display())),
+    }
+}
+
+fn say_reloaded(file: &Path, config: &Config, done: &Reloaded) {
+    eprintln!("landfast: {} read again: {} exports", file.display(), config.exports.len());
+    done.added.iter().for_each(|p| eprintln!("landfast: {} is served now", p.display()));
+    done.removed.iter().for_each(|p| eprintln!("landfast: {} is served no more", p.display()));
+    done.needs_restart.iter().for_each(|what| {
+        eprintln!(
+            "landfast: WARNING: {what} has changed in the file: that needs a restart, and stays as it was"
+        );
+    });
+    done.not_clean.iter().for_each(|why| eprintln!("landfast: WARNING: not stopped cleanly: {why}"));
+}
+
+/// Opens the volume of an export and says what it found.
+fn open(args: &ServeArgs, e: &ExportConfig) -> Result<(Volume, RecoveryReport), OpenError> {
+    let (volume, recovery) = Volume::open(OpenOptions {
+        log: e.log.clone(),
+        log_size: e.log_size,
+        injected_flush: args.inject_volume_flush,
+        injected_log_flush: args.inject_log_flush,
+        ..OpenOptions::new(&e.path, e.durability)
+    })?;
+    say_recovery(&recovery, volume.durability());
+    warn_of_unsafe(volume.durability());
+    Ok((volume, recovery))
+}
+
+fn warn_of_unsafe(durability: Durability) {
+    if durability == Durability::Unsafe {
+        eprintln!(
+            "landfast: WARNING: durability unsafe answers before data is stable: a power cut loses up to {UNSAFE_RISK_SECONDS} \
+             seconds of acknowledged work"
+        );
+    }
+}
+
+fn options(args: &ServeArgs, dir: &Path) -> OpenOptions {
     let durability = match args.durability {
         DurabilityArg::Log => Durability::Log,
         DurabilityArg::Sync => Durability::Sync,
@@ -87,12 +217,12 @@ fn options(args: &ServeArgs) -> OpenOptions {
         injected_flush: args.inject_volume_flush,
         injected_log_flush: args.inject_log_flush,
         unprivileged: args.unprivileged,
-        ..OpenOptions::new(&args.dir, durability)
+        ..OpenOptions::new(dir, durability)
     }
 }
 
-fn say_recovery(r: &RecoveryReport, durability: DurabilityArg) {
-    if durability != DurabilityArg::Log {
+fn say_recovery(r: &RecoveryReport, durability: Durability) {
+    if durability != Durability::Log {
         return;
     }
     if r.clean {
@@ -108,29 +238,32 @@ fn say_recovery(r: &RecoveryReport, durability: DurabilityArg) {
     }
 }
 
-fn say_serving(args: &ServeArgs, running: &Running, took: Duration) {
+fn say_restored(running: &Running, lease_seconds: u64) {
     let restored = running.restored();
     if restored.clients > 0 {
         eprintln!(
             "landfast: {} clients and {} sessions go on; {} may reclaim opens and locks for {} s",
-            restored.clients,
-            restored.sessions,
-            restored.reclaiming,
-            args.lease.as_secs()
+            restored.clients, restored.sessions, restored.reclaiming, lease_seconds
         );
     }
-    let durability = match (args.durability, running.volumes().first().and_then(|v| v.log_info())) {
-        (DurabilityArg::Log, Some(device)) => format!("log {device}"),
-        (DurabilityArg::Log, None) => "log".to_owned(),
-        (DurabilityArg::Sync, _) => "no log, every operation is synced".to_owned(),
-        (DurabilityArg::Unsafe, _) => "NOT DURABLE".to_owned(),
-    };
-    eprintln!(
-        "landfast: serving {} at nfs://{}/ ({durability}); ready after {:.3} s",
-        args.dir.display(),
-        running.local_addr(),
-        took.as_secs_f64()
-    );
+}
+
+fn say_serving(running: &Running, dirs: &[PathBuf], took: Duration) {
+    let at: Vec<_> = running.local_addrs().iter().map(|a| format!("nfs://{a}/")).collect();
+    let at = at.join(" ");
+    for (volume, dir) in running.volumes().iter().zip(dirs) {
+        let durability = match (volume.durability(), volume.log_info()) {
+            (Durability::Log, Some(device)) => format!("log {device}"),
+            (Durability::Log, None) => "log".to_owned(),
+            (Durability::Sync, _) => "no log, every operation is synced".to_owned(),
+            (Durability::Unsafe, _) => "NOT DURABLE".to_owned(),
+        };
+        eprintln!(
+            "landfast: serving {} at {at} ({durability}); ready after {:.3} s",
+            dir.display(),
+            took.as_secs_f64()
+        );
+    }
 }
 
 async fn stop(running: Running, stats_file: Option<&Path>) -> Exit {

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
@@ -87,7 +88,7 @@ pub struct Load {
 
 /// A running listener. Dropping it stops accepting and closes all connections at once.
 pub struct Server {
-    addr: SocketAddr,
+    addrs: Vec<SocketAddr>,
     stop: watch::Sender<bool>,
     connections: Connections,
     all: [Budget; 2],
@@ -105,7 +106,22 @@ impl Server {
         service: Arc<S>,
         config: ServerConfig,
     ) -> std::io::Result<Server> {
-        let addr = listener.local_addr()?;
+        Server::start_all(vec![listener], service, config)
+    }
+
+    /// Serves the connections that any of `listeners` accepts; the limits are for all of them together.
+    ///
+    /// # Errors
+    /// When a listener's own address cannot be read, or there is none.
+    pub fn start_all<S: Service>(
+        listeners: Vec<TcpListener>,
+        service: Arc<S>,
+        config: ServerConfig,
+    ) -> std::io::Result<Server> {
+        let addrs = listeners.iter().map(TcpListener::local_addr).collect::<std::io::Result<Vec<_>>>()?;
+        if addrs.is_empty() {
+            return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, "no address to listen on"));
+        }
         let (stop, stopped) = watch::channel(false);
         let connections = Connections::default();
         let all = [Budget::new(config.calls_in_flight_max), Budget::new(config.bytes_in_flight_max)];
@@ -118,13 +134,19 @@ impl Server {
             connections: connections.clone(),
             tasks: JoinSet::new(),
         };
-        let accepting = Some(tokio::spawn(accepting.run(listener, stopped)));
-        Ok(Server { addr, stop, connections, all, refused, accepting })
+        let accepting = Some(tokio::spawn(accepting.run(listeners, stopped)));
+        Ok(Server { addrs, stop, connections, all, refused, accepting })
     }
 
-    /// The address that is listened on.
+    /// The address that is listened on; the first of several.
     pub fn local_addr(&self) -> SocketAddr {
-        self.addr
+        // There is one: `start_all` has seen to it.
+        self.addrs.first().copied().unwrap_or_else(|| SocketAddr::from(([0; 4], 0)))
+    }
+
+    /// All addresses that are listened on.
+    pub fn local_addrs(&self) -> &[SocketAddr] {
+        &self.addrs
     }
 
     /// Connections that are open now.
@@ -185,6 +207,15 @@ fn lock(connections: &Connections) -> MutexGuard<'_, Table> {
     connections.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// The next connection of any of them.
+async fn accept(listeners: &[TcpListener]) -> std::io::Result<(TcpStream, SocketAddr)> {
+    std::future::poll_fn(|cx| {
+        let ready = listeners.iter().map(|l| l.poll_accept(cx)).find(Poll::is_ready);
+        ready.unwrap_or(Poll::Pending)
+    })
+    .await
+}
+
 struct Acceptor<S> {
     service: Arc<S>,
     config: ServerConfig,
@@ -195,7 +226,7 @@ struct Acceptor<S> {
 }
 
 impl<S: Service> Acceptor<S> {
-    async fn run(mut self, listener: TcpListener, mut stopped: watch::Receiver<bool>) -> JoinSet<()> {
+    async fn run(mut self, listeners: Vec<TcpListener>, mut stopped: watch::Receiver<bool>) -> JoinSet<()> {
         loop {
             let accepted = tokio::select! {
                 stop = stopped.wait_for(|s| *s) => {
@@ -203,7 +234,7 @@ impl<S: Service> Acceptor<S> {
                     return self.tasks;
                 }
                 Some(_) = self.tasks.join_next() => continue,
-                accepted = listener.accept() => accepted,
+                accepted = accept(&listeners) => accepted,
             };
             match accepted {
                 Ok((stream, peer)) => self.serve(stream, peer),

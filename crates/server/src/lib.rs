@@ -14,20 +14,24 @@
 
 mod acl;
 mod attr;
+pub mod config;
 mod errors;
-#[allow(dead_code)] // names and rules of several exports come with the configuration file
-mod exports;
+pub mod exports;
 pub mod limits;
 mod nlm;
 mod pool;
 #[cfg(test)]
 mod protocol_doc;
+mod reload;
 mod serve;
 mod server;
 pub mod state;
 mod stats;
+mod sys;
 mod v4;
 
+pub use exports::Served;
+pub use reload::{ReloadError, Reloaded};
 pub use serve::{Running, Server, ServerConfig, StartError, Stopped};
 pub use state::notes::Restored;
 pub use stats::Stats;

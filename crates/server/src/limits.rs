@@ -159,3 +159,25 @@ pub const OWNERS_MAX: usize = 128 << 10;
 pub const OWNER_IDLE_LEASES: u64 = 2;
 /// States of NFSv4.0's clients that are remembered as `NFS4ERR_EXPIRED`; older ones are `NFS4ERR_BAD_STATEID`.
 pub const EXPIRED_STATES_MAX: usize = 64 << 10;
+/// Exports of one server; more: the configuration is refused.
+pub const EXPORTS_MAX: usize = 256;
+/// Addresses to listen on; more: the configuration is refused.
+pub const LISTEN_MAX: usize = 64;
+/// Bytes of a configuration file; more: it is refused.
+pub const CONFIG_BYTES_MAX: u64 = 1 << 20;
+/// Addresses whose names are remembered, and users whose groups are; above it the elder half is forgotten.
+pub const KNOWN_MAX: usize = 4096;
+/// Threads that ask for names and groups.
+pub const KNOWN_THREADS: usize = 4;
+/// How long a request waits for the names of its address or the groups of its user; after that it gets `NFS4ERR_DELAY`.
+pub const KNOWN_WAIT_MS: u64 = 2_000;
+/// Names and groups that were asked for so long ago are asked for again.
+pub const KNOWN_MS: u64 = 5 * 60 * 1000;
+/// They serve so long when no newer answer comes.
+pub const KNOWN_STALE_MS: u64 = 60 * 60 * 1000;
+/// Groups of one user that are looked up; further ones are left out.
+pub const GROUPS_MAX: usize = 65_536;
+/// The most connections that a configuration may allow.
+pub const CONNECTIONS_CONFIGURED_MAX: usize = 65_536;
+/// The most threads that a configuration may ask for.
+pub const WORKERS_CONFIGURED_MAX: usize = 512;

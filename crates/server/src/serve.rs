@@ -7,14 +7,17 @@
 //! go to the page cache, and handing them to another thread and back would cost more than most of them take. Only
 //! what is known to wait for the disk goes to other threads ([`Pool`]). All waiting for the log is asynchronous.
 
-use crate::exports::{Caller, Export, Exports};
+use crate::exports::known::{Known, System};
+use crate::exports::rules::{From, Rule, Rules};
+use crate::exports::{Export, Exports, Served};
 use crate::limits;
 use crate::nlm::{self, Nlm};
 use crate::pool::Pool;
+use crate::reload::{self, ReloadError};
 use crate::server::Shared;
-use crate::state::Principal;
 use crate::state::notes::{Restored, Stamped};
 use crate::state::sessions::Kept;
+use crate::state::{Principal, merge};
 use crate::stats::Stats;
 use crate::v4::compound::{self, Outcome, Pending, Request};
 use crate::v4::matrix;
@@ -29,26 +32,26 @@ use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::{TcpListener, UdpSocket};
+use tokio::net::{TcpListener, TcpSocket, UdpSocket};
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
 /// How long a clean stop waits for requests under way.
 const STOP_GRACE: Duration = Duration::from_secs(10);
+/// Connections that wait to be accepted.
+const LISTEN_BACKLOG: u32 = 1024;
 /// How often what goes on by time alone is looked at.
 const TICK: Duration = Duration::from_secs(5);
 
-/// How to serve a volume.
+/// How to serve volumes.
 pub struct ServerConfig {
-    /// The volume, opened and not started.
-    pub volume: Volume,
-    /// What opening it found.
-    pub recovery: RecoveryReport,
+    /// The volumes, opened and not started.
+    pub exports: Vec<Served>,
     /// Where to listen; port 0 takes any.
-    pub listen: SocketAddr,
-    /// The export's own absolute path: its name under the pseudo root.
-    pub export: PathBuf,
+    pub listen: Vec<SocketAddr>,
+    /// Connections at the same time.
+    pub connections: usize,
     /// Lease time and grace period in seconds.
     pub lease_seconds: u32,
     /// Threads that receive and run requests.
@@ -58,14 +61,28 @@ pub struct ServerConfig {
 }
 
 impl ServerConfig {
-    /// Serves `volume`, found at `export`, at `listen`, with the default times and threads.
+    /// Serves `volume`, found at `export`, to all at `listen`, with the default times and threads.
     #[must_use]
     pub fn new(volume: Volume, recovery: RecoveryReport, listen: SocketAddr, export: PathBuf) -> Self {
-        ServerConfig {
+        let served = Served {
             volume,
             recovery,
+            path: export,
+            log: None,
+            name: PathBuf::from("/"),
+            rules: Rules(vec![Rule::open(vec![From::Anyone])]),
+            manage_gids: false,
+        };
+        ServerConfig::of(vec![served], vec![listen])
+    }
+
+    /// Serves these at these addresses, with the default times and threads.
+    #[must_use]
+    pub fn of(exports: Vec<Served>, listen: Vec<SocketAddr>) -> Self {
+        ServerConfig {
+            exports,
             listen,
-            export,
+            connections: limits::CONNECTIONS_MAX,
             lease_seconds: limits::LEASE_SECONDS,
             workers: default_workers(),
             portmapper: limits::PORTMAPPER_PORT,
@@ -89,6 +106,9 @@ pub enum StartError {
         /// The system's error.
         err: std::io::Error,
     },
+    /// Two exports cannot both be.
+    #[error(transparent)]
+    Exports(#[from] ReloadError),
     /// The volume does not start.
     #[error(transparent)]
     Volume(#[from] landfast_volume::OpenError),
@@ -106,19 +126,25 @@ impl Server {
     /// # Errors
     /// [`StartError`].
     pub async fn start(config: ServerConfig) -> Result<Running, StartError> {
-        let ServerConfig { volume, recovery, listen, export, lease_seconds, workers, portmapper } = config;
+        let ServerConfig { mut exports, listen, connections, lease_seconds, workers, portmapper } = config;
         let threads = Threads::new(workers).map_err(StartError::Threads)?;
-        let listen_error = |err| StartError::Listen { addr: listen, err };
-        let listener = match threads.handle().spawn(TcpListener::bind(listen)).await {
-            Ok(bound) => bound.map_err(listen_error)?,
-            Err(e) => return Err(StartError::Threads(e.into())),
-        };
-        let server = volume.id();
-        let epoch = recovery.epoch as u32;
-        let exports = Exports::whole(volume, export, server);
-        let sh = Arc::new(Shared::new(exports, server, lease_seconds, epoch));
+        let mut listeners = Vec::with_capacity(listen.len());
+        {
+            let _inside = threads.handle().enter();
+            for addr in &listen {
+                let bound = bind(*addr, &listen).map_err(|err| StartError::Listen { addr: *addr, err })?;
+                listeners.push(bound);
+            }
+        }
+        let merged = merge::merge(&take_notes(&mut exports));
+        let server = merged.server.or(exports.first().map(|e| e.volume.id())).unwrap_or_default();
+        // Different from every earlier life's, whichever volumes that had.
+        let epoch = exports.iter().map(|e| e.recovery.epoch as u32).max().unwrap_or(1).max(merged.epoch + 1);
+        let known = Known::new(Box::new(System)).map_err(StartError::Threads)?;
+        let exports = reload::table(exports, server, Vec::new())?;
+        let sh = Arc::new(Shared::new(exports, server, lease_seconds, epoch, known));
         let nlm = Nlm::new(sh.clone(), epoch, portmapper);
-        let restored = restore(&sh, recovery.notes)?;
+        let restored = restore(&sh, merged.notes)?;
         let slow = Pool::new(limits::SLOW_WORKERS).map_err(StartError::Threads)?;
         let service = Arc::new(Nfs { sh: sh.clone(), nlm: nlm.clone(), slow, released: Notify::new() });
         let rpc = server::ServerConfig {
@@ -128,14 +154,16 @@ impl Server {
                 bytes_in_flight_max: limits::CONNECTION_BYTES_MAX,
                 ..server::ServerConfig::default().conn
             },
-            connections_max: limits::CONNECTIONS_MAX,
+            connections_max: connections,
             bytes_in_flight_max: limits::SERVER_BYTES_MAX,
             ..server::ServerConfig::default()
         };
         let handle = threads.handle();
         let rpc = {
             let _inside = handle.enter();
-            server::Server::start(listener, service, rpc).map_err(listen_error)?
+            let addr = listen.first().copied().unwrap_or_else(|| SocketAddr::from(([0; 4], 0)));
+            server::Server::start_all(listeners, service, rpc)
+                .map_err(|err| StartError::Listen { addr, err })?
         };
         let datagrams = handle.spawn(datagrams(rpc.local_addr(), nlm.clone()));
         let ticking = Ticking([handle.spawn(tick(sh.clone())), handle.spawn(nlm.run()), datagrams]);
@@ -143,12 +171,33 @@ impl Server {
     }
 }
 
-/// Puts back what the log kept, then starts the volume, which asks for it again before it empties the log.
-fn restore(sh: &Arc<Shared>, notes: Vec<Vec<u8>>) -> Result<Restored, StartError> {
+/// What each log kept.
+fn take_notes(exports: &mut [Served]) -> Vec<Vec<Stamped>> {
+    let of = |e: &mut Served| {
+        let notes = std::mem::take(&mut e.recovery.notes);
+        notes.iter().filter_map(|n| Stamped::from_bytes(n)).collect()
+    };
+    exports.iter_mut().map(of).collect()
+}
+
+/// A listener; where the list has all of IPv4 beside all of IPv6 on one port, the latter takes IPv6 only.
+fn bind(addr: SocketAddr, all: &[SocketAddr]) -> std::io::Result<TcpListener> {
+    let socket = if addr.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    let beside = |a: &SocketAddr| a.is_ipv4() && a.ip().is_unspecified() && a.port() == addr.port();
+    if addr.is_ipv6() && addr.ip().is_unspecified() && addr.port() != 0 && all.iter().any(beside) {
+        crate::sys::only_ipv6(&socket)?;
+    }
+    socket.set_reuseaddr(true)?;
+    socket.bind(addr)?;
+    socket.listen(LISTEN_BACKLOG)
+}
+
+/// Puts back what the logs kept, then starts the volumes, which ask for it again before they empty their logs.
+fn restore(sh: &Arc<Shared>, notes: Vec<Stamped>) -> Result<Restored, StartError> {
     let now = sh.now();
-    let restored = sh.state().restore(notes.iter().filter_map(|n| Stamped::from_bytes(n)), now);
+    let restored = sh.state().restore(notes, now);
     for export in sh.exports().iter() {
-        export.volume.start(sh.keeper())?;
+        export.volume.start(sh.keeper(&export.volume))?;
     }
     Ok(restored)
 }
@@ -158,7 +207,7 @@ pub struct Running {
     rpc: server::Server,
     ticking: Ticking,
     threads: Threads,
-    sh: Arc<Shared>,
+    pub(crate) sh: Arc<Shared>,
     restored: Restored,
 }
 
@@ -241,6 +290,12 @@ impl Running {
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
         self.rpc.local_addr()
+    }
+
+    /// The addresses that are listened on.
+    #[must_use]
+    pub fn local_addrs(&self) -> &[SocketAddr] {
+        self.rpc.local_addrs()
     }
 
     /// What of the clients' state survived the last stop.
@@ -392,7 +447,7 @@ impl Nfs {
         let slow = synced || args.ops.iter().any(matrix::may_flush);
         let fingerprint = fingerprint(principal, &args, &body);
         let bytes = call.message_bytes;
-        let caller = Caller::new(conn.peer(), call.cred);
+        let caller = self.sh.caller(conn.peer(), call.cred).await;
         let req = Request { conn: conn.id(), principal, caller, bytes, fingerprint, args };
         drop(body);
         let req = Arc::new(req);

@@ -1,13 +1,16 @@
 //! What all requests to one server share: the export table, the state, the identity, the clock.
 
-use crate::exports::Exports;
-use crate::state::notes::Stamped;
+use crate::exports::known::Known;
+use crate::exports::{Caller, Exports};
+use crate::state::notes::{LogId, Stamped};
 use crate::state::opens::Files;
 use crate::state::{Bounds, Millis, State};
 use crate::stats::Counters;
 use bytes::Bytes;
-use landfast_volume::{NoteKeeper, OpenFile};
+use landfast_rpc::Credential;
+use landfast_volume::{NoteKeeper, OpenFile, Volume};
 use parking_lot::{Mutex, MutexGuard, RwLock};
+use std::net::SocketAddr;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,6 +20,12 @@ use tokio::sync::Notify;
 pub struct Shared {
     /// What is served; a reload puts another table here.
     exports: RwLock<Arc<Exports>>,
+    /// What is known of callers.
+    known: Known,
+    /// The server's identity.
+    pub(crate) server: [u8; 16],
+    /// Which life of it this is.
+    epoch: u32,
     /// `so_major_id` and `eir_server_scope`: the server's identity, unique and the same after a restart.
     pub(crate) name: Bytes,
     /// Lease time in seconds.
@@ -36,7 +45,13 @@ type SharedState = Arc<Mutex<State<OpenFile>>>;
 
 impl Shared {
     /// `server` is the server's identity, `epoch` differs from that of every earlier instance.
-    pub(crate) fn new(exports: Exports, server: [u8; 16], lease_seconds: u32, epoch: u32) -> Self {
+    pub(crate) fn new(
+        exports: Exports,
+        server: [u8; 16],
+        lease_seconds: u32,
+        epoch: u32,
+        known: Known,
+    ) -> Self {
         // What is kept stands in each log, so the smallest decides.
         let logs = exports.iter().filter_map(|e| e.volume.stats().log.map(|log| log.capacity));
         let bounds = Bounds::new(logs.min());
@@ -50,7 +65,29 @@ impl Shared {
             freed: Notify::new(),
             state: Arc::new(Mutex::new(State::new(epoch, u64::from(lease_seconds) * 1000, bounds))),
             exports: RwLock::new(Arc::new(exports)),
+            known,
+            server,
+            epoch,
         }
+    }
+
+    /// Puts another table in the place of the present one, for the requests that begin from now on.
+    pub(crate) fn replace_exports(&self, exports: Exports) {
+        *self.exports.write() = Arc::new(exports);
+        self.known.forget();
+    }
+
+    /// Who sends a request, with all that the exports' rules want to know of it and that is known in time.
+    pub(crate) async fn caller(&self, peer: SocketAddr, credential: Credential) -> Caller {
+        let exports = self.exports();
+        let mut caller = Caller::new(peer, credential);
+        if exports.needs_names(caller.addr) {
+            caller.names = self.known.names(caller.addr, &exports.asked).await;
+        }
+        if let (true, Credential::Sys(a)) = (exports.needs_groups(), &caller.credential) {
+            caller.groups = self.known.groups(a.uid).await.map(|g| Arc::from(g.as_slice()));
+        }
+        caller
     }
 
     /// The present export table.
@@ -63,9 +100,10 @@ impl Shared {
         self.started.elapsed().as_millis() as Millis
     }
 
-    /// What the volume asks for at each checkpoint.
-    pub(crate) fn keeper(&self) -> Arc<dyn NoteKeeper> {
-        Arc::new(Keeper(self.state.clone()))
+    /// What this volume asks for at each checkpoint.
+    pub(crate) fn keeper(&self, volume: &Volume) -> Arc<dyn NoteKeeper> {
+        let (server, epoch) = (self.server, self.epoch);
+        Arc::new(Keeper { state: self.state.clone(), log: volume.id(), server, epoch })
     }
 
     /// The state. A leaf lock: nothing that takes a lock or a system call may be done under it.
@@ -116,10 +154,20 @@ impl Drop for Shared {
 }
 
 /// Gives the log what has to stand in it at each checkpoint.
-struct Keeper(SharedState);
+struct Keeper {
+    state: SharedState,
+    log: LogId,
+    server: [u8; 16],
+    epoch: u32,
+}
 
 impl NoteKeeper for Keeper {
     fn snapshot(&self) -> Vec<Vec<u8>> {
-        self.0.lock().snapshot().iter().map(Stamped::to_bytes).collect()
+        self.state
+            .lock()
+            .snapshot_in(self.log, self.server, self.epoch)
+            .iter()
+            .map(Stamped::to_bytes)
+            .collect()
     }
 }

@@ -31,6 +31,7 @@ pub mod marker;
 mod node;
 mod open;
 mod ops;
+mod overlap;
 pub mod record;
 pub mod recover;
 pub mod remap;

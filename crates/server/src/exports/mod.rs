@@ -1,6 +1,8 @@
 //! The export table: which volumes are served, under which names, to whom.
 //!
 //! - [`pseudo`]: the names;
+//! - [`rules`]: who may use an export, and as whom;
+//! - `known`: the names of addresses and the groups of users, asked for beside the work;
 //! - `tx`: what one request changes, over several volumes.
 //!
 //! An [`Exports`] never changes. The server holds the present one and a reload puts another in its place; each request
@@ -11,21 +13,21 @@
 //! names its volume and is signed with that volume's key, so it opens no other); [`Export::access`] says what the caller
 //! may do there and as whom. No operation runs without the [`Access`] of its caller.
 
+pub(crate) mod known;
 pub(crate) mod pseudo;
+pub mod rules;
 mod tx;
 
 use bytes::Bytes;
 use landfast_rpc::Credential;
-use landfast_volume::{Cred, Durability, Error, HANDLE_VERSION, Node, Volume};
+use landfast_volume::{Cred, Durability, Error, HANDLE_VERSION, Node, RecoveryReport, Volume};
 use pseudo::{Pseudo, PseudoDir};
+use rules::{Found, From, Names, Rules};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 pub(crate) use tx::{Receipts, Txs};
-
-/// The user and group of a caller that does not say who it is.
-pub(crate) const NOBODY: u32 = 65534;
 
 /// Who sends a request.
 #[derive(Debug, Clone)]
@@ -36,11 +38,15 @@ pub(crate) struct Caller {
     pub(crate) port: u16,
     /// As whom.
     pub(crate) credential: Credential,
+    /// What the address is called, where that matters and is known.
+    pub(crate) names: Option<Arc<Names>>,
+    /// The user's groups as looked up, where that matters and is known.
+    pub(crate) groups: Option<Arc<[u32]>>,
 }
 
 impl Caller {
     pub(crate) fn new(peer: SocketAddr, credential: Credential) -> Caller {
-        Caller { addr: peer.ip().to_canonical(), port: peer.port(), credential }
+        Caller { addr: peer.ip().to_canonical(), port: peer.port(), credential, names: None, groups: None }
     }
 }
 
@@ -60,6 +66,8 @@ pub(crate) enum Refused {
     Access,
     /// Not with that flavor of credential; another might do.
     Flavor,
+    /// What decides is being asked for: it may try again.
+    NotYet,
 }
 
 /// One volume and how it is served.
@@ -71,6 +79,12 @@ pub(crate) struct Export {
     pub(crate) root: Node,
     /// The directory, as it was configured.
     pub(crate) path: PathBuf,
+    /// The log, as it was configured.
+    pub(crate) log: Option<PathBuf>,
+    /// Who may use it.
+    pub(crate) rules: Rules,
+    /// Users have the groups that this system says.
+    pub(crate) manage_gids: bool,
     /// The components of its name in the pseudo root; none when it is the root.
     pub(crate) name: Vec<Bytes>,
     /// Its place in the table.
@@ -96,11 +110,15 @@ impl Export {
     /// # Errors
     /// It may do nothing.
     pub(crate) fn access(&self, caller: &Caller) -> Result<Access, Refused> {
-        let cred = match &caller.credential {
-            Credential::None => Cred { uid: NOBODY, gid: NOBODY, groups: Arc::from([]) },
-            Credential::Sys(a) => Cred { uid: a.uid, gid: a.gid, groups: Arc::from(a.gids.as_slice()) },
-        };
-        Ok(Access { read_only: false, cred })
+        self.rules.access(caller, self.manage_gids)
+    }
+
+    /// The flavors that this caller may use here: AUTH_SYS, AUTH_NONE.
+    pub(crate) fn flavors(&self, caller: &Caller) -> (bool, bool) {
+        match self.rules.find(caller.addr, caller.names.as_deref()) {
+            Found::Rule(rule) => (rule.sys, rule.none),
+            Found::None | Found::NeedsNames => (false, false),
+        }
     }
 
     /// Each operation that changes something waits for the disk.
@@ -119,7 +137,7 @@ pub(crate) struct Object {
 }
 
 /// The components of a path's name.
-fn components(path: &Path) -> Vec<Bytes> {
+pub(crate) fn components(path: &Path) -> Vec<Bytes> {
     use std::os::unix::ffi::OsStrExt;
     path.components()
         .filter_map(|c| match c {
@@ -135,6 +153,34 @@ fn number_of(handle: &[u8]) -> Option<u32> {
     Some(u32::from_be_bytes([a, b, c, d]))
 }
 
+/// Why there is no such table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum TableError {
+    /// Two names are the same, or one lies below another.
+    Names,
+    /// Two volumes have the same number.
+    Number(PathBuf, PathBuf),
+}
+
+/// A volume, opened, and how it is to be served.
+#[derive(Debug)]
+pub struct Served {
+    /// The volume.
+    pub volume: Volume,
+    /// What opening it found; for a volume that is served already nothing.
+    pub recovery: RecoveryReport,
+    /// Its directory.
+    pub path: PathBuf,
+    /// Its log.
+    pub log: Option<PathBuf>,
+    /// Its name in the pseudo root; `/` when it is the only one and the root itself.
+    pub name: PathBuf,
+    /// Who may use it.
+    pub rules: Rules,
+    /// Users have the groups that this system says.
+    pub manage_gids: bool,
+}
+
 /// All exports.
 #[derive(Debug)]
 pub(crate) struct Exports {
@@ -143,6 +189,8 @@ pub(crate) struct Exports {
     pub(crate) pseudo: Pseudo,
     /// The change attribute of all synthetic directories: when the table was made.
     pub(crate) change: u64,
+    /// Host names, patterns and netgroups of all rules.
+    pub(crate) asked: Vec<From>,
     /// Numbers of volumes that this server has served before and serves no more.
     former: Vec<u32>,
 }
@@ -153,12 +201,61 @@ fn now_ns() -> u64 {
 }
 
 impl Exports {
-    /// One export, at `/` and under its own path.
-    pub(crate) fn whole(volume: Volume, path: PathBuf, server: [u8; 16]) -> Exports {
-        let pseudo = Pseudo::whole(&components(&path), server);
-        let root = volume.root();
-        let export = Export { root, volume, path, name: Vec::new(), place: 0, mounted_on: None };
-        Exports { all: vec![Arc::new(export)], pseudo, change: now_ns(), former: Vec::new() }
+    /// The table of these. A single one with the name `/` is the root, and stands under its own path, too.
+    ///
+    /// # Errors
+    /// Names that clash, or two volumes whose handles could not be told from each other.
+    pub(crate) fn new(
+        served: Vec<Served>,
+        server: [u8; 16],
+        former: Vec<u32>,
+    ) -> Result<Exports, TableError> {
+        let names: Vec<_> = served.iter().map(|s| components(&s.name)).collect();
+        let pseudo = match (&served[..], &names[..]) {
+            ([one], [name]) if name.is_empty() => Pseudo::whole(&components(&one.path), server),
+            _ => Pseudo::named(&names, server).map_err(|_| TableError::Names)?,
+        };
+        let mut all: Vec<Arc<Export>> = Vec::with_capacity(served.len());
+        let mut asked: Vec<From> = Vec::new();
+        for (place, (s, name)) in served.into_iter().zip(names).enumerate() {
+            for from in s.rules.named() {
+                if !asked.contains(from) {
+                    asked.push(from.clone());
+                }
+            }
+            let export = Export {
+                root: s.volume.root(),
+                volume: s.volume,
+                path: s.path,
+                log: s.log,
+                rules: s.rules,
+                manage_gids: s.manage_gids,
+                name,
+                place,
+                mounted_on: pseudo.mounted_on(place),
+            };
+            if let Some(other) = all.iter().find(|e| e.number() == export.number()) {
+                return Err(TableError::Number(other.path.clone(), export.path));
+            }
+            all.push(Arc::new(export));
+        }
+        let former = former.into_iter().filter(|n| !all.iter().any(|e| e.number() == *n)).collect();
+        Ok(Exports { all, pseudo, change: now_ns(), asked, former })
+    }
+
+    /// Numbers of volumes that were served up to now.
+    pub(crate) fn numbers(&self) -> Vec<u32> {
+        self.all.iter().map(|e| e.number()).chain(self.former.iter().copied()).collect()
+    }
+
+    /// Whether the names of this address decide anything.
+    pub(crate) fn needs_names(&self, addr: IpAddr) -> bool {
+        !self.asked.is_empty() && self.all.iter().any(|e| e.rules.find(addr, None) == Found::NeedsNames)
+    }
+
+    /// Whether the groups of users are looked up anywhere.
+    pub(crate) fn needs_groups(&self) -> bool {
+        self.all.iter().any(|e| e.manage_gids)
     }
 
     /// All of them.
@@ -205,6 +302,7 @@ impl Exports {
         self.pseudo.resolve(handle)
     }
 
+    #[allow(dead_code)] // MOUNT finds exports by it
     /// The export with this name in the pseudo root, or with this path (for MOUNT, where a client may say either).
     pub(crate) fn by_name(&self, name: &[u8]) -> Option<&Arc<Export>> {
         use std::os::unix::ffi::OsStrExt;

@@ -6,7 +6,7 @@
 //! - [`owners`]: the sequence numbers of NFSv4.0's owners; [`v40`], [`opens40`]: that version on the same state;
 //! - [`nlm`]: the hosts of NFSv3's lock manager, whose locks are in the same tables;
 //! - [`grace`]: who may reclaim after a restart;
-//! - [`notes`]: what of it stands in the log, and how it is read back.
+//! - [`notes`]: what of it stands in the log, and how it is read back; [`merge`]: from several logs.
 //!
 //! Time is a number of milliseconds that never goes backwards, given by the caller ([`Millis`]). All of it lives
 //! behind one mutex ([`crate::server::Shared`]), which is a leaf: nothing is called with it held.
@@ -17,6 +17,7 @@
 pub mod clients;
 pub mod grace;
 pub mod locks;
+pub mod merge;
 pub mod nlm;
 pub mod notes;
 pub mod opens;

@@ -2,7 +2,7 @@
 //!
 //! A note says how one thing is now, not what happened to it, and carries a version that grows with each change of
 //! the state. So notes may come in any order and more than once (a snapshot at a checkpoint says again what
-//! earlier notes said): the highest version of each thing counts.
+//! earlier notes said): the highest version of each thing counts. Several logs: [`super::merge`].
 
 use super::clients::{Client, V40};
 use super::sessions::NewSession;
@@ -97,6 +97,20 @@ pub struct NlmHostNote {
     pub holds: bool,
 }
 
+/// Names a log: the identity of its volume.
+pub type LogId = [u8; 16];
+
+/// The end of a snapshot: nothing that is a client or a session and does not stand in it existed at its version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CompleteNote {
+    /// The identity of the server whose state it is.
+    pub server: [u8; 16],
+    /// Which life of it.
+    pub epoch: u32,
+    /// So many notes before this one are the snapshot.
+    pub count: u32,
+}
+
 /// How one thing is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Note {
@@ -116,6 +130,8 @@ pub enum Note {
     NlmHost(NlmHostNote),
     /// It does not any more.
     NlmHostGone(u64),
+    /// A snapshot ends here.
+    Complete(CompleteNote),
 }
 
 impl Note {
@@ -222,9 +238,22 @@ pub struct Restored {
 }
 
 impl<F> State<F> {
-    /// All that has to be in the log, as of now.
+    /// All that has to be in the log, as of now, where there is one log.
     #[must_use]
     pub fn snapshot(&self) -> Vec<Stamped> {
+        self.notes_for(None)
+    }
+
+    /// All that has to be in this log, as of now, with the mark at its end.
+    #[must_use]
+    pub fn snapshot_in(&self, log: LogId, server: [u8; 16], epoch: u32) -> Vec<Stamped> {
+        let mut all = self.notes_for(Some(log));
+        let count = all.len() as u32;
+        all.push(Stamped { v: self.version, note: Note::Complete(CompleteNote { server, epoch, count }) });
+        all
+    }
+
+    fn notes_for(&self, log: Option<LogId>) -> Vec<Stamped> {
         let mut out = Vec::new();
         for c in self.clients.iter().filter(|c| c.confirmed) {
             out.push(Stamped { v: c.version, note: Note::of(c) });
@@ -234,7 +263,7 @@ impl<F> State<F> {
         }
         for s in self.sessions.iter() {
             out.push(Stamped { v: s.version, note: Note::Session(s.to_note()) });
-            out.extend(s.slot_notes().map(|(v, note)| Stamped { v, note: Note::Slot(note) }));
+            out.extend(s.slot_notes(log).map(|(v, note)| Stamped { v, note: Note::Slot(note) }));
         }
         out
     }
@@ -284,6 +313,7 @@ impl<F> State<F> {
                 Note::Slot(s) => newest(&mut slots, (s.session, s.slot), v, s),
                 Note::NlmHost(h) => newest(&mut hosts, h.id, v, Some(h)),
                 Note::NlmHostGone(id) => newest(&mut hosts, id, v, None),
+                Note::Complete(_) => {}
             }
         }
         let mut found = Restored::default();

@@ -409,6 +409,12 @@ impl<F> Files<F> {
         open.handles.into_iter().map(|(_, f)| f).collect()
     }
 
+    /// All opens and locks on the files that `which` picks go; what the shell had opened for them.
+    pub fn remove_files(&mut self, which: impl Fn(&FileKey) -> bool) -> Vec<F> {
+        let ids: Vec<u64> = self.opens.iter().filter(|(_, o)| which(&o.file)).map(|(id, _)| *id).collect();
+        ids.into_iter().flat_map(|id| self.drop_open(id)).collect()
+    }
+
     /// All of a client's opens and locks go.
     pub fn remove_client(&mut self, client: u64) {
         let Some(c) = self.clients.get(&client) else { return };

@@ -9,7 +9,7 @@
 //! executed, or lost with its effect, or changed nothing.
 
 use super::Millis;
-use super::notes::{SessionNote, SlotNote, channel_to_note};
+use super::notes::{LogId, SessionNote, SlotNote, channel_to_note};
 use crate::limits;
 use bytes::Bytes;
 use landfast_nfs::v4::{ChannelAttrs, NfsStat, SessionId};
@@ -45,8 +45,11 @@ struct Slot {
     /// Came from the log, and no request has been seen on it since.
     restored: bool,
     version: u64,
-    /// The sequence number and reply before the request that is now busy: a snapshot shows these.
-    before: Option<Box<(u32, Kept, u64)>>,
+    /// The sequence number, reply, fingerprint and version before the request that is now busy or staged: a snapshot
+    /// shows these while the request's own are not for it.
+    before: Option<Box<(u32, Kept, u64, u64)>>,
+    /// The log that the staged reply goes into; none when that makes no difference.
+    staged_in: Option<LogId>,
 }
 
 impl Slot {
@@ -59,6 +62,7 @@ impl Slot {
             restored: false,
             version: 0,
             before: None,
+            staged_in: None,
         }
     }
 }
@@ -370,8 +374,12 @@ impl Session {
             return Err(NfsStat::NFS4ERR_SEQ_MISORDERED);
         }
         check()?;
-        slot.before =
-            Some(Box::new((slot.seqid, std::mem::replace(&mut slot.kept, Kept::Uncached), slot.fingerprint)));
+        slot.before = Some(Box::new((
+            slot.seqid,
+            std::mem::replace(&mut slot.kept, Kept::Uncached),
+            slot.fingerprint,
+            slot.version,
+        )));
         slot.seqid = ask.sequence;
         slot.fingerprint = ask.fingerprint;
         slot.phase = Phase::Busy;
@@ -383,9 +391,15 @@ impl Session {
     /// The reply of the busy request is known. To be called before the request's last record is in the log, so
     /// that a snapshot taken after that record has it. What to write into the log about it.
     pub fn stage(&mut self, slot: u32, kept: Kept, version: u64) -> Option<SlotNote> {
+        self.stage_in(slot, kept, version, None)
+    }
+
+    /// As [`Session::stage`], for a reply that goes into this log: snapshots in others show the slot as it was before
+    /// until the reply is released, since its effect may still be lost.
+    pub fn stage_in(&mut self, slot: u32, kept: Kept, version: u64, log: Option<LogId>) -> Option<SlotNote> {
         let session = self.id;
         let s = self.slots.get_mut(slot as usize)?;
-        s.before = None;
+        s.staged_in = log;
         s.kept = kept;
         s.version = version;
         s.phase = Phase::Staged;
@@ -396,6 +410,7 @@ impl Session {
     pub fn release(&mut self, slot: u32) {
         if let Some(s) = self.slots.get_mut(slot as usize) {
             s.phase = Phase::Free;
+            (s.before, s.staged_in) = (None, None);
         }
     }
 
@@ -426,20 +441,22 @@ impl Session {
         }
     }
 
-    /// The slots that have been used, for a snapshot. A busy slot is shown as it was before its request.
-    pub fn slot_notes(&self) -> impl Iterator<Item = (u64, SlotNote)> + '_ {
-        self.slots.iter().enumerate().filter(|(_, s)| s.seqid != 0).filter_map(|(i, s)| {
+    /// The slots that have been used, for a snapshot in this log (or in none that can be told from others). A busy slot
+    /// is shown as it was before its request, and so is one whose staged reply goes into another log.
+    pub fn slot_notes(&self, log: Option<LogId>) -> impl Iterator<Item = (u64, SlotNote)> + '_ {
+        self.slots.iter().enumerate().filter(|(_, s)| s.seqid != 0).filter_map(move |(i, s)| {
             let mut note = s.to_note(self.id, i as u32);
-            if let Some(before) = &s.before {
-                let (sequence, kept, fingerprint) = &**before;
-                if *sequence == 0 {
-                    return None;
-                }
-                note.sequence = *sequence;
-                note.reply = kept.to_note();
-                note.fingerprint = *fingerprint;
+            let here = s.staged_in.is_none() || log.is_none() || s.staged_in == log;
+            let shown = s.phase == Phase::Free || (s.phase == Phase::Staged && here);
+            let Some(before) = s.before.as_ref().filter(|_| !shown) else { return Some((s.version, note)) };
+            let (sequence, kept, fingerprint, version) = &**before;
+            if *sequence == 0 {
+                return None;
             }
-            Some((s.version, note))
+            note.sequence = *sequence;
+            note.reply = kept.to_note();
+            note.fingerprint = *fingerprint;
+            Some((*version, note))
         })
     }
 }

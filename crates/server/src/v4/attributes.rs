@@ -18,6 +18,7 @@ impl Ctx<'_> {
     /// GETATTR.
     pub(super) fn getattr(&mut self, wanted: &Bitmap) -> Done {
         let wanted = attr::readable(wanted, self.minor)?;
+        self.object(self.fh()?)?;
         let subject = self.subject(self.fh()?, &wanted)?;
         Ok(ResBody::Getattr(attr::values(self.sh, self.minor, &subject, &wanted)?))
     }
@@ -72,6 +73,7 @@ impl Ctx<'_> {
     /// VERIFY and NVERIFY: `stop` is the status when the attributes are as they must not be.
     pub(super) fn verify(&mut self, given: &Fattr, stop: NfsStat) -> Done {
         attr::comparable(&given.mask, self.minor)?;
+        self.object(self.fh()?)?;
         let subject = self.subject(self.fh()?, &given.mask)?;
         let same = attr::values(self.sh, self.minor, &subject, &given.mask)?.values == given.values;
         if same == (stop == NfsStat::NFS4ERR_SAME) { Err(stop.into()) } else { Ok(ResBody::Empty) }

@@ -15,6 +15,7 @@ use crate::state::notes::{Note, Stamped};
 use crate::state::owners::OwnerKey;
 use crate::state::sessions::{ConnId, Kept};
 use bytes::{BufMut, Bytes, BytesMut};
+use landfast_nfs::v4::args::OpenClaim;
 use landfast_nfs::v4::res::SequenceRes;
 use landfast_nfs::v4::{ArgOp, CompoundArgs, NfsStat, OpNum, ResBody, ResOp, SessionId, Stateid};
 use landfast_xdr::Encode;
@@ -149,6 +150,7 @@ pub(crate) fn run(sh: &Shared, req: &Request) -> Outcome {
         noted: false,
         room: limits::RESPONSE_BYTES_MAX as usize,
         last: true,
+        flavor_later: false,
     };
     match first {
         _ if req.args.minor_version == 0 => v40::run(ctx, req, first),
@@ -237,12 +239,25 @@ fn in_session(mut ctx: Ctx<'_>, req: &Request) -> Outcome {
     reply.push(&ResOp::ok(OpNum::SEQUENCE, ResBody::Sequence(res.clone())));
     for (i, op) in args.ops.iter().enumerate().skip(1) {
         ctx.last = i + 1 == args.announced as usize;
+        ctx.flavor_later = flavor_later(&args.ops[i + 1..]);
         step(&mut ctx, op, budget, &mut reply);
         if !reply.status.is_ok() {
             break;
         }
     }
     finish(ctx, req, reply, &res, max_cached as usize, sequence.cachethis)
+}
+
+/// RFC 8881 sections 2.6.3.1.1.1 to 2.6.3.1.1.7, by what follows an operation that sets a filehandle.
+pub(super) fn flavor_later(rest: &[ArgOp]) -> bool {
+    match rest.iter().find(|op| !matches!(op, ArgOp::Savefh)) {
+        None | Some(ArgOp::Putfh(_) | ArgOp::Putrootfh | ArgOp::Putpubfh | ArgOp::Restorefh) => true,
+        Some(ArgOp::Lookup(_) | ArgOp::Lookupp | ArgOp::Secinfo(_) | ArgOp::SecinfoNoName(_)) => true,
+        Some(ArgOp::Open(a)) => {
+            matches!(a.claim, OpenClaim::Null(_) | OpenClaim::DelegateCur { .. } | OpenClaim::DelegatePrev(_))
+        }
+        Some(_) => false,
+    }
 }
 
 /// One operation, its result appended.
@@ -320,12 +335,12 @@ fn finish(
     // What changed something is kept whether the client asked or not, when it fits: then a retry finds it.
     let keep = (cachethis || logged) && reply.len() + RPC_REPLY_HEAD <= max_cached;
     let kept = if keep { Kept::Reply(reply.clone()) } else { Kept::Uncached };
-    let notes = ctx.home().is_some();
+    let home = ctx.home().map(|e| e.id());
     let (slot_note, holder_note) = {
         let mut st = ctx.sh.state();
         let v = st.next_version();
-        let note = st.sessions.get_mut(&session.id).and_then(|s| s.stage(session.slot, kept, v));
-        let holder = if notes { st.note_holding(session.client) } else { None };
+        let note = st.sessions.get_mut(&session.id).and_then(|s| s.stage_in(session.slot, kept, v, home));
+        let holder = if home.is_some() { st.note_holding(session.client) } else { None };
         (note.map(|n| Stamped { v, note: Note::Slot(n) }), holder)
     };
     let holder = holder_note.as_ref().map(|_| session.client);

@@ -72,6 +72,7 @@ pub(crate) fn refusal(why: Refused) -> NfsStat {
     match why {
         Refused::Access => NfsStat::NFS4ERR_ACCESS,
         Refused::Flavor => NfsStat::NFS4ERR_WRONGSEC,
+        Refused::NotYet => NfsStat::NFS4ERR_DELAY,
     }
 }
 
@@ -134,6 +135,9 @@ pub(crate) struct Ctx<'a> {
     pub(crate) room: usize,
     /// The present operation is the compound's last.
     pub(crate) last: bool,
+    /// The operation after the present one that is no SAVEFH may be told `WRONGSEC` itself, or never is: then what sets a
+    /// filehandle is not (RFC 8881 section 2.6.3.1.1).
+    pub(crate) flavor_later: bool,
 }
 
 impl Ctx<'_> {

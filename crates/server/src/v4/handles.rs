@@ -2,11 +2,10 @@
 //! 18.28), SECINFO and SECINFO_NO_NAME (18.29, 18.45).
 
 use super::context::{Ctx, Done, Fail, Fh};
+use crate::exports::Refused;
 use crate::exports::pseudo::{self, Pseudo, Step};
-use crate::exports::{Export, Refused};
-use landfast_nfs::v4::flags::{AUTH_SYS, SECINFO_STYLE4_CURRENT_FH, SECINFO_STYLE4_PARENT};
+use landfast_nfs::v4::flags::{AUTH_NONE, AUTH_SYS, SECINFO_STYLE4_CURRENT_FH, SECINFO_STYLE4_PARENT};
 use landfast_nfs::v4::{FileHandle, NfsStat, ResBody, SecInfo, Stateid};
-use std::sync::Arc;
 
 impl Ctx<'_> {
     /// PUTFH. The handle is proven before anything is done with it: a volume's handles are signed.
@@ -17,7 +16,7 @@ impl Ctx<'_> {
             None if Pseudo::is_pseudo(&fh.0) => return Err(NfsStat::NFS4ERR_STALE.into()),
             None => self.exports.object(&fh.0)?.into(),
         };
-        self.object(&found)?;
+        self.may_be_set(&found)?;
         self.set_fh(found);
         Ok(ResBody::Empty)
     }
@@ -25,9 +24,17 @@ impl Ctx<'_> {
     /// PUTROOTFH and PUTPUBFH.
     pub(super) fn putrootfh(&mut self) -> Done {
         let root = self.server_root();
-        self.object(&root)?;
+        self.may_be_set(&root)?;
         self.set_fh(root);
         Ok(ResBody::Empty)
+    }
+
+    /// Whether the caller may have this as its current filehandle, as far as it is for the operation that sets it to say.
+    fn may_be_set(&self, fh: &Fh) -> Result<(), NfsStat> {
+        match self.object(fh) {
+            Err(NfsStat::NFS4ERR_WRONGSEC) if self.flavor_later => Ok(()),
+            other => other.map(|_| ()),
+        }
     }
 
     /// GETFH.
@@ -44,6 +51,7 @@ impl Ctx<'_> {
     /// RESTOREFH: with the saved stateid.
     pub(super) fn restorefh(&mut self) -> Done {
         let (fh, stateid) = self.saved.clone().ok_or(NfsStat::NFS4ERR_NOFILEHANDLE)?;
+        self.may_be_set(&fh)?;
         self.fh = Some(fh);
         self.stateid = stateid;
         Ok(ResBody::Empty)
@@ -58,46 +66,73 @@ impl Ctx<'_> {
     }
 
     /// Where a step in the pseudo root leads; nowhere for a caller that may not use what is there.
-    pub(super) fn step_to(&self, step: Step) -> Option<Fh> {
-        let usable = |e: &Arc<Export>| self.access_to(e) != Err(Refused::Access);
+    ///
+    /// # Errors
+    /// `DELAY` while it is not known whether the caller may.
+    pub(super) fn step_to(&self, step: Step) -> Result<Option<Fh>, NfsStat> {
         match step {
             Step::Dir(dir) => {
-                let below = self.exports.pseudo.exports_below(dir);
-                let any = below.into_iter().filter_map(|place| self.exports.at(place)).any(usable);
-                any.then_some(Fh::Pseudo(dir))
+                let mut not_yet = false;
+                for place in self.exports.pseudo.exports_below(dir) {
+                    match self.exports.at(place).map(|e| self.access_to(e)) {
+                        Some(Ok(_) | Err(Refused::Flavor)) => return Ok(Some(Fh::Pseudo(dir))),
+                        Some(Err(Refused::NotYet)) => not_yet = true,
+                        Some(Err(Refused::Access)) | None => {}
+                    }
+                }
+                if not_yet { Err(NfsStat::NFS4ERR_DELAY) } else { Ok(None) }
             }
             Step::Export { export, by_path } => {
-                let export = self.exports.at(export).filter(|e| usable(e))?.clone();
-                Some(Fh::Node { node: export.root.clone(), export, by_path })
+                let Some(export) = self.exports.at(export) else { return Ok(None) };
+                match self.access_to(export) {
+                    Ok(_) | Err(Refused::Flavor) => {
+                        Ok(Some(Fh::Node { node: export.root.clone(), export: export.clone(), by_path }))
+                    }
+                    Err(Refused::NotYet) => Err(NfsStat::NFS4ERR_DELAY),
+                    Err(Refused::Access) => Ok(None),
+                }
             }
         }
     }
 
     /// SECINFO: the name must exist; the current filehandle is consumed.
     pub(super) fn secinfo(&mut self, name: &[u8]) -> Done {
-        self.find(name).map_err(no_symlink)?;
-        Ok(self.flavors())
+        let here = self.fh()?.clone();
+        let target = match self.object(&here) {
+            // The names of an export that the caller has the wrong flavor for are none of its business, but all that is
+            // there takes the same flavors.
+            Err(NfsStat::NFS4ERR_WRONGSEC) => here,
+            _ => self.find(name).map_err(no_symlink)?,
+        };
+        Ok(self.flavors(&target))
     }
 
     /// SECINFO_NO_NAME: the current filehandle is consumed.
     pub(super) fn secinfo_no_name(&mut self, style: u32) -> Done {
-        match style {
-            SECINFO_STYLE4_CURRENT_FH => {}
-            SECINFO_STYLE4_PARENT => {
-                self.parent().map_err(no_symlink)?;
-            }
+        let here = self.fh()?.clone();
+        let target = match style {
+            SECINFO_STYLE4_CURRENT_FH => here,
+            SECINFO_STYLE4_PARENT => match self.parent() {
+                Err(f) if f.status == NfsStat::NFS4ERR_WRONGSEC => here,
+                other => other.map_err(no_symlink)?,
+            },
             _ => return Err(NfsStat::NFS4ERR_BADXDR.into()),
-        }
-        Ok(self.flavors())
+        };
+        Ok(self.flavors(&target))
     }
 
-    fn flavors(&mut self) -> ResBody {
+    fn flavors(&mut self, of: &Fh) -> ResBody {
         // RFC 7530 section 16.31.4: in NFSv4.0 the filehandle stays.
         if self.minor > 0 {
             self.fh = None;
             self.stateid = Stateid::ANONYMOUS;
         }
-        ResBody::Secinfo(vec![SecInfo::Flavor(AUTH_SYS)])
+        let (sys, none) = match of {
+            Fh::Node { export, .. } => export.flavors(&self.caller),
+            Fh::Pseudo(_) => (true, true),
+        };
+        let taken = [(sys, AUTH_SYS), (none, AUTH_NONE)];
+        ResBody::Secinfo(taken.into_iter().filter(|(t, _)| *t).map(|(_, f)| SecInfo::Flavor(f)).collect())
     }
 }
 

@@ -40,8 +40,13 @@ impl Ctx<'_> {
     }
 
     fn pseudo_entry(&self, dir: PseudoDir, name: &[u8]) -> Result<Fh, Fail> {
-        let found = self.exports.pseudo.entry(dir, name).and_then(|step| self.step_to(step));
-        Ok(found.ok_or(NfsStat::NFS4ERR_NOENT)?)
+        let step = self.exports.pseudo.entry(dir, name).ok_or(NfsStat::NFS4ERR_NOENT)?;
+        Ok(self.step_to(step)?.ok_or(NfsStat::NFS4ERR_NOENT)?)
+    }
+
+    /// A synthetic directory, or the export that is the root in its place.
+    fn pseudo_fh(&self, dir: PseudoDir) -> Fh {
+        if dir == pseudo::ROOT { self.server_root() } else { Fh::Pseudo(dir) }
     }
 
     fn is_server_root(&self, dir: &Obj) -> bool {
@@ -51,21 +56,21 @@ impl Ctx<'_> {
     /// The directory above the current one.
     pub(super) fn parent(&self) -> Result<Fh, Fail> {
         match self.fh()? {
+            // What is above an export's root takes any flavor.
+            Fh::Node { export, node, by_path: false } if *node == export.root => {
+                let above = self.exports.pseudo.above(export.place);
+                Ok(above.map_or(Err(NfsStat::NFS4ERR_NOENT), |a| Ok(self.pseudo_fh(a)))?)
+            }
             Fh::Node { .. } => {
                 let dir = self.dir_or_symlink()?;
                 match dir.volume().lookup_parent(dir.cred(), &dir.node) {
                     Ok(node) => Ok(dir.to(node)),
                     Err(Error::NoEnt) if dir.by_path => Ok(self.server_root()),
-                    Err(Error::NoEnt) => {
-                        let above = self.exports.pseudo.above(dir.export.place);
-                        Ok(above.map(Fh::Pseudo).ok_or(NfsStat::NFS4ERR_NOENT)?)
-                    }
                     Err(e) => Err(e.into()),
                 }
             }
             Fh::Pseudo(dir) => match self.exports.pseudo.parent(*dir) {
-                Some(pseudo::ROOT) => Ok(self.server_root()),
-                Some(above) => Ok(Fh::Pseudo(above)),
+                Some(above) => Ok(self.pseudo_fh(above)),
                 None => Err(NfsStat::NFS4ERR_NOENT.into()),
             },
         }
@@ -74,6 +79,7 @@ impl Ctx<'_> {
     /// LOOKUP.
     pub(super) fn lookup(&mut self, name: &[u8]) -> Done {
         let found = self.find(name)?;
+        self.object(&found)?;
         self.set_fh(found);
         Ok(ResBody::Empty)
     }
@@ -81,6 +87,7 @@ impl Ctx<'_> {
     /// LOOKUPP.
     pub(super) fn lookupp(&mut self) -> Done {
         let above = self.parent()?;
+        self.object(&above)?;
         self.set_fh(above);
         Ok(ResBody::Empty)
     }
@@ -140,8 +147,15 @@ impl Ctx<'_> {
         Ok(ResBody::Create(CreateRes { cinfo: cinfo(made.dir_change), attrset }))
     }
 
+    /// The saved object, for an operation that links or moves it to the current one: never into another export.
     fn saved_node(&self) -> Result<Obj, NfsStat> {
         let (fh, _) = self.saved.as_ref().ok_or(NfsStat::NFS4ERR_NOFILEHANDLE)?;
+        // Before the flavor is looked at (RFC 8881 section 2.6.3.1.2).
+        if let (Fh::Node { export: a, .. }, Fh::Node { export: b, .. }) = (fh, self.fh()?)
+            && a.id() != b.id()
+        {
+            return Err(NfsStat::NFS4ERR_XDEV);
+        }
         self.object(fh)?.ok_or(NfsStat::NFS4ERR_XDEV)
     }
 
@@ -155,7 +169,6 @@ impl Ctx<'_> {
         let source = self.saved_node()?;
         let dir = self.dir()?;
         check_name(name)?;
-        same_export(&source, &dir)?;
         if source.node.kind() == Kind::Dir {
             return Err(NfsStat::NFS4ERR_ISDIR.into());
         }
@@ -178,7 +191,6 @@ impl Ctx<'_> {
         let from = self.saved_node()?;
         must_be_dir(&from.node)?;
         let to = self.dir()?;
-        same_export(&from, &to)?;
         check_name(&a.oldname)?;
         check_name(&a.newname)?;
         self.names_may_change()?;
@@ -193,11 +205,6 @@ impl Ctx<'_> {
             })?;
         Ok(ResBody::Rename(RenameRes { source_cinfo: cinfo(source), target_cinfo: cinfo(target) }))
     }
-}
-
-/// Nothing is linked or moved from one export into another.
-fn same_export(a: &Obj, b: &Obj) -> Result<(), NfsStat> {
-    if a.export.id() == b.export.id() { Ok(()) } else { Err(NfsStat::NFS4ERR_XDEV) }
 }
 
 /// A symbolic link's target is any text that a path could be.

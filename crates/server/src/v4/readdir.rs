@@ -72,7 +72,7 @@ impl Ctx<'_> {
             Fh::Pseudo(dir) => {
                 let mut page = page;
                 for (cookie, name, step) in self.exports.pseudo.entries(dir, a.cookie) {
-                    let Some(fh) = self.step_to(step) else { continue };
+                    let Some(fh) = self.step_to(step)? else { continue };
                     let subject = self.subject(&fh, &wanted)?;
                     let fattr = attr::values(self.sh, self.minor, &subject, &wanted)?;
                     if !page.add(cookie, name, fattr) {

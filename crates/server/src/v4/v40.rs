@@ -3,7 +3,7 @@
 //! The operations are those of NFSv4.1; what is different stands here: who the client is (from a client ID or a stateid),
 //! the owners' sequence numbers, the client IDs' own operations, and errors that only the later versions have.
 
-use super::compound::{Budget, Outcome, Pending, RPC_REPLY_HEAD, Reply, Request, result, step};
+use super::compound::{Budget, Outcome, Pending, RPC_REPLY_HEAD, Reply, Request, flavor_later, result, step};
 use super::context::{Ctx, Done, Fail, key};
 use crate::limits;
 use crate::state::clients::{Callback, SetClientId, SetClientIdError};
@@ -30,6 +30,7 @@ pub(super) fn run(mut ctx: Ctx<'_>, req: &Request, first: &ArgOp) -> Outcome {
     let mut reply = Reply::new(tag);
     for (i, op) in req.args.ops.iter().enumerate() {
         ctx.last = i + 1 == req.args.announced as usize;
+        ctx.flavor_later = flavor_later(req.args.ops.get(i + 1..).unwrap_or_default());
         step(&mut ctx, op, budget, &mut reply);
         if !reply.status.is_ok() {
             break;
@@ -42,7 +43,9 @@ pub(super) fn run(mut ctx: Ctx<'_>, req: &Request, first: &ArgOp) -> Outcome {
 fn finish(mut ctx: Ctx<'_>, req: &Request, reply: Reply, first: &ArgOp) -> Outcome {
     let reply = reply.finish();
     let holder = match ctx.client40 {
-        Some(client) if ctx.sh.persist => ctx.sh.state().note_holding(client).map(|note| (client, note)),
+        Some(client) if ctx.home().is_some() => {
+            ctx.sh.state().note_holding(client).map(|note| (client, note))
+        }
         _ => None,
     };
     let (holder, note) = holder.unzip();

@@ -1,0 +1,136 @@
+//! The configuration file from outside: check, exports, serve, SIGHUP.
+
+mod common;
+
+use common::*;
+use rustix::process::{Pid, Signal, kill_process};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, ChildStderr, Stdio};
+
+fn text(dir: &Path, exports: &[&str]) -> String {
+    let mut text = "listen = \"127.0.0.1:0\"\n".to_owned();
+    for name in exports {
+        let at = dir.join(name);
+        std::fs::create_dir_all(&at).expect("the directory");
+        text += &format!(
+            "[[export]]\npath = \"{}\"\nname = \"/{name}\"\ndurability = \"sync\"\n\
+             clients = [{{ from = \"10.0.0.0/8\", options = [\"rw\"] }}, {{ from = \"*\" }}]\n",
+            at.display()
+        );
+    }
+    text
+}
+
+#[test]
+fn check_names_each_mistake_with_its_place() {
+    let dir = tempfile::tempdir_in("/var/tmp").expect("a directory");
+    let file = dir.path().join("landfast.toml");
+    std::fs::write(&file, text(dir.path(), &["a", "b"])).expect("written");
+    let good = run(&["check", path(&file)]);
+    assert_eq!((good.status.code(), stderr(&good)), (Some(0), String::new()));
+
+    std::fs::write(&file, "lease = 5\n[[export]]\npath = \"/no such directory\"\ndurability = \"sync\"\n")
+        .expect("written");
+    let bad = run(&["check", path(&file)]);
+    assert_eq!(bad.status.code(), Some(1));
+    let words = stderr(&bad);
+    assert_eq!(words.lines().count(), 2, "{words}");
+    assert!(words.contains("landfast.toml:1:9: lease") && words.contains("landfast.toml:2:1: "), "{words}");
+
+    std::fs::remove_dir(dir.path().join("b")).expect("empty");
+    std::fs::write(
+        &file,
+        text(dir.path(), &["a"]) + &text(dir.path(), &["b"]).replace("listen = \"127.0.0.1:0\"\n", ""),
+    )
+    .expect("written");
+    std::fs::remove_dir(dir.path().join("b")).expect("empty");
+    let gone = run(&["check", path(&file)]);
+    assert_eq!(gone.status.code(), Some(1));
+    one_line_with(&stderr(&gone), &["landfast.toml:7:1", "is no directory"]);
+    assert_eq!(run(&["check", "/no/such/file"]).status.code(), Some(1));
+}
+
+#[test]
+fn exports_are_listed_for_people_and_programs() {
+    let dir = tempfile::tempdir_in("/var/tmp").expect("a directory");
+    let file = dir.path().join("landfast.toml");
+    std::fs::write(&file, text(dir.path(), &["a", "b"])).expect("written");
+    let table = stdout(&run(&["exports", "--config", path(&file)]));
+    for part in ["/a", "/b", "sync", "10.0.0.0/8", "rw,root_squash,secure", "ro,root_squash,secure"] {
+        assert!(table.contains(part), "no {part} in:\n{table}");
+    }
+    let json = stdout(&run(&["exports", "--config", path(&file), "--json"]));
+    let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!(json[1]["name"], "/b");
+    assert_eq!(json[0]["clients"][0]["from"][0], "10.0.0.0/8");
+    assert_eq!(json[0]["clients"][1]["read_only"], true);
+    assert_eq!(run(&["exports", "--config", "/no/such/file"]).status.code(), Some(2));
+}
+
+struct Hearing {
+    child: Child,
+    stderr: BufReader<ChildStderr>,
+}
+
+impl Hearing {
+    /// The next line that has this in it.
+    fn until(&mut self, part: &str) -> String {
+        let mut all = String::new();
+        loop {
+            let mut line = String::new();
+            let n = self.stderr.read_line(&mut line).expect("its standard error");
+            assert!(n > 0, "it ended without '{part}': {all}");
+            if line.contains(part) {
+                return line;
+            }
+            all += &line;
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).expect("it is there");
+    }
+}
+
+impl Drop for Hearing {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn sighup_reads_the_file_again_and_a_bad_one_changes_nothing() {
+    if !root() {
+        return;
+    }
+    let dir = tempfile::tempdir_in("/var/tmp").expect("a directory");
+    let file = dir.path().join("landfast.toml");
+    std::fs::write(&file, text(dir.path(), &["a", "b"])).expect("written");
+    let mut child = landfast()
+        .args(["serve", "--config", path(&file)])
+        .stderr(Stdio::piped())
+        .stdin(Stdio::null())
+        .spawn()
+        .expect("landfast starts");
+    let stderr = BufReader::new(child.stderr.take().expect("a pipe"));
+    let mut server = Hearing { child, stderr };
+    server.until("/a at nfs://127.0.0.1:");
+    server.until("/b at nfs://127.0.0.1:");
+
+    std::fs::write(&file, text(dir.path(), &["a"]).replace("clients", "client")).expect("written");
+    server.signal(Signal::HUP);
+    let said = server.until("nothing has changed");
+    assert!(said.contains("landfast.toml:"), "{said}");
+
+    let new = text(dir.path(), &["a", "c"]).replace("127.0.0.1:0", "127.0.0.1:1");
+    std::fs::write(&file, new).expect("written");
+    server.signal(Signal::HUP);
+    server.until("/c is served now");
+    server.until("/b is served no more");
+    server.until("listen has changed in the file: that needs a restart");
+    server.signal(Signal::TERM);
+    server.until("stopped cleanly");
+    assert_eq!(server.child.wait().expect("it ends").code(), Some(0));
+}

@@ -1,0 +1,691 @@
+//! The configuration file: TOML in, values or a list of all problems out. Pure.
+//!
+//! Each problem has a place and says what to do. A file with a problem gives no configuration at all. The keys are
+//! described in `docs/exports.md`, whose example a test parses.
+
+use crate::exports::components;
+use crate::exports::pseudo::{NameClash, Pseudo};
+use crate::exports::rules::{From, NOBODY, Rule, Rules, Squash};
+use crate::limits;
+use landfast_volume::Durability;
+use std::collections::{HashMap, HashSet};
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// Size of a log file that does not exist yet, when the file does not say.
+const LOG_BYTES: u64 = 256 << 20;
+/// The smallest that may be asked for.
+const LOG_BYTES_MIN: u64 = 16 << 20;
+/// The longest lease, in seconds.
+const LEASE_MAX: u64 = 3600;
+
+/// One thing that is wrong with a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// From 1.
+    pub line: usize,
+    /// From 1, in characters.
+    pub column: usize,
+    /// What is wrong, and what to do.
+    pub message: String,
+}
+
+impl std::fmt::Display for Problem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}: {}", self.line, self.column, self.message)
+    }
+}
+
+/// A whole configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// Where to listen.
+    pub listen: Vec<SocketAddr>,
+    /// Lease and grace time in seconds.
+    pub lease_seconds: u32,
+    /// Connections at the same time.
+    pub connections: usize,
+    /// Threads that receive and run requests; none: by the number of processors.
+    pub workers: Option<usize>,
+    /// What is served.
+    pub exports: Vec<ExportConfig>,
+}
+
+/// One export.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExportConfig {
+    /// The directory.
+    pub path: PathBuf,
+    /// Its name in the pseudo root; `/` when it is the root.
+    pub name: PathBuf,
+    /// Who may use it.
+    pub rules: Rules,
+    /// When an answered operation is stable.
+    pub durability: Durability,
+    /// The log.
+    pub log: Option<PathBuf>,
+    /// Size of a log file that does not exist yet.
+    pub log_size: u64,
+    /// Groups of users are looked up here.
+    pub manage_gids: bool,
+    /// The line that it begins in.
+    pub line: usize,
+}
+
+/// Reads a file's text.
+///
+/// # Errors
+/// All that is wrong with it, in the order of the file.
+pub fn parse(text: &str) -> Result<Config, Vec<Problem>> {
+    let mut reader = Reader { text, problems: Vec::new() };
+    let (table, errors) = DeTable::parse_recoverable(text);
+    for e in &errors {
+        reader.problem(e.span().unwrap_or(0..0), e.message().trim().to_owned());
+    }
+    // What a broken file seems to say is not worth a complaint.
+    let config = if errors.is_empty() { reader.config(table.get_ref()) } else { None };
+    reader.problems.sort_by_key(|p| (p.line, p.column));
+    match config {
+        Some(config) if reader.problems.is_empty() => Ok(config),
+        _ => Err(reader.problems),
+    }
+}
+
+struct Reader<'t> {
+    text: &'t str,
+    problems: Vec<Problem>,
+}
+
+type Value<'i> = Spanned<DeValue<'i>>;
+
+fn kind(v: &DeValue<'_>) -> &'static str {
+    match v {
+        DeValue::String(_) => "a string",
+        DeValue::Integer(_) => "an integer",
+        DeValue::Float(_) => "a float",
+        DeValue::Boolean(_) => "true or false",
+        DeValue::Datetime(_) => "a date",
+        DeValue::Array(_) => "an array",
+        DeValue::Table(_) => "a table",
+    }
+}
+
+impl Reader<'_> {
+    fn place(&self, at: usize) -> (usize, usize) {
+        let at = (0..=at.min(self.text.len())).rev().find(|i| self.text.is_char_boundary(*i)).unwrap_or(0);
+        let before = &self.text[..at];
+        let line = before.matches('\n').count() + 1;
+        let column = before.rsplit('\n').next().unwrap_or(before).chars().count() + 1;
+        (line, column)
+    }
+
+    fn problem(&mut self, at: Range<usize>, message: impl Into<String>) {
+        let (line, column) = self.place(at.start);
+        self.problems.push(Problem { line, column, message: message.into() });
+    }
+
+    /// Complains of keys that mean nothing.
+    fn keys(&mut self, table: &DeTable<'_>, known: &[&str], of: &str) {
+        for key in table.keys() {
+            let name: &str = key.get_ref();
+            if !known.contains(&name) {
+                let known = known.join(", ");
+                self.problem(key.span(), format!("there is no key \"{name}\" {of}; there are: {known}"));
+            }
+        }
+    }
+
+    fn wrong(&mut self, v: &Value<'_>, what: &str, wanted: &str) {
+        let found = kind(v.get_ref());
+        self.problem(v.span(), format!("{what} is {wanted}, not {found}"));
+    }
+
+    fn string<'v>(&mut self, v: &'v Value<'_>, what: &str, wanted: &str) -> Option<&'v str> {
+        match v.get_ref() {
+            DeValue::String(s) => Some(s),
+            _ => {
+                self.wrong(v, what, wanted);
+                None
+            }
+        }
+    }
+
+    fn boolean(&mut self, table: &DeTable<'_>, key: &str) -> bool {
+        match table.get(key).map(|v| (v, v.get_ref())) {
+            None => false,
+            Some((_, DeValue::Boolean(b))) => *b,
+            Some((v, _)) => {
+                self.wrong(v, key, "true or false");
+                false
+            }
+        }
+    }
+
+    fn integer(&mut self, table: &DeTable<'_>, key: &str, range: Range<u64>) -> Option<u64> {
+        let v = table.get(key)?;
+        let last = range.end.saturating_sub(1);
+        let found = match v.get_ref() {
+            DeValue::Integer(i) => u64::from_str_radix(&i.as_str().replace('_', ""), i.radix()).ok(),
+            _ => None,
+        };
+        let found = found.filter(|n| range.contains(n));
+        if found.is_none() {
+            self.problem(v.span(), format!("{key} is an integer from {} to {last}", range.start));
+        }
+        found
+    }
+
+    /// One string or an array of strings.
+    fn strings<'v>(&mut self, v: &'v Value<'_>, what: &str, wanted: &str) -> Vec<(Range<usize>, &'v str)> {
+        match v.get_ref() {
+            DeValue::String(s) => vec![(v.span(), s)],
+            DeValue::Array(all) => {
+                let each = |v| self.string(v, what, wanted).map(|s| (v.span(), s));
+                all.iter().filter_map(each).collect()
+            }
+            _ => {
+                self.wrong(v, what, wanted);
+                Vec::new()
+            }
+        }
+    }
+
+    fn config(&mut self, table: &DeTable<'_>) -> Option<Config> {
+        self.keys(table, &["listen", "lease", "limits", "export"], "at the top");
+        let listen = self.listen(table);
+        let lease_seconds = self.lease(table);
+        let (mut connections, mut workers) = (limits::CONNECTIONS_MAX, None);
+        if let Some(v) = table.get("limits") {
+            match v.get_ref() {
+                DeValue::Table(t) => {
+                    self.keys(t, &["connections", "workers"], "in [limits]");
+                    let max = limits::CONNECTIONS_CONFIGURED_MAX as u64;
+                    connections =
+                        self.integer(t, "connections", 1..max + 1).map_or(connections, |n| n as usize);
+                    let max = limits::WORKERS_CONFIGURED_MAX as u64;
+                    workers = self.integer(t, "workers", 2..max + 1).map(|n| n as usize);
+                }
+                _ => self.wrong(v, "limits", "a table: [limits]"),
+            }
+        }
+        let mut exports = Vec::new();
+        match table.get("export").map(|v| (v, v.get_ref())) {
+            None => self.problem(0..0, "nothing is exported: add an [[export]] with a path and clients"),
+            Some((_, DeValue::Array(all))) => {
+                for v in all.iter() {
+                    match v.get_ref() {
+                        DeValue::Table(t) => exports.extend(self.export(t, v.span())),
+                        _ => self.wrong(v, "an export", "a table: [[export]]"),
+                    }
+                }
+                if all.len() > limits::EXPORTS_MAX {
+                    self.problem(
+                        0..0,
+                        format!(
+                            "there are {} exports, at most {} are served",
+                            all.len(),
+                            limits::EXPORTS_MAX
+                        ),
+                    );
+                }
+            }
+            Some((v, _)) => self.problem(v.span(), "write [[export]], with two brackets, for each export"),
+        }
+        self.together(&exports);
+        let exports = exports.into_iter().map(|(e, _)| e).collect();
+        Some(Config { listen, lease_seconds, connections, workers, exports })
+    }
+
+    fn listen(&mut self, table: &DeTable<'_>) -> Vec<SocketAddr> {
+        const WANTED: &str = "an address and port, \"0.0.0.0:2049\" or \"[::]:2049\", or an array of such";
+        let Some(v) = table.get("listen") else { return vec![SocketAddr::from(([0, 0, 0, 0], 2049))] };
+        let mut found: Vec<SocketAddr> = Vec::new();
+        for (at, text) in self.strings(v, "listen", WANTED) {
+            match text.parse() {
+                Ok(addr) if found.contains(&addr) => self.problem(at, format!("{addr} stands here twice")),
+                Ok(addr) => found.push(addr),
+                Err(_) => self.problem(at, format!("\"{text}\" is not {WANTED}")),
+            }
+        }
+        if matches!(v.get_ref(), DeValue::Array(all) if all.is_empty()) {
+            self.problem(
+                v.span(),
+                "listen is empty: name at least one address, or leave it out for 0.0.0.0:2049",
+            );
+        }
+        if found.len() > limits::LISTEN_MAX {
+            self.problem(v.span(), format!("at most {} addresses are listened on", limits::LISTEN_MAX));
+        }
+        found
+    }
+
+    fn lease(&mut self, table: &DeTable<'_>) -> u32 {
+        let Some(v) = table.get("lease") else { return limits::LEASE_SECONDS };
+        let text = match v.get_ref() {
+            DeValue::String(s) => s.as_ref(),
+            _ => "",
+        };
+        let (digits, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
+        let scale = match unit {
+            "s" => Some(1),
+            "m" | "min" => Some(60),
+            _ => None,
+        };
+        let seconds = digits.parse::<u64>().ok().zip(scale).and_then(|(n, s)| n.checked_mul(s));
+        match seconds.filter(|s| (1..=LEASE_MAX).contains(s)) {
+            Some(s) => s as u32,
+            None => {
+                self.problem(v.span(), "lease is a time from \"1s\" to \"60m\", with its unit: \"90s\"");
+                limits::LEASE_SECONDS
+            }
+        }
+    }
+
+    /// An export, and where its path, name and log stand.
+    fn export(&mut self, t: &DeTable<'_>, at: Range<usize>) -> Option<(ExportConfig, Places)> {
+        let before = self.problems.len();
+        self.keys(t, &["path", "name", "clients", "durability", "log", "manage_gids"], "in [[export]]");
+        let path = self.path(t, "path", true).unwrap_or_else(|| {
+            if !t.contains_key("path") {
+                self.problem(at.clone(), "this export has no path: name the directory, path = \"/srv/data\"");
+            }
+            PathBuf::new()
+        });
+        let name = self.path(t, "name", false).unwrap_or_else(|| path.clone());
+        if components(&name).len() > 255 {
+            self.problem(at.clone(), "the name has more than 255 components");
+        }
+        let rules = match t.get("clients") {
+            Some(v) => self.clients(v),
+            None => {
+                self.problem(
+                    at.clone(),
+                    "this export has no clients, so nobody could use it: say who may, clients = [{ from = \"10.0.0.0/8\" }]",
+                );
+                Rules::default()
+            }
+        };
+        let (log, log_size, log_at) = self.log(t);
+        let durability = match t.get("durability") {
+            None => Durability::Log,
+            Some(v) => match v.get_ref() {
+                DeValue::String(s) if s == "log" => Durability::Log,
+                DeValue::String(s) if s == "sync" => Durability::Sync,
+                DeValue::String(s) if s == "unsafe" => Durability::Unsafe,
+                _ => {
+                    self.problem(v.span(), "durability is \"log\", \"sync\" or \"unsafe\"");
+                    Durability::Log
+                }
+            },
+        };
+        match (durability, &log) {
+            (Durability::Log, None) if !t.contains_key("log") => self.problem(
+                at.clone(),
+                "this export has no log: name a file or device, log = \"/fast/data.log\", or say durability = \"sync\"",
+            ),
+            (Durability::Sync | Durability::Unsafe, Some(_)) => self.problem(
+                log_at.clone(),
+                "a log is used with durability = \"log\" only: leave one of the two out",
+            ),
+            _ => {}
+        }
+        let manage_gids = self.boolean(t, "manage_gids");
+        if self.problems.len() > before {
+            return None;
+        }
+        let (line, _) = self.place(at.start);
+        let places = Places { export: at, log: log_at };
+        Some((ExportConfig { path, name, rules, durability, log, log_size, manage_gids, line }, places))
+    }
+
+    /// An absolute path without `.` and `..`.
+    fn path(&mut self, t: &DeTable<'_>, key: &str, directory: bool) -> Option<PathBuf> {
+        let v = t.get(key)?;
+        let text = self.string(v, key, "a path that begins with /")?;
+        let bad = text.split('/').any(|c| matches!(c, "." | "..") || c.len() > limits::NAME_MAX);
+        if !text.starts_with('/') || bad || text.contains('\0') {
+            let what = if directory { "a directory's path" } else { "a path in the pseudo root" };
+            self.problem(v.span(), format!("{key} is {what} that begins with / and has no . or .. in it"));
+            return None;
+        }
+        Some(
+            Path::new("/").join(
+                components(Path::new(text))
+                    .iter()
+                    .map(|c| PathBuf::from(String::from_utf8_lossy(c).into_owned()))
+                    .collect::<PathBuf>(),
+            ),
+        )
+    }
+
+    fn log(&mut self, t: &DeTable<'_>) -> (Option<PathBuf>, u64, Range<usize>) {
+        const WANTED: &str = "a path, or { path = \"/fast/data.log\", size = \"256M\" }";
+        let Some(v) = t.get("log") else { return (None, LOG_BYTES, 0..0) };
+        let (path, size) = match v.get_ref() {
+            DeValue::String(s) => (Some((v.span(), s.as_ref())), LOG_BYTES),
+            DeValue::Table(t) => {
+                self.keys(t, &["path", "size"], "in log");
+                let path = match t.get("path") {
+                    Some(v) => self.string(v, "the log's path", "a string").map(|s| (v.span(), s)),
+                    None => {
+                        self.problem(v.span(), format!("the log has no path: {WANTED}"));
+                        None
+                    }
+                };
+                (path, self.size(t, "size").unwrap_or(LOG_BYTES))
+            }
+            _ => {
+                self.wrong(v, "log", WANTED);
+                (None, LOG_BYTES)
+            }
+        };
+        let path = path.and_then(|(at, s)| {
+            if s.starts_with('/') && !s.contains('\0') {
+                return Some(PathBuf::from(s));
+            }
+            self.problem(at, "the log's path begins with /");
+            None
+        });
+        (path, size, v.span())
+    }
+
+    fn size(&mut self, t: &DeTable<'_>, key: &str) -> Option<u64> {
+        let v = t.get(key)?;
+        let text = match v.get_ref() {
+            DeValue::String(s) => s.as_ref(),
+            _ => "",
+        };
+        let (digits, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
+        let shift = match unit {
+            "M" | "MiB" => Some(20),
+            "G" | "GiB" => Some(30),
+            "T" | "TiB" => Some(40),
+            _ => None,
+        };
+        let bytes = digits.parse::<u64>().ok().zip(shift).and_then(|(n, s)| n.checked_mul(1u64 << s));
+        let found = bytes.filter(|b| *b >= LOG_BYTES_MIN);
+        if found.is_none() {
+            self.problem(v.span(), "size is a number with M, G or T, at least \"16M\"");
+        }
+        found
+    }
+
+    fn clients(&mut self, v: &Value<'_>) -> Rules {
+        const WANTED: &str = "an array of tables: clients = [{ from = \"10.0.0.0/8\", options = [\"rw\"] }]";
+        let DeValue::Array(all) = v.get_ref() else {
+            self.wrong(v, "clients", WANTED);
+            return Rules::default();
+        };
+        if all.is_empty() {
+            self.problem(
+                v.span(),
+                "clients is empty, so nobody could use this export: say who may, or leave the export out",
+            );
+        }
+        let mut rules = Vec::new();
+        for v in all.iter() {
+            match v.get_ref() {
+                DeValue::Table(t) => rules.push(self.rule(t, v.span())),
+                _ => self.wrong(
+                    v,
+                    "a rule for clients",
+                    "a table: { from = \"10.0.0.0/8\", options = [\"rw\"] }",
+                ),
+            }
+        }
+        Rules(rules)
+    }
+
+    fn rule(&mut self, t: &DeTable<'_>, at: Range<usize>) -> Rule {
+        self.keys(t, &["from", "options", "anonuid", "anongid", "sec"], "in a rule for clients");
+        let mut from = Vec::new();
+        match t.get("from") {
+            None => self.problem(at, "this rule says nothing of whom it is about: from = \"10.0.0.0/8\""),
+            Some(v) => {
+                let wanted =
+                    "an address, a network, a host name, a pattern, @netgroup or *, or an array of such";
+                let all = self.strings(v, "from", wanted);
+                if matches!(v.get_ref(), DeValue::Array(a) if a.is_empty()) {
+                    self.problem(v.span(), "from is empty: the rule is about nobody");
+                }
+                for (at, text) in all {
+                    match From::parse(text) {
+                        Ok(one) => from.push(one),
+                        Err(why) => self.problem(at, why),
+                    }
+                }
+            }
+        }
+        let mut rule = Rule::new(from);
+        if let Some(v) = t.get("options") {
+            self.options(v, &mut rule);
+        }
+        let max = u64::from(u32::MAX);
+        rule.anonuid = self.integer(t, "anonuid", 0..max).map_or(NOBODY, |n| n as u32);
+        rule.anongid = self.integer(t, "anongid", 0..max).map_or(NOBODY, |n| n as u32);
+        if let Some(v) = t.get("sec") {
+            (rule.sys, rule.none) = (false, false);
+            for (at, text) in self.strings(v, "sec", "\"sys\", \"none\", or an array of these") {
+                match text {
+                    "sys" => rule.sys = true,
+                    "none" => rule.none = true,
+                    "krb5" | "krb5i" | "krb5p" => {
+                        self.problem(at, "Kerberos is not served: sec is \"sys\" or \"none\"")
+                    }
+                    _ => self
+                        .problem(at, "sec is \"sys\" (users as the client says) or \"none\" (all anonymous)"),
+                }
+            }
+            if matches!(v.get_ref(), DeValue::Array(a) if a.is_empty()) {
+                self.problem(v.span(), "sec is empty: leave it out for \"sys\"");
+            }
+        }
+        rule
+    }
+
+    fn options(&mut self, v: &Value<'_>, rule: &mut Rule) {
+        const KNOWN: &str = "ro, rw, root_squash, no_root_squash, all_squash, secure, insecure";
+        let mut seen: HashMap<&str, &str> = HashMap::new();
+        for (at, text) in self.strings(v, "options", "an array of strings: [\"rw\", \"root_squash\"]") {
+            let subject = match text {
+                "ro" | "rw" => {
+                    rule.read_only = text == "ro";
+                    "ro"
+                }
+                "root_squash" | "no_root_squash" | "all_squash" => {
+                    rule.squash = match text {
+                        "root_squash" => Squash::Root,
+                        "no_root_squash" => Squash::Nobody,
+                        _ => Squash::All,
+                    };
+                    "squash"
+                }
+                "secure" | "insecure" => {
+                    rule.secure = text == "secure";
+                    "secure"
+                }
+                "sync" | "async" => {
+                    self.problem(at, format!("there is no option \"{text}\": see the export's durability"));
+                    continue;
+                }
+                _ => {
+                    self.problem(at, format!("there is no option \"{text}\"; there are: {KNOWN}"));
+                    continue;
+                }
+            };
+            match seen.insert(subject, text) {
+                Some(other) if other == text => self.problem(at, format!("\"{text}\" stands here twice")),
+                Some(other) => self.problem(at, format!("\"{text}\" contradicts \"{other}\"")),
+                None => {}
+            }
+        }
+    }
+
+    /// What exports must not have in common.
+    fn together(&mut self, exports: &[(ExportConfig, Places)]) {
+        let mut logs = HashSet::new();
+        let mut paths = HashSet::new();
+        for (e, at) in exports {
+            if !paths.insert(&e.path) {
+                let path = e.path.display();
+                self.problem(
+                    at.export.clone(),
+                    format!("{path} is exported twice: put the rules for it into one export"),
+                );
+            }
+            if let Some(log) = e.log.as_ref().filter(|log| !logs.insert(*log)) {
+                let log = log.display();
+                self.problem(at.log.clone(), format!("{log} is the log of another export: each has its own"));
+            }
+        }
+        let names: Vec<_> = exports.iter().map(|(e, _)| components(&e.name)).collect();
+        if let Some(root) = names.iter().position(Vec::is_empty) {
+            if names.len() > 1
+                && let Some((_, at)) = exports.get(root)
+            {
+                self.problem(
+                    at.export.clone(),
+                    "an export with the name / must be the only one: give it another name",
+                );
+            }
+            return;
+        }
+        if let Err(NameClash(a, b)) = Pseudo::named(&names, [0; 16])
+            && let (Some((one, _)), Some((other, at))) = (exports.get(a), exports.get(b))
+        {
+            let (one, name) = (one.name.display(), other.name.display());
+            let message = if a != b && names.get(a) == names.get(b) {
+                format!("two exports have the name {name}: give this one another, name = \"/other\"")
+            } else {
+                format!(
+                    "of the names {one} and {name} one lies below the other: give this export another, name = \"/other\""
+                )
+            };
+            self.problem(at.export.clone(), message);
+        }
+    }
+}
+
+/// Where an export and its log stand in the text.
+struct Places {
+    export: Range<usize>,
+    log: Range<usize>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const ONE: &str =
+        "[[export]]\npath = \"/srv/data\"\nlog = \"/fast/log\"\nclients = [{ from = \"10.0.0.0/8\" }]\n";
+
+    fn problems(text: &str) -> Vec<String> {
+        match parse(text) {
+            Ok(config) => panic!("{text} was taken: {config:?}"),
+            Err(all) => all.iter().map(ToString::to_string).collect(),
+        }
+    }
+
+    #[test]
+    fn the_example_of_the_documentation_is_taken() {
+        let page = include_str!("../../../docs/exports.md");
+        let example =
+            page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("an example");
+        let config = parse(example).unwrap_or_else(|p| panic!("{p:#?}"));
+        assert!(config.exports.len() >= 3);
+    }
+
+    #[test]
+    fn defaults_are_safe() {
+        let config = parse(ONE).expect("taken");
+        assert_eq!(config.listen, [SocketAddr::from(([0, 0, 0, 0], 2049))]);
+        assert_eq!((config.lease_seconds, config.connections, config.workers), (90, 1024, None));
+        let e = &config.exports[0];
+        assert_eq!(
+            (&e.name, e.durability, e.log_size, e.manage_gids),
+            (&e.path, Durability::Log, LOG_BYTES, false)
+        );
+        let rule = &e.rules.0[0];
+        assert!(rule.read_only && rule.secure && rule.sys && !rule.none && rule.squash == Squash::Root);
+        assert_eq!((rule.anonuid, rule.anongid), (NOBODY, NOBODY));
+    }
+
+    #[test]
+    fn all_problems_are_named_with_their_places() {
+        let text = "listen = [\"0.0.0.0\"]\nlease = 90\ncolour = \"red\"\n[[export]]\npath = \"srv\"\n\
+                    clients = [{ from = \"10.0.0.1/8\", options = [\"rw\", \"ro\", \"x\"] }]\n";
+        let all = problems(text);
+        let places: Vec<_> = all.iter().map(|p| p.split(": ").next().unwrap_or_default()).collect();
+        assert_eq!(places, ["1:11", "2:9", "3:1", "4:1", "5:8", "6:21", "6:52", "6:58"], "{all:#?}");
+        assert!(all[3].contains("no log"), "{all:#?}");
+    }
+
+    #[test]
+    fn what_is_wrong() {
+        let with = |more: &str| format!("{ONE}{more}");
+        for (text, line, part) in [
+            (String::new(), 1, "nothing is exported"),
+            ("[export]\npath = \"/a\"\n".into(), 1, "two brackets"),
+            ("listen = [\n".into(), 1, ""),
+            ("[[export]]\npath = \"/a\"\nlog = \"/l\"\n".into(), 1, "no clients"),
+            ("[[export]]\npath = \"/a\"\nlog = \"/l\"\nclients = []\n".into(), 4, "clients is empty"),
+            (with("durability = \"sync\"\n"), 3, "leave one of the two out"),
+            (with("name = \"/a/../b\"\n"), 5, "no . or .."),
+            (with("[limits]\nconnections = 0\n"), 6, "from 1 to"),
+            (with(&ONE.replace("/fast/log", "/fast/2")), 5, "exported twice"),
+            (with(&ONE.replace("/srv/data", "/srv/data/below")), 7, "the log of another"),
+            (
+                with(&ONE.replace("/srv/data", "/srv/data/below").replace("/fast/log", "/fast/2")),
+                5,
+                "below the other",
+            ),
+            (
+                with(
+                    &ONE.replace("path", "name = \"/\"\npath")
+                        .replace("data", "b")
+                        .replace("/fast/log", "/2"),
+                ),
+                5,
+                "only one",
+            ),
+            (ONE.replace("from = ", "sec = \"krb5\", from = "), 4, "Kerberos"),
+            (ONE.replace("from = ", "options = \"async\", from = "), 4, "durability"),
+            (ONE.replace("from = ", "anonuid = 4294967295, from = "), 4, "anonuid is an integer"),
+            (ONE.replace("from = ", "form = "), 4, "no key \"form\""),
+            (ONE.replace("\"/fast/log\"", "{ path = \"/l\", size = \"1M\" }"), 3, "at least"),
+        ] {
+            let all = problems(&text);
+            let found = all.iter().any(|p| p.starts_with(&format!("{line}:")) && p.contains(part));
+            assert!(found, "{text}\n{part} is not in {all:#?}");
+        }
+    }
+
+    #[test]
+    fn columns_count_characters() {
+        assert!(problems("\"ä\" = 1\n").iter().any(|p| p.starts_with("1:1: ")));
+        let all = problems("listen = [\"äöü\", \"x\"]\n");
+        assert!(all.iter().any(|p| p.starts_with("1:18: ")), "{all:#?}");
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_refused_with_a_place(text in "(\\[\\[export\\]\\]\n|path = |clients = |\\[|\\{|\\}|\\]|\"|/|from|=|,|\n|é|1| ){0,40}") {
+            if let Err(all) = parse(&text) {
+                prop_assert!(!all.is_empty());
+                for p in all {
+                    prop_assert!(p.line >= 1 && p.column >= 1 && p.line <= text.matches('\n').count() + 1);
+                }
+            }
+        }
+
+        #[test]
+        fn a_good_file_cut_short_never_panics(at in 0usize..200) {
+            let text: String = ONE.chars().take(at).collect();
+            let _ = parse(&text);
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! What is known of callers beside what they say: the names of their addresses, the groups of their users.
+//!
+//! Asking may take a name server's time, so it is done by a few threads of their own, and what they found is kept
+//! ([`limits::KNOWN_MS`]). A request whose caller must be asked about waits a little for that; then its access check says
+//! that it is not known yet, and the client tries again. Nobody else waits. What has grown old serves until the new
+//! answer is there, at most [`limits::KNOWN_STALE_MS`] long; while no answer comes at all, a caller that is not known gets
+//! nothing.
+
+use super::rules::{From, Names};
+use crate::limits;
+use crate::pool::Pool;
+use crate::state::Millis;
+use crate::sys;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::net::IpAddr;
+use std::sync::Arc;
+use tokio::sync::Notify;
+
+/// Where answers come from.
+pub(crate) trait Source: Send + Sync + 'static {
+    /// What an address is called, as far as `asked` (hosts and netgroups of the rules) matters. `None`: no answer.
+    fn names(&self, addr: IpAddr, asked: &[From]) -> Option<Names>;
+    /// A user's groups; an unknown user has none. `None`: no answer.
+    fn groups(&self, uid: u32) -> Option<Vec<u32>>;
+}
+
+/// The system's resolver, netgroups and user database.
+pub(crate) struct System;
+
+impl Source for System {
+    fn names(&self, addr: IpAddr, asked: &[From]) -> Option<Names> {
+        let mut found = Names::default();
+        if let Some(name) = sys::name(addr).ok()? {
+            // Whoever owns the address may call it what he likes: the name must lead back.
+            if sys::addresses(&name).ok()?.contains(&addr) {
+                found.names.push(name);
+            }
+        }
+        for from in asked {
+            match from {
+                From::Host(host) => {
+                    let leads_here = found.names.contains(host) || sys::addresses(host).ok()?.contains(&addr);
+                    if leads_here {
+                        found.hosts.push(host.clone());
+                    }
+                }
+                From::Netgroup(group) => {
+                    let text = addr.to_string();
+                    if found.names.iter().chain([&text]).any(|n| sys::in_netgroup(group, n)) {
+                        found.netgroups.push(group.clone());
+                    }
+                }
+                _ => {}
+            }
+        }
+        Some(found)
+    }
+
+    fn groups(&self, uid: u32) -> Option<Vec<u32>> {
+        sys::groups(uid, limits::GROUPS_MAX).ok().map(Option::unwrap_or_default)
+    }
+}
+
+/// Answers by question.
+struct Answers<K, V> {
+    all: HashMap<K, Answer<V>>,
+    /// Answers to questions of an earlier one are not taken.
+    generation: u64,
+}
+
+struct Answer<V> {
+    value: Option<Arc<V>>,
+    at: Millis,
+    asking: bool,
+}
+
+/// What is known of a question.
+enum State<V> {
+    Fresh(Arc<V>),
+    /// Somebody must ask.
+    Ask(Option<Arc<V>>),
+    /// Somebody asks.
+    Asked(Option<Arc<V>>),
+}
+
+impl<K: Eq + Hash + Clone, V> Answers<K, V> {
+    fn new() -> Self {
+        Answers { all: HashMap::new(), generation: 0 }
+    }
+
+    fn look(&mut self, key: &K, now: Millis) -> State<V> {
+        if self.all.len() >= limits::KNOWN_MAX && !self.all.contains_key(key) {
+            // The eldest half goes.
+            let mut ages: Vec<Millis> = self.all.values().map(|a| a.at).collect();
+            ages.sort_unstable();
+            let middle = ages.get(ages.len() / 2).copied().unwrap_or(now);
+            self.all.retain(|_, a| a.asking || a.at > middle);
+        }
+        let answer = self.all.entry(key.clone()).or_insert(Answer { value: None, at: now, asking: false });
+        let age = now.saturating_sub(answer.at);
+        let usable = answer.value.clone().filter(|_| age < limits::KNOWN_STALE_MS);
+        match usable {
+            Some(value) if age < limits::KNOWN_MS => State::Fresh(value),
+            old if answer.asking => State::Asked(old),
+            old => State::Ask(old),
+        }
+    }
+
+    /// Whoever gets a generation asks, and says [`Answers::answered`].
+    fn begin(&mut self, key: &K) -> Option<u64> {
+        let answer = self.all.get_mut(key).filter(|a| !a.asking)?;
+        answer.asking = true;
+        Some(self.generation)
+    }
+
+    fn answered(&mut self, key: &K, generation: u64, value: Option<V>, now: Millis) {
+        if generation == self.generation
+            && let Some(answer) = self.all.get_mut(key)
+        {
+            answer.asking = false;
+            if let Some(value) = value {
+                (answer.value, answer.at) = (Some(Arc::new(value)), now);
+            }
+        }
+    }
+}
+
+struct Inner {
+    source: Box<dyn Source>,
+    started: std::time::Instant,
+    names: Mutex<Answers<IpAddr, Names>>,
+    groups: Mutex<Answers<u32, Vec<u32>>>,
+    told: Notify,
+}
+
+impl Inner {
+    fn now(&self) -> Millis {
+        self.started.elapsed().as_millis() as Millis
+    }
+}
+
+/// See the module's comment.
+pub(crate) struct Known {
+    inner: Arc<Inner>,
+    threads: Pool,
+}
+
+impl Known {
+    /// # Errors
+    /// When the system gives no threads.
+    pub(crate) fn new(source: Box<dyn Source>) -> std::io::Result<Known> {
+        let inner = Inner {
+            source,
+            started: std::time::Instant::now(),
+            names: Mutex::new(Answers::new()),
+            groups: Mutex::new(Answers::new()),
+            told: Notify::new(),
+        };
+        Ok(Known { inner: Arc::new(inner), threads: Pool::new(limits::KNOWN_THREADS)? })
+    }
+
+    /// After a change of the rules other names matter.
+    pub(crate) fn forget(&self) {
+        let mut names = self.inner.names.lock();
+        names.all.clear();
+        names.generation += 1;
+    }
+
+    /// The names of an address; `None` when they are not known in time.
+    pub(crate) async fn names(&self, addr: IpAddr, asked: &[From]) -> Option<Arc<Names>> {
+        let ask = |inner: &Arc<Inner>| {
+            let Some(generation) = inner.names.lock().begin(&addr) else { return };
+            let (inner, asked) = (inner.clone(), asked.to_vec());
+            self.threads.run(move || {
+                let found = inner.source.names(addr, &asked);
+                inner.names.lock().answered(&addr, generation, found, inner.now());
+                inner.told.notify_waiters();
+            });
+        };
+        self.get(|inner| inner.names.lock().look(&addr, inner.now()), ask).await
+    }
+
+    /// The groups of a user; `None` when they are not known in time.
+    pub(crate) async fn groups(&self, uid: u32) -> Option<Arc<Vec<u32>>> {
+        let ask = |inner: &Arc<Inner>| {
+            let Some(generation) = inner.groups.lock().begin(&uid) else { return };
+            let inner = inner.clone();
+            self.threads.run(move || {
+                let found = inner.source.groups(uid);
+                inner.groups.lock().answered(&uid, generation, found, inner.now());
+                inner.told.notify_waiters();
+            });
+        };
+        self.get(|inner| inner.groups.lock().look(&uid, inner.now()), ask).await
+    }
+
+    async fn get<V>(&self, look: impl Fn(&Inner) -> State<V>, ask: impl Fn(&Arc<Inner>)) -> Option<Arc<V>> {
+        let wait = tokio::time::sleep(std::time::Duration::from_millis(limits::KNOWN_WAIT_MS));
+        tokio::pin!(wait);
+        let mut asked = false;
+        loop {
+            let mut told = std::pin::pin!(self.inner.told.notified());
+            told.as_mut().enable();
+            match look(&self.inner) {
+                State::Fresh(value) => return Some(value),
+                State::Ask(old) => {
+                    // An answer that did not come is asked for again by the next request.
+                    if asked || old.is_some() {
+                        if !asked {
+                            ask(&self.inner);
+                        }
+                        return old;
+                    }
+                    ask(&self.inner);
+                    asked = true;
+                }
+                State::Asked(Some(old)) => return Some(old),
+                State::Asked(None) => {}
+            }
+            tokio::select! {
+                () = &mut wait => return None,
+                () = told => {}
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Known {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Known").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+    /// Knows one name for all, when it is let answer.
+    #[derive(Clone, Default)]
+    struct Fake {
+        asked: Arc<AtomicUsize>,
+        silent: Arc<AtomicBool>,
+    }
+
+    impl Source for Fake {
+        fn names(&self, _: IpAddr, _: &[From]) -> Option<Names> {
+            self.asked.fetch_add(1, Ordering::SeqCst);
+            let found = Names { names: vec!["a.example.org".into()], ..Names::default() };
+            (!self.silent.load(Ordering::SeqCst)).then_some(found)
+        }
+
+        fn groups(&self, uid: u32) -> Option<Vec<u32>> {
+            Some(vec![uid + 1])
+        }
+    }
+
+    fn addr() -> IpAddr {
+        IpAddr::from([10, 0, 0, 1])
+    }
+
+    #[tokio::test]
+    async fn asked_once_and_remembered_until_the_rules_change() {
+        let fake = Fake::default();
+        let known = Known::new(Box::new(fake.clone())).expect("threads");
+        let (a, b) = tokio::join!(known.names(addr(), &[]), known.names(addr(), &[]));
+        assert!(a.is_some() && a == b);
+        assert!(known.names(addr(), &[]).await.is_some());
+        assert_eq!(fake.asked.load(Ordering::SeqCst), 1);
+        known.forget();
+        assert!(known.names(addr(), &[]).await.is_some());
+        assert_eq!(fake.asked.load(Ordering::SeqCst), 2);
+        assert_eq!(known.groups(5).await.as_deref(), Some(&vec![6]));
+    }
+
+    #[tokio::test]
+    async fn no_answer_is_not_remembered() {
+        let fake = Fake::default();
+        fake.silent.store(true, Ordering::SeqCst);
+        let known = Known::new(Box::new(fake.clone())).expect("threads");
+        assert_eq!(known.names(addr(), &[]).await, None);
+        fake.silent.store(false, Ordering::SeqCst);
+        assert!(known.names(addr(), &[]).await.is_some());
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded() {
+        let mut answers: Answers<usize, ()> = Answers::new();
+        for i in 0..3 * limits::KNOWN_MAX {
+            assert!(matches!(answers.look(&i, i as Millis), State::Ask(None)));
+            assert!(answers.all.len() <= limits::KNOWN_MAX);
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! Another export table while the server runs.
+//!
+//! Either all of a new configuration is taken, or nothing of it: whatever can fail (opening volumes, names, overlaps) is
+//! done before the table is put in place. A volume that is served before and after is not touched. A volume that is
+//! served no more is stopped when the last request that began with the old table has ended.
+
+use crate::config::{Config, ExportConfig};
+use crate::exports::{Export, Exports, Served, TableError};
+use crate::serve::Running;
+use landfast_volume::{OpenError, RecoveryReport, Volume};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long the requests of an export that goes are waited for.
+const DRAIN: Duration = Duration::from_secs(10);
+/// How often it is looked whether they have ended.
+const DRAIN_LOOK: Duration = Duration::from_millis(5);
+
+/// Why there is no new export table; the old one stays.
+#[derive(Debug, thiserror::Error)]
+pub enum ReloadError {
+    /// A volume cannot be opened or started.
+    #[error("{}: {err}", path.display())]
+    Open {
+        /// Its directory.
+        path: PathBuf,
+        /// Why.
+        err: OpenError,
+    },
+    /// One directory lies in another.
+    #[error(
+        "{} lies within the export {} on the same filesystem, and each object belongs to one log: export one of them \
+         only, or put one on a filesystem of its own",
+        inner.display(), outer.display()
+    )]
+    Within {
+        /// The inner one.
+        inner: PathBuf,
+        /// The outer one.
+        outer: PathBuf,
+    },
+    /// Two exports that cannot both be.
+    #[error("{0}")]
+    Clash(String),
+    /// It can be had by a restart only.
+    #[error("{0}: that needs a restart")]
+    Restart(String),
+    /// It could not be looked at.
+    #[error("{}: {err}", path.display())]
+    Look {
+        /// Its directory.
+        path: PathBuf,
+        /// Why.
+        err: landfast_volume::Error,
+    },
+}
+
+/// What a reload did.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Reloaded {
+    /// Directories that are served from now on.
+    pub added: Vec<PathBuf>,
+    /// Directories that are served no more.
+    pub removed: Vec<PathBuf>,
+    /// What has changed in the file and holds only after a restart.
+    pub needs_restart: Vec<String>,
+    /// Volumes that were to be stopped cleanly and were not, with the reason: the next start recovers.
+    pub not_clean: Vec<String>,
+}
+
+/// A table, if its volumes can be served side by side.
+pub(crate) fn table(served: Vec<Served>, server: [u8; 16], former: Vec<u32>) -> Result<Exports, ReloadError> {
+    for a in &served {
+        for b in served.iter().filter(|b| b.volume.id() != a.volume.id()) {
+            let look = |err| ReloadError::Look { path: b.path.clone(), err };
+            if a.volume.contains(&b.volume).map_err(look)? {
+                return Err(ReloadError::Within { inner: b.path.clone(), outer: a.path.clone() });
+            }
+        }
+    }
+    Exports::new(served, server, former).map_err(|e| match e {
+        TableError::Names => {
+            ReloadError::Clash("two exports have one name, or one lies below the other".into())
+        }
+        TableError::Number(a, b) => ReloadError::Clash(format!(
+            "{} and {} have the same number by chance: move {0}/.landfast away to give it another",
+            a.display(),
+            b.display()
+        )),
+    })
+}
+
+/// How an export that is served already is to be served from now on, and what of its configuration has to wait.
+fn kept(old: &Export, new: &ExportConfig, needs_restart: &mut Vec<String>) -> Served {
+    let path = new.path.display();
+    if old.volume.durability() != new.durability {
+        needs_restart.push(format!("the durability of {path}"));
+    }
+    if old.log != new.log {
+        needs_restart.push(format!("the log of {path}"));
+    }
+    Served {
+        volume: old.volume.clone(),
+        recovery: RecoveryReport::default(),
+        path: new.path.clone(),
+        log: old.log.clone(),
+        name: new.name.clone(),
+        rules: new.rules.clone(),
+        manage_gids: new.manage_gids,
+    }
+}
+
+impl Running {
+    /// Serves what `config` says from now on, without a connection lost. `old` is the configuration in force, `open` opens
+    /// a volume.
+    ///
+    /// # Errors
+    /// Nothing has changed.
+    pub async fn reload(
+        &self,
+        old: &Config,
+        config: &Config,
+        open: impl Fn(&ExportConfig) -> Result<(Volume, RecoveryReport), OpenError>,
+    ) -> Result<Reloaded, ReloadError> {
+        let before = self.sh.exports();
+        let mut done = Reloaded::default();
+        for (what, same) in [
+            ("listen", old.listen == config.listen),
+            ("lease", old.lease_seconds == config.lease_seconds),
+            ("limits", (old.connections, old.workers) == (config.connections, config.workers)),
+        ] {
+            if !same {
+                done.needs_restart.push(what.to_owned());
+            }
+        }
+        let is_root = |e: &ExportConfig| e.name.parent().is_none();
+        if config.exports.iter().any(is_root) != before.root().is_some() {
+            return Err(ReloadError::Restart("an export becomes or ceases to be the root /".into()));
+        }
+        if is_root_moved(&before, config) {
+            return Err(ReloadError::Restart("another export becomes the root /".into()));
+        }
+        let mut served = Vec::with_capacity(config.exports.len());
+        let mut new = Vec::new();
+        for e in &config.exports {
+            if let Some(old) = before.iter().find(|old| old.path == e.path) {
+                served.push(kept(old, e, &mut done.needs_restart));
+                continue;
+            }
+            if self.sh.persist && e.log.is_none() {
+                let what =
+                    format!("{} has no log, and sessions were promised to survive a crash", e.path.display());
+                return Err(ReloadError::Restart(what));
+            }
+            let (volume, recovery) =
+                open(e).map_err(|err| ReloadError::Open { path: e.path.clone(), err })?;
+            new.push(volume.clone());
+            done.added.push(e.path.clone());
+            served.push(Served {
+                volume,
+                recovery,
+                path: e.path.clone(),
+                log: e.log.clone(),
+                name: e.name.clone(),
+                rules: e.rules.clone(),
+                manage_gids: e.manage_gids,
+            });
+        }
+        let after = table(served, self.sh.server, before.numbers())?;
+        for volume in &new {
+            volume.start(self.sh.keeper(volume)).map_err(|err| ReloadError::Open {
+                path: after
+                    .iter()
+                    .find(|e| e.id() == volume.id())
+                    .map(|e| e.path.clone())
+                    .unwrap_or_default(),
+                err,
+            })?;
+        }
+        let gone: Vec<Arc<Export>> =
+            before.iter().filter(|e| !after.iter().any(|a| a.id() == e.id())).cloned().collect();
+        self.sh.replace_exports(after);
+        drop(before);
+        for export in gone {
+            done.removed.push(export.path.clone());
+            if let Err(why) = self.retire(export).await {
+                done.not_clean.push(why);
+            }
+        }
+        Ok(done)
+    }
+
+    /// Stops a volume that no new request can reach.
+    async fn retire(&self, export: Arc<Export>) -> Result<(), String> {
+        let number = export.number().to_be_bytes();
+        let drained = tokio::time::timeout(DRAIN, async {
+            while Arc::strong_count(&export) > 1 {
+                tokio::time::sleep(DRAIN_LOOK).await;
+            }
+        })
+        .await;
+        // Closed after the lock on the state is released.
+        let files = self.sh.state().files.remove_files(|key| key.get(3..7) == Some(&number[..]));
+        drop(files);
+        let path = export.path.display().to_string();
+        let volume = export.volume.clone();
+        let stopped = tokio::task::spawn_blocking(move || volume.shutdown()).await;
+        match stopped {
+            Ok(Ok(_)) if drained.is_ok() => Ok(()),
+            Ok(Ok(_)) => Err(format!("{path}: requests were still under way")),
+            Ok(Err(e)) => Err(format!("{path}: {}", export.volume.failed().unwrap_or_else(|| e.to_string()))),
+            Err(_) => Err(format!("{path}: stopping it failed")),
+        }
+    }
+}
+
+/// Whether the root is one directory before and another after.
+fn is_root_moved(before: &Exports, config: &Config) -> bool {
+    let root = config.exports.iter().find(|e| e.name.parent().is_none());
+    before.root().zip(root).is_some_and(|(old, new)| old.path != new.path)
+}

@@ -1,0 +1,396 @@
+//! The notes of several logs as one: what a server with several volumes knew when it went down.
+//!
+//! A note goes into the log of the volume that its request changed, or into any. Each log is emptied at its own
+//! checkpoints, with a snapshot of the whole state in their place, so two logs may contradict each other about a thing:
+//! one says that it is, the other has said that it is gone and says no more. The rules:
+//!
+//! 1. Only logs of one server count, and of its last life. (Each life begins by writing a snapshot of all that it found
+//!    into each log, before it serves anybody. So a log without one has nothing that the others lack.)
+//! 2. Of several notes on one thing the newest version counts ([`super::State::restore`]).
+//! 3. A client, session or NLM host that is missing in the newest complete snapshot, and of which no note is newer than that, is
+//!    gone. Not so a slot: a snapshot leaves out what is staged in another log. A slot goes with its session.
+
+use super::notes::{CompleteNote, Note, Stamped};
+use landfast_nfs::v4::SessionId;
+use std::collections::{HashMap, HashSet};
+
+/// What several logs say.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Merged {
+    /// The notes that count.
+    pub notes: Vec<Stamped>,
+    /// Whose they are; `None` when no log says.
+    pub server: Option<[u8; 16]>,
+    /// Its last life; 0 when no log says.
+    pub epoch: u32,
+}
+
+/// What rule 3 is about.
+#[derive(PartialEq, Eq, Hash)]
+enum Thing {
+    Client(u64),
+    Session(SessionId),
+    Host(u64),
+}
+
+fn thing(note: &Note) -> Option<Thing> {
+    match note {
+        Note::Client(c) => Some(Thing::Client(c.id)),
+        Note::Client40(c) => Some(Thing::Client(c.id)),
+        Note::ClientGone(id) => Some(Thing::Client(*id)),
+        Note::Session(s) => Some(Thing::Session(s.id)),
+        Note::SessionGone(id) => Some(Thing::Session(*id)),
+        Note::NlmHost(h) => Some(Thing::Host(h.id)),
+        Note::NlmHostGone(id) => Some(Thing::Host(*id)),
+        _ => None,
+    }
+}
+
+/// The last snapshot of a log: where its mark stands, of which version, and what the mark says.
+fn last_mark(log: &[Stamped]) -> Option<(usize, u64, CompleteNote)> {
+    log.iter().enumerate().rev().find_map(|(i, s)| match &s.note {
+        Note::Complete(mark) => Some((i, s.v, *mark)),
+        _ => None,
+    })
+}
+
+/// Merges what logs say. Each is in the order in which it was written.
+#[must_use]
+pub fn merge(logs: &[Vec<Stamped>]) -> Merged {
+    let marks: Vec<_> = logs.iter().map(|log| last_mark(log)).collect();
+    // Of several servers the one that most logs know; then the one that has lived longest.
+    let mut servers: HashMap<[u8; 16], (usize, u32)> = HashMap::new();
+    for (_, _, mark) in marks.iter().flatten() {
+        let known = servers.entry(mark.server).or_default();
+        *known = (known.0 + 1, known.1.max(mark.epoch));
+    }
+    let chosen = servers.into_iter().max_by_key(|(id, (logs, epoch))| (*logs, *epoch, *id));
+    let Some((server, (_, epoch))) = chosen else {
+        return Merged { notes: logs.concat(), ..Merged::default() };
+    };
+    let used: Vec<_> = logs
+        .iter()
+        .zip(&marks)
+        .filter_map(|(log, mark)| mark.as_ref().map(|(at, v, m)| (log, *at, *v, m)))
+        .filter(|(_, _, _, m)| m.server == server && m.epoch == epoch)
+        .collect();
+    let mut known = HashSet::new();
+    let mut complete = 0;
+    if let Some((log, at, v, mark)) = used.iter().max_by_key(|(_, _, v, _)| *v) {
+        complete = *v;
+        let begin = at.saturating_sub(mark.count as usize);
+        known.extend(log.get(begin..*at).unwrap_or_default().iter().filter_map(|s| thing(&s.note)));
+    }
+    let counts = |s: &&Stamped| s.v > complete || thing(&s.note).is_none_or(|t| known.contains(&t));
+    let notes = used.iter().flat_map(|(log, ..)| log.iter()).filter(counts).cloned().collect();
+    Merged { notes, server: Some(server), epoch }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::clients::ExchangeId;
+    use super::super::sessions::{Begin, Kept, NewSession, SlotUse};
+    use super::super::{Bounds, Principal, State};
+    use super::*;
+    use bytes::Bytes;
+    use landfast_nfs::v4::ChannelAttrs;
+    use proptest::prelude::*;
+
+    const LOGS: usize = 3;
+    const SERVER: [u8; 16] = [9; 16];
+
+    fn id(log: usize) -> [u8; 16] {
+        [log as u8; 16]
+    }
+
+    /// A log: what is flushed, and what follows it.
+    #[derive(Clone, Default)]
+    struct Log {
+        flushed: Vec<Stamped>,
+        tail: Vec<Stamped>,
+    }
+
+    impl Log {
+        fn flush(&mut self) {
+            self.flushed.append(&mut self.tail);
+        }
+    }
+
+    /// A request whose effect and reply are in a log, and wait for its flush.
+    #[derive(Clone)]
+    struct Staged {
+        log: usize,
+        session: SessionId,
+        slot: u32,
+        sequence: u32,
+    }
+
+    /// A server with several logs, and what it has acknowledged.
+    struct Model {
+        st: State<u32>,
+        epoch: u32,
+        logs: Vec<Log>,
+        staged: Vec<Staged>,
+        /// By session and slot: the last sequence number whose reply was sent, and all that were ever staged, with the
+        /// log and the position in it by which the effect is durable.
+        sent: HashMap<(SessionId, u32), u32>,
+        next: HashMap<(SessionId, u32), u32>,
+        /// Sessions: by name, with whether it was told to the client that it is (true) or is gone (false).
+        told: HashMap<SessionId, bool>,
+        pending: Vec<(usize, SessionId, bool)>,
+        names: u8,
+    }
+
+    #[derive(Debug, Clone)]
+    enum Step {
+        Session { log: usize },
+        Gone { log: usize, which: usize },
+        Request { log: usize, which: usize, slot: u32 },
+        Flush { log: usize },
+        Checkpoint { log: usize, cut: bool },
+        Crash { keep: [u8; LOGS] },
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let log = || 0..LOGS;
+        prop_oneof![
+            2 => log().prop_map(|log| Step::Session { log }),
+            1 => (log(), 0usize..8).prop_map(|(log, which)| Step::Gone { log, which }),
+            6 => (log(), 0usize..8, 0u32..2).prop_map(|(log, which, slot)| Step::Request { log, which, slot }),
+            4 => log().prop_map(|log| Step::Flush { log }),
+            3 => (log(), any::<bool>()).prop_map(|(log, cut)| Step::Checkpoint { log, cut }),
+            1 => any::<[u8; LOGS]>().prop_map(|keep| Step::Crash { keep }),
+        ]
+    }
+
+    impl Model {
+        fn new() -> Model {
+            let mut m = Model {
+                st: State::new(1, 90_000, Bounds::new(None)),
+                epoch: 1,
+                logs: vec![Log::default(); LOGS],
+                staged: Vec::new(),
+                sent: HashMap::new(),
+                next: HashMap::new(),
+                told: HashMap::new(),
+                pending: Vec::new(),
+                names: 0,
+            };
+            let ask = ExchangeId {
+                owner: Bytes::from_static(b"client"),
+                verifier: [1; 8],
+                principal: Principal { flavor: 1, uid: 0 },
+                update: false,
+            };
+            let client = m.st.clients.exchange_id(0, &ask, |_| true).expect("new").client;
+            let v = m.st.next_version();
+            m.st.clients.created(client, 0, Bytes::new(), v);
+            m.begin_life();
+            m
+        }
+
+        fn client(&self) -> u64 {
+            self.st.clients.ids()[0]
+        }
+
+        fn begin_life(&mut self) {
+            for log in 0..LOGS {
+                let all = self.st.snapshot_in(id(log), SERVER, self.epoch);
+                self.logs[log] = Log { flushed: all, tail: Vec::new() };
+            }
+        }
+
+        fn sessions(&self) -> Vec<SessionId> {
+            let mut all: Vec<_> = self.st.sessions.iter().map(|s| s.id).collect();
+            all.sort_unstable();
+            all
+        }
+
+        fn apply(&mut self, step: &Step) -> Result<(), TestCaseError> {
+            match step {
+                Step::Session { log } => {
+                    if self.names == u8::MAX {
+                        return Ok(());
+                    }
+                    self.names += 1;
+                    let name = [self.names; 16];
+                    let fore = ChannelAttrs {
+                        max_requests: 2,
+                        max_response_size_cached: 64,
+                        ..ChannelAttrs::default()
+                    };
+                    let new = NewSession {
+                        id: name,
+                        client: self.client(),
+                        fore,
+                        back: ChannelAttrs::default(),
+                        callback_program: 0,
+                        flags: 0,
+                    };
+                    let v = self.st.next_version();
+                    self.st.sessions.insert(new, v, 0);
+                    let note = self.st.sessions.get(&name).expect("it").to_note();
+                    self.logs[*log].tail.push(Stamped { v, note: Note::Session(note) });
+                    self.pending.push((*log, name, true));
+                }
+                Step::Gone { log, which } => {
+                    let Some(name) = self.sessions().get(*which).copied() else { return Ok(()) };
+                    if self.st.sessions.get(&name).is_some_and(|s| s.busy()) {
+                        return Ok(());
+                    }
+                    let note = self.st.remove_session(&name).expect("it is there");
+                    self.logs[*log].tail.push(note);
+                    self.pending.push((*log, name, false));
+                }
+                Step::Request { log, which, slot } => {
+                    let Some(name) = self.sessions().get(*which).copied() else { return Ok(()) };
+                    let next = self.next.entry((name, *slot)).or_insert(1);
+                    let ask =
+                        SlotUse { slot: *slot, sequence: *next, highest: 1, fingerprint: 0, solo: false };
+                    let s = self.st.sessions.get_mut(&name).expect("it");
+                    if s.begin(0, &ask, || Ok(())) != Ok(Begin::New) {
+                        return Ok(()); // The one before has not been answered.
+                    }
+                    let sequence = *next;
+                    *next += 1;
+                    let v = self.st.next_version();
+                    let reply = Kept::Reply(Bytes::copy_from_slice(&sequence.to_be_bytes()));
+                    let s = self.st.sessions.get_mut(&name).expect("it");
+                    let note = s.stage_in(*slot, reply, v, Some(id(*log))).expect("the slot");
+                    self.logs[*log].tail.push(Stamped { v, note: Note::Slot(note) });
+                    self.staged.push(Staged { log: *log, session: name, slot: *slot, sequence });
+                }
+                Step::Flush { log } => self.flush(*log),
+                Step::Checkpoint { log, cut } => {
+                    // A checkpoint begins by sealing what there is, and its snapshot stands after that.
+                    let snapshot = self.st.snapshot_in(id(*log), SERVER, self.epoch);
+                    self.flush(*log);
+                    if *cut {
+                        self.logs[*log].flushed = snapshot;
+                    } else {
+                        // The beginning of the ring has not been moved yet.
+                        self.logs[*log].flushed.extend(snapshot);
+                    }
+                }
+                Step::Crash { keep } => self.crash(keep)?,
+            }
+            Ok(())
+        }
+
+        fn flush(&mut self, log: usize) {
+            self.logs[log].flush();
+            for (_, name, is) in self.pending.extract_if(.., |(l, ..)| *l == log) {
+                // Answers may overtake each other; names are not used twice.
+                *self.told.entry(name).or_insert(is) &= is;
+            }
+            for s in self.staged.extract_if(.., |s| s.log == log).collect::<Vec<_>>() {
+                self.sent.insert((s.session, s.slot), s.sequence);
+                self.st.sessions.get_mut(&s.session).expect("busy").release(s.slot);
+            }
+        }
+
+        fn crash(&mut self, keep: &[u8; LOGS]) -> Result<(), TestCaseError> {
+            let mut effects: HashSet<(SessionId, u32, u32)> = HashSet::new();
+            let mut logs = Vec::new();
+            for (log, keep) in self.logs.iter().zip(keep) {
+                let kept = usize::from(*keep) % (log.tail.len() + 1);
+                for s in &log.tail[..kept] {
+                    if let Note::Slot(n) = &s.note {
+                        effects.insert((n.session, n.slot, n.sequence));
+                    }
+                }
+                logs.push([&log.flushed[..], &log.tail[..kept]].concat());
+            }
+            let merged = merge(&logs);
+            prop_assert_eq!((merged.server, merged.epoch), (Some(SERVER), self.epoch));
+            self.epoch += 1;
+            let mut st: State<u32> = State::new(self.epoch, 90_000, Bounds::new(None));
+            st.restore(merged.notes, 0);
+            prop_assert_eq!(st.clients.len(), 1);
+            for (name, is) in &self.told {
+                let open = self.pending.iter().any(|(_, n, _)| n == name);
+                prop_assert!(
+                    open || st.sessions.get(name).is_some() == *is,
+                    "session {:?} was told {}",
+                    name,
+                    is
+                );
+            }
+            for s in st.sessions.iter() {
+                for (_, note) in s.slot_notes(None) {
+                    let sent = self.sent.get(&(s.id, note.slot)).copied().unwrap_or(0);
+                    prop_assert!(note.sequence >= sent, "a sent reply is kept");
+                    let effect = note.sequence == sent || effects.contains(&(s.id, note.slot, note.sequence));
+                    prop_assert!(effect, "no reply without its effect");
+                    let reply = note.sequence.to_be_bytes();
+                    prop_assert_eq!(note.reply.as_deref(), Some(&reply[..]));
+                }
+            }
+            for ((name, slot), sent) in &self.sent {
+                let there = st.sessions.get(name);
+                let kept =
+                    there.map(|s| s.slot_notes(None).any(|(_, n)| n.slot == *slot && n.sequence >= *sent));
+                prop_assert_ne!(kept, Some(false), "the reply of a live session was sent and is gone");
+            }
+            // The client repeats what it has no answer to; the model lets it go on from what is known.
+            self.sent.clear();
+            self.next.clear();
+            for s in st.sessions.iter() {
+                for (_, note) in s.slot_notes(None) {
+                    self.sent.insert((s.id, note.slot), note.sequence);
+                    self.next.insert((s.id, note.slot), note.sequence + 1);
+                }
+            }
+            self.told = self
+                .told
+                .keys()
+                .copied()
+                .chain(st.sessions.iter().map(|s| s.id))
+                .map(|n| (n, false))
+                .collect();
+            for s in st.sessions.iter() {
+                self.told.insert(s.id, true);
+            }
+            (self.staged, self.pending) = (Vec::new(), Vec::new());
+            self.st = st;
+            self.begin_life();
+            Ok(())
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        #[test]
+        fn any_interleaving_of_notes_checkpoints_and_crashes(steps in prop::collection::vec(step(), 1..60)) {
+            let mut m = Model::new();
+            for step in &steps {
+                m.apply(step)?;
+            }
+            m.crash(&[255; LOGS])?;
+        }
+    }
+
+    fn complete(v: u64, server: u8, epoch: u32, count: u32) -> Stamped {
+        Stamped { v, note: Note::Complete(CompleteNote { server: [server; 16], epoch, count }) }
+    }
+
+    fn gone(v: u64, id: u64) -> Stamped {
+        Stamped { v, note: Note::ClientGone(id) }
+    }
+
+    #[test]
+    fn logs_of_another_server_or_an_earlier_life_do_not_count() {
+        let a = vec![complete(5, 1, 3, 0), gone(6, 1)];
+        let b = vec![complete(9, 1, 2, 0), gone(10, 2)];
+        let c = vec![complete(90, 2, 7, 0), gone(91, 3)];
+        let d = vec![gone(100, 4)];
+        let merged = merge(&[a.clone(), b, c.clone(), d.clone()]);
+        assert_eq!((merged.server, merged.epoch), (Some([1; 16]), 3));
+        assert_eq!(merged.notes, [complete(5, 1, 3, 0), gone(6, 1)]);
+        // Alone, each counts: the server has moved.
+        assert_eq!(merge(&[c]).server, Some([2; 16]));
+        assert_eq!(merge(std::slice::from_ref(&d)), Merged { notes: d, server: None, epoch: 0 });
+        assert_eq!(merge(&[]), Merged::default());
+    }
+}

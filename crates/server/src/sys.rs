@@ -1,0 +1,175 @@
+//! What the system knows of hosts, netgroups and users. These calls block, for as long as a name server likes.
+
+use std::ffi::{CStr, CString};
+use std::io;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::os::fd::AsRawFd;
+
+/// Bytes of a host name that the resolver gives at most (NI_MAXHOST).
+const HOST_BYTES: usize = 1025;
+/// Bytes for a user's record; more for as long as the system asks.
+const PASSWD_BYTES: usize = 4 << 10;
+const PASSWD_BYTES_MAX: usize = 1 << 20;
+
+/// Makes a socket take no IPv4 connections.
+pub(crate) fn only_ipv6(socket: &impl AsRawFd) -> io::Result<()> {
+    let on: libc::c_int = 1;
+    // SAFETY: the descriptor is open as long as the borrow; the value is as long as is said.
+    let done = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_IPV6,
+            libc::IPV6_V6ONLY,
+            (&raw const on).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// The addresses of a host name. An empty list when there is no such name.
+///
+/// # Errors
+/// The name server does not answer.
+pub(crate) fn addresses(host: &str) -> io::Result<Vec<IpAddr>> {
+    match (host, 0).to_socket_addrs() {
+        Ok(all) => Ok(all.map(|a: SocketAddr| a.ip().to_canonical()).collect()),
+        // The standard library does not tell one error of the resolver from another by kind.
+        Err(e) if e.to_string().contains("emporary failure") => Err(e),
+        Err(_) => Ok(Vec::new()),
+    }
+}
+
+/// The name of an address, as its owner says. `None` when it has none.
+///
+/// # Errors
+/// The name server does not answer.
+pub(crate) fn name(addr: IpAddr) -> io::Result<Option<String>> {
+    let mut host = [0u8; HOST_BYTES];
+    let (storage, len) = raw(addr);
+    // SAFETY: `storage` is an initialised address of `len` bytes, `host` is writable for as many bytes as are said; a
+    // service name is not asked for.
+    let got = unsafe {
+        libc::getnameinfo(
+            (&raw const storage).cast(),
+            len,
+            host.as_mut_ptr().cast(),
+            HOST_BYTES as libc::socklen_t,
+            std::ptr::null_mut(),
+            0,
+            libc::NI_NAMEREQD,
+        )
+    };
+    match got {
+        0 => Ok(CStr::from_bytes_until_nul(&host)
+            .ok()
+            .and_then(|n| n.to_str().ok())
+            .map(str::to_ascii_lowercase)),
+        libc::EAI_NONAME => Ok(None),
+        _ => Err(io::Error::other("the name server does not answer")),
+    }
+}
+
+fn raw(addr: IpAddr) -> (libc::sockaddr_storage, libc::socklen_t) {
+    // SAFETY: all zeroes is a valid value of this plain structure.
+    let mut storage: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
+    let len = match addr {
+        IpAddr::V4(a) => {
+            let at = (&raw mut storage).cast::<libc::sockaddr_in>();
+            // SAFETY: the storage is large enough and aligned for every kind of address.
+            unsafe {
+                (*at).sin_family = libc::AF_INET as libc::sa_family_t;
+                (*at).sin_addr.s_addr = u32::from_ne_bytes(a.octets());
+            }
+            size_of::<libc::sockaddr_in>()
+        }
+        IpAddr::V6(a) => {
+            let at = (&raw mut storage).cast::<libc::sockaddr_in6>();
+            // SAFETY: as above.
+            unsafe {
+                (*at).sin6_family = libc::AF_INET6 as libc::sa_family_t;
+                (*at).sin6_addr.s6_addr = a.octets();
+            }
+            size_of::<libc::sockaddr_in6>()
+        }
+    };
+    (storage, len as libc::socklen_t)
+}
+
+unsafe extern "C" {
+    /// netgroup(3): in every C library on Linux that has netgroups; the `libc` crate does not declare it.
+    fn innetgr(
+        netgroup: *const libc::c_char,
+        host: *const libc::c_char,
+        user: *const libc::c_char,
+        domain: *const libc::c_char,
+    ) -> libc::c_int;
+}
+
+/// Whether a host belongs to a netgroup.
+pub(crate) fn in_netgroup(group: &str, host: &str) -> bool {
+    let (Ok(group), Ok(host)) = (CString::new(group), CString::new(host)) else { return false };
+    // The C library's enumeration of netgroups is not safe for threads everywhere.
+    static ONE: parking_lot::Mutex<()> = parking_lot::Mutex::new(());
+    let _one = ONE.lock();
+    // SAFETY: the strings end with a zero byte and live; null pointers mean "any".
+    unsafe { innetgr(group.as_ptr(), host.as_ptr(), std::ptr::null(), std::ptr::null()) == 1 }
+}
+
+/// The groups of a user beside the first, as this system's databases say. `None` for a user that they do not know.
+///
+/// # Errors
+/// The databases do not answer.
+pub(crate) fn groups(uid: u32, max: usize) -> io::Result<Option<Vec<u32>>> {
+    let Some((name, gid)) = user(uid)? else { return Ok(None) };
+    let mut room: usize = 64;
+    loop {
+        let mut groups = vec![0 as libc::gid_t; room];
+        let mut count = room as libc::c_int;
+        // SAFETY: the name ends with a zero byte; `groups` is writable for as many entries as `count` says.
+        let done = unsafe { libc::getgrouplist(name.as_ptr(), gid, groups.as_mut_ptr(), &raw mut count) };
+        if done >= 0 {
+            groups.truncate(usize::try_from(count).unwrap_or(0).min(max));
+            return Ok(Some(groups));
+        }
+        if room >= max {
+            groups.truncate(max);
+            return Ok(Some(groups));
+        }
+        room = room.saturating_mul(8).min(max);
+    }
+}
+
+fn user(uid: u32) -> io::Result<Option<(CString, libc::gid_t)>> {
+    let mut bytes = vec![0u8; PASSWD_BYTES];
+    loop {
+        // SAFETY: all zeroes is a valid value of this plain structure.
+        let mut record: libc::passwd = unsafe { std::mem::zeroed() };
+        let mut found = std::ptr::null_mut();
+        // SAFETY: all pointers are to live values; `bytes` is writable for the length that is said.
+        let e = unsafe {
+            libc::getpwuid_r(uid, &raw mut record, bytes.as_mut_ptr().cast(), bytes.len(), &raw mut found)
+        };
+        match e {
+            0 if found.is_null() => return Ok(None),
+            // SAFETY: the call has succeeded: the name points into `bytes` and ends with a zero byte.
+            0 => return Ok(Some((unsafe { CStr::from_ptr(record.pw_name) }.to_owned(), record.pw_gid))),
+            libc::ERANGE if bytes.len() < PASSWD_BYTES_MAX => bytes.resize(bytes.len() * 4, 0),
+            libc::ENOENT | libc::ESRCH => return Ok(None),
+            e => return Err(io::Error::from_raw_os_error(e)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_superuser_and_this_host_are_known() {
+        assert!(groups(0, 1024).expect("answered").expect("root").contains(&0));
+        assert_eq!(groups(4_000_000_000, 1024).expect("answered"), None);
+        assert!(addresses("localhost").expect("answered").iter().any(IpAddr::is_loopback));
+        assert!(!in_netgroup("no such group", "localhost"));
+    }
+}

@@ -1,0 +1,387 @@
+//! Several exports on one server: names, rules, flavors, handles, reload, state that survives in several logs.
+//!
+//! One machine is two clients: 127.0.0.1 and ::1.
+
+mod common;
+
+use common::*;
+use landfast_nfs::v4::args::*;
+use landfast_nfs::v4::attr::number as n;
+use landfast_nfs::v4::*;
+use landfast_rpc::Credential;
+use landfast_server::config::{self, Config, ExportConfig};
+use landfast_server::{ReloadError, Running, Served, Server, ServerConfig};
+use landfast_volume::{OpenError, OpenOptions, RecoveryReport, Volume};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+fn open(e: &ExportConfig) -> Result<(Volume, RecoveryReport), OpenError> {
+    Volume::open(OpenOptions {
+        log: e.log.clone(),
+        log_size: 16 << 20,
+        ..OpenOptions::new(&e.path, e.durability)
+    })
+}
+
+/// A server as a configuration file says, in a directory of its own.
+struct Many {
+    dir: tempfile::TempDir,
+    config: Config,
+    running: Option<Running>,
+}
+
+impl Many {
+    /// `exports`: name, and the rest of the table after path, name and log.
+    async fn new(exports: &[(&str, &str)]) -> Many {
+        let dir =
+            tempfile::Builder::new().prefix("landfast-exports-").tempdir_in("/var/tmp").expect("a directory");
+        let config = Many::config(dir.path(), exports);
+        let mut many = Many { dir, config, running: None };
+        many.start().await;
+        many
+    }
+
+    fn config(dir: &Path, exports: &[(&str, &str)]) -> Config {
+        let mut text = "listen = [\"127.0.0.1:0\", \"[::1]:0\"]\n".to_owned();
+        for (name, rest) in exports {
+            let path = dir.join(name);
+            std::fs::create_dir_all(&path).expect("the directory");
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o777)).expect("open to all");
+            let (path, log) = (path.display(), dir.join(format!("{}.log", name.replace('/', "-"))));
+            let name = name.replace('/', "-");
+            text += &format!("[[export]]\npath = \"{path}\"\nname = \"/x/{name}\"\n");
+            text +=
+                &format!("log = {{ path = \"{}\", size = \"16M\" }}\nclients = [{rest}]\n", log.display());
+        }
+        config::parse(&text).unwrap_or_else(|p| panic!("{p:?}"))
+    }
+
+    async fn start(&mut self) {
+        let running = self.try_start().await.unwrap_or_else(|e| panic!("{e}"));
+        self.running = Some(running);
+    }
+
+    async fn try_start(&self) -> Result<Running, landfast_server::StartError> {
+        let served = self.config.exports.iter().map(|e| {
+            let (volume, recovery) = open(e).expect("the volume opens");
+            Served {
+                volume,
+                recovery,
+                path: e.path.clone(),
+                log: e.log.clone(),
+                name: e.name.clone(),
+                rules: e.rules.clone(),
+                manage_gids: e.manage_gids,
+            }
+        });
+        let served = served.collect();
+        Server::start(ServerConfig { workers: 4, ..ServerConfig::of(served, self.config.listen.clone()) })
+            .await
+    }
+
+    fn server(&self) -> &Running {
+        self.running.as_ref().expect("a server")
+    }
+
+    async fn reload(&mut self, exports: &[(&str, &str)]) -> Result<landfast_server::Reloaded, ReloadError> {
+        let new = Many::config(self.dir.path(), exports);
+        let done = self.server().reload(&self.config, &new, open).await?;
+        self.config = new;
+        Ok(done)
+    }
+
+    async fn v4(&self, owner: &[u8]) -> Client {
+        Client::new(Raw::new(self.server().local_addrs()[0]).await, owner).await
+    }
+
+    async fn v6(&self, owner: &[u8]) -> Client {
+        Client::new(Raw::new(self.server().local_addrs()[1]).await, owner).await
+    }
+
+    async fn stop(mut self) {
+        self.running.take().expect("a server").stop().await.expect("a clean stop");
+    }
+}
+
+const RW: &str = "{ from = \"*\", options = [\"rw\", \"no_root_squash\", \"insecure\"] }";
+
+fn lookups(path: &[&str]) -> Vec<ArgOp> {
+    std::iter::once(ArgOp::Putrootfh).chain(path.iter().map(|p| ArgOp::Lookup(name(p)))).collect()
+}
+
+fn then(mut ops: Vec<ArgOp>, more: impl IntoIterator<Item = ArgOp>) -> Vec<ArgOp> {
+    ops.extend(more);
+    ops
+}
+
+async fn list(c: &mut Client, path: &[&str]) -> Vec<String> {
+    let ops = then(lookups(path), [readdir_op(0, 4096, 65536, &[n::FILEID, n::FSID])]);
+    match c.last(ops).await.body {
+        ResBody::Readdir(r) => {
+            let mut all: Vec<_> =
+                r.entries.iter().map(|e| String::from_utf8_lossy(&e.name).into_owned()).collect();
+            all.sort();
+            all
+        }
+        other => panic!("READDIR gave {other:?}"),
+    }
+}
+
+async fn owner(c: &mut Client, path: &[&str]) -> String {
+    let fh = c.handle(path).await;
+    let values = c.attrs(&fh, Bitmap::of(&[n::OWNER])).await;
+    String::from_utf8_lossy(&values.owner.expect("an owner")).into_owned()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_client_sees_what_it_may_use() {
+    if skipped() {
+        return;
+    }
+    let both = "{ from = \"127.0.0.1\", options = [\"rw\", \"no_root_squash\", \"insecure\"] }, \
+                { from = \"::1\", options = [\"insecure\"] }";
+    let one = "{ from = \"127.0.0.0/8\", options = [\"rw\", \"insecure\"] }";
+    let low = "{ from = \"*\", options = [\"rw\"] }";
+    let many = Many::new(&[("both", both), ("one", one), ("low", low)]).await;
+    let (mut a, mut b) = (many.v4(b"a").await, many.v6(b"b").await);
+    assert_eq!(list(&mut a, &[]).await, ["x"]);
+    assert_eq!(list(&mut a, &["x"]).await, ["both", "one"], "nobody here comes from a port below 1024");
+    assert_eq!(list(&mut b, &["x"]).await, ["both"]);
+    assert_eq!(b.status(lookups(&["x", "one"])).await, NfsStat::NFS4ERR_NOENT);
+    let handle = a.handle(&["x", "one"]).await;
+    let getattr = || vec![ArgOp::Putfh(handle.clone()), ArgOp::Getattr(Bitmap::of(&[n::TYPE]))];
+    assert_eq!(a.status(getattr()).await, NfsStat::NFS4_OK);
+    assert_eq!(b.status(getattr()).await, NfsStat::NFS4ERR_ACCESS);
+
+    // Read-only for one of them.
+    assert_ok(&a.run(then(lookups(&["x", "both"]), [mkdir("d")])).await);
+    let at = || lookups(&["x", "both"]);
+    assert_eq!(b.status(then(at(), [ArgOp::Lookup(name("d"))])).await, NfsStat::NFS4_OK);
+    assert_eq!(b.status(then(at(), [mkdir("e")])).await, NfsStat::NFS4ERR_ROFS);
+    assert_eq!(b.status(then(at(), [ArgOp::Remove(name("d"))])).await, NfsStat::NFS4ERR_ROFS);
+    let set = ArgOp::Setattr(SetattrArgs { stateid: Stateid::ANONYMOUS, attrs: mode(0o700) });
+    assert_eq!(b.status(then(at(), [set])).await, NfsStat::NFS4ERR_ROFS);
+    let how = || OpenHow::Create(CreateHow::Unchecked(mode(0o644)));
+    assert_eq!(b.status(then(at(), [open_op(b"o", "f", 2, 0, how())])).await, NfsStat::NFS4ERR_ROFS);
+    assert_ok(&a.run(then(at(), [open_op(b"o", "f", 3, 0, how())])).await);
+    let plain = || OpenHow::NoCreate;
+    assert_eq!(b.status(then(at(), [open_op(b"o", "f", 2, 0, plain())])).await, NfsStat::NFS4ERR_ROFS);
+    assert_eq!(b.status(then(at(), [open_op(b"o", "f", 1, 0, plain())])).await, NfsStat::NFS4_OK);
+    match b.last(then(at(), [ArgOp::Access(0x3f)])).await.body {
+        ResBody::Access(r) => {
+            assert_eq!(r.access & (flags::ACCESS4_MODIFY | flags::ACCESS4_EXTEND | flags::ACCESS4_DELETE), 0)
+        }
+        other => panic!("ACCESS gave {other:?}"),
+    }
+    // Nothing is made in the pseudo root.
+    assert_eq!(a.status(then(lookups(&["x"]), [mkdir("e")])).await, NfsStat::NFS4ERR_ROFS);
+    many.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn squashed_callers_are_somebody_else() {
+    if skipped() {
+        return;
+    }
+    let root = "{ from = \"*\", options = [\"rw\", \"insecure\"], anonuid = 77 }";
+    let all = "{ from = \"*\", options = [\"rw\", \"all_squash\", \"insecure\"], anonuid = 1234, sec = [\"sys\", \"none\"] }";
+    let many = Many::new(&[("root", root), ("all", all), ("none", RW)]).await;
+    let mut c = many.v4(b"c").await;
+    for export in ["root", "all", "none"] {
+        c.raw.cred = user(0);
+        assert_ok(&c.run(then(lookups(&["x", export]), [mkdir("by-root")])).await);
+        c.raw.cred = user(1000);
+        assert_ok(&c.run(then(lookups(&["x", export]), [mkdir("by-user")])).await);
+    }
+    assert_eq!(owner(&mut c, &["x", "root", "by-root"]).await, "77");
+    assert_eq!(owner(&mut c, &["x", "root", "by-user"]).await, "1000");
+    assert_eq!(owner(&mut c, &["x", "all", "by-root"]).await, "1234");
+    assert_eq!(owner(&mut c, &["x", "all", "by-user"]).await, "1234");
+    assert_eq!(owner(&mut c, &["x", "none", "by-root"]).await, "0");
+    c.raw.cred = Credential::None;
+    assert_ok(&c.run(then(lookups(&["x", "all"]), [mkdir("by-none")])).await);
+    assert_eq!(owner(&mut c, &["x", "all", "by-none"]).await, "1234");
+    many.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rfc8881_2_6_3_1_wrongsec() {
+    if skipped() {
+        return;
+    }
+    const WRONGSEC: NfsStat = NfsStat::NFS4ERR_WRONGSEC;
+    let many = Many::new(&[("sys", RW)]).await;
+    let mut c = many.v4(b"c").await;
+    let fh = c.handle(&["x", "sys"]).await;
+    let put = || ArgOp::Putfh(fh.clone());
+    c.raw.cred = Credential::None;
+    let getattr = || ArgOp::Getattr(Bitmap::of(&[n::TYPE]));
+    let res = c.run(vec![put(), getattr()]).await;
+    assert_eq!((res.len(), res[0].status), (1, WRONGSEC), "PUTFH itself, before anything else");
+    assert_eq!(c.status(vec![put()]).await, NfsStat::NFS4_OK, "put filehandle + nothing");
+    assert_eq!(c.status(vec![put(), ArgOp::Savefh]).await, NfsStat::NFS4_OK);
+    assert_eq!(c.status(vec![put(), ArgOp::Putrootfh]).await, NfsStat::NFS4_OK, "two put filehandles");
+    let res = c.run(vec![put(), ArgOp::Lookup(name("d"))]).await;
+    assert_eq!((res.len(), res[1].status), (2, WRONGSEC), "LOOKUP says it");
+    let res = c.run(vec![put(), open_op(b"o", "f", 1, 0, OpenHow::NoCreate)]).await;
+    assert_eq!((res.len(), res[1].status), (2, WRONGSEC), "OPEN by name says it");
+    assert_eq!(c.status(vec![put(), ArgOp::Lookupp]).await, NfsStat::NFS4_OK, "the pseudo root takes any");
+    assert_eq!(c.status(lookups(&["x", "sys"])).await, WRONGSEC);
+    let res = c.run(vec![put(), ArgOp::Savefh, ArgOp::Putrootfh, ArgOp::Restorefh, getattr()]).await;
+    assert_eq!((res.len(), res[3].status), (4, WRONGSEC), "RESTOREFH is one, too");
+    for ops in [
+        vec![put(), ArgOp::SecinfoNoName(flags::SECINFO_STYLE4_CURRENT_FH)],
+        vec![put(), ArgOp::Secinfo(name("d"))],
+        then(lookups(&["x"]), [ArgOp::Secinfo(name("sys"))]),
+    ] {
+        match c.last(ops).await.body {
+            ResBody::Secinfo(all) => assert_eq!(all, [SecInfo::Flavor(flags::AUTH_SYS)]),
+            other => panic!("SECINFO gave {other:?}"),
+        }
+    }
+    many.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_handle_of_one_export_opens_no_other() {
+    if skipped() {
+        return;
+    }
+    let many = Many::new(&[("a", RW), ("b", RW)]).await;
+    let mut c = many.v4(b"c").await;
+    let (a, b) = (c.handle(&["x", "a"]).await, c.handle(&["x", "b"]).await);
+    let mut forged = a.0.to_vec();
+    forged[3..7].copy_from_slice(&b.0[3..7]);
+    assert_eq!(c.status(vec![ArgOp::Putfh(FileHandle(forged.into()))]).await, NfsStat::NFS4ERR_BADHANDLE);
+    let put = |fh: &FileHandle| ArgOp::Putfh(fh.clone());
+    assert_ok(
+        &c.run(vec![put(&a), open_op(b"o", "f", 3, 0, OpenHow::Create(CreateHow::Unchecked(mode(0o644))))])
+            .await,
+    );
+    let f = c.handle(&["x", "a", "f"]).await;
+    let link = vec![put(&f), ArgOp::Savefh, put(&b), ArgOp::Link(name("f"))];
+    assert_eq!(c.status(link).await, NfsStat::NFS4ERR_XDEV);
+    let rename = ArgOp::Rename(RenameArgs { oldname: name("f"), newname: name("f") });
+    assert_eq!(c.status(vec![put(&a), ArgOp::Savefh, put(&b), rename]).await, NfsStat::NFS4ERR_XDEV);
+    // One COMPOUND may change both, and its reply waits for both.
+    assert_ok(&c.run(vec![put(&a), mkdir("d"), put(&b), mkdir("d"), put(&a), mkdir("e")]).await);
+    // Above an export's root is the pseudo root's directory, and what is mounted is told from what it is mounted on.
+    let above = c.last(vec![put(&a), ArgOp::Lookupp, ArgOp::Getfh]).await.body;
+    assert_eq!(above, ResBody::Getfh(c.handle(&["x"]).await));
+    let wanted = Bitmap::of(&[n::FSID, n::FILEID, n::MOUNTED_ON_FILEID]);
+    let (root, x) = (c.attrs(&a, wanted).await, c.handle(&["x"]).await);
+    let x = c.attrs(&x, wanted).await;
+    assert_ne!(root.fsid, x.fsid);
+    assert_ne!(root.fsid, c.attrs(&b, wanted).await.fsid);
+    assert_ne!(root.fileid, root.mounted_on_fileid);
+    many.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_export_within_another_is_refused() {
+    if skipped() {
+        return;
+    }
+    let mut many = Many::new(&[("a", RW)]).await;
+    let mut c = many.v4(b"c").await;
+    match many.reload(&[("a", RW), ("a/inner", RW)]).await {
+        Err(e @ ReloadError::Within { .. }) => assert!(e.to_string().contains("lies within"), "{e}"),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(list(&mut c, &["x"]).await, ["a"], "nothing has changed");
+    many.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reload_drops_no_client() {
+    if skipped() {
+        return;
+    }
+    let mut many = Many::new(&[("a", RW), ("b", RW)]).await;
+    let mut c = many.v4(b"c").await;
+    let (a, b) = (c.handle(&["x", "a"]).await, c.handle(&["x", "b"]).await);
+    let how = OpenHow::Create(CreateHow::Unchecked(mode(0o644)));
+    let opened = c.run(vec![ArgOp::Putfh(b.clone()), open_op(b"o", "f", 3, 0, how), ArgOp::Getfh]).await;
+    assert_ok(&opened);
+    // Somebody is at work in both all the time.
+    let (stop, stopped) = tokio::sync::watch::channel(false);
+    let mut load = Vec::new();
+    for (i, fh) in [a.clone(), b.clone()].into_iter().enumerate() {
+        let mut worker = many.v4(format!("worker {i}").as_bytes()).await;
+        let stopped = stopped.clone();
+        load.push(tokio::spawn(async move {
+            let mut statuses = std::collections::HashMap::<NfsStat, usize>::new();
+            let mut k = 0;
+            while !*stopped.borrow() {
+                k += 1;
+                let made = worker.status(vec![ArgOp::Putfh(fh.clone()), mkdir(&format!("d{k}"))]).await;
+                *statuses.entry(made).or_default() += 1;
+            }
+            statuses
+        }));
+    }
+    // A bad one changes nothing.
+    let missing = ExportConfig {
+        path: "/var/tmp/landfast/no such directory".into(),
+        name: "/y".into(),
+        ..many.config.exports[0].clone()
+    };
+    let mut bad = many.config.clone();
+    bad.exports.push(missing);
+    bad.exports.remove(0);
+    assert!(matches!(many.server().reload(&many.config, &bad, open).await, Err(ReloadError::Open { .. })));
+    assert_eq!(list(&mut c, &["x"]).await, ["a", "b"]);
+
+    // The first is read-only from now on, the second goes, a third comes.
+    let ro = "{ from = \"*\", options = [\"insecure\", \"no_root_squash\"] }";
+    let done = many.reload(&[("a", ro), ("c", RW)]).await.expect("taken");
+    assert_eq!((done.added.len(), done.removed.len()), (1, 1));
+    assert_eq!((done.needs_restart.len(), done.not_clean.clone()), (0, Vec::<String>::new()));
+    assert_eq!(list(&mut c, &["x"]).await, ["a", "c"]);
+    assert_eq!(c.status(vec![ArgOp::Putfh(a.clone()), mkdir("late")]).await, NfsStat::NFS4ERR_ROFS);
+    assert_eq!(c.status(vec![ArgOp::Putfh(b.clone())]).await, NfsStat::NFS4ERR_STALE);
+    assert_ok(&c.run(then(lookups(&["x", "c"]), [mkdir("d")])).await);
+    assert_eq!(many.server().stats().opens, 0, "what was open on it is closed");
+    stop.send(true).expect("workers");
+    for (i, worker) in load.into_iter().enumerate() {
+        let statuses = worker.await.expect("no connection was lost");
+        let after = [NfsStat::NFS4ERR_ROFS, NfsStat::NFS4ERR_STALE][i];
+        assert!(statuses.keys().all(|s| *s == NfsStat::NFS4_OK || *s == after), "{statuses:?}");
+        assert!(statuses.contains_key(&NfsStat::NFS4_OK), "{statuses:?}");
+    }
+    // It is free, and was stopped cleanly; and it can come back, with the handles that clients hold.
+    let done = many.reload(&[("a", RW), ("b", RW)]).await.expect("taken");
+    assert_eq!((done.added.len(), done.removed.len()), (1, 1));
+    assert_eq!(c.status(vec![ArgOp::Putfh(b), mkdir("again")]).await, NfsStat::NFS4_OK);
+    assert_eq!(c.status(vec![ArgOp::Putfh(a), mkdir("again")]).await, NfsStat::NFS4_OK);
+    many.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn replies_survive_a_crash_in_whichever_log() {
+    if skipped() {
+        return;
+    }
+    let mut many = Many::new(&[("a", RW), ("b", RW)]).await;
+    let mut c = many.v4(b"c").await;
+    let (a, b) = (c.handle(&["x", "a"]).await, c.handle(&["x", "b"]).await);
+    for life in 0..4 {
+        let fh = [&a, &b][life % 2];
+        let ops = || vec![ArgOp::Putfh(fh.clone()), mkdir(&format!("d{life}"))];
+        let first = c.run(ops()).await;
+        assert_ok(&first);
+        many.running.take().expect("a server").abandon().await;
+        many.start().await;
+        assert_eq!(many.server().restored().sessions, 1, "life {life}");
+        c.raw.conn = Raw::new(many.server().local_addrs()[0]).await.conn;
+        // The answer was lost: the same again gets the same, not EXIST.
+        let again = c.again(ops()).await;
+        assert_eq!(again.results[1..], first[..], "life {life}");
+    }
+    // Without one of the volumes the session goes on; what was on the other is not there.
+    many.running.take().expect("a server").stop().await.expect("a clean stop");
+    many.config.exports.remove(1);
+    many.start().await;
+    assert_eq!(many.server().restored().sessions, 1);
+    many.stop().await;
+}
