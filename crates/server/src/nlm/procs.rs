@@ -15,7 +15,6 @@ use landfast_nfs::nlm::{
     TestReply, TestRes, UnlockArgs, proc,
 };
 use landfast_nfs::v4::Opaque1024;
-use landfast_rpc::Credential;
 use landfast_rpc::conn::{CallHeader, Response};
 use landfast_volume::{Error, OpenMode};
 use landfast_xdr::{Decode, Encode};
@@ -25,7 +24,7 @@ use std::net::SocketAddr;
 struct Asker {
     peer: SocketAddr,
     by: By,
-    cred: Credential,
+    caller: Caller,
 }
 
 /// Which asynchronous answer belongs to which message, and which procedure that message stands for.
@@ -48,11 +47,12 @@ impl Nlm {
         call: CallHeader,
         body: Bytes,
     ) -> Response {
+        let caller = self.sh.caller(peer, call.cred).await;
         let Some((same, answer)) = message(call.proc) else {
-            return self.procedure(&Asker { peer, by, cred: call.cred }, call.proc, body).await;
+            return self.procedure(&Asker { peer, by, caller }, call.proc, body).await;
         };
         let by = By { message: true, ..by };
-        match self.procedure(&Asker { peer, by, cred: call.cred }, same, body).await {
+        match self.procedure(&Asker { peer, by, caller }, same, body).await {
             Response::Success(results) => {
                 self.answer(peer, by.udp, answer, results);
                 Response::Success(Bytes::new())
@@ -336,8 +336,7 @@ fn holder(d: &Denied) -> Holder {
 /// The file that a handle names, which the caller may read or owns.
 fn file_to_lock(sh: &Shared, from: &Asker, fh: &NetObj) -> Result<FileKey, NlmStat> {
     let object = sh.exports().object(&fh.0).map_err(stat)?;
-    let caller = Caller::new(from.peer, from.cred.clone());
-    let access = object.export.access(&caller).map_err(|_| NlmStat::DENIED)?;
+    let access = object.export.access(&from.caller).map_err(|_| NlmStat::DENIED)?;
     let mode = OpenMode { read: true, write: false, owner_override: true };
     object.export.volume.open_file(&access.cred, &object.node, mode).map_err(stat)?;
     Ok(object.node.fh())
