@@ -214,7 +214,7 @@ impl World {
             self.log.extend(gone);
         }
         let back = ChannelAttrs::default();
-        let new = NewSession { id, client, fore, back, callback_program: 0, flags: 1 };
+        let new = NewSession { id, client, fore, back, callback_program: 0, flags: 1, callback_cred: None };
         if self.st.sessions.get(&id).is_none() {
             self.st.sessions.insert(new, v, self.now);
             self.sessions.push(id);

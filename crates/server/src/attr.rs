@@ -70,7 +70,8 @@ const READABLE: Bitmap = Bitmap::of(&[
 const LAST_40: u32 = n::MOUNTED_ON_FILEID;
 
 /// Attributes that can be read, from minor version 2.
-const READABLE_42: Bitmap = Bitmap::of(&[n::CHANGE_ATTR_TYPE, n::XATTR_SUPPORT, n::OPEN_ARGUMENTS]);
+const READABLE_42: Bitmap =
+    Bitmap::of(&[n::CLONE_BLKSIZE, n::CHANGE_ATTR_TYPE, n::XATTR_SUPPORT, n::OPEN_ARGUMENTS]);
 /// Attributes that can only be set.
 const WRITE_ONLY: Bitmap = Bitmap::of(&[n::TIME_ACCESS_SET, n::TIME_MODIFY_SET]);
 /// Attributes that can only be set, from minor version 2.
@@ -210,6 +211,10 @@ pub fn values(shared: &Shared, minor: u32, s: &Subject, wanted: &Bitmap) -> Resu
         v.owner_group = Some(number_string(a.gid));
     }
     v.acl.clone_from(&s.acl);
+    if wanted.has(n::CLONE_BLKSIZE) {
+        let block = s.volume.as_ref().map(Volume::clone_block).transpose().map_err(crate::errors::status)?;
+        v.clone_blksize = Some(block.unwrap_or(0));
+    }
     constants(&mut v, shared, minor);
     if a.kind == Kind::Symlink
         && let Some(supported) = &mut v.supported_attrs

@@ -4,6 +4,7 @@
 //! - [`state`]: the state as a pure core;
 //! - `v4`: COMPOUND and its operations, one file for each family;
 //! - `exports`: which volumes are served, under which names, to whom; the pseudo root;
+//! - `back`: callbacks; `offload`: copies that go on after their COPY was answered;
 //! - `attr`, `acl`, `errors`: attributes, NFSv4's ACLs and POSIX's, statuses;
 //! - `nlm`: locks of NFSv3 clients (NLM, NSM);
 //! - `serve`, `pool`, `server`: the thin shell of sockets, threads and clocks;
@@ -14,11 +15,13 @@
 
 mod acl;
 mod attr;
+mod back;
 pub mod config;
 mod errors;
 pub mod exports;
 pub mod limits;
 mod nlm;
+mod offload;
 mod pool;
 #[cfg(test)]
 mod protocol_doc;

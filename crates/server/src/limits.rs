@@ -109,6 +109,26 @@ pub const PORT_KNOWN: Duration = Duration::from_secs(60);
 pub const PORTS_KNOWN_MAX: usize = 4096;
 /// Connections of one session that callbacks may use; more are not kept.
 pub const BACK_CONNECTIONS_MAX: usize = 64;
+/// Slots of a back channel that are used.
+pub const BACK_SLOTS_MAX: u32 = 16;
+/// How long a callback waits for its answer on one connection.
+pub const CALLBACK_PATIENCE_MS: u64 = 10_000;
+/// How long a callback waits for a free slot of the session and a connection to come.
+pub const CALLBACK_SLOT_WAIT_MS: u64 = 10_000;
+/// How often a client is told of the end of a copy that it does not answer; then it has to ask.
+pub const CALLBACK_TRIES: u32 = 5;
+/// What lies between.
+pub const CALLBACK_PAUSE_MS: u64 = 1_000;
+/// Copies that go on after their COPY was answered; one more is made before its COPY is answered.
+pub const COPIES_MAX: usize = 16;
+/// Copies that are remembered, those included that have ended and whose client does not answer; the same above.
+pub const COPIES_KEPT_MAX: usize = 256;
+/// A COPY of more bytes goes on after it was answered, if the client allows it and can be told of the end.
+pub const COPY_SYNC_BYTES: u64 = 16 << 20;
+/// A COPY that has to be answered at its end copies at most so many bytes; the client goes on from there.
+pub const COPY_SYNC_BYTES_MAX: u64 = 256 << 20;
+/// A hole of fewer bytes is data for READ_PLUS.
+pub const READ_PLUS_HOLE_MIN: u64 = 32 << 10;
 /// Connections; more are closed when they come.
 pub const CONNECTIONS_MAX: usize = 1024;
 /// Compounds of one connection that are being worked on; the next is read when one is done.

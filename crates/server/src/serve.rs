@@ -12,6 +12,7 @@ use crate::exports::rules::{From, Rule, Rules};
 use crate::exports::{Export, Exports, Served};
 use crate::limits;
 use crate::nlm::{self, Nlm};
+use crate::offload;
 use crate::pool::Pool;
 use crate::reload::{self, ReloadError};
 use crate::server::Shared;
@@ -145,7 +146,7 @@ impl Server {
         let sh = Arc::new(Shared::new(exports, server, lease_seconds, epoch, known));
         let nlm = Nlm::new(sh.clone(), epoch, portmapper);
         let restored = restore(&sh, merged.notes)?;
-        let slow = Pool::new(limits::SLOW_WORKERS).map_err(StartError::Threads)?;
+        let slow = Arc::new(Pool::new(limits::SLOW_WORKERS).map_err(StartError::Threads)?);
         let service = Arc::new(Nfs { sh: sh.clone(), nlm: nlm.clone(), slow, released: Notify::new() });
         let rpc = server::ServerConfig {
             conn: ConnConfig {
@@ -335,6 +336,10 @@ impl Running {
         let volumes = self.volumes();
         let drained = self.rpc.shutdown(STOP_GRACE).await;
         drop(self.ticking);
+        // Copies under way end within one of their steps.
+        self.sh.state().copies.cancel_all();
+        let idle = self.sh.copies_running.acquire_many(limits::COPIES_MAX as u32);
+        let drained = tokio::time::timeout(STOP_GRACE, idle).await.is_ok() && drained;
         // Written down: where nothing else has changed since, there is no other snapshot.
         let settled = self.sh.state().settle_holders();
         write_down(&self.sh, settled).await;
@@ -402,7 +407,7 @@ struct Nfs {
     sh: Arc<Shared>,
     nlm: Nlm,
     /// For what waits for the disk, so that it takes no thread from what does not.
-    slow: Pool,
+    slow: Arc<Pool>,
     /// A slot has been released.
     released: Notify,
 }
@@ -430,6 +435,7 @@ impl Service for Nfs {
     }
 
     fn closed(&self, conn: &Arc<ConnInfo>) {
+        self.sh.lines.remove(conn.id());
         self.sh.state().sessions.disconnected(conn.id());
     }
 }
@@ -447,6 +453,9 @@ impl Nfs {
         let slow = synced || args.ops.iter().any(matrix::may_flush);
         let fingerprint = fingerprint(principal, &args, &body);
         let bytes = call.message_bytes;
+        if args.ops.iter().any(|op| matches!(op, ArgOp::CreateSession(_) | ArgOp::BindConnToSession(_))) {
+            self.sh.lines.add(conn);
+        }
         let caller = self.sh.caller(conn.peer(), call.cred).await;
         let req = Request { conn: conn.id(), principal, caller, bytes, fingerprint, args };
         drop(body);
@@ -467,9 +476,12 @@ impl Nfs {
             if !announced.is_empty() {
                 tokio::task::yield_now().await;
             }
-            let Some(Outcome { reply, pending, busy }) = self.run(&req, slow).await else {
+            let Some(Outcome { reply, pending, busy, offloads }) = self.run(&req, slow).await else {
                 return Response::Close;
             };
+            for offload in offloads {
+                tokio::spawn(offload::run(self.sh.clone(), self.slow.clone(), offload));
+            }
             drop(announced);
             if let Some(pending) = pending {
                 return Response::Success(self.settle(reply, pending).await);

@@ -1,7 +1,9 @@
 //! What all requests to one server share: the export table, the state, the identity, the clock.
 
+use crate::back::Lines;
 use crate::exports::known::Known;
 use crate::exports::{Caller, Exports};
+use crate::limits;
 use crate::state::notes::{LogId, Stamped};
 use crate::state::opens::Files;
 use crate::state::{Bounds, Millis, State};
@@ -14,7 +16,7 @@ use std::net::SocketAddr;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Instant;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 
 /// Shared by all threads of a server.
 pub struct Shared {
@@ -35,6 +37,10 @@ pub struct Shared {
     /// Counters.
     pub(crate) counters: Counters,
     started: Instant,
+    /// Connections for callbacks.
+    pub(crate) lines: Lines,
+    /// One permit for each copy that may go on after its COPY was answered.
+    pub(crate) copies_running: Arc<Semaphore>,
     state: SharedState,
     /// Something has become free that somebody waits for.
     freed: Notify,
@@ -63,6 +69,8 @@ impl Shared {
             counters: Counters::default(),
             started: Instant::now(),
             freed: Notify::new(),
+            lines: Lines::default(),
+            copies_running: Arc::new(Semaphore::new(limits::COPIES_MAX)),
             state: Arc::new(Mutex::new(State::new(epoch, u64::from(lease_seconds) * 1000, bounds))),
             exports: RwLock::new(Arc::new(exports)),
             known,

@@ -118,7 +118,7 @@ async fn an_operation_that_is_none_or_not_served() {
         let last = c.last(vec![ArgOp::Putrootfh, ArgOp::Other(OpNum(number))]).await;
         assert_eq!((last.op, last.status), (OpNum::ILLEGAL, NfsStat::NFS4ERR_OP_ILLEGAL));
     }
-    for op in [OpNum::OPENATTR, OpNum::LAYOUTGET, OpNum::SEEK, OpNum::LAYOUTSTATS, OpNum::SETCLIENTID] {
+    for op in [OpNum::OPENATTR, OpNum::LAYOUTGET, OpNum::WRITE_SAME, OpNum::COPY_NOTIFY, OpNum::SETCLIENTID] {
         let last = c.last(vec![ArgOp::Putrootfh, ArgOp::Other(op)]).await;
         assert_eq!((last.op, last.status), (op, NfsStat::NFS4ERR_NOTSUPP));
     }

@@ -18,6 +18,9 @@ type Result<T> = std::result::Result<T, Errno>;
 /// `f_type` of btrfs.
 const BTRFS_MAGIC: u32 = 0x9123_683e;
 
+/// `f_type` of XFS.
+const XFS_MAGIC: u32 = 0x5846_5342;
+
 /// What every look at an object asks for.
 const LOOK: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::BTIME).union(StatxFlags::MNT_ID);
 
@@ -215,6 +218,11 @@ pub(crate) fn look(fd: impl AsFd) -> Result<Statx> {
 /// Looks at what `name` names in `dir`, not following a symbolic link.
 pub(crate) fn look_at(dir: impl AsFd, name: &[u8]) -> Result<Statx> {
     rustix::fs::statx(dir, name, AtFlags::SYMLINK_NOFOLLOW, LOOK)
+}
+
+/// True when `fd` is on a filesystem that shares blocks between files: btrfs, XFS.
+pub(crate) fn may_clone(fd: impl AsFd) -> Result<bool> {
+    Ok(matches!(rustix::fs::fstatfs(fd)?.f_type as u32, BTRFS_MAGIC | XFS_MAGIC))
 }
 
 /// True when `fd` is on btrfs.

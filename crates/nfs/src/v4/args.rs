@@ -5,6 +5,7 @@
 
 use super::OpNum;
 use super::attr::{Bitmap, Fattr};
+use super::data::{CloneArgs, CopyArgs, IoAdviseArgs, RangeArgs, SeekArgs};
 use super::types::{
     ChannelAttrs, ClientOwner, FileHandle, ImplId, LockType, Opaque1024, SessionId, SpecData, StableHow,
     StateOwner, Stateid, Verifier,
@@ -623,6 +624,18 @@ arg_ops! {
     DestroyClientid = DESTROY_CLIENTID(u64);
     /// The client has reclaimed all; the boolean is `rca_one_fs`.
     ReclaimComplete = RECLAIM_COMPLETE(bool);
+    /// Reserve space.
+    Allocate = ALLOCATE(RangeArgs);
+    /// Copy from the saved file.
+    Copy = COPY(CopyArgs);
+    /// Give space back.
+    Deallocate = DEALLOCATE(RangeArgs);
+    /// Say how the file will be used.
+    IoAdvise = IO_ADVISE(IoAdviseArgs);
+    /// Stop this copy.
+    OffloadCancel = OFFLOAD_CANCEL(Stateid);
+    /// How far is this copy?
+    OffloadStatus = OFFLOAD_STATUS(Stateid);
     /// Read data and holes.
     ReadPlus = READ_PLUS(ReadPlusArgs);
     /// Read the extended attribute of this name.
@@ -633,6 +646,10 @@ arg_ops! {
     Listxattrs = LISTXATTRS(ListxattrsArgs);
     /// Remove the extended attribute of this name.
     Removexattr = REMOVEXATTR(Bytes);
+    /// Find data or a hole.
+    Seek = SEEK(SeekArgs);
+    /// Share the saved file's blocks.
+    Clone = CLONE(CloneArgs);
     /// Make a client known (NFSv4.0).
     Setclientid = SETCLIENTID(SetclientidArgs);
     /// Make use of what SETCLIENTID gave (NFSv4.0).

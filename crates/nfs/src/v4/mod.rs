@@ -2,7 +2,9 @@
 
 pub mod args;
 pub mod attr;
+pub mod callback;
 pub mod compound;
+pub mod data;
 pub mod flags;
 pub mod op;
 pub mod res;

@@ -2,6 +2,7 @@
 
 use super::args::CallbackSecParms;
 use super::attr::{Bitmap, Fattr};
+use super::data::{CopyRequirements, CopyRes, OffloadStatusRes, SeekRes};
 use super::types::{
     ChangeInfo, ChannelAttrs, FileHandle, ImplId, LockType, Opaque1024, SecInfo, ServerOwner, SessionId,
     StableHow, StateOwner, Stateid, Verifier,
@@ -376,6 +377,12 @@ pub enum ResBody {
     /// SETCLIENTID with status CLID_INUSE.
     ClientInUse(ClientAddr),
     OpenConfirm(Stateid),
+    Copy(CopyRes),
+    /// COPY with status OFFLOAD_NO_REQS.
+    CopyRequirements(CopyRequirements),
+    IoAdvise(Bitmap),
+    OffloadStatus(OffloadStatusRes),
+    Seek(SeekRes),
 }
 
 impl Encode for ResBody {
@@ -413,6 +420,11 @@ impl Encode for ResBody {
             ResBody::Listxattrs(b) => b.encode(out),
             ResBody::Setclientid(b) => b.encode(out),
             ResBody::ClientInUse(b) => b.encode(out),
+            ResBody::Copy(b) => b.encode(out),
+            ResBody::CopyRequirements(b) => b.encode(out),
+            ResBody::IoAdvise(b) => b.encode(out),
+            ResBody::OffloadStatus(b) => b.encode(out),
+            ResBody::Seek(b) => b.encode(out),
         }
     }
 }
@@ -467,6 +479,9 @@ impl Decode for ResOp {
             (OpNum::SETCLIENTID, false) if status == NfsStat::NFS4ERR_CLID_INUSE => {
                 ResBody::ClientInUse(Decode::decode(r)?)
             }
+            (OpNum::COPY, false) if status == NfsStat::NFS4ERR_OFFLOAD_NO_REQS => {
+                ResBody::CopyRequirements(Decode::decode(r)?)
+            }
             (_, false) => ResBody::Empty,
             (OpNum::ACCESS, _) => ResBody::Access(Decode::decode(r)?),
             (OpNum::CLOSE, _) => ResBody::Close(Decode::decode(r)?),
@@ -498,6 +513,10 @@ impl Decode for ResOp {
             (OpNum::REMOVEXATTR, _) => ResBody::Removexattr(Decode::decode(r)?),
             (OpNum::SETCLIENTID, _) => ResBody::Setclientid(Decode::decode(r)?),
             (OpNum::OPEN_CONFIRM, _) => ResBody::OpenConfirm(Decode::decode(r)?),
+            (OpNum::COPY, _) => ResBody::Copy(Decode::decode(r)?),
+            (OpNum::IO_ADVISE, _) => ResBody::IoAdvise(Decode::decode(r)?),
+            (OpNum::OFFLOAD_STATUS, _) => ResBody::OffloadStatus(Decode::decode(r)?),
+            (OpNum::SEEK, _) => ResBody::Seek(Decode::decode(r)?),
             _ => ResBody::Empty,
         };
         Ok(ResOp { op, status, body })

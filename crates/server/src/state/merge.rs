@@ -226,6 +226,7 @@ mod tests {
                         back: ChannelAttrs::default(),
                         callback_program: 0,
                         flags: 0,
+                        callback_cred: None,
                     };
                     let v = self.st.next_version();
                     self.st.sessions.insert(new, v, 0);

@@ -2,6 +2,7 @@
 //!
 //! - [`clients`]: EXCHANGE_ID and CREATE_SESSION, leases;
 //! - [`sessions`]: slots, the reply cache, retries;
+//! - [`copies`]: copies that go on after their COPY was answered;
 //! - [`opens`]: opens, share reservations, stateids; [`locks`]: byte ranges (`ranges`: the table of one file);
 //! - [`owners`]: the sequence numbers of NFSv4.0's owners; [`v40`], [`opens40`]: that version on the same state;
 //! - [`nlm`]: the hosts of NFSv3's lock manager, whose locks are in the same tables;
@@ -15,6 +16,7 @@
 //! client; what a note says carries a version that grows with each change, so that notes may reach the log in any order.
 
 pub mod clients;
+pub mod copies;
 pub mod grace;
 pub mod locks;
 pub mod merge;
@@ -89,6 +91,8 @@ pub struct State<F> {
     pub owners: Owners,
     /// Hosts that lock by NLM.
     pub hosts: nlm::Hosts,
+    /// Copies under way.
+    pub copies: copies::Copies,
     /// The grace period.
     pub grace: Grace,
     /// Lease time.
@@ -109,6 +113,7 @@ impl<F> State<F> {
             files: Files::new(epoch),
             owners: Owners::default(),
             hosts: nlm::Hosts::default(),
+            copies: copies::Copies::default(),
             grace: Grace::default(),
             lease_ms,
             bounds,
@@ -137,6 +142,7 @@ impl<F> State<F> {
             self.owners.remove_client(id);
         }
         self.files.remove_client(id);
+        self.copies.remove_client(id);
         self.grace.done(id);
         if client.confirmed {
             let v = self.next_version();
@@ -282,6 +288,7 @@ impl<F> State<F> {
     /// What goes on by time alone: forgets unconfirmed clients, and clients that were silent for very long. Called every
     /// few seconds.
     pub fn tick(&mut self, now: Millis) -> Vec<Stamped> {
+        self.copies.tick(now, self.lease_ms);
         let unconfirmed_ms = self.lease_ms * limits::UNCONFIRMED_LEASES;
         let mut out = self.nlm_tick(now);
         for id in self.clients.ids() {

@@ -336,6 +336,8 @@ impl<F> State<F> {
                 fore: channel_from_note(&s.fore),
                 back: channel_from_note(&s.back),
                 callback_program: s.callback_program,
+                // The numbers of the back channel's slots are forgotten with a restart.
+                callback_cred: None,
                 flags: s.flags,
             };
             self.sessions.insert(new, version, now);

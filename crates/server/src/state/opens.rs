@@ -171,6 +171,12 @@ impl<F> Files<F> {
         id
     }
 
+    /// A stateid for a copy: of no open and no lock.
+    pub fn copy_stateid(&mut self) -> Stateid {
+        let id = self.fresh();
+        self.stateid(id, 1)
+    }
+
     pub(super) fn stateid(&self, id: u64, seqid: u32) -> Stateid {
         let mut other = [0; 12];
         other[..4].copy_from_slice(&self.epoch.to_be_bytes());

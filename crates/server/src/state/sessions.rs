@@ -13,6 +13,7 @@ use super::notes::{LogId, SessionNote, SlotNote, channel_to_note};
 use crate::limits;
 use bytes::Bytes;
 use landfast_nfs::v4::{ChannelAttrs, NfsStat, SessionId};
+use landfast_rpc::OpaqueAuth;
 use std::collections::{HashMap, HashSet};
 
 /// Names a connection; given by the shell, never used twice.
@@ -90,6 +91,64 @@ pub struct Session {
     /// Connections that callbacks may use. Any connection may carry requests (RFC 8881 section 2.10.3.1), so those are
     /// not kept.
     back_conns: HashSet<ConnId>,
+    /// The callbacks' RPC credential; none when the client offered none that can be used, and after a restart of the
+    /// server, which forgets the numbers of the back channel's slots.
+    callback_cred: Option<OpaqueAuth>,
+    back_slots: Vec<BackSlot>,
+    /// The client and this server do not agree about the back channel's numbers (RFC 8881 section 18.46.3:
+    /// SEQ4_STATUS_BACKCHANNEL_FAULT).
+    pub back_fault: bool,
+}
+
+/// One slot of a back channel.
+#[derive(Debug, Clone, Copy, Default)]
+struct BackSlot {
+    /// The number of the last callback that was executed.
+    sequence: u32,
+    busy: bool,
+    /// The next number has been sent, and whether it was executed is not known.
+    unsure: bool,
+}
+
+/// A callback's slot and ways to the client.
+#[derive(Debug)]
+pub struct BackSlotUse {
+    /// Which slot.
+    pub slot: u32,
+    /// Its next number.
+    pub sequence: u32,
+    /// An earlier callback with this number may have been executed.
+    pub unsure: bool,
+    /// The highest slot in use.
+    pub highest: u32,
+    /// Connections to choose from.
+    pub conns: Vec<ConnId>,
+    /// The RPC program.
+    pub program: u32,
+    /// The RPC credential.
+    pub cred: OpaqueAuth,
+}
+
+/// Why there is no callback.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BackUse {
+    /// No slot or connection is free.
+    NotNow,
+    /// There is no back channel that could be used.
+    Never,
+}
+
+/// What became of a callback.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CallbackEnd {
+    /// The one with this number was executed.
+    Executed(u32),
+    /// The one with this number was not.
+    NotExecuted(u32),
+    /// Nobody knows.
+    Unanswered,
+    /// The client does not agree about the number.
+    Broken,
 }
 
 /// What a SEQUENCE says about its slot (RFC 8881 section 18.46).
@@ -181,6 +240,7 @@ impl Sessions {
     /// Adds a session whose slots are all unused.
     pub fn insert(&mut self, session: NewSession, version: u64, now: Millis) {
         let slots = vec![Slot::new(); session.fore.max_requests as usize];
+        let back_slots = vec![BackSlot::default(); back_slots(&session.back)];
         self.reserved += reserve(&session.fore);
         self.by_client.entry(session.client).or_default().push(session.id);
         self.by_id.insert(
@@ -196,6 +256,9 @@ impl Sessions {
                 used: now,
                 slots,
                 back_conns: HashSet::new(),
+                back_slots,
+                callback_cred: session.callback_cred,
+                back_fault: false,
             },
         );
     }
@@ -278,6 +341,11 @@ impl Sessions {
     }
 }
 
+/// How many slots of the back channel are used: a callback needs two operations.
+fn back_slots(back: &ChannelAttrs) -> usize {
+    if back.max_operations < 2 { 0 } else { back.max_requests.min(limits::BACK_SLOTS_MAX) as usize }
+}
+
 /// What a new session is made from.
 #[derive(Debug, Clone)]
 pub struct NewSession {
@@ -293,9 +361,71 @@ pub struct NewSession {
     pub callback_program: u32,
     /// `csr_flags`.
     pub flags: u32,
+    /// The callbacks' RPC credential.
+    pub callback_cred: Option<OpaqueAuth>,
 }
 
 impl Session {
+    /// Whether callbacks can reach the client now.
+    #[must_use]
+    pub fn can_call_back(&self) -> bool {
+        self.callback_cred.is_some()
+            && !self.back_fault
+            && !self.back_slots.is_empty()
+            && !self.back_conns.is_empty()
+    }
+
+    /// The credential and program for callbacks have changed.
+    pub fn set_callback(&mut self, program: u32, cred: Option<OpaqueAuth>) {
+        self.callback_program = program;
+        if self.callback_cred.is_some() {
+            self.callback_cred = cred;
+        }
+    }
+
+    /// Takes a slot of the back channel.
+    ///
+    /// # Errors
+    /// [`BackUse`].
+    pub fn callback_begin(&mut self) -> Result<BackSlotUse, BackUse> {
+        let cred = self.callback_cred.clone().ok_or(BackUse::Never)?;
+        if self.back_fault || self.back_slots.is_empty() {
+            return Err(BackUse::Never);
+        }
+        if self.back_conns.is_empty() {
+            return Err(BackUse::NotNow);
+        }
+        let free = self.back_slots.iter().position(|s| !s.busy).ok_or(BackUse::NotNow)?;
+        self.back_slots[free].busy = true;
+        let highest = self.back_slots.iter().rposition(|s| s.busy).unwrap_or(free);
+        Ok(BackSlotUse {
+            slot: free as u32,
+            sequence: self.back_slots[free].sequence.wrapping_add(1),
+            unsure: self.back_slots[free].unsure,
+            highest: highest as u32,
+            conns: self.back_conns.iter().copied().collect(),
+            program: self.callback_program,
+            cred,
+        })
+    }
+
+    /// Gives a slot of the back channel back.
+    pub fn callback_end(&mut self, slot: u32, end: CallbackEnd) {
+        let Some(s) = self.back_slots.get_mut(slot as usize) else { return };
+        s.busy = false;
+        match end {
+            CallbackEnd::Executed(sequence) => (s.sequence, s.unsure) = (sequence, false),
+            CallbackEnd::NotExecuted(sequence) => {
+                let last = sequence.wrapping_sub(1);
+                // Another than before: the earlier callback turned out to have been executed.
+                s.unsure &= last == s.sequence;
+                s.sequence = last;
+            }
+            CallbackEnd::Unanswered => s.unsure = true,
+            CallbackEnd::Broken => self.back_fault = true,
+        }
+    }
+
     /// What the log keeps of the session itself.
     #[must_use]
     pub fn to_note(&self) -> SessionNote {

@@ -4,11 +4,12 @@ use super::clients::{CreateSession, ExchangeId, Exchanged};
 use super::locks::{LockError, Locker, Span};
 use super::notes::{Note, Restored, Stamped};
 use super::opens::{BOTH, FileKey, READ, WRITE};
-use super::sessions::{Begin, Kept, NewSession, SlotUse};
+use super::sessions::{BackUse, Begin, CallbackEnd, Kept, NewSession, SlotUse};
 use super::*;
 use crate::limits;
 use bytes::Bytes;
 use landfast_nfs::v4::{ChannelAttrs, LockType, Stateid};
+use landfast_rpc::OpaqueAuth;
 use proptest::prelude::*;
 
 const LEASE: Millis = 90_000;
@@ -64,8 +65,9 @@ fn session(st: &mut S, client: u64, name: u8) -> SessionId {
         id,
         client,
         fore: channel(4),
-        back: ChannelAttrs::default(),
+        back: channel(2),
         callback_program: 0x4000_0000,
+        callback_cred: Some(OpaqueAuth::NONE),
         flags: 1,
     };
     st.sessions.insert(new, v, 0);
@@ -247,7 +249,15 @@ fn what_sessions_may_keep_is_bounded() {
                 let mut id = [0; 16];
                 id[..4].copy_from_slice(&made.to_be_bytes());
                 let back = ChannelAttrs::default();
-                let new = NewSession { id, client: c, fore, back, callback_program: 0, flags: 0 };
+                let new = NewSession {
+                    id,
+                    client: c,
+                    fore,
+                    back,
+                    callback_program: 0,
+                    flags: 0,
+                    callback_cred: None,
+                };
                 st.sessions.insert(new, 1, 0);
                 made += 1;
             }
@@ -283,7 +293,11 @@ fn what_has_to_stand_in_the_log_is_bounded_by_its_size() {
         let (id, slots, reply) =
             ([name; 16], fore.max_requests, vec![0xaa; fore.max_response_size_cached as usize]);
         let back = ChannelAttrs::default();
-        st.sessions.insert(NewSession { id, client: c, fore, back, callback_program: 0, flags: 0 }, 1, 0);
+        st.sessions.insert(
+            NewSession { id, client: c, fore, back, callback_program: 0, flags: 0, callback_cred: None },
+            1,
+            0,
+        );
         for slot in 0..slots {
             let ask = SlotUse { highest: slot, ..on_slot(slot, 1) };
             begin(&mut st, &id, &ask).expect("new");
@@ -717,5 +731,47 @@ proptest! {
             let mut st = fresh();
             st.restore([s], 0);
         }
+    }
+}
+
+#[test]
+fn rfc8881_20_9_slots_of_the_back_channel_count_what_was_executed() {
+    let mut st = fresh();
+    let id = session(&mut st, 1, 1);
+    let s = st.sessions.get_mut(&id).expect("the session");
+    assert_eq!(s.callback_begin().err(), Some(BackUse::NotNow), "no connection");
+    assert!(!s.can_call_back());
+    s.bind_back(5);
+    assert!(s.can_call_back());
+    let one = s.callback_begin().expect("a slot");
+    assert_eq!((one.slot, one.sequence, one.unsure, one.highest), (0, 1, false, 0));
+    assert_eq!((one.conns, one.program), (vec![5], 0x4000_0000));
+    let two = s.callback_begin().expect("a slot");
+    assert_eq!((two.slot, two.sequence, two.highest), (1, 1, 1));
+    assert_eq!(s.callback_begin().err(), Some(BackUse::NotNow), "no slot");
+    // Not executed: the same number again. Unanswered: the same number, and it may be known already.
+    s.callback_end(0, CallbackEnd::NotExecuted(1));
+    let one = s.callback_begin().expect("a slot");
+    assert_eq!((one.slot, one.sequence, one.unsure), (0, 1, false));
+    s.callback_end(0, CallbackEnd::Unanswered);
+    let one = s.callback_begin().expect("a slot");
+    assert_eq!((one.slot, one.sequence, one.unsure), (0, 1, true));
+    // It was: number 2 is next, and its callback was refused for now.
+    s.callback_end(0, CallbackEnd::NotExecuted(2));
+    let one = s.callback_begin().expect("a slot");
+    assert_eq!((one.sequence, one.unsure), (2, false));
+    s.callback_end(0, CallbackEnd::Executed(2));
+    assert_eq!(s.callback_begin().map(|u| u.sequence).ok(), Some(3));
+    s.callback_end(1, CallbackEnd::Broken);
+    assert!(s.back_fault && !s.can_call_back());
+    assert_eq!(s.callback_begin().err(), Some(BackUse::Never));
+    // After a restart nobody knows the numbers.
+    let notes: Vec<Stamped> = st.snapshot();
+    let mut st: S = State::new(2, LEASE, Bounds::new(None));
+    st.restore(notes, 0);
+    if let Some(s) = st.sessions.get_mut(&id) {
+        s.bind_back(6);
+        assert!(!s.can_call_back());
+        assert_eq!(s.callback_begin().err(), Some(BackUse::Never));
     }
 }

@@ -9,6 +9,7 @@ use super::session::Sequenced;
 use super::v40;
 use crate::exports::{Caller, Receipts, Txs};
 use crate::limits;
+use crate::offload::Offload;
 use crate::server::Shared;
 use crate::state::Principal;
 use crate::state::notes::{Note, Stamped};
@@ -39,6 +40,8 @@ pub(crate) struct Outcome {
     pub(crate) pending: Option<Pending>,
     /// The reply is `DELAY`, because the request repeats one that is being worked on.
     pub(crate) busy: bool,
+    /// Copies to be begun.
+    pub(crate) offloads: Vec<Offload>,
 }
 
 /// A reply that waits for the log.
@@ -56,7 +59,7 @@ pub(crate) struct Pending {
 
 impl Outcome {
     pub(super) fn at_once(reply: Bytes) -> Outcome {
-        Outcome { reply, pending: None, busy: false }
+        Outcome { reply, pending: None, busy: false, offloads: Vec::new() }
     }
 }
 
@@ -148,6 +151,7 @@ pub(crate) fn run(sh: &Shared, req: &Request) -> Outcome {
         stateid: Stateid::ANONYMOUS,
         txs: Txs::default(),
         noted: false,
+        offloads: Vec::new(),
         room: limits::RESPONSE_BYTES_MAX as usize,
         last: true,
         flavor_later: false,
@@ -193,7 +197,7 @@ fn alone_in_compound(mut ctx: Ctx<'_>, req: &Request, op: &ArgOp) -> Outcome {
     let failure = Reply::failed(&req.args.tag, Some(op.op()), NfsStat::NFS4ERR_SERVERFAULT).reply;
     let receipt = ctx.txs.finish();
     let pending = Pending { receipt, slot: None, owners: Vec::new(), holder: None, failure };
-    Outcome { reply, pending: Some(pending), busy: false }
+    Outcome { reply, pending: Some(pending), busy: false, offloads: Vec::new() }
 }
 
 pub(super) fn result(op: OpNum, done: Result<ResBody, Fail>) -> ResOp {
@@ -331,6 +335,7 @@ fn finish(
 ) -> Outcome {
     let reply = reply.finish();
     let Some(session) = ctx.session.clone() else { return Outcome::at_once(reply) };
+    let offloads = std::mem::take(&mut ctx.offloads);
     let logged = ctx.txs.modified() || ctx.noted;
     // What changed something is kept whether the client asked or not, when it fits: then a retry finds it.
     let keep = (cachethis || logged) && reply.len() + RPC_REPLY_HEAD <= max_cached;
@@ -353,7 +358,7 @@ fn finish(
         if let Some(s) = ctx.sh.state().sessions.get_mut(&session.id) {
             s.release(session.slot);
         }
-        return Outcome::at_once(reply);
+        return Outcome { offloads, ..Outcome::at_once(reply) };
     }
     let mut failure = Reply::new(&req.args.tag);
     failure.push(&ResOp::ok(OpNum::SEQUENCE, ResBody::Sequence(res.clone())));
@@ -367,7 +372,7 @@ fn finish(
         holder,
         failure: failure.finish(),
     };
-    Outcome { reply, pending: Some(pending), busy: false }
+    Outcome { reply, pending: Some(pending), busy: false, offloads }
 }
 
 impl Ctx<'_> {
@@ -417,9 +422,16 @@ impl Ctx<'_> {
             ArgOp::Listxattrs(a) => self.listxattrs(a),
             ArgOp::Removexattr(name) => self.removexattr(name),
             ArgOp::Sequence(_) => Err(NfsStat::NFS4ERR_SEQUENCE_POS.into()),
-            ArgOp::DelegReturn(_) | ArgOp::ReadPlus(_) | ArgOp::Other(_) => {
-                Err(NfsStat::NFS4ERR_NOTSUPP.into())
-            }
+            ArgOp::Allocate(a) => self.allocate(a),
+            ArgOp::Clone(a) => self.clone_file(a),
+            ArgOp::Copy(a) => self.copy(a),
+            ArgOp::Deallocate(a) => self.deallocate(a),
+            ArgOp::IoAdvise(a) => self.io_advise(a),
+            ArgOp::OffloadCancel(a) => self.offload_cancel(a),
+            ArgOp::OffloadStatus(a) => self.offload_status(a),
+            ArgOp::ReadPlus(a) => self.read_plus(a),
+            ArgOp::Seek(a) => self.seek(a),
+            ArgOp::DelegReturn(_) | ArgOp::Other(_) => Err(NfsStat::NFS4ERR_NOTSUPP.into()),
             // Only in NFSv4.0, which has its own way here: `v40`.
             ArgOp::Setclientid(_)
             | ArgOp::SetclientidConfirm(_)

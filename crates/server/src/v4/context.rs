@@ -8,6 +8,7 @@ use crate::attr::Subject;
 use crate::errors::status;
 use crate::exports::pseudo::{Pseudo, PseudoDir};
 use crate::exports::{Access, Caller, Export, Exports, Object, Refused, Txs};
+use crate::offload::Offload;
 use crate::server::Shared;
 use crate::state::notes::Stamped;
 use crate::state::opens::FileKey;
@@ -131,6 +132,8 @@ pub(crate) struct Ctx<'a> {
     pub(crate) txs: Txs,
     /// Notes were written: the reply waits for the log.
     pub(crate) noted: bool,
+    /// Copies to be begun once the reply is known.
+    pub(crate) offloads: Vec<Offload>,
     /// Bytes that the present operation's result may take.
     pub(crate) room: usize,
     /// The present operation is the compound's last.

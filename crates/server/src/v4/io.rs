@@ -23,6 +23,16 @@ impl Ctx<'_> {
         want: Share,
     ) -> Result<Option<OpenFile>, Fail> {
         let stateid = self.meant(stateid, false)?;
+        self.opened_as(obj, stateid, want)
+    }
+
+    /// As [`Ctx::opened`], where it is clear which stateid is meant.
+    pub(super) fn opened_as(
+        &mut self,
+        obj: &Obj,
+        stateid: Stateid,
+        want: Share,
+    ) -> Result<Option<OpenFile>, Fail> {
         let file = key(&obj.node);
         if stateid == Stateid::ANONYMOUS || stateid == Stateid::READ_BYPASS {
             if self.sh.state().grace.active(self.now) {
@@ -40,7 +50,7 @@ impl Ctx<'_> {
         Ok(self.sh.state().files.io(client, &file, &stateid, want)?)
     }
 
-    fn file_for(&mut self, stateid: &Stateid, want: Share) -> Result<(Obj, OpenFile), Fail> {
+    pub(super) fn file_for(&mut self, stateid: &Stateid, want: Share) -> Result<(Obj, OpenFile), Fail> {
         let obj = self.file()?;
         if want == WRITE {
             obj.writable()?;

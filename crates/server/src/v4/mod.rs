@@ -4,11 +4,12 @@
 //! - [`compound`]: one request from its first operation to its reply;
 //! - [`context`]: what operations of one compound share;
 //! - `v40`: what is different in NFSv4.0;
-//! - `session`, `handles`, `names`, `attributes`, `readdir`, `open`, `io`, `lock`, `xattr`: the operations.
+//! - `session`, `handles`, `names`, `attributes`, `readdir`, `open`, `io`, `lock`, `xattr`, `sparse`, `copy`: the operations.
 
 mod attributes;
 pub(crate) mod compound;
 mod context;
+mod copy;
 mod handles;
 mod io;
 mod lock;
@@ -17,5 +18,6 @@ mod names;
 mod open;
 mod readdir;
 mod session;
+mod sparse;
 mod v40;
 mod xattr;

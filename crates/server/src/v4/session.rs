@@ -9,21 +9,23 @@ use crate::state::notes::{Note, Stamped};
 use crate::state::sessions::{Begin, NewSession, SlotUse};
 use bytes::Bytes;
 use landfast_nfs::v4::args::{
-    BackchannelCtlArgs, BindConnToSessionArgs, CreateSessionArgs, ExchangeIdArgs, SequenceArgs,
-    StateProtectArgs,
+    BackchannelCtlArgs, BindConnToSessionArgs, CallbackSecParms, CreateSessionArgs, ExchangeIdArgs,
+    SequenceArgs, StateProtectArgs,
 };
 use landfast_nfs::v4::flags::{
-    CDFC4_BACK, CDFC4_BACK_OR_BOTH, CDFC4_FORE, CDFC4_FORE_OR_BOTH, CDFS4_BACK, CDFS4_BOTH, CDFS4_FORE,
-    CREATE_SESSION4_FLAG_CONN_BACK_CHAN, CREATE_SESSION4_FLAG_CONN_RDMA, CREATE_SESSION4_FLAG_PERSIST,
-    EXCHGID4_FLAG_BIND_PRINC_STATEID, EXCHGID4_FLAG_CONFIRMED_R, EXCHGID4_FLAG_MASK_PNFS,
-    EXCHGID4_FLAG_SUPP_FENCE_OPS, EXCHGID4_FLAG_SUPP_MOVED_MIGR, EXCHGID4_FLAG_SUPP_MOVED_REFER,
-    EXCHGID4_FLAG_UPD_CONFIRMED_REC_A, EXCHGID4_FLAG_USE_NON_PNFS,
+    AUTH_SYS, CDFC4_BACK, CDFC4_BACK_OR_BOTH, CDFC4_FORE, CDFC4_FORE_OR_BOTH, CDFS4_BACK, CDFS4_BOTH,
+    CDFS4_FORE, CREATE_SESSION4_FLAG_CONN_BACK_CHAN, CREATE_SESSION4_FLAG_CONN_RDMA,
+    CREATE_SESSION4_FLAG_PERSIST, EXCHGID4_FLAG_BIND_PRINC_STATEID, EXCHGID4_FLAG_CONFIRMED_R,
+    EXCHGID4_FLAG_MASK_PNFS, EXCHGID4_FLAG_SUPP_FENCE_OPS, EXCHGID4_FLAG_SUPP_MOVED_MIGR,
+    EXCHGID4_FLAG_SUPP_MOVED_REFER, EXCHGID4_FLAG_UPD_CONFIRMED_REC_A, EXCHGID4_FLAG_USE_NON_PNFS,
+    SEQ4_STATUS_BACKCHANNEL_FAULT,
 };
 use landfast_nfs::v4::res::{
     BindConnToSessionRes, CreateSessionRes, ExchangeIdRes, SequenceRes, StateProtectRes,
     usable_callback_security,
 };
 use landfast_nfs::v4::{ChannelAttrs, ImplId, NfsStat, NfsTime, Opaque1024, ResBody, ServerOwner, SessionId};
+use landfast_rpc::OpaqueAuth;
 use landfast_xdr::{Decode, Encode};
 
 /// The flags that a client may send in EXCHANGE_ID; from minor version 2 also `EXCHGID4_FLAG_SUPP_FENCE_OPS`.
@@ -72,6 +74,7 @@ impl Ctx<'_> {
             }
         })?;
         let client = session.client;
+        let fault = if session.back_fault { SEQ4_STATUS_BACKCHANNEL_FAULT } else { 0 };
         let highest = session.highest_slot();
         st.clients.renew(client, self.now);
         let res = SequenceRes {
@@ -80,7 +83,7 @@ impl Ctx<'_> {
             slotid: a.slotid,
             highest_slotid: highest,
             target_highest_slotid: highest,
-            status_flags: st.status_flags(client),
+            status_flags: st.status_flags(client) | fault,
         };
         match begun {
             Begin::New => {
@@ -207,6 +210,7 @@ impl Ctx<'_> {
                 back: res.back_chan_attrs.clone(),
                 callback_program: a.cb_program,
                 flags,
+                callback_cred: callback_cred(&a.sec_parms),
             };
             st.sessions.insert(new, v, self.now);
             if let Some(s) = st.sessions.get_mut(&id) {
@@ -288,7 +292,7 @@ impl Ctx<'_> {
             let mut st = self.sh.state();
             let v = st.next_version();
             let s = st.sessions.get_mut(&id).ok_or(NfsStat::NFS4ERR_BADSESSION)?;
-            s.callback_program = a.cb_program;
+            s.set_callback(a.cb_program, callback_cred(&a.sec_parms));
             s.version = v;
             Stamped { v, note: Note::Session(s.to_note()) }
         };
@@ -307,6 +311,14 @@ impl Ctx<'_> {
         self.note(note);
         Ok(ResBody::Empty)
     }
+}
+
+/// The RPC credential of callbacks: the first that the client offers and that needs no GSS.
+fn callback_cred(parms: &[CallbackSecParms]) -> Option<OpaqueAuth> {
+    Some(match usable_callback_security(parms)? {
+        CallbackSecParms::Sys(sys) => OpaqueAuth { flavor: AUTH_SYS, body: sys.to_bytes() },
+        _ => OpaqueAuth::NONE,
+    })
 }
 
 /// The back channel as the client offers it: it may not be given more than it offered (RFC 8881 section 18.36.3).

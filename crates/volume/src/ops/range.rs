@@ -195,8 +195,12 @@ impl Volume {
         }
     }
 
-    /// What the offsets of [`Volume::clone_range`] must be multiples of, bytes.
+    /// What the offsets of [`Volume::clone_range`] must be multiples of, bytes; 0 on filesystems that are known not to
+    /// clone.
     pub fn clone_block(&self) -> Result<u32, Error> {
+        if !sys::may_clone(&self.0.mount)? {
+            return Ok(0);
+        }
         let s = rustix::fs::fstatvfs(&self.0.mount)?;
         Ok(u32::try_from(s.f_frsize).unwrap_or(u32::MAX))
     }

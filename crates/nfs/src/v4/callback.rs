@@ -1,0 +1,253 @@
+//! Callbacks: CB_COMPOUND and the operations that this server sends (RFC 8881 section 20, RFC 7862 section 16).
+
+use super::data::WriteResponse;
+use super::types::{FileHandle, SessionId, Stateid};
+use super::{NfsStat, OpNum};
+use landfast_xdr::{Bytes, BytesMut, Decode, Encode, Error, Reader};
+
+/// The procedure that does nothing (RFC 8881 section 20.1).
+pub const CB_PROC_NULL: u32 = 0;
+/// The procedure that carries operations (RFC 8881 section 20.2).
+pub const CB_PROC_COMPOUND: u32 = 1;
+/// The RPC version of callback programs (RFC 8881 section 20).
+pub const CB_VERSION: u32 = 1;
+
+/// CB_SEQUENCE (RFC 8881 section 20.9).
+pub const OP_CB_SEQUENCE: OpNum = OpNum(11);
+/// CB_OFFLOAD (RFC 7862 section 16.1).
+pub const OP_CB_OFFLOAD: OpNum = OpNum(15);
+
+/// CB_COMPOUND.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct CbCompoundArgs {
+    /// Comes back in the reply.
+    pub tag: Bytes,
+    /// That of the session.
+    pub minor_version: u32,
+    /// NFSv4.0 only.
+    pub callback_ident: u32,
+    /// What to do.
+    pub ops: Vec<CbOp>,
+}
+
+/// One operation of a CB_COMPOUND.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CbOp {
+    /// First in each, as SEQUENCE is.
+    Sequence(CbSequenceArgs),
+    /// A copy has ended.
+    Offload(CbOffloadArgs),
+}
+
+/// CB_SEQUENCE, without the lists of referring calls, of which this server sends none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CbSequenceArgs {
+    /// Which session.
+    pub sessionid: SessionId,
+    /// The slot's next number.
+    pub sequenceid: u32,
+    /// Which slot.
+    pub slotid: u32,
+    /// The highest slot in use by the server.
+    pub highest_slotid: u32,
+    /// Keep the reply for replay.
+    pub cachethis: bool,
+}
+
+impl Encode for CbSequenceArgs {
+    fn encode(&self, out: &mut BytesMut) {
+        self.sessionid.encode(out);
+        self.sequenceid.encode(out);
+        self.slotid.encode(out);
+        self.highest_slotid.encode(out);
+        self.cachethis.encode(out);
+        0u32.encode(out);
+    }
+}
+
+impl Decode for CbSequenceArgs {
+    fn decode(r: &mut Reader) -> Result<Self, Error> {
+        let args = CbSequenceArgs {
+            sessionid: Decode::decode(r)?,
+            sequenceid: r.u32()?,
+            slotid: r.u32()?,
+            highest_slotid: r.u32()?,
+            cachethis: bool::decode(r)?,
+        };
+        match r.u32()? {
+            0 => Ok(args),
+            n => Err(Error::TooLong { len: n as usize, max: 0 }),
+        }
+    }
+}
+
+/// CB_OFFLOAD.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CbOffloadArgs {
+    /// The destination.
+    pub fh: FileHandle,
+    /// The copy.
+    pub stateid: Stateid,
+    /// How it ended.
+    pub outcome: Result<WriteResponse, (NfsStat, u64)>,
+}
+
+impl Encode for CbOffloadArgs {
+    fn encode(&self, out: &mut BytesMut) {
+        self.fh.encode(out);
+        self.stateid.encode(out);
+        match &self.outcome {
+            Ok(done) => {
+                NfsStat::NFS4_OK.encode(out);
+                done.encode(out);
+            }
+            Err((status, copied)) => {
+                status.encode(out);
+                copied.encode(out);
+            }
+        }
+    }
+}
+
+impl Decode for CbOffloadArgs {
+    fn decode(r: &mut Reader) -> Result<Self, Error> {
+        let (fh, stateid) = (Decode::decode(r)?, Decode::decode(r)?);
+        let status = NfsStat::decode(r)?;
+        let outcome = if status.is_ok() { Ok(Decode::decode(r)?) } else { Err((status, r.u64()?)) };
+        Ok(CbOffloadArgs { fh, stateid, outcome })
+    }
+}
+
+impl CbOp {
+    /// The operation's number.
+    #[must_use]
+    pub fn op(&self) -> OpNum {
+        match self {
+            CbOp::Sequence(_) => OP_CB_SEQUENCE,
+            CbOp::Offload(_) => OP_CB_OFFLOAD,
+        }
+    }
+}
+
+impl Encode for CbOp {
+    fn encode(&self, out: &mut BytesMut) {
+        self.op().0.encode(out);
+        match self {
+            CbOp::Sequence(a) => a.encode(out),
+            CbOp::Offload(a) => a.encode(out),
+        }
+    }
+}
+
+impl Decode for CbOp {
+    fn decode(r: &mut Reader) -> Result<Self, Error> {
+        match OpNum(r.u32()?) {
+            OP_CB_SEQUENCE => Ok(CbOp::Sequence(Decode::decode(r)?)),
+            OP_CB_OFFLOAD => Ok(CbOp::Offload(Decode::decode(r)?)),
+            OpNum(value) => Err(Error::BadTag { name: "nfs_cb_opnum4", value }),
+        }
+    }
+}
+
+/// The reply to a CB_COMPOUND.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct CbCompoundRes {
+    /// The status of the last operation executed.
+    pub status: NfsStat,
+    /// From the request.
+    pub tag: Bytes,
+    /// One for each operation executed.
+    pub results: Vec<CbRes>,
+}
+
+/// One operation's result.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CbRes {
+    /// Which operation.
+    pub op: OpNum,
+    /// Its outcome.
+    pub status: NfsStat,
+    /// What CB_SEQUENCE returns when it succeeds.
+    pub sequence: Option<CbSequenceRes>,
+}
+
+/// CB_SEQUENCE, when it succeeds.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct CbSequenceRes {
+    /// Which session.
+    pub sessionid: SessionId,
+    /// As in the request.
+    pub sequenceid: u32,
+    /// Which slot.
+    pub slotid: u32,
+    /// The highest slot that the client takes.
+    pub highest_slotid: u32,
+    /// The highest slot that the client would like.
+    pub target_highest_slotid: u32,
+}
+
+impl Encode for CbRes {
+    fn encode(&self, out: &mut BytesMut) {
+        self.op.0.encode(out);
+        self.status.encode(out);
+        if let Some(sequence) = &self.sequence {
+            sequence.encode(out);
+        }
+    }
+}
+
+impl Decode for CbRes {
+    fn decode(r: &mut Reader) -> Result<Self, Error> {
+        let (op, status) = (OpNum(r.u32()?), NfsStat::decode(r)?);
+        let sequence = if op == OP_CB_SEQUENCE && status.is_ok() { Some(Decode::decode(r)?) } else { None };
+        Ok(CbRes { op, status, sequence })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::StableHow;
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn rfc8881_20_and_rfc7862_16_round_trip() {
+        let sequence = CbSequenceArgs {
+            sessionid: [1; 16],
+            sequenceid: 2,
+            slotid: 3,
+            highest_slotid: 4,
+            cachethis: false,
+        };
+        let response =
+            WriteResponse { callback_id: None, count: 5, committed: StableHow::FileSync, writeverf: [6; 8] };
+        let (fh, stateid) = (FileHandle(Bytes::from_static(b"fh")), Stateid { seqid: 1, other: [7; 12] });
+        for outcome in [Ok(response), Err((NfsStat::NFS4ERR_NOSPC, 8))] {
+            let offload = CbOffloadArgs { fh: fh.clone(), stateid, outcome };
+            let ops = vec![CbOp::Sequence(sequence.clone()), CbOp::Offload(offload)];
+            let args = CbCompoundArgs { tag: Bytes::new(), minor_version: 2, callback_ident: 0, ops };
+            assert_eq!(CbCompoundArgs::from_bytes(args.to_bytes()), Ok(args));
+        }
+        let sequence = CbSequenceRes {
+            sessionid: [1; 16],
+            sequenceid: 2,
+            slotid: 3,
+            highest_slotid: 4,
+            target_highest_slotid: 5,
+        };
+        let results = vec![
+            CbRes { op: OP_CB_SEQUENCE, status: NfsStat::NFS4_OK, sequence: Some(sequence) },
+            CbRes { op: OP_CB_OFFLOAD, status: NfsStat::NFS4ERR_DELAY, sequence: None },
+        ];
+        let res = CbCompoundRes { status: NfsStat::NFS4ERR_DELAY, tag: Bytes::new(), results };
+        assert_eq!(CbCompoundRes::from_bytes(res.to_bytes()), Ok(res));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_give_a_reply_or_an_error(b in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = CbCompoundRes::from_bytes(Bytes::from(b.clone()));
+            let _ = CbCompoundArgs::from_bytes(Bytes::from(b));
+        }
+    }
+}

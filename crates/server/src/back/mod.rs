@@ -1,0 +1,228 @@
+//! Callbacks to clients, on the back channels of their sessions (RFC 8881 sections 2.10.3.1 and 20).
+//!
+//! The slots and numbers are in [`crate::state::sessions`]; here is what is done with connections and time. A callback
+//! takes a slot of the session, goes to one of the connections bound to its back channel with CB_SEQUENCE in front, and to
+//! another when there is no answer. Each wait has an end.
+
+use crate::limits;
+use crate::server::Shared;
+use crate::state::sessions::{BackUse, CallbackEnd, ConnId};
+use bytes::Bytes;
+use landfast_nfs::v4::callback::{
+    CB_PROC_COMPOUND, CB_VERSION, CbCompoundArgs, CbCompoundRes, CbOp, CbSequenceArgs,
+};
+use landfast_nfs::v4::{NfsStat, SessionId};
+use landfast_rpc::CallError;
+use landfast_rpc::conn::{ConnInfo, Target};
+use landfast_xdr::{Decode, Encode};
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout_at};
+
+/// Why a client was not told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Error {
+    /// Not now: no connection, no free slot, no answer. Whether it has been executed is not known.
+    Unreachable,
+    /// The session is gone, or its back channel cannot be used any more.
+    Gone,
+}
+
+/// The connections that sessions may use for callbacks.
+#[derive(Debug, Default)]
+pub(crate) struct Lines {
+    by_id: Mutex<HashMap<ConnId, Weak<ConnInfo>>>,
+    /// A slot has been freed.
+    freed: Notify,
+}
+
+impl Lines {
+    /// A connection that may become part of a back channel.
+    pub(crate) fn add(&self, conn: &Arc<ConnInfo>) {
+        self.by_id.lock().insert(conn.id(), Arc::downgrade(conn));
+    }
+
+    /// A connection has ended.
+    pub(crate) fn remove(&self, conn: ConnId) {
+        self.by_id.lock().remove(&conn);
+    }
+
+    fn get(&self, conn: ConnId) -> Option<Arc<ConnInfo>> {
+        self.by_id.lock().get(&conn).and_then(Weak::upgrade).filter(|c| !c.is_closed())
+    }
+}
+
+/// Has the client execute one operation; its status.
+pub(crate) async fn call(
+    sh: &Shared,
+    client: u64,
+    session: SessionId,
+    minor: u32,
+    op: CbOp,
+) -> Result<NfsStat, Error> {
+    // Another session of the client does as well when that one is gone.
+    let session = {
+        let st = sh.state();
+        let mut all = st.sessions.of_client(client).into_iter();
+        if st.sessions.get(&session).is_some() { Some(session) } else { all.next() }
+    };
+    let session = session.ok_or(Error::Gone)?;
+    let until = Instant::now() + Duration::from_millis(limits::CALLBACK_SLOT_WAIT_MS);
+    let mut take = loop {
+        let mut freed = std::pin::pin!(sh.lines.freed.notified());
+        freed.as_mut().enable();
+        match sh.state().sessions.get_mut(&session).ok_or(Error::Gone)?.callback_begin() {
+            Ok(take) => break take,
+            Err(BackUse::Never) => return Err(Error::Gone),
+            Err(BackUse::NotNow) => {}
+        }
+        timeout_at(until, freed).await.map_err(|_| Error::Unreachable)?;
+    };
+    let mut held = Held { sh, session, slot: take.slot, end: CallbackEnd::Unanswered };
+    let mut sent = false;
+    let mut conns = std::mem::take(&mut take.conns).into_iter();
+    let mut conn = conns.next();
+    while let Some(id) = conn {
+        let Some(line) = sh.lines.get(id) else {
+            conn = conns.next();
+            continue;
+        };
+        let sequence = CbSequenceArgs {
+            sessionid: session,
+            sequenceid: take.sequence,
+            slotid: take.slot,
+            highest_slotid: take.highest,
+            // Clients refuse to keep replies (RFC 8881 section 20.9 lets them).
+            cachethis: false,
+        };
+        let args = CbCompoundArgs {
+            tag: Bytes::new(),
+            minor_version: minor,
+            callback_ident: 0,
+            ops: vec![CbOp::Sequence(sequence), op.clone()],
+        };
+        let to = Target { prog: take.program, vers: CB_VERSION, proc: CB_PROC_COMPOUND };
+        let patience = Duration::from_millis(limits::CALLBACK_PATIENCE_MS);
+        match line.call(to, &take.cred, vec![args.to_bytes()], patience).await {
+            Ok(reply) => match verdict(reply, take.unsure && !sent) {
+                Verdict::Done(status) => {
+                    held.end = CallbackEnd::Executed(take.sequence);
+                    return Ok(status);
+                }
+                // An earlier callback on this slot, whose reply was lost, had been executed after all.
+                Verdict::EarlierOne => {
+                    take.sequence = take.sequence.wrapping_add(1);
+                    take.unsure = false;
+                }
+                Verdict::Refused => {
+                    held.end = CallbackEnd::Broken;
+                    return Err(Error::Gone);
+                }
+                Verdict::Later => {
+                    held.end = CallbackEnd::NotExecuted(take.sequence);
+                    return Err(Error::Unreachable);
+                }
+            },
+            Err(CallError::Closed(_) | CallError::Timeout(_)) => {
+                sent = true;
+                conn = conns.next();
+            }
+            // The client's RPC layer would not have it: another connection will not help.
+            Err(e) => {
+                tracing::debug!(client, "a callback was refused: {e}");
+                held.end = CallbackEnd::NotExecuted(take.sequence);
+                return Err(Error::Gone);
+            }
+        }
+    }
+    if !sent {
+        held.end = CallbackEnd::NotExecuted(take.sequence);
+    }
+    Err(Error::Unreachable)
+}
+
+/// A slot in use; given back whatever happens to the one who uses it.
+struct Held<'a> {
+    sh: &'a Shared,
+    session: SessionId,
+    slot: u32,
+    end: CallbackEnd,
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        if let Some(s) = self.sh.state().sessions.get_mut(&self.session) {
+            s.callback_end(self.slot, self.end);
+        }
+        self.sh.lines.freed.notify_waiters();
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Verdict {
+    /// The operation was executed, now or by an earlier sending.
+    Done(NfsStat),
+    /// The number had been used for something else.
+    EarlierOne,
+    /// Not now.
+    Later,
+    /// The numbers do not agree, or the client does not know the session.
+    Refused,
+}
+
+/// What a reply means; `unsure` when the reply to an earlier callback with this number was lost.
+fn verdict(reply: Bytes, unsure: bool) -> Verdict {
+    let Ok(res) = CbCompoundRes::from_bytes(reply) else { return Verdict::Refused };
+    if res
+        .results
+        .iter()
+        .any(|r| matches!(r.status, NfsStat::NFS4ERR_RETRY_UNCACHED_REP | NfsStat::NFS4ERR_SEQ_FALSE_RETRY))
+    {
+        return if unsure { Verdict::EarlierOne } else { Verdict::Done(NfsStat::NFS4_OK) };
+    }
+    match (res.results.first(), res.results.get(1)) {
+        (Some(sequence), Some(op)) if sequence.status.is_ok() => Verdict::Done(op.status),
+        (Some(sequence), _) if sequence.status == NfsStat::NFS4ERR_DELAY => Verdict::Later,
+        _ => Verdict::Refused,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use landfast_nfs::v4::callback::{CbRes, CbSequenceRes, OP_CB_OFFLOAD, OP_CB_SEQUENCE};
+
+    fn reply(sequence: NfsStat, op: Option<NfsStat>) -> Bytes {
+        let ok = CbSequenceRes {
+            sessionid: [0; 16],
+            sequenceid: 1,
+            slotid: 0,
+            highest_slotid: 0,
+            target_highest_slotid: 0,
+        };
+        let mut results =
+            vec![CbRes { op: OP_CB_SEQUENCE, status: sequence, sequence: sequence.is_ok().then_some(ok) }];
+        results.extend(op.map(|status| CbRes { op: OP_CB_OFFLOAD, status, sequence: None }));
+        let status = results.last().map_or(NfsStat::NFS4_OK, |r| r.status);
+        CbCompoundRes { status, tag: Bytes::new(), results }.to_bytes()
+    }
+
+    #[test]
+    fn rfc8881_20_9_what_a_reply_means() {
+        let (ok, retry) = (NfsStat::NFS4_OK, NfsStat::NFS4ERR_RETRY_UNCACHED_REP);
+        let bad = NfsStat::NFS4ERR_BADHANDLE;
+        assert_eq!(verdict(reply(ok, Some(ok)), false), Verdict::Done(ok));
+        assert_eq!(verdict(reply(ok, Some(bad)), true), Verdict::Done(bad));
+        assert_eq!(verdict(reply(ok, Some(retry)), true), Verdict::EarlierOne);
+        assert_eq!(verdict(reply(ok, Some(retry)), false), Verdict::Done(ok));
+        assert_eq!(verdict(reply(retry, None), true), Verdict::EarlierOne);
+        assert_eq!(verdict(reply(NfsStat::NFS4ERR_DELAY, None), false), Verdict::Later);
+        assert_eq!(verdict(reply(NfsStat::NFS4ERR_SEQ_MISORDERED, None), true), Verdict::Refused);
+        assert_eq!(verdict(reply(NfsStat::NFS4ERR_BADSESSION, None), false), Verdict::Refused);
+        assert_eq!(verdict(reply(ok, None), false), Verdict::Refused);
+        assert_eq!(verdict(Bytes::from_static(b"no reply"), false), Verdict::Refused);
+    }
+}

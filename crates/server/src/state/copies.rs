@@ -1,0 +1,264 @@
+//! Copies that go on after their COPY was answered (RFC 7862 sections 4.8, 15.8, 15.9).
+//!
+//! A copy stays known under its stateid until the client has been told of its end, or has cancelled it, or has had a
+//! lease's time to ask. None survives a restart: its stateid is of a former instance then, and the client, which has to
+//! reclaim its opens anyway, copies again.
+
+use super::Millis;
+use super::opens::FileKey;
+use crate::limits;
+use landfast_nfs::v4::{NfsStat, Stateid};
+use parking_lot::{Condvar, Mutex};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// How far a copy is, shared with whoever copies.
+#[derive(Debug, Default)]
+pub struct Progress {
+    bytes: AtomicU64,
+    at: Mutex<At>,
+    idle: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct At {
+    cancelled: bool,
+    copying: bool,
+}
+
+impl Progress {
+    /// Bytes copied so far.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Acquire)
+    }
+
+    /// Whether it was cancelled.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.at.lock().cancelled
+    }
+
+    /// Nothing more is to be copied.
+    pub fn cancel(&self) {
+        self.at.lock().cancelled = true;
+    }
+
+    /// Nothing more is copied after this. Waits for a step that has begun, never for one that has not.
+    pub fn cancel_and_wait(&self) {
+        let mut at = self.at.lock();
+        at.cancelled = true;
+        while at.copying {
+            self.idle.wait(&mut at);
+        }
+    }
+
+    /// Runs one step, unless the copy was cancelled.
+    pub fn step<E>(&self, copy: impl FnOnce() -> Result<u64, E>) -> Option<Result<u64, E>> {
+        /// Also when the step panics, somebody may wait.
+        struct Copying<'a>(&'a Progress);
+        impl Drop for Copying<'_> {
+            fn drop(&mut self) {
+                self.0.at.lock().copying = false;
+                self.0.idle.notify_all();
+            }
+        }
+        {
+            let mut at = self.at.lock();
+            if at.cancelled {
+                return None;
+            }
+            at.copying = true;
+        }
+        let copying = Copying(self);
+        let done = copy();
+        if let Ok(count) = &done {
+            self.bytes.fetch_add(*count, Ordering::AcqRel);
+        }
+        drop(copying);
+        Some(done)
+    }
+}
+
+/// One copy.
+#[derive(Debug)]
+pub struct Copy {
+    client: u64,
+    file: FileKey,
+    /// How far it is.
+    pub progress: Arc<Progress>,
+    /// How it ended, if it has.
+    pub ended: Option<NfsStat>,
+    /// When it ended.
+    ended_at: Millis,
+}
+
+/// All copies.
+#[derive(Debug, Default)]
+pub struct Copies {
+    by_id: HashMap<[u8; 12], Copy>,
+}
+
+impl Copies {
+    /// One more. `None` when there are [`limits::COPIES_KEPT_MAX`].
+    pub fn insert(&mut self, stateid: Stateid, client: u64, file: FileKey) -> Option<Arc<Progress>> {
+        if self.by_id.len() >= limits::COPIES_KEPT_MAX {
+            return None;
+        }
+        let progress = Arc::new(Progress::default());
+        let copy = Copy { client, file, progress: progress.clone(), ended: None, ended_at: 0 };
+        self.by_id.insert(stateid.other, copy);
+        Some(progress)
+    }
+
+    /// The client's copy into this file.
+    ///
+    /// # Errors
+    /// `BAD_STATEID`.
+    pub fn find(&self, client: u64, file: &FileKey, stateid: &Stateid) -> Result<&Copy, NfsStat> {
+        self.by_id
+            .get(&stateid.other)
+            .filter(|c| c.client == client && c.file == *file && stateid.seqid <= 1)
+            .ok_or(NfsStat::NFS4ERR_BAD_STATEID)
+    }
+
+    /// Takes it away, to be cancelled.
+    ///
+    /// # Errors
+    /// As [`Copies::find`].
+    pub fn take(&mut self, client: u64, file: &FileKey, stateid: &Stateid) -> Result<Arc<Progress>, NfsStat> {
+        let progress = self.find(client, file, stateid)?.progress.clone();
+        self.by_id.remove(&stateid.other);
+        Ok(progress)
+    }
+
+    /// It has ended.
+    pub fn ended(&mut self, stateid: &Stateid, status: NfsStat, now: Millis) {
+        if let Some(copy) = self.by_id.get_mut(&stateid.other) {
+            (copy.ended, copy.ended_at) = (Some(status), now);
+        }
+    }
+
+    /// The client knows of its end.
+    pub fn forget(&mut self, stateid: &Stateid) {
+        self.by_id.remove(&stateid.other);
+    }
+
+    /// Takes a client's copies away; they stop.
+    pub fn remove_client(&mut self, client: u64) {
+        self.by_id.retain(|_, c| {
+            if c.client == client {
+                c.progress.cancel();
+            }
+            c.client != client
+        });
+    }
+
+    /// All stop.
+    pub fn cancel_all(&mut self) {
+        self.by_id.drain().for_each(|(_, c)| c.progress.cancel());
+    }
+
+    /// Forgets what ended more than `lease` ago.
+    pub fn tick(&mut self, now: Millis, lease: Millis) {
+        self.by_id.retain(|_, c| c.ended.is_none() || now.saturating_sub(c.ended_at) <= lease);
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.by_id.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(n: u8) -> Stateid {
+        Stateid { seqid: 1, other: [n; 12] }
+    }
+
+    fn file(n: u8) -> FileKey {
+        vec![n].into()
+    }
+
+    #[test]
+    fn a_copy_is_its_clients_and_its_files() {
+        let mut all = Copies::default();
+        let progress = all.insert(id(1), 7, file(1)).expect("room");
+        assert_eq!(progress.step(|| Ok::<_, ()>(5)), Some(Ok(5)));
+        assert_eq!(progress.step(|| Err(3)), Some(Err(3)));
+        let bad = |r: Result<&Copy, NfsStat>| assert_eq!(r.err(), Some(NfsStat::NFS4ERR_BAD_STATEID));
+        bad(all.find(8, &file(1), &id(1)));
+        bad(all.find(7, &file(2), &id(1)));
+        bad(all.find(7, &file(1), &id(2)));
+        let found = all.find(7, &file(1), &id(1)).expect("it");
+        assert_eq!((found.progress.bytes(), found.ended), (5, None));
+        all.ended(&id(1), NfsStat::NFS4_OK, 10);
+        all.tick(110, 100);
+        assert_eq!(all.find(7, &file(1), &id(1)).map(|c| c.ended), Ok(Some(NfsStat::NFS4_OK)));
+        all.tick(111, 100);
+        assert!(all.is_empty());
+    }
+
+    #[test]
+    fn cancelled_copies_do_no_further_step() {
+        let mut all = Copies::default();
+        let one = all.insert(id(1), 7, file(1)).expect("room");
+        let two = all.insert(id(2), 8, file(1)).expect("room");
+        all.remove_client(7);
+        assert_eq!(one.step(|| Ok::<_, ()>(1)), None);
+        assert_eq!(two.step(|| Ok::<_, ()>(1)), Some(Ok(1)));
+        let taken = all.take(8, &file(1), &id(2)).expect("it");
+        taken.cancel_and_wait();
+        assert!(two.is_cancelled() && all.is_empty());
+        assert_eq!(all.take(8, &file(1), &id(2)).err(), Some(NfsStat::NFS4ERR_BAD_STATEID));
+    }
+
+    #[test]
+    fn a_cancel_waits_for_the_step_that_has_begun() {
+        let progress = Arc::new(Progress::default());
+        let (begun, has_begun) = std::sync::mpsc::channel();
+        let (go_on, may_go_on) = std::sync::mpsc::channel::<()>();
+        let stepping = progress.clone();
+        let step = std::thread::spawn(move || {
+            stepping.step(|| {
+                begun.send(()).expect("the test waits");
+                may_go_on.recv().map(|()| 1)
+            })
+        });
+        has_begun.recv().expect("the step has begun");
+        let cancelling = progress.clone();
+        let cancel = std::thread::spawn(move || {
+            cancelling.cancel_and_wait();
+            cancelling.bytes()
+        });
+        while !progress.is_cancelled() {
+            std::thread::yield_now();
+        }
+        go_on.send(()).expect("the step waits");
+        assert_eq!(step.join().expect("the step"), Some(Ok(1)));
+        assert_eq!(cancel.join().expect("the cancel"), 1);
+    }
+
+    #[test]
+    fn there_is_an_end_to_how_many_are_kept() {
+        let mut all = Copies::default();
+        for n in 0..limits::COPIES_KEPT_MAX as u64 {
+            let mut other = [0; 12];
+            other[..8].copy_from_slice(&n.to_be_bytes());
+            assert!(all.insert(Stateid { seqid: 1, other }, 1, file(1)).is_some());
+        }
+        assert!(all.insert(id(0xff), 1, file(1)).is_none());
+        all.cancel_all();
+        assert!(all.insert(id(0xff), 1, file(1)).is_some());
+    }
+}

@@ -1,0 +1,173 @@
+//! COPY, CLONE, OFFLOAD_CANCEL, OFFLOAD_STATUS (RFC 7862 sections 4, 15.2, 15.8, 15.9, 15.13), within this server only.
+//!
+//! What a COPY answers, or says in its CB_OFFLOAD, is stable: clients need no COMMIT.
+
+use super::context::{Ctx, Done, Fail, Obj, is_special, key};
+use crate::limits;
+use crate::offload::Offload;
+use crate::state::opens::{READ, WRITE};
+use landfast_nfs::v4::data::{
+    CloneArgs, CopyArgs, CopyRequirements, CopyRes, OffloadStatusRes, WriteResponse,
+};
+use landfast_nfs::v4::{NfsStat, ResBody, StableHow, Stateid};
+use landfast_volume::{Kind, OpenFile, OpenMode};
+
+/// A file and what it is open as.
+type Opened = (Obj, OpenFile);
+
+impl Ctx<'_> {
+    /// The two files of COPY and CLONE: source, then destination.
+    fn both(&mut self, src_stateid: &Stateid, dst_stateid: &Stateid) -> Result<(Opened, Opened), Fail> {
+        let (saved, saved_stateid) = self.saved.clone().ok_or(NfsStat::NFS4ERR_NOFILEHANDLE)?;
+        let source = self.object(&saved)?.ok_or(NfsStat::NFS4ERR_WRONG_TYPE)?;
+        let dest = self.object(self.fh()?)?.ok_or(NfsStat::NFS4ERR_WRONG_TYPE)?;
+        if source.node.kind() != Kind::File || dest.node.kind() != Kind::File {
+            return Err(NfsStat::NFS4ERR_WRONG_TYPE.into());
+        }
+        // The current stateid was saved with the filehandle (RFC 8881 section 16.2.3.1.2).
+        let src_stateid = match *src_stateid {
+            Stateid::CURRENT if is_special(&saved_stateid) => {
+                return Err(NfsStat::NFS4ERR_BAD_STATEID.into());
+            }
+            Stateid::CURRENT => Stateid { seqid: 0, other: saved_stateid.other },
+            stateid => stateid,
+        };
+        let from = match self.opened_as(&source, src_stateid, READ)? {
+            Some(file) => file,
+            None => {
+                let mode = OpenMode { read: true, write: false, owner_override: true };
+                source.volume().open_file(source.cred(), &source.node, mode)?
+            }
+        };
+        let (dest, to) = self.file_for(dst_stateid, WRITE)?;
+        Ok(((source, from), (dest, to)))
+    }
+
+    /// CLONE.
+    pub(super) fn clone_file(&mut self, a: &CloneArgs) -> Done {
+        let ((source, from), (dest, to)) = self.both(&a.src_stateid, &a.dst_stateid)?;
+        let size = source.volume().getattr(&source.node)?.size;
+        let count = count_of(size, a.src_offset, a.count)?;
+        if key(&source.node) == key(&dest.node) && overlap(a.src_offset, a.dst_offset, count) {
+            return Err(NfsStat::NFS4ERR_INVAL.into());
+        }
+        // All to the end of the source stays that: the kernel allows an odd length only there.
+        dest.volume().clone_range(
+            self.modify(&dest)?,
+            &from,
+            a.src_offset,
+            &to,
+            a.dst_offset,
+            if a.count == 0 { 0 } else { count },
+        )?;
+        Ok(ResBody::Empty)
+    }
+
+    /// COPY.
+    pub(super) fn copy(&mut self, a: &CopyArgs) -> Done {
+        if !a.source_server.is_empty() {
+            // From another server.
+            return Err(NfsStat::NFS4ERR_NOTSUPP.into());
+        }
+        let ((source, from), (dest, to)) = self.both(&a.src_stateid, &a.dst_stateid)?;
+        if key(&source.node) == key(&dest.node) {
+            return Err(NfsStat::NFS4ERR_INVAL.into());
+        }
+        let size = source.volume().getattr(&source.node)?.size;
+        let count = count_of(size, a.src_offset, a.count)?;
+        dest.writable()?;
+        if !a.synchronous
+            && count > limits::COPY_SYNC_BYTES
+            && let Some(body) = self.offload(a, count, &dest, &from, &to)
+        {
+            return Ok(body);
+        }
+        // Shorter than asked for: the client goes on from there, and no thread is held for minutes.
+        let count = count.min(limits::COPY_SYNC_BYTES_MAX);
+        let copied = if count == 0 {
+            0
+        } else {
+            let volume = dest.volume().clone();
+            volume.copy_range(self.modify(&dest)?, &from, a.src_offset, &to, a.dst_offset, count)?
+        };
+        Ok(copied_body(None, copied, dest.volume().write_verifier(), true))
+    }
+
+    /// Lets a copy go on by itself, if the client can be told of its end and there is room for one more.
+    fn offload(
+        &mut self,
+        a: &CopyArgs,
+        count: u64,
+        dest: &Obj,
+        from: &OpenFile,
+        to: &OpenFile,
+    ) -> Option<ResBody> {
+        let session = self.session.clone()?;
+        let permit = self.sh.copies_running.clone().try_acquire_owned().ok()?;
+        let fh = self.wire(self.fh.as_ref()?);
+        let (stateid, progress) = {
+            let mut st = self.sh.state();
+            if !st.sessions.get(&session.id)?.can_call_back() {
+                return None;
+            }
+            let stateid = st.files.copy_stateid();
+            let progress = st.copies.insert(stateid, session.client, key(&dest.node))?;
+            (stateid, progress)
+        };
+        let verifier = dest.volume().write_verifier();
+        self.offloads.push(Offload {
+            stateid,
+            client: session.client,
+            session: session.id,
+            minor: self.minor,
+            fh,
+            volume: dest.volume().clone(),
+            source: from.clone(),
+            source_offset: a.src_offset,
+            dest: to.clone(),
+            dest_offset: a.dst_offset,
+            count,
+            verifier,
+            progress,
+            permit,
+        });
+        Some(copied_body(Some(stateid), 0, verifier, false))
+    }
+
+    /// OFFLOAD_STATUS.
+    pub(super) fn offload_status(&mut self, stateid: &Stateid) -> Done {
+        let (client, file) = (self.client()?, key(&self.file()?.node));
+        let st = self.sh.state();
+        let copy = st.copies.find(client, &file, stateid)?;
+        Ok(ResBody::OffloadStatus(OffloadStatusRes { count: copy.progress.bytes(), complete: copy.ended }))
+    }
+
+    /// OFFLOAD_CANCEL. Nothing more is copied when it is answered.
+    pub(super) fn offload_cancel(&mut self, stateid: &Stateid) -> Done {
+        let (client, file) = (self.client()?, key(&self.file()?.node));
+        let progress = self.sh.state().copies.take(client, &file, stateid)?;
+        progress.cancel_and_wait();
+        Ok(ResBody::Empty)
+    }
+}
+
+/// How many bytes a COPY or CLONE is about.
+fn count_of(size: u64, offset: u64, count: u64) -> Result<u64, NfsStat> {
+    let rest = size.checked_sub(offset).ok_or(NfsStat::NFS4ERR_INVAL)?;
+    match count {
+        0 => Ok(rest),
+        n if n > rest => Err(NfsStat::NFS4ERR_INVAL),
+        n => Ok(n),
+    }
+}
+
+fn overlap(a: u64, b: u64, count: u64) -> bool {
+    a.abs_diff(b) < count
+}
+
+fn copied_body(callback_id: Option<Stateid>, count: u64, writeverf: [u8; 8], synchronous: bool) -> ResBody {
+    ResBody::Copy(CopyRes {
+        response: WriteResponse { callback_id, count, committed: StableHow::FileSync, writeverf },
+        requirements: CopyRequirements { consecutive: true, synchronous },
+    })
+}

@@ -1,0 +1,133 @@
+//! ALLOCATE, DEALLOCATE, IO_ADVISE, READ_PLUS, SEEK (RFC 7862 sections 15.1, 15.4, 15.5, 15.10, 15.11).
+
+use super::context::{Ctx, Done, Fail, Obj};
+use crate::limits;
+use crate::state::opens::{READ, Share, WRITE};
+use landfast_nfs::v4::args::ReadPlusArgs;
+use landfast_nfs::v4::data::{
+    CONTENT_DATA, CONTENT_HOLE, IoAdviseArgs, RangeArgs, SeekArgs, SeekRes, advice,
+};
+use landfast_nfs::v4::res::{ReadPlusContent, ReadPlusRes};
+use landfast_nfs::v4::{Bitmap, NfsStat, ResBody, Stateid};
+use landfast_volume::{Error, Hint, Kind, OpenFile, Piece, Volume};
+
+/// What a READ_PLUS result takes besides its data: number, status, end of file, count; two segments with kind, offset
+/// and length; padding.
+const READ_PLUS_AROUND: usize = 8 + 4 + 4 + 2 * 20 + 3;
+
+/// The hints that are passed on, the one that counts when several are given first.
+const HINTS: [(u32, Hint); 7] = [
+    (advice::WILLNEED, Hint::WillNeed),
+    (advice::WILLNEED_OPPORTUNISTIC, Hint::WillNeed),
+    (advice::DONTNEED, Hint::DontNeed),
+    (advice::NOREUSE, Hint::NoReuse),
+    (advice::SEQUENTIAL, Hint::Sequential),
+    (advice::RANDOM, Hint::Random),
+    (advice::NORMAL, Hint::Normal),
+];
+
+impl Ctx<'_> {
+    /// As [`Ctx::file_for`], for operations that say `WRONG_TYPE` of whatever is no regular file.
+    fn plain_file_for(&mut self, stateid: &Stateid, want: Share) -> Result<(Obj, OpenFile), Fail> {
+        if self.node().is_ok_and(|obj| obj.node.kind() != Kind::File) {
+            return Err(NfsStat::NFS4ERR_WRONG_TYPE.into());
+        }
+        self.file_for(stateid, want)
+    }
+
+    /// ALLOCATE.
+    pub(super) fn allocate(&mut self, a: &RangeArgs) -> Done {
+        let (obj, file) = self.plain_file_for(&a.stateid, WRITE)?;
+        obj.volume().allocate(self.modify(&obj)?, &file, a.offset, a.length)?;
+        Ok(ResBody::Empty)
+    }
+
+    /// DEALLOCATE.
+    pub(super) fn deallocate(&mut self, a: &RangeArgs) -> Done {
+        let (obj, file) = self.plain_file_for(&a.stateid, WRITE)?;
+        obj.volume().deallocate(self.modify(&obj)?, &file, a.offset, a.length)?;
+        Ok(ResBody::Empty)
+    }
+
+    /// SEEK.
+    pub(super) fn seek(&mut self, a: &SeekArgs) -> Done {
+        let what = match a.what {
+            CONTENT_DATA => Piece::Data,
+            CONTENT_HOLE => Piece::Hole,
+            _ => return Err(NfsStat::NFS4ERR_UNION_NOTSUPP.into()),
+        };
+        let (obj, file) = self.file_for(&a.stateid, READ)?;
+        let sought = obj.volume().seek(&file, a.offset, what)?;
+        Ok(ResBody::Seek(SeekRes { eof: sought.found >= sought.size, offset: sought.found }))
+    }
+
+    /// IO_ADVISE: what cannot be honoured is no error.
+    pub(super) fn io_advise(&mut self, a: &IoAdviseArgs) -> Done {
+        let (obj, file) = self.plain_file_for(&a.stateid, READ)?;
+        let mut taken = Bitmap::default();
+        if let Some((number, hint)) = HINTS.iter().find(|(number, _)| a.hints.has(*number))
+            && obj.volume().advise(&file, a.offset, a.count, *hint).is_ok()
+        {
+            taken.set(*number);
+        }
+        Ok(ResBody::IoAdvise(taken))
+    }
+
+    /// READ_PLUS.
+    pub(super) fn read_plus(&mut self, a: &ReadPlusArgs) -> Done {
+        let (obj, file) = self.file_for(&a.stateid, READ)?;
+        let room = self.room.saturating_sub(READ_PLUS_AROUND);
+        let count = (a.count.min(limits::IO_BYTES_MAX) as usize).min(room) as u32;
+        if a.count > 0 && count == 0 {
+            return Err(NfsStat::NFS4ERR_REP_TOO_BIG.into());
+        }
+        Ok(ResBody::ReadPlus(segments(obj.volume(), &file, a.offset, count)?))
+    }
+}
+
+/// At most two segments: a hole at the beginning and the rest as data, or data and a hole at the end. Holes that are
+/// not worth a segment are data. Each byte is what the file held at some moment of the request, as with READ; what
+/// was there of a file that is cut meanwhile is answered without `eof`, so that the client asks again.
+fn segments(volume: &Volume, file: &OpenFile, offset: u64, count: u32) -> Result<ReadPlusRes, Error> {
+    let hole = |from: u64, to: u64| ReadPlusContent::Hole { offset: from, length: to - from };
+    let (first, size) = match volume.seek(file, offset, Piece::Data) {
+        Ok(s) => (s.found, s.size),
+        Err(Error::BeyondEnd) => return Ok(ReadPlusRes { eof: true, contents: Vec::new() }),
+        Err(e) => return Err(e),
+    };
+    let end = offset.saturating_add(u64::from(count)).min(size);
+    let mut contents = Vec::new();
+    if first >= end {
+        if offset < end {
+            contents.push(hole(offset, end));
+        }
+        return Ok(ReadPlusRes { eof: end == size, contents });
+    }
+    let worth = |from: u64, to: u64| to.saturating_sub(from) >= limits::READ_PLUS_HOLE_MIN;
+    let (mut from, mut to, mut behind) = (offset, end, None);
+    if worth(offset, first) {
+        contents.push(hole(offset, first));
+        from = first;
+    } else {
+        let gap = volume.seek(file, first, Piece::Hole)?.found;
+        if worth(gap, end) && gap < end {
+            let next = volume.seek(file, gap, Piece::Data).map_or(end, |s| s.found);
+            if next >= end {
+                (to, behind) = (gap, Some(hole(gap, end)));
+            }
+        }
+    }
+    let len = u32::try_from(to - from).unwrap_or(u32::MAX);
+    let (data, mut eof) = volume.read(file, from, len)?;
+    let whole = data.len() as u64 == to - from;
+    if data.is_empty() {
+        eof &= contents.is_empty();
+    } else {
+        contents.push(ReadPlusContent::Data { offset: from, data });
+    }
+    if let Some(behind) = behind.filter(|_| whole) {
+        contents.push(behind);
+        eof = end == size;
+    }
+    Ok(ReadPlusRes { eof, contents })
+}
