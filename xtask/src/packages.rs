@@ -27,6 +27,9 @@ const NEEDS: &[Need] = &[
     Need { program: "bzip2", package: "bzip2" },
     Need { program: "cc", package: "gcc" },
     Need { program: "c++", package: "g++" },
+    Need { program: "nfs-ls", package: "libnfs-utils" },
+    Need { program: "showmount", package: "nfs-common" },
+    Need { program: "rpcbind", package: "rpcbind" },
     Need { program: "/usr/include/sys/acl.h", package: "libacl1-dev" },
 ];
 

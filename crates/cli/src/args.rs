@@ -52,6 +52,17 @@ pub enum DurabilityArg {
     Unsafe,
 }
 
+/// Whether to register with the port mapper.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum RpcbindArg {
+    /// If one runs, and others than this machine can reach the server
+    Auto,
+    /// No
+    Off,
+    /// Do not start without one
+    Require,
+}
+
 impl From<DurabilityArg> for landfast_lab::served::Durability {
     fn from(d: DurabilityArg) -> Self {
         match d {
@@ -91,6 +102,9 @@ pub struct ServeArgs {
     /// Lease and grace time of clients, in whole seconds
     #[arg(long, value_name = "DURATION", default_value = "90s", value_parser = units::duration)]
     pub lease: Duration,
+    /// Whether to register with the machine's port mapper, for showmount and mounts of version 3 without port numbers
+    #[arg(long, value_enum, default_value = "auto")]
+    pub rpcbind: RpcbindArg,
     /// For experiments: add this latency to each sync call of the volume
     #[arg(long, value_name = "DURATION", hide = true, value_parser = units::duration)]
     pub inject_volume_flush: Option<Duration>,

@@ -1,12 +1,12 @@
 //! `landfast serve`: opens the volumes, serves them until a signal, stops cleanly; SIGHUP reads the file again.
 
-use crate::args::{DurabilityArg, ServeArgs};
+use crate::args::{DurabilityArg, RpcbindArg, ServeArgs};
 use crate::config;
 use crate::exit::{Exit, complain};
 use crate::units::{show_bytes, show_count};
 use landfast_server::config::{Config, ExportConfig};
 use landfast_server::exports::rules::{Rule, Rules};
-use landfast_server::{Reloaded, Running, Served, Server, ServerConfig};
+use landfast_server::{PortMapper, Reloaded, Running, Served, Server, ServerConfig};
 use landfast_volume::{Durability, OpenError, OpenOptions, RecoveryReport, Volume};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -74,6 +74,13 @@ async fn serve(args: &ServeArgs) -> Exit {
         }
     }
     config.lease_seconds = args.lease.as_secs().clamp(1, u64::from(u32::MAX)) as u32;
+    config.port_mapper = match args.rpcbind {
+        // Nobody else could come by what it would say.
+        RpcbindArg::Auto if args.listen.ip().is_loopback() => PortMapper::Off,
+        RpcbindArg::Auto => PortMapper::IfThere,
+        RpcbindArg::Off => PortMapper::Off,
+        RpcbindArg::Require => PortMapper::Required,
+    };
     let running = match Server::start(config).await {
         Ok(running) => running,
         Err(e) => {

@@ -239,6 +239,11 @@ impl ConnInfo {
         *self.stage.borrow() != Stage::Open
     }
 
+    /// Whether the other end has closed the connection in order (or this one is closing it): nothing was cut off.
+    pub fn ended_by_peer(&self) -> bool {
+        *self.stage.borrow() == Stage::Draining
+    }
+
     /// Waits until calls can no longer be made.
     pub async fn closed(&self) {
         // The sender lives in self: the wait ends only with the stage.

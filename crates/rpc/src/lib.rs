@@ -7,6 +7,7 @@
 //!   both directions: fore channel and back channel);
 //! - [`server`]: a listener that serves connections; [`client`]: connecting to a server;
 //! - [`udp`]: calls by datagram, for the small protocols around NFSv3;
+//! - [`rpcbind`]: a client of the machine's port mapper (RFC 1833);
 //! - [`limits`]: every number that bounds memory or time.
 //!
 //! Invariants:
@@ -21,6 +22,7 @@ pub mod conn;
 pub mod limits;
 pub mod message;
 pub mod record;
+pub mod rpcbind;
 pub mod server;
 pub mod udp;
 mod writer;

@@ -57,6 +57,11 @@ pub const RECORD_STALL_MAX: Duration = Duration::from_secs(60);
 /// and so does one that is not whole after this.
 pub const RECORD_TIME_MAX: Duration = Duration::from_secs(300);
 
+/// How long the port mapper may take for one answer, and a server that it knows for one connection.
+pub const RPCBIND_PATIENCE: Duration = Duration::from_secs(5);
+/// Largest answer of the port mapper.
+pub const RPCBIND_REPLY_MAX: usize = 1 << 20;
+
 /// How long a client waits for a TCP connection to be made.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 /// A server closes a connection on which nothing arrived for this long. NFSv4.1 clients renew their lease

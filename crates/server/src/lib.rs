@@ -1,12 +1,14 @@
-//! NFSv4.1 and 4.2 server over [`landfast_volume::Volume`]s: sessions, replies kept for replay, opens, locks, leases,
+//! NFSv3, MOUNT, NFSv4.1 and 4.2 server over [`landfast_volume::Volume`]s: sessions, replies kept for replay, opens, locks, leases,
 //! dispatch.
 //!
 //! - [`state`]: the state as a pure core;
 //! - `v4`: COMPOUND and its operations, one file for each family;
+//! - `v3`: NFS version 3, one file for each family of procedures; `mount`: the MOUNT protocol;
 //! - `exports`: which volumes are served, under which names, to whom; the pseudo root;
 //! - `back`: callbacks; `offload`: copies that go on after their COPY was answered;
 //! - `attr`, `acl`, `errors`: attributes, NFSv4's ACLs and POSIX's, statuses;
 //! - `nlm`: locks of NFSv3 clients (NLM, NSM);
+//! - `portmap`: registration with the machine's port mapper;
 //! - `serve`, `pool`, `server`: the thin shell of sockets, threads and clocks;
 //! - [`limits`]: every limit, with the answer at it.
 //!
@@ -20,9 +22,11 @@ pub mod config;
 mod errors;
 pub mod exports;
 pub mod limits;
+mod mount;
 mod nlm;
 mod offload;
 mod pool;
+mod portmap;
 #[cfg(test)]
 mod protocol_doc;
 mod reload;
@@ -31,9 +35,11 @@ mod server;
 pub mod state;
 mod stats;
 mod sys;
+mod v3;
 mod v4;
 
 pub use exports::Served;
+pub use portmap::PortMapper;
 pub use reload::{ReloadError, Reloaded};
 pub use serve::{Running, Server, ServerConfig, StartError, Stopped};
 pub use state::notes::Restored;

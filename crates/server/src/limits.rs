@@ -34,6 +34,8 @@ pub const LOG_PARTS_CLIENTS: u64 = 1;
 pub const LOG_PARTS_NLM: u64 = 1;
 /// What an NLM host takes in the log at worst: a name of 1,024 bytes and the rest.
 pub const NLM_HOST_NOTE_BYTES: u64 = 1152;
+/// ... the duplicate request cache so many,
+pub const LOG_PARTS_CALLS: u64 = 1;
 /// What a slot takes in the log besides its reply; what a session takes besides its slots.
 pub const SLOT_NOTE_BYTES: u64 = 64;
 /// What a client record takes in the log at worst: an owner of 1,024 bytes, the last CREATE_SESSION reply, and the rest.
@@ -163,6 +165,26 @@ pub const ACES_MAX: usize = 8192;
 pub const LINK_TARGET_MAX: usize = 4095;
 /// Largest READDIR reply.
 pub const READDIR_BYTES_MAX: u32 = 1 << 20;
+/// Replies that the duplicate request cache keeps for calls without a session; the oldest goes first.
+pub const DRC_ENTRIES_MAX: usize = 16 << 10;
+/// Bytes that it keeps, [`DRC_ENTRY_BYTES`] for each entry included. With a log less: see [`LOG_PARTS`].
+pub const DRC_BYTES_MAX: u64 = 8 << 20;
+/// What an entry takes besides its reply, in memory and in the log.
+pub const DRC_ENTRY_BYTES: u64 = 256;
+/// Connections that have ended and of which the cache remembers how; the oldest is forgotten first.
+pub const DRC_ENDED_CONNECTIONS_MAX: usize = 4096;
+/// Rows of the table of who has mounted what (MOUNT); the oldest goes first.
+pub const MOUNTS_MAX: usize = 4096;
+/// Largest READ and WRITE of NFS version 3.
+pub const V3_IO_BYTES_MAX: u32 = 1 << 20;
+/// The size of READDIR that NFS version 3 clients are told to ask for.
+pub const V3_READDIR_PREFERRED: u32 = 64 << 10;
+/// Entries that READDIR and READDIRPLUS of NFS version 3 ask of the volume at once.
+pub const V3_READDIR_PAGE: usize = 1024;
+/// Names that an object can have, as PATHCONF says it.
+pub const V3_LINKS_MAX: u32 = 65_000;
+/// How often CREATE UNCHECKED looks again when the name comes and goes; after that `NFS3ERR_JUKEBOX`.
+pub const V3_CREATE_TRIES: usize = 8;
 /// Lease time when nothing else is asked for, in seconds.
 pub const LEASE_SECONDS: u32 = 90;
 /// A client that holds nothing is forgotten after so much silence.

@@ -11,9 +11,11 @@ use crate::exports::known::{Known, System};
 use crate::exports::rules::{From, Rule, Rules};
 use crate::exports::{Export, Exports, Served};
 use crate::limits;
+use crate::mount::Mounts;
 use crate::nlm::{self, Nlm};
 use crate::offload;
 use crate::pool::Pool;
+use crate::portmap::{PortMapper, Registered};
 use crate::reload::{self, ReloadError};
 use crate::server::Shared;
 use crate::state::notes::{Restored, Stamped};
@@ -24,7 +26,9 @@ use crate::v4::compound::{self, Outcome, Pending, Request};
 use crate::v4::matrix;
 use bytes::Bytes;
 use landfast_nfs::v4::{ArgOp, CompoundArgs, PROC_COMPOUND, PROC_NULL, VERSION};
+use landfast_nfs::{mount, v3};
 use landfast_rpc::conn::{CallHeader, ConnConfig, ConnInfo, Program, Response, Service};
+use landfast_rpc::rpcbind::{self, Rpcbind};
 use landfast_rpc::{Credential, server, udp};
 use landfast_volume::{RecoveryReport, ShutdownReport, Volume};
 use landfast_xdr::{Reader, padding};
@@ -59,6 +63,10 @@ pub struct ServerConfig {
     pub workers: usize,
     /// The port of the clients' port mappers, which say where their lock managers are.
     pub portmapper: u16,
+    /// Whether to register with the machine's port mapper.
+    pub port_mapper: PortMapper,
+    /// Where that listens.
+    pub port_mapper_socket: PathBuf,
 }
 
 impl ServerConfig {
@@ -87,6 +95,8 @@ impl ServerConfig {
             lease_seconds: limits::LEASE_SECONDS,
             workers: default_workers(),
             portmapper: limits::PORTMAPPER_PORT,
+            port_mapper: PortMapper::Off,
+            port_mapper_socket: rpcbind::SOCKET.into(),
         }
     }
 }
@@ -113,6 +123,9 @@ pub enum StartError {
     /// The volume does not start.
     #[error(transparent)]
     Volume(#[from] landfast_volume::OpenError),
+    /// No port mapper, and one is required.
+    #[error("cannot register with the port mapper: {0}; start rpcbind, or choose --rpcbind auto")]
+    PortMapper(#[from] rpcbind::RpcbindError),
     /// No thread could be started.
     #[error("cannot start worker threads: {0}")]
     Threads(std::io::Error),
@@ -127,7 +140,16 @@ impl Server {
     /// # Errors
     /// [`StartError`].
     pub async fn start(config: ServerConfig) -> Result<Running, StartError> {
-        let ServerConfig { mut exports, listen, connections, lease_seconds, workers, portmapper } = config;
+        let ServerConfig {
+            mut exports,
+            listen,
+            connections,
+            lease_seconds,
+            workers,
+            portmapper,
+            port_mapper,
+            port_mapper_socket,
+        } = config;
         let threads = Threads::new(workers).map_err(StartError::Threads)?;
         let mut listeners = Vec::with_capacity(listen.len());
         {
@@ -147,7 +169,13 @@ impl Server {
         let nlm = Nlm::new(sh.clone(), epoch, portmapper);
         let restored = restore(&sh, merged.notes)?;
         let slow = Arc::new(Pool::new(limits::SLOW_WORKERS).map_err(StartError::Threads)?);
-        let service = Arc::new(Nfs { sh: sh.clone(), nlm: nlm.clone(), slow, released: Notify::new() });
+        let service = Arc::new(Nfs {
+            sh: sh.clone(),
+            nlm: nlm.clone(),
+            slow,
+            released: Notify::new(),
+            mounts: Mounts::default(),
+        });
         let rpc = server::ServerConfig {
             conn: ConnConfig {
                 record_max: limits::REQUEST_BYTES_MAX as usize + 4096,
@@ -168,7 +196,9 @@ impl Server {
         };
         let datagrams = handle.spawn(datagrams(rpc.local_addr(), nlm.clone()));
         let ticking = Ticking([handle.spawn(tick(sh.clone())), handle.spawn(nlm.run()), datagrams]);
-        Ok(Running { rpc, ticking, threads, sh, restored })
+        let rpcbind = Rpcbind::at(port_mapper_socket);
+        let registered = Registered::new(port_mapper, rpcbind, PROGRAMS, rpc.local_addr()).await?;
+        Ok(Running { rpc, ticking, threads, sh, restored, registered })
     }
 }
 
@@ -210,6 +240,7 @@ pub struct Running {
     threads: Threads,
     pub(crate) sh: Arc<Shared>,
     restored: Restored,
+    registered: Option<Registered>,
 }
 
 /// The server's own runtime. It may end where waiting is not allowed, so nothing waits for its threads.
@@ -321,6 +352,8 @@ impl Running {
             modifying_ops,
             replays,
             ops: self.sh.counters.ops(),
+            v3_procedures: self.sh.counters.v3_procedures(),
+            calls_kept: st.drc.len(),
             connections: self.rpc.connections(),
             clients: st.clients.len(),
             sessions: st.sessions.len(),
@@ -334,6 +367,9 @@ impl Running {
     /// When the volume could not be made durable: the log is kept, the next start recovers.
     pub async fn stop(self) -> Result<Stopped, landfast_volume::Error> {
         let volumes = self.volumes();
+        if let Some(registered) = self.registered {
+            registered.withdraw().await;
+        }
         let drained = self.rpc.shutdown(STOP_GRACE).await;
         drop(self.ticking);
         // Copies under way end within one of their steps.
@@ -403,17 +439,20 @@ async fn write_down(sh: &Shared, notes: Vec<Stamped>) -> bool {
     told.is_ok()
 }
 
-struct Nfs {
-    sh: Arc<Shared>,
+pub(crate) struct Nfs {
+    pub(crate) sh: Arc<Shared>,
     nlm: Nlm,
     /// For what waits for the disk, so that it takes no thread from what does not.
-    slow: Arc<Pool>,
-    /// A slot has been released.
-    released: Notify,
+    pub(crate) slow: Arc<Pool>,
+    /// A slot, or a call without a session, has been released.
+    pub(crate) released: Notify,
+    /// Who has mounted what with MOUNT.
+    pub(crate) mounts: Mounts,
 }
 
 const PROGRAMS: &[Program] = &[
-    Program { number: landfast_nfs::PROGRAM, low: VERSION, high: VERSION },
+    Program { number: landfast_nfs::PROGRAM, low: v3::VERSION, high: VERSION },
+    Program { number: mount::PROGRAM, low: mount::VERSION, high: mount::VERSION },
     nlm::PROGRAMS[0],
     nlm::PROGRAMS[1],
 ];
@@ -424,8 +463,11 @@ impl Service for Nfs {
     }
 
     async fn call(&self, conn: &Arc<ConnInfo>, call: CallHeader, body: Bytes) -> Response {
-        if call.prog != landfast_nfs::PROGRAM {
-            return self.nlm.call(conn.peer(), false, call, body).await;
+        match (call.prog, call.vers) {
+            (landfast_nfs::PROGRAM, v3::VERSION) => return self.v3(conn, call, body).await,
+            (landfast_nfs::PROGRAM, _) => {}
+            (mount::PROGRAM, _) => return self.mount(conn, call, body).await,
+            _ => return self.nlm.call(conn.peer(), false, call, body).await,
         }
         match call.proc {
             PROC_NULL => Response::Success(Bytes::new()),
@@ -436,7 +478,9 @@ impl Service for Nfs {
 
     fn closed(&self, conn: &Arc<ConnInfo>) {
         self.sh.lines.remove(conn.id());
-        self.sh.state().sessions.disconnected(conn.id());
+        let mut st = self.sh.state();
+        st.sessions.disconnected(conn.id());
+        st.drc.connection_ended(conn.id(), conn.ended_by_peer());
     }
 }
 
@@ -538,7 +582,7 @@ impl Nfs {
 }
 
 /// Who calls, for sessions.
-fn principal(cred: &Credential) -> Principal {
+pub(crate) fn principal(cred: &Credential) -> Principal {
     match cred {
         Credential::None => Principal { flavor: 0, uid: 0 },
         Credential::Sys(a) => Principal { flavor: 1, uid: a.uid },

@@ -1,5 +1,6 @@
 //! Counters of a running server.
 
+use landfast_nfs::v3::PROC_NAMES;
 use landfast_nfs::v4::OpNum;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,6 +14,7 @@ pub(crate) struct Counters {
     modifying: AtomicU64,
     replays: AtomicU64,
     ops: [AtomicU64; OPS],
+    v3: [AtomicU64; PROC_NAMES.len()],
 }
 
 impl Default for Counters {
@@ -22,6 +24,7 @@ impl Default for Counters {
             modifying: AtomicU64::new(0),
             replays: AtomicU64::new(0),
             ops: [const { AtomicU64::new(0) }; OPS],
+            v3: [const { AtomicU64::new(0) }; PROC_NAMES.len()],
         }
     }
 }
@@ -42,6 +45,20 @@ impl Counters {
         if modified {
             self.modifying.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    pub(crate) fn v3(&self, procedure: u32, modified: bool) {
+        if let Some(c) = self.v3.get(procedure as usize) {
+            c.fetch_add(1, Ordering::Relaxed);
+        }
+        if modified {
+            self.modifying.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn v3_procedures(&self) -> Vec<(&'static str, u64)> {
+        let counts = self.v3.iter().map(|c| c.load(Ordering::Relaxed));
+        PROC_NAMES.into_iter().zip(counts).filter(|(_, c)| *c > 0).collect()
     }
 
     pub(crate) fn ops(&self) -> Vec<(OpNum, u64)> {
@@ -66,10 +83,14 @@ pub struct Stats {
     pub compounds: u64,
     /// Operations that changed something and succeeded.
     pub modifying_ops: u64,
-    /// COMPOUNDs answered from the reply cache.
+    /// COMPOUNDs and calls without a session that were answered with a kept reply.
     pub replays: u64,
     /// Operations executed, successful or not, by number.
     pub ops: Vec<(OpNum, u64)>,
+    /// Calls of NFS version 3 that were executed, by procedure.
+    pub v3_procedures: Vec<(&'static str, u64)>,
+    /// Replies that are kept for calls without a session.
+    pub calls_kept: usize,
     /// Connections that are open.
     pub connections: usize,
     /// Client records.

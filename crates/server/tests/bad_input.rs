@@ -58,8 +58,8 @@ async fn rfc5531_9_unknown_programs_versions_procedures() {
     let rig = Rig::new().await;
     let accepted = |reply: Vec<u8>| words(&reply)[5..].to_vec();
     assert_eq!(accepted(send(&rig, &record(&header(100_003, 4, 0))).await), [0], "NULL");
-    assert_eq!(accepted(send(&rig, &record(&header(100_005, 3, 0))).await), [1], "PROG_UNAVAIL");
-    assert_eq!(accepted(send(&rig, &record(&header(100_003, 3, 0))).await), [2, 4, 4], "PROG_MISMATCH");
+    assert_eq!(accepted(send(&rig, &record(&header(100_099, 3, 0))).await), [1], "PROG_UNAVAIL");
+    assert_eq!(accepted(send(&rig, &record(&header(100_003, 2, 0))).await), [2, 3, 4], "PROG_MISMATCH");
     assert_eq!(accepted(send(&rig, &record(&header(100_003, 4, 2))).await), [3], "PROC_UNAVAIL");
     assert_eq!(accepted(send(&rig, &record(&header(100_003, 4, 1))).await), [4], "GARBAGE_ARGS");
     still_serves(&rig).await;

@@ -6,6 +6,7 @@
 //! - [`opens`]: opens, share reservations, stateids; [`locks`]: byte ranges (`ranges`: the table of one file);
 //! - [`owners`]: the sequence numbers of NFSv4.0's owners; [`v40`], [`opens40`]: that version on the same state;
 //! - [`nlm`]: the hosts of NFSv3's lock manager, whose locks are in the same tables;
+//! - [`drc`]: replies to calls without a session;
 //! - [`grace`]: who may reclaim after a restart;
 //! - [`notes`]: what of it stands in the log, and how it is read back; [`merge`]: from several logs.
 //!
@@ -17,6 +18,7 @@
 
 pub mod clients;
 pub mod copies;
+pub mod drc;
 pub mod grace;
 pub mod locks;
 pub mod merge;
@@ -31,6 +33,7 @@ pub mod v40;
 
 use crate::limits;
 use clients::Clients;
+use drc::Drc;
 use grace::Grace;
 use landfast_nfs::v4::flags::SEQ4_STATUS_RESTART_RECLAIM_NEEDED;
 use landfast_nfs::v4::{NfsStat, SessionId};
@@ -60,6 +63,8 @@ pub struct Bounds {
     pub clients: usize,
     /// NLM hosts.
     pub nlm_hosts: usize,
+    /// Bytes of the duplicate request cache.
+    pub call_bytes: u64,
 }
 
 impl Bounds {
@@ -75,6 +80,7 @@ impl Bounds {
             reply_bytes: limits::CACHED_BYTES_TOTAL_MAX.min(share(limits::LOG_PARTS_SESSIONS)),
             clients: limits::CLIENTS_MAX.min(clients).max(1),
             nlm_hosts: limits::NLM_HOSTS_MAX.min(hosts).max(1),
+            call_bytes: limits::DRC_BYTES_MAX.min(share(limits::LOG_PARTS_CALLS)),
         }
     }
 }
@@ -93,6 +99,8 @@ pub struct State<F> {
     pub hosts: nlm::Hosts,
     /// Copies under way.
     pub copies: copies::Copies,
+    /// Replies to calls without a session.
+    pub drc: Drc,
     /// The grace period.
     pub grace: Grace,
     /// Lease time.
@@ -114,6 +122,7 @@ impl<F> State<F> {
             owners: Owners::default(),
             hosts: nlm::Hosts::default(),
             copies: copies::Copies::default(),
+            drc: Drc::new(bounds.call_bytes),
             grace: Grace::default(),
             lease_ms,
             bounds,

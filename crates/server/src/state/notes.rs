@@ -5,6 +5,7 @@
 //! earlier notes said): the highest version of each thing counts. Several logs: [`super::merge`].
 
 use super::clients::{Client, V40};
+use super::drc::CallNote;
 use super::sessions::NewSession;
 use super::{Millis, Principal, State};
 use bytes::Bytes;
@@ -132,6 +133,8 @@ pub enum Note {
     NlmHostGone(u64),
     /// A snapshot ends here.
     Complete(CompleteNote),
+    /// A call without a session, and its reply.
+    Call(CallNote),
 }
 
 impl Note {
@@ -265,6 +268,7 @@ impl<F> State<F> {
             out.push(Stamped { v: s.version, note: Note::Session(s.to_note()) });
             out.extend(s.slot_notes(log).map(|(v, note)| Stamped { v, note: Note::Slot(note) }));
         }
+        out.extend(self.drc.notes(log).map(|(v, note)| Stamped { v, note: Note::Call(note) }));
         out
     }
 
@@ -289,6 +293,7 @@ impl<F> State<F> {
     pub fn restore(&mut self, notes: impl IntoIterator<Item = Stamped>, now: Millis) -> Restored {
         let mut clients: HashMap<u64, (u64, Option<Client>)> = HashMap::new();
         let mut sessions: HashMap<SessionId, (u64, Option<SessionNote>)> = HashMap::new();
+        let mut calls: Vec<(u64, CallNote)> = Vec::new();
         let mut slots: HashMap<(SessionId, u32), (u64, SlotNote)> = HashMap::new();
         let mut hosts: HashMap<u64, (u64, Option<NlmHostNote>)> = HashMap::new();
         fn newest<K: std::hash::Hash + Eq, V>(map: &mut HashMap<K, (u64, V)>, k: K, v: u64, value: V) {
@@ -314,6 +319,7 @@ impl<F> State<F> {
                 Note::NlmHost(h) => newest(&mut hosts, h.id, v, Some(h)),
                 Note::NlmHostGone(id) => newest(&mut hosts, id, v, None),
                 Note::Complete(_) => {}
+                Note::Call(c) => calls.push((v, c)),
             }
         }
         let mut found = Restored::default();
@@ -354,6 +360,11 @@ impl<F> State<F> {
                 s.expect_any();
             }
         }
+        calls.sort_by_key(|(v, _)| *v);
+        for (v, note) in calls {
+            self.drc.restore(note, v);
+        }
+        found.replies += self.drc.len();
         reclaiming.retain(|id| self.clients.get(*id).is_some());
         found.clients = self.clients.len();
         for (version, host) in hosts.into_values().filter_map(|(v, h)| h.filter(|h| h.holds).map(|h| (v, h)))

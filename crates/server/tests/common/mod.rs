@@ -2,6 +2,7 @@
 #![allow(dead_code)] // each test file uses its part
 
 pub mod lockd;
+pub mod v3;
 
 use landfast_nfs::v4::args::*;
 use landfast_nfs::v4::res::*;

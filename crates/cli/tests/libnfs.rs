@@ -1,0 +1,115 @@
+//! A client that is not ours: libnfs's tools (Debian's libnfs-utils) with NFS versions 3 and 4.0, without a port mapper.
+
+mod common;
+
+use common::{Serving, path, root, stderr, stdout};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+/// Whether the tools are here; says so when not.
+fn tools() -> bool {
+    let there = |tool: &str| {
+        Command::new("sh")
+            .args(["-c", &format!("command -v {tool}")])
+            .stdout(Stdio::null())
+            .status()
+            .is_ok_and(|s| s.success())
+    };
+    let all = ["nfs-ls", "nfs-cp", "nfs-cat"].into_iter().all(there);
+    if !all {
+        println!("skipped: needs Debian's libnfs-utils");
+    }
+    all
+}
+
+/// A server and how libnfs reaches it.
+struct Served {
+    server: Serving,
+    version: u32,
+    volume: std::path::PathBuf,
+}
+
+impl Served {
+    fn new(dir: &Path, version: u32) -> Served {
+        let volume = dir.join("volume");
+        fs::create_dir(&volume).expect("a directory");
+        let server = Serving::start(&volume, &dir.join("log"));
+        Served { server, version, volume }
+    }
+
+    /// The URL of a path in the export, which is mounted by its own path.
+    fn url(&self, at: &str) -> String {
+        let port = self.server.url.trim_end_matches('/').rsplit(':').next().expect("a port");
+        format!(
+            "nfs://127.0.0.1{}/{at}?version={}&nfsport={port}&mountport={port}",
+            path(&self.volume),
+            self.version
+        )
+    }
+}
+
+fn tool(args: &[&str]) -> Output {
+    let out = Command::new(args[0]).args(&args[1..]).stdin(Stdio::null()).output().expect("the tool runs");
+    assert!(out.status.success(), "{args:?}: {}{}", stdout(&out), stderr(&out));
+    out
+}
+
+#[test]
+fn what_nfs_cp_puts_there_nfs_ls_shows_and_nfs_cat_reads_with_version_3() {
+    put_show_read(3);
+}
+
+fn put_show_read(version: u32) {
+    if !root() || !tools() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let served = Served::new(dir.path(), version);
+    let data: Vec<u8> = (0..3_000_001u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    let local = dir.path().join("local");
+    fs::write(&local, &data).expect("a file");
+    tool(&["nfs-cp", path(&local), &served.url("copy")]);
+    assert!(fs::read(served.volume.join("copy")).expect("the copy") == data, "on the server's disk");
+    assert!(tool(&["nfs-cat", &served.url("copy")]).stdout == data, "read back");
+    let back = dir.path().join("back");
+    tool(&["nfs-cp", &served.url("copy"), path(&back)]);
+    assert!(fs::read(&back).expect("the file") == data, "copied back");
+    fs::create_dir(served.volume.join("sub")).expect("a directory");
+    fs::write(served.volume.join("sub/inner"), "x").expect("a file");
+    let listed = stdout(&tool(&["nfs-ls", "-R", &served.url("")]));
+    for entry in ["copy", "sub", "inner"] {
+        assert!(listed.lines().any(|l| l.trim_end().ends_with(entry)), "no {entry} in: {listed}");
+    }
+    assert!(listed.contains("3000001"), "{listed}");
+}
+
+#[test]
+fn a_long_directory_is_listed_whole_with_version_3() {
+    long_directory(3);
+}
+
+#[test]
+fn a_long_directory_is_listed_whole_with_version_4() {
+    long_directory(4);
+}
+
+fn long_directory(version: u32) {
+    if !root() || !tools() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let served = Served::new(dir.path(), version);
+    for n in 0..2500 {
+        fs::write(served.volume.join(format!("entry-{n:04}")), "").expect("a file");
+    }
+    let listed = stdout(&tool(&["nfs-ls", &served.url("")]));
+    let mut names: Vec<&str> = listed.lines().filter_map(|l| l.split_whitespace().last()).collect();
+    names.retain(|n| n.starts_with("entry-"));
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), 2500);
+    let made = fs::metadata(served.volume.join("entry-0000")).expect("there");
+    assert_eq!(made.uid(), 0);
+}

@@ -1,0 +1,88 @@
+//! The machine's port mapper: what `showmount -e` and a mount without port numbers find, and that nothing is left behind.
+//! In a network and a mount namespace of its own, with an rpcbind of its own.
+
+mod common;
+
+use common::{path, root, stderr, stdout};
+use std::fs;
+use std::process::{Command, Stdio};
+
+/// rpcbind comes up, the server registers; then `showmount` and `rpcinfo`, a clean stop, a crash and a start after it.
+const SCRIPT: &str = r#"
+set -eu
+mount -t tmpfs none /run
+ip link set lo up
+rpcbind -f &
+mapper=$!
+server=
+trap 'kill $server $mapper 2>/dev/null || true; wait' EXIT
+waits() { for _ in $(seq 200); do if "$@" >/dev/null 2>&1; then return; fi; sleep 0.05; done; echo "in vain: $*"; exit 1; }
+waits test -S /run/rpcbind.sock
+serve() {
+    "$LANDFAST" serve "$VOLUME" --log "$LOG" --log-size 32M --listen "$1" --rpcbind require &
+    server=$!
+    waits showmount -e 127.0.0.1
+}
+serve 127.0.0.1:2049
+echo "== exports"; showmount -e 127.0.0.1 --no-headers
+echo "== registered"; rpcinfo -p 127.0.0.1
+rpcinfo -T tcp 127.0.0.1 nfs 3
+rpcinfo -T tcp 127.0.0.1 nfs 4
+rpcinfo -T tcp 127.0.0.1 mountd 3
+kill -TERM $server; wait $server
+echo "== stopped"; rpcinfo -p 127.0.0.1
+serve 127.0.0.1:2049
+kill -KILL $server; wait $server || true
+serve 127.0.0.1:3049
+echo "== moved"; rpcinfo -p 127.0.0.1
+kill -TERM $server; wait $server
+echo "== end"
+"#;
+
+#[test]
+fn showmount_finds_the_server_and_a_clean_stop_leaves_nothing() {
+    if !root() {
+        return;
+    }
+    for tool in ["rpcbind", "showmount", "rpcinfo", "unshare", "ip"] {
+        let there = format!("PATH=$PATH:/usr/sbin:/sbin command -v {tool}");
+        if !Command::new("sh").args(["-c", &there]).stdout(Stdio::null()).status().is_ok_and(|s| s.success())
+        {
+            println!("skipped: needs {tool}");
+            return;
+        }
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let volume = dir.path().join("volume");
+    fs::create_dir(&volume).expect("a directory");
+    let out = Command::new("unshare")
+        .args(["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "bash", "-c", SCRIPT])
+        .env("LANDFAST", env!("CARGO_BIN_EXE_landfast"))
+        .env("VOLUME", &volume)
+        .env("LOG", dir.path().join("log"))
+        .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+        .stdin(Stdio::null())
+        .output()
+        .expect("unshare runs");
+    let text = stdout(&out);
+    assert!(out.status.success(), "{text}{}", stderr(&out));
+    let part = |name: &str| {
+        let begin = text.find(&format!("== {name}")).unwrap_or_else(|| panic!("no {name} in {text}"));
+        let rest = &text[begin + 3..];
+        rest[..rest.find("== ").unwrap_or(rest.len())].to_owned()
+    };
+    assert!(part("exports").contains(path(&volume)), "{text}");
+    let row = |part: &str, program: &str, version: &str, port: &str| {
+        part.lines().any(|l| {
+            let words: Vec<_> = l.split_whitespace().collect();
+            words.starts_with(&[program, version, "tcp", port])
+        })
+    };
+    let registered = part("registered");
+    for (program, version) in [("100003", "3"), ("100003", "4"), ("100005", "3")] {
+        assert!(row(&registered, program, version, "2049"), "{program} {version}: {text}");
+        assert!(row(&part("moved"), program, version, "3049"), "{program} {version}: {text}");
+        assert!(!row(&part("moved"), program, version, "2049"), "{program} {version}: {text}");
+    }
+    assert!(!part("stopped").contains("100003") && !part("stopped").contains("100005"), "{text}");
+}

@@ -1,0 +1,360 @@
+//! A client of the port mapper (RFC 1833, version 4) over its local socket, where it knows by itself who asks.
+//!
+//! Each question is a connection of its own; nothing is kept. Everything is bounded in time and in bytes.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use landfast_xdr::{Bytes, BytesMut, Decode, Encode, Error, Reader};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use tokio::time::timeout;
+
+use crate::limits::{RPCBIND_PATIENCE, RPCBIND_REPLY_MAX};
+use crate::message::{AcceptStat, Incoming, OpaqueAuth, Outcome, RawCall, parse};
+use crate::record::Assembler;
+
+/// Where rpcbind listens on Linux.
+pub const SOCKET: &str = "/run/rpcbind.sock";
+
+const PROGRAM: u32 = 100_000;
+const VERSION: u32 = 4;
+const SET: u32 = 1;
+const UNSET: u32 = 2;
+const DUMP: u32 = 4;
+
+/// `rpcb` (RFC 1833 section 2.1): where a version of a program listens.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct Mapping {
+    /// Program.
+    pub program: u32,
+    /// Version.
+    pub version: u32,
+    /// Transport: `tcp`, `udp`, `tcp6`, `udp6`.
+    pub netid: Bytes,
+    /// Universal address: see [`universal`].
+    pub addr: Bytes,
+    /// Who set it; rpcbind puts in who that really was.
+    pub owner: Bytes,
+}
+
+impl Mapping {
+    /// That a version of a program listens on a TCP address.
+    #[must_use]
+    pub fn tcp(program: u32, version: u32, addr: SocketAddr) -> Mapping {
+        let netid = if addr.is_ipv4() { "tcp" } else { "tcp6" };
+        Mapping {
+            program,
+            version,
+            netid: Bytes::from_static(netid.as_bytes()),
+            addr: Bytes::from(universal(addr)),
+            owner: Bytes::from_static(b"superuser"),
+        }
+    }
+
+    fn same_service(&self, other: &Mapping) -> bool {
+        (self.program, self.version, &self.netid) == (other.program, other.version, &other.netid)
+    }
+}
+
+/// The universal address of a socket (RFC 1833 section 2.1 and RFC 5665 section 5.2.3): the address, and the two bytes of
+/// the port as decimal numbers.
+#[must_use]
+pub fn universal(addr: SocketAddr) -> String {
+    let [high, low] = addr.port().to_be_bytes();
+    format!("{}.{high}.{low}", addr.ip())
+}
+
+/// The socket of a universal address.
+#[must_use]
+pub fn socket_of(universal: &[u8]) -> Option<SocketAddr> {
+    let text = std::str::from_utf8(universal).ok()?;
+    let (rest, low) = text.rsplit_once('.')?;
+    let (ip, high) = rest.rsplit_once('.')?;
+    let port = u16::from_be_bytes([high.parse().ok()?, low.parse().ok()?]);
+    Some(SocketAddr::new(ip.parse::<IpAddr>().ok()?, port))
+}
+
+/// Why the port mapper did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum RpcbindError {
+    /// It does not run, or does not answer.
+    #[error("{0}: {1}")]
+    Unreachable(PathBuf, io::Error),
+    /// It answered what is no answer.
+    #[error("no answer that rpcbind would give: {0}")]
+    Nonsense(&'static str),
+    /// Another program has the place.
+    #[error(
+        "program {program} version {version} is registered at {addr} by another server that listens there"
+    )]
+    Taken {
+        /// Program.
+        program: u32,
+        /// Version.
+        version: u32,
+        /// Its universal address.
+        addr: String,
+    },
+    /// It refused, without a reason.
+    #[error("rpcbind refused to register program {program} version {version}; is this the superuser?")]
+    Refused {
+        /// Program.
+        program: u32,
+        /// Version.
+        version: u32,
+    },
+}
+
+/// The port mapper of this machine.
+#[derive(Debug, Clone)]
+pub struct Rpcbind {
+    socket: PathBuf,
+}
+
+impl Default for Rpcbind {
+    fn default() -> Self {
+        Rpcbind::at(SOCKET)
+    }
+}
+
+/// The list of DUMP, each element behind a `TRUE`.
+struct Rows(Vec<Mapping>);
+
+impl Decode for Rows {
+    fn decode(r: &mut Reader) -> Result<Self, Error> {
+        let mut rows = Vec::new();
+        while bool::decode(r)? {
+            rows.push(Mapping::decode(r)?);
+        }
+        Ok(Rows(rows))
+    }
+}
+
+impl Rpcbind {
+    /// The port mapper that listens on this socket.
+    #[must_use]
+    pub fn at(socket: impl AsRef<Path>) -> Rpcbind {
+        Rpcbind { socket: socket.as_ref().to_owned() }
+    }
+
+    /// Registers a mapping. What an earlier server left there, that does not listen any more, gives way.
+    ///
+    /// # Errors
+    /// [`RpcbindError`].
+    pub async fn register(&self, wanted: &Mapping) -> Result<(), RpcbindError> {
+        if self.ask::<bool>(SET, wanted.to_bytes()).await? {
+            return Ok(());
+        }
+        let Mapping { program, version, .. } = *wanted;
+        let rows = self.mappings().await?;
+        let there = rows.iter().find(|row| row.same_service(wanted));
+        match there {
+            Some(there) if there.addr == wanted.addr => return Ok(()),
+            Some(there) if listens(&there.addr).await => {
+                let addr = String::from_utf8_lossy(&there.addr).into_owned();
+                return Err(RpcbindError::Taken { program, version, addr });
+            }
+            Some(there) => self.unregister(there).await?,
+            None => return Err(RpcbindError::Refused { program, version }),
+        }
+        if self.ask::<bool>(SET, wanted.to_bytes()).await? {
+            Ok(())
+        } else {
+            Err(RpcbindError::Refused { program, version })
+        }
+    }
+
+    /// Takes a mapping away, if it is still this one.
+    ///
+    /// # Errors
+    /// [`RpcbindError`].
+    pub async fn unregister(&self, mapping: &Mapping) -> Result<(), RpcbindError> {
+        let rows = self.mappings().await?;
+        if rows.iter().any(|row| row.same_service(mapping) && row.addr == mapping.addr) {
+            self.ask::<bool>(UNSET, mapping.to_bytes()).await?;
+        }
+        Ok(())
+    }
+
+    /// All mappings.
+    ///
+    /// # Errors
+    /// [`RpcbindError`].
+    pub async fn mappings(&self) -> Result<Vec<Mapping>, RpcbindError> {
+        Ok(self.ask::<Rows>(DUMP, Bytes::new()).await?.0)
+    }
+
+    async fn ask<T: Decode>(&self, procedure: u32, args: Bytes) -> Result<T, RpcbindError> {
+        let talk = async {
+            let mut stream = UnixStream::connect(&self.socket).await?;
+            exchange(&mut stream, procedure, &args).await
+        };
+        let answered = timeout(RPCBIND_PATIENCE, talk).await.unwrap_or(Err(io::ErrorKind::TimedOut.into()));
+        let record = answered.map_err(|e| RpcbindError::Unreachable(self.socket.clone(), e))?;
+        match parse(record) {
+            Ok(Incoming::Reply { xid: XID, outcome: Outcome::Accepted(AcceptStat::Success, results) }) => {
+                T::from_bytes(results).map_err(|_| RpcbindError::Nonsense("results of another type"))
+            }
+            Ok(Incoming::Reply { .. }) => Err(RpcbindError::Nonsense("it refuses the call")),
+            _ => Err(RpcbindError::Nonsense("no reply")),
+        }
+    }
+}
+
+/// Each connection carries one call.
+const XID: u32 = 1;
+
+async fn exchange(stream: &mut UnixStream, procedure: u32, args: &[u8]) -> io::Result<Bytes> {
+    let mut call = BytesMut::new();
+    RawCall {
+        xid: XID,
+        prog: PROGRAM,
+        vers: VERSION,
+        proc: procedure,
+        cred: OpaqueAuth::NONE,
+        verf: OpaqueAuth::NONE,
+    }
+    .encode(&mut call);
+    call.extend_from_slice(args);
+    let mark = (0x8000_0000 | call.len() as u32).to_be_bytes();
+    stream.write_all(&[&mark[..], &call].concat()).await?;
+    let mut records = Assembler::new(RPCBIND_REPLY_MAX);
+    let mut buf = BytesMut::new();
+    loop {
+        match records.next(&mut buf) {
+            Ok(Some(record)) => return Ok(record),
+            Ok(None) => {}
+            Err(e) => return Err(io::Error::other(e.to_string())),
+        }
+        if stream.read_buf(&mut buf).await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+}
+
+/// Whether somebody listens at a universal address. What cannot be read as an address is left alone: somebody may.
+async fn listens(universal: &[u8]) -> bool {
+    let Some(mut addr) = socket_of(universal) else { return true };
+    match addr.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => addr.set_ip(Ipv4Addr::LOCALHOST.into()),
+        IpAddr::V6(ip) if ip.is_unspecified() => addr.set_ip(Ipv6Addr::LOCALHOST.into()),
+        _ => {}
+    }
+    match timeout(RPCBIND_PATIENCE, tokio::net::TcpStream::connect(addr)).await {
+        Ok(Ok(_)) => true,
+        Ok(Err(e)) => e.kind() != io::ErrorKind::ConnectionRefused,
+        Err(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::{Arc, Mutex};
+    use tokio::net::UnixListener;
+
+    #[test]
+    fn rfc5665_5_2_3_universal_addresses() {
+        for (text, addr) in
+            [("0.0.0.0.8.1", "0.0.0.0:2049"), ("::.8.1", "[::]:2049"), ("127.0.0.1.0.111", "127.0.0.1:111")]
+        {
+            let addr: SocketAddr = addr.parse().expect("an address");
+            assert_eq!(universal(addr), text);
+            assert_eq!(socket_of(text.as_bytes()), Some(addr));
+        }
+        for bad in ["", "1", "1.2.3.4", "0.0.0.0.256.1", "a.b.c.d.1.2", "\u{ff}"] {
+            assert_eq!(socket_of(bad.as_bytes()), None, "{bad}");
+        }
+    }
+
+    /// A port mapper that does what the RFC says.
+    fn mapper(dir: &Path) -> Rpcbind {
+        let socket = dir.join("rpcbind.sock");
+        let listener = UnixListener::bind(&socket).expect("a socket");
+        let rows = Arc::new(Mutex::new(Vec::<Mapping>::new()));
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let mut buf = BytesMut::new();
+                let mut records = Assembler::new(RPCBIND_REPLY_MAX);
+                let record = loop {
+                    if let Some(record) = records.next(&mut buf).expect("a record") {
+                        break record;
+                    }
+                    stream.read_buf(&mut buf).await.expect("bytes");
+                };
+                let Ok(Incoming::Call(call, args)) = parse(record) else { panic!("no call") };
+                assert_eq!((call.prog, call.vers), (PROGRAM, VERSION));
+                let mut reply = BytesMut::new();
+                crate::message::encode_accepted(call.xid, AcceptStat::Success, &mut reply);
+                {
+                    let mut rows = rows.lock().expect("rows");
+                    match call.proc {
+                        SET => {
+                            let m = Mapping::from_bytes(args).expect("a mapping");
+                            let free = !rows.iter().any(|r| r.same_service(&m));
+                            if free {
+                                rows.push(m);
+                            }
+                            free.encode(&mut reply);
+                        }
+                        UNSET => {
+                            let m = Mapping::from_bytes(args).expect("a mapping");
+                            rows.retain(|r| !r.same_service(&m));
+                            true.encode(&mut reply);
+                        }
+                        _ => {
+                            for row in rows.iter() {
+                                true.encode(&mut reply);
+                                row.encode(&mut reply);
+                            }
+                            false.encode(&mut reply);
+                        }
+                    }
+                }
+                let mark = (0x8000_0000 | reply.len() as u32).to_be_bytes();
+                stream.write_all(&[&mark[..], &reply].concat()).await.expect("sent");
+            }
+        });
+        Rpcbind::at(socket)
+    }
+
+    #[tokio::test]
+    async fn a_mapping_comes_and_goes() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let rpcbind = mapper(dir.path());
+        let ours = Mapping::tcp(100_003, 3, "0.0.0.0:2049".parse().expect("an address"));
+        rpcbind.register(&ours).await.expect("registered");
+        rpcbind.register(&ours).await.expect("what is there already is no error");
+        assert_eq!(rpcbind.mappings().await.expect("rows"), std::slice::from_ref(&ours));
+        let other = Mapping::tcp(100_003, 3, "0.0.0.0:2050".parse().expect("an address"));
+        rpcbind.unregister(&other).await.expect("nothing to do");
+        assert_eq!(rpcbind.mappings().await.expect("rows").len(), 1, "another's is left alone");
+        rpcbind.unregister(&ours).await.expect("unregistered");
+        assert_eq!(rpcbind.mappings().await.expect("rows"), []);
+    }
+
+    #[tokio::test]
+    async fn who_listens_stays_who_does_not_gives_way() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let rpcbind = mapper(dir.path());
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let theirs = Mapping::tcp(100_005, 3, listener.local_addr().expect("an address"));
+        rpcbind.register(&theirs).await.expect("registered");
+        let ours = Mapping::tcp(100_005, 3, "127.0.0.1:1".parse().expect("an address"));
+        let taken = rpcbind.register(&ours).await;
+        assert!(matches!(taken, Err(RpcbindError::Taken { program: 100_005, version: 3, .. })), "{taken:?}");
+        drop(listener);
+        rpcbind.register(&ours).await.expect("registered");
+        assert_eq!(rpcbind.mappings().await.expect("rows"), [ours]);
+    }
+
+    #[tokio::test]
+    async fn no_port_mapper_is_an_error_that_names_its_socket() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let rpcbind = Rpcbind::at(dir.path().join("absent"));
+        let failed = rpcbind.mappings().await.expect_err("nobody there");
+        assert!(failed.to_string().contains("absent"), "{failed}");
+    }
+}

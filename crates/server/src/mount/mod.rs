@@ -1,0 +1,168 @@
+//! The MOUNT protocol, version 3 (RFC 1813 section 5), on the same port as NFS.
+//!
+//! MNT finds an export by its path or by its name in the pseudo root, and directories below it, as the superuser sees them:
+//! a handle alone gives no rights. The list of who has mounted what (DUMP) is what clients say of themselves: bounded, and
+//! forgotten with the server.
+
+use crate::exports::{Caller, Export, Exports};
+use crate::limits;
+use crate::serve::Nfs;
+use bytes::Bytes;
+use landfast_nfs::mount::{ExportEntry, MntRes, MountEntry, MountStat, Mounted, PATH_MAX, proc};
+use landfast_nfs::v3::types::List;
+use landfast_nfs::v3::{FHSIZE, FileHandle};
+use landfast_rpc::auth::AUTH_SYS;
+use landfast_rpc::conn::{CallHeader, ConnInfo, Response};
+use landfast_volume::{Cred, Error, Kind, Node};
+use landfast_xdr::{Decode, Encode};
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Who has mounted what, oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct Mounts(Mutex<VecDeque<MountEntry>>);
+
+impl Mounts {
+    fn add(&self, row: MountEntry) {
+        let mut rows = self.0.lock();
+        rows.retain(|r| *r != row);
+        if rows.len() >= limits::MOUNTS_MAX {
+            rows.pop_front();
+        }
+        rows.push_back(row);
+    }
+
+    /// Takes away a row, or all of a host's.
+    fn remove(&self, host: &Bytes, directory: Option<&Bytes>) {
+        self.0.lock().retain(|r| r.host != *host || directory.is_some_and(|d| r.directory != *d));
+    }
+
+    fn rows(&self) -> List<MountEntry> {
+        List(self.0.lock().iter().cloned().collect())
+    }
+}
+
+impl Nfs {
+    /// Serves a call of MOUNT.
+    pub(crate) async fn mount(&self, conn: &Arc<ConnInfo>, header: CallHeader, body: Bytes) -> Response {
+        let caller = self.sh.caller(conn.peer(), header.cred).await;
+        let host = Bytes::from(caller.addr.to_string());
+        let reply = match header.proc {
+            proc::NULL => nothing(body, |()| ()),
+            proc::MNT => Bytes::from_bytes(body).map(|path| self.mnt(&caller, &host, path).to_bytes()),
+            proc::DUMP => nothing(body, |()| self.mounts.rows()),
+            proc::UMNT => Bytes::from_bytes(body).map(|path| {
+                self.mounts.remove(&host, Some(&path));
+                Bytes::new()
+            }),
+            proc::UMNTALL => nothing(body, |()| self.mounts.remove(&host, None)),
+            proc::EXPORT => nothing(body, |()| exported(&self.sh.exports())),
+            _ => return Response::ProcUnavail,
+        };
+        reply.map_or(Response::GarbageArgs, Response::Success)
+    }
+
+    fn mnt(&self, caller: &Caller, host: &Bytes, path: Bytes) -> MntRes {
+        match find(&self.sh.exports(), caller, &path) {
+            Ok(node) => {
+                self.mounts.add(MountEntry { host: host.clone(), directory: path });
+                MntRes::Ok(Mounted { handle: FileHandle(node.fh()), auth_flavors: vec![AUTH_SYS] })
+            }
+            Err(status) => MntRes::Fail(status),
+        }
+    }
+}
+
+/// A procedure without arguments.
+fn nothing<T: Encode>(body: Bytes, act: impl FnOnce(()) -> T) -> Result<Bytes, landfast_xdr::Error> {
+    <()>::from_bytes(body).map(|()| act(()).to_bytes())
+}
+
+/// The directory of a path: of the export whose path is the longest beginning of it.
+fn find(exports: &Exports, caller: &Caller, path: &[u8]) -> Result<Node, MountStat> {
+    if path.len() > PATH_MAX {
+        return Err(MountStat::NAMETOOLONG);
+    }
+    if path.first() != Some(&b'/') {
+        return Err(MountStat::NOENT);
+    }
+    let parts: Vec<&[u8]> = path.split(|b| *b == b'/').filter(|p| !p.is_empty() && *p != b".").collect();
+    let (export, below) = (0..=parts.len())
+        .rev()
+        .find_map(|n| {
+            let (of_export, below) = parts.split_at(n);
+            let name = [&b"/"[..], &of_export.join(&b"/"[..])].concat();
+            Some((exports.by_name(&name)?, below))
+        })
+        .ok_or(MountStat::NOENT)?;
+    export.access(caller).map_err(|_| MountStat::ACCES)?;
+    let mut node = export.root.clone();
+    for name in below {
+        node = export.volume.lookup(&Cred::root(), &node, name).map_err(status)?;
+    }
+    match node.kind() {
+        Kind::Dir if node.fh().len() <= FHSIZE => Ok(node),
+        Kind::Dir => Err(MountStat::SERVERFAULT),
+        _ => Err(MountStat::NOTDIR),
+    }
+}
+
+fn status(e: Error) -> MountStat {
+    match e {
+        // A symbolic link is for the client to follow, which sees where it leads.
+        Error::NotDir | Error::Symlink => MountStat::NOTDIR,
+        Error::NoEnt | Error::Stale | Error::NameDots => MountStat::NOENT,
+        Error::NameTooLong => MountStat::NAMETOOLONG,
+        Error::Access | Error::Perm => MountStat::ACCES,
+        Error::NameChar | Error::CrossDevice => MountStat::INVAL,
+        _ => MountStat::IO,
+    }
+}
+
+/// The path by which an export is told to clients.
+fn told_as(export: &Export) -> Bytes {
+    use std::os::unix::ffi::OsStrExt;
+    if export.name.is_empty() {
+        return Bytes::copy_from_slice(export.path.as_os_str().as_bytes());
+    }
+    Bytes::from([&b"/"[..], &export.name.join(&b"/"[..])].concat())
+}
+
+/// All exports, whoever asks: each is refused, if need be, when it is mounted.
+fn exported(exports: &Exports) -> List<ExportEntry> {
+    List(exports.iter().map(|e| ExportEntry { directory: told_as(e), groups: List::default() }).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(host: &str, directory: &str) -> MountEntry {
+        let bytes = |s: &str| Bytes::copy_from_slice(s.as_bytes());
+        MountEntry { host: bytes(host), directory: bytes(directory) }
+    }
+
+    #[test]
+    fn rfc1813_5_2_the_table_of_mounts() {
+        let mounts = Mounts::default();
+        for r in [row("a", "/x"), row("a", "/y"), row("b", "/x"), row("a", "/x")] {
+            mounts.add(r);
+        }
+        assert_eq!(mounts.rows().0, [row("a", "/y"), row("b", "/x"), row("a", "/x")]);
+        mounts.remove(&row("a", "/x").host, Some(&row("a", "/x").directory));
+        assert_eq!(mounts.rows().0, [row("a", "/y"), row("b", "/x")]);
+        mounts.remove(&row("a", "/y").host, None);
+        assert_eq!(mounts.rows().0, [row("b", "/x")]);
+    }
+
+    #[test]
+    fn the_oldest_mounts_go_at_the_limit() {
+        let mounts = Mounts::default();
+        for n in 0..limits::MOUNTS_MAX + 3 {
+            mounts.add(row("host", &n.to_string()));
+        }
+        let rows = mounts.rows().0;
+        assert_eq!((rows.len(), &rows[0]), (limits::MOUNTS_MAX, &row("host", "3")));
+    }
+}

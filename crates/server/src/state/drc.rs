@@ -1,0 +1,478 @@
+//! The duplicate request cache: replies to calls of protocols without sessions (NFS version 3, NFSv4.0), kept so that a
+//! call which a client repeats is not executed twice (RFC 1813 section 4.5, RFC 7530 section 3.1.1).
+//!
+//! An entry goes: busy ([`Drc::begin`]) -> answered ([`Drc::answered`]: its reply is known, and stands in snapshots, but is
+//! not yet durable) -> kept ([`Drc::settle`]: it may be sent, and sent again). The reply of a call that changed something
+//! is a note in the same transaction as the change, so it is there after a power cut if and only if the change is.
+//!
+//! A call is known by its sender's address, its transaction id, program, version and procedure, and a digest of caller
+//! and arguments. The port is not part of that: many clients come back from another one after they lost their connection.
+//! But a client that has *closed* its connection, with nothing under way, has its replies: what comes later from another
+//! port is then a new call that happens to look the same (a program that was started again and counts from the beginning).
+//!
+//! Invariants: bytes and entries stay within their bounds, whatever comes; an entry that is busy or answered is never
+//! taken away by the bounds; the order of what is taken away is the order in which it was kept.
+
+use super::Principal;
+use super::notes::LogId;
+use super::sessions::ConnId;
+use crate::limits;
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::net::IpAddr;
+
+/// Names a call.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct CallKey {
+    /// The client's address; an IPv4 address in its IPv6 form.
+    client: [u8; 16],
+    xid: u32,
+    program: u32,
+    version: u32,
+    procedure: u32,
+    /// Digest of caller and arguments.
+    digest: u64,
+}
+
+/// The numbers of an RPC call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CallNumbers {
+    /// Transaction id.
+    pub xid: u32,
+    /// Program.
+    pub program: u32,
+    /// Version.
+    pub version: u32,
+    /// Procedure.
+    pub procedure: u32,
+}
+
+impl CallKey {
+    /// The name of a call with these arguments.
+    #[must_use]
+    pub fn new(client: IpAddr, call: CallNumbers, principal: Principal, args: &[u8]) -> CallKey {
+        let client = match client {
+            IpAddr::V4(a) => a.to_ipv6_mapped().octets(),
+            IpAddr::V6(a) => a.octets(),
+        };
+        let CallNumbers { xid, program, version, procedure } = call;
+        CallKey { client, xid, program, version, procedure, digest: digest(principal, args) }
+    }
+}
+
+/// 64-bit FNV-1a over the caller, and the length and the beginning of the arguments: stable over restarts and versions,
+/// since it stands in the log.
+fn digest(principal: Principal, args: &[u8]) -> u64 {
+    let beginning = args.get(..limits::FINGERPRINT_BYTES.min(args.len())).unwrap_or_default();
+    let head = [principal.flavor.to_be_bytes(), principal.uid.to_be_bytes()].concat();
+    let parts = [&head[..], &(args.len() as u64).to_be_bytes()[..], beginning];
+    parts
+        .iter()
+        .flat_map(|part| part.iter())
+        .fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x100_0000_01b3))
+}
+
+/// Where a call came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Origin {
+    /// The connection.
+    pub conn: ConnId,
+    /// The client's port.
+    pub port: u16,
+}
+
+/// What is to be done with a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Begin {
+    /// Execute it. It is busy from here on, until [`Drc::settle`] or [`Drc::forget`].
+    New,
+    /// It is being executed: send nothing for this one.
+    Busy,
+    /// It was executed: this is its reply.
+    Replay(Bytes),
+}
+
+/// A reply in the log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallNote {
+    /// Which call.
+    pub key: CallKey,
+    /// The encoded results.
+    pub reply: Vec<u8>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Busy,
+    Answered,
+    Kept,
+}
+
+#[derive(Debug)]
+struct Entry {
+    phase: Phase,
+    /// `None` after a restart.
+    origin: Option<Origin>,
+    reply: Bytes,
+    /// The version of its note; 0 when no log has it.
+    version: u64,
+    /// The log that its note goes into; `None` when no log has it, or after a restart.
+    log: Option<LogId>,
+    /// Its place in the order of what is kept.
+    place: u64,
+    /// The reply went to a connection that was still there.
+    sent: bool,
+}
+
+/// The cache.
+#[derive(Debug)]
+pub struct Drc {
+    entries: HashMap<CallKey, Entry>,
+    /// What is kept, oldest first.
+    order: BTreeMap<u64, CallKey>,
+    next_place: u64,
+    /// Of all replies, and what keeps them.
+    bytes: u64,
+    bytes_max: u64,
+    entries_max: usize,
+    ended: Ended,
+}
+
+/// Connections that have ended lately.
+#[derive(Debug, Default)]
+struct Ended {
+    /// `true` when the client closed it.
+    by: HashMap<ConnId, bool>,
+    order: VecDeque<ConnId>,
+}
+
+impl Ended {
+    fn add(&mut self, conn: ConnId, by_client: bool) {
+        if self.by.insert(conn, by_client).is_none() {
+            self.order.push_back(conn);
+        }
+        while self.order.len() > limits::DRC_ENDED_CONNECTIONS_MAX {
+            if let Some(oldest) = self.order.pop_front() {
+                self.by.remove(&oldest);
+            }
+        }
+    }
+}
+
+fn cost(reply: &Bytes) -> u64 {
+    reply.len() as u64 + limits::DRC_ENTRY_BYTES
+}
+
+impl Drc {
+    /// An empty cache of at most `bytes_max` bytes.
+    #[must_use]
+    pub fn new(bytes_max: u64) -> Drc {
+        Drc {
+            entries: HashMap::new(),
+            order: BTreeMap::new(),
+            next_place: 0,
+            bytes: 0,
+            bytes_max,
+            entries_max: limits::DRC_ENTRIES_MAX,
+            ended: Ended::default(),
+        }
+    }
+
+    /// Entries.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Bytes of all replies that are kept, and what keeps them.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// A call has come.
+    pub fn begin(&mut self, key: &CallKey, from: Origin) -> Begin {
+        if let Some(e) = self.entries.get(key) {
+            if e.phase != Phase::Kept {
+                return Begin::Busy;
+            }
+            if !self.is_another_call(e, from) {
+                return Begin::Replay(e.reply.clone());
+            }
+            self.remove(key);
+        }
+        let entry = Entry {
+            phase: Phase::Busy,
+            origin: Some(from),
+            reply: Bytes::new(),
+            version: 0,
+            log: None,
+            place: 0,
+            sent: false,
+        };
+        self.entries.insert(key.clone(), entry);
+        Begin::New
+    }
+
+    /// Whether the sender of the entry's call certainly has its reply, so that this is none of its retries.
+    fn is_another_call(&self, e: &Entry, from: Origin) -> bool {
+        let Some(origin) = e.origin else { return false };
+        e.sent
+            && origin.port != from.port
+            && origin.conn != from.conn
+            && self.ended.by.get(&origin.conn) == Some(&true)
+    }
+
+    /// The call was executed, and this is its reply, not yet durable. With a version and a log, that log is to have it: the
+    /// note for the transaction of the call.
+    pub fn answered(&mut self, key: &CallKey, reply: Bytes, noted: Option<(u64, LogId)>) -> Option<CallNote> {
+        let e = self.entries.get_mut(key).filter(|e| e.phase == Phase::Busy)?;
+        e.phase = Phase::Answered;
+        e.reply = reply;
+        e.version = noted.map_or(0, |(version, _)| version);
+        e.log = noted.map(|(_, log)| log);
+        noted.map(|_| CallNote { key: key.clone(), reply: e.reply.to_vec() })
+    }
+
+    /// The reply may be sent, now and again.
+    pub fn settle(&mut self, key: &CallKey) {
+        let Some(e) = self.entries.get_mut(key).filter(|e| e.phase == Phase::Answered) else { return };
+        e.phase = Phase::Kept;
+        e.place = self.next_place;
+        e.sent = e.origin.is_some_and(|o| !self.ended.by.contains_key(&o.conn));
+        self.next_place += 1;
+        self.bytes += cost(&e.reply);
+        self.order.insert(e.place, key.clone());
+        self.keep_within_bounds();
+    }
+
+    /// The call was not executed, or what became of it is not known: a retry executes it.
+    pub fn forget(&mut self, key: &CallKey) {
+        if self.entries.get(key).is_some_and(|e| e.phase != Phase::Kept) {
+            self.entries.remove(key);
+        }
+    }
+
+    /// A connection delivers no further call.
+    pub fn connection_ended(&mut self, conn: ConnId, by_client: bool) {
+        self.ended.add(conn, by_client);
+    }
+
+    fn remove(&mut self, key: &CallKey) {
+        if let Some(e) = self.entries.remove(key)
+            && e.phase == Phase::Kept
+        {
+            self.bytes = self.bytes.saturating_sub(cost(&e.reply));
+            self.order.remove(&e.place);
+        }
+    }
+
+    fn keep_within_bounds(&mut self) {
+        while self.bytes > self.bytes_max || self.order.len() > self.entries_max {
+            let Some((_, oldest)) = self.order.pop_first() else { break };
+            self.remove(&oldest);
+        }
+    }
+
+    /// What has to stand in this log (or in the only one), with versions. A reply that is not durable yet is left out of
+    /// every log but its own: another one could have it without the change that it speaks of.
+    pub fn notes(&self, log: Option<LogId>) -> impl Iterator<Item = (u64, CallNote)> {
+        self.entries
+            .iter()
+            .filter(move |(_, e)| e.version > 0 && (e.phase == Phase::Kept || log.is_none() || e.log == log))
+            .map(|(key, e)| (e.version, CallNote { key: key.clone(), reply: e.reply.to_vec() }))
+    }
+
+    /// Puts back what the log kept; call in the order of versions.
+    pub fn restore(&mut self, note: CallNote, version: u64) {
+        self.remove(&note.key);
+        let place = self.next_place;
+        self.next_place += 1;
+        let reply = Bytes::from(note.reply);
+        self.bytes += cost(&reply);
+        self.order.insert(place, note.key.clone());
+        let entry = Entry { phase: Phase::Kept, origin: None, reply, version, log: None, place, sent: false };
+        self.entries.insert(note.key, entry);
+        self.keep_within_bounds();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashSet;
+
+    fn key(xid: u32) -> CallKey {
+        let call = CallNumbers { xid, program: 100_003, version: 3, procedure: 8 };
+        CallKey::new([10, 0, 0, 1].into(), call, Principal { flavor: 1, uid: 0 }, b"args")
+    }
+
+    const LOG: LogId = [1; 16];
+    const OTHER_LOG: LogId = [2; 16];
+
+    const A: Origin = Origin { conn: 1, port: 700 };
+    const SAME_PORT: Origin = Origin { conn: 2, port: 700 };
+    const OTHER_PORT: Origin = Origin { conn: 3, port: 701 };
+
+    fn reply(n: u8) -> Bytes {
+        Bytes::from(vec![n; 8])
+    }
+
+    fn keep(drc: &mut Drc, xid: u32, n: u8) {
+        assert_eq!(drc.begin(&key(xid), A), Begin::New);
+        drc.answered(&key(xid), reply(n), Some((u64::from(xid), LOG)));
+        drc.settle(&key(xid));
+    }
+
+    #[test]
+    fn a_call_is_busy_until_its_reply_is_durable_then_it_is_repeated() {
+        let mut drc = Drc::new(1 << 20);
+        assert_eq!(drc.begin(&key(1), A), Begin::New);
+        assert_eq!(drc.begin(&key(1), A), Begin::Busy);
+        let note = drc.answered(&key(1), reply(7), Some((5, LOG))).expect("a note");
+        assert_eq!((&note.key, &note.reply[..]), (&key(1), &[7; 8][..]));
+        assert_eq!(drc.begin(&key(1), SAME_PORT), Begin::Busy, "not before it is durable");
+        for log in [None, Some(LOG)] {
+            assert_eq!(
+                drc.notes(log).collect::<Vec<_>>(),
+                [(5, note.clone())],
+                "a snapshot in between has it"
+            );
+        }
+        assert_eq!(drc.notes(Some(OTHER_LOG)).count(), 0, "but not the one of another log");
+        drc.settle(&key(1));
+        assert_eq!(drc.notes(Some(OTHER_LOG)).collect::<Vec<_>>(), [(5, note)]);
+        assert_eq!(drc.begin(&key(1), A), Begin::Replay(reply(7)));
+        assert_eq!(drc.begin(&key(1), OTHER_PORT), Begin::Replay(reply(7)));
+    }
+
+    #[test]
+    fn what_is_forgotten_is_executed_again() {
+        let mut drc = Drc::new(1 << 20);
+        assert_eq!(drc.begin(&key(1), A), Begin::New);
+        drc.forget(&key(1));
+        assert_eq!(drc.begin(&key(1), A), Begin::New);
+        drc.answered(&key(1), reply(1), Some((1, LOG)));
+        drc.forget(&key(1));
+        assert!(drc.is_empty());
+        keep(&mut drc, 1, 2);
+        drc.forget(&key(1));
+        assert_eq!(drc.len(), 1, "what is kept stays");
+    }
+
+    #[test]
+    fn another_call_has_another_name() {
+        let name = |client: [u8; 4], xid, procedure, uid, args: &[u8]| {
+            let call = CallNumbers { xid, program: 100_003, version: 3, procedure };
+            CallKey::new(client.into(), call, Principal { flavor: 1, uid }, args)
+        };
+        let one = name([1, 2, 3, 4], 1, 8, 0, b"abc");
+        assert_eq!(one, name([1, 2, 3, 4], 1, 8, 0, b"abc"));
+        for other in [
+            name([1, 2, 3, 5], 1, 8, 0, b"abc"),
+            name([1, 2, 3, 4], 2, 8, 0, b"abc"),
+            name([1, 2, 3, 4], 1, 9, 0, b"abc"),
+            name([1, 2, 3, 4], 1, 8, 5, b"abc"),
+            name([1, 2, 3, 4], 1, 8, 0, b"abd"),
+            name([1, 2, 3, 4], 1, 8, 0, b"abc\0"),
+        ] {
+            assert_ne!(one, other);
+        }
+    }
+
+    #[test]
+    fn who_closed_its_connection_in_order_has_its_replies() {
+        let mut drc = Drc::new(1 << 20);
+        keep(&mut drc, 1, 1);
+        drc.connection_ended(A.conn, true);
+        assert_eq!(drc.begin(&key(1), SAME_PORT), Begin::Replay(reply(1)));
+        assert_eq!(drc.begin(&key(1), OTHER_PORT), Begin::New);
+        // A connection that broke may have lost the reply.
+        let mut drc = Drc::new(1 << 20);
+        keep(&mut drc, 1, 1);
+        drc.connection_ended(A.conn, false);
+        assert_eq!(drc.begin(&key(1), OTHER_PORT), Begin::Replay(reply(1)));
+        // So has one that ended before there was a reply.
+        let mut drc = Drc::new(1 << 20);
+        assert_eq!(drc.begin(&key(1), A), Begin::New);
+        drc.answered(&key(1), reply(1), None);
+        drc.connection_ended(A.conn, true);
+        drc.settle(&key(1));
+        assert_eq!(drc.begin(&key(1), OTHER_PORT), Begin::Replay(reply(1)));
+    }
+
+    #[test]
+    fn the_log_gives_back_what_it_was_given() {
+        let mut drc = Drc::new(1 << 20);
+        keep(&mut drc, 3, 3);
+        keep(&mut drc, 4, 4);
+        assert_eq!(drc.begin(&key(5), A), Begin::New);
+        assert!(drc.answered(&key(5), reply(5), None).is_none(), "changed nothing");
+        drc.settle(&key(5));
+        let mut notes: Vec<_> = drc.notes(None).collect();
+        notes.sort_by_key(|(v, _)| *v);
+        let mut again = Drc::new(1 << 20);
+        for (v, note) in notes.clone() {
+            again.restore(note, v);
+        }
+        let mut same: Vec<_> = again.notes().collect();
+        same.sort_by_key(|(v, _)| *v);
+        assert_eq!(same, notes);
+        assert_eq!(again.begin(&key(3), OTHER_PORT), Begin::Replay(reply(3)));
+        assert_eq!(again.begin(&key(5), OTHER_PORT), Begin::New);
+    }
+
+    #[test]
+    fn the_oldest_go_at_the_bounds() {
+        let mut drc = Drc::new(10 * (8 + limits::DRC_ENTRY_BYTES));
+        for xid in 0..25 {
+            keep(&mut drc, xid, xid as u8);
+        }
+        assert_eq!(drc.len(), 10);
+        assert!(drc.bytes() <= drc.bytes_max);
+        assert_eq!(drc.begin(&key(15), A), Begin::Replay(reply(15)));
+        assert_eq!(drc.begin(&key(14), A), Begin::New);
+    }
+
+    proptest! {
+        #[test]
+        fn bounds_hold_whatever_comes(
+            steps in prop::collection::vec((0u8..6, 0u32..12, 0usize..400), 0..200)
+        ) {
+            let mut drc = Drc::new(2000);
+            for (what, xid, len) in steps {
+                let k = key(xid);
+                match what {
+                    0 | 1 => { drc.begin(&k, if what == 0 { A } else { OTHER_PORT }); }
+                    2 => { drc.answered(&k, vec![0; len].into(), Some((1 + u64::from(xid), LOG))); }
+                    3 => drc.settle(&k),
+                    4 => drc.forget(&k),
+                    _ => drc.connection_ended(u64::from(xid), len % 2 == 0),
+                }
+                prop_assert!(drc.bytes <= drc.bytes_max);
+                let kept: Vec<_> = drc.entries.values().filter(|e| e.phase == Phase::Kept).collect();
+                prop_assert_eq!(kept.len(), drc.order.len());
+                prop_assert_eq!(kept.iter().map(|e| cost(&e.reply)).sum::<u64>(), drc.bytes);
+            }
+        }
+    }
+
+    #[test]
+    fn connections_that_ended_are_remembered_within_bounds() {
+        let mut ended = Ended::default();
+        for conn in 0..2 * limits::DRC_ENDED_CONNECTIONS_MAX as u64 {
+            ended.add(conn, true);
+            ended.add(conn, false);
+        }
+        assert_eq!(ended.by.len(), limits::DRC_ENDED_CONNECTIONS_MAX);
+        assert_eq!(ended.by.keys().collect::<HashSet<_>>().len(), ended.order.len());
+    }
+}

@@ -1,0 +1,251 @@
+//! What the procedures of one call share: the caller, the export table, the transactions; from handles to objects and
+//! from the volume's values to the protocol's.
+
+use super::errors::status;
+use crate::exports::{Access, Caller, Export, Exports, Refused, Txs};
+use crate::server::Shared;
+use crate::state::Millis;
+use crate::state::notes::Stamped;
+use crate::state::opens::Share;
+use landfast_nfs::v3::res::PostOp;
+use landfast_nfs::v3::types::{FileType, SetTime, SpecData};
+use landfast_nfs::v3::{FHSIZE, Fattr, FileHandle, NfsStat3, Sattr, Time, WccAttr, WccData};
+use landfast_volume::{Attrs, Cred, Kind, Node, SetAttrs, TimeSet, Timestamp, Tx, Volume};
+use std::sync::Arc;
+
+/// An object that the caller may use, and as whom.
+#[derive(Debug, Clone)]
+pub(super) struct Obj {
+    pub(super) export: Arc<Export>,
+    pub(super) node: Node,
+    pub(super) access: Access,
+}
+
+impl Obj {
+    pub(super) fn volume(&self) -> &Volume {
+        &self.export.volume
+    }
+
+    pub(super) fn cred(&self) -> &Cred {
+        &self.access.cred
+    }
+
+    /// Another object of the same export.
+    pub(super) fn to(&self, node: Node) -> Obj {
+        Obj { node, ..self.clone() }
+    }
+
+    pub(super) fn must_be_dir(&self) -> Result<(), NfsStat3> {
+        if self.node.kind() == Kind::Dir { Ok(()) } else { Err(NfsStat3::NOTDIR) }
+    }
+
+    pub(super) fn must_be_file(&self) -> Result<(), NfsStat3> {
+        match self.node.kind() {
+            Kind::File => Ok(()),
+            Kind::Dir => Err(NfsStat3::ISDIR),
+            _ => Err(NfsStat3::INVAL),
+        }
+    }
+
+    /// The wire handle.
+    pub(super) fn handle(&self) -> Result<FileHandle, NfsStat3> {
+        handle(&self.node)
+    }
+
+    /// The attributes as they are now, if they can be had.
+    pub(super) fn attrs(&self) -> PostOp {
+        self.volume().getattr(&self.node).ok().as_ref().map(fattr)
+    }
+}
+
+/// The wire handle of an object; those of the allowed filesystems fit.
+pub(super) fn handle(node: &Node) -> Result<FileHandle, NfsStat3> {
+    let fh = node.fh();
+    if fh.len() > FHSIZE { Err(NfsStat3::SERVERFAULT) } else { Ok(FileHandle(fh)) }
+}
+
+/// One call under way.
+pub(super) struct Cx<'a> {
+    pub(super) sh: &'a Shared,
+    pub(super) exports: Arc<Exports>,
+    pub(super) caller: &'a Caller,
+    pub(super) now: Millis,
+    pub(super) txs: Txs,
+    /// Notes were written: the reply waits for the log.
+    pub(super) noted: bool,
+}
+
+impl<'a> Cx<'a> {
+    pub(super) fn new(sh: &'a Shared, caller: &'a Caller) -> Cx<'a> {
+        Cx { sh, exports: sh.exports(), caller, now: sh.now(), txs: Txs::default(), noted: false }
+    }
+
+    /// The object of a handle.
+    ///
+    /// # Errors
+    /// `BADHANDLE`, `STALE`; `ACCES` for who may not use the export.
+    pub(super) fn obj(&self, fh: &FileHandle) -> Result<Obj, NfsStat3> {
+        let found = self.exports.object(&fh.0).map_err(status)?;
+        let access = found.export.access(self.caller).map_err(|why| match why {
+            Refused::Access | Refused::Flavor => NfsStat3::ACCES,
+            Refused::NotYet => NfsStat3::JUKEBOX,
+        })?;
+        Ok(Obj { export: found.export, node: found.node, access })
+    }
+
+    /// The transaction of the object's volume, which keeps how things looked before.
+    ///
+    /// # Errors
+    /// `ROFS` where the caller may change nothing.
+    pub(super) fn modify(&mut self, obj: &Obj) -> Result<&mut Tx, NfsStat3> {
+        if obj.access.read_only {
+            return Err(NfsStat3::ROFS);
+        }
+        let tx = self.txs.of(&obj.export);
+        tx.watch();
+        Ok(tx)
+    }
+
+    /// Weak cache consistency data of an object that this call meant to change: before only when nothing else happened
+    /// between the two (RFC 1813 section 2.6).
+    pub(super) fn wcc(&mut self, obj: &Obj) -> WccData {
+        match self.txs.of(&obj.export).around(&obj.node) {
+            Some(seen) => WccData {
+                before: Some(WccAttr {
+                    size: seen.before.size,
+                    mtime: time(seen.before.mtime),
+                    ctime: time(seen.before.ctime),
+                }),
+                after: Some(fattr(&seen.after)),
+            },
+            None => WccData { before: None, after: obj.attrs() },
+        }
+    }
+
+    /// Share reservations of NFSv4 opens hold for all (RFC 8881 section 9.9). Opens of a client whose lease is over give
+    /// way.
+    ///
+    /// # Errors
+    /// `ACCES` when one denies this.
+    pub(super) fn not_denied(&mut self, obj: &Obj, want: Share) -> Result<(), NfsStat3> {
+        let key = obj.node.fh();
+        let mut notes = Vec::new();
+        let result = {
+            let mut st = self.sh.state();
+            loop {
+                match st.files.check_anonymous(&key, want) {
+                    Ok(()) => break Ok(()),
+                    Err(holder) if st.lapsed(holder.client, self.now) => {
+                        notes.extend(st.remove_client(holder.client));
+                    }
+                    Err(_) => break Err(NfsStat3::ACCES),
+                }
+            }
+        };
+        self.note(notes);
+        result
+    }
+
+    fn note(&mut self, notes: Vec<Stamped>) {
+        let Some(keeper) = self.exports.keeper().cloned() else { return };
+        for note in notes {
+            self.txs.of(&keeper).note(note.to_bytes());
+            self.noted = true;
+        }
+    }
+}
+
+/// A time on the wire; what lies before 1970 or after 2106 becomes the nearest that can be said.
+pub(super) fn time(t: Timestamp) -> Time {
+    match u32::try_from(t.secs) {
+        Ok(seconds) => Time { seconds, nseconds: t.nanos },
+        Err(_) => Time { seconds: if t.secs < 0 { 0 } else { u32::MAX }, nseconds: 0 },
+    }
+}
+
+/// A time from the wire.
+///
+/// # Errors
+/// `INVAL` for a second or more of nanoseconds.
+pub(super) fn timestamp(t: Time) -> Result<Timestamp, NfsStat3> {
+    if t.nseconds >= 1_000_000_000 {
+        return Err(NfsStat3::INVAL);
+    }
+    Ok(Timestamp { secs: i64::from(t.seconds), nanos: t.nseconds })
+}
+
+/// Attributes on the wire.
+pub(super) fn fattr(a: &Attrs) -> Fattr {
+    Fattr {
+        file_type: match a.kind {
+            Kind::File => FileType::Reg,
+            Kind::Dir => FileType::Dir,
+            Kind::Symlink => FileType::Lnk,
+            Kind::Fifo => FileType::Fifo,
+            Kind::Socket => FileType::Sock,
+            Kind::CharDev => FileType::Chr,
+            Kind::BlockDev => FileType::Blk,
+        },
+        mode: a.mode,
+        nlink: a.nlink,
+        uid: a.uid,
+        gid: a.gid,
+        size: a.size,
+        used: a.used,
+        rdev: SpecData { major: a.rdev.0, minor: a.rdev.1 },
+        fsid: a.fsid.0 ^ a.fsid.1,
+        fileid: a.fileid,
+        atime: time(a.atime),
+        mtime: time(a.mtime),
+        ctime: time(a.ctime),
+    }
+}
+
+/// Attributes to set.
+///
+/// # Errors
+/// `INVAL` for an owner, group or time that there is not.
+pub(super) fn set_attrs(a: &Sattr) -> Result<SetAttrs, NfsStat3> {
+    let when = |t| {
+        Ok(match t {
+            SetTime::Dont => None,
+            SetTime::Server => Some(TimeSet::Now),
+            SetTime::Client(t) => Some(TimeSet::At(timestamp(t)?)),
+        })
+    };
+    if a.uid == Some(u32::MAX) || a.gid == Some(u32::MAX) {
+        return Err(NfsStat3::INVAL);
+    }
+    Ok(SetAttrs {
+        mode: a.mode.map(|m| m & 0o7777),
+        uid: a.uid,
+        gid: a.gid,
+        size: a.size,
+        atime: when(a.atime)?,
+        mtime: when(a.mtime)?,
+        ..SetAttrs::default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rfc1813_2_5_times_that_do_not_fit_become_the_nearest() {
+        let at = |secs| time(Timestamp { secs, nanos: 5 });
+        assert_eq!(at(7), Time { seconds: 7, nseconds: 5 });
+        assert_eq!(at(-1), Time { seconds: 0, nseconds: 0 });
+        assert_eq!(at(1 << 32), Time { seconds: u32::MAX, nseconds: 0 });
+        assert_eq!(timestamp(Time { seconds: 1, nseconds: 1_000_000_000 }), Err(NfsStat3::INVAL));
+    }
+
+    #[test]
+    fn rfc1813_3_3_2_what_cannot_be_set_is_refused() {
+        assert_eq!(set_attrs(&Sattr { uid: Some(u32::MAX), ..Sattr::default() }), Err(NfsStat3::INVAL));
+        let odd = SetTime::Client(Time { seconds: 0, nseconds: u32::MAX });
+        assert_eq!(set_attrs(&Sattr { mtime: odd, ..Sattr::default() }), Err(NfsStat3::INVAL));
+        let mode = set_attrs(&Sattr { mode: Some(0o100_644), ..Sattr::default() }).expect("a mode");
+        assert_eq!(mode.mode, Some(0o644), "the kind is not set");
+    }
+}

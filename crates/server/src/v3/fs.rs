@@ -1,0 +1,73 @@
+//! FSSTAT, FSINFO, PATHCONF (RFC 1813 sections 3.3.18 to 3.3.20).
+
+use super::context::Cx;
+use super::errors::status;
+use crate::attr::FILE_SIZE_MAX;
+use crate::limits;
+use landfast_nfs::v3::res::{FsinfoOk, FsinfoRes, FsstatOk, FsstatRes, PathconfOk, PathconfRes};
+use landfast_nfs::v3::{FileHandle, Res, Time, fsf};
+
+/// What transfers are best a multiple of, bytes.
+const BLOCK: u32 = 4096;
+
+impl Cx<'_> {
+    pub(super) fn fsstat(&mut self, root: &FileHandle) -> FsstatRes {
+        let obj = match self.obj(root) {
+            Ok(obj) => obj,
+            Err(status) => return Res::Fail(status, None),
+        };
+        match obj.volume().statfs() {
+            Ok(s) => Res::Ok(FsstatOk {
+                attrs: obj.attrs(),
+                tbytes: s.total_bytes,
+                fbytes: s.free_bytes,
+                abytes: s.avail_bytes,
+                tfiles: s.total_files,
+                ffiles: s.free_files,
+                afiles: s.free_files,
+                invarsec: 0,
+            }),
+            Err(e) => Res::Fail(status(e), obj.attrs()),
+        }
+    }
+
+    pub(super) fn fsinfo(&mut self, root: &FileHandle) -> FsinfoRes {
+        let obj = match self.obj(root) {
+            Ok(obj) => obj,
+            Err(status) => return Res::Fail(status, None),
+        };
+        let io = limits::V3_IO_BYTES_MAX;
+        Res::Ok(FsinfoOk {
+            attrs: obj.attrs(),
+            rtmax: io,
+            rtpref: io,
+            rtmult: BLOCK,
+            wtmax: io,
+            wtpref: io,
+            wtmult: BLOCK,
+            dtpref: limits::V3_READDIR_PREFERRED,
+            maxfilesize: FILE_SIZE_MAX,
+            time_delta: Time { seconds: 0, nseconds: 1 },
+            properties: fsf::LINK | fsf::SYMLINK | fsf::HOMOGENEOUS | fsf::CANSETTIME,
+        })
+    }
+
+    pub(super) fn pathconf(&mut self, object: &FileHandle) -> PathconfRes {
+        let obj = match self.obj(object) {
+            Ok(obj) => obj,
+            Err(status) => return Res::Fail(status, None),
+        };
+        match obj.volume().statfs() {
+            Ok(s) => Res::Ok(PathconfOk {
+                attrs: obj.attrs(),
+                linkmax: limits::V3_LINKS_MAX,
+                name_max: s.name_max,
+                no_trunc: true,
+                chown_restricted: true,
+                case_insensitive: false,
+                case_preserving: true,
+            }),
+            Err(e) => Res::Fail(status(e), obj.attrs()),
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! CREATE, MKDIR, SYMLINK, MKNOD (RFC 1813 sections 3.3.8 to 3.3.11).
+
+use super::context::{Cx, Obj, set_attrs};
+use super::errors::{Use, check_name, status};
+use crate::limits;
+use crate::state::opens::WRITE;
+use landfast_nfs::v3::args::{CreateArgs, CreateHow, MkdirArgs, MknodArgs, MknodWhat, SymlinkArgs};
+use landfast_nfs::v3::res::{MakeOk, MakeRes};
+use landfast_nfs::v3::types::DirOp;
+use landfast_nfs::v3::{NfsStat3, Res, Sattr, WccData};
+use landfast_volume::{CreateHow as How, Error, Kind, Node, OpenMode, SetAttrs, Special};
+
+impl Cx<'_> {
+    /// What all four have in common: the checks before, the reply after.
+    fn make(&mut self, at: &DirOp, act: impl FnOnce(&mut Self, &Obj) -> Result<Node, NfsStat3>) -> MakeRes {
+        let dir = match self.obj(&at.dir) {
+            Ok(dir) => dir,
+            Err(status) => return Res::Fail(status, WccData::default()),
+        };
+        let made = dir
+            .must_be_dir()
+            .and_then(|()| check_name(&at.name, Use::Make))
+            .and_then(|()| self.modify(&dir).map(|_| ()))
+            .and_then(|()| act(self, &dir));
+        let wcc = self.wcc(&dir);
+        match made.map(|node| dir.to(node)) {
+            Ok(obj) => Res::Ok(MakeOk { object: obj.handle().ok(), attrs: obj.attrs(), dir: wcc }),
+            Err(status) => Res::Fail(status, wcc),
+        }
+    }
+
+    pub(super) fn create(&mut self, a: &CreateArgs) -> MakeRes {
+        let name = &a.at.name;
+        self.make(&a.at, |cx, dir| match &a.how {
+            CreateHow::Unchecked(attrs) => cx.create_or_take(dir, name, set_attrs(attrs)?),
+            CreateHow::Guarded(attrs) => {
+                cx.create_new(dir, name, How::Guarded(set_attrs(attrs)?)).map_err(status)
+            }
+            // The verifier is all that the file's times hold; SETATTR sets everything else.
+            CreateHow::Exclusive(verf) => {
+                let how = How::Exclusive { verf: *verf, attrs: SetAttrs::default() };
+                cx.create_new(dir, name, how).map_err(status)
+            }
+        })
+    }
+
+    fn create_new(&mut self, dir: &Obj, name: &[u8], how: How) -> Result<Node, Error> {
+        let tx = self.txs.of(&dir.export);
+        let made = dir.volume().create(tx, dir.cred(), &dir.node, name, how, OpenMode::READ)?;
+        Ok(made.node)
+    }
+
+    /// UNCHECKED: a regular file that is there will do. Of the attributes only the size is set then, and only by whom the
+    /// file lets; nothing else is needed to find it there.
+    fn create_or_take(&mut self, dir: &Obj, name: &[u8], attrs: SetAttrs) -> Result<Node, NfsStat3> {
+        for _ in 0..limits::V3_CREATE_TRIES {
+            match self.create_new(dir, name, How::Guarded(attrs)) {
+                Err(Error::Exists) => {}
+                made => return made.map_err(status),
+            }
+            let there = match dir.volume().lookup(dir.cred(), &dir.node, name) {
+                // Removed just now.
+                Err(Error::NoEnt) => continue,
+                found => dir.to(found.map_err(status)?),
+            };
+            if there.node.kind() != Kind::File {
+                return Err(NfsStat3::EXIST);
+            }
+            if let Some(size) = attrs.size {
+                self.not_denied(&there, WRITE)?;
+                let size = SetAttrs { size: Some(size), ..SetAttrs::default() };
+                let tx = self.txs.of(&there.export);
+                there.volume().setattr(tx, there.cred(), &there.node, None, size).map_err(status)?;
+            }
+            return Ok(there.node);
+        }
+        Err(NfsStat3::JUKEBOX)
+    }
+
+    pub(super) fn mkdir(&mut self, a: &MkdirArgs) -> MakeRes {
+        self.make(&a.at, |cx, dir| {
+            let attrs = unsized_attrs(&a.attrs)?;
+            let tx = cx.txs.of(&dir.export);
+            let made = dir.volume().mkdir(tx, dir.cred(), &dir.node, &a.at.name, attrs).map_err(status)?;
+            Ok(made.node)
+        })
+    }
+
+    pub(super) fn symlink(&mut self, a: &SymlinkArgs) -> MakeRes {
+        self.make(&a.at, |cx, dir| {
+            let attrs = unsized_attrs(&a.attrs)?;
+            let tx = cx.txs.of(&dir.export);
+            let made = dir
+                .volume()
+                .symlink(tx, dir.cred(), &dir.node, &a.at.name, &a.target, attrs)
+                .map_err(status)?;
+            Ok(made.node)
+        })
+    }
+
+    pub(super) fn mknod(&mut self, a: &MknodArgs) -> MakeRes {
+        self.make(&a.at, |cx, dir| {
+            let (special, attrs) = match &a.what {
+                MknodWhat::Chr(attrs, dev) => (Special::CharDev(dev.major, dev.minor), attrs),
+                MknodWhat::Blk(attrs, dev) => (Special::BlockDev(dev.major, dev.minor), attrs),
+                MknodWhat::Sock(attrs) => (Special::Socket, attrs),
+                MknodWhat::Fifo(attrs) => (Special::Fifo, attrs),
+                MknodWhat::Other(_) => return Err(NfsStat3::BADTYPE),
+            };
+            let attrs = unsized_attrs(attrs)?;
+            let tx = cx.txs.of(&dir.export);
+            let made =
+                dir.volume().mknod(tx, dir.cred(), &dir.node, &a.at.name, special, attrs).map_err(status)?;
+            Ok(made.node)
+        })
+    }
+}
+
+/// Attributes of what has no size that could be set: one is ignored, as clients send one along.
+fn unsized_attrs(attrs: &Sattr) -> Result<SetAttrs, NfsStat3> {
+    Ok(SetAttrs { size: None, ..set_attrs(attrs)? })
+}

@@ -1,0 +1,201 @@
+//! NFS version 3 (RFC 1813) over the export table: one file for each family of procedures.
+//!
+//! A call runs where it was received, as a COMPOUND does, and what it changes is one transaction of its volume with the
+//! reply, which the duplicate request cache keeps ([`crate::state::drc`]); [`serve`] waits for the log in between.
+//!
+//! Invariants: the reply to a call that changed something is sent when the log holds the change and the reply; a call
+//! that was answered is not executed again; weak cache consistency data says what was before only when nothing else
+//! happened in between.
+
+mod attributes;
+mod context;
+mod errors;
+mod fs;
+mod io;
+mod make;
+mod names;
+mod readdir;
+mod serve;
+
+use crate::exports::{Caller, Export, Receipts};
+use crate::limits;
+use crate::server::Shared;
+use crate::state::drc::CallKey;
+use crate::state::notes::{Note, Stamped};
+use bytes::{BufMut, Bytes, BytesMut};
+use context::Cx;
+use landfast_nfs::v3::res::{LinkWcc, ReadOk, ReadRes, RenameWcc};
+use landfast_nfs::v3::types::StableHow;
+use landfast_nfs::v3::{Call, FileHandle, NfsStat3, Res, WccData};
+use landfast_xdr::{Encode, padding};
+
+/// A decoded call and who sent it.
+pub(crate) struct Request {
+    pub(crate) caller: Caller,
+    pub(crate) call: Call,
+    /// Its name in the duplicate request cache, if its reply is kept.
+    pub(crate) key: Option<CallKey>,
+}
+
+/// A reply and what it has to wait for.
+pub(crate) struct Outcome {
+    /// In pieces.
+    pub(crate) reply: Vec<Bytes>,
+    /// `None` when it can be sent at once.
+    pub(crate) receipts: Option<Receipts>,
+}
+
+/// The object that a call may change: a directory for its entries.
+pub(crate) fn changes(call: &Call) -> Option<&FileHandle> {
+    match call {
+        Call::Setattr(a) => Some(&a.object),
+        Call::Write(a) => Some(&a.file),
+        Call::Commit(a) => Some(&a.file),
+        Call::Create(a) => Some(&a.at.dir),
+        Call::Mkdir(a) => Some(&a.at.dir),
+        Call::Symlink(a) => Some(&a.at.dir),
+        Call::Mknod(a) => Some(&a.at.dir),
+        Call::Remove(a) | Call::Rmdir(a) => Some(&a.dir),
+        Call::Rename(a) => Some(&a.to.dir),
+        Call::Link(a) => Some(&a.link.dir),
+        Call::Null
+        | Call::Getattr(_)
+        | Call::Lookup(_)
+        | Call::Access(_)
+        | Call::Readlink(_)
+        | Call::Read(_)
+        | Call::Readdir(_)
+        | Call::Readdirplus(_)
+        | Call::Fsstat(_)
+        | Call::Fsinfo(_)
+        | Call::Pathconf(_) => None,
+    }
+}
+
+/// Whether a call may wait for the disk itself.
+pub(crate) fn may_flush(call: &Call, export: &Export) -> bool {
+    match call {
+        Call::Commit(_) => true,
+        Call::Write(a) if a.stable != StableHow::Unstable => {
+            export.synced() || a.data.len() > limits::LOGGED_WRITE_MAX
+        }
+        _ => export.synced() && changes(call).is_some(),
+    }
+}
+
+/// Runs a call.
+pub(crate) fn run(sh: &Shared, req: &Request) -> Outcome {
+    let mut cx = Cx::new(sh, &req.caller);
+    let (status, reply) = execute(&mut cx, &req.call);
+    sh.counters.v3(req.call.number(), status == NfsStat3::OK && changes(&req.call).is_some());
+    let Cx { mut txs, noted, exports, .. } = cx;
+    let modified = txs.modified();
+    // "Ask again later" is no outcome: whoever asks again, under whatever id, is to be heard.
+    if let Some(key) = req.key.as_ref().filter(|_| status != NfsStat3::JUKEBOX) {
+        // Unstable data is not in the log, so its reply is not either.
+        let unstable = matches!(&req.call, Call::Write(a) if a.stable == StableHow::Unstable);
+        let home = txs.home().or_else(|| exports.keeper()).filter(|e| e.volume.keeps_notes()).cloned();
+        let home = home.filter(|_| modified && !unstable);
+        let note = {
+            let mut st = sh.state();
+            let noted = home.as_ref().map(|home| (st.next_version(), home.id()));
+            let note = st.drc.answered(key, reply.concat().into(), noted);
+            note.zip(noted.map(|(v, _)| v))
+        };
+        if let (Some(home), Some((note, v))) = (home, note) {
+            txs.of(&home).note(Stamped { v, note: Note::Call(note) }.to_bytes());
+        }
+    }
+    Outcome { reply, receipts: (modified || noted).then(|| txs.finish()) }
+}
+
+fn execute(cx: &mut Cx<'_>, call: &Call) -> (NfsStat3, Vec<Bytes>) {
+    fn one<T: Encode, F: Encode>(res: Res<T, F>) -> (NfsStat3, Vec<Bytes>) {
+        (res.status(), vec![res.to_bytes()])
+    }
+    match call {
+        Call::Null => (NfsStat3::OK, Vec::new()),
+        Call::Getattr(a) => one(cx.getattr(a)),
+        Call::Setattr(a) => one(cx.setattr(a)),
+        Call::Lookup(a) => one(cx.lookup(a)),
+        Call::Access(a) => one(cx.access(a)),
+        Call::Readlink(a) => one(cx.readlink(a)),
+        Call::Read(a) => {
+            let res = cx.read(a);
+            (res.status(), in_pieces(res))
+        }
+        Call::Write(a) => one(cx.write(a)),
+        Call::Create(a) => one(cx.create(a)),
+        Call::Mkdir(a) => one(cx.mkdir(a)),
+        Call::Symlink(a) => one(cx.symlink(a)),
+        Call::Mknod(a) => one(cx.mknod(a)),
+        Call::Remove(a) => one(cx.remove(a, false)),
+        Call::Rmdir(a) => one(cx.remove(a, true)),
+        Call::Rename(a) => one(cx.rename(a)),
+        Call::Link(a) => one(cx.link(a)),
+        Call::Readdir(a) => one(cx.readdir(a)),
+        Call::Readdirplus(a) => one(cx.readdirplus(a)),
+        Call::Fsstat(a) => one(cx.fsstat(a)),
+        Call::Fsinfo(a) => one(cx.fsinfo(a)),
+        Call::Pathconf(a) => one(cx.pathconf(a)),
+        Call::Commit(a) => one(cx.commit(a)),
+    }
+}
+
+/// The result of a READ without copying the data.
+fn in_pieces(res: ReadRes) -> Vec<Bytes> {
+    let Res::Ok(ReadOk { attrs, count, eof, data }) = res else { return vec![res.to_bytes()] };
+    let mut head = BytesMut::with_capacity(128);
+    NfsStat3::OK.encode(&mut head);
+    attrs.encode(&mut head);
+    count.encode(&mut head);
+    eof.encode(&mut head);
+    head.put_u32(data.len() as u32);
+    let pad = Bytes::from_static(&[0; 3]).slice(..padding(data.len()));
+    vec![head.freeze(), data, pad]
+}
+
+/// The reply to a call whose effect may not be stable: it says nothing about any object.
+pub(crate) fn failed(call: &Call, status: NfsStat3) -> Bytes {
+    match call {
+        Call::Null => Bytes::new(),
+        Call::Getattr(_) => status.to_bytes(),
+        Call::Rename(_) => Res::<(), _>::Fail(status, RenameWcc::default()).to_bytes(),
+        Call::Link(_) => Res::<(), _>::Fail(status, LinkWcc::default()).to_bytes(),
+        call if changes(call).is_some() => Res::<(), _>::Fail(status, WccData::default()).to_bytes(),
+        _ => Res::<(), Option<()>>::Fail(status, None).to_bytes(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use landfast_xdr::Decode;
+
+    #[test]
+    fn the_pieces_of_a_read_are_its_result() {
+        for len in 0..9 {
+            let data = Bytes::from(vec![7; len]);
+            let res = ReadRes::Ok(ReadOk { attrs: None, count: len as u32, eof: true, data });
+            assert_eq!(in_pieces(res.clone()).concat(), res.to_bytes());
+        }
+        let res = ReadRes::Fail(NfsStat3::STALE, None);
+        assert_eq!(in_pieces(res.clone()).concat(), res.to_bytes());
+    }
+
+    #[test]
+    fn a_failure_has_the_form_of_its_procedure() {
+        use landfast_nfs::v3::res::*;
+        use landfast_nfs::v3::types::DirOp;
+        let fh = FileHandle(Bytes::new());
+        let at = DirOp { dir: fh.clone(), name: Bytes::new() };
+        let io = NfsStat3::IO;
+        let remove = failed(&Call::Remove(at.clone()), io);
+        assert_eq!(RemoveRes::from_bytes(remove), Ok(Res::Fail(io, WccData::default())));
+        let link =
+            failed(&Call::Link(landfast_nfs::v3::args::LinkArgs { file: fh.clone(), link: at.clone() }), io);
+        assert_eq!(LinkRes::from_bytes(link), Ok(Res::Fail(io, LinkWcc::default())));
+        assert_eq!(LookupRes::from_bytes(failed(&Call::Lookup(at), io)), Ok(Res::Fail(io, None)));
+        assert_eq!(GetattrRes::from_bytes(failed(&Call::Getattr(fh), io)), Ok(Res::Fail(io, ())));
+    }
+}

@@ -1,0 +1,147 @@
+//! LOOKUP, READLINK, REMOVE, RMDIR, RENAME, LINK (RFC 1813 sections 3.3.3, 3.3.5, 3.3.12 to 3.3.15).
+
+use super::context::{Cx, Obj};
+use super::errors::{Use, check_name, status, status_of_names};
+use landfast_nfs::v3::args::{LinkArgs, RenameArgs};
+use landfast_nfs::v3::res::{
+    LinkRes, LinkWcc, LookupOk, LookupRes, ReadlinkOk, ReadlinkRes, RemoveRes, RenameRes, RenameWcc,
+};
+use landfast_nfs::v3::types::DirOp;
+use landfast_nfs::v3::{FileHandle, NfsStat3, Res, WccData};
+use landfast_volume::{Error, Kind, Node};
+
+impl Cx<'_> {
+    pub(super) fn lookup(&mut self, a: &DirOp) -> LookupRes {
+        let dir = match self.obj(&a.dir) {
+            Ok(dir) => dir,
+            Err(status) => return Res::Fail(status, None),
+        };
+        let found = find(&dir, &a.name).and_then(|node| {
+            let obj = dir.to(node);
+            Ok(LookupOk { object: obj.handle()?, attrs: obj.attrs(), dir: dir.attrs() })
+        });
+        match found {
+            Ok(ok) => Res::Ok(ok),
+            Err(status) => Res::Fail(status, dir.attrs()),
+        }
+    }
+
+    pub(super) fn readlink(&mut self, link: &FileHandle) -> ReadlinkRes {
+        let obj = match self.obj(link) {
+            Ok(obj) => obj,
+            Err(status) => return Res::Fail(status, None),
+        };
+        let target = match obj.volume().readlink(obj.cred(), &obj.node) {
+            Ok(target) => target,
+            Err(e) => return Res::Fail(status(e), obj.attrs()),
+        };
+        Res::Ok(ReadlinkOk { attrs: obj.attrs(), target })
+    }
+
+    /// REMOVE of anything but a directory, RMDIR of nothing else.
+    pub(super) fn remove(&mut self, a: &DirOp, wants_dir: bool) -> RemoveRes {
+        let dir = match self.obj(&a.dir) {
+            Ok(dir) => dir,
+            Err(status) => return Res::Fail(status, WccData::default()),
+        };
+        let done = self.take_away(&dir, &a.name, wants_dir);
+        let wcc = self.wcc(&dir);
+        match done {
+            Ok(()) => Res::Ok(wcc),
+            Err(status) => Res::Fail(status, wcc),
+        }
+    }
+
+    fn take_away(&mut self, dir: &Obj, name: &[u8], wants_dir: bool) -> Result<(), NfsStat3> {
+        dir.must_be_dir()?;
+        match (name, wants_dir) {
+            // It is never empty: this directory is in it.
+            (b"..", true) => return Err(NfsStat3::EXIST),
+            _ => check_name(name, Use::Take)?,
+        }
+        self.names_may_change()?;
+        let tx = self.modify(dir)?;
+        let is_dir = dir.volume().lookup(dir.cred(), &dir.node, name).map_err(status)?.kind() == Kind::Dir;
+        match (is_dir, wants_dir) {
+            (true, false) => return Err(NfsStat3::ISDIR),
+            (false, true) => return Err(NfsStat3::NOTDIR),
+            _ => {}
+        }
+        dir.volume().remove(tx, dir.cred(), &dir.node, name).map_err(status_of_names)?;
+        Ok(())
+    }
+
+    pub(super) fn rename(&mut self, a: &RenameArgs) -> RenameRes {
+        let dirs = self.obj(&a.from.dir).and_then(|from| Ok((from, self.obj(&a.to.dir)?)));
+        let (from, to) = match dirs {
+            Ok(dirs) => dirs,
+            Err(status) => return Res::Fail(status, RenameWcc::default()),
+        };
+        let done = self.move_between(&from, &to, a);
+        let wcc = RenameWcc { from: self.wcc(&from), to: self.wcc(&to) };
+        match done {
+            Ok(()) => Res::Ok(wcc),
+            Err(status) => Res::Fail(status, wcc),
+        }
+    }
+
+    fn move_between(&mut self, from: &Obj, to: &Obj, a: &RenameArgs) -> Result<(), NfsStat3> {
+        from.must_be_dir()?;
+        to.must_be_dir()?;
+        check_name(&a.from.name, Use::Take)?;
+        check_name(&a.to.name, Use::Take)?;
+        same_export(from, to)?;
+        self.names_may_change()?;
+        let tx = self.modify(to)?;
+        from.volume()
+            .rename(tx, from.cred(), &from.node, &a.from.name, &to.node, &a.to.name)
+            .map_err(status_of_names)?;
+        Ok(())
+    }
+
+    pub(super) fn link(&mut self, a: &LinkArgs) -> LinkRes {
+        let objects = self.obj(&a.file).and_then(|file| Ok((file, self.obj(&a.link.dir)?)));
+        let (file, dir) = match objects {
+            Ok(objects) => objects,
+            Err(status) => return Res::Fail(status, LinkWcc::default()),
+        };
+        let done = self.link_into(&file, &dir, &a.link.name);
+        let wcc = LinkWcc { attrs: file.attrs(), dir: self.wcc(&dir) };
+        match done {
+            Ok(()) => Res::Ok(wcc),
+            Err(status) => Res::Fail(status, wcc),
+        }
+    }
+
+    fn link_into(&mut self, file: &Obj, dir: &Obj, name: &[u8]) -> Result<(), NfsStat3> {
+        dir.must_be_dir()?;
+        check_name(name, Use::Make)?;
+        same_export(file, dir)?;
+        let tx = self.modify(dir)?;
+        dir.volume().link(tx, dir.cred(), &file.node, &dir.node, name).map_err(status)?;
+        Ok(())
+    }
+
+    /// Names that an NFSv4 client may reclaim by are not to go away before it could (RFC 8881 section 8.4.2.1).
+    fn names_may_change(&self) -> Result<(), NfsStat3> {
+        if self.sh.state().grace.active(self.now) { Err(NfsStat3::JUKEBOX) } else { Ok(()) }
+    }
+}
+
+fn same_export(a: &Obj, b: &Obj) -> Result<(), NfsStat3> {
+    if a.export.id() == b.export.id() { Ok(()) } else { Err(NfsStat3::XDEV) }
+}
+
+/// The object of a name; `.` and `..` are served (RFC 1813 section 3.2), and the directory above the export is the export.
+fn find(dir: &Obj, name: &[u8]) -> Result<Node, NfsStat3> {
+    dir.must_be_dir()?;
+    let found = match name {
+        b"." => Ok(dir.node.clone()),
+        b".." => match dir.volume().lookup_parent(dir.cred(), &dir.node) {
+            Err(Error::NoEnt) => Ok(dir.node.clone()),
+            found => found,
+        },
+        _ => dir.volume().lookup(dir.cred(), &dir.node, name),
+    };
+    found.map_err(status)
+}

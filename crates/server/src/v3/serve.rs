@@ -1,0 +1,152 @@
+//! From a received call to its reply: once only, announced to the log, and not before the log has it.
+
+use super::{Outcome, Request, changes, failed, may_flush, run};
+use crate::limits;
+use crate::serve::{Nfs, principal};
+use crate::state::drc::{Begin, CallKey, CallNumbers, Origin};
+use bytes::Bytes;
+use landfast_nfs::v3::args::NoCall;
+use landfast_nfs::v3::{Call, NfsStat3};
+use landfast_rpc::conn::{CallHeader, ConnInfo, Response};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, timeout_at};
+
+/// A call that is busy in the duplicate request cache. Dropping it makes a retry a new call.
+struct InHand<'a> {
+    nfs: &'a Nfs,
+    key: CallKey,
+}
+
+impl InHand<'_> {
+    /// The reply is stable, if it has to be.
+    fn settle(self) {
+        self.nfs.sh.state().drc.settle(&self.key);
+    }
+}
+
+impl Drop for InHand<'_> {
+    fn drop(&mut self) {
+        // What is settled stays.
+        self.nfs.sh.state().drc.forget(&self.key);
+        self.nfs.released.notify_waiters();
+    }
+}
+
+/// What becomes of a call whose reply is kept.
+enum Once<'a> {
+    Execute(InHand<'a>),
+    Replay(Bytes),
+    /// It has been worked on for too long: its sender may ask again.
+    Busy,
+}
+
+impl Nfs {
+    /// Serves a call of NFS version 3.
+    pub(crate) async fn v3(&self, conn: &Arc<ConnInfo>, header: CallHeader, body: Bytes) -> Response {
+        let call = match Call::decode(header.proc, body.clone()) {
+            Ok(Call::Null) => return Response::Success(Bytes::new()),
+            Ok(call) => call,
+            Err(NoCall::NoProcedure) => return Response::ProcUnavail,
+            Err(NoCall::Garbage(_)) => return Response::GarbageArgs,
+        };
+        let principal = principal(&header.cred);
+        let CallHeader { xid, prog: program, vers: version, proc: procedure, cred, .. } = header;
+        let caller = self.sh.caller(conn.peer(), cred).await;
+        let Some(changed) = changes(&call) else {
+            let req = Arc::new(Request { caller, call, key: None });
+            return self.answer(&req, None, false).await;
+        };
+        // COMMIT may be executed any number of times.
+        let key = (!matches!(call, Call::Commit(_))).then(|| {
+            let numbers = CallNumbers { xid, program, version, procedure };
+            CallKey::new(caller.addr, numbers, principal, &body)
+        });
+        drop(body);
+        let in_hand = match &key {
+            None => None,
+            Some(key) => match self.once(key, Origin { conn: conn.id(), port: caller.port }).await {
+                Once::Execute(in_hand) => Some(in_hand),
+                Once::Replay(reply) => {
+                    self.sh.counters.replay();
+                    return Response::Success(reply);
+                }
+                Once::Busy => return Response::Close,
+            },
+        };
+        let export = self.sh.exports().of_handle(&changed.0).cloned();
+        let slow = export.as_ref().is_some_and(|e| may_flush(&call, e));
+        if let Some(export) = &export {
+            // A volume that has failed says so again to each call.
+            let _ = export.volume.admit().await;
+        }
+        // Requests that are here already share a flush: see `Nfs::compound`.
+        let announced = export.filter(|_| !slow).and_then(|e| e.volume.expect());
+        if announced.is_some() {
+            tokio::task::yield_now().await;
+        }
+        let req = Arc::new(Request { caller, call, key });
+        let outcome = self.run_v3(&req, slow).await;
+        drop(announced);
+        self.conclude(&req, in_hand, outcome).await
+    }
+
+    async fn answer(&self, req: &Arc<Request>, in_hand: Option<InHand<'_>>, slow: bool) -> Response {
+        let outcome = self.run_v3(req, slow).await;
+        self.conclude(req, in_hand, outcome).await
+    }
+
+    /// Waits for the log, if the call changed anything.
+    async fn conclude(
+        &self,
+        req: &Request,
+        in_hand: Option<InHand<'_>>,
+        outcome: Option<Outcome>,
+    ) -> Response {
+        let Some(Outcome { reply, receipts }) = outcome else { return Response::Close };
+        if let Some(receipts) = receipts
+            && receipts.wait().await.is_err()
+        {
+            return Response::Success(failed(&req.call, NfsStat3::IO));
+        }
+        if let Some(in_hand) = in_hand {
+            in_hand.settle();
+        }
+        Response::Segments(reply)
+    }
+
+    /// Runs a call; `None` when that failed.
+    async fn run_v3(&self, req: &Arc<Request>, slow: bool) -> Option<Outcome> {
+        if !slow {
+            return Some(run(&self.sh, req));
+        }
+        let (done, outcome) = tokio::sync::oneshot::channel();
+        let (sh, req) = (self.sh.clone(), req.clone());
+        self.slow.run(move || {
+            // The other end waits until the job has run or was dropped.
+            let _ = done.send(run(&sh, &req));
+        });
+        outcome.await.ok()
+    }
+
+    /// Asks the duplicate request cache. A client that has lost its connection repeats what is still being worked on: it
+    /// gets the one reply when there is one.
+    async fn once(&self, key: &CallKey, from: Origin) -> Once<'_> {
+        let give_up = Instant::now() + Duration::from_millis(limits::RETRY_WAIT_MS);
+        loop {
+            // Asked for before the cache, so that no release is missed.
+            let mut released = pin!(self.released.notified());
+            released.as_mut().enable();
+            let begun = self.sh.state().drc.begin(key, from);
+            match begun {
+                Begin::New => return Once::Execute(InHand { nfs: self, key: key.clone() }),
+                Begin::Replay(reply) => return Once::Replay(reply),
+                Begin::Busy => {}
+            }
+            if timeout_at(give_up, released).await.is_err() {
+                return Once::Busy;
+            }
+        }
+    }
+}
