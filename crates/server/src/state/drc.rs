@@ -423,7 +423,7 @@ mod tests {
         for (v, note) in notes.clone() {
             again.restore(note, v);
         }
-        let mut same: Vec<_> = again.notes().collect();
+        let mut same: Vec<_> = again.notes(None).collect();
         same.sort_by_key(|(v, _)| *v);
         assert_eq!(same, notes);
         assert_eq!(again.begin(&key(3), OTHER_PORT), Begin::Replay(reply(3)));
