@@ -74,7 +74,11 @@ fn file(n: u8) -> Bytes {
 pub fn state(data: &[u8]) {
     let mut u = Unstructured::new(data);
     let mut w = World {
-        st: State::new(1, LEASE_MS, Bounds { reply_bytes: 1 << 20, clients: 16, nlm_hosts: 16 }),
+        st: State::new(
+            1,
+            LEASE_MS,
+            Bounds { reply_bytes: 1 << 20, clients: 16, nlm_hosts: 16, call_bytes: 1 << 20 },
+        ),
         now: 0,
         epoch: 1,
         clients: Vec::new(),
@@ -281,8 +285,11 @@ impl World {
         let confirmed = self.st.clients.iter().filter(|c| c.confirmed).count();
         let sessions = self.st.sessions.len();
         self.epoch += 1;
-        let mut st =
-            State::new(self.epoch, LEASE_MS, Bounds { reply_bytes: 1 << 20, clients: 16, nlm_hosts: 16 });
+        let mut st = State::new(
+            self.epoch,
+            LEASE_MS,
+            Bounds { reply_bytes: 1 << 20, clients: 16, nlm_hosts: 16, call_bytes: 1 << 20 },
+        );
         let notes = snapshot.iter().map(|n| Stamped::from_bytes(&n.to_bytes()).expect("a note"));
         let restored = st.restore(notes, self.now);
         assert_eq!((restored.clients, restored.sessions), (confirmed, sessions));
