@@ -1,4 +1,4 @@
-//! NFSv3, MOUNT, NFSv4.1 and 4.2 server over [`landfast_volume::Volume`]s: sessions, replies kept for replay, opens, locks, leases,
+//! NFSv3, MOUNT, NFSv4.0 to 4.2 server over [`landfast_volume::Volume`]s: sessions, replies kept for replay, opens, locks, leases,
 //! dispatch.
 //!
 //! - [`state`]: the state as a pure core;
@@ -9,6 +9,7 @@
 //! - `attr`, `acl`, `errors`: attributes, NFSv4's ACLs and POSIX's, statuses;
 //! - `nlm`: locks of NFSv3 clients (NLM, NSM);
 //! - `portmap`: registration with the machine's port mapper;
+//! - `once`: calls without a session, executed once;
 //! - `serve`, `pool`, `server`: the thin shell of sockets, threads and clocks;
 //! - [`limits`]: every limit, with the answer at it.
 //!
@@ -25,6 +26,7 @@ pub mod limits;
 mod mount;
 mod nlm;
 mod offload;
+mod once;
 mod pool;
 mod portmap;
 #[cfg(test)]

@@ -223,3 +223,5 @@ pub const GROUPS_MAX: usize = 65_536;
 pub const CONNECTIONS_CONFIGURED_MAX: usize = 65_536;
 /// The most threads that a configuration may ask for.
 pub const WORKERS_CONFIGURED_MAX: usize = 512;
+/// A reply of NFSv4.0 larger than this is not kept for retries: its COMPOUND reads much besides what it changes.
+pub const DRC_COMPOUND_REPLY_MAX: usize = 16 << 10;

@@ -14,16 +14,19 @@ use crate::limits;
 use crate::mount::Mounts;
 use crate::nlm::{self, Nlm};
 use crate::offload;
+use crate::once::Once;
 use crate::pool::Pool;
 use crate::portmap::{PortMapper, Registered};
 use crate::reload::{self, ReloadError};
 use crate::server::Shared;
+use crate::state::drc::{CallKey, CallNumbers, Origin};
 use crate::state::notes::{Restored, Stamped};
 use crate::state::sessions::Kept;
 use crate::state::{Principal, merge};
 use crate::stats::Stats;
 use crate::v4::compound::{self, Outcome, Pending, Request};
 use crate::v4::matrix;
+use crate::v4::v40;
 use bytes::Bytes;
 use landfast_nfs::v4::{ArgOp, CompoundArgs, PROC_COMPOUND, PROC_NULL, VERSION};
 use landfast_nfs::{mount, v3};
@@ -500,8 +503,25 @@ impl Nfs {
         if args.ops.iter().any(|op| matches!(op, ArgOp::CreateSession(_) | ArgOp::BindConnToSession(_))) {
             self.sh.lines.add(conn);
         }
-        let caller = self.sh.caller(conn.peer(), call.cred).await;
-        let req = Request { conn: conn.id(), principal, caller, bytes, fingerprint, args };
+        let CallHeader { xid, prog: program, vers: version, proc: procedure, cred, .. } = call;
+        let caller = self.sh.caller(conn.peer(), cred).await;
+        // NFSv4.0 has no slots.
+        let key = (args.minor_version == 0 && v40::is_kept(&args.ops)).then(|| {
+            let numbers = CallNumbers { xid, program, version, procedure };
+            CallKey::new(caller.addr, numbers, principal, &body)
+        });
+        let in_hand = match &key {
+            None => None,
+            Some(key) => match self.once(key, Origin { conn: conn.id(), port: caller.port }).await {
+                Once::Execute(in_hand) => Some(in_hand),
+                Once::Replay(reply) => {
+                    self.sh.counters.replay();
+                    return Response::Success(reply);
+                }
+                Once::Busy => return Response::Close,
+            },
+        };
+        let req = Request { conn: conn.id(), principal, caller, bytes, fingerprint, args, key };
         drop(body);
         let req = Arc::new(req);
         for export in &exports {
@@ -528,9 +548,16 @@ impl Nfs {
             }
             drop(announced);
             if let Some(pending) = pending {
-                return Response::Success(self.settle(reply, pending).await);
+                let (reply, stable) = self.settle(reply, pending).await;
+                if let Some(in_hand) = in_hand.filter(|_| stable) {
+                    in_hand.settle();
+                }
+                return Response::Success(reply);
             }
             if !busy {
+                if let Some(in_hand) = in_hand {
+                    in_hand.settle();
+                }
                 self.released.notify_waiters();
                 return Response::Success(reply);
             }
@@ -555,8 +582,8 @@ impl Nfs {
         outcome.await.ok()
     }
 
-    /// Waits for the log, frees the slot; the reply to send.
-    async fn settle(&self, reply: Bytes, pending: Pending) -> Bytes {
+    /// Waits for the log, frees the slot; the reply to send, and whether what it says is stable.
+    async fn settle(&self, reply: Bytes, pending: Pending) -> (Bytes, bool) {
         let Pending { receipt, slot, owners, holder, failure } = pending;
         let stable = receipt.wait().await.is_ok();
         let mut st = self.sh.state();
@@ -577,7 +604,7 @@ impl Nfs {
         st.owners.give_back(&owners);
         drop(st);
         self.released.notify_waiters();
-        if stable { reply } else { failure }
+        (if stable { reply } else { failure }, stable)
     }
 }
 

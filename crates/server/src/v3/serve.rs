@@ -1,46 +1,14 @@
 //! From a received call to its reply: once only, announced to the log, and not before the log has it.
 
 use super::{Outcome, Request, changes, failed, may_flush, run};
-use crate::limits;
+use crate::once::{InHand, Once};
 use crate::serve::{Nfs, principal};
-use crate::state::drc::{Begin, CallKey, CallNumbers, Origin};
+use crate::state::drc::{CallKey, CallNumbers, Origin};
 use bytes::Bytes;
 use landfast_nfs::v3::args::NoCall;
 use landfast_nfs::v3::{Call, NfsStat3};
 use landfast_rpc::conn::{CallHeader, ConnInfo, Response};
-use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
-use tokio::time::{Instant, timeout_at};
-
-/// A call that is busy in the duplicate request cache. Dropping it makes a retry a new call.
-struct InHand<'a> {
-    nfs: &'a Nfs,
-    key: CallKey,
-}
-
-impl InHand<'_> {
-    /// The reply is stable, if it has to be.
-    fn settle(self) {
-        self.nfs.sh.state().drc.settle(&self.key);
-    }
-}
-
-impl Drop for InHand<'_> {
-    fn drop(&mut self) {
-        // What is settled stays.
-        self.nfs.sh.state().drc.forget(&self.key);
-        self.nfs.released.notify_waiters();
-    }
-}
-
-/// What becomes of a call whose reply is kept.
-enum Once<'a> {
-    Execute(InHand<'a>),
-    Replay(Bytes),
-    /// It has been worked on for too long: its sender may ask again.
-    Busy,
-}
 
 impl Nfs {
     /// Serves a call of NFS version 3.
@@ -128,25 +96,5 @@ impl Nfs {
             let _ = done.send(run(&sh, &req));
         });
         outcome.await.ok()
-    }
-
-    /// Asks the duplicate request cache. A client that has lost its connection repeats what is still being worked on: it
-    /// gets the one reply when there is one.
-    async fn once(&self, key: &CallKey, from: Origin) -> Once<'_> {
-        let give_up = Instant::now() + Duration::from_millis(limits::RETRY_WAIT_MS);
-        loop {
-            // Asked for before the cache, so that no release is missed.
-            let mut released = pin!(self.released.notified());
-            released.as_mut().enable();
-            let begun = self.sh.state().drc.begin(key, from);
-            match begun {
-                Begin::New => return Once::Execute(InHand { nfs: self, key: key.clone() }),
-                Begin::Replay(reply) => return Once::Replay(reply),
-                Begin::Busy => {}
-            }
-            if timeout_at(give_up, released).await.is_err() {
-                return Once::Busy;
-            }
-        }
     }
 }

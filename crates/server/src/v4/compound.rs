@@ -12,6 +12,7 @@ use crate::limits;
 use crate::offload::Offload;
 use crate::server::Shared;
 use crate::state::Principal;
+use crate::state::drc::CallKey;
 use crate::state::notes::{Note, Stamped};
 use crate::state::owners::OwnerKey;
 use crate::state::sessions::{ConnId, Kept};
@@ -28,6 +29,8 @@ pub(crate) struct Request {
     pub(crate) principal: Principal,
     pub(crate) caller: Caller,
     pub(crate) args: CompoundArgs,
+    /// Its name in the duplicate request cache, where its reply is kept there (NFSv4.0).
+    pub(crate) key: Option<CallKey>,
     /// Bytes of the request, RPC header included.
     pub(crate) bytes: usize,
     /// Digest of caller and operations after the SEQUENCE.

@@ -19,5 +19,5 @@ mod open;
 mod readdir;
 mod session;
 mod sparse;
-mod v40;
+pub(crate) mod v40;
 mod xattr;

@@ -7,12 +7,14 @@ use super::compound::{Budget, Outcome, Pending, RPC_REPLY_HEAD, Reply, Request, 
 use super::context::{Ctx, Done, Fail, key};
 use crate::limits;
 use crate::state::clients::{Callback, SetClientId, SetClientIdError};
+use crate::state::notes::{Note, Stamped};
 use crate::state::owners::{Last, Request as Asked};
 use crate::state::v40::{Ask, Begun, Step, Subject};
+use bytes::Bytes;
 use landfast_nfs::v4::args::{CreateHow, Locker, OpenArgs, OpenClaim, OpenHow};
 use landfast_nfs::v4::flags::OPEN4_RESULT_CONFIRM;
 use landfast_nfs::v4::v40::{SetclientidArgs, SetclientidConfirmArgs, SetclientidRes};
-use landfast_nfs::v4::{ArgOp, FileHandle, NfsStat, OpNum, ResBody, ResOp};
+use landfast_nfs::v4::{ArgOp, FileHandle, NfsStat, OpNum, ResBody, ResOp, StableHow};
 use landfast_volume::OpenFile;
 use landfast_xdr::Encode;
 
@@ -39,9 +41,51 @@ pub(super) fn run(mut ctx: Ctx<'_>, req: &Request, first: &ArgOp) -> Outcome {
     finish(ctx, req, reply, first)
 }
 
+/// Whether the reply of a COMPOUND is kept in the duplicate request cache: of one that changes something, and that no owner's
+/// number tells from its retry. (After a restart a stateid in a kept reply would be of no use.)
+pub(crate) fn is_kept(ops: &[ArgOp]) -> bool {
+    let changes = |op: &ArgOp| {
+        matches!(
+            op,
+            ArgOp::Create(_)
+                | ArgOp::Link(_)
+                | ArgOp::Remove(_)
+                | ArgOp::Rename(_)
+                | ArgOp::Setattr(_)
+                | ArgOp::Write(_)
+                | ArgOp::Setclientid(_)
+                | ArgOp::SetclientidConfirm(_)
+        )
+    };
+    ops.iter().any(changes) && !ops.iter().any(|op| ask(op).is_some())
+}
+
+/// The reply joins the duplicate request cache; and the log, with what the COMPOUND changed.
+fn keep(ctx: &mut Ctx<'_>, req: &Request, status: NfsStat, reply: &Bytes) {
+    let Some(key) = &req.key else { return };
+    // "Ask again later" is no outcome.
+    if matches!(status, NfsStat::NFS4ERR_DELAY | NfsStat::NFS4ERR_GRACE | NfsStat::NFS4ERR_RESOURCE)
+        || reply.len() > limits::DRC_COMPOUND_REPLY_MAX
+    {
+        return;
+    }
+    // Unstable data is not in the log, so its reply is not either.
+    let unstable = |op: &ArgOp| matches!(op, ArgOp::Write(a) if a.stable == StableHow::Unstable);
+    let logged = ctx.txs.modified() && !req.args.ops.iter().any(unstable);
+    let home = ctx.home().filter(|_| logged);
+    let note = {
+        let mut st = ctx.sh.state();
+        let noted = home.map(|home| (st.next_version(), home.id()));
+        st.drc.answered(key, reply.clone(), noted).zip(noted)
+    };
+    ctx.note(note.map(|(note, (v, _))| Stamped { v, note: Note::Call(note) }));
+}
+
 /// The reply is whole; the owners stay busy until it may be sent.
 fn finish(mut ctx: Ctx<'_>, req: &Request, reply: Reply, first: &ArgOp) -> Outcome {
+    let status = reply.status;
     let reply = reply.finish();
+    keep(&mut ctx, req, status, &reply);
     let holder = match ctx.client40 {
         Some(client) if ctx.home().is_some() => {
             ctx.sh.state().note_holding(client).map(|note| (client, note))

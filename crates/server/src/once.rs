@@ -1,0 +1,60 @@
+//! Calls without a session, executed once: the duplicate request cache as versions 3 and 4.0 use it.
+
+use crate::limits;
+use crate::serve::Nfs;
+use crate::state::drc::{Begin, CallKey, Origin};
+use bytes::Bytes;
+use std::pin::pin;
+use std::time::Duration;
+use tokio::time::{Instant, timeout_at};
+
+/// A call that is busy in the duplicate request cache. Dropping it makes a retry a new call.
+pub(crate) struct InHand<'a> {
+    nfs: &'a Nfs,
+    key: CallKey,
+}
+
+impl InHand<'_> {
+    /// The reply is stable, if it has to be.
+    pub(crate) fn settle(self) {
+        self.nfs.sh.state().drc.settle(&self.key);
+    }
+}
+
+impl Drop for InHand<'_> {
+    fn drop(&mut self) {
+        // What is settled stays.
+        self.nfs.sh.state().drc.forget(&self.key);
+        self.nfs.released.notify_waiters();
+    }
+}
+
+/// What becomes of a call whose reply is kept.
+pub(crate) enum Once<'a> {
+    Execute(InHand<'a>),
+    Replay(Bytes),
+    /// It has been worked on for too long: its sender may ask again.
+    Busy,
+}
+
+impl Nfs {
+    /// Asks the duplicate request cache. A client that has lost its connection repeats what is still being worked on: it
+    /// gets the one reply when there is one.
+    pub(crate) async fn once(&self, key: &CallKey, from: Origin) -> Once<'_> {
+        let give_up = Instant::now() + Duration::from_millis(limits::RETRY_WAIT_MS);
+        loop {
+            // Asked for before the cache, so that no release is missed.
+            let mut released = pin!(self.released.notified());
+            released.as_mut().enable();
+            let begun = self.sh.state().drc.begin(key, from);
+            match begun {
+                Begin::New => return Once::Execute(InHand { nfs: self, key: key.clone() }),
+                Begin::Replay(reply) => return Once::Replay(reply),
+                Begin::Busy => {}
+            }
+            if timeout_at(give_up, released).await.is_err() {
+                return Once::Busy;
+            }
+        }
+    }
+}
