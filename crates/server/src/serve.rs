@@ -29,7 +29,7 @@ use crate::v4::matrix;
 use crate::v4::v40;
 use bytes::Bytes;
 use landfast_nfs::v4::{ArgOp, CompoundArgs, PROC_COMPOUND, PROC_NULL, VERSION};
-use landfast_nfs::{mount, v3};
+use landfast_nfs::{mount, nfsacl, v3};
 use landfast_rpc::conn::{CallHeader, ConnConfig, ConnInfo, Program, Response, Service};
 use landfast_rpc::rpcbind::{self, Rpcbind};
 use landfast_rpc::{Credential, server, udp};
@@ -455,6 +455,7 @@ pub(crate) struct Nfs {
 
 const PROGRAMS: &[Program] = &[
     Program { number: landfast_nfs::PROGRAM, low: v3::VERSION, high: VERSION },
+    Program { number: nfsacl::PROGRAM, low: nfsacl::VERSION, high: nfsacl::VERSION },
     Program { number: mount::PROGRAM, low: mount::VERSION, high: mount::VERSION },
     nlm::PROGRAMS[0],
     nlm::PROGRAMS[1],
@@ -469,6 +470,7 @@ impl Service for Nfs {
         match (call.prog, call.vers) {
             (landfast_nfs::PROGRAM, v3::VERSION) => return self.v3(conn, call, body).await,
             (landfast_nfs::PROGRAM, _) => {}
+            (nfsacl::PROGRAM, _) => return self.nfsacl(conn, call, body).await,
             (mount::PROGRAM, _) => return self.mount(conn, call, body).await,
             _ => return self.nlm.call(conn.peer(), false, call, body).await,
         }

@@ -7,6 +7,7 @@
 //! that was answered is not executed again; weak cache consistency data says what was before only when nothing else
 //! happened in between.
 
+mod acl;
 mod attributes;
 mod context;
 mod errors;
@@ -24,15 +25,64 @@ use crate::state::drc::CallKey;
 use crate::state::notes::{Note, Stamped};
 use bytes::{BufMut, Bytes, BytesMut};
 use context::Cx;
+use landfast_nfs::nfsacl::{GetaclArgs, SetaclArgs};
 use landfast_nfs::v3::res::{LinkWcc, ReadOk, ReadRes, RenameWcc};
 use landfast_nfs::v3::types::StableHow;
 use landfast_nfs::v3::{Call, FileHandle, NfsStat3, Res, WccData};
 use landfast_xdr::{Encode, padding};
 
+/// A decoded call.
+pub(crate) enum Asked {
+    /// Of NFS version 3.
+    V3(Call),
+    /// Of NFSACL.
+    Getacl(GetaclArgs),
+    /// The same.
+    Setacl(SetaclArgs),
+}
+
+impl Asked {
+    /// The object that the call may change: a directory for its entries.
+    pub(crate) fn changes(&self) -> Option<&FileHandle> {
+        match self {
+            Asked::V3(call) => changes(call),
+            Asked::Getacl(_) => None,
+            Asked::Setacl(a) => Some(&a.object),
+        }
+    }
+
+    /// Whether the reply is kept for a retry: COMMIT may be executed any number of times.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.changes().is_some() && !matches!(self, Asked::V3(Call::Commit(_)))
+    }
+
+    /// Whether the call may wait for the disk itself.
+    pub(crate) fn may_flush(&self, export: &Export) -> bool {
+        match self {
+            Asked::V3(call) => may_flush(call, export),
+            Asked::Getacl(_) => false,
+            Asked::Setacl(_) => export.synced(),
+        }
+    }
+
+    /// The reply to a call whose effect may not be stable: it says nothing about any object.
+    pub(crate) fn failed(&self, status: NfsStat3) -> Bytes {
+        match self {
+            Asked::V3(call) => failed(call, status),
+            Asked::Getacl(_) | Asked::Setacl(_) => Res::<(), Option<()>>::Fail(status, None).to_bytes(),
+        }
+    }
+
+    /// Unstable data is not in the log, so the reply is not either.
+    fn is_unstable(&self) -> bool {
+        matches!(self, Asked::V3(Call::Write(a)) if a.stable == StableHow::Unstable)
+    }
+}
+
 /// A decoded call and who sent it.
 pub(crate) struct Request {
     pub(crate) caller: Caller,
-    pub(crate) call: Call,
+    pub(crate) call: Asked,
     /// Its name in the duplicate request cache, if its reply is kept.
     pub(crate) key: Option<CallKey>,
 }
@@ -45,8 +95,7 @@ pub(crate) struct Outcome {
     pub(crate) receipts: Option<Receipts>,
 }
 
-/// The object that a call may change: a directory for its entries.
-pub(crate) fn changes(call: &Call) -> Option<&FileHandle> {
+fn changes(call: &Call) -> Option<&FileHandle> {
     match call {
         Call::Setattr(a) => Some(&a.object),
         Call::Write(a) => Some(&a.file),
@@ -72,8 +121,7 @@ pub(crate) fn changes(call: &Call) -> Option<&FileHandle> {
     }
 }
 
-/// Whether a call may wait for the disk itself.
-pub(crate) fn may_flush(call: &Call, export: &Export) -> bool {
+fn may_flush(call: &Call, export: &Export) -> bool {
     match call {
         Call::Commit(_) => true,
         Call::Write(a) if a.stable != StableHow::Unstable => {
@@ -86,16 +134,20 @@ pub(crate) fn may_flush(call: &Call, export: &Export) -> bool {
 /// Runs a call.
 pub(crate) fn run(sh: &Shared, req: &Request) -> Outcome {
     let mut cx = Cx::new(sh, &req.caller);
-    let (status, reply) = execute(&mut cx, &req.call);
-    sh.counters.v3(req.call.number(), status == NfsStat3::OK && changes(&req.call).is_some());
+    let (status, reply) = match &req.call {
+        Asked::V3(call) => execute(&mut cx, call),
+        Asked::Getacl(a) => one(cx.getacl(a)),
+        Asked::Setacl(a) => one(cx.setacl(a)),
+    };
+    if let Asked::V3(call) = &req.call {
+        sh.counters.v3(call.number(), status == NfsStat3::OK && changes(call).is_some());
+    }
     let Cx { mut txs, noted, exports, .. } = cx;
     let modified = txs.modified();
     // "Ask again later" is no outcome: whoever asks again, under whatever id, is to be heard.
     if let Some(key) = req.key.as_ref().filter(|_| status != NfsStat3::JUKEBOX) {
-        // Unstable data is not in the log, so its reply is not either.
-        let unstable = matches!(&req.call, Call::Write(a) if a.stable == StableHow::Unstable);
         let home = txs.home().or_else(|| exports.keeper()).filter(|e| e.volume.keeps_notes()).cloned();
-        let home = home.filter(|_| modified && !unstable);
+        let home = home.filter(|_| modified && !req.call.is_unstable());
         let note = {
             let mut st = sh.state();
             let noted = home.as_ref().map(|home| (st.next_version(), home.id()));
@@ -109,10 +161,11 @@ pub(crate) fn run(sh: &Shared, req: &Request) -> Outcome {
     Outcome { reply, receipts: (modified || noted).then(|| txs.finish()) }
 }
 
+fn one<T: Encode, F: Encode>(res: Res<T, F>) -> (NfsStat3, Vec<Bytes>) {
+    (res.status(), vec![res.to_bytes()])
+}
+
 fn execute(cx: &mut Cx<'_>, call: &Call) -> (NfsStat3, Vec<Bytes>) {
-    fn one<T: Encode, F: Encode>(res: Res<T, F>) -> (NfsStat3, Vec<Bytes>) {
-        (res.status(), vec![res.to_bytes()])
-    }
     match call {
         Call::Null => (NfsStat3::OK, Vec::new()),
         Call::Getattr(a) => one(cx.getattr(a)),
@@ -155,8 +208,7 @@ fn in_pieces(res: ReadRes) -> Vec<Bytes> {
     vec![head.freeze(), data, pad]
 }
 
-/// The reply to a call whose effect may not be stable: it says nothing about any object.
-pub(crate) fn failed(call: &Call, status: NfsStat3) -> Bytes {
+fn failed(call: &Call, status: NfsStat3) -> Bytes {
     match call {
         Call::Null => Bytes::new(),
         Call::Getattr(_) => status.to_bytes(),

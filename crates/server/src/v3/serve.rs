@@ -1,13 +1,15 @@
 //! From a received call to its reply: once only, announced to the log, and not before the log has it.
 
-use super::{Outcome, Request, changes, failed, may_flush, run};
+use super::{Asked, Outcome, Request, run};
 use crate::once::{InHand, Once};
 use crate::serve::{Nfs, principal};
 use crate::state::drc::{CallKey, CallNumbers, Origin};
 use bytes::Bytes;
+use landfast_nfs::nfsacl::{self, GetaclArgs, SetaclArgs};
 use landfast_nfs::v3::args::NoCall;
 use landfast_nfs::v3::{Call, NfsStat3};
 use landfast_rpc::conn::{CallHeader, ConnInfo, Response};
+use landfast_xdr::Decode;
 use std::sync::Arc;
 
 impl Nfs {
@@ -19,19 +21,35 @@ impl Nfs {
             Err(NoCall::NoProcedure) => return Response::ProcUnavail,
             Err(NoCall::Garbage(_)) => return Response::GarbageArgs,
         };
+        self.asked(conn, header, Asked::V3(call), &body).await
+    }
+
+    /// Serves a call of NFSACL.
+    pub(crate) async fn nfsacl(&self, conn: &Arc<ConnInfo>, header: CallHeader, body: Bytes) -> Response {
+        let call = match header.proc {
+            nfsacl::proc::NULL => return Response::Success(Bytes::new()),
+            nfsacl::proc::GETACL => GetaclArgs::from_bytes(body.clone()).map(Asked::Getacl),
+            nfsacl::proc::SETACL => SetaclArgs::from_bytes(body.clone()).map(Asked::Setacl),
+            _ => return Response::ProcUnavail,
+        };
+        match call {
+            Ok(call) => self.asked(conn, header, call, &body).await,
+            Err(_) => Response::GarbageArgs,
+        }
+    }
+
+    async fn asked(&self, conn: &Arc<ConnInfo>, header: CallHeader, call: Asked, body: &[u8]) -> Response {
         let principal = principal(&header.cred);
         let CallHeader { xid, prog: program, vers: version, proc: procedure, cred, .. } = header;
         let caller = self.sh.caller(conn.peer(), cred).await;
-        let Some(changed) = changes(&call) else {
+        let Some(changed) = call.changes() else {
             let req = Arc::new(Request { caller, call, key: None });
             return self.answer(&req, None, false).await;
         };
-        // COMMIT may be executed any number of times.
-        let key = (!matches!(call, Call::Commit(_))).then(|| {
+        let key = call.is_kept().then(|| {
             let numbers = CallNumbers { xid, program, version, procedure };
-            CallKey::new(caller.addr, numbers, principal, &body)
+            CallKey::new(caller.addr, numbers, principal, body)
         });
-        drop(body);
         let in_hand = match &key {
             None => None,
             Some(key) => match self.once(key, Origin { conn: conn.id(), port: caller.port }).await {
@@ -44,7 +62,7 @@ impl Nfs {
             },
         };
         let export = self.sh.exports().of_handle(&changed.0).cloned();
-        let slow = export.as_ref().is_some_and(|e| may_flush(&call, e));
+        let slow = export.as_ref().is_some_and(|e| call.may_flush(e));
         if let Some(export) = &export {
             // A volume that has failed says so again to each call.
             let _ = export.volume.admit().await;
@@ -76,7 +94,7 @@ impl Nfs {
         if let Some(receipts) = receipts
             && receipts.wait().await.is_err()
         {
-            return Response::Success(failed(&req.call, NfsStat3::IO));
+            return Response::Success(req.call.failed(NfsStat3::IO));
         }
         if let Some(in_hand) = in_hand {
             in_hand.settle();
