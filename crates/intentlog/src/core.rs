@@ -9,19 +9,21 @@
 //! the order of records is the order of the appends.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::io;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use crate::aligned::AlignedBuf;
+use crate::device::Device;
 use crate::error::LogError;
-use crate::format::{BatchBuf, Identity};
+use crate::format::{BatchBuf, BatchPlace, Identity};
 use crate::intent::Intents;
 use crate::limits::{
-    BATCH_BYTES_MAX, BATCH_RING_FRACTION, BUFFER_BYTES_KEPT, BUFFERS_KEPT, CHECKPOINT_PERCENT, GATE_WAIT_MAX,
-    RESERVE_RING_FRACTION,
+    BATCH_BYTES_MAX, BATCH_RING_FRACTION, BUFFER_BYTES_KEPT, BUFFERS_KEPT, CHECKPOINT_PERCENT,
+    COMPANY_BATCHES, GATE_WAIT_MAX, RESERVE_RING_FRACTION,
 };
 use crate::ring::Ring;
 use crate::stats::Counters;
@@ -80,6 +82,8 @@ pub(crate) struct Open {
     pub(crate) outcome: Arc<Outcome>,
     pub(crate) snapshot: bool,
     pub(crate) oversize: bool,
+    /// Transactions that have ended in it.
+    commits: u64,
 }
 
 /// The part of the ring that is in use. Changed by the writer only.
@@ -114,8 +118,12 @@ pub(crate) struct State {
     /// Somebody waits for the open batch, or it is large.
     pub(crate) wanted: bool,
     pub(crate) queue: VecDeque<Sealed>,
-    /// What the writer has taken from the queue and not yet answered.
+    /// What the writer or a leader has taken and not yet answered.
     pub(crate) in_flight: Vec<Arc<Outcome>>,
+    /// A waiter writes its batch itself ([`crate::lead`]); the device is its.
+    pub(crate) leading: bool,
+    /// Batches since one had several transactions, counted down from [`COMPANY_BATCHES`].
+    pub(crate) shared: u32,
     /// Bytes in the queue and with the writer.
     pub(crate) queued_bytes: u64,
     pub(crate) space: Space,
@@ -145,6 +153,8 @@ pub(crate) struct Timing {
 
 /// Everything that the log, its transactions, tickets and threads share.
 pub(crate) struct Core {
+    /// Held by the log's handle and the writer: a ticket that is kept keeps no device open.
+    pub(crate) device: Weak<dyn Device>,
     pub(crate) ring: Ring,
     pub(crate) identity: Identity,
     pub(crate) batch_max: u64,
@@ -167,8 +177,16 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(crate) fn new(ring: Ring, identity: Identity, space: Space, checkpoint: u64, timing: Timing) -> Core {
+    pub(crate) fn new(
+        device: Weak<dyn Device>,
+        ring: Ring,
+        identity: Identity,
+        space: Space,
+        checkpoint: u64,
+        timing: Timing,
+    ) -> Core {
         Core {
+            device,
             ring,
             identity,
             batch_max: BATCH_BYTES_MAX.min(ring.bytes / BATCH_RING_FRACTION),
@@ -185,6 +203,8 @@ impl Core {
                 wanted: false,
                 queue: VecDeque::new(),
                 in_flight: Vec::new(),
+                leading: false,
+                shared: 0,
                 queued_bytes: 0,
                 space,
                 reserve: ring.bytes / RESERVE_RING_FRACTION,
@@ -265,6 +285,7 @@ impl Core {
     fn leave(self: &Arc<Self>) -> Ticket {
         let mut state = self.state.lock();
         state.txns -= 1;
+        state.open.commits += 1;
         let outcome = state.open.outcome.clone();
         if state.txns == 0 {
             if state.phase == Phase::Closing {
@@ -289,6 +310,47 @@ impl Core {
             state.wanted = true;
             self.writer.notify_one();
         }
+    }
+
+    /// Writes the sealed bytes of `buf` at the head. For whoever has the device: the writer, or a leader.
+    pub(crate) fn write_batch(
+        &self,
+        device: &dyn Device,
+        buf: &mut BatchBuf,
+        restart: bool,
+    ) -> io::Result<()> {
+        let (space, checkpoint) = {
+            let state = self.state.lock();
+            (state.space, state.checkpoint)
+        };
+        let place = BatchPlace {
+            offset: self.ring.offset(space.head),
+            generation: self.ring.generation(space.head),
+            first_seq: space.next_seq,
+            checkpoint: if restart { checkpoint + 1 } else { checkpoint },
+            restart,
+        };
+        let bytes = buf.seal(&place, &self.identity);
+        let [(first, first_len), (second, second_len)] = self.ring.extents(space.head, bytes.len() as u64);
+        let (head, rest) = bytes.split_at(first_len as usize);
+        let parts = [(first, head), (second, rest)];
+        let parts = if second_len == 0 { &parts[..1] } else { &parts[..] };
+        let start = Instant::now();
+        device.write_durable(parts)?;
+        self.counters.flush(start.elapsed());
+        self.counters.batch(bytes.len() as u64);
+        Ok(())
+    }
+
+    /// What was in flight is durable: answers it, and wakes those who wait for it.
+    pub(crate) fn acknowledge(&self, mut state: MutexGuard<'_, State>) {
+        let wakeups = state.acknowledge();
+        drop(state);
+        for wakeup in wakeups {
+            wakeup.wake();
+        }
+        self.drained.notify_waiters();
+        self.progress.notify_all();
     }
 
     /// Wakes the writer; the lock makes sure that it is either waiting or about to look.
@@ -375,7 +437,8 @@ impl State {
         }
         let fresh =
             Open { buf: self.buffers.pop().map(BatchBuf::reusing).unwrap_or_default(), ..Open::default() };
-        let Open { buf, outcome, snapshot, oversize } = std::mem::replace(&mut self.open, fresh);
+        let Open { buf, outcome, snapshot, oversize, commits } = std::mem::replace(&mut self.open, fresh);
+        self.shared = if commits > 1 { COMPANY_BATCHES } else { self.shared.saturating_sub(1) };
         self.queued_bytes += buf.padded_bytes();
         self.queue.push_back(Sealed::Batch { buf, outcome, snapshot, oversize });
     }
@@ -392,8 +455,28 @@ impl State {
         self.in_flight.drain(..).map(|outcome| outcome.set(Ok(()))).collect()
     }
 
+    /// A batch of `length` bytes stands in the ring.
+    pub(crate) fn written(&mut self, buf: BatchBuf, length: u64) {
+        self.queued_bytes -= length;
+        self.space.head += length;
+        self.space.next_seq += buf.records();
+        self.recycle(buf);
+    }
+
+    /// A batch of `length` bytes leaves the ring its reserve; a snapshot leaves room for one more: after a crash
+    /// the next start puts its own beside it.
+    pub(crate) fn fits(&self, ring: Ring, length: u64, snapshot: bool) -> bool {
+        let reserve = if snapshot { self.snapshot_bytes } else { self.reserve };
+        length + reserve <= ring.bytes - self.space.used()
+    }
+
+    /// A checkpoint is due because the ring fills up.
+    pub(crate) fn checkpoint_due(&self, ring: Ring) -> bool {
+        self.stage == Stage::Idle && self.dirty_since.is_some() && self.half_full(ring)
+    }
+
     /// Takes a batch's memory back.
-    pub(crate) fn recycle(&mut self, buf: BatchBuf) {
+    fn recycle(&mut self, buf: BatchBuf) {
         let memory = buf.into_memory();
         if self.buffers.len() < BUFFERS_KEPT && memory.capacity() <= BUFFER_BYTES_KEPT {
             self.buffers.push(memory);

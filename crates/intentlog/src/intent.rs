@@ -43,6 +43,11 @@ impl Intents {
         current.clone()
     }
 
+    /// Nobody is known to be on the way.
+    pub(crate) fn none(&self) -> bool {
+        self.current.lock().is_empty()
+    }
+
     /// Closes the current generation if it has requests in hand.
     pub(crate) fn close(&self) -> Option<Arc<Generation>> {
         let mut current = self.current.lock();
@@ -64,6 +69,12 @@ impl Intent {
     pub(crate) fn new(core: Arc<Core>) -> Self {
         let generation = core.intents.join();
         Intent { core, generation }
+    }
+
+    /// Others are likely to arrive while this request is at work: another is in hand, or flushes have been shared
+    /// of late. Then it pays to let them announce themselves first.
+    pub fn in_company(&self) -> bool {
+        self.generation.in_hand.load(Ordering::SeqCst) > 1 || self.core.state.lock().shared > 0
     }
 }
 

@@ -7,7 +7,8 @@
 //! - after the first error of the device or of a checkpoint nothing succeeds any more.
 //!
 //! Format, arithmetic, replay and back-pressure are pure ([`format`], [`ring`], [`replay`], [`admit`]); the
-//! shell around them is one writer thread, one checkpoint thread and a [`device::Device`].
+//! shell around them is one writer thread (whose place a waiter takes while there is
+//! nobody else), one checkpoint thread and a [`device::Device`].
 //! `docs/internals/intent-log.md` is the long version, with the format drawn byte by byte.
 //!
 //! Lock order for users, outermost first: the gate ([`Log::begin`] until [`Txn::commit`]), then every lock
@@ -24,6 +25,7 @@ pub mod device;
 mod error;
 pub mod format;
 mod intent;
+mod lead;
 pub mod limits;
 mod log;
 pub mod replay;

@@ -50,6 +50,17 @@ pub const CHECKPOINT_AFTER: Duration = Duration::from_secs(5);
 /// Longest time that a seal waits for requests already in hand (see [`crate::Intent`]).
 pub const INTENT_WAIT_MAX: Duration = Duration::from_micros(500);
 
+/// A waiter writes its batch on its own thread only while flushes take at most this long, so that a thread that has
+/// other work is not kept from it: two changes of threads cost tens of microseconds, about what such a flush costs.
+pub const LEAD_FLUSH_MAX: Duration = Duration::from_micros(400);
+
+/// After a batch that several transactions shared, so many batches of one pass before a request counts as alone
+/// again ([`crate::Intent::in_company`]).
+pub const COMPANY_BATCHES: u32 = 8;
+
+/// How many flushes the running mean is about that [`LEAD_FLUSH_MAX`] is held against.
+pub const RECENT_FLUSHES: u64 = 8;
+
 /// A closed gate that open transactions do not leave within this time is opened for a moment: whoever holds
 /// what they wait for may be waiting to begin.
 pub const GATE_WAIT_MAX: Duration = Duration::from_millis(2);

@@ -155,21 +155,23 @@ impl Log {
         };
         // A new salt: batches of earlier runs, torn ones too, can never be taken for this run's.
         let salt = random_u64().map_err(|source| io_error(path, "draw an identity for", source))?;
+        let warning = device.warning();
+        if let Some(warning) = &warning {
+            tracing::warn!("{warning}");
+        }
+        let info = device.describe();
         let core = Core::new(
+            Arc::downgrade(&device),
             Ring { bytes: superblocks.last.ring_bytes },
             Identity { salt, ..superblocks.last.identity },
             Space { head: scan.end, tail: scan.tail, next_seq: scan.end_seq },
             scan.checkpoint,
             Timing { checkpoint_after: config.checkpoint_after, intent_wait: config.intent_wait },
         );
-        let warning = device.warning();
-        if let Some(warning) = &warning {
-            tracing::warn!("{warning}");
-        }
         let handle = Handle {
             warning,
             core: Arc::new(core),
-            info: device.describe(),
+            info,
             device,
             superblocks: Mutex::new(Some(superblocks)),
             threads: Mutex::new(Vec::new()),
@@ -434,6 +436,7 @@ impl Log {
             flushes: counters.flushes.load(Relaxed),
             flush_ns: counters.flush_ns.load(Relaxed),
             flush_ns_max: counters.flush_ns_max.load(Relaxed),
+            led: counters.led.load(Relaxed),
             checkpoints: counters.checkpoints.load(Relaxed),
             checkpoint_ns: counters.checkpoint_ns.load(Relaxed),
             checkpoint_ns_max: counters.checkpoint_ns_max.load(Relaxed),
@@ -454,6 +457,11 @@ impl Log {
 
 impl Handle {
     fn join(&self) {
+        let mut state = self.core.state.lock();
+        while state.leading {
+            self.core.progress.wait(&mut state);
+        }
+        drop(state);
         let threads = std::mem::take(&mut *self.threads.lock());
         for thread in threads {
             // The last handle may be dropped by a checkpoint's owner, on one of these threads.

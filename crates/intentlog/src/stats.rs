@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use crate::limits::RECENT_FLUSHES;
+
 /// Counted while running; read into [`Stats`].
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
@@ -13,6 +15,8 @@ pub(crate) struct Counters {
     pub(crate) flushes: AtomicU64,
     pub(crate) flush_ns: AtomicU64,
     pub(crate) flush_ns_max: AtomicU64,
+    pub(crate) flush_ns_recent: AtomicU64,
+    pub(crate) led: AtomicU64,
     pub(crate) checkpoints: AtomicU64,
     pub(crate) checkpoint_ns: AtomicU64,
     pub(crate) checkpoint_ns_max: AtomicU64,
@@ -40,6 +44,17 @@ impl Counters {
         self.flushes.fetch_add(1, Relaxed);
         self.flush_ns.fetch_add(ns, Relaxed);
         self.flush_ns_max.fetch_max(ns, Relaxed);
+        // Whoever has the device is alone with it, so nothing comes between.
+        let recent = match self.flush_ns_recent.load(Relaxed) {
+            0 => ns,
+            recent => recent - recent / RECENT_FLUSHES + ns / RECENT_FLUSHES,
+        };
+        self.flush_ns_recent.store(recent.max(1), Relaxed);
+    }
+
+    /// What a flush takes these days; `None` before the first.
+    pub(crate) fn recent_flush(&self) -> Option<Duration> {
+        Some(self.flush_ns_recent.load(Relaxed)).filter(|ns| *ns > 0).map(Duration::from_nanos)
     }
 
     pub(crate) fn checkpoint(&self, took: Duration) {
@@ -67,6 +82,8 @@ pub struct Stats {
     pub flush_ns: u64,
     /// Longest of them, in nanoseconds.
     pub flush_ns_max: u64,
+    /// Batches that a waiter wrote itself because nobody else was there ([`crate::Ticket::wait`]).
+    pub led: u64,
     /// Checkpoints completed.
     pub checkpoints: u64,
     /// Sum of the times that making the volume durable took, in nanoseconds.

@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 
 use crate::core::Core;
 use crate::error::LogError;
+use crate::lead;
 
 /// What became of one batch, and who waits to hear of it.
 #[derive(Debug, Default)]
@@ -86,17 +87,25 @@ impl Ticket {
         }
     }
 
+    /// Here, or by the writer.
+    fn flush(&self) {
+        if self.outcome.result.get().is_none() && !lead::flush(&self.core, &self.outcome) {
+            self.request();
+        }
+    }
+
     /// `Some` once the outcome is known.
     pub fn poll_now(&self) -> Option<Result<(), LogError>> {
         self.outcome.result.get().cloned()
     }
 
-    /// Waits until the records are on stable storage.
+    /// Waits until the records are on stable storage. Where nobody else is at work and the device is a fast one,
+    /// this thread makes the flush ([`LEAD_FLUSH_MAX`](crate::limits::LEAD_FLUSH_MAX) bounds what it usually takes).
     ///
     /// # Errors
     /// The log failed or was dropped first: the records may or may not be there after a restart.
     pub async fn wait(&self) -> Result<(), LogError> {
-        self.request();
+        self.flush();
         WaitFuture { outcome: &self.outcome, slot: None }.await
     }
 
@@ -105,7 +114,7 @@ impl Ticket {
     /// # Errors
     /// As [`Ticket::wait`].
     pub fn wait_blocking(&self) -> Result<(), LogError> {
-        self.request();
+        self.flush();
         let mut registered = false;
         loop {
             if let Some(result) = self.outcome.result.get() {

@@ -1,4 +1,5 @@
-//! The one thread that owns the device: seals, writes, moves the tail.
+//! The thread that owns the device, but for moments when it has nothing to do and a waiter leads
+//! ([`crate::lead`]): seals, writes, moves the tail.
 //!
 //! One flush is in flight at a time; the next batch collects meanwhile. Invariants:
 //! - a batch is written only when every earlier one is durable, so a torn batch is the last one;
@@ -17,7 +18,7 @@ use parking_lot::MutexGuard;
 use crate::checkpoint::Checkpoint;
 use crate::core::{Core, Phase, Sealed, Stage, State};
 use crate::device::Device;
-use crate::format::{BatchBuf, BatchPlace, Superblock};
+use crate::format::{BatchBuf, Superblock};
 use crate::limits::GATE_WAIT_MAX;
 
 /// Position and sequence number where the tail will be once a checkpoint is complete.
@@ -111,6 +112,10 @@ impl Writer {
         loop {
             if state.dead() {
                 return Work::Stop;
+            }
+            if state.leading {
+                self.core.writer.wait(&mut state);
+                continue;
             }
             if state.stage == Stage::Synced && self.cut.is_some_and(|cut| cut.durable) {
                 return Work::Superblock;
@@ -230,7 +235,7 @@ impl Writer {
     /// Makes one batch durable: in the ring, or, if it does not fit, through a checkpoint.
     fn put(&mut self, mut buf: BatchBuf, snapshot: bool, oversize: bool) -> Result<(), String> {
         let length = buf.padded_bytes();
-        while !self.fits(length, snapshot, oversize) {
+        while oversize || !self.core.state.lock().fits(self.core.ring, length, snapshot) {
             // A checkpoint that is under way and needs nothing more from the ring frees space.
             if self.cut.is_some_and(|cut| cut.durable) && self.await_sync() {
                 self.finish_checkpoint()?;
@@ -238,39 +243,19 @@ impl Writer {
                 return self.absorb(length);
             }
         }
-        let records = buf.records();
-        self.write_batch(&mut buf, false).map_err(|error| format!("writing a batch: {error}"))?;
+        self.core
+            .write_batch(&*self.device, &mut buf, false)
+            .map_err(|error| format!("writing a batch: {error}"))?;
         let mut state = self.core.state.lock();
-        state.queued_bytes -= length;
-        state.space.head += length;
-        state.space.next_seq += records;
-        state.recycle(buf);
+        state.written(buf, length);
         if snapshot && let Some(cut) = &mut self.cut {
             cut.durable = true;
         }
-        if state.stage == Stage::Idle && state.dirty_since.is_some() && state.half_full(self.core.ring) {
+        if state.checkpoint_due(self.core.ring) {
             self.core.checkpointer.notify_one();
         }
-        self.acknowledge(state);
+        self.core.acknowledge(state);
         Ok(())
-    }
-
-    /// Answers everything in flight and wakes those who wait for it.
-    fn acknowledge(&self, mut state: MutexGuard<'_, State>) {
-        let wakeups = state.acknowledge();
-        drop(state);
-        for wakeup in wakeups {
-            wakeup.wake();
-        }
-        self.core.drained.notify_waiters();
-        self.core.progress.notify_all();
-    }
-
-    fn fits(&self, length: u64, snapshot: bool, oversize: bool) -> bool {
-        let state = self.core.state.lock();
-        // A snapshot leaves room for one more: after a crash the next start puts its own beside it.
-        let reserve = if snapshot { state.snapshot_bytes } else { state.reserve };
-        !oversize && length + reserve <= self.core.ring.bytes - state.space.used()
     }
 
     /// Waits for the checkpoint thread's part of a checkpoint. `false`: none is under way, or the log is dead.
@@ -282,33 +267,6 @@ impl Writer {
         state.stage == Stage::Synced && !state.dead()
     }
 
-    /// Writes the sealed bytes of `buf` at the head.
-    fn write_batch(&self, buf: &mut BatchBuf, restart: bool) -> io::Result<()> {
-        let (space, checkpoint) = {
-            let state = self.core.state.lock();
-            (state.space, state.checkpoint)
-        };
-        let ring = self.core.ring;
-        let place = BatchPlace {
-            offset: ring.offset(space.head),
-            generation: ring.generation(space.head),
-            first_seq: space.next_seq,
-            checkpoint: if restart { checkpoint + 1 } else { checkpoint },
-            restart,
-        };
-        let bytes = buf.seal(&place, &self.core.identity);
-        let [(first, first_len), (second, second_len)] = ring.extents(space.head, bytes.len() as u64);
-        let (head, rest) = bytes.split_at(first_len as usize);
-        let parts = [(first, head), (second, rest)];
-        let parts = if second_len == 0 { &parts[..1] } else { &parts[..] };
-        let start = Instant::now();
-        self.device.write_durable(parts)?;
-        self.core.counters.flush(start.elapsed());
-        self.core.counters.batch(bytes.len() as u64);
-        Ok(())
-    }
-
-    /// The volume and the snapshot are durable: moves the tail to the cut.
     fn finish_checkpoint(&mut self) -> Result<(), String> {
         let Some(cut) = self.cut.take() else { return Ok(()) };
         self.move_tail(cut.position, cut.seq)
@@ -375,7 +333,9 @@ impl Writer {
             ));
         }
         if buf.records() > 0 {
-            self.write_batch(&mut buf, true).map_err(|error| format!("writing a snapshot: {error}"))?;
+            self.core
+                .write_batch(&*self.device, &mut buf, true)
+                .map_err(|error| format!("writing a snapshot: {error}"))?;
             let mut state = self.core.state.lock();
             state.space.head += length;
             state.space.next_seq += buf.records();
@@ -383,7 +343,7 @@ impl Writer {
         }
         self.core.counters.absorbed.fetch_add(1, Relaxed);
         self.move_tail(space.head, space.next_seq)?;
-        self.acknowledge(self.core.state.lock());
+        self.core.acknowledge(self.core.state.lock());
         Ok(())
     }
 

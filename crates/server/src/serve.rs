@@ -539,7 +539,7 @@ impl Nfs {
             // their turn to be, before the first of them runs.
             let announced: Vec<_> =
                 exports.iter().filter(|_| !slow).filter_map(|e| e.volume.expect()).collect();
-            if !announced.is_empty() {
+            if announced.iter().any(|intent| intent.in_company()) {
                 tokio::task::yield_now().await;
             }
             let Some(Outcome { reply, pending, busy, offloads }) = self.run(&req, slow).await else {
@@ -578,8 +578,12 @@ impl Nfs {
         let (done, outcome) = tokio::sync::oneshot::channel();
         let (sh, req) = (self.sh.clone(), req.clone());
         self.slow.run(move || {
+            let outcome = compound::run(&sh, &req);
+            if let Some(pending) = &outcome.pending {
+                pending.receipt.request();
+            }
             // The other end waits until the job has run or was dropped.
-            let _ = done.send(compound::run(&sh, &req));
+            let _ = done.send(outcome);
         });
         outcome.await.ok()
     }

@@ -130,10 +130,6 @@ impl Tx {
     /// Ends the transaction. What it did is stable when the receipt's wait returns `Ok`.
     pub fn finish(mut self) -> Receipt {
         self.split();
-        if let Some(ticket) = &self.ticket {
-            // The flush runs while whoever waits is being told.
-            ticket.request();
-        }
         Receipt {
             volume: self.volume.clone(),
             ticket: self.ticket.take(),
@@ -185,6 +181,14 @@ pub struct Receipt {
 }
 
 impl Receipt {
+    /// Asks for the flush without waiting for it: for a thread that hands the receipt to another, so that the flush
+    /// runs while that one is being told.
+    pub fn request(&self) {
+        if let Some(ticket) = &self.ticket {
+            ticket.request();
+        }
+    }
+
     /// Waits until everything of the transaction is stable. [`Error::Failed`] when it may not be.
     pub async fn wait(mut self) -> Result<(), Error> {
         let flushed = match self.ticket.take() {

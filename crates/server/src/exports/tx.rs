@@ -58,6 +58,11 @@ impl Txs {
 pub(crate) struct Receipts(Vec<Receipt>);
 
 impl Receipts {
+    /// See [`Receipt::request`].
+    pub(crate) fn request(&self) {
+        self.0.iter().for_each(Receipt::request);
+    }
+
     /// Waits until everything is stable in all logs.
     ///
     /// # Errors

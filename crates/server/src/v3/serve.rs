@@ -69,7 +69,7 @@ impl Nfs {
         }
         // Requests that are here already share a flush: see `Nfs::compound`.
         let announced = export.filter(|_| !slow).and_then(|e| e.volume.expect());
-        if announced.is_some() {
+        if announced.as_ref().is_some_and(|intent| intent.in_company()) {
             tokio::task::yield_now().await;
         }
         let req = Arc::new(Request { caller, call, key });
@@ -110,8 +110,12 @@ impl Nfs {
         let (done, outcome) = tokio::sync::oneshot::channel();
         let (sh, req) = (self.sh.clone(), req.clone());
         self.slow.run(move || {
+            let outcome = run(&sh, &req);
+            if let Some(receipts) = &outcome.receipts {
+                receipts.request();
+            }
             // The other end waits until the job has run or was dropped.
-            let _ = done.send(run(&sh, &req));
+            let _ = done.send(outcome);
         });
         outcome.await.ok()
     }

@@ -1,0 +1,104 @@
+//! A waiter that is alone writes its batch itself.
+//!
+//! Handing a batch to the writer and hearing of it are two changes of threads, which cost as much as a flush of a
+//! fast device does. They buy the sharing of flushes; where there is nobody to share with, they buy nothing. So a
+//! waiter whose batch is the only thing in the log's hands takes the device for that one batch.
+//!
+//! The device has one user at a time: the writer, except while [`State::leading`] is set. It is set only when the
+//! writer has nothing to do and nothing asks for it, and the writer touches nothing while it is. What comes
+//! meanwhile collects in the open batch or the queue, as behind any batch that is being written.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::core::{Core, Phase, Sealed, Stage, State};
+use crate::limits::LEAD_FLUSH_MAX;
+use crate::ticket::Outcome;
+
+/// Flushes the batch of `outcome` on this thread if nobody else is at work. `false`: nothing was done.
+pub(crate) fn flush(core: &Arc<Core>, outcome: &Arc<Outcome>) -> bool {
+    if core.counters.recent_flush().is_none_or(|recent| recent > LEAD_FLUSH_MAX) || !core.intents.none() {
+        return false;
+    }
+    let mut state = core.state.lock();
+    if !may_lead(core, &state, outcome) {
+        return false;
+    }
+    let Some(device) = core.device.upgrade() else { return false };
+    state.rotate();
+    let Some(Sealed::Batch { mut buf, outcome, .. }) = state.queue.pop_front() else { return false };
+    state.in_flight.push(outcome);
+    state.leading = true;
+    drop(state);
+
+    let turn = Turn(core);
+    let length = buf.padded_bytes();
+    let written = core.write_batch(&*device, &mut buf, false);
+    // Those who stop the log wait for the turn to end, and then want the device to be free.
+    drop(device);
+    let mut state = match written {
+        Ok(()) => core.state.lock(),
+        Err(error) => {
+            core.fail(&format!("writing a batch: {error}"));
+            return true;
+        }
+    };
+    state.written(buf, length);
+    if state.checkpoint_due(core.ring) {
+        core.checkpointer.notify_one();
+    }
+    core.counters.led.fetch_add(1, Relaxed);
+    turn.end(&mut state);
+    core.acknowledge(state);
+    true
+}
+
+fn may_lead(core: &Core, state: &State, outcome: &Arc<Outcome>) -> bool {
+    let open = &state.open;
+    state.phase == Phase::Running
+        && state.failed.is_none()
+        && state.stage == Stage::Idle
+        && !state.leading
+        && !state.sealing
+        && state.shared == 0
+        && !state.wanted
+        && state.txns == 0
+        && state.at_gate == 0
+        && state.queue.is_empty()
+        && state.in_flight.is_empty()
+        && Arc::ptr_eq(&open.outcome, outcome)
+        && open.buf.records() > 0
+        && !open.snapshot
+        && !open.oversize
+        && state.fits(core.ring, open.buf.padded_bytes(), false)
+}
+
+/// The turn at the device. It ends whatever happens; should the device panic, the log has failed.
+struct Turn<'a>(&'a Core);
+
+impl Turn<'_> {
+    fn end(self, state: &mut State) {
+        over(self.0, state);
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.fail("a thread that wrote to the log panicked");
+        }
+        over(self.0, &mut self.0.state.lock());
+    }
+}
+
+fn over(core: &Core, state: &mut State) {
+    state.leading = false;
+    let stopping = state.phase != Phase::Running;
+    if stopping || state.wanted || !state.queue.is_empty() || state.stage != Stage::Idle {
+        core.writer.notify_one();
+    }
+    if stopping {
+        core.progress.notify_all();
+    }
+}
