@@ -91,7 +91,7 @@ fn one_round(rig: &mut Rig, link: &Link, files: u64, round: u64, sum: &mut Sum) 
     let log = rig.log_device()?.to_owned();
     let server = Served::start(&ServeOptions::new(&rig.export(), Some(&log), Durability::Log))?;
     link.retarget(server.addr());
-    let mut session = Session::connect(&Connect::new(link.addr(), &format!("serial-flushes-{round}")))?;
+    let mut session = Session::connect(&Connect::new(link.addr(), format!("serial-flushes-{round}")))?;
     let root = session.walk("/")?;
     let mut actor = Actor::new(session, root);
     let mut tar = Vec::new();
