@@ -149,6 +149,7 @@ pub(crate) struct State {
 pub(crate) struct Timing {
     pub(crate) checkpoint_after: Duration,
     pub(crate) intent_wait: Duration,
+    pub(crate) lead_flush: Duration,
 }
 
 /// Everything that the log, its transactions, tickets and threads share.

@@ -12,12 +12,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::core::{Core, Phase, Sealed, Stage, State};
-use crate::limits::LEAD_FLUSH_MAX;
 use crate::ticket::Outcome;
 
 /// Flushes the batch of `outcome` on this thread if nobody else is at work. `false`: nothing was done.
 pub(crate) fn flush(core: &Arc<Core>, outcome: &Arc<Outcome>) -> bool {
-    if core.counters.recent_flush().is_none_or(|recent| recent > LEAD_FLUSH_MAX) || !core.intents.none() {
+    if core.counters.recent_flush().is_none_or(|recent| recent > core.timing.lead_flush)
+        || !core.intents.none()
+    {
         return false;
     }
     let mut state = core.state.lock();

@@ -18,7 +18,7 @@ use crate::format::{BatchBuf, BatchPlace, Identity, Superblock};
 use crate::intent::Intent;
 use crate::limits::{
     BLANK_CHECK_BYTES, BLOCK_BYTES, CHECKPOINT_AFTER, DEVICE_BYTES_MAX, DEVICE_BYTES_MIN, INTENT_WAIT_MAX,
-    RING_OFFSET, STREAM_BYTES,
+    LEAD_FLUSH_MAX, RING_OFFSET, STREAM_BYTES,
 };
 use crate::replay::{self, ScanError};
 use crate::ring::Ring;
@@ -42,6 +42,8 @@ pub struct Config {
     pub checkpoint_after: Duration,
     /// Longest time that a seal waits for requests in hand (see [`Intent`]).
     pub intent_wait: Duration,
+    /// A waiter that is alone makes the flush itself while flushes take no longer than this; zero: never.
+    pub lead_flush: Duration,
 }
 
 impl Config {
@@ -55,6 +57,7 @@ impl Config {
             injected_flush: None,
             checkpoint_after: CHECKPOINT_AFTER,
             intent_wait: INTENT_WAIT_MAX,
+            lead_flush: LEAD_FLUSH_MAX,
         }
     }
 }
@@ -166,7 +169,11 @@ impl Log {
             Identity { salt, ..superblocks.last.identity },
             Space { head: scan.end, tail: scan.tail, next_seq: scan.end_seq },
             scan.checkpoint,
-            Timing { checkpoint_after: config.checkpoint_after, intent_wait: config.intent_wait },
+            Timing {
+                checkpoint_after: config.checkpoint_after,
+                intent_wait: config.intent_wait,
+                lead_flush: config.lead_flush,
+            },
         );
         let handle = Handle {
             warning,

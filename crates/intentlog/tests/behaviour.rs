@@ -45,6 +45,129 @@ fn one_flush_for_each_operation_of_a_single_client() {
     assert_eq!(log.stats().flushes - before, 50);
 }
 
+/// A log on which a waiter that is alone makes the flush itself, whatever it takes.
+fn led(ring: usize) -> (SimDisk, Arc<Model>, Log) {
+    let disk = disk(ring);
+    let model = Arc::new(Model::default());
+    let mut config = config();
+    config.lead_flush = Duration::MAX;
+    let log = start(&disk, &model, config);
+    // The first flush is the writer's: nobody knows yet how long one takes.
+    model.operate(&log, &[1]).unwrap().1.wait_blocking().unwrap();
+    assert_eq!(log.stats().led, 0);
+    (disk, model, log)
+}
+
+/// Somebody waits for a batch and makes its flush, which the disk holds back.
+fn leader(disk: &SimDisk, model: &Arc<Model>, log: &Log) -> thread::JoinHandle<Result<(), LogError>> {
+    disk.hold(true);
+    let ticket = model.operate(log, &[1]).unwrap().1;
+    let leader = thread::spawn(move || ticket.wait_blocking());
+    disk.await_held();
+    leader
+}
+
+#[test]
+fn a_waiter_that_is_alone_makes_the_flush_itself() {
+    let (disk, model, log) = led(RING);
+    let before = log.stats().flushes;
+    for _ in 0..50 {
+        model.operate(&log, &[300, 10]).unwrap().1.wait_blocking().unwrap();
+    }
+    let stats = log.stats();
+    assert_eq!((stats.led, stats.flushes - before), (50, 50));
+    recovers(&disk, &model, 101);
+    // Not when another is known to be coming, and not when it may have to wait for long.
+    let other = log.expect();
+    assert!(!other.in_company());
+    let ticket = model.operate(&log, &[1]).unwrap().1;
+    ticket.wait_blocking().unwrap();
+    drop(other);
+    assert_eq!(log.stats().led, 50);
+    drop(log);
+    let mut config = config();
+    config.lead_flush = Duration::ZERO;
+    let log = start(&disk, &model, config);
+    for _ in 0..5 {
+        model.operate(&log, &[1]).unwrap().1.wait_blocking().unwrap();
+    }
+    assert_eq!(log.stats().led, 0);
+}
+
+#[test]
+fn what_commits_while_a_waiter_makes_the_flush_shares_the_next() {
+    let (disk, model, log) = led(RING);
+    let leader = leader(&disk, &model, &log);
+    let before = log.stats();
+    let rest: Vec<_> = (0..20).map(|_| model.operate(&log, &[1]).unwrap().1).collect();
+    // Asked for while the device is the leader's: nobody writes beside it.
+    rest.iter().for_each(landfast_intentlog::Ticket::request);
+    assert!(rest.iter().all(|ticket| ticket.poll_now().is_none()));
+    disk.hold(false);
+    leader.join().unwrap().unwrap();
+    for ticket in rest {
+        ticket.wait_blocking().unwrap();
+    }
+    let stats = log.stats();
+    assert_eq!((stats.batches - before.batches, stats.led - before.led), (2, 1));
+    recovers(&disk, &model, 22);
+    // There is company now, so that requests let others announce themselves; after a while of none they do not.
+    assert!(log.expect().in_company());
+    let mut alone = 0;
+    while log.expect().in_company() {
+        model.operate(&log, &[1]).unwrap().1.wait_blocking().unwrap();
+        alone += 1;
+        assert!(alone <= 2 * landfast_intentlog::limits::COMPANY_BATCHES, "for ever in company");
+    }
+}
+
+#[test]
+fn an_error_of_a_flush_that_a_waiter_makes_fails_the_log() {
+    let (disk, model, log) = led(RING);
+    disk.set_fault(Fault::ErrorOnce(0));
+    assert!(matches!(model.operate(&log, &[1]).unwrap().1.wait_blocking(), Err(LogError::Failed(_))));
+    assert!(matches!(log.begin(), Err(LogError::Failed(_))));
+    assert!(log.failed().is_some());
+    recovers(&disk, &model, 1);
+}
+
+#[test]
+fn stopping_waits_for_a_flush_that_a_waiter_makes() {
+    let (disk, model, log) = led(RING);
+    let leader_of_shutdown = leader(&disk, &model, &log);
+    let stopper = thread::spawn({
+        let log = log.clone();
+        move || log.shutdown()
+    });
+    while !matches!(log.begin(), Err(LogError::Closed)) {
+        thread::yield_now();
+    }
+    disk.hold(false);
+    leader_of_shutdown.join().unwrap().unwrap();
+    stopper.join().unwrap().unwrap();
+    drop(log);
+    let log = {
+        let (log, replay) = Log::open_device(disk.device(), config()).unwrap();
+        assert!(replay.clean);
+        log.start(model.clone()).unwrap();
+        log
+    };
+    drop(log);
+
+    // A drop is as a crash for what was not acknowledged, and does not leave the device in use behind it.
+    let (disk, model, log) = led(RING);
+    let lost = leader(&disk, &model, &log);
+    let dropper = thread::spawn(move || drop(log));
+    while disk.writes() == 0 || !dropper.is_finished() {
+        disk.hold(false);
+        thread::yield_now();
+    }
+    dropper.join().unwrap();
+    // Acknowledged or not, as the one or the other came first; nothing that was is missing.
+    let acknowledged = if lost.join().unwrap().is_ok() { 2 } else { 1 };
+    recovers(&disk, &model, acknowledged);
+}
+
 #[test]
 fn what_commits_during_a_flush_shares_the_next() {
     let (disk, model, log) = started(RING);
