@@ -1,7 +1,7 @@
 //! `landfast demo`: runs it, says what it is doing, prints the table.
 
 use crate::args::DemoArgs;
-use crate::exit::{Exit, complain};
+use crate::exit::{Exit, print_json, told};
 use crate::progress::Steps;
 use crate::units::show_count;
 use comfy_table::{Cell, CellAlignment, Table, presets};
@@ -19,20 +19,10 @@ pub fn run(args: DemoArgs) -> Exit {
         }
     });
     steps.finish();
-    let report = match result {
-        Ok(report) => report,
-        Err(e) => {
-            complain(&e);
-            return Exit::Failed;
-        }
-    };
+    let Some(report) = told(result) else { return Exit::Failed };
     if args.json {
-        match serde_json::to_string_pretty(&report) {
-            Ok(text) => println!("{text}"),
-            Err(e) => {
-                complain(&e);
-                return Exit::Failed;
-            }
+        if print_json(&report).is_none() {
+            return Exit::Failed;
         }
     } else {
         print(&report);

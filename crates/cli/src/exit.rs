@@ -39,13 +39,17 @@ pub fn complain(error: &(dyn Error + 'static)) {
     eprintln!("landfast: {line}");
 }
 
+/// What there is, or nothing but a line on standard error.
+pub fn told<T, E: Error + 'static>(result: Result<T, E>) -> Option<T> {
+    result.inspect_err(|e| complain(e)).ok()
+}
+
 /// Done, or failed with a line on standard error.
 pub fn from<E: Error + 'static>(result: Result<(), E>) -> Exit {
-    match result {
-        Ok(()) => Exit::Done,
-        Err(e) => {
-            complain(&e);
-            Exit::Failed
-        }
-    }
+    told(result).map_or(Exit::Failed, |()| Exit::Done)
+}
+
+/// Prints a report for programs on standard output.
+pub fn print_json(report: &impl serde::Serialize) -> Option<()> {
+    told(serde_json::to_string_pretty(report)).map(|text| println!("{text}"))
 }

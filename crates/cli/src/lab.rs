@@ -1,7 +1,7 @@
 //! `landfast lab ...`.
 
 use crate::args::{DiskArgs, LabCommand, PowercutArgs, RunArgs};
-use crate::exit::{self, Exit, complain};
+use crate::exit::{self, Exit, told};
 use crate::progress::Steps;
 use crate::units::show_count;
 use landfast_lab::disk::DiskOptions;
@@ -61,13 +61,7 @@ fn powercut(args: &PowercutArgs) -> Exit {
             }
         })
     });
-    let report = match result {
-        Ok(Ok(report)) => report,
-        Ok(Err(e)) | Err(e) => {
-            complain(&e);
-            return Exit::Failed;
-        }
-    };
+    let Some(report) = told(result.and_then(|report| report)) else { return Exit::Failed };
     if args.json {
         println!("{}", serde_json::json!(report));
     } else {
@@ -96,13 +90,7 @@ fn experiment(args: RunArgs) -> Exit {
     let mut steps = Steps::new();
     let result = experiments::run(&name, &Choices { files: args.files }, &mut |what| steps.doing(what));
     steps.finish();
-    let report = match result {
-        Ok(report) => report,
-        Err(e) => {
-            complain(&e);
-            return Exit::Failed;
-        }
-    };
+    let Some(report) = told(result) else { return Exit::Failed };
     if args.json {
         println!("{}", serde_json::json!(report));
     } else {

@@ -2,7 +2,7 @@
 
 use crate::args::{DurabilityArg, RpcbindArg, ServeArgs};
 use crate::config;
-use crate::exit::{Exit, complain};
+use crate::exit::{Exit, told};
 use crate::units::{show_bytes, show_count};
 use landfast_server::config::{Config, ExportConfig};
 use landfast_server::exports::rules::{Rule, Rules};
@@ -52,13 +52,7 @@ async fn serve(args: &ServeArgs) -> Exit {
         eprintln!("landfast: cannot wait for signals");
         return Exit::Failed;
     };
-    let (volume, recovery) = match Volume::open(options(args, dir)) {
-        Ok(opened) => opened,
-        Err(e) => {
-            complain(&e);
-            return Exit::Failed;
-        }
-    };
+    let Some((volume, recovery)) = told(Volume::open(options(args, dir))) else { return Exit::Failed };
     say_recovery(&recovery, volume.durability());
     warn_of_unsafe(volume.durability());
     if args.unprivileged {
@@ -81,13 +75,7 @@ async fn serve(args: &ServeArgs) -> Exit {
         RpcbindArg::Off => PortMapper::Off,
         RpcbindArg::Require => PortMapper::Required,
     };
-    let running = match Server::start(config).await {
-        Ok(running) => running,
-        Err(e) => {
-            complain(&e);
-            return Exit::Failed;
-        }
-    };
+    let Some(running) = told(Server::start(config).await) else { return Exit::Failed };
     say_restored(&running, args.lease.as_secs());
     say_serving(&running, std::slice::from_ref(dir), started.elapsed());
     tokio::select! {
@@ -134,13 +122,7 @@ async fn serve_config(args: &ServeArgs, file: &Path, started: Instant) -> Exit {
     let mut start = ServerConfig::of(served, config.listen.clone());
     (start.lease_seconds, start.connections) = (config.lease_seconds, config.connections);
     start.workers = config.workers.unwrap_or(start.workers);
-    let running = match Server::start(start).await {
-        Ok(running) => running,
-        Err(e) => {
-            complain(&e);
-            return Exit::Failed;
-        }
-    };
+    let Some(running) = told(Server::start(start).await) else { return Exit::Failed };
     say_restored(&running, u64::from(config.lease_seconds));
     let dirs: Vec<_> = config.exports.iter().map(|e| e.path.clone()).collect();
     say_serving(&running, &dirs, started.elapsed());

@@ -1,7 +1,7 @@
 //! `landfast untar`: a bar on a terminal, names with `-v`, a line a failure, a summary.
 
 use crate::args::UntarArgs;
-use crate::exit::{Exit, complain};
+use crate::exit::{Exit, print_json, told};
 use crate::progress::bytes_bar;
 use crate::units::{show_bytes, show_count};
 use indicatif::ProgressBar;
@@ -14,13 +14,7 @@ use std::time::Instant;
 
 /// Extracts.
 pub fn run(args: &UntarArgs) -> Exit {
-    let url: NfsUrl = match args.url.parse() {
-        Ok(url) => url,
-        Err(e) => {
-            complain(&e);
-            return Exit::Failed;
-        }
-    };
+    let Some(url) = told(args.url.parse::<NfsUrl>()) else { return Exit::Failed };
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(e) => {
@@ -36,17 +30,10 @@ pub fn run(args: &UntarArgs) -> Exit {
     let screen = Arc::new(Screen::new(args));
     let result = runtime.block_on(untar::run(options(args), source, &url, screen.clone()));
     screen.finish();
-    let report = match result {
-        Ok(report) => report,
-        Err(e) => {
-            complain(&e);
-            return Exit::Failed;
-        }
-    };
+    let Some(report) = told(result) else { return Exit::Failed };
     if args.json {
-        match serde_json::to_string_pretty(&report) {
-            Ok(text) => println!("{text}"),
-            Err(e) => complain(&e),
+        if print_json(&report).is_none() {
+            return Exit::Failed;
         }
     } else {
         summary(&report, &args.url);

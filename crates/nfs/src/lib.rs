@@ -7,6 +7,7 @@ pub mod mount;
 pub mod nfsacl;
 pub mod nlm;
 pub mod nsm;
+mod status;
 pub mod v3;
 pub mod v4;
 

@@ -45,25 +45,8 @@ pub type NetObj = Opaque1024;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Encode, Decode)]
 pub struct NlmStat(pub u32);
 
-macro_rules! statuses {
-    ($($name:ident = $value:literal;)*) => {
-        #[allow(missing_docs)] // the names are the RFC's
-        impl NlmStat {
-            $(pub const $name: NlmStat = NlmStat($value);)*
-        }
-
-        impl fmt::Debug for NlmStat {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                match self.0 {
-                    $($value => f.write_str(stringify!($name)),)*
-                    n => write!(f, "nlm4_stats {n}"),
-                }
-            }
-        }
-    };
-}
-
-statuses! {
+crate::status::statuses! {
+    NlmStat:
     GRANTED = 0;
     DENIED = 1;
     DENIED_NOLOCKS = 2;
@@ -74,6 +57,15 @@ statuses! {
     STALE_FH = 7;
     FBIG = 8;
     FAILED = 9;
+}
+
+impl fmt::Debug for NlmStat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name() {
+            Some(name) => f.write_str(name),
+            None => write!(f, "nlm4_stats {}", self.0),
+        }
+    }
 }
 
 /// `nlm4_lock`.

@@ -7,25 +7,8 @@ use std::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Encode, Decode)]
 pub struct NfsStat3(pub u32);
 
-macro_rules! statuses {
-    ($($name:ident = $value:literal;)*) => {
-        #[allow(missing_docs)] // the names are the RFC's, without NFS3ERR_
-        impl NfsStat3 {
-            $(pub const $name: NfsStat3 = NfsStat3($value);)*
-
-            /// The RFC's name without its prefix, or `None` for a number that it does not define.
-            #[must_use]
-            pub fn name(self) -> Option<&'static str> {
-                match self.0 {
-                    $($value => Some(stringify!($name)),)*
-                    _ => None,
-                }
-            }
-        }
-    };
-}
-
-statuses! {
+crate::status::statuses! {
+    NfsStat3:
     OK = 0;
     PERM = 1;
     NOENT = 2;

@@ -7,25 +7,8 @@ use std::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Encode, Decode)]
 pub struct NfsStat(pub u32);
 
-macro_rules! statuses {
-    ($($name:ident = $value:literal;)*) => {
-        #[allow(missing_docs)] // the names are the RFCs'
-        impl NfsStat {
-            $(pub const $name: NfsStat = NfsStat($value);)*
-
-            /// The RFC's name, or `None` for a number that no RFC here defines.
-            #[must_use]
-            pub fn name(self) -> Option<&'static str> {
-                match self.0 {
-                    $($value => Some(stringify!($name)),)*
-                    _ => None,
-                }
-            }
-        }
-    };
-}
-
-statuses! {
+crate::status::statuses! {
+    NfsStat:
     NFS4_OK = 0;
     NFS4ERR_PERM = 1;
     NFS4ERR_NOENT = 2;

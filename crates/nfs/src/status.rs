@@ -1,0 +1,21 @@
+//! The names of the numbers that say how a call or an operation ended.
+
+/// Gives a status type a constant for each number that its RFC defines, named as there, and their names back.
+macro_rules! statuses {
+    ($status:ident: $($name:ident = $value:literal;)*) => {
+        #[allow(missing_docs)] // the names are the RFC's
+        impl $status {
+            $(pub const $name: $status = $status($value);)*
+
+            /// The RFC's name, or `None` for a number that it does not define.
+            #[must_use]
+            pub fn name(self) -> Option<&'static str> {
+                match self.0 {
+                    $($value => Some(stringify!($name)),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+pub(crate) use statuses;
