@@ -68,6 +68,10 @@ impl Receipts {
     /// # Errors
     /// When something of it may not be; all were waited for.
     pub(crate) async fn wait(self) -> Result<(), Error> {
+        if self.0.len() > 1 {
+            // The logs flush at the same time.
+            self.request();
+        }
         let mut result = Ok(());
         for receipt in self.0 {
             result = receipt.wait().await.and(result);
