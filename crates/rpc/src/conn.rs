@@ -6,11 +6,13 @@
 //! | stage: open -> draining -> closed, never back | reader (end of input, garbage), writer (socket error), owner (`drain`, `close`) | everybody |
 //! | calls under way (`Calls`) | [`ConnInfo::call`] adds; reply, timeout, drop and close remove | reader |
 //! | permits | reader takes them per call; released when the reply has been written | reader waits for them |
+//! | a place among the calls that run ([`Turn`]) | reader takes it last, so its client's queue is bounded by the above; the service gives it back | reader waits for it |
+//! | room for a large reply ([`Room`]) | the service takes it before it makes the reply; released when the reply has been written | the service waits for it |
 
 use std::collections::HashMap;
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -32,6 +34,7 @@ use crate::message::{
     parse,
 };
 use crate::record::Assembler;
+use crate::turns::{Turn, Turns};
 use crate::writer::{self, Outgoing, Permits};
 
 /// A program that a [`Service`] answers for, and its versions.
@@ -46,7 +49,7 @@ pub struct Program {
 }
 
 /// A call, its credential decoded.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct CallHeader {
     /// Transaction id.
     pub xid: u32,
@@ -60,6 +63,8 @@ pub struct CallHeader {
     pub cred: Credential,
     /// Bytes of the whole message, this header included.
     pub message_bytes: usize,
+    /// The call's place among those that run; to be let go of before it waits for long.
+    pub turn: Turn,
 }
 
 /// What a service answers.
@@ -128,6 +133,10 @@ pub struct ConnConfig {
     pub record_stall_max: Duration,
     /// Close when the peer takes nothing for this long of what is to be sent.
     pub write_stall_max: Duration,
+    /// Close when the peer takes less than [`limits::WRITE_PROGRESS_MIN`] for this long of what is to be sent.
+    pub write_time_max: Duration,
+    /// Bytes of large replies that are being made or sent.
+    pub reply_bytes_max: usize,
 }
 
 impl Default for ConnConfig {
@@ -139,6 +148,8 @@ impl Default for ConnConfig {
             idle_max: None,
             record_stall_max: limits::RECORD_STALL_MAX,
             write_stall_max: limits::WRITE_STALL_MAX,
+            write_time_max: limits::WRITE_TIME_MAX,
+            reply_bytes_max: limits::REPLY_BYTES_MAX,
         }
     }
 }
@@ -198,6 +209,8 @@ pub struct ConnInfo {
     queue: mpsc::UnboundedSender<Outgoing>,
     calls: Mutex<Calls>,
     stage: watch::Sender<Stage>,
+    /// For large replies: the connection's own, then those that it shares.
+    replies: Vec<Budget>,
 }
 
 impl std::fmt::Debug for ConnInfo {
@@ -248,6 +261,19 @@ impl ConnInfo {
     pub async fn closed(&self) {
         // The sender lives in self: the wait ends only with the stage.
         let _ = self.stage.subscribe().wait_for(|s| *s != Stage::Open).await;
+    }
+
+    /// Waits for room for a reply of up to `len` bytes; a small one needs none, since the number of calls bounds them. So a
+    /// peer that asks for much and takes nothing stops itself.
+    pub async fn room(&self, len: usize) -> Option<Room> {
+        if len <= limits::SMALL_REPLY {
+            return None;
+        }
+        let mut held = Permits::default();
+        for budget in &self.replies {
+            budget.take(len, &mut held).await;
+        }
+        Some(Room { _held: held })
     }
 
     /// Closes at once; what is under way is lost.
@@ -345,6 +371,45 @@ impl ConnInfo {
     }
 }
 
+/// Room for a large reply: see [`ConnInfo::room`].
+#[derive(Debug)]
+pub struct Room {
+    _held: Permits,
+}
+
+impl Room {
+    /// The reply, which keeps the room until its last byte is in the socket.
+    #[must_use]
+    pub fn hold(self, reply: Bytes) -> Bytes {
+        struct Held(Bytes, #[expect(dead_code, reason = "dropped with the bytes")] Room);
+        impl AsRef<[u8]> for Held {
+            fn as_ref(&self) -> &[u8] {
+                &self.0
+            }
+        }
+        Bytes::from_owner(Held(reply, self))
+    }
+}
+
+impl Response {
+    /// The same, in the room that was made for it.
+    #[must_use]
+    pub fn in_room(self, room: Option<Room>) -> Response {
+        let Some(room) = room else { return self };
+        match self {
+            Response::Success(results) => Response::Success(room.hold(results)),
+            Response::Segments(mut results) => {
+                let longest = results.iter_mut().max_by_key(|r| r.len());
+                if let Some(longest) = longest {
+                    *longest = room.hold(std::mem::take(longest));
+                }
+                Response::Segments(results)
+            }
+            other => other,
+        }
+    }
+}
+
 /// Closes the connection when a service panics: its caller would wait for ever.
 struct Unanswered<'a>(&'a ConnInfo);
 
@@ -384,6 +449,10 @@ impl Budget {
 pub(crate) struct Shares {
     pub(crate) calls: [Budget; 2],
     pub(crate) bytes: [Budget; 2],
+    pub(crate) replies: [Budget; 2],
+    /// Whose turn it is, and under which name.
+    pub(crate) turns: Turns,
+    pub(crate) client: IpAddr,
 }
 
 /// Starts the tasks of a connection on an established stream.
@@ -409,6 +478,9 @@ pub(crate) fn start<S: Service>(
         queue,
         calls: Mutex::new(Calls { next_xid, ..Calls::default() }),
         stage: watch::Sender::new(Stage::Open),
+        replies: std::iter::once(Budget::new(config.reply_bytes_max))
+            .chain(shared.iter().flat_map(|s| s.replies.clone()))
+            .collect(),
     });
     let (read, write) = stream.into_split();
     let (calls, bytes) = (Budget::new(config.calls_in_flight_max), Budget::new(config.bytes_in_flight_max));
@@ -427,12 +499,12 @@ async fn run<S: Service>(
 ) {
     let conn = reader.conn.clone();
     let mut stage = conn.stage.subscribe();
-    let write_stall_max = config.write_stall_max;
+    let pace = writer::Pace { stall_max: config.write_stall_max, time_max: config.write_time_max };
     let writing = {
         let (conn, mut stage) = (conn.clone(), conn.stage.subscribe());
         tokio::spawn(async move {
             tokio::select! {
-                done = writer::run(&mut write, outgoing, write_stall_max) => if let Err(e) = done {
+                done = writer::run(&mut write, outgoing, pace) => if let Err(e) = done {
                     conn.advance(Stage::Closed, &format!("cannot send: {e}"));
                 },
                 _ = stage.wait_for(|s| *s == Stage::Closed) => {}
@@ -556,7 +628,11 @@ impl<S: Service> Reader<S> {
             }
             Incoming::Call(call, body) => {
                 let permits = self.permits(len, counted).await;
-                self.dispatch(call, len, body, permits);
+                let turn = match &self.shared {
+                    Some(s) => s.turns.wait(s.client).await,
+                    None => Turn::free(),
+                };
+                self.dispatch(call, len, body, permits, turn);
             }
         }
         Ok(())
@@ -588,7 +664,7 @@ impl<S: Service> Reader<S> {
         self.conn.reply(writer::seal(head, Vec::new(), permits));
     }
 
-    fn dispatch(&self, call: RawCall, message_bytes: usize, body: Bytes, permits: Permits) {
+    fn dispatch(&self, call: RawCall, message_bytes: usize, body: Bytes, permits: Permits, turn: Turn) {
         let xid = call.xid;
         if let Err(stat) = check_program(self.service.programs(), &call) {
             self.conn.reply(accepted(xid, stat, Vec::new(), permits));
@@ -598,7 +674,8 @@ impl<S: Service> Reader<S> {
             Ok(cred) => cred,
             Err(stat) => return self.deny(xid, RejectStat::AuthError(stat), permits),
         };
-        let call = CallHeader { xid, prog: call.prog, vers: call.vers, proc: call.proc, cred, message_bytes };
+        let call =
+            CallHeader { xid, prog: call.prog, vers: call.vers, proc: call.proc, cred, message_bytes, turn };
         let (service, conn) = (self.service.clone(), self.conn.clone());
         tokio::spawn(async move {
             let unanswered = Unanswered(&conn);

@@ -8,13 +8,14 @@
 //! - [`server`]: a listener that serves connections; [`client`]: connecting to a server;
 //! - [`udp`]: calls by datagram, for the small protocols around NFSv3;
 //! - [`rpcbind`]: a client of the machine's port mapper (RFC 1833);
+//! - [`turns`]: whose call is next; [`seldom`]: warnings that clients cannot flood the log with;
 //! - [`limits`]: every number that bounds memory or time.
 //!
 //! Invariants:
 //! - no allocation is made for bytes that were only announced: buffers grow with what has arrived;
 //! - a peer that sends what is no RPC message loses its connection, a peer that sends a well-formed call
 //!   that cannot be served gets the RFC's error and keeps it;
-//! - every queue has a bound: calls and bytes in flight are counted until their reply is in the socket.
+//! - every queue has a bound: calls and bytes in flight are counted until their reply is in the socket, and large replies from before they are made.
 
 pub mod auth;
 pub mod client;
@@ -23,12 +24,18 @@ pub mod limits;
 pub mod message;
 pub mod record;
 pub mod rpcbind;
+pub mod seldom;
 pub mod server;
+pub mod turns;
 pub mod udp;
 mod writer;
 
 pub use auth::{AuthSys, Credential};
 pub use client::Connection;
-pub use conn::{CallError, CallHeader, ConnConfig, ConnInfo, NoService, Program, Response, Service, Target};
+pub use conn::{
+    CallError, CallHeader, ConnConfig, ConnInfo, NoService, Program, Response, Room, Service, Target,
+};
 pub use message::{AcceptStat, AuthStat, OpaqueAuth, RejectStat};
+pub use seldom::Seldom;
 pub use server::{Load, Server, ServerConfig};
+pub use turns::{FairQueue, Turn};

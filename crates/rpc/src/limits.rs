@@ -27,6 +27,10 @@ pub const WRITE_BATCH_MAX: usize = 128;
 pub const WRITE_COPY_MAX: usize = 16 << 10;
 /// A peer that takes no byte for this long while something waits to be sent loses its connection.
 pub const WRITE_STALL_MAX: Duration = Duration::from_secs(60);
+/// So does one that takes less than [`WRITE_PROGRESS_MIN`] within this.
+pub const WRITE_TIME_MAX: Duration = Duration::from_secs(300);
+/// See [`WRITE_TIME_MAX`].
+pub const WRITE_PROGRESS_MIN: usize = 1 << 20;
 
 /// Calls of one connection that are served at the same time. The next call is read when one is done.
 pub const CALLS_IN_FLIGHT_MAX: usize = 1024;
@@ -49,6 +53,19 @@ pub const CLIENT_CALLS_IN_FLIGHT_MAX: usize = 2048;
 pub const CLIENT_BYTES_IN_FLIGHT_MAX: usize = 64 << 20;
 /// Calls that a server serves at the same time.
 pub const SERVER_CALLS_IN_FLIGHT_MAX: usize = 16 << 10;
+/// A reply of up to so many bytes is not counted: the number of calls bounds them.
+pub const SMALL_REPLY: usize = 16 << 10;
+/// Bytes of larger replies of one connection, from before they are made until they are in the socket. A call that has no
+/// room for its reply waits.
+pub const REPLY_BYTES_MAX: usize = 64 << 20;
+/// The same of one client.
+pub const CLIENT_REPLY_BYTES_MAX: usize = 128 << 20;
+/// The same of all connections of a server.
+pub const SERVER_REPLY_BYTES_MAX: usize = 512 << 20;
+/// Calls that run, or wait for a thread, at the same time; further ones wait for their client's turn.
+pub const TURNS: usize = 32;
+/// How long a warning of one kind is not given again.
+pub const WARN_EVERY: Duration = Duration::from_secs(3600);
 /// Clients whose budgets are kept after their last connection ended with calls under way; above it those that hold
 /// nothing any more are forgotten.
 pub const CLIENTS_REMEMBERED_MAX: usize = 2048;

@@ -11,10 +11,12 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 
 use crate::conn::{self, Budget, ConnConfig, ConnInfo, Service, Shares};
 use crate::limits;
+use crate::seldom::Seldom;
+use crate::turns::Turns;
 
 /// Limits of a server; the defaults are those of [`limits`].
 #[derive(Debug, Clone)]
@@ -33,6 +35,12 @@ pub struct ServerConfig {
     pub calls_in_flight_max: usize,
     /// Request bytes being served or received on all connections together.
     pub bytes_in_flight_max: usize,
+    /// Bytes of large replies of one client that are being made or sent.
+    pub client_reply_bytes_max: usize,
+    /// The same of all connections together.
+    pub reply_bytes_max: usize,
+    /// Calls that run, or wait for a thread, at the same time.
+    pub turns: usize,
 }
 
 impl Default for ServerConfig {
@@ -45,6 +53,9 @@ impl Default for ServerConfig {
             client_bytes_in_flight_max: limits::CLIENT_BYTES_IN_FLIGHT_MAX,
             calls_in_flight_max: limits::SERVER_CALLS_IN_FLIGHT_MAX,
             bytes_in_flight_max: limits::SERVER_BYTES_IN_FLIGHT_MAX,
+            client_reply_bytes_max: limits::CLIENT_REPLY_BYTES_MAX,
+            reply_bytes_max: limits::SERVER_REPLY_BYTES_MAX,
+            turns: limits::TURNS,
         }
     }
 }
@@ -61,6 +72,23 @@ struct Client {
     connections: usize,
     calls: Budget,
     bytes: Budget,
+    replies: Budget,
+}
+
+impl Client {
+    /// Whether calls of it still hold something.
+    fn holds(&self) -> bool {
+        [&self.calls, &self.bytes, &self.replies].iter().any(|b| b.used() > 0)
+    }
+}
+
+/// What all connections share.
+#[derive(Clone)]
+struct All {
+    calls: Budget,
+    bytes: Budget,
+    replies: Budget,
+    turns: Turns,
 }
 
 type Connections = Arc<Mutex<Table>>;
@@ -82,6 +110,14 @@ pub struct Load {
     pub client_calls: usize,
     /// Request bytes of the client that has most.
     pub client_bytes: usize,
+    /// Bytes of large replies that are being made or sent.
+    pub reply_bytes: usize,
+    /// The same of the client that has most.
+    pub client_reply_bytes: usize,
+    /// Calls that wait for their turn; no more than one of each connection.
+    pub waiting: usize,
+    /// Clients that have such.
+    pub clients_waiting: usize,
     /// Connections that were closed when they came, since the start.
     pub refused: u64,
 }
@@ -91,7 +127,7 @@ pub struct Server {
     addrs: Vec<SocketAddr>,
     stop: watch::Sender<bool>,
     connections: Connections,
-    all: [Budget; 2],
+    all: All,
     refused: Arc<AtomicU64>,
     accepting: Option<JoinHandle<JoinSet<()>>>,
 }
@@ -124,12 +160,18 @@ impl Server {
         }
         let (stop, stopped) = watch::channel(false);
         let connections = Connections::default();
-        let all = [Budget::new(config.calls_in_flight_max), Budget::new(config.bytes_in_flight_max)];
+        let all = All {
+            calls: Budget::new(config.calls_in_flight_max),
+            bytes: Budget::new(config.bytes_in_flight_max),
+            replies: Budget::new(config.reply_bytes_max),
+            turns: Turns::new(config.turns),
+        };
         let refused = Arc::new(AtomicU64::new(0));
         let accepting = Acceptor {
             service,
             all: all.clone(),
             refused: refused.clone(),
+            warnings: Default::default(),
             config,
             connections: connections.clone(),
             tasks: JoinSet::new(),
@@ -159,15 +201,20 @@ impl Server {
         let (connections, all, refused) = (self.connections.clone(), self.all.clone(), self.refused.clone());
         move || {
             let table = lock(&connections);
+            let (waiting, clients_waiting) = all.turns.waiting();
             let most = |f: fn(&Client) -> usize| table.clients.values().map(f).max().unwrap_or(0);
             Load {
                 connections: table.open.len(),
                 clients: table.clients.len(),
-                calls: all[0].used(),
-                bytes: all[1].used(),
+                calls: all.calls.used(),
+                bytes: all.bytes.used(),
                 client_connections: most(|c| c.connections),
                 client_calls: most(|c| c.calls.used()),
                 client_bytes: most(|c| c.bytes.used()),
+                reply_bytes: all.replies.used(),
+                client_reply_bytes: most(|c| c.replies.used()),
+                waiting,
+                clients_waiting,
                 refused: refused.load(Ordering::Relaxed),
             }
         }
@@ -219,8 +266,10 @@ async fn accept(listeners: &[TcpListener]) -> std::io::Result<(TcpStream, Socket
 struct Acceptor<S> {
     service: Arc<S>,
     config: ServerConfig,
-    all: [Budget; 2],
+    all: All,
     refused: Arc<AtomicU64>,
+    /// That `accept` failed; that there are too many connections, and too many of one client.
+    warnings: [Seldom; 3],
     connections: Connections,
     tasks: JoinSet<()>,
 }
@@ -239,7 +288,7 @@ impl<S: Service> Acceptor<S> {
             match accepted {
                 Ok((stream, peer)) => self.serve(stream, peer),
                 Err(e) => {
-                    warn!("cannot accept a connection: {e}");
+                    self.warnings[0].warn(|more| warn!("cannot accept a connection: {e}{more}"));
                     sleep(limits::ACCEPT_RETRY).await;
                 }
             }
@@ -251,21 +300,31 @@ impl<S: Service> Acceptor<S> {
         let config = &self.config;
         let mut table = lock(&self.connections);
         if table.open.len() >= config.connections_max {
-            warn!("connection from {addr} closed: {} connections are open", config.connections_max);
+            let max = config.connections_max;
+            self.warnings[1]
+                .warn(|more| warn!("connection from {addr} closed: {max} connections are open{more}"));
             return None;
         }
         let client = table.clients.entry(addr).or_insert_with(|| Client {
             connections: 0,
             calls: Budget::new(config.client_calls_in_flight_max),
             bytes: Budget::new(config.client_bytes_in_flight_max),
+            replies: Budget::new(config.client_reply_bytes_max),
         });
         if client.connections >= config.client_connections_max {
-            debug!("connection from {addr} closed: it has {}", client.connections);
+            let has = client.connections;
+            self.warnings[2].warn(|more| info!("connection from {addr} closed: it has {has}{more}"));
             return None;
         }
         client.connections += 1;
-        let [calls, bytes] = self.all.clone();
-        Some(Shares { calls: [client.calls.clone(), calls], bytes: [client.bytes.clone(), bytes] })
+        let All { calls, bytes, replies, turns } = self.all.clone();
+        Some(Shares {
+            calls: [client.calls.clone(), calls],
+            bytes: [client.bytes.clone(), bytes],
+            replies: [client.replies.clone(), replies],
+            turns,
+            client: addr,
+        })
     }
 
     fn serve(&mut self, stream: TcpStream, peer: SocketAddr) {
@@ -300,12 +359,12 @@ impl Drop for Leaves {
         if let Some(client) = table.clients.get_mut(&self.1) {
             client.connections -= 1;
             // With calls under way the same budgets must stand when it comes back.
-            if client.connections == 0 && client.calls.used() == 0 && client.bytes.used() == 0 {
+            if client.connections == 0 && !client.holds() {
                 table.clients.remove(&self.1);
             }
         }
         if table.clients.len() > limits::CLIENTS_REMEMBERED_MAX {
-            table.clients.retain(|_, c| c.connections > 0 || c.calls.used() > 0 || c.bytes.used() > 0);
+            table.clients.retain(|_, c| c.connections > 0 || c.holds());
         }
     }
 }

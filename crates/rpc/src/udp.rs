@@ -20,6 +20,7 @@ use crate::limits::{ACCEPT_RETRY, DATAGRAM_MAX, DATAGRAMS_IN_FLIGHT_MAX};
 use crate::message::{
     AcceptStat, Incoming, OpaqueAuth, Outcome, RawCall, RejectStat, encode_accepted, encode_denied, parse,
 };
+use crate::turns::Turn;
 
 /// Makes one call: sends it, and again after each of `waits` but the last, until the reply comes.
 ///
@@ -123,8 +124,15 @@ where
                 continue;
             }
         };
-        let header =
-            CallHeader { xid, prog: call.prog, vers: call.vers, proc: call.proc, cred, message_bytes: len };
+        let header = CallHeader {
+            xid,
+            prog: call.prog,
+            vers: call.vers,
+            proc: call.proc,
+            cred,
+            message_bytes: len,
+            turn: Turn::free(),
+        };
         let response = handler(from, header, body);
         let socket = socket.clone();
         tokio::spawn(async move {

@@ -9,9 +9,9 @@ use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::AsyncWriteExt;
 use tokio::net::tcp::OwnedWriteHalf;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
-use crate::limits::{WRITE_BATCH_MAX, WRITE_COPY_MAX, WRITE_SEGMENTS_MAX};
+use crate::limits::{WRITE_BATCH_MAX, WRITE_COPY_MAX, WRITE_PROGRESS_MIN, WRITE_SEGMENTS_MAX};
 use crate::record::{HEADER_LEN, last_fragment_header};
 
 /// One message on its way out, with its record header, and what is released when it has been written.
@@ -41,11 +41,20 @@ pub(crate) fn seal(mut head: BytesMut, rest: Vec<Bytes>, permits: Permits) -> Ou
     Outgoing { head: head.freeze(), rest, _permits: permits }
 }
 
+/// How slowly a peer may take what is sent.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pace {
+    /// Nothing at all for this long,
+    pub(crate) stall_max: Duration,
+    /// or less than [`WRITE_PROGRESS_MIN`] for this long: too slow.
+    pub(crate) time_max: Duration,
+}
+
 /// Writes messages until the socket fails or the channel closes.
 pub(crate) async fn run(
     socket: &mut OwnedWriteHalf,
     mut queue: mpsc::UnboundedReceiver<Outgoing>,
-    stall_max: Duration,
+    pace: Pace,
 ) -> io::Result<()> {
     let mut batch = Vec::with_capacity(WRITE_BATCH_MAX);
     let mut small = BytesMut::new();
@@ -60,26 +69,25 @@ pub(crate) async fn run(
             pending.drain(..).for_each(|b| small.extend_from_slice(&b));
             pending.push_back(small.split().freeze());
         }
-        write_all(socket, &mut pending, stall_max).await?;
+        write_all(socket, &mut pending, pace).await?;
         batch.clear();
     }
     Ok(())
 }
 
-async fn write_all(
-    socket: &mut OwnedWriteHalf,
-    pending: &mut VecDeque<Bytes>,
-    stall_max: Duration,
-) -> io::Result<()> {
+async fn write_all(socket: &mut OwnedWriteHalf, pending: &mut VecDeque<Bytes>, pace: Pace) -> io::Result<()> {
+    let too_slow = || io::Error::new(io::ErrorKind::TimedOut, "the peer takes no data");
+    // Since when, and how much since then, once one write was not enough.
+    let mut progress: Option<(Instant, usize)> = None;
     while !pending.is_empty() {
         let slices: Vec<IoSlice<'_>> =
             pending.iter().take(WRITE_SEGMENTS_MAX).map(|b| IoSlice::new(b)).collect();
-        let mut n = timeout(stall_max, socket.write_vectored(&slices))
-            .await
-            .map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "the peer takes no data"))??;
+        let mut n =
+            timeout(pace.stall_max, socket.write_vectored(&slices)).await.map_err(|_| too_slow())??;
         if n == 0 {
             return Err(io::ErrorKind::WriteZero.into());
         }
+        let taken = n;
         while let Some(front) = pending.front_mut() {
             if front.len() > n {
                 front.advance(n);
@@ -87,6 +95,18 @@ async fn write_all(
             }
             n -= front.len();
             pending.pop_front();
+        }
+        if !pending.is_empty() {
+            let now = Instant::now();
+            progress = match progress {
+                Some((since, before)) if before + taken < WRITE_PROGRESS_MIN => {
+                    if now - since > pace.time_max {
+                        return Err(too_slow());
+                    }
+                    Some((since, before + taken))
+                }
+                _ => Some((now, 0)),
+            };
         }
     }
     Ok(())

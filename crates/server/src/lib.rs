@@ -32,6 +32,7 @@ mod portmap;
 #[cfg(test)]
 mod protocol_doc;
 mod reload;
+mod replies;
 mod serve;
 mod server;
 pub mod state;

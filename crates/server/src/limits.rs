@@ -139,6 +139,22 @@ pub const CONNECTION_COMPOUNDS_MAX: usize = 512;
 pub const CONNECTION_BYTES_MAX: usize = 32 << 20;
 /// Request bytes of all connections that are being worked on.
 pub const SERVER_BYTES_MAX: usize = 256 << 20;
+/// Connections of one client (an address); more are closed when they come.
+pub const CLIENT_CONNECTIONS_MAX: usize = 256;
+/// Requests of one client that are being worked on; the next is read when one is done.
+pub const CLIENT_COMPOUNDS_MAX: usize = 2048;
+/// Requests of all clients that are being worked on.
+pub const SERVER_COMPOUNDS_MAX: usize = 16 << 10;
+/// Request bytes of one client that are being worked on or received.
+pub const CLIENT_BYTES_MAX: usize = 64 << 20;
+/// Bytes of large replies of one connection, from before they are made until they are sent. Above it its requests wait.
+pub const CONNECTION_REPLY_BYTES_MAX: usize = 64 << 20;
+/// The same of one client.
+pub const CLIENT_REPLY_BYTES_MAX: usize = 128 << 20;
+/// The same of all clients.
+pub const SERVER_REPLY_BYTES_MAX: usize = 512 << 20;
+/// Requests that run or wait for a thread, for each thread; the clients have the next place in turn.
+pub const TURNS_PER_WORKER: usize = 2;
 /// Threads that receive requests and run compounds: so many for each processor, since some wait for cold reads.
 pub const WORKERS_PER_CPU: usize = 4;
 /// At least so many.

@@ -1,19 +1,20 @@
-//! Operating system threads for compounds that wait for the disk.
+//! Operating system threads for compounds that wait for the disk. Clients have their turns here too.
 //!
 //! The queue is bounded by the RPC layer's limits on calls under way; a job that
 //! comes when the pool has ended is dropped, which its waiter sees.
 
-use std::collections::VecDeque;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use landfast_rpc::{FairQueue, Seldom};
 use parking_lot::{Condvar, Mutex};
 
 type Job = Box<dyn FnOnce() + Send>;
 
 #[derive(Default)]
 struct Queue {
-    jobs: VecDeque<Job>,
+    jobs: FairQueue<Job>,
     closed: bool,
 }
 
@@ -46,22 +47,29 @@ impl Pool {
         Ok(pool)
     }
 
-    /// Queues a job.
+    /// Queues a job of the server's own: all of these have their turn as if they were one client's.
     pub fn run(&self, job: impl FnOnce() + Send + 'static) {
+        self.run_for(IpAddr::V4(Ipv4Addr::UNSPECIFIED), job);
+    }
+
+    /// Queues a client's job.
+    pub fn run_for(&self, client: IpAddr, job: impl FnOnce() + Send + 'static) {
         let mut queue = self.inner.queue.lock();
         if !queue.closed {
-            queue.jobs.push_back(Box::new(job));
+            queue.jobs.push(client, Box::new(job));
             drop(queue);
             self.inner.wake.notify_one();
         }
     }
 }
 
+static PANICS: Seldom = Seldom::new();
+
 fn work(inner: &Inner) {
     loop {
         let mut queue = inner.queue.lock();
         let job = loop {
-            if let Some(job) = queue.jobs.pop_front() {
+            if let Some(job) = queue.jobs.pop() {
                 break job;
             }
             if queue.closed {
@@ -72,7 +80,8 @@ fn work(inner: &Inner) {
         drop(queue);
         // A panic must not take the worker with it; the job's waiter sees that it was dropped.
         if std::panic::catch_unwind(std::panic::AssertUnwindSafe(job)).is_err() {
-            tracing::error!("a compound ended in a panic; its connection is closed");
+            PANICS
+                .warn(|more| tracing::error!("a compound ended in a panic; its connection is closed{more}"));
         }
     }
 }
@@ -93,6 +102,30 @@ impl Drop for Pool {
 mod tests {
     use super::*;
     use std::sync::atomic::{AtomicUsize, Ordering};
+
+    /// One thread is busy; of the jobs that wait meanwhile the other client's are not behind all of the first's.
+    #[test]
+    fn clients_have_their_turns() {
+        let pool = Pool::new(1).expect("a thread");
+        let (flood, polite) = (IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2]));
+        let (go, busy) = std::sync::mpsc::channel::<()>();
+        pool.run_for(flood, move || busy.recv().expect("told to go on"));
+        let order = Arc::new(Mutex::new(Vec::new()));
+        for i in 0..500 {
+            let order = order.clone();
+            pool.run_for(flood, move || order.lock().push((flood, i)));
+        }
+        for i in 0..2 {
+            let order = order.clone();
+            pool.run_for(polite, move || order.lock().push((polite, i)));
+        }
+        go.send(()).expect("the job waits");
+        drop(pool);
+        let order = order.lock();
+        let at = |who| order.iter().position(|o| *o == who).expect("it ran");
+        assert!(at((polite, 0)) <= 2 && at((polite, 1)) <= 4, "{:?}", &order[..8]);
+        assert_eq!(order.len(), 502);
+    }
 
     #[test]
     fn all_jobs_run_before_the_pool_ends_and_a_panic_harms_nobody() {

@@ -1,7 +1,8 @@
 //! The thin shell: a listener, the worker pool, the wait for the log between a compound and its reply.
 //!
-//! The order of a request: decode; back-pressure, if it may change the tree; the compound runs; the log is flushed up to
-//! its last record; the slot is freed; the reply is sent.
+//! The order of a request: its client's turn comes; decode; back-pressure, if it may change the tree; room for a large
+//! reply; the compound runs; the next request has the turn; the log is flushed up to the last record; the slot is freed;
+//! the reply is sent.
 //!
 //! The server has a Tokio runtime of its own, whose threads run compounds where they are received: their system calls
 //! go to the page cache, and handing them to another thread and back would cost more than most of them take. Only
@@ -18,6 +19,7 @@ use crate::once::Once;
 use crate::pool::Pool;
 use crate::portmap::{PortMapper, Registered};
 use crate::reload::{self, ReloadError};
+use crate::replies;
 use crate::server::Shared;
 use crate::state::drc::{CallKey, CallNumbers, Origin};
 use crate::state::notes::{Restored, Stamped};
@@ -32,7 +34,7 @@ use landfast_nfs::v4::{ArgOp, CompoundArgs, PROC_COMPOUND, PROC_NULL, VERSION};
 use landfast_nfs::{mount, nfsacl, v3};
 use landfast_rpc::conn::{CallHeader, ConnConfig, ConnInfo, Program, Response, Service};
 use landfast_rpc::rpcbind::{self, Rpcbind};
-use landfast_rpc::{Credential, server, udp};
+use landfast_rpc::{Credential, Turn, server, udp};
 use landfast_volume::{RecoveryReport, ShutdownReport, Volume};
 use landfast_xdr::{Reader, padding};
 use std::net::SocketAddr;
@@ -184,11 +186,18 @@ impl Server {
                 record_max: limits::REQUEST_BYTES_MAX as usize + 4096,
                 calls_in_flight_max: limits::CONNECTION_COMPOUNDS_MAX,
                 bytes_in_flight_max: limits::CONNECTION_BYTES_MAX,
+                reply_bytes_max: limits::CONNECTION_REPLY_BYTES_MAX,
                 ..server::ServerConfig::default().conn
             },
             connections_max: connections,
+            client_connections_max: limits::CLIENT_CONNECTIONS_MAX,
+            client_calls_in_flight_max: limits::CLIENT_COMPOUNDS_MAX,
+            client_bytes_in_flight_max: limits::CLIENT_BYTES_MAX,
+            calls_in_flight_max: limits::SERVER_COMPOUNDS_MAX,
             bytes_in_flight_max: limits::SERVER_BYTES_MAX,
-            ..server::ServerConfig::default()
+            client_reply_bytes_max: limits::CLIENT_REPLY_BYTES_MAX,
+            reply_bytes_max: limits::SERVER_REPLY_BYTES_MAX,
+            turns: workers.max(2) * limits::TURNS_PER_WORKER,
         };
         let handle = threads.handle();
         let rpc = {
@@ -466,13 +475,16 @@ impl Service for Nfs {
         PROGRAMS
     }
 
-    async fn call(&self, conn: &Arc<ConnInfo>, call: CallHeader, body: Bytes) -> Response {
+    async fn call(&self, conn: &Arc<ConnInfo>, mut call: CallHeader, body: Bytes) -> Response {
         match (call.prog, call.vers) {
             (landfast_nfs::PROGRAM, v3::VERSION) => return self.v3(conn, call, body).await,
             (landfast_nfs::PROGRAM, _) => {}
             (nfsacl::PROGRAM, _) => return self.nfsacl(conn, call, body).await,
             (mount::PROGRAM, _) => return self.mount(conn, call, body).await,
-            _ => return self.nlm.call(conn.peer(), false, call, body).await,
+            _ => {
+                let mut turn = std::mem::replace(&mut call.turn, Turn::free());
+                return turn.during(self.nlm.call(conn.peer(), false, call, body)).await;
+            }
         }
         match call.proc {
             PROC_NULL => Response::Success(Bytes::new()),
@@ -501,12 +513,12 @@ impl Nfs {
         let synced = exports.iter().any(|e| e.synced());
         let slow = synced || args.ops.iter().any(matrix::may_flush);
         let fingerprint = fingerprint(principal, &args, &body);
-        let bytes = call.message_bytes;
         if args.ops.iter().any(|op| matches!(op, ArgOp::CreateSession(_) | ArgOp::BindConnToSession(_))) {
             self.sh.lines.add(conn);
         }
-        let CallHeader { xid, prog: program, vers: version, proc: procedure, cred, .. } = call;
-        let caller = self.sh.caller(conn.peer(), cred).await;
+        let CallHeader { xid, prog: program, vers: version, proc: procedure, cred, message_bytes, mut turn } =
+            call;
+        let caller = turn.before(self.sh.caller(conn.peer(), cred)).await;
         // NFSv4.0 has no slots.
         let key = (args.minor_version == 0 && v40::is_kept(&args.ops)).then(|| {
             let numbers = CallNumbers { xid, program, version, procedure };
@@ -514,24 +526,29 @@ impl Nfs {
         });
         let in_hand = match &key {
             None => None,
-            Some(key) => match self.once(key, Origin { conn: conn.id(), port: caller.port }).await {
-                Once::Execute(in_hand) => Some(in_hand),
-                Once::Replay(reply) => {
-                    self.sh.counters.replay();
-                    return Response::Success(reply);
+            Some(key) => {
+                match turn.before(self.once(key, Origin { conn: conn.id(), port: caller.port })).await {
+                    Once::Execute(in_hand) => Some(in_hand),
+                    Once::Replay(reply) => {
+                        self.sh.counters.replay();
+                        return Response::Success(reply);
+                    }
+                    Once::Busy => return Response::Close,
                 }
-                Once::Busy => return Response::Close,
-            },
+            }
         };
-        let req = Request { conn: conn.id(), principal, caller, bytes, fingerprint, args, key };
+        let req =
+            Request { conn: conn.id(), principal, caller, bytes: message_bytes, fingerprint, args, key };
         drop(body);
         let req = Arc::new(req);
         for export in &exports {
             // A volume that has failed says so again to each operation.
-            let _ = export.volume.admit().await;
+            let _ = turn.before(export.volume.admit()).await;
         }
+        let room = turn.before(conn.room(replies::compound(&req.args.ops))).await;
         let give_up = Instant::now() + Duration::from_millis(limits::RETRY_WAIT_MS);
         loop {
+            turn.again().await;
             // Asked for before the slot is looked at, so that no release is missed.
             let mut released = pin!(self.released.notified());
             released.as_mut().enable();
@@ -542,7 +559,8 @@ impl Nfs {
             if announced.iter().any(|intent| intent.in_company()) {
                 tokio::task::yield_now().await;
             }
-            let Some(Outcome { reply, pending, busy, offloads }) = self.run(&req, slow).await else {
+            let Some(Outcome { reply, pending, busy, offloads }) = self.run(&req, slow, &mut turn).await
+            else {
                 return Response::Close;
             };
             for offload in offloads {
@@ -554,14 +572,14 @@ impl Nfs {
                 if let Some(in_hand) = in_hand.filter(|_| stable) {
                     in_hand.settle();
                 }
-                return Response::Success(reply);
+                return Response::Success(reply).in_room(room);
             }
             if !busy {
                 if let Some(in_hand) = in_hand {
                     in_hand.settle();
                 }
                 self.released.notify_waiters();
-                return Response::Success(reply);
+                return Response::Success(reply).in_room(room);
             }
             // A client that has lost its connection repeats what is still being worked on; `DELAY` would cost it seconds.
             if timeout_at(give_up, released).await.is_err() {
@@ -570,14 +588,17 @@ impl Nfs {
         }
     }
 
-    /// Runs a request; `None` when that failed.
-    async fn run(&self, req: &Arc<Request>, slow: bool) -> Option<Outcome> {
+    /// Runs a request, and lets go of its turn; `None` when that failed.
+    async fn run(&self, req: &Arc<Request>, slow: bool, turn: &mut Turn) -> Option<Outcome> {
         if !slow {
-            return Some(compound::run(&self.sh, req));
+            let outcome = compound::run(&self.sh, req);
+            turn.give();
+            return Some(outcome);
         }
+        turn.give();
         let (done, outcome) = tokio::sync::oneshot::channel();
         let (sh, req) = (self.sh.clone(), req.clone());
-        self.slow.run(move || {
+        self.slow.run_for(req.caller.addr, move || {
             let outcome = compound::run(&sh, &req);
             if let Some(pending) = &outcome.pending {
                 pending.receipt.request();

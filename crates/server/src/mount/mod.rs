@@ -46,7 +46,11 @@ impl Mounts {
 impl Nfs {
     /// Serves a call of MOUNT.
     pub(crate) async fn mount(&self, conn: &Arc<ConnInfo>, header: CallHeader, body: Bytes) -> Response {
-        let caller = self.sh.caller(conn.peer(), header.cred).await;
+        let CallHeader { cred, mut turn, .. } = header;
+        let caller = turn.before(self.sh.caller(conn.peer(), cred)).await;
+        // The lists are long at worst: names and paths of so many hosts.
+        let lists = matches!(header.proc, proc::DUMP | proc::EXPORT);
+        let room = turn.before(conn.room(if lists { limits::RESPONSE_BYTES_MAX as usize } else { 0 })).await;
         let host = Bytes::from(caller.addr.to_string());
         let reply = match header.proc {
             proc::NULL => nothing(body, |()| ()),
@@ -60,7 +64,7 @@ impl Nfs {
             proc::EXPORT => nothing(body, |()| exported(&self.sh.exports())),
             _ => return Response::ProcUnavail,
         };
-        reply.map_or(Response::GarbageArgs, Response::Success)
+        reply.map_or(Response::GarbageArgs, Response::Success).in_room(room)
     }
 
     fn mnt(&self, caller: &Caller, host: &Bytes, path: Bytes) -> MntRes {

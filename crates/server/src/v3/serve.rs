@@ -2,12 +2,14 @@
 
 use super::{Asked, Outcome, Request, run};
 use crate::once::{InHand, Once};
+use crate::replies;
 use crate::serve::{Nfs, principal};
 use crate::state::drc::{CallKey, CallNumbers, Origin};
 use bytes::Bytes;
 use landfast_nfs::nfsacl::{self, GetaclArgs, SetaclArgs};
 use landfast_nfs::v3::args::NoCall;
 use landfast_nfs::v3::{Call, NfsStat3};
+use landfast_rpc::Turn;
 use landfast_rpc::conn::{CallHeader, ConnInfo, Response};
 use landfast_xdr::Decode;
 use std::sync::Arc;
@@ -40,11 +42,13 @@ impl Nfs {
 
     async fn asked(&self, conn: &Arc<ConnInfo>, header: CallHeader, call: Asked, body: &[u8]) -> Response {
         let principal = principal(&header.cred);
-        let CallHeader { xid, prog: program, vers: version, proc: procedure, cred, .. } = header;
-        let caller = self.sh.caller(conn.peer(), cred).await;
+        let CallHeader { xid, prog: program, vers: version, proc: procedure, cred, mut turn, .. } = header;
+        let caller = turn.before(self.sh.caller(conn.peer(), cred)).await;
         let Some(changed) = call.changes() else {
+            let room = turn.before(conn.room(replies::v3(&call))).await;
             let req = Arc::new(Request { caller, call, key: None });
-            return self.answer(&req, None, false).await;
+            let outcome = self.run_v3(&req, false, &mut turn).await;
+            return self.conclude(&req, None, outcome).await.in_room(room);
         };
         let key = call.is_kept().then(|| {
             let numbers = CallNumbers { xid, program, version, procedure };
@@ -52,20 +56,22 @@ impl Nfs {
         });
         let in_hand = match &key {
             None => None,
-            Some(key) => match self.once(key, Origin { conn: conn.id(), port: caller.port }).await {
-                Once::Execute(in_hand) => Some(in_hand),
-                Once::Replay(reply) => {
-                    self.sh.counters.replay();
-                    return Response::Success(reply);
+            Some(key) => {
+                match turn.before(self.once(key, Origin { conn: conn.id(), port: caller.port })).await {
+                    Once::Execute(in_hand) => Some(in_hand),
+                    Once::Replay(reply) => {
+                        self.sh.counters.replay();
+                        return Response::Success(reply);
+                    }
+                    Once::Busy => return Response::Close,
                 }
-                Once::Busy => return Response::Close,
-            },
+            }
         };
         let export = self.sh.exports().of_handle(&changed.0).cloned();
         let slow = export.as_ref().is_some_and(|e| call.may_flush(e));
         if let Some(export) = &export {
             // A volume that has failed says so again to each call.
-            let _ = export.volume.admit().await;
+            let _ = turn.before(export.volume.admit()).await;
         }
         // Requests that are here already share a flush: see `Nfs::compound`.
         let announced = export.filter(|_| !slow).and_then(|e| e.volume.expect());
@@ -73,14 +79,9 @@ impl Nfs {
             tokio::task::yield_now().await;
         }
         let req = Arc::new(Request { caller, call, key });
-        let outcome = self.run_v3(&req, slow).await;
+        let outcome = self.run_v3(&req, slow, &mut turn).await;
         drop(announced);
         self.conclude(&req, in_hand, outcome).await
-    }
-
-    async fn answer(&self, req: &Arc<Request>, in_hand: Option<InHand<'_>>, slow: bool) -> Response {
-        let outcome = self.run_v3(req, slow).await;
-        self.conclude(req, in_hand, outcome).await
     }
 
     /// Waits for the log, if the call changed anything.
@@ -102,14 +103,17 @@ impl Nfs {
         Response::Segments(reply)
     }
 
-    /// Runs a call; `None` when that failed.
-    async fn run_v3(&self, req: &Arc<Request>, slow: bool) -> Option<Outcome> {
+    /// Runs a call, and lets go of its turn; `None` when that failed.
+    async fn run_v3(&self, req: &Arc<Request>, slow: bool, turn: &mut Turn) -> Option<Outcome> {
         if !slow {
-            return Some(run(&self.sh, req));
+            let outcome = run(&self.sh, req);
+            turn.give();
+            return Some(outcome);
         }
+        turn.give();
         let (done, outcome) = tokio::sync::oneshot::channel();
         let (sh, req) = (self.sh.clone(), req.clone());
-        self.slow.run(move || {
+        self.slow.run_for(req.caller.addr, move || {
             let outcome = run(&sh, &req);
             if let Some(receipts) = &outcome.receipts {
                 receipts.request();

@@ -1,0 +1,283 @@
+//! Fair turns between clients: how many calls run at a time, and whose is next.
+//!
+//! A connection takes a place for a call before it hands it to the service, so that no more calls than places wait for a
+//! thread, whoever floods. A call that finds no place waits in the queue of its client (an address); a place that
+//! becomes free goes to the clients in turn, whatever the length of their queues. So a call waits for at most one call of
+//! each other client that waits, and for those that have a place. The service lets go of the place when the call has run or
+//! first waits for something ([`Turn::during`]), so nobody waits for the disk of others.
+//!
+//! Invariants: a client is in the round exactly when its queue is not empty; nobody waits while a place is free.
+
+use std::collections::{HashMap, VecDeque};
+use std::future::{Future, poll_fn};
+use std::net::IpAddr;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
+
+use tokio::sync::oneshot;
+
+/// A queue for each client; the next is of the client whose turn it is.
+#[derive(Debug)]
+pub struct FairQueue<W> {
+    len: usize,
+    queues: HashMap<IpAddr, VecDeque<W>>,
+    round: VecDeque<IpAddr>,
+}
+
+impl<W> Default for FairQueue<W> {
+    fn default() -> Self {
+        FairQueue { len: 0, queues: HashMap::new(), round: VecDeque::new() }
+    }
+}
+
+impl<W> FairQueue<W> {
+    /// The last of its client.
+    pub fn push(&mut self, client: IpAddr, who: W) {
+        let queue = self.queues.entry(client).or_default();
+        if queue.is_empty() {
+            self.round.push_back(client);
+        }
+        queue.push_back(who);
+        self.len += 1;
+    }
+
+    /// The first of the client whose turn it is.
+    pub fn pop(&mut self) -> Option<W> {
+        let client = self.round.pop_front()?;
+        let queue = self.queues.get_mut(&client)?;
+        let who = queue.pop_front();
+        self.len -= 1;
+        if queue.is_empty() {
+            self.queues.remove(&client);
+        } else {
+            self.round.push_back(client);
+        }
+        who
+    }
+
+    /// How many wait.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether nobody waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Of how many clients.
+    #[must_use]
+    pub fn clients(&self) -> usize {
+        self.round.len()
+    }
+}
+
+#[derive(Debug)]
+struct Places {
+    free: usize,
+    waiting: FairQueue<oneshot::Sender<Turn>>,
+}
+
+/// The places and who waits for one.
+#[derive(Debug, Clone)]
+pub(crate) struct Turns(Arc<Mutex<Places>>);
+
+impl Turns {
+    /// So many calls run at a time.
+    pub(crate) fn new(places: usize) -> Turns {
+        Turns(Arc::new(Mutex::new(Places { free: places.max(1), waiting: FairQueue::default() })))
+    }
+
+    /// Waits for a place.
+    pub(crate) async fn wait(&self, client: IpAddr) -> Turn {
+        let turn = {
+            let mut places = self.lock();
+            if places.free > 0 {
+                places.free -= 1;
+                return self.turn(client, true);
+            }
+            let (who, turn) = oneshot::channel();
+            places.waiting.push(client, who);
+            turn
+        };
+        // The sender stands in the queue, which this keeps: it is never dropped unsent.
+        turn.await.unwrap_or_else(|_| self.turn(client, false))
+    }
+
+    /// How many calls wait, and of how many clients.
+    pub(crate) fn waiting(&self) -> (usize, usize) {
+        let places = self.lock();
+        (places.waiting.len(), places.waiting.clients())
+    }
+
+    fn turn(&self, client: IpAddr, held: bool) -> Turn {
+        Turn { of: Some((self.clone(), client)), held }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Places> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A place for a call that runs; given back when dropped.
+#[derive(Debug)]
+pub struct Turn {
+    of: Option<(Turns, IpAddr)>,
+    held: bool,
+}
+
+impl Turn {
+    /// For a call that needs no place.
+    #[must_use]
+    pub fn free() -> Turn {
+        Turn { of: None, held: false }
+    }
+
+    /// Gives the place back, to whom it is due.
+    pub fn give(&mut self) {
+        let Some((turns, _)) = &self.of else { return };
+        while self.held {
+            let next = {
+                let mut places = turns.lock();
+                let next = places.waiting.pop();
+                places.free += usize::from(next.is_none());
+                next
+            };
+            self.held = false;
+            let Some(next) = next else { return };
+            // The client does not matter to who only gives it back.
+            let turn = Turn { of: self.of.clone(), held: true };
+            if let Err(mut back) = next.send(turn) {
+                // Who has given up waiting does not take it: the next does.
+                back.held = false;
+                self.held = true;
+            }
+        }
+    }
+
+    /// Does something that may wait. When it waits the place is given back first; [`Turn::again`] asks for another.
+    pub async fn during<T>(&mut self, work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
+        match poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await {
+            Poll::Ready(done) => done,
+            Poll::Pending => {
+                self.give();
+                work.await
+            }
+        }
+    }
+
+    /// Waits for a place, if this has none.
+    pub async fn again(&mut self) {
+        if let (false, Some((turns, client))) = (self.held, &self.of) {
+            *self = turns.wait(*client).await;
+        }
+    }
+
+    /// Does something that may wait before the call can run: with the place, or with another one afterwards.
+    pub async fn before<T>(&mut self, work: impl Future<Output = T>) -> T {
+        let done = self.during(work).await;
+        self.again().await;
+        done
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.give();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn ip(n: u8) -> IpAddr {
+        IpAddr::from([192, 0, 2, n])
+    }
+
+    /// A thousand of one client wait; the first of the other is next but one, and then every second.
+    #[test]
+    fn a_flood_does_not_starve_another() {
+        let mut queue = FairQueue::default();
+        (0..1000).for_each(|i| queue.push(ip(1), i));
+        queue.push(ip(2), 5000);
+        queue.push(ip(2), 5001);
+        assert_eq!((queue.len(), queue.clients()), (1002, 2));
+        let order: Vec<i32> = std::iter::from_fn(|| queue.pop()).take(6).collect();
+        assert_eq!(order, [0, 5000, 1, 5001, 2, 3]);
+    }
+
+    proptest! {
+        /// Between two turns of a client that waits no other client has two; each queue keeps its order; nobody is lost.
+        #[test]
+        fn everybody_has_a_turn(steps in prop::collection::vec((0u8..5, any::<bool>()), 1..200)) {
+            let mut queue = FairQueue::default();
+            let mut number = 0u32;
+            let mut since: HashMap<IpAddr, HashMap<IpAddr, u32>> = HashMap::new();
+            let mut last: HashMap<IpAddr, u32> = HashMap::new();
+            let mut left = 0usize;
+            for (client, pops) in steps {
+                if !pops {
+                    number += 1;
+                    left += 1;
+                    if !queue.queues.contains_key(&ip(client)) {
+                        since.remove(&ip(client));
+                    }
+                    queue.push(ip(client), (ip(client), number));
+                } else if let Some((who, n)) = queue.pop() {
+                    left -= 1;
+                    prop_assert!(last.insert(who, n).is_none_or(|before| before < n));
+                    since.remove(&who);
+                    for waiting in queue.queues.keys().filter(|w| **w != who) {
+                        let got = since.entry(*waiting).or_default().entry(who).or_default();
+                        *got += 1;
+                        prop_assert!(*got <= 1);
+                    }
+                } else {
+                    prop_assert_eq!(left, 0);
+                }
+                prop_assert_eq!((queue.len(), queue.clients()), (left, queue.queues.len()));
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn who_gives_up_takes_no_place() {
+        let turns = Turns::new(1);
+        let first = turns.wait(ip(1)).await;
+        let gone = tokio::spawn({
+            let turns = turns.clone();
+            async move { drop(turns.wait(ip(1)).await) }
+        });
+        while turns.waiting() == (0, 0) {
+            tokio::task::yield_now().await;
+        }
+        gone.abort();
+        assert!(gone.await.is_err());
+        drop(first);
+        drop(turns.wait(ip(2)).await);
+        assert_eq!((turns.waiting(), turns.lock().free), ((0, 0), 1));
+    }
+
+    #[tokio::test]
+    async fn who_waits_for_something_else_has_no_place() {
+        let turns = Turns::new(1);
+        let mut turn = turns.wait(ip(1)).await;
+        assert_eq!(turn.before(async { 7 }).await, 7);
+        assert_eq!(turns.lock().free, 0, "what does not wait keeps the place");
+        let seen = turn
+            .before(async {
+                tokio::task::yield_now().await;
+                turns.lock().free
+            })
+            .await;
+        assert_eq!((seen, turns.lock().free), (1, 0));
+        drop(turn);
+        assert_eq!(turns.lock().free, 1);
+    }
+}
