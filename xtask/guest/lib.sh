@@ -15,8 +15,12 @@ refused() { # refused COMMAND...: it must fail
 }
 mount_export() { # mount_export [OPTION...]: more options, each with a comma in front
     local options="vers=$VERS,proto=tcp,port=$PORT"
-    # landfast answers MOUNT on its one port, and the guest's loopback is not its port mapper's
-    [ "$VERS" != 3 ] || [ "$SERVER" = 127.0.0.1 ] || options+=",mountport=$PORT,mountproto=tcp,nolock"
+    if [ "$VERS" = 3 ]; then
+        # the guest's own lock manager needs both; landfast answers MOUNT on its one port
+        pidof rpcbind >/dev/null || rpcbind
+        pidof rpc.statd >/dev/null || rpc.statd
+        [ "$SERVER" = 127.0.0.1 ] || options+=",mountport=$PORT,mountproto=tcp"
+    fi
     mount -t nfs -o "$options$*" "$SERVER:$EXPORT" "$MNT"
 }
 forget() { # empties the client's caches, so that what follows asks the server

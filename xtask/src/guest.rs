@@ -1,7 +1,7 @@
 //! `cargo xtask guest ...`: a virtual machine with Debian's kernel, whose NFS client is the one that people use.
 //!
 //! It runs under QEMU's software emulation, so it needs no help from the host's kernel; times in it say little,
-//! counts are exact. It sees only its host's loopback, at 10.0.2.2.
+//! counts are exact. Servers and guests of one run have a network of their own ([`network`]).
 
 mod archive;
 mod channel;
@@ -11,9 +11,11 @@ mod image;
 mod linux_source;
 mod machine;
 mod mountstats;
+mod network;
 mod recipe;
 mod report;
 mod server;
+mod setup;
 mod suite;
 mod tree;
 mod work;
@@ -25,15 +27,15 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
-pub use image::possible;
 use machine::{Hardware, Machine};
+pub use network::possible;
 use recipe::Kernel;
 
 /// The guest's tasks.
 #[derive(Subcommand)]
 pub enum Task {
     /// Build the guest's disk, kernel and initrd, unless they are cached under target/guest.
-    Build(Common),
+    Build(BuildOptions),
     /// Boot a guest, say how long that took and which kernel runs, and end it.
     Boot(Common),
     /// Boot a guest, run a command in it, and exit with the command's exit code.
@@ -70,6 +72,17 @@ impl Common {
     }
 }
 
+/// Options of `guest build`.
+#[derive(Args)]
+pub struct BuildOptions {
+    /// The guest's kernel: 6.1 or 6.12.
+    #[arg(long, default_value_t = Kernel::V6_1)]
+    kernel: Kernel,
+    /// Also what the other commands need: the archive that they extract, the programs of the suites.
+    #[arg(long)]
+    all: bool,
+}
+
 /// Options of `guest run`.
 #[derive(Args)]
 pub struct RunOptions {
@@ -89,14 +102,13 @@ pub struct RunOptions {
 /// Runs a guest task.
 pub fn run(task: &Task) -> ExitCode {
     let result = match task {
-        Task::Check(options) => own_namespace().and_then(|()| check::run(options)),
-        Task::Suite(options) => own_namespace().and_then(|()| suite::run(options)),
-        Task::Work(options) => own_namespace().and_then(|()| work::run(options)),
-        Task::LinuxSource(options) => own_namespace().and_then(|()| linux_source::run(options)),
-        Task::Build(common) => image::build(common.kernel).map(|image| {
-            println!("Linux {}: {}", image.release, image.disk.display());
-            ExitCode::SUCCESS
-        }),
+        Task::Check(options) => network::enter(|| options.fetch()).and_then(|_net| check::run(options)),
+        Task::Suite(options) => network::enter(|| options.fetch()).and_then(|_net| suite::run(options)),
+        Task::Work(options) => network::enter(|| options.fetch()).and_then(|_net| work::run(options)),
+        Task::LinuxSource(options) => {
+            network::enter(|| options.fetch()).and_then(|_net| linux_source::run(options))
+        }
+        Task::Build(options) => build(options),
         Task::Boot(common) => boot(common),
         Task::Run(options) => run_command(options),
         Task::Sh(common) => image::build(common.kernel)
@@ -107,6 +119,16 @@ pub fn run(task: &Task) -> ExitCode {
         eprintln!("{why}");
         ExitCode::from(125)
     })
+}
+
+fn build(options: &BuildOptions) -> Result<ExitCode, String> {
+    let image = image::build(options.kernel)?;
+    println!("Linux {}: {}", image.release, image.disk.display());
+    if options.all {
+        archive::plain(&archive::find(work::ARCHIVE)?)?;
+        suite::fetch()?;
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn boot(common: &Common) -> Result<ExitCode, String> {
@@ -133,24 +155,4 @@ fn run_command(options: &RunOptions) -> Result<ExitCode, String> {
     let code = machine.run(&script, &[], limit, &mut std::io::stdout())?;
     std::io::stdout().flush().map_err(|e| format!("standard output: {e}"))?;
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(255)))
-}
-
-/// The variable that tells a process of ours that it is in a mount namespace of its own.
-const NAMESPACE: &str = "XTASK_MOUNT_NAMESPACE";
-
-/// Starts this program again in a mount namespace of its own, unless it is in one: mounts end with it, however it ends.
-fn own_namespace() -> Result<(), String> {
-    use std::os::unix::process::CommandExt;
-    if std::env::var_os(NAMESPACE).is_some() {
-        return Ok(());
-    }
-    image::possible()?;
-    let program = std::env::current_exe().map_err(|e| format!("our own path: {e}"))?;
-    let error = std::process::Command::new("unshare")
-        .arg("--mount")
-        .arg(program)
-        .args(std::env::args_os().skip(1))
-        .env(NAMESPACE, "1")
-        .exec();
-    Err(format!("unshare: {error}"))
 }

@@ -30,6 +30,8 @@ const NEEDS: &[Need] = &[
     Need { program: "nfs-ls", package: "libnfs-utils" },
     Need { program: "showmount", package: "nfs-common" },
     Need { program: "rpcbind", package: "rpcbind" },
+    Need { program: "ip", package: "iproute2" },
+    Need { program: "hostname", package: "hostname" },
     Need { program: "/usr/include/sys/acl.h", package: "libacl1-dev" },
 ];
 

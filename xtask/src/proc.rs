@@ -1,6 +1,8 @@
 //! Running other programs: the command is shown, its output is not hidden, its failure is one line.
 
 use std::ffi::OsStr;
+use std::fs::File;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
@@ -77,6 +79,10 @@ pub fn run(command: &mut Command) -> Result<(), String> {
 /// one hanging test is a failure with a name and not a run without an end.
 pub fn run_within(limit: Duration, command: &mut Command) -> Result<(), String> {
     eprintln!("+ {}", show(command));
+    wait_within(limit, command)
+}
+
+fn wait_within(limit: Duration, command: &mut Command) -> Result<(), String> {
     let mut child = command.spawn().map_err(|e| format!("{}: {e}", show(command)))?;
     let pid = child.id();
     let (ended, end) = mpsc::channel::<()>();
@@ -96,6 +102,14 @@ pub fn run_within(limit: Duration, command: &mut Command) -> Result<(), String> 
         Ok(status) => Err(format!("{}: {status}", show(command))),
         Err(e) => Err(format!("{}: {e}", show(command))),
     }
+}
+
+/// As [`run_within`], with its output in a file.
+pub fn run_within_to(mut output: &File, limit: Duration, command: &mut Command) -> Result<(), String> {
+    let streams = writeln!(output, "+ {}", show(command))
+        .and_then(|()| Ok((output.try_clone()?, output.try_clone()?)))
+        .map_err(|e| format!("{}: {e}", show(command)))?;
+    wait_within(limit, command.stdout(streams.0).stderr(streams.1))
 }
 
 /// Kills a process and all its descendants, the ancestors first so that none starts another.

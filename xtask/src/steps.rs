@@ -1,6 +1,9 @@
 //! The steps of a long run: each is named, timed, and ends as passed, failed or skipped.
 
+use std::fs::File;
+use std::io::{self, Read, Seek};
 use std::process::ExitCode;
+use std::sync::{Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 /// How a step ended.
@@ -40,10 +43,29 @@ impl From<Result<(), String>> for Outcome {
     }
 }
 
+/// A step that may run beside others: what it prints goes to the file that it gets.
+pub struct Job<'a> {
+    name: String,
+    run: Box<dyn FnOnce(&File) -> Outcome + Send + 'a>,
+}
+
+impl<'a> Job<'a> {
+    /// A step of this name.
+    pub fn new(name: &str, run: impl FnOnce(&File) -> Outcome + Send + 'a) -> Self {
+        Job { name: name.to_owned(), run: Box::new(run) }
+    }
+}
+
 /// The steps so far.
-#[derive(Default)]
 pub struct Steps {
+    start: Instant,
     done: Vec<(String, Outcome, Duration)>,
+}
+
+impl Default for Steps {
+    fn default() -> Self {
+        Steps { start: Instant::now(), done: Vec::new() }
+    }
 }
 
 impl Steps {
@@ -53,10 +75,50 @@ impl Steps {
         let start = Instant::now();
         let outcome = run();
         let took = start.elapsed();
-        let gap = if outcome.reason().is_empty() { "" } else { ": " };
-        println!("== {name}: {} ({:.1} s){gap}{}", outcome.word(), took.as_secs_f64(), outcome.reason());
+        end_line(name, &outcome, took);
         self.done.push((name.to_owned(), outcome.clone(), took));
         outcome
+    }
+
+    /// Runs steps that do not disturb each other, `width` at a time, in this order. What each prints is printed in one
+    /// piece when it ends. The outcomes come in the order of the steps.
+    pub fn together(&mut self, width: usize, jobs: Vec<Job<'_>>) -> Vec<Outcome> {
+        let first = self.done.len();
+        let skipped =
+            |job: &Job| (job.name.clone(), Outcome::Skipped("did not run".to_owned()), Duration::ZERO);
+        self.done.extend(jobs.iter().map(skipped));
+        let queue = Mutex::new(jobs.into_iter().enumerate());
+        let next = || queue.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).next();
+        std::thread::scope(|scope| {
+            let (ended, ends) = mpsc::channel();
+            for _ in 0..width {
+                let (ended, next) = (ended.clone(), &next);
+                scope.spawn(move || {
+                    while let Some((place, job)) = next() {
+                        println!("== {}: begins", job.name);
+                        let start = Instant::now();
+                        let output = tempfile::tempfile();
+                        let outcome = match &output {
+                            Ok(file) => (job.run)(file),
+                            Err(e) => Outcome::Failed(format!("a file for its output: {e}")),
+                        };
+                        // The other end waits for all of us.
+                        let _ = ended.send((place, outcome, start.elapsed(), output));
+                    }
+                });
+            }
+            drop(ended);
+            for (place, outcome, took, output) in ends {
+                let Some(entry) = self.done.get_mut(first + place) else { continue };
+                println!("\n== {}", entry.0);
+                if let Err(e) = output.and_then(show) {
+                    println!("(its output is lost: {e})");
+                }
+                end_line(&entry.0, &outcome, took);
+                (entry.1, entry.2) = (outcome, took);
+            }
+        });
+        self.done[first..].iter().map(|(_, outcome, _)| outcome.clone()).collect()
     }
 
     /// Prints one line a step and the counts, which are the last line.
@@ -66,8 +128,7 @@ impl Steps {
             let gap = if outcome.reason().is_empty() { "" } else { "  " };
             println!("  {:7} {:7.1} s  {name}{gap}{}", outcome.word(), took.as_secs_f64(), outcome.reason());
         }
-        let total: Duration = self.done.iter().map(|(_, _, took)| *took).sum();
-        println!("  {:7} {:7.1} s  all", "", total.as_secs_f64());
+        println!("  {:7} {:7.1} s  all", "", self.start.elapsed().as_secs_f64());
         let (passed, failed, skipped) = self.counts();
         println!("\n{passed} passed, {failed} failed, {skipped} skipped");
         if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
@@ -79,8 +140,24 @@ impl Steps {
     }
 }
 
+fn end_line(name: &str, outcome: &Outcome, took: Duration) {
+    let gap = if outcome.reason().is_empty() { "" } else { ": " };
+    println!("== {name}: {} ({:.1} s){gap}{}", outcome.word(), took.as_secs_f64(), outcome.reason());
+}
+
+/// Prints what a step wrote.
+fn show(mut output: File) -> io::Result<()> {
+    let mut bytes = Vec::new();
+    output.rewind()?;
+    output.read_to_end(&mut bytes)?;
+    print!("{}", String::from_utf8_lossy(&bytes));
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
 
     #[test]
@@ -90,5 +167,30 @@ mod tests {
         steps.step("two", || Outcome::from(Ok(())));
         steps.step("three", || Outcome::Skipped("no root".to_owned()));
         assert_eq!(steps.counts(), (1, 1, 1));
+    }
+
+    #[test]
+    fn steps_run_beside_each_other_and_are_counted_in_their_order() {
+        let (to_second, from_first) = mpsc::channel();
+        let (to_first, from_second) = mpsc::channel();
+        let mut steps = Steps::default();
+        // Each waits for the other: they end only if both run at once.
+        let outcomes = steps.together(
+            2,
+            vec![
+                Job::new("one", move |mut out| {
+                    let met = to_second.send(()).is_ok() && from_second.recv().is_ok();
+                    Outcome::from(writeln!(out, "one {met}").map_err(|e| e.to_string()))
+                }),
+                Job::new("two", move |_| {
+                    let met = to_first.send(()).is_ok() && from_first.recv().is_ok();
+                    if met { Outcome::from(Err("met".to_owned())) } else { Outcome::Passed }
+                }),
+                Job::new("three", |_| Outcome::Passed),
+            ],
+        );
+        assert_eq!(outcomes, [Outcome::Passed, Outcome::Failed("met".to_owned()), Outcome::Passed]);
+        let names: Vec<&str> = steps.done.iter().map(|(name, _, _)| name.as_str()).collect();
+        assert_eq!(names, ["one", "two", "three"]);
     }
 }

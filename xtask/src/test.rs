@@ -1,5 +1,6 @@
 //! `cargo xtask test`: everything that continuous integration checks, in one command.
 
+use std::fs::File;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use crate::fuzz;
 use crate::guest;
 use crate::packages;
 use crate::proc::{self, command, output};
-use crate::steps::{Outcome, Steps};
+use crate::steps::{Job, Outcome, Steps};
 
 /// The filesystems on which the power is cut.
 const FILESYSTEMS: [&str; 3] = ["ext4", "xfs", "btrfs"];
@@ -27,11 +28,21 @@ const LAB_LIMIT: Duration = Duration::from_secs(10 * 60);
 /// Power cuts on each of them.
 const CUTS: &str = "10";
 
-/// What of the suites and the work fits into the run; CONTRIBUTING.md has the rest.
-const GUEST_SUITES: [(&str, &[&str]); 3] = [
+/// The same for one step in guests.
+const GUEST_LIMIT: Duration = Duration::from_secs(15 * 60);
+
+/// Guests that run at a time, where there are two cores: emulation takes one each.
+const GUESTS: usize = 2;
+
+/// What of the guest's commands fits into the run, the longest first; CONTRIBUTING.md has the rest.
+const GUEST_STEPS: [(&str, &[&str]); 7] = [
+    ("guest: checks on NFSv3", &["check", "--files", "300", "--vers", "3"]),
+    ("guest: checks on NFSv4.0", &["check", "--files", "300", "--vers", "4.0"]),
+    ("guest: checks on NFSv4.1", &["check", "--files", "300", "--vers", "4.1"]),
+    ("guest: checks on NFSv4.2", &["check", "--files", "300", "--vers", "4.2"]),
     ("guest: pjdfstest", &["suite", "pjdfstest", "--vers", "4.2"]),
-    ("guest: fsx", &["suite", "fsx", "--operations", "1000", "--vers", "4.1,4.2"]),
     ("guest: work", &["work", "--vers", "4.2", "--only", "make"]),
+    ("guest: fsx", &["suite", "fsx", "--operations", "1000", "--vers", "4.1,4.2"]),
 ];
 
 /// Options of `cargo xtask test`.
@@ -52,10 +63,19 @@ pub fn run(options: &Options) -> ExitCode {
     steps.step("lints", || cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]));
     steps.step("tests", || cargo(&["test", "--workspace", "--no-fail-fast"]));
     if !options.quick {
-        let built =
-            steps.step("release build", || cargo(&["build", "--release", "--package", "landfast-cli"]));
+        // The one mostly computes, the other mostly fetches.
+        let built = steps.together(
+            2,
+            vec![
+                Job::new("release build", |out| {
+                    let args = ["build", "--release", "--package", "landfast-cli"];
+                    proc::run_within_to(out, CARGO_LIMIT, &mut command(&proc::cargo(), args)).into()
+                }),
+                Job::new("guest: disk, kernel, programs", |out| guest_step(out, &["build", "--all"])),
+            ],
+        );
         steps.step("fuzzing", fuzz_step);
-        if built == Outcome::Passed {
+        if built.first() == Some(&Outcome::Passed) {
             steps.step("demo", || demo_step().into());
             for name in EXPERIMENTS {
                 steps.step(&format!("experiment {name}"), || experiment(name));
@@ -63,10 +83,13 @@ pub fn run(options: &Options) -> ExitCode {
             for fs in FILESYSTEMS {
                 steps.step(&format!("power cut on {fs}"), || power_cut(fs));
             }
-            steps.step("guest: Linux's NFS client", || guest_step(&["check"]));
-            for (name, args) in GUEST_SUITES {
-                steps.step(name, || guest_step(args));
-            }
+            // Last: what is timed above runs alone.
+            let binary = proc::landfast().to_string_lossy().into_owned();
+            let guest = |(name, args): (&'static str, &[&'static str])| {
+                let args = [args, &["--binary", &binary]].concat();
+                Job::new(name, move |out| guest_step(out, &args))
+            };
+            steps.together(GUESTS, GUEST_STEPS.map(guest).into());
         }
     }
     steps.finish()
@@ -157,15 +180,14 @@ fn fuzz_step() -> Outcome {
     }
 }
 
-fn guest_step(args: &[&str]) -> Outcome {
+fn guest_step(output: &File, args: &[&str]) -> Outcome {
     if let Err(why) = guest::possible() {
         return Outcome::Skipped(why);
     }
-    let binary = proc::landfast().to_string_lossy().into_owned();
-    let check = || -> Result<(), String> {
+    let run = || -> Result<(), String> {
         let program = std::env::current_exe().map_err(|e| format!("our own path: {e}"))?;
-        let args = [&["guest"], args, &["--binary", &binary]].concat();
-        proc::run(&mut command(&program.to_string_lossy(), args))
+        let args = [&["guest"], args].concat();
+        proc::run_within_to(output, GUEST_LIMIT, &mut command(&program.to_string_lossy(), args))
     };
-    check().into()
+    run().into()
 }

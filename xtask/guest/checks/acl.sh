@@ -1,7 +1,44 @@
-# ACLs: read, set, applied and inherited, as NFSv4's lists.
+# ACLs: read, set, applied and inherited, as NFSv4's lists; on NFSv3 as POSIX has them, by NFSACL.
 mkdir -m 755 $WORK/acl
 cd $WORK/acl
 as() { setpriv --reuid "$1" --regid "$1" --clear-groups "${@:2}"; }
+if [ "$VERS" = 3 ]; then
+    list() { getfacl --omit-header --numeric "$@" | grep . | tr '\n' ' '; }
+    echo data >file
+    chmod 640 file
+    forget
+    expect "the mode as a list" "user::rw- group::r-- other::--- " "$(list file)"
+    setfacl -m u:1001:rw,g:77:r file
+    forget
+    expect "the list" "user::rw- user:1001:rw- group::r-- group:77:r-- mask::rw- other::--- " "$(list file)"
+    expect "mode after the list" 660 "$(stat -c %a file)"
+    as 1001 sh -c 'echo more >>file'
+    refused as 1002 cat file
+    refused as 1001 setfacl -m u:1002:r file
+    chmod 600 file # takes away what the list gave
+    forget
+    refused as 1001 cat file
+    setfacl -b file
+    expect "the list's end" "user::rw- group::--- other::--- " "$(list file)"
+    mkdir dir
+    setfacl -d -m u:1001:rwx,o::- dir
+    forget
+    expect "to be inherited" "user::rwx user:1001:rwx group::r-x mask::rwx other::--- " "$(list -d dir)"
+    echo x >dir/file
+    mkdir dir/sub
+    forget
+    expect "inherited by a file" "user::rw- user:1001:rwx #effective:rw- group::r-x #effective:r-- mask::rw- other::--- " \
+        "$(list dir/file | tr -s '\t ' ' ')"
+    expect "inherited by a directory" "$(list -d dir)" "$(list -d dir/sub)"
+    expect "read by whom it was given to" x "$(as 1001 cat dir/file)"
+    refused as 1002 cat dir/file
+    setfacl -k dir
+    forget
+    expect "nothing more to inherit" "" "$(list -d dir)"
+    cd /
+    rm -rf $WORK/acl
+    exit 0
+fi
 hex() { printf %s "$1" | od -An -v -tx1 | tr -d ' \n'; }
 ace() { # ace TYPE FLAGS MASK WHO: an entry as the wire has it
     local pad=$(((4 - ${#4} % 4) % 4))

@@ -1,7 +1,7 @@
 # Before the server ends: durable files, an open file with a lock, a reader in the middle of a file.
 mkdir $WORK/restart
 cd $WORK/restart
-first_files 100 | while read -r name; do cp "$REFERENCE/$name" "$(echo "$name" | tr / _)"; done
+first_files 40 | while read -r name; do cp "$REFERENCE/$name" "$(echo "$name" | tr / _)"; done
 rm -f /run/landfast/go /run/landfast/holder /run/landfast/locked
 mkfifo /run/landfast/go /run/landfast/locked
 head -c 3000000 /dev/urandom >/tmp/restart

@@ -52,12 +52,48 @@ pub fn plain(archive: &Path) -> Result<PathBuf, String> {
     let done =
         image::cache_dir().join(format!("plain-{key}-{}.tar", name.split('.').next().unwrap_or_default()));
     if !done.is_file() {
-        let part = done.with_extension("part");
+        let part = done.with_extension(format!("part-{}", std::process::id()));
         let out = fs::File::create(&part).map_err(|e| format!("{}: {e}", part.display()))?;
         run(command(program, ["-dc"]).arg(archive).stdout(out))?;
         fs::rename(&part, &done).map_err(|e| format!("{}: {e}", done.display()))?;
     }
     Ok(done)
+}
+
+/// The start of a plain archive with so many files (all, without a number), cached.
+pub fn first_files(plain: &Path, files: Option<u64>) -> Result<PathBuf, String> {
+    let Some(files) = files else { return Ok(plain.to_owned()) };
+    let done = plain.with_extension(format!("{files}.tar"));
+    if !done.is_file() {
+        let cut = || -> std::io::Result<()> {
+            let bytes = fs::read(plain)?;
+            let end = end_of(&bytes, files);
+            let part = plain.with_extension(format!("part-{}", std::process::id()));
+            fs::write(&part, [&bytes[..end], &[0; 2 * BLOCK]].concat())?;
+            fs::rename(&part, &done)
+        };
+        cut().map_err(|e| format!("{}: {e}", done.display()))?;
+    }
+    Ok(done)
+}
+
+/// Bytes of a block of a tar archive.
+const BLOCK: usize = 512;
+
+/// Where the members end that come up to this number of regular files; the archive's end if there are not so many.
+fn end_of(tar: &[u8], files: u64) -> usize {
+    let (mut at, mut seen) = (0, 0);
+    while let Some(header) = tar.get(at..at + BLOCK).filter(|header| header[0] != 0) {
+        if seen == files {
+            return at;
+        }
+        // Type and size (octal) of the member; names that are too long for a header are members of their own.
+        seen += u64::from(matches!(header[156], b'0' | 0));
+        let digits = header[124..136].iter().filter(|byte| byte.is_ascii_digit());
+        let size = digits.fold(0, |size: usize, digit| size.saturating_mul(8) + usize::from(digit - b'0'));
+        at = size.div_ceil(BLOCK).saturating_mul(BLOCK).saturating_add(at + BLOCK);
+    }
+    at.min(tar.len())
 }
 
 /// The program that decompresses what starts like this, or none.
@@ -69,7 +105,26 @@ fn decompressor(magic: &[u8]) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use super::decompressor;
+    use super::{BLOCK, decompressor, end_of};
+
+    fn member(kind: u8, size: usize) -> Vec<u8> {
+        let mut bytes = vec![0; BLOCK + size.next_multiple_of(BLOCK)];
+        bytes[0] = b'n';
+        bytes[124..136].copy_from_slice(format!("{size:011o}\0").as_bytes());
+        bytes[156] = kind;
+        bytes
+    }
+
+    #[test]
+    fn an_archive_is_cut_after_whole_members() {
+        let members =
+            [member(b'5', 0), member(b'0', 700), member(b'2', 0), member(b'0', 512), member(b'0', 1)];
+        let tar = [members.concat(), vec![0; 2 * BLOCK]].concat();
+        // Blocks: the directory 1, then 3, 1, 2, 2.
+        for (files, blocks) in [(0, 0), (1, 4), (2, 7), (3, 9), (4, 9)] {
+            assert_eq!(end_of(&tar, files), blocks * BLOCK, "{files} files");
+        }
+    }
 
     #[test]
     fn archives_are_known_by_their_content() {

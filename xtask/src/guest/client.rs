@@ -2,14 +2,19 @@
 
 use std::time::Duration;
 
-use super::check::{KNFSD, LIB};
 use super::machine::Machine;
+use super::network;
 use super::recipe::Vers;
+
+/// What stands in front of every script.
+const LIB: &str = include_str!("../../guest/lib.sh");
+/// The kernel's server in the guest.
+const KNFSD: &str = include_str!("../../guest/knfsd.sh");
 
 /// Who serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Server {
-    /// `landfast serve` on the host, at this port of its loopback.
+    /// `landfast serve` on the host, at this port.
     Landfast(u16),
     /// The kernel's server in the guest itself.
     Kernel,
@@ -28,9 +33,9 @@ pub struct Client {
 }
 
 impl Client {
-    /// Starts the kernel's server in the guest.
+    /// Starts the kernel's server in the guest, if that is who serves.
     pub fn serve(&mut self) -> Result<(), String> {
-        self.run(None, KNFSD).map(drop)
+        if self.server == Server::Kernel { self.run(None, KNFSD).map(drop) } else { Ok(()) }
     }
 
     /// Runs a script, with the settings and the library in front, and returns what it printed; an error if its
@@ -55,7 +60,7 @@ impl Client {
     /// A script with the settings and the library in front.
     pub fn script(&self, vers: Option<Vers>, script: &str) -> String {
         let (server, port, export) = match (self.server, vers) {
-            (Server::Landfast(port), _) => ("10.0.2.2", port, "/"),
+            (Server::Landfast(port), _) => (network::SERVER, port, "/"),
             // NFSv3 knows no pseudo root.
             (_, Some(Vers::V3)) => ("127.0.0.1", 2049, "/srv/export"),
             _ => ("127.0.0.1", 2049, "/"),

@@ -14,16 +14,15 @@ use super::archive;
 use super::image;
 use super::machine::{Hardware, Machine};
 use super::mountstats::Counts;
+use super::network::{Link, SERVER};
 use super::recipe::{Kernel, Vers};
 use super::server::{Scratch, Server, release_binary};
+use super::setup::MOUNTPOINT;
 use super::tree;
 use crate::proc::{command, run as run_program};
 
 /// Bytes of the scratch volume (sparse).
 const VOLUME_BYTES: u64 = 16 << 30;
-
-/// Where the guest mounts the export.
-const MOUNTPOINT: &str = "/mnt/nfs";
 
 /// The directory in the export that the archive goes to.
 const DESTINATION: &str = "tree";
@@ -86,7 +85,18 @@ struct Report {
     differences: Vec<String>,
 }
 
-/// Extracts, compares and reports; needs root and a mount namespace of its own.
+impl Options {
+    /// What comes from outside.
+    pub fn fetch(&self) -> Result<(), String> {
+        archive::plain(&archive::find(&self.archive)?)?;
+        if self.client == Client::Kernel {
+            image::build(self.kernel)?;
+        }
+        self.binary.is_none().then(release_binary).transpose().map(drop)
+    }
+}
+
+/// Extracts, compares and reports; needs root and [`super::network::enter`].
 pub fn run(options: &Options) -> Result<ExitCode, String> {
     let archive = archive::find(&options.archive)?;
     let plain = archive::plain(&archive)?;
@@ -154,7 +164,7 @@ fn print(report: &Report) {
 
 /// Extracts with `landfast untar`; returns seconds and RPCs.
 fn by_landfast(binary: &Path, archive: &Path, server: &Server) -> Result<(f64, Option<u64>), String> {
-    let url = format!("nfs://127.0.0.1:{}/{DESTINATION}", server.port());
+    let url = format!("nfs://{}/{DESTINATION}", server.address());
     let start = Instant::now();
     let mut untar = command(&binary.to_string_lossy(), ["untar", "--json", "--same-owner", "-p"]);
     let said = crate::proc::output(untar.arg(archive).arg(url))
@@ -168,7 +178,8 @@ fn by_landfast(binary: &Path, archive: &Path, server: &Server) -> Result<(f64, O
 /// Extracts with GNU tar in a guest; returns seconds and RPCs.
 fn by_kernel(options: &Options, archive: &Path, server: &Server) -> Result<(f64, Option<u64>), String> {
     let image = image::build(options.kernel)?;
-    let hardware = Hardware { disk: Some(archive.to_owned()), ..Hardware::default() };
+    let hardware =
+        Hardware { disk: Some(archive.to_owned()), link: Some(Link::new()?), ..Hardware::default() };
     let mut machine = Machine::boot(&image, &hardware)?;
     let limit = Duration::from_secs(options.limit);
     let mut guest = |script: &str| {
@@ -182,9 +193,9 @@ fn by_kernel(options: &Options, archive: &Path, server: &Server) -> Result<(f64,
         }
     };
     guest(&format!(
-        "mount -t nfs -o vers={},proto=tcp,port={} 10.0.2.2:/ {MOUNTPOINT}",
+        "mount -t nfs -o vers={},proto=tcp,port={} {SERVER}:/ {MOUNTPOINT}",
         options.vers,
-        server.port()
+        server.address().port()
     ))?;
     let start = Instant::now();
     guest(&format!("tar -C {MOUNTPOINT}/{DESTINATION} --delay-directory-restore -xf /dev/vdb\nsync"))?;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::channel::Channel;
 use super::image::Image;
+use super::network::Link;
 use crate::proc::command;
 
 /// How long a guest may take from start to ready: about 10 s on an idle machine.
@@ -30,12 +31,15 @@ pub struct Hardware {
     pub cpus: u32,
     /// A file that it sees as the read-only disk `/dev/vdb`, padded with zeroes to whole sectors.
     pub disk: Option<PathBuf>,
+    /// Its place on a network; without one it reaches its host's loopback only, and is not reached.
+    pub link: Option<Link>,
 }
 
 impl Default for Hardware {
     fn default() -> Self {
         // The process id makes the name unique on this host; the server tells guests apart by their name.
-        Hardware { name: format!("landfast-{}", std::process::id()), memory_mb: 1024, cpus: 1, disk: None }
+        let name = format!("landfast-{}", std::process::id());
+        Hardware { name, memory_mb: 1024, cpus: 1, disk: None, link: None }
     }
 }
 
@@ -115,6 +119,11 @@ impl Machine {
             .map_err(|why| format!("{why}\n{}", tail(&self.dir.path().join("console"))))
     }
 
+    /// Cuts its power.
+    pub fn end(&mut self) {
+        end(&mut self.qemu);
+    }
+
     /// The end of what the guest's kernel said on its console.
     pub fn console(&self) -> String {
         tail(&self.dir.path().join("console"))
@@ -123,7 +132,7 @@ impl Machine {
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        end(&mut self.qemu);
+        self.end();
     }
 }
 
@@ -163,10 +172,20 @@ fn connect(
 /// QEMU's command line up to the devices that differ, behind `setpriv` so that it ends with us.
 fn arguments(image: &Image, hardware: &Hardware, more: &str) -> Result<Vec<String>, String> {
     let mut arguments: Vec<String> = ["--pdeathsig", "KILL", "qemu-system-x86_64"].map(String::from).into();
-    let append = format!(
+    let mut append = format!(
         "console=ttyS0 quiet loglevel=4 panic=-1 mitigations=off nopti landfast.name={} {more}",
         hardware.name
     );
+    let (net, card) = match &hardware.link {
+        None => ("user,id=net,ipv6=off".to_owned(), "virtio-net-pci,netdev=net,romfile=".to_owned()),
+        Some(link) => {
+            append.push_str(&format!(" landfast.address={}", link.address));
+            (
+                format!("tap,id=net,ifname={},script=no,downscript=no", link.device),
+                format!("virtio-net-pci,netdev=net,romfile=,mac={}", link.mac),
+            )
+        }
+    };
     let memory = hardware.memory_mb.to_string();
     let cpus = hardware.cpus.to_string();
     let root = format!("file={},format=raw,if=virtio,snapshot=on,cache=unsafe", image.disk.display());
@@ -183,8 +202,8 @@ fn arguments(image: &Image, hardware: &Hardware, more: &str) -> Result<Vec<Strin
             ["-initrd", initrd.as_str()],
             ["-append", append.as_str()],
             ["-drive", root.as_str()],
-            ["-netdev", "user,id=net,ipv6=off"],
-            ["-device", "virtio-net-pci,netdev=net,romfile="],
+            ["-netdev", net.as_str()],
+            ["-device", card.as_str()],
             ["-device", "virtio-rng-pci"],
         ]
         .concat()

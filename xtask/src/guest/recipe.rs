@@ -93,9 +93,8 @@ pub enum Vers {
     V4_2,
 }
 
-/// All of them, as they are written.
-const VERSIONS: [(Vers, &str); 4] =
-    [(Vers::V3, "3"), (Vers::V4_0, "4.0"), (Vers::V4_1, "4.1"), (Vers::V4_2, "4.2")];
+/// All of them.
+pub const VERSIONS: [Vers; 4] = [Vers::V3, Vers::V4_0, Vers::V4_1, Vers::V4_2];
 
 impl fmt::Display for Vers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -112,9 +111,9 @@ impl FromStr for Vers {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let known = VERSIONS.iter().find(|(_, name)| *name == text).map(|(vers, _)| *vers);
+        let known = VERSIONS.into_iter().find(|vers| vers.to_string() == text);
         known.ok_or_else(|| {
-            let names: Vec<&str> = VERSIONS.iter().map(|(_, name)| *name).collect();
+            let names = VERSIONS.map(|vers| vers.to_string());
             format!("no version {text}: there are {}", names.join(", "))
         })
     }

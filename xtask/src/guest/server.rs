@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::machine::tail;
+use super::network::SERVER;
 use crate::proc::{self, command, run};
 
 /// How long the server may take to accept connections (recovery of a full log included), or to end.
@@ -75,7 +76,7 @@ pub struct Server {
 impl Server {
     /// Starts a server on a scratch filesystem and waits until it accepts connections.
     pub fn start(binary: &Path, scratch: &Scratch, durability: &str) -> Result<Server, String> {
-        let listener = TcpListener::bind("127.0.0.1:0").map_err(|e| format!("a port: {e}"))?;
+        let listener = TcpListener::bind((SERVER, 0)).map_err(|e| format!("a port: {e}"))?;
         let address = listener.local_addr().map_err(|e| format!("a port: {e}"))?;
         drop(listener);
         let mut server = Server {
@@ -91,9 +92,9 @@ impl Server {
         Ok(server)
     }
 
-    /// The port it listens on, on the loopback interface.
-    pub fn port(&self) -> u16 {
-        self.address.port()
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
     }
 
     /// Starts it after it was ended.

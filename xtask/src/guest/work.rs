@@ -4,30 +4,21 @@
 //! once by SIGTERM and once by SIGKILL: after a quarter and after half of the RPCs that the work took undisturbed. No error
 //! may reach the application, and what it made must be what it should be.
 
-use std::fs;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Args;
 
 use super::archive;
-use super::client::{self, Client};
-use super::image::{self, Image};
-use super::machine::{Hardware, Machine};
+use super::client::Client;
+use super::machine::Hardware;
 use super::mountstats::Counts;
-use super::recipe::{Kernel, Vers};
+use super::recipe::Vers;
 use super::report::{Report, Row};
-use super::server::{Scratch, Server, release_binary};
-
-/// Bytes of the scratch volume (sparse).
-const VOLUME_BYTES: u64 = 8 << 30;
-
-/// Where the guest mounts the export; as in `lib.sh`.
-const MOUNTPOINT: &str = "/mnt/nfs";
+use super::setup::{MOUNTPOINT, Setup, Stage};
 
 /// The archive whose files are copied and committed.
-const ARCHIVE: &str = "openvswitch";
+pub const ARCHIVE: &str = "openvswitch";
 
 const PREPARE: &str = include_str!("../../guest/work/prepare.sh");
 
@@ -53,16 +44,18 @@ cat >/run/landfast/work.sh
 /// The client's counters; a first line `over` when the work has ended.
 const PROGRESS: &str = "[ ! -e /run/landfast/code ] || echo over\ncat /proc/self/mountstats";
 
-/// Waits for the end of the work; prints what it printed, and fails if it failed.
-const END: &str = r#"until [ -e /run/landfast/code ]; do sleep 0.1; done
+/// Waits for the end of the work, at most so many SECONDS; prints what it printed, and fails if it failed.
+const END: &str = r#"until [ -e /run/landfast/code ]; do
+    [ $SECONDS -lt $LIMIT ] || { cat /run/landfast/work.out; die "not over after $LIMIT seconds"; }
+    sleep 0.1
+done
 cat /run/landfast/work.out
 exit "$(cat /run/landfast/code)""#;
 
 /// What the work's processes wait for, should they hang; then they are ended.
 const PROCESSES: &str = r#"for process in /proc/[0-9]*; do
-    [ -s "$process/cmdline" ] || continue
-    tr '\0' ' ' <"$process/cmdline" | cut -c 1-100
-    cat "$process/stack" || true
+    command=$(tr '\0' ' ' <"$process/cmdline" | cut -c 1-100) || continue # it may have ended
+    [ -z "$command" ] || { echo "$command"; cat "$process/stack" || true; }
 done
 cat /proc/locks
 pkill -KILL -f /run/landfast/work.sh || true"#;
@@ -70,36 +63,11 @@ pkill -KILL -f /run/landfast/work.sh || true"#;
 /// Between two looks at the client's counters.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Who serves.
-#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Who {
-    /// `landfast serve` on the host.
-    Landfast,
-    /// The kernel's server in the guest itself: a peer for the RPC counts, and a test of the work. Nothing is restarted.
-    Kernel,
-}
-
 /// Options of `guest work`.
 #[derive(Args)]
 pub struct Options {
-    /// The guest's kernel: 6.1 or 6.12.
-    #[arg(long, default_value_t = Kernel::V6_1)]
-    kernel: Kernel,
-    /// NFS versions to mount with.
-    #[arg(long, value_delimiter = ',', default_values_t = [Vers::V4_1, Vers::V4_2])]
-    vers: Vec<Vers>,
-    /// Who serves.
-    #[arg(long, value_enum, default_value_t = Who::Landfast)]
-    server: Who,
-    /// The server's binary, instead of building the release one.
-    #[arg(long)]
-    binary: Option<PathBuf>,
-    /// The server's durability: log, sync or unsafe.
-    #[arg(long, default_value = "log")]
-    durability: String,
-    /// The scratch volume's filesystem: ext4, xfs or btrfs.
-    #[arg(long, default_value = "ext4")]
-    fs: String,
+    #[command(flatten)]
+    setup: Setup,
     /// Only these: git, make, sqlite, rsync, sparse, append.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
@@ -109,55 +77,36 @@ pub struct Options {
     /// Seconds that one work may take.
     #[arg(long, default_value_t = 900)]
     limit: u64,
-    /// Print one JSON object instead of the table.
-    #[arg(long)]
-    json: bool,
 }
 
-/// Does the work; needs root and a mount namespace of its own.
+impl Options {
+    /// What comes from outside, or is built.
+    pub fn fetch(&self) -> Result<(), String> {
+        archive::plain(&archive::find(ARCHIVE)?)?;
+        self.setup.fetch()
+    }
+}
+
+/// Does the work; needs root and [`super::network::enter`].
 pub fn run(options: &Options) -> Result<ExitCode, String> {
-    let image = image::build(options.kernel)?;
     let archive = archive::find(ARCHIVE)?;
-    let plain = archive::plain(&archive)?;
-    let mut server = match options.server {
-        Who::Kernel => None,
-        Who::Landfast => {
-            let binary = match &options.binary {
-                Some(binary) => fs::canonicalize(binary).map_err(|e| format!("{}: {e}", binary.display()))?,
-                None => release_binary()?,
-            };
-            let scratch = Scratch::new(&options.fs, VOLUME_BYTES)?;
-            Some((Server::start(&binary, &scratch, &options.durability)?, scratch))
-        }
-    };
-    let machine = Machine::boot(&image, &Hardware { disk: Some(plain), ..Hardware::default() })?;
-    eprintln!("Linux {} was ready after {:.1} s", machine.release, machine.boot.as_secs_f64());
+    let hardware = Hardware { disk: Some(archive::plain(&archive)?), ..Hardware::default() };
+    let mut stage = options.setup.start_served(hardware, options.limit)?;
     let report = Report {
-        kernel: machine.release.clone(),
-        server: if options.server == Who::Kernel { "kernel".into() } else { "landfast".into() },
+        kernel: stage.client.machine.release.clone(),
+        server: options.setup.server.to_string(),
         archive: archive.file_name().unwrap_or_default().to_string_lossy().into_owned(),
         files: 250,
         rows: Vec::new(),
     };
-    let whom = match &server {
-        Some((server, _)) => client::Server::Landfast(server.port()),
-        None => client::Server::Kernel,
-    };
-    let mut client = Client { machine, server: whom, limit: Duration::from_secs(options.limit) };
-    if whom == client::Server::Kernel {
-        client.serve()?;
-    }
-    client.run(None, PREPARE)?;
-    let server = server.as_mut().map(|(server, _)| server);
-    let mut session = Session { options, image: &image, client, server, report };
-    for vers in &options.vers {
+    stage.client.run(None, PREPARE)?;
+    let mut session = Session { options, stage: &mut stage, report };
+    for vers in &options.setup.vers {
         session.version(*vers)?;
     }
-    if let Some(server) = session.server.as_deref_mut() {
-        server.stop()?;
-    }
     let report = session.report;
-    if options.json {
+    stage.end()?;
+    if options.setup.json {
         println!("{}", serde_json::to_string(&report).map_err(|e| e.to_string())?);
     } else {
         println!("{}", report.table());
@@ -168,28 +117,26 @@ pub fn run(options: &Options) -> Result<ExitCode, String> {
 /// The guest, the server and what was found so far.
 struct Session<'a> {
     options: &'a Options,
-    image: &'a Image,
-    client: Client,
-    server: Option<&'a mut Server>,
+    stage: &'a mut Stage,
     report: Report,
 }
 
 impl Session<'_> {
     /// All work with one NFS version.
     fn version(&mut self, vers: Vers) -> Result<(), String> {
-        self.client.run(Some(vers), "mount_export\nmkdir -p $WORK")?;
-        let restarts = self.server.is_some() && !self.options.undisturbed;
+        self.stage.client.run(Some(vers), "mount_export\nmkdir -p $WORK")?;
+        let restarts = self.stage.server.is_some() && !self.options.undisturbed;
         for (name, script) in WORKS {
             if !self.wanted(name) {
                 continue;
             }
-            let rpcs = self.timed(vers, name, |this| this.client.run(Some(vers), script).map(drop))?;
+            let rpcs = self.timed(vers, name, |this| this.stage.client.run(Some(vers), script).map(drop))?;
             if let (Some(rpcs), true) = (rpcs, restarts) {
                 let name = format!("{name}+restarts");
                 self.timed(vers, &name, |this| this.disturbed(vers, script, rpcs))?;
             }
         }
-        if self.wanted(APPEND) && self.server.is_some() {
+        if self.wanted(APPEND) && self.stage.server.is_some() {
             let mut peer = self.peer(vers)?;
             let rpcs = self.timed(vers, APPEND, |this| this.append(vers, &mut peer, None))?;
             if let (Some(rpcs), true) = (rpcs, restarts) {
@@ -197,7 +144,7 @@ impl Session<'_> {
                 self.timed(vers, &name, |this| this.append(vers, &mut peer, Some(rpcs)))?;
             }
         }
-        self.client.run(Some(vers), "cd /\nrm -rf $WORK\numount $MNT").map(drop)
+        self.stage.client.run(Some(vers), "cd /\nrm -rf $WORK\numount $MNT").map(drop)
     }
 
     fn wanted(&self, name: &str) -> bool {
@@ -220,14 +167,10 @@ impl Session<'_> {
         eprintln!("{vers} {name}: {} ({seconds:.1} s)", if passed { "passed" } else { "FAILED" });
         if let Err(why) = result {
             eprintln!("{why}");
-            if let Some(server) = self.server.as_deref_mut() {
-                eprintln!("The server said last:\n{}", server.said());
-                server.alive()?;
-            }
-            eprintln!("The guest's console:\n{}", self.client.machine.console());
-            eprintln!("The guest's processes:\n{}", self.client.run(None, PROCESSES)?);
+            self.stage.explain()?;
+            eprintln!("The guest's processes:\n{}", self.stage.client.run(None, PROCESSES)?);
             // What it left is in the way of the others.
-            self.client.run(Some(vers), "cd /\nrm -rf $WORK\nmkdir $WORK")?;
+            self.stage.client.run(Some(vers), "cd /\nrm -rf $WORK\nmkdir $WORK")?;
         }
         let counts = self.counts(vers)?.since(&before);
         let rpcs = counts.total();
@@ -238,35 +181,39 @@ impl Session<'_> {
     /// Does one work and restarts the server twice in its middle.
     fn disturbed(&mut self, vers: Vers, script: &str, rpcs: u64) -> Result<(), String> {
         let from = self.counts(vers)?.total();
-        let whole = self.client.script(Some(vers), script);
-        self.client.run_with(None, START, whole.as_bytes())?;
+        let whole = self.stage.client.script(Some(vers), script);
+        self.stage.client.run_with(None, START, whole.as_bytes())?;
         let restarted = self.restarts(from, rpcs);
+        let end = self.end();
         // The work's own end says more than a restart that came too late.
-        self.client.run(None, END).map(drop).and(restarted)
+        self.stage.client.run(None, &end).map(drop).and(restarted)
+    }
+
+    /// The script that waits for the end of what was started: it gives up before we do, so that the guest can be asked why.
+    fn end(&self) -> String {
+        format!("LIMIT={}\n{END}", self.options.limit * 9 / 10)
     }
 
     /// Two clients append at the same time; with `rpcs`, those of the first client undisturbed, the server is restarted.
     fn append(&mut self, vers: Vers, peer: &mut Client, rpcs: Option<u64>) -> Result<(), String> {
         let from = self.counts(vers)?.total();
-        for (client, name) in [(&mut self.client, "one"), (&mut *peer, "two")] {
+        for (client, name) in [(&mut self.stage.client, "one"), (&mut *peer, "two")] {
             let script = client.script(Some(vers), &format!("CLIENT={name}\n{APPEND_EACH}"));
             client.run_with(None, START, script.as_bytes())?;
         }
         let restarted = rpcs.map_or(Ok(()), |rpcs| self.restarts(from, rpcs));
-        let ends = [self.client.run(None, END), peer.run(None, END)];
+        let end = self.end();
+        let ends = [self.stage.client.run(None, &end), peer.run(None, &end)];
         for end in ends {
             end?;
         }
-        self.client.run(Some(vers), APPEND_AFTER)?;
+        self.stage.client.run(Some(vers), APPEND_AFTER)?;
         restarted
     }
 
     /// Boots a second client, which mounts the export too.
-    fn peer(&self, vers: Vers) -> Result<Client, String> {
-        let hardware = Hardware::default();
-        let hardware = Hardware { name: format!("{}-peer", hardware.name), ..hardware };
-        let machine = Machine::boot(self.image, &hardware)?;
-        let mut peer = Client { machine, server: self.client.server, limit: self.client.limit };
+    fn peer(&mut self, vers: Vers) -> Result<Client, String> {
+        let mut peer = self.stage.peer()?;
         peer.run(Some(vers), "mount_export")?;
         Ok(peer)
     }
@@ -275,7 +222,7 @@ impl Session<'_> {
     fn restarts(&mut self, from: u64, rpcs: u64) -> Result<(), String> {
         for (part, kill) in [(4, false), (2, true)] {
             self.wait_for(from + rpcs / part)?;
-            let Some(server) = self.server.as_deref_mut() else { return Ok(()) };
+            let Some(server) = &mut self.stage.server else { return Ok(()) };
             if kill {
                 server.kill()?
             } else {
@@ -288,9 +235,9 @@ impl Session<'_> {
 
     /// Waits until the client has made so many RPCs; an error if the work is over before.
     fn wait_for(&mut self, rpcs: u64) -> Result<(), String> {
-        let deadline = Instant::now() + self.client.limit;
+        let deadline = Instant::now() + self.stage.client.limit;
         loop {
-            let said = self.client.run(None, PROGRESS)?;
+            let said = self.stage.client.run(None, PROGRESS)?;
             if Counts::parse(&said, MOUNTPOINT)?.total() >= rpcs {
                 return Ok(());
             }
@@ -306,6 +253,6 @@ impl Session<'_> {
 
     /// The client's counters, after all that it has to write is written.
     fn counts(&mut self, vers: Vers) -> Result<Counts, String> {
-        Counts::parse(&self.client.run(Some(vers), "sync\ncat /proc/self/mountstats")?, MOUNTPOINT)
+        Counts::parse(&self.stage.client.run(Some(vers), "sync\ncat /proc/self/mountstats")?, MOUNTPOINT)
     }
 }

@@ -20,7 +20,7 @@ pub struct Place {
     /// The suite's name.
     pub suite: &'static str,
     /// `local`, `kernel` or `landfast`.
-    pub server: &'static str,
+    pub server: String,
     /// The NFS version; none on the local disk.
     pub vers: Option<String>,
     /// The guest's kernel: `6.1` or `6.12`.
@@ -117,7 +117,7 @@ impl Difference {
     fn is_at(&self, place: &Place) -> bool {
         let here = |on: &String| match on.split_once(' ') {
             Some((server, vers)) => server == place.server && place.vers.as_deref() == Some(vers),
-            None => on == place.server,
+            None => *on == place.server,
         };
         self.suite == place.suite
             && self.on.iter().any(here)
@@ -155,7 +155,12 @@ mod tests {
     "#;
 
     fn place(server: &'static str, vers: &str) -> Place {
-        Place { suite: "pjdfstest", server, vers: Some(vers.to_owned()), kernel: "6.1".to_owned() }
+        Place {
+            suite: "pjdfstest",
+            server: server.to_owned(),
+            vers: Some(vers.to_owned()),
+            kernel: "6.1".to_owned(),
+        }
     }
 
     #[test]

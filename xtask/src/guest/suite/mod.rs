@@ -9,25 +9,20 @@ mod outcome;
 mod tools;
 
 use std::fmt::Write as _;
-use std::fs;
-use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use clap::Args;
 use serde::Serialize;
 
-use super::client::{self, Client};
+use super::client::Client;
 use super::image;
-use super::machine::{Hardware, Machine};
-use super::recipe::{Kernel, Vers};
-use super::server::{Scratch, Server, release_binary};
+use super::machine::Hardware;
+use super::recipe::Vers;
+use super::setup::{Setup, Who};
 use crate::proc;
 use differences::{Differences, Place};
 use outcome::{Outcome, Outcomes, Verdict};
-
-/// Bytes of the scratch volume (sparse).
-const VOLUME_BYTES: u64 = 8 << 30;
 
 const PREPARE: &str = include_str!("../../../guest/suites/prepare.sh");
 const LOCAL: &str = include_str!("../../../guest/suites/local.sh");
@@ -110,51 +105,14 @@ impl Suite {
     }
 }
 
-/// Who serves.
-#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Who {
-    /// `landfast serve` on the host.
-    Landfast,
-    /// The kernel's server in the guest itself.
-    Kernel,
-    /// Nobody: a local ext4.
-    Local,
-}
-
-impl Who {
-    fn name(self) -> &'static str {
-        match self {
-            Who::Landfast => "landfast",
-            Who::Kernel => "kernel",
-            Who::Local => "local",
-        }
-    }
-}
-
 /// Options of `guest suite`.
 #[derive(Args)]
 pub struct Options {
     /// The suite.
     #[arg(value_enum)]
     suite: Suite,
-    /// The guest's kernel: 6.1 or 6.12.
-    #[arg(long, default_value_t = Kernel::V6_1)]
-    kernel: Kernel,
-    /// NFS versions to mount with; on the local disk there is none.
-    #[arg(long, value_delimiter = ',', default_values_t = VERSIONS)]
-    vers: Vec<Vers>,
-    /// Who serves.
-    #[arg(long, value_enum, default_value_t = Who::Landfast)]
-    server: Who,
-    /// The server's binary, instead of building the release one.
-    #[arg(long)]
-    binary: Option<PathBuf>,
-    /// The server's durability: log, sync or unsafe.
-    #[arg(long, default_value = "log")]
-    durability: String,
-    /// The scratch volume's filesystem: ext4, xfs or btrfs.
-    #[arg(long, default_value = "ext4")]
-    fs: String,
+    #[command(flatten)]
+    setup: Setup,
     /// Only cases of pjdfstest whose name contains one of these, or only these settings of fsx.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
@@ -167,13 +125,20 @@ pub struct Options {
     /// Seconds that the suite may take on one version.
     #[arg(long, default_value_t = 3_600)]
     limit: u64,
-    /// Print one JSON object instead of the table.
-    #[arg(long)]
-    json: bool,
 }
 
-/// The versions that Landfast serves.
-const VERSIONS: [Vers; 3] = [Vers::V4_0, Vers::V4_1, Vers::V4_2];
+/// The programs of all suites.
+pub fn fetch() -> Result<(), String> {
+    tools::build().map(drop)
+}
+
+impl Options {
+    /// What comes from outside, or is built.
+    pub fn fetch(&self) -> Result<(), String> {
+        fetch()?;
+        self.setup.fetch()
+    }
+}
 
 /// What one version gave.
 #[derive(Serialize)]
@@ -192,68 +157,41 @@ struct Column {
 struct Report {
     suite: &'static str,
     kernel: String,
-    server: &'static str,
+    server: String,
     columns: Vec<Column>,
 }
 
-/// Runs a suite; needs root and a mount namespace of its own.
+/// Runs a suite; needs root and [`super::network::enter`].
 pub fn run(options: &Options) -> Result<ExitCode, String> {
     let differences = Differences::load(&proc::workspace())?;
-    let image = image::build(options.kernel)?;
     let dir = image::run_dir("suite")?;
     let disk = dir.path().join("tools.tar");
     tools::pack(&disk, &settings())?;
-    let mut server = match options.server {
-        Who::Kernel | Who::Local => None,
-        Who::Landfast => {
-            let binary = match &options.binary {
-                Some(binary) => fs::canonicalize(binary).map_err(|e| format!("{}: {e}", binary.display()))?,
-                None => release_binary()?,
-            };
-            let scratch = Scratch::new(&options.fs, VOLUME_BYTES)?;
-            Some((Server::start(&binary, &scratch, &options.durability)?, scratch))
-        }
-    };
-    let machine = Machine::boot(&image, &Hardware { disk: Some(disk), ..Hardware::default() })?;
-    eprintln!("Linux {} was ready after {:.1} s", machine.release, machine.boot.as_secs_f64());
+    let hardware = Hardware { disk: Some(disk), ..Hardware::default() };
+    let mut stage = options.setup.start(hardware, options.limit)?;
     let mut report = Report {
         suite: options.suite.name(),
-        kernel: machine.release.clone(),
-        server: options.server.name(),
+        kernel: stage.client.machine.release.clone(),
+        server: options.setup.server.to_string(),
         columns: Vec::new(),
     };
-    let whom = match (&server, options.server) {
-        (Some((server, _)), _) => client::Server::Landfast(server.port()),
-        (None, Who::Local) => client::Server::Local,
-        (None, _) => client::Server::Kernel,
-    };
-    let mut client = Client { machine, server: whom, limit: Duration::from_secs(options.limit) };
-    client.run(None, PREPARE)?;
-    match whom {
-        client::Server::Landfast(_) => {}
-        client::Server::Kernel => client.serve()?,
-        client::Server::Local => client.run(None, LOCAL).map(drop)?,
+    stage.client.run(None, PREPARE)?;
+    if options.setup.server == Who::Local {
+        stage.client.run(None, LOCAL)?;
     }
-    let mut session = Session { options, client };
-    let places: Vec<Option<Vers>> = match options.server {
+    let places: Vec<Option<Vers>> = match options.setup.server {
         Who::Local => vec![None],
-        _ => options.vers.iter().copied().map(Some).collect(),
+        _ => options.setup.vers.iter().copied().map(Some).collect(),
     };
     for vers in places {
-        let column = session.suite(vers, &differences);
-        let column = match (column, &mut server) {
-            (Err(why), Some((server, _))) => {
-                server.alive()?;
-                return Err(format!("{why}\nThe server said last:\n{}", server.said()));
-            }
-            (column, _) => column?,
-        };
-        report.columns.push(column);
+        let column = Session { options, client: &mut stage.client }.suite(vers, &differences);
+        if column.is_err() {
+            stage.explain()?;
+        }
+        report.columns.push(column?);
     }
-    if let Some((server, _)) = &mut server {
-        server.stop()?;
-    }
-    if options.json {
+    stage.end()?;
+    if options.setup.json {
         println!("{}", serde_json::to_string(&report).map_err(|e| e.to_string())?);
     } else {
         println!("{}", table(&report));
@@ -280,7 +218,7 @@ fn settings() -> Vec<(String, String)> {
 /// The guest, and what is wanted of it.
 struct Session<'a> {
     options: &'a Options,
-    client: Client,
+    client: &'a mut Client,
 }
 
 impl Session<'_> {
@@ -300,9 +238,9 @@ impl Session<'_> {
         }
         let place = Place {
             suite: self.options.suite.name(),
-            server: self.options.server.name(),
+            server: self.options.setup.server.to_string(),
             vers: vers.map(|vers| vers.to_string()),
-            kernel: self.options.kernel.to_string(),
+            kernel: self.options.setup.kernel.to_string(),
         };
         let all = self.options.only.is_empty();
         let wrong = differences.judge(&place, &cases, all);

@@ -1,0 +1,164 @@
+//! What the commands share that mount a server in the guest: their options, and the start of server and guest.
+
+use std::fmt;
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+use super::client::{self, Client};
+use super::image::{self, Image};
+use super::machine::{Hardware, Machine};
+use super::network::Link;
+use super::recipe::{Kernel, VERSIONS, Vers};
+use super::server::{Scratch, Server, release_binary};
+
+/// Bytes of the scratch volume (sparse).
+const VOLUME_BYTES: u64 = 8 << 30;
+
+/// Where the guest mounts the export; as in `lib.sh`.
+pub const MOUNTPOINT: &str = "/mnt/nfs";
+
+/// Who serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Who {
+    /// `landfast serve` on the host.
+    Landfast,
+    /// The kernel's server in the guest itself: a peer, and a test of what is run. Nothing is restarted.
+    Kernel,
+    /// Nobody: a local ext4 (suites only).
+    Local,
+}
+
+impl fmt::Display for Who {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Who::Landfast => "landfast",
+            Who::Kernel => "kernel",
+            Who::Local => "local",
+        })
+    }
+}
+
+/// Who is mounted, by whom, and how.
+#[derive(Args)]
+pub struct Setup {
+    /// The guest's kernel: 6.1 or 6.12.
+    #[arg(long, default_value_t = Kernel::V6_1)]
+    pub kernel: Kernel,
+    /// NFS versions to mount with.
+    #[arg(long, value_delimiter = ',', default_values_t = VERSIONS)]
+    pub vers: Vec<Vers>,
+    /// Who serves.
+    #[arg(long, value_enum, default_value_t = Who::Landfast)]
+    pub server: Who,
+    /// The server's binary, instead of building the release one.
+    #[arg(long)]
+    binary: Option<PathBuf>,
+    /// The server's durability: log, sync or unsafe.
+    #[arg(long, default_value = "log")]
+    durability: String,
+    /// The scratch volume's filesystem: ext4, xfs or btrfs.
+    #[arg(long, default_value = "ext4")]
+    fs: String,
+    /// Print one JSON object instead of the table.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Server and guest, both ready. Nothing is mounted yet.
+pub struct Stage {
+    image: Image,
+    /// The guest.
+    pub client: Client,
+    /// What it was made with.
+    hardware: Hardware,
+    /// What a second one is made with, once there was one.
+    peer: Option<Hardware>,
+    /// `landfast serve`, if that is who serves.
+    pub server: Option<Server>,
+    /// What it serves: goes after it.
+    _scratch: Option<Scratch>,
+}
+
+impl Setup {
+    /// What comes from outside, or is built.
+    pub fn fetch(&self) -> Result<(), String> {
+        image::build(self.kernel)?;
+        let build = self.server == Who::Landfast && self.binary.is_none();
+        build.then(release_binary).transpose().map(drop)
+    }
+
+    /// Starts server and guest, which gets a link; `limit` is for each script that the guest runs.
+    pub fn start(&self, hardware: Hardware, limit: u64) -> Result<Stage, String> {
+        let hardware = Hardware { link: Some(Link::new()?), ..hardware };
+        let image = image::build(self.kernel)?;
+        let (mut server, mut scratch) = (None, None);
+        if self.server == Who::Landfast {
+            let binary = match &self.binary {
+                Some(binary) => fs::canonicalize(binary).map_err(|e| format!("{}: {e}", binary.display()))?,
+                None => release_binary()?,
+            };
+            let volume = scratch.insert(Scratch::new(&self.fs, VOLUME_BYTES)?);
+            server = Some(Server::start(&binary, volume, &self.durability)?);
+        }
+        let machine = Machine::boot(&image, &hardware)?;
+        eprintln!("Linux {} was ready after {:.1} s", machine.release, machine.boot.as_secs_f64());
+        let whom = match (&server, self.server) {
+            (Some(server), _) => client::Server::Landfast(server.address().port()),
+            (None, Who::Local) => client::Server::Local,
+            (None, _) => client::Server::Kernel,
+        };
+        let mut client = Client { machine, server: whom, limit: Duration::from_secs(limit) };
+        client.serve()?;
+        Ok(Stage { image, client, hardware, peer: None, server, _scratch: scratch })
+    }
+
+    /// For what is nothing without a server.
+    pub fn start_served(&self, hardware: Hardware, limit: u64) -> Result<Stage, String> {
+        match self.server {
+            Who::Local => Err("--server local is for suites: there is nothing to mount".to_owned()),
+            Who::Landfast | Who::Kernel => self.start(hardware, limit),
+        }
+    }
+}
+
+impl Stage {
+    /// A new guest in place of the old one, with the same name and address.
+    pub fn boot_again(&mut self) -> Result<(), String> {
+        self.client.machine.end();
+        self.client.machine = Machine::boot(&self.image, &self.hardware)?;
+        self.client.serve()
+    }
+
+    /// Boots a second client, which knows the same server. All of them have one name and address, so there is one at
+    /// a time.
+    pub fn peer(&mut self) -> Result<Client, String> {
+        let hardware = match self.peer.take() {
+            Some(hardware) => hardware,
+            None => {
+                let name = format!("{}-peer", self.hardware.name);
+                Hardware { name, link: Some(Link::new()?), ..Hardware::default() }
+            }
+        };
+        let hardware = self.peer.insert(hardware);
+        let machine = Machine::boot(&self.image, hardware)?;
+        Ok(Client { machine, server: self.client.server, limit: self.client.limit })
+    }
+
+    /// Prints what may say why something failed; an error if the server is gone.
+    pub fn explain(&mut self) -> Result<(), String> {
+        if let Some(server) = &mut self.server {
+            eprintln!("The server said last:\n{}", server.said());
+            server.alive()?;
+        }
+        eprintln!("The guest's console:\n{}", self.client.machine.console());
+        Ok(())
+    }
+
+    /// Ends the server as its users do; an error if it does not end well.
+    pub fn end(mut self) -> Result<(), String> {
+        self.server.as_mut().map_or(Ok(()), Server::stop)
+    }
+}
