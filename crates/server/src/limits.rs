@@ -74,6 +74,8 @@ pub const NLM_WAITERS_PER_HOST_MAX: usize = 1024;
 pub const NLM_WAITERS_PER_FILE_MAX: usize = 1024;
 /// and in all.
 pub const NLM_WAITERS_MAX: usize = 16 << 10;
+/// Lock owners that are looked at to see whether a request would wait for itself; beyond, it waits.
+pub const DEADLOCK_STEPS_MAX: usize = 8192;
 /// Calls to NLM clients at the same time. GRANTED waits for its turn; the answer to an asynchronous message is not sent.
 pub const NLM_CALLBACKS_MAX: usize = 64;
 /// How long a call to a client waits for its reply; over UDP it is sent again after each of these but the last.

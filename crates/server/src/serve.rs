@@ -206,7 +206,7 @@ impl Server {
             server::Server::start_all(listeners, service, rpc)
                 .map_err(|err| StartError::Listen { addr, err })?
         };
-        let datagrams = handle.spawn(datagrams(rpc.local_addr(), nlm.clone()));
+        let datagrams = handle.spawn(datagrams(rpc.local_addrs().to_vec(), nlm.clone()));
         let ticking = Ticking([handle.spawn(tick(sh.clone())), handle.spawn(nlm.run()), datagrams]);
         let rpcbind = Rpcbind::at(port_mapper_socket);
         let registered = Registered::new(port_mapper, rpcbind, PROGRAMS, rpc.local_addr()).await?;
@@ -226,13 +226,18 @@ fn take_notes(exports: &mut [Served]) -> Vec<Vec<Stamped>> {
 /// A listener; where the list has all of IPv4 beside all of IPv6 on one port, the latter takes IPv6 only.
 fn bind(addr: SocketAddr, all: &[SocketAddr]) -> std::io::Result<TcpListener> {
     let socket = if addr.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-    let beside = |a: &SocketAddr| a.is_ipv4() && a.ip().is_unspecified() && a.port() == addr.port();
-    if addr.is_ipv6() && addr.ip().is_unspecified() && addr.port() != 0 && all.iter().any(beside) {
+    if beside_all_of_ipv4(addr, all) {
         crate::sys::only_ipv6(&socket)?;
     }
     socket.set_reuseaddr(true)?;
     socket.bind(addr)?;
     socket.listen(LISTEN_BACKLOG)
+}
+
+/// Whether `addr` is all of IPv6, and all of IPv4 on the same port is in the list.
+fn beside_all_of_ipv4(addr: SocketAddr, all: &[SocketAddr]) -> bool {
+    let beside = |a: &SocketAddr| a.is_ipv4() && a.ip().is_unspecified() && a.port() == addr.port();
+    addr.is_ipv6() && addr.ip().is_unspecified() && addr.port() != 0 && all.iter().any(beside)
 }
 
 /// Puts back what the logs kept, then starts the volumes, which ask for it again before they empty their logs.
@@ -291,18 +296,36 @@ impl Drop for Ticking {
     }
 }
 
-/// The lock manager and the status monitor by UDP, on the port of the listener.
-async fn datagrams(addr: SocketAddr, nlm: Nlm) {
-    match UdpSocket::bind(addr).await {
-        Ok(socket) => {
-            let serve = move |peer, call, body| {
+/// The lock manager and the status monitor by UDP, wherever the listeners are.
+async fn datagrams(addrs: Vec<SocketAddr>, nlm: Nlm) {
+    let mut all = tokio::task::JoinSet::new();
+    for addr in &addrs {
+        match bind_datagrams(*addr, &addrs) {
+            Ok(socket) => {
                 let nlm = nlm.clone();
-                async move { nlm.call(peer, true, call, body).await }
-            };
-            udp::serve(socket, nlm::PROGRAMS, serve).await;
+                let serve = move |peer, call, body| {
+                    let nlm = nlm.clone();
+                    async move { nlm.call(peer, true, call, body).await }
+                };
+                all.spawn(udp::serve(socket, nlm::PROGRAMS, serve));
+            }
+            Err(e) => tracing::warn!("no locks of NFSv3 clients over UDP: cannot listen on {addr}: {e}"),
         }
-        Err(e) => tracing::warn!("no locks of NFSv3 clients over UDP: cannot listen on {addr}: {e}"),
     }
+    while all.join_next().await.is_some() {}
+}
+
+/// As [`bind`], for datagrams.
+fn bind_datagrams(addr: SocketAddr, all: &[SocketAddr]) -> std::io::Result<UdpSocket> {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
+    let family = if addr.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(family, SocketType::DGRAM, flags, None)?;
+    if beside_all_of_ipv4(addr, all) {
+        crate::sys::only_ipv6(&socket)?;
+    }
+    bind(&socket, &addr)?;
+    UdpSocket::from_std(socket.into())
 }
 
 /// What a clean stop did.
@@ -418,6 +441,7 @@ async fn tick(sh: Arc<Shared>) {
     every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         every.tick().await;
+        close_idle(&sh);
         let now = sh.now();
         let (mut gone, freed, over) = {
             let mut st = sh.state();
@@ -431,6 +455,13 @@ async fn tick(sh: Arc<Shared>) {
             sh.state().grace.ended();
         }
     }
+}
+
+/// Closes files that were accessed without an open a while ago. On a thread of its own: what a local process has removed
+/// meanwhile is freed there.
+fn close_idle(sh: &Shared) {
+    let volumes: Vec<_> = sh.exports().iter().map(|e| e.volume.clone()).collect();
+    tokio::task::spawn_blocking(move || volumes.iter().for_each(landfast_volume::Volume::close_idle));
 }
 
 /// Puts notes into the log that belong to no request; whether it took them.

@@ -4,16 +4,24 @@
 
 mod common;
 
+use common::lockd::text;
+use common::v3::V3;
 use common::*;
+use landfast_nfs::mount::{self, ExportEntry, MntRes, MountStat};
+use landfast_nfs::nlm::{self, Lock, NlmStat};
+use landfast_nfs::v3::types::List;
 use landfast_nfs::v4::args::*;
 use landfast_nfs::v4::attr::number as n;
 use landfast_nfs::v4::*;
-use landfast_rpc::Credential;
+use landfast_rpc::conn::Target;
+use landfast_rpc::{Credential, udp};
 use landfast_server::config::{self, Config, ExportConfig};
 use landfast_server::{ReloadError, Running, Served, Server, ServerConfig};
 use landfast_volume::{OpenError, OpenOptions, RecoveryReport, Volume};
+use landfast_xdr::{Bytes, Decode, Encode};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::time::Duration;
 
 fn open(e: &ExportConfig) -> Result<(Volume, RecoveryReport), OpenError> {
     Volume::open(OpenOptions {
@@ -31,7 +39,7 @@ struct Many {
 }
 
 impl Many {
-    /// `exports`: name, and the rest of the table after path, name and log.
+    /// `exports`: name, and the rest of the table after path, name and log. One whose name begins with `sync` has no log.
     async fn new(exports: &[(&str, &str)]) -> Many {
         let dir =
             tempfile::Builder::new().prefix("landfast-exports-").tempdir_in("/var/tmp").expect("a directory");
@@ -50,8 +58,12 @@ impl Many {
             let (path, log) = (path.display(), dir.join(format!("{}.log", name.replace('/', "-"))));
             let name = name.replace('/', "-");
             text += &format!("[[export]]\npath = \"{path}\"\nname = \"/x/{name}\"\n");
-            text +=
-                &format!("log = {{ path = \"{}\", size = \"16M\" }}\nclients = [{rest}]\n", log.display());
+            text += &if name.starts_with("sync") {
+                "durability = \"sync\"\n".to_owned()
+            } else {
+                format!("log = {{ path = \"{}\", size = \"16M\" }}\n", log.display())
+            };
+            text += &format!("clients = [{rest}]\n");
         }
         config::parse(&text).unwrap_or_else(|p| panic!("{p:?}"))
     }
@@ -96,6 +108,17 @@ impl Many {
 
     async fn v6(&self, owner: &[u8]) -> Client {
         Client::new(Raw::new(self.server().local_addrs()[1]).await, owner).await
+    }
+
+    /// A call by datagram to each address, with what is answered.
+    async fn datagrams(&self, prog: u32, vers: u32, proc: u32, args: impl Encode) -> Vec<Bytes> {
+        let mut replies = Vec::new();
+        for addr in self.server().local_addrs() {
+            let (target, waits) = (Target { prog, vers, proc }, [Duration::from_secs(5); 4]);
+            let reply = udp::call(*addr, target, &user(0).to_opaque(), &args.to_bytes(), &waits).await;
+            replies.push(reply.unwrap_or_else(|e| panic!("{addr}: {e:?}")));
+        }
+        replies
     }
 
     async fn stop(mut self) {
@@ -383,5 +406,87 @@ async fn replies_survive_a_crash_in_whichever_log() {
     many.config.exports.remove(1);
     many.start().await;
     assert_eq!(many.server().restored().sessions, 1);
+    many.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rfc1813_5_2_export_lists_each_exports_clients_and_mnt_gives_what_it_takes() {
+    if skipped() {
+        return;
+    }
+    let several = "{ from = [\"127.0.0.1\", \"192.168.7.0/24\"], options = [\"insecure\"] }, \
+                   { from = [\"::1\", \"127.0.0.1\"], options = [\"insecure\"], sec = [\"none\"] }, \
+                   { from = [\"build?.example.org\", \"@builders\"] }";
+    let two = "{ from = \"127.0.0.1\", options = [\"insecure\"], sec = [\"none\", \"sys\"] }";
+    let many = Many::new(&[("several", several), ("two", two), ("all", RW)]).await;
+    let [v4, v6] = [many.server().local_addrs()[0], many.server().local_addrs()[1]];
+    let (a, b) = (V3::connect(v4).await, V3::connect(v6).await);
+    let list = a.mount(mount::proc::EXPORT, Bytes::new()).await.expect("exports");
+    let list = List::<ExportEntry>::from_bytes(list).expect("a list").0;
+    let row = |directory: &str, groups: &[&str]| ExportEntry {
+        directory: name(directory),
+        groups: List(groups.iter().map(|g| name(g)).collect()),
+    };
+    let groups = ["127.0.0.1", "192.168.7.0/24", "::1", "build?.example.org", "@builders"];
+    assert_eq!(list, [row("/x/several", &groups), row("/x/two", &["127.0.0.1"]), row("/x/all", &["*"])]);
+    // By the rule of each; also where it does not take the flavor of this call.
+    assert_eq!(a.mounted(b"/x/several").await.auth_flavors, [1]);
+    assert_eq!(b.mounted(b"/x/several").await.auth_flavors, [0]);
+    assert_eq!(a.mounted(b"/x/two").await.auth_flavors, [1, 0]);
+    assert_eq!(b.mnt(b"/x/two").await, MntRes::Fail(MountStat::ACCES));
+    many.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_lock_manager_takes_datagrams_at_each_address() {
+    if skipped() {
+        return;
+    }
+    let many = Many::new(&[("one", RW)]).await;
+    assert_eq!(
+        many.datagrams(nlm::PROGRAM, nlm::VERSION, nlm::proc::NULL, ()).await,
+        [Bytes::new(), Bytes::new()]
+    );
+    many.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nlm_hosts_are_known_after_a_crash_where_only_some_exports_have_a_log() {
+    if skipped() {
+        return;
+    }
+    let mut many = Many::new(&[("sync", RW), ("logged", RW)]).await;
+    let c = V3::connect(many.server().local_addrs()[0]).await;
+    let dir = c.mounted(b"/x/sync").await.handle;
+    let mut at = c.clone();
+    at.root = dir;
+    let file = at.file("f").await;
+    let lock = |reclaim, exclusive| nlm::LockArgs {
+        cookie: text("c"),
+        block: false,
+        exclusive,
+        lock: Lock {
+            caller_name: text("host"),
+            fh: Opaque1024(file.0.clone()),
+            oh: text("1@host"),
+            svid: 1,
+            offset: 0,
+            length: 0,
+        },
+        reclaim,
+        state: 3,
+    };
+    let stats = |replies: Vec<Bytes>| -> Vec<NlmStat> {
+        replies.into_iter().map(|r| nlm::Res::from_bytes(r).expect("a result").stat).collect()
+    };
+    let ask = async |many: &Many, args| {
+        stats(many.datagrams(nlm::PROGRAM, nlm::VERSION, nlm::proc::LOCK, args).await)
+    };
+    // 127.0.0.1 and ::1 are two hosts; both may read.
+    assert_eq!(ask(&many, lock(false, false)).await, [NlmStat::GRANTED; 2]);
+    many.running.take().expect("a server").abandon().await;
+    many.start().await;
+    assert_eq!(ask(&many, lock(false, false)).await, [NlmStat::DENIED_GRACE_PERIOD; 2]);
+    assert_eq!(ask(&many, lock(true, false)).await, [NlmStat::GRANTED; 2]);
     many.stop().await;
 }

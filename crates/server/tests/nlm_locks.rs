@@ -381,3 +381,50 @@ async fn c702_11_nobody_monitors_through_this_server() {
     let mut b = Lockd::new(&rig, "b", 3).await;
     assert_eq!(b.lock(b.bytes(&f, 7, 0, 1), true).await, DENIED, "all of it freed nothing");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn c702_10_who_would_wait_for_itself_is_told() {
+    if skipped() {
+        return;
+    }
+    let (rig, mut v4, f, _) = rig(90).await;
+    let (g, g_open) = v4.open("g", 3).await;
+    let (h, _) = v4.open("h", 3).await;
+    let mut a = Lockd::new(&rig, "a", 2).await;
+    let (mut b, mut c) = (Lockd::new(&rig, "b", 3).await, Lockd::new(&rig, "c", 4).await);
+    const BLOCKED: NlmStat = NlmStat::BLOCKED;
+    const DEADLCK: NlmStat = NlmStat::DEADLCK;
+    // a has f, b has g, c has h; a waits for b, b for c.
+    assert_eq!(a.lock(a.bytes(&f, 1, 0, 10), true).await, GRANTED);
+    assert_eq!(b.lock(b.bytes(&g, 2, 0, 10), true).await, GRANTED);
+    assert_eq!(c.lock(c.bytes(&h, 3, 0, 10), false).await, GRANTED);
+    assert_eq!(a.lock_and_wait(a.bytes(&g, 1, 5, 1), false).await, BLOCKED);
+    assert_eq!(b.lock_and_wait(b.bytes(&h, 2, 0, 0), true).await, BLOCKED);
+    // c, which waits for a, would wait for itself; another process of c would not; and who does not wait is just denied.
+    for _ in 0..2 {
+        assert_eq!(c.lock_and_wait(c.bytes(&f, 3, 9, 1), false).await, DEADLCK);
+    }
+    assert_eq!(c.lock(c.bytes(&f, 3, 9, 1), false).await, DENIED);
+    assert_eq!(c.lock_and_wait(c.bytes(&f, 4, 9, 1), false).await, BLOCKED);
+    // Elsewhere in the file nobody is in the way.
+    assert_eq!(c.lock_and_wait(c.bytes(&f, 3, 20, 1), false).await, GRANTED);
+    // It did not wait: c lets go, and the others go on one after the other.
+    assert_eq!(c.unlock(c.bytes(&h, 3, 0, 0)).await, GRANTED);
+    assert_eq!(b.hears().await.proc, proc::GRANTED);
+    assert_eq!(c.lock_and_wait(c.bytes(&f, 3, 9, 1), false).await, BLOCKED, "b waits for nobody now");
+    assert_eq!(b.unlock(b.bytes(&g, 2, 0, 0)).await, GRANTED);
+    assert_eq!(a.hears().await.proc, proc::GRANTED);
+    assert_eq!(a.unlock(a.bytes(&g, 1, 0, 0)).await, GRANTED);
+    // With NFSv4: its client has g and wants f; a has f and waits for g. RFC 8881 section 18.10.4.
+    let (put_f, put_g) = (ArgOp::Putfh(f.clone()), ArgOp::Putfh(g.clone()));
+    assert_ok(&v4.run(vec![put_g, v4_lock(g_open, LockType::Write, 0, 1)]).await);
+    assert_eq!(a.lock_and_wait(a.bytes(&g, 1, 0, 0), true).await, BLOCKED);
+    let (_, f_open) = v4.open("f", 3).await;
+    for (kind, status) in [
+        (LockType::ReadW, NfsStat::NFS4ERR_DEADLOCK),
+        (LockType::WriteW, NfsStat::NFS4ERR_DEADLOCK),
+        (LockType::Write, NfsStat::NFS4ERR_DENIED),
+    ] {
+        assert_eq!(v4.status(vec![put_f.clone(), v4_lock(f_open, kind, 0, 5)]).await, status, "{kind:?}");
+    }
+}

@@ -33,7 +33,7 @@ on_a_server! {
         let path = rig.export();
         let by_path = c.mounted(path.as_os_str().as_bytes()).await;
         assert_eq!(by_path.handle, c.root);
-        assert_eq!(by_path.auth_flavors, [1]);
+        assert_eq!(by_path.auth_flavors, [1, 0]);
         let sub = c.dir("sub").await;
         assert_eq!(c.mounted(b"/sub").await.handle, sub);
         let below = path.join("sub");
@@ -62,13 +62,27 @@ on_a_server! {
         let exports = c.mount(mount::proc::EXPORT, Bytes::new()).await.expect("exports");
         let exports = List::<ExportEntry>::from_bytes(exports).expect("a list").0;
         let path = Bytes::copy_from_slice(rig.export().as_os_str().as_bytes());
-        assert_eq!(exports, [ExportEntry { directory: path, groups: List::default() }]);
+        assert_eq!(exports, [ExportEntry { directory: path, groups: List(vec![name("*")]) }]);
         assert_eq!(c.mount(mount::proc::NULL, Bytes::new()).await, Ok(Bytes::new()));
         assert_eq!(c.mount(6, Bytes::new()).await, Err(CallError::Failed(AcceptStat::ProcUnavail)));
         let garbage = c.mount(mount::proc::MNT, Bytes::from_static(&[0, 0, 0, 9])).await;
         assert_eq!(garbage, Err(CallError::Failed(AcceptStat::GarbageArgs)));
         let first = c.program(mount::PROGRAM, 1, 0, Bytes::new()).await;
         assert_eq!(first, Err(CallError::Failed(AcceptStat::ProgMismatch { low: 3, high: 3 })));
+    }
+
+    async fn rfc1813_3_3_6_a_file_that_is_read_and_written_again_and_again_is_not_opened_each_time(rig, c) {
+        let fh = c.file("f").await;
+        let volume = &rig.server().volumes()[0];
+        let (before, begun) = (volume.stats().file_opens, std::time::Instant::now());
+        for n in 0..50 {
+            c.write(&fh, n, b"x", StableHow::FileSync).await;
+            assert_eq!(c.read(&fh, n, 1).await.data, b"x"[..]);
+        }
+        // Once a second for each of the two.
+        let most = 2 * (begun.elapsed().as_secs() + 1);
+        let opens = volume.stats().file_opens - before;
+        assert!((2..=most).contains(&opens), "{opens} opens for 100 calls");
     }
 
     async fn rfc1813_3_3_1_getattr(rig, c) {

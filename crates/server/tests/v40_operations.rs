@@ -8,6 +8,7 @@ use common::*;
 use landfast_nfs::v4::args::*;
 use landfast_nfs::v4::attr::number as n;
 use landfast_nfs::v4::*;
+use landfast_xdr::Bytes;
 use v40::*;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -75,6 +76,33 @@ async fn rfc7530_5_attributes() {
     let later = AttrValues { suppattr_exclcreat: Some(Bitmap::default()), ..AttrValues::default() };
     let verify = vec![ArgOp::Putrootfh, ArgOp::Verify(fattr(later))];
     assert_eq!(c.status(verify).await, NfsStat::NFS4ERR_ATTRNOTSUPP);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rfc7530_6_2_1_acl_is_there_and_dacl_and_sacl_are_not() {
+    if skipped() {
+        return;
+    }
+    let rig = Rig::new().await;
+    let mut c = Client40::new(&rig, b"x").await;
+    let (fh, _) = c.open("f", 3, 0).await;
+    // RFC 8881 section 5.6: the lists that only later versions have.
+    let [dacl, sacl] = [58, 59];
+    let res = c.on(&fh, ArgOp::Getattr(Bitmap::of(&[n::ACL, n::ACLSUPPORT, dacl, sacl]))).await;
+    let ResBody::Getattr(f) = res.body else { panic!("{res:?}") };
+    assert_eq!(f.mask, Bitmap::of(&[n::ACL, n::ACLSUPPORT]));
+    let v = AttrValues::from_fattr(&f).expect("values");
+    let acl = v.acl.expect("a list");
+    assert!(acl.iter().any(|a| a.who == name("OWNER@")), "{acl:?}");
+    let set = |attrs| ArgOp::Setattr(SetattrArgs { stateid: Stateid::ANONYMOUS, attrs });
+    let same = || fattr(AttrValues { acl: Some(acl.clone()), ..AttrValues::default() });
+    assert_eq!(c.on(&fh, set(same())).await.status, NfsStat::NFS4_OK);
+    assert_eq!(c.on(&fh, ArgOp::Verify(same())).await.status, NfsStat::NFS4_OK);
+    for later in [dacl, sacl] {
+        let list = || Fattr { mask: Bitmap::of(&[later]), values: Bytes::from_static(&[0; 8]) };
+        assert_eq!(c.on(&fh, set(list())).await.status, NfsStat::NFS4ERR_ATTRNOTSUPP, "{later}");
+        assert_eq!(c.on(&fh, ArgOp::Verify(list())).await.status, NfsStat::NFS4ERR_ATTRNOTSUPP, "{later}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

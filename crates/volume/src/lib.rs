@@ -18,6 +18,7 @@
 //! cache.
 
 pub mod acl;
+mod brief;
 mod cache;
 mod change;
 mod cred;

@@ -64,6 +64,13 @@ pub const NODE_FDS_MAX: usize = 16_384;
 /// directories being read.
 pub const NODE_FDS_DIVISOR: u64 = 3;
 
+/// Descriptors of files that were accessed without an open and stay open for the next access; the oldest is closed first.
+pub const BRIEF_OPENS_MAX: usize = 1024;
+
+/// How long such a descriptor serves before the file is opened again. What a local process does to the rights of a file
+/// that is being accessed is seen this much later at most.
+pub const BRIEF_OPEN: Duration = Duration::from_secs(1);
+
 /// Separately locked parts of the node cache.
 pub const NODE_SHARDS: usize = 16;
 

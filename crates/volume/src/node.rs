@@ -15,6 +15,7 @@ use bytes::Bytes;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use rustix::fs::Statx;
 
+use crate::brief::Brief;
 use crate::change::Change;
 use crate::dirty::Dirty;
 use crate::limits::ATTRS_FRESH;
@@ -49,6 +50,10 @@ pub(crate) struct NodeInner {
     pub(crate) opens: AtomicU32,
     /// The last name is gone.
     pub(crate) dead: AtomicBool,
+    /// How often the volume has changed who may open it.
+    pub(crate) rights: AtomicU64,
+    /// Open from accesses without an open.
+    pub(crate) brief: Brief,
 }
 
 /// Guarded by the node's attribute lock.
@@ -147,6 +152,8 @@ impl NodeInner {
             changed_ns: AtomicU64::new(0),
             opens: AtomicU32::new(0),
             dead: AtomicBool::new(false),
+            rights: AtomicU64::new(0),
+            brief: Brief::default(),
         }
     }
 

@@ -16,6 +16,7 @@ use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::Resource;
 
+use crate::brief::BriefQueue;
 use crate::cache::Cache;
 use crate::cred;
 use crate::error::OpenError;
@@ -112,6 +113,8 @@ impl Volume {
             fsyncs: AtomicU64::new(0),
             fdatasyncs: AtomicU64::new(0),
             syncfs: AtomicU64::new(0),
+            file_opens: AtomicU64::new(0),
+            brief: BriefQueue::default(),
             identity: Mutex::new(identity),
             dir,
             mount,

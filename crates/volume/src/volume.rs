@@ -14,6 +14,7 @@ use parking_lot::{Mutex, RwLock};
 use rustix::fs::Statx;
 use rustix::io::Errno;
 
+use crate::brief::BriefQueue;
 use crate::cache::Cache;
 use crate::cred;
 use crate::error::{Error, OpenError};
@@ -117,6 +118,10 @@ pub struct Stats {
     pub fdatasyncs: u64,
     /// syncfs calls.
     pub syncfs: u64,
+    /// Times that a file was opened for its data.
+    pub file_opens: u64,
+    /// Files that are open from an access without an open, counted for reading and for writing.
+    pub brief_opens: u64,
     /// Nodes in the cache.
     pub nodes: u64,
     /// Descriptors that nodes hold.
@@ -168,6 +173,8 @@ pub(crate) struct VolumeInner {
     pub(crate) fsyncs: AtomicU64,
     pub(crate) fdatasyncs: AtomicU64,
     pub(crate) syncfs: AtomicU64,
+    pub(crate) file_opens: AtomicU64,
+    pub(crate) brief: BriefQueue,
 }
 
 impl Volume {
@@ -263,6 +270,8 @@ impl Volume {
             fsyncs: self.0.fsyncs.load(Ordering::Relaxed),
             fdatasyncs: self.0.fdatasyncs.load(Ordering::Relaxed),
             syncfs: self.0.syncfs.load(Ordering::Relaxed),
+            file_opens: self.0.file_opens.load(Ordering::Relaxed),
+            brief_opens: self.0.brief.len() as u64,
             nodes: self.0.cache.len() as u64,
             node_fds: self.0.cache.fds() as u64,
             log: self.log().map(|(log, _)| log.stats()),

@@ -287,9 +287,14 @@ impl Rules {
         Found::None
     }
 
+    /// The clients that rules speak of, in their order.
+    pub fn clients(&self) -> impl Iterator<Item = &From> {
+        self.0.iter().flat_map(|r| &r.from)
+    }
+
     /// The host names and netgroups that rules speak of.
     pub fn named(&self) -> impl Iterator<Item = &From> {
-        self.0.iter().flat_map(|r| &r.from).filter(|f| f.needs_names())
+        self.clients().filter(|f| f.needs_names())
     }
 
     /// What a caller may do. `managed`: the groups that were looked up count, not those that it brings.

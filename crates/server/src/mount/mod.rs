@@ -1,22 +1,24 @@
 //! The MOUNT protocol, version 3 (RFC 1813 section 5), on the same port as NFS.
 //!
 //! MNT finds an export by its path or by its name in the pseudo root, and directories below it, as the superuser sees them:
-//! a handle alone gives no rights. The list of who has mounted what (DUMP) is what clients say of themselves: bounded, and
+//! a handle alone gives no rights. So it is answered whatever the flavor of the call, with the flavors that the export takes
+//! of this client. EXPORT says of each export which clients its rules name, in their order. The list of who has mounted what (DUMP) is what clients say of themselves: bounded, and
 //! forgotten with the server.
 
-use crate::exports::{Caller, Export, Exports};
+use crate::exports::rules::From;
+use crate::exports::{Caller, Export, Exports, Refused};
 use crate::limits;
 use crate::serve::Nfs;
 use bytes::Bytes;
-use landfast_nfs::mount::{ExportEntry, MntRes, MountEntry, MountStat, Mounted, PATH_MAX, proc};
+use landfast_nfs::mount::{ExportEntry, MntRes, MountEntry, MountStat, Mounted, NAME_MAX, PATH_MAX, proc};
 use landfast_nfs::v3::types::List;
 use landfast_nfs::v3::{FHSIZE, FileHandle};
-use landfast_rpc::auth::AUTH_SYS;
+use landfast_rpc::auth::{AUTH_NONE, AUTH_SYS};
 use landfast_rpc::conn::{CallHeader, ConnInfo, Response};
 use landfast_volume::{Cred, Error, Kind, Node};
 use landfast_xdr::{Decode, Encode};
 use parking_lot::Mutex;
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
 /// Who has mounted what, oldest first.
@@ -69,9 +71,9 @@ impl Nfs {
 
     fn mnt(&self, caller: &Caller, host: &Bytes, path: Bytes) -> MntRes {
         match find(&self.sh.exports(), caller, &path) {
-            Ok(node) => {
+            Ok((node, auth_flavors)) => {
                 self.mounts.add(MountEntry { host: host.clone(), directory: path });
-                MntRes::Ok(Mounted { handle: FileHandle(node.fh()), auth_flavors: vec![AUTH_SYS] })
+                MntRes::Ok(Mounted { handle: FileHandle(node.fh()), auth_flavors })
             }
             Err(status) => MntRes::Fail(status),
         }
@@ -83,8 +85,8 @@ fn nothing<T: Encode>(body: Bytes, act: impl FnOnce(()) -> T) -> Result<Bytes, l
     <()>::from_bytes(body).map(|()| act(()).to_bytes())
 }
 
-/// The directory of a path: of the export whose path is the longest beginning of it.
-fn find(exports: &Exports, caller: &Caller, path: &[u8]) -> Result<Node, MountStat> {
+/// The directory of a path, of the export whose path is the longest beginning of it; and the flavors that are taken there.
+fn find(exports: &Exports, caller: &Caller, path: &[u8]) -> Result<(Node, Vec<u32>), MountStat> {
     if path.len() > PATH_MAX {
         return Err(MountStat::NAMETOOLONG);
     }
@@ -100,13 +102,19 @@ fn find(exports: &Exports, caller: &Caller, path: &[u8]) -> Result<Node, MountSt
             Some((exports.by_name(&name)?, below))
         })
         .ok_or(MountStat::NOENT)?;
-    export.access(caller).map_err(|_| MountStat::ACCES)?;
+    match export.access(caller) {
+        Ok(_) | Err(Refused::Flavor) => {}
+        Err(Refused::Access | Refused::NotYet) => return Err(MountStat::ACCES),
+    }
+    let (sys, none) = export.flavors(caller);
+    let flavors: Vec<u32> =
+        [sys.then_some(AUTH_SYS), none.then_some(AUTH_NONE)].into_iter().flatten().collect();
     let mut node = export.root.clone();
     for name in below {
         node = export.volume.lookup(&Cred::root(), &node, name).map_err(status)?;
     }
     match node.kind() {
-        Kind::Dir if node.fh().len() <= FHSIZE => Ok(node),
+        Kind::Dir if node.fh().len() <= FHSIZE => Ok((node, flavors)),
         Kind::Dir => Err(MountStat::SERVERFAULT),
         _ => Err(MountStat::NOTDIR),
     }
@@ -135,7 +143,22 @@ fn told_as(export: &Export) -> Bytes {
 
 /// All exports, whoever asks: each is refused, if need be, when it is mounted.
 fn exported(exports: &Exports) -> List<ExportEntry> {
-    List(exports.iter().map(|e| ExportEntry { directory: told_as(e), groups: List::default() }).collect())
+    List(
+        exports
+            .iter()
+            .map(|e| ExportEntry { directory: told_as(e), groups: List(groups(e.rules.clients())) })
+            .collect(),
+    )
+}
+
+/// The clients of an export as exports(5) writes them, each once. What is longer than the protocol allows is left out:
+/// clients would not read any of the list.
+fn groups<'a>(clients: impl Iterator<Item = &'a From>) -> Vec<Bytes> {
+    let mut seen = HashSet::new();
+    clients
+        .map(|client| Bytes::from(client.to_string()))
+        .filter(|name| name.len() <= NAME_MAX && seen.insert(name.clone()))
+        .collect()
 }
 
 #[cfg(test)]

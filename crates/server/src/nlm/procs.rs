@@ -88,7 +88,8 @@ impl Nlm {
                 proc::NULL => Response::Success(Bytes::new()),
                 proc::TEST => {
                     let a: TestArgs = args(body)?;
-                    let reply = self.test(from, &a).unwrap_or_else(|stat| TestReply { stat, holder: None });
+                    let reply =
+                        self.test(from, &a).await.unwrap_or_else(|stat| TestReply { stat, holder: None });
                     Response::Success(TestRes { cookie: a.cookie, reply }.to_bytes())
                 }
                 proc::LOCK | proc::NM_LOCK => {
@@ -136,23 +137,32 @@ impl Nlm {
         done.unwrap_or_else(|failed| failed)
     }
 
-    fn test(&self, from: &Asker, a: &TestArgs) -> Result<TestReply, NlmStat> {
+    async fn test(&self, from: &Asker, a: &TestArgs) -> Result<TestReply, NlmStat> {
         let span = span(&a.lock)?;
         let file = file_to_lock(&self.sh, from, &a.lock.fh)?;
         let now = self.sh.now();
-        let st = self.sh.state();
-        if st.grace.active(now) {
-            return Err(NlmStat::DENIED_GRACE_PERIOD);
-        }
-        // Who is not known holds nothing: nobody's own locks are spared.
-        let host = st.hosts.find(from.peer.ip().to_canonical(), &a.lock.caller_name.0).unwrap_or(0);
         let owner = nlm::owner(a.lock.svid, &a.lock.oh.0);
-        match st.files.lock_test(host, &file, &owner, a.exclusive, span) {
-            None => Ok(TestReply { stat: NlmStat::GRANTED, holder: None }),
-            // It would go if it were asked for.
-            Some(d) if st.lapsed(d.client, now) => Ok(TestReply { stat: NlmStat::GRANTED, holder: None }),
-            Some(d) => Ok(TestReply { stat: NlmStat::DENIED, holder: Some(holder(&d)) }),
+        let mut notes = Vec::new();
+        let reply = {
+            let mut st = self.sh.state();
+            if st.grace.active(now) {
+                return Err(NlmStat::DENIED_GRACE_PERIOD);
+            }
+            // Who is not known holds nothing: nobody's own locks are spared.
+            let host = st.hosts.find(from.peer.ip().to_canonical(), &a.lock.caller_name.0).unwrap_or(0);
+            loop {
+                match st.files.lock_test(host, &file, &owner, a.exclusive, span) {
+                    None => break TestReply { stat: NlmStat::GRANTED, holder: None },
+                    Some(d) if st.lapsed(d.client, now) => notes.extend(st.remove_client(d.client)),
+                    Some(d) => break TestReply { stat: NlmStat::DENIED, holder: Some(holder(&d)) },
+                }
+            }
+        };
+        // What the log does not take is no promise to this client.
+        if let Err(e) = self.keep(notes).await {
+            tracing::error!("the log took no record of a client that is gone: {e}");
         }
+        Ok(reply)
     }
 
     async fn lock(&self, from: &Asker, a: &LockArgs, monitored: bool) -> Result<NlmStat, NlmStat> {
@@ -170,6 +180,12 @@ impl Nlm {
                         notes.extend(st.remove_client(d.client));
                     }
                     Err(LockError::Denied(_)) if a.block => {
+                        let Ask { host, owner, file, span, exclusive } = &ask;
+                        if st.files.would_deadlock(*host, owner, file, *exclusive, *span) {
+                            // Should it wait already: not any more.
+                            st.files.nlm_cancel(&ask);
+                            break NlmStat::DEADLCK;
+                        }
                         let waits = st.files.nlm_wait(ask.clone(), a.lock.clone(), from.by);
                         break if waits.is_ok() { NlmStat::BLOCKED } else { NlmStat::DENIED_NOLOCKS };
                     }

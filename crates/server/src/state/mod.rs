@@ -18,6 +18,7 @@
 
 pub mod clients;
 pub mod copies;
+mod deadlock;
 pub mod drc;
 pub mod grace;
 pub mod locks;

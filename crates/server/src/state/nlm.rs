@@ -158,6 +158,7 @@ pub struct Waiters {
     by_id: BTreeMap<u64, Waiter>,
     by_file: HashMap<FileKey, BTreeSet<u64>>,
     by_host: HashMap<u64, usize>,
+    by_owner: HashMap<(u64, Bytes), BTreeSet<u64>>,
     last: u64,
     /// Files with waiters of which something has become free.
     freed: HashSet<FileKey>,
@@ -193,7 +194,14 @@ impl Waiters {
         self.by_file.get(file).map(|ids| ids.iter().copied().collect()).unwrap_or_default()
     }
 
+    /// What an owner waits for.
+    pub(super) fn of_owner(&self, host: u64, owner: &Bytes) -> impl Iterator<Item = &Waiter> {
+        let ids = self.by_owner.get(&(host, owner.clone()));
+        ids.into_iter().flatten().filter_map(|id| self.by_id.get(id))
+    }
+
     fn insert(&mut self, w: Waiter) {
+        self.by_owner.entry((w.host, w.owner.clone())).or_default().insert(w.id);
         *self.by_host.entry(w.host).or_default() += 1;
         self.by_file.entry(w.file.clone()).or_default().insert(w.id);
         self.by_id.insert(w.id, w);
@@ -206,6 +214,13 @@ impl Waiters {
             if ids.is_empty() {
                 self.by_file.remove(&w.file);
                 self.freed.remove(&w.file);
+            }
+        }
+        let owner = (w.host, w.owner.clone());
+        if let Some(ids) = self.by_owner.get_mut(&owner) {
+            ids.remove(&id);
+            if ids.is_empty() {
+                self.by_owner.remove(&owner);
             }
         }
         if let Some(n) = self.by_host.get_mut(&w.host) {

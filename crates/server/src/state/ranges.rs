@@ -92,6 +92,22 @@ impl Ranges {
         self.index.first(span.start, state, exclusive).filter(|r| r.span.start <= span.end)
     }
 
+    /// The states but `state` of which a range is in the way, and how many states were looked at, at most `most`.
+    pub(super) fn all_in_the_way(
+        &self,
+        span: &Span,
+        exclusive: bool,
+        state: Option<u64>,
+        most: usize,
+    ) -> (Vec<u64>, usize) {
+        let mut looked = 0;
+        let found = self.owners.iter().take(most).inspect(|_| looked += 1).filter(|(id, own)| {
+            Some(**id) != state && overlapping(own, *span).any(|r| exclusive || r.exclusive)
+        });
+        let found = found.map(|(id, _)| *id).collect();
+        (found, looked)
+    }
+
     /// Whether the state holds anything.
     pub(super) fn holds(&self, state: u64) -> bool {
         self.owners.contains_key(&state)

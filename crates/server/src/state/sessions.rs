@@ -12,6 +12,10 @@ use super::Millis;
 use super::notes::{LogId, SessionNote, SlotNote, channel_to_note};
 use crate::limits;
 use bytes::Bytes;
+use landfast_nfs::v4::flags::{
+    CREATE_SESSION4_FLAG_CONN_BACK_CHAN, SEQ4_STATUS_BACKCHANNEL_FAULT, SEQ4_STATUS_CB_PATH_DOWN,
+    SEQ4_STATUS_CB_PATH_DOWN_SESSION,
+};
 use landfast_nfs::v4::{ChannelAttrs, NfsStat, SessionId};
 use landfast_rpc::OpaqueAuth;
 use std::collections::{HashMap, HashSet};
@@ -333,6 +337,22 @@ impl Sessions {
         Some(session)
     }
 
+    /// What a SEQUENCE says of the session's back channel (RFC 8881 section 18.46.3). A session whose client asked for none,
+    /// or offered nothing that it could be called with, lacks none; nor does one that a restart has brought back.
+    #[must_use]
+    pub fn back_status(&self, id: &SessionId) -> u32 {
+        let Some(s) = self.by_id.get(id) else { return 0 };
+        let mut flags = if s.back_fault { SEQ4_STATUS_BACKCHANNEL_FAULT } else { 0 };
+        if s.lacks_back_path() {
+            flags |= SEQ4_STATUS_CB_PATH_DOWN_SESSION;
+            let mut of_client = self.by_client.get(&s.client).into_iter().flatten();
+            if !of_client.any(|id| self.by_id.get(id).is_some_and(Session::can_call_back)) {
+                flags |= SEQ4_STATUS_CB_PATH_DOWN;
+            }
+        }
+        flags
+    }
+
     /// A connection has ended: it belongs to no session any more.
     pub fn disconnected(&mut self, conn: ConnId) {
         for s in self.by_id.values_mut() {
@@ -373,6 +393,16 @@ impl Session {
             && !self.back_fault
             && !self.back_slots.is_empty()
             && !self.back_conns.is_empty()
+    }
+
+    /// It was made with a back channel, which no connection serves any more: the client is to bind one (RFC 8881 section
+    /// 18.34).
+    fn lacks_back_path(&self) -> bool {
+        self.flags & CREATE_SESSION4_FLAG_CONN_BACK_CHAN != 0
+            && self.callback_cred.is_some()
+            && !self.back_fault
+            && !self.back_slots.is_empty()
+            && self.back_conns.is_empty()
     }
 
     /// The credential and program for callbacks have changed.

@@ -31,7 +31,7 @@ impl Cx<'_> {
         obj.must_be_file()?;
         self.not_denied(obj, READ)?;
         let mode = OpenMode { read: true, write: false, owner_override: true };
-        let file = obj.volume().open_file(obj.cred(), &obj.node, mode).map_err(status)?;
+        let file = obj.volume().open_briefly(obj.cred(), &obj.node, mode).map_err(status)?;
         let count = a.count.min(limits::V3_IO_BYTES_MAX);
         obj.volume().read(&file, a.offset, count).map_err(status)
     }
@@ -64,7 +64,7 @@ impl Cx<'_> {
         self.not_denied(obj, WRITE)?;
         let tx = self.modify(obj)?;
         let mode = OpenMode { read: false, write: true, owner_override: true };
-        let file = obj.volume().open_file(obj.cred(), &obj.node, mode).map_err(status)?;
+        let file = obj.volume().open_briefly(obj.cred(), &obj.node, mode).map_err(status)?;
         if data.is_empty() {
             return Ok((0, a.stable));
         }

@@ -36,7 +36,7 @@ impl Ctx<'_> {
             Some(file) => file,
             None => {
                 let mode = OpenMode { read: true, write: false, owner_override: true };
-                source.volume().open_file(source.cred(), &source.node, mode)?
+                source.volume().open_briefly(source.cred(), &source.node, mode)?
             }
         };
         let (dest, to) = self.file_for(dst_stateid, WRITE)?;

@@ -59,7 +59,7 @@ impl Ctx<'_> {
             return Ok((obj, file));
         }
         let mode = OpenMode { read: want == READ, write: want == WRITE, owner_override: true };
-        let file = obj.volume().open_file(obj.cred(), &obj.node, mode)?;
+        let file = obj.volume().open_briefly(obj.cred(), &obj.node, mode)?;
         Ok((obj, file))
     }
 

@@ -19,7 +19,7 @@ fn denied(d: Denied) -> Fail {
 }
 
 impl Ctx<'_> {
-    /// LOCK. Nobody is queued: a client that waits asks again.
+    /// LOCK. Nobody is queued: a client that waits asks again. If what it waits for waits for it by NLM, it hears that.
     pub(super) fn lock(&mut self, a: &LockArgs) -> Done {
         let file = key(&self.file()?.node);
         let client = self.client()?;
@@ -43,6 +43,18 @@ impl Ctx<'_> {
                     Err(LockError::Denied(d)) if d.client != client && st.lapsed(d.client, self.now) => {
                         notes.extend(st.remove_client(d.client));
                     }
+                    Err(LockError::Denied(_))
+                        if matches!(a.locktype, LockType::ReadW | LockType::WriteW)
+                            && st.files.would_deadlock_v4(
+                                client,
+                                &file,
+                                &locker,
+                                locks::exclusive(a.locktype),
+                                span,
+                            ) =>
+                    {
+                        break Err(LockError::Status(NfsStat::NFS4ERR_DEADLOCK));
+                    }
                     other => break other,
                 }
             }
@@ -58,19 +70,30 @@ impl Ctx<'_> {
         }
     }
 
-    /// LOCKT: keyed on the session's client.
+    /// LOCKT: keyed on the session's client. A lock of a client whose lease is over is in nobody's way: what is in the way
+    /// of a LOCK, and only that, is found here.
     pub(super) fn lockt(&mut self, a: &LocktArgs) -> Done {
         let file = key(&self.file()?.node);
         let client = self.client()?;
         let span = Span::new(a.offset, a.length)?;
-        let st = self.sh.state();
-        if st.must_wait_for_grace(client, self.now) {
-            return Err(NfsStat::NFS4ERR_GRACE.into());
-        }
-        match st.files.lock_test(client, &file, &a.owner.owner.0, locks::exclusive(a.locktype), span) {
-            None => Ok(ResBody::Empty),
-            Some(d) => Err(denied(d)),
-        }
+        let mut notes = Vec::new();
+        let in_the_way = {
+            let mut st = self.sh.state();
+            if st.must_wait_for_grace(client, self.now) {
+                return Err(NfsStat::NFS4ERR_GRACE.into());
+            }
+            loop {
+                let kind = locks::exclusive(a.locktype);
+                match st.files.lock_test(client, &file, &a.owner.owner.0, kind, span) {
+                    Some(d) if d.client != client && st.lapsed(d.client, self.now) => {
+                        notes.extend(st.remove_client(d.client));
+                    }
+                    other => break other,
+                }
+            }
+        };
+        self.note(notes);
+        in_the_way.map_or(Ok(ResBody::Empty), |d| Err(denied(d)))
     }
 
     /// LOCKU.

@@ -18,7 +18,6 @@ use landfast_nfs::v4::flags::{
     CREATE_SESSION4_FLAG_PERSIST, EXCHGID4_FLAG_BIND_PRINC_STATEID, EXCHGID4_FLAG_CONFIRMED_R,
     EXCHGID4_FLAG_MASK_PNFS, EXCHGID4_FLAG_SUPP_FENCE_OPS, EXCHGID4_FLAG_SUPP_MOVED_MIGR,
     EXCHGID4_FLAG_SUPP_MOVED_REFER, EXCHGID4_FLAG_UPD_CONFIRMED_REC_A, EXCHGID4_FLAG_USE_NON_PNFS,
-    SEQ4_STATUS_BACKCHANNEL_FAULT,
 };
 use landfast_nfs::v4::res::{
     BindConnToSessionRes, CreateSessionRes, ExchangeIdRes, SequenceRes, StateProtectRes,
@@ -74,7 +73,6 @@ impl Ctx<'_> {
             }
         })?;
         let client = session.client;
-        let fault = if session.back_fault { SEQ4_STATUS_BACKCHANNEL_FAULT } else { 0 };
         let highest = session.highest_slot();
         st.clients.renew(client, self.now);
         let res = SequenceRes {
@@ -83,7 +81,7 @@ impl Ctx<'_> {
             slotid: a.slotid,
             highest_slotid: highest,
             target_highest_slotid: highest,
-            status_flags: st.status_flags(client) | fault,
+            status_flags: st.status_flags(client) | st.sessions.back_status(&a.sessionid),
         };
         match begun {
             Begin::New => {

@@ -422,6 +422,56 @@ async fn rfc8881_18_34_a_connection_joins_a_session() {
 }
 
 #[tokio::test]
+async fn rfc8881_18_46_3_a_session_says_that_no_connection_serves_its_back_channel() {
+    if skipped() {
+        return;
+    }
+    let rig = Rig::new().await;
+    // One that never asked for a back channel lacks none, whatever becomes of its connections.
+    let mut plain = rig.client(b"plain").await;
+    plain.raw = rig.raw().await;
+    assert_eq!(plain.status_flags().await, 0);
+    let [first, second, third] = [rig.raw().await, rig.raw().await, rig.raw().await];
+    let ex = third.exchange_id(b"c", 1).await;
+    let create = async |raw: &Raw, nth, back| {
+        let mut args = session_args(ex.clientid, ex.sequenceid + nth);
+        args.flags |= back;
+        let session = raw.create_session(args).await.sessionid;
+        Client { session, id: ex.clientid, seq: 0, raw: third.clone(), ..plain.clone() }
+    };
+    let back = flags::CREATE_SESSION4_FLAG_CONN_BACK_CHAN;
+    let mut one = create(&first, 0, back).await;
+    let mut two = create(&second, 1, back).await;
+    let mut without = create(&third, 2, 0).await;
+    let bind = |sessid, dir| {
+        ArgOp::BindConnToSession(BindConnToSessionArgs { sessid, dir, use_conn_in_rdma_mode: false })
+    };
+    let (down, all_down) = (flags::SEQ4_STATUS_CB_PATH_DOWN_SESSION, flags::SEQ4_STATUS_CB_PATH_DOWN);
+    assert_eq!((one.status_flags().await, two.status_flags().await), (0, 0));
+    // The server hears of the end of a connection when it comes to it.
+    let becomes = async |client: &mut Client, flags| {
+        let patience = std::time::Instant::now();
+        while client.status_flags().await != flags {
+            assert!(patience.elapsed() < PATIENCE, "never {flags:#x}");
+        }
+    };
+    drop(first);
+    becomes(&mut one, down).await;
+    assert_eq!(two.status_flags().await, 0);
+    drop(second);
+    becomes(&mut two, down | all_down).await;
+    assert_eq!(one.status_flags().await, down | all_down);
+    // For requests only it is bound in vain; for callbacks as well that session is served again, and so the client.
+    assert_ok(&[third.alone(bind(one.session, flags::CDFC4_FORE)).await]);
+    assert_eq!(one.status_flags().await, down | all_down);
+    assert_ok(&[third.alone(bind(one.session, flags::CDFC4_BACK_OR_BOTH)).await]);
+    assert_eq!((one.status_flags().await, two.status_flags().await), (0, down));
+    assert_ok(&[third.alone(bind(two.session, flags::CDFC4_BACK)).await]);
+    assert_eq!((one.status_flags().await, two.status_flags().await), (0, 0));
+    assert_eq!(without.status_flags().await, 0, "the session without one");
+}
+
+#[tokio::test]
 async fn rfc8881_18_51_3_nothing_is_opened_before_reclaim_complete() {
     if skipped() {
         return;

@@ -76,9 +76,14 @@ async fn rfc8881_8_4_2_1_what_is_served_during_grace_and_what_waits() {
             assert_eq!(last.status, NfsStat::NFS4ERR_GRACE, "{}", last.op);
         }
     }
+    let (option, key, value) = (SetxattrOption::Either, name("k"), name("v"));
+    let xattr = ArgOp::Setxattr(SetxattrArgs { option, key, value });
     let served = [
         vec![put.clone(), ArgOp::Getattr(Bitmap::of(&[n::SIZE, n::CHANGE])), ArgOp::Access(1)],
         vec![put.clone(), set(mode(0o600))],
+        // As attributes are: RFC 8276 section 8.5 has no GRACE for them.
+        vec![put.clone(), xattr],
+        vec![put.clone(), ArgOp::Removexattr(name("k"))],
         vec![ArgOp::Putrootfh, ArgOp::Lookup(name("d")), ArgOp::Lookupp, readdir_op(0, 0, 4096, &[n::TYPE])],
         vec![put.clone(), ArgOp::Commit(CommitArgs { offset: 0, count: 0 })],
         vec![ArgOp::TestStateid(vec![Stateid::ANONYMOUS])],

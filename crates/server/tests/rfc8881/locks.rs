@@ -256,3 +256,20 @@ async fn rfc8881_9_10_locks_of_a_client_whose_lease_is_over_are_in_nobodys_way()
     assert_eq!(b.denied(test(b"p", LockType::Read, 0, 1)).await.owner.clientid, b.c.id);
     assert_eq!(a.c.again(Vec::new()).await.status, NfsStat::NFS4ERR_BADSESSION);
 }
+
+#[tokio::test]
+async fn rfc8881_18_11_3_lockt_finds_no_lock_of_a_client_whose_lease_is_over() {
+    if skipped() {
+        return;
+    }
+    let rig = Rig::with(landfast_volume::Durability::Log, 1).await;
+    let mut a = Locking::new(&rig, b"a").await;
+    a.lock(first(a.open, b"o", LockType::Write, 0, END)).await;
+    let mut b = Locking::new(&rig, b"b").await;
+    let patience = std::time::Instant::now();
+    while b.status(test(b"o", LockType::Read, 0, 1)).await == NfsStat::NFS4ERR_DENIED {
+        assert!(patience.elapsed() < PATIENCE, "denied for ever");
+    }
+    assert_ok(&[b.last(first(b.open, b"o", LockType::Write, 0, END)).await]);
+    assert_eq!(a.c.again(Vec::new()).await.status, NfsStat::NFS4ERR_BADSESSION);
+}

@@ -4,6 +4,8 @@
 //! the set-group-id bit away where the caller is not in the group, and keeps no list where permission bits say
 //! all. So what a change left is read back before it is recorded.
 
+use std::sync::atomic::Ordering;
+
 use bytes::Bytes;
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
@@ -122,6 +124,7 @@ impl Volume {
         let done = apply(&fd, set, &mut any);
         if any {
             state.default_acl = None;
+            node.0.rights.fetch_add(1, Ordering::AcqRel);
             let look = sys::look(&*fd).map_err(|e| self.fail(format!("looking at a changed object: {e}")))?;
             self.changed(node, &mut state, Some(&look));
             if node.0.is_dead() || look.stx_nlink == 0 {

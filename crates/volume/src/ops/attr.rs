@@ -1,5 +1,6 @@
 //! Attributes, access rights, the filesystem's figures.
 
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use rustix::fs::{OFlags, Statx};
@@ -88,6 +89,9 @@ impl Volume {
         }
         let done = self.apply(cred, node, &fd, file, &attrs, &mut set);
         // What came before a failure has happened, and is recorded as such.
+        if set.mode || set.uid || set.gid {
+            node.0.rights.fetch_add(1, Ordering::AcqRel);
+        }
         if done.is_ok() || set != AttrsSet::default() {
             let look = sys::look(&*fd).map_err(|e| self.fail(format!("looking at a changed object: {e}")))?;
             self.changed(node, &mut state, Some(&look));

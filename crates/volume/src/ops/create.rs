@@ -1,6 +1,7 @@
 //! Creating regular files, or opening those that are there.
 
 use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering;
 
 use parking_lot::RwLockWriteGuard;
 use rustix::fs::{Mode, OFlags, Statx};
@@ -195,6 +196,7 @@ impl Volume {
         check_file(node)?;
         let fd = self.fd(node)?;
         self.assume(cred)?;
+        self.0.file_opens.fetch_add(1, Ordering::Relaxed);
         let opened = match open_with(&fd, mode) {
             Err(Error::Access) if self.may_pass(cred, &fd, mode)? => {
                 self.assume_root()?;

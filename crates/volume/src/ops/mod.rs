@@ -434,6 +434,7 @@ impl Volume {
     /// while the transaction that took the name is still joined, and after marking the node as dead under the locks.
     fn bury(&self, node: &Node) {
         self.0.remap.write().purge(&node.0.id);
+        node.0.brief.close();
         if !node.0.is_open() {
             self.forget(node);
         }

@@ -1,0 +1,127 @@
+//! Files that stay open between accesses without an open ([`Volume::open_briefly`]).
+
+mod common;
+
+use bytes::Bytes;
+use common::*;
+use landfast_volume::*;
+
+const READ: OpenMode = OpenMode { owner_override: true, ..OpenMode::READ };
+const WRITE: OpenMode = OpenMode { owner_override: true, ..OpenMode::WRITE };
+
+/// On a fresh volume, where this machine can have one.
+fn check(on: fn(&Rig)) {
+    if is_root() && tempdir_suits() {
+        on(&Rig::log());
+    }
+}
+
+fn opens(rig: &Rig) -> u64 {
+    rig.volume.stats().file_opens
+}
+
+/// Whether this process has a file open that had this name.
+fn is_open(name: &str) -> bool {
+    std::fs::read_dir("/proc/self/fd")
+        .unwrap()
+        .filter_map(|e| std::fs::read_link(e.unwrap().path()).ok())
+        .any(|p| p.to_string_lossy().contains(name))
+}
+
+#[test]
+fn a_hundred_accesses_are_few_opens() {
+    check(|rig| {
+        let v = &rig.volume;
+        let node = rig.create(&root(), &v.root(), "f").unwrap().node;
+        let before = opens(rig);
+        let begun = std::time::Instant::now();
+        for n in 0..100u8 {
+            let file = v.open_briefly(&root(), &node, WRITE).unwrap();
+            rig.write(&file, u64::from(n), &[n]).unwrap();
+            let file = v.open_briefly(&root(), &node, READ).unwrap();
+            assert_eq!(v.read(&file, u64::from(n), 1).unwrap().0, Bytes::copy_from_slice(&[n]));
+        }
+        // Each file is opened anew once a second.
+        let seconds = begun.elapsed().as_secs() + 1;
+        let count = opens(rig) - before;
+        assert!((2..=2 * seconds).contains(&count), "{count} opens in {seconds} s");
+        assert_eq!(v.stats().brief_opens, 2);
+    });
+}
+
+#[test]
+fn each_caller_needs_the_right_itself_and_loses_it_at_once() {
+    check(|rig| {
+        let (v, dir, alice, bob) = (&rig.volume, rig.volume.root(), user(1000), user(1001));
+        rig.setattr(&root(), &dir, mode(0o777)).unwrap();
+        let node = rig.create_how(&alice, &dir, "f", CreateHow::Guarded(mode(0o604))).unwrap().node;
+        let reads =
+            |cred: &Cred| v.open_briefly(cred, &node, READ).and_then(|f| v.read(&f, 0, 1)).map(|_| ());
+        let writes = |cred: &Cred| v.open_briefly(cred, &node, WRITE).map(|_| ());
+        assert_eq!((writes(&alice), writes(&bob)), (Ok(()), Err(Error::Access)));
+        assert_eq!((reads(&alice), reads(&bob), reads(&bob)), (Ok(()), Ok(()), Ok(())));
+        // Another set of groups is another caller.
+        let member = Cred { groups: std::sync::Arc::from([1000]), ..user(1001) };
+        assert_eq!(reads(&member), Err(Error::Access), "the group has no right");
+        assert_eq!(reads(&bob), Ok(()));
+        rig.setattr(&alice, &node, mode(0o600)).unwrap();
+        assert_eq!((reads(&bob), reads(&alice)), (Err(Error::Access), Ok(())));
+        // By an access list.
+        let acl = |other: u8| {
+            let mut acl = Acl::from_mode(0o600);
+            acl.other = other;
+            SetAcls { access: Some(acl), ..SetAcls::default() }
+        };
+        rig.run(|tx| v.set_acls(tx, &alice, &node, &acl(4))).unwrap();
+        assert_eq!(reads(&bob), Ok(()));
+        rig.run(|tx| v.set_acls(tx, &alice, &node, &acl(0))).unwrap();
+        assert_eq!(reads(&bob), Err(Error::Access));
+        // By another owner.
+        assert_eq!(writes(&alice), Ok(()));
+        rig.setattr(&root(), &node, SetAttrs { uid: Some(1001), ..SetAttrs::default() }).unwrap();
+        assert_eq!((writes(&alice), writes(&bob)), (Err(Error::Access), Ok(())));
+    });
+}
+
+#[test]
+fn what_loses_its_last_name_is_closed_and_gone() {
+    check(|rig| {
+        let (v, dir) = (&rig.volume, rig.volume.root());
+        for (gone, by_rename) in [("removed-brief", false), ("replaced-brief", true)] {
+            let node = rig.create(&root(), &dir, gone).unwrap().node;
+            let file = v.open_briefly(&root(), &node, WRITE).unwrap();
+            rig.write(&file, 0, b"data").unwrap();
+            drop(file);
+            drop(v.open_briefly(&root(), &node, READ).unwrap());
+            assert!(is_open(gone), "kept open");
+            if by_rename {
+                rig.create(&root(), &dir, "other").unwrap();
+                rig.rename(&root(), (&dir, "other"), (&dir, gone)).unwrap();
+            } else {
+                rig.remove(&root(), &dir, gone).unwrap();
+            }
+            assert!(!is_open(&format!("{gone} (deleted)")), "its space is free");
+            assert_eq!(v.open_briefly(&root(), &node, READ).unwrap_err(), Error::Stale);
+            assert_eq!(v.getattr(&node).unwrap_err(), Error::Stale);
+        }
+    });
+}
+
+#[test]
+fn kept_descriptors_are_bounded_and_go_with_time() {
+    check(|rig| {
+        let (v, dir) = (&rig.volume, rig.volume.root());
+        for n in 0..limits::BRIEF_OPENS_MAX + 50 {
+            let node = rig.create(&root(), &dir, &format!("f{n}")).unwrap().node;
+            v.open_briefly(&root(), &node, READ).unwrap();
+            assert!(v.stats().brief_opens <= limits::BRIEF_OPENS_MAX as u64);
+        }
+        assert!(v.stats().brief_opens > 0);
+        let begun = std::time::Instant::now();
+        while v.stats().brief_opens > 0 {
+            assert!(begun.elapsed().as_secs() < 60, "{} are kept", v.stats().brief_opens);
+            std::thread::yield_now();
+            v.close_idle();
+        }
+    });
+}
