@@ -227,12 +227,28 @@ async fn rfc8881_8_4_2_opens_are_reclaimed_after_the_death_of_the_server() {
     let mut c = rig.client(b"c").await;
     let mut d = rig.client(b"d").await;
     let (fh, stateid) = c.open("f", 3).await;
-    assert_ok(&c.run(vec![ArgOp::Putfh(fh.clone()), write_op(stateid, 0, b"kept")]).await);
-    let restored = rig.crash().await;
-    assert_eq!(restored.reclaiming, 1);
-    c.raw.conn = rig.raw().await.conn;
-    d.raw.conn = rig.raw().await.conn;
-    assert_eq!(c.status_flags().await, flags::SEQ4_STATUS_RESTART_RECLAIM_NEEDED);
+    let write = vec![ArgOp::Putfh(fh.clone()), write_op(stateid, 0, b"kept")];
+    assert_ok(&c.run(write.clone()).await);
+    // The second time in the middle of the reclaim.
+    for times in [1, 2] {
+        let restored = rig.crash().await;
+        assert_eq!(restored.reclaiming, 1, "{times}");
+        c.raw.conn = rig.raw().await.conn;
+        d.raw.conn = rig.raw().await.conn;
+        if times == 1 {
+            // Section 2.10.6.5: the session is dead, which answers what was done before and does nothing new.
+            let retry = c.again(write.clone()).await;
+            assert_eq!((retry.status, retry.results.len()), (NfsStat::NFS4_OK, 3));
+        }
+        assert_eq!(c.sequence_status().await, NfsStat::NFS4ERR_DEADSESSION);
+        let anew = vec![ArgOp::CreateSession(session_args(c.id, 2))];
+        assert_eq!(c.raw.compound(anew).await.status, NfsStat::NFS4ERR_STALE_CLIENTID);
+        let dead = c.id;
+        c = Client::without_reclaim(c.raw, b"c", 1).await;
+        assert_ne!(c.id, dead);
+        assert_eq!(c.status_flags().await, flags::SEQ4_STATUS_RESTART_RECLAIM_NEEDED);
+    }
+    // Who held nothing goes on.
     assert_eq!(d.status_flags().await, 0);
     // A stateid of the former instance, never STALE_STATEID.
     let read = vec![ArgOp::Putfh(fh.clone()), read_op(stateid, 0, 10)];

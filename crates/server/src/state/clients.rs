@@ -318,10 +318,14 @@ impl Clients {
             .get(&later(&ask.owner))
             .and_then(|o| o.confirmed)
             .and_then(|id| self.by_id.get(&id));
+        let dead = confirmed.is_some_and(|c| self.is_dead(c.id));
         match (confirmed, ask.update) {
             (None, true) => return Err(NfsStat::NFS4ERR_NOENT), // case 7
             (Some(c), true) if c.principal != ask.principal => return Err(NfsStat::NFS4ERR_PERM), // case 9
             (Some(c), true) if c.verifier != ask.verifier => return Err(NfsStat::NFS4ERR_NOT_SAME), // case 8
+            // The same instance of the client, which has to reclaim with another client ID.
+            (Some(c), true) if dead && c.principal == ask.principal => return Err(NfsStat::NFS4ERR_NOENT),
+            (Some(c), false) if dead && c.principal == ask.principal => {}
             // Case 6 (update) and case 2 (the same instance asks again): the record stands.
             (Some(c), update) if c.principal == ask.principal && c.verifier == ask.verifier => {
                 let found =
@@ -373,6 +377,15 @@ impl Clients {
     #[must_use]
     pub fn is_of_this_instance(&self, id: u64) -> bool {
         id >> 32 == u64::from(self.epoch)
+    }
+
+    /// Whether this client ID is one of a former instance of the server under which something was held that is lost now
+    /// (RFC 8881 section 8.4.2): its sessions answer retries and nothing new (`DEADSESSION`), it gets no new ones
+    /// (`STALE_CLIENTID`). A client that held nothing goes on with the ID and the sessions that it has.
+    #[must_use]
+    pub fn is_dead(&self, id: u64) -> bool {
+        let lost = self.by_id.get(&id).is_some_and(|c| c.v40.is_none() && c.needs_reclaim);
+        lost && !self.is_of_this_instance(id)
     }
 
     /// Whether this instance of the server has given this client ID.
@@ -499,6 +512,9 @@ impl Clients {
         }
         if sequence != c.create_sequence {
             return Err(NfsStat::NFS4ERR_SEQ_MISORDERED);
+        }
+        if self.is_dead(id) {
+            return Err(NfsStat::NFS4ERR_STALE_CLIENTID);
         }
         if !c.confirmed && c.principal != principal {
             return Err(NfsStat::NFS4ERR_CLID_INUSE);

@@ -161,6 +161,25 @@ impl<F> State<F> {
         out
     }
 
+    /// The record `id` has taken the place of `old`, which goes. If this is the same instance of the client after a restart
+    /// of the server, what it may still reclaim goes on with the new record, whose note has to say so.
+    pub fn succeed_client(&mut self, now: Millis, id: u64, old: u64) -> Vec<Stamped> {
+        let reclaims = match (self.clients.get(id), self.clients.get(old)) {
+            (Some(new), Some(old)) => {
+                let same = new.verifier == old.verifier && new.principal == old.principal;
+                same && old.needs_reclaim && self.grace.may_reclaim(now)
+            }
+            _ => false,
+        };
+        if let Some(c) = self.clients.get_mut(id) {
+            (c.needs_reclaim, c.holds) = (reclaims, reclaims);
+        }
+        if reclaims {
+            self.grace.wait_for(id);
+        }
+        self.remove_client(old)
+    }
+
     /// EXCHANGE_ID ([`Clients::exchange_id`]).
     ///
     /// # Errors

@@ -125,25 +125,12 @@ impl<F> State<F> {
         if !first {
             return Ok(notes);
         }
-        let mut inherits = false;
         if let Some(old) = replaced {
-            let same = |o: &super::clients::Client| {
-                let new = self.clients.get(id);
-                new.is_some_and(|n| n.verifier == o.verifier && n.principal == o.principal)
-            };
-            // The same instance of the client after a restart of the server: what it may reclaim goes on with it.
-            inherits = self.grace.may_reclaim(now)
-                && self.clients.get(old).is_some_and(|o| o.needs_reclaim && same(o));
-            if inherits {
-                self.grace.wait_for(id);
-            }
-            notes = self.remove_client(old);
+            notes = self.succeed_client(now, id, old);
         }
         let v = self.next_version();
         if let Some(c) = self.clients.get_mut(id) {
             c.version = v;
-            c.needs_reclaim = inherits;
-            c.holds = inherits;
             notes.push(Stamped { v, note: Note::of(c) });
         }
         Ok(notes)

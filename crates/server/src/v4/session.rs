@@ -50,6 +50,8 @@ impl Ctx<'_> {
     /// SEQUENCE (RFC 8881 section 18.46).
     pub(super) fn sequence(&mut self, a: &SequenceArgs, req: &Request) -> Result<Sequenced, NfsStat> {
         let mut st = self.sh.state();
+        let known = st.sessions.get(&a.sessionid).map(|s| s.client);
+        let dead = known.is_some_and(|client| st.clients.is_dead(client));
         let session = st.sessions.get_mut(&a.sessionid).ok_or(NfsStat::NFS4ERR_BADSESSION)?;
         let fore = session.fore.clone();
         let ask = SlotUse {
@@ -60,7 +62,9 @@ impl Ctx<'_> {
             solo: req.args.announced == 1,
         };
         let begun = session.begin(self.now, &ask, || {
-            if req.bytes > fore.max_request_size as usize {
+            if dead {
+                Err(NfsStat::NFS4ERR_DEADSESSION)
+            } else if req.bytes > fore.max_request_size as usize {
                 Err(NfsStat::NFS4ERR_REQ_TOO_BIG)
             } else if req.args.announced > fore.max_operations {
                 Err(NfsStat::NFS4ERR_TOO_MANY_OPS)
@@ -195,7 +199,7 @@ impl Ctx<'_> {
             };
             let v = st.next_version();
             if let Some(old) = st.clients.created(a.clientid, self.now, res.to_bytes(), v) {
-                notes.extend(st.remove_client(old));
+                notes.extend(st.succeed_client(self.now, a.clientid, old));
             }
             if let Some(c) = st.clients.get(a.clientid) {
                 notes.push(Stamped { v, note: Note::Client(c.to_note()) });

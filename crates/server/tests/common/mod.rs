@@ -316,6 +316,12 @@ impl Client {
         }
     }
 
+    /// What a new request gets.
+    pub async fn sequence_status(&mut self) -> NfsStat {
+        self.seq += 1;
+        self.again(Vec::new()).await.status
+    }
+
     /// `sr_status_flags` of a lone SEQUENCE on another slot than the client's own.
     pub async fn status_flags_on(&self, slotid: u32) -> u32 {
         let mut args = match self.sequence() {

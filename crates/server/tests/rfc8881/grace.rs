@@ -46,6 +46,9 @@ async fn after_a_crash(lease_seconds: u32) -> (Rig, Client, Client, FileHandle) 
     let restored = rig.crash().await;
     assert_eq!(restored.reclaiming, 1);
     (c.raw.conn, d.raw.conn) = (rig.raw().await.conn, rig.raw().await.conn);
+    // Who held something is nobody any more; with the same name it is known as who may reclaim.
+    assert_eq!(c.sequence_status().await, NfsStat::NFS4ERR_DEADSESSION);
+    let c = Client::without_reclaim(c.raw, b"c", 1).await;
     (rig, c, d, fh)
 }
 
