@@ -8,7 +8,7 @@ use landfast_intentlog::format::{BatchBuf, BatchHeader, BatchPlace, Identity, Su
 use landfast_intentlog::limits::{BLOCK_BYTES, RING_OFFSET};
 use landfast_intentlog::replay::{ReadAt, Superblocks, read_superblocks, scan};
 use landfast_nfs::v4::{AttrValues, CompoundArgs, CompoundRes, Fattr};
-use landfast_nfs::{mount, v3};
+use landfast_nfs::{mount, nfsacl, nlm, nsm, v3};
 use landfast_rpc::Credential;
 use landfast_rpc::message::{Incoming, parse};
 use landfast_rpc::record::Assembler;
@@ -82,6 +82,42 @@ pub fn v3_args(data: &[u8]) {
     }
     if let Ok(res) = mount::MntRes::from_bytes(body) {
         assert_eq!(mount::MntRes::from_bytes(res.to_bytes()).ok(), Some(res));
+    }
+}
+
+/// The arguments and results of NLM, NSM, NFSACL and MOUNT, which the server and its clients read in turn.
+pub fn side_protocols(data: &[u8]) {
+    fn same<T: Encode + Decode + PartialEq + std::fmt::Debug>(body: &Bytes) {
+        if let Ok(read) = T::from_bytes(body.clone()) {
+            assert_eq!(T::from_bytes(read.to_bytes()).ok(), Some(read));
+        }
+    }
+    let Some((&kind, body)) = data.split_first() else { return };
+    let body = &Bytes::copy_from_slice(body);
+    match kind % 22 {
+        0 => same::<nlm::TestArgs>(body),
+        1 => same::<nlm::LockArgs>(body),
+        2 => same::<nlm::CancelArgs>(body),
+        3 => same::<nlm::UnlockArgs>(body),
+        4 => same::<nlm::ShareArgs>(body),
+        5 => same::<nlm::Notify>(body),
+        6 => same::<nlm::TestRes>(body),
+        7 => same::<nlm::Res>(body),
+        8 => same::<nlm::ShareRes>(body),
+        9 => same::<nsm::SmName>(body),
+        10 => same::<nsm::MonId>(body),
+        11 => same::<nsm::MyId>(body),
+        12 => same::<nsm::Mon>(body),
+        13 => same::<nsm::StatChange>(body),
+        14 => same::<nsm::StatRes>(body),
+        15 => same::<nfsacl::GetaclArgs>(body),
+        16 => same::<nfsacl::SetaclArgs>(body),
+        17 => same::<nfsacl::GetaclRes>(body),
+        18 => same::<mount::MntRes>(body),
+        19 => same::<v3::types::List<mount::MountEntry>>(body),
+        20 => same::<v3::types::List<mount::ExportEntry>>(body),
+        // A path: MNT and UMNT.
+        _ => same::<Bytes>(body),
     }
 }
 

@@ -1,27 +1,30 @@
-//! The bodies of the fuzz targets: each takes bytes and panics when something is wrong. `fuzz_targets/` hands them to
-//! libFuzzer; the tests here run them over the corpus that is kept, on any toolchain.
+//! The bodies of the fuzz targets: each takes bytes and panics when something is wrong. `fuzz_targets/any.rs` hands
+//! them to libFuzzer; the tests here run them over the corpus that is kept, on any toolchain.
 
 pub mod connection;
 mod decoders;
+pub mod locks;
 mod state;
 
 pub use connection::connection;
 pub use decoders::{
     archive, attributes, compound_args, compound_res, log_blocks, log_records, notes, record_marking,
-    rpc_message, v3_args,
+    rpc_message, side_protocols, v3_args,
 };
+pub use locks::locks;
 pub use state::state;
 
 /// A target: bytes in, a panic when something is wrong.
 pub type Target = fn(&[u8]);
 
-/// All targets by name, as in `fuzz_targets/` and `corpus/`.
+/// All targets by name, as in `corpus/`.
 pub const TARGETS: &[(&str, Target)] = &[
     ("rpc_message", rpc_message),
     ("record_marking", record_marking),
     ("compound_args", compound_args),
     ("compound_res", compound_res),
     ("v3_args", v3_args),
+    ("side_protocols", side_protocols),
     ("attributes", attributes),
     ("notes", notes),
     ("log_blocks", log_blocks),
@@ -29,6 +32,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("archive", archive),
     ("state", state),
     ("connection", connection),
+    ("locks", locks),
 ];
 
 #[cfg(test)]
