@@ -131,7 +131,10 @@ impl Cache {
         }
         // Two: the map's and ours. New ones come only from the map, which is locked.
         let in_use = Arc::strong_count(&node) > 2;
-        let young = node.changed_ns.load(Ordering::Relaxed).saturating_add(REMEMBER_NS) > now_ns;
+        // One from the future was changed before the clock was set back, which made room for it (`crate::clock`).
+        let changed_ns = node.changed_ns.load(Ordering::Relaxed);
+        let young = changed_ns.saturating_add(REMEMBER_NS) > now_ns
+            && changed_ns <= now_ns.saturating_add(REMEMBER_NS);
         if in_use || young || node.touched.swap(false, Ordering::Relaxed) {
             shard.hand.push_back(node);
             return None;

@@ -8,11 +8,14 @@
 //! - a ctime never seen before (a local process, or the ctime that an own change left): `max(value + 1, derived)`;
 //! - nothing remembered: `derived` alone.
 //!
-//! `derived` is the time of looking, but no earlier than the ctime and no later than [`SETTLED_NS`] after it. So for a
+//! `derived` is the time of looking, but no earlier than the ctime and no later than [`SETTLED_NS`] after it; a ctime from
+//! the future, where the clock was once, counts as now. So for a
 //! ctime that is old enough it is a function of the ctime alone, the same each time that a node is forgotten and looked
 //! at again; it exceeds whatever was derived while the ctime was young; and it exceeds whatever an own change gave, as
 //! the kernel's clock lags behind the real one by much less than that. A node must be remembered for [`REMEMBER_NS`]
 //! after an own change, since until then `derived` is not final.
+
+use crate::clock::STEP_NS;
 
 /// A ctime older than this is final: nothing that happens now can get the same, ns. Much more than the kernel's coarse
 /// clock can lag behind the real one (a tick is at most 10 ms).
@@ -37,7 +40,7 @@ impl Change {
         if self.value == 0 {
             self.value = derived(ctime_ns, now_ns, floor_ns);
         } else if self.ctime_ns != ctime_ns {
-            self.value = (self.value + 1).max(derived(ctime_ns, now_ns, floor_ns));
+            self.value = self.value.saturating_add(1).max(derived(ctime_ns, now_ns, floor_ns));
         }
         self.ctime_ns = ctime_ns;
         self.value
@@ -45,7 +48,7 @@ impl Change {
 
     /// Own change whose ctime is not known yet: the next look counts it as one more change, which is harmless.
     pub(crate) fn bump(&mut self, now_ns: u64, floor_ns: u64) {
-        self.value = (self.value + 1).max(now_ns.saturating_add(floor_ns));
+        self.value = self.value.saturating_add(1).max(now_ns.saturating_add(floor_ns));
     }
 
     /// Own change that left `ctime_ns`; gives the value after it. Only right when the lock that orders changes of this
@@ -58,7 +61,11 @@ impl Change {
 }
 
 fn derived(ctime_ns: u64, now_ns: u64, floor_ns: u64) -> u64 {
-    now_ns.clamp(ctime_ns, ctime_ns.saturating_add(SETTLED_NS)).saturating_add(floor_ns).max(1)
+    let at_ns = match ctime_ns > now_ns.saturating_add(STEP_NS) {
+        true => now_ns,
+        false => now_ns.clamp(ctime_ns, ctime_ns.saturating_add(SETTLED_NS)),
+    };
+    at_ns.saturating_add(floor_ns).max(1)
 }
 
 #[cfg(test)]
@@ -117,10 +124,15 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_was_set_back_does_not_matter() {
-        let ahead = Change::default().seen(T, T - 5_000_000_000, 0);
-        assert!(ahead >= T);
-        assert!(Change::default().seen(T, T + REMEMBER_NS, 0) >= ahead);
+    fn a_ctime_from_the_future_counts_as_now() {
+        // Five seconds ahead when it was changed, and then the clock was put right: the floor has grown by as much.
+        let before = Change::default().changed(T, T, 0);
+        let floor = 5_000_000_000;
+        let after = Change::default().seen(T, T - 5_000_000_000 + REMEMBER_NS, floor);
+        assert!(after > before);
+        // So a change now exceeds it, though its ctime is older.
+        let own = Change::default().changed(T - 3_000_000_000, T - 3_000_000_000, floor);
+        assert!(own > after);
     }
 
     #[test]

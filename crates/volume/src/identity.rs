@@ -8,7 +8,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::change::FLOOR_STEP_NS;
+use crate::change::{FLOOR_STEP_NS, REMEMBER_NS};
+use crate::clock::STEP_NS;
 use crate::record::ObjId;
 use crate::state;
 
@@ -29,7 +30,7 @@ pub(crate) struct Identity {
     pub(crate) root: ObjId,
     /// Number of this opening, from 1.
     pub(crate) epoch: u64,
-    /// Part of every change attribute: an hour for each unclean start.
+    /// Part of every change attribute: an hour for each unclean start, and by how much the clock was set back.
     pub(crate) floor_ns: u64,
     /// The last stop was clean.
     pub(crate) clean: bool,
@@ -80,6 +81,14 @@ impl Identity {
     pub(crate) fn save(&self, state_dir: &OwnedFd) -> std::io::Result<()> {
         let bytes = postcard::to_extend(self, vec![VERSION]).map_err(std::io::Error::other)?;
         state::replace(state_dir, IDENTITY_FILE, &bytes)
+    }
+
+    /// Before [`Identity::begin`]: when this was last written. If that is later than now, the clock was set back meanwhile.
+    pub(crate) fn clock_was_at(&mut self, written_ns: u64, now_ns: u64) {
+        let back = written_ns.saturating_sub(now_ns);
+        if back > STEP_NS {
+            self.floor_ns = self.floor_ns.saturating_add(back).saturating_add(REMEMBER_NS);
+        }
     }
 
     /// Enters another opening.

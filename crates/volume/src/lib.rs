@@ -17,10 +17,17 @@
 //! (sorted by identity) → attribute locks (sorted by identity) → a node's descriptor slot → a shard of the node
 //! cache.
 
+// What comes from the wire, the disk or the user gets an answer.
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::todo, clippy::unimplemented)
+)]
+
 pub mod acl;
 mod brief;
 mod cache;
 mod change;
+mod clock;
 mod cred;
 mod dirty;
 mod error;

@@ -18,6 +18,7 @@ use rustix::process::Resource;
 
 use crate::brief::BriefQueue;
 use crate::cache::Cache;
+use crate::clock::Clock;
 use crate::cred;
 use crate::error::OpenError;
 use crate::handle::HandleCodec;
@@ -28,6 +29,7 @@ use crate::node::btime_ns;
 use crate::record::ObjId;
 use crate::recover;
 use crate::remap::Remap;
+use crate::state;
 use crate::sys;
 use crate::tag;
 use crate::types::Cred;
@@ -90,6 +92,9 @@ impl Volume {
             report.notes = recovered.notes;
             log = Some((handle, marker, in_use));
         }
+        let written_ns = state::written_ns(&state_dir, IDENTITY_FILE);
+        let written_ns = written_ns.map_err(|e| state_error(&dir, IDENTITY_FILE, e))?;
+        identity.clock_was_at(written_ns, Volume::now_ns());
         identity.begin(report.clean, log.as_ref().map(|(_, _, in_use)| in_use.clone()));
         report.epoch = identity.epoch;
         identity.save(&state_dir).map_err(|e| state_error(&dir, IDENTITY_FILE, e))?;
@@ -105,7 +110,7 @@ impl Volume {
             remap: RwLock::new(remap),
             cache: Cache::new(NODES_MAX, node_fds_max(), o.unprivileged),
             root: OnceLock::new(),
-            floor_ns: identity.floor_ns,
+            clock: Clock::new(identity.floor_ns),
             volume_id: identity.volume_id,
             log: log.map(|(log, marker, _)| (log, marker)),
             failed: OnceLock::new(),

@@ -31,10 +31,12 @@ pub(crate) fn take(state_dir: &OwnedFd) -> Result<()> {
     }
 }
 
-/// Gives the reserve back to the filesystem.
+/// Gives the reserve back to the filesystem, and waits until it can be had: btrfs counts what is free, and what a quota
+/// has left, at the end of its transaction.
 pub(crate) fn release(state_dir: &OwnedFd) -> Result<()> {
     match rustix::fs::unlinkat(state_dir, RESERVE_FILE, AtFlags::empty()) {
-        Ok(()) | Err(Errno::NOENT) => Ok(()),
+        Ok(()) => Ok(rustix::fs::syncfs(state_dir)?),
+        Err(Errno::NOENT) => Ok(()),
         Err(e) => Err(e.into()),
     }
 }

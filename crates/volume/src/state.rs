@@ -29,6 +29,13 @@ pub(crate) fn replace(dir: &OwnedFd, name: &str, payload: &[u8]) -> Result<()> {
     Ok(())
 }
 
+/// When [`replace`] wrote a file that is there, by the wall clock of then.
+pub(crate) fn written_ns(dir: &OwnedFd, name: &str) -> Result<u64> {
+    let stat = rustix::fs::statat(dir, name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW)?;
+    let (secs, nanos) = (u64::try_from(stat.st_mtime).unwrap_or(0), stat.st_mtime_nsec as u64);
+    Ok(secs.saturating_mul(1_000_000_000).saturating_add(nanos))
+}
+
 /// What [`replace`] wrote last, or `None` if there is no such file. `InvalidData` if it is damaged.
 pub(crate) fn read(dir: &OwnedFd, name: &str) -> Result<Option<Vec<u8>>> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;

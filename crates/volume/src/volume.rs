@@ -16,6 +16,7 @@ use rustix::io::Errno;
 
 use crate::brief::BriefQueue;
 use crate::cache::Cache;
+use crate::clock::Clock;
 use crate::cred;
 use crate::error::{Error, OpenError};
 use crate::handle::HandleCodec;
@@ -166,7 +167,7 @@ pub(crate) struct VolumeInner {
     pub(crate) cache: Cache,
     pub(crate) root: OnceLock<Node>,
     /// Part of every change attribute.
-    pub(crate) floor_ns: u64,
+    pub(crate) clock: Clock,
     pub(crate) log: Option<(Log, Marker)>,
     pub(crate) failed: OnceLock<String>,
     pub(crate) verifier: AtomicU64,
@@ -315,6 +316,37 @@ impl Volume {
     /// Nanoseconds since 1970.
     pub(crate) fn now_ns() -> u64 {
         SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64)
+    }
+
+    /// The same, and the floor of change attributes that belongs to it.
+    pub(crate) fn now_and_floor_ns(&self) -> (u64, u64) {
+        let now_ns = Volume::now_ns();
+        let (floor_ns, raised) = self.0.clock.floor_at(now_ns);
+        if raised {
+            self.keep_floor();
+        }
+        (now_ns, floor_ns)
+    }
+
+    /// The wall clock was set back: what makes up for it is to be known to the next start, too.
+    /// On a thread of its own, as the superuser: this one acts as a caller.
+    #[cold]
+    fn keep_floor(&self) {
+        let save = || {
+            self.assume_root().map_err(std::io::Error::other)?;
+            let mut identity = self.0.identity.lock();
+            identity.floor_ns = self.0.clock.floor_ns();
+            identity.save(&self.0.state_dir)
+        };
+        let panicked = |_| Err(std::io::Error::other("a thread panicked"));
+        match std::thread::scope(|s| s.spawn(save).join()).unwrap_or_else(panicked) {
+            Ok(()) => tracing::warn!("the clock was set back; change attributes go on from where they were"),
+            Err(e) => tracing::error!(
+                "the clock was set back, and that could not be written to {}: {e}; clients that are connected after the \
+                 next start may show old contents",
+                self.0.dir.display()
+            ),
+        }
     }
 
     /// The node of an object that was just looked at through a descriptor.

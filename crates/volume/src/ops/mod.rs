@@ -219,7 +219,7 @@ impl Volume {
 
     /// Attributes of what was just looked at under the attribute lock.
     fn attrs(&self, node: &Node, state: &mut NodeState, sx: &Statx) -> Attrs {
-        let now_ns = Volume::now_ns();
+        let (now_ns, floor_ns) = self.now_and_floor_ns();
         let attrs = Attrs {
             kind: node.kind(),
             mode: u32::from(sx.stx_mode) & 0o7777,
@@ -235,7 +235,7 @@ impl Volume {
             mtime: mtime(sx),
             ctime: ctime(sx),
             btime: Timestamp::from_nanos(node.0.id.btime_ns),
-            change: state.change.seen(ctime_ns(sx), now_ns, self.0.floor_ns),
+            change: state.change.seen(ctime_ns(sx), now_ns, floor_ns),
         };
         let since_read = (now_ns / 1_000_000_000).cast_signed().saturating_sub(attrs.atime.secs);
         let atime_stays =
@@ -253,7 +253,8 @@ impl Volume {
     /// The same for an object that may have lost its last name.
     fn before_change(&self, state: &mut NodeState, fd: &NodeFd) -> Result<Before, Error> {
         let look = sys::look(fd)?;
-        let change = state.change.seen(ctime_ns(&look), Volume::now_ns(), self.0.floor_ns);
+        let (now_ns, floor_ns) = self.now_and_floor_ns();
+        let change = state.change.seen(ctime_ns(&look), now_ns, floor_ns);
         Ok(Before { change, look })
     }
 
@@ -267,13 +268,13 @@ impl Volume {
         before: &Before,
     ) -> Result<(ChangeInfo, Timestamp), Error> {
         let look = sys::look(fd).map_err(|e| self.fail(format!("looking at a changed object: {e}")))?;
-        let now = Volume::now_ns();
+        let (now, floor_ns) = self.now_and_floor_ns();
         state.looked = None;
         dir.0.changed_ns.store(now, Ordering::Relaxed);
         let (old, new) = (ctime_ns(&before.look), ctime_ns(&look));
         // What is known of its ACL moves on with the ctime: this operation did not touch it.
         state.default_acl = state.default_acl.filter(|(at, _)| *at == old).map(|(_, has)| (new, has));
-        let after = state.change.changed(new, now, self.0.floor_ns);
+        let after = state.change.changed(new, now, floor_ns);
         self.watched(tx, dir, state, Some(&before.look), &look);
         Ok((ChangeInfo { before: before.change, after, atomic: true }, mtime(&look)))
     }
@@ -295,12 +296,12 @@ impl Volume {
 
     /// An own change of an object; `look` is how it looks now, if that is known.
     fn changed(&self, node: &Node, state: &mut NodeState, look: Option<&Statx>) {
-        let now = Volume::now_ns();
+        let (now, floor_ns) = self.now_and_floor_ns();
         state.looked = None;
         node.0.changed_ns.store(now, Ordering::Relaxed);
-        state.change.bump(now, self.0.floor_ns);
+        state.change.bump(now, floor_ns);
         if let Some(look) = look {
-            state.change.seen(ctime_ns(look), now, self.0.floor_ns);
+            state.change.seen(ctime_ns(look), now, floor_ns);
         }
     }
 

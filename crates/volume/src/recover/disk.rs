@@ -49,19 +49,19 @@ pub struct Disk<'a> {
 }
 
 impl<'a> Disk<'a> {
-    /// `root` is the volume's directory and `state_dir` its `.landfast`, both open for reading. Makes staging and
-    /// `lost+found` if they are missing.
+    /// `root` is the volume's directory and `state_dir` its `.landfast`, both open for reading. Gives the reserve back, before
+    /// anything needs space, and makes staging and `lost+found` if they are missing.
     pub fn new(root: &'a OwnedFd, state_dir: &'a OwnedFd, remap: &'a mut Remap) -> Result<Disk<'a>> {
+        reserve::release(state_dir)?;
         let stage = private_dir(state_dir, STAGE)?;
         let lost_found = private_dir(state_dir, LOST_FOUND)?;
         Ok(Disk { root, state_dir, remap, stage, lost_found, open: HashMap::new(), writing: None })
     }
 
-    /// Before anything else: the reserve is given back, and on btrfs the transaction number is brought past that of
-    /// each handle that clients or the log may know, since btrfs would issue the same handles once more.
+    /// Before anything else: on btrfs the transaction number is brought past that of each handle that clients or the log
+    /// may know, since btrfs would issue the same handles once more.
     pub(super) fn prepare(&mut self, fold: &Fold) -> std::result::Result<(), Error> {
         let stage = self.stage.clone();
-        reserve::release(self.state_dir).map_err(io("giving back the space reserve", &stage))?;
         let known = fold.objects.keys().chain(self.remap.identities());
         let newest = known.filter_map(btrfs_generation).max().unwrap_or(0);
         self.bump(newest).map_err(io("bringing the filesystem's generation forward", &stage))

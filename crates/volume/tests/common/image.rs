@@ -139,6 +139,14 @@ impl Image {
         assert!(self.mount(), "mount after the crash");
     }
 
+    /// Mounts it again after somebody has unmounted it.
+    #[allow(dead_code)] // Not every test has use for it.
+    pub fn remount(&mut self) {
+        self.mounted = false;
+        self.unmount();
+        assert!(self.mount(), "mount");
+    }
+
     /// Keeps a copy of all that is on it, which must not be in use.
     #[allow(dead_code)] // Not every test has use for it.
     pub fn keep(&mut self) {

@@ -1,0 +1,110 @@
+//! The wall clock as the change attribute needs it: a clock that is set back must not make values smaller.
+//!
+//! Change attributes are times of the wall clock plus a floor ([`crate::change`]). When a reading is earlier than one
+//! before it, the floor grows by the difference and a little more: what is derived from the clock from now on exceeds all that was derived
+//! from it before. A clock that is set forward needs nothing. The floor is written down where it grew, so that the next
+//! start has it; whether the clock was set back while nothing was served, the time at which it was last written down
+//! tells.
+//!
+//! Steps of less than [`STEP_NS`] need nothing either: an object is remembered for longer
+//! ([`crate::change::REMEMBER_NS`]), and who remembers counts up.
+
+use crate::change::REMEMBER_NS;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A clock that goes back by no more than this is not set back: it is read by two threads, or slewed.
+pub(crate) const STEP_NS: u64 = 100_000_000;
+
+/// See the module's comment.
+#[derive(Debug)]
+pub(crate) struct Clock {
+    latest_ns: AtomicU64,
+    floor_ns: AtomicU64,
+}
+
+impl Clock {
+    pub(crate) fn new(floor_ns: u64) -> Clock {
+        Clock { latest_ns: AtomicU64::new(0), floor_ns: AtomicU64::new(floor_ns) }
+    }
+
+    /// The floor for the time that was just read, and whether it has grown.
+    pub(crate) fn floor_at(&self, now_ns: u64) -> (u64, bool) {
+        let latest = self.latest_ns.load(Ordering::Acquire);
+        let back = latest.saturating_sub(now_ns);
+        if back <= STEP_NS {
+            if now_ns > latest {
+                self.latest_ns.fetch_max(now_ns, Ordering::AcqRel);
+            }
+            return (self.floor_ns(), false);
+        }
+        // A second more than the difference, for those who counted up from the latest reading.
+        let by = back.saturating_add(REMEMBER_NS);
+        // The floor first: who sees the new latest reading sees the new floor. Two threads may both add: that does no harm.
+        let raise = |floor: u64| Some(floor.saturating_add(by));
+        let _ = self.floor_ns.fetch_update(Ordering::AcqRel, Ordering::Acquire, raise);
+        let _ = self.latest_ns.compare_exchange(latest, now_ns, Ordering::AcqRel, Ordering::Acquire);
+        (self.floor_ns(), true)
+    }
+
+    pub(crate) fn floor_ns(&self) -> u64 {
+        self.floor_ns.load(Ordering::Acquire)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::change::Change;
+    use proptest::prelude::*;
+
+    const T: u64 = 1_700_000_000_000_000_000;
+    const HOUR: u64 = 3_600_000_000_000;
+
+    #[test]
+    fn only_a_clock_that_is_set_back_raises_the_floor() {
+        let clock = Clock::new(7);
+        assert_eq!(clock.floor_at(T), (7, false));
+        assert_eq!(clock.floor_at(T + HOUR), (7, false));
+        assert_eq!(clock.floor_at(T + HOUR - STEP_NS), (7, false), "two threads");
+        assert_eq!(clock.floor_at(T), (7 + HOUR + REMEMBER_NS, true));
+        assert_eq!(clock.floor_at(T + 1), (7 + HOUR + REMEMBER_NS, false));
+        assert_eq!(clock.floor_at(0), (7 + HOUR + T + 1 + 2 * REMEMBER_NS, true));
+        assert_eq!(clock.floor_at(u64::MAX), (7 + HOUR + T + 1 + 2 * REMEMBER_NS, false));
+        assert_eq!(clock.floor_at(0), (u64::MAX, true), "at the end it stays");
+    }
+
+    proptest! {
+        /// One object, changed at any times on a clock that jumps, forgotten in between whenever it may be: its values
+        /// grow, and are the same when nothing has changed.
+        #[test]
+        fn values_grow_whatever_the_clock_does(
+            steps in prop::collection::vec((-400i64..400, 0u64..10_000_000, any::<[bool; 3]>()), 1..60),
+        ) {
+            let (clock, mut now) = (Clock::new(0), T);
+            let (mut change, mut ctime) = (Change::default(), T);
+            let mut last = change.seen(ctime, now, clock.floor_at(now).0);
+            let mut changed_at = now;
+            for (jump, lag, [jumps, changes, forgets]) in steps {
+                // Days back or forth; or a second and a half, after which an object may be forgotten.
+                now = if jumps { now.saturating_add_signed(jump * 24 * HOUR.cast_signed()) } else { now + 1_500_000_000 };
+                let floor = clock.floor_at(now).0;
+                let young = changed_at <= now && changed_at + REMEMBER_NS > now;
+                if forgets && !young {
+                    change = Change::default();
+                    let seen = change.seen(ctime, now, floor);
+                    prop_assert!(seen >= last, "{seen} after {last}");
+                    last = seen;
+                }
+                if changes {
+                    // The kernel's clock lags behind by a tick.
+                    (ctime, changed_at) = (now - lag, now);
+                    let after = change.changed(ctime, now, floor);
+                    prop_assert!(after > last, "{after} after {last}");
+                    last = after;
+                } else {
+                    prop_assert_eq!(change.seen(ctime, now, floor), last);
+                }
+            }
+        }
+    }
+}
