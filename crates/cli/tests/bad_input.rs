@@ -242,3 +242,33 @@ fn a_log_file_on_fuse() {
     assert_eq!(o.status.code(), Some(2));
     one_line_with(&stderr(&o), &[path(&log), "FUSE", "block device"]);
 }
+
+/// The filesystem is not mounted, so DIR is the empty directory below it: that is no place to play the log into, or to
+/// begin a new one.
+#[test]
+fn a_directory_whose_filesystem_is_not_mounted() {
+    if !root() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let (a, away, log) = (dir.path().join("a"), dir.path().join("away"), dir.path().join("log"));
+    fs::create_dir(&a).expect("a directory");
+    for signal in [rustix::process::Signal::TERM, rustix::process::Signal::KILL] {
+        Serving::start(&a, &log).end(signal);
+        fs::rename(&a, &away).expect("moved away");
+        fs::create_dir(&a).expect("the mount point");
+        let o = run(&["serve", path(&a), "--log", path(&log), "--listen", "127.0.0.1:0"]);
+        assert_eq!(o.status.code(), Some(2), "after {signal:?}");
+        one_line_with(&stderr(&o), &[path(&log)]);
+        // Of the server there may be its state directory, of the log's content nothing.
+        let names = fs::read_dir(&a).expect("a directory").map(|e| e.expect("an entry").file_name());
+        assert!(names.into_iter().all(|n| n == ".landfast"), "something was made there");
+        fs::remove_dir_all(&a).expect("removed");
+        // Nor is there anything to serve when the path leads nowhere.
+        let o = run(&["serve", path(&a), "--log", path(&log), "--listen", "127.0.0.1:0"]);
+        assert_eq!(o.status.code(), Some(2));
+        one_line_with(&stderr(&o), &[path(&a), "no such directory"]);
+        fs::rename(&away, &a).expect("mounted again");
+    }
+    Serving::start(&a, &log).end(rustix::process::Signal::TERM);
+}

@@ -15,6 +15,11 @@
 //! that is taken while a transaction is open or in [`Checkpoint::snapshot`]. Whoever holds such a lock must
 //! not call [`Log::begin`].
 
+// What comes from the wire, the disk or the user gets an answer.
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::todo, clippy::unimplemented)
+)]
 #![forbid(unsafe_code)]
 
 pub mod admit;

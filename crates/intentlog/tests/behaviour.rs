@@ -325,9 +325,16 @@ fn a_checkpoint_asked_for_while_a_snapshot_is_taken_ends_with_that_one() {
     model.in_snapshot({
         let log = log.clone();
         move || {
-            thread::spawn(move || ended.send(log.checkpoint_now()));
-            // Only so that the call falls into the snapshot; if it does not, the test proves less, but holds.
-            thread::sleep(Duration::from_millis(50));
+            let (begun, has_begun) = mpsc::channel();
+            thread::spawn(move || {
+                begun.send(rustix::thread::gettid()).unwrap();
+                ended.send(log.checkpoint_now())
+            });
+            // The call is to fall into the snapshot: it has when its thread sleeps.
+            let stat = format!("/proc/self/task/{}/stat", has_begun.recv().unwrap().as_raw_nonzero());
+            while !std::fs::read_to_string(&stat).unwrap().rsplit(')').next().unwrap().starts_with(" S") {
+                thread::yield_now();
+            }
         }
     });
     log.checkpoint_now().unwrap();
@@ -593,8 +600,10 @@ fn a_write_that_succeeds_after_a_checkpoint_has_failed_is_not_acknowledged() {
     while log.stats().batches < 2 {
         thread::yield_now();
     }
-    thread::sleep(Duration::from_millis(20));
-    assert!(matches!(log.begin(), Err(LogError::Failed(_))));
+    for _ in 0..1000 {
+        assert!(matches!(log.begin(), Err(LogError::Failed(_))));
+        thread::yield_now();
+    }
     assert!(matches!(log.shutdown(), Err(LogError::Failed(_))));
 }
 

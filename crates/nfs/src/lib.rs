@@ -3,6 +3,12 @@
 //! Field names are the RFCs' without their prefixes (`eia_clientowner` is `client_owner`). Every type decodes any
 //! bytes without panicking; lengths are bounded by the record that they came in.
 
+// What comes from the wire, the disk or the user gets an answer.
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::todo, clippy::unimplemented)
+)]
+
 pub mod mount;
 pub mod nfsacl;
 pub mod nlm;

@@ -17,6 +17,12 @@
 //!   that cannot be served gets the RFC's error and keeps it;
 //! - every queue has a bound: calls and bytes in flight are counted until their reply is in the socket, and large replies from before they are made.
 
+// What comes from the wire, the disk or the user gets an answer.
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::todo, clippy::unimplemented)
+)]
+
 pub mod auth;
 pub mod client;
 pub mod conn;

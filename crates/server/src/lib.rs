@@ -16,6 +16,12 @@
 //! Invariants: a reply whose operations changed anything is sent only when the log holds them and it; reads never wait
 //! for the log; the room for a reply is known before an operation that changes something runs.
 
+// What comes from the wire, the disk or the user gets an answer.
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::todo, clippy::unimplemented)
+)]
+
 mod acl;
 mod attr;
 mod back;

@@ -2,48 +2,11 @@
 
 mod common;
 
+use common::wire::{PROGRAMS, header, record, send, words};
 use common::*;
 use landfast_nfs::v4::*;
 use landfast_xdr::{Bytes, Encode};
 use proptest::prelude::*;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
-
-/// A call's header with AUTH_SYS, before its arguments.
-fn header(prog: u32, vers: u32, proc: u32) -> Vec<u8> {
-    let mut v = Vec::new();
-    for n in [7u32, 0, 2, prog, vers, proc] {
-        v.extend(n.to_be_bytes());
-    }
-    let cred = user(0).to_opaque();
-    v.extend(cred.flavor.to_be_bytes());
-    v.extend(cred.body.to_bytes());
-    v.extend([0; 8]);
-    v
-}
-
-fn record(body: &[u8]) -> Vec<u8> {
-    let mut v = (0x8000_0000 | body.len() as u32).to_be_bytes().to_vec();
-    v.extend(body);
-    v
-}
-
-/// Sends bytes, ends the sending half, and takes what comes until the connection is closed.
-async fn send(rig: &Rig, bytes: &[u8]) -> Vec<u8> {
-    let mut s = TcpStream::connect(rig.addr()).await.expect("connected");
-    // The server may close first.
-    let _ = s.write_all(bytes).await;
-    let _ = s.shutdown().await;
-    let mut out = Vec::new();
-    let read = tokio::time::timeout(PATIENCE, s.read_to_end(&mut out)).await;
-    assert!(read.is_ok(), "the server neither answers nor closes");
-    out
-}
-
-/// The words of a reply after the record mark.
-fn words(reply: &[u8]) -> Vec<u32> {
-    reply.chunks_exact(4).skip(1).map(|c| u32::from_be_bytes([c[0], c[1], c[2], c[3]])).collect()
-}
 
 async fn still_serves(rig: &Rig) {
     let mut c = rig.client(b"after").await;
@@ -57,11 +20,29 @@ async fn rfc5531_9_unknown_programs_versions_procedures() {
     }
     let rig = Rig::new().await;
     let accepted = |reply: Vec<u8>| words(&reply)[5..].to_vec();
-    assert_eq!(accepted(send(&rig, &record(&header(100_003, 4, 0))).await), [0], "NULL");
     assert_eq!(accepted(send(&rig, &record(&header(100_099, 3, 0))).await), [1], "PROG_UNAVAIL");
-    assert_eq!(accepted(send(&rig, &record(&header(100_003, 2, 0))).await), [2, 3, 4], "PROG_MISMATCH");
-    assert_eq!(accepted(send(&rig, &record(&header(100_003, 4, 2))).await), [3], "PROC_UNAVAIL");
-    assert_eq!(accepted(send(&rig, &record(&header(100_003, 4, 1))).await), [4], "GARBAGE_ARGS");
+    // Of each program the versions that are served, and a procedure that needs arguments.
+    let served = [
+        (100_003, 3, 4, 4, 1),
+        (100_003, 3, 4, 3, 1),
+        (100_005, 3, 3, 3, 1),
+        (100_021, 4, 4, 4, 2),
+        (100_024, 1, 1, 1, 6),
+        (100_227, 3, 3, 3, 1),
+    ];
+    for (prog, low, high, vers, proc) in served {
+        assert_eq!(accepted(send(&rig, &record(&header(prog, vers, 0))).await), [0], "NULL of {prog}");
+        for other in [0, low - 1, high + 1, u32::MAX] {
+            let reply = accepted(send(&rig, &record(&header(prog, other, 0))).await);
+            assert_eq!(reply, [2, low, high], "PROG_MISMATCH of {prog} {other}");
+        }
+        for none in [99, u32::MAX] {
+            let reply = accepted(send(&rig, &record(&header(prog, vers, none))).await);
+            assert_eq!(reply, [3], "PROC_UNAVAIL of {prog} {none}");
+        }
+        let reply = accepted(send(&rig, &record(&header(prog, vers, proc))).await);
+        assert_eq!(reply, [4], "GARBAGE_ARGS of {prog} {vers}");
+    }
     still_serves(&rig).await;
 }
 
@@ -77,9 +58,9 @@ async fn rfc5531_8_2_credentials_that_lie() {
         (0..there).for_each(|gid| body.extend(gid.to_be_bytes()));
         body
     };
-    let call = |flavor: u32, len: u32, body: &[u8]| {
+    let call = |(prog, vers): (u32, u32), flavor: u32, len: u32, body: &[u8]| {
         let mut v = Vec::new();
-        for n in [7u32, 0, 2, 100_003, 4, 0, flavor, len] {
+        for n in [7u32, 0, 2, prog, vers, 0, flavor, len] {
             v.extend(n.to_be_bytes());
         }
         v.extend(body);
@@ -87,23 +68,26 @@ async fn rfc5531_8_2_credentials_that_lie() {
         record(&v)
     };
     let len = |body: &[u8]| body.len() as u32;
-    let good = sys(16, 16);
-    let reply = words(&send(&rig, &call(1, len(&good), &good)).await);
-    assert_eq!(reply[2..], [0, 0, 0, 0], "accepted");
-    // Groups that are announced and not there, one too many, a machine name of 4 GiB, nothing.
-    let mut name = sys(0, 0);
-    name[4..8].copy_from_slice(&[0xff; 4]);
-    for bad in [sys(65_535, 16), sys(u32::MAX, 0), sys(17, 17), name, Vec::new()] {
-        let reply = words(&send(&rig, &call(1, len(&bad), &bad)).await);
-        // MSG_DENIED, AUTH_ERROR, AUTH_BADCRED.
-        assert_eq!(reply[2..], [1, 1, 1], "{bad:?}");
+    for to in PROGRAMS {
+        let good = sys(16, 16);
+        let reply = words(&send(&rig, &call(to, 1, len(&good), &good)).await);
+        assert_eq!(reply[2..], [0, 0, 0, 0], "accepted by {to:?}");
+        // Groups that are announced and not there, one too many, a machine name of 4 GiB, nothing.
+        let mut name = sys(0, 0);
+        name[4..8].copy_from_slice(&[0xff; 4]);
+        for bad in [sys(65_535, 16), sys(u32::MAX, 0), sys(17, 17), name, Vec::new()] {
+            let reply = words(&send(&rig, &call(to, 1, len(&bad), &bad)).await);
+            // MSG_DENIED, AUTH_ERROR, AUTH_BADCRED.
+            assert_eq!(reply[2..], [1, 1, 1], "{to:?} {bad:?}");
+        }
+        // A flavour that nobody knows; bodies that are longer than any may be.
+        let reply = words(&send(&rig, &call(to, 77, 0, &[])).await);
+        assert_eq!(reply[2..4], [1, 1]);
+        for long in [sys(96, 96), sys(65_535, 65_535)] {
+            let answer = send(&rig, &call(to, 1, len(&long), &long)).await;
+            assert!(answer.is_empty() || words(&answer)[2] == 1, "refused or cut off: {answer:?}");
+        }
     }
-    // A flavour that nobody knows; a body that is longer than any may be.
-    let reply = words(&send(&rig, &call(77, 0, &[])).await);
-    assert_eq!(reply[2..4], [1, 1]);
-    let long = sys(96, 96);
-    let answer = send(&rig, &call(1, len(&long), &long)).await;
-    assert!(answer.is_empty() || words(&answer)[2] == 1, "refused or cut off: {answer:?}");
     still_serves(&rig).await;
 }
 

@@ -2,36 +2,14 @@
 //! before it is promised; the server goes on.
 
 mod common;
-#[allow(dead_code)] // the power stays on here
-#[path = "../../volume/tests/common/image.rs"]
-mod image;
+mod small;
 
 use common::*;
-use image::{Image, Kernel};
 use landfast_nfs::v4::args::*;
 use landfast_nfs::v4::*;
-use landfast_volume::Durability;
+use small::image::Kernel;
+use small::{blow_up, on_an_image};
 use std::process::Command;
-
-/// A server whose export is on a small filesystem of its own, its log beside it.
-async fn on_an_image() -> Option<(Image, Rig)> {
-    let image = Image::new(Kernel::Ext4)?;
-    let dir = tempfile::Builder::new().tempdir_in(image.path()).expect("a directory");
-    std::fs::create_dir(dir.path().join("data")).expect("the export");
-    let log = image.beside().join("log");
-    let rig = Rig::at(dir, Durability::Log, 90, Some(log)).await;
-    Some((image, rig))
-}
-
-/// Leaves so many bytes of the filesystem free.
-fn blow_up(image: &Image, leave: u64) {
-    let free = rustix::fs::statvfs(image.path()).expect("statvfs");
-    // The server is root's, for whom the reserve is not reserved.
-    let size = (free.f_bfree * free.f_frsize).saturating_sub(leave);
-    let balloon = std::fs::File::create(image.path().join("balloon")).expect("a file");
-    rustix::fs::fallocate(&balloon, rustix::fs::FallocateFlags::empty(), 0, size).expect("space taken");
-    balloon.sync_all().expect("fsync");
-}
 
 const FILE_BYTES: usize = 64 << 10;
 
@@ -50,7 +28,7 @@ async fn whole_file(c: &mut Client, i: usize, stable: StableHow) -> NfsStat {
 
 #[tokio::test]
 async fn a_filesystem_that_fills_up_says_so_before_the_promise() {
-    let Some((image, mut rig)) = on_an_image().await else { return };
+    let Some((image, mut rig)) = on_an_image(Kernel::Ext4).await else { return };
     blow_up(&image, 6 << 20);
     let mut c = rig.client(b"c").await;
     let mut acknowledged = 0;
@@ -97,7 +75,7 @@ async fn a_filesystem_that_fills_up_says_so_before_the_promise() {
 
 #[tokio::test]
 async fn a_filesystem_that_turns_read_only_is_still_read() {
-    let Some((image, mut rig)) = on_an_image().await else { return };
+    let Some((image, mut rig)) = on_an_image(Kernel::Ext4).await else { return };
     let mut c = rig.client(b"c").await;
     assert_ok(&c.run(vec![ArgOp::Putrootfh, mkdir("d")]).await);
     assert!(whole_file(&mut c, 1, StableHow::FileSync).await.is_ok());

@@ -8,6 +8,12 @@
 //! Invariants: decoding never panics and never allocates more than a small multiple of the bytes that are really
 //! there, whatever lengths the input announces.
 
+// What comes from the wire, the disk or the user gets an answer.
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::todo, clippy::unimplemented)
+)]
+
 mod error;
 mod impls;
 mod reader;

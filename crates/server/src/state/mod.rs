@@ -340,3 +340,5 @@ impl<F> State<F> {
 mod tests;
 #[cfg(test)]
 mod tests40;
+#[cfg(test)]
+mod tests_clock;

@@ -3,6 +3,7 @@
 
 pub mod lockd;
 pub mod v3;
+pub mod wire;
 
 use landfast_nfs::v4::args::*;
 use landfast_nfs::v4::res::*;
