@@ -29,6 +29,7 @@ echo "== registered"; rpcinfo -p 127.0.0.1
 rpcinfo -T tcp 127.0.0.1 nfs 3
 rpcinfo -T tcp 127.0.0.1 nfs 4
 rpcinfo -T tcp 127.0.0.1 mountd 3
+rpcinfo -T udp 127.0.0.1 nlockmgr 4
 kill -TERM $server; wait $server
 echo "== stopped"; rpcinfo -p 127.0.0.1
 serve 127.0.0.1:2049
@@ -72,17 +73,30 @@ fn showmount_finds_the_server_and_a_clean_stop_leaves_nothing() {
         rest[..rest.find("== ").unwrap_or(rest.len())].to_owned()
     };
     assert!(part("exports").contains(path(&volume)), "{text}");
-    let row = |part: &str, program: &str, version: &str, port: &str| {
+    let by = |part: &str, program: &str, version: &str, transport: &str, port: &str| {
         part.lines().any(|l| {
             let words: Vec<_> = l.split_whitespace().collect();
-            words.starts_with(&[program, version, "tcp", port])
+            words.starts_with(&[program, version, transport, port])
         })
     };
+    let row = |part: &str, program: &str, version: &str, port: &str| by(part, program, version, "tcp", port);
     let registered = part("registered");
     for (program, version) in [("100003", "3"), ("100003", "4"), ("100005", "3")] {
         assert!(row(&registered, program, version, "2049"), "{program} {version}: {text}");
         assert!(row(&part("moved"), program, version, "3049"), "{program} {version}: {text}");
         assert!(!row(&part("moved"), program, version, "2049"), "{program} {version}: {text}");
     }
+    // The lock manager and the status monitor take datagrams as well.
+    for (program, version) in [("100021", "4"), ("100024", "1")] {
+        for transport in ["tcp", "udp"] {
+            assert!(by(&registered, program, version, transport, "2049"), "{program} {transport}: {text}");
+            assert!(
+                !by(&part("stopped"), program, version, transport, "2049"),
+                "{program} {transport}: {text}"
+            );
+        }
+    }
+    assert!(!by(&registered, "100003", "3", "udp", "2049"), "{text}");
+    assert!(part("exports").contains('*'), "{text}");
     assert!(!part("stopped").contains("100003") && !part("stopped").contains("100005"), "{text}");
 }

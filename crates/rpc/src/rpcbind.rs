@@ -43,7 +43,16 @@ impl Mapping {
     /// That a version of a program listens on a TCP address.
     #[must_use]
     pub fn tcp(program: u32, version: u32, addr: SocketAddr) -> Mapping {
-        let netid = if addr.is_ipv4() { "tcp" } else { "tcp6" };
+        Mapping::new(program, version, if addr.is_ipv4() { "tcp" } else { "tcp6" }, addr)
+    }
+
+    /// That a version of a program takes datagrams at a UDP address.
+    #[must_use]
+    pub fn udp(program: u32, version: u32, addr: SocketAddr) -> Mapping {
+        Mapping::new(program, version, if addr.is_ipv4() { "udp" } else { "udp6" }, addr)
+    }
+
+    fn new(program: u32, version: u32, netid: &'static str, addr: SocketAddr) -> Mapping {
         Mapping {
             program,
             version,

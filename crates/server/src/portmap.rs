@@ -1,8 +1,8 @@
 //! Registration with the machine's port mapper (RFC 1833): so that `showmount -e` and a `mount` without `port=` and
 //! `mountport=` find this server.
 //!
-//! Every program of [`crate::serve::PROGRAMS`] is registered in each of its versions when the server starts, and taken
-//! away when it stops cleanly; what a crash leaves behind is taken over by the next start. No port mapper is no error
+//! Every program of [`crate::serve::PROGRAMS`] is registered in each of its versions when the server starts, for TCP, and
+//! for UDP those that take datagrams; all is taken away when it stops cleanly; what a crash leaves behind is taken over by the next start. No port mapper is no error
 //! unless one is required.
 
 use landfast_rpc::conn::Program;
@@ -28,34 +28,45 @@ pub(crate) struct Registered {
     mappings: Vec<Mapping>,
 }
 
-/// What there is to register: each version of each program at the address that is listened on. `[::]` takes IPv4, too.
-fn wanted(programs: &[Program], addr: SocketAddr) -> Vec<Mapping> {
-    let both = addr.is_ipv6() && addr.ip().is_unspecified();
-    let v4 = both.then(|| SocketAddr::from((Ipv4Addr::UNSPECIFIED, addr.port())));
-    let addrs: Vec<_> = [Some(addr), v4].into_iter().flatten().collect();
-    programs
-        .iter()
-        .flat_map(|p| (p.low..=p.high).map(move |version| (p.number, version)))
-        .flat_map(|(program, version)| addrs.iter().map(move |addr| Mapping::tcp(program, version, *addr)))
-        .collect()
+/// The address that is registered for each family: the first that is listened on, since the port mapper keeps one. `[::]`
+/// takes IPv4, too, where nothing else does.
+fn told(addrs: &[SocketAddr]) -> Vec<SocketAddr> {
+    let v6 = addrs.iter().find(|a| a.is_ipv6()).copied();
+    let all = addrs.iter().find(|a| a.is_ipv6() && a.ip().is_unspecified());
+    let v4 = addrs.iter().find(|a| a.is_ipv4()).copied();
+    let v4 = v4.or(all.map(|a| SocketAddr::from((Ipv4Addr::UNSPECIFIED, a.port()))));
+    [v6, v4].into_iter().flatten().collect()
+}
+
+/// What there is to register: each version of each program by TCP and of the others by UDP.
+fn wanted((tcp, udp): (&[Program], &[Program]), addrs: &[SocketAddr]) -> Vec<Mapping> {
+    let addrs = told(addrs);
+    let each = |programs: &[Program], mapping: fn(u32, u32, SocketAddr) -> Mapping| -> Vec<Mapping> {
+        programs
+            .iter()
+            .flat_map(|p| (p.low..=p.high).map(move |version| (p.number, version)))
+            .flat_map(|(program, version)| addrs.iter().map(move |addr| mapping(program, version, *addr)))
+            .collect()
+    };
+    [each(tcp, Mapping::tcp), each(udp, Mapping::udp)].concat()
 }
 
 impl Registered {
-    /// Registers all programs.
+    /// Registers all programs: those served by TCP, and those by UDP.
     ///
     /// # Errors
     /// When it is required and cannot be done. Otherwise what cannot be done is said in the log.
     pub(crate) async fn new(
         how: PortMapper,
         rpcbind: Rpcbind,
-        programs: &[Program],
-        addr: SocketAddr,
+        programs: (&[Program], &[Program]),
+        addrs: &[SocketAddr],
     ) -> Result<Option<Registered>, RpcbindError> {
         if how == PortMapper::Off {
             return Ok(None);
         }
         let mut registered = Registered { rpcbind, mappings: Vec::new() };
-        for mapping in wanted(programs, addr) {
+        for mapping in wanted(programs, addrs) {
             match registered.rpcbind.register(&mapping).await {
                 Ok(()) => registered.mappings.push(mapping),
                 Err(e) if how == PortMapper::Required => {
@@ -93,8 +104,10 @@ mod tests {
     fn each_version_of_each_program_at_each_kind_of_address() {
         let programs =
             [Program { number: 100_003, low: 3, high: 4 }, Program { number: 100_005, low: 3, high: 3 }];
-        let found = |addr: &str| {
-            let rows = wanted(&programs, addr.parse().expect("an address"));
+        let datagrams = [Program { number: 100_021, low: 4, high: 4 }];
+        let found = |addrs: &[&str]| {
+            let addrs: Vec<_> = addrs.iter().map(|a| a.parse().expect("an address")).collect();
+            let rows = wanted((&programs, &datagrams), &addrs);
             let text = |m: &Mapping| {
                 let (netid, addr) = (String::from_utf8_lossy(&m.netid), String::from_utf8_lossy(&m.addr));
                 format!("{} {} {netid} {addr}", m.program, m.version)
@@ -102,13 +115,23 @@ mod tests {
             rows.iter().map(text).collect::<Vec<_>>()
         };
         assert_eq!(
-            found("10.0.0.1:2049"),
-            ["100003 3 tcp 10.0.0.1.8.1", "100003 4 tcp 10.0.0.1.8.1", "100005 3 tcp 10.0.0.1.8.1"]
+            found(&["10.0.0.1:2049", "10.0.0.2:2049"]),
+            [
+                "100003 3 tcp 10.0.0.1.8.1",
+                "100003 4 tcp 10.0.0.1.8.1",
+                "100005 3 tcp 10.0.0.1.8.1",
+                "100021 4 udp 10.0.0.1.8.1"
+            ]
         );
-        let both = found("[::]:2049");
-        assert_eq!(both.len(), 6);
-        assert!(both.contains(&"100005 3 tcp6 ::.8.1".to_owned()));
-        assert!(both.contains(&"100005 3 tcp 0.0.0.0.8.1".to_owned()));
+        let both = found(&["[::]:2049"]);
+        assert_eq!(both.len(), 8);
+        for row in ["100005 3 tcp6 ::.8.1", "100005 3 tcp 0.0.0.0.8.1", "100021 4 udp6 ::.8.1"] {
+            assert!(both.contains(&row.to_owned()), "no {row}: {both:?}");
+        }
+        let both = found(&["[::1]:2049", "10.0.0.1:2049"]);
+        assert!(both.contains(&"100021 4 udp6 ::1.8.1".to_owned()), "{both:?}");
+        assert!(both.contains(&"100021 4 udp 10.0.0.1.8.1".to_owned()), "{both:?}");
+        assert_eq!(found(&["[::1]:2049"]).len(), 4, "nothing for IPv4");
     }
 
     #[tokio::test]
@@ -116,11 +139,17 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let rpcbind = || Rpcbind::at(dir.path().join("absent"));
         let programs = [Program { number: 100_003, low: 3, high: 3 }];
-        let addr = "127.0.0.1:2049".parse().expect("an address");
-        let off = Registered::new(PortMapper::Off, rpcbind(), &programs, addr).await.expect("no error");
+        let addrs = ["127.0.0.1:2049".parse().expect("an address")];
+        let off = Registered::new(PortMapper::Off, rpcbind(), (&programs, &programs), &addrs)
+            .await
+            .expect("no error");
         assert!(off.is_none());
-        let none = Registered::new(PortMapper::IfThere, rpcbind(), &programs, addr).await.expect("no error");
+        let none = Registered::new(PortMapper::IfThere, rpcbind(), (&programs, &programs), &addrs)
+            .await
+            .expect("no error");
         assert!(none.expect("tried").mappings.is_empty());
-        assert!(Registered::new(PortMapper::Required, rpcbind(), &programs, addr).await.is_err());
+        assert!(
+            Registered::new(PortMapper::Required, rpcbind(), (&programs, &programs), &addrs).await.is_err()
+        );
     }
 }

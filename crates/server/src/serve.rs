@@ -209,7 +209,8 @@ impl Server {
         let datagrams = handle.spawn(datagrams(rpc.local_addrs().to_vec(), nlm.clone()));
         let ticking = Ticking([handle.spawn(tick(sh.clone())), handle.spawn(nlm.run()), datagrams]);
         let rpcbind = Rpcbind::at(port_mapper_socket);
-        let registered = Registered::new(port_mapper, rpcbind, PROGRAMS, rpc.local_addr()).await?;
+        let registered =
+            Registered::new(port_mapper, rpcbind, (PROGRAMS, nlm::PROGRAMS), rpc.local_addrs()).await?;
         Ok(Running { rpc, ticking, threads, sh, restored, registered })
     }
 }
