@@ -81,7 +81,7 @@ pub struct ServeArgs {
     pub dir: Option<PathBuf>,
     /// Serve what this file says (docs/exports.md); SIGHUP reads it again
     #[arg(long, value_name = "FILE", conflicts_with_all = [
-        "dir", "log", "log_size", "listen", "durability", "lease", "allow", "unprivileged"
+        "dir", "log", "log_size", "listen", "metrics", "durability", "lease", "allow", "unprivileged"
     ])]
     pub config: Option<PathBuf>,
     /// The intent log: a file (made when it does not exist) or a block device, best on a small fast device of its own
@@ -96,6 +96,9 @@ pub struct ServeArgs {
     /// Address and port to listen on
     #[arg(long, value_name = "ADDR:PORT", default_value = "0.0.0.0:2049")]
     pub listen: SocketAddr,
+    /// Give metrics for Prometheus by HTTP at this address, under /metrics
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub metrics: Option<SocketAddr>,
     /// What makes a reply durable
     #[arg(long, value_enum, default_value = "log")]
     pub durability: DurabilityArg,

@@ -6,16 +6,13 @@ use crate::exit::{Exit, told};
 use crate::units::{show_bytes, show_count};
 use landfast_server::config::{Config, ExportConfig};
 use landfast_server::exports::rules::{Rule, Rules};
+use landfast_server::limits::UNSAFE_RISK_SECONDS;
 use landfast_server::{PortMapper, Reloaded, Running, Served, Server, ServerConfig};
 use landfast_volume::{Durability, OpenError, OpenOptions, RecoveryReport, Volume};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
-
-/// Seconds of acknowledged work that `--durability unsafe` risks: how long the kernel may keep a page dirty
-/// (`vm.dirty_expire_centisecs`, 30 s unless changed) and the time to write it.
-const UNSAFE_RISK_SECONDS: u32 = 35;
 
 /// Serves until SIGTERM or SIGINT.
 pub fn run(args: ServeArgs) -> Exit {
@@ -67,6 +64,7 @@ async fn serve(args: &ServeArgs) -> Exit {
             served.rules = Rules(vec![Rule::open(args.allow.clone())]);
         }
     }
+    config.metrics = args.metrics;
     config.lease_seconds = args.lease.as_secs().clamp(1, u64::from(u32::MAX)) as u32;
     config.port_mapper = match args.rpcbind {
         // Nobody else could come by what it would say.
@@ -120,7 +118,8 @@ async fn serve_config(args: &ServeArgs, file: &Path, started: Instant) -> Exit {
         });
     }
     let mut start = ServerConfig::of(served, config.listen.clone());
-    (start.lease_seconds, start.connections) = (config.lease_seconds, config.connections);
+    (start.lease_seconds, start.limits, start.metrics) =
+        (config.lease_seconds, config.limits, config.metrics);
     start.workers = config.workers.unwrap_or(start.workers);
     let Some(running) = told(Server::start(start).await) else { return Exit::Failed };
     say_restored(&running, u64::from(config.lease_seconds));
@@ -150,7 +149,8 @@ async fn reload(args: &ServeArgs, file: &Path, running: &Running, config: &mut C
             *config = Config {
                 listen: config.listen.clone(),
                 lease_seconds: config.lease_seconds,
-                connections: config.connections,
+                limits: config.limits,
+                metrics: config.metrics,
                 workers: config.workers,
                 ..new
             };
@@ -238,6 +238,9 @@ fn say_restored(running: &Running, lease_seconds: u64) {
 }
 
 fn say_serving(running: &Running, dirs: &[PathBuf], took: Duration) {
+    if let Some(addr) = running.metrics_addr() {
+        eprintln!("landfast: metrics at http://{addr}/metrics");
+    }
     let at: Vec<_> = running.local_addrs().iter().map(|a| format!("nfs://{a}/")).collect();
     let at = at.join(" ");
     for (volume, dir) in running.volumes().iter().zip(dirs) {

@@ -211,6 +211,8 @@ pub struct ConnInfo {
     stage: watch::Sender<Stage>,
     /// For large replies: the connection's own, then those that it shares.
     replies: Vec<Budget>,
+    /// The connection's own for calls, and for their bytes.
+    own: [Budget; 2],
 }
 
 impl std::fmt::Debug for ConnInfo {
@@ -235,6 +237,12 @@ impl ConnInfo {
     /// Number of this connection, unique in the process.
     pub fn id(&self) -> u64 {
         self.id
+    }
+
+    /// Calls that it holds, their bytes, and the bytes of large replies.
+    pub(crate) fn holds(&self) -> [usize; 3] {
+        let [calls, bytes] = &self.own;
+        [calls.used(), bytes.used(), self.replies.first().map_or(0, Budget::used)]
     }
 
     /// Address of the other end.
@@ -471,7 +479,9 @@ pub(crate) fn start<S: Service>(
     // connection again.
     let seed = std::time::SystemTime::UNIX_EPOCH.elapsed().map_or(0, |d| d.as_nanos() as u64);
     let next_xid = (seed ^ id.wrapping_mul(0x9e37_79b9_7f4a_7c15)) as u32;
+    let (calls, bytes) = (Budget::new(config.calls_in_flight_max), Budget::new(config.bytes_in_flight_max));
     let conn = Arc::new(ConnInfo {
+        own: [calls.clone(), bytes.clone()],
         id,
         peer,
         local,
@@ -483,7 +493,6 @@ pub(crate) fn start<S: Service>(
             .collect(),
     });
     let (read, write) = stream.into_split();
-    let (calls, bytes) = (Budget::new(config.calls_in_flight_max), Budget::new(config.bytes_in_flight_max));
     let reader = Reader { conn: conn.clone(), service, calls, bytes, shared };
     let config = config.clone();
     let task = tokio::spawn(run(reader, config, read, write, outgoing));

@@ -114,6 +114,12 @@ pub struct Load {
     pub reply_bytes: usize,
     /// The same of the client that has most.
     pub client_reply_bytes: usize,
+    /// Calls of the connection that has most,
+    pub connection_calls: usize,
+    /// request bytes of the one that has most,
+    pub connection_bytes: usize,
+    /// and bytes of large replies.
+    pub connection_reply_bytes: usize,
     /// Calls that wait for their turn; no more than one of each connection.
     pub waiting: usize,
     /// Clients that have such.
@@ -203,7 +209,12 @@ impl Server {
             let table = lock(&connections);
             let (waiting, clients_waiting) = all.turns.waiting();
             let most = |f: fn(&Client) -> usize| table.clients.values().map(f).max().unwrap_or(0);
+            let held = || table.open.values().filter_map(Weak::upgrade).map(|c| c.holds());
+            let most_of_one = |i: usize| held().filter_map(|h| h.get(i).copied()).max().unwrap_or(0);
             Load {
+                connection_calls: most_of_one(0),
+                connection_bytes: most_of_one(1),
+                connection_reply_bytes: most_of_one(2),
                 connections: table.open.len(),
                 clients: table.clients.len(),
                 calls: all.calls.used(),

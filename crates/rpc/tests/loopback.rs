@@ -272,6 +272,38 @@ async fn calls_over_the_limit_wait_their_turn() {
     }
 }
 
+/// The same for the calls of one client on all its connections, and for those of all.
+#[tokio::test]
+async fn calls_over_the_shared_limits_wait() {
+    for (client, all) in [(4, 100), (100, 4)] {
+        let config = ServerConfig {
+            client_calls_in_flight_max: client,
+            calls_in_flight_max: all,
+            ..ServerConfig::default()
+        };
+        let (service, server) = server(config).await;
+        let load = server.load();
+        let conns = [connect(&server).await, connect(&server).await];
+        let calls: Vec<_> = (0..16)
+            .map(|i| {
+                let conn = conns[i % 2].clone();
+                tokio::spawn(async move { call(&conn, to(proc::GATE), "").await })
+            })
+            .collect();
+        for answered in 0..16 {
+            while service.waiting.load(Ordering::SeqCst) <= answered {
+                service.arrived.notified().await;
+            }
+            assert!(service.waiting.load(Ordering::SeqCst) <= answered + 4);
+            assert!(load().calls <= 4 && load().client_calls <= 4);
+            service.gate.add_permits(1);
+        }
+        for c in calls {
+            assert!(c.await.unwrap().is_ok());
+        }
+    }
+}
+
 #[tokio::test]
 async fn shutdown_lets_replies_out() {
     let (service, server) = server(ServerConfig::default()).await;

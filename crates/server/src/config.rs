@@ -6,11 +6,12 @@
 use crate::exports::components;
 use crate::exports::pseudo::{NameClash, Pseudo};
 use crate::exports::rules::{From, NOBODY, Rule, Rules, Squash};
+use crate::limited::{Limits, SPECS};
 use crate::limits;
 use landfast_volume::Durability;
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -46,8 +47,10 @@ pub struct Config {
     pub listen: Vec<SocketAddr>,
     /// Lease and grace time in seconds.
     pub lease_seconds: u32,
-    /// Connections at the same time.
-    pub connections: usize,
+    /// What clients may have and hold.
+    pub limits: Limits,
+    /// Where to give the metrics by HTTP, if anywhere.
+    pub metrics: Option<SocketAddr>,
     /// Threads that receive and run requests; none: by the number of processors.
     pub workers: Option<usize>,
     /// What is served.
@@ -194,17 +197,26 @@ impl Reader<'_> {
     }
 
     fn config(&mut self, table: &DeTable<'_>) -> Option<Config> {
-        self.keys(table, &["listen", "lease", "limits", "export"], "at the top");
+        self.keys(table, &["listen", "metrics", "lease", "limits", "export"], "at the top");
         let listen = self.listen(table);
         let lease_seconds = self.lease(table);
-        let (mut connections, mut workers) = (limits::CONNECTIONS_MAX, None);
+        let metrics = self.metrics(table);
+        let (mut configured, mut workers) = (Limits::default(), None);
         if let Some(v) = table.get("limits") {
             match v.get_ref() {
                 DeValue::Table(t) => {
-                    self.keys(t, &["connections", "workers"], "in [limits]");
-                    let max = limits::CONNECTIONS_CONFIGURED_MAX as u64;
-                    connections =
-                        self.integer(t, "connections", 1..max + 1).map_or(connections, |n| n as usize);
+                    let keys: Vec<_> = SPECS.iter().map(|s| s.key).chain(["workers"]).collect();
+                    self.keys(t, &keys, "in [limits]");
+                    for spec in &SPECS {
+                        let (min, max) = (spec.min as u64, spec.max as u64);
+                        let value = match spec.bytes {
+                            true => self.bytes(t, spec.key, min..=max),
+                            false => self.integer(t, spec.key, min..max + 1),
+                        };
+                        if let Some(value) = value {
+                            configured = configured.with(spec.limit, value as usize);
+                        }
+                    }
                     let max = limits::WORKERS_CONFIGURED_MAX as u64;
                     workers = self.integer(t, "workers", 2..max + 1).map(|n| n as usize);
                 }
@@ -236,7 +248,7 @@ impl Reader<'_> {
         }
         self.together(&exports);
         let exports = exports.into_iter().map(|(e, _)| e).collect();
-        Some(Config { listen, lease_seconds, connections, workers, exports })
+        Some(Config { listen, lease_seconds, limits: configured, metrics, workers, exports })
     }
 
     fn listen(&mut self, table: &DeTable<'_>) -> Vec<SocketAddr> {
@@ -260,6 +272,17 @@ impl Reader<'_> {
             self.problem(v.span(), format!("at most {} addresses are listened on", limits::LISTEN_MAX));
         }
         found
+    }
+
+    fn metrics(&mut self, table: &DeTable<'_>) -> Option<SocketAddr> {
+        const WANTED: &str = "an address and port, \"127.0.0.1:9049\"";
+        let v = table.get("metrics")?;
+        let text = self.string(v, "metrics", WANTED)?;
+        let addr = text.parse().ok();
+        if addr.is_none() {
+            self.problem(v.span(), format!("metrics is {WANTED}"));
+        }
+        addr
     }
 
     fn lease(&mut self, table: &DeTable<'_>) -> u32 {
@@ -394,6 +417,25 @@ impl Reader<'_> {
 
     fn size(&mut self, t: &DeTable<'_>, key: &str) -> Option<u64> {
         let v = t.get(key)?;
+        let found = Self::with_unit(v).filter(|b| *b >= LOG_BYTES_MIN);
+        if found.is_none() {
+            self.problem(v.span(), "size is a number with M, G or T, at least \"16M\"");
+        }
+        found
+    }
+
+    fn bytes(&mut self, t: &DeTable<'_>, key: &str, range: RangeInclusive<u64>) -> Option<u64> {
+        let v = t.get(key)?;
+        let found = Self::with_unit(v).filter(|b| range.contains(b));
+        if found.is_none() {
+            let (min, max) = (range.start() >> 20, range.end() >> 30);
+            self.problem(v.span(), format!("{key} is a number with M or G, from \"{min}M\" to \"{max}G\""));
+        }
+        found
+    }
+
+    /// A number of bytes with its unit.
+    fn with_unit(v: &Value<'_>) -> Option<u64> {
         let text = match v.get_ref() {
             DeValue::String(s) => s.as_ref(),
             _ => "",
@@ -405,12 +447,7 @@ impl Reader<'_> {
             "T" | "TiB" => Some(40),
             _ => None,
         };
-        let bytes = digits.parse::<u64>().ok().zip(shift).and_then(|(n, s)| n.checked_mul(1u64 << s));
-        let found = bytes.filter(|b| *b >= LOG_BYTES_MIN);
-        if found.is_none() {
-            self.problem(v.span(), "size is a number with M, G or T, at least \"16M\"");
-        }
-        found
+        digits.parse::<u64>().ok().zip(shift).and_then(|(n, s)| n.checked_mul(1u64 << s))
     }
 
     fn clients(&mut self, v: &Value<'_>) -> Rules {
@@ -603,7 +640,10 @@ mod tests {
     fn defaults_are_safe() {
         let config = parse(ONE).expect("taken");
         assert_eq!(config.listen, [SocketAddr::from(([0, 0, 0, 0], 2049))]);
-        assert_eq!((config.lease_seconds, config.connections, config.workers), (90, 1024, None));
+        assert_eq!(
+            (config.lease_seconds, config.limits, config.workers, config.metrics),
+            (90, Limits::default(), None, None)
+        );
         let e = &config.exports[0];
         assert_eq!(
             (&e.name, e.durability, e.log_size, e.manage_gids),
@@ -612,6 +652,20 @@ mod tests {
         let rule = &e.rules.0[0];
         assert!(rule.read_only && rule.secure && rule.sys && !rule.none && rule.squash == Squash::Root);
         assert_eq!((rule.anonuid, rule.anongid), (NOBODY, NOBODY));
+    }
+
+    #[test]
+    fn limits_are_taken() {
+        use crate::limited::Limit;
+        let text = format!(
+            "metrics = \"127.0.0.1:9049\"\n{ONE}[limits]\nlocks = 1_000\nsession_slots = 16\nclient_reply_bytes = \"2G\"\n"
+        );
+        let config = parse(&text).expect("taken");
+        let wanted = Limits::default()
+            .with(Limit::Locks, 1000)
+            .with(Limit::SessionSlots, 16)
+            .with(Limit::ClientReplyBytes, 2 << 30);
+        assert_eq!((config.limits, config.metrics), (wanted, Some(SocketAddr::from(([127, 0, 0, 1], 9049)))));
     }
 
     #[test]
@@ -636,6 +690,12 @@ mod tests {
             (with("durability = \"sync\"\n"), 3, "leave one of the two out"),
             (with("name = \"/a/../b\"\n"), 5, "no . or .."),
             (with("[limits]\nconnections = 0\n"), 6, "from 1 to"),
+            (with("[limits]\nconnections = 10\nopens = 1\n"), 7, "opens is an integer from 16"),
+            (with("[limits]\nreply_bytes = \"7M\"\n"), 6, "reply_bytes is a number with M or G, from \"8M\""),
+            (with("[limits]\nreply_bytes = 100000000\n"), 6, "with M or G"),
+            (with("[limits]\nslots = 4\n"), 6, "session_slots"),
+            (format!("metrics = 9049\n{ONE}"), 1, "metrics is an address and port"),
+            (format!("metrics = \"localhost\"\n{ONE}"), 1, "metrics is an address and port"),
             (with(&ONE.replace("/fast/log", "/fast/2")), 5, "exported twice"),
             (with(&ONE.replace("/srv/data", "/srv/data/below")), 7, "the log of another"),
             (

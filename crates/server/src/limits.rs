@@ -157,6 +157,17 @@ pub const CLIENT_REPLY_BYTES_MAX: usize = 128 << 20;
 pub const SERVER_REPLY_BYTES_MAX: usize = 512 << 20;
 /// Requests that run or wait for a thread, for each thread; the clients have the next place in turn.
 pub const TURNS_PER_WORKER: usize = 2;
+/// Seconds of acknowledged work that `--durability unsafe` risks: how long the kernel may keep a page dirty
+/// (`vm.dirty_expire_centisecs`, 30 s unless changed) and the time to write it.
+pub const UNSAFE_RISK_SECONDS: u32 = 35;
+/// Readers of the metrics at a time; more wait.
+pub const METRICS_CONNECTIONS_MAX: usize = 8;
+/// How long one may take,
+pub const METRICS_TIME_MAX: Duration = Duration::from_secs(10);
+/// and how long its request may be.
+pub const METRICS_REQUEST_BYTES_MAX: usize = 16 << 10;
+/// How long the listener for the metrics rests after it failed.
+pub const METRICS_ACCEPT_RETRY: Duration = Duration::from_millis(100);
 /// Threads that receive requests and run compounds: so many for each processor, since some wait for cold reads.
 pub const WORKERS_PER_CPU: usize = 4;
 /// At least so many.

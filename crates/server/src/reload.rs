@@ -128,7 +128,8 @@ impl Running {
         for (what, same) in [
             ("listen", old.listen == config.listen),
             ("lease", old.lease_seconds == config.lease_seconds),
-            ("limits", (old.connections, old.workers) == (config.connections, config.workers)),
+            ("limits", (old.limits, old.workers) == (config.limits, config.workers)),
+            ("metrics", old.metrics == config.metrics),
         ] {
             if !same {
                 done.needs_restart.push(what.to_owned());

@@ -11,7 +11,9 @@
 use crate::exports::known::{Known, System};
 use crate::exports::rules::{From, Rule, Rules};
 use crate::exports::{Export, Exports, Served};
+use crate::limited::{Limit, Limits};
 use crate::limits;
+use crate::metrics;
 use crate::mount::Mounts;
 use crate::nlm::{self, Nlm};
 use crate::offload;
@@ -60,8 +62,10 @@ pub struct ServerConfig {
     pub exports: Vec<Served>,
     /// Where to listen; port 0 takes any.
     pub listen: Vec<SocketAddr>,
-    /// Connections at the same time.
-    pub connections: usize,
+    /// What clients may have and hold.
+    pub limits: Limits,
+    /// Where to give the metrics by HTTP, if anywhere.
+    pub metrics: Option<SocketAddr>,
     /// Lease time and grace period in seconds.
     pub lease_seconds: u32,
     /// Threads that receive and run requests.
@@ -96,7 +100,8 @@ impl ServerConfig {
         ServerConfig {
             exports,
             listen,
-            connections: limits::CONNECTIONS_MAX,
+            limits: Limits::default(),
+            metrics: None,
             lease_seconds: limits::LEASE_SECONDS,
             workers: default_workers(),
             portmapper: limits::PORTMAPPER_PORT,
@@ -148,7 +153,8 @@ impl Server {
         let ServerConfig {
             mut exports,
             listen,
-            connections,
+            limits: configured,
+            metrics,
             lease_seconds,
             workers,
             portmapper,
@@ -157,11 +163,16 @@ impl Server {
         } = config;
         let threads = Threads::new(workers).map_err(StartError::Threads)?;
         let mut listeners = Vec::with_capacity(listen.len());
+        let mut metrics_listener = None;
         {
             let _inside = threads.handle().enter();
             for addr in &listen {
                 let bound = bind(*addr, &listen).map_err(|err| StartError::Listen { addr: *addr, err })?;
                 listeners.push(bound);
+            }
+            if let Some(addr) = metrics {
+                let bound = bind(addr, &[]).map_err(|err| StartError::Listen { addr, err })?;
+                metrics_listener = Some(bound);
             }
         }
         let merged = merge::merge(&take_notes(&mut exports));
@@ -170,7 +181,7 @@ impl Server {
         let epoch = exports.iter().map(|e| e.recovery.epoch as u32).max().unwrap_or(1).max(merged.epoch + 1);
         let known = Known::new(Box::new(System)).map_err(StartError::Threads)?;
         let exports = reload::table(exports, server, Vec::new())?;
-        let sh = Arc::new(Shared::new(exports, server, lease_seconds, epoch, known));
+        let sh = Arc::new(Shared::new(exports, server, lease_seconds, epoch, known, configured));
         let nlm = Nlm::new(sh.clone(), epoch, portmapper);
         let restored = restore(&sh, merged.notes)?;
         let slow = Arc::new(Pool::new(limits::SLOW_WORKERS).map_err(StartError::Threads)?);
@@ -184,19 +195,19 @@ impl Server {
         let rpc = server::ServerConfig {
             conn: ConnConfig {
                 record_max: limits::REQUEST_BYTES_MAX as usize + 4096,
-                calls_in_flight_max: limits::CONNECTION_COMPOUNDS_MAX,
-                bytes_in_flight_max: limits::CONNECTION_BYTES_MAX,
-                reply_bytes_max: limits::CONNECTION_REPLY_BYTES_MAX,
+                calls_in_flight_max: configured[Limit::ConnectionRequests],
+                bytes_in_flight_max: configured[Limit::ConnectionRequestBytes],
+                reply_bytes_max: configured[Limit::ConnectionReplyBytes],
                 ..server::ServerConfig::default().conn
             },
-            connections_max: connections,
-            client_connections_max: limits::CLIENT_CONNECTIONS_MAX,
-            client_calls_in_flight_max: limits::CLIENT_COMPOUNDS_MAX,
-            client_bytes_in_flight_max: limits::CLIENT_BYTES_MAX,
-            calls_in_flight_max: limits::SERVER_COMPOUNDS_MAX,
-            bytes_in_flight_max: limits::SERVER_BYTES_MAX,
-            client_reply_bytes_max: limits::CLIENT_REPLY_BYTES_MAX,
-            reply_bytes_max: limits::SERVER_REPLY_BYTES_MAX,
+            connections_max: configured[Limit::Connections],
+            client_connections_max: configured[Limit::ClientConnections],
+            client_calls_in_flight_max: configured[Limit::ClientRequests],
+            client_bytes_in_flight_max: configured[Limit::ClientRequestBytes],
+            calls_in_flight_max: configured[Limit::Requests],
+            bytes_in_flight_max: configured[Limit::RequestBytes],
+            client_reply_bytes_max: configured[Limit::ClientReplyBytes],
+            reply_bytes_max: configured[Limit::ReplyBytes],
             turns: workers.max(2) * limits::TURNS_PER_WORKER,
         };
         let handle = threads.handle();
@@ -207,11 +218,23 @@ impl Server {
                 .map_err(|err| StartError::Listen { addr, err })?
         };
         let datagrams = handle.spawn(datagrams(rpc.local_addrs().to_vec(), nlm.clone()));
-        let ticking = Ticking([handle.spawn(tick(sh.clone())), handle.spawn(nlm.run()), datagrams]);
+        let mut ticking = Ticking(vec![handle.spawn(tick(sh.clone())), handle.spawn(nlm.run()), datagrams]);
+        let load: Load = Arc::new(rpc.load());
+        let metrics = match metrics_listener {
+            Some(listener) => {
+                let addr = listener.local_addr();
+                let addr = addr.map_err(|err| StartError::Listen { addr: rpc.local_addr(), err })?;
+                let (sh, load) = (sh.clone(), load.clone());
+                let page = move || metrics::page(stats(&sh, &load), &sh.exports());
+                ticking.0.push(handle.spawn(metrics::http::serve(listener, page)));
+                Some(addr)
+            }
+            None => None,
+        };
         let rpcbind = Rpcbind::at(port_mapper_socket);
         let registered =
             Registered::new(port_mapper, rpcbind, (PROGRAMS, nlm::PROGRAMS), rpc.local_addrs()).await?;
-        Ok(Running { rpc, ticking, threads, sh, restored, registered })
+        Ok(Running { rpc, ticking, threads, sh, restored, registered, load, metrics })
     }
 }
 
@@ -259,6 +282,35 @@ pub struct Running {
     pub(crate) sh: Arc<Shared>,
     restored: Restored,
     registered: Option<Registered>,
+    load: Load,
+    metrics: Option<SocketAddr>,
+}
+
+/// Tells what the connections hold.
+type Load = Arc<dyn Fn() -> landfast_rpc::Load + Send + Sync>;
+
+fn stats(sh: &Shared, load: &Load) -> Stats {
+    let (done, load) = (sh.counters.stats(), load());
+    let st = sh.state();
+    let (sessions_most, session_slots) = st.sessions.most();
+    let (opens_most, locks_most) = st.files.most();
+    Stats {
+        calls_kept: st.drc.len(),
+        calls_kept_bytes: (st.drc.bytes(), st.bounds.call_bytes),
+        connections: load.connections,
+        clients: st.clients.len(),
+        sessions: st.sessions.len(),
+        opens: st.files.len(),
+        locks: st.files.locked_ranges(),
+        most: [sessions_most, opens_most, locks_most],
+        session_slots,
+        cached: st.sessions.reserved(),
+        nlm_hosts: (st.hosts.len(), st.bounds.nlm_hosts),
+        nlm_waiters: st.files.waiters.len(),
+        load,
+        limits: st.bounds.limits.with(Limit::Clients, st.bounds.clients),
+        ..done
+    }
 }
 
 /// The server's own runtime. It may end where waiting is not allowed, so nothing waits for its threads.
@@ -288,8 +340,8 @@ impl Drop for Threads {
     }
 }
 
-/// What goes on besides the connections: [`tick`], [`datagrams`], the lock manager. It ends with this.
-struct Ticking([tokio::task::JoinHandle<()>; 3]);
+/// What goes on besides the connections: [`tick`], [`datagrams`], the lock manager, the metrics. It ends with this.
+struct Ticking(Vec<tokio::task::JoinHandle<()>>);
 
 impl Drop for Ticking {
     fn drop(&mut self) {
@@ -366,6 +418,12 @@ impl Running {
         self.rpc.local_addrs()
     }
 
+    /// Where the metrics are given.
+    #[must_use]
+    pub fn metrics_addr(&self) -> Option<SocketAddr> {
+        self.metrics
+    }
+
     /// What of the clients' state survived the last stop.
     #[must_use]
     pub fn restored(&self) -> Restored {
@@ -381,20 +439,7 @@ impl Running {
     /// Counters and sizes.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        let (compounds, modifying_ops, replays) = self.sh.counters.totals();
-        let st = self.sh.state();
-        Stats {
-            compounds,
-            modifying_ops,
-            replays,
-            ops: self.sh.counters.ops(),
-            v3_procedures: self.sh.counters.v3_procedures(),
-            calls_kept: st.drc.len(),
-            connections: self.rpc.connections(),
-            clients: st.clients.len(),
-            sessions: st.sessions.len(),
-            opens: st.files.len(),
-        }
+        stats(&self.sh, &self.load)
     }
 
     /// Stops cleanly: no new requests, answers those under way, then a checkpoint and the mark of a clean stop.
@@ -507,7 +552,30 @@ impl Service for Nfs {
         PROGRAMS
     }
 
-    async fn call(&self, conn: &Arc<ConnInfo>, mut call: CallHeader, body: Bytes) -> Response {
+    async fn call(&self, conn: &Arc<ConnInfo>, call: CallHeader, body: Bytes) -> Response {
+        let begun = std::time::Instant::now();
+        let program = match (call.prog, call.vers) {
+            (landfast_nfs::PROGRAM, VERSION) => 0,
+            (landfast_nfs::PROGRAM, _) => 1,
+            (nfsacl::PROGRAM, _) => 2,
+            (mount::PROGRAM, _) => 3,
+            _ => 4,
+        };
+        let response = self.serve(conn, call, body).await;
+        self.sh.counters.took(program, begun.elapsed());
+        response
+    }
+
+    fn closed(&self, conn: &Arc<ConnInfo>) {
+        self.sh.lines.remove(conn.id());
+        let mut st = self.sh.state();
+        st.sessions.disconnected(conn.id());
+        st.drc.connection_ended(conn.id(), conn.ended_by_peer());
+    }
+}
+
+impl Nfs {
+    async fn serve(&self, conn: &Arc<ConnInfo>, mut call: CallHeader, body: Bytes) -> Response {
         match (call.prog, call.vers) {
             (landfast_nfs::PROGRAM, v3::VERSION) => return self.v3(conn, call, body).await,
             (landfast_nfs::PROGRAM, _) => {}
@@ -525,15 +593,6 @@ impl Service for Nfs {
         }
     }
 
-    fn closed(&self, conn: &Arc<ConnInfo>) {
-        self.sh.lines.remove(conn.id());
-        let mut st = self.sh.state();
-        st.sessions.disconnected(conn.id());
-        st.drc.connection_ended(conn.id(), conn.ended_by_peer());
-    }
-}
-
-impl Nfs {
     async fn compound(&self, conn: &Arc<ConnInfo>, call: CallHeader, body: Bytes) -> Response {
         let principal = principal(&call.cred);
         let mut reader = Reader::new(body.clone());

@@ -3,6 +3,7 @@
 use crate::back::Lines;
 use crate::exports::known::Known;
 use crate::exports::{Caller, Exports};
+use crate::limited::Limits;
 use crate::limits;
 use crate::state::notes::{LogId, Stamped};
 use crate::state::opens::Files;
@@ -57,10 +58,11 @@ impl Shared {
         lease_seconds: u32,
         epoch: u32,
         known: Known,
+        limits: Limits,
     ) -> Self {
         // What is kept stands in each log, so the smallest decides.
         let logs = exports.iter().filter_map(|e| e.volume.stats().log.map(|log| log.capacity));
-        let bounds = Bounds::new(logs.min());
+        let bounds = Bounds::with(logs.min(), limits);
         let id: String = server.iter().map(|b| format!("{b:02x}")).collect();
         Shared {
             name: Bytes::from(format!("landfast-{id}")),
@@ -156,7 +158,7 @@ impl Drop for StateGuard<'_> {
 impl Drop for Shared {
     /// Open files know their volume, whose log knows the state: that ring is opened here.
     fn drop(&mut self) {
-        let files = std::mem::replace(&mut self.state().files, Files::new(0));
+        let files = std::mem::replace(&mut self.state().files, Files::new(0, Limits::default()));
         drop(files);
     }
 }

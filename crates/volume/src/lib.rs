@@ -54,6 +54,7 @@ mod volume;
 pub use acl::{Acl, AclError, Acls, SetAcls};
 pub use error::{Error, OpenError};
 pub use handle::HANDLE_VERSION;
+pub use landfast_intentlog::Stats as LogStats;
 pub use node::{Node, OpenFile};
 pub use tx::{Receipt, Tx};
 pub use types::*;

@@ -56,7 +56,12 @@ impl Nfs {
         let host = Bytes::from(caller.addr.to_string());
         let reply = match header.proc {
             proc::NULL => nothing(body, |()| ()),
-            proc::MNT => Bytes::from_bytes(body).map(|path| self.mnt(&caller, &host, path).to_bytes()),
+            proc::MNT => Bytes::from_bytes(body).map(|path| {
+                let res = self.mnt(&caller, &host, path);
+                let status = if let MntRes::Fail(status) = &res { status.0 } else { 0 };
+                self.sh.counters.mount(proc::MNT, status);
+                res.to_bytes()
+            }),
             proc::DUMP => nothing(body, |()| self.mounts.rows()),
             proc::UMNT => Bytes::from_bytes(body).map(|path| {
                 self.mounts.remove(&host, Some(&path));
@@ -66,6 +71,9 @@ impl Nfs {
             proc::EXPORT => nothing(body, |()| exported(&self.sh.exports())),
             _ => return Response::ProcUnavail,
         };
+        if header.proc != proc::MNT && reply.is_ok() {
+            self.sh.counters.mount(header.proc, 0);
+        }
         reply.map_or(Response::GarbageArgs, Response::Success).in_room(room)
     }
 

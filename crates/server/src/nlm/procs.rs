@@ -80,9 +80,11 @@ impl Nlm {
         fn args<T: Decode>(body: Bytes) -> Result<T, Response> {
             T::from_bytes(body).map_err(|_| Response::GarbageArgs)
         }
-        fn res(cookie: NetObj, stat: NlmStat) -> Response {
+        let count = |stat| self.sh.counters.nlm(proc, stat);
+        let res = |cookie: NetObj, stat: NlmStat| {
+            count(stat);
             Response::Success(Res { cookie, stat }.to_bytes())
-        }
+        };
         let done: Result<Response, Response> = async {
             Ok(match proc {
                 proc::NULL => Response::Success(Bytes::new()),
@@ -90,6 +92,7 @@ impl Nlm {
                     let a: TestArgs = args(body)?;
                     let reply =
                         self.test(from, &a).await.unwrap_or_else(|stat| TestReply { stat, holder: None });
+                    count(reply.stat);
                     Response::Success(TestRes { cookie: a.cookie, reply }.to_bytes())
                 }
                 proc::LOCK | proc::NM_LOCK => {
@@ -114,6 +117,7 @@ impl Nlm {
                 }
                 proc::GRANTED_RES => {
                     self.granted_res(from, &args(body)?);
+                    count(NlmStat::GRANTED);
                     Response::Success(Bytes::new())
                 }
                 proc::SHARE | proc::UNSHARE => {
@@ -123,11 +127,13 @@ impl Nlm {
                     } else {
                         self.unshare(from, &a)
                     };
+                    count(stat);
                     Response::Success(ShareRes { cookie: a.cookie, stat, sequence: 0 }.to_bytes())
                 }
                 proc::FREE_ALL => {
                     let a: Notify = args(body)?;
                     self.restarted(from.peer, &a.name.0).await;
+                    count(NlmStat::GRANTED);
                     Response::Success(Bytes::new())
                 }
                 _ => Response::ProcUnavail,

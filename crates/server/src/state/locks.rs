@@ -4,6 +4,7 @@
 use super::opens::{File, FileKey, Files, READ, WRITE, Which};
 pub use super::ranges::Span;
 use super::ranges::{Growth, Range};
+use crate::limited::Limit;
 use crate::limits;
 use bytes::Bytes;
 use landfast_nfs::v4::{LockType, NfsStat, Stateid};
@@ -109,8 +110,8 @@ impl<F> Files<F> {
         let of_file = self.files.get(file).map_or(0, |f| f.ranges.len());
         let of_client = self.clients.get(&client).map_or(0, |c| c.ranges);
         let full = of_file + more > limits::LOCKS_PER_FILE_MAX
-            || of_client + more > limits::LOCKS_PER_CLIENT_MAX
-            || self.ranges + more > limits::LOCKS_MAX;
+            || of_client + more > self.limits[Limit::ClientLocks]
+            || self.ranges + more > self.limits[Limit::Locks];
         if full && more > 0 { Err(NfsStat::NFS4ERR_NOSPC) } else { Ok(()) }
     }
 
@@ -123,7 +124,7 @@ impl<F> Files<F> {
         open: Option<u64>,
     ) -> Result<u64, NfsStat> {
         let of_client = self.clients.get(&client).map_or(0, |c| c.locks.len());
-        if of_client >= limits::LOCK_OWNERS_PER_CLIENT_MAX || self.locks.len() >= limits::LOCKS_MAX {
+        if of_client >= limits::LOCK_OWNERS_PER_CLIENT_MAX || self.locks.len() >= self.limits[Limit::Locks] {
             return Err(NfsStat::NFS4ERR_NOSPC);
         }
         let id = self.fresh();

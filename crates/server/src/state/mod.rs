@@ -32,6 +32,7 @@ pub mod ranges;
 pub mod sessions;
 pub mod v40;
 
+use crate::limited::{Limit, Limits};
 use crate::limits;
 use clients::Clients;
 use drc::Drc;
@@ -66,12 +67,22 @@ pub struct Bounds {
     pub nlm_hosts: usize,
     /// Bytes of the duplicate request cache.
     pub call_bytes: u64,
+    /// What can be set; client records may be fewer, see above.
+    pub limits: Limits,
 }
 
 impl Bounds {
     /// For a server whose log has `log_bytes`; without a log only memory counts.
     #[must_use]
     pub fn new(log_bytes: Option<u64>) -> Bounds {
+        Bounds::with(log_bytes, Limits::default())
+    }
+
+    /// The same with these limits.
+    #[must_use]
+    pub fn with(log_bytes: Option<u64>, limits: Limits) -> Bounds {
+        let configured = limits;
+        use crate::limits;
         let share = |parts| log_bytes.map_or(u64::MAX, |b| (b / limits::LOG_PARTS).saturating_mul(parts));
         let clients = share(limits::LOG_PARTS_CLIENTS) / limits::CLIENT_NOTE_BYTES;
         let clients = usize::try_from(clients).unwrap_or(usize::MAX);
@@ -79,9 +90,10 @@ impl Bounds {
         let hosts = usize::try_from(hosts).unwrap_or(usize::MAX);
         Bounds {
             reply_bytes: limits::CACHED_BYTES_TOTAL_MAX.min(share(limits::LOG_PARTS_SESSIONS)),
-            clients: limits::CLIENTS_MAX.min(clients).max(1),
+            clients: configured[Limit::Clients].min(clients).max(1),
             nlm_hosts: limits::NLM_HOSTS_MAX.min(hosts).max(1),
             call_bytes: limits::DRC_BYTES_MAX.min(share(limits::LOG_PARTS_CALLS)),
+            limits: configured,
         }
     }
 }
@@ -118,8 +130,8 @@ impl<F> State<F> {
     pub fn new(epoch: u32, lease_ms: Millis, bounds: Bounds) -> Self {
         State {
             clients: Clients::new(epoch),
-            sessions: Sessions::new(bounds.reply_bytes),
-            files: Files::new(epoch),
+            sessions: Sessions::new(bounds.reply_bytes, &bounds.limits),
+            files: Files::new(epoch, bounds.limits),
             owners: Owners::default(),
             hosts: nlm::Hosts::default(),
             copies: copies::Copies::default(),

@@ -6,7 +6,7 @@
 use super::locks::LockState;
 use super::nlm::Waiters;
 use super::ranges::Ranges;
-use crate::limits;
+use crate::limited::{Limit, Limits};
 use bytes::Bytes;
 use landfast_nfs::v4::{NfsStat, Stateid};
 use std::collections::HashMap;
@@ -65,6 +65,7 @@ pub(super) struct OfClient {
 #[derive(Debug)]
 pub struct Files<F> {
     pub(super) epoch: u32,
+    pub(super) limits: Limits,
     next: u64,
     pub(super) opens: HashMap<u64, Open<F>>,
     pub(super) locks: HashMap<u64, LockState>,
@@ -133,9 +134,10 @@ impl<F: Clone> Files<F> {
 impl<F> Files<F> {
     /// Nothing is open.
     #[must_use]
-    pub fn new(epoch: u32) -> Self {
+    pub fn new(epoch: u32, limits: Limits) -> Self {
         Files {
             epoch,
+            limits,
             next: 1,
             opens: HashMap::new(),
             locks: HashMap::new(),
@@ -145,6 +147,13 @@ impl<F> Files<F> {
             ranges: 0,
             waiters: Waiters::default(),
         }
+    }
+
+    /// Opens of the client that has most, and locked ranges of the one that has most.
+    #[must_use]
+    pub fn most(&self) -> (usize, usize) {
+        let most = |f: fn(&OfClient) -> usize| self.clients.values().map(f).max().unwrap_or(0);
+        (most(|c| c.opens.len()), most(|c| c.ranges))
     }
 
     /// How many opens there are.
@@ -291,8 +300,8 @@ impl<F> Files<F> {
         let id = match known {
             Some(id) => id,
             None => {
-                if self.opens.len() >= limits::OPENS_MAX
-                    || self.opens_of(client) >= limits::OPENS_PER_CLIENT_MAX
+                if self.opens.len() >= self.limits[Limit::Opens]
+                    || self.opens_of(client) >= self.limits[Limit::ClientOpens]
                 {
                     return Err(NfsStat::NFS4ERR_NOSPC);
                 }

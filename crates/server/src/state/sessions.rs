@@ -10,6 +10,7 @@
 
 use super::Millis;
 use super::notes::{LogId, SessionNote, SlotNote, channel_to_note};
+use crate::limited::{Limit, Limits};
 use crate::limits;
 use bytes::Bytes;
 use landfast_nfs::v4::flags::{
@@ -190,6 +191,8 @@ pub struct Sessions {
     /// What all slots together may at worst keep, and what those that there are may.
     bound: u64,
     reserved: u64,
+    per_client: usize,
+    slots_max: u32,
 }
 
 /// What a slot may at worst keep.
@@ -205,8 +208,16 @@ fn reserve(fore: &ChannelAttrs) -> u64 {
 impl Sessions {
     /// No sessions; all together may keep at most `bound` bytes.
     #[must_use]
-    pub fn new(bound: u64) -> Self {
-        Sessions { by_id: HashMap::new(), by_client: HashMap::new(), bound, reserved: 0 }
+    pub fn new(bound: u64, limits: &Limits) -> Self {
+        let (per_client, slots_max) = (limits[Limit::ClientSessions], limits[Limit::SessionSlots] as u32);
+        Sessions {
+            by_id: HashMap::new(),
+            by_client: HashMap::new(),
+            bound,
+            reserved: 0,
+            per_client,
+            slots_max,
+        }
     }
 
     /// The fore channel that a client gets for what it asked (RFC 8881 section 18.36.3): sizes never above the wish;
@@ -229,7 +240,8 @@ impl Sessions {
         if fits == 0 {
             return Err(NfsStat::NFS4ERR_NOSPC);
         }
-        let slots = ask.max_requests.clamp(1, limits::SLOTS_MAX).min(u32::try_from(fits).unwrap_or(u32::MAX));
+        let slots =
+            ask.max_requests.clamp(1, self.slots_max.max(1)).min(u32::try_from(fits).unwrap_or(u32::MAX));
         Ok(ChannelAttrs {
             header_pad_size: 0,
             max_request_size: ask.max_request_size.min(limits::REQUEST_BYTES_MAX),
@@ -301,6 +313,19 @@ impl Sessions {
         self.by_client.get(&client).cloned().unwrap_or_default()
     }
 
+    /// Sessions of the client that has most, and slots of the session that has most.
+    #[must_use]
+    pub fn most(&self) -> (usize, usize) {
+        let sessions = self.by_client.values().map(Vec::len).max().unwrap_or(0);
+        (sessions, self.by_id.values().map(|s| s.slots.len()).max().unwrap_or(0))
+    }
+
+    /// What all slots together may at worst keep, and the bound of it.
+    #[must_use]
+    pub fn reserved(&self) -> (u64, u64) {
+        (self.reserved, self.bound)
+    }
+
     /// Whether a request of the client is being worked on.
     #[must_use]
     pub fn client_is_busy(&self, client: u64) -> bool {
@@ -310,11 +335,11 @@ impl Sessions {
     }
 
     /// The client's session that may go so that another can be made: unused longest, not busy. `None` while the client
-    /// has fewer than [`limits::SESSIONS_PER_CLIENT_MAX`].
+    /// has fewer than it may.
     #[must_use]
     pub fn to_evict(&self, client: u64) -> Option<SessionId> {
         let ids = self.by_client.get(&client)?;
-        if ids.len() < limits::SESSIONS_PER_CLIENT_MAX {
+        if ids.len() < self.per_client {
             return None;
         }
         ids.iter()

@@ -23,9 +23,10 @@ use crate::limits;
 use crate::server::Shared;
 use crate::state::drc::CallKey;
 use crate::state::notes::{Note, Stamped};
+use crate::stats::Protocol;
 use bytes::{BufMut, Bytes, BytesMut};
 use context::Cx;
-use landfast_nfs::nfsacl::{GetaclArgs, SetaclArgs};
+use landfast_nfs::nfsacl::{self, GetaclArgs, SetaclArgs};
 use landfast_nfs::v3::res::{LinkWcc, ReadOk, ReadRes, RenameWcc};
 use landfast_nfs::v3::types::StableHow;
 use landfast_nfs::v3::{Call, FileHandle, NfsStat3, Res, WccData};
@@ -139,9 +140,12 @@ pub(crate) fn run(sh: &Shared, req: &Request) -> Outcome {
         Asked::Getacl(a) => one(cx.getacl(a)),
         Asked::Setacl(a) => one(cx.setacl(a)),
     };
-    if let Asked::V3(call) = &req.call {
-        sh.counters.v3(call.number(), status == NfsStat3::OK && changes(call).is_some());
-    }
+    let (protocol, procedure) = match &req.call {
+        Asked::V3(call) => (Protocol::V3, call.number()),
+        Asked::Getacl(_) => (Protocol::Nfsacl, nfsacl::proc::GETACL),
+        Asked::Setacl(_) => (Protocol::Nfsacl, nfsacl::proc::SETACL),
+    };
+    sh.counters.v3(protocol, procedure, status, status == NfsStat3::OK && req.call.changes().is_some());
     let Cx { mut txs, noted, exports, .. } = cx;
     let modified = txs.modified();
     // "Ask again later" is no outcome: whoever asks again, under whatever id, is to be heard.

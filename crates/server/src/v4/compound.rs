@@ -191,7 +191,7 @@ fn may_stand_alone(first: &ArgOp, args: &CompoundArgs) -> Result<(), (OpNum, Nfs
 fn alone_in_compound(mut ctx: Ctx<'_>, req: &Request, op: &ArgOp) -> Outcome {
     let mut reply = Reply::new(&req.args.tag);
     let res = result(op.op(), ctx.dispatch(op));
-    ctx.sh.counters.op(res.op, false);
+    ctx.sh.counters.op(ctx.minor, res.op, res.status, false);
     reply.push(&res);
     let reply = reply.finish();
     if !ctx.noted {
@@ -216,8 +216,10 @@ fn in_session(mut ctx: Ctx<'_>, req: &Request) -> Outcome {
     let ArgOp::Sequence(sequence) = &args.ops[0] else {
         return Reply::failed(&args.tag, Some(OpNum::SEQUENCE), NfsStat::NFS4ERR_SERVERFAULT);
     };
-    ctx.sh.counters.op(OpNum::SEQUENCE, false);
-    let begun = match ctx.sequence(sequence, req) {
+    let begun = ctx.sequence(sequence, req);
+    let status = begun.as_ref().err().copied().unwrap_or(NfsStat::NFS4_OK);
+    ctx.sh.counters.op(ctx.minor, OpNum::SEQUENCE, status, false);
+    let begun = match begun {
         Ok(begun) => begun,
         Err(status) => {
             let busy = status == NfsStat::NFS4ERR_DELAY;
@@ -276,12 +278,12 @@ pub(super) fn step(ctx: &mut Ctx<'_>, op: &ArgOp, budget: Budget, reply: &mut Re
     let spec = match ready(ctx, op, budget) {
         Ok(spec) => spec,
         Err((number, status)) => {
-            ctx.sh.counters.op(number, false);
+            ctx.sh.counters.op(ctx.minor, number, status, false);
             return reply.push(&ResOp::failed(number, status));
         }
     };
     let res = if ctx.minor == 0 { ctx.dispatch40(op) } else { result(number, ctx.dispatch(op)) };
-    ctx.sh.counters.op(number, spec.does == Does::Modifies && res.status.is_ok());
+    ctx.sh.counters.op(ctx.minor, number, res.status, spec.does == Does::Modifies && res.status.is_ok());
     reply.push(&res);
     if reply.out.len() - before > ctx.room && (spec.does == Does::Reads || !res.status.is_ok()) {
         reply.out.truncate(before);

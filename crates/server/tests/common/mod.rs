@@ -12,6 +12,7 @@ use landfast_nfs::{PROGRAM, v4};
 use landfast_rpc::client::Connection;
 use landfast_rpc::conn::{ConnConfig, Target};
 use landfast_rpc::{AuthSys, CallError, Credential, NoService};
+use landfast_server::limited::Limits;
 use landfast_server::{Restored, Running, Server, ServerConfig};
 use landfast_volume::{Durability, OpenOptions, Volume};
 use landfast_xdr::{Bytes, Decode, Encode};
@@ -44,6 +45,7 @@ pub struct Rig {
     pub log: Option<PathBuf>,
     /// Where the port mappers of NLM clients listen.
     pub portmapper: u16,
+    pub limits: Limits,
 }
 
 impl Rig {
@@ -73,8 +75,16 @@ impl Rig {
         lease_seconds: u32,
         log: Option<PathBuf>,
     ) -> Rig {
-        let mut rig =
-            Rig { dir, durability, running: None, lease_seconds, named: None, portmapper: 111, log };
+        let mut rig = Rig {
+            dir,
+            durability,
+            running: None,
+            lease_seconds,
+            named: None,
+            portmapper: 111,
+            log,
+            limits: Limits::default(),
+        };
         rig.start().await;
         rig
     }
@@ -101,6 +111,7 @@ impl Rig {
             lease_seconds: self.lease_seconds,
             workers: 4,
             portmapper: self.portmapper,
+            limits: self.limits,
             ..ServerConfig::new(volume, recovery, listen, self.named.clone().unwrap_or_else(|| self.export()))
         };
         let running = Server::start(config).await.expect("the server starts");

@@ -1,0 +1,264 @@
+//! The server's figures for Prometheus, in the OpenMetrics text format.
+//!
+//! They are taken when somebody asks. Each limit stands beside what is used of it, under the same name. What weakens the
+//! promise of durability shows, with the seconds of work that it risks. `docs/limits.md` and `docs/metrics.md` name them.
+
+pub(crate) mod http;
+
+use crate::exports::Exports;
+use crate::limits;
+use crate::stats::{BUCKETS_US, Stats};
+use landfast_volume::{Durability, LogStats, Volume};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Registry;
+use std::fmt::Error;
+
+type Labels = Vec<(&'static str, String)>;
+
+/// What is told of a volume.
+#[derive(Debug)]
+struct OfVolume {
+    export: String,
+    failed: bool,
+    durability: Durability,
+    stats: landfast_volume::Stats,
+}
+
+impl OfVolume {
+    fn new(export: String, volume: &Volume) -> OfVolume {
+        let failed = volume.failed().is_some();
+        OfVolume { export, failed, durability: volume.durability(), stats: volume.stats() }
+    }
+
+    fn labels(&self) -> Labels {
+        vec![("export", self.export.clone())]
+    }
+
+    fn with(&self, label: &'static str, value: &str) -> Labels {
+        vec![("export", self.export.clone()), (label, value.to_owned())]
+    }
+}
+
+#[derive(Debug)]
+struct Figures {
+    stats: Stats,
+    volumes: Vec<OfVolume>,
+}
+
+/// All figures as text.
+pub(crate) fn page(stats: Stats, exports: &Exports) -> String {
+    let volumes = exports.iter().map(|e| OfVolume::new(e.path.display().to_string(), &e.volume)).collect();
+    text(Figures { stats, volumes })
+}
+
+fn text(figures: Figures) -> String {
+    let mut registry = Registry::with_prefix("landfast");
+    registry.register_collector(Box::new(figures));
+    let mut text = String::new();
+    // Writing to a string cannot fail.
+    let _ = encode(&mut text, &registry);
+    text
+}
+
+/// One metric: a row for each set of labels.
+fn rows<M: EncodeMetric>(
+    to: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    rows: impl IntoIterator<Item = (Labels, M)>,
+) -> Result<(), Error> {
+    let mut rows = rows.into_iter().peekable();
+    let Some((_, first)) = rows.peek() else { return Ok(()) };
+    let mut metric = to.encode_descriptor(name, help, None, first.metric_type())?;
+    for (labels, value) in rows {
+        if labels.is_empty() {
+            value.encode(metric)?;
+            return Ok(());
+        }
+        value.encode(metric.encode_family(&labels)?)?;
+    }
+    Ok(())
+}
+
+fn counter(to: &mut DescriptorEncoder<'_>, name: &str, help: &str, n: u64) -> Result<(), Error> {
+    rows(to, name, help, [(Vec::new(), ConstCounter::new(n))])
+}
+
+fn gauge(to: &mut DescriptorEncoder<'_>, name: &str, help: &str, n: usize) -> Result<(), Error> {
+    rows(to, name, help, [(Vec::new(), ConstGauge::new(n as i64))])
+}
+
+/// A figure of the log's that only grows, its name and what it is.
+type LogCounter = (&'static str, &'static str, fn(&LogStats) -> u64);
+
+const LOG_COUNTERS: [LogCounter; 10] = [
+    ("log_flushes", "Flushes of the log's device", |l| l.flushes),
+    ("log_batches", "Batches written, each for all that waited", |l| l.batches),
+    ("log_batches_led", "Batches that the request itself wrote, being alone", |l| l.led),
+    ("log_batch_bytes", "Bytes of batches written", |l| l.batch_bytes),
+    ("log_records", "Records of transactions", |l| l.records),
+    ("log_record_bytes", "Bytes of records", |l| l.record_bytes),
+    ("log_checkpoints", "Checkpoints completed", |l| l.checkpoints),
+    ("log_absorbed", "Checkpoints for want of room in the log", |l| l.absorbed),
+    ("log_admissions_slowed", "Requests that were slowed down while the log was filling", |l| l.admit_slowed),
+    ("log_admissions_waited", "Requests that waited for room in the log", |l| l.admit_waited),
+];
+
+impl Figures {
+    fn limits(&self, to: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let limited = self.stats.limited();
+        let label = |resource: &str| vec![("resource", resource.to_owned())];
+        let used = limited.iter().map(|(r, used, _)| (label(r), ConstGauge::new(*used as i64)));
+        rows(
+            to,
+            "used",
+            "What is used of a limited resource; client_ and connection_: by the one with most",
+            used,
+        )?;
+        let limit = limited.iter().map(|(r, _, limit)| (label(r), ConstGauge::new(*limit as i64)));
+        rows(to, "limit", "The limit of a resource", limit)?;
+        let load = &self.stats.load;
+        gauge(to, "clients_connected", "Addresses that have connections", load.clients)?;
+        gauge(to, "sessions", "Sessions of all clients", self.stats.sessions)?;
+        gauge(to, "requests_waiting", "Requests, one a connection, that wait for their turn", load.waiting)?;
+        gauge(to, "clients_waiting", "Clients that have such", load.clients_waiting)?;
+        counter(to, "connections_refused", "Connections closed when they came", load.refused)
+    }
+
+    fn requests(&self, to: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let s = &self.stats;
+        counter(to, "compounds", "COMPOUNDs executed", s.compounds)?;
+        counter(to, "replays", "Requests answered with the reply that was kept", s.replays)?;
+        counter(to, "modifying_operations", "Operations that changed something", s.modifying_ops)?;
+        let label = |o: &crate::stats::Operation| {
+            vec![("version", o.version.to_owned()), ("operation", o.name.clone())]
+        };
+        let all = s.operations.iter().map(|o| (label(o), ConstCounter::new(o.all())));
+        rows(to, "operations", "Operations and procedures executed, successful or not", all)?;
+        let failed = s.operations.iter().flat_map(|o| {
+            o.failed.iter().map(move |(status, n)| {
+                let mut labels = label(o);
+                labels.push(("status", status.clone()));
+                (labels, ConstCounter::new(*n))
+            })
+        });
+        rows(to, "operation_errors", "Those of them that failed, by status", failed)?;
+        const HELP: &str = "From when a request had its turn until its reply was made";
+        let mut metric = to.encode_descriptor("request_seconds", HELP, None, MetricType::Histogram)?;
+        for (program, latency) in &s.latencies {
+            let bounds = BUCKETS_US.iter().map(|us| *us as f64 / 1e6).chain([f64::MAX]);
+            let buckets: Vec<(f64, u64)> = bounds.zip(latency.buckets).collect();
+            let labels = [("program", *program)];
+            let count = latency.buckets.iter().sum();
+            let mut of_program = metric.encode_family(&labels)?;
+            of_program.encode_histogram::<NoLabelSet>(latency.sum_ns as f64 / 1e9, count, &buckets, None)?;
+        }
+        Ok(())
+    }
+
+    fn volumes(&self, to: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let all = &self.volumes;
+        let failed = all.iter().map(|v| (v.labels(), ConstGauge::new(i64::from(v.failed))));
+        rows(to, "volume_failed", "1: nothing of this export is acknowledged any more", failed)?;
+        let durability = all.iter().map(|v| {
+            let mode = match v.durability {
+                Durability::Log => "log",
+                Durability::Sync => "sync",
+                Durability::Unsafe => "unsafe",
+            };
+            (v.with("mode", mode), ConstGauge::new(1i64))
+        });
+        rows(to, "durability", "When a reply is sent", durability)?;
+        let risk = all.iter().map(|v| {
+            let risk = if v.durability == Durability::Unsafe { limits::UNSAFE_RISK_SECONDS } else { 0 };
+            (v.labels(), ConstGauge::new(i64::from(risk)))
+        });
+        rows(to, "seconds_at_risk", "Seconds of acknowledged work that a power cut may take", risk)?;
+        let flushes = all.iter().flat_map(|v| {
+            [("fsync", v.stats.fsyncs), ("fdatasync", v.stats.fdatasyncs), ("syncfs", v.stats.syncfs)]
+                .map(|(call, n)| (v.with("call", call), ConstCounter::new(n)))
+        });
+        rows(to, "volume_flushes", "Calls that made the volume durable", flushes)
+    }
+
+    fn logs(&self, to: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let logs = || self.volumes.iter().filter_map(|v| Some((v.labels(), v.stats.log.as_ref()?)));
+        for (name, help, of) in LOG_COUNTERS {
+            rows(to, name, help, logs().map(|(labels, log)| (labels, ConstCounter::new(of(log)))))?;
+        }
+        let seconds = |ns: u64| ConstCounter::new(ns as f64 / 1e9);
+        let flush = logs().map(|(labels, log)| (labels, seconds(log.flush_ns)));
+        rows(to, "log_flush_seconds", "Time that writes and flushes of the log took", flush)?;
+        let checkpoint = logs().map(|(labels, log)| (labels, seconds(log.checkpoint_ns)));
+        rows(to, "log_checkpoint_seconds", "Time that making the volume durable took", checkpoint)?;
+        let used = logs().map(|(labels, log)| (labels, ConstGauge::new(log.used as i64)));
+        rows(to, "log_used_bytes", "Bytes of the log in use", used)?;
+        let capacity = logs().map(|(labels, log)| (labels, ConstGauge::new(log.capacity as i64)));
+        rows(to, "log_capacity_bytes", "Bytes of the log", capacity)
+    }
+}
+
+impl Collector for Figures {
+    fn encode(&self, mut to: DescriptorEncoder<'_>) -> Result<(), Error> {
+        self.limits(&mut to)?;
+        self.requests(&mut to)?;
+        self.volumes(&mut to)?;
+        self.logs(&mut to)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(text: &str, family: &str) -> Vec<String> {
+        let start = format!("landfast_{family}{{resource=\"");
+        text.lines().filter_map(|l| l.strip_prefix(&start)?.split('"').next().map(str::to_owned)).collect()
+    }
+
+    #[test]
+    fn each_limit_has_a_value_beside_it_and_names_stand_in_the_documents() {
+        let volume = OfVolume {
+            export: "/a \"quoted\" path".into(),
+            failed: false,
+            durability: Durability::Unsafe,
+            stats: landfast_volume::Stats::default(),
+        };
+        let text = text(Figures { stats: Stats::default(), volumes: vec![volume] });
+        assert_eq!(of(&text, "used"), of(&text, "limit"));
+        assert!(of(&text, "limit").len() >= crate::limited::SPECS.len(), "{text}");
+        assert!(text.contains("landfast_seconds_at_risk{export=\"/a \\\"quoted\\\" path\"} 35"), "{text}");
+        let page = include_str!("../../../../docs/metrics.md");
+        let lines = text.lines().filter_map(|l| l.strip_prefix("# TYPE landfast_"));
+        let names = lines.filter_map(|l| l.split(' ').next());
+        for name in names.chain(LOG_COUNTERS.map(|(name, ..)| name)) {
+            assert!(page.contains(&format!("`{name}")), "{name} does not stand in docs/metrics.md");
+        }
+        let limits = include_str!("../../../../docs/limits.md");
+        for resource in of(&text, "limit") {
+            assert!(limits.contains(&format!("`{resource}`")), "{resource} does not stand in docs/limits.md");
+        }
+    }
+
+    #[test]
+    fn histograms_add_up() {
+        let counters = crate::stats::Counters::default();
+        for us in [10, 60, 60, 3_000_000_000] {
+            counters.took(1, std::time::Duration::from_micros(us));
+        }
+        let text = text(Figures { stats: counters.stats(), volumes: Vec::new() });
+        for line in [
+            "landfast_request_seconds_bucket{le=\"0.00005\",program=\"nfs3\"} 1",
+            "landfast_request_seconds_bucket{le=\"0.0001\",program=\"nfs3\"} 3",
+            "landfast_request_seconds_bucket{le=\"+Inf\",program=\"nfs3\"} 4",
+            "landfast_request_seconds_count{program=\"nfs3\"} 4",
+        ] {
+            assert!(text.contains(line), "{line} is not in {text}");
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Each limit of what clients hold is reached, answered as `docs/limits.md` says, and left again.
+
+mod common;
+
+use common::*;
+use landfast_nfs::v4::args::*;
+use landfast_nfs::v4::*;
+use landfast_rpc::{Connection, NoService};
+use landfast_server::limited::{Limit, Limits};
+use landfast_xdr::Bytes;
+use std::sync::Arc;
+
+async fn rig(limits: Limits) -> Rig {
+    let mut rig = Rig::new().await;
+    rig.limits = limits;
+    rig.restart().await;
+    rig
+}
+
+fn used(rig: &Rig, resource: &str) -> (u64, u64) {
+    let all = rig.server().stats().limited();
+    all.iter().find(|(r, ..)| *r == resource).map(|(_, used, limit)| (*used, *limit)).expect("a resource")
+}
+
+/// A thousand connections are served, each is heard, the next is closed, and when one goes there is room.
+#[tokio::test]
+async fn a_thousand_connections() {
+    if skipped() {
+        return;
+    }
+    const MANY: usize = 1000;
+    let files = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let wanted = rustix::process::Rlimit { current: files.maximum, ..files };
+    rustix::process::setrlimit(rustix::process::Resource::Nofile, wanted).expect("descriptors");
+    let limits = Limits::default().with(Limit::Connections, MANY).with(Limit::ClientConnections, MANY);
+    let rig = rig(limits).await;
+    let mut all = Vec::with_capacity(MANY);
+    for _ in 0..MANY {
+        all.push(rig.raw().await);
+    }
+    for c in &all {
+        assert_eq!(c.call(PROC_NULL, Bytes::new()).await, Ok(Bytes::new()));
+    }
+    assert_eq!(used(&rig, "connections"), (MANY as u64, MANY as u64));
+    let further = rig.raw().await;
+    assert!(further.call(PROC_NULL, Bytes::new()).await.is_err(), "closed");
+    all.pop();
+    while used(&rig, "connections").0 == MANY as u64 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(rig.raw().await.call(PROC_NULL, Bytes::new()).await, Ok(Bytes::new()));
+    assert_eq!(all[0].call(PROC_NULL, Bytes::new()).await, Ok(Bytes::new()));
+}
+
+#[tokio::test]
+async fn sessions_and_slots_over_the_limit() {
+    if skipped() {
+        return;
+    }
+    let rig = rig(Limits::default().with(Limit::ClientSessions, 2).with(Limit::SessionSlots, 4)).await;
+    let raw = rig.raw().await;
+    let ex = raw.exchange_id(b"c", 1).await;
+    let mut sessions = Vec::new();
+    for n in 0..3 {
+        let s = raw.create_session(session_args(ex.clientid, ex.sequenceid + n)).await;
+        assert_eq!(s.fore_chan_attrs.max_requests, 4, "slots");
+        sessions.push(s.sessionid);
+    }
+    assert_eq!(used(&rig, "client_sessions"), (2, 2));
+    assert_eq!(used(&rig, "session_slots"), (4, 4));
+    let mut status = Vec::new();
+    for sessionid in sessions {
+        let op = ArgOp::Sequence(SequenceArgs {
+            sessionid,
+            sequenceid: 1,
+            slotid: 0,
+            highest_slotid: 0,
+            cachethis: false,
+        });
+        status.push(raw.alone(op).await.status);
+    }
+    assert_eq!(status, [NfsStat::NFS4ERR_BADSESSION, NfsStat::NFS4_OK, NfsStat::NFS4_OK]);
+}
+
+#[tokio::test]
+async fn opens_over_the_limit() {
+    if skipped() {
+        return;
+    }
+    let rig = rig(Limits::default().with(Limit::Opens, 20).with(Limit::ClientOpens, 16)).await;
+    let (mut a, mut b) = (rig.client(b"a").await, rig.client(b"b").await);
+    let open = |i: u32| {
+        let how = OpenHow::Create(CreateHow::Unchecked(mode(0o644)));
+        vec![ArgOp::Putrootfh, open_op(b"o", &format!("f{i}"), 3, 0, how)]
+    };
+    let mut last = Stateid::ANONYMOUS;
+    for i in 0..16 {
+        let res = a.last(open(i)).await;
+        let ResBody::Open(o) = res.body else { panic!("OPEN gave {:?}", res.status) };
+        last = o.stateid;
+    }
+    assert_eq!(a.status(open(16)).await, NfsStat::NFS4ERR_NOSPC, "of one client");
+    assert_eq!(a.status(open(3)).await, NfsStat::NFS4_OK, "what it has it has");
+    for i in 0..4 {
+        assert_eq!(b.status(open(i)).await, NfsStat::NFS4_OK, "another client");
+    }
+    assert_eq!(b.status(open(4)).await, NfsStat::NFS4ERR_NOSPC, "in all");
+    assert_eq!((used(&rig, "opens"), used(&rig, "client_opens")), ((20, 20), (16, 16)));
+    let fh = a.handle(&["f15"]).await;
+    assert_eq!(a.status(vec![ArgOp::Putfh(fh), close_op(last)]).await, NfsStat::NFS4_OK);
+    assert_eq!(b.status(open(4)).await, NfsStat::NFS4_OK, "there is room again");
+}
+
+fn lock(open_stateid: Stateid, owner: &'static [u8], clientid: u64, offset: u64) -> ArgOp {
+    let lock_owner = LockOwner { clientid, owner: Opaque1024(Bytes::from_static(owner)) };
+    let locker = Locker::New { open_seqid: 0, open_stateid, lock_seqid: 0, lock_owner };
+    ArgOp::Lock(LockArgs { locktype: LockType::Write, reclaim: false, offset, length: 1, locker })
+}
+
+#[tokio::test]
+async fn locks_over_the_limit() {
+    if skipped() {
+        return;
+    }
+    let rig = rig(Limits::default().with(Limit::Locks, 20).with(Limit::ClientLocks, 16)).await;
+    let (mut a, mut b) = (rig.client(b"a").await, rig.client(b"b").await);
+    let (fa, sa) = a.open("a", 3).await;
+    let (fb, sb) = b.open("b", 3).await;
+    let (ida, idb) = (a.id, b.id);
+    let mut held = Stateid::ANONYMOUS;
+    for i in 0..16 {
+        let res = a.last(vec![ArgOp::Putfh(fa.clone()), lock(sa, b"l", ida, 2 * i)]).await;
+        let ResBody::Lock(stateid) = res.body else { panic!("LOCK gave {:?}", res.status) };
+        held = stateid;
+    }
+    let more = vec![ArgOp::Putfh(fa.clone()), lock(sa, b"l", ida, 100)];
+    assert_eq!(a.status(more.clone()).await, NfsStat::NFS4ERR_NOSPC, "of one client");
+    for i in 0..4 {
+        let op = lock(sb, b"l", idb, 2 * i);
+        assert_eq!(b.status(vec![ArgOp::Putfh(fb.clone()), op]).await, NfsStat::NFS4_OK, "another client");
+    }
+    let op = lock(sb, b"l", idb, 100);
+    assert_eq!(b.status(vec![ArgOp::Putfh(fb.clone()), op]).await, NfsStat::NFS4ERR_NOSPC, "in all");
+    assert_eq!((used(&rig, "locks"), used(&rig, "client_locks")), ((20, 20), (16, 16)));
+    let unlock = ArgOp::Locku(LockuArgs {
+        locktype: LockType::Write,
+        seqid: 0,
+        lock_stateid: held,
+        offset: 0,
+        length: u64::MAX,
+    });
+    assert_eq!(a.status(vec![ArgOp::Putfh(fa), unlock]).await, NfsStat::NFS4_OK);
+    assert_eq!(a.status(more).await, NfsStat::NFS4_OK, "there is room again");
+}
+
+#[tokio::test]
+async fn clients_over_the_limit() {
+    if skipped() {
+        return;
+    }
+    let rig = rig(Limits::default().with(Limit::Clients, 2)).await;
+    let (mut a, mut b) = (rig.client(b"a").await, rig.client(b"b").await);
+    let (fa, sa) = a.open("a", 3).await;
+    b.open("b", 3).await;
+    let conn =
+        Connection::connect(rig.addr(), Arc::new(NoService), &Default::default()).await.expect("connected");
+    let c = Raw { conn, ..rig.raw().await };
+    let exchange = || ArgOp::ExchangeId(exchange_args(b"c", 1));
+    assert_eq!(c.alone(exchange()).await.status, NfsStat::NFS4ERR_DELAY, "each holds something");
+    assert_eq!(used(&rig, "clients"), (2, 2));
+    assert_eq!(a.status(vec![ArgOp::Putfh(fa), close_op(sa)]).await, NfsStat::NFS4_OK);
+    assert_eq!(c.alone(exchange()).await.status, NfsStat::NFS4_OK, "who holds nothing has gone");
+    assert_eq!(used(&rig, "clients"), (2, 2));
+    assert_eq!(
+        b.status(vec![ArgOp::Putrootfh, ArgOp::Getfh]).await,
+        NfsStat::NFS4_OK,
+        "who holds something stays"
+    );
+}
