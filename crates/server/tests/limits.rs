@@ -112,7 +112,7 @@ async fn opens_over_the_limit() {
 }
 
 fn lock(open_stateid: Stateid, owner: &'static [u8], clientid: u64, offset: u64) -> ArgOp {
-    let lock_owner = LockOwner { clientid, owner: Opaque1024(Bytes::from_static(owner)) };
+    let lock_owner = StateOwner { clientid, owner: Opaque1024(Bytes::from_static(owner)) };
     let locker = Locker::New { open_seqid: 0, open_stateid, lock_seqid: 0, lock_owner };
     ArgOp::Lock(LockArgs { locktype: LockType::Write, reclaim: false, offset, length: 1, locker })
 }
