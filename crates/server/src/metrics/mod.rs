@@ -32,7 +32,7 @@ struct OfVolume {
 impl OfVolume {
     fn new(export: String, volume: &Volume) -> OfVolume {
         let failed = volume.failed().is_some();
-        OfVolume { export, failed, durability: volume.durability(), stats: volume.stats() }
+        OfVolume { export: escaped(&export), failed, durability: volume.durability(), stats: volume.stats() }
     }
 
     fn labels(&self) -> Labels {
@@ -48,6 +48,11 @@ impl OfVolume {
 struct Figures {
     stats: Stats,
     volumes: Vec<OfVolume>,
+}
+
+/// A path as the value of a label: the encoder writes values as they are.
+fn escaped(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
 /// All figures as text.
@@ -224,7 +229,7 @@ mod tests {
     #[test]
     fn each_limit_has_a_value_beside_it_and_names_stand_in_the_documents() {
         let volume = OfVolume {
-            export: "/a \"quoted\" path".into(),
+            export: escaped("/a \"quoted\" path"),
             failed: false,
             durability: Durability::Unsafe,
             stats: landfast_volume::Stats::default(),
