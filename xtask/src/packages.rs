@@ -8,6 +8,9 @@ struct Need {
     package: &'static str,
 }
 
+/// The server that Landfast's processor time is compared with.
+pub const GANESHA: [&str; 2] = ["/usr/bin/ganesha.nfsd", "/usr/lib/x86_64-linux-gnu/ganesha/libfsalvfs.so"];
+
 /// What the checks run beyond Rust and coreutils.
 const NEEDS: &[Need] = &[
     Need { program: "fusermount3", package: "fuse3" },
@@ -32,6 +35,8 @@ const NEEDS: &[Need] = &[
     Need { program: "rpcbind", package: "rpcbind" },
     Need { program: "ip", package: "iproute2" },
     Need { program: "hostname", package: "hostname" },
+    Need { program: GANESHA[0], package: "nfs-ganesha" },
+    Need { program: GANESHA[1], package: "nfs-ganesha-vfs" },
     Need { program: "/usr/include/sys/acl.h", package: "libacl1-dev" },
 ];
 

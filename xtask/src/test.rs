@@ -17,7 +17,8 @@ use crate::steps::{Job, Outcome, Steps};
 const FILESYSTEMS: [&str; 3] = ["ext4", "xfs", "btrfs"];
 
 /// The experiments whose claims must hold.
-const EXPERIMENTS: [&str; 3] = ["serial-flushes", "eight-clients", "server-memory"];
+const EXPERIMENTS: [&str; 5] =
+    ["serial-flushes", "eight-clients", "server-memory", "large-directory", "beside-ganesha"];
 
 /// The longest that one call of cargo may take: a test that hangs is a failure, not the end of the whole run.
 const CARGO_LIMIT: Duration = Duration::from_secs(30 * 60);
@@ -139,6 +140,11 @@ fn demo_step() -> Result<(), String> {
 fn experiment(name: &str) -> Outcome {
     if !proc::is_root() {
         return Outcome::Skipped("needs root (FUSE, loop devices, mounts)".to_owned());
+    }
+    if name == "beside-ganesha"
+        && let Err(why) = packages::require(&packages::GANESHA)
+    {
+        return Outcome::Skipped(why);
     }
     best_of(|| {
         proc::run_within(LAB_LIMIT, &mut command(&proc::landfast().to_string_lossy(), ["lab", "run", name]))

@@ -7,6 +7,7 @@
 use crate::disk::DiskOptions;
 use crate::error::{Context, Error, Result};
 use crate::limits::{CHILD_LINES_MAX, READY_WAIT};
+use crate::sys;
 use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
@@ -225,13 +226,7 @@ impl Child {
 
     /// Processor time that the process has used so far, all threads, user and system together.
     pub fn cpu(&self) -> Option<Duration> {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).ok()?;
-        // The command's name stands in parentheses and may hold anything; utime and stime are the 12th and 13th
-        // fields after it (proc_pid_stat(5)).
-        let fields = stat.rsplit_once(')')?.1.split_whitespace();
-        let ticks: u64 = fields.skip(11).take(2).map_while(|f| f.parse::<u64>().ok()).sum();
-        let per_second = rustix::param::clock_ticks_per_second();
-        Some(Duration::from_secs_f64(ticks as f64 / per_second as f64))
+        sys::process_cpu_ns(self.pid()).ok().map(Duration::from_nanos)
     }
 
     /// Peak resident memory of the process so far, in bytes, if it still runs.

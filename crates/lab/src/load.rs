@@ -50,6 +50,9 @@ const STREAM_BYTES: u32 = 1 << 20;
 /// Files in the directory that is looked up and listed.
 const DIR_FILES: u64 = 1000;
 
+/// Its name.
+const LISTED: &[u8] = b"listed";
+
 /// One kind of operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -94,6 +97,8 @@ struct Client {
     file: FileHandle,
     open: Stateid,
     content: Bytes,
+    /// What the names of files that this client makes begin with.
+    prefix: String,
     /// Numbers of files that are made, so that no name is used twice.
     made: AtomicU64,
 }
@@ -120,17 +125,18 @@ fn pattern(len: usize) -> Bytes {
 }
 
 impl Load {
-    /// Connects and makes the files that are read.
+    /// Connects and makes the files that are read, unless they are there. `prefix` tells what this client makes from what
+    /// others make in the same directory.
     ///
     /// # Errors
     /// What the server answers.
-    pub fn new(addr: SocketAddr) -> Result<Load> {
+    pub fn new(addr: SocketAddr, prefix: &str) -> Result<Load> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
             .build()
             .map_err(|e| failed("threads", e))?;
-        let client = Arc::new(runtime.block_on(Client::prepare(addr))?);
+        let client = Arc::new(runtime.block_on(Client::prepare(addr, prefix))?);
         Ok(Load { runtime, client })
     }
 
@@ -161,13 +167,15 @@ impl Load {
         Ok(start.elapsed())
     }
 
-    /// Writes a file of `bytes` bytes, UNSTABLE with a COMMIT at the end, then reads it. Seconds of either.
+    /// Writes a file of `bytes` bytes, UNSTABLE with a COMMIT at the end, then reads it and removes it. The time of
+    /// writing and of reading.
     ///
     /// # Errors
     /// As [`Load::run`].
     pub fn stream(&self, bytes: u64, in_flight: u64) -> Result<(Duration, Duration)> {
         self.runtime.block_on(async {
-            let (file, open) = self.client.create(&self.client.root, b"stream").await?;
+            let name = Bytes::from(format!("{}stream", self.client.prefix));
+            let (file, open) = self.client.create(&self.client.root, &name).await?;
             let start = Instant::now();
             self.pieces(bytes, in_flight, &file, open, true).await?;
             let commit = vec![ArgOp::Putfh(file.clone()), ArgOp::Commit(CommitArgs { offset: 0, count: 0 })];
@@ -175,7 +183,11 @@ impl Load {
             let written = start.elapsed();
             let start = Instant::now();
             self.pieces(bytes, in_flight, &file, open, false).await?;
-            Ok((written, start.elapsed()))
+            let read = start.elapsed();
+            self.client.close(&file, open).await?;
+            let remove = vec![ArgOp::Putfh(self.client.root.clone()), ArgOp::Remove(name)];
+            self.client.all(remove).await?;
+            Ok((written, read))
         })
     }
 
@@ -215,6 +227,62 @@ impl Load {
     }
 }
 
+/// Lists a directory of the export's root with its entries' attributes: how many there are, and how long it took.
+///
+/// # Errors
+/// What the server answers.
+pub fn list_root_entry(addr: SocketAddr, name: &str) -> Result<(u64, Duration)> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|e| failed("threads", e))?;
+    runtime.block_on(async {
+        let session = connect(addr).await?;
+        let path = [name.as_bytes().to_vec()];
+        let (dir, _) = ops::resolve(&session, &path).await.map_err(|e| failed("path", e))?;
+        let start = Instant::now();
+        let entries = list(&session, &dir).await?;
+        let took = start.elapsed();
+        session.destroy().await;
+        Ok((entries, took))
+    })
+}
+
+async fn connect(addr: SocketAddr) -> Result<Session> {
+    let url: NfsUrl = format!("nfs://{addr}/?version=4.1").parse().map_err(|e| failed("address", e))?;
+    Ok(Session::connect(SessionOptions { connections: 1, ..SessionOptions::for_url(&url) }).await?)
+}
+
+/// A compound of which every operation succeeds: the results after the first.
+async fn all(session: &Session, ops: Vec<ArgOp>) -> Result<Results> {
+    let first = ops.first().map_or(OpNum::ILLEGAL, ArgOp::op);
+    let reply = session.compound(ops, false).await?;
+    if !reply.status.is_ok() {
+        let last = reply.results.last().map_or(first, |r| r.op);
+        return Err(OpError::Failed { op: last, status: reply.status }.into());
+    }
+    let mut results = Results::new(reply);
+    results.take(first)?;
+    Ok(results)
+}
+
+/// Reads a directory to its end, with attributes; the number of its entries.
+async fn list(session: &Session, dir: &FileHandle) -> Result<u64> {
+    let (mut cookie, mut cookieverf, mut seen) = (0, Verifier::default(), 0);
+    loop {
+        let read =
+            ReaddirArgs { cookie, cookieverf, dircount: 32 << 10, maxcount: 128 << 10, attr_request: ATTRS };
+        let page = all(session, vec![ArgOp::Putfh(dir.clone()), ArgOp::Readdir(read)]).await?.readdir()?;
+        seen += page.entries.len() as u64;
+        cookieverf = page.cookieverf;
+        match page.entries.last() {
+            Some(last) if !page.eof => cookie = last.cookie,
+            _ if page.eof => return Ok(seen),
+            _ => return Err(failed("READDIR", "neither entries nor an end")),
+        }
+    }
+}
+
 /// Takes one of what is left.
 fn take(left: &AtomicU64) -> bool {
     left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1)).is_ok()
@@ -225,10 +293,8 @@ fn file_name(n: u64) -> Bytes {
 }
 
 impl Client {
-    async fn prepare(addr: SocketAddr) -> Result<Client> {
-        let url: NfsUrl = format!("nfs://{addr}/?version=4.1").parse().map_err(|e| failed("address", e))?;
-        let options = SessionOptions { connections: 1, ..SessionOptions::for_url(&url) };
-        let session = Session::connect(options).await?;
+    async fn prepare(addr: SocketAddr, prefix: &str) -> Result<Client> {
+        let session = connect(addr).await?;
         let (root, _) = ops::resolve(&session, &[]).await.map_err(|e| failed("root", e))?;
         let mut client = Client {
             session,
@@ -237,10 +303,16 @@ impl Client {
             root,
             open: Stateid::ANONYMOUS,
             content: pattern(SMALL_BYTES),
+            prefix: prefix.to_owned(),
             made: AtomicU64::new(0),
         };
-        client.dir = client.mkdir(b"listed").await?;
-        for n in 0..DIR_FILES {
+        let there = ops::resolve(&client.session, &[LISTED.to_vec()]).await;
+        client.dir = match &there {
+            Ok((dir, _)) => dir.clone(),
+            Err(_) => client.mkdir(LISTED).await?,
+        };
+        // Of those that are there the first is opened.
+        for n in 0..if there.is_ok() { 1 } else { DIR_FILES } {
             let (file, open) = client.create(&client.dir, &file_name(n)).await?;
             if n == 0 {
                 client.write(&file, open, 0, StableHow::FileSync, &client.content).await?;
@@ -254,15 +326,7 @@ impl Client {
 
     /// A compound of which every operation succeeds.
     async fn all(&self, ops: Vec<ArgOp>) -> Result<Results> {
-        let first = ops.first().map_or(OpNum::ILLEGAL, ArgOp::op);
-        let reply = self.session.compound(ops, false).await?;
-        if !reply.status.is_ok() {
-            let last = reply.results.last().map_or(first, |r| r.op);
-            return Err(OpError::Failed { op: last, status: reply.status }.into());
-        }
-        let mut results = Results::new(reply);
-        results.take(first)?;
-        Ok(results)
+        all(&self.session, ops).await
     }
 
     async fn mkdir(&self, name: &'static [u8]) -> Result<FileHandle> {
@@ -285,7 +349,7 @@ impl Client {
             share_access: OPEN4_SHARE_ACCESS_BOTH | OPEN4_SHARE_ACCESS_WANT_NO_DELEG,
             share_deny: OPEN4_SHARE_DENY_NONE,
             owner: StateOwner { clientid: 0, owner: Opaque1024(Bytes::from_static(b"load")) },
-            openhow: OpenHow::Create(CreateHow::Guarded(attrs.to_fattr(&AttrValues::KNOWN))),
+            openhow: OpenHow::Create(CreateHow::Unchecked(attrs.to_fattr(&AttrValues::KNOWN))),
             claim: OpenClaim::Null(Bytes::copy_from_slice(name)),
         };
         let ops = vec![ArgOp::Putfh(dir.clone()), ArgOp::Open(open), ArgOp::Getfh, ArgOp::Getattr(ATTRS)];
@@ -345,9 +409,14 @@ impl Client {
                 results.getfh()?;
             }
             Kind::Read4k => self.read(&self.file, self.open, 0, &self.content).await?,
-            Kind::Readdirplus => self.list().await?,
+            Kind::Readdirplus => {
+                let seen = list(&self.session, &self.dir).await?;
+                if seen != DIR_FILES {
+                    return Err(failed("READDIR", format!("{seen} entries instead of {DIR_FILES}")));
+                }
+            }
             Kind::CreateWriteSetattr => {
-                let name = format!("made{}", self.made.fetch_add(1, Ordering::Relaxed));
+                let name = format!("{}{}", self.prefix, self.made.fetch_add(1, Ordering::Relaxed));
                 let (file, open) = self.create(&self.root, name.as_bytes()).await?;
                 self.write(&file, open, 0, StableHow::FileSync, &self.content).await?;
                 let at = Some(SetTime::ClientTime(NfsTime { seconds: 1_000_000_000, nseconds: 5 }));
@@ -360,28 +429,5 @@ impl Client {
             }
         }
         Ok(())
-    }
-
-    /// Lists the directory; its entries are counted.
-    async fn list(&self) -> Result<()> {
-        let (mut cookie, mut cookieverf, mut seen) = (0, Verifier::default(), 0);
-        loop {
-            let read = ReaddirArgs {
-                cookie,
-                cookieverf,
-                dircount: 32 << 10,
-                maxcount: 128 << 10,
-                attr_request: ATTRS,
-            };
-            let page =
-                self.all(vec![ArgOp::Putfh(self.dir.clone()), ArgOp::Readdir(read)]).await?.readdir()?;
-            seen += page.entries.len() as u64;
-            cookieverf = page.cookieverf;
-            match page.entries.last() {
-                Some(last) if !page.eof => cookie = last.cookie,
-                _ if page.eof && seen == DIR_FILES => return Ok(()),
-                _ => return Err(failed("READDIR", format!("{seen} entries instead of {DIR_FILES}"))),
-            }
-        }
     }
 }

@@ -13,8 +13,11 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -443,6 +446,11 @@ impl Budget {
     /// Waits for `n`, or for all when that is less. The semaphore is never closed; what cannot be had is a bound not kept,
     /// no danger.
     async fn take(&self, n: usize, held: &mut Permits) {
+        let few = n.min(self.max) as u32;
+        if let Ok(at_once) = self.permits.clone().try_acquire_many_owned(few) {
+            held.held.push(at_once);
+            return;
+        }
         held.held.extend(self.permits.clone().acquire_many_owned(n.min(self.max) as u32).await);
     }
 
@@ -493,7 +501,7 @@ pub(crate) fn start<S: Service>(
             .collect(),
     });
     let (read, write) = stream.into_split();
-    let reader = Reader { conn: conn.clone(), service, calls, bytes, shared };
+    let reader = Reader { pace: Pace::default(), conn: conn.clone(), service, calls, bytes, shared };
     let config = config.clone();
     let task = tokio::spawn(run(reader, config, read, write, outgoing));
     Ok((conn, task))
@@ -550,7 +558,32 @@ enum ReadEnd {
     Broken(String),
 }
 
+/// Whether calls are begun where they were read, or in tasks of their own. What is answered from memory takes less than
+/// the making of a task; what waits for a disk, or copies much, must not keep those that came after it waiting.
+#[derive(Default)]
+struct Pace {
+    /// Calls that still get tasks of their own, after one that took long.
+    apart: AtomicU32,
+}
+
+impl Pace {
+    fn in_place(&self) -> bool {
+        let left = self.apart.load(Ordering::Relaxed);
+        if left > 0 {
+            self.apart.store(left - 1, Ordering::Relaxed);
+        }
+        left == 0
+    }
+
+    fn took(&self, time: Duration) {
+        if time > limits::IN_PLACE_MAX {
+            self.apart.store(limits::APART_AFTER_SLOW, Ordering::Relaxed);
+        }
+    }
+}
+
 struct Reader<S> {
+    pace: Pace,
     conn: Arc<ConnInfo>,
     service: Arc<S>,
     calls: Budget,
@@ -568,6 +601,7 @@ impl<S: Service> Reader<S> {
         let mut buf = BytesMut::with_capacity(limits::READ_CHUNK);
         let mut begun: Option<Instant> = None;
         let mut counted: (usize, Permits) = Default::default();
+        let mut in_a_row = 0;
         loop {
             loop {
                 match records.next(&mut buf) {
@@ -575,6 +609,12 @@ impl<S: Service> Reader<S> {
                         begun = None;
                         if let Err(why) = self.message(record, std::mem::take(&mut counted)).await {
                             return Some(ReadEnd::Broken(why));
+                        }
+                        in_a_row += 1;
+                        if in_a_row == limits::IN_PLACE_IN_A_ROW {
+                            // The writer's turn, if all were answered in place.
+                            in_a_row = 0;
+                            tokio::task::yield_now().await;
                         }
                     }
                     Ok(None) => break,
@@ -686,7 +726,7 @@ impl<S: Service> Reader<S> {
         let call =
             CallHeader { xid, prog: call.prog, vers: call.vers, proc: call.proc, cred, message_bytes, turn };
         let (service, conn) = (self.service.clone(), self.conn.clone());
-        tokio::spawn(async move {
+        self.begin(Box::pin(async move {
             let unanswered = Unanswered(&conn);
             let response = service.call(&conn, call, body).await;
             std::mem::forget(unanswered);
@@ -704,7 +744,24 @@ impl<S: Service> Reader<S> {
                 Response::Close => return conn.advance(Stage::Closed, "closed by the service"),
             };
             conn.reply(accepted(xid, stat, results, permits));
-        });
+        }));
+    }
+
+    /// Serves a call up to where it waits for something; from there on in a task.
+    fn begin(&self, mut serving: Pin<Box<dyn Future<Output = ()> + Send>>) {
+        if self.pace.in_place() {
+            let begun = Instant::now();
+            let mut nobody = Context::from_waker(Waker::noop());
+            let polled = catch_unwind(AssertUnwindSafe(|| serving.as_mut().poll(&mut nobody)));
+            self.pace.took(begun.elapsed());
+            match polled {
+                Ok(Poll::Pending) => {}
+                // After a panic the connection has been closed by `Unanswered`.
+                Ok(Poll::Ready(())) | Err(_) => return,
+            }
+        }
+        // Polled again at once, which makes it wait with a waker that counts.
+        tokio::spawn(serving);
     }
 }
 

@@ -34,6 +34,13 @@ pub const WRITE_PROGRESS_MIN: usize = 1 << 20;
 
 /// Calls of one connection that are served at the same time. The next call is read when one is done.
 pub const CALLS_IN_FLIGHT_MAX: usize = 1024;
+/// A call that took longer than this where it was read, without waiting for anything that lets others go on, was one for
+/// a task of its own,
+pub const IN_PLACE_MAX: Duration = Duration::from_micros(200);
+/// and so are this many after it.
+pub const APART_AFTER_SLOW: u32 = 64;
+/// Messages that are dealt with before what answers them has a turn to be sent.
+pub const IN_PLACE_IN_A_ROW: u32 = 32;
 /// Request bytes of one connection that are being served. A single request may be larger than this:
 /// then it runs alone.
 pub const BYTES_IN_FLIGHT_MAX: usize = 32 << 20;

@@ -130,6 +130,30 @@ async fn concurrent_calls_get_their_own_replies() {
     }
 }
 
+/// Calls that wait are set aside; those behind them are answered before, whoever arrived first.
+#[tokio::test]
+async fn a_call_that_waits_holds_up_nobody() {
+    let (service, server) = server(ServerConfig::default()).await;
+    let conn = connect(&server).await;
+    let waiting: Vec<_> = (0..5u32)
+        .map(|i| {
+            let conn = conn.clone();
+            tokio::spawn(async move { call(&conn, to(proc::GATE), vec![i as u8; 4]).await.unwrap() })
+        })
+        .collect();
+    while service.waiting.load(Ordering::SeqCst) < 5 {
+        service.arrived.notified().await;
+    }
+    for i in 0..100u8 {
+        assert_eq!(call(&conn, to(proc::ECHO), vec![i; 8]).await.unwrap(), [i; 8][..]);
+    }
+    service.gate.add_permits(5);
+    for (i, waiting) in waiting.into_iter().enumerate() {
+        assert_eq!(waiting.await.unwrap(), [i as u8; 4][..]);
+    }
+    assert_eq!(service.waiting.load(Ordering::SeqCst), 5, "each was begun once");
+}
+
 #[tokio::test]
 async fn errors_without_disconnect() {
     let (_service, server) = server(ServerConfig::default()).await;

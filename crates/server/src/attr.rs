@@ -14,6 +14,7 @@ use landfast_nfs::v4::{
     AttrValues, Bitmap, Fattr, FileHandle, FileType, Fsid, NfsStat, NfsTime, SetTime, SpecData,
 };
 use landfast_volume::{Attrs, AttrsSet, FsStat, Kind, SetAcls, SetAttrs, TimeSet, Timestamp, Volume};
+use landfast_xdr::padding;
 
 /// Attributes that can be read, in both minor versions.
 const READABLE: Bitmap = Bitmap::of(&[
@@ -66,6 +67,12 @@ const READABLE: Bitmap = Bitmap::of(&[
     n::FS_CHARSET_CAP,
 ]);
 
+/// The longest handle.
+const HANDLE_BYTES: usize = 128;
+/// Room for all values of [`OWN`]: type, change, size, fsid, error, handle, fileid, mode, links, owner and group, device,
+/// space, four times, fileid of the entry.
+const OWN_BYTES: usize = 4 + 8 + 8 + 16 + 4 + (4 + HANDLE_BYTES) + 8 + 4 + 4 + 2 * 16 + 8 + 8 + 4 * 12 + 8;
+
 /// The last attribute of NFSv4.0 (RFC 7530 section 5).
 const LAST_40: u32 = n::MOUNTED_ON_FILEID;
 
@@ -83,6 +90,27 @@ const SETTABLE: Bitmap =
 const EXCLUSIVE: Bitmap = Bitmap::of(&[n::SIZE, n::ACL, n::MODE, n::OWNER, n::OWNER_GROUP, n::MODE_UMASK]);
 /// What a READDIR entry can say without a look at the object.
 const IN_ENTRY: Bitmap = Bitmap::of(&[n::RDATTR_ERROR, n::FILEID, n::MOUNTED_ON_FILEID]);
+/// What is known of an object by a look at it: all that clients ask for again and again.
+const OWN: Bitmap = Bitmap::of(&[
+    n::TYPE,
+    n::CHANGE,
+    n::SIZE,
+    n::FSID,
+    n::RDATTR_ERROR,
+    n::FILEHANDLE,
+    n::FILEID,
+    n::MODE,
+    n::NUMLINKS,
+    n::OWNER,
+    n::OWNER_GROUP,
+    n::RAWDEV,
+    n::SPACE_USED,
+    n::TIME_ACCESS,
+    n::TIME_CREATE,
+    n::TIME_METADATA,
+    n::TIME_MODIFY,
+    n::MOUNTED_ON_FILEID,
+]);
 /// What needs a question to the filesystem.
 const OF_FILESYSTEM: Bitmap = Bitmap::of(&[
     n::FILES_AVAIL,
@@ -179,12 +207,143 @@ pub struct Subject {
     pub acl: Option<Vec<NfsAce>>,
 }
 
+/// Whether [`Own`] has all of this.
+#[must_use]
+pub fn is_own(wanted: &Bitmap) -> bool {
+    wanted.minus(&OWN).is_empty()
+}
+
+/// The values of what [`is_own`], in the order of their numbers (RFC 8881 section 3.3.4).
+pub struct Own {
+    bytes: [u8; OWN_BYTES],
+    len: usize,
+}
+
+impl Own {
+    /// The values of `wanted`, for which [`is_own`].
+    #[must_use]
+    pub fn new(a: &Attrs, handle: &[u8], mounted_on: u64, wanted: &Bitmap) -> Own {
+        let mut v = Own { bytes: [0; OWN_BYTES], len: 0 };
+        if wanted.has(n::TYPE) {
+            v.u32(match a.kind {
+                Kind::File => 1,
+                Kind::Dir => 2,
+                Kind::BlockDev => 3,
+                Kind::CharDev => 4,
+                Kind::Symlink => 5,
+                Kind::Socket => 6,
+                Kind::Fifo => 7,
+            });
+        }
+        if wanted.has(n::CHANGE) {
+            v.u64(a.change);
+        }
+        if wanted.has(n::SIZE) {
+            v.u64(a.size);
+        }
+        if wanted.has(n::FSID) {
+            v.u64(a.fsid.0);
+            v.u64(a.fsid.1);
+        }
+        if wanted.has(n::RDATTR_ERROR) {
+            v.u32(NfsStat::NFS4_OK.0);
+        }
+        if wanted.has(n::FILEHANDLE) {
+            v.opaque(handle);
+        }
+        if wanted.has(n::FILEID) {
+            v.u64(a.fileid);
+        }
+        if wanted.has(n::MODE) {
+            v.u32(a.mode & 0o7777);
+        }
+        if wanted.has(n::NUMLINKS) {
+            v.u32(a.nlink);
+        }
+        if wanted.has(n::OWNER) {
+            v.number(a.uid);
+        }
+        if wanted.has(n::OWNER_GROUP) {
+            v.number(a.gid);
+        }
+        if wanted.has(n::RAWDEV) {
+            v.u32(a.rdev.0);
+            v.u32(a.rdev.1);
+        }
+        if wanted.has(n::SPACE_USED) {
+            v.u64(a.used);
+        }
+        for (number, t) in [
+            (n::TIME_ACCESS, a.atime),
+            (n::TIME_CREATE, a.btime),
+            (n::TIME_METADATA, a.ctime),
+            (n::TIME_MODIFY, a.mtime),
+        ] {
+            if wanted.has(number) {
+                v.u64(t.secs.cast_unsigned());
+                v.u32(t.nanos);
+            }
+        }
+        if wanted.has(n::MOUNTED_ON_FILEID) {
+            v.u64(mounted_on);
+        }
+        v
+    }
+
+    /// The values on the wire.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
+    /// There is room for all of [`OWN`], see [`OWN_BYTES`].
+    fn put(&mut self, bytes: &[u8]) {
+        self.bytes[self.len..self.len + bytes.len()].copy_from_slice(bytes);
+        self.len += bytes.len();
+    }
+
+    fn u32(&mut self, v: u32) {
+        self.put(&v.to_be_bytes());
+    }
+
+    fn u64(&mut self, v: u64) {
+        self.put(&v.to_be_bytes());
+    }
+
+    fn opaque(&mut self, data: &[u8]) {
+        // No handle is longer (RFC 8881 section 3.1).
+        let data = &data[..data.len().min(HANDLE_BYTES)];
+        self.u32(data.len() as u32);
+        self.put(data);
+        self.len += padding(data.len());
+    }
+
+    /// A number as the string that stands for a user or group.
+    fn number(&mut self, id: u32) {
+        let mut digits = [0; 10];
+        let (mut at, mut rest) = (digits.len(), id);
+        loop {
+            at -= 1;
+            digits[at] = b'0' + (rest % 10) as u8;
+            rest /= 10;
+            if rest == 0 {
+                break;
+            }
+        }
+        self.opaque(&digits[at..]);
+    }
+}
+
 /// The wire form of `wanted` (already cut to what is readable) of `s`.
 ///
 /// # Errors
 /// `IO` and the like when the filesystem cannot say how full it is.
 pub fn values(shared: &Shared, minor: u32, s: &Subject, wanted: &Bitmap) -> Result<Fattr, NfsStat> {
     let a = &s.attrs;
+    if is_own(wanted) {
+        let values = Own::new(a, &s.handle, s.mounted_on, wanted);
+        return Ok(Fattr { mask: *wanted, values: Bytes::copy_from_slice(values.bytes()) });
+    }
     let mut v = AttrValues {
         kind: Some(file_type(a.kind)),
         change: Some(a.change),
@@ -427,6 +586,65 @@ mod tests {
     #[test]
     fn every_supported_attribute_has_a_type() {
         assert!(supported(2).minus(&AttrValues::KNOWN).is_empty());
+    }
+
+    #[test]
+    fn rfc8881_5_what_a_look_gives_stands_as_typed_values_do() {
+        let t = |secs| Timestamp { secs, nanos: 7 };
+        for (uid, kind) in [
+            (0, Kind::File),
+            (1000, Kind::Dir),
+            (u32::MAX, Kind::CharDev),
+            (9, Kind::BlockDev),
+            (10, Kind::Symlink),
+            (99, Kind::Socket),
+            (100, Kind::Fifo),
+        ] {
+            let a = Attrs {
+                kind,
+                mode: 0o100_644,
+                nlink: 3,
+                uid,
+                gid: uid / 3,
+                rdev: (8, 1),
+                size: 1 << 40,
+                used: 512,
+                fsid: (5, 6),
+                fileid: 77,
+                atime: t(-1),
+                mtime: t(2),
+                ctime: t(3),
+                btime: t(4),
+                change: 99,
+            };
+            let typed = AttrValues {
+                kind: Some(file_type(a.kind)),
+                change: Some(a.change),
+                size: Some(a.size),
+                fsid: Some(Fsid { major: a.fsid.0, minor: a.fsid.1 }),
+                rdattr_error: Some(NfsStat::NFS4_OK),
+                filehandle: Some(FileHandle(Bytes::from_static(b"handle"))),
+                fileid: Some(a.fileid),
+                mode: Some(0o644),
+                numlinks: Some(a.nlink),
+                owner: Some(number_string(a.uid)),
+                owner_group: Some(number_string(a.gid)),
+                rawdev: Some(SpecData { specdata1: 8, specdata2: 1 }),
+                space_used: Some(a.used),
+                time_access: Some(time(a.atime)),
+                time_create: Some(time(a.btime)),
+                time_metadata: Some(time(a.ctime)),
+                time_modify: Some(time(a.mtime)),
+                mounted_on_fileid: Some(78),
+                ..AttrValues::default()
+            };
+            let alone = OWN.iter().map(|number| Bitmap::of(&[number]));
+            for wanted in alone.chain([OWN, Bitmap::default()]) {
+                let values = Own::new(&a, b"handle", 78, &wanted);
+                let fattr = Fattr { mask: wanted, values: Bytes::copy_from_slice(values.bytes()) };
+                assert_eq!(fattr, typed.to_fattr(&wanted));
+            }
+        }
     }
 
     #[test]

@@ -254,3 +254,6 @@ pub const CONNECTIONS_CONFIGURED_MAX: usize = 65_536;
 pub const WORKERS_CONFIGURED_MAX: usize = 512;
 /// A reply of NFSv4.0 larger than this is not kept for retries: its COMPOUND reads much besides what it changes.
 pub const DRC_COMPOUND_REPLY_MAX: usize = 16 << 10;
+
+/// Data of a READ as long as this is sent from where it was read to; less is copied into the reply, bytes.
+pub const REPLY_COPY_MAX: usize = 16 << 10;

@@ -603,6 +603,10 @@ impl Nfs {
         let exports = if modifies { touched(&self.sh.exports(), &args) } else { Vec::new() };
         let synced = exports.iter().any(|e| e.synced());
         let slow = synced || args.ops.iter().any(matrix::may_flush);
+        if modifies {
+            // A task of its own from here on, with the others that arrived together: see below, where they are announced.
+            tokio::task::yield_now().await;
+        }
         let fingerprint = fingerprint(principal, &args, &body);
         if args.ops.iter().any(|op| matches!(op, ArgOp::CreateSession(_) | ArgOp::BindConnToSession(_))) {
             self.sh.lines.add(conn);
@@ -650,7 +654,8 @@ impl Nfs {
             if announced.iter().any(|intent| intent.in_company()) {
                 tokio::task::yield_now().await;
             }
-            let Some(Outcome { reply, pending, busy, offloads }) = self.run(&req, slow, &mut turn).await
+            let Some(Outcome { reply, mut rest, pending, busy, offloads }) =
+                self.run(&req, slow, &mut turn).await
             else {
                 return Response::Close;
             };
@@ -670,7 +675,11 @@ impl Nfs {
                     in_hand.settle();
                 }
                 self.released.notify_waiters();
-                return Response::Success(reply).in_room(room);
+                if rest.is_empty() {
+                    return Response::Success(reply).in_room(room);
+                }
+                rest.insert(0, reply);
+                return Response::Segments(rest).in_room(room);
             }
             // A client that has lost its connection repeats what is still being worked on; `DELAY` would cost it seconds.
             if timeout_at(give_up, released).await.is_err() {

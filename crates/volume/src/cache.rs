@@ -6,7 +6,7 @@
 //! gets another round.
 
 use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasher, RandomState};
+use std::hash::BuildHasher;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -17,23 +17,26 @@ use crate::change::REMEMBER_NS;
 use crate::dirty::Dirty;
 use crate::limits::NODE_SHARDS;
 use crate::node::{Node, NodeFd, NodeInner};
+use crate::quick::Quick;
 use crate::record::KernelHandle;
 
 /// How many nodes the hand looks at for each one that comes in beyond the limit.
 const STEPS_PER_INSERT: usize = 4;
 
-#[derive(Default)]
 struct Shard {
-    map: HashMap<KernelHandle, Arc<NodeInner>>,
+    map: HashMap<KernelHandle, Arc<NodeInner>, Quick>,
     hand: VecDeque<Arc<NodeInner>>,
 }
+
+/// Nodes by the numbers of their inodes.
+type Numbers = HashMap<u64, Weak<NodeInner>, Quick>;
 
 /// See the module's comment.
 pub(crate) struct Cache {
     shards: Vec<Mutex<Shard>>,
     /// The nodes by the numbers of their inodes, the latest of each number: a hint for listings, which get numbers only.
-    numbers: Vec<Mutex<HashMap<u64, Weak<NodeInner>>>>,
-    hasher: RandomState,
+    numbers: Vec<Mutex<Numbers>>,
+    hasher: Quick,
     count: AtomicUsize,
     nodes_max: usize,
     /// A node with unstable data was dropped: what is not remembered may be dirty.
@@ -49,11 +52,13 @@ impl Cache {
     /// An empty cache of at most `nodes_max` nodes, beside those that are in use, which keep at most `fds_max`
     /// descriptors. `pinned`: nodes and their descriptors stay.
     pub(crate) fn new(nodes_max: usize, fds_max: usize, pinned: bool) -> Cache {
+        // The tables have keys of their own, so that what falls into one shard spreads in it.
+        let shard = || Shard { map: HashMap::with_hasher(Quick::new()), hand: VecDeque::new() };
         Cache {
             nodes_max,
-            shards: (0..NODE_SHARDS).map(|_| Mutex::new(Shard::default())).collect(),
-            numbers: (0..NODE_SHARDS).map(|_| Mutex::new(HashMap::new())).collect(),
-            hasher: RandomState::new(),
+            shards: (0..NODE_SHARDS).map(|_| Mutex::new(shard())).collect(),
+            numbers: (0..NODE_SHARDS).map(|_| Mutex::new(HashMap::with_hasher(Quick::new()))).collect(),
+            hasher: Quick::new(),
             count: AtomicUsize::new(0),
             dirty_dropped: AtomicBool::new(false),
             pinned,
@@ -74,15 +79,18 @@ impl Cache {
         Some(Node(node))
     }
 
-    fn number(&self, ino: u64) -> &Mutex<HashMap<u64, Weak<NodeInner>>> {
+    fn number(&self, ino: u64) -> &Mutex<Numbers> {
         &self.numbers[self.hasher.hash_one(ino) as usize % NODE_SHARDS]
     }
 
-    /// The node of the object with this inode number, if it is known.
+    /// The node of the object with this inode number, if it is known. To look at only: the cache may just have dropped
+    /// it, and then it is not the place for the object's locks any more.
     pub(crate) fn by_number(&self, ino: u64) -> Option<Node> {
         let node = self.number(ino).lock().get(&ino)?.upgrade()?;
-        // It counts only while the map has it; as long as we hold it, it stays there.
-        self.get(&node.id.kh).filter(|known| Arc::ptr_eq(&known.0, &node))
+        if !node.touched.load(Ordering::Relaxed) {
+            node.touched.store(true, Ordering::Relaxed);
+        }
+        Some(Node(node))
     }
 
     /// The node is not in the map any more.

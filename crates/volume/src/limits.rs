@@ -95,6 +95,11 @@ pub const READDIR_ENTRIES_MAX: usize = 16_384;
 /// Buffer for reading a directory, bytes.
 pub const READDIR_BUFFER_BYTES: usize = 32 << 10;
 
+/// Listings of directories that are kept for the next reader, each of at most so many bytes.
+pub const LISTINGS_MAX: usize = 8;
+/// See [`LISTINGS_MAX`]; a larger directory is read each time.
+pub const LISTING_BYTES_MAX: usize = 256 << 10;
+
 /// Directories between an object and the root, at most, when a directory's parent is looked up.
 pub const DEPTH_MAX: usize = 4_096;
 

@@ -206,6 +206,11 @@ impl Node {
         self.0.fh.clone()
     }
 
+    /// The same, where it stands.
+    pub fn wire(&self) -> &Bytes {
+        &self.0.fh
+    }
+
     /// The kind of the object; it never changes.
     pub fn kind(&self) -> Kind {
         self.0.kind

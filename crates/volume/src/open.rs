@@ -24,6 +24,7 @@ use crate::error::OpenError;
 use crate::handle::HandleCodec;
 use crate::identity::{IDENTITY_FILE, Identity, LogInUse};
 use crate::limits::{NODE_FDS_DIVISOR, NODE_FDS_MAX, NODES_MAX};
+use crate::listing::Listings;
 use crate::marker::Marker;
 use crate::node::btime_ns;
 use crate::record::ObjId;
@@ -109,6 +110,7 @@ impl Volume {
             codec: HandleCodec::new(identity.key, identity.number()),
             remap: RwLock::new(remap),
             cache: Cache::new(NODES_MAX, node_fds_max(), o.unprivileged),
+            listings: Listings::default(),
             root: OnceLock::new(),
             clock: Clock::new(identity.floor_ns),
             volume_id: identity.volume_id,

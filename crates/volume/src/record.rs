@@ -56,6 +56,21 @@ pub struct KernelHandle {
     pub bytes: Bytes,
 }
 
+impl KernelHandle {
+    /// The number of the object's inode, for the layouts that are known: the kernel's own 32 bits (ext4, XFS), XFS's 64,
+    /// btrfs's. Only a check that a handle and a look are of the same object.
+    pub(crate) fn ino(&self) -> Option<u64> {
+        const INO32: [i32; 2] = [0x01, 0x02];
+        const XFS_INO64: [i32; 2] = [0x81, 0x82];
+        const BTRFS: [i32; 3] = [0x4d, 0x4e, 0x4f];
+        if INO32.contains(&self.kind) {
+            return Some(u64::from(u32::from_ne_bytes(*self.bytes.first_chunk()?)));
+        }
+        let wide = XFS_INO64.contains(&self.kind) || BTRFS.contains(&self.kind);
+        Some(u64::from_ne_bytes(*self.bytes.first_chunk().filter(|_| wide)?))
+    }
+}
+
 impl fmt::Debug for KernelHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:x}:", self.kind)?;

@@ -337,6 +337,19 @@ pub struct DirEntry {
     pub object: Option<Result<(Node, Attrs), Error>>,
 }
 
+/// The same, where it stands: see [`crate::Volume::list`].
+#[derive(Clone, Debug)]
+pub struct ListedEntry<'a> {
+    /// Name: 1 to 255 bytes, never `.` or `..`.
+    pub name: &'a [u8],
+    /// Position after this entry, > 2; stays valid while entries come and go.
+    pub cookie: u64,
+    /// File id.
+    pub fileid: u64,
+    /// With [`EntryDetail::Attrs`]: the object, or why it could not be looked at (`rdattr_error`).
+    pub object: Option<Result<(&'a Node, &'a Attrs), Error>>,
+}
+
 /// A piece of a directory.
 #[derive(Clone, Debug)]
 pub struct DirPage {

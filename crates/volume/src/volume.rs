@@ -22,6 +22,7 @@ use crate::error::{Error, OpenError};
 use crate::handle::HandleCodec;
 use crate::identity::Identity;
 use crate::limits::LOG_SIZE_BYTES;
+use crate::listing::Listings;
 use crate::marker::Marker;
 use crate::node::{Node, NodeFd, NodeInner, btime_ns};
 use crate::record::{Fact, KernelHandle, ObjId, Record};
@@ -165,6 +166,7 @@ pub(crate) struct VolumeInner {
     pub(crate) codec: HandleCodec,
     pub(crate) remap: RwLock<Remap>,
     pub(crate) cache: Cache,
+    pub(crate) listings: Listings,
     pub(crate) root: OnceLock<Node>,
     /// Part of every change attribute.
     pub(crate) clock: Clock,
@@ -392,6 +394,9 @@ impl Volume {
 
     /// Drops a dead object's node.
     pub(crate) fn forget(&self, node: &Node) {
+        if node.kind() == Kind::Dir {
+            self.0.listings.forget(node);
+        }
         self.0.cache.forget(node);
     }
 

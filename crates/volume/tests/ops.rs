@@ -30,6 +30,113 @@ fn on_btrfs() {
     on(Kernel::Btrfs);
 }
 
+/// Nothing is known after a start: the listing's own look makes the nodes.
+#[test]
+fn a_listing_of_what_is_not_known_yet() {
+    if !is_root() || !tempdir_suits() {
+        return;
+    }
+    let r = root();
+    let rig = Rig::log();
+    let dir = rig.mkdir(&r, &rig.volume.root(), "d").unwrap();
+    let node = rig.create(&r, &dir, "file").unwrap().node;
+    rig.mkdir(&r, &dir, "dir").unwrap();
+    rig.run(|tx| rig.volume.link(tx, &r, &node, &dir, b"other")).unwrap();
+    let (d, fh) = (dir.fh(), node.fh());
+    drop((dir, node));
+    let rig = rig.restart();
+    let v = &rig.volume;
+    let dir = v.resolve(&d).unwrap();
+    let list = || v.readdir(&r, &dir, 0, 10, EntryDetail::Attrs).unwrap().entries;
+    let first = list();
+    assert_eq!(first.len(), 3);
+    for e in &first {
+        let (node, attrs) = e.object.clone().unwrap().unwrap();
+        assert_eq!(v.lookup(&r, &dir, &e.name).unwrap(), node);
+        assert_eq!(v.resolve(&node.fh()).unwrap(), node);
+        assert_eq!((v.getattr(&node).unwrap(), node.fileid()), (attrs, e.fileid));
+        assert_eq!(node.fh() == fh, e.name != "dir");
+    }
+    // A change by one name shows at once under both.
+    let node = v.resolve(&fh).unwrap();
+    rig.setattr(&r, &node, mode(0o600)).unwrap();
+    let now = v.getattr(&node).unwrap();
+    for e in list().into_iter().filter(|e| e.name != "dir") {
+        assert_eq!(e.object.unwrap().unwrap(), (node.clone(), now));
+        assert_eq!(now.mode, 0o600);
+    }
+}
+
+/// A directory that has not changed for a while is listed from memory; any change of it shows at once, whoever made it.
+#[test]
+fn a_kept_listing_is_as_good_as_the_directory() {
+    if !is_root() || !tempdir_suits() {
+        return;
+    }
+    let (rig, r) = (Rig::log(), root());
+    let v = &rig.volume;
+    let dir = rig.mkdir(&r, &v.root(), "d").unwrap();
+    rig.setattr(&r, &dir, mode(0o705)).unwrap();
+    let path = rig.dir().join("d");
+    for n in 0..300 {
+        std::fs::write(path.join(format!("file{n}")), b"x").unwrap();
+    }
+    let names = |from, detail| -> Vec<Bytes> {
+        let page = v.readdir(&r, &dir, from, 10_000, detail).unwrap();
+        assert!(page.eof);
+        page.entries.into_iter().map(|e| e.name).collect()
+    };
+    let both = |from| {
+        let found = names(from, EntryDetail::Names);
+        assert_eq!(names(from, EntryDetail::Attrs), found);
+        found
+    };
+    // Until the directory's ctime is one that nothing can get any more.
+    let settle = || {
+        let begun = std::time::Instant::now();
+        while begun.elapsed() < std::time::Duration::from_millis(80) {
+            std::thread::yield_now();
+        }
+    };
+    settle();
+    let all = both(0);
+    assert_eq!(all.len(), 300);
+    let entries = v.readdir(&r, &dir, 0, 10_000, EntryDetail::Names).unwrap().entries;
+    for (i, e) in entries.iter().enumerate().step_by(7) {
+        assert_eq!(both(e.cookie), all[i + 1..], "behind entry {i}");
+    }
+    // Rights are asked for each time.
+    rig.setattr(&r, &dir, mode(0o701)).unwrap();
+    settle();
+    assert_eq!(both(0), all);
+    assert_eq!(v.readdir(&user(1001), &dir, 0, 10, EntryDetail::Names).unwrap_err(), Error::Access);
+    rig.setattr(&r, &dir, mode(0o704)).unwrap();
+    settle();
+    assert_eq!(both(0), all);
+    let page = v.readdir(&user(1001), &dir, 0, 10, EntryDetail::Attrs).unwrap();
+    assert!(page.entries.iter().all(|e| matches!(e.object, Some(Err(Error::Access)))));
+    let sorted = |mut names: Vec<Bytes>| {
+        names.sort();
+        names
+    };
+    let mut expected = sorted(all);
+    // This thread must be the superuser's again for what a local process does.
+    assert_eq!(sorted(both(0)), expected);
+    std::fs::remove_file(path.join("file7")).unwrap();
+    expected.retain(|name| name != "file7");
+    assert_eq!(sorted(both(0)), expected);
+    settle();
+    assert_eq!(sorted(both(0)), expected);
+    rig.create(&r, &dir, "new").unwrap();
+    expected = sorted([&expected[..], &[Bytes::from("new")]].concat());
+    assert_eq!(sorted(both(0)), expected);
+    settle();
+    assert_eq!(sorted(both(0)), expected);
+    rig.run(|tx| v.remove(tx, &r, &dir, b"new")).unwrap();
+    expected.retain(|name| name != "new");
+    assert_eq!(sorted(both(0)), expected);
+}
+
 /// Where the temporary directory is on something else.
 #[test]
 fn on_ext4() {

@@ -28,6 +28,7 @@ impl Reader {
         self.rest
     }
 
+    #[inline]
     fn need(&self, n: usize) -> Result<(), Error> {
         if self.rest.len() < n { Err(Error::Short(n - self.rest.len())) } else { Ok(()) }
     }
@@ -36,6 +37,7 @@ impl Reader {
     ///
     /// # Errors
     /// [`Error::Short`].
+    #[inline]
     pub fn u32(&mut self) -> Result<u32, Error> {
         self.need(4)?;
         Ok(self.rest.get_u32())
@@ -45,6 +47,7 @@ impl Reader {
     ///
     /// # Errors
     /// [`Error::Short`].
+    #[inline]
     pub fn u64(&mut self) -> Result<u64, Error> {
         self.need(8)?;
         Ok(self.rest.get_u64())

@@ -1,8 +1,9 @@
-//! Processor time for an operation, beside nfs-ganesha: the same client program, the same kind of directory (a fresh
-//! ext4 in memory), one after the other in one run.
+//! Processor time for an operation, beside nfs-ganesha: the same client program, the same directory (on an ext4 in
+//! memory), both servers at once, in short turns.
 //!
 //! Nothing here waits for a disk: the filesystem's image and Landfast's log are files in memory. Landfast does all the
-//! work that its promise takes (records, checksums, group commit), ganesha makes none of its metadata stable.
+//! work that its promise takes (records, checksums, group commit), ganesha makes none of its metadata stable. What the
+//! machine does beside falls on both, and while one has its turn the other has nothing to do.
 
 use super::{Check, Choices, Findings, Hear, Line, Relation};
 use crate::error::{Context, Error, Result};
@@ -15,20 +16,24 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-/// Kinds of operation, how many of them, and how many times ganesha's operations per second of processor time are
-/// claimed at least.
+/// Kinds of operation, how many of them in all rounds, and how many times ganesha's operations per second of processor
+/// time are claimed at least.
 const KINDS: [(Kind, u64, f64); 5] = [
     (Kind::Getattr, 40_000, 2.0),
     (Kind::Lookup, 40_000, 2.0),
     (Kind::Read4k, 40_000, 2.0),
-    (Kind::Readdirplus, 400, 2.0),
-    (Kind::CreateWriteSetattr, 10_000, 1.5),
+    (Kind::Readdirplus, 800, 2.0),
+    (Kind::CreateWriteSetattr, 8_000, 1.5),
 ];
 
 /// Operations in flight.
 const IN_FLIGHT: u64 = 16;
 
-/// Bytes that are streamed, and the part of ganesha's speed that is claimed at least.
+/// Turns of each server with each kind of operation, and with the streams.
+const ROUNDS: u64 = 4;
+const STREAM_ROUNDS: u64 = 2;
+
+/// Bytes that are streamed in a turn, and the part of ganesha's speed that is claimed at least.
 const STREAM_BYTES: u64 = 1 << 30;
 const STREAM_IN_FLIGHT: u64 = 8;
 const STREAM_MIN: f64 = 0.9;
@@ -40,11 +45,43 @@ const LOG_BYTES: u64 = 256 << 20;
 /// The part of the operations that is done first and not counted: both sides are warm then.
 const WARM_PART: u64 = 10;
 
-/// What one server did.
-struct Taken {
-    kinds: Vec<(Duration, Duration)>,
+/// One server and its client.
+struct Side<'a> {
+    name: &'static str,
+    load: Load,
+    cpu: &'a dyn Fn() -> Option<Duration>,
+    /// For each kind: time, and processor time of the server.
+    kinds: [(Duration, Duration); KINDS.len()],
     written: Duration,
     read: Duration,
+}
+
+impl<'a> Side<'a> {
+    fn new(name: &'static str, addr: SocketAddr, cpu: &'a dyn Fn() -> Option<Duration>) -> Result<Side<'a>> {
+        let load = Load::new(addr, name)?;
+        Ok(Side { name, load, cpu, kinds: Default::default(), written: Duration::ZERO, read: Duration::ZERO })
+    }
+
+    fn cpu(&self) -> Result<Duration> {
+        (self.cpu)().ok_or_else(|| Error::Child { role: "server", what: "ended".into() })
+    }
+
+    /// One turn with kind number `i`.
+    fn turn(&mut self, i: usize, count: u64) -> Result<()> {
+        let before = self.cpu()?;
+        let took = self.load.run(KINDS[i].0, count, IN_FLIGHT)?;
+        let used = self.cpu()?.saturating_sub(before);
+        self.kinds[i].0 += took;
+        self.kinds[i].1 += used;
+        Ok(())
+    }
+
+    fn stream(&mut self) -> Result<()> {
+        let (written, read) = self.load.stream(STREAM_BYTES, STREAM_IN_FLIGHT)?;
+        self.written += written;
+        self.read += read;
+        Ok(())
+    }
 }
 
 pub(super) fn run(choices: &Choices, hear: Hear<'_>) -> Result<Findings> {
@@ -68,23 +105,51 @@ fn measure(scale: f64, hear: Hear<'_>) -> Result<Findings> {
     rustix::mount::mount("landfast", &memory, "tmpfs", flags, None::<&std::ffi::CStr>)
         .context(|| format!("mount tmpfs on {}", memory.display()))?;
 
-    hear("landfast");
-    let ours = on_fresh_disk(&memory, |export| {
+    on_fresh_disk(&memory, |export| {
         let options = ServeOptions {
             log_bytes: Some(LOG_BYTES),
             ..ServeOptions::new(export, Some(&memory.join("log")), Durability::Log)
         };
         let server = Served::start(&options)?;
-        let taken = work(server.addr(), &|| server.cpu(), scale, hear)?;
+        let peer = Ganesha::start(export)?;
+        let (our_cpu, their_cpu) = (|| server.cpu(), || peer.cpu());
+        let mut sides = [
+            Side::new("landfast", server.addr(), &our_cpu)?,
+            Side::new("nfs-ganesha", peer.addr(), &their_cpu)?,
+        ];
+        work(&mut sides, scale, hear)?;
+        let findings = judge(&sides, scale);
+        drop(sides);
+        drop(peer);
         server.stop()?;
-        Ok(taken)
-    })?;
-    hear("nfs-ganesha");
-    let theirs = on_fresh_disk(&memory, |export| {
-        let server = Ganesha::start(export)?;
-        work(server.addr(), &|| server.cpu(), scale, hear)
-    })?;
+        Ok(findings)
+    })
+}
 
+/// All kinds of operation in turns, then the streams.
+fn work(sides: &mut [Side<'_>; 2], scale: f64, hear: Hear<'_>) -> Result<()> {
+    for (i, (kind, count, _)) in KINDS.iter().enumerate() {
+        hear(kind.name());
+        let count = scaled(*count, scale);
+        for side in sides.iter() {
+            side.load.run(*kind, (count / WARM_PART).max(1), IN_FLIGHT)?;
+        }
+        for _ in 0..ROUNDS {
+            for side in sides.iter_mut() {
+                side.turn(i, count / ROUNDS)?;
+            }
+        }
+    }
+    for _ in 0..STREAM_ROUNDS {
+        for side in sides.iter_mut() {
+            hear(&format!("stream, {}", side.name));
+            side.stream()?;
+        }
+    }
+    Ok(())
+}
+
+fn judge([ours, theirs]: &[Side<'_>; 2], scale: f64) -> Findings {
     let (mut lines, mut checks) = (Vec::new(), Vec::new());
     for (i, (kind, count, at_least)) in KINDS.iter().enumerate() {
         let count = scaled(*count, scale) as f64;
@@ -106,7 +171,7 @@ fn measure(scale: f64, hear: Hear<'_>) -> Result<Findings> {
     for (name, our_time, their_time) in
         [("stream: write", ours.written, theirs.written), ("stream: read", ours.read, theirs.read)]
     {
-        let mib = STREAM_BYTES as f64 / f64::from(1 << 20);
+        let mib = (STREAM_ROUNDS * STREAM_BYTES) as f64 / f64::from(1 << 20);
         let ratio = their_time.as_secs_f64() / our_time.as_secs_f64();
         lines.push(Line::new(
             name,
@@ -129,15 +194,15 @@ fn measure(scale: f64, hear: Hear<'_>) -> Result<Findings> {
         "ganesha does not make metadata stable; Landfast's log is in memory, so nothing here waits"
             .to_owned(),
     ];
-    Ok(Findings { lines, checks, notes, ..Findings::default() })
+    Findings { lines, checks, notes, ..Findings::default() }
 }
 
 fn scaled(count: u64, scale: f64) -> u64 {
-    ((count as f64 * scale) as u64).max(WARM_PART)
+    ((count as f64 * scale) as u64).max(ROUNDS).next_multiple_of(ROUNDS)
 }
 
 /// Runs `serve` with an empty directory on an ext4 of its own in `memory`.
-fn on_fresh_disk(memory: &Path, serve: impl FnOnce(&Path) -> Result<Taken>) -> Result<Taken> {
+fn on_fresh_disk(memory: &Path, serve: impl FnOnce(&Path) -> Result<Findings>) -> Result<Findings> {
     let image = memory.join("image");
     let made = std::fs::File::create(&image).and_then(|f| f.set_len(IMAGE_BYTES));
     made.context(|| format!("make {}", image.display()))?;
@@ -146,32 +211,9 @@ fn on_fresh_disk(memory: &Path, serve: impl FnOnce(&Path) -> Result<Taken>) -> R
     let mount = Mount::new(device.path(), &memory.join("fs"), Filesystem::Ext4)?;
     let export = mount.path().join("export");
     std::fs::create_dir(&export).context(|| format!("create {}", export.display()))?;
-    let taken = serve(&export);
+    let found = serve(&export);
     mount.unmount()?;
     drop(device);
     std::fs::remove_file(&image).context(|| format!("remove {}", image.display()))?;
-    taken
-}
-
-/// All kinds of operation, then the streams.
-fn work(
-    addr: SocketAddr,
-    cpu: &dyn Fn() -> Option<Duration>,
-    scale: f64,
-    hear: &mut (dyn FnMut(&str) + Send),
-) -> Result<Taken> {
-    let gone = || Error::Child { role: "server", what: "ended".into() };
-    let load = Load::new(addr)?;
-    let mut kinds = Vec::new();
-    for (kind, count, _) in KINDS {
-        hear(kind.name());
-        let count = scaled(count, scale);
-        load.run(kind, count / WARM_PART, IN_FLIGHT)?;
-        let before = cpu().ok_or_else(gone)?;
-        let took = load.run(kind, count, IN_FLIGHT)?;
-        kinds.push((took, cpu().ok_or_else(gone)?.saturating_sub(before)));
-    }
-    hear("stream");
-    let (written, read) = load.stream(STREAM_BYTES, STREAM_IN_FLIGHT)?;
-    Ok(Taken { kinds, written, read })
+    found
 }

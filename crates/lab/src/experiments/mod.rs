@@ -5,6 +5,7 @@
 
 mod beside_ganesha;
 mod eight_clients;
+mod large_directory;
 mod serial_flushes;
 mod server_memory;
 mod untar_vs_serial;
@@ -34,7 +35,7 @@ pub struct Experiment {
 }
 
 /// Every experiment.
-pub const ALL: [Experiment; 5] = [
+pub const ALL: [Experiment; 6] = [
     Experiment {
         name: "untar-vs-serial",
         about: "untar against local extraction and one file at a time, data disk 10 ms, log 0.05 ms",
@@ -54,6 +55,11 @@ pub const ALL: [Experiment; 5] = [
         name: "server-memory",
         about: "peak memory of the server while a long synthetic archive is extracted (--files 1000000)",
         run: server_memory::run,
+    },
+    Experiment {
+        name: "large-directory",
+        about: "time for each entry of a very large directory, and the server's memory (--files 1000000)",
+        run: large_directory::run,
     },
     Experiment {
         name: "beside-ganesha",

@@ -383,6 +383,8 @@ pub enum ResBody {
     IoAdvise(Bitmap),
     OffloadStatus(OffloadStatusRes),
     Seek(SeekRes),
+    /// Any of these, encoded already; never what decoding gives.
+    Encoded(Bytes),
 }
 
 impl Encode for ResBody {
@@ -425,6 +427,7 @@ impl Encode for ResBody {
             ResBody::IoAdvise(b) => b.encode(out),
             ResBody::OffloadStatus(b) => b.encode(out),
             ResBody::Seek(b) => b.encode(out),
+            ResBody::Encoded(b) => out.extend_from_slice(b),
         }
     }
 }

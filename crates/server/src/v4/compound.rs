@@ -20,7 +20,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use landfast_nfs::v4::args::OpenClaim;
 use landfast_nfs::v4::res::SequenceRes;
 use landfast_nfs::v4::{ArgOp, CompoundArgs, NfsStat, OpNum, ResBody, ResOp, SessionId, Stateid};
-use landfast_xdr::Encode;
+use landfast_xdr::{Encode, padding};
 use std::cell::RefCell;
 
 /// A decoded request and who sent it.
@@ -40,6 +40,8 @@ pub(crate) struct Request {
 /// A reply and what has to happen before it is sent.
 pub(crate) struct Outcome {
     pub(crate) reply: Bytes,
+    /// What comes after it: pieces that were not copied together.
+    pub(crate) rest: Vec<Bytes>,
     pub(crate) pending: Option<Pending>,
     /// The reply is `DELAY`, because the request repeats one that is being worked on.
     pub(crate) busy: bool,
@@ -62,7 +64,7 @@ pub(crate) struct Pending {
 
 impl Outcome {
     pub(super) fn at_once(reply: Bytes) -> Outcome {
-        Outcome { reply, pending: None, busy: false, offloads: Vec::new() }
+        Outcome { reply, rest: Vec::new(), pending: None, busy: false, offloads: Vec::new() }
     }
 }
 
@@ -74,6 +76,8 @@ const STATUS_ONLY: usize = 8;
 /// A reply that grows.
 pub(super) struct Reply {
     out: BytesMut,
+    /// Data that is not copied into `out`, and before which of its bytes it belongs.
+    data: Vec<(usize, Bytes)>,
     count_at: usize,
     count: u32,
     pub(super) status: NfsStat,
@@ -86,19 +90,56 @@ impl Reply {
         tag.encode(&mut out);
         let count_at = out.len();
         out.put_u32(0);
-        Reply { out, count_at, count: 0, status: NfsStat::NFS4_OK }
+        Reply { out, data: Vec::new(), count_at, count: 0, status: NfsStat::NFS4_OK }
     }
 
     fn push(&mut self, res: &ResOp) {
-        res.encode(&mut self.out);
+        match &res.body {
+            ResBody::Read(read) if read.data.len() >= limits::REPLY_COPY_MAX => {
+                res.op.0.encode(&mut self.out);
+                res.status.encode(&mut self.out);
+                read.eof.encode(&mut self.out);
+                self.out.put_u32(read.data.len() as u32);
+                self.data.push((self.out.len(), read.data.clone()));
+                self.out.put_bytes(0, padding(read.data.len()));
+            }
+            _ => res.encode(&mut self.out),
+        }
         self.count += 1;
         self.status = res.status;
     }
 
-    pub(super) fn finish(mut self) -> Bytes {
+    fn len(&self) -> usize {
+        self.out.len() + self.data.iter().map(|(_, data)| data.len()).sum::<usize>()
+    }
+
+    /// Takes the last result back, which began when `out` had this length.
+    fn pop(&mut self, out: usize) {
+        self.out.truncate(out);
+        self.data.retain(|(at, _)| *at <= out);
+        self.count -= 1;
+    }
+
+    /// The reply in pieces: the first, and the rest.
+    fn into_pieces(mut self) -> (Bytes, Vec<Bytes>) {
         self.out[..4].copy_from_slice(&self.status.0.to_be_bytes());
         self.out[self.count_at..self.count_at + 4].copy_from_slice(&self.count.to_be_bytes());
-        self.out.freeze()
+        let mut out = self.out.freeze();
+        let Some((first, _)) = self.data.first() else { return (out, Vec::new()) };
+        let head = out.split_to(*first);
+        let (mut rest, mut done) = (Vec::with_capacity(2 * self.data.len()), head.len());
+        for (at, data) in self.data {
+            rest.push(out.split_to(at - done));
+            rest.push(data);
+            done = at;
+        }
+        rest.push(out);
+        (head, rest)
+    }
+
+    pub(super) fn finish(self) -> Bytes {
+        let len = self.len();
+        whole(len, self.into_pieces())
     }
 
     /// The whole reply of one failed operation, or of none.
@@ -110,6 +151,17 @@ impl Reply {
         }
         Outcome::at_once(reply.finish())
     }
+}
+
+/// A reply of pieces as one.
+fn whole(len: usize, (head, rest): (Bytes, Vec<Bytes>)) -> Bytes {
+    if rest.is_empty() {
+        return head;
+    }
+    let mut all = BytesMut::with_capacity(len);
+    all.extend_from_slice(&head);
+    rest.iter().for_each(|piece| all.extend_from_slice(piece));
+    all.freeze()
 }
 
 /// How large the reply may become.
@@ -200,7 +252,7 @@ fn alone_in_compound(mut ctx: Ctx<'_>, req: &Request, op: &ArgOp) -> Outcome {
     let failure = Reply::failed(&req.args.tag, Some(op.op()), NfsStat::NFS4ERR_SERVERFAULT).reply;
     let receipt = ctx.txs.finish();
     let pending = Pending { receipt, slot: None, owners: Vec::new(), holder: None, failure };
-    Outcome { reply, pending: Some(pending), busy: false, offloads: Vec::new() }
+    Outcome { pending: Some(pending), ..Outcome::at_once(reply) }
 }
 
 pub(super) fn result(op: OpNum, done: Result<ResBody, Fail>) -> ResOp {
@@ -272,7 +324,7 @@ pub(super) fn flavor_later(rest: &[ArgOp]) -> bool {
 /// One operation, its result appended.
 pub(super) fn step(ctx: &mut Ctx<'_>, op: &ArgOp, budget: Budget, reply: &mut Reply) {
     let number = op.op();
-    let before = reply.out.len();
+    let (out_before, before) = (reply.out.len(), reply.len());
     let after = if ctx.last { 0 } else { STATUS_ONLY };
     ctx.room = budget.max.saturating_sub(before + after);
     let spec = match ready(ctx, op, budget) {
@@ -285,9 +337,8 @@ pub(super) fn step(ctx: &mut Ctx<'_>, op: &ArgOp, budget: Budget, reply: &mut Re
     let res = if ctx.minor == 0 { ctx.dispatch40(op) } else { result(number, ctx.dispatch(op)) };
     ctx.sh.counters.op(ctx.minor, number, res.status, spec.does == Does::Modifies && res.status.is_ok());
     reply.push(&res);
-    if reply.out.len() - before > ctx.room && (spec.does == Does::Reads || !res.status.is_ok()) {
-        reply.out.truncate(before);
-        reply.count -= 1;
+    if reply.len() - before > ctx.room && (spec.does == Does::Reads || !res.status.is_ok()) {
+        reply.pop(out_before);
         reply.push(&ResOp::failed(number, budget.over));
     }
 }
@@ -338,13 +389,17 @@ fn finish(
     max_cached: usize,
     cachethis: bool,
 ) -> Outcome {
-    let reply = reply.finish();
-    let Some(session) = ctx.session.clone() else { return Outcome::at_once(reply) };
+    let Some(session) = ctx.session.clone() else { return Outcome::at_once(reply.finish()) };
     let offloads = std::mem::take(&mut ctx.offloads);
     let logged = ctx.txs.modified() || ctx.noted;
     // What changed something is kept whether the client asked or not, when it fits: then a retry finds it.
-    let keep = (cachethis || logged) && reply.len() + RPC_REPLY_HEAD <= max_cached;
-    let kept = if keep { Kept::Reply(reply.clone()) } else { Kept::Uncached };
+    let len = reply.len();
+    let keep = (cachethis || logged) && len + RPC_REPLY_HEAD <= max_cached;
+    let mut pieces = reply.into_pieces();
+    if keep {
+        pieces = (whole(len, pieces), Vec::new());
+    }
+    let kept = if keep { Kept::Reply(pieces.0.clone()) } else { Kept::Uncached };
     let home = ctx.home().map(|e| e.id());
     let (slot_note, holder_note) = {
         let mut st = ctx.sh.state();
@@ -363,7 +418,8 @@ fn finish(
         if let Some(s) = ctx.sh.state().sessions.get_mut(&session.id) {
             s.release(session.slot);
         }
-        return Outcome { offloads, ..Outcome::at_once(reply) };
+        let (reply, rest) = pieces;
+        return Outcome { offloads, rest, ..Outcome::at_once(reply) };
     }
     let mut failure = Reply::new(&req.args.tag);
     failure.push(&ResOp::ok(OpNum::SEQUENCE, ResBody::Sequence(res.clone())));
@@ -377,7 +433,7 @@ fn finish(
         holder,
         failure: failure.finish(),
     };
-    Outcome { reply, pending: Some(pending), busy: false, offloads }
+    Outcome { pending: Some(pending), offloads, ..Outcome::at_once(whole(len, pieces)) }
 }
 
 impl Ctx<'_> {

@@ -8,22 +8,25 @@ use crate::attr;
 use crate::errors::status;
 use crate::exports::pseudo::Pseudo;
 use crate::limits;
-use bytes::Bytes;
+use bytes::{BufMut, BytesMut};
 use landfast_nfs::v4::args::ReaddirArgs;
 use landfast_nfs::v4::attr::number::RDATTR_ERROR;
-use landfast_nfs::v4::res::{DirEntry, ReaddirRes};
 use landfast_nfs::v4::{Bitmap, Fattr, NfsStat, ResBody};
 use landfast_volume::{EntryDetail, Error};
-use landfast_xdr::padding;
+use landfast_xdr::{Encode, padding, put_opaque};
 
 /// What a result takes besides its entries: verifier, end of the list, end of directory.
 const AROUND: usize = 8 + 4 + 4;
+/// Room that a result is given at first, bytes.
+const FIRST_ROOM: usize = 32 << 10;
 /// Entries asked of the volume at once.
 const PAGE: usize = 256;
 
 /// A result that grows up to its limits.
 struct Page {
-    entries: Vec<DirEntry>,
+    /// The verifier and the entries, encoded.
+    out: BytesMut,
+    entries: usize,
     /// Bytes left of `maxcount` and of the reply.
     left: usize,
     /// Bytes left of `dircount`: names and cookies.
@@ -32,24 +35,39 @@ struct Page {
 
 impl Page {
     /// Adds an entry; false when it does not fit.
-    fn add(&mut self, cookie: u64, name: &Bytes, attrs: Fattr) -> bool {
+    fn add(&mut self, cookie: u64, name: &[u8], attrs: &Fattr) -> bool {
+        self.add_with(cookie, name, |out| attrs.encode(out))
+    }
+
+    /// Adds an entry whose attributes `put` appends; false when it does not fit.
+    fn add_with(&mut self, cookie: u64, name: &[u8], put: impl FnOnce(&mut BytesMut)) -> bool {
+        let before = self.out.len();
         let name_bytes = 8 + 4 + name.len() + padding(name.len());
-        let bytes = 4 + name_bytes + attrs.encoded_len();
-        let names_fit = self.entries.is_empty() || self.names_left.is_none_or(|left| name_bytes <= left);
-        if bytes > self.left || !names_fit {
+        if self.entries > 0 && self.names_left.is_some_and(|left| name_bytes > left) {
+            return false;
+        }
+        true.encode(&mut self.out);
+        self.out.put_u64(cookie);
+        put_opaque(name, &mut self.out);
+        put(&mut self.out);
+        let bytes = self.out.len() - before;
+        if bytes > self.left {
+            self.out.truncate(before);
             return false;
         }
         self.left -= bytes;
         self.names_left = self.names_left.map(|left| left.saturating_sub(name_bytes));
-        self.entries.push(DirEntry { cookie, name: name.clone(), attrs });
+        self.entries += 1;
         true
     }
 
-    fn done(self, eof: bool) -> Done {
-        if self.entries.is_empty() && !eof {
+    fn done(mut self, eof: bool) -> Done {
+        if self.entries == 0 && !eof {
             return Err(NfsStat::NFS4ERR_TOOSMALL.into());
         }
-        Ok(ResBody::Readdir(ReaddirRes { cookieverf: [0; 8], entries: self.entries, eof }))
+        false.encode(&mut self.out);
+        eof.encode(&mut self.out);
+        Ok(ResBody::Encoded(self.out.freeze()))
     }
 }
 
@@ -62,8 +80,12 @@ impl Ctx<'_> {
         let wanted = attr::readable(&a.attr_request, self.minor)?;
         let max = a.maxcount.min(limits::READDIR_BYTES_MAX) as usize;
         let max = max.min(self.room.saturating_sub(8));
+        let mut out = BytesMut::with_capacity(FIRST_ROOM.min(max + 8));
+        // The cookie verifier.
+        out.put_u64(0);
         let page = Page {
-            entries: Vec::new(),
+            out,
+            entries: 0,
             left: max.checked_sub(AROUND).ok_or(NfsStat::NFS4ERR_TOOSMALL)?,
             names_left: (a.dircount > 0).then_some(a.dircount as usize),
         };
@@ -75,7 +97,7 @@ impl Ctx<'_> {
                     let Some(fh) = self.step_to(step)? else { continue };
                     let subject = self.subject(&fh, &wanted)?;
                     let fattr = attr::values(self.sh, self.minor, &subject, &wanted)?;
-                    if !page.add(cookie, name, fattr) {
+                    if !page.add(cookie, name, &fattr) {
                         return page.done(false);
                     }
                 }
@@ -86,6 +108,9 @@ impl Ctx<'_> {
 
     fn read_volume(&self, dir: &Obj, mut cookie: u64, wanted: &Bitmap, mut page: Page) -> Done {
         let detail = if attr::needs_object(wanted) { EntryDetail::Attrs } else { EntryDetail::Names };
+        if attr::is_own(wanted) {
+            return list_own(dir, cookie, wanted, detail, page);
+        }
         loop {
             let found = dir.volume().readdir(dir.cred(), &dir.node, cookie, PAGE, detail)?;
             if found.entries.is_empty() && !found.eof {
@@ -116,10 +141,10 @@ impl Ctx<'_> {
                     Some(Err(err)) if wanted.has(RDATTR_ERROR) => {
                         attr::entry_values(e.fileid, status(err), wanted)
                     }
-                    Some(Err(err)) if page.entries.is_empty() => return Err(err.into()),
+                    Some(Err(err)) if page.entries == 0 => return Err(err.into()),
                     Some(Err(_)) => return page.done(false),
                 };
-                if !page.add(e.cookie, &e.name, fattr) {
+                if !page.add(e.cookie, &e.name, &fattr) {
                     return page.done(false);
                 }
                 cookie = e.cookie;
@@ -128,5 +153,45 @@ impl Ctx<'_> {
                 return page.done(true);
             }
         }
+    }
+}
+
+/// The entries with attributes for which no further question is needed, from the directory straight into the result.
+fn list_own(dir: &Obj, cookie: u64, wanted: &Bitmap, detail: EntryDetail, mut page: Page) -> Done {
+    let mut failed = None;
+    let mut mask = BytesMut::new();
+    wanted.encode(&mut mask);
+    let eof = dir.volume().list(dir.cred(), &dir.node, cookie, detail, |e| {
+        let error = match e.object {
+            None => NfsStat::NFS4_OK,
+            Some(Ok((node, attrs))) => {
+                let (handle, mut attrs) = (node.wire(), *attrs);
+                let by_path;
+                let handle = if dir.by_path {
+                    attrs.fsid = Pseudo::by_path_fsid(attrs.fsid);
+                    by_path = Pseudo::by_path(handle);
+                    &by_path
+                } else {
+                    handle
+                };
+                return page.add_with(e.cookie, e.name, |out| {
+                    out.extend_from_slice(&mask);
+                    let values = attr::Own::new(&attrs, handle, attrs.fileid, wanted);
+                    put_opaque(values.bytes(), out);
+                });
+            }
+            // It went away in between.
+            Some(Err(Error::NoEnt | Error::Stale)) => return true,
+            Some(Err(err)) if wanted.has(RDATTR_ERROR) => status(err),
+            Some(Err(err)) => {
+                failed = Some(err);
+                return false;
+            }
+        };
+        page.add(e.cookie, e.name, &attr::entry_values(e.fileid, error, wanted))
+    })?;
+    match failed {
+        Some(err) if page.entries == 0 => Err(err.into()),
+        _ => page.done(eof),
     }
 }

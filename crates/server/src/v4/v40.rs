@@ -101,7 +101,7 @@ fn finish(mut ctx: Ctx<'_>, req: &Request, reply: Reply, first: &ArgOp) -> Outco
     }
     let failure = Reply::failed(&req.args.tag, Some(first.op()), NfsStat::NFS4ERR_IO).reply;
     let pending = Pending { receipt: ctx.txs.finish(), slot: None, owners, holder, failure };
-    Outcome { reply, pending: Some(pending), busy: false, offloads: Vec::new() }
+    Outcome { pending: Some(pending), ..Outcome::at_once(reply) }
 }
 
 /// A digest of an operation's arguments: 64-bit FNV-1a.

@@ -4,7 +4,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Instant;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use rustix::fs::{OFlags, Statx};
 use rustix::io::Errno;
 
@@ -265,17 +265,19 @@ pub(super) fn pwrite_all(file: &OpenFile, offset: u64, data: &[u8]) -> Result<u3
 
 /// Reads `len` bytes, or up to the end of the file.
 pub(super) fn pread_all(fd: impl AsFd, offset: u64, len: u64) -> Result<Bytes, Error> {
-    let mut data = BytesMut::zeroed(usize::try_from(len).map_err(|_| Error::TooBig)?);
-    let mut got = 0;
-    while let Some(rest) = data.get_mut(got..).filter(|rest| !rest.is_empty()) {
-        match rustix::io::pread(&fd, rest, offset + got as u64) {
+    let len = usize::try_from(len).map_err(|_| Error::TooBig)?;
+    let mut data = Vec::with_capacity(len);
+    while data.len() < len {
+        let at = offset + data.len() as u64;
+        // Memory that nothing was written to yet. It may be more than was asked for.
+        match rustix::io::pread(&fd, rustix::buffer::spare_capacity(&mut data), at) {
             Ok(0) => break,
-            Ok(n) => got += n,
+            Ok(_) => {}
             Err(Errno::INTR) => {}
             Err(Errno::BADF) => return Err(Error::Access),
             Err(e) => return Err(e.into()),
         }
     }
-    data.truncate(got);
-    Ok(data.freeze())
+    data.truncate(len);
+    Ok(Bytes::from(data))
 }

@@ -2,21 +2,30 @@
 //!
 //! A cookie is the filesystem's own position after an entry, plus [`COOKIE_BASE`]: 0, 1 and 2 are reserved by NFSv4
 //! (RFC 8881 section 18.23.3). On the filesystems of the allow-list positions do not depend on other entries, so
-//! cookies stay valid while entries come and go, and each call may use a descriptor of its own.
+//! cookies stay valid while entries come and go, and each call may use a descriptor of its own. The names of small
+//! directories are kept ([`crate::listing`]).
 
-use std::time::Instant;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use rustix::fs::{AtFlags, FileType, OFlags, RawDir, SeekFrom};
+use parking_lot::RwLockReadGuard;
+use rustix::fs::{FileType, OFlags, RawDir, SeekFrom};
 
-use super::check_dir;
+use super::{check_dir, ctime_ns};
+use crate::change::{REMEMBER_NS, SETTLED_NS};
 use crate::error::Error;
 use crate::limits::{READDIR_BUFFER_BYTES, READDIR_ENTRIES_MAX};
-use crate::node::{Node, NodeFd};
+use crate::listing::{Found, Listing};
+use crate::node::{Node, NodeFd, btime_ns};
 use crate::open::STATE_DIR;
+use crate::record::KernelHandle;
 use crate::sys;
-use crate::types::{Attrs, Cred, DirEntry, DirPage, EntryDetail, Kind};
+use crate::types::{Attrs, Cred, DirEntry, DirPage, EntryDetail, Kind, ListedEntry};
 use crate::volume::Volume;
+
+/// How long a node that was changed stays in the cache.
+const REMEMBER: Duration = Duration::from_nanos(REMEMBER_NS);
 
 /// What is added to positions.
 const COOKIE_BASE: u64 = 3;
@@ -49,26 +58,72 @@ impl Volume {
         limit: usize,
         detail: EntryDetail,
     ) -> Result<DirPage, Error> {
+        let limit = limit.min(READDIR_ENTRIES_MAX);
+        let mut entries = Vec::new();
+        let eof = self.list(cred, dir, cookie, detail, |e| {
+            if entries.len() >= limit {
+                return false;
+            }
+            let object = e.object.map(|o| o.map(|(node, attrs)| (node.clone(), *attrs)));
+            let name = Bytes::copy_from_slice(e.name);
+            entries.push(DirEntry { name, cookie: e.cookie, fileid: e.fileid, object });
+            true
+        })?;
+        Ok(DirPage { entries, eof })
+    }
+
+    /// Calls `each` with the entries after `cookie` (0: from the beginning), without `.` and `..`, until it says that it
+    /// has not taken one. True when all were taken: the directory ends there.
+    ///
+    /// `each` runs under the lock of the directory's names, as the caller: it must not use the volume.
+    pub fn list(
+        &self,
+        cred: &Cred,
+        dir: &Node,
+        cookie: u64,
+        detail: EntryDetail,
+        mut each: impl FnMut(ListedEntry<'_>) -> bool,
+    ) -> Result<bool, Error> {
         check_dir(dir)?;
         let position = position_of(cookie)?;
-        let limit = limit.min(READDIR_ENTRIES_MAX);
         let dir_fd = self.fd(dir)?;
         self.assume(cred)?;
+        let look = sys::look(&*dir_fd)?;
+        let ctime = ctime_ns(&look);
+        let mut lister = Lister {
+            volume: self,
+            dir,
+            dir_fd: &dir_fd,
+            attrs: detail == EntryDetail::Attrs,
+            plain_ids: self.0.remap.read().is_trivial(),
+            // Who may read the directory and not search it learns names, and nothing about what they name.
+            known_counts: detail == EntryDetail::Attrs && sys::access(&*dir_fd, libc::X_OK)?,
+            names: None,
+            now: Instant::now(),
+        };
+        if look.stx_nlink > 0
+            && let Some(kept) = self.0.listings.get(dir, ctime)
+            && let Some(mut entries) = kept.after(position)
+            && sys::access(&*dir_fd, libc::R_OK)?
+        {
+            return Ok(entries.all(|e| lister.one(e, &mut each)));
+        }
         let listing = sys::reopen(&*dir_fd, OFlags::RDONLY | OFlags::DIRECTORY)?;
         if position > 0 {
             rustix::fs::seek(&listing, SeekFrom::Start(position))?;
         }
+        // What is kept begins at the beginning, and under a ctime that no later change can have.
+        let settled = Volume::now_ns() > ctime.saturating_add(SETTLED_NS);
+        let mut kept = (position == 0 && settled).then(Listing::default);
         let at_root = self.0.root.get() == Some(dir);
-        // Who may read the directory and not search it learns names, and nothing about what they name.
-        let known_counts = detail == EntryDetail::Attrs
-            && rustix::fs::statat(&listing, c".", AtFlags::SYMLINK_NOFOLLOW).is_ok();
         let mut buffer = Box::new_uninit_slice(READDIR_BUFFER_BYTES);
-        let mut page = DirPage { entries: Vec::new(), eof: false };
-        let mut more = false;
-        // The nodes of entries, as far as their inode's number tells.
-        let mut known: Vec<Option<Node>> = Vec::new();
         let mut raw = RawDir::new(&listing, &mut buffer);
-        while let Some(entry) = raw.next() {
+        let mut all_taken = true;
+        loop {
+            if raw.is_buffer_empty() {
+                lister.names = None;
+            }
+            let Some(entry) = raw.next() else { break };
             let entry = match entry {
                 Ok(entry) => entry,
                 // Removed since it was opened.
@@ -79,63 +134,52 @@ impl Volume {
             if name == b"." || name == b".." || (at_root && name == STATE_DIR.as_bytes()) {
                 continue;
             }
-            if page.entries.len() >= limit {
-                more = true;
-                break;
+            let plain = !matches!(entry.file_type(), FileType::Directory | FileType::Unknown);
+            let found = Found { name, position: entry.next_entry_cookie(), ino: entry.ino(), plain };
+            if let Some(listing) = &mut kept
+                && !listing.add(found)
+            {
+                kept = None;
             }
-            let cookie = cookie_of(entry.next_entry_cookie());
-            // What stands below a directory of that number may be another filesystem or subvolume.
-            known.push(if known_counts && entry.file_type() != FileType::Directory {
-                self.0.cache.by_number(entry.ino())
-            } else {
-                None
-            });
-            page.entries.push(DirEntry {
-                name: Bytes::copy_from_slice(name),
-                cookie,
-                fileid: entry.ino(),
-                object: None,
-            });
-        }
-        page.eof = !more;
-        let plain_ids = self.0.remap.read().is_trivial();
-        if detail == EntryDetail::Names && plain_ids {
-            return Ok(page);
-        }
-        // Shared with lookups: an entry that is looked at must not be in the middle of being made.
-        let _names = dir.0.names.read();
-        let now = Instant::now();
-        for (entry, known) in page.entries.iter_mut().zip(known) {
-            let object = match known.and_then(|node| fresh(node, now)) {
-                Some(known) => Ok(known),
-                None => self.named_attrs(&dir_fd, &entry.name, now),
-            };
-            if let Ok((node, _)) = &object {
-                entry.fileid = node.fileid();
-            }
-            if detail == EntryDetail::Attrs {
-                entry.object = Some(object);
+            all_taken = all_taken && lister.one(found, &mut each);
+            // The rest is read for those who come for it next, if it is not much.
+            if !all_taken && kept.is_none() {
+                return Ok(false);
             }
         }
-        Ok(page)
+        if let Some(listing) = kept {
+            self.0.listings.keep(dir, ctime, listing);
+        }
+        Ok(all_taken)
     }
 
     /// As [`Volume::named`], with the attributes. Nodes that were not known keep no descriptor, but for directories:
     /// whoever lists a large directory would drive all others' out.
     fn named_attrs(&self, dir_fd: &NodeFd, name: &[u8], now: Instant) -> Result<(Node, Attrs), Error> {
         let (kh, mount_id) = sys::handle_by_name(dir_fd, name)?;
-        if mount_id == self.0.mount_id
-            && let Some(node) = self.0.cache.get(&kh)
-        {
-            if let Some(known) = fresh(node.clone(), now) {
-                return Ok(known);
+        if mount_id != self.0.mount_id {
+            return Err(Error::CrossDevice);
+        }
+        if let Some(node) = self.0.cache.get(&kh) {
+            if let Some(attrs) = fresh(&node, now) {
+                return Ok((node, attrs));
             }
-            if let Some(fd) = node.0.open_fd() {
-                let mut state = node.0.state.lock();
-                let attrs = self.attrs(&node, &mut state, &sys::look(&*fd)?);
+            let mut state = node.0.state.lock();
+            let look = match node.0.open_fd() {
+                Some(fd) => sys::look(&*fd)?,
+                None => sys::look_at(dir_fd, name)?,
+            };
+            // A local process may have given the name to something else.
+            if look.stx_ino == node.0.ino && btime_ns(&look) == node.0.id.btime_ns {
+                let attrs = self.attrs(&node, &mut state, &look);
                 drop(state);
                 return Ok((node, attrs));
             }
+        }
+        if !self.0.unprivileged
+            && let Some(found) = self.unknown_attrs(dir_fd, name, kh)?
+        {
+            return Ok(found);
         }
         let fd = sys::open_path(dir_fd, name)?;
         let (kh, mount_id) = sys::handle_of(&fd)?;
@@ -148,12 +192,88 @@ impl Volume {
         }
         Ok((node, attrs))
     }
+
+    /// An object that has no node yet, by one look at its name and without a descriptor. `None` when it is not certain
+    /// that the look was at the object of the handle, and that nobody has changed it since.
+    fn unknown_attrs(
+        &self,
+        dir_fd: &NodeFd,
+        name: &[u8],
+        kh: KernelHandle,
+    ) -> Result<Option<(Node, Attrs)>, Error> {
+        let begun = Instant::now();
+        let look = sys::look_at(dir_fd, name)?;
+        if kh.ino() != Some(look.stx_ino) || look.stx_nlink == 0 {
+            return Ok(None);
+        }
+        let node = self.node_of(kh, self.0.mount_id, &look)?;
+        let mut state = node.0.state.lock();
+        // Whatever was changed meanwhile has left its trace in the node: those that were changed are remembered for a
+        // while, so this one would be the node that the change was made with.
+        let unchanged =
+            node.0.changed_ns.load(Ordering::Relaxed) == 0 && node.0.id.btime_ns == btime_ns(&look);
+        if !unchanged || begun.elapsed() > REMEMBER / 2 {
+            return Ok(None);
+        }
+        let attrs = self.attrs(&node, &mut state, &look);
+        drop(state);
+        Ok(Some((node, attrs)))
+    }
 }
 
-/// A node with its attributes, if they are known without looking.
-fn fresh(node: Node, now: Instant) -> Option<(Node, Attrs)> {
-    let attrs = *node.0.state.lock().fresh(now).filter(|_| !node.0.is_dead())?;
-    Some((node, attrs))
+/// One listing under way.
+struct Lister<'a> {
+    volume: &'a Volume,
+    dir: &'a Node,
+    dir_fd: &'a NodeFd,
+    attrs: bool,
+    plain_ids: bool,
+    /// Nodes that are known by their inodes' numbers are as good as a look.
+    known_counts: bool,
+    /// Shared with lookups: an entry that is looked at must not be in the middle of being made.
+    names: Option<RwLockReadGuard<'a, ()>>,
+    /// When that was taken.
+    now: Instant,
+}
+
+impl Lister<'_> {
+    /// Gives one entry to `each`; what that says.
+    fn one(&mut self, e: Found<'_>, each: &mut impl FnMut(ListedEntry<'_>) -> bool) -> bool {
+        let cookie = cookie_of(e.position);
+        let mut listed = ListedEntry { name: e.name, cookie, fileid: e.ino, object: None };
+        if !self.attrs && self.plain_ids {
+            return each(listed);
+        }
+        if self.names.is_none() {
+            self.names = Some(self.dir.0.names.read());
+            self.now = Instant::now();
+        }
+        if self.known_counts
+            && e.plain
+            && let Some(node) = self.volume.0.cache.by_number(e.ino)
+            && let Some(attrs) = fresh(&node, self.now)
+        {
+            listed.fileid = node.fileid();
+            listed.object = self.attrs.then_some(Ok((&node, &attrs)));
+            return each(listed);
+        }
+        let object = self.volume.named_attrs(self.dir_fd, e.name, self.now);
+        if let Ok((node, _)) = &object {
+            listed.fileid = node.fileid();
+        }
+        if self.attrs {
+            listed.object = Some(match &object {
+                Ok((node, attrs)) => Ok((node, attrs)),
+                Err(e) => Err(*e),
+            });
+        }
+        each(listed)
+    }
+}
+
+/// An object's attributes, if they are known without looking.
+fn fresh(node: &Node, now: Instant) -> Option<Attrs> {
+    node.0.state.lock().fresh(now).filter(|_| !node.0.is_dead()).copied()
 }
 
 #[cfg(test)]
