@@ -11,32 +11,35 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
+use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 
 use crate::change::REMEMBER_NS;
 use crate::dirty::Dirty;
 use crate::limits::NODE_SHARDS;
 use crate::node::{Node, NodeFd, NodeInner};
-use crate::quick::Quick;
 use crate::record::KernelHandle;
+
+// The tables are hashed by foldhash, seeded at random: their keys are handles from the kernel and inode numbers, which a
+// client chooses through the filesystem only.
 
 /// How many nodes the hand looks at for each one that comes in beyond the limit.
 const STEPS_PER_INSERT: usize = 4;
 
 struct Shard {
-    map: HashMap<KernelHandle, Arc<NodeInner>, Quick>,
+    map: HashMap<KernelHandle, Arc<NodeInner>, RandomState>,
     hand: VecDeque<Arc<NodeInner>>,
 }
 
 /// Nodes by the numbers of their inodes.
-type Numbers = HashMap<u64, Weak<NodeInner>, Quick>;
+type Numbers = HashMap<u64, Weak<NodeInner>, RandomState>;
 
 /// See the module's comment.
 pub(crate) struct Cache {
     shards: Vec<Mutex<Shard>>,
     /// The nodes by the numbers of their inodes, the latest of each number: a hint for listings, which get numbers only.
     numbers: Vec<Mutex<Numbers>>,
-    hasher: Quick,
+    hasher: RandomState,
     count: AtomicUsize,
     nodes_max: usize,
     /// A node with unstable data was dropped: what is not remembered may be dirty.
@@ -53,12 +56,14 @@ impl Cache {
     /// descriptors. `pinned`: nodes and their descriptors stay.
     pub(crate) fn new(nodes_max: usize, fds_max: usize, pinned: bool) -> Cache {
         // The tables have keys of their own, so that what falls into one shard spreads in it.
-        let shard = || Shard { map: HashMap::with_hasher(Quick::new()), hand: VecDeque::new() };
+        let shard = || Shard { map: HashMap::with_hasher(RandomState::default()), hand: VecDeque::new() };
         Cache {
             nodes_max,
             shards: (0..NODE_SHARDS).map(|_| Mutex::new(shard())).collect(),
-            numbers: (0..NODE_SHARDS).map(|_| Mutex::new(HashMap::with_hasher(Quick::new()))).collect(),
-            hasher: Quick::new(),
+            numbers: (0..NODE_SHARDS)
+                .map(|_| Mutex::new(HashMap::with_hasher(RandomState::default())))
+                .collect(),
+            hasher: RandomState::default(),
             count: AtomicUsize::new(0),
             dirty_dropped: AtomicBool::new(false),
             pinned,

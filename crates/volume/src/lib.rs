@@ -41,7 +41,6 @@ mod node;
 mod open;
 mod ops;
 mod overlap;
-mod quick;
 pub mod record;
 pub mod recover;
 pub mod remap;
