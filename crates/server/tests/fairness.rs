@@ -108,10 +108,10 @@ async fn a_client_that_floods_does_not_starve_another() {
         behind.sort_unstable();
         let median = behind[POLITE_REQUESTS / 2];
         println!("{what}: {median} requests of the flood, {behind:?}");
-        // A fair queue has one request of the other client before it, and those that have a place or a thread; without
-        // turns it is about all that are in flight.
+        // A fair queue has one request of the other client before it, and those that have a place or a thread; besides, the
+        // flood goes on while this thread waits for a processor. Without turns it is all that are in flight, and more.
         let all = CONNECTIONS * IN_FLIGHT;
-        assert!(median as usize <= all / 8, "{what}: {median} of {all} in flight came first: {behind:?}");
+        assert!(median as usize <= all / 3, "{what}: {median} of {all} in flight came first: {behind:?}");
     }
     assert_eq!(floods.len(), CONNECTIONS);
     floods.abort_all();
