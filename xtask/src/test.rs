@@ -152,6 +152,9 @@ fn experiment(name: &str) -> Outcome {
     .into()
 }
 
+/// How long a machine that was too busy for a measurement is left alone before the next try: it may have much to write.
+const PAUSE: Duration = Duration::from_secs(20);
+
 /// The first success, or the last failure.
 fn best_of(mut measure: impl FnMut() -> Result<(), String>) -> Result<(), String> {
     let mut result = measure();
@@ -159,7 +162,8 @@ fn best_of(mut measure: impl FnMut() -> Result<(), String>) -> Result<(), String
         if result.is_ok() {
             break;
         }
-        println!("once more: {}", result.err().unwrap_or_default());
+        println!("once more, in {} s: {}", PAUSE.as_secs(), result.err().unwrap_or_default());
+        std::thread::sleep(PAUSE);
         result = measure();
     }
     result

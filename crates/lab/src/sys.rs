@@ -180,3 +180,9 @@ pub fn loop_clear(device: &File) -> io::Result<()> {
     // SAFETY: this ioctl takes no argument.
     check(unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CLR_FD) }).map(drop)
 }
+
+/// Waits until what the machine has written before (a build, a download) is on its own disks: while that is under way,
+/// what is timed on a small machine takes several times as long.
+pub(crate) fn settle() {
+    rustix::fs::sync();
+}

@@ -151,6 +151,7 @@ pub fn run(options: &DemoOptions, progress: &mut (dyn FnMut(Progress) + Send)) -
         .context(|| "make a temporary directory".to_owned())?;
     progress(Progress::Doing("preparing the archive".into()));
     let archive = Archive::prepare(options.archive.as_deref(), scratch.path())?;
+    crate::sys::settle();
     let mut report = match crate::rig::possible() {
         Ok(()) => crate::namespace::run_private(|| rows::run(options, &archive, progress))??,
         Err(why) => injected::run(options, &archive, scratch.path(), &why.to_string(), progress)?,

@@ -160,6 +160,8 @@ pub fn run(name: &str, choices: &Choices, hear: Hear<'_>) -> Result<Report> {
         let names: Vec<_> = ALL.iter().map(|e| e.name).collect();
         return Err(Error::Unable(format!("no experiment `{name}`: there are {}", names.join(", "))));
     };
+    hear("waiting until the machine's own disks have what was written before");
+    crate::sys::settle();
     let start = std::time::Instant::now();
     let found = (experiment.run)(choices, hear)?;
     Ok(Report {
