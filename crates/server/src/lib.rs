@@ -30,6 +30,7 @@ mod errors;
 pub mod exports;
 pub mod limited;
 pub mod limits;
+mod listen;
 mod metrics;
 mod mount;
 mod nlm;

@@ -13,6 +13,7 @@ use crate::exports::rules::{From, Rule, Rules};
 use crate::exports::{Export, Exports, Served};
 use crate::limited::{Limit, Limits};
 use crate::limits;
+use crate::listen;
 use crate::metrics;
 use crate::mount::Mounts;
 use crate::nlm::{self, Nlm};
@@ -44,15 +45,13 @@ use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpSocket, UdpSocket};
+use tokio::net::UdpSocket;
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
 /// How long a clean stop waits for requests under way.
 const STOP_GRACE: Duration = Duration::from_secs(10);
-/// Connections that wait to be accepted.
-const LISTEN_BACKLOG: u32 = 1024;
 /// How often what goes on by time alone is looked at.
 const TICK: Duration = Duration::from_secs(5);
 
@@ -162,19 +161,13 @@ impl Server {
             port_mapper_socket,
         } = config;
         let threads = Threads::new(workers).map_err(StartError::Threads)?;
-        let mut listeners = Vec::with_capacity(listen.len());
-        let mut metrics_listener = None;
-        {
+        let (listening, metrics_listener) = {
             let _inside = threads.handle().enter();
-            for addr in &listen {
-                let bound = bind(*addr, &listen).map_err(|err| StartError::Listen { addr: *addr, err })?;
-                listeners.push(bound);
-            }
-            if let Some(addr) = metrics {
-                let bound = bind(addr, &[]).map_err(|err| StartError::Listen { addr, err })?;
-                metrics_listener = Some(bound);
-            }
-        }
+            let at = |(addr, err)| StartError::Listen { addr, err };
+            let listening = listen::all(&listen).map_err(at)?;
+            (listening, metrics.map(|addr| listen::tcp(addr).map_err(|e| at((addr, e)))).transpose()?)
+        };
+        let (listeners, sockets): (Vec<_>, Vec<_>) = listening.into_iter().map(|l| (l.tcp, l.udp)).unzip();
         let merged = merge::merge(&take_notes(&mut exports));
         let server = merged.server.or(exports.first().map(|e| e.volume.id())).unwrap_or_default();
         // Different from every earlier life's, whichever volumes that had.
@@ -217,7 +210,7 @@ impl Server {
             server::Server::start_all(listeners, service, rpc)
                 .map_err(|err| StartError::Listen { addr, err })?
         };
-        let datagrams = handle.spawn(datagrams(rpc.local_addrs().to_vec(), nlm.clone()));
+        let datagrams = handle.spawn(datagrams(sockets.into_iter().flatten().collect(), nlm.clone()));
         let mut ticking = Ticking(vec![handle.spawn(tick(sh.clone())), handle.spawn(nlm.run()), datagrams]);
         let load: Load = Arc::new(rpc.load());
         let metrics = match metrics_listener {
@@ -245,23 +238,6 @@ fn take_notes(exports: &mut [Served]) -> Vec<Vec<Stamped>> {
         notes.iter().filter_map(|n| Stamped::from_bytes(n)).collect()
     };
     exports.iter_mut().map(of).collect()
-}
-
-/// A listener; where the list has all of IPv4 beside all of IPv6 on one port, the latter takes IPv6 only.
-fn bind(addr: SocketAddr, all: &[SocketAddr]) -> std::io::Result<TcpListener> {
-    let socket = if addr.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-    if beside_all_of_ipv4(addr, all) {
-        crate::sys::only_ipv6(&socket)?;
-    }
-    socket.set_reuseaddr(true)?;
-    socket.bind(addr)?;
-    socket.listen(LISTEN_BACKLOG)
-}
-
-/// Whether `addr` is all of IPv6, and all of IPv4 on the same port is in the list.
-fn beside_all_of_ipv4(addr: SocketAddr, all: &[SocketAddr]) -> bool {
-    let beside = |a: &SocketAddr| a.is_ipv4() && a.ip().is_unspecified() && a.port() == addr.port();
-    addr.is_ipv6() && addr.ip().is_unspecified() && addr.port() != 0 && all.iter().any(beside)
 }
 
 /// Puts back what the logs kept, then starts the volumes, which ask for it again before they empty their logs.
@@ -349,36 +325,18 @@ impl Drop for Ticking {
     }
 }
 
-/// The lock manager and the status monitor by UDP, wherever the listeners are.
-async fn datagrams(addrs: Vec<SocketAddr>, nlm: Nlm) {
+/// The lock manager and the status monitor by UDP.
+async fn datagrams(sockets: Vec<UdpSocket>, nlm: Nlm) {
     let mut all = tokio::task::JoinSet::new();
-    for addr in &addrs {
-        match bind_datagrams(*addr, &addrs) {
-            Ok(socket) => {
-                let nlm = nlm.clone();
-                let serve = move |peer, call, body| {
-                    let nlm = nlm.clone();
-                    async move { nlm.call(peer, true, call, body).await }
-                };
-                all.spawn(udp::serve(socket, nlm::PROGRAMS, serve));
-            }
-            Err(e) => tracing::warn!("no locks of NFSv3 clients over UDP: cannot listen on {addr}: {e}"),
-        }
+    for socket in sockets {
+        let nlm = nlm.clone();
+        let serve = move |peer, call, body| {
+            let nlm = nlm.clone();
+            async move { nlm.call(peer, true, call, body).await }
+        };
+        all.spawn(udp::serve(socket, nlm::PROGRAMS, serve));
     }
     while all.join_next().await.is_some() {}
-}
-
-/// As [`bind`], for datagrams.
-fn bind_datagrams(addr: SocketAddr, all: &[SocketAddr]) -> std::io::Result<UdpSocket> {
-    use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
-    let family = if addr.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = socket_with(family, SocketType::DGRAM, flags, None)?;
-    if beside_all_of_ipv4(addr, all) {
-        crate::sys::only_ipv6(&socket)?;
-    }
-    bind(&socket, &addr)?;
-    UdpSocket::from_std(socket.into())
 }
 
 /// What a clean stop did.
