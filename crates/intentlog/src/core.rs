@@ -324,23 +324,37 @@ impl Core {
             let state = self.state.lock();
             (state.space, state.checkpoint)
         };
+        let checkpoint = if restart { checkpoint + 1 } else { checkpoint };
+        let start = Instant::now();
+        let length = self.put_batch(device, buf, &space, checkpoint, restart)?;
+        self.counters.flush(start.elapsed());
+        self.counters.batch(length);
+        Ok(())
+    }
+
+    /// Makes a batch durable at the head of the ring; its length there.
+    pub(crate) fn put_batch(
+        &self,
+        device: &dyn Device,
+        buf: &mut BatchBuf,
+        space: &Space,
+        checkpoint: u64,
+        restart: bool,
+    ) -> io::Result<u64> {
         let place = BatchPlace {
             offset: self.ring.offset(space.head),
             generation: self.ring.generation(space.head),
             first_seq: space.next_seq,
-            checkpoint: if restart { checkpoint + 1 } else { checkpoint },
+            checkpoint,
             restart,
         };
         let bytes = buf.seal(&place, &self.identity);
-        let [(first, first_len), (second, second_len)] = self.ring.extents(space.head, bytes.len() as u64);
+        let [(first, first_len), (second, _)] = self.ring.extents(space.head, bytes.len() as u64);
         let (head, rest) = bytes.split_at(first_len as usize);
         let parts = [(first, head), (second, rest)];
-        let parts = if second_len == 0 { &parts[..1] } else { &parts[..] };
-        let start = Instant::now();
+        let parts = if rest.is_empty() { &parts[..1] } else { &parts[..] };
         device.write_durable(parts)?;
-        self.counters.flush(start.elapsed());
-        self.counters.batch(bytes.len() as u64);
-        Ok(())
+        Ok(bytes.len() as u64)
     }
 
     /// What was in flight is durable: answers it, and wakes those who wait for it.

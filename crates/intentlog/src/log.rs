@@ -14,7 +14,7 @@ use crate::checkpoint::{self, Checkpoint};
 use crate::core::{Core, Phase, Space, Stage, Timing, Txn};
 use crate::device::{Blank, Device, FileDevice, Slowed, SyncMethod};
 use crate::error::{LogError, OpenError};
-use crate::format::{BatchBuf, BatchPlace, Identity, Superblock};
+use crate::format::{BatchBuf, Identity, Superblock};
 use crate::intent::Intent;
 use crate::limits::{
     BLANK_CHECK_BYTES, BLOCK_BYTES, CHECKPOINT_AFTER, DEVICE_BYTES_MAX, DEVICE_BYTES_MIN, INTENT_WAIT_MAX,
@@ -241,19 +241,8 @@ impl Log {
         checkpoint.sync(number).map_err(|error| format!("making the volume durable: {error}"))?;
         let records = buf.records();
         if records > 0 {
-            let place = BatchPlace {
-                offset: core.ring.offset(space.head),
-                generation: core.ring.generation(space.head),
-                first_seq: space.next_seq,
-                checkpoint: number,
-                restart: false,
-            };
-            let bytes = buf.seal(&place, &core.identity);
-            let [(first, first_len), (second, _)] = core.ring.extents(space.head, length);
-            let (head, rest) = bytes.split_at(first_len as usize);
-            let parts = [(first, head), (second, rest)];
-            let parts = if rest.is_empty() { &parts[..1] } else { &parts[..] };
-            device.write_durable(parts).map_err(|error| format!("writing a snapshot: {error}"))?;
+            core.put_batch(device, &mut buf, &space, number, false)
+                .map_err(|error| format!("writing a snapshot: {error}"))?;
         }
         let next = Superblock {
             identity: core.identity,

@@ -516,12 +516,12 @@ async fn run<S: Service>(
 ) {
     let conn = reader.conn.clone();
     let mut stage = conn.stage.subscribe();
-    let pace = writer::Pace { stall_max: config.write_stall_max, time_max: config.write_time_max };
+    let patience = writer::Patience { stall_max: config.write_stall_max, time_max: config.write_time_max };
     let writing = {
         let (conn, mut stage) = (conn.clone(), conn.stage.subscribe());
         tokio::spawn(async move {
             tokio::select! {
-                done = writer::run(&mut write, outgoing, pace) => if let Err(e) = done {
+                done = writer::run(&mut write, outgoing, patience) => if let Err(e) = done {
                     conn.advance(Stage::Closed, &format!("cannot send: {e}"));
                 },
                 _ = stage.wait_for(|s| *s == Stage::Closed) => {}

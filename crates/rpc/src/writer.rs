@@ -43,7 +43,7 @@ pub(crate) fn seal(mut head: BytesMut, rest: Vec<Bytes>, permits: Permits) -> Ou
 
 /// How slowly a peer may take what is sent.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Pace {
+pub(crate) struct Patience {
     /// Nothing at all for this long,
     pub(crate) stall_max: Duration,
     /// or less than [`WRITE_PROGRESS_MIN`] for this long: too slow.
@@ -54,7 +54,7 @@ pub(crate) struct Pace {
 pub(crate) async fn run(
     socket: &mut OwnedWriteHalf,
     mut queue: mpsc::UnboundedReceiver<Outgoing>,
-    pace: Pace,
+    patience: Patience,
 ) -> io::Result<()> {
     let mut batch = Vec::with_capacity(WRITE_BATCH_MAX);
     let mut small = BytesMut::new();
@@ -69,13 +69,17 @@ pub(crate) async fn run(
             pending.drain(..).for_each(|b| small.extend_from_slice(&b));
             pending.push_back(small.split().freeze());
         }
-        write_all(socket, &mut pending, pace).await?;
+        write_all(socket, &mut pending, patience).await?;
         batch.clear();
     }
     Ok(())
 }
 
-async fn write_all(socket: &mut OwnedWriteHalf, pending: &mut VecDeque<Bytes>, pace: Pace) -> io::Result<()> {
+async fn write_all(
+    socket: &mut OwnedWriteHalf,
+    pending: &mut VecDeque<Bytes>,
+    patience: Patience,
+) -> io::Result<()> {
     let too_slow = || io::Error::new(io::ErrorKind::TimedOut, "the peer takes no data");
     // Since when, and how much since then, once one write was not enough.
     let mut progress: Option<(Instant, usize)> = None;
@@ -83,7 +87,7 @@ async fn write_all(socket: &mut OwnedWriteHalf, pending: &mut VecDeque<Bytes>, p
         let slices: Vec<IoSlice<'_>> =
             pending.iter().take(WRITE_SEGMENTS_MAX).map(|b| IoSlice::new(b)).collect();
         let mut n =
-            timeout(pace.stall_max, socket.write_vectored(&slices)).await.map_err(|_| too_slow())??;
+            timeout(patience.stall_max, socket.write_vectored(&slices)).await.map_err(|_| too_slow())??;
         if n == 0 {
             return Err(io::ErrorKind::WriteZero.into());
         }
@@ -100,7 +104,7 @@ async fn write_all(socket: &mut OwnedWriteHalf, pending: &mut VecDeque<Bytes>, p
             let now = Instant::now();
             progress = match progress {
                 Some((since, before)) if before + taken < WRITE_PROGRESS_MIN => {
-                    if now - since > pace.time_max {
+                    if now - since > patience.time_max {
                         return Err(too_slow());
                     }
                     Some((since, before + taken))

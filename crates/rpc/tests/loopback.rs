@@ -277,8 +277,16 @@ async fn calls_over_the_limit_wait_their_turn() {
     config.conn.calls_in_flight_max = 4;
     let (service, server) = server(config).await;
     let conn = connect(&server).await;
-    let calls: Vec<_> = (0..16)
-        .map(|_| {
+    sixteen_with_room_for_four(&service, &[conn], || {}).await;
+}
+
+/// Sixteen calls that end one by one, and a look whenever one more may have come.
+async fn sixteen_with_room_for_four(service: &TestService, conns: &[Connection], look: impl Fn()) {
+    let calls: Vec<_> = conns
+        .iter()
+        .cycle()
+        .take(16)
+        .map(|conn| {
             let conn = conn.clone();
             tokio::spawn(async move { call(&conn, to(proc::GATE), "").await })
         })
@@ -289,6 +297,7 @@ async fn calls_over_the_limit_wait_their_turn() {
             service.arrived.notified().await;
         }
         assert!(service.waiting.load(Ordering::SeqCst) <= answered + 4);
+        look();
         service.gate.add_permits(1);
     }
     for c in calls {
@@ -308,26 +317,10 @@ async fn calls_over_the_shared_limits_wait() {
         let (service, server) = server(config).await;
         let load = server.load();
         let conns = [connect(&server).await, connect(&server).await];
-        let calls: Vec<_> = (0..16)
-            .map(|i| {
-                let conn = conns[i % 2].clone();
-                tokio::spawn(async move { call(&conn, to(proc::GATE), "").await })
-            })
-            .collect();
-        for answered in 0..16 {
-            while service.waiting.load(Ordering::SeqCst) <= answered {
-                service.arrived.notified().await;
-            }
-            assert!(service.waiting.load(Ordering::SeqCst) <= answered + 4);
-            // A call that waits for room among all has its client's already: one for each connection.
-            assert!(
-                load().calls <= 4 && load().client_calls <= if client == 4 { 4 } else { 4 + conns.len() }
-            );
-            service.gate.add_permits(1);
-        }
-        for c in calls {
-            assert!(c.await.unwrap().is_ok());
-        }
+        // A call that waits for room among all has its client's already: one for each connection.
+        let client_max = if client == 4 { 4 } else { 4 + conns.len() };
+        let look = || assert!(load().calls <= 4 && load().client_calls <= client_max);
+        sixteen_with_room_for_four(&service, &conns, look).await;
     }
 }
 

@@ -240,19 +240,26 @@ async fn rfc8881_18_11_4_lockt_needs_no_open() {
     assert_eq!(rig.server().stats().opens, 1);
 }
 
+/// A client that has a whole file locked and is silent, and another one whose `ask` is denied until the first one's lease
+/// is over.
+async fn outlived(rig: &Rig, ask: impl Fn(&Locking) -> ArgOp) -> (Locking, Locking) {
+    let mut a = Locking::new(rig, b"a").await;
+    a.lock(first(a.open, b"o", LockType::Write, 0, END)).await;
+    let mut b = Locking::new(rig, b"b").await;
+    let patience = std::time::Instant::now();
+    while b.status(ask(&b)).await == NfsStat::NFS4ERR_DENIED {
+        assert!(patience.elapsed() < PATIENCE, "denied for ever");
+    }
+    (a, b)
+}
+
 #[tokio::test]
 async fn rfc8881_9_10_locks_of_a_client_whose_lease_is_over_are_in_nobodys_way() {
     if skipped() {
         return;
     }
     let rig = Rig::with(landfast_volume::Durability::Log, 1).await;
-    let mut a = Locking::new(&rig, b"a").await;
-    a.lock(first(a.open, b"o", LockType::Write, 0, END)).await;
-    let mut b = Locking::new(&rig, b"b").await;
-    let patience = std::time::Instant::now();
-    while b.status(first(b.open, b"o", LockType::Write, 0, END)).await == NfsStat::NFS4ERR_DENIED {
-        assert!(patience.elapsed() < PATIENCE, "denied for ever");
-    }
+    let (a, mut b) = outlived(&rig, |b| first(b.open, b"o", LockType::Write, 0, END)).await;
     assert_eq!(b.denied(test(b"p", LockType::Read, 0, 1)).await.owner.clientid, b.c.id);
     assert_eq!(a.c.again(Vec::new()).await.status, NfsStat::NFS4ERR_BADSESSION);
 }
@@ -263,13 +270,7 @@ async fn rfc8881_18_11_3_lockt_finds_no_lock_of_a_client_whose_lease_is_over() {
         return;
     }
     let rig = Rig::with(landfast_volume::Durability::Log, 1).await;
-    let mut a = Locking::new(&rig, b"a").await;
-    a.lock(first(a.open, b"o", LockType::Write, 0, END)).await;
-    let mut b = Locking::new(&rig, b"b").await;
-    let patience = std::time::Instant::now();
-    while b.status(test(b"o", LockType::Read, 0, 1)).await == NfsStat::NFS4ERR_DENIED {
-        assert!(patience.elapsed() < PATIENCE, "denied for ever");
-    }
+    let (a, mut b) = outlived(&rig, |_| test(b"o", LockType::Read, 0, 1)).await;
     assert_ok(&[b.last(first(b.open, b"o", LockType::Write, 0, END)).await]);
     assert_eq!(a.c.again(Vec::new()).await.status, NfsStat::NFS4ERR_BADSESSION);
 }
