@@ -10,6 +10,7 @@
 //! - `nlm`: locks of NFSv3 clients (NLM, NSM);
 //! - `portmap`: registration with the machine's port mapper;
 //! - `once`: calls without a session, executed once;
+//! - `service`: what answers which call; `path`: the order of a request, the same for all versions;
 //! - `serve`, `pool`, `server`: the thin shell of sockets, threads and clocks;
 //! - [`limits`]: every limit, with the answer at it.
 //!
@@ -36,6 +37,7 @@ mod mount;
 mod nlm;
 mod offload;
 mod once;
+mod path;
 mod pool;
 mod portmap;
 #[cfg(test)]
@@ -44,6 +46,7 @@ mod reload;
 mod replies;
 mod serve;
 mod server;
+mod service;
 pub mod state;
 mod stats;
 mod sys;

@@ -1,7 +1,7 @@
 //! Calls without a session, executed once: the duplicate request cache as versions 3 and 4.0 use it.
 
 use crate::limits;
-use crate::serve::Nfs;
+use crate::service::Nfs;
 use crate::state::drc::{Begin, CallKey, Origin};
 use bytes::Bytes;
 use std::pin::pin;

@@ -1,54 +1,38 @@
-//! The thin shell: a listener, the worker pool, the wait for the log between a compound and its reply.
+//! The shell: a server starts, runs, stops.
 //!
-//! The order of a request: its client's turn comes; decode; back-pressure, if it may change the tree; room for a large
-//! reply; the compound runs; the next request has the turn; the log is flushed up to the last record; the slot is freed;
-//! the reply is sent.
-//!
-//! The server has a Tokio runtime of its own, whose threads run compounds where they are received: their system calls
+//! The server has a Tokio runtime of its own, whose threads run requests where they are received: their system calls
 //! go to the page cache, and handing them to another thread and back would cost more than most of them take. Only
-//! what is known to wait for the disk goes to other threads ([`Pool`]). All waiting for the log is asynchronous.
+//! what is known to wait for the disk goes to other threads ([`Pool`]). All waiting for the log is asynchronous. What
+//! answers a call is [`crate::service`]'s, the order of its steps [`crate::path`]'s.
 
+use crate::exports::Served;
 use crate::exports::known::{Known, System};
 use crate::exports::rules::{From, Rule, Rules};
-use crate::exports::{Export, Exports, Served};
 use crate::limited::{Limit, Limits};
 use crate::limits;
 use crate::listen;
 use crate::metrics;
 use crate::mount::Mounts;
 use crate::nlm::{self, Nlm};
-use crate::offload;
-use crate::once::Once;
 use crate::pool::Pool;
 use crate::portmap::{PortMapper, Registered};
 use crate::reload::{self, ReloadError};
-use crate::replies;
 use crate::server::Shared;
-use crate::state::drc::{CallKey, CallNumbers, Origin};
+use crate::service::{Nfs, PROGRAMS};
+use crate::state::merge;
 use crate::state::notes::{Restored, Stamped};
-use crate::state::sessions::Kept;
-use crate::state::{Principal, merge};
 use crate::stats::Stats;
-use crate::v4::compound::{self, Outcome, Pending, Request};
-use crate::v4::matrix;
-use crate::v4::v40;
-use bytes::Bytes;
-use landfast_nfs::v4::{ArgOp, CompoundArgs, PROC_COMPOUND, PROC_NULL, VERSION};
-use landfast_nfs::{mount, nfsacl, v3};
-use landfast_rpc::conn::{CallHeader, ConnConfig, ConnInfo, Program, Response, Service};
+use landfast_rpc::conn::ConnConfig;
 use landfast_rpc::rpcbind::{self, Rpcbind};
-use landfast_rpc::{Credential, Turn, server, udp};
+use landfast_rpc::{server, udp};
 use landfast_volume::{RecoveryReport, ShutdownReport, Volume};
-use landfast_xdr::{Reader, padding};
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::UdpSocket;
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::Notify;
-use tokio::time::{Instant, timeout_at};
 
 /// How long a clean stop waits for requests under way.
 const STOP_GRACE: Duration = Duration::from_secs(10);
@@ -484,259 +468,4 @@ async fn write_down(sh: &Shared, notes: Vec<Stamped>) -> bool {
         tracing::error!("the log took no record of clients that are gone or hold nothing: {e}");
     }
     told.is_ok()
-}
-
-pub(crate) struct Nfs {
-    pub(crate) sh: Arc<Shared>,
-    nlm: Nlm,
-    /// For what waits for the disk, so that it takes no thread from what does not.
-    pub(crate) slow: Arc<Pool>,
-    /// A slot, or a call without a session, has been released.
-    pub(crate) released: Notify,
-    /// Who has mounted what with MOUNT.
-    pub(crate) mounts: Mounts,
-}
-
-const PROGRAMS: &[Program] = &[
-    Program { number: landfast_nfs::PROGRAM, low: v3::VERSION, high: VERSION },
-    Program { number: nfsacl::PROGRAM, low: nfsacl::VERSION, high: nfsacl::VERSION },
-    Program { number: mount::PROGRAM, low: mount::VERSION, high: mount::VERSION },
-    nlm::PROGRAMS[0],
-    nlm::PROGRAMS[1],
-];
-
-impl Service for Nfs {
-    fn programs(&self) -> &[Program] {
-        PROGRAMS
-    }
-
-    async fn call(&self, conn: &Arc<ConnInfo>, call: CallHeader, body: Bytes) -> Response {
-        let begun = std::time::Instant::now();
-        let program = match (call.prog, call.vers) {
-            (landfast_nfs::PROGRAM, VERSION) => 0,
-            (landfast_nfs::PROGRAM, _) => 1,
-            (nfsacl::PROGRAM, _) => 2,
-            (mount::PROGRAM, _) => 3,
-            _ => 4,
-        };
-        let response = self.serve(conn, call, body).await;
-        self.sh.counters.took(program, begun.elapsed());
-        response
-    }
-
-    fn closed(&self, conn: &Arc<ConnInfo>) {
-        self.sh.lines.remove(conn.id());
-        let mut st = self.sh.state();
-        st.sessions.disconnected(conn.id());
-        st.drc.connection_ended(conn.id(), conn.ended_by_peer());
-    }
-}
-
-impl Nfs {
-    async fn serve(&self, conn: &Arc<ConnInfo>, mut call: CallHeader, body: Bytes) -> Response {
-        match (call.prog, call.vers) {
-            (landfast_nfs::PROGRAM, v3::VERSION) => return self.v3(conn, call, body).await,
-            (landfast_nfs::PROGRAM, _) => {}
-            (nfsacl::PROGRAM, _) => return self.nfsacl(conn, call, body).await,
-            (mount::PROGRAM, _) => return self.mount(conn, call, body).await,
-            _ => {
-                let mut turn = std::mem::replace(&mut call.turn, Turn::free());
-                return turn.during(self.nlm.call(conn.peer(), false, call, body)).await;
-            }
-        }
-        match call.proc {
-            PROC_NULL => Response::Success(Bytes::new()),
-            PROC_COMPOUND => self.compound(conn, call, body).await,
-            _ => Response::ProcUnavail,
-        }
-    }
-
-    async fn compound(&self, conn: &Arc<ConnInfo>, call: CallHeader, body: Bytes) -> Response {
-        let principal = principal(&call.cred);
-        let mut reader = Reader::new(body.clone());
-        let Ok(args) = CompoundArgs::decode_limited(&mut reader, limits::OPS_MAX) else {
-            return Response::GarbageArgs;
-        };
-        let modifies = args.ops.iter().any(|op| matrix::may_modify(op, args.minor_version));
-        let exports = if modifies { touched(&self.sh.exports(), &args) } else { Vec::new() };
-        let synced = exports.iter().any(|e| e.synced());
-        let slow = synced || args.ops.iter().any(matrix::may_flush);
-        if modifies {
-            // A task of its own from here on, with the others that arrived together: see below, where they are announced.
-            tokio::task::yield_now().await;
-        }
-        let fingerprint = fingerprint(principal, &args, &body);
-        if args.ops.iter().any(|op| matches!(op, ArgOp::CreateSession(_) | ArgOp::BindConnToSession(_))) {
-            self.sh.lines.add(conn);
-        }
-        let CallHeader { xid, prog: program, vers: version, proc: procedure, cred, message_bytes, mut turn } =
-            call;
-        let caller = turn.before(self.sh.caller(conn.peer(), cred)).await;
-        // NFSv4.0 has no slots.
-        let key = (args.minor_version == 0 && v40::is_kept(&args.ops)).then(|| {
-            let numbers = CallNumbers { xid, program, version, procedure };
-            CallKey::new(caller.addr, numbers, principal, &body)
-        });
-        let in_hand = match &key {
-            None => None,
-            Some(key) => {
-                match turn.before(self.once(key, Origin { conn: conn.id(), port: caller.port })).await {
-                    Once::Execute(in_hand) => Some(in_hand),
-                    Once::Replay(reply) => {
-                        self.sh.counters.replay();
-                        return Response::Success(reply);
-                    }
-                    Once::Busy => return Response::Close,
-                }
-            }
-        };
-        let req =
-            Request { conn: conn.id(), principal, caller, bytes: message_bytes, fingerprint, args, key };
-        drop(body);
-        let req = Arc::new(req);
-        for export in &exports {
-            // A volume that has failed says so again to each operation.
-            let _ = turn.before(export.volume.admit()).await;
-        }
-        let room = turn.before(conn.room(replies::compound(&req.args.ops))).await;
-        let give_up = Instant::now() + Duration::from_millis(limits::RETRY_WAIT_MS);
-        loop {
-            turn.again().await;
-            // Asked for before the slot is looked at, so that no release is missed.
-            let mut released = pin!(self.released.notified());
-            released.as_mut().enable();
-            // Requests that are here already share a flush: each is announced, and all others that were received have
-            // their turn to be, before the first of them runs.
-            let announced: Vec<_> =
-                exports.iter().filter(|_| !slow).filter_map(|e| e.volume.expect()).collect();
-            if announced.iter().any(|intent| intent.in_company()) {
-                tokio::task::yield_now().await;
-            }
-            let Some(Outcome { reply, mut rest, pending, busy, offloads }) =
-                self.run(&req, slow, &mut turn).await
-            else {
-                return Response::Close;
-            };
-            for offload in offloads {
-                tokio::spawn(offload::run(self.sh.clone(), self.slow.clone(), offload));
-            }
-            drop(announced);
-            if let Some(pending) = pending {
-                let (reply, stable) = self.settle(reply, pending).await;
-                if let Some(in_hand) = in_hand.filter(|_| stable) {
-                    in_hand.settle();
-                }
-                return Response::Success(reply).in_room(room);
-            }
-            if !busy {
-                if let Some(in_hand) = in_hand {
-                    in_hand.settle();
-                }
-                self.released.notify_waiters();
-                if rest.is_empty() {
-                    return Response::Success(reply).in_room(room);
-                }
-                rest.insert(0, reply);
-                return Response::Segments(rest).in_room(room);
-            }
-            // A client that has lost its connection repeats what is still being worked on; `DELAY` would cost it seconds.
-            if timeout_at(give_up, released).await.is_err() {
-                return Response::Success(reply);
-            }
-        }
-    }
-
-    /// Runs a request, and lets go of its turn; `None` when that failed.
-    async fn run(&self, req: &Arc<Request>, slow: bool, turn: &mut Turn) -> Option<Outcome> {
-        if !slow {
-            let outcome = compound::run(&self.sh, req);
-            turn.give();
-            return Some(outcome);
-        }
-        turn.give();
-        let (done, outcome) = tokio::sync::oneshot::channel();
-        let (sh, req) = (self.sh.clone(), req.clone());
-        self.slow.run_for(req.caller.addr, move || {
-            let outcome = compound::run(&sh, &req);
-            if let Some(pending) = &outcome.pending {
-                pending.receipt.request();
-            }
-            // The other end waits until the job has run or was dropped.
-            let _ = done.send(outcome);
-        });
-        outcome.await.ok()
-    }
-
-    /// Waits for the log, frees the slot; the reply to send, and whether what it says is stable.
-    async fn settle(&self, reply: Bytes, pending: Pending) -> (Bytes, bool) {
-        let Pending { receipt, slot, owners, holder, failure } = pending;
-        let stable = receipt.wait().await.is_ok();
-        let mut st = self.sh.state();
-        if let Some(client) = holder.filter(|_| stable) {
-            st.holding_is_noted(client);
-        }
-        if let Some((session, slot)) = slot
-            && let Some(s) = st.sessions.get_mut(&session)
-        {
-            if !stable {
-                s.replace_reply(slot, Kept::Reply(failure.clone()));
-            }
-            s.release(slot);
-        }
-        if !stable {
-            st.owners.spoil_all(&owners);
-        }
-        st.owners.give_back(&owners);
-        drop(st);
-        self.released.notify_waiters();
-        (if stable { reply } else { failure }, stable)
-    }
-}
-
-/// Who calls, for sessions.
-pub(crate) fn principal(cred: &Credential) -> Principal {
-    match cred {
-        Credential::None => Principal { flavor: 0, uid: 0 },
-        Credential::Sys(a) => Principal { flavor: 1, uid: a.uid },
-    }
-}
-
-/// The exports that a COMPOUND may change: those that its handles name, and all when it starts at the root.
-fn touched(exports: &Exports, args: &CompoundArgs) -> Vec<Arc<Export>> {
-    let mut found: Vec<Arc<Export>> = Vec::new();
-    for op in &args.ops {
-        match op {
-            ArgOp::Putfh(fh) => match exports.of_handle(&fh.0) {
-                Some(e) if !found.iter().any(|f| f.id() == e.id()) => found.push(e.clone()),
-                Some(_) => {}
-                None => return exports.iter().cloned().collect(),
-            },
-            ArgOp::Putrootfh | ArgOp::Putpubfh => return exports.iter().cloned().collect(),
-            _ => {}
-        }
-    }
-    found
-}
-
-/// Bytes of an encoded SEQUENCE, number included.
-const SEQUENCE_BYTES: usize = 4 + 16 + 4 * 4;
-
-/// A digest of caller and operations (RFC 8881 section 2.10.6.1.3.1): of all that a retry repeats, so without the
-/// SEQUENCE itself, whose hints may differ. 64-bit FNV-1a, over the beginning and the length: stable over restarts
-/// and versions, since it stands in the log.
-fn fingerprint(principal: Principal, args: &CompoundArgs, body: &Bytes) -> u64 {
-    let skip = 4 + args.tag.len() + padding(args.tag.len()) + 8 + SEQUENCE_BYTES;
-    let rest = body.get(skip..).unwrap_or_default();
-    let mut h = 0xcbf2_9ce4_8422_2325_u64;
-    let mut eat = |bytes: &[u8]| {
-        for b in bytes {
-            h = (h ^ u64::from(*b)).wrapping_mul(0x100_0000_01b3);
-        }
-    };
-    eat(&principal.flavor.to_be_bytes());
-    eat(&principal.uid.to_be_bytes());
-    eat(&args.announced.to_be_bytes());
-    eat(&(rest.len() as u64).to_be_bytes());
-    eat(rest.get(..limits::FINGERPRINT_BYTES.min(rest.len())).unwrap_or_default());
-    h
 }

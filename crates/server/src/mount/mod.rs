@@ -8,7 +8,7 @@
 use crate::exports::rules::From;
 use crate::exports::{Caller, Export, Exports, Refused};
 use crate::limits;
-use crate::serve::Nfs;
+use crate::service::Nfs;
 use bytes::Bytes;
 use landfast_nfs::mount::{ExportEntry, MntRes, MountEntry, MountStat, Mounted, NAME_MAX, PATH_MAX, proc};
 use landfast_nfs::v3::types::List;

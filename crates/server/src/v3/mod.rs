@@ -1,7 +1,7 @@
 //! NFS version 3 (RFC 1813) over the export table: one file for each family of procedures.
 //!
 //! A call runs where it was received, as a COMPOUND does, and what it changes is one transaction of its volume with the
-//! reply, which the duplicate request cache keeps ([`crate::state::drc`]); [`serve`] waits for the log in between.
+//! reply, which the duplicate request cache keeps ([`crate::state::drc`]); [`crate::path`] waits for the log in between.
 //!
 //! Invariants: the reply to a call that changed something is sent when the log holds the change and the reply; a call
 //! that was answered is not executed again; weak cache consistency data says what was before only when nothing else
@@ -18,8 +18,9 @@ mod names;
 mod readdir;
 mod serve;
 
-use crate::exports::{Caller, Export, Receipts};
+use crate::exports::{Caller, Export};
 use crate::limits;
+use crate::path::{Outcome, Pending};
 use crate::server::Shared;
 use crate::state::drc::CallKey;
 use crate::state::notes::{Note, Stamped};
@@ -81,19 +82,11 @@ impl Asked {
 }
 
 /// A decoded call and who sent it.
-pub(crate) struct Request {
-    pub(crate) caller: Caller,
-    pub(crate) call: Asked,
+struct Request {
+    caller: Caller,
+    call: Asked,
     /// Its name in the duplicate request cache, if its reply is kept.
-    pub(crate) key: Option<CallKey>,
-}
-
-/// A reply and what it has to wait for.
-pub(crate) struct Outcome {
-    /// In pieces.
-    pub(crate) reply: Vec<Bytes>,
-    /// `None` when it can be sent at once.
-    pub(crate) receipts: Option<Receipts>,
+    key: Option<CallKey>,
 }
 
 fn changes(call: &Call) -> Option<&FileHandle> {
@@ -133,7 +126,7 @@ fn may_flush(call: &Call, export: &Export) -> bool {
 }
 
 /// Runs a call.
-pub(crate) fn run(sh: &Shared, req: &Request) -> Outcome {
+fn run(sh: &Shared, req: &Request) -> Outcome {
     let mut cx = Cx::new(sh, &req.caller);
     let (status, reply) = match &req.call {
         Asked::V3(call) => execute(&mut cx, call),
@@ -162,7 +155,8 @@ pub(crate) fn run(sh: &Shared, req: &Request) -> Outcome {
             txs.of(&home).note(Stamped { v, note: Note::Call(note) }.to_bytes());
         }
     }
-    Outcome { reply, receipts: (modified || noted).then(|| txs.finish()) }
+    let pending = (modified || noted).then(|| Pending::new(txs.finish(), req.call.failed(NfsStat3::IO)));
+    Outcome { pending, ..Outcome::at_once(reply) }
 }
 
 fn one<T: Encode, F: Encode>(res: Res<T, F>) -> (NfsStat3, Vec<Bytes>) {

@@ -7,19 +7,18 @@ use super::context::{Ctx, Fail};
 use super::matrix::{self, Does, Place};
 use super::session::Sequenced;
 use super::v40;
-use crate::exports::{Caller, Receipts, Txs};
+use crate::exports::{Caller, Txs};
 use crate::limits;
-use crate::offload::Offload;
+use crate::path::{Outcome, Pending};
 use crate::server::Shared;
 use crate::state::Principal;
 use crate::state::drc::CallKey;
 use crate::state::notes::{Note, Stamped};
-use crate::state::owners::OwnerKey;
 use crate::state::sessions::{ConnId, Kept};
 use bytes::{BufMut, Bytes, BytesMut};
 use landfast_nfs::v4::args::OpenClaim;
 use landfast_nfs::v4::res::SequenceRes;
-use landfast_nfs::v4::{ArgOp, CompoundArgs, NfsStat, OpNum, ResBody, ResOp, SessionId, Stateid};
+use landfast_nfs::v4::{ArgOp, CompoundArgs, NfsStat, OpNum, ResBody, ResOp, Stateid};
 use landfast_xdr::{Encode, padding};
 use std::cell::RefCell;
 
@@ -35,37 +34,6 @@ pub(crate) struct Request {
     pub(crate) bytes: usize,
     /// Digest of caller and operations after the SEQUENCE.
     pub(crate) fingerprint: u64,
-}
-
-/// A reply and what has to happen before it is sent.
-pub(crate) struct Outcome {
-    pub(crate) reply: Bytes,
-    /// What comes after it: pieces that were not copied together.
-    pub(crate) rest: Vec<Bytes>,
-    pub(crate) pending: Option<Pending>,
-    /// The reply is `DELAY`, because the request repeats one that is being worked on.
-    pub(crate) busy: bool,
-    /// Copies to be begun.
-    pub(crate) offloads: Vec<Offload>,
-}
-
-/// A reply that waits for the log.
-pub(crate) struct Pending {
-    pub(crate) receipt: Receipts,
-    /// The slot that is busy until then.
-    pub(crate) slot: Option<(SessionId, u32)>,
-    /// The owners of NFSv4.0 that are busy until then.
-    pub(crate) owners: Vec<OwnerKey>,
-    /// The client whose record says, once it is stable, that it may hold opens.
-    pub(crate) holder: Option<u64>,
-    /// The reply to send instead when the log fails.
-    pub(crate) failure: Bytes,
-}
-
-impl Outcome {
-    pub(super) fn at_once(reply: Bytes) -> Outcome {
-        Outcome { reply, rest: Vec::new(), pending: None, busy: false, offloads: Vec::new() }
-    }
 }
 
 /// Bytes of an RPC reply's header: transaction, reply, accepted, verifier, status (RFC 5531 section 9).
@@ -120,21 +88,19 @@ impl Reply {
         self.count -= 1;
     }
 
-    /// The reply in pieces: the first, and the rest.
-    fn into_pieces(mut self) -> (Bytes, Vec<Bytes>) {
+    /// The reply in pieces, at least one.
+    fn into_pieces(mut self) -> Vec<Bytes> {
         self.out[..4].copy_from_slice(&self.status.0.to_be_bytes());
         self.out[self.count_at..self.count_at + 4].copy_from_slice(&self.count.to_be_bytes());
         let mut out = self.out.freeze();
-        let Some((first, _)) = self.data.first() else { return (out, Vec::new()) };
-        let head = out.split_to(*first);
-        let (mut rest, mut done) = (Vec::with_capacity(2 * self.data.len()), head.len());
+        let (mut pieces, mut done) = (Vec::with_capacity(2 * self.data.len() + 1), 0);
         for (at, data) in self.data {
-            rest.push(out.split_to(at - done));
-            rest.push(data);
+            pieces.push(out.split_to(at - done));
+            pieces.push(data);
             done = at;
         }
-        rest.push(out);
-        (head, rest)
+        pieces.push(out);
+        pieces
     }
 
     pub(super) fn finish(self) -> Bytes {
@@ -144,23 +110,27 @@ impl Reply {
 
     /// The whole reply of one failed operation, or of none.
     pub(super) fn failed(tag: &Bytes, op: Option<OpNum>, status: NfsStat) -> Outcome {
+        Outcome::at_once(vec![Reply::of_failed(tag, op, status)])
+    }
+
+    /// The same, as bytes.
+    pub(super) fn of_failed(tag: &Bytes, op: Option<OpNum>, status: NfsStat) -> Bytes {
         let mut reply = Reply::new(tag);
         reply.status = status;
         if let Some(op) = op {
             reply.push(&ResOp::failed(op, status));
         }
-        Outcome::at_once(reply.finish())
+        reply.finish()
     }
 }
 
 /// A reply of pieces as one.
-fn whole(len: usize, (head, rest): (Bytes, Vec<Bytes>)) -> Bytes {
-    if rest.is_empty() {
-        return head;
+fn whole(len: usize, mut pieces: Vec<Bytes>) -> Bytes {
+    if pieces.len() == 1 {
+        return pieces.pop().unwrap_or_default();
     }
     let mut all = BytesMut::with_capacity(len);
-    all.extend_from_slice(&head);
-    rest.iter().for_each(|piece| all.extend_from_slice(piece));
+    pieces.iter().for_each(|piece| all.extend_from_slice(piece));
     all.freeze()
 }
 
@@ -247,12 +217,11 @@ fn alone_in_compound(mut ctx: Ctx<'_>, req: &Request, op: &ArgOp) -> Outcome {
     reply.push(&res);
     let reply = reply.finish();
     if !ctx.noted {
-        return Outcome::at_once(reply);
+        return Outcome::at_once(vec![reply]);
     }
-    let failure = Reply::failed(&req.args.tag, Some(op.op()), NfsStat::NFS4ERR_SERVERFAULT).reply;
-    let receipt = ctx.txs.finish();
-    let pending = Pending { receipt, slot: None, owners: Vec::new(), holder: None, failure };
-    Outcome { pending: Some(pending), ..Outcome::at_once(reply) }
+    let failure = Reply::of_failed(&req.args.tag, Some(op.op()), NfsStat::NFS4ERR_SERVERFAULT);
+    let pending = Pending::new(ctx.txs.finish(), failure);
+    Outcome { pending: Some(pending), ..Outcome::at_once(vec![reply]) }
 }
 
 pub(super) fn result(op: OpNum, done: Result<ResBody, Fail>) -> ResOp {
@@ -281,11 +250,11 @@ fn in_session(mut ctx: Ctx<'_>, req: &Request) -> Outcome {
     let (res, max_response, max_cached) = match begun {
         Sequenced::Replay(reply) => {
             ctx.sh.counters.replay();
-            return Outcome::at_once(reply);
+            return Outcome::at_once(vec![reply]);
         }
         Sequenced::Uncached(res) => {
             ctx.sh.counters.replay();
-            return Outcome::at_once(uncached(args, &res));
+            return Outcome::at_once(vec![uncached(args, &res)]);
         }
         Sequenced::New { res, max_response, max_cached } => (res, max_response, max_cached),
     };
@@ -389,7 +358,7 @@ fn finish(
     max_cached: usize,
     cachethis: bool,
 ) -> Outcome {
-    let Some(session) = ctx.session.clone() else { return Outcome::at_once(reply.finish()) };
+    let Some(session) = ctx.session.clone() else { return Outcome::at_once(vec![reply.finish()]) };
     let offloads = std::mem::take(&mut ctx.offloads);
     let logged = ctx.txs.modified() || ctx.noted;
     // What changed something is kept whether the client asked or not, when it fits: then a retry finds it.
@@ -397,9 +366,12 @@ fn finish(
     let keep = (cachethis || logged) && len + RPC_REPLY_HEAD <= max_cached;
     let mut pieces = reply.into_pieces();
     if keep {
-        pieces = (whole(len, pieces), Vec::new());
+        pieces = vec![whole(len, pieces)];
     }
-    let kept = if keep { Kept::Reply(pieces.0.clone()) } else { Kept::Uncached };
+    let kept = match pieces.first() {
+        Some(whole) if keep => Kept::Reply(whole.clone()),
+        _ => Kept::Uncached,
+    };
     let home = ctx.home().map(|e| e.id());
     let (slot_note, holder_note) = {
         let mut st = ctx.sh.state();
@@ -418,22 +390,16 @@ fn finish(
         if let Some(s) = ctx.sh.state().sessions.get_mut(&session.id) {
             s.release(session.slot);
         }
-        let (reply, rest) = pieces;
-        return Outcome { offloads, rest, ..Outcome::at_once(reply) };
+        return Outcome { offloads, ..Outcome::at_once(pieces) };
     }
     let mut failure = Reply::new(&req.args.tag);
     failure.push(&ResOp::ok(OpNum::SEQUENCE, ResBody::Sequence(res.clone())));
     if let Some(second) = req.args.ops.get(1) {
         failure.push(&ResOp::failed(second.op(), NfsStat::NFS4ERR_IO));
     }
-    let pending = Pending {
-        receipt: ctx.txs.finish(),
-        slot: Some((session.id, session.slot)),
-        owners: Vec::new(),
-        holder,
-        failure: failure.finish(),
-    };
-    Outcome { pending: Some(pending), offloads, ..Outcome::at_once(whole(len, pieces)) }
+    let slot = Some((session.id, session.slot));
+    let pending = Pending { slot, holder, ..Pending::new(ctx.txs.finish(), failure.finish()) };
+    Outcome { pending: Some(pending), offloads, ..Outcome::at_once(vec![whole(len, pieces)]) }
 }
 
 impl Ctx<'_> {

@@ -2,12 +2,13 @@
 //!
 //! - [`matrix`]: the operations as data;
 //! - [`compound`]: one request from its first operation to its reply;
+//! - `serve`: from a received COMPOUND to its path through the server;
 //! - [`context`]: what operations of one compound share;
 //! - `v40`: what is different in NFSv4.0;
 //! - `session`, `handles`, `names`, `attributes`, `readdir`, `open`, `io`, `lock`, `xattr`, `sparse`, `copy`: the operations.
 
 mod attributes;
-pub(crate) mod compound;
+mod compound;
 mod context;
 mod copy;
 mod handles;
@@ -17,7 +18,8 @@ pub mod matrix;
 mod names;
 mod open;
 mod readdir;
+mod serve;
 mod session;
 mod sparse;
-pub(crate) mod v40;
+mod v40;
 mod xattr;

@@ -3,9 +3,10 @@
 //! The operations are those of NFSv4.1; what is different stands here: who the client is (from a client ID or a stateid),
 //! the owners' sequence numbers, the client IDs' own operations, and errors that only the later versions have.
 
-use super::compound::{Budget, Outcome, Pending, RPC_REPLY_HEAD, Reply, Request, flavor_later, result, step};
+use super::compound::{Budget, RPC_REPLY_HEAD, Reply, Request, flavor_later, result, step};
 use super::context::{Ctx, Done, Fail, key};
 use crate::limits;
+use crate::path::{Outcome, Pending};
 use crate::state::clients::{Callback, SetClientId, SetClientIdError};
 use crate::state::notes::{Note, Stamped};
 use crate::state::owners::{Last, Request as Asked};
@@ -97,11 +98,11 @@ fn finish(mut ctx: Ctx<'_>, req: &Request, reply: Reply, first: &ArgOp) -> Outco
     let owners = std::mem::take(&mut ctx.owners);
     if !(ctx.txs.modified() || ctx.noted) {
         ctx.sh.state().owners.give_back(&owners);
-        return Outcome::at_once(reply);
+        return Outcome::at_once(vec![reply]);
     }
-    let failure = Reply::failed(&req.args.tag, Some(first.op()), NfsStat::NFS4ERR_IO).reply;
-    let pending = Pending { receipt: ctx.txs.finish(), slot: None, owners, holder, failure };
-    Outcome { pending: Some(pending), ..Outcome::at_once(reply) }
+    let failure = Reply::of_failed(&req.args.tag, Some(first.op()), NfsStat::NFS4ERR_IO);
+    let pending = Pending { owners, holder, ..Pending::new(ctx.txs.finish(), failure) };
+    Outcome { pending: Some(pending), ..Outcome::at_once(vec![reply]) }
 }
 
 /// A digest of an operation's arguments: 64-bit FNV-1a.

@@ -1,0 +1,230 @@
+//! The path of one request, the same for all versions of NFS, from the decoded call to its reply:
+//!
+//! 1. its client's turn has come ([`landfast_rpc::Turn`]); it is let go of wherever the request waits;
+//! 2. a request that may change something gets a task of its own, so that others which arrived with it can join its flush;
+//! 3. who calls is looked up; a call without a session is looked for in the duplicate request cache ([`Once`]);
+//! 4. back-pressure of the logs that it may write to; room for a large reply;
+//! 5. it is announced to those logs, and the others that were received have their turn to be;
+//! 6. it runs here, or on the threads for what waits for the disk ([`crate::pool`]); the next request has the turn;
+//! 7. the logs are flushed up to its last record;
+//! 8. its slot, its owners and its place in the duplicate request cache are free; the reply is sent.
+//!
+//! What is decoded and how it runs is the protocols' own: [`Plan`] says what has to be known of a request before it runs,
+//! [`Work`] runs it, [`Outcome`] is what came of it.
+//!
+//! Invariants: what changed something is answered when the logs hold the change and the reply, and otherwise with
+//! [`Pending::failure`]; nothing waits between 6 and 7 while it holds a turn or an announcement.
+
+use crate::exports::{Caller, Export, Receipts};
+use crate::limits;
+use crate::offload::{self, Offload};
+use crate::once::Once;
+use crate::server::Shared;
+use crate::service::{Nfs, principal};
+use crate::state::drc::{CallKey, CallNumbers, Origin};
+use crate::state::owners::OwnerKey;
+use crate::state::sessions::Kept;
+use bytes::Bytes;
+use landfast_nfs::v4::SessionId;
+use landfast_rpc::Turn;
+use landfast_rpc::conn::{CallHeader, ConnInfo, Response};
+use std::net::IpAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, timeout_at};
+
+/// What has to be known of a request before it runs.
+pub(crate) struct Plan {
+    /// It may change something.
+    pub(crate) modifies: bool,
+    /// The exports whose logs it may write to.
+    pub(crate) exports: Vec<Arc<Export>>,
+    /// It may wait for the disk itself.
+    pub(crate) slow: bool,
+    /// Its reply is kept in the duplicate request cache.
+    pub(crate) kept: bool,
+    /// Bytes that its reply may have.
+    pub(crate) reply_max: usize,
+}
+
+/// A request that can run, without waiting for any log.
+pub(crate) trait Work: Send + Sync + 'static {
+    /// Runs it.
+    fn run(&self, sh: &Shared) -> Outcome;
+}
+
+/// A reply and what has to happen before it is sent.
+pub(crate) struct Outcome {
+    /// In pieces.
+    pub(crate) reply: Vec<Bytes>,
+    pub(crate) pending: Option<Pending>,
+    /// The reply is `DELAY`, because the request repeats one that is being worked on.
+    pub(crate) busy: bool,
+    /// Copies to be begun.
+    pub(crate) offloads: Vec<Offload>,
+}
+
+/// What a reply that waits for the log leaves to be done.
+pub(crate) struct Pending {
+    pub(crate) receipts: Receipts,
+    /// The slot that is busy until then.
+    pub(crate) slot: Option<(SessionId, u32)>,
+    /// The owners of NFSv4.0 that are busy until then.
+    pub(crate) owners: Vec<OwnerKey>,
+    /// The client whose record says, once it is stable, that it may hold opens.
+    pub(crate) holder: Option<u64>,
+    /// The reply to send instead when the log fails.
+    pub(crate) failure: Bytes,
+}
+
+impl Outcome {
+    /// A reply that can be sent at once.
+    pub(crate) fn at_once(reply: Vec<Bytes>) -> Outcome {
+        Outcome { reply, pending: None, busy: false, offloads: Vec::new() }
+    }
+}
+
+impl Pending {
+    /// Waits for the logs and for nothing else.
+    pub(crate) fn new(receipts: Receipts, failure: Bytes) -> Pending {
+        Pending { receipts, slot: None, owners: Vec::new(), holder: None, failure }
+    }
+}
+
+impl Nfs {
+    /// Takes a decoded call all the way; `make` gets who calls, and the call's name in the duplicate request cache if it
+    /// has one.
+    pub(crate) async fn answer<W: Work>(
+        &self,
+        conn: &Arc<ConnInfo>,
+        call: CallHeader,
+        body: Bytes,
+        plan: Plan,
+        make: impl FnOnce(Caller, Option<CallKey>) -> W,
+    ) -> Response {
+        let Plan { modifies, exports, slow, kept, reply_max } = plan;
+        if modifies {
+            tokio::task::yield_now().await;
+        }
+        let principal = principal(&call.cred);
+        let CallHeader { xid, prog: program, vers: version, proc: procedure, cred, mut turn, .. } = call;
+        let caller = turn.before(self.sh.caller(conn.peer(), cred)).await;
+        let key = kept.then(|| {
+            let numbers = CallNumbers { xid, program, version, procedure };
+            CallKey::new(caller.addr, numbers, principal, &body)
+        });
+        drop(body);
+        let in_hand = match &key {
+            None => None,
+            Some(key) => {
+                match turn.before(self.once(key, Origin { conn: conn.id(), port: caller.port })).await {
+                    Once::Execute(in_hand) => Some(in_hand),
+                    Once::Replay(reply) => {
+                        self.sh.counters.replay();
+                        return Response::Success(reply);
+                    }
+                    Once::Busy => return Response::Close,
+                }
+            }
+        };
+        for export in &exports {
+            // A volume that has failed says so again to each operation.
+            let _ = turn.before(export.volume.admit()).await;
+        }
+        let room = turn.before(conn.room(reply_max)).await;
+        let client = caller.addr;
+        let work = Arc::new(make(caller, key));
+        let give_up = Instant::now() + Duration::from_millis(limits::RETRY_WAIT_MS);
+        loop {
+            turn.again().await;
+            // Asked for before the slot is looked at, so that no release is missed.
+            let mut released = pin!(self.released.notified());
+            released.as_mut().enable();
+            // Requests that are here already share a flush: each is announced, and all others that were received have
+            // their turn to be, before the first of them runs.
+            let announced: Vec<_> =
+                exports.iter().filter(|_| !slow).filter_map(|e| e.volume.expect()).collect();
+            if announced.iter().any(|intent| intent.in_company()) {
+                tokio::task::yield_now().await;
+            }
+            let outcome = self.run(&work, client, slow, &mut turn).await;
+            drop(announced);
+            let Some(Outcome { reply, pending, busy, offloads }) = outcome else { return Response::Close };
+            for offload in offloads {
+                tokio::spawn(offload::run(self.sh.clone(), self.slow.clone(), offload));
+            }
+            if !busy {
+                let failure = match pending {
+                    Some(pending) => self.settle(pending).await.err(),
+                    None => None,
+                };
+                // Where the log failed a retry is a new call.
+                if let Some(in_hand) = in_hand.filter(|_| failure.is_none()) {
+                    in_hand.settle();
+                }
+                self.released.notify_waiters();
+                return Response::Segments(failure.map_or(reply, |failure| vec![failure])).in_room(room);
+            }
+            // A client that has lost its connection repeats what is still being worked on; `DELAY` would cost it seconds.
+            if timeout_at(give_up, released).await.is_err() {
+                return Response::Segments(reply);
+            }
+        }
+    }
+
+    /// Runs a request, and lets go of its turn; `None` when that failed.
+    async fn run<W: Work>(
+        &self,
+        work: &Arc<W>,
+        client: IpAddr,
+        slow: bool,
+        turn: &mut Turn,
+    ) -> Option<Outcome> {
+        if !slow {
+            let outcome = work.run(&self.sh);
+            turn.give();
+            return Some(outcome);
+        }
+        turn.give();
+        let (done, outcome) = tokio::sync::oneshot::channel();
+        let (sh, work) = (self.sh.clone(), work.clone());
+        self.slow.run_for(client, move || {
+            let outcome = work.run(&sh);
+            if let Some(pending) = &outcome.pending {
+                pending.receipts.request();
+            }
+            // The other end waits until the job has run or was dropped.
+            let _ = done.send(outcome);
+        });
+        outcome.await.ok()
+    }
+
+    /// Waits for the logs, frees the slot and the owners.
+    ///
+    /// # Errors
+    /// What the request did may not be stable: the reply to send instead.
+    async fn settle(&self, pending: Pending) -> Result<(), Bytes> {
+        let Pending { receipts, slot, owners, holder, failure } = pending;
+        let stable = receipts.wait().await.is_ok();
+        if slot.is_some() || holder.is_some() || !owners.is_empty() {
+            let mut st = self.sh.state();
+            if let Some(client) = holder.filter(|_| stable) {
+                st.holding_is_noted(client);
+            }
+            if let Some((session, slot)) = slot
+                && let Some(s) = st.sessions.get_mut(&session)
+            {
+                if !stable {
+                    s.replace_reply(slot, Kept::Reply(failure.clone()));
+                }
+                s.release(slot);
+            }
+            if !stable {
+                st.owners.spoil_all(&owners);
+            }
+            st.owners.give_back(&owners);
+        }
+        if stable { Ok(()) } else { Err(failure) }
+    }
+}

@@ -1,0 +1,90 @@
+//! The programs that are served, and what answers which call.
+
+use crate::mount::Mounts;
+use crate::nlm::{self, Nlm};
+use crate::pool::Pool;
+use crate::server::Shared;
+use crate::state::Principal;
+use bytes::Bytes;
+use landfast_nfs::v4::{PROC_COMPOUND, PROC_NULL, VERSION};
+use landfast_nfs::{mount, nfsacl, v3};
+use landfast_rpc::conn::{CallHeader, ConnInfo, Program, Response, Service};
+use landfast_rpc::{Credential, Turn};
+use std::sync::Arc;
+use tokio::sync::Notify;
+
+/// What answers the calls of all programs.
+pub(crate) struct Nfs {
+    pub(crate) sh: Arc<Shared>,
+    pub(crate) nlm: Nlm,
+    /// For what waits for the disk, so that it takes no thread from what does not.
+    pub(crate) slow: Arc<Pool>,
+    /// A slot, or a call without a session, has been released.
+    pub(crate) released: Notify,
+    /// Who has mounted what with MOUNT.
+    pub(crate) mounts: Mounts,
+}
+
+/// All of them, with their versions.
+pub(crate) const PROGRAMS: &[Program] = &[
+    Program { number: landfast_nfs::PROGRAM, low: v3::VERSION, high: VERSION },
+    Program { number: nfsacl::PROGRAM, low: nfsacl::VERSION, high: nfsacl::VERSION },
+    Program { number: mount::PROGRAM, low: mount::VERSION, high: mount::VERSION },
+    nlm::PROGRAMS[0],
+    nlm::PROGRAMS[1],
+];
+
+impl Service for Nfs {
+    fn programs(&self) -> &[Program] {
+        PROGRAMS
+    }
+
+    async fn call(&self, conn: &Arc<ConnInfo>, call: CallHeader, body: Bytes) -> Response {
+        let begun = std::time::Instant::now();
+        let program = match (call.prog, call.vers) {
+            (landfast_nfs::PROGRAM, VERSION) => 0,
+            (landfast_nfs::PROGRAM, _) => 1,
+            (nfsacl::PROGRAM, _) => 2,
+            (mount::PROGRAM, _) => 3,
+            _ => 4,
+        };
+        let response = self.serve(conn, call, body).await;
+        self.sh.counters.took(program, begun.elapsed());
+        response
+    }
+
+    fn closed(&self, conn: &Arc<ConnInfo>) {
+        self.sh.lines.remove(conn.id());
+        let mut st = self.sh.state();
+        st.sessions.disconnected(conn.id());
+        st.drc.connection_ended(conn.id(), conn.ended_by_peer());
+    }
+}
+
+impl Nfs {
+    async fn serve(&self, conn: &Arc<ConnInfo>, mut call: CallHeader, body: Bytes) -> Response {
+        match (call.prog, call.vers) {
+            (landfast_nfs::PROGRAM, v3::VERSION) => return self.v3(conn, call, body).await,
+            (landfast_nfs::PROGRAM, _) => {}
+            (nfsacl::PROGRAM, _) => return self.nfsacl(conn, call, body).await,
+            (mount::PROGRAM, _) => return self.mount(conn, call, body).await,
+            _ => {
+                let mut turn = std::mem::replace(&mut call.turn, Turn::free());
+                return turn.during(self.nlm.call(conn.peer(), false, call, body)).await;
+            }
+        }
+        match call.proc {
+            PROC_NULL => Response::Success(Bytes::new()),
+            PROC_COMPOUND => self.compound(conn, call, body).await,
+            _ => Response::ProcUnavail,
+        }
+    }
+}
+
+/// Who calls, for sessions.
+pub(crate) fn principal(cred: &Credential) -> Principal {
+    match cred {
+        Credential::None => Principal { flavor: 0, uid: 0 },
+        Credential::Sys(a) => Principal { flavor: 1, uid: a.uid },
+    }
+}

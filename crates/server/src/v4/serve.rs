@@ -1,0 +1,99 @@
+//! From a received COMPOUND to the path that it takes ([`crate::path`]).
+
+use super::compound::{self, Request};
+use super::{matrix, v40};
+use crate::exports::{Export, Exports};
+use crate::limits;
+use crate::path::{Outcome, Plan, Work};
+use crate::replies;
+use crate::server::Shared;
+use crate::service::{Nfs, principal};
+use crate::state::Principal;
+use bytes::Bytes;
+use landfast_nfs::v4::{ArgOp, CompoundArgs};
+use landfast_rpc::conn::{CallHeader, ConnInfo, Response};
+use landfast_xdr::{Reader, padding};
+use std::sync::Arc;
+
+impl Nfs {
+    /// Serves a COMPOUND.
+    pub(crate) async fn compound(&self, conn: &Arc<ConnInfo>, call: CallHeader, body: Bytes) -> Response {
+        let principal = principal(&call.cred);
+        let mut reader = Reader::new(body.clone());
+        let Ok(args) = CompoundArgs::decode_limited(&mut reader, limits::OPS_MAX) else {
+            return Response::GarbageArgs;
+        };
+        let modifies = args.ops.iter().any(|op| matrix::may_modify(op, args.minor_version));
+        let exports = if modifies { touched(&self.sh.exports(), &args) } else { Vec::new() };
+        let slow = exports.iter().any(|e| e.synced()) || args.ops.iter().any(matrix::may_flush);
+        if args.ops.iter().any(|op| matches!(op, ArgOp::CreateSession(_) | ArgOp::BindConnToSession(_))) {
+            self.sh.lines.add(conn);
+        }
+        let plan = Plan {
+            modifies,
+            exports,
+            slow,
+            // NFSv4.0 has no slots.
+            kept: args.minor_version == 0 && v40::is_kept(&args.ops),
+            reply_max: replies::compound(&args.ops),
+        };
+        let (conn_id, bytes) = (conn.id(), call.message_bytes);
+        let fingerprint = fingerprint(principal, &args, &body);
+        self.answer(conn, call, body, plan, move |caller, key| Request {
+            conn: conn_id,
+            principal,
+            caller,
+            bytes,
+            fingerprint,
+            args,
+            key,
+        })
+        .await
+    }
+}
+
+impl Work for Request {
+    fn run(&self, sh: &Shared) -> Outcome {
+        compound::run(sh, self)
+    }
+}
+
+/// The exports that a COMPOUND may change: those that its handles name, and all when it starts at the root.
+fn touched(exports: &Exports, args: &CompoundArgs) -> Vec<Arc<Export>> {
+    let mut found: Vec<Arc<Export>> = Vec::new();
+    for op in &args.ops {
+        match op {
+            ArgOp::Putfh(fh) => match exports.of_handle(&fh.0) {
+                Some(e) if !found.iter().any(|f| f.id() == e.id()) => found.push(e.clone()),
+                Some(_) => {}
+                None => return exports.iter().cloned().collect(),
+            },
+            ArgOp::Putrootfh | ArgOp::Putpubfh => return exports.iter().cloned().collect(),
+            _ => {}
+        }
+    }
+    found
+}
+
+/// Bytes of an encoded SEQUENCE, number included.
+const SEQUENCE_BYTES: usize = 4 + 16 + 4 * 4;
+
+/// A digest of caller and operations (RFC 8881 section 2.10.6.1.3.1): of all that a retry repeats, so without the
+/// SEQUENCE itself, whose hints may differ. 64-bit FNV-1a, over the beginning and the length: stable over restarts
+/// and versions, since it stands in the log.
+fn fingerprint(principal: Principal, args: &CompoundArgs, body: &Bytes) -> u64 {
+    let skip = 4 + args.tag.len() + padding(args.tag.len()) + 8 + SEQUENCE_BYTES;
+    let rest = body.get(skip..).unwrap_or_default();
+    let mut h = 0xcbf2_9ce4_8422_2325_u64;
+    let mut eat = |bytes: &[u8]| {
+        for b in bytes {
+            h = (h ^ u64::from(*b)).wrapping_mul(0x100_0000_01b3);
+        }
+    };
+    eat(&principal.flavor.to_be_bytes());
+    eat(&principal.uid.to_be_bytes());
+    eat(&args.announced.to_be_bytes());
+    eat(&(rest.len() as u64).to_be_bytes());
+    eat(rest.get(..limits::FINGERPRINT_BYTES.min(rest.len())).unwrap_or_default());
+    h
+}
