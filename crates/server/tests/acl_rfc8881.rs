@@ -143,8 +143,10 @@ async fn rfc8881_6_2_1_what_posix_cannot_say_is_refused_and_changes_nothing() {
     assert_ok(&c.run(vec![ArgOp::Putrootfh, ArgOp::Create(link)]).await);
     let link = c.handle(&["l"]).await;
     assert_eq!(c.attrs(&link, Bitmap::of(&[n::ACL, n::TYPE])).await.acl, None);
-    let res = on(&mut c, &link, setattr(with_acl(vec![allow(R, "OWNER@")]))).await;
-    assert_eq!(res.status, NfsStat::NFS4ERR_ATTRNOTSUPP);
+    let list = with_acl(vec![allow(R, "OWNER@")]);
+    for op in [setattr(list.clone()), ArgOp::Verify(list.clone()), ArgOp::Nverify(list)] {
+        assert_eq!(on(&mut c, &link, op).await.status, NfsStat::NFS4ERR_ATTRNOTSUPP);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -184,11 +184,17 @@ async fn rfc7530_9_1_4_stateids() {
     let (other, _) = c.open("g", 3, 0).await;
     let old = Stateid { seqid: 1, ..s };
     let of_session = rig.client(b"y").await.open("f", 3).await.1;
+    let mut no_state = s.other;
+    no_state[8..].fill(0);
     for (stateid, status) in [
         (old, NfsStat::NFS4ERR_OLD_STATEID),
         (Stateid { seqid: 0, ..s }, NfsStat::NFS4ERR_OLD_STATEID),
         (Stateid { seqid: 7, ..s }, BAD_STATEID),
         (stale(s), NfsStat::NFS4ERR_STALE_STATEID),
+        // Made up: small numbers are no mark of this instance, however young it is; its own mark and no state of it are bad.
+        (Stateid { other: [0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0], ..s }, NfsStat::NFS4ERR_STALE_STATEID),
+        (Stateid { other: [0, 0, 0, 2, 7, 7, 7, 7, 7, 7, 7, 7], ..s }, NfsStat::NFS4ERR_STALE_STATEID),
+        (Stateid { other: no_state, ..s }, BAD_STATEID),
         (Stateid::CURRENT, BAD_STATEID),
         (Stateid::INVALID, BAD_STATEID),
         (of_session, BAD_STATEID),

@@ -1,6 +1,6 @@
 //! Opens: open owners, share reservations, and the stateids of opens and locks (RFC 8881 sections 8.2, 9.7, 18.16).
 //!
-//! A stateid's `other` is the epoch of the server instance and a number that is never used twice, so a stateid of
+//! A stateid's `other` is the mark of the server instance and a number that is never used twice, so a stateid of
 //! a former instance is recognised and is `BAD_STATEID`, never another file's.
 
 use super::locks::LockState;
@@ -61,10 +61,14 @@ pub(super) struct OfClient {
     pub(super) ranges: usize,
 }
 
+/// Added to the epoch of an instance it is its mark in stateids: a young server has a small epoch, and stateids that clients
+/// and test suites make up begin with small numbers; they are another instance's.
+const MARK: u32 = 0x4c46_0000;
+
 /// All opens and locks.
 #[derive(Debug)]
 pub struct Files<F> {
-    pub(super) epoch: u32,
+    pub(super) mark: u32,
     pub(super) limits: Limits,
     next: u64,
     pub(super) opens: HashMap<u64, Open<F>>,
@@ -136,7 +140,7 @@ impl<F> Files<F> {
     #[must_use]
     pub fn new(epoch: u32, limits: Limits) -> Self {
         Files {
-            epoch,
+            mark: epoch.wrapping_add(MARK),
             limits,
             next: 1,
             opens: HashMap::new(),
@@ -188,7 +192,7 @@ impl<F> Files<F> {
 
     pub(super) fn stateid(&self, id: u64, seqid: u32) -> Stateid {
         let mut other = [0; 12];
-        other[..4].copy_from_slice(&self.epoch.to_be_bytes());
+        other[..4].copy_from_slice(&self.mark.to_be_bytes());
         other[4..].copy_from_slice(&id.to_be_bytes());
         Stateid { seqid, other }
     }
@@ -200,9 +204,9 @@ impl<F> Files<F> {
     /// `BAD_STATEID` for what is not this client's, of a former instance, or from the future; `OLD_STATEID`.
     pub fn find(&self, client: u64, stateid: &Stateid) -> Result<Which, NfsStat> {
         const BAD: NfsStat = NfsStat::NFS4ERR_BAD_STATEID;
-        let epoch = stateid.other.first_chunk::<4>().map(|b| u32::from_be_bytes(*b));
+        let mark = stateid.other.first_chunk::<4>().map(|b| u32::from_be_bytes(*b));
         let id = stateid.other.last_chunk::<8>().map(|b| u64::from_be_bytes(*b)).ok_or(BAD)?;
-        if epoch != Some(self.epoch) {
+        if mark != Some(self.mark) {
             return Err(BAD);
         }
         let (which, owner, seqid) = if let Some(o) = self.opens.get(&id) {

@@ -32,9 +32,9 @@ impl<F> Files<F> {
     /// The number of the state in a stateid of this instance of the server.
     #[must_use]
     pub fn id_of(&self, stateid: &Stateid) -> Option<u64> {
-        let epoch = stateid.other.first_chunk::<4>().map(|b| u32::from_be_bytes(*b))?;
+        let mark = stateid.other.first_chunk::<4>().map(|b| u32::from_be_bytes(*b))?;
         let id = stateid.other.last_chunk::<8>().map(|b| u64::from_be_bytes(*b))?;
-        (epoch == self.epoch).then_some(id)
+        (mark == self.mark).then_some(id)
     }
 
     /// What a stateid names and whose it is, whatever its seqid.

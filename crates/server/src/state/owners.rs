@@ -59,7 +59,8 @@ pub struct Owner {
     used: Millis,
     /// Lock states that a lock owner has.
     states: usize,
-    /// The open that its last request closed: so a retry of that CLOSE finds its owner.
+    /// The open that its last request closed: so a retry of that CLOSE finds its owner. Of an owner that is not confirmed:
+    /// the open that it will not confirm.
     closed: Option<u64>,
 }
 
@@ -127,6 +128,12 @@ impl Owner {
             };
         }
         if follows(self.seqid, seqid) { Ok(Turn::New) } else { Err(NfsStat::NFS4ERR_BAD_SEQID) }
+    }
+
+    /// Whether its only OPEN was released, because a wrong number came to confirm it (RFC 7530 section 16.18.4).
+    #[must_use]
+    pub fn cancelled(&self) -> bool {
+        !self.confirmed && self.closed.is_some()
     }
 }
 

@@ -354,12 +354,21 @@ fn rfc7530_16_18_an_open_that_is_not_confirmed() {
         serve(&mut st, 0, &of_open(OpNum::OPEN_CONFIRM, s, 10), &mut n).status,
         NfsStat::NFS4ERR_BAD_STATEID
     );
-    // A wrong number ends it.
-    assert_eq!(
-        serve(&mut st, 0, &of_open(OpNum::OPEN_CONFIRM, t, 50), &mut n).status,
-        NfsStat::NFS4ERR_BAD_SEQID
-    );
-    assert_eq!((st.files.len(), st.owners.len()), (0, 0));
+    // A wrong number ends it, and a retry is told the same; the right number comes too late.
+    for (seqid, status) in [
+        (50, NfsStat::NFS4ERR_BAD_SEQID),
+        (50, NfsStat::NFS4ERR_BAD_SEQID),
+        (10, NfsStat::NFS4ERR_BAD_STATEID),
+    ] {
+        let confirm = of_open(OpNum::OPEN_CONFIRM, t, seqid);
+        assert_eq!(serve(&mut st, 0, &confirm, &mut n).status, status);
+        assert_eq!((st.files.len(), st.owners.len()), (0, 1));
+    }
+    // The OPEN itself is no retry then: it opens again. Time alone forgets such an owner, too.
+    let u = stateid(&serve(&mut st, 0, &open_ask(c, b"o", 9), &mut n));
+    assert!(u.other != t.other && st.files.len() == 1);
+    serve(&mut st, 0, &of_open(OpNum::OPEN_CONFIRM, u, 50), &mut n);
+    assert_eq!((st.tick_owners(LEASE * 3).len(), st.owners.len()), (0, 0));
     // Confirmed twice.
     let s = opened(&mut st, c, b"p");
     assert_eq!(

@@ -272,9 +272,10 @@ impl<F> State<F> {
                     Ok(Turn::New) => {}
                     Err(e) => {
                         if !confirmed && let Some(id) = open {
-                            // RFC 7530 section 16.18.4: the client will not confirm that OPEN.
+                            // RFC 7530 section 16.18.4: the client will not confirm that OPEN. Its owner stays known for
+                            // a while, so that a retry gets the same answer.
                             self.files.drop_open(id);
-                            self.owners.remove(&key);
+                            self.owners.closed(&key, id);
                         }
                         return Err(e);
                     }
@@ -353,7 +354,7 @@ impl<F> State<F> {
         let known = match self.owners.get(&key) {
             None => false,
             Some(o) => match (o.check(ask.seqid, &ask.request), o.confirmed) {
-                (Ok(Turn::Replay(last)), _) => return Ok(Step::Replay(last)),
+                (Ok(Turn::Replay(last)), _) if !o.cancelled() => return Ok(Step::Replay(last)),
                 (turn, true) => {
                     turn?;
                     true

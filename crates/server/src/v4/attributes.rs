@@ -75,7 +75,12 @@ impl Ctx<'_> {
         attr::comparable(&given.mask, self.minor)?;
         self.object(self.fh()?)?;
         let subject = self.subject(self.fh()?, &given.mask)?;
-        let same = attr::values(self.sh, self.minor, &subject, &given.mask)?.values == given.values;
+        let found = attr::values(self.sh, self.minor, &subject, &given.mask)?;
+        // What objects of other kinds have, as the ACL of a symbolic link.
+        if !given.mask.minus(&found.mask).is_empty() {
+            return Err(NfsStat::NFS4ERR_ATTRNOTSUPP.into());
+        }
+        let same = found.values == given.values;
         if same == (stop == NfsStat::NFS4ERR_SAME) { Err(stop.into()) } else { Ok(ResBody::Empty) }
     }
 

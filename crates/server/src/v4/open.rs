@@ -1,7 +1,8 @@
 //! OPEN, OPEN_DOWNGRADE, CLOSE (RFC 8881 sections 18.2, 18.16, 18.18), TEST_STATEID and FREE_STATEID (18.38, 18.48).
 //!
 //! A file is opened on the volume first and entered into the state after that, in one step with the check of share
-//! reservations; what would truncate it waits until that check has passed once.
+//! reservations; what would truncate it waits until that check has passed once. So who may not open a file is told that
+//! (`ACCESS`), and not whether others have it open (`SHARE_DENIED`).
 
 use super::context::{Ctx, Done, Fail, Obj, key, must_be_file};
 use super::names::cinfo;
@@ -125,8 +126,7 @@ impl Ctx<'_> {
 
     fn open_current(&mut self, wish: &Wish) -> Result<Found, Fail> {
         let obj = self.file()?;
-        self.share(&obj, wish)?;
-        let file = obj.volume().open_file(obj.cred(), &obj.node, wish.mode)?;
+        let file = self.open_allowed(&obj, wish)?;
         Ok(Found { obj, file, cinfo: ChangeInfo::default(), attrset: Bitmap::default() })
     }
 
@@ -146,8 +146,7 @@ impl Ctx<'_> {
         wish: &Wish,
     ) -> Result<Found, Fail> {
         must_be_file(&obj.node)?;
-        self.share(&obj, wish)?;
-        let file = obj.volume().open_file(obj.cred(), &obj.node, wish.mode)?;
+        let file = self.open_allowed(&obj, wish)?;
         let mut attrset = Bitmap::default();
         // RFC 8881 section 18.16.3: of the attributes of an UNCHECKED4 create only a size of 0 applies to what is there.
         if size == Some(0) {
@@ -157,6 +156,16 @@ impl Ctx<'_> {
             attrset = attr::set_mask(&set);
         }
         Ok(Found { obj, file, cinfo, attrset })
+    }
+
+    /// Opens on the volume what the export, the file's mode and the share reservations allow, asked in this order.
+    fn open_allowed(&mut self, obj: &Obj, wish: &Wish) -> Result<OpenFile, Fail> {
+        if wish.mode.write {
+            obj.writable()?;
+        }
+        let file = obj.volume().open_file(obj.cred(), &obj.node, wish.mode)?;
+        self.share(obj, wish)?;
+        Ok(file)
     }
 
     fn open_create(&mut self, name: &[u8], how: &WireHow, wish: &Wish) -> Result<Found, Fail> {
@@ -235,9 +244,6 @@ impl Ctx<'_> {
 
     /// Whether the share reservations allow it. A client in the way whose lease is over loses what it holds.
     fn share(&mut self, obj: &Obj, wish: &Wish) -> Result<(), NfsStat> {
-        if wish.mode.write {
-            obj.writable()?;
-        }
         let file = key(&obj.node);
         self.clear_the_way(NfsStat::NFS4ERR_SHARE_DENIED, |st| {
             st.files.check_share(&file, wish.access, wish.deny)

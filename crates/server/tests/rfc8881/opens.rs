@@ -265,8 +265,12 @@ async fn rfc8881_9_1_4_1_opening_checks_the_caller_and_not_the_open() {
     };
     assert_ok(&c.run(vec![ArgOp::Putfh(fh.clone()), chmod(0o700)]).await);
     c.raw.cred = user(1000);
-    assert_eq!(c.status(by_name("f", b"stranger", 1, 0)).await, NfsStat::NFS4ERR_ACCESS);
+    // Whether others have it open (c has, for writing) is nothing that who may not open it is told.
+    for (access, deny) in [(1, 0), (1, 2), (3, 3)] {
+        assert_eq!(c.status(by_name("f", b"stranger", access, deny)).await, NfsStat::NFS4ERR_ACCESS);
+    }
     c.raw.cred = user(0);
+    assert_eq!(c.status(by_name("f", b"stranger", 1, 2)).await, NfsStat::NFS4ERR_SHARE_DENIED);
     // The failed open left nothing behind.
     assert_eq!(rig.server().stats().opens, 1);
     assert_ok(&c.run(vec![ArgOp::Putfh(fh.clone()), write_op(s, 0, b"x")]).await);
