@@ -36,8 +36,10 @@ pub const LOG_PARTS_NLM: u64 = 1;
 pub const NLM_HOST_NOTE_BYTES: u64 = 1152;
 /// ... the duplicate request cache so many,
 pub const LOG_PARTS_CALLS: u64 = 1;
-/// What a slot takes in the log besides its reply; what a session takes besides its slots.
+/// What a slot takes in the log besides its reply.
 pub const SLOT_NOTE_BYTES: u64 = 64;
+/// What a session takes in the log at worst besides its slots: its channels, and its callbacks' credential.
+pub const SESSION_NOTE_BYTES: u64 = 576;
 /// What a client record takes in the log at worst: an owner of 1,024 bytes, the last CREATE_SESSION reply, and the rest.
 pub const CLIENT_NOTE_BYTES: u64 = 1536;
 /// Operations of one COMPOUND. More: `NFS4ERR_TOO_MANY_OPS`.

@@ -453,7 +453,7 @@ fn close_idle(sh: &Shared) {
 }
 
 /// Puts notes into the log that belong to no request; whether it took them.
-async fn write_down(sh: &Shared, notes: Vec<Stamped>) -> bool {
+pub(crate) async fn write_down(sh: &Shared, notes: Vec<Stamped>) -> bool {
     let exports = sh.exports();
     let Some(keeper) = exports.keeper().filter(|_| !notes.is_empty()) else { return true };
     let receipt = {
@@ -465,7 +465,9 @@ async fn write_down(sh: &Shared, notes: Vec<Stamped>) -> bool {
     };
     let told = receipt.wait().await;
     if let Err(e) = &told {
-        tracing::error!("the log took no record of clients that are gone or hold nothing: {e}");
+        tracing::error!(
+            "the log took no record of what belongs to no request (clients that are gone, the end of the grace period, callbacks): {e}"
+        );
     }
     told.is_ok()
 }

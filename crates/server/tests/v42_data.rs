@@ -2,19 +2,16 @@
 
 mod common;
 
+use common::back::with_back_channel;
 use common::*;
 use landfast_nfs::v4::attr::number as n;
 use landfast_nfs::v4::callback::*;
 use landfast_nfs::v4::data::*;
-use landfast_nfs::v4::flags::{CREATE_SESSION4_FLAG_CONN_BACK_CHAN, OPEN4_SHARE_ACCESS_BOTH};
+use landfast_nfs::v4::flags::OPEN4_SHARE_ACCESS_BOTH;
 use landfast_nfs::v4::res::*;
 use landfast_nfs::v4::*;
-use landfast_rpc::client::Connection;
-use landfast_rpc::conn::{CallHeader, ConnConfig, ConnInfo, Program, Response, Service};
 use landfast_volume::Durability;
-use landfast_xdr::{Bytes, Decode, Encode};
-use std::sync::{Arc, Mutex};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use landfast_xdr::Bytes;
 use tokio::time::timeout;
 
 const BOTH: u32 = OPEN4_SHARE_ACCESS_BOTH;
@@ -298,60 +295,6 @@ async fn rfc7862_15_13_clone_where_the_filesystem_can() {
         assert_eq!(contents(&mut c, &to, dst).await, vec![7; 10_000]);
         assert_eq!(c.status(ops(&from, args(1, 4096))).await, NfsStat::NFS4ERR_INVAL);
     }
-}
-
-/// The client's end of a back channel: passes on what it gets and answers with the next of `answers`, then with OK.
-struct Listener {
-    heard: UnboundedSender<(CallHeader, CbCompoundArgs)>,
-    answers: Mutex<Vec<NfsStat>>,
-}
-
-const CALLBACKS: &[Program] = &[Program { number: 0x4000_0000, low: CB_VERSION, high: CB_VERSION }];
-
-impl Service for Listener {
-    fn programs(&self) -> &[Program] {
-        CALLBACKS
-    }
-
-    async fn call(&self, _conn: &Arc<ConnInfo>, call: CallHeader, body: Bytes) -> Response {
-        let Ok(args) = CbCompoundArgs::from_bytes(body) else { return Response::GarbageArgs };
-        let Some(CbOp::Sequence(s)) = args.ops.first() else { return Response::GarbageArgs };
-        let status = self.answers.lock().expect("no panic").pop().unwrap_or(NfsStat::NFS4_OK);
-        let sequence = CbSequenceRes {
-            sessionid: s.sessionid,
-            sequenceid: s.sequenceid,
-            slotid: s.slotid,
-            highest_slotid: 7,
-            target_highest_slotid: 7,
-        };
-        let results = vec![
-            CbRes { op: OP_CB_SEQUENCE, status: NfsStat::NFS4_OK, sequence: Some(sequence) },
-            CbRes { op: OP_CB_OFFLOAD, status, sequence: None },
-        ];
-        // The test has ended when nobody listens.
-        let _ = self.heard.send((call, args));
-        Response::Success(CbCompoundRes { status, tag: Bytes::new(), results }.to_bytes())
-    }
-}
-
-/// A client with a back channel.
-async fn with_back_channel(
-    rig: &Rig,
-    answers: Vec<NfsStat>,
-) -> (Client, UnboundedReceiver<(CallHeader, CbCompoundArgs)>) {
-    let (heard, listening) = unbounded_channel();
-    let service = Arc::new(Listener { heard, answers: Mutex::new(answers) });
-    let conn = Connection::connect(rig.addr(), service, &ConnConfig::default()).await.expect("connected");
-    let raw = Raw { conn, cred: user(0), minor: 2 };
-    let ex = raw.exchange_id(b"back", 1).await;
-    let mut args = session_args(ex.clientid, ex.sequenceid);
-    args.flags |= CREATE_SESSION4_FLAG_CONN_BACK_CHAN;
-    let s = raw.create_session(args).await;
-    assert_ne!(s.flags & CREATE_SESSION4_FLAG_CONN_BACK_CHAN, 0);
-    let (session, flags, fore) = (s.sessionid, s.flags, s.fore_chan_attrs);
-    let mut c = Client { raw, id: ex.clientid, session, seq: 0, cachethis: true, flags, fore };
-    assert_ok(&c.run(vec![ArgOp::ReclaimComplete(false)]).await);
-    (c, listening)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

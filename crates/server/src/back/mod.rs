@@ -5,6 +5,7 @@
 //! another when there is no answer. Each wait has an end.
 
 use crate::limits;
+use crate::serve::write_down;
 use crate::server::Shared;
 use crate::state::sessions::{BackUse, CallbackEnd, ConnId};
 use bytes::Bytes;
@@ -81,7 +82,13 @@ pub(crate) async fn call(
         }
         timeout_at(until, freed).await.map_err(|_| Error::Unreachable)?;
     };
-    let mut held = Held { sh, session, slot: take.slot, end: CallbackEnd::Unanswered };
+    // Given back as it was when nothing is sent.
+    let unsent = CallbackEnd::NotExecuted(take.sequence);
+    let mut held = Held { sh, session, slot: take.slot, end: unsent };
+    if !noted(sh, session).await {
+        return Err(Error::Unreachable);
+    }
+    held.end = CallbackEnd::Unanswered;
     let mut sent = false;
     let mut conns = std::mem::take(&mut take.conns).into_iter();
     let mut conn = conns.next();
@@ -142,6 +149,25 @@ pub(crate) async fn call(
         held.end = CallbackEnd::NotExecuted(take.sequence);
     }
     Err(Error::Unreachable)
+}
+
+/// Before the first callback of a session is sent, the log has to know of it: whether it does.
+async fn noted(sh: &Shared, session: SessionId) -> bool {
+    let notes = {
+        let mut st = sh.state();
+        let v = st.next_version();
+        let Some(s) = st.sessions.get_mut(&session) else { return false };
+        if !s.callback_is_news() {
+            return true;
+        }
+        s.version = v;
+        s.notes()
+    };
+    let told = write_down(sh, notes.into()).await;
+    if let Some(s) = sh.state().sessions.get_mut(&session).filter(|_| told) {
+        s.calls_are_noted();
+    }
+    told
 }
 
 /// A slot in use; given back whatever happens to the one who uses it.

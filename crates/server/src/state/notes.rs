@@ -70,6 +70,19 @@ pub struct SessionNote {
     pub flags: u32,
 }
 
+/// What the log knows of a session's back channel. It goes with its session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BackNote {
+    /// The session.
+    pub session: SessionId,
+    /// The callbacks' RPC credential, flavor and body.
+    pub cred: Option<(u32, Vec<u8>)>,
+    /// The client has asked for a back channel.
+    pub asked: bool,
+    /// Callbacks may have been sent: nobody knows the numbers of its slots after a restart.
+    pub called: bool,
+}
+
 /// The last request of a slot that changed anything, and its reply.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SlotNote {
@@ -135,6 +148,8 @@ pub enum Note {
     Complete(CompleteNote),
     /// A call without a session, and its reply.
     Call(CallNote),
+    /// The back channel of a session.
+    Back(BackNote),
 }
 
 impl Note {
@@ -265,7 +280,7 @@ impl<F> State<F> {
             out.push(Stamped { v: h.version, note: Note::NlmHost(h.to_note()) });
         }
         for s in self.sessions.iter() {
-            out.push(Stamped { v: s.version, note: Note::Session(s.to_note()) });
+            out.extend(s.notes());
             out.extend(s.slot_notes(log).map(|(v, note)| Stamped { v, note: Note::Slot(note) }));
         }
         out.extend(self.drc.notes(log).map(|(v, note)| Stamped { v, note: Note::Call(note) }));
@@ -295,6 +310,7 @@ impl<F> State<F> {
         let mut sessions: HashMap<SessionId, (u64, Option<SessionNote>)> = HashMap::new();
         let mut calls: Vec<(u64, CallNote)> = Vec::new();
         let mut slots: HashMap<(SessionId, u32), (u64, SlotNote)> = HashMap::new();
+        let mut backs: HashMap<SessionId, (u64, BackNote)> = HashMap::new();
         let mut hosts: HashMap<u64, (u64, Option<NlmHostNote>)> = HashMap::new();
         fn newest<K: std::hash::Hash + Eq, V>(map: &mut HashMap<K, (u64, V)>, k: K, v: u64, value: V) {
             match map.entry(k) {
@@ -320,6 +336,7 @@ impl<F> State<F> {
                 Note::NlmHostGone(id) => newest(&mut hosts, id, v, None),
                 Note::Complete(_) => {}
                 Note::Call(c) => calls.push((v, c)),
+                Note::Back(b) => newest(&mut backs, b.session, v, b),
             }
         }
         let mut found = Restored::default();
@@ -342,11 +359,13 @@ impl<F> State<F> {
                 fore: channel_from_note(&s.fore),
                 back: channel_from_note(&s.back),
                 callback_program: s.callback_program,
-                // The numbers of the back channel's slots are forgotten with a restart.
                 callback_cred: None,
                 flags: s.flags,
             };
             self.sessions.insert(new, version, now);
+            if let Some(restored) = self.sessions.get_mut(&s.id) {
+                restored.restore_back(backs.remove(&s.id).map(|(_, note)| note));
+            }
             found.sessions += 1;
         }
         for (version, note) in slots.into_values() {

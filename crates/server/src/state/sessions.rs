@@ -7,9 +7,13 @@
 //! After a restart the log knows the last *modifying* request of each slot, not the reads after it. So the first
 //! request on a restored slot may be any number ahead: what is ahead of the last logged request was either never
 //! executed, or lost with its effect, or changed nothing.
+//!
+//! Of the back channel the log knows its credential, and whether a callback was ever sent: not the numbers of its slots. So
+//! after a restart one that was never used goes on when the client binds a connection to it, and one that was used has an
+//! unrecoverable fault (RFC 8881 section 18.46.3: "it has lost track of the sequence ID for a slot").
 
 use super::Millis;
-use super::notes::{LogId, SessionNote, SlotNote, channel_to_note};
+use super::notes::{BackNote, LogId, Note, SessionNote, SlotNote, Stamped, channel_to_note};
 use crate::limited::{Limit, Limits};
 use crate::limits;
 use bytes::Bytes;
@@ -96,9 +100,14 @@ pub struct Session {
     /// Connections that callbacks may use. Any connection may carry requests (RFC 8881 section 2.10.3.1), so those are
     /// not kept.
     back_conns: HashSet<ConnId>,
-    /// The callbacks' RPC credential; none when the client offered none that can be used, and after a restart of the
-    /// server, which forgets the numbers of the back channel's slots.
+    /// The callbacks' RPC credential; none when the client offered none that can be used.
     callback_cred: Option<OpaqueAuth>,
+    /// The client has asked for a back channel: with CREATE_SESSION, or by binding a connection to it.
+    back_asked: bool,
+    /// A callback was sent, or is going to be.
+    called: bool,
+    /// The log knows that.
+    called_noted: bool,
     back_slots: Vec<BackSlot>,
     /// The client and this server do not agree about the back channel's numbers (RFC 8881 section 18.46.3:
     /// SEQ4_STATUS_BACKCHANNEL_FAULT).
@@ -202,7 +211,7 @@ fn slot_bytes(cached: u32) -> u64 {
 
 /// What a session may at worst keep.
 fn reserve(fore: &ChannelAttrs) -> u64 {
-    u64::from(fore.max_requests) * slot_bytes(fore.max_response_size_cached) + limits::SLOT_NOTE_BYTES
+    u64::from(fore.max_requests) * slot_bytes(fore.max_response_size_cached) + limits::SESSION_NOTE_BYTES
 }
 
 impl Sessions {
@@ -274,6 +283,9 @@ impl Sessions {
                 back_conns: HashSet::new(),
                 back_slots,
                 callback_cred: session.callback_cred,
+                back_asked: session.flags & CREATE_SESSION4_FLAG_CONN_BACK_CHAN != 0,
+                called: false,
+                called_noted: false,
                 back_fault: false,
             },
         );
@@ -363,7 +375,7 @@ impl Sessions {
     }
 
     /// What a SEQUENCE says of the session's back channel (RFC 8881 section 18.46.3). A session whose client asked for none,
-    /// or offered nothing that it could be called with, lacks none; nor does one that a restart has brought back.
+    /// or offered nothing that it could be called with, lacks none.
     #[must_use]
     pub fn back_status(&self, id: &SessionId) -> u32 {
         let Some(s) = self.by_id.get(id) else { return 0 };
@@ -420,10 +432,9 @@ impl Session {
             && !self.back_conns.is_empty()
     }
 
-    /// It was made with a back channel, which no connection serves any more: the client is to bind one (RFC 8881 section
-    /// 18.34).
+    /// It has a back channel, which no connection serves any more: the client is to bind one (RFC 8881 section 18.34).
     fn lacks_back_path(&self) -> bool {
-        self.flags & CREATE_SESSION4_FLAG_CONN_BACK_CHAN != 0
+        self.back_asked
             && self.callback_cred.is_some()
             && !self.back_fault
             && !self.back_slots.is_empty()
@@ -432,10 +443,28 @@ impl Session {
 
     /// The credential and program for callbacks have changed.
     pub fn set_callback(&mut self, program: u32, cred: Option<OpaqueAuth>) {
-        self.callback_program = program;
-        if self.callback_cred.is_some() {
-            self.callback_cred = cred;
+        (self.callback_program, self.callback_cred) = (program, cred);
+    }
+
+    /// Before a callback is sent: whether the log has to be told first that there are any.
+    pub fn callback_is_news(&mut self) -> bool {
+        self.called = true;
+        !self.called_noted
+    }
+
+    /// The log knows that callbacks were sent.
+    pub fn calls_are_noted(&mut self) {
+        self.called_noted = true;
+    }
+
+    /// After a restart: what the log knows of the back channel; `None` when an earlier version of the server wrote it.
+    pub fn restore_back(&mut self, note: Option<BackNote>) {
+        let lost = note.as_ref().map_or(self.back_asked, |n| n.called);
+        if let Some(note) = note {
+            self.callback_cred = note.cred.map(|(flavor, body)| OpaqueAuth { flavor, body: body.into() });
+            self.back_asked |= note.asked;
         }
+        (self.called, self.called_noted, self.back_fault) = (lost, lost, lost);
     }
 
     /// Takes a slot of the back channel.
@@ -481,6 +510,18 @@ impl Session {
         }
     }
 
+    /// What the log keeps of the session besides its slots.
+    #[must_use]
+    pub fn notes(&self) -> [Stamped; 2] {
+        let back = BackNote {
+            session: self.id,
+            cred: self.callback_cred.as_ref().map(|c| (c.flavor, c.body.to_vec())),
+            asked: self.back_asked,
+            called: self.called,
+        };
+        [Note::Session(self.to_note()), Note::Back(back)].map(|note| Stamped { v: self.version, note })
+    }
+
     /// What the log keeps of the session itself.
     #[must_use]
     pub fn to_note(&self) -> SessionNote {
@@ -513,11 +554,13 @@ impl Session {
     }
 
     /// Binds a connection to the back channel (RFC 8881 sections 2.10.3.1 and 18.34). Above
-    /// [`limits::BACK_CONNECTIONS_MAX`] it is not kept: callbacks have enough to choose from.
-    pub fn bind_back(&mut self, conn: ConnId) {
+    /// [`limits::BACK_CONNECTIONS_MAX`] it is not kept: callbacks have enough to choose from. Whether it is the first that
+    /// asks for a back channel, of which the log does not know then.
+    pub fn bind_back(&mut self, conn: ConnId) -> bool {
         if self.back_conns.len() < limits::BACK_CONNECTIONS_MAX {
             self.back_conns.insert(conn);
         }
+        !std::mem::replace(&mut self.back_asked, true)
     }
 
     /// Decides about a request on a slot (RFC 8881 section 18.46.3). With [`Begin::New`] the slot is busy and its

@@ -4,10 +4,14 @@ use super::clients::{CreateSession, ExchangeId, Exchanged};
 use super::locks::{LockError, Locker, Span};
 use super::notes::{Note, Restored, Stamped};
 use super::opens::{BOTH, FileKey, READ, WRITE};
-use super::sessions::{BackUse, Begin, CallbackEnd, Kept, NewSession, SlotUse};
+use super::sessions::{BackUse, Begin, CallbackEnd, Kept, NewSession, Session, SlotUse};
 use super::*;
 use crate::limits;
 use bytes::Bytes;
+use landfast_nfs::v4::flags::{
+    CREATE_SESSION4_FLAG_CONN_BACK_CHAN, SEQ4_STATUS_BACKCHANNEL_FAULT, SEQ4_STATUS_CB_PATH_DOWN,
+    SEQ4_STATUS_CB_PATH_DOWN_SESSION,
+};
 use landfast_nfs::v4::{ChannelAttrs, LockType, Stateid};
 use landfast_rpc::OpaqueAuth;
 use proptest::prelude::*;
@@ -59,6 +63,10 @@ fn channel(slots: u32) -> ChannelAttrs {
 }
 
 fn session(st: &mut S, client: u64, name: u8) -> SessionId {
+    session_with(st, client, name, 1)
+}
+
+fn session_with(st: &mut S, client: u64, name: u8, flags: u32) -> SessionId {
     let id = [name; 16];
     let v = st.next_version();
     let new = NewSession {
@@ -68,7 +76,7 @@ fn session(st: &mut S, client: u64, name: u8) -> SessionId {
         back: channel(2),
         callback_program: 0x4000_0000,
         callback_cred: Some(OpaqueAuth::NONE),
-        flags: 1,
+        flags,
     };
     st.sessions.insert(new, v, 0);
     id
@@ -767,13 +775,45 @@ fn rfc8881_20_9_slots_of_the_back_channel_count_what_was_executed() {
     s.callback_end(1, CallbackEnd::Broken);
     assert!(s.back_fault && !s.can_call_back());
     assert_eq!(s.callback_begin().err(), Some(BackUse::Never));
-    // After a restart nobody knows the numbers.
-    let notes: Vec<Stamped> = st.snapshot();
-    let mut st: S = State::new(2, LEASE, Bounds::new(None));
-    st.restore(notes, 0);
-    if let Some(s) = st.sessions.get_mut(&id) {
-        s.bind_back(6);
-        assert!(!s.can_call_back());
-        assert_eq!(s.callback_begin().err(), Some(BackUse::Never));
+}
+
+#[test]
+fn rfc8881_18_46_3_what_a_restart_leaves_of_a_back_channel() {
+    let mut st = fresh();
+    let c = client(&mut st, b"c");
+    // 1 was never called back; 2 was; 3 had no back channel until a connection was bound to one; 4 never has.
+    for name in 1..=4 {
+        let flags = if name < 3 { CREATE_SESSION4_FLAG_CONN_BACK_CHAN } else { 0 };
+        session_with(&mut st, c, name, flags);
     }
+    let s = |st: &mut S, name: u8, act: &mut dyn FnMut(&mut Session)| {
+        act(st.sessions.get_mut(&[name; 16]).expect("the session"));
+    };
+    s(&mut st, 2, &mut |s| assert!(s.callback_is_news() && s.callback_is_news(), "until the log knows"));
+    s(&mut st, 2, &mut |s| {
+        s.calls_are_noted();
+        assert!(!s.callback_is_news());
+    });
+    s(&mut st, 3, &mut |s| assert!(s.bind_back(3) && !s.bind_back(4), "the first is news"));
+    let notes = st.snapshot();
+    let fault = SEQ4_STATUS_BACKCHANNEL_FAULT;
+    let down = SEQ4_STATUS_CB_PATH_DOWN | SEQ4_STATUS_CB_PATH_DOWN_SESSION;
+    let says = |st: &S| [1u8, 2, 3, 4].map(|name| st.sessions.back_status(&[name; 16]));
+    let mut st: S = State::new(2, LEASE, Bounds::new(None));
+    st.restore(notes.clone(), 0);
+    assert_eq!(says(&st), [down, fault, down, 0]);
+    // One that was never used goes on where it was, at its beginning; one that was used is of no use.
+    s(&mut st, 1, &mut |s| {
+        s.bind_back(6);
+        assert_eq!(s.callback_begin().map(|u| (u.sequence, u.unsure)).ok(), Some((1, false)));
+    });
+    s(&mut st, 2, &mut |s| {
+        s.bind_back(6);
+        assert_eq!(s.callback_begin().err(), Some(BackUse::Never));
+    });
+    assert_eq!(says(&st), [0, fault, SEQ4_STATUS_CB_PATH_DOWN_SESSION, 0]);
+    // Where an earlier version of the server wrote the log, nothing is known of what the client asked for.
+    let mut st: S = State::new(2, LEASE, Bounds::new(None));
+    st.restore(notes.into_iter().filter(|n| !matches!(n.note, Note::Back(_))), 0);
+    assert_eq!(says(&st), [fault, fault, 0, 0]);
 }

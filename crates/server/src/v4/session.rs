@@ -219,7 +219,7 @@ impl Ctx<'_> {
                 if flags & CREATE_SESSION4_FLAG_CONN_BACK_CHAN != 0 {
                     s.bind_back(self.conn);
                 }
-                notes.push(Stamped { v, note: Note::Session(s.to_note()) });
+                notes.extend(s.notes());
             }
             res
         };
@@ -272,11 +272,17 @@ impl Ctx<'_> {
             CDFC4_FORE_OR_BOTH | CDFC4_BACK_OR_BOTH => (true, CDFS4_BOTH),
             _ => return Err(NfsStat::NFS4ERR_INVAL.into()),
         };
-        let mut st = self.sh.state();
-        let session = st.sessions.get_mut(&a.sessid).ok_or(NfsStat::NFS4ERR_BADSESSION)?;
-        if back {
-            session.bind_back(self.conn);
-        }
+        let notes = {
+            let mut st = self.sh.state();
+            let v = st.next_version();
+            let session = st.sessions.get_mut(&a.sessid).ok_or(NfsStat::NFS4ERR_BADSESSION)?;
+            let news = back && session.bind_back(self.conn);
+            if news {
+                session.version = v;
+            }
+            news.then(|| session.notes())
+        };
+        self.note(notes.into_iter().flatten());
         Ok(ResBody::BindConnToSession(BindConnToSessionRes {
             sessid: a.sessid,
             dir,
@@ -296,9 +302,9 @@ impl Ctx<'_> {
             let s = st.sessions.get_mut(&id).ok_or(NfsStat::NFS4ERR_BADSESSION)?;
             s.set_callback(a.cb_program, callback_cred(&a.sec_parms));
             s.version = v;
-            Stamped { v, note: Note::Session(s.to_note()) }
+            s.notes()
         };
-        self.note([note]);
+        self.note(note);
         Ok(ResBody::Empty)
     }
 

@@ -1,6 +1,7 @@
 //! A server on a temporary directory and a small client that says exactly what a test wants said.
 #![allow(dead_code)] // each test file uses its part
 
+pub mod back;
 pub mod lockd;
 pub mod v3;
 pub mod wire;

@@ -1,0 +1,70 @@
+//! The client's end of a back channel.
+
+use super::*;
+use landfast_nfs::v4::callback::*;
+use landfast_nfs::v4::flags::CREATE_SESSION4_FLAG_CONN_BACK_CHAN;
+use landfast_rpc::conn::{CallHeader, ConnInfo, Program, Response, Service};
+use std::sync::Mutex;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+/// The client's end of a back channel: passes on what it gets and answers with the next of `answers`, then with OK.
+pub struct Listener {
+    heard: UnboundedSender<(CallHeader, CbCompoundArgs)>,
+    answers: Mutex<Vec<NfsStat>>,
+}
+
+const CALLBACKS: &[Program] = &[Program { number: 0x4000_0000, low: CB_VERSION, high: CB_VERSION }];
+
+impl Service for Listener {
+    fn programs(&self) -> &[Program] {
+        CALLBACKS
+    }
+
+    async fn call(&self, _conn: &Arc<ConnInfo>, call: CallHeader, body: Bytes) -> Response {
+        let Ok(args) = CbCompoundArgs::from_bytes(body) else { return Response::GarbageArgs };
+        let Some(CbOp::Sequence(s)) = args.ops.first() else { return Response::GarbageArgs };
+        let status = self.answers.lock().expect("no panic").pop().unwrap_or(NfsStat::NFS4_OK);
+        let sequence = CbSequenceRes {
+            sessionid: s.sessionid,
+            sequenceid: s.sequenceid,
+            slotid: s.slotid,
+            highest_slotid: 7,
+            target_highest_slotid: 7,
+        };
+        let results = vec![
+            CbRes { op: OP_CB_SEQUENCE, status: NfsStat::NFS4_OK, sequence: Some(sequence) },
+            CbRes { op: OP_CB_OFFLOAD, status, sequence: None },
+        ];
+        // The test has ended when nobody listens.
+        let _ = self.heard.send((call, args));
+        Response::Success(CbCompoundRes { status, tag: Bytes::new(), results }.to_bytes())
+    }
+}
+
+/// A connection on which callbacks can be answered, and what it hears.
+pub async fn callable(
+    addr: SocketAddr,
+    answers: Vec<NfsStat>,
+) -> (Raw, UnboundedReceiver<(CallHeader, CbCompoundArgs)>) {
+    let (heard, listening) = unbounded_channel();
+    let service = Arc::new(Listener { heard, answers: Mutex::new(answers) });
+    let conn = Connection::connect(addr, service, &ConnConfig::default()).await.expect("connected");
+    (Raw { conn, cred: user(0), minor: 2 }, listening)
+}
+
+/// A client with a back channel.
+pub async fn with_back_channel(
+    rig: &Rig,
+    answers: Vec<NfsStat>,
+) -> (Client, UnboundedReceiver<(CallHeader, CbCompoundArgs)>) {
+    let (raw, listening) = callable(rig.addr(), answers).await;
+    let ex = raw.exchange_id(b"back", 1).await;
+    let mut args = session_args(ex.clientid, ex.sequenceid);
+    args.flags |= CREATE_SESSION4_FLAG_CONN_BACK_CHAN;
+    let s = raw.create_session(args).await;
+    assert_ne!(s.flags & CREATE_SESSION4_FLAG_CONN_BACK_CHAN, 0);
+    let (session, flags, fore) = (s.sessionid, s.flags, s.fore_chan_attrs);
+    let mut c = Client { raw, id: ex.clientid, session, seq: 0, cachethis: true, flags, fore };
+    assert_ok(&c.run(vec![ArgOp::ReclaimComplete(false)]).await);
+    (c, listening)
+}
