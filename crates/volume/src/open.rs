@@ -2,7 +2,8 @@
 //!
 //! Order: everything that can be refused without a trace comes first; then the state directory and its lock, the log,
 //! the checks that log and directory belong together, recovery; the volume's own file last, so that an opening that
-//! was cut short counts as not made.
+//! was cut short counts as not made. The log is told whose it is, so the state directory comes before it; one that was made
+//! for a log that then refuses is taken away again, unless the log may bear the new volume's identity already.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -10,9 +11,9 @@ use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
-use landfast_intentlog::{Config, Log, Replay};
+use landfast_intentlog::{Config, Log, OpenError as LogError, Replay};
 use parking_lot::{Mutex, RwLock};
-use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::Resource;
 
@@ -66,13 +67,21 @@ impl Volume {
         check_privileges(&o)?;
         check_filesystem(&o, &dir, &mount)?;
         let (root_id, root_look, mount_id) = look_at_root(&o, &dir, &mount)?;
-        let state_dir = open_state_dir(&dir, &mount)?;
+        if let Some(log) = &o.log {
+            check_outside(&dir, log)?;
+        }
+        let (state_dir, made) = open_state_dir(&dir, &mount)?;
         let mut identity = load_identity(&dir, &mount, &state_dir, &root_id)?;
         let opened = match &o.log {
-            Some(path) => Some((
-                std::path::absolute(path).unwrap_or_else(|_| path.clone()),
-                open_log(&o, &dir, path, &identity)?,
-            )),
+            Some(path) => {
+                let opened = open_log(&o, path, &identity).map_err(|e| {
+                    if made && is_untouched(path, &e) {
+                        unmake_state_dir(&mount, &state_dir);
+                    }
+                    OpenError::Log(e.to_string())
+                })?;
+                Some((std::path::absolute(path).unwrap_or_else(|_| path.clone()), opened))
+            }
             None => None,
         };
         let replay = opened.as_ref().map(|(_, (_, replay))| replay);
@@ -215,14 +224,16 @@ fn look_at_root(
     Ok((id, look, mount_id))
 }
 
-/// Opens the state directory, making it if there is none, and locks it for as long as the descriptor lives.
-fn open_state_dir(dir: &Path, mount: &OwnedFd) -> Result<OwnedFd, OpenError> {
+/// Opens the state directory, making it if there is none, and locks it for as long as the descriptor lives. Whether it was
+/// made.
+fn open_state_dir(dir: &Path, mount: &OwnedFd) -> Result<(OwnedFd, bool), OpenError> {
     let path = dir.join(STATE_DIR);
     let wrap = |e: Errno| OpenError::io(path.display().to_string(), e);
-    match rustix::fs::mkdirat(mount, STATE_DIR, Mode::from_raw_mode(0o700)) {
-        Ok(()) | Err(Errno::EXIST) => {}
+    let made = match rustix::fs::mkdirat(mount, STATE_DIR, Mode::from_raw_mode(0o700)) {
+        Ok(()) => true,
+        Err(Errno::EXIST) => false,
         Err(e) => return Err(wrap(e)),
-    }
+    };
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let fd = rustix::fs::openat(mount, STATE_DIR, flags, Mode::empty()).map_err(wrap)?;
     let stat = rustix::fs::fstat(&fd).map_err(wrap)?;
@@ -234,7 +245,7 @@ fn open_state_dir(dir: &Path, mount: &OwnedFd) -> Result<OwnedFd, OpenError> {
         rustix::fs::fchmod(&fd, Mode::from_raw_mode(0o700)).map_err(wrap)?;
     }
     match rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(fd),
+        Ok(()) => Ok((fd, made)),
         Err(Errno::WOULDBLOCK) => Err(OpenError::DirInUse(dir.to_owned())),
         Err(e) => Err(wrap(e)),
     }
@@ -279,23 +290,37 @@ fn load_identity(
     Ok(identity)
 }
 
-fn open_log(
-    o: &OpenOptions,
-    dir: &Path,
-    path: &Path,
-    identity: &Identity,
-) -> Result<(Log, Replay), OpenError> {
-    let parent = match path.parent() {
+/// A log must not lie in what it is the log of.
+fn check_outside(dir: &Path, log: &Path) -> Result<(), OpenError> {
+    let parent = match log.parent() {
         Some(p) if !p.as_os_str().is_empty() => p,
         _ => Path::new("."),
     };
     // A log that does not exist yet has a parent that does; otherwise the log's own error says what is missing.
-    if [path, parent].iter().any(|p| std::fs::canonicalize(p).is_ok_and(|p| p.starts_with(dir))) {
-        return Err(OpenError::LogInside(path.to_owned()));
+    if [log, parent].iter().any(|p| std::fs::canonicalize(p).is_ok_and(|p| p.starts_with(dir))) {
+        return Err(OpenError::LogInside(log.to_owned()));
     }
+    Ok(())
+}
+
+fn open_log(o: &OpenOptions, path: &Path, identity: &Identity) -> Result<(Log, Replay), LogError> {
     let mut config = Config::new(path, o.log_size, identity.volume_id);
     config.injected_flush = o.injected_log_flush;
-    Log::open(config).map_err(|e| OpenError::Log(e.to_string()))
+    Log::open(config)
+}
+
+/// Whether a log that was refused does not bear the identity of the volume that it was opened for: after an error of its
+/// device only where there is nothing in it.
+fn is_untouched(path: &Path, refused: &LogError) -> bool {
+    !matches!(refused, LogError::Io { .. })
+        || std::fs::metadata(path).map_or(true, |m| m.is_file() && m.len() == 0)
+}
+
+/// Takes a state directory away that this opening has made. What is in the way of that stays.
+fn unmake_state_dir(mount: &OwnedFd, state_dir: &OwnedFd) {
+    // The lock goes with the descriptor: until then nobody else takes the directory for their own.
+    let _ = rustix::fs::unlinkat(state_dir, IDENTITY_FILE, AtFlags::empty());
+    let _ = rustix::fs::unlinkat(mount, STATE_DIR, AtFlags::REMOVEDIR);
 }
 
 /// A log is never replayed over another directory, another disk or a restored snapshot; and what a log still holds is

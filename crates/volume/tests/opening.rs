@@ -102,6 +102,39 @@ fn the_log_must_be_this_volumes_own_and_nobody_elses() {
 }
 
 #[test]
+fn a_log_that_refuses_leaves_no_trace_in_the_directory() {
+    if !is_root() || !tempdir_suits() {
+        return;
+    }
+    let rig = Rig::log();
+    let (temp, logs) = place();
+    let dir = temp.path().join("dir");
+    let in_use = rig.beside.path().join("log");
+    let missing = logs.path().join("nowhere/log");
+    let foreign = logs.path().join("foreign");
+    std::fs::write(&foreign, vec![7; 16 << 20]).unwrap();
+    let small = logs.path().join("small");
+    std::fs::write(&small, vec![0; 4096]).unwrap();
+    let inside = dir.join("log");
+    for log in [&in_use, &missing, &foreign, &small, &inside, &logs.path().to_owned()] {
+        refused(OpenOptions::with_log(&dir, log));
+        let left: Vec<_> = std::fs::read_dir(&dir).unwrap().map(|e| e.unwrap().file_name()).collect();
+        assert!(left.is_empty(), "{left:?} after {}", log.display());
+    }
+    rig.volume.shutdown().unwrap();
+    let Rig { temp: others, beside, volume, report } = rig;
+    drop((volume, report));
+    refused(OpenOptions::with_log(&dir, &in_use));
+    assert!(!dir.join(".landfast").exists(), "the log of another");
+    // A directory that has been served keeps what it knows of itself, whatever log it is started with.
+    let before = std::fs::read(others.path().join("dir/.landfast/volume")).unwrap();
+    refused(OpenOptions::with_log(others.path().join("dir"), &foreign));
+    assert_eq!(std::fs::read(others.path().join("dir/.landfast/volume")).unwrap(), before);
+    open(options(others.path(), beside.path(), Durability::Log));
+    open(options(temp.path(), logs.path(), Durability::Log));
+}
+
+#[test]
 fn what_a_log_still_holds_is_never_left_behind() {
     if !is_root() || !tempdir_suits() {
         return;
