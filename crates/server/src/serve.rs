@@ -195,7 +195,12 @@ impl Server {
                 .map_err(|err| StartError::Listen { addr, err })?
         };
         let datagrams = handle.spawn(datagrams(sockets.into_iter().flatten().collect(), nlm.clone()));
-        let mut ticking = Ticking(vec![handle.spawn(tick(sh.clone())), handle.spawn(nlm.run()), datagrams]);
+        let mut ticking = Ticking(vec![
+            handle.spawn(tick(sh.clone())),
+            handle.spawn(close_idle(sh.clone())),
+            handle.spawn(nlm.run()),
+            datagrams,
+        ]);
         let load: Load = Arc::new(rpc.load());
         let metrics = match metrics_listener {
             Some(listener) => {
@@ -300,7 +305,7 @@ impl Drop for Threads {
     }
 }
 
-/// What goes on besides the connections: [`tick`], [`datagrams`], the lock manager, the metrics. It ends with this.
+/// What goes on besides the connections: [`tick`], [`close_idle`], [`datagrams`], the lock manager, the metrics. It ends with this.
 struct Ticking(Vec<tokio::task::JoinHandle<()>>);
 
 impl Drop for Ticking {
@@ -429,7 +434,6 @@ async fn tick(sh: Arc<Shared>) {
     every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         every.tick().await;
-        close_idle(&sh);
         let now = sh.now();
         let (mut gone, freed, over) = {
             let mut st = sh.state();
@@ -445,11 +449,20 @@ async fn tick(sh: Arc<Shared>) {
     }
 }
 
-/// Closes files that were accessed without an open a while ago. On a thread of its own: what a local process has removed
+/// Closes files that were accessed without an open a moment ago. On a thread of its own: what a local process has removed
 /// meanwhile is freed there.
-fn close_idle(sh: &Shared) {
-    let volumes: Vec<_> = sh.exports().iter().map(|e| e.volume.clone()).collect();
-    tokio::task::spawn_blocking(move || volumes.iter().for_each(landfast_volume::Volume::close_idle));
+async fn close_idle(sh: Arc<Shared>) {
+    let mut every = tokio::time::interval(landfast_volume::limits::BRIEF_OPEN);
+    every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        every.tick().await;
+        let all = sh.exports();
+        let idle: Vec<_> = all.iter().map(|e| e.volume.clone()).filter(Volume::has_idle).collect();
+        drop(all);
+        if !idle.is_empty() {
+            tokio::task::spawn_blocking(move || idle.iter().for_each(Volume::close_idle));
+        }
+    }
 }
 
 /// Puts notes into the log that belong to no request; whether it took them.

@@ -6,6 +6,9 @@
 //! - A kept descriptor serves only a caller that would get it again: it is given up when the volume changes the file's owner,
 //!   mode or access list (`rights` counts that), and when it is as old as [`BRIEF_OPEN`], which bounds how long what a
 //!   local process changes goes unnoticed.
+//! - A local process cannot run a program that is open for writing. So a descriptor for writing is kept only while writes go
+//!   on: stable ones keep it from the second within [`BRIEF_OPEN`] on ([`Keep::IfAgain`]: a small file is written at
+//!   once), and COMMIT and a change of rights close it.
 //! - A dead file keeps none, so that its space is free with its last open.
 //! - Kept descriptors do not count as opens: who removed a file's last name is told that it is gone.
 //! - Each has a row in the queue, oldest first, of at most [`BRIEF_OPENS_MAX`] rows; a row that goes closes it.
@@ -32,14 +35,31 @@ struct Kept {
     rights: u64,
 }
 
-/// What a node keeps: one for reading, one for writing.
+/// What a node keeps.
 #[derive(Default)]
-pub(crate) struct Brief(Mutex<[Option<Kept>; 2]>);
+pub(crate) struct Brief(Mutex<Briefly>);
+
+#[derive(Default)]
+struct Briefly {
+    /// One for reading, one for writing.
+    kept: [Option<Kept>; 2],
+    /// When it was last opened with [`Keep::IfAgain`].
+    last: Option<Instant>,
+}
+
+/// Whether a file stays open after an access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// It does: more accesses are likely, or (after unstable writes) a COMMIT that wants to know of their errors.
+    Now,
+    /// If it was opened so a moment ago, too.
+    IfAgain,
+}
 
 impl Brief {
     /// The descriptor that such a caller would get by opening the file now.
     fn get(&self, cred: &Cred, mode: OpenMode, rights: u64, now: Instant) -> Option<Arc<NodeFd>> {
-        let kept = self.0.lock();
+        let kept = &self.0.lock().kept;
         let kept = kept[usize::from(mode.write)].as_ref()?;
         let young = now.saturating_duration_since(kept.opened) < BRIEF_OPEN;
         (young && kept.rights == rights && kept.mode == mode && kept.cred == *cred).then(|| kept.fd.clone())
@@ -49,7 +69,7 @@ impl Brief {
     fn close_until(&self, until: Instant) {
         let closed = {
             let mut kept = self.0.lock();
-            kept.each_mut().map(|k| k.take_if(|k| k.opened <= until))
+            kept.kept.each_mut().map(|k| k.take_if(|k| k.opened <= until))
         };
         drop(closed);
     }
@@ -60,8 +80,20 @@ impl Brief {
         drop(closed);
     }
 
+    /// Closes what is open for writing.
+    pub(crate) fn close_writing(&self) {
+        let closed = self.0.lock().kept[1].take();
+        drop(closed);
+    }
+
+    /// Whether an access that asks with [`Keep::IfAgain`] is one of several.
+    fn is_again(&self, now: Instant) -> bool {
+        let last = self.0.lock().last.replace(now);
+        last.is_some_and(|last| now.saturating_duration_since(last) < BRIEF_OPEN)
+    }
+
     fn count(&self) -> usize {
-        self.0.lock().iter().flatten().count()
+        self.0.lock().kept.iter().flatten().count()
     }
 }
 
@@ -77,6 +109,11 @@ impl BriefQueue {
             if rows.len() > BRIEF_OPENS_MAX { rows.pop_front() } else { None }
         };
         close(over);
+    }
+
+    fn has_old(&self, now: Instant) -> bool {
+        let rows = self.0.lock();
+        rows.front().is_some_and(|(_, opened)| now.saturating_duration_since(*opened) >= BRIEF_OPEN)
     }
 
     fn pop_old(&self, now: Instant) -> Option<(Weak<NodeInner>, Instant)> {
@@ -107,7 +144,13 @@ fn close(row: Option<(Weak<NodeInner>, Instant)>) {
 impl Volume {
     /// Opens a regular file for one access, for reading or writing: as [`Volume::open_file`], but the same caller's next
     /// access may find it still open.
-    pub fn open_briefly(&self, cred: &Cred, node: &Node, mode: OpenMode) -> Result<OpenFile, Error> {
+    pub fn open_briefly(
+        &self,
+        cred: &Cred,
+        node: &Node,
+        mode: OpenMode,
+        keep: Keep,
+    ) -> Result<OpenFile, Error> {
         let now = Instant::now();
         // Before the file is opened: who takes the right away meanwhile makes what comes of it useless.
         let rights = node.0.rights.load(Ordering::Acquire);
@@ -117,8 +160,11 @@ impl Volume {
             return Ok(OpenFile::new(self, node.clone(), fd, mode.read, mode.write, cred));
         }
         let file = self.open_file(cred, node, mode)?;
+        if keep == Keep::IfAgain && !node.0.brief.is_again(now) {
+            return Ok(file);
+        }
         let kept = Kept { fd: file.0.fd.clone(), cred: cred.clone(), mode, opened: now, rights };
-        let replaced = node.0.brief.0.lock()[usize::from(mode.write)].replace(kept);
+        let replaced = node.0.brief.0.lock().kept[usize::from(mode.write)].replace(kept);
         drop(replaced);
         self.0.brief.push(node, now);
         // It is marked as dead before its descriptors are closed, so one of us sees the other.
@@ -128,8 +174,13 @@ impl Volume {
         Ok(file)
     }
 
-    /// Closes files that nobody has opened and whose last access by [`Volume::open_briefly`] is [`BRIEF_OPEN`] ago. Call
-    /// from time to time: a local process cannot run a file that is open for writing.
+    /// Whether there is anything to close.
+    pub fn has_idle(&self) -> bool {
+        self.0.brief.has_old(Instant::now())
+    }
+
+    /// Closes files that nobody has opened and that [`Volume::open_briefly`] opened [`BRIEF_OPEN`] ago. Call as often as
+    /// that: a local process cannot run a file that is open for writing.
     pub fn close_idle(&self) {
         let now = Instant::now();
         while let Some(row) = self.0.brief.pop_old(now) {

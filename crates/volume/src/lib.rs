@@ -53,6 +53,7 @@ mod types;
 mod volume;
 
 pub use acl::{Acl, AclError, Acls, SetAcls};
+pub use brief::Keep;
 pub use error::{Error, OpenError};
 pub use handle::HANDLE_VERSION;
 pub use landfast_intentlog::Stats as LogStats;

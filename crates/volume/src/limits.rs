@@ -69,7 +69,7 @@ pub const BRIEF_OPENS_MAX: usize = 1024;
 
 /// How long such a descriptor serves before the file is opened again. What a local process does to the rights of a file
 /// that is being accessed is seen this much later at most.
-pub const BRIEF_OPEN: Duration = Duration::from_secs(1);
+pub const BRIEF_OPEN: Duration = Duration::from_millis(500);
 
 /// Separately locked parts of the node cache.
 pub const NODE_SHARDS: usize = 16;

@@ -13,7 +13,7 @@ use landfast_nfs::v3::args::{CommitArgs, ReadArgs, WriteArgs};
 use landfast_nfs::v3::res::{CommitOk, CommitRes, ReadOk, ReadRes, WriteOk, WriteRes};
 use landfast_nfs::v3::types::StableHow;
 use landfast_nfs::v3::{NfsStat3, Res, WccData};
-use landfast_volume::{OpenMode, Stable};
+use landfast_volume::{Keep, OpenMode, Stable};
 
 impl Cx<'_> {
     pub(super) fn read(&mut self, a: &ReadArgs) -> ReadRes {
@@ -31,7 +31,7 @@ impl Cx<'_> {
         obj.must_be_file()?;
         self.not_denied(obj, READ)?;
         let mode = OpenMode { read: true, write: false, owner_override: true };
-        let file = obj.volume().open_briefly(obj.cred(), &obj.node, mode).map_err(status)?;
+        let file = obj.volume().open_briefly(obj.cred(), &obj.node, mode, Keep::Now).map_err(status)?;
         let count = a.count.min(limits::V3_IO_BYTES_MAX);
         obj.volume().read(&file, a.offset, count).map_err(status)
     }
@@ -64,7 +64,8 @@ impl Cx<'_> {
         self.not_denied(obj, WRITE)?;
         let tx = self.modify(obj)?;
         let mode = OpenMode { read: false, write: true, owner_override: true };
-        let file = obj.volume().open_briefly(obj.cred(), &obj.node, mode).map_err(status)?;
+        let keep = if a.stable == StableHow::Unstable { Keep::Now } else { Keep::IfAgain };
+        let file = obj.volume().open_briefly(obj.cred(), &obj.node, mode, keep).map_err(status)?;
         if data.is_empty() {
             return Ok((0, a.stable));
         }

@@ -10,7 +10,7 @@ use landfast_nfs::v4::data::{
     CloneArgs, CopyArgs, CopyRequirements, CopyRes, OffloadStatusRes, WriteResponse,
 };
 use landfast_nfs::v4::{NfsStat, ResBody, StableHow, Stateid};
-use landfast_volume::{Kind, OpenFile, OpenMode};
+use landfast_volume::{Keep, Kind, OpenFile, OpenMode};
 
 /// A file and what it is open as.
 type Opened = (Obj, OpenFile);
@@ -36,7 +36,7 @@ impl Ctx<'_> {
             Some(file) => file,
             None => {
                 let mode = OpenMode { read: true, write: false, owner_override: true };
-                source.volume().open_briefly(source.cred(), &source.node, mode)?
+                source.volume().open_briefly(source.cred(), &source.node, mode, Keep::Now)?
             }
         };
         let (dest, to) = self.file_for(dst_stateid, WRITE)?;

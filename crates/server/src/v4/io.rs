@@ -8,7 +8,7 @@ use bytes::Bytes;
 use landfast_nfs::v4::args::{CommitArgs, ReadArgs, WriteArgs};
 use landfast_nfs::v4::res::{ReadRes, WriteRes};
 use landfast_nfs::v4::{NfsStat, ResBody, StableHow, Stateid};
-use landfast_volume::{OpenFile, OpenMode, Stable};
+use landfast_volume::{Keep, OpenFile, OpenMode, Stable};
 
 /// What a READ result takes besides its data: number, status, end of file, length, padding.
 const READ_AROUND: usize = 8 + 4 + 4 + 3;
@@ -59,7 +59,8 @@ impl Ctx<'_> {
             return Ok((obj, file));
         }
         let mode = OpenMode { read: want == READ, write: want == WRITE, owner_override: true };
-        let file = obj.volume().open_briefly(obj.cred(), &obj.node, mode)?;
+        let keep = if want == WRITE { Keep::IfAgain } else { Keep::Now };
+        let file = obj.volume().open_briefly(obj.cred(), &obj.node, mode, keep)?;
         Ok((obj, file))
     }
 

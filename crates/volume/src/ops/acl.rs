@@ -138,6 +138,9 @@ impl Volume {
             }
         }
         drop(state);
+        if any {
+            node.0.brief.close_writing();
+        }
         done?;
         self.settle(&[], Some((node, &fd)))
     }

@@ -106,6 +106,10 @@ impl Volume {
             }
         }
         drop(state);
+        if set.mode || set.uid || set.gid {
+            // It serves nobody any more.
+            node.0.brief.close_writing();
+        }
         done?;
         self.settle(&[], Some((node, &fd)))?;
         Ok(Some(set))

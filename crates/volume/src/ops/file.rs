@@ -146,11 +146,14 @@ impl Volume {
                 NodeFd::uncounted(sys::reopen(&*self.fd(node)?, OFlags::RDWR | OFlags::NONBLOCK)?)
             }
         };
-        if self.0.durability == Durability::Log && self.commit_logged(tx, node)? {
-            return Ok(());
+        let logged = self.0.durability == Durability::Log && self.commit_logged(tx, node)?;
+        if !logged {
+            tx.split();
+            self.flush_file(tx, node, &fd, false)?;
         }
-        tx.split();
-        self.flush_file(tx, node, &fd, false)
+        // Whoever commits has written, as a rule.
+        node.0.brief.close_writing();
+        Ok(())
     }
 
     /// Copies the unstable bytes of a file into the log. False when there are too many.
