@@ -59,17 +59,19 @@ pub const COMPLETED_OWNERS_MAX: usize = 4096;
 pub const OPENS_PER_CLIENT_MAX: usize = 64 << 10;
 /// Opens in all (each may hold two descriptors); more: `NFS4ERR_NOSPC`.
 pub const OPENS_MAX: usize = 256 << 10;
-/// Locked ranges of one file; more: `NFS4ERR_NOSPC`, also for an UNLOCK that would make two ranges of one.
+/// Locked ranges of one file; more: `NFS4ERR_SERVERFAULT`, in NFSv4.0 `NFS4ERR_RESOURCE`, also for an UNLOCK that would make two ranges of one.
 pub const LOCKS_PER_FILE_MAX: usize = 64 << 10;
 /// Locked ranges of one client; the same answer.
 pub const LOCKS_PER_CLIENT_MAX: usize = 128 << 10;
 /// Locked ranges in all (about 200 bytes each); the same answer.
 pub const LOCKS_MAX: usize = 512 << 10;
-/// Lock owners of one client, each counted for each file; more: `NFS4ERR_NOSPC`.
+/// Lock owners of one client, each counted for each file; more: as above.
 pub const LOCK_OWNERS_PER_CLIENT_MAX: usize = 64 << 10;
 /// Hosts that lock by NLM; above it one that holds nothing is forgotten; when each holds something: `NLM4_DENIED_NOLOCKS`,
 /// as at each limit of NLM.
 pub const NLM_HOSTS_MAX: usize = 4096;
+/// A limit that refuses something is named in the server's log at most so often.
+pub const REFUSALS_SAID_MS: u64 = 60_000;
 /// NLM requests that wait for a lock: of one host,
 pub const NLM_WAITERS_PER_HOST_MAX: usize = 1024;
 /// of one file,

@@ -435,6 +435,12 @@ async fn tick(sh: Arc<Shared>) {
     loop {
         every.tick().await;
         let now = sh.now();
+        let refusals = sh.state().files.refusals.due(now);
+        for (limit, times) in refusals {
+            tracing::warn!(
+                "a limit was reached, and {times} requests of clients were refused for it: {limit} (docs/limits.md)"
+            );
+        }
         let (mut gone, freed, over) = {
             let mut st = sh.state();
             (st.tick(now), st.tick_owners(now), st.end_grace(now))
@@ -443,6 +449,7 @@ async fn tick(sh: Arc<Shared>) {
         let grace_ends = over.is_some();
         gone.extend(over.unwrap_or_default());
         let told = write_down(&sh, gone).await;
+        // Otherwise it is tried again, with the log of another volume where there is one that has not failed.
         if grace_ends && told {
             sh.state().grace.ended();
         }

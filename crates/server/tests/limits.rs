@@ -7,6 +7,7 @@ use landfast_nfs::v4::args::*;
 use landfast_nfs::v4::*;
 use landfast_rpc::{Connection, NoService};
 use landfast_server::limited::{Limit, Limits};
+use landfast_server::limits::LOCK_OWNERS_PER_CLIENT_MAX;
 use landfast_xdr::Bytes;
 use std::sync::Arc;
 
@@ -129,19 +130,76 @@ async fn locks_over_the_limit() {
     let (ida, idb) = (a.id, b.id);
     let mut held = Stateid::ANONYMOUS;
     for i in 0..16 {
-        let res = a.last(vec![ArgOp::Putfh(fa.clone()), lock(sa, b"l", ida, 2 * i)]).await;
+        let mut op = lock(sa, b"l", ida, 4 * i);
+        if let ArgOp::Lock(l) = &mut op {
+            l.length = 3;
+        }
+        let res = a.last(vec![ArgOp::Putfh(fa.clone()), op]).await;
         let ResBody::Lock(stateid) = res.body else { panic!("LOCK gave {:?}", res.status) };
         held = stateid;
     }
     let more = vec![ArgOp::Putfh(fa.clone()), lock(sa, b"l", ida, 100)];
-    assert_eq!(a.status(more.clone()).await, NfsStat::NFS4ERR_NOSPC, "of one client");
+    // RFC 8881 section 15.2 has no NOSPC for LOCK and LOCKU.
+    assert_eq!(a.status(more.clone()).await, NfsStat::NFS4ERR_SERVERFAULT, "of one client");
     for i in 0..4 {
         let op = lock(sb, b"l", idb, 2 * i);
         assert_eq!(b.status(vec![ArgOp::Putfh(fb.clone()), op]).await, NfsStat::NFS4_OK, "another client");
     }
     let op = lock(sb, b"l", idb, 100);
-    assert_eq!(b.status(vec![ArgOp::Putfh(fb.clone()), op]).await, NfsStat::NFS4ERR_NOSPC, "in all");
+    assert_eq!(b.status(vec![ArgOp::Putfh(fb.clone()), op]).await, NfsStat::NFS4ERR_SERVERFAULT, "in all");
     assert_eq!((used(&rig, "locks"), used(&rig, "client_locks")), ((20, 20), (16, 16)));
+    let unlock = |offset, length| {
+        let (locktype, lock_stateid) = (LockType::Write, Stateid { seqid: 0, ..held });
+        let op = ArgOp::Locku(LockuArgs { locktype, seqid: 0, lock_stateid, offset, length });
+        vec![ArgOp::Putfh(fa.clone()), op]
+    };
+    assert_eq!(a.status(unlock(1, 1)).await, NfsStat::NFS4ERR_SERVERFAULT, "two ranges of one");
+    assert_eq!(a.status(unlock(0, 2)).await, NfsStat::NFS4_OK, "a shorter one");
+    assert_eq!(a.status(more.clone()).await, NfsStat::NFS4ERR_SERVERFAULT);
+    assert_eq!(a.status(unlock(0, u64::MAX)).await, NfsStat::NFS4_OK);
+    assert_eq!(a.status(more).await, NfsStat::NFS4_OK, "there is room again");
+}
+
+/// So many that each of the last limit's locks has an owner of its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lock_owners_over_the_limit() {
+    if skipped() {
+        return;
+    }
+    const AT_ONCE: usize = 120;
+    let rig = Rig::new().await;
+    let mut c = rig.client(b"c").await;
+    let files = [c.open("a", 3).await, c.open("b", 3).await];
+    let mut made = 0;
+    let (refused, full) = loop {
+        // On each file half of them: so many ranges of one would be at a limit of their own.
+        let (fh, open) = &files[usize::from(made >= LOCK_OWNERS_PER_CLIENT_MAX / 2)];
+        let locks = (made..made + AT_ONCE).map(|n| {
+            let lock_owner = StateOwner { clientid: c.id, owner: Opaque1024(name(&format!("owner {n}"))) };
+            let locker = Locker::New { open_seqid: 0, open_stateid: *open, lock_seqid: 0, lock_owner };
+            let (locktype, offset) = (LockType::Write, 2 * n as u64);
+            ArgOp::Lock(LockArgs { locktype, reclaim: false, offset, length: 1, locker })
+        });
+        let res = c.run(std::iter::once(ArgOp::Putfh(fh.clone())).chain(locks).collect()).await;
+        made += res.iter().filter(|r| r.op == OpNum::LOCK && r.status.is_ok()).count();
+        match res.last().map(|r| r.status) {
+            Some(NfsStat::NFS4_OK) => {}
+            other => break (other, made),
+        }
+    };
+    assert_eq!((refused, full), (Some(NfsStat::NFS4ERR_SERVERFAULT), LOCK_OWNERS_PER_CLIENT_MAX));
+    // An owner that is known locks on; another client has its own share; who lets go makes room.
+    let (fh, open) = &files[1];
+    let known: &'static [u8] = b"owner 65535";
+    let again = vec![ArgOp::Putfh(fh.clone()), lock(*open, known, c.id, 1)];
+    let res = c.last(again).await;
+    let ResBody::Lock(held) = res.body else { panic!("LOCK gave {:?}", res.status) };
+    let mut d = rig.client(b"d").await;
+    let (fd, sd) = d.open("c", 3).await;
+    let (idc, idd) = (c.id, d.id);
+    assert_eq!(d.status(vec![ArgOp::Putfh(fd), lock(sd, b"l", idd, 0)]).await, NfsStat::NFS4_OK);
+    let new = vec![ArgOp::Putfh(fh.clone()), lock(*open, b"new", idc, 1 << 40)];
+    assert_eq!(c.status(new.clone()).await, NfsStat::NFS4ERR_SERVERFAULT);
     let unlock = ArgOp::Locku(LockuArgs {
         locktype: LockType::Write,
         seqid: 0,
@@ -149,8 +207,9 @@ async fn locks_over_the_limit() {
         offset: 0,
         length: u64::MAX,
     });
-    assert_eq!(a.status(vec![ArgOp::Putfh(fa), unlock]).await, NfsStat::NFS4_OK);
-    assert_eq!(a.status(more).await, NfsStat::NFS4_OK, "there is room again");
+    let let_go = vec![ArgOp::Putfh(fh.clone()), unlock, ArgOp::FreeStateid(Stateid { seqid: 0, ..held })];
+    assert_ok(&c.run(let_go).await);
+    assert_eq!(c.status(new).await, NfsStat::NFS4_OK, "there is room again");
 }
 
 #[tokio::test]

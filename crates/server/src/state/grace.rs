@@ -6,6 +6,7 @@
 //! of NFSv4.0 never say that they are done. With no client to wait for it never begins.
 
 use super::Millis;
+use super::notes::Stamped;
 use std::collections::HashSet;
 
 /// The grace period.
@@ -13,8 +14,8 @@ use std::collections::HashSet;
 pub struct Grace {
     until: Millis,
     waiting: HashSet<u64>,
-    /// Its time is over, and the log is being told.
-    ending: bool,
+    /// Its time is over, and this is what the log is being told: again and again until some log has taken it.
+    ending: Option<Vec<Stamped>>,
     /// The log has been told.
     ended: bool,
 }
@@ -22,35 +23,41 @@ pub struct Grace {
 impl Grace {
     /// Begins: these clients may reclaim, until `until`.
     pub fn begin(&mut self, clients: impl IntoIterator<Item = u64>, until: Millis) {
-        *self = Grace { until, waiting: clients.into_iter().collect(), ending: false, ended: false };
+        *self = Grace { until, waiting: clients.into_iter().collect(), ending: None, ended: false };
     }
 
     /// Whether it is going on: also when its time is over, until [`Grace::ended`].
     #[must_use]
     pub fn active(&self, now: Millis) -> bool {
-        self.ending || (!self.waiting.is_empty() && (now < self.until || !self.ended))
+        self.ending.is_some() || (!self.waiting.is_empty() && (now < self.until || !self.ended))
     }
 
     /// Whether its time is over and nobody has ended it.
     #[must_use]
     pub fn is_over(&self, now: Millis) -> bool {
-        !self.waiting.is_empty() && now >= self.until && !self.ending && !self.ended
+        !self.waiting.is_empty() && now >= self.until && self.ending.is_none() && !self.ended
     }
 
     /// Whether a client may still reclaim.
     #[must_use]
     pub fn may_reclaim(&self, now: Millis) -> bool {
-        self.active(now) && !self.ending
+        self.active(now) && self.ending.is_none()
     }
 
-    /// It is going to end: nobody reclaims any more, nobody gets anything new yet.
-    pub fn end(&mut self) {
-        self.ending = true;
+    /// It is going to end, when the log has taken these: nobody reclaims any more, nobody gets anything new yet.
+    pub fn end(&mut self, notes: Vec<Stamped>) {
+        self.ending = Some(notes);
+    }
+
+    /// What the log is being told, while it is.
+    #[must_use]
+    pub fn ending(&self) -> Option<&[Stamped]> {
+        self.ending.as_deref()
     }
 
     /// It has ended.
     pub fn ended(&mut self) {
-        (self.ending, self.ended) = (false, true);
+        (self.ending, self.ended) = (None, true);
         self.waiting.clear();
     }
 

@@ -4,6 +4,7 @@
 use super::opens::{File, FileKey, Files, READ, WRITE, Which};
 pub use super::ranges::Span;
 use super::ranges::{Growth, Range};
+use super::refusals::AtLimit;
 use crate::limited::Limit;
 use crate::limits;
 use bytes::Bytes;
@@ -105,14 +106,29 @@ impl<F> Files<F> {
     }
 
     /// Whether so many ranges more may be: of this file, of this client, in all.
-    pub(super) fn room_for_ranges(&self, client: u64, file: &FileKey, growth: Growth) -> Result<(), NfsStat> {
+    pub(super) fn room_for_ranges(
+        &mut self,
+        client: u64,
+        file: &FileKey,
+        growth: Growth,
+    ) -> Result<(), NfsStat> {
         let more = usize::try_from(growth).unwrap_or(0);
+        if more == 0 {
+            return Ok(());
+        }
         let of_file = self.files.get(file).map_or(0, |f| f.ranges.len());
         let of_client = self.clients.get(&client).map_or(0, |c| c.ranges);
-        let full = of_file + more > limits::LOCKS_PER_FILE_MAX
-            || of_client + more > self.limits[Limit::ClientLocks]
-            || self.ranges + more > self.limits[Limit::Locks];
-        if full && more > 0 { Err(NfsStat::NFS4ERR_NOSPC) } else { Ok(()) }
+        let full = if of_file + more > limits::LOCKS_PER_FILE_MAX {
+            AtLimit::FileLocks
+        } else if of_client + more > self.limits[Limit::ClientLocks] {
+            AtLimit::ClientLocks
+        } else if self.ranges + more > self.limits[Limit::Locks] {
+            AtLimit::Locks
+        } else {
+            return Ok(());
+        };
+        self.refusals.at(full);
+        Err(NfsStat::NFS4ERR_NOSPC)
     }
 
     /// A new lock state, which holds nothing yet.
@@ -124,7 +140,9 @@ impl<F> Files<F> {
         open: Option<u64>,
     ) -> Result<u64, NfsStat> {
         let of_client = self.clients.get(&client).map_or(0, |c| c.locks.len());
-        if of_client >= limits::LOCK_OWNERS_PER_CLIENT_MAX || self.locks.len() >= self.limits[Limit::Locks] {
+        let many = of_client >= limits::LOCK_OWNERS_PER_CLIENT_MAX;
+        if many || self.locks.len() >= self.limits[Limit::Locks] {
+            self.refusals.at(if many { AtLimit::LockOwners } else { AtLimit::Locks });
             return Err(NfsStat::NFS4ERR_NOSPC);
         }
         let id = self.fresh();

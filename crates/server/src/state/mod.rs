@@ -8,6 +8,7 @@
 //! - [`nlm`]: the hosts of NFSv3's lock manager, whose locks are in the same tables;
 //! - [`drc`]: replies to calls without a session;
 //! - [`grace`]: who may reclaim after a restart;
+//! - [`refusals`]: which limits have refused something;
 //! - [`notes`]: what of it stands in the log, and how it is read back; [`merge`]: from several logs.
 //!
 //! Time is a number of milliseconds that never goes backwards, given by the caller ([`Millis`]). All of it lives
@@ -29,6 +30,7 @@ pub mod opens;
 pub mod opens40;
 pub mod owners;
 pub mod ranges;
+pub mod refusals;
 pub mod sessions;
 pub mod v40;
 
@@ -42,6 +44,7 @@ use landfast_nfs::v4::{NfsStat, SessionId};
 use notes::Stamped;
 use opens::Files;
 use owners::Owners;
+use refusals::AtLimit;
 use sessions::Sessions;
 
 /// Milliseconds on a clock that never goes backwards.
@@ -220,7 +223,11 @@ impl<F> State<F> {
             .filter(|c| self.files.opens_of(c.id) == 0 && !c.needs_reclaim && !self.is_busy(c.id))
             .min_by_key(|c| (c.confirmed, c.renewed))
             .map(|c| c.id);
-        idle.map(|id| self.remove_client(id)).ok_or(NfsStat::NFS4ERR_DELAY)
+        let Some(id) = idle else {
+            self.files.refusals.at(AtLimit::Clients);
+            return Err(NfsStat::NFS4ERR_DELAY);
+        };
+        Ok(self.remove_client(id))
     }
 
     /// Whether a request of the client is being worked on.

@@ -13,6 +13,7 @@ use super::locks::{Denied, LockError};
 use super::notes::{NlmHostNote, Note, Stamped};
 use super::opens::{FileKey, Files, InTheWay, Share};
 use super::ranges::Span;
+use super::refusals::AtLimit;
 use super::{Millis, State};
 use crate::limits;
 use bytes::Bytes;
@@ -359,6 +360,7 @@ impl<F> Files<F> {
             || there.len() >= limits::NLM_WAITERS_PER_FILE_MAX
             || self.waiters.len() >= limits::NLM_WAITERS_MAX
         {
+            self.refusals.at(AtLimit::NlmWaiters);
             return Err(NfsStat::NFS4ERR_NOSPC);
         }
         self.waiters.last += 1;
@@ -498,7 +500,10 @@ impl<F> State<F> {
         let mut note = None;
         if self.hosts.len() >= self.bounds.nlm_hosts {
             let idle = self.hosts.iter().filter(|h| !self.files.nlm_busy(h.id) && !h.restored);
-            let id = idle.min_by_key(|h| h.used).map(|h| h.id).ok_or(NfsStat::NFS4ERR_NOSPC)?;
+            let Some(id) = idle.min_by_key(|h| h.used).map(|h| h.id) else {
+                self.files.refusals.at(AtLimit::NlmHosts);
+                return Err(NfsStat::NFS4ERR_NOSPC);
+            };
             note = self.nlm_forget(id);
         }
         let id = NLM_BIT | (self.hosts.last + 1);

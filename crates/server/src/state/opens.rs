@@ -6,6 +6,7 @@
 use super::locks::LockState;
 use super::nlm::Waiters;
 use super::ranges::Ranges;
+use super::refusals::{AtLimit, Refusals};
 use crate::limited::{Limit, Limits};
 use bytes::Bytes;
 use landfast_nfs::v4::{NfsStat, Stateid};
@@ -80,6 +81,8 @@ pub struct Files<F> {
     pub(super) ranges: usize,
     /// NLM's requests that wait for a lock.
     pub waiters: Waiters,
+    /// What was refused at a limit, of this and of all other state.
+    pub refusals: Refusals,
 }
 
 /// Whose open or lock is in the way.
@@ -150,6 +153,7 @@ impl<F> Files<F> {
             expired: Default::default(),
             ranges: 0,
             waiters: Waiters::default(),
+            refusals: Refusals::default(),
         }
     }
 
@@ -304,9 +308,9 @@ impl<F> Files<F> {
         let id = match known {
             Some(id) => id,
             None => {
-                if self.opens.len() >= self.limits[Limit::Opens]
-                    || self.opens_of(client) >= self.limits[Limit::ClientOpens]
-                {
+                let of_client = self.opens_of(client) >= self.limits[Limit::ClientOpens];
+                if of_client || self.opens.len() >= self.limits[Limit::Opens] {
+                    self.refusals.at(if of_client { AtLimit::ClientOpens } else { AtLimit::Opens });
                     return Err(NfsStat::NFS4ERR_NOSPC);
                 }
                 let id = self.fresh();

@@ -556,6 +556,47 @@ fn rfc8881_8_4_2_grace_ends_with_the_lease() {
 }
 
 #[test]
+fn the_end_of_grace_that_the_log_refused_is_tried_again() {
+    let (st, c, log) = holder();
+    let (mut st, _) = restart(&st, log.clone());
+    let refused = st.end_grace(LEASE).expect("its end");
+    assert!(!refused.is_empty());
+    // As often as it has to be, with all that has to be said, and until then nobody gets anything.
+    for later in [LEASE, LEASE + 5_000, LEASE * 2] {
+        assert_eq!(st.end_grace(later).as_ref(), Some(&refused));
+        assert!(
+            st.grace.active(later) && st.must_wait_for_grace(c, later) && st.may_reclaim(c, later).is_err()
+        );
+    }
+    st.grace.ended();
+    assert!(!st.grace.active(LEASE * 2) && st.end_grace(LEASE * 2).is_none());
+    // What was said the last time is what the next restart goes by.
+    let (after, restored) = restart(&st, log.into_iter().chain(refused).collect());
+    assert_eq!((restored.reclaiming, after.may_reclaim(c, 0)), (0, Err(NfsStat::NFS4ERR_NO_GRACE)));
+}
+
+#[test]
+fn what_a_limit_refuses_is_counted_for_the_log() {
+    let limits = Limits::default().with(Limit::ClientOpens, 1).with(Limit::ClientLocks, 1);
+    let mut st = S::new(1, LEASE, Bounds { clients: 1, ..Bounds::with(None, limits) });
+    let c = client(&mut st, b"c");
+    let (owner, f, g) = (Bytes::from_static(b"o"), FileKey::from_static(b"f"), FileKey::from_static(b"g"));
+    let open = st.files.open(&f, c, &owner, BOTH, 0, Some(1)).expect("an open");
+    for _ in 0..2 {
+        assert_eq!(st.files.open(&g, c, &owner, BOTH, 0, Some(1)), Err(NfsStat::NFS4ERR_NOSPC));
+    }
+    let locker = Locker::New { open, owner };
+    for (offset, fits) in [(0, true), (10, false)] {
+        let span = Span::new(offset, 1).expect("a range");
+        assert_eq!(st.files.lock(c, &f, &locker, LockType::Write, span).is_ok(), fits);
+    }
+    assert_eq!(st.make_room_for_client().err(), Some(NfsStat::NFS4ERR_DELAY), "it holds something");
+    let due = st.files.refusals.due(7);
+    assert_eq!(due, [("limits.client_opens", 2), ("limits.client_locks", 1), ("limits.clients", 1)]);
+    assert_eq!(st.files.refusals.due(8), []);
+}
+
+#[test]
 fn a_clean_stop_with_nothing_open_needs_no_grace() {
     let (mut st, c, _) = holder();
     st.settle_holders();

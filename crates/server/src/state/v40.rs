@@ -11,6 +11,7 @@ use super::clients::{Confirmed40, SetClientId, SetClientIdError};
 use super::notes::{Note, Stamped};
 use super::opens::{FileKey, Which};
 use super::owners::{Kind, Last, OwnerKey, Owners, Request, Turn};
+use super::refusals::AtLimit;
 use super::{Millis, Principal, State};
 use crate::limits;
 use bytes::Bytes;
@@ -392,7 +393,11 @@ impl<F> State<F> {
                 self.owners.remove(&key);
             }
         }
-        if self.owners.has_room(client) { Ok(()) } else { Err(NfsStat::NFS4ERR_RESOURCE) }
+        if self.owners.has_room(client) {
+            return Ok(());
+        }
+        self.files.refusals.at(AtLimit::Owners);
+        Err(NfsStat::NFS4ERR_RESOURCE)
     }
 
     /// OPEN_CONFIRM (RFC 7530 section 16.18) of what [`State::begin40`] found.
@@ -467,12 +472,15 @@ impl<F> State<F> {
     }
 
     /// Ends the grace period when its time is over (RFC 7530 section 9.6.3.4, RFC 8881 section 8.4.3): who has not reclaimed
-    /// by now may not after a further restart. When these notes are stable: [`super::grace::Grace::ended`].
+    /// by now may not after a further restart. When these notes are stable: [`super::grace::Grace::ended`]. When they are not,
+    /// since the log that was asked refused them, this gives them again: nothing else remembers what they say.
     pub fn end_grace(&mut self, now: Millis) -> Option<Vec<Stamped>> {
+        if let Some(refused) = self.grace.ending() {
+            return Some(refused.to_vec());
+        }
         if !self.grace.is_over(now) {
             return None;
         }
-        self.grace.end();
         let mut notes = self.nlm_grace_ends();
         for id in self.clients.ids() {
             let holds = self.files.opens_of(id) > 0;
@@ -489,6 +497,7 @@ impl<F> State<F> {
             notes.push(Stamped { v, note: Note::of(c) });
             self.version = v;
         }
+        self.grace.end(notes.clone());
         Some(notes)
     }
 

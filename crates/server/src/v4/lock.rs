@@ -19,6 +19,18 @@ fn denied(d: Denied) -> Fail {
 }
 
 impl Ctx<'_> {
+    /// At a limit. NFSv4.1 has no status of its own for that which LOCK and LOCKU may have (RFC 8881 section 15.2), so it is
+    /// the one for what "does not map to any of the legal error values" (section 15.1.1.9): Linux passes it on as EIO, at
+    /// once, and keeps its other locks; `DELAY` would have it ask without end, `DENIED` would name somebody who is not in the
+    /// way. NFSv4.0 has `RESOURCE`.
+    fn at_limit(&self, status: NfsStat) -> NfsStat {
+        match status {
+            NfsStat::NFS4ERR_NOSPC if self.minor > 0 => NfsStat::NFS4ERR_SERVERFAULT,
+            NfsStat::NFS4ERR_NOSPC => NfsStat::NFS4ERR_RESOURCE,
+            other => other,
+        }
+    }
+
     /// LOCK. Nobody is queued: a client that waits asks again. If what it waits for waits for it by NLM, it hears that.
     pub(super) fn lock(&mut self, a: &LockArgs) -> Done {
         let file = key(&self.file()?.node);
@@ -65,7 +77,7 @@ impl Ctx<'_> {
                 self.stateid = stateid;
                 Ok(ResBody::Lock(stateid))
             }
-            Err(LockError::Status(s)) => Err(s.into()),
+            Err(LockError::Status(s)) => Err(self.at_limit(s).into()),
             Err(LockError::Denied(d)) => Err(denied(d)),
         }
     }
@@ -102,7 +114,8 @@ impl Ctx<'_> {
         let client = self.client()?;
         let span = Span::new(a.offset, a.length)?;
         let stateid = self.meant(&a.lock_stateid, false)?;
-        let new = self.sh.state().files.unlock(client, &file, &stateid, span)?;
+        let new = self.sh.state().files.unlock(client, &file, &stateid, span);
+        let new = new.map_err(|s| self.at_limit(s))?;
         self.stateid = new;
         Ok(ResBody::Locku(new))
     }

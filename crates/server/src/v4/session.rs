@@ -6,6 +6,7 @@ use super::context::{Ctx, Done, InSession};
 use crate::limits;
 use crate::state::clients::{CreateSession, ExchangeId};
 use crate::state::notes::{Note, Stamped};
+use crate::state::refusals::AtLimit;
 use crate::state::sessions::{Begin, NewSession, SlotUse};
 use bytes::Bytes;
 use landfast_nfs::v4::args::{
@@ -182,7 +183,11 @@ impl Ctx<'_> {
             if let Some(old) = st.sessions.to_evict(a.clientid) {
                 notes.extend(st.remove_session(&old));
             }
-            let fore = st.sessions.negotiate_fore(&a.fore_chan_attrs)?;
+            let fore = st.sessions.negotiate_fore(&a.fore_chan_attrs).inspect_err(|e| {
+                if *e == NfsStat::NFS4ERR_NOSPC {
+                    st.files.refusals.at(AtLimit::ReplayBytes);
+                }
+            })?;
             let mut id: SessionId = [0; 16];
             id[..8].copy_from_slice(&a.clientid.to_be_bytes());
             id[8..].copy_from_slice(&random);

@@ -165,8 +165,6 @@ fn status40(op: OpNum, status: NfsStat) -> NfsStat {
             | NfsStat::NFS4ERR_TOO_MANY_OPS,
             _,
         ) => NfsStat::NFS4ERR_RESOURCE,
-        // At the limit of ranges: there is no such error for locks.
-        (NfsStat::NFS4ERR_NOSPC, OpNum::LOCK | OpNum::LOCKU) => NfsStat::NFS4ERR_RESOURCE,
         (status, _) => status,
     }
 }
