@@ -48,8 +48,7 @@ const OTHERS: [Script; 7] = [
 const RESTART: (Script, Script) = (script!("restart-before"), script!("restart-after"));
 const CUT: (Script, Script) = (script!("cut-before"), script!("cut-after"));
 
-/// What two clients do in turn; the second one loses its power before the last script. A client of version 3 gives its lock
-/// back before that: only its own word ends it.
+/// What two clients do in turn; the second one loses its power before the last script.
 const TWO_CLIENTS: [Script; 5] = [
     script!("two-clients-1"),
     script!("two-clients-2"),
@@ -57,7 +56,17 @@ const TWO_CLIENTS: [Script; 5] = [
     script!("two-clients-4"),
     script!("two-clients-5"),
 ];
+
+/// What they do besides with version 3, before the second one loses its power: the first one waits for the lock, and is told
+/// when it has it. No lease ends a lock there: the second one comes back and says that it holds nothing.
+const WAITS: Script = script!("two-clients-waits");
 const RELEASED: Script = script!("two-clients-released");
+const GRANTED: Script = script!("two-clients-granted");
+const KEPT: Script = script!("two-clients-kept");
+
+/// What a client's status monitor has to know after a restart: written on its disk, which here goes with the guest.
+const MONITORED: &str = "tar -C /var/lib/nfs -c sm sm.bak state | base64";
+const MONITORED_AGAIN: &str = "base64 -d | tar -C /var/lib/nfs -xp\nmount_export";
 
 /// Options of `guest check`.
 #[derive(Args)]
@@ -111,6 +120,7 @@ pub fn run(options: &Options) -> Result<ExitCode, String> {
         },
         stage: &mut stage,
         peer: None,
+        monitored: String::new(),
     };
     session.prepare()?;
     for vers in &options.setup.vers {
@@ -141,6 +151,8 @@ struct Session<'a> {
     stage: &'a mut Stage,
     /// The second client, while there is one.
     peer: Option<Client>,
+    /// What its status monitor had written when its power was cut.
+    monitored: String,
     report: Report,
 }
 
@@ -185,9 +197,19 @@ impl Session<'_> {
                 Part::Peer(fourth),
             ];
             if vers == Vers::V3 {
-                parts.push(Part::Peer(RELEASED.1));
+                parts.extend([
+                    Part::Guest(WAITS.1),
+                    Part::Peer(RELEASED.1),
+                    Part::Guest(GRANTED.1),
+                    Part::Peer(fourth),
+                    Part::PeerOff,
+                    Part::Guest(KEPT.1),
+                    Part::PeerBack,
+                ]);
+            } else {
+                parts.push(Part::PeerOff);
             }
-            parts.extend([Part::PeerOff, Part::Guest(fifth)]);
+            parts.push(Part::Guest(fifth));
             good =
                 good && self.wanted("two-clients", |this| this.check(vers, "two-clients", None, &parts))?;
             self.peer = None;
@@ -226,10 +248,8 @@ impl Session<'_> {
                     let peer = self.peer.as_mut().ok_or("there is no second client".to_owned());
                     peer.and_then(|peer| peer.run(Some(vers), script)).map(drop)
                 }
-                Part::PeerOff => {
-                    self.peer = None;
-                    Ok(())
-                }
+                Part::PeerOff => self.peer_off(vers),
+                Part::PeerBack => self.peer_back(vers),
             };
             if result.is_err() {
                 break;
@@ -245,6 +265,20 @@ impl Session<'_> {
         }
         self.report.rows.push(Row::new(&vers.to_string(), name, seconds, passed, files, counts));
         Ok(passed)
+    }
+
+    /// Cuts the second client's power. What its status monitor had written is kept.
+    fn peer_off(&mut self, vers: Vers) -> Result<(), String> {
+        if let (Some(mut peer), Vers::V3) = (self.peer.take(), vers) {
+            self.monitored = peer.run(None, MONITORED)?;
+        }
+        Ok(())
+    }
+
+    /// Boots the second client again, with what its status monitor had written.
+    fn peer_back(&mut self, vers: Vers) -> Result<(), String> {
+        let peer = self.peer.insert(self.stage.peer()?);
+        peer.run_with(Some(vers), MONITORED_AGAIN, self.monitored.as_bytes()).map(drop)
     }
 
     /// Ends the server and starts it again on the same volume, log and port.
@@ -276,4 +310,6 @@ enum Part<'a> {
     Peer(&'a str),
     /// The second guest's power is cut.
     PeerOff,
+    /// The second guest boots again.
+    PeerBack,
 }
