@@ -470,10 +470,12 @@ impl World {
     }
 
     /// Whether a share is excluded by another owner's.
+    /// An open meets its own owner's reservations as well (RFC 7530 section 9.9); the last SHARE of NLM is what its owner has.
     fn share_in_the_way(&self, who: &Who, file: usize, access: u32, deny: u32) -> bool {
+        let spared = |o: &Open| matches!(who, Who::Nlm { .. }) && o.who == *who;
         self.opens
             .iter()
-            .any(|o| o.file == file && o.who != *who && (o.deny & access != 0 || o.access & deny != 0))
+            .any(|o| o.file == file && !spared(o) && (o.deny & access != 0 || o.access & deny != 0))
     }
 
     fn in_the_way(&self, who: &Who, file: usize, exclusive: bool, (from, end): (u64, u64)) -> bool {
