@@ -23,13 +23,14 @@ impl Span {
     /// The span of `offset4` and `length4` (RFC 8881 section 18.10.3): a length of all ones reaches to the end.
     ///
     /// # Errors
-    /// `INVAL` for length 0, and for a span that ends beyond the 64 bits.
+    /// `INVAL` for length 0, and where offset and length together are more than 64 bits: the last byte of all is locked with
+    /// a length of all ones.
     pub fn new(offset: u64, length: u64) -> Result<Span, NfsStat> {
         match length {
             0 => Err(NfsStat::NFS4ERR_INVAL),
             u64::MAX => Ok(Span { start: offset, end: u64::MAX }),
-            n => match offset.checked_add(n - 1) {
-                Some(end) => Ok(Span { start: offset, end }),
+            n => match offset.checked_add(n) {
+                Some(next) => Ok(Span { start: offset, end: next - 1 }),
                 None => Err(NfsStat::NFS4ERR_INVAL),
             },
         }

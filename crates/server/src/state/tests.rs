@@ -388,7 +388,9 @@ fn rfc8881_18_10_spans() {
     assert_eq!(Span::new(0, 0), Err(NfsStat::NFS4ERR_INVAL));
     assert_eq!(Span::new(3, u64::MAX - 1), Err(NfsStat::NFS4ERR_INVAL));
     assert_eq!(span(5, u64::MAX).length(), u64::MAX);
-    assert_eq!(span(u64::MAX, 1).length(), u64::MAX);
+    assert_eq!(Span::new(u64::MAX, 1), Err(NfsStat::NFS4ERR_INVAL));
+    assert_eq!(span(u64::MAX, u64::MAX).length(), u64::MAX);
+    assert_eq!(span(u64::MAX - 1, 1).length(), 1);
     assert_eq!((span(5, 3).offset(), span(5, 3).length()), (5, 3));
 }
 
