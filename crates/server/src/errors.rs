@@ -21,7 +21,8 @@ pub fn status(e: Error) -> NfsStat {
         Error::NameChar => NfsStat::NFS4ERR_BADCHAR,
         Error::NameTooLong => NfsStat::NFS4ERR_NAMETOOLONG,
         Error::BadCookie => NfsStat::NFS4ERR_BAD_COOKIE,
-        Error::Access => NfsStat::NFS4ERR_ACCESS,
+        // LOOKUP and OPEN have no status for a mount point that is not to be crossed; whoever asks may not go there.
+        Error::Access | Error::Mounted => NfsStat::NFS4ERR_ACCESS,
         Error::Perm => NfsStat::NFS4ERR_PERM,
         Error::ReadOnly => NfsStat::NFS4ERR_ROFS,
         Error::BeyondEnd => NfsStat::NFS4ERR_NXIO,
@@ -43,7 +44,7 @@ pub fn status(e: Error) -> NfsStat {
 #[must_use]
 pub fn status_of_names(e: Error) -> NfsStat {
     match e {
-        Error::Busy => NfsStat::NFS4ERR_FILE_OPEN,
+        Error::Busy | Error::Mounted => NfsStat::NFS4ERR_FILE_OPEN,
         e => status(e),
     }
 }

@@ -68,9 +68,12 @@ pub enum Error {
     /// The filesystem cannot do this.
     #[error("not supported by the filesystem")]
     NotSupported,
-    /// Another filesystem is mounted there, or the operation would cross filesystems.
+    /// The operation would cross filesystems.
     #[error("another filesystem")]
     CrossDevice,
+    /// Something else is mounted there: the volume ends at mount points.
+    #[error("another filesystem is mounted there")]
+    Mounted,
     /// Too many names for one object.
     #[error("too many links")]
     TooManyLinks,

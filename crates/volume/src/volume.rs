@@ -354,7 +354,7 @@ impl Volume {
     /// The node of an object that was just looked at through a descriptor.
     pub(crate) fn node_of(&self, kh: KernelHandle, mount_id: u64, sx: &Statx) -> Result<Node, Error> {
         if mount_id != self.0.mount_id {
-            return Err(Error::CrossDevice);
+            return Err(Error::Mounted);
         }
         if let Some(node) = self.0.cache.get(&kh) {
             return Ok(node);

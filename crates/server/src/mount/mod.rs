@@ -134,8 +134,8 @@ fn status(e: Error) -> MountStat {
         Error::NotDir | Error::Symlink => MountStat::NOTDIR,
         Error::NoEnt | Error::Stale | Error::NameDots => MountStat::NOENT,
         Error::NameTooLong => MountStat::NAMETOOLONG,
-        Error::Access | Error::Perm => MountStat::ACCES,
-        Error::NameChar | Error::CrossDevice => MountStat::INVAL,
+        Error::Access | Error::Perm | Error::Mounted => MountStat::ACCES,
+        Error::NameChar => MountStat::INVAL,
         _ => MountStat::IO,
     }
 }

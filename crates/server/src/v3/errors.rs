@@ -15,7 +15,8 @@ pub(super) fn status(e: Error) -> NfsStat3 {
         Error::IsDir => NfsStat3::ISDIR,
         Error::NotEmpty => NfsStat3::NOTEMPTY,
         Error::NameTooLong => NfsStat3::NAMETOOLONG,
-        Error::NameEmpty | Error::NameChar | Error::Access => NfsStat3::ACCES,
+        // A mount point is not crossed: whoever asks may not go there.
+        Error::NameEmpty | Error::NameChar | Error::Access | Error::Mounted => NfsStat3::ACCES,
         Error::BadCookie => NfsStat3::BAD_COOKIE,
         Error::Perm => NfsStat3::PERM,
         Error::ReadOnly => NfsStat3::ROFS,

@@ -27,7 +27,7 @@ use crate::identity::Identity;
 use crate::limits::{ATIME_STAYS_SECS, FILE_SIZE_MAX, NAME_BYTES_MAX};
 use crate::node::{Looked, Node, NodeFd, NodeState};
 use crate::open::STATE_DIR;
-use crate::record::{Birth, Fact, Owned};
+use crate::record::{Birth, Fact, KernelHandle, Owned};
 use crate::sys;
 use crate::tx::Tx;
 use crate::types::{Around, Attrs, AttrsSet, ChangeInfo, Cred, Kind, PreOp, SetAttrs, TimeSet, Timestamp};
@@ -398,12 +398,22 @@ impl Volume {
         Ok(())
     }
 
+    /// The kernel's handle of what a name in a directory names.
+    ///
+    /// # Errors
+    /// [`Error::Mounted`] for a mount point, also of what has no handles.
+    fn handle_within(&self, dir_fd: &NodeFd, name: &[u8]) -> Result<KernelHandle, Error> {
+        match sys::handle_by_name(dir_fd, name) {
+            Ok((kh, mount_id)) if mount_id == self.0.mount_id => Ok(kh),
+            Ok(_) | Err(Errno::OPNOTSUPP | Errno::OVERFLOW) => Err(Error::Mounted),
+            Err(e) => Err(e.into()),
+        }
+    }
+
     /// The object that `name` names in a directory, as the caller may see it. Call under the directory's names lock.
     fn named(&self, dir_fd: &NodeFd, name: &[u8]) -> Result<Node, Error> {
-        let (kh, mount_id) = sys::handle_by_name(dir_fd, name)?;
-        if mount_id == self.0.mount_id
-            && let Some(node) = self.0.cache.get(&kh)
-        {
+        let kh = self.handle_within(dir_fd, name)?;
+        if let Some(node) = self.0.cache.get(&kh) {
             return Ok(node);
         }
         let fd = sys::open_path(dir_fd, name)?;

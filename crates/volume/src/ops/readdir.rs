@@ -156,10 +156,7 @@ impl Volume {
     /// As [`Volume::named`], with the attributes. Nodes that were not known keep no descriptor, but for directories:
     /// whoever lists a large directory would drive all others' out.
     fn named_attrs(&self, dir_fd: &NodeFd, name: &[u8], now: Instant) -> Result<(Node, Attrs), Error> {
-        let (kh, mount_id) = sys::handle_by_name(dir_fd, name)?;
-        if mount_id != self.0.mount_id {
-            return Err(Error::CrossDevice);
-        }
+        let kh = self.handle_within(dir_fd, name)?;
         if let Some(node) = self.0.cache.get(&kh) {
             if let Some(attrs) = fresh(&node, now) {
                 return Ok((node, attrs));
