@@ -10,11 +10,11 @@
 //! | room for a large reply ([`Room`]) | the service takes it before it makes the reply; released when the reply has been written | the service waits for it |
 
 use std::collections::HashMap;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -501,7 +501,15 @@ pub(crate) fn start<S: Service>(
             .collect(),
     });
     let (read, write) = stream.into_split();
-    let reader = Reader { pace: Pace::default(), conn: conn.clone(), service, calls, bytes, shared };
+    let reader = Reader {
+        pace: Pace::default(),
+        begun: Begun::default(),
+        conn: conn.clone(),
+        service,
+        calls,
+        bytes,
+        shared,
+    };
     let config = config.clone();
     let task = tokio::spawn(run(reader, config, read, write, outgoing));
     Ok((conn, task))
@@ -582,8 +590,42 @@ impl Pace {
     }
 }
 
+/// Calls that wait for something, to be served further by tasks. They get these when what was received with them has been
+/// begun, too: so calls that came together wait for the disk together. Nothing is awaited while there are any in here.
+#[derive(Default)]
+struct Begun(Mutex<Vec<Serving>>);
+
+type Serving = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+impl Begun {
+    fn push(&self, serving: Serving) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(serving);
+    }
+
+    /// Polled again at once, which makes them wait with wakers that count.
+    fn go_on(&self) {
+        let begun = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        for serving in begun {
+            tokio::spawn(serving);
+        }
+    }
+
+    /// Does something that may wait, after what was begun goes on.
+    async fn before_waiting<T>(&self, work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
+        match poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await {
+            Poll::Ready(done) => done,
+            Poll::Pending => {
+                self.go_on();
+                work.await
+            }
+        }
+    }
+}
+
 struct Reader<S> {
     pace: Pace,
+    begun: Begun,
     conn: Arc<ConnInfo>,
     service: Arc<S>,
     calls: Budget,
@@ -596,7 +638,13 @@ impl<S: Service> Reader<S> {
     ///
     /// A record longer than what a buffer holds anyway is counted before it is received, so a peer that sends half of
     /// it and stops takes from its own share, until it has been silent for too long.
-    async fn read(&self, mut socket: OwnedReadHalf, config: &ConnConfig) -> Option<ReadEnd> {
+    async fn read(&self, socket: OwnedReadHalf, config: &ConnConfig) -> Option<ReadEnd> {
+        let end = self.read_all(socket, config).await;
+        self.begun.go_on();
+        end
+    }
+
+    async fn read_all(&self, mut socket: OwnedReadHalf, config: &ConnConfig) -> Option<ReadEnd> {
         let mut records = Assembler::new(config.record_max);
         let mut buf = BytesMut::with_capacity(limits::READ_CHUNK);
         let mut begun: Option<Instant> = None;
@@ -607,13 +655,15 @@ impl<S: Service> Reader<S> {
                 match records.next(&mut buf) {
                     Ok(Some(record)) => {
                         begun = None;
-                        if let Err(why) = self.message(record, std::mem::take(&mut counted)).await {
+                        let message = self.message(record, std::mem::take(&mut counted));
+                        if let Err(why) = self.begun.before_waiting(message).await {
                             return Some(ReadEnd::Broken(why));
                         }
                         in_a_row += 1;
                         if in_a_row == limits::IN_PLACE_IN_A_ROW {
                             // The writer's turn, if all were answered in place.
                             in_a_row = 0;
+                            self.begun.go_on();
                             tokio::task::yield_now().await;
                         }
                     }
@@ -621,6 +671,7 @@ impl<S: Service> Reader<S> {
                     Err(e) => return Some(ReadEnd::Broken(e.to_string())),
                 }
             }
+            self.begun.go_on();
             let announced = records.announced();
             if announced > limits::READ_CHUNK && announced > counted.0 {
                 // Let go of first: who waits for more while holding some could wait for ever.
@@ -748,19 +799,18 @@ impl<S: Service> Reader<S> {
     }
 
     /// Serves a call up to where it waits for something; from there on in a task.
-    fn begin(&self, mut serving: Pin<Box<dyn Future<Output = ()> + Send>>) {
+    fn begin(&self, mut serving: Serving) {
         if self.pace.in_place() {
             let begun = Instant::now();
             let mut nobody = Context::from_waker(Waker::noop());
             let polled = catch_unwind(AssertUnwindSafe(|| serving.as_mut().poll(&mut nobody)));
             self.pace.took(begun.elapsed());
             match polled {
-                Ok(Poll::Pending) => {}
+                Ok(Poll::Pending) => return self.begun.push(serving),
                 // After a panic the connection has been closed by `Unanswered`.
                 Ok(Poll::Ready(())) | Err(_) => return,
             }
         }
-        // Polled again at once, which makes it wait with a waker that counts.
         tokio::spawn(serving);
     }
 }

@@ -1,11 +1,11 @@
 //! The path of one request, the same for all versions of NFS, from the decoded call to its reply:
 //!
 //! 1. its client's turn has come ([`landfast_rpc::Turn`]); it is let go of wherever the request waits;
-//! 2. a request that may change something gets a task of its own, so that others which arrived with it can join its flush;
-//! 3. who calls is looked up; a call without a session is looked for in the duplicate request cache ([`Once`]);
-//! 4. back-pressure of the logs that it may write to; room for a large reply;
-//! 5. it is announced to those logs, and the others that were received have their turn to be;
-//! 6. it runs here, or on the threads for what waits for the disk ([`crate::pool`]); the next request has the turn;
+//! 2. who calls is looked up; a call without a session is looked for in the duplicate request cache ([`Once`]);
+//! 3. back-pressure of the logs that it may write to; room for a large reply;
+//! 4. it is announced to those logs;
+//! 5. it runs here, or on the threads for what waits for the disk ([`crate::pool`]); the next request has the turn;
+//! 6. the others that were received have their turn to run, so that they join its flush;
 //! 7. the logs are flushed up to its last record;
 //! 8. its slot, its owners and its place in the duplicate request cache are free; the reply is sent.
 //!
@@ -13,7 +13,7 @@
 //! [`Work`] runs it, [`Outcome`] is what came of it.
 //!
 //! Invariants: what changed something is answered when the logs hold the change and the reply, and otherwise with
-//! [`Pending::failure`]; nothing waits between 6 and 7 while it holds a turn or an announcement.
+//! [`Pending::failure`]; nothing waits after 5 while it holds a turn or an announcement.
 
 use crate::exports::{Caller, Export, Receipts};
 use crate::limits;
@@ -36,9 +36,7 @@ use tokio::time::{Instant, timeout_at};
 
 /// What has to be known of a request before it runs.
 pub(crate) struct Plan {
-    /// It may change something.
-    pub(crate) modifies: bool,
-    /// The exports whose logs it may write to.
+    /// The exports whose logs it may write to; none where it changes nothing.
     pub(crate) exports: Vec<Arc<Export>>,
     /// It may wait for the disk itself.
     pub(crate) slow: bool,
@@ -103,10 +101,7 @@ impl Nfs {
         plan: Plan,
         make: impl FnOnce(Caller, Option<CallKey>) -> W,
     ) -> Response {
-        let Plan { modifies, exports, slow, kept, reply_max } = plan;
-        if modifies {
-            tokio::task::yield_now().await;
-        }
+        let Plan { exports, slow, kept, reply_max } = plan;
         let principal = principal(&call.cred);
         let CallHeader { xid, prog: program, vers: version, proc: procedure, cred, mut turn, .. } = call;
         let caller = turn.before(self.sh.caller(conn.peer(), cred)).await;
@@ -141,14 +136,10 @@ impl Nfs {
             // Asked for before the slot is looked at, so that no release is missed.
             let mut released = pin!(self.released.notified());
             released.as_mut().enable();
-            // Requests that are here already share a flush: each is announced, and all others that were received have
-            // their turn to be, before the first of them runs.
             let announced: Vec<_> =
                 exports.iter().filter(|_| !slow).filter_map(|e| e.volume.expect()).collect();
-            if announced.iter().any(|intent| intent.in_company()) {
-                tokio::task::yield_now().await;
-            }
             let outcome = self.run(&work, client, slow, &mut turn).await;
+            let in_company = announced.iter().any(|intent| intent.in_company());
             drop(announced);
             let Some(Outcome { reply, pending, busy, offloads }) = outcome else { return Response::Close };
             for offload in offloads {
@@ -156,7 +147,15 @@ impl Nfs {
             }
             if !busy {
                 let failure = match pending {
-                    Some(pending) => self.settle(pending).await.err(),
+                    Some(pending) => {
+                        // Requests that are here already share a flush. Those that were received with this one are begun
+                        // before it goes on, in a task of its own; then those of others have their turn.
+                        tokio::task::yield_now().await;
+                        if in_company {
+                            tokio::task::yield_now().await;
+                        }
+                        self.settle(pending).await.err()
+                    }
                     None => None,
                 };
                 // Where the log failed a retry is a new call.

@@ -267,12 +267,21 @@ pub enum RecordError {
     Range(&'static str),
 }
 
+/// Room for what of a fact is not data: few need more.
+const FACT_BYTES_MOSTLY: usize = 128;
+
 impl Record {
     /// The bytes for the log. Fails only if a field is out of its range, which is a bug of the caller and is found
     /// here, before anything is promised.
     pub fn encode(&self) -> Result<Vec<u8>, RecordError> {
         self.check()?;
-        postcard::to_extend(self, vec![RECORD_VERSION]).map_err(RecordError::Malformed)
+        let long = |fact: &Fact| match fact {
+            Fact::Data { bytes, .. } | Fact::Note { bytes } => bytes.len(),
+            _ => 0,
+        };
+        let mut out = Vec::with_capacity(self.facts.iter().map(|fact| FACT_BYTES_MOSTLY + long(fact)).sum());
+        out.push(RECORD_VERSION);
+        postcard::to_extend(self, out).map_err(RecordError::Malformed)
     }
 
     /// Reads what [`Record::encode`] wrote.

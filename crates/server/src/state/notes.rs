@@ -95,7 +95,19 @@ pub struct SlotNote {
     /// Digest of the request.
     pub fingerprint: u64,
     /// The encoded COMPOUND result, if kept.
+    #[serde(serialize_with = "at_once")]
     pub reply: Option<Vec<u8>>,
+}
+
+/// In the form that a sequence of bytes has, but not byte for byte.
+fn at_once<S: serde::Serializer>(bytes: &Option<Vec<u8>>, to: S) -> Result<S::Ok, S::Error> {
+    struct Whole<'a>(&'a [u8]);
+    impl Serialize for Whole<'_> {
+        fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+            to.serialize_bytes(self.0)
+        }
+    }
+    bytes.as_deref().map(Whole).serialize(to)
 }
 
 /// A host that locks by NLM.
@@ -207,12 +219,17 @@ pub struct Stamped {
     pub note: Note,
 }
 
+/// Room for a note: few need more.
+const NOTE_BYTES_MOSTLY: usize = 512;
+
 impl Stamped {
     /// The form in the log.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         // Plain data into a growing vector: postcard has no error for it but "does not fit".
-        postcard::to_extend(self, vec![FORMAT]).unwrap_or_default()
+        let mut out = Vec::with_capacity(NOTE_BYTES_MOSTLY);
+        out.push(FORMAT);
+        postcard::to_extend(self, out).unwrap_or_default()
     }
 
     /// Reads the form in the log; `None` for what is not (this version of) a note.

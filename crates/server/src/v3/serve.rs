@@ -43,7 +43,6 @@ impl Nfs {
         let changed = call.changes();
         let export = changed.and_then(|changed| self.sh.exports().of_handle(&changed.0).cloned());
         let plan = Plan {
-            modifies: changed.is_some(),
             slow: export.as_ref().is_some_and(|e| call.may_flush(e)),
             exports: export.into_iter().collect(),
             kept: call.is_kept(),

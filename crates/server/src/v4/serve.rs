@@ -30,7 +30,6 @@ impl Nfs {
             self.sh.lines.add(conn);
         }
         let plan = Plan {
-            modifies,
             exports,
             slow,
             // NFSv4.0 has no slots.

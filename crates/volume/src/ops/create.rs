@@ -94,6 +94,8 @@ impl Volume {
         };
         let (dir_change, dir_mtime) = self.after(tx, dir, &mut state, &dir_fd, &before)?;
         node.0.changed_ns.store(Volume::now_ns(), std::sync::atomic::Ordering::Relaxed);
+        // Nobody else knows of it yet.
+        self.attrs(&node, &mut node.0.state.lock(), &look);
         let file = OpenFile::new(self, node.clone(), fd.clone(), mode.read, mode.write, cred);
         record(tx, || {
             let mut facts = born_facts(dir, name, &node, &look, b"", dir_mtime);

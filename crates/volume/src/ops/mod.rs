@@ -269,12 +269,12 @@ impl Volume {
     ) -> Result<(ChangeInfo, Timestamp), Error> {
         let look = sys::look(fd).map_err(|e| self.fail(format!("looking at a changed object: {e}")))?;
         let (now, floor_ns) = self.now_and_floor_ns();
-        state.looked = None;
         dir.0.changed_ns.store(now, Ordering::Relaxed);
         let (old, new) = (ctime_ns(&before.look), ctime_ns(&look));
         // What is known of its ACL moves on with the ctime: this operation did not touch it.
         state.default_acl = state.default_acl.filter(|(at, _)| *at == old).map(|(_, has)| (new, has));
         let after = state.change.changed(new, now, floor_ns);
+        self.attrs(dir, state, &look);
         self.watched(tx, dir, state, Some(&before.look), &look);
         Ok((ChangeInfo { before: before.change, after, atomic: true }, mtime(&look)))
     }
@@ -301,7 +301,7 @@ impl Volume {
         node.0.changed_ns.store(now, Ordering::Relaxed);
         state.change.bump(now, floor_ns);
         if let Some(look) = look {
-            state.change.seen(ctime_ns(look), now, floor_ns);
+            self.attrs(node, state, look);
         }
     }
 
