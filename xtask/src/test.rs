@@ -17,7 +17,8 @@ use crate::steps::{Job, Outcome, Steps};
 const FILESYSTEMS: [&str; 3] = ["ext4", "xfs", "btrfs"];
 
 /// The experiments whose claims must hold.
-const EXPERIMENTS: [&str; 4] = ["serial-flushes", "eight-clients", "server-memory", "large-directory"];
+const EXPERIMENTS: [&str; 5] =
+    ["serial-flushes", "eight-clients", "server-memory", "large-directory", "beside-ganesha"];
 
 /// The longest that one call of cargo may take: a test that hangs is a failure, not the end of the whole run.
 const CARGO_LIMIT: Duration = Duration::from_secs(30 * 60);
