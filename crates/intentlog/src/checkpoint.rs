@@ -52,6 +52,11 @@ fn next_cut(core: &Core) -> Option<u64> {
         match state.stage {
             Stage::Syncing => return Some(state.checkpoint + 1),
             Stage::Idle => {
+                if state.must_be_known() {
+                    state.stage = Stage::Wanted;
+                    core.writer.notify_one();
+                    continue;
+                }
                 if let Some(since) = state.dirty_since {
                     let due = since + core.timing.checkpoint_after;
                     if state.checkpoint_asked || state.half_full(core.ring) || Instant::now() >= due {
@@ -71,9 +76,11 @@ fn next_cut(core: &Core) -> Option<u64> {
 
 /// The completed-checkpoint count to wait for so that all committed records are covered; `None` if they are.
 pub(crate) fn target(state: &State) -> Option<u64> {
-    match (state.dirty_since, state.stage) {
+    let known = state.alone_from.filter(|_| state.must_be_known());
+    let covered = match (state.dirty_since, state.stage) {
         (Some(_), _) | (None, Stage::Wanted) => Some(state.cuts + 1),
         (None, Stage::Idle) => None,
         (None, Stage::Cutting | Stage::Syncing | Stage::Synced | Stage::Absorbing) => Some(state.cuts),
-    }
+    };
+    known.max(covered)
 }

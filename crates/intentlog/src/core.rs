@@ -10,6 +10,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -23,7 +24,7 @@ use crate::format::{BatchBuf, BatchPlace, Identity};
 use crate::intent::Intents;
 use crate::limits::{
     BATCH_BYTES_MAX, BATCH_RING_FRACTION, BUFFER_BYTES_KEPT, BUFFERS_KEPT, CHECKPOINT_PERCENT,
-    COMPANY_BATCHES, GATE_WAIT_MAX, RESERVE_RING_FRACTION,
+    CHECKPOINTS_ALONE, COMPANY_BATCHES, GATE_WAIT_MAX, RESERVE_RING_FRACTION,
 };
 use crate::ring::Ring;
 use crate::stats::Counters;
@@ -138,6 +139,10 @@ pub(crate) struct State {
     pub(crate) dirty_since: Option<Instant>,
     /// Somebody waits for a checkpoint.
     pub(crate) checkpoint_asked: bool,
+    /// A half of a mirror is lost: nothing is acknowledged until so many checkpoints are completed (of `cuts`).
+    pub(crate) alone_from: Option<u64>,
+    /// What is durable on the half that is left, and waits for that.
+    withheld: Vec<Arc<Outcome>>,
     /// Cuts made and checkpoints completed in this run, for those who wait.
     pub(crate) cuts: u64,
     pub(crate) completed: u64,
@@ -156,6 +161,8 @@ pub(crate) struct Timing {
 pub(crate) struct Core {
     /// Held by the log's handle and the writer: a ticket that is kept keeps no device open.
     pub(crate) device: Weak<dyn Device>,
+    /// See [`Device::half_lost`].
+    pub(crate) half_lost: Arc<AtomicBool>,
     pub(crate) ring: Ring,
     pub(crate) identity: Identity,
     pub(crate) batch_max: u64,
@@ -179,7 +186,7 @@ pub(crate) struct Core {
 
 impl Core {
     pub(crate) fn new(
-        device: Weak<dyn Device>,
+        device: &Arc<dyn Device>,
         ring: Ring,
         identity: Identity,
         space: Space,
@@ -187,7 +194,8 @@ impl Core {
         timing: Timing,
     ) -> Core {
         Core {
-            device,
+            device: Arc::downgrade(device),
+            half_lost: device.half_lost(),
             ring,
             identity,
             batch_max: BATCH_BYTES_MAX.min(ring.bytes / BATCH_RING_FRACTION),
@@ -214,6 +222,8 @@ impl Core {
                 stage: Stage::Idle,
                 dirty_since: None,
                 checkpoint_asked: false,
+                alone_from: None,
+                withheld: Vec::new(),
                 cuts: 0,
                 completed: 0,
                 buffers: Vec::new(),
@@ -359,6 +369,7 @@ impl Core {
 
     /// What was in flight is durable: answers it, and wakes those who wait for it.
     pub(crate) fn acknowledge(&self, mut state: MutexGuard<'_, State>) {
+        self.look_for_loss(&mut state);
         let wakeups = state.acknowledge();
         drop(state);
         for wakeup in wakeups {
@@ -366,6 +377,15 @@ impl Core {
         }
         self.drained.notify_waiters();
         self.progress.notify_all();
+    }
+
+    /// When a half of a mirror was lost by the writes so far: from here on it must be known, on the volume, that this
+    /// half has not all. Its tag may be one checkpoint ahead of a log, so two are needed.
+    pub(crate) fn look_for_loss(&self, state: &mut State) {
+        if state.alone_from.is_none() && self.half_lost.load(Ordering::Acquire) {
+            state.alone_from = Some(state.cuts + CHECKPOINTS_ALONE);
+            self.checkpointer.notify_one();
+        }
     }
 
     /// Wakes the writer; the lock makes sure that it is either waiting or about to look.
@@ -388,6 +408,7 @@ impl Core {
     pub(crate) fn abandon(&self, mut state: MutexGuard<'_, State>) {
         let error = state.check_alive().err().unwrap_or(LogError::Closed);
         let mut lost = std::mem::take(&mut state.in_flight);
+        lost.append(&mut state.withheld);
         for sealed in std::mem::take(&mut state.queue) {
             if let Sealed::Batch { outcome, .. } = sealed {
                 lost.push(outcome);
@@ -467,7 +488,24 @@ impl State {
     /// What the writer had in flight is durable. After a failure there is nothing left to acknowledge:
     /// [`Core::abandon`] has answered, under the same lock.
     pub(crate) fn acknowledge(&mut self) -> Vec<Wakeups> {
+        if self.must_be_known() {
+            self.withheld.append(&mut self.in_flight);
+            return Vec::new();
+        }
         self.in_flight.drain(..).map(|outcome| outcome.set(Ok(()))).collect()
+    }
+
+    /// The volume does not say yet that a half of the mirror is lost.
+    pub(crate) fn must_be_known(&self) -> bool {
+        self.alone_from.is_some_and(|cuts| self.completed < cuts)
+    }
+
+    /// What was withheld, once nothing stands in its way.
+    pub(crate) fn release(&mut self) -> Vec<Wakeups> {
+        if self.must_be_known() {
+            return Vec::new();
+        }
+        self.withheld.drain(..).map(|outcome| outcome.set(Ok(()))).collect()
     }
 
     /// A batch of `length` bytes stands in the ring.

@@ -81,6 +81,16 @@ pub enum OpenError {
         /// Volume that was asked for, hexadecimal.
         wanted: String,
     },
+    /// The two halves of a mirror cannot be used together.
+    #[error("logs {path} and {other}: {why}")]
+    Halves {
+        /// The first half's path.
+        path: PathBuf,
+        /// The second half's path.
+        other: PathBuf,
+        /// Why, and what to do.
+        why: String,
+    },
     /// Acknowledged records are damaged: replaying the rest would lose them silently.
     #[error("log {path}: damaged: {what}; nothing was replayed, keep the device for examination")]
     Corrupt {

@@ -35,6 +35,10 @@ pub const RESERVE_RING_FRACTION: u64 = 16;
 /// A checkpoint starts at the latest when this many percent of the usable ring (without the reserve) are used.
 pub const CHECKPOINT_PERCENT: u64 = 50;
 
+/// Checkpoints after which a half of a mirror that was lost is surely known to be behind: the volume's tag may be one
+/// ahead of a log after a crash, so one is not enough.
+pub const CHECKPOINTS_ALONE: u64 = 2;
+
 /// Above this many percent of the usable ring [`crate::Log::admit`] slows its callers.
 pub const SLOW_PERCENT: u64 = 75;
 

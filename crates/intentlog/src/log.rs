@@ -1,26 +1,27 @@
 //! The log as its users see it: open, replay, start, append, stop.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 
 use crate::admit::{Fill, Pressure, pressure};
-use crate::aligned::AlignedBuf;
 use crate::checkpoint::{self, Checkpoint};
 use crate::core::{Core, Phase, Space, Stage, Timing, Txn};
 use crate::device::{Blank, Device, FileDevice, Slowed, SyncMethod};
 use crate::error::{LogError, OpenError};
+use crate::examine::{check, create, io_error, is_unused, random_u64, scan_error};
 use crate::format::{BatchBuf, Identity, Superblock};
+use crate::halves;
 use crate::intent::Intent;
 use crate::limits::{
-    BLANK_CHECK_BYTES, BLOCK_BYTES, CHECKPOINT_AFTER, DEVICE_BYTES_MAX, DEVICE_BYTES_MIN, INTENT_WAIT_MAX,
-    LEAD_FLUSH_MAX, RING_OFFSET, STREAM_BYTES,
+    BLOCK_BYTES, CHECKPOINT_AFTER, CHECKPOINTS_ALONE, DEVICE_BYTES_MAX, DEVICE_BYTES_MIN, INTENT_WAIT_MAX,
+    LEAD_FLUSH_MAX,
 };
-use crate::replay::{self, ScanError};
+use crate::replay;
 use crate::ring::Ring;
 use crate::stats::Stats;
 use crate::writer::{Superblocks, Writer};
@@ -30,6 +31,8 @@ use crate::writer::{Superblocks, Writer};
 pub struct Config {
     /// A regular file (created if it is not there) or a block device.
     pub path: PathBuf,
+    /// A second file or block device that holds the same: a write is done when both have it.
+    pub mirror: Option<PathBuf>,
     /// Size of a file that is created, in bytes; at least [`DEVICE_BYTES_MIN`].
     pub create_size: u64,
     /// The volume that the log belongs to. A log of another volume is refused.
@@ -51,6 +54,7 @@ impl Config {
     pub fn new(path: impl Into<PathBuf>, create_size: u64, volume_id: [u8; 16]) -> Self {
         Config {
             path: path.into(),
+            mirror: None,
             create_size,
             volume_id,
             sync_method: None,
@@ -113,6 +117,10 @@ impl Log {
     /// # Errors
     /// See [`OpenError`].
     pub fn open(config: Config) -> Result<(Log, Replay), OpenError> {
+        if let Some(second) = config.mirror.clone() {
+            let device = halves::open(&config, &second)?;
+            return Self::open_device(Box::new(device), config);
+        }
         let path = config.path.clone();
         let (mut device, blank) = FileDevice::open(&path, config.create_size)?;
         if blank == Blank::No && is_unused(&device).map_err(|error| scan_error(&path, error))? {
@@ -122,6 +130,20 @@ impl Log {
         // Everything that refuses the log comes before the self-test writes to it.
         check(&device, &path, &config.volume_id)?;
         device.choose(config.sync_method).map_err(|source| io_error(&path, "self-test", source))?;
+        Self::open_device(Box::new(device), config)
+    }
+
+    /// Opens a mirror on any two [`Device`]s, of which one may be missing; `config.path` and `config.mirror` only name them
+    /// in errors.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub fn open_mirror<D: Device + 'static>(
+        devices: [Option<D>; 2],
+        config: Config,
+    ) -> Result<(Log, Replay), OpenError> {
+        let paths = [config.path.clone(), config.mirror.clone().unwrap_or_default()];
+        let device = halves::open_devices(devices, &paths, &config)?;
         Self::open_device(Box::new(device), config)
     }
 
@@ -164,7 +186,7 @@ impl Log {
         }
         let info = device.describe();
         let core = Core::new(
-            Arc::downgrade(&device),
+            &device,
             Ring { bytes: superblocks.last.ring_bytes },
             Identity { salt, ..superblocks.last.identity },
             Space { head: scan.end, tail: scan.tail, next_seq: scan.end_seq },
@@ -256,7 +278,18 @@ impl Log {
         for _ in 0..2 {
             superblocks.write(device, next).map_err(|error| format!("writing a superblock: {error}"))?;
         }
+        let mut number = number;
+        if core.half_lost.load(Acquire) {
+            // One half of a mirror alone: the other must be known to be behind before anything is acknowledged.
+            for _ in 0..CHECKPOINTS_ALONE {
+                number += 1;
+                checkpoint.sync(number).map_err(|error| format!("making the volume durable: {error}"))?;
+                let next = Superblock { checkpoint: number, ..next };
+                superblocks.write(device, next).map_err(|error| format!("writing a superblock: {error}"))?;
+            }
+        }
         let mut state = core.state.lock();
+        state.alone_from = core.half_lost.load(Acquire).then_some(state.completed);
         state.space.tail = space.head;
         state.space.head = space.head + length;
         state.space.next_seq = space.next_seq + records;
@@ -394,6 +427,10 @@ impl Log {
             }
         }
         self.checkpoint_now()?;
+        // A half of a mirror may have been lost by that.
+        while core.state.lock().must_be_known() {
+            self.checkpoint_now()?;
+        }
         core.state.lock().phase = Phase::Finishing;
         core.wake_writer();
         self.handle.join();
@@ -447,6 +484,7 @@ impl Log {
             capacity: core.ring.bytes,
             checkpoint: state.checkpoint,
             device: self.handle.info.clone(),
+            trouble: self.handle.device.trouble(),
         }
     }
 }
@@ -507,92 +545,4 @@ fn spawn(
     }
     let guard = FailOnPanic(core.clone());
     std::thread::Builder::new().name(name.into()).spawn(move || body(&guard.0))
-}
-
-/// Looks at the superblocks; `None` if there are none on a device without contents.
-fn check(device: &dyn Device, path: &Path, volume_id: &[u8; 16]) -> Result<Option<Superblocks>, OpenError> {
-    let (last, slot) = match replay::read_superblocks(device).map_err(|error| scan_error(path, error))? {
-        replay::Superblocks::Found(last, slot) => (last, slot),
-        replay::Superblocks::Blank => {
-            return match is_unused(device).map_err(|error| scan_error(path, error))? {
-                true => Ok(None),
-                false => Err(OpenError::Foreign { path: path.into() }),
-            };
-        }
-    };
-    if last.volume_id != *volume_id {
-        let (found, wanted) = (hex(&last.volume_id), hex(volume_id));
-        return Err(OpenError::OtherVolume { path: path.into(), found, wanted });
-    }
-    if last.ring_bytes > device.bytes().saturating_sub(RING_OFFSET) {
-        let what = format!(
-            "it was made with {} bytes, but only {} are there",
-            last.ring_bytes + RING_OFFSET,
-            device.bytes()
-        );
-        return Err(OpenError::Corrupt { path: path.into(), what });
-    }
-    Ok(Some(Superblocks { last, slot }))
-}
-
-/// Nothing but zeroes at both ends: no superblock of ours, no partition table, no filesystem.
-fn is_unused(device: &dyn Device) -> Result<bool, ScanError> {
-    if !matches!(replay::read_superblocks(device), Ok(replay::Superblocks::Blank)) {
-        return Ok(false);
-    }
-    let bytes = device.bytes();
-    let mut chunk = AlignedBuf::zeroed(STREAM_BYTES);
-    let front = (0..bytes.min(BLANK_CHECK_BYTES)).step_by(STREAM_BYTES);
-    let back = bytes.saturating_sub(STREAM_BYTES as u64);
-    for start in front.chain([back]) {
-        let length = (bytes - start).min(STREAM_BYTES as u64) as usize;
-        device.read_at(start, &mut chunk[..length])?;
-        if chunk[..length].iter().any(|byte| *byte != 0) {
-            return Ok(false);
-        }
-    }
-    Ok(true)
-}
-
-/// Makes an empty log.
-fn create(device: &dyn Device, bytes: u64, volume_id: [u8; 16]) -> std::io::Result<Superblocks> {
-    let mut log_id = [0; 16];
-    getrandom::fill(&mut log_id).map_err(std::io::Error::other)?;
-    let last = Superblock {
-        identity: Identity { log_id, salt: random_u64()? },
-        volume_id,
-        serial: 0,
-        ring_bytes: bytes - RING_OFFSET,
-        tail: 0,
-        tail_seq: 1,
-        checkpoint: 0,
-        clean_end: None,
-    };
-    let mut superblocks = Superblocks { last, slot: 1 };
-    for _ in 0..2 {
-        superblocks.write(device, last)?;
-    }
-    Ok(superblocks)
-}
-
-fn random_u64() -> std::io::Result<u64> {
-    getrandom::u64().map_err(std::io::Error::other)
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn io_error(path: &Path, action: &'static str, source: std::io::Error) -> OpenError {
-    OpenError::Io { path: path.into(), action, source }
-}
-
-fn scan_error(path: &Path, error: ScanError) -> OpenError {
-    let path = path.to_owned();
-    match error {
-        ScanError::Io(source) => OpenError::Io { path, action: "read", source },
-        ScanError::Foreign => OpenError::Foreign { path },
-        ScanError::Version(found) => OpenError::Version { path, found, known: crate::format::FORMAT_VERSION },
-        ScanError::Corrupt(what) => OpenError::Corrupt { path, what },
-    }
 }

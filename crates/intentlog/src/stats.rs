@@ -110,6 +110,8 @@ pub struct Stats {
     pub capacity: u64,
     /// Number of the last completed checkpoint.
     pub checkpoint: u64,
+    /// What has happened to the device that the operator must do something about.
+    pub trouble: Option<String>,
     /// The device in one line.
     pub device: String,
 }

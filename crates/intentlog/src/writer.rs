@@ -281,7 +281,12 @@ impl Writer {
         state.checkpoint = number;
         state.stage = Stage::Idle;
         state.completed = state.cuts;
+        self.core.look_for_loss(&mut state);
+        let wakeups = state.release();
         drop(state);
+        for wakeup in wakeups {
+            wakeup.wake();
+        }
         self.core.checkpointer.notify_one();
         self.core.progress.notify_all();
         self.core.freed.notify_waiters();

@@ -1,12 +1,16 @@
 //! What the log stands on: a small trait, and the files and block devices behind it.
 
 mod file;
+mod mirror;
 mod selftest;
 
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 pub use file::{Blank, FileDevice};
+pub use mirror::Mirror;
 pub use selftest::SyncMethod;
 
 use crate::limits::SPIN_BELOW;
@@ -28,6 +32,17 @@ pub trait Device: ReadAt + Send + Sync {
     /// What weakens the promise of durability on this device, if anything does.
     fn warning(&self) -> Option<String> {
         None
+    }
+
+    /// What has happened to it that the operator must do something about, although it still works.
+    fn trouble(&self) -> Option<String> {
+        None
+    }
+
+    /// Set once, before the write returns that noticed it, when a copy of the log is lost that could later be taken for a
+    /// whole one.
+    fn half_lost(&self) -> Arc<AtomicBool> {
+        Arc::default()
     }
 }
 
@@ -67,5 +82,13 @@ impl Device for Slowed {
 
     fn warning(&self) -> Option<String> {
         self.inner.warning()
+    }
+
+    fn trouble(&self) -> Option<String> {
+        self.inner.trouble()
+    }
+
+    fn half_lost(&self) -> Arc<AtomicBool> {
+        self.inner.half_lost()
     }
 }

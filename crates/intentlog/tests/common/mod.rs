@@ -82,6 +82,11 @@ impl Model {
         self.state.lock().snapshot_bytes = bytes;
     }
 
+    /// Number of the last checkpoint that the volume knows of.
+    pub fn number(&self) -> u64 {
+        self.state.lock().number
+    }
+
     pub fn hold_sync(&self, hold: bool) {
         self.state.lock().hold_sync = hold;
         self.changed.notify_all();

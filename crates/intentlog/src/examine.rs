@@ -1,0 +1,103 @@
+//! What a device holds before it is used as a log: nothing, a log of this volume, or something else.
+
+use std::path::Path;
+
+use crate::aligned::AlignedBuf;
+use crate::device::Device;
+use crate::error::OpenError;
+use crate::format::{Identity, Superblock};
+use crate::limits::{BLANK_CHECK_BYTES, RING_OFFSET, STREAM_BYTES};
+use crate::replay::{self, ScanError};
+use crate::writer::Superblocks;
+
+/// Looks at the superblocks; `None` if there are none on a device without contents.
+pub(crate) fn check(
+    device: &dyn Device,
+    path: &Path,
+    volume_id: &[u8; 16],
+) -> Result<Option<Superblocks>, OpenError> {
+    let (last, slot) = match replay::read_superblocks(device).map_err(|error| scan_error(path, error))? {
+        replay::Superblocks::Found(last, slot) => (last, slot),
+        replay::Superblocks::Blank => {
+            return match is_unused(device).map_err(|error| scan_error(path, error))? {
+                true => Ok(None),
+                false => Err(OpenError::Foreign { path: path.into() }),
+            };
+        }
+    };
+    if last.volume_id != *volume_id {
+        let (found, wanted) = (hex(&last.volume_id), hex(volume_id));
+        return Err(OpenError::OtherVolume { path: path.into(), found, wanted });
+    }
+    if last.ring_bytes > device.bytes().saturating_sub(RING_OFFSET) {
+        let what = format!(
+            "it was made with {} bytes, but only {} are there",
+            last.ring_bytes + RING_OFFSET,
+            device.bytes()
+        );
+        return Err(OpenError::Corrupt { path: path.into(), what });
+    }
+    Ok(Some(Superblocks { last, slot }))
+}
+
+/// Nothing but zeroes at both ends: no superblock of ours, no partition table, no filesystem.
+pub(crate) fn is_unused(device: &dyn Device) -> Result<bool, ScanError> {
+    if !matches!(replay::read_superblocks(device), Ok(replay::Superblocks::Blank)) {
+        return Ok(false);
+    }
+    let bytes = device.bytes();
+    let mut chunk = AlignedBuf::zeroed(STREAM_BYTES);
+    let front = (0..bytes.min(BLANK_CHECK_BYTES)).step_by(STREAM_BYTES);
+    let back = bytes.saturating_sub(STREAM_BYTES as u64);
+    for start in front.chain([back]) {
+        let length = (bytes - start).min(STREAM_BYTES as u64) as usize;
+        device.read_at(start, &mut chunk[..length])?;
+        if chunk[..length].iter().any(|byte| *byte != 0) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Makes an empty log.
+pub(crate) fn create(device: &dyn Device, bytes: u64, volume_id: [u8; 16]) -> std::io::Result<Superblocks> {
+    let mut log_id = [0; 16];
+    getrandom::fill(&mut log_id).map_err(std::io::Error::other)?;
+    let last = Superblock {
+        identity: Identity { log_id, salt: random_u64()? },
+        volume_id,
+        serial: 0,
+        ring_bytes: bytes - RING_OFFSET,
+        tail: 0,
+        tail_seq: 1,
+        checkpoint: 0,
+        clean_end: None,
+    };
+    let mut superblocks = Superblocks { last, slot: 1 };
+    for _ in 0..2 {
+        superblocks.write(device, last)?;
+    }
+    Ok(superblocks)
+}
+
+pub(crate) fn random_u64() -> std::io::Result<u64> {
+    getrandom::u64().map_err(std::io::Error::other)
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+pub(crate) fn io_error(path: &Path, action: &'static str, source: std::io::Error) -> OpenError {
+    OpenError::Io { path: path.into(), action, source }
+}
+
+pub(crate) fn scan_error(path: &Path, error: ScanError) -> OpenError {
+    let path = path.to_owned();
+    match error {
+        ScanError::Io(source) => OpenError::Io { path, action: "read", source },
+        ScanError::Foreign => OpenError::Foreign { path },
+        ScanError::Version(found) => OpenError::Version { path, found, known: crate::format::FORMAT_VERSION },
+        ScanError::Corrupt(what) => OpenError::Corrupt { path, what },
+    }
+}
