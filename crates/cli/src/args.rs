@@ -81,12 +81,15 @@ pub struct ServeArgs {
     pub dir: Option<PathBuf>,
     /// Serve what this file says (docs/exports.md); SIGHUP reads it again
     #[arg(long, value_name = "FILE", conflicts_with_all = [
-        "dir", "log", "log_size", "listen", "metrics", "durability", "lease", "allow", "unprivileged"
+        "dir", "log", "log_mirror", "log_size", "listen", "metrics", "durability", "lease", "allow", "unprivileged"
     ])]
     pub config: Option<PathBuf>,
     /// The intent log: a file (made when it does not exist) or a block device, best on a small fast device of its own
     #[arg(long, value_name = "PATH")]
     pub log: Option<PathBuf>,
+    /// A second file or device that holds the same as the log: acknowledged is what both have, and one may be lost
+    #[arg(long, value_name = "PATH", requires = "log")]
+    pub log_mirror: Option<PathBuf>,
     /// Serve only these clients: an address, a network, a host name, a pattern or @netgroup; may be given more than once
     #[arg(long, value_name = "CLIENT", value_parser = landfast_server::exports::rules::From::parse)]
     pub allow: Vec<landfast_server::exports::rules::From>,

@@ -39,6 +39,10 @@ async fn serve(args: &ServeArgs) -> Exit {
         eprintln!("landfast: --durability log needs a log: name a file or device with --log PATH");
         return Exit::Failed;
     }
+    if args.log.is_some() && args.log == args.log_mirror {
+        eprintln!("landfast: the log would be its own mirror: name another file or device with --log-mirror");
+        return Exit::Failed;
+    }
     if args.unprivileged && !args.listen.ip().is_loopback() {
         eprintln!("landfast: --unprivileged serves everyone as one user: only on a loopback address");
         return Exit::Failed;
@@ -175,6 +179,7 @@ fn say_reloaded(file: &Path, config: &Config, done: &Reloaded) {
 fn open(args: &ServeArgs, e: &ExportConfig) -> Result<(Volume, RecoveryReport), OpenError> {
     let (volume, recovery) = Volume::open(OpenOptions {
         log: e.log.clone(),
+        log_mirror: e.log_mirror.clone(),
         log_size: e.log_size,
         injected_flush: args.inject_volume_flush,
         injected_log_flush: args.inject_log_flush,
@@ -202,6 +207,7 @@ fn options(args: &ServeArgs, dir: &Path) -> OpenOptions {
     };
     OpenOptions {
         log: args.log.clone(),
+        log_mirror: args.log_mirror.clone(),
         log_size: args.log_size,
         injected_flush: args.inject_volume_flush,
         injected_log_flush: args.inject_log_flush,
@@ -255,6 +261,9 @@ fn say_serving(running: &Running, dirs: &[PathBuf], took: Duration) {
             dir.display(),
             took.as_secs_f64()
         );
+        if let Some(trouble) = volume.stats().log.and_then(|log| log.trouble) {
+            eprintln!("landfast: WARNING: {}: {trouble}", dir.display());
+        }
     }
 }
 

@@ -70,6 +70,8 @@ pub struct ExportConfig {
     pub durability: Durability,
     /// The log.
     pub log: Option<PathBuf>,
+    /// A second one that holds the same.
+    pub log_mirror: Option<PathBuf>,
     /// Size of a log file that does not exist yet.
     pub log_size: u64,
     /// Groups of users are looked up here.
@@ -331,7 +333,7 @@ impl Reader<'_> {
                 Rules::default()
             }
         };
-        let (log, log_size, log_at) = self.log(t);
+        let (log, log_mirror, log_size, log_at) = self.log(t);
         let durability = match t.get("durability") {
             None => Durability::Log,
             Some(v) => match v.get_ref() {
@@ -361,7 +363,10 @@ impl Reader<'_> {
         }
         let (line, _) = self.place(at.start);
         let places = Places { export: at, log: log_at };
-        Some((ExportConfig { path, name, rules, durability, log, log_size, manage_gids, line }, places))
+        Some((
+            ExportConfig { path, name, rules, durability, log, log_mirror, log_size, manage_gids, line },
+            places,
+        ))
     }
 
     /// An absolute path without `.` and `..`.
@@ -384,13 +389,15 @@ impl Reader<'_> {
         )
     }
 
-    fn log(&mut self, t: &DeTable<'_>) -> (Option<PathBuf>, u64, Range<usize>) {
-        const WANTED: &str = "a path, or { path = \"/fast/data.log\", size = \"256M\" }";
-        let Some(v) = t.get("log") else { return (None, LOG_BYTES, 0..0) };
-        let (path, size) = match v.get_ref() {
-            DeValue::String(s) => (Some((v.span(), s.as_ref())), LOG_BYTES),
+    /// The log, its mirror, the size of a new one, and where that stands in the file.
+    fn log(&mut self, t: &DeTable<'_>) -> (Option<PathBuf>, Option<PathBuf>, u64, Range<usize>) {
+        const WANTED: &str =
+            "a path, or { path = \"/fast/data.log\", mirror = \"/other/data.log\", size = \"256M\" }";
+        let Some(v) = t.get("log") else { return (None, None, LOG_BYTES, 0..0) };
+        let (path, mirror, size) = match v.get_ref() {
+            DeValue::String(s) => (Some((v.span(), s.as_ref())), None, LOG_BYTES),
             DeValue::Table(t) => {
-                self.keys(t, &["path", "size"], "in log");
+                self.keys(t, &["path", "mirror", "size"], "in log");
                 let path = match t.get("path") {
                     Some(v) => self.string(v, "the log's path", "a string").map(|s| (v.span(), s)),
                     None => {
@@ -398,21 +405,26 @@ impl Reader<'_> {
                         None
                     }
                 };
-                (path, self.size(t, "size").unwrap_or(LOG_BYTES))
+                let mirror = t
+                    .get("mirror")
+                    .and_then(|v| self.string(v, "the log's mirror", "a string").map(|s| (v.span(), s)));
+                (path, mirror, self.size(t, "size").unwrap_or(LOG_BYTES))
             }
             _ => {
                 self.wrong(v, "log", WANTED);
-                (None, LOG_BYTES)
+                (None, None, LOG_BYTES)
             }
         };
-        let path = path.and_then(|(at, s)| {
+        let mut absolute = |found: Option<(Range<usize>, &str)>, what: &str| {
+            let (at, s) = found?;
             if s.starts_with('/') && !s.contains('\0') {
                 return Some(PathBuf::from(s));
             }
-            self.problem(at, "the log's path begins with /");
+            self.problem(at, format!("the log's {what} begins with /"));
             None
-        });
-        (path, size, v.span())
+        };
+        let (path, mirror) = (absolute(path, "path"), absolute(mirror, "mirror"));
+        (path, mirror, size, v.span())
     }
 
     fn size(&mut self, t: &DeTable<'_>, key: &str) -> Option<u64> {
@@ -573,9 +585,17 @@ impl Reader<'_> {
                     format!("{path} is exported twice: put the rules for it into one export"),
                 );
             }
-            if let Some(log) = e.log.as_ref().filter(|log| !logs.insert(*log)) {
-                let log = log.display();
-                self.problem(at.log.clone(), format!("{log} is the log of another export: each has its own"));
+            for log in [&e.log, &e.log_mirror].into_iter().flatten() {
+                if logs.insert(log) {
+                    continue;
+                }
+                let shown = log.display();
+                let message = if e.log == e.log_mirror {
+                    format!("{shown} is the log and its own mirror: a mirror is on another device")
+                } else {
+                    format!("{shown} is the log of another export: each has its own")
+                };
+                self.problem(at.log.clone(), message);
             }
         }
         let names: Vec<_> = exports.iter().map(|(e, _)| components(&e.name)).collect();

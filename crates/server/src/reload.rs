@@ -97,7 +97,7 @@ fn kept(old: &Export, new: &ExportConfig, needs_restart: &mut Vec<String>) -> Se
     if old.volume.durability() != new.durability {
         needs_restart.push(format!("the durability of {path}"));
     }
-    if old.log != new.log {
+    if old.log != new.log || old.volume.log_mirror() != new.log_mirror.as_deref() {
         needs_restart.push(format!("the log of {path}"));
     }
     Served {

@@ -67,7 +67,7 @@ impl Volume {
         check_privileges(&o)?;
         check_filesystem(&o, &dir, &mount)?;
         let (root_id, root_look, mount_id) = look_at_root(&o, &dir, &mount)?;
-        if let Some(log) = &o.log {
+        for log in [&o.log, &o.log_mirror].into_iter().flatten() {
             check_outside(&dir, log)?;
         }
         let (state_dir, made) = open_state_dir(&dir, &mount)?;
@@ -75,7 +75,8 @@ impl Volume {
         let opened = match &o.log {
             Some(path) => {
                 let opened = open_log(&o, path, &identity).map_err(|e| {
-                    if made && is_untouched(path, &e) {
+                    let mut logs = std::iter::once(path).chain(&o.log_mirror);
+                    if made && logs.all(|path| is_untouched(path, &e)) {
                         unmake_state_dir(&mount, &state_dir);
                     }
                     OpenError::Log(e.to_string())
@@ -124,6 +125,7 @@ impl Volume {
             clock: Clock::new(identity.floor_ns),
             volume_id: identity.volume_id,
             log: log.map(|(log, marker, _)| (log, marker)),
+            log_mirror: o.log_mirror.clone(),
             failed: OnceLock::new(),
             verifier: AtomicU64::new(random_u64()),
             fsyncs: AtomicU64::new(0),
@@ -305,6 +307,7 @@ fn check_outside(dir: &Path, log: &Path) -> Result<(), OpenError> {
 
 fn open_log(o: &OpenOptions, path: &Path, identity: &Identity) -> Result<(Log, Replay), LogError> {
     let mut config = Config::new(path, o.log_size, identity.volume_id);
+    config.mirror.clone_from(&o.log_mirror);
     config.injected_flush = o.injected_log_flush;
     Log::open(config)
 }

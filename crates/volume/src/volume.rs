@@ -4,7 +4,7 @@
 
 use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -50,6 +50,8 @@ pub struct OpenOptions {
     pub dir: PathBuf,
     /// The log file or device; needed with [`Durability::Log`], forbidden otherwise.
     pub log: Option<PathBuf>,
+    /// A second file or device that holds the same as the log: acknowledged is what both have.
+    pub log_mirror: Option<PathBuf>,
     /// Size in bytes of a log file that does not exist yet.
     pub log_size: u64,
     /// When an answered operation is stable.
@@ -69,6 +71,7 @@ impl OpenOptions {
         OpenOptions {
             dir: dir.into(),
             log: None,
+            log_mirror: None,
             log_size: LOG_SIZE_BYTES,
             durability,
             injected_flush: None,
@@ -171,6 +174,7 @@ pub(crate) struct VolumeInner {
     /// Part of every change attribute.
     pub(crate) clock: Clock,
     pub(crate) log: Option<(Log, Marker)>,
+    pub(crate) log_mirror: Option<PathBuf>,
     pub(crate) failed: OnceLock<String>,
     pub(crate) verifier: AtomicU64,
     pub(crate) fsyncs: AtomicU64,
@@ -260,6 +264,11 @@ impl Volume {
     /// What the log's device is and how it is flushed, in one line; `None` without a log.
     pub fn log_info(&self) -> Option<String> {
         self.log().map(|(log, _)| log.info().to_owned())
+    }
+
+    /// The log's second half, as it was named.
+    pub fn log_mirror(&self) -> Option<&Path> {
+        self.0.log_mirror.as_deref()
     }
 
     /// Why the volume has failed, if it has.

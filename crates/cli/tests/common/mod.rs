@@ -81,6 +81,13 @@ impl Serving {
         serving
     }
 
+    /// What it says next.
+    pub fn next_line(&mut self) -> String {
+        let mut line = String::new();
+        self.stderr.read_line(&mut line).expect("its standard error");
+        line
+    }
+
     /// Ends it with this signal: its exit code, and what it said meanwhile.
     pub fn end(mut self, signal: rustix::process::Signal) -> (Option<i32>, String) {
         let pid = rustix::process::Pid::from_child(&self.child);

@@ -53,6 +53,7 @@ impl Rig {
         let (volume, recovery) = Volume::open(OpenOptions {
             dir: export.clone(),
             log,
+            log_mirror: None,
             log_size: 64 << 20,
             durability: self.durability,
             injected_flush: None,

@@ -204,7 +204,9 @@ impl Figures {
         let used = logs().map(|(labels, log)| (labels, ConstGauge::new(log.used as i64)));
         rows(to, "log_used_bytes", "Bytes of the log in use", used)?;
         let capacity = logs().map(|(labels, log)| (labels, ConstGauge::new(log.capacity as i64)));
-        rows(to, "log_capacity_bytes", "Bytes of the log", capacity)
+        rows(to, "log_capacity_bytes", "Bytes of the log", capacity)?;
+        let lost = logs().map(|(labels, log)| (labels, ConstGauge::new(i64::from(log.trouble.is_some()))));
+        rows(to, "log_half_lost", "1 when one half of the log's mirror is lost", lost)
     }
 }
 

@@ -100,6 +100,7 @@ impl Rig {
         let (volume, recovery) = Volume::open(OpenOptions {
             dir: self.export(),
             log,
+            log_mirror: None,
             log_size: 16 << 20,
             durability: self.durability,
             injected_flush: None,
