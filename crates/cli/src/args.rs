@@ -26,12 +26,15 @@ pub struct Cli {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Export a directory over NFSv4.1 and 4.2, with an intent log in front of it
+    /// Export directories over NFS (versions 3, 4.0, 4.1 and 4.2), with an intent log in front of each
     Serve(ServeArgs),
     /// List what a configuration file serves, to whom and how
     Exports(ExportsArgs),
     /// Say all that is wrong with a configuration file
     Check(CheckArgs),
+    /// Look at an intent log
+    #[command(subcommand)]
+    Log(LogCommand),
     /// Extract a tar archive onto an NFS server; durable when it returns
     Untar(UntarArgs),
     /// The main job against its peers on emulated disks and an emulated network, in one table
@@ -123,6 +126,27 @@ pub struct ServeArgs {
     /// For experiments: write counters as JSON to this file when stopped
     #[arg(long, value_name = "FILE", hide = true)]
     pub stats_file: Option<PathBuf>,
+}
+
+/// `landfast log`.
+#[derive(Debug, Subcommand)]
+pub enum LogCommand {
+    /// What a log is, whose, and what would be replayed
+    Info(LogArgs),
+    /// Whether all of a log is whole: exit status 0, or 1 with what is damaged and where
+    Check(LogArgs),
+    /// Each record that would be replayed
+    Dump(LogArgs),
+}
+
+/// Which log.
+#[derive(Debug, Args)]
+pub struct LogArgs {
+    /// The log: a file or a block device that no server runs on
+    pub path: PathBuf,
+    /// For programs; `dump`: an object on each line
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `landfast exports`.

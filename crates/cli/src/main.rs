@@ -5,6 +5,7 @@ mod config;
 mod demo;
 mod exit;
 mod lab;
+mod log;
 mod progress;
 mod serve;
 mod units;
@@ -25,6 +26,7 @@ fn main() -> ExitCode {
         Command::Untar(args) => untar::run(&args),
         Command::Demo(args) => demo::run(args),
         Command::Lab(command) => lab::run(command),
+        Command::Log(command) => log::run(&command),
     }
     .into()
 }

@@ -31,6 +31,7 @@ mod error;
 mod examine;
 pub mod format;
 mod halves;
+pub mod inspect;
 mod intent;
 mod lead;
 pub mod limits;

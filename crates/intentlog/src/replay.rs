@@ -92,6 +92,22 @@ pub struct Scan {
 
 /// Reads every batch that `superblock` and the batches after it vouch for.
 pub fn scan(device: &dyn ReadAt, superblock: &Superblock) -> Result<Scan, ScanError> {
+    let mut replayed = Vec::new();
+    let scan = walk(device, superblock, |header, records| {
+        if header.restart {
+            replayed.clear();
+        }
+        replayed.extend(records);
+    })?;
+    Ok(Scan { records: replayed, ..scan })
+}
+
+/// The same, without keeping the records: gives each batch to `each`, oldest first.
+pub fn walk(
+    device: &dyn ReadAt,
+    superblock: &Superblock,
+    mut each: impl FnMut(&BatchHeader, Vec<Vec<u8>>),
+) -> Result<Scan, ScanError> {
     let ring = Ring { bytes: superblock.ring_bytes };
     let mut scan = Scan {
         tail: superblock.tail,
@@ -104,11 +120,10 @@ pub fn scan(device: &dyn ReadAt, superblock: &Superblock) -> Result<Scan, ScanEr
     let mut left = ring.bytes;
     while let Some((header, records)) = window.batch_at(scan.end, scan.end_seq, left, superblock)? {
         if header.restart {
-            scan.records.clear();
             scan.tail = scan.end;
             scan.checkpoint = header.checkpoint;
         }
-        scan.records.extend(records);
+        each(&header, records);
         scan.batches += 1;
         scan.end += header.padded_bytes();
         scan.end_seq = header.last_seq + 1;

@@ -36,6 +36,7 @@ mod handle;
 mod identity;
 pub mod limits;
 mod listing;
+pub mod log;
 pub mod marker;
 mod node;
 mod open;

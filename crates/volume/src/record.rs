@@ -303,6 +303,57 @@ impl Record {
     }
 }
 
+/// One line for people.
+impl fmt::Display for Fact {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = |bytes: &Bytes| bytes.escape_ascii().to_string();
+        let owned = |f: &mut fmt::Formatter<'_>, o: &Owned| {
+            write!(f, "mode {:04o}, owner {}:{}, ", o.mode, o.uid, o.gid)?;
+            write!(f, "atime {}, mtime {}", Seconds(&o.atime), Seconds(&o.mtime))
+        };
+        match self {
+            Fact::Bind { dir, name, obj } => write!(f, "entry \"{}\" of {dir} is {obj}", text(name)),
+            Fact::Unbind { dir, name, obj } => {
+                write!(f, "entry \"{}\" of {dir} is gone, it was {obj}", text(name))
+            }
+            Fact::Born { obj, birth } => {
+                write!(f, "{obj} is new: {:?}, fileid {}, ", birth.kind, birth.fileid)?;
+                if birth.kind == Kind::Symlink {
+                    write!(f, "target \"{}\", ", text(&birth.target))?;
+                }
+                owned(f, &birth.owned)
+            }
+            Fact::Links { obj, nlink } => write!(f, "{obj} has {nlink} names"),
+            Fact::Attrs { obj, owned: o } => {
+                write!(f, "{obj} has ")?;
+                owned(f, o)
+            }
+            Fact::Mtime { obj, mtime } => write!(f, "{obj} changed at {}", Seconds(mtime)),
+            Fact::Size { obj, size } => write!(f, "{obj} has {size} bytes"),
+            Fact::Data { obj, offset, bytes } => {
+                write!(f, "{obj} has {} bytes written at {offset}", bytes.len())
+            }
+            Fact::Durable { obj, keep } => {
+                write!(f, "{obj} is on disk but for its last {keep} changes of data")
+            }
+            Fact::Xattr { obj, name, value: Some(value) } => {
+                write!(f, "{obj} has the attribute {} of {} bytes", text(name), value.len())
+            }
+            Fact::Xattr { obj, name, value: None } => write!(f, "{obj} has no attribute {}", text(name)),
+            Fact::Note { bytes } => write!(f, "{} bytes of the server's", bytes.len()),
+            Fact::Zero { obj, offset, len } => write!(f, "{obj} has a hole of {len} bytes at {offset}"),
+        }
+    }
+}
+
+struct Seconds<'a>(&'a Timestamp);
+
+impl fmt::Display for Seconds<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:09}", self.0.secs, self.0.nanos)
+    }
+}
+
 impl Fact {
     fn check(&self) -> Result<(), RecordError> {
         let want = |ok: bool, what| if ok { Ok(()) } else { Err(RecordError::Range(what)) };

@@ -1,0 +1,79 @@
+//! `landfast log`: what a log holds, and whether it is whole.
+
+mod common;
+
+use common::{Serving, one_line_with, path, root, run, stderr, stdout};
+use rustix::process::Signal;
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+/// A log with acknowledged operations in it, whose server was killed.
+fn killed(dir: &std::path::Path) -> PathBuf {
+    let (volume, log) = (dir.join("volume"), dir.join("log"));
+    fs::create_dir(&volume).expect("a directory");
+    let server = Serving::start(&volume, &log);
+    fs::write(dir.join("hello"), "world").expect("a file");
+    let tar = dir.join("one.tar");
+    let made = std::process::Command::new("tar").args(["-cf", path(&tar), "-C", path(dir), "hello"]).status();
+    assert!(made.expect("tar").success());
+    let o = run(&["log", "info", path(&log)]);
+    assert_eq!(o.status.code(), Some(2));
+    one_line_with(&stderr(&o), &[path(&log), "in use"]);
+    assert!(run(&["untar", path(&tar), &server.url]).status.success());
+    server.end(Signal::KILL);
+    log
+}
+
+#[test]
+fn what_a_log_holds() {
+    if !root() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let log = killed(dir.path());
+    let o = run(&["log", "info", path(&log), "--json"]);
+    assert!(o.status.success(), "{}", stderr(&o));
+    let info: serde_json::Value = serde_json::from_str(&stdout(&o)).expect("JSON");
+    assert_eq!((info["bytes"].as_u64(), info["log"]["clean"].as_bool()), (Some(32 << 20), Some(false)));
+    let records = info["log"]["records"].as_u64().expect("a number");
+    assert!(records > 1);
+    let dump = stdout(&run(&["log", "dump", path(&log)]));
+    assert!(dump.contains("entry \"hello\" of ") && dump.contains("has 5 bytes written at 0"), "{dump}");
+    let lines = stdout(&run(&["log", "dump", path(&log), "--json"]));
+    assert_eq!(lines.lines().count() as u64, records);
+    let o = run(&["log", "check", path(&log)]);
+    assert!(o.status.success() && stdout(&o).contains("whole"), "{}", stderr(&o));
+    assert!(stdout(&o).contains("by a crash"));
+}
+
+#[test]
+fn what_is_damaged_is_named() {
+    if !root() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let log = killed(dir.path());
+    let o = run(&["log", "dump", path(&log)]);
+    let first = stdout(&o).lines().next().expect("a batch").to_owned();
+    let offset: u64 = first["batch at ".len()..first.find(':').expect("a colon")].parse().expect("a number");
+    let file = fs::OpenOptions::new().read(true).write(true).open(&log).expect("the log");
+    // In the first batch, with later ones behind it: what was acknowledged is damaged.
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, offset + 120).expect("a byte");
+    file.write_all_at(&[byte[0] ^ 1], offset + 120).expect("changed");
+    let o = run(&["log", "check", path(&log)]);
+    assert_eq!(o.status.code(), Some(1));
+    one_line_with(&stderr(&o), &[path(&log), "damaged", &format!("offset {offset}")]);
+    // Both superblocks.
+    file.write_all_at(&[0xff; 16], 100).expect("changed");
+    file.write_all_at(&[0xff; 16], 4196).expect("changed");
+    let o = run(&["log", "info", path(&log)]);
+    assert_eq!(o.status.code(), Some(2));
+    one_line_with(&stderr(&o), &["superblock"]);
+    let other = dir.path().join("other");
+    fs::write(&other, vec![b'x'; 1 << 20]).expect("a file");
+    let o = run(&["log", "check", path(&other)]);
+    assert_eq!(o.status.code(), Some(2));
+    one_line_with(&stderr(&o), &["not a Landfast log"]);
+}

@@ -1,0 +1,119 @@
+//! Looking at a log without changing it: what it says of itself, whether all of it is whole, its batches.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
+
+use crate::error::OpenError;
+use crate::examine::{io_error, scan_error};
+use crate::format::{BatchHeader, Superblock};
+use crate::limits::RING_OFFSET;
+use crate::replay::{self, ReadAt, Scan, Superblocks};
+use crate::ring::Ring;
+
+/// A log that is only read. While it lives no server can start on it.
+#[derive(Debug)]
+pub struct Inspected {
+    file: File,
+    path: PathBuf,
+    bytes: u64,
+    superblock: Option<Superblock>,
+}
+
+/// One batch, as it stands on the device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Batch {
+    /// Offset on the device, in bytes.
+    pub offset: u64,
+    /// Bytes there, with header and padding.
+    pub bytes: u64,
+    /// Sequence number of its first record.
+    pub first_seq: u64,
+    /// Sequence number of its last record.
+    pub last_seq: u64,
+    /// The last checkpoint that was complete when it was written.
+    pub checkpoint: u64,
+    /// Nothing before it is replayed.
+    pub restart: bool,
+}
+
+impl ReadAt for Inspected {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.file.read_exact_at(buf, offset)
+    }
+}
+
+impl Inspected {
+    /// Opens a log for reading.
+    ///
+    /// # Errors
+    /// [`OpenError`]: a server runs on it; it is no log; neither superblock is whole.
+    pub fn open(path: &Path) -> Result<Inspected, OpenError> {
+        let fail = |action| move |source| io_error(path, action, source);
+        let file = File::open(path).map_err(fail("open"))?;
+        let kind = file.metadata().map_err(fail("examine"))?.file_type();
+        if !kind.is_file() && !kind.is_block_device() {
+            return Err(OpenError::Kind { path: path.into() });
+        }
+        rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared).map_err(|error| match error {
+            Errno::WOULDBLOCK => OpenError::InUse { path: path.into() },
+            other => io_error(path, "lock", other.into()),
+        })?;
+        let bytes = rustix::fs::seek(&file, rustix::fs::SeekFrom::End(0))
+            .map_err(|e| io_error(path, "size", e.into()))?;
+        if bytes < RING_OFFSET {
+            return Err(OpenError::TooSmall { path: path.into(), bytes, min: RING_OFFSET });
+        }
+        let mut log = Inspected { file, path: path.into(), bytes, superblock: None };
+        if let Superblocks::Found(superblock, _) =
+            replay::read_superblocks(&log).map_err(|error| scan_error(path, error))?
+        {
+            if superblock.ring_bytes > bytes - RING_OFFSET {
+                let what = format!(
+                    "it was made with {} bytes, but only {bytes} are there",
+                    superblock.ring_bytes + RING_OFFSET
+                );
+                return Err(OpenError::Corrupt { path: path.into(), what });
+            }
+            log.superblock = Some(superblock);
+        }
+        Ok(log)
+    }
+
+    /// Bytes of the file or device.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The superblock that counts; `None` on a device that was never used.
+    #[must_use]
+    pub fn superblock(&self) -> Option<&Superblock> {
+        self.superblock.as_ref()
+    }
+
+    /// Reads all that would be replayed, batch by batch; says where it ends.
+    ///
+    /// # Errors
+    /// Something that was acknowledged is damaged; says what and where.
+    pub fn walk(&self, mut each: impl FnMut(&Batch, Vec<Vec<u8>>)) -> Result<Scan, OpenError> {
+        let Some(superblock) = &self.superblock else { return Ok(Scan::default()) };
+        let ring = Ring { bytes: superblock.ring_bytes };
+        let told = |header: &BatchHeader, records: Vec<Vec<u8>>| {
+            let batch = Batch {
+                offset: RING_OFFSET + header.offset % ring.bytes,
+                bytes: header.padded_bytes(),
+                first_seq: header.first_seq,
+                last_seq: header.last_seq,
+                checkpoint: header.checkpoint,
+                restart: header.restart,
+            };
+            each(&batch, records);
+        };
+        replay::walk(self, superblock, told).map_err(|error| scan_error(&self.path, error))
+    }
+}
