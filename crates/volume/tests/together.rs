@@ -207,9 +207,9 @@ fn other_filesystems_below_are_not_entered() {
     let path = rig.dir().join("below");
     sh(&["-t", "tmpfs", "none", path.to_str().unwrap()]);
     std::fs::write(path.join("secret"), b"x").unwrap();
-    assert_eq!(rig.lookup(&r, &dir, "below").unwrap_err(), Error::CrossDevice);
+    assert_eq!(rig.lookup(&r, &dir, "below").unwrap_err(), Error::Mounted);
     let page = v.readdir(&r, &dir, 0, 10, EntryDetail::Attrs).unwrap();
-    assert_eq!(page.entries[0].object.as_ref().unwrap().as_ref().unwrap_err(), &Error::CrossDevice);
+    assert_eq!(page.entries[0].object.as_ref().unwrap().as_ref().unwrap_err(), &Error::Mounted);
     assert!(rig.remove(&r, &dir, "below").is_err());
     assert!(rig.rename(&r, (&dir, "below"), (&dir, "x")).is_err());
     // What is under the mount is still what the old handle means.
