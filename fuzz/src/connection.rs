@@ -131,6 +131,7 @@ impl Rig {
         let (volume, recovery) = Volume::open(OpenOptions {
             dir: export.clone(),
             log: None,
+            log_mirror: None,
             log_size: 16 << 20,
             durability: Durability::Unsafe,
             injected_flush: None,

@@ -147,6 +147,7 @@ fn serve(runtime: &tokio::runtime::Runtime, dir: &Path) -> Running {
     let (volume, recovery) = Volume::open(OpenOptions {
         dir: export.clone(),
         log: Some(dir.join("log")),
+        log_mirror: None,
         log_size: 16 << 20,
         durability: Durability::Log,
         injected_flush: None,
