@@ -131,12 +131,36 @@ pub struct ServeArgs {
 /// `landfast log`.
 #[derive(Debug, Subcommand)]
 pub enum LogCommand {
+    /// Make a file or block device ready to become a log, and measure how it is flushed
+    Create(LogCreateArgs),
+    /// Give a log another size; its server must have stopped cleanly
+    Resize(LogResizeArgs),
     /// What a log is, whose, and what would be replayed
     Info(LogArgs),
     /// Whether all of a log is whole: exit status 0, or 1 with what is damaged and where
     Check(LogArgs),
     /// Each record that would be replayed
     Dump(LogArgs),
+}
+
+/// `landfast log create`.
+#[derive(Debug, Args)]
+pub struct LogCreateArgs {
+    /// A file that does not exist yet, or a block device without contents
+    pub path: PathBuf,
+    /// Size of the file; a block device is used whole
+    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = units::size)]
+    pub size: u64,
+}
+
+/// `landfast log resize`.
+#[derive(Debug, Args)]
+pub struct LogResizeArgs {
+    /// The log
+    pub path: PathBuf,
+    /// The new size of a file; a block device is used whole, whatever its size is now
+    #[arg(long, value_name = "SIZE", value_parser = units::size)]
+    pub size: Option<u64>,
 }
 
 /// Which log.

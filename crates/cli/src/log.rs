@@ -1,4 +1,4 @@
-//! `landfast log`: what a log holds, and whether it is whole. Nothing is changed.
+//! `landfast log`: what a log holds, whether it is whole; logs made beforehand and resized.
 
 use crate::args::{LogArgs, LogCommand};
 use crate::exit::{Exit, print_json, told};
@@ -12,6 +12,16 @@ use std::path::Path;
 /// Runs one of the commands.
 pub fn run(command: &LogCommand) -> Exit {
     match command {
+        LogCommand::Create(args) => told(log::create(&args.path, args.size)).map_or(Exit::Failed, |made| {
+            println!("{made}");
+            Exit::Done
+        }),
+        LogCommand::Resize(args) => {
+            told(log::resize(&args.path, args.size)).map_or(Exit::Failed, |(before, after)| {
+                println!("{}: {}, was {}", args.path.display(), show_bytes(after), show_bytes(before));
+                Exit::Done
+            })
+        }
         LogCommand::Info(args) => info(args),
         LogCommand::Check(args) => check(args),
         LogCommand::Dump(args) => dump(args),

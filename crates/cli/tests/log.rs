@@ -77,3 +77,32 @@ fn what_is_damaged_is_named() {
     assert_eq!(o.status.code(), Some(2));
     one_line_with(&stderr(&o), &["not a Landfast log"]);
 }
+
+#[test]
+fn a_log_made_beforehand_grows_between_two_runs() {
+    if !root() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let (volume, log) = (dir.path().join("volume"), dir.path().join("log"));
+    fs::create_dir(&volume).expect("a directory");
+    let o = run(&["log", "create", path(&log), "--size", "16M"]);
+    assert!(o.status.success() && stdout(&o).contains("chosen"), "{}", stderr(&o));
+    let grow = || run(&["log", "resize", path(&log), "--size", "24M"]);
+    let server = Serving::with(&volume, &["--log", path(&log)]);
+    assert!(server.words.contains("16.0 MiB"), "{}", server.words);
+    one_line_with(&stderr(&grow()), &["in use"]);
+    server.end(Signal::KILL);
+    let o = grow();
+    assert_eq!(o.status.code(), Some(2));
+    one_line_with(&stderr(&o), &["not stopped cleanly"]);
+    Serving::with(&volume, &["--log", path(&log)]).end(Signal::TERM);
+    let o = grow();
+    assert!(o.status.success(), "{}", stderr(&o));
+    assert_eq!(fs::metadata(&log).expect("a file").len(), 24 << 20);
+    let server = Serving::with(&volume, &["--log", path(&log)]);
+    assert!(server.words.contains("clean start") && server.words.contains("24.0 MiB"), "{}", server.words);
+    let o = run(&["log", "create", path(&log)]);
+    assert_eq!(o.status.code(), Some(2));
+    one_line_with(&stderr(&o), &["in use"]);
+}

@@ -81,6 +81,20 @@ pub enum OpenError {
         /// Volume that was asked for, hexadecimal.
         wanted: String,
     },
+    /// It is a log already.
+    #[error("log {path}: is a log already, of volume {volume}; erase it first if it may be overwritten")]
+    Taken {
+        /// The log's path.
+        path: PathBuf,
+        /// Whose, hexadecimal.
+        volume: String,
+    },
+    /// Something in it is still to be replayed.
+    #[error("log {path}: its server was not stopped cleanly; start it and stop it once")]
+    NotClean {
+        /// The log's path.
+        path: PathBuf,
+    },
     /// The two halves of a mirror cannot be used together.
     #[error("logs {path} and {other}: {why}")]
     Halves {

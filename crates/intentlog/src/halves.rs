@@ -157,7 +157,15 @@ fn plan(halves: [Half; 2], paths: &[PathBuf; 2]) -> Result<Plan, OpenError> {
             why: Some(format!("log {}: empty; it is made a copy of {}", name(0), name(1))),
         }),
         [Half::Log { superblock: a, end: end_a }, Half::Log { superblock: b, end: end_b }] => {
-            if a.identity.log_id != b.identity.log_id || a.ring_bytes != b.ring_bytes {
+            if a.identity.log_id == b.identity.log_id && a.ring_bytes != b.ring_bytes {
+                let [path, other] = paths.clone();
+                return Err(OpenError::Halves {
+                    path,
+                    other,
+                    why: "they differ in size; resize the other one too".into(),
+                });
+            }
+            if a.identity.log_id != b.identity.log_id {
                 let [path, other] = paths.clone();
                 let why = "they are two logs, not two halves of one; name one of them, or erase the one that does not count";
                 return Err(OpenError::Halves { path, other, why: why.into() });

@@ -38,6 +38,7 @@ pub mod limits;
 mod log;
 pub mod replay;
 pub mod ring;
+pub mod shape;
 pub mod sim;
 mod stats;
 mod ticket;

@@ -116,6 +116,13 @@ impl SimDisk {
         edit(&mut self.shared.disk.lock().bytes);
     }
 
+    /// Makes it a larger disk; what is added is zero.
+    pub fn grow(&self, bytes: usize) {
+        let mut disk = self.shared.disk.lock();
+        let larger = bytes.max(disk.bytes.len());
+        disk.bytes.resize(larger, 0);
+    }
+
     /// A copy of the contents.
     pub fn image(&self) -> Vec<u8> {
         self.shared.disk.lock().bytes.clone()

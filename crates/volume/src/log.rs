@@ -5,6 +5,7 @@ use std::path::Path;
 pub use landfast_intentlog::OpenError;
 use landfast_intentlog::format::FORMAT_VERSION;
 pub use landfast_intentlog::inspect::{Batch, Inspected};
+pub use landfast_intentlog::shape::{create, resize};
 use serde::Serialize;
 
 use crate::record::Record;

@@ -113,15 +113,44 @@ impl FileDevice {
                 Err(error) => return Err(error.into()),
             }
         }
+        self.zero(0, self.bytes)?;
+        rustix::fs::fsync(&self.fd)?;
+        sync_parent(&self.path)
+    }
+
+    fn zero(&self, mut offset: u64, end: u64) -> io::Result<()> {
         let zeroes = AlignedBuf::zeroed(STREAM_BYTES);
-        let mut offset = 0;
-        while offset < self.bytes {
-            let length = (self.bytes - offset).min(STREAM_BYTES as u64);
+        while offset < end {
+            let length = (end - offset).min(STREAM_BYTES as u64);
             self.write(offset, &zeroes[..length as usize], ReadWriteFlags::empty())?;
             offset += length;
         }
+        Ok(())
+    }
+
+    /// Gives a file another size; what is added is allocated and written once. A block device has the size that it has.
+    pub fn set_size(&mut self, bytes: u64) -> io::Result<()> {
+        if !self.is_file {
+            return if bytes <= self.bytes { Ok(()) } else { Err(Errno::NOSPC.into()) };
+        }
+        if bytes > self.bytes {
+            let (from, more) = (self.bytes, bytes - self.bytes);
+            let space = rustix::fs::fstatvfs(&self.fd)?;
+            if space.f_bavail.saturating_mul(space.f_frsize) < more {
+                return Err(Errno::NOSPC.into());
+            }
+            match rustix::fs::fallocate(&self.fd, FallocateFlags::empty(), from, more) {
+                // Where the filesystem cannot allocate ahead, the zeroes below do it.
+                Ok(()) | Err(Errno::OPNOTSUPP) => {}
+                Err(error) => return Err(error.into()),
+            }
+            self.zero(from, bytes)?;
+        } else {
+            rustix::fs::ftruncate(&self.fd, bytes)?;
+        }
         rustix::fs::fsync(&self.fd)?;
-        sync_parent(&self.path)
+        self.bytes = bytes;
+        Ok(())
     }
 
     /// Chooses how to flush: `Some` as told, `None` by measuring both ways in the scratch blocks.

@@ -1,0 +1,149 @@
+//! Making a log beforehand, and giving one another size. Both need the device for themselves.
+//!
+//! A resize writes the snapshot that a clean stop left once more, under a new salt, where nothing stands that the old
+//! superblock vouches for; then both superblocks. So whatever interrupts it, one of the two layouts is whole.
+
+use std::io;
+use std::path::Path;
+
+use crate::device::{Blank, Device, FileDevice};
+use crate::error::OpenError;
+use crate::examine::{io_error, is_unused, random_u64, scan_error};
+use crate::format::{BatchBuf, BatchPlace, Identity, Superblock};
+use crate::limits::{BLOCK_BYTES, DEVICE_BYTES_MAX, DEVICE_BYTES_MIN, RING_OFFSET};
+use crate::replay::{self, Scan};
+use crate::ring::Ring;
+use crate::writer::Superblocks;
+
+/// Makes a file (of `bytes`) or block device ready to become a log: allocated and written once. It belongs to the volume
+/// that is first served with it. What it is and how it will be flushed, in one line.
+///
+/// # Errors
+/// [`OpenError::Taken`] if it is a log already, [`OpenError::Foreign`] if it holds anything else.
+pub fn create(path: &Path, bytes: u64) -> Result<String, OpenError> {
+    let (mut device, blank) = FileDevice::open(path, bytes)?;
+    if blank == Blank::No {
+        if let Ok(replay::Superblocks::Found(superblock, _)) = replay::read_superblocks(&device) {
+            let volume = superblock.volume_id.iter().map(|b| format!("{b:02x}")).collect();
+            return Err(OpenError::Taken { path: path.into(), volume });
+        }
+        if !is_unused(&device).map_err(|error| scan_error(path, error))? {
+            return Err(OpenError::Foreign { path: path.into() });
+        }
+        device.fill().map_err(|source| io_error(path, "preallocate", source))?;
+    }
+    device.choose(None).map_err(|source| io_error(path, "self-test", source))?;
+    Ok(device.describe())
+}
+
+/// Gives a log another size: a file that of `bytes`; a block device (`None`) its own. The log must have been stopped cleanly.
+/// Gives the bytes of the log before and after.
+///
+/// # Errors
+/// [`OpenError::NotClean`]; [`OpenError::TooSmall`] if what it holds does not fit.
+pub fn resize(path: &Path, bytes: Option<u64>) -> Result<(u64, u64), OpenError> {
+    let io = |action| move |source| io_error(path, action, source);
+    if !path.exists() {
+        return Err(io_error(path, "open", io::ErrorKind::NotFound.into()));
+    }
+    let (mut device, blank) = FileDevice::open(path, DEVICE_BYTES_MIN)?;
+    let held = device.bytes();
+    let wanted = bytes.unwrap_or(held).min(DEVICE_BYTES_MAX) / BLOCK_BYTES as u64 * BLOCK_BYTES as u64;
+    if wanted < DEVICE_BYTES_MIN {
+        return Err(OpenError::TooSmall { path: path.into(), bytes: wanted, min: DEVICE_BYTES_MIN });
+    }
+    if blank == Blank::NewFile || is_unused(&device).map_err(|error| scan_error(path, error))? {
+        device.set_size(wanted).map_err(io("resize"))?;
+        return Ok((held, wanted));
+    }
+    if wanted > held {
+        device.set_size(wanted).map_err(io("resize"))?;
+    }
+    let before = resize_device(&device, path, wanted)?;
+    if wanted < held {
+        device.set_size(wanted).map_err(io("resize"))?;
+    }
+    Ok((before, wanted))
+}
+
+/// The same within a device that is large enough for both sizes; the bytes of the log before.
+///
+/// # Errors
+/// See [`resize`].
+pub fn resize_device(device: &dyn Device, path: &Path, bytes: u64) -> Result<u64, OpenError> {
+    let found = replay::read_superblocks(device).map_err(|error| scan_error(path, error))?;
+    let replay::Superblocks::Found(old, slot) = found else {
+        return Err(OpenError::Foreign { path: path.into() });
+    };
+    let Some((_, end_seq)) = old.clean_end else { return Err(OpenError::NotClean { path: path.into() }) };
+    let scan = replay::scan(device, &old).map_err(|error| scan_error(path, error))?;
+    let mut buf = BatchBuf::default();
+    let fits = scan.records.iter().all(|record| buf.push(&[record]));
+    let ring = Ring { bytes: bytes - RING_OFFSET };
+    let free = free_place(&scan, Ring { bytes: old.ring_bytes }, ring, buf.padded_bytes());
+    // The next start puts its own snapshot beside this one.
+    let room = fits && 2 * buf.padded_bytes() <= ring.bytes;
+    let Some(offset) = free.filter(|_| room) else {
+        let min = RING_OFFSET + 2 * buf.padded_bytes() + (scan.end - scan.tail);
+        return Err(OpenError::TooSmall { path: path.into(), bytes, min });
+    };
+    let io = |action| move |source| io_error(path, action, source);
+    let identity = Identity { salt: random_u64().map_err(io("draw an identity for"))?, ..old.identity };
+    let (length, records) = (buf.padded_bytes(), buf.records());
+    if records > 0 {
+        let place = BatchPlace {
+            offset,
+            generation: 0,
+            first_seq: end_seq,
+            checkpoint: old.checkpoint,
+            restart: false,
+        };
+        let batch = buf.seal(&place, &identity);
+        device.write_durable(&[(RING_OFFSET + offset, batch)]).map_err(io("write"))?;
+    }
+    let next = Superblock {
+        identity,
+        ring_bytes: ring.bytes,
+        tail: offset,
+        tail_seq: end_seq,
+        clean_end: Some((offset + length, end_seq + records)),
+        ..old
+    };
+    let mut superblocks = Superblocks { last: old, slot };
+    for _ in 0..2 {
+        superblocks.write(device, next).map_err(io("write a superblock of"))?;
+    }
+    Ok(RING_OFFSET + old.ring_bytes)
+}
+
+/// Where in the `new` ring `length` bytes stand that do not touch what the `old` one holds. Pure.
+fn free_place(scan: &Scan, old: Ring, new: Ring, length: u64) -> Option<u64> {
+    let [(first, first_len), (second, second_len)] = old.extents(scan.tail, scan.end - scan.tail);
+    let held = [(first - RING_OFFSET, first_len), (second.saturating_sub(RING_OFFSET), second_len)];
+    let apart = |at: u64| {
+        at + length <= new.bytes && held.iter().all(|(from, len)| at + length <= *from || from + len <= at)
+    };
+    let after = held.iter().map(|(from, len)| from + len);
+    std::iter::once(0).chain(after).find(|at| apart(*at))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BLOCK: u64 = BLOCK_BYTES as u64;
+
+    #[test]
+    fn what_is_written_touches_nothing_that_counts() {
+        let scan = |tail: u64, end: u64| Scan { tail: tail * BLOCK, end: end * BLOCK, ..Scan::default() };
+        let ring = |blocks: u64| Ring { bytes: blocks * BLOCK };
+        let place = |s: Scan, old, new, length: u64| free_place(&s, ring(old), ring(new), length * BLOCK);
+        assert_eq!(place(scan(5, 7), 10, 20, 2), Some(0));
+        assert_eq!(place(scan(0, 2), 10, 20, 2), Some(2 * BLOCK));
+        // Round the end of the old ring: blocks 9 and 0.
+        assert_eq!(place(scan(9, 11), 10, 20, 2), Some(10 * BLOCK));
+        assert_eq!(place(scan(9, 11), 10, 10, 2), Some(BLOCK));
+        assert_eq!(place(scan(1, 3), 10, 4, 2), None);
+        assert_eq!(place(scan(3, 3), 10, 4, 0), Some(0));
+    }
+}
