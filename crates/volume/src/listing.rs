@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 
 use crate::limits::{LISTING_BYTES_MAX, LISTINGS_MAX};
 use crate::node::Node;
+use crate::types::Kind;
 
 /// One entry.
 #[derive(Clone, Copy, Debug)]
@@ -19,8 +20,8 @@ pub(crate) struct Found<'a> {
     /// Position after it.
     pub(crate) position: u64,
     pub(crate) ino: u64,
-    /// Surely not a directory, below which another filesystem may stand.
-    pub(crate) plain: bool,
+    /// What the directory says that it is; `None` when it does not.
+    pub(crate) kind: Option<Kind>,
 }
 
 struct Entry {
@@ -28,7 +29,7 @@ struct Entry {
     ino: u64,
     name_at: u32,
     name_len: u16,
-    plain: bool,
+    kind: Option<Kind>,
 }
 
 /// All entries of a directory, in its own order.
@@ -50,7 +51,7 @@ impl Listing {
             return false;
         }
         self.names.extend_from_slice(e.name);
-        self.entries.push(Entry { position: e.position, ino: e.ino, name_at, name_len, plain: e.plain });
+        self.entries.push(Entry { position: e.position, ino: e.ino, name_at, name_len, kind: e.kind });
         true
     }
 
@@ -63,7 +64,7 @@ impl Listing {
         let rest = self.entries.get(first..)?;
         Some(rest.iter().map(|e| {
             let name = self.names.get(e.name_at as usize..).and_then(|n| n.get(..usize::from(e.name_len)));
-            Found { name: name.unwrap_or_default(), position: e.position, ino: e.ino, plain: e.plain }
+            Found { name: name.unwrap_or_default(), position: e.position, ino: e.ino, kind: e.kind }
         }))
     }
 }
@@ -108,7 +109,7 @@ mod tests {
     use super::*;
 
     fn found(n: u64, name: &[u8]) -> Found<'_> {
-        Found { name, position: n, ino: 100 + n, plain: n.is_multiple_of(2) }
+        Found { name, position: n, ino: 100 + n, kind: n.is_multiple_of(2).then_some(Kind::File) }
     }
 
     #[test]
@@ -124,7 +125,7 @@ mod tests {
         assert_eq!(after(30).unwrap(), names[3..]);
         assert_eq!(after(11), None);
         let last = listing.after(20).unwrap().next().unwrap();
-        assert_eq!((last.position, last.ino, last.plain), (30, 130, true));
+        assert_eq!((last.position, last.ino, last.kind), (30, 130, Some(Kind::File)));
     }
 
     #[test]

@@ -134,8 +134,8 @@ impl Volume {
             if name == b"." || name == b".." || (at_root && name == STATE_DIR.as_bytes()) {
                 continue;
             }
-            let plain = !matches!(entry.file_type(), FileType::Directory | FileType::Unknown);
-            let found = Found { name, position: entry.next_entry_cookie(), ino: entry.ino(), plain };
+            let kind = kind_of(entry.file_type());
+            let found = Found { name, position: entry.next_entry_cookie(), ino: entry.ino(), kind };
             if let Some(listing) = &mut kept
                 && !listing.add(found)
             {
@@ -245,9 +245,12 @@ impl Lister<'_> {
             self.names = Some(self.dir.0.names.read());
             self.now = Instant::now();
         }
+        // Not below a directory, where another filesystem may stand; and a local process may have given the number of
+        // one object to another.
         if self.known_counts
-            && e.plain
+            && e.kind.is_some_and(|kind| kind != Kind::Dir)
             && let Some(node) = self.volume.0.cache.by_number(e.ino)
+            && e.kind == Some(node.kind())
             && let Some(attrs) = fresh(&node, self.now)
         {
             listed.fileid = node.fileid();
@@ -266,6 +269,19 @@ impl Lister<'_> {
         }
         each(listed)
     }
+}
+
+fn kind_of(kind: FileType) -> Option<Kind> {
+    Some(match kind {
+        FileType::RegularFile => Kind::File,
+        FileType::Directory => Kind::Dir,
+        FileType::Symlink => Kind::Symlink,
+        FileType::Fifo => Kind::Fifo,
+        FileType::Socket => Kind::Socket,
+        FileType::CharacterDevice => Kind::CharDev,
+        FileType::BlockDevice => Kind::BlockDev,
+        FileType::Unknown => return None,
+    })
 }
 
 /// An object's attributes, if they are known without looking.
