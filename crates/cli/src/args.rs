@@ -32,7 +32,7 @@ pub enum Command {
     Exports(ExportsArgs),
     /// Say all that is wrong with a configuration file
     Check(CheckArgs),
-    /// Look at an intent log
+    /// Make, resize, check and read intent logs
     #[command(subcommand)]
     Log(LogCommand),
     /// Extract a tar archive onto an NFS server; durable when it returns
