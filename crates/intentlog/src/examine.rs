@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::aligned::AlignedBuf;
-use crate::device::Device;
+use crate::device::{Blank, Device, FileDevice};
 use crate::error::OpenError;
 use crate::format::{Identity, Superblock};
 use crate::limits::{BLANK_CHECK_BYTES, RING_OFFSET, STREAM_BYTES};
@@ -29,15 +29,32 @@ pub(crate) fn check(
         let (found, wanted) = (hex(&last.volume_id), hex(volume_id));
         return Err(OpenError::OtherVolume { path: path.into(), found, wanted });
     }
-    if last.ring_bytes > device.bytes().saturating_sub(RING_OFFSET) {
-        let what = format!(
-            "it was made with {} bytes, but only {} are there",
-            last.ring_bytes + RING_OFFSET,
-            device.bytes()
-        );
-        return Err(OpenError::Corrupt { path: path.into(), what });
-    }
+    check_size(&last, device.bytes(), path)?;
     Ok(Some(Superblocks { last, slot }))
+}
+
+/// All that a superblock speaks of is there.
+pub(crate) fn check_size(superblock: &Superblock, bytes: u64, path: &Path) -> Result<(), OpenError> {
+    if superblock.ring_bytes <= bytes.saturating_sub(RING_OFFSET) {
+        return Ok(());
+    }
+    let made = superblock.ring_bytes + RING_OFFSET;
+    let what = format!("it was made with {made} bytes, but only {bytes} are there");
+    Err(OpenError::Corrupt { path: path.into(), what })
+}
+
+/// Opens a file or block device, and writes it once if there is nothing on it. Whether there was nothing.
+pub(crate) fn open_file(path: &Path, create_size: u64) -> Result<(FileDevice, bool), OpenError> {
+    let (device, blank) = FileDevice::open(path, create_size)?;
+    if blank == Blank::NewFile {
+        return Ok((device, true));
+    }
+    let unused = is_unused(&device).map_err(|error| scan_error(path, error))?;
+    if unused {
+        // Left by a creation that did not finish, or a device that was erased.
+        device.fill().map_err(|source| io_error(path, "preallocate", source))?;
+    }
+    Ok((device, unused))
 }
 
 /// Nothing but zeroes at both ends: no superblock of ours, no partition table, no filesystem.
@@ -84,7 +101,8 @@ pub(crate) fn random_u64() -> std::io::Result<u64> {
     getrandom::u64().map_err(std::io::Error::other)
 }
 
-pub(crate) fn hex(bytes: &[u8]) -> String {
+/// As people write identities.
+pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

@@ -8,9 +8,9 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::device::{Blank, Device, FileDevice, Mirror};
+use crate::device::{Device, FileDevice, Mirror};
 use crate::error::OpenError;
-use crate::examine::{check, io_error, scan_error};
+use crate::examine::{check, io_error, open_file, scan_error};
 use crate::format::Superblock;
 use crate::limits::{CHECKPOINTS_ALONE, RING_OFFSET};
 use crate::log::Config;
@@ -108,19 +108,12 @@ fn look_at_file(path: &Path, config: &Config, wanted: bool) -> Result<(Option<Fi
     if !wanted {
         return Ok((None, Half::Gone(io_error(path, "open", io::ErrorKind::NotFound.into()))));
     }
-    let (device, blank) = match FileDevice::open(path, config.create_size) {
+    let (device, unused) = match open_file(path, config.create_size) {
         Ok(opened) => opened,
         Err(gone @ OpenError::Io { .. }) => return Ok((None, Half::Gone(gone))),
         Err(refused) => return Err(refused),
     };
-    if blank == Blank::NewFile {
-        return Ok((Some(device), Half::Blank));
-    }
-    let half = examine(&device, path, config)?;
-    if matches!(half, Half::Blank) {
-        // Left by a creation that did not finish, or a device that was erased.
-        device.fill().map_err(|source| io_error(path, "preallocate", source))?;
-    }
+    let half = if unused { Half::Blank } else { examine(&device, path, config)? };
     Ok((Some(device), half))
 }
 
@@ -131,7 +124,7 @@ fn examine(device: &dyn Device, path: &Path, config: &Config) -> Result<Half, Op
         Err(gone @ (OpenError::Io { .. } | OpenError::Corrupt { .. })) => return Ok(Half::Gone(gone)),
         Err(refused) => return Err(refused),
     };
-    let end = replay::scan(device, &superblocks.last);
+    let end = replay::walk(device, &superblocks.last, |_, _| ());
     let end = end.map(|scan| scan.end).map_err(|error| scan_error(path, error));
     Ok(Half::Log { superblock: superblocks.last, end })
 }

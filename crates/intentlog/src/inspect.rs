@@ -9,7 +9,7 @@ use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
 use crate::error::OpenError;
-use crate::examine::{io_error, scan_error};
+use crate::examine::{check_size, io_error, scan_error};
 use crate::format::{BatchHeader, Superblock};
 use crate::limits::RING_OFFSET;
 use crate::replay::{self, ReadAt, Scan, Superblocks};
@@ -72,13 +72,7 @@ impl Inspected {
         if let Superblocks::Found(superblock, _) =
             replay::read_superblocks(&log).map_err(|error| scan_error(path, error))?
         {
-            if superblock.ring_bytes > bytes - RING_OFFSET {
-                let what = format!(
-                    "it was made with {} bytes, but only {bytes} are there",
-                    superblock.ring_bytes + RING_OFFSET
-                );
-                return Err(OpenError::Corrupt { path: path.into(), what });
-            }
+            check_size(&superblock, bytes, path)?;
             log.superblock = Some(superblock);
         }
         Ok(log)

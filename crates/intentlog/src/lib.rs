@@ -47,6 +47,7 @@ mod writer;
 pub use checkpoint::Checkpoint;
 pub use core::Txn;
 pub use error::{LogError, OpenError};
+pub use examine::hex;
 pub use intent::Intent;
 pub use log::{Config, Log, Replay};
 pub use stats::Stats;

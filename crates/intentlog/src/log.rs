@@ -11,9 +11,9 @@ use parking_lot::Mutex;
 use crate::admit::{Fill, Pressure, pressure};
 use crate::checkpoint::{self, Checkpoint};
 use crate::core::{Core, Phase, Space, Stage, Timing, Txn};
-use crate::device::{Blank, Device, FileDevice, Slowed, SyncMethod};
+use crate::device::{Device, Slowed, SyncMethod};
 use crate::error::{LogError, OpenError};
-use crate::examine::{check, create, io_error, is_unused, random_u64, scan_error};
+use crate::examine::{check, create, io_error, open_file, random_u64, scan_error};
 use crate::format::{BatchBuf, Identity, Superblock};
 use crate::halves;
 use crate::intent::Intent;
@@ -122,11 +122,7 @@ impl Log {
             return Self::open_device(Box::new(device), config);
         }
         let path = config.path.clone();
-        let (mut device, blank) = FileDevice::open(&path, config.create_size)?;
-        if blank == Blank::No && is_unused(&device).map_err(|error| scan_error(&path, error))? {
-            // Left by a creation that did not finish, or a device that was erased.
-            device.fill().map_err(|source| io_error(&path, "preallocate", source))?;
-        }
+        let (mut device, _) = open_file(&path, config.create_size)?;
         // Everything that refuses the log comes before the self-test writes to it.
         check(&device, &path, &config.volume_id)?;
         device.choose(config.sync_method).map_err(|source| io_error(&path, "self-test", source))?;

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use crate::device::{Blank, Device, FileDevice};
 use crate::error::OpenError;
-use crate::examine::{io_error, is_unused, random_u64, scan_error};
+use crate::examine::{hex, io_error, is_unused, open_file, random_u64, scan_error};
 use crate::format::{BatchBuf, BatchPlace, Identity, Superblock};
 use crate::limits::{BLOCK_BYTES, DEVICE_BYTES_MAX, DEVICE_BYTES_MIN, RING_OFFSET};
 use crate::replay::{self, Scan};
@@ -21,16 +21,14 @@ use crate::writer::Superblocks;
 /// # Errors
 /// [`OpenError::Taken`] if it is a log already, [`OpenError::Foreign`] if it holds anything else.
 pub fn create(path: &Path, bytes: u64) -> Result<String, OpenError> {
-    let (mut device, blank) = FileDevice::open(path, bytes)?;
-    if blank == Blank::No {
-        if let Ok(replay::Superblocks::Found(superblock, _)) = replay::read_superblocks(&device) {
-            let volume = superblock.volume_id.iter().map(|b| format!("{b:02x}")).collect();
-            return Err(OpenError::Taken { path: path.into(), volume });
-        }
-        if !is_unused(&device).map_err(|error| scan_error(path, error))? {
-            return Err(OpenError::Foreign { path: path.into() });
-        }
-        device.fill().map_err(|source| io_error(path, "preallocate", source))?;
+    let (mut device, unused) = open_file(path, bytes)?;
+    if !unused {
+        return Err(match replay::read_superblocks(&device) {
+            Ok(replay::Superblocks::Found(superblock, _)) => {
+                OpenError::Taken { path: path.into(), volume: hex(&superblock.volume_id) }
+            }
+            _ => OpenError::Foreign { path: path.into() },
+        });
     }
     device.choose(None).map_err(|source| io_error(path, "self-test", source))?;
     Ok(device.describe())

@@ -10,11 +10,11 @@
 //! | room for a large reply ([`Room`]) | the service takes it before it makes the reply; released when the reply has been written | the service waits for it |
 
 use std::collections::HashMap;
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -37,7 +37,7 @@ use crate::message::{
     parse,
 };
 use crate::record::Assembler;
-use crate::turns::{Turn, Turns};
+use crate::turns::{Turn, Turns, if_it_waits};
 use crate::writer::{self, Outgoing, Permits};
 
 /// A program that a [`Service`] answers for, and its versions.
@@ -609,18 +609,6 @@ impl Begun {
             tokio::spawn(serving);
         }
     }
-
-    /// Does something that may wait, after what was begun goes on.
-    async fn before_waiting<T>(&self, work: impl Future<Output = T>) -> T {
-        let mut work = pin!(work);
-        match poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await {
-            Poll::Ready(done) => done,
-            Poll::Pending => {
-                self.go_on();
-                work.await
-            }
-        }
-    }
 }
 
 struct Reader<S> {
@@ -656,7 +644,7 @@ impl<S: Service> Reader<S> {
                     Ok(Some(record)) => {
                         begun = None;
                         let message = self.message(record, std::mem::take(&mut counted));
-                        if let Err(why) = self.begun.before_waiting(message).await {
+                        if let Err(why) = if_it_waits(message, || self.begun.go_on()).await {
                             return Some(ReadEnd::Broken(why));
                         }
                         in_a_row += 1;

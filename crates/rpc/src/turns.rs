@@ -17,6 +17,18 @@ use std::task::Poll;
 
 use tokio::sync::oneshot;
 
+/// Does something that may wait; `before` it does, something else.
+pub(crate) async fn if_it_waits<T>(work: impl Future<Output = T>, before: impl FnOnce()) -> T {
+    let mut work = pin!(work);
+    match poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await {
+        Poll::Ready(done) => done,
+        Poll::Pending => {
+            before();
+            work.await
+        }
+    }
+}
+
 /// A queue for each client; the next is of the client whose turn it is.
 #[derive(Debug)]
 pub struct FairQueue<W> {
@@ -160,14 +172,7 @@ impl Turn {
 
     /// Does something that may wait. When it waits the place is given back first; [`Turn::again`] asks for another.
     pub async fn during<T>(&mut self, work: impl Future<Output = T>) -> T {
-        let mut work = pin!(work);
-        match poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await {
-            Poll::Ready(done) => done,
-            Poll::Pending => {
-                self.give();
-                work.await
-            }
-        }
+        if_it_waits(work, || self.give()).await
     }
 
     /// Waits for a place, if this has none.

@@ -4,6 +4,7 @@ use std::path::Path;
 
 pub use landfast_intentlog::OpenError;
 use landfast_intentlog::format::FORMAT_VERSION;
+use landfast_intentlog::hex;
 pub use landfast_intentlog::inspect::{Batch, Inspected};
 pub use landfast_intentlog::shape::{create, resize};
 use serde::Serialize;
@@ -103,7 +104,6 @@ fn summary(log: &Inspected, mut each: impl FnMut(&Batch, &[Vec<u8>])) -> Result<
         batches += 1;
         each(batch, &all);
     })?;
-    let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect();
     let held = Held {
         version: FORMAT_VERSION,
         log_id: hex(&superblock.identity.log_id),
