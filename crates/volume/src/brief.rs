@@ -21,6 +21,7 @@ use std::time::Instant;
 use parking_lot::Mutex;
 
 use crate::error::Error;
+use crate::kernel;
 use crate::limits::{BRIEF_OPEN, BRIEF_OPENS_MAX};
 use crate::node::{Node, NodeFd, NodeInner, OpenFile};
 use crate::types::{Cred, OpenMode};
@@ -151,7 +152,7 @@ impl Volume {
         mode: OpenMode,
         keep: Keep,
     ) -> Result<OpenFile, Error> {
-        let now = Instant::now();
+        let now = kernel::instant();
         // Before the file is opened: who takes the right away meanwhile makes what comes of it useless.
         let rights = node.0.rights.load(Ordering::Acquire);
         if let Some(fd) = node.0.brief.get(cred, mode, rights, now)
@@ -176,13 +177,13 @@ impl Volume {
 
     /// Whether there is anything to close.
     pub fn has_idle(&self) -> bool {
-        self.0.brief.has_old(Instant::now())
+        self.0.brief.has_old(kernel::instant())
     }
 
     /// Closes files that nobody has opened and that [`Volume::open_briefly`] opened [`BRIEF_OPEN`] ago. Call as often as
     /// that: a local process cannot run a file that is open for writing.
     pub fn close_idle(&self) {
-        let now = Instant::now();
+        let now = kernel::instant();
         while let Some(row) = self.0.brief.pop_old(now) {
             close(Some(row));
         }

@@ -7,7 +7,6 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasher;
-use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -16,6 +15,7 @@ use parking_lot::Mutex;
 
 use crate::change::REMEMBER_NS;
 use crate::dirty::Dirty;
+use crate::kernel::OwnedFd;
 use crate::limits::NODE_SHARDS;
 use crate::node::{Node, NodeFd, NodeInner};
 use crate::record::KernelHandle;
@@ -233,6 +233,7 @@ impl std::fmt::Debug for Cache {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernel;
     use crate::record::ObjId;
     use crate::types::Kind;
     use bytes::Bytes;
@@ -311,7 +312,7 @@ mod tests {
         }
         assert!(cache.fds() <= 2 * FDS + used.len(), "{}", cache.fds());
         for fd in &used {
-            rustix::fs::fstat(&**fd).unwrap();
+            kernel::fstat(&**fd).unwrap();
         }
         drop((used, nodes));
         drop(cache);

@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use rustix::thread::CapabilitySet;
 
 use crate::error::Error;
-use crate::sys;
+use crate::kernel;
 use crate::types::Cred;
 
 thread_local! {
@@ -44,10 +44,10 @@ pub(crate) const NEEDED_NAMES: &str = "CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_DAC_READ
 /// What of [`NEEDED`] the process lacks; empty when it may serve. The user id must be 0, too: only then do
 /// capabilities follow the filesystem user.
 pub(crate) fn missing() -> Result<Vec<&'static str>, Errno> {
-    let effective = rustix::thread::capabilities(None)?.effective;
+    let effective = kernel::capabilities(None)?.effective;
     let mut missing: Vec<&str> =
         NEEDED.iter().filter(|(cap, _)| !effective.contains(*cap)).map(|(_, name)| *name).collect();
-    if !rustix::process::geteuid().is_root() {
+    if !kernel::geteuid().is_root() {
         missing.push("user id 0");
     }
     Ok(missing)
@@ -72,12 +72,12 @@ pub(crate) fn assume(cred: &Cred) -> Result<(), Error> {
             }
         };
         if !same_groups {
-            sys::set_groups(&cred.groups)?;
+            kernel::set_groups(&cred.groups)?;
         }
         if !same_group {
-            sys::set_fs_gid(cred.gid)?;
+            kernel::set_fs_gid(cred.gid)?;
         }
-        sys::set_fs_uid(cred.uid)?;
+        kernel::set_fs_uid(cred.uid)?;
         *now = Some(cred.clone());
         Ok(())
     })
@@ -95,12 +95,12 @@ pub(crate) fn assume_root() -> Result<(), Error> {
             None => {
                 prepare()?;
                 let none: Arc<[u32]> = Arc::from([]);
-                sys::set_groups(&none)?;
-                sys::set_fs_gid(0)?;
+                kernel::set_groups(&none)?;
+                kernel::set_fs_gid(0)?;
                 (0, none)
             }
         };
-        sys::set_fs_uid(0)?;
+        kernel::set_fs_uid(0)?;
         *now = Some(Cred { uid: 0, gid, groups });
         Ok(())
     })
@@ -119,12 +119,12 @@ pub(crate) fn prepare_once() -> Result<(), Error> {
 }
 
 fn prepare() -> Result<(), Errno> {
-    sys::unshare_fs()?;
-    rustix::process::umask(rustix::fs::Mode::empty());
-    let mut sets = rustix::thread::capabilities(None)?;
+    kernel::unshare_fs()?;
+    kernel::umask(rustix::fs::Mode::empty());
+    let mut sets = kernel::capabilities(None)?;
     if sets.effective.contains(CapabilitySet::SYS_RESOURCE) {
         sets.effective.remove(CapabilitySet::SYS_RESOURCE);
-        rustix::thread::set_capabilities(None, sets)?;
+        kernel::set_capabilities(None, sets)?;
     }
     Ok(())
 }
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn the_thread_is_who_it_was_told_to_be() {
-        if !rustix::process::geteuid().is_root() {
+        if !kernel::geteuid().is_root() {
             println!("skipped: needs root");
             return;
         }
@@ -143,7 +143,7 @@ mod tests {
         let checks = std::thread::spawn(|| {
             let user = Cred { uid: 1001, gid: 1002, groups: Arc::from([7, 8]) };
             assume(&user).unwrap();
-            assert_eq!(sys::fs_ids(), (1001, 1002));
+            assert_eq!(kernel::fs_ids(), (1001, 1002));
             let path = std::env::temp_dir().join(format!("landfast-cred-{}", std::process::id()));
             let made = std::fs::write(&path, b"x").map(|()| {
                 use std::os::unix::fs::MetadataExt;
@@ -151,21 +151,21 @@ mod tests {
                 (meta.uid(), meta.gid())
             });
             assert_eq!(made.unwrap(), (1001, 1002));
-            let effective = || rustix::thread::capabilities(None).unwrap().effective;
+            let effective = || kernel::capabilities(None).unwrap().effective;
             assert!(!effective().contains(CapabilitySet::DAC_OVERRIDE));
             assume_root().unwrap();
-            assert_eq!(sys::fs_ids(), (0, 1002));
+            assert_eq!(kernel::fs_ids(), (0, 1002));
             assert!(effective().contains(CapabilitySet::DAC_OVERRIDE));
             assert!(!effective().contains(CapabilitySet::SYS_RESOURCE), "reserves and quotas hold for all");
             std::fs::remove_file(&path).unwrap();
             // The superuser as a caller has groups of his own.
             assume(&Cred::root()).unwrap();
-            assert_eq!(sys::fs_ids(), (0, 0));
+            assert_eq!(kernel::fs_ids(), (0, 0));
             assume(&Cred { uid: 1001, gid: 5, groups: Arc::from([]) }).unwrap();
-            assert_eq!(sys::fs_ids(), (1001, 5));
+            assert_eq!(kernel::fs_ids(), (1001, 5));
             let refused = Cred { uid: u32::MAX, ..Cred::root() };
             assert_eq!(assume(&refused), Err(Error::Perm));
-            assert_eq!(sys::fs_ids(), (1001, 5), "not what an earlier caller left");
+            assert_eq!(kernel::fs_ids(), (1001, 5), "not what an earlier caller left");
         });
         checks.join().unwrap();
     }

@@ -3,13 +3,13 @@
 //! Written at each opening (before anything is served) and at each clean stop. Invariant: `clean` on disk means that
 //! nothing was served since the last clean stop.
 
-use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
 use crate::change::{FLOOR_STEP_NS, REMEMBER_NS};
 use crate::clock::STEP_NS;
+use crate::kernel::{self, OwnedFd};
 use crate::record::ObjId;
 use crate::state;
 
@@ -59,8 +59,8 @@ impl Identity {
             clean: true,
             log_in_use: None,
         };
-        getrandom::fill(&mut fresh.volume_id)?;
-        getrandom::fill(&mut fresh.key)?;
+        kernel::fill_random(&mut fresh.volume_id)?;
+        kernel::fill_random(&mut fresh.key)?;
         Ok(fresh)
     }
 

@@ -11,10 +11,11 @@
 //! with all its transactions done, so a number beyond the last one logged means that *every* logged change of
 //! metadata is on disk already. It costs one `utimensat` in memory for each transaction, and no I/O.
 
-use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{Mode, OFlags, Timespec, Timestamps};
+
+use crate::kernel::{self, OwnedFd};
 
 /// The file in the state directory whose mtime is the number.
 const MARKER_FILE: &str = "marker";
@@ -35,14 +36,13 @@ impl Marker {
     /// after the one that is on disk.
     pub fn open(state_dir: &OwnedFd) -> std::io::Result<Marker> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let made =
-            rustix::fs::openat(state_dir, MARKER_FILE, flags | OFlags::EXCL, Mode::from_raw_mode(0o600));
+        let made = kernel::openat(state_dir, MARKER_FILE, flags | OFlags::EXCL, Mode::from_raw_mode(0o600));
         let file = match made {
             Ok(file) => {
                 set(&file, 0)?;
                 file
             }
-            Err(rustix::io::Errno::EXIST) => rustix::fs::openat(
+            Err(rustix::io::Errno::EXIST) => kernel::openat(
                 state_dir,
                 MARKER_FILE,
                 OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW,
@@ -50,7 +50,7 @@ impl Marker {
             )?,
             Err(e) => return Err(e.into()),
         };
-        let stat = rustix::fs::fstat(&file)?;
+        let stat = kernel::fstat(&file)?;
         let last = (stat.st_mtime as u64).saturating_mul(PER_SECOND).saturating_add(stat.st_mtime_nsec);
         Ok(Marker { file, last: AtomicU64::new(last) })
     }
@@ -77,7 +77,7 @@ impl Marker {
 
 fn set(file: &OwnedFd, seq: u64) -> std::io::Result<()> {
     let time = Timespec { tv_sec: (seq / PER_SECOND) as i64, tv_nsec: (seq % PER_SECOND) as _ };
-    rustix::fs::futimens(file, &Timestamps { last_access: time, last_modification: time })?;
+    kernel::futimens(file, &Timestamps { last_access: time, last_modification: time })?;
     Ok(())
 }
 
@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn numbers_go_on_after_a_reopen() {
         let dir = tempfile::tempdir().unwrap();
-        let fd = rustix::fs::open(dir.path(), OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).unwrap();
+        let fd = kernel::open(dir.path(), OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).unwrap();
         let m = Marker::open(&fd).unwrap();
         assert_eq!(m.last(), 0);
         assert_eq!(m.advance().unwrap(), 1);

@@ -6,7 +6,6 @@
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
@@ -18,6 +17,7 @@ use rustix::fs::Statx;
 use crate::brief::Brief;
 use crate::change::Change;
 use crate::dirty::Dirty;
+use crate::kernel::{AsFd, BorrowedFd, OwnedFd};
 use crate::limits::ATTRS_FRESH;
 use crate::record::ObjId;
 use crate::types::{Attrs, Cred, Kind};

@@ -5,11 +5,9 @@
 //! was cut short counts as not made. The log is told whose it is, so the state directory comes before it; one that was made
 //! for a log that then refuses is taken away again, unless the log may bear the new volume's identity already.
 
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
-use std::time::Instant;
 
 use landfast_intentlog::{Config, Log, OpenError as LogError, Replay};
 use parking_lot::{Mutex, RwLock};
@@ -24,6 +22,7 @@ use crate::cred;
 use crate::error::OpenError;
 use crate::handle::HandleCodec;
 use crate::identity::{IDENTITY_FILE, Identity, LogInUse};
+use crate::kernel::{self, OwnedFd};
 use crate::limits::{NODE_FDS_DIVISOR, NODE_FDS_MAX, NODES_MAX};
 use crate::listing::Listings;
 use crate::marker::Marker;
@@ -32,7 +31,6 @@ use crate::record::ObjId;
 use crate::recover;
 use crate::remap::Remap;
 use crate::state;
-use crate::sys;
 use crate::tag;
 use crate::types::Cred;
 use crate::volume::{Durability, OpenOptions, RecoveryReport, Volume, VolumeInner, random_u64};
@@ -61,7 +59,7 @@ impl Volume {
     /// Opens a volume: checks the filesystem, locks the state directory, opens the log and recovers what a crash left.
     /// Nothing is served until [`Volume::start`].
     pub fn open(o: OpenOptions) -> Result<(Volume, RecoveryReport), OpenError> {
-        let begun = Instant::now();
+        let begun = kernel::instant();
         check_options(&o)?;
         let (dir, mount) = open_dir(&o.dir)?;
         check_privileges(&o)?;
@@ -116,7 +114,7 @@ impl Volume {
             unprivileged: o.unprivileged,
             injected_flush: o.injected_flush,
             flush_whole: log.is_some()
-                && sys::is_btrfs(&mount).map_err(|e| OpenError::io(dir.display().to_string(), e))?,
+                && kernel::is_btrfs(&mount).map_err(|e| OpenError::io(dir.display().to_string(), e))?,
             codec: HandleCodec::new(identity.key, identity.number()),
             remap: RwLock::new(remap),
             cache: Cache::new(NODES_MAX, node_fds_max(), o.unprivileged),
@@ -138,11 +136,11 @@ impl Volume {
             mount,
             state_dir,
         }));
-        let root = sys::handle_of(&volume.0.mount)
+        let root = kernel::handle_of(&volume.0.mount)
             .map_err(crate::Error::from)
             .and_then(|(kh, mount_id)| volume.node_of(kh, mount_id, &root_look))
             .and_then(|root| {
-                let own = sys::open_path(&volume.0.mount, b".")?;
+                let own = kernel::open_path(&volume.0.mount, b".")?;
                 volume.0.cache.keep_fd(&root, own);
                 Ok(root)
             })
@@ -166,12 +164,12 @@ fn check_options(o: &OpenOptions) -> Result<(), OpenError> {
 }
 
 fn open_dir(dir: &Path) -> Result<(PathBuf, OwnedFd), OpenError> {
-    let resolved = std::fs::canonicalize(dir).map_err(|e| match e.kind() {
+    let resolved = kernel::canonicalize(dir).map_err(|e| match e.kind() {
         std::io::ErrorKind::NotFound => OpenError::Missing(dir.to_owned()),
         std::io::ErrorKind::NotADirectory => OpenError::NotADirectory(dir.to_owned()),
         _ => OpenError::io(dir.display().to_string(), e),
     })?;
-    match rustix::fs::open(&resolved, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()) {
+    match kernel::open(&resolved, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()) {
         Ok(fd) => Ok((resolved, fd)),
         Err(Errno::NOTDIR) => Err(OpenError::NotADirectory(dir.to_owned())),
         Err(e) => Err(OpenError::io(dir.display().to_string(), e)),
@@ -193,8 +191,7 @@ fn check_filesystem(o: &OpenOptions, dir: &Path, mount: &OwnedFd) -> Result<(), 
     if o.durability != Durability::Log || o.unprivileged {
         return Ok(());
     }
-    let magic =
-        rustix::fs::fstatfs(mount).map_err(|e| OpenError::io(dir.display().to_string(), e))?.f_type as u32;
+    let magic = kernel::magic(mount).map_err(|e| OpenError::io(dir.display().to_string(), e))?;
     if ALLOWED.iter().any(|(m, _)| *m == magic) {
         return Ok(());
     }
@@ -211,14 +208,14 @@ fn look_at_root(
     mount: &OwnedFd,
 ) -> Result<(ObjId, rustix::fs::Statx, u64), OpenError> {
     let lacking = |what| OpenError::Lacking { dir: dir.to_owned(), what };
-    let (kh, mount_id) = sys::handle_of(mount).map_err(|e| match e {
+    let (kh, mount_id) = kernel::handle_of(mount).map_err(|e| match e {
         Errno::OPNOTSUPP | Errno::OVERFLOW => lacking("file handles"),
         e => OpenError::io(dir.display().to_string(), e),
     })?;
-    let look = sys::look(mount).map_err(|e| OpenError::io(dir.display().to_string(), e))?;
+    let look = kernel::look(mount).map_err(|e| OpenError::io(dir.display().to_string(), e))?;
     let id = ObjId { kh, btime_ns: btime_ns(&look) };
     if !o.unprivileged {
-        sys::open_handle(mount, &id.kh).map_err(|_| lacking("file handles that can be opened"))?;
+        kernel::open_handle(mount, &id.kh).map_err(|_| lacking("file handles that can be opened"))?;
         if id.btime_ns == 0 && o.durability == Durability::Log {
             return Err(lacking("birth times (ext4 needs inodes of 256 bytes, XFS version 5)"));
         }
@@ -231,22 +228,22 @@ fn look_at_root(
 fn open_state_dir(dir: &Path, mount: &OwnedFd) -> Result<(OwnedFd, bool), OpenError> {
     let path = dir.join(STATE_DIR);
     let wrap = |e: Errno| OpenError::io(path.display().to_string(), e);
-    let made = match rustix::fs::mkdirat(mount, STATE_DIR, Mode::from_raw_mode(0o700)) {
+    let made = match kernel::mkdirat(mount, STATE_DIR, Mode::from_raw_mode(0o700)) {
         Ok(()) => true,
         Err(Errno::EXIST) => false,
         Err(e) => return Err(wrap(e)),
     };
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let fd = rustix::fs::openat(mount, STATE_DIR, flags, Mode::empty()).map_err(wrap)?;
-    let stat = rustix::fs::fstat(&fd).map_err(wrap)?;
-    if stat.st_uid != rustix::process::geteuid().as_raw() {
+    let fd = kernel::openat(mount, STATE_DIR, flags, Mode::empty()).map_err(wrap)?;
+    let stat = kernel::fstat(&fd).map_err(wrap)?;
+    if stat.st_uid != kernel::geteuid().as_raw() {
         let why = "it belongs to another user".to_owned();
         return Err(OpenError::State { path, why });
     }
     if stat.st_mode & 0o077 != 0 {
-        rustix::fs::fchmod(&fd, Mode::from_raw_mode(0o700)).map_err(wrap)?;
+        kernel::fchmod(&fd, Mode::from_raw_mode(0o700)).map_err(wrap)?;
     }
-    match rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
+    match kernel::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok((fd, made)),
         Err(Errno::WOULDBLOCK) => Err(OpenError::DirInUse(dir.to_owned())),
         Err(e) => Err(wrap(e)),
@@ -288,7 +285,7 @@ fn load_identity(
     }
     // The log will bear the volume's id, so that must be on disk first, and the way to it.
     identity.save(state_dir).map_err(wrap)?;
-    rustix::fs::fsync(mount).map_err(|e| OpenError::io(dir.display().to_string(), e))?;
+    kernel::fsync(mount).map_err(|e| OpenError::io(dir.display().to_string(), e))?;
     Ok(identity)
 }
 
@@ -299,7 +296,7 @@ fn check_outside(dir: &Path, log: &Path) -> Result<(), OpenError> {
         _ => Path::new("."),
     };
     // A log that does not exist yet has a parent that does; otherwise the log's own error says what is missing.
-    if [log, parent].iter().any(|p| std::fs::canonicalize(p).is_ok_and(|p| p.starts_with(dir))) {
+    if [log, parent].iter().any(|p| kernel::canonicalize(p).is_ok_and(|p| p.starts_with(dir))) {
         return Err(OpenError::LogInside(log.to_owned()));
     }
     Ok(())
@@ -309,21 +306,20 @@ fn open_log(o: &OpenOptions, path: &Path, identity: &Identity) -> Result<(Log, R
     let mut config = Config::new(path, o.log_size, identity.volume_id);
     config.mirror.clone_from(&o.log_mirror);
     config.injected_flush = o.injected_log_flush;
-    Log::open(config)
+    kernel::open_log(config)
 }
 
 /// Whether a log that was refused does not bear the identity of the volume that it was opened for: after an error of its
 /// device only where there is nothing in it.
 fn is_untouched(path: &Path, refused: &LogError) -> bool {
-    !matches!(refused, LogError::Io { .. })
-        || std::fs::metadata(path).map_or(true, |m| m.is_file() && m.len() == 0)
+    !matches!(refused, LogError::Io { .. }) || kernel::is_empty_file(path)
 }
 
 /// Takes a state directory away that this opening has made. What is in the way of that stays.
 fn unmake_state_dir(mount: &OwnedFd, state_dir: &OwnedFd) {
     // The lock goes with the descriptor: until then nobody else takes the directory for their own.
-    let _ = rustix::fs::unlinkat(state_dir, IDENTITY_FILE, AtFlags::empty());
-    let _ = rustix::fs::unlinkat(mount, STATE_DIR, AtFlags::REMOVEDIR);
+    let _ = kernel::unlinkat(state_dir, IDENTITY_FILE, AtFlags::empty());
+    let _ = kernel::unlinkat(mount, STATE_DIR, AtFlags::REMOVEDIR);
 }
 
 /// A log is never replayed over another directory, another disk or a restored snapshot; and what a log still holds is
@@ -371,11 +367,11 @@ fn recover_disk(
 
 /// Raises the process's limit of descriptors as far as it may and says how many of them nodes may keep.
 fn node_fds_max() -> usize {
-    let mut limit = rustix::process::getrlimit(Resource::Nofile);
+    let mut limit = kernel::getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {
         let raised = rustix::process::Rlimit { current: limit.maximum, maximum: limit.maximum };
-        if rustix::process::setrlimit(Resource::Nofile, raised).is_ok() {
-            limit = rustix::process::getrlimit(Resource::Nofile);
+        if kernel::setrlimit(Resource::Nofile, raised).is_ok() {
+            limit = kernel::getrlimit(Resource::Nofile);
         }
     }
     let share = limit.current.unwrap_or(u64::MAX) / NODE_FDS_DIVISOR;

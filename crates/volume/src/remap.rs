@@ -15,10 +15,10 @@
 //! several crashes is compressed); rows are durable before the object that they name can be reached by a name.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::os::fd::OwnedFd;
 
 use serde::{Deserialize, Serialize};
 
+use crate::kernel::OwnedFd;
 use crate::limits::CLAIMS_MAX;
 use crate::record::ObjId;
 use crate::state;
@@ -203,6 +203,7 @@ impl Remap {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernel;
     use crate::record::KernelHandle;
     use bytes::Bytes;
 
@@ -275,7 +276,7 @@ mod tests {
     fn survives_in_its_file() {
         let temp = tempfile::tempdir().unwrap();
         let flags = rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC;
-        let dir = rustix::fs::open(temp.path(), flags, rustix::fs::Mode::empty()).unwrap();
+        let dir = kernel::open(temp.path(), flags, rustix::fs::Mode::empty()).unwrap();
         assert!(Remap::load(&dir).unwrap().is_empty());
         let mut m = Remap::default();
         m.insert(id(1), id(2), 10);

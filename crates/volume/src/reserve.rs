@@ -4,11 +4,11 @@
 //! needs some, too. So a preallocated file is kept in the state directory; recovery gives it back first.
 
 use std::io::Result;
-use std::os::fd::OwnedFd;
 
 use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags};
 use rustix::io::Errno;
 
+use crate::kernel::{self, OwnedFd};
 use crate::limits::{RESERVE_BYTES_MAX, RESERVE_PART};
 
 /// The file in the state directory.
@@ -17,14 +17,14 @@ const RESERVE_FILE: &str = "reserve";
 /// Takes the reserve, if it is not there: 1/[`RESERVE_PART`] of the filesystem, at most [`RESERVE_BYTES_MAX`]. Takes
 /// nothing where there is no space for it: a full disk must not keep a volume from being served.
 pub(crate) fn take(state_dir: &OwnedFd) -> Result<()> {
-    let fs = rustix::fs::fstatvfs(state_dir)?;
+    let fs = kernel::fstatvfs(state_dir)?;
     let bytes = (fs.f_blocks.saturating_mul(fs.f_frsize) / RESERVE_PART).min(RESERVE_BYTES_MAX);
     let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let file = rustix::fs::openat(state_dir, RESERVE_FILE, flags, Mode::from_raw_mode(0o600))?;
-    if rustix::fs::fstat(&file)?.st_size as u64 == bytes {
+    let file = kernel::openat(state_dir, RESERVE_FILE, flags, Mode::from_raw_mode(0o600))?;
+    if kernel::fstat(&file)?.st_size as u64 == bytes {
         return Ok(());
     }
-    match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes.max(1)) {
+    match kernel::fallocate(&file, FallocateFlags::empty(), 0, bytes.max(1)) {
         Ok(()) => Ok(()),
         Err(Errno::NOSPC | Errno::DQUOT | Errno::OPNOTSUPP) => release(state_dir),
         Err(e) => Err(e.into()),
@@ -34,8 +34,8 @@ pub(crate) fn take(state_dir: &OwnedFd) -> Result<()> {
 /// Gives the reserve back to the filesystem, and waits until it can be had: btrfs counts what is free, and what a quota
 /// has left, at the end of its transaction.
 pub(crate) fn release(state_dir: &OwnedFd) -> Result<()> {
-    match rustix::fs::unlinkat(state_dir, RESERVE_FILE, AtFlags::empty()) {
-        Ok(()) => Ok(rustix::fs::syncfs(state_dir)?),
+    match kernel::unlinkat(state_dir, RESERVE_FILE, AtFlags::empty()) {
+        Ok(()) => Ok(kernel::syncfs(state_dir)?),
         Err(Errno::NOENT) => Ok(()),
         Err(e) => Err(e.into()),
     }

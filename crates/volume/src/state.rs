@@ -4,11 +4,12 @@
 //! old contents or the new, and after [`replace`] has returned only the new. Each carries a magic number and a
 //! CRC32C: a file that was damaged is an error, never a shorter or empty state.
 
-use std::io::{Error, ErrorKind, Read, Result};
-use std::os::fd::OwnedFd;
+use std::io::{Error, ErrorKind, Result};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
+
+use crate::kernel::{self, OwnedFd};
 
 /// First bytes of every state file.
 const MAGIC: [u8; 8] = *b"LFSTATE1";
@@ -17,21 +18,21 @@ const MAGIC: [u8; 8] = *b"LFSTATE1";
 pub(crate) fn replace(dir: &OwnedFd, name: &str, payload: &[u8]) -> Result<()> {
     let temp = format!("{name}.new");
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mut file = std::fs::File::from(rustix::fs::openat(dir, &temp, flags, Mode::from_raw_mode(0o600))?);
+    let file = kernel::openat(dir, &temp, flags, Mode::from_raw_mode(0o600))?;
     let mut bytes = Vec::with_capacity(MAGIC.len() + 4 + payload.len());
     bytes.extend_from_slice(&MAGIC);
     bytes.extend_from_slice(&crc32c::crc32c(payload).to_le_bytes());
     bytes.extend_from_slice(payload);
-    std::io::Write::write_all(&mut file, &bytes)?;
-    file.sync_all()?;
-    rustix::fs::renameat(dir, &temp, dir, name)?;
-    rustix::fs::fsync(dir)?;
+    kernel::write_all(&file, &bytes)?;
+    kernel::fsync(&file)?;
+    kernel::renameat(dir, &temp, dir, name)?;
+    kernel::fsync(dir)?;
     Ok(())
 }
 
 /// When [`replace`] wrote a file that is there, by the wall clock of then.
 pub(crate) fn written_ns(dir: &OwnedFd, name: &str) -> Result<u64> {
-    let stat = rustix::fs::statat(dir, name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW)?;
+    let stat = kernel::statat(dir, name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW)?;
     let (secs, nanos) = (u64::try_from(stat.st_mtime).unwrap_or(0), stat.st_mtime_nsec as u64);
     Ok(secs.saturating_mul(1_000_000_000).saturating_add(nanos))
 }
@@ -39,13 +40,12 @@ pub(crate) fn written_ns(dir: &OwnedFd, name: &str) -> Result<u64> {
 /// What [`replace`] wrote last, or `None` if there is no such file. `InvalidData` if it is damaged.
 pub(crate) fn read(dir: &OwnedFd, name: &str) -> Result<Option<Vec<u8>>> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mut file = match rustix::fs::openat(dir, name, flags, Mode::empty()) {
-        Ok(fd) => std::fs::File::from(fd),
+    let file = match kernel::openat(dir, name, flags, Mode::empty()) {
+        Ok(file) => file,
         Err(Errno::NOENT) => return Ok(None),
         Err(e) => return Err(e.into()),
     };
-    let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes)?;
+    let bytes = kernel::read_to_end(&file)?;
     let damaged = |what: &str| Error::new(ErrorKind::InvalidData, format!("state file {name}: {what}"));
     let (magic, rest) = bytes.split_first_chunk::<8>().ok_or_else(|| damaged("too short"))?;
     let (crc, payload) = rest.split_first_chunk::<4>().ok_or_else(|| damaged("too short"))?;
@@ -65,7 +65,7 @@ mod tests {
     #[test]
     fn replaced_whole_and_damage_is_seen() {
         let temp = tempfile::tempdir().unwrap();
-        let dir = rustix::fs::open(temp.path(), OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).unwrap();
+        let dir = kernel::open(temp.path(), OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).unwrap();
         assert_eq!(read(&dir, "x").unwrap(), None);
         replace(&dir, "x", b"first, longer").unwrap();
         replace(&dir, "x", b"second").unwrap();

@@ -9,10 +9,11 @@
 //! still in the log, so both numbers are right.
 
 use std::io::Result;
-use std::os::fd::AsFd;
 
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
+
+use crate::kernel::{self, AsFd};
 
 /// The attribute. `trusted` is for root alone and is not copied by ordinary tools.
 const TAG_XATTR: &str = "trusted.landfast.tag";
@@ -113,7 +114,7 @@ pub fn check(tag: Option<Tag>, log: LogState) -> std::result::Result<(), Mismatc
 /// Reads the tag of an open directory. An attribute that is no tag is an error.
 pub fn read(dir: impl AsFd) -> Result<Option<Tag>> {
     let mut value = [0u8; TAG_BYTES + 1];
-    let n = match rustix::fs::fgetxattr(dir, TAG_XATTR, &mut value[..]) {
+    let n = match kernel::fgetxattr(dir, TAG_XATTR, &mut value[..]) {
         Ok(n) => n,
         Err(Errno::NODATA) => return Ok(None),
         Err(e) => return Err(e.into()),
@@ -128,7 +129,7 @@ pub fn read(dir: impl AsFd) -> Result<Option<Tag>> {
 
 /// Sets the tag. It is durable with the next `syncfs`.
 pub fn write(dir: impl AsFd, tag: Tag) -> Result<()> {
-    Ok(rustix::fs::fsetxattr(dir, TAG_XATTR, &encode(tag), XattrFlags::empty())?)
+    Ok(kernel::fsetxattr(dir, TAG_XATTR, &encode(tag), XattrFlags::empty())?)
 }
 
 fn encode(tag: Tag) -> [u8; TAG_BYTES] {

@@ -3,11 +3,10 @@
 //! Opening is in [`crate::open`], operations in [`crate::ops`].
 
 use std::fmt;
-use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use landfast_intentlog::{Checkpoint, Log};
 use parking_lot::{Mutex, RwLock};
@@ -21,13 +20,13 @@ use crate::cred;
 use crate::error::{Error, OpenError};
 use crate::handle::HandleCodec;
 use crate::identity::Identity;
+use crate::kernel::{self, AsFd, OwnedFd};
 use crate::limits::LOG_SIZE_BYTES;
 use crate::listing::Listings;
 use crate::marker::Marker;
 use crate::node::{Node, NodeFd, NodeInner, btime_ns};
 use crate::record::{Fact, KernelHandle, ObjId, Record};
 use crate::remap::Remap;
-use crate::sys;
 use crate::tag::{self, Tag};
 use crate::tx::Tx;
 use crate::types::{Cred, Kind};
@@ -235,7 +234,7 @@ impl Volume {
 
     /// Clean stop: checkpoint, mark clean. Operations afterwards fail with [`Error::Failed`].
     pub fn shutdown(&self) -> Result<ShutdownReport, Error> {
-        let begun = Instant::now();
+        let begun = kernel::instant();
         self.check()?;
         self.assume_root()?;
         match self.log() {
@@ -326,7 +325,7 @@ impl Volume {
 
     /// Nanoseconds since 1970.
     pub(crate) fn now_ns() -> u64 {
-        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64)
+        kernel::wall_clock_ns()
     }
 
     /// The same, and the floor of change attributes that belongs to it.
@@ -350,7 +349,7 @@ impl Volume {
             identity.save(&self.0.state_dir)
         };
         let panicked = |_| Err(std::io::Error::other("a thread panicked"));
-        match std::thread::scope(|s| s.spawn(save).join()).unwrap_or_else(panicked) {
+        match kernel::on_another_thread(save).unwrap_or_else(panicked) {
             Ok(()) => tracing::warn!("the clock was set back; change attributes go on from where they were"),
             Err(e) => tracing::error!(
                 "the clock was set back, and that could not be written to {}: {e}; clients that are connected after the \
@@ -389,13 +388,13 @@ impl Volume {
             return Err(Error::Stale);
         }
         self.assume_root()?;
-        let fd = match sys::open_handle(&self.0.mount, &node.0.id.kh) {
+        let fd = match kernel::open_handle(&self.0.mount, &node.0.id.kh) {
             Ok(fd) => fd,
             // The kernel says ESTALE for a handle that it does not know any more, some filesystems ENOENT.
             Err(Errno::STALE | Errno::NOENT) => return Err(Error::Stale),
             Err(e) => return Err(e.into()),
         };
-        if btime_ns(&sys::look(&fd)?) != node.0.id.btime_ns {
+        if btime_ns(&kernel::look(&fd)?) != node.0.id.btime_ns {
             return Err(Error::Stale);
         }
         Ok(self.0.cache.keep_fd(node, fd))
@@ -420,14 +419,14 @@ impl Volume {
 
     fn injected(&self) {
         if let Some(pause) = self.0.injected_flush {
-            std::thread::sleep(pause);
+            kernel::pause(pause);
         }
     }
 
     /// fsync; an error is final.
     pub(crate) fn fsync(&self, fd: impl AsFd) -> Result<(), Error> {
         self.0.fsyncs.fetch_add(1, Ordering::Relaxed);
-        let done = rustix::fs::fsync(fd);
+        let done = kernel::fsync(fd);
         self.injected();
         done.map_err(|e| self.fail(format!("fsync: {e}")))
     }
@@ -438,7 +437,7 @@ impl Volume {
             return self.flush_all();
         }
         self.0.fdatasyncs.fetch_add(1, Ordering::Relaxed);
-        let done = rustix::fs::fdatasync(fd);
+        let done = kernel::fdatasync(fd);
         self.injected();
         done.map_err(|e| self.fail(format!("fdatasync: {e}")))
     }
@@ -446,7 +445,7 @@ impl Volume {
     /// syncfs; an error is final.
     pub(crate) fn flush_all(&self) -> Result<(), Error> {
         self.0.syncfs.fetch_add(1, Ordering::Relaxed);
-        let done = rustix::fs::syncfs(&self.0.mount);
+        let done = kernel::syncfs(&self.0.mount);
         self.injected();
         done.map_err(|e| self.fail(format!("syncfs: {e}")))
     }
@@ -464,7 +463,7 @@ impl fmt::Debug for Volume {
 /// A random number; of the time where the system has no randomness, which only makes it less unlikely to repeat.
 pub(crate) fn random_u64() -> u64 {
     let mut bytes = [0u8; 8];
-    match getrandom::fill(&mut bytes) {
+    match kernel::fill_random(&mut bytes) {
         Ok(()) => u64::from_ne_bytes(bytes),
         Err(_) => Volume::now_ns(),
     }

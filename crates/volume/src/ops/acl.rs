@@ -14,10 +14,10 @@ use super::attr::attr_facts;
 use super::{ACL_ACCESS, ACL_DEFAULT, record};
 use crate::acl::{Acl, Acls, SetAcls};
 use crate::error::Error;
+use crate::kernel;
 use crate::limits::{ACL_ENTRIES_MAX, XATTR_VALUE_BYTES_MAX};
 use crate::node::{Node, NodeFd};
 use crate::record::Fact;
-use crate::sys;
 use crate::tx::Tx;
 use crate::types::{Attrs, Cred, Kind};
 use crate::volume::Volume;
@@ -27,7 +27,7 @@ fn read_raw(fd: &NodeFd, name: &str) -> Result<Option<Vec<u8>>, Error> {
     // Room for the usual list first; for the largest only where it is needed.
     let mut value = vec![0u8; 4 + 8 * 32];
     loop {
-        match rustix::fs::getxattr(sys::proc_path(fd), name, &mut value[..]) {
+        match kernel::getxattr(fd, name, &mut value[..]) {
             Ok(len) => {
                 value.truncate(len);
                 return Ok(Some(value));
@@ -47,11 +47,11 @@ fn read(fd: &NodeFd, name: &str) -> Result<Option<Acl>, Error> {
 }
 
 fn write(fd: &NodeFd, name: &str, acl: &Acl) -> Result<(), Error> {
-    Ok(rustix::fs::setxattr(sys::proc_path(fd), name, &acl.encode(), XattrFlags::empty())?)
+    Ok(kernel::setxattr(fd, name, &acl.encode(), XattrFlags::empty())?)
 }
 
 fn remove(fd: &NodeFd, name: &str) -> Result<(), Error> {
-    match rustix::fs::removexattr(sys::proc_path(fd), name) {
+    match kernel::removexattr(fd, name) {
         Ok(()) | Err(Errno::NODATA) => Ok(()),
         Err(e) => Err(e.into()),
     }
@@ -97,7 +97,7 @@ impl Volume {
         let fd = self.fd(node)?;
         self.assume_root()?;
         let mut state = node.0.state.lock();
-        let look = sys::look(&*fd)?;
+        let look = kernel::look(&*fd)?;
         if look.stx_nlink == 0 && !node.0.is_open() {
             return Err(Error::Stale);
         }
@@ -109,7 +109,7 @@ impl Volume {
 
     /// True when the filesystem keeps ACLs.
     pub fn has_acls(&self) -> bool {
-        let probe = rustix::fs::fgetxattr(&self.0.mount, ACL_ACCESS, &mut [0u8; 0][..]);
+        let probe = kernel::fgetxattr(&self.0.mount, ACL_ACCESS, &mut [0u8; 0][..]);
         !matches!(probe, Err(Errno::OPNOTSUPP))
     }
 
@@ -125,7 +125,8 @@ impl Volume {
         if any {
             state.default_acl = None;
             node.0.rights.fetch_add(1, Ordering::AcqRel);
-            let look = sys::look(&*fd).map_err(|e| self.fail(format!("looking at a changed object: {e}")))?;
+            let look =
+                kernel::look(&*fd).map_err(|e| self.fail(format!("looking at a changed object: {e}")))?;
             self.changed(node, &mut state, Some(&look));
             if node.0.is_dead() || look.stx_nlink == 0 {
                 // It cannot come back after a crash, and the log may not know any more that it is gone.

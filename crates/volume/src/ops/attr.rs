@@ -1,17 +1,16 @@
 //! Attributes, access rights, the filesystem's figures.
 
 use std::sync::atomic::Ordering;
-use std::time::Instant;
 
 use rustix::fs::{OFlags, Statx};
 use rustix::io::Errno;
 
 use super::{check_file, ctime, owned, record, set_owner, set_times};
 use crate::error::Error;
+use crate::kernel;
 use crate::limits::{FILE_SIZE_MAX, NAME_BYTES_MAX};
 use crate::node::{Node, NodeFd, OpenFile};
 use crate::record::Fact;
-use crate::sys;
 use crate::tx::Tx;
 use crate::types::{AccessMask, Attrs, AttrsSet, Cred, FsStat, Kind, SetAttrs, Timestamp};
 use crate::volume::Volume;
@@ -19,14 +18,14 @@ use crate::volume::Volume;
 impl Volume {
     /// Attributes of an object.
     pub fn getattr(&self, node: &Node) -> Result<Attrs, Error> {
-        if let Some(attrs) = node.0.state.lock().fresh(Instant::now())
+        if let Some(attrs) = node.0.state.lock().fresh(kernel::instant())
             && !node.0.is_dead()
         {
             return Ok(*attrs);
         }
         let fd = self.fd(node)?;
         let mut state = node.0.state.lock();
-        let look = sys::look(&*fd)?;
+        let look = kernel::look(&*fd)?;
         if look.stx_nlink == 0 && !node.0.is_open() {
             return Err(Error::Stale);
         }
@@ -41,10 +40,10 @@ impl Volume {
         let all =
             asked(libc::R_OK, mask.read) | asked(libc::W_OK, mask.write) | asked(libc::X_OK, mask.execute);
         // Mostly everything is granted, or one right was asked for: one call.
-        if all == 0 || sys::access(&*fd, all)? {
+        if all == 0 || kernel::access(&*fd, all)? {
             return Ok(mask);
         }
-        let granted = |bit| Ok::<bool, Errno>(all & bit != 0 && all != bit && sys::access(&*fd, bit)?);
+        let granted = |bit| Ok::<bool, Errno>(all & bit != 0 && all != bit && kernel::access(&*fd, bit)?);
         Ok(AccessMask {
             read: granted(libc::R_OK)?,
             write: granted(libc::W_OK)?,
@@ -81,7 +80,7 @@ impl Volume {
         self.assume(cred)?;
         let mut set = AttrsSet::default();
         let mut state = node.0.state.lock();
-        let before = if guard.is_some() || tx.watches() { Some(sys::look(&*fd)?) } else { None };
+        let before = if guard.is_some() || tx.watches() { Some(kernel::look(&*fd)?) } else { None };
         if let (Some(guard), Some(before)) = (guard, &before)
             && ctime(before) != guard
         {
@@ -93,7 +92,8 @@ impl Volume {
             node.0.rights.fetch_add(1, Ordering::AcqRel);
         }
         if done.is_ok() || set != AttrsSet::default() {
-            let look = sys::look(&*fd).map_err(|e| self.fail(format!("looking at a changed object: {e}")))?;
+            let look =
+                kernel::look(&*fd).map_err(|e| self.fail(format!("looking at a changed object: {e}")))?;
             self.changed(node, &mut state, Some(&look));
             self.watched(tx, node, &mut state, before.as_ref(), &look);
             if node.0.is_dead() || look.stx_nlink == 0 {
@@ -136,7 +136,7 @@ impl Volume {
             if node.kind() == Kind::Symlink {
                 return Err(Error::NotSupported);
             }
-            sys::chmod(fd, mode & 0o7777)?;
+            kernel::chmod(fd, mode & 0o7777)?;
             set.mode = true;
         }
         if attrs.atime.is_some() || attrs.mtime.is_some() {
@@ -162,26 +162,26 @@ impl Volume {
             Ok(()) => {}
         }
         if let Some(file) = file.filter(|f| f.can_write() && f.node() == node) {
-            return Ok(rustix::fs::ftruncate(&*file.0.fd, size)?);
+            return Ok(kernel::ftruncate(&*file.0.fd, size)?);
         }
         let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let writable = match sys::reopen(fd, flags) {
+        let writable = match kernel::reopen(fd, flags) {
             // The owner may always: locally, whoever opened the file before its mode was taken away could.
-            Err(Errno::ACCESS) if sys::look(fd)?.stx_uid == cred.uid => {
+            Err(Errno::ACCESS) if kernel::look(fd)?.stx_uid == cred.uid => {
                 self.assume_root()?;
-                let opened = sys::reopen(fd, flags);
+                let opened = kernel::reopen(fd, flags);
                 // The cut itself is the owner's own: the kernel takes set-uid bits away then.
                 self.assume(cred)?;
                 opened?
             }
             opened => opened?,
         };
-        Ok(rustix::fs::ftruncate(writable, size)?)
+        Ok(kernel::ftruncate(writable, size)?)
     }
 
     /// Space and object counts.
     pub fn statfs(&self) -> Result<FsStat, Error> {
-        let s = rustix::fs::fstatvfs(&self.0.mount)?;
+        let s = kernel::fstatvfs(&self.0.mount)?;
         Ok(FsStat {
             total_bytes: s.f_blocks.saturating_mul(s.f_frsize),
             free_bytes: s.f_bfree.saturating_mul(s.f_frsize),

@@ -1,6 +1,5 @@
 //! Creating regular files, or opening those that are there.
 
-use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 
 use parking_lot::RwLockWriteGuard;
@@ -11,9 +10,9 @@ use super::acl;
 use super::{Before, Umask, atime, born_facts, check_file, creation_mode, mtime, record};
 use crate::acl::SetAcls;
 use crate::error::Error;
+use crate::kernel::{self, OwnedFd};
 use crate::node::{Node, NodeFd, OpenFile};
 use crate::record::Fact;
-use crate::sys;
 use crate::tx::Tx;
 use crate::types::{
     AttrsSet, ChangeInfo, CreateHow, Created, Cred, Kind, OpenMode, SetAttrs, TimeSet, Timestamp,
@@ -122,15 +121,15 @@ impl Volume {
         attrs: &SetAttrs,
         inherits_acl: bool,
     ) -> Result<(Node, AttrsSet, Statx, Vec<Fact>), Error> {
-        let born = sys::look(fd)?;
-        let (kh, mount_id) = sys::handle_of(fd)?;
+        let born = kernel::look(fd)?;
+        let (kh, mount_id) = kernel::handle_of(fd)?;
         let (set, changed) = self.dress(fd, Kind::File, &born, call.cred, attrs)?;
         let mut with_acls = false;
         acl::apply(fd, call.acls, &mut with_acls)?;
-        let look = if changed || with_acls { sys::look(fd)? } else { born };
+        let look = if changed || with_acls { kernel::look(fd)? } else { born };
         let node = self.node_of(kh, mount_id, &look)?;
         if self.0.unprivileged {
-            self.0.cache.keep_fd(&node, sys::open_path(call.dir_fd, call.name)?);
+            self.0.cache.keep_fd(&node, kernel::open_path(call.dir_fd, call.name)?);
         }
         let acls = if inherits_acl || with_acls { self.acl_facts(&node, fd, false)? } else { Vec::new() };
         Ok((node, set, look, acls))
@@ -156,7 +155,7 @@ impl Volume {
             CreateHow::Guarded(_) => return Err(Error::Exists),
             CreateHow::Exclusive { verf, attrs } => {
                 let fd = self.fd(&node)?;
-                let look = sys::look(&*fd)?;
+                let look = kernel::look(&*fd)?;
                 let same = node.kind() == Kind::File
                     && look.stx_size == 0
                     && (atime(&look), mtime(&look)) == verifier_times(verf);
@@ -212,10 +211,10 @@ impl Volume {
     /// Whether an open that the mode forbids is to be let through: to run a program its client must read it, and see
     /// [`OpenMode::owner_override`]. Call as the caller.
     fn may_pass(&self, cred: &Cred, fd: &NodeFd, mode: OpenMode) -> Result<bool, Error> {
-        if !mode.write && sys::access(fd, libc::X_OK)? {
+        if !mode.write && kernel::access(fd, libc::X_OK)? {
             return Ok(true);
         }
-        Ok(mode.owner_override && sys::look(fd)?.stx_uid == cred.uid)
+        Ok(mode.owner_override && kernel::look(fd)?.stx_uid == cred.uid)
     }
 }
 
@@ -225,7 +224,7 @@ fn create_new(call: &Call<'_>, attrs: &SetAttrs) -> Result<OwnedFd, Errno> {
     let flags =
         OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let _umask = Umask::set(umask);
-    rustix::fs::openat(call.dir_fd, call.name, flags, Mode::from_raw_mode(mode))
+    kernel::openat(call.dir_fd, call.name, flags, Mode::from_raw_mode(mode))
 }
 
 /// The file of a descriptor, opened for real.
@@ -235,7 +234,7 @@ fn open_with(fd: &NodeFd, mode: OpenMode) -> Result<OwnedFd, Error> {
         (false, true) => OFlags::WRONLY,
         _ => OFlags::RDONLY,
     };
-    Ok(sys::reopen(fd, access | OFlags::NONBLOCK | OFlags::NOCTTY)?)
+    Ok(kernel::reopen(fd, access | OFlags::NONBLOCK | OFlags::NOCTTY)?)
 }
 
 /// Times that hold a verifier were not asked for.

@@ -1,8 +1,6 @@
 //! Data: reading, writing, committing.
 
-use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::time::Instant;
 
 use bytes::Bytes;
 use rustix::fs::{OFlags, Statx};
@@ -12,10 +10,10 @@ use super::attr::attr_facts;
 use super::{check_file, record};
 use crate::dirty::Dirty;
 use crate::error::Error;
+use crate::kernel::{self, AsFd};
 use crate::limits::{FILE_SIZE_MAX, LOGGED_DATA_MAX, READ_BYTES_MAX};
 use crate::node::{Node, NodeFd, OpenFile};
 use crate::record::Fact;
-use crate::sys;
 use crate::tx::Tx;
 use crate::types::Stable;
 use crate::volume::{Durability, Volume};
@@ -36,9 +34,9 @@ impl Volume {
         let mut state = file.0.node.0.state.lock();
         // A short read has met the end; one that was answered in full may have ended there, too.
         let eof = data.len() < len as usize
-            || match state.fresh(Instant::now()) {
+            || match state.fresh(kernel::instant()) {
                 Some(attrs) => attrs.size <= end,
-                None => self.attrs(&file.0.node, &mut state, &sys::look(fd)?).size <= end,
+                None => self.attrs(&file.0.node, &mut state, &kernel::look(fd)?).size <= end,
             };
         state.was_read();
         Ok((data, eof))
@@ -113,7 +111,7 @@ impl Volume {
         let before = look_if(tx.watches(), file)?;
         let count = pwrite_all(file, offset, &data)?;
         let look =
-            sys::look(&*file.0.fd).map_err(|e| self.fail(format!("looking at a written file: {e}")))?;
+            kernel::look(&*file.0.fd).map_err(|e| self.fail(format!("looking at a written file: {e}")))?;
         self.changed(node, &mut state, Some(&look));
         self.watched(tx, node, &mut state, before.as_ref(), &look);
         if node.0.is_dead() || look.stx_nlink == 0 {
@@ -143,7 +141,7 @@ impl Volume {
             Some(fd) => fd,
             None => {
                 self.assume_root()?;
-                NodeFd::uncounted(sys::reopen(&*self.fd(node)?, OFlags::RDWR | OFlags::NONBLOCK)?)
+                NodeFd::uncounted(kernel::reopen(&*self.fd(node)?, OFlags::RDWR | OFlags::NONBLOCK)?)
             }
         };
         let logged = self.0.durability == Durability::Log && self.commit_logged(tx, node)?;
@@ -176,7 +174,7 @@ impl Volume {
             Some(Ok(facts)) => facts,
             Some(Err(e)) if e != Error::Access => return Err(e),
             _ => {
-                let fd = sys::reopen(&*self.fd(node)?, OFlags::RDONLY | OFlags::NONBLOCK)?;
+                let fd = kernel::reopen(&*self.fd(node)?, OFlags::RDONLY | OFlags::NONBLOCK)?;
                 self.data_facts(node, &fd, ranges)?
             }
         };
@@ -200,7 +198,7 @@ impl Volume {
             }
         }
         if !facts.is_empty() {
-            let look = sys::look(&fd)?;
+            let look = kernel::look(&fd)?;
             if look.stx_nlink == 0 {
                 // A local process removed it: nothing of it comes back after a crash.
                 return Ok(Vec::new());
@@ -234,7 +232,7 @@ impl Volume {
         if state.dirty_writes == writes_before {
             state.dirty = Dirty::Clean;
         }
-        let look = sys::look(&**fd)?;
+        let look = kernel::look(&**fd)?;
         if node.0.is_dead() || look.stx_nlink == 0 || !tx.logs() {
             tx.touch();
             return Ok(());
@@ -248,14 +246,14 @@ impl Volume {
 
 /// How an open file looks, where that is wanted.
 fn look_if(wanted: bool, file: &OpenFile) -> Result<Option<Statx>, Error> {
-    Ok(if wanted { Some(sys::look(&*file.0.fd)?) } else { None })
+    Ok(if wanted { Some(kernel::look(&*file.0.fd)?) } else { None })
 }
 
 /// Writes as much as there is room for; an error only if that is nothing.
 pub(super) fn pwrite_all(file: &OpenFile, offset: u64, data: &[u8]) -> Result<u32, Error> {
     let mut done = 0;
     while let Some(rest) = data.get(done..).filter(|rest| !rest.is_empty()) {
-        match rustix::io::pwrite(&*file.0.fd, rest, offset + done as u64) {
+        match kernel::pwrite(&*file.0.fd, rest, offset + done as u64) {
             Ok(0) => break,
             Ok(n) => done += n,
             Err(Errno::INTR) => {}
@@ -273,7 +271,7 @@ pub(super) fn pread_all(fd: impl AsFd, offset: u64, len: u64) -> Result<Bytes, E
     while data.len() < len {
         let at = offset + data.len() as u64;
         // Memory that nothing was written to yet. It may be more than was asked for.
-        match rustix::io::pread(&fd, rustix::buffer::spare_capacity(&mut data), at) {
+        match kernel::pread_spare(&fd, &mut data, at) {
             Ok(0) => break,
             Ok(_) => {}
             Err(Errno::INTR) => {}

@@ -6,10 +6,10 @@ use rustix::io::Errno;
 
 use super::check_dir;
 use crate::error::Error;
+use crate::kernel;
 use crate::limits::DEPTH_MAX;
 use crate::node::{Node, btime_ns};
 use crate::record::ObjId;
-use crate::sys;
 use crate::types::{Cred, Kind};
 use crate::volume::Volume;
 
@@ -36,14 +36,14 @@ impl Volume {
 
     fn resolve_unknown(&self, id: &ObjId) -> Result<Node, Error> {
         self.assume_root()?;
-        let fd = match sys::open_handle(&self.0.mount, &id.kh) {
+        let fd = match kernel::open_handle(&self.0.mount, &id.kh) {
             Ok(fd) => fd,
             Err(Errno::STALE | Errno::NOENT) => return Err(Error::Stale),
             // An experiment without privileges has lost what it had.
             Err(Errno::PERM) if self.0.unprivileged => return Err(Error::Stale),
             Err(e) => return Err(e.into()),
         };
-        let look = sys::look(&fd)?;
+        let look = kernel::look(&fd)?;
         if look.stx_nlink == 0 || btime_ns(&look) != id.btime_ns {
             return Err(Error::Stale);
         }
@@ -77,12 +77,12 @@ impl Volume {
         }
         let fd = self.fd(dir)?;
         self.assume(cred)?;
-        let parent = rustix::fs::openat(&*fd, c"..", UP, Mode::empty())?;
-        let (kh, mount_id) = sys::handle_of(&parent)?;
-        let look = sys::look(&parent)?;
+        let parent = kernel::openat(&*fd, c"..", UP, Mode::empty())?;
+        let (kh, mount_id) = kernel::handle_of(&parent)?;
+        let look = kernel::look(&parent)?;
         // A local process may have moved the directory out of the volume: its parents are nobody's business then.
         self.assume_root()?;
-        let top = sys::look(&self.0.mount)?;
+        let top = kernel::look(&self.0.mount)?;
         let same = |a: &Statx, b: &Statx| {
             (a.stx_ino, a.stx_dev_major, a.stx_dev_minor) == (b.stx_ino, b.stx_dev_major, b.stx_dev_minor)
         };
@@ -93,8 +93,8 @@ impl Volume {
                 self.0.cache.keep_fd(&node, parent);
                 return Ok(node);
             }
-            let next = rustix::fs::openat(above.as_ref().unwrap_or(&parent), c"..", UP, Mode::empty())?;
-            let seen = sys::look(&next)?;
+            let next = kernel::openat(above.as_ref().unwrap_or(&parent), c"..", UP, Mode::empty())?;
+            let seen = kernel::look(&next)?;
             if same(&seen, &at) {
                 break;
             }
@@ -110,7 +110,7 @@ impl Volume {
         }
         let fd = self.fd(node)?;
         self.assume(cred)?;
-        let target = rustix::fs::readlinkat(&*fd, c"", Vec::new())?;
+        let target = kernel::read_link(&*fd)?;
         Ok(Bytes::from(target.into_bytes()))
     }
 }

@@ -3,16 +3,16 @@
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use rustix::fs::{AtFlags, CWD, FileType, Mode, Statx};
+use rustix::fs::{FileType, Mode, Statx};
 
 use super::acl;
 use super::{Umask, born_facts, creation_mode, record};
 use crate::acl::SetAcls;
 use crate::error::Error;
+use crate::kernel;
 use crate::limits::SYMLINK_BYTES_MAX;
 use crate::node::{Node, NodeFd, StateLocks};
 use crate::record::Fact;
-use crate::sys;
 use crate::tx::Tx;
 use crate::types::{AttrsSet, ChangeInfo, Cred, Kind, Made, SetAttrs, Special};
 use crate::volume::Volume;
@@ -41,17 +41,17 @@ impl What<'_> {
         let (mode, umask) = creation_mode(attrs);
         let _umask = Umask::set(umask);
         let mode = Mode::from_raw_mode(mode);
-        let node = |kind, device| rustix::fs::mknodat(dir, name, kind, mode, device);
+        let node = |kind, device| kernel::mknodat(dir, name, kind, mode, device);
         match self {
-            What::Dir => rustix::fs::mkdirat(dir, name, mode)?,
-            What::Symlink(target) => rustix::fs::symlinkat(target, dir, name)?,
+            What::Dir => kernel::mkdirat(dir, name, mode)?,
+            What::Symlink(target) => kernel::symlinkat(target, dir, name)?,
             What::Special(Special::Fifo) => node(FileType::Fifo, 0)?,
             What::Special(Special::Socket) => node(FileType::Socket, 0)?,
             What::Special(Special::CharDev(major, minor)) => {
-                node(FileType::CharacterDevice, rustix::fs::makedev(major, minor))?;
+                node(FileType::CharacterDevice, kernel::makedev(major, minor))?;
             }
             What::Special(Special::BlockDev(major, minor)) => {
-                node(FileType::BlockDevice, rustix::fs::makedev(major, minor))?;
+                node(FileType::BlockDevice, kernel::makedev(major, minor))?;
             }
         }
         Ok(())
@@ -186,17 +186,17 @@ impl Volume {
         acls: &SetAcls,
         inherits_acl: bool,
     ) -> Result<(Node, AttrsSet, Statx, Vec<Fact>), Error> {
-        let fd = self.0.cache.counted(sys::open_path(dir_fd, name)?);
-        let born = sys::look(&*fd)?;
+        let fd = self.0.cache.counted(kernel::open_path(dir_fd, name)?);
+        let born = kernel::look(&*fd)?;
         if Kind::from_mode(u32::from(born.stx_mode)) != Some(kind) {
             // A local process has put something else there.
             return Err(Error::Busy);
         }
-        let (kh, mount_id) = sys::handle_of(&*fd)?;
+        let (kh, mount_id) = kernel::handle_of(&*fd)?;
         let (set, changed) = self.dress(&fd, kind, &born, cred, attrs)?;
         let mut with_acls = false;
         acl::apply(&fd, acls, &mut with_acls)?;
-        let look = if changed || with_acls { sys::look(&*fd)? } else { born };
+        let look = if changed || with_acls { kernel::look(&*fd)? } else { born };
         let node = self.node_of(kh, mount_id, &look)?;
         let facts = if inherits_acl || with_acls { self.acl_facts(&node, &fd, false)? } else { Vec::new() };
         self.0.cache.keep_shared(&node, fd);
@@ -223,13 +223,13 @@ impl Volume {
         let mut states = StateLocks::lock([Some(dir), Some(node)]);
         let before = self.before(states.get(dir), &dir_fd)?;
         // Through /proc, as linking a descriptor itself takes a capability that the caller does not have.
-        match rustix::fs::linkat(CWD, sys::proc_path(&*fd), &*dir_fd, name, AtFlags::SYMLINK_FOLLOW) {
+        match kernel::link_open(&*fd, &*dir_fd, name) {
             Ok(()) => {}
             // The directory was found just now: it is the object that has no name left.
             Err(rustix::io::Errno::NOENT) => return Err(Error::Stale),
             Err(e) => return Err(e.into()),
         }
-        let look = sys::look(&*fd).map_err(|e| self.fail(format!("looking at a linked object: {e}")))?;
+        let look = kernel::look(&*fd).map_err(|e| self.fail(format!("looking at a linked object: {e}")))?;
         self.changed(node, states.get(node), Some(&look));
         let (change, dir_mtime) = self.after(tx, dir, states.get(dir), &dir_fd, &before)?;
         record(tx, || {

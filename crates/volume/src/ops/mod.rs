@@ -16,7 +16,6 @@ mod rename;
 mod xattr;
 
 use std::sync::atomic::Ordering;
-use std::time::Instant;
 
 use bytes::Bytes;
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, Statx, Timespec, Timestamps, Uid};
@@ -24,11 +23,11 @@ use rustix::io::Errno;
 
 use crate::error::Error;
 use crate::identity::Identity;
+use crate::kernel;
 use crate::limits::{ATIME_STAYS_SECS, FILE_SIZE_MAX, NAME_BYTES_MAX};
 use crate::node::{Looked, Node, NodeFd, NodeState};
 use crate::open::STATE_DIR;
 use crate::record::{Birth, Fact, KernelHandle, Owned};
-use crate::sys;
 use crate::tx::Tx;
 use crate::types::{Around, Attrs, AttrsSet, ChangeInfo, Cred, Kind, PreOp, SetAttrs, TimeSet, Timestamp};
 use crate::volume::{Durability, Volume};
@@ -126,7 +125,7 @@ fn timespec(time: Option<TimeSet>) -> Result<Timespec, Error> {
 
 fn set_times(fd: &NodeFd, atime: Option<TimeSet>, mtime: Option<TimeSet>) -> Result<(), Error> {
     let times = Timestamps { last_access: timespec(atime)?, last_modification: timespec(mtime)? };
-    Ok(rustix::fs::utimensat(fd, c"", &times, AtFlags::EMPTY_PATH)?)
+    Ok(kernel::utimensat(fd, c"", &times, AtFlags::EMPTY_PATH)?)
 }
 
 fn set_owner(fd: &NodeFd, uid: Option<u32>, gid: Option<u32>) -> Result<(), Error> {
@@ -135,7 +134,7 @@ fn set_owner(fd: &NodeFd, uid: Option<u32>, gid: Option<u32>) -> Result<(), Erro
         return Err(Error::Inval);
     }
     let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));
-    Ok(rustix::fs::chownat(fd, c"", uid, gid, AtFlags::EMPTY_PATH)?)
+    Ok(kernel::chownat(fd, c"", uid, gid, AtFlags::EMPTY_PATH)?)
 }
 
 /// A umask for one creating call; the thread's own is 0.
@@ -145,7 +144,7 @@ impl Umask {
     fn set(mask: Option<u32>) -> Umask {
         match mask.filter(|m| *m != 0) {
             Some(mask) => {
-                rustix::process::umask(Mode::from_raw_mode(mask & 0o777));
+                kernel::umask(Mode::from_raw_mode(mask & 0o777));
                 Umask(true)
             }
             None => Umask(false),
@@ -156,7 +155,7 @@ impl Umask {
 impl Drop for Umask {
     fn drop(&mut self) {
         if self.0 {
-            rustix::process::umask(Mode::empty());
+            kernel::umask(Mode::empty());
         }
     }
 }
@@ -240,7 +239,7 @@ impl Volume {
         let since_read = (now_ns / 1_000_000_000).cast_signed().saturating_sub(attrs.atime.secs);
         let atime_stays =
             attrs.atime > attrs.mtime && attrs.atime > attrs.ctime && since_read < ATIME_STAYS_SECS;
-        state.looked = Some(Looked { attrs, at: Instant::now(), atime_stays });
+        state.looked = Some(Looked { attrs, at: kernel::instant(), atime_stays });
         attrs
     }
 
@@ -252,7 +251,7 @@ impl Volume {
 
     /// The same for an object that may have lost its last name.
     fn before_change(&self, state: &mut NodeState, fd: &NodeFd) -> Result<Before, Error> {
-        let look = sys::look(fd)?;
+        let look = kernel::look(fd)?;
         let (now_ns, floor_ns) = self.now_and_floor_ns();
         let change = state.change.seen(ctime_ns(&look), now_ns, floor_ns);
         Ok(Before { change, look })
@@ -267,7 +266,7 @@ impl Volume {
         fd: &NodeFd,
         before: &Before,
     ) -> Result<(ChangeInfo, Timestamp), Error> {
-        let look = sys::look(fd).map_err(|e| self.fail(format!("looking at a changed object: {e}")))?;
+        let look = kernel::look(fd).map_err(|e| self.fail(format!("looking at a changed object: {e}")))?;
         let (now, floor_ns) = self.now_and_floor_ns();
         dir.0.changed_ns.store(now, Ordering::Relaxed);
         let (old, new) = (ctime_ns(&before.look), ctime_ns(&look));
@@ -311,7 +310,7 @@ impl Volume {
         if let Some((_, has)) = state.default_acl.filter(|(at, _)| *at == ctime) {
             return has;
         }
-        let found = rustix::fs::getxattr(sys::proc_path(fd), ACL_DEFAULT, &mut [0u8; 0][..]);
+        let found = kernel::getxattr(fd, ACL_DEFAULT, &mut [0u8; 0][..]);
         // When in doubt look at each new object.
         let has = !matches!(found, Err(Errno::NODATA | Errno::OPNOTSUPP));
         state.default_acl = Some((ctime, has));
@@ -354,7 +353,7 @@ impl Volume {
         let (special, have) = (creation_mode(attrs).0 & SETID_BITS, u32::from(born.stx_mode) & 0o7777);
         // A change of owner takes these bits away, and mkdir(2) does not set them.
         if takes_mode && special != 0 && (chowned || special & !have != 0) {
-            sys::chmod(fd, have | special)?;
+            kernel::chmod(fd, have | special)?;
             changed = true;
         }
         if let Some(size) = attrs.size.filter(|_| kind == Kind::File) {
@@ -362,7 +361,7 @@ impl Volume {
                 return Err(Error::TooBig);
             }
             if size > 0 {
-                rustix::fs::ftruncate(fd, size)?;
+                kernel::ftruncate(fd, size)?;
                 changed = true;
             }
             set.size = true;
@@ -383,7 +382,9 @@ impl Volume {
         self.assume_root()?;
         if let Some((node, fd)) = object {
             match node.kind() {
-                Kind::File | Kind::Dir => self.fsync(sys::reopen(fd, OFlags::RDONLY | OFlags::NONBLOCK)?)?,
+                Kind::File | Kind::Dir => {
+                    self.fsync(kernel::reopen(fd, OFlags::RDONLY | OFlags::NONBLOCK)?)?
+                }
                 // Others cannot be opened. New ones come to disk with their directory.
                 _ if !dirs.is_empty() => {}
                 _ => self.flush_all()?,
@@ -393,7 +394,7 @@ impl Volume {
             if dirs.get(..i).is_some_and(|earlier| earlier.contains(dir)) {
                 continue;
             }
-            self.fsync(sys::reopen(&*self.fd(dir)?, OFlags::RDONLY | OFlags::DIRECTORY)?)?;
+            self.fsync(kernel::reopen(&*self.fd(dir)?, OFlags::RDONLY | OFlags::DIRECTORY)?)?;
         }
         Ok(())
     }
@@ -403,7 +404,7 @@ impl Volume {
     /// # Errors
     /// [`Error::Mounted`] for a mount point, also of what has no handles.
     fn handle_within(&self, dir_fd: &NodeFd, name: &[u8]) -> Result<KernelHandle, Error> {
-        match sys::handle_by_name(dir_fd, name) {
+        match kernel::handle_by_name(dir_fd, name) {
             Ok((kh, mount_id)) if mount_id == self.0.mount_id => Ok(kh),
             Ok(_) | Err(Errno::OPNOTSUPP | Errno::OVERFLOW) => Err(Error::Mounted),
             Err(e) => Err(e.into()),
@@ -416,9 +417,9 @@ impl Volume {
         if let Some(node) = self.0.cache.get(&kh) {
             return Ok(node);
         }
-        let fd = sys::open_path(dir_fd, name)?;
-        let (kh, mount_id) = sys::handle_of(&fd)?;
-        let node = self.node_of(kh, mount_id, &sys::look(&fd)?)?;
+        let fd = kernel::open_path(dir_fd, name)?;
+        let (kh, mount_id) = kernel::handle_of(&fd)?;
+        let node = self.node_of(kh, mount_id, &kernel::look(&fd)?)?;
         self.0.cache.keep_fd(&node, fd);
         Ok(node)
     }
@@ -426,7 +427,7 @@ impl Volume {
     /// Removes the entry of a directory or of anything else, by kind.
     fn unlink(dir_fd: &NodeFd, name: &[u8], kind: Kind) -> Result<(), Error> {
         let flags = if kind == Kind::Dir { AtFlags::REMOVEDIR } else { AtFlags::empty() };
-        match rustix::fs::unlinkat(dir_fd, name, flags) {
+        match kernel::unlinkat(dir_fd, name, flags) {
             // XFS's word for a directory that is not empty.
             Err(Errno::EXIST) => Err(Error::NotEmpty),
             done => Ok(done?),

@@ -13,8 +13,6 @@
 //! other operations do to the file at the same time is either covered by the flush too, or recorded later and done
 //! again over it.
 
-use std::os::fd::AsFd;
-
 use rustix::fs::{Advice, FallocateFlags, SeekFrom};
 use rustix::io::Errno;
 
@@ -22,10 +20,10 @@ use super::attr::attr_facts;
 use super::file::{pread_all, pwrite_all};
 use super::record;
 use crate::error::Error;
+use crate::kernel::{self, AsFd};
 use crate::limits::{COPY_BUFFER_BYTES, COPY_PIECE_BYTES, FILE_SIZE_MAX, LOGGED_DATA_MAX};
 use crate::node::OpenFile;
 use crate::record::Fact;
-use crate::sys;
 use crate::tx::Tx;
 use crate::types::{Hint, Piece, Sought, Stable};
 use crate::volume::{Durability, Volume};
@@ -39,7 +37,7 @@ impl Volume {
         tx.split();
         self.assume(&file.0.cred)?;
         let flags = FallocateFlags::empty();
-        let done = uninterrupted(|| rustix::fs::fallocate(&*file.0.fd, flags, offset, len));
+        let done = uninterrupted(|| kernel::fallocate(&*file.0.fd, flags, offset, len));
         // Also when it failed: part of the space may have been taken, and the size with it.
         self.own_change(file);
         done?;
@@ -55,9 +53,9 @@ impl Volume {
         self.assume(&file.0.cred)?;
         let mut state = node.0.state.lock();
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        let done = uninterrupted(|| rustix::fs::fallocate(&*file.0.fd, flags, offset, len));
+        let done = uninterrupted(|| kernel::fallocate(&*file.0.fd, flags, offset, len));
         let look =
-            sys::look(&*file.0.fd).map_err(|e| self.fail(format!("looking at a changed file: {e}")))?;
+            kernel::look(&*file.0.fd).map_err(|e| self.fail(format!("looking at a changed file: {e}")))?;
         self.changed(node, &mut state, Some(&look));
         if done.is_ok() && !node.0.is_dead() && look.stx_nlink != 0 {
             let len = look.stx_size.saturating_sub(offset).min(len);
@@ -87,7 +85,7 @@ impl Volume {
         let fd = &*file.0.fd;
         // With the lock no operation changes the file between the two looks.
         let _state = file.0.node.0.state.lock();
-        let size = sys::look(fd)?.stx_size;
+        let size = kernel::look(fd)?.stx_size;
         if offset > size || offset > FILE_SIZE_MAX {
             return Err(Error::BeyondEnd);
         }
@@ -95,7 +93,7 @@ impl Volume {
             Piece::Data => SeekFrom::Data(offset),
             Piece::Hole => SeekFrom::Hole(offset),
         };
-        match uninterrupted(|| rustix::fs::seek(fd, to)) {
+        match uninterrupted(|| kernel::seek(fd, to)) {
             Ok(found) => Ok(Sought { found: found.min(size), size }),
             // No data from there on, or nothing at all: at the end.
             Err(Errno::NXIO) => Ok(Sought { found: size, size }),
@@ -183,7 +181,7 @@ impl Volume {
         self.check()?;
         tx.split();
         self.assume(&dest.0.cred)?;
-        let done = sys::clone_range(&*source.0.fd, offset, len, &*dest.0.fd, dest_offset);
+        let done = kernel::clone_range(&*source.0.fd, offset, len, &*dest.0.fd, dest_offset);
         if done.is_ok() {
             self.own_change(dest);
         }
@@ -198,10 +196,10 @@ impl Volume {
     /// What the offsets of [`Volume::clone_range`] must be multiples of, bytes; 0 on filesystems that are known not to
     /// clone.
     pub fn clone_block(&self) -> Result<u32, Error> {
-        if !sys::may_clone(&self.0.mount)? {
+        if !kernel::may_clone(&self.0.mount)? {
             return Ok(0);
         }
-        let s = rustix::fs::fstatvfs(&self.0.mount)?;
+        let s = kernel::fstatvfs(&self.0.mount)?;
         Ok(u32::try_from(s.f_frsize).unwrap_or(u32::MAX))
     }
 
@@ -217,14 +215,14 @@ impl Volume {
         };
         let offset = offset.min(FILE_SIZE_MAX);
         let len = std::num::NonZeroU64::new(len.min(FILE_SIZE_MAX - offset));
-        Ok(rustix::fs::fadvise(&*file.0.fd, offset, len, advice)?)
+        Ok(kernel::fadvise(&*file.0.fd, offset, len, advice)?)
     }
 
     /// The contents of the file have changed.
     fn own_change(&self, file: &OpenFile) {
         let node = &file.0.node;
         let mut state = node.0.state.lock();
-        let look = sys::look(&*file.0.fd).ok();
+        let look = kernel::look(&*file.0.fd).ok();
         self.changed(node, &mut state, look.as_ref());
     }
 
@@ -276,9 +274,8 @@ fn copy_some(
 ) -> Result<u64, Error> {
     let (mut from, mut to) = (offset, dest_offset);
     let want = usize::try_from(len).unwrap_or(usize::MAX);
-    let copied = uninterrupted(|| {
-        rustix::fs::copy_file_range(&source, Some(&mut from), &*dest.0.fd, Some(&mut to), want)
-    });
+    let copied =
+        uninterrupted(|| kernel::copy_file_range(&source, Some(&mut from), &*dest.0.fd, Some(&mut to), want));
     match copied {
         Ok(n) => Ok(n as u64),
         Err(Errno::XDEV | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {

@@ -10,17 +10,17 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use parking_lot::RwLockReadGuard;
-use rustix::fs::{FileType, OFlags, RawDir, SeekFrom};
+use rustix::fs::{FileType, OFlags, SeekFrom};
 
 use super::{check_dir, ctime_ns};
 use crate::change::{REMEMBER_NS, SETTLED_NS};
 use crate::error::Error;
+use crate::kernel::{self, RawDir};
 use crate::limits::{READDIR_BUFFER_BYTES, READDIR_ENTRIES_MAX};
 use crate::listing::{Found, Listing};
 use crate::node::{Node, NodeFd, btime_ns};
 use crate::open::STATE_DIR;
 use crate::record::KernelHandle;
-use crate::sys;
 use crate::types::{Attrs, Cred, DirEntry, DirPage, EntryDetail, Kind, ListedEntry};
 use crate::volume::Volume;
 
@@ -88,7 +88,7 @@ impl Volume {
         let position = position_of(cookie)?;
         let dir_fd = self.fd(dir)?;
         self.assume(cred)?;
-        let look = sys::look(&*dir_fd)?;
+        let look = kernel::look(&*dir_fd)?;
         let ctime = ctime_ns(&look);
         let mut lister = Lister {
             volume: self,
@@ -97,20 +97,20 @@ impl Volume {
             attrs: detail == EntryDetail::Attrs,
             plain_ids: self.0.remap.read().is_trivial(),
             // Who may read the directory and not search it learns names, and nothing about what they name.
-            known_counts: detail == EntryDetail::Attrs && sys::access(&*dir_fd, libc::X_OK)?,
+            known_counts: detail == EntryDetail::Attrs && kernel::access(&*dir_fd, libc::X_OK)?,
             names: None,
-            now: Instant::now(),
+            now: kernel::instant(),
         };
         if look.stx_nlink > 0
             && let Some(kept) = self.0.listings.get(dir, ctime)
             && let Some(mut entries) = kept.after(position)
-            && sys::access(&*dir_fd, libc::R_OK)?
+            && kernel::access(&*dir_fd, libc::R_OK)?
         {
             return Ok(entries.all(|e| lister.one(e, &mut each)));
         }
-        let listing = sys::reopen(&*dir_fd, OFlags::RDONLY | OFlags::DIRECTORY)?;
+        let listing = kernel::reopen(&*dir_fd, OFlags::RDONLY | OFlags::DIRECTORY)?;
         if position > 0 {
-            rustix::fs::seek(&listing, SeekFrom::Start(position))?;
+            kernel::seek(&listing, SeekFrom::Start(position))?;
         }
         // What is kept begins at the beginning, and under a ctime that no later change can have.
         let settled = Volume::now_ns() > ctime.saturating_add(SETTLED_NS);
@@ -163,8 +163,8 @@ impl Volume {
             }
             let mut state = node.0.state.lock();
             let look = match node.0.open_fd() {
-                Some(fd) => sys::look(&*fd)?,
-                None => sys::look_at(dir_fd, name)?,
+                Some(fd) => kernel::look(&*fd)?,
+                None => kernel::look_at(dir_fd, name)?,
             };
             // A local process may have given the name to something else.
             if look.stx_ino == node.0.ino && btime_ns(&look) == node.0.id.btime_ns {
@@ -178,11 +178,11 @@ impl Volume {
         {
             return Ok(found);
         }
-        let fd = sys::open_path(dir_fd, name)?;
-        let (kh, mount_id) = sys::handle_of(&fd)?;
-        let node = self.node_of(kh, mount_id, &sys::look(&fd)?)?;
+        let fd = kernel::open_path(dir_fd, name)?;
+        let (kh, mount_id) = kernel::handle_of(&fd)?;
+        let node = self.node_of(kh, mount_id, &kernel::look(&fd)?)?;
         let mut state = node.0.state.lock();
-        let attrs = self.attrs(&node, &mut state, &sys::look(&fd)?);
+        let attrs = self.attrs(&node, &mut state, &kernel::look(&fd)?);
         drop(state);
         if node.kind() == Kind::Dir || self.0.unprivileged {
             self.0.cache.keep_fd(&node, fd);
@@ -198,8 +198,8 @@ impl Volume {
         name: &[u8],
         kh: KernelHandle,
     ) -> Result<Option<(Node, Attrs)>, Error> {
-        let begun = Instant::now();
-        let look = sys::look_at(dir_fd, name)?;
+        let begun = kernel::instant();
+        let look = kernel::look_at(dir_fd, name)?;
         if kh.ino() != Some(look.stx_ino) || look.stx_nlink == 0 {
             return Ok(None);
         }
@@ -243,7 +243,7 @@ impl Lister<'_> {
         }
         if self.names.is_none() {
             self.names = Some(self.dir.0.names.read());
-            self.now = Instant::now();
+            self.now = kernel::instant();
         }
         // Not below a directory, where another filesystem may stand; and a local process may have given the number of
         // one object to another.

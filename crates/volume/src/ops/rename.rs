@@ -7,9 +7,9 @@ use rustix::io::Errno;
 
 use super::record;
 use crate::error::Error;
+use crate::kernel;
 use crate::node::{Node, NodeFd, StateLocks, in_order};
 use crate::record::Fact;
-use crate::sys;
 use crate::tx::Tx;
 use crate::types::{ChangeInfo, Cred, Kind};
 use crate::volume::Volume;
@@ -85,7 +85,7 @@ impl Volume {
             Some(victim) => links_left(&to_fd, to, victim)?,
             None => 0,
         };
-        match rustix::fs::renameat(&*from_fd, from, &*to_fd, to) {
+        match kernel::renameat(&*from_fd, from, &*to_fd, to) {
             Ok(()) => {}
             // XFS's word for a directory that is not empty.
             Err(Errno::EXIST) => return Err(Error::NotEmpty),
@@ -133,7 +133,7 @@ impl Volume {
 /// How many names an object will have when `name` is taken away. Call under the locks, just before. [`Error::Busy`]
 /// when a local process has put something else there since it was looked up.
 fn links_left(dir_fd: &NodeFd, name: &[u8], node: &Node) -> Result<u32, Error> {
-    let look = sys::look_at(dir_fd, name)?;
+    let look = kernel::look_at(dir_fd, name)?;
     if look.stx_ino != node.0.ino {
         return Err(Error::Busy);
     }

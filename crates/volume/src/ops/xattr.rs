@@ -12,10 +12,10 @@ use std::hash::Hasher;
 
 use super::record;
 use crate::error::Error;
+use crate::kernel;
 use crate::limits::{XATTR_LIST_BYTES_MAX, XATTR_NAME_BYTES_MAX, XATTR_USER_PREFIX, XATTR_VALUE_BYTES_MAX};
 use crate::node::{Node, NodeFd};
 use crate::record::Fact;
-use crate::sys;
 use crate::tx::Tx;
 use crate::types::{ChangeInfo, Cred, SetXattr, XattrEntry};
 use crate::volume::Volume;
@@ -44,7 +44,7 @@ impl Volume {
         let fd = self.fd(node)?;
         self.assume(cred)?;
         let mut value = vec![0u8; XATTR_VALUE_BYTES_MAX];
-        let len = rustix::fs::getxattr(sys::proc_path(&*fd), &name[..], &mut value[..])?;
+        let len = kernel::getxattr(&*fd, &name[..], &mut value[..])?;
         Ok(Bytes::copy_from_slice(value.get(..len).unwrap_or_default()))
     }
 
@@ -52,11 +52,11 @@ impl Volume {
     pub fn listxattrs(&self, cred: &Cred, node: &Node, behind: u64) -> Result<Vec<XattrEntry>, Error> {
         let fd = self.fd(node)?;
         self.assume(cred)?;
-        if !sys::access(&*fd, libc::R_OK)? {
+        if !kernel::access(&*fd, libc::R_OK)? {
             return Err(Error::Access);
         }
         let mut list = vec![0u8; XATTR_LIST_BYTES_MAX];
-        let len = rustix::fs::listxattr(sys::proc_path(&*fd), &mut list[..])?;
+        let len = kernel::listxattr(&*fd, &mut list[..])?;
         list.truncate(len);
         let mut entries: Vec<XattrEntry> = list
             .split(|b| *b == 0)
@@ -87,7 +87,7 @@ impl Volume {
             SetXattr::Replace => XattrFlags::REPLACE,
         };
         self.change_xattr(tx, cred, node, name, Some(value), |fd, name| {
-            Ok(rustix::fs::setxattr(sys::proc_path(fd), name, value, flags)?)
+            Ok(kernel::setxattr(fd, name, value, flags)?)
         })
     }
 
@@ -99,14 +99,12 @@ impl Volume {
         node: &Node,
         name: &[u8],
     ) -> Result<ChangeInfo, Error> {
-        self.change_xattr(tx, cred, node, name, None, |fd, name| {
-            Ok(rustix::fs::removexattr(sys::proc_path(fd), name)?)
-        })
+        self.change_xattr(tx, cred, node, name, None, |fd, name| Ok(kernel::removexattr(fd, name)?))
     }
 
     /// True when the filesystem can have extended attributes.
     pub fn has_xattrs(&self) -> bool {
-        let probe = rustix::fs::fgetxattr(&self.0.mount, "user.landfast", &mut [0u8; 0][..]);
+        let probe = kernel::fgetxattr(&self.0.mount, "user.landfast", &mut [0u8; 0][..]);
         !matches!(probe, Err(rustix::io::Errno::OPNOTSUPP))
     }
 

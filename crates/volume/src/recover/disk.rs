@@ -6,7 +6,6 @@
 use std::collections::HashMap;
 use std::ffi::CString;
 use std::io::{Error as IoError, ErrorKind, Result};
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -18,10 +17,11 @@ use rustix::io::Errno;
 use super::tree::{KeptTimes, Meta, Tree};
 use super::{Error, io};
 use crate::fold::Fold;
+use crate::kernel::{self, OwnedFd};
 use crate::limits::{BTRFS_COMMITS_MAX, BTRFS_COMMITS_MIN, DESCRIPTORS_KEPT, XATTR_VALUE_BYTES_MAX};
 use crate::record::{Birth, Kind, ObjId, Owned, Timestamp};
 use crate::remap::Remap;
-use crate::{reserve, state, sys};
+use crate::{reserve, state};
 
 /// Staging, in the state directory.
 const STAGE: &str = "stage";
@@ -90,16 +90,16 @@ impl<'a> Disk<'a> {
     }
 
     fn bump(&self, newest: u32) -> Result<()> {
-        if !sys::is_btrfs(self.root)? {
+        if !kernel::is_btrfs(self.root)? {
             return Ok(());
         }
         for commits in 1..=BTRFS_COMMITS_MAX {
             let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-            let file = rustix::fs::openat(self.state_dir, BUMP, flags, Mode::from_raw_mode(0o600))?;
+            let file = kernel::openat(self.state_dir, BUMP, flags, Mode::from_raw_mode(0o600))?;
             let id = identity(&file)?;
             drop(file);
-            rustix::fs::unlinkat(self.state_dir, BUMP, AtFlags::empty())?;
-            rustix::fs::syncfs(self.root)?;
+            kernel::unlinkat(self.state_dir, BUMP, AtFlags::empty())?;
+            kernel::syncfs(self.root)?;
             if commits >= BTRFS_COMMITS_MIN && btrfs_generation(&id).is_some_and(|now| now > newest) {
                 return Ok(());
             }
@@ -111,13 +111,13 @@ impl<'a> Disk<'a> {
     fn open(&mut self, obj: &ObjId) -> Result<Option<(Arc<OwnedFd>, Statx)>> {
         let fd = match self.open.get(obj) {
             Some(fd) => fd.clone(),
-            None => match sys::open_handle(self.root, &obj.kh) {
+            None => match kernel::open_handle(self.root, &obj.kh) {
                 Ok(fd) => Arc::new(fd),
                 Err(Errno::STALE | Errno::NOENT) => return Ok(None),
                 Err(e) => return Err(e.into()),
             },
         };
-        let look = sys::look(&*fd)?;
+        let look = kernel::look(&*fd)?;
         if look.stx_nlink == 0 || btime_ns(&look) != obj.btime_ns {
             self.open.remove(obj);
             return Ok(None);
@@ -139,7 +139,7 @@ impl<'a> Disk<'a> {
     fn writable(&mut self, obj: &ObjId) -> Result<&OwnedFd> {
         if self.writing.as_ref().is_none_or(|(id, _)| id != obj) {
             let fd = self.need(obj)?;
-            self.writing = Some((obj.clone(), sys::reopen(&*fd, OFlags::WRONLY | OFlags::NONBLOCK)?));
+            self.writing = Some((obj.clone(), kernel::reopen(&*fd, OFlags::WRONLY | OFlags::NONBLOCK)?));
         }
         self.writing.as_ref().map(|(_, fd)| fd).ok_or_else(|| IoError::other("no file open for writing"))
     }
@@ -147,8 +147,8 @@ impl<'a> Disk<'a> {
 
 /// The identity of an open object.
 pub fn identity(fd: &OwnedFd) -> Result<ObjId> {
-    let (kh, _mount) = sys::handle_of(fd)?;
-    Ok(ObjId { kh, btime_ns: btime_ns(&sys::look(fd)?) })
+    let (kh, _mount) = kernel::handle_of(fd)?;
+    Ok(ObjId { kh, btime_ns: btime_ns(&kernel::look(fd)?) })
 }
 
 fn btime_ns(s: &Statx) -> i64 {
@@ -161,19 +161,19 @@ fn btrfs_generation(id: &ObjId) -> Option<u32> {
 
 /// Opens or makes a directory that only root enters and from which nothing is inherited.
 fn private_dir(parent: &OwnedFd, name: &str) -> Result<ObjId> {
-    match rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(0o700)) {
+    match kernel::mkdirat(parent, name, Mode::from_raw_mode(0o700)) {
         Ok(()) | Err(Errno::EXIST) => {}
         Err(e) => return Err(e.into()),
     }
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let dir = rustix::fs::openat(parent, name, flags, Mode::empty())?;
+    let dir = kernel::openat(parent, name, flags, Mode::empty())?;
     for acl in ["system.posix_acl_default", "system.posix_acl_access"] {
-        match rustix::fs::fremovexattr(&dir, acl) {
+        match kernel::fremovexattr(&dir, acl) {
             Ok(()) | Err(Errno::NODATA | Errno::OPNOTSUPP) => {}
             Err(e) => return Err(e.into()),
         }
     }
-    rustix::fs::fchmod(&dir, Mode::from_raw_mode(0o700))?;
+    kernel::fchmod(&dir, Mode::from_raw_mode(0o700))?;
     identity(&dir)
 }
 
@@ -206,19 +206,19 @@ impl Tree for Disk<'_> {
 
     fn lookup(&mut self, dir: &ObjId, name: &[u8]) -> Result<Option<(ObjId, Kind)>> {
         let dir = self.need(dir)?;
-        let fd = match sys::open_path(&*dir, name) {
+        let fd = match kernel::open_path(&*dir, name) {
             Ok(fd) => fd,
             Err(Errno::NOENT) => return Ok(None),
             Err(e) => return Err(e.into()),
         };
-        Ok(Some((identity(&fd)?, kind(&sys::look(&fd)?)?)))
+        Ok(Some((identity(&fd)?, kind(&kernel::look(&fd)?)?)))
     }
 
     fn list(&mut self, dir: &ObjId) -> Result<Vec<Bytes>> {
         let fd = self.need(dir)?;
-        let fd = sys::reopen(&*fd, OFlags::RDONLY | OFlags::DIRECTORY)?;
+        let fd = kernel::reopen(&*fd, OFlags::RDONLY | OFlags::DIRECTORY)?;
         let mut names = Vec::new();
-        for entry in rustix::fs::Dir::new(fd)? {
+        for entry in kernel::Dir::new(fd)? {
             let entry = entry?;
             let name = entry.file_name().to_bytes();
             if name != b"." && name != b".." {
@@ -240,15 +240,13 @@ impl Tree for Disk<'_> {
         let dir_fd = self.need(dir)?;
         let at = c_name(name)?;
         let node = |kind: FileType, dev: u64| {
-            rustix::fs::mknodat(&*dir_fd, at.as_c_str(), kind, Mode::from_raw_mode(0o600), dev)
+            kernel::mknodat(&*dir_fd, at.as_c_str(), kind, Mode::from_raw_mode(0o600), dev)
         };
-        let dev = rustix::fs::makedev(birth.rdev.0, birth.rdev.1);
+        let dev = kernel::makedev(birth.rdev.0, birth.rdev.1);
         match birth.kind {
             Kind::File => node(FileType::RegularFile, 0)?,
-            Kind::Dir => rustix::fs::mkdirat(&*dir_fd, at.as_c_str(), Mode::from_raw_mode(0o700))?,
-            Kind::Symlink => {
-                rustix::fs::symlinkat(c_name(&birth.target)?.as_c_str(), &*dir_fd, at.as_c_str())?
-            }
+            Kind::Dir => kernel::mkdirat(&*dir_fd, at.as_c_str(), Mode::from_raw_mode(0o700))?,
+            Kind::Symlink => kernel::symlinkat(c_name(&birth.target)?.as_c_str(), &*dir_fd, at.as_c_str())?,
             Kind::Fifo => node(FileType::Fifo, 0)?,
             Kind::Socket => node(FileType::Socket, 0)?,
             Kind::CharDev => node(FileType::CharacterDevice, dev)?,
@@ -262,23 +260,23 @@ impl Tree for Disk<'_> {
 
     fn link(&mut self, obj: &ObjId, dir: &ObjId, name: &[u8]) -> Result<()> {
         let (obj, dir) = (self.need(obj)?, self.need(dir)?);
-        Ok(rustix::fs::linkat(&*obj, c"", &*dir, c_name(name)?.as_c_str(), AtFlags::EMPTY_PATH)?)
+        Ok(kernel::linkat(&*obj, c"", &*dir, c_name(name)?.as_c_str(), AtFlags::EMPTY_PATH)?)
     }
 
     fn rename(&mut self, from: (&ObjId, &[u8]), to: (&ObjId, &[u8])) -> Result<()> {
         let (a, b) = (self.need(from.0)?, self.need(to.0)?);
         let (from, to) = (c_name(from.1)?, c_name(to.1)?);
-        Ok(rustix::fs::renameat_with(&*a, from.as_c_str(), &*b, to.as_c_str(), RenameFlags::NOREPLACE)?)
+        Ok(kernel::renameat_with(&*a, from.as_c_str(), &*b, to.as_c_str(), RenameFlags::NOREPLACE)?)
     }
 
     fn unlink(&mut self, dir: &ObjId, name: &[u8]) -> Result<()> {
         let dir = self.need(dir)?;
-        Ok(rustix::fs::unlinkat(&*dir, c_name(name)?.as_c_str(), AtFlags::empty())?)
+        Ok(kernel::unlinkat(&*dir, c_name(name)?.as_c_str(), AtFlags::empty())?)
     }
 
     fn rmdir(&mut self, dir: &ObjId, name: &[u8]) -> Result<bool> {
         let dir = self.need(dir)?;
-        match rustix::fs::unlinkat(&*dir, c_name(name)?.as_c_str(), AtFlags::REMOVEDIR) {
+        match kernel::unlinkat(&*dir, c_name(name)?.as_c_str(), AtFlags::REMOVEDIR) {
             Ok(()) => Ok(true),
             Err(Errno::NOTEMPTY | Errno::EXIST) => Ok(false),
             Err(e) => Err(e.into()),
@@ -289,7 +287,7 @@ impl Tree for Disk<'_> {
         let fd = self.writable(obj)?;
         let mut done = 0;
         while done < bytes.len() {
-            match rustix::io::pwrite(fd, &bytes[done..], offset + done as u64) {
+            match kernel::pwrite(fd, &bytes[done..], offset + done as u64) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(n) => done += n,
                 Err(Errno::INTR) => {}
@@ -302,7 +300,7 @@ impl Tree for Disk<'_> {
     fn punch(&mut self, obj: &ObjId, offset: u64, len: u64) -> Result<()> {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         loop {
-            match rustix::fs::fallocate(self.writable(obj)?, flags, offset, len) {
+            match kernel::fallocate(self.writable(obj)?, flags, offset, len) {
                 Err(Errno::INTR) => {}
                 done => return Ok(done?),
             }
@@ -310,31 +308,31 @@ impl Tree for Disk<'_> {
     }
 
     fn truncate(&mut self, obj: &ObjId, size: u64) -> Result<()> {
-        Ok(rustix::fs::ftruncate(self.writable(obj)?, size)?)
+        Ok(kernel::ftruncate(self.writable(obj)?, size)?)
     }
 
     fn chown(&mut self, obj: &ObjId, uid: u32, gid: u32) -> Result<()> {
         let fd = self.need(obj)?;
         let (uid, gid) = (rustix::fs::Uid::from_raw(uid), rustix::fs::Gid::from_raw(gid));
-        Ok(rustix::fs::chownat(&*fd, c"", Some(uid), Some(gid), AtFlags::EMPTY_PATH)?)
+        Ok(kernel::chownat(&*fd, c"", Some(uid), Some(gid), AtFlags::EMPTY_PATH)?)
     }
 
     fn chmod(&mut self, obj: &ObjId, mode: u32) -> Result<()> {
         let fd = self.need(obj)?;
-        Ok(sys::chmod(&*fd, mode)?)
+        Ok(kernel::chmod(&*fd, mode)?)
     }
 
     fn set_times(&mut self, obj: &ObjId, atime: Option<Timestamp>, mtime: Timestamp) -> Result<()> {
         let fd = self.need(obj)?;
         let omit = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
         let times = Timestamps { last_access: atime.map_or(omit, spec), last_modification: spec(mtime) };
-        Ok(rustix::fs::utimensat(&*fd, c"", &times, AtFlags::EMPTY_PATH)?)
+        Ok(kernel::utimensat(&*fd, c"", &times, AtFlags::EMPTY_PATH)?)
     }
 
     fn xattr(&mut self, obj: &ObjId, name: &[u8]) -> Result<Option<Bytes>> {
         let fd = self.need(obj)?;
         let mut value = vec![0u8; XATTR_VALUE_BYTES_MAX];
-        match rustix::fs::getxattr(sys::proc_path(&*fd), c_name(name)?.as_c_str(), &mut value[..]) {
+        match kernel::getxattr(&*fd, c_name(name)?.as_c_str(), &mut value[..]) {
             Ok(n) => {
                 value.truncate(n);
                 Ok(Some(value.into()))
@@ -346,15 +344,15 @@ impl Tree for Disk<'_> {
 
     fn set_xattr(&mut self, obj: &ObjId, name: &[u8], value: Option<&Bytes>) -> Result<()> {
         let fd = self.need(obj)?;
-        let (path, name) = (sys::proc_path(&*fd), c_name(name)?);
+        let name = c_name(name)?;
         match value {
-            Some(value) => Ok(rustix::fs::setxattr(path, name.as_c_str(), value, XattrFlags::empty())?),
-            None => Ok(rustix::fs::removexattr(path, name.as_c_str())?),
+            Some(value) => Ok(kernel::setxattr(&*fd, name.as_c_str(), value, XattrFlags::empty())?),
+            None => Ok(kernel::removexattr(&*fd, name.as_c_str())?),
         }
     }
 
     fn sync(&mut self) -> Result<()> {
-        Ok(rustix::fs::syncfs(self.root)?)
+        Ok(kernel::syncfs(self.root)?)
     }
 
     fn remapped(&self, old: &ObjId) -> Option<ObjId> {
@@ -381,7 +379,7 @@ impl Tree for Disk<'_> {
                 let bytes = postcard::to_allocvec(&(marker, times)).map_err(IoError::other)?;
                 state::replace(self.state_dir, TIMES_FILE, &bytes)
             }
-            None => match rustix::fs::unlinkat(self.state_dir, TIMES_FILE, AtFlags::empty()) {
+            None => match kernel::unlinkat(self.state_dir, TIMES_FILE, AtFlags::empty()) {
                 Ok(()) | Err(Errno::NOENT) => Ok(()),
                 Err(e) => Err(e.into()),
             },

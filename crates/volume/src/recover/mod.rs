@@ -20,9 +20,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
-use std::time::Instant;
 
 use crate::fold::{Fold, FoldError};
+use crate::kernel;
 use crate::record::ObjId;
 
 mod barrier;
@@ -120,7 +120,7 @@ pub struct Counts {
 ///
 /// Errors leave the volume in a state from which the next run goes on.
 pub fn run(disk: &mut Disk<'_>, records: Vec<Vec<u8>>, marker: u64) -> Result<Recovered, Error> {
-    let start = Instant::now();
+    let start = kernel::instant();
     let fold = Fold::new(records)?;
     disk.prepare(&fold)?;
     let mut r = reconcile(disk, &fold, marker)?;

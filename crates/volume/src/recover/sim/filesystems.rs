@@ -14,12 +14,12 @@ use super::history::{Server, XATTRS};
 use super::model::{Change, Inode, LOST, Model, ROOT, Rng, STAGE, State, Step, blank, number, object_id};
 use super::{Want, env};
 use crate::fold::Fold;
+use crate::kernel;
 use crate::marker::Marker;
 use crate::record::{Birth, Fact, Kind, ObjId, Owned, Record, Timestamp};
 use crate::recover::tree::Tree;
 use crate::recover::{Counts, Disk, Error, disk, reconcile};
 use crate::remap::Remap;
-use crate::sys;
 
 #[path = "../../../tests/common/image.rs"]
 mod image;
@@ -101,7 +101,7 @@ impl Names {
 
 /// Does to the filesystem what was done to the model.
 fn do_step(image: &Image, v: &mut Volume, names: &mut Names, step: &Step) -> std::io::Result<()> {
-    let open = |names: &Names, ino: u64| sys::open_handle(&v.root, &names.real(ino).kh);
+    let open = |names: &Names, ino: u64| kernel::open_handle(&v.root, &names.real(ino).kh);
     let look = |names: &Names, ino: u64| -> std::io::Result<OwnedFd> { Ok(open(names, ino)?) };
     let touch = |names: &Names, ino: u64, now: Timestamp| -> std::io::Result<()> {
         let fd = open(names, ino)?;
@@ -110,7 +110,7 @@ fn do_step(image: &Image, v: &mut Volume, names: &mut Names, step: &Step) -> std
     match step {
         Step::Flush => rustix::fs::syncfs(&v.root)?,
         Step::Fdatasync(_) if image.kernel == Kernel::Btrfs => rustix::fs::syncfs(&v.root)?,
-        Step::Fdatasync(ino) => rustix::fs::fdatasync(sys::reopen(&look(names, *ino)?, OFlags::RDWR)?)?,
+        Step::Fdatasync(ino) => rustix::fs::fdatasync(kernel::reopen(&look(names, *ino)?, OFlags::RDWR)?)?,
         Step::Change(change, now) => match change {
             Change::Make(dir, name, ino, inode) => {
                 let birth = Birth {
@@ -122,18 +122,18 @@ fn do_step(image: &Image, v: &mut Volume, names: &mut Names, step: &Step) -> std
                 };
                 let dir_id = names.real(*dir).clone();
                 let real = Disk::new(&v.root, &v.state, &mut v.remap)?.make(&dir_id, name, &birth)?;
-                let fd = sys::open_handle(&v.root, &real.kh)?;
+                let fd = kernel::open_handle(&v.root, &real.kh)?;
                 own(&fd, inode.owned.uid, inode.owned.gid)?;
                 for (name, value) in &inode.xattrs {
-                    rustix::fs::setxattr(sys::proc_path(&fd), &name[..], value, XattrFlags::empty())?;
+                    rustix::fs::setxattr(kernel::proc_path(&fd), &name[..], value, XattrFlags::empty())?;
                 }
                 if inode.kind != Kind::Symlink {
-                    sys::chmod(&fd, inode.owned.mode)?;
+                    kernel::chmod(&fd, inode.owned.mode)?;
                 }
                 set_times(&fd, Some(inode.owned.atime), inode.owned.mtime)?;
-                let fileid = v.remap.fileid(&real, sys::look(&fd)?.stx_ino);
+                let fileid = v.remap.fileid(&real, kernel::look(&fd)?.stx_ino);
                 names.meet(*ino, &inode.id, real, fileid);
-                let fd = sys::open_handle(&v.root, &dir_id.kh)?;
+                let fd = kernel::open_handle(&v.root, &dir_id.kh)?;
                 set_times(&fd, None, *now)?;
             }
             Change::Link(ino, dir, name) => {
@@ -155,28 +155,28 @@ fn do_step(image: &Image, v: &mut Volume, names: &mut Names, step: &Step) -> std
                 touch(names, *to, *now)?;
             }
             Change::Write(ino, offset, bytes) => {
-                let fd = sys::reopen(&look(names, *ino)?, OFlags::WRONLY)?;
+                let fd = kernel::reopen(&look(names, *ino)?, OFlags::WRONLY)?;
                 assert_eq!(rustix::io::pwrite(&fd, bytes, *offset)?, bytes.len());
                 touch(names, *ino, *now)?;
             }
             Change::Punch(ino, offset, len) => {
-                let fd = sys::reopen(&look(names, *ino)?, OFlags::WRONLY)?;
+                let fd = kernel::reopen(&look(names, *ino)?, OFlags::WRONLY)?;
                 let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
                 rustix::fs::fallocate(fd, flags, *offset, *len)?;
                 touch(names, *ino, *now)?;
             }
             Change::Allocate(ino, offset, len) => {
-                let fd = sys::reopen(&look(names, *ino)?, OFlags::WRONLY)?;
+                let fd = kernel::reopen(&look(names, *ino)?, OFlags::WRONLY)?;
                 rustix::fs::fallocate(fd, FallocateFlags::empty(), *offset, *len)?;
                 touch(names, *ino, *now)?;
             }
             Change::Copy(from, from_offset, to, offset, bytes) => {
-                let source = sys::reopen(&look(names, *from)?, OFlags::RDONLY)?;
-                let fd = sys::reopen(&look(names, *to)?, OFlags::WRONLY)?;
-                let size = sys::look(&fd)?.stx_size;
+                let source = kernel::reopen(&look(names, *from)?, OFlags::RDONLY)?;
+                let fd = kernel::reopen(&look(names, *to)?, OFlags::WRONLY)?;
+                let size = kernel::look(&fd)?.stx_size;
                 let cloned = (*from_offset, *offset) == (0, 0)
                     && size <= bytes.len() as u64
-                    && sys::clone_range(&source, 0, 0, &fd, 0).is_ok();
+                    && kernel::clone_range(&source, 0, 0, &fd, 0).is_ok();
                 // The kernel clones whole files only where the filesystem can.
                 assert!(!cloned || image.kernel != Kernel::Ext4);
                 if !cloned {
@@ -193,25 +193,25 @@ fn do_step(image: &Image, v: &mut Volume, names: &mut Names, step: &Step) -> std
                 touch(names, *to, *now)?;
             }
             Change::Truncate(ino, size) => {
-                rustix::fs::ftruncate(sys::reopen(&look(names, *ino)?, OFlags::WRONLY)?, *size)?;
+                rustix::fs::ftruncate(kernel::reopen(&look(names, *ino)?, OFlags::WRONLY)?, *size)?;
                 touch(names, *ino, *now)?;
             }
             Change::Own(ino, uid, gid) => {
                 let fd = look(names, *ino)?;
-                let look = sys::look(&fd)?;
+                let look = kernel::look(&fd)?;
                 let mut mode = u32::from(look.stx_mode) & 0o7777;
                 own(&fd, *uid, *gid)?;
                 // Kernels differ in whether root's chown clears these; the model clears them.
                 if Kind::from_mode(look.stx_mode.into()) == Some(Kind::File) {
                     mode &= 0o1777;
                 }
-                sys::chmod(&fd, mode)?;
+                kernel::chmod(&fd, mode)?;
             }
-            Change::Mode(ino, mode) => sys::chmod(look(names, *ino)?, *mode)?,
+            Change::Mode(ino, mode) => kernel::chmod(look(names, *ino)?, *mode)?,
             Change::Times(ino, atime, mtime) => set_times(&look(names, *ino)?, *atime, *mtime)?,
             Change::Xattr(ino, name, value) => {
                 let path = look(names, *ino)?;
-                let path = sys::proc_path(&path);
+                let path = kernel::proc_path(&path);
                 match value {
                     Some(value) => rustix::fs::setxattr(path, &name[..], value, XattrFlags::empty())?,
                     None => _ = rustix::fs::removexattr(path, &name[..]),
@@ -266,13 +266,13 @@ impl Reader<'_> {
         self.now.insert(id.clone(), real.clone());
         let mut inode: Inode = blank(meta.kind);
         (inode.id, inode.nlink, inode.owned) = (id, meta.nlink, meta.owned);
-        let fd = sys::open_handle(self.disk.root_fd(), &real.kh)?;
-        let look = sys::look(&fd)?;
+        let fd = kernel::open_handle(self.disk.root_fd(), &real.kh)?;
+        let look = kernel::look(&fd)?;
         if matches!(meta.kind, Kind::CharDev | Kind::BlockDev) {
             inode.rdev = (look.stx_rdev_major, look.stx_rdev_minor);
         }
         match meta.kind {
-            Kind::File => inode.data = std::fs::read(sys::proc_path(&fd))?,
+            Kind::File => inode.data = std::fs::read(kernel::proc_path(&fd))?,
             Kind::Symlink => inode.target = rustix::fs::readlinkat(&fd, c"", Vec::new())?.into_bytes().into(),
             Kind::Dir => {
                 for name in self.disk.list(real)? {
@@ -280,8 +280,8 @@ impl Reader<'_> {
                         continue;
                     }
                     let (child, _) = self.disk.lookup(real, &name)?.expect("listed");
-                    let child_fd = sys::open_handle(self.disk.root_fd(), &child.kh)?;
-                    let fileid = remap.fileid(&child, sys::look(&child_fd)?.stx_ino);
+                    let child_fd = kernel::open_handle(self.disk.root_fd(), &child.kh)?;
+                    let fileid = remap.fileid(&child, kernel::look(&child_fd)?.stx_ino);
                     let n = self.read(&child, fileid, remap, false)?;
                     if let Some(i) = self.state.inodes.get_mut(&n) {
                         i.parent = ino;

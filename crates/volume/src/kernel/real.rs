@@ -1,14 +1,31 @@
-//! System calls that no safe wrapper covers, and the few conventions around those that one does.
+//! The system's own calls: those that a safe wrapper covers under its names, the others, and the few conventions around
+//! both.
 //!
 //! Everything `unsafe` of the operations half of this crate is here. Functions give [`Errno`] and take descriptors
 //! that may be opened with `O_PATH`, unless they say otherwise.
 
-use std::ffi::CStr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ffi::{CStr, CString};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Statx, StatxFlags};
+use landfast_intentlog::{Config, Log, Replay};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, Statx, StatxFlags, XattrFlags};
 use rustix::io::Errno;
+use rustix::path::Arg;
+
+pub(crate) use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+pub(crate) use rustix::fs::{
+    Dir, RawDir, chownat, copy_file_range, fadvise, fallocate, fchmod, fdatasync, fgetxattr, flock,
+    fremovexattr, fsetxattr, fstat, fstatvfs, fsync, ftruncate, futimens, linkat, makedev, mkdirat, mknodat,
+    open, openat, renameat, renameat_with, seek, statat, symlinkat, syncfs, unlinkat, utimensat,
+};
+pub(crate) use rustix::io::pwrite;
+pub(crate) use rustix::process::{geteuid, getrlimit, setrlimit, umask};
+pub(crate) use rustix::thread::{capabilities, set_capabilities};
 
 use crate::limits::HANDLE_BYTES_MAX;
 use crate::record::KernelHandle;
@@ -220,14 +237,121 @@ pub(crate) fn look_at(dir: impl AsFd, name: &[u8]) -> Result<Statx> {
     rustix::fs::statx(dir, name, AtFlags::SYMLINK_NOFOLLOW, LOOK)
 }
 
+/// `f_type` of the filesystem of `fd`.
+pub(crate) fn magic(fd: impl AsFd) -> Result<u32> {
+    Ok(rustix::fs::fstatfs(fd)?.f_type as u32)
+}
+
+/// An extended attribute of an object; how many bytes of `value` it takes. Must not be a symbolic link.
+pub(crate) fn getxattr(fd: impl AsFd, name: impl Arg, value: &mut [u8]) -> Result<usize> {
+    rustix::fs::getxattr(proc_path(fd), name, value)
+}
+
+/// Sets an extended attribute of an object that is no symbolic link.
+pub(crate) fn setxattr(fd: impl AsFd, name: impl Arg, value: &[u8], flags: XattrFlags) -> Result<()> {
+    rustix::fs::setxattr(proc_path(fd), name, value, flags)
+}
+
+/// Removes an extended attribute of an object that is no symbolic link.
+pub(crate) fn removexattr(fd: impl AsFd, name: impl Arg) -> Result<()> {
+    rustix::fs::removexattr(proc_path(fd), name)
+}
+
+/// The names of the extended attributes of an object that is no symbolic link, each with a NUL behind it.
+pub(crate) fn listxattr(fd: impl AsFd, list: &mut [u8]) -> Result<usize> {
+    rustix::fs::listxattr(proc_path(fd), list)
+}
+
+/// Gives an open object one more name. Through /proc, as linking a descriptor itself takes a capability that callers do not
+/// have.
+pub(crate) fn link_open(fd: impl AsFd, dir: impl AsFd, name: &[u8]) -> Result<()> {
+    rustix::fs::linkat(CWD, proc_path(fd), dir, name, AtFlags::SYMLINK_FOLLOW)
+}
+
+/// The target of an open symbolic link.
+pub(crate) fn read_link(fd: impl AsFd) -> Result<CString> {
+    rustix::fs::readlinkat(fd, c"", Vec::new())
+}
+
+/// Reads into the spare capacity of `data`, at most as much as there is, and adds that to it.
+pub(crate) fn pread_spare(fd: impl AsFd, data: &mut Vec<u8>, offset: u64) -> Result<usize> {
+    rustix::io::pread(fd, rustix::buffer::spare_capacity(data), offset)
+}
+
+/// Writes a new file.
+pub(crate) fn write_all(file: impl AsFd, bytes: &[u8]) -> Result<()> {
+    let mut done = 0;
+    while let Some(rest) = bytes.get(done..).filter(|rest| !rest.is_empty()) {
+        match rustix::io::write(&file, rest) {
+            Ok(0) => return Err(Errno::IO),
+            Ok(n) => done += n,
+            Err(Errno::INTR) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
+}
+
+/// Reads a file that was just opened.
+pub(crate) fn read_to_end(file: impl AsFd) -> Result<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(512);
+    loop {
+        match rustix::io::read(&file, rustix::buffer::spare_capacity(&mut bytes)) {
+            Ok(0) => return Ok(bytes),
+            Ok(_) | Err(Errno::INTR) => bytes.reserve(512),
+            Err(e) => return Err(e),
+        }
+    }
+}
+
+/// A path without symbolic links.
+pub(crate) fn canonicalize(path: &Path) -> io::Result<PathBuf> {
+    std::fs::canonicalize(path)
+}
+
+/// True when there is nothing at a path, or a file without contents.
+pub(crate) fn is_empty_file(path: &Path) -> bool {
+    std::fs::metadata(path).map_or(true, |m| m.is_file() && m.len() == 0)
+}
+
+/// Opens the log of a volume.
+pub(crate) fn open_log(config: Config) -> std::result::Result<(Log, Replay), landfast_intentlog::OpenError> {
+    Log::open(config)
+}
+
+/// Nanoseconds since 1970.
+pub(crate) fn wall_clock_ns() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64)
+}
+
+/// The time that is never set.
+pub(crate) fn instant() -> Instant {
+    Instant::now()
+}
+
+/// Sleeps.
+pub(crate) fn pause(time: Duration) {
+    std::thread::sleep(time);
+}
+
+/// Fills `bytes` at random.
+pub(crate) fn fill_random(bytes: &mut [u8]) -> std::result::Result<(), getrandom::Error> {
+    getrandom::fill(bytes)
+}
+
+/// Runs `work` on a thread of its own, which has the process's credentials, and waits for it.
+pub(crate) fn on_another_thread<T: Send>(work: impl FnOnce() -> T + Send) -> std::thread::Result<T> {
+    std::thread::scope(|s| s.spawn(work).join())
+}
+
 /// True when `fd` is on a filesystem that shares blocks between files: btrfs, XFS.
 pub(crate) fn may_clone(fd: impl AsFd) -> Result<bool> {
-    Ok(matches!(rustix::fs::fstatfs(fd)?.f_type as u32, BTRFS_MAGIC | XFS_MAGIC))
+    Ok(matches!(magic(fd)?, BTRFS_MAGIC | XFS_MAGIC))
 }
 
 /// True when `fd` is on btrfs.
 pub(crate) fn is_btrfs(fd: impl AsFd) -> Result<bool> {
-    Ok(rustix::fs::fstatfs(fd)?.f_type as u32 == BTRFS_MAGIC)
+    Ok(magic(fd)? == BTRFS_MAGIC)
 }
 
 #[cfg(test)]
