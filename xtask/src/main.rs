@@ -3,6 +3,7 @@
 //! - `test`: everything that continuous integration checks, on a fresh machine with Rust;
 //! - `docs`: the documents that are made from the code;
 //! - `fuzz`: the fuzz targets, from the corpus that is kept;
+//! - `powercut`: power cuts over filesystems and workloads, in one table;
 //! - `guest`: a QEMU guest with Linux's own NFS client.
 //!
 //! Nothing here is part of the product: `xtask` drives the `landfast` binary from outside, as a user would.
@@ -12,6 +13,7 @@ mod docs;
 mod fuzz;
 mod guest;
 mod packages;
+mod powercut;
 mod proc;
 mod steps;
 mod test;
@@ -36,6 +38,8 @@ enum Task {
     Docs,
     /// Run the fuzz targets, from the corpus that is kept in fuzz/corpus.
     Fuzz(fuzz::Options),
+    /// Cut the power of data and log disk in the middle of work, again and again, and check what was acknowledged.
+    Powercut(powercut::Options),
     /// A virtual machine with Linux's own NFS client.
     #[command(subcommand)]
     Guest(guest::Task),
@@ -46,6 +50,7 @@ fn main() -> ExitCode {
         Task::Test(options) => test::run(&options),
         Task::Docs => docs::run(),
         Task::Fuzz(options) => fuzz::run(&options),
+        Task::Powercut(options) => powercut::run(&options),
         Task::Guest(task) => guest::run(&task),
     }
 }

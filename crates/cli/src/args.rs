@@ -327,7 +327,7 @@ pub struct PowercutArgs {
     /// Show the server's messages
     #[arg(long)]
     pub show: bool,
-    /// Print one JSON object
+    /// Print a JSON object for each cut, and one for all
     #[arg(long)]
     pub json: bool,
 }

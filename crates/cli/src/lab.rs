@@ -44,6 +44,7 @@ fn powercut(args: &PowercutArgs) -> Exit {
     let result = namespace::run_private(|| {
         powercut::run(&options, |cut| {
             if quiet {
+                println!("{}", serde_json::json!(cut));
                 return;
             }
             println!(
