@@ -8,7 +8,7 @@ use landfast_server::config::{Config, ExportConfig};
 use landfast_server::exports::rules::{Rule, Rules};
 use landfast_server::limits::UNSAFE_RISK_SECONDS;
 use landfast_server::{PortMapper, Reloaded, Running, Served, Server, ServerConfig};
-use landfast_volume::{Durability, OpenError, OpenOptions, RecoveryReport, Volume};
+use landfast_volume::{Durability, OpenError, OpenOptions, RecoveryReport, Volume, faults};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -16,6 +16,16 @@ use tokio::signal::unix::{SignalKind, signal};
 
 /// Serves until SIGTERM or SIGINT.
 pub fn run(args: ServeArgs) -> Exit {
+    match faults::from_environment() {
+        Ok(None) => {}
+        Ok(Some(what)) => {
+            eprintln!("landfast: WARNING: {what}: this server breaks its promises, for tests only");
+        }
+        Err(err) => {
+            eprintln!("landfast: {err}");
+            return Exit::Failed;
+        }
+    }
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(e) => {

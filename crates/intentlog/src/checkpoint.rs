@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::core::{Core, Stage, State};
+use crate::faults::point;
 
 /// What makes the effects of old records durable elsewhere, so that their space can be used again.
 pub trait Checkpoint: Send + Sync {
@@ -36,6 +37,7 @@ pub(crate) fn run(core: &Arc<Core>, checkpoint: &dyn Checkpoint) {
             return;
         }
         core.counters.checkpoint(start.elapsed());
+        point("checkpoint.synced");
         let mut state = core.state.lock();
         state.stage = Stage::Synced;
         core.writer.notify_one();

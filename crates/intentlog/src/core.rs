@@ -20,6 +20,7 @@ use tokio::sync::Notify;
 use crate::aligned::AlignedBuf;
 use crate::device::Device;
 use crate::error::LogError;
+use crate::faults::{self, Bug, point};
 use crate::format::{BatchBuf, BatchPlace, Identity};
 use crate::intent::Intents;
 use crate::limits::{
@@ -335,10 +336,15 @@ impl Core {
             (state.space, state.checkpoint)
         };
         let checkpoint = if restart { checkpoint + 1 } else { checkpoint };
+        if faults::bug(Bug::ReplyBeforeFlush) {
+            self.acknowledge(self.state.lock());
+        }
+        point("log.before-write");
         let start = Instant::now();
         let length = self.put_batch(device, buf, &space, checkpoint, restart)?;
         self.counters.flush(start.elapsed());
         self.counters.batch(length);
+        point("log.written");
         Ok(())
     }
 
@@ -363,7 +369,13 @@ impl Core {
         let (head, rest) = bytes.split_at(first_len as usize);
         let parts = [(first, head), (second, rest)];
         let parts = if rest.is_empty() { &parts[..1] } else { &parts[..] };
-        device.write_durable(parts)?;
+        match device.write_durable(parts) {
+            Err(error) if !faults::bug(Bug::FlushErrorIgnored) => return Err(error),
+            _ => {}
+        }
+        if parts.len() > 1 {
+            point("log.wrapped");
+        }
         Ok(bytes.len() as u64)
     }
 
@@ -377,6 +389,7 @@ impl Core {
         }
         self.drained.notify_waiters();
         self.progress.notify_all();
+        point("log.acknowledged");
     }
 
     /// When a half of a mirror was lost by the writes so far: from here on it must be known, on the volume, that this

@@ -29,6 +29,7 @@ mod core;
 pub mod device;
 mod error;
 mod examine;
+pub mod faults;
 pub mod format;
 mod halves;
 pub mod inspect;

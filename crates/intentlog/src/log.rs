@@ -14,6 +14,7 @@ use crate::core::{Core, Phase, Space, Stage, Timing, Txn};
 use crate::device::{Device, Slowed, SyncMethod};
 use crate::error::{LogError, OpenError};
 use crate::examine::{check, create, io_error, open_file, random_u64, scan_error};
+use crate::faults::{self, Bug, point};
 use crate::format::{BatchBuf, Identity, Superblock};
 use crate::halves;
 use crate::intent::Intent;
@@ -256,7 +257,10 @@ impl Log {
                 buf.payload_bytes()
             ));
         }
-        checkpoint.sync(number).map_err(|error| format!("making the volume durable: {error}"))?;
+        let sync = || checkpoint.sync(number).map_err(|error| format!("making the volume durable: {error}"));
+        if !faults::bug(Bug::EmptyBeforeSync) {
+            sync()?;
+        }
         let records = buf.records();
         if records > 0 {
             core.put_batch(device, &mut buf, &space, number, false)
@@ -273,6 +277,10 @@ impl Log {
         // Both: if the newer is ever damaged, the other must not lead back to an earlier run's records.
         for _ in 0..2 {
             superblocks.write(device, next).map_err(|error| format!("writing a superblock: {error}"))?;
+        }
+        point("recovery.emptied");
+        if faults::bug(Bug::EmptyBeforeSync) {
+            sync()?;
         }
         let mut number = number;
         if core.half_lost.load(Acquire) {

@@ -18,6 +18,7 @@ use parking_lot::MutexGuard;
 use crate::checkpoint::Checkpoint;
 use crate::core::{Core, Phase, Sealed, Stage, State};
 use crate::device::Device;
+use crate::faults::{self, Bug, point};
 use crate::format::{BatchBuf, Superblock};
 use crate::limits::GATE_WAIT_MAX;
 
@@ -172,6 +173,9 @@ impl Writer {
             self.core.checkpointer.notify_one();
         }
         self.open_gate(state);
+        if cut {
+            point("checkpoint.cut");
+        }
     }
 
     /// Waits for those requests that were received before now and have not yet committed, within bounds.
@@ -268,7 +272,11 @@ impl Writer {
     }
 
     fn finish_checkpoint(&mut self) -> Result<(), String> {
-        let Some(cut) = self.cut.take() else { return Ok(()) };
+        let Some(mut cut) = self.cut.take() else { return Ok(()) };
+        if faults::bug(Bug::CutLate) {
+            let space = self.core.state.lock().space;
+            (cut.position, cut.seq) = (space.head, space.next_seq);
+        }
         self.move_tail(cut.position, cut.seq)
     }
 
@@ -276,6 +284,7 @@ impl Writer {
         let number = self.superblocks.last.checkpoint + 1;
         let next = Superblock { tail, tail_seq, checkpoint: number, ..self.superblocks.last };
         self.write_superblock(next).map_err(|error| format!("writing a superblock: {error}"))?;
+        point("checkpoint.freed");
         let mut state = self.core.state.lock();
         state.space.tail = tail;
         state.checkpoint = number;
@@ -327,6 +336,7 @@ impl Writer {
         let start = Instant::now();
         self.checkpoint.sync(number).map_err(|error| format!("making the volume durable: {error}"))?;
         self.core.counters.checkpoint(start.elapsed());
+        point("checkpoint.synced");
         let mut buf = BatchBuf::default();
         let fits = records.iter().all(|record| buf.push(&[record]));
         let length = buf.padded_bytes();

@@ -28,6 +28,7 @@ use bytes::Bytes;
 use landfast_nfs::v4::SessionId;
 use landfast_rpc::Turn;
 use landfast_rpc::conn::{CallHeader, ConnInfo, Response};
+use landfast_volume::faults::point;
 use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
@@ -154,7 +155,9 @@ impl Nfs {
                         if in_company {
                             tokio::task::yield_now().await;
                         }
-                        self.settle(pending).await.err()
+                        let failure = self.settle(pending).await.err();
+                        point("reply.before-send");
+                        failure
                     }
                     None => None,
                 };

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{Mode, OFlags, Timespec, Timestamps};
 
+use crate::faults::{Bug, bug};
 use crate::kernel::{self, OwnedFd};
 
 /// The file in the state directory whose mtime is the number.
@@ -70,7 +71,9 @@ impl Marker {
     /// may set their numbers in either order: they are on the log together or not at all.
     pub fn advance(&self) -> std::io::Result<u64> {
         let seq = self.last.fetch_add(1, Ordering::SeqCst) + 1;
-        set(&self.file, seq)?;
+        if !bug(Bug::MarkerUnset) {
+            set(&self.file, seq)?;
+        }
         Ok(seq)
     }
 }

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use landfast_intentlog::{Ticket, Txn};
 
 use crate::error::Error;
+use crate::faults::{self, Bug, point};
 use crate::node::Node;
 use crate::record::{Fact, Record};
 use crate::types::Around;
@@ -23,6 +24,8 @@ pub struct Tx {
     broken: bool,
     /// What was changed, when somebody wants to know.
     watched: Option<Vec<Around>>,
+    /// Notes that [`Bug::ReplyApart`] keeps back.
+    apart: Vec<Vec<u8>>,
 }
 
 /// Part of the log's open batch.
@@ -37,7 +40,15 @@ struct Joined {
 
 impl Tx {
     pub(crate) fn new(volume: Volume) -> Tx {
-        Tx { volume, joined: None, ticket: None, modified: false, broken: false, watched: None }
+        Tx {
+            volume,
+            joined: None,
+            ticket: None,
+            modified: false,
+            broken: false,
+            watched: None,
+            apart: Vec::new(),
+        }
     }
 
     /// Before anything is changed and before any lock is taken: joins the log's open batch. May leave the thread acting
@@ -56,6 +67,7 @@ impl Tx {
             Err(e) => return Err(self.volume.fail(format!("transaction marker: {e}"))),
         };
         self.joined = Some(Joined { txn, seq, appended: false, wanted: false });
+        point("tx.joined");
         Ok(())
     }
 
@@ -91,6 +103,11 @@ impl Tx {
     /// One operation has changed something (or found it done already): these are its facts. Call under the locks that
     /// order the operation.
     pub(crate) fn record(&mut self, facts: Vec<Fact>) -> Result<(), Error> {
+        point("op.applied");
+        self.append(facts)
+    }
+
+    fn append(&mut self, facts: Vec<Fact>) -> Result<(), Error> {
         self.modified = true;
         let Some(joined) = &mut self.joined else { return Ok(()) };
         match (Record { seq: joined.seq, facts }).encode() {
@@ -117,7 +134,10 @@ impl Tx {
             return;
         }
         let modified = self.modified;
-        let noted = self.join().and_then(|()| self.record(vec![Fact::Note { bytes: Bytes::from(bytes) }]));
+        if faults::bug(Bug::ReplyApart) && modified {
+            return self.apart.push(bytes);
+        }
+        let noted = self.join().and_then(|()| self.append(vec![Fact::Note { bytes: Bytes::from(bytes) }]));
         self.modified = modified;
         self.broken |= noted.is_err();
     }
@@ -135,6 +155,7 @@ impl Tx {
             ticket: self.ticket.take(),
             checked: self.modified || self.broken,
             broken: self.broken,
+            apart: std::mem::take(&mut self.apart),
         }
     }
 
@@ -178,6 +199,8 @@ pub struct Receipt {
     /// Nothing that modified may be answered after a failure; pure reads may.
     checked: bool,
     broken: bool,
+    /// As in [`Tx`].
+    apart: Vec<Vec<u8>>,
 }
 
 impl Receipt {
@@ -207,8 +230,24 @@ impl Receipt {
         self.conclude(flushed)
     }
 
-    fn conclude(self, flushed: Result<(), String>) -> Result<(), Error> {
+    /// `Some` once the outcome is known. Asks for the flush, and does not wait for it.
+    pub fn poll_now(&self) -> Option<Result<(), Error>> {
+        let flushed = match &self.ticket {
+            Some(ticket) => {
+                ticket.request();
+                ticket.poll_now()?.map_err(|e| e.to_string())
+            }
+            None => Ok(()),
+        };
+        Some(self.conclude(flushed))
+    }
+
+    fn conclude(&self, flushed: Result<(), String>) -> Result<(), Error> {
         flushed.map_err(|e| self.volume.fail(format!("log: {e}")))?;
+        if !self.apart.is_empty() {
+            let mut later = self.volume.tx();
+            self.apart.iter().for_each(|bytes| later.note(bytes.clone()));
+        }
         if self.broken {
             return Err(Error::Failed);
         }

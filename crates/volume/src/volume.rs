@@ -18,6 +18,7 @@ use crate::cache::Cache;
 use crate::clock::Clock;
 use crate::cred;
 use crate::error::{Error, OpenError};
+use crate::faults::{self, Bug};
 use crate::handle::HandleCodec;
 use crate::identity::Identity;
 use crate::kernel::{self, AsFd, OwnedFd};
@@ -499,7 +500,9 @@ impl Checkpoint for Checkpoints {
         volume.check().map_err(failed)?;
         volume.assume_root().map_err(failed)?;
         volume.set_tag(number, false)?;
-        volume.flush_all().map_err(failed)?;
+        if !faults::bug(Bug::CheckpointBeforeSyncfs) {
+            volume.flush_all().map_err(failed)?;
+        }
         let purged = {
             let mut remap = volume.0.remap.write();
             remap.drop_purged().then(|| remap.clone())

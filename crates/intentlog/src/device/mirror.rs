@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 
 use super::Device;
 use crate::aligned::AlignedBuf;
+use crate::faults::{point, stops_at};
 use crate::replay::ReadAt;
 
 /// What became of the other half.
@@ -103,12 +104,21 @@ impl Mirror {
         );
         let _ = self.alone.set(Alone { half, why });
         self.lost.store(true, Ordering::Release);
+        point("mirror.lost");
     }
 
     fn write_both(&self, second: &Mutex<Second>, parts: &[(u64, &[u8])]) -> io::Result<()> {
         let mut second = second.lock();
-        second.begin(parts)?;
+        // Both at once, unless somebody wants to see one without the other.
+        let apart = stops_at("mirror.one-written");
+        if !apart {
+            second.begin(parts)?;
+        }
         let first = self.half(0)?.write_durable(parts);
+        point("mirror.one-written");
+        if apart {
+            second.begin(parts)?;
+        }
         let second = second.finish();
         match (first, second) {
             (Ok(()), Ok(())) => Ok(()),

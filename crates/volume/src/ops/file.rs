@@ -10,6 +10,7 @@ use super::attr::attr_facts;
 use super::{check_file, record};
 use crate::dirty::Dirty;
 use crate::error::Error;
+use crate::faults::point;
 use crate::kernel::{self, AsFd};
 use crate::limits::{FILE_SIZE_MAX, LOGGED_DATA_MAX, READ_BYTES_MAX};
 use crate::node::{Node, NodeFd, OpenFile};
@@ -226,6 +227,7 @@ impl Volume {
         } else {
             self.fdatasync(&**fd)?;
         }
+        point("commit.flushed");
         tx.join()?;
         let mut state = node.0.state.lock();
         // What was written meanwhile is not covered.

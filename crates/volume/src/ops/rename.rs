@@ -7,6 +7,7 @@ use rustix::io::Errno;
 
 use super::record;
 use crate::error::Error;
+use crate::faults::{Bug, bug};
 use crate::kernel;
 use crate::node::{Node, NodeFd, StateLocks, in_order};
 use crate::record::Fact;
@@ -107,7 +108,7 @@ impl Volume {
             let (from_id, to_id, obj) = (&from_dir.0.id, &to_dir.0.id, &moved.0.id);
             let (from, to) = (Bytes::copy_from_slice(from), Bytes::copy_from_slice(to));
             let mut facts = Vec::with_capacity(6);
-            if let Some(victim) = &victim {
+            if let Some(victim) = victim.as_ref().filter(|_| !bug(Bug::VictimUnlogged)) {
                 let gone = victim.0.id.clone();
                 facts.push(Fact::Unbind { dir: to_id.clone(), name: to.clone(), obj: gone.clone() });
                 facts.push(Fact::Links { obj: gone, nlink: left });

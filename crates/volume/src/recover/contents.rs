@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 
 use super::{Error, Run, io, surprise};
+use crate::faults::point;
 use crate::fold::{Content, Fill, Plan};
 use crate::record::{Kind, ObjId};
 use crate::recover::tree::Tree;
@@ -52,7 +53,8 @@ impl<T: Tree> Run<'_, T> {
             self.fill(now, content, *size)?;
             self.tree.set_times(now, Some(*atime), *mtime).map_err(io("setting times", now))?;
         }
-        self.sync()?;
+        point("recovery.contents");
+        self.last_sync()?;
         self.tree.keep_times(marker, None).map_err(io("forgetting the times to keep", &stage))
     }
 

@@ -2,6 +2,7 @@
 //! for each object its contents, its attributes, and last its times, since everything else changes those.
 
 use super::{Error, Run, io, surprise};
+use crate::faults::point;
 use crate::fold::Plan;
 use crate::record::{Kind, ObjId, Owned};
 use crate::recover::tree::Tree;
@@ -10,13 +11,16 @@ impl<'a, T: Tree> Run<'a, T> {
     /// Makes the disk agree with the fold. Every live object is on disk ([`Run::materialise`]).
     pub(super) fn enforce(&mut self) -> Result<(), Error> {
         self.detach()?;
+        point("recovery.detached");
         self.attach()?;
+        point("recovery.attached");
         self.empty_stage()?;
         self.objects(|run, id, plan| {
             run.contents(id, plan)?;
             run.attributes(id, plan)?;
             run.times(id, plan)
         })?;
+        point("recovery.contents");
         self.verify()
     }
 

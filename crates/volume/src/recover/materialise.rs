@@ -5,6 +5,7 @@
 //! if the log saw it born. Identity alone decides, never a name: after a crash a name may be that of another object.
 
 use super::{Error, Run, io, staging_name, surprise};
+use crate::faults::point;
 use crate::record::ObjId;
 use crate::recover::tree::Tree;
 
@@ -60,7 +61,10 @@ impl<T: Tree> Run<'_, T> {
             made.push((id.clone(), now.clone(), birth.fileid));
             self.know(id, now);
         }
-        self.barrier(made)
+        point("recovery.materialised");
+        self.barrier(made)?;
+        point("recovery.barrier");
+        Ok(())
     }
 
     /// By handle and birth time, or through the remap table.

@@ -21,6 +21,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 
+use crate::faults::{self, Bug, point};
 use crate::fold::{Fold, FoldError};
 use crate::kernel;
 use crate::record::ObjId;
@@ -170,6 +171,7 @@ impl std::fmt::Display for Recovered {
 pub(crate) fn reconcile(tree: &mut impl Tree, fold: &Fold, marker: u64) -> Result<Recovered, Error> {
     let ahead = marker > fold.last_seq && fold.last_seq != 0;
     let mut run = Run::new(tree, fold);
+    point("recovery.begin");
     if !fold.is_empty() {
         if ahead {
             run.contents_only(marker)?;
@@ -177,8 +179,9 @@ pub(crate) fn reconcile(tree: &mut impl Tree, fold: &Fold, marker: u64) -> Resul
             run.find_staged()?;
             run.materialise()?;
             run.enforce()?;
-            run.sync()?;
+            run.last_sync()?;
         }
+        point("recovery.synced");
     }
     Ok(run.report(ahead))
 }
@@ -236,6 +239,11 @@ impl<'a, T: Tree> Run<'a, T> {
             Some(then) => Some(then),
             None => self.fold.objects.contains_key(now).then_some(now),
         }
+    }
+
+    /// After everything, before the log is emptied.
+    fn last_sync(&mut self) -> Result<(), Error> {
+        if faults::bug(Bug::EmptyBeforeSync) { Ok(()) } else { self.sync() }
     }
 
     fn sync(&mut self) -> Result<(), Error> {

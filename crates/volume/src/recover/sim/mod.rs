@@ -16,6 +16,8 @@ use bytes::Bytes;
 
 use super::tree::Tree;
 use super::{Counts, Error, Recovered, Run, reconcile};
+#[cfg(debug_assertions)]
+use crate::faults;
 use crate::fold::Fold;
 use crate::record::{Fact, Kind, ObjId, Record};
 use history::{Loose, Server, outward};
@@ -417,6 +419,21 @@ fn what_was_acknowledged_is_there_and_what_was_not_is_whole_or_not_at_all() {
     assert!(d.made > 0 && d.detached > 0 && d.attached > 0 && d.removed > 0 && d.contents > 0 && d.attrs > 0);
     assert!(tally.ahead > 0 && d.holes > 0);
     assert_eq!(d.foreign, 0);
+    #[cfg(debug_assertions)]
+    for (point, _) in faults::POINTS.iter().filter(|(name, _)| name.starts_with("recovery.")) {
+        assert!(
+            faults::passes(point) > 0 || *point == "recovery.emptied",
+            "recovery does not come by {point}"
+        );
+    }
+}
+
+#[test]
+#[cfg(debug_assertions)]
+fn a_barrier_without_rows_is_seen() {
+    let mut tally = Tally::default();
+    let lost = || (1..2_000).find_map(|seed| history(seed, Fault::None, &mut tally).err());
+    assert!(faults::with(Some(faults::Bug::LostRemapRow), lost).is_some());
 }
 
 /// Each of these faults is a plausible mistake. An oracle that does not see one of them sees nothing.

@@ -1,0 +1,380 @@
+//! Deliberate faults, for the checks of the promise: each of ten bugs in the order of things must be seen by the
+//! simulation and by real power cuts, and a process can be stopped at a named moment to cut its disks' power there.
+//!
+//! Only programs with debug assertions have any of this. In a release build [`bug`] is the constant `false`, [`point`] is
+//! empty and the environment is not read.
+//!
+//! A bug is chosen for the whole process by `LANDFAST_BUG=NAME`, or for one thread by [`with`]. A stop is chosen by
+//! `LANDFAST_STOP_AT=NAME[:N]`: the N-th pass of that point stops the process with SIGSTOP, after a line on standard
+//! error that says so. [`from_environment`] says what was chosen, and refuses what does not exist.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A deliberate bug: one thing done in the wrong order, or left out. The oracle of every check must see it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Bug {
+    /// A ticket succeeds when its batch is about to be written.
+    ReplyBeforeFlush,
+    /// The tail moves though the volume was not made durable.
+    CheckpointBeforeSyncfs,
+    /// The cut of a checkpoint is taken after the volume was made durable: what came meanwhile is freed.
+    CutLate,
+    /// Recovery's barrier keeps no rows: handles of objects that were made again lead nowhere.
+    LostRemapRow,
+    /// Recovery empties the log before it has made the volume durable.
+    EmptyBeforeSync,
+    /// A reply is logged apart from its effect, later, and nobody waits for it.
+    ReplyApart,
+    /// The write verifier is the same after an unclean start.
+    VerifierKept,
+    /// An error of a log write is taken for success.
+    FlushErrorIgnored,
+    /// The marker stays as it is: a disk that is ahead of the log goes unnoticed.
+    MarkerUnset,
+    /// A rename over something says nothing of what was there.
+    VictimUnlogged,
+}
+
+impl Bug {
+    /// All of them.
+    pub const ALL: [Bug; 10] = [
+        Bug::ReplyBeforeFlush,
+        Bug::CheckpointBeforeSyncfs,
+        Bug::CutLate,
+        Bug::LostRemapRow,
+        Bug::EmptyBeforeSync,
+        Bug::ReplyApart,
+        Bug::VerifierKept,
+        Bug::FlushErrorIgnored,
+        Bug::MarkerUnset,
+        Bug::VictimUnlogged,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Bug::ReplyBeforeFlush => "reply-before-flush",
+            Bug::CheckpointBeforeSyncfs => "checkpoint-before-syncfs",
+            Bug::CutLate => "cut-late",
+            Bug::LostRemapRow => "lost-remap-row",
+            Bug::EmptyBeforeSync => "empty-before-sync",
+            Bug::ReplyApart => "reply-apart",
+            Bug::VerifierKept => "verifier-kept",
+            Bug::FlushErrorIgnored => "flush-error-ignored",
+            Bug::MarkerUnset => "marker-unset",
+            Bug::VictimUnlogged => "victim-unlogged",
+        }
+    }
+}
+
+impl fmt::Display for Bug {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Bug {
+    type Err = FaultError;
+
+    fn from_str(name: &str) -> Result<Bug, FaultError> {
+        let found = Bug::ALL.into_iter().find(|bug| bug.name() == name);
+        found.ok_or_else(|| FaultError::Bug { name: name.to_owned() })
+    }
+}
+
+/// The moments at which a process can be stopped, and what is so then.
+pub const POINTS: [(&str, &str); 21] = [
+    ("log.before-write", "a batch is sealed, nothing of it is on the device"),
+    ("log.written", "a batch is durable, nobody has been told"),
+    ("log.acknowledged", "those who wait for a batch have been told"),
+    ("log.wrapped", "a batch that goes over the end of the ring is durable, nobody has been told"),
+    ("checkpoint.cut", "the cut is made and the snapshot taken"),
+    ("checkpoint.synced", "the volume is durable up to the cut, the superblock is not yet written"),
+    ("checkpoint.freed", "the superblock with the new tail is durable"),
+    ("tx.joined", "a transaction has set its marker, nothing is changed"),
+    ("op.applied", "an operation is in the page cache, nothing of it is logged"),
+    ("reply.before-send", "all that a reply says is durable, it is not sent"),
+    ("commit.flushed", "a file is flushed to its place, the log does not say so"),
+    ("recovery.begin", "the log is read, nothing is changed"),
+    ("recovery.materialised", "what was lost is made again in staging"),
+    ("recovery.barrier", "that is durable, and so are the rows of the remap table"),
+    ("recovery.detached", "wrong entries are taken away"),
+    ("recovery.attached", "wanted entries are in place"),
+    ("recovery.contents", "contents, attributes and times are right"),
+    ("recovery.synced", "all that is durable, the log is as it was"),
+    ("recovery.emptied", "the log is emptied, nothing is served"),
+    ("mirror.one-written", "the first half of a mirror has a write, the second has nothing of it"),
+    ("mirror.lost", "a half of a mirror has failed, nothing is acknowledged without it"),
+];
+
+/// What the environment asks for and there is not.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FaultError {
+    /// No such bug.
+    #[error("LANDFAST_BUG={name}: no such bug; there are {}", list(Bug::ALL.map(Bug::name)))]
+    Bug {
+        /// What was asked for.
+        name: String,
+    },
+    /// No such point, or not a number of passes.
+    #[error("LANDFAST_STOP_AT={at}: no such point; there are {}, each with an optional :N from 1", list(POINTS.map(|p| p.0)))]
+    Point {
+        /// What was asked for.
+        at: String,
+    },
+}
+
+fn list<const N: usize>(names: [&str; N]) -> String {
+    names.join(", ")
+}
+
+#[cfg(debug_assertions)]
+pub use armed::{bug, from_environment, passes, point, stops_at, with};
+#[cfg(not(debug_assertions))]
+pub use disarmed::{bug, from_environment, passes, point, stops_at, with};
+
+/// With debug assertions.
+#[cfg(debug_assertions)]
+mod armed {
+    use std::cell::Cell;
+    use std::str::FromStr;
+    use std::sync::OnceLock;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::{Bug, FaultError, POINTS};
+
+    static CHOSEN: OnceLock<Result<Chosen, FaultError>> = OnceLock::new();
+    static PASSES: [AtomicU64; POINTS.len()] = [const { AtomicU64::new(0) }; POINTS.len()];
+
+    thread_local! {
+        /// What [`with`] says on this thread; it counts before the environment.
+        static HERE: Cell<Option<Option<Bug>>> = const { Cell::new(None) };
+    }
+
+    #[derive(Debug, Clone, Copy, Default)]
+    struct Chosen {
+        bug: Option<Bug>,
+        stop: Option<Stop>,
+    }
+
+    impl Chosen {
+        fn read() -> Result<Chosen, FaultError> {
+            let text = |name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
+            Ok(Chosen {
+                bug: text("LANDFAST_BUG").map(|name| name.parse()).transpose()?,
+                stop: text("LANDFAST_STOP_AT").map(|at| at.parse()).transpose()?,
+            })
+        }
+    }
+
+    fn chosen() -> Chosen {
+        let chosen = CHOSEN.get_or_init(|| {
+            let chosen = Chosen::read();
+            if let Err(error) = &chosen {
+                tracing::error!("{error}");
+            }
+            chosen
+        });
+        chosen.clone().unwrap_or_default()
+    }
+
+    /// A point and the pass that stops there.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(super) struct Stop {
+        /// Index in [`POINTS`].
+        pub(super) point: usize,
+        pub(super) pass: u64,
+    }
+
+    impl FromStr for Stop {
+        type Err = FaultError;
+
+        fn from_str(at: &str) -> Result<Stop, FaultError> {
+            let unknown = || FaultError::Point { at: at.to_owned() };
+            let (name, pass) = match at.split_once(':') {
+                Some((name, pass)) => (name, pass.parse().ok().filter(|pass| *pass > 0).ok_or_else(unknown)?),
+                None => (at, 1),
+            };
+            Ok(Stop { point: index(name).ok_or_else(unknown)?, pass })
+        }
+    }
+
+    fn index(name: &str) -> Option<usize> {
+        POINTS.iter().position(|(point, _)| *point == name)
+    }
+
+    /// What the environment has chosen, in one line; `None`: nothing.
+    ///
+    /// # Errors
+    /// It names a bug or a point that does not exist.
+    pub fn from_environment() -> Result<Option<String>, FaultError> {
+        let Chosen { bug, stop } = Chosen::read()?;
+        let bug = bug.map(|bug| format!("the deliberate bug {bug} is in"));
+        let stop = stop.and_then(|stop| Some((POINTS.get(stop.point)?.0, stop.pass)));
+        let stop = stop.map(|(name, pass)| format!("this process stops at {name}, pass {pass}"));
+        let all: Vec<String> = bug.into_iter().chain(stop).collect();
+        Ok((!all.is_empty()).then(|| all.join("; ")))
+    }
+
+    /// True where this bug is to be made.
+    pub fn bug(bug: Bug) -> bool {
+        HERE.get().unwrap_or_else(|| chosen().bug) == Some(bug)
+    }
+
+    /// Runs `body` with this bug, or with none, on this thread.
+    pub fn with<T>(bug: Option<Bug>, body: impl FnOnce() -> T) -> T {
+        struct Before(Option<Option<Bug>>);
+        impl Drop for Before {
+            fn drop(&mut self) {
+                HERE.set(self.0);
+            }
+        }
+        let _before = Before(HERE.replace(Some(bug)));
+        body()
+    }
+
+    /// The process comes by `name`, and stops here if it was told to.
+    pub fn point(name: &'static str) {
+        let Some(index) = index(name) else {
+            debug_assert!(false, "{name} is not in the list of points");
+            return;
+        };
+        let Some(passes) = PASSES.get(index) else { return };
+        let pass = passes.fetch_add(1, Ordering::SeqCst) + 1;
+        if chosen().stop == Some(Stop { point: index, pass }) {
+            eprintln!("stopped at {name}");
+            // Nothing is lost if it does not stop: whoever waits for that gives up.
+            let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP);
+        }
+    }
+
+    /// Whether the process is to stop at `name`: what is done at once elsewhere is then done one after the other.
+    pub fn stops_at(name: &str) -> bool {
+        chosen().stop.is_some_and(|stop| Some(stop.point) == index(name))
+    }
+
+    /// How often the process has come by `name`.
+    pub fn passes(name: &str) -> u64 {
+        index(name).and_then(|at| PASSES.get(at)).map_or(0, |passes| passes.load(Ordering::SeqCst))
+    }
+}
+
+/// Without.
+#[cfg(not(debug_assertions))]
+mod disarmed {
+    use super::{Bug, FaultError};
+
+    /// Nothing can be chosen in this build.
+    ///
+    /// # Errors
+    /// None.
+    pub fn from_environment() -> Result<Option<String>, FaultError> {
+        Ok(None)
+    }
+
+    /// Never, in this build.
+    #[inline(always)]
+    pub const fn bug(_: Bug) -> bool {
+        false
+    }
+
+    /// Runs `body`; there are no bugs in this build.
+    #[inline(always)]
+    pub fn with<T>(_: Option<Bug>, body: impl FnOnce() -> T) -> T {
+        body()
+    }
+
+    /// Nothing, in this build.
+    #[inline(always)]
+    pub const fn point(_: &'static str) {}
+
+    /// Never, in this build.
+    #[inline(always)]
+    pub const fn stops_at(_: &str) -> bool {
+        false
+    }
+
+    /// Nothing is counted in this build.
+    #[inline(always)]
+    pub const fn passes(_: &str) -> u64 {
+        0
+    }
+
+    // Known to the compiler, so nothing of a bug or a stop is in the program.
+    const _: () = {
+        let mut at = 0;
+        while at < Bug::ALL.len() {
+            assert!(!bug(Bug::ALL[at]));
+            at += 1;
+        }
+        assert!(!stops_at("log.written"));
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn names_are_read_as_they_are_written_and_others_are_refused() {
+        for bug in Bug::ALL {
+            assert_eq!(bug.to_string().parse(), Ok(bug));
+        }
+        assert_eq!(Bug::ALL.into_iter().collect::<HashSet<_>>().len(), Bug::ALL.len());
+        let error = "reply-after-flush".parse::<Bug>().unwrap_err().to_string();
+        assert!(error.contains("no such bug") && error.contains("cut-late"), "{error}");
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    fn a_stop_is_a_point_and_a_pass_from_1() {
+        use armed::Stop;
+        let stop = |at: &str| at.parse::<Stop>();
+        for (at, (name, _)) in POINTS.iter().enumerate() {
+            assert_eq!(stop(name), Ok(Stop { point: at, pass: 1 }));
+            assert_eq!(stop(&format!("{name}:17")), Ok(Stop { point: at, pass: 17 }));
+        }
+        for bad in ["", "log", "log.written:", "log.written:0", "log.written:x", "log.written:1:2", ":1"] {
+            let error = stop(bad).unwrap_err().to_string();
+            assert!(error.contains("no such point") && error.contains("recovery.emptied"), "{error}");
+        }
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    fn a_bug_is_in_for_one_thread_and_one_call_only() {
+        assert!(!bug(Bug::CutLate));
+        with(Some(Bug::CutLate), || {
+            assert!(bug(Bug::CutLate) && !bug(Bug::MarkerUnset));
+            with(None, || assert!(!bug(Bug::CutLate)));
+            assert!(bug(Bug::CutLate), "the inner call is over");
+            std::thread::scope(|s| s.spawn(|| assert!(!bug(Bug::CutLate))).join()).unwrap();
+        });
+        assert!(!bug(Bug::CutLate));
+        let panicked =
+            std::panic::catch_unwind(|| with(Some(Bug::CutLate), || std::panic::resume_unwind(Box::new(()))));
+        assert!(panicked.is_err() && !bug(Bug::CutLate), "also after a panic");
+    }
+
+    #[test]
+    fn the_page_lists_all_of_them() {
+        let page = include_str!("../../../docs/internals/intent-log.md");
+        let named = POINTS.map(|(name, so)| format!("| `{name}` | {so} |"));
+        for row in named.into_iter().chain(Bug::ALL.map(|bug| format!("| `{bug}` |"))) {
+            assert!(page.contains(&row), "{row}");
+        }
+    }
+
+    #[test]
+    #[cfg(not(debug_assertions))]
+    fn a_release_build_has_none_of_it() {
+        // Another test's environment cannot be meant: nothing reads it.
+        for each in Bug::ALL {
+            assert!(!with(Some(each), || bug(each)));
+        }
+        point("log.written");
+        assert_eq!((passes("log.written"), from_environment()), (0, Ok(None)));
+    }
+}
