@@ -12,6 +12,7 @@ use std::time::Instant;
 
 use crate::core::{Core, Stage, State};
 use crate::faults::point;
+use crate::step::{Did, Step};
 
 /// What makes the effects of old records durable elsewhere, so that their space can be used again.
 pub trait Checkpoint: Send + Sync {
@@ -28,51 +29,78 @@ pub trait Checkpoint: Send + Sync {
     fn sync(&self, number: u64) -> io::Result<()>;
 }
 
-/// The checkpoint thread. Runs until the log stops or fails.
-pub(crate) fn run(core: &Arc<Core>, checkpoint: &dyn Checkpoint) {
-    while let Some(number) = next_cut(core) {
-        let start = Instant::now();
-        if let Err(error) = checkpoint.sync(number) {
-            core.fail(&format!("making the volume durable: {error}"));
-            return;
-        }
-        core.counters.checkpoint(start.elapsed());
-        point("checkpoint.synced");
-        let mut state = core.state.lock();
-        state.stage = Stage::Synced;
-        core.writer.notify_one();
-    }
+/// The checkpoint thread.
+pub(crate) struct Checkpointer {
+    pub(crate) core: Arc<Core>,
+    pub(crate) checkpoint: Arc<dyn Checkpoint>,
 }
 
-/// Asks for cuts when they are due; returns when the writer has made one. `None`: the log has stopped.
-fn next_cut(core: &Core) -> Option<u64> {
-    let mut state = core.state.lock();
-    loop {
+impl Checkpointer {
+    /// The thread: runs until the log stops or fails.
+    pub(crate) fn run(&self) {
+        loop {
+            match self.step(Some(Instant::now())) {
+                Step::Did(_) => {}
+                Step::Idle | Step::Blocked(_) => self.wait(),
+                Step::Ended => return,
+            }
+        }
+    }
+
+    /// Asks for a cut if one is due, or makes the volume durable if there is one. Without `now`, none is due by time.
+    pub(crate) fn step(&self, now: Option<Instant>) -> Step {
+        let core = &self.core;
+        let mut state = core.state.lock();
         if state.dead() {
-            return None;
+            return Step::Ended;
         }
         match state.stage {
-            Stage::Syncing => return Some(state.checkpoint + 1),
-            Stage::Idle => {
-                if state.must_be_known() {
-                    state.stage = Stage::Wanted;
-                    core.writer.notify_one();
-                    continue;
+            Stage::Syncing => {
+                let number = state.checkpoint + 1;
+                drop(state);
+                let start = Instant::now();
+                if let Err(error) = self.checkpoint.sync(number) {
+                    core.fail(&format!("making the volume durable: {error}"));
+                    return Step::Ended;
                 }
-                if let Some(since) = state.dirty_since {
-                    let due = since + core.timing.checkpoint_after;
-                    if state.checkpoint_asked || state.half_full(core.ring) || Instant::now() >= due {
-                        state.stage = Stage::Wanted;
-                        core.writer.notify_one();
-                    } else {
-                        core.checkpointer.wait_until(&mut state, due);
-                    }
-                    continue;
-                }
+                core.counters.checkpoint(start.elapsed());
+                point("checkpoint.synced");
+                core.state.lock().stage = Stage::Synced;
+                core.writer.notify_one();
+                Step::Did(Did::Synced)
             }
-            Stage::Wanted | Stage::Cutting | Stage::Synced | Stage::Absorbing => {}
+            Stage::Idle if self.due(&state, now) => {
+                state.stage = Stage::Wanted;
+                core.writer.notify_one();
+                Step::Did(Did::AskedForCut)
+            }
+            _ => Step::Idle,
         }
-        core.checkpointer.wait(&mut state);
+    }
+
+    /// A cut is due. Pure.
+    fn due(&self, state: &State, now: Option<Instant>) -> bool {
+        let asked = |since: Instant| {
+            state.checkpoint_asked
+                || state.half_full(self.core.ring)
+                || now.is_some_and(|now| now >= since + self.core.timing.checkpoint_after)
+        };
+        state.must_be_known() || state.dirty_since.is_some_and(asked)
+    }
+
+    /// Waits until there may be something to do.
+    fn wait(&self) {
+        let core = &self.core;
+        let mut state = core.state.lock();
+        while !state.dead() && state.stage != Stage::Syncing {
+            match state.dirty_since.filter(|_| state.stage == Stage::Idle) {
+                _ if state.stage == Stage::Idle && self.due(&state, Some(Instant::now())) => return,
+                Some(since) => {
+                    core.checkpointer.wait_until(&mut state, since + core.timing.checkpoint_after);
+                }
+                None => core.checkpointer.wait(&mut state),
+            }
+        }
     }
 }
 

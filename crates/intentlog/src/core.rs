@@ -18,6 +18,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use crate::aligned::AlignedBuf;
+use crate::checkpoint;
 use crate::device::Device;
 use crate::error::LogError;
 use crate::faults::{self, Bug, point};
@@ -29,6 +30,7 @@ use crate::limits::{
 };
 use crate::ring::Ring;
 use crate::stats::Counters;
+use crate::step::{Did, Step, Wait};
 use crate::ticket::{Outcome, Ticket, Wakeups};
 
 /// Where the log is in its life.
@@ -105,6 +107,8 @@ impl Space {
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) phase: Phase,
+    /// There are no threads: see [`crate::step`].
+    pub(crate) stepped: bool,
     pub(crate) failed: Option<Arc<str>>,
     /// The gate is closed.
     pub(crate) sealing: bool,
@@ -203,6 +207,7 @@ impl Core {
             timing,
             state: Mutex::new(State {
                 phase: Phase::Replaying,
+                stepped: false,
                 failed: None,
                 sealing: false,
                 txns: 0,
@@ -249,6 +254,9 @@ impl Core {
             if full && state.txns == 0 && !state.sealing {
                 state.rotate();
                 self.writer.notify_one();
+            } else if full && state.stepped {
+                // Nobody else could end what is open.
+                state.overfull = true;
             } else if state.sealing || full {
                 self.wait_at_gate(&mut state);
             } else {
@@ -398,6 +406,45 @@ impl Core {
         if state.alone_from.is_none() && self.half_lost.load(Ordering::Acquire) {
             state.alone_from = Some(state.cuts + CHECKPOINTS_ALONE);
             self.checkpointer.notify_one();
+        }
+    }
+
+    /// Lets those who wait begin.
+    pub(crate) fn open_gate(&self) {
+        self.state.lock().sealing = false;
+        self.gate.notify_all();
+    }
+
+    /// One step towards a stop in order; `Blocked` says what has to happen first.
+    pub(crate) fn stop(&self) -> Step {
+        let mut state = self.state.lock();
+        if state.dead() {
+            return Step::Ended;
+        }
+        match state.phase {
+            Phase::Replaying => {
+                state.phase = Phase::Stopped;
+                Step::Ended
+            }
+            Phase::Running => {
+                state.phase = Phase::Closing;
+                self.gate.notify_all();
+                Step::Did(Did::AskedToStop)
+            }
+            Phase::Closing if state.txns > 0 => Step::Blocked(Wait::Gate),
+            Phase::Closing => {
+                // A half of a mirror may be lost by the checkpoint itself, which takes further ones.
+                if checkpoint::target(&state).is_some() {
+                    state.checkpoint_asked = state.dirty_since.is_some();
+                    self.checkpointer.notify_one();
+                    return Step::Blocked(Wait::Checkpoint);
+                }
+                state.phase = Phase::Finishing;
+                self.writer.notify_one();
+                Step::Did(Did::AskedToStop)
+            }
+            Phase::Finishing => Step::Blocked(Wait::Writer),
+            Phase::Stopped => Step::Ended,
         }
     }
 

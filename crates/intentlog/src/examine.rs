@@ -77,11 +77,18 @@ pub(crate) fn is_unused(device: &dyn Device) -> Result<bool, ScanError> {
 }
 
 /// Makes an empty log.
-pub(crate) fn create(device: &dyn Device, bytes: u64, volume_id: [u8; 16]) -> std::io::Result<Superblocks> {
+pub(crate) fn create(
+    device: &dyn Device,
+    bytes: u64,
+    volume_id: [u8; 16],
+    random: &mut Random,
+) -> std::io::Result<Superblocks> {
     let mut log_id = [0; 16];
-    getrandom::fill(&mut log_id).map_err(std::io::Error::other)?;
+    let (front, back) = log_id.split_at_mut(8);
+    front.copy_from_slice(&random.draw()?.to_le_bytes());
+    back.copy_from_slice(&random.draw()?.to_le_bytes());
     let last = Superblock {
-        identity: Identity { log_id, salt: random_u64()? },
+        identity: Identity { log_id, salt: random.draw()? },
         volume_id,
         serial: 0,
         ring_bytes: bytes - RING_OFFSET,
@@ -97,8 +104,26 @@ pub(crate) fn create(device: &dyn Device, bytes: u64, volume_id: [u8; 16]) -> st
     Ok(superblocks)
 }
 
-pub(crate) fn random_u64() -> std::io::Result<u64> {
-    getrandom::u64().map_err(std::io::Error::other)
+/// Where identities and salts come from: the system, or a seed.
+pub(crate) struct Random(Option<u64>);
+
+impl Random {
+    pub(crate) fn new(seed: Option<u64>) -> Random {
+        Random(seed)
+    }
+
+    pub(crate) fn system() -> Random {
+        Random(None)
+    }
+
+    pub(crate) fn draw(&mut self) -> std::io::Result<u64> {
+        let Some(state) = &mut self.0 else { return getrandom::u64().map_err(std::io::Error::other) };
+        // SplitMix64: neighbouring seeds give unlike numbers.
+        *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        Ok(mixed ^ (mixed >> 31))
+    }
 }
 
 /// As people write identities.

@@ -21,6 +21,11 @@ pub(crate) fn flush(core: &Arc<Core>, outcome: &Arc<Outcome>) -> bool {
     {
         return false;
     }
+    lead(core, outcome)
+}
+
+/// The same, however long a flush takes.
+pub(crate) fn lead(core: &Arc<Core>, outcome: &Arc<Outcome>) -> bool {
     let mut state = core.state.lock();
     if !may_lead(core, &state, outcome) {
         return false;

@@ -42,6 +42,7 @@ pub mod ring;
 pub mod shape;
 pub mod sim;
 mod stats;
+pub mod step;
 mod ticket;
 mod writer;
 
@@ -52,4 +53,5 @@ pub use examine::hex;
 pub use intent::Intent;
 pub use log::{Config, Log, Replay};
 pub use stats::Stats;
+pub use step::Stepper;
 pub use ticket::Ticket;

@@ -9,11 +9,11 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::admit::{Fill, Pressure, pressure};
-use crate::checkpoint::{self, Checkpoint};
+use crate::checkpoint::{self, Checkpoint, Checkpointer};
 use crate::core::{Core, Phase, Space, Stage, Timing, Txn};
 use crate::device::{Device, Slowed, SyncMethod};
 use crate::error::{LogError, OpenError};
-use crate::examine::{check, create, io_error, open_file, random_u64, scan_error};
+use crate::examine::{Random, check, create, io_error, open_file, scan_error};
 use crate::faults::{self, Bug, point};
 use crate::format::{BatchBuf, Identity, Superblock};
 use crate::halves;
@@ -25,6 +25,7 @@ use crate::limits::{
 use crate::replay;
 use crate::ring::Ring;
 use crate::stats::Stats;
+use crate::step::{Step, Stepper, Wait};
 use crate::writer::{Superblocks, Writer};
 
 /// What to open and how.
@@ -48,6 +49,9 @@ pub struct Config {
     pub intent_wait: Duration,
     /// A waiter that is alone makes the flush itself while flushes take no longer than this; zero: never.
     pub lead_flush: Duration,
+    /// For simulations: the log's identity and its salt come from this number instead of the system's randomness. Each
+    /// opening of one log needs another number: with the same salt, batches of an earlier run would count as this one's.
+    pub seed: Option<u64>,
 }
 
 impl Config {
@@ -63,6 +67,7 @@ impl Config {
             checkpoint_after: CHECKPOINT_AFTER,
             intent_wait: INTENT_WAIT_MAX,
             lead_flush: LEAD_FLUSH_MAX,
+            seed: None,
         }
     }
 }
@@ -154,11 +159,12 @@ impl Log {
         if bytes < DEVICE_BYTES_MIN {
             return Err(OpenError::TooSmall { path: path.clone(), bytes, min: DEVICE_BYTES_MIN });
         }
+        let mut random = Random::new(config.seed);
         let found = check(&*device, path, &config.volume_id)?;
         let fresh = found.is_none();
         let superblocks = match found {
             Some(superblocks) => superblocks,
-            None => create(&*device, bytes, config.volume_id)
+            None => create(&*device, bytes, config.volume_id, &mut random)
                 .map_err(|source| io_error(path, "write the first superblock of", source))?,
         };
         let scan = replay::scan(&*device, &superblocks.last).map_err(|error| scan_error(path, error))?;
@@ -176,7 +182,7 @@ impl Log {
             None => device.into(),
         };
         // A new salt: batches of earlier runs, torn ones too, can never be taken for this run's.
-        let salt = random_u64().map_err(|source| io_error(path, "draw an identity for", source))?;
+        let salt = random.draw().map_err(|source| io_error(path, "draw an identity for", source))?;
         let warning = device.warning();
         if let Some(warning) = &warning {
             tracing::warn!("{warning}");
@@ -212,6 +218,35 @@ impl Log {
     /// [`LogError::AlreadyStarted`]; [`LogError::Failed`] if the checkpoint or the device fails or if the
     /// snapshot does not fit.
     pub fn start(&self, checkpoint: Arc<dyn Checkpoint>) -> Result<(), LogError> {
+        let (writer, checkpointer) = self.begin_running(checkpoint, false)?;
+        let core = &self.handle.core;
+        let spawned = spawn("landfast-log", core, move || writer.run())
+            .and_then(|first| {
+                self.handle.threads.lock().push(first);
+                spawn("landfast-ckpt", core, move || checkpointer.run())
+            })
+            .map(|second| self.handle.threads.lock().push(second));
+        spawned.map_err(|error| {
+            let why = format!("starting a thread: {error}");
+            core.fail(&why);
+            LogError::Failed(why.as_str().into())
+        })
+    }
+
+    /// As [`Log::start`], without threads: what they do is done when the [`Stepper`] is told to, see [`crate::step`].
+    ///
+    /// # Errors
+    /// As [`Log::start`].
+    pub fn start_stepped(&self, checkpoint: Arc<dyn Checkpoint>) -> Result<Stepper, LogError> {
+        let (writer, checkpointer) = self.begin_running(checkpoint, true)?;
+        Ok(Stepper::new(self.handle.core.clone(), writer, checkpointer))
+    }
+
+    fn begin_running(
+        &self,
+        checkpoint: Arc<dyn Checkpoint>,
+        stepped: bool,
+    ) -> Result<(Writer, Checkpointer), LogError> {
         let core = &self.handle.core;
         let Some(mut superblocks) = self.handle.superblocks.lock().take() else {
             return Err(LogError::AlreadyStarted);
@@ -221,19 +256,12 @@ impl Log {
             core.fail(&why);
             return Err(LogError::Failed(why.as_str().into()));
         }
-        let writer = Writer::new(core.clone(), self.handle.device.clone(), checkpoint.clone(), superblocks);
-        core.state.lock().phase = Phase::Running;
-        let spawned = spawn("landfast-log", core, move |_| writer.run())
-            .and_then(|first| {
-                self.handle.threads.lock().push(first);
-                spawn("landfast-ckpt", core, move |core| checkpoint::run(core, &*checkpoint))
-            })
-            .map(|second| self.handle.threads.lock().push(second));
-        spawned.map_err(|error| {
-            let why = format!("starting a thread: {error}");
-            core.fail(&why);
-            LogError::Failed(why.as_str().into())
-        })
+        let checkpointer = Checkpointer { core: core.clone(), checkpoint: checkpoint.clone() };
+        let writer = Writer::new(core.clone(), self.handle.device.clone(), checkpoint, superblocks);
+        let mut state = core.state.lock();
+        state.phase = Phase::Running;
+        state.stepped = stepped;
+        Ok((writer, checkpointer))
     }
 
     /// Empties the log under a new salt: snapshot, volume durable, snapshot's batch, both superblocks.
@@ -412,31 +440,27 @@ impl Log {
     pub fn shutdown(&self) -> Result<(), LogError> {
         let core = &*self.handle.core;
         {
-            let mut state = core.state.lock();
+            let state = core.state.lock();
             if let Some(why) = &state.failed {
                 return Err(LogError::Failed(why.clone()));
             }
-            match state.phase {
-                Phase::Replaying => {
-                    state.phase = Phase::Stopped;
-                    return Ok(());
+            if matches!(state.phase, Phase::Closing | Phase::Finishing | Phase::Stopped) {
+                return Ok(());
+            }
+        }
+        loop {
+            match core.stop() {
+                Step::Did(_) | Step::Idle => {}
+                Step::Blocked(Wait::Gate) => {
+                    let mut state = core.state.lock();
+                    while state.txns > 0 && !state.dead() {
+                        core.progress.wait(&mut state);
+                    }
                 }
-                Phase::Running => state.phase = Phase::Closing,
-                Phase::Closing | Phase::Finishing | Phase::Stopped => return Ok(()),
-            }
-            core.gate.notify_all();
-            while state.txns > 0 {
-                state.check_alive()?;
-                core.progress.wait(&mut state);
+                Step::Blocked(Wait::Checkpoint) => self.checkpoint_now()?,
+                Step::Blocked(_) | Step::Ended => break,
             }
         }
-        self.checkpoint_now()?;
-        // A half of a mirror may have been lost by that.
-        while core.state.lock().must_be_known() {
-            self.checkpoint_now()?;
-        }
-        core.state.lock().phase = Phase::Finishing;
-        core.wake_writer();
         self.handle.join();
         match &core.state.lock().failed {
             Some(why) => Err(LogError::Failed(why.clone())),
@@ -521,7 +545,7 @@ impl Drop for Handle {
 }
 
 impl crate::core::State {
-    fn fill(&self, core: &Core) -> Fill {
+    pub(crate) fn fill(&self, core: &Core) -> Fill {
         Fill {
             capacity: core.ring.bytes,
             reserve: self.reserve,
@@ -537,7 +561,7 @@ impl crate::core::State {
 fn spawn(
     name: &str,
     core: &Arc<Core>,
-    body: impl FnOnce(&Arc<Core>) + Send + 'static,
+    body: impl FnOnce() + Send + 'static,
 ) -> std::io::Result<JoinHandle<()>> {
     struct FailOnPanic(Arc<Core>);
     impl Drop for FailOnPanic {
@@ -548,5 +572,8 @@ fn spawn(
         }
     }
     let guard = FailOnPanic(core.clone());
-    std::thread::Builder::new().name(name.into()).spawn(move || body(&guard.0))
+    std::thread::Builder::new().name(name.into()).spawn(move || {
+        let _guard = guard;
+        body();
+    })
 }

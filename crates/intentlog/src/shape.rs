@@ -8,7 +8,7 @@ use std::path::Path;
 
 use crate::device::{Blank, Device, FileDevice};
 use crate::error::OpenError;
-use crate::examine::{hex, io_error, is_unused, open_file, random_u64, scan_error};
+use crate::examine::{Random, hex, io_error, is_unused, open_file, scan_error};
 use crate::format::{BatchBuf, BatchPlace, Identity, Superblock};
 use crate::limits::{BLOCK_BYTES, DEVICE_BYTES_MAX, DEVICE_BYTES_MIN, RING_OFFSET};
 use crate::replay::{self, Scan};
@@ -86,7 +86,8 @@ pub fn resize_device(device: &dyn Device, path: &Path, bytes: u64) -> Result<u64
         return Err(OpenError::TooSmall { path: path.into(), bytes, min });
     };
     let io = |action| move |source| io_error(path, action, source);
-    let identity = Identity { salt: random_u64().map_err(io("draw an identity for"))?, ..old.identity };
+    let identity =
+        Identity { salt: Random::system().draw().map_err(io("draw an identity for"))?, ..old.identity };
     let (length, records) = (buf.padded_bytes(), buf.records());
     if records > 0 {
         let place = BatchPlace {

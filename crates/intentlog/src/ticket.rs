@@ -79,6 +79,10 @@ impl Ticket {
         Ticket { core, outcome }
     }
 
+    pub(crate) fn outcome(&self) -> &Arc<Outcome> {
+        &self.outcome
+    }
+
     /// Asks for the flush without waiting for it. A thread that is about to hand the ticket to a waiting task
     /// calls this first: the flush then runs while the task is being woken.
     pub fn request(&self) {

@@ -1,6 +1,9 @@
 //! The thread that owns the device, but for moments when it has nothing to do and a waiter leads
 //! ([`crate::lead`]): seals, writes, moves the tail.
 //!
+//! What it does is in steps that never wait ([`Writer::step`]); waiting between them is the thread's ([`Writer::run`]). A
+//! simulation takes the same steps in an order of its own ([`crate::step`]).
+//!
 //! One flush is in flight at a time; the next batch collects meanwhile. Invariants:
 //! - a batch is written only when every earlier one is durable, so a torn batch is the last one;
 //! - a ticket succeeds only after the flush that covers it returned success and nothing has failed before;
@@ -13,14 +16,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-use parking_lot::MutexGuard;
-
 use crate::checkpoint::Checkpoint;
 use crate::core::{Core, Phase, Sealed, Stage, State};
 use crate::device::Device;
 use crate::faults::{self, Bug, point};
 use crate::format::{BatchBuf, Superblock};
+use crate::intent::Generation;
 use crate::limits::GATE_WAIT_MAX;
+use crate::step::{Did, Step, Wait};
 
 /// Position and sequence number where the tail will be once a checkpoint is complete.
 #[derive(Debug, Clone, Copy)]
@@ -37,6 +40,7 @@ pub(crate) struct Writer {
     pub(crate) checkpoint: Arc<dyn Checkpoint>,
     pub(crate) superblocks: Superblocks,
     cut: Option<Cut>,
+    task: Option<Task>,
 }
 
 /// The pair on the device: which was written last.
@@ -59,12 +63,46 @@ impl Superblocks {
     }
 }
 
-enum Work {
-    Sealed(Sealed),
-    Seal { cut: bool },
-    Superblock,
-    Finish,
+/// What the writer is in the middle of.
+enum Task {
+    Seal {
+        cut: bool,
+        hand: Hand,
+    },
+    /// A batch is to be made durable: in the ring, or, if it does not fit, through a checkpoint.
+    Put {
+        buf: BatchBuf,
+        snapshot: bool,
+        oversize: bool,
+    },
+    /// A batch of `length` bytes does not fit.
+    Absorb {
+        length: u64,
+    },
+    AbsorbSync {
+        records: Vec<Vec<u8>>,
+        number: u64,
+    },
+    AbsorbWrite {
+        records: Vec<Vec<u8>>,
+    },
+}
+
+/// Requests in hand, for one seal.
+enum Hand {
+    Unasked,
+    Awaited(Arc<Generation>),
+    /// They have come, or were waited for long enough.
+    Done,
+}
+
+/// What there is to begin.
+enum Todo {
     Stop,
+    Superblock,
+    Take,
+    Seal { cut: bool },
+    Finish,
 }
 
 impl Writer {
@@ -74,86 +112,150 @@ impl Writer {
         checkpoint: Arc<dyn Checkpoint>,
         superblocks: Superblocks,
     ) -> Self {
-        Writer { core, device, checkpoint, superblocks, cut: None }
+        Writer { core, device, checkpoint, superblocks, cut: None, task: None }
     }
 
-    /// Runs until shutdown, drop or failure.
+    /// The thread: runs until shutdown, drop or failure.
     pub(crate) fn run(mut self) {
         loop {
-            let done = match self.next_work() {
-                Work::Sealed(Sealed::Batch { buf, snapshot, oversize, .. }) => {
-                    self.put(buf, snapshot, oversize)
-                }
-                Work::Sealed(Sealed::Cut) => {
-                    self.place_cut();
-                    Ok(())
-                }
-                Work::Seal { cut } => {
-                    self.seal(cut);
-                    Ok(())
-                }
-                Work::Superblock => self.finish_checkpoint(),
-                Work::Finish => {
-                    if let Err(error) = self.mark_clean() {
-                        self.core.fail(&format!("writing the clean mark: {error}"));
-                    }
-                    return;
-                }
-                Work::Stop => return,
-            };
-            if let Err(why) = done {
-                self.core.fail(&why);
-                return;
+            match self.step() {
+                Step::Did(_) => {}
+                Step::Ended => return,
+                Step::Idle => self.await_work(),
+                Step::Blocked(wait) => self.wait(wait),
             }
         }
     }
 
-    fn next_work(&self) -> Work {
+    /// Does what can be done without waiting, up to the next moment that somebody else can tell from the one before.
+    pub(crate) fn step(&mut self) -> Step {
+        if self.core.state.lock().dead() {
+            return Step::Ended;
+        }
+        let stepped = match self.task.take() {
+            None => self.begin(),
+            Some(Task::Seal { cut, hand }) => Ok(self.seal(cut, hand)),
+            Some(Task::Put { buf, snapshot, oversize }) => self.put(buf, snapshot, oversize),
+            Some(Task::Absorb { length }) => Ok(self.absorb(length)),
+            Some(Task::AbsorbSync { records, number }) => self.absorb_sync(records, number),
+            Some(Task::AbsorbWrite { records }) => self.absorb_write(&records),
+        };
+        stepped.unwrap_or_else(|why| {
+            self.core.fail(&why);
+            Step::Ended
+        })
+    }
+
+    fn begin(&mut self) -> Result<Step, String> {
         let mut state = self.core.state.lock();
-        loop {
-            if state.dead() {
-                return Work::Stop;
+        match self.todo(&state) {
+            None => Ok(Step::Idle),
+            Some(Todo::Stop) => Ok(Step::Ended),
+            Some(Todo::Superblock) => {
+                drop(state);
+                self.finish_checkpoint()
             }
-            if state.leading {
-                self.core.writer.wait(&mut state);
-                continue;
-            }
-            if state.stage == Stage::Synced && self.cut.is_some_and(|cut| cut.durable) {
-                return Work::Superblock;
-            }
-            if let Some(sealed) = state.queue.pop_front() {
-                if let Sealed::Batch { outcome, .. } = &sealed {
-                    let outcome = outcome.clone();
+            Some(Todo::Take) => match state.queue.pop_front() {
+                None => Ok(Step::Idle),
+                Some(Sealed::Batch { buf, outcome, snapshot, oversize }) => {
                     state.in_flight.push(outcome);
+                    drop(state);
+                    self.put(buf, snapshot, oversize)
                 }
-                return Work::Sealed(sealed);
+                Some(Sealed::Cut) => {
+                    drop(state);
+                    self.place_cut();
+                    Ok(Step::Did(Did::CutPlaced))
+                }
+            },
+            Some(Todo::Seal { cut }) => {
+                drop(state);
+                Ok(self.seal(cut, Hand::Unasked))
             }
-            if state.stage == Stage::Wanted {
-                return Work::Seal { cut: true };
+            Some(Todo::Finish) => {
+                drop(state);
+                self.mark_clean().map_err(|error| format!("writing the clean mark: {error}"))?;
+                Ok(Step::Did(Did::MarkedClean))
             }
-            // `Synced` here: all that is missing is the snapshot, which is in the open batch.
-            if state.wanted || state.stage == Stage::Synced {
-                return Work::Seal { cut: false };
-            }
-            if state.phase == Phase::Finishing && state.stage == Stage::Idle {
-                return match state.open.buf.records() {
-                    0 => Work::Finish,
-                    _ => Work::Seal { cut: false },
-                };
-            }
+        }
+    }
+
+    /// What there is to begin; `None`: nothing. Pure.
+    fn todo(&self, state: &State) -> Option<Todo> {
+        if state.dead() {
+            return Some(Todo::Stop);
+        }
+        if state.leading {
+            return None;
+        }
+        if state.stage == Stage::Synced && self.cut.is_some_and(|cut| cut.durable) {
+            return Some(Todo::Superblock);
+        }
+        if !state.queue.is_empty() {
+            return Some(Todo::Take);
+        }
+        if state.stage == Stage::Wanted {
+            return Some(Todo::Seal { cut: true });
+        }
+        // `Synced` here: all that is missing is the snapshot, which is in the open batch.
+        if state.wanted || state.stage == Stage::Synced {
+            return Some(Todo::Seal { cut: false });
+        }
+        if state.phase == Phase::Finishing && state.stage == Stage::Idle {
+            return Some(match state.open.buf.records() {
+                0 => Todo::Finish,
+                _ => Todo::Seal { cut: false },
+            });
+        }
+        None
+    }
+
+    /// Thread: waits until there is something to do.
+    fn await_work(&self) {
+        let mut state = self.core.state.lock();
+        while self.todo(&state).is_none() {
             self.core.writer.wait(&mut state);
+        }
+    }
+
+    /// Thread: waits until the task can go on, as long as that may take.
+    fn wait(&mut self, wait: Wait) {
+        match wait {
+            Wait::Requests => self.await_requests_in_hand(),
+            Wait::Gate => self.await_last_out(),
+            Wait::Sync => {
+                let mut state = self.core.state.lock();
+                while state.stage == Stage::Syncing && !state.dead() {
+                    self.core.writer.wait(&mut state);
+                }
+            }
+            // For those who stop the log.
+            Wait::Checkpoint | Wait::Writer => {}
         }
     }
 
     /// Moves the open batch to the queue; with `cut`, marks the cut behind it and puts the snapshot first
     /// into the next.
-    fn seal(&self, cut: bool) {
-        let mut state = self.core.state.lock();
-        if state.wanted {
-            self.await_requests_in_hand(&mut state);
+    fn seal(&mut self, cut: bool, mut hand: Hand) -> Step {
+        let core = self.core.clone();
+        let mut state = core.state.lock();
+        if let Hand::Unasked = hand {
+            hand = match state.wanted.then(|| core.intents.close()).flatten() {
+                Some(generation) => {
+                    core.counters.intent_waits.fetch_add(1, Relaxed);
+                    generation.set_awaited();
+                    Hand::Awaited(generation)
+                }
+                None => Hand::Done,
+            };
         }
-        if !self.close_gate(&mut state) {
-            return;
+        if matches!(&hand, Hand::Awaited(generation) if !generation.is_empty()) {
+            self.task = Some(Task::Seal { cut, hand });
+            return Step::Blocked(Wait::Requests);
+        }
+        if !close_gate(&mut state) {
+            self.task = Some(Task::Seal { cut, hand: Hand::Done });
+            return Step::Blocked(Wait::Gate);
         }
         state.rotate();
         if cut {
@@ -161,53 +263,64 @@ impl Writer {
             begin_cut(&mut state, Stage::Cutting);
             drop(state);
             let records = self.checkpoint.snapshot();
-            state = self.core.state.lock();
+            state = core.state.lock();
             for record in &records {
                 let open = &mut state.open;
                 open.snapshot = true;
                 open.oversize |= !open.buf.push(&[record]);
             }
             let snapshot_bytes = state.open.buf.padded_bytes();
-            state.set_reserve(self.core.ring, snapshot_bytes);
+            state.set_reserve(core.ring, snapshot_bytes);
             state.stage = Stage::Syncing;
-            self.core.checkpointer.notify_one();
+            core.checkpointer.notify_one();
         }
-        self.open_gate(state);
+        state.sealing = false;
+        drop(state);
+        core.gate.notify_all();
         if cut {
             point("checkpoint.cut");
         }
+        Step::Did(if cut { Did::Cut } else { Did::Sealed })
     }
 
-    /// Waits for those requests that were received before now and have not yet committed, within bounds.
-    fn await_requests_in_hand(&self, state: &mut MutexGuard<'_, State>) {
-        let Some(generation) = self.core.intents.close() else { return };
+    /// Thread: waits for those requests that were received before the seal began and have not yet committed, within
+    /// bounds.
+    fn await_requests_in_hand(&mut self) {
+        let Some(Task::Seal { hand: Hand::Awaited(generation), .. }) = &self.task else { return };
         let until = Instant::now() + self.core.timing.intent_wait;
-        self.core.counters.intent_waits.fetch_add(1, Relaxed);
-        generation.set_awaited();
+        let mut state = self.core.state.lock();
         while !generation.is_empty() && !state.dead() {
-            if self.core.writer.wait_until(state, until).timed_out() {
-                self.core.counters.intent_timeouts.fetch_add(1, Relaxed);
-                return;
+            if self.core.writer.wait_until(&mut state, until).timed_out() {
+                drop(state);
+                return self.stop_waiting_for_requests();
             }
         }
     }
 
-    /// Lets nobody begin and waits until no transaction is open. `false`: the log is dead.
+    /// The seal goes on without the requests in hand.
+    pub(crate) fn stop_waiting_for_requests(&mut self) {
+        if let Some(Task::Seal { hand, .. }) = &mut self.task {
+            self.core.counters.intent_timeouts.fetch_add(1, Relaxed);
+            *hand = Hand::Done;
+        }
+    }
+
+    /// Thread: waits until no transaction is open, with the gate closed.
     ///
     /// Should one of those open need something that a thread holds who waits to begin, the wait would never
     /// end. Nothing is decided before the last one has left, so the gate is opened again for those at it.
-    fn close_gate(&self, state: &mut MutexGuard<'_, State>) -> bool {
-        state.sealing = true;
+    fn await_last_out(&self) {
+        let mut state = self.core.state.lock();
         let mut until = Instant::now() + GATE_WAIT_MAX;
         while state.txns > 0 && !state.dead() {
-            if self.core.writer.wait_until(state, until).timed_out() {
+            if self.core.writer.wait_until(&mut state, until).timed_out() {
                 self.core.counters.gate_reopened.fetch_add(1, Relaxed);
                 state.sealing = false;
                 state.reopened = true;
                 self.core.gate.notify_all();
                 until = Instant::now() + GATE_WAIT_MAX;
                 while state.at_gate > 0 && !state.dead() {
-                    if self.core.writer.wait_until(state, until).timed_out() {
+                    if self.core.writer.wait_until(&mut state, until).timed_out() {
                         break;
                     }
                 }
@@ -219,13 +332,6 @@ impl Writer {
         if state.dead() {
             state.sealing = false;
         }
-        !state.dead()
-    }
-
-    fn open_gate(&self, mut state: MutexGuard<'_, State>) {
-        state.sealing = false;
-        drop(state);
-        self.core.gate.notify_all();
     }
 
     fn place_cut(&mut self) {
@@ -236,16 +342,25 @@ impl Writer {
         self.cut = Some(Cut { position: state.space.head, seq: state.space.next_seq, durable });
     }
 
-    /// Makes one batch durable: in the ring, or, if it does not fit, through a checkpoint.
-    fn put(&mut self, mut buf: BatchBuf, snapshot: bool, oversize: bool) -> Result<(), String> {
+    fn put(&mut self, mut buf: BatchBuf, snapshot: bool, oversize: bool) -> Result<Step, String> {
         let length = buf.padded_bytes();
-        while oversize || !self.core.state.lock().fits(self.core.ring, length, snapshot) {
+        let (fits, stage) = {
+            let state = self.core.state.lock();
+            (state.fits(self.core.ring, length, snapshot), state.stage)
+        };
+        if oversize || !fits {
             // A checkpoint that is under way and needs nothing more from the ring frees space.
-            if self.cut.is_some_and(|cut| cut.durable) && self.await_sync() {
-                self.finish_checkpoint()?;
-            } else {
-                return self.absorb(length);
-            }
+            return match (self.cut.is_some_and(|cut| cut.durable), stage) {
+                (true, Stage::Syncing) => {
+                    self.task = Some(Task::Put { buf, snapshot, oversize });
+                    Ok(Step::Blocked(Wait::Sync))
+                }
+                (true, Stage::Synced) => {
+                    self.task = Some(Task::Put { buf, snapshot, oversize });
+                    self.finish_checkpoint()
+                }
+                _ => Ok(self.absorb(length)),
+            };
         }
         self.core
             .write_batch(&*self.device, &mut buf, false)
@@ -259,25 +374,18 @@ impl Writer {
             self.core.checkpointer.notify_one();
         }
         self.core.acknowledge(state);
-        Ok(())
+        Ok(Step::Did(Did::Wrote))
     }
 
-    /// Waits for the checkpoint thread's part of a checkpoint. `false`: none is under way, or the log is dead.
-    fn await_sync(&self) -> bool {
-        let mut state = self.core.state.lock();
-        while state.stage == Stage::Syncing && !state.dead() {
-            self.core.writer.wait(&mut state);
+    fn finish_checkpoint(&mut self) -> Result<Step, String> {
+        if let Some(mut cut) = self.cut.take() {
+            if faults::bug(Bug::CutLate) {
+                let space = self.core.state.lock().space;
+                (cut.position, cut.seq) = (space.head, space.next_seq);
+            }
+            self.move_tail(cut.position, cut.seq)?;
         }
-        state.stage == Stage::Synced && !state.dead()
-    }
-
-    fn finish_checkpoint(&mut self) -> Result<(), String> {
-        let Some(mut cut) = self.cut.take() else { return Ok(()) };
-        if faults::bug(Bug::CutLate) {
-            let space = self.core.state.lock().space;
-            (cut.position, cut.seq) = (space.head, space.next_seq);
-        }
-        self.move_tail(cut.position, cut.seq)
+        Ok(Step::Did(Did::MovedTail))
     }
 
     fn move_tail(&mut self, tail: u64, tail_seq: u64) -> Result<(), String> {
@@ -312,11 +420,16 @@ impl Writer {
     /// A batch does not fit, and no checkpoint under way will make room. Its effects have been applied, so a
     /// checkpoint makes them durable as well as the ring would: everything that waits is answered by it, and
     /// only the snapshot is written, marked as the point where replay starts.
-    fn absorb(&mut self, length: u64) -> Result<(), String> {
-        self.await_sync();
-        let mut state = self.core.state.lock();
-        if !self.close_gate(&mut state) {
-            return Err("stopped while waiting for space".into());
+    fn absorb(&mut self, length: u64) -> Step {
+        let core = self.core.clone();
+        let mut state = core.state.lock();
+        let wait = match state.stage {
+            Stage::Syncing => Some(Wait::Sync),
+            _ => (!close_gate(&mut state)).then_some(Wait::Gate),
+        };
+        if let Some(wait) = wait {
+            self.task = Some(Task::Absorb { length });
+            return Step::Blocked(wait);
         }
         state.rotate();
         state.queued_bytes -= length;
@@ -331,12 +444,22 @@ impl Writer {
         let number = state.checkpoint + 1;
         drop(state);
         let records = self.checkpoint.snapshot();
-        self.open_gate(self.core.state.lock());
+        core.open_gate();
+        point("checkpoint.cut");
+        self.task = Some(Task::AbsorbSync { records, number });
+        Step::Did(Did::AbsorbCut)
+    }
 
+    fn absorb_sync(&mut self, records: Vec<Vec<u8>>, number: u64) -> Result<Step, String> {
         let start = Instant::now();
         self.checkpoint.sync(number).map_err(|error| format!("making the volume durable: {error}"))?;
         self.core.counters.checkpoint(start.elapsed());
         point("checkpoint.synced");
+        self.task = Some(Task::AbsorbWrite { records });
+        Ok(Step::Did(Did::AbsorbSynced))
+    }
+
+    fn absorb_write(&mut self, records: &[Vec<u8>]) -> Result<Step, String> {
         let mut buf = BatchBuf::default();
         let fits = records.iter().all(|record| buf.push(&[record]));
         let length = buf.padded_bytes();
@@ -359,7 +482,7 @@ impl Writer {
         self.core.counters.absorbed.fetch_add(1, Relaxed);
         self.move_tail(space.head, space.next_seq)?;
         self.core.acknowledge(self.core.state.lock());
-        Ok(())
+        Ok(Step::Did(Did::Absorbed))
     }
 
     /// Shutdown: everything is checkpointed and written.
@@ -381,4 +504,10 @@ fn begin_cut(state: &mut State, stage: Stage) {
     state.cuts += 1;
     state.dirty_since = None;
     state.checkpoint_asked = false;
+}
+
+/// Lets nobody begin; `true` when no transaction is open either.
+fn close_gate(state: &mut State) -> bool {
+    state.sealing = true;
+    state.txns == 0
 }
