@@ -10,6 +10,7 @@ mod progress;
 mod serve;
 mod units;
 mod untar;
+mod verify;
 
 use args::{Cli, Command};
 use clap::Parser;
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
         Command::Untar(args) => untar::run(&args),
         Command::Demo(args) => demo::run(args),
         Command::Lab(command) => lab::run(command),
+        Command::Verify(command) => verify::run(command),
         Command::Log(command) => log::run(&command),
     }
     .into()

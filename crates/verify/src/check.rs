@@ -1,0 +1,300 @@
+//! The check: the journal's tree, the server's tree, and the difference by operation.
+
+use crate::client::{self, Fh, Nfs, patiently};
+use crate::contents::OpNo;
+use crate::error::{Error, Meaning, Result};
+use crate::journal::{self, Contents, Record};
+use crate::judge::{Verdict, decide, judge};
+use crate::limits::{CHECK_REPLY_PATIENCE, EXAMPLES_MAX, RECONNECT_PAUSE};
+use crate::model::{Model, What};
+use crate::observe::Observer;
+use crate::op::{Kind, Op, Reply, hex, unhex};
+use crate::report::{Found, Report, Row, Verifier};
+use crate::url::Target;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// What to do.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The journal.
+    pub journal: PathBuf,
+    /// How long to wait for a server that is not back.
+    pub patience: Duration,
+    /// Remove the run's directory from the server afterwards.
+    pub remove: bool,
+}
+
+/// What a journal says of one client.
+#[derive(Debug, Clone, Default)]
+pub struct Told {
+    /// The tree that acknowledged operations make.
+    pub model: Model,
+    /// What was sent and not acknowledged.
+    pub in_doubt: Option<(OpNo, Op)>,
+}
+
+/// What a journal says.
+#[derive(Debug, Clone, Default)]
+pub struct Story {
+    /// Of each client.
+    pub clients: Vec<Told>,
+    /// The kind of each acknowledged operation.
+    pub kinds: HashMap<OpNo, Kind>,
+    /// The last write verifier.
+    pub verf: Option<String>,
+    /// How it ended, if it says so.
+    pub ended: Option<journal::End>,
+}
+
+/// Plays a journal. Pure.
+///
+/// # Errors
+/// In words, when no run can have written it.
+pub fn play(contents: &Contents) -> std::result::Result<Story, String> {
+    let header = &contents.header;
+    let mut story = Story { clients: vec![Told::default(); header.clients as usize], ..Story::default() };
+    let mut sent: HashMap<OpNo, (u32, Op)> = HashMap::new();
+    for record in &contents.records {
+        match record {
+            Record::Header(_) => return Err("it has a second header".to_owned()),
+            Record::Intent { no, client, op } => {
+                let told = story.clients.get_mut(*client as usize);
+                let told =
+                    told.ok_or_else(|| format!("operation {no} is of client {client}, who is none"))?;
+                if told.in_doubt.is_some() || sent.insert(*no, (*client, op.clone())).is_some() {
+                    return Err(format!("operation {no} was sent before another one was answered"));
+                }
+                told.in_doubt = Some((*no, op.clone()));
+            }
+            Record::Ack { no, reply } => {
+                let (client, op) = sent.get(no).ok_or_else(|| format!("operation {no} was never sent"))?;
+                let told = &mut story.clients[*client as usize];
+                if told.in_doubt.take().is_none_or(|(doubted, _)| doubted != *no) {
+                    return Err(format!("operation {no} was acknowledged twice"));
+                }
+                story.kinds.insert(*no, op.kind(reply));
+                story.verf = reply.verf.clone().or(story.verf);
+                // The directory of the run is everybody's.
+                let whose =
+                    if *no == 0 { 0..story.clients.len() } else { *client as usize..*client as usize + 1 };
+                for told in &mut story.clients[whose] {
+                    told.model.apply(*no, op, reply).map_err(|e| e.to_string())?;
+                    if *no == 0 {
+                        told.model.share(&header.top());
+                    }
+                }
+            }
+            // Whether it was done is not known.
+            Record::Refused { .. } => {}
+            Record::End(end) => story.ended = Some(*end),
+        }
+    }
+    Ok(story)
+}
+
+/// What was found of all clients, before it is made a report. Pure.
+#[derive(Debug, Default)]
+struct Sum {
+    lost: BTreeMap<OpNo, String>,
+    partly: Found,
+    strange: Found,
+    stale: Found,
+    renumbered: Found,
+    objects: u64,
+    handles: u64,
+    unstable: Vec<(OpNo, String, String)>,
+}
+
+impl Sum {
+    fn add(&mut self, verdict: Verdict) {
+        self.objects += verdict.objects;
+        self.handles += verdict.handles;
+        verdict.stale.into_iter().for_each(|p| self.stale.add(p));
+        verdict.renumbered.into_iter().for_each(|p| self.renumbered.add(p));
+        for w in verdict.wrong {
+            let example = format!("{}: {}", w.path, w.why);
+            match w.op {
+                Some(op) => {
+                    self.lost.entry(op).or_insert(example);
+                }
+                None => self.strange.add(example),
+            }
+        }
+        for (w, verf) in verdict.unstable {
+            if let Some(op) = w.op {
+                self.unstable.push((op, verf, format!("{}: {}", w.path, w.why)));
+            }
+        }
+    }
+}
+
+/// Checks the server against the journal.
+///
+/// # Errors
+/// When it cannot be checked: no server, no journal, another journal.
+pub fn run(target: &Target, options: &Options, waiting: &dyn Fn(&Error)) -> Result<Report> {
+    let journal = journal::read(&options.journal)?;
+    let bad = |why: String| Error::Journal { path: options.journal.clone(), why };
+    let target = &of_version(target, &journal.header.nfs)?;
+    let (mut nfs, base) = reach(target, options.patience, waiting)?;
+    let attr = patiently(|| nfs.getattr(&base))?;
+    if attr.fileid != journal.header.base_fileid {
+        return Err(bad(format!(
+            "it was written to another directory: {} had file id {}, {} has {}",
+            journal.header.url, journal.header.base_fileid, target.text, attr.fileid
+        )));
+    }
+    let report = examine(nfs.as_mut(), &base, target, &journal).map_err(|e| match e {
+        Error::Unable(why) => bad(why),
+        e => e,
+    })?;
+    if options.remove {
+        remove(nfs.as_mut(), &base, &journal.header.top())?;
+    }
+    nfs.leave();
+    Ok(report)
+}
+
+/// Compares what is below the directory `base` with what the journal says. Changes nothing, but for a COMMIT on one file, to
+/// learn the write verifier.
+///
+/// # Errors
+/// The server is gone, or refuses to be looked at; [`Error::Unable`] when no run can have written the journal.
+pub fn examine(nfs: &mut dyn Nfs, base: &Fh, target: &Target, journal: &Contents) -> Result<Report> {
+    let story = play(journal).map_err(Error::Unable)?;
+    let mut sum = Sum::default();
+    let mut some_file = None;
+    for told in &story.clients {
+        let mut observer = Observer::new(nfs, base.clone());
+        let models = match &told.in_doubt {
+            Some((no, op)) => told.model.variants(*no, op).map_err(|e| Error::Unable(e.to_string()))?,
+            None => vec![told.model.clone()],
+        };
+        let mut verdicts = Vec::new();
+        for model in &models {
+            let seen = observer.observe(model)?;
+            let is_file = |id: &&u32| matches!(model.object(**id).map(|o| &o.what), Some(What::File(_)));
+            let found = seen.objects.keys().find(is_file).and_then(|id| model.object(*id)?.fh.clone());
+            some_file = some_file.or(found);
+            verdicts.push(judge(model, &seen));
+        }
+        let outcome = decide(verdicts);
+        if let (true, Some((_, op))) = (outcome.partly, &told.in_doubt) {
+            sum.partly.add(format!("{}: {}", op.path(), op.kind(&Reply::default()).label()));
+        }
+        sum.add(outcome.verdict);
+    }
+    let verifier_now = match some_file.as_deref().and_then(unhex) {
+        Some(fh) => patiently(|| nfs.commit(&fh)).ok().map(|v| hex(&v)),
+        None => None,
+    };
+    Ok(report(target, journal, &story, sum, verifier_now.as_deref()))
+}
+
+fn report(target: &Target, journal: &Contents, story: &Story, mut sum: Sum, now: Option<&str>) -> Report {
+    let verifier = match (story.verf.as_deref(), now) {
+        (Some(before), Some(now)) if before == now => Verifier::Kept,
+        (Some(_), Some(_)) => Verifier::Changed,
+        _ => Verifier::Unknown,
+    };
+    let mut unstable_lost = 0;
+    for (op, verf, example) in std::mem::take(&mut sum.unstable) {
+        if now == Some(verf.as_str()) {
+            sum.lost.entry(op).or_insert(example);
+        } else {
+            unstable_lost += 1;
+        }
+    }
+    let checked: HashSet<OpNo> = story.clients.iter().flat_map(|t| t.model.ops()).collect();
+    let mut rows: BTreeMap<Kind, Row> = BTreeMap::new();
+    for (no, kind) in &story.kinds {
+        let row = rows.entry(*kind).or_insert_with(|| Row {
+            kind: *kind,
+            operation: kind.label().to_owned(),
+            acknowledged: 0,
+            checked: 0,
+            lost: 0,
+            examples: Vec::new(),
+        });
+        row.acknowledged += 1;
+        let lost = sum.lost.get(no);
+        row.checked += u64::from(checked.contains(no) || lost.is_some());
+        if let Some(example) = lost {
+            row.lost += 1;
+            if row.examples.len() < EXAMPLES_MAX {
+                row.examples.push(format!("operation {no}, {example}"));
+            }
+        }
+    }
+    let rows: Vec<Row> = rows.into_values().collect();
+    Report {
+        id: journal.header.id.clone(),
+        url: target.text.clone(),
+        nfs: target.version.to_string(),
+        ended: story.ended,
+        journal_torn: journal.torn as u64,
+        acknowledged: rows.iter().map(|r| r.acknowledged).sum(),
+        checked: rows.iter().map(|r| r.checked).sum(),
+        lost: rows.iter().map(|r| r.lost).sum(),
+        rows,
+        in_doubt: story.clients.iter().filter(|t| t.in_doubt.is_some()).count() as u64,
+        partly: sum.partly,
+        strange: sum.strange,
+        objects: sum.objects,
+        handles: sum.handles,
+        stale: sum.stale,
+        renumbered: sum.renumbered,
+        verifier,
+        unstable_lost,
+    }
+}
+
+/// Handles and extended attributes are of one version; a URL that names none means the journal's.
+fn of_version(target: &Target, journal: &str) -> Result<Target> {
+    let version = journal.parse()?;
+    if target.version_given && target.version != version {
+        let text = format!(
+            "the journal was written over NFS {journal}: check it over the same (?version={journal})"
+        );
+        return Err(Error::Url(text));
+    }
+    Ok(Target { version, ..target.clone() })
+}
+
+/// Waits for the server, and for the end of its grace period if it has one for this.
+fn reach(target: &Target, patience: Duration, waiting: &dyn Fn(&Error)) -> Result<(Box<dyn Nfs>, Fh)> {
+    let since = Instant::now();
+    let mut said = false;
+    loop {
+        let reached = client::connect(target, CHECK_REPLY_PATIENCE.min(patience.max(RECONNECT_PAUSE)))
+            .and_then(|mut nfs| nfs.base().map(|(base, _)| (nfs, base)));
+        match reached {
+            Err(e) if (e.is_gone() || e.meaning() == Some(Meaning::Later)) && since.elapsed() < patience => {
+                if !said {
+                    waiting(&e);
+                    said = true;
+                }
+                // There is no event for "the server is back".
+                std::thread::sleep(RECONNECT_PAUSE);
+            }
+            reached => return reached,
+        }
+    }
+}
+
+/// Removes a name and all below it.
+fn remove(nfs: &mut dyn Nfs, dir: &Fh, name: &str) -> Result<()> {
+    let (fh, attr) = match patiently(|| nfs.lookup(dir, name)) {
+        Err(e) if e.meaning() == Some(Meaning::NoEntry) => return Ok(()),
+        found => found?,
+    };
+    let is_dir = attr.kind == crate::judge::SeenKind::Dir;
+    if is_dir {
+        for below in patiently(|| nfs.names(&fh))? {
+            remove(nfs, &fh, &below)?;
+        }
+    }
+    patiently(|| nfs.remove(dir, name, is_dir))
+}

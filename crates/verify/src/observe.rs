@@ -1,0 +1,206 @@
+//! Looking at the server: what is at the names where the model has something, and behind the handles from before.
+
+use crate::client::{Attr, Fh, Nfs, patiently};
+use crate::error::{Error, Meaning, Result};
+use crate::judge::{Handle, Seen, SeenEntry, SeenKind, SeenObject, plausible};
+use crate::limits::FILE_BYTES_MAX;
+use crate::model::{BASE, Id, Model, Object, What};
+use crate::op::unhex;
+use std::collections::{BTreeMap, HashMap};
+
+type Listing = BTreeMap<String, (Fh, Attr)>;
+
+/// Looks, and remembers: two models of one directory cost little more than one.
+pub struct Observer<'a> {
+    nfs: &'a mut dyn Nfs,
+    base: Fh,
+    listings: HashMap<Fh, Listing>,
+    objects: HashMap<Fh, SeenObject>,
+    handles: HashMap<Fh, Option<Attr>>,
+}
+
+/// `None` for what is not there.
+fn there<T>(result: Result<T>) -> Result<Option<T>> {
+    match result {
+        Ok(found) => Ok(Some(found)),
+        Err(e) if matches!(e.meaning(), Some(Meaning::NoEntry | Meaning::Stale)) => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+impl<'a> Observer<'a> {
+    /// Looks below the directory `base`.
+    pub fn new(nfs: &'a mut dyn Nfs, base: Fh) -> Observer<'a> {
+        let (listings, objects, handles) = (HashMap::new(), HashMap::new(), HashMap::new());
+        Observer { nfs, base, listings, objects, handles }
+    }
+
+    /// Looks at everything that the model knows.
+    ///
+    /// # Errors
+    /// The server is gone, or refuses to be looked at.
+    pub fn observe(&mut self, model: &Model) -> Result<Seen> {
+        let mut seen = Seen::default();
+        self.walk(model, vec![(BASE, self.base.clone())], &mut seen)?;
+        // What lies in a directory that is lost may still be where it was before.
+        for (id, object) in model.objects() {
+            if !seen.objects.contains_key(&id)
+                && let Some(at) = self.locate(model, id, None, &mut seen)?
+                && matches!(object.what, What::Dir { .. })
+            {
+                self.walk(model, vec![(id, at)], &mut seen)?;
+            }
+        }
+        Ok(seen)
+    }
+
+    fn walk(&mut self, model: &Model, mut todo: Vec<(Id, Fh)>, seen: &mut Seen) -> Result<()> {
+        while let Some((id, fh)) = todo.pop() {
+            let Some(Object { what: What::Dir { entries, shared }, .. }) = model.object(id) else { continue };
+            let listing = if *shared {
+                // Others' names are not looked at.
+                self.some(&fh, entries.keys())?
+            } else {
+                self.listing(&fh)?
+            };
+            let entry = |(fh, a): &(Fh, Attr)| (SeenEntry { kind: a.kind, fileid: a.fileid }, fh.clone());
+            for (name, fact) in entries {
+                let Some(child) = fact.value else { continue };
+                if seen.objects.contains_key(&child) {
+                    continue;
+                }
+                let named = listing.get(name).map(entry).filter(|(e, _)| plausible(model, child, e));
+                if let Some(at) = self.locate(model, child, named.map(|(_, fh)| fh), seen)?
+                    && matches!(model.object(child).map(|o| &o.what), Some(What::Dir { .. }))
+                {
+                    todo.push((child, at));
+                }
+            }
+            let entries = listing.iter().map(|(n, e)| (n.clone(), entry(e).0)).collect();
+            // The directory itself was found by its parent; the one of the URL by the client.
+            match seen.objects.get_mut(&id) {
+                Some(found) => found.entries = entries,
+                None => {
+                    if let Some(mut found) = self.object(&fh, model.object(id))? {
+                        found.entries = entries;
+                        seen.objects.insert(id, found);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Finds an object by a name's handle, or by its own from before: where it is.
+    fn locate(&mut self, model: &Model, id: Id, named: Option<Fh>, seen: &mut Seen) -> Result<Option<Fh>> {
+        let Some(object) = model.object(id) else { return Ok(None) };
+        let before = object.fh.as_deref().and_then(unhex);
+        let leads = match &before {
+            Some(fh) => {
+                let attr = self.handle(fh)?;
+                seen.handles.insert(id, attr.as_ref().map_or(Handle::Stale, |a| Handle::Leads(a.fileid)));
+                attr.filter(|a| {
+                    let entry = SeenEntry { kind: a.kind, fileid: a.fileid };
+                    Some(a.fileid) == object.fileid && plausible(model, id, &entry)
+                })
+            }
+            None => None,
+        };
+        let Some(at) = named.or(before.filter(|_| leads.is_some())) else { return Ok(None) };
+        match self.object(&at, Some(object))? {
+            Some(found) => {
+                seen.objects.insert(id, found);
+                Ok(Some(at))
+            }
+            None => Ok(None),
+        }
+    }
+
+    fn handle(&mut self, fh: &Fh) -> Result<Option<Attr>> {
+        if let Some(known) = self.handles.get(fh) {
+            return Ok(known.clone());
+        }
+        let attr = there(patiently(|| self.nfs.getattr(fh)))?;
+        self.handles.insert(fh.clone(), attr.clone());
+        Ok(attr)
+    }
+
+    fn listing(&mut self, dir: &Fh) -> Result<Listing> {
+        if let Some(known) = self.listings.get(dir) {
+            return Ok(known.clone());
+        }
+        let names = there(patiently(|| self.nfs.names(dir)))?.unwrap_or_default();
+        let listing = self.some(dir, names.iter())?;
+        self.listings.insert(dir.clone(), listing.clone());
+        Ok(listing)
+    }
+
+    fn some<'n>(&mut self, dir: &Fh, names: impl Iterator<Item = &'n String>) -> Result<Listing> {
+        let mut listing = Listing::new();
+        for name in names {
+            if let Some(found) = there(patiently(|| self.nfs.lookup(dir, name)))? {
+                listing.insert(name.clone(), found);
+            }
+        }
+        Ok(listing)
+    }
+
+    fn object(&mut self, fh: &Fh, object: Option<&Object>) -> Result<Option<SeenObject>> {
+        if !self.objects.contains_key(fh) {
+            let Some(seen) = self.look(fh)? else { return Ok(None) };
+            self.objects.insert(fh.clone(), seen);
+        }
+        let Some(mut seen) = self.objects.get(fh).cloned() else { return Ok(None) };
+        for name in object.into_iter().flat_map(|o| o.xattrs.keys()) {
+            if !seen.xattrs.contains_key(name) {
+                let value = there(patiently(|| self.nfs.xattr(fh, name)))?.flatten();
+                seen.xattrs.insert(name.clone(), value);
+            }
+        }
+        self.objects.insert(fh.clone(), seen.clone());
+        Ok(Some(seen))
+    }
+
+    fn look(&mut self, fh: &Fh) -> Result<Option<SeenObject>> {
+        let Some(attr) = there(patiently(|| self.nfs.getattr(fh)))? else { return Ok(None) };
+        let mut seen = SeenObject {
+            kind: attr.kind,
+            fileid: attr.fileid,
+            mode: attr.mode,
+            mtime: attr.mtime,
+            bytes: Vec::new(),
+            text: String::new(),
+            xattrs: BTreeMap::new(),
+            entries: BTreeMap::new(),
+        };
+        match attr.kind {
+            SeenKind::File => seen.bytes = self.read(fh, attr.size)?,
+            SeenKind::Symlink => {
+                seen.text = there(patiently(|| self.nfs.readlink(fh)))?.unwrap_or_default();
+            }
+            SeenKind::Dir | SeenKind::Other => {}
+        }
+        Ok(Some(seen))
+    }
+
+    fn read(&mut self, fh: &Fh, size: u64) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        // More than any file of ours has is too much, however much it is.
+        let end = size.min(FILE_BYTES_MAX + 1);
+        while (bytes.len() as u64) < end {
+            let offset = bytes.len() as u64;
+            let Some((data, eof)) = there(patiently(|| self.nfs.read(fh, offset, (end - offset) as u32)))?
+            else {
+                break;
+            };
+            if data.is_empty() && !eof {
+                return Err(Error::Nonsense("READ gives nothing before the end of the file".into()));
+            }
+            bytes.extend(data);
+            if eof {
+                break;
+            }
+        }
+        Ok(bytes)
+    }
+}

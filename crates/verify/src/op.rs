@@ -1,0 +1,359 @@
+//! The operations, and what a reply says about each.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// One operation. Paths are names joined by `/`, below the directory of the URL.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Op {
+    /// Make a file that must not exist: CREATE, or OPEN that creates.
+    Create {
+        /// Where.
+        path: String,
+        /// Permission bits; an exclusive create of versions 3 and 4.0 cannot set them.
+        mode: u32,
+        /// With a verifier instead of GUARDED.
+        exclusive: bool,
+    },
+    /// WRITE.
+    Write {
+        /// Which file.
+        path: String,
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        len: u32,
+        /// Stands for the bytes: [`data`].
+        tag: u64,
+        /// FILE_SYNC instead of UNSTABLE.
+        stable: bool,
+    },
+    /// COMMIT of the whole file.
+    Commit {
+        /// Which file.
+        path: String,
+    },
+    /// SETATTR of the permission bits.
+    SetMode {
+        /// Of what.
+        path: String,
+        /// To what.
+        mode: u32,
+    },
+    /// SETATTR of the size.
+    SetSize {
+        /// Of which file.
+        path: String,
+        /// To so many bytes.
+        size: u64,
+    },
+    /// SETATTR of the modification time.
+    SetTimes {
+        /// Of what.
+        path: String,
+        /// Seconds since 1970.
+        mtime: u32,
+    },
+    /// MKDIR, or CREATE of a directory.
+    Mkdir {
+        /// Where.
+        path: String,
+        /// Permission bits.
+        mode: u32,
+    },
+    /// RMDIR, or REMOVE of a directory.
+    Rmdir {
+        /// Which.
+        path: String,
+    },
+    /// SYMLINK, or CREATE of a symbolic link.
+    Symlink {
+        /// Where.
+        path: String,
+        /// Leading where.
+        text: String,
+    },
+    /// LINK.
+    Link {
+        /// A name that the file has.
+        from: String,
+        /// The further one.
+        to: String,
+    },
+    /// RENAME.
+    Rename {
+        /// The old name.
+        from: String,
+        /// The new one.
+        to: String,
+        /// Something has the new name.
+        over: bool,
+    },
+    /// REMOVE of what is no directory.
+    Remove {
+        /// Which name.
+        path: String,
+    },
+    /// SETXATTR (RFC 8276).
+    SetXattr {
+        /// Of which file.
+        path: String,
+        /// The attribute.
+        name: String,
+        /// Bytes of its value.
+        len: u32,
+        /// Stands for them: [`data`].
+        tag: u64,
+    },
+    /// REMOVEXATTR (RFC 8276).
+    RemoveXattr {
+        /// Of which file.
+        path: String,
+        /// The attribute.
+        name: String,
+    },
+}
+
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $variant:ident = $word:literal, $label:literal;)*) => {
+        /// What is counted together.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(rename_all = "kebab-case")]
+        pub enum Kind {
+            $($(#[$doc])* $variant,)*
+        }
+
+        impl Kind {
+            /// All kinds, in the order of tables.
+            pub const ALL: &'static [Kind] = &[$(Kind::$variant),*];
+
+            /// The word for the command line.
+            #[must_use]
+            pub fn word(self) -> &'static str {
+                match self {
+                    $(Kind::$variant => $word,)*
+                }
+            }
+
+            /// The name in tables.
+            #[must_use]
+            pub fn label(self) -> &'static str {
+                match self {
+                    $(Kind::$variant => $label,)*
+                }
+            }
+        }
+    };
+}
+
+kinds! {
+    /// [`Op::Create`], guarded.
+    Create = "create", "CREATE guarded";
+    /// [`Op::Create`], exclusive.
+    CreateExclusive = "create-exclusive", "CREATE exclusive";
+    /// A WRITE that was answered with FILE_SYNC.
+    Write = "write", "WRITE FILE_SYNC";
+    /// A WRITE that was answered with less: it promises nothing before its COMMIT.
+    WriteUnstable = "write-unstable", "WRITE UNSTABLE";
+    /// A COMMIT after such WRITEs.
+    Commit = "commit", "WRITE + COMMIT";
+    /// [`Op::SetMode`].
+    SetMode = "setattr-mode", "SETATTR mode";
+    /// [`Op::SetSize`].
+    SetSize = "setattr-size", "SETATTR size";
+    /// [`Op::SetTimes`].
+    SetTimes = "setattr-times", "SETATTR times";
+    /// [`Op::Mkdir`].
+    Mkdir = "mkdir", "MKDIR";
+    /// [`Op::Rmdir`].
+    Rmdir = "rmdir", "RMDIR";
+    /// [`Op::Symlink`].
+    Symlink = "symlink", "SYMLINK";
+    /// [`Op::Link`].
+    Link = "link", "LINK";
+    /// [`Op::Rename`] to a new name.
+    Rename = "rename", "RENAME";
+    /// [`Op::Rename`] over another file.
+    RenameOver = "rename-over", "RENAME over a file";
+    /// [`Op::Remove`].
+    Remove = "remove", "REMOVE";
+    /// [`Op::SetXattr`].
+    SetXattr = "setxattr", "SETXATTR";
+    /// [`Op::RemoveXattr`].
+    RemoveXattr = "removexattr", "REMOVEXATTR";
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+impl FromStr for Kind {
+    type Err = String;
+
+    fn from_str(s: &str) -> Result<Kind, String> {
+        Kind::ALL.iter().copied().find(|k| k.word() == s).ok_or_else(|| {
+            let all: Vec<_> = Kind::ALL.iter().map(|k| k.word()).collect();
+            format!("`{s}` is no kind of operation; there are {}", all.join(", "))
+        })
+    }
+}
+
+/// What a reply said, as far as anything depends on it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reply {
+    /// The handle of what was made, in hexadecimal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fh: Option<String>,
+    /// Its file id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fileid: Option<u64>,
+    /// The write verifier of a WRITE or COMMIT, in hexadecimal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verf: Option<String>,
+    /// Bytes that a WRITE wrote.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub count: Option<u32>,
+    /// A WRITE was answered with FILE_SYNC.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stable: bool,
+    /// An exclusive create has set the mode as well.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub mode_set: bool,
+}
+
+impl Op {
+    /// What it counts as, given the reply.
+    #[must_use]
+    pub fn kind(&self, reply: &Reply) -> Kind {
+        match self {
+            Op::Create { exclusive: false, .. } => Kind::Create,
+            Op::Create { exclusive: true, .. } => Kind::CreateExclusive,
+            Op::Write { .. } if reply.stable => Kind::Write,
+            Op::Write { .. } => Kind::WriteUnstable,
+            Op::Commit { .. } => Kind::Commit,
+            Op::SetMode { .. } => Kind::SetMode,
+            Op::SetSize { .. } => Kind::SetSize,
+            Op::SetTimes { .. } => Kind::SetTimes,
+            Op::Mkdir { .. } => Kind::Mkdir,
+            Op::Rmdir { .. } => Kind::Rmdir,
+            Op::Symlink { .. } => Kind::Symlink,
+            Op::Link { .. } => Kind::Link,
+            Op::Rename { over: false, .. } => Kind::Rename,
+            Op::Rename { over: true, .. } => Kind::RenameOver,
+            Op::Remove { .. } => Kind::Remove,
+            Op::SetXattr { .. } => Kind::SetXattr,
+            Op::RemoveXattr { .. } => Kind::RemoveXattr,
+        }
+    }
+
+    /// The path that it is about, the new one of two.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        match self {
+            Op::Create { path, .. }
+            | Op::Write { path, .. }
+            | Op::Commit { path }
+            | Op::SetMode { path, .. }
+            | Op::SetSize { path, .. }
+            | Op::SetTimes { path, .. }
+            | Op::Mkdir { path, .. }
+            | Op::Rmdir { path }
+            | Op::Symlink { path, .. }
+            | Op::Remove { path }
+            | Op::SetXattr { path, .. }
+            | Op::RemoveXattr { path, .. } => path,
+            Op::Link { to, .. } | Op::Rename { to, .. } => to,
+        }
+    }
+}
+
+/// A small generator of numbers that look random (splitmix64): the same from the same seed, on every machine.
+#[derive(Debug, Clone)]
+pub struct Rng(u64);
+
+impl Rng {
+    /// Starts at `seed`.
+    #[must_use]
+    pub fn new(seed: u64) -> Rng {
+        Rng(seed)
+    }
+
+    /// The next number.
+    pub fn next_u64(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `n`; 0 when `n` is 0.
+    pub fn below(&mut self, n: u64) -> u64 {
+        if n == 0 { 0 } else { self.next_u64() % n }
+    }
+
+    /// One of them.
+    pub fn pick<'a, T>(&mut self, all: &'a [T]) -> Option<&'a T> {
+        all.get(usize::try_from(self.below(all.len() as u64)).unwrap_or(0))
+    }
+}
+
+/// The bytes that `tag` stands for: different tags give different bytes, so that each byte tells which operation wrote it.
+#[must_use]
+pub fn data(tag: u64, len: usize) -> Vec<u8> {
+    let mut rng = Rng::new(tag);
+    let mut out = Vec::with_capacity(len.next_multiple_of(8));
+    while out.len() < len {
+        out.extend_from_slice(&rng.next_u64().to_le_bytes());
+    }
+    out.truncate(len);
+    out
+}
+
+/// Bytes as hexadecimal text.
+#[must_use]
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+/// The bytes of hexadecimal text, or `None`.
+#[must_use]
+pub fn unhex(text: &str) -> Option<Vec<u8>> {
+    let digits = text.as_bytes();
+    if !digits.len().is_multiple_of(2) {
+        return None;
+    }
+    let digit = |d: u8| char::from(d).to_digit(16);
+    digits.chunks(2).map(|two| Some((digit(two[0])? * 16 + digit(two[1])?) as u8)).collect()
+}
+
+/// Splits a path into its directory's and its last name.
+#[must_use]
+pub fn split(path: &str) -> (&str, &str) {
+    path.rsplit_once('/').unwrap_or(("", path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_depends_on_the_tag_only_and_hexadecimal_round_trips() {
+        assert_eq!(data(1, 100)[..50], data(1, 50)[..]);
+        assert_ne!(data(1, 50), data(2, 50));
+        assert_eq!(unhex(&hex(&data(3, 33))), Some(data(3, 33)));
+        assert_eq!((unhex("0"), unhex("0g")), (None, None));
+    }
+
+    #[test]
+    fn every_kind_has_its_word() {
+        for kind in Kind::ALL {
+            assert_eq!(kind.word().parse::<Kind>(), Ok(*kind));
+        }
+        assert!("tar".parse::<Kind>().is_err());
+    }
+}
