@@ -41,6 +41,7 @@ fn info(args: &LogArgs) -> Exit {
 
 fn say(path: &Path, c: &Contents) {
     println!("{}: {}", path.display(), show_bytes(c.bytes));
+    println!("  on              {}", c.device);
     let Some(log) = &c.log else {
         println!("  never used");
         return;

@@ -40,6 +40,16 @@ pub enum OpenError {
         /// The log's path.
         path: PathBuf,
     },
+    /// Requests to the device must be larger than a block of the log.
+    #[error(
+        "log {path}: its device takes requests of {bytes} bytes and more, a log needs ones of 4096; use another device"
+    )]
+    Blocks {
+        /// The log's path.
+        path: PathBuf,
+        /// Smallest request, in bytes.
+        bytes: u64,
+    },
     /// Fewer bytes than [`crate::limits::DEVICE_BYTES_MIN`].
     #[error("log {path}: {bytes} bytes are too few, at least {min} are needed")]
     TooSmall {

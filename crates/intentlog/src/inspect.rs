@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
+use crate::device::Report;
 use crate::error::OpenError;
 use crate::examine::{check_size, io_error, scan_error};
 use crate::format::{BatchHeader, Superblock};
@@ -48,6 +49,11 @@ impl ReadAt for Inspected {
 }
 
 impl Inspected {
+    /// What the system says of the device that it is on, in one line.
+    pub fn device(&self) -> String {
+        Report::of(&self.path).to_string()
+    }
+
     /// Opens a log for reading.
     ///
     /// # Errors

@@ -69,6 +69,9 @@ pub const RECENT_FLUSHES: u64 = 8;
 /// what they wait for may be waiting to begin.
 pub const GATE_WAIT_MAX: Duration = Duration::from_millis(2);
 
+/// Devices below a log that are looked at to say what it is on.
+pub const DEVICE_LAYERS_MAX: usize = 16;
+
 /// Most rounds of the self-test for each way of flushing.
 pub const SELF_TEST_ROUNDS: usize = 15;
 

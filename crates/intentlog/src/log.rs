@@ -188,6 +188,7 @@ impl Log {
             tracing::warn!("{warning}");
         }
         let info = device.describe();
+        tracing::info!("log: {info}");
         let core = Core::new(
             &device,
             Ring { bytes: superblocks.last.ring_bytes },

@@ -16,6 +16,8 @@ use crate::record::Record;
 pub struct Contents {
     /// Bytes of the file or device.
     pub bytes: u64,
+    /// What the system says of the device that it is on.
+    pub device: String,
     /// The log; `None` if it was never used.
     pub log: Option<Held>,
 }
@@ -94,7 +96,9 @@ pub enum CheckError {
 }
 
 fn summary(log: &Inspected, mut each: impl FnMut(&Batch, &[Vec<u8>])) -> Result<Contents, OpenError> {
-    let Some(superblock) = log.superblock() else { return Ok(Contents { bytes: log.bytes(), log: None }) };
+    let Some(superblock) = log.superblock() else {
+        return Ok(Contents { bytes: log.bytes(), device: log.device(), log: None });
+    };
     let (mut records, mut batches) = (0, 0);
     let scan = log.walk(|batch, all| {
         if batch.restart {
@@ -115,5 +119,5 @@ fn summary(log: &Inspected, mut each: impl FnMut(&Batch, &[Vec<u8>])) -> Result<
         used: scan.end - scan.tail,
         ring: superblock.ring_bytes,
     };
-    Ok(Contents { bytes: log.bytes(), log: Some(held) })
+    Ok(Contents { bytes: log.bytes(), device: log.device(), log: Some(held) })
 }

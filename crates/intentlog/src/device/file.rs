@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FallocateFlags, FileType, FlockOperation, Mode, OFlags, SeekFrom};
 use rustix::io::{Errno, ReadWriteFlags};
 
+use super::report::{Report, takes_blocks};
 use super::selftest::{self, SyncMethod};
 use super::{Device, ReadAt};
 use crate::aligned::AlignedBuf;
@@ -30,6 +31,7 @@ pub struct FileDevice {
     direct: bool,
     method: SyncMethod,
     measured: String,
+    report: Report,
 }
 
 /// The type of the filesystem that a descriptor is on.
@@ -68,6 +70,11 @@ impl FileDevice {
         if is_file && filesystem(&fd) == Some(FUSE_MAGIC) {
             return Err(OpenError::Fuse { path: path.into() });
         }
+        let report = Report::of(path);
+        if !takes_blocks(&report) {
+            let bytes = report.logical().unwrap_or_default();
+            return Err(OpenError::Blocks { path: path.into(), bytes });
+        }
         let mut bytes = rustix::fs::seek(&fd, SeekFrom::End(0)).map_err(fail("size"))?;
         let mut blank = Blank::No;
         if is_file && bytes == 0 {
@@ -85,6 +92,7 @@ impl FileDevice {
             direct,
             method: SyncMethod::Flush,
             measured: String::new(),
+            report,
         };
         if blank == Blank::NewFile
             && let Err(source) = device.fill()
@@ -223,12 +231,13 @@ impl ReadAt for FileDevice {
 impl Device for FileDevice {
     fn warning(&self) -> Option<String> {
         let in_memory = self.is_file && matches!(filesystem(&self.fd), Some(TMPFS_MAGIC | RAMFS_MAGIC));
-        in_memory.then(|| {
+        let in_memory = in_memory.then(|| {
             format!(
                 "the log {} lies in memory: a power cut or reboot loses every acknowledged operation since the last checkpoint",
                 self.path.display()
             )
-        })
+        });
+        in_memory.or_else(|| Some(format!("the log {}: {}", self.path.display(), self.report.warning()?)))
     }
 
     fn bytes(&self) -> u64 {
@@ -250,7 +259,12 @@ impl Device for FileDevice {
         let kind = if self.is_file { "file" } else { "block device" };
         let cache = if self.direct { "O_DIRECT" } else { "through the page cache (no O_DIRECT here)" };
         let mib = self.bytes as f64 / (1 << 20) as f64;
-        format!("{kind} {}, {mib:.1} MiB, {cache}, {}", self.path.display(), self.measured)
+        format!(
+            "{kind} {}, {mib:.1} MiB, {cache}, {}, on {}",
+            self.path.display(),
+            self.measured,
+            self.report
+        )
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod file;
 mod mirror;
+pub(crate) mod report;
 mod selftest;
 
 use std::io;
@@ -11,6 +12,7 @@ use std::time::{Duration, Instant};
 
 pub use file::{Blank, FileDevice};
 pub use mirror::Mirror;
+pub use report::{Layer, Report};
 pub use selftest::SyncMethod;
 
 use crate::limits::SPIN_BELOW;
