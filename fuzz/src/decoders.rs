@@ -187,6 +187,7 @@ pub fn log_blocks(data: &[u8]) {
     let mut image = Image(vec![0; DEVICE_BYTES]);
     for (slot, fields) in found.superblocks.iter().enumerate() {
         let Some(f) = fields else { continue };
+        let clean_end = f.clean_end.map(|(at, seq)| (u64::from(at) * BLOCK_BYTES as u64, seq.into()));
         let block = Superblock {
             identity,
             volume_id: [1; 16],
@@ -195,7 +196,8 @@ pub fn log_blocks(data: &[u8]) {
             tail: u64::from(f.tail) * BLOCK_BYTES as u64,
             tail_seq: f.tail_seq.into(),
             checkpoint: f.checkpoint.into(),
-            clean_end: f.clean_end.map(|(at, seq)| (u64::from(at) * BLOCK_BYTES as u64, seq.into())),
+            durable_end: clean_end.unwrap_or((0, 0)),
+            clean_end,
         };
         image.put(slot * BLOCK_BYTES, &block.encode());
         if let Ok(read) = Superblock::decode(&block.encode()) {

@@ -29,14 +29,33 @@ pub fn run(command: &LogCommand) -> Exit {
 }
 
 fn info(args: &LogArgs) -> Exit {
-    let Some(found) = told(log::open(&args.path)).and_then(|log| told(log::contents(&log))) else {
-        return Exit::Failed;
+    let log = match log::open(&args.path) {
+        Ok(log) => log,
+        Err(e) => return refused(e),
     };
+    let found = match log::contents(&log) {
+        Ok(found) => found,
+        Err(e) => return refused(e),
+    };
+    warn(&log);
     if args.json {
         return print_json(&found).map_or(Exit::Failed, |()| Exit::Done);
     }
     say(&args.path, &found);
     Exit::Done
+}
+
+/// 1: it is damaged. 2: it cannot be told, or is not for this program.
+fn refused(e: log::OpenError) -> Exit {
+    let damaged = matches!(e, log::OpenError::Corrupt { .. });
+    told::<(), _>(Err(e));
+    if damaged { Exit::Partly } else { Exit::Failed }
+}
+
+fn warn(log: &log::Inspected) {
+    if let Some(warning) = log.warning() {
+        eprintln!("landfast: {warning}");
+    }
 }
 
 fn say(path: &Path, c: &Contents) {
@@ -65,7 +84,11 @@ fn say(path: &Path, c: &Contents) {
 
 /// 0: whole. 1: damaged. 2: it cannot be told.
 fn check(args: &LogArgs) -> Exit {
-    let Some(log) = told(log::open(&args.path)) else { return Exit::Failed };
+    let log = match log::open(&args.path) {
+        Ok(log) => log,
+        Err(e) => return refused(e),
+    };
+    warn(&log);
     match log::check(&log) {
         Ok(found) => {
             if args.json {

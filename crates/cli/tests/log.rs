@@ -65,12 +65,35 @@ fn what_is_damaged_is_named() {
     let o = run(&["log", "check", path(&log)]);
     assert_eq!(o.status.code(), Some(1));
     one_line_with(&stderr(&o), &[path(&log), "damaged", &format!("offset {offset}")]);
-    // Both superblocks.
-    file.write_all_at(&[0xff; 16], 100).expect("changed");
+    let info = run(&["log", "info", path(&log)]);
+    assert_eq!((info.status.code(), stderr(&info)), (Some(1), stderr(&o)), "the same words");
+    let served =
+        run(&["serve", path(&dir.path().join("volume")), "--log", path(&log), "--listen", "127.0.0.1:0"]);
+    assert_eq!(served.status.code(), Some(2));
+    assert_eq!(stderr(&served), stderr(&o), "the same words");
+    file.write_all_at(&byte, offset + 120).expect("as it was");
+    // One superblock, then both.
+    let mut kept = [0; 16];
+    file.read_exact_at(&mut kept, 4196).expect("bytes");
     file.write_all_at(&[0xff; 16], 4196).expect("changed");
-    let o = run(&["log", "info", path(&log)]);
-    assert_eq!(o.status.code(), Some(2));
-    one_line_with(&stderr(&o), &["superblock"]);
+    for command in ["info", "check"] {
+        let o = run(&["log", command, path(&log)]);
+        assert!(o.status.success(), "{}", stderr(&o));
+        one_line_with(
+            &stderr(&o),
+            &[path(&log), "the superblock at offset 4096 is torn or damaged; the other one counts"],
+        );
+    }
+    file.write_all_at(&[0xff; 16], 100).expect("changed");
+    for command in ["info", "check"] {
+        let o = run(&["log", command, path(&log)]);
+        assert_eq!(o.status.code(), Some(1));
+        one_line_with(&stderr(&o), &[path(&log), "damaged: neither superblock (offsets 0 and 4096)"]);
+    }
+    file.write_all_at(&kept, 4196).expect("as it was");
+    let server = Serving::start(&dir.path().join("volume"), &log);
+    assert!(server.words.contains("the superblock at offset 0 is torn or damaged"), "{}", server.words);
+    server.end(Signal::TERM);
     let other = dir.path().join("other");
     fs::write(&other, vec![b'x'; 1 << 20]).expect("a file");
     let o = run(&["log", "check", path(&other)]);

@@ -20,10 +20,12 @@ pub enum OpenError {
         source: io::Error,
     },
     /// Another process (or another `Log` of this one) holds it, or it is mounted.
-    #[error("log {path}: in use by another process; stop it first")]
+    #[error("log {path}: in use by {holder}; stop it first")]
     InUse {
         /// The log's path.
         path: PathBuf,
+        /// Who holds it, in words.
+        holder: String,
     },
     /// Neither a regular file nor a block device.
     #[error("log {path}: must be a regular file or a block device")]
@@ -116,7 +118,10 @@ pub enum OpenError {
         why: String,
     },
     /// Acknowledged records are damaged: replaying the rest would lose them silently.
-    #[error("log {path}: damaged: {what}; nothing was replayed, keep the device for examination")]
+    #[error(
+        "log {path}: damaged: {what}; nothing was replayed, keep the device for examination \
+         (docs/internals/recovery.md says how to give up what it holds)"
+    )]
     Corrupt {
         /// The log's path.
         path: PathBuf,

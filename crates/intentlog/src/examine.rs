@@ -5,9 +5,9 @@ use std::path::Path;
 use crate::aligned::AlignedBuf;
 use crate::device::{Blank, Device, FileDevice};
 use crate::error::OpenError;
-use crate::format::{Identity, Superblock};
-use crate::limits::{BLANK_CHECK_BYTES, RING_OFFSET, STREAM_BYTES};
-use crate::replay::{self, ScanError};
+use crate::format::{BatchHeader, Identity, Superblock};
+use crate::limits::{BLANK_CHECK_BYTES, BLOCK_BYTES, RING_OFFSET, STREAM_BYTES};
+use crate::replay::{self, ReadAt, ScanError};
 use crate::writer::Superblocks;
 
 /// Looks at the superblocks; `None` if there are none on a device without contents.
@@ -16,7 +16,7 @@ pub(crate) fn check(
     path: &Path,
     volume_id: &[u8; 16],
 ) -> Result<Option<Superblocks>, OpenError> {
-    let (last, slot) = match replay::read_superblocks(device).map_err(|error| scan_error(path, error))? {
+    let (last, slot) = match superblocks(device, device.bytes(), path)? {
         replay::Superblocks::Found(last, slot) => (last, slot),
         replay::Superblocks::Blank => {
             return match is_unused(device).map_err(|error| scan_error(path, error))? {
@@ -33,6 +33,46 @@ pub(crate) fn check(
     Ok(Some(Superblocks { last, slot }))
 }
 
+/// One line on a superblock that is torn or damaged beside one that counts.
+pub fn damaged_superblock(path: &Path, offset: u64) -> String {
+    format!(
+        "log {}: the superblock at offset {offset} is torn or damaged; the other one counts",
+        path.display()
+    )
+}
+
+/// The pair of superblocks of a device of so many bytes. A log that has lost both is damaged, and nothing that may be erased.
+pub(crate) fn superblocks(
+    device: &dyn ReadAt,
+    bytes: u64,
+    path: &Path,
+) -> Result<replay::Superblocks, OpenError> {
+    let read = replay::read_superblocks(device);
+    if matches!(read, Ok(replay::Superblocks::Blank) | Err(ScanError::Foreign))
+        && has_batches(device, bytes).map_err(|source| io_error(path, "read", source))?
+    {
+        let what = format!(
+            "both superblocks (offsets 0 and {BLOCK_BYTES}) are erased or overwritten, but batches of a log stand behind them"
+        );
+        return Err(OpenError::Corrupt { path: path.into(), what });
+    }
+    read.map_err(|error| scan_error(path, error))
+}
+
+/// Whether the first part of the ring holds what begins as a batch does.
+fn has_batches(device: &dyn ReadAt, bytes: u64) -> std::io::Result<bool> {
+    let mut chunk = AlignedBuf::zeroed(STREAM_BYTES);
+    let end = (bytes / BLOCK_BYTES as u64 * BLOCK_BYTES as u64).min(RING_OFFSET + BLANK_CHECK_BYTES);
+    for start in (RING_OFFSET..end).step_by(STREAM_BYTES) {
+        let length = (end - start).min(STREAM_BYTES as u64) as usize;
+        device.read_at(start, &mut chunk[..length])?;
+        if chunk[..length].chunks(BLOCK_BYTES).any(BatchHeader::resembles) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// All that a superblock speaks of is there.
 pub(crate) fn check_size(superblock: &Superblock, bytes: u64, path: &Path) -> Result<(), OpenError> {
     if superblock.ring_bytes <= bytes.saturating_sub(RING_OFFSET) {
@@ -41,6 +81,14 @@ pub(crate) fn check_size(superblock: &Superblock, bytes: u64, path: &Path) -> Re
     let made = superblock.ring_bytes + RING_OFFSET;
     let what = format!("it was made with {made} bytes, but only {bytes} are there");
     Err(OpenError::Corrupt { path: path.into(), what })
+}
+
+/// That a device, being too small for any log, is what is left of one.
+pub(crate) fn cut_off(device: &dyn ReadAt, bytes: u64, path: &Path) -> Option<OpenError> {
+    match replay::read_superblocks(device) {
+        Ok(replay::Superblocks::Found(superblock, _)) => check_size(&superblock, bytes, path).err(),
+        _ => None,
+    }
 }
 
 /// Opens a file or block device, and writes it once if there is nothing on it. Whether there was nothing.
@@ -95,6 +143,7 @@ pub(crate) fn create(
         tail: 0,
         tail_seq: 1,
         checkpoint: 0,
+        durable_end: (0, 0),
         clean_end: None,
     };
     let mut superblocks = Superblocks { last, slot: 1 };

@@ -57,6 +57,9 @@ pub struct Superblock {
     pub tail_seq: u64,
     /// Number of the last completed checkpoint.
     pub checkpoint: u64,
+    /// Position and sequence number after the last batch that was durable when this was written: the log does not end
+    /// before that. Zero: not known.
+    pub durable_end: (u64, u64),
     /// Set by a clean shutdown: position and sequence number after the last batch.
     pub clean_end: Option<(u64, u64)>,
 }
@@ -84,7 +87,7 @@ impl Superblock {
         out.put(&(if self.clean_end.is_some() { FLAG_CLEAN } else { 0 }).to_le_bytes());
         out.put(&self.identity.log_id);
         out.put(&self.volume_id);
-        let (end, end_seq) = self.clean_end.unwrap_or((0, 0));
+        let (end, end_seq) = self.clean_end.unwrap_or(self.durable_end);
         for value in [
             self.identity.salt,
             self.serial,
@@ -151,6 +154,7 @@ impl Superblock {
             tail,
             tail_seq,
             checkpoint,
+            durable_end: end,
             clean_end: (flags & FLAG_CLEAN != 0).then_some(end),
         })
     }
@@ -177,6 +181,11 @@ pub struct BatchHeader {
 }
 
 impl BatchHeader {
+    /// Whether a block begins as a batch of any log does, whole or not.
+    pub fn resembles(block: &[u8]) -> bool {
+        block.starts_with(&BATCH_MAGIC)
+    }
+
     /// Reads the header at the start of `bytes`; `None` if there is no valid one of this `identity`.
     pub fn decode(bytes: &[u8], identity: &Identity) -> Option<BatchHeader> {
         let bytes = bytes.get(..BATCH_HEADER_BYTES)?;

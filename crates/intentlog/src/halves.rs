@@ -207,6 +207,7 @@ mod tests {
             tail: 0,
             tail_seq: 1,
             checkpoint,
+            durable_end: (0, 0),
             clean_end: None,
         };
         let damage = || OpenError::Corrupt { path: "x".into(), what: "a hole".into() };

@@ -10,9 +10,9 @@ use rustix::io::Errno;
 
 use crate::device::Report;
 use crate::error::OpenError;
-use crate::examine::{check_size, io_error, scan_error};
+use crate::examine::{check_size, cut_off, damaged_superblock, io_error, scan_error, superblocks};
 use crate::format::{BatchHeader, Superblock};
-use crate::limits::RING_OFFSET;
+use crate::limits::{DEVICE_BYTES_MIN, RING_OFFSET};
 use crate::replay::{self, ReadAt, Scan, Superblocks};
 use crate::ring::Ring;
 
@@ -23,6 +23,7 @@ pub struct Inspected {
     path: PathBuf,
     bytes: u64,
     superblock: Option<Superblock>,
+    damaged_superblock: Option<u64>,
 }
 
 /// One batch, as it stands on the device.
@@ -66,21 +67,23 @@ impl Inspected {
             return Err(OpenError::Kind { path: path.into() });
         }
         rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared).map_err(|error| match error {
-            Errno::WOULDBLOCK => OpenError::InUse { path: path.into() },
+            Errno::WOULDBLOCK => OpenError::InUse { path: path.into(), holder: crate::holder::of(&file) },
             other => io_error(path, "lock", other.into()),
         })?;
         let bytes = rustix::fs::seek(&file, rustix::fs::SeekFrom::End(0))
             .map_err(|e| io_error(path, "size", e.into()))?;
-        if bytes < RING_OFFSET {
-            return Err(OpenError::TooSmall { path: path.into(), bytes, min: RING_OFFSET });
+        let mut log =
+            Inspected { file, path: path.into(), bytes, superblock: None, damaged_superblock: None };
+        if bytes < DEVICE_BYTES_MIN {
+            let small = OpenError::TooSmall { path: path.into(), bytes, min: DEVICE_BYTES_MIN };
+            return Err(cut_off(&log, bytes, path).unwrap_or(small));
         }
-        let mut log = Inspected { file, path: path.into(), bytes, superblock: None };
-        if let Superblocks::Found(superblock, _) =
-            replay::read_superblocks(&log).map_err(|error| scan_error(path, error))?
-        {
+        if let Superblocks::Found(superblock, _) = superblocks(&log, bytes, path)? {
             check_size(&superblock, bytes, path)?;
             log.superblock = Some(superblock);
         }
+        log.damaged_superblock =
+            replay::damaged_superblock(&log).map_err(|source| io_error(path, "read", source))?;
         Ok(log)
     }
 
@@ -94,6 +97,12 @@ impl Inspected {
     #[must_use]
     pub fn superblock(&self) -> Option<&Superblock> {
         self.superblock.as_ref()
+    }
+
+    /// One line on a superblock that is torn or damaged beside the one that counts.
+    #[must_use]
+    pub fn warning(&self) -> Option<String> {
+        self.damaged_superblock.map(|offset| damaged_superblock(&self.path, offset))
     }
 
     /// Reads all that would be replayed, batch by batch; says where it ends.

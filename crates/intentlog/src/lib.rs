@@ -32,6 +32,7 @@ mod examine;
 pub mod faults;
 pub mod format;
 mod halves;
+pub mod holder;
 pub mod inspect;
 mod intent;
 mod lead;

@@ -13,7 +13,7 @@ use crate::checkpoint::{self, Checkpoint, Checkpointer};
 use crate::core::{Core, Phase, Space, Stage, Timing, Txn};
 use crate::device::{Device, Slowed, SyncMethod};
 use crate::error::{LogError, OpenError};
-use crate::examine::{Random, check, create, io_error, open_file, scan_error};
+use crate::examine::{Random, check, create, damaged_superblock, io_error, open_file, scan_error};
 use crate::faults::{self, Bug, point};
 use crate::format::{BatchBuf, Identity, Superblock};
 use crate::halves;
@@ -163,7 +163,13 @@ impl Log {
         let found = check(&*device, path, &config.volume_id)?;
         let fresh = found.is_none();
         let superblocks = match found {
-            Some(superblocks) => superblocks,
+            Some(superblocks) => {
+                let damaged = replay::damaged_superblock(&*device);
+                if let Some(offset) = damaged.map_err(|source| io_error(path, "read", source))? {
+                    tracing::warn!("{}", damaged_superblock(path, offset));
+                }
+                superblocks
+            }
             None => create(&*device, bytes, config.volume_id, &mut random)
                 .map_err(|source| io_error(path, "write the first superblock of", source))?,
         };
@@ -300,6 +306,7 @@ impl Log {
             tail: space.head,
             tail_seq: space.next_seq,
             checkpoint: number,
+            durable_end: (space.head + length, space.next_seq + records),
             clean_end: None,
             ..superblocks.last
         };
@@ -312,14 +319,13 @@ impl Log {
             sync()?;
         }
         let mut number = number;
-        if core.half_lost.load(Acquire) {
-            // One half of a mirror alone: the other must be known to be behind before anything is acknowledged.
-            for _ in 0..CHECKPOINTS_ALONE {
-                number += 1;
-                checkpoint.sync(number).map_err(|error| format!("making the volume durable: {error}"))?;
-                let next = Superblock { checkpoint: number, ..next };
-                superblocks.write(device, next).map_err(|error| format!("writing a superblock: {error}"))?;
-            }
+        // A copy of the log from before this start is two behind the volume's tag from here on, and so is known for what it
+        // is. One half of a mirror alone: the other must be known to be behind before anything is acknowledged.
+        for _ in 0..if core.half_lost.load(Acquire) { CHECKPOINTS_ALONE } else { 1 } {
+            number += 1;
+            checkpoint.sync(number).map_err(|error| format!("making the volume durable: {error}"))?;
+            let next = Superblock { checkpoint: number, ..next };
+            superblocks.write(device, next).map_err(|error| format!("writing a superblock: {error}"))?;
         }
         let mut state = core.state.lock();
         state.alone_from = core.half_lost.load(Acquire).then_some(state.completed);

@@ -51,6 +51,14 @@ pub fn read_superblocks(device: &dyn ReadAt) -> Result<Superblocks, ScanError> {
     let mut pair = AlignedBuf::zeroed(2 * BLOCK_BYTES);
     device.read_at(0, &mut pair)?;
     let slots = [Superblock::decode(&pair[..BLOCK_BYTES]), Superblock::decode(&pair[BLOCK_BYTES..])];
+    // A newer program has begun to use it: the other one, which can be read, is out of date.
+    if let Some(SuperblockFault::Version(version)) = slots
+        .iter()
+        .filter_map(|slot| slot.err())
+        .find(|fault| matches!(fault, SuperblockFault::Version(version) if *version > FORMAT_VERSION))
+    {
+        return Err(ScanError::Version(version));
+    }
     let newest =
         (0..2).filter_map(|slot| slots[slot].ok().map(|sb| (sb, slot))).max_by_key(|(sb, _)| sb.serial);
     if let Some((superblock, slot)) = newest {
@@ -71,6 +79,17 @@ pub fn read_superblocks(device: &dyn ReadAt) -> Result<Superblocks, ScanError> {
         )));
     }
     Err(ScanError::Foreign)
+}
+
+/// Where a superblock is torn or damaged beside one that counts, as an offset on the device.
+pub fn damaged_superblock(device: &dyn ReadAt) -> io::Result<Option<u64>> {
+    let mut pair = AlignedBuf::zeroed(2 * BLOCK_BYTES);
+    device.read_at(0, &mut pair)?;
+    Ok(match pair.split_at(BLOCK_BYTES) {
+        (a, b) if Superblock::decode(a).is_err() && Superblock::decode(b).is_ok() => Some(0),
+        (a, b) if Superblock::decode(a).is_ok() && Superblock::decode(b).is_err() => Some(BLOCK_BYTES as u64),
+        _ => None,
+    })
 }
 
 /// The records after a superblock, and where the log ends.
@@ -138,6 +157,16 @@ pub fn walk(
             RING_OFFSET + ring.offset(end),
             RING_OFFSET + ring.offset(scan.end),
             scan.end_seq
+        )));
+    }
+    let (_, known_seq) = superblock.durable_end;
+    if scan.end_seq < known_seq {
+        return Err(ScanError::Corrupt(format!(
+            "the batch at offset {} with sequence number {} is missing or damaged, but a superblock knows of records up \
+             to sequence number {}",
+            RING_OFFSET + ring.offset(scan.end),
+            scan.end_seq,
+            known_seq - 1
         )));
     }
     if superblock.clean_end.is_none() {

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use crate::device::{Blank, Device, FileDevice};
 use crate::error::OpenError;
-use crate::examine::{Random, hex, io_error, is_unused, open_file, scan_error};
+use crate::examine::{Random, hex, io_error, is_unused, open_file, scan_error, superblocks};
 use crate::format::{BatchBuf, BatchPlace, Identity, Superblock};
 use crate::limits::{BLOCK_BYTES, DEVICE_BYTES_MAX, DEVICE_BYTES_MIN, RING_OFFSET};
 use crate::replay::{self, Scan};
@@ -23,11 +23,11 @@ use crate::writer::Superblocks;
 pub fn create(path: &Path, bytes: u64) -> Result<String, OpenError> {
     let (mut device, unused) = open_file(path, bytes)?;
     if !unused {
-        return Err(match replay::read_superblocks(&device) {
-            Ok(replay::Superblocks::Found(superblock, _)) => {
+        return Err(match superblocks(&device, device.bytes(), path)? {
+            replay::Superblocks::Found(superblock, _) => {
                 OpenError::Taken { path: path.into(), volume: hex(&superblock.volume_id) }
             }
-            _ => OpenError::Foreign { path: path.into() },
+            replay::Superblocks::Blank => OpenError::Foreign { path: path.into() },
         });
     }
     device.choose(None).map_err(|source| io_error(path, "self-test", source))?;
@@ -69,7 +69,7 @@ pub fn resize(path: &Path, bytes: Option<u64>) -> Result<(u64, u64), OpenError> 
 /// # Errors
 /// See [`resize`].
 pub fn resize_device(device: &dyn Device, path: &Path, bytes: u64) -> Result<u64, OpenError> {
-    let found = replay::read_superblocks(device).map_err(|error| scan_error(path, error))?;
+    let found = superblocks(device, device.bytes(), path)?;
     let replay::Superblocks::Found(old, slot) = found else {
         return Err(OpenError::Foreign { path: path.into() });
     };
@@ -105,6 +105,7 @@ pub fn resize_device(device: &dyn Device, path: &Path, bytes: u64) -> Result<u64
         ring_bytes: ring.bytes,
         tail: offset,
         tail_seq: end_seq,
+        durable_end: (0, 0),
         clean_end: Some((offset + length, end_seq + records)),
         ..old
     };

@@ -390,7 +390,9 @@ impl Writer {
 
     fn move_tail(&mut self, tail: u64, tail_seq: u64) -> Result<(), String> {
         let number = self.superblocks.last.checkpoint + 1;
-        let next = Superblock { tail, tail_seq, checkpoint: number, ..self.superblocks.last };
+        let space = self.core.state.lock().space;
+        let durable_end = (space.head, space.next_seq);
+        let next = Superblock { tail, tail_seq, checkpoint: number, durable_end, ..self.superblocks.last };
         self.write_superblock(next).map_err(|error| format!("writing a superblock: {error}"))?;
         point("checkpoint.freed");
         let mut state = self.core.state.lock();
@@ -489,7 +491,10 @@ impl Writer {
     fn mark_clean(&mut self) -> io::Result<()> {
         let space = self.core.state.lock().space;
         let next = Superblock { clean_end: Some((space.head, space.next_seq)), ..self.superblocks.last };
-        self.write_superblock(next)?;
+        // Both: should one be damaged later, the other must not say that something is to be replayed.
+        for _ in 0..2 {
+            self.write_superblock(next)?;
+        }
         let mut state = self.core.state.lock();
         state.phase = Phase::Stopped;
         self.core.abandon(state);

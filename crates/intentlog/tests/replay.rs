@@ -43,6 +43,7 @@ impl Image {
             tail: 0,
             tail_seq: 1,
             checkpoint: 0,
+            durable_end: (0, 0),
             clean_end: None,
         };
         let mut image = Image {

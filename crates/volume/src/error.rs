@@ -168,8 +168,13 @@ pub enum OpenError {
         what: &'static str,
     },
     /// Another server uses the directory.
-    #[error("{}: in use by another landfast server; stop that one first", .0.display())]
-    DirInUse(PathBuf),
+    #[error("{}: in use by another landfast server ({holder}); stop that one first", .dir.display())]
+    DirInUse {
+        /// The directory.
+        dir: PathBuf,
+        /// Which process, in words.
+        holder: String,
+    },
     /// `--durability log` without a log, or the other way round.
     #[error("{0}")]
     Options(String),
@@ -188,7 +193,10 @@ pub enum OpenError {
         why: String,
     },
     /// A file of the state directory is damaged.
-    #[error("{}: damaged ({why}); restore it, or move the state directory away to begin anew", .path.display())]
+    #[error(
+        "{}: damaged ({why}); restore it, or give up what the log holds and begin anew (docs/internals/recovery.md)",
+        .path.display()
+    )]
     State {
         /// The file.
         path: PathBuf,

@@ -16,8 +16,10 @@ use crate::state;
 /// The state file.
 pub(crate) const IDENTITY_FILE: &str = "volume";
 
-/// First byte of what is stored.
-const VERSION: u8 = 1;
+/// First byte of what is stored. Since 2 the remap table is always beside it, so one that is missing has been lost.
+const VERSION: u8 = 2;
+/// The fields are the same.
+const VERSION_WITHOUT_REMAP: u8 = 1;
 
 /// See the module's comment.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,8 +36,11 @@ pub(crate) struct Identity {
     pub(crate) floor_ns: u64,
     /// The last stop was clean.
     pub(crate) clean: bool,
-    /// The log that holds what was answered since the last clean stop.
+    /// The log that was last used; while not `clean`, it holds what was answered.
     pub(crate) log_in_use: Option<LogInUse>,
+    /// The remap table has been written, so it must be there.
+    #[serde(skip)]
+    pub(crate) has_remap: bool,
 }
 
 /// Which log.
@@ -58,6 +63,7 @@ impl Identity {
             floor_ns: 0,
             clean: true,
             log_in_use: None,
+            has_remap: false,
         };
         kernel::fill_random(&mut fresh.volume_id)?;
         kernel::fill_random(&mut fresh.key)?;
@@ -69,7 +75,10 @@ impl Identity {
         let Some(bytes) = state::read(state_dir, IDENTITY_FILE)? else { return Ok(None) };
         let bad = |why: String| std::io::Error::new(std::io::ErrorKind::InvalidData, why);
         match bytes.split_first() {
-            Some((&VERSION, rest)) => postcard::from_bytes(rest).map(Some).map_err(|e| bad(e.to_string())),
+            Some((&version @ (VERSION | VERSION_WITHOUT_REMAP), rest)) => {
+                let known: Identity = postcard::from_bytes(rest).map_err(|e| bad(e.to_string()))?;
+                Ok(Some(Identity { has_remap: version == VERSION, ..known }))
+            }
             Some((version, _)) => {
                 Err(bad(format!("version {version}, this program knows version {VERSION}")))
             }
@@ -77,7 +86,7 @@ impl Identity {
         }
     }
 
-    /// Writes it durably.
+    /// Writes it durably. The remap table must have been.
     pub(crate) fn save(&self, state_dir: &OwnedFd) -> std::io::Result<()> {
         let bytes = postcard::to_extend(self, vec![VERSION]).map_err(std::io::Error::other)?;
         state::replace(state_dir, IDENTITY_FILE, &bytes)

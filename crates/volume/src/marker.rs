@@ -19,7 +19,7 @@ use crate::faults::{Bug, bug};
 use crate::kernel::{self, OwnedFd};
 
 /// The file in the state directory whose mtime is the number.
-const MARKER_FILE: &str = "marker";
+pub(crate) const MARKER_FILE: &str = "marker";
 
 /// Numbers are kept as this many to a second, so that no filesystem's time runs out of range: 2^30 fit in the
 /// nanoseconds, 2^32 seconds are enough for 4e18 transactions.
@@ -54,6 +54,15 @@ impl Marker {
         let stat = kernel::fstat(&file)?;
         let last = (stat.st_mtime as u64).saturating_mul(PER_SECOND).saturating_add(stat.st_mtime_nsec);
         Ok(Marker { file, last: AtomicU64::new(last) })
+    }
+
+    /// Whether there is one.
+    pub fn exists(state_dir: &OwnedFd) -> std::io::Result<bool> {
+        match kernel::statat(state_dir, MARKER_FILE, rustix::fs::AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(_) => Ok(true),
+            Err(rustix::io::Errno::NOENT) => Ok(false),
+            Err(e) => Err(e.into()),
+        }
     }
 
     /// The number that is on the volume, or the last one handed out.

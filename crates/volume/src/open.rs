@@ -26,11 +26,11 @@ use crate::identity::{IDENTITY_FILE, Identity, LogInUse};
 use crate::kernel::{self, OwnedFd};
 use crate::limits::{NODE_FDS_DIVISOR, NODE_FDS_MAX, NODES_MAX};
 use crate::listing::Listings;
-use crate::marker::Marker;
+use crate::marker::{MARKER_FILE, Marker};
 use crate::node::btime_ns;
 use crate::record::ObjId;
 use crate::recover;
-use crate::remap::Remap;
+use crate::remap::{REMAP_FILE, Remap};
 use crate::state;
 use crate::tag;
 use crate::types::Cred;
@@ -70,7 +70,11 @@ impl Volume {
             check_outside(&dir, log)?;
         }
         let (state_dir, made) = open_state_dir(&dir, &mount)?;
-        let mut identity = load_identity(&dir, &mount, &state_dir, &root_id)?;
+        let mut identity = load_identity(&o, &dir, &mount, &state_dir, &root_id).inspect_err(|_| {
+            if made {
+                unmake_state_dir(&mount, &state_dir);
+            }
+        })?;
         let opened = match &o.log {
             Some(path) => {
                 let opened = open_log(&o, path, &identity).map_err(|e| {
@@ -88,11 +92,11 @@ impl Volume {
         check_belonging(&o, &dir, &mount, &identity, replay)?;
 
         let mut report = RecoveryReport { clean: identity.clean, ..RecoveryReport::default() };
-        let mut remap = Remap::load(&state_dir).map_err(|e| state_error(&dir, "remap", e))?;
+        let mut remap = load_remap(&dir, &state_dir, &mut identity)?;
         let mut log = None;
         if let Some((path, (handle, replay))) = opened {
             let in_use = LogInUse { id: replay.log_id, path };
-            let marker = Marker::open(&state_dir).map_err(|e| OpenError::io("transaction marker", e))?;
+            let marker = open_marker(&dir, &state_dir, is_pending(&replay))?;
             report.clean &= replay.clean || replay.fresh;
             report.bytes = replay.bytes;
             let recovered = recover_disk(&mount, &state_dir, &mut remap, replay, marker.last())?;
@@ -251,7 +255,9 @@ fn open_state_dir(dir: &Path, mount: &OwnedFd) -> Result<(OwnedFd, bool), OpenEr
     }
     match kernel::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok((fd, made)),
-        Err(Errno::WOULDBLOCK) => Err(OpenError::DirInUse(dir.to_owned())),
+        Err(Errno::WOULDBLOCK) => {
+            Err(OpenError::DirInUse { dir: dir.to_owned(), holder: landfast_intentlog::holder::of(&fd) })
+        }
         Err(e) => Err(wrap(e)),
     }
 }
@@ -265,6 +271,7 @@ fn state_error(dir: &Path, file: &str, e: std::io::Error) -> OpenError {
 }
 
 fn load_identity(
+    o: &OpenOptions,
     dir: &Path,
     mount: &OwnedFd,
     state_dir: &OwnedFd,
@@ -285,14 +292,53 @@ fn load_identity(
         Some(known) => {
             // A copy is a volume of its own: with the original's key, a handle could lead into the original.
             (identity.epoch, identity.floor_ns) = (known.epoch, known.floor_ns);
-            Remap::default().save(state_dir).map_err(|e| state_error(dir, "remap", e))?;
         }
-        None => {}
+        None => {
+            let tag = if o.unprivileged { None } else { read_tag(dir, mount)? };
+            if tag.is_some_and(|tag| !tag.clean) {
+                let path = dir.join(STATE_DIR).join(IDENTITY_FILE);
+                let why = "it is missing, and the directory was not stopped cleanly".to_owned();
+                return Err(OpenError::State { path, why });
+            }
+        }
     }
+    Remap::default().save(state_dir).map_err(|e| state_error(dir, REMAP_FILE, e))?;
+    identity.has_remap = true;
     // The log will bear the volume's id, so that must be on disk first, and the way to it.
     identity.save(state_dir).map_err(wrap)?;
     kernel::fsync(mount).map_err(|e| OpenError::io(dir.display().to_string(), e))?;
     Ok(identity)
+}
+
+fn read_tag(dir: &Path, mount: &OwnedFd) -> Result<Option<tag::Tag>, OpenError> {
+    tag::read(mount).map_err(|e| OpenError::io(dir.display().to_string(), e))
+}
+
+/// A table that was written and is gone would make clients' handles stale, and recovery make objects twice.
+fn load_remap(dir: &Path, state_dir: &OwnedFd, identity: &mut Identity) -> Result<Remap, OpenError> {
+    let wrap = |e| state_error(dir, REMAP_FILE, e);
+    match Remap::load(state_dir).map_err(wrap)? {
+        Some(remap) => Ok(remap),
+        None if identity.has_remap => {
+            let path = dir.join(STATE_DIR).join(REMAP_FILE);
+            Err(OpenError::State { path, why: "it is missing".to_owned() })
+        }
+        None => {
+            Remap::default().save(state_dir).map_err(wrap)?;
+            identity.has_remap = true;
+            Ok(Remap::default())
+        }
+    }
+}
+
+/// Without its marker nobody knows whether the directory is ahead of what the log holds.
+fn open_marker(dir: &Path, state_dir: &OwnedFd, pending: bool) -> Result<Marker, OpenError> {
+    let wrap = |e| OpenError::io("transaction marker", e);
+    if pending && !Marker::exists(state_dir).map_err(wrap)? {
+        let path = dir.join(STATE_DIR).join(MARKER_FILE);
+        return Err(OpenError::State { path, why: "it is missing".to_owned() });
+    }
+    Marker::open(state_dir).map_err(wrap)
 }
 
 /// A log must not lie in what it is the log of.
@@ -324,8 +370,15 @@ fn is_untouched(path: &Path, refused: &LogError) -> bool {
 /// Takes a state directory away that this opening has made. What is in the way of that stays.
 fn unmake_state_dir(mount: &OwnedFd, state_dir: &OwnedFd) {
     // The lock goes with the descriptor: until then nobody else takes the directory for their own.
-    let _ = kernel::unlinkat(state_dir, IDENTITY_FILE, AtFlags::empty());
+    for file in [IDENTITY_FILE, REMAP_FILE] {
+        let _ = kernel::unlinkat(state_dir, file, AtFlags::empty());
+    }
     let _ = kernel::unlinkat(mount, STATE_DIR, AtFlags::REMOVEDIR);
+}
+
+/// Whether the log holds what the directory may lack.
+fn is_pending(replay: &Replay) -> bool {
+    !replay.clean && !replay.records.is_empty()
 }
 
 /// A log is never replayed over another directory, another disk or a restored snapshot; and what a log still holds is
@@ -338,23 +391,41 @@ fn check_belonging(
     replay: Option<&Replay>,
 ) -> Result<(), OpenError> {
     let wrong = |why: String| Err(OpenError::WrongVolume { dir: dir.to_owned(), why });
-    let pending = replay.is_some_and(|r| !r.clean && !r.records.is_empty());
-    if let Some(log) = identity.log_in_use.as_ref().filter(|_| !identity.clean)
+    if let Some(log) = identity.log_in_use.as_ref()
         && replay.is_none_or(|r| r.log_id != log.id)
     {
-        let log = log.path.display();
-        return wrong(format!(
-            "acknowledged operations are in its log {log}; start once with --log {log} and stop cleanly before serving \
-             it another way (docs/internals/recovery.md says how to give that log up)"
-        ));
+        let path = log.path.display();
+        let same = o.log.as_ref().is_some_and(|p| std::path::absolute(p).is_ok_and(|p| p == log.path));
+        match (identity.clean, replay) {
+            (false, Some(_)) if same => {
+                return wrong(format!(
+                    "acknowledged operations are in its log, and what stands at {path} now is another one, or an emptied one; \
+                     put the log back (docs/internals/recovery.md says how to give it up)"
+                ));
+            }
+            (false, _) => {
+                return wrong(format!(
+                    "acknowledged operations are in its log {path}; start once with --log {path} and stop cleanly before \
+                     serving it another way (docs/internals/recovery.md says how to give that log up)"
+                ));
+            }
+            (true, Some(replay)) if !replay.fresh => {
+                return wrong(format!(
+                    "it was last served with the log {path}, not with this one, whose replies to clients are out of date; \
+                     give that one, or a new one"
+                ));
+            }
+            (true, _) => {}
+        }
     }
     let Some(replay) = replay.filter(|_| !o.unprivileged) else { return Ok(()) };
-    let tag = tag::read(mount).map_err(|e| OpenError::io(dir.display().to_string(), e))?;
+    let tag = read_tag(dir, mount)?;
     let log = tag::LogState {
         volume_id: identity.volume_id,
         checkpoint: replay.checkpoint,
         fresh: replay.fresh,
-        records: pending,
+        records: is_pending(replay),
+        clean: replay.clean,
     };
     tag::check(tag, log).or_else(|e| wrong(e.to_string()))
 }

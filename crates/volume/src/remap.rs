@@ -24,7 +24,7 @@ use crate::record::ObjId;
 use crate::state;
 
 /// The state file.
-const REMAP_FILE: &str = "remap";
+pub(crate) const REMAP_FILE: &str = "remap";
 
 /// First number in the top byte of a fileid whose number is claimed by another object.
 const CLASH_FIRST: u64 = 0x80;
@@ -64,11 +64,11 @@ pub struct Remap {
 }
 
 impl Remap {
-    /// Reads the table of a volume's state directory; empty if there is none.
-    pub fn load(state_dir: &OwnedFd) -> std::io::Result<Remap> {
+    /// Reads the table of a volume's state directory; `None` if there is none.
+    pub fn load(state_dir: &OwnedFd) -> std::io::Result<Option<Remap>> {
         match state::read(state_dir, REMAP_FILE)? {
-            None => Ok(Remap::default()),
-            Some(bytes) => Remap::decode(&bytes).map_err(|e| {
+            None => Ok(None),
+            Some(bytes) => Remap::decode(&bytes).map(Some).map_err(|e| {
                 std::io::Error::new(std::io::ErrorKind::InvalidData, format!("state file {REMAP_FILE}: {e}"))
             }),
         }
@@ -277,11 +277,11 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let flags = rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC;
         let dir = kernel::open(temp.path(), flags, rustix::fs::Mode::empty()).unwrap();
-        assert!(Remap::load(&dir).unwrap().is_empty());
+        assert!(Remap::load(&dir).unwrap().is_none());
         let mut m = Remap::default();
         m.insert(id(1), id(2), 10);
         m.save(&dir).unwrap();
-        assert_eq!(Remap::load(&dir).unwrap().inward(&id(1)), Some(&id(2)));
+        assert_eq!(Remap::load(&dir).unwrap().unwrap().inward(&id(1)), Some(&id(2)));
         std::fs::write(temp.path().join(REMAP_FILE), b"nonsense").unwrap();
         assert_eq!(Remap::load(&dir).unwrap_err().kind(), std::io::ErrorKind::InvalidData);
     }

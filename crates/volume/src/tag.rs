@@ -42,6 +42,8 @@ pub struct LogState {
     pub fresh: bool,
     /// It holds records since the checkpoint.
     pub records: bool,
+    /// It was shut down cleanly.
+    pub clean: bool,
 }
 
 /// Why a log may not be used with a tree.
@@ -49,8 +51,9 @@ pub struct LogState {
 pub enum Mismatch {
     /// No tag, but a log with a history.
     #[error(
-        "this log has been used with another directory (this one carries no tag of a log): \
-         serve the directory that it belongs to, or give a new log"
+        "this log has been used with another directory (this one carries no xattr {TAG_XATTR}, as a copy that was made \
+         without extended attributes): serve the directory that it belongs to, or give up what the log holds and use a \
+         new log"
     )]
     Untagged,
     /// A tag of another log.
@@ -75,6 +78,17 @@ pub enum Mismatch {
          Give the newest one"
     )]
     OlderLog {
+        /// Checkpoint of the tree.
+        tree: u64,
+        /// Checkpoint of the log.
+        log: u64,
+    },
+    /// The tree was stopped cleanly after what the log holds.
+    #[error(
+        "this directory was stopped cleanly at checkpoint {tree}, the log at {log} was not: this is an older copy of the \
+         log. Give the newest one, or a new one"
+    )]
+    OlderThanStop {
         /// Checkpoint of the tree.
         tree: u64,
         /// Checkpoint of the log.
@@ -107,6 +121,10 @@ pub fn check(tag: Option<Tag>, log: LogState) -> std::result::Result<(), Mismatc
         Some(tag) if tag.checkpoint - log.checkpoint > 1 => {
             Err(Mismatch::OlderLog { tree: tag.checkpoint, log: log.checkpoint })
         }
+        // The log is marked clean before the tree is, and the tree unclean before the log is.
+        Some(tag) if tag.clean && !(log.clean && log.checkpoint == tag.checkpoint) => {
+            Err(Mismatch::OlderThanStop { tree: tag.checkpoint, log: log.checkpoint })
+        }
         Some(_) => Ok(()),
     }
 }
@@ -122,7 +140,10 @@ pub fn read(dir: impl AsFd) -> Result<Option<Tag>> {
     decode(value.get(..n).unwrap_or_default()).map(Some).ok_or_else(|| {
         std::io::Error::new(
             std::io::ErrorKind::InvalidData,
-            format!("xattr {TAG_XATTR} is damaged or too new"),
+            format!(
+                "xattr {TAG_XATTR} is damaged or of a newer version; restore it, or give up what the log holds and \
+                 remove it (docs/internals/recovery.md)"
+            ),
         )
     })
 }
@@ -160,7 +181,8 @@ fn decode(bytes: &[u8]) -> Option<Tag> {
 mod tests {
     use super::*;
 
-    const LOG: LogState = LogState { volume_id: [7; 16], checkpoint: 5, fresh: false, records: true };
+    const LOG: LogState =
+        LogState { volume_id: [7; 16], checkpoint: 5, fresh: false, records: true, clean: false };
 
     fn tag(checkpoint: u64) -> Option<Tag> {
         Some(Tag { volume_id: [7; 16], checkpoint, clean: false })
@@ -178,10 +200,21 @@ mod tests {
 
     #[test]
     fn a_new_log_only_after_a_clean_stop() {
-        let fresh = LogState { volume_id: [9; 16], checkpoint: 0, fresh: true, records: false };
+        let fresh = LogState { volume_id: [9; 16], checkpoint: 0, fresh: true, records: false, clean: true };
         assert_eq!(check(None, fresh), Ok(()));
         assert_eq!(check(tag(5), fresh), Err(Mismatch::LogLost));
         assert_eq!(check(tag(5).map(|t| Tag { clean: true, ..t }), fresh), Ok(()));
+    }
+
+    #[test]
+    fn after_a_clean_stop_only_the_log_that_was_stopped() {
+        let stopped = Some(Tag { volume_id: [7; 16], checkpoint: 5, clean: true });
+        assert_eq!(check(stopped, LogState { clean: true, records: false, ..LOG }), Ok(()));
+        assert_eq!(check(stopped, LOG), Err(Mismatch::OlderThanStop { tree: 5, log: 5 }));
+        let before = LogState { checkpoint: 4, clean: true, ..LOG };
+        assert_eq!(check(stopped, before), Err(Mismatch::OlderThanStop { tree: 5, log: 4 }));
+        // The next start has marked the tree, but not yet the log.
+        assert_eq!(check(tag(6), LogState { clean: true, records: false, ..LOG }), Ok(()));
     }
 
     #[test]

@@ -250,7 +250,6 @@ impl Volume {
         }
         let marked = {
             let mut identity = self.0.identity.lock();
-            identity.log_in_use = None;
             identity.clean = true;
             identity.save(&self.0.state_dir)
         };

@@ -32,6 +32,8 @@ pub struct FileDevice {
     method: SyncMethod,
     measured: String,
     report: Report,
+    /// The file below a loop device, locked as well: it may be named by itself elsewhere.
+    _below: Option<File>,
 }
 
 /// The type of the filesystem that a descriptor is on.
@@ -60,12 +62,25 @@ impl FileDevice {
         {
             return Err(OpenError::Kind { path: path.into() });
         }
+        if matches!(rustix::fs::stat(path), Err(Errno::NOENT)) && rustix::fs::lstat(path).is_ok() {
+            // Making a file where such a link points to could put the log anywhere.
+            return Err(io_error(path, "follow the symbolic link", io::ErrorKind::NotFound.into()));
+        }
         let (fd, direct) = open_fd(path)?;
         rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive).map_err(|error| match error {
-            Errno::WOULDBLOCK => OpenError::InUse { path: path.into() },
+            Errno::WOULDBLOCK => OpenError::InUse { path: path.into(), holder: crate::holder::of(&fd) },
             other => io_error(path, "lock", other.into()),
         })?;
         let stat = rustix::fs::fstat(&fd).map_err(fail("examine"))?;
+        if device_says(stat.st_rdev, "ro").is_some_and(|ro| ro.trim() == "1") {
+            return Err(io_error(path, "write to", Errno::ROFS.into()));
+        }
+        let below = file_below(stat.st_rdev);
+        if let Some(file) = &below
+            && rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK)
+        {
+            return Err(OpenError::InUse { path: path.into(), holder: crate::holder::of(file) });
+        }
         let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
         if is_file && filesystem(&fd) == Some(FUSE_MAGIC) {
             return Err(OpenError::Fuse { path: path.into() });
@@ -82,7 +97,7 @@ impl FileDevice {
             check_size(path, bytes)?;
             blank = Blank::NewFile;
         }
-        check_size(path, bytes)?;
+        let all = bytes;
         let bytes = bytes.min(DEVICE_BYTES_MAX) / BLOCK_BYTES as u64 * BLOCK_BYTES as u64;
         let device = FileDevice {
             fd,
@@ -93,7 +108,12 @@ impl FileDevice {
             method: SyncMethod::Flush,
             measured: String::new(),
             report,
+            _below: below,
         };
+        if let Err(small) = check_size(path, all) {
+            // It may be what is left of a log.
+            return Err(crate::examine::cut_off(&device, all, path).unwrap_or(small));
+        }
         if blank == Blank::NewFile
             && let Err(source) = device.fill()
         {
@@ -288,9 +308,24 @@ fn open_fd(path: &Path) -> Result<(OwnedFd, bool), OpenError> {
     };
     match direct {
         Ok(fd) => Ok((fd, true)),
-        Err(Errno::BUSY) => Err(OpenError::InUse { path: path.into() }),
+        Err(Errno::BUSY) => {
+            let holder = "another process, or mounted, or part of another device".to_owned();
+            Err(OpenError::InUse { path: path.into(), holder })
+        }
         Err(error) => Err(io_error(path, "open", error.into())),
     }
+}
+
+/// What a loop device (as a whole) stands on; `None` for everything else, and where it cannot be had.
+fn file_below(device: rustix::fs::Dev) -> Option<File> {
+    let name = device_says(device, "loop/backing_file")?;
+    File::open(name.trim_end_matches('\n')).ok()
+}
+
+/// What the system says of a block device; `None` for a file's number.
+fn device_says(device: rustix::fs::Dev, what: &str) -> Option<String> {
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/{what}")).ok()
 }
 
 /// Makes the name of a new file durable.

@@ -163,6 +163,32 @@ impl Image {
         assert!(self.mount(), "mount");
     }
 
+    /// Keeps a copy of all that is on it under a name, to be put back any number of times. It must not be in use.
+    #[allow(dead_code)] // Not every test has use for it.
+    pub fn save_as(&mut self, name: &str) {
+        self.unmount();
+        let copy = self.file.with_extension(name);
+        let (file, copy) = (self.file.to_str().unwrap_or(""), copy.to_str().unwrap_or(""));
+        assert!(sh("cp", &["--sparse=always", file, copy]), "a copy");
+        assert!(self.mount(), "mount");
+    }
+
+    /// Puts such a copy in the place of what is there, which must not be in use.
+    #[allow(dead_code)] // Not every test has use for it.
+    pub fn load(&mut self, name: &str) {
+        self.unmount();
+        let copy = self.file.with_extension(name);
+        let (file, copy) = (self.file.to_str().unwrap_or(""), copy.to_str().unwrap_or(""));
+        assert!(sh("cp", &["--sparse=always", copy, file]), "the copy in place");
+        assert!(self.mount(), "mount");
+    }
+
+    /// Its block device.
+    #[allow(dead_code)] // Not every test has use for it.
+    pub fn device(&self) -> &str {
+        &self.device
+    }
+
     /// Brings changes of metadata so far to disk; on ext4 and XFS no data.
     pub fn commit(&self) {
         let path = self.mount.join("elsewhere");

@@ -43,7 +43,7 @@ impl Volume {
         let path = image.path().join("export");
         std::fs::create_dir_all(path.join(".landfast")).expect("state directory");
         let (root, state) = (open_dir(&path), open_dir(&path.join(".landfast")));
-        let remap = Remap::load(&state).expect("remap table");
+        let remap = Remap::load(&state).expect("remap table").unwrap_or_default();
         let marker = Marker::open(&state).expect("marker");
         Volume { root, state, remap, marker }
     }
@@ -492,6 +492,6 @@ fn rows_of_what_is_gone_are_dropped() {
     let mut disk = Disk::new(&v.root, &v.state, &mut v.remap).expect("disk");
     let r = crate::recover::run(&mut disk, vec![record], 0).expect("recovered");
     assert_eq!((r.done.detached, r.done.removed), (1, 1));
-    let saved = Remap::load(&v.state).expect("remap table");
+    let saved = Remap::load(&v.state).expect("remap table").unwrap_or_default();
     assert_eq!((saved.inward(&ids[0]), saved.inward(&ids[2])), (None, Some(&ids[3])));
 }
