@@ -78,11 +78,16 @@ pub fn run(command: &mut Command) -> Result<(), String> {
 /// As [`run`], but ends the command and everything that it started when it takes longer than `limit`, so that
 /// one hanging test is a failure with a name and not a run without an end.
 pub fn run_within(limit: Duration, command: &mut Command) -> Result<(), String> {
-    eprintln!("+ {}", show(command));
-    wait_within(limit, command)
+    run_within_status(limit, command, 0)
 }
 
-fn wait_within(limit: Duration, command: &mut Command) -> Result<(), String> {
+/// As [`run_within`], for a command that must end with this exit status.
+pub fn run_within_status(limit: Duration, command: &mut Command, wanted: i32) -> Result<(), String> {
+    eprintln!("+ {}", show(command));
+    wait_within(limit, command, wanted)
+}
+
+fn wait_within(limit: Duration, command: &mut Command, wanted: i32) -> Result<(), String> {
     let mut child = command.spawn().map_err(|e| format!("{}: {e}", show(command)))?;
     let pid = child.id();
     let (ended, end) = mpsc::channel::<()>();
@@ -98,7 +103,8 @@ fn wait_within(limit: Duration, command: &mut Command) -> Result<(), String> {
     let late = guard.join().unwrap_or(false);
     match status {
         _ if late => Err(format!("{}: ended after {} minutes", show(command), limit.as_secs() / 60)),
-        Ok(status) if status.success() => Ok(()),
+        Ok(status) if status.code() == Some(wanted) => Ok(()),
+        Ok(status) if wanted != 0 => Err(format!("{}: {status}, not {wanted}", show(command))),
         Ok(status) => Err(format!("{}: {status}", show(command))),
         Err(e) => Err(format!("{}: {e}", show(command))),
     }
@@ -109,7 +115,7 @@ pub fn run_within_to(mut output: &File, limit: Duration, command: &mut Command) 
     let streams = writeln!(output, "+ {}", show(command))
         .and_then(|()| Ok((output.try_clone()?, output.try_clone()?)))
         .map_err(|e| format!("{}: {e}", show(command)))?;
-    wait_within(limit, command.stdout(streams.0).stderr(streams.1))
+    wait_within(limit, command.stdout(streams.0).stderr(streams.1), 0)
 }
 
 /// Kills a process and all its descendants, the ancestors first so that none starts another.

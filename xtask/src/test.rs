@@ -32,6 +32,18 @@ const CUTS: &str = "10";
 /// The same for one step in guests.
 const GUEST_LIMIT: Duration = Duration::from_secs(15 * 60);
 
+/// `landfast lab verify` under servers that keep what they acknowledge, and under one that does not: the exit status that it
+/// must have, so that it is known to find losses.
+const VERIFY_STEPS: [(&str, i32, &[&str]); 3] = [
+    ("verify: Landfast", 0, &["--fs", "xfs", "--cuts", "2", "--vers", "3,4.2"]),
+    (
+        "verify: nfs-ganesha",
+        0,
+        &["--server", "ganesha", "--fs", "xfs", "--mount-options", "wsync", "--cuts", "2"],
+    ),
+    ("verify: an unsafe server is found out", 1, &["--durability", "unsafe", "--cuts", "1"]),
+];
+
 /// Guests that run at a time, where there are two cores: emulation takes one each.
 const GUESTS: usize = 2;
 
@@ -83,6 +95,9 @@ pub fn run(options: &Options) -> ExitCode {
             }
             for fs in FILESYSTEMS {
                 steps.step(&format!("power cut on {fs}"), || power_cut(fs));
+            }
+            for (name, status, args) in VERIFY_STEPS {
+                steps.step(name, || verify_step(status, args));
             }
             // Last: what is timed above runs alone.
             let binary = proc::landfast().to_string_lossy().into_owned();
@@ -178,6 +193,20 @@ fn power_cut(fs: &str) -> Outcome {
     }
     let args = ["lab", "powercut", "--fs", fs, "--cuts", CUTS];
     proc::run_within(LAB_LIMIT, &mut command(&proc::landfast().to_string_lossy(), args)).into()
+}
+
+fn verify_step(status: i32, args: &[&str]) -> Outcome {
+    if !proc::is_root() {
+        return Outcome::Skipped("needs root (FUSE, loop devices, mounts)".to_owned());
+    }
+    let programs: &[&str] = if args.contains(&"ganesha") { &packages::GANESHA } else { &[] };
+    if let Err(why) =
+        packages::require(&[&["fusermount3", "losetup", "mkfs.ext4", "mkfs.xfs"], programs].concat())
+    {
+        return Outcome::Skipped(why);
+    }
+    let args = [&["lab", "verify"], args].concat();
+    proc::run_within_status(LAB_LIMIT, &mut command(&proc::landfast().to_string_lossy(), args), status).into()
 }
 
 fn fuzz_step() -> Outcome {

@@ -330,6 +330,8 @@ pub enum LabCommand {
     Run(RunArgs),
     /// Cut the power of data and log disk in the middle of work, restart, and check what was acknowledged
     Powercut(PowercutArgs),
+    /// Cut the power under a server, Landfast's or another, and ask `landfast verify` what it has lost
+    Verify(LabVerifyArgs),
     /// For the lab's own use
     #[command(hide = true)]
     Child {
@@ -393,6 +395,45 @@ pub struct PowercutArgs {
     #[arg(long)]
     pub show: bool,
     /// Print a JSON object for each cut, and one for all
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `landfast lab verify`.
+#[derive(Debug, Args)]
+#[command(after_help = "Exit status: 0 nothing is lost; 1 something is; 2 it could not be done.")]
+pub struct LabVerifyArgs {
+    /// Whose server: landfast or ganesha
+    #[arg(long, default_value = "landfast")]
+    pub server: landfast_lab::peercut::Server,
+    /// What Landfast promises
+    #[arg(long, value_enum, default_value = "log")]
+    pub durability: DurabilityArg,
+    /// The filesystem: ext4, xfs or btrfs
+    #[arg(long, default_value = "ext4")]
+    pub fs: landfast_lab::mounts::Filesystem,
+    /// How it is mounted: wsync, sync, ...
+    #[arg(long, value_name = "OPTIONS", default_value = "")]
+    pub mount_options: String,
+    /// Several servers instead of one: those of docs/durability.md
+    #[arg(long, conflicts_with_all = ["server", "durability", "fs", "mount_options", "vers", "kinds"])]
+    pub all: bool,
+    /// How many cuts under each
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    pub cuts: u32,
+    /// Clients at work at the same time
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub clients: u32,
+    /// Versions of NFS, one a cut in turns [default: 3,4.0,4.1,4.2; 4.1 for ganesha]
+    #[arg(long, value_name = "V,...", value_delimiter = ',')]
+    pub vers: Vec<String>,
+    /// Only these kinds of operations, and what they need to work on
+    #[arg(long, value_name = "KIND,...", value_delimiter = ',')]
+    pub kinds: Vec<landfast_verify::op::Kind>,
+    /// Where everything random comes from
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Print one JSON array
     #[arg(long)]
     pub json: bool,
 }

@@ -14,6 +14,7 @@ pub fn run(command: LabCommand) -> Exit {
         LabCommand::Disk(args) => disk(args),
         LabCommand::Run(args) => experiment(args),
         LabCommand::Powercut(args) => powercut(&args),
+        LabCommand::Verify(args) => crate::lab_verify::run(&args),
         LabCommand::Child { json } => exit::from(landfast_lab::child::main(&json)),
     }
 }

@@ -5,6 +5,7 @@ mod config;
 mod demo;
 mod exit;
 mod lab;
+mod lab_verify;
 mod log;
 mod progress;
 mod serve;

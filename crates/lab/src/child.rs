@@ -203,6 +203,25 @@ impl Child {
         }
     }
 
+    /// Waits for its end, and for all that it prints until then; kills it after `wait`.
+    pub fn finish(&mut self, wait: Duration) -> (Option<ExitStatus>, String) {
+        let until = Instant::now() + wait;
+        let mut printed = String::new();
+        loop {
+            match self.next_line(until) {
+                Ok(line) => {
+                    printed.push_str(&line);
+                    printed.push('\n');
+                }
+                Err(mpsc::RecvTimeoutError::Timeout) => {
+                    self.kill();
+                    return (None, printed);
+                }
+                Err(mpsc::RecvTimeoutError::Disconnected) => return (self.process.wait().ok(), printed),
+            }
+        }
+    }
+
     /// Ends the process with SIGTERM and waits for it; kills it after `READY_WAIT`.
     pub fn stop(&mut self) -> Option<ExitStatus> {
         self.signal(Signal::TERM);

@@ -13,6 +13,7 @@
 //! | `peers`, `load` | other servers, and a load that is put on them and on ours |
 //! | `serial` | a client that does one thing at a time, as the kernel's does for tar |
 //! | `tarball`, `verify` | archives made and read, trees compared with them |
+//! | `peercut` | power cuts under any server, seen by `landfast verify` |
 //! | `child` | processes that the lab starts from its own binary |
 //! | `clock`, `rng` | precise waiting, seeded chance |
 //! | `sys` | the system calls that have no safe wrapper |
@@ -30,6 +31,7 @@ pub mod measure;
 pub mod mounts;
 pub mod namespace;
 pub mod net;
+pub mod peercut;
 pub mod peers;
 pub mod powercut;
 pub mod rig;

@@ -85,3 +85,15 @@ pub const CUT_PATIENCE: Duration = Duration::from_secs(20);
 
 /// Handles of removed objects that are tried after each power cut.
 pub const REMOVED_HANDLES_MAX: usize = 40;
+
+/// Under `landfast verify` a power cut comes after fewer acknowledgements than this ...
+pub const PEERCUT_ACKS: u64 = 600;
+
+/// ... and within this time after the last of them.
+pub const PEERCUT_WITHIN: Duration = Duration::from_millis(1500);
+
+/// Longest wait for one of its commands.
+pub const PEERCUT_PATIENCE: Duration = Duration::from_secs(120);
+
+/// How often its journal is looked at.
+pub const PEERCUT_POLL: Duration = Duration::from_millis(10);

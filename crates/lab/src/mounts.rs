@@ -135,10 +135,29 @@ impl Mount {
     /// # Errors
     /// What mount(2) returns.
     pub fn new(device: &Path, at: &Path, fs: Filesystem) -> Result<Self> {
+        Self::with(device, at, fs, "")
+    }
+
+    /// The same with options as `mount -o` takes them: `sync`, `dirsync`, and the filesystem's own.
+    ///
+    /// # Errors
+    /// What mount(2) returns.
+    pub fn with(device: &Path, at: &Path, fs: Filesystem, options: &str) -> Result<Self> {
         std::fs::create_dir_all(at).context(|| format!("create {}", at.display()))?;
         // The flags are those of a plain `mount -o noatime`.
-        rustix::mount::mount(device, at, fs.name(), MountFlags::NOATIME, None::<&std::ffi::CStr>)
-            .context(|| format!("mount {} ({fs}) on {}", device.display(), at.display()))?;
+        let mut flags = MountFlags::NOATIME;
+        let mut own = Vec::new();
+        for option in options.split(',').filter(|o| !o.is_empty()) {
+            match option {
+                "sync" => flags |= MountFlags::SYNCHRONOUS,
+                "dirsync" => flags |= MountFlags::DIRSYNC,
+                other => own.push(other),
+            }
+        }
+        let data = std::ffi::CString::new(own.join(","))
+            .map_err(|_| Error::Unable(format!("mount options with a NUL: {options:?}")))?;
+        rustix::mount::mount(device, at, fs.name(), flags, Some(data.as_c_str()).filter(|d| !d.is_empty()))
+            .context(|| format!("mount {} ({fs} {options}) on {}", device.display(), at.display()))?;
         Ok(Mount { at: at.to_owned() })
     }
 

@@ -54,6 +54,7 @@ pub struct Rig {
     /// How often the disks were replaced by new ones.
     generation: u64,
     latency: Latency,
+    mount_options: String,
 }
 
 /// Counters of both disks.
@@ -117,7 +118,13 @@ impl Rig {
             options: options.clone(),
             generation: 0,
             latency: Latency::default(),
+            mount_options: String::new(),
         })
+    }
+
+    /// Options for the data disk's filesystem, as `mount -o` takes them, from the next mount on.
+    pub fn set_mount_options(&mut self, options: &str) {
+        options.clone_into(&mut self.mount_options);
     }
 
     /// Replaces both disks by new, empty ones (with counters at zero), makes a filesystem with an
@@ -163,7 +170,12 @@ impl Rig {
         let dev = self.attach_data()?;
         self.attach_log()?;
         if self.mount.is_none() {
-            self.mount = Some(Mount::new(&dev, &self.dir.path().join("volume"), self.options.fs)?);
+            self.mount = Some(Mount::with(
+                &dev,
+                &self.dir.path().join("volume"),
+                self.options.fs,
+                &self.mount_options,
+            )?);
         }
         Ok(())
     }

@@ -19,7 +19,8 @@ pub enum Durability {
 }
 
 impl Durability {
-    fn word(self) -> &'static str {
+    /// The word for the command line.
+    pub fn word(self) -> &'static str {
         match self {
             Durability::Log => "log",
             Durability::Sync => "sync",

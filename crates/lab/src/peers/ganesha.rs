@@ -91,6 +91,16 @@ impl Ganesha {
         self.addr
     }
 
+    /// Stops it where it is (SIGSTOP), as a power cut does: not one more reply leaves it.
+    pub fn freeze(&self) {
+        self.child.signal(rustix::process::Signal::STOP);
+    }
+
+    /// Kills it (SIGKILL), as a power cut does.
+    pub fn kill(mut self) {
+        self.child.kill();
+    }
+
     /// Processor time so far.
     pub fn cpu(&self) -> Option<Duration> {
         self.child.cpu()

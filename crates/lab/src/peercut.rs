@@ -1,0 +1,341 @@
+//! Power cuts under any server, seen by `landfast verify`: the command that people run, against servers whose disks lose
+//! their power.
+//!
+//! The server runs on the rig's emulated disks with their volatile caches; `landfast verify write` works on it with its journal
+//! elsewhere; server and disks stop at a random moment; the filesystem is mounted again, the server started again, and
+//! `landfast verify check` says what is lost.
+
+use crate::child::{Child, Output, Role};
+use crate::error::{Context, Error, Result};
+use crate::limits::{PEERCUT_ACKS, PEERCUT_PATIENCE, PEERCUT_POLL, PEERCUT_WITHIN};
+use crate::mounts::Filesystem;
+use crate::peers::ganesha::{self, Ganesha};
+use crate::rig::{Rig, RigOptions};
+use crate::rng::Rng;
+use crate::served::{Durability, ServeOptions, Served};
+use landfast_verify::op::Kind;
+use landfast_verify::report::{Report, Verifier};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Whose server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Server {
+    /// `landfast serve`.
+    Landfast,
+    /// nfs-ganesha with its VFS backend.
+    Ganesha,
+}
+
+impl std::str::FromStr for Server {
+    type Err = Error;
+
+    fn from_str(s: &str) -> Result<Self> {
+        match s {
+            "landfast" => Ok(Server::Landfast),
+            "ganesha" => Ok(Server::Ganesha),
+            _ => Err(Error::Unable(format!("`{s}` is not a server of the lab: use landfast or ganesha"))),
+        }
+    }
+}
+
+/// What to do.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Whose server.
+    pub server: Server,
+    /// What Landfast promises.
+    pub durability: Durability,
+    /// The filesystem on the data disk.
+    pub fs: Filesystem,
+    /// How it is mounted: `wsync`, `sync`, ...
+    pub mount_options: String,
+    /// How many cuts.
+    pub cuts: u32,
+    /// Clients at work at the same time.
+    pub clients: u32,
+    /// Versions of NFS, in turns.
+    pub versions: Vec<String>,
+    /// Only these kinds of operations; empty is all.
+    pub kinds: Vec<Kind>,
+    /// Everything random comes from here.
+    pub seed: u64,
+}
+
+impl Options {
+    /// The versions that a server is asked in, unless one is named. Of nfs-ganesha those that need no port mapper.
+    #[must_use]
+    pub fn versions_of(server: Server) -> Vec<String> {
+        let all: &[&str] = match server {
+            Server::Landfast => &["3", "4.0", "4.1", "4.2"],
+            Server::Ganesha => &["4.1"],
+        };
+        all.iter().map(|v| (*v).to_owned()).collect()
+    }
+
+    /// What stands at the top of a column.
+    #[must_use]
+    pub fn title(&self) -> String {
+        let options =
+            if self.mount_options.is_empty() { String::new() } else { format!(" {}", self.mount_options) };
+        let kinds = if self.kinds.is_empty() { "" } else { ", some kinds only" };
+        match (self.server, self.durability) {
+            (Server::Ganesha, _) => format!("nfs-ganesha, {}{options}{kinds}", self.fs),
+            (Server::Landfast, Durability::Log) => format!("Landfast, {}{options}{kinds}", self.fs),
+            (Server::Landfast, other) => format!("Landfast {}, {}{options}{kinds}", other.word(), self.fs),
+        }
+    }
+
+    /// The servers of the table in docs/durability.md.
+    #[must_use]
+    pub fn all(cuts: u32, clients: u32, seed: u64) -> Vec<Options> {
+        use Filesystem::{Btrfs, Ext4, Xfs};
+        let one = |server, durability, fs, mount: &str| Options {
+            server,
+            durability,
+            fs,
+            mount_options: mount.to_owned(),
+            cuts,
+            clients,
+            versions: Options::versions_of(server),
+            kinds: Vec::new(),
+            seed,
+        };
+        vec![
+            one(Server::Landfast, Durability::Log, Ext4, ""),
+            one(Server::Landfast, Durability::Log, Xfs, ""),
+            one(Server::Landfast, Durability::Log, Btrfs, ""),
+            one(Server::Landfast, Durability::Sync, Ext4, ""),
+            one(Server::Ganesha, Durability::Log, Xfs, "wsync"),
+            one(Server::Ganesha, Durability::Log, Ext4, ""),
+            one(Server::Landfast, Durability::Unsafe, Ext4, ""),
+        ]
+    }
+}
+
+/// Counts of one kind of operation over all cuts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Count {
+    /// Acknowledged.
+    pub acknowledged: u64,
+    /// Of those, checked.
+    pub checked: u64,
+    /// Of those, lost.
+    pub lost: u64,
+}
+
+/// What one server's cuts have shown.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Summary {
+    /// [`Options::title`].
+    pub title: String,
+    /// Cuts made.
+    pub cuts: u32,
+    /// Cuts after which something was lost.
+    pub cuts_with_losses: u32,
+    /// All operations.
+    pub all: Count,
+    /// By kind.
+    pub kinds: BTreeMap<Kind, Count>,
+    /// Objects that are there, with a handle that went stale.
+    pub stale: u64,
+    /// Objects with another file id.
+    pub renumbered: u64,
+    /// What is there and nobody made.
+    pub strange: u64,
+    /// Handles tried.
+    pub handles: u64,
+    /// Operations in doubt.
+    pub in_doubt: u64,
+    /// Of those, there in part.
+    pub partly: u64,
+    /// Cuts after which the write verifier was another one.
+    pub verifier_changed: u32,
+    /// Cuts after which it was the same.
+    pub verifier_kept: u32,
+    /// Unstable writes that were gone, of which the changed verifier tells.
+    pub unstable_lost: u64,
+    /// Some of what is lost.
+    pub examples: Vec<String>,
+}
+
+impl Summary {
+    fn add(&mut self, report: &Report) {
+        self.cuts += 1;
+        self.cuts_with_losses += u32::from(report.has_losses());
+        for row in &report.rows {
+            for count in [&mut self.all, self.kinds.entry(row.kind).or_default()] {
+                count.acknowledged += row.acknowledged;
+                // What promises nothing is not checked.
+                if row.kind != Kind::WriteUnstable || row.lost > 0 {
+                    count.checked += row.checked;
+                    count.lost += row.lost;
+                }
+            }
+            self.examples.extend(row.examples.iter().take(1).map(|e| format!("{}: {e}", row.operation)));
+        }
+        self.stale += report.stale.count;
+        self.renumbered += report.renumbered.count;
+        self.strange += report.strange.count;
+        self.handles += report.handles;
+        self.in_doubt += report.in_doubt;
+        self.partly += report.partly.count;
+        self.unstable_lost += report.unstable_lost;
+        match report.verifier {
+            Verifier::Changed => self.verifier_changed += 1,
+            Verifier::Kept => self.verifier_kept += 1,
+            Verifier::Unknown => {}
+        }
+        for found in [&report.stale, &report.renumbered, &report.strange] {
+            self.examples.extend(found.examples.iter().take(1).cloned());
+        }
+        self.examples.truncate(EXAMPLES_MAX);
+    }
+}
+
+/// Examples that a summary keeps.
+const EXAMPLES_MAX: usize = 12;
+
+/// A running server.
+enum Running {
+    Landfast(Served),
+    Ganesha(Ganesha),
+}
+
+impl Running {
+    fn addr(&self) -> SocketAddr {
+        match self {
+            Running::Landfast(s) => s.addr(),
+            Running::Ganesha(s) => s.addr(),
+        }
+    }
+
+    fn freeze(&self) {
+        match self {
+            Running::Landfast(s) => s.freeze(),
+            Running::Ganesha(s) => s.freeze(),
+        }
+    }
+
+    fn kill(self) {
+        match self {
+            Running::Landfast(s) => s.kill(),
+            Running::Ganesha(s) => s.kill(),
+        }
+    }
+}
+
+/// Cuts the power so many times. Call it on a thread of [`crate::namespace::run_private`]; `progress` hears of each cut.
+///
+/// # Errors
+/// What keeps the harness from working; what is lost is in the summary.
+pub fn run(options: &Options, mut progress: impl FnMut(u32, &Report)) -> Result<Summary> {
+    if options.server == Server::Ganesha {
+        ganesha::possible()?;
+    }
+    let mut rig = Rig::new(&RigOptions {
+        fs: options.fs,
+        data_bytes: options.fs.size_min().max(512 << 20),
+        log_bytes: 32 << 20,
+        seed: options.seed,
+    })?;
+    rig.set_mount_options(&options.mount_options);
+    rig.format()?;
+    let mut rng = Rng::new(options.seed);
+    let mut summary = Summary { title: options.title(), ..Summary::default() };
+    for n in 0..options.cuts {
+        let version = options.versions.get(n as usize % options.versions.len().max(1));
+        let version = version.map_or("4.1", String::as_str);
+        let report = cut(&mut rig, options, &mut rng, n, version)?;
+        progress(n + 1, &report);
+        summary.add(&report);
+    }
+    Ok(summary)
+}
+
+fn serve(rig: &Rig, options: &Options) -> Result<Running> {
+    Ok(match options.server {
+        Server::Landfast => Running::Landfast(Served::start(&ServeOptions {
+            lease: Duration::from_secs(2),
+            ..ServeOptions::new(&rig.export(), Some(rig.log_device()?), options.durability)
+        })?),
+        Server::Ganesha => Running::Ganesha(Ganesha::start(&rig.export())?),
+    })
+}
+
+fn cut(rig: &mut Rig, options: &Options, rng: &mut Rng, n: u32, version: &str) -> Result<Report> {
+    let server = serve(rig, options)?;
+    // Of the blocks that no flush covered, some survive or none does; sectors may be torn.
+    let keep = [0, 300, 700, 950][rng.below(4) as usize];
+    rig.control(&format!("keep_permille={keep} torn={}", rng.below(2)))?;
+    let journal = rig.scratch().join(format!("journal-{n}"));
+    let url = |server: &Running| format!("nfs://{}/?version={version}", server.addr());
+    let words = |command: &str, url: String, more: &[&str]| {
+        let fixed = ["verify", command, &url, "--journal", &journal.to_string_lossy(), "--json"];
+        Role::Run(fixed.iter().chain(more).map(|w| (*w).to_owned()).collect())
+    };
+    let (clients, seed) = (options.clients.to_string(), rng.next_u64().to_string());
+    let kinds: Vec<String> = options.kinds.iter().map(ToString::to_string).collect();
+    let kinds = kinds.join(",");
+    let mut more = vec!["--clients", &clients, "--seed", &seed];
+    if !kinds.is_empty() {
+        more.extend(["--kinds", &kinds]);
+    }
+    let write = words("write", url(&server), &more);
+    let mut writer = Child::start("verify write", write, Output::Keep)?;
+    wait_for_acks(&mut writer, &journal, rng.below(PEERCUT_ACKS) + 1)?;
+    let micros = u64::try_from(PEERCUT_WITHIN.as_micros()).unwrap_or(u64::MAX);
+    std::thread::sleep(Duration::from_micros(rng.below(micros)));
+    server.freeze();
+    rig.cut()?;
+    server.kill();
+    let (status, printed) = writer.finish(PEERCUT_PATIENCE);
+    if status.and_then(|s| s.code()) != Some(1) {
+        let what = format!("ended with {status:?} when the power was cut: {} {printed}", writer.words());
+        return Err(Error::Child { role: "verify write", what });
+    }
+    rig.power_on()?;
+    rig.mount()?;
+    let server = serve(rig, options)?;
+    let check = words("check", url(&server), &["--wait", "60"]);
+    let mut checker = Child::start("verify check", check, Output::Keep)?;
+    let (status, printed) = checker.finish(PEERCUT_PATIENCE);
+    let failed = || {
+        let what = format!("ended with {status:?}: {} {printed}", checker.words());
+        Error::Child { role: "verify check", what }
+    };
+    let report: Report = serde_json::from_str(&printed).map_err(|_| failed())?;
+    // What it says and how it ends are one.
+    if status.and_then(|s| s.code()) != Some(i32::from(report.has_losses())) {
+        return Err(failed());
+    }
+    server.kill();
+    Ok(report)
+}
+
+/// Waits until the journal has so many acknowledgements.
+fn wait_for_acks(writer: &mut Child, journal: &Path, count: u64) -> Result<()> {
+    let until = Instant::now() + PEERCUT_PATIENCE;
+    loop {
+        let text = match std::fs::read(journal) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+            text => text.context(|| format!("read {}", journal.display()))?,
+        };
+        let word = b"{\"ack\"";
+        let acks = text.windows(word.len()).filter(|w| w == word).count() as u64;
+        if acks >= count {
+            return Ok(());
+        }
+        if writer.ended().is_some() || Instant::now() > until {
+            let (status, printed) = writer.finish(Duration::ZERO);
+            let what = format!("{acks} acknowledgements, {status:?}: {} {printed}", writer.words());
+            return Err(Error::Child { role: "verify write", what });
+        }
+        // The writer is a command like any other: only its journal tells how far it is.
+        std::thread::sleep(PEERCUT_POLL);
+    }
+}
