@@ -4,7 +4,7 @@
 use arbitrary::{Arbitrary, Unstructured};
 use landfast_client::archive::{self, ArchiveReader};
 use landfast_intentlog::aligned::AlignedBuf;
-use landfast_intentlog::format::{BatchBuf, BatchHeader, BatchPlace, Identity, Superblock};
+use landfast_intentlog::format::{BatchBuf, BatchHeader, BatchPlace, FORMAT_VERSION, Identity, Superblock};
 use landfast_intentlog::limits::{BLOCK_BYTES, RING_OFFSET};
 use landfast_intentlog::replay::{ReadAt, Superblocks, read_superblocks, scan};
 use landfast_nfs::v4::{AttrValues, CompoundArgs, CompoundRes, Fattr};
@@ -189,6 +189,7 @@ pub fn log_blocks(data: &[u8]) {
         let Some(f) = fields else { continue };
         let clean_end = f.clean_end.map(|(at, seq)| (u64::from(at) * BLOCK_BYTES as u64, seq.into()));
         let block = Superblock {
+            version: FORMAT_VERSION,
             identity,
             volume_id: [1; 16],
             serial: f.serial.into(),

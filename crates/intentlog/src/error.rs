@@ -71,13 +71,13 @@ pub enum OpenError {
         path: PathBuf,
     },
     /// Written by a version of Landfast with another format.
-    #[error("log {path}: has format version {found}, this program knows version {known}")]
+    #[error("log {path}: {}", other_version(*found, *known))]
     Version {
         /// The log's path.
         path: PathBuf,
         /// Version on the device.
         found: u32,
-        /// Version of this program.
+        /// Newest version that this program reads.
         known: u32,
     },
     /// It belongs to another volume.
@@ -128,6 +128,17 @@ pub enum OpenError {
         /// What is wrong and where (byte offsets on the device).
         what: String,
     },
+}
+
+fn other_version(found: u32, known: u32) -> String {
+    if found > known {
+        format!(
+            "was written by a newer Landfast, in format version {found}; this one knows versions up to {known}: start the \
+             newer one, or stop it cleanly there and name a new log here"
+        )
+    } else {
+        format!("has format version {found}, which no Landfast has written")
+    }
 }
 
 /// Why a log does not take or keep records. Every variant is final for this [`crate::Log`].

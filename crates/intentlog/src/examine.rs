@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::aligned::AlignedBuf;
 use crate::device::{Blank, Device, FileDevice};
 use crate::error::OpenError;
-use crate::format::{BatchHeader, Identity, Superblock};
+use crate::format::{BatchHeader, FORMAT_VERSION, Identity, Superblock};
 use crate::limits::{BLANK_CHECK_BYTES, BLOCK_BYTES, RING_OFFSET, STREAM_BYTES};
 use crate::replay::{self, ReadAt, ScanError};
 use crate::writer::Superblocks;
@@ -136,6 +136,7 @@ pub(crate) fn create(
     front.copy_from_slice(&random.draw()?.to_le_bytes());
     back.copy_from_slice(&random.draw()?.to_le_bytes());
     let last = Superblock {
+        version: FORMAT_VERSION,
         identity: Identity { log_id, salt: random.draw()? },
         volume_id,
         serial: 0,
@@ -189,7 +190,7 @@ pub(crate) fn scan_error(path: &Path, error: ScanError) -> OpenError {
     match error {
         ScanError::Io(source) => OpenError::Io { path, action: "read", source },
         ScanError::Foreign => OpenError::Foreign { path },
-        ScanError::Version(found) => OpenError::Version { path, found, known: crate::format::FORMAT_VERSION },
+        ScanError::Version(found) => OpenError::Version { path, found, known: FORMAT_VERSION },
         ScanError::Corrupt(what) => OpenError::Corrupt { path, what },
     }
 }

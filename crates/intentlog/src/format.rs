@@ -8,7 +8,11 @@
 use crate::aligned::AlignedBuf;
 use crate::limits::{BLOCK_BYTES, BUFFER_BYTES_MIN, RING_OFFSET};
 
-/// Version of the format that this code writes, and the only one it reads.
+/// Version of the format that this code writes, and the newest that it reads.
+///
+/// With a version 2 comes, in the same change: a way to read it in [`Superblock::decode`] and, if batches differ, in
+/// [`BatchHeader::decode`] by [`Superblock::version`], beside that of version 1, which stays; and a log that it wrote in
+/// `tests/data/`. A start replays what an older version wrote and then writes its own.
 pub const FORMAT_VERSION: u32 = 1;
 
 const SUPERBLOCK_MAGIC: [u8; 8] = *b"LANDFLOG";
@@ -43,6 +47,8 @@ impl Identity {
 /// What a superblock says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Superblock {
+    /// Version of the format that it and the batches of its run are in.
+    pub version: u32,
     /// The log's identity in the run that wrote this.
     pub identity: Identity,
     /// The volume that the log belongs to.
@@ -83,7 +89,7 @@ impl Superblock {
         let mut block = AlignedBuf::zeroed(BLOCK_BYTES);
         let mut out = Writer { bytes: &mut block, at: 0 };
         out.put(&SUPERBLOCK_MAGIC);
-        out.put(&FORMAT_VERSION.to_le_bytes());
+        out.put(&self.version.to_le_bytes());
         out.put(&(if self.clean_end.is_some() { FLAG_CLEAN } else { 0 }).to_le_bytes());
         out.put(&self.identity.log_id);
         out.put(&self.volume_id);
@@ -106,7 +112,8 @@ impl Superblock {
         block
     }
 
-    /// Reads a block back. `block` must be [`BLOCK_BYTES`] long.
+    /// Reads a block back. `block` must be [`BLOCK_BYTES`] long. Magic number, version and checksum are where they are in
+    /// every version, so that any program can name one that it does not know.
     pub fn decode(block: &[u8]) -> Result<Superblock, SuperblockFault> {
         if block.len() != BLOCK_BYTES {
             return Err(SuperblockFault::Damaged);
@@ -122,10 +129,14 @@ impl Superblock {
         if block[SUPERBLOCK_CRC_AT..] != crc.to_le_bytes() {
             return Err(SuperblockFault::Damaged);
         }
-        let version = fields.u32();
-        if version != FORMAT_VERSION {
-            return Err(SuperblockFault::Version(version));
+        match fields.u32() {
+            1 => Superblock::version_1(fields),
+            version => Err(SuperblockFault::Version(version)),
         }
+    }
+
+    /// What stands behind the version, in version 1.
+    fn version_1(mut fields: Reader<'_>) -> Result<Superblock, SuperblockFault> {
         let flags = fields.u32();
         let log_id = fields.take();
         let volume_id = fields.take();
@@ -147,6 +158,7 @@ impl Superblock {
             return Err(SuperblockFault::Damaged);
         }
         Ok(Superblock {
+            version: 1,
             identity: Identity { log_id, salt },
             volume_id,
             serial,

@@ -200,6 +200,7 @@ mod tests {
     fn log(serial: u64, checkpoint: u64, end: Option<u64>) -> Half {
         let identity = Identity { log_id: [1; 16], salt: serial };
         let superblock = Superblock {
+            version: 1,
             identity,
             volume_id: [2; 16],
             serial,

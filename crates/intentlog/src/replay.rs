@@ -66,9 +66,6 @@ pub fn read_superblocks(device: &dyn ReadAt) -> Result<Superblocks, ScanError> {
     }
     use SuperblockFault::*;
     let faults = slots.map(|slot| slot.err().unwrap_or(Damaged));
-    if let Some(Version(version)) = faults.iter().find(|fault| matches!(fault, Version(_))) {
-        return Err(ScanError::Version(*version));
-    }
     if faults == [Blank, Blank] {
         return Ok(Superblocks::Blank);
     }

@@ -20,7 +20,7 @@ use crate::checkpoint::Checkpoint;
 use crate::core::{Core, Phase, Sealed, Stage, State};
 use crate::device::Device;
 use crate::faults::{self, Bug, point};
-use crate::format::{BatchBuf, Superblock};
+use crate::format::{BatchBuf, FORMAT_VERSION, Superblock};
 use crate::intent::Generation;
 use crate::limits::GATE_WAIT_MAX;
 use crate::step::{Did, Step, Wait};
@@ -51,9 +51,9 @@ pub(crate) struct Superblocks {
 }
 
 impl Superblocks {
-    /// Writes `next` over the older one. Its serial is set here.
+    /// Writes `next` over the older one, in the present format. Its serial is set here.
     pub(crate) fn write(&mut self, device: &dyn Device, next: Superblock) -> io::Result<()> {
-        let next = Superblock { serial: self.last.serial + 1, ..next };
+        let next = Superblock { version: FORMAT_VERSION, serial: self.last.serial + 1, ..next };
         let slot = 1 - self.slot;
         let block = next.encode();
         device.write_durable(&[((slot * block.len()) as u64, &block)])?;

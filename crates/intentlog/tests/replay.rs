@@ -6,11 +6,15 @@ use landfast_intentlog::aligned::AlignedBuf;
 use landfast_intentlog::format::{
     BATCH_HEADER_BYTES, BatchBuf, BatchPlace, FORMAT_VERSION, Identity, Superblock, padded_bytes,
 };
-use landfast_intentlog::limits::{BLOCK_BYTES, RING_OFFSET};
+use landfast_intentlog::limits::{BLOCK_BYTES, DEVICE_BYTES_MIN, RING_OFFSET};
 use landfast_intentlog::replay::{ReadAt, Scan, ScanError, Superblocks, read_superblocks, scan};
 use landfast_intentlog::ring::Ring;
+use landfast_intentlog::sim::SimDisk;
+use landfast_intentlog::{Checkpoint, Config, Log};
 use proptest::prelude::*;
 
+/// A log of each version: its superblocks and the first blocks of its ring.
+const LOGS: &[(u32, &[u8])] = &[(1, include_bytes!("data/log-v1.bin"))];
 const RING_BYTES: u64 = 16 * BLOCK_BYTES as u64;
 const IDENTITY: Identity = Identity { log_id: [3; 16], salt: 99 };
 
@@ -36,6 +40,7 @@ impl ReadAt for Image {
 impl Image {
     fn new() -> Self {
         let superblock = Superblock {
+            version: FORMAT_VERSION,
             identity: IDENTITY,
             volume_id: [1; 16],
             serial: 1,
@@ -324,14 +329,18 @@ fn superblocks_tell_blank_foreign_damaged_and_other_versions_apart() {
     image.bytes[BLOCK_BYTES + 100] ^= 1;
     assert!(matches!(pair(&image), Err(ScanError::Corrupt(_))));
 
-    let mut image = Image::new();
-    for slot in 0..2 {
-        let block = &mut image.bytes[slot * BLOCK_BYTES..(slot + 1) * BLOCK_BYTES];
-        block[8..12].copy_from_slice(&(FORMAT_VERSION + 1).to_le_bytes());
-        let crc = crc32c::crc32c(&block[..BLOCK_BYTES - 4]);
-        block[BLOCK_BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
+    // One of the two is enough: a newer program was cut short in its first start.
+    for slots in [0..2, 0..1, 1..2] {
+        let mut image = Image::new();
+        slots.for_each(|slot| make_newer(&mut image.bytes[slot * BLOCK_BYTES..][..BLOCK_BYTES]));
+        assert!(matches!(pair(&image), Err(ScanError::Version(version)) if version == FORMAT_VERSION + 1));
     }
-    assert!(matches!(pair(&image), Err(ScanError::Version(version)) if version == FORMAT_VERSION + 1));
+}
+
+fn make_newer(block: &mut [u8]) {
+    block[8..12].copy_from_slice(&(FORMAT_VERSION + 1).to_le_bytes());
+    let crc = crc32c::crc32c(&block[..BLOCK_BYTES - 4]);
+    block[BLOCK_BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
 }
 
 /// The format as version 1 wrote it: if this fails, logs in the field can no longer be read, and the version
@@ -356,4 +365,58 @@ fn version_1_is_read_byte_for_byte() {
         .copy_from_slice(&golden[2 * BLOCK_BYTES..]);
     let scan = old.replay().unwrap();
     assert_eq!(scan.records, vec![b"one".to_vec(), b"two".to_vec(), b"three".to_vec()]);
+}
+
+/// A log of an older version is opened, replayed and from then on written in the present one.
+#[test]
+fn a_log_of_each_version_is_taken_over() {
+    for (version, golden) in LOGS.iter().copied() {
+        let disk = SimDisk::new(DEVICE_BYTES_MIN as usize, 1);
+        disk.edit(|bytes| {
+            bytes[..2 * BLOCK_BYTES].copy_from_slice(&golden[..2 * BLOCK_BYTES]);
+            bytes[RING_OFFSET as usize..][..2 * BLOCK_BYTES].copy_from_slice(&golden[2 * BLOCK_BYTES..]);
+        });
+        let Ok(Superblocks::Found(old, _)) = read_superblocks(&disk) else { panic!("version {version}") };
+        assert_eq!(old.version, version);
+        let config = || Config::new("simulated", 0, old.volume_id);
+        let (log, replay) = Log::open_device(disk.device(), config()).unwrap();
+        assert_eq!(replay.records, [b"one".to_vec(), b"two".to_vec(), b"three".to_vec()]);
+        assert_eq!((replay.checkpoint, replay.log_id), (old.checkpoint, old.identity.log_id));
+        log.start(std::sync::Arc::new(Nothing)).unwrap();
+        let mut txn = log.begin().unwrap();
+        txn.append(b"four");
+        txn.commit().wait_blocking().unwrap();
+        drop(log);
+        let Ok(Superblocks::Found(new, _)) = read_superblocks(&disk) else { panic!("version {version}") };
+        assert_eq!((new.version, new.checkpoint), (FORMAT_VERSION, old.checkpoint + 1));
+        let (_, replay) = Log::open_device(disk.device(), config()).unwrap();
+        assert_eq!(replay.records, [b"four".to_vec()]);
+    }
+}
+
+#[test]
+fn a_newer_version_is_refused_by_name_and_left_as_it_is() {
+    let disk = SimDisk::new(DEVICE_BYTES_MIN as usize, 1);
+    let volume_id = Image::new().superblock.volume_id;
+    disk.edit(|bytes| {
+        bytes[..2 * BLOCK_BYTES].copy_from_slice(&include_bytes!("data/log-v1.bin")[..2 * BLOCK_BYTES]);
+        make_newer(&mut bytes[..BLOCK_BYTES]);
+    });
+    let before = disk.image();
+    let error =
+        Log::open_device(disk.device(), Config::new("simulated", 0, volume_id)).unwrap_err().to_string();
+    assert!(error.contains("written by a newer Landfast, in format version 2"), "{error}");
+    assert!(disk.image() == before);
+}
+
+struct Nothing;
+
+impl Checkpoint for Nothing {
+    fn snapshot(&self) -> Vec<Vec<u8>> {
+        Vec::new()
+    }
+
+    fn sync(&self, _: u64) -> std::io::Result<()> {
+        Ok(())
+    }
 }

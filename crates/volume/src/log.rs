@@ -3,7 +3,6 @@
 use std::path::Path;
 
 pub use landfast_intentlog::OpenError;
-use landfast_intentlog::format::FORMAT_VERSION;
 use landfast_intentlog::hex;
 pub use landfast_intentlog::inspect::{Batch, Inspected};
 pub use landfast_intentlog::shape::{create, resize};
@@ -109,7 +108,7 @@ fn summary(log: &Inspected, mut each: impl FnMut(&Batch, &[Vec<u8>])) -> Result<
         each(batch, &all);
     })?;
     let held = Held {
-        version: FORMAT_VERSION,
+        version: superblock.version,
         log_id: hex(&superblock.identity.log_id),
         volume_id: hex(&superblock.volume_id),
         clean: superblock.clean_end.is_some(),
