@@ -70,8 +70,11 @@ pub enum OpenError {
         /// The log's path.
         path: PathBuf,
     },
-    /// Written by a version of Landfast with another format.
-    #[error("log {path}: {}", other_version(*found, *known))]
+    /// Written by a newer version of Landfast with another format.
+    #[error(
+        "log {path}: was written by a newer Landfast, in format version {found}; this one knows versions up to {known}: \
+         start the newer one, or stop it cleanly there and name a new log here"
+    )]
     Version {
         /// The log's path.
         path: PathBuf,
@@ -128,17 +131,6 @@ pub enum OpenError {
         /// What is wrong and where (byte offsets on the device).
         what: String,
     },
-}
-
-fn other_version(found: u32, known: u32) -> String {
-    if found > known {
-        format!(
-            "was written by a newer Landfast, in format version {found}; this one knows versions up to {known}: start the \
-             newer one, or stop it cleanly there and name a new log here"
-        )
-    } else {
-        format!("has format version {found}, which no Landfast has written")
-    }
 }
 
 /// Why a log does not take or keep records. Every variant is final for this [`crate::Log`].

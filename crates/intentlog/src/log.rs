@@ -321,14 +321,17 @@ impl Log {
         let mut number = number;
         // A copy of the log from before this start is two behind the volume's tag from here on, and so is known for what it
         // is. One half of a mirror alone: the other must be known to be behind before anything is acknowledged.
-        for _ in 0..if core.half_lost.load(Acquire) { CHECKPOINTS_ALONE } else { 1 } {
+        let alone = core.half_lost.load(Acquire);
+        for _ in 0..if alone { CHECKPOINTS_ALONE } else { 1 } {
             number += 1;
             checkpoint.sync(number).map_err(|error| format!("making the volume durable: {error}"))?;
             let next = Superblock { checkpoint: number, ..next };
             superblocks.write(device, next).map_err(|error| format!("writing a superblock: {error}"))?;
         }
         let mut state = core.state.lock();
-        state.alone_from = core.half_lost.load(Acquire).then_some(state.completed);
+        // One that is lost only by now has one of these checkpoints itself: two more must come.
+        state.alone_from = alone.then_some(state.completed);
+        core.look_for_loss(&mut state);
         state.space.tail = space.head;
         state.space.head = space.head + length;
         state.space.next_seq = space.next_seq + records;

@@ -120,6 +120,25 @@ proptest! {
     }
 }
 
+/// The same for each of a start's own writes, of which there are few.
+#[test]
+fn a_half_that_is_lost_while_the_log_starts_is_known_to_be() {
+    for (lost, loss) in (0..2).flat_map(|lost| (0..8).map(move |loss| (lost, loss))) {
+        let (disks, model) = (disks(loss), Arc::new(Model::default()));
+        let (log, replay) = open(&disks).unwrap();
+        model.recover(&replay, 0);
+        disks[lost].as_ref().unwrap().set_fault(Fault::Error(loss));
+        log.start(model.clone()).unwrap();
+        let acknowledged = operate(&log, &model, 3, &[100]);
+        assert_eq!(acknowledged, 3);
+        drop(log);
+        each(&disks, SimDisk::revive);
+        let mut there = disks.clone();
+        there[1 - lost] = None;
+        recover(&there, &model, acknowledged);
+    }
+}
+
 /// Nothing is acknowledged between the loss of a half and the moment from which that is known.
 #[test]
 fn what_only_one_half_has_is_acknowledged_when_the_loss_is_known() {
