@@ -61,6 +61,11 @@ impl Results {
         Results { status: reply.status, results: reply.results.into_iter() }
     }
 
+    /// Results not taken yet.
+    pub fn remaining(&self) -> usize {
+        self.results.len()
+    }
+
     /// The next result's body, of operation `op`.
     ///
     /// # Errors

@@ -5,6 +5,7 @@
 //!   lost connection;
 //! - [`compound`]: reading a reply's results one by one;
 //! - [`ops`]: whole jobs of a few compounds: resolve a path, list, walk, read;
+//! - [`fs`]: files and directories by their paths, many in one call;
 //! - [`archive`]: tar archives, decompressed, member by member (blocking);
 //! - [`untar`]: an archive onto an export, many files in one COMPOUND, many compounds in flight.
 //!
@@ -14,6 +15,7 @@
 pub mod archive;
 pub mod compound;
 pub mod cred;
+pub mod fs;
 pub mod limits;
 pub mod ops;
 pub mod session;

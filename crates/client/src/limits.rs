@@ -42,8 +42,16 @@ pub const RENEWALS_MAX: u32 = 8;
 
 /// Symbolic links followed in the path of a URL.
 pub const SYMLINKS_MAX: usize = 40;
+/// How long a directory's filehandle is taken for where its path leads.
+pub const DIR_FRESH: Duration = Duration::from_secs(5);
+/// Directories whose filehandles are remembered.
+pub const DIRS_KEPT_MAX: usize = 65_536;
 /// Bytes asked for in one READDIR.
 pub const READDIR_BYTES: u32 = 256 << 10;
+/// Bytes asked for in the first READDIR of a directory, of which many fit in one reply.
+pub const READDIR_FIRST_BYTES: u32 = 32 << 10;
+/// Bytes asked for in the first READ of a file whose size is not known, of which many fit in one reply.
+pub const READ_FIRST_BYTES: u32 = 64 << 10;
 /// Bytes asked for in one READ.
 pub const READ_BYTES: u32 = 1 << 20;
 

@@ -1,0 +1,101 @@
+//! Attributes of objects, got and set; texts of symbolic links.
+
+use bytes::Bytes;
+use landfast_nfs::v4::args::SetattrArgs;
+use landfast_nfs::v4::attr::{AttrValues, Bitmap};
+use landfast_nfs::v4::{ArgOp, Fattr, FileHandle, FileType, OpNum, Stateid};
+
+use super::action::{Action, Answer, Lost, Room, Wants};
+use crate::compound::{OpError, Results};
+
+/// GETFH, GETATTR.
+#[derive(Debug)]
+pub(super) struct Getattrs {
+    pub(super) mask: Bitmap,
+    pub(super) follow: bool,
+}
+
+impl Action for Getattrs {
+    type Out = (FileHandle, AttrValues);
+
+    fn wants(&self) -> Wants {
+        Wants::Object { follow: self.follow }
+    }
+
+    fn ops(&mut self, _: Option<&Bytes>, _: &Room, out: &mut Vec<ArgOp>) {
+        out.extend([ArgOp::Getfh, ArgOp::Getattr(self.mask)]);
+    }
+
+    fn changes(&self) -> bool {
+        false
+    }
+
+    fn answer(&mut self, results: &mut Results) -> Result<Answer<Self::Out>, OpError> {
+        let fh = results.getfh()?;
+        let attrs = values(&results.getattr()?)?;
+        if self.follow && attrs.kind == Some(FileType::Lnk) {
+            return Ok(Answer::Follow);
+        }
+        Ok(Answer::Done((fh, attrs)))
+    }
+}
+
+/// The values of attributes, if they decode.
+pub(super) fn values(fattr: &Fattr) -> Result<AttrValues, OpError> {
+    AttrValues::from_fattr(fattr).map_err(|status| OpError::Failed { op: OpNum::GETATTR, status })
+}
+
+/// SETATTR. What is set by it is set by doing it twice, too.
+#[derive(Debug)]
+pub(super) struct Setattrs {
+    pub(super) attrs: Fattr,
+}
+
+impl Action for Setattrs {
+    type Out = ();
+
+    fn wants(&self) -> Wants {
+        Wants::Object { follow: false }
+    }
+
+    fn ops(&mut self, _: Option<&Bytes>, _: &Room, out: &mut Vec<ArgOp>) {
+        out.push(ArgOp::Setattr(SetattrArgs { stateid: Stateid::ANONYMOUS, attrs: self.attrs.clone() }));
+    }
+
+    fn changes(&self) -> bool {
+        true
+    }
+
+    fn answer(&mut self, results: &mut Results) -> Result<Answer<()>, OpError> {
+        results.take(OpNum::SETATTR)?;
+        Ok(Answer::Done(()))
+    }
+
+    fn lost(&mut self) -> Lost {
+        Lost::Again
+    }
+}
+
+/// READLINK.
+#[derive(Debug)]
+pub(super) struct Readlink;
+
+impl Action for Readlink {
+    type Out = Bytes;
+
+    fn wants(&self) -> Wants {
+        Wants::Object { follow: false }
+    }
+
+    fn ops(&mut self, _: Option<&Bytes>, _: &Room, out: &mut Vec<ArgOp>) {
+        out.push(ArgOp::Readlink);
+    }
+
+    fn changes(&self) -> bool {
+        false
+    }
+
+    fn answer(&mut self, results: &mut Results) -> Result<Answer<Bytes>, OpError> {
+        Ok(Answer::Done(results.readlink()?))
+    }
+}

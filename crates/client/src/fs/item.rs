@@ -1,0 +1,443 @@
+//! One item of a vectored call on its way: from a path to an outcome, segment by segment. No I/O.
+//!
+//! A segment is what one COMPOUND holds for the item: a place to go to, and operations there. The first one usually
+//! is the whole item, at any depth. What makes it several:
+//!
+//! | on the way | next segment |
+//! |---|---|
+//! | more names than a COMPOUND takes | goes as far as it can, GETFH; then on from there |
+//! | a name is a symbolic link (SYMLINK, or NOTDIR at the next name) | READLINK; then the path with its text in it |
+//! | a remembered directory is gone | the same again from the top, once |
+//! | the action has more to do | what it says |
+
+use std::time::Instant;
+
+use landfast_nfs::v4::{ArgOp, FileHandle, NfsStat, OpNum};
+
+use super::action::{Action, Answer, Lost, Room, Wants};
+use super::dirs::Dirs;
+use super::outcome::{Failure, Outcome};
+use super::path::{Base, Place, Step, steps};
+use crate::compound::{OpError, Results};
+use crate::limits::SYMLINKS_MAX;
+
+/// What one COMPOUND holds for an item.
+#[derive(Debug)]
+pub(super) struct Segment {
+    /// Goes there and remembers it with SAVEFH first (the source of a RENAME or LINK).
+    pub(super) source: Option<Place>,
+    /// Then goes there.
+    pub(super) place: Place,
+    /// The steps from the top that `place` stands for: what is found there can be remembered under them.
+    pub(super) known_as: Option<Vec<Step>>,
+    /// Then does that.
+    pub(super) ops: Vec<ArgOp>,
+    /// Upper bound of the results' bytes.
+    pub(super) reply: usize,
+    /// The current filehandle is that of `place` afterwards.
+    pub(super) stays: bool,
+    /// It changes something on the server.
+    pub(super) changes: bool,
+}
+
+/// Which of a segment's places could not be reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    Source,
+    Place,
+}
+
+/// What comes next for an item.
+#[derive(Debug)]
+pub(super) enum Next<T> {
+    /// Another segment.
+    Again,
+    /// Nothing.
+    End(Outcome<T>),
+}
+
+/// A path, as far as it is walked.
+#[derive(Debug)]
+struct Route {
+    /// All steps from the top; symbolic links are replaced by what they say.
+    steps: Vec<Step>,
+    /// Steps walked by this item itself, and where they led.
+    walked: Option<(usize, FileHandle)>,
+    /// The base of the last segment was a remembered directory.
+    remembered: bool,
+    /// The last name is not walked to: it is the action's.
+    parent_only: bool,
+    follow: bool,
+}
+
+impl Route {
+    fn new(path: &[u8], wants: Wants) -> Route {
+        Route {
+            steps: steps(path),
+            walked: None,
+            remembered: false,
+            parent_only: wants == Wants::Parent,
+            follow: wants == Wants::Object { follow: true },
+        }
+    }
+
+    /// Steps to the place where the last name is looked up.
+    fn parent_len(&self) -> usize {
+        self.steps.len().saturating_sub(1)
+    }
+
+    /// Steps to what a source's route is to save.
+    fn source_len(&self) -> usize {
+        if self.parent_only { self.parent_len() } else { self.steps.len() }
+    }
+
+    /// Base, and how many steps it stands for; the place lies `until` steps from the top.
+    fn begin(&mut self, until: usize, dirs: &Dirs, now: Instant) -> (usize, Base) {
+        let walked = self.walked.as_ref().filter(|(n, _)| *n <= until);
+        let walked_len = walked.map_or(0, |(n, _)| *n);
+        if let Some((n, fh)) = dirs.nearest(&self.steps, until, now).filter(|(n, _)| *n > walked_len) {
+            self.remembered = true;
+            return (n, Base::Handle(fh));
+        }
+        self.remembered = false;
+        match walked {
+            Some((n, fh)) => (*n, Base::Handle(fh.clone())),
+            None => (0, Base::Top),
+        }
+    }
+
+    /// Puts what a symbolic link says in its place.
+    fn splice(&mut self, at: usize, text: &[u8]) {
+        let from = if text.first() == Some(&b'/') { 0 } else { at };
+        self.steps.splice(from..=at, steps(text));
+        self.walked = self.walked.take().filter(|(n, _)| *n <= from);
+    }
+}
+
+#[derive(Debug)]
+enum Doing {
+    /// The action, at the end of its path.
+    Act,
+    /// The action goes on at an object found earlier.
+    ActAt(FileHandle),
+    /// So many steps of a route, to remember where they lead.
+    Walk(Way, usize),
+    /// Step `at` of a route seems to be a symbolic link; `why`: what made it seem so.
+    ReadLink { way: Way, at: usize, why: OpError },
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Item<A> {
+    pub(super) action: A,
+    route: Route,
+    source: Option<Route>,
+    doing: Doing,
+    links: usize,
+    restarted: bool,
+    /// What the last segment changed.
+    changed: bool,
+    /// When the server first said that it is not ready for this item.
+    pub(super) delayed: Option<Instant>,
+}
+
+impl<A: Action> Item<A> {
+    /// `action` on the object of `path`.
+    pub(super) fn new(path: &[u8], action: A) -> Item<A> {
+        let route = Route::new(path, action.wants());
+        Item {
+            action,
+            route,
+            source: None,
+            doing: Doing::Act,
+            links: 0,
+            restarted: false,
+            changed: false,
+            delayed: None,
+        }
+    }
+
+    /// The same on an object whose handle is known.
+    pub(super) fn at(fh: FileHandle, action: A) -> Item<A> {
+        let mut item = Item::new(b"", action);
+        item.doing = Doing::ActAt(fh);
+        item
+    }
+
+    /// With a source that is to be the saved filehandle.
+    pub(super) fn with_source(mut self, path: &[u8], wants: Wants) -> Item<A> {
+        self.source = Some(Route::new(path, wants));
+        self
+    }
+
+    /// The steps of the path and of the source's, as they are now.
+    pub(super) fn paths(&self) -> impl Iterator<Item = &[Step]> {
+        [Some(&self.route), self.source.as_ref()].into_iter().flatten().map(|route| &route.steps[..])
+    }
+
+    /// The next segment, or the end when there can be none.
+    pub(super) fn segment(&mut self, dirs: &Dirs, room: &Room, now: Instant) -> Result<Segment, Failure> {
+        match &self.doing {
+            Doing::ActAt(fh) => {
+                let place = Place { base: Base::Handle(fh.clone()), steps: Vec::new() };
+                Ok(self.act(None, place, None, None, room))
+            }
+            Doing::Walk(way, len) => {
+                let (way, len) = (*way, *len);
+                let (begin, base) = self.of(way).begin(len, dirs, now);
+                let steps = self.of(way).steps[begin..len].to_vec();
+                let place = Place { base, steps };
+                Ok(look(place, vec![ArgOp::Getfh]))
+            }
+            Doing::ReadLink { way, at, .. } => {
+                let (way, at) = (*way, *at);
+                let (begin, base) = self.of(way).begin(at, dirs, now);
+                let steps = self.of(way).steps[begin..=at].to_vec();
+                Ok(look(Place { base, steps }, vec![ArgOp::Readlink]))
+            }
+            Doing::Act => self.whole(dirs, room, now),
+        }
+    }
+
+    /// Both places and the action, or a walk when that is too much for one COMPOUND.
+    fn whole(&mut self, dirs: &Dirs, room: &Room, now: Instant) -> Result<Segment, Failure> {
+        // PUTFH, GETFH and SAVEFH for each of two places, LOOKUP of the last name.
+        let spare = (room.ops / 2).max(1);
+        let mut source = None;
+        if let Some(route) = &mut self.source {
+            let until = route.source_len();
+            if route.steps.is_empty() {
+                return Err(Failure::Root);
+            }
+            let (begin, base) = route.begin(until, dirs, now);
+            if until - begin > spare / 2 {
+                self.doing = Doing::Walk(Way::Source, begin + spare / 2);
+                return self.segment(dirs, room, now);
+            }
+            source = Some(Place { base, steps: route.steps[begin..until].to_vec() });
+        }
+        let until = self.route.parent_len();
+        let (begin, base) = self.route.begin(until, dirs, now);
+        if until - begin > spare {
+            self.doing = Doing::Walk(Way::Place, begin + spare);
+            return self.segment(dirs, room, now);
+        }
+        let place = Place { base, steps: self.route.steps[begin..until].to_vec() };
+        let known_as = (!place.steps.is_empty()).then(|| self.route.steps[..until].to_vec());
+        let name = match (self.route.steps.last().cloned(), self.route.parent_only) {
+            (None | Some(Step::Up), true) => return Err(Failure::Root),
+            (name, _) => name,
+        };
+        Ok(self.act(source, place, known_as, name, room))
+    }
+
+    fn act(
+        &mut self,
+        source: Option<Place>,
+        place: Place,
+        known_as: Option<Vec<Step>>,
+        name: Option<Step>,
+        room: &Room,
+    ) -> Segment {
+        let mut ops = Vec::new();
+        let mut stays = self.action.stays();
+        let mut given = None;
+        match (name, self.route.parent_only) {
+            (Some(Step::Name(name)), true) => given = Some(name),
+            (Some(Step::Name(name)), false) => {
+                ops.push(ArgOp::Lookup(name));
+                stays = false;
+            }
+            (Some(Step::Up), _) => {
+                ops.push(ArgOp::Lookupp);
+                stays = false;
+            }
+            (None, _) => {}
+        }
+        self.action.ops(given.as_ref(), room, &mut ops);
+        let reply = self.action.reply(&ops);
+        self.changed = self.action.changes();
+        Segment { source, place, known_as, ops, reply, stays, changes: self.changed }
+    }
+
+    fn of(&mut self, way: Way) -> &mut Route {
+        match (way, &mut self.source) {
+            (Way::Source, Some(source)) => source,
+            _ => &mut self.route,
+        }
+    }
+
+    /// Results of the segment's own operations are next.
+    pub(super) fn answer(&mut self, results: &mut Results) -> Next<A::Out> {
+        match std::mem::replace(&mut self.doing, Doing::Act) {
+            Doing::Walk(way, len) => match results.getfh() {
+                Ok(fh) => {
+                    self.of(way).walked = Some((len, fh));
+                    Next::Again
+                }
+                Err(e) => fail(e),
+            },
+            Doing::ReadLink { way, at, why } => match results.readlink() {
+                Ok(text) => self.follow(way, at, &text),
+                // No symbolic link after all.
+                Err(OpError::Failed {
+                    status: NfsStat::NFS4ERR_INVAL | NfsStat::NFS4ERR_WRONG_TYPE, ..
+                }) => self.no_link(way, why),
+                Err(e) => fail(e),
+            },
+            Doing::ActAt(fh) => match self.action.answer(results) {
+                Ok(Answer::More) => {
+                    self.doing = Doing::ActAt(fh);
+                    Next::Again
+                }
+                Ok(answer) => self.answered(answer),
+                Err(e) => fail(e),
+            },
+            Doing::Act => {
+                let last = self.route.steps.last();
+                let looked = match last {
+                    Some(Step::Name(_)) if !self.route.parent_only => results.take(OpNum::LOOKUP),
+                    Some(Step::Up) => results.take(OpNum::LOOKUPP),
+                    _ => Ok(landfast_nfs::v4::ResBody::Empty),
+                };
+                if let Err(e) = looked {
+                    return self.missed(Way::Place, self.route.parent_len(), e);
+                }
+                match self.action.answer(results) {
+                    Ok(answer) => self.answered(answer),
+                    Err(e) => self.refused(e),
+                }
+            }
+        }
+    }
+
+    fn answered(&mut self, answer: Answer<A::Out>) -> Next<A::Out> {
+        match answer {
+            Answer::Done(out) => Next::End(Outcome::Committed(out)),
+            Answer::More => Next::Again,
+            Answer::MoreAt(fh) => {
+                self.doing = Doing::ActAt(fh);
+                Next::Again
+            }
+            Answer::Follow if self.route.follow || self.route.parent_only => self.read_link(
+                Way::Place,
+                self.route.parent_len(),
+                OpError::Failed { op: OpNum::READLINK, status: NfsStat::NFS4ERR_SYMLINK },
+            ),
+            Answer::Follow => fail(OpError::Failed { op: OpNum::LOOKUP, status: NfsStat::NFS4ERR_SYMLINK }),
+            Answer::Failed(failure) => Next::End(Outcome::Failed(failure)),
+        }
+    }
+
+    /// The action was refused. That the place is no directory shows only now when it is the action that needs one.
+    fn refused(&mut self, e: OpError) -> Next<A::Out> {
+        let parent = self.route.parent_len();
+        match e.status() {
+            NfsStat::NFS4ERR_NOTDIR | NfsStat::NFS4ERR_SYMLINK if self.route.parent_only && parent > 0 => {
+                self.read_link(Way::Place, parent - 1, e)
+            }
+            _ => fail(e),
+        }
+    }
+
+    /// What seemed to be a symbolic link is none. An action that refuses a place may have meant its source.
+    fn no_link(&mut self, way: Way, why: OpError) -> Next<A::Out> {
+        let at = self.source.as_ref().filter(|s| s.parent_only).map_or(0, Route::parent_len);
+        match why {
+            OpError::Failed { op: OpNum::RENAME, .. } if way == Way::Place && at > 0 => {
+                self.read_link(Way::Source, at - 1, why)
+            }
+            _ => fail(why),
+        }
+    }
+
+    /// The way to a place ended before its step `at` (from the top).
+    fn missed(&mut self, way: Way, at: usize, e: OpError) -> Next<A::Out> {
+        match e.status() {
+            NfsStat::NFS4ERR_SYMLINK | NfsStat::NFS4ERR_NOTDIR if at > 0 => self.read_link(way, at - 1, e),
+            // Above the top there is the top.
+            NfsStat::NFS4ERR_NOENT if self.of(way).steps.get(at) == Some(&Step::Up) => {
+                self.of(way).steps.remove(at);
+                Next::Again
+            }
+            _ => fail(e),
+        }
+    }
+
+    /// The way to a place could not be gone: at its base (`None`), or at step `step` of [`Place::steps`].
+    pub(super) fn unreached(
+        &mut self,
+        way: Way,
+        place: &Place,
+        step: Option<usize>,
+        e: OpError,
+    ) -> Next<A::Out> {
+        let gone = matches!(
+            e.status(),
+            NfsStat::NFS4ERR_STALE | NfsStat::NFS4ERR_FHEXPIRED | NfsStat::NFS4ERR_BADHANDLE
+        );
+        if gone && step.is_none() && self.of(way).remembered && !self.restarted {
+            // Where a remembered directory leads nowhere, its path may.
+            self.restarted = true;
+            self.of(way).walked = None;
+            if !matches!(self.doing, Doing::ActAt(_)) {
+                self.doing = Doing::Act;
+            }
+            return Next::Again;
+        }
+        let until = match &self.doing {
+            Doing::ActAt(_) => return fail(e),
+            Doing::Walk(_, len) => *len,
+            Doing::ReadLink { at, .. } => at + 1,
+            Doing::Act => match way {
+                Way::Place => self.route.parent_len(),
+                Way::Source => self.source.as_ref().map_or(0, Route::source_len),
+            },
+        };
+        match step {
+            Some(step) => {
+                if !matches!(self.doing, Doing::ReadLink { .. }) {
+                    self.doing = Doing::Act;
+                }
+                self.missed(way, until - place.steps.len() + step, e)
+            }
+            None => fail(e),
+        }
+    }
+
+    fn read_link(&mut self, way: Way, at: usize, why: OpError) -> Next<A::Out> {
+        if matches!(self.of(way).steps.get(at), Some(Step::Name(_))) {
+            self.doing = Doing::ReadLink { way, at, why };
+            Next::Again
+        } else {
+            fail(why)
+        }
+    }
+
+    fn follow(&mut self, way: Way, at: usize, text: &[u8]) -> Next<A::Out> {
+        self.links += 1;
+        if self.links > SYMLINKS_MAX {
+            return Next::End(Outcome::Failed(Failure::Loop));
+        }
+        self.of(way).splice(at, text);
+        Next::Again
+    }
+
+    /// The reply to the segment is lost for good.
+    pub(super) fn lost(&mut self, why: &str) -> Next<A::Out> {
+        let acting = matches!(self.doing, Doing::Act | Doing::ActAt(_));
+        if !acting || !self.changed || self.action.lost() == Lost::Again {
+            return Next::Again;
+        }
+        Next::End(Outcome::Unknown(why.to_owned()))
+    }
+}
+
+fn look(place: Place, ops: Vec<ArgOp>) -> Segment {
+    let reply = ops.iter().map(super::pack::result_bytes).sum();
+    Segment { source: None, place, known_as: None, ops, reply, stays: false, changes: false }
+}
+
+fn fail<T>(e: OpError) -> Next<T> {
+    Next::End(Outcome::Failed(e.into()))
+}

@@ -1,0 +1,403 @@
+//! Files and directories by their paths, many in one call.
+//!
+//! [`Nfs`] is a server's tree as a client sees it. Its calls take vectors and give one [`Outcome`] an item; they resolve
+//! whole paths within the COMPOUND that does the work, pack as many items into one as the server takes, and have as many
+//! COMPOUNDs under way as there are slots. A vector is not a transaction: items are independent, and two items of one call
+//! that depend on each other (a directory and what goes into it) may be executed in either order.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use landfast_client::fs::{NewFile, Nfs};
+//!
+//! let nfs = Nfs::connect(&"nfs://server/export/work".parse()?).await?;
+//! nfs.mkdirs(["logs"], 0o755).await;
+//! let files = (0..100).map(|n| NewFile::new(format!("logs/{n}"), format!("line {n}\n")));
+//! for outcome in nfs.write_files(files).await {
+//!     outcome.into_result()?; // on the server's stable storage
+//! }
+//! # Ok(()) }
+//! ```
+//!
+//! | room | subject |
+//! |---|---|
+//! | `path`, `dirs` | paths as steps; directories that are known already (pure) |
+//! | `item` | one item on its way: symbolic links, long paths (pure) |
+//! | `action`; `attrs`, `names`, `list`, `data` | what is done at the end of the way (pure) |
+//! | `pack` | many segments in one COMPOUND (pure) |
+//! | `run` | the loop around them |
+
+mod action;
+mod attrs;
+mod data;
+mod dirs;
+mod item;
+mod list;
+mod names;
+mod outcome;
+mod pack;
+mod path;
+mod run;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use landfast_nfs::v4::args::CreateType;
+use landfast_nfs::v4::attr::{AttrValues, Bitmap};
+use landfast_nfs::v4::{Fattr, FileHandle, FileType};
+
+use crate::limits::COMPOUNDS_IN_FLIGHT_MAX;
+use crate::ops::{self, Entry, STAT};
+use crate::session::{Session, SessionError, SessionOptions, SessionStats};
+use crate::url::NfsUrl;
+use action::{Action, Wants};
+use dirs::Dirs;
+use item::Item;
+pub use outcome::{Failure, ItemError, Outcome};
+use pack::Capacity;
+use path::join;
+
+/// A tree on a server. Cheap to clone; clones share one session.
+#[derive(Clone)]
+pub struct Nfs {
+    shared: Arc<Shared>,
+}
+
+/// What all calls share.
+struct Shared {
+    session: Session,
+    /// The directory of the URL: paths begin there.
+    top: FileHandle,
+    dirs: Mutex<Dirs>,
+    capacity: Mutex<Capacity>,
+    numbers: AtomicU64,
+}
+
+impl Shared {
+    fn dirs(&self) -> MutexGuard<'_, Dirs> {
+        self.dirs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn capacity(&self) -> MutexGuard<'_, Capacity> {
+        self.capacity.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// COMPOUNDs under way at the same time.
+    fn window(&self) -> usize {
+        COMPOUNDS_IN_FLIGHT_MAX.min(self.session.limits().slots as usize).max(1)
+    }
+}
+
+/// A file to be written whole.
+#[derive(Debug, Clone)]
+pub struct NewFile {
+    /// Where.
+    pub path: Vec<u8>,
+    /// What is in it.
+    pub data: Bytes,
+    /// Permission bits of a new file.
+    pub mode: u32,
+    /// An existing file is an error; otherwise it is written over, and keeps its mode.
+    pub exclusive: bool,
+    /// Attributes to set behind the data, such as [`AttrValues::time_modify_set`].
+    pub finish: AttrValues,
+}
+
+impl NewFile {
+    /// A file with mode 0644.
+    pub fn new(path: impl Into<Vec<u8>>, data: impl Into<Bytes>) -> NewFile {
+        NewFile {
+            path: path.into(),
+            data: data.into(),
+            mode: 0o644,
+            exclusive: false,
+            finish: AttrValues::default(),
+        }
+    }
+}
+
+/// An object and its attributes ([`STAT`]).
+#[derive(Debug, Clone)]
+pub struct Object {
+    /// Its filehandle.
+    pub fh: FileHandle,
+    /// Its attributes.
+    pub attrs: AttrValues,
+}
+
+impl Nfs {
+    /// Connects to the server of `url`, as this process; paths begin at the directory that it names.
+    ///
+    /// # Errors
+    /// When the server cannot be reached, or the path of the URL does not lead to a directory.
+    pub async fn connect(url: &NfsUrl) -> Result<Nfs, ops::Error> {
+        Nfs::with(Session::connect(SessionOptions::for_url(url)).await?, &url.path).await
+    }
+
+    /// The same over a session that there is already.
+    ///
+    /// # Errors
+    /// When `path` does not lead to a directory.
+    pub async fn with(session: Session, path: &[Vec<u8>]) -> Result<Nfs, ops::Error> {
+        let (top, _) = ops::resolve(&session, path).await?;
+        let capacity = Mutex::new(Capacity::new(&session.limits()));
+        let shared = Shared { session, top, dirs: Mutex::default(), capacity, numbers: AtomicU64::new(0) };
+        Ok(Nfs { shared: Arc::new(shared) })
+    }
+
+    /// The session underneath.
+    pub fn session(&self) -> &Session {
+        &self.shared.session
+    }
+
+    /// What went over the wire so far.
+    pub fn stats(&self) -> SessionStats {
+        self.shared.session.stats()
+    }
+
+    /// Attributes ([`STAT`]) of objects, symbolic links themselves.
+    pub async fn getattrs<P: AsRef<[u8]>>(&self, paths: impl IntoIterator<Item = P>) -> Vec<Outcome<Object>> {
+        self.look(paths, STAT, false).await
+    }
+
+    /// The same of what symbolic links lead to.
+    pub async fn getattrs_followed<P: AsRef<[u8]>>(
+        &self,
+        paths: impl IntoIterator<Item = P>,
+    ) -> Vec<Outcome<Object>> {
+        self.look(paths, STAT, true).await
+    }
+
+    async fn look<P: AsRef<[u8]>>(
+        &self,
+        paths: impl IntoIterator<Item = P>,
+        mask: Bitmap,
+        follow: bool,
+    ) -> Vec<Outcome<Object>> {
+        let items = paths.into_iter().map(|p| self.item(p.as_ref(), attrs::Getattrs { mask, follow }));
+        let found = self.all(items).await;
+        found.into_iter().map(|o| o.map(|(fh, attrs)| Object { fh, attrs })).collect()
+    }
+
+    /// Sets attributes of objects, symbolic links themselves.
+    pub async fn setattrs<P: AsRef<[u8]>>(
+        &self,
+        paths: impl IntoIterator<Item = (P, AttrValues)>,
+    ) -> Vec<Outcome<()>> {
+        let items = paths
+            .into_iter()
+            .map(|(path, attrs)| self.item(path.as_ref(), attrs::Setattrs { attrs: fattr(&attrs) }));
+        self.all(items).await
+    }
+
+    /// Texts of symbolic links.
+    pub async fn readlinks<P: AsRef<[u8]>>(&self, paths: impl IntoIterator<Item = P>) -> Vec<Outcome<Bytes>> {
+        self.all(paths.into_iter().map(|p| self.item(p.as_ref(), attrs::Readlink))).await
+    }
+
+    /// Makes directories; one that is there already is an error.
+    pub async fn mkdir<P: AsRef<[u8]>>(
+        &self,
+        paths: impl IntoIterator<Item = P>,
+        mode: u32,
+    ) -> Vec<Outcome<()>> {
+        self.make(paths.into_iter().map(|p| (p, CreateType::Dir)), Some(mode), false).await
+    }
+
+    /// Makes directories and those above them that are missing (`mkdir -p`).
+    pub async fn mkdirs<P: AsRef<[u8]>>(
+        &self,
+        paths: impl IntoIterator<Item = P>,
+        mode: u32,
+    ) -> Vec<Outcome<()>> {
+        let paths: Vec<Vec<u8>> = paths.into_iter().map(|p| p.as_ref().to_vec()).collect();
+        let mut levels: Vec<std::collections::BTreeMap<Vec<u8>, Outcome<()>>> = Vec::new();
+        let mut last: Vec<Outcome<()>> = paths.iter().map(|_| Outcome::Committed(())).collect();
+        // Level by level: a directory before those in it.
+        for (n, path) in paths.iter().enumerate() {
+            let mut above = Vec::new();
+            for (depth, name) in
+                path.split(|b| *b == b'/').filter(|c| !c.is_empty() && *c != b".").enumerate()
+            {
+                above = join(&above, name);
+                if levels.len() <= depth {
+                    levels.resize_with(depth + 1, Default::default);
+                }
+                levels[depth].insert(above.clone(), Outcome::NotExecuted(format!("item {n}")));
+            }
+        }
+        for level in &mut levels {
+            let names: Vec<Vec<u8>> = level.keys().cloned().collect();
+            let made = self.make(names.iter().map(|p| (p, CreateType::Dir)), Some(mode), true).await;
+            for (name, outcome) in names.into_iter().zip(made) {
+                level.insert(name, outcome);
+            }
+        }
+        for (outcome, path) in last.iter_mut().zip(&paths) {
+            let mut above = Vec::new();
+            for (depth, name) in
+                path.split(|b| *b == b'/').filter(|c| !c.is_empty() && *c != b".").enumerate()
+            {
+                above = join(&above, name);
+                match levels.get(depth).and_then(|level| level.get(&above)) {
+                    Some(Outcome::Committed(())) | None => {}
+                    Some(failed) => {
+                        *outcome = failed.clone();
+                        break;
+                    }
+                }
+            }
+        }
+        last
+    }
+
+    /// Makes symbolic links: paths and texts.
+    pub async fn symlinks<P: AsRef<[u8]>>(
+        &self,
+        links: impl IntoIterator<Item = (P, Bytes)>,
+    ) -> Vec<Outcome<()>> {
+        self.make(links.into_iter().map(|(p, text)| (p, CreateType::Lnk(text))), None, false).await
+    }
+
+    async fn make<P: AsRef<[u8]>>(
+        &self,
+        what: impl IntoIterator<Item = (P, CreateType)>,
+        mode: Option<u32>,
+        or_exists: bool,
+    ) -> Vec<Outcome<()>> {
+        let attrs = fattr(&AttrValues { mode, ..AttrValues::default() });
+        let items = what.into_iter().map(|(path, kind)| {
+            self.item(path.as_ref(), names::Make { kind, attrs: attrs.clone(), or_exists, exists: false })
+        });
+        self.all(items).await.into_iter().map(|o| o.map(drop)).collect()
+    }
+
+    /// Removes names: files, symbolic links, empty directories.
+    pub async fn remove<P: AsRef<[u8]>>(&self, paths: impl IntoIterator<Item = P>) -> Vec<Outcome<()>> {
+        let removed = self.remove_as(paths, false).await;
+        removed.into_iter().map(|o| o.map(drop)).collect()
+    }
+
+    async fn remove_as<P: AsRef<[u8]>>(
+        &self,
+        paths: impl IntoIterator<Item = P>,
+        or_missing: bool,
+    ) -> Vec<Outcome<bool>> {
+        let items: Vec<_> =
+            paths.into_iter().map(|p| self.item(p.as_ref(), names::Remove { or_missing })).collect();
+        self.forget(&items);
+        self.all(items).await
+    }
+
+    /// Renames objects: from, to. What stood at the new name is replaced.
+    pub async fn rename<P: AsRef<[u8]>>(&self, pairs: impl IntoIterator<Item = (P, P)>) -> Vec<Outcome<()>> {
+        let items: Vec<_> = pairs
+            .into_iter()
+            .map(|(from, to)| {
+                let name = from.as_ref().rsplit(|b| *b == b'/').find(|n| !n.is_empty()).unwrap_or_default();
+                let action = names::Rename { from: Bytes::copy_from_slice(name) };
+                self.item(to.as_ref(), action).with_source(from.as_ref(), Wants::Parent)
+            })
+            .collect();
+        self.forget(&items);
+        self.all(items).await
+    }
+
+    /// Links objects under further names: existing path, new path. A symbolic link is linked itself.
+    pub async fn link<P: AsRef<[u8]>>(&self, pairs: impl IntoIterator<Item = (P, P)>) -> Vec<Outcome<()>> {
+        let items = pairs.into_iter().map(|(from, to)| {
+            self.item(to.as_ref(), names::Link).with_source(from.as_ref(), Wants::Object { follow: false })
+        });
+        self.all(items).await
+    }
+
+    /// Writes whole files. Committed: all of it is on the server's stable storage.
+    pub async fn write_files(&self, files: impl IntoIterator<Item = NewFile>) -> Vec<Outcome<FileHandle>> {
+        let items = files.into_iter().map(|file| {
+            let number = self.shared.numbers.fetch_add(1, Ordering::Relaxed);
+            let mut create = AttrValues { mode: Some(file.mode & 0o7777), ..AttrValues::default() };
+            create.size = (!file.exclusive).then_some(0);
+            let (create, finish) = (fattr(&create), fattr(&file.finish));
+            self.item(&file.path, data::Write::new(file.data, create, finish, file.exclusive, number))
+        });
+        self.all(items).await
+    }
+
+    /// Reads whole files, through symbolic links.
+    pub async fn read_files<P: AsRef<[u8]>>(
+        &self,
+        paths: impl IntoIterator<Item = P>,
+    ) -> Vec<Outcome<Bytes>> {
+        self.all(paths.into_iter().map(|p| self.item(p.as_ref(), data::Read::whole()))).await
+    }
+
+    /// Reads parts of files: path, first byte, bytes. Less comes at the end of the file.
+    pub async fn read<P: AsRef<[u8]>>(
+        &self,
+        parts: impl IntoIterator<Item = (P, u64, u64)>,
+    ) -> Vec<Outcome<Bytes>> {
+        let items = parts
+            .into_iter()
+            .map(|(path, offset, count)| self.item(path.as_ref(), data::Read::range(offset, count)));
+        self.all(items).await
+    }
+
+    /// The entries of directories with their attributes ([`STAT`]), in the server's order.
+    pub async fn listdir<P: AsRef<[u8]>>(
+        &self,
+        paths: impl IntoIterator<Item = P>,
+    ) -> Vec<Outcome<Vec<Entry>>> {
+        self.all(paths.into_iter().map(|p| self.item(p.as_ref(), list::List::new(STAT)))).await
+    }
+
+    /// Everything below directories, in no particular order: `visit` gets each directory's path and entries. A directory
+    /// that cannot be listed does not stop the others.
+    pub async fn walk<P: AsRef<[u8]>>(
+        &self,
+        paths: impl IntoIterator<Item = P>,
+        mut visit: impl FnMut(&[u8], Outcome<Vec<Entry>>),
+    ) {
+        let mut known: Vec<Vec<u8>> = paths.into_iter().map(|p| p.as_ref().to_vec()).collect();
+        let items: Vec<_> = known.iter().map(|p| self.item(p, list::List::new(STAT))).collect();
+        run::run(&self.shared, items, |n, _, outcome, more| {
+            let path = std::mem::take(&mut known[n]);
+            if let Outcome::Committed(entries) = &outcome {
+                for entry in entries.iter().filter(|e| e.attrs.kind == Some(FileType::Dir)) {
+                    let below = join(&path, &entry.name);
+                    more.push(match &entry.attrs.filehandle {
+                        Some(fh) => Item::at(fh.clone(), list::List::new(STAT)),
+                        None => self.item(&below, list::List::new(STAT)),
+                    });
+                    known.push(below);
+                }
+            }
+            visit(&path, outcome);
+        })
+        .await;
+    }
+
+    fn item<A: Action>(&self, path: &[u8], action: A) -> Item<A> {
+        Item::new(path, action)
+    }
+
+    /// Directories that are about to be elsewhere or nowhere.
+    fn forget<A: Action>(&self, items: &[Item<A>]) {
+        let mut dirs = self.shared.dirs();
+        for path in items.iter().flat_map(Item::paths) {
+            dirs.forget(path);
+        }
+    }
+
+    /// Runs items; their outcomes in the same order.
+    async fn all<A: Action>(&self, items: impl IntoIterator<Item = Item<A>>) -> Vec<Outcome<A::Out>> {
+        let items: Vec<_> = items.into_iter().collect();
+        let mut outcomes: Vec<Option<Outcome<A::Out>>> = items.iter().map(|_| None).collect();
+        run::run(&self.shared, items, |n, _, outcome, _| outcomes[n] = Some(outcome)).await;
+        let missing = || Outcome::NotExecuted(SessionError::Ended.to_string());
+        outcomes.into_iter().map(|o| o.unwrap_or_else(missing)).collect()
+    }
+}
+
+fn fattr(values: &AttrValues) -> Fattr {
+    values.to_fattr(&AttrValues::KNOWN)
+}

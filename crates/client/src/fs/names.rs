@@ -1,0 +1,169 @@
+//! Making, removing, renaming and linking: what changes a directory's entries.
+
+use bytes::Bytes;
+use landfast_nfs::v4::args::{CreateArgs, CreateType, RenameArgs};
+use landfast_nfs::v4::{ArgOp, Fattr, FileHandle, NfsStat, OpNum};
+
+use super::action::{Action, Answer, Lost, Room, Wants};
+use crate::compound::{OpError, Results};
+
+/// CREATE, GETFH: anything but a regular file.
+#[derive(Debug)]
+pub(super) struct Make {
+    pub(super) kind: CreateType,
+    pub(super) attrs: Fattr,
+    /// A directory that is there already is as good as one that was made (`mkdir -p`).
+    pub(super) or_exists: bool,
+    /// It is there: what is it?
+    pub(super) exists: bool,
+}
+
+impl Action for Make {
+    /// The new object; `None`: it was there already.
+    type Out = Option<FileHandle>;
+
+    fn wants(&self) -> Wants {
+        Wants::Parent
+    }
+
+    fn ops(&mut self, name: Option<&Bytes>, _: &Room, out: &mut Vec<ArgOp>) {
+        let name = name.cloned().unwrap_or_default();
+        if self.exists {
+            // LOOKUP of nothing that the path can name, but only in a directory: shows what the name is.
+            return out.extend([ArgOp::Lookup(name), ArgOp::Lookupp]);
+        }
+        out.push(ArgOp::Create(CreateArgs { kind: self.kind.clone(), name, attrs: self.attrs.clone() }));
+        // RFC 8881 section 2.10.6.4: GETFH right behind what changes the filehandle for good.
+        out.push(ArgOp::Getfh);
+    }
+
+    fn changes(&self) -> bool {
+        !self.exists
+    }
+
+    fn answer(&mut self, results: &mut Results) -> Result<Answer<Self::Out>, OpError> {
+        if self.exists {
+            results.take(OpNum::LOOKUP)?;
+            return match results.take(OpNum::LOOKUPP) {
+                Ok(_) => Ok(Answer::Done(None)),
+                Err(OpError::Failed { status: NfsStat::NFS4ERR_SYMLINK, .. }) => Ok(Answer::Follow),
+                Err(_) => Err(OpError::Failed { op: OpNum::CREATE, status: NfsStat::NFS4ERR_EXIST }),
+            };
+        }
+        match results.take(OpNum::CREATE) {
+            Ok(_) => Ok(Answer::Done(Some(results.getfh()?))),
+            Err(OpError::Failed { status: NfsStat::NFS4ERR_EXIST, .. }) if self.or_exists => {
+                self.exists = true;
+                Ok(Answer::More)
+            }
+            Err(e) => Err(e),
+        }
+    }
+
+    fn lost(&mut self) -> Lost {
+        if self.or_exists { Lost::Again } else { Lost::Unknown }
+    }
+}
+
+/// REMOVE.
+#[derive(Debug)]
+pub(super) struct Remove {
+    /// A name that is not there is as good as one that was removed (`rm -f`).
+    pub(super) or_missing: bool,
+}
+
+impl Action for Remove {
+    /// Whether it was there.
+    type Out = bool;
+
+    fn wants(&self) -> Wants {
+        Wants::Parent
+    }
+
+    fn ops(&mut self, name: Option<&Bytes>, _: &Room, out: &mut Vec<ArgOp>) {
+        out.push(ArgOp::Remove(name.cloned().unwrap_or_default()));
+    }
+
+    fn stays(&self) -> bool {
+        true
+    }
+
+    fn changes(&self) -> bool {
+        true
+    }
+
+    fn answer(&mut self, results: &mut Results) -> Result<Answer<bool>, OpError> {
+        match results.take(OpNum::REMOVE) {
+            Ok(_) => Ok(Answer::Done(true)),
+            Err(OpError::Failed { status: NfsStat::NFS4ERR_NOENT, .. }) if self.or_missing => {
+                Ok(Answer::Done(false))
+            }
+            Err(e) => Err(e),
+        }
+    }
+
+    fn lost(&mut self) -> Lost {
+        if self.or_missing { Lost::Again } else { Lost::Unknown }
+    }
+}
+
+/// RENAME, from the directory that is saved.
+#[derive(Debug)]
+pub(super) struct Rename {
+    pub(super) from: Bytes,
+}
+
+impl Action for Rename {
+    type Out = ();
+
+    fn wants(&self) -> Wants {
+        Wants::Parent
+    }
+
+    fn ops(&mut self, name: Option<&Bytes>, _: &Room, out: &mut Vec<ArgOp>) {
+        let newname = name.cloned().unwrap_or_default();
+        out.push(ArgOp::Rename(RenameArgs { oldname: self.from.clone(), newname }));
+    }
+
+    fn stays(&self) -> bool {
+        true
+    }
+
+    fn changes(&self) -> bool {
+        true
+    }
+
+    fn answer(&mut self, results: &mut Results) -> Result<Answer<()>, OpError> {
+        results.take(OpNum::RENAME)?;
+        Ok(Answer::Done(()))
+    }
+}
+
+/// LINK to the object that is saved.
+#[derive(Debug)]
+pub(super) struct Link;
+
+impl Action for Link {
+    type Out = ();
+
+    fn wants(&self) -> Wants {
+        Wants::Parent
+    }
+
+    fn ops(&mut self, name: Option<&Bytes>, _: &Room, out: &mut Vec<ArgOp>) {
+        out.push(ArgOp::Link(name.cloned().unwrap_or_default()));
+    }
+
+    fn stays(&self) -> bool {
+        true
+    }
+
+    fn changes(&self) -> bool {
+        true
+    }
+
+    fn answer(&mut self, results: &mut Results) -> Result<Answer<()>, OpError> {
+        results.take(OpNum::LINK)?;
+        Ok(Answer::Done(()))
+    }
+}

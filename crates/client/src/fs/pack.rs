@@ -1,0 +1,286 @@
+//! Segments of many items in one COMPOUND, and which results belong to whom. No I/O.
+//!
+//! Segments at one place follow each other without going there again: by where the last one has left the current
+//! filehandle, or by SAVEFH and RESTOREFH. What is filled in stays within the capacity at every moment; a segment that
+//! does not fit is taken back out as if it had never been tried.
+
+use bytes::{Bytes, BytesMut};
+use landfast_nfs::v4::attr::number;
+use landfast_nfs::v4::{ArgOp, FileHandle, OpNum};
+use landfast_xdr::Encode;
+
+use super::action::Room;
+use super::item::{Segment, Way};
+use super::path::{Base, Place, Step};
+use crate::session::SessionLimits;
+
+/// Bytes of a request before the operations: RPC header with a large AUTH_SYS, COMPOUND header, SEQUENCE.
+const REQUEST_HEAD: usize = 768;
+/// Bytes of a reply before the results: RPC header, COMPOUND header, SEQUENCE.
+const REPLY_HEAD: usize = 128;
+/// Longest owner or group name that a reply is expected to hold, bytes.
+const OWNER_BYTES: usize = 132;
+
+/// Upper bound of the bytes of an operation's successful result, its number and status included.
+pub(super) fn result_bytes(op: &ArgOp) -> usize {
+    8 + match op {
+        ArgOp::Open(_) => 104,
+        ArgOp::Getfh => 4 + 128,
+        ArgOp::Create(_) => 44,
+        ArgOp::Remove(_) | ArgOp::Link(_) => 20,
+        ArgOp::Rename(_) => 40,
+        ArgOp::Write(_) => 16,
+        ArgOp::Setattr(_) => 20,
+        ArgOp::Close(_) => 16,
+        ArgOp::Commit(_) | ArgOp::Access(_) => 8,
+        ArgOp::Readlink => 4 + 4096,
+        ArgOp::Read(args) => 8 + 4 + args.count as usize,
+        ArgOp::Readdir(args) => args.maxcount as usize,
+        ArgOp::Getattr(mask) => {
+            let of = |n, bytes| if mask.has(n) { bytes } else { 0 };
+            24 + 256
+                + of(number::FILEHANDLE, 132)
+                + of(number::OWNER, OWNER_BYTES)
+                + of(number::OWNER_GROUP, OWNER_BYTES)
+        }
+        _ => 64,
+    }
+}
+
+/// What one COMPOUND may cost. Learnt downward when a server takes less than it promised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Capacity {
+    /// Operations, without SEQUENCE.
+    pub(super) ops: usize,
+    /// Bytes of the request.
+    pub(super) request: usize,
+    /// Bytes of the reply.
+    pub(super) reply: usize,
+    /// Bytes of a reply that is kept for replay.
+    pub(super) reply_cached: usize,
+}
+
+impl Capacity {
+    pub(super) fn new(limits: &SessionLimits) -> Capacity {
+        Capacity {
+            ops: (limits.ops as usize).saturating_sub(1).max(1),
+            request: (limits.request as usize).saturating_sub(REQUEST_HEAD),
+            reply: (limits.response as usize).saturating_sub(REPLY_HEAD),
+            reply_cached: (limits.response_cached as usize).saturating_sub(REPLY_HEAD),
+        }
+    }
+
+    /// Half of the operations that a COMPOUND of `used` had; `false`: there is nothing left to give up.
+    pub(super) fn fewer_ops(&mut self, used: usize) -> bool {
+        halve(&mut self.ops, used, 8)
+    }
+
+    /// The same for the bytes of the request.
+    pub(super) fn shorter_request(&mut self, used: usize) -> bool {
+        halve(&mut self.request, used, 1024)
+    }
+
+    /// The same for the bytes of the reply.
+    pub(super) fn shorter_reply(&mut self, used: usize) -> bool {
+        halve(&mut self.reply, used, 1024)
+    }
+
+    /// What one segment may fill: PUTFH and the names before it, SAVEFH, GETFH are taken off.
+    pub(super) fn room(&self) -> Room {
+        Room {
+            ops: self.ops.saturating_sub(4).max(1),
+            request: self.request.saturating_sub(1024),
+            reply: self.reply.saturating_sub(512),
+        }
+    }
+}
+
+fn halve(limit: &mut usize, used: usize, least: usize) -> bool {
+    let half = (used.min(*limit) / 2).max(least);
+    let less = half < *limit;
+    *limit = half.min(*limit);
+    less
+}
+
+/// An operation before a segment's own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Lead {
+    /// PUTFH, PUTROOTFH.
+    Put(Way, OpNum),
+    /// LOOKUP or LOOKUPP: step number so many of the place.
+    Step(Way, usize, OpNum),
+    /// GETFH of the place, to be remembered.
+    Learn,
+    /// SAVEFH, RESTOREFH.
+    Keep(OpNum),
+}
+
+/// A segment in a COMPOUND.
+#[derive(Debug)]
+pub(super) struct Member<T> {
+    /// Whose it is.
+    pub(super) whose: T,
+    /// What goes before.
+    pub(super) lead: Vec<Lead>,
+    /// Operations of the segment itself.
+    pub(super) own: usize,
+    pub(super) source: Option<Place>,
+    pub(super) place: Place,
+    pub(super) known_as: Option<Vec<Step>>,
+}
+
+/// A COMPOUND, encoded.
+#[derive(Debug)]
+pub(super) struct Packed<T> {
+    /// The operations.
+    pub(super) body: Bytes,
+    /// How many.
+    pub(super) ops: usize,
+    /// Upper bound of the bytes of the results.
+    pub(super) reply: usize,
+    /// The reply is to be kept for replay.
+    pub(super) cachethis: bool,
+    /// In order.
+    pub(super) members: Vec<Member<T>>,
+}
+
+/// One COMPOUND being filled.
+pub(super) struct Packer<T> {
+    capacity: Capacity,
+    /// Goes to the top.
+    top: ArgOp,
+    body: BytesMut,
+    ops: usize,
+    reply: usize,
+    changes: bool,
+    current: Option<Place>,
+    saved: Option<Place>,
+    members: Vec<Member<T>>,
+}
+
+impl<T> Packer<T> {
+    pub(super) fn new(capacity: Capacity, top: &FileHandle) -> Packer<T> {
+        Packer {
+            capacity,
+            top: ArgOp::Putfh(top.clone()),
+            body: BytesMut::new(),
+            ops: 0,
+            reply: 0,
+            changes: false,
+            current: None,
+            saved: None,
+            members: Vec::new(),
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    /// Adds a segment, or gives it back if it does not fit behind others. A first one is always taken: what is too
+    /// large for a server is for the server to say.
+    ///
+    /// `more_here`: the next segment is for the same place.
+    pub(super) fn add(&mut self, whose: T, segment: Segment, more_here: bool) -> Result<(), (T, Segment)> {
+        let before = (self.body.len(), self.ops, self.reply, self.current.clone(), self.saved.clone());
+        let mut lead = Vec::new();
+        self.lead(&segment, more_here, &mut lead);
+        for op in &segment.ops {
+            op.encode(&mut self.body);
+        }
+        self.ops += segment.ops.len();
+        self.reply += segment.reply;
+        let changes = self.changes || segment.changes;
+        // What may not be done twice goes into replies that the server can keep, as long as such a COMPOUND has a
+        // member at all.
+        let reply_max = match changes && self.capacity.reply_cached > 0 {
+            true => self.capacity.reply.min(self.capacity.reply_cached),
+            false => self.capacity.reply,
+        };
+        let fits = self.ops <= self.capacity.ops
+            && self.body.len() <= self.capacity.request
+            && self.reply <= reply_max;
+        if !fits && !self.members.is_empty() {
+            self.body.truncate(before.0);
+            (_, self.ops, self.reply, self.current, self.saved) = before;
+            return Err((whose, segment));
+        }
+        self.current = segment.stays.then(|| segment.place.clone());
+        if segment.source.is_some() {
+            self.saved = None;
+        }
+        self.changes = changes;
+        let Segment { source, place, known_as, ops, .. } = segment;
+        self.members.push(Member { whose, lead, own: ops.len(), source, place, known_as });
+        Ok(())
+    }
+
+    pub(super) fn finish(self) -> Packed<T> {
+        Packed {
+            body: self.body.freeze(),
+            ops: self.ops,
+            reply: self.reply,
+            cachethis: self.changes && self.reply <= self.capacity.reply_cached,
+            members: self.members,
+        }
+    }
+
+    fn op(&mut self, op: &ArgOp) {
+        op.encode(&mut self.body);
+        self.ops += 1;
+        self.reply += result_bytes(op);
+    }
+
+    fn lead(&mut self, segment: &Segment, more_here: bool, lead: &mut Vec<Lead>) {
+        if let Some(source) = &segment.source {
+            self.walk(Way::Source, source, lead);
+            self.op(&ArgOp::Savefh);
+            lead.push(Lead::Keep(OpNum::SAVEFH));
+            // A COMPOUND that moves within one directory need not go there twice.
+            if *source == segment.place {
+                return;
+            }
+        } else if self.current.as_ref() == Some(&segment.place) {
+            return;
+        } else if self.saved.as_ref() == Some(&segment.place) {
+            self.op(&ArgOp::Restorefh);
+            lead.push(Lead::Keep(OpNum::RESTOREFH));
+            return;
+        }
+        self.walk(Way::Place, &segment.place, lead);
+        if segment.known_as.is_some() {
+            self.op(&ArgOp::Getfh);
+            lead.push(Lead::Learn);
+        }
+        if segment.source.is_none() && !segment.stays && more_here {
+            self.op(&ArgOp::Savefh);
+            lead.push(Lead::Keep(OpNum::SAVEFH));
+            self.saved = Some(segment.place.clone());
+        }
+    }
+
+    fn walk(&mut self, way: Way, place: &Place, lead: &mut Vec<Lead>) {
+        let put = match &place.base {
+            Base::Top => self.top.clone(),
+            Base::Handle(fh) => ArgOp::Putfh(fh.clone()),
+        };
+        self.op(&put);
+        lead.push(Lead::Put(way, put.op()));
+        for (n, step) in place.steps.iter().enumerate() {
+            let op = match step {
+                Step::Name(name) => ArgOp::Lookup(name.clone()),
+                Step::Up => ArgOp::Lookupp,
+            };
+            self.op(&op);
+            lead.push(Lead::Step(way, n, op.op()));
+        }
+    }
+}
+
+/// The handle that a place begins at, if it is one.
+pub(super) fn base_handle(place: &Place) -> Option<&FileHandle> {
+    match &place.base {
+        Base::Handle(fh) => Some(fh),
+        Base::Top => None,
+    }
+}

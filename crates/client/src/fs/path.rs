@@ -1,0 +1,65 @@
+//! Paths, and from where in the server's tree they are walked. No I/O.
+//!
+//! A path is bytes with `/` between names; empty names and `.` count for nothing. `..` is a step of its own, taken by
+//! LOOKUPP from where the walk has come to: to strike it out together with the name before it would be wrong behind
+//! a symbolic link.
+
+use bytes::Bytes;
+use landfast_nfs::v4::FileHandle;
+
+/// One step of a walk.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) enum Step {
+    /// LOOKUP.
+    Name(Bytes),
+    /// LOOKUPP.
+    Up,
+}
+
+/// The steps of a path.
+pub(super) fn steps(path: &[u8]) -> Vec<Step> {
+    path.split(|b| *b == b'/')
+        .filter(|name| !name.is_empty() && *name != b".")
+        .map(|name| match name {
+            b".." => Step::Up,
+            name => Step::Name(Bytes::copy_from_slice(name)),
+        })
+        .collect()
+}
+
+/// Where a walk begins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Base {
+    /// The directory in which all paths begin.
+    Top,
+    /// PUTFH.
+    Handle(FileHandle),
+}
+
+/// An object by its way from somewhere.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) base: Base,
+    pub(super) steps: Vec<Step>,
+}
+
+/// `dir/name`, or `name` alone in the top directory.
+pub(super) fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
+    match dir {
+        b"" => name.to_vec(),
+        dir => [dir, b"/", name].concat(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn empty_names_and_dots_count_for_nothing_and_parents_are_steps() {
+        let name = |n: &'static str| Step::Name(Bytes::from_static(n.as_bytes()));
+        assert_eq!(steps(b"//a/./b/"), [name("a"), name("b")]);
+        assert_eq!(steps(b"a/../b"), [name("a"), Step::Up, name("b")]);
+        assert_eq!(steps(b"/"), []);
+    }
+}

@@ -1,0 +1,301 @@
+//! The loop around items: COMPOUNDs out, replies in, until each item has its outcome.
+//!
+//! | the server says | what is done |
+//! |---|---|
+//! | an operation fails | its item ends so (or follows a link, ...); those behind it were not executed and are sent again |
+//! | DELAY, GRACE, RESOURCE | the item and those behind it are sent again after a pause that grows, up to [`DELAY_PATIENCE`] |
+//! | TOO_MANY_OPS, REQ_TOO_BIG, REP_TOO_BIG, ... | the same with smaller COMPOUNDs from here on; an item that is too large alone fails |
+//! | nothing, and the reply is lost for good | items that change nothing are sent again; the others say for themselves |
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use landfast_nfs::v4::{CompoundRes, FileHandle, NfsStat, OpNum};
+use tokio::task::JoinSet;
+use tokio::time::sleep_until;
+
+use super::Shared;
+use super::action::Action;
+use super::item::{Item, Next, Segment, Way};
+use super::outcome::{Failure, Outcome};
+use super::pack::{Capacity, Lead, Packed, Packer, base_handle};
+use crate::compound::{OpError, Results};
+use crate::limits::{BACKOFF_MAX, BACKOFF_MIN, DELAY_PATIENCE};
+use crate::session::SessionError;
+
+/// An item and its number.
+type Numbered<A> = (usize, Item<A>);
+
+/// Runs items to their outcomes. `each` gets every outcome with the item's number (in the order in which items were
+/// given) and may give more items.
+pub(super) async fn run<A: Action>(
+    shared: &Shared,
+    items: impl IntoIterator<Item = Item<A>>,
+    each: impl FnMut(usize, Item<A>, Outcome<A::Out>, &mut Vec<Item<A>>),
+) {
+    let ready: VecDeque<Numbered<A>> = items.into_iter().enumerate().collect();
+    let run = Run {
+        shared,
+        given: ready.len(),
+        ready,
+        each,
+        under_way: JoinSet::new(),
+        pause: BACKOFF_MIN,
+        pause_until: None,
+    };
+    run.to_the_end().await;
+}
+
+struct Run<'a, A: Action, F> {
+    shared: &'a Shared,
+    ready: VecDeque<Numbered<A>>,
+    given: usize,
+    each: F,
+    under_way: JoinSet<(Packed<Numbered<A>>, Result<CompoundRes, SessionError>)>,
+    pause: std::time::Duration,
+    pause_until: Option<Instant>,
+}
+
+impl<A: Action, F> Run<'_, A, F>
+where
+    F: FnMut(usize, Item<A>, Outcome<A::Out>, &mut Vec<Item<A>>),
+{
+    async fn to_the_end(mut self) {
+        loop {
+            self.send();
+            if self.under_way.is_empty() && self.ready.is_empty() {
+                return;
+            }
+            let pause = self.pause_until.filter(|_| !self.ready.is_empty());
+            let timer = async {
+                match pause {
+                    Some(until) => sleep_until(until.into()).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                Some(done) = self.under_way.join_next() => match done {
+                    Ok((packed, reply)) => self.take(packed, reply),
+                    // A task of ours that panicked: its items have no outcome that anybody knows. The runtime has
+                    // said why; here it goes on as a panic.
+                    Err(e) => std::panic::resume_unwind(e.into_panic()),
+                },
+                () = timer => {}
+            }
+        }
+    }
+
+    /// Sends what is ready, as far as the session's slots go.
+    fn send(&mut self) {
+        if self.pause_until.is_some_and(|until| Instant::now() < until) {
+            return;
+        }
+        self.pause_until = None;
+        let window = self.shared.window();
+        while self.under_way.len() < window {
+            let Some(packed) = self.pack() else { return };
+            let session = self.shared.session.clone();
+            self.under_way.spawn(async move {
+                let reply = session.compound_encoded(packed.body.clone(), packed.ops, packed.cachethis).await;
+                (packed, reply)
+            });
+        }
+    }
+
+    fn pack(&mut self) -> Option<Packed<Numbered<A>>> {
+        let capacity = *self.shared.capacity();
+        let mut packer = Packer::new(capacity, &self.shared.top);
+        let mut next = self.next_segment(&capacity);
+        while let Some((whose, segment)) = next.take() {
+            let after = self.next_segment(&capacity);
+            let more_here =
+                after.as_ref().is_some_and(|(_, s)| s.place == segment.place && s.source.is_none());
+            match packer.add(whose, segment, more_here) {
+                Ok(()) => next = after,
+                Err((whose, _)) => {
+                    if let Some((whose, _)) = after {
+                        self.ready.push_front(whose);
+                    }
+                    self.ready.push_front(whose);
+                }
+            }
+        }
+        (!packer.is_empty()).then(|| packer.finish())
+    }
+
+    fn next_segment(&mut self, capacity: &Capacity) -> Option<(Numbered<A>, Segment)> {
+        loop {
+            let (number, mut item) = self.ready.pop_front()?;
+            let segment = item.segment(&self.shared.dirs(), &capacity.room(), Instant::now());
+            match segment {
+                Ok(segment) => return Some(((number, item), segment)),
+                Err(failure) => self.end(number, item, Outcome::Failed(failure)),
+            }
+        }
+    }
+
+    fn end(&mut self, number: usize, item: Item<A>, outcome: Outcome<A::Out>) {
+        let mut more = Vec::new();
+        (self.each)(number, item, outcome, &mut more);
+        for item in more {
+            self.ready.push_back((self.given, item));
+            self.given += 1;
+        }
+    }
+
+    fn take(&mut self, packed: Packed<Numbered<A>>, reply: Result<CompoundRes, SessionError>) {
+        match reply {
+            Ok(reply) => self.read(packed, reply),
+            Err(SessionError::Refused(status)) => {
+                let alone = packed.members.len() == 1;
+                if self.smaller_or_later(&packed, alone, status) {
+                    return self.again(packed.members.into_iter().map(|m| m.whose));
+                }
+                for member in packed.members {
+                    let (number, item) = member.whose;
+                    let failure = Failure::Status { op: OpNum::SEQUENCE, status };
+                    self.end(number, item, Outcome::Failed(failure));
+                }
+            }
+            Err(SessionError::Unknown(why)) => {
+                let mut again = Vec::new();
+                for member in packed.members {
+                    let (number, mut item) = member.whose;
+                    match item.lost(&why) {
+                        Next::Again => again.push((number, item)),
+                        Next::End(outcome) => self.end(number, item, outcome),
+                    }
+                }
+                self.again(again.into_iter());
+            }
+            Err(e) => {
+                for member in packed.members {
+                    let (number, item) = member.whose;
+                    self.end(number, item, Outcome::from(e.clone()));
+                }
+            }
+        }
+    }
+
+    /// Puts items back in front, in their order.
+    fn again(&mut self, items: impl DoubleEndedIterator<Item = Numbered<A>>) {
+        for item in items.rev() {
+            self.ready.push_front(item);
+        }
+    }
+
+    /// The COMPOUND was too much for the server, or came too early: learns it. `false`: it was neither, or there is
+    /// nothing left to give up.
+    fn smaller_or_later(&mut self, packed: &Packed<Numbered<A>>, alone: bool, status: NfsStat) -> bool {
+        let mut capacity = self.shared.capacity();
+        match status {
+            NfsStat::NFS4ERR_TOO_MANY_OPS => capacity.fewer_ops(packed.ops),
+            NfsStat::NFS4ERR_REQ_TOO_BIG => capacity.shorter_request(packed.body.len()),
+            NfsStat::NFS4ERR_REP_TOO_BIG => capacity.shorter_reply(packed.reply),
+            NfsStat::NFS4ERR_REP_TOO_BIG_TO_CACHE => {
+                let less = capacity.reply_cached.min(packed.reply) / 2;
+                std::mem::replace(&mut capacity.reply_cached, less) > 0
+            }
+            // Some servers have one status for all of that, and for want of memory, which a pause may mend.
+            NfsStat::NFS4ERR_RESOURCE if !alone => capacity.fewer_ops(packed.ops),
+            NfsStat::NFS4ERR_DELAY | NfsStat::NFS4ERR_GRACE | NfsStat::NFS4ERR_RESOURCE => {
+                drop(capacity);
+                self.wait();
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn wait(&mut self) {
+        self.pause_until = Some(Instant::now() + self.pause);
+        self.pause = (self.pause * 2).min(BACKOFF_MAX);
+    }
+
+    fn read(&mut self, mut packed: Packed<Numbered<A>>, reply: CompoundRes) {
+        let status = reply.status;
+        let mut results = Results::new(reply);
+        let members = std::mem::take(&mut packed.members);
+        let alone = members.len() == 1;
+        let mut members = members.into_iter();
+        let mut again = Vec::new();
+        while let Some(member) = members.next() {
+            let whose = member.whose;
+            // Where the COMPOUND stopped: at the last result there is.
+            let done = results.remaining().saturating_sub(1);
+            let stops_here = !status.is_ok() && done < member.lead.len() + member.own;
+            if stops_here && self.put_off(&packed, alone, status, &whose.1) {
+                let (number, mut item) = whose;
+                item.delayed.get_or_insert_with(Instant::now);
+                // What the segment has done already may not be done twice.
+                let next = match done > member.lead.len() {
+                    true => item.lost("the server stopped in the middle of it"),
+                    false => Next::Again,
+                };
+                self.settle(number, item, next, &mut again);
+                break;
+            }
+            let (number, mut item) = whose;
+            let next = match walk(&member.lead, &mut results) {
+                Ok(learnt) => {
+                    if let (Some(fh), Some(steps)) = (learnt, &member.known_as) {
+                        self.shared.dirs().learn(steps, fh, Instant::now());
+                    }
+                    self.pause = BACKOFF_MIN;
+                    item.answer(&mut results)
+                }
+                Err((way, step, e)) => {
+                    let place = match (way, &member.source) {
+                        (Way::Source, Some(source)) => source,
+                        _ => &member.place,
+                    };
+                    if let (None, Some(fh)) = (step, base_handle(place)) {
+                        self.shared.dirs().forget_handle(fh);
+                    }
+                    item.unreached(way, place, step, e)
+                }
+            };
+            self.settle(number, item, next, &mut again);
+            if stops_here {
+                break;
+            }
+        }
+        // Those behind were not executed.
+        again.extend(members.map(|m| m.whose));
+        self.again(again.into_iter());
+    }
+
+    fn settle(&mut self, number: usize, item: Item<A>, next: Next<A::Out>, again: &mut Vec<Numbered<A>>) {
+        match next {
+            Next::Again => again.push((number, item)),
+            Next::End(outcome) => self.end(number, item, outcome),
+        }
+    }
+
+    /// The COMPOUND stopped within this item, for a reason that is not the item's: it is to be sent again.
+    fn put_off(
+        &mut self,
+        packed: &Packed<Numbered<A>>,
+        alone: bool,
+        status: NfsStat,
+        item: &Item<A>,
+    ) -> bool {
+        let patient = item.delayed.is_none_or(|since| since.elapsed() < DELAY_PATIENCE);
+        patient && self.smaller_or_later(packed, alone, status)
+    }
+}
+
+/// Takes the results of what leads to a segment: the handle to be remembered, or where the way ended.
+fn walk(lead: &[Lead], results: &mut Results) -> Result<Option<FileHandle>, (Way, Option<usize>, OpError)> {
+    let mut learnt = None;
+    for op in lead {
+        match op {
+            Lead::Put(way, op) => drop(results.take(*op).map_err(|e| (*way, None, e))?),
+            Lead::Step(way, n, op) => drop(results.take(*op).map_err(|e| (*way, Some(*n), e))?),
+            Lead::Learn => learnt = Some(results.getfh().map_err(|e| (Way::Place, None, e))?),
+            Lead::Keep(op) => drop(results.take(*op).map_err(|e| (Way::Place, None, e))?),
+        }
+    }
+    Ok(learnt)
+}
