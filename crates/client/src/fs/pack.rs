@@ -181,7 +181,7 @@ impl<T> Packer<T> {
     /// large for a server is for the server to say.
     ///
     /// `more_here`: the next segment is for the same place.
-    pub(super) fn add(&mut self, whose: T, segment: Segment, more_here: bool) -> Result<(), (T, Segment)> {
+    pub(super) fn add(&mut self, whose: T, segment: Segment, more_here: bool) -> Option<T> {
         let before = (self.body.len(), self.ops, self.reply, self.current.clone(), self.saved.clone());
         let mut lead = Vec::new();
         self.lead(&segment, more_here, &mut lead);
@@ -203,7 +203,7 @@ impl<T> Packer<T> {
         if !fits && !self.members.is_empty() {
             self.body.truncate(before.0);
             (_, self.ops, self.reply, self.current, self.saved) = before;
-            return Err((whose, segment));
+            return Some(whose);
         }
         self.current = segment.stays.then(|| segment.place.clone());
         if segment.source.is_some() {
@@ -212,7 +212,7 @@ impl<T> Packer<T> {
         self.changes = changes;
         let Segment { source, place, known_as, ops, .. } = segment;
         self.members.push(Member { whose, lead, own: ops.len(), source, place, known_as });
-        Ok(())
+        None
     }
 
     pub(super) fn finish(self) -> Packed<T> {

@@ -26,6 +26,9 @@ use crate::session::SessionError;
 /// An item and its number.
 type Numbered<A> = (usize, Item<A>);
 
+/// A COMPOUND and what came of it.
+type Replied<A> = (Packed<Numbered<A>>, Result<CompoundRes, SessionError>);
+
 /// Runs items to their outcomes. `each` gets every outcome with the item's number (in the order in which items were
 /// given) and may give more items.
 pub(super) async fn run<A: Action>(
@@ -43,7 +46,7 @@ pub(super) async fn run<A: Action>(
         pause: BACKOFF_MIN,
         pause_until: None,
     };
-    run.to_the_end().await;
+    run.drive().await;
 }
 
 struct Run<'a, A: Action, F> {
@@ -51,7 +54,7 @@ struct Run<'a, A: Action, F> {
     ready: VecDeque<Numbered<A>>,
     given: usize,
     each: F,
-    under_way: JoinSet<(Packed<Numbered<A>>, Result<CompoundRes, SessionError>)>,
+    under_way: JoinSet<Replied<A>>,
     pause: std::time::Duration,
     pause_until: Option<Instant>,
 }
@@ -60,7 +63,7 @@ impl<A: Action, F> Run<'_, A, F>
 where
     F: FnMut(usize, Item<A>, Outcome<A::Out>, &mut Vec<Item<A>>),
 {
-    async fn to_the_end(mut self) {
+    async fn drive(mut self) {
         loop {
             self.send();
             if self.under_way.is_empty() && self.ready.is_empty() {
@@ -112,10 +115,10 @@ where
             let more_here =
                 after.as_ref().is_some_and(|(_, s)| s.place == segment.place && s.source.is_none());
             match packer.add(whose, segment, more_here) {
-                Ok(()) => next = after,
-                Err((whose, _)) => {
-                    if let Some((whose, _)) = after {
-                        self.ready.push_front(whose);
+                None => next = after,
+                Some(whose) => {
+                    if let Some((after, _)) = after {
+                        self.ready.push_front(after);
                     }
                     self.ready.push_front(whose);
                 }
@@ -220,7 +223,7 @@ where
         let alone = members.len() == 1;
         let mut members = members.into_iter();
         let mut again = Vec::new();
-        while let Some(member) = members.next() {
+        for member in members.by_ref() {
             let whose = member.whose;
             // Where the COMPOUND stopped: at the last result there is.
             let done = results.remaining().saturating_sub(1);
