@@ -1,4 +1,4 @@
-//! NFSv4.1 and 4.2 client: sessions, slots, compounds; archive extraction.
+//! Client of NFSv3, 4.1 and 4.2: sessions, slots, compounds; files by their paths; archive extraction.
 //!
 //! - [`mod@url`]: URLs, `nfs://HOST[:PORT]/PATH?version=4.2`;
 //! - [`session`]: one session on several connections, many requests in flight, replies replayed after a
@@ -19,8 +19,9 @@ pub mod fs;
 pub mod limits;
 pub mod ops;
 pub mod session;
+mod three;
 pub mod untar;
 pub mod url;
 
 pub use session::{Session, SessionError, SessionLimits, SessionOptions};
-pub use url::NfsUrl;
+pub use url::{NfsUrl, Version};

@@ -14,6 +14,12 @@ pub const OPS_ASK: u32 = 2048;
 pub const SLOTS_ASK: u32 = 64;
 /// Never more slots than this, whatever the server would like.
 pub const SLOTS_MAX: u32 = 256;
+/// COMPOUNDs that are executed at the same time on a version 3 server.
+pub const CALLS_IN_FLIGHT_MAX: u32 = 128;
+/// Bytes of one WRITE of version 3 that every server takes, whatever it says.
+pub const WRITE3_BYTES_MIN: usize = 8 << 10;
+/// Bytes of one WRITE of version 3 beyond which nothing is gained.
+pub const WRITE3_BYTES_MAX: usize = 1 << 20;
 /// TCP connections of a session.
 pub const CONNECTIONS: usize = 2;
 
@@ -42,6 +48,8 @@ pub const RENEWALS_MAX: u32 = 8;
 
 /// Symbolic links followed in the path of a URL.
 pub const SYMLINKS_MAX: usize = 40;
+/// COMPOUNDs that one vectored call has under way.
+pub const WINDOW_MAX: usize = 128;
 /// How long a directory's filehandle is taken for where its path leads.
 pub const DIR_FRESH: Duration = Duration::from_secs(5);
 /// Directories whose filehandles are remembered.

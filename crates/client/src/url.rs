@@ -1,4 +1,4 @@
-//! `nfs://HOST[:PORT]/PATH[?version=4.1|4.2]`, after RFC 2224 with an option for the version.
+//! `nfs://HOST[:PORT]/PATH[?version=3|4.1|4.2&...]`, after RFC 2224 with libnfs's options.
 
 use std::str::FromStr;
 
@@ -13,15 +13,53 @@ pub struct NfsUrl {
     pub port: u16,
     /// The path's components from the server's root, percent-decoded: none is empty, `.`, or `..`.
     pub path: Vec<Vec<u8>>,
-    /// Minor version: 1 or 2; 2 when the URL names none.
-    pub minor: u32,
+    /// The version to speak; `None`: the highest that both sides have.
+    pub version: Option<Version>,
+    /// Port of MOUNT, for version 3.
+    pub mount_port: Option<u16>,
+    /// Who calls, where it is not the user of this process.
+    pub uid: Option<u32>,
+    /// The same for the group.
+    pub gid: Option<u32>,
+}
+
+/// A version of NFS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Version {
+    /// NFS version 3 (RFC 1813).
+    V3,
+    /// NFSv4.1 (RFC 8881).
+    V41,
+    /// NFSv4.2 (RFC 7862).
+    V42,
+}
+
+impl Version {
+    /// The minor version of version 4.
+    pub(crate) fn minor(self) -> u32 {
+        match self {
+            Version::V3 => 0,
+            Version::V41 => 1,
+            Version::V42 => 2,
+        }
+    }
+}
+
+impl std::fmt::Display for Version {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            Version::V3 => "3",
+            Version::V41 => "4.1",
+            Version::V42 => "4.2",
+        })
+    }
 }
 
 /// Why a URL is not understood.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UrlError {
     /// Another scheme, or none.
-    #[error("`{0}` is not of the form nfs://HOST[:PORT]/PATH[?version=4.1|4.2]")]
+    #[error("`{0}` is not of the form nfs://HOST[:PORT]/PATH[?version=3|4.1|4.2]")]
     Form(String),
     /// The port is no number from 1 to 65535.
     #[error("`{0}` is not a port number")]
@@ -33,11 +71,14 @@ pub enum UrlError {
     #[error("`..` in the path of a URL is not supported")]
     Parent,
     /// A version that is not spoken.
-    #[error("NFS version `{0}` is not supported; use 4.1 or 4.2")]
+    #[error("NFS version `{0}` is not supported; use 3, 4.1 or 4.2")]
     Version(String),
     /// An option that is not known.
-    #[error("unknown option `{0}` in the URL; known: version")]
+    #[error("unknown option `{0}` in the URL; known: version, mountport, uid, gid")]
     Option(String),
+    /// An option's value is no number, or out of its range.
+    #[error("`{0}`: not a number that this option takes")]
+    Number(String),
 }
 
 impl FromStr for NfsUrl {
@@ -62,14 +103,27 @@ impl FromStr for NfsUrl {
             "" => PORT,
             p => p.parse().ok().filter(|p| *p != 0).ok_or_else(|| UrlError::Port(p.to_owned()))?,
         };
-        let mut minor = 2;
+        let (mut version, mut mount_port, mut uid, mut gid) = (None, None, None, None);
         for option in query.split('&').filter(|o| !o.is_empty()) {
-            minor = match option.split_once('=') {
-                Some(("version" | "vers", "4.1")) => 1,
-                Some(("version" | "vers", "4.2" | "4")) => 2,
-                Some(("version" | "vers", v)) => return Err(UrlError::Version(v.to_owned())),
+            let (key, value) = option.split_once('=').ok_or_else(|| UrlError::Option(option.to_owned()))?;
+            let id = || value.parse::<u32>().map_err(|_| UrlError::Number(option.to_owned()));
+            match key {
+                "version" | "vers" => {
+                    version = Some(match value {
+                        "3" => Version::V3,
+                        "4.1" => Version::V41,
+                        "4.2" | "4" => Version::V42,
+                        _ => return Err(UrlError::Version(value.to_owned())),
+                    });
+                }
+                "mountport" => {
+                    let port = value.parse().ok().filter(|port| *port != 0);
+                    mount_port = Some(port.ok_or_else(|| UrlError::Number(option.to_owned()))?);
+                }
+                "uid" => uid = Some(id()?),
+                "gid" => gid = Some(id()?),
                 _ => return Err(UrlError::Option(option.to_owned())),
-            };
+            }
         }
         let mut components = Vec::new();
         for component in path.split('/') {
@@ -79,7 +133,7 @@ impl FromStr for NfsUrl {
                 c => components.push(c),
             }
         }
-        Ok(NfsUrl { host: host.to_owned(), port, path: components, minor })
+        Ok(NfsUrl { host: host.to_owned(), port, path: components, version, mount_port, uid, gid })
     }
 }
 
@@ -105,22 +159,24 @@ fn decode(component: &str) -> Result<Vec<u8>, UrlError> {
 mod tests {
     use super::*;
 
-    fn parse(s: &str) -> Result<(String, u16, String, u32), UrlError> {
+    fn parse(s: &str) -> Result<(String, u16, String, Option<Version>), UrlError> {
         let u: NfsUrl = s.parse()?;
         let path: Vec<_> = u.path.iter().map(|c| String::from_utf8_lossy(c).into_owned()).collect();
-        Ok((u.host, u.port, path.join("/"), u.minor))
+        Ok((u.host, u.port, path.join("/"), u.version))
     }
 
     #[test]
     fn accepted() {
-        for (url, host, port, path, minor) in [
-            ("nfs://h/", "h", 2049, "", 2),
-            ("nfs://h", "h", 2049, "", 2),
-            ("nfs://10.0.0.1:20490/a//b/./c%20d/", "10.0.0.1", 20490, "a/b/c d", 2),
-            ("nfs://[::1]:1/a?version=4.1", "::1", 1, "a", 1),
-            ("nfs://[fe80::1]/", "fe80::1", 2049, "", 2),
+        for (url, host, port, path, version) in [
+            ("nfs://h/", "h", 2049, "", None),
+            ("nfs://h", "h", 2049, "", None),
+            ("nfs://10.0.0.1:20490/a//b/./c%20d/", "10.0.0.1", 20490, "a/b/c d", None),
+            ("nfs://[::1]:1/a?version=4.1", "::1", 1, "a", Some(Version::V41)),
+            ("nfs://[fe80::1]/", "fe80::1", 2049, "", None),
+            ("nfs://h/?vers=4", "h", 2049, "", Some(Version::V42)),
+            ("nfs://h/?version=3&mountport=20048&uid=7&gid=8", "h", 2049, "", Some(Version::V3)),
         ] {
-            assert_eq!(parse(url), Ok((host.into(), port, path.into(), minor)), "{url}");
+            assert_eq!(parse(url), Ok((host.into(), port, path.into(), version)), "{url}");
         }
     }
 
@@ -138,7 +194,10 @@ mod tests {
             "nfs://h/a%2fb",
             "nfs://h/a%00",
             "nfs://h/a%4",
-            "nfs://h/?version=3",
+            "nfs://h/?version=2",
+            "nfs://h/?mountport=0",
+            "nfs://h/?uid=-1",
+            "nfs://h/?version",
             "nfs://h/?x=1",
             "nfs://[::1/",
             "nfs://[::1]x/",

@@ -12,8 +12,11 @@ use landfast_client::{NfsUrl, Session, SessionLimits, SessionOptions};
 use landfast_nfs::v4::attr::AttrValues;
 use landfast_nfs::v4::{NfsStat, NfsTime, SetTime};
 
-async fn connect(rig: &Rig) -> Nfs {
-    Nfs::connect(&format!("nfs://{}/dest", rig.addr()).parse().unwrap()).await.unwrap()
+const VERSIONS: [&str; 3] = ["4.2", "4.1", "3"];
+
+async fn connect(rig: &Rig, version: &str) -> Nfs {
+    let url = format!("nfs://{}{}?version={version}", rig.addr(), rig.top(version));
+    Nfs::connect(&url.parse().unwrap()).await.unwrap()
 }
 
 /// A session with so many operations in a COMPOUND.
@@ -35,7 +38,7 @@ async fn a_nested_path_of_any_depth_costs_one_request_the_first_time() {
         return;
     }
     let rig = Rig::new().await;
-    let nfs = connect(&rig).await;
+    let nfs = connect(&rig, "4.2").await;
     for depth in [1, 8, 32] {
         let dir: Vec<String> = (0..depth).map(|n| format!("d{depth}-{n}")).collect();
         let dir = dir.join("/");
@@ -116,30 +119,33 @@ async fn each_item_has_its_own_outcome() {
     if skipped() {
         return;
     }
-    let rig = Rig::new().await;
-    let nfs = connect(&rig).await;
-    shell(&rig.dest(), "mkdir d; echo a > d/a; ln -s loop loop; ln -s nowhere broken; mkdir -p x/y");
-    let paths =
-        ["d/a", "d/none", "none/a", "d/a/b", "loop", "broken", "d/../d/./a", "../../dest/d/a", "", "x/y"];
-    let found: Vec<_> = nfs.getattrs_followed(paths).await.into_iter().map(Outcome::into_result).collect();
-    let sizes: Vec<_> = found.iter().map(|o| o.as_ref().ok().and_then(|o| o.attrs.size)).collect();
-    assert_eq!((sizes[0], sizes[6], sizes[7]), (Some(2), Some(2), Some(2)), "{found:?}");
-    let failed = |n: usize| found[n].as_ref().err().and_then(ItemError::status);
-    assert_eq!(failed(1), Some(NfsStat::NFS4ERR_NOENT));
-    assert_eq!(failed(2), Some(NfsStat::NFS4ERR_NOENT));
-    assert_eq!(failed(3), Some(NfsStat::NFS4ERR_NOTDIR));
-    assert_eq!(found[4].as_ref().err(), Some(&ItemError::Failed(Failure::Loop)));
-    assert_eq!(failed(5), Some(NfsStat::NFS4ERR_NOENT));
-    assert!(found[8].is_ok() && found[9].is_ok(), "{found:?}");
-    let links = nfs.getattrs(["loop", "broken"]).await;
-    assert!(links.into_iter().all(|o| o.into_result().is_ok()));
-    let removed = nfs.remove(["d/none", "x/y", "", "d", "x"]).await;
-    let removed: Vec<_> = removed.into_iter().map(Outcome::into_result).collect();
-    assert_eq!(removed[0].as_ref().unwrap_err().status(), Some(NfsStat::NFS4ERR_NOENT));
-    assert_eq!(removed[2].as_ref().unwrap_err(), &ItemError::Failed(Failure::Root));
-    assert_eq!(removed[3].as_ref().unwrap_err().status(), Some(NfsStat::NFS4ERR_NOTEMPTY));
-    assert!(removed[1].is_ok() && removed[4].is_ok(), "{removed:?}");
-    rig.stop().await;
+    for version in VERSIONS {
+        let rig = Rig::new().await;
+        let nfs = connect(&rig, version).await;
+        shell(&rig.dest(), "mkdir d; echo a > d/a; ln -s loop loop; ln -s nowhere broken; mkdir -p x/y");
+        let paths =
+            ["d/a", "d/none", "none/a", "d/a/b", "loop", "broken", "d/../d/./a", "../../dest/d/a", "", "x/y"];
+        let found: Vec<_> =
+            nfs.getattrs_followed(paths).await.into_iter().map(Outcome::into_result).collect();
+        let sizes: Vec<_> = found.iter().map(|o| o.as_ref().ok().and_then(|o| o.attrs.size)).collect();
+        assert_eq!((sizes[0], sizes[6], sizes[7]), (Some(2), Some(2), Some(2)), "{found:?}");
+        let failed = |n: usize| found[n].as_ref().err().and_then(ItemError::status);
+        assert_eq!(failed(1), Some(NfsStat::NFS4ERR_NOENT));
+        assert_eq!(failed(2), Some(NfsStat::NFS4ERR_NOENT));
+        assert_eq!(failed(3), Some(NfsStat::NFS4ERR_NOTDIR));
+        assert_eq!(found[4].as_ref().err(), Some(&ItemError::Failed(Failure::Loop)));
+        assert_eq!(failed(5), Some(NfsStat::NFS4ERR_NOENT));
+        assert!(found[8].is_ok() && found[9].is_ok(), "{found:?}");
+        let links = nfs.getattrs(["loop", "broken"]).await;
+        assert!(links.into_iter().all(|o| o.into_result().is_ok()));
+        let removed = nfs.remove(["d/none", "x/y", "", "d"]).await;
+        let removed: Vec<_> = removed.into_iter().map(Outcome::into_result).collect();
+        assert_eq!(removed[0].as_ref().unwrap_err().status(), Some(NfsStat::NFS4ERR_NOENT));
+        assert_eq!(removed[2].as_ref().unwrap_err(), &ItemError::Failed(Failure::Root));
+        assert_eq!(removed[3].as_ref().unwrap_err().status(), Some(NfsStat::NFS4ERR_NOTEMPTY));
+        assert!(removed[1].is_ok(), "{removed:?}");
+        rig.stop().await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -147,34 +153,36 @@ async fn symbolic_links_anywhere_are_followed_by_whatever_comes_behind_them() {
     if skipped() {
         return;
     }
-    let rig = Rig::new().await;
-    let nfs = connect(&rig).await;
-    shell(
-        &rig.dest(),
-        "mkdir -p real/sub other; echo x > real/sub/f; ln -s real one; ln -s one two; ln -s /real/sub real/abs; ln -s ../real/sub other/up; ln -s ../two/sub/f other/file",
-    );
-    let paths = ["two/sub/f", "one/abs/f", "other/up/f", "other/up/../sub/f", "other/file"];
-    for (path, read) in paths.iter().zip(nfs.read_files(paths).await) {
-        assert_eq!(read.into_result().unwrap(), &b"x\n"[..], "{path}");
+    for version in VERSIONS {
+        let rig = Rig::new().await;
+        let nfs = connect(&rig, version).await;
+        shell(
+            &rig.dest(),
+            "mkdir -p real/sub other; echo x > real/sub/f; ln -s real one; ln -s one two; ln -s /real/sub real/abs; ln -s ../real/sub other/up; ln -s ../two/sub/f other/file",
+        );
+        let paths = ["two/sub/f", "one/abs/f", "other/up/f", "other/up/../sub/f", "other/file"];
+        for (path, read) in paths.iter().zip(nfs.read_files(paths).await) {
+            assert_eq!(read.into_result().unwrap(), &b"x\n"[..], "{path}");
+        }
+        let files = ["two/new", "other/up/new"].map(|p| NewFile::new(p, "new"));
+        assert!(nfs.write_files(files).await.into_iter().all(|o| o.into_result().is_ok()));
+        assert_eq!(fs::read(rig.dest().join("real/new")).unwrap(), b"new");
+        assert_eq!(fs::read(rig.dest().join("real/sub/new")).unwrap(), b"new");
+        // A file is written through a link, and made where a broken link leads.
+        symlink("real/made", rig.dest().join("to-be")).unwrap();
+        let through = [NewFile::new("other/file", "y"), NewFile::new("to-be", "made")];
+        assert!(nfs.write_files(through).await.into_iter().all(|o| o.into_result().is_ok()));
+        assert_eq!(fs::read(rig.dest().join("real/sub/f")).unwrap(), b"y");
+        assert_eq!(fs::read(rig.dest().join("real/made")).unwrap(), b"made");
+        let moved = nfs.rename([("two/new", "other/up/moved"), ("one/sub/new", "real/new2")]).await;
+        assert!(moved.iter().all(|o| matches!(o, Outcome::Committed(()))), "{moved:?}");
+        assert!(rig.dest().join("real/sub/moved").exists() && rig.dest().join("real/new2").exists());
+        let made = nfs.mkdirs(["two/a/b/c", "one/a/x"], 0o755).await;
+        assert!(made.iter().all(|o| matches!(o, Outcome::Committed(()))), "{made:?}");
+        assert!(rig.dest().join("real/a/b/c").is_dir() && rig.dest().join("real/a/x").is_dir());
+        assert_eq!(status(nfs.mkdirs(["real/sub/f/x"], 0o755).await.remove(0)), NfsStat::NFS4ERR_EXIST);
+        rig.stop().await;
     }
-    let files = ["two/new", "other/up/new"].map(|p| NewFile::new(p, "new"));
-    assert!(nfs.write_files(files).await.into_iter().all(|o| o.into_result().is_ok()));
-    assert_eq!(fs::read(rig.dest().join("real/new")).unwrap(), b"new");
-    assert_eq!(fs::read(rig.dest().join("real/sub/new")).unwrap(), b"new");
-    // A file is written through a link, and made where a broken link leads.
-    symlink("real/made", rig.dest().join("to-be")).unwrap();
-    let through = [NewFile::new("other/file", "y"), NewFile::new("to-be", "made")];
-    assert!(nfs.write_files(through).await.into_iter().all(|o| o.into_result().is_ok()));
-    assert_eq!(fs::read(rig.dest().join("real/sub/f")).unwrap(), b"y");
-    assert_eq!(fs::read(rig.dest().join("real/made")).unwrap(), b"made");
-    let moved = nfs.rename([("two/new", "other/up/moved"), ("one/sub/new", "real/new2")]).await;
-    assert!(moved.iter().all(|o| matches!(o, Outcome::Committed(()))), "{moved:?}");
-    assert!(rig.dest().join("real/sub/moved").exists() && rig.dest().join("real/new2").exists());
-    let made = nfs.mkdirs(["two/a/b/c", "one/a/x"], 0o755).await;
-    assert!(made.iter().all(|o| matches!(o, Outcome::Committed(()))), "{made:?}");
-    assert!(rig.dest().join("real/a/b/c").is_dir() && rig.dest().join("real/a/x").is_dir());
-    assert_eq!(status(nfs.mkdirs(["real/sub/f/x"], 0o755).await.remove(0)), NfsStat::NFS4ERR_EXIST);
-    rig.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -182,32 +190,35 @@ async fn names_links_attributes() {
     if skipped() {
         return;
     }
-    let rig = Rig::new().await;
-    let nfs = connect(&rig).await;
-    shell(&rig.dest(), "mkdir -p a/b c; echo 1 > a/1; echo 2 > a/2");
-    let ok =
-        |all: Vec<Outcome<()>>| assert!(all.iter().all(|o| matches!(o, Outcome::Committed(()))), "{all:?}");
-    ok(nfs.rename([("a/1", "c/one"), ("a/b", "c/b")]).await);
-    ok(nfs.link([("c/one", "a/again"), ("a/2", "c/b/two")]).await);
-    ok(nfs.symlinks([("c/link", "one".into())]).await);
-    let time = NfsTime { seconds: 1_000_000_000, nseconds: 7 };
-    let set = AttrValues {
-        mode: Some(0o640),
-        time_modify_set: Some(SetTime::ClientTime(time)),
-        ..AttrValues::default()
-    };
-    ok(nfs.setattrs([("c/one", set)]).await);
-    let meta = fs::metadata(rig.dest().join("a/again")).unwrap();
-    assert_eq!(
-        (meta.mode() & 0o7777, meta.mtime(), meta.mtime_nsec(), meta.nlink()),
-        (0o640, 1_000_000_000, 7, 2)
-    );
-    assert_eq!(nfs.readlinks(["c/link"]).await.remove(0).into_result().unwrap(), &b"one"[..]);
-    assert_eq!(fs::read(rig.dest().join("c/b/two")).unwrap(), b"2\n");
-    assert_eq!(status(nfs.rename([("none", "c/x")]).await.remove(0)), NfsStat::NFS4ERR_NOENT);
-    assert_eq!(status(nfs.link([("none", "c/x")]).await.remove(0)), NfsStat::NFS4ERR_NOENT);
-    assert_eq!(status(nfs.mkdir(["c"], 0o755).await.remove(0)), NfsStat::NFS4ERR_EXIST);
-    rig.stop().await;
+    for version in VERSIONS {
+        let rig = Rig::new().await;
+        let nfs = connect(&rig, version).await;
+        shell(&rig.dest(), "mkdir -p a/b c; echo 1 > a/1; echo 2 > a/2");
+        let ok = |all: Vec<Outcome<()>>| {
+            assert!(all.iter().all(|o| matches!(o, Outcome::Committed(()))), "{all:?}")
+        };
+        ok(nfs.rename([("a/1", "c/one"), ("a/b", "c/b")]).await);
+        ok(nfs.link([("c/one", "a/again"), ("a/2", "c/b/two")]).await);
+        ok(nfs.symlinks([("c/link", "one".into())]).await);
+        let time = NfsTime { seconds: 1_000_000_000, nseconds: 7 };
+        let set = AttrValues {
+            mode: Some(0o640),
+            time_modify_set: Some(SetTime::ClientTime(time)),
+            ..AttrValues::default()
+        };
+        ok(nfs.setattrs([("c/one", set)]).await);
+        let meta = fs::metadata(rig.dest().join("a/again")).unwrap();
+        assert_eq!(
+            (meta.mode() & 0o7777, meta.mtime(), meta.mtime_nsec(), meta.nlink()),
+            (0o640, 1_000_000_000, 7, 2)
+        );
+        assert_eq!(nfs.readlinks(["c/link"]).await.remove(0).into_result().unwrap(), &b"one"[..]);
+        assert_eq!(fs::read(rig.dest().join("c/b/two")).unwrap(), b"2\n");
+        assert_eq!(status(nfs.rename([("none", "c/x")]).await.remove(0)), NfsStat::NFS4ERR_NOENT);
+        assert_eq!(status(nfs.link([("none", "c/x")]).await.remove(0)), NfsStat::NFS4ERR_NOENT);
+        assert_eq!(status(nfs.mkdir(["c"], 0o755).await.remove(0)), NfsStat::NFS4ERR_EXIST);
+        rig.stop().await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -215,34 +226,36 @@ async fn large_files_and_files_with_times_are_stable_and_whole() {
     if skipped() {
         return;
     }
-    let rig = Rig::new().await;
-    let nfs = connect(&rig).await;
-    let large: Vec<u8> =
-        (0..9_000_000u32).flat_map(|n| (n.wrapping_mul(2_654_435_761) >> 16).to_le_bytes()).collect();
-    let time = NfsTime { seconds: 5, nseconds: 6 };
-    let finish = AttrValues { time_modify_set: Some(SetTime::ClientTime(time)), ..AttrValues::default() };
-    let files = [
-        NewFile { finish: finish.clone(), ..NewFile::new("large", large.clone()) },
-        NewFile { finish, ..NewFile::new("small", "s") },
-        NewFile::new("empty", ""),
-    ];
-    assert!(nfs.write_files(files).await.into_iter().all(|o| o.into_result().is_ok()));
-    assert!(fs::read(rig.dest().join("large")).unwrap() == large);
-    for name in ["large", "small"] {
-        let meta = fs::metadata(rig.dest().join(name)).unwrap();
-        assert_eq!((meta.mtime(), meta.mtime_nsec()), (5, 6), "{name}");
+    for version in VERSIONS {
+        let rig = Rig::new().await;
+        let nfs = connect(&rig, version).await;
+        let large: Vec<u8> =
+            (0..9_000_000u32).flat_map(|n| (n.wrapping_mul(2_654_435_761) >> 16).to_le_bytes()).collect();
+        let time = NfsTime { seconds: 5, nseconds: 6 };
+        let finish = AttrValues { time_modify_set: Some(SetTime::ClientTime(time)), ..AttrValues::default() };
+        let files = [
+            NewFile { finish: finish.clone(), ..NewFile::new("large", large.clone()) },
+            NewFile { finish, ..NewFile::new("small", "s") },
+            NewFile::new("empty", ""),
+        ];
+        assert!(nfs.write_files(files).await.into_iter().all(|o| o.into_result().is_ok()));
+        assert!(fs::read(rig.dest().join("large")).unwrap() == large);
+        for name in ["large", "small"] {
+            let meta = fs::metadata(rig.dest().join(name)).unwrap();
+            assert_eq!((meta.mtime(), meta.mtime_nsec()), (5, 6), "{name}");
+        }
+        let read = nfs.read_files(["large", "empty"]).await;
+        let read: Vec<_> = read.into_iter().map(|o| o.into_result().unwrap()).collect();
+        assert!(read[0] == large && read[1].is_empty());
+        let part = nfs.read([("large", 35_999_990, 100), ("large", 5, 3)]).await;
+        let part: Vec<_> = part.into_iter().map(|o| o.into_result().unwrap()).collect();
+        assert_eq!((&part[0][..], &part[1][..]), (&large[35_999_990..], &large[5..8]));
+        // Shorter contents over longer ones; an exclusive one over anything is refused.
+        let over = nfs.write_files([NewFile::new("large", "short")]).await;
+        assert!(matches!(over[0], Outcome::Committed(_)));
+        assert_eq!(fs::read(rig.dest().join("large")).unwrap(), b"short");
+        let exclusive = NewFile { exclusive: true, ..NewFile::new("small", "x") };
+        assert_eq!(status(nfs.write_files([exclusive]).await.remove(0)), NfsStat::NFS4ERR_EXIST);
+        rig.stop().await;
     }
-    let read = nfs.read_files(["large", "empty"]).await;
-    let read: Vec<_> = read.into_iter().map(|o| o.into_result().unwrap()).collect();
-    assert!(read[0] == large && read[1].is_empty());
-    let part = nfs.read([("large", 35_999_990, 100), ("large", 5, 3)]).await;
-    let part: Vec<_> = part.into_iter().map(|o| o.into_result().unwrap()).collect();
-    assert_eq!((&part[0][..], &part[1][..]), (&large[35_999_990..], &large[5..8]));
-    // Shorter contents over longer ones; an exclusive one over anything is refused.
-    let over = nfs.write_files([NewFile::new("large", "short")]).await;
-    assert!(matches!(over[0], Outcome::Committed(_)));
-    assert_eq!(fs::read(rig.dest().join("large")).unwrap(), b"short");
-    let exclusive = NewFile { exclusive: true, ..NewFile::new("small", "x") };
-    assert_eq!(status(nfs.write_files([exclusive]).await.remove(0)), NfsStat::NFS4ERR_EXIST);
-    rig.stop().await;
 }

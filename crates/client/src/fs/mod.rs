@@ -46,7 +46,7 @@ use landfast_nfs::v4::args::CreateType;
 use landfast_nfs::v4::attr::{AttrValues, Bitmap};
 use landfast_nfs::v4::{Fattr, FileHandle, FileType};
 
-use crate::limits::COMPOUNDS_IN_FLIGHT_MAX;
+use crate::limits::WINDOW_MAX;
 use crate::ops::{self, Entry, STAT};
 use crate::session::{Session, SessionError, SessionOptions, SessionStats};
 use crate::url::NfsUrl;
@@ -84,7 +84,7 @@ impl Shared {
 
     /// COMPOUNDs under way at the same time.
     fn window(&self) -> usize {
-        COMPOUNDS_IN_FLIGHT_MAX.min(self.session.limits().slots as usize).max(1)
+        WINDOW_MAX.min(self.session.limits().slots as usize).max(1)
     }
 }
 
@@ -140,7 +140,8 @@ impl Nfs {
     /// When `path` does not lead to a directory.
     pub async fn with(session: Session, path: &[Vec<u8>]) -> Result<Nfs, ops::Error> {
         let (top, _) = ops::resolve(&session, path).await?;
-        let capacity = Mutex::new(Capacity::new(&session.limits()));
+        let members = if session.one_by_one() { 1 } else { usize::MAX };
+        let capacity = Mutex::new(Capacity::new(&session.limits(), members));
         let shared = Shared { session, top, dirs: Mutex::default(), capacity, numbers: AtomicU64::new(0) };
         Ok(Nfs { shared: Arc::new(shared) })
     }

@@ -2,9 +2,11 @@
 
 use bytes::Bytes;
 use landfast_nfs::v4::args::{CreateArgs, CreateType, RenameArgs};
-use landfast_nfs::v4::{ArgOp, Fattr, FileHandle, NfsStat, OpNum};
+use landfast_nfs::v4::attr::{Bitmap, number};
+use landfast_nfs::v4::{ArgOp, Fattr, FileHandle, FileType, NfsStat, OpNum};
 
 use super::action::{Action, Answer, Lost, Room, Wants};
+use super::attrs::values;
 use crate::compound::{OpError, Results};
 
 /// CREATE, GETFH: anything but a regular file.
@@ -29,8 +31,7 @@ impl Action for Make {
     fn ops(&mut self, name: Option<&Bytes>, _: &Room, out: &mut Vec<ArgOp>) {
         let name = name.cloned().unwrap_or_default();
         if self.exists {
-            // LOOKUP of nothing that the path can name, but only in a directory: shows what the name is.
-            return out.extend([ArgOp::Lookup(name), ArgOp::Lookupp]);
+            return out.extend([ArgOp::Lookup(name), ArgOp::Getattr(Bitmap::of(&[number::TYPE]))]);
         }
         out.push(ArgOp::Create(CreateArgs { kind: self.kind.clone(), name, attrs: self.attrs.clone() }));
         // RFC 8881 section 2.10.6.4: GETFH right behind what changes the filehandle for good.
@@ -44,10 +45,10 @@ impl Action for Make {
     fn answer(&mut self, results: &mut Results) -> Result<Answer<Self::Out>, OpError> {
         if self.exists {
             results.take(OpNum::LOOKUP)?;
-            return match results.take(OpNum::LOOKUPP) {
-                Ok(_) => Ok(Answer::Done(None)),
-                Err(OpError::Failed { status: NfsStat::NFS4ERR_SYMLINK, .. }) => Ok(Answer::Follow),
-                Err(_) => Err(OpError::Failed { op: OpNum::CREATE, status: NfsStat::NFS4ERR_EXIST }),
+            return match values(&results.getattr()?)?.kind {
+                Some(FileType::Dir) => Ok(Answer::Done(None)),
+                Some(FileType::Lnk) => Ok(Answer::Follow),
+                _ => Err(OpError::Failed { op: OpNum::CREATE, status: NfsStat::NFS4ERR_EXIST }),
             };
         }
         match results.take(OpNum::CREATE) {

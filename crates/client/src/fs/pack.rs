@@ -58,15 +58,19 @@ pub(super) struct Capacity {
     pub(super) reply: usize,
     /// Bytes of a reply that is kept for replay.
     pub(super) reply_cached: usize,
+    /// Segments.
+    pub(super) members: usize,
 }
 
 impl Capacity {
-    pub(super) fn new(limits: &SessionLimits) -> Capacity {
+    pub(super) fn new(limits: &SessionLimits, members: usize) -> Capacity {
+        let members = members.max(1);
         Capacity {
             ops: (limits.ops as usize).saturating_sub(1).max(1),
             request: (limits.request as usize).saturating_sub(REQUEST_HEAD),
             reply: (limits.response as usize).saturating_sub(REPLY_HEAD),
             reply_cached: (limits.response_cached as usize).saturating_sub(REPLY_HEAD),
+            members,
         }
     }
 
@@ -197,7 +201,8 @@ impl<T> Packer<T> {
             true => self.capacity.reply.min(self.capacity.reply_cached),
             false => self.capacity.reply,
         };
-        let fits = self.ops <= self.capacity.ops
+        let fits = self.members.len() < self.capacity.members
+            && self.ops <= self.capacity.ops
             && self.body.len() <= self.capacity.request
             && self.reply <= reply_max;
         if !fits && !self.members.is_empty() {

@@ -54,6 +54,15 @@ impl SessionError {
         SessionError::Connect { server: server.to_owned(), why: e.to_string() }
     }
 
+    /// The server is there, but does not speak the version.
+    pub(crate) fn is_other_version(&self) -> bool {
+        matches!(
+            self,
+            SessionError::Setup { status: NfsStat::NFS4ERR_MINOR_VERS_MISMATCH, .. }
+                | SessionError::Rpc(CallError::Failed(_))
+        )
+    }
+
     /// Whether the COMPOUND may have been executed.
     pub fn is_unknown(&self) -> bool {
         matches!(self, SessionError::Unknown(_))

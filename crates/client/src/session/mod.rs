@@ -39,11 +39,21 @@ use setup::{COMPOUND, Caller, ClientId, SetupError, compound_header};
 use slots::{Slot, SlotTable};
 
 use crate::limits;
+use crate::three::Three;
+use crate::url::Version;
 
 /// A session with a server. Cheap to clone; end it with [`Session::destroy`].
+///
+/// With a version 3 server it is one in form only: [`crate::three`] executes the COMPOUNDs.
 #[derive(Clone)]
 pub struct Session {
-    inner: Arc<Inner>,
+    kind: Kind,
+}
+
+#[derive(Clone)]
+enum Kind {
+    Four(Arc<Inner>),
+    Three(Arc<Three>),
 }
 
 /// What went over the wire so far.
@@ -69,6 +79,7 @@ struct Counters {
 
 struct Inner {
     options: SessionOptions,
+    minor: u32,
     server: String,
     cred: OpaqueAuth,
     owner_name: Vec<u8>,
@@ -171,11 +182,29 @@ enum Verdict {
 }
 
 impl Session {
-    /// Connects and makes a session.
+    /// Connects and makes a session, of the version asked for or the highest that both sides have.
     ///
     /// # Errors
     /// When the server cannot be reached, does not speak the version, or refuses.
     pub async fn connect(options: SessionOptions) -> Result<Session, SessionError> {
+        if let Some(version) = options.version {
+            return Self::connect_as(options, version).await;
+        }
+        let mut last = None;
+        for version in [Version::V42, Version::V41, Version::V3] {
+            match Self::connect_as(options.clone(), version).await {
+                Err(e) if e.is_other_version() => last = Some(e),
+                other => return other,
+            }
+        }
+        Err(last.unwrap_or(SessionError::Ended))
+    }
+
+    async fn connect_as(options: SessionOptions, version: Version) -> Result<Session, SessionError> {
+        let options = SessionOptions { version: Some(version), ..options };
+        if version == Version::V3 {
+            return Ok(Session { kind: Kind::Three(Arc::new(Three::connect(options).await?)) });
+        }
         let server = match options.host.contains(':') {
             true => format!("[{}]:{}", options.host, options.port),
             false => format!("{}:{}", options.host, options.port),
@@ -200,6 +229,7 @@ impl Session {
             reclaim_wanted: AtomicBool::new(false),
         };
         let inner = Arc::new(Inner {
+            minor: version.minor(),
             options,
             server,
             cred,
@@ -218,7 +248,7 @@ impl Session {
             inner.establish(&mut setup, conn).await?;
         }
         tokio::spawn(keep_alive(Arc::downgrade(&inner)));
-        Ok(Session { inner })
+        Ok(Session { kind: Kind::Four(inner) })
     }
 
     /// Sends `ops` behind a SEQUENCE and waits for the reply, through lost connections and server restarts.
@@ -247,39 +277,67 @@ impl Session {
         count: usize,
         cachethis: bool,
     ) -> Result<CompoundRes, SessionError> {
-        let inner = self.inner.clone();
         // A task of its own, so that a caller who goes away leaves no slot in an unknown state.
-        let task = tokio::spawn(async move {
-            let done = inner.run(ops, count, cachethis).await;
-            inner.end_reclaim().await;
-            done
-        });
+        let task = match self.kind.clone() {
+            Kind::Four(inner) => tokio::spawn(async move {
+                let done = inner.run(ops, count, cachethis).await;
+                inner.end_reclaim().await;
+                done
+            }),
+            Kind::Three(three) => tokio::spawn(async move { three.compound(ops, count).await }),
+        };
         task.await.unwrap_or(Err(SessionError::Ended))
     }
 
     /// The limits of the session in force.
     pub fn limits(&self) -> SessionLimits {
-        self.inner.epoch().limits
+        match &self.kind {
+            Kind::Four(inner) => inner.epoch().limits,
+            Kind::Three(three) => three.limits(),
+        }
+    }
+
+    /// The version that is spoken.
+    pub fn version(&self) -> Version {
+        self.options().version.unwrap_or(Version::V42)
+    }
+
+    /// The operations of a COMPOUND cost a round trip each, one after another: many small COMPOUNDs are quicker than few
+    /// large ones.
+    pub(crate) fn one_by_one(&self) -> bool {
+        matches!(self.kind, Kind::Three(_))
     }
 
     /// The server's lease time.
     pub fn lease(&self) -> Duration {
-        self.inner.epoch().lease
+        match &self.kind {
+            Kind::Four(inner) => inner.epoch().lease,
+            Kind::Three(_) => limits::LEASE_DEFAULT,
+        }
     }
 
     /// The options that the session was made with.
     pub fn options(&self) -> &SessionOptions {
-        &self.inner.options
+        match &self.kind {
+            Kind::Four(inner) => &inner.options,
+            Kind::Three(three) => three.options(),
+        }
     }
 
     /// Host and port, for messages.
     pub fn server(&self) -> &str {
-        &self.inner.server
+        match &self.kind {
+            Kind::Four(inner) => &inner.server,
+            Kind::Three(three) => three.server(),
+        }
     }
 
     /// What went over the wire so far.
     pub fn stats(&self) -> SessionStats {
-        let c = &self.inner.counters;
+        let c = match &self.kind {
+            Kind::Four(inner) => &inner.counters,
+            Kind::Three(three) => return three.stats(),
+        };
         SessionStats {
             rpcs: c.rpcs.load(Ordering::Relaxed),
             retransmissions: c.retransmissions.load(Ordering::Relaxed),
@@ -291,7 +349,10 @@ impl Session {
     /// Ends the session and the client ID on the server. Compounds under way are lost. A server that does
     /// not answer within [`limits::GOODBYE_PATIENCE`] is left to its lease timer.
     pub async fn destroy(self) {
-        let inner = &self.inner;
+        let inner = match &self.kind {
+            Kind::Four(inner) => inner,
+            Kind::Three(three) => return three.close(),
+        };
         if inner.ended.swap(true, Ordering::AcqRel) {
             return;
         }
@@ -324,7 +385,7 @@ impl Inner {
     }
 
     fn caller<'a>(&'a self, conn: &'a Connection) -> Caller<'a> {
-        Caller { conn, cred: &self.cred, minor: self.options.minor, patience: self.options.call_patience }
+        Caller { conn, cred: &self.cred, minor: self.minor, patience: self.options.call_patience }
     }
 
     /// After a restart that the session outlived, the server answers GRACE until the client has said that
@@ -363,7 +424,7 @@ impl Inner {
                 cachethis,
             };
             let mut head = BytesMut::new();
-            compound_header(self.options.minor, count + 1, &mut head);
+            compound_header(self.minor, count + 1, &mut head);
             ArgOp::Sequence(sequence).encode(&mut head);
             if let Some(done) = self.send(&epoch, slot, [head.freeze(), ops.clone()]).await? {
                 return Ok(done);

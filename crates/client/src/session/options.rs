@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::cred::Identity;
 use crate::limits;
-use crate::url::NfsUrl;
+use crate::url::{NfsUrl, Version};
 
 /// How to make a session.
 #[derive(Debug, Clone)]
@@ -13,8 +13,10 @@ pub struct SessionOptions {
     pub host: String,
     /// TCP port.
     pub port: u16,
-    /// Minor version: 1 or 2.
-    pub minor: u32,
+    /// Which version; `None`: the highest that both sides have.
+    pub version: Option<Version>,
+    /// Port of MOUNT, for version 3; `None`: the port mapper's, or that of NFS.
+    pub mount_port: Option<u16>,
     /// Who calls.
     pub identity: Identity,
     /// TCP connections, at least one.
@@ -30,11 +32,17 @@ pub struct SessionOptions {
 impl SessionOptions {
     /// A session with the server of `url`, as this process.
     pub fn for_url(url: &NfsUrl) -> SessionOptions {
+        let process = Identity::of_process();
         SessionOptions {
             host: url.host.clone(),
             port: url.port,
-            minor: url.minor,
-            identity: Identity::of_process(),
+            version: url.version,
+            mount_port: url.mount_port,
+            identity: Identity {
+                uid: url.uid.unwrap_or(process.uid),
+                gid: url.gid.unwrap_or(process.gid),
+                ..process
+            },
             connections: limits::CONNECTIONS,
             ask: SessionLimits::ASK,
             call_patience: limits::CALL_PATIENCE,

@@ -74,6 +74,14 @@ impl Rig {
         self.dir.path().join("data/dest")
     }
 
+    /// The path of `dest` in URLs: version 3 knows exports by their directories.
+    pub fn top(&self, version: &str) -> String {
+        match version {
+            "3" => self.dest().display().to_string(),
+            _ => "/dest".to_owned(),
+        }
+    }
+
     /// A directory of the test's own, beside the export.
     pub fn work(&self) -> PathBuf {
         let work = self.dir.path().join("work");

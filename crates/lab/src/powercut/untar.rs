@@ -85,7 +85,10 @@ impl Archive {
             host: link.addr().ip().to_string(),
             port: link.addr().port(),
             path: vec![self.dir.clone().into_bytes()],
-            minor: 2,
+            version: None,
+            mount_port: None,
+            uid: None,
+            gid: None,
         };
         let journal = Arc::new(Journal::default());
         let (hears, tar) = (journal.clone(), self.tar.clone());

@@ -1,0 +1,114 @@
+//! Between the attributes of the versions. Pure.
+
+use bytes::Bytes;
+use landfast_nfs::v3;
+use landfast_nfs::v3::types as three;
+use landfast_nfs::v4::attr::{AttrValues, Bitmap};
+use landfast_nfs::v4::{Fattr, FileHandle, FileType, Fsid, NfsStat, NfsTime, SetTime, SpecData};
+
+/// A status by its number, which is the same (RFC 1813 section 2.6, RFC 8881 section 15.1): but NOT_SYNC has another
+/// meaning there, and here only comes of guards, which are not used.
+pub(super) fn status(status: v3::NfsStat3) -> NfsStat {
+    NfsStat(status.0)
+}
+
+fn time(t: three::Time) -> NfsTime {
+    NfsTime { seconds: i64::from(t.seconds), nseconds: t.nseconds }
+}
+
+/// The type of an object.
+pub(super) fn kind(file_type: three::FileType) -> FileType {
+    match file_type {
+        three::FileType::Reg => FileType::Reg,
+        three::FileType::Dir => FileType::Dir,
+        three::FileType::Blk => FileType::Blk,
+        three::FileType::Chr => FileType::Chr,
+        three::FileType::Lnk => FileType::Lnk,
+        three::FileType::Sock => FileType::Sock,
+        three::FileType::Fifo => FileType::Fifo,
+    }
+}
+
+/// What NFSv4 would say of an object.
+pub(super) fn values(a: &v3::Fattr, fh: Option<&FileHandle>) -> AttrValues {
+    AttrValues {
+        kind: Some(kind(a.file_type)),
+        // What version 3 has instead.
+        change: Some(u64::from(a.ctime.seconds) << 32 | u64::from(a.ctime.nseconds)),
+        size: Some(a.size),
+        fsid: Some(Fsid { major: a.fsid, minor: 0 }),
+        filehandle: fh.cloned(),
+        fileid: Some(a.fileid),
+        mode: Some(a.mode & 0o7777),
+        numlinks: Some(a.nlink),
+        owner: Some(Bytes::from(a.uid.to_string())),
+        owner_group: Some(Bytes::from(a.gid.to_string())),
+        rawdev: Some(SpecData { specdata1: a.rdev.major, specdata2: a.rdev.minor }),
+        space_used: Some(a.used),
+        time_access: Some(time(a.atime)),
+        time_metadata: Some(time(a.ctime)),
+        time_modify: Some(time(a.mtime)),
+        ..AttrValues::default()
+    }
+}
+
+/// Those of `wanted` that version 3 knows.
+pub(super) fn fattr(a: &v3::Fattr, fh: Option<&FileHandle>, wanted: &Bitmap) -> Fattr {
+    values(a, fh).to_fattr(wanted)
+}
+
+/// Attributes to set. What version 3 cannot say is an error: a name that is no number, a time before 1970 or after 2106.
+pub(super) fn sattr(attrs: &Fattr) -> Result<v3::Sattr, NfsStat> {
+    let values = AttrValues::from_fattr(attrs)?;
+    let id = |name: &Option<Bytes>| match name {
+        None => Ok(None),
+        Some(name) => std::str::from_utf8(name)
+            .ok()
+            .and_then(|text| text.parse::<u32>().ok())
+            .map(Some)
+            .ok_or(NfsStat::NFS4ERR_BADOWNER),
+    };
+    let set = |t: &Option<SetTime>| match t {
+        None => Ok(three::SetTime::Dont),
+        Some(SetTime::ServerTime) => Ok(three::SetTime::Server),
+        Some(SetTime::ClientTime(t)) => u32::try_from(t.seconds)
+            .map(|seconds| three::SetTime::Client(three::Time { seconds, nseconds: t.nseconds }))
+            .map_err(|_| NfsStat::NFS4ERR_INVAL),
+    };
+    Ok(v3::Sattr {
+        mode: values.mode,
+        uid: id(&values.owner)?,
+        gid: id(&values.owner_group)?,
+        size: values.size,
+        atime: set(&values.time_access_set)?,
+        mtime: set(&values.time_modify_set)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_version_3_cannot_say_is_refused() {
+        let all = |values: &AttrValues| values.to_fattr(&AttrValues::KNOWN);
+        let time = |seconds| Some(SetTime::ClientTime(NfsTime { seconds, nseconds: 1 }));
+        let ok = AttrValues {
+            mode: Some(0o640),
+            owner: Some("7".into()),
+            size: Some(5),
+            time_modify_set: time(4_294_967_295),
+            ..AttrValues::default()
+        };
+        let set = sattr(&all(&ok)).unwrap();
+        assert_eq!((set.mode, set.uid, set.gid, set.size), (Some(0o640), Some(7), None, Some(5)));
+        assert_eq!(set.mtime, three::SetTime::Client(three::Time { seconds: u32::MAX, nseconds: 1 }));
+        assert_eq!(set.atime, three::SetTime::Dont);
+        let late = AttrValues { time_modify_set: time(4_294_967_296), ..AttrValues::default() };
+        assert_eq!(sattr(&all(&late)), Err(NfsStat::NFS4ERR_INVAL));
+        let early = AttrValues { time_access_set: time(-1), ..AttrValues::default() };
+        assert_eq!(sattr(&all(&early)), Err(NfsStat::NFS4ERR_INVAL));
+        let named = AttrValues { owner: Some("root@here".into()), ..AttrValues::default() };
+        assert_eq!(sattr(&all(&named)), Err(NfsStat::NFS4ERR_BADOWNER));
+    }
+}

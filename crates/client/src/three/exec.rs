@@ -1,0 +1,526 @@
+//! One COMPOUND, operation by operation.
+
+use bytes::Bytes;
+use landfast_nfs::mount::MountStat;
+use landfast_nfs::v3::args::{
+    CommitArgs, CreateArgs, CreateHow, LinkArgs, MkdirArgs, MknodArgs, MknodWhat, ReadArgs, ReaddirArgs,
+    ReaddirplusArgs, RenameArgs, SetattrArgs, SymlinkArgs, WriteArgs,
+};
+use landfast_nfs::v3::res::{
+    AccessRes, CommitRes, GetattrRes, LinkRes, LookupRes, MakeRes, PostOp, ReadRes, ReaddirRes,
+    ReaddirplusRes, ReadlinkRes, RemoveRes, RenameRes, SetattrRes, WriteRes,
+};
+use landfast_nfs::v3::types::{DirOp, FileType as Type3, SpecData as Spec3, StableHow as Stable3};
+use landfast_nfs::v3::{self, Call, FileHandle as Fh3, NfsStat3, Res};
+use landfast_nfs::v4;
+use landfast_nfs::v4::args::{CreateHow as CreateHow4, CreateType, OpenArgs, OpenClaim, OpenHow};
+use landfast_nfs::v4::attr::Bitmap;
+use landfast_nfs::v4::res::{CreateRes, DirEntry, OpenDelegation, OpenRes, ReaddirRes as Readdir4, ResOp};
+use landfast_nfs::v4::{
+    ArgOp, ChangeInfo, CompoundRes, Fattr, FileHandle, NfsStat, ResBody, StableHow, Stateid,
+};
+
+use super::convert::{fattr, sattr, status};
+use super::wire::{Twice, Wire};
+use crate::session::SessionError;
+
+/// What stands for every open: version 3 has none.
+const OPEN: Stateid = Stateid { seqid: 1, other: *b"NFSv3 stands" };
+
+/// Where the COMPOUND is.
+#[derive(Debug, Clone)]
+enum At {
+    Nowhere,
+    /// Above all exports that were found so far: a path that MNT did not take.
+    Above(Vec<Bytes>),
+    Object(Fh3, PostOp),
+    /// An object by a path from the server's root: another export may be mounted below that path.
+    Rooted(Fh3, PostOp, Vec<Bytes>),
+}
+
+/// An operation's end.
+enum Stop {
+    Status(NfsStat),
+    Session(SessionError),
+}
+
+impl From<NfsStat> for Stop {
+    fn from(status: NfsStat) -> Self {
+        Stop::Status(status)
+    }
+}
+
+impl From<SessionError> for Stop {
+    fn from(e: SessionError) -> Self {
+        Stop::Session(e)
+    }
+}
+
+type Done<T> = Result<T, Stop>;
+
+/// The result of a procedure, or its status as that of the operation.
+fn ok<T, F>(res: Res<T, F>) -> Done<T> {
+    match res {
+        Res::Ok(ok) => Ok(ok),
+        Res::Fail(s, _) => Err(Stop::Status(status(s))),
+    }
+}
+
+/// See the module.
+pub(super) struct Exec<'a> {
+    wire: &'a Wire,
+    at: At,
+    saved: At,
+}
+
+impl<'a> Exec<'a> {
+    pub(super) fn new(wire: &'a Wire) -> Exec<'a> {
+        Exec { wire, at: At::Nowhere, saved: At::Nowhere }
+    }
+
+    /// Executes all, up to the first that fails.
+    ///
+    /// # Errors
+    /// A lost reply is an error of the whole only if nobody knows whether that operation was executed: the results
+    /// before it are real, so they are given, and the operation says DELAY when nothing of it can have happened.
+    pub(super) async fn run(mut self, ops: Vec<ArgOp>) -> Result<CompoundRes, SessionError> {
+        let mut results = Vec::with_capacity(ops.len());
+        let mut last = NfsStat::NFS4_OK;
+        for op in ops {
+            let number = op.op();
+            match self.one_or_link(op).await {
+                Ok(body) => results.push(ResOp { op: number, status: NfsStat::NFS4_OK, body }),
+                Err(Stop::Status(status)) => {
+                    let body = match number {
+                        v4::OpNum::SETATTR => ResBody::Setattr(Bitmap::default()),
+                        _ => ResBody::Empty,
+                    };
+                    results.push(ResOp { op: number, status, body });
+                    last = status;
+                    break;
+                }
+                Err(Stop::Session(e)) => return Err(e),
+            }
+        }
+        Ok(CompoundRes { status: last, tag: Bytes::new(), results })
+    }
+
+    /// As `one`, with NFSv4's status for what is refused because the object is a symbolic link.
+    async fn one_or_link(&mut self, op: ArgOp) -> Done<ResBody> {
+        let data = matches!(op, ArgOp::Read(_) | ArgOp::Write(_) | ArgOp::Readdir(_));
+        match self.one(op).await {
+            Err(Stop::Status(NfsStat::NFS4ERR_INVAL | NfsStat::NFS4ERR_NOTDIR))
+                if data && self.is_link().await? =>
+            {
+                Err(NfsStat::NFS4ERR_SYMLINK.into())
+            }
+            done => done,
+        }
+    }
+
+    async fn is_link(&mut self) -> Done<bool> {
+        Ok(self.look().await?.file_type == Type3::Lnk)
+    }
+
+    async fn one(&mut self, op: ArgOp) -> Done<ResBody> {
+        match op {
+            ArgOp::Putrootfh => self.at = self.mounted(Vec::new()).await?,
+            ArgOp::Putfh(fh) => self.at = At::Object(Fh3(fh.0), None),
+            ArgOp::Savefh => self.saved = self.at.clone(),
+            ArgOp::Restorefh => self.at = self.saved.clone(),
+            ArgOp::Lookup(name) => self.lookup(name).await?,
+            ArgOp::Lookupp => self.lookup(Bytes::from_static(b"..")).await?,
+            ArgOp::Getfh => return Ok(ResBody::Getfh(FileHandle(self.object()?.0))),
+            ArgOp::Getattr(mask) => return Ok(ResBody::Getattr(self.attrs(&mask).await?)),
+            ArgOp::Verify(wanted) => self.compare(&wanted, true).await?,
+            ArgOp::Nverify(wanted) => self.compare(&wanted, false).await?,
+            ArgOp::Access(bits) => {
+                let call = Call::Access(v3::args::AccessArgs { object: self.object()?, access: bits & 0x3f });
+                let res = ok(self.wire.call::<AccessRes>(call, Twice::Harmless).await?)?;
+                return Ok(ResBody::Access(v4::res::AccessRes {
+                    supported: bits & 0x3f,
+                    access: res.access,
+                }));
+            }
+            ArgOp::Readlink => {
+                let call = Call::Readlink(self.object()?);
+                return Ok(ResBody::Readlink(
+                    ok(self.wire.call::<ReadlinkRes>(call, Twice::Harmless).await?)?.target,
+                ));
+            }
+            ArgOp::Read(args) => {
+                let call =
+                    Call::Read(ReadArgs { file: self.object()?, offset: args.offset, count: args.count });
+                let res = ok(self.wire.call::<ReadRes>(call, Twice::Harmless).await?)?;
+                return Ok(ResBody::Read(v4::res::ReadRes { eof: res.eof, data: res.data }));
+            }
+            ArgOp::Write(args) => return self.write(args).await,
+            ArgOp::Commit(args) => {
+                let call =
+                    Call::Commit(CommitArgs { file: self.object()?, offset: args.offset, count: args.count });
+                return Ok(ResBody::Commit(
+                    ok(self.wire.call::<CommitRes>(call, Twice::Harmless).await?)?.verf,
+                ));
+            }
+            ArgOp::Open(args) => return self.open(args).await,
+            ArgOp::Close(_) => return Ok(ResBody::Close(Stateid::INVALID)),
+            ArgOp::Create(args) => return self.create(args).await,
+            ArgOp::Setattr(args) => {
+                let attrs = sattr(&args.attrs)?;
+                let call = Call::Setattr(SetattrArgs { object: self.object()?, attrs, guard: None });
+                self.changed();
+                ok(self.wire.call::<SetattrRes>(call, Twice::Harmless).await?)?;
+                return Ok(ResBody::Setattr(args.attrs.mask));
+            }
+            ArgOp::Remove(name) => {
+                self.remove(name).await?;
+                return Ok(ResBody::Remove(ChangeInfo::default()));
+            }
+            ArgOp::Rename(args) => {
+                let from = DirOp { dir: object(&self.saved)?, name: args.oldname };
+                let to = DirOp { dir: self.object()?, name: args.newname };
+                self.changed();
+                ok(self
+                    .wire
+                    .call::<RenameRes>(Call::Rename(RenameArgs { from, to }), Twice::Harmful)
+                    .await?)?;
+                let (source_cinfo, target_cinfo) = (ChangeInfo::default(), ChangeInfo::default());
+                return Ok(ResBody::Rename(v4::res::RenameRes { source_cinfo, target_cinfo }));
+            }
+            ArgOp::Link(name) => {
+                let link = DirOp { dir: self.object()?, name };
+                let call = Call::Link(LinkArgs { file: object(&self.saved)?, link });
+                self.changed();
+                ok(self.wire.call::<LinkRes>(call, Twice::Harmful).await?)?;
+                return Ok(ResBody::Link(ChangeInfo::default()));
+            }
+            ArgOp::Readdir(args) => return self.readdir(args).await,
+            _ => return Err(NfsStat::NFS4ERR_NOTSUPP.into()),
+        }
+        Ok(ResBody::Empty)
+    }
+
+    fn object(&self) -> Done<Fh3> {
+        object(&self.at)
+    }
+
+    /// The attributes that are known of the object are those of before.
+    fn changed(&mut self) {
+        if let At::Object(_, attrs) | At::Rooted(_, attrs, _) = &mut self.at {
+            *attrs = None;
+        }
+    }
+
+    /// The place of a path from the server's root: an export, or above one.
+    async fn mounted(&self, names: Vec<Bytes>) -> Done<At> {
+        let path: Vec<u8> = match names.is_empty() {
+            true => b"/".to_vec(),
+            false => names.iter().flat_map(|n| [&b"/"[..], n].concat()).collect(),
+        };
+        match self.wire.mount(&path).await? {
+            Ok(fh) => {
+                self.wire.learn_sizes(&fh).await?;
+                Ok(At::Rooted(fh, None, names))
+            }
+            // It may lie above an export: what comes behind it will tell.
+            Err(
+                MountStat::NOENT | MountStat::ACCES | MountStat::PERM | MountStat::NOTDIR | MountStat::INVAL,
+            ) => Ok(At::Above(names)),
+            Err(MountStat(status)) => Err(NfsStat(status).into()),
+        }
+    }
+
+    async fn lookup(&mut self, name: Bytes) -> Done<()> {
+        let dir = match &self.at {
+            At::Above(names) => {
+                let mut names = names.clone();
+                match &name[..] {
+                    b".." if names.pop().is_none() => return Err(NfsStat::NFS4ERR_NOENT.into()),
+                    b".." => {}
+                    _ => names.push(name),
+                }
+                self.at = self.mounted(names).await?;
+                return Ok(());
+            }
+            at => object(at)?,
+        };
+        let call = Call::Lookup(DirOp { dir, name: name.clone() });
+        let res = self.wire.call::<LookupRes>(call, Twice::Harmless).await?;
+        let names = match &self.at {
+            At::Rooted(_, _, names) if &name[..] != b".." => Some([&names[..], &[name]].concat()),
+            _ => None,
+        };
+        self.at = match (res, names) {
+            (Res::Fail(NfsStat3::NOENT, _), Some(names)) => self.mounted(names).await?,
+            (res, names) => {
+                let found = ok(res)?;
+                match names {
+                    Some(names) => At::Rooted(found.object, found.attrs, names),
+                    None => At::Object(found.object, found.attrs),
+                }
+            }
+        };
+        Ok(())
+    }
+
+    /// The attributes of where we are, asked for if they did not come along.
+    async fn look(&mut self) -> Done<v3::Fattr> {
+        let fh = match &self.at {
+            At::Object(_, Some(attrs)) | At::Rooted(_, Some(attrs), _) => return Ok(attrs.clone()),
+            at => object(at)?,
+        };
+        let attrs = ok(self.wire.call::<GetattrRes>(Call::Getattr(fh.clone()), Twice::Harmless).await?)?;
+        self.at = At::Object(fh, Some(attrs.clone()));
+        Ok(attrs)
+    }
+
+    async fn attrs(&mut self, mask: &Bitmap) -> Done<Fattr> {
+        let attrs = self.look().await?;
+        let fh = FileHandle(self.object()?.0);
+        Ok(fattr(&attrs, Some(&fh), mask))
+    }
+
+    /// VERIFY (`same`) and NVERIFY.
+    async fn compare(&mut self, wanted: &Fattr, same: bool) -> Done<()> {
+        let is = self.attrs(&wanted.mask).await?;
+        match (is == *wanted, same) {
+            (true, false) => Err(NfsStat::NFS4ERR_SAME.into()),
+            (false, true) => Err(NfsStat::NFS4ERR_NOT_SAME.into()),
+            _ => Ok(()),
+        }
+    }
+
+    async fn write(&mut self, args: v4::args::WriteArgs) -> Done<ResBody> {
+        let file = self.object()?;
+        self.changed();
+        let stable = match args.stable {
+            StableHow::Unstable => Stable3::Unstable,
+            StableHow::DataSync => Stable3::DataSync,
+            StableHow::FileSync => Stable3::FileSync,
+        };
+        let mut count = 0;
+        let mut worst: Option<(StableHow, [u8; 8])> = None;
+        while count < args.data.len() || worst.is_none() {
+            let part = args.data.slice(count..args.data.len().min(count + self.wire.write_bytes()));
+            let call = Call::Write(WriteArgs {
+                file: file.clone(),
+                offset: args.offset + count as u64,
+                count: part.len() as u32,
+                stable,
+                data: part.clone(),
+            });
+            let res = ok(self.wire.call::<WriteRes>(call, Twice::Harmless).await?)?;
+            let committed = match res.committed {
+                Stable3::Unstable => StableHow::Unstable,
+                Stable3::DataSync => StableHow::DataSync,
+                Stable3::FileSync => StableHow::FileSync,
+            };
+            if worst.is_some_and(|(_, verf)| verf != res.verf) {
+                // The server has restarted between two parts: as if nothing of the later ones had been written.
+                break;
+            }
+            count += res.count as usize;
+            let before = worst.map_or(committed, |(how, _)| how);
+            let least = if (before as u32) < committed as u32 { before } else { committed };
+            worst = Some((least, res.verf));
+            if (res.count as usize) < part.len() {
+                break;
+            }
+        }
+        let (committed, writeverf) = worst.unwrap_or((StableHow::Unstable, [0; 8]));
+        Ok(ResBody::Write(v4::res::WriteRes { count: count as u32, committed, writeverf }))
+    }
+
+    async fn open(&mut self, args: OpenArgs) -> Done<ResBody> {
+        let OpenClaim::Null(name) = args.claim else { return Err(NfsStat::NFS4ERR_NOTSUPP.into()) };
+        let dir = self.object()?;
+        let mut attrset = Bitmap::default();
+        match args.openhow {
+            OpenHow::NoCreate => self.lookup(name).await?,
+            OpenHow::Create(how) => {
+                let (how, twice, mask) = match how {
+                    CreateHow4::Unchecked(attrs) => {
+                        (CreateHow::Unchecked(sattr(&attrs)?), Twice::Harmless, attrs.mask)
+                    }
+                    CreateHow4::Guarded(attrs) => {
+                        (CreateHow::Guarded(sattr(&attrs)?), Twice::Harmful, attrs.mask)
+                    }
+                    CreateHow4::Exclusive(verifier) => {
+                        (CreateHow::Exclusive(verifier), Twice::Harmless, Bitmap::default())
+                    }
+                    CreateHow4::Exclusive41 { .. } => return Err(NfsStat::NFS4ERR_NOTSUPP.into()),
+                };
+                let unchecked = matches!(how, CreateHow::Unchecked(_));
+                let at = DirOp { dir: dir.clone(), name: name.clone() };
+                let made = self.wire.call::<MakeRes>(Call::Create(CreateArgs { at, how }), twice).await?;
+                match made {
+                    // What is there is no regular file: OPEN says what.
+                    Res::Fail(NfsStat3::EXIST | NfsStat3::ISDIR | NfsStat3::INVAL, _) if unchecked => {
+                        self.lookup(name).await?;
+                    }
+                    made => self.made(made, dir, name).await?,
+                }
+                attrset = mask;
+            }
+        }
+        match self.look().await?.file_type {
+            Type3::Reg => {}
+            Type3::Dir => return Err(NfsStat::NFS4ERR_ISDIR.into()),
+            Type3::Lnk => return Err(NfsStat::NFS4ERR_SYMLINK.into()),
+            _ => return Err(NfsStat::NFS4ERR_WRONG_TYPE.into()),
+        }
+        Ok(ResBody::Open(OpenRes {
+            stateid: OPEN,
+            cinfo: ChangeInfo::default(),
+            rflags: 0,
+            attrset,
+            delegation: OpenDelegation::None,
+        }))
+    }
+
+    /// Goes to what was made. A server need not give its handle.
+    async fn made(&mut self, res: MakeRes, dir: Fh3, name: Bytes) -> Done<()> {
+        let made = ok(res)?;
+        match made.object {
+            Some(fh) => {
+                self.at = At::Object(fh, made.attrs);
+                Ok(())
+            }
+            None => {
+                self.at = At::Object(dir, None);
+                self.lookup(name).await
+            }
+        }
+    }
+
+    async fn create(&mut self, args: v4::args::CreateArgs) -> Done<ResBody> {
+        let dir = self.object()?;
+        let attrs = sattr(&args.attrs)?;
+        let at = DirOp { dir: dir.clone(), name: args.name.clone() };
+        let device = |d: v4::SpecData| Spec3 { major: d.specdata1, minor: d.specdata2 };
+        let call = match args.kind {
+            CreateType::Dir => Call::Mkdir(MkdirArgs { at, attrs }),
+            CreateType::Lnk(target) => Call::Symlink(SymlinkArgs { at, attrs, target }),
+            CreateType::Blk(d) => Call::Mknod(MknodArgs { at, what: MknodWhat::Blk(attrs, device(d)) }),
+            CreateType::Chr(d) => Call::Mknod(MknodArgs { at, what: MknodWhat::Chr(attrs, device(d)) }),
+            CreateType::Sock => Call::Mknod(MknodArgs { at, what: MknodWhat::Sock(attrs) }),
+            CreateType::Fifo => Call::Mknod(MknodArgs { at, what: MknodWhat::Fifo(attrs) }),
+            CreateType::Other(_) => return Err(NfsStat::NFS4ERR_BADTYPE.into()),
+        };
+        let made = self.wire.call::<MakeRes>(call, Twice::Harmful).await?;
+        self.made(made, dir, args.name).await?;
+        Ok(ResBody::Create(CreateRes { cinfo: ChangeInfo::default(), attrset: args.attrs.mask }))
+    }
+
+    async fn remove(&mut self, name: Bytes) -> Done<()> {
+        let at = DirOp { dir: self.object()?, name };
+        self.changed();
+        let res = self.wire.call::<RemoveRes>(Call::Remove(at.clone()), Twice::Harmful).await?;
+        match res {
+            // Of a directory some servers say the one, some the other.
+            Res::Fail(NfsStat3::ISDIR | NfsStat3::PERM | NfsStat3::INVAL, _) => {
+                let res = self.wire.call::<RemoveRes>(Call::Rmdir(at), Twice::Harmful).await?;
+                match res {
+                    // Not a directory after all: it was the first refusal that counted.
+                    Res::Fail(NfsStat3::NOTDIR, _) => Err(NfsStat::NFS4ERR_PERM.into()),
+                    // What a directory with something in it is called differs, too.
+                    Res::Fail(NfsStat3::EXIST, _) => Err(NfsStat::NFS4ERR_NOTEMPTY.into()),
+                    res => ok(res).map(drop),
+                }
+            }
+            res => ok(res).map(drop),
+        }
+    }
+
+    async fn readdir(&mut self, args: v4::args::ReaddirArgs) -> Done<ResBody> {
+        let dir = self.object()?;
+        let (mut cookie, mut cookieverf) = (args.cookie, args.cookieverf);
+        loop {
+            let call = Call::Readdirplus(ReaddirplusArgs {
+                dir: dir.clone(),
+                cookie,
+                cookieverf,
+                dircount: args.maxcount,
+                maxcount: args.maxcount,
+            });
+            let (verf, entries, eof) = match self.wire.call::<ReaddirplusRes>(call, Twice::Harmless).await? {
+                Res::Fail(NfsStat3::NOTSUPP, _) => {
+                    let count = args.maxcount;
+                    let call = Call::Readdir(ReaddirArgs { dir: dir.clone(), cookie, cookieverf, count });
+                    let page = ok(self.wire.call::<ReaddirRes>(call, Twice::Harmless).await?)?;
+                    let entries =
+                        page.entries.0.into_iter().map(|e| (e.name, e.cookie, None, None)).collect();
+                    (page.cookieverf, entries, page.eof)
+                }
+                res => {
+                    let page = ok(res)?;
+                    let plus = page.entries.0.into_iter();
+                    let entries: Vec<_> = plus.map(|e| (e.name, e.cookie, e.attrs, e.object)).collect();
+                    (page.cookieverf, entries, page.eof)
+                }
+            };
+            (cookieverf, cookie) = (verf, entries.last().map_or(cookie, |e| e.1));
+            let none = entries.is_empty();
+            let mut out = Vec::with_capacity(entries.len());
+            for (name, cookie, attrs, object) in entries {
+                // NFSv4 does not show them.
+                if &name[..] == b"." || &name[..] == b".." {
+                    continue;
+                }
+                if let Some(attrs) = self.entry(&dir, &name, attrs, object, &args.attr_request).await? {
+                    out.push(DirEntry { cookie, name, attrs });
+                }
+            }
+            if eof || !out.is_empty() {
+                return Ok(ResBody::Readdir(Readdir4 { cookieverf, entries: out, eof }));
+            }
+            if none {
+                return Err(NfsStat::NFS4ERR_TOOSMALL.into());
+            }
+        }
+    }
+
+    /// The attributes of an entry; `None` when it has gone meanwhile.
+    async fn entry(
+        &self,
+        dir: &Fh3,
+        name: &Bytes,
+        attrs: PostOp,
+        object: Option<Fh3>,
+        wanted: &Bitmap,
+    ) -> Done<Option<Fattr>> {
+        let (attrs, object) = match (attrs, object) {
+            (Some(attrs), Some(object)) => (attrs, object),
+            (None, None) | (Some(_), None) => {
+                let at = DirOp { dir: dir.clone(), name: name.clone() };
+                match self.wire.call::<LookupRes>(Call::Lookup(at), Twice::Harmless).await? {
+                    Res::Ok(found) => match found.attrs {
+                        Some(attrs) => (attrs, found.object),
+                        None => {
+                            let call = Call::Getattr(found.object.clone());
+                            (ok(self.wire.call::<GetattrRes>(call, Twice::Harmless).await?)?, found.object)
+                        }
+                    },
+                    Res::Fail(NfsStat3::NOENT, _) => return Ok(None),
+                    res => return ok(res).map(|_| None),
+                }
+            }
+            (None, Some(object)) => {
+                match self.wire.call::<GetattrRes>(Call::Getattr(object.clone()), Twice::Harmless).await? {
+                    Res::Ok(attrs) => (attrs, object),
+                    Res::Fail(NfsStat3::STALE | NfsStat3::NOENT, ()) => return Ok(None),
+                    res => return ok(res).map(|_| None),
+                }
+            }
+        };
+        Ok(Some(fattr(&attrs, Some(&FileHandle(object.0)), wanted)))
+    }
+}
+
+fn object(at: &At) -> Done<Fh3> {
+    match at {
+        At::Object(fh, _) | At::Rooted(fh, _, _) => Ok(fh.clone()),
+        At::Above(_) => Err(NfsStat::NFS4ERR_NOENT.into()),
+        At::Nowhere => Err(NfsStat::NFS4ERR_NOFILEHANDLE.into()),
+    }
+}

@@ -1,0 +1,78 @@
+//! NFS version 3 in the form of COMPOUNDs, so that what is written for NFSv4 runs on a version 3 server.
+//!
+//! A COMPOUND is executed here, operation by operation, each by the procedures of version 3 that do the same (RFC 1813);
+//! it stops at the first that fails, with that operation's status. The numbers of `nfsstat3` are those of `nfsstat4`.
+//! COMPOUNDs run at the same time, over several connections; the operations of one run one after another, so a short one
+//! is answered sooner, and [`crate::fs`] puts one item into each.
+//!
+//! | operation | procedures |
+//! |---|---|
+//! | PUTROOTFH, LOOKUP down to an export | MNT of the path so far (RFC 1813 section 5.2.1) |
+//! | LOOKUP, LOOKUPP | LOOKUP; its attributes serve a GETATTR behind it |
+//! | OPEN | CREATE or LOOKUP; there are no opens, so CLOSE does nothing and every stateid is as good |
+//! | CREATE | MKDIR, SYMLINK, MKNOD |
+//! | REMOVE | REMOVE; RMDIR when the server says that it is a directory |
+//! | READDIR | READDIRPLUS; READDIR and LOOKUP where the server has no such procedure |
+//! | VERIFY, NVERIFY | GETATTR |
+//!
+//! A call whose reply is lost is sent again if a second execution does no harm; otherwise the outcome of the COMPOUND is
+//! unknown.
+
+mod convert;
+mod exec;
+mod wire;
+
+use bytes::Bytes;
+use landfast_nfs::v4::{ArgOp, CompoundRes};
+use landfast_xdr::Reader;
+
+use crate::limits;
+use crate::session::{SessionError, SessionLimits, SessionOptions, SessionStats};
+use exec::Exec;
+use wire::Wire;
+
+/// A version 3 server. See the module.
+pub(crate) struct Three {
+    wire: Wire,
+    options: SessionOptions,
+}
+
+impl Three {
+    pub(crate) async fn connect(options: SessionOptions) -> Result<Three, SessionError> {
+        let wire = Wire::connect(&options).await?;
+        Ok(Three { wire, options })
+    }
+
+    /// Executes `count` encoded operations.
+    pub(crate) async fn compound(&self, ops: Bytes, count: usize) -> Result<CompoundRes, SessionError> {
+        let mut reader = Reader::new(ops);
+        let mut all = Vec::with_capacity(count);
+        while all.len() < count {
+            let op = ArgOp::decode_lenient(&mut reader).map_err(|e| {
+                SessionError::Unknown(format!("an operation of our own does not decode: {e}"))
+            })?;
+            all.push(op);
+        }
+        Exec::new(&self.wire).run(all).await
+    }
+
+    pub(crate) fn limits(&self) -> SessionLimits {
+        SessionLimits { slots: limits::CALLS_IN_FLIGHT_MAX, ..SessionLimits::ASK }
+    }
+
+    pub(crate) fn options(&self) -> &SessionOptions {
+        &self.options
+    }
+
+    pub(crate) fn server(&self) -> &str {
+        self.wire.server()
+    }
+
+    pub(crate) fn stats(&self) -> SessionStats {
+        self.wire.stats()
+    }
+
+    pub(crate) fn close(&self) {
+        self.wire.close();
+    }
+}
