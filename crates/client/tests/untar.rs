@@ -71,6 +71,40 @@ async fn one_of_each_as_gnu_tar_has_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn one_of_each_over_version_3() {
+    if skipped() {
+        return;
+    }
+    let rig = Rig::new().await;
+    let work = rig.work();
+    // Version 3 knows no time before 1970.
+    shell(&work, &TREE.replace("1965-01-01", "1971-01-01"));
+    let local = extract_locally(&work, "gnu.tar", "");
+    for _ in 0..2 {
+        let report = rig.untar_over("3", &work.join("gnu.tar"), UntarOptions::default()).await.unwrap();
+        assert!(report.complete(), "{:?} {:?}", report.stopped, &report.failed);
+        assert_same(&local, &rig.dest());
+        assert_eq!((report.dirs, report.symlinks, report.hard_links, report.specials), (7, 3, 2, 3));
+    }
+    rig.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_time_that_version_3_cannot_say_is_a_failure_of_its_member() {
+    if skipped() {
+        return;
+    }
+    let rig = Rig::new().await;
+    let work = rig.work();
+    shell(&work, "mkdir t; touch -d 1965-01-01 t/old; touch t/new; tar -cf a.tar t");
+    let report = rig.untar_over("3", &work.join("a.tar"), UntarOptions::default()).await.unwrap();
+    let failed: Vec<_> = report.failed.iter().map(|f| f.path.as_str()).collect();
+    assert_eq!(failed, ["t/old"], "{:?}", report.failed);
+    assert!(rig.dest().join("t/new").exists());
+    rig.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn files_that_are_there_already() {
     if skipped() {
         return;

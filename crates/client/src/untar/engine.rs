@@ -84,8 +84,8 @@ pub async fn run_as(
         Ok(root) => {
             let rules = AttrRules::new(&options, root_user);
             let tuning = &options.tuning;
-            let capacity =
-                Capacity::new(&session.limits(), tuning.members_per_compound, tuning.request_bytes);
+            let members = if session.one_by_one() { 1 } else { tuning.members_per_compound };
+            let capacity = Capacity::new(&session.limits(), members, tuning.request_bytes);
             let plan = Plan::new(root, options.existing, rules.implied_dir(), capacity);
             let engine = Engine::new(session.clone(), plan, rules, &options, progress);
             engine.run(reading).await

@@ -90,7 +90,16 @@ impl Rig {
     }
 
     pub async fn untar(&self, archive: &Path, options: UntarOptions) -> Result<Report, FatalError> {
-        let url = format!("nfs://{}/dest", self.addr()).parse().unwrap();
+        self.untar_over("4.2", archive, options).await
+    }
+
+    pub async fn untar_over(
+        &self,
+        version: &str,
+        archive: &Path,
+        options: UntarOptions,
+    ) -> Result<Report, FatalError> {
+        let url = format!("nfs://{}{}?version={version}", self.addr(), self.top(version)).parse().unwrap();
         run(options, Source::File(archive.to_owned()), &url, Arc::new(Silent)).await
     }
 
