@@ -388,7 +388,8 @@ fn a_log_of_each_version_is_taken_over() {
         txn.commit().wait_blocking().unwrap();
         drop(log);
         let Ok(Superblocks::Found(new, _)) = read_superblocks(&disk) else { panic!("version {version}") };
-        assert_eq!((new.version, new.checkpoint), (FORMAT_VERSION, old.checkpoint + 1));
+        assert_eq!(new.version, FORMAT_VERSION);
+        assert!(new.checkpoint > old.checkpoint);
         let (_, replay) = Log::open_device(disk.device(), config()).unwrap();
         assert_eq!(replay.records, [b"four".to_vec()]);
     }

@@ -328,9 +328,12 @@ fn logs(s: &mut Scene) {
         set_version(log, 0);
         set_version(log, 1);
     });
-    s.refused_and_seen("a newer version wrote it", "has format version 99, this program knows version 1");
+    s.refused_and_seen("a newer version wrote it", "was written by a newer Landfast, in format version 99");
     s.with_log(|log| set_version(log, 1));
-    s.refused_and_seen("a newer version has begun to write it", "has format version 99");
+    s.refused_and_seen(
+        "a newer version has begun to write it",
+        "was written by a newer Landfast, in format version 99",
+    );
 
     let batches = batches(&s.log_now, s);
     let (first, middle, last) = (batches[0], batches[batches.len() / 2], batches[batches.len() - 1]);
