@@ -332,6 +332,8 @@ pub enum LabCommand {
     Powercut(PowercutArgs),
     /// Cut the power under a server, Landfast's or another, and ask `landfast verify` what it has lost
     Verify(LabVerifyArgs),
+    /// Let requests of the data or log disk fail in the middle of work, and check what the server makes of it
+    Faults(FaultsArgs),
     /// For the lab's own use
     #[command(hide = true)]
     Child {
@@ -344,7 +346,7 @@ pub enum LabCommand {
 #[derive(Debug, Args)]
 #[command(
     after_help = "Control words: flush_us=N write_us=N read_us=N spin_us=N (microseconds), bw_mib=N drain_mib=N \
-(MiB/s), keep_permille=N torn=0|1 seed=N (what survives a cut), profile=hdd|sata|plp|null, reset, cut, on. The same words \
+(MiB/s), keep_permille=N torn=0|1 seed=N (what survives a cut), profile=hdd|sata|plp|null, fail=read|write|flush[:once][:times=N][:after=N][:from=BYTE][:to=BYTE][:full], mend, reset, cut, on. The same words \
 can be written to MOUNTPOINT/ctl while it runs; MOUNTPOINT/stats has the counters. SIGUSR1 cuts the power, SIGUSR2 \
 turns it on."
 )]
@@ -434,6 +436,35 @@ pub struct LabVerifyArgs {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
     /// Print one JSON array
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `landfast lab faults`.
+#[derive(Debug, Args)]
+pub struct FaultsArgs {
+    /// The data disk's filesystem: ext4, xfs or btrfs
+    #[arg(long, default_value = "ext4")]
+    pub fs: landfast_lab::mounts::Filesystem,
+    /// What fails; may be given more than once. All faults when it is not given
+    #[arg(long, value_name = "NAME")]
+    pub fault: Vec<landfast_lab::trouble::Fault>,
+    /// Name the faults
+    #[arg(long)]
+    pub list: bool,
+    /// Rounds of each
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub rounds: u32,
+    /// Where everything random comes from
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Clients at work at the same time
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub clients: u32,
+    /// Show the server's messages
+    #[arg(long)]
+    pub show: bool,
+    /// Print a JSON object for each round, and one for all
     #[arg(long)]
     pub json: bool,
 }

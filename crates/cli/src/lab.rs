@@ -1,12 +1,12 @@
 //! `landfast lab ...`.
 
-use crate::args::{DiskArgs, LabCommand, PowercutArgs, RunArgs};
+use crate::args::{DiskArgs, FaultsArgs, LabCommand, PowercutArgs, RunArgs};
 use crate::exit::{self, Exit, told};
 use crate::progress::Steps;
 use crate::units::show_count;
 use landfast_lab::disk::DiskOptions;
 use landfast_lab::experiments::{self, Choices, Relation, Report};
-use landfast_lab::{namespace, powercut};
+use landfast_lab::{namespace, powercut, trouble};
 
 /// Runs a lab command.
 pub fn run(command: LabCommand) -> Exit {
@@ -15,6 +15,7 @@ pub fn run(command: LabCommand) -> Exit {
         LabCommand::Run(args) => experiment(args),
         LabCommand::Powercut(args) => powercut(&args),
         LabCommand::Verify(args) => crate::lab_verify::run(&args),
+        LabCommand::Faults(args) => faults(&args),
         LabCommand::Child { json } => exit::from(landfast_lab::child::main(&json)),
     }
 }
@@ -76,6 +77,56 @@ fn powercut(args: &PowercutArgs) -> Exit {
             show_count(report.acknowledged),
             show_count(report.blocks_lost),
             show_count(report.handles),
+            report.failures
+        );
+    }
+    if report.failures == 0 { Exit::Done } else { Exit::Partly }
+}
+
+fn faults(args: &FaultsArgs) -> Exit {
+    if args.list {
+        trouble::ALL.iter().for_each(|f| println!("{:16} {}", f.name, f.about));
+        return Exit::Done;
+    }
+    let faults = if args.fault.is_empty() { trouble::ALL.to_vec() } else { args.fault.clone() };
+    let options = trouble::Options {
+        fs: args.fs,
+        faults,
+        rounds: args.rounds,
+        seed: args.seed,
+        clients: args.clients,
+        show: args.show,
+    };
+    let quiet = args.json;
+    let result = namespace::run_private(|| {
+        trouble::run(&options, |round| {
+            if quiet {
+                println!("{}", serde_json::json!(round));
+                return;
+            }
+            let noticed =
+                round.noticed_after_ms.map_or("no failure".to_owned(), |ms| format!("FAILED after {ms} ms"));
+            println!(
+                "{:16} {} operations acknowledged, then {noticed}; ended by {}; {} objects checked{}",
+                round.fault,
+                show_count(round.acknowledged),
+                round.ended,
+                show_count(round.objects),
+                if round.wrong.is_empty() { "" } else { ": WRONG" }
+            );
+            round.wrong.iter().for_each(|line| println!("    {line}"));
+        })
+    });
+    let Some(report) = told(result.and_then(|report| report)) else { return Exit::Failed };
+    if args.json {
+        println!("{}", serde_json::json!(report));
+    } else {
+        println!(
+            "{}, seed {}: {} rounds, {} acknowledged operations; wrong in {}",
+            report.fs,
+            report.seed,
+            report.rounds,
+            show_count(report.acknowledged),
             report.failures
         );
     }

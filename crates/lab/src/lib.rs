@@ -40,6 +40,7 @@ pub mod serial;
 pub mod served;
 pub mod sys;
 pub mod tarball;
+pub mod trouble;
 pub mod verify;
 
 pub use error::{Error, Result};

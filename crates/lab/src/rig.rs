@@ -241,6 +241,22 @@ impl Rig {
         self.log.control(words)
     }
 
+    /// Control words for the data disk alone.
+    ///
+    /// # Errors
+    /// A bad word, or a disk that has gone.
+    pub fn control_data(&self, words: &str) -> Result<()> {
+        self.data.control(words)
+    }
+
+    /// Control words for the log disk alone.
+    ///
+    /// # Errors
+    /// A bad word, or a disk that has gone.
+    pub fn control_log(&self, words: &str) -> Result<()> {
+        self.log.control(words)
+    }
+
     /// Cuts the power of both disks at once.
     ///
     /// # Errors

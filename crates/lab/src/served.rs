@@ -50,6 +50,10 @@ pub struct ServeOptions {
     pub stats: Option<PathBuf>,
     /// Show the server's messages.
     pub show: bool,
+    /// The log's second half.
+    pub mirror: Option<PathBuf>,
+    /// Where to give the metrics.
+    pub metrics: Option<SocketAddr>,
 }
 
 impl ServeOptions {
@@ -65,6 +69,8 @@ impl ServeOptions {
             inject_log: Duration::ZERO,
             stats: None,
             show: false,
+            mirror: None,
+            metrics: None,
         }
     }
 
@@ -78,6 +84,12 @@ impl ServeOptions {
         option("--lease", format!("{}s", self.lease.as_secs().max(1)));
         if let Some(log) = &self.log {
             option("--log", text(log));
+        }
+        if let Some(mirror) = &self.mirror {
+            option("--log-mirror", text(mirror));
+        }
+        if let Some(addr) = self.metrics {
+            option("--metrics", addr.to_string());
         }
         if let Some(bytes) = self.log_bytes {
             option("--log-size", bytes.to_string());

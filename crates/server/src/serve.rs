@@ -434,6 +434,8 @@ async fn tick(sh: Arc<Shared>) {
     every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         every.tick().await;
+        // A log that failed while nobody waited for it is told of now, and not with the next request.
+        sh.exports().iter().for_each(|export| drop(export.volume.failed()));
         let now = sh.now();
         let refusals = sh.state().files.refusals.due(now);
         for (limit, times) in refusals {

@@ -270,8 +270,13 @@ impl Volume {
         self.0.log_mirror.as_deref()
     }
 
-    /// Why the volume has failed, if it has.
+    /// Why the volume has failed, if it has. What the log has met while nobody waited for it counts from here on at the latest.
     pub fn failed(&self) -> Option<String> {
+        if self.0.failed.get().is_none()
+            && let Some(why) = self.log().and_then(|(log, _)| log.failed())
+        {
+            self.fail(format!("log: {why}"));
+        }
         self.0.failed.get().cloned()
     }
 
@@ -308,7 +313,17 @@ impl Volume {
         // Another verifier before anything else, so that no client trusts what it wrote unstably.
         self.0.verifier.store(random_u64(), Ordering::Release);
         if self.0.failed.set(why.clone()).is_ok() {
-            tracing::error!(dir = %self.0.dir.display(), "the volume has failed, nothing is acknowledged any more: {why}");
+            let kept = match self.durability() {
+                Durability::Log => "all that was acknowledged is on the disk or in the log and comes back",
+                Durability::Sync => "all that was acknowledged is on the disk",
+                Durability::Unsafe => "what was acknowledged of late may be lost",
+            };
+            tracing::error!(
+                "{} has FAILED: {why}. Nothing that modifies is acknowledged any more, reads go on. To do: find the device in \
+                 the kernel's log, mend or replace it, stop the server, unmount the directory's filesystem and mount it \
+                 again, start the server: {kept} (docs/faults.md)",
+                self.0.dir.display()
+            );
         }
         Error::Failed
     }

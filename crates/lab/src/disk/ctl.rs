@@ -2,6 +2,7 @@
 //! the counters as its `stats` file shows them.
 
 use super::device::Device;
+use super::faults::Fault;
 use crate::clock;
 use crate::error::{Error, Result};
 use crate::limits::{LATENCY_MAX, SPIN};
@@ -18,6 +19,11 @@ keep_permille=N seed=N           chance that an un-flushed block outlives a cut
 torn=0|1                         ... decided per 512-byte sector
 spin_us=N                        busy-wait the last N us of each delay
 profile=hdd|sata|plp|null        flush 10 ms | 1 ms | 0.05 ms (spun) | 0
+fail=read|write|flush            such requests fail with EIO from now on; in addition, in any order:
+  :once :times=N :after=N          ... one, or N of them; only after N of them
+  :from=BYTE :to=BYTE              ... only in this range
+  :full                            ... with ENOSPC
+mend                             nothing fails any more
 reset                            zero the counters
 cut | on                         power cut | power on
 ";
@@ -43,6 +49,10 @@ pub enum Command {
     Torn(bool),
     /// Seed of the choice of survivors.
     Seed(u64),
+    /// Requests fail.
+    Fail(Fault),
+    /// None do any more.
+    Mend,
     /// Zero the counters.
     Reset,
     /// Cut the power.
@@ -96,6 +106,8 @@ fn one(word: &str, out: &mut Vec<Command>) -> std::result::Result<(), &'static s
             out.push(Command::Spin(spin));
             Command::Flush(flush)
         }
+        "fail" => Command::Fail(Fault::parse(val)?),
+        "mend" => Command::Mend,
         "reset" => Command::Reset,
         "cut" => Command::Cut,
         "on" => Command::On,
@@ -122,6 +134,8 @@ pub fn apply(device: &Device, commands: &[Command]) -> std::io::Result<()> {
             Command::Keep(n) => s.keep_permille.store(n, Relaxed),
             Command::Torn(on) => s.torn.store(on, Relaxed),
             Command::Seed(n) => device.seed(n),
+            Command::Fail(fault) => device.faults().add(fault),
+            Command::Mend => device.faults().mend(),
             Command::Reset => device.counters.each().iter().for_each(|(_, c)| c.store(0, Relaxed)),
             Command::Cut => {
                 device.power_cut()?;
@@ -232,10 +246,31 @@ mod tests {
             "flush_us=1e99",
             "bw_mib=99999999999999999999",
             "keep_permille=1001",
+            "fail=writes",
         ] {
             let e = parse(&format!("reset {bad}")).unwrap_err();
             assert!(e.to_string().contains(bad), "{e}");
         }
+    }
+
+    #[test]
+    fn what_fails_is_refused_and_leaves_nothing() {
+        let device = Device::new(super::super::medium::Medium::new(1 << 20, None).unwrap());
+        let control = |words: &str| apply(&device, &parse(words).unwrap()).unwrap();
+        device.write(0, &[1; 4096]).unwrap();
+        control("fail=flush:once fail=write:from=4096:to=8192:full fail=read:after=1");
+        assert_eq!(device.flush().unwrap_err().raw_os_error(), Some(libc::EIO));
+        assert_eq!(device.dirty_blocks(), 1, "nothing became durable");
+        device.flush().unwrap();
+        assert_eq!(device.write(0, &[2; 8192]).unwrap_err().raw_os_error(), Some(libc::ENOSPC));
+        let mut read = [0; 4096];
+        device.read(0, &mut read).unwrap();
+        assert_eq!(read, [1; 4096]);
+        device.read(0, &mut read).unwrap_err();
+        assert_eq!(DiskStats::parse(&stats(&device)).refused, 3);
+        control("mend");
+        device.read(0, &mut read).unwrap();
+        device.write(4096, &[2; 4096]).unwrap();
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //!   (`epoch`): what it carried was not made safe.
 //! - One flush at a time, as on one device with one cache.
 
+use super::faults::{Faults, Request};
 use super::medium::{Loss, Marked, Medium};
 use crate::clock::{now_ns, sleep_until};
 use crate::rng::Rng;
@@ -60,7 +61,7 @@ pub struct Counters {
     pub lost_blocks: AtomicU64,
     /// Un-flushed blocks that cuts left.
     pub kept_blocks: AtomicU64,
-    /// Requests refused: no power, or out of range.
+    /// Requests refused: no power, out of range, or a fault.
     pub refused: AtomicU64,
 }
 
@@ -92,6 +93,8 @@ pub struct Device {
     pub counters: Counters,
     medium: Medium,
     rng: Mutex<Rng>,
+    /// What fails though there is power.
+    faults: Mutex<Faults>,
     /// The turn to flush, with the list that the running flush works on.
     flushing: Mutex<Marked>,
     power: RwLock<()>,
@@ -118,6 +121,7 @@ impl Device {
             flushing: Mutex::new(medium.marked()),
             medium,
             rng: Mutex::new(Rng::new(0)),
+            faults: Mutex::default(),
             power: RwLock::new(()),
             alive: AtomicBool::new(true),
             epoch: AtomicU64::new(0),
@@ -148,6 +152,22 @@ impl Device {
         }
     }
 
+    /// The faults, to add to or to mend.
+    pub fn faults(&self) -> parking_lot::MutexGuard<'_, Faults> {
+        self.faults.lock()
+    }
+
+    /// A fault's error, if one strikes this request.
+    fn struck(&self, request: Request, off: u64, len: usize) -> io::Result<()> {
+        match self.faults.lock().strike(request, off, len as u64) {
+            Some(error) => {
+                self.counters.refused.fetch_add(1, Ordering::Relaxed);
+                Err(error)
+            }
+            None => Ok(()),
+        }
+    }
+
     fn refused<T>(&self) -> io::Result<T> {
         self.counters.refused.fetch_add(1, Ordering::Relaxed);
         Err(eio())
@@ -161,13 +181,14 @@ impl Device {
     /// Reads into `buf`; a read across the end is cut short. Returns the bytes read.
     ///
     /// # Errors
-    /// EIO without power.
+    /// EIO without power; a fault's error.
     pub fn read(&self, off: u64, buf: &mut [u8]) -> io::Result<usize> {
         let start_ns = now_ns();
         let len = buf.len().min(usize::try_from(self.size().saturating_sub(off)).unwrap_or(usize::MAX));
         self.counters.reads.fetch_add(1, Ordering::Relaxed);
         self.counters.read_bytes.fetch_add(len as u64, Ordering::Relaxed);
         self.wait(start_ns, len, self.settings.read_ns.load(Ordering::Relaxed));
+        self.struck(Request::Read, off, len)?;
         let _on = self.power.read();
         if !self.alive.load(Ordering::Acquire) {
             return self.refused();
@@ -179,13 +200,14 @@ impl Device {
     /// Writes into the volatile cache.
     ///
     /// # Errors
-    /// EIO without power, or when the range is not on the disk.
+    /// EIO without power, or when the range is not on the disk; a fault's error.
     pub fn write(&self, off: u64, data: &[u8]) -> io::Result<()> {
         let start_ns = now_ns();
         let epoch = self.epoch.load(Ordering::Acquire);
         self.counters.writes.fetch_add(1, Ordering::Relaxed);
         self.counters.write_bytes.fetch_add(data.len() as u64, Ordering::Relaxed);
         self.wait(start_ns, data.len(), self.settings.write_ns.load(Ordering::Relaxed));
+        self.struck(Request::Write, off, data.len())?;
         let _on = self.power.read();
         if !self.powered_since(epoch) || self.medium.write(off, data).is_err() {
             return self.refused();
@@ -197,7 +219,7 @@ impl Device {
     ///
     /// # Errors
     /// EIO when power was cut before the flush was through; all that it carried is as if it had
-    /// never been called.
+    /// never been called. A fault's error.
     pub fn flush(&self) -> io::Result<()> {
         let start_ns = now_ns();
         let epoch = self.epoch.load(Ordering::Acquire);
@@ -206,6 +228,7 @@ impl Device {
         let drain = self.settings.drain_bytes_per_s.load(Ordering::Relaxed);
         let drain_ns = transfer_ns(marked.blocks() * crate::limits::BLOCK_BYTES as u64, drain);
         self.wait(now_ns(), 0, self.settings.flush_ns.load(Ordering::Relaxed).saturating_add(drain_ns));
+        self.struck(Request::Flush, 0, 0)?;
         let _on = self.power.read();
         if !self.powered_since(epoch) {
             return self.refused();

@@ -26,6 +26,10 @@ thread_local! {
     static BUFFER: RefCell<Vec<u8>> = RefCell::new(vec![0; DISK_TRANSFER_BYTES_MAX as usize]);
 }
 
+fn errno(e: std::io::Error) -> Errno {
+    if e.raw_os_error() == Some(libc::ENOSPC) { Errno::ENOSPC } else { Errno::EIO }
+}
+
 /// The mount.
 pub struct DiskFs(pub Arc<Device>);
 
@@ -152,7 +156,7 @@ impl Filesystem for DiskFs {
             let len = (size as usize).min(buf.len());
             match self.0.read(offset, &mut buf[..len]) {
                 Ok(n) => reply.data(&buf[..n]),
-                Err(_) => reply.error(Errno::EIO),
+                Err(e) => reply.error(errno(e)),
             }
         });
     }
@@ -170,7 +174,7 @@ impl Filesystem for DiskFs {
         reply: ReplyWrite,
     ) {
         let done = match ino {
-            DISK => self.0.write(offset, data).map_err(|_| Errno::EIO),
+            DISK => self.0.write(offset, data).map_err(errno),
             CTL => self.control(data),
             _ => Err(Errno::EACCES),
         };
@@ -188,7 +192,7 @@ impl Filesystem for DiskFs {
         let done = if ino == DISK { self.0.flush() } else { Ok(()) };
         match done {
             Ok(()) => reply.ok(),
-            Err(_) => reply.error(Errno::EIO),
+            Err(e) => reply.error(errno(e)),
         }
     }
 

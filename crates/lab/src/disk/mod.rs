@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `medium` | the two images and the dirty bits; no clock |
 //! | `device` | latencies, counters, the power switch |
+//! | `faults` | requests that fail though there is power |
 //! | `ctl` | the words of `ctl`, the lines of `stats` |
 //! | `fs` | FUSE |
 //! | `process` | a disk in a process of its own, as the lab uses it |
@@ -24,6 +25,7 @@
 
 pub mod ctl;
 pub mod device;
+pub mod faults;
 mod fs;
 pub mod medium;
 mod process;

@@ -24,14 +24,14 @@ type Labels = Vec<(&'static str, String)>;
 #[derive(Debug)]
 struct OfVolume {
     export: String,
-    failed: bool,
+    failed: Option<String>,
     durability: Durability,
     stats: landfast_volume::Stats,
 }
 
 impl OfVolume {
     fn new(export: String, volume: &Volume) -> OfVolume {
-        let failed = volume.failed().is_some();
+        let failed = volume.failed();
         OfVolume { export: escaped(&export), failed, durability: volume.durability(), stats: volume.stats() }
     }
 
@@ -168,8 +168,14 @@ impl Figures {
 
     fn volumes(&self, to: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
         let all = &self.volumes;
-        let failed = all.iter().map(|v| (v.labels(), ConstGauge::new(i64::from(v.failed))));
+        let failed = all.iter().map(|v| (v.labels(), ConstGauge::new(i64::from(v.failed.is_some()))));
         rows(to, "volume_failed", "1: nothing of this export is acknowledged any more", failed)?;
+        let trouble = all.iter().flat_map(|v| {
+            let half_lost = v.stats.log.as_ref().and_then(|log| log.trouble.as_ref());
+            let told = v.failed.iter().chain(half_lost);
+            told.map(|why| (v.with("why", &escaped(why)), ConstGauge::new(1i64))).collect::<Vec<_>>()
+        });
+        rows(to, "volume_trouble", "What an operator must see to: docs/faults.md", trouble)?;
         let durability = all.iter().map(|v| {
             let mode = match v.durability {
                 Durability::Log => "log",
@@ -232,7 +238,7 @@ mod tests {
     fn each_limit_has_a_value_beside_it_and_names_stand_in_the_documents() {
         let volume = OfVolume {
             export: escaped("/a \"quoted\" path"),
-            failed: false,
+            failed: None,
             durability: Durability::Unsafe,
             stats: landfast_volume::Stats::default(),
         };

@@ -1,0 +1,127 @@
+//! A client that was there before the trouble, with a directory of its own, and looks at a server that has failed.
+
+use crate::error::{Context, Error, Result};
+use crate::serial::{Action, Actor, Change, Node};
+use crate::served::Served;
+use landfast_nfs::v4::NfsStat;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+
+/// The directory.
+pub(super) const DIR: &str = "probe";
+
+const FILE: &[u8] = b"probe/file";
+const OTHER: &[u8] = b"probe/other";
+const CONTENTS: &[u8] = b"acknowledged before the trouble";
+
+/// What a server says when it has failed.
+pub(super) const FAILED: &str = " has FAILED: ";
+
+/// Makes what is looked at later.
+pub(super) fn prepare(actor: &mut Actor) -> Result<()> {
+    actor.perform(&Action::Make { path: DIR.into(), node: Node::Dir, mode: 0o755 })?;
+    for path in [FILE, OTHER] {
+        actor.perform(&Action::Create { path: path.to_vec(), mode: 0o644 })?;
+        actor.perform(&Action::Write {
+            path: path.to_vec(),
+            offset: 0,
+            data: CONTENTS.into(),
+            stable: true,
+        })?;
+    }
+    Ok(())
+}
+
+/// Every way to change something.
+fn changes() -> Vec<(&'static str, Action)> {
+    let path = |name: &str| format!("{DIR}/{name}").into_bytes();
+    let make = |name: &str, node| Action::Make { path: path(name), node, mode: 0o755 };
+    let write =
+        |stable| Action::Write { path: FILE.to_vec(), offset: 0, data: b"refused".as_slice().into(), stable };
+    let set = |change| Action::Set { path: FILE.to_vec(), change };
+    vec![
+        ("create", Action::Create { path: path("new"), mode: 0o644 }),
+        ("mkdir", make("dir", Node::Dir)),
+        ("symlink", make("symlink", Node::Symlink(b"x".to_vec()))),
+        ("mknod", make("fifo", Node::Fifo)),
+        ("link", Action::Link { from: FILE.to_vec(), to: path("link") }),
+        ("rename", Action::Rename { from: OTHER.to_vec(), to: path("renamed") }),
+        ("remove", Action::Remove { path: OTHER.to_vec() }),
+        ("a stable write", write(true)),
+        ("an unstable write", write(false)),
+        ("commit", Action::Commit { path: FILE.to_vec() }),
+        ("a change of mode", set(Change { mode: Some(0o600), ..Change::default() })),
+        ("a change of size", set(Change { size: Some(1), ..Change::default() })),
+        ("a change of times", set(Change { touch: true, ..Change::default() })),
+    ]
+}
+
+/// What a server that has failed does wrong.
+///
+/// `may_be_read`: a filesystem that has shut itself down refuses reads, too.
+pub(super) fn failed_server(
+    actor: &mut Actor,
+    metrics: SocketAddr,
+    server: &Served,
+    may_be_read: bool,
+) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (what, action) in changes() {
+        match actor.perform(&action) {
+            Err(Error::Nfs { status: NfsStat::NFS4ERR_IO, .. }) => {}
+            Err(e) => wrong.push(format!("{what} is refused with {e}, not NFS4ERR_IO")),
+            Ok(_) => wrong.push(format!("{what} succeeds after the failure")),
+        }
+    }
+    if may_be_read {
+        wrong.extend(reads(actor));
+    }
+    let parts = [FAILED, "Nothing that modifies is acknowledged any more", "To do: ", "docs/faults.md"];
+    let words = server.words();
+    wrong.extend(
+        parts
+            .iter()
+            .filter(|part| !words.contains(**part))
+            .map(|part| format!("no `{part}` in what the server says: {words}")),
+    );
+    match page(metrics) {
+        Ok(page) => {
+            let row = |name: &str, end: &str| page.lines().any(|l| l.starts_with(name) && l.ends_with(end));
+            if !row("landfast_volume_failed{", " 1") || !row("landfast_volume_trouble{", " 1") {
+                wrong.push("the metrics do not say that the volume has failed".into());
+            }
+        }
+        Err(e) => wrong.push(format!("no metrics: {e}")),
+    }
+    wrong
+}
+
+/// What is not answered as before.
+pub(super) fn reads(actor: &mut Actor) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let read = actor.handle(FILE).and_then(|fh| {
+        actor.getattr(&fh)?;
+        actor.read(&fh, 0, 100)
+    });
+    match read {
+        // A refused write may have reached the page cache: it was not acknowledged.
+        Ok(data) if data.len() == CONTENTS.len() => {}
+        Ok(data) => wrong.push(format!("READ gives {} bytes", data.len())),
+        Err(e) => wrong.push(format!("reads do not go on: {e}")),
+    }
+    wrong
+}
+
+/// Whether the metrics tell of trouble.
+pub(super) fn trouble_told(metrics: SocketAddr) -> Result<bool> {
+    Ok(page(metrics)?.lines().any(|l| l.starts_with("landfast_volume_trouble{")))
+}
+
+fn page(metrics: SocketAddr) -> Result<String> {
+    let what = || format!("metrics at {metrics}");
+    let mut stream = TcpStream::connect(metrics).context(what)?;
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").context(what)?;
+    let mut page = String::new();
+    stream.read_to_string(&mut page).context(what)?;
+    Ok(page)
+}

@@ -1,0 +1,371 @@
+//! The harness: one round for each fault, on fresh disks.
+
+use super::fault::{Disk, Fault};
+use super::probe;
+use crate::error::{Context, Error, Result};
+use crate::mounts::Filesystem;
+use crate::powercut::check;
+use crate::powercut::model::Model;
+use crate::powercut::workload::{Mixed, Workload};
+use crate::rig::{Rig, RigOptions};
+use crate::rng::Rng;
+use crate::serial::{Action, Actor, Connect, Node, Session};
+use crate::served::{Durability, ServeOptions, Served, free_port};
+use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// What to do.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The data disk's filesystem.
+    pub fs: Filesystem,
+    /// What fails, one after the other.
+    pub faults: Vec<Fault>,
+    /// Rounds of each.
+    pub rounds: u32,
+    /// Everything random comes from here.
+    pub seed: u64,
+    /// Clients at work.
+    pub clients: u32,
+    /// Show the server's messages.
+    pub show: bool,
+}
+
+/// One fault, once.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Round {
+    /// Its name.
+    pub fault: String,
+    /// Operations acknowledged before.
+    pub acknowledged: u64,
+    /// Milliseconds from the fault until the server said that it had failed; nothing: it never did.
+    pub noticed_after_ms: Option<u64>,
+    /// How the failed server ended.
+    pub ended: String,
+    /// Objects compared on the disk afterwards.
+    pub objects: u64,
+    /// What is wrong; empty when nothing is.
+    pub wrong: Vec<String>,
+}
+
+/// All of them.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Report {
+    /// The data disk's filesystem.
+    pub fs: Filesystem,
+    /// The seed.
+    pub seed: u64,
+    /// Rounds made.
+    pub rounds: u32,
+    /// Operations acknowledged.
+    pub acknowledged: u64,
+    /// Rounds with something wrong.
+    pub failures: u32,
+}
+
+/// Small, so that checkpoints come often: a data disk that fails is noticed by one.
+const LOG_BYTES: u64 = 1 << 20;
+
+/// A fault of the data disk shows with the next checkpoint at the latest, which comes after five seconds of work.
+const NOTICED_MAX: Duration = Duration::from_secs(20);
+
+/// A fault that need not show is given this long.
+const UNNOTICED_AFTER: Duration = Duration::from_secs(2);
+
+/// One client.
+struct Worker {
+    dir: String,
+    model: Model,
+    workload: Mixed,
+    acknowledged: u64,
+    under_way: Option<Action>,
+    wrong: Option<String>,
+}
+
+/// What the clients and the one who makes the trouble know of each other.
+#[derive(Default)]
+struct Course {
+    acknowledged: AtomicU64,
+    /// The fault is there: refusals are no mistake.
+    troubled: AtomicBool,
+    /// The server has said that it has failed: nothing that is sent from here on may succeed.
+    failed: AtomicBool,
+    stop: AtomicBool,
+}
+
+impl Worker {
+    fn work(&mut self, actor: &mut Actor, course: &Course) {
+        while !course.stop.load(Ordering::Acquire) {
+            let action = self.workload.next(&self.model);
+            let late = course.failed.load(Ordering::Acquire);
+            match actor.perform(&action) {
+                Ok(_) if late && changes_something(&action) => {
+                    self.wrong = Some(format!("{action:.60?} succeeds after the server has failed"));
+                    return;
+                }
+                Ok(attrs) => {
+                    course.acknowledged.fetch_add(1, Ordering::AcqRel);
+                    self.acknowledged += 1;
+                    match self.model.apply(&action) {
+                        Ok(Some(id)) => self.model.learn(id, attrs.as_ref(), None),
+                        Ok(None) => {}
+                        Err(e) => self.wrong = Some(e.to_string()),
+                    }
+                    self.model.forget_unreachable();
+                }
+                Err(e) => {
+                    if !course.troubled.load(Ordering::Acquire) {
+                        self.wrong = Some(format!("before the fault: {e}"));
+                    }
+                    self.under_way = Some(action);
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// CLOSE changes the state of the client only; it is answered from memory.
+fn changes_something(action: &Action) -> bool {
+    !matches!(action, Action::Close { .. })
+}
+
+/// Makes so many rounds of each fault. Call it on a thread of [`crate::namespace::run_private`]. `progress` hears of each.
+///
+/// # Errors
+/// What keeps the harness from working; what the oracle finds is in the report.
+pub fn run(options: &Options, mut progress: impl FnMut(&Round)) -> Result<Report> {
+    let mut rng = Rng::new(options.seed);
+    let mut report = Report { fs: options.fs, seed: options.seed, rounds: 0, acknowledged: 0, failures: 0 };
+    let mut rig = Rig::new(&RigOptions {
+        fs: options.fs,
+        data_bytes: options.fs.size_min().max(320 << 20),
+        log_bytes: LOG_BYTES,
+        seed: options.seed,
+    })?;
+    for _ in 0..options.rounds {
+        for fault in &options.faults {
+            rig.format()?;
+            let round = Harness { options, fault, rig: &mut rig, rng: &mut rng }.round()?;
+            progress(&round);
+            report.rounds += 1;
+            report.acknowledged += round.acknowledged;
+            report.failures += u32::from(!round.wrong.is_empty());
+        }
+    }
+    Ok(report)
+}
+
+struct Harness<'a> {
+    options: &'a Options,
+    fault: &'a Fault,
+    rig: &'a mut Rig,
+    rng: &'a mut Rng,
+}
+
+impl Harness<'_> {
+    /// The log, and its second half where there is one: a file on a disk that does not fail.
+    fn serve(&self, metrics: Option<SocketAddr>) -> Result<Served> {
+        let log = self.rig.log_device()?;
+        let mirror = self.fault.mirror.then(|| self.rig.scratch().join("half"));
+        Served::start(&ServeOptions {
+            lease: Duration::from_secs(2),
+            show: self.options.show,
+            log_bytes: mirror.is_some().then_some(LOG_BYTES),
+            mirror,
+            metrics,
+            ..ServeOptions::new(&self.rig.export(), Some(log), Durability::Log)
+        })
+    }
+
+    fn control(&self, words: &str) -> Result<()> {
+        match self.fault.disk {
+            Disk::Log => self.rig.control_log(words),
+            Disk::Data => self.rig.control_data(words),
+        }
+    }
+
+    fn round(mut self) -> Result<Round> {
+        let mut round = Round { fault: self.fault.name.to_owned(), ..Round::default() };
+        // Empty: it becomes a half of the log that is made.
+        let half = self.rig.scratch().join("half");
+        std::fs::write(&half, b"").context(|| format!("make {}", half.display()))?;
+        let metrics = free_port()?;
+        let server = self.serve(Some(metrics))?;
+        let mut setup = actor(server.addr(), "probe", "/")?;
+        probe::prepare(&mut setup)?;
+        let mut workers = Vec::new();
+        for n in 0..self.options.clients.max(1) {
+            let dir = format!("client{n}");
+            setup.perform(&Action::Make { path: dir.clone().into(), node: Node::Dir, mode: 0o755 })?;
+            workers.push(Worker {
+                dir,
+                model: Model::new(),
+                workload: Mixed::new(self.rng.next_u64()),
+                acknowledged: 0,
+                under_way: None,
+                wrong: None,
+            });
+        }
+        self.trouble(&server, &mut workers, &mut round)?;
+        for w in &mut workers {
+            round.acknowledged += w.acknowledged;
+            round.wrong.extend(w.wrong.take());
+        }
+        // XFS refuses everything once it could not write its journal.
+        let may_be_read = self.fault.disk == Disk::Log || self.options.fs != Filesystem::Xfs;
+        if round.noticed_after_ms.is_some() {
+            round.wrong.extend(probe::failed_server(&mut setup, metrics, &server, may_be_read));
+        } else {
+            round.wrong.extend(probe::reads(&mut setup));
+            if self.fault.mirror && !probe::trouble_told(metrics)? {
+                round.wrong.push("the metrics do not tell of the half that was lost".into());
+            }
+        }
+        self.end(server, setup, &mut round)?;
+        self.ask(&mut workers, &mut round)?;
+        Ok(round)
+    }
+
+    /// Clients work, something fails, and the server says so.
+    fn trouble(&mut self, server: &Served, workers: &mut [Worker], round: &mut Round) -> Result<()> {
+        let mut actors = Vec::new();
+        for worker in workers.iter() {
+            actors.push(actor(server.addr(), &worker.dir, &worker.dir)?);
+        }
+        let before = 20 + self.rng.below(400);
+        let course = Course::default();
+        std::thread::scope(|s| {
+            let threads: Vec<_> = workers
+                .iter_mut()
+                .zip(&mut actors)
+                .map(|(worker, actor)| s.spawn(|| worker.work(actor, &course)))
+                .collect();
+            let ended = || threads.iter().all(|t| t.is_finished());
+            // Nothing signals an acknowledged operation to somebody else.
+            while course.acknowledged.load(Ordering::Acquire) < before && !ended() {
+                std::thread::sleep(POLL);
+            }
+            course.troubled.store(true, Ordering::Release);
+            let done = self.control(self.fault.words);
+            let start = Instant::now();
+            let most = if self.fault.noticed && !self.fault.mirror { NOTICED_MAX } else { UNNOTICED_AFTER };
+            // A single call that the filesystem refuses is no failure: the others go on until a flush fails.
+            while start.elapsed() < most {
+                if server.words().contains(probe::FAILED) {
+                    course.failed.store(true, Ordering::Release);
+                    round.noticed_after_ms = u64::try_from(start.elapsed().as_millis()).ok();
+                    break;
+                }
+                std::thread::sleep(POLL);
+            }
+            // After a failure they go on until they are refused.
+            course.stop.store(round.noticed_after_ms.is_none(), Ordering::Release);
+            done
+        })?;
+        let expected = self.fault.noticed && !self.fault.mirror;
+        match round.noticed_after_ms {
+            None if expected => round.wrong.push("it is not noticed".into()),
+            Some(_) if self.fault.mirror => round.wrong.push("the other half does not go on".into()),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The server ends one way or another; the disk is mended; the filesystem is mounted anew.
+    fn end(&mut self, server: Served, probe: Actor, round: &mut Round) -> Result<()> {
+        let power = self.rng.below(3);
+        round.ended = ["SIGTERM", "SIGKILL", "a power cut"][power as usize].to_owned();
+        match power {
+            0 => {
+                drop(probe);
+                let failed = round.noticed_after_ms.is_some();
+                match server.stop() {
+                    Err(Error::Child { what, .. }) if failed => {
+                        if !what.contains("not cleanly") || !what.contains("the log is kept") {
+                            round.wrong.push(format!("what it says when it is stopped: {what}"));
+                        }
+                    }
+                    Ok(()) if failed => round.wrong.push("it says that it stopped cleanly".into()),
+                    // A fault that comes to light only now.
+                    Err(Error::Child { .. }) if !self.fault.noticed => {}
+                    done => done?,
+                }
+                self.control("mend")?;
+                self.remount()
+            }
+            1 => {
+                server.kill();
+                self.control("mend")?;
+                self.remount()
+            }
+            _ => {
+                server.freeze();
+                self.rig.cut()?;
+                server.kill();
+                self.control("mend")?;
+                self.rig.power_on()?;
+                self.rig.mount()
+            }
+        }
+    }
+
+    fn remount(&mut self) -> Result<()> {
+        self.rig.unmount()?;
+        self.rig.mount()
+    }
+
+    /// A new server recovers; everything acknowledged must be there.
+    fn ask(&mut self, workers: &mut [Worker], round: &mut Round) -> Result<()> {
+        let server = match self.serve(None) {
+            Ok(server) => server,
+            Err(e @ Error::Child { .. }) => {
+                round.wrong.push(format!("no recovery: {e}"));
+                return Ok(());
+            }
+            Err(e) => return Err(e),
+        };
+        let tree = check::read_tree(&self.rig.export())?;
+        round.objects = tree.len() as u64;
+        for worker in workers {
+            let prefix = format!("{}/", worker.dir).into_bytes();
+            let own: check::Tree = tree
+                .iter()
+                .filter_map(|(path, found)| Some((path.strip_prefix(&prefix[..])?.to_vec(), found.clone())))
+                .collect();
+            let under_way = worker.under_way.take();
+            worker.workload.interrupt();
+            let variants = worker.model.variants(under_way.as_ref());
+            let variants = variants.map_err(|e| Error::Unable(e.to_string()))?;
+            if let Err(e) = check::agree(&variants, &own) {
+                round.wrong.push(format!("{} ({:.80?} under way): {e}", worker.dir, under_way));
+            }
+        }
+        let mut probe = actor(server.addr(), "probe", "/")?;
+        let made = Action::Make { path: b"after".to_vec(), node: Node::Dir, mode: 0o755 };
+        if let Err(e) = probe.perform(&made) {
+            round.wrong.push(format!("the new server does not work: {e}"));
+        }
+        drop(probe);
+        server.stop()?;
+        match self.rig.fsck() {
+            Ok(()) => Ok(()),
+            Err(e @ Error::Tool { .. }) => {
+                round.wrong.push(e.to_string());
+                Ok(())
+            }
+            Err(e) => Err(e),
+        }
+    }
+}
+
+/// There is no event for what is waited for with this.
+const POLL: Duration = Duration::from_millis(1);
+
+fn actor(addr: SocketAddr, name: &str, root: &str) -> Result<Actor> {
+    let mut session = Session::connect(&Connect::new(addr, format!("trouble {name}")))?;
+    let root = session.walk(root)?;
+    Ok(Actor::new(session, root))
+}
