@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{BufRead, BufReader, IsTerminal, Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ExitCode, Stdio};
 use std::sync::{Mutex, mpsc};
 use std::time::{Duration, Instant};
@@ -25,7 +25,24 @@ use crate::proc::{self, command};
 pub const FILESYSTEMS: [&str; 3] = ["ext4", "xfs", "btrfs"];
 
 /// What is going on when the power goes.
-pub const WORKLOADS: [&str; 3] = ["untar", "serial", "mixed"];
+pub const WORKLOADS: [&str; 6] = ["untar", "serial", "v3", "mixed", "overwrite", "clients"];
+
+/// The deliberate bugs of a server with debug assertions; for each the workload and the named point that show it soon.
+const BUGS: [(&str, &str, Option<&str>); 10] = [
+    ("reply-before-flush", "mixed", Some("op.applied")),
+    ("checkpoint-before-syncfs", "mixed", Some("checkpoint.freed")),
+    ("cut-late", "clients", Some("checkpoint.freed")),
+    ("lost-remap-row", "mixed", None),
+    ("empty-before-sync", "mixed", Some("recovery.emptied")),
+    ("reply-apart", "v3", Some("op.applied")),
+    ("verifier-kept", "overwrite", None),
+    ("flush-error-ignored", "mixed", None),
+    ("marker-unset", "mixed", Some("op.applied")),
+    ("victim-unlogged", "mixed", None),
+];
+
+/// A bug that so many cuts do not show is not caught.
+const BUG_CUTS: u32 = 40;
 
 /// Cuts of one series on one pair of disks: later ones meet what earlier recoveries made.
 const SERIES_CUTS: u32 = 12;
@@ -48,6 +65,25 @@ pub struct Options {
     /// Where everything random comes from
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
+    /// Give the server this deliberate bug; exit status 1 means that it was caught
+    #[arg(long, value_name = "NAME", conflicts_with = "bugs")]
+    bug: Option<String>,
+    /// Try each of the ten deliberate bugs until it is caught, and say after how many cuts it was
+    #[arg(long)]
+    bugs: bool,
+    /// Cut at this named point of the server's code only, or at random moments only (`none`); otherwise every second
+    /// series cuts at named points
+    #[arg(long, value_name = "NAME")]
+    point: Option<String>,
+    /// How the power goes in all cuts: power, kill, slow-log, log-lost or half-lost; otherwise by chance
+    #[arg(long, value_name = "HOW")]
+    variant: Option<String>,
+    /// Begin no series after so many minutes; the table has what was done until then
+    #[arg(long, value_name = "MINUTES")]
+    within: Option<u64>,
+    /// Take target/release/landfast and target/debug/landfast as they are
+    #[arg(long)]
+    built: bool,
     /// Series at the same time
     #[arg(long, value_name = "N", default_value_t = 2)]
     jobs: usize,
@@ -63,6 +99,10 @@ struct Series {
     workload: String,
     cuts: u32,
     seed: u64,
+    /// `--point`, for a server with debug assertions.
+    point: Option<String>,
+    bug: Option<String>,
+    variant: Option<String>,
 }
 
 impl Series {
@@ -71,7 +111,23 @@ impl Series {
         let (cuts, seed) = (cuts.to_string(), self.seed.to_string());
         let mut args = text(&["lab", "powercut", "--fs", &self.fs, "--workload", &self.workload]);
         args.extend(text(&["--cuts", &cuts, "--seed", &seed]));
+        let mut option = |name: &str, value: &Option<String>| {
+            args.extend(value.iter().flat_map(|value| [name.to_owned(), value.clone()]));
+        };
+        option("--point", &self.point);
+        option("--variant", &self.variant);
+        option("--bug", &self.bug);
+        if self.needs_debug() {
+            option("--binary", &Some(debug_binary().to_string_lossy().into_owned()));
+        }
+        if self.bug.is_some() {
+            args.push("--until-wrong".to_owned());
+        }
         args
+    }
+
+    fn needs_debug(&self) -> bool {
+        self.point.is_some() || self.bug.is_some()
     }
 
     /// What a person types to see a failure of cut `n` again.
@@ -84,10 +140,13 @@ impl Series {
 #[derive(Deserialize)]
 struct Cut {
     cut: u32,
+    how: String,
+    points: Vec<String>,
     acknowledged: u64,
     handles: u64,
-    #[serde(default)]
     repeated: u64,
+    ahead: u64,
+    refused: u64,
     cuts_in_recovery: u32,
     recovery_s: f64,
     wrong: Vec<String>,
@@ -103,6 +162,7 @@ struct End {
 #[derive(Clone, Debug, Default)]
 struct Row {
     cuts: u64,
+    at_points: u64,
     acknowledged: u64,
     handles: u64,
     repeated: u64,
@@ -115,6 +175,7 @@ struct Row {
 impl Row {
     fn add(&mut self, cut: &Cut) {
         self.cuts += 1;
+        self.at_points += u64::from(!cut.points.is_empty());
         self.acknowledged += cut.acknowledged;
         self.handles += cut.handles;
         self.repeated += cut.repeated;
@@ -125,6 +186,7 @@ impl Row {
 
     fn and(mut self, other: &Row) -> Row {
         self.cuts += other.cuts;
+        self.at_points += other.at_points;
         self.acknowledged += other.acknowledged;
         self.handles += other.handles;
         self.repeated += other.repeated;
@@ -139,6 +201,8 @@ impl Row {
 /// What went wrong, with the command that shows it again.
 struct Failure {
     series: Series,
+    /// Which cut; none when the series did not run.
+    cut: Option<u32>,
     what: Vec<String>,
     repeat: String,
 }
@@ -155,6 +219,11 @@ enum News {
 #[derive(Default)]
 struct Outcome {
     rows: BTreeMap<(String, String), Row>,
+    /// How often the power went in which way, and how often at which named point.
+    how: BTreeMap<String, u64>,
+    points: BTreeMap<String, u64>,
+    refused: u64,
+    ahead: u64,
     failures: Vec<Failure>,
 }
 
@@ -189,26 +258,95 @@ fn chosen<'a>(name: &'a str, all: &[&'a str], what: &str) -> Result<Vec<&'a str>
     }
 }
 
+/// The binary with debug assertions.
+fn debug_binary() -> PathBuf {
+    proc::target_dir().join("debug/landfast")
+}
+
 fn try_run(options: &Options) -> Result<bool, String> {
     let filesystems = chosen(&options.fs, &FILESYSTEMS, "filesystem")?;
     let workloads = chosen(&options.workload, &WORKLOADS, "workload")?;
     possible(&filesystems)?;
-    proc::run(&mut command(&proc::cargo(), ["build", "--release", "--package", "landfast-cli"]))?;
-    let series = deal(options.cuts, options.seed, &filesystems, &workloads);
+    let debug = options.bugs || options.bug.is_some() || options.point.as_deref() != Some("none");
+    if !options.built {
+        proc::run(&mut command(&proc::cargo(), ["build", "--release", "--package", "landfast-cli"]))?;
+    }
+    if debug && !options.built {
+        proc::run(&mut command(&proc::cargo(), ["build", "--package", "landfast-cli"]))?;
+    }
+    if options.bugs {
+        return bugs(filesystems.first().copied().unwrap_or("ext4"), options);
+    }
+    let mut series = deal(options.cuts, options.seed, &filesystems, &workloads);
+    for one in &mut series {
+        one.bug.clone_from(&options.bug);
+        one.variant.clone_from(&options.variant);
+        one.point = match options.point.as_deref() {
+            Some("none") => None,
+            Some(name) => Some(name.to_owned()),
+            None => (one.seed % 2 == 1).then(|| "each".to_owned()),
+        };
+    }
     let start = Instant::now();
-    let outcome = all(&proc::landfast(), series, options.jobs.max(1), options.cuts)?;
+    let until = options.within.map(|minutes| start + Duration::from_secs(60 * minutes));
+    let outcome = all(&proc::landfast(), series, options.jobs.max(1), options.cuts, until);
     if options.json {
         println!("{}", as_json(&outcome, options, start.elapsed()));
-    } else {
-        print!("{}", table(&outcome));
-        println!("seed {}, {:.0} s", options.seed, start.elapsed().as_secs_f64());
-        for failure in &outcome.failures {
-            println!("\n{} on {}:", failure.series.workload, failure.series.fs);
-            failure.what.iter().for_each(|line| println!("    {line}"));
-            println!("  again: {}", failure.repeat);
-        }
+        return Ok(outcome.failures.is_empty());
+    }
+    print!("{}", table(&outcome));
+    print!("{}", counts("how the power went", &outcome.how));
+    print!("{}", counts("stopped at", &outcome.points));
+    println!(
+        "starts refused with another log or none: {}; requests under way that were on the disk ahead of the log: {}",
+        outcome.refused, outcome.ahead
+    );
+    println!("seed {}, {:.0} s", options.seed, start.elapsed().as_secs_f64());
+    for failure in &outcome.failures {
+        println!("\n{} on {}:", failure.series.workload, failure.series.fs);
+        failure.what.iter().for_each(|line| println!("    {line}"));
+        println!("  again: {}", failure.repeat);
     }
     Ok(outcome.failures.is_empty())
+}
+
+/// One line with numbers.
+fn counts(what: &str, of: &BTreeMap<String, u64>) -> String {
+    if of.is_empty() {
+        return String::new();
+    }
+    let each: Vec<String> = of.iter().map(|(name, n)| format!("{name} {n}")).collect();
+    format!("{what}: {}\n", each.join(", "))
+}
+
+/// Each deliberate bug until it is caught.
+fn bugs(fs: &str, options: &Options) -> Result<bool, String> {
+    let series = BUGS.map(|(bug, workload, point)| Series {
+        fs: fs.to_owned(),
+        workload: workload.to_owned(),
+        cuts: BUG_CUTS,
+        seed: options.seed,
+        point: point.map(str::to_owned),
+        bug: Some(bug.to_owned()),
+        variant: None,
+    });
+    let wanted = BUG_CUTS * BUGS.len() as u32;
+    let outcome = all(&proc::landfast(), series.into(), options.jobs.max(1), wanted, None);
+    let mut caught = 0;
+    for (bug, ..) in BUGS {
+        let of = |s: &Series| s.bug.as_deref() == Some(bug);
+        match outcome.failures.iter().find(|f| of(&f.series)) {
+            Some(Failure { cut: Some(cut), what, .. }) => {
+                caught += 1;
+                let first: String = what.first().map(|w| w.chars().take(110).collect()).unwrap_or_default();
+                println!("{bug:26} caught by cut {cut:2}: {first}");
+            }
+            Some(broken) => println!("{bug:26} {}", broken.what.join("; ")),
+            None => println!("{bug:26} NOT caught by {BUG_CUTS} cuts"),
+        }
+    }
+    println!("{caught} of {} deliberate bugs caught", BUGS.len());
+    Ok(caught == BUGS.len())
 }
 
 /// Deals the cuts out to series: as many for each pair of filesystem and workload as for any other, or one more.
@@ -216,24 +354,37 @@ fn deal(cuts: u32, seed: u64, filesystems: &[&str], workloads: &[&str]) -> Vec<S
     let pairs: Vec<(&str, &str)> =
         workloads.iter().flat_map(|w| filesystems.iter().map(move |fs| (*fs, *w))).collect();
     let count = u32::try_from(pairs.len()).unwrap_or(1).max(1);
-    let mut out = Vec::new();
+    let mut out: Vec<(u32, Series)> = Vec::new();
     let mut seed = seed.wrapping_mul(SEED_STEP);
     for (n, (fs, workload)) in (0..).zip(pairs) {
         let mut left = cuts / count + u32::from(n < cuts % count);
-        while left > 0 {
+        for turn in 0.. {
+            if left == 0 {
+                break;
+            }
             let here = left.min(SERIES_CUTS);
             left -= here;
-            out.push(Series { fs: fs.to_owned(), workload: workload.to_owned(), cuts: here, seed });
+            let (fs, workload) = (fs.to_owned(), workload.to_owned());
+            out.push((
+                turn,
+                Series { fs, workload, cuts: here, seed, point: None, bug: None, variant: None },
+            ));
             seed = seed.wrapping_add(1);
         }
     }
-    out
+    // All pairs by turns.
+    out.sort_by_key(|(turn, _)| *turn);
+    out.into_iter().map(|(_, series)| series).collect()
 }
 
 /// Runs all series, `jobs` at a time.
-fn all(binary: &Path, series: Vec<Series>, jobs: usize, cuts: u32) -> Result<Outcome, String> {
+fn all(binary: &Path, series: Vec<Series>, jobs: usize, cuts: u32, until: Option<Instant>) -> Outcome {
     let queue = Mutex::new(VecDeque::from(series));
-    let next = || queue.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).pop_front();
+    let in_time = || until.is_none_or(|until| Instant::now() < until);
+    let next = || {
+        let mut queue = queue.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if in_time() { queue.pop_front() } else { None }
+    };
     let (tell, news) = mpsc::channel();
     let mut outcome = Outcome::default();
     std::thread::scope(|scope| {
@@ -254,7 +405,7 @@ fn all(binary: &Path, series: Vec<Series>, jobs: usize, cuts: u32) -> Result<Out
         }
         shown.end();
     });
-    Ok(outcome)
+    outcome
 }
 
 /// Runs one series to its end and tells what it says.
@@ -316,10 +467,17 @@ impl Outcome {
         match news {
             News::Cut(series, cut) => {
                 self.row(&series).add(&cut);
+                *self.how.entry(cut.how.clone()).or_default() += 1;
+                for point in &cut.points {
+                    *self.points.entry(point.clone()).or_default() += 1;
+                }
+                self.refused += cut.refused;
+                self.ahead += cut.ahead;
                 shown.cut(!cut.wrong.is_empty());
                 if !cut.wrong.is_empty() {
                     let repeat = series.repeat(cut.cut);
-                    self.failures.push(Failure { series, what: cut.wrong, repeat });
+                    shown.failure(&cut.wrong, &repeat);
+                    self.failures.push(Failure { series, cut: Some(cut.cut), what: cut.wrong, repeat });
                 }
             }
             News::Blocks(series, blocks) => self.row(&series).blocks_lost += blocks,
@@ -327,7 +485,8 @@ impl Outcome {
                 self.row(&series).failures += 1;
                 shown.cut(true);
                 let repeat = series.repeat(series.cuts);
-                self.failures.push(Failure { series, what: vec![why], repeat });
+                shown.failure(std::slice::from_ref(&why), &repeat);
+                self.failures.push(Failure { series, cut: None, what: vec![why], repeat });
             }
         }
     }
@@ -360,6 +519,11 @@ impl Shown {
         }
     }
 
+    /// A failure is told when it comes: the table may be far away.
+    fn failure(&self, what: &[String], repeat: &str) {
+        eprintln!("{}{}: {repeat}", if self.terminal { "\n" } else { "" }, what.join("; "));
+    }
+
     fn end(&self) {
         if self.terminal {
             eprintln!();
@@ -373,6 +537,7 @@ fn table(outcome: &Outcome) -> String {
         "filesystem",
         "workload",
         "cuts",
+        "at named points",
         "operations acknowledged",
         "handles tried",
         "replies repeated",
@@ -389,6 +554,7 @@ fn table(outcome: &Outcome) -> String {
             fs.to_owned(),
             workload.to_owned(),
             grouped(row.cuts),
+            grouped(row.at_points),
             grouped(row.acknowledged),
             grouped(row.handles),
             grouped(row.repeated),
@@ -435,7 +601,7 @@ fn as_json(outcome: &Outcome, options: &Options, took: Duration) -> serde_json::
         .iter()
         .map(|((fs, workload), r)| {
             json!({
-                "fs": fs, "workload": workload, "cuts": r.cuts, "acknowledged": r.acknowledged,
+                "fs": fs, "workload": workload, "cuts": r.cuts, "at_points": r.at_points, "acknowledged": r.acknowledged,
                 "handles": r.handles, "repeated": r.repeated, "blocks_lost": r.blocks_lost,
                 "cuts_in_recovery": r.cuts_in_recovery, "recovery_s_max": r.recovery_s_max,
                 "failures": r.failures,
@@ -447,7 +613,10 @@ fn as_json(outcome: &Outcome, options: &Options, took: Duration) -> serde_json::
         .iter()
         .map(|f| json!({"fs": f.series.fs, "workload": f.series.workload, "seed": f.series.seed, "wrong": f.what, "repeat": f.repeat}))
         .collect();
-    json!({"seed": options.seed, "seconds": took.as_secs_f64(), "rows": rows, "failed": failed})
+    json!({
+        "seed": options.seed, "seconds": took.as_secs_f64(), "rows": rows, "how": outcome.how,
+        "points": outcome.points, "refused": outcome.refused, "ahead": outcome.ahead, "failed": failed,
+    })
 }
 
 #[cfg(test)]
@@ -463,24 +632,26 @@ mod tests {
             let seeds: std::collections::HashSet<u64> = series.iter().map(|s| s.seed).collect();
             assert_eq!(seeds.len(), series.len());
         }
-        let of = |fs: &str| deal(90, 7, &FILESYSTEMS, &WORKLOADS).iter().filter(|s| s.fs == fs).count();
-        assert_eq!((of("ext4"), of("xfs"), of("btrfs")), (3, 3, 3));
+        let of = |fs: &str| deal(180, 7, &FILESYSTEMS, &WORKLOADS).iter().filter(|s| s.fs == fs).count();
+        assert_eq!((of("ext4"), of("xfs"), of("btrfs")), (6, 6, 6));
     }
 
     #[test]
     fn the_table_adds_up() {
         let mut outcome = Outcome::default();
         let mut shown = Shown::new(2);
-        let series = Series { fs: "xfs".into(), workload: "mixed".into(), cuts: 2, seed: 9 };
-        let line =
-            r#"{"cut":1,"acknowledged":1234,"handles":5,"cuts_in_recovery":1,"recovery_s":0.25,"wrong":[]}"#;
+        let series = deal(2, 9, &["xfs"], &["mixed"]).remove(0);
+        let line = r#"{"cut":1,"how":"power","points":["op.applied"],"acknowledged":1234,"handles":5,"repeated":3,
+            "ahead":0,"refused":0,"cuts_in_recovery":1,"recovery_s":0.25,"wrong":[]}"#;
         outcome.hear(News::Cut(series.clone(), serde_json::from_str(line).unwrap()), &mut shown);
-        let line = r#"{"cut":2,"acknowledged":1,"handles":5,"cuts_in_recovery":0,"recovery_s":0.5,"wrong":["f: is missing"]}"#;
+        let line = r#"{"cut":2,"how":"kill","points":[],"acknowledged":1,"handles":5,"repeated":0,
+            "ahead":0,"refused":0,"cuts_in_recovery":0,"recovery_s":0.5,"wrong":["f: is missing"]}"#;
         outcome.hear(News::Cut(series, serde_json::from_str(line).unwrap()), &mut shown);
         let table = table(&outcome);
         let last = table.lines().last().unwrap();
         let cells: Vec<&str> = last.split('|').map(str::trim).collect();
-        assert_eq!(cells[1..10], ["all", "all", "2", "1,235", "10", "0", "0", "1", "0.50 s"]);
-        assert!(outcome.failures[0].repeat.ends_with("--workload mixed --cuts 2 --seed 9"));
+        assert_eq!(cells[1..11], ["all", "all", "2", "1", "1,235", "10", "3", "0", "1", "0.50 s"]);
+        assert_eq!(counts("how", &outcome.how), "how: kill 1, power 1\n");
+        assert!(outcome.failures[0].repeat.contains("--workload mixed --cuts 2 --seed "));
     }
 }

@@ -10,11 +10,9 @@ use crate::demo;
 use crate::fuzz;
 use crate::guest;
 use crate::packages;
+use crate::powercut;
 use crate::proc::{self, command, output};
 use crate::steps::{Job, Outcome, Steps};
-
-/// The filesystems on which the power is cut.
-const FILESYSTEMS: [&str; 3] = ["ext4", "xfs", "btrfs"];
 
 /// The experiments whose claims must hold.
 const EXPERIMENTS: [&str; 5] =
@@ -26,8 +24,8 @@ const CARGO_LIMIT: Duration = Duration::from_secs(30 * 60);
 /// The same for one experiment or one series of power cuts.
 const LAB_LIMIT: Duration = Duration::from_secs(10 * 60);
 
-/// Power cuts on each of them.
-const CUTS: &str = "10";
+/// Power cuts over all filesystems and workloads: two for each pair of them.
+const CUTS: &str = "36";
 
 /// The same for one step in guests.
 const GUEST_LIMIT: Duration = Duration::from_secs(15 * 60);
@@ -93,9 +91,8 @@ pub fn run(options: &Options) -> ExitCode {
             for name in EXPERIMENTS {
                 steps.step(&format!("experiment {name}"), || experiment(name));
             }
-            for fs in FILESYSTEMS {
-                steps.step(&format!("power cut on {fs}"), || power_cut(fs));
-            }
+            steps.step("power cuts", || power_cuts(&["--cuts", CUTS]));
+            steps.step("power cuts find each deliberate bug", || power_cuts(&["--bugs"]));
             for (name, status, args) in VERIFY_STEPS {
                 steps.step(name, || verify_step(status, args));
             }
@@ -184,15 +181,16 @@ fn best_of(mut measure: impl FnMut() -> Result<(), String>) -> Result<(), String
     result
 }
 
-fn power_cut(fs: &str) -> Outcome {
-    if !proc::is_root() {
-        return Outcome::Skipped("needs root (FUSE, loop devices, mounts)".to_owned());
-    }
-    if let Err(why) = packages::require(&["fusermount3", "losetup", &format!("mkfs.{fs}")]) {
+fn power_cuts(args: &[&str]) -> Outcome {
+    if let Err(why) = powercut::possible(&powercut::FILESYSTEMS) {
         return Outcome::Skipped(why);
     }
-    let args = ["lab", "powercut", "--fs", fs, "--cuts", CUTS];
-    proc::run_within(LAB_LIMIT, &mut command(&proc::landfast().to_string_lossy(), args)).into()
+    let run = || -> Result<(), String> {
+        let program = std::env::current_exe().map_err(|e| format!("our own path: {e}"))?;
+        let args = [&["powercut"], args].concat();
+        proc::run_within(LAB_LIMIT, &mut command(&program.to_string_lossy(), args))
+    };
+    run().into()
 }
 
 fn verify_step(status: i32, args: &[&str]) -> Outcome {

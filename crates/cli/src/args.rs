@@ -381,7 +381,7 @@ pub struct PowercutArgs {
     /// How many cuts
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub cuts: u32,
-    /// What is going on: untar, serial or mixed
+    /// What is going on: untar, serial, v3, mixed, overwrite or clients
     #[arg(long, value_name = "LOAD", default_value = "mixed")]
     pub workload: landfast_lab::powercut::Load,
     /// Where everything random comes from; the same seed makes the same work and the same losses
@@ -390,6 +390,21 @@ pub struct PowercutArgs {
     /// Clients at work at the same time
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub clients: u32,
+    /// How the power goes: power, kill, slow-log, log-lost, half-lost; all of these by chance when none is named
+    #[arg(long, value_name = "HOW")]
+    pub variant: Option<landfast_lab::powercut::Variant>,
+    /// Cut at this named point of the server's code, or at `each` of them; takes a server with debug assertions
+    #[arg(long, value_name = "NAME")]
+    pub point: Option<String>,
+    /// Give the server this deliberate bug, which the check must find; takes debug assertions
+    #[arg(long, value_name = "NAME")]
+    pub bug: Option<String>,
+    /// End after the first cut with something wrong
+    #[arg(long)]
+    pub until_wrong: bool,
+    /// The server's binary, when it is not this one
+    #[arg(long, value_name = "FILE")]
+    pub binary: Option<PathBuf>,
     /// What the server promises; with another than `log` the check must find what is lost
     #[arg(long, value_enum, default_value = "log", hide = true)]
     pub durability: DurabilityArg,

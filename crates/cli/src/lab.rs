@@ -40,6 +40,15 @@ fn powercut(args: &PowercutArgs) -> Exit {
         seed: args.seed,
         clients: args.clients,
         durability: args.durability.into(),
+        variant: args.variant,
+        points: match args.point.as_deref() {
+            None => powercut::Points::None,
+            Some("each") => powercut::Points::Each,
+            Some(name) => powercut::Points::One(name.to_owned()),
+        },
+        bug: args.bug.clone(),
+        binary: args.binary.clone(),
+        until_wrong: args.until_wrong,
         show: args.show,
     };
     let quiet = args.json;
@@ -50,12 +59,15 @@ fn powercut(args: &PowercutArgs) -> Exit {
                 return;
             }
             println!(
-                "cut {:>4} after {:>5} ms: {} operations acknowledged, {} objects and {} handles checked, recovered in {:.2} s{}",
+                "cut {:>4} ({}{}) after {:>5} ms: {} operations acknowledged, {} objects and {} handles checked, {} requests repeated, recovered in {:.2} s{}",
                 cut.cut,
+                cut.how,
+                cut.points.iter().map(|p| format!(", {p}")).collect::<String>(),
                 cut.after_ms,
                 show_count(cut.acknowledged),
                 show_count(cut.objects),
                 show_count(cut.handles),
+                show_count(cut.repeated),
                 cut.recovery_s,
                 if cut.wrong.is_empty() { "" } else { ": WRONG" }
             );

@@ -37,11 +37,12 @@ fn what_the_log_acknowledges_survives() {
     if !able() {
         return;
     }
-    for fs in ["ext4", "xfs", "btrfs"].into_iter().filter(|fs| has(fs)) {
-        for workload in ["mixed", "serial", "untar"] {
-            let (status, said) = cuts(fs, workload, "log");
-            assert_eq!(status, Some(0), "{fs}, {workload}: {said}");
-        }
+    // `cargo xtask powercut` takes each workload to each filesystem.
+    let pairs =
+        [("ext4", "mixed"), ("ext4", "v3"), ("xfs", "overwrite"), ("btrfs", "untar"), ("btrfs", "serial")];
+    for (fs, workload) in pairs.into_iter().filter(|(fs, _)| has(fs)) {
+        let (status, said) = cuts(fs, workload, "log");
+        assert_eq!(status, Some(0), "{fs}, {workload}: {said}");
     }
 }
 

@@ -9,7 +9,9 @@ use crate::error::{Context, Error, Result};
 use crate::limits::{CHILD_LINES_MAX, READY_WAIT};
 use crate::sys;
 use parking_lot::Mutex;
-use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_process, set_parent_process_death_signal, waitid,
+};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -71,6 +73,17 @@ fn exe() -> Result<std::path::PathBuf> {
     std::env::current_exe().context(|| "path of this program".to_owned())
 }
 
+/// A change of state of a child, which stays to be seen by others.
+fn wait_id(pid: u32, what: WaitIdOptions) -> Option<WaitIdStatus> {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw)?;
+    loop {
+        match waitid(WaitId::Pid(pid), what) {
+            Err(rustix::io::Errno::INTR) => {}
+            done => return done.ok().flatten(),
+        }
+    }
+}
+
 /// Where a child's standard error goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Output {
@@ -95,11 +108,25 @@ impl Child {
     /// # Errors
     /// When it cannot be started.
     pub fn start(role: &'static str, what: Role, errors: Output) -> Result<Self> {
+        Self::start_with(role, what, errors, &[])
+    }
+
+    /// As [`Child::start`], with these variables in its environment.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start_with(
+        role: &'static str,
+        what: Role,
+        errors: Output,
+        envs: &[(String, String)],
+    ) -> Result<Self> {
         let order = Order { parent: std::process::id(), role: what };
         let json = serde_json::to_string(&order).map_err(|e| Error::Child { role, what: e.to_string() })?;
         let args: [OsString; 3] = ["lab".into(), "child".into(), json.into()];
         let mut process = Command::new(exe()?)
             .args(args)
+            .envs(envs.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(if errors == Output::Inherit { Stdio::inherit() } else { Stdio::piped() })
@@ -231,6 +258,30 @@ impl Child {
     /// Its exit status, if it has ended.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.process.try_wait().ok().flatten()
+    }
+
+    /// Whether it has stopped (SIGSTOP).
+    pub fn is_stopped(&self) -> bool {
+        let now = WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+        wait_id(self.process.id(), now).is_some_and(|status| status.stopped())
+    }
+
+    /// Waits until it has stopped (SIGSTOP) or ended; false when it has done neither by then.
+    pub fn wait_stopped(&self, patience: Duration) -> bool {
+        let (tell, told) = mpsc::channel();
+        let pid = self.process.id();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                let until = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+                let _ = tell.send(wait_id(pid, until).is_some());
+            });
+            let in_time = told.recv_timeout(patience).unwrap_or(false);
+            if !in_time {
+                // Ends the wait of the thread.
+                self.signal(Signal::STOP);
+            }
+            in_time
+        })
     }
 
     /// The last lines that it said on standard error, when they are kept.

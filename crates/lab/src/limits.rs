@@ -97,3 +97,15 @@ pub const PEERCUT_PATIENCE: Duration = Duration::from_secs(120);
 
 /// How often its journal is looked at.
 pub const PEERCUT_POLL: Duration = Duration::from_millis(10);
+
+/// Calls of a version 3 client that are repeated after each power cut.
+pub const V3_REMEMBERED_MAX: usize = 6;
+
+/// Longest wait for a server to come by a named point.
+pub const POINT_PATIENCE: Duration = Duration::from_secs(3);
+
+/// A server is stopped before so many passes of a named point ...
+pub const POINT_PASSES: u64 = 150;
+
+/// ... or so many, of one that it seldom passes.
+pub const POINT_PASSES_RARE: u64 = 2;

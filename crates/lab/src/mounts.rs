@@ -82,6 +82,23 @@ impl Filesystem {
         run(Command::new(tool).args(args).arg(device), self.package()).map(drop)
     }
 
+    /// Repairs a filesystem that does not mount after a power cut, as a boot does; only ext4's tools can do that.
+    ///
+    /// # Errors
+    /// [`Error::Tool`] with the checker's words.
+    pub fn repair(self, device: &Path) -> Result<()> {
+        match self {
+            // A status of 1 says that all was corrected.
+            Filesystem::Ext4 => {
+                let script = r#"e2fsck -f -y "$0"; test $? -le 1"#;
+                run(Command::new("sh").args(["-c", script]).arg(device), self.package()).map(drop)
+            }
+            Filesystem::Xfs | Filesystem::Btrfs => {
+                Err(Error::Unable(format!("{self} on {} does not mount", device.display())))
+            }
+        }
+    }
+
     /// Checks an unmounted filesystem without changing it; the journal must have been replayed
     /// (mounted and unmounted once) before.
     ///

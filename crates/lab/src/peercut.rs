@@ -241,6 +241,7 @@ pub fn run(options: &Options, mut progress: impl FnMut(u32, &Report)) -> Result<
         fs: options.fs,
         data_bytes: options.fs.size_min().max(512 << 20),
         log_bytes: 32 << 20,
+        mirror: false,
         seed: options.seed,
     })?;
     rig.set_mount_options(&options.mount_options);

@@ -20,6 +20,8 @@ pub struct RigOptions {
     pub data_bytes: u64,
     /// Size of the log disk in bytes.
     pub log_bytes: u64,
+    /// A second log disk, for a mirror.
+    pub mirror: bool,
     /// Seed of what survives a power cut.
     pub seed: u64,
 }
@@ -27,7 +29,7 @@ pub struct RigOptions {
 impl Default for RigOptions {
     /// ext4 on 2 GiB, a log of 64 MiB.
     fn default() -> Self {
-        RigOptions { fs: Filesystem::Ext4, data_bytes: 2 << 30, log_bytes: 64 << 20, seed: 0 }
+        RigOptions { fs: Filesystem::Ext4, data_bytes: 2 << 30, log_bytes: 64 << 20, mirror: false, seed: 0 }
     }
 }
 
@@ -47,14 +49,27 @@ pub struct Rig {
     mount: Option<Mount>,
     data_dev: Option<LoopDevice>,
     log_dev: Option<LoopDevice>,
+    mirror_dev: Option<LoopDevice>,
     data: DiskProcess,
     log: DiskProcess,
+    mirror: Option<DiskProcess>,
     dir: tempfile::TempDir,
     options: RigOptions,
     /// How often the disks were replaced by new ones.
     generation: u64,
     latency: Latency,
     mount_options: String,
+    /// The half of the log that has no power even when the others have.
+    dead: Option<Half>,
+}
+
+/// A half of a log on two disks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Half {
+    /// The log disk.
+    First,
+    /// The mirror.
+    Second,
 }
 
 /// Counters of both disks.
@@ -107,18 +122,21 @@ impl Rig {
             .prefix("landfast-lab-")
             .tempdir()
             .context(|| "make a temporary directory".to_owned())?;
-        let (data, log) = start_disks(dir.path(), options, 0)?;
+        let (data, log, mirror) = start_disks(dir.path(), options, 0)?;
         Ok(Rig {
             mount: None,
             data_dev: None,
             log_dev: None,
+            mirror_dev: None,
             data,
             log,
+            mirror,
             dir,
             options: options.clone(),
             generation: 0,
             latency: Latency::default(),
             mount_options: String::new(),
+            dead: None,
         })
     }
 
@@ -135,7 +153,8 @@ impl Rig {
     pub fn format(&mut self) -> Result<()> {
         self.detach()?;
         self.generation += 1;
-        (self.data, self.log) = start_disks(self.dir.path(), &self.options, self.generation)?;
+        (self.data, self.log, self.mirror) = start_disks(self.dir.path(), &self.options, self.generation)?;
+        self.dead = None;
         self.latency = Latency::default();
         let data_dev = self.attach_data()?;
         self.attach_log()?;
@@ -154,12 +173,14 @@ impl Rig {
         Ok(self.data_dev.insert(dev).path().to_owned())
     }
 
-    fn attach_log(&mut self) -> Result<PathBuf> {
-        let dev = match self.log_dev.take() {
-            Some(dev) => dev,
-            None => LoopDevice::attach(&self.log.image())?,
-        };
-        Ok(self.log_dev.insert(dev).path().to_owned())
+    fn attach_log(&mut self) -> Result<()> {
+        if self.log_dev.is_none() {
+            self.log_dev = Some(LoopDevice::attach(&self.log.image())?);
+        }
+        if let (None, Some(mirror)) = (&self.mirror_dev, &self.mirror) {
+            self.mirror_dev = Some(LoopDevice::attach(&mirror.image())?);
+        }
+        Ok(())
     }
 
     /// Attaches the loop devices and mounts the filesystem (its journal is replayed).
@@ -180,6 +201,19 @@ impl Rig {
         Ok(())
     }
 
+    /// As [`Rig::mount`]; a filesystem whose superblock was torn in a power cut (ext4's lies across two sectors) is
+    /// repaired first. Returns whether it was.
+    ///
+    /// # Errors
+    /// A filesystem that does not mount all the same.
+    pub fn mount_or_repair(&mut self) -> Result<bool> {
+        let Err(error) = self.mount() else { return Ok(false) };
+        tracing::warn!("{error}");
+        let dev = self.attach_data()?;
+        self.options.fs.repair(&dev)?;
+        self.mount().map(|()| true)
+    }
+
     /// Unmounts the filesystem; the loop devices stay.
     ///
     /// # Errors
@@ -196,6 +230,7 @@ impl Rig {
         let done = self.unmount();
         self.data_dev = None;
         self.log_dev = None;
+        self.mirror_dev = None;
         done
     }
 
@@ -215,7 +250,9 @@ impl Rig {
     /// When a disk has gone.
     pub fn set_latency(&mut self, latency: Latency) -> Result<()> {
         self.data.control(&flush_words(latency.data_flush))?;
-        self.log.control(&flush_words(latency.log_flush))?;
+        for half in self.halves() {
+            half.control(&flush_words(latency.log_flush))?;
+        }
         self.latency = latency;
         Ok(())
     }
@@ -232,13 +269,18 @@ impl Rig {
         done
     }
 
-    /// Control words for both disks.
+    /// The disks of the log.
+    fn halves(&self) -> impl Iterator<Item = &DiskProcess> {
+        [Some(&self.log), self.mirror.as_ref()].into_iter().flatten()
+    }
+
+    /// Control words for all disks.
     ///
     /// # Errors
     /// A bad word, or a disk that has gone.
     pub fn control(&self, words: &str) -> Result<()> {
         self.data.control(words)?;
-        self.log.control(words)
+        self.halves().try_for_each(|half| half.control(words))
     }
 
     /// Control words for the data disk alone.
@@ -257,16 +299,19 @@ impl Rig {
         self.log.control(words)
     }
 
-    /// Cuts the power of both disks at once.
+    /// Cuts the power of all disks at once.
     ///
     /// # Errors
     /// When a disk has gone.
     pub fn cut(&self) -> Result<()> {
         std::thread::scope(|s| {
-            let log = s.spawn(|| self.log.cut());
-            let data = self.data.cut();
-            let gone = |_| Error::Child { role: "disk", what: "panic".into() };
-            log.join().map_err(gone)?.and(data)
+            let halves: Vec<_> = self.halves().map(|half| s.spawn(|| half.cut())).collect();
+            let mut done = self.data.cut();
+            for half in halves {
+                let gone = |_| Error::Child { role: "disk", what: "panic".into() };
+                done = half.join().map_err(gone)?.and(done);
+            }
+            done
         })
     }
 
@@ -279,8 +324,42 @@ impl Rig {
         self.mount = None;
         self.data_dev = None;
         self.log_dev = None;
+        self.mirror_dev = None;
         self.data.power_on()?;
-        self.log.power_on()
+        if self.dead != Some(Half::First) {
+            self.log.power_on()?;
+        }
+        match &self.mirror {
+            Some(mirror) if self.dead != Some(Half::Second) => mirror.power_on(),
+            _ => Ok(()),
+        }
+    }
+
+    /// From the next [`Rig::power_on`] on this half of the log has no power; none: both have.
+    pub fn set_dead_half(&mut self, half: Option<Half>) {
+        self.dead = half;
+    }
+
+    /// Puts a new, empty disk in the place of one half of the log.
+    ///
+    /// # Errors
+    /// What the disk's process says.
+    pub fn replace_half(&mut self, half: Half) -> Result<()> {
+        self.generation += 1;
+        let name = format!("log-disk-new-{}", self.generation);
+        let disk = start_disk(self.dir.path(), &name, self.options.log_bytes, self.generation)?;
+        match half {
+            Half::First => {
+                self.log_dev = None;
+                self.log = disk;
+            }
+            Half::Second => {
+                self.mirror_dev = None;
+                self.mirror = Some(disk);
+            }
+        }
+        self.dead = self.dead.filter(|dead| *dead != half);
+        self.attach_log()
     }
 
     /// The exported directory.
@@ -295,6 +374,11 @@ impl Rig {
     pub fn log_device(&self) -> Result<&Path> {
         let dev = self.log_dev.as_ref().map(LoopDevice::path);
         dev.ok_or_else(|| Error::Unable("the log disk is not attached".into()))
+    }
+
+    /// The second log disk's block device, where there is one.
+    pub fn mirror_device(&self) -> Option<&Path> {
+        self.mirror_dev.as_ref().map(LoopDevice::path)
     }
 
     /// A directory for other files of the run, on neither disk.
@@ -316,17 +400,26 @@ impl Rig {
     }
 }
 
-/// Starts the data disk and the log disk below `dir`.
-fn start_disks(dir: &Path, options: &RigOptions, generation: u64) -> Result<(DiskProcess, DiskProcess)> {
-    let disk = |name: &str, size: u64, seed: u64| {
-        DiskProcess::start(DiskOptions {
-            mountpoint: dir.join(format!("{name}-{generation}")),
-            size: size.next_multiple_of(4096),
-            settings: format!("seed={seed}"),
-            ..DiskOptions::default()
-        })
-    };
+/// Starts the data disk and the disks of the log below `dir`.
+fn start_disks(
+    dir: &Path,
+    options: &RigOptions,
+    generation: u64,
+) -> Result<(DiskProcess, DiskProcess, Option<DiskProcess>)> {
+    let disk =
+        |name: &str, size: u64, seed: u64| start_disk(dir, &format!("{name}-{generation}"), size, seed);
     let seed = options.seed.wrapping_add(generation.wrapping_mul(2));
     let data = disk("data-disk", options.data_bytes.max(options.fs.size_min()), seed)?;
-    Ok((data, disk("log-disk", options.log_bytes, seed.wrapping_add(1))?))
+    let log = disk("log-disk", options.log_bytes, seed.wrapping_add(1))?;
+    let mirror = options.mirror.then(|| disk("mirror-disk", options.log_bytes, !seed)).transpose()?;
+    Ok((data, log, mirror))
+}
+
+fn start_disk(dir: &Path, name: &str, size: u64, seed: u64) -> Result<DiskProcess> {
+    DiskProcess::start(DiskOptions {
+        mountpoint: dir.join(name),
+        size: size.next_multiple_of(4096),
+        settings: format!("seed={seed}"),
+        ..DiskOptions::default()
+    })
 }

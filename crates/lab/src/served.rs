@@ -3,6 +3,7 @@
 use crate::child::{Child, Output, Role};
 use crate::error::{Context, Error, Result};
 use crate::limits::{READY_POLL, READY_WAIT};
+use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -54,6 +55,10 @@ pub struct ServeOptions {
     pub mirror: Option<PathBuf>,
     /// Where to give the metrics.
     pub metrics: Option<SocketAddr>,
+    /// Another `landfast` than this one.
+    pub binary: Option<PathBuf>,
+    /// Variables for its environment.
+    pub envs: Vec<(String, String)>,
 }
 
 impl ServeOptions {
@@ -71,6 +76,8 @@ impl ServeOptions {
             show: false,
             mirror: None,
             metrics: None,
+            binary: None,
+            envs: Vec::new(),
         }
     }
 
@@ -141,6 +148,41 @@ impl Served {
         Ok(served)
     }
 
+    /// Starts a server that may stop itself (SIGSTOP) on its way: waits until it answers, which is `false`, or has
+    /// stopped. (It listens before it has put its log in order.)
+    ///
+    /// # Errors
+    /// When it ends instead.
+    pub fn start_or_stop(options: &ServeOptions) -> Result<(Self, bool)> {
+        let start = Instant::now();
+        let mut served = Self::spawn(options)?;
+        let mut asked: Option<TcpStream> = None;
+        loop {
+            if served.child.is_stopped() {
+                return Ok((served, true));
+            }
+            asked = asked.or_else(|| ask(served.addr));
+            if asked.as_mut().is_some_and(|stream| stream.read(&mut [0; 4]).is_ok_and(|n| n > 0)) {
+                served.took = start.elapsed();
+                return Ok((served, false));
+            }
+            if let Some(status) = served.child.ended() {
+                let what = format!("ended before it served ({status}): {}", served.child.words());
+                return Err(Error::Child { role: "server", what });
+            }
+            if start.elapsed() > READY_WAIT {
+                return Err(Error::Child { role: "server", what: "does not answer".into() });
+            }
+            // There is no one event for "it answers, has stopped, or has ended".
+            std::thread::sleep(READY_POLL);
+        }
+    }
+
+    /// Waits until it has stopped itself (SIGSTOP) or ended; false when it has done neither by then.
+    pub fn wait_stopped(&self, patience: Duration) -> bool {
+        self.child.wait_stopped(patience)
+    }
+
     /// Starts a server and does not wait for it.
     ///
     /// # Errors
@@ -148,7 +190,12 @@ impl Served {
     pub fn spawn(options: &ServeOptions) -> Result<Self> {
         let addr = free_port()?;
         let output = if options.show { Output::Inherit } else { Output::Keep };
-        let child = Child::start("server", Role::Run(options.args(addr)), output)?;
+        let args = options.args(addr);
+        let role = match &options.binary {
+            Some(binary) => Role::Program([vec![binary.to_string_lossy().into_owned()], args].concat()),
+            None => Role::Run(args),
+        };
+        let child = Child::start_with("server", role, output, &options.envs)?;
         Ok(Served { child, addr, took: Duration::ZERO })
     }
 
@@ -206,6 +253,14 @@ impl Served {
     pub fn kill(mut self) {
         self.child.kill();
     }
+}
+
+/// A connection on which the answer to a call that does nothing will come, and whose reads do not wait.
+fn ask(addr: SocketAddr) -> Option<TcpStream> {
+    let mut stream = TcpStream::connect(addr).ok()?;
+    stream.write_all(&crate::serial::null_call()).ok()?;
+    stream.set_nonblocking(true).ok()?;
+    Some(stream)
 }
 
 /// A port that was free a moment ago.

@@ -1,94 +1,17 @@
-//! The oracle: a recovered tree against the model, by names, contents and attributes on the disk,
-//! and by the handles from before over the wire.
+//! The oracle: a recovered tree, as the disk and as NFS show it, against the model; change attributes and the handles
+//! from before against what the server gave then.
 
+use super::found::{Found, Tree, Type};
 use super::model::{Kind, Model, ROOT};
-use crate::error::{Context, Error, Result};
+use super::peer::Peer;
+use crate::error::{Error, Result};
+use crate::serial::Node;
 use crate::serial::action::Path;
-use crate::serial::{Actor, Node};
-use crate::tarball::{Kind as MemberKind, Member};
 use landfast_nfs::v4::{FileHandle, FileType};
-use std::collections::{BTreeMap, HashMap};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::PathBuf;
+use std::collections::HashMap;
 
 /// At most so many differences are described.
 const SHOWN_MAX: usize = 12;
-
-/// One object as the disk has it.
-#[derive(Debug, Clone)]
-pub struct Found {
-    meta: std::fs::Metadata,
-    /// A file's contents, a symbolic link's text.
-    bytes: Vec<u8>,
-}
-
-impl Found {
-    /// A file's contents.
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes
-    }
-
-    /// How it differs from a member of an archive that was extracted to its end; of a directory only
-    /// the type counts, its attributes come last.
-    pub fn differs_from(&self, member: &Member) -> Option<String> {
-        let t = self.meta.file_type();
-        let MemberKind::File(data) = &member.kind else {
-            return (matches!(member.kind, MemberKind::Dir) != t.is_dir()).then(|| format!("is {t:?}"));
-        };
-        if !t.is_file() || self.bytes != data[..] {
-            return Some(contents_difference(data, &self.bytes));
-        }
-        let owner = (self.meta.uid(), self.meta.gid());
-        if (self.meta.mode() & 0o7777, owner) != (member.mode, (member.uid, member.gid)) {
-            return Some(format!("has mode {:o}, owner {owner:?}", self.meta.mode() & 0o7777));
-        }
-        (self.mtime() != member.mtime).then(|| format!("has mtime {:?}", self.mtime()))
-    }
-
-    /// Modification time.
-    pub fn mtime(&self) -> (i64, u32) {
-        (self.meta.mtime(), u32::try_from(self.meta.mtime_nsec()).unwrap_or(0))
-    }
-}
-
-/// All that is below a directory.
-pub type Tree = BTreeMap<Path, Found>;
-
-/// Reads what is below `root`, without the server's own directory.
-///
-/// # Errors
-/// When something cannot be read.
-pub fn read_tree(root: &std::path::Path) -> Result<Tree> {
-    let mut out = Tree::new();
-    let mut dirs = vec![PathBuf::new()];
-    while let Some(dir) = dirs.pop() {
-        let at = root.join(&dir);
-        let what = || format!("read {}", at.display());
-        for entry in std::fs::read_dir(&at).context(what)? {
-            let entry = entry.context(what)?;
-            if dir.as_os_str().is_empty() && entry.file_name() == ".landfast" {
-                continue;
-            }
-            let path = dir.join(entry.file_name());
-            let full = root.join(&path);
-            let what = || format!("read {}", full.display());
-            let meta = std::fs::symlink_metadata(&full).context(what)?;
-            let bytes = if meta.is_file() {
-                std::fs::read(&full).context(what)?
-            } else if meta.is_symlink() {
-                std::fs::read_link(&full).context(what)?.into_os_string().into_vec()
-            } else {
-                Vec::new()
-            };
-            if meta.is_dir() {
-                dirs.push(path.clone());
-            }
-            out.insert(path.as_os_str().as_bytes().to_vec(), Found { meta, bytes });
-        }
-    }
-    Ok(out)
-}
 
 /// How the tree differs from the model; empty when it does not.
 pub fn differences(model: &Model, tree: &Tree) -> Vec<String> {
@@ -102,7 +25,7 @@ pub fn differences(model: &Model, tree: &Tree) -> Vec<String> {
             out.push(format!("{name}: is missing"));
             continue;
         };
-        let ino = found.meta.ino();
+        let ino = found.number;
         if *inodes.entry(*id).or_insert(ino) != ino || *objects.entry(ino).or_insert(*id) != *id {
             out.push(format!("{name}: is not the object that it was"));
         }
@@ -117,44 +40,59 @@ pub fn differences(model: &Model, tree: &Tree) -> Vec<String> {
 
 fn object_difference(model: &Model, id: usize, found: &Found) -> Option<String> {
     let object = model.object(id)?;
-    let meta = &found.meta;
-    let t = meta.file_type();
-    let device = (rustix::fs::major(meta.rdev()), rustix::fs::minor(meta.rdev()));
-    let same = match &object.kind {
-        Kind::File(contents) if t.is_file() => {
+    let same = match (&object.kind, &found.kind) {
+        (Kind::File(contents), Type::File) => {
             if !contents.allows(&found.bytes) {
-                return Some(contents_difference(&contents.stable, &found.bytes));
+                return Some(format!(
+                    "{}; {}",
+                    contents_difference(&contents.stable, &found.bytes),
+                    contents.why_not(&found.bytes)
+                ));
             }
             true
         }
-        Kind::Dir(_) => t.is_dir(),
-        Kind::Special(Node::Symlink(to)) => t.is_symlink() && found.bytes == *to,
-        Kind::Special(Node::Fifo) => t.is_fifo(),
-        Kind::Special(Node::Socket) => t.is_socket(),
-        Kind::Special(Node::Char(a, b)) => t.is_char_device() && device == (*a, *b),
-        Kind::Special(Node::Block(a, b)) => t.is_block_device() && device == (*a, *b),
-        Kind::File(_) | Kind::Special(Node::Dir) => false,
+        (Kind::Dir(_), Type::Other(node)) => *node == Node::Dir,
+        (Kind::Special(wanted), Type::Other(node)) => wanted == node,
+        _ => false,
     };
     if !same {
-        return Some(format!("is of another type ({t:?})"));
+        return Some(format!("is of another type ({:?})", found.kind));
     }
-    if !t.is_symlink() && meta.mode() & 0o7777 != object.mode {
-        return Some(format!("has mode {:o}, not {:o}", meta.mode() & 0o7777, object.mode));
+    let is_link = matches!(found.kind, Type::Other(Node::Symlink(_)));
+    if !is_link && object.mode_known && found.mode != object.mode {
+        return Some(format!("has mode {:o}, not {:o}", found.mode, object.mode));
     }
-    if (meta.uid(), meta.gid()) != object.owner {
-        return Some(format!("belongs to {}:{}, not {:?}", meta.uid(), meta.gid(), object.owner));
+    if found.owner != object.owner {
+        return Some(format!("belongs to {:?}, not {:?}", found.owner, object.owner));
     }
-    if object.mtime.is_some_and(|t| t != found.mtime()) {
-        return Some(format!("has mtime {:?}, not {:?}", found.mtime(), object.mtime));
+    if object.mtime.is_some_and(|t| t != found.mtime) {
+        return Some(format!("has mtime {:?}, not {:?}", found.mtime, object.mtime));
     }
     let links = model.links(id) as u64;
-    if !t.is_dir() && meta.nlink() != links {
-        return Some(format!("has {} links, not {links}", meta.nlink()));
+    if !matches!(object.kind, Kind::Dir(_)) && found.links != links {
+        return Some(format!("has {} links, not {links}", found.links));
     }
-    None
+    let wire = found.wire.as_ref()?;
+    if let Some(xattrs) = wire.xattrs.as_ref().filter(|x| **x != object.xattrs) {
+        let names = |x: &std::collections::BTreeMap<Vec<u8>, _>| {
+            x.keys().map(|k| k.escape_ascii().to_string()).collect::<Vec<_>>()
+        };
+        return Some(format!(
+            "has other extended attributes: {:?}, not {:?}",
+            names(xattrs),
+            names(&object.xattrs)
+        ));
+    }
+    match (&wire.acl, &object.acl) {
+        (Some(got), Some(wanted)) if got != wanted => {
+            Some(format!("has another access list: {got:?}, not {wanted:?}"))
+        }
+        _ => None,
+    }
 }
 
-fn contents_difference(wanted: &[u8], got: &[u8]) -> String {
+/// Says where contents differ.
+pub fn contents_difference(wanted: &[u8], got: &[u8]) -> String {
     let first = wanted.iter().zip(got).position(|(a, b)| a != b);
     let at = first.map_or_else(String::new, |i| format!(", first difference at byte {i}"));
     format!("has wrong contents: {} bytes, {} of them stable{at}", got.len(), wanted.len())
@@ -175,10 +113,39 @@ pub fn agree(variants: &[Model], tree: &Tree) -> Result<usize> {
             nearest = Some(differ);
         }
     }
-    let mut differ = nearest.unwrap_or_default();
-    let count = differ.len();
-    differ.truncate(SHOWN_MAX);
-    Err(Error::Unable(format!("{count} differences from every allowed state: {}", differ.join("; "))))
+    let differ = nearest.unwrap_or_default();
+    Err(Error::Unable(format!("{} differences from every allowed state: {}", differ.len(), shown(differ))))
+}
+
+fn shown(mut what: Vec<String>) -> String {
+    what.truncate(SHOWN_MAX);
+    what.join("; ")
+}
+
+/// Change attributes, against those that the server gave before the cut (`before`, with what was acknowledged then):
+/// none goes back, and one that is the same stands for the same (RFC 8881 section 5.8.1.4). Notes the new ones.
+pub fn changes(before: &Model, model: &mut Model, tree: &Tree, top: Option<&Found>) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (path, id) in model.paths().into_iter().chain([(Path::new(), ROOT)]) {
+        let found = if id == ROOT { top } else { tree.get(&path) };
+        let now = found.and_then(|f| f.wire.as_ref()?.change);
+        let (Some(now), Some(object)) = (now, model.object(id)) else { continue };
+        let old = before.object(id);
+        let name = path.escape_ascii();
+        match old.and_then(|o| o.change) {
+            Some(was) if now < was => {
+                wrong.push(format!("{name}: change attribute {was} went back to {now}"))
+            }
+            Some(was) if now == was && !old.is_some_and(|o| o.looks_like(object)) => {
+                wrong.push(format!("{name}: change attribute {was} as before, for something else"));
+            }
+            _ => {}
+        }
+        if let Some(object) = model.object_mut(id) {
+            object.change = Some(now);
+        }
+    }
+    wrong
 }
 
 /// The handles that clients had before the cut, over the wire: each still leads to its object, with
@@ -187,7 +154,7 @@ pub fn agree(variants: &[Model], tree: &Tree) -> Result<usize> {
 ///
 /// # Errors
 /// [`Error::Unable`] with what is wrong.
-pub fn handles(model: &Model, tree: &Tree, removed: &[FileHandle], actor: &mut Actor) -> Result<u64> {
+pub fn handles(model: &Model, tree: &Tree, removed: &[FileHandle], peer: &mut Peer) -> Result<u64> {
     let mut tried = 0;
     let mut wrong = Vec::new();
     for (path, id) in model.paths().into_iter().chain([(Path::new(), ROOT)]) {
@@ -195,7 +162,7 @@ pub fn handles(model: &Model, tree: &Tree, removed: &[FileHandle], actor: &mut A
         let Some(fh) = &object.fh else { continue };
         tried += 1;
         let name = path.escape_ascii();
-        match actor.getattr(fh) {
+        match peer.getattr(fh) {
             Ok(attrs) => {
                 if object.fileid.is_some() && attrs.fileid != object.fileid {
                     wrong.push(format!("{name}: fileid {:?}, was {:?}", attrs.fileid, object.fileid));
@@ -213,7 +180,7 @@ pub fn handles(model: &Model, tree: &Tree, removed: &[FileHandle], actor: &mut A
     }
     for fh in removed {
         tried += 1;
-        match actor.getattr(fh) {
+        match peer.getattr(fh) {
             Ok(_) => wrong.push("the handle of a removed object leads to an object".to_owned()),
             Err(Error::Nfs { .. }) => {}
             Err(e) => return Err(e),
@@ -222,7 +189,5 @@ pub fn handles(model: &Model, tree: &Tree, removed: &[FileHandle], actor: &mut A
     if wrong.is_empty() {
         return Ok(tried);
     }
-    let count = wrong.len();
-    wrong.truncate(SHOWN_MAX);
-    Err(Error::Unable(format!("{count} handles of {tried} are wrong: {}", wrong.join("; "))))
+    Err(Error::Unable(format!("{} handles of {tried} are wrong: {}", wrong.len(), shown(wrong))))
 }

@@ -3,18 +3,27 @@
 //!
 //! | room | subject |
 //! |---|---|
+//! | `options` | what a run is to do, what it reports |
 //! | `model` | the tree that acknowledged actions make, and what a cut may have left of the last one |
-//! | `workload` | what is going on when the power goes |
-//! | `check` | the oracle: disk and wire against the model |
+//! | `workload`, `overwrite` | what is going on when the power goes |
+//! | `worker`, `peer` | a client, what it knows, and what it repeats and sends again after a cut |
+//! | `found` | a tree as the disk and as NFS show it |
+//! | `check` | the oracle: that against the model |
 //! | `untar` | the same for `landfast untar`, which goes on after the cut |
 //! | `moment` | when the power goes |
 //! | `run` | the harness |
 
 pub mod check;
+pub mod found;
 pub mod model;
 mod moment;
+mod options;
+mod overwrite;
+mod peer;
 mod run;
 mod untar;
+mod worker;
 pub mod workload;
 
-pub use run::{CutReport, Load, Options, Report, run};
+pub use options::{CutReport, Load, Options, Points, Report, Variant};
+pub use run::run;

@@ -6,6 +6,7 @@
 
 use crate::serial::action::{Path, is_below, split};
 use crate::serial::{Action, Node};
+use landfast_nfs::v4::res::NfsAce;
 use landfast_nfs::v4::{AttrValues, FileHandle};
 use landfast_xdr::Bytes;
 use std::collections::{BTreeMap, HashMap};
@@ -58,14 +59,33 @@ impl Contents {
         if self.pending.is_empty() {
             return bytes == self.stable;
         }
-        bytes.iter().enumerate().all(|(i, b)| {
-            // Beyond the stable end, what was not written reads as zero.
-            *b == self.stable.get(i).copied().unwrap_or(0)
-                || self
-                    .pending
-                    .iter()
-                    .any(|(o, d)| i.checked_sub(*o as usize).and_then(|k| d.get(k)).is_some_and(|x| x == b))
-        })
+        bytes.iter().enumerate().all(|(i, b)| self.allows_at(i, *b))
+    }
+
+    /// Whether there may be this byte at this place.
+    fn allows_at(&self, i: usize, b: u8) -> bool {
+        // Beyond the stable end, what was not written reads as zero.
+        let pending = |(o, d): &(u64, Bytes)| i.checked_sub(*o as usize).and_then(|k| d.get(k)) == Some(&b);
+        b == self.stable.get(i).copied().unwrap_or(0) || self.pending.iter().any(pending)
+    }
+
+    /// Where bytes that are not allowed are wrong.
+    pub fn why_not(&self, bytes: &[u8]) -> String {
+        let wrong: Vec<usize> =
+            bytes.iter().enumerate().filter(|(i, b)| !self.allows_at(*i, **b)).map(|(i, _)| i).collect();
+        let zeros = wrong.iter().filter(|i| bytes[**i] == 0).count();
+        match (wrong.first(), wrong.last()) {
+            (Some(first), Some(last)) => {
+                format!(
+                    "{} bytes from {first} to {last} were never written there, {zeros} of them are zero",
+                    wrong.len()
+                )
+            }
+            _ => format!(
+                "the length is wrong; unstable are {:?}",
+                self.pending.iter().map(|(o, d)| (*o, d.len())).collect::<Vec<_>>()
+            ),
+        }
     }
 }
 
@@ -95,13 +115,45 @@ pub struct Object {
     pub fh: Option<FileHandle>,
     /// Its number on the wire.
     pub fileid: Option<u64>,
+    /// False when the mode follows from an access list that nobody acknowledged.
+    pub mode_known: bool,
+    /// Extended attributes.
+    pub xattrs: BTreeMap<Vec<u8>, Bytes>,
+    /// The access list, when the server has said it.
+    pub acl: Option<Vec<NfsAce>>,
+    /// The last change attribute that the server gave.
+    pub change: Option<u64>,
 }
 
 impl Object {
     fn new(kind: Kind, mode: u32) -> Self {
-        Object { kind, mode, owner: (0, 0), mtime: None, fh: None, fileid: None }
+        Object {
+            kind,
+            mode,
+            owner: (0, 0),
+            mtime: None,
+            fh: None,
+            fileid: None,
+            mode_known: true,
+            xattrs: BTreeMap::new(),
+            acl: None,
+            change: None,
+        }
+    }
+
+    /// Whether a client that keeps a copy of the one would see the other in it; times apart.
+    pub fn looks_like(&self, other: &Object) -> bool {
+        let settled = |o: &Object| o.mode_known && !matches!(&o.kind, Kind::File(c) if !c.pending.is_empty());
+        settled(self)
+            && settled(other)
+            && (&self.kind, self.mode, self.owner) == (&other.kind, other.mode, other.owner)
+            && self.xattrs == other.xattrs
+            && (self.acl == other.acl || self.acl.is_none() || other.acl.is_none())
     }
 }
+
+/// A file with what was written to it and is not committed: offsets and bytes, in order.
+pub type Unstable = (Path, Vec<(u64, Bytes)>);
 
 /// The tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -265,7 +317,8 @@ impl Model {
             Action::Set { path, change } => {
                 let (id, object) = self.at(path)?;
                 if let Some(mode) = change.mode {
-                    object.mode = mode;
+                    (object.mode, object.mode_known) = (mode, true);
+                    object.acl = None;
                 }
                 if let Some(owner) = change.owner {
                     object.owner = owner;
@@ -281,6 +334,20 @@ impl Model {
                 Ok(Some(id))
             }
             Action::Close { path } => Ok(self.find(path)),
+            Action::Xattr { path, name, value } => {
+                let (id, object) = self.at(path)?;
+                match value {
+                    Some(value) => drop(object.xattrs.insert(name.clone(), value.clone())),
+                    None if object.xattrs.remove(name).is_some() => {}
+                    None => return Err(Nonsense(format!("no such attribute of {}", path.escape_ascii()))),
+                }
+                Ok(Some(id))
+            }
+            Action::Acl { path, .. } => {
+                let (id, object) = self.at(path)?;
+                (object.acl, object.mode_known) = (None, false);
+                Ok(Some(id))
+            }
             Action::Make { path, node, mode } => {
                 let kind = match node {
                     Node::Dir => Kind::Dir(BTreeMap::new()),
@@ -316,6 +383,16 @@ impl Model {
         }
     }
 
+    /// The unstable data of every file, in the order in which it was written.
+    pub fn unstable(&self) -> Vec<Unstable> {
+        let files = self.paths().into_iter().filter_map(|(path, id)| match &self.object(id)?.kind {
+            Kind::File(c) if !c.pending.is_empty() => Some((id, (path, c.pending.clone()))),
+            _ => None,
+        });
+        // A file with several names once.
+        files.collect::<BTreeMap<_, _>>().into_values().collect()
+    }
+
     /// Notes what the server said about an object after an acknowledged action.
     pub fn learn(&mut self, id: usize, attrs: Option<&AttrValues>, fh: Option<&FileHandle>) {
         let Some(object) = self.objects.get_mut(&id) else { return };
@@ -324,6 +401,11 @@ impl Model {
         }
         let Some(attrs) = attrs else { return };
         object.fileid = attrs.fileid.or(object.fileid);
+        object.change = attrs.change.or(object.change);
+        if let Some(acl) = &attrs.acl {
+            object.acl = Some(acl.clone());
+            (object.mode, object.mode_known) = (attrs.mode.unwrap_or(object.mode), attrs.mode.is_some());
+        }
         let pending = matches!(&object.kind, Kind::File(c) if !c.pending.is_empty());
         // Unstable data has an unstable time; a directory's time changes with its entries.
         if !pending && !matches!(object.kind, Kind::Dir(_)) {
@@ -466,5 +548,24 @@ mod tests {
         let v = m.variants(Some(&write("a", 0, b"xy", true))).unwrap();
         assert_eq!(v.len(), 1);
         assert!(contents(&v[0], "a").allows(b"") && contents(&v[0], "a").allows(b"\0y"));
+    }
+
+    #[test]
+    fn what_a_client_sees_of_an_object_is_more_than_its_contents() {
+        let xattr = |value| Action::Xattr {
+            path: "a".into(),
+            name: b"k".to_vec(),
+            value: Some(Bytes::from_static(value)),
+        };
+        let object = |m: &Model| m.object(m.find(b"a").unwrap()).unwrap().clone();
+        let plain = object(&model(&[create("a")]));
+        let one = object(&model(&[create("a"), xattr(b"1")]));
+        let two = object(&model(&[create("a"), xattr(b"1"), xattr(b"2")]));
+        assert!(plain.looks_like(&plain) && one.looks_like(&one));
+        assert!(!plain.looks_like(&one) && !one.looks_like(&two));
+        let unstable = object(&model(&[create("a"), write("a", 0, b"x", false)]));
+        assert!(!unstable.looks_like(&unstable), "nobody knows how much of it is there");
+        let listed = object(&model(&[create("a"), Action::Acl { path: "a".into(), acl: Vec::new() }]));
+        assert!(!listed.mode_known && !listed.looks_like(&plain));
     }
 }

@@ -1,175 +1,37 @@
 //! The harness: works, cuts the power, restarts, asks the oracle; again and again on one volume, so
 //! that later cuts meet what earlier recoveries made.
 
-use super::check::{self, Tree};
-use super::model::{Kind, Model};
+use super::found::{self, Found, Tree};
 use super::moment::{Acks, Moment};
+use super::options::{CutReport, Load, Options, Points, Report, Variant};
+use super::overwrite::Overwrite;
 use super::untar::Archive;
+use super::worker::{Findings, Version, Worker, describe};
 use super::workload::{Mixed, SerialTar, Workload};
-use crate::error::{Error, Result};
-use crate::limits::REMOVED_HANDLES_MAX;
+use crate::error::{Context, Error, Result};
+use crate::limits::{POINT_PASSES, POINT_PASSES_RARE, POINT_PATIENCE};
 use crate::mounts::Filesystem;
 use crate::net::Link;
-use crate::rig::{Latency, Rig, RigOptions};
+use crate::rig::{Half, Latency, Rig, RigOptions};
 use crate::rng::Rng;
 use crate::serial::{Action, Actor, Connect, Session};
 use crate::served::{Durability, ServeOptions, Served};
+use landfast_intentlog::faults;
 use landfast_nfs::v4::FileHandle;
-use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// What is going on when the power goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Load {
-    /// `landfast untar`.
-    Untar,
-    /// `tar -x` as a kernel client does it.
-    Serial,
-    /// Everything that changes a tree.
-    Mixed,
-}
-
-impl std::str::FromStr for Load {
-    type Err = Error;
-
-    fn from_str(s: &str) -> Result<Self> {
-        match s {
-            "untar" => Ok(Load::Untar),
-            "serial" => Ok(Load::Serial),
-            "mixed" => Ok(Load::Mixed),
-            _ => Err(Error::Unable(format!("`{s}` is not a workload: use untar, serial or mixed"))),
-        }
-    }
-}
-
-/// What to do.
-#[derive(Debug, Clone)]
-pub struct Options {
-    /// The data disk's filesystem.
-    pub fs: Filesystem,
-    /// How many cuts.
-    pub cuts: u32,
-    /// What is going on.
-    pub load: Load,
-    /// Everything random comes from here.
-    pub seed: u64,
-    /// Clients that work at the same time, each in a directory of its own; `untar` is one.
-    pub clients: u32,
-    /// What the server promises. Anything but [`Durability::Log`] is for showing that the oracle
-    /// finds what is lost.
-    pub durability: Durability,
-    /// Show the server's messages.
-    pub show: bool,
-}
-
-/// One cut.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct CutReport {
-    /// Counted from 1.
-    pub cut: u32,
-    /// Milliseconds from the start of the work to the cut.
-    pub after_ms: u64,
-    /// Operations acknowledged since the last cut.
-    pub acknowledged: u64,
-    /// What was under way, for each client that had something under way.
-    pub under_way: Vec<String>,
-    /// Times that the power went again while the server recovered.
-    pub cuts_in_recovery: u32,
-    /// Seconds from the server's start to its first connection.
-    pub recovery_s: f64,
-    /// Objects compared on the disk.
-    pub objects: u64,
-    /// Handles from before the cut that were tried.
-    pub handles: u64,
-    /// What is wrong; empty when nothing is.
-    pub wrong: Vec<String>,
-}
-
-/// All cuts of one run.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Report {
-    /// The data disk's filesystem.
-    pub fs: Filesystem,
-    /// What was going on.
-    pub workload: Load,
-    /// The seed.
-    pub seed: u64,
-    /// Cuts made.
-    pub cuts: u32,
-    /// Operations acknowledged.
-    pub acknowledged: u64,
-    /// Handles tried.
-    pub handles: u64,
-    /// Longest recovery in seconds.
-    pub recovery_s_max: f64,
-    /// Blocks that the cuts took from both disks.
-    pub blocks_lost: u64,
-    /// Cuts after which something was wrong.
-    pub failures: u32,
-    /// The cuts with something wrong.
-    pub failed: Vec<CutReport>,
-}
-
-/// One client with what it knows.
-struct Worker {
-    /// Its directory below the export.
-    dir: String,
-    model: Model,
-    workload: Box<dyn Workload>,
-    removed: Vec<FileHandle>,
-    under_way: Option<Action>,
-    acknowledged: u64,
-    wrong: Option<String>,
-}
-
-impl Worker {
-    /// Works until the connection breaks or the server refuses.
-    fn work(&mut self, actor: &mut Actor, cut: &AtomicBool, acks: &Acks) {
-        loop {
-            let action = self.workload.next(&self.model);
-            let done = actor.perform(&action);
-            match done {
-                Ok(attrs) => {
-                    acks.note();
-                    self.acknowledged += u64::from(action.is_durable());
-                    match self.model.apply(&action) {
-                        Ok(Some(id)) => {
-                            let fh = path_of(&action).and_then(|p| actor.handles().get(p));
-                            self.model.learn(id, attrs.as_ref(), fh);
-                        }
-                        Ok(None) => {}
-                        Err(e) => self.wrong = Some(e.to_string()),
-                    }
-                    self.removed.extend(self.model.forget_unreachable());
-                }
-                Err(e) => {
-                    // A server whose disks have no power refuses; before the cut nothing may fail.
-                    if !cut.load(Ordering::Acquire) {
-                        self.wrong = Some(format!("before the cut: {}: {e}", describe(&action)));
-                    }
-                    self.under_way = Some(action);
-                    return;
-                }
-            }
-        }
-    }
-}
-
-/// The path under which an action's object is afterwards.
-fn path_of(action: &Action) -> Option<&Vec<u8>> {
-    match action {
-        Action::Create { path, .. }
-        | Action::Write { path, .. }
-        | Action::Commit { path }
-        | Action::Set { path, .. }
-        | Action::Close { path }
-        | Action::Make { path, .. } => Some(path),
-        Action::Link { to, .. } | Action::Rename { to, .. } => Some(to),
-        Action::Remove { .. } => None,
-    }
+/// How one cut goes.
+struct Plan {
+    variant: Variant,
+    /// The point at which the server is to stop, with the number of the pass.
+    point: Option<(String, u64)>,
+    /// Server and disks at once. Otherwise the disks go first, and the server must not acknowledge anything any more.
+    at_once: bool,
+    /// The filesystem writes everything down just before the cut, so that the disk is ahead of the log.
+    ahead: bool,
 }
 
 /// The run.
@@ -182,6 +44,10 @@ struct Harness<'a> {
     blocks_lost: u64,
     /// Archives extracted to their end on these disks.
     finished: Vec<Archive>,
+    /// A file whose COMMIT tells the write verifier.
+    probe: FileHandle,
+    /// Write verifiers of lives that ended uncleanly.
+    verifiers: HashSet<[u8; 8]>,
 }
 
 /// Cuts the power so many times, and reports. Call it on a thread of
@@ -190,20 +56,30 @@ struct Harness<'a> {
 /// # Errors
 /// What keeps the harness from working; what the oracle finds is in the report.
 pub fn run(options: &Options, mut progress: impl FnMut(&CutReport)) -> Result<Report> {
+    let mut rng = Rng::new(options.seed);
+    let mirror = match options.variant {
+        Some(variant) => variant == Variant::HalfLost,
+        None => rng.chance(300),
+    };
+    let log_bytes = LOG_BYTES[rng.below(LOG_BYTES.len() as u64) as usize];
+    let one = |name: &str| matches!(&options.points, Points::One(n) if n.starts_with(name));
     let mut rig = Rig::new(&RigOptions {
         fs: options.fs,
         data_bytes: options.fs.size_min().max(512 << 20),
-        log_bytes: LOG_BYTES,
+        log_bytes: if one("checkpoint.") || one("log.wrapped") { LOG_BYTES[0] } else { log_bytes },
+        mirror: (mirror || one("mirror.")) && options.durability == Durability::Log,
         seed: options.seed,
     })?;
     rig.format()?;
     let mut harness = Harness {
         options,
         rig,
-        rng: Rng::new(options.seed),
+        rng,
         workers: Vec::new(),
         blocks_lost: 0,
         finished: Vec::new(),
+        probe: FileHandle::default(),
+        verifiers: HashSet::new(),
     };
     harness.prepare()?;
     let mut report = Report {
@@ -213,6 +89,7 @@ pub fn run(options: &Options, mut progress: impl FnMut(&CutReport)) -> Result<Re
         cuts: 0,
         acknowledged: 0,
         handles: 0,
+        repeated: 0,
         recovery_s_max: 0.0,
         blocks_lost: 0,
         failures: 0,
@@ -221,16 +98,20 @@ pub fn run(options: &Options, mut progress: impl FnMut(&CutReport)) -> Result<Re
     for n in 1..=options.cuts {
         let cut = match options.load {
             Load::Untar => harness.cut_untar(n)?,
-            Load::Serial | Load::Mixed => harness.cut(n)?,
+            _ => harness.cut(n)?,
         };
         progress(&cut);
         report.cuts = n;
         report.acknowledged += cut.acknowledged;
         report.handles += cut.handles;
+        report.repeated += cut.repeated;
         report.recovery_s_max = report.recovery_s_max.max(cut.recovery_s);
         if !cut.wrong.is_empty() {
             report.failures += 1;
             report.failed.push(cut);
+            if options.until_wrong {
+                break;
+            }
             // What went wrong would go wrong again at every later cut.
             harness.start_over()?;
         }
@@ -248,47 +129,84 @@ const WRONG_SHOWN_MAX: usize = 8;
 /// So many trees of earlier cuts are compared again after each cut.
 const OLD_TREES_MAX: usize = 3;
 
-/// A small log, so that checkpoints happen during every run.
-const LOG_BYTES: u64 = 32 << 20;
+/// Small logs, so that checkpoints happen during every run and the ring is gone round.
+const LOG_BYTES: [u64; 3] = [2 << 20, 8 << 20, 32 << 20];
+
+/// The file whose COMMIT tells the write verifier.
+const PROBE: &str = "probe";
+
+/// Points that a server passes only now and then.
+const RARE: [&str; 6] = [
+    "checkpoint.cut",
+    "checkpoint.synced",
+    "checkpoint.freed",
+    "log.wrapped",
+    "commit.flushed",
+    "mirror.lost",
+];
 
 impl Harness<'_> {
-    fn serve(&self) -> Result<Served> {
+    fn serve_options(&self, stop_at: Option<&(String, u64)>) -> Result<ServeOptions> {
         let log = self.rig.log_device()?;
-        Served::start(&ServeOptions {
+        let mut envs = Vec::new();
+        envs.extend(self.options.bug.iter().map(|bug| ("LANDFAST_BUG".to_owned(), bug.clone())));
+        envs.extend(stop_at.map(|(name, pass)| ("LANDFAST_STOP_AT".to_owned(), format!("{name}:{pass}"))));
+        Ok(ServeOptions {
             lease: Duration::from_secs(2),
             show: self.options.show,
+            mirror: self.rig.mirror_device().map(std::path::Path::to_owned),
+            binary: self.options.binary.clone(),
+            envs,
             ..ServeOptions::new(&self.rig.export(), Some(log), self.options.durability)
         })
+    }
+
+    fn serve(&self) -> Result<Served> {
+        Served::start(&self.serve_options(None)?)
     }
 
     /// Makes each client's directory; they are durable before the first cut.
     fn prepare(&mut self) -> Result<()> {
         self.workers.clear();
+        self.verifiers.clear();
         let server = self.serve()?;
-        let mut actor = at_export(session(server.addr(), "setup")?)?;
-        let clients = if self.options.load == Load::Untar { 0 } else { self.options.clients.max(1) };
-        for n in 0..clients {
+        let mut actor = setup(server.addr())?;
+        actor.perform(&Action::Create { path: PROBE.into(), mode: 0o644 })?;
+        actor.perform(&Action::Close { path: PROBE.into() })?;
+        self.probe = actor.handle(PROBE.as_bytes())?;
+        for (n, (version, workload)) in (0..).zip(self.casting()) {
             let dir = format!("client{n}");
             let node = crate::serial::Node::Dir;
             actor.perform(&Action::Make { path: dir.clone().into(), node, mode: 0o755 })?;
-            let seed = self.rng.next_u64();
-            let workload: Box<dyn Workload> = match self.options.load {
-                Load::Mixed => Box::new(Mixed::new(seed)),
-                _ => Box::new(SerialTar::new(seed)),
-            };
-            self.workers.push(Worker {
-                dir,
-                model: Model::new(),
-                workload,
-                removed: Vec::new(),
-                under_way: None,
-                acknowledged: 0,
-                wrong: None,
-            });
+            let xid = (self.rng.next_u64() as u32) & 0x3fff_ffff;
+            self.workers.push(Worker::new(dir, version, workload, xid));
         }
         // A client that never comes back would keep later servers in their grace period.
         actor.into_session().close()?;
         server.stop()
+    }
+
+    /// Who does what.
+    fn casting(&mut self) -> Vec<(Version, Box<dyn Workload>)> {
+        let (load, rng) = (self.options.load, &mut self.rng);
+        let mut one = |load: Load| -> (Version, Box<dyn Workload>) {
+            let seed = rng.next_u64();
+            match load {
+                Load::Mixed => (Version::V42, Box::new(Mixed::new(seed).with_xattrs().with_lists())),
+                Load::V3 if seed % 2 == 0 => (Version::V3, Box::new(Mixed::new(seed))),
+                Load::V3 => (Version::V3, Box::new(SerialTar::new(seed))),
+                Load::Overwrite if seed % 3 == 0 => (Version::V3, Box::new(Overwrite::new(seed))),
+                Load::Overwrite => (Version::V42, Box::new(Overwrite::new(seed))),
+                _ => (Version::V41, Box::new(SerialTar::new(seed))),
+            }
+        };
+        match load {
+            Load::Untar => Vec::new(),
+            Load::Clients => {
+                [Load::Mixed, Load::Serial, Load::V3, Load::Overwrite, Load::Mixed].map(one).into()
+            }
+            load => (0..self.options.clients.max(1)).map(|_| one(load)).collect(),
+        }
     }
 
     fn blocks_lost_now(&self) -> Result<u64> {
@@ -303,45 +221,118 @@ impl Harness<'_> {
         self.prepare()
     }
 
+    /// How the next cut goes.
+    fn plan(&mut self) -> Plan {
+        let variant = match self.options.variant {
+            Some(variant) => variant,
+            None => match self.rng.below(100) {
+                0..10 => Variant::Kill,
+                10..18 => Variant::SlowLog,
+                18..26 => Variant::LogLost,
+                26..60 if self.rig.mirror_device().is_some() => Variant::HalfLost,
+                _ => Variant::Power,
+            },
+        };
+        let names: Vec<&str> = faults::POINTS.iter().map(|(name, _)| *name).collect();
+        let mirrored = self.rig.mirror_device().is_some();
+        let here = |name: &&str| {
+            !name.starts_with("recovery.")
+                && *name != "mirror.lost"
+                && (mirrored || !name.starts_with("mirror."))
+        };
+        let point = match &self.options.points {
+            Points::None => None,
+            Points::One(name) => Some(name.clone()).filter(|name| !name.starts_with("recovery.")),
+            Points::Each => {
+                let names: Vec<&str> = names.into_iter().filter(here).collect();
+                let name = names[self.rng.below(names.len() as u64) as usize];
+                self.rng.chance(850).then(|| name.to_owned())
+            }
+        };
+        let point = point.map(|name| {
+            let most = if RARE.contains(&name.as_str()) { POINT_PASSES_RARE } else { POINT_PASSES };
+            let pass = 1 + self.rng.below(most);
+            (name, pass)
+        });
+        let at_once = self.rng.chance(500);
+        // Where an effect is not logged, it may be on the disk all the same.
+        let likely = point.as_ref().is_some_and(|(name, _)| name == "op.applied");
+        let ahead = self.rng.chance(if likely { 500 } else { 250 });
+        Plan { variant, point, at_once, ahead }
+    }
+
     /// Random weather: what the disks do to what was not flushed, and how long flushes take.
-    fn weather(&mut self) -> Result<()> {
+    fn weather(&mut self, variant: Variant) -> Result<()> {
         let keep = [0, 300, 700, 950][self.rng.below(4) as usize];
         let torn = self.rng.below(2);
         self.rig.control(&format!("keep_permille={keep} torn={torn}"))?;
+        if self.options.fs != Filesystem::Ext4 {
+            // XFS and btrfs take 4 KiB for one write (checksums over blocks and superblocks): what tears within does
+            // not mount again, and no server on it is to blame.
+            self.rig.control_data("torn=0")?;
+        }
         let micros = |r: &mut Rng, max| Duration::from_micros(r.below(max));
+        let log_max = if variant == Variant::SlowLog { 40_000 } else { 800 };
         let latency =
-            Latency { data_flush: micros(&mut self.rng, 5000), log_flush: micros(&mut self.rng, 800) };
+            Latency { data_flush: micros(&mut self.rng, 5000), log_flush: micros(&mut self.rng, log_max) };
         self.rig.set_latency(latency)
     }
 
     /// One cut, one recovery, one question to the oracle.
     fn cut(&mut self, n: u32) -> Result<CutReport> {
-        let mut report = CutReport { cut: n, ..CutReport::default() };
-        let server = self.serve()?;
-        self.weather()?;
-        report.after_ms = self.work_until_cut(server)?;
+        let plan = self.plan();
+        let mut report = CutReport { cut: n, how: plan.variant.name().to_owned(), ..CutReport::default() };
+        let (server, stopped) = Served::start_or_stop(&self.serve_options(plan.point.as_ref())?)?;
+        self.weather(plan.variant)?;
+        report.after_ms = self.work_until_cut(server, stopped, &plan, &mut report)?;
         for w in &mut self.workers {
             report.acknowledged += std::mem::take(&mut w.acknowledged);
             report.under_way.extend(w.under_way.as_ref().map(describe));
-            report.wrong.extend(w.wrong.take());
         }
-        if let Some(server) = self.recover(&mut report)? {
-            self.ask(&server, &mut report)?;
-            server.stop()?;
+        if let Some(server) = self.recover(&plan, &mut report)? {
+            match self.ask(&server, &mut report) {
+                Ok(()) => {}
+                Err(e @ (Error::Nfs { .. } | Error::Protocol(_) | Error::Lost { .. })) => {
+                    report.wrong.push(format!("after recovery: {e}"));
+                }
+                Err(e) => return Err(e),
+            }
+            if let Err(e) = server.stop() {
+                report.wrong.push(format!("after recovery: {e}"));
+            }
         }
-        self.fsck(&mut report)?;
+        self.after(&plan, &mut report)?;
         Ok(report)
     }
 
     /// Power comes back, perhaps goes again a few times, and a server starts and recovers.
-    fn recover(&mut self, report: &mut CutReport) -> Result<Option<Served>> {
-        self.rig.power_on()?;
-        self.rig.mount()?;
-        while self.rng.chance(250) && report.cuts_in_recovery < 3 {
+    fn recover(&mut self, plan: &Plan, report: &mut CutReport) -> Result<Option<Served>> {
+        let half = [Half::First, Half::Second][self.rng.below(2) as usize];
+        let mut replace = false;
+        if plan.variant == Variant::HalfLost && self.rig.mirror_device().is_some() {
+            replace = self.rng.chance(500);
+            if !replace {
+                self.rig.set_dead_half(Some(half));
+            }
+        }
+        self.power_on(plan)?;
+        if replace {
+            self.rig.replace_half(half)?;
+        }
+        let wanted = match &self.options.points {
+            Points::One(name) if name.starts_with("recovery.") => 1000,
+            _ => 250,
+        };
+        while self.rng.chance(if report.cuts_in_recovery == 0 { wanted } else { 250 })
+            && report.cuts_in_recovery < 3
+        {
             report.cuts_in_recovery += 1;
-            self.cut_in_recovery()?;
+            self.cut_in_recovery(plan, report)?;
         }
         self.rig.set_latency(Latency::default())?;
+        if plan.variant == Variant::LogLost {
+            self.try_other_logs(report)?;
+        }
         match self.serve() {
             Ok(server) => {
                 report.recovery_s = server.start_took().as_secs_f64();
@@ -355,47 +346,109 @@ impl Harness<'_> {
         }
     }
 
-    /// Checks the filesystem, and mounts it again.
-    fn fsck(&mut self, report: &mut CutReport) -> Result<()> {
+    /// After a `kill -9` the power never went.
+    fn power_on(&mut self, plan: &Plan) -> Result<()> {
+        if plan.variant == Variant::Kill {
+            return Ok(());
+        }
+        self.rig.power_on()?;
+        self.rig.mount_or_repair().map(drop)
+    }
+
+    /// A server whose log is another device, or none, must not start, and must say what to do.
+    fn try_other_logs(&mut self, report: &mut CutReport) -> Result<()> {
+        let blank = self.rig.scratch().join("another.log");
+        let file = std::fs::File::create(&blank).context(|| format!("create {}", blank.display()))?;
+        file.set_len(4 << 20).context(|| format!("make room for {}", blank.display()))?;
+        let missing = self.rig.scratch().join("missing.log");
+        for (what, log) in [("an empty log", &blank), ("a log that is not there", &missing)] {
+            let mut options = self.serve_options(None)?;
+            (options.log, options.log_bytes) = (Some(log.clone()), Some(4 << 20));
+            options.mirror = None;
+            report.refused += 1;
+            match Served::start(&options) {
+                Ok(server) => {
+                    report.wrong.push(format!("served with {what} in the place of its own"));
+                    server.kill();
+                }
+                Err(Error::Child { what: said, .. }) => {
+                    // The message names the log and what to do about it.
+                    let clear = said.contains("--log") || said.contains(".landfast");
+                    if !clear {
+                        report.wrong.push(format!("refused {what} without saying what to do: {said}"));
+                    }
+                }
+                Err(e) => return Err(e),
+            }
+        }
+        for log in [blank, missing] {
+            let _ = std::fs::remove_file(log);
+        }
+        Ok(())
+    }
+
+    /// Checks the filesystem, and mounts it again, with all disks whole.
+    fn after(&mut self, plan: &Plan, report: &mut CutReport) -> Result<()> {
         self.rig.unmount()?;
         match self.rig.fsck() {
             Ok(()) => {}
             Err(e @ Error::Tool { .. }) => report.wrong.push(e.to_string()),
             Err(e) => return Err(e),
         }
+        if plan.variant == Variant::HalfLost {
+            // The half comes back as it was at the cut, and is an old copy now.
+            self.rig.set_dead_half(None);
+            self.rig.power_on()?;
+        }
         self.rig.mount()
     }
 
     /// One cut in the middle of an `untar`, which goes on when the server is back.
     fn cut_untar(&mut self, n: u32) -> Result<CutReport> {
-        let mut report = CutReport { cut: n, ..CutReport::default() };
+        let plan = self.plan();
+        let mut report = CutReport { cut: n, how: plan.variant.name().to_owned(), ..CutReport::default() };
         let archive = Archive::new(u64::from(n), self.rng.next_u64())?;
         let server = self.serve()?;
-        let mut actor = at_export(session(server.addr(), "setup")?)?;
+        let mut actor = setup(server.addr())?;
         let node = crate::serial::Node::Dir;
         actor.perform(&Action::Make { path: archive.dir.clone().into_bytes(), node, mode: 0o755 })?;
         actor.into_session().close()?;
-        self.weather()?;
+        server.stop()?;
+        let (server, stopped) = Served::start_or_stop(&self.serve_options(plan.point.as_ref())?)?;
+        self.weather(plan.variant)?;
         let moment = Moment::random(&mut self.rng);
         let link = Link::start(server.addr(), Duration::ZERO)?;
         let start = Instant::now();
-        let extraction = archive.extract(&link)?;
-        extraction.wait_for(moment);
+        let extraction = if stopped { None } else { Some(archive.extract(&link)?) };
+        if let (Some(extraction), None) = (&extraction, &plan.point) {
+            extraction.wait_for(moment);
+        }
+        if let Some((name, _)) = &plan.point
+            && (stopped || server.wait_stopped(POINT_PATIENCE))
+        {
+            report.points.push(name.clone());
+        }
         // All at once: a server that outlived its disks would tell the client of errors.
-        server.freeze();
-        self.rig.cut()?;
+        let plan = Plan { at_once: true, ..plan };
+        self.end(server, &plan)?;
         report.after_ms = millis(start);
-        server.kill();
         link.retarget(NOBODY);
         link.sever();
-        let Some(server) = self.recover(&mut report)? else {
+        let extraction = match extraction {
+            Some(extraction) => extraction,
+            None => archive.extract(&link)?,
+        };
+        let Some(server) = self.recover(&plan, &mut report)? else {
             // Nobody will ever answer this client: it ends with the process.
             return Ok(report);
         };
         // The client cannot reach the new server yet, so this is all that it was ever told.
         let stable = extraction.stable();
         report.acknowledged = stable.len() as u64;
-        let (objects, wrong) = archive.check(&self.rig.export(), &stable)?;
+        let mut reader = setup(server.addr())?;
+        let tree = found::over_nfs(&mut reader, false)?;
+        reader.into_session().close()?;
+        let (objects, wrong) = archive.check(tree, &stable);
         report.objects = objects;
         report.wrong.extend(wrong.into_iter().take(WRONG_SHOWN_MAX));
         if !report.wrong.is_empty() {
@@ -414,85 +467,152 @@ impl Harness<'_> {
             report.wrong.extend(old.compare(&self.rig.export())?);
         }
         self.finished.push(archive);
-        self.fsck(&mut report)?;
+        self.after(&plan, &mut report)?;
         Ok(report)
     }
 
     /// All clients work; then the power goes, and the server with it.
-    fn work_until_cut(&mut self, server: Served) -> Result<u64> {
+    fn work_until_cut(
+        &mut self,
+        server: Served,
+        stopped: bool,
+        plan: &Plan,
+        report: &mut CutReport,
+    ) -> Result<u64> {
         let moment = Moment::random(&mut self.rng);
-        let acks = Acks::default();
-        let mut actors = Vec::new();
-        for worker in &self.workers {
-            actors.push(actor_for(session(server.addr(), &worker.dir)?, worker)?);
-        }
-        // Half of the cuts take server and disks at once; in the others the disks go first, and the
-        // server must not acknowledge anything any more.
-        let at_once = self.rng.chance(500);
-        let cut = AtomicBool::new(false);
         let start = Instant::now();
-        std::thread::scope(|s| {
-            for (worker, actor) in self.workers.iter_mut().zip(&mut actors) {
-                s.spawn(|| worker.work(actor, &cut, &acks));
+        if let Some((name, _)) = plan.point.as_ref().filter(|_| stopped) {
+            report.points.push(name.clone());
+            self.end(server, plan)?;
+            return Ok(millis(start));
+        }
+        let acks = Acks::default();
+        self.note_verifier(server.addr(), report)?;
+        for worker in &mut self.workers {
+            worker.connect(server.addr())?;
+        }
+        let cut = AtomicBool::new(false);
+        let mut workers = std::mem::take(&mut self.workers);
+        let done = std::thread::scope(|s| {
+            for worker in &mut workers {
+                s.spawn(|| worker.work(&cut, &acks));
             }
-            moment.wait(&acks);
+            match &plan.point {
+                Some((name, _)) if server.wait_stopped(POINT_PATIENCE) => report.points.push(name.clone()),
+                // It never came by: a moment like any other.
+                Some(_) => {}
+                None => moment.wait(&acks),
+            }
             cut.store(true, Ordering::Release);
-            if at_once {
-                server.freeze();
-            }
-            let done = self.rig.cut();
-            server.kill();
-            done
-        })?;
-        Ok(millis(start))
+            self.end(server, plan)
+        });
+        self.workers = workers;
+        done.map(|()| millis(start))
     }
 
-    /// Starts a recovery and cuts the power again.
-    fn cut_in_recovery(&mut self) -> Result<()> {
-        self.weather()?;
+    /// The power goes, or only the server.
+    fn end(&mut self, server: Served, plan: &Plan) -> Result<()> {
+        if plan.variant == Variant::Kill {
+            server.kill();
+            return Ok(());
+        }
+        if plan.point.is_some() || plan.at_once {
+            server.freeze();
+            if plan.ahead {
+                // As the kernel does by itself every few seconds.
+                server.wait_stopped(POINT_PATIENCE);
+                crate::mounts::syncfs(&self.rig.export())?;
+            }
+        }
+        let done = self.rig.cut();
+        server.kill();
+        done
+    }
+
+    /// Remembers the write verifier of a life that is going to end uncleanly.
+    fn note_verifier(&mut self, addr: SocketAddr, report: &mut CutReport) -> Result<()> {
+        let mut actor = setup(addr)?;
+        let verifier = actor.verifier(&self.probe)?;
+        actor.into_session().close()?;
+        if !self.verifiers.insert(verifier) {
+            report.wrong.push("the write verifier is one of before an unclean start".to_owned());
+        }
+        Ok(())
+    }
+
+    /// Starts a recovery and cuts the power again, at a random moment or at a named point.
+    fn cut_in_recovery(&mut self, plan: &Plan, report: &mut CutReport) -> Result<()> {
+        self.weather(plan.variant)?;
         let after = Duration::from_millis(self.rng.below(80));
-        let log = self.rig.log_device()?.to_owned();
-        let options = ServeOptions::new(&self.rig.export(), Some(&log), self.options.durability);
-        let server = Served::spawn(&options)?;
-        std::thread::sleep(after);
+        let points =
+            faults::POINTS.iter().map(|(name, _)| *name).filter(|name| name.starts_with("recovery."));
+        let names: Vec<&str> = points.collect();
+        let point = match &self.options.points {
+            Points::None => None,
+            Points::One(name) => Some(name.clone()).filter(|name| name.starts_with("recovery.")),
+            Points::Each => Some(names[self.rng.below(names.len() as u64) as usize].to_owned()),
+        };
+        let point = point.map(|name| (name, 1));
+        let options = self.serve_options(point.as_ref())?;
+        let server = match point {
+            None => {
+                let server = Served::spawn(&options)?;
+                std::thread::sleep(after);
+                server
+            }
+            Some((name, _)) => match Served::start_or_stop(&options) {
+                Ok((server, stopped)) => {
+                    report.points.extend(stopped.then_some(name));
+                    server
+                }
+                Err(e @ Error::Child { .. }) => {
+                    report.wrong.push(format!("no recovery: {e}"));
+                    return Ok(());
+                }
+                Err(e) => return Err(e),
+            },
+        };
+        if plan.variant == Variant::Kill {
+            server.kill();
+            return Ok(());
+        }
         self.rig.cut()?;
         server.kill();
-        self.rig.power_on()?;
-        self.rig.mount()
+        self.power_on(plan)
     }
 
     /// Compares disk and wire with what was acknowledged, and takes the answer as the new state.
     fn ask(&mut self, server: &Served, report: &mut CutReport) -> Result<()> {
-        let tree = check::read_tree(&self.rig.export())?;
-        report.objects = tree.len() as u64;
-        let mut rest = tree.clone();
+        let mut disk = found::on_disk(&self.rig.export())?;
+        disk.remove(PROBE.as_bytes());
+        let mut before = Vec::new();
+        let mut findings: Vec<Findings> = Vec::new();
+        let unclean = self.options.durability == Durability::Log;
         for worker in &mut self.workers {
-            let own = take_subtree(&mut rest, &worker.dir);
-            let under_way = worker.under_way.take();
-            worker.workload.interrupt();
-            let variants = worker.model.variants(under_way.as_ref());
-            let variants = variants.map_err(|e| Error::Unable(e.to_string()))?;
-            match check::agree(&variants, &own) {
-                Ok(which) => {
-                    worker.model = variants.into_iter().nth(which).unwrap_or_default();
-                    worker.removed.extend(worker.model.forget_unreachable());
-                    let skip = worker.removed.len().saturating_sub(REMOVED_HANDLES_MAX);
-                    worker.removed.drain(..skip);
-                    adopt(&mut worker.model, &own);
-                    let mut actor = actor_for(session(server.addr(), &worker.dir)?, worker)?;
-                    match check::handles(&worker.model, &own, &worker.removed, &mut actor) {
-                        Ok(tried) => report.handles += tried,
-                        Err(e) => report.wrong.push(format!("{}: {e}", worker.dir)),
-                    }
-                }
-                Err(e) => {
-                    let doing = under_way.as_ref().map_or("nothing".into(), describe);
-                    report.wrong.push(format!("{} ({doing} under way): {e}", worker.dir));
-                }
-            }
+            let (_, own) = found::take_subtree(&mut disk, &worker.dir);
+            let mut out = Findings::default();
+            before.push(worker.come_back(server.addr(), &own, unclean, &mut out)?);
+            findings.push(out);
         }
-        let strangers = rest.keys().map(|p| format!("{}: appeared", p.escape_ascii()));
+        let strangers = disk.keys().map(|p| format!("{}: appeared", p.escape_ascii()));
         report.wrong.extend(strangers.take(5));
+        let mut reader = setup(server.addr())?;
+        if unclean && self.verifiers.contains(&reader.verifier(&self.probe)?) {
+            report.wrong.push("the write verifier is one of before an unclean start".to_owned());
+        }
+        let mut tree: Tree = found::over_nfs(&mut reader, true)?;
+        reader.into_session().close()?;
+        for ((worker, before), out) in self.workers.iter_mut().zip(before).zip(&mut findings) {
+            let (top, own): (Option<Found>, Tree) = found::take_subtree(&mut tree, &worker.dir);
+            if let Some(before) = before {
+                worker.verify(&before, &own, top.as_ref(), out)?;
+            }
+            report.wrong.extend(out.wrong.drain(..).map(|w| format!("{}: {w}", worker.dir)));
+            report.repeated += out.repeated;
+            report.ahead += out.ahead;
+            report.handles += out.handles;
+            report.objects += out.objects;
+        }
         Ok(())
     }
 }
@@ -501,66 +621,9 @@ fn millis(since: Instant) -> u64 {
     u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)
 }
 
-/// What an action is, without its data.
-fn describe(action: &Action) -> String {
-    let path = |p: &[u8]| p.escape_ascii().to_string();
-    match action {
-        Action::Create { path: p, .. } => format!("create {}", path(p)),
-        Action::Write { path: p, offset, data, stable } => {
-            let how = if *stable { "stable" } else { "unstable" };
-            format!("{how} write of {} bytes at {offset} to {}", data.len(), path(p))
-        }
-        Action::Commit { path: p } => format!("commit {}", path(p)),
-        Action::Set { path: p, change } => format!("set {change:?} of {}", path(p)),
-        Action::Close { path: p } => format!("close {}", path(p)),
-        Action::Make { path: p, node, .. } => format!("make {node:?} {}", path(p)),
-        Action::Link { from, to } => format!("link {} to {}", path(to), path(from)),
-        Action::Rename { from, to } => format!("rename {} to {}", path(from), path(to)),
-        Action::Remove { path: p } => format!("remove {}", path(p)),
-    }
-}
-
-/// A session of the client of this name: the same client as before the cut, started anew, so that
-/// the server's grace period ends when all of them have come back.
-fn session(addr: SocketAddr, name: &str) -> Result<Session> {
-    Session::connect(&Connect::new(addr, format!("power cut {name}")))
-}
-
-/// An actor at the export's root.
-fn at_export(mut session: Session) -> Result<Actor> {
+/// The harness's own client, at the export's root.
+fn setup(addr: SocketAddr) -> Result<Actor> {
+    let mut session = Session::connect(&Connect::new(addr, "power cut"))?;
     let root = session.walk("/")?;
     Ok(Actor::new(session, root))
-}
-
-/// An actor at a worker's directory that remembers every handle from before.
-fn actor_for(mut session: Session, worker: &Worker) -> Result<Actor> {
-    let root = session.walk(&worker.dir)?;
-    let mut actor = Actor::new(session, root);
-    for (path, id) in worker.model.paths() {
-        if let Some(fh) = worker.model.object(id).and_then(|o| o.fh.clone()) {
-            actor.remember(path, fh);
-        }
-    }
-    Ok(actor)
-}
-
-/// Moves what is below `dir` out of a tree, with paths from there; `dir` itself goes too.
-fn take_subtree(tree: &mut Tree, dir: &str) -> Tree {
-    tree.remove(dir.as_bytes());
-    let prefix = format!("{dir}/").into_bytes();
-    let below: Vec<Vec<u8>> = tree.keys().filter(|p| p.starts_with(&prefix)).cloned().collect();
-    let moved = below.into_iter().filter_map(|p| Some((p[prefix.len()..].to_vec(), tree.remove(&p)?)));
-    moved.collect()
-}
-
-/// The disk's answer to what was left open is the state from now on.
-fn adopt(model: &mut Model, tree: &Tree) {
-    for (path, id) in model.paths() {
-        let (Some(object), Some(found)) = (model.object_mut(id), tree.get(&path)) else { continue };
-        object.mtime = Some(found.mtime());
-        if let Kind::File(contents) = &mut object.kind {
-            contents.stable = found.bytes().to_vec();
-            contents.pending.clear();
-        }
-    }
 }

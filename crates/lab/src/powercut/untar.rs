@@ -1,7 +1,7 @@
 //! `untar` through a power cut: what the client was told is there when the server comes back, and the
 //! client, which only saw its connection break, brings the rest of the archive to its end.
 
-use super::check::{Tree, read_tree};
+use super::found::{Tree, take_subtree};
 use super::moment::{Acks, Moment};
 use crate::error::{Context, Error, Result};
 use crate::net::Link;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Shape of each archive but for its seed: enough that a cut meets it in the middle.
-const FILES: u64 = 1200;
+const FILES: u64 = 800;
 const PER_DIR: u64 = 24;
 
 /// Largest of three file sizes, in bytes; the seed chooses.
@@ -109,17 +109,13 @@ impl Archive {
         Ok(Extraction { journal, thread })
     }
 
-    /// What is wrong on the disk with what the client was told so far, and with the rest: each member
-    /// that was not acknowledged is there or not, of a file any part of its data; nothing else is.
-    ///
-    /// # Errors
-    /// When the tree cannot be read.
-    pub fn check(&self, export: &Path, stable: &HashSet<Vec<u8>>) -> Result<(u64, Vec<String>)> {
-        let at = export.join(&self.dir);
-        if !at.exists() {
-            return Ok((0, vec![format!("{}: the destination was acknowledged and is missing", self.dir)]));
+    /// What is wrong with what the client was told so far, and with the rest: each member that was not acknowledged is
+    /// there or not, of a file any part of its data; nothing else is.
+    pub fn check(&self, mut all: Tree, stable: &HashSet<Vec<u8>>) -> (u64, Vec<String>) {
+        let (top, tree) = take_subtree(&mut all, &self.dir);
+        if top.is_none() {
+            return (0, vec![format!("{}: the destination was acknowledged and is missing", self.dir)]);
         }
-        let tree = read_tree(&at)?;
         let mut wrong = Vec::new();
         for path in stable {
             let name = path.escape_ascii();
@@ -132,7 +128,7 @@ impl Archive {
             }
         }
         wrong.extend(self.strangers(&tree, stable));
-        Ok((tree.len() as u64, wrong))
+        (tree.len() as u64, wrong)
     }
 
     /// What is there without having been acknowledged, and is not a part of a member.
@@ -144,8 +140,8 @@ impl Archive {
                 None => wrong.push(format!("{name}: appeared")),
                 Some(Kind::File(data)) => {
                     let part =
-                        found.bytes().iter().zip(data.iter()).all(|(got, want)| got == want || *got == 0);
-                    if found.bytes().len() > data.len() || !part {
+                        found.bytes.iter().zip(data.iter()).all(|(got, want)| got == want || *got == 0);
+                    if found.bytes.len() > data.len() || !part {
                         wrong.push(format!("{name}: holds what was never written to it"));
                     }
                 }

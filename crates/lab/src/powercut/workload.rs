@@ -6,6 +6,7 @@ use crate::serial::action::{Path, is_below};
 use crate::serial::tar::Extraction;
 use crate::serial::{Action, Change, Node};
 use crate::tarball::{Kind as MemberKind, Member};
+use landfast_nfs::v4::res::NfsAce;
 use landfast_xdr::Bytes;
 use std::collections::VecDeque;
 
@@ -98,17 +99,30 @@ impl Workload for SerialTar {
 }
 
 /// Everything that changes a tree, at random: creations, writes, truncations, renames over each
-/// other, links, removals.
+/// other, links, removals, files that are removed while they are open, and, where the protocol has them, extended
+/// attributes and access lists.
 pub struct Mixed {
     rng: Rng,
     count: u64,
     queue: VecDeque<Action>,
+    xattrs: bool,
+    lists: bool,
 }
 
 impl Mixed {
     /// A sequence that is the same for the same seed and the same tree.
     pub fn new(seed: u64) -> Self {
-        Mixed { rng: Rng::new(seed), count: 0, queue: VecDeque::new() }
+        Mixed { rng: Rng::new(seed), count: 0, queue: VecDeque::new(), xattrs: false, lists: false }
+    }
+
+    /// With extended attributes.
+    pub fn with_xattrs(self) -> Self {
+        Mixed { xattrs: true, ..self }
+    }
+
+    /// With access lists.
+    pub fn with_lists(self) -> Self {
+        Mixed { lists: true, ..self }
     }
 
     fn pick<T: Clone>(&mut self, from: &[T]) -> Option<T> {
@@ -147,7 +161,9 @@ impl Mixed {
                 if !stable && self.rng.chance(700) {
                     self.queue.push_back(Action::Commit { path: path.clone() });
                 }
-                self.queue.push_back(Action::Close { path: path.clone() });
+                let end = Action::Close { path: path.clone() };
+                let gone = Action::Remove { path: path.clone() };
+                self.queue.push_back(if self.rng.chance(80) { gone } else { end });
                 return Action::Create { path, mode: 0o640 };
             }
         };
@@ -165,6 +181,45 @@ impl Mixed {
         Action::Set { path, change }
     }
 }
+
+/// Names of extended attributes.
+const XATTRS: [&str; 3] = ["one", "two", "a name that is longer than it needs to be"];
+
+impl Mixed {
+    /// Sets or removes an extended attribute.
+    fn xattr(&mut self, model: &Model, path: Path) -> Action {
+        let name = XATTRS[self.rng.below(XATTRS.len() as u64) as usize].as_bytes().to_vec();
+        let there =
+            model.find(&path).and_then(|id| model.object(id)).is_some_and(|o| o.xattrs.contains_key(&name));
+        let value = (!there || self.rng.chance(600)).then(|| self.data(300));
+        Action::Xattr { path, name, value }
+    }
+
+    /// Sets an access list: the three classes, and now and then somebody who is named.
+    fn list(&mut self, path: Path) -> Action {
+        let mut acl = Vec::new();
+        let mut allow = |who: String, flag, mask| {
+            acl.push(NfsAce { kind: 0, flag, access_mask: mask, who: who.into_bytes().into() });
+        };
+        let mut mask =
+            || [ACE_READ, ACE_READ | ACE_WRITE, ACE_READ | ACE_EXECUTE][self.rng.below(3) as usize];
+        allow("OWNER@".into(), 0, ACE_READ | ACE_WRITE);
+        let (group, everyone, named) = (mask(), mask() & ACE_READ, mask());
+        if self.rng.chance(700) {
+            allow((2000 + self.rng.below(4)).to_string(), 0, named);
+        }
+        allow("GROUP@".into(), ACE_FLAG_GROUP, group);
+        allow("EVERYONE@".into(), 0, everyone);
+        Action::Acl { path, acl }
+    }
+}
+
+/// Rights as they go together in POSIX (RFC 8881 section 6.2.1.3): read, write and append, execute.
+const ACE_READ: u32 = 0x1;
+const ACE_WRITE: u32 = 0x2 | 0x4;
+const ACE_EXECUTE: u32 = 0x20;
+/// The entry is for a group.
+const ACE_FLAG_GROUP: u32 = 0x40;
 
 impl Workload for Mixed {
     fn next(&mut self, model: &Model) -> Action {
@@ -199,6 +254,13 @@ impl Workload for Mixed {
                             self.queue.push_back(Action::Commit { path: path.clone() });
                         }
                         return Action::Write { path, offset, data, stable };
+                    }
+                }
+                6 if (self.xattrs || self.lists) && self.rng.chance(500) => {
+                    let all: Vec<Path> = files.iter().chain(&dirs[1..]).cloned().collect();
+                    if let Some(path) = self.pick(&all) {
+                        let xattr = self.xattrs && (!self.lists || self.rng.chance(600));
+                        return if xattr { self.xattr(model, path) } else { self.list(path) };
                     }
                 }
                 6 => {
@@ -247,6 +309,7 @@ impl Mixed {
 
 #[cfg(test)]
 mod tests {
+    use super::super::overwrite::Overwrite;
     use super::*;
 
     fn run(mut w: impl Workload, steps: usize) -> Model {
@@ -266,8 +329,10 @@ mod tests {
     fn a_workload_only_does_what_can_be_done() {
         for seed in 0..20 {
             assert!(!run(Mixed::new(seed), 1500).paths().is_empty());
+            assert!(!run(Mixed::new(seed).with_xattrs().with_lists(), 700).paths().is_empty());
             assert!(!run(SerialTar::new(seed), 500).paths().is_empty());
         }
+        assert!(!run(Overwrite::new(1), 150).paths().is_empty());
     }
 
     #[test]

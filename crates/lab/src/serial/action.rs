@@ -7,10 +7,11 @@
 use super::session::Session;
 use crate::error::{Error, Result};
 use landfast_nfs::v4::args::{
-    CloseArgs, CommitArgs, CreateArgs, CreateHow, CreateType, OpenArgs, OpenClaim, OpenHow, ReadArgs,
-    RenameArgs, SetattrArgs, WriteArgs, owner,
+    CloseArgs, CommitArgs, CreateArgs, CreateHow, CreateType, ListxattrsArgs, OpenArgs, OpenClaim, OpenHow,
+    ReadArgs, ReaddirArgs, RenameArgs, SetattrArgs, SetxattrArgs, SetxattrOption, WriteArgs, owner,
 };
 use landfast_nfs::v4::attr::number;
+use landfast_nfs::v4::res::NfsAce;
 use landfast_nfs::v4::{
     ArgOp, AttrValues, Bitmap, FileHandle, NfsTime, ResBody, ResOp, SetTime, SpecData, StableHow, Stateid,
     flags,
@@ -136,6 +137,33 @@ pub enum Action {
         /// Which.
         path: Path,
     },
+    /// Set an extended attribute of an object, or remove it (RFC 8276).
+    Xattr {
+        /// Of which object.
+        path: Path,
+        /// Its name, without a namespace.
+        name: Vec<u8>,
+        /// Its value; none removes it.
+        value: Option<Bytes>,
+    },
+    /// Set the access list.
+    Acl {
+        /// Of which object.
+        path: Path,
+        /// To what.
+        acl: Vec<NfsAce>,
+    },
+}
+
+/// What a reply says about its object.
+#[derive(Debug, Clone, Default)]
+pub struct Done {
+    /// The object's attributes after the action, when the COMPOUND asked for them.
+    pub attrs: Option<AttrValues>,
+    /// The write verifier of a WRITE or COMMIT.
+    pub verifier: Option<[u8; 8]>,
+    /// Directories whose entries changed, with their change attributes after it.
+    pub dirs: Vec<(Path, u64)>,
 }
 
 impl Action {
@@ -173,18 +201,53 @@ const POST: Bitmap = Bitmap::of(&[
     number::TYPE,
 ]);
 
+/// What is looked at when a tree is compared.
+const ALL: Bitmap = Bitmap::of(&[
+    number::TYPE,
+    number::CHANGE,
+    number::SIZE,
+    number::FILEID,
+    number::NUMLINKS,
+    number::TIME_MODIFY,
+    number::MODE,
+    number::OWNER,
+    number::OWNER_GROUP,
+    number::RAWDEV,
+    number::ACL,
+    number::FILEHANDLE,
+]);
+
 /// Does actions, one at a time.
 pub struct Actor {
     session: Session,
     handles: HashMap<Path, FileHandle>,
     opens: HashMap<Path, Stateid>,
     creates: u64,
+    /// Ask for access lists where they may have changed.
+    lists: bool,
 }
 
 impl Actor {
     /// An actor that works below `root`.
     pub fn new(session: Session, root: FileHandle) -> Self {
-        Actor { session, handles: HashMap::from([(Path::new(), root)]), opens: HashMap::new(), creates: 0 }
+        Actor {
+            session,
+            handles: HashMap::from([(Path::new(), root)]),
+            opens: HashMap::new(),
+            creates: 0,
+            lists: false,
+        }
+    }
+
+    /// Asks for the access list whenever a mode was set.
+    pub fn with_lists(mut self) -> Self {
+        self.lists = true;
+        self
+    }
+
+    /// The session, to repeat requests on it.
+    pub fn session_mut(&mut self) -> &mut Session {
+        &mut self.session
     }
 
     /// The session, for its counts.
@@ -237,6 +300,39 @@ impl Actor {
         self.dispatch(action).map(|results| attributes(&results))
     }
 
+    /// As [`Actor::perform`], with all that the reply says.
+    ///
+    /// # Errors
+    /// As [`Actor::perform`].
+    pub fn act(&mut self, action: &Action) -> Result<Done> {
+        let results = self.dispatch(action)?;
+        Ok(Actor::learn(action, &results))
+    }
+
+    /// What the results of an action's COMPOUND say.
+    pub fn learn(action: &Action, results: &[ResOp]) -> Done {
+        let mut done = Done { attrs: attributes(results), ..Done::default() };
+        let dir = |path: &Path| split(path).0.to_vec();
+        for result in results {
+            match (&result.body, action) {
+                (ResBody::Write(w), _) => done.verifier = Some(w.writeverf),
+                (ResBody::Commit(verf), _) => done.verifier = Some(*verf),
+                (ResBody::Open(o), Action::Create { path, .. }) => done.dirs.push((dir(path), o.cinfo.after)),
+                (ResBody::Create(c), Action::Make { path, .. }) => done.dirs.push((dir(path), c.cinfo.after)),
+                (ResBody::Link(c), Action::Link { to, .. }) => done.dirs.push((dir(to), c.after)),
+                (ResBody::Remove(c), Action::Remove { path }) => done.dirs.push((dir(path), c.after)),
+                (ResBody::Rename(r), Action::Rename { from, to }) => {
+                    done.dirs.push((dir(from), r.source_cinfo.after));
+                    if dir(from) != dir(to) {
+                        done.dirs.push((dir(to), r.target_cinfo.after));
+                    }
+                }
+                _ => {}
+            }
+        }
+        done
+    }
+
     fn dispatch(&mut self, action: &Action) -> Result<Vec<ResOp>> {
         match action {
             Action::Create { path, mode } => self.create(path, *mode),
@@ -277,6 +373,27 @@ impl Actor {
                 self.handles.remove(path);
                 self.opens.remove(path);
                 Ok(results)
+            }
+            Action::Xattr { path, name: key, value } => {
+                let fh = self.handle(path)?;
+                let op = match value {
+                    Some(value) => ArgOp::Setxattr(SetxattrArgs {
+                        option: SetxattrOption::Either,
+                        key: name(key),
+                        value: value.clone(),
+                    }),
+                    None => ArgOp::Removexattr(name(key)),
+                };
+                self.session.compound(vec![ArgOp::Putfh(fh), op, ArgOp::Getattr(POST)])
+            }
+            Action::Acl { path, acl } => {
+                let fh = self.handle(path)?;
+                let values = AttrValues { acl: Some(acl.clone()), ..AttrValues::default() };
+                let attrs = values.to_fattr(&AttrValues::KNOWN);
+                let set = SetattrArgs { stateid: Stateid::ANONYMOUS, attrs };
+                let mut wanted = POST;
+                wanted.set(number::ACL);
+                self.session.compound(vec![ArgOp::Putfh(fh), ArgOp::Setattr(set), ArgOp::Getattr(wanted)])
             }
         }
     }
@@ -365,7 +482,12 @@ impl Actor {
         let open = change.size.and_then(|_| self.opens.get(path).copied());
         let attrs = change.values().to_fattr(&AttrValues::KNOWN);
         let set = SetattrArgs { stateid: open.unwrap_or(Stateid::ANONYMOUS), attrs };
-        self.session.compound(vec![ArgOp::Putfh(fh), ArgOp::Setattr(set), ArgOp::Getattr(POST)])
+        let mut wanted = POST;
+        if self.lists && change.mode.is_some() {
+            // Its mask has changed.
+            wanted.set(number::ACL);
+        }
+        self.session.compound(vec![ArgOp::Putfh(fh), ArgOp::Setattr(set), ArgOp::Getattr(wanted)])
     }
 
     fn make(&mut self, path: &Path, node: &Node, mode: u32) -> Result<Vec<ResOp>> {
@@ -426,7 +548,92 @@ impl Actor {
             _ => Err(Error::Protocol("READ without data".into())),
         }
     }
+
+    /// The entries of a directory, each with all attributes that this client knows of.
+    ///
+    /// # Errors
+    /// As [`Session::compound`].
+    pub fn list(&mut self, dir: &FileHandle) -> Result<Vec<(Path, AttrValues)>> {
+        let mut out = Vec::new();
+        let (mut cookie, mut cookieverf) = (0, [0; 8]);
+        loop {
+            let args = ReaddirArgs {
+                cookie,
+                cookieverf,
+                dircount: LIST_BYTES,
+                maxcount: LIST_BYTES,
+                attr_request: ALL,
+            };
+            let results = self.session.compound(vec![ArgOp::Putfh(dir.clone()), ArgOp::Readdir(args)])?;
+            let Some(ResBody::Readdir(page)) = results.into_iter().next_back().map(|r| r.body) else {
+                return Err(Error::Protocol("READDIR without entries".into()));
+            };
+            cookieverf = page.cookieverf;
+            for entry in page.entries {
+                cookie = entry.cookie;
+                let attrs = AttrValues::from_fattr(&entry.attrs)
+                    .map_err(|status| Error::Nfs { op: "READDIR".into(), status })?;
+                out.push((entry.name.to_vec(), attrs));
+            }
+            if page.eof {
+                return Ok(out);
+            }
+        }
+    }
+
+    /// Where a symbolic link leads.
+    ///
+    /// # Errors
+    /// As [`Session::compound`].
+    pub fn readlink(&mut self, fh: &FileHandle) -> Result<Vec<u8>> {
+        match self.session.compound(vec![ArgOp::Putfh(fh.clone()), ArgOp::Readlink])?.pop() {
+            Some(ResOp { body: ResBody::Readlink(to), .. }) => Ok(to.to_vec()),
+            _ => Err(Error::Protocol("READLINK without a text".into())),
+        }
+    }
+
+    /// The extended attributes of an object, with their values.
+    ///
+    /// # Errors
+    /// As [`Session::compound`].
+    pub fn xattrs(&mut self, fh: &FileHandle) -> Result<Vec<(Vec<u8>, Bytes)>> {
+        let mut out = Vec::new();
+        let mut cookie = 0;
+        loop {
+            let list = ArgOp::Listxattrs(ListxattrsArgs { cookie, maxcount: LIST_BYTES });
+            let results = self.session.compound(vec![ArgOp::Putfh(fh.clone()), list])?;
+            let Some(ResBody::Listxattrs(page)) = results.into_iter().next_back().map(|r| r.body) else {
+                return Err(Error::Protocol("LISTXATTRS without names".into()));
+            };
+            for key in page.names {
+                let get = vec![ArgOp::Putfh(fh.clone()), ArgOp::Getxattr(key.clone())];
+                match self.session.compound(get)?.pop().map(|r| r.body) {
+                    Some(ResBody::Getxattr(value)) => out.push((key.to_vec(), value)),
+                    _ => return Err(Error::Protocol("GETXATTR without a value".into())),
+                }
+            }
+            cookie = page.cookie;
+            if page.eof {
+                return Ok(out);
+            }
+        }
+    }
+
+    /// COMMIT of a whole file: the write verifier.
+    ///
+    /// # Errors
+    /// As [`Session::compound`].
+    pub fn verifier(&mut self, fh: &FileHandle) -> Result<[u8; 8]> {
+        let commit = ArgOp::Commit(CommitArgs { offset: 0, count: 0 });
+        match self.session.compound(vec![ArgOp::Putfh(fh.clone()), commit])?.pop() {
+            Some(ResOp { body: ResBody::Commit(verf), .. }) => Ok(verf),
+            _ => Err(Error::Protocol("COMMIT without a verifier".into())),
+        }
+    }
 }
+
+/// Bytes of a piece of a listing.
+const LIST_BYTES: u32 = 32 << 10;
 
 /// The attributes that a GETATTR among `results` returned.
 fn attributes(results: &[ResOp]) -> Option<AttrValues> {
@@ -437,7 +644,7 @@ fn attributes(results: &[ResOp]) -> Option<AttrValues> {
 }
 
 /// What was remembered under `from`, and below it, is under `to` now; what was at `to` is gone.
-fn move_keys<V>(map: &mut HashMap<Path, V>, from: &[u8], to: &[u8]) {
+pub(super) fn move_keys<V>(map: &mut HashMap<Path, V>, from: &[u8], to: &[u8]) {
     map.retain(|path, _| !is_below(path, to) || is_below(path, from));
     let moved: Vec<Path> = map.keys().filter(|p| is_below(p, from)).cloned().collect();
     for old in moved {

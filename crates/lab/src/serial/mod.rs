@@ -7,14 +7,17 @@
 //! | room | subject |
 //! |---|---|
 //! | `wire` | one RPC after another over a blocking socket |
-//! | `session` | EXCHANGE_ID, CREATE_SESSION, SEQUENCE on slot 0; COMPOUNDs with the kernel's shapes |
+//! | `session` | EXCHANGE_ID, CREATE_SESSION, SEQUENCE on slots by turns; requests repeated; COMPOUNDs with the kernel's shapes |
 //! | `action` | single file operations by path, each its own COMPOUND |
+//! | `v3` | the same over NFS version 3 |
 //! | `tar` | the operations that GNU tar makes of an archive's members |
 
 pub mod action;
 pub mod session;
 pub mod tar;
+pub mod v3;
 mod wire;
 
-pub use action::{Action, Actor, Change, Node};
+pub use action::{Action, Actor, Change, Done, Node};
 pub use session::{Connect, Counts, Session};
+pub(crate) use wire::null_call;

@@ -10,7 +10,7 @@ use landfast_nfs::v4::args::{
 };
 use landfast_nfs::v4::{
     ArgOp, ChannelAttrs, ClientOwner, CompoundArgs, CompoundRes, FileHandle, NfsStat, Opaque1024,
-    PROC_COMPOUND, ResBody, ResOp, SessionId, flags,
+    PROC_COMPOUND, ResBody, ResOp, SessionId, StableHow, flags,
 };
 use landfast_rpc::{AuthSys, Credential};
 use landfast_xdr::{Bytes, Decode};
@@ -30,12 +30,14 @@ pub struct Connect {
     pub minor: u32,
     /// Caller's user and group.
     pub ids: (u32, u32),
+    /// Slots that take turns; each remembers its last request.
+    pub slots: u32,
 }
 
 impl Connect {
     /// NFSv4.2 as root.
     pub fn new(addr: SocketAddr, owner: impl Into<String>) -> Self {
-        Connect { addr, owner: owner.into(), minor: 2, ids: (0, 0) }
+        Connect { addr, owner: owner.into(), minor: 2, ids: (0, 0), slots: 1 }
     }
 }
 
@@ -55,13 +57,43 @@ impl Counts {
     }
 }
 
-/// A session with one slot in use.
+/// A request that went out, and what came back.
+#[derive(Debug, Clone)]
+pub struct Sent {
+    /// The whole COMPOUND.
+    pub args: CompoundArgs,
+    /// Its results as they came; none when the connection broke first, or when it failed.
+    pub reply: Option<Bytes>,
+}
+
+impl Sent {
+    /// Whether a repetition must find the first reply: all that changes something, but COMMIT, which may be executed
+    /// again, and unstable writes, whose effect is in memory only.
+    pub fn is_kept(&self) -> bool {
+        self.args.ops.iter().any(|op| match op {
+            ArgOp::Commit(_) => false,
+            ArgOp::Write(w) => w.stable != StableHow::Unstable,
+            op => modifies(op),
+        })
+    }
+}
+
+/// One slot: its number goes up by one with each request.
+#[derive(Debug, Clone, Default)]
+struct Slot {
+    sequenceid: u32,
+    last: Option<Sent>,
+}
+
+/// A session with one request under way at a time.
 pub struct Session {
     wire: Wire,
     minor: u32,
     clientid: u64,
     sessionid: SessionId,
-    sequenceid: u32,
+    slots: Vec<Slot>,
+    /// The slot whose turn it was.
+    turn: usize,
     persistent: bool,
     write_max: usize,
     counts: Counts,
@@ -99,7 +131,8 @@ impl Session {
             minor: to.minor,
             clientid: 0,
             sessionid: [0; 16],
-            sequenceid: 0,
+            slots: vec![Slot::default(); to.slots.max(1) as usize],
+            turn: 0,
             persistent: false,
             write_max: 0,
             counts: Counts::default(),
@@ -136,7 +169,7 @@ impl Session {
             max_response_size: SERIAL_REPLY_BYTES_MAX as u32,
             max_response_size_cached: 4096,
             max_operations: SERIAL_OPS_MAX,
-            max_requests: 1,
+            max_requests: self.slots.len() as u32,
             ..ChannelAttrs::default()
         };
         let back = ChannelAttrs {
@@ -162,6 +195,7 @@ impl Session {
                 self.persistent = r.flags & flags::CREATE_SESSION4_FLAG_PERSIST != 0;
                 let room = (r.fore_chan_attrs.max_request_size as usize).saturating_sub(4096);
                 self.write_max = room.clamp(4096, SERIAL_WRITE_BYTES_MAX);
+                self.slots.truncate(r.fore_chan_attrs.max_requests.max(1) as usize);
                 Ok(())
             }
             _ => Err(unexpected("CREATE_SESSION")),
@@ -170,17 +204,40 @@ impl Session {
 
     /// Sends a COMPOUND as it is; the results of all its operations, or the first failure.
     fn call(&mut self, ops: Vec<ArgOp>) -> Result<Vec<ResOp>> {
-        let args =
-            CompoundArgs { tag: Bytes::new(), minor_version: self.minor, announced: ops.len() as u32, ops };
+        let args = self.args(ops);
+        results(self.send(&args)?)
+    }
+
+    fn args(&self, ops: Vec<ArgOp>) -> CompoundArgs {
+        CompoundArgs { tag: Bytes::new(), minor_version: self.minor, announced: ops.len() as u32, ops }
+    }
+
+    fn send(&mut self, args: &CompoundArgs) -> Result<Bytes> {
         let lost = |source| Error::Lost { what: "COMPOUND".into(), source };
-        let reply = self.wire.call(PROC_COMPOUND, &args).map_err(lost)?;
-        let res = CompoundRes::from_bytes(reply)
-            .map_err(|e| Error::Protocol(format!("a reply that does not decode: {e}")))?;
-        match res.results.last() {
-            _ if res.status.is_ok() => Ok(res.results),
-            Some(last) => Err(refused(last)),
-            None => Err(Error::Nfs { op: "COMPOUND".into(), status: res.status }),
-        }
+        self.wire.call(PROC_COMPOUND, args).map_err(lost)
+    }
+
+    /// Connects to where the server is now, and goes on with the same session.
+    ///
+    /// # Errors
+    /// No connection.
+    pub fn reconnect(&mut self, addr: SocketAddr) -> Result<()> {
+        let lost = |source| Error::Lost { what: format!("connect to {addr}"), source };
+        self.wire = self.wire.again(addr).map_err(lost)?;
+        Ok(())
+    }
+
+    /// The last request of each slot that was used.
+    pub fn last_requests(&self) -> Vec<Sent> {
+        self.slots.iter().filter_map(|s| s.last.clone()).collect()
+    }
+
+    /// Sends a request once more as it was: same session, slot and number. Returns the results as they come.
+    ///
+    /// # Errors
+    /// [`Error::Lost`].
+    pub fn repeat(&mut self, sent: &Sent) -> Result<Bytes> {
+        self.send(&sent.args)
     }
 
     /// Sends operations behind a SEQUENCE; returns the results without that of SEQUENCE. Waits and
@@ -192,12 +249,15 @@ impl Session {
     pub fn compound(&mut self, ops: Vec<ArgOp>) -> Result<Vec<ResOp>> {
         let since = Instant::now();
         loop {
-            self.sequenceid = self.sequenceid.wrapping_add(1);
+            self.turn = (self.turn + 1) % self.slots.len();
+            let (turn, highest) = (self.turn, self.slots.len() - 1);
+            let slot = &mut self.slots[turn];
+            slot.sequenceid = slot.sequenceid.wrapping_add(1);
             let sequence = SequenceArgs {
                 sessionid: self.sessionid,
-                sequenceid: self.sequenceid,
-                slotid: 0,
-                highest_slotid: 0,
+                sequenceid: slot.sequenceid,
+                slotid: turn as u32,
+                highest_slotid: highest as u32,
                 cachethis: ops.iter().any(modifies),
             };
             let mut all = Vec::with_capacity(ops.len() + 1);
@@ -205,7 +265,13 @@ impl Session {
             all.extend_from_slice(&ops);
             self.counts.rpcs += 1;
             self.counts.modifying_rpcs += u64::from(ops.iter().any(modifies));
-            match self.call(all) {
+            let args = self.args(all);
+            let reply = self.send(&args);
+            let first = reply.as_ref().ok().cloned();
+            let outcome = reply.and_then(results);
+            // An answer that promises nothing is as good as none.
+            self.slots[turn].last = Some(Sent { args, reply: first.filter(|_| outcome.is_ok()) });
+            match outcome {
                 Ok(mut results) => {
                     results.remove(0);
                     return Ok(results);
@@ -276,6 +342,20 @@ impl Session {
     }
 }
 
+/// The results of all operations of a COMPOUND, or its first failure.
+///
+/// # Errors
+/// [`Error::Nfs`]; [`Error::Protocol`] for what is no reply to a COMPOUND.
+pub fn results(reply: Bytes) -> Result<Vec<ResOp>> {
+    let res = CompoundRes::from_bytes(reply)
+        .map_err(|e| Error::Protocol(format!("a reply that does not decode: {e}")))?;
+    match res.results.last() {
+        _ if res.status.is_ok() => Ok(res.results),
+        Some(last) => Err(refused(last)),
+        None => Err(Error::Nfs { op: "COMPOUND".into(), status: res.status }),
+    }
+}
+
 /// Whether an operation must be on stable storage before its reply (RFC 8881 section 2.10.6: those
 /// that change the filesystem; an UNSTABLE WRITE need not be, and is counted all the same).
 fn modifies(op: &ArgOp) -> bool {
@@ -289,5 +369,7 @@ fn modifies(op: &ArgOp) -> bool {
             | ArgOp::Link(_)
             | ArgOp::Remove(_)
             | ArgOp::Rename(_)
+            | ArgOp::Setxattr(_)
+            | ArgOp::Removexattr(_)
     )
 }

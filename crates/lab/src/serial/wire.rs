@@ -11,6 +11,23 @@ use std::net::{SocketAddr, TcpStream};
 /// Bytes that are read from the socket at once.
 const READ_BYTES: usize = 64 << 10;
 
+/// A call of the procedure that does nothing, with its header.
+pub fn null_call() -> Bytes {
+    encoded(1, (landfast_nfs::PROGRAM, landfast_nfs::v4::VERSION), 0, &OpaqueAuth::NONE, &())
+}
+
+/// A call with its header.
+fn encoded(xid: u32, (prog, vers): (u32, u32), proc: u32, cred: &OpaqueAuth, args: &impl Encode) -> Bytes {
+    let call = RawCall { xid, prog, vers, proc, cred: cred.clone(), verf: OpaqueAuth::NONE };
+    let mut out = BytesMut::with_capacity(1024);
+    out.extend_from_slice(&[0; HEADER_LEN]);
+    call.encode(&mut out);
+    args.encode(&mut out);
+    let header = last_fragment_header(out.len() - HEADER_LEN);
+    out[..HEADER_LEN].copy_from_slice(&header);
+    out.freeze()
+}
+
 /// A connection.
 pub struct Wire {
     stream: TcpStream,
@@ -31,29 +48,32 @@ impl Wire {
         Ok(Wire { stream, assembler: Assembler::new(record_max), buffer: BytesMut::new(), cred, xid: 1 })
     }
 
+    /// Another connection of the same caller.
+    pub fn again(&self, addr: SocketAddr) -> io::Result<Self> {
+        Ok(Wire { xid: self.xid, ..Wire::connect(addr, self.cred.clone())? })
+    }
+
     /// Makes one call of NFS version 4 and returns its results.
     pub fn call(&mut self, proc: u32, args: &impl Encode) -> io::Result<Bytes> {
-        self.send(proc, args)?;
+        let xid = self.xid.wrapping_add(1);
+        self.call_as(xid, (landfast_nfs::PROGRAM, landfast_nfs::v4::VERSION), proc, args)
+    }
+
+    /// Makes one call with this number of a program and its version, and returns its results.
+    pub fn call_as(
+        &mut self,
+        xid: u32,
+        program: (u32, u32),
+        proc: u32,
+        args: &impl Encode,
+    ) -> io::Result<Bytes> {
+        self.xid = xid;
+        self.send(program, proc, args)?;
         self.receive()
     }
 
-    fn send(&mut self, proc: u32, args: &impl Encode) -> io::Result<()> {
-        self.xid = self.xid.wrapping_add(1);
-        let call = RawCall {
-            xid: self.xid,
-            prog: landfast_nfs::PROGRAM,
-            vers: landfast_nfs::v4::VERSION,
-            proc,
-            cred: self.cred.clone(),
-            verf: OpaqueAuth::NONE,
-        };
-        let mut out = BytesMut::with_capacity(1024);
-        out.extend_from_slice(&[0; HEADER_LEN]);
-        call.encode(&mut out);
-        args.encode(&mut out);
-        let header = last_fragment_header(out.len() - HEADER_LEN);
-        out[..HEADER_LEN].copy_from_slice(&header);
-        self.stream.write_all(&out)
+    fn send(&mut self, program: (u32, u32), proc: u32, args: &impl Encode) -> io::Result<()> {
+        self.stream.write_all(&encoded(self.xid, program, proc, &self.cred, args))
     }
 
     fn receive(&mut self) -> io::Result<Bytes> {

@@ -4,9 +4,9 @@ use super::fault::{Disk, Fault};
 use super::probe;
 use crate::error::{Context, Error, Result};
 use crate::mounts::Filesystem;
-use crate::powercut::check;
 use crate::powercut::model::Model;
 use crate::powercut::workload::{Mixed, Workload};
+use crate::powercut::{check, found};
 use crate::rig::{Rig, RigOptions};
 use crate::rng::Rng;
 use crate::serial::{Action, Actor, Connect, Node, Session};
@@ -143,6 +143,7 @@ pub fn run(options: &Options, mut progress: impl FnMut(&Round)) -> Result<Report
         fs: options.fs,
         data_bytes: options.fs.size_min().max(320 << 20),
         log_bytes: LOG_BYTES,
+        mirror: false,
         seed: options.seed,
     })?;
     for _ in 0..options.rounds {
@@ -327,11 +328,11 @@ impl Harness<'_> {
             }
             Err(e) => return Err(e),
         };
-        let tree = check::read_tree(&self.rig.export())?;
+        let tree = found::on_disk(&self.rig.export())?;
         round.objects = tree.len() as u64;
         for worker in workers {
             let prefix = format!("{}/", worker.dir).into_bytes();
-            let own: check::Tree = tree
+            let own: found::Tree = tree
                 .iter()
                 .filter_map(|(path, found)| Some((path.strip_prefix(&prefix[..])?.to_vec(), found.clone())))
                 .collect();

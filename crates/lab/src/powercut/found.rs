@@ -1,0 +1,223 @@
+//! A tree as it is: read from the disk, or over NFS.
+
+use crate::error::{Context, Result};
+use crate::serial::action::Path;
+use crate::serial::{Actor, Node};
+use crate::tarball::{Kind as MemberKind, Member};
+use landfast_nfs::v4::res::NfsAce;
+use landfast_nfs::v4::{AttrValues, FileHandle, FileType};
+use landfast_xdr::Bytes;
+use std::collections::BTreeMap;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::PathBuf;
+
+/// The type of an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Type {
+    /// A regular file.
+    File,
+    /// Anything else; the text of a symbolic link is in the bytes as well.
+    Other(Node),
+}
+
+/// One object.
+#[derive(Debug, Clone)]
+pub struct Found {
+    /// What it is.
+    pub kind: Type,
+    /// Permission bits.
+    pub mode: u32,
+    /// User and group.
+    pub owner: (u32, u32),
+    /// Modification time.
+    pub mtime: (i64, u32),
+    /// Names.
+    pub links: u64,
+    /// Inode number, or fileid.
+    pub number: u64,
+    /// A file's contents, a symbolic link's text.
+    pub bytes: Vec<u8>,
+    /// What only the wire tells.
+    pub wire: Option<Wire>,
+}
+
+/// What is only seen over NFS.
+#[derive(Debug, Clone)]
+pub struct Wire {
+    /// The change attribute.
+    pub change: Option<u64>,
+    /// The handle.
+    pub fh: FileHandle,
+    /// Extended attributes, when they were asked for.
+    pub xattrs: Option<BTreeMap<Vec<u8>, Bytes>>,
+    /// The access list.
+    pub acl: Option<Vec<NfsAce>>,
+}
+
+/// All that is below a directory.
+pub type Tree = BTreeMap<Path, Found>;
+
+impl Found {
+    /// How it differs from a member of an archive that was extracted to its end; of a directory only the type
+    /// counts, its attributes come last.
+    pub fn differs_from(&self, member: &Member) -> Option<String> {
+        let is_dir = self.kind == Type::Other(Node::Dir);
+        let MemberKind::File(data) = &member.kind else {
+            return (matches!(member.kind, MemberKind::Dir) != is_dir).then(|| format!("is {:?}", self.kind));
+        };
+        if self.kind != Type::File || self.bytes != data[..] {
+            return Some(super::check::contents_difference(data, &self.bytes));
+        }
+        if (self.mode, self.owner) != (member.mode, (member.uid, member.gid)) {
+            return Some(format!("has mode {:o}, owner {:?}", self.mode, self.owner));
+        }
+        (self.mtime != member.mtime).then(|| format!("has mtime {:?}", self.mtime))
+    }
+}
+
+/// Reads what is below `root` from the disk, without the server's own directory.
+///
+/// # Errors
+/// When something cannot be read.
+pub fn on_disk(root: &std::path::Path) -> Result<Tree> {
+    let mut out = Tree::new();
+    let mut dirs = vec![PathBuf::new()];
+    while let Some(dir) = dirs.pop() {
+        let at = root.join(&dir);
+        let what = || format!("read {}", at.display());
+        for entry in std::fs::read_dir(&at).context(what)? {
+            let entry = entry.context(what)?;
+            if dir.as_os_str().is_empty() && entry.file_name() == ".landfast" {
+                continue;
+            }
+            let path = dir.join(entry.file_name());
+            let found = one_on_disk(&root.join(&path))?;
+            if found.kind == Type::Other(Node::Dir) {
+                dirs.push(path.clone());
+            }
+            out.insert(path.as_os_str().as_bytes().to_vec(), found);
+        }
+    }
+    Ok(out)
+}
+
+fn one_on_disk(full: &std::path::Path) -> Result<Found> {
+    let what = || format!("read {}", full.display());
+    let meta = std::fs::symlink_metadata(full).context(what)?;
+    let t = meta.file_type();
+    let device = (rustix::fs::major(meta.rdev()), rustix::fs::minor(meta.rdev()));
+    let mut bytes = Vec::new();
+    let kind = if t.is_file() {
+        bytes = std::fs::read(full).context(what)?;
+        Type::File
+    } else if t.is_symlink() {
+        bytes = std::fs::read_link(full).context(what)?.into_os_string().into_vec();
+        Type::Other(Node::Symlink(bytes.clone()))
+    } else if t.is_dir() {
+        Type::Other(Node::Dir)
+    } else if t.is_fifo() {
+        Type::Other(Node::Fifo)
+    } else if t.is_socket() {
+        Type::Other(Node::Socket)
+    } else if t.is_char_device() {
+        Type::Other(Node::Char(device.0, device.1))
+    } else {
+        Type::Other(Node::Block(device.0, device.1))
+    };
+    Ok(Found {
+        kind,
+        mode: meta.mode() & 0o7777,
+        owner: (meta.uid(), meta.gid()),
+        mtime: (meta.mtime(), u32::try_from(meta.mtime_nsec()).unwrap_or(0)),
+        links: meta.nlink(),
+        number: meta.ino(),
+        bytes,
+        wire: None,
+    })
+}
+
+/// Reads what is below the actor's root over NFS.
+///
+/// # Errors
+/// What the server refuses, or leaves out.
+pub fn over_nfs(actor: &mut Actor, xattrs: bool) -> Result<Tree> {
+    let root = actor.handle(b"")?;
+    let mut out = Tree::new();
+    let mut dirs = vec![(Path::new(), root)];
+    while let Some((dir, fh)) = dirs.pop() {
+        for (name, attrs) in actor.list(&fh)? {
+            let path = if dir.is_empty() { name } else { [&dir[..], b"/", &name[..]].concat() };
+            let Some(found) = one_over_nfs(actor, attrs, xattrs)? else {
+                let what = format!("{}: READDIR leaves attributes out", path.escape_ascii());
+                return Err(crate::Error::Protocol(what));
+            };
+            if let (Type::Other(Node::Dir), Some(wire)) = (&found.kind, &found.wire) {
+                dirs.push((path.clone(), wire.fh.clone()));
+            }
+            out.insert(path, found);
+        }
+    }
+    Ok(out)
+}
+
+/// `None` when an attribute is missing.
+fn one_over_nfs(actor: &mut Actor, attrs: AttrValues, xattrs: bool) -> Result<Option<Found>> {
+    let id = |who: &Option<Bytes>| std::str::from_utf8(who.as_ref()?).ok()?.parse::<u32>().ok();
+    let (Some(fh), Some(kind), Some(mode), Some(time), Some(number), Some(size), Some(uid), Some(gid)) = (
+        attrs.filehandle.clone(),
+        attrs.kind,
+        attrs.mode,
+        attrs.time_modify,
+        attrs.fileid,
+        attrs.size,
+        id(&attrs.owner),
+        id(&attrs.owner_group),
+    ) else {
+        return Ok(None);
+    };
+    let device = attrs.rawdev.unwrap_or_default();
+    let mut bytes = Vec::new();
+    let kind = match kind {
+        FileType::Reg => {
+            while (bytes.len() as u64) < size {
+                let piece = actor.read(&fh, bytes.len() as u64, 1 << 20)?;
+                if piece.is_empty() {
+                    break;
+                }
+                bytes.extend_from_slice(&piece);
+            }
+            Type::File
+        }
+        FileType::Lnk => {
+            bytes = actor.readlink(&fh)?;
+            Type::Other(Node::Symlink(bytes.clone()))
+        }
+        FileType::Fifo => Type::Other(Node::Fifo),
+        FileType::Sock => Type::Other(Node::Socket),
+        FileType::Chr => Type::Other(Node::Char(device.specdata1, device.specdata2)),
+        FileType::Blk => Type::Other(Node::Block(device.specdata1, device.specdata2)),
+        _ => Type::Other(Node::Dir),
+    };
+    let has_xattrs = xattrs && matches!(kind, Type::File | Type::Other(Node::Dir));
+    let xattrs = if has_xattrs { Some(actor.xattrs(&fh)?.into_iter().collect()) } else { None };
+    Ok(Some(Found {
+        kind,
+        mode,
+        owner: (uid, gid),
+        mtime: (time.seconds, time.nseconds),
+        links: u64::from(attrs.numlinks.unwrap_or(0)),
+        number,
+        bytes,
+        wire: Some(Wire { change: attrs.change, fh, xattrs, acl: attrs.acl }),
+    }))
+}
+
+/// Moves what is below `dir` out of a tree, with paths from there; returns `dir` itself, too.
+pub fn take_subtree(tree: &mut Tree, dir: &str) -> (Option<Found>, Tree) {
+    let top = tree.remove(dir.as_bytes());
+    let prefix = format!("{dir}/").into_bytes();
+    let below: Vec<Path> = tree.keys().filter(|p| p.starts_with(&prefix)).cloned().collect();
+    let moved = below.into_iter().filter_map(|p| Some((p[prefix.len()..].to_vec(), tree.remove(&p)?)));
+    (top, moved.collect())
+}
