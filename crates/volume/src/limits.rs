@@ -44,6 +44,9 @@ pub const BTRFS_COMMITS_MAX: u32 = 64;
 /// Largest space reserve for recovery, bytes.
 pub const RESERVE_BYTES_MAX: u64 = 256 << 20;
 
+/// Smallest space reserve, bytes: where there is not even that, there is none.
+pub const RESERVE_BYTES_MIN: u64 = 64 << 10;
+
 /// The space reserve is this part of the filesystem, if that is less.
 pub const RESERVE_PART: u64 = 64;
 /// Nodes kept in memory. Each takes about 500 bytes. More are held only while clients' requests, open files or the

@@ -79,11 +79,19 @@ impl Marker {
     /// first change; put it into each [`crate::record::Record`] of the transaction. Two transactions of one batch
     /// may set their numbers in either order: they are on the log together or not at all.
     pub fn advance(&self) -> std::io::Result<u64> {
-        let seq = self.last.fetch_add(1, Ordering::SeqCst) + 1;
-        if !bug(Bug::MarkerUnset) {
-            set(&self.file, seq)?;
-        }
+        let seq = self.take();
+        self.mark(seq)?;
         Ok(seq)
+    }
+
+    /// The first half of [`Marker::advance`]: enough for a transaction that changes nothing on the volume.
+    pub fn take(&self) -> u64 {
+        self.last.fetch_add(1, Ordering::SeqCst) + 1
+    }
+
+    /// The second half: leaves the number on the volume.
+    pub fn mark(&self, seq: u64) -> std::io::Result<()> {
+        if bug(Bug::MarkerUnset) { Ok(()) } else { set(&self.file, seq) }
     }
 }
 

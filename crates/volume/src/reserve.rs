@@ -9,25 +9,33 @@ use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::kernel::{self, OwnedFd};
-use crate::limits::{RESERVE_BYTES_MAX, RESERVE_PART};
+use crate::limits::{RESERVE_BYTES_MAX, RESERVE_BYTES_MIN, RESERVE_PART};
 
 /// The file in the state directory.
 const RESERVE_FILE: &str = "reserve";
 
 /// Takes the reserve, if it is not there: 1/[`RESERVE_PART`] of the filesystem, at most [`RESERVE_BYTES_MAX`]. Takes
-/// nothing where there is no space for it: a full disk must not keep a volume from being served.
+/// less where there is no space for it, and nothing where there is none: a full disk must not keep a volume from being served.
 pub(crate) fn take(state_dir: &OwnedFd) -> Result<()> {
     let fs = kernel::fstatvfs(state_dir)?;
     let bytes = (fs.f_blocks.saturating_mul(fs.f_frsize) / RESERVE_PART).min(RESERVE_BYTES_MAX);
     let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let file = kernel::openat(state_dir, RESERVE_FILE, flags, Mode::from_raw_mode(0o600))?;
+    let file = match kernel::openat(state_dir, RESERVE_FILE, flags, Mode::from_raw_mode(0o600)) {
+        Ok(file) => file,
+        Err(Errno::NOSPC | Errno::DQUOT) => return Ok(()),
+        Err(e) => return Err(e.into()),
+    };
     if kernel::fstat(&file)?.st_size as u64 == bytes {
         return Ok(());
     }
-    match kernel::fallocate(&file, FallocateFlags::empty(), 0, bytes.max(1)) {
-        Ok(()) => Ok(()),
-        Err(Errno::NOSPC | Errno::DQUOT | Errno::OPNOTSUPP) => release(state_dir),
-        Err(e) => Err(e.into()),
+    let mut wanted = bytes.max(1);
+    loop {
+        match kernel::fallocate(&file, FallocateFlags::empty(), 0, wanted) {
+            Ok(()) => return Ok(()),
+            Err(Errno::NOSPC | Errno::DQUOT) if wanted > RESERVE_BYTES_MIN => wanted /= 2,
+            Err(Errno::NOSPC | Errno::DQUOT | Errno::OPNOTSUPP) => return release(state_dir),
+            Err(e) => return Err(e.into()),
+        }
     }
 }
 

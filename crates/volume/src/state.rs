@@ -10,12 +10,25 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::kernel::{self, OwnedFd};
+use crate::reserve;
 
 /// First bytes of every state file.
 const MAGIC: [u8; 8] = *b"LFSTATE1";
 
-/// Replaces the file `name` in `dir` by `payload`, durably.
+/// Replaces the file `name` in `dir` by `payload`, durably. On a full filesystem the reserve gives the room that the new file takes
+/// beside the old one: a volume must be able to start and to stop there.
 pub(crate) fn replace(dir: &OwnedFd, name: &str, payload: &[u8]) -> Result<()> {
+    match write(dir, name, payload) {
+        Err(e) if matches!(Errno::from_io_error(&e), Some(Errno::NOSPC | Errno::DQUOT)) => {
+            reserve::release(dir)?;
+            write(dir, name, payload)?;
+            reserve::take(dir)
+        }
+        done => done,
+    }
+}
+
+fn write(dir: &OwnedFd, name: &str, payload: &[u8]) -> Result<()> {
     let temp = format!("{name}.new");
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = kernel::openat(dir, &temp, flags, Mode::from_raw_mode(0o600))?;

@@ -4,6 +4,7 @@ use std::fmt;
 
 use bytes::Bytes;
 use landfast_intentlog::{Ticket, Txn};
+use rustix::io::Errno;
 
 use crate::error::Error;
 use crate::faults::{self, Bug, point};
@@ -32,6 +33,8 @@ pub struct Tx {
 struct Joined {
     txn: Txn,
     seq: u64,
+    /// The number is on the volume: something may be changed.
+    marked: bool,
     /// Any record at all: each number needs one.
     appended: bool,
     /// A record that the request must wait for.
@@ -55,19 +58,41 @@ impl Tx {
     /// as the superuser.
     pub(crate) fn join(&mut self) -> Result<(), Error> {
         self.volume.check()?;
+        if self.joined.as_ref().is_some_and(|joined| joined.marked) {
+            return Ok(());
+        }
+        if self.volume.log().is_none() {
+            return Ok(());
+        }
+        // Only the marker's owner may set its time.
+        self.volume.assume_root()?;
+        self.begin()?;
+        let (Some((_, marker)), Some(joined)) = (self.volume.log(), &mut self.joined) else { return Ok(()) };
+        match marker.mark(joined.seq) {
+            Ok(()) => joined.marked = true,
+            // Nothing has been changed, so this is an answer as any other. (On btrfs a time takes room, too.)
+            Err(e) => {
+                return Err(match Errno::from_io_error(&e) {
+                    Some(Errno::NOSPC) => Error::NoSpace,
+                    Some(Errno::DQUOT) => Error::Quota,
+                    _ => self.volume.fail(format!("transaction marker: {e}")),
+                });
+            }
+        }
+        point("tx.joined");
+        Ok(())
+    }
+
+    /// Joins the log's open batch for what changes nothing on the volume.
+    fn begin(&mut self) -> Result<(), Error> {
+        self.volume.check()?;
         if self.joined.is_some() {
             return Ok(());
         }
         let Some((log, marker)) = self.volume.log() else { return Ok(()) };
-        // Only the marker's owner may set its time.
-        self.volume.assume_root()?;
         let txn = log.begin().map_err(|e| self.volume.fail(format!("log: {e}")))?;
-        let seq = match marker.advance() {
-            Ok(seq) => seq,
-            Err(e) => return Err(self.volume.fail(format!("transaction marker: {e}"))),
-        };
-        self.joined = Some(Joined { txn, seq, appended: false, wanted: false });
-        point("tx.joined");
+        let seq = marker.take();
+        self.joined = Some(Joined { txn, seq, marked: false, appended: false, wanted: false });
         Ok(())
     }
 
@@ -137,7 +162,7 @@ impl Tx {
         if faults::bug(Bug::ReplyApart) && modified {
             return self.apart.push(bytes);
         }
-        let noted = self.join().and_then(|()| self.append(vec![Fact::Note { bytes: Bytes::from(bytes) }]));
+        let noted = self.begin().and_then(|()| self.append(vec![Fact::Note { bytes: Bytes::from(bytes) }]));
         self.modified = modified;
         self.broken |= noted.is_err();
     }

@@ -26,11 +26,16 @@ pub struct Fault {
     pub(super) noticed: bool,
     /// The log goes on with its other half.
     pub(super) mirror: bool,
+    /// Nobody is refused anything.
+    pub(super) harmless: bool,
 }
 
 const fn fault(name: &'static str, about: &'static str, disk: Disk, words: &'static str) -> Fault {
-    Fault { name, about, disk, words, noticed: true, mirror: false }
+    Fault { name, about, disk, words, noticed: true, mirror: false, harmless: false }
 }
+
+/// A log of a mebibyte is full long before that.
+pub(super) const SLOW: &str = "flush_us=1500000";
 
 /// All of them.
 pub const ALL: &[Fault] = &[
@@ -42,6 +47,7 @@ pub const ALL: &[Fault] = &[
     fault("log-full", "the log's device says that it is full", Disk::Log, "fail=write:full"),
     Fault {
         mirror: true,
+        harmless: true,
         ..fault("log-half", "one half of the log fails", Disk::Log, "fail=write fail=flush")
     },
     fault("data-write", "every write of the data disk fails", Disk::Data, "fail=write"),
@@ -57,6 +63,11 @@ pub const ALL: &[Fault] = &[
     Fault {
         noticed: false,
         ..fault("data-full", "the data disk's device says that it is full", Disk::Data, "fail=write:full")
+    },
+    Fault {
+        harmless: true,
+        noticed: false,
+        ..fault("data-slow", "flushes of the data disk take 1.5 s: the log fills", Disk::Data, SLOW)
     },
 ];
 

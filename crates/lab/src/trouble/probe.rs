@@ -117,6 +117,15 @@ pub(super) fn trouble_told(metrics: SocketAddr) -> Result<bool> {
     Ok(page(metrics)?.lines().any(|l| l.starts_with("landfast_volume_trouble{")))
 }
 
+/// Whether requests had to wait for room in the log, or were made durable without it.
+pub(super) fn log_was_full(metrics: SocketAddr) -> Result<bool> {
+    let page = page(metrics)?;
+    let some = |name: &str| page.lines().any(|l| l.starts_with(name) && !l.ends_with(" 0"));
+    let held = ["log_admissions_slowed_total{", "log_admissions_waited_total{", "log_absorbed_total{"];
+    let used = page.lines().any(|l| l.starts_with("landfast_log_used_bytes{"));
+    Ok(used && held.into_iter().any(|name| some(&format!("landfast_{name}"))))
+}
+
 fn page(metrics: SocketAddr) -> Result<String> {
     let what = || format!("metrics at {metrics}");
     let mut stream = TcpStream::connect(metrics).context(what)?;

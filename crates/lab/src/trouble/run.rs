@@ -1,6 +1,6 @@
 //! The harness: one round for each fault, on fresh disks.
 
-use super::fault::{Disk, Fault};
+use super::fault::{Disk, Fault, SLOW};
 use super::probe;
 use crate::error::{Context, Error, Result};
 use crate::mounts::Filesystem;
@@ -212,6 +212,9 @@ impl Harness<'_> {
         }
         self.trouble(&server, &mut workers, &mut round)?;
         for w in &mut workers {
+            if let Some(action) = w.under_way.as_ref().filter(|_| self.fault.harmless) {
+                round.wrong.push(format!("{}: {action:.80?} is refused", w.dir));
+            }
             round.acknowledged += w.acknowledged;
             round.wrong.extend(w.wrong.take());
         }
@@ -221,6 +224,9 @@ impl Harness<'_> {
             round.wrong.extend(probe::failed_server(&mut setup, metrics, &server, may_be_read));
         } else {
             round.wrong.extend(probe::reads(&mut setup));
+            if self.fault.words == SLOW && !probe::log_was_full(metrics)? {
+                round.wrong.push("the metrics do not tell that anybody was slowed down or held back".into());
+            }
             if self.fault.mirror && !probe::trouble_told(metrics)? {
                 round.wrong.push("the metrics do not tell of the half that was lost".into());
             }
@@ -269,7 +275,7 @@ impl Harness<'_> {
         let expected = self.fault.noticed && !self.fault.mirror;
         match round.noticed_after_ms {
             None if expected => round.wrong.push("it is not noticed".into()),
-            Some(_) if self.fault.mirror => round.wrong.push("the other half does not go on".into()),
+            Some(_) if self.fault.harmless => round.wrong.push("the server does not go on".into()),
             _ => {}
         }
         Ok(())
@@ -294,19 +300,19 @@ impl Harness<'_> {
                     Err(Error::Child { .. }) if !self.fault.noticed => {}
                     done => done?,
                 }
-                self.control("mend")?;
+                self.control("mend flush_us=0")?;
                 self.remount()
             }
             1 => {
                 server.kill();
-                self.control("mend")?;
+                self.control("mend flush_us=0")?;
                 self.remount()
             }
             _ => {
                 server.freeze();
                 self.rig.cut()?;
                 server.kill();
-                self.control("mend")?;
+                self.control("mend flush_us=0")?;
                 self.rig.power_on()?;
                 self.rig.mount()
             }
