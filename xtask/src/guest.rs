@@ -18,6 +18,7 @@ mod server;
 mod setup;
 mod suite;
 mod tree;
+mod verify;
 mod work;
 
 use std::io::{Read, Write};
@@ -48,6 +49,8 @@ pub enum Task {
     Suite(suite::Options),
     /// Do real work on the mount (git, make, SQLite, rsync, cp, appending), also while the server is restarted.
     Work(work::Options),
+    /// Cut the power of a guest whose kernel serves NFS, and ask `landfast verify` what it has lost.
+    Verify(verify::Options),
     /// Extract Linux's source onto `landfast serve` and compare it file by file with a local extraction.
     LinuxSource(linux_source::Options),
 }
@@ -105,6 +108,7 @@ pub fn run(task: &Task) -> ExitCode {
         Task::Check(options) => network::enter(|| options.fetch()).and_then(|_net| check::run(options)),
         Task::Suite(options) => network::enter(|| options.fetch()).and_then(|_net| suite::run(options)),
         Task::Work(options) => network::enter(|| options.fetch()).and_then(|_net| work::run(options)),
+        Task::Verify(options) => network::enter(|| options.fetch()).and_then(|_net| verify::run(options)),
         Task::LinuxSource(options) => {
             network::enter(|| options.fetch()).and_then(|_net| linux_source::run(options))
         }

@@ -142,6 +142,12 @@ fn say_checked(r: &Report) {
     found("handles from before that went stale", &r.stale);
     found("file ids that changed", &r.renumbered);
     found("unacknowledged operations that are there in part (no loss)", &r.partly);
+    if r.weaker > 0 {
+        println!(
+            "{} WRITEs asked for FILE_SYNC and were promised less: they count as unstable",
+            show_count(r.weaker)
+        );
+    }
     if r.journal_torn > 0 {
         println!(
             "the journal has a torn tail of {} bytes, which counts for nothing",

@@ -98,6 +98,9 @@ pub const PEERCUT_PATIENCE: Duration = Duration::from_secs(120);
 /// How often its journal is looked at.
 pub const PEERCUT_POLL: Duration = Duration::from_millis(10);
 
+/// How long the machine is without power at least.
+pub const PEERCUT_BOOT: Duration = Duration::from_millis(1100);
+
 /// Calls of a version 3 client that are repeated after each power cut.
 pub const V3_REMEMBERED_MAX: usize = 6;
 

@@ -7,7 +7,7 @@
 
 use crate::child::{Child, Output, Role};
 use crate::error::{Context, Error, Result};
-use crate::limits::{PEERCUT_ACKS, PEERCUT_PATIENCE, PEERCUT_POLL, PEERCUT_WITHIN};
+use crate::limits::{PEERCUT_ACKS, PEERCUT_BOOT, PEERCUT_PATIENCE, PEERCUT_POLL, PEERCUT_WITHIN};
 use crate::mounts::Filesystem;
 use crate::peers::ganesha::{self, Ganesha};
 use crate::rig::{Rig, RigOptions};
@@ -299,6 +299,8 @@ fn cut(rig: &mut Rig, options: &Options, rng: &mut Rng, n: u32, version: &str) -
         let what = format!("ended with {status:?} when the power was cut: {} {printed}", writer.words());
         return Err(Error::Child { role: "verify write", what });
     }
+    // No machine is back within the second; a server may rely on that (write verifiers are often times).
+    std::thread::sleep(PEERCUT_BOOT);
     rig.power_on()?;
     rig.mount()?;
     let server = serve(rig, options)?;

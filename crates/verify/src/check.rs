@@ -5,7 +5,7 @@ use crate::contents::OpNo;
 use crate::error::{Error, Meaning, Result};
 use crate::journal::{self, Contents, Record};
 use crate::judge::{Verdict, decide, judge};
-use crate::limits::{CHECK_REPLY_PATIENCE, EXAMPLES_MAX, RECONNECT_PAUSE};
+use crate::limits::{CHECK_REPLY_PATIENCE, CLIENTS_MAX, EXAMPLES_MAX, FILE_BYTES_MAX, RECONNECT_PAUSE};
 use crate::model::{Model, What};
 use crate::observe::Observer;
 use crate::op::{Kind, Op, Reply, hex, unhex};
@@ -46,6 +46,8 @@ pub struct Story {
     pub verf: Option<String>,
     /// How it ended, if it says so.
     pub ended: Option<journal::End>,
+    /// WRITEs that were to be FILE_SYNC and were answered with less.
+    pub weaker: u64,
 }
 
 /// Plays a journal. Pure.
@@ -54,12 +56,18 @@ pub struct Story {
 /// In words, when no run can have written it.
 pub fn play(contents: &Contents) -> std::result::Result<Story, String> {
     let header = &contents.header;
+    if !(1..=CLIENTS_MAX).contains(&header.clients) {
+        return Err(format!("it is of {} clients, but there are 1 to {CLIENTS_MAX}", header.clients));
+    }
     let mut story = Story { clients: vec![Told::default(); header.clients as usize], ..Story::default() };
     let mut sent: HashMap<OpNo, (u32, Op)> = HashMap::new();
     for record in &contents.records {
         match record {
             Record::Header(_) => return Err("it has a second header".to_owned()),
             Record::Intent { no, client, op } => {
+                if op.reach() > FILE_BYTES_MAX {
+                    return Err(format!("operation {no} goes further than any file of ours"));
+                }
                 let told = story.clients.get_mut(*client as usize);
                 let told =
                     told.ok_or_else(|| format!("operation {no} is of client {client}, who is none"))?;
@@ -75,6 +83,7 @@ pub fn play(contents: &Contents) -> std::result::Result<Story, String> {
                     return Err(format!("operation {no} was acknowledged twice"));
                 }
                 story.kinds.insert(*no, op.kind(reply));
+                story.weaker += u64::from(matches!(op, Op::Write { stable: true, .. }) && !reply.stable);
                 story.verf = reply.verf.clone().or(story.verf);
                 // The directory of the run is everybody's.
                 let whose =
@@ -248,6 +257,7 @@ fn report(target: &Target, journal: &Contents, story: &Story, mut sum: Sum, now:
         renumbered: sum.renumbered,
         verifier,
         unstable_lost,
+        weaker: story.weaker,
     }
 }
 

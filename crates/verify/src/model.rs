@@ -338,7 +338,7 @@ impl Model {
                 Ok(vec![with])
             }
             // What is pending may be there or not, before and after.
-            Op::Commit { .. } => Ok(vec![with]),
+            Op::Commit { path } => with.file(path, no).map(drop).map(|()| vec![with]),
             _ => {
                 with.apply(no, op, &Reply::default())?;
                 Ok(vec![self.clone(), with])

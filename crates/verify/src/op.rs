@@ -120,9 +120,8 @@ macro_rules! kinds {
     ($($(#[$doc:meta])* $variant:ident = $word:literal, $label:literal;)*) => {
         /// What is counted together.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-        #[serde(rename_all = "kebab-case")]
         pub enum Kind {
-            $($(#[$doc])* $variant,)*
+            $($(#[$doc])* #[serde(rename = $word)] $variant,)*
         }
 
         impl Kind {
@@ -247,6 +246,17 @@ impl Op {
             Op::Remove { .. } => Kind::Remove,
             Op::SetXattr { .. } => Kind::SetXattr,
             Op::RemoveXattr { .. } => Kind::RemoveXattr,
+        }
+    }
+
+    /// The last byte of a file or value that it reaches, plus one.
+    #[must_use]
+    pub fn reach(&self) -> u64 {
+        match self {
+            Op::Write { offset, len, .. } => offset.saturating_add(u64::from(*len)),
+            Op::SetSize { size, .. } => *size,
+            Op::SetXattr { len, .. } => u64::from(*len),
+            _ => 0,
         }
     }
 

@@ -91,6 +91,9 @@ pub struct Report {
     pub verifier: Verifier,
     /// Unstable writes that are gone, of which the changed verifier tells the client.
     pub unstable_lost: u64,
+    /// WRITEs that asked for FILE_SYNC and were answered with less, which RFC 1813 section 3.3.7 and RFC 8881 section
+    /// 18.32.3 forbid. They count as unstable.
+    pub weaker: u64,
 }
 
 impl Report {

@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use landfast_client::NfsUrl;
+use landfast_client::url::UrlError;
 use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
@@ -77,10 +78,12 @@ impl FromStr for Target {
                 }
             }
         }
-        let url: NfsUrl = place.parse().map_err(|e: landfast_client::url::UrlError| {
-            // Its own message names its own versions.
-            let text = e.to_string().replace("4.1|4.2", "3|4.0|4.1|4.2");
-            Error::Url(text)
+        let url: NfsUrl = place.parse().map_err(|e| match e {
+            // Its own words name its own versions.
+            UrlError::Form(_) => {
+                Error::Url(format!("`{s}` is not of the form nfs://HOST[:PORT]/PATH[?version=V]"))
+            }
+            e => Error::Url(e.to_string()),
         })?;
         let (host, port, path) = (url.host, url.port, url.path);
         Ok(Target { host, port, mount_port, version, version_given, path, text: s.to_owned() })

@@ -459,3 +459,28 @@ fn stale_handles_changed_file_ids_and_foreign_names_are_told() {
         "{report:#?}"
     );
 }
+
+#[test]
+fn journals_that_no_run_can_have_written_are_refused() {
+    let r = ran(4, 20, None);
+    let base = Memory::new().base().unwrap().0;
+    let refused = |change: &dyn Fn(&mut Contents), word: &str| {
+        let mut journal = r.journal.clone();
+        change(&mut journal);
+        let mut server = r.after.last().unwrap().clone();
+        let said = examine(&mut server, &base, &"nfs://memory/".parse().unwrap(), &journal).unwrap_err();
+        assert!(said.to_string().contains(word), "{said}");
+    };
+    let intent = |no, client, op| Record::Intent { no, client, op };
+    let remove = || Op::Remove { path: "nowhere".into() };
+    refused(&|j| j.header.clients = u32::MAX, "clients");
+    refused(&|j| j.records.push(Record::Header(j.header.clone())), "second header");
+    refused(&|j| j.records.push(intent(900, 7, remove())), "client 7");
+    refused(&|j| j.records.push(Record::Ack { no: 900, reply: Default::default() }), "never sent");
+    refused(&|j| j.records.push(j.records[1].clone()), "twice");
+    refused(&|j| j.records.extend([intent(900, 0, remove()), intent(901, 0, remove())]), "before another");
+    refused(&|j| j.records.push(intent(900, 0, Op::SetSize { path: "f".into(), size: u64::MAX })), "further");
+    let done = Record::Ack { no: 900, reply: Default::default() };
+    refused(&|j| j.records.extend([intent(900, 0, remove()), done.clone()]), "does not fit");
+    refused(&|j| j.records.push(intent(900, 0, Op::Commit { path: "nowhere".into() })), "does not fit");
+}

@@ -31,6 +31,9 @@ pub struct Hardware {
     pub cpus: u32,
     /// A file that it sees as the read-only disk `/dev/vdb`, padded with zeroes to whole sectors.
     pub disk: Option<PathBuf>,
+    /// A file that it sees as a disk which it may write: `/dev/vdb`, or `/dev/vdc` behind `disk`. QEMU keeps nothing of it in
+    /// memory, and passes the guest's flushes on.
+    pub scratch: Option<PathBuf>,
     /// Its place on a network; without one it reaches its host's loopback only, and is not reached.
     pub link: Option<Link>,
 }
@@ -39,7 +42,7 @@ impl Default for Hardware {
     fn default() -> Self {
         // The process id makes the name unique on this host; the server tells guests apart by their name.
         let name = format!("landfast-{}", std::process::id());
-        Hardware { name, memory_mb: 1024, cpus: 1, disk: None, link: None }
+        Hardware { name, memory_mb: 1024, cpus: 1, disk: None, scratch: None, link: None }
     }
 }
 
@@ -215,6 +218,10 @@ fn arguments(image: &Image, hardware: &Hardware, more: &str) -> Result<Vec<Strin
         pad(disk)?;
         arguments.push("-drive".to_owned());
         arguments.push(format!("file={},format=raw,if=virtio,readonly=on", disk.display()));
+    }
+    if let Some(disk) = &hardware.scratch {
+        arguments.push("-drive".to_owned());
+        arguments.push(format!("file={},format=raw,if=virtio,cache=none", disk.display()));
     }
     Ok(arguments)
 }

@@ -1,0 +1,18 @@
+# Makes the guest an NFS server, the kernel's, of the filesystem FS on its scratch disk, with the export options in OPTIONS.
+set -euo pipefail
+modprobe -a nfsd "$FS"
+mkdir -p /srv/export
+mount -t "$FS" /dev/vdb /srv/export
+mount -t nfsd nfsd /proc/fs/nfsd 2>/dev/null || true
+echo 10 >/proc/fs/nfsd/nfsv4leasetime
+echo 10 >/proc/fs/nfsd/nfsv4gracetime
+echo "/srv/export *(rw,insecure,no_root_squash,no_subtree_check,fsid=0,$OPTIONS)" >/etc/exports
+exportfs -ra
+sed -i 's/^manage-gids=y/manage-gids=n/' /etc/nfs.conf # believe the client's groups
+mkdir -p /var/lib/nfs/v4recovery
+rpcbind
+rpc.statd
+rpc.mountd
+rpc.nfsd --nfs-version 3 --tcp --no-udp 8
+# What clients were there before the cut stood on a disk that is thrown away: nobody can reclaim anything.
+echo Y >/proc/fs/nfsd/v4_end_grace
