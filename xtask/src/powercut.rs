@@ -476,7 +476,9 @@ impl Outcome {
                 shown.cut(!cut.wrong.is_empty());
                 if !cut.wrong.is_empty() {
                     let repeat = series.repeat(cut.cut);
-                    shown.failure(&cut.wrong, &repeat);
+                    if series.bug.is_none() {
+                        shown.failure(&cut.wrong, &repeat);
+                    }
                     self.failures.push(Failure { series, cut: Some(cut.cut), what: cut.wrong, repeat });
                 }
             }

@@ -100,6 +100,8 @@ pub struct Child {
     process: std::process::Child,
     lines: Mutex<mpsc::Receiver<String>>,
     words: Arc<Mutex<VecDeque<String>>>,
+    /// Who reads its standard error.
+    listener: Option<std::thread::JoinHandle<()>>,
 }
 
 impl Child {
@@ -144,6 +146,7 @@ impl Child {
             thread.spawn(read).context(|| "thread".to_owned())?;
         }
         let words = Arc::new(Mutex::new(VecDeque::new()));
+        let mut listener = None;
         if let Some(err) = process.stderr.take() {
             let kept = words.clone();
             let read = move || {
@@ -156,9 +159,9 @@ impl Child {
                 }
             };
             let thread = std::thread::Builder::new().name(format!("{role}-errors"));
-            thread.spawn(read).context(|| "thread".to_owned())?;
+            listener = Some(thread.spawn(read).context(|| "thread".to_owned())?);
         }
-        Ok(Child { role, process, lines: Mutex::new(lines), words })
+        Ok(Child { role, process, lines: Mutex::new(lines), words, listener })
     }
 
     /// Waits for the line `ready`.
@@ -287,6 +290,15 @@ impl Child {
     /// The last lines that it said on standard error, when they are kept.
     pub fn words(&self) -> String {
         self.words.lock().iter().map(String::as_str).collect::<Vec<_>>().join("; ")
+    }
+
+    /// As [`Child::words`] of a process that has ended, to the last of them.
+    pub fn last_words(&mut self) -> String {
+        if let Some(listener) = self.listener.take() {
+            // It reads until nobody can write any more; a panic in it loses words only.
+            let _ = listener.join();
+        }
+        self.words()
     }
 
     /// The lines it printed since the last call.

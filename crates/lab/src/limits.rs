@@ -107,8 +107,11 @@ pub const V3_REMEMBERED_MAX: usize = 6;
 /// Longest wait for a server to come by a named point.
 pub const POINT_PATIENCE: Duration = Duration::from_secs(3);
 
-/// A server is stopped before so many passes of a named point ...
-pub const POINT_PASSES: u64 = 150;
+/// Passes of a named point that are left for the making of each client's session ...
+pub const POINT_PASSES_SESSION: u64 = 6;
+
+/// ... and before so many more the server is stopped there ...
+pub const POINT_PASSES: u64 = 120;
 
 /// ... or so many, of one that it seldom passes.
 pub const POINT_PASSES_RARE: u64 = 2;

@@ -135,7 +135,7 @@ impl Served {
         let mut served = Self::spawn(options)?;
         while TcpStream::connect(served.addr).is_err() {
             if let Some(status) = served.child.ended() {
-                let what = format!("ended before it served ({status}): {}", served.child.words());
+                let what = format!("ended before it served ({status}): {}", served.child.last_words());
                 return Err(Error::Child { role: "server", what });
             }
             if start.elapsed() > READY_WAIT {
@@ -167,7 +167,7 @@ impl Served {
                 return Ok((served, false));
             }
             if let Some(status) = served.child.ended() {
-                let what = format!("ended before it served ({status}): {}", served.child.words());
+                let what = format!("ended before it served ({status}): {}", served.child.last_words());
                 return Err(Error::Child { role: "server", what });
             }
             if start.elapsed() > READY_WAIT {

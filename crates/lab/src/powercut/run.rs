@@ -9,7 +9,7 @@ use super::untar::Archive;
 use super::worker::{Findings, Version, Worker, describe};
 use super::workload::{Mixed, SerialTar, Workload};
 use crate::error::{Context, Error, Result};
-use crate::limits::{POINT_PASSES, POINT_PASSES_RARE, POINT_PATIENCE};
+use crate::limits::{POINT_PASSES, POINT_PASSES_RARE, POINT_PASSES_SESSION, POINT_PATIENCE};
 use crate::mounts::Filesystem;
 use crate::net::Link;
 use crate::rig::{Half, Latency, Rig, RigOptions};
@@ -30,6 +30,8 @@ struct Plan {
     point: Option<(String, u64)>,
     /// Server and disks at once. Otherwise the disks go first, and the server must not acknowledge anything any more.
     at_once: bool,
+    /// For so long the server lives on without its disks.
+    alone: Duration,
     /// The filesystem writes everything down just before the cut, so that the disk is ahead of the log.
     ahead: bool,
 }
@@ -250,15 +252,19 @@ impl Harness<'_> {
             }
         };
         let point = point.map(|name| {
-            let most = if RARE.contains(&name.as_str()) { POINT_PASSES_RARE } else { POINT_PASSES };
-            let pass = 1 + self.rng.below(most);
-            (name, pass)
+            if RARE.contains(&name.as_str()) {
+                return (name, 1 + self.rng.below(POINT_PASSES_RARE));
+            }
+            // The sessions of all are to be there by then.
+            let sessions = POINT_PASSES_SESSION * (2 + self.workers.len() as u64);
+            (name, sessions + self.rng.below(POINT_PASSES))
         });
         let at_once = self.rng.chance(500);
         // Where an effect is not logged, it may be on the disk all the same.
         let likely = point.as_ref().is_some_and(|(name, _)| name == "op.applied");
         let ahead = self.rng.chance(if likely { 500 } else { 250 });
-        Plan { variant, point, at_once, ahead }
+        let alone = Duration::from_millis(self.rng.below(20));
+        Plan { variant, point, at_once, alone, ahead }
     }
 
     /// Random weather: what the disks do to what was not flushed, and how long flushes take.
@@ -487,9 +493,15 @@ impl Harness<'_> {
             return Ok(millis(start));
         }
         let acks = Acks::default();
-        self.note_verifier(server.addr(), report)?;
-        for worker in &mut self.workers {
-            worker.connect(server.addr())?;
+        match (self.begin(server.addr(), report), &plan.point) {
+            (Ok(()), _) => {}
+            // It stopped before all were there.
+            (Err(Error::Lost { .. }), Some((name, _))) => {
+                report.points.push(name.clone());
+                self.end(server, plan)?;
+                return Ok(millis(start));
+            }
+            (Err(e), _) => return Err(e),
         }
         let cut = AtomicBool::new(false);
         let mut workers = std::mem::take(&mut self.workers);
@@ -510,6 +522,12 @@ impl Harness<'_> {
         done.map(|()| millis(start))
     }
 
+    /// All clients connect.
+    fn begin(&mut self, addr: SocketAddr, report: &mut CutReport) -> Result<()> {
+        self.note_verifier(addr, report)?;
+        self.workers.iter_mut().try_for_each(|worker| worker.connect(addr))
+    }
+
     /// The power goes, or only the server.
     fn end(&mut self, server: Served, plan: &Plan) -> Result<()> {
         if plan.variant == Variant::Kill {
@@ -525,6 +543,9 @@ impl Harness<'_> {
             }
         }
         let done = self.rig.cut();
+        if plan.point.is_none() && !plan.at_once {
+            std::thread::sleep(plan.alone);
+        }
         server.kill();
         done
     }
