@@ -314,13 +314,16 @@ impl Harness<'_> {
                 server.kill();
                 self.control("mend flush_us=0")?;
                 self.rig.power_on()?;
-                self.rig.mount()
+                self.remount()
             }
         }
     }
 
     fn remount(&mut self) -> Result<()> {
         self.rig.unmount()?;
+        if self.fault.disk == Disk::Data {
+            self.rig.preen()?;
+        }
         self.rig.mount()
     }
 
