@@ -4,6 +4,7 @@
 //! - `docs`: the documents that are made from the code;
 //! - `fuzz`: the fuzz targets, from the corpus that is kept;
 //! - `powercut`: power cuts over filesystems and workloads, in one table;
+//! - `simulate`: the same on a simulated kernel and disk, thousands of times a minute;
 //! - `guest`: a QEMU guest with Linux's own NFS client.
 //!
 //! Nothing here is part of the product: `xtask` drives the `landfast` binary from outside, as a user would.
@@ -15,6 +16,7 @@ mod guest;
 mod packages;
 mod powercut;
 mod proc;
+mod simulate;
 mod steps;
 mod test;
 
@@ -40,6 +42,8 @@ enum Task {
     Fuzz(fuzz::Options),
     /// Cut the power of data and log disk in the middle of work, again and again, and check what was acknowledged.
     Powercut(powercut::Options),
+    /// Run volumes with their logs on a simulated kernel and disk, through power cuts and errors.
+    Simulate(simulate::Options),
     /// A virtual machine with Linux's own NFS client.
     #[command(subcommand)]
     Guest(guest::Task),
@@ -51,6 +55,7 @@ fn main() -> ExitCode {
         Task::Docs => docs::run(),
         Task::Fuzz(options) => fuzz::run(&options),
         Task::Powercut(options) => powercut::run(&options),
+        Task::Simulate(options) => simulate::run(&options),
         Task::Guest(task) => guest::run(&task),
     }
 }

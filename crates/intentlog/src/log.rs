@@ -478,6 +478,12 @@ impl Log {
         }
     }
 
+    /// The log's owner cannot keep its promise: nothing that is not durable yet is written or succeeds any more. Must not be
+    /// called by the device.
+    pub fn fail(&self, why: &str) {
+        self.handle.core.fail(why);
+    }
+
     /// Why the log has failed, if it has.
     pub fn failed(&self) -> Option<String> {
         self.handle.core.state.lock().failed.as_deref().map(str::to_owned)

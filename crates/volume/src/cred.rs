@@ -106,6 +106,12 @@ pub(crate) fn assume_root() -> Result<(), Error> {
     })
 }
 
+/// The thread is somebody else now, without our knowledge.
+#[cfg(test)]
+pub(crate) fn forget() {
+    NOW.take();
+}
+
 /// For a volume that acts as the process's own user: only the thread's preparation.
 pub(crate) fn prepare_once() -> Result<(), Error> {
     thread_local! {

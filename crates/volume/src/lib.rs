@@ -47,6 +47,8 @@ pub mod record;
 pub mod recover;
 pub mod remap;
 mod reserve;
+#[cfg(test)]
+mod simulation;
 mod state;
 pub mod tag;
 mod tx;

@@ -256,7 +256,7 @@ fn open_state_dir(dir: &Path, mount: &OwnedFd) -> Result<(OwnedFd, bool), OpenEr
     match kernel::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok((fd, made)),
         Err(Errno::WOULDBLOCK) => {
-            Err(OpenError::DirInUse { dir: dir.to_owned(), holder: landfast_intentlog::holder::of(&fd) })
+            Err(OpenError::DirInUse { dir: dir.to_owned(), holder: kernel::lock_holder(&fd) })
         }
         Err(e) => Err(wrap(e)),
     }

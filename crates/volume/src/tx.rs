@@ -255,6 +255,12 @@ impl Receipt {
         self.conclude(flushed)
     }
 
+    /// What it waits for.
+    #[cfg(test)]
+    pub(crate) fn ticket(&self) -> Option<&Ticket> {
+        self.ticket.as_ref()
+    }
+
     /// `Some` once the outcome is known. Asks for the flush, and does not wait for it.
     pub fn poll_now(&self) -> Option<Result<(), Error>> {
         let flushed = match &self.ticket {

@@ -198,6 +198,17 @@ impl Volume {
         Ok(())
     }
 
+    /// The same, without threads: the log does what the simulation tells it to.
+    #[cfg(test)]
+    pub(crate) fn start_stepped(
+        &self,
+        notes: Arc<dyn NoteKeeper>,
+    ) -> Result<landfast_intentlog::step::Stepper, OpenError> {
+        let keeper = Arc::new(Checkpoints { volume: Arc::downgrade(&self.0), notes });
+        let Some((log, _)) = self.log() else { return Err(OpenError::Options("no log".to_owned())) };
+        log.start_stepped(keeper).map_err(|e| OpenError::Failed(self.fail(format!("log: {e}")).to_string()))
+    }
+
     /// Back-pressure: waits while the log is nearly full. Call before running a request that modifies.
     pub async fn admit(&self) -> Result<(), Error> {
         self.check()?;
@@ -243,6 +254,13 @@ impl Volume {
             // What was answered unsafely is made safe now; the other modes have nothing left to flush.
             None => self.flush_all()?,
         }
+        self.mark_stopped()?;
+        let checkpoints = self.log().map_or(0, |(log, _)| log.stats().checkpoints);
+        Ok(ShutdownReport { seconds: begun.elapsed().as_secs_f64(), checkpoints })
+    }
+
+    /// The log has stopped in order: says so on the volume. Nothing is answered with success any more.
+    pub(crate) fn mark_stopped(&self) -> Result<(), Error> {
         if let (Some((log, _)), false) = (self.log(), self.0.unprivileged) {
             let number = log.stats().checkpoint;
             self.set_tag(number, true).map_err(|e| self.fail(format!("tag: {e}")))?;
@@ -254,10 +272,9 @@ impl Volume {
             identity.save(&self.0.state_dir)
         };
         marked.map_err(|e| self.fail(format!("state directory: {e}")))?;
-        let checkpoints = self.log().map_or(0, |(log, _)| log.stats().checkpoints);
         // Whoever still holds the volume gets no further success: nothing would be marked unclean.
         let _ = self.0.failed.set("stopped".to_owned());
-        Ok(ShutdownReport { seconds: begun.elapsed().as_secs_f64(), checkpoints })
+        Ok(())
     }
 
     /// What the log's device is and how it is flushed, in one line; `None` without a log.
@@ -313,6 +330,10 @@ impl Volume {
         // Another verifier before anything else, so that no client trusts what it wrote unstably.
         self.0.verifier.store(random_u64(), Ordering::Release);
         if self.0.failed.set(why.clone()).is_ok() {
+            if let Some((log, _)) = self.log() {
+                // An operation that failed half-way has not said all that it did: nothing of its batch may be replayed.
+                log.fail(&why);
+            }
             let kept = match self.durability() {
                 Durability::Log => "all that was acknowledged is on the disk or in the log and comes back",
                 Durability::Sync => "all that was acknowledged is on the disk",

@@ -319,6 +319,11 @@ pub(crate) fn open_log(config: Config) -> std::result::Result<(Log, Replay), lan
     Log::open(config)
 }
 
+/// Who has locked an open file or directory, as far as the system says.
+pub(crate) fn lock_holder(fd: impl AsFd) -> String {
+    landfast_intentlog::holder::of(fd)
+}
+
 /// Nanoseconds since 1970.
 pub(crate) fn wall_clock_ns() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64)

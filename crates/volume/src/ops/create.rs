@@ -89,7 +89,10 @@ impl Volume {
         let inherits = tx.logs() && self.inherits_acl(&mut state, &dir_fd, &before);
         let (node, set, look, acls) = match self.complete(&call, &fd, &attrs, inherits) {
             Ok(made) => made,
-            Err(e) => return Err(self.undo(&dir_fd, name, Kind::File, e)),
+            Err(e) => {
+                self.changed(dir, &mut state, None);
+                return Err(self.undo(&dir_fd, name, Kind::File, e));
+            }
         };
         let (dir_change, dir_mtime) = self.after(tx, dir, &mut state, &dir_fd, &before)?;
         node.0.changed_ns.store(Volume::now_ns(), std::sync::atomic::Ordering::Relaxed);
@@ -131,7 +134,7 @@ impl Volume {
         if self.0.unprivileged {
             self.0.cache.keep_fd(&node, kernel::open_path(call.dir_fd, call.name)?);
         }
-        let acls = if inherits_acl || with_acls { self.acl_facts(&node, fd, false)? } else { Vec::new() };
+        let acls = if inherits_acl || with_acls { self.acl_facts(&node, fd, with_acls)? } else { Vec::new() };
         Ok((node, set, look, acls))
     }
 

@@ -157,7 +157,10 @@ impl Volume {
         let (node, set, look, acl_facts) =
             match self.complete_made(cred, &dir_fd, name, what.kind(), attrs, acls, inherits) {
                 Ok(made) => made,
-                Err(e) => return Err(self.undo(&dir_fd, name, what.kind(), e)),
+                Err(e) => {
+                    self.changed(dir, &mut state, None);
+                    return Err(self.undo(&dir_fd, name, what.kind(), e));
+                }
             };
         let (dir_change, dir_mtime) = self.after(tx, dir, &mut state, &dir_fd, &before)?;
         node.0.changed_ns.store(Volume::now_ns(), Ordering::Relaxed);
@@ -198,7 +201,8 @@ impl Volume {
         acl::apply(&fd, acls, &mut with_acls)?;
         let look = if changed || with_acls { kernel::look(&*fd)? } else { born };
         let node = self.node_of(kh, mount_id, &look)?;
-        let facts = if inherits_acl || with_acls { self.acl_facts(&node, &fd, false)? } else { Vec::new() };
+        let facts =
+            if inherits_acl || with_acls { self.acl_facts(&node, &fd, with_acls)? } else { Vec::new() };
         self.0.cache.keep_shared(&node, fd);
         Ok((node, set, look, facts))
     }

@@ -3,7 +3,6 @@
 //! what is there is compared with what the model says. Recovery is stopped the same way, up to twice.
 
 use std::collections::BTreeMap;
-use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use bytes::Bytes;
@@ -14,7 +13,7 @@ use super::history::{Server, XATTRS};
 use super::model::{Change, Inode, LOST, Model, ROOT, Rng, STAGE, State, Step, blank, number, object_id};
 use super::{Want, env};
 use crate::fold::Fold;
-use crate::kernel;
+use crate::kernel::{self, OwnedFd};
 use crate::marker::Marker;
 use crate::record::{Birth, Fact, Kind, ObjId, Owned, Record, Timestamp};
 use crate::recover::tree::Tree;
@@ -27,7 +26,7 @@ use image::{Image, Kernel};
 
 fn open_dir(path: &Path) -> OwnedFd {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    rustix::fs::open(path, flags, Mode::empty()).expect("a directory")
+    kernel::open(path, flags, Mode::empty()).expect("a directory")
 }
 
 /// A mounted volume and what the model's objects are on it.
@@ -108,9 +107,9 @@ fn do_step(image: &Image, v: &mut Volume, names: &mut Names, step: &Step) -> std
         set_times(&fd, None, now)
     };
     match step {
-        Step::Flush => rustix::fs::syncfs(&v.root)?,
-        Step::Fdatasync(_) if image.kernel == Kernel::Btrfs => rustix::fs::syncfs(&v.root)?,
-        Step::Fdatasync(ino) => rustix::fs::fdatasync(kernel::reopen(&look(names, *ino)?, OFlags::RDWR)?)?,
+        Step::Flush => kernel::syncfs(&v.root)?,
+        Step::Fdatasync(_) if image.kernel == Kernel::Btrfs => kernel::syncfs(&v.root)?,
+        Step::Fdatasync(ino) => kernel::fdatasync(kernel::reopen(&look(names, *ino)?, OFlags::RDWR)?)?,
         Step::Change(change, now) => match change {
             Change::Make(dir, name, ino, inode) => {
                 let birth = Birth {
@@ -125,7 +124,7 @@ fn do_step(image: &Image, v: &mut Volume, names: &mut Names, step: &Step) -> std
                 let fd = kernel::open_handle(&v.root, &real.kh)?;
                 own(&fd, inode.owned.uid, inode.owned.gid)?;
                 for (name, value) in &inode.xattrs {
-                    rustix::fs::setxattr(kernel::proc_path(&fd), &name[..], value, XattrFlags::empty())?;
+                    kernel::setxattr(&fd, &name[..], value, XattrFlags::empty())?;
                 }
                 if inode.kind != Kind::Symlink {
                     kernel::chmod(&fd, inode.owned.mode)?;
@@ -138,36 +137,36 @@ fn do_step(image: &Image, v: &mut Volume, names: &mut Names, step: &Step) -> std
             }
             Change::Link(ino, dir, name) => {
                 let (fd, to) = (look(names, *ino)?, look(names, *dir)?);
-                rustix::fs::linkat(&fd, c"", &to, &name[..], AtFlags::EMPTY_PATH)?;
+                kernel::linkat(&fd, c"", &to, &name[..], AtFlags::EMPTY_PATH)?;
                 touch(names, *dir, *now)?;
             }
             Change::Unlink(dir, name) => {
                 let fd = look(names, *dir)?;
-                if rustix::fs::unlinkat(&fd, &name[..], AtFlags::empty()).is_err() {
-                    rustix::fs::unlinkat(&fd, &name[..], AtFlags::REMOVEDIR)?;
+                if kernel::unlinkat(&fd, &name[..], AtFlags::empty()).is_err() {
+                    kernel::unlinkat(&fd, &name[..], AtFlags::REMOVEDIR)?;
                 }
                 touch(names, *dir, *now)?;
             }
             Change::Rename(dir, name, to, to_name) => {
                 let (a, b) = (look(names, *dir)?, look(names, *to)?);
-                rustix::fs::renameat_with(&a, &name[..], &b, &to_name[..], RenameFlags::empty())?;
+                kernel::renameat_with(&a, &name[..], &b, &to_name[..], RenameFlags::empty())?;
                 touch(names, *dir, *now)?;
                 touch(names, *to, *now)?;
             }
             Change::Write(ino, offset, bytes) => {
                 let fd = kernel::reopen(&look(names, *ino)?, OFlags::WRONLY)?;
-                assert_eq!(rustix::io::pwrite(&fd, bytes, *offset)?, bytes.len());
+                assert_eq!(kernel::pwrite(&fd, bytes, *offset)?, bytes.len());
                 touch(names, *ino, *now)?;
             }
             Change::Punch(ino, offset, len) => {
                 let fd = kernel::reopen(&look(names, *ino)?, OFlags::WRONLY)?;
                 let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-                rustix::fs::fallocate(fd, flags, *offset, *len)?;
+                kernel::fallocate(fd, flags, *offset, *len)?;
                 touch(names, *ino, *now)?;
             }
             Change::Allocate(ino, offset, len) => {
                 let fd = kernel::reopen(&look(names, *ino)?, OFlags::WRONLY)?;
-                rustix::fs::fallocate(fd, FallocateFlags::empty(), *offset, *len)?;
+                kernel::fallocate(fd, FallocateFlags::empty(), *offset, *len)?;
                 touch(names, *ino, *now)?;
             }
             Change::Copy(from, from_offset, to, offset, bytes) => {
@@ -181,19 +180,14 @@ fn do_step(image: &Image, v: &mut Volume, names: &mut Names, step: &Step) -> std
                 assert!(!cloned || image.kernel != Kernel::Ext4);
                 if !cloned {
                     let (mut from, mut to) = (*from_offset, *offset);
-                    let n = rustix::fs::copy_file_range(
-                        &source,
-                        Some(&mut from),
-                        &fd,
-                        Some(&mut to),
-                        bytes.len(),
-                    )?;
+                    let n =
+                        kernel::copy_file_range(&source, Some(&mut from), &fd, Some(&mut to), bytes.len())?;
                     assert_eq!(n, bytes.len());
                 }
                 touch(names, *to, *now)?;
             }
             Change::Truncate(ino, size) => {
-                rustix::fs::ftruncate(kernel::reopen(&look(names, *ino)?, OFlags::WRONLY)?, *size)?;
+                kernel::ftruncate(kernel::reopen(&look(names, *ino)?, OFlags::WRONLY)?, *size)?;
                 touch(names, *ino, *now)?;
             }
             Change::Own(ino, uid, gid) => {
@@ -211,10 +205,9 @@ fn do_step(image: &Image, v: &mut Volume, names: &mut Names, step: &Step) -> std
             Change::Times(ino, atime, mtime) => set_times(&look(names, *ino)?, *atime, *mtime)?,
             Change::Xattr(ino, name, value) => {
                 let path = look(names, *ino)?;
-                let path = kernel::proc_path(&path);
                 match value {
-                    Some(value) => rustix::fs::setxattr(path, &name[..], value, XattrFlags::empty())?,
-                    None => _ = rustix::fs::removexattr(path, &name[..]),
+                    Some(value) => kernel::setxattr(&path, &name[..], value, XattrFlags::empty())?,
+                    None => _ = kernel::removexattr(&path, &name[..]),
                 }
             }
             Change::Marker(seq) if *seq > v.marker.last() => {
@@ -229,7 +222,7 @@ fn do_step(image: &Image, v: &mut Volume, names: &mut Names, step: &Step) -> std
 
 fn own(fd: &OwnedFd, uid: u32, gid: u32) -> std::io::Result<()> {
     let (uid, gid) = (rustix::fs::Uid::from_raw(uid), rustix::fs::Gid::from_raw(gid));
-    Ok(rustix::fs::chownat(fd, c"", Some(uid), Some(gid), AtFlags::EMPTY_PATH)?)
+    Ok(kernel::chownat(fd, c"", Some(uid), Some(gid), AtFlags::EMPTY_PATH)?)
 }
 
 fn set_times(fd: &OwnedFd, atime: Option<Timestamp>, mtime: Timestamp) -> std::io::Result<()> {
@@ -237,7 +230,7 @@ fn set_times(fd: &OwnedFd, atime: Option<Timestamp>, mtime: Timestamp) -> std::i
     let omit = rustix::fs::Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
     let times =
         rustix::fs::Timestamps { last_access: atime.map_or(omit, spec), last_modification: spec(mtime) };
-    Ok(rustix::fs::utimensat(fd, c"", &times, AtFlags::EMPTY_PATH)?)
+    Ok(kernel::utimensat(fd, c"", &times, AtFlags::EMPTY_PATH)?)
 }
 
 /// Reads the volume back into the model's terms.
@@ -273,7 +266,7 @@ impl Reader<'_> {
         }
         match meta.kind {
             Kind::File => inode.data = std::fs::read(kernel::proc_path(&fd))?,
-            Kind::Symlink => inode.target = rustix::fs::readlinkat(&fd, c"", Vec::new())?.into_bytes().into(),
+            Kind::Symlink => inode.target = kernel::read_link(&fd)?.into_bytes().into(),
             Kind::Dir => {
                 for name in self.disk.list(real)? {
                     if root && name == ".landfast"[..] {
@@ -369,7 +362,7 @@ fn lives(kernel: Kernel, count: u64) {
     for life in 0..count {
         let fail = |e: String| -> ! { panic!("{kernel:?}, LANDFAST_SEED={seed}, life {life}: {e}") };
         s.begin(v.marker.last());
-        rustix::fs::syncfs(&v.root).expect("syncfs");
+        kernel::syncfs(&v.root).expect("syncfs");
         for _ in 0..2 + s.rng.below(24) {
             s.batch();
             for step in std::mem::take(&mut s.model.trace).unwrap_or_default() {
@@ -455,7 +448,7 @@ fn btrfs_does_not_issue_a_lost_handle_again() {
         let mut v = Volume::open(&image);
         // Makes the directories of the state directory, which are to stay.
         drop(Disk::new(&v.root, &v.state, &mut v.remap).expect("disk"));
-        rustix::fs::syncfs(&v.root).expect("syncfs");
+        kernel::syncfs(&v.root).expect("syncfs");
         let lost = make_some(&mut v, "lost");
         image.power_off();
         drop(v);

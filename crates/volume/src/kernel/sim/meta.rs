@@ -1,0 +1,57 @@
+//! What there is to know about an object of the simulated filesystem, but for the bytes of files.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use super::files::BLOCK;
+use crate::types::Kind;
+
+/// The number of an object in the simulation; unlike that of an inode never used again.
+pub type Serial = u32;
+
+/// An entry of a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// What it names.
+    pub serial: Serial,
+    /// The position after it.
+    pub position: u64,
+}
+
+/// Times are nanoseconds since 1970.
+#[derive(Clone, Debug)]
+pub struct Meta {
+    pub kind: Kind,
+    pub ino: u64,
+    pub generation: u32,
+    pub btime: i64,
+    pub mode: u32,
+    pub uid: u32,
+    pub gid: u32,
+    pub nlink: u32,
+    pub atime: i64,
+    pub mtime: i64,
+    pub ctime: i64,
+    pub rdev: (u32, u32),
+    pub size: u64,
+    /// The size that a power cut leaves at least.
+    pub hard: u64,
+    /// For each block of a file its extent, 0 for a hole.
+    pub map: Rc<Vec<u32>>,
+    pub entries: Rc<BTreeMap<Rc<[u8]>, Entry>>,
+    pub parent: Serial,
+    pub target: Rc<[u8]>,
+    pub xattrs: Rc<BTreeMap<Vec<u8>, Rc<[u8]>>>,
+}
+
+impl Meta {
+    /// How many blocks the object takes.
+    pub fn blocks(&self) -> u64 {
+        1 + self.map.iter().filter(|e| **e != 0).count() as u64
+    }
+
+    /// Blocks that hold `size` bytes.
+    pub fn blocks_of(size: u64) -> usize {
+        size.div_ceil(BLOCK as u64) as usize
+    }
+}

@@ -1,0 +1,688 @@
+//! A kernel in memory, one for a thread, that loses power on demand.
+//!
+//! It is as unkind as the filesystems of the allow-list may be, and no unkinder (`docs/internals/simulation.md`):
+//!
+//! - Metadata: each call that changes any is one entry of a journal. A power cut leaves the entries up to some place
+//!   that is not before the last flush; a flush of a file flushes every entry before it.
+//! - Data: each block of a file keeps what was written to it since it was flushed, and a power cut leaves any of that, the
+//!   old contents, or a mixture. A file that grew may be shorter, down to the size that was flushed or set.
+//! - Identities: inode numbers are given again ([`Flavour`]).
+//! - After an error of a flush the data that was lost counts as clean.
+//!
+//! Every call counts; at a chosen count power goes ([`Kernel::cut_at`]) or the call fails ([`Kernel::faults`]). After a
+//! power cut every call fails until [`Kernel::reboot`], so the code that is running comes to its end without effect.
+
+mod calls;
+mod disk;
+mod files;
+mod meta;
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use rustix::fs::FileType;
+use rustix::io::Errno;
+
+pub use disk::LogDisk;
+pub use files::{BLOCK, Extent};
+pub use meta::{Meta, Serial};
+
+use crate::record::ObjId;
+use crate::types::Kind;
+
+type Result<T> = std::result::Result<T, Errno>;
+
+/// The only path that there is: the volume's directory.
+pub const DIR: &str = "/simulated/volume";
+
+/// Where the simulated log is said to be.
+pub const LOG: &str = "/simulated.log";
+
+/// The id of the only mount.
+pub const MOUNT: u64 = 7;
+
+/// The root directory of the filesystem, which is the volume.
+pub const ROOT: Serial = 1;
+
+/// Granularity of the times that the filesystem sets, as with a kernel of 250 Hz.
+const TICK_NS: u64 = 4_000_000;
+
+thread_local! {
+    static KERNEL: RefCell<Option<Kernel>> = const { RefCell::new(None) };
+    static ACTIVE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this thread has a simulated kernel.
+pub fn active() -> bool {
+    ACTIVE.get()
+}
+
+/// Gives this thread a simulated kernel, or takes it away.
+pub fn install(kernel: Option<Kernel>) {
+    ACTIVE.set(kernel.is_some());
+    let before = KERNEL.with_borrow_mut(|k| std::mem::replace(k, kernel));
+    drop(before);
+    crate::cred::forget();
+}
+
+/// Asks this thread's kernel.
+pub fn with<T>(f: impl FnOnce(&mut Kernel) -> T) -> T {
+    KERNEL.with_borrow_mut(|k| match k {
+        Some(kernel) => f(kernel),
+        None => unreachable!("this thread has no simulated kernel"),
+    })
+}
+
+/// A descriptor of the simulated kernel; closed when dropped.
+#[derive(Debug)]
+pub struct Descriptor {
+    number: u32,
+    boot: u32,
+}
+
+impl Descriptor {
+    /// Takes over what a call has just opened.
+    pub fn new(number: u32) -> Descriptor {
+        Descriptor { number, boot: with(|k| k.boot) }
+    }
+
+    /// Its number.
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+}
+
+impl Drop for Descriptor {
+    fn drop(&mut self) {
+        let _ = KERNEL.try_with(|k| {
+            if let Ok(mut k) = k.try_borrow_mut()
+                && let Some(k) = &mut *k
+                && k.boot == self.boot
+            {
+                k.close(self.number);
+            }
+        });
+    }
+}
+
+/// What kind of filesystem.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flavour {
+    /// The lowest free inode number, with a random generation; a flush of a file flushes the whole journal.
+    Ext4,
+    /// The same, but the flush ends with the file's own last entry.
+    Xfs,
+    /// Numbers go up, but begin again where the disk is after a crash; the generation is the number of the transaction,
+    /// which comes again, too. Power cuts leave whole transactions.
+    Btrfs,
+}
+
+/// Xorshift: numbers for everything that is left to chance.
+#[derive(Clone, Debug)]
+pub struct Rng(u64);
+
+impl Rng {
+    /// The numbers of a seed.
+    pub fn new(seed: u64) -> Rng {
+        // Neighbouring seeds must not give similar numbers.
+        let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        Rng((z ^ (z >> 31)) | 1)
+    }
+
+    /// The next number.
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    /// Less than `n`, or 0.
+    pub fn below(&mut self, n: u64) -> u64 {
+        if n == 0 { 0 } else { (self.next() >> 11) % n }
+    }
+
+    /// True once in `n` times.
+    pub fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+
+    /// One of these.
+    pub fn pick<'a, T>(&mut self, of: &'a [T]) -> &'a T {
+        &of[self.below(of.len() as u64) as usize]
+    }
+}
+
+/// What kind of call, for the errors that it may give.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// Changes nothing.
+    Look,
+    /// Changes metadata or data in memory.
+    Change,
+    /// Makes something durable.
+    Flush,
+    /// Writes to the log.
+    Log,
+}
+
+/// An open file.
+#[derive(Debug)]
+pub(super) struct Open {
+    serial: Serial,
+    read: bool,
+    write: bool,
+    position: u64,
+}
+
+/// An entry of a directory, for whoever lists it.
+#[derive(Debug)]
+pub struct Listed {
+    /// Name.
+    pub name: CString,
+    /// Inode.
+    pub ino: u64,
+    /// Kind.
+    pub kind: Kind,
+    /// Position after it.
+    pub position: u64,
+}
+
+/// What a look at an object found.
+pub struct Seen {
+    /// Everything about it.
+    pub meta: Rc<Meta>,
+}
+
+/// What to make.
+pub enum What<'a> {
+    /// A directory.
+    Dir,
+    /// A symbolic link.
+    Symlink(&'a [u8]),
+    /// Anything else, also an empty file.
+    Special(FileType, (u32, u32)),
+}
+
+/// What happened to the contents of a file.
+#[derive(Clone, Debug)]
+pub enum DataEvent {
+    /// Bytes were written.
+    Write(u64, Rc<[u8]>),
+    /// The size was set.
+    Size(u64),
+    /// A range was made a hole.
+    Zero(u64, u64),
+}
+
+/// One entry of the journal.
+type Change = Vec<(Serial, Rc<Meta>)>;
+
+/// See the module's comment.
+pub struct Kernel {
+    /// What kind.
+    pub flavour: Flavour,
+    /// All that is left to chance.
+    pub rng: Rng,
+    /// Blocks of the filesystem.
+    pub blocks: u64,
+    blocks_used: u64,
+    live: Vec<Option<Rc<Meta>>>,
+    by_ino: HashMap<u64, Serial>,
+    opens: Vec<u32>,
+    base: Vec<Option<Rc<Meta>>>,
+    journal: Vec<Change>,
+    /// Places in the journal at which btrfs may stop.
+    commits: Vec<usize>,
+    extents: Vec<Extent>,
+    touched: Vec<Serial>,
+    fds: Vec<Option<Open>>,
+    fds_free: Vec<u32>,
+    boot: u32,
+    next_ino: u64,
+    transid: u32,
+    user: u32,
+    group: u32,
+    groups: Vec<u32>,
+    umask: u32,
+    now_ns: u64,
+    wall_offset_ns: i64,
+    began: Instant,
+    /// The log's device.
+    pub log: Vec<u8>,
+    calls: u64,
+    cut_at: Option<u64>,
+    down: bool,
+    /// Calls that fail, by number, in order.
+    faults: Vec<u64>,
+    /// Calls that have failed so.
+    pub struck: Vec<(u64, Class, Errno)>,
+    /// A flush or a write of the log has failed.
+    pub flush_failed: bool,
+    /// Changes of metadata so far.
+    pos: u64,
+    /// All changes of metadata since [`Kernel::begin_history`], by position.
+    pub history: Vec<(u64, Serial, Rc<Meta>)>,
+    /// All changes of data since then.
+    pub data: Vec<(u64, Serial, DataEvent)>,
+    /// The filesystem as it was then.
+    pub history_base: Vec<Option<Rc<Meta>>>,
+    /// The last call that was made when power went, for people.
+    pub cut_in: &'static str,
+}
+
+impl Kernel {
+    /// A filesystem with nothing on it, of so many blocks, and a log device of so many bytes.
+    pub fn new(flavour: Flavour, seed: u64, blocks: u64, log_bytes: usize) -> Kernel {
+        let mut k = Kernel {
+            flavour,
+            rng: Rng::new(seed),
+            blocks,
+            blocks_used: 0,
+            live: vec![None],
+            by_ino: HashMap::new(),
+            opens: vec![0],
+            base: Vec::new(),
+            journal: Vec::new(),
+            commits: Vec::new(),
+            extents: vec![Extent::default()],
+            touched: Vec::new(),
+            fds: Vec::new(),
+            fds_free: Vec::new(),
+            boot: 1,
+            next_ino: 256,
+            transid: 7,
+            user: 0,
+            group: 0,
+            groups: Vec::new(),
+            umask: 0,
+            now_ns: 1_700_000_000_000_000_000,
+            wall_offset_ns: 0,
+            began: Instant::now(),
+            log: vec![0; log_bytes],
+            calls: 0,
+            cut_at: None,
+            down: false,
+            faults: Vec::new(),
+            struck: Vec::new(),
+            flush_failed: false,
+            pos: 0,
+            history: Vec::new(),
+            data: Vec::new(),
+            history_base: Vec::new(),
+            cut_in: "",
+        };
+        let root = k.new_inode(Kind::Dir, 0o755);
+        debug_assert_eq!(root, ROOT);
+        let meta = k.edit(ROOT);
+        meta.nlink = 2;
+        meta.parent = ROOT;
+        k.changed();
+        k.flush_everything();
+        k
+    }
+
+    /// Every call begins here.
+    fn enter(&mut self, call: &'static str, class: Class) -> Result<()> {
+        if self.down {
+            return Err(Errno::IO);
+        }
+        self.calls += 1;
+        self.now_ns += 1_000 + self.rng.below(60_000);
+        if self.cut_at == Some(self.calls) {
+            self.down = true;
+            self.cut_in = call;
+            return Err(Errno::IO);
+        }
+        if self.faults.last() == Some(&self.calls) {
+            self.faults.pop();
+            let errno = match class {
+                Class::Look | Class::Flush | Class::Log => Errno::IO,
+                Class::Change => *self.rng.pick(&[Errno::NOSPC, Errno::DQUOT, Errno::IO]),
+            };
+            self.struck.push((self.calls, class, errno));
+            self.flush_failed |= matches!(class, Class::Flush | Class::Log);
+            return Err(errno);
+        }
+        Ok(())
+    }
+
+    /// How many calls there were.
+    pub fn calls(&self) -> u64 {
+        self.calls
+    }
+
+    /// Power goes in the `n`th call from here on, from 1.
+    pub fn cut_at(&mut self, n: Option<u64>) {
+        self.cut_at = n.map(|n| self.calls + n);
+    }
+
+    /// These calls from here on fail.
+    pub fn faults(&mut self, mut calls: Vec<u64>) {
+        calls.sort_unstable_by(|a, b| b.cmp(a));
+        calls.dedup();
+        self.faults = calls.into_iter().map(|n| self.calls + n.max(1)).collect();
+    }
+
+    /// Whether power has gone.
+    pub fn is_down(&self) -> bool {
+        self.down
+    }
+
+    /// Power goes now.
+    pub fn cut(&mut self) {
+        if !self.down {
+            self.down = true;
+            self.cut_in = "between calls";
+        }
+    }
+
+    /// Changes of metadata so far.
+    pub fn position(&self) -> u64 {
+        self.pos
+    }
+
+    /// Nanoseconds since 1970, as the system's clock says.
+    pub fn wall_clock_ns(&mut self) -> u64 {
+        self.now_ns += 50;
+        self.now_ns.saturating_add_signed(self.wall_offset_ns)
+    }
+
+    /// The time that is never set.
+    pub fn instant(&mut self) -> Instant {
+        self.began + Duration::from_nanos(self.now_ns - 1_700_000_000_000_000_000)
+    }
+
+    /// Time passes.
+    pub fn wait(&mut self, ns: u64) {
+        self.now_ns += ns;
+    }
+
+    /// Somebody sets the clock.
+    pub fn set_clock(&mut self, by_ns: i64) {
+        self.wall_offset_ns += by_ns;
+    }
+
+    pub fn fill_random(&mut self, bytes: &mut [u8]) {
+        for chunk in bytes.chunks_mut(8) {
+            let random = self.rng.next().to_le_bytes();
+            chunk.copy_from_slice(&random[..chunk.len()]);
+        }
+    }
+
+    /// The time that the filesystem sets.
+    fn tick(&self) -> i64 {
+        let now = self.now_ns.saturating_add_signed(self.wall_offset_ns);
+        (now - now % TICK_NS) as i64
+    }
+
+    /// An object, to be changed by the call under way.
+    fn edit(&mut self, serial: Serial) -> &mut Meta {
+        if !self.touched.contains(&serial) {
+            self.touched.push(serial);
+        }
+        match &mut self.live[serial as usize] {
+            Some(meta) => Rc::make_mut(meta),
+            None => unreachable!("an object that is there"),
+        }
+    }
+
+    fn meta(&self, serial: Serial) -> &Rc<Meta> {
+        match &self.live[serial as usize] {
+            Some(meta) => meta,
+            None => unreachable!("an object that is there"),
+        }
+    }
+
+    /// An object by its number here.
+    pub fn peek(&self, serial: Serial) -> Option<&Rc<Meta>> {
+        self.live.get(serial as usize)?.as_ref()
+    }
+
+    /// The live object of an identity.
+    pub fn serial_of(&self, id: &ObjId) -> Option<Serial> {
+        let (ino, generation) = calls::numbers(&id.kh).ok()?;
+        let serial = self.by_ino.get(&ino).copied()?;
+        let meta = self.meta(serial);
+        (meta.generation == generation && meta.btime == id.btime_ns).then_some(serial)
+    }
+
+    /// Ends a call that has changed metadata: one entry of the journal.
+    fn changed(&mut self) {
+        self.pos += 1;
+        let touched = std::mem::take(&mut self.touched);
+        let change: Change = touched.iter().map(|s| (*s, self.meta(*s).clone())).collect();
+        self.history.extend(change.iter().map(|(s, m)| (self.pos, *s, m.clone())));
+        self.journal.push(change);
+        for serial in touched {
+            self.reap(serial);
+        }
+        // The filesystem commits whenever it likes; only btrfs shows it.
+        if self.flavour == Flavour::Btrfs && self.rng.one_in(12) {
+            self.btrfs_commit();
+        }
+    }
+
+    fn btrfs_commit(&mut self) {
+        self.transid += 1;
+        self.commits.push(self.journal.len());
+    }
+
+    /// An object without names and users is gone.
+    fn reap(&mut self, serial: Serial) {
+        if let Some(meta) = self.peek(serial)
+            && meta.nlink == 0
+            && self.opens[serial as usize] == 0
+        {
+            let meta = meta.clone();
+            self.blocks_used -= meta.blocks();
+            self.by_ino.remove(&meta.ino);
+            self.live[serial as usize] = None;
+        }
+    }
+
+    /// Makes the journal durable up to an entry.
+    fn advance_base(&mut self, entries: usize) {
+        for change in self.journal.drain(..entries) {
+            for (serial, meta) in change {
+                let at = serial as usize;
+                if self.base.len() <= at {
+                    self.base.resize(at + 1, None);
+                }
+                self.base[at] = Some(meta);
+            }
+        }
+        self.commits.retain_mut(|at| {
+            *at = at.saturating_sub(entries);
+            *at > 0
+        });
+    }
+
+    fn flush_everything(&mut self) {
+        for serial in 1..self.live.len() {
+            self.flush_data(serial as Serial, true);
+        }
+        if self.flavour == Flavour::Btrfs {
+            self.btrfs_commit();
+        }
+        self.journal.clear();
+        self.commits.clear();
+        self.base.clone_from(&self.live);
+    }
+
+    /// From here on all changes are kept for the oracle.
+    pub fn begin_history(&mut self) {
+        self.history.clear();
+        self.data.clear();
+        self.history_base.clone_from(&self.live);
+    }
+
+    /// Power comes back: what the disk holds is there, and nothing else. Says at which position the metadata stands.
+    pub fn reboot(&mut self) -> u64 {
+        let first = self.pos - self.journal.len() as u64;
+        let kept = self.surviving();
+        let mut state = std::mem::take(&mut self.base);
+        for change in self.journal.drain(..kept) {
+            for (serial, meta) in change {
+                let at = serial as usize;
+                if state.len() <= at {
+                    state.resize(at + 1, None);
+                }
+                state[at] = Some(meta);
+            }
+        }
+        if self.flavour == Flavour::Btrfs {
+            // The transaction that was lost is numbered again.
+            let lost = self.commits.iter().filter(|at| **at > kept).count() as u32;
+            self.transid -= lost;
+        }
+        self.journal.clear();
+        self.commits.clear();
+        self.by_ino.clear();
+        self.blocks_used = 0;
+        self.next_ino = 256;
+        let mut extents = vec![Extent::default()];
+        for (serial, slot) in state.iter_mut().enumerate() {
+            let Some(meta) = slot.take().filter(|m| m.nlink > 0) else { continue };
+            let meta = self.settle(meta, &mut extents);
+            self.by_ino.insert(meta.ino, serial as Serial);
+            self.blocks_used += meta.blocks();
+            self.next_ino = self.next_ino.max(meta.ino + 1);
+            *slot = Some(Rc::new(meta));
+        }
+        self.extents = extents;
+        state.resize(self.live.len(), None);
+        self.live = state;
+        self.opens.iter_mut().for_each(|n| *n = 0);
+        self.fds.clear();
+        self.fds_free.clear();
+        self.touched.clear();
+        self.boot += 1;
+        (self.user, self.group, self.umask) = (0, 0, 0);
+        self.groups.clear();
+        self.down = false;
+        self.cut_at = None;
+        self.faults.clear();
+        self.flush_failed = false;
+        self.base.clone_from(&self.live);
+        // Longer than any clock's grain.
+        self.now_ns += 2_000_000_000 + self.rng.below(3_000_000_000);
+        crate::cred::forget();
+        first + kept as u64
+    }
+
+    /// How many entries of the journal a power cut leaves.
+    fn surviving(&mut self) -> usize {
+        let all = self.journal.len();
+        if self.flavour == Flavour::Btrfs {
+            let places = self.commits.len() as u64 + 1;
+            return match self.rng.below(places) {
+                0 => 0,
+                n => self.commits[n as usize - 1],
+            };
+        }
+        match self.rng.below(6) {
+            0 => 0,
+            1 => all,
+            // Often the last few are what matters.
+            2 | 3 => all - self.rng.below(12.min(all as u64 + 1)) as usize,
+            _ => self.rng.below(all as u64 + 1) as usize,
+        }
+    }
+
+    /// The process has ended without a loss of power: its descriptors are closed, all else stays.
+    pub fn restart_process(&mut self) {
+        for n in 0..self.fds.len() as u32 {
+            self.close(n);
+        }
+        self.fds.clear();
+        self.fds_free.clear();
+        self.boot += 1;
+        (self.user, self.group, self.umask) = (0, 0, 0);
+        self.groups.clear();
+        self.down = false;
+        self.cut_at = None;
+        self.faults.clear();
+        self.flush_failed = false;
+        self.now_ns += 500_000_000;
+        crate::cred::forget();
+    }
+
+    /// Power cuts and errors that are still to come are put off; gives what to [`Kernel::resume_troubles`] with.
+    pub fn hold_troubles(&mut self) -> (Option<u64>, Vec<u64>) {
+        let calls = self.calls;
+        let left = |n: u64| n.saturating_sub(calls).max(1);
+        (self.cut_at.take().map(left), std::mem::take(&mut self.faults).into_iter().map(left).collect())
+    }
+
+    /// See [`Kernel::hold_troubles`].
+    pub fn resume_troubles(&mut self, (cut_at, faults): (Option<u64>, Vec<u64>)) {
+        self.cut_at(cut_at);
+        self.faults(faults);
+    }
+
+    /// Somebody else makes a file in a directory. `None` where the name is taken or the disk is full.
+    pub fn intrude(&mut self, dir: Serial, name: &[u8]) -> Option<Serial> {
+        let is_dir = self.peek(dir).is_some_and(|m| m.kind == Kind::Dir && m.nlink > 0);
+        if !is_dir || self.down || self.meta(dir).entries.contains_key(name) || self.has_room(1).is_err() {
+            return None;
+        }
+        let before = (std::mem::replace(&mut self.user, 0), std::mem::replace(&mut self.umask, 0));
+        let serial = self.create(dir, name, Kind::File, 0o644).ok();
+        (self.user, self.umask) = before;
+        self.changed();
+        serial
+    }
+
+    /// All directories that somebody else may find, but for the server's own.
+    pub fn directories(&self) -> Vec<Serial> {
+        let mut found = vec![ROOT];
+        let mut at = 0;
+        while let Some(dir) = found.get(at).copied() {
+            at += 1;
+            for (name, entry) in self.meta(dir).entries.iter() {
+                if !name.starts_with(b".") && self.meta(entry.serial).kind == Kind::Dir {
+                    found.push(entry.serial);
+                }
+            }
+        }
+        found
+    }
+
+    /// Somebody else flushes everything.
+    pub fn flush_as_stranger(&mut self) {
+        self.flush_everything();
+    }
+
+    /// The objects whose metadata has changed since a position.
+    pub fn touched_since(&self, position: u64) -> Vec<Serial> {
+        let mut touched: Vec<Serial> =
+            self.history.iter().rev().take_while(|(p, ..)| *p > position).map(|(_, s, _)| *s).collect();
+        touched.sort_unstable();
+        touched.dedup();
+        touched
+    }
+
+    /// A file of the server's own.
+    pub fn find_in_state(&self, name: &str) -> Option<Serial> {
+        let own = self.peek(ROOT)?.entries.get(crate::open::STATE_DIR.as_bytes())?.serial;
+        Some(self.peek(own)?.entries.get(name.as_bytes())?.serial)
+    }
+
+    /// Whether recovery has set an object aside.
+    pub fn is_set_aside(&self, mut serial: Serial) -> bool {
+        let lost_found = self.find_in_state("lost+found");
+        while serial != ROOT {
+            serial = self.meta(serial).parent;
+            if Some(serial) == lost_found {
+                return true;
+            }
+        }
+        false
+    }
+}

@@ -1,0 +1,320 @@
+//! What was so before a power cut, and the oracle's comparison with what is so now.
+//!
+//! The simulated kernel keeps every change of metadata with its position, so the volume as it was at any moment can be
+//! had again ([`Past::at`]). What a recovery made must be the volume of one such moment; the bytes of files are compared
+//! by what each byte may be ([`Past::may_be`]), since data that was not made stable may be there or not.
+
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
+
+use crate::kernel::sim::{DataEvent, Kernel, Meta, ROOT, Serial};
+use crate::open::STATE_DIR;
+use crate::types::Kind;
+
+/// All objects at one moment, by number; those without names are not there.
+pub(super) type State = Vec<Option<Rc<Meta>>>;
+
+/// One life of a volume, from its start to the loss of power.
+pub(super) struct Past {
+    base: State,
+    base_data: HashMap<Serial, Vec<u8>>,
+    history: Vec<(u64, Serial, Rc<Meta>)>,
+    data: Vec<(u64, Serial, DataEvent)>,
+    /// (position, object, from): what was written to it after `from` and up to the position was stable then.
+    stable: Vec<(u64, Serial, u64)>,
+    /// (object, from, to): attributes that changed in between without a record.
+    pub(super) unrecorded: Vec<(Serial, u64, u64)>,
+    /// Where it began and ended.
+    pub(super) begin: u64,
+    pub(super) end: u64,
+}
+
+/// What the bytes of a file may be.
+pub(super) struct Bytes {
+    /// The sizes that it may have.
+    sizes: (u64, u64),
+    may: Vec<Vec<u8>>,
+}
+
+impl Bytes {
+    fn reach(&mut self, len: usize) {
+        if self.may.len() < len {
+            self.may.resize_with(len, || vec![0]);
+        }
+    }
+
+    fn write(&mut self, offset: u64, bytes: &[u8], stable: bool) {
+        let end = offset as usize + bytes.len();
+        self.reach(end);
+        for (may, byte) in self.may[offset as usize..end].iter_mut().zip(bytes) {
+            if stable {
+                may.clear();
+            }
+            if !may.contains(byte) {
+                may.push(*byte);
+            }
+        }
+        if stable {
+            self.sizes.0 = self.sizes.0.max(end as u64);
+        }
+        self.sizes.1 = self.sizes.1.max(end as u64);
+    }
+
+    fn size(&mut self, size: u64, stable: bool) {
+        if !stable {
+            self.sizes = (self.sizes.0.min(size), self.sizes.1.max(size));
+            self.reach(size as usize);
+            for may in self.may.iter_mut().skip(size as usize) {
+                if !may.contains(&0) {
+                    may.push(0);
+                }
+            }
+            return;
+        }
+        self.may.truncate(size as usize);
+        self.reach(size as usize);
+        self.sizes = (size, size);
+    }
+
+    fn zero(&mut self, offset: u64, len: u64, stable: bool) {
+        let end = self.may.len().min((offset + len) as usize);
+        for may in self.may.iter_mut().take(end).skip(offset as usize) {
+            if stable {
+                may.clear();
+            }
+            if !may.contains(&0) {
+                may.push(0);
+            }
+        }
+    }
+
+    /// What is wrong with these bytes.
+    fn check(&self, found: &[u8]) -> Result<(), String> {
+        let size = found.len() as u64;
+        if size < self.sizes.0 || size > self.sizes.1 {
+            return Err(format!("{size} bytes, must be {} to {}", self.sizes.0, self.sizes.1));
+        }
+        for (at, byte) in found.iter().enumerate() {
+            if !self.may.get(at).is_some_and(|may| may.contains(byte)) {
+                return Err(format!("byte {at} is {byte}, may be {:?}", self.may.get(at)));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Past {
+    /// A life that begins now.
+    pub(super) fn begin(k: &mut Kernel) -> Past {
+        k.begin_history();
+        let base = k.history_base.clone();
+        let files = base.iter().enumerate().filter_map(|(n, m)| Some((n as Serial, m.as_ref()?)));
+        let base_data =
+            files.filter(|(_, m)| m.kind == Kind::File).map(|(n, m)| (n, k.contents(m))).collect();
+        Past {
+            base,
+            base_data,
+            history: Vec::new(),
+            data: Vec::new(),
+            stable: Vec::new(),
+            unrecorded: Vec::new(),
+            begin: k.position(),
+            end: k.position(),
+        }
+    }
+
+    /// One in which nothing was.
+    pub(super) fn nothing(k: &mut Kernel) -> Past {
+        let at = k.position();
+        Past {
+            base: Vec::new(),
+            base_data: HashMap::new(),
+            history: Vec::new(),
+            data: Vec::new(),
+            stable: Vec::new(),
+            unrecorded: Vec::new(),
+            begin: at,
+            end: at,
+        }
+    }
+
+    /// It ends now.
+    pub(super) fn end(&mut self, k: &mut Kernel) {
+        self.history = std::mem::take(&mut k.history);
+        self.data = std::mem::take(&mut k.data);
+        self.end = k.position();
+    }
+
+    /// What was written to the object since `from` is stable as soon as all that was logged up to now is.
+    pub(super) fn stable(&mut self, now: u64, serial: Serial, from: u64) {
+        self.stable.push((now, serial, from));
+    }
+
+    /// The metadata as it was at a position.
+    pub(super) fn at(&self, position: u64) -> State {
+        let mut state = self.base.clone();
+        for (_, serial, meta) in self.history.iter().take_while(|(p, ..)| *p <= position) {
+            let at = *serial as usize;
+            if state.len() <= at {
+                state.resize(at + 1, None);
+            }
+            state[at] = Some(meta.clone());
+        }
+        for slot in &mut state {
+            if slot.as_ref().is_some_and(|m| m.nlink == 0) {
+                *slot = None;
+            }
+        }
+        state
+    }
+
+    /// Whether the attributes of an object may differ from those at a position: it had them at another time since
+    /// they were last known to be stable.
+    fn may_have(&self, serial: Serial, position: u64, found: &Meta) -> bool {
+        let of = |(p, s, m): &(u64, Serial, Rc<Meta>)| (*s == serial).then(|| (*p, m.clone()));
+        // Unstable data moves the times of a file, and so do operations that failed.
+        let unstable_since = self
+            .data
+            .iter()
+            .filter(|(p, s, _)| *s == serial && !self.is_stable(*p, serial, position))
+            .map(|(p, ..)| *p)
+            .min();
+        let unrecorded =
+            self.unrecorded.iter().filter(|(s, ..)| *s == serial).map(|(_, from, _)| *from).min();
+        let Some(since) = unstable_since.into_iter().chain(unrecorded).min() else { return false };
+        let same = |m: &Meta| (m.mtime, m.atime, m.mode) == (found.mtime, found.atime, found.mode);
+        let before =
+            self.history.iter().filter(|(p, s, _)| *s == serial && *p < since).map(|(_, _, m)| m).next_back();
+        let before = before.or_else(|| self.base.get(serial as usize).and_then(Option::as_ref));
+        before.is_some_and(|m| same(m))
+            || self.history.iter().filter_map(of).any(|(p, m)| p >= since && same(&m))
+    }
+
+    /// Whether what was written at `p` was stable by way of what was logged up to `by`.
+    fn is_stable(&self, p: u64, serial: Serial, by: u64) -> bool {
+        self.stable.iter().any(|(at, s, from)| *s == serial && *at <= by && *from < p && p <= *at)
+    }
+
+    /// What the contents of a file may be when everything logged up to `by` is there.
+    pub(super) fn may_be(&self, serial: Serial, by: u64) -> Bytes {
+        let base = self.base_data.get(&serial).map_or(&[][..], |b| b);
+        let mut may = Bytes {
+            sizes: (base.len() as u64, base.len() as u64),
+            may: base.iter().map(|b| vec![*b]).collect(),
+        };
+        for (p, _, event) in self.data.iter().filter(|(_, s, _)| *s == serial) {
+            let stable = *p <= by && self.is_stable(*p, serial, by);
+            match event {
+                DataEvent::Write(offset, bytes) if bytes.is_empty() => {
+                    // Space was taken up to there.
+                    may.reach(*offset as usize);
+                    may.sizes.1 = may.sizes.1.max(*offset);
+                    may.sizes.0 = if stable { may.sizes.0.max(*offset) } else { may.sizes.0 };
+                }
+                DataEvent::Write(offset, bytes) => may.write(*offset, bytes, stable),
+                // Setting a size and making a hole is metadata, and logged. One that only the disk knows is undone where
+                // the log has data of the file.
+                DataEvent::Size(size) => may.size(*size, *p <= by),
+                DataEvent::Zero(offset, len) => may.zero(*offset, *len, *p <= by),
+            }
+        }
+        may
+    }
+
+    /// Compares what is there with the volume as it was at `position`, with data as logged up to `by`. Gives which object
+    /// is which: (then, now).
+    pub(super) fn compare(
+        &self,
+        k: &Kernel,
+        position: u64,
+        by: u64,
+        strangers: &HashSet<Serial>,
+    ) -> Result<Vec<(Serial, Serial)>, String> {
+        let then = self.at(position);
+        let mut pairs: HashMap<Serial, Serial> = HashMap::new();
+        let mut order = vec![(ROOT, ROOT)];
+        pairs.insert(ROOT, ROOT);
+        let mut done = 0;
+        while let Some((old, new)) = order.get(done).copied() {
+            done += 1;
+            let missing = || format!("object {old} was not there at {position}");
+            let was = then.get(old as usize).and_then(Option::as_ref).ok_or_else(missing)?;
+            let Some(is) = k.peek(new) else { return Err(format!("object {new} is not there")) };
+            self.compare_one(k, (old, was), is, position, by, strangers)
+                .map_err(|e| format!("object {old}, now {new} ({:?}): {e}", was.kind))?;
+            let hidden = |name: &[u8]| old == ROOT && name == STATE_DIR.as_bytes();
+            let ours = |s: Serial| !strangers.contains(&s);
+            let names_then = was.entries.iter().filter(|(n, e)| !hidden(n) && ours(e.serial));
+            let mut names_now = is.entries.iter().filter(|(n, e)| !hidden(n) && ours(e.serial));
+            for (name, entry) in names_then {
+                let shown = String::from_utf8_lossy(name);
+                let found = names_now.next();
+                let Some((_, now)) = found.filter(|(n, _)| *n == name) else {
+                    let found = found.map(|(n, _)| String::from_utf8_lossy(n).into_owned());
+                    return Err(format!(
+                        "{old}: entry {shown} is missing or something is in its place ({found:?})"
+                    ));
+                };
+                match pairs.insert(entry.serial, now.serial) {
+                    None => order.push((entry.serial, now.serial)),
+                    Some(known) if known == now.serial => {}
+                    Some(known) => {
+                        return Err(format!(
+                            "{old}: {shown} was a name of what is {known} now, and is {}",
+                            now.serial
+                        ));
+                    }
+                }
+            }
+            if let Some((name, _)) = names_now.next() {
+                let shown = String::from_utf8_lossy(name);
+                return Err(format!("{old}: entry {shown} should not be there"));
+            }
+        }
+        let distinct: HashSet<Serial> = order.iter().map(|(_, new)| *new).collect();
+        if distinct.len() < order.len() {
+            return Err("two objects have become one".to_owned());
+        }
+        Ok(order)
+    }
+
+    fn compare_one(
+        &self,
+        k: &Kernel,
+        (serial, was): (Serial, &Meta),
+        is: &Meta,
+        position: u64,
+        by: u64,
+        strangers: &HashSet<Serial>,
+    ) -> Result<(), String> {
+        if was.kind != is.kind {
+            return Err(format!("it is a {:?}", is.kind));
+        }
+        let owner = |m: &Meta| (m.uid, m.gid, m.rdev);
+        if owner(was) != owner(is) {
+            return Err(format!("owner {:?}, must be {:?}", owner(is), owner(was)));
+        }
+        if was.target != is.target {
+            return Err("another target".to_owned());
+        }
+        let crowded = was.entries.values().chain(is.entries.values()).any(|e| strangers.contains(&e.serial));
+        let times = |m: &Meta| (m.mode, m.atime, m.mtime);
+        if times(was) != times(is) && !crowded && !self.may_have(serial, by.min(position), is) {
+            return Err(format!("mode and times {:x?}, must be {:x?}", times(is), times(was)));
+        }
+        if was.kind != Kind::Dir && was.nlink != is.nlink {
+            return Err(format!("{} names, must be {}", is.nlink, was.nlink));
+        }
+        let xattrs = |m: &Meta| {
+            let own = m.xattrs.iter().filter(|(name, _)| !name.starts_with(b"trusted."));
+            own.map(|(n, v)| (n.clone(), v.clone())).collect::<Vec<_>>()
+        };
+        if xattrs(was) != xattrs(is) {
+            return Err(format!("extended attributes {:?}, must be {:?}", xattrs(is), xattrs(was)));
+        }
+        if was.kind == Kind::File {
+            self.may_be(serial, by).check(&k.contents(is))?;
+        }
+        Ok(())
+    }
+}

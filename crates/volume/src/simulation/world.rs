@@ -1,0 +1,1051 @@
+//! One seed: a volume on a simulated kernel, its clients, its power cuts, its recoveries, and the oracle.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt::Write as _;
+use std::hash::{Hash, Hasher};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use landfast_intentlog::admit::Pressure;
+use landfast_intentlog::step::{Did, Step, Stepper, Wait};
+use landfast_intentlog::{Config, Log};
+use parking_lot::Mutex;
+
+use super::past::Past;
+use crate::kernel::sim::{self, Flavour, Kernel, LogDisk, Meta, Rng, Serial};
+use crate::node::{Node, OpenFile};
+use crate::open::STATE_DIR;
+use crate::record::Record;
+use crate::tx::{Receipt, Tx};
+use crate::types::{EntryDetail, Kind};
+use crate::volume::{Durability, NoteKeeper, OpenOptions, RecoveryReport, Volume};
+use crate::{Cred, Error};
+
+/// What one seed did.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Figures {
+    pub(super) calls: u64,
+    pub(super) cuts: u64,
+    pub(super) kills: u64,
+    pub(super) cuts_in_recovery: u64,
+    pub(super) recoveries: u64,
+    pub(super) ahead: u64,
+    pub(super) remade: u64,
+    pub(super) foreign: u64,
+    pub(super) faults: u64,
+    pub(super) failed: u64,
+    pub(super) clean: u64,
+    pub(super) operations: u64,
+    pub(super) refused: u64,
+    pub(super) acknowledged: u64,
+    pub(super) checked: u64,
+    pub(super) checkpoints: u64,
+    pub(super) absorbed: u64,
+    /// Of everything that happened, to see that a seed does the same again.
+    pub(super) digest: u64,
+}
+
+impl Figures {
+    pub(super) fn add(&mut self, o: &Figures) {
+        for (a, b) in [
+            (&mut self.calls, o.calls),
+            (&mut self.cuts, o.cuts),
+            (&mut self.kills, o.kills),
+            (&mut self.cuts_in_recovery, o.cuts_in_recovery),
+            (&mut self.recoveries, o.recoveries),
+            (&mut self.ahead, o.ahead),
+            (&mut self.remade, o.remade),
+            (&mut self.foreign, o.foreign),
+            (&mut self.faults, o.faults),
+            (&mut self.failed, o.failed),
+            (&mut self.clean, o.clean),
+            (&mut self.operations, o.operations),
+            (&mut self.refused, o.refused),
+            (&mut self.acknowledged, o.acknowledged),
+            (&mut self.checked, o.checked),
+            (&mut self.checkpoints, o.checkpoints),
+            (&mut self.absorbed, o.absorbed),
+        ] {
+            *a += b;
+        }
+        // In any order.
+        self.digest ^= o.digest;
+    }
+}
+
+impl std::fmt::Display for Figures {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        writeln!(
+            f,
+            "{} operations, {} of them refused; {} requests acknowledged",
+            self.operations, self.refused, self.acknowledged
+        )?;
+        writeln!(
+            f,
+            "{} power cuts, {} processes killed, {} more in recovery, {} stops in order; {} calls failed, {} volumes for good",
+            self.cuts, self.kills, self.cuts_in_recovery, self.clean, self.faults, self.failed
+        )?;
+        writeln!(
+            f,
+            "{} recoveries, {} over a disk ahead of its log, {} objects made again, {} strangers' objects",
+            self.recoveries, self.ahead, self.remade, self.foreign
+        )?;
+        write!(
+            f,
+            "{} volumes checked; {} checkpoints, {} absorbed; {} calls of the kernel; digest {:016x}",
+            self.checked, self.checkpoints, self.absorbed, self.calls, self.digest
+        )
+    }
+}
+
+/// The server's state: the last reply to each client.
+#[derive(Default)]
+pub(super) struct Replies(Mutex<BTreeMap<u8, u32>>);
+
+impl NoteKeeper for Replies {
+    fn snapshot(&self) -> Vec<Vec<u8>> {
+        self.0.lock().iter().map(|(client, n)| note(*client, *n)).collect()
+    }
+}
+
+fn note(client: u8, n: u32) -> Vec<u8> {
+    [&[client][..], &n.to_le_bytes()].concat()
+}
+
+/// What a client was told of an object.
+#[derive(Clone)]
+pub(super) struct Told {
+    pub(super) fh: Bytes,
+    pub(super) fileid: u64,
+}
+
+/// A request whose reply waits for the log.
+struct Waiting {
+    receipt: Receipt,
+    client: u8,
+    n: u32,
+    /// Where the metadata stood when it was done.
+    position: u64,
+    /// The log had said that it is durable when the first flush failed, if one has.
+    settled: bool,
+}
+
+/// A request that was noted.
+struct Noted {
+    client: u8,
+    n: u32,
+    position: u64,
+}
+
+/// A client and the transaction that it has open.
+pub(super) struct Client {
+    id: u8,
+    n: u32,
+    tx: Option<Tx>,
+    ops_left: u64,
+}
+
+/// See the module's comment.
+pub(super) struct World {
+    pub(super) rng: Rng,
+    seed: u64,
+    pub(super) figures: Figures,
+    pub(super) volume: Option<Volume>,
+    stepper: Option<Stepper>,
+    replies: Arc<Replies>,
+    clients: Vec<Client>,
+    pub(super) dirs: Vec<Node>,
+    pub(super) files: Vec<Node>,
+    pub(super) others: Vec<Node>,
+    pub(super) open: Vec<OpenFile>,
+    /// Objects and their change attributes as just told.
+    pub(super) saw: Vec<(Node, u64)>,
+    waiting: Vec<Waiting>,
+    noted: Vec<Noted>,
+    acked: BTreeMap<u8, u32>,
+    acked_position: u64,
+    /// Where the metadata stood when nothing was joined: by the last transaction's number, first and last.
+    bounds: BTreeMap<u64, (u64, u64)>,
+    pub(super) past: Past,
+    told: HashMap<Serial, Told>,
+    /// Handles whose objects were removed in an earlier life.
+    gone: Vec<Told>,
+    changes: HashMap<(Bytes, u64), u64>,
+    strangers: HashSet<Serial>,
+    /// Objects that an operation made and took back when it failed: a power cut in between may leave them.
+    pub(super) undone: HashSet<Serial>,
+    /// Those of the strangers that have taken a name which clients use.
+    squatters: Vec<Serial>,
+    /// Where the metadata stood before the operation in which the volume failed.
+    pub(super) failed_from: Option<u64>,
+    verifier: [u8; 8],
+    unclean: bool,
+    history: Vec<String>,
+    keep_history: bool,
+    clock_was_set: bool,
+}
+
+/// Runs a seed. An error is what the oracle says, with the history where that is wanted.
+pub(super) fn run(seed: u64, keep_history: bool) -> Result<Figures, String> {
+    let mut rng = Rng::new(seed);
+    let flavour = *rng.pick(&[Flavour::Ext4, Flavour::Xfs, Flavour::Btrfs]);
+    let blocks = *rng.pick(&[8192, 8192, 8192, 420]);
+    let log_bytes = *rng.pick(&[256 << 10, 256 << 10, 512 << 10]);
+    let mut kernel = Kernel::new(flavour, rng.next(), blocks, log_bytes);
+    let past = Past::begin(&mut kernel);
+    sim::install(Some(kernel));
+    let mut world = World {
+        rng,
+        seed,
+        figures: Figures::default(),
+        volume: None,
+        stepper: None,
+        replies: Arc::default(),
+        clients: Vec::new(),
+        dirs: Vec::new(),
+        files: Vec::new(),
+        others: Vec::new(),
+        open: Vec::new(),
+        saw: Vec::new(),
+        waiting: Vec::new(),
+        noted: Vec::new(),
+        acked: BTreeMap::new(),
+        acked_position: 0,
+        bounds: BTreeMap::new(),
+        past,
+        told: HashMap::new(),
+        gone: Vec::new(),
+        changes: HashMap::new(),
+        strangers: HashSet::new(),
+        undone: HashSet::new(),
+        squatters: Vec::new(),
+        failed_from: None,
+        verifier: [0; 8],
+        unclean: false,
+        history: Vec::new(),
+        keep_history,
+        clock_was_set: false,
+    };
+    world.say(|| format!("{flavour:?}, {blocks} blocks, log of {log_bytes} bytes"));
+    let done = world.lives();
+    world.figures.calls = sim::with(|k| k.calls());
+    world.stop_process();
+    let figures = world.figures;
+    let mut told = String::new();
+    if done.is_err() && keep_history {
+        world.history.iter().for_each(|line| _ = writeln!(told, "  {line}"));
+    }
+    drop(world);
+    sim::install(None);
+    done.map(|()| figures).map_err(|e| format!("seed {seed}: {e}\n{told}"))
+}
+
+impl World {
+    pub(super) fn say(&mut self, what: impl FnOnce() -> String) {
+        if self.keep_history {
+            let (calls, position) = sim::with(|k| (k.calls(), k.position()));
+            self.history.push(format!("[{calls} @{position}] {}", what()));
+        }
+    }
+
+    fn digest(&mut self, what: impl Hash) {
+        let mut h = std::hash::DefaultHasher::new();
+        (self.figures.digest, what).hash(&mut h);
+        self.figures.digest = h.finish();
+    }
+
+    pub(super) fn volume(&self) -> Volume {
+        match &self.volume {
+            Some(volume) => volume.clone(),
+            None => unreachable!("the volume is open"),
+        }
+    }
+
+    fn lives(&mut self) -> Result<(), String> {
+        let lives = 1 + self.rng.below(3);
+        self.first_opening()?;
+        for life in 0..=lives {
+            self.serve(life == lives)?;
+            let clean = self.volume.is_none();
+            self.say(|| if clean { "stopped in order".to_owned() } else { "end of this life".to_owned() });
+            self.end_life(clean)?;
+        }
+        Ok(())
+    }
+
+    fn options() -> OpenOptions {
+        OpenOptions { log: Some(sim::LOG.into()), ..OpenOptions::new(sim::DIR, Durability::Log) }
+    }
+
+    fn first_opening(&mut self) -> Result<(), String> {
+        let (volume, _) = Volume::open(World::options()).map_err(|e| format!("first opening: {e}"))?;
+        self.volume = Some(volume);
+        self.begin_life(&[])
+    }
+
+    /// Starts the log and lets clients in. False when power went or something failed.
+    fn start(&mut self) -> Result<bool, String> {
+        self.replies = Arc::new(Replies(Mutex::new(self.acked.clone())));
+        match self.volume().start_stepped(self.replies.clone()) {
+            Ok(stepper) => {
+                self.stepper = Some(stepper);
+                Ok(true)
+            }
+            Err(e) => {
+                let excused = sim::with(|k| k.is_down() || !k.struck.is_empty());
+                self.say(|| format!("start: {e}"));
+                if excused { Ok(false) } else { Err(format!("the volume does not start: {e}")) }
+            }
+        }
+    }
+
+    fn begin_life(&mut self, pairs: &[(Serial, Serial)]) -> Result<(), String> {
+        if self.stepper.is_none() && !self.start()? {
+            return Err("the first start failed".to_owned());
+        }
+        let before = std::mem::take(&mut self.told);
+        let now: HashMap<Serial, Serial> = pairs.iter().copied().collect();
+        for (serial, told) in before {
+            match now.get(&serial) {
+                Some(now) => _ = self.told.insert(*now, told),
+                None => self.gone.push(told),
+            }
+        }
+        // Who took a name of the clients' is one of them from here on.
+        for stranger in std::mem::take(&mut self.squatters) {
+            self.strangers.remove(&stranger);
+        }
+        self.past = sim::with(Past::begin);
+        self.acked_position = self.past.begin;
+        self.bounds.clear();
+        self.failed_from = None;
+        self.undone.clear();
+        self.noted.clear();
+        self.waiting.clear();
+        let volume = self.volume();
+        self.verifier = volume.write_verifier();
+        self.dirs = vec![volume.root()];
+        (self.files, self.others, self.open) = (Vec::new(), Vec::new(), Vec::new());
+        let clients = 1 + self.rng.below(4) as u8;
+        self.clients = (0..clients)
+            .map(|id| Client { id, n: self.acked.get(&id).copied().unwrap_or(0), tx: None, ops_left: 0 })
+            .collect();
+        self.bound();
+        self.look_around();
+        Ok(())
+    }
+
+    /// Clients find what there is.
+    fn look_around(&mut self) {
+        let mut at = 0;
+        while let Some(dir) = self.dirs.get(at).cloned() {
+            at += 1;
+            if let Ok(page) = self.volume().readdir(&Cred::root(), &dir, 0, usize::MAX, EntryDetail::Attrs) {
+                for (node, _) in page.entries.into_iter().filter_map(|e| e.object?.ok()) {
+                    let ours =
+                        sim::with(|k| k.serial_of(&node.0.id)).is_none_or(|s| !self.strangers.contains(&s));
+                    if ours {
+                        self.know(&node);
+                    }
+                }
+            }
+        }
+    }
+
+    /// A client was given this object.
+    pub(super) fn know(&mut self, node: &Node) {
+        let list = match node.kind() {
+            Kind::Dir => &mut self.dirs,
+            Kind::File => &mut self.files,
+            _ => &mut self.others,
+        };
+        if !list.contains(node) {
+            if list.len() > 24 {
+                let at = 1 + self.rng.below(list.len() as u64 - 1) as usize;
+                list.swap_remove(at);
+            }
+            list.push(node.clone());
+        }
+        if let Some(serial) = sim::with(|k| k.serial_of(&node.0.id)) {
+            self.told.entry(serial).or_insert_with(|| Told { fh: node.fh(), fileid: node.fileid() });
+        }
+    }
+
+    /// Notes where the metadata stands if no transaction is joined: a batch may end here.
+    fn bound(&mut self) {
+        if self.clients.iter().any(|c| c.tx.as_ref().is_some_and(Tx::logs)) {
+            return;
+        }
+        let Some(seq) = self.volume.as_ref().and_then(|v| Some(v.log()?.1.last())) else { return };
+        let position = sim::with(|k| k.position());
+        self.bounds.entry(seq).or_insert((position, position)).1 = position;
+    }
+
+    fn serve(&mut self, last: bool) -> Result<(), String> {
+        let most = if self.rng.one_in(6) { 160 } else { 50 };
+        let ops = 10 + self.rng.below(most);
+        // A call takes few others with it: about eight calls an operation.
+        if !last || self.rng.one_in(2) {
+            let n = 1 + self.rng.below(ops * 14);
+            sim::with(|k| k.cut_at(Some(n)));
+        }
+        if self.rng.one_in(6) {
+            let faults = (0..1 + self.rng.below(3)).map(|_| 1 + self.rng.below(ops * 12)).collect();
+            sim::with(|k| k.faults(faults));
+        }
+        let eager = *self.rng.pick(&[1u64, 2, 4, 10]);
+        for _ in 0..ops {
+            if sim::with(|k| k.is_down()) || self.volume().failed().is_some() {
+                break;
+            }
+            self.turn()?;
+            for _ in 0..self.rng.below(eager) {
+                self.step()?;
+            }
+            self.acknowledge()?;
+        }
+        if self.rng.one_in(2) {
+            self.finish_all();
+            for _ in 0..self.rng.below(12) {
+                self.step()?;
+                self.acknowledge()?;
+            }
+        }
+        let failed = self.volume().failed().is_some();
+        self.figures.failed += u64::from(failed);
+        self.figures.faults += sim::with(|k| k.struck.len()) as u64;
+        if !failed && !sim::with(|k| k.is_down()) && self.rng.one_in(5) {
+            self.stop_in_order()?;
+        }
+        Ok(())
+    }
+
+    /// One step of the log's threads.
+    fn step(&mut self) -> Result<(), String> {
+        let Some(stepper) = &mut self.stepper else { return Ok(()) };
+        if self.rng.one_in(25) {
+            stepper.ask_checkpoint();
+        }
+        let step = match self.rng.below(5) {
+            0 | 1 => stepper.checkpoint(),
+            2 if !self.waiting.is_empty() && self.rng.one_in(3) => {
+                let n = self.rng.below(self.waiting.len() as u64) as usize;
+                let ticket = self.waiting[n].receipt.ticket();
+                match ticket {
+                    Some(ticket) => stepper.lead(ticket),
+                    None => Step::Idle,
+                }
+            }
+            _ => stepper.write(),
+        };
+        self.settle();
+        if sim::with(|k| k.is_down()) {
+            // What the log allowed in this step may have been sent just before power went.
+            let allowed =
+                |w: &Waiting| w.receipt.ticket().is_some_and(|t| matches!(t.poll_now(), Some(Ok(()))));
+            for waiting in self.waiting.extract_if(.., |w| allowed(w)) {
+                self.acked_position = self.acked_position.max(waiting.position);
+                let acked = self.acked.entry(waiting.client).or_default();
+                *acked = waiting.n.max(*acked);
+                self.figures.acknowledged += 1;
+            }
+        }
+        if let Step::Did(did) = step {
+            self.digest(did);
+            self.say(|| format!("log: {did:?}"));
+            self.figures.checkpoints += u64::from(did == Did::MovedTail);
+            self.figures.absorbed += u64::from(did == Did::Absorbed);
+        }
+        Ok(())
+    }
+
+    /// Notes which replies the log has allowed before anything failed.
+    fn settle(&mut self) {
+        if !sim::with(|k| k.flush_failed) {
+            for waiting in &mut self.waiting {
+                let ticket = waiting.receipt.ticket();
+                waiting.settled = ticket.is_none_or(|t| matches!(t.poll_now(), Some(Ok(()))));
+            }
+        }
+    }
+
+    /// Replies that the log allows are sent.
+    fn acknowledge(&mut self) -> Result<(), String> {
+        let mut at = 0;
+        while at < self.waiting.len() {
+            // Some wait without having asked.
+            if self.rng.one_in(3) {
+                at += 1;
+                continue;
+            }
+            let Some(result) = self.waiting[at].receipt.poll_now() else {
+                at += 1;
+                continue;
+            };
+            let done = self.waiting.remove(at);
+            if sim::with(|k| k.is_down()) {
+                continue;
+            }
+            match result {
+                Ok(()) => {
+                    if sim::with(|k| k.flush_failed) && !done.settled && !self.clock_was_set {
+                        return Err(format!(
+                            "client {} request {} is acknowledged after a flush has failed: {:?}",
+                            done.client,
+                            done.n,
+                            sim::with(|k| k.struck.clone())
+                        ));
+                    }
+                    self.say(|| format!("acknowledged: client {} request {}", done.client, done.n));
+                    self.figures.acknowledged += 1;
+                    self.acked_position = self.acked_position.max(done.position);
+                    let acked = self.acked.entry(done.client).or_default();
+                    *acked = done.n.max(*acked);
+                }
+                Err(e) => self.say(|| format!("client {} request {}: {e}", done.client, done.n)),
+            }
+        }
+        Ok(())
+    }
+
+    /// A client does something.
+    fn turn(&mut self) -> Result<(), String> {
+        let n = self.rng.below(self.clients.len() as u64) as usize;
+        sim::with(|k| {
+            let ns = k.rng.below(3_000_000);
+            k.wait(ns);
+        });
+        if self.rng.one_in(60) {
+            sim::with(|k| k.wait(1_500_000_000));
+            self.volume().close_idle();
+        }
+        if self.rng.one_in(400) {
+            let by = self.rng.below(20_000_000_000) as i64 - 10_000_000_000;
+            sim::with(|k| k.set_clock(by));
+            self.clock_was_set = true;
+            self.say(|| format!("the clock is set by {by} ns"));
+        }
+        if self.rng.one_in(40) {
+            self.foreign();
+        }
+        let mut client = self.clients.swap_remove(n);
+        let result = self.request(&mut client);
+        self.clients.push(client);
+        let last = self.clients.len() - 1;
+        self.clients.swap(n, last);
+        self.bound();
+        result
+    }
+
+    fn request(&mut self, client: &mut Client) -> Result<(), String> {
+        let mut tx = match client.tx.take() {
+            Some(tx) => tx,
+            None => {
+                let admitted = self.stepper.as_ref().map(Stepper::admit);
+                if !matches!(admitted, Some(Ok(Pressure::Go | Pressure::Slow(_)))) {
+                    return Ok(());
+                }
+                client.ops_left = if self.rng.one_in(3) { self.rng.below(5) } else { 0 };
+                self.volume().tx()
+            }
+        };
+        self.figures.operations += 1;
+        self.operate(&mut tx, client.id)?;
+        for (node, change) in std::mem::take(&mut self.saw) {
+            self.seen(&node, change)?;
+        }
+        if client.ops_left > 0 {
+            client.ops_left -= 1;
+            client.tx = Some(tx);
+        } else {
+            self.finish(client, tx);
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, client: &mut Client, mut tx: Tx) {
+        if !tx.modified() {
+            drop(tx);
+            self.bound();
+            return;
+        }
+        client.n += 1;
+        self.replies.0.lock().insert(client.id, client.n);
+        tx.note(note(client.id, client.n));
+        let receipt = tx.finish();
+        if self.rng.one_in(2) {
+            receipt.request();
+        }
+        let position = sim::with(|k| k.position());
+        self.say(|| format!("client {} request {} done", client.id, client.n));
+        if self.volume().failed().is_some() {
+            return;
+        }
+        self.noted.push(Noted { client: client.id, n: client.n, position });
+        self.waiting.push(Waiting { receipt, client: client.id, n: client.n, position, settled: false });
+        self.bound();
+    }
+
+    fn finish_all(&mut self) {
+        let mut clients = std::mem::take(&mut self.clients);
+        for client in &mut clients {
+            if let Some(tx) = client.tx.take() {
+                self.finish(client, tx);
+            }
+        }
+        self.clients = clients;
+    }
+
+    /// Somebody makes a file in the volume, past the server.
+    fn foreign(&mut self) {
+        let n = self.rng.below(1000);
+        let name = format!("stranger-{n}");
+        let dirs: Vec<Serial> =
+            self.dirs.iter().filter_map(|d| sim::with(|k| k.serial_of(&d.0.id))).collect();
+        if dirs.is_empty() {
+            return;
+        }
+        let dir = *self.rng.pick(&dirs);
+        if let Some(made) = sim::with(|k| k.intrude(dir, name.as_bytes())) {
+            self.say(|| format!("a stranger makes {name} in {dir}: object {made}"));
+            self.figures.foreign += 1;
+            self.strangers.insert(made);
+        }
+    }
+
+    /// A client or the server has seen the attributes of an object.
+    pub(super) fn seen(&mut self, node: &Node, change: u64) -> Result<(), String> {
+        let Some(serial) = sim::with(|k| k.serial_of(&node.0.id)) else { return Ok(()) };
+        // What strangers do shows up to a second late.
+        let digest = sim::with(|k| {
+            let meta =
+                k.peek(serial).filter(|m| !m.entries.values().any(|e| self.strangers.contains(&e.serial)))?;
+            Some(visible(k, meta))
+        });
+        let Some(digest) = digest else { return Ok(()) };
+        let key = (node.fh(), change);
+        self.digest((serial, digest));
+        match self.changes.insert(key, digest) {
+            Some(before) if before != digest => Err(format!(
+                "object {serial} has the change attribute {change} again, and is not what it was then"
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    fn stop_in_order(&mut self) -> Result<(), String> {
+        self.finish_all();
+        self.bound();
+        loop {
+            let Some(stepper) = &mut self.stepper else { return Ok(()) };
+            match stepper.stop() {
+                Step::Ended => break,
+                Step::Did(_) => {}
+                Step::Blocked(wait) => {
+                    let a = stepper.write();
+                    let b = stepper.checkpoint();
+                    let stuck = |s| matches!(s, Step::Idle | Step::Blocked(_));
+                    if stuck(a) && stuck(b) && wait == Wait::Gate {
+                        return Err("stopping waits for a transaction that there is not".to_owned());
+                    }
+                }
+                Step::Idle => return Err("stopping has nothing to do".to_owned()),
+            }
+            self.settle();
+        }
+        self.acknowledge()?;
+        let volume = self.volume();
+        let log_failed = volume.log().and_then(|(log, _)| log.failed());
+        let stopped = match volume.failed().or(log_failed) {
+            None => volume.assume_root().and_then(|()| volume.mark_stopped()),
+            Some(_) => Err(Error::Failed),
+        };
+        if stopped.is_ok() {
+            self.figures.clean += 1;
+            self.acked_position = sim::with(|k| k.position());
+            // All that was done is durable.
+            for noted in &self.noted {
+                self.acked.insert(noted.client, noted.n);
+            }
+            self.stop_process();
+            self.volume = None;
+        }
+        Ok(())
+    }
+
+    /// The process ends: everything of it goes, and nothing is written.
+    fn stop_process(&mut self) {
+        for client in &mut self.clients {
+            client.tx = None;
+        }
+        self.waiting.clear();
+        self.open.clear();
+        (self.dirs, self.files, self.others) = (Vec::new(), Vec::new(), Vec::new());
+        self.stepper = None;
+        self.volume = None;
+    }
+
+    fn end_life(&mut self, clean: bool) -> Result<(), String> {
+        // After an error of a flush the page cache shows what is not on disk, and no process can tell.
+        let killed = !clean && !sim::with(|k| k.is_down() || k.flush_failed) && self.rng.one_in(3);
+        // What the process still does as it goes has no effect.
+        if !clean {
+            sim::with(|k| k.cut());
+        }
+        let mut past = std::mem::replace(&mut self.past, sim::with(Past::nothing));
+        sim::with(|k| past.end(k));
+        self.stop_process();
+        let position = if killed {
+            self.figures.kills += 1;
+            sim::with(|k| k.restart_process());
+            self.say(|| "the process is killed".to_owned());
+            past.end
+        } else if clean && self.rng.one_in(2) {
+            past.end
+        } else {
+            self.figures.cuts += u64::from(!clean);
+            let call = sim::with(|k| k.cut_in);
+            let position = sim::with(Kernel::reboot);
+            self.say(|| {
+                format!("power goes in {call}; metadata of position {position} of {} is left", past.end)
+            });
+            position
+        };
+        self.unclean = !clean;
+        if self.rng.one_in(12) {
+            self.foreign_at_names();
+        }
+        self.recover(&past, position, clean)
+    }
+
+    /// Between the power cut and the next start somebody makes files, also where the clients had theirs.
+    fn foreign_at_names(&mut self) {
+        let dirs: Vec<Serial> = sim::with(|k| k.directories());
+        for _ in 0..=self.rng.below(3) {
+            let dir = *self.rng.pick(&dirs);
+            let name = [b'a' + self.rng.below(6) as u8];
+            if let Some(made) = sim::with(|k| k.intrude(dir, &name)) {
+                self.say(|| format!("a stranger makes {:?} in {dir}: object {made}", name[0] as char));
+                self.figures.foreign += 1;
+                self.strangers.insert(made);
+                self.squatters.push(made);
+            }
+        }
+        sim::with(Kernel::flush_as_stranger);
+    }
+
+    /// Opens the volume, with more power cuts and errors on the way, until clients can be let in; checks what is there.
+    fn recover(&mut self, past: &Past, mut position: u64, clean: bool) -> Result<(), String> {
+        let logged = logged(self.seed)?;
+        self.say(|| format!("the log holds transactions up to {}", logged.last_seq));
+        let mut troubles = if self.rng.one_in(2) { self.rng.below(4) } else { 0 };
+        loop {
+            if troubles > 0 {
+                let within = *self.rng.pick(&[40, 200, 600]);
+                let n = 1 + self.rng.below(within);
+                if self.rng.one_in(5) {
+                    sim::with(|k| k.faults(vec![n]));
+                } else {
+                    sim::with(|k| k.cut_at(Some(n)));
+                }
+            }
+            let strangers: Vec<Serial> =
+                self.strangers.iter().copied().filter(|s| sim::with(|k| k.peek(*s).is_some())).collect();
+            self.figures.recoveries += 1;
+            let opened = Volume::open(World::options());
+            let mut pairs = None;
+            match opened {
+                Ok((volume, report)) => {
+                    self.say(|| format!("opened: {report:?}"));
+                    self.volume = Some(volume);
+                    if !sim::with(|k| k.is_down()) {
+                        let quiet = sim::with(|k| k.hold_troubles());
+                        pairs = Some(self.check(past, position, &logged, &report, clean, &strangers)?);
+                        sim::with(|k| k.resume_troubles(quiet));
+                    }
+                    if self.start()?
+                        && !sim::with(|k| k.is_down())
+                        && let Some(pairs) = pairs
+                    {
+                        sim::with(|k| {
+                            k.cut_at(None);
+                            k.faults(Vec::new());
+                            k.struck.clear();
+                        });
+                        return self.begin_life(&pairs);
+                    }
+                }
+                Err(e) => {
+                    let excused = sim::with(|k| k.is_down() || !k.struck.is_empty());
+                    self.say(|| format!("opening: {e}"));
+                    if !excused {
+                        return Err(format!("the volume does not open: {e}"));
+                    }
+                }
+            }
+            self.figures.cuts_in_recovery += 1;
+            troubles = troubles.saturating_sub(1);
+            self.stop_process();
+            sim::with(|k| k.struck.clear());
+            if sim::with(|k| k.is_down() || k.flush_failed) || self.rng.one_in(2) {
+                let call = sim::with(|k| {
+                    k.cut();
+                    k.cut_in
+                });
+                let at = sim::with(Kernel::reboot);
+                // After a mere kill power may still take what was not flushed.
+                position = position.min(at);
+                self.say(|| format!("power goes in recovery, in {call}; position {at} is left"));
+            } else {
+                sim::with(|k| k.restart_process());
+            }
+        }
+    }
+
+    /// The oracle.
+    fn check(
+        &mut self,
+        past: &Past,
+        position: u64,
+        logged: &Logged,
+        report: &RecoveryReport,
+        clean: bool,
+        strangers: &[Serial],
+    ) -> Result<Vec<(Serial, Serial)>, String> {
+        self.figures.checked += 1;
+        self.figures.remade += report.remade;
+        let volume = self.volume();
+        // Each moment that it may be, and what was logged then.
+        let mut moments = Vec::new();
+        if clean {
+            moments.push((past.end, past.end));
+        } else {
+            if logged.last_seq > 0 {
+                let (first, last) = self.moments(logged.last_seq);
+                moments.extend((first..=last).map(|p| (p, p)));
+            }
+            let by = moments.last().map_or(self.acked_position, |m| m.0.max(self.acked_position));
+            if position >= by || logged.last_seq == 0 {
+                moments.push((position, by.min(position)));
+            }
+        }
+        let ignored: HashSet<Serial> = self.strangers.union(&self.undone).copied().collect();
+        let mut wrong = Vec::new();
+        let mut found = None;
+        for (at, by) in moments.iter().rev().copied().filter(|(at, _)| *at >= self.acked_position) {
+            match sim::with(|k| past.compare(k, at, by, &ignored)) {
+                Ok(pairs) => {
+                    found = Some((at, pairs));
+                    break;
+                }
+                Err(e) => wrong.push(format!("not that of {at} (logged {by}): {e}")),
+            }
+        }
+        let Some((at, pairs)) = found else {
+            return Err(format!(
+                "the volume is of no moment since the last acknowledged operation (position {}, power went at {}, {} was left): {}",
+                self.acked_position,
+                past.end,
+                position,
+                if wrong.is_empty() {
+                    format!("the log and the disk are older: {moments:?}")
+                } else {
+                    wrong.join("; ")
+                }
+            ));
+        };
+        self.figures.ahead +=
+            u64::from(logged.last_seq > 0 && at == position && moments.first().is_some_and(|m| m.0 != at));
+        self.say(|| format!("the volume is that of position {at}"));
+        self.check_replies(logged, report, clean, at)?;
+        self.check_handles(&pairs)?;
+        for stranger in strangers {
+            if sim::with(|k| k.peek(*stranger).is_none_or(|m| m.nlink == 0)) {
+                return Err(format!("a stranger's object {stranger} is gone"));
+            }
+        }
+        if self.unclean && volume.write_verifier() == self.verifier {
+            return Err("the write verifier is the same after an unclean start".to_owned());
+        }
+        Ok(pairs)
+    }
+
+    /// First and last position that a log whose last transaction is `seq` can stand for.
+    fn moments(&self, seq: u64) -> (u64, u64) {
+        if let Some((first, last)) = self.bounds.get(&seq) {
+            // The operation in which the volume failed has said nothing of what it did.
+            return (self.failed_from.map_or(*first, |from| from.min(*first)), *last);
+        }
+        // Between two parts of one operation.
+        let before = self.bounds.range(..seq).next_back().map_or(0, |(_, (_, last))| *last);
+        let after = self.bounds.range(seq..).next().map_or(u64::MAX, |(_, (first, _))| *first);
+        (before.max(self.acked_position), after.min(before + 200))
+    }
+
+    /// Replies that were sent are known, and a reply is known exactly when its effect is there.
+    fn check_replies(
+        &mut self,
+        logged: &Logged,
+        report: &RecoveryReport,
+        clean: bool,
+        at: u64,
+    ) -> Result<(), String> {
+        let mut known: BTreeMap<u8, u32> = BTreeMap::new();
+        for bytes in &report.notes {
+            if let [client, n @ ..] = &bytes[..]
+                && let Ok(n) = n.try_into().map(u32::from_le_bytes)
+            {
+                known.insert(*client, n);
+            }
+        }
+        for (client, n) in &self.acked {
+            let has = known.get(client).copied().unwrap_or(0);
+            if has < *n {
+                return Err(format!(
+                    "the reply {n} to client {client} was sent and is forgotten; {has} is known"
+                ));
+            }
+        }
+        for noted in self.noted.iter().filter(|n| logged.last_seq > 0 && n.position <= at && !clean) {
+            let in_log = logged.notes.contains(&(noted.client, noted.n));
+            let has = known.get(&noted.client).copied().unwrap_or(0);
+            if !in_log && has < noted.n && at <= self.moments(logged.last_seq).0 {
+                return Err(format!(
+                    "request {} of client {} is done, and its reply is not known",
+                    noted.n, noted.client
+                ));
+            }
+        }
+        for noted in &self.noted {
+            if known.get(&noted.client).is_some_and(|has| *has >= noted.n) && noted.position > at {
+                return Err(format!(
+                    "the reply {} to client {} is known, and its effect is not there",
+                    noted.n, noted.client
+                ));
+            }
+        }
+        self.acked.extend(known);
+        Ok(())
+    }
+
+    /// Handles and fileids lead to the same objects as before.
+    fn check_handles(&mut self, pairs: &[(Serial, Serial)]) -> Result<(), String> {
+        let volume = self.volume();
+        let mut fileids = HashMap::new();
+        let now: HashMap<Serial, Serial> = pairs.iter().copied().collect();
+        let mut told: Vec<(Serial, Told)> = self.told.iter().map(|(s, t)| (*s, t.clone())).collect();
+        told.sort_by_key(|(s, _)| *s);
+        for (serial, told) in &told {
+            let resolved = volume.resolve(&told.fh);
+            match (now.get(serial), resolved) {
+                (Some(now), Ok(node)) => {
+                    let found = sim::with(|k| k.serial_of(&node.0.id));
+                    if found != Some(*now) {
+                        return Err(format!("the handle of object {serial}, now {now}, leads to {found:?}"));
+                    }
+                    if node.fileid() != told.fileid || node.fh() != told.fh {
+                        return Err(format!(
+                            "object {serial} had fileid {} and has {}",
+                            told.fileid,
+                            node.fileid()
+                        ));
+                    }
+                }
+                (Some(now), Err(e)) => return Err(format!("the handle of object {serial}, now {now}: {e}")),
+                (None, Err(Error::Stale)) => {}
+                (None, Err(e)) => return Err(format!("the handle of the dead object {serial}: {e}")),
+                (None, Ok(node)) => {
+                    let found = sim::with(|k| k.serial_of(&node.0.id));
+                    // A directory that was removed and into which somebody put something since: set aside as a whole.
+                    if found.is_some_and(|s| sim::with(|k| k.is_set_aside(s))) {
+                        continue;
+                    }
+                    return Err(format!("the handle of the dead object {serial} leads to {found:?}"));
+                }
+            }
+        }
+        for told in &self.gone {
+            if let Ok(node) = volume.resolve(&told.fh) {
+                let found = sim::with(|k| k.serial_of(&node.0.id));
+                if found.is_some_and(|s| sim::with(|k| k.is_set_aside(s))) {
+                    continue;
+                }
+                return Err(format!("the handle of an object that is gone leads to {found:?}"));
+            }
+        }
+        // What a client finds by its names.
+        let mut dirs = vec![volume.root()];
+        while let Some(dir) = dirs.pop() {
+            let page = volume
+                .readdir(&Cred::root(), &dir, 0, usize::MAX, EntryDetail::Attrs)
+                .map_err(|e| format!("listing: {e}"))?;
+            for entry in page.entries {
+                let Some(Ok((node, attrs))) = entry.object else {
+                    return Err(format!("entry {:?} cannot be looked at", entry.name));
+                };
+                if fileids.insert(node.fileid(), node.fh()).is_some_and(|fh| fh != node.fh()) {
+                    return Err(format!("two objects have the fileid {}", node.fileid()));
+                }
+                self.seen(&node, attrs.change)?;
+                if node.kind() == Kind::Dir {
+                    dirs.push(node);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A number for all that a client can see of an object.
+fn visible(k: &Kernel, meta: &Rc<Meta>) -> u64 {
+    let mut h = std::hash::DefaultHasher::new();
+    (meta.mode, meta.uid, meta.gid, meta.size, meta.mtime).hash(&mut h);
+    if meta.kind == Kind::File {
+        meta.nlink.hash(&mut h);
+        k.contents(meta).hash(&mut h);
+    }
+    for (name, entry) in meta.entries.iter().filter(|(n, _)| &***n != STATE_DIR.as_bytes()) {
+        (name, k.peek(entry.serial).map(|m| (m.ino, m.generation))).hash(&mut h);
+    }
+    for (name, value) in meta.xattrs.iter().filter(|(n, _)| !n.starts_with(b"trusted.")) {
+        (name, value).hash(&mut h);
+    }
+    h.finish()
+}
+
+/// What the log holds, read without the volume.
+struct Logged {
+    last_seq: u64,
+    notes: HashSet<(u8, u32)>,
+}
+
+fn logged(seed: u64) -> Result<Logged, String> {
+    // The id is that of whatever volume the log is of.
+    let superblock = |at: usize| sim::with(|k| k.log[at + 32..at + 48].to_vec());
+    let mut found = Logged { last_seq: 0, notes: HashSet::new() };
+    let mut last = None;
+    for slot in [0, 4096] {
+        let Ok(volume_id) = <[u8; 16]>::try_from(superblock(slot)) else { continue };
+        let config = Config { seed: Some(seed), ..Config::new(sim::LOG, 0, volume_id) };
+        match Log::open_device(Box::new(LogDisk), config) {
+            Ok((_, replay)) => {
+                for bytes in &replay.records {
+                    let record = Record::decode(bytes).map_err(|e| format!("a record of the log: {e}"))?;
+                    found.last_seq = found.last_seq.max(record.seq);
+                    for fact in record.facts {
+                        if let crate::record::Fact::Note { bytes } = fact
+                            && let [client, n @ ..] = &bytes[..]
+                            && let Ok(n) = n.try_into().map(u32::from_le_bytes)
+                        {
+                            found.notes.insert((*client, n));
+                        }
+                    }
+                }
+                return Ok(found);
+            }
+            Err(e) => last = Some(e),
+        }
+    }
+    Err(format!("the log does not open: {}", last.map_or_else(String::new, |e| e.to_string())))
+}
