@@ -248,6 +248,7 @@ impl Core {
     /// Joins the open batch. Waits only while a batch is being sealed.
     pub(crate) fn begin(self: &Arc<Self>) -> Result<Txn, LogError> {
         let mut state = self.state.lock();
+        let mut waited: Option<Instant> = None;
         loop {
             state.check_open()?;
             let full = state.full(self.batch_max);
@@ -258,12 +259,17 @@ impl Core {
                 // Nobody else could end what is open.
                 state.overfull = true;
             } else if state.sealing || full {
+                waited.get_or_insert_with(Instant::now);
                 self.wait_at_gate(&mut state);
             } else {
                 break;
             }
         }
         state.txns += 1;
+        if let Some(since) = waited {
+            drop(state);
+            self.counters.gate_waits.waited(since.elapsed());
+        }
         Ok(Txn { core: self.clone(), left: false })
     }
 

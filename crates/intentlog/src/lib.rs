@@ -53,6 +53,6 @@ pub use error::{LogError, OpenError};
 pub use examine::hex;
 pub use intent::Intent;
 pub use log::{Config, Log, Replay};
-pub use stats::Stats;
+pub use stats::{Stats, WAIT_BUCKETS_US, Waits};
 pub use step::Stepper;
 pub use ticket::Ticket;

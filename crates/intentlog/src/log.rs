@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
@@ -364,12 +364,15 @@ impl Log {
     /// As [`Log::begin`].
     pub async fn admit(&self) -> Result<(), LogError> {
         let core = &*self.handle.core;
+        let mut waited = Waited::new(core);
         loop {
             let (freed, drained) = (core.freed.notified(), core.drained.notified());
             tokio::pin!(freed, drained);
             freed.as_mut().enable();
             drained.as_mut().enable();
-            match self.pressure()? {
+            let pressure = self.pressure()?;
+            waited.begins(pressure);
+            match pressure {
                 Pressure::Go => return Ok(()),
                 Pressure::Slow(delay) => {
                     core.counters.admit_slowed.fetch_add(1, Relaxed);
@@ -395,10 +398,13 @@ impl Log {
     /// As [`Log::begin`].
     pub fn admit_blocking(&self) -> Result<(), LogError> {
         let core = &*self.handle.core;
+        let mut waited = Waited::new(core);
         let mut state = core.state.lock();
         loop {
             state.check_open()?;
-            match pressure(&state.fill(core)) {
+            let pressure = pressure(&state.fill(core));
+            waited.begins(pressure);
+            match pressure {
                 Pressure::Go => return Ok(()),
                 Pressure::Slow(delay) => {
                     core.counters.admit_slowed.fetch_add(1, Relaxed);
@@ -523,6 +529,9 @@ impl Log {
             gate_reopened: counters.gate_reopened.load(Relaxed),
             admit_slowed: counters.admit_slowed.load(Relaxed),
             admit_waited: counters.admit_waited.load(Relaxed),
+            gate_waits: counters.gate_waits.read(),
+            room_waits: counters.room_waits.read(),
+            checkpointing: state.stage != Stage::Idle,
             used: state.space.used(),
             pending: state.pending(),
             capacity: core.ring.bytes,
@@ -557,6 +566,32 @@ impl Drop for Handle {
         state.phase = Phase::Stopped;
         self.core.abandon(state);
         self.join();
+    }
+}
+
+/// Counts how long an admission waited, when it ends.
+struct Waited<'a> {
+    core: &'a Core,
+    since: Option<Instant>,
+}
+
+impl<'a> Waited<'a> {
+    fn new(core: &'a Core) -> Waited<'a> {
+        Waited { core, since: None }
+    }
+
+    fn begins(&mut self, pressure: Pressure) {
+        if pressure != Pressure::Go {
+            self.since.get_or_insert_with(Instant::now);
+        }
+    }
+}
+
+impl Drop for Waited<'_> {
+    fn drop(&mut self) {
+        if let Some(since) = self.since {
+            self.core.counters.room_waits.waited(since.elapsed());
+        }
     }
 }
 

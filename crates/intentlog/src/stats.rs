@@ -5,6 +5,40 @@ use std::time::Duration;
 
 use crate::limits::RECENT_FLUSHES;
 
+/// Upper ends of the buckets of [`Waits`], in microseconds; the last bucket has none.
+pub const WAIT_BUCKETS_US: [u64; 12] =
+    [100, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000];
+
+/// How long requests waited for something.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Waits {
+    /// How many, by [`WAIT_BUCKETS_US`].
+    pub buckets: [u64; WAIT_BUCKETS_US.len() + 1],
+    /// Sum, in nanoseconds.
+    pub sum_ns: u64,
+}
+
+/// [`Waits`], counted.
+#[derive(Debug, Default)]
+pub(crate) struct WaitCounters {
+    buckets: [AtomicU64; WAIT_BUCKETS_US.len() + 1],
+    sum_ns: AtomicU64,
+}
+
+impl WaitCounters {
+    pub(crate) fn waited(&self, time: Duration) {
+        let bucket = WAIT_BUCKETS_US.iter().position(|us| time <= Duration::from_micros(*us));
+        if let Some(count) = self.buckets.get(bucket.unwrap_or(WAIT_BUCKETS_US.len())) {
+            count.fetch_add(1, Relaxed);
+        }
+        self.sum_ns.fetch_add(time.as_nanos() as u64, Relaxed);
+    }
+
+    pub(crate) fn read(&self) -> Waits {
+        Waits { buckets: self.buckets.each_ref().map(|n| n.load(Relaxed)), sum_ns: self.sum_ns.load(Relaxed) }
+    }
+}
+
 /// Counted while running; read into [`Stats`].
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
@@ -26,6 +60,8 @@ pub(crate) struct Counters {
     pub(crate) gate_reopened: AtomicU64,
     pub(crate) admit_slowed: AtomicU64,
     pub(crate) admit_waited: AtomicU64,
+    pub(crate) gate_waits: WaitCounters,
+    pub(crate) room_waits: WaitCounters,
 }
 
 impl Counters {
@@ -102,6 +138,12 @@ pub struct Stats {
     pub admit_slowed: u64,
     /// Admissions that waited for space.
     pub admit_waited: u64,
+    /// Transactions that waited while a batch was being sealed or a cut made.
+    pub gate_waits: Waits,
+    /// Admissions that were delayed or waited for space.
+    pub room_waits: Waits,
+    /// A checkpoint is under way.
+    pub checkpointing: bool,
     /// Bytes of the ring in use.
     pub used: u64,
     /// Bytes appended and not yet on the device.

@@ -59,7 +59,7 @@ pub use acl::{Acl, AclError, Acls, SetAcls};
 pub use brief::Keep;
 pub use error::{Error, OpenError};
 pub use handle::HANDLE_VERSION;
-pub use landfast_intentlog::{Stats as LogStats, faults};
+pub use landfast_intentlog::{Stats as LogStats, WAIT_BUCKETS_US, Waits, faults};
 pub use node::{Node, OpenFile};
 pub use tx::{Receipt, Tx};
 pub use types::*;

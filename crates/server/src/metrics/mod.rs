@@ -8,7 +8,7 @@ pub(crate) mod http;
 use crate::exports::Exports;
 use crate::limits;
 use crate::stats::{BUCKETS_US, Stats};
-use landfast_volume::{Durability, LogStats, Volume};
+use landfast_volume::{Durability, LogStats, Volume, WAIT_BUCKETS_US, Waits};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet};
@@ -114,6 +114,14 @@ const LOG_COUNTERS: [LogCounter; 10] = [
     ("log_admissions_waited", "Requests that waited for room in the log", |l| l.admit_waited),
 ];
 
+/// How long requests waited because of the log, its name and what it is.
+type LogWaits = (&'static str, &'static str, fn(&LogStats) -> &Waits);
+
+const LOG_WAITS: [LogWaits; 2] = [
+    ("log_gate_wait_seconds", "Waits of requests while a batch was sealed or a cut made", |l| &l.gate_waits),
+    ("log_room_wait_seconds", "Waits of requests while the log was filling", |l| &l.room_waits),
+];
+
 impl Figures {
     fn limits(&self, to: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
         let limited = self.stats.limited();
@@ -207,6 +215,22 @@ impl Figures {
         rows(to, "log_flush_seconds", "Time that writes and flushes of the log took", flush)?;
         let checkpoint = logs().map(|(labels, log)| (labels, seconds(log.checkpoint_ns)));
         rows(to, "log_checkpoint_seconds", "Time that making the volume durable took", checkpoint)?;
+        for (name, help, of) in LOG_WAITS {
+            let mut each = logs().peekable();
+            if each.peek().is_none() {
+                continue;
+            }
+            let mut metric = to.encode_descriptor(name, help, None, MetricType::Histogram)?;
+            for (labels, log) in each {
+                let waits = of(log);
+                let bounds = WAIT_BUCKETS_US.iter().map(|us| *us as f64 / 1e6).chain([f64::MAX]);
+                let buckets: Vec<(f64, u64)> = bounds.zip(waits.buckets).collect();
+                let (sum, count) = (waits.sum_ns as f64 / 1e9, waits.buckets.iter().sum());
+                metric.encode_family(&labels)?.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)?;
+            }
+        }
+        let running = logs().map(|(labels, log)| (labels, ConstGauge::new(i64::from(log.checkpointing))));
+        rows(to, "log_checkpoint_running", "1 while a checkpoint is under way", running)?;
         let used = logs().map(|(labels, log)| (labels, ConstGauge::new(log.used as i64)));
         rows(to, "log_used_bytes", "Bytes of the log in use", used)?;
         let capacity = logs().map(|(labels, log)| (labels, ConstGauge::new(log.capacity as i64)));
@@ -249,7 +273,7 @@ mod tests {
         let page = include_str!("../../../../docs/metrics.md");
         let lines = text.lines().filter_map(|l| l.strip_prefix("# TYPE landfast_"));
         let names = lines.filter_map(|l| l.split(' ').next());
-        for name in names.chain(LOG_COUNTERS.map(|(name, ..)| name)) {
+        for name in names.chain(LOG_COUNTERS.map(|(name, ..)| name)).chain(LOG_WAITS.map(|(name, ..)| name)) {
             assert!(page.contains(&format!("`{name}")), "{name} does not stand in docs/metrics.md");
         }
         let limits = include_str!("../../../../docs/limits.md");
