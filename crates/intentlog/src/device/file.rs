@@ -205,20 +205,33 @@ impl FileDevice {
         }
     }
 
-    fn write(&self, mut offset: u64, mut bytes: &[u8], flags: ReadWriteFlags) -> io::Result<()> {
-        while !bytes.is_empty() {
-            match rustix::io::pwritev2(&self.fd, &[IoSlice::new(bytes)], offset, flags) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(written) => {
-                    bytes = &bytes[written..];
-                    offset += written as u64;
-                }
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(())
+    fn write(&self, offset: u64, bytes: &[u8], flags: ReadWriteFlags) -> io::Result<()> {
+        write_all(offset, bytes, |offset, bytes| {
+            rustix::io::pwritev2(&self.fd, &[IoSlice::new(bytes)], offset, flags)
+        })
     }
+}
+
+/// Writes all of `bytes`: a write that took only a part is gone on with, one that took nothing is an error. A part that
+/// does not end on a block makes the next write one that `O_DIRECT` refuses, which is an error as well: never is a part
+/// taken for the whole.
+fn write_all(
+    mut offset: u64,
+    mut bytes: &[u8],
+    mut write: impl FnMut(u64, &[u8]) -> rustix::io::Result<usize>,
+) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match write(offset, bytes) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => {
+                bytes = bytes.get(written..).ok_or(io::ErrorKind::InvalidData)?;
+                offset += written as u64;
+            }
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
 }
 
 impl Drop for FileDevice {
@@ -346,4 +359,41 @@ fn check_size(path: &Path, bytes: u64) -> Result<(), OpenError> {
 
 fn io_error(path: &Path, action: &'static str, source: io::Error) -> OpenError {
     OpenError::Io { path: path.into(), action, source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A disk that takes at most `most` bytes at a time, and is interrupted before every third write.
+    fn written(most: usize, fail_after: Option<usize>, bytes: &[u8]) -> (Vec<u8>, io::Result<()>) {
+        let mut disk = vec![0; 64 + bytes.len()];
+        let mut calls = 0;
+        let done = write_all(64, bytes, |offset, part| {
+            calls += 1;
+            if calls % 3 == 0 {
+                return Err(Errno::INTR);
+            }
+            if fail_after.is_some_and(|n| calls > n) {
+                return Err(Errno::IO);
+            }
+            let count = part.len().min(most);
+            disk[offset as usize..offset as usize + count].copy_from_slice(&part[..count]);
+            Ok(count)
+        });
+        (disk[64..].to_vec(), done)
+    }
+
+    #[test]
+    fn a_short_write_is_gone_on_with_and_never_taken_for_the_whole() {
+        let bytes: Vec<u8> = (0..10_000u32).map(|n| n as u8).collect();
+        for most in [1, 7, 4096, 9_999, 10_000, 20_000] {
+            let (disk, done) = written(most, None, &bytes);
+            assert!(done.is_ok() && disk == bytes, "{most}");
+        }
+        assert_eq!(written(0, None, &bytes).1.unwrap_err().kind(), io::ErrorKind::WriteZero);
+        let (disk, done) = written(4096, Some(2), &bytes);
+        assert_eq!(done.unwrap_err().raw_os_error(), Some(Errno::IO.raw_os_error()));
+        assert_ne!(disk, bytes);
+    }
 }
