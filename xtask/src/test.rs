@@ -42,8 +42,8 @@ const VERIFY_STEPS: [(&str, i32, &[&str]); 3] = [
     ("verify: an unsafe server is found out", 1, &["--durability", "unsafe", "--cuts", "1"]),
 ];
 
-/// Guests that run at a time, where there are two cores: emulation takes one each.
-const GUESTS: usize = 2;
+/// Guests that run at a time: emulation takes a core each, but a third of the time they wait for leases to end.
+const GUESTS: usize = 3;
 
 /// What of the guest's commands fits into the run, the longest first; CONTRIBUTING.md has the rest.
 const GUEST_STEPS: [(&str, &[&str]); 7] = [
