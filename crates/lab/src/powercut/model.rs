@@ -152,8 +152,8 @@ impl Object {
     }
 }
 
-/// A file with what was written to it and is not committed: offsets and bytes, in order.
-pub type Unstable = (Path, Vec<(u64, Bytes)>);
+/// A file's number with what was written to it and is not committed: offsets and bytes, in order.
+pub type Unstable = (usize, Vec<(u64, Bytes)>);
 
 /// The tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -385,12 +385,12 @@ impl Model {
 
     /// The unstable data of every file, in the order in which it was written.
     pub fn unstable(&self) -> Vec<Unstable> {
-        let files = self.paths().into_iter().filter_map(|(path, id)| match &self.object(id)?.kind {
-            Kind::File(c) if !c.pending.is_empty() => Some((id, (path, c.pending.clone()))),
+        let files = self.paths().into_iter().filter_map(|(_, id)| match &self.object(id)?.kind {
+            Kind::File(c) if !c.pending.is_empty() => Some((id, c.pending.clone())),
             _ => None,
         });
         // A file with several names once.
-        files.collect::<BTreeMap<_, _>>().into_values().collect()
+        files.collect::<BTreeMap<_, _>>().into_iter().collect()
     }
 
     /// Notes what the server said about an object after an acknowledged action.

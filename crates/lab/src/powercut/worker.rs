@@ -256,7 +256,9 @@ impl Worker {
         out: &mut Findings,
     ) -> Result<()> {
         let old = self.verifier.take();
-        for (path, pieces) in unstable {
+        for (id, pieces) in unstable {
+            // A repeated request may have renamed or removed it.
+            let Some((path, _)) = self.model.paths().into_iter().find(|(_, at)| *at == id) else { continue };
             let commit = Action::Commit { path: path.clone() };
             let now = peer.act(&commit)?.verifier;
             if now.is_some() && now == old {
