@@ -167,7 +167,7 @@ impl World {
                 // It may have changed something on the way, and taken it back.
                 let marker = sim::with(|k| k.find_in_state("marker"));
                 for serial in touched.into_iter().filter(|s| Some(*s) != marker) {
-                    if sim::with(|k| k.peek(serial).is_none()) {
+                    if !self.told.contains_key(&serial) && sim::with(|k| k.peek(serial).is_none()) {
                         self.undone.insert(serial);
                     }
                     self.past.unrecorded.push((serial, before + 1, after));

@@ -168,7 +168,7 @@ pub(super) struct World {
     /// Where the metadata stood when nothing was joined: by the last transaction's number, first and last.
     bounds: BTreeMap<u64, (u64, u64)>,
     pub(super) past: Past,
-    told: HashMap<Serial, Told>,
+    pub(super) told: HashMap<Serial, Told>,
     /// Handles whose objects were removed in an earlier life.
     gone: Vec<Told>,
     changes: HashMap<(Bytes, u64), u64>,
