@@ -125,6 +125,12 @@ impl Tx {
         self.joined.is_some()
     }
 
+    /// The number under which the operations since the last split stand in the log.
+    #[cfg(test)]
+    pub(crate) fn seq(&self) -> Option<u64> {
+        self.joined.as_ref().map(|joined| joined.seq)
+    }
+
     /// One operation has changed something (or found it done already): these are its facts. Call under the locks that
     /// order the operation.
     pub(crate) fn record(&mut self, facts: Vec<Fact>) -> Result<(), Error> {

@@ -230,11 +230,12 @@ impl Volume {
         point("commit.flushed");
         tx.join()?;
         let mut state = node.0.state.lock();
+        // Should this fail, the log does not know of what was flushed: the next COMMIT has it to say.
+        let look = kernel::look(&**fd)?;
         // What was written meanwhile is not covered.
         if state.dirty_writes == writes_before {
             state.dirty = Dirty::Clean;
         }
-        let look = kernel::look(&**fd)?;
         if node.0.is_dead() || look.stx_nlink == 0 || !tx.logs() {
             tx.touch();
             return Ok(());

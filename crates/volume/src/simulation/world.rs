@@ -136,6 +136,8 @@ struct Noted {
     client: u8,
     n: u32,
     position: u64,
+    /// The number of the transaction of what it changed last; `None`: nothing that is logged.
+    seq: Option<u64>,
 }
 
 /// A client and the transaction that it has open.
@@ -572,6 +574,7 @@ impl World {
         }
         client.n += 1;
         self.replies.0.lock().insert(client.id, client.n);
+        let seq = tx.seq();
         tx.note(note(client.id, client.n));
         let receipt = tx.finish();
         if self.rng.one_in(2) {
@@ -582,7 +585,7 @@ impl World {
         if self.volume().failed().is_some() {
             return;
         }
-        self.noted.push(Noted { client: client.id, n: client.n, position });
+        self.noted.push(Noted { client: client.id, n: client.n, position, seq });
         self.waiting.push(Waiting { receipt, client: client.id, n: client.n, position, settled: false });
         self.bound();
     }
@@ -907,10 +910,11 @@ impl World {
                 ));
             }
         }
-        for noted in self.noted.iter().filter(|n| logged.last_seq > 0 && n.position <= at && !clean) {
-            let in_log = logged.notes.contains(&(noted.client, noted.n));
+        // A transaction is in the log as a whole: where its number is, the reply is.
+        let in_log = |seq: u64| logged.last_seq >= seq && !clean;
+        for noted in self.noted.iter().filter(|n| n.seq.is_some_and(in_log)) {
             let has = known.get(&noted.client).copied().unwrap_or(0);
-            if !in_log && has < noted.n && at <= self.moments(logged.last_seq).0 {
+            if has < noted.n {
                 return Err(format!(
                     "request {} of client {} is done, and its reply is not known",
                     noted.n, noted.client
