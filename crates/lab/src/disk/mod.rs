@@ -20,6 +20,9 @@
 //! - Loop devices on it use direct I/O; otherwise they write one request at a time.
 //! - One loop device on one `disk.img`, in a private mount namespace: a mount that another
 //!   process's namespace copied would keep the old loop device alive, on the same image.
+//! - The process has none of the filesystems that stand on it in a mount namespace of its own: when the last process of a
+//!   namespace is killed, the kernel unmounts in that process what is mounted there, and a disk that must answer for
+//!   that to end would wait for itself, for ever, and every `sync` on the machine with it.
 //! - A loop device has no FUA: a journal commit is two flushes (one before the commit block and
 //!   one after). A disk with FUA takes one flush and one FUA write, which is about as long.
 
@@ -86,7 +89,12 @@ pub fn serve(options: &DiskOptions) -> Result<()> {
     let at = &options.mountpoint;
     let mut session = fuser::Session::new(fs::DiskFs(device.clone()), at, &config)
         .context(|| format!("FUSE mount at {}", at.display()))?;
-    serve_signals(signals, device, session.unmount_callable(), options.exit_on_cut)?;
+    if options.apart {
+        // Before any thread starts: each has the namespace of the one that started it.
+        leave_mounts().context(|| "leave the mount namespace".to_owned())?;
+    }
+    let unmounter = (!options.apart).then(|| session.unmount_callable());
+    serve_signals(signals, device, unmounter, options.exit_on_cut)?;
     // Whoever started us may have gone or may not listen; the disk works all the same.
     let _ = writeln!(std::io::stdout(), "ready").and_then(|()| std::io::stdout().flush());
     session.run().context(|| format!("FUSE session at {}", at.display()))
@@ -107,11 +115,20 @@ fn never_wait_for_ourselves() {
     let _ = std::fs::write("/proc/self/oom_score_adj", "-1000");
 }
 
-/// SIGUSR1 cuts the power, SIGUSR2 puts it on, SIGTERM and SIGINT unmount the disk and end it.
+/// A mount namespace with nothing in it. What is open stays open.
+fn leave_mounts() -> std::io::Result<()> {
+    use rustix::mount::{MountPropagationFlags as P, UnmountFlags};
+    sys::unshare_mounts()?;
+    rustix::mount::mount_change("/", P::PRIVATE | P::REC)?;
+    Ok(rustix::mount::unmount("/", UnmountFlags::DETACH)?)
+}
+
+/// SIGUSR1 cuts the power, SIGUSR2 puts it on, SIGTERM and SIGINT unmount the disk and end it; without an unmounter,
+/// they end it.
 fn serve_signals(
     signals: sys::PowerSignals,
     device: Arc<Device>,
-    mut unmounter: fuser::SessionUnmounter,
+    mut unmounter: Option<fuser::SessionUnmounter>,
     exit_on_cut: bool,
 ) -> Result<()> {
     let mut serve = move |signal| match signal {
@@ -129,11 +146,11 @@ fn serve_signals(
         }
         sys::PowerSignal::On => device.power_on(),
         // A mount that is still in use goes with the process; its users get errors.
-        sys::PowerSignal::End => {
-            if unmounter.unmount().is_err() {
-                std::process::exit(EXIT_IN_USE);
-            }
-        }
+        sys::PowerSignal::End => match &mut unmounter {
+            Some(unmounter) if unmounter.unmount().is_ok() => {}
+            Some(_) => std::process::exit(EXIT_IN_USE),
+            None => std::process::exit(0),
+        },
     };
     let serve = move || {
         loop {

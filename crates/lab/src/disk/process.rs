@@ -19,6 +19,9 @@ pub struct DiskOptions {
     pub threads: Option<usize>,
     /// A power cut ends the process.
     pub exit_on_cut: bool,
+    /// Keep nothing that is mounted but the disk itself; whoever started the process unmounts it.
+    #[serde(default)]
+    pub apart: bool,
     /// Take all memory (twice the size) at the start.
     pub prefault: bool,
     /// Control words, as for the `ctl` file.
@@ -37,7 +40,8 @@ impl DiskProcess {
     ///
     /// # Errors
     /// When the process cannot be started or fails, with what it said.
-    pub fn start(options: DiskOptions) -> Result<Self> {
+    pub fn start(mut options: DiskOptions) -> Result<Self> {
+        options.apart = true;
         std::fs::create_dir_all(&options.mountpoint)
             .context(|| format!("create {}", options.mountpoint.display()))?;
         let at = options.mountpoint.clone();
@@ -102,10 +106,10 @@ impl DiskProcess {
 impl Drop for DiskProcess {
     fn drop(&mut self) {
         // When something still holds the mount it goes lazily, with errors for who holds it.
-        let ended = self.child.stop();
-        if !ended.is_some_and(|status| status.success()) {
+        if crate::mounts::unmount(&self.at).is_err() {
             let _ = crate::mounts::unmount_lazily(&self.at);
         }
+        self.child.stop();
         let _ = std::fs::remove_dir(&self.at);
     }
 }
