@@ -28,6 +28,7 @@ fn disk(args: DiskArgs) -> Exit {
         threads: args.threads,
         exit_on_cut: args.exit_on_cut,
         prefault: args.prefault,
+        apart: false,
         settings: args.settings.join(" "),
     }))
 }

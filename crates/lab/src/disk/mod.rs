@@ -146,9 +146,9 @@ fn serve_signals(
         }
         sys::PowerSignal::On => device.power_on(),
         // A mount that is still in use goes with the process; its users get errors.
-        sys::PowerSignal::End => match &mut unmounter {
-            Some(unmounter) if unmounter.unmount().is_ok() => {}
-            Some(_) => std::process::exit(EXIT_IN_USE),
+        sys::PowerSignal::End => match unmounter.as_mut().map(fuser::SessionUnmounter::unmount) {
+            Some(Ok(())) => {}
+            Some(Err(_)) => std::process::exit(EXIT_IN_USE),
             None => std::process::exit(0),
         },
     };
