@@ -38,6 +38,8 @@ pub struct Worker {
     pub acknowledged: u64,
     /// What was under way at the cut.
     pub under_way: Option<Action>,
+    /// The model with what was under way, where only NFS can show whether it was done.
+    either: Option<Model>,
     version: Version,
     workload: Box<dyn Workload>,
     removed: Vec<FileHandle>,
@@ -74,6 +76,7 @@ impl Worker {
             model: Model::new(),
             acknowledged: 0,
             under_way: None,
+            either: None,
             version,
             workload,
             removed: Vec::new(),
@@ -205,27 +208,35 @@ impl Worker {
         self.removed.drain(..skip);
         let unstable = self.model.unstable();
         adopt(&mut self.model, disk);
-        self.repeat(addr, under_way.as_ref(), which > 0, out)?;
+        self.either = None;
+        let unseen = under_way.as_ref().filter(|action| !action.shows_on_disk());
+        let settled = self.repeat(addr, under_way.as_ref(), which > 0, out)?;
+        if let (Some(action), false) = (unseen, settled) {
+            let mut other = self.model.clone();
+            // What could not be done was not done.
+            self.either = other.apply(action).is_ok().then_some(other);
+        }
         let mut peer = self.new_peer(addr)?;
         self.send_again(&mut peer, unstable, unclean, out)?;
         self.peer = Some(peer);
         Ok(Some(before))
     }
 
-    /// Repeats the last requests as the client of before the cut.
+    /// Repeats the last requests as the client of before the cut. True when the one under way was answered.
     fn repeat(
         &mut self,
         addr: SocketAddr,
         action: Option<&Action>,
         there: bool,
         out: &mut Findings,
-    ) -> Result<()> {
-        let Some(mut peer) = self.peer.take() else { return Ok(()) };
+    ) -> Result<bool> {
+        let Some(mut peer) = self.peer.take() else { return Ok(false) };
         let repeated = peer.repeat(addr, action)?;
         out.repeated += repeated.count;
         out.wrong.extend(repeated.wrong);
         // What is in hand when the power goes is written again as a whole.
-        let Some(action) = action.filter(|a| !matches!(a, Action::Write { .. })) else { return Ok(()) };
+        let Some(action) = action.filter(|a| !matches!(a, Action::Write { .. })) else { return Ok(false) };
+        let settled = matches!(repeated.under_way, Again::Done(_));
         let what = || format!("{} under way, repeated", describe(action));
         match repeated.under_way {
             Again::Nothing => {}
@@ -244,7 +255,7 @@ impl Worker {
             Again::Refused(status) if is_session_gone(status) => {}
             Again::Refused(status) => out.wrong.push(format!("{}: {status:?}", what())),
         }
-        Ok(())
+        Ok(settled)
     }
 
     /// A client keeps what it wrote until a COMMIT with the same verifier (RFC 8881 section 18.32.3).
@@ -302,8 +313,11 @@ impl Worker {
         out: &mut Findings,
     ) -> Result<()> {
         out.objects += tree.len() as u64;
-        if let Err(e) = check::agree(std::slice::from_ref(&self.model), tree) {
-            out.wrong.push(format!("over NFS: {e}"));
+        let allowed: Vec<Model> =
+            [Some(self.model.clone()), self.either.take()].into_iter().flatten().collect();
+        match check::agree(&allowed, tree) {
+            Ok(which) => self.model = allowed.into_iter().nth(which).unwrap_or_default(),
+            Err(e) => out.wrong.push(format!("over NFS: {e}")),
         }
         out.wrong.extend(check::changes(before, &mut self.model, tree, top).into_iter().take(5));
         let Some(mut peer) = self.peer.take() else { return Ok(()) };

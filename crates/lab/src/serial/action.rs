@@ -171,6 +171,11 @@ impl Action {
     pub fn is_durable(&self) -> bool {
         !matches!(self, Action::Close { .. } | Action::Write { stable: false, .. })
     }
+
+    /// Whether the disk's own names and attributes show that it was done; otherwise only NFS does.
+    pub fn shows_on_disk(&self) -> bool {
+        !matches!(self, Action::Xattr { .. } | Action::Acl { .. })
+    }
 }
 
 /// Splits a path into its directory's and its last name.
