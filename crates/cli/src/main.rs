@@ -37,8 +37,9 @@ fn main() -> ExitCode {
 /// Diagnostics go to standard error: warnings always, more with `--debug` or as LANDFAST_LOG says.
 fn log_to_stderr(debug: u8) {
     let default = match debug {
-        0 => "warn",
-        1 => "landfast=info,warn",
+        // What the emulated disk is asked and does not do is no news.
+        0 => "warn,fuser=error",
+        1 => "landfast=info,warn,fuser=error",
         2 => "debug",
         _ => "trace",
     };

@@ -4,8 +4,12 @@
 //! One file is one experiment. A new one is a file here and a line in [`ALL`].
 
 mod beside_ganesha;
+mod checkpoint_stall;
 mod eight_clients;
 mod large_directory;
+mod log_throughput;
+mod recovery_speed;
+mod scrape;
 mod serial_flushes;
 mod server_memory;
 mod untar_vs_serial;
@@ -35,7 +39,7 @@ pub struct Experiment {
 }
 
 /// Every experiment.
-pub const ALL: [Experiment; 6] = [
+pub const ALL: [Experiment; 9] = [
     Experiment {
         name: "untar-vs-serial",
         about: "untar against local extraction and one file at a time, data disk 10 ms, log 0.05 ms",
@@ -65,6 +69,21 @@ pub const ALL: [Experiment; 6] = [
         name: "beside-ganesha",
         about: "processor time for each kind of operation and speed of streams, beside nfs-ganesha",
         run: beside_ganesha::run,
+    },
+    Experiment {
+        name: "log-throughput",
+        about: "the log by itself: one writer against the device's own O_DSYNC, and 64 writers against one",
+        run: log_throughput::run,
+    },
+    Experiment {
+        name: "recovery-speed",
+        about: "operations a second that a start recovers after a power cut that left the data disk nothing of them",
+        run: recovery_speed::run,
+    },
+    Experiment {
+        name: "checkpoint-stall",
+        about: "latency of operations while a checkpoint is under way, and while none is",
+        run: checkpoint_stall::run,
     },
 ];
 

@@ -1,0 +1,39 @@
+//! What a server says of itself in its metrics, read while it works.
+
+use crate::error::{Context, Error, Result};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+
+/// The page as text.
+pub(super) fn page(addr: SocketAddr) -> Result<String> {
+    let what = || format!("metrics at {addr}");
+    let mut connection = TcpStream::connect(addr).context(what)?;
+    let request = format!("GET /metrics HTTP/1.1\r\nHost: {addr}\r\nConnection: close\r\n\r\n");
+    connection.write_all(request.as_bytes()).context(what)?;
+    let mut text = String::new();
+    connection.read_to_string(&mut text).context(what)?;
+    Ok(text)
+}
+
+/// The first value of a metric, whatever its labels.
+pub(super) fn value(page: &str, name: &str) -> Result<f64> {
+    let row = page.lines().find_map(|line| {
+        let rest = line.strip_prefix("landfast_")?.strip_prefix(name)?;
+        let value = if rest.starts_with('{') { rest.split_once("} ")?.1 } else { rest.strip_prefix(' ')? };
+        value.trim().parse().ok()
+    });
+    row.ok_or_else(|| Error::Protocol(format!("no figure landfast_{name} in the metrics")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_found_with_and_without_labels() {
+        let page = "# TYPE landfast_a counter\nlandfast_a_total 3\nlandfast_ab{x=\"} \"} 5\nlandfast_b{e=\"/x\"} 7.5\n";
+        assert_eq!(value(page, "a_total").unwrap(), 3.0);
+        assert_eq!(value(page, "b").unwrap(), 7.5);
+        assert!(value(page, "c").is_err());
+    }
+}
