@@ -3,31 +3,11 @@
 
 mod common;
 
-use common::{landfast, root, run, stderr, stdout};
-use std::path::Path;
-
-/// Whether disks can be emulated here; says so when they cannot.
-fn able() -> bool {
-    if !Path::new("/dev/fuse").exists() || !Path::new("/dev/loop-control").exists() {
-        println!("skipped: needs FUSE and loop devices");
-        return false;
-    }
-    root()
-}
-
-fn has(fs: &str) -> bool {
-    let there = ["/sbin", "/usr/sbin", "/bin", "/usr/bin"]
-        .iter()
-        .any(|d| Path::new(d).join(format!("mkfs.{fs}")).exists());
-    if !there {
-        println!("skipped on {fs}: needs mkfs.{fs}");
-    }
-    there
-}
+use common::{emulates_disks, landfast, makes, run, stderr, stdout};
 
 #[test]
 fn every_fault_on_ext4() {
-    if !able() || !has("ext4") {
+    if !emulates_disks() || !makes("ext4") {
         return;
     }
     let o = run(&["lab", "faults", "--seed", "5"]);
@@ -37,10 +17,10 @@ fn every_fault_on_ext4() {
 
 #[test]
 fn a_data_disk_that_fails_on_the_other_filesystems() {
-    if !able() {
+    if !emulates_disks() {
         return;
     }
-    for fs in ["xfs", "btrfs"].into_iter().filter(|fs| has(fs)) {
+    for fs in ["xfs", "btrfs"].into_iter().filter(|fs| makes(fs)) {
         let o = run(&["lab", "faults", "--fs", fs, "--fault", "data-write", "--fault", "data-flush"]);
         assert_eq!(o.status.code(), Some(0), "{fs}: {}{}", stdout(&o), stderr(&o));
         println!("{}", stdout(&o));
@@ -50,7 +30,7 @@ fn a_data_disk_that_fails_on_the_other_filesystems() {
 #[test]
 fn an_error_that_is_taken_for_success_is_found_out() {
     // Deliberate bugs are in debug builds only.
-    if !able() || !has("ext4") || !cfg!(debug_assertions) {
+    if !emulates_disks() || !makes("ext4") || !cfg!(debug_assertions) {
         return;
     }
     let o = landfast()

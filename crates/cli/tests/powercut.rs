@@ -3,28 +3,7 @@
 
 mod common;
 
-use common::{root, run, stderr, stdout};
-use std::path::Path;
-
-/// Whether disks can be emulated here; says so when they cannot.
-fn able() -> bool {
-    if !Path::new("/dev/fuse").exists() || !Path::new("/dev/loop-control").exists() {
-        println!("skipped: needs FUSE and loop devices");
-        return false;
-    }
-    root()
-}
-
-/// Whether filesystems of this kind can be made here.
-fn has(fs: &str) -> bool {
-    let there = ["/sbin", "/usr/sbin", "/bin", "/usr/bin"]
-        .iter()
-        .any(|d| Path::new(d).join(format!("mkfs.{fs}")).exists());
-    if !there {
-        println!("skipped on {fs}: needs mkfs.{fs}");
-    }
-    there
-}
+use common::{emulates_disks, makes, run, stderr, stdout};
 
 fn cuts(fs: &str, workload: &str, durability: &str, how: &[&str]) -> (Option<i32>, String) {
     let what = ["--fs", fs, "--workload", workload, "--durability", durability];
@@ -34,13 +13,13 @@ fn cuts(fs: &str, workload: &str, durability: &str, how: &[&str]) -> (Option<i32
 
 #[test]
 fn what_the_log_acknowledges_survives() {
-    if !able() {
+    if !emulates_disks() {
         return;
     }
     // `cargo xtask powercut` takes each workload to each filesystem.
     let pairs =
         [("ext4", "mixed"), ("ext4", "v3"), ("xfs", "overwrite"), ("btrfs", "untar"), ("btrfs", "serial")];
-    for (fs, workload) in pairs.into_iter().filter(|(fs, _)| has(fs)) {
+    for (fs, workload) in pairs.into_iter().filter(|(fs, _)| makes(fs)) {
         let (status, said) = cuts(fs, workload, "log", &["--cuts", "2"]);
         assert_eq!(status, Some(0), "{fs}, {workload}: {said}");
     }
@@ -48,7 +27,7 @@ fn what_the_log_acknowledges_survives() {
 
 #[test]
 fn what_is_lost_without_a_log_is_found_out() {
-    if !able() {
+    if !emulates_disks() {
         return;
     }
     // Some cuts come just after the kernel has written everything out by itself.

@@ -14,6 +14,26 @@ pub fn root() -> bool {
     root
 }
 
+/// Whether disks can be emulated here; says so when they cannot.
+pub fn emulates_disks() -> bool {
+    if !Path::new("/dev/fuse").exists() || !Path::new("/dev/loop-control").exists() {
+        println!("skipped: needs FUSE and loop devices");
+        return false;
+    }
+    root()
+}
+
+/// Whether filesystems of this kind can be made here; says so when not.
+pub fn makes(fs: &str) -> bool {
+    let there = ["/sbin", "/usr/sbin", "/bin", "/usr/bin"]
+        .iter()
+        .any(|d| Path::new(d).join(format!("mkfs.{fs}")).exists());
+    if !there {
+        println!("skipped on {fs}: needs mkfs.{fs}");
+    }
+    there
+}
+
 /// The command.
 pub fn landfast() -> Command {
     Command::new(env!("CARGO_BIN_EXE_landfast"))
