@@ -211,7 +211,8 @@ impl Client {
         let to = Procedure { prog: landfast_nfs::PROGRAM, vers: VERSION, proc: PROC_COMPOUND };
         let reply = self.wire.call(to, &args)?;
         let res = CompoundRes::from_bytes(reply).map_err(|e| Error::Nonsense(e.to_string()))?;
-        let counted = res.results.iter().filter(|r| seq_ids.contains(&r.op) && counts(r.status)).count();
+        let counted =
+            res.results.iter().filter(|r| seq_ids.contains(&r.op) && r.status.advances_seqid()).count();
         self.owner_seq = self.owner_seq.wrapping_add(counted as u32);
         match res.results.last() {
             _ if res.status.is_ok() => Ok(res.results),
@@ -278,21 +279,6 @@ impl Client {
 /// Operations of an open owner in version 4.0 (RFC 7530 section 9.1.7).
 fn has_seqid(op: OpNum) -> bool {
     matches!(op, OpNum::OPEN | OpNum::CLOSE | OpNum::OPEN_CONFIRM)
-}
-
-/// Whether such an operation moves its owner's number on, though it may have failed (RFC 7530 section 9.1.7).
-fn counts(status: NfsStat) -> bool {
-    !matches!(
-        status,
-        NfsStat::NFS4ERR_STALE_CLIENTID
-            | NfsStat::NFS4ERR_STALE_STATEID
-            | NfsStat::NFS4ERR_BAD_STATEID
-            | NfsStat::NFS4ERR_BAD_SEQID
-            | NfsStat::NFS4ERR_BADXDR
-            | NfsStat::NFS4ERR_RESOURCE
-            | NfsStat::NFS4ERR_NOFILEHANDLE
-            | NfsStat::NFS4ERR_MOVED
-    )
 }
 
 fn is_sequence(e: &Error) -> bool {

@@ -130,6 +130,23 @@ impl NfsStat {
     pub fn is_ok(self) -> bool {
         self == NfsStat::NFS4_OK
     }
+
+    /// Whether a reply with this status moves the sequence number of an NFSv4.0 owner on, on both sides (RFC 7530 section
+    /// 9.1.7).
+    #[must_use]
+    pub fn advances_seqid(self) -> bool {
+        !matches!(
+            self,
+            NfsStat::NFS4ERR_STALE_CLIENTID
+                | NfsStat::NFS4ERR_STALE_STATEID
+                | NfsStat::NFS4ERR_BAD_STATEID
+                | NfsStat::NFS4ERR_BAD_SEQID
+                | NfsStat::NFS4ERR_BADXDR
+                | NfsStat::NFS4ERR_RESOURCE
+                | NfsStat::NFS4ERR_NOFILEHANDLE
+                | NfsStat::NFS4ERR_MOVED
+        )
+    }
 }
 
 impl fmt::Display for NfsStat {

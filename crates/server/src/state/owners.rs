@@ -3,7 +3,7 @@
 //!
 //! - A request with the number after the last one is new; with the last one it is a retry, and gets the first reply,
 //!   if operation and arguments are the same; with any other it is `BAD_SEQID`.
-//! - An error that does not advance the client's number ([`advances`]) changes nothing here.
+//! - An error that does not advance the client's number ([`NfsStat::advances_seqid`]) changes nothing here.
 //! - An open owner that is not known is let in with any number and has to confirm it ([`Owner::confirmed`]); a lock owner
 //!   comes with its open owner's number.
 //! - An owner that a request uses is busy until its reply may be sent ([`Owners::take`]), so that no retry overtakes the log.
@@ -89,22 +89,6 @@ pub struct Owners {
     by_closed: HashMap<u64, OwnerKey>,
     busy: HashSet<OwnerKey>,
     count: usize,
-}
-
-/// Whether a reply with this status advances the client's number (RFC 7530 section 9.1.7).
-#[must_use]
-pub fn advances(status: NfsStat) -> bool {
-    !matches!(
-        status,
-        NfsStat::NFS4ERR_STALE_CLIENTID
-            | NfsStat::NFS4ERR_STALE_STATEID
-            | NfsStat::NFS4ERR_BAD_STATEID
-            | NfsStat::NFS4ERR_BAD_SEQID
-            | NfsStat::NFS4ERR_BADXDR
-            | NfsStat::NFS4ERR_RESOURCE
-            | NfsStat::NFS4ERR_NOFILEHANDLE
-            | NfsStat::NFS4ERR_MOVED
-    )
 }
 
 /// Whether `next` comes after `last`: the number after the largest is 1 (RFC 7530 section 9.1.3), and 0 for clients that
@@ -198,7 +182,7 @@ impl Owners {
 
     /// A request has been answered: its owner's last one is this, unless its status does not advance the number.
     pub fn record(&mut self, now: Millis, key: &OwnerKey, seqid: u32, confirmed: bool, last: Last) {
-        if !advances(last.res.status) {
+        if !last.res.status.advances_seqid() {
             return;
         }
         let old = self.get_mut(key).map(|o| {

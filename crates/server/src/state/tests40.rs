@@ -5,7 +5,7 @@ use super::clients::{Callback, SetClientId, SetClientIdError};
 use super::locks::{LockError, Locker, Span};
 use super::notes::{Note, Stamped};
 use super::opens::{BOTH, FileKey, READ};
-use super::owners::{Kind, OwnerKey, Request, advances};
+use super::owners::{Kind, OwnerKey, Request};
 use super::v40::{Ask, Begun, Step, Subject};
 use super::*;
 use bytes::Bytes;
@@ -320,8 +320,8 @@ fn rfc7530_9_1_7_errors_that_do_not_count() {
     }
     assert!(serve(&mut st, 0, &of_open(OpNum::OPEN_DOWNGRADE, s, 5), &mut n).status.is_ok());
     assert_eq!(n, 1);
-    assert!(!advances(NfsStat::NFS4ERR_RESOURCE) && !advances(NfsStat::NFS4ERR_NOFILEHANDLE));
-    assert!(advances(NfsStat::NFS4ERR_GRACE) && advances(NfsStat::NFS4ERR_EXPIRED));
+    assert!(!NfsStat::NFS4ERR_RESOURCE.advances_seqid() && !NfsStat::NFS4ERR_NOFILEHANDLE.advances_seqid());
+    assert!(NfsStat::NFS4ERR_GRACE.advances_seqid() && NfsStat::NFS4ERR_EXPIRED.advances_seqid());
 }
 
 #[test]
