@@ -196,21 +196,10 @@ async fn nospc_comes_before_the_promise_on_version_4_2() {
     unstable_writes_are_refused_before_they_are_taken("4.2", image, rig, Said::NoSpace).await;
 }
 
-/// A limit for all files of the export. (Limits of users need a kernel with CONFIG_QUOTA; the error is the same.)
-fn limited(image: &Image, bytes: &str) -> bool {
-    let run = |args: &[&str]| Command::new("btrfs").args(args).output().is_ok_and(|o| o.status.success());
-    let path = image.path().to_str().expect("a path");
-    let done = run(&["quota", "enable", path]) && run(&["qgroup", "limit", bytes, path]);
-    if !done {
-        println!("skipped: needs btrfs with quotas");
-    }
-    done
-}
-
 #[tokio::test]
 async fn dquot_comes_before_the_promise_on_version_3() {
     let Some((image, rig)) = on_an_image(Kernel::Btrfs).await else { return };
-    if limited(&image, "40M") {
+    if image.limited("40M") {
         unstable_writes_are_refused_before_they_are_taken("3", image, rig, Said::Quota).await;
     }
 }
@@ -218,7 +207,7 @@ async fn dquot_comes_before_the_promise_on_version_3() {
 #[tokio::test]
 async fn dquot_comes_before_the_promise_on_version_4_0() {
     let Some((image, rig)) = on_an_image(Kernel::Btrfs).await else { return };
-    if limited(&image, "40M") {
+    if image.limited("40M") {
         unstable_writes_are_refused_before_they_are_taken("4.0", image, rig, Said::Quota).await;
     }
 }
@@ -226,7 +215,7 @@ async fn dquot_comes_before_the_promise_on_version_4_0() {
 #[tokio::test]
 async fn dquot_comes_before_the_promise_on_version_4_2() {
     let Some((image, rig)) = on_an_image(Kernel::Btrfs).await else { return };
-    if limited(&image, "40M") {
+    if image.limited("40M") {
         unstable_writes_are_refused_before_they_are_taken("4.2", image, rig, Said::Quota).await;
     }
 }

@@ -8,7 +8,6 @@ mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::process::Command;
 
 use bytes::Bytes;
 use common::image::{Image, Kernel};
@@ -251,16 +250,6 @@ fn fill(image: &Image) {
     }
 }
 
-fn limited(image: &Image, bytes: &str) -> bool {
-    let run = |args: &[&str]| Command::new("btrfs").args(args).output().is_ok_and(|o| o.status.success());
-    let path = image.path().to_str().expect("a path");
-    let done = run(&["quota", "enable", path]) && run(&["qgroup", "limit", bytes, path]);
-    if !done {
-        println!("skipped: needs btrfs with quotas");
-    }
-    done
-}
-
 fn check(dir: &Path, e: &Expected) {
     for ((op, name), there) in &e.entries {
         let path = dir.join(op).join(name);
@@ -319,7 +308,7 @@ fn every_operation(kernel: Kernel, take: impl FnOnce(&Image) -> bool, refusal: E
     check(&dir, &expected);
     // A full filesystem can be emptied; a quota that is used up can be raised.
     if refusal == Error::Quota {
-        assert!(limited(&image, "none"));
+        assert!(image.limited("none"));
     }
     let mut tx = volume.tx();
     for op in FILLED {
@@ -367,5 +356,5 @@ fn nospc_on_btrfs() {
 
 #[test]
 fn dquot_on_btrfs() {
-    every_operation(Kernel::Btrfs, |image| limited(image, "12M"), Error::Quota);
+    every_operation(Kernel::Btrfs, |image| image.limited("12M"), Error::Quota);
 }

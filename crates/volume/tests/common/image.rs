@@ -91,6 +91,19 @@ impl Image {
         self.dir.path()
     }
 
+    /// A limit for all files of a btrfs. (Limits of users need a kernel with CONFIG_QUOTA; the error is the same.) False, with a
+    /// line that says so, where that cannot be had.
+    #[allow(dead_code)] // Not every test has use for it.
+    pub fn limited(&self, bytes: &str) -> bool {
+        let run = |args: &[&str]| Command::new("btrfs").args(args).output().is_ok_and(|o| o.status.success());
+        let path = self.path().to_str().expect("a path");
+        let done = run(&["quota", "enable", path]) && run(&["qgroup", "limit", bytes, path]);
+        if !done {
+            println!("skipped: needs btrfs with quotas");
+        }
+        done
+    }
+
     /// Always on a fresh loop device: `mount -o loop` may take one again that is about to go. Tried a few times, since
     /// other tests look for free loop devices, too.
     fn mount(&mut self) -> bool {

@@ -559,20 +559,11 @@ impl Kernel {
         state.resize(self.live.len(), None);
         self.live = state;
         self.opens.iter_mut().for_each(|n| *n = 0);
-        self.fds.clear();
-        self.fds_free.clear();
         self.touched.clear();
-        self.boot += 1;
-        (self.user, self.group, self.umask) = (0, 0, 0);
-        self.groups.clear();
-        self.down = false;
-        self.cut_at = None;
-        self.faults.clear();
-        self.flush_failed = false;
         self.base.clone_from(&self.live);
         // Longer than any clock's grain.
         self.now_ns += 2_000_000_000 + self.rng.below(3_000_000_000);
-        crate::cred::forget();
+        self.new_process();
         first + kept as u64
     }
 
@@ -600,6 +591,12 @@ impl Kernel {
         for n in 0..self.fds.len() as u32 {
             self.close(n);
         }
+        self.now_ns += 500_000_000;
+        self.new_process();
+    }
+
+    /// What a process finds that has just been started: no descriptors, root's rights, no trouble to come.
+    fn new_process(&mut self) {
         self.fds.clear();
         self.fds_free.clear();
         self.boot += 1;
@@ -609,7 +606,6 @@ impl Kernel {
         self.cut_at = None;
         self.faults.clear();
         self.flush_failed = false;
-        self.now_ns += 500_000_000;
         crate::cred::forget();
     }
 
