@@ -36,6 +36,7 @@ pub mod peers;
 pub mod powercut;
 pub mod rig;
 pub mod rng;
+mod scrape;
 pub mod serial;
 pub mod served;
 pub mod sys;

@@ -3,10 +3,12 @@
 //! Eight clients make small files, one operation at a time each, on a data disk that takes 10 ms for a flush and 200 MiB/s for what
 //! it flushes. A checkpoint comes every 5 s. Whether one is under way the server's metrics say, asked all the time.
 
-use super::{Check, Choices, Findings, Hear, Line, Relation, scrape};
+use super::{Check, Choices, Findings, Hear, Line, Relation, actor};
 use crate::error::{Error, Result};
+use crate::measure::ms;
 use crate::rig::{Latency, Rig, RigOptions};
-use crate::serial::{Action, Actor, Connect, Node, Session};
+use crate::scrape;
+use crate::serial::{Action, Actor};
 use crate::served::{Durability, ServeOptions, Served, free_port};
 use landfast_xdr::Bytes;
 use std::net::SocketAddr;
@@ -94,10 +96,6 @@ fn measure(hear: Hear<'_>) -> Result<Findings> {
     Ok(Findings { lines, checks, ..Findings::default() })
 }
 
-fn ms(time: Duration) -> f64 {
-    time.as_secs_f64() * 1e3
-}
-
 /// Latencies in order, in milliseconds.
 struct Latencies(Vec<f64>);
 
@@ -126,17 +124,6 @@ impl Latencies {
             ],
         )
     }
-}
-
-/// A client in a directory of its own.
-fn actor(addr: SocketAddr, n: u64) -> Result<Actor> {
-    let mut session = Session::connect(&Connect::new(addr, format!("client {n}")))?;
-    let root = session.walk("/")?;
-    let mut actor = Actor::new(session, root);
-    let dir = format!("client{n}").into_bytes();
-    actor.perform(&Action::Make { path: dir.clone(), node: Node::Dir, mode: 0o755 })?;
-    let own = actor.handle(&dir)?;
-    Ok(Actor::new(actor.into_session(), own))
 }
 
 /// Makes files until then; each operation that must be stable before its reply, timed.

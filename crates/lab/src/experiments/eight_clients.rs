@@ -1,14 +1,13 @@
 //! Eight clients that each do one thing at a time, at once: they share log flushes.
 
-use super::{Check, Choices, Findings, Hear, Line, Relation};
+use super::{Check, Choices, Findings, Hear, Line, Relation, actor};
 use crate::error::{Error, Result};
 use crate::measure::{Budget, Taken, serial_untar_with};
 use crate::net::Link;
 use crate::rig::{Latency, Rig, RigOptions};
-use crate::serial::{Action, Actor, Connect, Node, Session};
+use crate::serial::Actor;
 use crate::served::{Durability, ServeOptions, Served};
 use crate::tarball::{Shape, write_random};
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 /// How many clients work at once.
@@ -63,17 +62,6 @@ fn measure(files: u64, hear: Hear<'_>) -> Result<Findings> {
     let what = "log flushes per modifying operation of eight clients";
     let checks = vec![Check::new(what, flushes, Relation::AtMost, FLUSHES_MAX)];
     Ok(Findings { lines, checks, ..Findings::default() })
-}
-
-/// A client in a directory of its own.
-fn actor(addr: SocketAddr, n: u64) -> Result<Actor> {
-    let mut session = Session::connect(&Connect::new(addr, format!("client {n}")))?;
-    let root = session.walk("/")?;
-    let mut actor = Actor::new(session, root);
-    let dir = format!("client{n}").into_bytes();
-    actor.perform(&Action::Make { path: dir.clone(), node: Node::Dir, mode: 0o755 })?;
-    let own = actor.handle(&dir)?;
-    Ok(Actor::new(actor.into_session(), own))
 }
 
 /// All of them at once, each with its own archive.

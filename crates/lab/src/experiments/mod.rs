@@ -9,15 +9,16 @@ mod eight_clients;
 mod large_directory;
 mod log_throughput;
 mod recovery_speed;
-mod scrape;
 mod serial_flushes;
 mod server_memory;
 mod untar_vs_serial;
 
 use crate::error::{Error, Result};
 use crate::measure::Terms;
+use crate::serial::{Action, Actor, Node};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 /// What may be chosen about an experiment.
 #[derive(Debug, Clone, Default)]
@@ -193,6 +194,15 @@ pub fn run(name: &str, choices: &Choices, hear: Hear<'_>) -> Result<Report> {
         notes: found.notes,
         total_s: start.elapsed().as_secs_f64(),
     })
+}
+
+/// A client in a directory of its own.
+fn actor(addr: SocketAddr, n: u64) -> Result<Actor> {
+    let mut actor = Actor::connect(addr, format!("client {n}"), "/")?;
+    let dir = format!("client{n}").into_bytes();
+    actor.perform(&Action::Make { path: dir.clone(), node: Node::Dir, mode: 0o755 })?;
+    let own = actor.handle(&dir)?;
+    Ok(Actor::new(actor.into_session(), own))
 }
 
 #[cfg(test)]

@@ -4,9 +4,10 @@
 //! both disks fails, and everything that was not flushed is lost: every file has to be made again, with its data and attributes.
 //! That is the worst that recovery can find. Both disks are those of an SSD (a flush takes 1 ms).
 
-use super::{Check, Choices, Findings, Hear, Line, Relation, scrape};
+use super::{Check, Choices, Findings, Hear, Line, Relation};
 use crate::error::{Context, Error, Result};
 use crate::rig::{Latency, Rig, RigOptions};
+use crate::scrape;
 use crate::served::{Durability, ServeOptions, Served, free_port};
 use crate::tarball::{Shape, write_random};
 use std::process::{Command, Stdio};

@@ -14,7 +14,7 @@ use crate::mounts::Filesystem;
 use crate::net::Link;
 use crate::rig::{Half, Latency, Rig, RigOptions};
 use crate::rng::Rng;
-use crate::serial::{Action, Actor, Connect, Session};
+use crate::serial::{Action, Actor};
 use crate::served::{Durability, ServeOptions, Served};
 use landfast_intentlog::faults;
 use landfast_nfs::v4::FileHandle;
@@ -644,7 +644,5 @@ fn millis(since: Instant) -> u64 {
 
 /// The harness's own client, at the export's root.
 fn setup(addr: SocketAddr) -> Result<Actor> {
-    let mut session = Session::connect(&Connect::new(addr, "power cut"))?;
-    let root = session.walk("/")?;
-    Ok(Actor::new(session, root))
+    Actor::connect(addr, "power cut", "/")
 }

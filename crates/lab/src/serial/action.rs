@@ -4,7 +4,7 @@
 //! remembers as the kernel's dentry cache would. The power-cut harness keeps a journal of actions
 //! and knows of each whether it was acknowledged.
 
-use super::session::Session;
+use super::session::{Connect, Session};
 use crate::error::{Error, Result};
 use landfast_nfs::v4::args::{
     CloseArgs, CommitArgs, CreateArgs, CreateHow, CreateType, ListxattrsArgs, OpenArgs, OpenClaim, OpenHow,
@@ -18,6 +18,7 @@ use landfast_nfs::v4::{
 };
 use landfast_xdr::Bytes;
 use std::collections::HashMap;
+use std::net::SocketAddr;
 
 /// A path below the directory that the actor works in: names joined by `/`, none at either end.
 pub type Path = Vec<u8>;
@@ -242,6 +243,16 @@ impl Actor {
             creates: 0,
             lists: false,
         }
+    }
+
+    /// An actor of a client of its own, below `path`.
+    ///
+    /// # Errors
+    /// No session, no such path.
+    pub fn connect(addr: SocketAddr, client: impl Into<String>, path: &str) -> Result<Self> {
+        let mut session = Session::connect(&Connect::new(addr, client))?;
+        let root = session.walk(path)?;
+        Ok(Actor::new(session, root))
     }
 
     /// Asks for the access list whenever a mode was set.

@@ -1,11 +1,11 @@
 //! A client that was there before the trouble, with a directory of its own, and looks at a server that has failed.
 
-use crate::error::{Context, Error, Result};
+use crate::error::{Error, Result};
+use crate::scrape::page;
 use crate::serial::{Action, Actor, Change, Node};
 use crate::served::Served;
 use landfast_nfs::v4::NfsStat;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 
 /// The directory.
 pub(super) const DIR: &str = "probe";
@@ -124,13 +124,4 @@ pub(super) fn log_was_full(metrics: SocketAddr) -> Result<bool> {
     let held = ["log_admissions_slowed_total{", "log_admissions_waited_total{", "log_absorbed_total{"];
     let used = page.lines().any(|l| l.starts_with("landfast_log_used_bytes{"));
     Ok(used && held.into_iter().any(|name| some(&format!("landfast_{name}"))))
-}
-
-fn page(metrics: SocketAddr) -> Result<String> {
-    let what = || format!("metrics at {metrics}");
-    let mut stream = TcpStream::connect(metrics).context(what)?;
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").context(what)?;
-    let mut page = String::new();
-    stream.read_to_string(&mut page).context(what)?;
-    Ok(page)
 }

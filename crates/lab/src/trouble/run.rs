@@ -9,7 +9,7 @@ use crate::powercut::workload::{Mixed, Workload};
 use crate::powercut::{check, found};
 use crate::rig::{Rig, RigOptions};
 use crate::rng::Rng;
-use crate::serial::{Action, Actor, Connect, Node, Session};
+use crate::serial::{Action, Actor, Node};
 use crate::served::{Durability, ServeOptions, Served, free_port};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
@@ -375,7 +375,5 @@ impl Harness<'_> {
 const POLL: Duration = Duration::from_millis(1);
 
 fn actor(addr: SocketAddr, name: &str, root: &str) -> Result<Actor> {
-    let mut session = Session::connect(&Connect::new(addr, format!("trouble {name}")))?;
-    let root = session.walk(root)?;
-    Ok(Actor::new(session, root))
+    Actor::connect(addr, format!("trouble {name}"), root)
 }

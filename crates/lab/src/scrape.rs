@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
 /// The page as text.
-pub(super) fn page(addr: SocketAddr) -> Result<String> {
+pub(crate) fn page(addr: SocketAddr) -> Result<String> {
     let what = || format!("metrics at {addr}");
     let mut connection = TcpStream::connect(addr).context(what)?;
     let request = format!("GET /metrics HTTP/1.1\r\nHost: {addr}\r\nConnection: close\r\n\r\n");
@@ -16,7 +16,7 @@ pub(super) fn page(addr: SocketAddr) -> Result<String> {
 }
 
 /// The first value of a metric, whatever its labels.
-pub(super) fn value(page: &str, name: &str) -> Result<f64> {
+pub(crate) fn value(page: &str, name: &str) -> Result<f64> {
     let row = page.lines().find_map(|line| {
         let rest = line.strip_prefix("landfast_")?.strip_prefix(name)?;
         let value = if rest.starts_with('{') { rest.split_once("} ")?.1 } else { rest.strip_prefix(' ')? };
