@@ -1,5 +1,6 @@
 //! Reading the results of a COMPOUND in order.
 
+use landfast_nfs::v4::attr::AttrValues;
 use landfast_nfs::v4::res::{OpenRes, ReadRes, ReaddirRes, WriteRes};
 use landfast_nfs::v4::{CompoundRes, Fattr, FileHandle, NfsStat, OpNum, ResBody, ResOp, Stateid, Verifier};
 use landfast_xdr::Bytes;
@@ -31,6 +32,16 @@ impl OpError {
             OpError::Missing { .. } => NfsStat::NFS4ERR_IO,
         }
     }
+}
+
+/// The wire form of all attributes that are there.
+pub(crate) fn fattr(values: &AttrValues) -> Fattr {
+    values.to_fattr(&AttrValues::KNOWN)
+}
+
+/// The values of attributes, if they decode.
+pub(crate) fn values(fattr: &Fattr) -> Result<AttrValues, OpError> {
+    AttrValues::from_fattr(fattr).map_err(|status| OpError::Failed { op: OpNum::GETATTR, status })
 }
 
 /// A cursor over results. Each method takes the next result, which must be that of the operation named.

@@ -14,6 +14,7 @@
 
 pub mod archive;
 pub mod compound;
+mod cost;
 pub mod cred;
 pub mod fs;
 pub mod limits;

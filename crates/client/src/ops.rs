@@ -9,7 +9,7 @@ use landfast_nfs::v4::attr::{AttrValues, Bitmap, number};
 use landfast_nfs::v4::{ArgOp, CompoundRes, FileHandle, FileType, NfsStat, OpNum, Stateid, Verifier};
 use tokio::time::sleep;
 
-use crate::compound::{OpError, Results};
+use crate::compound::{OpError, Results, values};
 use crate::limits;
 use crate::session::{Session, SessionError};
 
@@ -166,7 +166,7 @@ async fn walk_down(session: &Session, path: &[Vec<u8>]) -> Result<Step, Error> {
             }
         }
         let fh = results.getfh()?;
-        let attrs = typed(&results.getattr()?)?;
+        let attrs = values(&results.getattr()?)?;
         done += part.len();
         if done == path.len() {
             return match attrs.kind {
@@ -190,10 +190,6 @@ async fn read_link_at(session: &Session, path: &[Vec<u8>]) -> Result<Bytes, Erro
     Ok(results.readlink()?)
 }
 
-fn typed(fattr: &landfast_nfs::v4::Fattr) -> Result<AttrValues, OpError> {
-    AttrValues::from_fattr(fattr).map_err(|status| OpError::Failed { op: OpNum::GETATTR, status })
-}
-
 fn show(path: &[Vec<u8>]) -> String {
     path.iter().map(|c| format!("/{}", String::from_utf8_lossy(c))).collect()
 }
@@ -206,7 +202,7 @@ pub async fn stat(session: &Session, fh: &FileHandle) -> Result<AttrValues, Erro
     let ops = vec![ArgOp::Putfh(fh.clone()), ArgOp::Getattr(STAT)];
     let mut results = Results::new(repeatable(session, ops).await?);
     results.take(OpNum::PUTFH)?;
-    Ok(typed(&results.getattr()?)?)
+    Ok(values(&results.getattr()?)?)
 }
 
 /// A name in a directory: its filehandle and attributes, or `None` when there is none. Symbolic links are
@@ -231,7 +227,7 @@ pub async fn lookup(
         Err(OpError::Failed { status: NfsStat::NFS4ERR_NOENT, .. }) => return Ok(None),
         other => other?,
     };
-    Ok(Some((results.getfh()?, typed(&results.getattr()?)?)))
+    Ok(Some((results.getfh()?, values(&results.getattr()?)?)))
 }
 
 /// The text of a symbolic link.
@@ -268,7 +264,7 @@ pub async fn list(
         let Some(last) = page.entries.last() else { return Ok(Some(entries)) };
         cookie = last.cookie;
         for e in page.entries {
-            entries.push(Entry { name: e.name, attrs: typed(&e.attrs)? });
+            entries.push(Entry { name: e.name, attrs: values(&e.attrs)? });
         }
         if entries.len() > max {
             return Ok(None);

@@ -70,7 +70,7 @@ pub(super) trait Action: Send + 'static {
 
     /// Upper bound of the bytes of the results of `ops`.
     fn reply(&self, ops: &[ArgOp]) -> usize {
-        ops.iter().map(super::pack::result_bytes).sum()
+        ops.iter().map(crate::cost::result_bytes).sum()
     }
 
     /// The current filehandle is the same after the operations as before.
@@ -78,7 +78,7 @@ pub(super) trait Action: Send + 'static {
         false
     }
 
-    /// The server changes nothing by them.
+    /// The server changes something by them.
     fn changes(&self) -> bool;
 
     /// Reads the results of the round's operations, all of them or up to the first that failed.

@@ -6,7 +6,7 @@ use landfast_nfs::v4::attr::{AttrValues, Bitmap};
 use landfast_nfs::v4::{ArgOp, Fattr, FileHandle, FileType, OpNum, Stateid};
 
 use super::action::{Action, Answer, Lost, Room, Wants};
-use crate::compound::{OpError, Results};
+use crate::compound::{OpError, Results, values};
 
 /// GETFH, GETATTR.
 #[derive(Debug)]
@@ -38,11 +38,6 @@ impl Action for Getattrs {
         }
         Ok(Answer::Done((fh, attrs)))
     }
-}
-
-/// The values of attributes, if they decode.
-pub(super) fn values(fattr: &Fattr) -> Result<AttrValues, OpError> {
-    AttrValues::from_fattr(fattr).map_err(|status| OpError::Failed { op: OpNum::GETATTR, status })
 }
 
 /// SETATTR. What is set by it is set by doing it twice, too.

@@ -109,7 +109,7 @@ pub(super) struct Write {
 enum Doing {
     /// OPEN and all that fits; the bytes written, and whether that is all.
     Open(u64, bool),
-    Write(u64),
+    Write,
     Commit,
     /// After a failure: the open is given back.
     Close(Failure),
@@ -259,7 +259,7 @@ impl Write {
         if self.rewrites > REWRITES_MAX {
             return Answer::Failed(Failure::Status { op: OpNum::COMMIT, status: NfsStat::NFS4ERR_IO });
         }
-        self.doing = if self.at < self.data.len() as u64 { Doing::Write(0) } else { Doing::Commit };
+        self.doing = if self.at < self.data.len() as u64 { Doing::Write } else { Doing::Commit };
         Answer::MoreAt(fh)
     }
 
@@ -298,16 +298,12 @@ impl Action for Write {
                     self.finish(Stateid::CURRENT, out);
                 }
             }
-            Doing::Write(_) => {
-                let part = self.part(room);
-                self.doing = Doing::Write(part.len() as u64);
-                out.push(ArgOp::Write(WriteArgs {
-                    stateid,
-                    offset: self.at,
-                    stable: StableHow::Unstable,
-                    data: part,
-                }));
-            }
+            Doing::Write => out.push(ArgOp::Write(WriteArgs {
+                stateid,
+                offset: self.at,
+                stable: StableHow::Unstable,
+                data: self.part(room),
+            })),
             Doing::Commit => {
                 out.push(ArgOp::Commit(CommitArgs { offset: 0, count: 0 }));
                 self.finish(stateid, out);
@@ -323,7 +319,7 @@ impl Action for Write {
     fn answer(&mut self, results: &mut Results) -> Result<Answer<FileHandle>, OpError> {
         match self.doing.clone() {
             Doing::Open(count, all) => self.opened(results, count, all),
-            Doing::Write(_) => match results.write() {
+            Doing::Write => match results.write() {
                 Ok(written) if written.count > 0 => {
                     self.wrote(&written);
                     let Some((fh, _)) = &self.open else { return Err(OpError::Missing { op: OpNum::OPEN }) };

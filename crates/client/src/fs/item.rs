@@ -434,7 +434,7 @@ impl<A: Action> Item<A> {
 }
 
 fn look(place: Place, ops: Vec<ArgOp>) -> Segment {
-    let reply = ops.iter().map(super::pack::result_bytes).sum();
+    let reply = ops.iter().map(crate::cost::result_bytes).sum();
     Segment { source: None, place, known_as: None, ops, reply, stays: false, changes: false }
 }
 

@@ -6,8 +6,7 @@ use landfast_nfs::v4::attr::Bitmap;
 use landfast_nfs::v4::{ArgOp, NfsStat, OpNum, Verifier};
 
 use super::action::{Action, Answer, Room, Wants};
-use super::attrs::values;
-use crate::compound::{OpError, Results};
+use crate::compound::{OpError, Results, values};
 use crate::limits::{READDIR_BYTES, READDIR_FIRST_BYTES};
 use crate::ops::Entry;
 

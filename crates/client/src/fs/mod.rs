@@ -38,14 +38,16 @@ mod pack;
 mod path;
 mod run;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use landfast_nfs::v4::args::CreateType;
 use landfast_nfs::v4::attr::{AttrValues, Bitmap};
-use landfast_nfs::v4::{Fattr, FileHandle, FileType};
+use landfast_nfs::v4::{FileHandle, FileType};
 
+use crate::compound::fattr;
 use crate::limits::WINDOW_MAX;
 use crate::ops::{self, Entry, STAT};
 use crate::session::{Session, SessionError, SessionOptions, SessionStats};
@@ -55,7 +57,7 @@ use dirs::Dirs;
 use item::Item;
 pub use outcome::{Failure, ItemError, Outcome};
 use pack::Capacity;
-use path::join;
+use path::{above, join};
 
 /// A tree on a server. Cheap to clone; clones share one session.
 #[derive(Clone)]
@@ -175,7 +177,7 @@ impl Nfs {
         mask: Bitmap,
         follow: bool,
     ) -> Vec<Outcome<Object>> {
-        let items = paths.into_iter().map(|p| self.item(p.as_ref(), attrs::Getattrs { mask, follow }));
+        let items = paths.into_iter().map(|p| Item::new(p.as_ref(), attrs::Getattrs { mask, follow }));
         let found = self.all(items).await;
         found.into_iter().map(|o| o.map(|(fh, attrs)| Object { fh, attrs })).collect()
     }
@@ -187,13 +189,13 @@ impl Nfs {
     ) -> Vec<Outcome<()>> {
         let items = paths
             .into_iter()
-            .map(|(path, attrs)| self.item(path.as_ref(), attrs::Setattrs { attrs: fattr(&attrs) }));
+            .map(|(path, attrs)| Item::new(path.as_ref(), attrs::Setattrs { attrs: fattr(&attrs) }));
         self.all(items).await
     }
 
     /// Texts of symbolic links.
     pub async fn readlinks<P: AsRef<[u8]>>(&self, paths: impl IntoIterator<Item = P>) -> Vec<Outcome<Bytes>> {
-        self.all(paths.into_iter().map(|p| self.item(p.as_ref(), attrs::Readlink))).await
+        self.all(paths.into_iter().map(|p| Item::new(p.as_ref(), attrs::Readlink))).await
     }
 
     /// Makes directories; one that is there already is an error.
@@ -211,45 +213,21 @@ impl Nfs {
         paths: impl IntoIterator<Item = P>,
         mode: u32,
     ) -> Vec<Outcome<()>> {
-        let paths: Vec<Vec<u8>> = paths.into_iter().map(|p| p.as_ref().to_vec()).collect();
-        let mut levels: Vec<std::collections::BTreeMap<Vec<u8>, Outcome<()>>> = Vec::new();
-        let mut last: Vec<Outcome<()>> = paths.iter().map(|_| Outcome::Committed(())).collect();
+        // For each path those above it, from the top, and itself.
+        let chains: Vec<Vec<Vec<u8>>> = paths.into_iter().map(|path| above(path.as_ref())).collect();
+        let mut made: BTreeMap<&[u8], Outcome<()>> = BTreeMap::new();
         // Level by level: a directory before those in it.
-        for (n, path) in paths.iter().enumerate() {
-            let mut above = Vec::new();
-            for (depth, name) in
-                path.split(|b| *b == b'/').filter(|c| !c.is_empty() && *c != b".").enumerate()
-            {
-                above = join(&above, name);
-                if levels.len() <= depth {
-                    levels.resize_with(depth + 1, Default::default);
-                }
-                levels[depth].insert(above.clone(), Outcome::NotExecuted(format!("item {n}")));
-            }
+        for depth in 0..chains.iter().map(Vec::len).max().unwrap_or(0) {
+            let level: BTreeSet<&[u8]> =
+                chains.iter().filter_map(|chain| chain.get(depth)).map(Vec::as_slice).collect();
+            let outcomes = self.make(level.iter().map(|p| (p, CreateType::Dir)), Some(mode), true).await;
+            made.extend(level.into_iter().zip(outcomes));
         }
-        for level in &mut levels {
-            let names: Vec<Vec<u8>> = level.keys().cloned().collect();
-            let made = self.make(names.iter().map(|p| (p, CreateType::Dir)), Some(mode), true).await;
-            for (name, outcome) in names.into_iter().zip(made) {
-                level.insert(name, outcome);
-            }
-        }
-        for (outcome, path) in last.iter_mut().zip(&paths) {
-            let mut above = Vec::new();
-            for (depth, name) in
-                path.split(|b| *b == b'/').filter(|c| !c.is_empty() && *c != b".").enumerate()
-            {
-                above = join(&above, name);
-                match levels.get(depth).and_then(|level| level.get(&above)) {
-                    Some(Outcome::Committed(())) | None => {}
-                    Some(failed) => {
-                        *outcome = failed.clone();
-                        break;
-                    }
-                }
-            }
-        }
-        last
+        let failed = |chain: &Vec<Vec<u8>>| {
+            let mut outcomes = chain.iter().filter_map(|path| made.get(path.as_slice()));
+            outcomes.find(|outcome| !matches!(outcome, Outcome::Committed(()))).cloned()
+        };
+        chains.iter().map(|chain| failed(chain).unwrap_or(Outcome::Committed(()))).collect()
     }
 
     /// Makes symbolic links: paths and texts.
@@ -268,7 +246,7 @@ impl Nfs {
     ) -> Vec<Outcome<()>> {
         let attrs = fattr(&AttrValues { mode, ..AttrValues::default() });
         let items = what.into_iter().map(|(path, kind)| {
-            self.item(path.as_ref(), names::Make { kind, attrs: attrs.clone(), or_exists, exists: false })
+            Item::new(path.as_ref(), names::Make { kind, attrs: attrs.clone(), or_exists, exists: false })
         });
         self.all(items).await.into_iter().map(|o| o.map(drop)).collect()
     }
@@ -285,7 +263,7 @@ impl Nfs {
         or_missing: bool,
     ) -> Vec<Outcome<bool>> {
         let items: Vec<_> =
-            paths.into_iter().map(|p| self.item(p.as_ref(), names::Remove { or_missing })).collect();
+            paths.into_iter().map(|p| Item::new(p.as_ref(), names::Remove { or_missing })).collect();
         self.forget(&items);
         self.all(items).await
     }
@@ -297,7 +275,7 @@ impl Nfs {
             .map(|(from, to)| {
                 let name = from.as_ref().rsplit(|b| *b == b'/').find(|n| !n.is_empty()).unwrap_or_default();
                 let action = names::Rename { from: Bytes::copy_from_slice(name) };
-                self.item(to.as_ref(), action).with_source(from.as_ref(), Wants::Parent)
+                Item::new(to.as_ref(), action).with_source(from.as_ref(), Wants::Parent)
             })
             .collect();
         self.forget(&items);
@@ -307,7 +285,7 @@ impl Nfs {
     /// Links objects under further names: existing path, new path. A symbolic link is linked itself.
     pub async fn link<P: AsRef<[u8]>>(&self, pairs: impl IntoIterator<Item = (P, P)>) -> Vec<Outcome<()>> {
         let items = pairs.into_iter().map(|(from, to)| {
-            self.item(to.as_ref(), names::Link).with_source(from.as_ref(), Wants::Object { follow: false })
+            Item::new(to.as_ref(), names::Link).with_source(from.as_ref(), Wants::Object { follow: false })
         });
         self.all(items).await
     }
@@ -319,7 +297,7 @@ impl Nfs {
             let mut create = AttrValues { mode: Some(file.mode & 0o7777), ..AttrValues::default() };
             create.size = (!file.exclusive).then_some(0);
             let (create, finish) = (fattr(&create), fattr(&file.finish));
-            self.item(&file.path, data::Write::new(file.data, create, finish, file.exclusive, number))
+            Item::new(&file.path, data::Write::new(file.data, create, finish, file.exclusive, number))
         });
         self.all(items).await
     }
@@ -329,7 +307,7 @@ impl Nfs {
         &self,
         paths: impl IntoIterator<Item = P>,
     ) -> Vec<Outcome<Bytes>> {
-        self.all(paths.into_iter().map(|p| self.item(p.as_ref(), data::Read::whole()))).await
+        self.all(paths.into_iter().map(|p| Item::new(p.as_ref(), data::Read::whole()))).await
     }
 
     /// Reads parts of files: path, first byte, bytes. Less comes at the end of the file.
@@ -339,7 +317,7 @@ impl Nfs {
     ) -> Vec<Outcome<Bytes>> {
         let items = parts
             .into_iter()
-            .map(|(path, offset, count)| self.item(path.as_ref(), data::Read::range(offset, count)));
+            .map(|(path, offset, count)| Item::new(path.as_ref(), data::Read::range(offset, count)));
         self.all(items).await
     }
 
@@ -348,7 +326,7 @@ impl Nfs {
         &self,
         paths: impl IntoIterator<Item = P>,
     ) -> Vec<Outcome<Vec<Entry>>> {
-        self.all(paths.into_iter().map(|p| self.item(p.as_ref(), list::List::new(STAT)))).await
+        self.all(paths.into_iter().map(|p| Item::new(p.as_ref(), list::List::new(STAT)))).await
     }
 
     /// Everything below directories, in no particular order: `visit` gets each directory's path and entries. A directory
@@ -359,7 +337,7 @@ impl Nfs {
         mut visit: impl FnMut(&[u8], Outcome<Vec<Entry>>),
     ) {
         let mut known: Vec<Vec<u8>> = paths.into_iter().map(|p| p.as_ref().to_vec()).collect();
-        let items: Vec<_> = known.iter().map(|p| self.item(p, list::List::new(STAT))).collect();
+        let items: Vec<_> = known.iter().map(|p| Item::new(p, list::List::new(STAT))).collect();
         run::run(&self.shared, items, |n, _, outcome, more| {
             let path = std::mem::take(&mut known[n]);
             if let Outcome::Committed(entries) = &outcome {
@@ -367,7 +345,7 @@ impl Nfs {
                     let below = join(&path, &entry.name);
                     more.push(match &entry.attrs.filehandle {
                         Some(fh) => Item::at(fh.clone(), list::List::new(STAT)),
-                        None => self.item(&below, list::List::new(STAT)),
+                        None => Item::new(&below, list::List::new(STAT)),
                     });
                     known.push(below);
                 }
@@ -375,10 +353,6 @@ impl Nfs {
             visit(&path, outcome);
         })
         .await;
-    }
-
-    fn item<A: Action>(&self, path: &[u8], action: A) -> Item<A> {
-        Item::new(path, action)
     }
 
     /// Directories that are about to be elsewhere or nowhere.
@@ -397,8 +371,4 @@ impl Nfs {
         let missing = || Outcome::NotExecuted(SessionError::Ended.to_string());
         outcomes.into_iter().map(|o| o.unwrap_or_else(missing)).collect()
     }
-}
-
-fn fattr(values: &AttrValues) -> Fattr {
-    values.to_fattr(&AttrValues::KNOWN)
 }

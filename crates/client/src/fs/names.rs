@@ -6,8 +6,7 @@ use landfast_nfs::v4::attr::{Bitmap, number};
 use landfast_nfs::v4::{ArgOp, Fattr, FileHandle, FileType, NfsStat, OpNum};
 
 use super::action::{Action, Answer, Lost, Room, Wants};
-use super::attrs::values;
-use crate::compound::{OpError, Results};
+use crate::compound::{OpError, Results, values};
 
 /// CREATE, GETFH: anything but a regular file.
 #[derive(Debug)]

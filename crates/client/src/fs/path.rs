@@ -51,6 +51,15 @@ pub(super) fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
     }
 }
 
+/// `a`, `a/b` and `a/b/c` for `a/b/c`.
+pub(super) fn above(path: &[u8]) -> Vec<Vec<u8>> {
+    let mut all: Vec<Vec<u8>> = Vec::new();
+    for name in path.split(|b| *b == b'/').filter(|name| !name.is_empty() && *name != b".") {
+        all.push(join(all.last().map_or(&[], Vec::as_slice), name));
+    }
+    all
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

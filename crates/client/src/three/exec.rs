@@ -81,8 +81,7 @@ impl<'a> Exec<'a> {
     /// Executes all, up to the first that fails.
     ///
     /// # Errors
-    /// A lost reply is an error of the whole only if nobody knows whether that operation was executed: the results
-    /// before it are real, so they are given, and the operation says DELAY when nothing of it can have happened.
+    /// When a reply is lost for good; which of the operations before it were executed is not told then.
     pub(super) async fn run(mut self, ops: Vec<ArgOp>) -> Result<CompoundRes, SessionError> {
         let mut results = Vec::with_capacity(ops.len());
         let mut last = NfsStat::NFS4_OK;

@@ -10,6 +10,7 @@ use landfast_nfs::v4::{NfsTime, SetTime};
 
 use super::options::UntarOptions;
 use crate::archive::{Kind, Member};
+use crate::compound::fattr;
 
 /// Mode of a directory while it is being filled.
 const DIR_MODE_MEANWHILE: u32 = 0o700;
@@ -31,10 +32,6 @@ pub(super) struct AttrRules {
 pub(super) struct MemberAttrs {
     pub(super) create: Fattr,
     pub(super) finish: Fattr,
-}
-
-pub(super) fn fattr(values: &AttrValues) -> Fattr {
-    values.to_fattr(&AttrValues::KNOWN)
 }
 
 /// Both sets of attributes in one; where both have one, the later holds.

@@ -16,11 +16,11 @@ use landfast_nfs::v4::attr::{AttrValues, Bitmap, number};
 use landfast_nfs::v4::{ArgOp, Fattr, FileHandle, FileType, NfsStat, OpNum, ResBody, StableHow, Stateid};
 use tokio::time::sleep;
 
-use super::attrs::{fattr, merge};
+use super::attrs::merge;
 use super::options::Existing;
 use super::pack::{is_dir, open_args};
 use super::plan::{Leftover, Make, SlowDone, SlowTask};
-use crate::compound::{OpError, Results};
+use crate::compound::{OpError, Results, fattr};
 use crate::limits;
 use crate::ops;
 use crate::session::{Session, SessionError};

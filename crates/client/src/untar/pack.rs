@@ -11,17 +11,13 @@ use landfast_nfs::v4::attr::AttrValues;
 use landfast_nfs::v4::flags::{
     OPEN4_SHARE_ACCESS_WANT_NO_DELEG, OPEN4_SHARE_ACCESS_WRITE, OPEN4_SHARE_DENY_NONE,
 };
-use landfast_nfs::v4::{ArgOp, Fattr, FileHandle, FileType, OpNum, StableHow, Stateid};
+use landfast_nfs::v4::{ArgOp, Fattr, FileHandle, FileType, StableHow, Stateid};
 use landfast_xdr::Encode;
 
-use super::attrs::fattr;
 use super::tree::{DirId, ItemId};
+use crate::compound::fattr;
+use crate::cost::{REPLY_HEAD, REQUEST_HEAD, result_bytes};
 use crate::session::SessionLimits;
-
-/// Bytes of a request before the operations: RPC header with a large AUTH_SYS, COMPOUND header, SEQUENCE.
-pub(super) const REQUEST_HEAD: usize = 768;
-/// Bytes of a reply before the results: RPC header, COMPOUND header, SEQUENCE.
-pub(super) const REPLY_HEAD: usize = 128;
 
 /// What one compound may cost. Learnt downward when a server takes less than it promised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,20 +43,6 @@ impl Capacity {
             ops: limits.ops as usize,
             members: members.max(1),
         }
-    }
-}
-
-/// Upper bound of the bytes of an operation's successful result, its number and status included.
-fn reply_bytes(op: OpNum) -> usize {
-    match op {
-        OpNum::OPEN => 112,
-        OpNum::GETFH => 8 + 4 + 128,
-        OpNum::CREATE => 52,
-        OpNum::REMOVE | OpNum::LINK => 28,
-        OpNum::WRITE => 24,
-        OpNum::SETATTR => 28,
-        OpNum::CLOSE => 24,
-        _ => 8,
     }
 }
 
@@ -178,7 +160,7 @@ impl Packer {
     fn op(&mut self, op: &ArgOp) {
         op.encode(&mut self.body);
         self.ops += 1;
-        self.reply += reply_bytes(op.op());
+        self.reply += result_bytes(op);
     }
 
     fn put(&mut self, piece: &Piece<'_>) {

@@ -7,9 +7,10 @@ use landfast_nfs::v4::{CompoundRes, NfsStat, ResBody, ResOp, StableHow};
 
 use super::attrs::merge;
 use super::options::Existing;
-use super::pack::{Batch, REPLY_HEAD, REQUEST_HEAD};
+use super::pack::Batch;
 use super::plan::{Leftover, Make, Plan};
 use super::tree::ItemId;
+use crate::cost::{REPLY_HEAD, REQUEST_HEAD};
 use crate::limits;
 
 /// What the reply to a batch asks of the sender.

@@ -15,9 +15,10 @@ use proptest::prelude::*;
 
 use super::attrs::MemberAttrs;
 use super::options::Existing;
-use super::pack::{Batch, Capacity, REPLY_HEAD, REQUEST_HEAD};
+use super::pack::{Batch, Capacity};
 use super::plan::{Job, Leftover, Make, Plan, SlowDone, SlowTask};
 use super::replies::Feedback;
+use crate::cost::{REPLY_HEAD, REQUEST_HEAD};
 use crate::ops::Entry;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
