@@ -78,13 +78,8 @@ pub fn run(command: &mut Command) -> Result<(), String> {
 /// As [`run`], but ends the command and everything that it started when it takes longer than `limit`, so that
 /// one hanging test is a failure with a name and not a run without an end.
 pub fn run_within(limit: Duration, command: &mut Command) -> Result<(), String> {
-    run_within_status(limit, command, 0)
-}
-
-/// As [`run_within`], for a command that must end with this exit status.
-pub fn run_within_status(limit: Duration, command: &mut Command, wanted: i32) -> Result<(), String> {
     eprintln!("+ {}", show(command));
-    wait_within(limit, command, wanted)
+    wait_within(limit, command, 0)
 }
 
 fn wait_within(limit: Duration, command: &mut Command, wanted: i32) -> Result<(), String> {
@@ -110,12 +105,17 @@ fn wait_within(limit: Duration, command: &mut Command, wanted: i32) -> Result<()
     }
 }
 
-/// As [`run_within`], with its output in a file.
-pub fn run_within_to(mut output: &File, limit: Duration, command: &mut Command) -> Result<(), String> {
+/// As [`run_within`], with its output in a file, for a command that must end with the exit status `wanted`.
+pub fn run_within_to(
+    mut output: &File,
+    limit: Duration,
+    command: &mut Command,
+    wanted: i32,
+) -> Result<(), String> {
     let streams = writeln!(output, "+ {}", show(command))
         .and_then(|()| Ok((output.try_clone()?, output.try_clone()?)))
         .map_err(|e| format!("{}: {e}", show(command)))?;
-    wait_within(limit, command.stdout(streams.0).stderr(streams.1), 0)
+    wait_within(limit, command.stdout(streams.0).stderr(streams.1), wanted)
 }
 
 /// Kills a process and all its descendants, the ancestors first so that none starts another.

@@ -24,8 +24,12 @@ const CARGO_LIMIT: Duration = Duration::from_secs(30 * 60);
 /// The same for one experiment or one series of power cuts.
 const LAB_LIMIT: Duration = Duration::from_secs(10 * 60);
 
-/// Power cuts over all filesystems and workloads: two for each pair of them.
-const CUTS: &str = "36";
+/// Power cuts over all filesystems and workloads, two for each pair of them; and that each deliberate bug is caught.
+const POWER_CUT_STEPS: [(&str, &[&str]); 2] =
+    [("power cuts", &["--cuts", "36"]), ("power cuts find each deliberate bug", &["--bugs"])];
+
+/// Rigs of emulated disks that have their power cut at a time: each waits for its disks most of the time.
+const CUT_RIGS: usize = 2;
 
 /// The same for one step in guests.
 const GUEST_LIMIT: Duration = Duration::from_secs(15 * 60);
@@ -80,7 +84,7 @@ pub fn run(options: &Options) -> ExitCode {
             vec![
                 Job::new("release build", |out| {
                     let args = ["build", "--release", "--package", "landfast-cli"];
-                    proc::run_within_to(out, CARGO_LIMIT, &mut command(&proc::cargo(), args)).into()
+                    proc::run_within_to(out, CARGO_LIMIT, &mut command(&proc::cargo(), args), 0).into()
                 }),
                 Job::new("guest: disk, kernel, programs", |out| guest_step(out, &["build", "--all"])),
             ],
@@ -91,12 +95,13 @@ pub fn run(options: &Options) -> ExitCode {
             for name in EXPERIMENTS {
                 steps.step(&format!("experiment {name}"), || experiment(name));
             }
-            steps.step("power cuts", || power_cuts(&["--cuts", CUTS]));
-            steps.step("power cuts find each deliberate bug", || power_cuts(&["--bugs"]));
-            for (name, status, args) in VERIFY_STEPS {
-                steps.step(name, || verify_step(status, args));
-            }
-            // Last: what is timed above runs alone.
+            // What is timed above runs alone; all that follows waits for disks, leases and restarts more than it computes.
+            let cuts = |(name, args): (&'static str, &'static [&'static str])| {
+                Job::new(name, move |out| power_cuts(out, args))
+            };
+            let verify = |(name, status, args)| Job::new(name, move |out| verify_step(out, status, args));
+            let jobs = POWER_CUT_STEPS.into_iter().map(cuts).chain(VERIFY_STEPS.into_iter().map(verify));
+            steps.together(CUT_RIGS, jobs.collect());
             let binary = proc::landfast().to_string_lossy().into_owned();
             let guest = |(name, args): (&'static str, &[&'static str])| {
                 let args = [args, &["--binary", &binary]].concat();
@@ -181,19 +186,19 @@ fn best_of(mut measure: impl FnMut() -> Result<(), String>) -> Result<(), String
     result
 }
 
-fn power_cuts(args: &[&str]) -> Outcome {
+fn power_cuts(output: &File, args: &[&str]) -> Outcome {
     if let Err(why) = powercut::possible(&powercut::FILESYSTEMS) {
         return Outcome::Skipped(why);
     }
     let run = || -> Result<(), String> {
         let program = std::env::current_exe().map_err(|e| format!("our own path: {e}"))?;
         let args = [&["powercut"], args].concat();
-        proc::run_within(LAB_LIMIT, &mut command(&program.to_string_lossy(), args))
+        proc::run_within_to(output, LAB_LIMIT, &mut command(&program.to_string_lossy(), args), 0)
     };
     run().into()
 }
 
-fn verify_step(status: i32, args: &[&str]) -> Outcome {
+fn verify_step(output: &File, status: i32, args: &[&str]) -> Outcome {
     if !proc::is_root() {
         return Outcome::Skipped("needs root (FUSE, loop devices, mounts)".to_owned());
     }
@@ -204,7 +209,8 @@ fn verify_step(status: i32, args: &[&str]) -> Outcome {
         return Outcome::Skipped(why);
     }
     let args = [&["lab", "verify"], args].concat();
-    proc::run_within_status(LAB_LIMIT, &mut command(&proc::landfast().to_string_lossy(), args), status).into()
+    proc::run_within_to(output, LAB_LIMIT, &mut command(&proc::landfast().to_string_lossy(), args), status)
+        .into()
 }
 
 fn fuzz_step() -> Outcome {
@@ -224,7 +230,7 @@ fn guest_step(output: &File, args: &[&str]) -> Outcome {
     let run = || -> Result<(), String> {
         let program = std::env::current_exe().map_err(|e| format!("our own path: {e}"))?;
         let args = [&["guest"], args].concat();
-        proc::run_within_to(output, GUEST_LIMIT, &mut command(&program.to_string_lossy(), args))
+        proc::run_within_to(output, GUEST_LIMIT, &mut command(&program.to_string_lossy(), args), 0)
     };
     run().into()
 }
