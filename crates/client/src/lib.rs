@@ -19,6 +19,7 @@ pub mod cred;
 pub mod fs;
 pub mod limits;
 pub mod ops;
+mod peer;
 pub mod session;
 mod three;
 pub mod untar;

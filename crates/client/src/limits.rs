@@ -41,6 +41,8 @@ pub const BACKOFF_MAX: Duration = Duration::from_secs(2);
 /// How long a server may answer DELAY or GRACE to one piece of work before that counts as its failure:
 /// longer than the grace periods in use (90 s).
 pub const DELAY_PATIENCE: Duration = Duration::from_secs(300);
+/// Tries to connect again from the port of the connection that was lost, before any port will do.
+pub const SAME_PORT_TRIES: usize = 10;
 /// Lease time assumed when the server does not tell.
 pub const LEASE_DEFAULT: Duration = Duration::from_secs(30);
 /// New sessions made in a row without one successful compound between them, before giving up.

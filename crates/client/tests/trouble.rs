@@ -24,7 +24,9 @@ fn small_compounds() -> UntarOptions {
     UntarOptions { tuning, ..UntarOptions::default() }
 }
 
-/// Passes bytes on between clients and a server, and cuts each connection after so many bytes from the
+const VERSIONS: [&str; 3] = ["4.2", "4.1", "3"];
+
+/// Passes bytes on between clients and a server, and resets each connection after so many bytes from the
 /// server, a little more each time, so that every part of a reply is once the last that comes.
 async fn cutting_proxy(server: SocketAddr, first: u64) -> (SocketAddr, Arc<AtomicU64>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -56,9 +58,12 @@ async fn cutting_proxy(server: SocketAddr, first: u64) -> (SocketAddr, Arc<Atomi
                     }
                 };
                 tokio::select! {
-                    _ = tokio::io::copy(&mut from_client, &mut to_server) => {}
+                    _ = tokio::io::copy(&mut from_client, &mut to_server) => return,
                     () = down => {}
                 }
+                // Neither side has ended it in order.
+                client.set_zero_linger().unwrap();
+                server.set_zero_linger().unwrap();
             });
         }
     });
@@ -76,17 +81,19 @@ async fn cut_connections_cost_a_retransmission_and_no_file() {
     if skipped() {
         return;
     }
-    let rig = Rig::new().await;
-    let work = rig.work();
-    shell(&work, MANY);
-    let (proxy, cuts) = cutting_proxy(rig.addr(), 1000).await;
-    let url = format!("nfs://{proxy}/dest").parse().unwrap();
-    let source = Source::File(work.join("a.tar"));
-    let report = run(small_compounds(), source, &url, Arc::new(Silent)).await.unwrap();
-    assert!(cuts.load(Ordering::Relaxed) > 3, "{cuts:?} cuts");
-    assert!(report.retransmissions > 0 && report.session_renewals == 0, "{report:?}");
-    check(&report, &work, &rig);
-    rig.stop().await;
+    for version in VERSIONS {
+        let rig = Rig::new().await;
+        let work = rig.work();
+        shell(&work, MANY);
+        let (proxy, cuts) = cutting_proxy(rig.addr(), 1000).await;
+        let url = format!("nfs://{proxy}{}?version={version}", rig.top(version)).parse().unwrap();
+        let source = Source::File(work.join("a.tar"));
+        let report = run(small_compounds(), source, &url, Arc::new(Silent)).await.unwrap();
+        assert!(cuts.load(Ordering::Relaxed) > 3, "{version}: {cuts:?} cuts");
+        assert!(report.retransmissions > 0 && report.session_renewals == 0, "{version}: {report:?}");
+        check(&report, &work, &rig);
+        rig.stop().await;
+    }
 }
 
 /// Says when so many members are done.
@@ -130,12 +137,12 @@ async fn a_server_restart_costs_no_file() {
     if skipped() {
         return;
     }
-    for clean in [true, false] {
+    for (version, clean) in VERSIONS.into_iter().flat_map(|v| [(v, true), (v, false)]) {
         let mut rig = Rig::new().await;
         let work = rig.work();
         shell(&work, MANY);
         let addr = rig.addr();
-        let url = format!("nfs://{addr}/dest").parse().unwrap();
+        let url = format!("nfs://{addr}{}?version={version}", rig.top(version)).parse().unwrap();
         let when = Arc::new(When { members: 100, reached: Notify::new() });
         let archive = std::io::Cursor::new(std::fs::read(work.join("a.tar")).unwrap());
         let (rest, let_through) = std::sync::mpsc::channel();

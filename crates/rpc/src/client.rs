@@ -1,11 +1,12 @@
 //! The calling side: one connection to a server.
 
 use std::io;
+use std::net::SocketAddr;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::{TcpStream, ToSocketAddrs};
+use tokio::net::{TcpSocket, TcpStream, ToSocketAddrs};
 use tokio::time::timeout;
 
 use crate::conn::{self, ConnConfig, ConnInfo, Service};
@@ -21,6 +22,15 @@ pub struct Connection {
 }
 
 struct Owner(Arc<ConnInfo>);
+
+/// The addresses of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ends {
+    /// This end's.
+    pub local: SocketAddr,
+    /// The other end's.
+    pub peer: SocketAddr,
+}
 
 impl Drop for Owner {
     fn drop(&mut self) {
@@ -54,8 +64,37 @@ impl Connection {
     ) -> io::Result<Connection> {
         let stream =
             timeout(patience, TcpStream::connect(addr)).await.map_err(|_| io::ErrorKind::TimedOut)??;
+        Self::over(stream, service, config)
+    }
+
+    /// Connects to the other end of an earlier connection, from the same port: servers know calls that are sent again by
+    /// the port, too.
+    ///
+    /// # Errors
+    /// When no connection can be made within [`limits::CONNECT_TIMEOUT`], or the port is in use.
+    pub async fn connect_again<S: Service>(
+        earlier: Ends,
+        service: Arc<S>,
+        config: &ConnConfig,
+    ) -> io::Result<Connection> {
+        let socket = match earlier.local {
+            SocketAddr::V4(_) => TcpSocket::new_v4()?,
+            SocketAddr::V6(_) => TcpSocket::new_v6()?,
+        };
+        socket.set_reuseaddr(true)?;
+        socket.bind(earlier.local)?;
+        let stream = timeout(limits::CONNECT_TIMEOUT, socket.connect(earlier.peer)).await;
+        Self::over(stream.map_err(|_| io::ErrorKind::TimedOut)??, service, config)
+    }
+
+    fn over<S: Service>(stream: TcpStream, service: Arc<S>, config: &ConnConfig) -> io::Result<Connection> {
         let (conn, _task) = conn::start(stream, service, config, None)?;
         Ok(Connection { owner: Arc::new(Owner(conn)) })
+    }
+
+    /// Both addresses, for [`Connection::connect_again`].
+    pub fn ends(&self) -> Ends {
+        Ends { local: self.owner.0.local(), peer: self.owner.0.peer() }
     }
 }
 

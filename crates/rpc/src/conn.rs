@@ -15,7 +15,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -169,6 +169,9 @@ pub enum CallError {
     /// The arguments do not fit in a record.
     #[error("a call of {0} bytes does not fit in a record")]
     TooLarge(usize),
+    /// A call with this transaction id is under way on the same connection; this one was not sent.
+    #[error("a call with transaction id {0} is under way already")]
+    SameXid(u32),
     /// The server denied the call.
     #[error(transparent)]
     Denied(#[from] RejectStat),
@@ -212,6 +215,8 @@ pub struct ConnInfo {
     queue: mpsc::UnboundedSender<Outgoing>,
     calls: Mutex<Calls>,
     stage: watch::Sender<Stage>,
+    /// The end is to be a reset.
+    aborted: AtomicBool,
     /// For large replies: the connection's own, then those that it shares.
     replies: Vec<Budget>,
     /// The connection's own for calls, and for their bytes.
@@ -292,6 +297,13 @@ impl ConnInfo {
         self.advance(Stage::Closed, "closed on this side");
     }
 
+    /// Closes at once, and the other end sees a reset: a connection that was lost, not one that was ended in order. So a
+    /// server that keeps replies for calls which are sent again keeps those of this connection.
+    pub fn abort(&self) {
+        self.aborted.store(true, Ordering::Release);
+        self.advance(Stage::Closed, "given up on this side");
+    }
+
     /// Takes no further calls, sends the replies to those under way, then closes.
     pub fn drain(&self) {
         self.advance(Stage::Draining, "closing");
@@ -309,11 +321,39 @@ impl ConnInfo {
         args: Vec<Bytes>,
         patience: Duration,
     ) -> Result<Bytes, CallError> {
+        self.call_with(None, to, cred, args, patience).await
+    }
+
+    /// As [`ConnInfo::call`], with a transaction id of the caller's choice: the same call is sent again under it after its
+    /// reply was lost, so that the server can tell it from a new one. A connection's calls have either all ids of the
+    /// caller's choice or none.
+    ///
+    /// # Errors
+    /// As [`ConnInfo::call`], and [`CallError::SameXid`].
+    pub async fn call_as(
+        &self,
+        xid: u32,
+        to: Target,
+        cred: &OpaqueAuth,
+        args: Vec<Bytes>,
+        patience: Duration,
+    ) -> Result<Bytes, CallError> {
+        self.call_with(Some(xid), to, cred, args, patience).await
+    }
+
+    async fn call_with(
+        &self,
+        xid: Option<u32>,
+        to: Target,
+        cred: &OpaqueAuth,
+        args: Vec<Bytes>,
+        patience: Duration,
+    ) -> Result<Bytes, CallError> {
         let len = args.iter().map(Bytes::len).sum::<usize>();
         if len > limits::FRAGMENT_MAX - 1024 {
             return Err(CallError::TooLarge(len));
         }
-        let (reply, pending) = self.enter()?;
+        let (reply, pending) = self.enter(xid)?;
         let mut head = writer::head_buffer();
         let call = RawCall {
             xid: pending.xid,
@@ -336,16 +376,20 @@ impl ConnInfo {
         }
     }
 
-    fn enter(&self) -> Result<(oneshot::Receiver<Outcome>, Pending<'_>), CallError> {
+    fn enter(&self, xid: Option<u32>) -> Result<(oneshot::Receiver<Outcome>, Pending<'_>), CallError> {
         let mut calls = self.calls();
         if let Some(why) = &calls.ended {
             return Err(CallError::Closed(why.clone()));
         }
-        let xid = loop {
-            calls.next_xid = calls.next_xid.wrapping_add(1);
-            if !calls.waiting.contains_key(&calls.next_xid) {
-                break calls.next_xid;
-            }
+        let xid = match xid {
+            Some(xid) if calls.waiting.contains_key(&xid) => return Err(CallError::SameXid(xid)),
+            Some(xid) => xid,
+            None => loop {
+                calls.next_xid = calls.next_xid.wrapping_add(1);
+                if !calls.waiting.contains_key(&calls.next_xid) {
+                    break calls.next_xid;
+                }
+            },
         };
         let (tx, rx) = oneshot::channel();
         calls.waiting.insert(xid, tx);
@@ -496,6 +540,7 @@ pub(crate) fn start<S: Service>(
         queue,
         calls: Mutex::new(Calls { next_xid, ..Calls::default() }),
         stage: watch::Sender::new(Stage::Open),
+        aborted: AtomicBool::new(false),
         replies: std::iter::once(Budget::new(config.reply_bytes_max))
             .chain(shared.iter().flat_map(|s| s.replies.clone()))
             .collect(),
@@ -533,6 +578,11 @@ async fn run<S: Service>(
                     conn.advance(Stage::Closed, &format!("cannot send: {e}"));
                 },
                 _ = stage.wait_for(|s| *s == Stage::Closed) => {}
+            }
+            if conn.aborted.load(Ordering::Acquire) {
+                // Without a lingering end the last half that goes resets the connection; the end must not go before it.
+                let _ = write.as_ref().set_zero_linger();
+                return write.forget();
             }
             // Everything sent reaches the peer before the reset that unread input may cause.
             let _ = write.shutdown().await;

@@ -37,7 +37,7 @@ pub mod udp;
 mod writer;
 
 pub use auth::{AuthSys, Credential};
-pub use client::Connection;
+pub use client::{Connection, Ends};
 pub use conn::{
     CallError, CallHeader, ConnConfig, ConnInfo, NoService, Program, Response, Room, Service, Target,
 };

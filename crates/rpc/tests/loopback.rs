@@ -434,3 +434,35 @@ async fn read_message(raw: &mut TcpStream) -> Incoming {
         assert_ne!(raw.read_buf(&mut buf).await.unwrap(), 0, "closed");
     }
 }
+
+/// A call is known again by its transaction id and its sender's port.
+#[tokio::test]
+async fn a_call_is_sent_again_under_its_id_from_the_same_port_after_a_reset() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    let first = Connection::connect(addr, Arc::new(NoService), &ConnConfig::default()).await.unwrap();
+    let (mut server, from) = listener.accept().await.unwrap();
+    let calling = {
+        let conn = first.clone();
+        tokio::spawn(async move { conn.call_as(77, to(1), &OpaqueAuth::NONE, Vec::new(), PATIENCE).await })
+    };
+    let mut call = vec![0; 44];
+    server.read_exact(&mut call).await.unwrap();
+    assert_eq!(call[4..8], 77u32.to_be_bytes());
+    let twice = first.call_as(77, to(1), &OpaqueAuth::NONE, Vec::new(), PATIENCE).await;
+    assert_eq!(twice, Err(CallError::SameXid(77)));
+    first.abort();
+    assert!(matches!(calling.await.unwrap(), Err(CallError::Closed(_))));
+    let end = server.read(&mut call).await;
+    assert_eq!(end.unwrap_err().kind(), std::io::ErrorKind::ConnectionReset);
+    let config = ConnConfig::default();
+    let again = Connection::connect_again(first.ends(), Arc::new(NoService), &config).await.unwrap();
+    let (mut server, from_again) = listener.accept().await.unwrap();
+    assert_eq!(from, from_again);
+    let calling =
+        tokio::spawn(async move { again.call_as(77, to(1), &OpaqueAuth::NONE, Vec::new(), PATIENCE).await });
+    server.read_exact(&mut call).await.unwrap();
+    assert_eq!(call[4..8], 77u32.to_be_bytes());
+    drop(server);
+    assert!(matches!(calling.await.unwrap(), Err(CallError::Closed(_))));
+}

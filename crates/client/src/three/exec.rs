@@ -20,8 +20,10 @@ use landfast_nfs::v4::{
     ArgOp, ChangeInfo, CompoundRes, Fattr, FileHandle, NfsStat, ResBody, StableHow, Stateid,
 };
 
+use landfast_xdr::Decode;
+
 use super::convert::{fattr, sattr, status};
-use super::wire::{Twice, Wire};
+use super::wire::Wire;
 use crate::session::SessionError;
 
 /// What stands for every open: version 3 has none.
@@ -135,7 +137,7 @@ impl<'a> Exec<'a> {
             ArgOp::Nverify(wanted) => self.compare(&wanted, false).await?,
             ArgOp::Access(bits) => {
                 let call = Call::Access(v3::args::AccessArgs { object: self.object()?, access: bits & 0x3f });
-                let res = ok(self.wire.call::<AccessRes>(call, Twice::Harmless).await?)?;
+                let res = ok(self.wire.call::<AccessRes>(call).await?)?;
                 return Ok(ResBody::Access(v4::res::AccessRes {
                     supported: bits & 0x3f,
                     access: res.access,
@@ -143,23 +145,19 @@ impl<'a> Exec<'a> {
             }
             ArgOp::Readlink => {
                 let call = Call::Readlink(self.object()?);
-                return Ok(ResBody::Readlink(
-                    ok(self.wire.call::<ReadlinkRes>(call, Twice::Harmless).await?)?.target,
-                ));
+                return Ok(ResBody::Readlink(ok(self.wire.call::<ReadlinkRes>(call).await?)?.target));
             }
             ArgOp::Read(args) => {
                 let call =
                     Call::Read(ReadArgs { file: self.object()?, offset: args.offset, count: args.count });
-                let res = ok(self.wire.call::<ReadRes>(call, Twice::Harmless).await?)?;
+                let res = ok(self.wire.call::<ReadRes>(call).await?)?;
                 return Ok(ResBody::Read(v4::res::ReadRes { eof: res.eof, data: res.data }));
             }
             ArgOp::Write(args) => return self.write(args).await,
             ArgOp::Commit(args) => {
                 let call =
                     Call::Commit(CommitArgs { file: self.object()?, offset: args.offset, count: args.count });
-                return Ok(ResBody::Commit(
-                    ok(self.wire.call::<CommitRes>(call, Twice::Harmless).await?)?.verf,
-                ));
+                return Ok(ResBody::Commit(ok(self.wire.call::<CommitRes>(call).await?)?.verf));
             }
             ArgOp::Open(args) => return self.open(args).await,
             ArgOp::Close(_) => return Ok(ResBody::Close(Stateid::INVALID)),
@@ -168,7 +166,7 @@ impl<'a> Exec<'a> {
                 let attrs = sattr(&args.attrs)?;
                 let call = Call::Setattr(SetattrArgs { object: self.object()?, attrs, guard: None });
                 self.changed();
-                ok(self.wire.call::<SetattrRes>(call, Twice::Harmless).await?)?;
+                ok(self.wire.call::<SetattrRes>(call).await?)?;
                 return Ok(ResBody::Setattr(args.attrs.mask));
             }
             ArgOp::Remove(name) => {
@@ -179,18 +177,15 @@ impl<'a> Exec<'a> {
                 let from = DirOp { dir: object(&self.saved)?, name: args.oldname };
                 let to = DirOp { dir: self.object()?, name: args.newname };
                 self.changed();
-                ok(self
-                    .wire
-                    .call::<RenameRes>(Call::Rename(RenameArgs { from, to }), Twice::Harmful)
-                    .await?)?;
+                let call = Call::Rename(RenameArgs { from, to });
+                ok(self.once::<RenameRes>(call, NfsStat3::NOENT).await?)?;
                 let (source_cinfo, target_cinfo) = (ChangeInfo::default(), ChangeInfo::default());
                 return Ok(ResBody::Rename(v4::res::RenameRes { source_cinfo, target_cinfo }));
             }
             ArgOp::Link(name) => {
                 let link = DirOp { dir: self.object()?, name };
-                let call = Call::Link(LinkArgs { file: object(&self.saved)?, link });
                 self.changed();
-                ok(self.wire.call::<LinkRes>(call, Twice::Harmful).await?)?;
+                self.link(object(&self.saved)?, link).await?;
                 return Ok(ResBody::Link(ChangeInfo::default()));
             }
             ArgOp::Readdir(args) => return self.readdir(args).await,
@@ -244,7 +239,7 @@ impl<'a> Exec<'a> {
             at => object(at)?,
         };
         let call = Call::Lookup(DirOp { dir, name: name.clone() });
-        let res = self.wire.call::<LookupRes>(call, Twice::Harmless).await?;
+        let res = self.wire.call::<LookupRes>(call).await?;
         let names = match &self.at {
             At::Rooted(_, _, names) if &name[..] != b".." => Some([&names[..], &[name]].concat()),
             _ => None,
@@ -268,7 +263,7 @@ impl<'a> Exec<'a> {
             At::Object(_, Some(attrs)) | At::Rooted(_, Some(attrs), _) => return Ok(attrs.clone()),
             at => object(at)?,
         };
-        let attrs = ok(self.wire.call::<GetattrRes>(Call::Getattr(fh.clone()), Twice::Harmless).await?)?;
+        let attrs = ok(self.wire.call::<GetattrRes>(Call::Getattr(fh.clone())).await?)?;
         self.at = At::Object(fh, Some(attrs.clone()));
         Ok(attrs)
     }
@@ -308,7 +303,7 @@ impl<'a> Exec<'a> {
                 stable,
                 data: part.clone(),
             });
-            let res = ok(self.wire.call::<WriteRes>(call, Twice::Harmless).await?)?;
+            let res = ok(self.wire.call::<WriteRes>(call).await?)?;
             let committed = match res.committed {
                 Stable3::Unstable => StableHow::Unstable,
                 Stable3::DataSync => StableHow::DataSync,
@@ -337,21 +332,20 @@ impl<'a> Exec<'a> {
         match args.openhow {
             OpenHow::NoCreate => self.lookup(name).await?,
             OpenHow::Create(how) => {
-                let (how, twice, mask) = match how {
-                    CreateHow4::Unchecked(attrs) => {
-                        (CreateHow::Unchecked(sattr(&attrs)?), Twice::Harmless, attrs.mask)
-                    }
-                    CreateHow4::Guarded(attrs) => {
-                        (CreateHow::Guarded(sattr(&attrs)?), Twice::Harmful, attrs.mask)
-                    }
-                    CreateHow4::Exclusive(verifier) => {
-                        (CreateHow::Exclusive(verifier), Twice::Harmless, Bitmap::default())
-                    }
+                let (how, mask) = match how {
+                    CreateHow4::Unchecked(attrs) => (CreateHow::Unchecked(sattr(&attrs)?), attrs.mask),
+                    CreateHow4::Guarded(attrs) => (CreateHow::Guarded(sattr(&attrs)?), attrs.mask),
+                    CreateHow4::Exclusive(verifier) => (CreateHow::Exclusive(verifier), Bitmap::default()),
                     CreateHow4::Exclusive41 { .. } => return Err(NfsStat::NFS4ERR_NOTSUPP.into()),
                 };
                 let unchecked = matches!(how, CreateHow::Unchecked(_));
+                let guarded = matches!(how, CreateHow::Guarded(_));
                 let at = DirOp { dir: dir.clone(), name: name.clone() };
-                let made = self.wire.call::<MakeRes>(Call::Create(CreateArgs { at, how }), twice).await?;
+                let call = Call::Create(CreateArgs { at, how });
+                let made: MakeRes = match guarded {
+                    true => self.once(call, NfsStat3::EXIST).await?,
+                    false => self.wire.call(call).await?,
+                };
                 match made {
                     // What is there is no regular file: OPEN says what.
                     Res::Fail(NfsStat3::EXIST | NfsStat3::ISDIR | NfsStat3::INVAL, _) if unchecked => {
@@ -406,20 +400,45 @@ impl<'a> Exec<'a> {
             CreateType::Fifo => Call::Mknod(MknodArgs { at, what: MknodWhat::Fifo(attrs) }),
             CreateType::Other(_) => return Err(NfsStat::NFS4ERR_BADTYPE.into()),
         };
-        let made = self.wire.call::<MakeRes>(call, Twice::Harmful).await?;
+        let made: MakeRes = self.once(call, NfsStat3::EXIST).await?;
         self.made(made, dir, args.name).await?;
         Ok(ResBody::Create(CreateRes { cinfo: ChangeInfo::default(), attrset: args.attrs.mask }))
+    }
+
+    /// A call whose second execution would fail with `echo`.
+    async fn once<R: Answers>(&self, call: Call, echo: NfsStat3) -> Done<R> {
+        let (res, again) = self.wire.call_again::<R>(call).await?;
+        if again && res.failure() == Some(echo) {
+            let why = format!(
+                "it was sent again after its reply was lost, and {} may be of the second time",
+                status(echo)
+            );
+            return Err(SessionError::Unknown(why).into());
+        }
+        Ok(res)
+    }
+
+    async fn link(&self, file: Fh3, link: DirOp) -> Done<()> {
+        let call = Call::Link(LinkArgs { file: file.clone(), link: link.clone() });
+        let (res, again) = self.wire.call_again::<LinkRes>(call).await?;
+        if again && matches!(res, Res::Fail(NfsStat3::EXIST, _)) {
+            let found = ok(self.wire.call::<LookupRes>(Call::Lookup(link)).await?)?;
+            if found.object == file {
+                return Ok(());
+            }
+        }
+        ok(res).map(drop)
     }
 
     async fn remove(&mut self, name: Bytes) -> Done<()> {
         let at = DirOp { dir: self.object()?, name };
         self.changed();
-        let res = self.wire.call::<RemoveRes>(Call::Remove(at.clone()), Twice::Harmful).await?;
-        match res {
+        let res = self.wire.call_again::<RemoveRes>(Call::Remove(at.clone())).await?;
+        match gone(res) {
             // Of a directory some servers say the one, some the other.
             Res::Fail(NfsStat3::ISDIR | NfsStat3::PERM | NfsStat3::INVAL, _) => {
-                let res = self.wire.call::<RemoveRes>(Call::Rmdir(at), Twice::Harmful).await?;
-                match res {
+                let res = self.wire.call_again::<RemoveRes>(Call::Rmdir(at)).await?;
+                match gone(res) {
                     // Not a directory after all: it was the first refusal that counted.
                     Res::Fail(NfsStat3::NOTDIR, _) => Err(NfsStat::NFS4ERR_PERM.into()),
                     // What a directory with something in it is called differs, too.
@@ -442,11 +461,11 @@ impl<'a> Exec<'a> {
                 dircount: args.maxcount,
                 maxcount: args.maxcount,
             });
-            let (verf, entries, eof) = match self.wire.call::<ReaddirplusRes>(call, Twice::Harmless).await? {
+            let (verf, entries, eof) = match self.wire.call::<ReaddirplusRes>(call).await? {
                 Res::Fail(NfsStat3::NOTSUPP, _) => {
                     let count = args.maxcount;
                     let call = Call::Readdir(ReaddirArgs { dir: dir.clone(), cookie, cookieverf, count });
-                    let page = ok(self.wire.call::<ReaddirRes>(call, Twice::Harmless).await?)?;
+                    let page = ok(self.wire.call::<ReaddirRes>(call).await?)?;
                     let entries =
                         page.entries.0.into_iter().map(|e| (e.name, e.cookie, None, None)).collect();
                     (page.cookieverf, entries, page.eof)
@@ -492,12 +511,12 @@ impl<'a> Exec<'a> {
             (Some(attrs), Some(object)) => (attrs, object),
             (None, None) | (Some(_), None) => {
                 let at = DirOp { dir: dir.clone(), name: name.clone() };
-                match self.wire.call::<LookupRes>(Call::Lookup(at), Twice::Harmless).await? {
+                match self.wire.call::<LookupRes>(Call::Lookup(at)).await? {
                     Res::Ok(found) => match found.attrs {
                         Some(attrs) => (attrs, found.object),
                         None => {
                             let call = Call::Getattr(found.object.clone());
-                            (ok(self.wire.call::<GetattrRes>(call, Twice::Harmless).await?)?, found.object)
+                            (ok(self.wire.call::<GetattrRes>(call).await?)?, found.object)
                         }
                     },
                     Res::Fail(NfsStat3::NOENT, _) => return Ok(None),
@@ -505,7 +524,7 @@ impl<'a> Exec<'a> {
                 }
             }
             (None, Some(object)) => {
-                match self.wire.call::<GetattrRes>(Call::Getattr(object.clone()), Twice::Harmless).await? {
+                match self.wire.call::<GetattrRes>(Call::Getattr(object.clone())).await? {
                     Res::Ok(attrs) => (attrs, object),
                     Res::Fail(NfsStat3::STALE | NfsStat3::NOENT, ()) => return Ok(None),
                     res => return ok(res).map(|_| None),
@@ -513,6 +532,31 @@ impl<'a> Exec<'a> {
             }
         };
         Ok(Some(fattr(&attrs, Some(&FileHandle(object.0)), wanted)))
+    }
+}
+
+/// A result with a status.
+trait Answers: Decode {
+    fn failure(&self) -> Option<NfsStat3>;
+}
+
+impl<T, F> Answers for Res<T, F>
+where
+    Res<T, F>: Decode,
+{
+    fn failure(&self) -> Option<NfsStat3> {
+        match self {
+            Res::Ok(_) => None,
+            Res::Fail(status, _) => Some(*status),
+        }
+    }
+}
+
+/// A name that is not there when its removal was sent again is as good as removed.
+fn gone((res, again): (RemoveRes, bool)) -> RemoveRes {
+    match res {
+        Res::Fail(NfsStat3::NOENT, wcc) if again => Res::Ok(wcc),
+        res => res,
     }
 }
 

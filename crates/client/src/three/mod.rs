@@ -15,8 +15,16 @@
 //! | READDIR | READDIRPLUS; READDIR and LOOKUP where the server has no such procedure |
 //! | VERIFY, NVERIFY | GETATTR |
 //!
-//! A call whose reply is lost is sent again if a second execution does no harm; otherwise the outcome of the COMPOUND is
-//! unknown.
+//! A call whose reply is lost is sent again under its transaction id, so that the server's duplicate request cache can answer
+//! (RFC 1813 section 4.5). Where the answer may be that of a second execution all the same, because the server has lost its
+//! cache, the outcome is found out by looking, or is unknown:
+//!
+//! | procedure, sent again | status | outcome |
+//! |---|---|---|
+//! | REMOVE, RMDIR | NOENT | done: the name is gone |
+//! | LINK | EXIST | done if the name leads to the file |
+//! | CREATE (GUARDED), MKDIR, SYMLINK, MKNOD | EXIST | unknown |
+//! | RENAME | NOENT | unknown |
 
 mod convert;
 mod exec;
@@ -27,20 +35,19 @@ use landfast_nfs::v4::{ArgOp, CompoundRes};
 use landfast_xdr::Reader;
 
 use crate::limits;
-use crate::session::{SessionError, SessionLimits, SessionOptions, SessionStats};
+use crate::peer::Peer;
+use crate::session::{SessionError, SessionLimits, SessionOptions};
 use exec::Exec;
 use wire::Wire;
 
 /// A version 3 server. See the module.
 pub(crate) struct Three {
     wire: Wire,
-    options: SessionOptions,
 }
 
 impl Three {
     pub(crate) async fn connect(options: SessionOptions) -> Result<Three, SessionError> {
-        let wire = Wire::connect(&options).await?;
-        Ok(Three { wire, options })
+        Ok(Three { wire: Wire::connect(options).await? })
     }
 
     /// Executes `count` encoded operations.
@@ -60,19 +67,11 @@ impl Three {
         SessionLimits { slots: limits::CALLS_IN_FLIGHT_MAX, ..SessionLimits::ASK }
     }
 
-    pub(crate) fn options(&self) -> &SessionOptions {
-        &self.options
+    pub(crate) fn peer(&self) -> &Peer {
+        self.wire.peer()
     }
 
-    pub(crate) fn server(&self) -> &str {
-        self.wire.server()
-    }
-
-    pub(crate) fn stats(&self) -> SessionStats {
-        self.wire.stats()
-    }
-
-    pub(crate) fn close(&self) {
-        self.wire.close();
+    pub(crate) async fn destroy(&self) {
+        self.wire.close().await;
     }
 }

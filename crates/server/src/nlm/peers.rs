@@ -168,9 +168,11 @@ async fn send(
     };
     done.map_err(|e| match e {
         CallError::Timeout(_) => Failed::Perhaps,
-        CallError::Closed(_) | CallError::TooLarge(_) | CallError::Denied(_) | CallError::Failed(_) => {
-            Failed::Unheard
-        }
+        CallError::Closed(_)
+        | CallError::TooLarge(_)
+        | CallError::SameXid(_)
+        | CallError::Denied(_)
+        | CallError::Failed(_) => Failed::Unheard,
     })
 }
 

@@ -1,0 +1,309 @@
+//! A server as something to connect to: opening connections, the way back to one that was lost, and calls that are sent
+//! again. What all versions share.
+//!
+//! | shared state | changed by | read by |
+//! |---|---|---|
+//! | a line: one connection, and what it was last bound to | who finds it closed, or bound to something older | calls on it |
+//! | `ended` | the end of the session, once | every wait for the server |
+//! | the next transaction id | each call without a session | nobody else |
+//!
+//! A connection that is made again comes from the same port if it can: servers that keep replies for calls which are sent
+//! again know their callers by it.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::time::Instant;
+
+use bytes::Bytes;
+use landfast_rpc::{CallError, ConnConfig, Connection, Ends, NoService, OpaqueAuth, Target};
+use tokio::sync::{Mutex, MutexGuard};
+use tokio::time::sleep;
+use tracing::{debug, warn};
+
+use crate::limits;
+use crate::session::{SessionError, SessionOptions, SessionStats};
+
+/// What went over the wire, as it is counted.
+#[derive(Default)]
+pub(crate) struct Counters {
+    pub(crate) rpcs: AtomicU64,
+    pub(crate) retransmissions: AtomicU64,
+    pub(crate) renewals: AtomicU64,
+    pub(crate) bytes_sent: AtomicU64,
+}
+
+impl Counters {
+    /// A call of so many bytes of arguments is sent, for the first time or `again`.
+    pub(crate) fn sent(&self, args: &[Bytes], again: bool) {
+        self.rpcs.fetch_add(1, Ordering::Relaxed);
+        self.retransmissions.fetch_add(u64::from(again), Ordering::Relaxed);
+        let bytes = args.iter().map(Bytes::len).sum::<usize>() as u64;
+        self.bytes_sent.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
+/// A server, and as whom and how to talk to it.
+pub(crate) struct Peer {
+    options: SessionOptions,
+    server: String,
+    cred: OpaqueAuth,
+    ended: AtomicBool,
+    pub(crate) counters: Counters,
+}
+
+impl Peer {
+    pub(crate) fn new(options: SessionOptions) -> Peer {
+        let server = match options.host.contains(':') {
+            true => format!("[{}]:{}", options.host, options.port),
+            false => format!("{}:{}", options.host, options.port),
+        };
+        let cred = options.identity.credential().to_opaque();
+        Peer { options, server, cred, ended: AtomicBool::new(false), counters: Counters::default() }
+    }
+
+    pub(crate) fn options(&self) -> &SessionOptions {
+        &self.options
+    }
+
+    /// Host and port, for messages.
+    pub(crate) fn server(&self) -> &str {
+        &self.server
+    }
+
+    pub(crate) fn cred(&self) -> &OpaqueAuth {
+        &self.cred
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
+    }
+
+    /// Nothing more is sent. `false`: that was so already.
+    pub(crate) fn end(&self) -> bool {
+        !self.ended.swap(true, Ordering::AcqRel)
+    }
+
+    pub(crate) fn stats(&self) -> SessionStats {
+        let c = &self.counters;
+        SessionStats {
+            rpcs: c.rpcs.load(Ordering::Relaxed),
+            retransmissions: c.retransmissions.load(Ordering::Relaxed),
+            renewals: c.renewals.load(Ordering::Relaxed),
+            bytes_sent: c.bytes_sent.load(Ordering::Relaxed),
+        }
+    }
+
+    fn config(&self) -> ConnConfig {
+        let record_max = (self.options.ask.response as usize).max(1 << 20) + (64 << 10);
+        ConnConfig { record_max, ..ConnConfig::default() }
+    }
+
+    /// A connection to a port of the server, tried once.
+    pub(crate) async fn open(&self, port: u16) -> io::Result<Connection> {
+        let to = (self.options.host.as_str(), port);
+        Connection::connect(to, Arc::new(NoService), &self.config()).await
+    }
+
+    /// The first connection to the server, tried once.
+    pub(crate) async fn connect(&self) -> Result<Connection, SessionError> {
+        self.open(self.options.port).await.map_err(|e| SessionError::connect(&self.server, &e))
+    }
+
+    /// A connection in place of an earlier one, tried for [`SessionOptions::reconnect_patience`].
+    async fn reconnect(&self, earlier: Option<Ends>) -> Result<Connection, SessionError> {
+        let start = Instant::now();
+        let mut pause = limits::BACKOFF_MIN;
+        let mut same_port = limits::SAME_PORT_TRIES;
+        loop {
+            if self.has_ended() {
+                return Err(SessionError::Ended);
+            }
+            let again = match earlier {
+                Some(ends) if same_port > 0 => {
+                    Connection::connect_again(ends, Arc::new(NoService), &self.config()).await
+                }
+                _ => self.open(self.options.port).await,
+            };
+            let e = match again {
+                Ok(conn) => return Ok(conn),
+                Err(e) => e,
+            };
+            if start.elapsed() + pause > self.options.reconnect_patience {
+                return Err(SessionError::connect(&self.server, &e));
+            }
+            debug!("cannot connect to {}: {e}", self.server);
+            match e.kind() {
+                // The earlier connection's end is not through yet.
+                io::ErrorKind::AddrInUse | io::ErrorKind::AddrNotAvailable if same_port > 0 => {
+                    same_port -= 1;
+                    sleep(limits::BACKOFF_MIN).await;
+                    continue;
+                }
+                io::ErrorKind::ConnectionRefused => {}
+                // The server may have moved to another address.
+                _ => same_port = 0,
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(limits::BACKOFF_MAX);
+        }
+    }
+}
+
+/// A place for one connection.
+#[derive(Default)]
+pub(crate) struct Line {
+    place: Mutex<Place>,
+}
+
+#[derive(Default)]
+struct Place {
+    conn: Option<Connection>,
+    /// What the connection is bound to; 0: nothing.
+    bound: u64,
+    ends: Option<Ends>,
+}
+
+impl Line {
+    /// So many, at least one, the first of them connected.
+    pub(crate) async fn several(count: usize, first: Option<Connection>) -> Vec<Line> {
+        let lines: Vec<Line> = (0..count.max(1)).map(|_| Line::default()).collect();
+        if let (Some(line), Some(conn)) = (lines.first(), first) {
+            line.hold().await.keep(conn, 0);
+        }
+        lines
+    }
+
+    /// Waits for its turn at the line.
+    pub(crate) async fn hold(&self) -> Held<'_> {
+        Held { place: self.place.lock().await }
+    }
+}
+
+/// A line while it is looked after by one.
+pub(crate) struct Held<'a> {
+    place: MutexGuard<'a, Place>,
+}
+
+impl Held<'_> {
+    /// The connection, if it is open and bound to `to`.
+    pub(crate) fn ready(&self, to: u64) -> Option<Connection> {
+        self.place.conn.as_ref().filter(|conn| self.place.bound == to && !conn.is_closed()).cloned()
+    }
+
+    /// The connection, made again if need be, whatever it is bound to.
+    ///
+    /// # Errors
+    /// The server cannot be reached for too long, or the session has ended.
+    pub(crate) async fn open(&mut self, peer: &Peer) -> Result<Connection, SessionError> {
+        if let Some(conn) = self.place.conn.take().filter(|conn| !conn.is_closed()) {
+            return Ok(self.keep(conn, self.place.bound));
+        }
+        let conn = peer.reconnect(self.place.ends).await?;
+        Ok(self.keep(conn, 0))
+    }
+
+    /// Puts a connection here.
+    pub(crate) fn keep(&mut self, conn: Connection, bound: u64) -> Connection {
+        self.place.ends = Some(conn.ends());
+        self.place.bound = bound;
+        self.place.conn.insert(conn).clone()
+    }
+
+    /// The connection goes.
+    pub(crate) fn close(&mut self) {
+        if let Some(conn) = self.place.conn.take() {
+            conn.close();
+        }
+    }
+}
+
+/// Connections for calls that need no session: each is sent, under one transaction id and over one line, until its reply
+/// comes, so that the server's duplicate request cache knows it again (RFC 5531 section 9).
+pub(crate) struct Lines {
+    pub(crate) peer: Arc<Peer>,
+    lines: Vec<Line>,
+    turn: AtomicUsize,
+    next_xid: AtomicU32,
+}
+
+/// The reply to a call.
+pub(crate) struct Answer {
+    pub(crate) results: Bytes,
+    /// It was sent more than once: what it says may be of a second execution, if the server has not kept the first reply.
+    pub(crate) again: bool,
+}
+
+impl Lines {
+    /// Connects.
+    ///
+    /// # Errors
+    /// The server cannot be reached.
+    pub(crate) async fn connect(peer: Arc<Peer>) -> Result<Lines, SessionError> {
+        let first = peer.connect().await?;
+        let lines = Line::several(peer.options.connections, Some(first)).await;
+        let next_xid =
+            getrandom::u32().map_err(|e| SessionError::Unknown(format!("no random numbers: {e}")))?;
+        Ok(Lines { peer, lines, turn: AtomicUsize::new(0), next_xid: AtomicU32::new(next_xid) })
+    }
+
+    /// One call, until its reply comes.
+    ///
+    /// # Errors
+    /// [`SessionError::Unknown`] when it was sent and no reply can be had within
+    /// [`SessionOptions::reconnect_patience`]; others when it was not executed.
+    pub(crate) async fn call(&self, to: Target, args: Vec<Bytes>) -> Result<Answer, SessionError> {
+        let index = self.turn.fetch_add(1, Ordering::Relaxed) % self.lines.len().max(1);
+        let line = self.lines.get(index).ok_or(SessionError::Ended)?;
+        let xid = self.next_xid.fetch_add(1, Ordering::Relaxed);
+        let options = self.peer.options();
+        let start = Instant::now();
+        let mut pause = limits::BACKOFF_MIN;
+        let mut again = false;
+        loop {
+            if self.peer.has_ended() {
+                return Err(match again {
+                    true => SessionError::Unknown(SessionError::Ended.to_string()),
+                    false => SessionError::Ended,
+                });
+            }
+            let conn = {
+                let mut held = line.hold().await;
+                match held.ready(0) {
+                    Some(conn) => conn,
+                    None => held.open(&self.peer).await.map_err(|e| match again {
+                        true => SessionError::Unknown(e.to_string()),
+                        false => e,
+                    })?,
+                }
+            };
+            self.peer.counters.sent(&args, again);
+            let why = match conn.call_as(xid, to, &self.peer.cred, args.clone(), options.call_patience).await
+            {
+                Ok(results) => return Ok(Answer { results, again }),
+                Err(e @ CallError::Timeout(_)) => {
+                    warn!("{} does not answer; connecting again", self.peer.server);
+                    conn.abort();
+                    e
+                }
+                Err(e @ CallError::Closed(_)) => e,
+                // The first transmission may have been executed all the same.
+                Err(e) if again => return Err(SessionError::Unknown(e.to_string())),
+                Err(e) => return Err(SessionError::Rpc(e)),
+            };
+            if start.elapsed() > options.reconnect_patience {
+                return Err(SessionError::Unknown(why.to_string()));
+            }
+            again = true;
+            sleep(pause).await;
+            pause = (pause * 2).min(limits::BACKOFF_MAX);
+        }
+    }
+
+    /// Closes all connections.
+    pub(crate) async fn close(&self) {
+        for line in &self.lines {
+            line.hold().await.close();
+        }
+    }
+}

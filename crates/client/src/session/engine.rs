@@ -1,0 +1,564 @@
+//! Sessions of NFSv4.1 and 4.2: many compounds in flight on several connections, each exactly once as far as the
+//! server's reply cache allows.
+//!
+//! A compound takes a slot, and is sent, with the same slot and sequence number, until a reply comes: the
+//! server executes it once and answers a repetition from its cache (RFC 8881 section 2.10.6.1). When it
+//! cannot (nothing cached, or the session was lost with the server), the outcome is
+//! [`SessionError::Unknown`] unless the compound was never sent before.
+//!
+//! | shared state | changed by | read by |
+//! |---|---|---|
+//! | `epoch`: the session in force | `renew`, one at a time | every compound when it starts |
+//! | an epoch's slot table | the compound that holds the slot | the same, and those that wait for one |
+//! | a line: one TCP connection, bound to an epoch | whoever finds it closed or bound to an older session | compounds on its slots |
+//!
+//! Lock order: `setup`, then a line; slot tables last and never over an await.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use bytes::{Bytes, BytesMut};
+use landfast_nfs::v4::args::SequenceArgs;
+use landfast_nfs::v4::res::SequenceRes;
+use landfast_nfs::v4::{ArgOp, CompoundRes, NfsStat, OpNum, ResBody, SessionId, Verifier, flags};
+use landfast_rpc::{CallError, Connection};
+use landfast_xdr::{Decode, Encode};
+use tokio::sync::Notify;
+use tokio::time::sleep;
+use tracing::{debug, warn};
+
+use super::setup::{COMPOUND, Caller, ClientId, SetupError, compound_header};
+use super::slots::{Slot, SlotTable};
+use super::{Instance, SessionError, SessionLimits, SessionOptions};
+use crate::limits;
+use crate::peer::{Line, Peer};
+
+/// A client of a server that has sessions. See the module.
+pub(super) struct Engine {
+    peer: Peer,
+    minor: u32,
+    owner_name: Vec<u8>,
+    epoch: Mutex<Arc<Epoch>>,
+    lines: Vec<Line>,
+    setup: tokio::sync::Mutex<Setup>,
+    /// New sessions since the last success.
+    renewals_in_a_row: AtomicU32,
+    /// Milliseconds from `started` to the last reply: the lease was renewed then.
+    last_reply_ms: AtomicU64,
+    started: Instant,
+}
+
+struct Setup {
+    client: Option<ClientId>,
+    verifier: Verifier,
+}
+
+/// One session ID and its slots.
+pub(super) struct Epoch {
+    number: u64,
+    id: SessionId,
+    pub(super) limits: SessionLimits,
+    pub(super) lease: Duration,
+    table: Mutex<SlotTable>,
+    freed: Notify,
+    dead: AtomicBool,
+    /// The server restarted and waits for RECLAIM_COMPLETE.
+    reclaim_wanted: AtomicBool,
+}
+
+impl Epoch {
+    fn table(&self) -> MutexGuard<'_, SlotTable> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A slot and the highest one in use; `None` when the session is gone.
+    async fn take(&self) -> Option<(Slot, u32)> {
+        loop {
+            let freed = self.freed.notified();
+            tokio::pin!(freed);
+            freed.as_mut().enable();
+            if self.dead.load(Ordering::Acquire) {
+                return None;
+            }
+            {
+                let mut table = self.table();
+                if let Some(slot) = table.take() {
+                    return Some((slot, table.highest()));
+                }
+            }
+            freed.await;
+        }
+    }
+
+    fn put_back(&self, slot: Slot, used: bool) {
+        self.table().put_back(slot, used);
+        self.freed.notify_one();
+    }
+
+    fn follow(&self, seq: &SequenceRes) {
+        if seq.status_flags & flags::SEQ4_STATUS_RESTART_RECLAIM_NEEDED != 0 {
+            self.reclaim_wanted.store(true, Ordering::Release);
+        }
+        let mut table = self.table();
+        let before = table.usable();
+        table.set_target(seq.target_highest_slotid);
+        let more = table.usable() > before;
+        drop(table);
+        if more {
+            self.freed.notify_waiters();
+        }
+    }
+
+    fn bury(&self) {
+        self.dead.store(true, Ordering::Release);
+        self.freed.notify_waiters();
+    }
+}
+
+/// What to do about a reply to a SEQUENCE.
+enum Verdict {
+    Done(CompoundRes),
+    /// Not executed, the sequence number not counted.
+    Refused(NfsStat),
+    Again,
+    Rebind,
+    /// The session is gone.
+    Lost,
+    /// The server executed it and has no reply any more.
+    Uncached,
+}
+
+impl Engine {
+    /// Connects and makes a session of the options' version.
+    ///
+    /// # Errors
+    /// When the server cannot be reached, does not speak the version, or refuses.
+    pub(super) async fn connect(options: SessionOptions, minor: u32) -> Result<Arc<Engine>, SessionError> {
+        let peer = Peer::new(options);
+        let conn = peer.connect().await?;
+        let Instance { name, verifier } = Instance::new(peer.options())?;
+        let nothing = Epoch {
+            number: 0,
+            id: SessionId::default(),
+            limits: peer.options().ask,
+            lease: limits::LEASE_DEFAULT,
+            table: Mutex::new(SlotTable::new(0)),
+            freed: Notify::new(),
+            dead: AtomicBool::new(true),
+            reclaim_wanted: AtomicBool::new(false),
+        };
+        let engine = Arc::new(Engine {
+            minor,
+            owner_name: name,
+            epoch: Mutex::new(Arc::new(nothing)),
+            lines: Line::several(peer.options().connections, None).await,
+            setup: tokio::sync::Mutex::new(Setup { client: None, verifier }),
+            renewals_in_a_row: AtomicU32::new(0),
+            last_reply_ms: AtomicU64::new(0),
+            started: Instant::now(),
+            peer,
+        });
+        {
+            let mut setup = engine.setup.lock().await;
+            engine.establish(&mut setup, conn).await?;
+        }
+        tokio::spawn(keep_alive(Arc::downgrade(&engine)));
+        Ok(engine)
+    }
+
+    /// Sends operations behind a SEQUENCE; see [`super::Session::compound`].
+    pub(super) async fn compound(
+        &self,
+        ops: Bytes,
+        count: usize,
+        cachethis: bool,
+    ) -> Result<CompoundRes, SessionError> {
+        let done = self.run(ops, count, cachethis).await;
+        self.end_reclaim().await;
+        done
+    }
+
+    /// See [`super::Session::destroy`].
+    pub(super) async fn destroy(&self) {
+        if !self.peer.end() {
+            return;
+        }
+        let epoch = self.epoch();
+        epoch.bury();
+        let goodbye = async {
+            let client = self.setup.lock().await.client;
+            let Some(line) = self.lines.first() else { return };
+            if let Some(conn) = line.hold().await.ready(epoch.number) {
+                let caller = self.caller(&conn);
+                // The server forgets both by itself when this fails.
+                let _ = caller.raw(&[ArgOp::DestroySession(epoch.id)]).await;
+                if let Some(client) = client {
+                    let _ = caller.raw(&[ArgOp::DestroyClientid(client.id)]).await;
+                }
+                self.peer.counters.rpcs.fetch_add(2, Ordering::Relaxed);
+            }
+        };
+        let _ = tokio::time::timeout(limits::GOODBYE_PATIENCE, goodbye).await;
+        for line in &self.lines {
+            line.hold().await.close();
+        }
+    }
+
+    pub(super) fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    pub(super) fn epoch(&self) -> Arc<Epoch> {
+        self.epoch.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn caller<'a>(&'a self, conn: &'a Connection) -> Caller<'a> {
+        Caller {
+            conn,
+            cred: self.peer.cred(),
+            minor: self.minor,
+            patience: self.peer.options().call_patience,
+        }
+    }
+
+    /// After a restart that the session outlived, the server answers GRACE until the client has said that
+    /// it has nothing (more) to reclaim (RFC 8881 sections 18.46.3 and 18.51). Opens are made anew here,
+    /// never reclaimed, so it says so at once.
+    async fn end_reclaim(&self) {
+        let epoch = self.epoch();
+        if !epoch.reclaim_wanted.swap(false, Ordering::AcqRel) {
+            return;
+        }
+        let mut body = BytesMut::new();
+        ArgOp::ReclaimComplete(false).encode(&mut body);
+        // When it is lost, the flag in the next reply asks for it again.
+        if let Err(e) = Box::pin(self.run(body.freeze(), 1, true)).await {
+            debug!("RECLAIM_COMPLETE to {}: {e}", self.peer.server());
+        }
+        // Replies that were sent before the server knew may have set it meanwhile.
+        epoch.reclaim_wanted.store(false, Ordering::Release);
+    }
+
+    async fn run(&self, ops: Bytes, count: usize, cachethis: bool) -> Result<CompoundRes, SessionError> {
+        loop {
+            if self.peer.has_ended() {
+                return Err(SessionError::Ended);
+            }
+            let epoch = self.epoch();
+            let Some((slot, highest)) = epoch.take().await else {
+                self.renew(&epoch).await?;
+                continue;
+            };
+            let sequence = SequenceArgs {
+                sessionid: epoch.id,
+                sequenceid: slot.seq,
+                slotid: slot.id,
+                highest_slotid: highest,
+                cachethis,
+            };
+            let mut head = BytesMut::new();
+            compound_header(self.minor, count + 1, &mut head);
+            ArgOp::Sequence(sequence).encode(&mut head);
+            if let Some(done) = self.send(&epoch, slot, [head.freeze(), ops.clone()]).await? {
+                return Ok(done);
+            }
+        }
+    }
+
+    /// Sends one request until its fate is known. `None`: the session was lost before the server saw it.
+    async fn send(
+        &self,
+        epoch: &Epoch,
+        slot: Slot,
+        args: [Bytes; 2],
+    ) -> Result<Option<CompoundRes>, SessionError> {
+        // Whether a transmission was made whose reply never came.
+        let mut in_doubt = false;
+        let mut pause = limits::BACKOFF_MIN;
+        let mut first = true;
+        let delays = Instant::now();
+        loop {
+            let conn = match self.line(slot.id as usize, epoch).await {
+                Ok(conn) => conn,
+                Err(e) => {
+                    epoch.bury();
+                    return Err(if in_doubt { SessionError::Unknown(e.to_string()) } else { e });
+                }
+            };
+            self.peer.counters.sent(&args, !std::mem::take(&mut first));
+            let patience = self.peer.options().call_patience;
+            let reply = conn.call(COMPOUND, self.peer.cred(), args.to_vec(), patience).await;
+            let reply = match reply {
+                Ok(reply) => reply,
+                Err(CallError::Closed(why)) => {
+                    if self.peer.has_ended() {
+                        return Err(SessionError::Unknown(why.to_string()));
+                    }
+                    in_doubt = true;
+                    sleep(pause).await;
+                    pause = (pause * 2).min(limits::BACKOFF_MAX);
+                    continue;
+                }
+                Err(CallError::Timeout(_)) => {
+                    warn!("{} does not answer; connecting again", self.peer.server());
+                    conn.abort();
+                    in_doubt = true;
+                    continue;
+                }
+                Err(e) => {
+                    epoch.put_back(slot, false);
+                    return Err(SessionError::Rpc(e));
+                }
+            };
+            let Ok(reply) = CompoundRes::from_bytes(reply) else {
+                // The slot's number is in doubt: give up the session with it.
+                epoch.bury();
+                return Err(SessionError::Unknown("the server's reply cannot be decoded".into()));
+            };
+            match judge(reply, epoch, slot) {
+                Verdict::Done(reply) => {
+                    epoch.put_back(slot, true);
+                    let now = self.started.elapsed().as_millis() as u64;
+                    self.last_reply_ms.store(now, Ordering::Relaxed);
+                    self.renewals_in_a_row.store(0, Ordering::Relaxed);
+                    return Ok(Some(reply));
+                }
+                Verdict::Refused(status) => {
+                    epoch.put_back(slot, false);
+                    return Err(SessionError::Refused(status));
+                }
+                Verdict::Uncached => {
+                    epoch.put_back(slot, true);
+                    return Err(SessionError::Unknown("the server kept no reply".into()));
+                }
+                Verdict::Rebind => {
+                    // A session that cannot be bound shows as lost in the next round.
+                    let _ = self.caller(&conn).bind(epoch.id).await;
+                }
+                Verdict::Again if delays.elapsed() > limits::DELAY_PATIENCE => {
+                    epoch.put_back(slot, false);
+                    return Err(SessionError::Refused(NfsStat::NFS4ERR_DELAY));
+                }
+                Verdict::Again => {}
+                Verdict::Lost => {
+                    epoch.bury();
+                    if in_doubt {
+                        return Err(SessionError::Unknown("the server lost the session".into()));
+                    }
+                    return Ok(None);
+                }
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(limits::BACKOFF_MAX);
+        }
+    }
+
+    /// The connection of a slot, open and bound to `epoch`.
+    async fn line(&self, slot: usize, epoch: &Epoch) -> Result<Connection, SessionError> {
+        let line = self.lines.get(slot % self.lines.len().max(1)).ok_or(SessionError::Ended)?;
+        let mut held = line.hold().await;
+        if let Some(conn) = held.ready(epoch.number) {
+            return Ok(conn);
+        }
+        let conn = held.open(&self.peer).await?;
+        // With SP4_NONE a SEQUENCE binds as well (RFC 8881 section 2.10.3.1), so a failure here is no end.
+        self.peer.counters.rpcs.fetch_add(1, Ordering::Relaxed);
+        if let Err(e) = self.caller(&conn).bind(epoch.id).await {
+            debug!("BIND_CONN_TO_SESSION: {e:?}");
+        }
+        Ok(held.keep(conn, epoch.number))
+    }
+
+    /// The first connection, open, whatever it is bound to.
+    async fn first_line(&self) -> Result<Connection, SessionError> {
+        let line = self.lines.first().ok_or(SessionError::Ended)?;
+        line.hold().await.open(&self.peer).await
+    }
+
+    /// Makes a new session in place of `old`, unless somebody has.
+    async fn renew(&self, old: &Epoch) -> Result<(), SessionError> {
+        let mut setup = self.setup.lock().await;
+        if self.epoch().number != old.number {
+            return Ok(());
+        }
+        if self.peer.has_ended() {
+            return Err(SessionError::Ended);
+        }
+        if self.renewals_in_a_row.fetch_add(1, Ordering::Relaxed) >= limits::RENEWALS_MAX {
+            return Err(SessionError::Setup {
+                server: self.peer.server().to_owned(),
+                step: "SEQUENCE on a new session",
+                status: NfsStat::NFS4ERR_BADSESSION,
+            });
+        }
+        self.peer.counters.renewals.fetch_add(1, Ordering::Relaxed);
+        let conn = self.first_line().await?;
+        self.establish(&mut setup, conn).await
+    }
+
+    /// Client ID, session, first request; then the new epoch is in force, with `conn` as its first link.
+    async fn establish(&self, setup: &mut Setup, mut conn: Connection) -> Result<(), SessionError> {
+        let start = Instant::now();
+        let mut pause = limits::BACKOFF_MIN;
+        loop {
+            self.peer.counters.rpcs.fetch_add(3, Ordering::Relaxed);
+            match self.try_establish(setup, &conn).await {
+                Ok(epoch) => {
+                    if let Some(line) = self.lines.first() {
+                        line.hold().await.keep(conn, epoch.number);
+                    }
+                    *self.epoch.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(epoch);
+                    return Ok(());
+                }
+                Err((step, e)) => {
+                    let again = match &e {
+                        SetupError::Call(CallError::Closed(_) | CallError::Timeout(_)) => {
+                            self.epoch().number > 0
+                        }
+                        SetupError::Call(e) => return Err(SessionError::Rpc(e.clone())),
+                        SetupError::Garbled => false,
+                        SetupError::Op(_) => matches!(
+                            e.status(),
+                            Some(
+                                NfsStat::NFS4ERR_DELAY
+                                    | NfsStat::NFS4ERR_STALE_CLIENTID
+                                    | NfsStat::NFS4ERR_SEQ_MISORDERED
+                                    | NfsStat::NFS4ERR_BADSESSION
+                            )
+                        ),
+                    };
+                    if !again || start.elapsed() > self.peer.options().reconnect_patience {
+                        return Err(self.setup_error(step, &e));
+                    }
+                }
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(limits::BACKOFF_MAX);
+            if conn.is_closed() {
+                conn = self.first_line().await?;
+            }
+        }
+    }
+
+    async fn try_establish(
+        &self,
+        setup: &mut Setup,
+        conn: &Connection,
+    ) -> Result<Epoch, (&'static str, SetupError)> {
+        let caller = self.caller(conn);
+        let mut first = false;
+        let client = match setup.client {
+            Some(client) => client,
+            None => {
+                let res = caller.exchange_id(&self.owner_name, setup.verifier).await;
+                let res = res.map_err(|e| ("EXCHANGE_ID", e))?;
+                first = res.flags & flags::EXCHGID4_FLAG_CONFIRMED_R == 0;
+                *setup.client.insert(ClientId { id: res.clientid, next_seq: res.sequenceid })
+            }
+        };
+        let res = caller.create_session(client, &self.peer.options().ask).await.map_err(|e| {
+            if let Some(NfsStat::NFS4ERR_STALE_CLIENTID | NfsStat::NFS4ERR_SEQ_MISORDERED) = e.status() {
+                // A restarted server, or a count that got lost: start as a new instance of the client.
+                setup.client = None;
+                for (i, byte) in setup.verifier.iter_mut().enumerate() {
+                    *byte = byte.wrapping_mul(31).wrapping_add(i as u8 + 1);
+                }
+            }
+            ("CREATE_SESSION", e)
+        })?;
+        setup.client = Some(ClientId { next_seq: client.next_seq.wrapping_add(1), ..client });
+        let granted = &res.fore_chan_attrs;
+        let limits = SessionLimits {
+            request: granted.max_request_size,
+            response: granted.max_response_size,
+            response_cached: granted.max_response_size_cached,
+            ops: granted.max_operations,
+            slots: granted.max_requests.min(limits::SLOTS_MAX),
+        };
+        let lease = caller.first_request(res.sessionid, first).await.map_err(|e| ("first SEQUENCE", e))?;
+        let mut table = SlotTable::new(limits.slots.max(1));
+        if let Some(slot) = table.take() {
+            table.put_back(slot, true);
+        }
+        Ok(Epoch {
+            number: self.epoch().number + 1,
+            id: res.sessionid,
+            limits,
+            lease,
+            table: Mutex::new(table),
+            freed: Notify::new(),
+            dead: AtomicBool::new(false),
+            reclaim_wanted: AtomicBool::new(false),
+        })
+    }
+
+    fn setup_error(&self, step: &'static str, e: &SetupError) -> SessionError {
+        match e {
+            SetupError::Call(e) => {
+                SessionError::Connect { server: self.peer.server().to_owned(), why: e.to_string() }
+            }
+            SetupError::Garbled => SessionError::Connect {
+                server: self.peer.server().to_owned(),
+                why: format!("{step}: no NFSv4 reply"),
+            },
+            SetupError::Op(e) => {
+                SessionError::Setup { server: self.peer.server().to_owned(), step, status: e.status() }
+            }
+        }
+    }
+}
+
+/// Reads the SEQUENCE result (RFC 8881 section 18.46).
+fn judge(mut reply: CompoundRes, epoch: &Epoch, slot: Slot) -> Verdict {
+    if reply.results.is_empty() {
+        // Refused before the SEQUENCE was looked at.
+        return match reply.status {
+            NfsStat::NFS4ERR_DELAY => Verdict::Again,
+            status => Verdict::Refused(status),
+        };
+    }
+    let sequence = reply.results.remove(0);
+    match (sequence.op, sequence.status, sequence.body) {
+        (OpNum::SEQUENCE, NfsStat::NFS4_OK, ResBody::Sequence(res)) => {
+            if res.sequenceid != slot.seq || res.slotid != slot.id {
+                return Verdict::Lost;
+            }
+            epoch.follow(&res);
+            Verdict::Done(reply)
+        }
+        (_, NfsStat::NFS4ERR_DELAY, _) => Verdict::Again,
+        (
+            _,
+            NfsStat::NFS4ERR_BADSESSION
+            | NfsStat::NFS4ERR_DEADSESSION
+            | NfsStat::NFS4ERR_SEQ_MISORDERED
+            | NfsStat::NFS4ERR_SEQ_FALSE_RETRY
+            | NfsStat::NFS4ERR_BADSLOT
+            | NfsStat::NFS4ERR_BAD_HIGH_SLOT,
+            _,
+        ) => Verdict::Lost,
+        (_, NfsStat::NFS4ERR_CONN_NOT_BOUND_TO_SESSION, _) => Verdict::Rebind,
+        (_, NfsStat::NFS4ERR_RETRY_UNCACHED_REP, _) => Verdict::Uncached,
+        (_, status, _) => Verdict::Refused(status),
+    }
+}
+
+/// Renews the lease while nothing else does.
+async fn keep_alive(session: Weak<Engine>) {
+    loop {
+        let Some(inner) = session.upgrade() else { return };
+        let pause = (inner.epoch().lease / 3).max(Duration::from_secs(1));
+        drop(inner);
+        sleep(pause).await;
+        let Some(inner) = session.upgrade() else { return };
+        if inner.peer.has_ended() {
+            return;
+        }
+        let last = Duration::from_millis(inner.last_reply_ms.load(Ordering::Relaxed));
+        if inner.started.elapsed().saturating_sub(last) >= pause {
+            // A failure shows in the next compound that somebody waits for.
+            let _ = inner.run(Bytes::new(), 0, false).await;
+        }
+    }
+}
