@@ -169,6 +169,8 @@ pub(super) struct World {
     acked_position: u64,
     /// Where the metadata stood when nothing was joined: by the last transaction's number, first and last.
     bounds: BTreeMap<u64, (u64, u64)>,
+    /// Where the metadata stood after the last operation that stands in the log under a number.
+    ends: BTreeMap<u64, u64>,
     pub(super) past: Past,
     pub(super) told: HashMap<Serial, Told>,
     /// Handles whose objects were removed in an earlier life.
@@ -215,6 +217,7 @@ pub(super) fn run(seed: u64, keep_history: bool) -> Result<Figures, String> {
         acked: BTreeMap::new(),
         acked_position: 0,
         bounds: BTreeMap::new(),
+        ends: BTreeMap::new(),
         past,
         told: HashMap::new(),
         gone: Vec::new(),
@@ -321,6 +324,7 @@ impl World {
         self.past = sim::with(Past::begin);
         self.acked_position = self.past.begin;
         self.bounds.clear();
+        self.ends.clear();
         self.failed_from = None;
         self.undone.clear();
         self.noted.clear();
@@ -554,6 +558,9 @@ impl World {
         };
         self.figures.operations += 1;
         self.operate(&mut tx, client.id)?;
+        if let Some(seq) = tx.seq() {
+            self.ends.insert(seq, sim::with(|k| k.position()));
+        }
         for (node, change) in std::mem::take(&mut self.saw) {
             self.seen(&node, change)?;
         }
@@ -824,12 +831,15 @@ impl World {
         if clean {
             moments.push((past.end, past.end));
         } else {
+            // What is in the log for certain: one that ends between two parts of an operation lacks its flush.
+            let ends = self.ends.range(..=logged.last_seq).map(|(_, end)| *end);
+            let by = ends.max().unwrap_or(0).max(self.acked_position);
             if logged.last_seq > 0 {
                 let (first, last) = self.moments(logged.last_seq);
-                moments.extend((first..=last).map(|p| (p, p)));
+                moments.extend((first..=last).map(|p| (p, by.min(p))));
             }
-            let by = moments.last().map_or(self.acked_position, |m| m.0.max(self.acked_position));
-            if position >= by || logged.last_seq == 0 {
+            let ahead = moments.last().map_or(by, |m| by.max(m.0));
+            if position >= ahead || logged.last_seq == 0 {
                 moments.push((position, by.min(position)));
             }
         }
