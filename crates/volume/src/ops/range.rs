@@ -19,6 +19,7 @@ use rustix::io::Errno;
 use super::attr::attr_facts;
 use super::file::{pread_all, pwrite_all};
 use super::record;
+use crate::dirty::Dirty;
 use crate::error::Error;
 use crate::kernel::{self, AsFd};
 use crate::limits::{COPY_BUFFER_BYTES, COPY_PIECE_BYTES, FILE_SIZE_MAX, LOGGED_DATA_MAX};
@@ -39,7 +40,7 @@ impl Volume {
         let flags = FallocateFlags::empty();
         let done = uninterrupted(|| kernel::fallocate(&*file.0.fd, flags, offset, len));
         // Also when it failed: part of the space may have been taken, and the size with it.
-        self.own_change(file);
+        self.unsettled(file);
         done?;
         self.settle_file(tx, file)
     }
@@ -183,7 +184,7 @@ impl Volume {
         self.assume(&dest.0.cred)?;
         let done = kernel::clone_range(&*source.0.fd, offset, len, &*dest.0.fd, dest_offset);
         if done.is_ok() {
-            self.own_change(dest);
+            self.unsettled(dest);
         }
         match done {
             Ok(()) => self.settle_file(tx, dest),
@@ -216,6 +217,16 @@ impl Volume {
         let offset = offset.min(FILE_SIZE_MAX);
         let len = std::num::NonZeroU64::new(len.min(FILE_SIZE_MAX - offset));
         Ok(kernel::fadvise(&*file.0.fd, offset, len, advice)?)
+    }
+
+    /// The file has changed in a way that only a flush makes stable. Should that fail to come, the next COMMIT makes up
+    /// for it.
+    fn unsettled(&self, file: &OpenFile) {
+        let mut state = file.0.node.0.state.lock();
+        state.dirty = Dirty::Unknown;
+        state.dirty_writes += 1;
+        drop(state);
+        self.own_change(file);
     }
 
     /// The contents of the file have changed.
