@@ -9,6 +9,7 @@
 //! | operation | facts, in this order |
 //! |---|---|
 //! | create, mkdir, symlink, mknod | `Born` (result of `statx`), `Bind`, `Mtime` of the directory; `Xattr` for each ACL that the object inherited |
+//! | create, mkdir, ... that was taken back | `Bind`, `Unbind`, `Links` 0, `Mtime` of the directory |
 //! | link | `Bind`, `Links` of the object, `Mtime` of the directory |
 //! | remove | `Unbind`, `Links` of the object (0: it is gone, always so for a directory), `Mtime` of the directory |
 //! | rename | if a victim: `Unbind` of it and its `Links`; `Unbind` of the old name, `Bind` of the new, `Mtime` of both directories |

@@ -7,7 +7,7 @@ use rustix::fs::{Mode, OFlags, Statx};
 use rustix::io::Errno;
 
 use super::acl;
-use super::{Before, Umask, atime, born_facts, check_file, creation_mode, mtime, record};
+use super::{Before, HalfMade, Umask, atime, born_facts, check_file, creation_mode, mtime, record};
 use crate::acl::SetAcls;
 use crate::error::Error;
 use crate::kernel::{self, OwnedFd};
@@ -90,8 +90,9 @@ impl Volume {
         let (node, set, look, acls) = match self.complete(&call, &fd, &attrs, inherits) {
             Ok(made) => made,
             Err(e) => {
-                self.changed(dir, &mut state, None);
-                return Err(self.undo(&dir_fd, name, Kind::File, e));
+                let (state, before) = (&mut state, &before);
+                let half = HalfMade { dir, dir_fd: &dir_fd, state, before, name, kind: Kind::File };
+                return Err(self.undo(tx, half, e));
             }
         };
         let (dir_change, dir_mtime) = self.after(tx, dir, &mut state, &dir_fd, &before)?;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use rustix::fs::{FileType, Mode, Statx};
 
 use super::acl;
-use super::{Umask, born_facts, creation_mode, record};
+use super::{HalfMade, Umask, born_facts, creation_mode, record};
 use crate::acl::SetAcls;
 use crate::error::Error;
 use crate::kernel;
@@ -158,8 +158,9 @@ impl Volume {
             match self.complete_made(cred, &dir_fd, name, what.kind(), attrs, acls, inherits) {
                 Ok(made) => made,
                 Err(e) => {
-                    self.changed(dir, &mut state, None);
-                    return Err(self.undo(&dir_fd, name, what.kind(), e));
+                    let (state, before) = (&mut state, &before);
+                    let half = HalfMade { dir, dir_fd: &dir_fd, state, before, name, kind: what.kind() };
+                    return Err(self.undo(tx, half, e));
                 }
             };
         let (dir_change, dir_mtime) = self.after(tx, dir, &mut state, &dir_fd, &before)?;

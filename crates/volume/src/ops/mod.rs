@@ -25,9 +25,9 @@ use crate::error::Error;
 use crate::identity::Identity;
 use crate::kernel;
 use crate::limits::{ATIME_STAYS_SECS, FILE_SIZE_MAX, NAME_BYTES_MAX};
-use crate::node::{Looked, Node, NodeFd, NodeState};
+use crate::node::{Looked, Node, NodeFd, NodeState, btime_ns};
 use crate::open::STATE_DIR;
-use crate::record::{Birth, Fact, KernelHandle, Owned};
+use crate::record::{Birth, Fact, KernelHandle, ObjId, Owned};
 use crate::tx::Tx;
 use crate::types::{Around, Attrs, AttrsSet, ChangeInfo, Cred, Kind, PreOp, SetAttrs, TimeSet, Timestamp};
 use crate::volume::{Durability, Volume};
@@ -47,6 +47,17 @@ const ACL_DEFAULT: &str = "system.posix_acl_default";
 struct Before {
     change: u64,
     look: Statx,
+}
+
+/// What an operation has made and cannot complete.
+struct HalfMade<'a> {
+    dir: &'a Node,
+    dir_fd: &'a NodeFd,
+    /// Of the directory, and how it was.
+    state: &'a mut NodeState,
+    before: &'a Before,
+    name: &'a [u8],
+    kind: Kind,
 }
 
 /// A name from the wire: one component that names an entry.
@@ -434,12 +445,36 @@ impl Volume {
         }
     }
 
-    /// Takes back what an operation has just made and could not complete. Gives the error to answer with.
-    fn undo(&self, dir_fd: &NodeFd, name: &[u8], kind: Kind, why: Error) -> Error {
-        match self.assume_root().and_then(|()| Volume::unlink(dir_fd, name, kind)) {
+    /// Takes back what an operation has just made and could not complete. Gives the error to answer with. Call under the
+    /// directory's locks.
+    fn undo(&self, tx: &mut Tx, half: HalfMade<'_>, why: Error) -> Error {
+        match self.take_back(tx, half) {
             Ok(()) => why,
             Err(e) => self.fail(format!("taking back a half made object: {e}")),
         }
+    }
+
+    /// The log says of it that it is gone: after a power cut in between it is on disk.
+    fn take_back(&self, tx: &mut Tx, half: HalfMade<'_>) -> Result<(), Error> {
+        let HalfMade { dir, dir_fd, state, before, name, kind } = half;
+        self.changed(dir, state, None);
+        self.assume_root()?;
+        let obj = if tx.logs() {
+            let (kh, _) = kernel::handle_by_name(dir_fd, name)?;
+            Some(ObjId { kh, btime_ns: btime_ns(&kernel::look_at(dir_fd, name)?) })
+        } else {
+            None
+        };
+        Volume::unlink(dir_fd, name, kind)?;
+        let (_, mtime) = self.after(tx, dir, state, dir_fd, before)?;
+        let Some(obj) = obj else { return Ok(()) };
+        let (dir, name) = (dir.0.id.clone(), Bytes::copy_from_slice(name));
+        tx.record(vec![
+            Fact::Bind { dir: dir.clone(), name: name.clone(), obj: obj.clone() },
+            Fact::Unbind { dir: dir.clone(), name, obj: obj.clone() },
+            Fact::Links { obj, nlink: 0 },
+            Fact::Mtime { obj: dir, mtime },
+        ])
     }
 
     /// An object has lost its last name: its node serves those who have it open, and nobody else. Call without locks,

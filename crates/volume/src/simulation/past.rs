@@ -22,8 +22,6 @@ pub(super) struct Past {
     data: Vec<(u64, Serial, DataEvent)>,
     /// (position, object, from): what was written to it after `from` and up to the position was stable then.
     stable: Vec<(u64, Serial, u64)>,
-    /// (object, from, to): attributes that changed in between without a record.
-    pub(super) unrecorded: Vec<(Serial, u64, u64)>,
     /// Where it began and ended.
     pub(super) begin: u64,
     pub(super) end: u64,
@@ -117,7 +115,6 @@ impl Past {
             history: Vec::new(),
             data: Vec::new(),
             stable: Vec::new(),
-            unrecorded: Vec::new(),
             begin: k.position(),
             end: k.position(),
         }
@@ -132,7 +129,6 @@ impl Past {
             history: Vec::new(),
             data: Vec::new(),
             stable: Vec::new(),
-            unrecorded: Vec::new(),
             begin: at,
             end: at,
         }
@@ -172,16 +168,14 @@ impl Past {
     /// they were last known to be stable.
     fn may_have(&self, serial: Serial, position: u64, found: &Meta) -> bool {
         let of = |(p, s, m): &(u64, Serial, Rc<Meta>)| (*s == serial).then(|| (*p, m.clone()));
-        // Unstable data moves the times of a file, and so do operations that failed.
+        // Unstable data moves the times of a file.
         let unstable_since = self
             .data
             .iter()
             .filter(|(p, s, _)| *s == serial && !self.is_stable(*p, serial, position))
             .map(|(p, ..)| *p)
             .min();
-        let unrecorded =
-            self.unrecorded.iter().filter(|(s, ..)| *s == serial).map(|(_, from, _)| *from).min();
-        let Some(since) = unstable_since.into_iter().chain(unrecorded).min() else { return false };
+        let Some(since) = unstable_since else { return false };
         let same = |m: &Meta| (m.mtime, m.atime, m.mode) == (found.mtime, found.atime, found.mode);
         let before =
             self.history.iter().filter(|(p, s, _)| *s == serial && *p < since).map(|(_, _, m)| m).next_back();

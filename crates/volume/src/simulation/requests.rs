@@ -150,7 +150,7 @@ impl World {
                 done.as_ref().map_or_else(|e| e.to_string(), |_| "done".to_owned())
             )
         });
-        let (after, touched) = sim::with(|k| (k.position(), k.touched_since(before)));
+        let after = sim::with(|k| k.position());
         match done {
             Ok(done) => {
                 if let Some((node, from)) = done.stable
@@ -163,14 +163,6 @@ impl World {
                 self.figures.refused += 1;
                 if self.volume().failed().is_some() {
                     self.failed_from.get_or_insert(before);
-                }
-                // It may have changed something on the way, and taken it back.
-                let marker = sim::with(|k| k.find_in_state("marker"));
-                for serial in touched.into_iter().filter(|s| Some(*s) != marker) {
-                    if !self.told.contains_key(&serial) && sim::with(|k| k.peek(serial).is_none()) {
-                        self.undone.insert(serial);
-                    }
-                    self.past.unrecorded.push((serial, before + 1, after));
                 }
             }
         }

@@ -177,8 +177,6 @@ pub(super) struct World {
     gone: Vec<Told>,
     changes: HashMap<(Bytes, u64), u64>,
     strangers: HashSet<Serial>,
-    /// Objects that an operation made and took back when it failed: a power cut in between may leave them.
-    pub(super) undone: HashSet<Serial>,
     /// Those of the strangers that have taken a name which clients use.
     squatters: Vec<Serial>,
     /// Where the metadata stood before the operation in which the volume failed.
@@ -223,7 +221,6 @@ pub(super) fn run(seed: u64, keep_history: bool) -> Result<Figures, String> {
         gone: Vec::new(),
         changes: HashMap::new(),
         strangers: HashSet::new(),
-        undone: HashSet::new(),
         squatters: Vec::new(),
         failed_from: None,
         verifier: [0; 8],
@@ -326,7 +323,6 @@ impl World {
         self.bounds.clear();
         self.ends.clear();
         self.failed_from = None;
-        self.undone.clear();
         self.noted.clear();
         self.waiting.clear();
         let volume = self.volume();
@@ -843,11 +839,10 @@ impl World {
                 moments.push((position, by.min(position)));
             }
         }
-        let ignored: HashSet<Serial> = self.strangers.union(&self.undone).copied().collect();
         let mut wrong = Vec::new();
         let mut found = None;
         for (at, by) in moments.iter().rev().copied().filter(|(at, _)| *at >= self.acked_position) {
-            match sim::with(|k| past.compare(k, at, by, &ignored)) {
+            match sim::with(|k| past.compare(k, at, by, &self.strangers)) {
                 Ok(pairs) => {
                     found = Some((at, pairs));
                     break;

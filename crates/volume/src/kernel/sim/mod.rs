@@ -655,15 +655,6 @@ impl Kernel {
         self.flush_everything();
     }
 
-    /// The objects whose metadata has changed since a position.
-    pub fn touched_since(&self, position: u64) -> Vec<Serial> {
-        let mut touched: Vec<Serial> =
-            self.history.iter().rev().take_while(|(p, ..)| *p > position).map(|(_, s, _)| *s).collect();
-        touched.sort_unstable();
-        touched.dedup();
-        touched
-    }
-
     /// A file of the server's own.
     pub fn find_in_state(&self, name: &str) -> Option<Serial> {
         let own = self.peek(ROOT)?.entries.get(crate::open::STATE_DIR.as_bytes())?.serial;
