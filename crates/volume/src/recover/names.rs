@@ -142,6 +142,17 @@ impl<T: Tree> Run<'_, T> {
         Ok(())
     }
 
+    /// Sets aside what is in a dead directory. Each entry that the log knows has been detached, so it is not ours; the
+    /// directory is, and goes, so that its handle leads nowhere.
+    fn empty_dead(&mut self, dir: &ObjId) -> Result<(), Error> {
+        for name in self.tree.list(dir).map_err(io("listing a directory", dir))? {
+            if let Some((found, _)) = self.tree.lookup(dir, &name).map_err(io("looking a name up", dir))? {
+                self.set_aside(dir, &name, &found)?;
+            }
+        }
+        Ok(())
+    }
+
     fn drop_staged(&mut self, stage: &ObjId, found: &ObjId, name: &Bytes) -> Result<(), Error> {
         let Some(logged) = self.logged(found).cloned() else { return self.set_aside(stage, name, found) };
         let meta = self
@@ -152,9 +163,15 @@ impl<T: Tree> Run<'_, T> {
             if !dead {
                 return Err(surprise("a directory that must live has no name", &logged, Some(name)));
             }
-            // Each entry that the log knows has been detached: what keeps it from being empty is not ours.
             if !self.tree.rmdir(stage, name).map_err(io("removing a directory", &logged))? {
-                return self.set_aside(stage, name, found);
+                self.empty_dead(found)?;
+                if !self.tree.rmdir(stage, name).map_err(io("removing a directory", &logged))? {
+                    return Err(surprise(
+                        "a directory that was just emptied is not empty",
+                        &logged,
+                        Some(name),
+                    ));
+                }
             }
         } else {
             if !dead && meta.nlink < 2 {

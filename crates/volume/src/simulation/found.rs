@@ -187,3 +187,31 @@ fn set_aside() -> usize {
         k.peek(within(own, b"lost+found")).unwrap().entries.len()
     })
 }
+
+/// A directory that was removed, and into which somebody put something before recovery, was set aside as a whole: its handle
+/// led to lost+found.
+#[test]
+fn the_handle_of_a_removed_directory_leads_nowhere() {
+    let mut crowded = 0;
+    for seed in 0..30 {
+        let mut served = Served::first(FLAVOURS[seed as usize % 3], seed);
+        let dir = served.mkdir(b"d", SetAttrs::default()).unwrap();
+        let (fh, serial) = (dir.fh(), sim::with(|k| k.serial_of(&dir.0.id)).unwrap());
+        drop(dir);
+        served.checkpoint();
+        served.request(|v, tx| v.remove(tx, &Cred::root(), &v.root(), b"d")).unwrap();
+        served.end();
+        sim::with(Kernel::reboot);
+        let stranger = sim::with(|k| k.intrude(serial, b"mine"));
+        let served = Served::open();
+        assert!(served.names().is_empty());
+        assert_eq!(served.volume.resolve(&fh).err(), Some(Error::Stale), "seed {seed}");
+        if let Some(stranger) = stranger {
+            crowded += 1;
+            assert_eq!(sim::with(|k| k.peek(stranger).map(|m| m.nlink)), Some(1));
+            assert_eq!(set_aside(), 1);
+        }
+    }
+    sim::install(None);
+    assert!(crowded > 0, "the directory was never there again");
+}

@@ -966,10 +966,6 @@ impl World {
                 (None, Err(e)) => return Err(format!("the handle of the dead object {serial}: {e}")),
                 (None, Ok(node)) => {
                     let found = sim::with(|k| k.serial_of(&node.0.id));
-                    // A directory that was removed and into which somebody put something since: set aside as a whole.
-                    if found.is_some_and(|s| sim::with(|k| k.is_set_aside(s))) {
-                        continue;
-                    }
                     return Err(format!("the handle of the dead object {serial} leads to {found:?}"));
                 }
             }
@@ -977,9 +973,6 @@ impl World {
         for told in &self.gone {
             if let Ok(node) = volume.resolve(&told.fh) {
                 let found = sim::with(|k| k.serial_of(&node.0.id));
-                if found.is_some_and(|s| sim::with(|k| k.is_set_aside(s))) {
-                    continue;
-                }
                 return Err(format!("the handle of an object that is gone leads to {found:?}"));
             }
         }

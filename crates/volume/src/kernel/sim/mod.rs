@@ -654,22 +654,4 @@ impl Kernel {
     pub fn flush_as_stranger(&mut self) {
         self.flush_everything();
     }
-
-    /// A file of the server's own.
-    pub fn find_in_state(&self, name: &str) -> Option<Serial> {
-        let own = self.peek(ROOT)?.entries.get(crate::open::STATE_DIR.as_bytes())?.serial;
-        Some(self.peek(own)?.entries.get(name.as_bytes())?.serial)
-    }
-
-    /// Whether recovery has set an object aside.
-    pub fn is_set_aside(&self, mut serial: Serial) -> bool {
-        let lost_found = self.find_in_state("lost+found");
-        while serial != ROOT {
-            serial = self.meta(serial).parent;
-            if Some(serial) == lost_found {
-                return true;
-            }
-        }
-        false
-    }
 }
