@@ -441,7 +441,7 @@ impl Core {
             Phase::Closing => {
                 // A half of a mirror may be lost by the checkpoint itself, which takes further ones.
                 if checkpoint::target(&state).is_some() {
-                    state.checkpoint_asked = state.dirty_since.is_some();
+                    state.ask_checkpoint();
                     self.checkpointer.notify_one();
                     return Step::Blocked(Wait::Checkpoint);
                 }
@@ -498,6 +498,11 @@ impl Core {
 }
 
 impl State {
+    /// A checkpoint is wanted, if there is anything that none covers.
+    pub(crate) fn ask_checkpoint(&mut self) {
+        self.checkpoint_asked = self.dirty_since.is_some();
+    }
+
     /// Nothing will be acknowledged any more.
     pub(crate) fn dead(&self) -> bool {
         self.failed.is_some() || self.phase == Phase::Stopped

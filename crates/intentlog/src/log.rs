@@ -439,13 +439,20 @@ impl Log {
             return Err(LogError::NotStarted);
         }
         let Some(target) = checkpoint::target(&state) else { return Ok(()) };
-        state.checkpoint_asked = state.dirty_since.is_some();
+        state.ask_checkpoint();
         core.checkpointer.notify_one();
         while state.completed < target {
             state.check_alive()?;
             core.progress.wait(&mut state);
         }
         Ok(())
+    }
+
+    /// Asks for a checkpoint that covers everything committed before, and does not wait for it.
+    pub fn ask_checkpoint(&self) {
+        let core = &*self.handle.core;
+        core.state.lock().ask_checkpoint();
+        core.checkpointer.notify_one();
     }
 
     /// Stops in order: no new transactions, those open finish, a checkpoint, the mark "clean", both threads

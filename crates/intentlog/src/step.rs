@@ -123,8 +123,7 @@ impl Stepper {
 
     /// Asks for a checkpoint that covers everything committed before: complete when [`Stepper::covered`] says so.
     pub fn ask_checkpoint(&self) {
-        let mut state = self.core.state.lock();
-        state.checkpoint_asked = state.dirty_since.is_some();
+        self.core.state.lock().ask_checkpoint();
     }
 
     /// Nothing is logged that no checkpoint covers.

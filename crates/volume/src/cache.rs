@@ -7,7 +7,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasher;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use foldhash::fast::RandomState;
@@ -17,7 +17,7 @@ use crate::change::REMEMBER_NS;
 use crate::dirty::Dirty;
 use crate::kernel::OwnedFd;
 use crate::limits::NODE_SHARDS;
-use crate::node::{Node, NodeFd, NodeInner};
+use crate::node::{Node, NodeFd, NodeInner, NodeState};
 use crate::record::KernelHandle;
 
 // The tables are hashed by foldhash, seeded at random: their keys are handles from the kernel and inode numbers, which a
@@ -44,6 +44,8 @@ pub(crate) struct Cache {
     nodes_max: usize,
     /// A node with unstable data was dropped: what is not remembered may be dirty.
     dirty_dropped: AtomicBool,
+    /// The highest [`NodeState::logged_at`] of a node that was dropped.
+    logged_dropped: AtomicU64,
     /// Never drop a node that is alive: it could not be opened again.
     pinned: bool,
     fds: Arc<AtomicUsize>,
@@ -66,6 +68,7 @@ impl Cache {
             hasher: RandomState::default(),
             count: AtomicUsize::new(0),
             dirty_dropped: AtomicBool::new(false),
+            logged_dropped: AtomicU64::new(0),
             pinned,
             fds: Arc::new(AtomicUsize::new(0)),
             fds_max,
@@ -106,9 +109,11 @@ impl Cache {
         }
     }
 
-    /// What is known of the unstable data of an object that has no node.
-    pub(crate) fn dirty_of_unknown(&self) -> Dirty {
-        if self.dirty_dropped.load(Ordering::Relaxed) { Dirty::Unknown } else { Dirty::Clean }
+    /// What is known of an object that has no node.
+    pub(crate) fn unknown(&self) -> NodeState {
+        let dirty = if self.dirty_dropped.load(Ordering::Relaxed) { Dirty::Unknown } else { Dirty::Clean };
+        let logged_at = self.logged_dropped.load(Ordering::Relaxed);
+        NodeState { dirty, logged_at, ..NodeState::default() }
     }
 
     /// Takes in a new node, or gives the one that the object has already.
@@ -152,8 +157,12 @@ impl Cache {
             shard.hand.push_back(node);
             return None;
         }
-        if node.state.lock().dirty != Dirty::Clean {
-            self.dirty_dropped.store(true, Ordering::Relaxed);
+        {
+            let state = node.state.lock();
+            if state.dirty != Dirty::Clean {
+                self.dirty_dropped.store(true, Ordering::Relaxed);
+            }
+            self.logged_dropped.fetch_max(state.logged_at, Ordering::Relaxed);
         }
         shard.map.remove(&node.id.kh);
         self.forget_number(&node);
@@ -244,7 +253,14 @@ mod tests {
 
     fn new(n: u64, dirty: Dirty) -> NodeInner {
         let kh = KernelHandle { kind: 1, bytes: Bytes::copy_from_slice(&n.to_be_bytes()) };
-        NodeInner::new(ObjId { kh, btime_ns: 0 }, Kind::File, n, n, Bytes::new(), dirty)
+        NodeInner::new(
+            ObjId { kh, btime_ns: 0 },
+            Kind::File,
+            n,
+            n,
+            Bytes::new(),
+            NodeState { dirty, logged_at: n, ..NodeState::default() },
+        )
     }
 
     fn fd() -> OwnedFd {
@@ -294,12 +310,13 @@ mod tests {
         for n in 0..1000 {
             cache.intern(new(n, Dirty::Clean), NOW);
         }
-        assert_eq!(cache.dirty_of_unknown(), Dirty::Clean);
+        assert_eq!(cache.unknown().dirty, Dirty::Clean);
         cache.intern(new(5000, Dirty::Unknown), NOW);
         for n in 10_000..20_000 {
             cache.intern(new(n, Dirty::Clean), NOW);
         }
-        assert_eq!(cache.dirty_of_unknown(), Dirty::Unknown);
+        assert_eq!(cache.unknown().dirty, Dirty::Unknown);
+        assert!(cache.unknown().logged_at >= 5000, "nor is its log");
     }
 
     #[test]

@@ -61,7 +61,7 @@ pub enum Fill {
 }
 
 impl Fill {
-    fn len(&self) -> u64 {
+    pub(crate) fn len(&self) -> u64 {
         match self {
             Fill::Bytes(bytes) => bytes.len() as u64,
             Fill::Zero(len) => *len,

@@ -29,6 +29,7 @@ mod cache;
 mod change;
 mod clock;
 mod cred;
+mod cut;
 mod dirty;
 mod error;
 pub mod fold;

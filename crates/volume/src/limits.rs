@@ -49,6 +49,14 @@ pub const RESERVE_BYTES_MIN: u64 = 64 << 10;
 
 /// The space reserve is this part of the filesystem, if that is less.
 pub const RESERVE_PART: u64 = 64;
+
+/// Truncations of one file that are known to be under way at once; more are told to try again.
+/// In the crate's own tests so few that they are reached.
+pub const CUTS_MAX: usize = if cfg!(test) { 3 } else { 16 };
+
+/// The attribute that says them, bytes at most: a handle, a time and [`CUTS_MAX`] pairs of numbers.
+pub const CUT_BYTES_MAX: usize = HANDLE_BYTES_MAX + 24 + 20 * CUTS_MAX;
+
 /// Nodes kept in memory. Each takes about 500 bytes. More are held only while clients' requests, open files or the
 /// change attribute's rule (a second after an own change) need them.
 pub const NODES_MAX: usize = 65_536;

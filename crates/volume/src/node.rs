@@ -66,6 +66,9 @@ pub(crate) struct NodeState {
     pub(crate) dirty_writes: u64,
     /// `Data`, `Size` and `Zero` facts appended so far; recovery must know which of them a flush did not cover.
     pub(crate) data_facts: u64,
+    /// One more than the number of the checkpoint that was being made durable last when one of them was appended; 0: none
+    /// was.
+    pub(crate) logged_at: u64,
     /// A directory: whether it has a default ACL, as found when its ctime was the first number.
     pub(crate) default_acl: Option<(u64, bool)>,
     /// The attributes as last looked at, unless an operation has changed any since.
@@ -138,7 +141,14 @@ impl Drop for NodeFd {
 
 impl NodeInner {
     /// A node for the cache to take in.
-    pub(crate) fn new(id: ObjId, kind: Kind, ino: u64, fileid: u64, fh: Bytes, dirty: Dirty) -> NodeInner {
+    pub(crate) fn new(
+        id: ObjId,
+        kind: Kind,
+        ino: u64,
+        fileid: u64,
+        fh: Bytes,
+        state: NodeState,
+    ) -> NodeInner {
         NodeInner {
             id,
             kind,
@@ -146,7 +156,7 @@ impl NodeInner {
             fileid,
             fh,
             names: RwLock::new(()),
-            state: Mutex::new(NodeState { dirty, ..NodeState::default() }),
+            state: Mutex::new(state),
             fd: Mutex::new(FdSlot::default()),
             touched: AtomicBool::new(true),
             changed_ns: AtomicU64::new(0),

@@ -127,6 +127,8 @@ impl Volume {
             root: OnceLock::new(),
             clock: Clock::new(identity.floor_ns),
             volume_id: identity.volume_id,
+            durable_seq: AtomicU64::new(log.as_ref().map_or(0, |(_, marker, _)| marker.last())),
+            syncing: AtomicU64::new(0),
             log: log.map(|(log, marker, _)| (log, marker)),
             log_mirror: o.log_mirror.clone(),
             failed: OnceLock::new(),

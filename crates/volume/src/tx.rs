@@ -1,6 +1,7 @@
 //! Transactions: what one request changes, and the receipt that it is stable.
 
 use std::fmt;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use landfast_intentlog::{Ticket, Txn};
@@ -19,8 +20,8 @@ use crate::volume::{Durability, Volume};
 pub struct Tx {
     volume: Volume,
     joined: Option<Joined>,
-    /// Of the last part that said anything; the log is flushed in order, so it covers the earlier ones.
-    ticket: Option<Ticket>,
+    /// Of the last part that said anything, with its number; the log is flushed in order, so it covers the earlier ones.
+    ticket: Option<(Ticket, u64)>,
     modified: bool,
     broken: bool,
     /// What was changed, when somebody wants to know.
@@ -126,7 +127,6 @@ impl Tx {
     }
 
     /// The number under which the operations since the last split stand in the log.
-    #[cfg(test)]
     pub(crate) fn seq(&self) -> Option<u64> {
         self.joined.as_ref().map(|joined| joined.seq)
     }
@@ -181,9 +181,11 @@ impl Tx {
     /// Ends the transaction. What it did is stable when the receipt's wait returns `Ok`.
     pub fn finish(mut self) -> Receipt {
         self.split();
+        let (ticket, number) = self.ticket.take().unzip();
         Receipt {
             volume: self.volume.clone(),
-            ticket: self.ticket.take(),
+            ticket,
+            number: number.unwrap_or(0),
             checked: self.modified || self.broken,
             broken: self.broken,
             apart: std::mem::take(&mut self.apart),
@@ -203,7 +205,7 @@ impl Tx {
         }
         let ticket = joined.txn.commit();
         if joined.wanted {
-            self.ticket = Some(ticket);
+            self.ticket = Some((ticket, joined.seq));
         }
     }
 }
@@ -227,6 +229,8 @@ impl fmt::Debug for Tx {
 pub struct Receipt {
     volume: Volume,
     ticket: Option<Ticket>,
+    /// Of the transaction; 0 without a ticket.
+    number: u64,
     /// Nothing that modified may be answered after a failure; pure reads may.
     checked: bool,
     broken: bool,
@@ -281,6 +285,8 @@ impl Receipt {
 
     fn conclude(&self, flushed: Result<(), String>) -> Result<(), Error> {
         flushed.map_err(|e| self.volume.fail(format!("log: {e}")))?;
+        // A batch has larger numbers than the ones before, and is in the log as a whole.
+        self.volume.0.durable_seq.fetch_max(self.number, Ordering::SeqCst);
         if !self.apart.is_empty() {
             let mut later = self.volume.tx();
             self.apart.iter().for_each(|bytes| later.note(bytes.clone()));

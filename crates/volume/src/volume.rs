@@ -175,6 +175,10 @@ pub(crate) struct VolumeInner {
     pub(crate) clock: Clock,
     pub(crate) log: Option<(Log, Marker)>,
     pub(crate) log_mirror: Option<PathBuf>,
+    /// The largest transaction number that is known to be in the log durably.
+    pub(crate) durable_seq: AtomicU64,
+    /// The number of the checkpoint that was being made durable last.
+    pub(crate) syncing: AtomicU64,
     pub(crate) failed: OnceLock<String>,
     pub(crate) verifier: AtomicU64,
     pub(crate) fsyncs: AtomicU64,
@@ -409,8 +413,8 @@ impl Volume {
             let remap = self.0.remap.read();
             (remap.fileid(&id, sx.stx_ino), self.0.codec.encode(remap.outward(&id).unwrap_or(&id)))
         };
-        let dirty = self.0.cache.dirty_of_unknown();
-        let new = NodeInner::new(id, kind, sx.stx_ino, fileid, fh.ok_or(Error::NotSupported)?, dirty);
+        let state = self.0.cache.unknown();
+        let new = NodeInner::new(id, kind, sx.stx_ino, fileid, fh.ok_or(Error::NotSupported)?, state);
         Ok(self.0.cache.intern(new, Volume::now_ns()))
     }
 
@@ -534,6 +538,7 @@ impl Checkpoint for Checkpoints {
         let failed = |e: Error| std::io::Error::other(e);
         volume.check().map_err(failed)?;
         volume.assume_root().map_err(failed)?;
+        volume.0.syncing.store(number, Ordering::SeqCst);
         volume.set_tag(number, false)?;
         if !faults::bug(Bug::CheckpointBeforeSyncfs) {
             volume.flush_all().map_err(failed)?;

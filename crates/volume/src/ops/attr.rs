@@ -9,7 +9,7 @@ use super::{check_file, ctime, owned, record, set_owner, set_times};
 use crate::error::Error;
 use crate::kernel;
 use crate::limits::{FILE_SIZE_MAX, NAME_BYTES_MAX};
-use crate::node::{Node, NodeFd, OpenFile};
+use crate::node::{Node, NodeFd, NodeState, OpenFile};
 use crate::record::Fact;
 use crate::tx::Tx;
 use crate::types::{AccessMask, Attrs, AttrsSet, Cred, FsStat, Kind, SetAttrs, Timestamp};
@@ -86,7 +86,12 @@ impl Volume {
         {
             return Ok(None);
         }
-        let done = self.apply(cred, node, &fd, file, &attrs, &mut set);
+        let done = match attrs.size {
+            Some(size) => self.set_size(tx, cred, node, &state, (&fd, file), size),
+            None => Ok(()),
+        };
+        set.size = done.is_ok() && attrs.size.is_some();
+        let done = done.and_then(|()| Volume::apply(node, &fd, &attrs, &mut set));
         // What came before a failure has happened, and is recorded as such.
         if set.mode || set.uid || set.gid {
             node.0.rights.fetch_add(1, Ordering::AcqRel);
@@ -101,7 +106,7 @@ impl Volume {
                 // if a local process removed it).
                 tx.touch();
             } else {
-                state.data_facts += u64::from(set.size && tx.logs());
+                self.content_logged(&mut state, u64::from(set.size && tx.logs()));
                 record(tx, || attr_facts(node, set.size, &look))?;
             }
         }
@@ -115,19 +120,8 @@ impl Volume {
         Ok(Some(set))
     }
 
-    fn apply(
-        &self,
-        cred: &Cred,
-        node: &Node,
-        fd: &NodeFd,
-        file: Option<&OpenFile>,
-        attrs: &SetAttrs,
-        set: &mut AttrsSet,
-    ) -> Result<(), Error> {
-        if let Some(size) = attrs.size {
-            self.set_size(cred, node, fd, file, size)?;
-            set.size = true;
-        }
+    /// All but the size.
+    fn apply(node: &Node, fd: &NodeFd, attrs: &SetAttrs, set: &mut AttrsSet) -> Result<(), Error> {
         if attrs.uid.is_some() || attrs.gid.is_some() {
             set_owner(fd, attrs.uid, attrs.gid)?;
             (set.uid, set.gid) = (attrs.uid.is_some(), attrs.gid.is_some());
@@ -146,13 +140,15 @@ impl Volume {
         Ok(())
     }
 
-    /// Cuts or extends a file. Call as the caller, under the attribute lock.
+    /// Cuts or extends a file, through an open one if that is for writing. Call joined, as the caller, under the attribute
+    /// lock.
     fn set_size(
         &self,
+        tx: &Tx,
         cred: &Cred,
         node: &Node,
-        fd: &NodeFd,
-        file: Option<&OpenFile>,
+        state: &NodeState,
+        (fd, file): (&NodeFd, Option<&OpenFile>),
         size: u64,
     ) -> Result<(), Error> {
         match check_file(node) {
@@ -162,7 +158,7 @@ impl Volume {
             Ok(()) => {}
         }
         if let Some(file) = file.filter(|f| f.can_write() && f.node() == node) {
-            return Ok(kernel::ftruncate(&*file.0.fd, size)?);
+            return self.cut(tx, node, state, &*file.0.fd, size);
         }
         let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
         let writable = match kernel::reopen(fd, flags) {
@@ -176,7 +172,7 @@ impl Volume {
             }
             opened => opened?,
         };
-        Ok(kernel::ftruncate(writable, size)?)
+        self.cut(tx, node, state, &writable, size)
     }
 
     /// Space and object counts.

@@ -109,7 +109,7 @@ impl Volume {
             facts
         })?;
         if look.stx_size > 0 && tx.logs() {
-            node.0.state.lock().data_facts += 1;
+            self.content_logged(&mut node.0.state.lock(), 1);
         }
         drop(state);
         drop(names);

@@ -120,7 +120,7 @@ impl Volume {
             tx.touch();
             return Ok((count, Stable::FileSync));
         }
-        state.data_facts += 1;
+        self.content_logged(&mut state, 1);
         record(tx, || {
             let bytes = data.slice(..count as usize);
             let mut facts = vec![Fact::Data { obj: node.0.id.clone(), offset, bytes }];
@@ -179,7 +179,8 @@ impl Volume {
                 self.data_facts(node, &fd, ranges)?
             }
         };
-        state.data_facts += facts.iter().filter(|f| matches!(f, Fact::Data { .. })).count() as u64;
+        let logged = facts.iter().filter(|f| matches!(f, Fact::Data { .. })).count() as u64;
+        self.content_logged(&mut state, logged);
         // Also with nothing to copy: what another request has copied may not be flushed yet, so this one needs
         // something to wait for.
         tx.record(facts)?;

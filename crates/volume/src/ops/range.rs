@@ -60,7 +60,7 @@ impl Volume {
         self.changed(node, &mut state, Some(&look));
         if done.is_ok() && !node.0.is_dead() && look.stx_nlink != 0 {
             let len = look.stx_size.saturating_sub(offset).min(len);
-            state.data_facts += u64::from(tx.logs());
+            self.content_logged(&mut state, u64::from(tx.logs()));
             record(tx, || {
                 let mut facts = vec![Fact::Zero { obj: node.0.id.clone(), offset, len }];
                 facts.extend(attr_facts(node, false, &look));

@@ -2,10 +2,15 @@
 //!
 //! Any subset of the data that was not flushed may be on disk, and later data, too. Cutting, writing and punching in order, and
 //! cutting to size gives the same bytes whatever was there.
+//!
+//! On a disk that is ahead of the log the sizes are right, or too small for what was appended and is missing: the filesystem
+//! keeps them in order. So nothing is cut there, but where a truncation that the log lacks has said so ([`crate::cut`]): it may
+//! be on disk, and is brought to its end.
 
 use std::collections::HashMap;
 
 use super::{Error, Run, io, surprise};
+use crate::cut::{CUT_XATTR, Cuts};
 use crate::faults::point;
 use crate::fold::{Content, Fill, Plan};
 use crate::record::{Kind, ObjId};
@@ -22,7 +27,15 @@ impl<T: Tree> Run<'_, T> {
         if meta.kind != Kind::File {
             return Err(surprise("data for something that is no file", id, None));
         }
-        self.fill(&now, &plan.content, meta.size)
+        let content = &plan.content;
+        if let Some(cut) = content.cut.filter(|cut| *cut < meta.size) {
+            self.tree.truncate(&now, cut).map_err(io("cutting a file", id))?;
+        }
+        self.fill(&now, content, None)?;
+        match content.size {
+            Some(size) => self.tree.truncate(&now, size).map_err(io("setting a file's size", id)),
+            None => Ok(()),
+        }
     }
 
     /// For a disk that is ahead of the log: names and attributes are as they must be, or changed by operations that
@@ -44,13 +57,13 @@ impl<T: Tree> Run<'_, T> {
             }
             let (atime, mtime) = kept.get(&now).copied().unwrap_or((meta.owned.atime, meta.owned.mtime));
             times.push((now.clone(), atime, mtime));
-            files.push((now, &plan.content, meta.size));
+            files.push((now, &plan.content));
         }
         if first_run {
             self.tree.keep_times(marker, Some(&times)).map_err(io("noting the times to keep", &stage))?;
         }
-        for ((now, content, size), (_, atime, mtime)) in files.iter().zip(&times) {
-            self.fill(now, content, *size)?;
+        for ((now, content), (_, atime, mtime)) in files.iter().zip(&times) {
+            self.contents_ahead(now, content)?;
             self.tree.set_times(now, Some(*atime), *mtime).map_err(io("setting times", now))?;
         }
         point("recovery.contents");
@@ -58,24 +71,35 @@ impl<T: Tree> Run<'_, T> {
         self.tree.keep_times(marker, None).map_err(io("forgetting the times to keep", &stage))
     }
 
-    fn fill(&mut self, obj: &ObjId, content: &Content, size: u64) -> Result<(), Error> {
-        if let Some(cut) = content.cut.filter(|cut| *cut < size) {
-            self.tree.truncate(obj, cut).map_err(io("cutting a file", obj))?;
+    fn contents_ahead(&mut self, obj: &ObjId, content: &Content) -> Result<(), Error> {
+        let said =
+            self.tree.xattr(obj, CUT_XATTR.as_bytes()).map_err(io("reading what was to be cut", obj))?;
+        let cuts = Cuts::after(self.fold.last_seq, obj, &said.unwrap_or_default());
+        self.fill(obj, content, cuts.lowest())?;
+        let size = self.probe(obj)?.map_or(0, |meta| meta.size);
+        let wanted = cuts.last().unwrap_or_else(|| content.size.unwrap_or(0).max(size));
+        if wanted != size {
+            self.tree.truncate(obj, wanted).map_err(io("setting a file's size", obj))?;
         }
+        Ok(())
+    }
+
+    /// Writes and makes holes, up to `end`.
+    fn fill(&mut self, obj: &ObjId, content: &Content, end: Option<u64>) -> Result<(), Error> {
         for (offset, fill) in &content.writes {
+            let len = end.map_or(fill.len(), |end| end.saturating_sub(*offset).min(fill.len()));
             match fill {
+                _ if len == 0 => {}
                 Fill::Bytes(bytes) => {
-                    self.tree.write(obj, *offset, bytes).map_err(io("writing data", obj))?;
-                    self.done.bytes += bytes.len() as u64;
+                    let bytes = bytes.slice(..len as usize);
+                    self.tree.write(obj, *offset, &bytes).map_err(io("writing data", obj))?;
+                    self.done.bytes += len;
                 }
-                Fill::Zero(len) => {
-                    self.tree.punch(obj, *offset, *len).map_err(io("punching a hole", obj))?;
+                Fill::Zero(_) => {
+                    self.tree.punch(obj, *offset, len).map_err(io("punching a hole", obj))?;
                     self.done.holes += 1;
                 }
             }
-        }
-        if let Some(size) = content.size {
-            self.tree.truncate(obj, size).map_err(io("setting a file's size", obj))?;
         }
         self.done.contents += 1;
         Ok(())

@@ -46,6 +46,8 @@ pub struct Disk<'a> {
     open: HashMap<ObjId, Arc<OwnedFd>>,
     /// The file that was written last, open for writing.
     writing: Option<(ObjId, OwnedFd)>,
+    /// Room for the value of an extended attribute.
+    value: Vec<u8>,
 }
 
 impl<'a> Disk<'a> {
@@ -55,7 +57,16 @@ impl<'a> Disk<'a> {
         reserve::release(state_dir)?;
         let stage = private_dir(state_dir, STAGE)?;
         let lost_found = private_dir(state_dir, LOST_FOUND)?;
-        Ok(Disk { root, state_dir, remap, stage, lost_found, open: HashMap::new(), writing: None })
+        Ok(Disk {
+            root,
+            state_dir,
+            remap,
+            stage,
+            lost_found,
+            open: HashMap::new(),
+            writing: None,
+            value: Vec::new(),
+        })
     }
 
     /// Before anything else: on btrfs the transaction number is brought past that of each handle that clients or the log
@@ -331,12 +342,9 @@ impl Tree for Disk<'_> {
 
     fn xattr(&mut self, obj: &ObjId, name: &[u8]) -> Result<Option<Bytes>> {
         let fd = self.need(obj)?;
-        let mut value = vec![0u8; XATTR_VALUE_BYTES_MAX];
-        match kernel::getxattr(&*fd, c_name(name)?.as_c_str(), &mut value[..]) {
-            Ok(n) => {
-                value.truncate(n);
-                Ok(Some(value.into()))
-            }
+        self.value.resize(XATTR_VALUE_BYTES_MAX, 0);
+        match kernel::getxattr(&*fd, c_name(name)?.as_c_str(), &mut self.value[..]) {
+            Ok(n) => Ok(self.value.get(..n).map(Bytes::copy_from_slice)),
             Err(Errno::NODATA) => Ok(None),
             Err(e) => Err(e.into()),
         }

@@ -7,6 +7,7 @@
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
+use crate::cut::{CUT_XATTR, Cuts};
 use crate::kernel::sim::{DataEvent, Kernel, Meta, ROOT, Serial};
 use crate::open::STATE_DIR;
 use crate::types::Kind;
@@ -58,20 +59,17 @@ impl Bytes {
         self.sizes.1 = self.sizes.1.max(end as u64);
     }
 
-    fn size(&mut self, size: u64, stable: bool) {
-        if !stable {
-            self.sizes = (self.sizes.0.min(size), self.sizes.1.max(size));
-            self.reach(size as usize);
-            for may in self.may.iter_mut().skip(size as usize) {
-                if !may.contains(&0) {
-                    may.push(0);
-                }
-            }
-            return;
-        }
+    fn size(&mut self, size: u64) {
         self.may.truncate(size as usize);
         self.reach(size as usize);
         self.sizes = (size, size);
+    }
+
+    /// The same with this size.
+    fn sized(&self, size: u64) -> Bytes {
+        let mut sized = Bytes { sizes: self.sizes, may: self.may.clone() };
+        sized.size(size);
+        sized
     }
 
     fn zero(&mut self, offset: u64, len: u64, stable: bool) {
@@ -189,8 +187,8 @@ impl Past {
         self.stable.iter().any(|(at, s, from)| *s == serial && *at <= by && *from < p && p <= *at)
     }
 
-    /// What the contents of a file may be when everything logged up to `by` is there.
-    pub(super) fn may_be(&self, serial: Serial, by: u64) -> Bytes {
+    /// What the contents of a file may be when all metadata up to `position` is there, and everything logged up to `by`.
+    pub(super) fn may_be(&self, serial: Serial, position: u64, by: u64) -> Bytes {
         let base = self.base_data.get(&serial).map_or(&[][..], |b| b);
         let mut may = Bytes {
             sizes: (base.len() as u64, base.len() as u64),
@@ -206,22 +204,24 @@ impl Past {
                     may.sizes.0 = if stable { may.sizes.0.max(*offset) } else { may.sizes.0 };
                 }
                 DataEvent::Write(offset, bytes) => may.write(*offset, bytes, stable),
-                // Setting a size and making a hole is metadata, and logged. One that only the disk knows is undone where
-                // the log has data of the file.
-                DataEvent::Size(size) => may.size(*size, *p <= by),
+                // Setting a size is metadata: it has happened or it has not.
+                DataEvent::Size(size) if *p <= position => may.size(*size),
+                DataEvent::Size(_) => {}
+                // Making a hole is a write of zeroes, and logged.
                 DataEvent::Zero(offset, len) => may.zero(*offset, *len, *p <= by),
             }
         }
         may
     }
 
-    /// Compares what is there with the volume as it was at `position`, with data as logged up to `by`. Gives which object
+    /// Compares what is there with the volume as it was at `position`, with data as logged up to `by`, in transactions up to
+    /// `logged_seq`. Gives which object
     /// is which: (then, now).
     pub(super) fn compare(
         &self,
         k: &Kernel,
         position: u64,
-        by: u64,
+        (by, logged_seq): (u64, u64),
         strangers: &HashSet<Serial>,
     ) -> Result<Vec<(Serial, Serial)>, String> {
         let then = self.at(position);
@@ -234,7 +234,7 @@ impl Past {
             let missing = || format!("object {old} was not there at {position}");
             let was = then.get(old as usize).and_then(Option::as_ref).ok_or_else(missing)?;
             let Some(is) = k.peek(new) else { return Err(format!("object {new} is not there")) };
-            self.compare_one(k, (old, was), is, position, by, strangers)
+            self.compare_one(k, (old, was), is, position, (by, logged_seq), strangers)
                 .map_err(|e| format!("object {old}, now {new} ({:?}): {e}", was.kind))?;
             let hidden = |name: &[u8]| old == ROOT && name == STATE_DIR.as_bytes();
             let ours = |s: Serial| !strangers.contains(&s);
@@ -278,7 +278,7 @@ impl Past {
         (serial, was): (Serial, &Meta),
         is: &Meta,
         position: u64,
-        by: u64,
+        (by, logged_seq): (u64, u64),
         strangers: &HashSet<Serial>,
     ) -> Result<(), String> {
         if was.kind != is.kind {
@@ -307,7 +307,14 @@ impl Past {
             return Err(format!("extended attributes {:?}, must be {:?}", xattrs(is), xattrs(was)));
         }
         if was.kind == Kind::File {
-            self.may_be(serial, by).check(&k.contents(is))?;
+            let (may, found) = (self.may_be(serial, position, by), k.contents(is));
+            let cut =
+                was.xattrs.get(CUT_XATTR.as_bytes()).and_then(|said| Cuts::last_after(logged_seq, said));
+            // A truncation that was about to happen may have happened.
+            let cut_off = cut.is_some_and(|size| may.sized(size).check(&found).is_ok());
+            if !cut_off {
+                may.check(&found)?;
+            }
         }
         Ok(())
     }

@@ -842,7 +842,7 @@ impl World {
         let mut wrong = Vec::new();
         let mut found = None;
         for (at, by) in moments.iter().rev().copied().filter(|(at, _)| *at >= self.acked_position) {
-            match sim::with(|k| past.compare(k, at, by, &self.strangers)) {
+            match sim::with(|k| past.compare(k, at, (by, logged.last_seq), &self.strangers)) {
                 Ok(pairs) => {
                     found = Some((at, pairs));
                     break;
