@@ -2,8 +2,12 @@
 
 use landfast_nfs::v4::attr::AttrValues;
 use landfast_nfs::v4::res::{OpenRes, ReadRes, ReaddirRes, WriteRes};
-use landfast_nfs::v4::{CompoundRes, Fattr, FileHandle, NfsStat, OpNum, ResBody, ResOp, Stateid, Verifier};
-use landfast_xdr::Bytes;
+use landfast_nfs::v4::{
+    ArgOp, CompoundRes, Fattr, FileHandle, NfsStat, OpNum, ResBody, ResOp, Stateid, Verifier,
+};
+use landfast_xdr::{Bytes, Reader};
+
+use crate::session::SessionError;
 
 /// The operation at which a COMPOUND stopped, or what the server answered instead of the result expected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -32,6 +36,18 @@ impl OpError {
             OpError::Missing { .. } => NfsStat::NFS4ERR_IO,
         }
     }
+}
+
+/// `count` encoded operations, for those who execute COMPOUNDs in another form.
+pub(crate) fn decode_ops(ops: Bytes, count: usize) -> Result<Vec<ArgOp>, SessionError> {
+    let mut reader = Reader::new(ops);
+    let mut all = Vec::with_capacity(count);
+    while all.len() < count {
+        let op = ArgOp::decode_lenient(&mut reader)
+            .map_err(|e| SessionError::Unknown(format!("an operation of our own does not decode: {e}")))?;
+        all.push(op);
+    }
+    Ok(all)
 }
 
 /// The wire form of all attributes that are there.

@@ -1,4 +1,4 @@
-//! Client of NFSv3, 4.1 and 4.2: sessions, slots, compounds; files by their paths; archive extraction.
+//! Client of NFSv3, 4.0, 4.1 and 4.2: sessions, slots, compounds; files by their paths; archive extraction.
 //!
 //! - [`mod@url`]: URLs, `nfs://HOST[:PORT]/PATH?version=4.2`;
 //! - [`session`]: one session on several connections, many requests in flight, replies replayed after a
@@ -24,6 +24,7 @@ pub mod session;
 mod three;
 pub mod untar;
 pub mod url;
+mod v40;
 
 pub use session::{Session, SessionError, SessionLimits, SessionOptions};
 pub use url::{NfsUrl, Version};

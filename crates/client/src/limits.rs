@@ -16,6 +16,19 @@ pub const SLOTS_ASK: u32 = 64;
 pub const SLOTS_MAX: u32 = 256;
 /// COMPOUNDs that are executed at the same time on a version 3 server.
 pub const CALLS_IN_FLIGHT_MAX: u32 = 128;
+/// Operations in one COMPOUND of version 4.0, which has no way to ask, before a server says that it takes fewer: the least
+/// that today's servers take.
+pub const LEG_OPS: u64 = 96;
+/// Fewer are never tried.
+pub const LEG_OPS_MIN: u64 = 8;
+/// Bytes of a COMPOUND of version 4.0, and of its reply, that every server takes.
+pub const MESSAGE40_MIN: u32 = 64 << 10;
+/// Bytes of a reply of version 4.0 that a server may be expected to keep for a call that is sent again.
+pub const RESPONSE40_CACHED: u32 = 12 << 10;
+/// RENEWs in one lease of version 4.0.
+pub const RENEWALS_PER_LEASE: u32 = 3;
+/// Ways in which one COMPOUND of version 4.0 is tried: with other owners, client IDs, stateids, or in shorter parts.
+pub const LEG_TRIES_MAX: u32 = 64;
 /// Bytes of one WRITE of version 3 that every server takes, whatever it says.
 pub const WRITE3_BYTES_MIN: usize = 8 << 10;
 /// Bytes of one WRITE of version 3 beyond which nothing is gained.

@@ -1,4 +1,4 @@
-//! `nfs://HOST[:PORT]/PATH[?version=3|4.1|4.2&...]`, after RFC 2224 with libnfs's options.
+//! `nfs://HOST[:PORT]/PATH[?version=3|4.0|4.1|4.2&...]`, after RFC 2224 with libnfs's options.
 
 use std::str::FromStr;
 
@@ -28,6 +28,8 @@ pub struct NfsUrl {
 pub enum Version {
     /// NFS version 3 (RFC 1813).
     V3,
+    /// NFSv4.0 (RFC 7530).
+    V40,
     /// NFSv4.1 (RFC 8881).
     V41,
     /// NFSv4.2 (RFC 7862).
@@ -38,7 +40,7 @@ impl Version {
     /// The minor version of version 4.
     pub(crate) fn minor(self) -> u32 {
         match self {
-            Version::V3 => 0,
+            Version::V3 | Version::V40 => 0,
             Version::V41 => 1,
             Version::V42 => 2,
         }
@@ -49,6 +51,7 @@ impl std::fmt::Display for Version {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.pad(match self {
             Version::V3 => "3",
+            Version::V40 => "4.0",
             Version::V41 => "4.1",
             Version::V42 => "4.2",
         })
@@ -59,7 +62,7 @@ impl std::fmt::Display for Version {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UrlError {
     /// Another scheme, or none.
-    #[error("`{0}` is not of the form nfs://HOST[:PORT]/PATH[?version=3|4.1|4.2]")]
+    #[error("`{0}` is not of the form nfs://HOST[:PORT]/PATH[?version=3|4.0|4.1|4.2]")]
     Form(String),
     /// The port is no number from 1 to 65535.
     #[error("`{0}` is not a port number")]
@@ -71,7 +74,7 @@ pub enum UrlError {
     #[error("`..` in the path of a URL is not supported")]
     Parent,
     /// A version that is not spoken.
-    #[error("NFS version `{0}` is not supported; use 3, 4.1 or 4.2")]
+    #[error("NFS version `{0}` is not supported; use 3, 4.0, 4.1 or 4.2")]
     Version(String),
     /// An option that is not known.
     #[error("unknown option `{0}` in the URL; known: version, mountport, uid, gid")]
@@ -111,6 +114,7 @@ impl FromStr for NfsUrl {
                 "version" | "vers" => {
                     version = Some(match value {
                         "3" => Version::V3,
+                        "4.0" => Version::V40,
                         "4.1" => Version::V41,
                         "4.2" | "4" => Version::V42,
                         _ => return Err(UrlError::Version(value.to_owned())),
@@ -173,6 +177,7 @@ mod tests {
             ("nfs://10.0.0.1:20490/a//b/./c%20d/", "10.0.0.1", 20490, "a/b/c d", None),
             ("nfs://[::1]:1/a?version=4.1", "::1", 1, "a", Some(Version::V41)),
             ("nfs://[fe80::1]/", "fe80::1", 2049, "", None),
+            ("nfs://h/?version=4.0", "h", 2049, "", Some(Version::V40)),
             ("nfs://h/?vers=4", "h", 2049, "", Some(Version::V42)),
             ("nfs://h/?version=3&mountport=20048&uid=7&gid=8", "h", 2049, "", Some(Version::V3)),
         ] {

@@ -12,7 +12,7 @@ use landfast_client::{NfsUrl, Session, SessionLimits, SessionOptions};
 use landfast_nfs::v4::attr::AttrValues;
 use landfast_nfs::v4::{NfsStat, NfsTime, SetTime};
 
-const VERSIONS: [&str; 3] = ["4.2", "4.1", "3"];
+const VERSIONS: [&str; 4] = ["4.2", "4.1", "4.0", "3"];
 
 async fn connect(rig: &Rig, version: &str) -> Nfs {
     let url = format!("nfs://{}{}?version={version}", rig.addr(), rig.top(version));

@@ -15,8 +15,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 
 const MANY: &str = r"
-    mkdir t; for d in $(seq 20); do mkdir t/d$d; for f in $(seq 40); do printf $d.$f > t/d$d/f$f; done; ln t/d$d/f1 t/d$d/h; done
-    head -c 6000000 /dev/urandom > t/large; ln -s x t/d1/s; tar --format=posix -cf a.tar t
+    mkdir t; for d in $(seq 10); do mkdir t/d$d; for f in $(seq 40); do printf $d.$f > t/d$d/f$f; done; ln t/d$d/f1 t/d$d/h; done
+    head -c 3000000 /dev/urandom > t/large; ln -s x t/d1/s; tar --format=posix -cf a.tar t
 ";
 
 fn small_compounds() -> UntarOptions {
@@ -24,7 +24,7 @@ fn small_compounds() -> UntarOptions {
     UntarOptions { tuning, ..UntarOptions::default() }
 }
 
-const VERSIONS: [&str; 3] = ["4.2", "4.1", "3"];
+const VERSIONS: [&str; 4] = ["4.2", "4.1", "4.0", "3"];
 
 /// Passes bytes on between clients and a server, and resets each connection after so many bytes from the
 /// server, a little more each time, so that every part of a reply is once the last that comes.
@@ -72,7 +72,7 @@ async fn cutting_proxy(server: SocketAddr, first: u64) -> (SocketAddr, Arc<Atomi
 
 fn check(report: &Report, work: &Path, rig: &Rig) {
     assert!(report.complete(), "{:?} {:?}", report.stopped, report.failed);
-    assert_eq!((report.files, report.hard_links, report.symlinks, report.dirs), (801, 20, 1, 21));
+    assert_eq!((report.files, report.hard_links, report.symlinks, report.dirs), (401, 10, 1, 11));
     assert_eq!(tree(&work.join("t")), tree(&rig.dest().join("t")));
 }
 
@@ -137,8 +137,10 @@ async fn a_server_restart_costs_no_file() {
     if skipped() {
         return;
     }
-    for (version, clean) in VERSIONS.into_iter().flat_map(|v| [(v, true), (v, false)]) {
+    for (version, clean) in VERSIONS.map(|v| (v, false)).into_iter().chain([("4.2", true)]) {
         let mut rig = Rig::new().await;
+        // A client of version 4.0 waits for the end of the grace period.
+        rig.lease_seconds = 3;
         let work = rig.work();
         shell(&work, MANY);
         let addr = rig.addr();

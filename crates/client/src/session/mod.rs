@@ -3,6 +3,7 @@
 //! | version | how | exactly once by |
 //! |---|---|---|
 //! | 4.1, 4.2 | `engine`: slots of a session on several connections | the session's reply cache |
+//! | 4.0 | [`crate::v40`]: COMPOUNDs without sessions | owners' numbers, and the server's duplicate request cache |
 //! | 3 | [`crate::three`]: procedures that do the same | the server's duplicate request cache |
 //!
 //! What a lost reply leaves in doubt, and no cache can tell any more, is [`SessionError::Unknown`].
@@ -23,15 +24,17 @@ use landfast_xdr::Encode;
 use engine::Engine;
 pub use error::SessionError;
 pub use options::{SessionLimits, SessionOptions};
+pub(crate) use setup::{COMPOUND, compound_header};
 
 use crate::limits;
 use crate::peer::Peer;
 use crate::three::Three;
 use crate::url::Version;
+use crate::v40::Forty;
 
 /// A session with a server. Cheap to clone; end it with [`Session::destroy`].
 ///
-/// With a version 3 server it is one in form only: [`crate::three`] executes the COMPOUNDs.
+/// With a server of version 3 or 4.0 it is one in form only: COMPOUNDs are executed by what those versions have.
 #[derive(Clone)]
 pub struct Session {
     kind: Kind,
@@ -40,6 +43,7 @@ pub struct Session {
 #[derive(Clone)]
 enum Kind {
     Slots(Arc<Engine>),
+    Forty(Arc<Forty>),
     Three(Arc<Three>),
 }
 
@@ -66,7 +70,7 @@ impl Session {
             return Self::connect_as(options, version).await;
         }
         let mut last = None;
-        for version in [Version::V42, Version::V41, Version::V3] {
+        for version in [Version::V42, Version::V41, Version::V40, Version::V3] {
             match Self::connect_as(options.clone(), version).await {
                 Err(e) if e.is_other_version() => last = Some(e),
                 other => return other,
@@ -79,6 +83,7 @@ impl Session {
         let options = SessionOptions { version: Some(version), ..options };
         let kind = match version {
             Version::V3 => Kind::Three(Arc::new(Three::connect(options).await?)),
+            Version::V40 => Kind::Forty(Forty::connect(options).await?),
             Version::V41 | Version::V42 => Kind::Slots(Engine::connect(options, version.minor()).await?),
         };
         Ok(Session { kind })
@@ -87,6 +92,7 @@ impl Session {
     fn peer(&self) -> &Peer {
         match &self.kind {
             Kind::Slots(engine) => engine.peer(),
+            Kind::Forty(forty) => forty.peer(),
             Kind::Three(three) => three.peer(),
         }
     }
@@ -120,6 +126,7 @@ impl Session {
         // A task of its own, so that a caller who goes away leaves no slot in an unknown state.
         let task = match self.kind.clone() {
             Kind::Slots(engine) => tokio::spawn(async move { engine.compound(ops, count, cachethis).await }),
+            Kind::Forty(forty) => tokio::spawn(async move { forty.compound(ops, count).await }),
             Kind::Three(three) => tokio::spawn(async move { three.compound(ops, count).await }),
         };
         task.await.unwrap_or(Err(SessionError::Ended))
@@ -129,6 +136,7 @@ impl Session {
     pub fn limits(&self) -> SessionLimits {
         match &self.kind {
             Kind::Slots(engine) => engine.epoch().limits,
+            Kind::Forty(forty) => forty.limits(),
             Kind::Three(three) => three.limits(),
         }
     }
@@ -148,6 +156,7 @@ impl Session {
     pub fn lease(&self) -> Duration {
         match &self.kind {
             Kind::Slots(engine) => engine.epoch().lease,
+            Kind::Forty(forty) => forty.lease(),
             Kind::Three(_) => limits::LEASE_DEFAULT,
         }
     }
@@ -172,6 +181,7 @@ impl Session {
     pub async fn destroy(self) {
         match &self.kind {
             Kind::Slots(engine) => engine.destroy().await,
+            Kind::Forty(forty) => forty.destroy().await,
             Kind::Three(three) => three.destroy().await,
         }
     }

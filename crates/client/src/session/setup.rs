@@ -23,10 +23,10 @@ use super::SessionLimits;
 use crate::compound::{OpError, Results};
 use crate::limits;
 
-pub(super) const COMPOUND: Target = Target { prog: PROGRAM, vers: v4::VERSION, proc: v4::PROC_COMPOUND };
+pub(crate) const COMPOUND: Target = Target { prog: PROGRAM, vers: v4::VERSION, proc: v4::PROC_COMPOUND };
 
 /// The header of a COMPOUND of `count` operations: an empty tag, the minor version, the count.
-pub(super) fn compound_header(minor: u32, count: usize, out: &mut BytesMut) {
+pub(crate) fn compound_header(minor: u32, count: usize, out: &mut BytesMut) {
     Bytes::new().encode(out);
     minor.encode(out);
     (count as u32).encode(out);

@@ -31,9 +31,9 @@ mod exec;
 mod wire;
 
 use bytes::Bytes;
-use landfast_nfs::v4::{ArgOp, CompoundRes};
-use landfast_xdr::Reader;
+use landfast_nfs::v4::CompoundRes;
 
+use crate::compound::decode_ops;
 use crate::limits;
 use crate::peer::Peer;
 use crate::session::{SessionError, SessionLimits, SessionOptions};
@@ -52,15 +52,7 @@ impl Three {
 
     /// Executes `count` encoded operations.
     pub(crate) async fn compound(&self, ops: Bytes, count: usize) -> Result<CompoundRes, SessionError> {
-        let mut reader = Reader::new(ops);
-        let mut all = Vec::with_capacity(count);
-        while all.len() < count {
-            let op = ArgOp::decode_lenient(&mut reader).map_err(|e| {
-                SessionError::Unknown(format!("an operation of our own does not decode: {e}"))
-            })?;
-            all.push(op);
-        }
-        Exec::new(&self.wire).run(all).await
+        Exec::new(&self.wire).run(decode_ops(ops, count)?).await
     }
 
     pub(crate) fn limits(&self) -> SessionLimits {

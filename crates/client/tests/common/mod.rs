@@ -32,6 +32,8 @@ pub struct Rig {
     pub dir: tempfile::TempDir,
     pub running: Option<Running>,
     pub durability: Durability,
+    /// Of the servers that are started from now on.
+    pub lease_seconds: u32,
 }
 
 impl Rig {
@@ -42,7 +44,8 @@ impl Rig {
     pub async fn with(durability: Durability) -> Rig {
         let dir = tempfile::Builder::new().prefix("landfast-client-").tempdir_in("/var/tmp").unwrap();
         fs::create_dir_all(dir.path().join("data/dest")).unwrap();
-        let mut rig = Rig { dir, running: None, durability };
+        let mut rig =
+            Rig { dir, running: None, durability, lease_seconds: landfast_server::limits::LEASE_SECONDS };
         rig.start(SocketAddr::from(([127, 0, 0, 1], 0))).await;
         rig
     }
@@ -61,7 +64,9 @@ impl Rig {
             unprivileged: false,
         })
         .unwrap();
-        let config = ServerConfig { workers: 4, ..ServerConfig::new(volume, recovery, listen, export) };
+        let lease_seconds = self.lease_seconds;
+        let config =
+            ServerConfig { workers: 4, lease_seconds, ..ServerConfig::new(volume, recovery, listen, export) };
         self.running = Some(Server::start(config).await.unwrap());
     }
 

@@ -113,7 +113,7 @@ fn config(dir: &Path, port: u16, recovery: &Path) -> String {
     format!(
         "NFS_CORE_PARAM {{ NFS_Port = {port}; NFS_Protocols = 4; Bind_addr = 127.0.0.1; Enable_NLM = false; \
          Enable_RQUOTA = false; Enable_UDP = false; }}\n\
-         NFSv4 {{ Graceless = true; RecoveryBackend = fs; RecoveryRoot = \"{recovery}\"; Minor_Versions = 1, 2; }}\n\
+         NFSv4 {{ Graceless = true; RecoveryBackend = fs; RecoveryRoot = \"{recovery}\"; Minor_Versions = 0, 1, 2; }}\n\
          EXPORT {{ Export_Id = 1; Path = \"{dir}\"; Pseudo = \"/\"; Access_Type = RW; Squash = No_Root_Squash; \
          SecType = sys; Protocols = 4; Transports = TCP; FSAL {{ Name = VFS; }} }}\n\
          LOG {{ Default_Log_Level = WARN; }}\n"

@@ -1,0 +1,296 @@
+//! The client ID and what hangs on it: owners, opens, the lease (RFC 7530 sections 9.1.1 and 9.5).
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use bytes::{Bytes, BytesMut};
+use landfast_nfs::v4::attr::{AttrValues, Bitmap, number};
+use landfast_nfs::v4::v40::{
+    CallbackClient, ClientAddr, NfsClientId, SetclientidArgs, SetclientidConfirmArgs,
+};
+use landfast_nfs::v4::{ArgOp, CompoundRes, NfsStat, OpNum, Opaque1024, ResBody, Stateid};
+use landfast_xdr::{Decode, Encode};
+use tokio::time::sleep;
+use tracing::debug;
+
+use super::owners::{Owner, Owners};
+use crate::compound::{OpError, Results};
+use crate::limits;
+use crate::peer::{Lines, Peer};
+use crate::session::{COMPOUND, Instance, SessionError, SessionLimits, SessionOptions, compound_header};
+
+/// A server of NFSv4.0. See the module above.
+pub(crate) struct Forty {
+    pub(super) lines: Lines,
+    instance: Instance,
+    client: tokio::sync::Mutex<()>,
+    state: Mutex<State>,
+    limits: SessionLimits,
+    lease: Duration,
+    /// Operations that the server takes in one COMPOUND, as far as it is known.
+    leg_ops: AtomicU64,
+}
+
+#[derive(Default)]
+struct State {
+    clientid: u64,
+    /// How many client IDs there were; 0: none yet.
+    generation: u64,
+    owners: Owners,
+    /// Opens that outlive the COMPOUND that made them.
+    opens: HashMap<[u8; 12], Owner>,
+    /// Client IDs asked for since an OPEN last succeeded.
+    in_a_row: u32,
+}
+
+/// A reply, and whether the COMPOUND was sent more than once.
+pub(super) struct Replied {
+    pub(super) reply: CompoundRes,
+    pub(super) again: bool,
+}
+
+impl Forty {
+    /// Connects.
+    ///
+    /// # Errors
+    /// When the server cannot be reached or does not speak NFSv4.0.
+    pub(crate) async fn connect(options: SessionOptions) -> Result<Arc<Forty>, SessionError> {
+        let lines = Lines::connect(Arc::new(Peer::new(options))).await?;
+        let instance = Instance::new(lines.peer.options())?;
+        let server = lines.peer.server().to_owned();
+        let mut forty = Forty {
+            lines,
+            instance,
+            client: tokio::sync::Mutex::new(()),
+            state: Mutex::default(),
+            limits: SessionLimits::ASK,
+            lease: limits::LEASE_DEFAULT,
+            leg_ops: AtomicU64::new(limits::LEG_OPS),
+        };
+        let wanted = Bitmap::of(&[number::LEASE_TIME, number::MAXREAD, number::MAXWRITE]);
+        let ops = [ArgOp::Putrootfh, ArgOp::Getattr(wanted)];
+        let reply = forty.patiently(&ops).await?;
+        let mut results = Results::new(reply);
+        let refused =
+            |step, e: OpError| SessionError::Setup { server: server.clone(), step, status: e.status() };
+        results.take(OpNum::PUTROOTFH).map_err(|e| refused("PUTROOTFH", e))?;
+        let fattr = results.getattr().map_err(|e| refused("GETATTR", e))?;
+        let values = AttrValues::from_fattr(&fattr).unwrap_or_default();
+        forty.lease = values
+            .lease_time
+            .map_or(limits::LEASE_DEFAULT, |seconds| Duration::from_secs(u64::from(seconds.max(1))));
+        forty.limits = granted(&forty.lines.peer.options().ask, &values);
+        let forty = Arc::new(forty);
+        tokio::spawn(keep_alive(Arc::downgrade(&forty)));
+        Ok(forty)
+    }
+
+    pub(crate) fn peer(&self) -> &Peer {
+        &self.lines.peer
+    }
+
+    pub(crate) fn limits(&self) -> SessionLimits {
+        self.limits
+    }
+
+    pub(crate) fn lease(&self) -> Duration {
+        self.lease
+    }
+
+    /// The opens are left to the lease: NFSv4.0 has no operation that ends a client ID.
+    pub(crate) async fn destroy(&self) {
+        self.peer().end();
+        self.lines.close().await;
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Operations in one COMPOUND.
+    pub(super) fn leg_ops(&self) -> usize {
+        self.leg_ops.load(Ordering::Relaxed) as usize
+    }
+
+    /// The server did not take a COMPOUND of so many operations. `false`: there is nothing left to give up.
+    pub(super) fn shorter_legs(&self, used: usize) -> bool {
+        let half = (used as u64 / 2).max(limits::LEG_OPS_MIN);
+        half < used as u64 && self.leg_ops.fetch_min(half, Ordering::Relaxed) > 0
+    }
+
+    /// Sends a COMPOUND until its reply comes.
+    ///
+    /// # Errors
+    /// As [`Lines::call`].
+    pub(super) async fn send(&self, ops: &[ArgOp]) -> Result<Replied, SessionError> {
+        let mut args = BytesMut::new();
+        compound_header(0, ops.len(), &mut args);
+        ops.iter().for_each(|op| op.encode(&mut args));
+        let answer = self.lines.call(COMPOUND, vec![args.freeze()]).await?;
+        let reply = CompoundRes::from_bytes(answer.results)
+            .map_err(|_| SessionError::Unknown("the server's reply cannot be decoded".into()))?;
+        Ok(Replied { reply, again: answer.again })
+    }
+
+    /// Sends a COMPOUND of which a second execution does no harm, until the server says neither DELAY nor GRACE.
+    async fn patiently(&self, ops: &[ArgOp]) -> Result<CompoundRes, SessionError> {
+        let start = Instant::now();
+        let mut pause = limits::BACKOFF_MIN;
+        loop {
+            let reply = self.send(ops).await?.reply;
+            let busy = matches!(reply.status, NfsStat::NFS4ERR_DELAY | NfsStat::NFS4ERR_GRACE);
+            if !busy || start.elapsed() > limits::DELAY_PATIENCE {
+                return Ok(reply);
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(limits::BACKOFF_MAX);
+        }
+    }
+
+    /// The client ID in force and an owner of it; a client ID is got if there is none.
+    ///
+    /// # Errors
+    /// The server gives no client ID.
+    pub(super) async fn take_owner(&self) -> Result<(u64, Owner), SessionError> {
+        if self.state().generation == 0 {
+            self.renew_client(0).await?;
+        }
+        let mut state = self.state();
+        Ok((state.clientid, state.owners.take()))
+    }
+
+    pub(super) fn give_back(&self, owner: Owner) {
+        self.state().owners.give_back(owner);
+    }
+
+    /// An OPEN has succeeded.
+    pub(super) fn opened(&self) {
+        self.state().in_a_row = 0;
+    }
+
+    /// An open outlives its COMPOUND.
+    pub(super) fn keep(&self, stateid: Stateid, owner: Owner) {
+        let mut state = self.state();
+        if owner.generation == state.generation {
+            state.opens.insert(stateid.other, owner);
+        }
+    }
+
+    /// The owner of such an open, which is not kept any more.
+    pub(super) fn owner_of(&self, stateid: Stateid) -> Option<Owner> {
+        self.state().opens.remove(&stateid.other)
+    }
+
+    /// SETCLIENTID and SETCLIENTID_CONFIRM in place of the client ID of `generation`, unless somebody has: the server does
+    /// not know it any more (RFC 7530 sections 16.33, 16.34). Owners and opens go with it.
+    ///
+    /// # Errors
+    /// The server gives none, or none that it knows afterwards.
+    pub(super) async fn renew_client(&self, generation: u64) -> Result<(), SessionError> {
+        let _one_at_a_time = self.client.lock().await;
+        {
+            let mut state = self.state();
+            if state.generation != generation {
+                return Ok(());
+            }
+            state.in_a_row += 1;
+            if state.in_a_row > limits::RENEWALS_MAX {
+                return Err(self.refused("OPEN with a new client ID", NfsStat::NFS4ERR_STALE_CLIENTID));
+            }
+        }
+        if generation > 0 {
+            self.peer().counters.renewals.fetch_add(1, Ordering::Relaxed);
+        }
+        let mut last = NfsStat::NFS4_OK;
+        // A server that restarts between the two knows nothing of the first.
+        for _ in 0..limits::RENEWALS_MAX {
+            let set = ArgOp::Setclientid(SetclientidArgs {
+                client: NfsClientId {
+                    verifier: self.instance.verifier,
+                    id: Opaque1024(Bytes::copy_from_slice(&self.instance.name)),
+                },
+                // Nobody listens there: so no delegation is given, and nothing is ever called back.
+                callback: CallbackClient {
+                    program: 0x4000_0000,
+                    location: ClientAddr {
+                        netid: Bytes::from_static(b"tcp"),
+                        addr: Bytes::from_static(b"0.0.0.0.0.0"),
+                    },
+                },
+                callback_ident: 0,
+            });
+            let got = match Results::new(self.patiently(&[set]).await?).take(OpNum::SETCLIENTID) {
+                Ok(ResBody::Setclientid(got)) => got,
+                Ok(_) => return Err(self.refused("SETCLIENTID", NfsStat::NFS4ERR_IO)),
+                Err(e) => return Err(self.refused("SETCLIENTID", e.status())),
+            };
+            let confirm = SetclientidConfirmArgs { clientid: got.clientid, confirm: got.confirm };
+            let reply = self.patiently(&[ArgOp::SetclientidConfirm(confirm)]).await?;
+            match Results::new(reply).take(OpNum::SETCLIENTID_CONFIRM) {
+                Ok(_) => {
+                    let mut state = self.state();
+                    state.clientid = got.clientid;
+                    state.generation += 1;
+                    state.opens.clear();
+                    let generation = state.generation;
+                    state.owners.start_over(generation);
+                    return Ok(());
+                }
+                Err(e) if e.status() == NfsStat::NFS4ERR_STALE_CLIENTID => last = e.status(),
+                Err(e) => return Err(self.refused("SETCLIENTID_CONFIRM", e.status())),
+            }
+        }
+        Err(self.refused("SETCLIENTID_CONFIRM", last))
+    }
+
+    fn refused(&self, step: &'static str, status: NfsStat) -> SessionError {
+        SessionError::Setup { server: self.peer().server().to_owned(), step, status }
+    }
+
+    /// RENEW, if there is anything to renew; a client ID that the server has forgotten is got anew by the next OPEN.
+    async fn renew_lease(&self) {
+        let (clientid, generation) = {
+            let state = self.state();
+            (state.clientid, state.generation)
+        };
+        if generation == 0 {
+            return;
+        }
+        match self.send(&[ArgOp::Renew(clientid)]).await {
+            Ok(replied) if replied.reply.status.is_ok() => {}
+            Ok(replied) => debug!("RENEW at {}: {}", self.peer().server(), replied.reply.status),
+            Err(e) => debug!("RENEW at {}: {e}", self.peer().server()),
+        }
+    }
+}
+
+/// What COMPOUNDs may be like, since the server does not say: as large as its reads and writes, which it must take.
+fn granted(ask: &SessionLimits, values: &AttrValues) -> SessionLimits {
+    let of = |most: Option<u64>, ask: u32| {
+        let most = most.and_then(|most| u32::try_from(most).ok()).unwrap_or(limits::MESSAGE40_MIN);
+        most.max(limits::MESSAGE40_MIN).min(ask)
+    };
+    SessionLimits {
+        request: of(values.maxwrite, ask.request),
+        response: of(values.maxread, ask.response),
+        response_cached: limits::RESPONSE40_CACHED.min(ask.response_cached),
+        ops: ask.ops.min(limits::LEG_OPS as u32),
+        slots: limits::CALLS_IN_FLIGHT_MAX.min(ask.slots.max(1)),
+    }
+}
+
+/// Renews the lease: COMPOUNDs that name no state do not.
+async fn keep_alive(server: Weak<Forty>) {
+    loop {
+        let Some(forty) = server.upgrade() else { return };
+        let pause = (forty.lease / limits::RENEWALS_PER_LEASE).max(Duration::from_secs(1));
+        drop(forty);
+        sleep(pause).await;
+        match server.upgrade() {
+            Some(forty) if !forty.peer().has_ended() => forty.renew_lease().await,
+            _ => return,
+        }
+    }
+}
