@@ -83,12 +83,13 @@ impl FromStr for Bug {
 }
 
 /// The moments at which a process can be stopped, and what is so then.
-pub const POINTS: [(&str, &str); 21] = [
+pub const POINTS: [(&str, &str); 22] = [
     ("log.before-write", "a batch is sealed, nothing of it is on the device"),
     ("log.written", "a batch is durable, nobody has been told"),
     ("log.acknowledged", "those who wait for a batch have been told"),
     ("log.wrapped", "a batch that goes over the end of the ring is durable, nobody has been told"),
     ("checkpoint.cut", "the cut is made and the snapshot taken"),
+    ("volume.tagged", "the volume bears the number of the checkpoint, nothing of it is made durable"),
     ("checkpoint.synced", "the volume is durable up to the cut, the superblock is not yet written"),
     ("checkpoint.freed", "the superblock with the new tail is durable"),
     ("tx.joined", "a transaction has set its marker, nothing is changed"),

@@ -32,6 +32,7 @@ mod cred;
 mod cut;
 mod dirty;
 mod error;
+mod flush;
 pub mod fold;
 mod handle;
 mod identity;

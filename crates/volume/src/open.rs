@@ -21,6 +21,7 @@ use crate::clock::Clock;
 use crate::cred;
 use crate::error::OpenError;
 use crate::faults::{Bug, bug};
+use crate::flush;
 use crate::handle::HandleCodec;
 use crate::identity::{IDENTITY_FILE, Identity, LogInUse};
 use crate::kernel::{self, OwnedFd};
@@ -308,7 +309,7 @@ fn load_identity(
     identity.has_remap = true;
     // The log will bear the volume's id, so that must be on disk first, and the way to it.
     identity.save(state_dir).map_err(wrap)?;
-    kernel::fsync(mount).map_err(|e| OpenError::io(dir.display().to_string(), e))?;
+    flush::file(mount, state_dir).map_err(|e| OpenError::io(dir.display().to_string(), e))?;
     Ok(identity)
 }
 

@@ -8,6 +8,7 @@ use std::io::Result;
 use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags};
 use rustix::io::Errno;
 
+use crate::flush;
 use crate::kernel::{self, OwnedFd};
 use crate::limits::{RESERVE_BYTES_MAX, RESERVE_BYTES_MIN, RESERVE_PART};
 
@@ -43,7 +44,7 @@ pub(crate) fn take(state_dir: &OwnedFd) -> Result<()> {
 /// has left, at the end of its transaction.
 pub(crate) fn release(state_dir: &OwnedFd) -> Result<()> {
     match kernel::unlinkat(state_dir, RESERVE_FILE, AtFlags::empty()) {
-        Ok(()) => Ok(kernel::syncfs(state_dir)?),
+        Ok(()) => flush::all(state_dir),
         Err(Errno::NOENT) => Ok(()),
         Err(e) => Err(e.into()),
     }

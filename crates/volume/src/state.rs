@@ -9,6 +9,7 @@ use std::io::{Error, ErrorKind, Result};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
+use crate::flush;
 use crate::kernel::{self, OwnedFd};
 use crate::reserve;
 
@@ -37,10 +38,9 @@ fn write(dir: &OwnedFd, name: &str, payload: &[u8]) -> Result<()> {
     bytes.extend_from_slice(&crc32c::crc32c(payload).to_le_bytes());
     bytes.extend_from_slice(payload);
     kernel::write_all(&file, &bytes)?;
-    kernel::fsync(&file)?;
+    flush::file(&file, dir)?;
     kernel::renameat(dir, &temp, dir, name)?;
-    kernel::fsync(dir)?;
-    Ok(())
+    flush::file(dir, dir)
 }
 
 /// When [`replace`] wrote a file that is there, by the wall clock of then.

@@ -18,7 +18,8 @@ use crate::cache::Cache;
 use crate::clock::Clock;
 use crate::cred;
 use crate::error::{Error, OpenError};
-use crate::faults::{self, Bug};
+use crate::faults::{self, Bug, point};
+use crate::flush;
 use crate::handle::HandleCodec;
 use crate::identity::Identity;
 use crate::kernel::{self, AsFd, OwnedFd};
@@ -466,7 +467,7 @@ impl Volume {
     /// fsync; an error is final.
     pub(crate) fn fsync(&self, fd: impl AsFd) -> Result<(), Error> {
         self.0.fsyncs.fetch_add(1, Ordering::Relaxed);
-        let done = kernel::fsync(fd);
+        let done = flush::file(fd, &self.0.state_dir);
         self.injected();
         done.map_err(|e| self.fail(format!("fsync: {e}")))
     }
@@ -477,7 +478,7 @@ impl Volume {
             return self.flush_all();
         }
         self.0.fdatasyncs.fetch_add(1, Ordering::Relaxed);
-        let done = kernel::fdatasync(fd);
+        let done = flush::data(fd, &self.0.state_dir);
         self.injected();
         done.map_err(|e| self.fail(format!("fdatasync: {e}")))
     }
@@ -485,7 +486,7 @@ impl Volume {
     /// syncfs; an error is final.
     pub(crate) fn flush_all(&self) -> Result<(), Error> {
         self.0.syncfs.fetch_add(1, Ordering::Relaxed);
-        let done = kernel::syncfs(&self.0.mount);
+        let done = flush::all(&self.0.mount);
         self.injected();
         done.map_err(|e| self.fail(format!("syncfs: {e}")))
     }
@@ -540,6 +541,7 @@ impl Checkpoint for Checkpoints {
         volume.assume_root().map_err(failed)?;
         volume.0.syncing.store(number, Ordering::SeqCst);
         volume.set_tag(number, false)?;
+        point("volume.tagged");
         if !faults::bug(Bug::CheckpointBeforeSyncfs) {
             volume.flush_all().map_err(failed)?;
         }

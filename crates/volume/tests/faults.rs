@@ -31,7 +31,9 @@ fn each_point_of_an_operation_is_passed() {
     // An open file keeps the volume.
     drop(created);
     let rig = rig.crash();
-    for name in ["tx.joined", "op.applied", "commit.flushed", "recovery.begin", "recovery.emptied"] {
+    for name in
+        ["tx.joined", "op.applied", "commit.flushed", "volume.tagged", "recovery.begin", "recovery.emptied"]
+    {
         assert!(passes(name) > 0, "{name}");
     }
     drop(rig);

@@ -68,6 +68,15 @@ mod tests {
             let product = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
             for (n, line) in product.lines().enumerate() {
                 assert!(!goes_past(line), "{}:{}: {line}", within.display(), n + 1);
+                let flushes = ["fsync(", "fdatasync(", "syncfs("]
+                    .iter()
+                    .any(|call| line.contains(&format!("kernel::{call}")));
+                assert!(
+                    !flushes || within == Path::new("flush.rs"),
+                    "{}:{}: {line}",
+                    within.display(),
+                    n + 1
+                );
             }
         }
     }

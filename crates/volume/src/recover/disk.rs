@@ -21,7 +21,7 @@ use crate::kernel::{self, OwnedFd};
 use crate::limits::{BTRFS_COMMITS_MAX, BTRFS_COMMITS_MIN, DESCRIPTORS_KEPT, XATTR_VALUE_BYTES_MAX};
 use crate::record::{Birth, Kind, ObjId, Owned, Timestamp};
 use crate::remap::Remap;
-use crate::{reserve, state};
+use crate::{flush, reserve, state};
 
 /// Staging, in the state directory.
 const STAGE: &str = "stage";
@@ -110,7 +110,7 @@ impl<'a> Disk<'a> {
             let id = identity(&file)?;
             drop(file);
             kernel::unlinkat(self.state_dir, BUMP, AtFlags::empty())?;
-            kernel::syncfs(self.root)?;
+            flush::all(self.root)?;
             if commits >= BTRFS_COMMITS_MIN && btrfs_generation(&id).is_some_and(|now| now > newest) {
                 return Ok(());
             }
@@ -360,7 +360,7 @@ impl Tree for Disk<'_> {
     }
 
     fn sync(&mut self) -> Result<()> {
-        Ok(kernel::syncfs(self.root)?)
+        flush::all(self.root)
     }
 
     fn remapped(&self, old: &ObjId) -> Option<ObjId> {

@@ -393,8 +393,13 @@ impl World {
             sim::with(|k| k.cut_at(Some(n)));
         }
         if self.rng.one_in(6) {
-            let faults = (0..1 + self.rng.below(3)).map(|_| 1 + self.rng.below(ops * 12)).collect();
-            sim::with(|k| k.faults(faults));
+            if self.rng.one_in(3) {
+                let n = 1 + self.rng.below(4);
+                sim::with(|k| k.lose_journal_in(Some(n)));
+            } else {
+                let faults = (0..1 + self.rng.below(3)).map(|_| 1 + self.rng.below(ops * 12)).collect();
+                sim::with(|k| k.faults(faults));
+            }
         }
         let eager = *self.rng.pick(&[1u64, 2, 4, 10]);
         for _ in 0..ops {
@@ -694,7 +699,7 @@ impl World {
 
     fn end_life(&mut self, clean: bool) -> Result<(), String> {
         // After an error of a flush the page cache shows what is not on disk, and no process can tell.
-        let killed = !clean && !sim::with(|k| k.is_down() || k.flush_failed) && self.rng.one_in(3);
+        let killed = !clean && !sim::with(|k| k.must_reboot()) && self.rng.one_in(3);
         // What the process still does as it goes has no effect.
         if !clean {
             sim::with(|k| k.cut());
@@ -707,7 +712,7 @@ impl World {
             sim::with(|k| k.restart_process());
             self.say(|| "the process is killed".to_owned());
             past.end
-        } else if clean && self.rng.one_in(2) {
+        } else if clean && !sim::with(|k| k.must_reboot()) && self.rng.one_in(2) {
             past.end
         } else {
             self.figures.cuts += u64::from(!clean);
@@ -751,7 +756,11 @@ impl World {
                 let within = *self.rng.pick(&[40, 200, 600]);
                 let n = 1 + self.rng.below(within);
                 if self.rng.one_in(5) {
-                    sim::with(|k| k.faults(vec![n]));
+                    if self.rng.one_in(3) {
+                        sim::with(|k| k.lose_journal_in(Some(1 + n % 8)));
+                    } else {
+                        sim::with(|k| k.faults(vec![n]));
+                    }
                 } else {
                     sim::with(|k| k.cut_at(Some(n)));
                 }
@@ -777,6 +786,7 @@ impl World {
                         sim::with(|k| {
                             k.cut_at(None);
                             k.faults(Vec::new());
+                            k.lose_journal_in(None);
                             k.struck.clear();
                         });
                         return self.begin_life(&pairs);
@@ -794,7 +804,7 @@ impl World {
             troubles = troubles.saturating_sub(1);
             self.stop_process();
             sim::with(|k| k.struck.clear());
-            if sim::with(|k| k.is_down() || k.flush_failed) || self.rng.one_in(2) {
+            if sim::with(|k| k.must_reboot()) || self.rng.one_in(2) {
                 let call = sim::with(|k| {
                     k.cut();
                     k.cut_in

@@ -736,6 +736,9 @@ impl Kernel {
                 return Err(e);
             }
         }
+        if self.journal_lost {
+            return Ok(());
+        }
         self.flush_data(serial, false);
         if self.flavour == Flavour::Btrfs {
             // What the log tree would bring ahead of other changes is not modelled: with a log the volume never asks
@@ -764,7 +767,9 @@ impl Kernel {
                 return Err(e);
             }
         }
-        self.flush_everything();
+        if !self.journal_lost {
+            self.flush_everything();
+        }
         Ok(())
     }
 

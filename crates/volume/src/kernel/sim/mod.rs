@@ -8,6 +8,8 @@
 //!   old contents, or a mixture. A file that grew may be shorter, down to the size that was flushed or set.
 //! - Identities: inode numbers are given again ([`Flavour`]).
 //! - After an error of a flush the data that was lost counts as clean.
+//! - The journal may fail for good, also in the middle of somebody else's flush: nothing can be changed any more, and a flush that
+//!   comes after that may find nothing to do and succeed.
 //!
 //! Every call counts; at a chosen count power goes ([`Kernel::cut_at`]) or the call fails ([`Kernel::faults`]). After a
 //! power cut every call fails until [`Kernel::reboot`], so the code that is running comes to its end without effect.
@@ -260,10 +262,14 @@ pub struct Kernel {
     down: bool,
     /// Calls that fail, by number, in order.
     faults: Vec<u64>,
+    /// The journal fails just before so many more flushes.
+    lose_journal_in: Option<u64>,
     /// Calls that have failed so.
     pub struck: Vec<(u64, Class, Errno)>,
     /// A flush or a write of the log has failed.
     pub flush_failed: bool,
+    /// The journal has failed: what was not flushed before is not, and nothing is changed any more.
+    journal_lost: bool,
     /// Changes of metadata so far.
     pos: u64,
     /// All changes of metadata since [`Kernel::begin_history`], by position.
@@ -309,8 +315,10 @@ impl Kernel {
             cut_at: None,
             down: false,
             faults: Vec::new(),
+            lose_journal_in: None,
             struck: Vec::new(),
             flush_failed: false,
+            journal_lost: false,
             pos: 0,
             history: Vec::new(),
             data: Vec::new(),
@@ -339,17 +347,33 @@ impl Kernel {
             self.cut_in = call;
             return Err(Errno::IO);
         }
-        if self.faults.last() == Some(&self.calls) {
+        let struck = self.faults.last() == Some(&self.calls);
+        if struck {
             self.faults.pop();
-            let errno = match class {
-                Class::Look | Class::Flush | Class::Log => Errno::IO,
-                Class::Change => *self.rng.pick(&[Errno::NOSPC, Errno::DQUOT, Errno::IO]),
-            };
-            self.struck.push((self.calls, class, errno));
-            self.flush_failed |= matches!(class, Class::Flush | Class::Log);
-            return Err(errno);
+            self.journal_lost |= matches!(class, Class::Change | Class::Flush) && self.rng.one_in(3);
         }
-        Ok(())
+        if let Some(flushes) = self.lose_journal_in.as_mut().filter(|_| class == Class::Flush) {
+            *flushes -= 1;
+            if *flushes == 0 {
+                self.lose_journal_in = None;
+                self.journal_lost = true;
+            }
+        }
+        let errno = match class {
+            Class::Change | Class::Flush if self.journal_lost => Errno::ROFS,
+            _ if !struck => return Ok(()),
+            Class::Look | Class::Flush | Class::Log => Errno::IO,
+            Class::Change => *self.rng.pick(&[Errno::NOSPC, Errno::DQUOT, Errno::IO]),
+        };
+        self.struck.push((self.calls, class, errno));
+        self.flush_failed |= matches!(class, Class::Flush | Class::Log);
+        // There is nothing left to flush.
+        if class == Class::Flush && self.journal_lost && self.rng.one_in(2) { Ok(()) } else { Err(errno) }
+    }
+
+    /// The page cache shows what is not on disk and will not be.
+    pub fn must_reboot(&self) -> bool {
+        self.down || self.flush_failed || self.journal_lost
     }
 
     /// How many calls there were.
@@ -367,6 +391,11 @@ impl Kernel {
         calls.sort_unstable_by(|a, b| b.cmp(a));
         calls.dedup();
         self.faults = calls.into_iter().map(|n| self.calls + n.max(1)).collect();
+    }
+
+    /// The journal fails just before the `n`th flush from here on, from 1.
+    pub fn lose_journal_in(&mut self, n: Option<u64>) {
+        self.lose_journal_in = n;
     }
 
     /// Whether power has gone.
@@ -543,6 +572,7 @@ impl Kernel {
         }
         self.journal.clear();
         self.commits.clear();
+        self.journal_lost = false;
         self.by_ino.clear();
         self.blocks_used = 0;
         self.next_ino = 256;
@@ -605,6 +635,7 @@ impl Kernel {
         self.down = false;
         self.cut_at = None;
         self.faults.clear();
+        self.lose_journal_in = None;
         self.flush_failed = false;
         crate::cred::forget();
     }
@@ -625,7 +656,12 @@ impl Kernel {
     /// Somebody else makes a file in a directory. `None` where the name is taken or the disk is full.
     pub fn intrude(&mut self, dir: Serial, name: &[u8]) -> Option<Serial> {
         let is_dir = self.peek(dir).is_some_and(|m| m.kind == Kind::Dir && m.nlink > 0);
-        if !is_dir || self.down || self.meta(dir).entries.contains_key(name) || self.has_room(1).is_err() {
+        if !is_dir
+            || self.down
+            || self.journal_lost
+            || self.meta(dir).entries.contains_key(name)
+            || self.has_room(1).is_err()
+        {
             return None;
         }
         let before = (std::mem::replace(&mut self.user, 0), std::mem::replace(&mut self.umask, 0));
@@ -652,6 +688,8 @@ impl Kernel {
 
     /// Somebody else flushes everything.
     pub fn flush_as_stranger(&mut self) {
-        self.flush_everything();
+        if !self.journal_lost {
+            self.flush_everything();
+        }
     }
 }
