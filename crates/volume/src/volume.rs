@@ -392,11 +392,15 @@ impl Volume {
         let panicked = |_| Err(std::io::Error::other("a thread panicked"));
         match kernel::on_another_thread(save).unwrap_or_else(panicked) {
             Ok(()) => tracing::warn!("the clock was set back; change attributes go on from where they were"),
-            Err(e) => tracing::error!(
-                "the clock was set back, and that could not be written to {}: {e}; clients that are connected after the \
+            Err(e) if matches!(Errno::from_io_error(&e), Some(Errno::NOSPC | Errno::DQUOT)) => {
+                tracing::error!(
+                    "the clock was set back, and that could not be written to {}: {e}; clients that are connected after the \
                  next start may show old contents",
-                self.0.dir.display()
-            ),
+                    self.0.dir.display()
+                )
+            }
+            // It may have been a flush, and that is final.
+            Err(e) => _ = self.fail(format!("writing down that the clock was set back: {e}")),
         }
     }
 

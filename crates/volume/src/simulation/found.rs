@@ -215,3 +215,26 @@ fn the_handle_of_a_removed_directory_leads_nowhere() {
     sim::install(None);
     assert!(crowded > 0, "the directory was never there again");
 }
+
+/// The clock was set back, and the flush of the file that says so failed: that was only a line for the operator.
+#[test]
+fn nothing_is_acknowledged_after_the_flush_of_a_state_file_has_failed() {
+    let mut seen = 0;
+    for call in 1..30 {
+        let mut served = Served::first(Flavour::Ext4, 1);
+        let (node, _file) = served.create(b"a", SetAttrs::default()).unwrap();
+        sim::with(|k| {
+            k.wait(2_000_000_000);
+            k.set_clock(-10_000_000_000);
+            k.faults(vec![call]);
+        });
+        let _ = served.volume.getattr(&node);
+        sim::with(|k| k.faults(Vec::new()));
+        if sim::with(|k| k.flush_failed) {
+            seen += 1;
+            assert_eq!(served.create(b"b", SetAttrs::default()).err(), Some(Error::Failed), "call {call}");
+        }
+    }
+    sim::install(None);
+    assert!(seen > 0, "no flush of a state file failed");
+}

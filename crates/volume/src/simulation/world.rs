@@ -185,7 +185,6 @@ pub(super) struct World {
     unclean: bool,
     history: Vec<String>,
     keep_history: bool,
-    clock_was_set: bool,
 }
 
 /// Runs a seed. An error is what the oracle says, with the history where that is wanted.
@@ -227,7 +226,6 @@ pub(super) fn run(seed: u64, keep_history: bool) -> Result<Figures, String> {
         unclean: false,
         history: Vec::new(),
         keep_history,
-        clock_was_set: false,
     };
     world.say(|| format!("{flavour:?}, {blocks} blocks, log of {log_bytes} bytes"));
     let done = world.lives();
@@ -496,7 +494,7 @@ impl World {
             }
             match result {
                 Ok(()) => {
-                    if sim::with(|k| k.flush_failed) && !done.settled && !self.clock_was_set {
+                    if sim::with(|k| k.flush_failed) && !done.settled {
                         return Err(format!(
                             "client {} request {} is acknowledged after a flush has failed: {:?}",
                             done.client,
@@ -530,7 +528,6 @@ impl World {
         if self.rng.one_in(400) {
             let by = self.rng.below(20_000_000_000) as i64 - 10_000_000_000;
             sim::with(|k| k.set_clock(by));
-            self.clock_was_set = true;
             self.say(|| format!("the clock is set by {by} ns"));
         }
         if self.rng.one_in(40) {
