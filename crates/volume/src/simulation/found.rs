@@ -238,3 +238,42 @@ fn nothing_is_acknowledged_after_the_flush_of_a_state_file_has_failed() {
     sim::install(None);
     assert!(seen > 0, "no flush of a state file failed");
 }
+
+/// A truncation that was on disk and not in the log was undone as far as the log reached: what was older had become zeros.
+#[test]
+fn sizes_that_are_ahead_of_the_log_are_there_as_a_whole() {
+    for sizes in [&[300][..], &[300, 1100], &[300, 1100, 1000], &[1150, 200, 1500], &[100, 0]] {
+        let mut served = Served::first(Flavour::Ext4, 1);
+        let (node, file) = served.create(b"a", SetAttrs::default()).unwrap();
+        for (offset, byte) in [(0, b"x"), (800, b"y")] {
+            let bytes = Bytes::from(byte.repeat(if offset == 0 { 1000 } else { 400 }));
+            served.request(|v, tx| v.write(tx, &file, offset, bytes, Stable::FileSync)).unwrap();
+            // Only the last one is in the log in the end.
+            served.stepper.ask_checkpoint();
+            while offset == 0 && !served.stepper.covered() {
+                let steps = [served.stepper.checkpoint(), served.stepper.write()];
+                assert!(
+                    steps.iter().any(|s| matches!(s, Step::Did(_))),
+                    "the checkpoint does not come to an end"
+                );
+            }
+        }
+        let mut tx = served.volume.tx();
+        for size in sizes {
+            let cut = SetAttrs { size: Some(*size), ..SetAttrs::default() };
+            served.volume.setattr(&mut tx, &Cred::root(), &node, Some(&file), cut).unwrap();
+        }
+        drop(tx.finish());
+        let before = served.volume.read(&file, 0, 2000).unwrap().0;
+        drop((node, file));
+        served.end();
+        sim::with(Kernel::restart_process);
+        let served = Served::open();
+        let node = served.volume.lookup(&Cred::root(), &served.volume.root(), b"a").unwrap();
+        let file = served.volume.open_file(&Cred::root(), &node, OpenMode::BOTH).unwrap();
+        assert!(served.volume.read(&file, 0, 2000).unwrap().0 == before, "{sizes:?}");
+        drop((node, file));
+        served.end();
+    }
+    sim::install(None);
+}
