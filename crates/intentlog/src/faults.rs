@@ -6,7 +6,7 @@
 //!
 //! A bug is chosen for the whole process by `LANDFAST_BUG=NAME`, or for one thread by [`with`]. A stop is chosen by
 //! `LANDFAST_STOP_AT=NAME[:N]`: the N-th pass of that point stops the process with SIGSTOP, after a line on standard
-//! error that says so. [`from_environment`] says what was chosen, and refuses what does not exist.
+//! error that says so; the thread that passes does nothing more before SIGCONT. [`from_environment`] says what was chosen, and refuses what does not exist.
 
 use std::fmt;
 use std::str::FromStr;
@@ -142,6 +142,8 @@ mod armed {
     use std::sync::OnceLock;
     use std::sync::atomic::{AtomicU64, Ordering};
 
+    use rustix::process::Signal;
+
     use super::{Bug, FaultError, POINTS};
 
     static CHOSEN: OnceLock<Result<Chosen, FaultError>> = OnceLock::new();
@@ -245,8 +247,21 @@ mod armed {
         if chosen().stop == Some(Stop { point: index, pass }) {
             eprintln!("stopped at {name}");
             // Nothing is lost if it does not stop: whoever waits for that gives up.
-            let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP);
+            let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::STOP);
+            while stop_is_pending() {
+                std::thread::yield_now();
+            }
         }
+    }
+
+    /// Whether no thread has taken the signal yet. The kernel gives it to any thread, mostly the first, and this one would go on for a
+    /// moment. With the taking all threads are told to stop, in one step as seen from here: who finds it taken is stopped when the
+    /// system call that says so ends.
+    fn stop_is_pending() -> bool {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let pending = status.lines().find_map(|line| line.strip_prefix("ShdPnd:"));
+        let pending = pending.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).unwrap_or(0);
+        pending >> (Signal::STOP.as_raw() - 1) & 1 == 1
     }
 
     /// Whether the process is to stop at `name`: what is done at once elsewhere is then done one after the other.

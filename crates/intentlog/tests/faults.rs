@@ -3,13 +3,15 @@
 
 mod common;
 
+use std::io::Read;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use common::{Model, config, start};
-use landfast_intentlog::faults::{POINTS, from_environment, passes};
+use landfast_intentlog::faults::{POINTS, from_environment, passes, point};
 use landfast_intentlog::sim::{Fault, SimDisk};
 use landfast_intentlog::{Config, Log};
+use rustix::io::ioctl_fionread;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 const BYTES: usize = 64 * 1024 + 256 * 1024;
@@ -56,9 +58,18 @@ fn child() {
     log.shutdown().unwrap();
 }
 
-fn run(variable: &str, value: &str) -> std::process::Child {
+/// What the processes run that stop at a point at once.
+#[test]
+fn child_at_a_point() {
+    if std::env::var_os(CHILD).is_some() {
+        point("op.applied");
+        eprintln!("went on");
+    }
+}
+
+fn run(test: &str, variable: &str, value: &str) -> std::process::Child {
     Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "child", "--nocapture"])
+        .args(["--exact", test, "--nocapture"])
         .env(CHILD, "1")
         .env(variable, value)
         .stderr(Stdio::piped())
@@ -72,8 +83,28 @@ fn said(child: std::process::Child) -> String {
 }
 
 #[test]
+fn the_thread_that_passes_a_point_does_nothing_more_before_it_is_continued() {
+    for _ in 0..20 {
+        let mut child = run("child_at_a_point", "LANDFAST_STOP_AT", "op.applied");
+        let pid = Pid::from_child(&child);
+        let (_, status) = waitpid(Some(pid), WaitOptions::UNTRACED).unwrap().unwrap();
+        assert!(status.stopped());
+        let mut stderr = child.stderr.take().unwrap();
+        let mut before = vec![0; ioctl_fionread(&stderr).unwrap() as usize];
+        stderr.read_exact(&mut before).unwrap();
+        let before = String::from_utf8(before).unwrap();
+        assert!(before.ends_with("stopped at op.applied\n"), "{before}");
+        kill_process(pid, Signal::CONT).unwrap();
+        let mut after = String::new();
+        stderr.read_to_string(&mut after).unwrap();
+        assert!(after.starts_with("went on\n"), "{after}");
+        assert!(child.wait().unwrap().success());
+    }
+}
+
+#[test]
 fn a_process_stops_at_the_third_pass_and_nowhere_else() {
-    let child = run("LANDFAST_STOP_AT", "log.before-write:3");
+    let child = run("child", "LANDFAST_STOP_AT", "log.before-write:3");
     let pid = Pid::from_child(&child);
     let (_, status) = waitpid(Some(pid), WaitOptions::UNTRACED).unwrap().unwrap();
     assert!(status.stopped() && status.stopping_signal() == Some(Signal::STOP.as_raw()));
@@ -90,9 +121,9 @@ fn a_process_stops_at_the_third_pass_and_nowhere_else() {
 #[test]
 fn what_does_not_exist_is_refused() {
     for (variable, value) in [("LANDFAST_BUG", "none"), ("LANDFAST_STOP_AT", "log.begin")] {
-        let said = said(run(variable, value));
+        let said = said(run("child", variable, value));
         assert!(said.contains(&format!("refused: {variable}={value}: no such")), "{said}");
     }
-    let said = said(run("LANDFAST_BUG", "cut-late"));
+    let said = said(run("child", "LANDFAST_BUG", "cut-late"));
     assert!(said.contains("the deliberate bug cut-late is in"), "{said}");
 }
