@@ -249,6 +249,11 @@ impl Served {
         self.child.signal(rustix::process::Signal::STOP);
     }
 
+    /// It goes on after it was stopped (SIGCONT).
+    pub fn thaw(&self) {
+        self.child.signal(rustix::process::Signal::CONT);
+    }
+
     /// Kills it (SIGKILL), as a power cut does.
     pub fn kill(mut self) {
         self.child.kill();

@@ -28,10 +28,12 @@ pub struct Fault {
     pub(super) mirror: bool,
     /// Nobody is refused anything.
     pub(super) harmless: bool,
+    /// The server stops at this pass of a point of its code; the fault meets a flush of somebody else's, then the server goes on.
+    pub(super) beside: Option<&'static str>,
 }
 
 const fn fault(name: &'static str, about: &'static str, disk: Disk, words: &'static str) -> Fault {
-    Fault { name, about, disk, words, noticed: true, mirror: false, harmless: false }
+    Fault { name, about, disk, words, noticed: true, mirror: false, harmless: false, beside: None }
 }
 
 /// A log of a mebibyte is full long before that.
@@ -59,6 +61,17 @@ pub const ALL: &[Fault] = &[
     Fault {
         noticed: false,
         ..fault("data-flush-once", "one flush of the data disk fails", Disk::Data, "fail=flush:once")
+    },
+    // Points are in debug builds only. Each start passes this one twice.
+    #[cfg(debug_assertions)]
+    Fault {
+        beside: Some("volume.tagged:4"),
+        ..fault(
+            "data-flush-beside",
+            "somebody else's flush of the data disk fails just before the server's own",
+            Disk::Data,
+            "fail=flush:once",
+        )
     },
     Fault {
         noticed: false,

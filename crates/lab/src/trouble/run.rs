@@ -168,7 +168,7 @@ struct Harness<'a> {
 
 impl Harness<'_> {
     /// The log, and its second half where there is one: a file on a disk that does not fail.
-    fn serve(&self, metrics: Option<SocketAddr>) -> Result<Served> {
+    fn serve(&self, metrics: Option<SocketAddr>, stop_at: Option<&str>) -> Result<Served> {
         let log = self.rig.log_device()?;
         let mirror = self.fault.mirror.then(|| self.rig.scratch().join("half"));
         Served::start(&ServeOptions {
@@ -177,8 +177,19 @@ impl Harness<'_> {
             log_bytes: mirror.is_some().then_some(LOG_BYTES),
             mirror,
             metrics,
+            envs: stop_at.map(|at| ("LANDFAST_STOP_AT".to_owned(), at.to_owned())).into_iter().collect(),
             ..ServeOptions::new(&self.rig.export(), Some(log), Durability::Log)
         })
+    }
+
+    /// Somebody else's flush of the data disk, which fails.
+    fn flush_in_vain(&self) -> Result<()> {
+        let dir = self.rig.export();
+        let opened = std::fs::File::open(&dir).context(|| format!("open {}", dir.display()))?;
+        match rustix::fs::syncfs(&opened) {
+            Err(_) => Ok(()),
+            Ok(()) => Err(Error::Unable("a flush was to fail and has not".into())),
+        }
     }
 
     fn control(&self, words: &str) -> Result<()> {
@@ -194,7 +205,7 @@ impl Harness<'_> {
         let half = self.rig.scratch().join("half");
         std::fs::write(&half, b"").context(|| format!("make {}", half.display()))?;
         let metrics = free_port()?;
-        let server = self.serve(Some(metrics))?;
+        let server = self.serve(Some(metrics), self.fault.beside)?;
         let mut setup = actor(server.addr(), "probe", "/")?;
         probe::prepare(&mut setup)?;
         let mut workers = Vec::new();
@@ -210,7 +221,7 @@ impl Harness<'_> {
                 wrong: None,
             });
         }
-        self.trouble(&server, &mut workers, &mut round)?;
+        self.trouble(&server, metrics, &mut workers, &mut round)?;
         for w in &mut workers {
             if let Some(action) = w.under_way.as_ref().filter(|_| self.fault.harmless) {
                 round.wrong.push(format!("{}: {action:.80?} is refused", w.dir));
@@ -237,7 +248,13 @@ impl Harness<'_> {
     }
 
     /// Clients work, something fails, and the server says so.
-    fn trouble(&mut self, server: &Served, workers: &mut [Worker], round: &mut Round) -> Result<()> {
+    fn trouble(
+        &mut self,
+        server: &Served,
+        metrics: SocketAddr,
+        workers: &mut [Worker],
+        round: &mut Round,
+    ) -> Result<()> {
         let mut actors = Vec::new();
         for worker in workers.iter() {
             actors.push(actor(server.addr(), &worker.dir, &worker.dir)?);
@@ -251,14 +268,33 @@ impl Harness<'_> {
                 .map(|(worker, actor)| s.spawn(|| worker.work(actor, &course)))
                 .collect();
             let ended = || threads.iter().all(|t| t.is_finished());
-            // Nothing signals an acknowledged operation to somebody else.
-            while course.acknowledged.load(Ordering::Acquire) < before && !ended() {
-                std::thread::sleep(POLL);
+            if self.fault.beside.is_some() {
+                course.troubled.store(true, Ordering::Release);
+                if !server.wait_stopped(NOTICED_MAX) {
+                    course.stop.store(true, Ordering::Release);
+                    server.thaw();
+                    return Err(Error::Unable("the server does not come to the point where it stops".into()));
+                }
+            } else {
+                // Nothing signals an acknowledged operation to somebody else.
+                while course.acknowledged.load(Ordering::Acquire) < before && !ended() {
+                    std::thread::sleep(POLL);
+                }
             }
             course.troubled.store(true, Ordering::Release);
-            let done = self.control(self.fault.words);
+            let mut done = self.control(self.fault.words);
+            if self.fault.beside.is_some() {
+                done = done.and_then(|()| self.flush_in_vain());
+                server.thaw();
+            }
             let start = Instant::now();
             let most = if self.fault.noticed && !self.fault.mirror { NOTICED_MAX } else { UNNOTICED_AFTER };
+            if self.fault.words == SLOW {
+                // How long it takes to fill the log is the machine's business.
+                while start.elapsed() < NOTICED_MAX && !matches!(probe::log_was_full(metrics), Ok(true)) {
+                    std::thread::sleep(SCRAPE);
+                }
+            }
             // A single call that the filesystem refuses is no failure: the others go on until a flush fails.
             while start.elapsed() < most {
                 if server.words().contains(probe::FAILED) {
@@ -329,7 +365,7 @@ impl Harness<'_> {
 
     /// A new server recovers; everything acknowledged must be there.
     fn ask(&mut self, workers: &mut [Worker], round: &mut Round) -> Result<()> {
-        let server = match self.serve(None) {
+        let server = match self.serve(None, None) {
             Ok(server) => server,
             Err(e @ Error::Child { .. }) => {
                 round.wrong.push(format!("no recovery: {e}"));
@@ -373,6 +409,9 @@ impl Harness<'_> {
 
 /// There is no event for what is waited for with this.
 const POLL: Duration = Duration::from_millis(1);
+
+/// Between two looks at the metrics.
+const SCRAPE: Duration = Duration::from_millis(50);
 
 fn actor(addr: SocketAddr, name: &str, root: &str) -> Result<Actor> {
     Actor::connect(addr, format!("trouble {name}"), root)
