@@ -37,6 +37,9 @@ pub enum Command {
     Log(LogCommand),
     /// Extract a tar archive onto an NFS server; durable when it returns
     Untar(UntarArgs),
+    /// What GNU tools do, on an NFS server
+    #[command(flatten)]
+    Tool(crate::commands::args::Tools),
     /// Whether any NFS server keeps what it acknowledged when its power is cut
     #[command(subcommand)]
     Verify(VerifyCommand),

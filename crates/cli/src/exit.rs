@@ -4,7 +4,7 @@ use std::error::Error;
 use std::process::ExitCode;
 
 /// How the command ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Exit {
     /// All was done.
     Done,
@@ -12,6 +12,8 @@ pub enum Exit {
     Partly,
     /// Nothing could be done.
     Failed,
+    /// A signal ended it before its time.
+    Interrupted,
 }
 
 impl From<Exit> for ExitCode {
@@ -20,6 +22,7 @@ impl From<Exit> for ExitCode {
             Exit::Done => ExitCode::SUCCESS,
             Exit::Partly => ExitCode::from(1),
             Exit::Failed => ExitCode::from(2),
+            Exit::Interrupted => ExitCode::from(130),
         }
     }
 }

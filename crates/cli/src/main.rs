@@ -1,14 +1,17 @@
 //! The `landfast` command: parsing, progress, tables, exit codes; no logic.
 
 mod args;
+mod commands;
 mod config;
 mod demo;
 mod exit;
 mod lab;
 mod lab_verify;
 mod log;
+mod process;
 mod progress;
 mod serve;
+mod sys;
 mod units;
 mod untar;
 mod verify;
@@ -18,7 +21,19 @@ use clap::Parser;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(e) => {
+            let _ = e.print();
+            // What was typed wrongly ends with the status that the GNU tool of that name has for it.
+            let tool = std::env::args().skip(1).find(|arg| !arg.starts_with('-'));
+            let gnu = tool.and_then(|name| commands::usage_status(&name));
+            return match e.use_stderr() {
+                true => ExitCode::from(gnu.unwrap_or(2)),
+                false => ExitCode::SUCCESS,
+            };
+        }
+    };
     log_to_stderr(cli.debug);
     // No thread may exist yet: `lab child` asks for a signal that follows the thread that asked.
     match cli.command {
@@ -26,6 +41,7 @@ fn main() -> ExitCode {
         Command::Exports(args) => config::exports(&args),
         Command::Check(args) => config::check(&args),
         Command::Untar(args) => untar::run(&args),
+        Command::Tool(command) => commands::run(command),
         Command::Demo(args) => demo::run(args),
         Command::Lab(command) => lab::run(command),
         Command::Verify(command) => verify::run(command),

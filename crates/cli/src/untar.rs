@@ -2,6 +2,7 @@
 
 use crate::args::UntarArgs;
 use crate::exit::{Exit, print_json, told};
+use crate::process::umask;
 use crate::progress::bytes_bar;
 use crate::units::{show_bytes, show_count};
 use indicatif::ProgressBar;
@@ -57,13 +58,6 @@ fn options(args: &UntarArgs) -> UntarOptions {
         umask: umask(),
         tuning: Tuning { connections: usize::from(args.connections), ..Tuning::default() },
     }
-}
-
-/// The process's umask; reading it through the system call would change it for a moment.
-fn umask() -> u32 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|l| l.strip_prefix("Umask:"));
-    line.and_then(|text| u32::from_str_radix(text.trim(), 8).ok()).unwrap_or(0o022)
 }
 
 fn summary(r: &Report, url: &str) {

@@ -4,8 +4,9 @@
 //! - [`session`]: one session on several connections, many requests in flight, replies replayed after a
 //!   lost connection;
 //! - [`compound`]: reading a reply's results one by one;
-//! - [`ops`]: whole jobs of a few compounds: resolve a path, list, walk, read;
-//! - [`fs`]: files and directories by their paths, many in one call;
+//! - [`ops`]: whole jobs of a few compounds: resolve a path, list, read;
+//! - [`fs`]: files and directories by their paths, many in one call; whole trees;
+//! - [`glob`]: shell wildcards;
 //! - [`archive`]: tar archives, decompressed, member by member (blocking);
 //! - [`untar`]: an archive onto an export, many files in one COMPOUND, many compounds in flight.
 //!
@@ -17,6 +18,7 @@ pub mod compound;
 mod cost;
 pub mod cred;
 pub mod fs;
+pub mod glob;
 pub mod limits;
 pub mod ops;
 mod peer;

@@ -65,6 +65,10 @@ pub const RENEWALS_MAX: u32 = 8;
 pub const SYMLINKS_MAX: usize = 40;
 /// COMPOUNDs that one vectored call has under way.
 pub const WINDOW_MAX: usize = 128;
+/// Items of a walk, or removals, that are sent although others of them may soon come.
+pub const GATHERED_MIN: usize = 32;
+/// Entries of a directory that are listed before they are removed.
+pub const REMOVED_PART: usize = 16_384;
 /// How long a directory's filehandle is taken for where its path leads.
 pub const DIR_FRESH: Duration = Duration::from_secs(5);
 /// Directories whose filehandles are remembered.

@@ -1,4 +1,5 @@
-//! Jobs of a few compounds that change nothing: resolve a path, stat, list, walk, read. All of them are
+//! Jobs of a few compounds that change nothing: resolve a path, stat, list, read. Trees
+//! are [`crate::fs`]'s. All of them are
 //! repeated when the server says DELAY or the reply is lost.
 
 use std::time::Instant;
@@ -49,7 +50,7 @@ impl Error {
     }
 }
 
-/// Attributes that [`stat`], [`list`] and [`walk`] ask for.
+/// Attributes that [`stat`] and [`list`] ask for.
 pub const STAT: Bitmap = Bitmap::of(&[
     number::TYPE,
     number::CHANGE,
@@ -273,41 +274,6 @@ pub async fn list(
             return Ok(Some(entries));
         }
     }
-}
-
-/// Everything below a directory, depth first, each directory before its entries, in the server's order.
-/// `visit` gets the path below the directory and the entry.
-///
-/// # Errors
-/// [`Error`] of the first directory that cannot be listed.
-pub async fn walk(
-    session: &Session,
-    dir: &FileHandle,
-    mut visit: impl FnMut(&[u8], &Entry),
-) -> Result<(), Error> {
-    let mut stack = vec![(Vec::new(), dir.clone())];
-    while let Some((path, fh)) = stack.pop() {
-        let entries = list(session, &fh, STAT, usize::MAX).await?.unwrap_or_default();
-        for e in &entries {
-            let mut below = path.clone();
-            if !below.is_empty() {
-                below.push(b'/');
-            }
-            below.extend_from_slice(&e.name);
-            visit(&below, e);
-            if e.attrs.kind == Some(FileType::Dir) {
-                let fh = match &e.attrs.filehandle {
-                    Some(fh) => fh.clone(),
-                    None => match lookup(session, &fh, &e.name).await? {
-                        Some((fh, _)) => fh,
-                        None => continue,
-                    },
-                };
-                stack.push((below, fh));
-            }
-        }
-    }
-    Ok(())
 }
 
 /// The contents of a file.

@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
 use common::{Rig, shell, skipped};
-use landfast_client::fs::{Failure, ItemError, NewFile, Nfs, Outcome};
+use landfast_client::fs::{Failure, ItemError, NewFile, Nfs, Outcome, WalkOptions};
 use landfast_client::{NfsUrl, Session, SessionLimits, SessionOptions};
 use landfast_nfs::v4::attr::AttrValues;
 use landfast_nfs::v4::{NfsStat, NfsTime, SetTime};
@@ -94,8 +94,8 @@ async fn files_are_written_read_listed_and_removed_in_few_requests() {
         }
         spent.push(count(&nfs));
         let mut seen = BTreeMap::new();
-        nfs.walk([format!("t{ops}")], |path, entries| {
-            seen.insert(path.to_vec(), entries.into_result().unwrap().len());
+        nfs.walk([format!("t{ops}")], WalkOptions::default(), |listing| {
+            seen.insert(listing.path, listing.entries.into_result().unwrap().len());
         })
         .await;
         assert_eq!((seen.len(), seen.values().sum::<usize>()), (11, 1010));

@@ -47,6 +47,19 @@ pub(super) enum Answer<T> {
     Failed(Failure),
 }
 
+impl<T> Answer<T> {
+    /// The same with another value.
+    pub(super) fn map<U>(self, f: impl FnOnce(T) -> U) -> Answer<U> {
+        match self {
+            Answer::Done(value) => Answer::Done(f(value)),
+            Answer::More => Answer::More,
+            Answer::MoreAt(fh) => Answer::MoreAt(fh),
+            Answer::Follow => Answer::Follow,
+            Answer::Failed(failure) => Answer::Failed(failure),
+        }
+    }
+}
+
 /// What to do when a reply is lost for good.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lost {

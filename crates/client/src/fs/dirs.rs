@@ -46,6 +46,11 @@ impl Dirs {
         }
     }
 
+    /// Nothing is known any more.
+    pub(super) fn clear(&mut self) {
+        self.known.clear();
+    }
+
     /// This handle leads nowhere.
     pub(super) fn forget_handle(&mut self, fh: &FileHandle) {
         self.known.retain(|_, (known, _)| known != fh);

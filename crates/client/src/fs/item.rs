@@ -135,8 +135,12 @@ pub(super) struct Item<A> {
     doing: Doing,
     links: usize,
     restarted: bool,
+    /// Where the path leads through has no handle (with version 3: above an export), so it is not asked for.
+    nameless: bool,
     /// What the last segment changed.
     changed: bool,
+    /// A segment that changes something was made.
+    begun: bool,
     /// When the server first said that it is not ready for this item.
     pub(super) delayed: Option<Instant>,
 }
@@ -152,7 +156,9 @@ impl<A: Action> Item<A> {
             doing: Doing::Act,
             links: 0,
             restarted: false,
+            nameless: false,
             changed: false,
+            begun: false,
             delayed: None,
         }
     }
@@ -173,6 +179,16 @@ impl<A: Action> Item<A> {
     /// The steps of the path and of the source's, as they are now.
     pub(super) fn paths(&self) -> impl Iterator<Item = &[Step]> {
         [Some(&self.route), self.source.as_ref()].into_iter().flatten().map(|route| &route.steps[..])
+    }
+
+    /// Whether the next segment changes something.
+    pub(super) fn changes(&self) -> bool {
+        matches!(self.doing, Doing::Act | Doing::ActAt(_)) && self.action.changes()
+    }
+
+    /// Whether something may have been changed for it.
+    pub(super) fn begun(&self) -> bool {
+        self.begun
     }
 
     /// The next segment, or the end when there can be none.
@@ -223,7 +239,8 @@ impl<A: Action> Item<A> {
             return self.segment(dirs, room, now);
         }
         let place = Place { base, steps: self.route.steps[begin..until].to_vec() };
-        let known_as = (!place.steps.is_empty()).then(|| self.route.steps[..until].to_vec());
+        let known_as =
+            (!place.steps.is_empty() && !self.nameless).then(|| self.route.steps[..until].to_vec());
         let name = match (self.route.steps.last().cloned(), self.route.parent_only) {
             (None | Some(Step::Up), true) => return Err(Failure::Root),
             (name, _) => name,
@@ -257,6 +274,7 @@ impl<A: Action> Item<A> {
         self.action.ops(given.as_ref(), room, &mut ops);
         let reply = self.action.reply(&ops);
         self.changed = self.action.changes();
+        self.begun |= self.changed;
         Segment { source, place, known_as, ops, reply, stays, changes: self.changed }
     }
 
@@ -383,6 +401,12 @@ impl<A: Action> Item<A> {
             if !matches!(self.doing, Doing::ActAt(_)) {
                 self.doing = Doing::Act;
             }
+            return Next::Again;
+        }
+        if step.is_none()
+            && !std::mem::replace(&mut self.nameless, true)
+            && matches!(e, OpError::Failed { op: OpNum::GETFH, .. })
+        {
             return Next::Again;
         }
         let until = match &self.doing {

@@ -6,37 +6,57 @@ use landfast_nfs::v4::attr::Bitmap;
 use landfast_nfs::v4::{ArgOp, NfsStat, OpNum, Verifier};
 
 use super::action::{Action, Answer, Room, Wants};
+use super::meta::Entry;
 use crate::compound::{OpError, Results, values};
 use crate::limits::{READDIR_BYTES, READDIR_FIRST_BYTES};
-use crate::ops::Entry;
 
 /// READDIR to the end. The first page is small, so that many directories fit in one reply.
 #[derive(Debug)]
 pub(super) struct List {
     mask: Bitmap,
+    follow: bool,
+    most: usize,
     cookie: u64,
     verifier: Verifier,
     page: u32,
     entries: Vec<Entry>,
 }
 
+/// Entries of a directory.
+#[derive(Debug)]
+pub(super) struct Listed {
+    pub(super) entries: Vec<Entry>,
+    /// There are more, from here on.
+    pub(super) rest: Option<(u64, Verifier)>,
+}
+
 impl List {
-    pub(super) fn new(mask: Bitmap) -> List {
+    /// All entries; `follow`: a path that ends in a symbolic link leads on.
+    pub(super) fn new(mask: Bitmap, follow: bool) -> List {
         List {
             mask,
+            follow,
+            most: usize::MAX,
             cookie: 0,
             verifier: Verifier::default(),
             page: READDIR_FIRST_BYTES,
             entries: Vec::new(),
         }
     }
+
+    /// The entries from `from` on (`None`: from the first), no more pages after `most` of them.
+    pub(super) fn part(mask: Bitmap, from: Option<(u64, Verifier)>, most: usize) -> List {
+        let page = if from.is_some() { READDIR_BYTES } else { READDIR_FIRST_BYTES };
+        let from = from.unwrap_or_default();
+        List { most, cookie: from.0, verifier: from.1, page, ..List::new(mask, false) }
+    }
 }
 
 impl Action for List {
-    type Out = Vec<Entry>;
+    type Out = Listed;
 
     fn wants(&self) -> Wants {
-        Wants::Object { follow: true }
+        Wants::Object { follow: self.follow }
     }
 
     fn ops(&mut self, _: Option<&Bytes>, room: &Room, out: &mut Vec<ArgOp>) {
@@ -55,7 +75,7 @@ impl Action for List {
         false
     }
 
-    fn answer(&mut self, results: &mut Results) -> Result<Answer<Vec<Entry>>, OpError> {
+    fn answer(&mut self, results: &mut Results) -> Result<Answer<Listed>, OpError> {
         let page = match results.readdir() {
             Ok(page) => page,
             // One entry can be larger than a small page.
@@ -67,11 +87,11 @@ impl Action for List {
             Err(OpError::Failed {
                 status: NfsStat::NFS4ERR_BAD_COOKIE | NfsStat::NFS4ERR_NOT_SAME, ..
             }) if self.cookie != 0 => {
-                *self = List { page: READDIR_BYTES, ..List::new(self.mask) };
+                *self = List { most: self.most, page: READDIR_BYTES, ..List::new(self.mask, self.follow) };
                 return Ok(Answer::More);
             }
             Err(e @ OpError::Failed { status: NfsStat::NFS4ERR_SYMLINK, .. }) => {
-                return if self.cookie == 0 { Ok(Answer::Follow) } else { Err(e) };
+                return if self.cookie == 0 && self.follow { Ok(Answer::Follow) } else { Err(e) };
             }
             Err(e) => return Err(e),
         };
@@ -80,10 +100,13 @@ impl Action for List {
         let before = self.cookie;
         for entry in page.entries {
             self.cookie = entry.cookie;
-            self.entries.push(Entry { name: entry.name, attrs: values(&entry.attrs)? });
+            let listed = Entry::of(&entry.name, &values(&entry.attrs)?)
+                .map_err(|status| OpError::Failed { op: OpNum::READDIR, status })?;
+            self.entries.extend(listed);
         }
-        if page.eof {
-            return Ok(Answer::Done(std::mem::take(&mut self.entries)));
+        if page.eof || self.entries.len() >= self.most {
+            let rest = (!page.eof).then_some((self.cookie, self.verifier));
+            return Ok(Answer::Done(Listed { entries: std::mem::take(&mut self.entries), rest }));
         }
         if self.cookie == before {
             // Neither an entry nor the end: a server that does this would do it for ever.

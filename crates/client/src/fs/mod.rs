@@ -23,6 +23,8 @@
 //! | `path`, `dirs` | paths as steps; directories that are known already (pure) |
 //! | `item` | one item on its way: symbolic links, long paths (pure) |
 //! | `action`; `attrs`, `names`, `list`, `data` | what is done at the end of the way (pure) |
+//! | `meta`, `tree` | attributes in little memory; what walks and removals of trees do next (pure) |
+//! | `order` | listings that come in any order, as a depth-first walk (pure) |
 //! | `pack` | many segments in one COMPOUND (pure) |
 //! | `run` | the loop around them |
 
@@ -32,11 +34,14 @@ mod data;
 mod dirs;
 mod item;
 mod list;
+mod meta;
 mod names;
+mod order;
 mod outcome;
 mod pack;
 mod path;
 mod run;
+mod tree;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -45,19 +50,25 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use landfast_nfs::v4::args::CreateType;
 use landfast_nfs::v4::attr::{AttrValues, Bitmap};
-use landfast_nfs::v4::{FileHandle, FileType};
+use landfast_nfs::v4::{ArgOp, FileHandle};
+use tokio::sync::watch;
 
 use crate::compound::fattr;
 use crate::limits::WINDOW_MAX;
-use crate::ops::{self, Entry, STAT};
+use crate::ops;
 use crate::session::{Session, SessionError, SessionOptions, SessionStats};
 use crate::url::NfsUrl;
 use action::{Action, Wants};
 use dirs::Dirs;
 use item::Item;
+use meta::LOOKED;
+pub use meta::{Entry, Meta, Owner};
+pub use order::{InOrder, Step};
 pub use outcome::{Failure, ItemError, Outcome};
 use pack::Capacity;
-use path::{above, join};
+use path::above;
+pub use tree::{Doomed, Listing, Removal, Start, WalkOptions};
+use tree::{Removals, Walk};
 
 /// A tree on a server. Cheap to clone; clones share one session.
 #[derive(Clone)]
@@ -68,11 +79,12 @@ pub struct Nfs {
 /// What all calls share.
 struct Shared {
     session: Session,
-    /// The directory of the URL: paths begin there.
-    top: FileHandle,
+    /// Goes to where paths begin.
+    top: ArgOp,
     dirs: Mutex<Dirs>,
     capacity: Mutex<Capacity>,
     numbers: AtomicU64,
+    stop: watch::Sender<bool>,
 }
 
 impl Shared {
@@ -82,6 +94,21 @@ impl Shared {
 
     fn capacity(&self) -> MutexGuard<'_, Capacity> {
         self.capacity.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nothing new is to be begun.
+    fn stopped(&self) -> bool {
+        *self.stop.borrow()
+    }
+
+    /// Ends when [`Nfs::stop`] is called after this; never when it was before.
+    fn stop_comes(&self) -> impl Future<Output = ()> + use<> {
+        let mut stop = self.stop.subscribe();
+        async move {
+            if stop.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
     }
 
     /// COMPOUNDs under way at the same time.
@@ -118,7 +145,7 @@ impl NewFile {
     }
 }
 
-/// An object and its attributes ([`STAT`]).
+/// An object and its attributes: [`ops::STAT`] and the time of its birth.
 #[derive(Debug, Clone)]
 pub struct Object {
     /// Its filehandle.
@@ -142,10 +169,31 @@ impl Nfs {
     /// When `path` does not lead to a directory.
     pub async fn with(session: Session, path: &[Vec<u8>]) -> Result<Nfs, ops::Error> {
         let (top, _) = ops::resolve(&session, path).await?;
+        Ok(Nfs::new(session, ArgOp::Putfh(top)))
+    }
+
+    /// The tree of the whole server: paths begin at its root. With version 3 a path leads to the export in it.
+    pub fn rooted(session: Session) -> Nfs {
+        Nfs::new(session, ArgOp::Putrootfh)
+    }
+
+    fn new(session: Session, top: ArgOp) -> Nfs {
         let members = if session.one_by_one() { 1 } else { usize::MAX };
-        let capacity = Mutex::new(Capacity::new(&session.limits(), members));
-        let shared = Shared { session, top, dirs: Mutex::default(), capacity, numbers: AtomicU64::new(0) };
-        Ok(Nfs { shared: Arc::new(shared) })
+        let shared = Shared {
+            capacity: Mutex::new(Capacity::new(&session.limits(), members)),
+            session,
+            top,
+            dirs: Mutex::default(),
+            numbers: AtomicU64::new(0),
+            stop: watch::Sender::new(false),
+        };
+        Nfs { shared: Arc::new(shared) }
+    }
+
+    /// From now on nothing new is begun: calls end with what is under way, and items that were not begun are
+    /// [`Outcome::NotExecuted`].
+    pub fn stop(&self) {
+        self.shared.stop.send_replace(true);
     }
 
     /// The session underneath.
@@ -158,9 +206,9 @@ impl Nfs {
         self.shared.session.stats()
     }
 
-    /// Attributes ([`STAT`]) of objects, symbolic links themselves.
+    /// Attributes of objects, symbolic links themselves.
     pub async fn getattrs<P: AsRef<[u8]>>(&self, paths: impl IntoIterator<Item = P>) -> Vec<Outcome<Object>> {
-        self.look(paths, STAT, false).await
+        self.look(paths, LOOKED, false).await
     }
 
     /// The same of what symbolic links lead to.
@@ -168,7 +216,7 @@ impl Nfs {
         &self,
         paths: impl IntoIterator<Item = P>,
     ) -> Vec<Outcome<Object>> {
-        self.look(paths, STAT, true).await
+        self.look(paths, LOOKED, true).await
     }
 
     async fn look<P: AsRef<[u8]>>(
@@ -196,6 +244,11 @@ impl Nfs {
     /// Texts of symbolic links.
     pub async fn readlinks<P: AsRef<[u8]>>(&self, paths: impl IntoIterator<Item = P>) -> Vec<Outcome<Bytes>> {
         self.all(paths.into_iter().map(|p| Item::new(p.as_ref(), attrs::Readlink))).await
+    }
+
+    /// The same of objects whose handles are known.
+    pub async fn readlinks_of(&self, links: impl IntoIterator<Item = FileHandle>) -> Vec<Outcome<Bytes>> {
+        self.all(links.into_iter().map(|fh| Item::at(fh, attrs::Readlink))).await
     }
 
     /// Makes directories; one that is there already is an error.
@@ -228,6 +281,21 @@ impl Nfs {
             outcomes.find(|outcome| !matches!(outcome, Outcome::Committed(()))).cloned()
         };
         chains.iter().map(|chain| failed(chain).unwrap_or(Outcome::Committed(()))).collect()
+    }
+
+    /// Makes directories, each with its mode: whether it was made. One that is there already is an error, or with
+    /// `or_exists` not made.
+    pub async fn mkdir_each<P: AsRef<[u8]>>(
+        &self,
+        dirs: impl IntoIterator<Item = (P, u32)>,
+        or_exists: bool,
+    ) -> Vec<Outcome<bool>> {
+        let items = dirs.into_iter().map(|(path, mode)| {
+            let attrs = fattr(&AttrValues { mode: Some(mode), ..AttrValues::default() });
+            let make = names::Make { kind: CreateType::Dir, attrs, or_exists, exists: false };
+            Item::new(path.as_ref(), make)
+        });
+        self.all(items).await.into_iter().map(|o| o.map(|made| made.is_some())).collect()
     }
 
     /// Makes symbolic links: paths and texts.
@@ -321,36 +389,59 @@ impl Nfs {
         self.all(items).await
     }
 
-    /// The entries of directories with their attributes ([`STAT`]), in the server's order.
+    /// The entries of directories with their attributes, in the server's order. A path that ends in a symbolic link
+    /// is followed.
     pub async fn listdir<P: AsRef<[u8]>>(
         &self,
         paths: impl IntoIterator<Item = P>,
     ) -> Vec<Outcome<Vec<Entry>>> {
-        self.all(paths.into_iter().map(|p| Item::new(p.as_ref(), list::List::new(STAT)))).await
+        let items = paths.into_iter().map(|p| Item::new(p.as_ref(), list::List::new(meta::LISTED, true)));
+        self.all(items).await.into_iter().map(|o| o.map(|listed| listed.entries)).collect()
     }
 
-    /// Everything below directories, in no particular order: `visit` gets each directory's path and entries. A directory
-    /// that cannot be listed does not stop the others.
+    /// Everything below directories: `visit` gets each directory when all of it is there, in no particular order. A
+    /// directory that cannot be listed does not stop the others. Symbolic links are followed at the end of `paths`
+    /// only.
     pub async fn walk<P: AsRef<[u8]>>(
         &self,
         paths: impl IntoIterator<Item = P>,
-        mut visit: impl FnMut(&[u8], Outcome<Vec<Entry>>),
+        options: WalkOptions,
+        visit: impl FnMut(Listing),
     ) {
-        let mut known: Vec<Vec<u8>> = paths.into_iter().map(|p| p.as_ref().to_vec()).collect();
-        let items: Vec<_> = known.iter().map(|p| Item::new(p, list::List::new(STAT))).collect();
-        run::run(&self.shared, items, |n, _, outcome, more| {
-            let path = std::mem::take(&mut known[n]);
-            if let Outcome::Committed(entries) = &outcome {
-                for entry in entries.iter().filter(|e| e.attrs.kind == Some(FileType::Dir)) {
-                    let below = join(&path, &entry.name);
-                    more.push(match &entry.attrs.filehandle {
-                        Some(fh) => Item::at(fh.clone(), list::List::new(STAT)),
-                        None => Item::new(&below, list::List::new(STAT)),
-                    });
-                    known.push(below);
-                }
+        let mut walk = Walk::new(options);
+        let items: Vec<_> = paths.into_iter().map(|path| walk.start_at(path.as_ref())).collect();
+        self.go(walk, items, visit).await;
+    }
+
+    /// The same from directories whose handles are known.
+    pub async fn walk_from(
+        &self,
+        starts: impl IntoIterator<Item = Start>,
+        options: WalkOptions,
+        visit: impl FnMut(Listing),
+    ) {
+        let mut walk = Walk::new(options);
+        let items: Vec<_> = starts.into_iter().map(|start| walk.start(start)).collect();
+        self.go(walk, items, visit).await;
+    }
+
+    async fn go(&self, mut walk: Walk, items: Vec<Item<tree::Visit>>, mut visit: impl FnMut(Listing)) {
+        run::run_gathered(&self.shared, items, |number, _, outcome, more| {
+            if let Some(listing) = walk.visited(number, outcome, more) {
+                visit(listing);
             }
-            visit(&path, outcome);
+        })
+        .await;
+    }
+
+    /// Removes trees with all that is in them (`rm -r`), from below, many entries in one COMPOUND. `tell` hears of each
+    /// object. What is gone already counts as removed.
+    pub async fn remove_trees(&self, trees: impl IntoIterator<Item = Doomed>, mut tell: impl FnMut(Removal)) {
+        let mut removals = Removals::default();
+        let items: Vec<_> = trees.into_iter().map(|doomed| removals.start(doomed)).collect();
+        self.shared.dirs().clear();
+        run::run_gathered(&self.shared, items, |number, _, outcome, more| {
+            removals.visited(number, outcome, more, &mut tell);
         })
         .await;
     }

@@ -107,6 +107,41 @@ impl Action for Remove {
     }
 }
 
+/// REMOVE of a name in a directory whose handle is known: what is done is [`Remove`]'s.
+#[derive(Debug)]
+pub(super) struct Unlink {
+    pub(super) name: Bytes,
+}
+
+impl Action for Unlink {
+    /// Whether it was there.
+    type Out = bool;
+
+    fn wants(&self) -> Wants {
+        Wants::Object { follow: false }
+    }
+
+    fn ops(&mut self, _: Option<&Bytes>, room: &Room, out: &mut Vec<ArgOp>) {
+        Remove { or_missing: true }.ops(Some(&self.name), room, out);
+    }
+
+    fn stays(&self) -> bool {
+        true
+    }
+
+    fn changes(&self) -> bool {
+        true
+    }
+
+    fn answer(&mut self, results: &mut Results) -> Result<Answer<bool>, OpError> {
+        Remove { or_missing: true }.answer(results)
+    }
+
+    fn lost(&mut self) -> Lost {
+        Lost::Again
+    }
+}
+
 /// RENAME, from the directory that is saved.
 #[derive(Debug)]
 pub(super) struct Rename {

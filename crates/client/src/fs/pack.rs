@@ -130,10 +130,10 @@ pub(super) struct Packer<T> {
 }
 
 impl<T> Packer<T> {
-    pub(super) fn new(capacity: Capacity, top: &FileHandle) -> Packer<T> {
+    pub(super) fn new(capacity: Capacity, top: &ArgOp) -> Packer<T> {
         Packer {
             capacity,
-            top: ArgOp::Putfh(top.clone()),
+            top: top.clone(),
             body: BytesMut::new(),
             ops: 0,
             reply: 0,

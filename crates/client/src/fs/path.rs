@@ -47,6 +47,7 @@ pub(super) struct Place {
 pub(super) fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
     match dir {
         b"" => name.to_vec(),
+        [.., b'/'] => [dir, name].concat(),
         dir => [dir, b"/", name].concat(),
     }
 }

@@ -20,8 +20,11 @@ use super::item::{Item, Next, Segment, Way};
 use super::outcome::{Failure, Outcome};
 use super::pack::{Capacity, Lead, Packed, Packer, base_handle};
 use crate::compound::{OpError, Results};
-use crate::limits::{BACKOFF_MAX, BACKOFF_MIN, DELAY_PATIENCE};
+use crate::limits::{BACKOFF_MAX, BACKOFF_MIN, DELAY_PATIENCE, GATHERED_MIN};
 use crate::session::SessionError;
+
+/// Why items end that were not begun when a stop came.
+const INTERRUPTED: &str = "interrupted";
 
 /// An item and its number.
 type Numbered<A> = (usize, Item<A>);
@@ -36,24 +39,52 @@ pub(super) async fn run<A: Action>(
     items: impl IntoIterator<Item = Item<A>>,
     each: impl FnMut(usize, Item<A>, Outcome<A::Out>, &mut Vec<Item<A>>),
 ) {
-    let ready: VecDeque<Numbered<A>> = items.into_iter().enumerate().collect();
-    let run = Run {
+    start(shared, items, each, false).await;
+}
+
+/// As [`run`], for work that each answer makes more of: few items wait for others of their kind while something is under
+/// way, and what came of an item goes before what was there, so that a tree is walked rather down than across.
+pub(super) async fn run_gathered<A: Action>(
+    shared: &Shared,
+    items: impl IntoIterator<Item = Item<A>>,
+    each: impl FnMut(usize, Item<A>, Outcome<A::Out>, &mut Vec<Item<A>>),
+) {
+    start(shared, items, each, true).await;
+}
+
+async fn start<A: Action>(
+    shared: &Shared,
+    items: impl IntoIterator<Item = Item<A>>,
+    each: impl FnMut(usize, Item<A>, Outcome<A::Out>, &mut Vec<Item<A>>),
+    gathered: bool,
+) {
+    let mut run = Run {
         shared,
-        given: ready.len(),
-        ready,
+        given: 0,
+        looks: VecDeque::new(),
+        changes: VecDeque::new(),
         each,
+        gathered,
         under_way: JoinSet::new(),
         pause: BACKOFF_MIN,
         pause_until: None,
     };
+    for numbered in items.into_iter().enumerate() {
+        run.given += 1;
+        run.queue(&numbered.1).push_back(numbered);
+    }
     run.drive().await;
 }
 
 struct Run<'a, A: Action, F> {
     shared: &'a Shared,
-    ready: VecDeque<Numbered<A>>,
+    /// Items that are ready, in two queues: one COMPOUND holds only changes or none, because the replies of changes must
+    /// fit in what the server keeps for a repetition.
+    looks: VecDeque<Numbered<A>>,
+    changes: VecDeque<Numbered<A>>,
     given: usize,
     each: F,
+    gathered: bool,
     under_way: JoinSet<Replied<A>>,
     pause: std::time::Duration,
     pause_until: Option<Instant>,
@@ -65,11 +96,16 @@ where
 {
     async fn drive(mut self) {
         loop {
+            let stop = self.shared.stop_comes();
+            if self.shared.stopped() {
+                self.drop_untouched();
+            }
             self.send();
-            if self.under_way.is_empty() && self.ready.is_empty() {
+            let idle = self.looks.is_empty() && self.changes.is_empty();
+            if self.under_way.is_empty() && idle {
                 return;
             }
-            let pause = self.pause_until.filter(|_| !self.ready.is_empty());
+            let pause = self.pause_until.filter(|_| !idle);
             let timer = async {
                 match pause {
                     Some(until) => sleep_until(until.into()).await,
@@ -85,6 +121,26 @@ where
                     Err(e) => std::panic::resume_unwind(e.into_panic()),
                 },
                 () = timer => {}
+                () = stop => {}
+            }
+        }
+    }
+
+    fn queue(&mut self, item: &Item<A>) -> &mut VecDeque<Numbered<A>> {
+        if item.changes() { &mut self.changes } else { &mut self.looks }
+    }
+
+    /// Nothing new is begun after a stop; what has begun goes on to its end.
+    fn drop_untouched(&mut self) {
+        loop {
+            let all: Vec<_> = self.changes.drain(..).chain(self.looks.drain(..)).collect();
+            let (begun, untouched): (Vec<_>, Vec<_>) = all.into_iter().partition(|(_, item)| item.begun());
+            self.again(begun.into_iter());
+            if untouched.is_empty() {
+                return;
+            }
+            for (number, item) in untouched {
+                self.end(number, item, Outcome::NotExecuted(INTERRUPTED.to_owned()));
             }
         }
     }
@@ -97,7 +153,12 @@ where
         self.pause_until = None;
         let window = self.shared.window();
         while self.under_way.len() < window {
-            let Some(packed) = self.pack() else { return };
+            // Changes first: they are what keeps items in memory.
+            let packed = match self.pack(|run| &mut run.changes) {
+                None => self.pack(|run| &mut run.looks),
+                packed => packed,
+            };
+            let Some(packed) = packed else { return };
             let session = self.shared.session.clone();
             self.under_way.spawn(async move {
                 let reply = session.compound_encoded(packed.body.clone(), packed.ops, packed.cachethis).await;
@@ -106,30 +167,42 @@ where
         }
     }
 
-    fn pack(&mut self) -> Option<Packed<Numbered<A>>> {
+    /// A COMPOUND of items that are ready in one of the queues.
+    fn pack(
+        &mut self,
+        queue: impl Fn(&mut Self) -> &mut VecDeque<Numbered<A>>,
+    ) -> Option<Packed<Numbered<A>>> {
         let capacity = *self.shared.capacity();
+        let waits = self.gathered && capacity.members > 1 && !self.under_way.is_empty();
+        if waits && queue(self).len() < GATHERED_MIN {
+            return None;
+        }
         let mut packer = Packer::new(capacity, &self.shared.top);
-        let mut next = self.next_segment(&capacity);
+        let mut next = self.next_segment(&capacity, &queue);
         while let Some((whose, segment)) = next.take() {
-            let after = self.next_segment(&capacity);
+            let after = self.next_segment(&capacity, &queue);
             let more_here =
                 after.as_ref().is_some_and(|(_, s)| s.place == segment.place && s.source.is_none());
             match packer.add(whose, segment, more_here) {
                 None => next = after,
                 Some(whose) => {
                     if let Some((after, _)) = after {
-                        self.ready.push_front(after);
+                        queue(self).push_front(after);
                     }
-                    self.ready.push_front(whose);
+                    queue(self).push_front(whose);
                 }
             }
         }
         (!packer.is_empty()).then(|| packer.finish())
     }
 
-    fn next_segment(&mut self, capacity: &Capacity) -> Option<(Numbered<A>, Segment)> {
+    fn next_segment(
+        &mut self,
+        capacity: &Capacity,
+        queue: impl Fn(&mut Self) -> &mut VecDeque<Numbered<A>>,
+    ) -> Option<(Numbered<A>, Segment)> {
         loop {
-            let (number, mut item) = self.ready.pop_front()?;
+            let (number, mut item) = queue(self).pop_front()?;
             let segment = item.segment(&self.shared.dirs(), &capacity.room(), Instant::now());
             match segment {
                 Ok(segment) => return Some(((number, item), segment)),
@@ -141,9 +214,15 @@ where
     fn end(&mut self, number: usize, item: Item<A>, outcome: Outcome<A::Out>) {
         let mut more = Vec::new();
         (self.each)(number, item, outcome, &mut more);
-        for item in more {
-            self.ready.push_back((self.given, item));
-            self.given += 1;
+        let first = self.given;
+        self.given += more.len();
+        let numbered: Vec<_> = more.into_iter().enumerate().map(|(n, item)| (first + n, item)).collect();
+        if self.gathered {
+            self.again(numbered.into_iter());
+        } else {
+            for numbered in numbered {
+                self.queue(&numbered.1).push_back(numbered);
+            }
         }
     }
 
@@ -183,8 +262,8 @@ where
 
     /// Puts items back in front, in their order.
     fn again(&mut self, items: impl DoubleEndedIterator<Item = Numbered<A>>) {
-        for item in items.rev() {
-            self.ready.push_front(item);
+        for numbered in items.rev() {
+            self.queue(&numbered.1).push_front(numbered);
         }
     }
 

@@ -1,5 +1,6 @@
 //! Names in an archive are not trusted: which of them may be extracted, and where to.
 
+use crate::glob::matches;
 use bytes::Bytes;
 
 /// Why a member's name, or the target of its hard link, is not extracted.
@@ -121,63 +122,6 @@ impl Filter {
             ends.iter().any(|to| from < *to && self.exclude.iter().any(|p| matches(p, &name[from..*to])))
         })
     }
-}
-
-/// Shell wildcards as fnmatch(3) knows them: `*`, `?`, `[...]`, `\`. All of them match `/`.
-fn matches(pattern: &[u8], text: &[u8]) -> bool {
-    let (mut p, mut t) = (0, 0);
-    // Where to go on after the last star, with one byte more under it.
-    let mut retry: Option<(usize, usize)> = None;
-    while t < text.len() {
-        let step = match pattern.get(p) {
-            Some(b'*') => {
-                retry = Some((p + 1, t));
-                p += 1;
-                continue;
-            }
-            Some(b'?') => Some(1),
-            Some(b'[') => bracket(&pattern[p..], text[t]),
-            Some(b'\\') if p + 1 < pattern.len() => (pattern[p + 1] == text[t]).then_some(2),
-            Some(b) => (*b == text[t]).then_some(1),
-            None => None,
-        };
-        match (step, &mut retry) {
-            (Some(n), _) => {
-                p += n;
-                t += 1;
-            }
-            (None, Some((after, from))) => {
-                *from += 1;
-                (p, t) = (*after, *from);
-            }
-            (None, None) => return false,
-        }
-    }
-    pattern[p..].iter().all(|b| *b == b'*')
-}
-
-/// A bracket expression at the start of `pattern` against one byte: its length if it matches. Without a
-/// closing bracket `[` stands for itself.
-fn bracket(pattern: &[u8], byte: u8) -> Option<usize> {
-    let negated = matches!(pattern.get(1), Some(b'!' | b'^'));
-    let start = if negated { 2 } else { 1 };
-    // A `]` in first place is a member.
-    let Some(end) = pattern.iter().skip(start + 1).position(|b| *b == b']').map(|i| i + start + 1) else {
-        return (byte == b'[').then_some(1);
-    };
-    let mut set = &pattern[start..end];
-    let mut found = false;
-    while let [first, rest @ ..] = set {
-        set = rest;
-        found |= match rest {
-            [b'-', last, after @ ..] => {
-                set = after;
-                (*first..=*last).contains(&byte)
-            }
-            _ => *first == byte,
-        };
-    }
-    (found != negated).then_some(end + 1)
 }
 
 #[cfg(test)]

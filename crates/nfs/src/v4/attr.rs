@@ -31,6 +31,13 @@ impl Bitmap {
         b
     }
 
+    /// The same with `number`, which is below 127.
+    #[must_use]
+    pub const fn with(mut self, number: u32) -> Bitmap {
+        self.words[(number / 32) as usize] |= 1 << (number % 32);
+        self
+    }
+
     /// Whether `number` is in the set.
     #[must_use]
     pub fn has(&self, number: u32) -> bool {

@@ -1,0 +1,110 @@
+//! `landfast cat`: files one after another, many small ones in one COMPOUND, large ones in pieces that are read ahead.
+
+use super::args::CatArgs;
+use super::message;
+use super::operand::{Operand, Place};
+use super::tool::{self, Tool};
+use crate::exit::Exit;
+use landfast_client::fs::{ItemError, Meta};
+use landfast_client::limits::READ_BYTES;
+use landfast_nfs::v4::NfsStat;
+use serde_json::json;
+
+/// Bytes of small files, or of one large file, that are read at one time.
+const READ_AHEAD_BYTES: u64 = 16 << 20;
+
+/// Prints.
+pub fn run(args: CatArgs) -> Exit {
+    tool::run("cat", args.common, |tool| print(tool, args))
+}
+
+async fn print(mut tool: Tool, args: CatArgs) -> Tool {
+    let operands = tool.places(&args.urls, "cannot open", Exit::Partly).await;
+    let places: Vec<Place> = operands.iter().map(|(_, place)| place.clone()).collect();
+    let found = tool.servers.look(&places, true).await;
+    let (mut batch, mut bytes, mut files) = (Vec::new(), 0, 0);
+    for ((operand, place), found) in operands.into_iter().zip(found) {
+        let size = match found.map(|object| Meta::of(&object.attrs)) {
+            Ok(meta) if meta.is_dir() => {
+                complain(&tool, &operand, &message::of_status(NfsStat::NFS4ERR_ISDIR));
+                continue;
+            }
+            Ok(meta) => meta.size,
+            Err(e) => {
+                complain(&tool, &operand, &message::of(&e));
+                continue;
+            }
+        };
+        if bytes + size > READ_AHEAD_BYTES {
+            small(&mut tool, std::mem::take(&mut batch), &mut files).await;
+            bytes = 0;
+        }
+        if size > READ_AHEAD_BYTES {
+            large(&mut tool, &operand, &place, &mut files).await;
+        } else {
+            bytes += size;
+            batch.push((operand, place));
+        }
+    }
+    small(&mut tool, batch, &mut files).await;
+    tool.summary("printed", files);
+    tool
+}
+
+fn complain(tool: &Tool, operand: &Operand, why: &str) {
+    tool.complain(&format!("{}: {why}", operand.shown));
+}
+
+/// Whole files in one call for each server.
+async fn small(tool: &mut Tool, batch: Vec<(Operand, Place)>, files: &mut u64) {
+    let mut all: Vec<Option<Result<bytes::Bytes, ItemError>>> = batch.iter().map(|_| None).collect();
+    for (nfs, numbers) in tool.servers.by_tree(batch.iter().map(|(_, place)| place)) {
+        let paths: Vec<_> = numbers.iter().map(|n| batch[*n].1.joined()).collect();
+        for (n, outcome) in numbers.into_iter().zip(nfs.read_files(paths).await) {
+            all[n] = Some(outcome.into_result());
+        }
+    }
+    for ((operand, _), read) in batch.iter().zip(all) {
+        match read {
+            Some(Ok(data)) => {
+                *files += 1;
+                say(tool, operand, &data);
+            }
+            Some(Err(e)) => complain(tool, operand, &message::of(&e)),
+            None => {}
+        }
+    }
+}
+
+/// A file in pieces, up to where the first one comes short.
+async fn large(tool: &mut Tool, operand: &Operand, place: &Place, files: &mut u64) {
+    let piece = u64::from(READ_BYTES);
+    let path = place.joined();
+    let mut at = 0;
+    loop {
+        let pieces = (0..READ_AHEAD_BYTES / piece).map(|n| (path.clone(), at + n * piece, piece));
+        let read = tool.servers.nfs(place).read(pieces).await;
+        for outcome in read {
+            match outcome.into_result() {
+                Ok(data) => {
+                    at += data.len() as u64;
+                    say(tool, operand, &data);
+                    if (data.len() as u64) < piece {
+                        *files += 1;
+                        return;
+                    }
+                }
+                Err(e) => return complain(tool, operand, &message::of(&e)),
+            }
+        }
+    }
+}
+
+/// With --json contents are counted, not printed.
+fn say(tool: &mut Tool, operand: &Operand, data: &[u8]) {
+    if tool.json() {
+        tool.print_object(&json!({ "path": operand.shown, "bytes": data.len() }));
+    } else {
+        tool.print(data);
+    }
+}

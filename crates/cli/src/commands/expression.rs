@@ -1,0 +1,484 @@
+//! The expressions of `find`. Pure.
+
+use landfast_client::fs::Meta;
+use landfast_client::glob;
+use landfast_nfs::v4::{FileType, NfsTime};
+use std::cmp::Ordering;
+
+/// Parentheses and negations in one another.
+const DEPTH_MAX: usize = 256;
+const DAY: i64 = 86_400;
+
+/// What `find` was asked.
+#[derive(Debug, Default)]
+pub struct Query {
+    /// Levels below a starting point from which on objects are looked at.
+    pub depth_min: usize,
+    /// Levels below a starting point that are entered.
+    pub depth_max: Option<usize>,
+    /// URLs of `-newer`, in the order of their numbers in [`Test::Newer`].
+    pub newer: Vec<String>,
+    expression: Option<Expression>,
+    acts: bool,
+}
+
+#[derive(Debug)]
+enum Expression {
+    Test(Test),
+    Not(Box<Expression>),
+    And(Box<Expression>, Box<Expression>),
+    Or(Box<Expression>, Box<Expression>),
+    /// The first for what it does, the second for what it says.
+    Then(Box<Expression>, Box<Expression>),
+}
+
+#[derive(Debug)]
+enum Test {
+    Always(bool),
+    Name { pattern: Vec<u8>, fold: bool },
+    Path { pattern: Vec<u8>, fold: bool },
+    Type(Vec<FileType>),
+    Size { count: Count, unit: u64 },
+    Age { count: Count, seconds: i64, of: Of },
+    Newer(usize),
+    Links(Count),
+    Prune,
+    Print(&'static [u8]),
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Of {
+    Modified,
+    Accessed,
+    Changed,
+}
+
+/// `N`, `+N` or `-N`.
+#[derive(Debug, Clone, Copy)]
+struct Count {
+    than: Ordering,
+    n: u64,
+}
+
+impl Count {
+    fn holds(self, n: u64) -> bool {
+        n.cmp(&self.n) == self.than
+    }
+}
+
+/// An object as tests see it.
+pub struct Object<'a> {
+    /// Its whole path.
+    pub path: &'a [u8],
+    /// Its attributes.
+    pub meta: &'a Meta,
+}
+
+/// What there is to compare with.
+pub struct Known<'a> {
+    /// When `find` began.
+    pub now: NfsTime,
+    /// Times of [`Query::newer`].
+    pub newer: &'a [NfsTime],
+}
+
+/// What an expression asks for.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Verdict {
+    /// What stands behind each time that the path is printed.
+    pub print: Vec<&'static [u8]>,
+    /// It is not gone into.
+    pub prune: bool,
+}
+
+impl Query {
+    /// Understands what stands behind the starting points.
+    ///
+    /// # Errors
+    /// What is wrong, in a sentence.
+    pub fn parse(words: &[String]) -> Result<Query, String> {
+        let mut parser = Parser { words, at: 0, depth: 0, query: Query::default() };
+        if !words.is_empty() {
+            let expression = parser.list()?;
+            match parser.peek() {
+                None => {}
+                Some(")") => return Err("invalid expression; you have too many ')'".to_owned()),
+                Some(word) => return Err(format!("paths must precede expression: `{word}'")),
+            }
+            parser.query.expression = Some(expression);
+        }
+        Ok(parser.query)
+    }
+
+    /// What is to be done with an object.
+    pub fn judge(&self, object: &Object<'_>, known: &Known<'_>) -> Verdict {
+        let mut verdict = Verdict::default();
+        let found = self.expression.as_ref().is_none_or(|e| e.judge(object, known, &mut verdict));
+        if found && !self.acts {
+            verdict.print.push(b"\n");
+        }
+        verdict
+    }
+}
+
+impl Expression {
+    fn judge(&self, object: &Object<'_>, known: &Known<'_>, verdict: &mut Verdict) -> bool {
+        match self {
+            Expression::Test(test) => test.judge(object, known, verdict),
+            Expression::Not(e) => !e.judge(object, known, verdict),
+            Expression::And(a, b) => a.judge(object, known, verdict) && b.judge(object, known, verdict),
+            Expression::Or(a, b) => a.judge(object, known, verdict) || b.judge(object, known, verdict),
+            Expression::Then(a, b) => {
+                a.judge(object, known, verdict);
+                b.judge(object, known, verdict)
+            }
+        }
+    }
+}
+
+impl Test {
+    fn judge(&self, object: &Object<'_>, known: &Known<'_>, verdict: &mut Verdict) -> bool {
+        let Object { path, meta } = object;
+        match self {
+            Test::Always(answer) => *answer,
+            Test::Name { pattern, fold } => matches(pattern, name_of(path), *fold),
+            Test::Path { pattern, fold } => matches(pattern, path, *fold),
+            Test::Type(kinds) => meta.kind.is_some_and(|kind| kinds.contains(&kind)),
+            Test::Size { count, unit } => count.holds(meta.size.div_ceil(*unit)),
+            Test::Age { count, seconds, of } => {
+                let time = match of {
+                    Of::Modified => meta.modified,
+                    Of::Accessed => meta.accessed,
+                    Of::Changed => meta.changed,
+                };
+                // Whole units that have passed; the moment that begins a unit is one nanosecond after the last.
+                let nanoseconds = |t: NfsTime| i128::from(t.seconds) * 1_000_000_000 + i128::from(t.nseconds);
+                let age = nanoseconds(known.now) - nanoseconds(time);
+                let passed = age.div_euclid(i128::from(*seconds) * 1_000_000_000);
+                passed.cmp(&i128::from(count.n)) == count.than
+            }
+            Test::Newer(n) => known.newer.get(*n).is_some_and(|time| meta.modified > *time),
+            Test::Links(count) => count.holds(u64::from(meta.links)),
+            Test::Prune => {
+                verdict.prune = true;
+                true
+            }
+            Test::Print(end) => {
+                verdict.print.push(end);
+                true
+            }
+        }
+    }
+}
+
+/// The last name of a path, whatever stands behind it.
+fn name_of(path: &[u8]) -> &[u8] {
+    let end = path.iter().rposition(|b| *b != b'/').map_or(0, |at| at + 1);
+    let start = path[..end].iter().rposition(|b| *b == b'/').map_or(0, |at| at + 1);
+    &path[start..end]
+}
+
+fn matches(pattern: &[u8], text: &[u8], fold: bool) -> bool {
+    match fold {
+        true => glob::matches(&lower(pattern), &lower(text)),
+        false => glob::matches(pattern, text),
+    }
+}
+
+fn lower(text: &[u8]) -> Vec<u8> {
+    std::str::from_utf8(text).map_or_else(|_| text.to_ascii_lowercase(), |t| t.to_lowercase().into_bytes())
+}
+
+struct Parser<'a> {
+    words: &'a [String],
+    at: usize,
+    depth: usize,
+    query: Query,
+}
+
+impl<'a> Parser<'a> {
+    fn peek(&self) -> Option<&'a str> {
+        self.words.get(self.at).map(String::as_str)
+    }
+
+    fn take(&mut self, words: &[&str]) -> bool {
+        let there = self.peek().is_some_and(|word| words.contains(&word));
+        self.at += usize::from(there);
+        there
+    }
+
+    fn argument(&mut self, of: &str) -> Result<&'a str, String> {
+        let word = self.peek().ok_or_else(|| format!("missing argument to `{of}'"))?;
+        self.at += 1;
+        Ok(word)
+    }
+
+    /// `a , b`
+    fn list(&mut self) -> Result<Expression, String> {
+        let mut all = self.any()?;
+        while self.take(&[","]) {
+            all = Expression::Then(Box::new(all), Box::new(self.any()?));
+        }
+        Ok(all)
+    }
+
+    /// `a -o b`
+    fn any(&mut self) -> Result<Expression, String> {
+        let mut all = self.every()?;
+        while self.take(&["-o", "-or"]) {
+            all = Expression::Or(Box::new(all), Box::new(self.every()?));
+        }
+        Ok(all)
+    }
+
+    /// `a b`, `a -a b`
+    fn every(&mut self) -> Result<Expression, String> {
+        let mut all = self.one()?;
+        loop {
+            let said = self.take(&["-a", "-and"]);
+            let ends = matches!(self.peek(), None | Some(")" | "," | "-o" | "-or"));
+            if ends && !said {
+                return Ok(all);
+            }
+            all = Expression::And(Box::new(all), Box::new(self.one()?));
+        }
+    }
+
+    /// `! a`, `( a )`, a test
+    fn one(&mut self) -> Result<Expression, String> {
+        let operator = |word| {
+            format!("invalid expression; you have used a binary operator '{word}' with nothing before it.")
+        };
+        let Some(word) = self.peek() else {
+            let last = self.words.last().map_or("", String::as_str);
+            return Err(format!("expected an expression after '{last}'"));
+        };
+        self.at += 1;
+        self.depth += 1;
+        if self.depth > DEPTH_MAX {
+            return Err("the expression is nested too deeply".to_owned());
+        }
+        let one = match word {
+            "!" | "-not" => Expression::Not(Box::new(self.one()?)),
+            "(" => {
+                if self.take(&[")"]) {
+                    return Err("invalid expression; empty parentheses are not allowed.".to_owned());
+                }
+                let inner = self.list()?;
+                if !self.take(&[")"]) {
+                    return Err(
+                        "invalid expression; I was expecting to find a ')' somewhere but did not see one."
+                            .to_owned(),
+                    );
+                }
+                inner
+            }
+            "-o" | "-or" | "-a" | "-and" | "," => return Err(operator(word)),
+            ")" => return Err("invalid expression; you have too many ')'".to_owned()),
+            word => Expression::Test(self.test(word)?),
+        };
+        self.depth -= 1;
+        Ok(one)
+    }
+
+    fn test(&mut self, word: &str) -> Result<Test, String> {
+        let pattern = |text: &str| text.as_bytes().to_vec();
+        Ok(match word {
+            "-true" => Test::Always(true),
+            "-false" => Test::Always(false),
+            "-name" | "-iname" => {
+                Test::Name { pattern: pattern(self.argument(word)?), fold: word == "-iname" }
+            }
+            "-path" | "-wholename" | "-ipath" | "-iwholename" => {
+                Test::Path { pattern: pattern(self.argument(word)?), fold: word.starts_with("-i") }
+            }
+            "-type" => Test::Type(kinds(self.argument(word)?)?),
+            "-size" => size(self.argument(word)?)?,
+            "-mtime" => self.age(word, DAY, Of::Modified)?,
+            "-mmin" => self.age(word, 60, Of::Modified)?,
+            "-atime" => self.age(word, DAY, Of::Accessed)?,
+            "-amin" => self.age(word, 60, Of::Accessed)?,
+            "-ctime" => self.age(word, DAY, Of::Changed)?,
+            "-cmin" => self.age(word, 60, Of::Changed)?,
+            "-newer" => {
+                let url = self.argument(word)?;
+                self.query.newer.push(url.to_owned());
+                Test::Newer(self.query.newer.len() - 1)
+            }
+            "-links" => Test::Links(self.count(word)?),
+            "-prune" => Test::Prune,
+            "-print" | "-print0" => {
+                self.query.acts = true;
+                Test::Print(if word == "-print" { b"\n" } else { b"\0" })
+            }
+            "-maxdepth" | "-mindepth" => {
+                let text = self.argument(word)?;
+                let n = text.parse().map_err(|_| {
+                    format!("Expected a positive decimal integer argument to {word}, but got '{text}'")
+                })?;
+                match word {
+                    "-maxdepth" => self.query.depth_max = Some(n),
+                    _ => self.query.depth_min = n,
+                }
+                Test::Always(true)
+            }
+            word if word.starts_with('-') => return Err(format!("unknown predicate `{word}'")),
+            word => return Err(format!("paths must precede expression: `{word}'")),
+        })
+    }
+
+    fn count(&mut self, of: &str) -> Result<Count, String> {
+        let text = self.argument(of)?;
+        count(text).ok_or_else(|| format!("invalid argument `{text}' to `{of}'"))
+    }
+
+    fn age(&mut self, word: &str, seconds: i64, of: Of) -> Result<Test, String> {
+        Ok(Test::Age { count: self.count(word)?, seconds, of })
+    }
+}
+
+fn count(text: &str) -> Option<Count> {
+    let (than, digits) = match text.as_bytes().first()? {
+        b'+' => (Ordering::Greater, &text[1..]),
+        b'-' => (Ordering::Less, &text[1..]),
+        _ => (Ordering::Equal, text),
+    };
+    let digits = Some(digits).filter(|d| d.bytes().all(|b| b.is_ascii_digit()))?;
+    Some(Count { than, n: digits.parse().ok()? })
+}
+
+fn size(text: &str) -> Result<Test, String> {
+    let invalid = || format!("Invalid argument `{text}' to -size");
+    let (number, unit) = match text.char_indices().last() {
+        Some((at, last)) if !last.is_ascii_digit() => {
+            let unit = match last {
+                'c' => 1,
+                'w' => 2,
+                'b' => 512,
+                'k' => 1 << 10,
+                'M' => 1 << 20,
+                'G' => 1 << 30,
+                last => return Err(format!("invalid -size type `{last}'")),
+            };
+            (&text[..at], unit)
+        }
+        _ => (text, 512),
+    };
+    Ok(Test::Size { count: count(number).ok_or_else(invalid)?, unit })
+}
+
+fn kinds(text: &str) -> Result<Vec<FileType>, String> {
+    text.split(',')
+        .map(|letter| match letter {
+            "f" => Ok(FileType::Reg),
+            "d" => Ok(FileType::Dir),
+            "l" => Ok(FileType::Lnk),
+            "b" => Ok(FileType::Blk),
+            "c" => Ok(FileType::Chr),
+            "p" => Ok(FileType::Fifo),
+            "s" => Ok(FileType::Sock),
+            "" => Err("Arguments to -type should contain at least one letter".to_owned()),
+            letter => Err(format!("Unknown argument to -type: {letter}")),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use landfast_nfs::v4::attr::AttrValues;
+
+    fn parse(text: &str) -> Result<Query, String> {
+        Query::parse(&text.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+    }
+
+    fn judge(text: &str, path: &str, attrs: &AttrValues) -> Verdict {
+        let meta = Meta::of(attrs);
+        let known = Known {
+            now: NfsTime { seconds: 10 * DAY, nseconds: 5 },
+            newer: &[NfsTime { seconds: 7, nseconds: 3 }],
+        };
+        parse(text).expect(text).judge(&Object { path: path.as_bytes(), meta: &meta }, &known)
+    }
+
+    #[test]
+    fn operators_bind_as_they_should_and_actions_take_printing_over() {
+        let none = AttrValues::default();
+        for (text, lines) in [
+            ("", 1),
+            ("-false", 0),
+            ("! -false", 1),
+            ("-false -o -true", 1),
+            ("-true -o -true -false", 1),
+            ("( -true -o -true ) -false", 0),
+            ("-false , -true", 1),
+            ("-print -o -print", 1),
+            ("-print , -print", 2),
+            ("-false -a -print", 0),
+            ("! ! -name x", 1),
+            ("-maxdepth 3 -name y", 0),
+        ] {
+            assert_eq!(judge(text, "a/x/", &none).print.len(), lines, "{text}");
+        }
+        assert!(judge("-name x -prune -o -print", "a/x", &none).prune);
+        assert_eq!(judge("-print0", "a", &none).print, [b"\0"]);
+    }
+
+    #[test]
+    fn sizes_and_ages_are_counted_in_whole_units() {
+        let attrs = |size, seconds, nseconds| AttrValues {
+            size: Some(size),
+            time_modify: Some(NfsTime { seconds, nseconds }),
+            kind: Some(FileType::Reg),
+            ..AttrValues::default()
+        };
+        for (text, found, attrs) in [
+            ("-size 1", true, attrs(1, 0, 0)),
+            ("-size 1", false, attrs(0, 0, 0)),
+            ("-size -1M", false, attrs(1, 0, 0)),
+            ("-size -2M", true, attrs(1 << 20, 0, 0)),
+            ("-size +1k", true, attrs(1025, 0, 0)),
+            ("-size 7c", true, attrs(7, 0, 0)),
+            ("-mtime 0", true, attrs(0, 9 * DAY, 6)),
+            ("-mtime 1", true, attrs(0, 9 * DAY, 5)),
+            ("-mtime +1", false, attrs(0, 9 * DAY, 5)),
+            ("-mtime -1", true, attrs(0, 11 * DAY, 5)),
+            ("-newer x", true, attrs(0, 7, 4)),
+            ("-newer x", false, attrs(0, 7, 3)),
+            ("-type f,d", true, attrs(0, 0, 0)),
+            ("-type l", false, attrs(0, 0, 0)),
+        ] {
+            assert_eq!(!judge(text, "x", &attrs).print.is_empty(), found, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for text in [
+            "(",
+            ")",
+            "( )",
+            "-o",
+            "-a -true",
+            "-true -o",
+            "!",
+            "-name",
+            "-type",
+            "-type q",
+            "-type f,",
+            "-size x",
+            "-size 5q",
+            "-mtime one",
+            "-maxdepth -1",
+            "-exec",
+            "x",
+            "-true -true )",
+            "-true y",
+            "-links é",
+            "-size é",
+        ] {
+            assert!(parse(text).is_err(), "{text}");
+        }
+        assert!(parse(&"! ".repeat(100_000)).is_err());
+    }
+}

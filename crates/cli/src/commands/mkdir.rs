@@ -1,0 +1,139 @@
+//! `landfast mkdir`, as GNU's.
+
+use super::args::MkdirArgs;
+use super::operand::{Operand, Place};
+use super::tool::{self, Tool};
+use super::{message, mode, quote};
+use crate::exit::Exit;
+use crate::process;
+use landfast_client::fs::{Meta, Outcome};
+use serde_json::json;
+use std::collections::{BTreeMap, HashSet};
+
+/// Makes directories.
+pub fn run(args: MkdirArgs) -> Exit {
+    let umask = process::umask();
+    let last = match &args.mode {
+        None => Some(0o777 & !umask),
+        Some(text) => mode::parse(text, umask),
+    };
+    let Some(last) = last else {
+        let text = args.mode.unwrap_or_default();
+        eprintln!("mkdir: invalid mode {}", quote::shown(text.as_bytes()));
+        return Exit::Partly;
+    };
+    let modes = Modes { last, above: (0o777 & !umask) | 0o300 };
+    tool::run("mkdir", args.common, move |tool| make(tool, args, modes))
+}
+
+#[derive(Clone, Copy)]
+struct Modes {
+    last: u32,
+    above: u32,
+}
+
+async fn make(mut tool: Tool, args: MkdirArgs, modes: Modes) -> Tool {
+    let operands = tool.places(&args.urls, "cannot create directory", Exit::Partly).await;
+    tool.stop_on_signals();
+    let mut made = 0;
+    if args.parents {
+        parents(&mut tool, &operands, modes, args.verbose, &mut made).await;
+    } else {
+        let places: Vec<_> = operands.iter().map(|(_, place)| place.clone()).collect();
+        let outcomes = create(&tool, &places, &vec![modes.last; places.len()], false).await;
+        for ((operand, _), outcome) in operands.iter().zip(outcomes) {
+            said(&mut tool, &operand.shown, outcome, args.verbose, &mut made);
+        }
+    }
+    tool.summary("made", made);
+    tool
+}
+
+/// CREATE of each; `Committed(false)`: it was there already, which counts as good only if `or_there`.
+async fn create(tool: &Tool, places: &[Place], modes: &[u32], or_there: bool) -> Vec<Outcome<bool>> {
+    let mut all: Vec<_> = places.iter().map(|_| Outcome::NotExecuted(String::new())).collect();
+    for (nfs, numbers) in tool.servers.by_tree(places) {
+        let wanted = numbers.iter().map(|n| (places[*n].joined(), modes[*n]));
+        for (n, outcome) in numbers.iter().zip(nfs.mkdir_each(wanted, or_there).await) {
+            all[*n] = outcome;
+        }
+    }
+    all
+}
+
+/// Level by level from the top, as far as something is missing.
+async fn parents(
+    tool: &mut Tool,
+    operands: &[(Operand, Place)],
+    modes: Modes,
+    verbose: bool,
+    made: &mut u64,
+) {
+    // All that is on the way, once, with how it is shown and the number of operands that want it.
+    let mut levels: BTreeMap<(usize, usize), (Place, String, bool)> = BTreeMap::new();
+    let mut seen: HashSet<(Place, bool)> = HashSet::new();
+    for (n, (operand, place)) in operands.iter().enumerate() {
+        let mut at = Some(place.clone());
+        while let Some(this) = at.filter(|p| !p.path.is_empty()) {
+            let depth = this.path.len();
+            let last = depth == place.path.len();
+            let shown = if last { operand.shown.clone() } else { operand.shown_above(depth) };
+            at = this.split().map(|(above, _)| above);
+            if seen.insert((this.clone(), last)) {
+                levels.insert((depth, n), (this, shown, last));
+            }
+        }
+    }
+    let all: Vec<_> = levels.values().map(|(place, ..)| place.clone()).collect();
+    let there = tool.servers.look(&all, true).await;
+    // What lies below these is not tried: it was told.
+    let mut failed: Vec<Place> = Vec::new();
+    let mut missing: BTreeMap<usize, Vec<(Place, String, bool)>> = BTreeMap::new();
+    for (((depth, _), (place, shown, last)), found) in levels.into_iter().zip(there) {
+        match found {
+            Ok(object) if Meta::of(&object.attrs).is_dir() => {}
+            Ok(_) if last => tool.complain(&format!(
+                "cannot create directory {}: File exists",
+                quote::shown(shown.as_bytes())
+            )),
+            Ok(_) => {
+                let name = quote::shown(shown.as_bytes());
+                tool.complain(&format!("cannot create directory {name}: Not a directory"));
+                failed.push(place);
+            }
+            Err(_) => missing.entry(depth).or_default().push((place, shown, last)),
+        }
+    }
+    for level in missing.into_values() {
+        let level: Vec<_> = level
+            .into_iter()
+            .filter(|(place, ..)| !failed.iter().any(|f| place.path.starts_with(&f.path)))
+            .collect();
+        let places: Vec<_> = level.iter().map(|(place, ..)| place.clone()).collect();
+        let wanted: Vec<_> =
+            level.iter().map(|(_, _, last)| if *last { modes.last } else { modes.above }).collect();
+        let outcomes = create(tool, &places, &wanted, true).await;
+        for ((place, shown, _), outcome) in level.into_iter().zip(outcomes) {
+            if !matches!(outcome, Outcome::Committed(_)) {
+                failed.push(place);
+            }
+            said(tool, &shown, outcome, verbose, made);
+        }
+    }
+}
+
+fn said(tool: &mut Tool, shown: &str, outcome: Outcome<bool>, verbose: bool, made: &mut u64) {
+    let name = quote::shown(shown.as_bytes());
+    match outcome.into_result() {
+        Ok(true) => {
+            *made += 1;
+            if tool.json() {
+                tool.print_object(&json!({ "path": shown, "made": true }));
+            } else if verbose {
+                tool.print(format!("mkdir: created directory {name}\n").as_bytes());
+            }
+        }
+        Ok(false) => {}
+        Err(e) => tool.complain(&format!("cannot create directory {name}: {}", message::of(&e))),
+    }
+}

@@ -1,0 +1,99 @@
+//! The commands that do on an NFS server what the GNU tools of the same names do on a mounted one: their names, flags,
+//! output and exit statuses, on `nfs://` URLs.
+//!
+//! | room | subject |
+//! |---|---|
+//! | `args` | what can be typed |
+//! | `operand` | URLs as operands: which server, which path there, how it is shown |
+//! | `tool` | what all commands share: messages, output, statistics, interruption |
+//! | `quote`, `mode`, `message` | names, modes and errors as GNU shows them (pure) |
+//! | `show` | owners, times and sizes as GNU shows them |
+//! | `visit` | operands and all below them, depth first |
+//! | `expression` | what `find` is asked (pure) |
+//! | `ls`, `stat`, `du`, `find`, `cat`, `rm`, `mkdir` | a command each |
+
+pub mod args;
+mod cat;
+mod du;
+mod expression;
+mod find;
+mod ls;
+mod message;
+mod mkdir;
+mod mode;
+mod operand;
+mod quote;
+mod rm;
+mod show;
+mod stat;
+mod tool;
+mod visit;
+
+use crate::exit::Exit;
+use args::Tools;
+use landfast_client::fs::{Meta, Owner};
+use landfast_nfs::v4::{FileType, NfsTime};
+use serde_json::{Value, json};
+
+/// Runs one of the commands.
+pub fn run(command: Tools) -> Exit {
+    match command {
+        Tools::Cat(args) => cat::run(args),
+        Tools::Du(args) => du::run(args),
+        Tools::Find(args) => find::run(args),
+        Tools::Stat(args) => stat::run(args),
+        Tools::Ls(args) => ls::run(args),
+        Tools::Rm(args) => rm::run(args),
+        Tools::Mkdir(args) => mkdir::run(args),
+    }
+}
+
+/// The exit status of a command that was typed wrongly, as GNU's.
+pub fn usage_status(command: &str) -> Option<u8> {
+    match command {
+        "rm" | "mkdir" | "stat" | "du" | "find" | "cat" => Some(1),
+        "ls" => Some(2),
+        _ => None,
+    }
+}
+
+/// `dir/name`, as GNU's tools put it together.
+fn below(dir: &[u8], name: &[u8]) -> Vec<u8> {
+    let between: &[u8] = if dir.is_empty() || dir.ends_with(b"/") { b"" } else { b"/" };
+    [dir, between, name].concat()
+}
+
+/// An object for programs: its path (bytes that are not UTF-8 are replaced) and attributes.
+fn meta_json(path: &[u8], meta: &Meta) -> Value {
+    let owner = |owner: &Owner| match owner {
+        Owner::Id(id) => json!(id),
+        Owner::Name(name) => json!(String::from_utf8_lossy(name)),
+    };
+    let time = |t: NfsTime| json!(format!("{}.{:09}", t.seconds, t.nseconds));
+    json!({
+        "path": String::from_utf8_lossy(path),
+        "type": meta.kind.map_or("unknown", kind_name),
+        "mode": format!("{:04o}", meta.mode),
+        "links": meta.links,
+        "owner": owner(&meta.owner),
+        "group": owner(&meta.group),
+        "size": meta.size,
+        "used": meta.used,
+        "fileid": meta.fileid,
+        "modified": time(meta.modified),
+        "changed": time(meta.changed),
+        "accessed": time(meta.accessed),
+    })
+}
+
+fn kind_name(kind: FileType) -> &'static str {
+    match kind {
+        FileType::Dir => "directory",
+        FileType::Lnk => "symbolic link",
+        FileType::Blk => "block special file",
+        FileType::Chr => "character special file",
+        FileType::Sock => "socket",
+        FileType::Fifo => "fifo",
+        _ => "regular file",
+    }
+}

@@ -1,0 +1,162 @@
+//! URLs as operands: which server, which path there, and how the operand and what is below it are shown.
+
+use landfast_client::fs::{ItemError, Nfs, Object, Outcome};
+use landfast_client::session::SessionError;
+use landfast_client::url::UrlError;
+use landfast_client::{NfsUrl, Session, SessionOptions};
+
+/// One URL of the command line.
+#[derive(Debug, Clone)]
+pub struct Operand {
+    /// As it was typed, without the options behind `?`.
+    pub shown: String,
+    /// What it says.
+    pub url: NfsUrl,
+    /// It ends in `/`: a symbolic link is followed.
+    pub slash: bool,
+}
+
+impl Operand {
+    /// Understands a URL.
+    ///
+    /// # Errors
+    /// As that of the URL.
+    pub fn parse(text: &str) -> Result<Operand, UrlError> {
+        let url: NfsUrl = text.parse()?;
+        let shown = text.split_once('?').map_or(text, |(shown, _)| shown);
+        let slash = shown.ends_with('/') && !url.path.is_empty();
+        Ok(Operand { shown: shown.to_owned(), url, slash })
+    }
+
+    /// `nfs://HOST:PORT` as it was typed.
+    fn authority(&self) -> &str {
+        let rest = self.shown.strip_prefix("nfs://").unwrap_or(&self.shown);
+        let len = rest.find('/').unwrap_or(rest.len());
+        &self.shown[..self.shown.len() - rest.len() + len]
+    }
+
+    /// How the first `count` names of its path are shown.
+    pub fn shown_above(&self, count: usize) -> String {
+        let names = self.shown[self.authority().len()..].split('/').filter(|n| !n.is_empty() && *n != ".");
+        names.take(count).fold(self.authority().to_owned(), |all, name| all + "/" + name)
+    }
+}
+
+/// A path on one of the servers.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// Which server.
+    tree: usize,
+    /// The path from its root.
+    pub path: Vec<Vec<u8>>,
+    slash: bool,
+}
+
+impl Place {
+    /// The path in one piece.
+    pub fn joined(&self) -> Vec<u8> {
+        self.path.join(&b'/')
+    }
+
+    /// It and all directories above it.
+    pub fn and_above(&self) -> impl Iterator<Item = Place> {
+        std::iter::successors(Some(self.clone()), |place| place.split().map(|(above, _)| above))
+    }
+
+    /// The directory above, and the name in it.
+    pub fn split(&self) -> Option<(Place, &[u8])> {
+        let (name, above) = self.path.split_last()?;
+        Some((Place { tree: self.tree, path: above.to_vec(), slash: false }, name))
+    }
+}
+
+/// The servers that a command has to do with.
+#[derive(Default)]
+pub struct Servers {
+    trees: Vec<(NfsUrl, Nfs)>,
+}
+
+impl Servers {
+    /// Where a URL leads; connects to its server if that is not done yet.
+    ///
+    /// # Errors
+    /// When the server cannot be reached.
+    pub async fn place(&mut self, operand: &Operand) -> Result<Place, SessionError> {
+        let url = &operand.url;
+        let server = NfsUrl { path: Vec::new(), ..url.clone() };
+        let tree = match self.trees.iter().position(|(known, _)| *known == server) {
+            Some(n) => n,
+            None => {
+                let session = Session::connect(SessionOptions::for_url(&server)).await?;
+                self.trees.push((server, Nfs::rooted(session)));
+                self.trees.len() - 1
+            }
+        };
+        Ok(Place { tree, path: url.path.clone(), slash: operand.slash })
+    }
+
+    /// The tree of a place.
+    pub fn nfs(&self, place: &Place) -> &Nfs {
+        &self.trees[place.tree].1
+    }
+
+    /// All trees.
+    pub fn trees(&self) -> impl Iterator<Item = &Nfs> {
+        self.trees.iter().map(|(_, nfs)| nfs)
+    }
+
+    /// `work` for each tree with the numbers of the places in it.
+    pub fn by_tree<'a>(&self, places: impl IntoIterator<Item = &'a Place>) -> Vec<(&Nfs, Vec<usize>)> {
+        let mut all: Vec<(&Nfs, Vec<usize>)> = self.trees.iter().map(|(_, nfs)| (nfs, Vec::new())).collect();
+        for (n, place) in places.into_iter().enumerate() {
+            all[place.tree].1.push(n);
+        }
+        all.retain(|(_, numbers)| !numbers.is_empty());
+        all
+    }
+
+    /// Attributes of places, symbolic links themselves or (`follow`, or typed with `/` at the end) what they lead to.
+    pub async fn look(&self, places: &[Place], follow: bool) -> Vec<Result<Object, ItemError>> {
+        let mut found: Vec<Option<Result<Object, ItemError>>> = places.iter().map(|_| None).collect();
+        for (nfs, numbers) in self.by_tree(places) {
+            let (followed, own): (Vec<_>, Vec<_>) =
+                numbers.into_iter().partition(|n| follow || places[*n].slash);
+            let paths =
+                |numbers: &[usize]| -> Vec<_> { numbers.iter().map(|n| places[*n].joined()).collect() };
+            let outcomes = nfs.getattrs(paths(&own)).await.into_iter();
+            let outcomes = outcomes.chain(nfs.getattrs_followed(paths(&followed)).await);
+            for (n, outcome) in own.into_iter().chain(followed).zip(outcomes) {
+                found[n] = Some(outcome.into_result());
+            }
+        }
+        let none = || Outcome::from(SessionError::Ended).into_result();
+        found.into_iter().map(|f| f.unwrap_or_else(none)).collect()
+    }
+
+    /// Calls sent so far.
+    pub fn rpcs(&self) -> u64 {
+        self.trees.iter().map(|(_, nfs)| nfs.stats().rpcs).sum()
+    }
+
+    /// Ends all sessions.
+    pub async fn close(self) {
+        for (_, nfs) in self.trees {
+            nfs.session().clone().destroy().await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shown_as_typed() {
+        let operand = Operand::parse("nfs://h:1//a/b%20c/?version=3").expect("a URL");
+        assert_eq!(operand.shown, "nfs://h:1//a/b%20c/");
+        assert!(operand.slash);
+        assert_eq!(operand.shown_above(0), "nfs://h:1");
+        assert_eq!(operand.shown_above(2), "nfs://h:1/a/b%20c");
+        assert!(!Operand::parse("nfs://h/").expect("a URL").slash);
+    }
+}

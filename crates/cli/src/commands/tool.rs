@@ -1,0 +1,193 @@
+//! What all commands share: messages as GNU's, output, statistics, and what an interruption does.
+
+use super::args::Common;
+use super::operand::{Operand, Place, Servers};
+use super::quote;
+use crate::exit::Exit;
+use crate::units::show_count;
+use landfast_client::fs::Nfs;
+use serde_json::{Value, json};
+use std::cell::Cell;
+use std::future::Future;
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+/// Bytes of output that are collected before they are written.
+const OUTPUT_BYTES: usize = 64 << 10;
+/// The exit status of what SIGPIPE would have ended.
+const ENDED_BY_PIPE: i32 = 128 + 13;
+
+/// One run of a command.
+pub struct Tool {
+    /// What it is called in messages.
+    pub name: &'static str,
+    common: Common,
+    /// Where the trees are.
+    pub servers: Servers,
+    start: Instant,
+    worst: Cell<Exit>,
+    failures: Cell<u64>,
+    out: Vec<u8>,
+    stopped: Arc<AtomicBool>,
+}
+
+/// Runs a command's work; afterwards come the statistics.
+pub fn run<F: Future<Output = Tool>>(
+    name: &'static str,
+    common: Common,
+    work: impl FnOnce(Tool) -> F,
+) -> Exit {
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(e) => {
+            eprintln!("{name}: cannot start threads: {e}");
+            return Exit::Failed;
+        }
+    };
+    let tool = Tool {
+        name,
+        common,
+        servers: Servers::default(),
+        start: Instant::now(),
+        worst: Cell::new(Exit::Done),
+        failures: Cell::new(0),
+        out: Vec::with_capacity(OUTPUT_BYTES),
+        stopped: Arc::default(),
+    };
+    runtime.block_on(async { work(tool).await.end().await })
+}
+
+impl Tool {
+    /// Whether output is for programs.
+    pub fn json(&self) -> bool {
+        self.common.json
+    }
+
+    /// Says what went wrong; the command goes on and ends with status 1.
+    pub fn complain(&self, what: &str) {
+        self.complain_as(what, Exit::Partly);
+    }
+
+    /// The same with another status.
+    pub fn complain_as(&self, what: &str, exit: Exit) {
+        self.failures.set(self.failures.get() + 1);
+        self.worst.set(self.worst.get().max(exit));
+        eprintln!("{}: {what}", self.name);
+    }
+
+    /// Understands operands and connects to their servers. What cannot be reached is told (as `what`, such as `cannot
+    /// remove`) and left out.
+    pub async fn places(&mut self, urls: &[String], what: &str, exit: Exit) -> Vec<(Operand, Place)> {
+        let mut all = Vec::with_capacity(urls.len());
+        for text in urls {
+            let operand = match Operand::parse(text) {
+                Ok(operand) => operand,
+                Err(e) => {
+                    self.complain_as(&e.to_string(), exit);
+                    continue;
+                }
+            };
+            match self.servers.place(&operand).await {
+                Ok(place) => all.push((operand, place)),
+                Err(e) => {
+                    self.complain_as(&format!("{what} {}: {e}", quote::shown(text.as_bytes())), exit);
+                }
+            }
+        }
+        all
+    }
+
+    /// Bytes for standard output.
+    pub fn print(&mut self, bytes: &[u8]) {
+        self.out.extend_from_slice(bytes);
+        if self.out.len() >= OUTPUT_BYTES {
+            self.flush();
+        }
+    }
+
+    /// One JSON object on a line.
+    pub fn print_object(&mut self, object: &Value) {
+        let line = format!("{object}\n");
+        self.print(line.as_bytes());
+    }
+
+    /// Writes out what is collected.
+    pub fn flush(&mut self) {
+        let written = std::io::stdout().write_all(&self.out).and_then(|()| std::io::stdout().flush());
+        self.out.clear();
+        if let Err(e) = written {
+            // Nobody reads any more: end as quietly as by SIGPIPE.
+            if e.kind() == std::io::ErrorKind::BrokenPipe {
+                std::process::exit(ENDED_BY_PIPE);
+            }
+            eprintln!("{}: write error: {e}", self.name);
+            std::process::exit(1);
+        }
+    }
+
+    /// From here on the first SIGINT or SIGTERM lets what is under way end and begins nothing new; a second one ends the
+    /// process.
+    pub fn stop_on_signals(&self) {
+        let trees: Vec<Nfs> = self.servers.trees().cloned().collect();
+        let (stopped, name) = (self.stopped.clone(), self.name);
+        tokio::spawn(async move {
+            let terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate());
+            let Ok(mut terminate) = terminate else { return };
+            loop {
+                tokio::select! {
+                    _ = tokio::signal::ctrl_c() => {}
+                    _ = terminate.recv() => {}
+                }
+                if stopped.swap(true, Ordering::AcqRel) {
+                    eprintln!("{name}: interrupted again: what was under way may or may not be done");
+                    std::process::exit(130);
+                }
+                trees.iter().for_each(Nfs::stop);
+            }
+        });
+    }
+
+    /// Whether a signal has come.
+    pub fn stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
+    }
+
+    /// The command is done: `objects` of `what` (such as `removed`) in all.
+    pub fn summary(&mut self, what: &str, objects: u64) {
+        let (rpcs, seconds) = (self.servers.rpcs(), self.start.elapsed().as_secs_f64());
+        let each = rpcs as f64 / objects.max(1) as f64;
+        if self.json() {
+            self.print_object(&json!({ "summary": {
+                what: objects,
+                "failures": self.failures.get(),
+                "interrupted": self.stopped(),
+                "rpcs": rpcs,
+                "rpcs_each": each,
+                "seconds": seconds,
+            }}));
+        }
+        self.flush();
+        if self.stopped() {
+            self.complain_as(
+                &format!("interrupted: {} {what}, nothing of the rest was begun", show_count(objects)),
+                Exit::Interrupted,
+            );
+        }
+        if self.common.rpc_counts {
+            eprintln!(
+                "{}: {} {what} in {seconds:.2} s: {} RPCs, {each:.3} RPCs each",
+                self.name,
+                show_count(objects),
+                show_count(rpcs),
+            );
+        }
+    }
+
+    async fn end(mut self) -> Exit {
+        self.flush();
+        self.servers.close().await;
+        self.worst.get()
+    }
+}

@@ -1,0 +1,121 @@
+//! What the system knows of times and users, as GNU's tools ask it.
+
+use std::ffi::CStr;
+use std::mem::MaybeUninit;
+
+/// Bytes for a user's or a group's record; more for as long as the system asks.
+const RECORD_BYTES: usize = 4 << 10;
+const RECORD_BYTES_MAX: usize = 1 << 20;
+
+/// A time of the calendar in the time zone of this process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Local {
+    /// Year, as people count.
+    pub year: i64,
+    /// 1 to 12.
+    pub month: u32,
+    /// 1 to 31.
+    pub day: u32,
+    /// 0 to 23.
+    pub hour: u32,
+    /// 0 to 59.
+    pub minute: u32,
+    /// 0 to 60.
+    pub second: u32,
+    /// Seconds east of Greenwich.
+    pub offset: i64,
+}
+
+/// A moment (seconds since 1970) in the time zone of this process. `None`: no year can say it.
+pub fn local(seconds: i64) -> Option<Local> {
+    let time: libc::time_t = seconds;
+    let mut tm = MaybeUninit::<libc::tm>::uninit();
+    // SAFETY: both pointers are valid; the result is not used unless the call says that it is there.
+    let tm = unsafe {
+        if libc::localtime_r(&raw const time, tm.as_mut_ptr()).is_null() {
+            return None;
+        }
+        tm.assume_init()
+    };
+    let small = |n: libc::c_int| u32::try_from(n).unwrap_or_default();
+    Some(Local {
+        year: i64::from(tm.tm_year) + 1900,
+        month: small(tm.tm_mon) + 1,
+        day: small(tm.tm_mday),
+        hour: small(tm.tm_hour),
+        minute: small(tm.tm_min),
+        second: small(tm.tm_sec),
+        offset: tm.tm_gmtoff,
+    })
+}
+
+/// The name of a user.
+pub fn user(id: u32) -> Option<Vec<u8>> {
+    let mut record = MaybeUninit::<libc::passwd>::uninit();
+    named(|buffer| {
+        let mut found = std::ptr::null_mut();
+        // SAFETY: the record and the buffer are writable for as long as is said, `found` is a valid place for a pointer.
+        let error = unsafe {
+            libc::getpwuid_r(
+                id,
+                record.as_mut_ptr(),
+                buffer.as_mut_ptr().cast(),
+                buffer.len(),
+                &raw mut found,
+            )
+        };
+        // SAFETY: a pointer that is not null leads to the record, whose name is a string in the buffer.
+        (error, (!found.is_null()).then(|| unsafe { CStr::from_ptr((*found).pw_name) }.to_bytes().to_vec()))
+    })
+}
+
+/// The name of a group.
+pub fn group(id: u32) -> Option<Vec<u8>> {
+    let mut record = MaybeUninit::<libc::group>::uninit();
+    named(|buffer| {
+        let mut found = std::ptr::null_mut();
+        // SAFETY: as in `user`.
+        let error = unsafe {
+            libc::getgrgid_r(
+                id,
+                record.as_mut_ptr(),
+                buffer.as_mut_ptr().cast(),
+                buffer.len(),
+                &raw mut found,
+            )
+        };
+        // SAFETY: as in `user`.
+        (error, (!found.is_null()).then(|| unsafe { CStr::from_ptr((*found).gr_name) }.to_bytes().to_vec()))
+    })
+}
+
+fn named(mut ask: impl FnMut(&mut [u8]) -> (libc::c_int, Option<Vec<u8>>)) -> Option<Vec<u8>> {
+    let mut bytes = RECORD_BYTES;
+    loop {
+        match ask(&mut vec![0; bytes]) {
+            (libc::ERANGE, _) if bytes < RECORD_BYTES_MAX => bytes *= 2,
+            (_, name) => return name,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn root_has_a_name_and_nobody_else_that_one() {
+        assert_eq!(user(0).as_deref(), Some(&b"root"[..]));
+        assert_eq!(group(0).as_deref(), Some(&b"root"[..]));
+        assert_eq!(user(u32::MAX - 7), None);
+    }
+
+    #[test]
+    fn no_moment_is_too_far_for_an_answer() {
+        assert_eq!(
+            local(0).map(|l| l.year),
+            Some(if local(0).is_some_and(|l| l.offset < 0) { 1969 } else { 1970 })
+        );
+        assert_eq!(local(i64::MAX), None);
+    }
+}

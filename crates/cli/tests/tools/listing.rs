@@ -1,0 +1,252 @@
+//! `ls`, `stat`, `du`, `find`, `cat`.
+
+use super::*;
+
+#[test]
+fn ls_shows_what_gnu_ls_shows() {
+    let Some(rig) = Rig::new() else { return };
+    odd_tree(&rig, "t");
+    for version in VERSIONS {
+        for args in [
+            &["ls"][..],
+            &["ls", "-l"],
+            &["ls", "-lR"],
+            &["ls", "-laR"],
+            &["ls", "-lA", "-t"],
+            &["ls", "-lSr"],
+            &["ls", "-lhi"],
+            &["ls", "-n"],
+            &["ls", "-1Rr"],
+            &["ls", "-ld"],
+            &["ls", "-ad"],
+            &["ls", "-aiR"],
+            &["ls", "-C", "-w", "100"],
+            &["ls", "-CRA", "-w", "60"],
+        ] {
+            let what = format!("{version} {args:?}");
+            let many: &[&str] = &["t/five", "t/many", "t/todir", "t/nothing", "t/broken", "t/link", "t/a b"];
+            // In columns the lengths of operands count, which are not the same.
+            let columns = args[1..].iter().any(|flag| flag.starts_with("-C"));
+            let operands: &[&[&str]] = if version == "4.2" && !columns { &[&["t"], many] } else { &[&["t"]] };
+            for operands in operands {
+                assert_same(&rig.ours(version, args, operands), &rig.gnu(args, operands), &what);
+            }
+        }
+    }
+    // With quotes, as on a terminal.
+    for args in [&["ls", "-l"][..], &["ls", "-C", "-w", "90"], &["ls", "-1"]] {
+        let ours = rig.ours("4.2", &[args, &["--quote"]].concat(), &["t"]);
+        let gnu = rig.gnu(&[args, &["--quoting-style=shell-escape"]].concat(), &["t"]);
+        assert_same(&ours, &gnu, &format!("{args:?} with quotes"));
+    }
+}
+
+#[test]
+fn ls_du_and_find_take_few_requests_for_a_tree() {
+    let Some(rig) = Rig::new() else { return };
+    rig.shell("mkdir t; cd t; mkdir -p d{0..39}/s{0..1}; for d in d*; do touch $d/f{0..49} $d/s0/g{0..24} $d/s1/h{0..24}; ln -s f0 $d/l; done");
+    for (args, what, objects) in [
+        (&["ls", "-lR", "--json"][..], "listed", 40 + 80 + 4000 + 40),
+        (&["du", "--json"], "visited", 1 + 40 + 80 + 4000 + 40),
+        (&["find", "--json"], "found", 1 + 40 + 80 + 4000 + 40),
+    ] {
+        let said = rig.ours("4.2", args, &["t"]);
+        assert_eq!(said.code, Some(0), "{said:?}");
+        let summary = said.summary();
+        assert_eq!(summary[what], objects, "{summary}");
+        let rpcs = summary["rpcs"].as_u64().expect("a number");
+        assert!(rpcs <= 80, "{args:?}: {rpcs} RPCs for 4,000 files");
+    }
+}
+
+#[test]
+fn stat_shows_what_gnu_stat_shows() {
+    let Some(rig) = Rig::new() else { return };
+    odd_tree(&rig, "t");
+    let names = [
+        "t",
+        "t/five",
+        "t/link",
+        "t/ lead",
+        "t/quote\"",
+        "t/chr",
+        "t/blk",
+        "t/fifo",
+        "t/.dot",
+        "t/empty",
+        "t/*",
+        "t/nothing",
+    ];
+    // A symbolic link that is read has another time of access: here it is read before.
+    rig.shell("readlink t/link");
+    for version in VERSIONS {
+        let forms: &[&str] = &[
+            "%a %A %b %B %f %F %g %G %h %i %n %N %o %s %t %T %u %U %X %Y %Z",
+            "%x|%y|%z|%%|%-12s|%05s|%10.4A|%8i|%Hr,%Lr",
+        ];
+        for form in forms {
+            let args = ["stat", "-c", form];
+            assert_same(
+                &rig.ours(version, &args, &names),
+                &rig.gnu(&args, &names),
+                &format!("{version} {form}"),
+            );
+        }
+        // All but the device, which NFS does not tell, and the birth, which version 3 does not.
+        let plain = |said: Said| {
+            let lines = said
+                .text()
+                .lines()
+                .map(|l| match l {
+                    l if l.starts_with("Device") => l[l.find("Inode").expect("an inode")..].to_owned(),
+                    l if l.starts_with(" Birth") && version == "3" => " Birth: -".to_owned(),
+                    l => l.to_owned(),
+                })
+                .collect::<Vec<_>>()
+                .join("\n");
+            Said { out: lines.into_bytes(), ..said }
+        };
+        for args in [&["stat"][..], &["stat", "-L"]] {
+            assert_same(
+                &plain(rig.ours(version, args, &names)),
+                &plain(rig.gnu(args, &names)),
+                &format!("{version} {args:?}"),
+            );
+        }
+    }
+}
+
+#[test]
+fn du_adds_up_what_gnu_du_adds_up() {
+    let Some(rig) = Rig::new() else { return };
+    odd_tree(&rig, "t");
+    for version in VERSIONS {
+        for args in [
+            &["du"][..],
+            &["du", "-s"],
+            &["du", "-h"],
+            &["du", "-b"],
+            &["du", "-a", "-d", "1"],
+            &["du", "-d", "2", "-c"],
+            &["du", "--apparent-size", "-s"],
+            &["du", "-sh"],
+        ] {
+            for names in [&["t"][..], &["t/many", "t", "t/deep", "t/five", "t/hard1", "t/nothing", "t/todir"]]
+            {
+                let (ours, gnu) = (rig.ours(version, args, names), rig.gnu(args, names));
+                let what = format!("{version} {args:?} {names:?}");
+                // Which of a file's names counts depends on the order of a directory.
+                let same = |said: &Said| {
+                    Said { out: without_names_of(&rig, "t/five", said), ..said.clone() }.sorted()
+                };
+                assert_same(&same(&ours), &same(&gnu), &what);
+            }
+        }
+    }
+}
+
+/// Without the lines of a file's names: which one is there depends on the order in which they are met.
+fn without_names_of(rig: &Rig, name: &str, said: &Said) -> Vec<u8> {
+    use std::os::unix::fs::MetadataExt;
+    let of = fs::metadata(rig.at(name)).expect("there").ino();
+    let lines = said.out.split_inclusive(|b| *b == b'\n');
+    let is = |line: &[u8]| {
+        let path =
+            line.splitn(2, |b| *b == b'\t').nth(1).and_then(|p| std::str::from_utf8(p.trim_ascii_end()).ok());
+        path.is_some_and(|p| fs::symlink_metadata(p).is_ok_and(|m| m.ino() == of))
+    };
+    lines.filter(|line| !is(line)).flatten().copied().collect()
+}
+
+#[test]
+fn find_finds_what_gnu_find_finds() {
+    let Some(rig) = Rig::new() else { return };
+    odd_tree(&rig, "t");
+    let expressions = [
+        "",
+        "-print0",
+        "-name f1*",
+        "-iname F?1",
+        "-type d",
+        "-type f,l -name *i*",
+        "-path */many/*2",
+        "-size +1k -type f",
+        "-size -2 -type f",
+        "-size 5000c",
+        "-mtime +90",
+        "-mtime -1 -type f -name f29*",
+        "-mmin -600 -type l",
+        "-maxdepth 1",
+        "-mindepth 3 -maxdepth 5",
+        "-maxdepth 0",
+        "-name many -prune -o -print",
+        "( -name five -o -links 3 ) ! -type d",
+        "-name five , -name hard1",
+        "-not -name f* -type f",
+    ];
+    for version in VERSIONS {
+        for expression in expressions {
+            let words: Vec<&str> = expression.split_whitespace().collect();
+            let roots = ["t", "t/five", "t/nothing", "t/todir"];
+            let ours = {
+                let mut command = landfast();
+                command.arg("find").args(roots.map(|n| rig.url(n, version))).args(&words);
+                let said = said(&mut command);
+                let (from, to) = (rig.shown("", version), path(&rig.at("")).to_owned());
+                Said {
+                    out: replaced(&said.out, &from, &to),
+                    err: replaced(&said.err, &from, &to),
+                    code: said.code,
+                }
+            };
+            let gnu = said(Command::new("find").args(roots.map(|n| rig.at(n))).args(&words));
+            let mut gnu = gnu.sorted();
+            // In a UTF-8 locale this tool has other quotes.
+            gnu.err = gnu.errors().replace(['‘', '’'], "'").into_bytes();
+            assert_same(&ours.sorted(), &gnu, &format!("{version} {expression}"));
+        }
+    }
+    let newer = ["find", &rig.url("t", "4.2"), "-newer", &rig.url("t/.dot", "4.2"), "-name", "f29?"];
+    let found = said(landfast().args(newer));
+    assert_eq!((found.text().lines().count(), found.code), (10, Some(0)), "{found:?}");
+    for wrong in ["-foo", "-name", "( -true", "-newer nfs://x"] {
+        let words: Vec<&str> = wrong.split_whitespace().collect();
+        let end = said(landfast().args(["find", &rig.url("t", "4.2")]).args(words));
+        assert_eq!(end.code, Some(1), "{wrong}: {end:?}");
+    }
+}
+
+#[test]
+fn cat_prints_what_gnu_cat_prints() {
+    let Some(rig) = Rig::new() else { return };
+    odd_tree(&rig, "t");
+    rig.shell("seq 2400000 > t/longer; head -c 16777217 t/longer > t/exact");
+    for version in VERSIONS {
+        let names = [
+            "t/five",
+            "t/many/f1",
+            "t/longer",
+            "t/nothing",
+            "t/link",
+            "t/many",
+            "t/-dash",
+            "t/exact",
+            "t/sparse",
+        ];
+        let (ours, gnu) = (rig.ours(version, &["cat"], &names), rig.gnu(&["cat"], &names));
+        assert!(ours.out == gnu.out, "{version}: {} and {} bytes", ours.out.len(), gnu.out.len());
+        let lines = |said: &Said| {
+            let mut lines: Vec<String> = said.errors().lines().map(str::to_owned).collect();
+            lines.sort();
+            (lines, said.code)
+        };
+        assert_eq!(lines(&ours), lines(&gnu), "{version}");
+    }
+    rig.shell("mkdir s; for i in $(seq 1000); do echo $i > s/$i; done");
+    let names: Vec<String> = (1..=1000).map(|n| format!("s/{n}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let said = rig.ours("4.2", &["cat", "--rpc-counts"], &names);
+    assert_eq!(said.text().lines().count(), 1000);
+    let rpcs = said.errors().split("s: ").nth(1).and_then(|t| t.split(' ').next()?.parse::<u64>().ok());
+    assert!(rpcs.is_some_and(|n| n <= 90), "{said:?}");
+}

@@ -1,0 +1,162 @@
+//! `rm` and `mkdir`.
+
+use super::*;
+
+#[test]
+fn rm_removes_what_gnu_rm_removes_and_says_the_same() {
+    let Some(rig) = Rig::new() else { return };
+    for (n, version) in VERSIONS.into_iter().enumerate() {
+        let theirs = format!("t{n}");
+        let make = |name: &str| {
+            if n == 0 {
+                odd_tree(&rig, name);
+            } else {
+                rig.shell(&format!("mkdir -p {name}/empty {name}/many; touch {name}/five {name}/many/f1"));
+            }
+            rig.shell(&format!("mkdir {name}x; echo kept > {name}x/kept; ln -s ../{name}x {name}/away; ln -s {name}x {name}link"));
+        };
+        for args in [
+            &["rm", "-rv"][..],
+            &["rm", "-r"],
+            &["rm"],
+            &["rm", "-d"],
+            &["rm", "-f"],
+            &["rm", "-vf"],
+            &["rm", "-vrf"],
+        ] {
+            make(&theirs);
+            let operands = ["", "/five", "/nothing", "/five/below", "link", "/empty", "/many/f1"]
+                .map(|o| format!("{theirs}{o}"));
+            let operands: Vec<&str> = operands.iter().rev().map(String::as_str).collect();
+            let gnu = rig.gnu(args, &operands).sorted();
+            let left = names(&rig.at(""));
+            rig.shell(&format!("rm -rf {theirs} {theirs}x {theirs}link"));
+            make(&theirs);
+            let ours = rig.ours(version, args, &operands).sorted();
+            assert_same(&ours, &gnu, &format!("{version} {args:?}"));
+            assert_eq!(names(&rig.at("")), left, "{version} {args:?}");
+            assert_eq!(fs::read(rig.at(&format!("{theirs}x/kept"))).expect("kept"), b"kept\n");
+            rig.shell(&format!("rm -rf {theirs} {theirs}x {theirs}link"));
+        }
+    }
+}
+
+#[test]
+fn rm_takes_few_requests_and_counts_them() {
+    let Some(rig) = Rig::new() else { return };
+    rig.shell("mkdir t; cd t; mkdir -p d{0..39}/s{0..1}; for d in d*; do touch $d/f{0..49} $d/s0/g{0..24} $d/s1/h{0..24}; done");
+    let said = rig.ours("4.2", &["rm", "-rf", "--json", "--rpc-counts"], &["t"]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let summary = said.summary();
+    assert_eq!(summary["removed"], 1 + 40 + 80 + 40 * 100, "{summary}");
+    let rpcs = summary["rpcs"].as_u64().expect("a number");
+    assert!(rpcs <= 80, "{rpcs} RPCs for 4,000 files");
+    assert!(said.errors().contains(" RPCs, 0.0"), "{said:?}");
+    assert_eq!(said.text().lines().count(), 1 + 40 + 80 + 4000 + 1);
+    assert!(names(&rig.at("")).iter().all(|n| n.starts_with(".landfast")));
+}
+
+#[test]
+fn rm_leaves_the_top_of_an_export_and_ends_as_gnu_when_typed_wrongly() {
+    let Some(rig) = Rig::new() else { return };
+    rig.shell("touch f");
+    for version in VERSIONS {
+        let said = rig.ours(version, &["rm", "-rf"], &[""]);
+        assert_eq!(said.code, Some(1));
+        assert!(said.errors().contains("this is the top of the export"), "{said:?}");
+    }
+    assert!(rig.at("f").exists());
+    for args in [&["rm"][..], &["rm", "--no-such"], &["mkdir"]] {
+        assert_eq!(said(landfast().args(args)).code, Some(1), "{args:?}");
+    }
+    let nobody = said(landfast().args(["rm", "http://x/"]));
+    assert_eq!(nobody.code, Some(1));
+    assert!(nobody.errors().starts_with("rm: `http://x/`"), "{nobody:?}");
+}
+
+#[test]
+fn an_interrupted_rm_says_what_it_did() {
+    let Some(rig) = Rig::new() else { return };
+    rig.shell("mkdir t; cd t; for d in $(seq 60); do mkdir d$d; (cd d$d; touch $(seq 400)); done");
+    let mut child = landfast()
+        .args(["rm", "-rv", &rig.url("t", "4.2")])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("landfast starts");
+    // Its first words are those of its first removals.
+    let mut out = child.stdout.take().expect("a pipe");
+    let mut first = [0; 1];
+    std::io::Read::read_exact(&mut out, &mut first).expect("words");
+    rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::INT)
+        .expect("it is there");
+    let mut words = first.to_vec();
+    std::io::Read::read_to_end(&mut out, &mut words).expect("words");
+    let end = child.wait_with_output().expect("it ends");
+    let errors = String::from_utf8_lossy(&end.stderr).into_owned();
+    let removed = words.split(|b| *b == b'\n').filter(|l| l.starts_with(b"removed")).count();
+    let all = 1 + 60 + 60 * 400;
+    if removed == all {
+        println!("it was faster than the signal");
+        return;
+    }
+    assert_eq!(end.status.code(), Some(130), "{errors}");
+    let left = names(&rig.at("t")).len() + 1;
+    assert_eq!(removed + left, all, "{errors}");
+    assert!(
+        errors.contains("rm: interrupted: ") && errors.contains("nothing of the rest was begun"),
+        "{errors}"
+    );
+}
+
+#[test]
+fn mkdir_makes_what_gnu_mkdir_makes_and_says_the_same() {
+    let Some(rig) = Rig::new() else { return };
+    for version in VERSIONS {
+        for args in [
+            &["mkdir"][..],
+            &["mkdir", "-v"],
+            &["mkdir", "-p"],
+            &["mkdir", "-pv"],
+            &["mkdir", "-pvm", "1750"],
+            &["mkdir", "-m", "u=rwx,go="],
+        ] {
+            let before = "rm -rf t; mkdir -p t/there; touch t/file; ln -s there t/link; ln -s file t/flink";
+            let operands = [
+                "t/new", "t/there", "t/file", "t/a/b/c", "t/a/b/d", "t/link/x", "t/file/x", "t/link",
+                "t/flink",
+            ];
+            rig.shell(before);
+            let gnu = rig.gnu(args, &operands);
+            let modes = |rig: &Rig| -> Vec<_> {
+                let all = names(&rig.at("t")).into_iter();
+                all.map(|n| {
+                    (
+                        std::os::unix::fs::MetadataExt::mode(
+                            &fs::symlink_metadata(rig.at("t").join(&n)).expect("there"),
+                        ),
+                        n,
+                    )
+                })
+                .collect()
+            };
+            let made = modes(&rig);
+            rig.shell(before);
+            let ours = rig.ours(version, args, &operands);
+            // The order of failures is not that of the operands where one looks first and another does at once.
+            let lines = |said: &Said| {
+                // In a UTF-8 locale this one tool has other quotes than the others.
+                let errors = said.errors().replace(['‘', '’'], "'");
+                let mut lines: Vec<String> =
+                    errors.lines().chain(said.text().lines()).map(str::to_owned).collect();
+                lines.sort();
+                lines
+            };
+            assert_eq!(lines(&ours), lines(&gnu), "{version} {args:?}");
+            assert_eq!(ours.code, gnu.code, "{version} {args:?}");
+            assert_eq!(modes(&rig), made, "{version} {args:?}");
+        }
+    }
+    let bad = said(landfast().args(["mkdir", "-m", "u+z", &rig.url("x", "4.2")]));
+    assert_eq!((bad.code, bad.errors().as_str()), (Some(1), "mkdir: invalid mode 'u+z'\n"));
+}

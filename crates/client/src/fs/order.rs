@@ -1,0 +1,180 @@
+//! Listings that come in any order, put into that of a depth-first walk. Pure.
+//!
+//! What came before its turn is kept until then; a walk that goes rather down than across keeps little.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::meta::Entry;
+use super::outcome::Outcome;
+use super::tree::Listing;
+
+/// The next of a depth-first walk.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "nearly all steps are entries")]
+pub enum Step {
+    /// All that follows up to its [`Step::Left`] is below start number so many.
+    Start(usize),
+    /// An entry; if it has a [`Entry::listing`], what is in it follows.
+    Entry {
+        /// The path of the directory that it is in.
+        dir: Arc<[u8]>,
+        /// Levels below the start, at least 1.
+        depth: usize,
+        /// The entry itself.
+        entry: Entry,
+    },
+    /// The directory that came last could not be listed; its [`Step::Left`] follows.
+    Unlisted {
+        /// Its path.
+        path: Vec<u8>,
+        /// Why.
+        outcome: Outcome<()>,
+    },
+    /// All of a directory, or of a start, has been given.
+    Left,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct InOrder {
+    starts: usize,
+    next_start: usize,
+    came: HashMap<usize, Listing>,
+    stack: Vec<Level>,
+    sort: Option<fn(&Entry, &Entry) -> std::cmp::Ordering>,
+}
+
+#[derive(Debug)]
+enum Level {
+    /// Waits for a listing.
+    Waits(usize),
+    In {
+        dir: Arc<[u8]>,
+        entries: std::vec::IntoIter<Entry>,
+    },
+}
+
+impl InOrder {
+    /// For a walk from so many starts.
+    #[must_use]
+    pub fn new(starts: usize) -> InOrder {
+        InOrder { starts, ..InOrder::default() }
+    }
+
+    /// Entries of a directory in this order, not the server's.
+    #[must_use]
+    pub fn sorted(self, by: fn(&Entry, &Entry) -> std::cmp::Ordering) -> InOrder {
+        InOrder { sort: Some(by), ..self }
+    }
+
+    /// A listing has come.
+    pub fn came(&mut self, listing: Listing) {
+        self.came.insert(listing.number, listing);
+    }
+
+    /// The next step, as far as what has come reaches.
+    #[expect(clippy::should_implement_trait, reason = "after `None` there may be more")]
+    pub fn next(&mut self) -> Option<Step> {
+        let depth = self.stack.len();
+        let Some(level) = self.stack.last_mut() else {
+            if self.next_start == self.starts {
+                return None;
+            }
+            let start = self.next_start;
+            self.next_start += 1;
+            self.stack.push(Level::Waits(start));
+            return Some(Step::Start(start));
+        };
+        match level {
+            Level::Waits(number) => {
+                let Listing { path, entries, .. } = self.came.remove(number)?;
+                match entries {
+                    Outcome::Committed(mut entries) => {
+                        if let Some(by) = self.sort {
+                            entries.sort_by(by);
+                        }
+                        *level = Level::In { dir: path.into(), entries: entries.into_iter() };
+                        self.next()
+                    }
+                    other => {
+                        *level = Level::In { dir: path.clone().into(), entries: Vec::new().into_iter() };
+                        Some(Step::Unlisted { path, outcome: other.map(drop) })
+                    }
+                }
+            }
+            Level::In { dir, entries } => match entries.next() {
+                Some(entry) => {
+                    let dir = dir.clone();
+                    if let Some(listing) = entry.listing {
+                        self.stack.push(Level::Waits(listing));
+                    }
+                    Some(Step::Entry { dir, depth, entry })
+                }
+                None => {
+                    self.stack.pop();
+                    Some(Step::Left)
+                }
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use landfast_nfs::v4::attr::AttrValues;
+
+    use super::*;
+
+    fn listing(number: usize, path: &str, entries: &[(&str, Option<usize>)]) -> Listing {
+        let entries = entries.iter().map(|(name, listing)| {
+            let entry = Entry::of(name.as_bytes(), &AttrValues::default()).unwrap().unwrap();
+            Entry { listing: *listing, ..entry }
+        });
+        Listing { number, path: path.into(), entries: Outcome::Committed(entries.collect()) }
+    }
+
+    fn all(order: &mut InOrder) -> String {
+        let mut out = Vec::new();
+        while let Some(step) = order.next() {
+            out.push(match step {
+                Step::Start(n) => format!("start {n}"),
+                Step::Entry { dir, depth, entry } => {
+                    let (dir, name) = (String::from_utf8_lossy(&dir), String::from_utf8_lossy(&entry.name));
+                    format!("{depth} {dir}/{name}")
+                }
+                Step::Unlisted { path, .. } => format!("not {}", String::from_utf8_lossy(&path)),
+                Step::Left => "left".to_owned(),
+            });
+        }
+        out.join(", ")
+    }
+
+    #[test]
+    fn the_order_is_that_of_the_tree_whatever_comes_first() {
+        let lists = || {
+            [
+                listing(0, "s", &[("b", Some(2)), ("a", None), ("c", Some(3))]),
+                listing(1, "t", &[]),
+                listing(2, "s/b", &[("x", None)]),
+                Listing { number: 3, path: b"s/c".to_vec(), entries: Outcome::Unknown("lost".into()) },
+            ]
+        };
+        let expected = "start 0, 1 s/b, 2 s/b/x, left, 1 s/a, 1 s/c, not s/c, left, left, start 1, left";
+        for turn in 0..4 {
+            let mut order = InOrder::new(2);
+            let mut lists = lists();
+            lists.rotate_left(turn);
+            let mut said = Vec::new();
+            for listing in lists {
+                order.came(listing);
+                said.push(all(&mut order));
+            }
+            said.retain(|s| !s.is_empty());
+            assert_eq!(said.join(", "), expected, "{turn}");
+        }
+        let mut order = InOrder::new(1).sorted(|a, b| a.name.cmp(&b.name));
+        order.came(listing(0, "", &[("b", None), ("a", None)]));
+        assert_eq!(all(&mut order), "start 0, 1 /a, 1 /b, left");
+    }
+}
