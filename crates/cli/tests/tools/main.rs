@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 /// Versions that each command is tried with.
-const VERSIONS: [&str; 3] = ["4.2", "4.1", "3"];
+const VERSIONS: [&str; 4] = ["4.2", "4.1", "4.0", "3"];
 
 /// An exported directory and its server.
 struct Rig {
