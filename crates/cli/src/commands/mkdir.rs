@@ -86,6 +86,13 @@ async fn parents(
     }
     let all: Vec<_> = levels.values().map(|(place, ..)| place.clone()).collect();
     let there = tool.servers.look(&all, true).await;
+    // With version 3 what lies above an export need not be there: it is not made if something below it is.
+    let above_something: HashSet<Place> = all
+        .iter()
+        .zip(&there)
+        .filter(|(_, found)| found.is_ok())
+        .flat_map(|(place, _)| place.and_above())
+        .collect();
     // What lies below these is not tried: it was told.
     let mut failed: Vec<Place> = Vec::new();
     let mut missing: BTreeMap<usize, Vec<(Place, String, bool)>> = BTreeMap::new();
@@ -101,6 +108,7 @@ async fn parents(
                 tool.complain(&format!("cannot create directory {name}: Not a directory"));
                 failed.push(place);
             }
+            Err(_) if above_something.contains(&place) => {}
             Err(_) => missing.entry(depth).or_default().push((place, shown, last)),
         }
     }

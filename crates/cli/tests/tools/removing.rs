@@ -15,15 +15,16 @@ fn rm_removes_what_gnu_rm_removes_and_says_the_same() {
             }
             rig.shell(&format!("mkdir {name}x; echo kept > {name}x/kept; ln -s ../{name}x {name}/away; ln -s {name}x {name}link"));
         };
-        for args in [
-            &["rm", "-rv"][..],
-            &["rm", "-r"],
+        let all: &[&[&str]] = &[
+            &["rm", "-rv"],
             &["rm"],
+            &["rm", "-r"],
             &["rm", "-d"],
             &["rm", "-f"],
             &["rm", "-vf"],
             &["rm", "-vrf"],
-        ] {
+        ];
+        for args in some(version, all, 2).iter().copied() {
             make(&theirs);
             let operands = ["", "/five", "/nothing", "/five/below", "link", "/empty", "/many/f1"]
                 .map(|o| format!("{theirs}{o}"));
@@ -113,14 +114,15 @@ fn an_interrupted_rm_says_what_it_did() {
 fn mkdir_makes_what_gnu_mkdir_makes_and_says_the_same() {
     let Some(rig) = Rig::new() else { return };
     for version in VERSIONS {
-        for args in [
-            &["mkdir"][..],
-            &["mkdir", "-v"],
-            &["mkdir", "-p"],
+        let all: &[&[&str]] = &[
             &["mkdir", "-pv"],
+            &["mkdir", "-v"],
+            &["mkdir"],
+            &["mkdir", "-p"],
             &["mkdir", "-pvm", "1750"],
             &["mkdir", "-m", "u=rwx,go="],
-        ] {
+        ];
+        for args in some(version, all, 2).iter().copied() {
             let before = "rm -rf t; mkdir -p t/there; touch t/file; ln -s there t/link; ln -s file t/flink";
             let operands = [
                 "t/new", "t/there", "t/file", "t/a/b/c", "t/a/b/d", "t/link/x", "t/file/x", "t/link",
@@ -157,6 +159,32 @@ fn mkdir_makes_what_gnu_mkdir_makes_and_says_the_same() {
             assert_eq!(modes(&rig), made, "{version} {args:?}");
         }
     }
+    assert!(!rig.at("var").exists(), "nothing was made above the export");
     let bad = said(landfast().args(["mkdir", "-m", "u+z", &rig.url("x", "4.2")]));
     assert_eq!((bad.code, bad.errors().as_str()), (Some(1), "mkdir: invalid mode 'u+z'\n"));
+}
+
+/// The examples of docs/client.md, as they stand there.
+#[test]
+fn the_examples_of_the_manual_work() {
+    let Some(rig) = Rig::new() else { return };
+    rig.shell(
+        "mkdir -p src home/ann home/bob etc work build; touch src/Makefile build/x; echo hello > etc/motd",
+    );
+    let manual = include_str!("../../../../docs/client.md");
+    let examples =
+        manual.split("```sh\n").nth(1).and_then(|text| text.split("```").next()).expect("examples");
+    let mut count = 0;
+    for line in examples.lines() {
+        let line = line.replace("nfs://server/", &rig.server.url).replace("landfast ", "\"$LANDFAST\" ");
+        let mut shell = Command::new("bash");
+        shell
+            .args(["-ec", &format!("set -o pipefail; {line}")])
+            .env("LANDFAST", env!("CARGO_BIN_EXE_landfast"));
+        let end = said(&mut shell);
+        assert_eq!(end.code, Some(0), "{line}: {end:?}");
+        count += 1;
+    }
+    assert!(count >= 8, "{count} examples");
+    assert!(!rig.at("build").exists() && !rig.at("work/a").exists() && rig.at("work").exists());
 }
