@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
 use common::{Rig, shell, skipped};
-use landfast_client::fs::{Failure, ItemError, NewFile, Nfs, Outcome, WalkOptions};
+use landfast_client::fs::{Doomed, Failure, ItemError, NewFile, Nfs, Outcome, WalkOptions};
 use landfast_client::{NfsUrl, Session, SessionLimits, SessionOptions};
 use landfast_nfs::v4::attr::AttrValues;
 use landfast_nfs::v4::{NfsStat, NfsTime, SetTime};
@@ -58,7 +58,7 @@ async fn files_are_written_read_listed_and_removed_in_few_requests() {
         return;
     }
     let rig = Rig::new().await;
-    for (ops, most) in [(200, [0, 40, 25, 5, 20]), (50, [0, 90, 90, 5, 25])] {
+    for (ops, most) in [(200, [0, 40, 25, 5, 20, 20]), (50, [0, 90, 90, 5, 25, 40])] {
         let nfs = narrow(&rig, ops).await;
         let dirs: Vec<String> = (0..10).map(|n| format!("t{ops}/d{n}")).collect();
         for outcome in nfs.mkdirs(&dirs, 0o750).await {
@@ -103,6 +103,25 @@ async fn files_are_written_read_listed_and_removed_in_few_requests() {
         for outcome in nfs.remove(&names).await {
             outcome.into_result().unwrap();
         }
+        spent.push(count(&nfs));
+        // The same tree again, removed whole.
+        shell(
+            &rig.dest(),
+            &format!("cp -a t{ops} w{ops}; for d in w{ops}/*; do (cd $d; touch $(seq 100)); done"),
+        );
+        let ends = nfs.getattrs(["", &format!("w{ops}")]).await;
+        let [top, own] =
+            ends.try_into().map(|e: [_; 2]| e.map(|o: Outcome<_>| o.into_result().unwrap().fh)).unwrap();
+        let name = format!("w{ops}").into_bytes();
+        let tree = Doomed { path: name.clone(), parent: top, name, dir: Some(own), is_dir: true };
+        let mut removed = 0;
+        nfs.remove_trees([tree], |removal| {
+            removal.outcome.into_result().unwrap();
+            removed += 1;
+        })
+        .await;
+        assert_eq!(removed, 1011);
+        assert!(!rig.dest().join(format!("w{ops}")).exists());
         spent.push(count(&nfs));
         println!("{ops} operations: requests {spent:?}");
         assert!(spent.iter().zip(most).all(|(n, most)| *n <= most), "{ops}: {spent:?}");
