@@ -29,6 +29,7 @@ use crate::marker::Marker;
 use crate::node::{Node, NodeFd, NodeInner, btime_ns};
 use crate::record::{Fact, KernelHandle, ObjId, Record};
 use crate::remap::Remap;
+use crate::reserve;
 use crate::tag::{self, Tag};
 use crate::tx::Tx;
 use crate::types::{Cred, Kind};
@@ -459,7 +460,25 @@ impl Volume {
         if self.0.unprivileged {
             return Ok(());
         }
-        tag::write(&self.0.mount, Tag { volume_id: self.0.volume_id, checkpoint, clean })
+        let write = || tag::write(&self.0.mount, Tag { volume_id: self.0.volume_id, checkpoint, clean });
+        let full = |done: &std::io::Result<()>| {
+            let errno = done.as_ref().err().and_then(Errno::from_io_error);
+            matches!(errno, Some(Errno::NOSPC | Errno::DQUOT))
+        };
+        let done = write();
+        if !full(&done) {
+            return done;
+        }
+        // btrfs counts what its transaction has set aside until that ends; the quota may be used up even by a change that
+        // needs no room.
+        self.flush_all().map_err(std::io::Error::other)?;
+        let done = write();
+        if !full(&done) {
+            return done;
+        }
+        reserve::release(&self.0.state_dir)?;
+        write()?;
+        reserve::take(&self.0.state_dir)
     }
 
     fn injected(&self) {
