@@ -231,25 +231,6 @@ fn fixture(v: &Volume) -> Fixture {
     Fixture { dirs, source, files }
 }
 
-/// Takes all that is free.
-fn fill(image: &Image) {
-    use std::os::unix::fs::FileExt;
-    let dir = std::fs::File::open(image.path()).expect("the mount point");
-    // Some filesystems find a little more room once they have written what they held back.
-    for round in 0..3 {
-        let Ok(balloon) = std::fs::File::create(image.path().join(format!("balloon{round}"))) else { break };
-        let mut at = 0;
-        for piece in [1 << 20, 4096] {
-            let bytes = vec![1; piece];
-            while balloon.write_all_at(&bytes, at).is_ok() {
-                at += piece as u64;
-            }
-        }
-        let _ = balloon.sync_all();
-        rustix::fs::syncfs(&dir).expect("syncfs");
-    }
-}
-
 fn check(dir: &Path, e: &Expected) {
     for ((op, name), there) in &e.entries {
         let path = dir.join(op).join(name);
@@ -323,7 +304,7 @@ fn nospc_on_ext4() {
     every_operation(
         Kernel::Ext4,
         |image| {
-            fill(image);
+            image.fill();
             true
         },
         Error::NoSpace,
@@ -335,7 +316,7 @@ fn nospc_on_xfs() {
     every_operation(
         Kernel::Xfs,
         |image| {
-            fill(image);
+            image.fill();
             true
         },
         Error::NoSpace,
@@ -347,7 +328,7 @@ fn nospc_on_btrfs() {
     every_operation(
         Kernel::Btrfs,
         |image| {
-            fill(image);
+            image.fill();
             true
         },
         Error::NoSpace,

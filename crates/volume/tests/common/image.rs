@@ -12,6 +12,9 @@ use rustix::thread::UnshareFlags;
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
+/// Files that take room.
+const BALLOONS: usize = 3;
+
 /// Which filesystem.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kernel {
@@ -95,13 +98,59 @@ impl Image {
     /// line that says so, where that cannot be had.
     #[allow(dead_code)] // Not every test has use for it.
     pub fn limited(&self, bytes: &str) -> bool {
-        let run = |args: &[&str]| Command::new("btrfs").args(args).output().is_ok_and(|o| o.status.success());
+        let run = |args: &[&str]| sh("btrfs", args);
         let path = self.path().to_str().expect("a path");
         let done = run(&["quota", "enable", path]) && run(&["qgroup", "limit", bytes, path]);
         if !done {
             println!("skipped: needs btrfs with quotas");
         }
         done
+    }
+
+    /// Ends that. (The limit itself cannot be raised where it is used up to the last.)
+    #[allow(dead_code)] // Not every test has use for it.
+    pub fn unlimited(&self) -> bool {
+        sh("btrfs", &["quota", "disable", self.path().to_str().expect("a path")])
+    }
+
+    /// Takes all that is free.
+    #[allow(dead_code)] // Not every test has use for it.
+    pub fn fill(&self) {
+        use std::os::unix::fs::FileExt;
+        let dir = std::fs::File::open(self.path()).expect("the mount point");
+        // Some filesystems find a little more room once they have written what they held back.
+        for round in 0..BALLOONS {
+            let Ok(balloon) = std::fs::File::create(self.balloon(round)) else { break };
+            // Most of it at once; where there is a quota, that is more than may be.
+            let free = rustix::fs::statvfs(self.path()).expect("statvfs");
+            let most = (free.f_bavail * free.f_frsize).saturating_sub(16 << 20);
+            let taken = most > 0
+                && rustix::fs::fallocate(&balloon, rustix::fs::FallocateFlags::empty(), 0, most).is_ok();
+            let mut at = if taken { most } else { 0 };
+            for piece in [1 << 20, 4096] {
+                let bytes = vec![1; piece];
+                while balloon.write_all_at(&bytes, at).is_ok() {
+                    at += piece as u64;
+                }
+            }
+            let _ = balloon.sync_all();
+            rustix::fs::syncfs(&dir).expect("syncfs");
+        }
+    }
+
+    /// Gives back what [`Image::fill`] has taken.
+    #[allow(dead_code)] // Not every test has use for it.
+    pub fn free(&self) {
+        for round in 0..BALLOONS {
+            // A full one may have had no room for the name of the next.
+            let _ = std::fs::remove_file(self.balloon(round));
+        }
+        let dir = std::fs::File::open(self.path()).expect("the mount point");
+        rustix::fs::syncfs(dir).expect("syncfs");
+    }
+
+    fn balloon(&self, round: usize) -> PathBuf {
+        self.path().join(format!("balloon{round}"))
     }
 
     /// Always on a fresh loop device: `mount -o loop` may take one again that is about to go. Tried a few times, since
