@@ -160,9 +160,10 @@ impl Remap {
             },
         };
         let fileid = self.rows.get(&known).map_or(fileid, |r| r.fileid);
-        for old in [&old, &known] {
-            self.rows.insert(old.clone(), Row { old: old.clone(), new: new.clone(), fileid });
+        if known != old {
+            self.rows.insert(known.clone(), Row { old: known.clone(), new: new.clone(), fileid });
         }
+        self.rows.insert(old.clone(), Row { old, new: new.clone(), fileid });
         self.outward.insert(new, known);
         if self.claimed.insert(fileid) {
             self.claims.push_back(fileid);

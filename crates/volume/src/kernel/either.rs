@@ -162,6 +162,13 @@ pub fn open_handle(mount: impl AsFd, kh: &KernelHandle) -> Result<OwnedFd> {
     }
 }
 
+pub fn open_handle_for(mount: impl AsFd, kh: &KernelHandle, flags: OFlags) -> Result<OwnedFd> {
+    match mount.as_fd() {
+        BorrowedFd::Real(fd) => owned(real::open_handle_for(fd, kh, flags)),
+        BorrowedFd::Simulated(_) => reopen(open_handle(mount, kh)?, flags),
+    }
+}
+
 pub fn reopen(fd: impl AsFd, flags: OFlags) -> Result<OwnedFd> {
     match fd.as_fd() {
         BorrowedFd::Real(fd) => owned(real::reopen(fd, flags)),

@@ -92,13 +92,18 @@ pub(crate) fn handle_by_name(dir: impl AsFd, name: &[u8]) -> Result<(KernelHandl
 /// Opens (`O_PATH`) the object of a kernel handle on the filesystem of `mount` (not `O_PATH`). Needs
 /// `CAP_DAC_READ_SEARCH`.
 pub(crate) fn open_handle(mount: impl AsFd, kh: &KernelHandle) -> Result<OwnedFd> {
+    open_handle_for(mount, kh, OFlags::PATH | OFlags::NOFOLLOW)
+}
+
+/// The same with other flags, under the thread's rights.
+pub(crate) fn open_handle_for(mount: impl AsFd, kh: &KernelHandle, flags: OFlags) -> Result<OwnedFd> {
     let mut raw = RawHandle {
         handle_bytes: kh.bytes.len() as u32,
         handle_type: kh.kind,
         f_handle: [0; HANDLE_BYTES_MAX],
     };
     raw.f_handle.get_mut(..kh.bytes.len()).ok_or(Errno::STALE)?.copy_from_slice(&kh.bytes);
-    let flags = libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+    let flags = (flags | OFlags::CLOEXEC).bits() as libc::c_int;
     // SAFETY: `raw` holds `handle_bytes` bytes and outlives the call; the result is a new descriptor of our own.
     let fd = check(unsafe {
         libc::syscall(libc::SYS_open_by_handle_at, mount.as_fd().as_raw_fd(), &raw mut raw, flags)

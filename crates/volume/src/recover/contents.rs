@@ -23,12 +23,20 @@ impl<T: Tree> Run<'_, T> {
             return Ok(());
         }
         let now = self.present(id)?;
-        let meta = self.probe(&now)?.ok_or_else(|| surprise("a file has gone meanwhile", id, None))?;
-        if meta.kind != Kind::File {
+        let made = plan.birth.as_ref().filter(|_| self.fresh.contains(&now));
+        let (kind, size) = match made {
+            Some(birth) => (birth.kind, 0),
+            None => {
+                let meta =
+                    self.probe(&now)?.ok_or_else(|| surprise("a file has gone meanwhile", id, None))?;
+                (meta.kind, meta.size)
+            }
+        };
+        if kind != Kind::File {
             return Err(surprise("data for something that is no file", id, None));
         }
         let content = &plan.content;
-        if let Some(cut) = content.cut.filter(|cut| *cut < meta.size) {
+        if let Some(cut) = content.cut.filter(|cut| *cut < size) {
             self.tree.truncate(&now, cut).map_err(io("cutting a file", id))?;
         }
         self.fill(&now, content, None)?;

@@ -19,7 +19,7 @@ use super::{Error, io};
 use crate::fold::Fold;
 use crate::kernel::{self, OwnedFd};
 use crate::limits::{BTRFS_COMMITS_MAX, BTRFS_COMMITS_MIN, DESCRIPTORS_KEPT, XATTR_VALUE_BYTES_MAX};
-use crate::record::{Birth, Kind, ObjId, Owned, Timestamp};
+use crate::record::{Birth, KernelHandle, Kind, ObjId, Owned, Timestamp};
 use crate::remap::Remap;
 use crate::{flush, reserve, state};
 
@@ -43,9 +43,10 @@ pub struct Disk<'a> {
     remap: &'a mut Remap,
     stage: ObjId,
     lost_found: ObjId,
-    open: HashMap<ObjId, Arc<OwnedFd>>,
-    /// The file that was written last, open for writing.
-    writing: Option<(ObjId, OwnedFd)>,
+    /// The root's mount.
+    mount: u64,
+    /// Objects in use: their descriptors (`O_PATH`, or for writing), whether for writing.
+    open: HashMap<ObjId, (Arc<OwnedFd>, bool)>,
     /// Room for the value of an extended attribute.
     value: Vec<u8>,
 }
@@ -57,16 +58,8 @@ impl<'a> Disk<'a> {
         reserve::release(state_dir)?;
         let stage = private_dir(state_dir, STAGE)?;
         let lost_found = private_dir(state_dir, LOST_FOUND)?;
-        Ok(Disk {
-            root,
-            state_dir,
-            remap,
-            stage,
-            lost_found,
-            open: HashMap::new(),
-            writing: None,
-            value: Vec::new(),
-        })
+        let (_, mount) = kernel::handle_of(root)?;
+        Ok(Disk { root, state_dir, remap, stage, lost_found, mount, open: HashMap::new(), value: Vec::new() })
     }
 
     /// Before anything else: on btrfs the transaction number is brought past that of each handle that clients or the log
@@ -83,7 +76,6 @@ impl<'a> Disk<'a> {
     pub(super) fn finish(&mut self, fold: &Fold) -> std::result::Result<(), Error> {
         let stage = self.stage.clone();
         self.open.clear();
-        self.writing = None;
         for (id, _) in fold.objects.iter().filter(|(_, plan)| plan.dead) {
             let now = self.remap.inward(id).unwrap_or(id).clone();
             self.remap.purge(&now);
@@ -118,10 +110,12 @@ impl<'a> Disk<'a> {
         Err(IoError::other(format!("btrfs is far behind generation {newest}: an older copy of this volume?")))
     }
 
-    /// `O_PATH` descriptor of a live object; `None` if the identity is stale.
+    /// A descriptor of a live object and a look at it; `None` if the identity is stale.
     fn open(&mut self, obj: &ObjId) -> Result<Option<(Arc<OwnedFd>, Statx)>> {
-        let fd = match self.open.get(obj) {
-            Some(fd) => fd.clone(),
+        let kept = self.open.get(obj).map(|(fd, _)| fd.clone());
+        let fresh = kept.is_none();
+        let fd = match kept {
+            Some(fd) => fd,
             None => match kernel::open_handle(self.root, &obj.kh) {
                 Ok(fd) => Arc::new(fd),
                 Err(Errno::STALE | Errno::NOENT) => return Ok(None),
@@ -133,26 +127,51 @@ impl<'a> Disk<'a> {
             self.open.remove(obj);
             return Ok(None);
         }
-        if self.open.len() >= DESCRIPTORS_KEPT {
-            self.open.clear();
+        if fresh {
+            self.keep(obj, &fd, false);
         }
-        self.open.insert(obj.clone(), fd.clone());
         Ok(Some((fd, look)))
     }
 
+    fn keep(&mut self, obj: &ObjId, fd: &Arc<OwnedFd>, for_writing: bool) {
+        if self.open.len() >= DESCRIPTORS_KEPT {
+            self.open.clear();
+        }
+        self.open.insert(obj.clone(), (fd.clone(), for_writing));
+    }
+
+    /// A descriptor of an object that must live. What a kept descriptor is open on does not change, so that is not looked at
+    /// again.
     fn need(&mut self, obj: &ObjId) -> Result<Arc<OwnedFd>> {
+        if let Some((fd, _)) = self.open.get(obj) {
+            return Ok(fd.clone());
+        }
         match self.open(obj)? {
             Some((fd, _)) => Ok(fd),
             None => Err(IoError::new(ErrorKind::NotFound, "the object has gone")),
         }
     }
 
-    fn writable(&mut self, obj: &ObjId) -> Result<&OwnedFd> {
-        if self.writing.as_ref().is_none_or(|(id, _)| id != obj) {
-            let fd = self.need(obj)?;
-            self.writing = Some((obj.clone(), kernel::reopen(&*fd, OFlags::WRONLY | OFlags::NONBLOCK)?));
+    /// A descriptor for writing of a file that was looked at or made just before.
+    fn writable(&mut self, obj: &ObjId) -> Result<Arc<OwnedFd>> {
+        if let Some((fd, true)) = self.open.get(obj) {
+            return Ok(fd.clone());
         }
-        self.writing.as_ref().map(|(_, fd)| fd).ok_or_else(|| IoError::other("no file open for writing"))
+        let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW;
+        let fd = Arc::new(kernel::open_handle_for(self.root, &obj.kh, flags)?);
+        self.keep(obj, &fd, true);
+        Ok(fd)
+    }
+
+    /// The handle of what an entry names; `None` if nothing.
+    fn handle_at(&self, dir: &OwnedFd, name: &[u8]) -> Result<Option<KernelHandle>> {
+        match kernel::handle_by_name(dir, name) {
+            Ok((kh, mount)) if mount == self.mount => Ok(Some(kh)),
+            // Something is mounted there.
+            Ok(_) => Err(Errno::XDEV.into()),
+            Err(Errno::NOENT) => Ok(None),
+            Err(e) => Err(e.into()),
+        }
     }
 }
 
@@ -217,12 +236,24 @@ impl Tree for Disk<'_> {
 
     fn lookup(&mut self, dir: &ObjId, name: &[u8]) -> Result<Option<(ObjId, Kind)>> {
         let dir = self.need(dir)?;
+        let Some(kh) = self.handle_at(&dir, name)? else { return Ok(None) };
+        let look = kernel::look_at(&*dir, name)?;
+        if kh.ino() == Some(look.stx_ino) {
+            return Ok(Some((ObjId { kh, btime_ns: btime_ns(&look) }, kind(&look)?)));
+        }
+        // Somebody changes the entry meanwhile.
         let fd = match kernel::open_path(&*dir, name) {
             Ok(fd) => fd,
             Err(Errno::NOENT) => return Ok(None),
             Err(e) => return Err(e.into()),
         };
         Ok(Some((identity(&fd)?, kind(&kernel::look(&fd)?)?)))
+    }
+
+    /// Two objects that live at the same time have different handles.
+    fn names(&mut self, dir: &ObjId, name: &[u8], obj: &ObjId) -> Result<bool> {
+        let dir = self.need(dir)?;
+        Ok(self.handle_at(&dir, name)?.is_some_and(|kh| kh == obj.kh))
     }
 
     fn list(&mut self, dir: &ObjId) -> Result<Vec<Bytes>> {
@@ -247,11 +278,11 @@ impl Tree for Disk<'_> {
         self.lost_found.clone()
     }
 
-    fn make(&mut self, dir: &ObjId, name: &[u8], birth: &Birth) -> Result<ObjId> {
+    fn make(&mut self, dir: &ObjId, name: &[u8], birth: &Birth, mode: u32) -> Result<ObjId> {
         let dir_fd = self.need(dir)?;
         let at = c_name(name)?;
         let node = |kind: FileType, dev: u64| {
-            kernel::mknodat(&*dir_fd, at.as_c_str(), kind, Mode::from_raw_mode(0o600), dev)
+            kernel::mknodat(&*dir_fd, at.as_c_str(), kind, Mode::from_raw_mode(mode), dev)
         };
         let dev = kernel::makedev(birth.rdev.0, birth.rdev.1);
         match birth.kind {
@@ -296,6 +327,7 @@ impl Tree for Disk<'_> {
 
     fn write(&mut self, obj: &ObjId, offset: u64, bytes: &Bytes) -> Result<()> {
         let fd = self.writable(obj)?;
+        let fd = &*fd;
         let mut done = 0;
         while done < bytes.len() {
             match kernel::pwrite(fd, &bytes[done..], offset + done as u64) {
@@ -311,7 +343,7 @@ impl Tree for Disk<'_> {
     fn punch(&mut self, obj: &ObjId, offset: u64, len: u64) -> Result<()> {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         loop {
-            match kernel::fallocate(self.writable(obj)?, flags, offset, len) {
+            match kernel::fallocate(&*self.writable(obj)?, flags, offset, len) {
                 Err(Errno::INTR) => {}
                 done => return Ok(done?),
             }
@@ -319,7 +351,7 @@ impl Tree for Disk<'_> {
     }
 
     fn truncate(&mut self, obj: &ObjId, size: u64) -> Result<()> {
-        Ok(kernel::ftruncate(self.writable(obj)?, size)?)
+        Ok(kernel::ftruncate(&*self.writable(obj)?, size)?)
     }
 
     fn chown(&mut self, obj: &ObjId, uid: u32, gid: u32) -> Result<()> {

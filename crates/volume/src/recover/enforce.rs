@@ -82,8 +82,11 @@ impl<'a, T: Tree> Run<'a, T> {
             (None, None) => return Ok(()),
         };
         let now = self.present(id)?;
-        let meta = self.probe(&now)?.ok_or_else(|| surprise("an object has gone meanwhile", id, None))?;
-        if meta.owned.mtime != mtime || atime.is_some_and(|atime| meta.owned.atime != atime) {
+        let right = !self.fresh.contains(&now) && {
+            let meta = self.probe(&now)?.ok_or_else(|| surprise("an object has gone meanwhile", id, None))?;
+            meta.owned.mtime == mtime && atime.is_none_or(|atime| meta.owned.atime == atime)
+        };
+        if !right {
             self.tree.set_times(&now, atime, mtime).map_err(io("setting times", id))?;
         }
         Ok(())

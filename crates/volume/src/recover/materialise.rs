@@ -6,6 +6,7 @@
 
 use super::{Error, Run, io, staging_name, surprise};
 use crate::faults::point;
+use crate::fold::Plan;
 use crate::record::ObjId;
 use crate::recover::tree::Tree;
 
@@ -14,10 +15,11 @@ impl<T: Tree> Run<'_, T> {
     pub(super) fn find_staged(&mut self) -> Result<(), Error> {
         let stage = self.tree.stage();
         for name in self.tree.list(&stage).map_err(io("listing staging", &stage))? {
-            if let Some((id, _)) =
+            if let Some(found) =
                 self.tree.lookup(&stage, &name).map_err(io("looking into staging", &stage))?
             {
-                self.staged.entry(id).or_default().push(name);
+                self.staged.entry(found.0.clone()).or_default().push(name.clone());
+                self.left_staged.insert(name, found);
             }
         }
         Ok(())
@@ -40,7 +42,7 @@ impl<T: Tree> Run<'_, T> {
             }
             let stage = self.tree.stage();
             let name = staging_name("made", id);
-            let staged = self.tree.lookup(&stage, &name).map_err(io("looking into staging", id))?;
+            let staged = self.left_staged.get(&name).cloned();
             let Some(birth) = &plan.birth else {
                 return Err(surprise("an object older than the log is missing", id, None));
             };
@@ -51,9 +53,12 @@ impl<T: Tree> Run<'_, T> {
                     return Err(surprise("a file is missing whose data the disk had confirmed", id, None));
                 }
                 None => {
-                    let now =
-                        self.tree.make(&stage, &name, birth).map_err(io("making a lost object again", id))?;
+                    let now = self
+                        .tree
+                        .make(&stage, &name, birth, first_mode(plan))
+                        .map_err(io("making a lost object again", id))?;
                     self.done.made += 1;
+                    self.fresh.insert(now.clone());
                     self.staged.entry(now.clone()).or_default().push(name);
                     now
                 }
@@ -83,5 +88,14 @@ impl<T: Tree> Run<'_, T> {
             self.then.insert(now.clone(), id.clone());
         }
         self.now.insert(id.clone(), now);
+    }
+}
+
+/// What a file is made with: as far as it goes what it has in the end, so that nothing is left to set. Nobody may look into
+/// it who may not in the end: an ACL's mask is no permission of the group, and the group is not yet the file's.
+fn first_mode(plan: &Plan) -> u32 {
+    match &plan.owned {
+        Some(owned) if plan.xattrs.is_empty() => owned.mode & if owned.gid == 0 { 0o777 } else { 0o707 },
+        _ => 0o600,
     }
 }

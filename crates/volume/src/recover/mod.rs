@@ -18,13 +18,13 @@
 //! Nothing that the log does not know is ever deleted: it is moved to `lost+found` in the state directory. A state that no
 //! crash can leave (a bug, or somebody else wrote to the volume) stops recovery with the object named; the log is kept.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Write as _;
 
 use crate::faults::{self, Bug, point};
 use crate::fold::{Fold, FoldError};
 use crate::kernel;
-use crate::record::ObjId;
+use crate::record::{Kind, ObjId};
 
 mod barrier;
 mod contents;
@@ -192,10 +192,14 @@ struct Run<'a, T> {
     fold: &'a Fold,
     /// What the objects of the log are now; those that are not on disk are missing here.
     now: HashMap<ObjId, ObjId>,
+    /// By present identity, those that this run has made: nothing is in them, and nothing of them is as it must be.
+    fresh: HashSet<ObjId>,
     /// The other way round, for those that were made again.
     then: HashMap<ObjId, ObjId>,
     /// What is in staging, by present identity.
     staged: BTreeMap<ObjId, Vec<bytes::Bytes>>,
+    /// What an earlier run left in staging, by name.
+    left_staged: HashMap<bytes::Bytes, (ObjId, Kind)>,
     done: Counts,
 }
 
@@ -205,8 +209,10 @@ impl<'a, T: Tree> Run<'a, T> {
             tree,
             fold,
             now: HashMap::new(),
+            fresh: HashSet::new(),
             then: HashMap::new(),
             staged: BTreeMap::new(),
+            left_staged: HashMap::new(),
             done: Counts::default(),
         }
     }

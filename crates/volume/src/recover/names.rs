@@ -20,6 +20,9 @@ impl<T: Tree> Run<'_, T> {
         for (dir, names) in &fold.entries {
             // A dead directory that is not on disk has no entries; a live one is on disk by now.
             let Some(dir) = self.now.get(dir).cloned() else { continue };
+            if self.fresh.contains(&dir) {
+                continue;
+            }
             for (name, want) in names {
                 let Some((found, kind)) =
                     self.tree.lookup(&dir, name).map_err(io("looking a name up", &dir))?
@@ -76,10 +79,19 @@ impl<T: Tree> Run<'_, T> {
     pub(super) fn attach(&mut self) -> Result<(), Error> {
         let fold = self.fold;
         for (dir, names) in &fold.entries {
-            for (name, want) in names.iter().filter_map(|(n, w)| Some((n, w.as_ref()?))) {
-                let dir = self.present(dir)?;
+            let wanted = || names.iter().filter_map(|(n, w)| Some((n, w.as_ref()?)));
+            if wanted().next().is_none() {
+                continue;
+            }
+            let dir = self.present(dir)?;
+            let empty = self.fresh.contains(&dir);
+            for (name, want) in wanted() {
                 let obj = self.present(want)?;
-                match self.tree.lookup(&dir, name).map_err(io("looking a name up", &dir))? {
+                let found = match empty {
+                    true => None,
+                    false => self.tree.lookup(&dir, name).map_err(io("looking a name up", &dir))?,
+                };
+                match found {
                     Some((found, _)) if found == obj => continue,
                     Some((found, _)) => return Err(surprise("a name is taken again", &found, Some(name))),
                     None => self.attach_one(&dir, name, want, &obj)?,
@@ -101,8 +113,11 @@ impl<T: Tree> Run<'_, T> {
             };
             for (name, want) in names {
                 let want = want.as_ref().map(|w| self.present(w)).transpose()?;
-                let found = self.tree.lookup(&dir, name).map_err(io("looking a name up", &dir))?;
-                if found.map(|(id, _)| id) != want {
+                let right = match &want {
+                    Some(obj) => self.tree.names(&dir, name, obj),
+                    None => self.tree.lookup(&dir, name).map(|found| found.is_none()),
+                };
+                if !right.map_err(io("looking a name up", &dir))? {
                     let obj = want.unwrap_or(dir);
                     return Err(surprise("an entry is not as it was just made", &obj, Some(name)));
                 }

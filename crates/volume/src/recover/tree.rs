@@ -33,14 +33,18 @@ pub trait Tree {
     fn probe(&mut self, obj: &ObjId) -> Result<Option<Meta>>;
     /// What an entry names. `None` if nothing.
     fn lookup(&mut self, dir: &ObjId, name: &[u8]) -> Result<Option<(ObjId, Kind)>>;
+    /// True if an entry names `obj`, which lives.
+    fn names(&mut self, dir: &ObjId, name: &[u8], obj: &ObjId) -> Result<bool> {
+        Ok(self.lookup(dir, name)?.is_some_and(|(found, _)| found == *obj))
+    }
     /// The names in a directory, without `.` and `..`.
     fn list(&mut self, dir: &ObjId) -> Result<Vec<Bytes>>;
     /// The directory for what has no place yet.
     fn stage(&self) -> ObjId;
     /// The directory for what the log does not know.
     fn lost_found(&self) -> ObjId;
-    /// Makes an object. The mode and owner need not be right yet.
-    fn make(&mut self, dir: &ObjId, name: &[u8], birth: &Birth) -> Result<ObjId>;
+    /// Makes an object. The owner need not be right yet, and the mode not either: `mode` is what a file begins with.
+    fn make(&mut self, dir: &ObjId, name: &[u8], birth: &Birth, mode: u32) -> Result<ObjId>;
     /// Gives an object that is no directory one more name, which is free.
     fn link(&mut self, obj: &ObjId, dir: &ObjId, name: &[u8]) -> Result<()>;
     /// Moves an entry to a name that is free.

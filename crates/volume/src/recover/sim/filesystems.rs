@@ -120,7 +120,7 @@ fn do_step(image: &Image, v: &mut Volume, names: &mut Names, step: &Step) -> std
                     fileid: 0,
                 };
                 let dir_id = names.real(*dir).clone();
-                let real = Disk::new(&v.root, &v.state, &mut v.remap)?.make(&dir_id, name, &birth)?;
+                let real = Disk::new(&v.root, &v.state, &mut v.remap)?.make(&dir_id, name, &birth, 0o600)?;
                 let fd = kernel::open_handle(&v.root, &real.kh)?;
                 own(&fd, inode.owned.uid, inode.owned.gid)?;
                 for (name, value) in &inode.xattrs {
@@ -438,7 +438,9 @@ fn make_some(v: &mut Volume, prefix: &str) -> Vec<ObjId> {
     let owned = Owned { mode: 0o600, ..Owned::default() };
     let birth = Birth { kind: Kind::File, owned, rdev: (0, 0), target: Bytes::new(), fileid: 1 };
     let mut disk = Disk::new(&v.root, &v.state, &mut v.remap).expect("disk");
-    (0..5).map(|n| disk.make(&root, format!("{prefix}{n}").as_bytes(), &birth).expect("make")).collect()
+    (0..5)
+        .map(|n| disk.make(&root, format!("{prefix}{n}").as_bytes(), &birth, 0o600).expect("make"))
+        .collect()
 }
 
 #[test]

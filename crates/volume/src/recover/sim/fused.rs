@@ -43,8 +43,8 @@ impl<T: Tree> Tree for Fused<'_, T> {
     fn lost_found(&self) -> ObjId {
         self.tree.lost_found()
     }
-    fn make(&mut self, dir: &ObjId, name: &[u8], birth: &Birth) -> Result<ObjId> {
-        self.on()?.make(dir, name, birth)
+    fn make(&mut self, dir: &ObjId, name: &[u8], birth: &Birth, mode: u32) -> Result<ObjId> {
+        self.on()?.make(dir, name, birth, mode)
     }
     fn link(&mut self, obj: &ObjId, dir: &ObjId, name: &[u8]) -> Result<()> {
         self.on()?.link(obj, dir, name)

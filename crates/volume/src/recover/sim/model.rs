@@ -530,7 +530,7 @@ impl Tree for Model {
         self.live.get(LOST).id.clone()
     }
 
-    fn make(&mut self, dir: &ObjId, name: &[u8], birth: &Birth) -> Result<ObjId> {
+    fn make(&mut self, dir: &ObjId, name: &[u8], birth: &Birth, _mode: u32) -> Result<ObjId> {
         let dir = self.need(dir)?;
         self.free(dir, name)?;
         let (ino, mut inode) = self.inode(birth.kind, dir);
