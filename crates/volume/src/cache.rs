@@ -252,7 +252,7 @@ mod tests {
     const NOW: u64 = 10 * REMEMBER_NS;
 
     fn new(n: u64, dirty: Dirty) -> NodeInner {
-        let kh = KernelHandle { kind: 1, bytes: Bytes::copy_from_slice(&n.to_be_bytes()) };
+        let kh = KernelHandle { kind: 1, bytes: n.to_be_bytes()[..].into() };
         NodeInner::new(
             ObjId { kh, btime_ns: 0 },
             Kind::File,

@@ -10,10 +10,11 @@
 //! - a directory has at most one name, and an object that the log saw born has at least one, or is dead;
 //! - an entry is taken only from the object that it names and given only when it names nothing.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
+use crate::objmap::ObjMap;
 use crate::record::{Birth, Fact, Kind, ObjId, Owned, Record, RecordError, Timestamp};
 
 /// Why records make no state.
@@ -83,7 +84,7 @@ impl Content {
     }
 
     fn from_ops(ops: Vec<Op>) -> Content {
-        let mut c = Content::default();
+        let mut c = Content { writes: Vec::with_capacity(ops.len()), ..Content::default() };
         for op in ops {
             match op {
                 Op::Size(size) => {
@@ -148,7 +149,7 @@ pub struct Fold {
     /// For each directory the entries that a record touched, and what each must name.
     pub entries: BTreeMap<ObjId, BTreeMap<Bytes, Option<ObjId>>>,
     /// Each object that a record names.
-    pub objects: HashMap<ObjId, Plan>,
+    pub objects: ObjMap<Plan>,
     /// The server's own bytes, in order.
     pub notes: Vec<Vec<u8>>,
     /// The largest transaction number.
@@ -267,6 +268,8 @@ impl Fold {
         for (dir, names) in &self.entries {
             for (name, obj) in names {
                 if let Some(plan) = obj.as_ref().and_then(|obj| self.objects.get_mut(obj)) {
+                    // Nearly all have one.
+                    plan.names.reserve_exact(usize::from(plan.names.is_empty()));
                     plan.names.push((dir.clone(), name.clone()));
                 }
             }

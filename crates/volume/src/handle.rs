@@ -81,10 +81,7 @@ impl HandleCodec {
             return Err(Error::BadHandle);
         }
         Ok(ObjId {
-            kh: KernelHandle {
-                kind: i32::from(u16::from_be_bytes([k0, k1])),
-                bytes: Bytes::copy_from_slice(kh),
-            },
+            kh: KernelHandle { kind: i32::from(u16::from_be_bytes([k0, k1])), bytes: kh.into() },
             btime_ns: i64::from_be_bytes([b0, b1, b2, b3, b4, b5, b6, b7]),
         })
     }
@@ -103,7 +100,7 @@ mod tests {
 
     fn id(n: usize) -> ObjId {
         ObjId {
-            kh: KernelHandle { kind: 0x81, bytes: Bytes::from((0..n as u8).collect::<Vec<_>>()) },
+            kh: KernelHandle { kind: 0x81, bytes: (0..n as u8).collect::<Vec<_>>().into() },
             btime_ns: -5,
         }
     }

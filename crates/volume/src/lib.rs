@@ -42,6 +42,7 @@ mod listing;
 pub mod log;
 pub mod marker;
 mod node;
+mod objmap;
 mod open;
 mod ops;
 mod overlap;

@@ -42,6 +42,7 @@ use serde::{Deserialize, Serialize};
 use crate::limits::{
     HANDLE_BYTES_MAX, NAME_BYTES_MAX, SYMLINK_BYTES_MAX, XATTR_NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX,
 };
+pub use crate::objmap::HandleBytes;
 pub use crate::types::{Kind, Timestamp};
 
 /// First byte of every record. A log with another version is refused, not guessed at.
@@ -53,8 +54,7 @@ pub struct KernelHandle {
     /// The filesystem's own number for the layout of `bytes`.
     pub kind: i32,
     /// At most [`HANDLE_BYTES_MAX`] bytes.
-    #[serde(with = "blob")]
-    pub bytes: Bytes,
+    pub bytes: HandleBytes,
 }
 
 impl KernelHandle {

@@ -14,12 +14,13 @@
 //! Invariants: each `new` belongs to one outward identity, which is the first that clients ever saw (a chain of
 //! several crashes is compressed); rows are durable before the object that they name can be reached by a name.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashSet, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
 use crate::kernel::OwnedFd;
 use crate::limits::CLAIMS_MAX;
+use crate::objmap::{ObjMap, ObjSet};
 use crate::record::ObjId;
 use crate::state;
 
@@ -52,9 +53,9 @@ struct Stored {
 #[derive(Clone, Debug, Default)]
 pub struct Remap {
     /// old -> row.
-    rows: HashMap<ObjId, Row>,
+    rows: ObjMap<Row>,
     /// new -> the identity that clients know.
-    outward: HashMap<ObjId, ObjId>,
+    outward: ObjMap<ObjId>,
     /// Numbers of lost inodes, oldest first.
     claims: VecDeque<u64>,
     claimed: HashSet<u64>,
@@ -193,7 +194,7 @@ impl Remap {
         for new in &gone {
             self.outward.remove(new);
         }
-        let gone: HashSet<ObjId> = gone.into_iter().collect();
+        let gone: ObjSet = gone.into_iter().collect();
         if !gone.is_empty() {
             self.rows.retain(|_, r| !gone.contains(&r.new));
         }
@@ -206,10 +207,9 @@ mod tests {
     use super::*;
     use crate::kernel;
     use crate::record::KernelHandle;
-    use bytes::Bytes;
 
     fn id(n: u8) -> ObjId {
-        ObjId { kh: KernelHandle { kind: 1, bytes: Bytes::copy_from_slice(&[n; 8]) }, btime_ns: i64::from(n) }
+        ObjId { kh: KernelHandle { kind: 1, bytes: [n; 8][..].into() }, btime_ns: i64::from(n) }
     }
 
     #[test]

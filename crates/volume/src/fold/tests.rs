@@ -5,7 +5,7 @@ use crate::record::KernelHandle;
 use proptest::prelude::*;
 
 fn id(n: u8) -> ObjId {
-    ObjId { kh: KernelHandle { kind: 1, bytes: Bytes::copy_from_slice(&[n; 8]) }, btime_ns: i64::from(n) }
+    ObjId { kh: KernelHandle { kind: 1, bytes: [n; 8][..].into() }, btime_ns: i64::from(n) }
 }
 
 fn birth(kind: Kind) -> Birth {

@@ -10,7 +10,6 @@ use std::os::fd::{AsRawFd, FromRawFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use bytes::Bytes;
 use landfast_intentlog::{Config, Log, Replay};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, Statx, StatxFlags, XattrFlags};
 use rustix::io::Errno;
@@ -75,7 +74,7 @@ fn handle_at(dir: BorrowedFd<'_>, name: &CStr, flags: libc::c_int) -> Result<(Ke
         )
     })?;
     let len = (raw.handle_bytes as usize).min(HANDLE_BYTES_MAX);
-    let kh = KernelHandle { kind: raw.handle_type, bytes: Bytes::copy_from_slice(&raw.f_handle[..len]) };
+    let kh = KernelHandle { kind: raw.handle_type, bytes: raw.f_handle[..len].into() };
     Ok((kh, mount as u64))
 }
 

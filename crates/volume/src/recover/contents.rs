@@ -23,7 +23,7 @@ impl<T: Tree> Run<'_, T> {
             return Ok(());
         }
         let now = self.present(id)?;
-        let made = plan.birth.as_ref().filter(|_| self.fresh.contains(&now));
+        let made = plan.birth.as_ref().filter(|_| self.is_fresh(id));
         let (kind, size) = match made {
             Some(birth) => (birth.kind, 0),
             None => {

@@ -3,7 +3,6 @@
 //! Objects are opened by handle for each call (a few descriptors are kept), so memory and descriptors do not grow
 //! with the log. Runs as root: no check of rights is wanted here.
 
-use std::collections::HashMap;
 use std::ffi::CString;
 use std::io::{Error as IoError, ErrorKind, Result};
 use std::sync::Arc;
@@ -19,6 +18,7 @@ use super::{Error, io};
 use crate::fold::Fold;
 use crate::kernel::{self, OwnedFd};
 use crate::limits::{BTRFS_COMMITS_MAX, BTRFS_COMMITS_MIN, DESCRIPTORS_KEPT, XATTR_VALUE_BYTES_MAX};
+use crate::objmap::ObjMap;
 use crate::record::{Birth, KernelHandle, Kind, ObjId, Owned, Timestamp};
 use crate::remap::Remap;
 use crate::{flush, reserve, state};
@@ -46,7 +46,7 @@ pub struct Disk<'a> {
     /// The root's mount.
     mount: u64,
     /// Objects in use: their descriptors (`O_PATH`, or for writing), whether for writing.
-    open: HashMap<ObjId, (Arc<OwnedFd>, bool)>,
+    open: ObjMap<(Arc<OwnedFd>, bool)>,
     /// Room for the value of an extended attribute.
     value: Vec<u8>,
 }
@@ -59,7 +59,7 @@ impl<'a> Disk<'a> {
         let stage = private_dir(state_dir, STAGE)?;
         let lost_found = private_dir(state_dir, LOST_FOUND)?;
         let (_, mount) = kernel::handle_of(root)?;
-        Ok(Disk { root, state_dir, remap, stage, lost_found, mount, open: HashMap::new(), value: Vec::new() })
+        Ok(Disk { root, state_dir, remap, stage, lost_found, mount, open: ObjMap::default(), value: Vec::new() })
     }
 
     /// Before anything else: on btrfs the transaction number is brought past that of each handle that clients or the log

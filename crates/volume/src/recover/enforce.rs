@@ -82,7 +82,7 @@ impl<'a, T: Tree> Run<'a, T> {
             (None, None) => return Ok(()),
         };
         let now = self.present(id)?;
-        let right = !self.fresh.contains(&now) && {
+        let right = !self.is_fresh(id) && {
             let meta = self.probe(&now)?.ok_or_else(|| surprise("an object has gone meanwhile", id, None))?;
             meta.owned.mtime == mtime && atime.is_none_or(|atime| meta.owned.atime == atime)
         };

@@ -4,13 +4,16 @@
 //! its old identity (a crash may have come between making it and the row). What must live and is nowhere is made,
 //! if the log saw it born. Identity alone decides, never a name: after a crash a name may be that of another object.
 
-use super::{Error, Run, io, staging_name, surprise};
+use bytes::Bytes;
+
+use super::{Error, How, Now, Run, io, staging_name, surprise};
 use crate::faults::point;
 use crate::fold::Plan;
-use crate::record::ObjId;
+use crate::objmap::ObjSet;
+use crate::record::{Kind, ObjId};
 use crate::recover::tree::Tree;
 
-impl<T: Tree> Run<'_, T> {
+impl<'a, T: Tree> Run<'a, T> {
     /// Reads what an earlier run left in staging.
     pub(super) fn find_staged(&mut self) -> Result<(), Error> {
         let stage = self.tree.stage();
@@ -27,48 +30,85 @@ impl<T: Tree> Run<'_, T> {
 
     /// After this, every live object of the log is on disk and durable, and known by its present identity.
     pub(super) fn materialise(&mut self) -> Result<(), Error> {
-        let fold = self.fold;
         let mut made = Vec::new();
-        let mut ids: Vec<&ObjId> = fold.objects.keys().collect();
-        ids.sort();
+        let mut ids: Vec<&ObjId> = self.fold.objects.keys().collect();
+        ids.sort_unstable();
+        // Parents first: what is made may be made in them.
+        let mut waiting: Vec<&ObjId> = Vec::new();
+        let mut seen = ObjSet::default();
         for id in ids {
-            let plan = &fold.objects[id];
-            if let Some(now) = self.find(id)? {
-                self.know(id, now);
-                continue;
+            let mut next = Some(id);
+            while let Some(id) = next.filter(|id| seen.insert((*id).clone())) {
+                waiting.push(id);
+                next = self.first_name(id).map(|(dir, _)| dir);
             }
-            if plan.dead {
-                continue;
+            while let Some(id) = waiting.pop() {
+                self.materialise_one(id, &mut made)?;
             }
-            let stage = self.tree.stage();
-            let name = staging_name("made", id);
-            let staged = self.left_staged.get(&name).cloned();
-            let Some(birth) = &plan.birth else {
-                return Err(surprise("an object older than the log is missing", id, None));
-            };
-            let now = match staged {
-                Some((now, kind)) if kind == birth.kind => now,
-                Some(_) => return Err(surprise("an object of another kind is in staging", id, Some(&name))),
-                None if plan.relies_on_disk => {
-                    return Err(surprise("a file is missing whose data the disk had confirmed", id, None));
-                }
-                None => {
-                    let now = self
-                        .tree
-                        .make(&stage, &name, birth, first_mode(plan))
-                        .map_err(io("making a lost object again", id))?;
-                    self.done.made += 1;
-                    self.fresh.insert(now.clone());
-                    self.staged.entry(now.clone()).or_default().push(name);
-                    now
-                }
-            };
-            made.push((id.clone(), now.clone(), birth.fileid));
-            self.know(id, now);
         }
         point("recovery.materialised");
         self.barrier(made)?;
         point("recovery.barrier");
+        Ok(())
+    }
+
+    /// The entry at which an object is made if its directory is made, too.
+    fn first_name(&self, id: &ObjId) -> Option<&'a (ObjId, Bytes)> {
+        self.fold.objects.get(id)?.names.first()
+    }
+
+    fn materialise_one(&mut self, id: &ObjId, made: &mut Vec<(ObjId, ObjId, u64)>) -> Result<(), Error> {
+        let Some(plan) = self.fold.objects.get(id) else { return Ok(()) };
+        if let Some(now) = self.find(id)? {
+            self.know(id, now, How::Found);
+            return Ok(());
+        }
+        if plan.dead {
+            return Ok(());
+        }
+        let Some(birth) = &plan.birth else {
+            return Err(surprise("an object older than the log is missing", id, None));
+        };
+        // Its name in staging if it is there, or else in the directory that recovery has made for it.
+        let in_stage = staging_name("made", id);
+        let placed = self.first_name(id).filter(|(dir, _)| self.ours.contains(dir));
+        let (dir, name, left) = match (self.left_staged.get(&in_stage), placed) {
+            (None, Some((dir, name))) => {
+                let fresh = self.is_fresh(dir);
+                let dir = self.present(dir)?;
+                let left = match fresh {
+                    true => None,
+                    false => {
+                        self.tree.lookup(&dir, name).map_err(io("looking into a directory made again", id))?
+                    }
+                };
+                (dir, name, left)
+            }
+            (left, _) => (self.tree.stage(), &in_stage, left.cloned()),
+        };
+        let (now, how) = match left {
+            Some((now, kind)) if kind == birth.kind => (now, How::Found),
+            Some(_) => return Err(surprise("an object of another kind is in staging", id, Some(name))),
+            None if plan.relies_on_disk => {
+                return Err(surprise("a file is missing whose data the disk had confirmed", id, None));
+            }
+            None => {
+                let mode = first_mode(plan);
+                let made = self.tree.make(&dir, name, birth, mode);
+                let now = made.map_err(io("making a lost object again", id))?;
+                self.done.made += 1;
+                let in_staging = std::ptr::eq(name, &in_stage);
+                if in_staging {
+                    self.staged.entry(now.clone()).or_default().push(in_stage);
+                }
+                (now, if in_staging { How::Staged } else { How::Placed })
+            }
+        };
+        if birth.kind == Kind::Dir {
+            self.ours.insert(id.clone());
+        }
+        made.push((id.clone(), now.clone(), birth.fileid));
+        self.know(id, now, how);
         Ok(())
     }
 
@@ -83,11 +123,11 @@ impl<T: Tree> Run<'_, T> {
         }
     }
 
-    fn know(&mut self, id: &ObjId, now: ObjId) {
+    fn know(&mut self, id: &ObjId, now: ObjId, how: How) {
         if *id != now {
             self.then.insert(now.clone(), id.clone());
         }
-        self.now.insert(id.clone(), now);
+        self.now.insert(id.clone(), Now { id: now, how });
     }
 }
 

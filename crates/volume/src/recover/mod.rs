@@ -18,12 +18,13 @@
 //! Nothing that the log does not know is ever deleted: it is moved to `lost+found` in the state directory. A state that no
 //! crash can leave (a bug, or somebody else wrote to the volume) stops recovery with the object named; the log is kept.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 
 use crate::faults::{self, Bug, point};
 use crate::fold::{Fold, FoldError};
 use crate::kernel;
+use crate::objmap::{ObjMap, ObjSet};
 use crate::record::{Kind, ObjId};
 
 mod barrier;
@@ -186,16 +187,35 @@ pub(crate) fn reconcile(tree: &mut impl Tree, fold: &Fold, marker: u64) -> Resul
     Ok(run.report(ahead))
 }
 
+/// What an object of the log is.
+#[derive(Clone, Debug)]
+struct Now {
+    id: ObjId,
+    how: How,
+}
+
+/// Where it comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum How {
+    /// It was there.
+    Found,
+    /// This run made it in staging.
+    Staged,
+    /// This run made it at its first name, in a directory that recovery had made.
+    Placed,
+}
+
 /// One run.
 struct Run<'a, T> {
     tree: &'a mut T,
     fold: &'a Fold,
     /// What the objects of the log are now; those that are not on disk are missing here.
-    now: HashMap<ObjId, ObjId>,
-    /// By present identity, those that this run has made: nothing is in them, and nothing of them is as it must be.
-    fresh: HashSet<ObjId>,
+    now: ObjMap<Now>,
+    /// Directories that this recovery has made, in this run or in an earlier one that did not come to the rows: what is in
+    /// them it made, too.
+    ours: ObjSet,
     /// The other way round, for those that were made again.
-    then: HashMap<ObjId, ObjId>,
+    then: ObjMap<ObjId>,
     /// What is in staging, by present identity.
     staged: BTreeMap<ObjId, Vec<bytes::Bytes>>,
     /// What an earlier run left in staging, by name.
@@ -208,9 +228,9 @@ impl<'a, T: Tree> Run<'a, T> {
         Run {
             tree,
             fold,
-            now: HashMap::new(),
-            fresh: HashSet::new(),
-            then: HashMap::new(),
+            now: ObjMap::default(),
+            ours: ObjSet::default(),
+            then: ObjMap::default(),
             staged: BTreeMap::new(),
             left_staged: HashMap::new(),
             done: Counts::default(),
@@ -236,7 +256,13 @@ impl<'a, T: Tree> Run<'a, T> {
 
     /// The present identity of an object that must be on disk.
     fn present(&self, obj: &ObjId) -> Result<ObjId, Error> {
-        self.now.get(obj).cloned().ok_or_else(|| surprise("an object that must be there is not", obj, None))
+        let now = self.now.get(obj).map(|now| now.id.clone());
+        now.ok_or_else(|| surprise("an object that must be there is not", obj, None))
+    }
+
+    /// True if this run has made it: it is empty but for what this run has put there, and its attributes are not as they must be.
+    fn is_fresh(&self, obj: &ObjId) -> bool {
+        self.now.get(obj).is_some_and(|now| now.how != How::Found)
     }
 
     /// What the log calls the object that is `now`; `None` if the log does not know it.
@@ -272,7 +298,7 @@ fn surprise(what: &'static str, obj: &ObjId, name: Option<&bytes::Bytes>) -> Err
 /// wrong entry (`park`, with its present one).
 fn staging_name(why: &str, id: &ObjId) -> bytes::Bytes {
     let mut name = format!("{why}-{:x}-{:x}-", id.kh.kind, id.btime_ns);
-    for b in &id.kh.bytes {
+    for b in id.kh.bytes.iter() {
         // Writing to a String does not fail.
         let _ = write!(name, "{b:02x}");
     }

@@ -8,7 +8,7 @@
 
 use bytes::Bytes;
 
-use super::{Error, Run, io, staging_name, surprise};
+use super::{Error, How, Run, io, staging_name, surprise};
 use crate::limits::NAME_BYTES_MAX;
 use crate::record::{Kind, ObjId};
 use crate::recover::tree::Tree;
@@ -19,10 +19,8 @@ impl<T: Tree> Run<'_, T> {
         let fold = self.fold;
         for (dir, names) in &fold.entries {
             // A dead directory that is not on disk has no entries; a live one is on disk by now.
-            let Some(dir) = self.now.get(dir).cloned() else { continue };
-            if self.fresh.contains(&dir) {
-                continue;
-            }
+            let Some(dir) = self.now.get(dir).filter(|now| now.how == How::Found) else { continue };
+            let dir = dir.id.clone();
             for (name, want) in names {
                 let Some((found, kind)) =
                     self.tree.lookup(&dir, name).map_err(io("looking a name up", &dir))?
@@ -83,11 +81,14 @@ impl<T: Tree> Run<'_, T> {
             if wanted().next().is_none() {
                 continue;
             }
-            let dir = self.present(dir)?;
-            let empty = self.fresh.contains(&dir);
+            let fresh = self.is_fresh(dir);
+            let (logged, dir) = (dir, self.present(dir)?);
             for (name, want) in wanted() {
+                if fresh && self.is_placed(want, logged, name) {
+                    continue;
+                }
                 let obj = self.present(want)?;
-                let found = match empty {
+                let found = match fresh {
                     true => None,
                     false => self.tree.lookup(&dir, name).map_err(io("looking a name up", &dir))?,
                 };
@@ -106,8 +107,11 @@ impl<T: Tree> Run<'_, T> {
     pub(super) fn verify(&mut self) -> Result<(), Error> {
         let fold = self.fold;
         for (dir, names) in &fold.entries {
-            let Some(dir) =
-                self.now.get(dir).cloned().filter(|_| !fold.objects.get(dir).is_some_and(|p| p.dead))
+            let Some(dir) = self
+                .now
+                .get(dir)
+                .map(|now| now.id.clone())
+                .filter(|_| !fold.objects.get(dir).is_some_and(|p| p.dead))
             else {
                 continue;
             };
@@ -124,6 +128,13 @@ impl<T: Tree> Run<'_, T> {
             }
         }
         Ok(())
+    }
+
+    /// True if this run has made an object at this entry.
+    fn is_placed(&self, obj: &ObjId, dir: &ObjId, name: &Bytes) -> bool {
+        let placed = self.now.get(obj).is_some_and(|now| now.how == How::Placed);
+        let first = || self.fold.objects.get(obj).and_then(|plan| plan.names.first());
+        placed && first().is_some_and(|(first_dir, first_name)| first_dir == dir && first_name == name)
     }
 
     fn attach_one(&mut self, dir: &ObjId, name: &Bytes, want: &ObjId, obj: &ObjId) -> Result<(), Error> {

@@ -3,7 +3,6 @@
 use std::ffi::CString;
 use std::rc::Rc;
 
-use bytes::Bytes;
 use rustix::fs::{FileType, OFlags, Timestamps, XattrFlags};
 use rustix::io::Errno;
 
@@ -307,12 +306,12 @@ impl Kernel {
                 bytes.extend_from_slice(&meta.ino.to_ne_bytes());
                 bytes.extend_from_slice(&5u64.to_ne_bytes());
                 bytes.extend_from_slice(&meta.generation.to_ne_bytes());
-                KernelHandle { kind: HANDLE_BTRFS, bytes: Bytes::from(bytes) }
+                KernelHandle { kind: HANDLE_BTRFS, bytes: bytes.into() }
             }
             _ => {
                 bytes.extend_from_slice(&(meta.ino as u32).to_ne_bytes());
                 bytes.extend_from_slice(&meta.generation.to_ne_bytes());
-                KernelHandle { kind: HANDLE_INO32, bytes: Bytes::from(bytes) }
+                KernelHandle { kind: HANDLE_INO32, bytes: bytes.into() }
             }
         }
     }
