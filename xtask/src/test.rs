@@ -15,8 +15,16 @@ use crate::proc::{self, command, output};
 use crate::steps::{Job, Outcome, Steps};
 
 /// The experiments whose claims must hold.
-const EXPERIMENTS: [&str; 5] =
-    ["serial-flushes", "eight-clients", "server-memory", "large-directory", "beside-ganesha"];
+const EXPERIMENTS: [&str; 8] = [
+    "serial-flushes",
+    "eight-clients",
+    "server-memory",
+    "large-directory",
+    "beside-ganesha",
+    "log-throughput",
+    "recovery-speed",
+    "checkpoint-stall",
+];
 
 /// The longest that one call of cargo may take: a test that hangs is a failure, not the end of the whole run.
 const CARGO_LIMIT: Duration = Duration::from_secs(30 * 60);

@@ -19,8 +19,8 @@ const CLIENTS: u64 = 8;
 const DATA_FLUSH: Duration = Duration::from_millis(10);
 const LOG_FLUSH: Duration = Duration::from_millis(1);
 const FILE_BYTES: usize = 4096;
-/// Long enough for several checkpoints.
-const WINDOW: Duration = Duration::from_secs(22);
+/// Long enough for two checkpoints.
+const WINDOW: Duration = Duration::from_secs(13);
 /// How often the server is asked.
 const POLL: Duration = Duration::from_millis(2);
 /// A stall is bounded by the slower of this and twice the device's flush.

@@ -22,7 +22,7 @@ const RECORD_BYTES: usize = 300;
 /// Writers that share flushes.
 const WRITERS: u64 = 64;
 /// Turns of each, and the time of one.
-const TURNS: usize = 6;
+const TURNS: usize = 4;
 const TURN: Duration = Duration::from_millis(400);
 /// How many times the device's own latency one writer's is, at most, with a flush of a millisecond.
 const ADDED_MAX: f64 = 1.15;
