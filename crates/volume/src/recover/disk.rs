@@ -59,7 +59,16 @@ impl<'a> Disk<'a> {
         let stage = private_dir(state_dir, STAGE)?;
         let lost_found = private_dir(state_dir, LOST_FOUND)?;
         let (_, mount) = kernel::handle_of(root)?;
-        Ok(Disk { root, state_dir, remap, stage, lost_found, mount, open: ObjMap::default(), value: Vec::new() })
+        Ok(Disk {
+            root,
+            state_dir,
+            remap,
+            stage,
+            lost_found,
+            mount,
+            open: ObjMap::default(),
+            value: Vec::new(),
+        })
     }
 
     /// Before anything else: on btrfs the transaction number is brought past that of each handle that clients or the log
