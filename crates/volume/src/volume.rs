@@ -506,6 +506,12 @@ impl Volume {
         done.map_err(|e| self.fail(format!("fdatasync: {e}")))
     }
 
+    /// Whether what was written to a file can still be read from it: the kernel drops the pages that it could not write
+    /// back, sooner or later, and gives what is on the disk instead. An error is final.
+    pub(crate) fn written_back(&self, fd: impl AsFd) -> Result<(), Error> {
+        kernel::written_back(fd).map_err(|e| self.fail(format!("writing back a file's data: {e}")))
+    }
+
     /// syncfs; an error is final.
     pub(crate) fn flush_all(&self) -> Result<(), Error> {
         self.0.syncfs.fetch_add(1, Ordering::Relaxed);

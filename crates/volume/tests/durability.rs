@@ -5,8 +5,10 @@ mod common;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use common::image::{Image, Kernel, resize_loop};
 use common::*;
 use landfast_volume::*;
+use rustix::fs::Advice;
 
 /// How many fsync calls one operation makes.
 fn fsyncs<T>(rig: &Rig, op: impl FnOnce(&mut Tx) -> Result<T, Error>) -> u64 {
@@ -243,6 +245,35 @@ fn a_volume_whose_log_fails_acknowledges_nothing_any_more() {
     assert!(volume.lookup(&root(), &dir, b"a").is_ok());
 }
 
+#[test]
+fn a_commit_does_not_copy_what_is_on_the_disk_where_writing_back_has_failed() {
+    let Some(image) = Image::new(Kernel::Ext4) else { return };
+    let log = beside();
+    std::fs::create_dir(image.path().join("dir")).expect("mkdir");
+    let (volume, _) = open(options(image.path(), log.path(), Durability::Log));
+    let (dir, cred) = (volume.root(), root());
+    let run = |tx: Tx| tx.finish().wait_blocking();
+    let mut tx = volume.tx();
+    let how = CreateHow::Guarded(mode(0o644));
+    let file = volume.create(&mut tx, &cred, &dir, b"f", how, OpenMode::BOTH).expect("create").file;
+    let data = Bytes::from(vec![7; 64 << 10]);
+    volume.write(&mut tx, &file, 0, data.clone(), Stable::Unstable).expect("write");
+    run(tx).expect("stable");
+
+    // Somebody's flush meets a disk that fails for a moment, and then the memory is wanted for something else.
+    let path = image.path().join("dir/f");
+    let stranger = std::fs::File::open(&path).expect("open");
+    image.breaks(true);
+    rustix::fs::fdatasync(&stranger).expect_err("the disk fails");
+    image.breaks(false);
+    rustix::fs::fadvise(&stranger, 0, None, Advice::DontNeed).expect("fadvise");
+    assert_ne!(std::fs::read(&path).ok().as_deref(), Some(&data[..]), "the kernel has it no longer");
+
+    let mut tx = volume.tx();
+    volume.commit(&mut tx, file.node(), 0, 0).expect_err("it is lost");
+    assert!(volume.failed().is_some_and(|why| why.contains("writing back")), "{:?}", volume.failed());
+}
+
 /// A loop device whose backing file can be taken away.
 struct LoopDevice {
     path: std::path::PathBuf,
@@ -277,9 +308,7 @@ impl LoopDevice {
     }
 
     fn resize(&self, size: u64) {
-        std::fs::File::options().write(true).open(&self.backing).unwrap().set_len(size).unwrap();
-        let resized = std::process::Command::new("losetup").arg("-c").arg(&self.path).status().unwrap();
-        assert!(resized.success());
+        resize_loop(&self.backing, &self.path, size);
     }
 }
 

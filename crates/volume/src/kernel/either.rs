@@ -356,6 +356,10 @@ pub fn flock(fd: impl AsFd, operation: FlockOperation) -> Result<()> {
     by_fd!(fd, |fd| rustix::fs::flock(fd, operation), |k, n| k.look(n).map(drop))
 }
 
+pub fn written_back(fd: impl AsFd) -> Result<()> {
+    by_fd!(fd, |fd| real::written_back(fd), |k, n| k.look(n).map(drop))
+}
+
 pub fn fadvise(fd: impl AsFd, offset: u64, len: Option<NonZeroU64>, advice: Advice) -> Result<()> {
     by_fd!(fd, |fd| rustix::fs::fadvise(fd, offset, len, advice), |k, n| k.look(n).map(drop))
 }

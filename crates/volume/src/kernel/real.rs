@@ -26,7 +26,7 @@ pub(crate) use rustix::io::pwrite;
 pub(crate) use rustix::process::{geteuid, getrlimit, setrlimit, umask};
 pub(crate) use rustix::thread::{capabilities, set_capabilities};
 
-use crate::limits::HANDLE_BYTES_MAX;
+use crate::limits::{FILE_SIZE_MAX, HANDLE_BYTES_MAX};
 use crate::record::KernelHandle;
 
 type Result<T> = std::result::Result<T, Errno>;
@@ -86,6 +86,17 @@ pub(crate) fn handle_of(fd: impl AsFd) -> Result<(KernelHandle, u64)> {
 /// The kernel's handle of what `name` names in `dir` (a symbolic link itself, not its target), and its mount.
 pub(crate) fn handle_by_name(dir: impl AsFd, name: &[u8]) -> Result<(KernelHandle, u64)> {
     with_c_str(name, |name| handle_at(dir.as_fd(), name, 0))
+}
+
+/// Whether data of a file could not be written back since the descriptor was opened (or this was last asked through it), or since
+/// ever if nobody has been told yet. Starts nothing and waits for nothing: it is `sync_file_range` of the last byte that a file can have.
+pub(crate) fn written_back(fd: impl AsFd) -> Result<()> {
+    let last = FILE_SIZE_MAX as i64 - 1;
+    // SAFETY: no memory is passed.
+    check(unsafe {
+        libc::sync_file_range(fd.as_fd().as_raw_fd(), last, 1, libc::SYNC_FILE_RANGE_WAIT_BEFORE).into()
+    })
+    .map(drop)
 }
 
 /// Opens (`O_PATH`) the object of a kernel handle on the filesystem of `mount` (not `O_PATH`). Needs

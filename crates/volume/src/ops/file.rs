@@ -155,7 +155,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Copies the unstable bytes of a file into the log. False when there are too many.
+    /// Copies the unstable bytes of a file into the log. False when there are too many. The copy is believed only when nothing
+    /// has failed to be written back until after it was made: the open file's descriptor knows.
     fn commit_logged(&self, tx: &mut Tx, node: &Node) -> Result<bool, Error> {
         if node.0.state.lock().dirty.loggable().is_none() {
             return Ok(false);
@@ -171,12 +172,18 @@ impl Volume {
             return Ok(true);
         }
         let Some(ranges) = state.dirty.loggable() else { return Ok(false) };
-        let facts = match open.map(|fd| self.data_facts(node, &*fd, ranges)) {
-            Some(Ok(facts)) => facts,
-            Some(Err(e)) if e != Error::Access => return Err(e),
-            _ => {
+        let copied = open.as_ref().map(|fd| self.data_facts(node, &**fd, ranges));
+        let facts = match (copied, &open) {
+            (Some(Ok(facts)), Some(open)) => {
+                self.written_back(&**open)?;
+                facts
+            }
+            (Some(Err(e)), _) if e != Error::Access => return Err(e),
+            (_, open) => {
                 let fd = kernel::reopen(&*self.fd(node)?, OFlags::RDONLY | OFlags::NONBLOCK)?;
-                self.data_facts(node, &fd, ranges)?
+                let facts = self.data_facts(node, &fd, ranges)?;
+                open.as_ref().map_or_else(|| self.written_back(&fd), |open| self.written_back(&**open))?;
+                facts
             }
         };
         let logged = facts.iter().filter(|f| matches!(f, Fact::Data { .. })).count() as u64;

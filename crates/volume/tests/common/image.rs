@@ -37,6 +37,15 @@ fn sh(command: &str, args: &[&str]) -> bool {
     }
 }
 
+const BYTES: u64 = 320 << 20;
+
+/// Gives a loop device's file another size; the driver refuses what is behind its end.
+#[allow(dead_code)] // Not every test has use for it.
+pub fn resize_loop(backing: &Path, device: &Path, bytes: u64) {
+    std::fs::File::options().write(true).open(backing).and_then(|f| f.set_len(bytes)).expect("a new size");
+    assert!(sh("losetup", &["-c", device.to_str().unwrap_or("")]), "the device sees it");
+}
+
 /// A filesystem in a file, mounted; unmounted when dropped.
 pub struct Image {
     pub kernel: Kernel,
@@ -71,7 +80,7 @@ impl Image {
         let dir = tempfile::tempdir().ok()?;
         let (file, mount) = (dir.path().join("image"), dir.path().join("mnt"));
         std::fs::create_dir(&mount).ok()?;
-        std::fs::File::create(&file).and_then(|f| f.set_len(320 << 20)).ok()?;
+        std::fs::File::create(&file).and_then(|f| f.set_len(BYTES)).ok()?;
         let path = file.to_str()?;
         let made = match kernel {
             Kernel::Ext4 => sh("mkfs.ext4", &["-q", "-F", path]),
@@ -243,6 +252,12 @@ impl Image {
         let (file, copy) = (self.file.to_str().unwrap_or(""), copy.to_str().unwrap_or(""));
         assert!(sh("cp", &["--sparse=always", copy, file]), "the copy in place");
         assert!(self.mount(), "mount");
+    }
+
+    /// Whether the disk fails all but its first block. Of what is on it nothing is kept while it fails.
+    #[allow(dead_code)] // Not every test has use for it.
+    pub fn breaks(&self, broken: bool) {
+        resize_loop(&self.file, Path::new(&self.device), if broken { 4096 } else { BYTES });
     }
 
     /// Its block device.
