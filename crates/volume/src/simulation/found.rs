@@ -95,7 +95,7 @@ fn what_a_failed_allocate_left_is_stable_after_a_commit() {
         sim::with(|k| k.faults(vec![call]));
         let done = served.request(|v, tx| v.allocate(tx, &file, 600, 485));
         sim::with(|k| k.faults(Vec::new()));
-        if served.volume.failed().is_some() {
+        if served.volume.failed().is_some() || sim::with(|k| k.must_reboot()) {
             continue;
         }
         let size = served.volume.getattr(&node).unwrap().size;
@@ -127,7 +127,7 @@ fn what_a_failed_clone_left_is_stable_after_a_commit() {
         sim::with(|k| k.faults(vec![call]));
         let done = served.request(|v, tx| v.clone_range(tx, &from, 0, &file, 0, 0));
         sim::with(|k| k.faults(Vec::new()));
-        if served.volume.failed().is_some() {
+        if served.volume.failed().is_some() || sim::with(|k| k.must_reboot()) {
             continue;
         }
         let bytes = served.volume.read(&file, 0, 1000).unwrap().0;
