@@ -652,6 +652,9 @@ impl World {
                 Step::Did(_) => {}
                 Step::Blocked(wait) => {
                     let a = stepper.write();
+                    // What that has made durable was so before the checkpoint's flush failed, should it fail.
+                    self.settle();
+                    let Some(stepper) = &mut self.stepper else { return Ok(()) };
                     let b = stepper.checkpoint();
                     let stuck = |s| matches!(s, Step::Idle | Step::Blocked(_));
                     if stuck(a) && stuck(b) && wait == Wait::Gate {
