@@ -10,6 +10,17 @@
 //! - [`archive`]: tar archives, decompressed, member by member (blocking);
 //! - [`untar`]: an archive onto an export, many files in one COMPOUND, many compounds in flight.
 //!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use landfast_client::fs::Nfs;
+//!
+//! let nfs = Nfs::connect(&"nfs://server/export?version=4.1&nconnect=4".parse()?).await?;
+//! for (name, data) in ["a", "b"].iter().zip(nfs.read_files(["a", "b"]).await) {
+//!     println!("{name}: {} bytes", data.into_result()?.len());
+//! }
+//! # Ok(()) }
+//! ```
+//!
 //! Invariants: nothing is reported done before the server said so; what a lost reply leaves unknown is
 //! reported as unknown or found out, never assumed; an archive's names never lead out of the destination.
 

@@ -35,6 +35,8 @@ pub const WRITE3_BYTES_MIN: usize = 8 << 10;
 pub const WRITE3_BYTES_MAX: usize = 1 << 20;
 /// TCP connections of a session.
 pub const CONNECTIONS: usize = 2;
+/// Most connections that a URL may ask for.
+pub const NCONNECT_MAX: usize = 16;
 
 /// A server that grants less than this cannot be worked with (bytes of request and of reply).
 pub const MESSAGE_MIN: u32 = 2048;
@@ -71,6 +73,14 @@ pub const GATHERED_MIN: usize = 32;
 pub const REMOVED_PART: usize = 16_384;
 /// How long a directory's filehandle is taken for where its path leads.
 pub const DIR_FRESH: Duration = Duration::from_secs(5);
+/// Files of [`crate::fs::Writes`] that are written in one call.
+pub const WRITES_TOGETHER: usize = 64;
+/// The same for their bytes.
+pub const WRITES_TOGETHER_BYTES: usize = 1 << 20;
+/// Bytes of files, and calls, that [`crate::fs::Writes`] has under way before it takes more.
+pub const WRITES_BYTES_MAX: usize = 64 << 20;
+/// The same for its calls.
+pub const WRITES_CALLS_MAX: usize = 64;
 /// Directories whose filehandles are remembered.
 pub const DIRS_KEPT_MAX: usize = 65_536;
 /// Bytes asked for in one READDIR.

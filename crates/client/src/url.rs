@@ -1,8 +1,26 @@
 //! `nfs://HOST[:PORT]/PATH[?version=3|4.0|4.1|4.2&...]`, after RFC 2224 with libnfs's options.
+//!
+//! ```
+//! use landfast_client::{NfsUrl, Version};
+//!
+//! let url: NfsUrl = "nfs://server:20490/a//b%20c?version=4.0&nconnect=4".parse()?;
+//! assert_eq!((url.host.as_str(), url.port, url.version), ("server", 20490, Some(Version::V40)));
+//! assert_eq!((url.path, url.nconnect), (vec![b"a".to_vec(), b"b c".to_vec()], Some(4)));
+//! # Ok::<(), landfast_client::url::UrlError>(())
+//! ```
+//!
+//! | option | value | otherwise |
+//! |---|---|---|
+//! | `version`, `vers` | 3, 4.0, 4.1, 4.2 | the highest that both sides have |
+//! | `nconnect` | TCP connections, 1 to 16 | 2 |
+//! | `mountport` | port of MOUNT, for version 3 | the port mapper's, or that of NFS |
+//! | `uid`, `gid` | who calls | the user of this process |
 
 use std::str::FromStr;
 
 use landfast_nfs::PORT;
+
+use crate::limits::NCONNECT_MAX;
 
 /// Where on which server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,6 +39,8 @@ pub struct NfsUrl {
     pub uid: Option<u32>,
     /// The same for the group.
     pub gid: Option<u32>,
+    /// TCP connections to the server, from 1 to [`NCONNECT_MAX`].
+    pub nconnect: Option<usize>,
 }
 
 /// A version of NFS.
@@ -77,7 +97,7 @@ pub enum UrlError {
     #[error("NFS version `{0}` is not supported; use 3, 4.0, 4.1 or 4.2")]
     Version(String),
     /// An option that is not known.
-    #[error("unknown option `{0}` in the URL; known: version, mountport, uid, gid")]
+    #[error("unknown option `{0}` in the URL; known: version, mountport, uid, gid, nconnect")]
     Option(String),
     /// An option's value is no number, or out of its range.
     #[error("`{0}`: not a number that this option takes")]
@@ -106,7 +126,7 @@ impl FromStr for NfsUrl {
             "" => PORT,
             p => p.parse().ok().filter(|p| *p != 0).ok_or_else(|| UrlError::Port(p.to_owned()))?,
         };
-        let (mut version, mut mount_port, mut uid, mut gid) = (None, None, None, None);
+        let (mut version, mut mount_port, mut uid, mut gid, mut nconnect) = (None, None, None, None, None);
         for option in query.split('&').filter(|o| !o.is_empty()) {
             let (key, value) = option.split_once('=').ok_or_else(|| UrlError::Option(option.to_owned()))?;
             let id = || value.parse::<u32>().map_err(|_| UrlError::Number(option.to_owned()));
@@ -126,6 +146,10 @@ impl FromStr for NfsUrl {
                 }
                 "uid" => uid = Some(id()?),
                 "gid" => gid = Some(id()?),
+                "nconnect" => {
+                    let count = value.parse().ok().filter(|n| (1..=NCONNECT_MAX).contains(n));
+                    nconnect = Some(count.ok_or_else(|| UrlError::Number(option.to_owned()))?);
+                }
                 _ => return Err(UrlError::Option(option.to_owned())),
             }
         }
@@ -137,7 +161,7 @@ impl FromStr for NfsUrl {
                 c => components.push(c),
             }
         }
-        Ok(NfsUrl { host: host.to_owned(), port, path: components, version, mount_port, uid, gid })
+        Ok(NfsUrl { host: host.to_owned(), port, path: components, version, mount_port, uid, gid, nconnect })
     }
 }
 
@@ -202,6 +226,8 @@ mod tests {
             "nfs://h/?version=2",
             "nfs://h/?mountport=0",
             "nfs://h/?uid=-1",
+            "nfs://h/?nconnect=0",
+            "nfs://h/?nconnect=17",
             "nfs://h/?version",
             "nfs://h/?x=1",
             "nfs://[::1/",

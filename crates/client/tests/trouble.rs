@@ -3,15 +3,12 @@
 mod common;
 
 use std::io::Read;
-use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
+use common::proxy::Proxy;
 use common::{Rig, shell, skipped, tree};
 use landfast_client::untar::{Progress, Report, Silent, Source, Tuning, UntarOptions, run};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 
 const MANY: &str = r"
@@ -25,50 +22,6 @@ fn small_compounds() -> UntarOptions {
 }
 
 const VERSIONS: [&str; 4] = ["4.2", "4.1", "4.0", "3"];
-
-/// Passes bytes on between clients and a server, and resets each connection after so many bytes from the
-/// server, a little more each time, so that every part of a reply is once the last that comes.
-async fn cutting_proxy(server: SocketAddr, first: u64) -> (SocketAddr, Arc<AtomicU64>) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let addr = listener.local_addr().unwrap();
-    let cuts = Arc::new(AtomicU64::new(0));
-    let counted = cuts.clone();
-    tokio::spawn(async move {
-        let mut allowed = first;
-        while let Ok((mut client, _)) = listener.accept().await {
-            allowed += 997;
-            let counted = counted.clone();
-            tokio::spawn(async move {
-                let Ok(mut server) = TcpStream::connect(server).await else { return };
-                let (mut from_client, mut to_client) = client.split();
-                let (mut from_server, mut to_server) = server.split();
-                let down = async {
-                    let mut buf = vec![0; 4096];
-                    let mut left = allowed;
-                    while let Ok(n @ 1..) = from_server.read(&mut buf).await {
-                        let n = n.min(left as usize);
-                        if to_client.write_all(&buf[..n]).await.is_err() {
-                            return;
-                        }
-                        left -= n as u64;
-                        if left == 0 {
-                            counted.fetch_add(1, Ordering::Relaxed);
-                            return;
-                        }
-                    }
-                };
-                tokio::select! {
-                    _ = tokio::io::copy(&mut from_client, &mut to_server) => return,
-                    () = down => {}
-                }
-                // Neither side has ended it in order.
-                client.set_zero_linger().unwrap();
-                server.set_zero_linger().unwrap();
-            });
-        }
-    });
-    (addr, cuts)
-}
 
 fn check(report: &Report, work: &Path, rig: &Rig) {
     assert!(report.complete(), "{:?} {:?}", report.stopped, report.failed);
@@ -85,11 +38,11 @@ async fn cut_connections_cost_a_retransmission_and_no_file() {
         let rig = Rig::new().await;
         let work = rig.work();
         shell(&work, MANY);
-        let (proxy, cuts) = cutting_proxy(rig.addr(), 1000).await;
-        let url = format!("nfs://{proxy}{}?version={version}", rig.top(version)).parse().unwrap();
+        let proxy = Proxy::cutting(rig.addr(), 1000).await;
+        let url = format!("nfs://{}{}?version={version}", proxy.addr, rig.top(version)).parse().unwrap();
         let source = Source::File(work.join("a.tar"));
         let report = run(small_compounds(), source, &url, Arc::new(Silent)).await.unwrap();
-        assert!(cuts.load(Ordering::Relaxed) > 3, "{version}: {cuts:?} cuts");
+        assert!(proxy.cuts() > 3, "{version}: {} cuts", proxy.cuts());
         assert!(report.retransmissions > 0 && report.session_renewals == 0, "{version}: {report:?}");
         check(&report, &work, &rig);
         rig.stop().await;
@@ -139,8 +92,7 @@ async fn a_server_restart_costs_no_file() {
     }
     for (version, clean) in VERSIONS.map(|v| (v, false)).into_iter().chain([("4.2", true)]) {
         let mut rig = Rig::new().await;
-        // A client of version 4.0 waits for the end of the grace period.
-        rig.lease_seconds = 3;
+        rig.short_grace_for(version);
         let work = rig.work();
         shell(&work, MANY);
         let addr = rig.addr();

@@ -45,6 +45,8 @@ pub(super) enum Answer<T> {
     Follow,
     /// The action has failed.
     Failed(Failure),
+    /// What the server says may be of the second time that it was asked, after a lost reply.
+    Unknown(OpError),
 }
 
 impl<T> Answer<T> {
@@ -55,6 +57,7 @@ impl<T> Answer<T> {
             Answer::More => Answer::More,
             Answer::MoreAt(fh) => Answer::MoreAt(fh),
             Answer::Follow => Answer::Follow,
+            Answer::Unknown(e) => Answer::Unknown(e),
             Answer::Failed(failure) => Answer::Failed(failure),
         }
     }
@@ -63,7 +66,7 @@ impl<T> Answer<T> {
 /// What to do when a reply is lost for good.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lost {
-    /// To send it again does no harm (or the action will look first what became of it).
+    /// To send it again does no harm, or the action will know the answer of a second time when it comes.
     Again,
     /// Nobody can tell whether it was executed.
     Unknown,

@@ -96,6 +96,8 @@ pub(super) struct Write {
     create: Fattr,
     finish: Fattr,
     exclusive: bool,
+    /// The reply to the OPEN was lost.
+    lost: bool,
     number: u64,
     at: u64,
     open: Option<(FileHandle, Stateid)>,
@@ -124,6 +126,7 @@ impl Write {
             create,
             finish,
             exclusive,
+            lost: false,
             number,
             at: 0,
             open: None,
@@ -213,6 +216,10 @@ impl Write {
             Ok(open) => open,
             Err(OpError::Failed { op: OpNum::OPEN, status: NfsStat::NFS4ERR_SYMLINK }) => {
                 return Ok(Answer::Follow);
+            }
+            // Whether the name was taken by us or by somebody else cannot be told any more.
+            Err(e @ OpError::Failed { op: OpNum::OPEN, status: NfsStat::NFS4ERR_EXIST }) if self.lost => {
+                return Ok(Answer::Unknown(e));
             }
             Err(e) => return Err(e),
         };
@@ -358,10 +365,7 @@ impl Action for Write {
     }
 
     fn lost(&mut self) -> Lost {
-        match self.doing {
-            // Whether the name was taken by us or by somebody else cannot be told any more.
-            Doing::Open(..) if self.exclusive => Lost::Unknown,
-            _ => Lost::Again,
-        }
+        self.lost |= self.exclusive && matches!(self.doing, Doing::Open(..));
+        Lost::Again
     }
 }

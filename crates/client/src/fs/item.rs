@@ -344,6 +344,11 @@ impl<A: Action> Item<A> {
             ),
             Answer::Follow => fail(OpError::Failed { op: OpNum::LOOKUP, status: NfsStat::NFS4ERR_SYMLINK }),
             Answer::Failed(failure) => Next::End(Outcome::Failed(failure)),
+            Answer::Unknown(e) => {
+                let why =
+                    format!("it was sent again after its reply was lost, and {e} may be of the second time");
+                Next::End(Outcome::Unknown(why))
+            }
         }
     }
 

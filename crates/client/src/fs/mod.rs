@@ -27,6 +27,7 @@
 //! | `order` | listings that come in any order, as a depth-first walk (pure) |
 //! | `pack` | many segments in one COMPOUND (pure) |
 //! | `run` | the loop around them |
+//! | `writes` | files queued, and made stable together |
 
 mod action;
 mod attrs;
@@ -42,6 +43,7 @@ mod pack;
 mod path;
 mod run;
 mod tree;
+mod writes;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -69,6 +71,7 @@ use pack::Capacity;
 use path::above;
 pub use tree::{Doomed, Listing, Removal, Start, WalkOptions};
 use tree::{Removals, Walk};
+pub use writes::Writes;
 
 /// A tree on a server. Cheap to clone; clones share one session.
 #[derive(Clone)]
@@ -292,7 +295,7 @@ impl Nfs {
     ) -> Vec<Outcome<bool>> {
         let items = dirs.into_iter().map(|(path, mode)| {
             let attrs = fattr(&AttrValues { mode: Some(mode), ..AttrValues::default() });
-            let make = names::Make { kind: CreateType::Dir, attrs, or_exists, exists: false };
+            let make = names::Make { kind: CreateType::Dir, attrs, or_exists, exists: false, lost: false };
             Item::new(path.as_ref(), make)
         });
         self.all(items).await.into_iter().map(|o| o.map(|made| made.is_some())).collect()
@@ -314,7 +317,10 @@ impl Nfs {
     ) -> Vec<Outcome<()>> {
         let attrs = fattr(&AttrValues { mode, ..AttrValues::default() });
         let items = what.into_iter().map(|(path, kind)| {
-            Item::new(path.as_ref(), names::Make { kind, attrs: attrs.clone(), or_exists, exists: false })
+            Item::new(
+                path.as_ref(),
+                names::Make { kind, attrs: attrs.clone(), or_exists, exists: false, lost: false },
+            )
         });
         self.all(items).await.into_iter().map(|o| o.map(drop)).collect()
     }
@@ -330,8 +336,10 @@ impl Nfs {
         paths: impl IntoIterator<Item = P>,
         or_missing: bool,
     ) -> Vec<Outcome<bool>> {
-        let items: Vec<_> =
-            paths.into_iter().map(|p| Item::new(p.as_ref(), names::Remove { or_missing })).collect();
+        let items: Vec<_> = paths
+            .into_iter()
+            .map(|p| Item::new(p.as_ref(), names::Remove { or_missing, lost: false }))
+            .collect();
         self.forget(&items);
         self.all(items).await
     }
@@ -353,7 +361,8 @@ impl Nfs {
     /// Links objects under further names: existing path, new path. A symbolic link is linked itself.
     pub async fn link<P: AsRef<[u8]>>(&self, pairs: impl IntoIterator<Item = (P, P)>) -> Vec<Outcome<()>> {
         let items = pairs.into_iter().map(|(from, to)| {
-            Item::new(to.as_ref(), names::Link).with_source(from.as_ref(), Wants::Object { follow: false })
+            Item::new(to.as_ref(), names::Link::default())
+                .with_source(from.as_ref(), Wants::Object { follow: false })
         });
         self.all(items).await
     }
@@ -368,6 +377,11 @@ impl Nfs {
             Item::new(&file.path, data::Write::new(file.data, create, finish, file.exclusive, number))
         });
         self.all(items).await
+    }
+
+    /// A queue of whole files to be written, of which many have one [`Writes::sync`].
+    pub fn writes(&self) -> Writes {
+        Writes::new(self.clone())
     }
 
     /// Reads whole files, through symbolic links.

@@ -1,4 +1,13 @@
 //! Making, removing, renaming and linking: what changes a directory's entries.
+//!
+//! A reply that is lost for good (the server has lost its reply cache, too) leaves it in doubt whether the change was made:
+//!
+//! | action | what is done |
+//! |---|---|
+//! | MKDIR and the like | sent again; EXIST is unknown, but for a symbolic link with the same text, or where a directory may be there already |
+//! | REMOVE | sent again; a name that is not there is removed |
+//! | LINK | sent again; EXIST is looked at: the same object is linked |
+//! | RENAME | unknown: a second time could move what was put in the place of the first |
 
 use bytes::Bytes;
 use landfast_nfs::v4::args::{CreateArgs, CreateType, RenameArgs};
@@ -17,6 +26,8 @@ pub(super) struct Make {
     pub(super) or_exists: bool,
     /// It is there: what is it?
     pub(super) exists: bool,
+    /// A reply was lost.
+    pub(super) lost: bool,
 }
 
 impl Action for Make {
@@ -30,7 +41,11 @@ impl Action for Make {
     fn ops(&mut self, name: Option<&Bytes>, _: &Room, out: &mut Vec<ArgOp>) {
         let name = name.cloned().unwrap_or_default();
         if self.exists {
-            return out.extend([ArgOp::Lookup(name), ArgOp::Getattr(Bitmap::of(&[number::TYPE]))]);
+            out.extend([ArgOp::Lookup(name), ArgOp::Getattr(Bitmap::of(&[number::TYPE]))]);
+            if matches!(self.kind, CreateType::Lnk(_)) {
+                out.push(ArgOp::Readlink);
+            }
+            return;
         }
         out.push(ArgOp::Create(CreateArgs { kind: self.kind.clone(), name, attrs: self.attrs.clone() }));
         // RFC 8881 section 2.10.6.4: GETFH right behind what changes the filehandle for good.
@@ -43,11 +58,19 @@ impl Action for Make {
 
     fn answer(&mut self, results: &mut Results) -> Result<Answer<Self::Out>, OpError> {
         if self.exists {
+            let there = OpError::Failed { op: OpNum::CREATE, status: NfsStat::NFS4ERR_EXIST };
             results.take(OpNum::LOOKUP)?;
-            return match values(&results.getattr()?)?.kind {
+            let kind = values(&results.getattr()?)?.kind;
+            if let CreateType::Lnk(text) = &self.kind {
+                return match kind {
+                    Some(FileType::Lnk) if results.readlink()? == *text => Ok(Answer::Done(None)),
+                    _ => Err(there),
+                };
+            }
+            return match kind {
                 Some(FileType::Dir) => Ok(Answer::Done(None)),
                 Some(FileType::Lnk) => Ok(Answer::Follow),
-                _ => Err(OpError::Failed { op: OpNum::CREATE, status: NfsStat::NFS4ERR_EXIST }),
+                _ => Err(there),
             };
         }
         match results.take(OpNum::CREATE) {
@@ -56,12 +79,20 @@ impl Action for Make {
                 self.exists = true;
                 Ok(Answer::More)
             }
+            Err(e @ OpError::Failed { status: NfsStat::NFS4ERR_EXIST, .. }) if self.lost => match self.kind {
+                CreateType::Lnk(_) => {
+                    self.exists = true;
+                    Ok(Answer::More)
+                }
+                _ => Ok(Answer::Unknown(e)),
+            },
             Err(e) => Err(e),
         }
     }
 
     fn lost(&mut self) -> Lost {
-        if self.or_exists { Lost::Again } else { Lost::Unknown }
+        self.lost = true;
+        Lost::Again
     }
 }
 
@@ -70,6 +101,8 @@ impl Action for Make {
 pub(super) struct Remove {
     /// A name that is not there is as good as one that was removed (`rm -f`).
     pub(super) or_missing: bool,
+    /// A reply was lost.
+    pub(super) lost: bool,
 }
 
 impl Action for Remove {
@@ -95,15 +128,16 @@ impl Action for Remove {
     fn answer(&mut self, results: &mut Results) -> Result<Answer<bool>, OpError> {
         match results.take(OpNum::REMOVE) {
             Ok(_) => Ok(Answer::Done(true)),
-            Err(OpError::Failed { status: NfsStat::NFS4ERR_NOENT, .. }) if self.or_missing => {
-                Ok(Answer::Done(false))
+            Err(OpError::Failed { status: NfsStat::NFS4ERR_NOENT, .. }) if self.or_missing || self.lost => {
+                Ok(Answer::Done(self.lost))
             }
             Err(e) => Err(e),
         }
     }
 
     fn lost(&mut self) -> Lost {
-        if self.or_missing { Lost::Again } else { Lost::Unknown }
+        self.lost = true;
+        Lost::Again
     }
 }
 
@@ -122,7 +156,7 @@ impl Action for Unlink {
     }
 
     fn ops(&mut self, _: Option<&Bytes>, room: &Room, out: &mut Vec<ArgOp>) {
-        Remove { or_missing: true }.ops(Some(&self.name), room, out);
+        Remove { or_missing: true, lost: false }.ops(Some(&self.name), room, out);
     }
 
     fn stays(&self) -> bool {
@@ -134,7 +168,7 @@ impl Action for Unlink {
     }
 
     fn answer(&mut self, results: &mut Results) -> Result<Answer<bool>, OpError> {
-        Remove { or_missing: true }.answer(results)
+        Remove { or_missing: true, lost: false }.answer(results)
     }
 
     fn lost(&mut self) -> Lost {
@@ -175,8 +209,13 @@ impl Action for Rename {
 }
 
 /// LINK to the object that is saved.
-#[derive(Debug)]
-pub(super) struct Link;
+#[derive(Debug, Default)]
+pub(super) struct Link {
+    /// A reply was lost.
+    lost: bool,
+    /// The name is there: is it that object's?
+    exists: bool,
+}
 
 impl Action for Link {
     type Out = ();
@@ -186,19 +225,42 @@ impl Action for Link {
     }
 
     fn ops(&mut self, name: Option<&Bytes>, _: &Room, out: &mut Vec<ArgOp>) {
-        out.push(ArgOp::Link(name.cloned().unwrap_or_default()));
+        let name = name.cloned().unwrap_or_default();
+        match self.exists {
+            false => out.push(ArgOp::Link(name)),
+            true => out.extend([ArgOp::Lookup(name), ArgOp::Getfh, ArgOp::Restorefh, ArgOp::Getfh]),
+        }
     }
 
     fn stays(&self) -> bool {
-        true
+        !self.exists
     }
 
     fn changes(&self) -> bool {
-        true
+        !self.exists
     }
 
     fn answer(&mut self, results: &mut Results) -> Result<Answer<()>, OpError> {
-        results.take(OpNum::LINK)?;
-        Ok(Answer::Done(()))
+        if self.exists {
+            results.take(OpNum::LOOKUP)?;
+            let there = results.getfh()?;
+            results.take(OpNum::RESTOREFH)?;
+            return match results.getfh()? == there {
+                true => Ok(Answer::Done(())),
+                false => Err(OpError::Failed { op: OpNum::LINK, status: NfsStat::NFS4ERR_EXIST }),
+            };
+        }
+        match results.take(OpNum::LINK) {
+            Err(OpError::Failed { status: NfsStat::NFS4ERR_EXIST, .. }) if self.lost => {
+                self.exists = true;
+                Ok(Answer::More)
+            }
+            other => other.map(|_| Answer::Done(())),
+        }
+    }
+
+    fn lost(&mut self) -> Lost {
+        self.lost = true;
+        Lost::Again
     }
 }

@@ -6,6 +6,11 @@
 //! cannot (nothing cached, or the session was lost with the server), the outcome is
 //! [`SessionError::Unknown`] unless the compound was never sent before.
 //!
+//! A session that outlives its server has the replies that the server had made durable. What it was killed over may be on
+//! its disk without one, and is executed a second time; and not every server tells that it restarted. So of a compound that
+//! was sent again a failure says
+//! nothing (EXIST, NOENT: of the second time; GRACE: not yet executed a second time), and its outcome is unknown, too.
+//!
 //! | shared state | changed by | read by |
 //! |---|---|---|
 //! | `epoch`: the session in force | `renew`, one at a time | every compound when it starts |
@@ -322,6 +327,10 @@ impl Engine {
                     let now = self.started.elapsed().as_millis() as u64;
                     self.last_reply_ms.store(now, Ordering::Relaxed);
                     self.renewals_in_a_row.store(0, Ordering::Relaxed);
+                    if in_doubt && !reply.status.is_ok() {
+                        let why = format!("sent again after its reply was lost: {}", reply.status);
+                        return Err(SessionError::Unknown(why));
+                    }
                     return Ok(Some(reply));
                 }
                 Verdict::Refused(status) => {

@@ -43,7 +43,7 @@ impl SessionOptions {
                 gid: url.gid.unwrap_or(process.gid),
                 ..process
             },
-            connections: limits::CONNECTIONS,
+            connections: url.nconnect.unwrap_or(limits::CONNECTIONS),
             ask: SessionLimits::ASK,
             call_patience: limits::CALL_PATIENCE,
             reconnect_patience: limits::RECONNECT_PATIENCE,

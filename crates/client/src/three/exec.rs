@@ -405,10 +405,10 @@ impl<'a> Exec<'a> {
         Ok(ResBody::Create(CreateRes { cinfo: ChangeInfo::default(), attrset: args.attrs.mask }))
     }
 
-    /// A call whose second execution would fail with `echo`.
+    /// A call whose second execution would fail with `echo`; "later" does not say whether there was a first.
     async fn once<R: Answers>(&self, call: Call, echo: NfsStat3) -> Done<R> {
         let (res, again) = self.wire.call_again::<R>(call).await?;
-        if again && res.failure() == Some(echo) {
+        if again && res.failure().is_some_and(|s| s == echo || s == NfsStat3::JUKEBOX) {
             let why = format!(
                 "it was sent again after its reply was lost, and {} may be of the second time",
                 status(echo)
@@ -416,6 +416,18 @@ impl<'a> Exec<'a> {
             return Err(SessionError::Unknown(why).into());
         }
         Ok(res)
+    }
+
+    /// REMOVE or RMDIR. A name that is not there when its removal was sent again is as good as removed.
+    async fn removed(&self, call: Call) -> Done<RemoveRes> {
+        let (res, again) = self.wire.call_again::<RemoveRes>(call).await?;
+        match res {
+            Res::Fail(NfsStat3::NOENT, wcc) if again => Ok(Res::Ok(wcc)),
+            Res::Fail(NfsStat3::JUKEBOX, _) if again => {
+                Err(SessionError::Unknown("sent again after its reply was lost, and put off".into()).into())
+            }
+            res => Ok(res),
+        }
     }
 
     async fn link(&self, file: Fh3, link: DirOp) -> Done<()> {
@@ -427,18 +439,23 @@ impl<'a> Exec<'a> {
                 return Ok(());
             }
         }
+        if again && matches!(res, Res::Fail(NfsStat3::JUKEBOX, _)) {
+            return Err(
+                SessionError::Unknown("sent again after its reply was lost, and put off".into()).into()
+            );
+        }
         ok(res).map(drop)
     }
 
     async fn remove(&mut self, name: Bytes) -> Done<()> {
         let at = DirOp { dir: self.object()?, name };
         self.changed();
-        let res = self.wire.call_again::<RemoveRes>(Call::Remove(at.clone())).await?;
-        match gone(res) {
+        let res = self.removed(Call::Remove(at.clone())).await?;
+        match res {
             // Of a directory some servers say the one, some the other.
             Res::Fail(NfsStat3::ISDIR | NfsStat3::PERM | NfsStat3::INVAL, _) => {
-                let res = self.wire.call_again::<RemoveRes>(Call::Rmdir(at)).await?;
-                match gone(res) {
+                let res = self.removed(Call::Rmdir(at)).await?;
+                match res {
                     // Not a directory after all: it was the first refusal that counted.
                     Res::Fail(NfsStat3::NOTDIR, _) => Err(NfsStat::NFS4ERR_PERM.into()),
                     // What a directory with something in it is called differs, too.
@@ -549,14 +566,6 @@ where
             Res::Ok(_) => None,
             Res::Fail(status, _) => Some(*status),
         }
-    }
-}
-
-/// A name that is not there when its removal was sent again is as good as removed.
-fn gone((res, again): (RemoveRes, bool)) -> RemoveRes {
-    match res {
-        Res::Fail(NfsStat3::NOENT, wcc) if again => Res::Ok(wcc),
-        res => res,
     }
 }
 

@@ -53,7 +53,7 @@ pub async fn run(
     progress: Arc<dyn Progress>,
 ) -> Result<Report, FatalError> {
     let mut session_options = SessionOptions::for_url(url);
-    session_options.connections = options.tuning.connections.max(1);
+    session_options.connections = url.nconnect.unwrap_or(options.tuning.connections).max(1);
     run_as(options, session_options, source, url, progress).await
 }
 

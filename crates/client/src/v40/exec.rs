@@ -552,6 +552,11 @@ impl<'a> Exec<'a> {
             }
             (OpNum::CREATE | OpNum::LINK, NfsStat::NFS4ERR_EXIST)
             | (OpNum::RENAME, NfsStat::NFS4ERR_NOENT)
+            // "Later" does not say whether there was a first time.
+            | (
+                OpNum::CREATE | OpNum::LINK | OpNum::RENAME | OpNum::REMOVE | OpNum::OPEN,
+                NfsStat::NFS4ERR_DELAY | NfsStat::NFS4ERR_GRACE,
+            )
                 if again && result.op == op =>
             {
                 return unknown();

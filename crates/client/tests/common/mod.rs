@@ -1,6 +1,8 @@
 //! A server on a temporary directory, archives, and trees to compare.
 #![allow(dead_code)] // each test file uses its part
 
+pub mod proxy;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
@@ -68,6 +70,14 @@ impl Rig {
         let config =
             ServerConfig { workers: 4, lease_seconds, ..ServerConfig::new(volume, recovery, listen, export) };
         self.running = Some(Server::start(config).await.unwrap());
+    }
+
+    /// A client of version 4.0 has to wait until the grace period of the server to be started ends; the others need time to
+    /// come back in it.
+    pub fn short_grace_for(&mut self, version: &str) {
+        if version == "4.0" {
+            self.lease_seconds = 2;
+        }
     }
 
     pub fn addr(&self) -> SocketAddr {

@@ -89,6 +89,7 @@ impl Archive {
             mount_port: None,
             uid: None,
             gid: None,
+            nconnect: None,
         };
         let journal = Arc::new(Journal::default());
         let (hears, tar) = (journal.clone(), self.tar.clone());

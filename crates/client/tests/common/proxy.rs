@@ -1,0 +1,126 @@
+//! Between clients and a server: connections that are cut, replies that are held back.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Notify, watch};
+
+pub struct Proxy {
+    pub addr: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    server: SocketAddr,
+    connections: AtomicU64,
+    cuts: AtomicU64,
+    /// Bytes from the server, over all connections.
+    passed: AtomicU64,
+    /// After so many of them nothing more is passed on.
+    hold_after: AtomicU64,
+    held: Notify,
+    release: watch::Sender<bool>,
+}
+
+impl Proxy {
+    /// Resets each connection after so many bytes from the server, a little more each time, so that every part of a reply
+    /// is once the last that comes.
+    pub async fn cutting(server: SocketAddr, first: u64) -> Proxy {
+        Proxy::start(server, Some(first)).await
+    }
+
+    /// Passes everything on, until it is told to hold replies back.
+    pub async fn holding(server: SocketAddr) -> Proxy {
+        Proxy::start(server, None).await
+    }
+
+    async fn start(server: SocketAddr, cut_after: Option<u64>) -> Proxy {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        let shared = Arc::new(Shared {
+            server,
+            connections: AtomicU64::new(0),
+            cuts: AtomicU64::new(0),
+            passed: AtomicU64::new(0),
+            hold_after: AtomicU64::new(u64::MAX),
+            held: Notify::new(),
+            release: watch::Sender::new(false),
+        });
+        let all = shared.clone();
+        tokio::spawn(async move {
+            let mut allowed = cut_after;
+            while let Ok((client, _)) = listener.accept().await {
+                all.connections.fetch_add(1, Ordering::SeqCst);
+                allowed = allowed.map(|bytes| bytes + 997);
+                tokio::spawn(all.clone().serve(client, allowed.unwrap_or(u64::MAX)));
+            }
+        });
+        Proxy { addr, shared }
+    }
+
+    pub fn cuts(&self) -> u64 {
+        self.shared.cuts.load(Ordering::SeqCst)
+    }
+
+    pub fn connections(&self) -> u64 {
+        self.shared.connections.load(Ordering::SeqCst)
+    }
+
+    /// From so many bytes from now on, replies are held back.
+    pub fn hold_after(&self, bytes: u64) {
+        self.shared.hold_after.store(self.shared.passed.load(Ordering::SeqCst) + bytes, Ordering::SeqCst);
+    }
+
+    /// Waits until one is.
+    pub async fn held(&self) {
+        self.shared.held.notified().await;
+    }
+
+    /// What was held back is lost: its connections are reset. From now on everything is passed on.
+    pub fn lose(&self) {
+        self.shared.hold_after.store(u64::MAX, Ordering::SeqCst);
+        self.shared.release.send_replace(true);
+    }
+}
+
+impl Shared {
+    async fn serve(self: Arc<Self>, mut client: TcpStream, allowed: u64) {
+        let Ok(mut server) = TcpStream::connect(self.server).await else { return };
+        let (mut from_client, mut to_client) = client.split();
+        let (mut from_server, mut to_server) = server.split();
+        let down = async {
+            let mut buf = vec![0; 4096];
+            let mut left = allowed;
+            while let Ok(n @ 1..) = from_server.read(&mut buf).await {
+                let n = n.min(left.min(4096) as usize);
+                let passed = self.passed.fetch_add(n as u64, Ordering::SeqCst) + n as u64;
+                if passed > self.hold_after.load(Ordering::SeqCst) {
+                    self.held.notify_one();
+                    let _ = self.release.subscribe().wait_for(|lose| *lose).await;
+                    return true;
+                }
+                if to_client.write_all(&buf[..n]).await.is_err() {
+                    return false;
+                }
+                left -= n as u64;
+                if left == 0 {
+                    return true;
+                }
+            }
+            false
+        };
+        let cut = tokio::select! {
+            _ = tokio::io::copy(&mut from_client, &mut to_server) => false,
+            cut = down => cut,
+        };
+        if cut {
+            self.cuts.fetch_add(1, Ordering::SeqCst);
+            // Neither side has ended it in order.
+            client.set_zero_linger().unwrap();
+            server.set_zero_linger().unwrap();
+        }
+    }
+}
