@@ -42,7 +42,7 @@ const BUGS: [(&str, &str, Option<&str>); 10] = [
 ];
 
 /// A bug that so many cuts do not show is not caught.
-const BUG_CUTS: u32 = 40;
+const BUG_CUTS: u32 = 120;
 
 /// Cuts of one series on one pair of disks: later ones meet what earlier recoveries made.
 const SERIES_CUTS: u32 = 12;
