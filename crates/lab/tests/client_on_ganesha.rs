@@ -19,16 +19,8 @@ fn all<T: std::fmt::Debug>(version: &str, outcomes: Vec<Outcome<T>>) {
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().collect();
-    if let [_, lab, what, json] = &args[..]
-        && (lab.as_str(), what.as_str()) == ("lab", "child")
-    {
-        return match child::main(json) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(e) => {
-                eprintln!("{e}");
-                ExitCode::FAILURE
-            }
-        };
+    if let Some(ended) = child::if_asked(&args) {
+        return ended;
     }
     if !rustix::process::geteuid().is_root() || ganesha::possible().is_err() {
         println!("skipped: needs root and nfs-ganesha");

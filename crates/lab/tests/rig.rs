@@ -23,16 +23,8 @@ const TESTS: [Test; 4] = [
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().collect();
-    if let [_, lab, what, json] = &args[..]
-        && (lab.as_str(), what.as_str()) == ("lab", "child")
-    {
-        return match child::main(json) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(e) => {
-                eprintln!("{e}");
-                ExitCode::FAILURE
-            }
-        };
+    if let Some(ended) = child::if_asked(&args) {
+        return ended;
     }
     let filter = args.iter().skip(1).find(|a| !a.starts_with('-'));
     let able = rustix::process::geteuid().is_root() && Path::new("/dev/fuse").exists();
