@@ -47,6 +47,8 @@ pub const OPS_MIN: u32 = 8;
 pub const CALL_PATIENCE: Duration = Duration::from_secs(60);
 /// How long a server may be unreachable before a call fails.
 pub const RECONNECT_PATIENCE: Duration = Duration::from_secs(300);
+/// The same for a server that has taken a connection and never answered on one: what `mount` gives it.
+pub const FIRST_ANSWER_PATIENCE: Duration = Duration::from_secs(120);
 /// How long the calls that end a session may take.
 pub const GOODBYE_PATIENCE: Duration = Duration::from_secs(5);
 /// First pause before something is tried again; doubles up to [`BACKOFF_MAX`].

@@ -4,6 +4,7 @@
 //! | shared state | changed by | read by |
 //! |---|---|---|
 //! | a line: one connection, and what it was last bound to | who finds it closed, or bound to something older | calls on it |
+//! | `answered` | the first reply | how long the server is waited for |
 //! | `ended` | the end of the session, once | every wait for the server |
 //! | the next transaction id | each call without a session | nobody else |
 //!
@@ -13,7 +14,7 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use landfast_rpc::{CallError, ConnConfig, Connection, Ends, NoService, OpaqueAuth, Target};
@@ -48,6 +49,7 @@ pub(crate) struct Peer {
     options: SessionOptions,
     server: String,
     cred: OpaqueAuth,
+    answered: AtomicBool,
     ended: AtomicBool,
     pub(crate) counters: Counters,
 }
@@ -59,7 +61,8 @@ impl Peer {
             false => format!("{}:{}", options.host, options.port),
         };
         let cred = options.identity.credential().to_opaque();
-        Peer { options, server, cred, ended: AtomicBool::new(false), counters: Counters::default() }
+        let (answered, ended) = (AtomicBool::new(false), AtomicBool::new(false));
+        Peer { options, server, cred, answered, ended, counters: Counters::default() }
     }
 
     pub(crate) fn options(&self) -> &SessionOptions {
@@ -73,6 +76,19 @@ impl Peer {
 
     pub(crate) fn cred(&self) -> &OpaqueAuth {
         &self.cred
+    }
+
+    /// It is an NFS server: it may be away for long now and is waited for all the same.
+    pub(crate) fn has_answered(&self) {
+        self.answered.store(true, Ordering::Relaxed);
+    }
+
+    /// How long the server may be unreachable, or lose every call, before that is an error.
+    pub(crate) fn patience(&self) -> Duration {
+        match self.answered.load(Ordering::Relaxed) {
+            true => self.options.reconnect_patience,
+            false => self.options.reconnect_patience.min(limits::FIRST_ANSWER_PATIENCE),
+        }
     }
 
     pub(crate) fn has_ended(&self) -> bool {
@@ -110,7 +126,7 @@ impl Peer {
         self.open(self.options.port).await.map_err(|e| SessionError::connect(&self.server, &e))
     }
 
-    /// A connection in place of an earlier one, tried for [`SessionOptions::reconnect_patience`].
+    /// A connection in place of an earlier one, tried for [`Peer::patience`].
     async fn reconnect(&self, earlier: Option<Ends>) -> Result<Connection, SessionError> {
         let start = Instant::now();
         let mut pause = limits::BACKOFF_MIN;
@@ -129,7 +145,7 @@ impl Peer {
                 Ok(conn) => return Ok(conn),
                 Err(e) => e,
             };
-            if start.elapsed() + pause > self.options.reconnect_patience {
+            if start.elapsed() + pause > self.patience() {
                 return Err(SessionError::connect(&self.server, &e));
             }
             debug!("cannot connect to {}: {e}", self.server);
@@ -251,7 +267,7 @@ impl Lines {
     ///
     /// # Errors
     /// [`SessionError::Unknown`] when it was sent and no reply can be had within
-    /// [`SessionOptions::reconnect_patience`]; others when it was not executed.
+    /// [`Peer::patience`]; others when it was not executed.
     pub(crate) async fn call(&self, to: Target, args: Vec<Bytes>) -> Result<Answer, SessionError> {
         let index = self.turn.fetch_add(1, Ordering::Relaxed) % self.lines.len().max(1);
         let line = self.lines.get(index).ok_or(SessionError::Ended)?;
@@ -280,7 +296,10 @@ impl Lines {
             self.peer.counters.sent(&args, again);
             let why = match conn.call_as(xid, to, &self.peer.cred, args.clone(), options.call_patience).await
             {
-                Ok(results) => return Ok(Answer { results, again }),
+                Ok(results) => {
+                    self.peer.has_answered();
+                    return Ok(Answer { results, again });
+                }
                 Err(e @ CallError::Timeout(_)) => {
                     warn!("{} does not answer; connecting again", self.peer.server);
                     conn.abort();
@@ -291,7 +310,7 @@ impl Lines {
                 Err(e) if again => return Err(SessionError::Unknown(e.to_string())),
                 Err(e) => return Err(SessionError::Rpc(e)),
             };
-            if start.elapsed() > options.reconnect_patience {
+            if start.elapsed() > self.peer.patience() {
                 return Err(SessionError::Unknown(why.to_string()));
             }
             again = true;

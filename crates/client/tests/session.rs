@@ -4,8 +4,10 @@ mod common;
 
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::time::Duration;
 
 use bytes::Bytes;
+use common::proxy::Proxy;
 use common::{Rig, skipped};
 use landfast_client::ops::{self, Error};
 use landfast_client::{NfsUrl, Session, SessionError, SessionLimits, SessionOptions};
@@ -103,4 +105,43 @@ async fn paths_lists_and_contents() {
     assert!(ops::lookup(&session, &root, b"none").await.unwrap().is_none());
     session.destroy().await;
     rig.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_that_break_while_the_session_is_made_cost_no_session() {
+    if skipped() {
+        return;
+    }
+    let rig = Rig::new().await;
+    // Bytes of replies that each connection lets through more than the one before.
+    for (version, more) in [("4.2", 100), ("4.2", 73), ("4.1", 100), ("4.0", 30), ("3", 10)] {
+        let proxy = Proxy::cutting_early(rig.addr(), more).await;
+        let url: NfsUrl = format!("nfs://{}/?version={version}", proxy.addr).parse().unwrap();
+        let session = Session::connect(SessionOptions::for_url(&url)).await.unwrap();
+        assert!(proxy.cuts() > 1, "{version}: {} cuts", proxy.cuts());
+        let path = path(rig.top(version).trim_start_matches('/'));
+        ops::resolve(&session, &path).await.unwrap_or_else(|e| panic!("{version}: {e}"));
+        session.destroy().await;
+    }
+    rig.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_never_answers_is_given_up() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    let closing = tokio::spawn(async move { while listener.accept().await.is_ok() {} });
+    for version in ["4.2", "4.0", "3"] {
+        let url: NfsUrl = format!("nfs://{addr}/?version={version}").parse().unwrap();
+        let reconnect_patience = Duration::from_millis(200);
+        let options = SessionOptions { reconnect_patience, ..SessionOptions::for_url(&url) };
+        let refused = Session::connect(options).await.err().expect("a session without a server");
+        assert!(!matches!(refused, SessionError::Ended), "{version}: {refused}");
+    }
+    closing.abort();
+    // Nobody is there at all: that is said at once, however patient the client is.
+    assert!(closing.await.is_err_and(|e| e.is_cancelled()));
+    let url: NfsUrl = format!("nfs://{addr}/").parse().unwrap();
+    let refused = Session::connect(SessionOptions::for_url(&url)).await.err();
+    assert!(matches!(refused, Some(SessionError::Connect { .. })), "{refused:?}");
 }

@@ -56,6 +56,8 @@ pub(super) struct Engine {
 
 struct Setup {
     client: Option<ClientId>,
+    /// The server waits for this client ID's RECLAIM_COMPLETE.
+    reclaims: bool,
     verifier: Verifier,
 }
 
@@ -158,7 +160,7 @@ impl Engine {
             owner_name: name,
             epoch: Mutex::new(Arc::new(nothing)),
             lines: Line::several(peer.options().connections, None).await,
-            setup: tokio::sync::Mutex::new(Setup { client: None, verifier }),
+            setup: tokio::sync::Mutex::new(Setup { client: None, reclaims: false, verifier }),
             renewals_in_a_row: AtomicU32::new(0),
             last_reply_ms: AtomicU64::new(0),
             started: Instant::now(),
@@ -418,12 +420,14 @@ impl Engine {
                         line.hold().await.keep(conn, epoch.number);
                     }
                     *self.epoch.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(epoch);
+                    self.peer.has_answered();
                     return Ok(());
                 }
                 Err((step, e)) => {
                     let again = match &e {
-                        SetupError::Call(CallError::Closed(_) | CallError::Timeout(_)) => {
-                            self.epoch().number > 0
+                        SetupError::Call(lost @ (CallError::Closed(_) | CallError::Timeout(_))) => {
+                            warn!("{}: {step}: {lost}; trying again", self.peer.server());
+                            true
                         }
                         SetupError::Call(e) => return Err(SessionError::Rpc(e.clone())),
                         SetupError::Garbled => false,
@@ -437,7 +441,7 @@ impl Engine {
                             )
                         ),
                     };
-                    if !again || start.elapsed() > self.peer.options().reconnect_patience {
+                    if !again || start.elapsed() > self.peer.patience() {
                         return Err(self.setup_error(step, &e));
                     }
                 }
@@ -456,13 +460,12 @@ impl Engine {
         conn: &Connection,
     ) -> Result<Epoch, (&'static str, SetupError)> {
         let caller = self.caller(conn);
-        let mut first = false;
         let client = match setup.client {
             Some(client) => client,
             None => {
                 let res = caller.exchange_id(&self.owner_name, setup.verifier).await;
                 let res = res.map_err(|e| ("EXCHANGE_ID", e))?;
-                first = res.flags & flags::EXCHGID4_FLAG_CONFIRMED_R == 0;
+                setup.reclaims = res.flags & flags::EXCHGID4_FLAG_CONFIRMED_R == 0;
                 *setup.client.insert(ClientId { id: res.clientid, next_seq: res.sequenceid })
             }
         };
@@ -485,7 +488,9 @@ impl Engine {
             ops: granted.max_operations,
             slots: granted.max_requests.min(limits::SLOTS_MAX),
         };
-        let lease = caller.first_request(res.sessionid, first).await.map_err(|e| ("first SEQUENCE", e))?;
+        let lease = caller.first_request(res.sessionid, setup.reclaims).await;
+        let lease = lease.map_err(|e| ("first SEQUENCE", e))?;
+        setup.reclaims = false;
         let mut table = SlotTable::new(limits.slots.max(1));
         if let Some(slot) = table.take() {
             table.put_back(slot, true);

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 
 use bytes::Bytes;
 use landfast_nfs::mount::{self, MntRes, MountStat};
@@ -11,6 +12,7 @@ use landfast_nfs::{PORT, PROGRAM};
 use landfast_rpc::{CallError, Connection, OpaqueAuth, Target};
 use landfast_xdr::{Decode, Encode};
 use tokio::sync::Mutex;
+use tokio::time::sleep;
 
 use crate::limits;
 use crate::peer::{Lines, Peer};
@@ -86,25 +88,39 @@ impl Wire {
         let to = Target { prog: mount::PROGRAM, vers: mount::VERSION, proc: mount::proc::MNT };
         let args = Bytes::copy_from_slice(path).to_bytes();
         let mut place = self.mount.lock().await;
-        for again in [true, false] {
+        let start = Instant::now();
+        let mut pause = limits::BACKOFF_MIN;
+        let reply = loop {
             let link = match place.as_ref().filter(|link| !link.is_closed()) {
-                Some(link) => link.clone(),
-                None => place.insert(self.find_mount().await?).clone(),
+                Some(link) => Ok(link.clone()),
+                None => self.find_mount().await.map(|link| place.insert(link).clone()),
             };
-            self.peer().counters.sent(&[], false);
-            match link.call(to, self.peer().cred(), vec![args.clone()], self.options().call_patience).await {
-                Ok(reply) => {
-                    return match MntRes::from_bytes(reply) {
-                        Ok(MntRes::Ok(mounted)) => Ok(Ok(mounted.handle)),
-                        Ok(MntRes::Fail(status)) => Ok(Err(status)),
-                        Err(_) => Err(SessionError::Unknown("the reply to MNT cannot be decoded".into())),
-                    };
+            let tried = match link {
+                Ok(link) => {
+                    self.peer().counters.sent(&[], false);
+                    let (cred, patience) = (self.peer().cred(), self.options().call_patience);
+                    link.call(to, cred, vec![args.clone()], patience).await.map_err(SessionError::Rpc)
                 }
-                Err(CallError::Closed(_)) if again => {}
-                Err(e) => return Err(SessionError::Rpc(e)),
+                Err(e) => Err(e),
+            };
+            let again = match &tried {
+                Ok(_) => false,
+                Err(SessionError::Rpc(CallError::Closed(_) | CallError::Timeout(_))) => true,
+                // The whole server was away, or only MOUNT is not there.
+                Err(SessionError::Connect { .. }) => self.call_again::<()>(Call::Null).await?.1,
+                Err(_) => false,
+            };
+            if !again || start.elapsed() > self.peer().patience() {
+                break tried?;
             }
+            sleep(pause).await;
+            pause = (pause * 2).min(limits::BACKOFF_MAX);
+        };
+        match MntRes::from_bytes(reply) {
+            Ok(MntRes::Ok(mounted)) => Ok(Ok(mounted.handle)),
+            Ok(MntRes::Fail(status)) => Ok(Err(status)),
+            Err(_) => Err(SessionError::Unknown("the reply to MNT cannot be decoded".into())),
         }
-        Err(SessionError::Ended)
     }
 
     /// The MOUNT program: where the URL or the port mapper says, or else on the port of NFS.

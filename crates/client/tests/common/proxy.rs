@@ -29,15 +29,20 @@ impl Proxy {
     /// Resets each connection after so many bytes from the server, a little more each time, so that every part of a reply
     /// is once the last that comes.
     pub async fn cutting(server: SocketAddr, first: u64) -> Proxy {
-        Proxy::start(server, Some(first)).await
+        Proxy::start(server, Some(first), 997).await
+    }
+
+    /// Resets the first connection at once, and each further one after `more` bytes more: before its first replies.
+    pub async fn cutting_early(server: SocketAddr, more: u64) -> Proxy {
+        Proxy::start(server, Some(0), more).await
     }
 
     /// Passes everything on, until it is told to hold replies back.
     pub async fn holding(server: SocketAddr) -> Proxy {
-        Proxy::start(server, None).await
+        Proxy::start(server, None, 0).await
     }
 
-    async fn start(server: SocketAddr, cut_after: Option<u64>) -> Proxy {
+    async fn start(server: SocketAddr, cut_after: Option<u64>, more: u64) -> Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
         let shared = Arc::new(Shared {
@@ -54,8 +59,8 @@ impl Proxy {
             let mut allowed = cut_after;
             while let Ok((client, _)) = listener.accept().await {
                 all.connections.fetch_add(1, Ordering::SeqCst);
-                allowed = allowed.map(|bytes| bytes + 997);
                 tokio::spawn(all.clone().serve(client, allowed.unwrap_or(u64::MAX)));
+                allowed = allowed.map(|bytes| bytes + more);
             }
         });
         Proxy { addr, shared }
