@@ -426,7 +426,12 @@ impl Engine {
                 Err((step, e)) => {
                     let again = match &e {
                         SetupError::Call(lost @ (CallError::Closed(_) | CallError::Timeout(_))) => {
-                            warn!("{}: {step}: {lost}; trying again", self.peer.server());
+                            match pause {
+                                limits::BACKOFF_MIN => {
+                                    warn!("{}: {step}: {lost}; trying again", self.peer.server());
+                                }
+                                _ => debug!("{}: {step}: {lost}", self.peer.server()),
+                            }
                             true
                         }
                         SetupError::Call(e) => return Err(SessionError::Rpc(e.clone())),
