@@ -7,6 +7,7 @@
 //! - [`ops`]: whole jobs of a few compounds: resolve a path, list, read;
 //! - [`fs`]: files and directories by their paths, many in one call; whole trees;
 //! - [`glob`]: shell wildcards;
+//! - [`local`]: trees of this machine, read (blocking);
 //! - [`archive`]: tar archives, decompressed, member by member (blocking);
 //! - [`untar`]: an archive onto an export, many files in one COMPOUND, many compounds in flight.
 //!
@@ -31,6 +32,7 @@ pub mod cred;
 pub mod fs;
 pub mod glob;
 pub mod limits;
+pub mod local;
 pub mod ops;
 mod peer;
 pub mod session;

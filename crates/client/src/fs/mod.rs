@@ -69,6 +69,7 @@ pub use order::{InOrder, Step};
 pub use outcome::{Failure, ItemError, Outcome};
 use pack::Capacity;
 use path::above;
+pub(crate) use path::join;
 pub use tree::{Doomed, Listing, Removal, Start, WalkOptions};
 use tree::{Removals, Walk};
 pub use writes::Writes;

@@ -44,7 +44,7 @@ pub(super) struct Place {
 }
 
 /// `dir/name`, or `name` alone in the top directory.
-pub(super) fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
+pub(crate) fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
     match dir {
         b"" => name.to_vec(),
         [.., b'/'] => [dir, name].concat(),
