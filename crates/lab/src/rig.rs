@@ -8,6 +8,7 @@ use crate::error::{Context, Error, Result};
 use crate::limits::{SPIN, SPIN_BELOW};
 use crate::loopdev::LoopDevice;
 use crate::mounts::{Filesystem, Mount};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -87,6 +88,9 @@ impl RigStats {
         RigStats { data: self.data.since(&before.data), log: self.log.since(&before.log) }
     }
 }
+
+/// Blocks of a disk that are read at a time to find one.
+const FIND_BLOCKS: usize = 256;
 
 /// The control words for a flush latency: short ones are busy-waited at their end.
 fn flush_words(flush: Duration) -> String {
@@ -308,6 +312,31 @@ impl Rig {
     /// A bad word, or a disk that has gone.
     pub fn control_data(&self, words: &str) -> Result<()> {
         self.data.control(words)
+    }
+
+    /// Where on the data disk a block with these contents lies, in bytes. Blocks begin at multiples of their length.
+    ///
+    /// # Errors
+    /// A disk that cannot be read.
+    pub fn find_data(&self, block: &[u8]) -> Result<Option<u64>> {
+        let image = self.data.image();
+        let find = || -> std::io::Result<Option<u64>> {
+            let mut disk = std::fs::File::open(&image)?;
+            let piece_bytes = (block.len().max(1) * FIND_BLOCKS) as u64;
+            let mut at = 0;
+            loop {
+                let mut piece = Vec::new();
+                let got = disk.by_ref().take(piece_bytes).read_to_end(&mut piece)?;
+                if let Some(n) = piece.chunks(block.len().max(1)).position(|b| b == block) {
+                    return Ok(Some(at + (n * block.len()) as u64));
+                }
+                if got == 0 {
+                    return Ok(None);
+                }
+                at += got as u64;
+            }
+        };
+        find().context(|| format!("read {}", image.display()))
     }
 
     /// Control words for the log disk alone.

@@ -19,7 +19,7 @@ pub mod model;
 mod moment;
 mod options;
 mod overwrite;
-mod peer;
+pub(crate) mod peer;
 mod run;
 mod untar;
 mod worker;

@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use crate::serial::action::Path;
 use crate::serial::{Action, Actor, Done, session, v3};
 use landfast_nfs::v4::{AttrValues, FileHandle, NfsStat};
+use landfast_xdr::Bytes;
 use std::net::SocketAddr;
 
 /// A client that does one thing at a time.
@@ -62,6 +63,28 @@ impl Peer {
         match self {
             Peer::V4(actor) => actor.remember(path, fh),
             Peer::V3(actor) => actor.remember(path, fh),
+        }
+    }
+
+    /// The handle at `path`, looked up when it is not known.
+    ///
+    /// # Errors
+    /// As [`Peer::act`].
+    pub fn handle(&mut self, path: &[u8]) -> Result<FileHandle> {
+        match self {
+            Peer::V4(actor) => actor.handle(path),
+            Peer::V3(actor) => actor.handle(path),
+        }
+    }
+
+    /// Up to `count` bytes of a file.
+    ///
+    /// # Errors
+    /// As [`Peer::act`].
+    pub fn read(&mut self, fh: &FileHandle, offset: u64, count: u32) -> Result<Bytes> {
+        match self {
+            Peer::V4(actor) => actor.read(fh, offset, count),
+            Peer::V3(actor) => actor.read(fh, offset, count),
         }
     }
 

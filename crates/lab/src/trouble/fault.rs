@@ -39,6 +39,9 @@ const fn fault(name: &'static str, about: &'static str, disk: Disk, words: &'sta
 /// A log of a mebibyte is full long before that.
 pub(super) const SLOW: &str = "flush_us=1500000";
 
+/// Where the block is, the disk shows.
+pub(super) const UNREADABLE: &str = "fail=read";
+
 /// All of them.
 pub const ALL: &[Fault] = &[
     fault("log-write", "every write of the log fails", Disk::Log, "fail=write"),
@@ -76,6 +79,11 @@ pub const ALL: &[Fault] = &[
     Fault {
         noticed: false,
         ..fault("data-full", "the data disk's device says that it is full", Disk::Data, "fail=write:full")
+    },
+    Fault {
+        harmless: true,
+        noticed: false,
+        ..fault("data-read", "one block of a file cannot be read", Disk::Data, UNREADABLE)
     },
     Fault {
         harmless: true,

@@ -6,6 +6,7 @@
 //! |---|---|
 //! | `fault` | which requests fail, and what must come of it |
 //! | `probe` | a client that looks at a server that has failed: what it refuses, what it still answers, what it tells |
+//! | `unreadable` | a file of which a block cannot be read |
 //! | `run` | the harness |
 //!
 //! The oracle is that of the power cuts ([`crate::powercut`]).
@@ -13,6 +14,7 @@
 mod fault;
 mod probe;
 mod run;
+mod unreadable;
 
 pub use fault::{ALL, Fault};
 pub use run::{Options, Report, Round, run};

@@ -1,8 +1,9 @@
 //! A client that was there before the trouble, with a directory of its own, and looks at a server that has failed.
 
 use crate::error::{Error, Result};
+use crate::powercut::peer::Peer;
 use crate::scrape::page;
-use crate::serial::{Action, Actor, Change, Node};
+use crate::serial::{Action, Change, Node};
 use crate::served::Served;
 use landfast_nfs::v4::NfsStat;
 use std::net::SocketAddr;
@@ -18,16 +19,11 @@ const CONTENTS: &[u8] = b"acknowledged before the trouble";
 pub(super) const FAILED: &str = " has FAILED: ";
 
 /// Makes what is looked at later.
-pub(super) fn prepare(actor: &mut Actor) -> Result<()> {
-    actor.perform(&Action::Make { path: DIR.into(), node: Node::Dir, mode: 0o755 })?;
+pub(super) fn prepare(peer: &mut Peer) -> Result<()> {
+    peer.act(&Action::Make { path: DIR.into(), node: Node::Dir, mode: 0o755 })?;
     for path in [FILE, OTHER] {
-        actor.perform(&Action::Create { path: path.to_vec(), mode: 0o644 })?;
-        actor.perform(&Action::Write {
-            path: path.to_vec(),
-            offset: 0,
-            data: CONTENTS.into(),
-            stable: true,
-        })?;
+        peer.act(&Action::Create { path: path.to_vec(), mode: 0o644 })?;
+        peer.act(&Action::Write { path: path.to_vec(), offset: 0, data: CONTENTS.into(), stable: true })?;
     }
     Ok(())
 }
@@ -56,26 +52,28 @@ fn changes() -> Vec<(&'static str, Action)> {
     ]
 }
 
-/// What a server that has failed does wrong.
+/// What a server that has failed does although it must not.
 ///
 /// `may_be_read`: a filesystem that has shut itself down refuses reads, too.
-pub(super) fn failed_server(
-    actor: &mut Actor,
-    metrics: SocketAddr,
-    server: &Served,
-    may_be_read: bool,
-) -> Vec<String> {
+pub(super) fn refuses(peer: &mut Peer, may_be_read: bool) -> Vec<String> {
     let mut wrong = Vec::new();
     for (what, action) in changes() {
-        match actor.perform(&action) {
+        match peer.act(&action) {
+            // NFS3ERR_IO has the same number.
             Err(Error::Nfs { status: NfsStat::NFS4ERR_IO, .. }) => {}
             Err(e) => wrong.push(format!("{what} is refused with {e}, not NFS4ERR_IO")),
             Ok(_) => wrong.push(format!("{what} succeeds after the failure")),
         }
     }
     if may_be_read {
-        wrong.extend(reads(actor));
+        wrong.extend(reads(peer));
     }
+    wrong
+}
+
+/// What a server that has failed does not tell its operator.
+pub(super) fn tells(metrics: SocketAddr, server: &Served) -> Vec<String> {
+    let mut wrong = Vec::new();
     let parts = [FAILED, "Nothing that modifies is acknowledged any more", "To do: ", "docs/faults.md"];
     let words = server.words();
     wrong.extend(
@@ -96,12 +94,26 @@ pub(super) fn failed_server(
     wrong
 }
 
+/// The write verifier, which is the same for all.
+pub(super) fn verifier(peers: &mut [Peer]) -> Result<[u8; 8]> {
+    let mut found = None;
+    for peer in peers {
+        let committed = peer.act(&Action::Commit { path: FILE.to_vec() })?;
+        let verifier =
+            committed.verifier.ok_or_else(|| Error::Protocol("COMMIT without a verifier".into()))?;
+        if *found.get_or_insert(verifier) != verifier {
+            return Err(Error::Protocol("each version has a write verifier of its own".into()));
+        }
+    }
+    found.ok_or_else(|| Error::Unable("nobody asked for the write verifier".into()))
+}
+
 /// What is not answered as before.
-pub(super) fn reads(actor: &mut Actor) -> Vec<String> {
+pub(super) fn reads(peer: &mut Peer) -> Vec<String> {
     let mut wrong = Vec::new();
-    let read = actor.handle(FILE).and_then(|fh| {
-        actor.getattr(&fh)?;
-        actor.read(&fh, 0, 100)
+    let read = peer.handle(FILE).and_then(|fh| {
+        peer.getattr(&fh)?;
+        peer.read(&fh, 0, 100)
     });
     match read {
         // A refused write may have reached the page cache: it was not acknowledged.

@@ -1,15 +1,16 @@
 //! The harness: one round for each fault, on fresh disks.
 
-use super::fault::{Disk, Fault, SLOW};
-use super::probe;
+use super::fault::{Disk, Fault, SLOW, UNREADABLE};
+use super::{probe, unreadable};
 use crate::error::{Context, Error, Result};
 use crate::mounts::Filesystem;
 use crate::powercut::model::Model;
+use crate::powercut::peer::Peer;
 use crate::powercut::workload::{Mixed, Workload};
 use crate::powercut::{check, found};
 use crate::rig::{Rig, RigOptions};
 use crate::rng::Rng;
-use crate::serial::{Action, Actor, Node};
+use crate::serial::{Action, Actor, Node, v3};
 use crate::served::{Durability, ServeOptions, Served, free_port};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
@@ -74,9 +75,17 @@ const NOTICED_MAX: Duration = Duration::from_secs(20);
 /// A fault that need not show is given this long.
 const UNNOTICED_AFTER: Duration = Duration::from_secs(2);
 
+/// What a client speaks.
+#[derive(Clone, Copy)]
+enum Version {
+    V3,
+    V4,
+}
+
 /// One client.
 struct Worker {
     dir: String,
+    version: Version,
     model: Model,
     workload: Mixed,
     acknowledged: u64,
@@ -96,20 +105,20 @@ struct Course {
 }
 
 impl Worker {
-    fn work(&mut self, actor: &mut Actor, course: &Course) {
+    fn work(&mut self, peer: &mut Peer, course: &Course) {
         while !course.stop.load(Ordering::Acquire) {
             let action = self.workload.next(&self.model);
             let late = course.failed.load(Ordering::Acquire);
-            match actor.perform(&action) {
+            match peer.act(&action) {
                 Ok(_) if late && changes_something(&action) => {
                     self.wrong = Some(format!("{action:.60?} succeeds after the server has failed"));
                     return;
                 }
-                Ok(attrs) => {
+                Ok(done) => {
                     course.acknowledged.fetch_add(1, Ordering::AcqRel);
                     self.acknowledged += 1;
                     match self.model.apply(&action) {
-                        Ok(Some(id)) => self.model.learn(id, attrs.as_ref(), None),
+                        Ok(Some(id)) => self.model.learn(id, done.attrs.as_ref(), None),
                         Ok(None) => {}
                         Err(e) => self.wrong = Some(e.to_string()),
                     }
@@ -206,14 +215,20 @@ impl Harness<'_> {
         std::fs::write(&half, b"").context(|| format!("make {}", half.display()))?;
         let metrics = free_port()?;
         let server = self.serve(Some(metrics), self.fault.beside)?;
-        let mut setup = actor(server.addr(), "probe", "/")?;
+        let mut setup = peer(server.addr(), "probe", "", Version::V4)?;
         probe::prepare(&mut setup)?;
+        if self.fault.words == UNREADABLE {
+            unreadable::prepare(&mut setup)?;
+        }
+        let mut probes = vec![setup, peer(server.addr(), "probe", "", Version::V3)?];
+        let verifier = probe::verifier(&mut probes)?;
         let mut workers = Vec::new();
         for n in 0..self.options.clients.max(1) {
             let dir = format!("client{n}");
-            setup.perform(&Action::Make { path: dir.clone().into(), node: Node::Dir, mode: 0o755 })?;
+            probes[0].act(&Action::Make { path: dir.clone().into(), node: Node::Dir, mode: 0o755 })?;
             workers.push(Worker {
                 dir,
+                version: if n % 2 == 0 { Version::V4 } else { Version::V3 },
                 model: Model::new(),
                 workload: Mixed::new(self.rng.next_u64()),
                 acknowledged: 0,
@@ -232,9 +247,19 @@ impl Harness<'_> {
         // XFS refuses everything once it could not write its journal.
         let may_be_read = self.fault.disk == Disk::Log || self.options.fs != Filesystem::Xfs;
         if round.noticed_after_ms.is_some() {
-            round.wrong.extend(probe::failed_server(&mut setup, metrics, &server, may_be_read));
+            for probe in &mut probes {
+                round.wrong.extend(probe::refuses(probe, may_be_read));
+            }
+            round.wrong.extend(probe::tells(metrics, &server));
         } else {
-            round.wrong.extend(probe::reads(&mut setup));
+            for probe in &mut probes {
+                round.wrong.extend(probe::reads(probe));
+            }
+            if self.fault.words == UNREADABLE {
+                round.wrong.extend(probes.iter_mut().filter_map(unreadable::refused));
+                self.control("mend")?;
+                round.wrong.extend(probes.iter_mut().filter_map(unreadable::readable));
+            }
             if self.fault.words == SLOW && !probe::log_was_full(metrics)? {
                 round.wrong.push("the metrics do not tell that anybody was slowed down or held back".into());
             }
@@ -242,8 +267,8 @@ impl Harness<'_> {
                 round.wrong.push("the metrics do not tell of the half that was lost".into());
             }
         }
-        self.end(server, setup, &mut round)?;
-        self.ask(&mut workers, &mut round)?;
+        let clean = self.end(server, probes, &mut round)?;
+        self.ask(&mut workers, (!clean).then_some(verifier), &mut round)?;
         Ok(round)
     }
 
@@ -255,17 +280,17 @@ impl Harness<'_> {
         workers: &mut [Worker],
         round: &mut Round,
     ) -> Result<()> {
-        let mut actors = Vec::new();
+        let mut peers = Vec::new();
         for worker in workers.iter() {
-            actors.push(actor(server.addr(), &worker.dir, &worker.dir)?);
+            peers.push(peer(server.addr(), &worker.dir, &worker.dir, worker.version)?);
         }
         let before = 20 + self.rng.below(400);
         let course = Course::default();
         std::thread::scope(|s| {
             let threads: Vec<_> = workers
                 .iter_mut()
-                .zip(&mut actors)
-                .map(|(worker, actor)| s.spawn(|| worker.work(actor, &course)))
+                .zip(&mut peers)
+                .map(|(worker, peer)| s.spawn(|| worker.work(peer, &course)))
                 .collect();
             let ended = || threads.iter().all(|t| t.is_finished());
             if self.fault.beside.is_some() {
@@ -282,7 +307,10 @@ impl Harness<'_> {
                 }
             }
             course.troubled.store(true, Ordering::Release);
-            let mut done = self.control(self.fault.words);
+            let mut done = match self.fault.words {
+                UNREADABLE => unreadable::strike(self.rig),
+                words => self.control(words),
+            };
             if self.fault.beside.is_some() {
                 done = done.and_then(|()| self.flush_in_vain());
                 server.thaw();
@@ -317,13 +345,14 @@ impl Harness<'_> {
         Ok(())
     }
 
-    /// The server ends one way or another; the disk is mended; the filesystem is mounted anew.
-    fn end(&mut self, server: Served, probe: Actor, round: &mut Round) -> Result<()> {
+    /// The server ends one way or another; the disk is mended; the filesystem is mounted anew. Whether it stopped cleanly.
+    fn end(&mut self, server: Served, probes: Vec<Peer>, round: &mut Round) -> Result<bool> {
         let power = self.rng.below(3);
         round.ended = ["SIGTERM", "SIGKILL", "a power cut"][power as usize].to_owned();
+        let mut clean = false;
         match power {
             0 => {
-                drop(probe);
+                drop(probes);
                 let failed = round.noticed_after_ms.is_some();
                 match server.stop() {
                     Err(Error::Child { what, .. }) if failed => {
@@ -334,15 +363,16 @@ impl Harness<'_> {
                     Ok(()) if failed => round.wrong.push("it says that it stopped cleanly".into()),
                     // A fault that comes to light only now.
                     Err(Error::Child { .. }) if !self.fault.noticed => {}
-                    done => done?,
+                    done => {
+                        done?;
+                        clean = true;
+                    }
                 }
                 self.control("mend flush_us=0")?;
-                self.remount()
             }
             1 => {
                 server.kill();
                 self.control("mend flush_us=0")?;
-                self.remount()
             }
             _ => {
                 server.freeze();
@@ -350,9 +380,10 @@ impl Harness<'_> {
                 server.kill();
                 self.control("mend flush_us=0")?;
                 self.rig.power_on()?;
-                self.remount()
             }
         }
+        self.remount()?;
+        Ok(clean)
     }
 
     fn remount(&mut self) -> Result<()> {
@@ -363,8 +394,8 @@ impl Harness<'_> {
         self.rig.mount()
     }
 
-    /// A new server recovers; everything acknowledged must be there.
-    fn ask(&mut self, workers: &mut [Worker], round: &mut Round) -> Result<()> {
+    /// A new server recovers; everything acknowledged must be there. `verifier`: the one that it may not have any more.
+    fn ask(&mut self, workers: &mut [Worker], verifier: Option<[u8; 8]>, round: &mut Round) -> Result<()> {
         let server = match self.serve(None, None) {
             Ok(server) => server,
             Err(e @ Error::Child { .. }) => {
@@ -389,12 +420,23 @@ impl Harness<'_> {
                 round.wrong.push(format!("{} ({:.80?} under way): {e}", worker.dir, under_way));
             }
         }
-        let mut probe = actor(server.addr(), "probe", "/")?;
-        let made = Action::Make { path: b"after".to_vec(), node: Node::Dir, mode: 0o755 };
-        if let Err(e) = probe.perform(&made) {
-            round.wrong.push(format!("the new server does not work: {e}"));
+        let mut probes = [Version::V4, Version::V3]
+            .map(|v| peer(server.addr(), "probe", "", v))
+            .into_iter()
+            .collect::<Result<Vec<_>>>()?;
+        for (probe, name) in probes.iter_mut().zip(["after", "after3"]) {
+            let made = Action::Make { path: name.into(), node: Node::Dir, mode: 0o755 };
+            if let Err(e) = probe.act(&made) {
+                round.wrong.push(format!("the new server does not work: {e}"));
+            }
         }
-        drop(probe);
+        let now = probe::verifier(&mut probes)?;
+        if verifier == Some(now) {
+            round
+                .wrong
+                .push("the write verifier is the same although the server did not stop cleanly".into());
+        }
+        drop(probes);
         server.stop()?;
         match self.rig.fsck() {
             Ok(()) => Ok(()),
@@ -413,6 +455,9 @@ const POLL: Duration = Duration::from_millis(1);
 /// Between two looks at the metrics.
 const SCRAPE: Duration = Duration::from_millis(50);
 
-fn actor(addr: SocketAddr, name: &str, root: &str) -> Result<Actor> {
-    Actor::connect(addr, format!("trouble {name}"), root)
+fn peer(addr: SocketAddr, name: &str, root: &str, version: Version) -> Result<Peer> {
+    Ok(match version {
+        Version::V4 => Peer::V4(Box::new(Actor::connect(addr, format!("trouble {name}"), root)?)),
+        Version::V3 => Peer::V3(Box::new(v3::Actor3::connect(addr, root, 1)?)),
+    })
 }

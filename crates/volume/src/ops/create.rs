@@ -207,6 +207,8 @@ impl Volume {
                 self.assume_root()?;
                 open_with(&fd, mode)?
             }
+            // A filesystem that turned read-only under us: what matters to the caller is why.
+            Err(Error::ReadOnly) => return Err(self.check().err().unwrap_or(Error::ReadOnly)),
             opened => opened?,
         };
         Ok(OpenFile::new(self, node.clone(), NodeFd::uncounted(opened), mode.read, mode.write, cred))

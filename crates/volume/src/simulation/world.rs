@@ -113,6 +113,12 @@ fn note(client: u8, n: u32) -> Vec<u8> {
     [&[client][..], &n.to_le_bytes()].concat()
 }
 
+/// The client and the number of a note; the rest of it is a reply that nobody reads.
+fn read_note(bytes: &[u8]) -> Option<(u8, u32)> {
+    let (client, rest) = bytes.split_first()?;
+    Some((*client, u32::from_le_bytes(*rest.first_chunk()?)))
+}
+
 /// What a client was told of an object.
 #[derive(Clone)]
 pub(super) struct Told {
@@ -183,6 +189,9 @@ pub(super) struct World {
     pub(super) failed_from: Option<u64>,
     verifier: [u8; 8],
     unclean: bool,
+    /// In this life replies are large, nobody asks the log whether there is room, and no checkpoint comes of itself: the log has
+    /// to make room for itself.
+    heedless: bool,
     history: Vec<String>,
     keep_history: bool,
 }
@@ -224,6 +233,7 @@ pub(super) fn run(seed: u64, keep_history: bool) -> Result<Figures, String> {
         failed_from: None,
         verifier: [0; 8],
         unclean: false,
+        heedless: false,
         history: Vec::new(),
         keep_history,
     };
@@ -383,7 +393,8 @@ impl World {
     }
 
     fn serve(&mut self, last: bool) -> Result<(), String> {
-        let most = if self.rng.one_in(6) { 160 } else { 50 };
+        self.heedless = self.rng.one_in(10);
+        let most = if self.rng.one_in(6) || self.heedless { 160 } else { 50 };
         let ops = 10 + self.rng.below(most);
         // A call takes few others with it: about eight calls an operation.
         if !last || self.rng.one_in(2) {
@@ -429,10 +440,11 @@ impl World {
     /// One step of the log's threads.
     fn step(&mut self) -> Result<(), String> {
         let Some(stepper) = &mut self.stepper else { return Ok(()) };
-        if self.rng.one_in(25) {
+        if self.rng.one_in(if self.heedless { 200 } else { 25 }) {
             stepper.ask_checkpoint();
         }
         let step = match self.rng.below(5) {
+            0 | 1 if self.heedless && self.rng.below(20) > 0 => Step::Idle,
             0 | 1 => stepper.checkpoint(),
             2 if !self.waiting.is_empty() && self.rng.one_in(3) => {
                 let n = self.rng.below(self.waiting.len() as u64) as usize;
@@ -547,7 +559,7 @@ impl World {
             Some(tx) => tx,
             None => {
                 let admitted = self.stepper.as_ref().map(Stepper::admit);
-                if !matches!(admitted, Some(Ok(Pressure::Go | Pressure::Slow(_)))) {
+                if !self.heedless && !matches!(admitted, Some(Ok(Pressure::Go | Pressure::Slow(_)))) {
                     return Ok(());
                 }
                 client.ops_left = if self.rng.one_in(3) { self.rng.below(5) } else { 0 };
@@ -580,7 +592,11 @@ impl World {
         client.n += 1;
         self.replies.0.lock().insert(client.id, client.n);
         let seq = tx.seq();
-        tx.note(note(client.id, client.n));
+        let mut reply = note(client.id, client.n);
+        if self.heedless {
+            reply.resize(reply.len() + self.rng.below(12 << 10) as usize, 0);
+        }
+        tx.note(reply);
         let receipt = tx.finish();
         if self.rng.one_in(2) {
             receipt.request();
@@ -911,11 +927,7 @@ impl World {
     ) -> Result<(), String> {
         let mut known: BTreeMap<u8, u32> = BTreeMap::new();
         for bytes in &report.notes {
-            if let [client, n @ ..] = &bytes[..]
-                && let Ok(n) = n.try_into().map(u32::from_le_bytes)
-            {
-                known.insert(*client, n);
-            }
+            known.extend(read_note(bytes));
         }
         for (client, n) in &self.acked {
             let has = known.get(client).copied().unwrap_or(0);
@@ -1046,11 +1058,8 @@ fn logged(seed: u64) -> Result<Logged, String> {
                     let record = Record::decode(bytes).map_err(|e| format!("a record of the log: {e}"))?;
                     found.last_seq = found.last_seq.max(record.seq);
                     for fact in record.facts {
-                        if let crate::record::Fact::Note { bytes } = fact
-                            && let [client, n @ ..] = &bytes[..]
-                            && let Ok(n) = n.try_into().map(u32::from_le_bytes)
-                        {
-                            found.notes.insert((*client, n));
+                        if let crate::record::Fact::Note { bytes } = fact {
+                            found.notes.extend(read_note(&bytes));
                         }
                     }
                 }
