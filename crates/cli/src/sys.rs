@@ -1,6 +1,6 @@
 //! What the system knows of times and users, as GNU's tools ask it.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::mem::MaybeUninit;
 
 /// Bytes for a user's or a group's record; more for as long as the system asks.
@@ -89,7 +89,49 @@ pub fn group(id: u32) -> Option<Vec<u8>> {
     })
 }
 
-fn named(mut ask: impl FnMut(&mut [u8]) -> (libc::c_int, Option<Vec<u8>>)) -> Option<Vec<u8>> {
+/// The number of a user.
+pub fn user_id(name: &[u8]) -> Option<u32> {
+    let name = CString::new(name).ok()?;
+    let mut record = MaybeUninit::<libc::passwd>::uninit();
+    named(|buffer| {
+        let mut found = std::ptr::null_mut();
+        // SAFETY: as in `user`; the name ends in NUL.
+        let error = unsafe {
+            libc::getpwnam_r(
+                name.as_ptr(),
+                record.as_mut_ptr(),
+                buffer.as_mut_ptr().cast(),
+                buffer.len(),
+                &raw mut found,
+            )
+        };
+        // SAFETY: a pointer that is not null leads to the record.
+        (error, (!found.is_null()).then(|| unsafe { (*found).pw_uid }))
+    })
+}
+
+/// The number of a group.
+pub fn group_id(name: &[u8]) -> Option<u32> {
+    let name = CString::new(name).ok()?;
+    let mut record = MaybeUninit::<libc::group>::uninit();
+    named(|buffer| {
+        let mut found = std::ptr::null_mut();
+        // SAFETY: as in `user_id`.
+        let error = unsafe {
+            libc::getgrnam_r(
+                name.as_ptr(),
+                record.as_mut_ptr(),
+                buffer.as_mut_ptr().cast(),
+                buffer.len(),
+                &raw mut found,
+            )
+        };
+        // SAFETY: as in `user_id`.
+        (error, (!found.is_null()).then(|| unsafe { (*found).gr_gid }))
+    })
+}
+
+fn named<T>(mut ask: impl FnMut(&mut [u8]) -> (libc::c_int, Option<T>)) -> Option<T> {
     let mut bytes = RECORD_BYTES;
     loop {
         match ask(&mut vec![0; bytes]) {
@@ -108,6 +150,8 @@ mod tests {
         assert_eq!(user(0).as_deref(), Some(&b"root"[..]));
         assert_eq!(group(0).as_deref(), Some(&b"root"[..]));
         assert_eq!(user(u32::MAX - 7), None);
+        assert_eq!((user_id(b"root"), group_id(b"root")), (Some(0), Some(0)));
+        assert_eq!((user_id(b"no such user"), group_id(b"a\0b")), (None, None));
     }
 
     #[test]

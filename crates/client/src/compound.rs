@@ -1,7 +1,7 @@
 //! Reading the results of a COMPOUND in order.
 
 use landfast_nfs::v4::attr::AttrValues;
-use landfast_nfs::v4::res::{OpenRes, ReadRes, ReaddirRes, WriteRes};
+use landfast_nfs::v4::res::{ListxattrsRes, OpenRes, ReadRes, ReaddirRes, WriteRes};
 use landfast_nfs::v4::{
     ArgOp, CompoundRes, Fattr, FileHandle, NfsStat, OpNum, ResBody, ResOp, Stateid, Verifier,
 };
@@ -128,6 +128,10 @@ impl Results {
         readdir: READDIR => Readdir -> ReaddirRes;
         /// READLINK.
         readlink: READLINK => Readlink -> Bytes;
+        /// GETXATTR.
+        getxattr: GETXATTR => Getxattr -> Bytes;
+        /// LISTXATTRS.
+        listxattrs: LISTXATTRS => Listxattrs -> ListxattrsRes;
         /// WRITE.
         write: WRITE => Write -> WriteRes;
         /// COMMIT.

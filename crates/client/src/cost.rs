@@ -3,6 +3,8 @@
 use landfast_nfs::v4::ArgOp;
 use landfast_nfs::v4::attr::number;
 
+use crate::limits::XATTR_BYTES_MAX;
+
 /// Bytes of a request before the operations: RPC header with a large AUTH_SYS, COMPOUND header, SEQUENCE.
 pub(crate) const REQUEST_HEAD: usize = 768;
 /// Bytes of a reply before the results: RPC header, COMPOUND header, SEQUENCE.
@@ -25,6 +27,8 @@ pub(crate) fn result_bytes(op: &ArgOp) -> usize {
         ArgOp::Readlink => 4 + 4096,
         ArgOp::Read(args) => 8 + 4 + args.count as usize,
         ArgOp::Readdir(args) => args.maxcount as usize,
+        ArgOp::Listxattrs(args) => args.maxcount as usize,
+        ArgOp::Getxattr(_) => 4 + XATTR_BYTES_MAX,
         ArgOp::Getattr(mask) => {
             let of = |n, bytes| if mask.has(n) { bytes } else { 0 };
             24 + 256

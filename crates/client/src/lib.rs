@@ -8,7 +8,8 @@
 //! - [`fs`]: files and directories by their paths, many in one call; whole trees;
 //! - [`glob`]: shell wildcards;
 //! - [`local`]: trees of this machine, read (blocking);
-//! - [`archive`]: tar archives, decompressed, member by member (blocking);
+//! - [`archive`]: tar archives, read and written member by member (blocking);
+//! - [`tar`]: trees of servers into an archive, many files read in one COMPOUND;
 //! - [`untar`]: an archive onto an export, many files in one COMPOUND, many compounds in flight.
 //!
 //! ```no_run
@@ -36,6 +37,7 @@ pub mod local;
 pub mod ops;
 mod peer;
 pub mod session;
+pub mod tar;
 mod three;
 pub mod untar;
 pub mod url;

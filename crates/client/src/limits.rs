@@ -91,6 +91,12 @@ pub const READDIR_BYTES: u32 = 256 << 10;
 pub const READDIR_FIRST_BYTES: u32 = 32 << 10;
 /// Bytes asked for in the first READ of a file whose size is not known, of which many fit in one reply.
 pub const READ_FIRST_BYTES: u32 = 64 << 10;
+/// Bytes asked for in one LISTXATTRS.
+pub const LISTXATTRS_BYTES: u32 = 4 << 10;
+/// Extended attributes of one object that are asked for.
+pub const XATTRS_MAX: usize = 4096;
+/// Longest value of an extended attribute on the systems in use.
+pub const XATTR_BYTES_MAX: usize = 64 << 10;
 /// Bytes asked for in one READ.
 pub const READ_BYTES: u32 = 1 << 20;
 
@@ -100,6 +106,8 @@ pub const ARCHIVE_META_MAX: u64 = 8 << 20;
 pub const SPARSE_SEGMENTS_MAX: usize = 1 << 20;
 /// Buffer between the archive's file and the decompressor.
 pub const ARCHIVE_READ_BUFFER: usize = 256 << 10;
+/// Buffer between the compressor and the archive that is written.
+pub const ARCHIVE_WRITE_BUFFER: usize = 256 << 10;
 /// Memory that an xz stream may ask its decompressor to take.
 pub const XZ_MEMORY_MAX: u64 = 1 << 30;
 
@@ -133,3 +141,18 @@ pub const PIECES_PER_COMMIT: usize = 16;
 pub const REWRITES_MAX: usize = 8;
 /// Failed members that a report names one by one; more are only counted.
 pub const FAILURES_NAMED_MAX: usize = 10_000;
+
+/// Objects that `tar` fetches in one call.
+pub const FETCHED_TOGETHER: usize = 256;
+/// The same for the bytes of their data.
+pub const FETCHED_TOGETHER_BYTES: u64 = 1 << 20;
+/// Larger files are read in pieces while they are written to the archive.
+pub const FETCHED_WHOLE_MAX: u64 = 4 << 20;
+/// Calls that `tar` has under way or waiting for their turn in the archive.
+pub const FETCHES_MAX: usize = 64;
+/// Bytes of files' data that `tar` holds.
+pub const FETCHED_BYTES_MAX: usize = 64 << 20;
+/// Bytes of a large file that are read in one call, and such calls under way.
+pub const STRETCH_BYTES: u64 = 4 << 20;
+/// The same for such calls under way.
+pub const STRETCHES_MAX: usize = 4;

@@ -31,6 +31,9 @@ pub enum Tools {
     /// Make directories on an NFS server
     #[command(disable_help_flag = true)]
     Mkdir(MkdirArgs),
+    /// Put trees of an NFS server into an archive; durable when it returns
+    #[command(disable_help_flag = true, after_help = super::tar_args::AFTER_HELP)]
+    Tar(super::tar_args::TarArgs),
 }
 
 /// What all of them take.

@@ -10,7 +10,7 @@
 //! | `show` | owners, times and sizes as GNU shows them |
 //! | `visit` | operands and all below them, depth first |
 //! | `expression` | what `find` is asked (pure) |
-//! | `ls`, `stat`, `du`, `find`, `cat`, `rm`, `mkdir` | a command each |
+//! | `ls`, `stat`, `du`, `find`, `cat`, `rm`, `mkdir`, `tar` | a command each |
 
 pub mod args;
 mod cat;
@@ -26,6 +26,8 @@ mod quote;
 mod rm;
 mod show;
 mod stat;
+mod tar;
+mod tar_args;
 mod tool;
 mod visit;
 
@@ -45,6 +47,7 @@ pub fn run(command: Tools) -> Exit {
         Tools::Ls(args) => ls::run(args),
         Tools::Rm(args) => rm::run(args),
         Tools::Mkdir(args) => mkdir::run(args),
+        Tools::Tar(args) => tar::run(args),
     }
 }
 

@@ -58,6 +58,15 @@ impl Place {
         self.path.join(&b'/')
     }
 
+    /// What a path (of raw bytes) leads to from here; from the server's root if it begins with `/`.
+    pub fn at(&self, path: &[u8]) -> Place {
+        let from: &[Vec<u8>] = if path.starts_with(b"/") { &[] } else { &self.path };
+        let names = path.split(|b| *b == b'/').filter(|name| !name.is_empty() && *name != b".");
+        let slash = path.ends_with(b"/");
+        let path = from.iter().cloned().chain(names.map(<[u8]>::to_vec)).collect();
+        Place { tree: self.tree, path, slash }
+    }
+
     /// It and all directories above it.
     pub fn and_above(&self) -> impl Iterator<Item = Place> {
         std::iter::successors(Some(self.clone()), |place| place.split().map(|(above, _)| above))

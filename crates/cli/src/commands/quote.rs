@@ -27,17 +27,7 @@ pub fn always(name: &[u8]) -> Vec<u8> {
                 if !std::mem::replace(&mut escaping, true) {
                     out.extend_from_slice(b"'$'");
                 }
-                out.push(b'\\');
-                match byte {
-                    7 => out.push(b'a'),
-                    8 => out.push(b'b'),
-                    b'\t' => out.push(b't'),
-                    b'\n' => out.push(b'n'),
-                    11 => out.push(b'v'),
-                    12 => out.push(b'f'),
-                    b'\r' => out.push(b'r'),
-                    byte => out.extend_from_slice(format!("{byte:03o}").as_bytes()),
-                }
+                escape(byte, &mut out);
             }
         }
     }
@@ -56,6 +46,34 @@ pub fn if_needed(name: &[u8]) -> Vec<u8> {
 #[must_use]
 pub fn shown(name: &[u8]) -> String {
     String::from_utf8_lossy(&always(name)).into_owned()
+}
+
+/// Without quotes, with backslashes as in C: as GNU tar shows names.
+#[must_use]
+pub fn escaped(name: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(name.len());
+    for piece in pieces(name) {
+        match piece {
+            Piece::Shown(b"\\") => out.extend_from_slice(b"\\\\"),
+            Piece::Shown(text) => out.extend_from_slice(text),
+            Piece::Hidden(byte) => escape(byte, &mut out),
+        }
+    }
+    out
+}
+
+fn escape(byte: u8, out: &mut Vec<u8>) {
+    out.push(b'\\');
+    match byte {
+        7 => out.push(b'a'),
+        8 => out.push(b'b'),
+        b'\t' => out.push(b't'),
+        b'\n' => out.push(b'n'),
+        11 => out.push(b'v'),
+        12 => out.push(b'f'),
+        b'\r' => out.push(b'r'),
+        byte => out.extend_from_slice(format!("{byte:03o}").as_bytes()),
+    }
 }
 
 enum Piece<'a> {

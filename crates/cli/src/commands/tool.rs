@@ -77,6 +77,12 @@ impl Tool {
         eprintln!("{}: {what}", self.name);
     }
 
+    /// The command ends with this status, or a worse one; what there is to say was said.
+    pub fn note(&self, exit: Exit) {
+        self.failures.set(self.failures.get() + u64::from(exit != Exit::Done));
+        self.worst.set(self.worst.get().max(exit));
+    }
+
     /// Understands operands and connects to their servers. What cannot be reached is told (as `what`, such as `cannot
     /// remove`) and left out.
     pub async fn places(&mut self, urls: &[String], what: &str, exit: Exit) -> Vec<(Operand, Place)> {

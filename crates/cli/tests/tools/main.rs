@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod archiving;
 mod listing;
 mod removing;
 

@@ -180,7 +180,8 @@ fn the_examples_of_the_manual_work() {
         let mut shell = Command::new("bash");
         shell
             .args(["-ec", &format!("set -o pipefail; {line}")])
-            .env("LANDFAST", env!("CARGO_BIN_EXE_landfast"));
+            .env("LANDFAST", env!("CARGO_BIN_EXE_landfast"))
+            .current_dir(rig.dir.path());
         let end = said(&mut shell);
         assert_eq!(end.code, Some(0), "{line}: {end:?}");
         count += 1;

@@ -73,6 +73,20 @@ impl<'a> Header<'a> {
         text(&self.0[157..257]).to_vec()
     }
 
+    /// The owner's name, which a v7 header has none of.
+    pub(super) fn user(&self) -> Vec<u8> {
+        self.owner(265..297)
+    }
+
+    pub(super) fn group(&self) -> Vec<u8> {
+        self.owner(297..329)
+    }
+
+    fn owner(&self, field: Field) -> Vec<u8> {
+        let has = self.is_posix() || self.is_gnu();
+        if has { text(&self.0[field]).to_vec() } else { Vec::new() }
+    }
+
     pub(super) fn mode(&self) -> Option<u32> {
         Some((self.field(100..108)? & 0o7777) as u32)
     }

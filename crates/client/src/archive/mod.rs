@@ -1,18 +1,21 @@
-//! Reading tar archives: v7, ustar, GNU and pax, plain or compressed. Blocking.
+//! Reading tar archives: v7, ustar, GNU and pax, plain or compressed; writing them, as pax. Blocking.
 //!
-//! Numeric owners only (names in the archive are not looked at); extended attributes and ACLs are passed
-//! over. What is read is not trusted: sizes only bound loops, memory grows with bytes that are there, and
+//! ACLs are passed over. What is read is not trusted: sizes only bound loops, memory grows with bytes that are there, and
 //! names are handed on as they stand, for the one who extracts to judge.
 
+mod compress;
 mod decompress;
 mod error;
 mod header;
 mod pax;
 mod reader;
 mod sparse;
+mod writer;
 
+pub use compress::Compressor;
 pub use decompress::{Compression, open};
 pub use error::ArchiveError;
 pub use header::{Kind, Time};
 pub use reader::{ArchiveReader, Member};
 pub use sparse::Segment;
+pub use writer::{ArchiveWriter, DeviceRange, check_device};

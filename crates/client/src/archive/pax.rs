@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use bytes::Bytes;
+
 use super::header::Time;
 
 /// Keys and values in force for a member: its own over the global ones.
@@ -45,6 +47,18 @@ impl Records {
     pub(super) fn get(&self, key: &str) -> Option<&[u8]> {
         let value = self.own.get(key.as_bytes()).or_else(|| self.global.get(key.as_bytes()))?;
         (!value.is_empty()).then_some(value)
+    }
+
+    /// Extended attributes, sorted by name.
+    pub(super) fn xattrs(&self) -> Vec<(Vec<u8>, Bytes)> {
+        let name = |key: &[u8]| key.strip_prefix(b"SCHILY.xattr.").map(<[u8]>::to_vec);
+        let global = self.global.iter().filter(|(key, _)| !self.own.contains_key(*key));
+        let mut all: Vec<_> = global
+            .chain(&self.own)
+            .filter_map(|(key, value)| Some((name(key)?, Bytes::copy_from_slice(value))))
+            .collect();
+        all.sort();
+        all
     }
 
     /// A decimal value: `None` when it is not there, `Some(None)` when it is no number.

@@ -23,6 +23,10 @@ pub struct Member {
     pub uid: u32,
     /// Group.
     pub gid: u32,
+    /// The owner's name, as it stands; empty: none.
+    pub user: Vec<u8>,
+    /// The group's name.
+    pub group: Vec<u8>,
     /// When it was last modified.
     pub mtime: Time,
     /// Target of a link.
@@ -35,6 +39,8 @@ pub struct Member {
     pub stored: u64,
     /// Where the data goes, for a sparse file: its lengths add up to `stored`.
     pub sparse: Option<Vec<Segment>>,
+    /// Extended attributes (`SCHILY.xattr.`), sorted by name.
+    pub xattrs: Vec<(Vec<u8>, Bytes)>,
 }
 
 /// Reads members; their data is read, or passed over, before the next.
@@ -139,6 +145,8 @@ impl<R: Read> ArchiveReader<R> {
             mode: header.mode().ok_or_else(|| bad("mode"))?,
             uid: own("uid", header.uid(), "uid")?,
             gid: own("gid", header.gid(), "gid")?,
+            user: records.get("uname").map(<[u8]>::to_vec).unwrap_or_else(|| header.user()),
+            group: records.get("gname").map(<[u8]>::to_vec).unwrap_or_else(|| header.group()),
             mtime,
             link,
             device: match kind {
@@ -148,6 +156,7 @@ impl<R: Read> ArchiveReader<R> {
             size,
             stored: size,
             sparse: None,
+            xattrs: records.xattrs(),
         };
         // A hard link's header may carry its file's size; no data follows.
         self.data_left = if kind == Kind::HardLink { 0 } else { size };

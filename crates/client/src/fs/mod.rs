@@ -23,6 +23,7 @@
 //! | `path`, `dirs` | paths as steps; directories that are known already (pure) |
 //! | `item` | one item on its way: symbolic links, long paths (pure) |
 //! | `action`; `attrs`, `names`, `list`, `data` | what is done at the end of the way (pure) |
+//! | `fetch` | objects by their handles, with data and extended attributes (pure, and its calls) |
 //! | `meta`, `tree` | attributes in little memory; what walks and removals of trees do next (pure) |
 //! | `order` | listings that come in any order, as a depth-first walk (pure) |
 //! | `pack` | many segments in one COMPOUND (pure) |
@@ -33,6 +34,7 @@ mod action;
 mod attrs;
 mod data;
 mod dirs;
+mod fetch;
 mod item;
 mod list;
 mod meta;
@@ -62,6 +64,7 @@ use crate::session::{Session, SessionError, SessionOptions, SessionStats};
 use crate::url::NfsUrl;
 use action::{Action, Wants};
 use dirs::Dirs;
+pub use fetch::{Fetched, Wanted, Xattr};
 use item::Item;
 use meta::LOOKED;
 pub use meta::{Entry, Meta, Owner};

@@ -151,6 +151,7 @@ impl<'a> Exec<'a> {
                 let call =
                     Call::Read(ReadArgs { file: self.object()?, offset: args.offset, count: args.count });
                 let res = ok(self.wire.call::<ReadRes>(call).await?)?;
+                self.learnt(res.attrs);
                 return Ok(ResBody::Read(v4::res::ReadRes { eof: res.eof, data: res.data }));
             }
             ArgOp::Write(args) => return self.write(args).await,
@@ -202,6 +203,13 @@ impl<'a> Exec<'a> {
     fn changed(&mut self) {
         if let At::Object(_, attrs) | At::Rooted(_, attrs, _) = &mut self.at {
             *attrs = None;
+        }
+    }
+
+    /// The attributes that came along with a reply.
+    fn learnt(&mut self, new: PostOp) {
+        if let (At::Object(_, attrs) | At::Rooted(_, attrs, _), Some(new)) = (&mut self.at, new) {
+            *attrs = Some(new);
         }
     }
 

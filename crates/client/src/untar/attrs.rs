@@ -117,12 +117,15 @@ mod tests {
             mode,
             uid: 7,
             gid: 8,
+            user: Vec::new(),
+            group: Vec::new(),
             mtime: Time { seconds: 5, nanos: 6 },
             link: Vec::new(),
             device: (0, 0),
             size: 0,
             stored: 0,
             sparse: None,
+            xattrs: Vec::new(),
         }
     }
 

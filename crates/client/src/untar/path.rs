@@ -110,7 +110,7 @@ impl Filter {
 
     /// As GNU tar by default: a pattern matches the whole name, what follows any `/` in it, or a
     /// directory that it lies in; wildcards match `/`.
-    fn excludes(&self, name: &[u8]) -> bool {
+    pub(crate) fn excludes(&self, name: &[u8]) -> bool {
         if self.exclude.is_empty() {
             return false;
         }

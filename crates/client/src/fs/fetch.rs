@@ -1,0 +1,241 @@
+//! Whole objects by their handles: data, extended attributes, and the attributes that they had when the data was read.
+
+use bytes::{Bytes, BytesMut};
+use landfast_nfs::v4::args::{ListxattrsArgs, ReadArgs};
+use landfast_nfs::v4::attr::{Bitmap, number};
+use landfast_nfs::v4::{ArgOp, FileHandle, NfsStat, OpNum, Stateid};
+
+use super::action::{Action, Answer, Room, Wants};
+use super::data::Read;
+use super::item::Item;
+use super::meta::Meta;
+use super::{Nfs, Outcome};
+use crate::compound::{OpError, Results, values};
+use crate::limits::{LISTXATTRS_BYTES, READ_BYTES, XATTR_BYTES_MAX, XATTRS_MAX};
+use crate::ops::STAT;
+use crate::url::Version;
+
+/// An extended attribute: its name without a namespace (RFC 8276 section 1), and its value.
+pub type Xattr = (Bytes, Bytes);
+
+/// What is to be fetched.
+#[derive(Debug, Clone)]
+pub struct Wanted {
+    /// Which object.
+    pub fh: FileHandle,
+    /// So many bytes of its data, from the first on; 0: none, and it need not be a file.
+    pub bytes: u64,
+    /// Its extended attributes as well.
+    pub xattrs: bool,
+}
+
+/// What was fetched.
+#[derive(Debug, Clone)]
+pub struct Fetched {
+    /// Its data; fewer bytes than wanted if there are no more.
+    pub data: Bytes,
+    /// Its attributes after all of the data was read.
+    pub meta: Meta,
+    /// Its extended attributes, sorted by name.
+    pub xattrs: Vec<Xattr>,
+}
+
+/// READ, GETATTR, LISTXATTRS; further READs, GETXATTRs.
+#[derive(Debug)]
+struct Fetch {
+    left: u64,
+    at: u64,
+    data: BytesMut,
+    last: Bytes,
+    meta: Option<Meta>,
+    /// Extended attributes are still to be listed, from this cookie on.
+    list: Option<u64>,
+    names: Vec<Bytes>,
+    xattrs: Vec<Xattr>,
+    doing: Doing,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Doing {
+    Read,
+    List,
+    Values(usize),
+}
+
+impl Fetch {
+    fn new(bytes: u64, xattrs: bool) -> Fetch {
+        Fetch {
+            left: bytes,
+            at: 0,
+            data: BytesMut::new(),
+            last: Bytes::new(),
+            meta: None,
+            list: xattrs.then_some(0),
+            names: Vec::new(),
+            xattrs: Vec::new(),
+            doing: Doing::Read,
+        }
+    }
+
+    fn list_op(&self, out: &mut Vec<ArgOp>) {
+        if let Some(cookie) = self.list {
+            out.push(ArgOp::Listxattrs(ListxattrsArgs { cookie, maxcount: LISTXATTRS_BYTES }));
+        }
+    }
+
+    fn listed(&mut self, results: &mut Results) -> Result<(), OpError> {
+        if self.list.is_none() {
+            return Ok(());
+        }
+        self.list = match results.listxattrs() {
+            Ok(page) => {
+                let more = !page.eof && !page.names.is_empty() && self.names.len() < XATTRS_MAX;
+                self.names.extend(page.names);
+                more.then_some(page.cookie)
+            }
+            // An object, or a filesystem, that can have none.
+            Err(OpError::Failed {
+                status: NfsStat::NFS4ERR_NOTSUPP | NfsStat::NFS4ERR_WRONG_TYPE | NfsStat::NFS4ERR_NOXATTR,
+                ..
+            }) => None,
+            Err(e) => return Err(e),
+        };
+        Ok(())
+    }
+
+    fn next(&mut self) -> Answer<Fetched> {
+        if self.list.is_some() {
+            self.doing = Doing::List;
+            return Answer::More;
+        }
+        if !self.names.is_empty() {
+            self.doing = Doing::Values(0);
+            return Answer::More;
+        }
+        let Some(meta) = self.meta.take() else {
+            return Answer::Failed(OpError::Missing { op: OpNum::GETATTR }.into());
+        };
+        self.xattrs.sort();
+        let data = match self.data.is_empty() {
+            true => std::mem::take(&mut self.last),
+            false => std::mem::take(&mut self.data).freeze(),
+        };
+        Answer::Done(Fetched { data, meta, xattrs: std::mem::take(&mut self.xattrs) })
+    }
+
+    fn read(&mut self, results: &mut Results) -> Result<Answer<Fetched>, OpError> {
+        let mut ended = true;
+        if self.left > 0 {
+            let part = results.read()?;
+            let count = part.data.len() as u64;
+            self.at += count;
+            self.left = self.left.saturating_sub(count);
+            ended = part.eof || count == 0 || self.left == 0;
+            if ended && self.data.is_empty() {
+                self.last = part.data;
+            } else {
+                self.data.extend_from_slice(&part.data);
+            }
+        }
+        self.meta = Some(Meta::of(&values(&results.getattr()?)?));
+        if !ended {
+            return Ok(Answer::More);
+        }
+        self.left = 0;
+        self.listed(results)?;
+        Ok(self.next())
+    }
+
+    fn values(&mut self, count: usize, results: &mut Results) -> Result<Answer<Fetched>, OpError> {
+        for name in self.names.drain(..count.min(self.names.len())) {
+            match results.getxattr() {
+                Ok(value) => self.xattrs.push((name, value)),
+                // It went away meanwhile; the results end here.
+                Err(OpError::Failed { status: NfsStat::NFS4ERR_NOXATTR, .. }) => break,
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(self.next())
+    }
+}
+
+impl Action for Fetch {
+    type Out = Fetched;
+
+    fn wants(&self) -> Wants {
+        Wants::Object { follow: false }
+    }
+
+    fn ops(&mut self, _: Option<&Bytes>, room: &Room, out: &mut Vec<ArgOp>) {
+        match self.doing {
+            Doing::Read => {
+                let room = u32::try_from(room.reply).unwrap_or(u32::MAX).saturating_sub(1024);
+                let most = room.saturating_sub(LISTXATTRS_BYTES).clamp(1, READ_BYTES);
+                let count = u32::try_from(self.left).unwrap_or(u32::MAX).min(most);
+                if count > 0 {
+                    let (stateid, offset) = (Stateid::ANONYMOUS, self.at);
+                    out.push(ArgOp::Read(ReadArgs { stateid, offset, count }));
+                }
+                out.push(ArgOp::Getattr(STAT));
+                // Behind the last part only.
+                if u64::from(count) == self.left {
+                    self.list_op(out);
+                }
+            }
+            Doing::List => self.list_op(out),
+            Doing::Values(_) => {
+                let fit = (room.reply / (XATTR_BYTES_MAX + 64)).min(room.ops).max(1);
+                let count = fit.min(self.names.len());
+                self.doing = Doing::Values(count);
+                out.extend(self.names.iter().take(count).cloned().map(ArgOp::Getxattr));
+            }
+        }
+    }
+
+    fn changes(&self) -> bool {
+        false
+    }
+
+    fn answer(&mut self, results: &mut Results) -> Result<Answer<Fetched>, OpError> {
+        match self.doing {
+            Doing::Read => self.read(results),
+            Doing::List => {
+                self.listed(results)?;
+                Ok(self.next())
+            }
+            Doing::Values(count) => self.values(count, results),
+        }
+    }
+}
+
+impl Nfs {
+    /// Data, attributes and extended attributes of objects whose handles are known, many in one COMPOUND. All of the data
+    /// comes into memory.
+    pub async fn fetch(&self, wanted: impl IntoIterator<Item = Wanted>) -> Vec<Outcome<Fetched>> {
+        self.all(wanted.into_iter().map(|w| Item::at(w.fh, Fetch::new(w.bytes, w.xattrs)))).await
+    }
+
+    /// Parts of files whose handles are known: first byte, bytes. Less comes at the end of a file.
+    pub async fn read_of(
+        &self,
+        parts: impl IntoIterator<Item = (FileHandle, u64, u64)>,
+    ) -> Vec<Outcome<Bytes>> {
+        let items = parts.into_iter().map(|(fh, offset, count)| {
+            let read = Read { fh: Some(fh.clone()), ..Read::range(offset, count) };
+            Item::at(fh, read)
+        });
+        self.all(items).await
+    }
+
+    /// Whether objects of the filesystem that this one is in can have extended attributes (RFC 8276), and the version
+    /// has a way to get them.
+    pub async fn has_xattrs(&self, fh: &FileHandle) -> bool {
+        if self.session().version() != Version::V42 {
+            return false;
+        }
+        let mask = Bitmap::of(&[number::XATTR_SUPPORT]);
+        let asked = Item::at(fh.clone(), super::attrs::Getattrs { mask, follow: false });
+        let found = self.all([asked]).await.pop().and_then(|outcome| outcome.into_result().ok());
+        found.is_some_and(|(_, attrs)| attrs.xattr_support == Some(true))
+    }
+}

@@ -1,0 +1,100 @@
+//! `tar`: trees of servers into an archive. Many files are read in one COMPOUND, many COMPOUNDs are under way, and the
+//! archive's order is always the same: operands as given, names in a directory by their bytes.
+//!
+//! | module | what it does | I/O |
+//! |---|---|---|
+//! | `plan` | steps of a walk as members to be, and how many of them are fetched in one call | no |
+//! | `engine` | walks, fetches, and hands on in order | server |
+//! | `sink` | a thread that writes and compresses the archive | archive |
+//! | `report` | what went wrong, in the words of GNU tar; the result | no |
+//!
+//! A file is read whole, and its attributes again right behind it: what changed since it was listed is said. Files of more
+//! than [`crate::limits::FETCHED_WHOLE_MAX`] are read in pieces while they are written. Data in memory is bounded by
+//! [`crate::limits::FETCHED_BYTES_MAX`].
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use landfast_client::fs::Nfs;
+//! use landfast_client::tar::{self, Root, Silent, Sink, TarOptions};
+//!
+//! let nfs = Nfs::connect(&"nfs://server/export".parse()?).await?;
+//! let object = nfs.getattrs(["src"]).await.remove(0).into_result();
+//! let root = Root { nfs, name: b"src".to_vec(), object };
+//! let sink = Sink::File("src.tar".into()); // on stable storage when the call returns
+//! let report = tar::create(vec![root], sink, TarOptions::default(), &Silent).await?;
+//! assert!(report.complete());
+//! # Ok(()) }
+//! ```
+
+mod engine;
+mod plan;
+mod report;
+mod sink;
+
+pub use engine::create;
+pub use report::{Complaint, Report, Severity, Silent, TarError, Watch};
+pub use sink::Sink;
+
+use crate::archive::Compression;
+use crate::fs::{ItemError, Nfs, Object, Owner};
+
+/// Where a tree begins, and what it is called in the archive.
+pub struct Root {
+    /// The server.
+    pub nfs: Nfs,
+    /// Its name in the archive, without a `/` at the end.
+    pub name: Vec<u8>,
+    /// What is there; what is not is told when it is its turn.
+    pub object: Result<Object, ItemError>,
+}
+
+/// Numbers and names of owners, as they are to stand in the archive.
+pub trait Who: Send + Sync {
+    /// The number and the name of an owner; an empty name is none.
+    fn user(&self, owner: &Owner) -> (u32, Vec<u8>);
+    /// The same of a group.
+    fn group(&self, owner: &Owner) -> (u32, Vec<u8>);
+}
+
+/// Owners as the server names them: numbers without names, and nobody's number for names.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct AsNamed;
+
+/// The number that stands for an owner of whom only a name is known.
+pub const NOBODY: u32 = 65534;
+
+impl Who for AsNamed {
+    fn user(&self, owner: &Owner) -> (u32, Vec<u8>) {
+        match owner {
+            Owner::Id(id) => (*id, Vec::new()),
+            Owner::Name(name) => (NOBODY, name.split(|b| *b == b'@').next().unwrap_or_default().to_vec()),
+        }
+    }
+
+    fn group(&self, owner: &Owner) -> (u32, Vec<u8>) {
+        self.user(owner)
+    }
+}
+
+/// How an archive is made.
+pub struct TarOptions {
+    /// How it is compressed.
+    pub compression: Compression,
+    /// Extended attributes as well, where the server and the version have them.
+    pub xattrs: bool,
+    /// Patterns of names to leave out, as GNU tar's `--exclude`.
+    pub exclude: Vec<String>,
+    /// Owners in the archive.
+    pub who: Box<dyn Who>,
+}
+
+impl Default for TarOptions {
+    fn default() -> Self {
+        TarOptions {
+            compression: Compression::None,
+            xattrs: false,
+            exclude: Vec::new(),
+            who: Box::new(AsNamed),
+        }
+    }
+}
