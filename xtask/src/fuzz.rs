@@ -14,8 +14,8 @@ use clap::Args;
 
 use crate::proc::{self, command, find_program, output};
 
-/// Seconds in all that `cargo xtask test` gives them.
-pub const TEST_SECONDS: u64 = 120;
+/// Seconds in all unless others are asked for, as in `cargo xtask test`.
+const SECONDS: u64 = 120;
 
 /// What makes the compiler put counters into every branch, and keeps the checks in that only debug builds have.
 const FLAGS: &[&str] = &[
@@ -39,7 +39,7 @@ const LIMIT: Duration = Duration::from_secs(30 * 60);
 #[derive(Args)]
 pub struct Options {
     /// Seconds for all targets together, shared alike; on several processors they pass sooner.
-    #[arg(long, default_value_t = TEST_SECONDS)]
+    #[arg(long, default_value_t = SECONDS)]
     seconds: u64,
     /// Build with little optimisation, as the tests do: ready in a third of the time, then a few times slower.
     #[arg(long)]
@@ -60,11 +60,6 @@ pub fn run(options: &Options) -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-/// All targets for the time that the tests have.
-pub fn in_tests() -> Result<(), String> {
-    all(&Options { seconds: TEST_SECONDS, quick: true, keep: false, targets: Vec::new() })
 }
 
 /// Whether fuzzing can run here, and if not, what is missing.

@@ -28,6 +28,8 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
+#[cfg(test)]
+pub use check::names as checks;
 use machine::{Hardware, Machine};
 pub use network::possible;
 use recipe::Kernel;

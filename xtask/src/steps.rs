@@ -83,18 +83,30 @@ impl Steps {
     /// Runs steps that do not disturb each other, `width` at a time, in this order. What each prints is printed in one
     /// piece when it ends. The outcomes come in the order of the steps.
     pub fn together(&mut self, width: usize, jobs: Vec<Job<'_>>) -> Vec<Outcome> {
+        self.lanes(width, jobs.into_iter().map(|job| vec![job]).collect())
+    }
+
+    /// As [`Steps::together`], with lanes in place of steps: the steps of a lane run one after the other.
+    pub fn lanes(&mut self, width: usize, lanes: Vec<Vec<Job<'_>>>) -> Vec<Outcome> {
         let first = self.done.len();
         let skipped =
             |job: &Job| (job.name.clone(), Outcome::Skipped("did not run".to_owned()), Duration::ZERO);
-        self.done.extend(jobs.iter().map(skipped));
-        let queue = Mutex::new(jobs.into_iter().enumerate());
+        self.done.extend(lanes.iter().flatten().map(skipped));
+        let mut place = 0;
+        let mut numbered = |job| {
+            place += 1;
+            (place - 1, job)
+        };
+        let lanes: Vec<Vec<(usize, Job<'_>)>> =
+            lanes.into_iter().map(|lane| lane.into_iter().map(&mut numbered).collect()).collect();
+        let queue = Mutex::new(lanes.into_iter());
         let next = || queue.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).next();
         std::thread::scope(|scope| {
             let (ended, ends) = mpsc::channel();
             for _ in 0..width {
                 let (ended, next) = (ended.clone(), &next);
                 scope.spawn(move || {
-                    while let Some((place, job)) = next() {
+                    for (place, job) in std::iter::from_fn(next).flatten() {
                         println!("== {}: begins", job.name);
                         let start = Instant::now();
                         let output = tempfile::tempfile();
@@ -192,5 +204,24 @@ mod tests {
         assert_eq!(outcomes, [Outcome::Passed, Outcome::Failed("met".to_owned()), Outcome::Passed]);
         let names: Vec<&str> = steps.done.iter().map(|(name, _, _)| name.as_str()).collect();
         assert_eq!(names, ["one", "two", "three"]);
+    }
+
+    #[test]
+    fn the_steps_of_a_lane_run_one_after_the_other() {
+        let began = Mutex::new(Vec::new());
+        let job = |name: &'static str| {
+            let began = &began;
+            Job::new(name, move |_| {
+                began.lock().unwrap().push(name);
+                Outcome::Passed
+            })
+        };
+        let mut steps = Steps::default();
+        let outcomes = steps.lanes(1, vec![vec![job("a1"), job("a2")], vec![job("b")]]);
+        assert_eq!(outcomes, [Outcome::Passed, Outcome::Passed, Outcome::Passed]);
+        let names: Vec<&str> = steps.done.iter().map(|(name, _, _)| name.as_str()).collect();
+        assert_eq!(names, ["a1", "a2", "b"]);
+        drop(steps);
+        assert_eq!(began.into_inner().unwrap(), ["a1", "a2", "b"]);
     }
 }

@@ -48,6 +48,17 @@ const OTHERS: [Script; 7] = [
 const RESTART: (Script, Script) = (script!("restart-before"), script!("restart-after"));
 const CUT: (Script, Script) = (script!("cut-before"), script!("cut-after"));
 
+/// The checks with a restart.
+const RESTARTS: [(&str, (Script, Script), Restart); 4] = [
+    ("restart-stop", RESTART, Restart::Stop),
+    ("restart-kill", RESTART, Restart::Kill),
+    ("untar-stop", CUT, Restart::Stop),
+    ("untar-kill", CUT, Restart::Kill),
+];
+
+/// The check with a second client.
+const TOGETHER: &str = "two-clients";
+
 /// What two clients do in turn; the second one loses its power before the last script.
 const TWO_CLIENTS: [Script; 5] = [
     script!("two-clients-1"),
@@ -88,6 +99,9 @@ pub struct Options {
     /// Only these checks (mount and unmount always run); those that build on others fail without them.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
+    /// All but these checks.
+    #[arg(long, value_delimiter = ',', conflicts_with = "only")]
+    except: Vec<String>,
     /// Seconds that one check may take.
     #[arg(long, default_value_t = 900)]
     limit: u64,
@@ -99,10 +113,33 @@ impl Options {
         archive::first_files(&archive::plain(&archive::find(&self.archive)?)?, self.files)?;
         self.setup.fetch()
     }
+
+    /// Whether this check is to be run.
+    fn wants(&self, name: &str) -> bool {
+        let named = |names: &[String]| names.iter().any(|wanted| wanted == name);
+        (self.only.is_empty() || named(&self.only)) && !named(&self.except)
+    }
+
+    /// An error if a check is named that there is not.
+    fn known(&self) -> Result<(), String> {
+        match self.only.iter().chain(&self.except).find(|name| !names().any(|known| known == name.as_str())) {
+            Some(unknown) => {
+                Err(format!("no check {unknown}; there are {}", names().collect::<Vec<_>>().join(", ")))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// The checks that can be chosen, in the order in which they run.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    let scripts = OVER_ARCHIVE.into_iter().chain(OTHERS).map(|(name, _)| name);
+    scripts.chain(RESTARTS.map(|(name, ..)| name)).chain([TOGETHER])
 }
 
 /// Runs the checks; needs root and [`super::network::enter`].
 pub fn run(options: &Options) -> Result<ExitCode, String> {
+    options.known()?;
     let archive = archive::find(&options.archive)?;
     let plain = archive::first_files(&archive::plain(&archive)?, options.files)?;
     let hardware =
@@ -175,13 +212,7 @@ impl Session<'_> {
         for (name, script) in OTHERS {
             good = good && self.wanted(name, |this| this.check(vers, name, None, &[Part::Guest(script)]))?;
         }
-        let restarts = [
-            ("restart-stop", RESTART, Restart::Stop),
-            ("restart-kill", RESTART, Restart::Kill),
-            ("untar-stop", CUT, Restart::Stop),
-            ("untar-kill", CUT, Restart::Kill),
-        ];
-        for (name, (before, after), restart) in restarts {
+        for (name, (before, after), restart) in RESTARTS {
             if self.stage.server.is_some() {
                 let parts = [Part::Guest(before.1), Part::Server(restart), Part::Guest(after.1)];
                 good = good && self.wanted(name, |this| this.check(vers, name, None, &parts))?;
@@ -210,8 +241,7 @@ impl Session<'_> {
                 parts.push(Part::PeerOff);
             }
             parts.push(Part::Guest(fifth));
-            good =
-                good && self.wanted("two-clients", |this| this.check(vers, "two-clients", None, &parts))?;
+            good = good && self.wanted(TOGETHER, |this| this.check(vers, TOGETHER, None, &parts))?;
             self.peer = None;
         }
         if good {
@@ -224,14 +254,13 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Runs a check unless others were asked for.
+    /// Runs a check unless others were asked for, or all but it.
     fn wanted(
         &mut self,
         name: &str,
         run: impl FnOnce(&mut Self) -> Result<bool, String>,
     ) -> Result<bool, String> {
-        let only = &self.options.only;
-        if only.is_empty() || only.iter().any(|wanted| wanted == name) { run(self) } else { Ok(true) }
+        if self.options.wants(name) { run(self) } else { Ok(true) }
     }
 
     /// Runs one check, counts its RPCs and notes how it ended. An error means that the guest or the server is gone.
