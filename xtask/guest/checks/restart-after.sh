@@ -5,9 +5,9 @@ diff -r /tmp/restart.files files
 refused flock --nonblock held true
 echo new >new
 echo go >/run/landfast/go
-for _ in $(seq 600); do
+for _ in $(seq 240); do
     [ -s /run/landfast/holder ] && break
-    sleep 0.1
+    sleep 0.25
 done
 expect "the holder of the open file" fine "$(cat /run/landfast/holder)"
 forget

@@ -42,9 +42,10 @@ pub fn build() -> Result<PathBuf, String> {
     run(command(&proc::cargo(), ["install", "--quiet", "--locked", "--root"])
         .arg(&root)
         .args(&whats)
-        .env("CARGO_TARGET_DIR", part.path().join("build"))
-        // They are waited for once, and wait for the filesystem ever after.
-        .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1"))?;
+        // They are waited for once, and wait for the filesystem ever after; what they build on has next to nothing to do.
+        .args(["--config", "profile.release.opt-level=1"])
+        .args(["--config", "profile.release.package.\"*\".opt-level=0"])
+        .env("CARGO_TARGET_DIR", part.path().join("build")))?;
     // Another process may have been faster; then its programs are as good.
     match fs::rename(&root, &done) {
         Err(e) if !done.is_dir() => Err(format!("{}: {e}", done.display())),
