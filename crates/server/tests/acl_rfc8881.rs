@@ -1,6 +1,6 @@
 //! Access control lists, `mode_umask` and `open_arguments` over a real socket (RFC 8881 sections 5 and 6, RFC 8275, RFC 9754).
 
-mod common;
+use crate::common;
 
 use common::*;
 use landfast_nfs::v4::args::*;

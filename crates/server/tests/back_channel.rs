@@ -1,6 +1,6 @@
 //! Back channels over a restart of the server (RFC 8881 sections 2.10.3, 18.34 and 18.46.3), over a real socket.
 
-mod common;
+use crate::common;
 
 use common::back::*;
 use common::*;

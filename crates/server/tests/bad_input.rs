@@ -1,6 +1,6 @@
 //! Bytes that are no request, and requests that nobody serves. After each the server answers others.
 
-mod common;
+use crate::common;
 
 use common::wire::{PROGRAMS, header, record, send, words};
 use common::*;

@@ -1,8 +1,8 @@
 //! Names and targets that are not UTF-8, or of which there are two spellings: any version makes them, every version and the
 //! filesystem see the same bytes, and what else has a name takes them too.
 
-mod common;
-mod v40;
+use crate::common;
+use crate::v40;
 
 use common::v3::V3;
 use common::*;

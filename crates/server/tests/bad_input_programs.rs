@@ -1,7 +1,7 @@
 //! Arguments that are cut off, lie about their lengths, or are no arguments, to every procedure of every program but
 //! NFSv4's COMPOUND (which is in `bad_input.rs`): an answer to each, on a connection that goes on.
 
-mod common;
+use crate::common;
 
 use common::lockd::{cookie, text};
 use common::v3::{V3, at, create, mode, setattr, write};

@@ -1,6 +1,6 @@
 //! A copy that goes on by itself while the server dies (RFC 7862 sections 4.8, 15.2 and 15.9): what a client finds afterwards.
 
-mod common;
+use crate::common;
 
 use common::back::*;
 use common::*;

@@ -4,7 +4,7 @@
 //! reply. A request that was under way then may be told that it has been done already (EXIST, NOENT); a request that was
 //! answered before, or sent after, may not.
 
-mod common;
+use crate::common;
 
 use common::*;
 use landfast_nfs::v4::args::*;

@@ -2,7 +2,7 @@
 //!
 //! One machine is two clients: 127.0.0.1 and ::1.
 
-mod common;
+use crate::common;
 
 use common::lockd::text;
 use common::v3::V3;

@@ -1,6 +1,6 @@
 //! Mount points within an export: the export ends there, and what is mounted may be an export of its own.
 
-mod common;
+use crate::common;
 
 use common::v3::{V3, at};
 use common::*;

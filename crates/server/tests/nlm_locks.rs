@@ -1,6 +1,6 @@
 //! The lock manager of NFSv3 (NLM version 4) as bytes on a socket: RFC 1813 appendix II, C702 (XNFS) chapters 10 and 14.
 
-mod common;
+use crate::common;
 
 use common::lockd::{Lockd, cookie, portmapper_port, text};
 use common::*;

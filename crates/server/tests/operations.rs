@@ -1,6 +1,6 @@
 //! Operations over a real socket: names, handles, attributes, opens, locks, data.
 
-mod common;
+use crate::common;
 
 use common::*;
 use landfast_nfs::v4::args::*;

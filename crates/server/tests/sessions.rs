@@ -1,6 +1,6 @@
 //! Clients, sessions, slots, replies: over a real socket, restarts included.
 
-mod common;
+use crate::common;
 
 use common::*;
 use landfast_nfs::v4::args::*;

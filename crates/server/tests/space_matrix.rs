@@ -2,9 +2,9 @@
 //! the status that says so; nothing of what was refused is there, what was done is there after a crash; and once there is room,
 //! everything that was refused goes.
 
-mod common;
-mod small;
-mod v40;
+use crate::common;
+use crate::small;
+use crate::v40;
 
 use common::v3::{self as three, V3};
 use common::*;

@@ -1,8 +1,8 @@
 //! The filesystem under the server in trouble: full, read-only, gone. What was acknowledged stays; what cannot be is refused
 //! before it is promised; the server goes on.
 
-mod common;
-mod small;
+use crate::common;
+use crate::small;
 
 use common::*;
 use landfast_nfs::v4::args::*;

@@ -1,9 +1,9 @@
 //! No space left, no quota left, no writing any more, on every version: refused before anything is promised, and what was
 //! promised is there after a crash. Each test needs root, loop devices and the filesystem's tools, and says so when it is skipped.
 
-mod common;
-mod small;
-mod v40;
+use crate::common;
+use crate::small;
+use crate::v40;
 
 use common::v3::{self as three, V3};
 use common::*;

@@ -1,9 +1,9 @@
 //! The export goes away under the server: deleted, moved, unmounted. Each version and each protocol beside NFS gets an answer,
 //! nothing is made where the export is not, and who does not need the tree is served as before.
 
-mod common;
-mod small;
-mod v40;
+use crate::common;
+use crate::small;
+use crate::v40;
 
 use common::lockd::Lockd;
 use common::v3::{self as three, V3};

@@ -1,6 +1,6 @@
 //! NFSACL over a real socket: the ACLs of clients of version 3.
 
-mod common;
+use crate::common;
 
 use common::v3::{V3, setattr};
 use common::*;

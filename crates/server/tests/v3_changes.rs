@@ -1,6 +1,6 @@
 //! What NFS version 3 changes, clause by clause (RFC 1813).
 
-mod common;
+use crate::common;
 
 use common::v3::*;
 use common::{Rig, assert_ok, close_op, open_op, skipped};

@@ -1,7 +1,7 @@
 //! The duplicate request cache on a socket (RFC 1813 section 4.5): a call that is repeated is executed once, over
 //! reconnects and restarts.
 
-mod common;
+use crate::common;
 
 use common::v3::*;
 use common::{Rig, skipped};

@@ -1,8 +1,8 @@
 //! NFSv4.0: which operations and attributes there are, and where their meaning or their errors differ from NFSv4.1 (RFC 7530
 //! sections 13, 15, 16).
 
-mod common;
-mod v40;
+use crate::common;
+use crate::v40;
 
 use common::*;
 use landfast_nfs::v4::args::*;

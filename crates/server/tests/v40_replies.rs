@@ -1,8 +1,8 @@
 //! NFSv4.0: what no owner's number tells from its retry is known by address, transaction id and contents (RFC 7530 section
 //! 3.1.1), also after a crash.
 
-mod common;
-mod v40;
+use crate::common;
+use crate::v40;
 
 use common::v3::Wire;
 use common::*;

@@ -1,7 +1,7 @@
 //! NFSv4.0: clients, owners, sequence numbers, restarts, over a real socket (RFC 7530 sections 9, 16.33 to 16.37).
 
-mod common;
-mod v40;
+use crate::common;
+use crate::v40;
 
 use common::*;
 use landfast_nfs::v4::args::*;

@@ -1,6 +1,6 @@
 //! The data operations of NFSv4.2 (RFC 7862), by section, over a real socket, callbacks included.
 
-mod common;
+use crate::common;
 
 use common::back::with_back_channel;
 use common::*;

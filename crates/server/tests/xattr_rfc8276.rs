@@ -1,6 +1,6 @@
 //! Extended attributes over a real socket (RFC 8276).
 
-mod common;
+use crate::common;
 
 use common::*;
 use landfast_nfs::v4::args::*;

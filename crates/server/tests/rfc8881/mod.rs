@@ -1,9 +1,6 @@
 //! RFC 8881 clause by clause, as bytes on a socket: one file for each subject, one test for each clause or small group of
 //! clauses that a client depends on, named by its section.
 
-#[path = "../common/mod.rs"]
-mod common;
-
 mod attributes;
 mod clients;
 mod compound;
