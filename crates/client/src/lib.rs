@@ -10,6 +10,7 @@
 //! - [`local`]: trees of this machine, read (blocking);
 //! - [`archive`]: tar archives, read and written member by member (blocking);
 //! - [`tar`]: trees of servers into an archive, many files read in one COMPOUND;
+//! - [`trees`]: trees beside each other: what differs, and what makes one as the other;
 //! - [`untar`]: an archive onto an export, many files in one COMPOUND, many compounds in flight.
 //!
 //! ```no_run
@@ -39,6 +40,7 @@ mod peer;
 pub mod session;
 pub mod tar;
 mod three;
+pub mod trees;
 pub mod untar;
 pub mod url;
 mod v40;

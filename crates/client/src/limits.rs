@@ -156,3 +156,5 @@ pub const FETCHED_BYTES_MAX: usize = 64 << 20;
 pub const STRETCH_BYTES: u64 = 4 << 20;
 /// The same for such calls under way.
 pub const STRETCHES_MAX: usize = 4;
+/// Calls that the comparison of contents has under way.
+pub const COMPARED_CALLS_MAX: usize = 16;

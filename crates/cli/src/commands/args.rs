@@ -34,6 +34,12 @@ pub enum Tools {
     /// Put trees of an NFS server into an archive; durable when it returns
     #[command(disable_help_flag = true, after_help = super::tar_args::AFTER_HELP)]
     Tar(super::tar_args::TarArgs),
+    /// Say what differs between two trees: local ones, those of NFS servers, archives
+    #[command(disable_help_flag = true, after_help = super::trees_args::DIFF_AFTER_HELP)]
+    DiffTree(super::trees_args::DiffTreeArgs),
+    /// Make a directory on an NFS server as one of this machine is, sending only what differs
+    #[command(disable_help_flag = true, after_help = super::trees_args::SYNC_AFTER_HELP)]
+    SyncTree(super::trees_args::SyncTreeArgs),
 }
 
 /// What all of them take.

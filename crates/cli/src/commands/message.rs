@@ -43,3 +43,21 @@ pub fn of(error: &ItemError) -> String {
         ItemError::NotExecuted(_) | ItemError::Unknown(_) => error.to_string(),
     }
 }
+
+/// An error of the system without its number.
+#[must_use]
+pub fn plain(e: &impl std::fmt::Display) -> String {
+    let text = e.to_string();
+    text.split(" (os error").next().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_of_the_system_is_shown_without_its_number() {
+        let e = std::io::Error::from_raw_os_error(2);
+        assert_eq!(plain(&e), "No such file or directory");
+    }
+}

@@ -10,10 +10,11 @@
 //! | `show` | owners, times and sizes as GNU shows them |
 //! | `visit` | operands and all below them, depth first |
 //! | `expression` | what `find` is asked (pure) |
-//! | `ls`, `stat`, `du`, `find`, `cat`, `rm`, `mkdir`, `tar` | a command each |
+//! | `ls`, `stat`, `du`, `find`, `cat`, `rm`, `mkdir`, `tar`, `diff_tree`, `sync_tree` | a command each |
 
 pub mod args;
 mod cat;
+mod diff_tree;
 mod du;
 mod expression;
 mod find;
@@ -26,9 +27,11 @@ mod quote;
 mod rm;
 mod show;
 mod stat;
+mod sync_tree;
 mod tar;
 mod tar_args;
 mod tool;
+mod trees_args;
 mod visit;
 
 use crate::exit::Exit;
@@ -48,6 +51,8 @@ pub fn run(command: Tools) -> Exit {
         Tools::Rm(args) => rm::run(args),
         Tools::Mkdir(args) => mkdir::run(args),
         Tools::Tar(args) => tar::run(args),
+        Tools::DiffTree(args) => diff_tree::run(args),
+        Tools::SyncTree(args) => sync_tree::run(args),
     }
 }
 

@@ -1,5 +1,6 @@
 //! `landfast tar -c`: as GNU's, from an NFS server. What goes wrong is said in its words.
 
+use super::message::plain;
 use super::operand::{Operand, Place};
 use super::tar_args::TarArgs;
 use super::tool::{self, Tool};
@@ -189,12 +190,6 @@ fn escaped(name: &[u8]) -> String {
     String::from_utf8_lossy(&quote::escaped(name)).into_owned()
 }
 
-/// An error of the system without its number.
-fn plain(e: &impl std::fmt::Display) -> String {
-    let text = e.to_string();
-    text.split(" (os error").next().unwrap_or_default().to_owned()
-}
-
 /// Names as this machine has them for numbers, and numbers for names.
 #[derive(Default)]
 struct Names {
@@ -315,11 +310,5 @@ mod tests {
         ] {
             assert_eq!(inside(path.as_bytes()), (outside.as_bytes(), rest.as_bytes()), "{path}");
         }
-    }
-
-    #[test]
-    fn an_error_of_the_system_is_shown_without_its_number() {
-        let e = std::io::Error::from_raw_os_error(2);
-        assert_eq!(plain(&e), "No such file or directory");
     }
 }

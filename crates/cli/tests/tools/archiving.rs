@@ -44,7 +44,7 @@ fn tree(dir: &Path) -> Vec<String> {
 }
 
 #[track_caller]
-fn assert_trees(ours: &Path, theirs: &Path, what: &str) {
+pub fn assert_trees(ours: &Path, theirs: &Path, what: &str) {
     let (ours, theirs) = (tree(ours), tree(theirs));
     let differs = ours.iter().zip(&theirs).find(|(a, b)| a != b);
     assert!(ours == theirs, "{what}: {} and {} objects; {differs:?}", ours.len(), theirs.len());

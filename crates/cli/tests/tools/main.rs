@@ -6,6 +6,7 @@ mod common;
 mod archiving;
 mod listing;
 mod removing;
+mod trees;
 
 use common::{Serving, landfast, path};
 use std::ffi::OsStr;

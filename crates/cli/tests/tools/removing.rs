@@ -1,5 +1,6 @@
 //! `rm` and `mkdir`.
 
+use super::trees::shell_in;
 use super::*;
 
 #[test]
@@ -171,6 +172,8 @@ fn the_examples_of_the_manual_work() {
     rig.shell(
         "mkdir -p src home/ann home/bob etc work build; touch src/Makefile build/x; echo hello > etc/motd",
     );
+    // What the examples have on this machine.
+    shell_in(rig.dir.path(), "mkdir -p home/ann/mail; echo hi > home/ann/mail/1");
     let manual = include_str!("../../../../docs/client.md");
     let examples =
         manual.split("```sh\n").nth(1).and_then(|text| text.split("```").next()).expect("examples");

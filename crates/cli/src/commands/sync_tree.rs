@@ -1,0 +1,164 @@
+//! `landfast sync-tree`: makes a directory on a server as one of this machine is; only what differs is sent.
+
+use super::diff_tree::{shown, tree};
+use super::message::plain;
+use super::operand::{Operand, Place};
+use super::tool::{self, Tool};
+use super::trees_args::SyncTreeArgs;
+use super::{message, quote};
+use crate::exit::Exit;
+use landfast_client::trees::{
+    Key, Plan, PlanOptions, SyncReport, Target, Telling, Tree, contents, plan, sync, to_digest,
+};
+use landfast_client::untar::path::Filter;
+use serde_json::json;
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Synchronises.
+pub fn run(args: SyncTreeArgs) -> Exit {
+    tool::run("sync-tree", args.common, |tool| synchronise(tool, args))
+}
+
+async fn synchronise(mut tool: Tool, args: SyncTreeArgs) -> Tool {
+    match start(&mut tool, &args).await {
+        Ok(report) => {
+            if report.failures > 0 {
+                tool.note(Exit::Partly);
+            }
+            if !tool.json() {
+                let SyncReport { sent, bytes, removed, set, .. } = report;
+                let done = if args.dry_run { "to be sent" } else { "sent" };
+                let line =
+                    format!("{done}: {sent}, removed: {removed}, attributes set: {set}, bytes: {bytes}\n");
+                tool.print(line.as_bytes());
+            }
+            tool.summary("synchronised", report.sent + report.removed + report.set);
+        }
+        Err(why) => tool.complain_as(&why, Exit::Failed),
+    }
+    tool
+}
+
+async fn start(tool: &mut Tool, args: &SyncTreeArgs) -> Result<SyncReport, String> {
+    let (filter, key) = (Filter::new(0, &args.exclude), Key::random());
+    let from = Path::new(&args.source).to_owned();
+    let local = std::fs::metadata(&from).map_err(|e| format!("{}: {}", from.display(), plain(&e)))?;
+    if !local.is_dir() {
+        return Err(format!("{}: Not a directory", from.display()));
+    }
+    let source = {
+        let filter = filter.clone();
+        let read = tokio::task::spawn_blocking(move || Tree::local(&from, &filter));
+        read.await.map_err(|e| e.to_string())?
+    };
+    // What could not be listed is not known to be missing: nothing is removed then.
+    let whole = source.failures.is_empty();
+    for (path, why) in &source.failures {
+        tool.complain(&format!("{}: {why}", shown(path)));
+    }
+    let operand = Operand::parse(&args.dest).map_err(|e| e.to_string())?;
+    let place = tool.servers.place(&operand).await.map_err(|e| format!("{}: {e}", operand.shown))?;
+    let nfs = tool.servers.nfs(&place).clone();
+    // Only what is missing is made: with version 3 what lies above an export cannot be looked at one by one.
+    let above: Vec<Place> = place.and_above().collect();
+    let missing = tool.servers.look(&above, true).await.iter().take_while(|found| found.is_err()).count();
+    let there = missing == 0;
+    if !args.dry_run {
+        for dir in above[..missing].iter().rev() {
+            let made = nfs.mkdir([dir.joined()], 0o755).await.pop().ok_or("no answer")?;
+            made.into_result().map_err(|e| format!("{}: {}", operand.shown, message::of(&e)))?;
+        }
+    }
+    let dest = match there || !args.dry_run {
+        true => tree(tool, args.dest.as_ref(), &filter, key)
+            .await
+            .map_err(|e| format!("{}: {e}", operand.shown))?,
+        false => Tree::nothing(nfs.clone()),
+    };
+    for (path, why) in &dest.failures {
+        tool.complain(&format!("{}: {why}", shown(path)));
+    }
+    if args.delete && !whole {
+        tool.complain("not all of the source could be listed: nothing is removed that is not there");
+    }
+    let root = nfs.session().options().identity.uid == 0;
+    let options = PlanOptions { delete: args.delete && whole, owners: root && !args.no_owner };
+    let digests = match args.checksum {
+        false => None,
+        true => {
+            let paths = to_digest(&source, &dest);
+            Some(tokio::join!(
+                contents(&source, paths.clone(), true, false, key, message::of),
+                contents(&dest, paths, true, false, key, message::of)
+            ))
+        }
+    };
+    let plan = plan(&source, &dest, options, digests.as_ref().map(|(a, b)| (a, b)));
+    let screen = Screen { json: tool.json(), verbose: args.verbose, done: !args.dry_run };
+    if args.dry_run {
+        return Ok(foresee(&plan, &screen));
+    }
+    let target = Target { nfs: &nfs, path: place.joined(), url: &operand.url, owners: options.owners };
+    let report = sync(&source, &dest, &plan, &target, Arc::new(screen), message::of).await;
+    report.map_err(|e| e.to_string())
+}
+
+/// What would be done.
+fn foresee(plan: &Plan, screen: &Screen) -> SyncReport {
+    let none = BTreeSet::new();
+    let touched = if plan.touched.is_empty() { &none } else { &plan.touched };
+    plan.remove.iter().for_each(|path| screen.removed(path));
+    let sent: Vec<_> = plan.send.iter().filter(|path| !touched.contains(*path)).collect();
+    sent.iter().for_each(|path| screen.sent(path));
+    plan.set.iter().for_each(|path| screen.set(path));
+    SyncReport {
+        removed: plan.remove.len() as u64,
+        sent: sent.len() as u64,
+        set: plan.set.len() as u64,
+        ..SyncReport::default()
+    }
+}
+
+/// Where names go: to standard output.
+struct Screen {
+    json: bool,
+    verbose: bool,
+    done: bool,
+}
+
+impl Screen {
+    fn line(&self, action: &str, path: &[u8]) {
+        let path: &[u8] = if path.is_empty() { b"." } else { path };
+        let line = match (self.json, self.verbose || !self.done) {
+            (true, _) => {
+                let path = String::from_utf8_lossy(path);
+                json!({ "path": path, "action": action, "done": self.done }).to_string().into_bytes()
+            }
+            (false, true) => [action.as_bytes(), b" ", &quote::if_needed(path)].concat(),
+            (false, false) => return,
+        };
+        // A reader that went away does not stop the work.
+        let _ = std::io::stdout().write_all(&[&line[..], b"\n"].concat());
+    }
+}
+
+impl Telling for Screen {
+    fn removed(&self, path: &[u8]) {
+        self.line("remove", path);
+    }
+
+    fn sent(&self, path: &[u8]) {
+        self.line("send", path);
+    }
+
+    fn set(&self, path: &[u8]) {
+        self.line("set", path);
+    }
+
+    fn failed(&self, path: &[u8], why: &str) {
+        eprintln!("sync-tree: {}: {why}", shown(path));
+    }
+}

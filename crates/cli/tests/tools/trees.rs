@@ -1,0 +1,202 @@
+//! `diff-tree` and `sync-tree`.
+
+use super::archiving::assert_trees;
+use super::*;
+
+/// A tree of this machine beside the export.
+fn local_tree(rig: &Rig) -> PathBuf {
+    odd_tree(rig, "made");
+    let local = rig.dir.path().join("local");
+    rig.shell(&format!("cp -a made {}; rm -rf made", path(&local)));
+    local
+}
+
+pub fn shell_in(dir: &Path, script: &str) {
+    let done = Command::new("bash").args(["-ec", script]).current_dir(dir).output().expect("a shell");
+    assert!(done.status.success(), "{script}: {}", String::from_utf8_lossy(&done.stderr));
+}
+
+#[test]
+fn diff_tree_tells_each_difference_and_nothing_else() {
+    let Some(rig) = Rig::new() else { return };
+    let local = local_tree(&rig);
+    let archive = rig.dir.path().join("a.tar.gz");
+    shell_in(&local, "touch -d '2020-01-01' . empty; tar --format=pax -czf ../a.tar.gz .");
+    // The server does not see at once what is changed behind its back: each tree is as it is before it is first listed.
+    rig.shell(&format!("cp -a {0} t; cp -a {0} u", path(&local)));
+    for version in VERSIONS {
+        let end = rig.ours(version, &["diff-tree", path(&local)], &["t"]);
+        assert_eq!((end.code, end.text().as_str(), end.errors().as_str()), (Some(0), "", ""), "{version}");
+    }
+    let end = rig.ours("4.2", &["diff-tree", path(&archive)], &["t"]);
+    assert_eq!((end.code, end.text().as_str(), end.errors().as_str()), (Some(0), "", ""));
+    rig.shell(
+        "cd u; printf 'X' | dd of=large bs=1 seek=1999999 conv=notrunc status=none; touch -r many/f1 large; \
+         touch -d '2001-01-01 UTC' many/f2; chmod 600 many/f3; chown 7:8 many/f4; echo more >> many/f5; \
+         rm many/f6 hard1; cp -a five hard1; mkdir new; touch new/below; ln -sfn five broken; \
+         rm fifo; echo x > fifo; rm -rf deep/1/2; rm chr; mknod chr c 1 5",
+    );
+    let ignored = "--ignore=dir-mtime";
+    let expected = |from: &Path| {
+        let end = rig.ours("4.2", &["diff-tree", "--json", ignored, path(from)], &["u"]);
+        assert_eq!((end.code, end.errors().as_str()), (Some(1), ""));
+        let mut all: Vec<(String, String)> = Vec::new();
+        for line in end.text().lines() {
+            let value: serde_json::Value = serde_json::from_str(line).expect("an object");
+            if let (Some(path), Some(what)) = (value["path"].as_str(), value["difference"].as_str()) {
+                all.push((path.to_owned(), what.to_owned()));
+            }
+        }
+        all.retain(|(path, what)| what != "mtime" || path == "many/f2");
+        all
+    };
+    let wanted: Vec<(String, String)> = [
+        ("broken", "target"),
+        ("chr", "device"),
+        ("deep/1/2", "only-first"),
+        ("deep/1/hard2", "links"),
+        ("fifo", "type"),
+        ("five", "links"),
+        ("hard1", "links"),
+        ("large", "contents"),
+        ("many/f2", "mtime"),
+        ("many/f3", "mode"),
+        ("many/f4", "group"),
+        ("many/f4", "owner"),
+        ("many/f5", "size"),
+        ("many/f6", "only-first"),
+        ("new", "only-second"),
+    ]
+    .map(|(path, what)| (path.to_owned(), what.to_owned()))
+    .to_vec();
+    for from in [&local, &archive] {
+        let mut found = expected(from);
+        found.sort();
+        // `deep/1/hard2` and `five` are still one file, whose first name is the same.
+        let wanted: Vec<_> =
+            wanted.iter().filter(|(p, _)| p != "deep/1/hard2" && p != "five").cloned().collect();
+        assert_eq!(found, wanted, "{}", from.display());
+    }
+    // The lines for people, and what is left when nothing of it counts.
+    let end = rig.ours("4.1", &["diff-tree", ignored, path(&local)], &["u"]);
+    for line in [
+        "many/f3: mode: 0644, 0600\n",
+        "many/f2: mtime: ",
+        "fifo: type: fifo, regular file\n",
+        "new: only in B\n",
+        "large: contents differ\n",
+        "hard1: links: deep/1/hard2, -\n",
+    ] {
+        assert!(end.text().contains(line), "{line} in {end:?}");
+    }
+    let end = rig.ours(
+        "4.2",
+        &["diff-tree", "--quick", "--ignore=mode,owner,group,mtime,links", "--exclude=new", path(&local)],
+        &["u"],
+    );
+    assert!(
+        !end.text().contains("large") && !end.text().contains("new") && end.text().contains("many/f5: size"),
+        "{end:?}"
+    );
+    for wrong in [&["diff-tree", "/no/such/tree"][..], &["diff-tree", "/etc/passwd"]] {
+        assert_eq!(rig.ours("4.2", wrong, &["t"]).code, Some(2), "{wrong:?}");
+    }
+    assert_eq!(rig.ours("4.2", &["diff-tree", path(&local)], &["nothing"]).code, Some(2));
+}
+
+#[test]
+fn sync_tree_makes_the_destination_as_the_source_is() {
+    let Some(rig) = Rig::new() else { return };
+    let local = local_tree(&rig);
+    let src = path(&local);
+    for (n, version) in VERSIONS.into_iter().enumerate() {
+        let dest = format!("d{n}/new");
+        let name = dest.as_str();
+        let to = rig.at(name);
+        let sync = |options: &[&str]| {
+            let args = [&["sync-tree", "--json"][..], options, &[src]].concat();
+            let end = rig.ours(version, &args, &[name]);
+            assert_eq!((end.code, end.errors().as_str()), (Some(0), ""), "{version} {options:?}: {end:?}");
+            end.summary()["synchronised"].as_u64().expect("a number")
+        };
+        let all = names(&local).len() as u64 + 1;
+        assert_eq!(sync(&["--dry-run"]), all, "{version}");
+        assert!(!to.exists(), "{version}");
+        assert_eq!(sync(&[]), all, "{version}");
+        assert_trees(&to, &local, version);
+        assert_eq!(sync(&["--delete"]), 0, "{version}");
+        // On the destination something changes, on the source something else.
+        rig.shell(&format!(
+            "cd {name}; rm -rf deep/1/2 five; mkdir five; touch five/x; rm link; \
+             echo extra > extra; mkdir -p more/of/it; rm hard1; echo apart > hard1"
+        ));
+        // The server does not see at once that attributes are changed behind its back.
+        shell_in(
+            &local,
+            &format!(
+                "chmod 64{n} many/f1; echo other{n} > many/f2; chown {n}:{n} many/f2{n}; touch -d '2020-01-0{n} 1:00' many/f3{n} many/f299; touch -h -d '2020-01-0{n} 1:00' link; \
+                 ln -sfn {n} todir; chmod 75{n} many",
+                n = n + 1
+            ),
+        );
+        let before = names(&to);
+        sync(&["--dry-run", "--delete"]);
+        assert_eq!(names(&to), before, "{version}");
+        assert!(sync(&[]) > 0, "{version}");
+        assert!(to.join("extra").exists() && to.join("more/of/it").exists(), "{version}");
+        let removed = sync(&["--delete"]);
+        assert!(removed >= 4, "{version}: {removed}");
+        assert_trees(&to, &local, version);
+        // The same size and time: only the data tells.
+        shell_in(
+            &local,
+            &format!(
+                "cp -p five ../five; printf '{n}' | dd of=five bs=1 conv=notrunc status=none; touch -r ../five five"
+            ),
+        );
+        assert_eq!(sync(&[]), 0, "{version}");
+        assert_eq!(sync(&["--checksum"]), 3, "{version}: all names of the file");
+        assert_trees(&to, &local, version);
+        // Nothing that was asked to be left alone is touched.
+        rig.shell(&format!("cd {name}; echo kept > many/kept; touch -r {src}/many many"));
+        assert_eq!(sync(&["--delete", "--exclude=kept"]), 0, "{version}");
+        assert!(to.join("many/kept").exists(), "{version}");
+        fs::remove_file(to.join("many/kept")).expect("removed");
+    }
+}
+
+#[test]
+fn sync_tree_says_what_did_not_land_and_asks_little_when_nothing_differs() {
+    let Some(rig) = Rig::new() else { return };
+    let local = rig.dir.path().join("local");
+    fs::create_dir(&local).expect("a directory");
+    shell_in(&local, "mkdir d{0..39}; for d in d*; do for f in $(seq 50); do echo $f > $d/$f; done; done");
+    let first = rig.ours("4.2", &["sync-tree", path(&local)], &["t"]);
+    assert_eq!(first.code, Some(0), "{first:?}");
+    assert_trees(&rig.at("t"), &local, "first");
+    let second = rig.ours("4.2", &["sync-tree", "--json", path(&local)], &["t"]);
+    let summary = second.summary();
+    assert_eq!((&summary["synchronised"], second.code), (&serde_json::json!(0), Some(0)), "{second:?}");
+    let rpcs = summary["rpcs"].as_u64().expect("a number");
+    assert!(rpcs <= 40, "{rpcs} RPCs to look at 2,000 files");
+    // A name that the server does not take away: an immutable file.
+    shell_in(&local, "echo longer > d1/7; echo longer > d2/7; rm d3/7");
+    rig.shell("chattr +i t/d1/7 t/d3/7");
+    let end = rig.ours("4.2", &["sync-tree", "-v", "--delete", path(&local)], &["t"]);
+    rig.shell("chattr -i t/d1/7 t/d3/7");
+    assert_eq!(end.code, Some(1), "{end:?}");
+    for (path, why) in [("d1/7", ""), ("d3/7", "Operation not permitted")] {
+        let said =
+            end.errors().lines().any(|l| l.starts_with(&format!("sync-tree: {path}: ")) && l.ends_with(why));
+        assert!(said, "{path}: {end:?}");
+        assert!(!end.text().lines().any(|l| l.ends_with(path)), "{end:?}");
+    }
+    assert!(end.text().contains("send d2/7\n"), "{end:?}");
+    assert_eq!(fs::read(rig.at("t/d1/7")).expect("there"), b"7\n");
+    let end = rig.ours("4.2", &["sync-tree", "--delete", path(&local)], &["t"]);
+    assert_eq!(end.code, Some(0), "{end:?}");
+    assert_trees(&rig.at("t"), &local, "last");
+    for wrong in ["/no/such/tree", "/etc/passwd"] {
+        assert_eq!(rig.ours("4.2", &["sync-tree", wrong], &["t"]).code, Some(2), "{wrong}");
+    }
+}

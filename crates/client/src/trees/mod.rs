@@ -1,0 +1,40 @@
+//! Trees beside each other: local ones, those of servers, archives. What differs, and what makes one as the other.
+//!
+//! | module | what it does | I/O |
+//! |---|---|---|
+//! | `tree` | a whole tree by its paths; which names are one file | no |
+//! | `list` | trees listed: local, on a server, in an archive | all |
+//! | `contents` | digests of files' data, extended attributes; many files of a server in one COMPOUND | all |
+//! | `diff` | what differs | no |
+//! | `plan` | what is to be removed, sent, set | no |
+//! | `sync` | does it | local, server |
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use landfast_client::fs::Nfs;
+//! use landfast_client::trees::{Compare, Tree, compare};
+//! use landfast_client::untar::path::Filter;
+//!
+//! let nfs = Nfs::connect(&"nfs://server/export/src".parse()?).await?;
+//! let top = nfs.getattrs([""]).await.remove(0).into_result()?;
+//! let all = Filter::default();
+//! let (here, there) = (Tree::local("src".as_ref(), &all), Tree::server(&nfs, &top, &all, ToString::to_string).await);
+//! let (differences, _) = compare(&here, &there, &Compare::default());
+//! println!("{} differences", differences.len());
+//! # Ok(()) }
+//! ```
+//!
+//! Listings are in memory, some 400 bytes an object and tree; data is not, but for what is being read.
+
+mod contents;
+mod diff;
+mod list;
+mod plan;
+mod sync;
+mod tree;
+
+pub use contents::{ByPath, Contents, Key, contents};
+pub use diff::{Compare, Difference, What, compare, of_contents};
+pub use plan::{Plan, PlanOptions, plan, to_digest};
+pub use sync::{SyncReport, Target, Telling, sync};
+pub use tree::{Node, Tree};

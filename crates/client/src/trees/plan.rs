@@ -1,0 +1,219 @@
+//! What makes one tree as the other: what is to be removed, sent, set. Pure.
+//!
+//! A file is the same if size and time of modification are the same, or with digests if its data is. What is not the same is
+//! sent anew. Of files with several names all are sent if one of them is to be.
+
+use std::collections::BTreeSet;
+
+use landfast_nfs::v4::FileType;
+
+use super::contents::ByPath;
+use super::diff::{Compare, What, of_pair};
+use super::tree::{Node, Tree, above};
+use crate::fs::Owner;
+
+/// How trees are made the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PlanOptions {
+    /// What is not in the source is removed from the destination.
+    pub delete: bool,
+    /// Owners and groups count.
+    pub owners: bool,
+}
+
+/// What is to be done, each in the order of paths.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// To be removed first, with all that is in it.
+    pub remove: Vec<Vec<u8>>,
+    /// To be sent; of directories the attributes.
+    pub send: Vec<Vec<u8>>,
+    /// Attributes only.
+    pub set: Vec<Vec<u8>>,
+    /// Directories whose attributes are sent because something in them changes, though they are the same now.
+    pub touched: BTreeSet<Vec<u8>>,
+}
+
+impl Plan {
+    /// Whether there is nothing to do.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.remove.is_empty() && self.send.is_empty() && self.set.is_empty()
+    }
+}
+
+/// Files whose data is to be compared before [`plan`] can be made by digests: those of the same size.
+#[must_use]
+pub fn to_digest(source: &Tree, dest: &Tree) -> Vec<Vec<u8>> {
+    let same = |path: &Vec<u8>, x: &Node| {
+        let is_file = |n: &Node| n.meta.kind == Some(FileType::Reg);
+        dest.nodes.get(path).is_some_and(|y| is_file(x) && is_file(y) && x.meta.size == y.meta.size)
+    };
+    source.nodes.iter().filter(|(path, node)| same(path, node)).map(|(path, _)| path.clone()).collect()
+}
+
+/// See the module. `digests`: of the source's and the destination's files.
+#[must_use]
+pub fn plan(source: &Tree, dest: &Tree, options: PlanOptions, digests: Option<(&ByPath, &ByPath)>) -> Plan {
+    let mut plan = Plan::default();
+    let mut send: BTreeSet<Vec<u8>> = BTreeSet::new();
+    let mut set: BTreeSet<Vec<u8>> = BTreeSet::new();
+    for (path, x) in &source.nodes {
+        if x.meta.kind.is_none() || x.meta.kind == Some(FileType::Sock) {
+            continue;
+        }
+        let Some(y) = dest.nodes.get(path) else {
+            send.insert(path.clone());
+            continue;
+        };
+        if x.meta.kind != y.meta.kind {
+            plan.remove.push(path.clone());
+            send.insert(path.clone());
+            continue;
+        }
+        // A name that only the server knows cannot be compared with a number.
+        let known = |owner: &Owner| matches!(owner, Owner::Id(_));
+        let compare = Compare {
+            owner: options.owners && known(&y.meta.owner),
+            group: options.owners && known(&y.meta.group),
+            ..Compare::default()
+        };
+        let differences = of_pair(x, y, &compare, false);
+        let has = |f: fn(&What) -> bool| differences.iter().any(f);
+        let digests = digests.and_then(|(a, b)| Some((a.get(path)?, b.get(path)?)));
+        let same_data = digests.map(|(a, b)| matches!((a, b), (Ok(a), Ok(b)) if a.digest == b.digest));
+        let other_data = match same_data {
+            Some(same) => !same,
+            None => x.meta.kind == Some(FileType::Reg) && has(|w| matches!(w, What::Modified)),
+        };
+        let other = |w: &What| matches!(w, What::Size | What::Target(..) | What::Device | What::Links(..));
+        if other_data || has(other) {
+            send.insert(path.clone());
+        } else if !differences.is_empty() {
+            // Directories are sent, which costs nothing more and comes after all that is in them.
+            if x.meta.is_dir() {
+                send.insert(path.clone())
+            } else {
+                set.insert(path.clone())
+            };
+        }
+    }
+    // All names of a file together.
+    let firsts: BTreeSet<&Vec<u8>> =
+        send.iter().filter_map(|path| source.nodes.get(path)?.first.as_ref()).collect();
+    let groups: Vec<Vec<u8>> = source
+        .nodes
+        .iter()
+        .filter(|(_, node)| node.first.as_ref().is_some_and(|first| firsts.contains(first)))
+        .map(|(path, _)| path.clone())
+        .collect();
+    send.extend(groups);
+    if options.delete {
+        for (path, _) in dest.nodes.iter().filter(|(path, _)| !source.nodes.contains_key(*path)) {
+            // What is in a directory that goes goes with it.
+            if dest.is_dir(above(path)) && source.is_dir(above(path)) {
+                plan.remove.push(path.clone());
+            }
+        }
+        plan.remove.sort();
+    }
+    // A directory's time of modification is another one when something in it has changed.
+    let changed = send.iter().filter(|path| !source.is_dir(path) || !dest.nodes.contains_key(*path));
+    for path in changed.chain(&plan.remove) {
+        let dir = above(path);
+        if !path.is_empty() && source.is_dir(dir) && !send.contains(dir) {
+            plan.touched.insert(dir.to_vec());
+        }
+    }
+    set.retain(|path| !send.contains(path));
+    send.extend(plan.touched.iter().cloned());
+    plan.send = send.into_iter().collect();
+    plan.set = set.into_iter().collect();
+    plan
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use landfast_nfs::v4::NfsTime;
+    use landfast_nfs::v4::attr::AttrValues;
+
+    use super::super::tree::Origin;
+    use super::*;
+    use crate::fs::Meta;
+
+    /// `d` directory, `f` file, `h` a file of which there are several; then size and time.
+    fn tree(objects: &[(&str, char, u64)]) -> Tree {
+        let mut tree = Tree::new(Origin::Archive);
+        for (path, kind, number) in objects {
+            let kind_ = if *kind == 'd' { FileType::Dir } else { FileType::Reg };
+            let mut meta = Meta::of(&AttrValues { kind: Some(kind_), ..AttrValues::default() });
+            (meta.owner, meta.group) = (Owner::Id(0), Owner::Id(0));
+            meta.links = if *kind == 'h' { 2 } else { 1 };
+            meta.fileid = *number;
+            meta.size = if *kind == 'd' { 0 } else { number % 10 };
+            let seconds = if *kind == 'd' { 0 } else { (number / 10).cast_signed() };
+            meta.modified = NfsTime { seconds, nseconds: 0 };
+            tree.nodes.insert(path.as_bytes().to_vec(), Node::new(meta, Bytes::new(), None));
+        }
+        tree.link();
+        tree
+    }
+
+    fn planned(source: &[(&str, char, u64)], dest: &[(&str, char, u64)], delete: bool) -> String {
+        let options = PlanOptions { delete, owners: true };
+        let plan = plan(&tree(source), &tree(dest), options, None);
+        let words = |paths: &[Vec<u8>]| {
+            paths.iter().map(|p| format!("/{}", String::from_utf8_lossy(p))).collect::<Vec<_>>().join(" ")
+        };
+        format!("- {}; > {}; = {}", words(&plan.remove), words(&plan.send), words(&plan.set))
+    }
+
+    #[test]
+    fn only_what_differs_is_sent_and_directories_around_it() {
+        let source = [("", 'd', 0), ("a", 'd', 0), ("a/f", 'f', 11), ("b", 'd', 0), ("b/g", 'f', 23)];
+        assert_eq!(planned(&source, &source, true), "- ; > ; = ");
+        // Another size, another time, nothing there at all.
+        assert_eq!(
+            planned(
+                &source,
+                &[("", 'd', 0), ("a", 'd', 0), ("a/f", 'f', 12), ("b", 'd', 0), ("b/g", 'f', 23)],
+                true
+            ),
+            "- ; > /a /a/f; = "
+        );
+        assert_eq!(
+            planned(
+                &source,
+                &[("", 'd', 0), ("a", 'd', 0), ("a/f", 'f', 21), ("b", 'd', 0), ("b/g", 'f', 23)],
+                true
+            ),
+            "- ; > /a /a/f; = "
+        );
+        assert_eq!(planned(&source, &[], false), "- ; > / /a /a/f /b /b/g; = ");
+    }
+
+    #[test]
+    fn what_is_too_much_goes_as_a_whole_and_only_when_asked() {
+        let source = [("", 'd', 0), ("a", 'd', 0)];
+        let dest = [("", 'd', 0), ("a", 'd', 0), ("a/x", 'd', 0), ("a/x/y", 'f', 1), ("z", 'f', 1)];
+        assert_eq!(planned(&source, &dest, false), "- ; > ; = ");
+        assert_eq!(planned(&source, &dest, true), "- /a/x /z; > / /a; = ");
+        // What is in the way goes always.
+        let dest = [("", 'd', 0), ("a", 'f', 1)];
+        assert_eq!(planned(&source, &dest, false), "- /a; > / /a; = ");
+        let dest = [("", 'd', 0), ("a", 'd', 0), ("a/x", 'f', 0)];
+        assert_eq!(planned(&[("", 'd', 0), ("a", 'f', 1)], &dest, true), "- /a; > / /a; = ");
+    }
+
+    #[test]
+    fn names_of_one_file_stay_together() {
+        let source = [("", 'd', 0), ("a", 'h', 11), ("b", 'h', 11), ("c", 'f', 31)];
+        assert_eq!(planned(&source, &source, true), "- ; > ; = ");
+        let apart = [("", 'd', 0), ("a", 'f', 11), ("b", 'f', 11), ("c", 'f', 31)];
+        assert_eq!(planned(&source, &apart, true), "- ; > / /a /b; = ");
+        assert_eq!(planned(&apart, &source, true), "- ; > / /a /b; = ");
+        let one = [("", 'd', 0), ("a", 'h', 11), ("c", 'f', 31)];
+        assert_eq!(planned(&source, &one, true), "- ; > / /a /b; = ");
+    }
+}

@@ -1,0 +1,386 @@
+//! Makes a server's tree as a local one: removes, sends what differs as an archive into [`crate::untar`], sets attributes.
+//!
+//! Nothing is told to be done before the server said that it is stable. What fails is told with its reason, and the rest is
+//! done all the same. A file that could not be read to its end is removed, so that it passes for the source's at no time that
+//! a later run sees.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use landfast_nfs::v4::attr::AttrValues;
+use landfast_nfs::v4::{FileType, SetTime};
+use serde::Serialize;
+
+use super::contents::open;
+use super::plan::Plan;
+use super::tree::{Node, Origin, Tree, above, last};
+use crate::archive::{ArchiveWriter, Compression, Compressor, Kind, Member, Time};
+use crate::fs::{Doomed, ItemError, Nfs, Outcome, Owner, join};
+use crate::limits::ARCHIVE_WRITE_BUFFER;
+use crate::untar::{self, Existing, Progress, Source, UntarOptions};
+use crate::url::NfsUrl;
+
+/// Hears what is done, when it is stable, and what is not.
+pub trait Telling: Send + Sync {
+    /// An object is removed.
+    fn removed(&self, _path: &[u8]) {}
+    /// An object is on the server's stable storage.
+    fn sent(&self, _path: &[u8]) {}
+    /// Its attributes are.
+    fn set(&self, _path: &[u8]) {}
+    /// Something of it is not done.
+    fn failed(&self, _path: &[u8], _why: &str) {}
+}
+
+/// What was done.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct SyncReport {
+    /// Objects removed.
+    pub removed: u64,
+    /// Files, directories, links and others that were sent.
+    pub sent: u64,
+    /// Bytes of files' data.
+    pub bytes: u64,
+    /// Objects whose attributes alone were set.
+    pub set: u64,
+    /// What was not done.
+    pub failures: u64,
+    /// Calls, those of the removals and attributes not counted.
+    pub rpcs: u64,
+}
+
+/// Where to, and how.
+pub struct Target<'a> {
+    /// The destination's server, in which `path` leads to the destination.
+    pub nfs: &'a Nfs,
+    /// The destination.
+    pub path: Vec<u8>,
+    /// The same as a URL.
+    pub url: &'a NfsUrl,
+    /// Owners and groups are set.
+    pub owners: bool,
+}
+
+/// Does what is planned. `say`: an error in the caller's words.
+///
+/// # Errors
+/// When nothing can be sent at all.
+pub async fn sync(
+    source: &Tree,
+    dest: &Tree,
+    plan: &Plan,
+    target: &Target<'_>,
+    telling: Arc<dyn Telling>,
+    say: impl Fn(&ItemError) -> String,
+) -> Result<SyncReport, untar::FatalError> {
+    let mut report = SyncReport::default();
+    remove(dest, plan, target, &*telling, &say, &mut report).await;
+    if !plan.send.is_empty() {
+        send(source, plan, target, &telling, &mut report).await?;
+    }
+    set(source, plan, target, &*telling, &say, &mut report).await;
+    Ok(report)
+}
+
+async fn remove(
+    dest: &Tree,
+    plan: &Plan,
+    target: &Target<'_>,
+    telling: &dyn Telling,
+    say: &impl Fn(&ItemError) -> String,
+    report: &mut SyncReport,
+) {
+    let doomed = plan.remove.iter().filter_map(|path| {
+        let (node, parent) = (dest.nodes.get(path)?, dest.nodes.get(above(path))?);
+        Some(Doomed {
+            path: path.clone(),
+            parent: parent.fh.clone()?,
+            name: last(path).to_vec(),
+            dir: node.fh.clone().filter(|_| node.meta.is_dir()),
+            is_dir: node.meta.is_dir(),
+        })
+    });
+    let doomed: Vec<Doomed> = doomed.collect();
+    target
+        .nfs
+        .remove_trees(doomed, |removal| match removal.outcome.into_result() {
+            Ok(()) => {
+                report.removed += 1;
+                telling.removed(&removal.path);
+            }
+            Err(e) => {
+                report.failures += 1;
+                telling.failed(&removal.path, &say(&e));
+            }
+        })
+        .await;
+}
+
+async fn send(
+    source: &Tree,
+    plan: &Plan,
+    target: &Target<'_>,
+    telling: &Arc<dyn Telling>,
+    report: &mut SyncReport,
+) -> Result<(), untar::FatalError> {
+    let Origin::Local(top) = &source.origin else { return Ok(()) };
+    let members: Vec<(Vec<u8>, Node)> =
+        plan.send.iter().filter_map(|p| Some((p.clone(), source.nodes.get(p)?.clone()))).collect();
+    let (reader, writer) = io::pipe().map_err(|e| untar::FatalError::Reader(e.to_string()))?;
+    let top = top.clone();
+    let packing = tokio::task::spawn_blocking(move || {
+        let mut packer = Packer { top, first: BTreeMap::new(), broken: Vec::new(), missing: Vec::new() };
+        let end = packer.all(&members, BufWriter::with_capacity(ARCHIVE_WRITE_BUFFER, writer));
+        (packer, end)
+    });
+    let heard =
+        Arc::new(Hearing { telling: telling.clone(), touched: plan.touched.clone(), sent: Mutex::default() });
+    let options = UntarOptions {
+        same_permissions: Some(true),
+        same_owner: Some(target.owners),
+        existing: Existing::Replace,
+        ..UntarOptions::default()
+    };
+    let from = Source::Reader(Box::new(BufReader::new(reader)));
+    let extracted = untar::run(options, from, target.url, heard.clone()).await;
+    let (packer, _) = match packing.await {
+        Ok(packed) => packed,
+        Err(e) if e.is_panic() => std::panic::resume_unwind(e.into_panic()),
+        Err(e) => return Err(untar::FatalError::Reader(e.to_string())),
+    };
+    let extracted = extracted?;
+    let broken: BTreeSet<&Vec<u8>> = packer.broken.iter().map(|(path, _)| path).collect();
+    for path in heard.sent.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+        if !broken.contains(path) {
+            report.sent += 1;
+            telling.sent(path);
+        }
+    }
+    report.bytes += extracted.bytes;
+    report.rpcs += extracted.rpcs;
+    report.failures += extracted.failures;
+    if let Some(why) = &extracted.stopped {
+        report.failures += 1;
+        telling.failed(b"", why);
+    }
+    for (path, why) in packer.missing.iter().chain(&packer.broken) {
+        report.failures += 1;
+        telling.failed(path, why);
+    }
+    let spoilt = broken.iter().map(|path| join(&target.path, path));
+    for (outcome, path) in target.nfs.remove(spoilt).await.into_iter().zip(&broken) {
+        if !matches!(outcome, Outcome::Committed(())) {
+            telling.failed(path, "what was sent of it could not be removed");
+        }
+    }
+    Ok(())
+}
+
+async fn set(
+    source: &Tree,
+    plan: &Plan,
+    target: &Target<'_>,
+    telling: &dyn Telling,
+    say: &impl Fn(&ItemError) -> String,
+    report: &mut SyncReport,
+) {
+    let attrs = plan.set.iter().filter_map(|path| {
+        let meta = &source.nodes.get(path)?.meta;
+        let owner = |owner: &Owner| target.owners.then(|| owner.wire());
+        let attrs = AttrValues {
+            mode: (!meta.is_link()).then_some(meta.mode),
+            owner: owner(&meta.owner),
+            owner_group: owner(&meta.group),
+            time_modify_set: Some(SetTime::ClientTime(meta.modified)),
+            ..AttrValues::default()
+        };
+        Some((join(&target.path, path), attrs))
+    });
+    let attrs: Vec<_> = attrs.collect();
+    for (path, outcome) in plan.set.iter().zip(target.nfs.setattrs(attrs).await) {
+        match outcome.into_result() {
+            Ok(()) => {
+                report.set += 1;
+                telling.set(path);
+            }
+            Err(e) => {
+                report.failures += 1;
+                telling.failed(path, &say(&e));
+            }
+        }
+    }
+}
+
+/// Collects what is stable: of a file that breaks off while it is sent that is no success.
+struct Hearing {
+    telling: Arc<dyn Telling>,
+    /// Not worth a word.
+    touched: BTreeSet<Vec<u8>>,
+    sent: Mutex<Vec<Vec<u8>>>,
+}
+
+/// A member's name as a path of the tree.
+fn of_member(name: &[u8]) -> Vec<u8> {
+    let name = name.strip_prefix(b"./").unwrap_or(name);
+    name.strip_suffix(b"/").unwrap_or(name).to_vec()
+}
+
+impl Progress for Hearing {
+    fn stable(&self, path: &[u8]) {
+        let path = of_member(path);
+        if !self.touched.contains(&path) {
+            self.sent.lock().unwrap_or_else(PoisonError::into_inner).push(path);
+        }
+    }
+
+    fn failed(&self, path: &[u8], why: &str) {
+        self.telling.failed(&of_member(path), why);
+    }
+}
+
+/// Makes the archive that is sent.
+struct Packer {
+    top: PathBuf,
+    /// Files that have several names, by their first one: that under which they are in the archive.
+    first: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// Sent, and not whole.
+    broken: Vec<(Vec<u8>, String)>,
+    /// Not sent.
+    missing: Vec<(Vec<u8>, String)>,
+}
+
+impl Packer {
+    fn all(&mut self, members: &[(Vec<u8>, Node)], out: impl io::Write) -> io::Result<()> {
+        let mut archive = ArchiveWriter::new(Compressor::new(out, Compression::None)?);
+        for (path, node) in members {
+            self.one(&mut archive, path, node)?;
+        }
+        archive.finish().map(drop)
+    }
+
+    fn one<W: io::Write>(
+        &mut self,
+        archive: &mut ArchiveWriter<W>,
+        path: &[u8],
+        node: &Node,
+    ) -> io::Result<()> {
+        let Some(mut member) = member(path, node) else { return Ok(()) };
+        let name = node.first.as_ref().and_then(|first| self.first.get(first));
+        if let Some(name) = name {
+            member.kind = Kind::HardLink;
+            member.link = [b"./", &name[..]].concat();
+            (member.size, member.stored) = (0, 0);
+        }
+        if member.kind == Kind::File {
+            let opened = open_same(&self.top, path, node);
+            let file = match opened {
+                Ok(file) => file,
+                Err(why) => {
+                    self.missing.push((path.to_vec(), why));
+                    return Ok(());
+                }
+            };
+            let mut data = Padded { file, error: None, short: false };
+            archive.member(&member, &mut data)?;
+            let after = data.file.metadata();
+            let why = match (data.error, after) {
+                (Some(e), _) | (None, Err(e)) => Some(e.to_string()),
+                _ if data.short => Some("it became shorter while it was read".to_owned()),
+                (None, Ok(now)) if !is_as_listed(&now, node) => {
+                    Some("it changed while it was read".to_owned())
+                }
+                _ => None,
+            };
+            if let Some(why) = why {
+                self.broken.push((path.to_vec(), why));
+                return Ok(());
+            }
+        } else {
+            archive.member(&member, io::empty())?;
+        }
+        if let (Some(first), true) = (&node.first, member.kind != Kind::HardLink) {
+            self.first.insert(first.clone(), path.to_vec());
+        }
+        Ok(())
+    }
+}
+
+/// The file that was listed, not another one that has its name now.
+fn open_same(top: &Path, path: &[u8], node: &Node) -> Result<File, String> {
+    let file = open(top, path).map_err(|e| e.to_string())?;
+    let now = file.metadata().map_err(|e| e.to_string())?;
+    match is_as_listed(&now, node) {
+        true => Ok(file),
+        false => Err("it has changed since it was listed".to_owned()),
+    }
+}
+
+fn is_as_listed(now: &std::fs::Metadata, node: &Node) -> bool {
+    let meta = &node.meta;
+    now.is_file()
+        && now.len() == meta.size
+        && now.ino() == meta.fileid
+        && (now.mtime(), now.mtime_nsec()) == (meta.modified.seconds, meta.modified.nseconds.into())
+}
+
+/// A file's data, with zeroes for what cannot be read: an archive has no way to take a member back.
+struct Padded {
+    file: File,
+    error: Option<io::Error>,
+    short: bool,
+}
+
+impl Read for Padded {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        if self.error.is_none() && !self.short {
+            match self.file.read(buf) {
+                Ok(0) => self.short = !buf.is_empty(),
+                Ok(n) => return Ok(n),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => return Err(e),
+                Err(e) => self.error = Some(e),
+            }
+        }
+        buf.fill(0);
+        Ok(buf.len())
+    }
+}
+
+/// An object as a member; `None`: no archive can hold it.
+fn member(path: &[u8], node: &Node) -> Option<Member> {
+    let meta = &node.meta;
+    let kind = match meta.kind? {
+        FileType::Reg => Kind::File,
+        FileType::Dir => Kind::Dir,
+        FileType::Lnk => Kind::Symlink,
+        FileType::Chr => Kind::Char,
+        FileType::Blk => Kind::Block,
+        FileType::Fifo => Kind::Fifo,
+        _ => return None,
+    };
+    let id = |owner: &Owner| match owner {
+        Owner::Id(id) => *id,
+        Owner::Name(_) => crate::tar::NOBODY,
+    };
+    let slash: &[u8] = if kind == Kind::Dir && !path.is_empty() { b"/" } else { b"" };
+    Some(Member {
+        path: [b"./", path, slash].concat(),
+        kind,
+        mode: meta.mode,
+        uid: id(&meta.owner),
+        gid: id(&meta.group),
+        user: Vec::new(),
+        group: Vec::new(),
+        mtime: Time { seconds: meta.modified.seconds, nanos: meta.modified.nseconds },
+        link: if kind == Kind::Symlink { node.text.to_vec() } else { Vec::new() },
+        device: if matches!(kind, Kind::Char | Kind::Block) { meta.rdev } else { (0, 0) },
+        size: meta.size_of_file(),
+        stored: meta.size_of_file(),
+        sparse: None,
+        xattrs: Vec::<(Vec<u8>, Bytes)>::new(),
+    })
+}
