@@ -384,3 +384,46 @@ fn member(path: &[u8], node: &Node) -> Option<Member> {
         xattrs: Vec::<(Vec<u8>, Bytes)>::new(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::archive::ArchiveReader;
+    use crate::untar::path::Filter;
+
+    #[test]
+    fn a_file_that_is_not_as_it_was_listed_is_not_sent_and_one_that_ends_too_soon_is_broken() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        for name in ["same", "longer", "other", "gone"] {
+            std::fs::write(at(name), b"12345").unwrap();
+        }
+        let tree = Tree::local(dir.path(), &Filter::default());
+        std::fs::write(at("longer"), b"123456").unwrap();
+        std::fs::rename(at("other"), at("kept")).unwrap();
+        std::fs::write(at("other"), b"12345").unwrap();
+        std::fs::remove_file(at("gone")).unwrap();
+        let members: Vec<_> = tree.nodes.iter().map(|(path, node)| (path.clone(), node.clone())).collect();
+        let mut packer = Packer {
+            top: dir.path().to_owned(),
+            first: BTreeMap::new(),
+            broken: Vec::new(),
+            missing: Vec::new(),
+        };
+        let mut bytes = Vec::new();
+        packer.all(&members, &mut bytes).unwrap();
+        let missing: Vec<_> = packer.missing.iter().map(|(path, _)| &path[..]).collect();
+        assert_eq!((missing, packer.broken), (vec![&b"gone"[..], b"longer", b"other"], Vec::new()));
+        let mut reader = ArchiveReader::new(&bytes[..]);
+        let mut sent = Vec::new();
+        while let Some(member) = reader.next_member().unwrap() {
+            sent.push(member.path);
+        }
+        assert_eq!(sent, [&b"./"[..], b"./same"]);
+        // One that becomes shorter under the reader's hands.
+        let mut data = Padded { file: File::open(at("same")).unwrap(), error: None, short: false };
+        let mut read = vec![1; 8];
+        data.read_exact(&mut read).unwrap();
+        assert_eq!((&read[..], data.short), (&b"12345\0\0\0"[..], true));
+    }
+}
