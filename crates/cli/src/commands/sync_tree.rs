@@ -25,6 +25,7 @@ pub fn run(args: SyncTreeArgs) -> Exit {
 async fn synchronise(mut tool: Tool, args: SyncTreeArgs) -> Tool {
     match start(&mut tool, &args).await {
         Ok(report) => {
+            tool.count_rpcs(report.rpcs);
             if report.failures > 0 {
                 tool.note(Exit::Partly);
             }

@@ -29,6 +29,8 @@ pub struct Tool {
     start: Instant,
     worst: Cell<Exit>,
     failures: Cell<u64>,
+    /// Calls of sessions that are not those of `servers`.
+    rpcs_beside: Cell<u64>,
     out: Vec<u8>,
     stopped: Arc<AtomicBool>,
 }
@@ -53,6 +55,7 @@ pub fn run<F: Future<Output = Tool>>(
         start: Instant::now(),
         worst: Cell::new(Exit::Done),
         failures: Cell::new(0),
+        rpcs_beside: Cell::new(0),
         out: Vec::with_capacity(OUTPUT_BYTES),
         stopped: Arc::default(),
     };
@@ -81,6 +84,11 @@ impl Tool {
     pub fn note(&self, exit: Exit) {
         self.failures.set(self.failures.get() + u64::from(exit != Exit::Done));
         self.worst.set(self.worst.get().max(exit));
+    }
+
+    /// Calls that went over sessions of their own.
+    pub fn count_rpcs(&self, rpcs: u64) {
+        self.rpcs_beside.set(self.rpcs_beside.get() + rpcs);
     }
 
     /// Understands operands and connects to their servers. What cannot be reached is told (as `what`, such as `cannot
@@ -162,7 +170,8 @@ impl Tool {
 
     /// The command is done: `objects` of `what` (such as `removed`) in all.
     pub fn summary(&mut self, what: &str, objects: u64) {
-        let (rpcs, seconds) = (self.servers.rpcs(), self.start.elapsed().as_secs_f64());
+        let rpcs = self.servers.rpcs() + self.rpcs_beside.get();
+        let seconds = self.start.elapsed().as_secs_f64();
         let each = rpcs as f64 / objects.max(1) as f64;
         if self.json() {
             self.print_object(&json!({ "summary": {

@@ -174,8 +174,9 @@ fn sync_tree_says_what_did_not_land_and_asks_little_when_nothing_differs() {
     let local = rig.dir.path().join("local");
     fs::create_dir(&local).expect("a directory");
     shell_in(&local, "mkdir d{0..19}; for d in d*; do for f in $(seq 50); do echo $f > $d/$f; done; done");
-    let first = rig.ours("4.2", &["sync-tree", path(&local)], &["t"]);
+    let first = rig.ours("4.2", &["sync-tree", "--rpc-counts", path(&local)], &["t"]);
     assert_eq!(first.code, Some(0), "{first:?}");
+    assert!(first.errors().contains(" RPCs, 0.0"), "what is sent counts, and is little: {first:?}");
     assert_trees(&rig.at("t"), &local, "first");
     let second = rig.ours("4.2", &["sync-tree", "--json", path(&local)], &["t"]);
     let summary = second.summary();

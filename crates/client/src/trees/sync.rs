@@ -50,7 +50,7 @@ pub struct SyncReport {
     pub set: u64,
     /// What was not done.
     pub failures: u64,
-    /// Calls, those of the removals and attributes not counted.
+    /// Calls of the session that files were sent over.
     pub rpcs: u64,
 }
 
