@@ -21,7 +21,10 @@ fn diff_tree_tells_each_difference_and_nothing_else() {
     let Some(rig) = Rig::new() else { return };
     let local = local_tree(&rig);
     let archive = rig.dir.path().join("a.tar.gz");
-    shell_in(&local, "touch -d '2020-01-01' . empty; tar --format=pax -czf ../a.tar.gz .");
+    shell_in(
+        &local,
+        "truncate -s 9000001 huge equal; touch -d '2020-01-01' . empty huge; tar --format=pax -czf ../a.tar.gz .",
+    );
     // The server does not see at once what is changed behind its back: each tree is as it is before it is first listed.
     rig.shell(&format!("cp -a {0} t; cp -a {0} u", path(&local)));
     for version in VERSIONS {
@@ -31,7 +34,7 @@ fn diff_tree_tells_each_difference_and_nothing_else() {
     let end = rig.ours("4.2", &["diff-tree", path(&archive)], &["t"]);
     assert_eq!((end.code, end.text().as_str(), end.errors().as_str()), (Some(0), "", ""));
     rig.shell(
-        "cd u; printf 'X' | dd of=large bs=1 seek=1999999 conv=notrunc status=none; touch -r many/f1 large; \
+        "cd u; printf 'X' | dd of=huge bs=1 seek=9000000 conv=notrunc status=none; touch -r empty huge; printf 'X' | dd of=large bs=1 seek=1999999 conv=notrunc status=none; touch -r many/f1 large; \
          touch -d '2001-01-01 UTC' many/f2; chmod 600 many/f3; chown 7:8 many/f4; echo more >> many/f5; \
          rm many/f6 hard1; cp -a five hard1; mkdir new; touch new/below; ln -sfn five broken; \
          rm fifo; echo x > fifo; rm -rf deep/1/2; rm chr; mknod chr c 1 5",
@@ -58,6 +61,7 @@ fn diff_tree_tells_each_difference_and_nothing_else() {
         ("fifo", "type"),
         ("five", "links"),
         ("hard1", "links"),
+        ("huge", "contents"),
         ("large", "contents"),
         ("many/f2", "mtime"),
         ("many/f3", "mode"),
@@ -77,6 +81,17 @@ fn diff_tree_tells_each_difference_and_nothing_else() {
             wanted.iter().filter(|(p, _)| p != "deep/1/hard2" && p != "five").cloned().collect();
         assert_eq!(found, wanted, "{}", from.display());
     }
+    // Extended attributes count when they are asked for.
+    let key = "user.k";
+    for (at, value) in [(local.join("five"), &b"1"[..]), (rig.at("u/five"), b"2"), (rig.at("u/many/f7"), b"")]
+    {
+        rustix::fs::setxattr(at, key, value, rustix::fs::XattrFlags::empty()).expect("set");
+    }
+    let with = rig.ours("4.2", &["diff-tree", "--quick", "--xattrs", path(&local)], &["u"]);
+    let lines: Vec<String> =
+        with.text().lines().filter(|l| l.contains("extended")).map(str::to_owned).collect();
+    let differs = |name: &str| format!("{name}: extended attribute user.k differs");
+    assert_eq!(lines, ["deep/1/hard2", "five", "hard1", "many/f7"].map(differs)[..], "{with:?}");
     // The lines for people, and what is left when nothing of it counts.
     let end = rig.ours("4.1", &["diff-tree", ignored, path(&local)], &["u"]);
     for line in [
