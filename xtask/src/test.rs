@@ -180,6 +180,8 @@ fn with_lints(cargo: &mut Command) {
     // Where words end is clippy's own way of saying it.
     const DENIED: &str = "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__";
     cargo.env("RUSTC_WORKSPACE_WRAPPER", clippy_driver()).env("CLIPPY_ARGS", DENIED);
+    // Nobody changes a line and builds this again.
+    cargo.env("CARGO_INCREMENTAL", "0");
 }
 
 /// The lints, on every target; where it is possible as a by-product of building them for the tests. Whether it was.
