@@ -3,8 +3,8 @@
 //! | version | how | exactly once by |
 //! |---|---|---|
 //! | 4.1, 4.2 | `engine`: slots of a session on several connections | the session's reply cache |
-//! | 4.0 | [`crate::v40`]: COMPOUNDs without sessions | owners' numbers, and the server's duplicate request cache |
-//! | 3 | [`crate::three`]: procedures that do the same | the server's duplicate request cache |
+//! | 4.0 | `v40`: COMPOUNDs without sessions | owners' numbers, and the server's duplicate request cache |
+//! | 3 | `three`: procedures that do the same | the server's duplicate request cache |
 //!
 //! What a lost reply leaves in doubt, and no cache can tell any more, is [`SessionError::Unknown`].
 
