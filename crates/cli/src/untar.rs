@@ -7,7 +7,7 @@ use crate::progress::bytes_bar;
 use crate::units::{show_bytes, show_count};
 use indicatif::ProgressBar;
 use landfast_client::NfsUrl;
-use landfast_client::untar::{self, Existing, Progress, Report, Source, Tuning, UntarOptions};
+use landfast_client::untar::{self, Existing, Progress, Report, Source, Tuning, UntarOptions, Why};
 use std::io::Write;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -55,6 +55,7 @@ fn options(args: &UntarArgs) -> UntarOptions {
             (_, true) => Existing::Overwrite,
             _ => Existing::Replace,
         },
+        own_groups: None,
         umask: umask(),
         tuning: Tuning { connections: usize::from(args.connections), ..Tuning::default() },
     }
@@ -162,7 +163,7 @@ impl Progress for Screen {
         }
     }
 
-    fn failed(&self, path: &[u8], why: &str) {
+    fn failed(&self, path: &[u8], why: &Why) {
         self.line(|| eprintln!("landfast: {}: {why}", String::from_utf8_lossy(path)));
     }
 }

@@ -8,6 +8,7 @@
 //! - [`fs`]: files and directories by their paths, many in one call; whole trees;
 //! - [`glob`]: shell wildcards;
 //! - [`local`]: trees of this machine, read (blocking);
+//! - [`copy`]: trees as if they were archives;
 //! - [`archive`]: tar archives, read and written member by member (blocking);
 //! - [`tar`]: trees of servers into an archive, many files read in one COMPOUND;
 //! - [`trees`]: trees beside each other: what differs, and what makes one as the other;
@@ -29,6 +30,7 @@
 
 pub mod archive;
 pub mod compound;
+pub mod copy;
 mod cost;
 pub mod cred;
 pub mod fs;

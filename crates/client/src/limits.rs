@@ -111,6 +111,22 @@ pub const ARCHIVE_WRITE_BUFFER: usize = 256 << 10;
 /// Memory that an xz stream may ask its decompressor to take.
 pub const XZ_MEMORY_MAX: u64 = 1 << 30;
 
+/// Blocks of zeroes of this many bytes may become holes.
+pub const SPARSE_BLOCK_BYTES: usize = 4096;
+
+/// Members of a server's tree that are read in one call.
+pub const COPIED_TOGETHER: usize = 256;
+/// The same for their bytes.
+pub const COPIED_TOGETHER_BYTES: usize = 4 << 20;
+/// Bytes of a server's files that are read ahead.
+pub const COPIED_AHEAD_BYTES: usize = 32 << 20;
+/// The same for calls.
+pub const COPIED_CALLS_MAX: usize = 16;
+/// Files written on this machine before their filesystem is synced.
+pub const SYNC_EVERY_MEMBERS: usize = 65_536;
+/// The same for their bytes.
+pub const SYNC_EVERY_BYTES: u64 = 1 << 30;
+
 /// Directories that a member may be nested in.
 pub const DEPTH_MAX: usize = 512;
 /// Members that `untar` packs into one compound.

@@ -25,6 +25,9 @@ pub enum Tools {
     /// Print files of an NFS server
     #[command(disable_help_flag = true)]
     Cat(CatArgs),
+    /// Copy files and directories to, from and between NFS servers
+    #[command(disable_help_flag = true)]
+    Cp(super::cp::args::CpArgs),
     /// Remove files or directories on an NFS server
     #[command(disable_help_flag = true)]
     Rm(RmArgs),

@@ -10,10 +10,11 @@
 //! | `show` | owners, times and sizes as GNU shows them |
 //! | `visit` | operands and all below them, depth first |
 //! | `expression` | what `find` is asked (pure) |
-//! | `ls`, `stat`, `du`, `find`, `cat`, `rm`, `mkdir`, `tar`, `diff_tree`, `sync_tree` | a command each |
+//! | `ls`, `stat`, `du`, `find`, `cat`, `cp`, `rm`, `mkdir`, `tar`, `diff_tree`, `sync_tree` | a command each |
 
 pub mod args;
 mod cat;
+mod cp;
 mod diff_tree;
 mod du;
 mod expression;
@@ -44,6 +45,7 @@ use serde_json::{Value, json};
 pub fn run(command: Tools) -> Exit {
     match command {
         Tools::Cat(args) => cat::run(args),
+        Tools::Cp(args) => cp::run(args),
         Tools::Du(args) => du::run(args),
         Tools::Find(args) => find::run(args),
         Tools::Stat(args) => stat::run(args),
@@ -59,7 +61,7 @@ pub fn run(command: Tools) -> Exit {
 /// The exit status of a command that was typed wrongly, as GNU's.
 pub fn usage_status(command: &str) -> Option<u8> {
     match command {
-        "rm" | "mkdir" | "stat" | "du" | "find" | "cat" => Some(1),
+        "cp" | "rm" | "mkdir" | "stat" | "du" | "find" | "cat" => Some(1),
         "ls" => Some(2),
         _ => None,
     }

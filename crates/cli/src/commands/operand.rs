@@ -67,6 +67,11 @@ impl Place {
         Place { tree: self.tree, path, slash }
     }
 
+    /// Whether both are on one server.
+    pub fn beside(&self, other: &Place) -> bool {
+        self.tree == other.tree
+    }
+
     /// It and all directories above it.
     pub fn and_above(&self) -> impl Iterator<Item = Place> {
         std::iter::successors(Some(self.clone()), |place| place.split().map(|(above, _)| above))

@@ -68,6 +68,19 @@ impl Tool {
         self.common.json
     }
 
+    /// Set when a signal has come.
+    pub fn stop_flag(&self) -> Arc<AtomicBool> {
+        self.stopped.clone()
+    }
+
+    /// So many failures were told by somebody else.
+    pub fn count_failures(&self, failures: u64) {
+        if failures > 0 {
+            self.failures.set(self.failures.get() + failures);
+            self.worst.set(self.worst.get().max(Exit::Partly));
+        }
+    }
+
     /// Says what went wrong; the command goes on and ends with status 1.
     pub fn complain(&self, what: &str) {
         self.complain_as(what, Exit::Partly);

@@ -4,6 +4,7 @@
 mod common;
 
 mod archiving;
+mod copying;
 mod listing;
 mod removing;
 mod trees;

@@ -29,6 +29,8 @@ pub enum Kind {
     Dir,
     /// FIFO.
     Fifo,
+    /// Socket: no archive holds one, but trees do.
+    Socket,
 }
 
 /// Offsets and lengths of a sparse map, unchecked.

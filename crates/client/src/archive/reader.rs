@@ -29,6 +29,8 @@ pub struct Member {
     pub group: Vec<u8>,
     /// When it was last modified.
     pub mtime: Time,
+    /// When it was last read, if that is to be set.
+    pub atime: Option<Time>,
     /// Target of a link.
     pub link: Vec<u8>,
     /// Major and minor number of a device.
@@ -148,6 +150,7 @@ impl<R: Read> ArchiveReader<R> {
             user: records.get("uname").map(<[u8]>::to_vec).unwrap_or_else(|| header.user()),
             group: records.get("gname").map(<[u8]>::to_vec).unwrap_or_else(|| header.group()),
             mtime,
+            atime: None,
             link,
             device: match kind {
                 Kind::Char | Kind::Block => header.device().ok_or_else(|| bad("device number"))?,

@@ -96,6 +96,7 @@ impl<W: Write> ArchiveWriter<W> {
             Kind::Block => EntryType::Block,
             Kind::Dir => EntryType::Directory,
             Kind::Fifo => EntryType::Fifo,
+            Kind::Socket => return Err(io::Error::other("no archive can hold a socket")),
         });
         header.set_mode(member.mode & 0o7777);
         header.set_uid(number(&mut pax, "uid", member.uid.into(), SEVEN_DIGITS));
@@ -221,6 +222,7 @@ mod tests {
                     user: b"ann".to_vec(),
                     group: b"g".repeat(40),
                     mtime: Time { seconds, nanos },
+                    atime: None,
                     link: if is_link { link } else { Vec::new() },
                     device: if kind == Kind::Char { device } else { (0, 0) },
                     size: data.len() as u64,
@@ -279,6 +281,7 @@ mod tests {
             user: Vec::new(),
             group: Vec::new(),
             mtime: Time::default(),
+            atime: None,
             link: Vec::new(),
             device: (0, 0),
             size: 5,

@@ -31,6 +31,12 @@ impl Read {
         Read { offset: 0, left: None, page: READ_FIRST_BYTES, data: BytesMut::new(), fh: None }
     }
 
+    /// As `whole`, of a file that has so many bytes.
+    pub(super) fn whole_of(size: u64) -> Read {
+        let page = u32::try_from(size).unwrap_or(READ_BYTES).clamp(1, READ_BYTES);
+        Read { page, ..Read::whole() }
+    }
+
     pub(super) fn range(offset: u64, count: u64) -> Read {
         let page = u32::try_from(count).unwrap_or(READ_BYTES).min(READ_BYTES);
         Read { offset, left: Some(count), page, ..Read::whole() }

@@ -396,6 +396,14 @@ impl Nfs {
         self.all(paths.into_iter().map(|p| Item::new(p.as_ref(), data::Read::whole()))).await
     }
 
+    /// Reads whole files whose handles and sizes are known; more is read of one that has grown.
+    pub async fn read_files_of(
+        &self,
+        files: impl IntoIterator<Item = (FileHandle, u64)>,
+    ) -> Vec<Outcome<Bytes>> {
+        self.all(files.into_iter().map(|(fh, size)| Item::at(fh, data::Read::whole_of(size)))).await
+    }
+
     /// Reads parts of files: path, first byte, bytes. Less comes at the end of the file.
     pub async fn read<P: AsRef<[u8]>>(
         &self,

@@ -118,7 +118,9 @@ where
                     Ok((packed, reply)) => self.take(packed, reply),
                     // A task of ours that panicked: its items have no outcome that anybody knows. The runtime has
                     // said why; here it goes on as a panic.
-                    Err(e) => std::panic::resume_unwind(e.into_panic()),
+                    Err(e) if e.is_panic() => std::panic::resume_unwind(e.into_panic()),
+                    // Cancelled: the runtime ends, and this with it.
+                    Err(_) => std::future::pending().await,
                 },
                 () = timer => {}
                 () = stop => {}

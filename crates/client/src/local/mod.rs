@@ -27,4 +27,5 @@ mod walk;
 
 pub use data::{segments, xattrs};
 pub use links::Links;
+pub(crate) use walk::meta;
 pub use walk::{Attempt, Follow, Found, Trouble, Walk, WalkOptions};

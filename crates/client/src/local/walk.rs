@@ -229,7 +229,7 @@ fn look(dir: Option<&Arc<OwnedFd>>, name: &CStr, follow: bool) -> io::Result<(Me
 }
 
 #[allow(clippy::unnecessary_cast)] // the fields' types are not the same on all machines
-fn meta(stat: &Stat) -> Meta {
+pub(crate) fn meta(stat: &Stat) -> Meta {
     use rustix::fs::FileType as Local;
     let time = |seconds: i64, nanos: u32| NfsTime { seconds, nseconds: nanos };
     Meta {

@@ -332,7 +332,7 @@ impl Writer<'_> {
             Kind::Dir => &mut self.report.dirs,
             Kind::Symlink => &mut self.report.symlinks,
             Kind::HardLink => &mut self.report.hard_links,
-            Kind::Char | Kind::Block | Kind::Fifo => &mut self.report.specials,
+            Kind::Char | Kind::Block | Kind::Fifo | Kind::Socket => &mut self.report.specials,
         };
         *count += 1;
         self.report.bytes += member.stored;

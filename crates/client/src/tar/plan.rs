@@ -190,6 +190,7 @@ impl<'a> Plan<'a> {
             user,
             group,
             mtime: Time { seconds: meta.modified.seconds, nanos: meta.modified.nseconds },
+            atime: None,
             link,
             device: if is_device { meta.rdev } else { (0, 0) },
             size,

@@ -154,6 +154,7 @@ fn meta(member: &Member, number: u64) -> Meta {
         Kind::Block => FileType::Blk,
         Kind::Dir => FileType::Dir,
         Kind::Fifo => FileType::Fifo,
+        Kind::Socket => FileType::Sock,
     };
     let time = NfsTime { seconds: member.mtime.seconds, nseconds: member.mtime.nanos };
     Meta {

@@ -238,8 +238,8 @@ impl Progress for Hearing {
         }
     }
 
-    fn failed(&self, path: &[u8], why: &str) {
-        self.telling.failed(&of_member(path), why);
+    fn failed(&self, path: &[u8], why: &untar::Why) {
+        self.telling.failed(&of_member(path), &why.to_string());
     }
 }
 
@@ -376,6 +376,7 @@ fn member(path: &[u8], node: &Node) -> Option<Member> {
         user: Vec::new(),
         group: Vec::new(),
         mtime: Time { seconds: meta.modified.seconds, nanos: meta.modified.nseconds },
+        atime: None,
         link: if kind == Kind::Symlink { node.text.to_vec() } else { Vec::new() },
         device: if matches!(kind, Kind::Char | Kind::Block) { meta.rdev } else { (0, 0) },
         size: meta.size_of_file(),

@@ -8,8 +8,9 @@ use bytes::Bytes;
 use landfast_nfs::v4::attr::{AttrValues, Fattr};
 use landfast_nfs::v4::{NfsTime, SetTime};
 
+use super::existing::Existing;
 use super::options::UntarOptions;
-use crate::archive::{Kind, Member};
+use crate::archive::{Kind, Member, Time};
 use crate::compound::fattr;
 
 /// Mode of a directory while it is being filled.
@@ -23,6 +24,9 @@ pub(super) struct AttrRules {
     mode_mask: u32,
     touch: bool,
     umask: u32,
+    /// Directories have their mode from the beginning, as far as they can be filled with it.
+    dir_mode_first: bool,
+    own_groups: Option<Vec<u32>>,
     /// The last attributes encoded: neighbours mostly have the same.
     last: Option<((u32, u32, u32), Fattr)>,
 }
@@ -44,6 +48,7 @@ pub(super) fn merge(first: &Fattr, later: &Fattr) -> Fattr {
         owner: b.owner.or(a.owner),
         owner_group: b.owner_group.or(a.owner_group),
         time_modify_set: b.time_modify_set.or(a.time_modify_set),
+        time_access_set: b.time_access_set.or(a.time_access_set),
         size: b.size.or(a.size),
         ..AttrValues::default()
     })
@@ -57,6 +62,8 @@ impl AttrRules {
             mode_mask: if same_permissions { 0o7777 } else { 0o777 & !options.umask },
             touch: options.touch,
             umask: options.umask,
+            dir_mode_first: !same_permissions && matches!(options.existing, Existing::Look(_)),
+            own_groups: options.own_groups.clone(),
             last: None,
         }
     }
@@ -71,15 +78,23 @@ impl AttrRules {
         if member.kind == Kind::Dir {
             let create = AttrValues { mode: Some(DIR_MODE_MEANWHILE), ..AttrValues::default() };
             let mut finish = self.owner(member);
+            finish.time_modify_set = self.time(member.mtime);
+            finish.time_access_set = member.atime.and_then(|t| self.time(t));
+            if self.dir_mode_first {
+                let mode = member.mode & (self.mode_mask | 0o1000);
+                let create = AttrValues { mode: Some(mode | DIR_MODE_MEANWHILE), ..AttrValues::default() };
+                finish.mode = (mode | DIR_MODE_MEANWHILE != mode).then_some(mode);
+                return MemberAttrs { create: fattr(&create), finish: fattr(&finish) };
+            }
             finish.mode = Some(mode);
-            finish.time_modify_set = self.time(member);
             return MemberAttrs { create: fattr(&create), finish: fattr(&finish) };
         }
         let set_id = mode & 0o6000 != 0;
         let is_link = member.kind == Kind::Symlink;
         let finish = AttrValues {
             mode: (set_id && !is_link).then_some(mode),
-            time_modify_set: self.time(member),
+            time_modify_set: self.time(member.mtime),
+            time_access_set: member.atime.and_then(|t| self.time(t)),
             ..AttrValues::default()
         };
         let key = (if is_link { u32::MAX } else { mode & 0o1777 }, member.uid, member.gid);
@@ -95,12 +110,17 @@ impl AttrRules {
     }
 
     fn owner(&self, member: &Member) -> AttrValues {
-        let id = |n: u32| self.same_owner.then(|| Bytes::from(n.to_string()));
-        AttrValues { owner: id(member.uid), owner_group: id(member.gid), ..AttrValues::default() }
+        let id = |n: u32| Bytes::from(n.to_string());
+        let own_group = |gid: &u32| self.own_groups.as_ref().is_some_and(|own| own.contains(gid));
+        AttrValues {
+            owner: self.same_owner.then(|| id(member.uid)),
+            owner_group: Some(member.gid).filter(|gid| self.same_owner || own_group(gid)).map(id),
+            ..AttrValues::default()
+        }
     }
 
-    fn time(&self, member: &Member) -> Option<SetTime> {
-        let time = NfsTime { seconds: member.mtime.seconds, nseconds: member.mtime.nanos };
+    fn time(&self, time: Time) -> Option<SetTime> {
+        let time = NfsTime { seconds: time.seconds, nseconds: time.nanos };
         (!self.touch).then_some(SetTime::ClientTime(time))
     }
 }
@@ -108,7 +128,6 @@ impl AttrRules {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::archive::Time;
 
     fn member(kind: Kind, mode: u32) -> Member {
         Member {
@@ -120,6 +139,7 @@ mod tests {
             user: Vec::new(),
             group: Vec::new(),
             mtime: Time { seconds: 5, nanos: 6 },
+            atime: None,
             link: Vec::new(),
             device: (0, 0),
             size: 0,

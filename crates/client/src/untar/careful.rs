@@ -17,10 +17,11 @@ use landfast_nfs::v4::{ArgOp, Fattr, FileHandle, FileType, NfsStat, OpNum, ResBo
 use tokio::time::sleep;
 
 use super::attrs::merge;
-use super::options::Existing;
+use super::existing::{Existing, New, Over, SEEN, Seen, Verdict};
 use super::pack::{is_dir, open_args};
 use super::plan::{Leftover, Make, SlowDone, SlowTask};
-use crate::compound::{OpError, Results, fattr};
+use super::report::{Cause, Why};
+use crate::compound::{OpError, Results, fattr, values};
 use crate::limits;
 use crate::ops;
 use crate::session::{Session, SessionError};
@@ -33,10 +34,23 @@ pub(super) enum Trouble {
     /// May have been done, may not.
     #[error("the outcome is unknown: {0}")]
     Unknown(String),
+    /// It stays out, for a reason that has a name.
+    #[error("{0}")]
+    Refused(Why),
     #[error(transparent)]
     Fatal(SessionError),
     #[error("{0}")]
     Other(String),
+}
+
+impl From<Trouble> for Why {
+    fn from(trouble: Trouble) -> Why {
+        match trouble {
+            Trouble::Op(e) => e.into(),
+            Trouble::Refused(why) => why,
+            other => other.to_string().into(),
+        }
+    }
 }
 
 impl OpenFile {
@@ -106,19 +120,25 @@ pub(super) async fn extract<P>(
         Leftover::Opened(fh, stateid) => close(session, fh, *stateid).await,
     }
     let mut tries = 0;
-    let mut replace = task.replace;
+    let mut how = match how(session, task, existing).await? {
+        Some(how) => how,
+        None => return Ok(SlowDone::Skipped),
+    };
     loop {
         tries += 1;
+        let replace = how == How::Replace;
         let done = match &task.job.make {
             Make::Dir => dir(session, task, replace).await,
-            Make::File(data) => whole_file(session, task, data, replace, existing).await,
+            Make::File(data) => whole_file(session, task, data, how, existing).await,
             Make::Other(kind) => other(session, task, kind, replace).await,
             Make::Link(_) => link(session, task, replace).await,
             Make::Pieces(_) => Err(Trouble::Other("a file in pieces".into())),
         };
         match done {
             Err(Trouble::Unknown(_)) if tries < limits::REPLACE_TRIES => {
-                replace |= !matches!(task.job.make, Make::Dir);
+                if how == How::New && !matches!(task.job.make, Make::Dir) {
+                    how = How::Replace;
+                }
             }
             Err(e)
                 if e.status() == Some(NfsStat::NFS4ERR_EXIST)
@@ -126,11 +146,67 @@ pub(super) async fn extract<P>(
                     && !task.implied
                     && tries < limits::REPLACE_TRIES =>
             {
-                replace = true;
+                how = match existing {
+                    Existing::Overwrite if task.job.puts() == New::File => How::Into,
+                    // Somebody else's, made just now.
+                    Existing::Look(over) => match look(session, task, over).await? {
+                        Some(how) => how,
+                        None => return Ok(SlowDone::Skipped),
+                    },
+                    _ => How::Replace,
+                };
             }
             Err(e) if e.status() == Some(NfsStat::NFS4ERR_EXIST) => return Ok(SlowDone::InTheWay),
             other => return other,
         }
+    }
+}
+
+/// How a file comes to be where it is to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum How {
+    /// Nothing has the name.
+    New,
+    /// What has it goes first.
+    Replace,
+    /// The file that has it is emptied and written.
+    Into,
+}
+
+/// How to begin; `None`: what is there stays, as asked.
+pub(super) async fn how<P>(
+    session: &Session,
+    task: &SlowTask<P>,
+    existing: Existing,
+) -> Result<Option<How>, Trouble> {
+    Ok(Some(match (existing, task.replace) {
+        (Existing::Look(over), false) => return look(session, task, over).await,
+        (_, false) => How::New,
+        (Existing::Overwrite, true) if task.job.puts() == New::File => How::Into,
+        (_, true) => How::Replace,
+    }))
+}
+
+/// The same by what has the name now.
+pub(super) async fn look<P>(
+    session: &Session,
+    task: &SlowTask<P>,
+    over: Over,
+) -> Result<Option<How>, Trouble> {
+    let ops = vec![ArgOp::Putfh(task.dir.clone()), ArgOp::Lookup(task.name.clone()), ArgOp::Getattr(SEEN)];
+    let mut results = step(session, ops).await?;
+    match results.skip(&[OpNum::PUTFH, OpNum::LOOKUP]) {
+        Err(OpError::Failed { status: NfsStat::NFS4ERR_NOENT, .. }) => return Ok(Some(How::New)),
+        other => other?,
+    }
+    let Some(seen) = Seen::of(&values(&results.getattr()?)?) else {
+        return Err(Trouble::Other("the server does not say what has its name".into()));
+    };
+    match over.judge(task.job.puts(), task.job.modified, &seen) {
+        Verdict::Replace => Ok(Some(How::Replace)),
+        Verdict::Into => Ok(Some(How::Into)),
+        Verdict::Skip => Ok(None),
+        Verdict::Refuse(why) => Err(Trouble::Refused(why)),
     }
 }
 
@@ -150,7 +226,7 @@ async fn remove(session: &Session, dir: &FileHandle, name: &Bytes) -> Result<(),
     match results.skip(&[OpNum::PUTFH, OpNum::LOOKUP, OpNum::NVERIFY, OpNum::PUTFH, OpNum::REMOVE]) {
         Err(OpError::Failed { status: NfsStat::NFS4ERR_NOENT, .. }) => Ok(()),
         Err(OpError::Failed { status: NfsStat::NFS4ERR_SAME, .. }) => {
-            Err(Trouble::Other("a directory is in the way".into()))
+            Err(Trouble::Refused(Why::of(Cause::DirInTheWay, "a directory is in the way")))
         }
         other => Ok(other?),
     }
@@ -247,10 +323,10 @@ async fn whole_file<P>(
     session: &Session,
     task: &SlowTask<P>,
     data: &Bytes,
-    replace: bool,
+    how: How,
     existing: Existing,
 ) -> Result<SlowDone, Trouble> {
-    let file = open(session, task, replace, existing).await?;
+    let file = open(session, task, how, existing).await?;
     let written = write(session, &file, 0, data, StableHow::FileSync).await;
     let done = match written {
         Ok(_) => finish(session, &file, task, None).await,
@@ -264,11 +340,11 @@ async fn whole_file<P>(
 pub(super) async fn open<P>(
     session: &Session,
     task: &SlowTask<P>,
-    replace: bool,
+    how: How,
     existing: Existing,
 ) -> Result<OpenFile, Trouble> {
-    let overwrite = replace && existing == Existing::Overwrite;
-    if replace && !overwrite {
+    let overwrite = how == How::Into;
+    if how == How::Replace {
         remove(session, &task.dir, &task.name).await?;
     }
     let mut attrs = task.job.attrs.create.clone();
@@ -286,7 +362,10 @@ pub(super) async fn open<P>(
                 let fh = results.getfh()?;
                 // Of an existing file nothing but the size was set.
                 let missing = match overwrite {
-                    true => task.job.attrs.create.mask,
+                    true => match existing {
+                        Existing::Look(over) => over.for_existing(&task.job.attrs.create).mask,
+                        _ => task.job.attrs.create.mask,
+                    },
                     false => task.job.attrs.create.mask.minus(&res.attrset),
                 };
                 return Ok(OpenFile::new(fh, res.stateid, missing));
@@ -296,7 +375,15 @@ pub(super) async fn open<P>(
                 if overwrite
                     && matches!(e.status(), NfsStat::NFS4ERR_SYMLINK | NfsStat::NFS4ERR_WRONG_TYPE) =>
             {
-                return Box::pin(open(session, task, true, Existing::Replace)).await;
+                return Box::pin(open(session, task, How::Replace, existing)).await;
+            }
+            // As `cp --force`.
+            Err(e)
+                if overwrite
+                    && matches!(existing, Existing::Look(Over { force: true, .. }))
+                    && matches!(e.status(), NfsStat::NFS4ERR_ACCESS | NfsStat::NFS4ERR_PERM) =>
+            {
+                return Box::pin(open(session, task, How::Replace, existing)).await;
             }
             Err(e) if may_be_owner(e.status()) && has_owner(&attrs) => attrs = without_owner(&attrs),
             Err(e) => return Err(e.into()),
@@ -404,7 +491,10 @@ pub(super) async fn finish<P>(
         set(session, &file.fh, &last).await?;
     }
     match refused {
-        Some(e @ Trouble::Op(_)) => Err(Trouble::Other(format!("extracted, but its owner is not set: {e}"))),
+        Some(Trouble::Op(e)) => {
+            let text = format!("extracted, but its owner is not set: {e}");
+            Err(Trouble::Refused(Why::of(Cause::Attributes(e.status()), text)))
+        }
         Some(e) => Err(e),
         None => Ok(()),
     }

@@ -5,20 +5,23 @@ use std::time::{Duration, Instant};
 
 use landfast_nfs::v4::args::{CreateType, SetattrArgs};
 use landfast_nfs::v4::attr::{Bitmap, number};
-use landfast_nfs::v4::{ArgOp, CompoundRes, Fattr, FileHandle, FileType, NfsStat, OpNum, SpecData, Stateid};
+use landfast_nfs::v4::{
+    ArgOp, CompoundRes, Fattr, FileHandle, FileType, NfsStat, NfsTime, OpNum, SpecData, Stateid,
+};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, sleep_until};
 
 use super::attrs::AttrRules;
 use super::careful::{self, Trouble};
-use super::options::{Existing, UntarOptions};
+use super::existing::{Existing, SEEN};
+use super::options::UntarOptions;
 use super::pack::{Batch, Capacity};
 use super::path::Filter;
 use super::pieces;
-use super::plan::{Job, Make, Plan, Settled, SlowDone, SlowTask};
+use super::plan::{Good, Job, Make, Plan, Settled, SlowDone, SlowTask};
 use super::replies::Feedback;
-use super::report::{FatalError, Progress, Report};
+use super::report::{Cause, FatalError, Progress, Report, Why};
 use super::source::{self, Data, Event, Piece, Reading, Source, Taken};
 use super::tree::DirId;
 use crate::archive::{Kind, Member};
@@ -68,38 +71,69 @@ pub async fn run_as(
     url: &NfsUrl,
     progress: Arc<dyn Progress>,
 ) -> Result<Report, FatalError> {
+    let (reading, size) = begin(&options, source).await?;
+    progress.opened(size);
+    let start = Instant::now();
+    let session = Session::connect(session_options).await?;
+    let (mut report, fatal) = match open_destination(&session, url).await {
+        Err(e) => (Report::default(), Some(e)),
+        Ok(root) => extract(&session, root, &options, reading, progress).await,
+    };
+    session.clone().destroy().await;
+    report.measure(start, &session.stats());
+    finished(report, fatal)
+}
+
+/// As [`run`], over a session that there is already, into the directory `root`. RPCs are counted from the session's first
+/// one on.
+///
+/// # Errors
+/// As [`run`].
+pub async fn run_in(
+    options: UntarOptions,
+    session: &Session,
+    root: FileHandle,
+    source: Source,
+    progress: Arc<dyn Progress>,
+) -> Result<Report, FatalError> {
+    enough(session)?;
+    let (reading, size) = begin(&options, source).await?;
+    progress.opened(size);
+    let start = Instant::now();
+    let (mut report, fatal) = extract(session, root, &options, reading, progress).await;
+    report.measure(start, &session.stats());
+    finished(report, fatal)
+}
+
+/// Starts reading; the size of an archive that is a file.
+async fn begin(options: &UntarOptions, source: Source) -> Result<(Reading, Option<u64>), FatalError> {
     let name = source.name();
     let filter = Filter::new(options.strip_components, &options.exclude);
     let mut reading =
         source::start(source, filter, &options.tuning).map_err(|e| FatalError::Reader(e.to_string()))?;
     match reading.events.recv().await {
-        Some(Event::Opened(size)) => progress.opened(size),
-        Some(Event::End(Some(source))) => return Err(FatalError::Archive { name, source }),
-        _ => return Err(FatalError::Reader(name)),
+        Some(Event::Opened(size)) => Ok((reading, size)),
+        Some(Event::End(Some(source))) => Err(FatalError::Archive { name, source }),
+        _ => Err(FatalError::Reader(name)),
     }
-    let start = Instant::now();
-    let root_user = session_options.identity.uid == 0;
-    let session = Session::connect(session_options).await?;
-    let (report, fatal) = match open_destination(&session, url).await {
-        Err(e) => (Report::default(), Some(e)),
-        Ok(root) => {
-            let rules = AttrRules::new(&options, root_user);
-            let tuning = &options.tuning;
-            let members = if session.one_by_one() { 1 } else { tuning.members_per_compound };
-            let capacity = Capacity::new(&session.limits(), members, tuning.request_bytes);
-            let plan = Plan::new(root, options.existing, rules.implied_dir(), capacity);
-            let engine = Engine::new(session.clone(), plan, rules, &options, progress);
-            engine.run(reading).await
-        }
-    };
-    let mut report = report;
-    report.seconds = start.elapsed().as_secs_f64();
-    session.clone().destroy().await;
-    let stats = session.stats();
-    report.files_per_s = report.files as f64 / report.seconds.max(1e-9);
-    (report.rpcs, report.retransmissions) = (stats.rpcs, stats.retransmissions);
-    report.session_renewals = stats.renewals;
-    report.rpcs_per_file = if report.files > 0 { stats.rpcs as f64 / report.files as f64 } else { 0.0 };
+}
+
+async fn extract(
+    session: &Session,
+    root: FileHandle,
+    options: &UntarOptions,
+    reading: Reading,
+    progress: Arc<dyn Progress>,
+) -> (Report, Option<FatalError>) {
+    let rules = AttrRules::new(options, session.options().identity.uid == 0);
+    let tuning = &options.tuning;
+    let members = if session.one_by_one() { 1 } else { tuning.members_per_compound };
+    let capacity = Capacity::new(&session.limits(), members, tuning.request_bytes);
+    let plan = Plan::new(root, options.existing, rules.implied_dir(), capacity);
+    Engine::new(session.clone(), plan, rules, options, progress).run(reading).await
+}
+
+fn finished(mut report: Report, fatal: Option<FatalError>) -> Result<Report, FatalError> {
     let nothing = report.files + report.dirs + report.symlinks + report.hard_links + report.specials == 0;
     match fatal {
         Some(e) if nothing => Err(e),
@@ -116,6 +150,17 @@ async fn open_destination(session: &Session, url: &NfsUrl) -> Result<FileHandle,
     let server = session.server().to_owned();
     let path = url.path.iter().map(|c| format!("/{}", c.escape_ascii())).collect::<String>();
     let path = if path.is_empty() { "/".to_owned() } else { path };
+    enough(session)?;
+    match ops::resolve(session, &url.path).await {
+        Ok((fh, attrs)) if attrs.kind == Some(FileType::Dir) => Ok(fh),
+        Ok(_) => Err(FatalError::NotDirectory { server, path }),
+        Err(source) => Err(FatalError::Destination { server, path, source }),
+    }
+}
+
+/// Whether the session can be worked with.
+fn enough(session: &Session) -> Result<(), FatalError> {
+    let server = session.server().to_owned();
     let SessionLimits { request, response, ops, .. } = session.limits();
     for (what, granted, needed) in [
         ("bytes of request", request, limits::MESSAGE_MIN),
@@ -127,11 +172,7 @@ async fn open_destination(session: &Session, url: &NfsUrl) -> Result<FileHandle,
             return Err(SessionError::TooSmall { server, what }.into());
         }
     }
-    match ops::resolve(session, &url.path).await {
-        Ok((fh, attrs)) if attrs.kind == Some(FileType::Dir) => Ok(fh),
-        Ok(_) => Err(FatalError::NotDirectory { server, path }),
-        Err(source) => Err(FatalError::Destination { server, path, source }),
-    }
+    Ok(())
 }
 
 /// What a task has to say when it is done.
@@ -270,7 +311,7 @@ impl Engine {
             Event::Skipped => self.report.skipped += 1,
             Event::Rejected(path, why) => {
                 self.progress.failed(&path, &why);
-                self.report.fail(&path, why);
+                self.report.fail(&path, &why);
             }
             Event::End(error) => {
                 self.report.stopped = error.map(|e| e.to_string());
@@ -283,6 +324,7 @@ impl Engine {
     fn job(&mut self, taken: Taken) -> Job<Cargo> {
         let Taken { member, path, target, data } = taken;
         let attrs = self.rules.of(&member);
+        let modified = NfsTime { seconds: member.mtime.seconds, nseconds: member.mtime.nanos };
         let mut cargo = Cargo { bytes: member.size, kind: Some(member.kind), ..Cargo::default() };
         let whole = match data {
             Data::Whole(data, permit) => {
@@ -300,11 +342,12 @@ impl Engine {
             (Kind::Dir, _) => Make::Dir,
             (Kind::HardLink, _) => Make::Link(target),
             (Kind::Symlink, _) => Make::Other(CreateType::Lnk(member.link.clone().into())),
+            (Kind::Socket, _) => Make::Other(CreateType::Sock),
             (Kind::Fifo, _) => Make::Other(CreateType::Fifo),
             (Kind::Char, _) => Make::Other(CreateType::Chr(device(&member))),
             (Kind::Block, _) => Make::Other(CreateType::Blk(device(&member))),
         };
-        Job { shown: member.path, path, make, attrs, payload: cargo }
+        Job { shown: member.path, path, make, attrs, modified, payload: cargo }
     }
 
     /// Sends what is ready: full compounds, and what there is when nothing is under way or nothing more
@@ -334,12 +377,14 @@ impl Engine {
     }
 
     fn start_listings(&mut self) {
+        let looks = matches!(self.existing, Existing::Look(_));
         for (id, fh) in self.plan.take_listings() {
             self.tasks += 1;
             let (session, send) = (self.session.clone(), self.send.clone());
             tokio::spawn(async move {
                 const WANTED: Bitmap = Bitmap::of(&[number::TYPE, number::FILEHANDLE]);
-                let listed = ops::list(&session, &fh, WANTED, limits::LISTING_MAX).await;
+                let wanted = if looks { SEEN } else { WANTED };
+                let listed = ops::list(&session, &fh, wanted, limits::LISTING_MAX).await;
                 let _ = send.send(Done::Listing(id, listed));
             });
         }
@@ -397,9 +442,9 @@ impl Engine {
                     Err(Trouble::Fatal(e)) => {
                         let why = e.to_string();
                         self.fatal.get_or_insert(e);
-                        SlowDone::Failed(why)
+                        SlowDone::Failed(why.into())
                     }
-                    Err(e) => SlowDone::Failed(e.to_string()),
+                    Err(e) => SlowDone::Failed(e.into()),
                 };
                 let task = *task;
                 self.plan.slow_done(task.id, task.job, done);
@@ -428,24 +473,27 @@ impl Engine {
         let settled = self.plan.take_settled();
         let any = !settled.is_empty();
         for Settled { job, result, implied } in settled {
-            if let Err(why) = result {
-                self.progress.failed(&job.shown, &why);
-                self.report.fail(&job.shown, why);
-                continue;
-            }
-            let r = &mut self.report;
-            match job.payload.kind {
-                Some(Kind::File) => {
-                    r.files += 1;
-                    r.bytes += job.payload.bytes;
+            let met = matches!(result, Ok(Good::Met));
+            match result {
+                Ok(Good::Made | Good::Met) => {}
+                Ok(Good::Skipped) => {
+                    self.progress.skipped(&job.shown);
+                    self.report.skipped += 1;
+                    continue;
                 }
-                Some(Kind::HardLink) => r.hard_links += 1,
-                Some(Kind::Symlink) => r.symlinks += 1,
-                Some(Kind::Char | Kind::Block | Kind::Fifo) => r.specials += 1,
-                Some(Kind::Dir) | None => r.dirs += 1,
+                Err(why) => {
+                    let why = Why { kind: job.payload.kind, ..why };
+                    self.progress.failed(&job.shown, &why);
+                    self.report.fail(&job.shown, &why);
+                    continue;
+                }
             }
+            self.report.count(job.payload.kind, job.payload.bytes);
             if !implied {
-                self.progress.stable(&job.shown);
+                match met {
+                    true => self.progress.met(&job.shown),
+                    false => self.progress.stable(&job.shown),
+                }
                 self.committed.0 += 1;
                 self.committed.1 += job.payload.bytes;
             }
@@ -474,7 +522,7 @@ impl Engine {
                 Ok(Ok(failed)) => {
                     for (shown, why) in failed {
                         self.progress.failed(&shown, &why);
-                        self.report.fail(&shown, why);
+                        self.report.fail(&shown, &why);
                     }
                 }
                 Ok(Err(e)) => return Some(e),
@@ -489,7 +537,7 @@ impl Engine {
 async fn set_all(
     session: &Session,
     mut rest: Vec<(FileHandle, Fattr, Vec<u8>)>,
-) -> Result<Vec<(Vec<u8>, String)>, SessionError> {
+) -> Result<Vec<(Vec<u8>, Why)>, SessionError> {
     let mut failed = Vec::new();
     let mut pause = limits::BACKOFF_MIN;
     let start = Instant::now();
@@ -534,7 +582,8 @@ async fn set_all(
             }
             Some(e) => {
                 let (_, _, shown) = rest.remove(0);
-                failed.push((shown, format!("its mode, owner or time is not set: {e}")));
+                let text = format!("its mode, owner or time is not set: {e}");
+                failed.push((shown, Why::of(Cause::Attributes(e.status()), text)));
             }
         }
     }

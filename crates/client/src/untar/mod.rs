@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | [`path`] | which names may be extracted: no `..`, nothing absolute; strip, exclude | no |
 //! | `source` | reads and decompresses the archive on a thread of its own | archive |
+//! | `existing` | what is done about names that exist already | no |
 //! | `attrs` | which attributes a member gets, at creation and last | no |
 //! | `tree` | what is known of the destination; paths are followed through real directories only | no |
 //! | `plan` | the order of things, what waits for what | no |
@@ -19,6 +20,7 @@
 mod attrs;
 mod careful;
 mod engine;
+mod existing;
 mod options;
 mod pack;
 pub mod path;
@@ -31,7 +33,9 @@ mod sim;
 mod source;
 mod tree;
 
-pub use engine::{run, run_as};
-pub use options::{Existing, Tuning, UntarOptions};
-pub use report::{Failure, FatalError, Progress, Report, Silent};
-pub use source::Source;
+pub use engine::{run, run_as, run_in};
+pub use existing::{Existing, Over, When};
+pub(crate) use existing::{New, Seen, Verdict};
+pub use options::{Tuning, UntarOptions};
+pub use report::{Cause, Failure, FatalError, Progress, Report, Silent, Why};
+pub use source::{DataError, Given, Members, Source};

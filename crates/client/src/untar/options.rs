@@ -1,18 +1,7 @@
 //! What `untar` is asked to do, and how far it may go.
 
+use super::existing::Existing;
 use crate::limits;
-
-/// What to do when a name exists already.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Existing {
-    /// Unlink it and make the file anew, as GNU tar by default.
-    #[default]
-    Replace,
-    /// Write into the existing file (`--overwrite`).
-    Overwrite,
-    /// Leave it and report the member as failed (`--keep-old-files`).
-    Keep,
-}
 
 /// The options of one extraction.
 #[derive(Debug, Clone)]
@@ -30,6 +19,8 @@ pub struct UntarOptions {
     pub exclude: Vec<String>,
     /// What to do about existing files.
     pub existing: Existing,
+    /// Groups that files may be given when owners are not set: those of the source that are among these.
+    pub own_groups: Option<Vec<u32>>,
     /// Bits that are taken out of modes unless permissions are kept.
     pub umask: u32,
     /// Limits on what is in hand at a time.
@@ -45,6 +36,7 @@ impl Default for UntarOptions {
             strip_components: 0,
             exclude: Vec::new(),
             existing: Existing::default(),
+            own_groups: None,
             umask: 0o022,
             tuning: Tuning::default(),
         }

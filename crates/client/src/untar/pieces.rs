@@ -11,9 +11,10 @@ use landfast_nfs::v4::{ArgOp, OpNum, StableHow, Verifier};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use super::careful::{self, OpenFile, Trouble};
-use super::options::Existing;
+use super::careful::{self, How, OpenFile, Trouble};
+use super::existing::Existing;
 use super::plan::{Leftover, SlowDone, SlowTask};
+use super::report::{Cause, Why};
 use super::source::Piece;
 use crate::limits;
 use crate::session::Session;
@@ -29,15 +30,29 @@ pub(super) async fn extract<P>(
     if let Leftover::Opened(fh, stateid) = &task.leftover {
         careful::close(session, fh, *stateid).await;
     }
-    let mut replace = task.replace;
+    let mut how = match careful::how(session, task, existing).await? {
+        Some(how) => how,
+        None => return Ok(SlowDone::Skipped),
+    };
     let mut tries = 0;
     let file = loop {
         tries += 1;
-        match careful::open(session, task, replace, existing).await {
-            Err(Trouble::Unknown(_)) if tries < limits::REPLACE_TRIES => replace = true,
+        match careful::open(session, task, how, existing).await {
+            Err(Trouble::Unknown(_)) if tries < limits::REPLACE_TRIES => {
+                if how == How::New {
+                    how = How::Replace;
+                }
+            }
             Err(e) if e.status() == Some(landfast_nfs::v4::NfsStat::NFS4ERR_EXIST) => match existing {
                 Existing::Keep => return Err(Trouble::Other("File exists".into())),
-                _ if tries < limits::REPLACE_TRIES => replace = true,
+                Existing::Overwrite if tries < limits::REPLACE_TRIES => how = How::Into,
+                Existing::Look(over) if tries < limits::REPLACE_TRIES => {
+                    match careful::look(session, task, over).await? {
+                        Some(now) => how = now,
+                        None => return Ok(SlowDone::Skipped),
+                    }
+                }
+                _ if tries < limits::REPLACE_TRIES => how = How::Replace,
                 _ => return Err(e),
             },
             other => break other?,
@@ -64,7 +79,9 @@ async fn fill(
         let mut over = false;
         while group.len() < limits::PIECES_PER_COMMIT && !over {
             match pieces.recv().await {
-                Some(piece) => group.push(Arc::new(piece.map_err(Trouble::Other)?)),
+                Some(piece) => {
+                    group.push(Arc::new(piece.map_err(|why| Trouble::Refused(Why::of(Cause::Unread, why)))?))
+                }
                 None => over = true,
             }
         }

@@ -17,11 +17,12 @@ use std::collections::{HashMap, VecDeque};
 
 use bytes::Bytes;
 use landfast_nfs::v4::args::CreateType;
-use landfast_nfs::v4::{Fattr, FileHandle, FileType, Stateid};
+use landfast_nfs::v4::{Fattr, FileHandle, FileType, NfsTime, Stateid};
 
 use super::attrs::{MemberAttrs, merge};
-use super::options::Existing;
+use super::existing::{Existing, New, Over, Seen, Verdict, When};
 use super::pack::{Batch, Capacity, Packer, Parts, Piece, Route};
+use super::report::{Cause, Why};
 use super::tree::{DirId, DirState, ItemId, Name, ROOT, Tree, Walk};
 use crate::ops::Entry;
 
@@ -48,14 +49,38 @@ pub(super) struct Job<P> {
     pub(super) path: Vec<Bytes>,
     pub(super) make: Make,
     pub(super) attrs: MemberAttrs,
+    /// When the source was modified.
+    pub(super) modified: NfsTime,
     pub(super) payload: P,
+}
+
+impl<P> Job<P> {
+    /// What it is to those who decide what is done about existing names.
+    pub(super) fn puts(&self) -> New {
+        match self.make {
+            Make::Dir => New::Dir,
+            Make::File(_) | Make::Pieces(_) => New::File,
+            Make::Other(_) | Make::Link(_) => New::Other,
+        }
+    }
+}
+
+/// How a member came out well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Good {
+    /// It is there.
+    Made,
+    /// It is a directory that was there.
+    Met,
+    /// What was there stays, as asked.
+    Skipped,
 }
 
 /// What became of a member.
 #[derive(Debug)]
 pub(super) struct Settled<P> {
     pub(super) job: Job<P>,
-    pub(super) result: Result<(), String>,
+    pub(super) result: Result<Good, Why>,
     /// A directory that the archive did not name.
     pub(super) implied: bool,
 }
@@ -94,7 +119,9 @@ pub(super) enum SlowDone {
     Dir(FileHandle, bool),
     /// Not made, because something that is no directory has the name and stays.
     InTheWay,
-    Failed(String),
+    /// The same, as asked.
+    Skipped,
+    Failed(Why),
 }
 
 pub(super) struct Item<P> {
@@ -172,6 +199,19 @@ impl<P: Default> Plan<P> {
         }
     }
 
+    /// How GNU cp goes about existing names, if that is how it is to be done.
+    fn over(&self) -> Option<Over> {
+        match self.existing {
+            Existing::Look(over) => Some(over),
+            _ => None,
+        }
+    }
+
+    /// Of the attributes of a new directory those that an existing one gets.
+    fn for_existing(&self, attrs: Fattr) -> Fattr {
+        self.over().map_or(attrs.clone(), |over| over.for_existing(&attrs))
+    }
+
     /// Members that are not settled.
     pub(super) fn open(&self) -> usize {
         self.open
@@ -226,16 +266,20 @@ impl<P: Default> Plan<P> {
                     return self.behind_items.entry(item).or_default().push_back(Parked::Job(job));
                 }
                 Walk::Missing(dir, at) => self.add_implied(dir, &parents[..=at]),
+                // What has its name was told.
+                Walk::Blocked(_) if self.over().is_some() => {
+                    return self.reject(job, Why::of(Cause::Parent, "its directory is none"));
+                }
                 Walk::Blocked(n) => {
                     let at: Vec<u8> = parents[..n].join(&b'/');
                     let why = format!("`{}` is not a directory, or is a symbolic link", at.escape_ascii());
                     return self.reject(job, why);
                 }
-                Walk::Failed(why) => return self.reject(job, why),
+                Walk::Failed(why) => return self.reject(job, Why::of(Cause::Parent, why)),
             }
         };
         let is_dir = matches!(job.make, Make::Dir);
-        let mut replace = false;
+        let (mut replace, mut look) = (false, false);
         match self.tree.dir(dir).names.get(&name) {
             None => {}
             Some(Name::Busy(item)) => {
@@ -248,7 +292,10 @@ impl<P: Default> Plan<P> {
                 return self.behind_dirs.entry(id).or_default().push_back(Parked::Job(job));
             }
             Some(Name::Dir(_) | Name::Found(_)) if !is_dir => {
-                return self.reject(job, "a directory is in the way".into());
+                if self.over().is_some_and(|over| over.when == When::Never) {
+                    return self.settle(job, Ok(Good::Skipped), false);
+                }
+                return self.reject(job, Why::of(Cause::DirInTheWay, "a directory is in the way"));
             }
             Some(Name::Dir(id)) => return self.meet_dir(*id, job),
             Some(Name::Found(fh)) => {
@@ -256,15 +303,27 @@ impl<P: Default> Plan<P> {
                 let id = self.tree.adopt(dir, &name, fh);
                 return self.meet_dir(id, job);
             }
-            Some(Name::Other | Name::Pinned { .. }) if self.existing == Existing::Keep => {
-                return self.reject(job, "File exists".into());
+            Some(Name::Other | Name::Ours | Name::Pinned { .. }) if self.existing == Existing::Keep => {
+                return self.reject(job, "File exists");
             }
             // A link that comes earlier in the archive is to what is there now.
             Some(Name::Pinned { last, .. }) => {
                 let last = *last;
                 return self.behind_items.entry(last).or_default().push_back(Parked::Job(job));
             }
-            Some(Name::Other) => replace = true,
+            Some(Name::Ours) if self.over().is_some() => {
+                return self.reject(job, Why::of(Cause::JustMade, "this run has just made it"));
+            }
+            Some(Name::Other) if let Some(over) = self.over() => match self.tree.dir(dir).seen.get(&name) {
+                None => look = true,
+                Some(seen) => match over.judge(job.puts(), job.modified, seen) {
+                    Verdict::Replace => replace = true,
+                    Verdict::Into => look = true,
+                    Verdict::Skip => return self.settle(job, Ok(Good::Skipped), false),
+                    Verdict::Refuse(why) => return self.reject(job, why),
+                },
+            },
+            Some(Name::Other | Name::Ours) => replace = true,
         }
         // Writing into an existing file is a matter for the slow way, which looks at what is there.
         let overwrite = replace
@@ -276,7 +335,7 @@ impl<P: Default> Plan<P> {
                 Some((std::mem::take(&mut job.attrs.finish), job.shown.clone()));
         }
         let is_link = matches!(job.make, Make::Link(_));
-        let slow = overwrite || matches!(job.make, Make::Pieces(_));
+        let slow = overwrite || look || matches!(job.make, Make::Pieces(_));
         let id = self.new_item(Item {
             job: Some(job),
             dir,
@@ -302,33 +361,35 @@ impl<P: Default> Plan<P> {
     }
 
     /// A member that is not planned at all.
-    fn reject(&mut self, job: Job<P>, why: String) {
+    fn reject(&mut self, job: Job<P>, why: impl Into<Why>) {
         self.link_unplanned &= !matches!(job.make, Make::Link(_));
-        self.settle(job, Err(why), false);
+        self.settle(job, Err(why.into()), false);
     }
 
     /// `./`: the destination's own attributes.
     fn enter_root(&mut self, mut job: Job<P>) {
         if matches!(job.make, Make::Dir) {
-            self.tree.dir_mut(ROOT).finish = Some((std::mem::take(&mut job.attrs.finish), job.shown.clone()));
-            self.settle(job, Ok(()), false);
+            let finish = self.for_existing(std::mem::take(&mut job.attrs.finish));
+            self.tree.dir_mut(ROOT).finish = Some((finish, job.shown.clone()));
+            self.settle(job, Ok(Good::Met), false);
         } else {
-            self.reject(job, "a directory is in the way".into());
+            self.reject(job, Why::of(Cause::DirInTheWay, "a directory is in the way"));
         }
     }
 
     /// A directory that there is already: only its attributes count.
     fn meet_dir(&mut self, id: DirId, mut job: Job<P>) {
+        let finish = self.for_existing(std::mem::take(&mut job.attrs.finish));
         let dir = self.tree.dir_mut(id);
         if let DirState::Failed(why) = &dir.state {
-            let why = why.clone();
+            let why = Why::of(Cause::Parent, why.clone());
             return self.reject(job, why);
         }
         // A directory that the archive had to be given gets the archive's attributes when it names it.
         if self.existing != Existing::Keep || dir.all_known {
-            dir.finish = Some((std::mem::take(&mut job.attrs.finish), job.shown.clone()));
+            dir.finish = Some((finish, job.shown.clone()));
         }
-        self.settle(job, Ok(()), false);
+        self.settle(job, Ok(Good::Met), false);
     }
 
     /// A directory that the archive does not name, at `path`, missing in `parent`.
@@ -337,7 +398,8 @@ impl<P: Default> Plan<P> {
         let child = self.tree.add_new(parent, name.clone());
         let attrs = MemberAttrs { create: self.implied_attrs.clone(), finish: Fattr::default() };
         let shown = path.join(&b'/');
-        let job = Job { shown, path: path.to_vec(), make: Make::Dir, attrs, payload: P::default() };
+        let (path, modified) = (path.to_vec(), NfsTime::default());
+        let job = Job { shown, path, make: Make::Dir, attrs, modified, payload: P::default() };
         self.open += 1;
         let id = self.new_item(Item {
             job: Some(job),
@@ -360,7 +422,7 @@ impl<P: Default> Plan<P> {
         let Some(Item { job: Some(Job { make: Make::Link(path), .. }), .. }) = self.item(id) else { return };
         let path = path.clone();
         let Some((_, parents)) = path.split_last() else {
-            return self.fail(id, "hard link to the destination itself".into());
+            return self.fail(id, "hard link to the destination itself");
         };
         let missing = || format!("hard link to `{}`: no such file", path.join(&b'/').escape_ascii());
         let (dir, rest) = match self.tree.walk(parents) {
@@ -377,7 +439,7 @@ impl<P: Default> Plan<P> {
                 return self
                     .fail(id, format!("{} (not a directory, or a symbolic link, in the way)", missing()));
             }
-            Walk::Failed(why) => return self.fail(id, why),
+            Walk::Failed(why) => return self.fail(id, Why::of(Cause::Parent, why)),
         };
         let Some(name) = rest.first() else { return self.fail(id, missing()) };
         match self.tree.dir(dir).names.get(name) {
@@ -394,13 +456,13 @@ impl<P: Default> Plan<P> {
                 let dir = *dir;
                 return self.behind_dirs.entry(dir).or_default().push_back(Parked::Link(id));
             }
-            Some(Name::Dir(_) | Name::Found(_)) => return self.fail(id, "hard link to a directory".into()),
+            Some(Name::Dir(_) | Name::Found(_)) => return self.fail(id, "hard link to a directory"),
             // Somebody waits to replace the target: before this link, not after it.
             Some(Name::Pinned { last, .. }) if self.behind_items.contains_key(last) => {
                 let last = *last;
                 return self.behind_items.entry(last).or_default().push_back(Parked::Link(id));
             }
-            Some(Name::Other | Name::Pinned { .. }) => {}
+            Some(Name::Other | Name::Ours | Name::Pinned { .. }) => {}
             None if self.tree.dir(dir).all_known => return self.fail(id, missing()),
             None => {}
         }
@@ -419,6 +481,7 @@ impl<P: Default> Plan<P> {
 
     /// A directory's entries, `None` when they cannot all be known.
     pub(super) fn listed(&mut self, id: DirId, entries: Option<Vec<Entry>>) {
+        let looks = self.over().is_some();
         let dir = self.tree.dir_mut(id);
         let DirState::Listing(fh) = &dir.state else { return };
         dir.state = DirState::Open(fh.clone());
@@ -429,6 +492,11 @@ impl<P: Default> Plan<P> {
                 Some(Name::Busy(item)) => there.push(*item),
                 Some(_) => {}
                 None => {
+                    if let (true, Some(seen)) = (looks, Seen::of(&e.attrs))
+                        && seen.kind != FileType::Dir
+                    {
+                        dir.seen.insert(e.name.clone(), seen);
+                    }
                     let name = match (e.attrs.kind, e.attrs.filehandle) {
                         (Some(FileType::Dir), Some(fh)) => Name::Found(fh),
                         // What the server does not tell is found out by trying.
@@ -505,7 +573,7 @@ impl<P: Default> Plan<P> {
                     continue;
                 }
                 Some(Obstacle::Failed(why)) => {
-                    self.fail(id, why);
+                    self.fail(id, Why::of(Cause::Parent, why));
                     continue;
                 }
                 None => {}
@@ -619,21 +687,30 @@ impl<P: Default> Plan<P> {
         };
         match (outcome, child) {
             (SlowDone::Failed(why), _) => self.fail(id, why),
+            (SlowDone::Skipped, _) => {
+                if let Some((dir, name)) = self.item(id).map(|i| (i.dir, i.name.clone())) {
+                    self.tree.dir_mut(dir).names.insert(name, Name::Other);
+                }
+                self.close(id, Ok(Good::Skipped));
+            }
             (SlowDone::InTheWay, _) => {
                 if let Some((dir, name)) = self.item(id).map(|i| (i.dir, i.name.clone())) {
                     self.tree.dir_mut(dir).names.insert(name, Name::Other);
                 }
-                self.fail(id, "File exists".into());
+                self.fail(id, "File exists");
             }
             (SlowDone::Dir(fh, existed), Some(child)) => {
                 if existed {
                     // Others may have put things into it.
+                    let finish = self.tree.dir_mut(child).finish.take();
+                    let finish = finish.map(|(attrs, shown)| (self.for_existing(attrs), shown));
+                    self.tree.dir_mut(child).finish = finish;
                     self.tree.dir_mut(child).all_known = false;
                     self.tree.list(child, fh);
-                } else {
-                    self.tree.made(child, fh);
-                    self.wake(child);
+                    return self.close(id, Ok(Good::Met));
                 }
+                self.tree.made(child, fh);
+                self.wake(child);
                 self.done(id);
             }
             _ => self.done(id),
@@ -647,19 +724,24 @@ impl<P: Default> Plan<P> {
     }
 
     pub(super) fn done(&mut self, id: ItemId) {
-        self.close(id, Ok(()));
+        self.close(id, Ok(Good::Made));
     }
 
-    pub(super) fn fail(&mut self, id: ItemId, why: String) {
-        self.close(id, Err(why));
+    pub(super) fn fail(&mut self, id: ItemId, why: impl Into<Why>) {
+        self.close(id, Err(why.into()));
     }
 
     /// Settles an item and lets go on what waited for it.
-    fn close(&mut self, id: ItemId, result: Result<(), String>) {
+    fn close(&mut self, id: ItemId, result: Result<Good, Why>) {
         let Some(item) = self.items[id.0 as usize].take() else { return };
         let parked = self.behind_items.remove(&id).unwrap_or_default();
         match (item.child, &result) {
-            (None, Ok(())) => drop(self.tree.dir_mut(item.dir).names.insert(item.name.clone(), Name::Other)),
+            (None, Ok(good)) => {
+                let ours = *good == Good::Made && self.over().is_some();
+                let (dir, name) = (self.tree.dir_mut(item.dir), item.name.clone());
+                dir.seen.remove(&name);
+                dir.names.insert(name, if ours { Name::Ours } else { Name::Other });
+            }
             // Whatever was there still is.
             (None, Err(_)) if !item.sent && item.replace => {
                 self.tree.dir_mut(item.dir).names.insert(item.name.clone(), Name::Other);
@@ -677,7 +759,7 @@ impl<P: Default> Plan<P> {
                     DirState::Failed(format!("its directory was not made: {why}"));
                 self.wake(child);
             }
-            (Some(_), Ok(())) | (None, Err(_)) => {}
+            (Some(_), Ok(_)) | (None, Err(_)) => {}
         }
         // Behind a link wait those for its own name and those for its target's.
         let name = item.target.is_none().then(|| (item.dir, item.name.clone()));
@@ -701,7 +783,7 @@ impl<P: Default> Plan<P> {
         self.free.push(id);
     }
 
-    fn settle(&mut self, job: Job<P>, result: Result<(), String>, implied: bool) {
+    fn settle(&mut self, job: Job<P>, result: Result<Good, Why>, implied: bool) {
         self.open -= 1;
         self.settled.push(Settled { job, result, implied });
     }
@@ -747,7 +829,7 @@ impl<P: Default> Plan<P> {
     pub(super) fn abandon(&mut self, why: &str) {
         for item in self.items.iter_mut() {
             if let Some(job) = item.take().and_then(|i| i.job) {
-                self.settled.push(Settled { job, result: Err(why.to_owned()), implied: false });
+                self.settled.push(Settled { job, result: Err(why.into()), implied: false });
                 self.open = self.open.saturating_sub(1);
             }
         }
@@ -757,7 +839,7 @@ impl<P: Default> Plan<P> {
         let waiting = std::mem::take(&mut self.behind_link).into_iter().map(Parked::Job);
         for p in parked.into_iter().chain(waiting) {
             if let Parked::Job(job) = p {
-                self.settled.push(Settled { job, result: Err(why.to_owned()), implied: false });
+                self.settled.push(Settled { job, result: Err(why.into()), implied: false });
                 self.open = self.open.saturating_sub(1);
             }
         }

@@ -6,7 +6,7 @@
 use landfast_nfs::v4::{CompoundRes, NfsStat, ResBody, ResOp, StableHow};
 
 use super::attrs::merge;
-use super::options::Existing;
+use super::existing::{Existing, Over, When};
 use super::pack::Batch;
 use super::plan::{Leftover, Make, Plan};
 use super::tree::ItemId;
@@ -84,18 +84,35 @@ impl<P: Default> Plan<P> {
     /// Whether the batch was executed is not known: each of its items is looked at one by one.
     pub(super) fn lost(&mut self, batch: &Batch) {
         for (id, _) in batch.members.iter().rev() {
+            if self.may_pass_for_another(*id) {
+                self.fail(
+                    *id,
+                    "the outcome is unknown: the reply was lost, and what is there now may be the rest of it",
+                );
+                continue;
+            }
             if let Some(item) = self.item_mut(*id) {
                 item.slow = true;
                 // A directory that exists is no harm, anything else may be half made by us. What cannot be
                 // told from a file that is to be kept is left alone.
                 let (dir, is_dir) = (item.dir, item.child.is_some());
-                let ours = self.existing != Existing::Keep || self.tree.dir(dir).all_known;
+                let ours = match self.existing {
+                    Existing::Keep | Existing::Look(_) => self.tree.dir(dir).all_known,
+                    Existing::Replace | Existing::Overwrite => true,
+                };
                 if let Some(item) = self.item_mut(*id) {
                     item.replace |= ours && !is_dir;
                 }
             }
             self.ready.push_front(*id);
         }
+    }
+
+    /// Whether what is left of an item would be taken for a file that was there before and stays.
+    fn may_pass_for_another(&self, id: ItemId) -> bool {
+        let stays = matches!(self.existing, Existing::Look(Over { when: When::Never | When::Older, .. }));
+        let item = self.items.get(id.0 as usize).and_then(Option::as_ref);
+        stays && item.is_some_and(|i| i.child.is_none() && !i.replace && !self.tree.dir(i.dir).all_known)
     }
 
     /// Makes later compounds smaller, if `status` says that this one was too large.
@@ -144,7 +161,7 @@ impl<P: Default> Plan<P> {
             return self.ready.push_front(id);
         }
         if let Some(child) = item.child {
-            let Some(fh) = handle else { return self.fail(id, "the server gave no filehandle".into()) };
+            let Some(fh) = handle else { return self.fail(id, "the server gave no filehandle") };
             // What was not set at creation is set at the end for a directory that the archive names.
             self.tree.made(child, fh);
             self.wake(child);

@@ -1,11 +1,91 @@
 //! What an extraction tells about itself, while it runs and at its end.
 
+use std::time::Instant;
+
+use landfast_nfs::v4::{NfsStat, OpNum};
 use serde::Serialize;
 
-use crate::archive::ArchiveError;
+use crate::archive::{ArchiveError, Kind};
+use crate::compound::OpError;
 use crate::limits;
 use crate::ops;
-use crate::session::SessionError;
+use crate::session::{SessionError, SessionStats};
+
+/// What stands in a member's way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    /// The server refused this operation.
+    Refused(OpNum, NfsStat),
+    /// All is there, but owner, mode or time could not be set.
+    Attributes(NfsStat),
+    /// It could not be made on this machine.
+    Unmade,
+    /// Its data could not be written on this machine.
+    Unwritten,
+    /// Its owner, mode or times could not be set on this machine.
+    Unset,
+    /// Its directory is not there; that directory is reported by itself.
+    Parent,
+    /// A directory has its name.
+    DirInTheWay,
+    /// It is a directory, and something else has its name.
+    NoDirInTheWay,
+    /// This run has just made something else under its name.
+    JustMade,
+    /// The source could not be looked at.
+    Unseen,
+    /// A directory of the source could not be read.
+    Unlisted,
+    /// The source could not be opened.
+    Unopened,
+    /// The source could not be read to its end.
+    Unread,
+    /// What [`Why`] says.
+    Other,
+}
+
+/// Why a member failed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
+pub struct Why {
+    /// For programs.
+    pub cause: Cause,
+    /// For people.
+    pub text: String,
+    /// What the member is, where that is known.
+    pub kind: Option<Kind>,
+    /// What the source's server said, where it said something.
+    pub status: Option<NfsStat>,
+}
+
+impl Why {
+    /// With a text of its own.
+    pub fn of(cause: Cause, text: impl Into<String>) -> Why {
+        Why { cause, text: text.into(), kind: None, status: None }
+    }
+}
+
+impl From<String> for Why {
+    fn from(text: String) -> Why {
+        Why::of(Cause::Other, text)
+    }
+}
+
+impl From<&str> for Why {
+    fn from(text: &str) -> Why {
+        Why::of(Cause::Other, text)
+    }
+}
+
+impl From<OpError> for Why {
+    fn from(e: OpError) -> Why {
+        let cause = match e {
+            OpError::Failed { op, status } => Cause::Refused(op, status),
+            OpError::Missing { .. } => Cause::Other,
+        };
+        Why::of(cause, e.to_string())
+    }
+}
 
 /// A member that is not, or not wholly, on the server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -59,8 +139,32 @@ impl Report {
         self.failures == 0 && self.stopped.is_none()
     }
 
-    pub(super) fn fail(&mut self, path: &[u8], why: String) {
+    /// The figures of a session that has done nothing else.
+    pub(super) fn measure(&mut self, start: Instant, stats: &SessionStats) {
+        self.seconds = start.elapsed().as_secs_f64();
+        self.files_per_s = self.files as f64 / self.seconds.max(1e-9);
+        (self.rpcs, self.retransmissions) = (stats.rpcs, stats.retransmissions);
+        self.session_renewals = stats.renewals;
+        self.rpcs_per_file = if self.files > 0 { stats.rpcs as f64 / self.files as f64 } else { 0.0 };
+    }
+
+    /// A member is done.
+    pub(crate) fn count(&mut self, kind: Option<Kind>, bytes: u64) {
+        match kind {
+            Some(Kind::File) => {
+                self.files += 1;
+                self.bytes += bytes;
+            }
+            Some(Kind::HardLink) => self.hard_links += 1,
+            Some(Kind::Symlink) => self.symlinks += 1,
+            Some(Kind::Char | Kind::Block | Kind::Fifo | Kind::Socket) => self.specials += 1,
+            Some(Kind::Dir) | None => self.dirs += 1,
+        }
+    }
+
+    pub(crate) fn fail(&mut self, path: &[u8], why: &Why) {
         self.failures += 1;
+        let why = why.to_string();
         if self.failed.len() < limits::FAILURES_NAMED_MAX {
             self.failed.push(Failure { path: String::from_utf8_lossy(path).into_owned(), why });
         }
@@ -116,8 +220,14 @@ pub trait Progress: Send + Sync {
     fn committed(&self, _members: u64, _bytes: u64) {}
     /// A member is on stable storage (of a directory: that it exists; its attributes come at the end).
     fn stable(&self, _path: &[u8]) {}
+    /// A directory was there already; its attributes come at the end.
+    fn met(&self, path: &[u8]) {
+        self.stable(path);
+    }
+    /// A member was left out because of what has its name already, as asked ([`super::When`]).
+    fn skipped(&self, _path: &[u8]) {}
     /// A member failed.
-    fn failed(&self, _path: &[u8], _why: &str) {}
+    fn failed(&self, _path: &[u8], _why: &Why) {}
 }
 
 /// Listens to nothing.

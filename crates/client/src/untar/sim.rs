@@ -8,13 +8,14 @@ use landfast_nfs::v4::args::{CreateHow, CreateType, OpenClaim, OpenHow};
 use landfast_nfs::v4::attr::AttrValues;
 use landfast_nfs::v4::res::{CreateRes, OpenDelegation, OpenRes, WriteRes};
 use landfast_nfs::v4::{
-    ArgOp, ChangeInfo, CompoundRes, Fattr, FileHandle, FileType, NfsStat, ResBody, ResOp, StableHow, Stateid,
+    ArgOp, ChangeInfo, CompoundRes, Fattr, FileHandle, FileType, NfsStat, NfsTime, ResBody, ResOp, StableHow,
+    Stateid,
 };
 use landfast_xdr::{Encode, Reader};
 use proptest::prelude::*;
 
 use super::attrs::MemberAttrs;
-use super::options::Existing;
+use super::existing::Existing;
 use super::pack::{Batch, Capacity};
 use super::plan::{Job, Leftover, Make, Plan, SlowDone, SlowTask};
 use super::replies::Feedback;
@@ -316,7 +317,7 @@ fn carefully(model: &mut Model, task: &SlowTask<usize>, keep: bool) -> SlowDone 
         }
         Make::Pieces(_) => unreachable!("not made here"),
     };
-    made.map_or_else(|e| SlowDone::Failed(e.to_string()), |_| SlowDone::Done)
+    made.map_or_else(|e| SlowDone::Failed(e.to_string().into()), |_| SlowDone::Done)
 }
 
 fn decode(batch: &Batch) -> Vec<ArgOp> {
@@ -379,7 +380,14 @@ fn run(case: &Case) {
             let create = mode.to_fattr(&AttrValues::KNOWN);
             let attrs = MemberAttrs { create, finish: Fattr::default() };
             // The payload of a directory that the archive does not name is 0.
-            plan.add(Job { shown: path.join(&b'/'), path: path.clone(), make, attrs, payload: i + 1 });
+            plan.add(Job {
+                shown: path.join(&b'/'),
+                path: path.clone(),
+                make,
+                attrs,
+                modified: NfsTime::default(),
+                payload: i + 1,
+            });
         }
         for (id, fh) in plan.take_listings() {
             let names = model.dir(number(&fh)).unwrap().clone();
@@ -554,7 +562,14 @@ fn compounds_are_full() {
         for f in 0..64 {
             let path = [format!("d{d}"), format!("f{f}")].map(Bytes::from).to_vec();
             let make = Make::File(vec![1; 4096].into());
-            plan.add(Job { shown: Vec::new(), path, make, attrs: MemberAttrs::default(), payload: 1 });
+            plan.add(Job {
+                shown: Vec::new(),
+                path,
+                make,
+                attrs: MemberAttrs::default(),
+                modified: NfsTime::default(),
+                payload: 1,
+            });
         }
     }
     let mut compounds = 0;

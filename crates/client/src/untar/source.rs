@@ -13,6 +13,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::options::Tuning;
 use super::path::{Filter, Verdict};
+use super::report::{Cause, Why};
 use crate::archive::{ArchiveError, ArchiveReader, Kind, Member, Segment, open};
 use crate::limits;
 
@@ -22,6 +23,52 @@ pub enum Source {
     File(PathBuf),
     /// Anything that can be read, such as standard input.
     Reader(Box<dyn Read + Send>),
+    /// Members that come from elsewhere, such as a tree.
+    Members(Box<dyn Members>),
+}
+
+/// A sequence of members as an archive is one. Its methods are called on a thread of their own, and may block.
+pub trait Members: Send {
+    /// The next one.
+    ///
+    /// # Errors
+    /// When nothing more can be read.
+    fn next_member(&mut self) -> Result<Option<Given>, ArchiveError>;
+
+    /// Up to `max` bytes of the data of the member that came last; those of its segments, if it is sparse. Less: there is
+    /// no more.
+    ///
+    /// # Errors
+    /// [`DataError`].
+    fn data(&mut self, max: usize) -> Result<Bytes, DataError>;
+}
+
+/// What comes next.
+#[derive(Debug)]
+pub enum Given {
+    /// A member.
+    Member(Member),
+    /// A member, by its name, that cannot be had.
+    Trouble(Vec<u8>, Why),
+}
+
+/// Why a member's data cannot be read.
+#[derive(Debug)]
+pub enum DataError {
+    /// Others can.
+    Member(String),
+    /// Nothing more can be read.
+    All(ArchiveError),
+}
+
+impl<R: Read + Send> Members for ArchiveReader<R> {
+    fn next_member(&mut self) -> Result<Option<Given>, ArchiveError> {
+        Ok(ArchiveReader::next_member(self)?.map(Given::Member))
+    }
+
+    fn data(&mut self, max: usize) -> Result<Bytes, DataError> {
+        ArchiveReader::data(self, max).map_err(DataError::All)
+    }
 }
 
 impl Source {
@@ -29,7 +76,7 @@ impl Source {
     pub fn name(&self) -> String {
         match self {
             Source::File(path) => path.display().to_string(),
-            Source::Reader(_) => "-".to_owned(),
+            Source::Reader(_) | Source::Members(_) => "-".to_owned(),
         }
     }
 }
@@ -66,7 +113,7 @@ pub(super) enum Event {
     Member(Box<Taken>),
     Skipped,
     /// A member that must not be extracted.
-    Rejected(Vec<u8>, String),
+    Rejected(Vec<u8>, Why),
     /// The end, or why it came too soon.
     End(Option<ArchiveError>),
 }
@@ -139,18 +186,25 @@ impl Worker {
                 (Box::new(file), meta.is_file().then_some(meta.len()))
             }
             Source::Reader(input) => (input, None),
+            Source::Members(mut members) => return self.all(&mut *members, None),
         };
         let (_, plain) = open(Box::new(Counted(input, count)))?;
-        let mut archive = ArchiveReader::new(plain);
+        self.all(&mut ArchiveReader::new(plain), size)
+    }
+
+    fn all(&mut self, members: &mut dyn Members, size: Option<u64>) -> Result<(), ArchiveError> {
         let mut first = true;
-        while let Some(member) = archive.next_member()? {
+        while let Some(given) = members.next_member()? {
             if std::mem::take(&mut first) && self.say(Event::Opened(size)).is_err() {
                 return Ok(());
             }
-            let sent = match self.judge(member) {
-                Ok(Some((member, path, target))) => self.take(&mut archive, member, path, target)?,
-                Ok(None) => self.say(Event::Skipped),
-                Err((path, why)) => self.say(Event::Rejected(path, why)),
+            let sent = match given {
+                Given::Trouble(path, why) => self.say(Event::Rejected(path, why)),
+                Given::Member(member) => match self.judge(member) {
+                    Ok(Some((member, path, target))) => self.take(members, member, path, target)?,
+                    Ok(None) => self.say(Event::Skipped),
+                    Err((path, why)) => self.say(Event::Rejected(path, why.into())),
+                },
             };
             if sent.is_err() {
                 return Ok(());
@@ -182,15 +236,21 @@ impl Worker {
         Ok(Some((member, path, target)))
     }
 
-    fn take<R: Read>(
+    fn take(
         &self,
-        archive: &mut ArchiveReader<R>,
+        members: &mut dyn Members,
         member: Member,
         path: Vec<Bytes>,
         target: Vec<Bytes>,
     ) -> Result<Result<(), Abandoned>, ArchiveError> {
         if member.sparse.is_none() && member.stored <= self.whole_max {
-            let data = archive.data(member.stored as usize)?;
+            let data = match members.data(member.stored as usize) {
+                Ok(data) => data,
+                Err(DataError::All(e)) => return Err(e),
+                Err(DataError::Member(why)) => {
+                    return Ok(self.say(Event::Rejected(member.path, Why::of(Cause::Unread, why))));
+                }
+            };
             let Some(permit) = self.permit(data.len() + limits::MEMBER_OVERHEAD) else {
                 return Ok(Err(Abandoned));
             };
@@ -208,14 +268,23 @@ impl Worker {
             let mut at = 0;
             while at < segment.len {
                 let n = (segment.len - at).min(limits::PIECE_BYTES as u64) as usize;
-                let data = match archive.data(n) {
+                // A file that fails must not pass for whole.
+                let data = match members.data(n) {
+                    Ok(data) if data.is_empty() => {
+                        let _ = send.blocking_send(Err("it became shorter while it was read".into()));
+                        return Ok(Ok(()));
+                    }
                     Ok(data) => data,
-                    Err(e) => {
-                        // The file must not pass for whole.
+                    Err(DataError::Member(why)) => {
+                        let _ = send.blocking_send(Err(why));
+                        return Ok(Ok(()));
+                    }
+                    Err(DataError::All(e)) => {
                         let _ = send.blocking_send(Err(e.to_string()));
                         return Err(e);
                     }
                 };
+                let n = data.len();
                 let Some(permit) = self.permit(n) else { return Ok(Err(Abandoned)) };
                 let piece = Piece { offset: segment.offset + at, data, _permit: permit };
                 if send.blocking_send(Ok(piece)).is_err() {

@@ -17,6 +17,8 @@ use std::collections::HashMap;
 use bytes::Bytes;
 use landfast_nfs::v4::{Fattr, FileHandle};
 
+use super::existing::Seen;
+
 /// A directory's place in the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct DirId(pub(super) u32);
@@ -50,6 +52,8 @@ pub(super) enum Name {
     Pinned { links: u32, last: ItemId },
     /// Anything but a directory.
     Other,
+    /// The same, made by this run, where that makes a difference.
+    Ours,
 }
 
 #[derive(Debug)]
@@ -58,6 +62,8 @@ pub(super) struct Dir {
     pub(super) name: Bytes,
     pub(super) state: DirState,
     pub(super) names: HashMap<Bytes, Name>,
+    /// What is known of those that are [`Name::Other`] and were there before, where that makes a difference.
+    pub(super) seen: HashMap<Bytes, Seen>,
     /// Whether a name that is not in `names` is known not to exist.
     pub(super) all_known: bool,
     /// What to set when all is done, and the name in the archive.
@@ -162,7 +168,7 @@ impl Tree {
                 }
                 // Something else may wait to take the place of what is linked to.
                 Some(Name::Busy(item) | Name::Pinned { last: item, .. }) => return Walk::Busy(*item),
-                Some(Name::Other) => return Walk::Blocked(i + 1),
+                Some(Name::Other | Name::Ours) => return Walk::Blocked(i + 1),
                 None => return Walk::Missing(at, i),
             };
         }
@@ -208,7 +214,17 @@ impl Tree {
 }
 
 fn new_dir(parent: DirId, name: Bytes, state: DirState, all_known: bool) -> Dir {
-    Dir { parent, name, state, names: HashMap::new(), all_known, finish: None, in_batch: 0, held: Vec::new() }
+    Dir {
+        parent,
+        name,
+        state,
+        names: HashMap::new(),
+        seen: HashMap::new(),
+        all_known,
+        finish: None,
+        in_batch: 0,
+        held: Vec::new(),
+    }
 }
 
 #[cfg(test)]

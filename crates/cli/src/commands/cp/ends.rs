@@ -1,0 +1,238 @@
+//! Operands as places, here and on servers, and what each source is called at the destination.
+
+use super::super::operand::{Operand, Place};
+use super::super::tool::Tool;
+use super::super::{below, message, quote};
+use super::args::CpArgs;
+use super::say::Shown;
+use landfast_client::fs::Meta;
+use landfast_client::local::Follow;
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+
+/// A source or a destination.
+#[derive(Debug, Clone)]
+pub enum End {
+    /// A path of this machine.
+    Here {
+        /// The path.
+        path: PathBuf,
+    },
+    /// A path on a server.
+    There {
+        /// Where.
+        place: Place,
+        /// How it is shown.
+        shown: Vec<u8>,
+    },
+}
+
+/// A source, and what becomes of it.
+#[derive(Debug, Clone)]
+pub struct Errand {
+    /// What is copied.
+    pub source: End,
+    /// Its name below the root, empty for the root itself.
+    pub name: Vec<u8>,
+    /// How the copy is shown.
+    pub dest: Vec<u8>,
+    /// It is a directory.
+    pub is_dir: bool,
+}
+
+impl From<&Errand> for Shown {
+    fn from(errand: &Errand) -> Shown {
+        Shown { name: errand.name.clone(), source: errand.source.shown(), dest: errand.dest.clone() }
+    }
+}
+
+/// All that is to be done.
+#[derive(Debug)]
+pub struct Ends {
+    /// The directory below which all copies are.
+    pub root: End,
+    /// What is copied.
+    pub errands: Vec<Errand>,
+}
+
+/// What an operand is.
+enum Is {
+    Dir,
+    Other,
+    Missing(String),
+}
+
+impl End {
+    /// Understands an operand. `None`: it was told why not.
+    async fn of(tool: &mut Tool, text: &str, what: &str) -> Option<End> {
+        if !text.starts_with("nfs://") {
+            return Some(End::Here { path: text.into() });
+        }
+        let operand = match Operand::parse(text) {
+            Ok(operand) => operand,
+            Err(e) => {
+                tool.complain(&e.to_string());
+                return None;
+            }
+        };
+        match tool.servers.place(&operand).await {
+            Ok(place) => Some(End::There { place, shown: operand.shown.into_bytes() }),
+            Err(e) => {
+                tool.complain(&format!("{what} {}: {e}", quote::shown(text.as_bytes())));
+                None
+            }
+        }
+    }
+
+    /// How it is shown.
+    pub fn shown(&self) -> Vec<u8> {
+        match self {
+            End::Here { path } => path.as_os_str().as_bytes().to_vec(),
+            End::There { shown, .. } => shown.clone(),
+        }
+    }
+
+    /// Whether both are here, or on one server.
+    pub fn beside(&self, other: &End) -> bool {
+        match (self, other) {
+            (End::Here { .. }, End::Here { .. }) => true,
+            (End::There { place, .. }, End::There { place: other, .. }) => place.beside(other),
+            _ => false,
+        }
+    }
+
+    /// Its last name; nothing for a top, `.` and `..`.
+    fn last(&self) -> Vec<u8> {
+        let shown = self.shown();
+        let last = shown.rsplit(|b| *b == b'/').find(|name| !name.is_empty()).unwrap_or_default();
+        match (last, self) {
+            (b"." | b"..", _) => Vec::new(),
+            (last, End::Here { .. }) => last.to_vec(),
+            (_, End::There { place, .. }) => place.path.last().cloned().unwrap_or_default(),
+        }
+    }
+
+    /// The directory that it is in.
+    fn above(&self) -> End {
+        match self {
+            End::Here { path } => {
+                let bytes = path.as_os_str().as_bytes();
+                let len = bytes.iter().rposition(|b| *b != b'/').map_or(0, |at| at + 1);
+                let above =
+                    bytes[..len].iter().rposition(|b| *b == b'/').map_or(&b"."[..], |at| &bytes[..=at]);
+                End::Here { path: PathBuf::from(std::ffi::OsString::from_vec(above.to_vec())) }
+            }
+            End::There { place, shown } => {
+                let place = place.split().map_or_else(|| place.clone(), |(above, _)| above);
+                End::There { place, shown: shown.clone() }
+            }
+        }
+    }
+
+    async fn is(&self, tool: &Tool, follow: bool) -> Is {
+        match self {
+            End::Here { path } => {
+                let found = if follow { path.metadata() } else { path.symlink_metadata() };
+                match found {
+                    Ok(meta) if meta.is_dir() => Is::Dir,
+                    Ok(_) => Is::Other,
+                    Err(e) => Is::Missing(strerror(&e)),
+                }
+            }
+            End::There { place, .. } => {
+                let found = tool.servers.look(std::slice::from_ref(place), follow).await;
+                match found.into_iter().next() {
+                    Some(Ok(object)) if Meta::of(&object.attrs).is_dir() => Is::Dir,
+                    Some(Err(e)) => Is::Missing(message::of(&e)),
+                    _ => Is::Other,
+                }
+            }
+        }
+    }
+}
+
+/// The system's words for an error.
+pub fn strerror(e: &io::Error) -> String {
+    let text = e.to_string();
+    text.split(" (os error").next().unwrap_or(&text).to_owned()
+}
+
+/// What is to be done; `None`: nothing can be, and it was told why.
+pub async fn of(tool: &mut Tool, args: &CpArgs) -> Option<Ends> {
+    let (sources, dest) = match (&args.target_directory, args.operands.split_last()) {
+        (_, None) => {
+            tool.complain("missing file operand\nTry 'landfast cp --help' for more information.");
+            return None;
+        }
+        (Some(dir), _) => (&args.operands[..], dir),
+        (None, Some((only, []))) => {
+            let after = quote::shown(only.as_bytes());
+            tool.complain(&format!(
+                "missing destination file operand after {after}\nTry 'landfast cp --help' for more information."
+            ));
+            return None;
+        }
+        (None, Some((dest, sources))) => (sources, dest),
+    };
+    if args.no_target_directory && sources.len() > 1 {
+        let extra = quote::shown(dest.as_bytes());
+        tool.complain(&format!("extra operand {extra}\nTry 'landfast cp --help' for more information."));
+        return None;
+    }
+    let end = End::of(tool, dest, "cannot reach").await?;
+    let shown = quote::shown(&end.shown());
+    let into = match (end.is(tool, true).await, args.no_target_directory) {
+        (Is::Dir, false) => true,
+        (Is::Other, _) if args.target_directory.is_some() => {
+            tool.complain(&format!("target directory {shown}: Not a directory"));
+            return None;
+        }
+        (Is::Missing(why), _) if args.target_directory.is_some() => {
+            tool.complain(&format!("target directory {shown}: {why}"));
+            return None;
+        }
+        (Is::Other, _) if sources.len() > 1 => {
+            tool.complain(&format!("target {shown}: Not a directory"));
+            return None;
+        }
+        (Is::Missing(why), _) if sources.len() > 1 => {
+            tool.complain(&format!("target {shown}: {why}"));
+            return None;
+        }
+        _ => false,
+    };
+    let (root, itself) = match (into, end.last()) {
+        (true, _) => (end.clone(), None),
+        // A top, or a directory called by a dot.
+        (false, name) if name.is_empty() => (end.clone(), Some(Vec::new())),
+        (false, name) => (end.above(), Some(name)),
+    };
+    let mut errands = Vec::with_capacity(sources.len());
+    for text in sources {
+        let Some(source) = End::of(tool, text, "cannot stat").await else { continue };
+        let shown = quote::shown(&source.shown());
+        let is_dir = match source.is(tool, args.follow() != Follow::Never).await {
+            Is::Missing(why) => {
+                tool.complain(&format!("cannot stat {shown}: {why}"));
+                continue;
+            }
+            Is::Dir if !args.recursive() => {
+                tool.complain(&format!("-r not specified; omitting directory {shown}"));
+                continue;
+            }
+            Is::Dir => true,
+            Is::Other => false,
+        };
+        let (name, dest) = match &itself {
+            Some(name) => (name.clone(), end.shown()),
+            None => {
+                let name = source.last();
+                let dest = if name.is_empty() { end.shown() } else { below(&end.shown(), &name) };
+                (name, dest)
+            }
+        };
+        errands.push(Errand { source, name, dest, is_dir });
+    }
+    Some(Ends { root, errands })
+}

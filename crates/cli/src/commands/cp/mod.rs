@@ -1,0 +1,187 @@
+//! `landfast cp`: as GNU's. Trees go as sequences of members through the engine of `untar`, which puts many whole files into
+//! one COMPOUND and has many COMPOUNDs under way.
+//!
+//! | room | subject |
+//! |---|---|
+//! | `args` | what can be typed, and what it means together |
+//! | `ends` | operands as places here and there; what each source is called at the destination |
+//! | `say` | messages, output, the bar |
+
+pub mod args;
+mod ends;
+mod say;
+
+use super::operand::Place;
+use super::tool::{self, Tool};
+use super::{message, quote};
+use crate::exit::Exit;
+use crate::process::umask;
+use args::CpArgs;
+use ends::{End, Ends, Errand};
+use landfast_client::copy::{
+    LocalOptions, LocalStart, LocalTrees, RemoteOptions, RemoteStart, RemoteTrees, Sparse,
+};
+use landfast_client::fs::Meta;
+use landfast_client::local::Follow;
+use landfast_client::untar::{self, Existing, Members, Over, Report, Source, UntarOptions};
+use say::{Say, Shown};
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// Copies.
+pub fn run(args: CpArgs) -> Exit {
+    tool::run("cp", args.common, |tool| copy(tool, args))
+}
+
+async fn copy(mut tool: Tool, args: CpArgs) -> Tool {
+    let Some(Ends { root, errands }) = ends::of(&mut tool, &args).await else { return tool };
+    tool.stop_on_signals();
+    let mut copied = 0;
+    // Sources of one kind, and of one server, go together.
+    let mut made: HashSet<Vec<u8>> = HashSet::new();
+    let mut rest = &errands[..];
+    while let [first, ..] = rest {
+        let together = rest.iter().take_while(|errand| errand.source.beside(&first.source)).count();
+        let (now, later) = rest.split_at(together);
+        rest = later;
+        let twice = |errand: &&Errand| !errand.is_dir && made.contains(&errand.name);
+        for Errand { source, dest, .. } in now.iter().filter(twice) {
+            let (from, to) = (quote::shown(&source.shown()), quote::shown(dest));
+            tool.complain(&format!("will not overwrite just-created {to} with {from}"));
+        }
+        let now: Vec<Errand> = now.iter().filter(|errand| !twice(errand)).cloned().collect();
+        made.extend(now.iter().map(|errand| errand.name.clone()));
+        if !now.is_empty() {
+            copied += some(&mut tool, &args, &root, &now).await;
+        }
+    }
+    tool.summary("copied", copied);
+    tool
+}
+
+/// How many objects are on stable storage.
+async fn some(tool: &mut Tool, args: &CpArgs, root: &End, errands: &[Errand]) -> u64 {
+    let say = Arc::new(Say::new(errands.iter().map(Shown::from).collect(), args.verbose, tool.json()));
+    let report = match root {
+        End::There { place, .. } => {
+            let found = tool.servers.look(std::slice::from_ref(place), true).await;
+            let root = match found.into_iter().next() {
+                Some(Ok(object)) if Meta::of(&object.attrs).is_dir() => object.fh,
+                Some(Err(e)) => return cannot_create(tool, errands, &message::of(&e)),
+                _ => return cannot_create(tool, errands, "Not a directory"),
+            };
+            let Some(source) = members(tool, args, errands).await else { return 0 };
+            let session = tool.servers.nfs(place).session().clone();
+            match untar::run_in(how(args), &session, root, Source::Members(source), say.clone()).await {
+                Ok(report) => report,
+                Err(e) => {
+                    tool.complain(&e.to_string());
+                    Report::default()
+                }
+            }
+        }
+        End::Here { path } => {
+            let opened = std::fs::File::open(path);
+            let root = match opened.and_then(|file| file.metadata().map(|meta| (file, meta))) {
+                Ok((file, meta)) if meta.is_dir() => file,
+                Ok(_) => return cannot_create(tool, errands, "Not a directory"),
+                Err(e) => return cannot_create(tool, errands, &ends::strerror(&e)),
+            };
+            let Some(mut source) = members(tool, args, errands).await else { return 0 };
+            let (options, holes, told) = (how(args), args.sparse() == Sparse::Always, say.clone());
+            let written = tokio::task::spawn_blocking(move || {
+                landfast_client::copy::write(&mut *source, root, &options, holes, &*told)
+            });
+            match written.await {
+                Ok(report) => report,
+                Err(e) => {
+                    tool.complain(&e.to_string());
+                    Report::default()
+                }
+            }
+        }
+    };
+    tool.count_failures(say.end());
+    if let Some(why) = &report.stopped {
+        tool.complain(&format!("the rest was not copied: {why}"));
+    }
+    report.files + report.dirs + report.symlinks + report.hard_links + report.specials
+}
+
+/// What is copied, as members; all from here, or all from one server.
+async fn members(tool: &Tool, args: &CpArgs, errands: &[Errand]) -> Option<Box<dyn Members>> {
+    let (links, stop) = (args.preserve().links, tool.stop_flag());
+    let mut places: Vec<Place> = Vec::new();
+    let mut starts: Vec<LocalStart> = Vec::new();
+    for Errand { source, name, .. } in errands {
+        match source {
+            End::Here { path } => starts.push(LocalStart { path: path.clone(), name: name.clone() }),
+            End::There { place, .. } => places.push(place.clone()),
+        }
+    }
+    let Some(first) = places.first() else {
+        let options = LocalOptions {
+            follow: args.follow(),
+            one_file_system: args.one_file_system,
+            recursive: args.recursive(),
+            links,
+            sparse: args.sparse(),
+            stop,
+        };
+        return Some(Box::new(LocalTrees::new(starts, options)));
+    };
+    if args.recursive() && args.follow() == Follow::Always {
+        tool.complain("-L goes with trees of this machine only: those of a server are copied with -P or -H");
+        return None;
+    }
+    let found = tool.servers.look(&places, args.follow() != Follow::Never).await;
+    let mut starts = Vec::with_capacity(places.len());
+    for (errand, found) in errands.iter().zip(found) {
+        match found {
+            Ok(object) => {
+                let meta = Meta::of(&object.attrs);
+                starts.push(RemoteStart { fh: object.fh, meta, name: errand.name.clone() });
+            }
+            Err(e) => {
+                let name = quote::shown(&errand.source.shown());
+                tool.complain(&format!("cannot stat {name}: {}", message::of(&e)));
+            }
+        }
+    }
+    let options = RemoteOptions { one_file_system: args.one_file_system, links, stop };
+    Some(Box::new(RemoteTrees::new(tool.servers.nfs(first), starts, options)))
+}
+
+/// The engine's options.
+fn how(args: &CpArgs) -> UntarOptions {
+    let preserve = args.preserve();
+    let root = landfast_client::cred::Identity::of_process();
+    let over = Over {
+        when: args.when(),
+        set_mode: preserve.mode,
+        split_links: preserve.links,
+        force: args.force,
+        remove: args.remove_destination,
+    };
+    let mut groups = root.groups.clone();
+    groups.push(root.gid);
+    UntarOptions {
+        same_permissions: Some(preserve.mode),
+        // Only root may give files away; others give what they can, as GNU cp does.
+        same_owner: Some(preserve.ownership && root.uid == 0),
+        own_groups: preserve.ownership.then_some(groups),
+        touch: !preserve.timestamps,
+        existing: Existing::Look(over),
+        umask: umask(),
+        ..UntarOptions::default()
+    }
+}
+
+/// The destination's directory is not there.
+fn cannot_create(tool: &Tool, errands: &[Errand], why: &str) -> u64 {
+    for errand in errands {
+        let what = if errand.is_dir { "directory" } else { "regular file" };
+        tool.complain(&format!("cannot create {what} {}: {why}", quote::shown(&errand.dest)));
+    }
+    0
+}

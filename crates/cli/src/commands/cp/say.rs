@@ -1,0 +1,202 @@
+//! What `cp` says while it copies: GNU's lines, objects for programs, a bar for those who wait.
+
+use super::super::{message, quote};
+use crate::progress::bytes_bar;
+use crate::units::{show_bytes, show_count};
+use indicatif::ProgressBar;
+use landfast_client::archive::Kind;
+use landfast_client::untar::{Cause, Progress, Why};
+use landfast_nfs::v4::OpNum;
+use serde_json::json;
+use std::io::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Instant;
+
+/// Bytes of output that are collected before they are written.
+const OUTPUT_BYTES: usize = 64 << 10;
+
+/// How the members of one operand are shown.
+#[derive(Debug, Clone)]
+pub struct Shown {
+    /// What all its members' names begin with.
+    pub name: Vec<u8>,
+    /// What stands for that in the source.
+    pub source: Vec<u8>,
+    /// And in the destination.
+    pub dest: Vec<u8>,
+}
+
+/// Hears of a copy's progress.
+pub struct Say {
+    shown: Vec<Shown>,
+    verbose: bool,
+    json: bool,
+    out: Mutex<Vec<u8>>,
+    bar: OnceLock<ProgressBar>,
+    start: Instant,
+    failures: AtomicU64,
+}
+
+impl Say {
+    /// For these operands.
+    pub fn new(shown: Vec<Shown>, verbose: bool, json: bool) -> Say {
+        Say {
+            shown,
+            verbose,
+            json,
+            out: Mutex::new(Vec::new()),
+            bar: OnceLock::new(),
+            start: Instant::now(),
+            failures: AtomicU64::new(0),
+        }
+    }
+
+    /// Nothing more comes; how many failures were told.
+    pub fn end(&self) -> u64 {
+        if let Some(bar) = self.bar.get() {
+            bar.finish_and_clear();
+        }
+        let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
+        flush(&mut out);
+        self.failures.load(Ordering::Relaxed)
+    }
+
+    /// Source and destination of a member, as they are shown. Of several sources with one name the first is the one that
+    /// is copied.
+    fn names(&self, path: &[u8], last: bool) -> (Vec<u8>, Vec<u8>) {
+        let of = |shown: &Shown| {
+            let rest = path.strip_prefix(&shown.name[..])?;
+            match rest.first() {
+                None => Some((shown.source.clone(), shown.dest.clone())),
+                Some(b'/') => Some((put(&shown.source, &rest[1..]), put(&shown.dest, &rest[1..]))),
+                Some(_) if shown.name.is_empty() => Some((put(&shown.source, rest), put(&shown.dest, rest))),
+                Some(_) => None,
+            }
+        };
+        let found = match last {
+            true => self.shown.iter().rev().find_map(of),
+            false => self.shown.iter().find_map(of),
+        };
+        found.unwrap_or_else(|| (path.to_vec(), path.to_vec()))
+    }
+
+    fn print(&self, bytes: &[u8]) {
+        // Not below, where the bar is locked.
+        let at_once = self.bar.get().is_some_and(|bar| !bar.is_hidden());
+        let write = || {
+            let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
+            out.extend_from_slice(bytes);
+            if at_once || out.len() >= OUTPUT_BYTES {
+                flush(&mut out);
+            }
+        };
+        self.line(write);
+    }
+
+    /// A line that does not tear the bar.
+    fn line(&self, write: impl FnOnce()) {
+        match self.bar.get() {
+            Some(bar) => bar.suspend(write),
+            None => write(),
+        }
+    }
+}
+
+fn put(dir: &[u8], name: &[u8]) -> Vec<u8> {
+    super::super::below(dir, name)
+}
+
+fn flush(out: &mut Vec<u8>) {
+    // A reader that went away does not stop the copy.
+    let _ = std::io::stdout().write_all(out).and_then(|()| std::io::stdout().flush());
+    out.clear();
+}
+
+impl Progress for Say {
+    fn opened(&self, _: Option<u64>) {
+        let _ = self.bar.set(bytes_bar(None));
+    }
+
+    fn committed(&self, members: u64, bytes: u64) {
+        if let Some(bar) = self.bar.get().filter(|bar| !bar.is_hidden()) {
+            let rate = members as f64 / self.start.elapsed().as_secs_f64().max(1e-3);
+            bar.set_position(bytes);
+            bar.set_message(format!(
+                "{} stable ({}), {}/s",
+                show_count(members),
+                show_bytes(bytes),
+                show_count(rate as u64)
+            ));
+        }
+    }
+
+    fn stable(&self, path: &[u8]) {
+        if !self.json && !self.verbose {
+            return;
+        }
+        let (source, dest) = self.names(path, false);
+        if self.json {
+            let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
+            let object = json!({ "path": text(&dest), "source": text(&source), "copied": true });
+            self.print(format!("{object}\n").as_bytes());
+        } else {
+            self.print(&[&quote::always(&source)[..], b" -> ", &quote::always(&dest), b"\n"].concat());
+        }
+    }
+
+    /// As GNU cp: nothing is said of it.
+    fn met(&self, _: &[u8]) {}
+
+    fn failed(&self, path: &[u8], why: &Why) {
+        // Its directory was told.
+        if why.cause == Cause::Parent {
+            return;
+        }
+        self.failures.fetch_add(1, Ordering::Relaxed);
+        let (source, dest) = self.names(path, why.cause == Cause::JustMade);
+        let line = sentence(&source, &dest, why);
+        self.line(|| eprintln!("cp: {line}"));
+    }
+}
+
+/// What GNU cp says of a failure.
+fn sentence(source: &[u8], dest: &[u8], why: &Why) -> String {
+    let (from, to) = (quote::shown(source), quote::shown(dest));
+    let kind = match why.kind {
+        Some(Kind::File) => "cannot create regular file",
+        Some(Kind::Dir) => "cannot create directory",
+        Some(Kind::Symlink) => "cannot create symbolic link",
+        Some(Kind::HardLink) => "cannot create hard link",
+        Some(Kind::Fifo) => "cannot create fifo",
+        Some(Kind::Char | Kind::Block | Kind::Socket) => "cannot create special file",
+        None => "cannot copy to",
+    };
+    let text = why.status.map_or_else(|| why.to_string(), message::of_status);
+    match why.cause {
+        Cause::Unseen => format!("cannot stat {from}: {text}"),
+        Cause::Unlisted => format!("cannot access {from}: {text}"),
+        Cause::Unopened => format!("cannot open {from} for reading: {text}"),
+        Cause::Unread => format!("error reading {from}: {text}"),
+        Cause::Unmade => format!("{kind} {to}: {text}"),
+        Cause::Unwritten => format!("error writing {to}: {text}"),
+        Cause::Unset => format!("failed to preserve attributes of {to}: {text}"),
+        Cause::DirInTheWay => format!("cannot overwrite directory {to} with non-directory"),
+        Cause::NoDirInTheWay => format!("cannot overwrite non-directory {to} with directory {from}"),
+        Cause::JustMade => format!("will not overwrite just-created {to} with {from}"),
+        Cause::Attributes(status) => {
+            format!("failed to preserve attributes of {to}: {}", message::of_status(status))
+        }
+        Cause::Refused(op, status) => {
+            let status = message::of_status(status);
+            let what = match op {
+                OpNum::WRITE | OpNum::COMMIT => "error writing",
+                OpNum::SETATTR => "failed to preserve attributes of",
+                OpNum::REMOVE => "cannot remove",
+                _ => kind,
+            };
+            format!("{what} {to}: {status}")
+        }
+        Cause::Parent | Cause::Other => format!("cannot copy {from} to {to}: {why}"),
+    }
+}

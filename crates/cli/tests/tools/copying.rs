@@ -1,0 +1,181 @@
+//! `cp`.
+
+use super::*;
+
+/// Everything that can be seen of a tree: names, kinds, modes, owners, sizes, links, times, data, attributes.
+fn picture(dir: &Path, times: bool) -> String {
+    let time = if times { "%T@" } else { "" };
+    let script = format!(
+        "find . -mindepth 1 \\( -type d -printf '%p %y %m %U %G {time}\\n' \\) -o -printf '%p %y %m %U %G %s %n %l {time}\\n' | sort; \
+         find . -type f -print0 | sort -z | xargs -0r sha256sum; \
+         find . \\( -type f -o -type d \\) -print0 | sort -z | xargs -0r getfattr -d -m user. 2>/dev/null || true"
+    );
+    let end = Command::new("bash").args(["-c", &script]).current_dir(dir).output().expect("a shell");
+    String::from_utf8_lossy(&end.stdout).into_owned()
+}
+
+/// Where sources and local destinations are.
+fn local(rig: &Rig) -> PathBuf {
+    let dir = rig.at("").parent().expect("a directory").join("local");
+    fs::create_dir_all(&dir).expect("a directory");
+    dir
+}
+
+/// `cp` of ours and of GNU's, from and to places as `$S`, `$D` of a script's words say: what was said, and what is there.
+struct Pair<'a> {
+    rig: &'a Rig,
+    version: &'a str,
+    local: PathBuf,
+}
+
+impl Pair<'_> {
+    /// `words` with `@x` for a local path and `%x` for one of the export; the destination is emptied and made by `before`.
+    fn run(&self, before: &str, words: &[&str]) -> [(Said, String); 2] {
+        let times = words.iter().any(|w| w.starts_with("-a") || w.starts_with("-p"));
+        [true, false].map(|ours| {
+            self.rig.shell(&format!(
+                "for d in {} .; do rm -rf $d/dest; mkdir $d/dest; cd $d/dest; :; {before}\ncd -; done",
+                path(&self.local)
+            ));
+            let words: Vec<String> = words
+                .iter()
+                .map(|word| match word.split_at_checked(1) {
+                    Some(("@", name)) => path(&self.local.join(name)).to_owned(),
+                    Some(("%", name)) if ours => self.rig.url(name, self.version),
+                    Some(("%", name)) => path(&self.rig.at(name)).to_owned(),
+                    _ => (*word).to_owned(),
+                })
+                .collect();
+            let mut command = if ours { landfast() } else { Command::new("env") };
+            let said = said(command.args(["cp"]).args(&words).current_dir(&self.local));
+            let (from, to) = (self.rig.shown("", self.version), path(&self.rig.at("")).to_owned());
+            let text = |bytes: &[u8]| replaced(bytes, &from, &to);
+            let said = Said { out: text(&said.out), err: text(&said.err), code: said.code };
+            let made =
+                picture(&self.rig.at("dest"), times) + "here\n" + &picture(&self.local.join("dest"), times);
+            (said, made)
+        })
+    }
+
+    /// What differs.
+    fn differ(&self, before: &str, words: &[&str]) -> Option<String> {
+        let [(ours, made), (gnu, wanted)] = self.run(before, words);
+        let lines = |said: &Said| {
+            let mut lines: Vec<String> =
+                said.text().lines().chain(said.errors().lines()).map(str::to_owned).collect();
+            lines.sort();
+            lines
+        };
+        let tree = made.lines().zip(wanted.lines()).find(|(a, b)| a != b);
+        let same = lines(&ours) == lines(&gnu) && ours.code == gnu.code && made == wanted;
+        let what = format!("{} {words:?} after {before:?}", self.version);
+        let counts = (made.lines().count(), wanted.lines().count());
+        (!same).then(|| format!("{what}\n{ours:?}\nGNU: {gnu:?}\n{tree:?} {counts:?}"))
+    }
+}
+
+#[test]
+fn cp_makes_what_gnu_cp_makes_and_says_the_same() {
+    let Some(rig) = Rig::new() else { return };
+    let local = local(&rig);
+    rig.shell("cd ../local; mkdir -p s/sub/deep s/empty other; echo one > s/one; echo two > s/sub/two; ln -s one s/link; \
+        ln s/one s/hard; ln -s nowhere s/broken; mkfifo s/fifo; chmod 751 s/sub; chmod 6755 s/sub/two; echo x > s/sub/deep/x; \
+        chmod 0555 s/sub/deep; chmod 1777 s/empty; touch -d 2001-02-03T04:05:06.789 s/one s/sub; chown 12:34 s/sub/two; \
+        truncate -s 3M s/sparse; head -c 600000 /dev/zero > s/large; echo other > other/one; ln -s s dirlink; cp -a s dirlink ../volume");
+    let mut differ = Vec::new();
+    for version in VERSIONS {
+        let pair = Pair { rig: &rig, version, local: local.clone() };
+        let all: &[(&str, &[&str])] = &[
+            ("", &["-a", "@s", "%dest"]),
+            ("", &["-a", "%s", "@dest"]),
+            ("", &["-a", "%s", "%dest"]),
+            (
+                "mkdir s; echo old > s/one; ln s/one s/also; echo old > s/large; mkdir s/sub; chmod 700 s/sub; touch -d 2030-01-01 s/one",
+                &["-rv", "@s", "%dest"],
+            ),
+            (
+                "mkdir s; echo old > s/one; ln s/one s/also; mkdir s/sub; chmod 700 s/sub; touch -d 2002-01-01 s/one s/sub s",
+                &["-a", "@s", "%dest"],
+            ),
+            (
+                "mkdir s; echo old > s/one; ln s/one s/also; mkdir s/sub; chmod 700 s/sub; touch -d 2002-01-01 s/one s/sub s",
+                &["-rv", "%s", "@dest"],
+            ),
+            ("", &["-r", "@s", "%dest/new"]),
+            ("mkdir -p s/one; echo x > s/sub", &["-r", "@s", "%dest"]),
+            ("", &["-rT", "@s", "%dest"]),
+            ("", &["-r", "@s/.", "%dest"]),
+            ("", &["@s/one", "@s/link", "@s/hard", "%dest"]),
+            ("", &["-d", "@s/one", "@s/link", "@s/hard", "%dest"]),
+            ("", &["@s/one", "%dest/no/x"]),
+            ("", &["-r", "@s/sub", "%dest/no/x"]),
+            ("", &["@s", "@s/one", "@nothing", "%dest"]),
+            ("", &["-v", "@s/one", "@other/one", "%dest"]),
+            ("echo old > one", &["-n", "@s/one", "@s/sub/two", "%dest"]),
+            (
+                "echo old > one; echo older > two; touch -d 1990-01-01 two",
+                &["-u", "@s/one", "@s/sub/two", "%dest"],
+            ),
+            ("echo old > one", &["--remove-destination", "@s/one", "%dest"]),
+            ("echo old > x", &["-t", "%dest/x", "@s/one"]),
+            ("echo old > x", &["@s/one", "@s/sub/two", "%dest/x"]),
+            ("", &["@s/one", "@s/sub/two", "%dest/nothing"]),
+            ("", &["-rL", "@dirlink", "%dest"]),
+            ("", &["-rH", "@dirlink", "%dest"]),
+            ("", &["-r", "--preserve=mode,timestamps", "@s/sub", "%dest"]),
+            ("", &["-p", "@s/sub/two", "%dest"]),
+            ("", &["-a", "--no-preserve=ownership", "@s/sub", "%dest"]),
+            ("", &["--sparse=always", "@s/large", "%dest"]),
+            (
+                "mkdir s; echo old > s/one; ln s/one s/also; mkdir s/sub; chmod 700 s/sub; touch -d 2002-01-01 s/one s/sub s",
+                &["-a", "%s", "@dest"],
+            ),
+            ("mkdir -p s/one; echo x > s/sub", &["-r", "%s", "@dest"]),
+            ("", &["%s/one", "%s/link", "@s/sub/two", "@dest"]),
+            ("", &["%s", "%nothing", "%s/one", "@dest"]),
+            ("", &["%s/one", "@dest/no/x"]),
+            ("echo old > one", &["-n", "%s/one", "%s/sub/two", "@dest"]),
+            (
+                "echo old > one; echo older > two; touch -d 1990-01-01 two",
+                &["-u", "%s/one", "%s/sub/two", "@dest"],
+            ),
+            ("echo old > one", &["--remove-destination", "%s/one", "@dest"]),
+            ("", &["-v", "%s/one", "@other/one", "@dest"]),
+        ];
+        for (before, words) in some(version, all, 4) {
+            if words.contains(&"-rL") {
+                rig.shell("rm -f ../local/s/broken");
+            }
+            differ.extend(pair.differ(before, words));
+        }
+    }
+    assert!(differ.is_empty(), "{}", differ.join("\n\n"));
+}
+
+#[test]
+fn cp_takes_few_requests_and_counts_what_is_stable() {
+    let Some(rig) = Rig::new() else { return };
+    let local = local(&rig);
+    rig.shell("cd ../local; mkdir t; cd t; for d in $(seq 40); do mkdir $d; (cd $d; for f in $(seq 50); do echo $d $f > $f; done); done; mkdir ../u");
+    let said = |words: &[&str]| said(landfast().args(["cp", "-r", "--json"]).args(words));
+    let (t, url) = (local.join("t"), rig.url("", "4.2"));
+    for words in [[path(&t), &url], [&rig.url("t", "4.2"), path(&local.join("u"))]] {
+        let end = said(&words);
+        assert_eq!(end.code, Some(0), "{end:?}");
+        let summary = end.summary();
+        assert_eq!(summary["copied"], 1 + 40 + 2000, "{summary}");
+        assert_eq!(end.text().lines().count(), 1 + 40 + 2000 + 1);
+        let rpcs = summary["rpcs"].as_u64().expect("a number");
+        assert!(rpcs <= 100, "{rpcs} RPCs for 2,000 files");
+    }
+    let same = Command::new("diff").arg("-r").args([&t, &local.join("u/t")]).status().expect("diff");
+    assert!(same.success());
+    // What was typed wrongly.
+    for words in
+        [&["-r"][..], &["a"], &["-T", "a", "b", "c"], &["--no-such", "a", "b"], &["--sparse=x", "a", "b"]]
+    {
+        assert_eq!(said(words).code, Some(1), "{words:?}");
+    }
+    let cut = rig.url("", "4.2").replace("127.0.0.1", "127.0.0.1:x");
+    assert_eq!(said(&[path(&t), &cut]).code, Some(1));
+}

@@ -1,0 +1,54 @@
+//! Trees as sequences of members, for [`crate::untar`] to put onto a server as if they came out of an archive.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `local` | trees of this machine |
+//! | `remote` | trees of a server |
+//! | `write` | the other way: members as a tree of this machine |
+
+mod local;
+mod remote;
+mod write;
+
+use std::io;
+
+use landfast_nfs::v4::NfsTime;
+
+use crate::archive::{Kind, Member, Time};
+use crate::fs::{Meta, Owner};
+
+pub use local::{LocalOptions, LocalStart, LocalTrees, Sparse};
+pub use remote::{RemoteOptions, RemoteStart, RemoteTrees};
+pub use write::write;
+
+/// A member with the attributes of a file; its data is still to be looked at.
+fn member(path: &[u8], kind: Kind, meta: &Meta, link: Vec<u8>) -> Member {
+    let id = |owner: &Owner| match owner {
+        Owner::Id(id) => *id,
+        Owner::Name(_) => 0,
+    };
+    let time = |t: NfsTime| Time { seconds: t.seconds, nanos: t.nseconds };
+    Member {
+        path: path.to_vec(),
+        kind,
+        mode: meta.mode,
+        uid: id(&meta.owner),
+        gid: id(&meta.group),
+        mtime: time(meta.modified),
+        atime: Some(time(meta.accessed)),
+        link,
+        device: meta.rdev,
+        size: 0,
+        stored: 0,
+        sparse: None,
+        user: Vec::new(),
+        group: Vec::new(),
+        xattrs: Vec::new(),
+    }
+}
+
+/// The system's words for an error, without its number.
+fn system_text(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or(&text).to_owned()
+}

@@ -1,0 +1,384 @@
+//! Trees of a server as members: walked and read ahead by tasks, given in their order.
+//!
+//! Small files are read many in one COMPOUND, by the handles that the walk gave, and several such calls are under way; a
+//! large one is read in ranges. What is held of them is bounded by [`COPIED_AHEAD_BYTES`] and a large file's window; of the
+//! tree, what was listed ahead. Holes are read as zeroes.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::Bytes;
+use landfast_nfs::v4::{FileHandle, FileType};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use super::member;
+use crate::archive::{ArchiveError, Kind, Member};
+use crate::fs::{InOrder, ItemError, Meta, Nfs, Outcome, Start, Step, WalkOptions, join};
+use crate::limits::{
+    COPIED_AHEAD_BYTES, COPIED_CALLS_MAX, COPIED_TOGETHER, COPIED_TOGETHER_BYTES, PIECE_BYTES,
+    PIECES_PER_COMMIT, WHOLE_FILE_MAX,
+};
+use crate::local::Links;
+use crate::untar::{Cause, DataError, Given, Members, Why};
+
+/// A tree, or a single file, to be copied.
+#[derive(Debug, Clone)]
+pub struct RemoteStart {
+    /// Its handle.
+    pub fh: FileHandle,
+    /// Its attributes.
+    pub meta: Meta,
+    /// What it is to be called below the destination, `/` between names; empty: what is in it goes into the destination
+    /// itself.
+    pub name: Vec<u8>,
+}
+
+/// How trees are read.
+#[derive(Debug, Clone, Default)]
+pub struct RemoteOptions {
+    /// Directories of other filesystems are copied empty.
+    pub one_file_system: bool,
+    /// Names of one file become names of one file.
+    pub links: bool,
+    /// When it is set, no further members come.
+    pub stop: Arc<AtomicBool>,
+}
+
+/// Trees one after another.
+pub struct RemoteTrees {
+    given: mpsc::Receiver<Ready>,
+    now: Now,
+}
+
+/// The data of the member that came last.
+enum Now {
+    None,
+    Whole(Bytes),
+    Pieces(mpsc::Receiver<Result<Bytes, String>>, Bytes),
+}
+
+/// A member with its data, or the way to it.
+enum Ready {
+    Trouble(Vec<u8>, Why),
+    Whole(Box<Member>, Bytes),
+    Pieces(Box<Member>, mpsc::Receiver<Result<Bytes, String>>),
+}
+
+/// What the walk has come to.
+enum Seen {
+    Object { path: Vec<u8>, meta: Meta, fh: Option<FileHandle>, text: Option<Bytes> },
+    Unlisted(Vec<u8>, ItemError),
+}
+
+impl RemoteTrees {
+    /// In this order, of one server. Must be called on a Tokio runtime.
+    pub fn new(nfs: &Nfs, starts: Vec<RemoteStart>, options: RemoteOptions) -> RemoteTrees {
+        let (tell, given) = mpsc::channel(COPIED_TOGETHER);
+        let (seen, walked) = mpsc::unbounded_channel();
+        let stop = options.stop.clone();
+        tokio::spawn(walk(nfs.clone(), starts, options.one_file_system, stop, seen));
+        let mut reader = Reader {
+            nfs: nfs.clone(),
+            tell,
+            under_way: VecDeque::new(),
+            ahead: 0,
+            members: Vec::new(),
+            files: Vec::new(),
+            bytes: 0,
+        };
+        // One who listens no more has been told all that there was to tell.
+        tokio::spawn(async move { reader.run(options, walked).await.is_ok() });
+        RemoteTrees { given, now: Now::None }
+    }
+}
+
+impl Members for RemoteTrees {
+    fn next_member(&mut self) -> Result<Option<Given>, ArchiveError> {
+        self.now = Now::None;
+        Ok(self.given.blocking_recv().map(|ready| match ready {
+            Ready::Trouble(path, why) => Given::Trouble(path, why),
+            Ready::Whole(member, data) => {
+                self.now = Now::Whole(data);
+                Given::Member(*member)
+            }
+            Ready::Pieces(member, pieces) => {
+                self.now = Now::Pieces(pieces, Bytes::new());
+                Given::Member(*member)
+            }
+        }))
+    }
+
+    fn data(&mut self, max: usize) -> Result<Bytes, DataError> {
+        match &mut self.now {
+            Now::None => Ok(Bytes::new()),
+            Now::Whole(data) => Ok(data.split_to(max.min(data.len()))),
+            Now::Pieces(pieces, rest) => {
+                if rest.is_empty() {
+                    match pieces.blocking_recv() {
+                        Some(piece) => *rest = piece.map_err(DataError::Member)?,
+                        None => return Ok(Bytes::new()),
+                    }
+                }
+                Ok(rest.split_to(max.min(rest.len())))
+            }
+        }
+    }
+}
+
+/// Sends what is in the trees, depth first.
+async fn walk(
+    nfs: Nfs,
+    starts: Vec<RemoteStart>,
+    one_file_system: bool,
+    stop: Arc<AtomicBool>,
+    seen: mpsc::UnboundedSender<Seen>,
+) {
+    for RemoteStart { fh, meta, name } in starts {
+        if stop.load(Ordering::Acquire) {
+            return;
+        }
+        let (is_dir, device) = (meta.is_dir(), meta.fsid);
+        let text = match meta.is_link() {
+            true => match nfs.readlinks_of([fh.clone()]).await.pop() {
+                Some(Outcome::Committed(text)) => Some(text),
+                _ => None,
+            },
+            false => None,
+        };
+        let object = Seen::Object { path: name.clone(), meta, fh: Some(fh.clone()), text };
+        if seen.send(object).is_err() {
+            return;
+        }
+        if !is_dir {
+            continue;
+        }
+        let mut order = InOrder::new(1);
+        // What lies below a directory of another filesystem.
+        let mut elsewhere: Option<Vec<u8>> = None;
+        let options = WalkOptions { texts: true, ..WalkOptions::default() };
+        nfs.walk_from([Start { path: name, fh }], options, |listing| {
+            order.came(listing);
+            while let Some(step) = order.next() {
+                let sent = match step {
+                    Step::Entry { dir, entry, .. } => {
+                        let path = join(&dir, &entry.name);
+                        if elsewhere.as_ref().is_some_and(|top| below(top, &path)) {
+                            continue;
+                        }
+                        elsewhere = None;
+                        if one_file_system && entry.meta.is_dir() && entry.meta.fsid != device {
+                            elsewhere = Some(path.clone());
+                        }
+                        seen.send(Seen::Object { path, meta: entry.meta, fh: entry.fh, text: entry.text })
+                    }
+                    Step::Unlisted { path, outcome } => match outcome.into_result() {
+                        Err(e) => seen.send(Seen::Unlisted(path, e)),
+                        Ok(_) => Ok(()),
+                    },
+                    Step::Start(_) | Step::Left => Ok(()),
+                };
+                // Nobody listens any more: the rest of the listings goes nowhere.
+                if sent.is_err() {
+                    stop.store(true, Ordering::Release);
+                }
+            }
+        })
+        .await;
+    }
+}
+
+fn below(dir: &[u8], path: &[u8]) -> bool {
+    path.strip_prefix(dir).is_some_and(|rest| rest.first() == Some(&b'/'))
+}
+
+/// A call under way: what it reads, in order.
+struct Batch {
+    bytes: usize,
+    members: Vec<(Member, Option<usize>)>,
+    reading: JoinHandle<Vec<Outcome<Bytes>>>,
+}
+
+/// Reads files as they come and gives all members on, in their order.
+struct Reader {
+    nfs: Nfs,
+    tell: mpsc::Sender<Ready>,
+    under_way: VecDeque<Batch>,
+    ahead: usize,
+    /// The next call: members, and for those that are files their place among what is read.
+    members: Vec<(Member, Option<usize>)>,
+    files: Vec<(FileHandle, u64)>,
+    bytes: usize,
+}
+
+/// Nobody listens any more.
+struct Abandoned;
+
+impl Reader {
+    async fn run(
+        &mut self,
+        options: RemoteOptions,
+        mut walked: mpsc::UnboundedReceiver<Seen>,
+    ) -> Result<(), Abandoned> {
+        let mut links = Links::default();
+        loop {
+            let seen = match walked.try_recv() {
+                Ok(seen) => seen,
+                // What there is goes out before more is waited for.
+                Err(_) if !self.members.is_empty() || !self.under_way.is_empty() => {
+                    self.start();
+                    self.finish().await?;
+                    continue;
+                }
+                Err(_) => match walked.recv().await {
+                    Some(seen) => seen,
+                    None => return Ok(()),
+                },
+            };
+            if options.stop.load(Ordering::Acquire) {
+                return self.drain().await;
+            }
+            match describe(seen, &options, &mut links) {
+                Err((path, why)) => {
+                    self.drain().await?;
+                    self.tell.send(Ready::Trouble(path, why)).await.map_err(|_| Abandoned)?;
+                }
+                Ok((member, Some(fh), size)) if size > WHOLE_FILE_MAX => {
+                    self.drain().await?;
+                    self.large(member, fh, size).await?;
+                }
+                Ok((member, Some(fh), size)) => {
+                    self.members.push((member, Some(self.files.len())));
+                    self.files.push((fh, size));
+                    self.bytes += size as usize;
+                }
+                Ok((member, None, _)) => self.members.push((member, None)),
+            }
+            if self.members.len() >= COPIED_TOGETHER || self.bytes >= COPIED_TOGETHER_BYTES {
+                self.start();
+                while self.ahead > COPIED_AHEAD_BYTES || self.under_way.len() > COPIED_CALLS_MAX {
+                    self.finish().await?;
+                }
+            }
+        }
+    }
+
+    /// Sends what is gathered.
+    fn start(&mut self) {
+        if self.members.is_empty() {
+            return;
+        }
+        let (nfs, files) = (self.nfs.clone(), std::mem::take(&mut self.files));
+        let bytes = std::mem::take(&mut self.bytes);
+        self.ahead += bytes;
+        let reading = tokio::spawn(async move { nfs.read_files_of(files).await });
+        self.under_way.push_back(Batch { bytes, members: std::mem::take(&mut self.members), reading });
+    }
+
+    /// Gives on what the oldest call has read.
+    async fn finish(&mut self) -> Result<(), Abandoned> {
+        let Some(batch) = self.under_way.pop_front() else { return Ok(()) };
+        self.ahead -= batch.bytes;
+        let read = batch.reading.await.unwrap_or_default();
+        let mut read: Vec<_> = read.into_iter().map(|o| Some(o.into_result())).collect();
+        for (mut member, number) in batch.members {
+            let data = match number.map(|n| read.get_mut(n).and_then(Option::take)) {
+                None => Ok(Bytes::new()),
+                Some(Some(read)) => read,
+                Some(None) => Err(ItemError::NotExecuted("its task has ended".into())),
+            };
+            let ready = match data {
+                Ok(data) => {
+                    (member.size, member.stored) = (data.len() as u64, data.len() as u64);
+                    Ready::Whole(Box::new(member), data)
+                }
+                Err(e) => Ready::Trouble(member.path, why(Cause::Unopened, &e)),
+            };
+            self.tell.send(ready).await.map_err(|_| Abandoned)?;
+        }
+        Ok(())
+    }
+
+    async fn drain(&mut self) -> Result<(), Abandoned> {
+        self.start();
+        while !self.under_way.is_empty() {
+            self.finish().await?;
+        }
+        Ok(())
+    }
+
+    /// Reads a large file in ranges, several at a time.
+    async fn large(&mut self, member: Member, fh: FileHandle, size: u64) -> Result<(), Abandoned> {
+        let (send, pieces) = mpsc::channel(1);
+        self.tell.send(Ready::Pieces(Box::new(member), pieces)).await.map_err(|_| Abandoned)?;
+        let mut at = 0;
+        while at < size {
+            let end = size.min(at + (PIECE_BYTES * PIECES_PER_COMMIT) as u64);
+            let ranges: Vec<_> = (at..end)
+                .step_by(PIECE_BYTES)
+                .map(|from| (fh.clone(), from, (end - from).min(PIECE_BYTES as u64)))
+                .collect();
+            let lengths: Vec<u64> = ranges.iter().map(|r| r.2).collect();
+            for (outcome, len) in self.nfs.read_of(ranges).await.into_iter().zip(lengths) {
+                let piece = match outcome.into_result() {
+                    Ok(data) if data.len() as u64 == len => Ok(data),
+                    Ok(_) => Err("it became shorter while it was read".to_owned()),
+                    Err(e) => Err(e.to_string()),
+                };
+                let failed = piece.is_err();
+                // A receiver that is gone has given the file up.
+                if send.send(piece).await.is_err() || failed {
+                    return Ok(());
+                }
+            }
+            at = end;
+        }
+        Ok(())
+    }
+}
+
+/// What is known of a member, and the file to be read with its size.
+#[allow(clippy::type_complexity)] // three things of one object
+fn describe(
+    seen: Seen,
+    options: &RemoteOptions,
+    links: &mut Links,
+) -> Result<(Member, Option<FileHandle>, u64), (Vec<u8>, Why)> {
+    let (path, meta, fh, text) = match seen {
+        Seen::Unlisted(path, e) => return Err((path, why(Cause::Unlisted, &e))),
+        Seen::Object { path, meta, fh, text } => (path, meta, fh, text),
+    };
+    let kind = match meta.kind {
+        Some(FileType::Reg) => Kind::File,
+        Some(FileType::Dir) => Kind::Dir,
+        Some(FileType::Lnk) => Kind::Symlink,
+        Some(FileType::Chr) => Kind::Char,
+        Some(FileType::Blk) => Kind::Block,
+        Some(FileType::Fifo) => Kind::Fifo,
+        Some(FileType::Sock) => Kind::Socket,
+        _ => return Err((path, Why::of(Cause::Unseen, "the server does not say what it is"))),
+    };
+    if kind == Kind::Symlink && text.is_none() {
+        return Err((path, Why::of(Cause::Unseen, "the symbolic link cannot be read")));
+    }
+    let mut member = member(&path, kind, &meta, text.map(|t| t.to_vec()).unwrap_or_default());
+    if options.links
+        && let Some(first) = links.earlier(&meta, &path)
+    {
+        (member.kind, member.link) = (Kind::HardLink, first);
+        return Ok((member, None, 0));
+    }
+    if kind != Kind::File {
+        return Ok((member, None, 0));
+    }
+    let Some(fh) = fh else {
+        return Err((path, Why::of(Cause::Unopened, "the server gave no filehandle")));
+    };
+    (member.size, member.stored) = (meta.size, meta.size);
+    Ok((member, Some(fh), meta.size))
+}
+
+fn why(cause: Cause, e: &ItemError) -> Why {
+    Why { status: e.status(), ..Why::of(cause, e.to_string()) }
+}

@@ -1,0 +1,425 @@
+//! Members as a tree of this machine. Blocking.
+//!
+//! Names lead through real directories only: each is opened from the one above it, and a symbolic link in a directory's
+//! place is not followed. Nothing is counted as done before the filesystem has been synced (syncfs) behind it; of the
+//! directories' attributes, which come last, that is a second sync.
+
+use std::collections::{HashMap, HashSet};
+use std::ffi::CString;
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use landfast_nfs::v4::{FileType, NfsTime};
+use rustix::fs::{
+    AtFlags, Gid, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, Uid, chmodat, chownat, fchmod, fchown,
+    futimens, linkat, mkdirat, mknodat, openat, statat, symlinkat, syncfs, unlinkat, utimensat,
+};
+use rustix::io::Errno;
+
+use super::system_text;
+use crate::archive::{Kind, Member, Segment, Time};
+use crate::limits::{PIECE_BYTES, SPARSE_BLOCK_BYTES, SYNC_EVERY_BYTES, SYNC_EVERY_MEMBERS};
+use crate::untar::path::components;
+use crate::untar::{
+    Cause, DataError, Existing, Given, Members, New, Over, Progress, Report, Seen, UntarOptions, Verdict, Why,
+};
+
+/// Puts members into the directory `root`, as GNU cp does ([`Existing::Look`]; others count as that with its defaults).
+/// What the report counts is on stable storage. `zeroes_to_holes`: blocks of zeroes are not written.
+pub fn write(
+    members: &mut dyn Members,
+    root: File,
+    options: &UntarOptions,
+    zeroes_to_holes: bool,
+    progress: &dyn Progress,
+) -> Report {
+    let over = match options.existing {
+        Existing::Look(over) => over,
+        _ => Over::default(),
+    };
+    let root = Arc::new(OwnedFd::from(root));
+    let mut writer = Writer {
+        over,
+        options,
+        zeroes_to_holes,
+        progress,
+        dirs: vec![(Bytes::new(), root.clone())],
+        made: HashSet::new(),
+        devices: HashMap::new(),
+        finals: Vec::new(),
+        pending: Vec::new(),
+        pending_bytes: 0,
+        report: Report::default(),
+        done: (0, 0),
+    };
+    writer.device(&root);
+    progress.opened(None);
+    loop {
+        match members.next_member() {
+            Ok(None) => break,
+            Ok(Some(Given::Trouble(path, why))) => writer.failed(&path, why),
+            Ok(Some(Given::Member(member))) => writer.take(member, members),
+            Err(e) => {
+                writer.report.stopped = Some(e.to_string());
+                break;
+            }
+        }
+        if writer.pending.len() >= SYNC_EVERY_MEMBERS || writer.pending_bytes >= SYNC_EVERY_BYTES {
+            writer.sync();
+        }
+    }
+    writer.finish();
+    writer.report
+}
+
+struct Writer<'a> {
+    over: Over,
+    options: &'a UntarOptions,
+    zeroes_to_holes: bool,
+    progress: &'a dyn Progress,
+    /// The root, and the directories on the way to where the last member went.
+    dirs: Vec<(Bytes, Arc<OwnedFd>)>,
+    /// What this run has made, but for directories: by device and inode number.
+    made: HashSet<(u64, u64)>,
+    /// A handle on each filesystem that was written to.
+    devices: HashMap<u64, Arc<OwnedFd>>,
+    /// Directories, and what they get at the end.
+    finals: Vec<(Arc<OwnedFd>, Member, bool)>,
+    /// Written, not yet synced.
+    pending: Vec<(Vec<u8>, Kind, u64)>,
+    pending_bytes: u64,
+    report: Report,
+    done: (u64, u64),
+}
+
+/// What came of one member.
+enum Came {
+    Made(u64),
+    Met,
+    Skipped,
+}
+
+impl Writer<'_> {
+    fn failed(&mut self, path: &[u8], why: Why) {
+        self.progress.failed(path, &why);
+        self.report.fail(path, &why);
+    }
+
+    fn take(&mut self, member: Member, members: &mut dyn Members) {
+        self.progress.member(&member.path);
+        let (path, kind) = (member.path.clone(), member.kind);
+        match self.place(member, members) {
+            // A directory that was there.
+            Ok(Came::Met) => self.report.count(Some(kind), 0),
+            Ok(Came::Made(bytes)) => {
+                self.pending_bytes += bytes;
+                self.pending.push((path, kind, bytes));
+            }
+            Ok(Came::Skipped) => {
+                self.progress.skipped(&path);
+                self.report.skipped += 1;
+            }
+            Err(why) => self.failed(&path, Why { kind: Some(kind), ..why }),
+        }
+    }
+
+    fn place(&mut self, member: Member, members: &mut dyn Members) -> Result<Came, Why> {
+        let mut names = components(&member.path).map_err(|e| Why::from(e.to_string()))?;
+        let Some(name) = names.pop() else {
+            let root = self.dirs[0].1.clone();
+            self.finals.push((root, member, true));
+            return Ok(Came::Met);
+        };
+        let dir = self.enter(&names)?;
+        let name = CString::new(&name[..]).map_err(|e| Why::from(e.to_string()))?;
+        let seen = match statat(&*dir, &name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => Some(crate::local::meta(&stat)),
+            Err(Errno::NOENT) => None,
+            Err(e) => return Err(self.refused(Cause::Other, e)),
+        };
+        let mut into = false;
+        if let Some(meta) = &seen {
+            let new = match member.kind {
+                Kind::Dir => New::Dir,
+                Kind::File => New::File,
+                _ => New::Other,
+            };
+            if new != New::Dir
+                && self.made.contains(&(meta.fsid.major, meta.fileid))
+                && member.kind != Kind::HardLink
+            {
+                return Err(Why::of(Cause::JustMade, "this run has just made it"));
+            }
+            let modified = NfsTime { seconds: member.mtime.seconds, nseconds: member.mtime.nanos };
+            let seen =
+                Seen { kind: meta.kind.unwrap_or(FileType::Reg), links: meta.links, modified: meta.modified };
+            match self.over.judge(new, modified, &seen) {
+                Verdict::Into => into = true,
+                Verdict::Skip => return Ok(Came::Skipped),
+                Verdict::Refuse(why) => return Err(why),
+                Verdict::Replace => {
+                    unlinkat(&*dir, &name, AtFlags::empty()).map_err(|e| self.refused(Cause::Other, e))?;
+                }
+            }
+        }
+        match member.kind {
+            Kind::Dir => self.directory(&dir, &name, member, into),
+            Kind::File => self.file(&dir, &name, &member, into, members),
+            _ => self.other(&dir, &name, &member),
+        }
+    }
+
+    /// The directory of these names, through directories only.
+    fn enter(&mut self, names: &[Bytes]) -> Result<Arc<OwnedFd>, Why> {
+        let same = self.dirs[1..].iter().zip(names).take_while(|((name, _), wanted)| name == *wanted).count();
+        self.dirs.truncate(same + 1);
+        for name in &names[same..] {
+            let above = &self.dirs[self.dirs.len() - 1].1;
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let opened = CString::new(&name[..])
+                .map_err(|_| Errno::INVAL)
+                .and_then(|name| openat(&**above, &name, flags, Mode::empty()))
+                .map_err(|e| Why::of(Cause::Parent, system_text(&e.into())))?;
+            self.dirs.push((name.clone(), Arc::new(opened)));
+        }
+        Ok(self.dirs[self.dirs.len() - 1].1.clone())
+    }
+
+    fn directory(&mut self, dir: &OwnedFd, name: &CString, member: Member, there: bool) -> Result<Came, Why> {
+        if !there {
+            // Filled first, whatever its mode.
+            let mode = self.mode(&member, 0o1777) | 0o700;
+            mkdirat(dir, name, Mode::from_raw_mode(mode)).map_err(|e| self.refused(Cause::Other, e))?;
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let opened = openat(dir, name, flags, Mode::empty()).map_err(|e| self.refused(Cause::Other, e))?;
+        let opened = Arc::new(opened);
+        self.device(&opened);
+        self.finals.push((opened, member, there));
+        Ok(if there { Came::Met } else { Came::Made(0) })
+    }
+
+    fn file(
+        &mut self,
+        dir: &OwnedFd,
+        name: &CString,
+        member: &Member,
+        into: bool,
+        members: &mut dyn Members,
+    ) -> Result<Came, Why> {
+        let new = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let old = OFlags::WRONLY | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mode = Mode::from_raw_mode(self.mode(member, 0o777));
+        // Owner and group are not set yet: nobody else may read what is not theirs.
+        let mode = if self.options.same_owner == Some(true) { mode & Mode::RWXU } else { mode };
+        let opened = match openat(dir, name, if into { old } else { new }, mode) {
+            Err(Errno::ACCESS | Errno::PERM) if into && self.over.force => {
+                unlinkat(dir, name, AtFlags::empty()).and_then(|()| openat(dir, name, new, mode))
+            }
+            other => other,
+        };
+        let file = File::from(opened.map_err(|e| self.refused(Cause::Other, e))?);
+        let meta = file.metadata().map_err(|e| self.refused(Cause::Other, errno(&e)))?;
+        {
+            use std::os::unix::fs::MetadataExt;
+            self.made.insert((meta.dev(), meta.ino()));
+        }
+        let bytes = self.data(&file, member, members)?;
+        self.attributes(&file, member, !into || self.over.set_mode)?;
+        Ok(Came::Made(bytes))
+    }
+
+    fn data(&self, file: &File, member: &Member, members: &mut dyn Members) -> Result<u64, Why> {
+        let whole = [Segment { offset: 0, len: member.stored }];
+        let mut end = 0;
+        for segment in member.sparse.as_deref().unwrap_or(&whole) {
+            let mut at = segment.offset;
+            while at < segment.offset + segment.len {
+                let left = segment.offset + segment.len - at;
+                let max = usize::try_from(left).unwrap_or(usize::MAX).min(PIECE_BYTES);
+                let data = match members.data(max) {
+                    Ok(data) if data.is_empty() => {
+                        return Err(Why::of(Cause::Unread, "it became shorter while it was read"));
+                    }
+                    Ok(data) => data,
+                    Err(DataError::Member(why)) => return Err(Why::of(Cause::Unread, why)),
+                    Err(DataError::All(e)) => return Err(Why::of(Cause::Unread, e.to_string())),
+                };
+                for block in data.chunks(if self.zeroes_to_holes { SPARSE_BLOCK_BYTES } else { PIECE_BYTES })
+                {
+                    if !self.zeroes_to_holes || block.iter().any(|b| *b != 0) {
+                        file.write_all_at(block, at)
+                            .map_err(|e| self.refused(Cause::Unwritten, errno(&e)))?;
+                        end = at + block.len() as u64;
+                    }
+                    at += block.len() as u64;
+                }
+            }
+        }
+        if end < member.size {
+            file.set_len(member.size).map_err(|e| self.refused(Cause::Unwritten, errno(&e)))?;
+        }
+        Ok(member.size)
+    }
+
+    fn other(&mut self, dir: &OwnedFd, name: &CString, member: &Member) -> Result<Came, Why> {
+        let mode = Mode::from_raw_mode(self.mode(member, 0o777));
+        let device = rustix::fs::makedev(member.device.0, member.device.1);
+        let node = |kind| mknodat(dir, name, kind, mode, device);
+        use rustix::fs::FileType as Local;
+        match member.kind {
+            Kind::Symlink => symlinkat(&member.link[..], dir, name),
+            Kind::Fifo => node(Local::Fifo),
+            Kind::Char => node(Local::CharacterDevice),
+            Kind::Block => node(Local::BlockDevice),
+            Kind::Socket => node(Local::Socket),
+            Kind::HardLink => return self.link(dir, name, member),
+            Kind::File | Kind::Dir => Ok(()),
+        }
+        .map_err(|e| self.refused(Cause::Other, e))?;
+        if let Ok(stat) = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+            let meta = crate::local::meta(&stat);
+            self.made.insert((meta.fsid.major, meta.fileid));
+        }
+        let (owner, group) = self.owners(member);
+        chownat(dir, name, owner, group, AtFlags::SYMLINK_NOFOLLOW).map_err(|e| self.unset(e))?;
+        if member.kind != Kind::Symlink && self.options.same_permissions == Some(true) {
+            chmodat(dir, name, Mode::from_raw_mode(member.mode), AtFlags::empty())
+                .map_err(|e| self.unset(e))?;
+        }
+        if !self.options.touch {
+            utimensat(dir, name, &times(member), AtFlags::SYMLINK_NOFOLLOW).map_err(|e| self.unset(e))?;
+        }
+        Ok(Came::Made(0))
+    }
+
+    fn link(&mut self, dir: &OwnedFd, name: &CString, member: &Member) -> Result<Came, Why> {
+        let mut names = components(&member.link).map_err(|e| Why::from(e.to_string()))?;
+        let Some(target) = names.pop() else { return Err(Why::from("a hard link to a directory")) };
+        let keep = self.dirs.clone();
+        let from = self.enter(&names);
+        self.dirs = keep;
+        let target = CString::new(&target[..]).map_err(|e| Why::from(e.to_string()))?;
+        linkat(&*from?, &target, dir, name, AtFlags::empty()).map_err(|e| self.refused(Cause::Other, e))?;
+        Ok(Came::Made(0))
+    }
+
+    /// Owner, mode and times, in this order: a change of owner takes set-ID bits away.
+    fn attributes(&self, file: &File, member: &Member, mode: bool) -> Result<(), Why> {
+        let (owner, group) = self.owners(member);
+        if owner.is_some() || group.is_some() {
+            fchown(file, owner, group).map_err(|e| self.unset(e))?;
+        }
+        if mode && (self.options.same_permissions == Some(true) || owner.is_some()) {
+            let mode = self.mode(member, 0o777);
+            fchmod(file, Mode::from_raw_mode(mode)).map_err(|e| self.unset(e))?;
+        }
+        if !self.options.touch {
+            futimens(file, &times(member)).map_err(|e| self.unset(e))?;
+        }
+        Ok(())
+    }
+
+    /// The mode that a new object gets, of bits `mask` unless it is kept.
+    fn mode(&self, member: &Member, mask: u32) -> u32 {
+        match self.options.same_permissions {
+            Some(true) => member.mode,
+            _ => member.mode & mask & !self.options.umask,
+        }
+    }
+
+    fn owners(&self, member: &Member) -> (Option<Uid>, Option<Gid>) {
+        let all = self.options.same_owner == Some(true);
+        let own = self.options.own_groups.as_ref().is_some_and(|own| own.contains(&member.gid));
+        (all.then(|| Uid::from_raw(member.uid)), (all || own).then(|| Gid::from_raw(member.gid)))
+    }
+
+    fn refused(&self, cause: Cause, e: Errno) -> Why {
+        let cause = if cause == Cause::Other { Cause::Unmade } else { cause };
+        Why::of(cause, system_text(&e.into()))
+    }
+
+    fn unset(&self, e: Errno) -> Why {
+        Why::of(Cause::Unset, system_text(&e.into()))
+    }
+
+    /// Remembers the filesystem of a directory, to be synced.
+    fn device(&mut self, dir: &Arc<OwnedFd>) {
+        if let Ok(stat) = rustix::fs::fstat(&**dir) {
+            self.devices.entry(crate::local::meta(&stat).fsid.major).or_insert_with(|| dir.clone());
+        }
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        self.devices.values().try_for_each(|dir| Ok(syncfs(&**dir)?))
+    }
+
+    /// Makes stable what is pending, and counts it.
+    fn sync(&mut self) {
+        let synced = self.sync_all();
+        self.pending_bytes = 0;
+        for (path, kind, bytes) in std::mem::take(&mut self.pending) {
+            if let Err(e) = &synced {
+                self.failed(&path, Why { kind: Some(kind), ..Why::of(Cause::Unwritten, system_text(e)) });
+                continue;
+            }
+            self.report.count(Some(kind), bytes);
+            self.progress.stable(&path);
+            self.done = (self.done.0 + 1, self.done.1 + bytes);
+        }
+        self.progress.committed(self.done.0, self.done.1);
+    }
+
+    /// Attributes of directories, now that nothing more is put into them, and the last sync.
+    fn finish(&mut self) {
+        self.sync();
+        let finals = std::mem::take(&mut self.finals);
+        let any = !finals.is_empty();
+        for (dir, member, there) in finals.into_iter().rev() {
+            let file = match dir.try_clone() {
+                Ok(dir) => File::from(dir),
+                Err(e) => {
+                    self.failed(&member.path, Why::of(Cause::Unset, system_text(&e)));
+                    continue;
+                }
+            };
+            let kept = self.options.same_permissions == Some(true);
+            let mode = self.mode(&member, 0o1777);
+            let done = match there {
+                true => self.attributes(&file, &member, self.over.set_mode && kept),
+                false => self.attributes(&file, &member, false).and_then(|()| {
+                    let plain = kept || mode & 0o700 != 0o700;
+                    match plain {
+                        true => fchmod(&file, Mode::from_raw_mode(mode)).map_err(|e| self.unset(e)),
+                        false => Ok(()),
+                    }
+                    .and_then(|()| match self.options.touch {
+                        true => Ok(()),
+                        false => futimens(&file, &times(&member)).map_err(|e| self.unset(e)),
+                    })
+                }),
+            };
+            if let Err(why) = done {
+                self.failed(&member.path, Why { kind: Some(Kind::Dir), ..why });
+            }
+        }
+        if any && let Err(e) = self.sync_all() {
+            self.report.stopped =
+                Some(format!("directories' attributes may not be stable: {}", system_text(&e)));
+        }
+    }
+}
+
+fn errno(e: &io::Error) -> Errno {
+    Errno::from_io_error(e).unwrap_or(Errno::IO)
+}
+
+fn times(member: &Member) -> Timestamps {
+    let of = |t: Time| Timespec { tv_sec: t.seconds, tv_nsec: i64::from(t.nanos) };
+    let access = member.atime.map_or(Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT }, of);
+    Timestamps { last_access: access, last_modification: of(member.mtime) }
+}

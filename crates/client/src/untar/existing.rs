@@ -1,0 +1,150 @@
+//! What is done about names that exist already. No I/O.
+
+use landfast_nfs::v4::attr::{AttrValues, Bitmap, number};
+use landfast_nfs::v4::{Fattr, FileType, NfsTime};
+
+use super::report::{Cause, Why};
+use crate::compound::fattr;
+
+/// What to do when a name exists already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Existing {
+    /// Unlink it and make the file anew, as GNU tar by default.
+    #[default]
+    Replace,
+    /// Write into the existing file (`--overwrite`).
+    Overwrite,
+    /// Leave it and report the member as failed (`--keep-old-files`).
+    Keep,
+    /// As GNU cp: look what it is, and decide.
+    Look(Over),
+}
+
+/// When GNU cp copies over an existing file, and how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Over {
+    /// Which existing files are copied over.
+    pub when: When,
+    /// They get the source's mode; otherwise they keep theirs.
+    pub set_mode: bool,
+    /// A file that has further names is made anew, so that what these show stays (`--preserve=links`).
+    pub split_links: bool,
+    /// One that may not be opened is made anew (`--force`).
+    pub force: bool,
+    /// All are made anew (`--remove-destination`).
+    pub remove: bool,
+}
+
+/// Which existing files are copied over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum When {
+    /// All.
+    #[default]
+    Always,
+    /// None (`--no-clobber`).
+    Never,
+    /// Those that were modified before the source (`--update`).
+    Older,
+}
+
+/// What has a name, as far as it is of interest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) kind: FileType,
+    pub(crate) links: u32,
+    pub(crate) modified: NfsTime,
+}
+
+/// What a directory's listing asks for, so that [`Seen::of`] has something to see.
+pub(super) const SEEN: Bitmap =
+    Bitmap::of(&[number::TYPE, number::FILEHANDLE, number::NUMLINKS, number::TIME_MODIFY]);
+
+impl Seen {
+    /// `None`: the server did not tell.
+    pub(super) fn of(attrs: &AttrValues) -> Option<Seen> {
+        Some(Seen { kind: attrs.kind?, links: attrs.numlinks?, modified: attrs.time_modify? })
+    }
+}
+
+/// What is to be put where something is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum New {
+    Dir,
+    File,
+    Other,
+}
+
+/// What is done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It goes, and the new one is made.
+    Replace,
+    /// The new data is written into it.
+    Into,
+    /// It stays, and that is all right.
+    Skip,
+    /// It stays, and that is a failure.
+    Refuse(Why),
+}
+
+impl Over {
+    /// `modified`: when the source was.
+    pub(crate) fn judge(&self, new: New, modified: NfsTime, seen: &Seen) -> Verdict {
+        let is_dir = seen.kind == FileType::Dir;
+        match (new, self.when) {
+            (New::Dir, _) if is_dir => return Verdict::Into,
+            (New::Dir, _) => {
+                return Verdict::Refuse(Why::of(Cause::NoDirInTheWay, "no directory is in the way"));
+            }
+            (_, When::Never) => return Verdict::Skip,
+            (_, When::Older) if seen.modified >= modified => return Verdict::Skip,
+            _ if is_dir => return Verdict::Refuse(Why::of(Cause::DirInTheWay, "a directory is in the way")),
+            _ => {}
+        }
+        let into = new == New::File
+            && seen.kind == FileType::Reg
+            && !self.remove
+            && !(self.split_links && seen.links > 1);
+        if into { Verdict::Into } else { Verdict::Replace }
+    }
+
+    /// Of these attributes of a new object those that an existing one gets, too.
+    pub(super) fn for_existing(&self, attrs: &Fattr) -> Fattr {
+        if self.set_mode || !attrs.mask.has(number::MODE) {
+            return attrs.clone();
+        }
+        let values = AttrValues::from_fattr(attrs).unwrap_or_default();
+        fattr(&AttrValues { mode: None, ..values })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_gnu_cp() {
+        let time = |seconds| NfsTime { seconds, nseconds: 0 };
+        let seen = |kind, links, at| Seen { kind, links, modified: time(at) };
+        let over = Over::default();
+        let file = seen(FileType::Reg, 1, 10);
+        assert_eq!(over.judge(New::File, time(5), &file), Verdict::Into);
+        assert_eq!(over.judge(New::Other, time(5), &file), Verdict::Replace);
+        assert_eq!(over.judge(New::File, time(5), &seen(FileType::Lnk, 1, 10)), Verdict::Replace);
+        let refused = |verdict| match verdict {
+            Verdict::Refuse(why) => why.cause,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(refused(over.judge(New::Dir, time(5), &file)), Cause::NoDirInTheWay);
+        assert_eq!(refused(over.judge(New::File, time(5), &seen(FileType::Dir, 2, 1))), Cause::DirInTheWay);
+        assert_eq!(over.judge(New::Dir, time(5), &seen(FileType::Dir, 2, 10)), Verdict::Into);
+        let update = Over { when: When::Older, ..over };
+        assert_eq!(update.judge(New::File, time(10), &file), Verdict::Skip);
+        assert_eq!(update.judge(New::File, time(11), &file), Verdict::Into);
+        assert_eq!(Over { when: When::Never, ..over }.judge(New::File, time(99), &file), Verdict::Skip);
+        let linked = seen(FileType::Reg, 2, 10);
+        assert_eq!(over.judge(New::File, time(5), &linked), Verdict::Into);
+        assert_eq!(Over { split_links: true, ..over }.judge(New::File, time(5), &linked), Verdict::Replace);
+        assert_eq!(Over { remove: true, ..over }.judge(New::File, time(5), &file), Verdict::Replace);
+    }
+}
