@@ -102,6 +102,23 @@ impl End {
         }
     }
 
+    /// Whether the name below the root is this object, or lies in it. Symbolic links on a server are not looked at.
+    fn holds(&self, root: &End, name: &[u8]) -> bool {
+        match (self, root) {
+            (End::Here { path }, End::Here { path: root }) => {
+                let copy = root.join(std::ffi::OsStr::from_bytes(name));
+                let real = copy.canonicalize().or_else(|_| root.canonicalize());
+                matches!((path.canonicalize(), real), (Ok(own), Ok(real)) if real.starts_with(&own))
+            }
+            (End::There { place, .. }, End::There { place: root, .. }) if place.beside(root) => {
+                let names = name.split(|b| *b == b'/').filter(|n| !n.is_empty()).map(<[u8]>::to_vec);
+                let copy: Vec<Vec<u8>> = root.path.iter().cloned().chain(names).collect();
+                copy.starts_with(&place.path)
+            }
+            _ => false,
+        }
+    }
+
     /// Its last name; nothing for a top, `.` and `..`.
     fn last(&self) -> Vec<u8> {
         let shown = self.shown();
@@ -232,6 +249,14 @@ pub async fn of(tool: &mut Tool, args: &CpArgs) -> Option<Ends> {
                 (name, dest)
             }
         };
+        if source.holds(&root, &name) {
+            let (from, to) = (quote::shown(&source.shown()), quote::shown(&dest));
+            tool.complain(&match is_dir {
+                true => format!("cannot copy a directory, {from}, into itself, {to}"),
+                false => format!("{from} and {to} are the same file"),
+            });
+            continue;
+        }
         errands.push(Errand { source, name, dest, is_dir });
     }
     Some(Ends { root, errands })
