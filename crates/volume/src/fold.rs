@@ -69,6 +69,14 @@ impl Fill {
         }
     }
 
+    /// What it takes on the disk.
+    pub(crate) fn room(&self) -> u64 {
+        match self {
+            Fill::Bytes(bytes) => bytes.len() as u64,
+            Fill::Zero(_) => 0,
+        }
+    }
+
     fn shorten(&mut self, keep: u64) {
         match self {
             Fill::Bytes(bytes) => bytes.truncate(usize::try_from(keep).unwrap_or(usize::MAX)),
@@ -81,6 +89,15 @@ impl Content {
     /// True when there is nothing to do.
     pub fn is_empty(&self) -> bool {
         *self == Content::default()
+    }
+
+    /// How large a file is that was empty before the writes.
+    pub(crate) fn filled(&self) -> u64 {
+        let end = |(offset, fill): &(u64, Fill)| match fill {
+            Fill::Bytes(bytes) => offset + bytes.len() as u64,
+            Fill::Zero(_) => 0,
+        };
+        self.writes.iter().map(end).max().unwrap_or(0)
     }
 
     fn from_ops(ops: Vec<Op>) -> Content {
@@ -139,8 +156,9 @@ pub struct Plan {
     pub links: Option<u32>,
     /// The touched entries that must name it.
     pub names: Vec<(ObjId, Bytes)>,
+    /// A directory, as far as the log says.
+    pub(crate) is_dir: bool,
     ops: Vec<Op>,
-    is_dir: bool,
 }
 
 /// The state that the volume must have, as far as the log knows.

@@ -30,7 +30,16 @@ pub const ACL_ENTRIES_MAX: usize = 1024;
 /// Numbers of lost inodes that are remembered as taken; the oldest are forgotten beyond. 8 bytes each.
 pub const CLAIMS_MAX: usize = 1 << 20;
 
-/// Descriptors that recovery keeps open for objects it comes back to.
+/// Threads that recovery uses at most: what they make goes through one journal.
+pub const RECOVERY_THREADS_MAX: usize = 8;
+
+/// Objects that a thread of recovery takes at a time.
+pub const RECOVERY_PORTION: usize = 256;
+
+/// Room on the disk for what of an object is not its contents: an inode, an entry, and the rest of its last block.
+pub const RECOVERY_OBJECT_BYTES: u64 = 16 << 10;
+
+/// Descriptors that each thread of recovery keeps open for objects it comes back to.
 pub const DESCRIPTORS_KEPT: usize = 64;
 
 /// Commits that recovery does on btrfs at least: a crash may lose one transaction that was being committed and the one

@@ -25,7 +25,7 @@ use crate::flush;
 use crate::handle::HandleCodec;
 use crate::identity::{IDENTITY_FILE, Identity, LogInUse};
 use crate::kernel::{self, OwnedFd};
-use crate::limits::{NODE_FDS_DIVISOR, NODE_FDS_MAX, NODES_MAX};
+use crate::limits::{NODE_FDS_DIVISOR, NODE_FDS_MAX, NODES_MAX, RECOVERY_THREADS_MAX};
 use crate::listing::Listings;
 use crate::marker::{MARKER_FILE, Marker};
 use crate::node::btime_ns;
@@ -440,8 +440,9 @@ fn recover_disk(
     replay: Replay,
     marker: u64,
 ) -> Result<recover::Recovered, OpenError> {
-    let mut disk =
-        recover::Disk::new(mount, state_dir, remap).map_err(|e| OpenError::Recovery(e.to_string()))?;
+    let threads = kernel::cores().min(RECOVERY_THREADS_MAX);
+    let mut disk = recover::Disk::new(mount, state_dir, remap, threads)
+        .map_err(|e| OpenError::Recovery(e.to_string()))?;
     recover::run(&mut disk, replay.records, marker).map_err(|e| OpenError::Recovery(e.to_string()))
 }
 

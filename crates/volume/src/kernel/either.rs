@@ -761,3 +761,13 @@ pub fn fill_random(bytes: &mut [u8]) -> std::result::Result<(), getrandom::Error
 pub fn on_another_thread<T: Send>(work: impl FnOnce() -> T + Send) -> std::thread::Result<T> {
     if sim::active() { Ok(work()) } else { real::on_another_thread(work) }
 }
+
+/// In the simulation there is one thread.
+pub fn drop_aside<T: Send + 'static>(large: T) {
+    if sim::active() { drop(large) } else { real::drop_aside(large) }
+}
+
+/// In the simulation one after the other, so that a seed says what happens.
+pub fn cores() -> usize {
+    if sim::active() { 1 } else { real::cores() }
+}

@@ -364,6 +364,17 @@ pub(crate) fn on_another_thread<T: Send>(work: impl FnOnce() -> T + Send) -> std
     std::thread::scope(|s| s.spawn(work).join())
 }
 
+/// Drops something large, on a thread of its own if there can be one.
+pub(crate) fn drop_aside<T: Send + 'static>(large: T) {
+    // Without a thread the closure is dropped here.
+    drop(std::thread::Builder::new().name("drop".into()).spawn(move || drop(large)));
+}
+
+/// How many threads can run at the same time.
+pub(crate) fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
 /// True when `fd` is on a filesystem that shares blocks between files: btrfs, XFS.
 pub(crate) fn may_clone(fd: impl AsFd) -> Result<bool> {
     Ok(matches!(magic(fd)?, BTRFS_MAGIC | XFS_MAGIC))

@@ -9,43 +9,61 @@
 
 use std::collections::HashMap;
 
+use super::work::{Object, Work};
 use super::{Error, Run, io, surprise};
 use crate::cut::{CUT_XATTR, Cuts};
 use crate::faults::point;
-use crate::fold::{Content, Fill, Plan};
+use crate::fold::{Content, Fill};
 use crate::record::{Kind, ObjId};
 use crate::recover::tree::Tree;
 
-impl<T: Tree> Run<'_, T> {
+impl Work<'_> {
     /// Brings the contents of a live file up to date.
-    pub(super) fn contents(&mut self, id: &ObjId, plan: &Plan) -> Result<(), Error> {
-        if plan.content.is_empty() {
+    pub(super) fn contents(&mut self, object: &Object<'_>) -> Result<(), Error> {
+        let (id, content) = (object.id, &object.plan.content);
+        if content.is_empty() {
             return Ok(());
         }
-        let now = self.present(id)?;
-        let made = plan.birth.as_ref().filter(|_| self.is_fresh(id));
-        let (kind, size) = match made {
-            Some(birth) => (birth.kind, 0),
-            None => {
-                let meta =
-                    self.probe(&now)?.ok_or_else(|| surprise("a file has gone meanwhile", id, None))?;
-                (meta.kind, meta.size)
-            }
-        };
-        if kind != Kind::File {
+        let meta = self.look(object)?;
+        if meta.kind != Kind::File {
             return Err(surprise("data for something that is no file", id, None));
         }
-        let content = &plan.content;
-        if let Some(cut) = content.cut.filter(|cut| *cut < size) {
-            self.tree.truncate(&now, cut).map_err(io("cutting a file", id))?;
+        let now = &object.now;
+        if let Some(cut) = content.cut.filter(|cut| *cut < meta.size) {
+            self.tree.truncate(now, cut).map_err(io("cutting a file", id))?;
         }
-        self.fill(&now, content, None)?;
+        self.fill(now, content, None)?;
         match content.size {
-            Some(size) => self.tree.truncate(&now, size).map_err(io("setting a file's size", id)),
-            None => Ok(()),
+            Some(size) if object.made.is_none() || content.filled() != size => {
+                self.tree.truncate(now, size).map_err(io("setting a file's size", id))
+            }
+            _ => Ok(()),
         }
     }
 
+    /// Writes and makes holes, up to `end`.
+    fn fill(&mut self, obj: &ObjId, content: &Content, end: Option<u64>) -> Result<(), Error> {
+        for (offset, fill) in &content.writes {
+            let len = end.map_or(fill.len(), |end| end.saturating_sub(*offset).min(fill.len()));
+            match fill {
+                _ if len == 0 => {}
+                Fill::Bytes(bytes) => {
+                    let bytes = bytes.slice(..len as usize);
+                    self.tree.write(obj, *offset, &bytes).map_err(io("writing data", obj))?;
+                    self.done.bytes += len;
+                }
+                Fill::Zero(_) => {
+                    self.tree.punch(obj, *offset, len).map_err(io("punching a hole", obj))?;
+                    self.done.holes += 1;
+                }
+            }
+        }
+        self.done.contents += 1;
+        Ok(())
+    }
+}
+
+impl<T: Tree> Run<'_, T> {
     /// For a disk that is ahead of the log: names and attributes are as they must be, or changed by operations that
     /// were never acknowledged; only data may be missing. Files that such an operation removed are left alone. Times
     /// are kept: they are noted durably before anything is written, since a crash in here would leave those of our
@@ -57,7 +75,7 @@ impl<T: Tree> Run<'_, T> {
         let mut times = kept.unwrap_or_default();
         let kept: HashMap<_, _> = times.drain(..).map(|(id, atime, mtime)| (id, (atime, mtime))).collect();
         let mut files = Vec::new();
-        for (id, plan) in self.sorted().into_iter().filter(|(_, p)| !p.content.is_empty()) {
+        for (id, plan) in self.sorted(|_, plan| !plan.content.is_empty()) {
             let Some(now) = self.find(id)? else { continue };
             let Some(meta) = self.probe(&now)? else { continue };
             if meta.kind != Kind::File {
@@ -83,33 +101,14 @@ impl<T: Tree> Run<'_, T> {
         let said =
             self.tree.xattr(obj, CUT_XATTR.as_bytes()).map_err(io("reading what was to be cut", obj))?;
         let cuts = Cuts::after(self.fold.last_seq, obj, &said.unwrap_or_default());
-        self.fill(obj, content, cuts.lowest())?;
+        let mut work = Work::new(self.tree);
+        work.fill(obj, content, cuts.lowest())?;
+        self.done.add(work.done);
         let size = self.probe(obj)?.map_or(0, |meta| meta.size);
         let wanted = cuts.last().unwrap_or_else(|| content.size.unwrap_or(0).max(size));
         if wanted != size {
             self.tree.truncate(obj, wanted).map_err(io("setting a file's size", obj))?;
         }
-        Ok(())
-    }
-
-    /// Writes and makes holes, up to `end`.
-    fn fill(&mut self, obj: &ObjId, content: &Content, end: Option<u64>) -> Result<(), Error> {
-        for (offset, fill) in &content.writes {
-            let len = end.map_or(fill.len(), |end| end.saturating_sub(*offset).min(fill.len()));
-            match fill {
-                _ if len == 0 => {}
-                Fill::Bytes(bytes) => {
-                    let bytes = bytes.slice(..len as usize);
-                    self.tree.write(obj, *offset, &bytes).map_err(io("writing data", obj))?;
-                    self.done.bytes += len;
-                }
-                Fill::Zero(_) => {
-                    self.tree.punch(obj, *offset, len).map_err(io("punching a hole", obj))?;
-                    self.done.holes += 1;
-                }
-            }
-        }
-        self.done.contents += 1;
         Ok(())
     }
 }

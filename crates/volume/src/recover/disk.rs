@@ -6,6 +6,7 @@
 use std::ffi::CString;
 use std::io::{Error as IoError, ErrorKind, Result};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use rustix::fs::{
@@ -13,7 +14,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::tree::{KeptTimes, Meta, Tree};
+use super::tree::{KeptTimes, Made, Meta, Tree};
 use super::{Error, io};
 use crate::fold::Fold;
 use crate::kernel::{self, OwnedFd};
@@ -49,12 +50,19 @@ pub struct Disk<'a> {
     open: ObjMap<(Arc<OwnedFd>, bool)>,
     /// Room for the value of an extended attribute.
     value: Vec<u8>,
+    /// How many may work at a time.
+    threads: usize,
 }
 
 impl<'a> Disk<'a> {
     /// `root` is the volume's directory and `state_dir` its `.landfast`, both open for reading. Gives the reserve back, before
-    /// anything needs space, and makes staging and `lost+found` if they are missing.
-    pub fn new(root: &'a OwnedFd, state_dir: &'a OwnedFd, remap: &'a mut Remap) -> Result<Disk<'a>> {
+    /// anything needs space, and makes staging and `lost+found` if they are missing. Up to `threads` work at a time.
+    pub fn new(
+        root: &'a OwnedFd,
+        state_dir: &'a OwnedFd,
+        remap: &'a mut Remap,
+        threads: usize,
+    ) -> Result<Disk<'a>> {
         reserve::release(state_dir)?;
         let stage = private_dir(state_dir, STAGE)?;
         let lost_found = private_dir(state_dir, LOST_FOUND)?;
@@ -68,6 +76,7 @@ impl<'a> Disk<'a> {
             mount,
             open: ObjMap::default(),
             value: Vec::new(),
+            threads,
         })
     }
 
@@ -172,6 +181,23 @@ impl<'a> Disk<'a> {
         Ok(fd)
     }
 
+    /// What an entry names, and a look at it; `None` if nothing.
+    fn look_up(&mut self, dir: &ObjId, name: &[u8]) -> Result<Option<(ObjId, Statx)>> {
+        let dir = self.need(dir)?;
+        let Some(kh) = self.handle_at(&dir, name)? else { return Ok(None) };
+        let look = kernel::look_at(&*dir, name)?;
+        if kh.ino() == Some(look.stx_ino) {
+            return Ok(Some((ObjId { kh, btime_ns: btime_ns(&look) }, look)));
+        }
+        // Somebody changes the entry meanwhile.
+        let fd = match kernel::open_path(&*dir, name) {
+            Ok(fd) => fd,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(e) => return Err(e.into()),
+        };
+        Ok(Some(identity_and_look(&fd)?))
+    }
+
     /// The handle of what an entry names; `None` if nothing.
     fn handle_at(&self, dir: &OwnedFd, name: &[u8]) -> Result<Option<KernelHandle>> {
         match kernel::handle_by_name(dir, name) {
@@ -186,8 +212,25 @@ impl<'a> Disk<'a> {
 
 /// The identity of an open object.
 pub fn identity(fd: &OwnedFd) -> Result<ObjId> {
+    Ok(identity_and_look(fd)?.0)
+}
+
+fn identity_and_look(fd: &OwnedFd) -> Result<(ObjId, Statx)> {
     let (kh, _mount) = kernel::handle_of(fd)?;
-    Ok(ObjId { kh, btime_ns: btime_ns(&kernel::look(fd)?) })
+    let look = kernel::look(fd)?;
+    Ok((ObjId { kh, btime_ns: btime_ns(&look) }, look))
+}
+
+fn meta(s: &Statx) -> Result<Meta> {
+    let time = |t: &rustix::fs::StatxTimestamp| Timestamp { secs: t.tv_sec, nanos: t.tv_nsec };
+    let owned = Owned {
+        mode: u32::from(s.stx_mode) & 0o7777,
+        uid: s.stx_uid,
+        gid: s.stx_gid,
+        atime: time(&s.stx_atime),
+        mtime: time(&s.stx_mtime),
+    };
+    Ok(Meta { kind: kind(s)?, nlink: s.stx_nlink, size: s.stx_size, owned })
 }
 
 fn btime_ns(s: &Statx) -> i64 {
@@ -231,32 +274,11 @@ fn kind(s: &Statx) -> Result<Kind> {
 
 impl Tree for Disk<'_> {
     fn probe(&mut self, obj: &ObjId) -> Result<Option<Meta>> {
-        let Some((_, s)) = self.open(obj)? else { return Ok(None) };
-        let time = |t: &rustix::fs::StatxTimestamp| Timestamp { secs: t.tv_sec, nanos: t.tv_nsec };
-        let owned = Owned {
-            mode: u32::from(s.stx_mode) & 0o7777,
-            uid: s.stx_uid,
-            gid: s.stx_gid,
-            atime: time(&s.stx_atime),
-            mtime: time(&s.stx_mtime),
-        };
-        Ok(Some(Meta { kind: kind(&s)?, nlink: s.stx_nlink, size: s.stx_size, owned }))
+        self.open(obj)?.map(|(_, look)| meta(&look)).transpose()
     }
 
     fn lookup(&mut self, dir: &ObjId, name: &[u8]) -> Result<Option<(ObjId, Kind)>> {
-        let dir = self.need(dir)?;
-        let Some(kh) = self.handle_at(&dir, name)? else { return Ok(None) };
-        let look = kernel::look_at(&*dir, name)?;
-        if kh.ino() == Some(look.stx_ino) {
-            return Ok(Some((ObjId { kh, btime_ns: btime_ns(&look) }, kind(&look)?)));
-        }
-        // Somebody changes the entry meanwhile.
-        let fd = match kernel::open_path(&*dir, name) {
-            Ok(fd) => fd,
-            Err(Errno::NOENT) => return Ok(None),
-            Err(e) => return Err(e.into()),
-        };
-        Ok(Some((identity(&fd)?, kind(&kernel::look(&fd)?)?)))
+        self.look_up(dir, name)?.map(|(id, look)| Ok((id, kind(&look)?))).transpose()
     }
 
     /// Two objects that live at the same time have different handles.
@@ -287,7 +309,7 @@ impl Tree for Disk<'_> {
         self.lost_found.clone()
     }
 
-    fn make(&mut self, dir: &ObjId, name: &[u8], birth: &Birth, mode: u32) -> Result<ObjId> {
+    fn make(&mut self, dir: &ObjId, name: &[u8], birth: &Birth, mode: u32) -> Result<Made> {
         let dir_fd = self.need(dir)?;
         let at = c_name(name)?;
         let node = |kind: FileType, dev: u64| {
@@ -295,7 +317,15 @@ impl Tree for Disk<'_> {
         };
         let dev = kernel::makedev(birth.rdev.0, birth.rdev.1);
         match birth.kind {
-            Kind::File => node(FileType::RegularFile, 0)?,
+            Kind::File => {
+                // Its data comes next.
+                let flags =
+                    OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                let file = kernel::openat(&*dir_fd, at.as_c_str(), flags, Mode::from_raw_mode(mode))?;
+                let (id, look) = identity_and_look(&file)?;
+                self.keep(&id, &Arc::new(file), true);
+                return Ok((id, meta(&look)?));
+            }
             Kind::Dir => kernel::mkdirat(&*dir_fd, at.as_c_str(), Mode::from_raw_mode(0o700))?,
             Kind::Symlink => kernel::symlinkat(c_name(&birth.target)?.as_c_str(), &*dir_fd, at.as_c_str())?,
             Kind::Fifo => node(FileType::Fifo, 0)?,
@@ -303,8 +333,8 @@ impl Tree for Disk<'_> {
             Kind::CharDev => node(FileType::CharacterDevice, dev)?,
             Kind::BlockDev => node(FileType::BlockDevice, dev)?,
         }
-        match self.lookup(dir, name)? {
-            Some((id, _)) => Ok(id),
+        match self.look_up(dir, name)? {
+            Some((id, look)) => Ok((id, meta(&look)?)),
             None => Err(IoError::new(ErrorKind::NotFound, "just made, and gone")),
         }
     }
@@ -402,6 +432,52 @@ impl Tree for Disk<'_> {
 
     fn sync(&mut self) -> Result<()> {
         flush::all(self.root)
+    }
+
+    fn room(&mut self) -> Result<u64> {
+        let fs = kernel::fstatvfs(self.state_dir)?;
+        Ok(fs.f_bavail.saturating_mul(fs.f_frsize))
+    }
+
+    fn spread<I: Sync, R: Send>(
+        &mut self,
+        items: &[I],
+        each: impl Fn(&mut dyn Tree, &I) -> std::result::Result<R, Error> + Sync,
+    ) -> std::result::Result<Vec<R>, Error> {
+        let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
+        let work = |disk: &mut Disk<'_>| {
+            let mut results = Vec::new();
+            while !failed.load(Ordering::Relaxed) {
+                let at = next.fetch_add(1, Ordering::Relaxed);
+                let Some(item) = items.get(at) else { break };
+                let result = each(disk, item);
+                failed.fetch_or(result.is_err(), Ordering::Relaxed);
+                results.push((at, result));
+            }
+            results
+        };
+        let (root, state_dir, mount) = (self.root, self.state_dir, self.mount);
+        let helper = |(stage, lost_found): (ObjId, ObjId)| {
+            let (open, value) = (ObjMap::default(), Vec::new());
+            let remap = &mut Remap::default();
+            work(&mut Disk { root, state_dir, remap, stage, lost_found, mount, open, value, threads: 1 })
+        };
+        let mut results = std::thread::scope(|scope| {
+            let helpers = (1..self.threads.min(items.len())).map_while(|_| {
+                let (dirs, helper) = ((self.stage.clone(), self.lost_found.clone()), &helper);
+                let thread = std::thread::Builder::new().name("recovery".into());
+                // Where there are no more threads, fewer do the work.
+                thread.spawn_scoped(scope, move || helper(dirs)).ok()
+            });
+            let helpers: Vec<_> = helpers.collect();
+            let mut results = work(self);
+            for helper in helpers {
+                results.extend(helper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+            }
+            results
+        });
+        results.sort_unstable_by_key(|(at, _)| *at);
+        results.into_iter().map(|(_, result)| result).collect()
     }
 
     fn remapped(&self, old: &ObjId) -> Option<ObjId> {

@@ -1,10 +1,12 @@
 //! Enforce: names first, since removing what is dead frees space, and since they change the times of directories; then
 //! for each object its contents, its attributes, and last its times, since everything else changes those.
 
-use super::{Error, Run, io, surprise};
+use super::work::{Object, Work};
+use super::{Error, Run};
 use crate::faults::point;
 use crate::fold::Plan;
-use crate::record::{Kind, ObjId, Owned};
+use crate::limits::RECOVERY_PORTION;
+use crate::record::ObjId;
 use crate::recover::tree::Tree;
 
 impl<'a, T: Tree> Run<'a, T> {
@@ -15,80 +17,36 @@ impl<'a, T: Tree> Run<'a, T> {
         self.attach()?;
         point("recovery.attached");
         self.empty_stage()?;
-        self.objects(|run, id, plan| {
-            run.contents(id, plan)?;
-            run.attributes(id, plan)?;
-            run.times(id, plan)
-        })?;
+        self.objects(|work, object| work.complete(object))?;
         point("recovery.contents");
         self.verify()
     }
 
-    /// Does something for each live object of the log.
+    /// Does something for each live object of the log that is not as it must be since it was made.
     pub(super) fn objects(
         &mut self,
-        each: impl Fn(&mut Self, &ObjId, &Plan) -> Result<(), Error>,
+        each: impl Fn(&mut Work<'_>, &Object<'_>) -> Result<(), Error> + Sync,
     ) -> Result<(), Error> {
-        self.sorted().into_iter().try_for_each(|(id, plan)| each(self, id, plan))
+        let now = &self.now;
+        let left = self.sorted(|id, _| !now.get(id).is_some_and(|now| now.complete));
+        let portions: Vec<_> = left.chunks(RECOVERY_PORTION).collect();
+        let done = self.tree.spread(&portions, |tree, portion| {
+            let mut work = Work::new(tree);
+            for (id, plan) in *portion {
+                let now = super::present(now, id)?;
+                each(&mut work, &Object { id, plan, now, made: None })?;
+            }
+            Ok(work.done)
+        })?;
+        done.into_iter().for_each(|done| self.done.add(done));
+        Ok(())
     }
 
-    /// The objects of the log in one fixed order, the live ones only.
-    pub(super) fn sorted(&self) -> Vec<(&'a ObjId, &'a Plan)> {
-        let mut plans: Vec<_> = self.fold.objects.iter().filter(|(_, p)| !p.dead).collect();
+    /// Those objects of the log in one fixed order, the live ones only.
+    pub(super) fn sorted(&self, which: impl Fn(&ObjId, &Plan) -> bool) -> Vec<(&'a ObjId, &'a Plan)> {
+        let live = self.fold.objects.iter().filter(|(id, plan)| !plan.dead && which(id, plan));
+        let mut plans: Vec<_> = live.collect();
         plans.sort_by_key(|(id, _)| *id);
         plans
-    }
-
-    /// Owner, extended attributes (an ACL sets permission bits), mode (changing the owner clears setuid bits).
-    pub(super) fn attributes(&mut self, id: &ObjId, plan: &Plan) -> Result<(), Error> {
-        if plan.owned.is_none() && plan.xattrs.is_empty() && plan.links.is_none() {
-            return Ok(());
-        }
-        let now = self.present(id)?;
-        let meta = self.probe(&now)?.ok_or_else(|| surprise("an object has gone meanwhile", id, None))?;
-        let mut set = false;
-        if let Some(Owned { uid, gid, .. }) = plan.owned
-            && (meta.owned.uid, meta.owned.gid) != (uid, gid)
-        {
-            self.tree.chown(&now, uid, gid).map_err(io("setting the owner", id))?;
-            set = true;
-        }
-        for (name, value) in &plan.xattrs {
-            if self.tree.xattr(&now, name).map_err(io("reading an extended attribute", id))? != *value {
-                self.tree
-                    .set_xattr(&now, name, value.as_ref())
-                    .map_err(io("setting an extended attribute", id))?;
-                set = true;
-            }
-        }
-        if let Some(Owned { mode, .. }) = plan.owned
-            && meta.kind != Kind::Symlink
-            && (set || meta.owned.mode != mode)
-        {
-            self.tree.chmod(&now, mode).map_err(io("setting the mode", id))?;
-            set = true;
-        }
-        self.done.attrs += u64::from(set);
-        if plan.links.is_some_and(|n| n != meta.nlink) && meta.kind != Kind::Dir {
-            self.done.odd_links += 1;
-        }
-        Ok(())
-    }
-
-    pub(super) fn times(&mut self, id: &ObjId, plan: &Plan) -> Result<(), Error> {
-        let (atime, mtime) = match (plan.owned, plan.mtime) {
-            (Some(owned), _) => (Some(owned.atime), owned.mtime),
-            (None, Some(mtime)) => (None, mtime),
-            (None, None) => return Ok(()),
-        };
-        let now = self.present(id)?;
-        let right = !self.is_fresh(id) && {
-            let meta = self.probe(&now)?.ok_or_else(|| surprise("an object has gone meanwhile", id, None))?;
-            meta.owned.mtime == mtime && atime.is_none_or(|atime| meta.owned.atime == atime)
-        };
-        if !right {
-            self.tree.set_times(&now, atime, mtime).map_err(io("setting times", id))?;
-        }
-        Ok(())
     }
 }

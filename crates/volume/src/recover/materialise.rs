@@ -4,12 +4,16 @@
 //! its old identity (a crash may have come between making it and the row). What must live and is nowhere is made,
 //! if the log saw it born. Identity alone decides, never a name: after a crash a name may be that of another object.
 
+use std::collections::HashMap;
+
 use bytes::Bytes;
 
-use super::{Error, How, Now, Run, io, staging_name, surprise};
+use super::work::{Object, Work};
+use super::{Error, How, Now, Run, io, present, staging_name, surprise};
 use crate::faults::point;
-use crate::fold::Plan;
-use crate::objmap::ObjSet;
+use crate::fold::{Fold, Plan};
+use crate::limits::{RECOVERY_OBJECT_BYTES, RECOVERY_PORTION};
+use crate::objmap::{ObjMap, ObjSet};
 use crate::record::{Kind, ObjId};
 use crate::recover::tree::Tree;
 
@@ -30,112 +34,243 @@ impl<'a, T: Tree> Run<'a, T> {
 
     /// After this, every live object of the log is on disk and durable, and known by its present identity.
     pub(super) fn materialise(&mut self) -> Result<(), Error> {
-        let mut made = Vec::new();
-        let mut ids: Vec<&ObjId> = self.fold.objects.keys().collect();
+        let mut rows = Vec::new();
+        let roomy = self.is_roomy()?;
+        self.directories(roomy, &mut rows)?;
+        self.others(roomy, &mut rows)?;
+        point("recovery.materialised");
+        self.barrier(rows)?;
+        point("recovery.barrier");
+        Ok(())
+    }
+
+    /// True if all that the log holds finds room before anything that is dead has given back its own: then each object gets
+    /// its contents when it is made.
+    fn is_roomy(&mut self) -> Result<bool, Error> {
+        let takes = |plan: &Plan| {
+            let contents: u64 = plan.content.writes.iter().map(|(_, fill)| fill.room()).sum();
+            let xattrs: u64 = plan.xattrs.values().flatten().map(|value| value.len() as u64).sum();
+            RECOVERY_OBJECT_BYTES + contents + xattrs
+        };
+        let wanted: u64 = self.fold.objects.values().map(takes).sum();
+        let stage = self.tree.stage();
+        let room = self.tree.room().map_err(io("asking for free space", &stage))?;
+        Ok(room / 2 >= wanted)
+    }
+
+    /// Parents first: what is made may be made in them.
+    fn directories(&mut self, roomy: bool, rows: &mut Rows) -> Result<(), Error> {
+        let fold = self.fold;
+        let mut ids: Vec<_> = fold.objects.iter().filter(|(_, plan)| plan.is_dir).map(|(id, _)| id).collect();
         ids.sort_unstable();
-        // Parents first: what is made may be made in them.
         let mut waiting: Vec<&ObjId> = Vec::new();
         let mut seen = ObjSet::default();
         for id in ids {
             let mut next = Some(id);
             while let Some(id) = next.filter(|id| seen.insert((*id).clone())) {
                 waiting.push(id);
-                next = self.first_name(id).map(|(dir, _)| dir);
+                next = first_name(fold, id).map(|(dir, _)| dir);
             }
             while let Some(id) = waiting.pop() {
-                self.materialise_one(id, &mut made)?;
+                let wanted = self.wanted(id);
+                let (look, tree) = self.parts(roomy);
+                let mut work = Work::new(tree);
+                let met = look.meet(&mut work, &wanted)?;
+                let done = work.done;
+                self.done.add(done);
+                self.know(met, rows);
             }
         }
-        point("recovery.materialised");
-        self.barrier(made)?;
-        point("recovery.barrier");
         Ok(())
     }
 
-    /// The entry at which an object is made if its directory is made, too.
-    fn first_name(&self, id: &ObjId) -> Option<&'a (ObjId, Bytes)> {
-        self.fold.objects.get(id)?.names.first()
+    /// Everything that is no directory, by the directories in which it is made: two threads seldom want the same.
+    fn others(&mut self, roomy: bool, rows: &mut Rows) -> Result<(), Error> {
+        let fold = self.fold;
+        let is_other = |id: &ObjId| fold.objects.get(id).is_some_and(|plan| !plan.is_dir);
+        let (mut wanted, mut ends) = (Vec::new(), Vec::new());
+        for (dir, names) in &fold.entries {
+            let firsts = names.iter().filter_map(|(name, want)| {
+                let id = want.as_ref().filter(|id| is_other(id))?;
+                first_name(fold, id).is_some_and(|first| (&first.0, &first.1) == (dir, name)).then_some(id)
+            });
+            wanted.extend(firsts.map(|id| self.wanted(id)));
+            ends.push(wanted.len());
+        }
+        let mut nameless: Vec<_> = fold
+            .objects
+            .iter()
+            .filter(|(_, plan)| !plan.is_dir && plan.names.is_empty())
+            .map(|(id, _)| id)
+            .collect();
+        nameless.sort_unstable();
+        wanted.extend(nameless.into_iter().map(|id| self.wanted(id)));
+        ends.push(wanted.len());
+        let starts = std::iter::once(0).chain(ends.iter().copied());
+        let dirs = starts.zip(&ends).filter_map(|(start, end)| wanted.get(start..*end));
+        let portions: Vec<_> = dirs.flat_map(|same| same.chunks(RECOVERY_PORTION)).collect();
+        let (look, tree) = self.parts(roomy);
+        let met = tree.spread(&portions, |tree, portion| {
+            let mut work = Work::new(tree);
+            let met = portion.iter().map(|wanted| look.meet(&mut work, wanted));
+            Ok((met.collect::<Result<Vec<_>, _>>()?, work.done))
+        })?;
+        for (met, done) in met {
+            self.done.add(done);
+            met.into_iter().for_each(|met| self.know(met, rows));
+        }
+        Ok(())
     }
 
-    fn materialise_one(&mut self, id: &ObjId, made: &mut Vec<(ObjId, ObjId, u64)>) -> Result<(), Error> {
-        let Some(plan) = self.fold.objects.get(id) else { return Ok(()) };
-        if let Some(now) = self.find(id)? {
-            self.know(id, now, How::Found);
-            return Ok(());
+    fn wanted(&self, id: &'a ObjId) -> Wanted<'a> {
+        Wanted { id, remapped: self.tree.remapped(id) }
+    }
+
+    /// What says where an object is, and the tree.
+    fn parts(&mut self, roomy: bool) -> (Look<'_>, &mut T) {
+        let stage = self.tree.stage();
+        let Run { tree, fold, now, ours, left_staged, .. } = self;
+        (Look { fold, now, ours, left_staged, stage, roomy }, tree)
+    }
+
+    /// By handle and birth time, or through the remap table.
+    pub(super) fn find(&mut self, id: &ObjId) -> Result<Option<ObjId>, Error> {
+        let remapped = self.tree.remapped(id);
+        find(self.tree, id, remapped.as_ref())
+    }
+
+    fn know(&mut self, met: Option<Met<'_>>, rows: &mut Rows) {
+        let Some(Met { id, now, ours, fileid, staged }) = met else { return };
+        if let Some(name) = staged {
+            self.staged.entry(now.id.clone()).or_default().push(name);
+        }
+        if ours {
+            self.ours.insert(id.clone());
+        }
+        if let Some(fileid) = fileid {
+            rows.push((id.clone(), now.id.clone(), fileid));
+        }
+        if *id != now.id {
+            self.then.insert(now.id.clone(), id.clone());
+        }
+        self.now.insert(id.clone(), now);
+    }
+}
+
+/// Rows for the remap table: old identity, new identity, fileid.
+type Rows = Vec<(ObjId, ObjId, u64)>;
+
+/// An object of the log, and what the remap table says that it is.
+struct Wanted<'a> {
+    id: &'a ObjId,
+    remapped: Option<ObjId>,
+}
+
+/// An object of the log that is on disk.
+struct Met<'a> {
+    id: &'a ObjId,
+    now: Now,
+    /// A directory that recovery has made.
+    ours: bool,
+    /// Recovery has made it, and it needs a row with this fileid.
+    fileid: Option<u64>,
+    /// The name in staging that it was just given.
+    staged: Option<Bytes>,
+}
+
+/// What says where an object is.
+struct Look<'b> {
+    fold: &'b Fold,
+    now: &'b ObjMap<Now>,
+    ours: &'b ObjSet,
+    left_staged: &'b HashMap<Bytes, (ObjId, Kind)>,
+    stage: ObjId,
+    roomy: bool,
+}
+
+impl Look<'_> {
+    /// Finds an object, or makes it. `None`: it is not on disk, and need not be.
+    fn meet<'a>(&self, work: &mut Work<'_>, wanted: &Wanted<'a>) -> Result<Option<Met<'a>>, Error> {
+        let id = wanted.id;
+        let Some(plan) = self.fold.objects.get(id) else { return Ok(None) };
+        let known = |id: ObjId, how, complete| Now { id, how, complete };
+        let met = |now| Met { id, now, ours: false, fileid: None, staged: None };
+        if let Some(now) = find(work.tree, id, wanted.remapped.as_ref())? {
+            return Ok(Some(met(known(now, How::Found, false))));
         }
         if plan.dead {
-            return Ok(());
+            return Ok(None);
         }
         let Some(birth) = &plan.birth else {
             return Err(surprise("an object older than the log is missing", id, None));
         };
         // Its name in staging if it is there, or else in the directory that recovery has made for it.
         let in_stage = staging_name("made", id);
-        let placed = self.first_name(id).filter(|(dir, _)| self.ours.contains(dir));
-        let (dir, name, left) = match (self.left_staged.get(&in_stage), placed) {
+        let placed = first_name(self.fold, id).filter(|(dir, _)| self.ours.contains(dir));
+        let (dir, name, left, private) = match (self.left_staged.get(&in_stage), placed) {
             (None, Some((dir, name))) => {
-                let fresh = self.is_fresh(dir);
-                let dir = self.present(dir)?;
+                let fresh = self.now.get(dir).is_some_and(|now| now.how != How::Found);
+                let dir = present(self.now, dir)?;
                 let left = match fresh {
                     true => None,
                     false => {
-                        self.tree.lookup(&dir, name).map_err(io("looking into a directory made again", id))?
+                        work.tree.lookup(&dir, name).map_err(io("looking into a directory made again", id))?
                     }
                 };
-                (dir, name, left)
+                // It gets its mode when everything in it is as it must be.
+                (dir, name, left, fresh)
             }
-            (left, _) => (self.tree.stage(), &in_stage, left.cloned()),
+            (left, _) => (self.stage.clone(), &in_stage, left.cloned(), true),
         };
-        let (now, how) = match left {
-            Some((now, kind)) if kind == birth.kind => (now, How::Found),
-            Some(_) => return Err(surprise("an object of another kind is in staging", id, Some(name))),
+        let again = |now| Met { ours: birth.kind == Kind::Dir, fileid: Some(birth.fileid), ..met(now) };
+        match left {
+            Some((now, kind)) if kind == birth.kind => Ok(Some(again(known(now, How::Found, false)))),
+            Some(_) => Err(surprise("an object of another kind is in staging", id, Some(name))),
             None if plan.relies_on_disk => {
-                return Err(surprise("a file is missing whose data the disk had confirmed", id, None));
+                Err(surprise("a file is missing whose data the disk had confirmed", id, None))
             }
             None => {
-                let mode = first_mode(plan);
-                let made = self.tree.make(&dir, name, birth, mode);
-                let now = made.map_err(io("making a lost object again", id))?;
-                self.done.made += 1;
-                let in_staging = std::ptr::eq(name, &in_stage);
-                if in_staging {
-                    self.staged.entry(now.clone()).or_default().push(in_stage);
+                let made = work.tree.make(&dir, name, birth, first_mode(plan, private));
+                let (now, meta) = made.map_err(io("making a lost object again", id))?;
+                work.done.made += 1;
+                // The times of a directory come after its entries; and nothing in it shall inherit what it is to hand down.
+                let complete = self.roomy && birth.kind != Kind::Dir;
+                let object = Object { id, plan, now, made: Some(meta) };
+                if complete {
+                    work.complete(&object)?;
                 }
-                (now, if in_staging { How::Staged } else { How::Placed })
+                let staged = std::ptr::eq(name, &in_stage);
+                let how = if staged { How::Staged } else { How::Placed };
+                let staged = staged.then(|| in_stage.clone());
+                Ok(Some(Met { staged, ..again(known(object.now, how, complete)) }))
             }
-        };
-        if birth.kind == Kind::Dir {
-            self.ours.insert(id.clone());
         }
-        made.push((id.clone(), now.clone(), birth.fileid));
-        self.know(id, now, how);
-        Ok(())
-    }
-
-    /// By handle and birth time, or through the remap table.
-    pub(super) fn find(&mut self, id: &ObjId) -> Result<Option<ObjId>, Error> {
-        if self.probe(id)?.is_some() {
-            return Ok(Some(id.clone()));
-        }
-        match self.tree.remapped(id) {
-            Some(now) if self.probe(&now)?.is_some() => Ok(Some(now)),
-            _ => Ok(None),
-        }
-    }
-
-    fn know(&mut self, id: &ObjId, now: ObjId, how: How) {
-        if *id != now {
-            self.then.insert(now.clone(), id.clone());
-        }
-        self.now.insert(id.clone(), Now { id: now, how });
     }
 }
 
+/// The entry at which an object is made if its directory is made, too.
+fn first_name<'a>(fold: &'a Fold, id: &ObjId) -> Option<&'a (ObjId, Bytes)> {
+    fold.objects.get(id)?.names.first()
+}
+
+/// By handle and birth time, or as what the remap table says that it is.
+fn find(tree: &mut dyn Tree, id: &ObjId, remapped: Option<&ObjId>) -> Result<Option<ObjId>, Error> {
+    for id in std::iter::once(id).chain(remapped) {
+        if tree.probe(id).map_err(io("looking at an object", id))?.is_some() {
+            return Ok(Some(id.clone()));
+        }
+    }
+    Ok(None)
+}
+
 /// What a file is made with: as far as it goes what it has in the end, so that nothing is left to set. Nobody may look into
-/// it who may not in the end: an ACL's mask is no permission of the group, and the group is not yet the file's.
-fn first_mode(plan: &Plan) -> u32 {
+/// it who may not in the end: an ACL's mask is no permission of the group, and the group is not yet the file's, which
+/// matters where others than root may enter.
+fn first_mode(plan: &Plan, private: bool) -> u32 {
     match &plan.owned {
-        Some(owned) if plan.xattrs.is_empty() => owned.mode & if owned.gid == 0 { 0o777 } else { 0o707 },
+        Some(owned) if plan.xattrs.is_empty() => {
+            owned.mode & if private || owned.gid == 0 { 0o777 } else { 0o707 }
+        }
         _ => 0o600,
     }
 }

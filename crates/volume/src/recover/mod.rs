@@ -36,6 +36,7 @@ mod names;
 #[cfg(test)]
 mod sim;
 pub mod tree;
+mod work;
 
 pub use disk::Disk;
 use tree::{Meta, Tree};
@@ -118,16 +119,35 @@ pub struct Counts {
     pub odd_links: u64,
 }
 
+impl Counts {
+    fn add(&mut self, more: Counts) {
+        let Counts { made, detached, attached, removed, contents, bytes, holes, attrs, foreign, odd_links } =
+            more;
+        self.made += made;
+        self.detached += detached;
+        self.attached += attached;
+        self.removed += removed;
+        self.contents += contents;
+        self.bytes += bytes;
+        self.holes += holes;
+        self.attrs += attrs;
+        self.foreign += foreign;
+        self.odd_links += odd_links;
+    }
+}
+
 /// Makes `disk` agree with `records`. `marker` is the number on the volume ([`crate::marker::Marker::last`]).
 ///
 /// Errors leave the volume in a state from which the next run goes on.
 pub fn run(disk: &mut Disk<'_>, records: Vec<Vec<u8>>, marker: u64) -> Result<Recovered, Error> {
     let start = kernel::instant();
-    let fold = Fold::new(records)?;
+    let mut fold = Fold::new(records)?;
     disk.prepare(&fold)?;
     let mut r = reconcile(disk, &fold, marker)?;
     disk.finish(&fold)?;
-    r.notes = fold.notes;
+    r.notes = std::mem::take(&mut fold.notes);
+    // Millions of small blocks: the start need not wait for it.
+    kernel::drop_aside(fold);
     r.seconds = start.elapsed().as_secs_f64();
     if r.done.foreign > 0 {
         tracing::warn!(
@@ -192,6 +212,8 @@ pub(crate) fn reconcile(tree: &mut impl Tree, fold: &Fold, marker: u64) -> Resul
 struct Now {
     id: ObjId,
     how: How,
+    /// This run made it and everything but its names is as it must be.
+    complete: bool,
 }
 
 /// Where it comes from.
@@ -256,8 +278,7 @@ impl<'a, T: Tree> Run<'a, T> {
 
     /// The present identity of an object that must be on disk.
     fn present(&self, obj: &ObjId) -> Result<ObjId, Error> {
-        let now = self.now.get(obj).map(|now| now.id.clone());
-        now.ok_or_else(|| surprise("an object that must be there is not", obj, None))
+        present(&self.now, obj)
     }
 
     /// True if this run has made it: it is empty but for what this run has put there, and its attributes are not as they must be.
@@ -282,6 +303,11 @@ impl<'a, T: Tree> Run<'a, T> {
         let stage = self.tree.stage();
         self.tree.sync().map_err(io("flushing the filesystem", &stage))
     }
+}
+
+fn present(now: &ObjMap<Now>, obj: &ObjId) -> Result<ObjId, Error> {
+    let now = now.get(obj).map(|now| now.id.clone());
+    now.ok_or_else(|| surprise("an object that must be there is not", obj, None))
 }
 
 /// Wraps a system error.

@@ -8,7 +8,7 @@
 
 use bytes::Bytes;
 
-use super::{Error, How, Run, io, staging_name, surprise};
+use super::{Error, How, Run, io, present, staging_name, surprise};
 use crate::limits::NAME_BYTES_MAX;
 use crate::record::{Kind, ObjId};
 use crate::recover::tree::Tree;
@@ -106,27 +106,27 @@ impl<T: Tree> Run<'_, T> {
     /// Looks at every touched entry once more: what is about to be declared recovered is as the log wants it.
     pub(super) fn verify(&mut self) -> Result<(), Error> {
         let fold = self.fold;
-        for (dir, names) in &fold.entries {
-            let Some(dir) = self
-                .now
-                .get(dir)
-                .map(|now| now.id.clone())
-                .filter(|_| !fold.objects.get(dir).is_some_and(|p| p.dead))
-            else {
-                continue;
-            };
-            for (name, want) in names {
-                let want = want.as_ref().map(|w| self.present(w)).transpose()?;
+        let now = &self.now;
+        let dirs: Vec<_> = fold
+            .entries
+            .iter()
+            .filter(|(dir, _)| !fold.objects.get(*dir).is_some_and(|plan| plan.dead))
+            .filter_map(|(dir, names)| Some((&now.get(dir)?.id, names)))
+            .collect();
+        self.tree.spread(&dirs, |tree, (dir, names)| {
+            for (name, want) in *names {
+                let want = want.as_ref().map(|want| present(now, want)).transpose()?;
                 let right = match &want {
-                    Some(obj) => self.tree.names(&dir, name, obj),
-                    None => self.tree.lookup(&dir, name).map(|found| found.is_none()),
+                    Some(obj) => tree.names(dir, name, obj),
+                    None => tree.lookup(dir, name).map(|found| found.is_none()),
                 };
-                if !right.map_err(io("looking a name up", &dir))? {
-                    let obj = want.unwrap_or(dir);
-                    return Err(surprise("an entry is not as it was just made", &obj, Some(name)));
+                if !right.map_err(io("looking a name up", dir))? {
+                    let obj = want.as_ref().unwrap_or(*dir);
+                    return Err(surprise("an entry is not as it was just made", obj, Some(name)));
                 }
             }
-        }
+            Ok(())
+        })?;
         Ok(())
     }
 

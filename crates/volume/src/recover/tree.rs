@@ -8,6 +8,7 @@ use std::io::Result;
 
 use bytes::Bytes;
 
+use super::Error;
 use crate::record::{Birth, Kind, ObjId, Owned, Timestamp};
 
 /// What an object is.
@@ -22,6 +23,9 @@ pub struct Meta {
     /// Mode, owner, group, times.
     pub owned: Owned,
 }
+
+/// What is made, and what it was when it was new.
+pub type Made = (ObjId, Meta);
 
 /// Files with the atime and mtime that they must keep.
 pub type KeptTimes = Vec<(ObjId, Timestamp, Timestamp)>;
@@ -44,7 +48,7 @@ pub trait Tree {
     /// The directory for what the log does not know.
     fn lost_found(&self) -> ObjId;
     /// Makes an object. The owner need not be right yet, and the mode not either: `mode` is what a file begins with.
-    fn make(&mut self, dir: &ObjId, name: &[u8], birth: &Birth, mode: u32) -> Result<ObjId>;
+    fn make(&mut self, dir: &ObjId, name: &[u8], birth: &Birth, mode: u32) -> Result<Made>;
     /// Gives an object that is no directory one more name, which is free.
     fn link(&mut self, obj: &ObjId, dir: &ObjId, name: &[u8]) -> Result<()>;
     /// Moves an entry to a name that is free.
@@ -71,6 +75,20 @@ pub trait Tree {
     fn set_xattr(&mut self, obj: &ObjId, name: &[u8], value: Option<&Bytes>) -> Result<()>;
     /// Makes everything so far durable (`syncfs`).
     fn sync(&mut self) -> Result<()>;
+    /// Bytes that are free.
+    fn room(&mut self) -> Result<u64>;
+    /// Does `each` to each of `items`, which do not depend on each other, in any order and several at a time if that pays; the results
+    /// in the order of `items`, or the first error. The tree that `each` gets has no remap table.
+    fn spread<I: Sync, R: Send>(
+        &mut self,
+        items: &[I],
+        each: impl Fn(&mut dyn Tree, &I) -> std::result::Result<R, Error> + Sync,
+    ) -> std::result::Result<Vec<R>, Error>
+    where
+        Self: Sized,
+    {
+        items.iter().map(|item| each(self, item)).collect()
+    }
     /// What the remap table says an identity is now.
     fn remapped(&self, old: &ObjId) -> Option<ObjId>;
     /// Enters (old, new, fileid) into the remap table and makes that durable.

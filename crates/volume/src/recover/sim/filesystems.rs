@@ -20,8 +20,11 @@ use crate::recover::tree::Tree;
 use crate::recover::{Counts, Disk, Error, disk, reconcile};
 use crate::remap::Remap;
 
+/// More than one, so that what recovery spreads is in no order; a run that is to be stopped at a chosen call has one.
+const THREADS: usize = 3;
+
 #[path = "../../../tests/common/image.rs"]
-mod image;
+pub(super) mod image;
 use image::{Image, Kernel};
 
 fn open_dir(path: &Path) -> OwnedFd {
@@ -30,15 +33,15 @@ fn open_dir(path: &Path) -> OwnedFd {
 }
 
 /// A mounted volume and what the model's objects are on it.
-struct Volume {
-    root: OwnedFd,
-    state: OwnedFd,
-    remap: Remap,
+pub(super) struct Volume {
+    pub(super) root: OwnedFd,
+    pub(super) state: OwnedFd,
+    pub(super) remap: Remap,
     marker: Marker,
 }
 
 impl Volume {
-    fn open(image: &Image) -> Volume {
+    pub(super) fn open(image: &Image) -> Volume {
         let path = image.path().join("export");
         std::fs::create_dir_all(path.join(".landfast")).expect("state directory");
         let (root, state) = (open_dir(&path), open_dir(&path.join(".landfast")));
@@ -120,7 +123,8 @@ fn do_step(image: &Image, v: &mut Volume, names: &mut Names, step: &Step) -> std
                     fileid: 0,
                 };
                 let dir_id = names.real(*dir).clone();
-                let real = Disk::new(&v.root, &v.state, &mut v.remap)?.make(&dir_id, name, &birth, 0o600)?;
+                let mut real = Disk::new(&v.root, &v.state, &mut v.remap, 1)?;
+                let (real, _) = real.make(&dir_id, name, &birth, 0o600)?;
                 let fd = kernel::open_handle(&v.root, &real.kh)?;
                 own(&fd, inode.owned.uid, inode.owned.gid)?;
                 for (name, value) in &inode.xattrs {
@@ -297,7 +301,7 @@ impl Reader<'_> {
 fn read_back(v: &Volume, names: &mut Names) -> std::io::Result<Model> {
     let mut known: BTreeMap<_, _> = names.first.iter().map(|(id, told)| (told.clone(), id.clone())).collect();
     let mut remap = v.remap.clone();
-    let disk = Disk::new(&v.root, &v.state, &mut remap)?;
+    let disk = Disk::new(&v.root, &v.state, &mut remap, THREADS)?;
     let (stage, lost) = (disk.stage(), disk.lost_found());
     known.insert((stage.clone(), STAGE), object_id(STAGE, 0, 1));
     known.insert((lost.clone(), LOST), object_id(LOST, 0, 1));
@@ -323,10 +327,14 @@ fn recover(image: &mut Image, rng: &mut Rng, records: &[Record]) -> Result<(Volu
         let marker = v.marker.last();
         let fold = Fold::new(records.iter().map(|r| r.encode().expect("a record in range")));
         let fold = fold.map_err(|e| e.to_string())?;
-        let mut disk = Disk::new(&v.root, &v.state, &mut v.remap).map_err(|e| e.to_string())?;
+        let mut disk = Disk::new(&v.root, &v.state, &mut v.remap, THREADS).map_err(|e| e.to_string())?;
         disk.prepare(&fold).map_err(|e| e.to_string())?;
         let left = (cuts > 0).then(|| rng.below(records.len() * 3 + 2));
-        match reconcile(&mut Fused { tree: &mut disk, left }, &fold, marker) {
+        let result = match left {
+            Some(left) => reconcile(&mut Fused { tree: &mut disk, left: Some(left) }, &fold, marker),
+            None => reconcile(&mut disk, &fold, marker),
+        };
+        match result {
             Ok(r) => {
                 disk.finish(&fold).map_err(|e| e.to_string())?;
                 drop(disk);
@@ -391,7 +399,7 @@ fn lives(kernel: Kernel, count: u64) {
             Err(e) => fail(e),
         };
         v = recovered;
-        super::add(&mut sum, done);
+        sum.add(done);
         aheads += u64::from(ahead);
         let got = match read_back(&v, &mut names) {
             Ok(got) => got,
@@ -437,9 +445,9 @@ fn make_some(v: &mut Volume, prefix: &str) -> Vec<ObjId> {
     let root = disk::identity(&v.root).expect("identity");
     let owned = Owned { mode: 0o600, ..Owned::default() };
     let birth = Birth { kind: Kind::File, owned, rdev: (0, 0), target: Bytes::new(), fileid: 1 };
-    let mut disk = Disk::new(&v.root, &v.state, &mut v.remap).expect("disk");
+    let mut disk = Disk::new(&v.root, &v.state, &mut v.remap, THREADS).expect("disk");
     (0..5)
-        .map(|n| disk.make(&root, format!("{prefix}{n}").as_bytes(), &birth, 0o600).expect("make"))
+        .map(|n| disk.make(&root, format!("{prefix}{n}").as_bytes(), &birth, 0o600).expect("make").0)
         .collect()
 }
 
@@ -449,7 +457,7 @@ fn btrfs_does_not_issue_a_lost_handle_again() {
         let Some(mut image) = Image::new(Kernel::Btrfs) else { return };
         let mut v = Volume::open(&image);
         // Makes the directories of the state directory, which are to stay.
-        drop(Disk::new(&v.root, &v.state, &mut v.remap).expect("disk"));
+        drop(Disk::new(&v.root, &v.state, &mut v.remap, THREADS).expect("disk"));
         kernel::syncfs(&v.root).expect("syncfs");
         let lost = make_some(&mut v, "lost");
         image.power_off();
@@ -459,7 +467,10 @@ fn btrfs_does_not_issue_a_lost_handle_again() {
         if bump {
             let facts = lost.iter().map(|id| Fact::Size { obj: id.clone(), size: 0 }).collect();
             let fold = Fold::of([Record { seq: 1, facts }]).expect("a fold");
-            Disk::new(&v.root, &v.state, &mut v.remap).expect("disk").prepare(&fold).expect("prepare");
+            Disk::new(&v.root, &v.state, &mut v.remap, THREADS)
+                .expect("disk")
+                .prepare(&fold)
+                .expect("prepare");
         }
         let new = make_some(&mut v, "new");
         let again = new.iter().filter(|n| lost.iter().any(|l| l.kh == n.kh)).count();
@@ -484,7 +495,7 @@ fn rows_of_what_is_gone_are_dropped() {
         Fact::Links { obj: ids[1].clone(), nlink: 0 },
     ];
     let record = Record { seq: 1, facts }.encode().expect("a record in range");
-    let mut disk = Disk::new(&v.root, &v.state, &mut v.remap).expect("disk");
+    let mut disk = Disk::new(&v.root, &v.state, &mut v.remap, THREADS).expect("disk");
     let r = crate::recover::run(&mut disk, vec![record], 0).expect("recovered");
     assert_eq!((r.done.detached, r.done.removed), (1, 1));
     let saved = Remap::load(&v.state).expect("remap table").unwrap_or_default();

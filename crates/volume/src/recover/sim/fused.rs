@@ -5,7 +5,7 @@ use std::io::{Error, Result};
 use bytes::Bytes;
 
 use crate::record::{Birth, Kind, ObjId, Timestamp};
-use crate::recover::tree::{KeptTimes, Meta, Tree};
+use crate::recover::tree::{KeptTimes, Made, Meta, Tree};
 
 /// Passes everything on until the fuse blows: then nothing that changes anything gets through.
 pub(super) struct Fused<'a, T> {
@@ -43,7 +43,7 @@ impl<T: Tree> Tree for Fused<'_, T> {
     fn lost_found(&self) -> ObjId {
         self.tree.lost_found()
     }
-    fn make(&mut self, dir: &ObjId, name: &[u8], birth: &Birth, mode: u32) -> Result<ObjId> {
+    fn make(&mut self, dir: &ObjId, name: &[u8], birth: &Birth, mode: u32) -> Result<Made> {
         self.on()?.make(dir, name, birth, mode)
     }
     fn link(&mut self, obj: &ObjId, dir: &ObjId, name: &[u8]) -> Result<()> {
@@ -84,6 +84,9 @@ impl<T: Tree> Tree for Fused<'_, T> {
     }
     fn sync(&mut self) -> Result<()> {
         self.on()?.sync()
+    }
+    fn room(&mut self) -> Result<u64> {
+        self.tree.room()
     }
     fn remapped(&self, old: &ObjId) -> Option<ObjId> {
         self.tree.remapped(old)

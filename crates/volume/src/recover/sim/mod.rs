@@ -8,6 +8,7 @@ mod filesystems;
 mod fused;
 mod history;
 mod model;
+mod several;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -160,7 +161,7 @@ fn recover(s: &mut Server, records: &[Record], fault: Fault, tally: &mut Tally) 
         match faulty(&mut s.model, fold, marker, fault) {
             Ok(r) => {
                 tally.ahead += u64::from(r.ahead);
-                add(&mut tally.done, r.done);
+                tally.done.add(r.done);
                 s.model.fuse = None;
                 if !again {
                     return Ok(r.last_seq);
@@ -222,29 +223,16 @@ fn faulty(model: &mut Model, mut fold: Fold, marker: u64, fault: Fault) -> Resul
     run.find_staged()?;
     run.materialise()?;
     if fault == Fault::TimesFirst {
-        run.objects(Run::times)?;
+        run.objects(|work, object| work.times(object))?;
     }
     names(&mut run)?;
-    run.objects(Run::contents)?;
-    run.objects(Run::attributes)?;
+    run.objects(|work, object| work.contents(object))?;
+    run.objects(|work, object| work.attributes(object))?;
     if fault != Fault::TimesFirst {
-        run.objects(Run::times)?;
+        run.objects(|work, object| work.times(object))?;
     }
     run.sync()?;
     Ok(run.report(ahead))
-}
-
-fn add(sum: &mut Counts, c: Counts) {
-    sum.made += c.made;
-    sum.detached += c.detached;
-    sum.attached += c.attached;
-    sum.removed += c.removed;
-    sum.contents += c.contents;
-    sum.bytes += c.bytes;
-    sum.holes += c.holes;
-    sum.attrs += c.attrs;
-    sum.foreign += c.foreign;
-    sum.odd_links += c.odd_links;
 }
 
 /// What clients were told of each object: identity and fileid.

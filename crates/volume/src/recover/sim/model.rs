@@ -11,7 +11,7 @@ use bytes::Bytes;
 
 use crate::acl::Acl;
 use crate::record::{Birth, KernelHandle, Kind, ObjId, Owned, Timestamp};
-use crate::recover::tree::{KeptTimes, Meta, Tree};
+use crate::recover::tree::{KeptTimes, Made, Meta, Tree};
 use crate::remap::Remap;
 
 /// Small and fast random numbers (splitmix64), the same for a seed everywhere.
@@ -62,6 +62,12 @@ pub(super) struct Inode {
     pub(super) data: Vec<u8>,
     pub(super) entries: BTreeMap<Bytes, u64>,
     pub(super) parent: u64,
+}
+
+impl Inode {
+    fn meta(&self) -> Meta {
+        Meta { kind: self.kind, nlink: self.nlink, size: self.data.len() as u64, owned: self.owned }
+    }
 }
 
 /// One change, atomic on disk (a write: its metadata).
@@ -502,10 +508,7 @@ pub(super) fn number(id: &ObjId) -> u64 {
 
 impl Tree for Model {
     fn probe(&mut self, obj: &ObjId) -> Result<Option<Meta>> {
-        Ok(self.ino(obj).map(|ino| {
-            let i = self.live.get(ino);
-            Meta { kind: i.kind, nlink: i.nlink, size: i.data.len() as u64, owned: i.owned }
-        }))
+        Ok(self.ino(obj).map(|ino| self.live.get(ino).meta()))
     }
 
     fn lookup(&mut self, dir: &ObjId, name: &[u8]) -> Result<Option<(ObjId, Kind)>> {
@@ -530,14 +533,14 @@ impl Tree for Model {
         self.live.get(LOST).id.clone()
     }
 
-    fn make(&mut self, dir: &ObjId, name: &[u8], birth: &Birth, _mode: u32) -> Result<ObjId> {
+    fn make(&mut self, dir: &ObjId, name: &[u8], birth: &Birth, _mode: u32) -> Result<Made> {
         let dir = self.need(dir)?;
         self.free(dir, name)?;
         let (ino, mut inode) = self.inode(birth.kind, dir);
         (inode.rdev, inode.target) = (birth.rdev, birth.target.clone());
-        let id = inode.id.clone();
+        let made = (inode.id.clone(), inode.meta());
         self.do_change(Change::Make(dir, Bytes::copy_from_slice(name), ino, Box::new(inode)))?;
-        Ok(id)
+        Ok(made)
     }
 
     fn link(&mut self, obj: &ObjId, dir: &ObjId, name: &[u8]) -> Result<()> {
@@ -638,6 +641,11 @@ impl Tree for Model {
         self.blown()?;
         self.flush();
         Ok(())
+    }
+
+    /// Sometimes it is full, as far as it says.
+    fn room(&mut self) -> Result<u64> {
+        Ok(if self.rng.chance(30) { 0 } else { u64::MAX })
     }
 
     fn remapped(&self, old: &ObjId) -> Option<ObjId> {

@@ -1,0 +1,103 @@
+//! What is done to one object alone: its contents, its attributes, its times. No object's depends on another's, so several
+//! threads share them ([`Tree::spread`]).
+
+use super::{Counts, Error, io, surprise};
+use crate::fold::Plan;
+use crate::record::{Kind, ObjId, Owned};
+use crate::recover::tree::{Meta, Tree};
+
+/// Setuid and setgid, which a change of the owner clears.
+const SET_ID: u32 = 0o6000;
+
+/// What one thread works with.
+pub(super) struct Work<'b> {
+    pub(super) tree: &'b mut dyn Tree,
+    pub(super) done: Counts,
+}
+
+/// One live object.
+pub(super) struct Object<'b> {
+    /// What the log calls it.
+    pub(super) id: &'b ObjId,
+    /// What it must become.
+    pub(super) plan: &'b Plan,
+    /// What it is.
+    pub(super) now: ObjId,
+    /// What it was when this run made it, if that was just now: nothing has changed it since.
+    pub(super) made: Option<Meta>,
+}
+
+impl Work<'_> {
+    pub(super) fn new(tree: &mut dyn Tree) -> Work<'_> {
+        Work { tree, done: Counts::default() }
+    }
+
+    /// All of it. Times last, since everything else changes those.
+    pub(super) fn complete(&mut self, object: &Object<'_>) -> Result<(), Error> {
+        self.contents(object)?;
+        self.attributes(object)?;
+        self.times(object)
+    }
+
+    pub(super) fn look(&mut self, object: &Object<'_>) -> Result<Meta, Error> {
+        if let Some(meta) = &object.made {
+            return Ok(meta.clone());
+        }
+        let meta = self.tree.probe(&object.now).map_err(io("looking at an object", object.id))?;
+        meta.ok_or_else(|| surprise("an object has gone meanwhile", object.id, None))
+    }
+
+    /// Owner, extended attributes (an ACL sets permission bits), mode (changing the owner clears setuid bits).
+    pub(super) fn attributes(&mut self, object: &Object<'_>) -> Result<(), Error> {
+        let Object { id, plan, now, .. } = object;
+        if plan.owned.is_none() && plan.xattrs.is_empty() && plan.links.is_none() {
+            return Ok(());
+        }
+        let meta = self.look(object)?;
+        // Whether anything was set, and whether that may have changed the mode.
+        let (mut set, mut changed) = (false, false);
+        if let Some(Owned { uid, gid, .. }) = plan.owned
+            && (meta.owned.uid, meta.owned.gid) != (uid, gid)
+        {
+            self.tree.chown(now, uid, gid).map_err(io("setting the owner", id))?;
+            (set, changed) = (true, meta.owned.mode & SET_ID != 0);
+        }
+        for (name, value) in &plan.xattrs {
+            if self.tree.xattr(now, name).map_err(io("reading an extended attribute", id))? != *value {
+                self.tree
+                    .set_xattr(now, name, value.as_ref())
+                    .map_err(io("setting an extended attribute", id))?;
+                (set, changed) = (true, true);
+            }
+        }
+        if let Some(Owned { mode, .. }) = plan.owned
+            && meta.kind != Kind::Symlink
+            && (changed || meta.owned.mode != mode)
+        {
+            self.tree.chmod(now, mode).map_err(io("setting the mode", id))?;
+            set = true;
+        }
+        self.done.attrs += u64::from(set);
+        // What was just made has not all its names yet, and none that the log does not know.
+        let odd = object.made.is_none() && plan.links.is_some_and(|n| n != meta.nlink);
+        self.done.odd_links += u64::from(odd && meta.kind != Kind::Dir);
+        Ok(())
+    }
+
+    pub(super) fn times(&mut self, object: &Object<'_>) -> Result<(), Error> {
+        let plan = object.plan;
+        let (atime, mtime) = match (plan.owned, plan.mtime) {
+            (Some(owned), _) => (Some(owned.atime), owned.mtime),
+            (None, Some(mtime)) => (None, mtime),
+            (None, None) => return Ok(()),
+        };
+        let right = object.made.is_none() && {
+            let meta = self.look(object)?;
+            meta.owned.mtime == mtime && atime.is_none_or(|atime| meta.owned.atime == atime)
+        };
+        if !right {
+            self.tree.set_times(&object.now, atime, mtime).map_err(io("setting times", object.id))?;
+        }
+        Ok(())
+    }
+}
