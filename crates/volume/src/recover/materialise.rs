@@ -75,7 +75,8 @@ impl<'a, T: Tree> Run<'a, T> {
                 let wanted = self.wanted(id);
                 let (look, tree) = self.parts(roomy);
                 let mut work = Work::new(tree);
-                let met = look.meet(&mut work, &wanted)?;
+                let found = find(work.tree, id, wanted.remapped.as_ref())?;
+                let met = look.meet(&mut work, id, found)?;
                 let done = work.done;
                 self.done.add(done);
                 self.know(met, rows);
@@ -110,9 +111,18 @@ impl<'a, T: Tree> Run<'a, T> {
         let dirs = starts.zip(&ends).filter_map(|(start, end)| wanted.get(start..*end));
         let portions: Vec<_> = dirs.flat_map(|same| same.chunks(RECOVERY_PORTION)).collect();
         let (look, tree) = self.parts(roomy);
-        let met = tree.spread(&portions, |tree, portion| {
+        // Nothing is made before each was looked for: on Linux the handle of a lost object whose number is just being given to a
+        // new inode is not stale but fails with ENOMEM (`iget_locked` finds `I_CREATING`).
+        let found = tree.spread(&portions, |tree, portion| {
+            portion.iter().map(|wanted| find(tree, wanted.id, wanted.remapped.as_ref())).collect()
+        })?;
+        let portions: Vec<(_, Vec<_>)> = portions.into_iter().zip(found).collect();
+        let met = tree.spread(&portions, |tree, (portion, found)| {
             let mut work = Work::new(tree);
-            let met = portion.iter().map(|wanted| look.meet(&mut work, wanted));
+            let met = portion
+                .iter()
+                .zip(found)
+                .map(|(wanted, found)| look.meet(&mut work, wanted.id, found.clone()));
             Ok((met.collect::<Result<Vec<_>, _>>()?, work.done))
         })?;
         for (met, done) in met {
@@ -189,13 +199,17 @@ struct Look<'b> {
 }
 
 impl Look<'_> {
-    /// Finds an object, or makes it. `None`: it is not on disk, and need not be.
-    fn meet<'a>(&self, work: &mut Work<'_>, wanted: &Wanted<'a>) -> Result<Option<Met<'a>>, Error> {
-        let id = wanted.id;
+    /// Takes an object that was found as it is, or makes it. `None`: it is not on disk, and need not be.
+    fn meet<'a>(
+        &self,
+        work: &mut Work<'_>,
+        id: &'a ObjId,
+        found: Option<ObjId>,
+    ) -> Result<Option<Met<'a>>, Error> {
         let Some(plan) = self.fold.objects.get(id) else { return Ok(None) };
         let known = |id: ObjId, how, complete| Now { id, how, complete };
         let met = |now| Met { id, now, ours: false, fileid: None, staged: None };
-        if let Some(now) = find(work.tree, id, wanted.remapped.as_ref())? {
+        if let Some(now) = found {
             return Ok(Some(met(known(now, How::Found, false))));
         }
         if plan.dead {
