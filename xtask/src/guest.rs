@@ -7,7 +7,9 @@ mod archive;
 mod channel;
 mod check;
 mod client;
+mod commands;
 mod image;
+mod knfsd;
 mod linux_source;
 mod machine;
 mod mountstats;
@@ -53,6 +55,8 @@ pub enum Task {
     Work(work::Options),
     /// Cut the power of a guest whose kernel serves NFS, and ask `landfast verify` what it has lost.
     Verify(verify::Options),
+    /// Run the client's commands on a guest whose kernel serves NFS, in each version.
+    Commands(commands::Options),
     /// Extract Linux's source onto `landfast serve` and compare it file by file with a local extraction.
     LinuxSource(linux_source::Options),
 }
@@ -111,6 +115,7 @@ pub fn run(task: &Task) -> ExitCode {
         Task::Suite(options) => network::enter(|| options.fetch()).and_then(|_net| suite::run(options)),
         Task::Work(options) => network::enter(|| options.fetch()).and_then(|_net| work::run(options)),
         Task::Verify(options) => network::enter(|| options.fetch()).and_then(|_net| verify::run(options)),
+        Task::Commands(options) => network::enter(|| options.fetch()).and_then(|_net| commands::run(options)),
         Task::LinuxSource(options) => {
             network::enter(|| options.fetch()).and_then(|_net| linux_source::run(options))
         }

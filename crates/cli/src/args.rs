@@ -337,6 +337,8 @@ pub enum LabCommand {
     Verify(LabVerifyArgs),
     /// Let requests of the data or log disk fail in the middle of work, and check what the server makes of it
     Faults(FaultsArgs),
+    /// Run the client's commands on servers, and hold each against what GNU's tools say of the same tree here
+    Commands(CommandsArgs),
     /// For the lab's own use
     #[command(hide = true)]
     Child {
@@ -483,6 +485,25 @@ pub struct FaultsArgs {
     #[arg(long)]
     pub show: bool,
     /// Print a JSON object for each round, and one for all
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A URL that can be read, as it was typed.
+fn url_text(text: &str) -> Result<String, landfast_client::url::UrlError> {
+    text.parse::<landfast_client::NfsUrl>().map(|_| text.to_owned())
+}
+
+/// `landfast lab commands`.
+#[derive(Debug, Args)]
+pub struct CommandsArgs {
+    /// Directories on servers, each with the version to speak: a directory is made there, and removed in the end
+    #[arg(value_name = "URL", required = true, value_parser = url_text)]
+    pub urls: Vec<String>,
+    /// Small files of the tree
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u64).range(60..=100_000))]
+    pub files: u64,
+    /// Print one JSON object for each command on each server
     #[arg(long)]
     pub json: bool,
 }

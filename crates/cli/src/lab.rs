@@ -1,12 +1,12 @@
 //! `landfast lab ...`.
 
-use crate::args::{DiskArgs, FaultsArgs, LabCommand, PowercutArgs, RunArgs};
+use crate::args::{CommandsArgs, DiskArgs, FaultsArgs, LabCommand, PowercutArgs, RunArgs};
 use crate::exit::{self, Exit, told};
 use crate::progress::Steps;
 use crate::units::show_count;
 use landfast_lab::disk::DiskOptions;
 use landfast_lab::experiments::{self, Choices, Relation, Report};
-use landfast_lab::{namespace, powercut, trouble};
+use landfast_lab::{commands, namespace, powercut, trouble};
 
 /// Runs a lab command.
 pub fn run(command: LabCommand) -> Exit {
@@ -16,6 +16,7 @@ pub fn run(command: LabCommand) -> Exit {
         LabCommand::Powercut(args) => powercut(&args),
         LabCommand::Verify(args) => crate::lab_verify::run(&args),
         LabCommand::Faults(args) => faults(&args),
+        LabCommand::Commands(args) => run_commands(&args),
         LabCommand::Child { json } => exit::from(landfast_lab::child::main(&json)),
     }
 }
@@ -163,6 +164,27 @@ fn experiment(args: RunArgs) -> Exit {
         print_experiment(&report);
     }
     if report.holds { Exit::Done } else { Exit::Partly }
+}
+
+fn run_commands(args: &CommandsArgs) -> Exit {
+    let Some(binary) = told(std::env::current_exe()) else { return Exit::Failed };
+    let options = commands::Options { urls: args.urls.clone(), files: args.files, binary };
+    let done = commands::run(&options, |step| {
+        if args.json {
+            println!("{}", serde_json::json!(step));
+            return;
+        }
+        println!(
+            "{:8} {:6.2} s  {}{}",
+            step.command,
+            step.seconds,
+            step.url,
+            if step.wrong.is_empty() { "" } else { ": WRONG" }
+        );
+        step.wrong.iter().for_each(|line| println!("    {line}"));
+    });
+    let Some(steps) = told(done) else { return Exit::Failed };
+    if steps.iter().all(|s| s.wrong.is_empty()) { Exit::Done } else { Exit::Partly }
 }
 
 fn print_experiment(r: &Report) {

@@ -49,6 +49,8 @@ pub const CALL_PATIENCE: Duration = Duration::from_secs(60);
 pub const RECONNECT_PATIENCE: Duration = Duration::from_secs(300);
 /// The same for a server that has taken a connection and never answered on one: what `mount` gives it.
 pub const FIRST_ANSWER_PATIENCE: Duration = Duration::from_secs(120);
+/// Times that a call is sent to a server which answers it with what is no RPC record.
+pub const GARBLED_MAX: u32 = 3;
 /// How long the calls that end a session may take.
 pub const GOODBYE_PATIENCE: Duration = Duration::from_secs(5);
 /// First pause before something is tried again; doubles up to [`BACKOFF_MAX`].

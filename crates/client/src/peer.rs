@@ -32,6 +32,7 @@ pub(crate) struct Counters {
     pub(crate) retransmissions: AtomicU64,
     pub(crate) renewals: AtomicU64,
     pub(crate) bytes_sent: AtomicU64,
+    pub(crate) garbled: AtomicU64,
 }
 
 impl Counters {
@@ -107,12 +108,20 @@ impl Peer {
             retransmissions: c.retransmissions.load(Ordering::Relaxed),
             renewals: c.renewals.load(Ordering::Relaxed),
             bytes_sent: c.bytes_sent.load(Ordering::Relaxed),
+            garbled: c.garbled.load(Ordering::Relaxed),
         }
     }
 
     fn config(&self) -> ConnConfig {
         let record_max = (self.options.ask.response as usize).max(1 << 20) + (64 << 10);
         ConnConfig { record_max, ..ConnConfig::default() }
+    }
+
+    /// Whether a call that got so many answers which were no RPC records is not sent once more: there is no other to be had.
+    pub(crate) fn gives_up(&self, garbled: u32) -> bool {
+        let gives_up = garbled >= limits::GARBLED_MAX;
+        self.counters.garbled.fetch_add(u64::from(gives_up), Ordering::Relaxed);
+        gives_up
     }
 
     /// A connection to a port of the server, tried once.
@@ -276,6 +285,7 @@ impl Lines {
         let start = Instant::now();
         let mut pause = limits::BACKOFF_MIN;
         let mut again = false;
+        let mut garbled = 0;
         loop {
             if self.peer.has_ended() {
                 return Err(match again {
@@ -305,12 +315,15 @@ impl Lines {
                     conn.abort();
                     e
                 }
-                Err(e @ CallError::Closed(_)) => e,
+                Err(e @ CallError::Closed(_)) => {
+                    garbled += u32::from(conn.is_garbled());
+                    e
+                }
                 // The first transmission may have been executed all the same.
                 Err(e) if again => return Err(SessionError::Unknown(e.to_string())),
                 Err(e) => return Err(SessionError::Rpc(e)),
             };
-            if start.elapsed() > self.peer.patience() {
+            if start.elapsed() > self.peer.patience() || self.peer.gives_up(garbled) {
                 return Err(SessionError::Unknown(why.to_string()));
             }
             again = true;

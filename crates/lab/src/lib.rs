@@ -14,12 +14,14 @@
 //! | `serial` | a client that does one thing at a time, as the kernel's does for tar |
 //! | `tarball`, `verify` | archives made and read, trees compared with them |
 //! | `peercut` | power cuts under any server, seen by `landfast verify` |
+//! | `commands` | the client's commands on any server, beside GNU's tools on this machine |
 //! | `child` | processes that the lab starts from its own binary |
 //! | `clock`, `rng` | precise waiting, seeded chance |
 //! | `sys` | the system calls that have no safe wrapper |
 
 pub mod child;
 pub mod clock;
+pub mod commands;
 pub mod demo;
 pub mod disk;
 pub mod error;

@@ -217,6 +217,8 @@ pub struct ConnInfo {
     stage: watch::Sender<Stage>,
     /// The end is to be a reset.
     aborted: AtomicBool,
+    /// What came is not a record.
+    garbled: AtomicBool,
     /// For large replies: the connection's own, then those that it shares.
     replies: Vec<Budget>,
     /// The connection's own for calls, and for their bytes.
@@ -271,6 +273,11 @@ impl ConnInfo {
     /// Whether the other end has closed the connection in order (or this one is closing it): nothing was cut off.
     pub fn ended_by_peer(&self) -> bool {
         *self.stage.borrow() == Stage::Draining
+    }
+
+    /// Whether it was closed because what came is not a record, or one that is too long.
+    pub fn is_garbled(&self) -> bool {
+        self.garbled.load(Ordering::Acquire)
     }
 
     /// Waits until calls can no longer be made.
@@ -540,6 +547,7 @@ pub(crate) fn start<S: Service>(
         queue,
         calls: Mutex::new(Calls { next_xid, ..Calls::default() }),
         stage: watch::Sender::new(Stage::Open),
+        garbled: AtomicBool::new(false),
         aborted: AtomicBool::new(false),
         replies: std::iter::once(Budget::new(config.reply_bytes_max))
             .chain(shared.iter().flat_map(|s| s.replies.clone()))
@@ -706,7 +714,10 @@ impl<S: Service> Reader<S> {
                         }
                     }
                     Ok(None) => break,
-                    Err(e) => return Some(ReadEnd::Broken(e.to_string())),
+                    Err(e) => {
+                        self.conn.garbled.store(true, Ordering::Release);
+                        return Some(ReadEnd::Broken(e.to_string()));
+                    }
                 }
             }
             self.begun.go_on();

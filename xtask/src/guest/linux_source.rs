@@ -16,7 +16,7 @@ use super::machine::{Hardware, Machine};
 use super::mountstats::Counts;
 use super::network::{Link, SERVER};
 use super::recipe::{Kernel, Vers};
-use super::server::{Scratch, Server, release_binary};
+use super::server::{Scratch, Server, chosen_binary, release_binary};
 use super::setup::MOUNTPOINT;
 use super::tree;
 use crate::proc::{command, run as run_program};
@@ -100,10 +100,7 @@ impl Options {
 pub fn run(options: &Options) -> Result<ExitCode, String> {
     let archive = archive::find(&options.archive)?;
     let plain = archive::plain(&archive)?;
-    let binary = match &options.binary {
-        Some(binary) => fs::canonicalize(binary).map_err(|e| format!("{}: {e}", binary.display()))?,
-        None => release_binary()?,
-    };
+    let binary = chosen_binary(options.binary.as_deref())?;
     // The local extraction goes to a filesystem of the same kind, so that its time can be compared.
     let reference = Scratch::new(&options.fs, VOLUME_BYTES)?;
     let start = Instant::now();

@@ -189,6 +189,14 @@ impl Drop for Server {
     }
 }
 
+/// The binary that was chosen, or the release one.
+pub fn chosen_binary(chosen: Option<&Path>) -> Result<PathBuf, String> {
+    match chosen {
+        Some(binary) => fs::canonicalize(binary).map_err(|e| format!("{}: {e}", binary.display())),
+        None => release_binary(),
+    }
+}
+
 /// The release binary, built now if it is not up to date.
 pub fn release_binary() -> Result<PathBuf, String> {
     run(&mut command(&proc::cargo(), ["build", "--quiet", "--release", "--package", "landfast-cli"]))?;

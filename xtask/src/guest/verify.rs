@@ -18,14 +18,12 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::image::{self, Image};
+use super::knfsd;
 use super::machine::{Hardware, Machine};
 use super::network::Link;
 use super::recipe::{Kernel, VERSIONS, Vers};
-use super::server::release_binary;
+use super::server::chosen_binary;
 use crate::proc::{self, command};
-
-/// What the guest runs to serve.
-const SERVE: &str = include_str!("../../guest/verify-serve.sh");
 
 /// Bytes of the scratch disk; the emulated disk takes its memory as it is written.
 const DISK_BYTES: u64 = 400 << 20;
@@ -78,14 +76,7 @@ impl Options {
     /// What comes from outside, or is built.
     pub fn fetch(&self) -> Result<(), String> {
         image::build(self.kernel)?;
-        self.binary().map(drop)
-    }
-
-    fn binary(&self) -> Result<PathBuf, String> {
-        match &self.binary {
-            Some(binary) => fs::canonicalize(binary).map_err(|e| format!("{}: {e}", binary.display())),
-            None => release_binary(),
-        }
+        chosen_binary(self.binary.as_deref()).map(drop)
     }
 }
 
@@ -229,7 +220,7 @@ struct Run<'a> {
 /// Cuts, and prints the table.
 pub fn run(options: &Options) -> Result<ExitCode, String> {
     let dir = image::run_dir("verify")?;
-    let binary = options.binary()?;
+    let binary = chosen_binary(options.binary.as_deref())?;
     let image = image::build(options.kernel)?;
     let link = Link::new()?;
     let mut summaries = Vec::new();
@@ -271,9 +262,7 @@ impl Run<'_> {
         for n in 0..self.options.cuts {
             let vers = self.options.vers[n as usize % self.options.vers.len()];
             let journal = self.dir.join(format!("journal-{n}"));
-            // NFSv3 knows no pseudo root.
-            let path = if vers == Vers::V3 { "srv/export" } else { "" };
-            let url = format!("nfs://{}/{path}?version={vers}", self.address()?);
+            let url = knfsd::url(&self.hardware, vers)?;
             self.write_until_cut(guest, &url, &journal)?;
             guest = self.boot()?;
             let (report, losses) = self.check(&url, &journal)?;
@@ -300,23 +289,8 @@ impl Run<'_> {
         (z ^ (z >> 31)) % n.max(1)
     }
 
-    fn address(&self) -> Result<String, String> {
-        let link = self.hardware.link.as_ref().ok_or("the guest has no address")?;
-        Ok(link.address.split('/').next().unwrap_or_default().to_owned())
-    }
-
     fn boot(&self) -> Result<Machine, String> {
-        let mut guest = Machine::boot(self.image, &self.hardware)?;
-        let script = format!("FS={} OPTIONS={}\n{SERVE}", self.options.fs, self.exports);
-        let mut said = Vec::new();
-        match guest.run(&script, &[], LIMIT, &mut said)? {
-            0 => Ok(guest),
-            code => Err(format!(
-                "the guest does not serve: {code}: {}{}",
-                String::from_utf8_lossy(&said),
-                guest.console()
-            )),
-        }
+        knfsd::boot(self.image, &self.hardware, &self.options.fs, self.exports)
     }
 
     /// `landfast verify write` until some moment, and then neither guest nor disk have power.

@@ -359,8 +359,21 @@ impl<A: Action> Item<A> {
             NfsStat::NFS4ERR_NOTDIR | NfsStat::NFS4ERR_SYMLINK if self.route.parent_only && parent > 0 => {
                 self.read_link(Way::Place, parent - 1, e)
             }
+            // What version 4.0 says of a symbolic link (RFC 7530 section 16.23), and some servers later on: of other things, too,
+            // so that only a READLINK can tell.
+            NfsStat::NFS4ERR_INVAL if self.may_be_link(&e) => self.read_link(Way::Place, parent, e),
             _ => fail(e),
         }
+    }
+
+    fn may_be_link(&self, e: &OpError) -> bool {
+        let OpError::Failed { op, .. } = e else { return false };
+        let acts_on_last = match *op {
+            OpNum::READ => self.route.follow,
+            OpNum::OPEN => self.route.parent_only,
+            _ => false,
+        };
+        acts_on_last && matches!(self.doing, Doing::Act) && !self.route.steps.is_empty()
     }
 
     /// What seemed to be a symbolic link is none. An action that refuses a place may have meant its source.

@@ -187,7 +187,7 @@ impl Nfs {
     fn new(session: Session, top: ArgOp) -> Nfs {
         let members = if session.one_by_one() { 1 } else { usize::MAX };
         let shared = Shared {
-            capacity: Mutex::new(Capacity::new(&session.limits(), members)),
+            capacity: Mutex::new(Capacity::new(&session.limits(), members, session.lists())),
             session,
             top,
             dirs: Mutex::default(),

@@ -27,10 +27,12 @@ pub(super) struct Capacity {
     pub(super) reply_cached: usize,
     /// Segments.
     pub(super) members: usize,
+    /// READDIRs.
+    pub(super) lists: usize,
 }
 
 impl Capacity {
-    pub(super) fn new(limits: &SessionLimits, members: usize) -> Capacity {
+    pub(super) fn new(limits: &SessionLimits, members: usize, lists: usize) -> Capacity {
         let members = members.max(1);
         Capacity {
             ops: (limits.ops as usize).saturating_sub(1).max(1),
@@ -38,22 +40,24 @@ impl Capacity {
             reply: (limits.response as usize).saturating_sub(REPLY_HEAD),
             reply_cached: (limits.response_cached as usize).saturating_sub(REPLY_HEAD),
             members,
+            lists: lists.max(1),
         }
     }
 
-    /// Half of the operations that a COMPOUND of `used` had; `false`: there is nothing left to give up.
-    pub(super) fn fewer_ops(&mut self, used: usize) -> bool {
-        halve(&mut self.ops, used, 8)
+    /// Half of the operations that a COMPOUND of `used` had; `false`: there is nothing left to give up. Of many that were under
+    /// way together the first one teaches; the others, unless they are of one member `alone`, are only sent again.
+    pub(super) fn fewer_ops(&mut self, used: usize, alone: bool) -> bool {
+        halve(&mut self.ops, used, 8, alone)
     }
 
     /// The same for the bytes of the request.
-    pub(super) fn shorter_request(&mut self, used: usize) -> bool {
-        halve(&mut self.request, used, 1024)
+    pub(super) fn shorter_request(&mut self, used: usize, alone: bool) -> bool {
+        halve(&mut self.request, used, 1024, alone)
     }
 
     /// The same for the bytes of the reply.
-    pub(super) fn shorter_reply(&mut self, used: usize) -> bool {
-        halve(&mut self.reply, used, 1024)
+    pub(super) fn shorter_reply(&mut self, used: usize, alone: bool) -> bool {
+        halve(&mut self.reply, used, 1024, alone)
     }
 
     /// What one segment may fill: PUTFH and the names before it, SAVEFH, GETFH are taken off.
@@ -66,7 +70,10 @@ impl Capacity {
     }
 }
 
-fn halve(limit: &mut usize, used: usize, least: usize) -> bool {
+fn halve(limit: &mut usize, used: usize, least: usize, alone: bool) -> bool {
+    if used > *limit && !alone {
+        return true;
+    }
     let half = (used.min(*limit) / 2).max(least);
     let less = half < *limit;
     *limit = half.min(*limit);
@@ -123,6 +130,7 @@ pub(super) struct Packer<T> {
     body: BytesMut,
     ops: usize,
     reply: usize,
+    lists: usize,
     changes: bool,
     current: Option<Place>,
     saved: Option<Place>,
@@ -137,6 +145,7 @@ impl<T> Packer<T> {
             body: BytesMut::new(),
             ops: 0,
             reply: 0,
+            lists: 0,
             changes: false,
             current: None,
             saved: None,
@@ -153,11 +162,13 @@ impl<T> Packer<T> {
     ///
     /// `more_here`: the next segment is for the same place.
     pub(super) fn add(&mut self, whose: T, segment: Segment, more_here: bool) -> Option<T> {
-        let before = (self.body.len(), self.ops, self.reply, self.current.clone(), self.saved.clone());
+        let before =
+            (self.body.len(), self.ops, self.reply, self.lists, self.current.clone(), self.saved.clone());
         let mut lead = Vec::new();
         self.lead(&segment, more_here, &mut lead);
         for op in &segment.ops {
             op.encode(&mut self.body);
+            self.lists += usize::from(op.op() == OpNum::READDIR);
         }
         self.ops += segment.ops.len();
         self.reply += segment.reply;
@@ -170,11 +181,12 @@ impl<T> Packer<T> {
         };
         let fits = self.members.len() < self.capacity.members
             && self.ops <= self.capacity.ops
+            && self.lists <= self.capacity.lists
             && self.body.len() <= self.capacity.request
             && self.reply <= reply_max;
         if !fits && !self.members.is_empty() {
             self.body.truncate(before.0);
-            (_, self.ops, self.reply, self.current, self.saved) = before;
+            (_, self.ops, self.reply, self.lists, self.current, self.saved) = before;
             return Some(whose);
         }
         self.current = segment.stays.then(|| segment.place.clone());

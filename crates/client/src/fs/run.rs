@@ -5,7 +5,8 @@
 //! | an operation fails | its item ends so (or follows a link, ...); those behind it were not executed and are sent again |
 //! | DELAY, GRACE, RESOURCE | the item and those behind it are sent again after a pause that grows, up to [`DELAY_PATIENCE`] |
 //! | TOO_MANY_OPS, REQ_TOO_BIG, REP_TOO_BIG, ... | the same with smaller COMPOUNDs from here on; an item that is too large alone fails |
-//! | nothing, and the reply is lost for good | items that change nothing are sent again; the others say for themselves |
+//! | nothing, and the reply is lost for good | items that change nothing are sent again, up to [`DELAY_PATIENCE`]; the others say for themselves |
+//! | what is no RPC record, each time | the same, with shorter replies from here on |
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -68,6 +69,7 @@ async fn start<A: Action>(
         under_way: JoinSet::new(),
         pause: BACKOFF_MIN,
         pause_until: None,
+        garbled: shared.session.stats().garbled,
     };
     for numbered in items.into_iter().enumerate() {
         run.given += 1;
@@ -88,6 +90,8 @@ struct Run<'a, A: Action, F> {
     under_way: JoinSet<Replied<A>>,
     pause: std::time::Duration,
     pause_until: Option<Instant>,
+    /// Calls that the session has given up, as far as is known here.
+    garbled: u64,
 }
 
 impl<A: Action, F> Run<'_, A, F>
@@ -243,10 +247,19 @@ where
                 }
             }
             Err(SessionError::Unknown(why)) => {
+                let garbled = self.shared.session.stats().garbled;
+                if std::mem::replace(&mut self.garbled, garbled) != garbled {
+                    // A server that stumbles over its own reply may manage a shorter one.
+                    self.shared.capacity().shorter_reply(packed.reply, packed.members.len() == 1);
+                }
                 let mut again = Vec::new();
                 for member in packed.members {
                     let (number, mut item) = member.whose;
+                    let since = *item.delayed.get_or_insert_with(Instant::now);
                     match item.lost(&why) {
+                        Next::Again if since.elapsed() > DELAY_PATIENCE => {
+                            self.end(number, item, Outcome::Unknown(why.clone()));
+                        }
                         Next::Again => again.push((number, item)),
                         Next::End(outcome) => self.end(number, item, outcome),
                     }
@@ -274,15 +287,15 @@ where
     fn smaller_or_later(&mut self, packed: &Packed<Numbered<A>>, alone: bool, status: NfsStat) -> bool {
         let mut capacity = self.shared.capacity();
         match status {
-            NfsStat::NFS4ERR_TOO_MANY_OPS => capacity.fewer_ops(packed.ops),
-            NfsStat::NFS4ERR_REQ_TOO_BIG => capacity.shorter_request(packed.body.len()),
-            NfsStat::NFS4ERR_REP_TOO_BIG => capacity.shorter_reply(packed.reply),
+            NfsStat::NFS4ERR_TOO_MANY_OPS => capacity.fewer_ops(packed.ops, alone),
+            NfsStat::NFS4ERR_REQ_TOO_BIG => capacity.shorter_request(packed.body.len(), alone),
+            NfsStat::NFS4ERR_REP_TOO_BIG => capacity.shorter_reply(packed.reply, alone),
             NfsStat::NFS4ERR_REP_TOO_BIG_TO_CACHE => {
                 let less = capacity.reply_cached.min(packed.reply) / 2;
                 std::mem::replace(&mut capacity.reply_cached, less) > 0
             }
             // Some servers have one status for all of that, and for want of memory, which a pause may mend.
-            NfsStat::NFS4ERR_RESOURCE if !alone => capacity.fewer_ops(packed.ops),
+            NfsStat::NFS4ERR_RESOURCE if !alone => capacity.fewer_ops(packed.ops, alone),
             NfsStat::NFS4ERR_DELAY | NfsStat::NFS4ERR_GRACE | NfsStat::NFS4ERR_RESOURCE => {
                 drop(capacity);
                 self.wait();

@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 use landfast_nfs::v4::args::SequenceArgs;
 use landfast_nfs::v4::res::SequenceRes;
-use landfast_nfs::v4::{ArgOp, CompoundRes, NfsStat, OpNum, ResBody, SessionId, Verifier, flags};
+use landfast_nfs::v4::{ArgOp, CompoundRes, ImplId, NfsStat, OpNum, ResBody, SessionId, Verifier, flags};
 use landfast_rpc::{CallError, Connection};
 use landfast_xdr::{Decode, Encode};
 use tokio::sync::Notify;
@@ -52,6 +52,8 @@ pub(super) struct Engine {
     /// Milliseconds from `started` to the last reply: the lease was renewed then.
     last_reply_ms: AtomicU64,
     started: Instant,
+    /// The server calls itself by our own name.
+    ours: AtomicBool,
 }
 
 struct Setup {
@@ -164,6 +166,7 @@ impl Engine {
             renewals_in_a_row: AtomicU32::new(0),
             last_reply_ms: AtomicU64::new(0),
             started: Instant::now(),
+            ours: AtomicBool::new(false),
             peer,
         });
         {
@@ -210,6 +213,11 @@ impl Engine {
         for line in &self.lines {
             line.hold().await.close();
         }
+    }
+
+    /// See [`super::Session::lists`].
+    pub(super) fn takes_lists(&self) -> bool {
+        self.ours.load(Ordering::Relaxed)
     }
 
     pub(super) fn peer(&self) -> &Peer {
@@ -284,6 +292,7 @@ impl Engine {
         let mut in_doubt = false;
         let mut pause = limits::BACKOFF_MIN;
         let mut first = true;
+        let mut garbled = 0;
         let delays = Instant::now();
         loop {
             let conn = match self.line(slot.id as usize, epoch).await {
@@ -300,6 +309,12 @@ impl Engine {
                 Ok(reply) => reply,
                 Err(CallError::Closed(why)) => {
                     if self.peer.has_ended() {
+                        return Err(SessionError::Unknown(why.to_string()));
+                    }
+                    garbled += u32::from(conn.is_garbled());
+                    if self.peer.gives_up(garbled) {
+                        // The slot's reply cannot be had, so its number stays in doubt: the session goes with it.
+                        epoch.bury();
                         return Err(SessionError::Unknown(why.to_string()));
                     }
                     in_doubt = true;
@@ -470,6 +485,8 @@ impl Engine {
             None => {
                 let res = caller.exchange_id(&self.owner_name, setup.verifier).await;
                 let res = res.map_err(|e| ("EXCHANGE_ID", e))?;
+                let named = |id: &ImplId| id.name.starts_with(b"landfast");
+                self.ours.store(res.server_impl_id.iter().any(named), Ordering::Relaxed);
                 setup.reclaims = res.flags & flags::EXCHGID4_FLAG_CONFIRMED_R == 0;
                 *setup.client.insert(ClientId { id: res.clientid, next_seq: res.sequenceid })
             }

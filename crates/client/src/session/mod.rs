@@ -56,6 +56,8 @@ pub struct SessionStats {
     pub retransmissions: u64,
     /// Sessions made after the first.
     pub renewals: u64,
+    /// Calls given up because the server answers them with what is no RPC record.
+    pub garbled: u64,
     /// Bytes of arguments sent.
     pub bytes_sent: u64,
 }
@@ -150,6 +152,18 @@ impl Session {
     /// large ones.
     pub(crate) fn one_by_one(&self) -> bool {
         matches!(self.kind, Kind::Three(_))
+    }
+
+    /// READDIRs that a COMPOUND may hold. The kernel's server (6.1) writes beyond its reply when it gets several: its clients
+    /// fail, then the whole machine. So only servers that are known to be others get them.
+    pub(crate) fn lists(&self) -> usize {
+        let several = match &self.kind {
+            Kind::Slots(engine) => engine.takes_lists(),
+            Kind::Forty(_) => false,
+            // They are calls of their own.
+            Kind::Three(_) => true,
+        };
+        if several { usize::MAX } else { 1 }
     }
 
     /// The server's lease time.

@@ -86,7 +86,8 @@ impl Caller<'_> {
                 flags: flags::EXCHGID4_FLAG_USE_NON_PNFS,
                 state_protect: StateProtectArgs::None,
                 client_impl_id: vec![ImplId {
-                    domain: Bytes::new(),
+                    // The kernel's server refuses an empty one with BADXDR.
+                    domain: Bytes::from_static(b"landfast"),
                     name: Bytes::from_static(concat!("landfast ", env!("CARGO_PKG_VERSION")).as_bytes()),
                     date: NfsTime::default(),
                 }],

@@ -1,0 +1,87 @@
+//! The client's commands on other servers: nfs-ganesha in each version, in a network and a mount namespace of its own with an
+//! rpcbind of its own, which its version 3 needs. (The kernel's server: `cargo xtask guest commands`.)
+
+mod common;
+
+use common::{Serving, path, root, run, stderr, stdout};
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+const SCRIPT: &str = r#"
+set -eu
+mount -t tmpfs none /run
+ip link set lo up
+rpcbind -f &
+mapper=$!
+server=
+trap 'kill $server $mapper 2>/dev/null || true; wait' EXIT
+waits() { for _ in $(seq 600); do if "$@" >/dev/null 2>&1; then return; fi; sleep 0.05; done; echo "in vain: $*"; cat messages; exit 1; }
+waits test -S /run/rpcbind.sock
+cd "$WORK"
+mkdir export recovery
+cat > ganesha.conf <<END
+NFS_CORE_PARAM { NFS_Port = 2049; MNT_Port = 20048; NFS_Protocols = 3, 4; Enable_NLM = false; Enable_RQUOTA = false; Enable_UDP = false; }
+NFSv4 { Graceless = true; RecoveryBackend = fs; RecoveryRoot = "$WORK/recovery"; Minor_Versions = 0, 1, 2; }
+EXPORT { Export_Id = 1; Path = "$WORK/export"; Pseudo = "/"; Access_Type = RW; Squash = No_Root_Squash; SecType = sys; Protocols = 3, 4; Transports = TCP; FSAL { Name = VFS; } }
+LOG { Default_Log_Level = WARN; }
+END
+ganesha.nfsd -F -f ganesha.conf -L messages -p pid &
+server=$!
+waits rpcinfo -T tcp 127.0.0.1 nfs 3
+waits rpcinfo -T tcp 127.0.0.1 nfs 4
+"$LANDFAST" lab commands "nfs://127.0.0.1$WORK/export?version=3" nfs://127.0.0.1/?version=4.0 nfs://127.0.0.1/?version=4.1 nfs://127.0.0.1/?version=4.2
+test -z "$(ls -A export)"
+"#;
+
+#[test]
+fn every_command_on_nfs_ganesha_in_each_version() {
+    if !root() {
+        return;
+    }
+    for tool in ["ganesha.nfsd", "rpcbind", "rpcinfo", "unshare", "ip"] {
+        let there = format!("PATH=$PATH:/usr/sbin:/sbin command -v {tool}");
+        if !Command::new("sh").args(["-c", &there]).stdout(Stdio::null()).status().is_ok_and(|s| s.success())
+        {
+            println!("skipped: needs {tool}");
+            return;
+        }
+    }
+    // Not below /run or /tmp, which may have no handles to export.
+    let work =
+        tempfile::Builder::new().prefix("landfast-servers-").tempdir_in("/var/tmp").expect("a directory");
+    let out = Command::new("unshare")
+        .args(["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "bash", "-c", SCRIPT])
+        .env("LANDFAST", env!("CARGO_BIN_EXE_landfast"))
+        .env("WORK", work.path())
+        .env("PATH", format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default()))
+        .output()
+        .expect("it runs");
+    assert!(out.status.success(), "{}{}", stdout(&out), stderr(&out));
+    print!("{}", stdout(&out));
+}
+
+#[test]
+fn every_command_on_our_own_server_in_each_version() {
+    if !root() {
+        return;
+    }
+    let dir =
+        tempfile::Builder::new().prefix("landfast-servers-").tempdir_in("/var/tmp").expect("a directory");
+    let volume = dir.path().join("volume");
+    fs::create_dir(&volume).expect("a directory");
+    let server = Serving::start(&volume, &dir.path().join("log"));
+    let volume = fs::canonicalize(&volume).expect("a path");
+    let three = format!("{}{}?version=3", server.url.trim_end_matches('/'), path(&volume));
+    let four = ["4.0", "4.1", "4.2"].map(|v| format!("{}?version={v}", server.url));
+    let urls: Vec<&str> = std::iter::once(&three).chain(&four).map(String::as_str).collect();
+    let out = run(&[&["lab", "commands"], &urls[..]].concat());
+    assert_eq!(out.status.code(), Some(0), "{}{}", stdout(&out), stderr(&out));
+    assert_eq!(left(&volume), [] as [String; 0]);
+}
+
+/// What is in a directory, but for the server's own.
+fn left(dir: &Path) -> Vec<String> {
+    let names = fs::read_dir(dir).expect("a directory").map(|e| e.expect("an entry").file_name());
+    names.map(|n| n.to_string_lossy().into_owned()).filter(|n| n != ".landfast").collect()
+}

@@ -1,0 +1,69 @@
+//! The client's commands on the kernel's own NFS server, in each version: `landfast lab commands` here, the server in a guest.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+
+use super::image;
+use super::knfsd;
+use super::machine::Hardware;
+use super::network::Link;
+use super::recipe::{Kernel, VERSIONS, Vers};
+use super::server::chosen_binary;
+use crate::proc::{self, command};
+
+/// Bytes of the exported disk.
+const DISK_BYTES: u64 = 400 << 20;
+
+/// How long the commands may take on all versions.
+const LIMIT: Duration = Duration::from_secs(600);
+
+/// Options of `guest commands`.
+#[derive(Args)]
+pub struct Options {
+    /// The guest's kernel: 6.1 or 6.12.
+    #[arg(long, default_value_t = Kernel::V6_1)]
+    kernel: Kernel,
+    /// The exported filesystem: ext4 or xfs.
+    #[arg(long, default_value = "ext4")]
+    fs: String,
+    /// NFS versions.
+    #[arg(long, value_delimiter = ',', default_values_t = VERSIONS)]
+    vers: Vec<Vers>,
+    /// Small files of the tree.
+    #[arg(long, default_value_t = 200)]
+    files: u64,
+    /// The binary with the commands, instead of building the release one.
+    #[arg(long)]
+    binary: Option<PathBuf>,
+}
+
+impl Options {
+    /// What comes from outside, or is built.
+    pub fn fetch(&self) -> Result<(), String> {
+        image::build(self.kernel)?;
+        chosen_binary(self.binary.as_deref()).map(drop)
+    }
+}
+
+/// Runs them.
+pub fn run(options: &Options) -> Result<ExitCode, String> {
+    let dir = image::run_dir("commands")?;
+    let binary = chosen_binary(options.binary.as_deref())?;
+    let image = image::build(options.kernel)?;
+    let disk = dir.path().join("disk.img");
+    let made = std::fs::File::create(&disk).and_then(|file| file.set_len(DISK_BYTES));
+    made.map_err(|e| format!("{}: {e}", disk.display()))?;
+    proc::run(command(&format!("mkfs.{}", options.fs), ["-q"]).arg(&disk))?;
+    let hardware = Hardware { link: Some(Link::new()?), scratch: Some(disk), ..Hardware::default() };
+    let mut guest = knfsd::boot(&image, &hardware, &options.fs, "sync")?;
+    let urls = options.vers.iter().map(|vers| knfsd::url(&hardware, *vers));
+    let urls = urls.collect::<Result<Vec<_>, _>>()?;
+    let mut commands = command(&binary.to_string_lossy(), ["lab", "commands", "--files"]);
+    commands.arg(options.files.to_string()).args(urls);
+    let done = proc::run_within(LIMIT, &mut commands).map_err(|e| format!("{e}\n{}", guest.console()));
+    guest.end();
+    done.map(|()| ExitCode::SUCCESS)
+}

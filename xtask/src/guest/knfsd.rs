@@ -1,0 +1,37 @@
+//! A guest whose kernel serves the filesystem on its scratch disk.
+
+use std::time::Duration;
+
+use super::image::Image;
+use super::machine::{Hardware, Machine};
+use super::recipe::Vers;
+
+/// What the guest runs to serve.
+const SERVE: &str = include_str!("../../guest/verify-serve.sh");
+
+/// How long it may take.
+const LIMIT: Duration = Duration::from_secs(300);
+
+/// Boots one, which serves `fs` with these export options.
+pub fn boot(image: &Image, hardware: &Hardware, fs: &str, exports: &str) -> Result<Machine, String> {
+    let mut guest = Machine::boot(image, hardware)?;
+    let script = format!("FS={fs} OPTIONS={exports}\n{SERVE}");
+    let mut said = Vec::new();
+    match guest.run(&script, &[], LIMIT, &mut said)? {
+        0 => Ok(guest),
+        code => Err(format!(
+            "the guest does not serve: {code}: {}{}",
+            String::from_utf8_lossy(&said),
+            guest.console()
+        )),
+    }
+}
+
+/// The URL of what it serves.
+pub fn url(hardware: &Hardware, vers: Vers) -> Result<String, String> {
+    let link = hardware.link.as_ref().ok_or("the guest has no address")?;
+    let address = link.address.split('/').next().unwrap_or_default();
+    // NFSv3 knows no pseudo root.
+    let path = if vers == Vers::V3 { "srv/export" } else { "" };
+    Ok(format!("nfs://{address}/{path}?version={vers}"))
+}
