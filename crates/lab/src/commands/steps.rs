@@ -6,8 +6,11 @@ use crate::error::{Context, Result};
 /// What is wrong.
 type Wrong = Vec<String>;
 
+/// Does one thing, and says what is wrong with what came of it.
+type Step = fn(&Server<'_>) -> Result<Wrong>;
+
 /// All of it, in this order: later steps need what earlier ones have made.
-pub(super) const ALL: [(&str, fn(&Server<'_>) -> Result<Wrong>); 12] = [
+pub(super) const ALL: [(&str, Step); 12] = [
     ("mkdir", mkdir),
     ("untar", untar),
     ("find", find),

@@ -211,14 +211,15 @@ impl Worker {
         self.either = None;
         let unseen = under_way.as_ref().filter(|action| !action.shows_on_disk());
         let settled = self.repeat(addr, under_way.as_ref(), which > 0, out)?;
+        let mut peer = self.new_peer(addr)?;
+        self.send_again(&mut peer, unstable, unclean, out)?;
+        self.peer = Some(peer);
+        // After that, so that both hold what was sent again.
         if let (Some(action), false) = (unseen, settled) {
             let mut other = self.model.clone();
             // What could not be done was not done.
             self.either = other.apply(action).is_ok().then_some(other);
         }
-        let mut peer = self.new_peer(addr)?;
-        self.send_again(&mut peer, unstable, unclean, out)?;
-        self.peer = Some(peer);
         Ok(Some(before))
     }
 
