@@ -17,7 +17,7 @@ use crate::proc::{self, command, output};
 use crate::steps::{Job, Outcome, Steps};
 
 /// The experiments whose claims must hold.
-const EXPERIMENTS: [&str; 7] = [
+const EXPERIMENTS: [&str; 8] = [
     "serial-flushes",
     "eight-clients",
     "server-memory",
@@ -25,6 +25,7 @@ const EXPERIMENTS: [&str; 7] = [
     "beside-ganesha",
     "log-throughput",
     "checkpoint-stall",
+    "recovery-speed",
 ];
 
 /// What is asked of cargo: the lints alone, and the tests.
