@@ -3,21 +3,11 @@
 
 mod common;
 
-use common::{path, root, stderr, stdout};
+use common::{own_network, path, root, stderr, stdout};
 use std::fs;
-use std::process::{Command, Stdio};
 
 /// rpcbind comes up, the server registers; then `showmount` and `rpcinfo`, a clean stop, a crash and a start after it.
 const SCRIPT: &str = r#"
-set -eu
-mount -t tmpfs none /run
-ip link set lo up
-rpcbind -f &
-mapper=$!
-server=
-trap 'kill $server $mapper 2>/dev/null || true; wait' EXIT
-waits() { for _ in $(seq 200); do if "$@" >/dev/null 2>&1; then return; fi; sleep 0.05; done; echo "in vain: $*"; exit 1; }
-waits test -S /run/rpcbind.sock
 serve() {
     "$LANDFAST" serve "$VOLUME" --log "$LOG" --log-size 32M --listen "$1" --rpcbind require &
     server=$!
@@ -45,26 +35,12 @@ fn showmount_finds_the_server_and_a_clean_stop_leaves_nothing() {
     if !root() {
         return;
     }
-    for tool in ["rpcbind", "showmount", "rpcinfo", "unshare", "ip"] {
-        let there = format!("PATH=$PATH:/usr/sbin:/sbin command -v {tool}");
-        if !Command::new("sh").args(["-c", &there]).stdout(Stdio::null()).status().is_ok_and(|s| s.success())
-        {
-            println!("skipped: needs {tool}");
-            return;
-        }
-    }
+    let Some(mut script) = own_network(SCRIPT, &["showmount"]) else { return };
     let dir = tempfile::tempdir().expect("a directory");
     let volume = dir.path().join("volume");
     fs::create_dir(&volume).expect("a directory");
-    let out = Command::new("unshare")
-        .args(["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "bash", "-c", SCRIPT])
-        .env("LANDFAST", env!("CARGO_BIN_EXE_landfast"))
-        .env("VOLUME", &volume)
-        .env("LOG", dir.path().join("log"))
-        .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
-        .stdin(Stdio::null())
-        .output()
-        .expect("unshare runs");
+    let script = script.env("VOLUME", &volume).env("LOG", dir.path().join("log"));
+    let out = script.output().expect("unshare runs");
     let text = stdout(&out);
     assert!(out.status.success(), "{text}{}", stderr(&out));
     let part = |name: &str| {

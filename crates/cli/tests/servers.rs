@@ -3,21 +3,11 @@
 
 mod common;
 
-use common::{Serving, path, root, run, stderr, stdout};
+use common::{Serving, own_network, path, root, run, stderr, stdout};
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
 
 const SCRIPT: &str = r#"
-set -eu
-mount -t tmpfs none /run
-ip link set lo up
-rpcbind -f &
-mapper=$!
-server=
-trap 'kill $server $mapper 2>/dev/null || true; wait' EXIT
-waits() { for _ in $(seq 600); do if "$@" >/dev/null 2>&1; then return; fi; sleep 0.05; done; echo "in vain: $*"; cat messages; exit 1; }
-waits test -S /run/rpcbind.sock
 cd "$WORK"
 mkdir export recovery
 cat > ganesha.conf <<END
@@ -39,25 +29,13 @@ fn every_command_on_nfs_ganesha_in_each_version() {
     if !root() {
         return;
     }
-    for tool in ["ganesha.nfsd", "rpcbind", "rpcinfo", "unshare", "ip"] {
-        let there = format!("PATH=$PATH:/usr/sbin:/sbin command -v {tool}");
-        if !Command::new("sh").args(["-c", &there]).stdout(Stdio::null()).status().is_ok_and(|s| s.success())
-        {
-            println!("skipped: needs {tool}");
-            return;
-        }
-    }
+    let Some(mut script) = own_network(SCRIPT, &["ganesha.nfsd"]) else { return };
     // Not below /run or /tmp, which may have no handles to export.
     let work =
         tempfile::Builder::new().prefix("landfast-servers-").tempdir_in("/var/tmp").expect("a directory");
-    let out = Command::new("unshare")
-        .args(["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "bash", "-c", SCRIPT])
-        .env("LANDFAST", env!("CARGO_BIN_EXE_landfast"))
-        .env("WORK", work.path())
-        .env("PATH", format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default()))
-        .output()
-        .expect("it runs");
-    assert!(out.status.success(), "{}{}", stdout(&out), stderr(&out));
+    let out = script.env("WORK", work.path()).output().expect("unshare runs");
+    let messages = || fs::read_to_string(work.path().join("messages")).unwrap_or_default();
+    assert!(out.status.success(), "{}{}{}", stdout(&out), stderr(&out), messages());
     print!("{}", stdout(&out));
 }
 

@@ -125,6 +125,41 @@ impl Drop for Serving {
     }
 }
 
+/// What a script in [`own_network`] begins with: an rpcbind of its own, which ends with it, and `waits COMMAND...`.
+const OWN_NETWORK: &str = r#"
+set -eu
+mount -t tmpfs none /run
+ip link set lo up
+rpcbind -f &
+mapper=$!
+server=
+trap 'kill $server $mapper 2>/dev/null || true; wait' EXIT
+waits() { for _ in $(seq 600); do if "$@" >/dev/null 2>&1; then return; fi; sleep 0.05; done; echo "in vain: $*"; exit 1; }
+waits test -S /run/rpcbind.sock
+"#;
+
+/// A shell script in a network and a mount namespace of its own, with an rpcbind of its own; `$server` is killed with it, `$LANDFAST`
+/// is the binary. `None`: one of `tools` is missing, which is said.
+pub fn own_network(script: &str, tools: &[&str]) -> Option<Command> {
+    const PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
+    for tool in ["rpcbind", "rpcinfo", "unshare", "ip"].iter().chain(tools) {
+        let mut look = Command::new("sh");
+        look.args(["-c", &format!("command -v {tool}")]).env("PATH", PATH).stdout(Stdio::null());
+        if !look.status().is_ok_and(|s| s.success()) {
+            println!("skipped: needs {tool}");
+            return None;
+        }
+    }
+    let mut command = Command::new("unshare");
+    command
+        .args(["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "bash", "-c"])
+        .arg([OWN_NETWORK, script].concat())
+        .env("LANDFAST", env!("CARGO_BIN_EXE_landfast"))
+        .env("PATH", PATH)
+        .stdin(Stdio::null());
+    Some(command)
+}
+
 /// As text for the command line.
 pub fn path(p: &Path) -> &str {
     p.to_str().expect("UTF-8")

@@ -1,5 +1,7 @@
 //! The 512-byte header block: v7, ustar (POSIX.1-1988), GNU.
 
+use landfast_nfs::v4::FileType;
+
 /// Bytes of a block.
 pub const BLOCK: usize = 512;
 
@@ -31,6 +33,23 @@ pub enum Kind {
     Fifo,
     /// Socket: no archive holds one, but trees do.
     Socket,
+}
+
+impl Kind {
+    /// What an object of an NFS server is; `None`: of a type that no tree holds.
+    #[must_use]
+    pub fn of(object: FileType) -> Option<Kind> {
+        Some(match object {
+            FileType::Reg => Kind::File,
+            FileType::Dir => Kind::Dir,
+            FileType::Lnk => Kind::Symlink,
+            FileType::Chr => Kind::Char,
+            FileType::Blk => Kind::Block,
+            FileType::Fifo => Kind::Fifo,
+            FileType::Sock => Kind::Socket,
+            _ => return None,
+        })
+    }
 }
 
 /// Offsets and lengths of a sparse map, unchecked.

@@ -13,7 +13,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use landfast_nfs::v4::FileType;
 
 use super::{member, system_text};
 use crate::archive::{ArchiveError, Kind, Member, Segment};
@@ -99,15 +98,8 @@ impl LocalTrees {
     }
 
     fn member(&mut self, found: Found) -> Result<Member, (Vec<u8>, Why)> {
-        let kind = match found.meta.kind {
-            Some(FileType::Reg) => Kind::File,
-            Some(FileType::Dir) => Kind::Dir,
-            Some(FileType::Lnk) => Kind::Symlink,
-            Some(FileType::Chr) => Kind::Char,
-            Some(FileType::Blk) => Kind::Block,
-            Some(FileType::Fifo) => Kind::Fifo,
-            Some(FileType::Sock) => Kind::Socket,
-            _ => return Err((found.path, Why::of(Cause::Other, "it has a type that NFS does not have"))),
+        let Some(kind) = found.meta.kind.and_then(Kind::of) else {
+            return Err((found.path, Why::of(Cause::Other, "it has a type that NFS does not have")));
         };
         let mut member = member(&found.path, kind, &found.meta, found.text.clone());
         match kind {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use landfast_nfs::v4::{FileHandle, FileType};
+use landfast_nfs::v4::FileHandle;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
@@ -349,15 +349,8 @@ fn describe(
         Seen::Unlisted(path, e) => return Err((path, why(Cause::Unlisted, &e))),
         Seen::Object { path, meta, fh, text } => (path, meta, fh, text),
     };
-    let kind = match meta.kind {
-        Some(FileType::Reg) => Kind::File,
-        Some(FileType::Dir) => Kind::Dir,
-        Some(FileType::Lnk) => Kind::Symlink,
-        Some(FileType::Chr) => Kind::Char,
-        Some(FileType::Blk) => Kind::Block,
-        Some(FileType::Fifo) => Kind::Fifo,
-        Some(FileType::Sock) => Kind::Socket,
-        _ => return Err((path, Why::of(Cause::Unseen, "the server does not say what it is"))),
+    let Some(kind) = meta.kind.and_then(Kind::of) else {
+        return Err((path, Why::of(Cause::Unseen, "the server does not say what it is")));
     };
     if kind == Kind::Symlink && text.is_none() {
         return Err((path, Why::of(Cause::Unseen, "the symbolic link cannot be read")));

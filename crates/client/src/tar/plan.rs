@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use bytes::Bytes;
-use landfast_nfs::v4::{FileHandle, FileType, Fsid};
+use landfast_nfs::v4::{FileHandle, Fsid};
 
 use super::Who;
 use super::report::Complaint;
@@ -157,15 +157,10 @@ impl<'a> Plan<'a> {
         meta: &Meta,
         text: Option<&Bytes>,
     ) -> Result<Member, (Vec<u8>, Complaint)> {
-        let kind = match meta.kind {
-            Some(FileType::Reg) => Kind::File,
-            Some(FileType::Dir) => Kind::Dir,
-            Some(FileType::Lnk) => Kind::Symlink,
-            Some(FileType::Chr) => Kind::Char,
-            Some(FileType::Blk) => Kind::Block,
-            Some(FileType::Fifo) => Kind::Fifo,
-            Some(FileType::Sock) => return Err((path, Complaint::Socket)),
-            _ => return Err((path, Complaint::UnknownType)),
+        let kind = match meta.kind.and_then(Kind::of) {
+            Some(Kind::Socket) => return Err((path, Complaint::Socket)),
+            Some(kind) => kind,
+            None => return Err((path, Complaint::UnknownType)),
         };
         let is_device = matches!(kind, Kind::Char | Kind::Block);
         if let (true, Err(e)) = (is_device, check_device(meta.rdev)) {

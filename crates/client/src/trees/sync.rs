@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
+use landfast_nfs::v4::SetTime;
 use landfast_nfs::v4::attr::AttrValues;
-use landfast_nfs::v4::{FileType, SetTime};
 use serde::Serialize;
 
 use super::contents::open;
@@ -353,15 +353,7 @@ impl Read for Padded {
 /// An object as a member; `None`: no archive can hold it.
 fn member(path: &[u8], node: &Node) -> Option<Member> {
     let meta = &node.meta;
-    let kind = match meta.kind? {
-        FileType::Reg => Kind::File,
-        FileType::Dir => Kind::Dir,
-        FileType::Lnk => Kind::Symlink,
-        FileType::Chr => Kind::Char,
-        FileType::Blk => Kind::Block,
-        FileType::Fifo => Kind::Fifo,
-        _ => return None,
-    };
+    let kind = Kind::of(meta.kind?).filter(|kind| *kind != Kind::Socket)?;
     let id = |owner: &Owner| match owner {
         Owner::Id(id) => *id,
         Owner::Name(_) => crate::tar::NOBODY,
