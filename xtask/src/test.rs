@@ -17,7 +17,8 @@ use crate::proc::{self, command, output};
 use crate::steps::{Job, Outcome, Steps};
 
 /// The experiments whose claims must hold.
-const EXPERIMENTS: [&str; 8] = [
+const EXPERIMENTS: [&str; 9] = [
+    "client-rpcs",
     "serial-flushes",
     "eight-clients",
     "server-memory",

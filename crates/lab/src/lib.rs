@@ -8,9 +8,11 @@
 //! |---|---|
 //! | `disk` | a block device with a volatile cache, latencies, counters, a power switch |
 //! | `loopdev`, `mounts`, `namespace` | filesystems on such disks, cleaned up whatever happens |
+//! | `memory_disk` | a filesystem in memory, for what is not to wait for a disk |
 //! | `rig`, `served` | a volume and a log on emulated disks; a server process on them |
 //! | `net` | a TCP link with a round-trip time |
 //! | `peers`, `load` | other servers, and a load that is put on them and on ours |
+//! | `tools` | the client's commands as processes, with what they sent and needed |
 //! | `serial` | a client that does one thing at a time, as the kernel's does for tar |
 //! | `tarball`, `verify` | archives made and read, trees compared with them |
 //! | `peercut` | power cuts under any server, seen by `landfast verify` |
@@ -30,6 +32,7 @@ pub mod limits;
 pub mod load;
 pub mod loopdev;
 pub mod measure;
+pub mod memory_disk;
 pub mod mounts;
 pub mod namespace;
 pub mod net;
@@ -43,6 +46,7 @@ pub mod serial;
 pub mod served;
 pub mod sys;
 pub mod tarball;
+pub mod tools;
 pub mod trouble;
 pub mod verify;
 

@@ -178,6 +178,17 @@ impl Mount {
         Ok(Mount { at: at.to_owned() })
     }
 
+    /// Mounts an empty tmpfs on `at`, which is made when it is missing.
+    ///
+    /// # Errors
+    /// What mount(2) returns.
+    pub fn tmpfs(at: &Path) -> Result<Self> {
+        std::fs::create_dir_all(at).context(|| format!("create {}", at.display()))?;
+        rustix::mount::mount("landfast", at, "tmpfs", MountFlags::empty(), None::<&std::ffi::CStr>)
+            .context(|| format!("mount tmpfs on {}", at.display()))?;
+        Ok(Mount { at: at.to_owned() })
+    }
+
     /// Where it is mounted.
     pub fn path(&self) -> &Path {
         &self.at

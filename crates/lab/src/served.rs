@@ -59,6 +59,8 @@ pub struct ServeOptions {
     pub binary: Option<PathBuf>,
     /// Variables for its environment.
     pub envs: Vec<(String, String)>,
+    /// Limits other than the usual ones, by their keys in `[limits]`.
+    pub limits: Vec<(&'static str, u64)>,
 }
 
 impl ServeOptions {
@@ -78,14 +80,58 @@ impl ServeOptions {
             metrics: None,
             binary: None,
             envs: Vec::new(),
+            limits: Vec::new(),
         }
     }
 
-    fn args(&self, listen: SocketAddr) -> Vec<String> {
+    /// The configuration file that says the same as the arguments, and the limits, which no argument says.
+    fn file(&self, listen: SocketAddr) -> Result<tempfile::NamedTempFile> {
+        let text = |p: &Path| toml_text(&p.to_string_lossy());
+        let mut toml = format!("listen = \"{listen}\"\nlease = \"{}s\"\n", self.lease.as_secs().max(1));
+        if let Some(addr) = self.metrics {
+            toml += &format!("metrics = \"{addr}\"\n");
+        }
+        toml += "[limits]\n";
+        for (key, value) in &self.limits {
+            toml += &format!("{key} = {value}\n");
+        }
+        let dir = std::fs::canonicalize(&self.dir).context(|| format!("find {}", self.dir.display()))?;
+        toml += &format!("[[export]]\npath = {}\nname = \"/\"\n", text(&dir));
+        toml += &format!("durability = \"{}\"\n", self.durability.word());
+        if let Some(log) = &self.log {
+            let mirror = self.mirror.as_ref().map(|m| format!(", mirror = {}", text(m))).unwrap_or_default();
+            let size = self.log_bytes.map(|n| format!(", size = \"{}M\"", n >> 20)).unwrap_or_default();
+            toml += &format!("log = {{ path = {}{mirror}{size} }}\n", text(log));
+        }
+        toml += "clients = [{ from = \"*\", options = [\"rw\", \"no_root_squash\", \"insecure\"] }]\n";
+        let what = || "write a configuration file".to_owned();
+        let mut file = tempfile::NamedTempFile::with_prefix("landfast-lab-").context(what)?;
+        file.write_all(toml.as_bytes()).context(what)?;
+        Ok(file)
+    }
+
+    fn args(&self, listen: SocketAddr, file: Option<&Path>) -> Vec<String> {
         let text = |p: &Path| p.to_string_lossy().into_owned();
         let micros = |d: Duration| format!("{}us", d.as_micros());
-        let mut args = vec!["serve".to_owned(), text(&self.dir)];
+        let mut args = vec!["serve".to_owned()];
+        if let Some(file) = file {
+            args.extend(["--config".to_owned(), text(file)]);
+        } else {
+            args.push(text(&self.dir));
+        }
         let mut option = |name: &str, value: String| args.extend([name.to_owned(), value]);
+        if !self.inject_volume.is_zero() {
+            option("--inject-volume-flush", micros(self.inject_volume));
+        }
+        if !self.inject_log.is_zero() {
+            option("--inject-log-flush", micros(self.inject_log));
+        }
+        if let Some(path) = &self.stats {
+            option("--stats-file", text(path));
+        }
+        if file.is_some() {
+            return args;
+        }
         option("--listen", listen.to_string());
         option("--durability", self.durability.word().to_owned());
         option("--lease", format!("{}s", self.lease.as_secs().max(1)));
@@ -101,15 +147,6 @@ impl ServeOptions {
         if let Some(bytes) = self.log_bytes {
             option("--log-size", bytes.to_string());
         }
-        if !self.inject_volume.is_zero() {
-            option("--inject-volume-flush", micros(self.inject_volume));
-        }
-        if !self.inject_log.is_zero() {
-            option("--inject-log-flush", micros(self.inject_log));
-        }
-        if let Some(path) = &self.stats {
-            option("--stats-file", text(path));
-        }
         if !rustix::process::geteuid().is_root() {
             args.push("--unprivileged".to_owned());
         }
@@ -123,6 +160,7 @@ pub struct Served {
     child: Child,
     addr: SocketAddr,
     took: Duration,
+    _file: Option<tempfile::NamedTempFile>,
 }
 
 impl Served {
@@ -190,13 +228,14 @@ impl Served {
     pub fn spawn(options: &ServeOptions) -> Result<Self> {
         let addr = free_port()?;
         let output = if options.show { Output::Inherit } else { Output::Keep };
-        let args = options.args(addr);
+        let file = (!options.limits.is_empty()).then(|| options.file(addr)).transpose()?;
+        let args = options.args(addr, file.as_ref().map(tempfile::NamedTempFile::path));
         let role = match &options.binary {
             Some(binary) => Role::Program([vec![binary.to_string_lossy().into_owned()], args].concat()),
             None => Role::Run(args),
         };
         let child = Child::start_with("server", role, output, &options.envs)?;
-        Ok(Served { child, addr, took: Duration::ZERO })
+        Ok(Served { child, addr, took: Duration::ZERO, _file: file })
     }
 
     /// Where it listens.
@@ -258,6 +297,13 @@ impl Served {
     pub fn kill(mut self) {
         self.child.kill();
     }
+}
+
+/// A string as TOML writes it.
+fn toml_text(text: &str) -> String {
+    let escaped: String =
+        text.chars().flat_map(|c| if matches!(c, '"' | '\\') { vec!['\\', c] } else { vec![c] }).collect();
+    format!("\"{escaped}\"")
 }
 
 /// A connection on which the answer to a call that does nothing will come, and whose reads do not wait.

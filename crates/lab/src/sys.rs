@@ -38,6 +38,44 @@ pub fn process_cpu_ns(pid: u32) -> io::Result<u64> {
     Ok((time.tv_sec as u64) * 1_000_000_000 + time.tv_nsec as u64)
 }
 
+/// What a process needed, from its start to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Usage {
+    /// Processor time of all its threads, user and system together.
+    pub cpu: std::time::Duration,
+    /// The most memory that it had resident, in bytes; what started it counts as its beginning, so never less than that
+    /// had then.
+    pub peak_rss_bytes: u64,
+}
+
+/// Waits for the end of a child process: its wait status, and what it needed.
+///
+/// # Errors
+/// There is no such child.
+pub fn wait_usage(pid: u32) -> io::Result<(std::process::ExitStatus, Usage)> {
+    let mut status: libc::c_int = 0;
+    loop {
+        // SAFETY: rusage is plain data, for which all zeros is a valid value; both pointers are to live locals.
+        let (ended, usage) = unsafe {
+            let mut usage: libc::rusage = std::mem::zeroed();
+            (libc::wait4(pid as libc::pid_t, &raw mut status, 0, &raw mut usage), usage)
+        };
+        match check(ended) {
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+            Ok(_) => {
+                let time =
+                    |t: libc::timeval| std::time::Duration::new(t.tv_sec as u64, t.tv_usec as u32 * 1000);
+                let cpu = time(usage.ru_utime) + time(usage.ru_stime);
+                // The kernel counts it in KiB.
+                let peak_rss_bytes = (usage.ru_maxrss as u64) << 10;
+                let status = std::os::unix::process::ExitStatusExt::from_raw(status);
+                return Ok((status, Usage { cpu, peak_rss_bytes }));
+            }
+        }
+    }
+}
+
 /// Gives the calling thread, and what it starts from now on, a mount namespace of its own.
 ///
 /// # Errors

@@ -22,6 +22,7 @@ pub enum Limit {
     Clients,
     ClientSessions,
     SessionSlots,
+    CompoundOperations,
     Opens,
     ClientOpens,
     Locks,
@@ -58,7 +59,7 @@ const fn bytes(limit: Limit, key: &'static str, default: usize) -> Spec {
 }
 
 /// All of them, in the order of [`Limit`].
-pub const SPECS: [Spec; 18] = [
+pub const SPECS: [Spec; 19] = [
     spec(Limit::Connections, "connections", limits::CONNECTIONS_MAX, 1, limits::CONNECTIONS_CONFIGURED_MAX),
     spec(
         Limit::ClientConnections,
@@ -79,6 +80,13 @@ pub const SPECS: [Spec; 18] = [
     spec(Limit::Clients, "clients", limits::CLIENTS_MAX, 1, 1 << 20),
     spec(Limit::ClientSessions, "client_sessions", limits::SESSIONS_PER_CLIENT_MAX, 1, 256),
     spec(Limit::SessionSlots, "session_slots", limits::SLOTS_MAX as usize, 1, limits::SLOTS_MAX as usize),
+    spec(
+        Limit::CompoundOperations,
+        "compound_operations",
+        limits::OPS_MAX as usize,
+        limits::OPS_CONFIGURED_MIN,
+        limits::OPS_MAX as usize,
+    ),
     spec(Limit::Opens, "opens", limits::OPENS_MAX, 16, 16 << 20),
     spec(Limit::ClientOpens, "client_opens", limits::OPENS_PER_CLIENT_MAX, 1, 16 << 20),
     spec(Limit::Locks, "locks", limits::LOCKS_MAX, 16, 16 << 20),

@@ -44,6 +44,8 @@ pub const SESSION_NOTE_BYTES: u64 = 576;
 pub const CLIENT_NOTE_BYTES: u64 = 1536;
 /// Operations of one COMPOUND. More: `NFS4ERR_TOO_MANY_OPS`.
 pub const OPS_MAX: u32 = 4096;
+/// The least that the limit for operations may be set to: a client must be able to walk to an export and open a file there.
+pub const OPS_CONFIGURED_MIN: usize = 16;
 /// Slots of one session. A client that asks for more is given this.
 pub const SLOTS_MAX: u32 = 256;
 /// Sessions of one client. One more takes the place of the one that was unused longest.

@@ -257,7 +257,7 @@ type Load = Arc<dyn Fn() -> landfast_rpc::Load + Send + Sync>;
 fn stats(sh: &Shared, load: &Load) -> Stats {
     let (done, load) = (sh.counters.stats(), load());
     let st = sh.state();
-    let (sessions_most, session_slots) = st.sessions.most();
+    let (sessions_most, session_slots, session_operations) = st.sessions.most();
     let (opens_most, locks_most) = st.files.most();
     Stats {
         calls_kept: st.drc.len(),
@@ -269,6 +269,7 @@ fn stats(sh: &Shared, load: &Load) -> Stats {
         locks: st.files.locked_ranges(),
         most: [sessions_most, opens_most, locks_most],
         session_slots,
+        session_operations,
         cached: st.sessions.reserved(),
         nlm_hosts: (st.hosts.len(), st.bounds.nlm_hosts),
         nlm_waiters: st.files.waiters.len(),

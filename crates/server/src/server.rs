@@ -3,7 +3,7 @@
 use crate::back::Lines;
 use crate::exports::known::Known;
 use crate::exports::{Caller, Exports};
-use crate::limited::Limits;
+use crate::limited::{Limit, Limits};
 use crate::limits;
 use crate::state::notes::{LogId, Stamped};
 use crate::state::opens::Files;
@@ -40,6 +40,8 @@ pub struct Shared {
     started: Instant,
     /// Connections for callbacks.
     pub(crate) lines: Lines,
+    /// Operations that a COMPOUND of NFSv4.0 may have; sessions have been told theirs.
+    pub(crate) operations_max: u32,
     /// One permit for each copy that may go on after its COPY was answered.
     pub(crate) copies_running: Arc<Semaphore>,
     state: SharedState,
@@ -63,6 +65,7 @@ impl Shared {
         // What is kept stands in each log, so the smallest decides.
         let logs = exports.iter().filter_map(|e| e.volume.stats().log.map(|log| log.capacity));
         let bounds = Bounds::with(logs.min(), limits);
+        let operations_max = limits[Limit::CompoundOperations] as u32;
         let id: String = server.iter().map(|b| format!("{b:02x}")).collect();
         Shared {
             name: Bytes::from(format!("landfast-{id}")),
@@ -72,6 +75,7 @@ impl Shared {
             started: Instant::now(),
             freed: Notify::new(),
             lines: Lines::default(),
+            operations_max,
             copies_running: Arc::new(Semaphore::new(limits::COPIES_MAX)),
             state: Arc::new(Mutex::new(State::new(epoch, u64::from(lease_seconds) * 1000, bounds))),
             exports: RwLock::new(Arc::new(exports)),

@@ -406,6 +406,8 @@ pub struct Stats {
     pub most: [usize; 3],
     /// Slots of the session that has most.
     pub session_slots: usize,
+    /// Operations in a COMPOUND of the session that may send most.
+    pub session_operations: usize,
     /// Bytes that sessions may at worst keep for replay, and the limit for it.
     pub cached: (u64, u64),
     /// Bytes of the duplicate request cache, and the limit for it.
@@ -440,6 +442,7 @@ impl Stats {
             Limit::Clients => self.clients,
             Limit::ClientSessions => self.most[0],
             Limit::SessionSlots => self.session_slots,
+            Limit::CompoundOperations => self.session_operations,
             Limit::Opens => self.opens,
             Limit::ClientOpens => self.most[1],
             Limit::Locks => self.locks,

@@ -84,6 +84,27 @@ async fn sessions_and_slots_over_the_limit() {
 }
 
 #[tokio::test]
+async fn operations_over_the_limit() {
+    if skipped() {
+        return;
+    }
+    let rig = rig(Limits::default().with(Limit::CompoundOperations, 16)).await;
+    let mut a = rig.client(b"a").await;
+    let raw = rig.raw().await;
+    let ex = raw.exchange_id(b"b", 1).await;
+    let session = raw.create_session(session_args(ex.clientid, ex.sequenceid)).await;
+    assert_eq!(session.fore_chan_attrs.max_operations, 16);
+    assert_eq!(used(&rig, "compound_operations"), (16, 16));
+    // With the SEQUENCE before it 16, and 17.
+    assert_eq!(a.status(vec![ArgOp::Putrootfh; 15]).await, NfsStat::NFS4_OK);
+    a.seq += 1;
+    assert_eq!(a.again(vec![ArgOp::Putrootfh; 16]).await.status, NfsStat::NFS4ERR_TOO_MANY_OPS);
+    let raw = Raw { minor: 0, ..raw };
+    assert_eq!(raw.compound(vec![ArgOp::Putrootfh; 16]).await.status, NfsStat::NFS4_OK);
+    assert_eq!(raw.compound(vec![ArgOp::Putrootfh; 17]).await.status, NfsStat::NFS4ERR_RESOURCE);
+}
+
+#[tokio::test]
 async fn opens_over_the_limit() {
     if skipped() {
         return;

@@ -21,6 +21,12 @@ use super::path::{Base, Place, Step, steps};
 use crate::compound::{OpError, Results};
 use crate::limits::SYMLINKS_MAX;
 
+/// Operations that an action has at most at the end of its path, the LOOKUP of the last name among them.
+const OWN_OPS: usize = 8;
+
+/// Operations that go to a source beside its names, and keep it.
+const SOURCE_OPS: usize = 3;
+
 /// What one COMPOUND holds for an item.
 #[derive(Debug)]
 pub(super) struct Segment {
@@ -217,8 +223,8 @@ impl<A: Action> Item<A> {
 
     /// Both places and the action, or a walk when that is too much for one COMPOUND.
     fn whole(&mut self, dirs: &Dirs, room: &Room, now: Instant) -> Result<Segment, Failure> {
-        // PUTFH, GETFH and SAVEFH for each of two places, LOOKUP of the last name.
-        let spare = (room.ops / 2).max(1);
+        // Names on the way have what the action does not need.
+        let mut spare = room.ops.saturating_sub(OWN_OPS).max(room.ops / 2).max(1);
         let mut source = None;
         if let Some(route) = &mut self.source {
             let until = route.source_len();
@@ -226,11 +232,13 @@ impl<A: Action> Item<A> {
                 return Err(Failure::Root);
             }
             let (begin, base) = route.begin(until, dirs, now);
-            if until - begin > spare / 2 {
-                self.doing = Doing::Walk(Way::Source, begin + spare / 2);
+            let most = (spare / 2).max(1);
+            if until - begin > most {
+                self.doing = Doing::Walk(Way::Source, begin + most);
                 return self.segment(dirs, room, now);
             }
             source = Some(Place { base, steps: route.steps[begin..until].to_vec() });
+            spare = spare.saturating_sub(until - begin + SOURCE_OPS).max(1);
         }
         let until = self.route.parent_len();
         let (begin, base) = self.route.begin(until, dirs, now);

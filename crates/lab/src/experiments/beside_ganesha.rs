@@ -8,15 +8,13 @@
 //! where a claim does not hold after the turns that all have, both servers get some more before it is judged.
 
 use super::{Check, Choices, Findings, Hear, Line, Relation};
-use crate::error::{Context, Error, Result};
+use crate::error::{Error, Result};
 use crate::load::{Kind, Load};
-use crate::loopdev::LoopDevice;
-use crate::mounts::{Filesystem, Mount};
+use crate::memory_disk::MemoryDisk;
 use crate::peers::ganesha::{self, Ganesha};
 use crate::served::{Durability, ServeOptions, Served};
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
-use std::path::Path;
 use std::time::Duration;
 
 /// Kinds of operation, how many of them in all rounds, and how many times ganesha's operations per second of processor
@@ -43,8 +41,6 @@ const STREAM_BYTES: u64 = 1 << 30;
 const STREAM_IN_FLIGHT: u64 = 8;
 const STREAM_MIN: f64 = 0.9;
 
-/// Size of the image of the filesystem: a sparse file.
-const IMAGE_BYTES: u64 = 8 << 30;
 const LOG_BYTES: u64 = 256 << 20;
 
 /// The part of the operations that is done first and not counted: both sides are warm then.
@@ -92,9 +88,6 @@ impl<'a> Side<'a> {
 }
 
 pub(super) fn run(choices: &Choices, hear: Hear<'_>) -> Result<Findings> {
-    if !rustix::process::geteuid().is_root() {
-        return Err(Error::Unable("needs root".into()));
-    }
     ganesha::possible()?;
     // Of each kind so many that `--files` of them are made.
     let scale = choices.files.map_or(1.0, |files| files as f64 / KINDS[4].1 as f64);
@@ -102,35 +95,22 @@ pub(super) fn run(choices: &Choices, hear: Hear<'_>) -> Result<Findings> {
 }
 
 fn measure(scale: f64, hear: Hear<'_>) -> Result<Findings> {
-    let scratch = tempfile::Builder::new()
-        .prefix("landfast-beside-")
-        .tempdir()
-        .context(|| "make a temporary directory".to_owned())?;
-    let memory = scratch.path().join("memory");
-    std::fs::create_dir(&memory).context(|| format!("create {}", memory.display()))?;
-    let flags = rustix::mount::MountFlags::empty();
-    rustix::mount::mount("landfast", &memory, "tmpfs", flags, None::<&std::ffi::CStr>)
-        .context(|| format!("mount tmpfs on {}", memory.display()))?;
-
-    on_fresh_disk(&memory, |export| {
-        let options = ServeOptions {
-            log_bytes: Some(LOG_BYTES),
-            ..ServeOptions::new(export, Some(&memory.join("log")), Durability::Log)
-        };
-        let server = Served::start(&options)?;
-        let peer = Ganesha::start(export)?;
-        let (our_cpu, their_cpu) = (|| server.cpu(), || peer.cpu());
-        let mut sides = [
-            Side::new("landfast", server.addr(), &our_cpu)?,
-            Side::new("nfs-ganesha", peer.addr(), &their_cpu)?,
-        ];
-        work(&mut sides, scale, hear)?;
-        let findings = judge(&sides, scale);
-        drop(sides);
-        drop(peer);
-        server.stop()?;
-        Ok(findings)
-    })
+    let disk = MemoryDisk::new()?;
+    let options = ServeOptions {
+        log_bytes: Some(LOG_BYTES),
+        ..ServeOptions::new(disk.export(), Some(&disk.scratch().join("log")), Durability::Log)
+    };
+    let server = Served::start(&options)?;
+    let peer = Ganesha::start(disk.export())?;
+    let (our_cpu, their_cpu) = (|| server.cpu(), || peer.cpu());
+    let mut sides =
+        [Side::new("landfast", server.addr(), &our_cpu)?, Side::new("nfs-ganesha", peer.addr(), &their_cpu)?];
+    work(&mut sides, scale, hear)?;
+    let findings = judge(&sides, scale);
+    drop(sides);
+    drop(peer);
+    server.stop()?;
+    Ok(findings)
 }
 
 /// All kinds of operation in turns, then the streams.
@@ -230,21 +210,4 @@ fn judge([ours, theirs]: &[Side<'_>; 2], scale: f64) -> Findings {
 
 fn scaled(count: u64, scale: f64) -> u64 {
     ((count as f64 * scale) as u64).max(ROUNDS).next_multiple_of(ROUNDS)
-}
-
-/// Runs `serve` with an empty directory on an ext4 of its own in `memory`.
-fn on_fresh_disk(memory: &Path, serve: impl FnOnce(&Path) -> Result<Findings>) -> Result<Findings> {
-    let image = memory.join("image");
-    let made = std::fs::File::create(&image).and_then(|f| f.set_len(IMAGE_BYTES));
-    made.context(|| format!("make {}", image.display()))?;
-    let device = LoopDevice::attach(&image)?;
-    Filesystem::Ext4.make(device.path())?;
-    let mount = Mount::new(device.path(), &memory.join("fs"), Filesystem::Ext4)?;
-    let export = mount.path().join("export");
-    std::fs::create_dir(&export).context(|| format!("create {}", export.display()))?;
-    let found = serve(&export);
-    mount.unmount()?;
-    drop(device);
-    std::fs::remove_file(&image).context(|| format!("remove {}", image.display()))?;
-    found
 }

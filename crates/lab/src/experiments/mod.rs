@@ -5,6 +5,7 @@
 
 mod beside_ganesha;
 mod checkpoint_stall;
+mod client_rpcs;
 mod eight_clients;
 mod large_directory;
 mod log_throughput;
@@ -40,7 +41,7 @@ pub struct Experiment {
 }
 
 /// Every experiment.
-pub const ALL: [Experiment; 9] = [
+pub const ALL: [Experiment; 10] = [
     Experiment {
         name: "untar-vs-serial",
         about: "untar against local extraction and one file at a time, data disk 10 ms, log 0.05 ms",
@@ -70,6 +71,11 @@ pub const ALL: [Experiment; 9] = [
         name: "beside-ganesha",
         about: "processor time for each kind of operation and speed of streams, beside nfs-ganesha",
         run: beside_ganesha::run,
+    },
+    Experiment {
+        name: "client-rpcs",
+        about: "RPCs per file of the client's commands, on servers that take many, 200 and 50 operations in a COMPOUND",
+        run: client_rpcs::run,
     },
     Experiment {
         name: "log-throughput",

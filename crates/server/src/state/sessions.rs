@@ -202,6 +202,7 @@ pub struct Sessions {
     reserved: u64,
     per_client: usize,
     slots_max: u32,
+    operations_max: u32,
 }
 
 /// What a slot may at worst keep.
@@ -219,6 +220,7 @@ impl Sessions {
     #[must_use]
     pub fn new(bound: u64, limits: &Limits) -> Self {
         let (per_client, slots_max) = (limits[Limit::ClientSessions], limits[Limit::SessionSlots] as u32);
+        let operations_max = limits[Limit::CompoundOperations] as u32;
         Sessions {
             by_id: HashMap::new(),
             by_client: HashMap::new(),
@@ -226,6 +228,7 @@ impl Sessions {
             reserved: 0,
             per_client,
             slots_max,
+            operations_max,
         }
     }
 
@@ -256,7 +259,7 @@ impl Sessions {
             max_request_size: ask.max_request_size.min(limits::REQUEST_BYTES_MAX),
             max_response_size: response,
             max_response_size_cached: cached,
-            max_operations: ask.max_operations.clamp(1, limits::OPS_MAX),
+            max_operations: ask.max_operations.clamp(1, self.operations_max.max(1)),
             max_requests: slots,
             rdma_ird: Vec::new(),
         })
@@ -325,11 +328,13 @@ impl Sessions {
         self.by_client.get(&client).cloned().unwrap_or_default()
     }
 
-    /// Sessions of the client that has most, and slots of the session that has most.
+    /// Sessions of the client that has most, slots of the session that has most, and operations in a COMPOUND of the one
+    /// that may send most.
     #[must_use]
-    pub fn most(&self) -> (usize, usize) {
+    pub fn most(&self) -> (usize, usize, usize) {
         let sessions = self.by_client.values().map(Vec::len).max().unwrap_or(0);
-        (sessions, self.by_id.values().map(|s| s.slots.len()).max().unwrap_or(0))
+        let slots = self.by_id.values().map(|s| s.slots.len()).max().unwrap_or(0);
+        (sessions, slots, self.by_id.values().map(|s| s.fore.max_operations as usize).max().unwrap_or(0))
     }
 
     /// What all slots together may at worst keep, and the bound of it.

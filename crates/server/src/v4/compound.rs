@@ -150,7 +150,9 @@ pub(crate) fn run(sh: &Shared, req: &Request) -> Outcome {
     if req.args.minor_version > 2 {
         return Reply::failed(&tag, None, NfsStat::NFS4ERR_MINOR_VERS_MISMATCH);
     }
-    if req.args.announced > limits::OPS_MAX {
+    // Sessions have been told what they may send; one from before a restart may have been told more.
+    let most = if req.args.minor_version == 0 { sh.operations_max } else { limits::OPS_MAX };
+    if req.args.announced > most {
         if req.args.minor_version == 0 {
             return Reply::failed(&tag, None, NfsStat::NFS4ERR_RESOURCE);
         }
