@@ -129,6 +129,17 @@ pub const SYNC_EVERY_MEMBERS: usize = 65_536;
 /// The same for their bytes.
 pub const SYNC_EVERY_BYTES: u64 = 1 << 30;
 
+/// Smaller files are not cloned: a server copies them as cheaply, and they share little.
+pub const CLONED_MIN: u64 = 64 << 10;
+/// Larger files are copied by the server in a COMPOUND of their own.
+pub const COPIED_WHOLE_MAX: u64 = 4 << 20;
+/// Bytes that one COMPOUND has a server copy.
+pub const COPIED_PER_COMPOUND: u64 = 16 << 20;
+/// Bytes of one COPY of a larger file: what a slow disk copies long before [`CALL_PATIENCE`] ends.
+pub const COPY_PIECE_BYTES: u64 = 64 << 20;
+/// Pieces of a file that are read and written together when the server does not copy it.
+pub const COPIED_PIECES: usize = 4;
+
 /// Directories that a member may be nested in.
 pub const DEPTH_MAX: usize = 512;
 /// Members that `untar` packs into one compound.

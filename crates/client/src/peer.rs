@@ -32,6 +32,7 @@ pub(crate) struct Counters {
     pub(crate) retransmissions: AtomicU64,
     pub(crate) renewals: AtomicU64,
     pub(crate) bytes_sent: AtomicU64,
+    pub(crate) bytes_received: AtomicU64,
     pub(crate) garbled: AtomicU64,
 }
 
@@ -42,6 +43,11 @@ impl Counters {
         self.retransmissions.fetch_add(u64::from(again), Ordering::Relaxed);
         let bytes = args.iter().map(Bytes::len).sum::<usize>() as u64;
         self.bytes_sent.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Its results have come.
+    pub(crate) fn received(&self, results: &Bytes) {
+        self.bytes_received.fetch_add(results.len() as u64, Ordering::Relaxed);
     }
 }
 
@@ -108,6 +114,7 @@ impl Peer {
             retransmissions: c.retransmissions.load(Ordering::Relaxed),
             renewals: c.renewals.load(Ordering::Relaxed),
             bytes_sent: c.bytes_sent.load(Ordering::Relaxed),
+            bytes_received: c.bytes_received.load(Ordering::Relaxed),
             garbled: c.garbled.load(Ordering::Relaxed),
         }
     }
@@ -307,6 +314,7 @@ impl Lines {
             let why = match conn.call_as(xid, to, &self.peer.cred, args.clone(), options.call_patience).await
             {
                 Ok(results) => {
+                    self.peer.counters.received(&results);
                     self.peer.has_answered();
                     return Ok(Answer { results, again });
                 }

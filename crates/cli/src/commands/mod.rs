@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `args` | what can be typed |
 //! | `operand` | URLs as operands: which server, which path there, how it is shown |
+//! | `owners` | owners as numbers and names of this machine |
 //! | `tool` | what all commands share: messages, output, statistics, interruption |
 //! | `quote`, `mode`, `message` | names, modes and errors as GNU shows them (pure) |
 //! | `show` | owners, times and sizes as GNU shows them |
@@ -24,6 +25,7 @@ mod message;
 mod mkdir;
 mod mode;
 mod operand;
+mod owners;
 mod quote;
 mod rm;
 mod show;

@@ -45,8 +45,10 @@ impl Operand {
 /// A path on one of the servers.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Place {
-    /// Which server.
+    /// Which connection.
     tree: usize,
+    /// Which server: the first connection to it.
+    server: usize,
     /// The path from its root.
     pub path: Vec<Vec<u8>>,
     slash: bool,
@@ -64,12 +66,17 @@ impl Place {
         let names = path.split(|b| *b == b'/').filter(|name| !name.is_empty() && *name != b".");
         let slash = path.ends_with(b"/");
         let path = from.iter().cloned().chain(names.map(<[u8]>::to_vec)).collect();
-        Place { tree: self.tree, path, slash }
+        Place { tree: self.tree, server: self.server, path, slash }
     }
 
-    /// Whether both are on one server.
+    /// Whether both are reached in the same way.
     pub fn beside(&self, other: &Place) -> bool {
         self.tree == other.tree
+    }
+
+    /// Whether both are on one server, whatever it is called.
+    pub fn on_one_server(&self, other: &Place) -> bool {
+        self.server == other.server
     }
 
     /// It and all directories above it.
@@ -80,7 +87,8 @@ impl Place {
     /// The directory above, and the name in it.
     pub fn split(&self) -> Option<(Place, &[u8])> {
         let (name, above) = self.path.split_last()?;
-        Some((Place { tree: self.tree, path: above.to_vec(), slash: false }, name))
+        let Place { tree, server, .. } = *self;
+        Some((Place { tree, server, path: above.to_vec(), slash: false }, name))
     }
 }
 
@@ -88,6 +96,8 @@ impl Place {
 #[derive(Default)]
 pub struct Servers {
     trees: Vec<(NfsUrl, Nfs)>,
+    /// Of each tree the first one of the same server.
+    servers: Vec<usize>,
 }
 
 impl Servers {
@@ -102,11 +112,20 @@ impl Servers {
             Some(n) => n,
             None => {
                 let session = Session::connect(SessionOptions::for_url(&server)).await?;
+                let mut same = self.trees.len();
+                for (n, (_, nfs)) in self.trees.iter().enumerate() {
+                    if session.is_beside(nfs.session()).await {
+                        same = self.servers[n];
+                        break;
+                    }
+                }
+                self.servers.push(same);
                 self.trees.push((server, Nfs::rooted(session)));
                 self.trees.len() - 1
             }
         };
-        Ok(Place { tree, path: url.path.clone(), slash: operand.slash })
+        let server = self.servers[tree];
+        Ok(Place { tree, server, path: url.path.clone(), slash: operand.slash })
     }
 
     /// The tree of a place.
@@ -150,6 +169,12 @@ impl Servers {
     /// Calls sent so far.
     pub fn rpcs(&self) -> u64 {
         self.trees.iter().map(|(_, nfs)| nfs.stats().rpcs).sum()
+    }
+
+    /// Bytes sent and received so far.
+    pub fn bytes(&self) -> (u64, u64) {
+        let all = self.trees.iter().map(|(_, nfs)| nfs.stats());
+        all.fold((0, 0), |(sent, received), s| (sent + s.bytes_sent, received + s.bytes_received))
     }
 
     /// Ends all sessions.

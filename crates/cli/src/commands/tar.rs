@@ -2,16 +2,14 @@
 
 use super::message::plain;
 use super::operand::{Operand, Place};
+use super::owners::Known;
 use super::tar_args::TarArgs;
 use super::tool::{self, Tool};
 use super::{message, quote};
 use crate::exit::Exit;
-use crate::sys;
 use landfast_client::archive::Compression;
-use landfast_client::fs::Owner;
-use landfast_client::tar::{self, Complaint, NOBODY, Root, Severity, Sink, TarOptions, Watch, Who};
+use landfast_client::tar::{self, Complaint, Root, Severity, Sink, TarOptions, Watch, Who};
 use serde_json::json;
-use std::collections::HashMap;
 use std::io::{IsTerminal, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
@@ -88,7 +86,7 @@ async fn start(tool: &mut Tool, args: TarArgs) -> Result<Exit, String> {
     };
     let who: Box<dyn Who> = match args.numeric_owner {
         true => Box::new(tar::AsNamed),
-        false => Box::new(Names::default()),
+        false => Box::new(Known::default()),
     };
     let screen = Screen {
         json: tool.json(),
@@ -188,44 +186,6 @@ fn trimmed(mut path: &[u8]) -> &[u8] {
 
 fn escaped(name: &[u8]) -> String {
     String::from_utf8_lossy(&quote::escaped(name)).into_owned()
-}
-
-/// Names as this machine has them for numbers, and numbers for names.
-#[derive(Default)]
-struct Names {
-    users: Mutex<HashMap<Owner, (u32, Vec<u8>)>>,
-    groups: Mutex<HashMap<Owner, (u32, Vec<u8>)>>,
-}
-
-impl Who for Names {
-    fn user(&self, owner: &Owner) -> (u32, Vec<u8>) {
-        known(&self.users, owner, sys::user, sys::user_id)
-    }
-
-    fn group(&self, owner: &Owner) -> (u32, Vec<u8>) {
-        known(&self.groups, owner, sys::group, sys::group_id)
-    }
-}
-
-fn known(
-    known: &Mutex<HashMap<Owner, (u32, Vec<u8>)>>,
-    owner: &Owner,
-    name_of: impl Fn(u32) -> Option<Vec<u8>>,
-    number_of: impl Fn(&[u8]) -> Option<u32>,
-) -> (u32, Vec<u8>) {
-    let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(found) = known.get(owner) {
-        return found.clone();
-    }
-    let found = match owner {
-        Owner::Id(id) => (*id, name_of(*id).unwrap_or_default()),
-        Owner::Name(_) => {
-            let (_, name) = tar::AsNamed.user(owner);
-            (number_of(&name).unwrap_or(NOBODY), name)
-        }
-    };
-    known.insert(owner.clone(), found.clone());
-    found
 }
 
 /// Where names and complaints go.

@@ -184,6 +184,7 @@ impl Tool {
     /// The command is done: `objects` of `what` (such as `removed`) in all.
     pub fn summary(&mut self, what: &str, objects: u64) {
         let rpcs = self.servers.rpcs() + self.rpcs_beside.get();
+        let (sent, received) = self.servers.bytes();
         let seconds = self.start.elapsed().as_secs_f64();
         let each = rpcs as f64 / objects.max(1) as f64;
         if self.json() {
@@ -193,6 +194,8 @@ impl Tool {
                 "interrupted": self.stopped(),
                 "rpcs": rpcs,
                 "rpcs_each": each,
+                "bytes_sent": sent,
+                "bytes_received": received,
                 "seconds": seconds,
             }}));
         }

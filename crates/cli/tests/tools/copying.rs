@@ -179,3 +179,94 @@ fn cp_takes_few_requests_and_counts_what_is_stable() {
     let cut = rig.url("", "4.2").replace("127.0.0.1", "127.0.0.1:x");
     assert_eq!(said(&[path(&t), &cut]).code, Some(1));
 }
+
+/// RFC 7862 sections 15.2 and 15.13; RFC 8881 section 2.10.4.
+#[test]
+fn cp_has_a_server_copy_what_it_has_already_and_moves_no_data() {
+    let Some(rig) = Rig::new() else { return };
+    rig.shell("mkdir -p s/sub dest; for f in $(seq 120); do head -c 20000 /dev/urandom > s/sub/$f; done; head -c 9000000 /dev/urandom > s/large; \
+        : > s/empty; ln s/large s/hard; ln -s large s/link; chmod 4755 s/sub/7; chmod 0 s/sub/8; chown 12:34 s/sub/9; touch -d 2001-02-03 s/sub/* s/large s/sub");
+    let bytes = 120 * 20_000 + 9_000_000;
+    let cp = |words: &[&str]| said(landfast().args(["cp", "-a", "--json"]).args(words));
+    let moved = |end: &Said| {
+        assert_eq!(end.code, Some(0), "{end:?}");
+        let summary = end.summary();
+        ["bytes_sent", "bytes_received"].map(|way| summary[way].as_u64().expect("a number"))
+    };
+    // One server under two names.
+    let elsewhere = rig.url("dest/two", "4.2").replace("127.0.0.1", "localhost");
+    for dest in [rig.url("dest/one", "4.2"), elsewhere] {
+        let end = cp(&[&rig.url("s", "4.2"), &dest]);
+        let [sent, received] = moved(&end);
+        assert!(sent + received < bytes / 50, "{sent} bytes sent, {received} received");
+        let rpcs = end.summary()["rpcs"].as_u64().expect("a number");
+        assert!(rpcs <= 45, "{rpcs} RPCs for 120 files");
+    }
+    // Those who ask for it have the data moved; a version without COPY cannot else.
+    for (name, words, version) in [("three", "--reflink=never", "4.2"), ("four", "--reflink=auto", "4.1")] {
+        let end = cp(&[words, &rig.url("s", version), &rig.url(&format!("dest/{name}"), version)]);
+        let [sent, received] = moved(&end);
+        assert!(sent > bytes && received > bytes, "{sent} bytes sent, {received} received");
+    }
+    // What was said to be copied is there whatever becomes of the server.
+    let (volume, log) = (rig.at(""), rig.dir.path().join("log"));
+    let Rig { dir, server } = rig;
+    server.end(rustix::process::Signal::KILL);
+    let rig = Rig { dir, server: Serving::start(&volume, &log) };
+    let wanted = picture(&rig.at("s"), true);
+    for name in ["one", "two", "three", "four"] {
+        let made = picture(&rig.at("dest").join(name), true);
+        assert!(made == wanted, "{name}: {:?}", made.lines().zip(wanted.lines()).find(|(a, b)| a != b));
+    }
+}
+
+#[test]
+fn cp_copies_no_file_onto_itself_and_clones_or_says_that_it_cannot() {
+    let Some(rig) = Rig::new() else { return };
+    let local = local(&rig);
+    rig.shell("mkdir -p s/in t; head -c 5000000 /dev/urandom > s/large; echo small > s/small; ln s/large t/large; ln s/small t/small; \
+        ln -s s again; echo x > s/in/x; cd ../local; echo here > here");
+    let sums = || picture(&rig.at("s"), false);
+    let before = sums();
+    for version in VERSIONS {
+        for (words, of) in [
+            (&["%s/large", "%t/large"][..], "are the same file"),
+            (&["%s/large", "%again/large"], "are the same file"),
+            (&["%s/small", "%s/large", "%t"], "are the same file"),
+            (&["-r", "%s", "%s/in"], "into itself"),
+        ] {
+            let pair = Pair { rig: &rig, version, local: local.clone() };
+            let [(ours, _), (gnu, _)] = pair.run("", words);
+            assert_eq!((ours.code, gnu.code), (Some(1), Some(1)), "{version} {words:?}: {ours:?} {gnu:?}");
+            assert_eq!(ours.errors(), gnu.errors(), "{version} {words:?}");
+            assert!(ours.errors().contains(of), "{ours:?}");
+            rig.shell("rm -rf s/in/s");
+            assert_eq!(sums(), before, "{version} {words:?}");
+        }
+    }
+    // In trees, too: only the server sees that.
+    let end = rig.ours("4.2", &["cp", "-r", "-T"], &["s", "t"]);
+    assert_eq!(end.code, Some(1), "{end:?}");
+    assert!(end.errors().matches("are the same file").count() == 2, "{end:?}");
+    assert_eq!((sums(), fs::read(rig.at("t/in/x")).expect("a file")), (before, b"x\n".to_vec()));
+    // As GNU cp on this filesystem, whichever it is: clones, or an error and no file (up to coreutils 9.1 an empty one).
+    let pair = Pair { rig: &rig, version: "4.2", local };
+    for words in [
+        &["--reflink=always", "%s/large", "%s/small", "%dest"][..],
+        &["--reflink", "%s/large", "%dest/name"],
+        &["--reflink=always", "--sparse=never", "%s/large", "%dest"],
+    ] {
+        let [(ours, made), (gnu, wanted)] = pair.run("", words);
+        assert_eq!(
+            (ours.code, ours.errors().replace("landfast cp", "cp")),
+            (gnu.code, gnu.errors()),
+            "{words:?}"
+        );
+        assert_eq!(made, if gnu.code == Some(0) { wanted } else { "here\n".to_owned() }, "{words:?}");
+    }
+    for [from, to] in [["@here", "%dest"], ["%s/small", "@dest"]] {
+        let [(ours, made), _] = pair.run("", &["--reflink=always", from, to]);
+        assert!(ours.code == Some(1) && ours.errors().contains("failed to clone"), "{ours:?}");
+        assert_eq!(made, "here\n");
+    }
+}

@@ -18,6 +18,7 @@ use super::{member, system_text};
 use crate::archive::{ArchiveError, Kind, Member, Segment};
 use crate::limits::{PIECE_BYTES, SPARSE_BLOCK_BYTES};
 use crate::local::{Attempt, Follow, Found, Links, Trouble, Walk, WalkOptions, segments};
+use crate::tar::AsNamed;
 use crate::untar::{Cause, DataError, Given, Members, Why};
 
 /// A tree, or a single file, to be copied.
@@ -101,7 +102,7 @@ impl LocalTrees {
         let Some(kind) = found.meta.kind.and_then(Kind::of) else {
             return Err((found.path, Why::of(Cause::Other, "it has a type that NFS does not have")));
         };
-        let mut member = member(&found.path, kind, &found.meta, found.text.clone());
+        let mut member = member(&found.path, kind, &found.meta, found.text.clone(), &AsNamed);
         match kind {
             Kind::File => {
                 let opened = self.open(&found, &mut member);
@@ -257,6 +258,7 @@ mod tests {
                     let data = trees.data(100).unwrap();
                     format!("{} {:?} {:?} {}", m.path.escape_ascii(), m.kind, data, m.link.escape_ascii())
                 }
+                Given::Copy(..) => unreachable!("nothing here is on a server"),
                 Given::Trouble(path, why) => format!("{} {:?} {why}", path.escape_ascii(), why.cause),
             });
         }

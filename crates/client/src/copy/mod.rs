@@ -4,9 +4,11 @@
 //! |---|---|
 //! | `local` | trees of this machine |
 //! | `remote` | trees of a server |
+//! | `on_server` | which way files are copied that are on the destination's server already |
 //! | `write` | the other way: members as a tree of this machine |
 
 mod local;
+pub(crate) mod on_server;
 mod remote;
 mod write;
 
@@ -15,25 +17,23 @@ use std::io;
 use landfast_nfs::v4::NfsTime;
 
 use crate::archive::{Kind, Member, Time};
-use crate::fs::{Meta, Owner};
+use crate::fs::Meta;
+use crate::tar::Who;
 
 pub use local::{LocalOptions, LocalStart, LocalTrees, Sparse};
+pub use on_server::{Original, Reflink, ServerCopies};
 pub use remote::{RemoteOptions, RemoteStart, RemoteTrees};
 pub use write::write;
 
 /// A member with the attributes of a file; its data is still to be looked at.
-fn member(path: &[u8], kind: Kind, meta: &Meta, link: Vec<u8>) -> Member {
-    let id = |owner: &Owner| match owner {
-        Owner::Id(id) => *id,
-        Owner::Name(_) => 0,
-    };
+fn member(path: &[u8], kind: Kind, meta: &Meta, link: Vec<u8>, who: &dyn Who) -> Member {
     let time = |t: NfsTime| Time { seconds: t.seconds, nanos: t.nseconds };
     Member {
         path: path.to_vec(),
         kind,
         mode: meta.mode,
-        uid: id(&meta.owner),
-        gid: id(&meta.group),
+        uid: who.user(&meta.owner).0,
+        gid: who.group(&meta.group).0,
         mtime: time(meta.modified),
         atime: Some(time(meta.accessed)),
         link,

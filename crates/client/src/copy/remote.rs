@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::member;
+use super::on_server::{Original, ServerCopies, Way};
 use crate::archive::{ArchiveError, Kind, Member};
 use crate::fs::{InOrder, ItemError, Meta, Nfs, Outcome, Start, Step, WalkOptions, join};
 use crate::limits::{
@@ -21,6 +22,7 @@ use crate::limits::{
     PIECES_PER_COMMIT, WHOLE_FILE_MAX,
 };
 use crate::local::Links;
+use crate::tar::Who;
 use crate::untar::{Cause, DataError, Given, Members, Why};
 
 /// A tree, or a single file, to be copied.
@@ -42,6 +44,8 @@ pub struct RemoteOptions {
     pub one_file_system: bool,
     /// Names of one file become names of one file.
     pub links: bool,
+    /// The destination is on the same server, which copies the files itself.
+    pub copies: Option<Arc<ServerCopies>>,
     /// When it is set, no further members come.
     pub stop: Arc<AtomicBool>,
 }
@@ -63,6 +67,7 @@ enum Now {
 enum Ready {
     Trouble(Vec<u8>, Why),
     Whole(Box<Member>, Bytes),
+    Copy(Box<(Member, Original)>),
     Pieces(Box<Member>, mpsc::Receiver<Result<Bytes, String>>),
 }
 
@@ -74,7 +79,14 @@ enum Seen {
 
 impl RemoteTrees {
     /// In this order, of one server. Must be called on a Tokio runtime.
-    pub fn new(nfs: &Nfs, starts: Vec<RemoteStart>, options: RemoteOptions) -> RemoteTrees {
+    ///
+    /// `who`: the numbers of owners that the server names by names.
+    pub fn new(
+        nfs: &Nfs,
+        starts: Vec<RemoteStart>,
+        options: RemoteOptions,
+        who: Box<dyn Who>,
+    ) -> RemoteTrees {
         let (tell, given) = mpsc::channel(COPIED_TOGETHER);
         let (seen, walked) = mpsc::unbounded_channel();
         let stop = options.stop.clone();
@@ -89,7 +101,7 @@ impl RemoteTrees {
             bytes: 0,
         };
         // One who listens no more has been told all that there was to tell.
-        tokio::spawn(async move { reader.run(options, walked).await.is_ok() });
+        tokio::spawn(async move { reader.run(options, walked, who).await.is_ok() });
         RemoteTrees { given, now: Now::None }
     }
 }
@@ -103,6 +115,7 @@ impl Members for RemoteTrees {
                 self.now = Now::Whole(data);
                 Given::Member(*member)
             }
+            Ready::Copy(copy) => Given::Copy(copy.0, copy.1),
             Ready::Pieces(member, pieces) => {
                 self.now = Now::Pieces(pieces, Bytes::new());
                 Given::Member(*member)
@@ -193,10 +206,18 @@ fn below(dir: &[u8], path: &[u8]) -> bool {
     path.strip_prefix(dir).is_some_and(|rest| rest.first() == Some(&b'/'))
 }
 
+/// Where a member's data is.
+enum Data {
+    None,
+    /// Its place among what is read.
+    Read(usize),
+    Copy(Original),
+}
+
 /// A call under way: what it reads, in order.
 struct Batch {
     bytes: usize,
-    members: Vec<(Member, Option<usize>)>,
+    members: Vec<(Member, Data)>,
     reading: JoinHandle<Vec<Outcome<Bytes>>>,
 }
 
@@ -206,8 +227,8 @@ struct Reader {
     tell: mpsc::Sender<Ready>,
     under_way: VecDeque<Batch>,
     ahead: usize,
-    /// The next call: members, and for those that are files their place among what is read.
-    members: Vec<(Member, Option<usize>)>,
+    /// The next call.
+    members: Vec<(Member, Data)>,
     files: Vec<(FileHandle, u64)>,
     bytes: usize,
 }
@@ -220,6 +241,7 @@ impl Reader {
         &mut self,
         options: RemoteOptions,
         mut walked: mpsc::UnboundedReceiver<Seen>,
+        who: Box<dyn Who>,
     ) -> Result<(), Abandoned> {
         let mut links = Links::default();
         loop {
@@ -239,21 +261,24 @@ impl Reader {
             if options.stop.load(Ordering::Acquire) {
                 return self.drain().await;
             }
-            match describe(seen, &options, &mut links) {
+            match describe(seen, &options, &mut links, &*who) {
                 Err((path, why)) => {
                     self.drain().await?;
                     self.tell.send(Ready::Trouble(path, why)).await.map_err(|_| Abandoned)?;
                 }
-                Ok((member, Some(fh), size)) if size > WHOLE_FILE_MAX => {
-                    self.drain().await?;
-                    self.large(member, fh, size).await?;
-                }
-                Ok((member, Some(fh), size)) => {
-                    self.members.push((member, Some(self.files.len())));
-                    self.files.push((fh, size));
-                    self.bytes += size as usize;
-                }
-                Ok((member, None, _)) => self.members.push((member, None)),
+                Ok((member, None)) => self.members.push((member, Data::None)),
+                Ok((member, Some((fh, meta)))) => match self.original(&options, fh, &meta) {
+                    Ok(original) => self.members.push((member, Data::Copy(original))),
+                    Err(fh) if meta.size > WHOLE_FILE_MAX => {
+                        self.drain().await?;
+                        self.large(member, fh, meta.size).await?;
+                    }
+                    Err(fh) => {
+                        self.members.push((member, Data::Read(self.files.len())));
+                        self.files.push((fh, meta.size));
+                        self.bytes += meta.size as usize;
+                    }
+                },
             }
             if self.members.len() >= COPIED_TOGETHER || self.bytes >= COPIED_TOGETHER_BYTES {
                 self.start();
@@ -262,6 +287,16 @@ impl Reader {
                 }
             }
         }
+    }
+
+    /// A file that the destination's server copies; otherwise its handle again.
+    fn original(&self, options: &RemoteOptions, fh: FileHandle, meta: &Meta) -> Result<Original, FileHandle> {
+        let Some(copies) = options.copies.clone() else { return Err(fh) };
+        if copies.way(meta.fsid, meta.size) == Way::Read {
+            return Err(fh);
+        }
+        let Meta { size, fsid, fileid, .. } = *meta;
+        Ok(Original { fh, size, fsid, fileid, nfs: self.nfs.clone(), copies })
     }
 
     /// Sends what is gathered.
@@ -282,11 +317,18 @@ impl Reader {
         self.ahead -= batch.bytes;
         let read = batch.reading.await.unwrap_or_default();
         let mut read: Vec<_> = read.into_iter().map(|o| Some(o.into_result())).collect();
-        for (mut member, number) in batch.members {
-            let data = match number.map(|n| read.get_mut(n).and_then(Option::take)) {
-                None => Ok(Bytes::new()),
-                Some(Some(read)) => read,
-                Some(None) => Err(ItemError::NotExecuted("its task has ended".into())),
+        for (mut member, data) in batch.members {
+            let data = match data {
+                Data::None => Ok(Bytes::new()),
+                Data::Copy(original) => {
+                    let copy = Ready::Copy(Box::new((member, original)));
+                    self.tell.send(copy).await.map_err(|_| Abandoned)?;
+                    continue;
+                }
+                Data::Read(n) => match read.get_mut(n).and_then(Option::take) {
+                    Some(read) => read,
+                    None => Err(ItemError::NotExecuted("its task has ended".into())),
+                },
             };
             let ready = match data {
                 Ok(data) => {
@@ -338,13 +380,14 @@ impl Reader {
     }
 }
 
-/// What is known of a member, and the file to be read with its size.
-#[allow(clippy::type_complexity)] // three things of one object
+/// What is known of a member, and the file whose data is wanted.
+#[allow(clippy::type_complexity)] // things of one object
 fn describe(
     seen: Seen,
     options: &RemoteOptions,
     links: &mut Links,
-) -> Result<(Member, Option<FileHandle>, u64), (Vec<u8>, Why)> {
+    who: &dyn Who,
+) -> Result<(Member, Option<(FileHandle, Meta)>), (Vec<u8>, Why)> {
     let (path, meta, fh, text) = match seen {
         Seen::Unlisted(path, e) => return Err((path, why(Cause::Unlisted, &e))),
         Seen::Object { path, meta, fh, text } => (path, meta, fh, text),
@@ -355,21 +398,21 @@ fn describe(
     if kind == Kind::Symlink && text.is_none() {
         return Err((path, Why::of(Cause::Unseen, "the symbolic link cannot be read")));
     }
-    let mut member = member(&path, kind, &meta, text.map(|t| t.to_vec()).unwrap_or_default());
+    let mut member = member(&path, kind, &meta, text.map(|t| t.to_vec()).unwrap_or_default(), who);
     if options.links
         && let Some(first) = links.earlier(&meta, &path)
     {
         (member.kind, member.link) = (Kind::HardLink, first);
-        return Ok((member, None, 0));
+        return Ok((member, None));
     }
     if kind != Kind::File {
-        return Ok((member, None, 0));
+        return Ok((member, None));
     }
     let Some(fh) = fh else {
         return Err((path, Why::of(Cause::Unopened, "the server gave no filehandle")));
     };
     (member.size, member.stored) = (meta.size, meta.size);
-    Ok((member, Some(fh), meta.size))
+    Ok((member, Some((fh, meta))))
 }
 
 fn why(cause: Cause, e: &ItemError) -> Why {

@@ -63,6 +63,10 @@ pub fn write(
             Ok(None) => break,
             Ok(Some(Given::Trouble(path, why))) => writer.failed(&path, why),
             Ok(Some(Given::Member(member))) => writer.take(member, members),
+            Ok(Some(Given::Copy(member, _))) => {
+                let why = "a server copies to itself only";
+                writer.failed(&member.path, Why::of(Cause::Other, why));
+            }
             Err(e) => {
                 writer.report.stopped = Some(e.to_string());
                 break;
@@ -155,8 +159,8 @@ impl Writer<'_> {
                 return Err(Why::of(Cause::JustMade, "this run has just made it"));
             }
             let modified = NfsTime { seconds: member.mtime.seconds, nseconds: member.mtime.nanos };
-            let seen =
-                Seen { kind: meta.kind.unwrap_or(FileType::Reg), links: meta.links, modified: meta.modified };
+            let kind = meta.kind.unwrap_or(FileType::Reg);
+            let seen = Seen { kind, links: meta.links, modified: meta.modified, id: None };
             match self.over.judge(new, modified, &seen) {
                 Verdict::Into => into = true,
                 Verdict::Skip => return Ok(Came::Skipped),

@@ -26,7 +26,9 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 use landfast_nfs::v4::args::SequenceArgs;
 use landfast_nfs::v4::res::SequenceRes;
-use landfast_nfs::v4::{ArgOp, CompoundRes, ImplId, NfsStat, OpNum, ResBody, SessionId, Verifier, flags};
+use landfast_nfs::v4::{
+    ArgOp, CompoundRes, ImplId, NfsStat, OpNum, Opaque1024, ResBody, ServerOwner, SessionId, Verifier, flags,
+};
 use landfast_rpc::{CallError, Connection};
 use landfast_xdr::{Decode, Encode};
 use tokio::sync::Notify;
@@ -54,6 +56,8 @@ pub(super) struct Engine {
     started: Instant,
     /// The server calls itself by our own name.
     ours: AtomicBool,
+    /// Who it says that it is.
+    server: Mutex<Option<(ServerOwner, Opaque1024)>>,
 }
 
 struct Setup {
@@ -167,6 +171,7 @@ impl Engine {
             last_reply_ms: AtomicU64::new(0),
             started: Instant::now(),
             ours: AtomicBool::new(false),
+            server: Mutex::default(),
             peer,
         });
         {
@@ -218,6 +223,21 @@ impl Engine {
     /// See [`super::Session::lists`].
     pub(super) fn takes_lists(&self) -> bool {
         self.ours.load(Ordering::Relaxed)
+    }
+
+    /// Whether the other session is with the same server: both call themselves by one owner and scope, and one takes a
+    /// connection for the other's session. The names alone would make one of two machines that have the same name.
+    pub(super) async fn is_beside(&self, other: &Engine) -> bool {
+        let named = |engine: &Engine| engine.server.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let one = named(self);
+        if one.is_none() || one != named(other) {
+            return false;
+        }
+        let Ok(conn) = self.peer.connect().await else { return false };
+        self.peer.counters.rpcs.fetch_add(1, Ordering::Relaxed);
+        let bound = self.caller(&conn).bind(other.epoch().id).await.is_ok();
+        conn.close();
+        bound
     }
 
     pub(super) fn peer(&self) -> &Peer {
@@ -306,7 +326,10 @@ impl Engine {
             let patience = self.peer.options().call_patience;
             let reply = conn.call(COMPOUND, self.peer.cred(), args.to_vec(), patience).await;
             let reply = match reply {
-                Ok(reply) => reply,
+                Ok(reply) => {
+                    self.peer.counters.received(&reply);
+                    reply
+                }
                 Err(CallError::Closed(why)) => {
                     if self.peer.has_ended() {
                         return Err(SessionError::Unknown(why.to_string()));
@@ -487,6 +510,8 @@ impl Engine {
                 let res = res.map_err(|e| ("EXCHANGE_ID", e))?;
                 let named = |id: &ImplId| id.name.starts_with(b"landfast");
                 self.ours.store(res.server_impl_id.iter().any(named), Ordering::Relaxed);
+                let server = Some((res.server_owner.clone(), res.server_scope.clone()));
+                *self.server.lock().unwrap_or_else(PoisonError::into_inner) = server;
                 setup.reclaims = res.flags & flags::EXCHGID4_FLAG_CONFIRMED_R == 0;
                 *setup.client.insert(ClientId { id: res.clientid, next_seq: res.sequenceid })
             }

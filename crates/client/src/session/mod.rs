@@ -60,6 +60,8 @@ pub struct SessionStats {
     pub garbled: u64,
     /// Bytes of arguments sent.
     pub bytes_sent: u64,
+    /// Bytes of results received.
+    pub bytes_received: u64,
 }
 
 impl Session {
@@ -164,6 +166,23 @@ impl Session {
             Kind::Three(_) => true,
         };
         if several { usize::MAX } else { 1 }
+    }
+
+    /// Whether both sessions are with one server, whatever the URLs say: by the owner and the scope that it names itself by
+    /// (RFC 8881 sections 2.10.4 and 2.10.5), and by its taking a connection for either. Filehandles of one are then those of
+    /// the other. Versions before 4.1 do not tell.
+    pub async fn is_beside(&self, other: &Session) -> bool {
+        match (&self.kind, &other.kind) {
+            (Kind::Slots(one), Kind::Slots(two)) => Arc::ptr_eq(one, two) || one.is_beside(two).await,
+            (Kind::Forty(one), Kind::Forty(two)) => Arc::ptr_eq(one, two),
+            (Kind::Three(one), Kind::Three(two)) => Arc::ptr_eq(one, two),
+            _ => false,
+        }
+    }
+
+    /// The server is Landfast.
+    pub(crate) fn is_ours(&self) -> bool {
+        matches!(&self.kind, Kind::Slots(engine) if engine.takes_lists())
     }
 
     /// The server's lease time.

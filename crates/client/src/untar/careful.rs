@@ -13,6 +13,9 @@ use landfast_nfs::v4::args::{
     CloseArgs, CreateArgs, CreateHow, CreateType, OpenClaim, OpenHow, SetattrArgs, WriteArgs,
 };
 use landfast_nfs::v4::attr::{AttrValues, Bitmap, number};
+use landfast_nfs::v4::flags::{
+    OPEN4_SHARE_ACCESS_READ, OPEN4_SHARE_ACCESS_WANT_NO_DELEG, OPEN4_SHARE_ACCESS_WRITE,
+};
 use landfast_nfs::v4::{ArgOp, Fattr, FileHandle, FileType, NfsStat, OpNum, ResBody, StableHow, Stateid};
 use tokio::time::sleep;
 
@@ -54,8 +57,13 @@ impl From<Trouble> for Why {
 }
 
 impl OpenFile {
-    fn new(fh: FileHandle, stateid: Stateid, missing: Bitmap) -> OpenFile {
-        OpenFile { fh, stateid: Mutex::new(stateid), missing }
+    pub(super) fn new(fh: FileHandle, stateid: Stateid, missing: Bitmap) -> OpenFile {
+        OpenFile { fh, stateid: Mutex::new(stateid), missing, access: OPEN4_SHARE_ACCESS_WRITE }
+    }
+
+    /// Open for reading.
+    pub(super) fn reading(fh: FileHandle, stateid: Stateid) -> OpenFile {
+        OpenFile { access: OPEN4_SHARE_ACCESS_READ, ..OpenFile::new(fh, stateid, Bitmap::default()) }
     }
 
     pub(super) fn stateid(&self) -> Stateid {
@@ -80,6 +88,8 @@ pub(super) struct OpenFile {
     stateid: Mutex<Stateid>,
     /// What was asked for at creation and not set.
     pub(super) missing: Bitmap,
+    /// What it is open for.
+    pub(super) access: u32,
 }
 
 /// Sends a compound until the server neither says DELAY nor GRACE.
@@ -132,7 +142,7 @@ pub(super) async fn extract<P>(
             Make::File(data) => whole_file(session, task, data, how, existing).await,
             Make::Other(kind) => other(session, task, kind, replace).await,
             Make::Link(_) => link(session, task, replace).await,
-            Make::Pieces(_) => Err(Trouble::Other("a file in pieces".into())),
+            Make::Pieces(_) | Make::Copy(_) => Err(Trouble::Other("a file in pieces".into())),
         };
         match done {
             Err(Trouble::Unknown(_)) if tries < limits::REPLACE_TRIES => {
@@ -202,6 +212,9 @@ pub(super) async fn look<P>(
     let Some(seen) = Seen::of(&values(&results.getattr()?)?) else {
         return Err(Trouble::Other("the server does not say what has its name".into()));
     };
+    if task.job.is(&seen) {
+        return Err(Trouble::Refused(Why::of(Cause::SameFile, "they are the same file")));
+    }
     match over.judge(task.job.puts(), task.job.modified, &seen) {
         Verdict::Replace => Ok(Some(How::Replace)),
         Verdict::Into => Ok(Some(How::Into)),
@@ -211,7 +224,7 @@ pub(super) async fn look<P>(
 }
 
 /// Removes a name that is no directory; that there is none is as good.
-async fn remove(session: &Session, dir: &FileHandle, name: &Bytes) -> Result<(), Trouble> {
+pub(super) async fn remove(session: &Session, dir: &FileHandle, name: &Bytes) -> Result<(), Trouble> {
     let mut results = step(
         session,
         vec![
@@ -441,7 +454,7 @@ pub(super) async fn write(
 }
 
 /// The server does not know the open any more: it restarted, or the lease ran out.
-fn state_lost(status: NfsStat) -> bool {
+pub(super) fn state_lost(status: NfsStat) -> bool {
     matches!(
         status,
         NfsStat::NFS4ERR_BAD_STATEID
@@ -452,11 +465,12 @@ fn state_lost(status: NfsStat) -> bool {
 }
 
 /// Opens a file again by its handle, unless somebody has since `old`.
-async fn reopen(session: &Session, file: &OpenFile, old: Stateid) -> Result<(), Trouble> {
+pub(super) async fn reopen(session: &Session, file: &OpenFile, old: Stateid) -> Result<(), Trouble> {
     if file.stateid() != old {
         return Ok(());
     }
     let mut args = open_args(0, &Bytes::new(), &Fattr::default());
+    args.share_access = file.access | OPEN4_SHARE_ACCESS_WANT_NO_DELEG;
     (args.openhow, args.claim) = (OpenHow::NoCreate, OpenClaim::Fh);
     let mut results = step(session, vec![ArgOp::Putfh(file.fh.clone()), ArgOp::Open(args)]).await?;
     results.skip(&[OpNum::PUTFH])?;

@@ -14,6 +14,7 @@ use tokio::time::{sleep, sleep_until};
 
 use super::attrs::AttrRules;
 use super::careful::{self, Trouble};
+use super::copied;
 use super::existing::{Existing, SEEN};
 use super::options::UntarOptions;
 use super::pack::{Batch, Capacity};
@@ -326,10 +327,16 @@ impl Engine {
         let attrs = self.rules.of(&member);
         let modified = NfsTime { seconds: member.mtime.seconds, nseconds: member.mtime.nanos };
         let mut cargo = Cargo { bytes: member.size, kind: Some(member.kind), ..Cargo::default() };
+        let mut copy = None;
         let whole = match data {
             Data::Whole(data, permit) => {
                 cargo._permit = Some(permit);
                 Some(data)
+            }
+            Data::Copy(original, permit) => {
+                cargo._permit = Some(permit);
+                copy = Some(original);
+                None
             }
             Data::Pieces(pieces) => {
                 cargo.pieces = Some(pieces);
@@ -337,6 +344,7 @@ impl Engine {
             }
         };
         let make = match (member.kind, whole) {
+            (Kind::File, None) if let Some(original) = copy => Make::Copy(original),
             (Kind::File, Some(data)) => Make::File(data),
             (Kind::File, None) => Make::Pieces(member.size),
             (Kind::Dir, _) => Make::Dir,
@@ -404,6 +412,7 @@ impl Engine {
                     (Make::Pieces(size), Some(mut pieces)) => {
                         pieces::extract(&session, &task, size, &mut pieces, existing).await
                     }
+                    (Make::Copy(original), _) => copied::extract(&session, &task, &original, existing).await,
                     _ => careful::extract(&session, &task, existing).await,
                 };
                 let _ = send.send(Done::Slow(Box::new(task), outcome));

@@ -1,7 +1,7 @@
 //! What is done about names that exist already. No I/O.
 
 use landfast_nfs::v4::attr::{AttrValues, Bitmap, number};
-use landfast_nfs::v4::{Fattr, FileType, NfsTime};
+use landfast_nfs::v4::{Fattr, FileType, Fsid, NfsTime};
 
 use super::report::{Cause, Why};
 use crate::compound::fattr;
@@ -53,16 +53,25 @@ pub(crate) struct Seen {
     pub(crate) kind: FileType,
     pub(crate) links: u32,
     pub(crate) modified: NfsTime,
+    /// Filesystem and number, where they are known.
+    pub(crate) id: Option<(Fsid, u64)>,
 }
 
 /// What a directory's listing asks for, so that [`Seen::of`] has something to see.
-pub(super) const SEEN: Bitmap =
-    Bitmap::of(&[number::TYPE, number::FILEHANDLE, number::NUMLINKS, number::TIME_MODIFY]);
+pub(super) const SEEN: Bitmap = Bitmap::of(&[
+    number::TYPE,
+    number::FSID,
+    number::FILEHANDLE,
+    number::FILEID,
+    number::NUMLINKS,
+    number::TIME_MODIFY,
+]);
 
 impl Seen {
     /// `None`: the server did not tell.
     pub(super) fn of(attrs: &AttrValues) -> Option<Seen> {
-        Some(Seen { kind: attrs.kind?, links: attrs.numlinks?, modified: attrs.time_modify? })
+        let id = attrs.fsid.zip(attrs.fileid);
+        Some(Seen { kind: attrs.kind?, links: attrs.numlinks?, modified: attrs.time_modify?, id })
     }
 }
 
@@ -125,7 +134,7 @@ mod tests {
     #[test]
     fn as_gnu_cp() {
         let time = |seconds| NfsTime { seconds, nseconds: 0 };
-        let seen = |kind, links, at| Seen { kind, links, modified: time(at) };
+        let seen = |kind, links, at| Seen { kind, links, modified: time(at), id: None };
         let over = Over::default();
         let file = seen(FileType::Reg, 1, 10);
         assert_eq!(over.judge(New::File, time(5), &file), Verdict::Into);

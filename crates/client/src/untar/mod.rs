@@ -12,6 +12,7 @@
 //! | `pack` | fills one compound up to the session's limits | no |
 //! | `careful` | one member, one operation at a time | server |
 //! | `pieces` | large and sparse files | server |
+//! | `copied` | files that the server copies, one at a time | server |
 //! | `engine` | the loop around them | - |
 //!
 //! Per file in a compound: (RESTOREFH,) OPEN with mode, owner and group; GETFH; WRITE, stable, on the
@@ -19,6 +20,7 @@
 
 mod attrs;
 mod careful;
+mod copied;
 mod engine;
 mod existing;
 mod options;

@@ -5,7 +5,8 @@
 
 use bytes::{Bytes, BytesMut};
 use landfast_nfs::v4::args::{
-    CloseArgs, CreateArgs, CreateHow, CreateType, OpenArgs, OpenClaim, OpenHow, SetattrArgs, WriteArgs, owner,
+    CloseArgs, CommitArgs, CreateArgs, CreateHow, CreateType, OpenArgs, OpenClaim, OpenHow, ReadArgs,
+    SetattrArgs, WriteArgs, owner,
 };
 use landfast_nfs::v4::attr::AttrValues;
 use landfast_nfs::v4::flags::{
@@ -16,7 +17,9 @@ use landfast_xdr::Encode;
 
 use super::tree::{DirId, ItemId};
 use crate::compound::fattr;
+use crate::copy::on_server::{Original, Way, clone, copy};
 use crate::cost::{REPLY_HEAD, REQUEST_HEAD, result_bytes};
+use crate::limits::COPIED_PER_COMPOUND;
 use crate::session::SessionLimits;
 
 /// What one compound may cost. Learnt downward when a server takes less than it promised.
@@ -65,6 +68,8 @@ pub(super) struct Route {
 pub(super) enum Parts<'a> {
     Dir(DirId),
     File(&'a Bytes),
+    /// A file that the server copies.
+    Copy(&'a Original),
     Other(CreateType),
     Link(Route, &'a [Bytes]),
 }
@@ -104,6 +109,8 @@ pub(super) struct Packer {
     reply: usize,
     place: Place,
     members: Vec<(ItemId, usize)>,
+    /// Bytes that the server copies for it.
+    copied: u64,
 }
 
 impl Packer {
@@ -116,6 +123,7 @@ impl Packer {
             reply: REPLY_HEAD,
             place: Place::default(),
             members: Vec::new(),
+            copied: 0,
         }
     }
 
@@ -135,11 +143,17 @@ impl Packer {
     pub(super) fn add(&mut self, id: ItemId, piece: &Piece<'_>) -> bool {
         let (len, ops, reply, place) = (self.body.len(), self.ops, self.reply, self.place);
         self.put(piece);
-        let fits = REQUEST_HEAD + self.body.len() <= self.capacity.request
+        let copied = match piece.parts {
+            Parts::Copy(original) => original.size,
+            _ => 0,
+        };
+        let fits = (self.members.is_empty() || self.copied + copied <= COPIED_PER_COMPOUND)
+            && REQUEST_HEAD + self.body.len() <= self.capacity.request
             && self.ops < self.capacity.ops
             && self.reply <= self.capacity.reply;
         if fits {
             self.members.push((id, self.ops - ops));
+            self.copied += copied;
         } else {
             self.body.truncate(len);
             (self.ops, self.reply, self.place) = (ops, reply, place);
@@ -177,8 +191,18 @@ impl Packer {
             self.op(&ArgOp::Savefh);
             self.place = Place::default();
         }
+        if let Parts::Copy(original) = &piece.parts {
+            self.op(&ArgOp::Putfh(original.fh.clone()));
+            // Nothing is made for a file that may not be read.
+            self.op(&ArgOp::Read(ReadArgs { stateid: Stateid::ANONYMOUS, offset: 0, count: 0 }));
+            self.op(&ArgOp::Savefh);
+            self.place = Place::default();
+        }
         self.go(&piece.at);
-        if piece.stay && self.place.saved != Some(piece.at.dir) && !matches!(piece.parts, Parts::Link(..)) {
+        if piece.stay
+            && self.place.saved != Some(piece.at.dir)
+            && !matches!(piece.parts, Parts::Link(..) | Parts::Copy(_))
+        {
             self.op(&ArgOp::Savefh);
             self.place.saved = Some(piece.at.dir);
         }
@@ -202,6 +226,14 @@ impl Packer {
                 self.op(&ArgOp::Close(CloseArgs { seqid: 0, open_stateid: Stateid::CURRENT }));
                 self.place.current = None;
             }
+            Parts::Copy(original) => {
+                self.op(&ArgOp::Open(open_args(self.number, piece.name, piece.create)));
+                self.op(&ArgOp::Getfh);
+                self.copy(original);
+                self.set_last(piece.finish);
+                self.op(&ArgOp::Close(CloseArgs { seqid: 0, open_stateid: Stateid::CURRENT }));
+                self.place.current = None;
+            }
             Parts::Dir(id) => {
                 self.create(CreateType::Dir, piece);
                 self.place.current = Some(*id);
@@ -212,6 +244,23 @@ impl Packer {
                 self.place.current = None;
             }
             Parts::Link(..) => self.op(&ArgOp::Link(piece.name.clone())),
+        }
+    }
+
+    /// From the saved file to the current one. Servers do not agree on which of both the current stateid is of; one that wants
+    /// an open's own gets it where files go alone.
+    fn copy(&mut self, original: &Original) {
+        if original.size == 0 {
+            return;
+        }
+        let none = Stateid::ANONYMOUS;
+        let cloned = original.way() == Way::Clone;
+        match cloned {
+            true => self.op(&clone(none, none)),
+            false => self.op(&copy(none, none, 0, original.size, true)),
+        }
+        if cloned || original.copies.commits {
+            self.op(&ArgOp::Commit(CommitArgs { offset: 0, count: 0 }));
         }
     }
 

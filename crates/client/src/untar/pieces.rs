@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use landfast_nfs::v4::args::CommitArgs;
 use landfast_nfs::v4::{ArgOp, OpNum, StableHow, Verifier};
 use tokio::sync::mpsc;
@@ -30,12 +31,28 @@ pub(super) async fn extract<P>(
     if let Leftover::Opened(fh, stateid) = &task.leftover {
         careful::close(session, fh, *stateid).await;
     }
+    let Some((file, _)) = open(session, task, existing).await? else { return Ok(SlowDone::Skipped) };
+    let file = Arc::new(file);
+    let done = match fill(session, &file, pieces).await {
+        Ok(end) => careful::finish(session, &file, task, (end != size).then_some(size)).await,
+        Err(e) => Err(e),
+    };
+    careful::close(session, &file.fh, file.stateid()).await;
+    done.map(|()| SlowDone::Done)
+}
+
+/// Makes the file, or opens and empties what has its name, and how that came; `None`: what is there stays, as asked.
+pub(super) async fn open<P>(
+    session: &Session,
+    task: &SlowTask<P>,
+    existing: Existing,
+) -> Result<Option<(OpenFile, How)>, Trouble> {
     let mut how = match careful::how(session, task, existing).await? {
         Some(how) => how,
-        None => return Ok(SlowDone::Skipped),
+        None => return Ok(None),
     };
     let mut tries = 0;
-    let file = loop {
+    loop {
         tries += 1;
         match careful::open(session, task, how, existing).await {
             Err(Trouble::Unknown(_)) if tries < limits::REPLACE_TRIES => {
@@ -49,22 +66,15 @@ pub(super) async fn extract<P>(
                 Existing::Look(over) if tries < limits::REPLACE_TRIES => {
                     match careful::look(session, task, over).await? {
                         Some(now) => how = now,
-                        None => return Ok(SlowDone::Skipped),
+                        None => return Ok(None),
                     }
                 }
                 _ if tries < limits::REPLACE_TRIES => how = How::Replace,
                 _ => return Err(e),
             },
-            other => break other?,
+            other => return other.map(|file| Some((file, how))),
         }
-    };
-    let file = Arc::new(file);
-    let done = match fill(session, &file, pieces).await {
-        Ok(end) => careful::finish(session, &file, task, (end != size).then_some(size)).await,
-        Err(e) => Err(e),
-    };
-    careful::close(session, &file.fh, file.stateid()).await;
-    done.map(|()| SlowDone::Done)
+    }
 }
 
 /// Writes all pieces; the end of the last one.
@@ -80,7 +90,7 @@ async fn fill(
         while group.len() < limits::PIECES_PER_COMMIT && !over {
             match pieces.recv().await {
                 Some(piece) => {
-                    group.push(Arc::new(piece.map_err(|why| Trouble::Refused(Why::of(Cause::Unread, why)))?))
+                    group.push(piece.map_err(|why| Trouble::Refused(Why::of(Cause::Unread, why)))?)
                 }
                 None => over = true,
             }
@@ -91,7 +101,10 @@ async fn fill(
             [one] => {
                 careful::write(session, file, one.offset, &one.data, StableHow::FileSync).await?;
             }
-            _ => commit_group(session, file, &group).await?,
+            _ => {
+                let parts: Vec<_> = group.iter().map(|p| (p.offset, p.data.clone())).collect();
+                commit_group(session, file, &parts).await?;
+            }
         }
         if over {
             return Ok(end);
@@ -99,14 +112,19 @@ async fn fill(
     }
 }
 
-async fn commit_group(session: &Session, file: &Arc<OpenFile>, group: &[Arc<Piece>]) -> Result<(), Trouble> {
+/// Writes parts of a file, each with its place, several at a time, and makes them stable.
+pub(super) async fn commit_group(
+    session: &Session,
+    file: &Arc<OpenFile>,
+    group: &[(u64, Bytes)],
+) -> Result<(), Trouble> {
     for _ in 0..limits::REWRITES_MAX {
         let mut writes = JoinSet::new();
-        for piece in group {
-            let (session, file, piece) = (session.clone(), file.clone(), piece.clone());
-            writes.spawn(async move {
-                careful::write(&session, &file, piece.offset, &piece.data, StableHow::Unstable).await
-            });
+        for (offset, data) in group {
+            let (session, file, offset, data) = (session.clone(), file.clone(), *offset, data.clone());
+            writes.spawn(
+                async move { careful::write(&session, &file, offset, &data, StableHow::Unstable).await },
+            );
         }
         // Writes that were stable at once have no verifier.
         let mut verifiers: Vec<Verifier> = Vec::new();

@@ -24,6 +24,7 @@ use super::existing::{Existing, New, Over, Seen, Verdict, When};
 use super::pack::{Batch, Capacity, Packer, Parts, Piece, Route};
 use super::report::{Cause, Why};
 use super::tree::{DirId, DirState, ItemId, Name, ROOT, Tree, Walk};
+use crate::copy::on_server::Original;
 use crate::ops::Entry;
 
 /// What to make.
@@ -34,6 +35,8 @@ pub(super) enum Make {
     File(Bytes),
     /// A file that comes in pieces; its size in bytes.
     Pieces(u64),
+    /// A file that the server copies.
+    Copy(Box<Original>),
     /// A symbolic link, a device, a FIFO.
     Other(CreateType),
     /// A hard link to this path.
@@ -59,8 +62,24 @@ impl<P> Job<P> {
     pub(super) fn puts(&self) -> New {
         match self.make {
             Make::Dir => New::Dir,
-            Make::File(_) | Make::Pieces(_) => New::File,
+            Make::File(_) | Make::Pieces(_) | Make::Copy(_) => New::File,
             Make::Other(_) | Make::Link(_) => New::Other,
+        }
+    }
+}
+
+impl<P> Job<P> {
+    /// Whether it is what has its name.
+    pub(super) fn is(&self, seen: &Seen) -> bool {
+        matches!(&self.make, Make::Copy(original) if seen.id == Some((original.fsid, original.fileid)))
+    }
+
+    /// It has to go alone, whatever has its name.
+    fn alone(&self) -> bool {
+        match &self.make {
+            Make::Pieces(_) => true,
+            Make::Copy(original) => original.alone(),
+            _ => false,
         }
     }
 }
@@ -316,6 +335,9 @@ impl<P: Default> Plan<P> {
             }
             Some(Name::Other) if let Some(over) = self.over() => match self.tree.dir(dir).seen.get(&name) {
                 None => look = true,
+                Some(seen) if job.is(seen) => {
+                    return self.reject(job, Why::of(Cause::SameFile, "they are the same file"));
+                }
                 Some(seen) => match over.judge(job.puts(), job.modified, seen) {
                     Verdict::Replace => replace = true,
                     Verdict::Into => look = true,
@@ -326,16 +348,14 @@ impl<P: Default> Plan<P> {
             Some(Name::Other | Name::Ours) => replace = true,
         }
         // Writing into an existing file is a matter for the slow way, which looks at what is there.
-        let overwrite = replace
-            && self.existing == Existing::Overwrite
-            && matches!(job.make, Make::File(_) | Make::Pieces(_));
+        let overwrite = replace && self.existing == Existing::Overwrite && job.puts() == New::File;
         let child = is_dir.then(|| self.tree.add_new(dir, name.clone()));
         if let Some(child) = child {
             self.tree.dir_mut(child).finish =
                 Some((std::mem::take(&mut job.attrs.finish), job.shown.clone()));
         }
         let is_link = matches!(job.make, Make::Link(_));
-        let slow = overwrite || look || matches!(job.make, Make::Pieces(_));
+        let slow = overwrite || look || job.alone();
         let id = self.new_item(Item {
             job: Some(job),
             dir,
@@ -579,7 +599,8 @@ impl<P: Default> Plan<P> {
                 None => {}
             }
             let [Some(at), target] = routes else { continue };
-            if item.slow {
+            // A server that has refused to copy since is not asked again.
+            if item.slow || item.job.as_ref().is_some_and(Job::alone) {
                 // Needs handles of its own, which a directory made in this very compound has not yet.
                 match [Some(&at), target.as_ref()].into_iter().flatten().find(|r| !r.names.is_empty()) {
                     Some(route) => self.tree.dir_mut(route.dir).held.push(id),
@@ -592,6 +613,7 @@ impl<P: Default> Plan<P> {
             let parts = match (&job.make, target, &item.target, item.child) {
                 (Make::Dir, _, _, Some(child)) => Parts::Dir(child),
                 (Make::File(data), ..) => Parts::File(data),
+                (Make::Copy(original), ..) => Parts::Copy(original),
                 (Make::Other(kind), ..) => Parts::Other(kind.clone()),
                 (Make::Link(_), Some(route), Some((_, names)), _) => Parts::Link(route, names),
                 _ => continue,

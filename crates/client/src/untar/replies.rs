@@ -3,7 +3,7 @@
 //! A COMPOUND stops at its first error. Items before it are done, the one at it is done slowly or again,
 //! those behind it were not executed and go again, in their order.
 
-use landfast_nfs::v4::{CompoundRes, NfsStat, ResBody, ResOp, StableHow};
+use landfast_nfs::v4::{CompoundRes, NfsStat, OpNum, ResBody, ResOp, StableHow};
 
 use super::attrs::merge;
 use super::existing::{Existing, Over, When};
@@ -53,6 +53,7 @@ impl<P: Default> Plan<P> {
                     again.push(id);
                 }
                 Some(status) => {
+                    self.not_copied(id, &mine);
                     let first = batch.members.first().is_some_and(|m| m.0 == id);
                     if !self.learn(batch, status) || first {
                         self.make_slow(id);
@@ -67,6 +68,16 @@ impl<P: Default> Plan<P> {
             self.ready.push_front(id);
         }
         feedback
+    }
+
+    /// Whether it is the copying that failed.
+    fn not_copied(&mut self, id: ItemId, results: &[ResOp]) {
+        let job = self.items[id.0 as usize].as_ref().and_then(|item| item.job.as_ref());
+        if let (Some(Make::Copy(original)), Some(last)) = (job.map(|job| &job.make), results.last())
+            && matches!(last.op, OpNum::CLONE | OpNum::COPY)
+        {
+            original.copies.refused(original.fsid, last.op, last.status);
+        }
     }
 
     /// The batch was not executed.
@@ -143,8 +154,16 @@ impl<P: Default> Plan<P> {
         let mut handle = None;
         let mut missing = landfast_nfs::v4::Bitmap::default();
         let mut written = true;
+        let mut unstable = None;
         for r in results {
             match &r.body {
+                ResBody::Copy(copied) => {
+                    let Make::Copy(original) = &job.make else { continue };
+                    let done = &copied.response;
+                    written = done.callback_id.is_none() && done.count == original.size;
+                    unstable = (done.committed != StableHow::FileSync).then_some(done.writeverf);
+                }
+                ResBody::Commit(verifier) if unstable == Some(*verifier) => unstable = None,
                 ResBody::Open(open) => missing = job.attrs.create.mask.minus(&open.attrset),
                 ResBody::Create(create) => missing = job.attrs.create.mask.minus(&create.attrset),
                 ResBody::Getfh(fh) => handle = Some(fh.clone()),
@@ -155,7 +174,7 @@ impl<P: Default> Plan<P> {
                 _ => {}
             }
         }
-        if !written {
+        if !written || unstable.is_some() {
             // A short write, or one that is not stable: all over again.
             (item.slow, item.replace) = (true, true);
             return self.ready.push_front(id);

@@ -32,6 +32,10 @@ pub enum Cause {
     NoDirInTheWay,
     /// This run has just made something else under its name.
     JustMade,
+    /// What has its name is the source itself.
+    SameFile,
+    /// It was to share the source's storage ([`crate::copy::Reflink::Always`]), and cannot.
+    Uncloned,
     /// The source could not be looked at.
     Unseen,
     /// A directory of the source could not be read.

@@ -315,7 +315,7 @@ fn carefully(model: &mut Model, task: &SlowTask<usize>, keep: bool) -> SlowDone 
             let target = target(model, task);
             target.and_then(|id| model.dir(dir).map(|d| d.insert(task.name.clone(), id)).map(|_| id))
         }
-        Make::Pieces(_) => unreachable!("not made here"),
+        Make::Pieces(_) | Make::Copy(_) => unreachable!("not made here"),
     };
     made.map_or_else(|e| SlowDone::Failed(e.to_string().into()), |_| SlowDone::Done)
 }

@@ -15,6 +15,7 @@ use super::options::Tuning;
 use super::path::{Filter, Verdict};
 use super::report::{Cause, Why};
 use crate::archive::{ArchiveError, ArchiveReader, Kind, Member, Segment, open};
+use crate::copy::on_server::Original;
 use crate::limits;
 
 /// Where an archive comes from.
@@ -48,6 +49,8 @@ pub trait Members: Send {
 pub enum Given {
     /// A member.
     Member(Member),
+    /// A file that the destination's own server is to copy: its data is not asked for.
+    Copy(Member, Original),
     /// A member, by its name, that cannot be had.
     Trouble(Vec<u8>, Why),
 }
@@ -95,6 +98,8 @@ pub(super) struct Taken {
 pub(super) enum Data {
     /// All of it, and its share of what may be in hand.
     Whole(Bytes, OwnedSemaphorePermit),
+    /// With the destination's server.
+    Copy(Box<Original>, OwnedSemaphorePermit),
     /// To come in pieces.
     Pieces(mpsc::Receiver<Result<Piece, String>>),
 }
@@ -200,6 +205,17 @@ impl Worker {
             }
             let sent = match given {
                 Given::Trouble(path, why) => self.say(Event::Rejected(path, why)),
+                Given::Copy(member, original) => match self.judge(member) {
+                    Ok(Some((member, path, target))) => match self.permit(limits::MEMBER_OVERHEAD) {
+                        Some(permit) => {
+                            let data = Data::Copy(Box::new(original), permit);
+                            self.say(Event::Member(Box::new(Taken { member, path, target, data })))
+                        }
+                        None => Err(Abandoned),
+                    },
+                    Ok(None) => self.say(Event::Skipped),
+                    Err((path, why)) => self.say(Event::Rejected(path, why.into())),
+                },
                 Given::Member(member) => match self.judge(member) {
                     Ok(Some((member, path, target))) => self.take(members, member, path, target)?,
                     Ok(None) => self.say(Event::Skipped),

@@ -2,7 +2,7 @@
 
 use super::super::args::Common;
 use clap::{Args, ValueEnum};
-use landfast_client::copy::Sparse;
+use landfast_client::copy::{Reflink, Sparse};
 use landfast_client::local::Follow;
 use landfast_client::untar::When;
 
@@ -64,6 +64,17 @@ pub struct CpArgs {
     /// What becomes of holes
     #[arg(long, value_name = "WHEN", require_equals = true, default_value = "auto")]
     sparse: Holes,
+    /// Whether copies share the sources' storage, which a server does for files that it has already (`auto`: if it can, and
+    /// else it copies; `never`: data goes through this machine)
+    #[arg(
+        long,
+        value_name = "WHEN",
+        num_args = 0..=1,
+        require_equals = true,
+        default_value = "auto",
+        default_missing_value = "always"
+    )]
+    reflink: Sharing,
     /// DEST is the copy itself, never a directory to put it in
     #[arg(short = 'T', long, conflicts_with = "target_directory")]
     pub no_target_directory: bool,
@@ -90,6 +101,14 @@ enum Kept {
 /// `--sparse`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Holes {
+    Auto,
+    Always,
+    Never,
+}
+
+/// `--reflink`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Sharing {
     Auto,
     Always,
     Never,
@@ -148,6 +167,15 @@ impl CpArgs {
             (true, _) => When::Never,
             (_, true) => When::Older,
             _ => When::Always,
+        }
+    }
+
+    /// Whether copies share storage.
+    pub fn reflink(&self) -> Reflink {
+        match self.reflink {
+            Sharing::Auto => Reflink::Auto,
+            Sharing::Always => Reflink::Always,
+            Sharing::Never => Reflink::Never,
         }
     }
 

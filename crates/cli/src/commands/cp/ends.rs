@@ -5,6 +5,7 @@ use super::super::tool::Tool;
 use super::super::{below, message, quote};
 use super::args::CpArgs;
 use super::say::Shown;
+use landfast_client::copy::{Reflink, Sparse};
 use landfast_client::fs::Meta;
 use landfast_client::local::Follow;
 use std::io;
@@ -93,7 +94,7 @@ impl End {
         }
     }
 
-    /// Whether both are here, or on one server.
+    /// Whether both are here, or reached in the same way.
     pub fn beside(&self, other: &End) -> bool {
         match (self, other) {
             (End::Here { .. }, End::Here { .. }) => true,
@@ -110,13 +111,25 @@ impl End {
                 let real = copy.canonicalize().or_else(|_| root.canonicalize());
                 matches!((path.canonicalize(), real), (Ok(own), Ok(real)) if real.starts_with(&own))
             }
-            (End::There { place, .. }, End::There { place: root, .. }) if place.beside(root) => {
+            (End::There { place, .. }, End::There { place: root, .. }) if place.on_one_server(root) => {
                 let names = name.split(|b| *b == b'/').filter(|n| !n.is_empty()).map(<[u8]>::to_vec);
                 let copy: Vec<Vec<u8>> = root.path.iter().cloned().chain(names).collect();
                 copy.starts_with(&place.path)
             }
             _ => false,
         }
+    }
+
+    /// Whether the name below the root is another name of this file.
+    async fn is_also(&self, tool: &Tool, root: &End, name: &[u8]) -> bool {
+        let (End::There { place, .. }, End::There { place: root, .. }) = (self, root) else { return false };
+        if !place.on_one_server(root) {
+            return false;
+        }
+        let copy = root.at(&[&b"./"[..], name].concat());
+        let found = tool.servers.look(&[place.clone(), copy], true).await;
+        let id = |n: usize| found[n].as_ref().ok().and_then(|o| o.attrs.fsid.zip(o.attrs.fileid));
+        id(0).is_some() && id(0) == id(1)
     }
 
     /// Its last name; nothing for a top, `.` and `..`.
@@ -177,6 +190,11 @@ pub fn strerror(e: &io::Error) -> String {
 
 /// What is to be done; `None`: nothing can be, and it was told why.
 pub async fn of(tool: &mut Tool, args: &CpArgs) -> Option<Ends> {
+    if args.reflink() == Reflink::Always && args.sparse() != Sparse::Auto {
+        let why = "--reflink can be used only with --sparse=auto";
+        tool.complain(&format!("{why}\nTry 'landfast cp --help' for more information."));
+        return None;
+    }
     let (sources, dest) = match (&args.target_directory, args.operands.split_last()) {
         (_, None) => {
             tool.complain("missing file operand\nTry 'landfast cp --help' for more information.");
@@ -249,7 +267,9 @@ pub async fn of(tool: &mut Tool, args: &CpArgs) -> Option<Ends> {
                 (name, dest)
             }
         };
-        if source.holds(&root, &name) {
+        let same = source.holds(&root, &name)
+            || !is_dir && !args.remove_destination && source.is_also(tool, &root, &name).await;
+        if same {
             let (from, to) = (quote::shown(&source.shown()), quote::shown(&dest));
             tool.complain(&match is_dir {
                 true => format!("cannot copy a directory, {from}, into itself, {to}"),

@@ -12,6 +12,7 @@ mod ends;
 mod say;
 
 use super::operand::Place;
+use super::owners::Known;
 use super::tool::{self, Tool};
 use super::{message, quote};
 use crate::exit::Exit;
@@ -19,7 +20,8 @@ use crate::process::umask;
 use args::CpArgs;
 use ends::{End, Ends, Errand};
 use landfast_client::copy::{
-    LocalOptions, LocalStart, LocalTrees, RemoteOptions, RemoteStart, RemoteTrees, Sparse,
+    LocalOptions, LocalStart, LocalTrees, Reflink, RemoteOptions, RemoteStart, RemoteTrees, ServerCopies,
+    Sparse,
 };
 use landfast_client::fs::Meta;
 use landfast_client::local::Follow;
@@ -70,8 +72,15 @@ async fn some(tool: &mut Tool, args: &CpArgs, root: &End, errands: &[Errand]) ->
                 Some(Err(e)) => return cannot_create(tool, errands, &message::of(&e)),
                 _ => return cannot_create(tool, errands, "Not a directory"),
             };
-            let Some(source) = members(tool, args, errands).await else { return 0 };
             let session = tool.servers.nfs(place).session().clone();
+            let copies = match copies(tool, args, place, errands).await {
+                Ok(copies) => copies,
+                Err(why) => return cannot_create(tool, errands, &why),
+            };
+            if args.reflink() == Reflink::Always && copies.is_none() {
+                return cannot_clone(tool, errands);
+            }
+            let Some(source) = members(tool, args, errands, copies).await else { return 0 };
             match untar::run_in(how(args), &session, root, Source::Members(source), say.clone()).await {
                 Ok(report) => report,
                 Err(e) => {
@@ -80,6 +89,7 @@ async fn some(tool: &mut Tool, args: &CpArgs, root: &End, errands: &[Errand]) ->
                 }
             }
         }
+        End::Here { .. } if args.reflink() == Reflink::Always => return cannot_clone(tool, errands),
         End::Here { path } => {
             let opened = std::fs::File::open(path);
             let root = match opened.and_then(|file| file.metadata().map(|meta| (file, meta))) {
@@ -87,7 +97,7 @@ async fn some(tool: &mut Tool, args: &CpArgs, root: &End, errands: &[Errand]) ->
                 Ok(_) => return cannot_create(tool, errands, "Not a directory"),
                 Err(e) => return cannot_create(tool, errands, &ends::strerror(&e)),
             };
-            let Some(mut source) = members(tool, args, errands).await else { return 0 };
+            let Some(mut source) = members(tool, args, errands, None).await else { return 0 };
             let (options, holes, told) = (how(args), args.sparse() == Sparse::Always, say.clone());
             let written = tokio::task::spawn_blocking(move || {
                 landfast_client::copy::write(&mut *source, root, &options, holes, &*told)
@@ -109,7 +119,12 @@ async fn some(tool: &mut Tool, args: &CpArgs, root: &End, errands: &[Errand]) ->
 }
 
 /// What is copied, as members; all from here, or all from one server.
-async fn members(tool: &Tool, args: &CpArgs, errands: &[Errand]) -> Option<Box<dyn Members>> {
+async fn members(
+    tool: &Tool,
+    args: &CpArgs,
+    errands: &[Errand],
+    copies: Option<Arc<ServerCopies>>,
+) -> Option<Box<dyn Members>> {
     let (links, stop) = (args.preserve().links, tool.stop_flag());
     let mut places: Vec<Place> = Vec::new();
     let mut starts: Vec<LocalStart> = Vec::new();
@@ -148,8 +163,26 @@ async fn members(tool: &Tool, args: &CpArgs, errands: &[Errand]) -> Option<Box<d
             }
         }
     }
-    let options = RemoteOptions { one_file_system: args.one_file_system, links, stop };
-    Some(Box::new(RemoteTrees::new(tool.servers.nfs(first), starts, options)))
+    let options = RemoteOptions { one_file_system: args.one_file_system, links, copies, stop };
+    Some(Box::new(RemoteTrees::new(tool.servers.nfs(first), starts, options, Box::new(Known::default()))))
+}
+
+/// How the server of the destination copies what it has itself; `None`: all goes through this machine.
+async fn copies(
+    tool: &Tool,
+    args: &CpArgs,
+    root: &Place,
+    errands: &[Errand],
+) -> Result<Option<Arc<ServerCopies>>, String> {
+    let Some(End::There { place, .. }) = errands.first().map(|errand| &errand.source) else {
+        return Ok(None);
+    };
+    let (from, to) = (tool.servers.nfs(place).session(), tool.servers.nfs(root).session());
+    // What the one may read the other need not.
+    if !place.on_one_server(root) || from.options().identity != to.options().identity {
+        return Ok(None);
+    }
+    ServerCopies::of(to, args.reflink()).await.map_err(|e| e.to_string())
 }
 
 /// The engine's options.
@@ -175,6 +208,15 @@ fn how(args: &CpArgs) -> UntarOptions {
         umask: umask(),
         ..UntarOptions::default()
     }
+}
+
+/// Storage is shared by a server that speaks 4.2, with itself.
+fn cannot_clone(tool: &Tool, errands: &[Errand]) -> u64 {
+    for Errand { source, dest, .. } in errands {
+        let (from, to) = (quote::shown(&source.shown()), quote::shown(dest));
+        tool.complain(&format!("failed to clone {to} from {from}: Operation not supported"));
+    }
+    0
 }
 
 /// The destination's directory is not there.

@@ -183,6 +183,8 @@ fn sentence(source: &[u8], dest: &[u8], why: &Why) -> String {
         Cause::Unset => format!("failed to preserve attributes of {to}: {text}"),
         Cause::DirInTheWay => format!("cannot overwrite directory {to} with non-directory"),
         Cause::NoDirInTheWay => format!("cannot overwrite non-directory {to} with directory {from}"),
+        Cause::SameFile => format!("{from} and {to} are the same file"),
+        Cause::Uncloned => format!("failed to clone {to} from {from}: {text}"),
         Cause::JustMade => format!("will not overwrite just-created {to} with {from}"),
         Cause::Attributes(status) => {
             format!("failed to preserve attributes of {to}: {}", message::of_status(status))

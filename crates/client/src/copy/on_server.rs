@@ -1,0 +1,233 @@
+//! Which way files are copied that are on the destination's server already: by CLONE, by COPY (RFC 7862 sections 15.13 and
+//! 15.2), or through this machine.
+//!
+//! | the server says | what becomes of it |
+//! |---|---|
+//! | NOTSUPP, OP_ILLEGAL, XDEV | not asked again for files of that filesystem: COPY in place of CLONE, reading in place of COPY |
+//! | no room, read-only and the like | the copy has failed |
+//! | anything else to CLONE | as the first line |
+//! | anything else to COPY | this one file is read and written |
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use landfast_nfs::v4::data::{CloneArgs, CopyArgs};
+use landfast_nfs::v4::{ArgOp, FileHandle, Fsid, NfsStat, OpNum, Stateid};
+
+use crate::compound::{OpError, Results};
+use crate::fs::Nfs;
+use crate::limits::{CLONED_MIN, COPIED_WHOLE_MAX};
+use crate::ops::{self, repeatable};
+use crate::session::{Session, SessionError};
+use crate::url::Version;
+
+/// Whether copies share the source's storage, as GNU cp's `--reflink`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Reflink {
+    /// If they can.
+    #[default]
+    Auto,
+    /// What cannot is not copied.
+    Always,
+    /// They do not: data goes through this machine.
+    Never,
+}
+
+/// How one file is copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Way {
+    Clone,
+    Copy,
+    /// Through this machine.
+    Read,
+}
+
+/// What is known of a server's copying, for one run. See the module.
+#[derive(Debug)]
+pub struct ServerCopies {
+    reflink: Reflink,
+    first: Way,
+    /// Where something else than `first` is left.
+    less: Mutex<HashMap<Fsid, Way>>,
+    /// Copies are not stable before a COMMIT.
+    pub(crate) commits: bool,
+    /// The server does not copy without opens' own stateids (RFC 7862 section 15.2.3).
+    wants_opens: AtomicBool,
+}
+
+impl ServerCopies {
+    /// Asks the server of a session what it has. `None`: files go through this machine.
+    ///
+    /// # Errors
+    /// When the server cannot be asked.
+    pub async fn of(session: &Session, reflink: Reflink) -> Result<Option<Arc<ServerCopies>>, ops::Error> {
+        if session.version() != Version::V42 || reflink == Reflink::Never {
+            return Ok(None);
+        }
+        let clone = has(session, clone(Stateid::ANONYMOUS, Stateid::ANONYMOUS)).await?;
+        let copies = clone || has(session, copy(Stateid::ANONYMOUS, Stateid::ANONYMOUS, 0, 0, true)).await?;
+        let first = match clone || reflink == Reflink::Always {
+            true => Way::Clone,
+            false => Way::Copy,
+        };
+        let commits = !session.is_ours();
+        let (less, wants_opens) = (Mutex::default(), AtomicBool::new(false));
+        let found = ServerCopies { reflink, first, less, commits, wants_opens };
+        Ok((copies || reflink == Reflink::Always).then(|| Arc::new(found)))
+    }
+
+    pub(crate) fn only_clones(&self) -> bool {
+        self.reflink == Reflink::Always
+    }
+
+    /// How a file is copied.
+    pub(crate) fn way(&self, fsid: Fsid, size: u64) -> Way {
+        if self.only_clones() {
+            return Way::Clone;
+        }
+        let less = self.less.lock().unwrap_or_else(PoisonError::into_inner);
+        let way = less.get(&fsid).copied().unwrap_or(self.first);
+        // A COPY of little costs the server less than a CLONE, which is settled by itself, and there is nothing to share.
+        if way == Way::Clone && size < CLONED_MIN { Way::Copy } else { way }
+    }
+
+    /// The server has refused to copy a file: `true` if that is no failure of the file, which may come another way.
+    pub(crate) fn refused(&self, fsid: Fsid, op: OpNum, status: NfsStat) -> bool {
+        let failed = matches!(
+            status,
+            NfsStat::NFS4ERR_NOSPC
+                | NfsStat::NFS4ERR_DQUOT
+                | NfsStat::NFS4ERR_FBIG
+                | NfsStat::NFS4ERR_ROFS
+                | NfsStat::NFS4ERR_STALE
+        );
+        if failed || self.only_clones() {
+            return false;
+        }
+        let always =
+            matches!(status, NfsStat::NFS4ERR_NOTSUPP | NfsStat::NFS4ERR_OP_ILLEGAL | NfsStat::NFS4ERR_XDEV);
+        if matches!(
+            status,
+            NfsStat::NFS4ERR_BAD_STATEID | NfsStat::NFS4ERR_OPENMODE | NfsStat::NFS4ERR_LOCKED
+        ) {
+            self.wants_opens.store(true, Ordering::Relaxed);
+            return true;
+        }
+        let left = match op {
+            OpNum::CLONE => Way::Copy,
+            OpNum::COPY if always => Way::Read,
+            _ => return true,
+        };
+        let mut less = self.less.lock().unwrap_or_else(PoisonError::into_inner);
+        let way = less.entry(fsid).or_insert(left);
+        *way = left.max(*way);
+        true
+    }
+}
+
+/// Whether the server has an operation that it copies with: a directory is copied by none.
+async fn has(session: &Session, op: ArgOp) -> Result<bool, ops::Error> {
+    let number = op.op();
+    let reply = repeatable(session, vec![ArgOp::Putrootfh, ArgOp::Savefh, op]).await;
+    let mut results = match reply {
+        Ok(reply) => Results::new(reply),
+        Err(SessionError::Refused(_)) => return Ok(false),
+        Err(e) => return Err(e.into()),
+    };
+    results.skip(&[OpNum::PUTROOTFH, OpNum::SAVEFH])?;
+    let status = results.take(number).err().map(|e: OpError| e.status());
+    // XDR that the server does not know is as good as an operation that it does not have.
+    Ok(!matches!(
+        status,
+        Some(NfsStat::NFS4ERR_NOTSUPP | NfsStat::NFS4ERR_OP_ILLEGAL | NfsStat::NFS4ERR_BADXDR)
+    ))
+}
+
+/// CLONE of the whole saved file.
+pub(crate) fn clone(src_stateid: Stateid, dst_stateid: Stateid) -> ArgOp {
+    ArgOp::Clone(CloneArgs { src_stateid, dst_stateid, src_offset: 0, dst_offset: 0, count: 0 })
+}
+
+/// COPY of a range of the saved file to the same range of the current one. `waits`: the reply is to come when all is done.
+pub(crate) fn copy(src_stateid: Stateid, dst_stateid: Stateid, at: u64, count: u64, waits: bool) -> ArgOp {
+    ArgOp::Copy(CopyArgs {
+        src_stateid,
+        dst_stateid,
+        src_offset: at,
+        dst_offset: at,
+        count,
+        consecutive: waits,
+        synchronous: waits,
+        source_server: Vec::new(),
+    })
+}
+
+/// A file on the destination's server, to be copied there.
+#[derive(Clone)]
+pub struct Original {
+    /// The file, as both sessions know it.
+    pub fh: FileHandle,
+    /// Bytes, when it was listed.
+    pub size: u64,
+    /// Its filesystem.
+    pub fsid: Fsid,
+    /// Its number there.
+    pub fileid: u64,
+    /// What it is read with, if it comes to that.
+    pub nfs: Nfs,
+    /// How it is copied.
+    pub copies: Arc<ServerCopies>,
+}
+
+impl Original {
+    pub(crate) fn way(&self) -> Way {
+        self.copies.way(self.fsid, self.size)
+    }
+
+    /// It does not go with others in a COMPOUND.
+    pub(crate) fn alone(&self) -> bool {
+        let way = self.way();
+        way == Way::Read
+            || (way == Way::Copy && self.size > COPIED_WHOLE_MAX)
+            || (self.size > 0 && self.copies.wants_opens.load(Ordering::Relaxed))
+    }
+}
+
+impl fmt::Debug for Original {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Original").field("fh", &self.fh).field("size", &self.size).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_refused_is_not_asked_for_again_on_that_filesystem() {
+        let copies = |reflink| ServerCopies {
+            reflink,
+            first: Way::Clone,
+            less: Mutex::default(),
+            commits: true,
+            wants_opens: AtomicBool::new(false),
+        };
+        let (one, two) = (Fsid { major: 1, minor: 0 }, Fsid { major: 2, minor: 0 });
+        let auto = copies(Reflink::Auto);
+        assert_eq!((auto.way(one, CLONED_MIN), auto.way(one, CLONED_MIN - 1)), (Way::Clone, Way::Copy));
+        // The file's own trouble.
+        assert!(!auto.refused(one, OpNum::COPY, NfsStat::NFS4ERR_NOSPC));
+        assert!(auto.refused(one, OpNum::COPY, NfsStat::NFS4ERR_INVAL));
+        assert_eq!(auto.way(one, CLONED_MIN), Way::Clone);
+        assert!(auto.refused(one, OpNum::CLONE, NfsStat::NFS4ERR_NOTSUPP));
+        assert_eq!((auto.way(one, CLONED_MIN), auto.way(two, CLONED_MIN)), (Way::Copy, Way::Clone));
+        assert!(auto.refused(one, OpNum::COPY, NfsStat::NFS4ERR_XDEV));
+        assert!(auto.refused(one, OpNum::CLONE, NfsStat::NFS4ERR_NOTSUPP));
+        assert_eq!((auto.way(one, 1), auto.way(two, 1)), (Way::Read, Way::Copy));
+        let always = copies(Reflink::Always);
+        assert!(!always.refused(one, OpNum::CLONE, NfsStat::NFS4ERR_NOTSUPP));
+        assert_eq!(always.way(one, 1), Way::Clone);
+    }
+}

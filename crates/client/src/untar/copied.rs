@@ -1,0 +1,312 @@
+//! Files that the server copies itself, one at a time: large ones, and those that did not go with others in a COMPOUND.
+//!
+//! Both files are open meanwhile, as COPY requires (RFC 7862 section 15.2.3). What was copied unstably is made stable by a
+//! COMMIT under the verifier of all its COPYs, and copied again when that is another one. A file that the server does not
+//! copy is read and written.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use landfast_nfs::v4::args::{CommitArgs, OpenClaim, OpenHow};
+use landfast_nfs::v4::data::WriteResponse;
+use landfast_nfs::v4::flags::{OPEN4_SHARE_ACCESS_READ, OPEN4_SHARE_ACCESS_WANT_NO_DELEG};
+use landfast_nfs::v4::{ArgOp, Fattr, NfsStat, OpNum, ResBody, StableHow, Stateid, Verifier};
+use tokio::time::sleep;
+
+use super::careful::{self, How, OpenFile, Trouble};
+use super::existing::Existing;
+use super::pack::open_args;
+use super::pieces::{self, commit_group};
+use super::plan::{Leftover, SlowDone, SlowTask};
+use super::report::{Cause, Why};
+use crate::compound::OpError;
+use crate::copy::on_server::{Original, Way, clone, copy};
+use crate::limits;
+use crate::session::Session;
+
+/// Copies a file.
+pub(super) async fn extract<P>(
+    session: &Session,
+    task: &SlowTask<P>,
+    original: &Original,
+    existing: Existing,
+) -> Result<SlowDone, Trouble> {
+    match &task.leftover {
+        Leftover::Nothing => {}
+        Leftover::Incomplete(fh, attrs) => {
+            careful::set(session, fh, attrs).await?;
+            return Ok(SlowDone::Done);
+        }
+        Leftover::Opened(fh, stateid) => careful::close(session, fh, *stateid).await,
+    }
+    // Before anything is done to the destination.
+    let source = match original.way() {
+        Way::Read => None,
+        Way::Clone | Way::Copy => Some(open_source(session, task.id.0, original).await?),
+    };
+    let done = beside(session, task, original, source.as_ref(), existing).await;
+    if let Some(source) = source {
+        careful::close(session, &source.fh, source.stateid()).await;
+    }
+    done
+}
+
+async fn beside<P>(
+    session: &Session,
+    task: &SlowTask<P>,
+    original: &Original,
+    source: Option<&OpenFile>,
+    existing: Existing,
+) -> Result<SlowDone, Trouble> {
+    let Some((file, how)) = pieces::open(session, task, existing).await? else {
+        return Ok(SlowDone::Skipped);
+    };
+    let file = Arc::new(file);
+    let done = match fill(session, &file, source, original).await {
+        Ok(()) => careful::finish(session, &file, task, None).await,
+        Err(e) => Err(e),
+    };
+    careful::close(session, &file.fh, file.stateid()).await;
+    if let Err(Trouble::Refused(why)) = &done
+        && matches!(why.cause, Cause::Uncloned)
+        && how != How::Into
+    {
+        // As GNU cp: what was made for the copy goes with it.
+        careful::remove(session, &task.dir, &task.name).await?;
+    }
+    done.map(|()| SlowDone::Done)
+}
+
+/// The source, open for reading.
+async fn open_source(session: &Session, number: u32, original: &Original) -> Result<OpenFile, Trouble> {
+    let mut args = open_args(u64::from(number), &Bytes::new(), &Fattr::default());
+    args.share_access = OPEN4_SHARE_ACCESS_READ | OPEN4_SHARE_ACCESS_WANT_NO_DELEG;
+    (args.openhow, args.claim) = (OpenHow::NoCreate, OpenClaim::Fh);
+    let mut results =
+        careful::step(session, vec![ArgOp::Putfh(original.fh.clone()), ArgOp::Open(args)]).await?;
+    match results.skip(&[OpNum::PUTFH]).and_then(|()| results.open()) {
+        Ok(opened) => Ok(OpenFile::reading(original.fh.clone(), opened.stateid)),
+        Err(e) => Err(unread(Cause::Unopened, e)),
+    }
+}
+
+fn unread(cause: Cause, e: OpError) -> Trouble {
+    Trouble::Refused(Why { status: Some(e.status()), ..Why::of(cause, e.to_string()) })
+}
+
+/// All of the data, by whatever way there is.
+async fn fill(
+    session: &Session,
+    file: &Arc<OpenFile>,
+    source: Option<&OpenFile>,
+    original: &Original,
+) -> Result<(), Trouble> {
+    if original.size == 0 {
+        return Ok(());
+    }
+    let mut way = original.way();
+    loop {
+        let refused = match (way, source) {
+            (Way::Clone, Some(source)) => cloned(session, file, source).await?,
+            (Way::Copy, Some(source)) => copied(session, file, source, original.size).await?,
+            _ => return through_here(session, file, original).await,
+        };
+        let Some((op, status)) = refused else { return Ok(()) };
+        if !original.copies.refused(original.fsid, op, status) {
+            let e = OpError::Failed { op, status };
+            return Err(match op {
+                OpNum::CLONE => unread(Cause::Uncloned, e),
+                _ => Trouble::Op(e),
+            });
+        }
+        way = original.way().max(if way == Way::Clone { Way::Copy } else { Way::Read });
+    }
+}
+
+/// Why a server did not copy; `None`: it did.
+type Refusal = Option<(OpNum, NfsStat)>;
+
+/// Operations behind which the source is the saved filehandle and the destination the current one.
+fn both(file: &OpenFile, source: &OpenFile, then: Vec<ArgOp>) -> Vec<ArgOp> {
+    let mut ops = vec![ArgOp::Putfh(source.fh.clone()), ArgOp::Savefh, ArgOp::Putfh(file.fh.clone())];
+    ops.extend(then);
+    ops
+}
+
+const BOTH: [OpNum; 3] = [OpNum::PUTFH, OpNum::SAVEFH, OpNum::PUTFH];
+
+/// Opens again what the server has forgotten; `true`: it was that.
+async fn forgotten(
+    session: &Session,
+    file: &OpenFile,
+    source: &OpenFile,
+    stateids: (Stateid, Stateid),
+    status: NfsStat,
+) -> Result<bool, Trouble> {
+    if !careful::state_lost(status) {
+        return Ok(false);
+    }
+    careful::reopen(session, source, stateids.0).await?;
+    careful::reopen(session, file, stateids.1).await?;
+    Ok(true)
+}
+
+async fn cloned(session: &Session, file: &OpenFile, source: &OpenFile) -> Result<Refusal, Trouble> {
+    for _ in 0..limits::REWRITES_MAX {
+        let stateids = (source.stateid(), file.stateid());
+        // CLONE has no verifier: the COMMIT is of the same instance of the server because it is in the same COMPOUND.
+        let commit = ArgOp::Commit(CommitArgs { offset: 0, count: 0 });
+        let ops = both(file, source, vec![clone(stateids.0, stateids.1), commit]);
+        let mut results = match careful::step(session, ops).await {
+            // To clone it once more does no harm.
+            Err(Trouble::Unknown(_)) => continue,
+            other => other?,
+        };
+        results.skip(&BOTH)?;
+        match results.take(OpNum::CLONE) {
+            Ok(_) => {
+                results.commit()?;
+                return Ok(None);
+            }
+            Err(e) if forgotten(session, file, source, stateids, e.status()).await? => {}
+            Err(e) => return Ok(Some((OpNum::CLONE, e.status()))),
+        }
+    }
+    Err(Trouble::Unknown("the server keeps losing what it cloned".into()))
+}
+
+async fn copied(
+    session: &Session,
+    file: &OpenFile,
+    source: &OpenFile,
+    size: u64,
+) -> Result<Refusal, Trouble> {
+    let mut waits = true;
+    'again: for _ in 0..limits::REWRITES_MAX {
+        let (mut at, mut verifier): (u64, Option<Verifier>) = (0, None);
+        while at < size {
+            let stateids = (source.stateid(), file.stateid());
+            let count = (size - at).min(limits::COPY_PIECE_BYTES);
+            let ops = both(file, source, vec![copy(stateids.0, stateids.1, at, count, waits)]);
+            let mut results = match careful::step(session, ops).await {
+                Err(Trouble::Unknown(_)) => continue 'again,
+                other => other?,
+            };
+            results.skip(&BOTH)?;
+            let done = match results.take(OpNum::COPY) {
+                Ok(ResBody::Copy(done)) => done.response,
+                Ok(_) => return Err(OpError::Missing { op: OpNum::COPY }.into()),
+                // It copies only while others wait for nothing.
+                Err(e) if e.status() == NfsStat::NFS4ERR_OFFLOAD_NO_REQS && waits => {
+                    waits = false;
+                    continue;
+                }
+                Err(e) if forgotten(session, file, source, stateids, e.status()).await? => continue 'again,
+                Err(e) => return Ok(Some((OpNum::COPY, e.status()))),
+            };
+            let done = match done.callback_id {
+                None => done,
+                Some(id) => match ended(session, file, id).await? {
+                    Some(count) => {
+                        WriteResponse { callback_id: None, count, committed: StableHow::Unstable, ..done }
+                    }
+                    None => continue 'again,
+                },
+            };
+            if done.count == 0 || done.count > count {
+                let why = Why::of(Cause::Unread, "it became shorter while it was copied");
+                return Err(Trouble::Refused(why));
+            }
+            if done.committed != StableHow::FileSync {
+                if verifier.is_some_and(|v| v != done.writeverf) {
+                    continue 'again;
+                }
+                verifier = Some(done.writeverf);
+            }
+            at += done.count;
+        }
+        let Some(verifier) = verifier else { return Ok(None) };
+        let ops = vec![ArgOp::Putfh(file.fh.clone()), ArgOp::Commit(CommitArgs { offset: 0, count: 0 })];
+        let mut results = match careful::step(session, ops).await {
+            Err(Trouble::Unknown(_)) => continue,
+            other => other?,
+        };
+        results.skip(&[OpNum::PUTFH])?;
+        if results.commit()? == verifier {
+            return Ok(None);
+        }
+    }
+    Err(Trouble::Unknown("the server keeps losing what it copied".into()))
+}
+
+/// Waits for a copy that goes on by itself: the bytes in the end. `None`: the server does not know it any more.
+///
+/// There is no back channel for CB_OFFLOAD, so the server is asked. Copied meanwhile counts as unstable: only a COMMIT
+/// behind it makes it stable.
+async fn ended(session: &Session, file: &OpenFile, id: Stateid) -> Result<Option<u64>, Trouble> {
+    let mut pause = limits::BACKOFF_MIN;
+    let mut last = (0, Instant::now());
+    loop {
+        let ops = vec![ArgOp::Putfh(file.fh.clone()), ArgOp::OffloadStatus(id)];
+        let mut results = match careful::step(session, ops).await {
+            Err(Trouble::Unknown(_)) => continue,
+            other => other?,
+        };
+        results.skip(&[OpNum::PUTFH])?;
+        let (count, complete) = match results.take(OpNum::OFFLOAD_STATUS) {
+            Ok(ResBody::OffloadStatus(status)) => (status.count, status.complete),
+            Ok(_) => return Err(OpError::Missing { op: OpNum::OFFLOAD_STATUS }.into()),
+            Err(e) if careful::state_lost(e.status()) => return Ok(None),
+            Err(e) => return Err(e.into()),
+        };
+        match complete {
+            Some(status) if status.is_ok() => return Ok(Some(count)),
+            Some(status) => return Err(OpError::Failed { op: OpNum::COPY, status }.into()),
+            None => {}
+        }
+        if count != last.0 {
+            last = (count, Instant::now());
+        } else if last.1.elapsed() > limits::DELAY_PATIENCE {
+            // Nothing more is to be written when the file is given up.
+            let ops = vec![ArgOp::Putfh(file.fh.clone()), ArgOp::OffloadCancel(id)];
+            careful::step(session, ops).await?.skip(&[OpNum::PUTFH, OpNum::OFFLOAD_CANCEL])?;
+            return Err(Trouble::Other("the server does not go on with its copy".into()));
+        }
+        sleep(pause).await;
+        pause = (pause * 2).min(limits::BACKOFF_MAX);
+    }
+}
+
+/// Reads and writes, a few pieces at a time.
+async fn through_here(session: &Session, file: &Arc<OpenFile>, original: &Original) -> Result<(), Trouble> {
+    let mut at = 0;
+    while at < original.size {
+        let end = original.size.min(at + (limits::PIECE_BYTES * limits::COPIED_PIECES) as u64);
+        let ranges: Vec<_> = (at..end)
+            .step_by(limits::PIECE_BYTES)
+            .map(|from| (original.fh.clone(), from, (end - from).min(limits::PIECE_BYTES as u64)))
+            .collect();
+        let wanted: Vec<(u64, u64)> = ranges.iter().map(|(_, from, len)| (*from, *len)).collect();
+        let mut group = Vec::with_capacity(wanted.len());
+        for (read, (from, len)) in original.nfs.read_of(ranges).await.into_iter().zip(wanted) {
+            let data = read.into_result().map_err(|e| {
+                let cause = if at == 0 { Cause::Unopened } else { Cause::Unread };
+                Trouble::Refused(Why { status: e.status(), ..Why::of(cause, e.to_string()) })
+            })?;
+            if (data.len() as u64) < len {
+                let why = Why::of(Cause::Unread, "it became shorter while it was read");
+                return Err(Trouble::Refused(why));
+            }
+            group.push((from, data));
+        }
+        match &group[..] {
+            [(offset, data)] => {
+                careful::write(session, file, *offset, data, StableHow::FileSync).await?;
+            }
+            _ => commit_group(session, file, &group).await?,
+        }
+        at = end;
+    }
+    Ok(())
+}
