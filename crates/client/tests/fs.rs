@@ -287,3 +287,56 @@ async fn large_files_and_files_with_times_are_stable_and_whole() {
         rig.stop().await;
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_are_copied_by_the_server_where_it_can_and_nothing_is_lost_of_those_that_it_refuses() {
+    if skipped() {
+        return;
+    }
+    for version in VERSIONS {
+        let rig = Rig::new().await;
+        let nfs = connect(&rig, version).await;
+        shell(
+            &rig.dest(),
+            "umask 022; mkdir in out; for n in $(seq 100); do head -c 30000 /dev/urandom > in/$n; done; head -c 9000000 /dev/urandom > in/large; \
+             : > in/empty; ln -s large in/link; ln in/large out/same; ln in/7 out/seven; chmod 640 in/1; head -c 50000 /dev/zero > out/3; chmod 600 out/3",
+        );
+        let before = fs::read(rig.dest().join("in/large")).unwrap();
+        let names: Vec<String> =
+            (1..=100).map(|n| n.to_string()).chain(["large".into(), "empty".into()]).collect();
+        let stats = nfs.stats();
+        let copied = nfs.copy(names.iter().map(|n| (format!("in/{n}"), format!("out/{n}")))).await;
+        let moved =
+            nfs.stats().bytes_sent - stats.bytes_sent + nfs.stats().bytes_received - stats.bytes_received;
+        for (name, outcome) in names.iter().zip(copied) {
+            let (from, to) = (rig.dest().join("in").join(name), rig.dest().join("out").join(name));
+            let data = fs::read(&from).unwrap();
+            assert_eq!(outcome, Outcome::Committed(data.len() as u64), "{version} {name}");
+            assert!(data == fs::read(&to).unwrap(), "{version} {name}");
+        }
+        let mode = |name: &str| fs::metadata(rig.dest().join(name)).unwrap().permissions().mode() & 0o7777;
+        assert_eq!((mode("out/1"), mode("out/2"), mode("out/3")), (0o640, 0o644, 0o600));
+        match version {
+            "4.2" => assert!(moved < 300_000, "{moved} bytes"),
+            _ => assert!(moved > 24_000_000, "{moved} bytes"),
+        }
+        let odd = [
+            ("in/link", "out/through"),
+            ("in", "out/dir"),
+            ("in/none", "out/none"),
+            ("in/large", "in/large"),
+            ("in/large", "out/same"),
+            ("in/7", "out/seven"),
+            ("in/1", "none/1"),
+        ];
+        let found = nfs.copy(odd).await;
+        assert_eq!(found[0], Outcome::Committed(9_000_000), "{version}");
+        assert!(fs::read(rig.dest().join("out/through")).unwrap() == before);
+        let said: Vec<_> = found.into_iter().skip(1).map(status).collect();
+        let (inval, noent) = (NfsStat::NFS4ERR_INVAL, NfsStat::NFS4ERR_NOENT);
+        assert_eq!(said, [NfsStat::NFS4ERR_ISDIR, noent, inval, inval, inval, noent], "{version}");
+        assert!(fs::read(rig.dest().join("in/large")).unwrap() == before, "{version}");
+        assert!(!rig.dest().join("out/none").exists() && !rig.dest().join("out/dir").exists());
+        rig.stop().await;
+    }
+}

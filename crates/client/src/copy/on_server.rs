@@ -78,6 +78,17 @@ impl ServerCopies {
         Ok((copies || reflink == Reflink::Always).then(|| Arc::new(found)))
     }
 
+    /// A server that copies nothing.
+    pub(crate) fn none() -> ServerCopies {
+        ServerCopies {
+            reflink: Reflink::Never,
+            first: Way::Read,
+            less: Mutex::default(),
+            commits: true,
+            wants_opens: AtomicBool::new(false),
+        }
+    }
+
     pub(crate) fn only_clones(&self) -> bool {
         self.reflink == Reflink::Always
     }

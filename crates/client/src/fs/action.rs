@@ -89,6 +89,11 @@ pub(super) trait Action: Send + 'static {
         ops.iter().map(crate::cost::result_bytes).sum()
     }
 
+    /// Bytes of data that the server moves for the next round.
+    fn moves(&self) -> u64 {
+        0
+    }
+
     /// The current filehandle is the same after the operations as before.
     fn stays(&self) -> bool {
         false

@@ -44,6 +44,8 @@ pub(super) struct Segment {
     pub(super) stays: bool,
     /// It changes something on the server.
     pub(super) changes: bool,
+    /// Bytes of data that the server moves for it.
+    pub(super) moves: u64,
 }
 
 /// Which of a segment's places could not be reached.
@@ -182,6 +184,13 @@ impl<A: Action> Item<A> {
         self
     }
 
+    /// With a source whose handle is known.
+    pub(super) fn with_source_at(mut self, fh: FileHandle) -> Item<A> {
+        let route = Route::new(b"", Wants::Object { follow: false });
+        self.source = Some(Route { walked: Some((0, fh)), ..route });
+        self
+    }
+
     /// The steps of the path and of the source's, as they are now.
     pub(super) fn paths(&self) -> impl Iterator<Item = &[Step]> {
         [Some(&self.route), self.source.as_ref()].into_iter().flatten().map(|route| &route.steps[..])
@@ -228,7 +237,7 @@ impl<A: Action> Item<A> {
         let mut source = None;
         if let Some(route) = &mut self.source {
             let until = route.source_len();
-            if route.steps.is_empty() {
+            if route.steps.is_empty() && route.walked.is_none() {
                 return Err(Failure::Root);
             }
             let (begin, base) = route.begin(until, dirs, now);
@@ -283,7 +292,8 @@ impl<A: Action> Item<A> {
         let reply = self.action.reply(&ops);
         self.changed = self.action.changes();
         self.begun |= self.changed;
-        Segment { source, place, known_as, ops, reply, stays, changes: self.changed }
+        let moves = self.action.moves();
+        Segment { source, place, known_as, ops, reply, stays, changes: self.changed, moves }
     }
 
     fn of(&mut self, way: Way) -> &mut Route {
@@ -485,7 +495,7 @@ impl<A: Action> Item<A> {
 
 fn look(place: Place, ops: Vec<ArgOp>) -> Segment {
     let reply = ops.iter().map(crate::cost::result_bytes).sum();
-    Segment { source: None, place, known_as: None, ops, reply, stays: false, changes: false }
+    Segment { source: None, place, known_as: None, ops, reply, stays: false, changes: false, moves: 0 }
 }
 
 fn fail<T>(e: OpError) -> Next<T> {

@@ -24,6 +24,7 @@
 //! | `item` | one item on its way: symbolic links, long paths (pure) |
 //! | `action`; `attrs`, `names`, `list`, `data` | what is done at the end of the way (pure) |
 //! | `fetch` | objects by their handles, with data and extended attributes (pure, and its calls) |
+//! | `copied` | files copied, by the server where it can |
 //! | `meta`, `tree` | attributes in little memory; what walks and removals of trees do next (pure) |
 //! | `order` | listings that come in any order, as a depth-first walk (pure) |
 //! | `pack` | many segments in one COMPOUND (pure) |
@@ -32,6 +33,7 @@
 
 mod action;
 mod attrs;
+mod copied;
 mod data;
 mod dirs;
 mod fetch;
@@ -55,9 +57,10 @@ use bytes::Bytes;
 use landfast_nfs::v4::args::CreateType;
 use landfast_nfs::v4::attr::{AttrValues, Bitmap};
 use landfast_nfs::v4::{ArgOp, FileHandle};
-use tokio::sync::watch;
+use tokio::sync::{OnceCell, watch};
 
 use crate::compound::fattr;
+use crate::copy::on_server::ServerCopies;
 use crate::limits::WINDOW_MAX;
 use crate::ops;
 use crate::session::{Session, SessionError, SessionOptions, SessionStats};
@@ -91,6 +94,8 @@ struct Shared {
     dirs: Mutex<Dirs>,
     capacity: Mutex<Capacity>,
     numbers: AtomicU64,
+    /// How files are copied, once it was asked.
+    copies: OnceCell<Arc<ServerCopies>>,
     stop: watch::Sender<bool>,
 }
 
@@ -192,6 +197,7 @@ impl Nfs {
             top,
             dirs: Mutex::default(),
             numbers: AtomicU64::new(0),
+            copies: OnceCell::new(),
             stop: watch::Sender::new(false),
         };
         Nfs { shared: Arc::new(shared) }

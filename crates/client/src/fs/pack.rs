@@ -12,6 +12,7 @@ use super::action::Room;
 use super::item::{Segment, Way};
 use super::path::{Base, Place, Step};
 use crate::cost::{REPLY_HEAD, REQUEST_HEAD, result_bytes};
+use crate::limits::COPIED_PER_COMPOUND;
 use crate::session::SessionLimits;
 
 /// What one COMPOUND may cost. Learnt downward when a server takes less than it promised.
@@ -131,6 +132,8 @@ pub(super) struct Packer<T> {
     ops: usize,
     reply: usize,
     lists: usize,
+    /// Bytes of data that the server moves.
+    moves: u64,
     changes: bool,
     current: Option<Place>,
     saved: Option<Place>,
@@ -146,6 +149,7 @@ impl<T> Packer<T> {
             ops: 0,
             reply: 0,
             lists: 0,
+            moves: 0,
             changes: false,
             current: None,
             saved: None,
@@ -183,7 +187,8 @@ impl<T> Packer<T> {
             && self.ops <= self.capacity.ops
             && self.lists <= self.capacity.lists
             && self.body.len() <= self.capacity.request
-            && self.reply <= reply_max;
+            && self.reply <= reply_max
+            && self.moves + segment.moves <= COPIED_PER_COMPOUND;
         if !fits && !self.members.is_empty() {
             self.body.truncate(before.0);
             (_, self.ops, self.reply, self.lists, self.current, self.saved) = before;
@@ -194,6 +199,7 @@ impl<T> Packer<T> {
             self.saved = None;
         }
         self.changes = changes;
+        self.moves += segment.moves;
         let Segment { source, place, known_as, ops, .. } = segment;
         self.members.push(Member { whose, lead, own: ops.len(), source, place, known_as });
         None

@@ -13,9 +13,7 @@ use landfast_nfs::v4::args::{
     CloseArgs, CreateArgs, CreateHow, CreateType, OpenClaim, OpenHow, SetattrArgs, WriteArgs,
 };
 use landfast_nfs::v4::attr::{AttrValues, Bitmap, number};
-use landfast_nfs::v4::flags::{
-    OPEN4_SHARE_ACCESS_READ, OPEN4_SHARE_ACCESS_WANT_NO_DELEG, OPEN4_SHARE_ACCESS_WRITE,
-};
+use landfast_nfs::v4::flags::{OPEN4_SHARE_ACCESS_WANT_NO_DELEG, OPEN4_SHARE_ACCESS_WRITE};
 use landfast_nfs::v4::{ArgOp, Fattr, FileHandle, FileType, NfsStat, OpNum, ResBody, StableHow, Stateid};
 use tokio::time::sleep;
 
@@ -61,9 +59,9 @@ impl OpenFile {
         OpenFile { fh, stateid: Mutex::new(stateid), missing, access: OPEN4_SHARE_ACCESS_WRITE }
     }
 
-    /// Open for reading.
-    pub(super) fn reading(fh: FileHandle, stateid: Stateid) -> OpenFile {
-        OpenFile { access: OPEN4_SHARE_ACCESS_READ, ..OpenFile::new(fh, stateid, Bitmap::default()) }
+    /// One that there is, open for this.
+    pub(super) fn of(fh: FileHandle, stateid: Stateid, access: u32) -> OpenFile {
+        OpenFile { access, ..OpenFile::new(fh, stateid, Bitmap::default()) }
     }
 
     pub(super) fn stateid(&self) -> Stateid {

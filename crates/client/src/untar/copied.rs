@@ -9,9 +9,12 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use landfast_nfs::v4::args::{CommitArgs, OpenClaim, OpenHow};
+use landfast_nfs::v4::attr::AttrValues;
 use landfast_nfs::v4::data::WriteResponse;
-use landfast_nfs::v4::flags::{OPEN4_SHARE_ACCESS_READ, OPEN4_SHARE_ACCESS_WANT_NO_DELEG};
-use landfast_nfs::v4::{ArgOp, Fattr, NfsStat, OpNum, ResBody, StableHow, Stateid, Verifier};
+use landfast_nfs::v4::flags::{
+    OPEN4_SHARE_ACCESS_READ, OPEN4_SHARE_ACCESS_WANT_NO_DELEG, OPEN4_SHARE_ACCESS_WRITE,
+};
+use landfast_nfs::v4::{ArgOp, Fattr, FileHandle, NfsStat, OpNum, ResBody, StableHow, Stateid, Verifier};
 use tokio::time::sleep;
 
 use super::careful::{self, How, OpenFile, Trouble};
@@ -20,10 +23,12 @@ use super::pack::open_args;
 use super::pieces::{self, commit_group};
 use super::plan::{Leftover, SlowDone, SlowTask};
 use super::report::{Cause, Why};
-use crate::compound::OpError;
+use crate::compound::{OpError, fattr};
 use crate::copy::on_server::{Original, Way, clone, copy};
+use crate::fs::{Failure, Nfs, Outcome};
 use crate::limits;
 use crate::session::Session;
+use crate::url::Version;
 
 /// Copies a file.
 pub(super) async fn extract<P>(
@@ -50,6 +55,54 @@ pub(super) async fn extract<P>(
         careful::close(session, &source.fh, source.stateid()).await;
     }
     done
+}
+
+/// Copies over a file that there is: its bytes in the end.
+pub(crate) async fn over(nfs: &Nfs, fh: FileHandle, original: &Original) -> Outcome<u64> {
+    let session = nfs.session();
+    let done = async {
+        // Earlier versions do not open by handles; they write without an open.
+        let opens = matches!(session.version(), Version::V41 | Version::V42);
+        let file = match opens {
+            true => open_as(session, fh, OPEN4_SHARE_ACCESS_WRITE, 1).await?,
+            false => OpenFile::of(fh, Stateid::ANONYMOUS, OPEN4_SHARE_ACCESS_WRITE),
+        };
+        let file = Arc::new(file);
+        let done = fill_over(session, &file, original).await;
+        if opens {
+            careful::close(session, &file.fh, file.stateid()).await;
+        }
+        done
+    };
+    let failed = |status| Outcome::Failed(Failure::Status { op: OpNum::COPY, status });
+    match done.await {
+        Ok(()) => Outcome::Committed(original.size),
+        Err(Trouble::Op(e)) => Outcome::Failed(e.into()),
+        Err(Trouble::Refused(why)) => failed(why.status.unwrap_or(NfsStat::NFS4ERR_IO)),
+        Err(Trouble::Unknown(why)) => Outcome::Unknown(why),
+        Err(Trouble::Fatal(e)) => Outcome::from(e),
+        Err(Trouble::Other(_)) => failed(NfsStat::NFS4ERR_IO),
+    }
+}
+
+async fn fill_over(session: &Session, file: &Arc<OpenFile>, original: &Original) -> Result<(), Trouble> {
+    if file.fh == original.fh {
+        // The server of a file that is read and written does not tell.
+        return Err(OpError::Failed { op: OpNum::COPY, status: NfsStat::NFS4ERR_INVAL }.into());
+    }
+    let source = match original.way() {
+        Way::Read => None,
+        Way::Clone | Way::Copy => {
+            Some(open_as(session, original.fh.clone(), OPEN4_SHARE_ACCESS_READ, 2).await?)
+        }
+    };
+    let done = fill(session, file, source.as_ref(), original).await;
+    if let Some(source) = source {
+        careful::close(session, &source.fh, source.stateid()).await;
+    }
+    done?;
+    let size = fattr(&AttrValues { size: Some(original.size), ..AttrValues::default() });
+    careful::set(session, &file.fh, &size).await
 }
 
 async fn beside<P>(
@@ -80,15 +133,20 @@ async fn beside<P>(
 
 /// The source, open for reading.
 async fn open_source(session: &Session, number: u32, original: &Original) -> Result<OpenFile, Trouble> {
-    let mut args = open_args(u64::from(number), &Bytes::new(), &Fattr::default());
-    args.share_access = OPEN4_SHARE_ACCESS_READ | OPEN4_SHARE_ACCESS_WANT_NO_DELEG;
-    (args.openhow, args.claim) = (OpenHow::NoCreate, OpenClaim::Fh);
-    let mut results =
-        careful::step(session, vec![ArgOp::Putfh(original.fh.clone()), ArgOp::Open(args)]).await?;
-    match results.skip(&[OpNum::PUTFH]).and_then(|()| results.open()) {
-        Ok(opened) => Ok(OpenFile::reading(original.fh.clone(), opened.stateid)),
-        Err(e) => Err(unread(Cause::Unopened, e)),
+    match open_as(session, original.fh.clone(), OPEN4_SHARE_ACCESS_READ, u64::from(number)).await {
+        Err(Trouble::Op(e)) => Err(unread(Cause::Unopened, e)),
+        other => other,
     }
+}
+
+/// A file, open for this.
+async fn open_as(session: &Session, fh: FileHandle, access: u32, number: u64) -> Result<OpenFile, Trouble> {
+    let mut args = open_args(number, &Bytes::new(), &Fattr::default());
+    args.share_access = access | OPEN4_SHARE_ACCESS_WANT_NO_DELEG;
+    (args.openhow, args.claim) = (OpenHow::NoCreate, OpenClaim::Fh);
+    let mut results = careful::step(session, vec![ArgOp::Putfh(fh.clone()), ArgOp::Open(args)]).await?;
+    results.skip(&[OpNum::PUTFH])?;
+    Ok(OpenFile::of(fh, results.open()?.stateid, access))
 }
 
 fn unread(cause: Cause, e: OpError) -> Trouble {

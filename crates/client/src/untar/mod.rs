@@ -20,7 +20,7 @@
 
 mod attrs;
 mod careful;
-mod copied;
+pub(crate) mod copied;
 mod engine;
 mod existing;
 mod options;
