@@ -8,6 +8,7 @@ mod channel;
 mod check;
 mod client;
 mod commands;
+mod folded;
 mod image;
 mod knfsd;
 mod linux_source;

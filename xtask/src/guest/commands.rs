@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 
+use super::folded;
 use super::image;
 use super::knfsd;
 use super::machine::Hardware;
@@ -56,14 +57,26 @@ pub fn run(options: &Options) -> Result<ExitCode, String> {
     let disk = dir.path().join("disk.img");
     let made = std::fs::File::create(&disk).and_then(|file| file.set_len(DISK_BYTES));
     made.map_err(|e| format!("{}: {e}", disk.display()))?;
-    proc::run(command(&format!("mkfs.{}", options.fs), ["-q"]).arg(&disk))?;
+    let folds = options.fs == "ext4";
+    let mut mkfs = command(&format!("mkfs.{}", options.fs), ["-q"]);
+    proc::run(mkfs.args(if folds { &folded::MKFS[..] } else { &[] }).arg(&disk))?;
+    if folds {
+        folded::make(&disk)?;
+    }
     let hardware = Hardware { link: Some(Link::new()?), scratch: Some(disk), ..Hardware::default() };
     let mut guest = knfsd::boot(&image, &hardware, &options.fs, "sync")?;
     let urls = options.vers.iter().map(|vers| knfsd::url(&hardware, *vers));
     let urls = urls.collect::<Result<Vec<_>, _>>()?;
     let mut commands = command(&binary.to_string_lossy(), ["lab", "commands", "--files"]);
     commands.arg(options.files.to_string()).args(urls);
-    let done = proc::run_within(LIMIT, &mut commands).map_err(|e| format!("{e}\n{}", guest.console()));
+    let mut done = proc::run_within(LIMIT, &mut commands);
+    for vers in options.vers.iter().filter(|_| folds) {
+        done = done.and_then(|()| {
+            let url = knfsd::url_of(&hardware, *vers, folded::NAME)?;
+            folded::check(&binary.to_string_lossy(), dir.path(), &url)
+        });
+    }
+    let done = done.map_err(|e| format!("{e}\n{}", guest.console()));
     guest.end();
     done.map(|()| ExitCode::SUCCESS)
 }

@@ -29,9 +29,14 @@ pub fn boot(image: &Image, hardware: &Hardware, fs: &str, exports: &str) -> Resu
 
 /// The URL of what it serves.
 pub fn url(hardware: &Hardware, vers: Vers) -> Result<String, String> {
+    url_of(hardware, vers, "")
+}
+
+/// The URL of something in it, which has this path.
+pub fn url_of(hardware: &Hardware, vers: Vers, below: &str) -> Result<String, String> {
     let link = hardware.link.as_ref().ok_or("the guest has no address")?;
     let address = link.address.split('/').next().unwrap_or_default();
     // NFSv3 knows no pseudo root.
-    let path = if vers == Vers::V3 { "srv/export" } else { "" };
-    Ok(format!("nfs://{address}/{path}?version={vers}"))
+    let path = if vers == Vers::V3 { "srv/export/" } else { "" };
+    Ok(format!("nfs://{address}/{path}{below}?version={vers}"))
 }

@@ -22,6 +22,7 @@ use super::existing::{Existing, New, Over, SEEN, Seen, Verdict};
 use super::pack::{is_dir, open_args};
 use super::plan::{Leftover, Make, SlowDone, SlowTask};
 use super::report::{Cause, Why};
+use super::spelling;
 use crate::compound::{OpError, Results, fattr, values};
 use crate::limits;
 use crate::ops;
@@ -145,6 +146,7 @@ pub(super) async fn extract<P>(
         match done {
             Err(Trouble::Unknown(_)) if tries < limits::REPLACE_TRIES => {
                 if how == How::New && !matches!(task.job.make, Make::Dir) {
+                    spelling::check(session, task).await?;
                     how = How::Replace;
                 }
             }
@@ -154,13 +156,15 @@ pub(super) async fn extract<P>(
                     && !task.implied
                     && tries < limits::REPLACE_TRIES =>
             {
+                // Also after what was known to have the name has gone.
+                spelling::check(session, task).await?;
                 how = match existing {
-                    Existing::Overwrite if task.job.puts() == New::File => How::Into,
                     // Somebody else's, made just now.
                     Existing::Look(over) => match look(session, task, over).await? {
                         Some(how) => how,
                         None => return Ok(SlowDone::Skipped),
                     },
+                    Existing::Overwrite if task.job.puts() == New::File => How::Into,
                     _ => How::Replace,
                 };
             }
@@ -187,6 +191,9 @@ pub(super) async fn how<P>(
     task: &SlowTask<P>,
     existing: Existing,
 ) -> Result<Option<How>, Trouble> {
+    if task.replace && !task.known {
+        spelling::check(session, task).await?;
+    }
     Ok(Some(match (existing, task.replace) {
         (Existing::Look(over), false) => return look(session, task, over).await,
         (_, false) => How::New,
@@ -213,12 +220,16 @@ pub(super) async fn look<P>(
     if task.job.is(&seen) {
         return Err(Trouble::Refused(Why::of(Cause::SameFile, "they are the same file")));
     }
-    match over.judge(task.job.puts(), task.job.modified, &seen) {
-        Verdict::Replace => Ok(Some(How::Replace)),
-        Verdict::Into => Ok(Some(How::Into)),
-        Verdict::Skip => Ok(None),
-        Verdict::Refuse(why) => Err(Trouble::Refused(why)),
+    let how = match over.judge(task.job.puts(), task.job.modified, &seen) {
+        Verdict::Replace => How::Replace,
+        Verdict::Into => How::Into,
+        Verdict::Skip => return Ok(None),
+        Verdict::Refuse(why) => return Err(Trouble::Refused(why)),
+    };
+    if seen.kind != FileType::Dir && !task.known {
+        spelling::check(session, task).await?;
     }
+    Ok(Some(how))
 }
 
 /// Removes a name that is no directory; that there is none is as good.
@@ -257,7 +268,7 @@ async fn dir<P>(session: &Session, task: &SlowTask<P>, replace: bool) -> Result<
     Ok(SlowDone::Dir(fh, false))
 }
 
-async fn look_up(
+pub(super) async fn look_up(
     session: &Session,
     dir: &FileHandle,
     name: &Bytes,

@@ -33,6 +33,7 @@ mod report;
 #[cfg(test)]
 mod sim;
 mod source;
+mod spelling;
 mod tree;
 
 pub use engine::{run, run_as, run_in};

@@ -17,6 +17,7 @@ use super::existing::Existing;
 use super::plan::{Leftover, SlowDone, SlowTask};
 use super::report::{Cause, Why};
 use super::source::Piece;
+use super::spelling;
 use crate::limits;
 use crate::session::Session;
 
@@ -57,19 +58,23 @@ pub(super) async fn open<P>(
         match careful::open(session, task, how, existing).await {
             Err(Trouble::Unknown(_)) if tries < limits::REPLACE_TRIES => {
                 if how == How::New {
+                    spelling::check(session, task).await?;
                     how = How::Replace;
                 }
             }
             Err(e) if e.status() == Some(landfast_nfs::v4::NfsStat::NFS4ERR_EXIST) => match existing {
                 Existing::Keep => return Err(Trouble::Other("File exists".into())),
-                Existing::Overwrite if tries < limits::REPLACE_TRIES => how = How::Into,
                 Existing::Look(over) if tries < limits::REPLACE_TRIES => {
+                    spelling::check(session, task).await?;
                     match careful::look(session, task, over).await? {
                         Some(now) => how = now,
                         None => return Ok(None),
                     }
                 }
-                _ if tries < limits::REPLACE_TRIES => how = How::Replace,
+                _ if tries < limits::REPLACE_TRIES => {
+                    spelling::check(session, task).await?;
+                    how = if existing == Existing::Overwrite { How::Into } else { How::Replace };
+                }
                 _ => return Err(e),
             },
             other => return other.map(|file| Some((file, how))),

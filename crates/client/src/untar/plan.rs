@@ -125,6 +125,8 @@ pub(super) struct SlowTask<P> {
     pub(super) job: Job<P>,
     /// The name exists, or may exist, and has to go first.
     pub(super) replace: bool,
+    /// What has the name is known to be called so, letter for letter.
+    pub(super) known: bool,
     /// A directory that the archive does not name: it replaces nothing.
     pub(super) implied: bool,
     pub(super) leftover: Leftover,
@@ -148,6 +150,8 @@ pub(super) struct Item<P> {
     pub(super) dir: DirId,
     pub(super) name: Bytes,
     pub(super) replace: bool,
+    /// What has the name is known to be called so, letter for letter.
+    pub(super) known: bool,
     pub(super) child: Option<DirId>,
     /// A hard link's target: a directory, and the names from there.
     pub(super) target: Option<(DirId, Vec<Bytes>)>,
@@ -361,6 +365,7 @@ impl<P: Default> Plan<P> {
             dir,
             name: name.clone(),
             replace,
+            known: replace || look,
             child,
             target: None,
             implied: false,
@@ -426,6 +431,7 @@ impl<P: Default> Plan<P> {
             dir: parent,
             name,
             replace: false,
+            known: false,
             child: Some(child),
             target: None,
             implied: true,
@@ -691,6 +697,7 @@ impl<P: Default> Plan<P> {
                 target,
                 job,
                 replace: item.replace,
+                known: item.known,
                 implied: item.implied,
                 leftover: std::mem::replace(&mut item.leftover, Leftover::Nothing),
             });

@@ -176,7 +176,7 @@ impl<P: Default> Plan<P> {
         }
         if !written || unstable.is_some() {
             // A short write, or one that is not stable: all over again.
-            (item.slow, item.replace) = (true, true);
+            (item.slow, item.replace, item.known) = (true, true, true);
             return self.ready.push_front(id);
         }
         if let Some(child) = item.child {
@@ -208,17 +208,17 @@ impl<P: Default> Plan<P> {
                         *place = Some(fh.clone());
                     }
                 }
-                ResBody::Remove(_) => item.replace = false,
+                ResBody::Remove(_) => (item.replace, item.known) = (false, false),
                 ResBody::Create(_) => {
                     // Made, but not finished.
                     item.replace = item.child.is_none();
-                    item.slow = true;
+                    (item.slow, item.known) = (true, true);
                 }
                 _ => {}
             }
         }
         if let Some((stateid, fh)) = opened {
-            (item.slow, item.replace) = (true, true);
+            (item.slow, item.replace, item.known) = (true, true, true);
             if let Some(fh) = fh {
                 item.leftover = Leftover::Opened(fh, stateid);
             }

@@ -36,6 +36,8 @@ pub enum Cause {
     SameFile,
     /// It was to share the source's storage ([`crate::copy::Reflink::Always`]), and cannot.
     Uncloned,
+    /// For the server it is another spelling of a name that is there.
+    OtherSpelling,
     /// The source could not be looked at.
     Unseen,
     /// A directory of the source could not be read.

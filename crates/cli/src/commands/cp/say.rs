@@ -199,6 +199,6 @@ fn sentence(source: &[u8], dest: &[u8], why: &Why) -> String {
             };
             format!("{what} {to}: {status}")
         }
-        Cause::Parent | Cause::Other => format!("cannot copy {from} to {to}: {why}"),
+        Cause::Parent | Cause::OtherSpelling | Cause::Other => format!("cannot copy {from} to {to}: {why}"),
     }
 }
