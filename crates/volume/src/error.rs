@@ -129,6 +129,7 @@ impl From<Errno> for Error {
             Errno::NODATA => Error::NoXattr,
             Errno::TOOBIG => Error::XattrTooBig,
             Errno::BUSY | Errno::AGAIN | Errno::TXTBSY => Error::Busy,
+            // NOMEM also of a stale handle whose inode is just being made anew: asked again, it is stale.
             Errno::NOMEM | Errno::MFILE | Errno::NFILE | Errno::NOBUFS => Error::Resources,
             Errno::STALE => Error::Stale,
             _ => Error::Io,
@@ -167,6 +168,13 @@ pub enum OpenError {
         /// What is missing.
         what: &'static str,
     },
+    /// Its names ignore case.
+    #[error(
+        "{}: names that differ in case only are one there (casefold, ascii-ci), and the log cannot tell which of them a name is; \
+         choose a directory that tells them apart",
+        .0.display()
+    )]
+    FoldsCase(PathBuf),
     /// Another server uses the directory.
     #[error("{}: in use by another landfast server ({holder}); stop that one first", .dir.display())]
     DirInUse {

@@ -71,7 +71,9 @@ impl Volume {
             check_outside(&dir, log)?;
         }
         let (state_dir, made) = open_state_dir(&dir, &mount)?;
-        let mut identity = load_identity(&o, &dir, &mount, &state_dir, &root_id).inspect_err(|_| {
+        let identity = check_case(&dir, &mount, &state_dir)
+            .and_then(|()| load_identity(&o, &dir, &mount, &state_dir, &root_id));
+        let mut identity = identity.inspect_err(|_| {
             if made {
                 unmake_state_dir(&mount, &state_dir);
             }
@@ -234,6 +236,17 @@ fn look_at_root(
         }
     }
     Ok((id, look, mount_id))
+}
+
+/// Recovery goes by names as clients have typed them: two spellings of one would be two names.
+fn check_case(dir: &Path, mount: &OwnedFd, state_dir: &OwnedFd) -> Result<(), OpenError> {
+    let wrap = |e: Errno| OpenError::io(dir.join(STATE_DIR).display().to_string(), e);
+    let other = match kernel::open_path(mount, STATE_DIR.to_ascii_uppercase().as_bytes()) {
+        Err(Errno::NOENT) => return Ok(()),
+        other => other.map_err(wrap)?,
+    };
+    let (this, other) = (kernel::look(state_dir).map_err(wrap)?, kernel::look(&other).map_err(wrap)?);
+    if this.stx_ino == other.stx_ino { Err(OpenError::FoldsCase(dir.to_owned())) } else { Ok(()) }
 }
 
 /// Opens the state directory, making it if there is none, and locks it for as long as the descriptor lives. Whether it was

@@ -12,7 +12,7 @@ use crate::node::{Node, OpenFile};
 use crate::tx::Tx;
 use crate::types::{CreateHow, EntryDetail, Kind, OpenMode, SetAttrs, Stable};
 use crate::volume::{Durability, OpenOptions, Volume};
-use crate::{Cred, Error};
+use crate::{Cred, Error, OpenError};
 
 const FLAVOURS: [Flavour; 3] = [Flavour::Ext4, Flavour::Xfs, Flavour::Btrfs];
 
@@ -276,4 +276,19 @@ fn sizes_that_are_ahead_of_the_log_are_there_as_a_whole() {
         served.end();
     }
     sim::install(None);
+}
+
+/// Recovery would take two spellings of one name for two names.
+#[test]
+fn a_directory_that_ignores_case_is_refused_and_left_as_it_was() {
+    for flavour in FLAVOURS {
+        let mut kernel = Kernel::new(flavour, 1, 8192, 256 << 10);
+        kernel.folds_case = true;
+        sim::install(Some(kernel));
+        let open = || Volume::open(OpenOptions::new(sim::DIR, Durability::Sync));
+        assert!(matches!(open(), Err(OpenError::FoldsCase(_))), "{flavour:?}");
+        // Nothing is left there, and without it, it is served.
+        sim::with(|kernel| kernel.folds_case = false);
+        assert!(open().is_ok(), "{flavour:?}");
+    }
 }

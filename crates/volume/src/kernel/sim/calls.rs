@@ -110,7 +110,14 @@ impl Kernel {
             b"." | b"" => Ok(dir),
             b".." => Ok(meta.parent),
             _ if name.len() > 255 => Err(Errno::NAMETOOLONG),
-            _ => meta.entries.get(name).map(|e| e.serial).ok_or(Errno::NOENT),
+            _ => match meta.entries.get(name) {
+                None if self.folds_case => {
+                    let mut entries = meta.entries.iter();
+                    entries.find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, e)| e.serial)
+                }
+                found => found.map(|e| e.serial),
+            }
+            .ok_or(Errno::NOENT),
         }
     }
 

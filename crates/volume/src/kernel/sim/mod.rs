@@ -233,6 +233,8 @@ pub struct Kernel {
     pub rng: Rng,
     /// Blocks of the filesystem.
     pub blocks: u64,
+    /// Names that differ in case only are one (ext4's casefold, of XFS `ascii-ci`).
+    pub folds_case: bool,
     blocks_used: u64,
     live: Vec<Option<Rc<Meta>>>,
     by_ino: HashMap<u64, Serial>,
@@ -289,6 +291,7 @@ impl Kernel {
             flavour,
             rng: Rng::new(seed),
             blocks,
+            folds_case: false,
             blocks_used: 0,
             live: vec![None],
             by_ino: HashMap::new(),
