@@ -228,6 +228,9 @@ pub struct UntarArgs {
     /// Files belong to whom the archive says (default for root)
     #[arg(long)]
     pub same_owner: bool,
+    /// Set extended attributes as in the archive (`user.`, NFSv4.2)
+    #[arg(long)]
+    pub xattrs: bool,
     /// An existing file is an error, and stays as it is
     #[arg(short = 'k', long, conflicts_with = "overwrite")]
     pub keep_old_files: bool,

@@ -7,7 +7,7 @@ use crate::progress::bytes_bar;
 use crate::units::{show_bytes, show_count};
 use indicatif::ProgressBar;
 use landfast_client::NfsUrl;
-use landfast_client::untar::{self, Existing, Progress, Report, Source, Tuning, UntarOptions, Why};
+use landfast_client::untar::{self, Existing, Progress, Report, Source, Tuning, UntarOptions, Why, Xattrs};
 use std::io::Write;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -57,6 +57,7 @@ fn options(args: &UntarArgs) -> UntarOptions {
         },
         own_groups: None,
         umask: umask(),
+        xattrs: if args.xattrs { Xattrs::Must } else { Xattrs::No },
         tuning: Tuning { connections: usize::from(args.connections), ..Tuning::default() },
     }
 }

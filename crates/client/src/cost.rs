@@ -18,7 +18,7 @@ pub(crate) fn result_bytes(op: &ArgOp) -> usize {
         ArgOp::Open(_) => 104,
         ArgOp::Getfh => 4 + 128,
         ArgOp::Create(_) => 44,
-        ArgOp::Remove(_) | ArgOp::Link(_) => 20,
+        ArgOp::Remove(_) | ArgOp::Link(_) | ArgOp::Setxattr(_) => 20,
         ArgOp::Rename(_) => 40,
         ArgOp::Write(_) => 16,
         ArgOp::Setattr(_) => 20,

@@ -1,6 +1,7 @@
 //! `cp`.
 
 use super::*;
+use std::os::unix::ffi::OsStrExt;
 
 /// Everything that can be seen of a tree: names, kinds, modes, owners, sizes, links, times, data, attributes.
 fn picture(dir: &Path, times: bool) -> String {
@@ -11,7 +12,24 @@ fn picture(dir: &Path, times: bool) -> String {
          find . \\( -type f -o -type d \\) -print0 | sort -z | xargs -0r getfattr -d -m user. 2>/dev/null || true"
     );
     let end = Command::new("bash").args(["-c", &script]).current_dir(dir).output().expect("a shell");
-    String::from_utf8_lossy(&end.stdout).into_owned()
+    let lines = [String::from_utf8_lossy(&end.stdout).into_owned()];
+    lines.into_iter().chain(names(dir).iter().map(|name| xattrs(dir, name))).collect()
+}
+
+/// The extended attributes of an object, a line each.
+fn xattrs(dir: &Path, name: &Path) -> String {
+    let at = dir.join(name);
+    let mut keys = vec![0; 4096];
+    let len = rustix::fs::llistxattr(&at, &mut keys[..]).expect("names");
+    let line = |key: &[u8]| {
+        let mut value = vec![0; 65536];
+        let key = OsStr::from_bytes(key);
+        let len = rustix::fs::lgetxattr(&at, key, &mut value[..]).expect("a value");
+        format!("{} {} {}\n", name.display(), key.display(), value[..len].escape_ascii())
+    };
+    let mut keys: Vec<&[u8]> = keys[..len].split(|b| *b == 0).filter(|k| k.starts_with(b"user.")).collect();
+    keys.sort();
+    keys.into_iter().map(line).collect()
 }
 
 /// Where sources and local destinations are.
@@ -269,4 +287,71 @@ fn cp_copies_no_file_onto_itself_and_clones_or_says_that_it_cannot() {
         assert!(ours.code == Some(1) && ours.errors().contains("failed to clone"), "{ours:?}");
         assert_eq!(made, "here\n");
     }
+}
+
+/// RFC 8276.
+#[test]
+fn cp_and_untar_keep_extended_attributes_where_there_are_any() {
+    let Some(rig) = Rig::new() else { return };
+    let local = local(&rig);
+    rig.shell("cd ../local; mkdir -p s/sub t old/s/sub; echo one > s/one; head -c 600000 /dev/urandom > s/large; : > s/sub/empty; ln -s one s/link; \
+        ln s/large s/hard; for n in $(seq 60); do echo $n > s/sub/$n; done; echo old > old/s/one");
+    let set = |name: &str, key: &str, value: &[u8]| {
+        rustix::fs::setxattr(local.join(name), key, value, rustix::fs::XattrFlags::empty()).expect("set");
+    };
+    set("s/one", "user.a", b"1");
+    set("s/one", "user.b", &[0, 1, 2, 255]);
+    set("s/large", "user.large", &[b'x'; 300]);
+    set("s/sub", "user.dir", b"d");
+    set("s/sub/empty", "user.none", b"");
+    set("old/s/one", "user.old", b"o");
+    set("old/s/sub", "user.old", b"o");
+    for n in 1..=60 {
+        set(&format!("s/sub/{n}"), "user.n", n.to_string().as_bytes());
+    }
+    rig.shell("cd ../local; touch -d 2001-02-03 s/one s/large s/sub; chmod 444 s/one; cp -a s old ../volume; tar --xattrs --format=posix -cf a.tar -C s .");
+    let pair = |version| Pair { rig: &rig, version, local: local.clone() };
+    let there = "cp -a ../old/s .";
+    let mut differ: Vec<String> = Vec::new();
+    for (before, words) in [
+        ("", &["-a", "@s", "%dest"][..]),
+        ("", &["-a", "%s", "@dest"]),
+        ("", &["-a", "%s", "%dest"]),
+        ("", &["-a", "--reflink=never", "%s", "%dest"]),
+        (there, &["-a", "@s", "%dest"]),
+        (there, &["-a", "%s", "@dest"]),
+        ("", &["-r", "--preserve=xattr", "%s", "%dest"]),
+        ("", &["-r", "@s", "%dest"]),
+        ("", &["-a", "--no-preserve=xattr", "@s", "%dest"]),
+        ("", &["--preserve=all", "@s/one", "%dest"]),
+    ] {
+        differ.extend(pair("4.2").differ(before, words));
+    }
+    assert!(differ.is_empty(), "{}", differ.join("\n\n"));
+    // Many files with their attributes in one COMPOUND.
+    let end = said(landfast().args(["cp", "-a", "--json"]).arg(local.join("s")).arg(rig.url("few", "4.2")));
+    assert!(end.summary()["rpcs"].as_u64().is_some_and(|n| n < 25), "{end:?}");
+    // A version without them: nothing is said, unless they were asked for.
+    let [(ours, _), _] = pair("4.1").run("", &["-a", "@s", "%dest"]);
+    assert_eq!((ours.code, ours.errors()), (Some(0), String::new()));
+    let [(ours, made), _] = pair("4.1").run("", &["--preserve=xattr", "@s/one", "@s/link", "%dest"]);
+    assert_eq!(ours.code, Some(1));
+    assert_eq!(ours.errors().matches("setting attributes for").count(), 2, "{ours:?}");
+    assert!(made.contains("./one f"), "{made}");
+    // An archive's.
+    let archive = local.join("a.tar");
+    let untar = |words: &[&str], version: &str| {
+        rig.shell("rm -rf dest; mkdir dest");
+        let end = said(landfast().arg("untar").args(words).arg(&archive).arg(rig.url("dest", version)));
+        (end, picture(&rig.at("dest"), true))
+    };
+    let wanted = picture(&local.join("s"), true);
+    let (end, made) = untar(&["--xattrs"], "4.2");
+    assert_eq!(end.code, Some(0), "{end:?}");
+    assert_eq!(made, wanted);
+    let (end, made) = untar(&[], "4.2");
+    assert!(end.code == Some(0) && !made.contains("user."), "{end:?}");
+    let (end, _) = untar(&["--xattrs"], "4.1");
+    assert_eq!(end.code, Some(1), "{end:?}");
+    assert!(end.errors().contains("extended attributes are not set"), "{end:?}");
 }

@@ -14,10 +14,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 
-use super::{member, system_text};
+use super::{member, named, system_text};
 use crate::archive::{ArchiveError, Kind, Member, Segment};
 use crate::limits::{PIECE_BYTES, SPARSE_BLOCK_BYTES};
-use crate::local::{Attempt, Follow, Found, Links, Trouble, Walk, WalkOptions, segments};
+use crate::local::{Attempt, Follow, Found, Links, Trouble, Walk, WalkOptions, segments, xattrs};
 use crate::tar::AsNamed;
 use crate::untar::{Cause, DataError, Given, Members, Why};
 
@@ -56,6 +56,8 @@ pub struct LocalOptions {
     pub links: bool,
     /// What becomes of holes.
     pub sparse: Sparse,
+    /// Extended attributes come, too; those that cannot be read are left out.
+    pub xattrs: bool,
     /// When it is set, no further members come.
     pub stop: Arc<AtomicBool>,
 }
@@ -114,11 +116,19 @@ impl LocalTrees {
             }
             _ => {}
         }
+        if self.options.xattrs {
+            let read = match (&self.reading, kind) {
+                (Some(reading), _) => xattrs(&reading.file),
+                (None, Kind::Dir) => found.open().and_then(|dir| xattrs(&dir)),
+                _ => Ok(Vec::new()),
+            };
+            member.xattrs = named(read.unwrap_or_default());
+        }
         if self.options.links
             && let Some(first) = self.links.earlier(&found.meta, &found.path)
         {
             (member.kind, member.link) = (Kind::HardLink, first);
-            (member.size, member.stored, member.sparse) = (0, 0, None);
+            (member.size, member.stored, member.sparse, member.xattrs) = (0, 0, None, Vec::new());
             self.reading = None;
         }
         Ok(member)

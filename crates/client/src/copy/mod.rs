@@ -14,10 +14,11 @@ mod write;
 
 use std::io;
 
+use bytes::Bytes;
 use landfast_nfs::v4::NfsTime;
 
 use crate::archive::{Kind, Member, Time};
-use crate::fs::Meta;
+use crate::fs::{Meta, Xattr};
 use crate::tar::Who;
 
 pub use local::{LocalOptions, LocalStart, LocalTrees, Sparse};
@@ -45,6 +46,11 @@ fn member(path: &[u8], kind: Kind, meta: &Meta, link: Vec<u8>, who: &dyn Who) ->
         group: Vec::new(),
         xattrs: Vec::new(),
     }
+}
+
+/// Extended attributes as members have them.
+fn named(xattrs: Vec<Xattr>) -> Vec<(Vec<u8>, Bytes)> {
+    xattrs.into_iter().map(|(name, value)| ([b"user.", &name[..]].concat(), value)).collect()
 }
 
 /// The system's words for an error, without its number.

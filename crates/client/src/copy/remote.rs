@@ -13,10 +13,10 @@ use landfast_nfs::v4::FileHandle;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use super::member;
 use super::on_server::{Original, ServerCopies, Way};
+use super::{member, named};
 use crate::archive::{ArchiveError, Kind, Member};
-use crate::fs::{InOrder, ItemError, Meta, Nfs, Outcome, Start, Step, WalkOptions, join};
+use crate::fs::{InOrder, ItemError, Meta, Nfs, Outcome, Start, Step, WalkOptions, Wanted, Xattr, join};
 use crate::limits::{
     COPIED_AHEAD_BYTES, COPIED_CALLS_MAX, COPIED_TOGETHER, COPIED_TOGETHER_BYTES, PIECE_BYTES,
     PIECES_PER_COMMIT, WHOLE_FILE_MAX,
@@ -46,6 +46,8 @@ pub struct RemoteOptions {
     pub links: bool,
     /// The destination is on the same server, which copies the files itself.
     pub copies: Option<Arc<ServerCopies>>,
+    /// Extended attributes come, too, where the server has them.
+    pub xattrs: bool,
     /// When it is set, no further members come.
     pub stop: Arc<AtomicBool>,
 }
@@ -99,6 +101,7 @@ impl RemoteTrees {
             members: Vec::new(),
             files: Vec::new(),
             bytes: 0,
+            xattrs: options.xattrs,
         };
         // One who listens no more has been told all that there was to tell.
         tokio::spawn(async move { reader.run(options, walked, who).await.is_ok() });
@@ -212,13 +215,18 @@ enum Data {
     /// Its place among what is read.
     Read(usize),
     Copy(Original),
+    /// Of what is copied, or is no file, only the extended attributes are read.
+    Xattrs(usize, Option<Original>),
 }
+
+/// Data and extended attributes.
+type Found = (Bytes, Vec<Xattr>);
 
 /// A call under way: what it reads, in order.
 struct Batch {
     bytes: usize,
     members: Vec<(Member, Data)>,
-    reading: JoinHandle<Vec<Outcome<Bytes>>>,
+    reading: JoinHandle<Vec<Outcome<Found>>>,
 }
 
 /// Reads files as they come and gives all members on, in their order.
@@ -229,8 +237,9 @@ struct Reader {
     ahead: usize,
     /// The next call.
     members: Vec<(Member, Data)>,
-    files: Vec<(FileHandle, u64)>,
+    files: Vec<Wanted>,
     bytes: usize,
+    xattrs: bool,
 }
 
 /// Nobody listens any more.
@@ -266,16 +275,26 @@ impl Reader {
                     self.drain().await?;
                     self.tell.send(Ready::Trouble(path, why)).await.map_err(|_| Abandoned)?;
                 }
+                Ok((member, Some((fh, _)))) if member.kind == Kind::Dir => {
+                    let data = self.wants(fh).map_or(Data::None, |n| Data::Xattrs(n, None));
+                    self.members.push((member, data));
+                }
                 Ok((member, None)) => self.members.push((member, Data::None)),
                 Ok((member, Some((fh, meta)))) => match self.original(&options, fh, &meta) {
-                    Ok(original) => self.members.push((member, Data::Copy(original))),
+                    Ok(original) => {
+                        let data = match self.wants(original.fh.clone()) {
+                            Some(n) => Data::Xattrs(n, Some(original)),
+                            None => Data::Copy(original),
+                        };
+                        self.members.push((member, data));
+                    }
                     Err(fh) if meta.size > WHOLE_FILE_MAX => {
                         self.drain().await?;
                         self.large(member, fh, meta.size).await?;
                     }
                     Err(fh) => {
                         self.members.push((member, Data::Read(self.files.len())));
-                        self.files.push((fh, meta.size));
+                        self.files.push(Wanted { fh, bytes: meta.size, xattrs: self.xattrs });
                         self.bytes += meta.size as usize;
                     }
                 },
@@ -287,6 +306,15 @@ impl Reader {
                 }
             }
         }
+    }
+
+    /// Has the extended attributes of an object read, if they count: their place among what is read.
+    fn wants(&mut self, fh: FileHandle) -> Option<usize> {
+        if !self.xattrs {
+            return None;
+        }
+        self.files.push(Wanted { fh, bytes: 0, xattrs: true });
+        Some(self.files.len() - 1)
     }
 
     /// A file that the destination's server copies; otherwise its handle again.
@@ -307,7 +335,15 @@ impl Reader {
         let (nfs, files) = (self.nfs.clone(), std::mem::take(&mut self.files));
         let bytes = std::mem::take(&mut self.bytes);
         self.ahead += bytes;
-        let reading = tokio::spawn(async move { nfs.read_files_of(files).await });
+        let xattrs = self.xattrs;
+        let reading = tokio::spawn(async move {
+            if xattrs {
+                let all = nfs.fetch(files).await.into_iter();
+                return all.map(|o| o.map(|fetched| (fetched.data, fetched.xattrs))).collect();
+            }
+            let all = nfs.read_files_of(files.into_iter().map(|wanted| (wanted.fh, wanted.bytes))).await;
+            all.into_iter().map(|o| o.map(|data| (data, Vec::new()))).collect()
+        });
         self.under_way.push_back(Batch { bytes, members: std::mem::take(&mut self.members), reading });
     }
 
@@ -318,21 +354,27 @@ impl Reader {
         let read = batch.reading.await.unwrap_or_default();
         let mut read: Vec<_> = read.into_iter().map(|o| Some(o.into_result())).collect();
         for (mut member, data) in batch.members {
-            let data = match data {
-                Data::None => Ok(Bytes::new()),
-                Data::Copy(original) => {
-                    let copy = Ready::Copy(Box::new((member, original)));
-                    self.tell.send(copy).await.map_err(|_| Abandoned)?;
-                    continue;
-                }
-                Data::Read(n) => match read.get_mut(n).and_then(Option::take) {
-                    Some(read) => read,
-                    None => Err(ItemError::NotExecuted("its task has ended".into())),
-                },
+            let mut take = |n: usize| match read.get_mut(n).and_then(Option::take) {
+                Some(read) => read,
+                None => Err(ItemError::NotExecuted("its task has ended".into())),
             };
+            let (data, original) = match data {
+                Data::None => (Ok((Bytes::new(), Vec::new())), None),
+                Data::Read(n) => (take(n), None),
+                Data::Copy(original) => (Ok((Bytes::new(), Vec::new())), Some(original)),
+                // Those that cannot be read are left out, as everywhere.
+                Data::Xattrs(n, original) => (Ok(take(n).unwrap_or_default()), original),
+            };
+            if let Some(original) = original {
+                member.xattrs = named(data.map(|(_, xattrs)| xattrs).unwrap_or_default());
+                let copy = Ready::Copy(Box::new((member, original)));
+                self.tell.send(copy).await.map_err(|_| Abandoned)?;
+                continue;
+            }
             let ready = match data {
-                Ok(data) => {
+                Ok((data, xattrs)) => {
                     (member.size, member.stored) = (data.len() as u64, data.len() as u64);
+                    member.xattrs = named(xattrs);
                     Ready::Whole(Box::new(member), data)
                 }
                 Err(e) => Ready::Trouble(member.path, why(Cause::Unopened, &e)),
@@ -351,7 +393,12 @@ impl Reader {
     }
 
     /// Reads a large file in ranges, several at a time.
-    async fn large(&mut self, member: Member, fh: FileHandle, size: u64) -> Result<(), Abandoned> {
+    async fn large(&mut self, mut member: Member, fh: FileHandle, size: u64) -> Result<(), Abandoned> {
+        if self.xattrs {
+            let wanted = Wanted { fh: fh.clone(), bytes: 0, xattrs: true };
+            let fetched = self.nfs.fetch([wanted]).await.pop().map(Outcome::into_result);
+            member.xattrs = named(fetched.and_then(Result::ok).map(|f| f.xattrs).unwrap_or_default());
+        }
         let (send, pieces) = mpsc::channel(1);
         self.tell.send(Ready::Pieces(Box::new(member), pieces)).await.map_err(|_| Abandoned)?;
         let mut at = 0;
@@ -404,6 +451,9 @@ fn describe(
     {
         (member.kind, member.link) = (Kind::HardLink, first);
         return Ok((member, None));
+    }
+    if kind == Kind::Dir {
+        return Ok((member, fh.map(|fh| (fh, meta))));
     }
     if kind != Kind::File {
         return Ok((member, None));

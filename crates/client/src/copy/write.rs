@@ -13,10 +13,11 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use landfast_nfs::v4::{FileType, NfsTime};
+use landfast_nfs::v4::{FileType, NfsStat, NfsTime};
 use rustix::fs::{
-    AtFlags, Gid, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, Uid, chmodat, chownat, fchmod, fchown,
-    futimens, linkat, mkdirat, mknodat, openat, statat, symlinkat, syncfs, unlinkat, utimensat,
+    AtFlags, Gid, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, Uid, XattrFlags, chmodat, chownat, fchmod,
+    fchown, fsetxattr, futimens, linkat, mkdirat, mknodat, openat, statat, symlinkat, syncfs, unlinkat,
+    utimensat,
 };
 use rustix::io::Errno;
 
@@ -25,7 +26,8 @@ use crate::archive::{Kind, Member, Segment, Time};
 use crate::limits::{PIECE_BYTES, SPARSE_BLOCK_BYTES, SYNC_EVERY_BYTES, SYNC_EVERY_MEMBERS};
 use crate::untar::path::components;
 use crate::untar::{
-    Cause, DataError, Existing, Given, Members, New, Over, Progress, Report, Seen, UntarOptions, Verdict, Why,
+    Cause, DataError, Existing, Given, Members, New, Over, Progress, Report, Seen, UntarOptions, Verdict,
+    Why, Xattrs,
 };
 
 /// Puts members into the directory `root`, as GNU cp does ([`Existing::Look`]; others count as that with its defaults).
@@ -233,6 +235,7 @@ impl Writer<'_> {
             self.made.insert((meta.dev(), meta.ino()));
         }
         let bytes = self.data(&file, member, members)?;
+        self.xattrs(&file, member)?;
         self.attributes(&file, member, !into || self.over.set_mode)?;
         Ok(Came::Made(bytes))
     }
@@ -310,6 +313,25 @@ impl Writer<'_> {
         let target = CString::new(&target[..]).map_err(|e| Why::from(e.to_string()))?;
         linkat(&*from?, &target, dir, name, AtFlags::empty()).map_err(|e| self.refused(Cause::Other, e))?;
         Ok(Came::Made(0))
+    }
+
+    /// Those of users; a filesystem that has none is passed over unless they must be kept.
+    fn xattrs(&self, file: &File, member: &Member) -> Result<(), Why> {
+        if self.options.xattrs == Xattrs::No {
+            return Ok(());
+        }
+        for (name, value) in member.xattrs.iter().filter(|(name, _)| name.starts_with(b"user.")) {
+            match fsetxattr(file, &name[..], value, XattrFlags::empty()) {
+                Ok(()) => {}
+                Err(Errno::OPNOTSUPP) if self.options.xattrs == Xattrs::Try => return Ok(()),
+                Err(Errno::OPNOTSUPP) => {
+                    let text = "extended attributes are not set: Operation not supported";
+                    return Err(Why::of(Cause::Xattrs(NfsStat::NFS4ERR_NOTSUPP), text));
+                }
+                Err(e) => return Err(self.unset(e)),
+            }
+        }
+        Ok(())
     }
 
     /// Owner, mode and times, in this order: a change of owner takes set-ID bits away.
@@ -393,6 +415,7 @@ impl Writer<'_> {
             };
             let kept = self.options.same_permissions == Some(true);
             let mode = self.mode(&member, 0o1777);
+            let set = self.xattrs(&file, &member);
             let done = match there {
                 true => self.attributes(&file, &member, self.over.set_mode && kept),
                 false => self.attributes(&file, &member, false).and_then(|()| {
@@ -407,7 +430,7 @@ impl Writer<'_> {
                     })
                 }),
             };
-            if let Err(why) = done {
+            if let Err(why) = set.and(done) {
                 self.failed(&member.path, Why { kind: Some(Kind::Dir), ..why });
             }
         }

@@ -9,9 +9,10 @@ use landfast_nfs::v4::attr::{AttrValues, Fattr};
 use landfast_nfs::v4::{NfsTime, SetTime};
 
 use super::existing::Existing;
-use super::options::UntarOptions;
+use super::options::{UntarOptions, Xattrs};
 use crate::archive::{Kind, Member, Time};
 use crate::compound::fattr;
+use crate::fs::Xattr;
 
 /// Mode of a directory while it is being filled.
 const DIR_MODE_MEANWHILE: u32 = 0o700;
@@ -27,6 +28,7 @@ pub(super) struct AttrRules {
     /// Directories have their mode from the beginning, as far as they can be filled with it.
     dir_mode_first: bool,
     own_groups: Option<Vec<u32>>,
+    xattrs: bool,
     /// The last attributes encoded: neighbours mostly have the same.
     last: Option<((u32, u32, u32), Fattr)>,
 }
@@ -36,6 +38,19 @@ pub(super) struct AttrRules {
 pub(super) struct MemberAttrs {
     pub(super) create: Fattr,
     pub(super) finish: Fattr,
+    /// Extended attributes, set before `finish`.
+    pub(super) xattrs: Vec<Xattr>,
+}
+
+/// The extended attributes of a file or directory that NFS has a place for, named as it names them (RFC 8276 section 1).
+pub(super) fn user_xattrs(member: &Member) -> Vec<Xattr> {
+    let short = |name: &[u8]| Some(Bytes::copy_from_slice(name.strip_prefix(b"user.")?));
+    match member.kind {
+        Kind::File | Kind::Dir => {
+            member.xattrs.iter().filter_map(|(name, value)| Some((short(name)?, value.clone()))).collect()
+        }
+        _ => Vec::new(),
+    }
 }
 
 /// Both sets of attributes in one; where both have one, the later holds.
@@ -64,8 +79,14 @@ impl AttrRules {
             umask: options.umask,
             dir_mode_first: !same_permissions && matches!(options.existing, Existing::Look(_)),
             own_groups: options.own_groups.clone(),
+            xattrs: options.xattrs != Xattrs::No,
             last: None,
         }
+    }
+
+    /// The destination has no extended attributes.
+    pub(super) fn forget_xattrs(&mut self) {
+        self.xattrs = false;
     }
 
     /// A directory that the archive does not name but needs.
@@ -74,6 +95,7 @@ impl AttrRules {
     }
 
     pub(super) fn of(&mut self, member: &Member) -> MemberAttrs {
+        let xattrs = if self.xattrs { user_xattrs(member) } else { Vec::new() };
         let mode = member.mode & self.mode_mask;
         if member.kind == Kind::Dir {
             let create = AttrValues { mode: Some(DIR_MODE_MEANWHILE), ..AttrValues::default() };
@@ -84,10 +106,10 @@ impl AttrRules {
                 let mode = member.mode & (self.mode_mask | 0o1000);
                 let create = AttrValues { mode: Some(mode | DIR_MODE_MEANWHILE), ..AttrValues::default() };
                 finish.mode = (mode | DIR_MODE_MEANWHILE != mode).then_some(mode);
-                return MemberAttrs { create: fattr(&create), finish: fattr(&finish) };
+                return MemberAttrs { create: fattr(&create), finish: fattr(&finish), xattrs };
             }
             finish.mode = Some(mode);
-            return MemberAttrs { create: fattr(&create), finish: fattr(&finish) };
+            return MemberAttrs { create: fattr(&create), finish: fattr(&finish), xattrs };
         }
         let set_id = mode & 0o6000 != 0;
         let is_link = member.kind == Kind::Symlink;
@@ -106,7 +128,7 @@ impl AttrRules {
                 self.last.insert((key, fattr(&create))).1.clone()
             }
         };
-        MemberAttrs { create, finish: fattr(&finish) }
+        MemberAttrs { create, finish: fattr(&finish), xattrs }
     }
 
     fn owner(&self, member: &Member) -> AttrValues {

@@ -19,11 +19,12 @@ use tokio::time::sleep;
 
 use super::attrs::merge;
 use super::existing::{Existing, New, Over, SEEN, Seen, Verdict};
-use super::pack::{is_dir, open_args};
+use super::pack::{is_dir, open_args, set_xattr};
 use super::plan::{Leftover, Make, SlowDone, SlowTask};
 use super::report::{Cause, Why};
 use super::spelling;
 use crate::compound::{OpError, Results, fattr, values};
+use crate::fs::Xattr;
 use crate::limits;
 use crate::ops;
 use crate::session::{Session, SessionError};
@@ -502,6 +503,7 @@ pub(super) async fn finish<P>(
         let only = fattr(&AttrValues { size: Some(size), ..AttrValues::default() });
         set(session, &file.fh, &only).await?;
     }
+    set_xattrs(session, &file.fh, &task.job.attrs.xattrs).await?;
     // Owner first: it clears set-ID bits; and its refusal must not take the rest with it.
     let ownership = Bitmap::of(&[number::OWNER, number::OWNER_GROUP]);
     let mut refused = None;
@@ -521,6 +523,28 @@ pub(super) async fn finish<P>(
         Some(e) => Err(e),
         None => Ok(()),
     }
+}
+
+/// Sets extended attributes, whether they are there or not.
+pub(super) async fn set_xattrs(session: &Session, fh: &FileHandle, xattrs: &[Xattr]) -> Result<(), Trouble> {
+    for xattr in xattrs {
+        let ops = vec![ArgOp::Putfh(fh.clone()), set_xattr(xattr)];
+        // Setting the same again does no harm.
+        let mut results = match step(session, ops.clone()).await {
+            Err(Trouble::Unknown(_)) => step(session, ops).await?,
+            other => other?,
+        };
+        if let Err(e) = results.skip(&[OpNum::PUTFH, OpNum::SETXATTR]) {
+            return Err(Trouble::Refused(no_xattrs(e.status())));
+        }
+    }
+    Ok(())
+}
+
+/// Extended attributes are not set.
+pub(super) fn no_xattrs(status: NfsStat) -> Why {
+    let text = format!("extracted, but its extended attributes are not set: {status}");
+    Why::of(Cause::Xattrs(status), text)
 }
 
 pub(super) async fn set(session: &Session, fh: &FileHandle, attrs: &Fattr) -> Result<(), Trouble> {

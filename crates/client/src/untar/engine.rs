@@ -6,32 +6,32 @@ use std::time::{Duration, Instant};
 use landfast_nfs::v4::args::{CreateType, SetattrArgs};
 use landfast_nfs::v4::attr::{Bitmap, number};
 use landfast_nfs::v4::{
-    ArgOp, CompoundRes, Fattr, FileHandle, FileType, NfsStat, NfsTime, OpNum, SpecData, Stateid,
+    ArgOp, CompoundRes, FileHandle, FileType, NfsStat, NfsTime, OpNum, SpecData, Stateid,
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, sleep_until};
 
-use super::attrs::AttrRules;
+use super::attrs::{AttrRules, user_xattrs};
 use super::careful::{self, Trouble};
 use super::copied;
 use super::existing::{Existing, SEEN};
-use super::options::UntarOptions;
+use super::options::{UntarOptions, Xattrs};
 use super::pack::{Batch, Capacity};
 use super::path::Filter;
 use super::pieces;
-use super::plan::{Good, Job, Make, Plan, Settled, SlowDone, SlowTask};
+use super::plan::{Final, Good, Job, Make, Plan, Settled, SlowDone, SlowTask};
 use super::replies::Feedback;
 use super::report::{Cause, FatalError, Progress, Report, Why};
 use super::source::{self, Data, Event, Piece, Reading, Source, Taken};
 use super::tree::DirId;
 use crate::archive::{Kind, Member};
-use crate::compound::Results;
+use crate::compound::{Results, values};
 use crate::cost::{REPLY_HEAD, REQUEST_HEAD};
 use crate::limits;
 use crate::ops::{self, Entry};
 use crate::session::{Session, SessionError, SessionLimits, SessionOptions};
-use crate::url::NfsUrl;
+use crate::url::{NfsUrl, Version};
 
 /// What goes along with a member until it is settled.
 #[derive(Default)]
@@ -126,12 +126,30 @@ async fn extract(
     reading: Reading,
     progress: Arc<dyn Progress>,
 ) -> (Report, Option<FatalError>) {
-    let rules = AttrRules::new(options, session.options().identity.uid == 0);
+    let mut rules = AttrRules::new(options, session.options().identity.uid == 0);
+    let no_xattrs = options.xattrs != Xattrs::No && !has_xattrs(session, &root).await;
+    if no_xattrs {
+        rules.forget_xattrs();
+    }
     let tuning = &options.tuning;
     let members = if session.one_by_one() { 1 } else { tuning.members_per_compound };
     let capacity = Capacity::new(&session.limits(), members, tuning.request_bytes);
     let plan = Plan::new(root, options.existing, rules.implied_dir(), capacity);
-    Engine::new(session.clone(), plan, rules, options, progress).run(reading).await
+    let mut engine = Engine::new(session.clone(), plan, rules, options, progress);
+    engine.refuses_xattrs = no_xattrs && options.xattrs == Xattrs::Must;
+    engine.run(reading).await
+}
+
+/// Whether objects there can have extended attributes; if that cannot be asked, it shows when they are set.
+async fn has_xattrs(session: &Session, root: &FileHandle) -> bool {
+    if session.version() != Version::V42 {
+        return false;
+    }
+    let mask = Bitmap::of(&[number::XATTR_SUPPORT]);
+    let reply = ops::repeatable(session, vec![ArgOp::Putfh(root.clone()), ArgOp::Getattr(mask)]).await;
+    let Ok(mut results) = reply.map(Results::new) else { return true };
+    let found = results.skip(&[OpNum::PUTFH]).and_then(|()| results.getattr());
+    found.and_then(|attrs| values(&attrs)).is_ok_and(|attrs| attrs.xattr_support == Some(true))
 }
 
 fn finished(mut report: Report, fatal: Option<FatalError>) -> Result<Report, FatalError> {
@@ -200,6 +218,8 @@ struct Engine {
     pause_until: Option<Instant>,
     pause: Duration,
     fatal: Option<SessionError>,
+    /// Of members with extended attributes it is told that the destination has none.
+    refuses_xattrs: bool,
     committed: (u64, u64),
 }
 
@@ -229,6 +249,7 @@ impl Engine {
             pause_until: None,
             pause: limits::BACKOFF_MIN,
             fatal: None,
+            refuses_xattrs: false,
             committed: (0, 0),
         }
     }
@@ -325,6 +346,12 @@ impl Engine {
     fn job(&mut self, taken: Taken) -> Job<Cargo> {
         let Taken { member, path, target, data } = taken;
         let attrs = self.rules.of(&member);
+        if self.refuses_xattrs && !user_xattrs(&member).is_empty() {
+            let why = careful::no_xattrs(NfsStat::NFS4ERR_NOTSUPP);
+            let why = Why { kind: Some(member.kind), ..why };
+            self.progress.failed(&member.path, &why);
+            self.report.fail(&member.path, &why);
+        }
         let modified = NfsTime { seconds: member.mtime.seconds, nseconds: member.mtime.nanos };
         let mut cargo = Cargo { bytes: member.size, kind: Some(member.kind), ..Cargo::default() };
         let mut copy = None;
@@ -511,14 +538,26 @@ impl Engine {
     }
 
     /// Attributes of directories, now that nothing more is put into them.
-    async fn finish_dirs(&mut self, finals: Vec<(FileHandle, Fattr, Vec<u8>)>) -> Option<SessionError> {
+    async fn finish_dirs(&mut self, finals: Vec<Final>) -> Option<SessionError> {
         let capacity = self.plan.capacity();
         let by_ops = capacity.ops.saturating_sub(1) / 2;
         let by_reply = capacity.reply.saturating_sub(REPLY_HEAD) / 40;
         let by_request = capacity.request.saturating_sub(REQUEST_HEAD) / 280;
         let each = by_ops.min(by_reply).min(by_request).clamp(1, 256);
+        // Extended attributes are of any number and size.
+        let (many, finals): (Vec<Final>, Vec<Final>) = finals.into_iter().partition(|f| !f.xattrs.is_empty());
+        for Final { fh, xattrs, shown, .. } in &many {
+            let failed = match careful::set_xattrs(&self.session, fh, xattrs).await {
+                Ok(()) => continue,
+                Err(Trouble::Fatal(e)) => return Some(e),
+                Err(e) => Why { kind: Some(Kind::Dir), ..Why::from(e) },
+            };
+            self.progress.failed(shown, &failed);
+            self.report.fail(shown, &failed);
+        }
         let mut tasks = JoinSet::new();
         let turns = Arc::new(Semaphore::new(self.window));
+        let finals: Vec<Final> = many.into_iter().chain(finals).collect();
         for part in finals.chunks(each) {
             let (session, part, turns) = (self.session.clone(), part.to_vec(), turns.clone());
             tasks.spawn(async move {
@@ -543,16 +582,13 @@ impl Engine {
 }
 
 /// Sets attributes of many objects; which failed, and why.
-async fn set_all(
-    session: &Session,
-    mut rest: Vec<(FileHandle, Fattr, Vec<u8>)>,
-) -> Result<Vec<(Vec<u8>, Why)>, SessionError> {
+async fn set_all(session: &Session, mut rest: Vec<Final>) -> Result<Vec<(Vec<u8>, Why)>, SessionError> {
     let mut failed = Vec::new();
     let mut pause = limits::BACKOFF_MIN;
     let start = Instant::now();
     while !rest.is_empty() {
         let mut ops = Vec::with_capacity(rest.len() * 2);
-        for (fh, attrs, _) in &rest {
+        for Final { fh, attrs, .. } in &rest {
             ops.push(ArgOp::Putfh(fh.clone()));
             ops.push(ArgOp::Setattr(SetattrArgs { stateid: Stateid::ANONYMOUS, attrs: attrs.clone() }));
         }
@@ -590,7 +626,7 @@ async fn set_all(
                 pause = (pause * 2).min(limits::BACKOFF_MAX);
             }
             Some(e) => {
-                let (_, _, shown) = rest.remove(0);
+                let Final { shown, .. } = rest.remove(0);
                 let text = format!("its mode, owner or time is not set: {e}");
                 failed.push((shown, Why::of(Cause::Attributes(e.status()), text)));
             }

@@ -39,6 +39,6 @@ mod tree;
 pub use engine::{run, run_as, run_in};
 pub use existing::{Existing, Over, When};
 pub(crate) use existing::{New, Seen, Verdict};
-pub use options::{Tuning, UntarOptions};
+pub use options::{Tuning, UntarOptions, Xattrs};
 pub use report::{Cause, Failure, FatalError, Progress, Report, Silent, Why};
 pub use source::{DataError, Given, Members, Source};

@@ -23,8 +23,22 @@ pub struct UntarOptions {
     pub own_groups: Option<Vec<u32>>,
     /// Bits that are taken out of modes unless permissions are kept.
     pub umask: u32,
+    /// Whether extended attributes are set (those of users, RFC 8276).
+    pub xattrs: Xattrs,
     /// Limits on what is in hand at a time.
     pub tuning: Tuning,
+}
+
+/// Whether extended attributes are set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Xattrs {
+    /// No.
+    #[default]
+    No,
+    /// Where the destination has any; elsewhere nothing is said of them.
+    Try,
+    /// A member whose attributes cannot be set is reported.
+    Must,
 }
 
 impl Default for UntarOptions {
@@ -38,6 +52,7 @@ impl Default for UntarOptions {
             existing: Existing::default(),
             own_groups: None,
             umask: 0o022,
+            xattrs: Xattrs::No,
             tuning: Tuning::default(),
         }
     }

@@ -6,7 +6,7 @@
 use bytes::{Bytes, BytesMut};
 use landfast_nfs::v4::args::{
     CloseArgs, CommitArgs, CreateArgs, CreateHow, CreateType, OpenArgs, OpenClaim, OpenHow, ReadArgs,
-    SetattrArgs, WriteArgs, owner,
+    SetattrArgs, SetxattrArgs, SetxattrOption, WriteArgs, owner,
 };
 use landfast_nfs::v4::attr::AttrValues;
 use landfast_nfs::v4::flags::{
@@ -19,6 +19,7 @@ use super::tree::{DirId, ItemId};
 use crate::compound::fattr;
 use crate::copy::on_server::{Original, Way, clone, copy};
 use crate::cost::{REPLY_HEAD, REQUEST_HEAD, result_bytes};
+use crate::fs::Xattr;
 use crate::limits::COPIED_PER_COMPOUND;
 use crate::session::SessionLimits;
 
@@ -80,6 +81,7 @@ pub(super) struct Piece<'a> {
     /// The name exists: remove it first.
     pub(super) replace: bool,
     pub(super) create: &'a Fattr,
+    pub(super) xattrs: &'a [Xattr],
     pub(super) finish: &'a Fattr,
     pub(super) parts: Parts<'a>,
     /// More members for the same directory follow.
@@ -222,6 +224,7 @@ impl Packer {
                         data: (*data).clone(),
                     }));
                 }
+                self.set_xattrs(piece.xattrs);
                 self.set_last(piece.finish);
                 self.op(&ArgOp::Close(CloseArgs { seqid: 0, open_stateid: Stateid::CURRENT }));
                 self.place.current = None;
@@ -230,12 +233,14 @@ impl Packer {
                 self.op(&ArgOp::Open(open_args(self.number, piece.name, piece.create)));
                 self.op(&ArgOp::Getfh);
                 self.copy(original);
+                self.set_xattrs(piece.xattrs);
                 self.set_last(piece.finish);
                 self.op(&ArgOp::Close(CloseArgs { seqid: 0, open_stateid: Stateid::CURRENT }));
                 self.place.current = None;
             }
             Parts::Dir(id) => {
                 self.create(CreateType::Dir, piece);
+                self.set_xattrs(piece.xattrs);
                 self.place.current = Some(*id);
             }
             Parts::Other(kind) => {
@@ -269,6 +274,12 @@ impl Packer {
         self.op(&ArgOp::Getfh);
     }
 
+    fn set_xattrs(&mut self, xattrs: &[Xattr]) {
+        for xattr in xattrs {
+            self.op(&set_xattr(xattr));
+        }
+    }
+
     fn set_last(&mut self, attrs: &Fattr) {
         if !attrs.mask.is_empty() {
             self.op(&ArgOp::Setattr(SetattrArgs { stateid: Stateid::ANONYMOUS, attrs: attrs.clone() }));
@@ -289,6 +300,12 @@ impl Packer {
         }
         self.place.current = Some(to.dir);
     }
+}
+
+/// SETXATTR, whether it is there or not.
+pub(super) fn set_xattr((key, value): &Xattr) -> ArgOp {
+    let (key, value) = (key.clone(), value.clone());
+    ArgOp::Setxattr(SetxattrArgs { option: SetxattrOption::Either, key, value })
 }
 
 /// For NVERIFY: go on unless the object is a directory.

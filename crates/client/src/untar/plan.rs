@@ -25,6 +25,7 @@ use super::pack::{Batch, Capacity, Packer, Parts, Piece, Route};
 use super::report::{Cause, Why};
 use super::tree::{DirId, DirState, ItemId, Name, ROOT, Tree, Walk};
 use crate::copy::on_server::Original;
+use crate::fs::Xattr;
 use crate::ops::Entry;
 
 /// What to make.
@@ -93,6 +94,16 @@ pub(super) enum Good {
     Met,
     /// What was there stays, as asked.
     Skipped,
+}
+
+/// What a directory gets when nothing more is put into it.
+#[derive(Debug, Clone)]
+pub(super) struct Final {
+    pub(super) fh: FileHandle,
+    pub(super) attrs: Fattr,
+    pub(super) xattrs: Vec<Xattr>,
+    /// Its name in the archive.
+    pub(super) shown: Vec<u8>,
 }
 
 /// What became of a member.
@@ -165,6 +176,7 @@ pub(super) struct Item<P> {
     pub(super) leftover: Leftover,
 }
 
+#[expect(clippy::large_enum_variant, reason = "nearly all are jobs")]
 enum Parked<P> {
     /// A member whose path could not be followed yet.
     Job(Job<P>),
@@ -395,7 +407,9 @@ impl<P: Default> Plan<P> {
     fn enter_root(&mut self, mut job: Job<P>) {
         if matches!(job.make, Make::Dir) {
             let finish = self.for_existing(std::mem::take(&mut job.attrs.finish));
-            self.tree.dir_mut(ROOT).finish = Some((finish, job.shown.clone()));
+            let xattrs = std::mem::take(&mut job.attrs.xattrs);
+            let dir = self.tree.dir_mut(ROOT);
+            (dir.finish, dir.xattrs) = (Some((finish, job.shown.clone())), xattrs);
             self.settle(job, Ok(Good::Met), false);
         } else {
             self.reject(job, Why::of(Cause::DirInTheWay, "a directory is in the way"));
@@ -413,6 +427,7 @@ impl<P: Default> Plan<P> {
         // A directory that the archive had to be given gets the archive's attributes when it names it.
         if self.existing != Existing::Keep || dir.all_known {
             dir.finish = Some((finish, job.shown.clone()));
+            dir.xattrs = std::mem::take(&mut job.attrs.xattrs);
         }
         self.settle(job, Ok(Good::Met), false);
     }
@@ -421,7 +436,7 @@ impl<P: Default> Plan<P> {
     fn add_implied(&mut self, parent: DirId, path: &[Bytes]) {
         let Some(name) = path.last().cloned() else { return };
         let child = self.tree.add_new(parent, name.clone());
-        let attrs = MemberAttrs { create: self.implied_attrs.clone(), finish: Fattr::default() };
+        let attrs = MemberAttrs { create: self.implied_attrs.clone(), ..MemberAttrs::default() };
         let shown = path.join(&b'/');
         let (path, modified) = (path.to_vec(), NfsTime::default());
         let job = Job { shown, path, make: Make::Dir, attrs, modified, payload: P::default() };
@@ -632,6 +647,7 @@ impl<P: Default> Plan<P> {
                 name: &item.name,
                 replace: item.replace,
                 create: &job.attrs.create,
+                xattrs: &job.attrs.xattrs,
                 finish: merged.as_ref().unwrap_or(&job.attrs.finish),
                 parts,
                 stay,
@@ -729,6 +745,9 @@ impl<P: Default> Plan<P> {
                 self.fail(id, "File exists");
             }
             (SlowDone::Dir(fh, existed), Some(child)) => {
+                let job = self.item_mut(id).and_then(|item| item.job.as_mut());
+                let xattrs = job.map(|job| std::mem::take(&mut job.attrs.xattrs)).unwrap_or_default();
+                self.tree.dir_mut(child).xattrs = xattrs;
                 if existed {
                     // Others may have put things into it.
                     let finish = self.tree.dir_mut(child).finish.take();
@@ -838,16 +857,17 @@ impl<P: Default> Plan<P> {
         self.items.get_mut(id.0 as usize)?.as_mut()
     }
 
-    /// What directories get at the very end, deepest first: handle, attributes, name in the archive.
-    pub(super) fn take_finals(&mut self) -> Vec<(FileHandle, Fattr, Vec<u8>)> {
+    /// What directories get at the very end, deepest first.
+    pub(super) fn take_finals(&mut self) -> Vec<Final> {
         let mut all = Vec::new();
         for id in self.tree.ids() {
             let depth = self.tree.depth(id);
             let dir = self.tree.dir_mut(id);
+            let xattrs = std::mem::take(&mut dir.xattrs);
             if let (Some((attrs, shown)), Some(fh)) = (dir.finish.take(), dir.fh())
-                && !attrs.mask.is_empty()
+                && !(attrs.mask.is_empty() && xattrs.is_empty())
             {
-                all.push((depth, (fh.clone(), attrs, shown)));
+                all.push((depth, Final { fh: fh.clone(), attrs, xattrs, shown }));
             }
         }
         all.sort_by_key(|(depth, _)| std::cmp::Reverse(*depth));

@@ -32,6 +32,8 @@ pub enum Cause {
     NoDirInTheWay,
     /// This run has just made something else under its name.
     JustMade,
+    /// All is there, but extended attributes could not be set.
+    Xattrs(NfsStat),
     /// What has its name is the source itself.
     SameFile,
     /// It was to share the source's storage ([`crate::copy::Reflink::Always`]), and cannot.

@@ -378,7 +378,7 @@ fn run(case: &Case) {
             };
             let mode = AttrValues { mode: Some(0o644), ..AttrValues::default() };
             let create = mode.to_fattr(&AttrValues::KNOWN);
-            let attrs = MemberAttrs { create, finish: Fattr::default() };
+            let attrs = MemberAttrs { create, ..MemberAttrs::default() };
             // The payload of a directory that the archive does not name is 0.
             plan.add(Job {
                 shown: path.join(&b'/'),

@@ -18,6 +18,7 @@ use bytes::Bytes;
 use landfast_nfs::v4::{Fattr, FileHandle};
 
 use super::existing::Seen;
+use crate::fs::Xattr;
 
 /// A directory's place in the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -68,6 +69,8 @@ pub(super) struct Dir {
     pub(super) all_known: bool,
     /// What to set when all is done, and the name in the archive.
     pub(super) finish: Option<(Fattr, Vec<u8>)>,
+    /// The same of extended attributes.
+    pub(super) xattrs: Vec<Xattr>,
     /// The compound that makes it.
     pub(super) in_batch: u64,
     /// Items that wait for its handle.
@@ -222,6 +225,7 @@ fn new_dir(parent: DirId, name: Bytes, state: DirState, all_known: bool) -> Dir 
         seen: HashMap::new(),
         all_known,
         finish: None,
+        xattrs: Vec::new(),
         in_batch: 0,
         held: Vec::new(),
     }

@@ -2,6 +2,7 @@
 
 use crate::error::{Context, Result};
 use crate::rng::Rng;
+use rustix::fs::XattrFlags;
 use std::fs::{self, FileTimes, Permissions};
 use std::io;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -10,6 +11,8 @@ use std::time::{Duration, SystemTime};
 
 /// Several reads and writes of any server.
 const LARGE_BYTES: usize = 3_000_000;
+/// An extended attribute of some of its objects, where the filesystem has any.
+pub(super) const XATTR: &str = "user.landfast";
 /// Files of one directory.
 const PER_DIR: u64 = 50;
 
@@ -42,6 +45,10 @@ fn make_all(top: &Path, files: u64) -> io::Result<()> {
     fs::hard_link(top.join("large"), top.join("deep/hard"))?;
     for (name, mode) in [("large", 0o600), ("empty file", 0o4755), ("empty", 0o1777), ("closed", 0o555)] {
         fs::set_permissions(top.join(name), Permissions::from_mode(mode))?;
+    }
+    // Filesystems without extended attributes serve as well.
+    for (name, value) in [("large", "1"), ("a b", "2"), ("a b/é", "3")] {
+        let _ = rustix::fs::setxattr(top.join(name), XATTR, value.as_bytes(), XattrFlags::empty());
     }
     age(top, &mut 1_000_000_000)
 }

@@ -4,7 +4,7 @@ use super::super::args::Common;
 use clap::{Args, ValueEnum};
 use landfast_client::copy::{Reflink, Sparse};
 use landfast_client::local::Follow;
-use landfast_client::untar::When;
+use landfast_client::untar::{When, Xattrs};
 
 /// `landfast cp`.
 #[derive(Debug, Args)]
@@ -33,7 +33,7 @@ pub struct CpArgs {
     /// As --preserve=mode,ownership,timestamps
     #[arg(short = 'p')]
     preserve_some: bool,
-    /// What is kept: mode, ownership, timestamps, links, all
+    /// What is kept: mode, ownership, timestamps, links, xattr, all
     #[arg(
         long,
         value_name = "LIST",
@@ -95,6 +95,7 @@ enum Kept {
     Ownership,
     Timestamps,
     Links,
+    Xattr,
     All,
 }
 
@@ -125,6 +126,8 @@ pub struct Preserve {
     pub timestamps: bool,
     /// Which names are one file.
     pub links: bool,
+    /// Extended attributes of users.
+    pub xattrs: Xattrs,
 }
 
 impl CpArgs {
@@ -192,6 +195,12 @@ impl CpArgs {
 impl Preserve {
     fn set(&mut self, what: Kept, yes: bool) {
         let all = what == Kept::All;
+        self.xattrs = match (what, yes) {
+            (Kept::Xattr | Kept::All, false) => Xattrs::No,
+            (Kept::Xattr, true) => Xattrs::Must,
+            (Kept::All, true) if self.xattrs == Xattrs::No => Xattrs::Try,
+            _ => self.xattrs,
+        };
         for (kept, place) in [
             (Kept::Mode, &mut self.mode),
             (Kept::Ownership, &mut self.ownership),

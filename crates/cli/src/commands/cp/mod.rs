@@ -25,7 +25,7 @@ use landfast_client::copy::{
 };
 use landfast_client::fs::Meta;
 use landfast_client::local::Follow;
-use landfast_client::untar::{self, Existing, Members, Over, Report, Source, UntarOptions};
+use landfast_client::untar::{self, Existing, Members, Over, Report, Source, UntarOptions, Xattrs};
 use say::{Say, Shown};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -141,6 +141,7 @@ async fn members(
             recursive: args.recursive(),
             links,
             sparse: args.sparse(),
+            xattrs: args.preserve().xattrs != Xattrs::No,
             stop,
         };
         return Some(Box::new(LocalTrees::new(starts, options)));
@@ -163,8 +164,13 @@ async fn members(
             }
         }
     }
-    let options = RemoteOptions { one_file_system: args.one_file_system, links, copies, stop };
-    Some(Box::new(RemoteTrees::new(tool.servers.nfs(first), starts, options, Box::new(Known::default()))))
+    let nfs = tool.servers.nfs(first);
+    let xattrs = match (args.preserve().xattrs, starts.first()) {
+        (Xattrs::Try | Xattrs::Must, Some(start)) => nfs.has_xattrs(&start.fh).await,
+        _ => false,
+    };
+    let options = RemoteOptions { one_file_system: args.one_file_system, links, copies, xattrs, stop };
+    Some(Box::new(RemoteTrees::new(nfs, starts, options, Box::new(Known::default()))))
 }
 
 /// How the server of the destination copies what it has itself; `None`: all goes through this machine.
@@ -206,6 +212,7 @@ fn how(args: &CpArgs) -> UntarOptions {
         touch: !preserve.timestamps,
         existing: Existing::Look(over),
         umask: umask(),
+        xattrs: preserve.xattrs,
         ..UntarOptions::default()
     }
 }

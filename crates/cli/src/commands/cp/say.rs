@@ -183,6 +183,9 @@ fn sentence(source: &[u8], dest: &[u8], why: &Why) -> String {
         Cause::Unset => format!("failed to preserve attributes of {to}: {text}"),
         Cause::DirInTheWay => format!("cannot overwrite directory {to} with non-directory"),
         Cause::NoDirInTheWay => format!("cannot overwrite non-directory {to} with directory {from}"),
+        Cause::Xattrs(status) => {
+            format!("setting attributes for {to}: {}", message::of_status(status))
+        }
         Cause::SameFile => format!("{from} and {to} are the same file"),
         Cause::Uncloned => format!("failed to clone {to} from {from}: {text}"),
         Cause::JustMade => format!("will not overwrite just-created {to} with {from}"),
