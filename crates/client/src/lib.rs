@@ -1,5 +1,7 @@
 //! Client of NFSv3, 4.0, 4.1 and 4.2: sessions, slots, compounds; files by their paths; archive extraction.
 //!
+//! [`book`] shows how each thing is done.
+//!
 //! - [`mod@url`]: URLs, `nfs://HOST[:PORT]/PATH?version=4.2`;
 //! - [`session`]: one session on several connections, many requests in flight, replies replayed after a
 //!   lost connection;
@@ -29,6 +31,7 @@
 //! reported as unknown or found out, never assumed; an archive's names never lead out of the destination.
 
 pub mod archive;
+pub mod book;
 pub mod compound;
 pub mod copy;
 mod cost;

@@ -209,6 +209,12 @@ impl Nfs {
         self.shared.stop.send_replace(true);
     }
 
+    /// Ends the session. One that is only dropped stays with the server until its lease ends, and a server gives a client only so many
+    /// (16 on Landfast).
+    pub async fn disconnect(self) {
+        self.shared.session.clone().destroy().await;
+    }
+
     /// The session underneath.
     pub fn session(&self) -> &Session {
         &self.shared.session

@@ -1,0 +1,13 @@
+use std::sync::Arc;
+
+use landfast_client::untar::{Silent, Source, UntarOptions, run};
+
+pub async fn extract(url: &str, archive: &std::path::Path) -> Result<(), Box<dyn std::error::Error>> {
+    let source = Source::File(archive.to_owned()); // compressed or not
+    let report = run(UntarOptions::default(), source, &url.parse()?, Arc::new(Silent)).await?;
+    for failed in &report.failed {
+        eprintln!("{failed:?}");
+    }
+    assert!(report.complete()); // all of it is on stable storage
+    Ok(())
+}

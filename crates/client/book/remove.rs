@@ -1,0 +1,32 @@
+use landfast_client::fs::{Doomed, NewFile, Nfs};
+
+pub async fn remove(url: &str) -> Result<(), Box<dyn std::error::Error>> {
+    let nfs = Nfs::connect(&url.parse()?).await?;
+    nfs.mkdirs(["old/a/b"], 0o755).await;
+    nfs.write_files((0..50).map(|n| NewFile::new(format!("old/a/b/{n}"), "x"))).await;
+
+    // Names: files, links, empty directories.
+    for gone in nfs.remove(["old/a/b/0", "old/a/b/1"]).await {
+        gone.into_result()?;
+    }
+    // A tree, from below, by handles: what somebody puts in its place meanwhile stays.
+    let mut objects = nfs.getattrs(["", "old"]).await.into_iter();
+    let (top, old) =
+        (objects.next().ok_or("top")?.into_result()?, objects.next().ok_or("old")?.into_result()?);
+    let tree = Doomed {
+        path: b"old".to_vec(),
+        parent: top.fh,
+        name: b"old".to_vec(),
+        dir: Some(old.fh),
+        is_dir: true,
+    };
+    let (mut removed, mut failed) = (0, Vec::new());
+    nfs.remove_trees([tree], |removal| match removal.outcome.into_result() {
+        Ok(()) => removed += 1,
+        Err(e) => failed.push(e),
+    })
+    .await;
+    assert_eq!((removed, failed.len()), (51, 0)); // 48 files and 3 directories
+    nfs.disconnect().await;
+    Ok(())
+}
