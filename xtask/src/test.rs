@@ -141,9 +141,12 @@ pub fn run(options: &Options) -> ExitCode {
         vec![
             vec![Job::new("lints", lints), Job::new("tests", tests)],
             vec![Job::new("release build", release), Job::new("fuzzing", |out| fuzz_step(out, &program))],
-            vec![Job::new("guest: disk, kernel, programs", |out| {
-                guest_step(out, &program, &["build", "--all"])
-            })],
+            vec![
+                Job::new("guest: disk, kernel, programs", |out| {
+                    guest_step(out, &program, &["build", "--all"])
+                }),
+                Job::new("the library's documentation", documentation),
+            ],
         ],
     );
     if built.get(2) == Some(&Outcome::Passed) {
@@ -199,6 +202,15 @@ fn lint_and_build(out: &File) -> Result<bool, String> {
         proc::run_within_to(out, CARGO_LIMIT, &mut cargo, 0)?;
     }
     Ok(true)
+}
+
+/// The client crate's book: a link that leads nowhere is an error. In a directory of its own, since cargo builds one thing at a time
+/// in each.
+fn documentation(out: &File) -> Outcome {
+    let mut doc =
+        command(&proc::cargo(), ["doc", "--package", "landfast-client", "--no-deps", "--target-dir"]);
+    doc.arg(proc::target_dir().join("documentation")).env("RUSTDOCFLAGS", "-D warnings");
+    proc::run_within_to(out, CARGO_LIMIT, &mut doc, 0).into()
 }
 
 fn packages_step() -> Outcome {
