@@ -1,19 +1,25 @@
-//! `landfast sync-tree`: makes a directory on a server as one of this machine is; only what differs is sent.
+//! `landfast sync-tree`: makes a directory on a server as one of this machine is, or one of this machine as a server's; only
+//! what differs is sent.
 
 use super::diff_tree::{shown, tree};
 use super::message::plain;
 use super::operand::{Operand, Place};
+use super::owners::Known;
 use super::tool::{self, Tool};
 use super::trees_args::SyncTreeArgs;
 use super::{message, quote};
 use crate::exit::Exit;
+use landfast_client::cred::Identity;
 use landfast_client::trees::{
-    Key, Plan, PlanOptions, SyncReport, Target, Telling, Tree, contents, plan, sync, to_digest,
+    Here, Key, Plan, PlanOptions, SyncReport, Target, Telling, Tree, contents, plan, sync, sync_here,
+    to_digest,
 };
 use landfast_client::untar::path::Filter;
 use serde_json::json;
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -44,23 +50,22 @@ async fn synchronise(mut tool: Tool, args: SyncTreeArgs) -> Tool {
 }
 
 async fn start(tool: &mut Tool, args: &SyncTreeArgs) -> Result<SyncReport, String> {
+    let there = |operand: &OsStr| operand.as_bytes().starts_with(b"nfs://");
+    match (there(&args.source), there(&args.dest)) {
+        (false, true) => push(tool, args).await,
+        (true, false) => pull(tool, args).await,
+        (true, true) => {
+            Err("from a server to a server: `landfast cp -a`, or by way of this machine".to_owned())
+        }
+        (false, false) => Err("one of both has to be on a server (nfs://); here there is rsync".to_owned()),
+    }
+}
+
+/// To a server.
+async fn push(tool: &mut Tool, args: &SyncTreeArgs) -> Result<SyncReport, String> {
     let (filter, key) = (Filter::new(0, &args.exclude), Key::random());
-    let from = Path::new(&args.source).to_owned();
-    let local = std::fs::metadata(&from).map_err(|e| format!("{}: {}", from.display(), plain(&e)))?;
-    if !local.is_dir() {
-        return Err(format!("{}: Not a directory", from.display()));
-    }
-    let source = {
-        let filter = filter.clone();
-        let read = tokio::task::spawn_blocking(move || Tree::local(&from, &filter));
-        read.await.map_err(|e| e.to_string())?
-    };
-    // What could not be listed is not known to be missing: nothing is removed then.
-    let whole = source.failures.is_empty();
-    for (path, why) in &source.failures {
-        tool.complain(&format!("{}: {why}", shown(path)));
-    }
-    let operand = Operand::parse(&args.dest).map_err(|e| e.to_string())?;
+    let source = local(&args.source, &filter).await?;
+    let operand = Operand::parse(&args.dest.to_string_lossy()).map_err(|e| e.to_string())?;
     let place = tool.servers.place(&operand).await.map_err(|e| format!("{}: {e}", operand.shown))?;
     let nfs = tool.servers.nfs(&place).clone();
     // Only what is missing is made: with version 3 what lies above an export cannot be looked at one by one.
@@ -74,30 +79,11 @@ async fn start(tool: &mut Tool, args: &SyncTreeArgs) -> Result<SyncReport, Strin
         }
     }
     let dest = match there || !args.dry_run {
-        true => tree(tool, args.dest.as_ref(), &filter, key)
-            .await
-            .map_err(|e| format!("{}: {e}", operand.shown))?,
+        true => tree(tool, &args.dest, &filter, key).await.map_err(|e| format!("{}: {e}", operand.shown))?,
         false => Tree::nothing(nfs.clone()),
     };
-    for (path, why) in &dest.failures {
-        tool.complain(&format!("{}: {why}", shown(path)));
-    }
-    if args.delete && !whole {
-        tool.complain("not all of the source could be listed: nothing is removed that is not there");
-    }
     let root = nfs.session().options().identity.uid == 0;
-    let options = PlanOptions { delete: args.delete && whole, owners: root && !args.no_owner };
-    let digests = match args.checksum {
-        false => None,
-        true => {
-            let paths = to_digest(&source, &dest);
-            Some(tokio::join!(
-                contents(&source, paths.clone(), true, false, key, message::of),
-                contents(&dest, paths, true, false, key, message::of)
-            ))
-        }
-    };
-    let plan = plan(&source, &dest, options, digests.as_ref().map(|(a, b)| (a, b)));
+    let (plan, options) = planned(tool, args, &source, &dest, root, key).await;
     let screen = Screen { json: tool.json(), verbose: args.verbose, done: !args.dry_run };
     if args.dry_run {
         return Ok(foresee(&plan, &screen));
@@ -105,6 +91,92 @@ async fn start(tool: &mut Tool, args: &SyncTreeArgs) -> Result<SyncReport, Strin
     let target = Target { nfs: &nfs, path: place.joined(), url: &operand.url, owners: options.owners };
     let report = sync(&source, &dest, &plan, &target, Arc::new(screen), message::of).await;
     report.map_err(|e| e.to_string())
+}
+
+/// From a server.
+async fn pull(tool: &mut Tool, args: &SyncTreeArgs) -> Result<SyncReport, String> {
+    let (filter, key) = (Filter::new(0, &args.exclude), Key::random());
+    let name = args.source.to_string_lossy().into_owned();
+    let mut source = tree(tool, &args.source, &filter, key).await.map_err(|e| format!("{name}: {e}"))?;
+    if !source.nodes.get(&b""[..]).is_some_and(|top| top.meta.is_dir()) {
+        return Err(format!("{name}: Not a directory"));
+    }
+    source.number_owners(&Known::default());
+    let dir = Path::new(&args.dest);
+    let failed = |e: std::io::Error| format!("{}: {}", dir.display(), plain(&e));
+    let there = match std::fs::metadata(dir) {
+        Ok(meta) if meta.is_dir() => true,
+        Ok(_) => return Err(format!("{}: Not a directory", dir.display())),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => false,
+        Err(e) => return Err(failed(e)),
+    };
+    if !there && !args.dry_run {
+        make_all(dir).map_err(failed)?;
+    }
+    let dest = match there || !args.dry_run {
+        true => local(&args.dest, &filter).await?,
+        false => Tree::missing(dir),
+    };
+    let root = Identity::of_process().uid == 0;
+    let (plan, options) = planned(tool, args, &source, &dest, root, key).await;
+    let screen = Screen { json: tool.json(), verbose: args.verbose, done: !args.dry_run };
+    if args.dry_run {
+        return Ok(foresee(&plan, &screen));
+    }
+    tool.stop_on_signals();
+    let here = Here { dir: dir.to_owned(), owners: options.owners, stop: tool.stop_flag() };
+    sync_here(&source, &plan, &here, Arc::new(screen)).await.map_err(failed)
+}
+
+/// Makes a directory and those above it, on stable storage.
+fn make_all(dir: &Path) -> std::io::Result<()> {
+    let above = dir.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if !above.is_dir() {
+        make_all(above)?;
+    }
+    std::fs::create_dir(dir)?;
+    std::fs::File::open(above)?.sync_all()
+}
+
+/// A directory of this machine.
+async fn local(dir: &OsStr, filter: &Filter) -> Result<Tree, String> {
+    let (from, filter) = (Path::new(dir).to_owned(), filter.clone());
+    let found = std::fs::metadata(&from).map_err(|e| format!("{}: {}", from.display(), plain(&e)))?;
+    if !found.is_dir() {
+        return Err(format!("{}: Not a directory", from.display()));
+    }
+    tokio::task::spawn_blocking(move || Tree::local(&from, &filter)).await.map_err(|e| e.to_string())
+}
+
+/// What is to be done. `root`: owners can be set.
+async fn planned(
+    tool: &Tool,
+    args: &SyncTreeArgs,
+    source: &Tree,
+    dest: &Tree,
+    root: bool,
+    key: Key,
+) -> (Plan, PlanOptions) {
+    for (path, why) in source.failures.iter().chain(&dest.failures) {
+        tool.complain(&format!("{}: {why}", shown(path)));
+    }
+    // What could not be listed is not known to be missing: nothing is removed then.
+    let whole = source.failures.is_empty();
+    if args.delete && !whole {
+        tool.complain("not all of the source could be listed: nothing is removed that is not there");
+    }
+    let options = PlanOptions { delete: args.delete && whole, owners: root && !args.no_owner };
+    let digests = match args.checksum {
+        false => None,
+        true => {
+            let paths = to_digest(source, dest);
+            Some(tokio::join!(
+                contents(source, paths.clone(), true, false, key, message::of),
+                contents(dest, paths, true, false, key, message::of)
+            ))
+        }
+    };
+    (plan(source, dest, options, digests.as_ref().map(|(a, b)| (a, b))), options)
 }
 
 /// What would be done.

@@ -57,12 +57,12 @@ pub struct DiffTreeArgs {
 /// `landfast sync-tree`.
 #[derive(Debug, Args)]
 pub struct SyncTreeArgs {
-    /// A directory of this machine; what is in it goes into the destination
+    /// A directory of this machine, or nfs://HOST[:PORT]/PATH; what is in it goes into the destination
     #[arg(value_name = "SRC")]
     pub source: OsString,
-    /// Where to: nfs://HOST[:PORT]/PATH; made if it is not there
+    /// Where to: nfs://HOST[:PORT]/PATH, or a directory of this machine; made if it is not there
     #[arg(value_name = "DEST")]
-    pub dest: String,
+    pub dest: OsString,
     /// Compare files of the same size by their data, whatever their times are
     #[arg(short = 'c', long)]
     pub checksum: bool,

@@ -11,6 +11,10 @@ fn local_tree(rig: &Rig) -> PathBuf {
     local
 }
 
+/// Another first byte, and nothing else.
+const OTHER_BYTE: &str = "cp -p five ../five; byte=$(od -An -tu1 -N1 five); \
+    printf \"\\x$(printf %02x $(( (byte + 1) % 256 )))\" | dd of=five bs=1 conv=notrunc status=none; touch -r ../five five";
+
 pub fn shell_in(dir: &Path, script: &str) {
     let done = Command::new("bash").args(["-ec", script]).current_dir(dir).output().expect("a shell");
     assert!(done.status.success(), "{script}: {}", String::from_utf8_lossy(&done.stderr));
@@ -166,12 +170,7 @@ fn sync_tree_makes_the_destination_as_the_source_is() {
             continue;
         }
         // The same size and time: only the data tells.
-        shell_in(
-            &local,
-            &format!(
-                "cp -p five ../five; printf '{n}' | dd of=five bs=1 conv=notrunc status=none; touch -r ../five five"
-            ),
-        );
+        shell_in(&local, OTHER_BYTE);
         assert_eq!(sync(&[]), 0, "{version}");
         assert_eq!(sync(&["--checksum"]), 3, "{version}: all names of the file");
         assert_trees(&to, &local, version);
@@ -218,4 +217,96 @@ fn sync_tree_says_what_did_not_land_and_asks_little_when_nothing_differs() {
     for wrong in ["/no/such/tree", "/etc/passwd"] {
         assert_eq!(rig.ours("4.2", &["sync-tree", wrong], &["t"]).code, Some(2), "{wrong}");
     }
+}
+
+#[test]
+fn sync_tree_makes_a_directory_of_this_machine_as_a_server_s_is() {
+    let Some(rig) = Rig::new() else { return };
+    odd_tree(&rig, "s");
+    let from = rig.at("s");
+    for (n, version) in VERSIONS.into_iter().enumerate() {
+        let to = rig.dir.path().join(format!("here{n}/new"));
+        let sync = |options: &[&str]| {
+            let mut command = landfast();
+            command.args(["sync-tree", "--json"]).args(options).arg(rig.url("s", version)).arg(&to);
+            let end = said(&mut command);
+            assert_eq!((end.code, end.errors().as_str()), (Some(0), ""), "{version} {options:?}: {end:?}");
+            end.summary()["synchronised"].as_u64().expect("a number")
+        };
+        let all = names(&from).len() as u64 + 1;
+        assert_eq!(sync(&["--dry-run"]), all, "{version}");
+        assert!(!to.exists(), "{version}");
+        assert_eq!(sync(&[]), all, "{version}");
+        assert_trees(&to, &from, version);
+        assert_eq!(sync(&["--delete"]), 0, "{version}");
+        // On the destination something changes: also what would lead out of it.
+        let outside = rig.dir.path().join("outside");
+        shell_in(
+            &to,
+            &format!(
+                "mkdir -p {out}/many {out}/empty; echo kept > {out}/many/f1; rm -rf deep/1/2 five many empty; mkdir five; touch five/x; \
+                 ln -s {out}/many many; ln -s {out}/empty empty; rm link; ln -s {out}/many/f1 link; rm large; ln -s {out}/many/f1 large; \
+                 echo extra > extra; mkdir -p more/of/it; ln -s {out} more/out; rm hard1; echo apart > hard1; chmod 600 quote*; touch todir",
+                out = path(&outside)
+            ),
+        );
+        let before = names(&to);
+        sync(&["--dry-run", "--delete"]);
+        assert_eq!(names(&to), before, "{version}");
+        assert!(sync(&[]) > 0, "{version}");
+        assert!(to.join("extra").exists() && to.join("more/of/it").exists(), "{version}");
+        assert!(sync(&["--delete"]) >= 4, "{version}");
+        assert_trees(&to, &from, version);
+        assert_eq!(names(&outside), ["empty", "many", "many/f1"].map(PathBuf::from));
+        assert_eq!(fs::read(outside.join("many/f1")).expect("a file"), b"kept\n", "{version}");
+        if matches!(version, "4.1" | "4.0") {
+            continue;
+        }
+        // The same size and time: only the data tells.
+        shell_in(&to, OTHER_BYTE);
+        assert_eq!(sync(&[]), 0, "{version}");
+        assert_eq!(sync(&["--checksum"]), 3, "{version}: all names of the file");
+        assert_trees(&to, &from, version);
+        shell_in(&to, &format!("echo kept > many/kept; touch -r {}/many many", path(&from)));
+        assert_eq!(sync(&["--delete", "--exclude=kept"]), 0, "{version}");
+        assert!(to.join("many/kept").exists(), "{version}");
+    }
+    let url = rig.url("s", "4.2");
+    for wrong in [
+        [&url[..], "/etc/passwd"],
+        [&rig.url("s/five", "4.2"), "/tmp"],
+        [&url, &rig.url("t", "4.2")],
+        ["/etc", "/tmp/x"],
+    ] {
+        assert_eq!(said(landfast().arg("sync-tree").args(wrong)).code, Some(2), "{wrong:?}");
+    }
+}
+
+#[test]
+fn sync_tree_that_is_interrupted_leaves_no_half_file_under_its_name() {
+    let Some(rig) = Rig::new() else { return };
+    rig.shell("mkdir s s/d; for f in a b c d/e; do head -c 12000000 /dev/urandom > s/$f; done; for n in $(seq 200); do echo $n > s/d/$n; done");
+    let (from, to) = (rig.at("s"), rig.dir.path().join("here"));
+    shell_in(rig.dir.path(), "mkdir here; echo old > here/a; echo old > here/c");
+    let child = landfast().arg("sync-tree").arg(rig.url("s", "4.2")).arg(&to).stdout(Stdio::null()).spawn();
+    let child = child.expect("it starts");
+    let is_other = |name: &PathBuf| name.to_string_lossy().contains(".landfast-");
+    // Something is on its way, or all was too quick to be seen.
+    while !names(&to).iter().any(is_other) && !to.join("d/200").exists() {
+        std::thread::yield_now();
+    }
+    rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::INT)
+        .expect("sent");
+    let end = child.wait_with_output().expect("it ends");
+    assert!(matches!(end.status.code(), Some(0 | 1 | 130)), "{end:?}");
+    let all = names(&to);
+    assert!(!all.iter().any(is_other), "{all:?}");
+    for name in all.iter().filter(|name| to.join(name).is_file()) {
+        let (now, wanted) =
+            (fs::read(to.join(name)).expect("a file"), fs::read(from.join(name)).expect("a file"));
+        assert!(now == wanted || now == b"old\n", "{}", name.display());
+    }
+    let end = said(landfast().args(["sync-tree", "--delete"]).arg(rig.url("s", "4.2")).arg(&to));
+    assert_eq!(end.code, Some(0), "{end:?}");
+    assert_trees(&to, &from, "after");
 }

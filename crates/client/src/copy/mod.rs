@@ -23,8 +23,9 @@ use crate::tar::Who;
 
 pub use local::{LocalOptions, LocalStart, LocalTrees, Sparse};
 pub use on_server::{Original, Reflink, ServerCopies};
-pub use remote::{RemoteOptions, RemoteStart, RemoteTrees};
-pub use write::write;
+pub use remote::{RemoteObject, RemoteOptions, RemoteStart, RemoteTrees};
+pub(crate) use write::descend;
+pub use write::{How, write};
 
 /// A member with the attributes of a file; its data is still to be looked at.
 fn member(path: &[u8], kind: Kind, meta: &Meta, link: Vec<u8>, who: &dyn Who) -> Member {
@@ -54,7 +55,7 @@ fn named(xattrs: Vec<Xattr>) -> Vec<(Vec<u8>, Bytes)> {
 }
 
 /// The system's words for an error, without its number.
-fn system_text(error: &io::Error) -> String {
+pub(crate) fn system_text(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or(&text).to_owned()
 }

@@ -9,14 +9,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use landfast_nfs::v4::FileHandle;
+use landfast_nfs::v4::{FileHandle, NfsTime};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::on_server::{Original, ServerCopies, Way};
 use super::{member, named};
 use crate::archive::{ArchiveError, Kind, Member};
-use crate::fs::{InOrder, ItemError, Meta, Nfs, Outcome, Start, Step, WalkOptions, Wanted, Xattr, join};
+use crate::fs::{
+    Fetched, InOrder, ItemError, Meta, Nfs, Outcome, Start, Step, WalkOptions, Wanted, Xattr, join,
+};
 use crate::limits::{
     COPIED_AHEAD_BYTES, COPIED_CALLS_MAX, COPIED_TOGETHER, COPIED_TOGETHER_BYTES, PIECE_BYTES,
     PIECES_PER_COMMIT, WHOLE_FILE_MAX,
@@ -37,6 +39,19 @@ pub struct RemoteStart {
     pub name: Vec<u8>,
 }
 
+/// One object of a tree that was listed already.
+#[derive(Debug, Clone)]
+pub struct RemoteObject {
+    /// What it is to be called below the destination.
+    pub name: Vec<u8>,
+    /// Its attributes.
+    pub meta: Meta,
+    /// Its handle.
+    pub fh: Option<FileHandle>,
+    /// A symbolic link's text.
+    pub text: Option<Bytes>,
+}
+
 /// How trees are read.
 #[derive(Debug, Clone, Default)]
 pub struct RemoteOptions {
@@ -48,6 +63,8 @@ pub struct RemoteOptions {
     pub copies: Option<Arc<ServerCopies>>,
     /// Extended attributes come, too, where the server has them.
     pub xattrs: bool,
+    /// A file that is not as it was listed when all of it is read is told as failed.
+    pub exact: bool,
     /// When it is set, no further members come.
     pub stop: Arc<AtomicBool>,
 }
@@ -89,10 +106,34 @@ impl RemoteTrees {
         options: RemoteOptions,
         who: Box<dyn Who>,
     ) -> RemoteTrees {
-        let (tell, given) = mpsc::channel(COPIED_TOGETHER);
         let (seen, walked) = mpsc::unbounded_channel();
         let stop = options.stop.clone();
         tokio::spawn(walk(nfs.clone(), starts, options.one_file_system, stop, seen));
+        RemoteTrees::seen(nfs, walked, options, who)
+    }
+
+    /// These objects, in their order: a directory before what is in it. Must be called on a Tokio runtime.
+    pub fn of(
+        nfs: &Nfs,
+        objects: impl IntoIterator<Item = RemoteObject>,
+        options: RemoteOptions,
+        who: Box<dyn Who>,
+    ) -> RemoteTrees {
+        let (seen, walked) = mpsc::unbounded_channel();
+        for RemoteObject { name: path, meta, fh, text } in objects {
+            // The other end is here.
+            let _ = seen.send(Seen::Object { path, meta, fh, text });
+        }
+        RemoteTrees::seen(nfs, walked, options, who)
+    }
+
+    fn seen(
+        nfs: &Nfs,
+        walked: mpsc::UnboundedReceiver<Seen>,
+        options: RemoteOptions,
+        who: Box<dyn Who>,
+    ) -> RemoteTrees {
+        let (tell, given) = mpsc::channel(COPIED_TOGETHER);
         let mut reader = Reader {
             nfs: nfs.clone(),
             tell,
@@ -102,6 +143,7 @@ impl RemoteTrees {
             files: Vec::new(),
             bytes: 0,
             xattrs: options.xattrs,
+            exact: options.exact,
         };
         // One who listens no more has been told all that there was to tell.
         tokio::spawn(async move { reader.run(options, walked, who).await.is_ok() });
@@ -219,8 +261,8 @@ enum Data {
     Xattrs(usize, Option<Original>),
 }
 
-/// Data and extended attributes.
-type Found = (Bytes, Vec<Xattr>);
+/// Data and extended attributes, and the size and time of modification after them.
+type Found = (Bytes, Vec<Xattr>, Option<(u64, NfsTime)>);
 
 /// A call under way: what it reads, in order.
 struct Batch {
@@ -240,6 +282,7 @@ struct Reader {
     files: Vec<Wanted>,
     bytes: usize,
     xattrs: bool,
+    exact: bool,
 }
 
 /// Nobody listens any more.
@@ -335,14 +378,14 @@ impl Reader {
         let (nfs, files) = (self.nfs.clone(), std::mem::take(&mut self.files));
         let bytes = std::mem::take(&mut self.bytes);
         self.ahead += bytes;
-        let xattrs = self.xattrs;
+        let (whole, exact) = (self.xattrs || self.exact, self.exact);
         let reading = tokio::spawn(async move {
-            if xattrs {
-                let all = nfs.fetch(files).await.into_iter();
-                return all.map(|o| o.map(|fetched| (fetched.data, fetched.xattrs))).collect();
+            if whole {
+                let found = |f: Fetched| (f.data, f.xattrs, exact.then_some((f.meta.size, f.meta.modified)));
+                return nfs.fetch(files).await.into_iter().map(|o| o.map(found)).collect();
             }
             let all = nfs.read_files_of(files.into_iter().map(|wanted| (wanted.fh, wanted.bytes))).await;
-            all.into_iter().map(|o| o.map(|data| (data, Vec::new()))).collect()
+            all.into_iter().map(|o| o.map(|data| (data, Vec::new(), None))).collect()
         });
         self.under_way.push_back(Batch { bytes, members: std::mem::take(&mut self.members), reading });
     }
@@ -358,26 +401,29 @@ impl Reader {
                 Some(read) => read,
                 None => Err(ItemError::NotExecuted("its task has ended".into())),
             };
+            let nothing = || Ok(Found::default());
             let (data, original) = match data {
-                Data::None => (Ok((Bytes::new(), Vec::new())), None),
+                Data::None => (nothing(), None),
                 Data::Read(n) => (take(n), None),
-                Data::Copy(original) => (Ok((Bytes::new(), Vec::new())), Some(original)),
-                // Those that cannot be read are left out, as everywhere.
-                Data::Xattrs(n, original) => (Ok(take(n).unwrap_or_default()), original),
+                Data::Copy(original) => (nothing(), Some(original)),
+                Data::Xattrs(n, Some(original)) => (take(n), Some(original)),
+                // What is in a directory comes all the same.
+                Data::Xattrs(n, None) => (take(n).or_else(|_| nothing()), None),
             };
-            if let Some(original) = original {
-                member.xattrs = named(data.map(|(_, xattrs)| xattrs).unwrap_or_default());
-                let copy = Ready::Copy(Box::new((member, original)));
-                self.tell.send(copy).await.map_err(|_| Abandoned)?;
-                continue;
-            }
-            let ready = match data {
-                Ok((data, xattrs)) => {
+            let ready = match (data, original) {
+                (Ok((_, xattrs, _)), Some(original)) => {
+                    member.xattrs = named(xattrs);
+                    Ready::Copy(Box::new((member, original)))
+                }
+                (Ok((_, _, Some(now))), None) if member.kind == Kind::File && now != listed(&member) => {
+                    Ready::Trouble(member.path, Why::of(Cause::Unread, CHANGED))
+                }
+                (Ok((data, xattrs, _)), None) => {
                     (member.size, member.stored) = (data.len() as u64, data.len() as u64);
                     member.xattrs = named(xattrs);
                     Ready::Whole(Box::new(member), data)
                 }
-                Err(e) => Ready::Trouble(member.path, why(Cause::Unopened, &e)),
+                (Err(e), _) => Ready::Trouble(member.path, why(Cause::Unopened, &e)),
             };
             self.tell.send(ready).await.map_err(|_| Abandoned)?;
         }
@@ -392,6 +438,16 @@ impl Reader {
         Ok(())
     }
 
+    /// Why a file may not be as it was listed.
+    async fn other_than(&self, fh: &FileHandle, before: (u64, NfsTime)) -> Option<String> {
+        let wanted = Wanted { fh: fh.clone(), bytes: 0, xattrs: false };
+        match self.nfs.fetch([wanted]).await.pop().map(Outcome::into_result) {
+            Some(Ok(now)) if (now.meta.size, now.meta.modified) == before => None,
+            Some(Err(e)) => Some(e.to_string()),
+            _ => Some(CHANGED.to_owned()),
+        }
+    }
+
     /// Reads a large file in ranges, several at a time.
     async fn large(&mut self, mut member: Member, fh: FileHandle, size: u64) -> Result<(), Abandoned> {
         if self.xattrs {
@@ -399,6 +455,7 @@ impl Reader {
             let fetched = self.nfs.fetch([wanted]).await.pop().map(Outcome::into_result);
             member.xattrs = named(fetched.and_then(Result::ok).map(|f| f.xattrs).unwrap_or_default());
         }
+        let before = listed(&member);
         let (send, pieces) = mpsc::channel(1);
         self.tell.send(Ready::Pieces(Box::new(member), pieces)).await.map_err(|_| Abandoned)?;
         let mut at = 0;
@@ -409,11 +466,18 @@ impl Reader {
                 .map(|from| (fh.clone(), from, (end - from).min(PIECE_BYTES as u64)))
                 .collect();
             let lengths: Vec<u64> = ranges.iter().map(|r| r.2).collect();
-            for (outcome, len) in self.nfs.read_of(ranges).await.into_iter().zip(lengths) {
-                let piece = match outcome.into_result() {
-                    Ok(data) if data.len() as u64 == len => Ok(data),
-                    Ok(_) => Err("it became shorter while it was read".to_owned()),
-                    Err(e) => Err(e.to_string()),
+            let read = self.nfs.read_of(ranges).await;
+            // Before its last piece is given away.
+            let changed = match self.exact && end == size {
+                true => self.other_than(&fh, before).await,
+                false => None,
+            };
+            for (outcome, len) in read.into_iter().zip(lengths) {
+                let piece = match (outcome.into_result(), &changed) {
+                    (Ok(_), Some(why)) => Err(why.clone()),
+                    (Ok(data), None) if data.len() as u64 == len => Ok(data),
+                    (Ok(_), None) => Err("it became shorter while it was read".to_owned()),
+                    (Err(e), _) => Err(e.to_string()),
                 };
                 let failed = piece.is_err();
                 // A receiver that is gone has given the file up.
@@ -425,6 +489,13 @@ impl Reader {
         }
         Ok(())
     }
+}
+
+/// Why a file is left out that is another one than was listed.
+const CHANGED: &str = "it changed while it was read";
+
+fn listed(member: &Member) -> (u64, NfsTime) {
+    (member.size, NfsTime { seconds: member.mtime.seconds, nseconds: member.mtime.nanos })
 }
 
 /// What is known of a member, and the file whose data is wanted.

@@ -16,8 +16,8 @@ use bytes::Bytes;
 use landfast_nfs::v4::{FileType, NfsStat, NfsTime};
 use rustix::fs::{
     AtFlags, Gid, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, Uid, XattrFlags, chmodat, chownat, fchmod,
-    fchown, fsetxattr, futimens, linkat, mkdirat, mknodat, openat, statat, symlinkat, syncfs, unlinkat,
-    utimensat,
+    fchown, fsetxattr, futimens, linkat, mkdirat, mknodat, openat, renameat, statat, symlinkat, syncfs,
+    unlinkat, utimensat,
 };
 use rustix::io::Errno;
 
@@ -30,13 +30,23 @@ use crate::untar::{
     Why, Xattrs,
 };
 
+/// How members are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct How {
+    /// Blocks of zeroes are not written.
+    pub zeroes_to_holes: bool,
+    /// What is no directory gets its name, in place of what had it, when all of it is on stable storage, and another name
+    /// until then.
+    pub under_other_names: bool,
+}
+
 /// Puts members into the directory `root`, as GNU cp does ([`Existing::Look`]; others count as that with its defaults).
-/// What the report counts is on stable storage. `zeroes_to_holes`: blocks of zeroes are not written.
+/// What the report counts is on stable storage.
 pub fn write(
     members: &mut dyn Members,
     root: File,
     options: &UntarOptions,
-    zeroes_to_holes: bool,
+    how: How,
     progress: &dyn Progress,
 ) -> Report {
     let over = match options.existing {
@@ -47,7 +57,7 @@ pub fn write(
     let mut writer = Writer {
         over,
         options,
-        zeroes_to_holes,
+        how,
         progress,
         dirs: vec![(Bytes::new(), root.clone())],
         made: HashSet::new(),
@@ -55,6 +65,9 @@ pub fn write(
         finals: Vec::new(),
         pending: Vec::new(),
         pending_bytes: 0,
+        unnamed: Vec::new(),
+        meanwhiles: HashMap::new(),
+        number: 0,
         report: Report::default(),
         done: (0, 0),
     };
@@ -85,7 +98,7 @@ pub fn write(
 struct Writer<'a> {
     over: Over,
     options: &'a UntarOptions,
-    zeroes_to_holes: bool,
+    how: How,
     progress: &'a dyn Progress,
     /// The root, and the directories on the way to where the last member went.
     dirs: Vec<(Bytes, Arc<OwnedFd>)>,
@@ -93,13 +106,26 @@ struct Writer<'a> {
     made: HashSet<(u64, u64)>,
     /// A handle on each filesystem that was written to.
     devices: HashMap<u64, Arc<OwnedFd>>,
-    /// Directories, and what they get at the end.
-    finals: Vec<(Arc<OwnedFd>, Member, bool)>,
+    /// Directories, and what they get at the end. Not their handles: there may be more than a process has.
+    finals: Vec<(Member, bool)>,
     /// Written, not yet synced.
     pending: Vec<(Vec<u8>, Kind, u64)>,
     pending_bytes: u64,
+    /// Objects that have another name until they are stable.
+    unnamed: Vec<Unnamed>,
+    /// The same by their paths.
+    meanwhiles: HashMap<Vec<u8>, CString>,
+    number: u64,
     report: Report,
     done: (u64, u64),
+}
+
+/// An object under another name than its own.
+struct Unnamed {
+    dir: Vec<Bytes>,
+    meanwhile: CString,
+    name: CString,
+    path: Vec<u8>,
 }
 
 /// What came of one member.
@@ -120,7 +146,10 @@ impl Writer<'_> {
         let (path, kind) = (member.path.clone(), member.kind);
         match self.place(member, members) {
             // A directory that was there.
-            Ok(Came::Met) => self.report.count(Some(kind), 0),
+            Ok(Came::Met) => {
+                self.progress.met(&path);
+                self.report.count(Some(kind), 0);
+            }
             Ok(Came::Made(bytes)) => {
                 self.pending_bytes += bytes;
                 self.pending.push((path, kind, bytes));
@@ -136,8 +165,7 @@ impl Writer<'_> {
     fn place(&mut self, member: Member, members: &mut dyn Members) -> Result<Came, Why> {
         let mut names = components(&member.path).map_err(|e| Why::from(e.to_string()))?;
         let Some(name) = names.pop() else {
-            let root = self.dirs[0].1.clone();
-            self.finals.push((root, member, true));
+            self.finals.push((member, true));
             return Ok(Came::Met);
         };
         let dir = self.enter(&names)?;
@@ -167,15 +195,70 @@ impl Writer<'_> {
                 Verdict::Into => into = true,
                 Verdict::Skip => return Ok(Came::Skipped),
                 Verdict::Refuse(why) => return Err(why),
+                Verdict::Replace if self.how.under_other_names => {}
                 Verdict::Replace => {
                     unlinkat(&*dir, &name, AtFlags::empty()).map_err(|e| self.refused(Cause::Other, e))?;
                 }
             }
         }
-        match member.kind {
-            Kind::Dir => self.directory(&dir, &name, member, into),
-            Kind::File => self.file(&dir, &name, &member, into, members),
-            _ => self.other(&dir, &name, &member),
+        if member.kind == Kind::Dir {
+            return self.directory(&dir, &name, member, into);
+        }
+        if !self.how.under_other_names {
+            return match member.kind {
+                Kind::File => self.file(&dir, &name, &member, into, members),
+                _ => self.other(&dir, &name, &member),
+            };
+        }
+        let meanwhile = self.meanwhile();
+        let made = match member.kind {
+            Kind::File => self.file(&dir, &meanwhile, &member, false, members),
+            _ => self.other(&dir, &meanwhile, &member),
+        };
+        if made.is_err() {
+            // What cannot be removed again has a name that tells what it is.
+            let _ = unlinkat(&*dir, &meanwhile, AtFlags::empty());
+        } else {
+            let path = member.path.clone();
+            self.meanwhiles.insert(path.clone(), meanwhile.clone());
+            self.unnamed.push(Unnamed { dir: names, meanwhile, name, path });
+        }
+        made
+    }
+
+    /// A name that nothing has yet.
+    fn meanwhile(&mut self) -> CString {
+        self.number += 1;
+        let name = format!(".landfast-{}-{}", std::process::id(), self.number);
+        CString::new(name).unwrap_or_default()
+    }
+
+    /// All that is stable gets its name.
+    fn name(&mut self, synced: bool) {
+        self.meanwhiles.clear();
+        for Unnamed { dir, meanwhile, name, path } in std::mem::take(&mut self.unnamed) {
+            let dir = match self.enter(&dir) {
+                Ok(dir) => dir,
+                Err(why) => {
+                    self.pending.retain(|(pending, ..)| *pending != path);
+                    self.failed(&path, Why { cause: Cause::Unmade, ..why });
+                    continue;
+                }
+            };
+            let named = match synced {
+                true => renameat(&*dir, &meanwhile, &*dir, &name),
+                // It is told as failed with the others.
+                false => {
+                    let _ = unlinkat(&*dir, &meanwhile, AtFlags::empty());
+                    continue;
+                }
+            };
+            if let Err(e) = named {
+                let _ = unlinkat(&*dir, &meanwhile, AtFlags::empty());
+                self.pending.retain(|(pending, ..)| *pending != path);
+                let why = self.refused(Cause::Other, e);
+                self.failed(&path, why);
+            }
         }
     }
 
@@ -185,11 +268,7 @@ impl Writer<'_> {
         self.dirs.truncate(same + 1);
         for name in &names[same..] {
             let above = &self.dirs[self.dirs.len() - 1].1;
-            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let opened = CString::new(&name[..])
-                .map_err(|_| Errno::INVAL)
-                .and_then(|name| openat(&**above, &name, flags, Mode::empty()))
-                .map_err(|e| Why::of(Cause::Parent, system_text(&e.into())))?;
+            let opened = descend(above, name).map_err(|e| Why::of(Cause::Parent, system_text(&e.into())))?;
             self.dirs.push((name.clone(), Arc::new(opened)));
         }
         Ok(self.dirs[self.dirs.len() - 1].1.clone())
@@ -205,7 +284,7 @@ impl Writer<'_> {
         let opened = openat(dir, name, flags, Mode::empty()).map_err(|e| self.refused(Cause::Other, e))?;
         let opened = Arc::new(opened);
         self.device(&opened);
-        self.finals.push((opened, member, there));
+        self.finals.push((member, there));
         Ok(if there { Came::Met } else { Came::Made(0) })
     }
 
@@ -256,9 +335,10 @@ impl Writer<'_> {
                     Err(DataError::Member(why)) => return Err(Why::of(Cause::Unread, why)),
                     Err(DataError::All(e)) => return Err(Why::of(Cause::Unread, e.to_string())),
                 };
-                for block in data.chunks(if self.zeroes_to_holes { SPARSE_BLOCK_BYTES } else { PIECE_BYTES })
+                for block in
+                    data.chunks(if self.how.zeroes_to_holes { SPARSE_BLOCK_BYTES } else { PIECE_BYTES })
                 {
-                    if !self.zeroes_to_holes || block.iter().any(|b| *b != 0) {
+                    if !self.how.zeroes_to_holes || block.iter().any(|b| *b != 0) {
                         file.write_all_at(block, at)
                             .map_err(|e| self.refused(Cause::Unwritten, errno(&e)))?;
                         end = at + block.len() as u64;
@@ -310,7 +390,10 @@ impl Writer<'_> {
         let keep = self.dirs.clone();
         let from = self.enter(&names);
         self.dirs = keep;
-        let target = CString::new(&target[..]).map_err(|e| Why::from(e.to_string()))?;
+        let target = match self.meanwhiles.get(&member.link) {
+            Some(meanwhile) => meanwhile.clone(),
+            None => CString::new(&target[..]).map_err(|e| Why::from(e.to_string()))?,
+        };
         linkat(&*from?, &target, dir, name, AtFlags::empty()).map_err(|e| self.refused(Cause::Other, e))?;
         Ok(Came::Made(0))
     }
@@ -386,7 +469,11 @@ impl Writer<'_> {
 
     /// Makes stable what is pending, and counts it.
     fn sync(&mut self) {
-        let synced = self.sync_all();
+        let mut synced = self.sync_all();
+        if !self.unnamed.is_empty() {
+            self.name(synced.is_ok());
+            synced = synced.and_then(|()| self.sync_all());
+        }
         self.pending_bytes = 0;
         for (path, kind, bytes) in std::mem::take(&mut self.pending) {
             if let Err(e) = &synced {
@@ -405,11 +492,15 @@ impl Writer<'_> {
         self.sync();
         let finals = std::mem::take(&mut self.finals);
         let any = !finals.is_empty();
-        for (dir, member, there) in finals.into_iter().rev() {
-            let file = match dir.try_clone() {
+        for (member, there) in finals.into_iter().rev() {
+            let opened = components(&member.path).map_err(|e| Why::from(e.to_string())).and_then(|names| {
+                let dir = self.enter(&names)?;
+                dir.try_clone().map_err(|e| Why::of(Cause::Unset, system_text(&e)))
+            });
+            let file = match opened {
                 Ok(dir) => File::from(dir),
-                Err(e) => {
-                    self.failed(&member.path, Why::of(Cause::Unset, system_text(&e)));
+                Err(why) => {
+                    self.failed(&member.path, Why { cause: Cause::Unset, ..why });
                     continue;
                 }
             };
@@ -439,6 +530,12 @@ impl Writer<'_> {
                 Some(format!("directories' attributes may not be stable: {}", system_text(&e)));
         }
     }
+}
+
+/// A directory in a directory, never through a symbolic link.
+pub(crate) fn descend(dir: &OwnedFd, name: &[u8]) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    openat(dir, &CString::new(name).map_err(|_| Errno::INVAL)?, flags, Mode::empty())
 }
 
 fn errno(e: &io::Error) -> Errno {

@@ -7,7 +7,8 @@
 //! | `contents` | digests of files' data, extended attributes; many files of a server in one COMPOUND | all |
 //! | `diff` | what differs | no |
 //! | `plan` | what is to be removed, sent, set | no |
-//! | `sync` | does it | local, server |
+//! | `sync` | does it on a server | local, server |
+//! | `here` | does it on this machine | local, server |
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -28,6 +29,7 @@
 
 mod contents;
 mod diff;
+mod here;
 mod list;
 mod plan;
 mod sync;
@@ -35,6 +37,7 @@ mod tree;
 
 pub use contents::{ByPath, Contents, Key, contents};
 pub use diff::{Compare, Difference, What, compare, of_contents};
+pub use here::{Here, sync_here};
 pub use plan::{Plan, PlanOptions, plan, to_digest};
 pub use sync::{SyncReport, Target, Telling, sync};
 pub use tree::{Node, Tree};

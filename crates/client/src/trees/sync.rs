@@ -138,8 +138,7 @@ async fn send(
         let end = packer.all(&members, BufWriter::with_capacity(ARCHIVE_WRITE_BUFFER, writer));
         (packer, end)
     });
-    let heard =
-        Arc::new(Hearing { telling: telling.clone(), touched: plan.touched.clone(), sent: Mutex::default() });
+    let heard = Arc::new(Hearing::new(telling.clone(), plan.touched.clone()));
     let options = UntarOptions {
         same_permissions: Some(true),
         same_owner: Some(target.owners),
@@ -217,11 +216,17 @@ async fn set(
 }
 
 /// Collects what is stable: of a file that breaks off while it is sent that is no success.
-struct Hearing {
+pub(super) struct Hearing {
     telling: Arc<dyn Telling>,
     /// Not worth a word.
     touched: BTreeSet<Vec<u8>>,
-    sent: Mutex<Vec<Vec<u8>>>,
+    pub(super) sent: Mutex<Vec<Vec<u8>>>,
+}
+
+impl Hearing {
+    pub(super) fn new(telling: Arc<dyn Telling>, touched: BTreeSet<Vec<u8>>) -> Hearing {
+        Hearing { telling, touched, sent: Mutex::default() }
+    }
 }
 
 /// A member's name as a path of the tree.

@@ -61,6 +61,12 @@ impl Tree {
         Tree::new(Origin::Server(nfs))
     }
 
+    /// A directory of this machine that is not there yet.
+    #[must_use]
+    pub fn missing(dir: &std::path::Path) -> Tree {
+        Tree::new(Origin::Local(dir.to_owned()))
+    }
+
     /// All is listed: which names are one file.
     pub(super) fn link(&mut self) {
         let mut groups: HashMap<(u64, u64, u64), Vec<Vec<u8>>> = HashMap::new();

@@ -20,8 +20,8 @@ use crate::process::umask;
 use args::CpArgs;
 use ends::{End, Ends, Errand};
 use landfast_client::copy::{
-    LocalOptions, LocalStart, LocalTrees, Reflink, RemoteOptions, RemoteStart, RemoteTrees, ServerCopies,
-    Sparse,
+    How, LocalOptions, LocalStart, LocalTrees, Reflink, RemoteOptions, RemoteStart, RemoteTrees,
+    ServerCopies, Sparse,
 };
 use landfast_client::fs::Meta;
 use landfast_client::local::Follow;
@@ -98,7 +98,8 @@ async fn some(tool: &mut Tool, args: &CpArgs, root: &End, errands: &[Errand]) ->
                 Err(e) => return cannot_create(tool, errands, &ends::strerror(&e)),
             };
             let Some(mut source) = members(tool, args, errands, None).await else { return 0 };
-            let (options, holes, told) = (how(args), args.sparse() == Sparse::Always, say.clone());
+            let holes = How { zeroes_to_holes: args.sparse() == Sparse::Always, ..How::default() };
+            let (options, told) = (how(args), say.clone());
             let written = tokio::task::spawn_blocking(move || {
                 landfast_client::copy::write(&mut *source, root, &options, holes, &*told)
             });
@@ -169,7 +170,8 @@ async fn members(
         (Xattrs::Try | Xattrs::Must, Some(start)) => nfs.has_xattrs(&start.fh).await,
         _ => false,
     };
-    let options = RemoteOptions { one_file_system: args.one_file_system, links, copies, xattrs, stop };
+    let options =
+        RemoteOptions { one_file_system: args.one_file_system, links, copies, xattrs, exact: false, stop };
     Some(Box::new(RemoteTrees::new(nfs, starts, options, Box::new(Known::default()))))
 }
 

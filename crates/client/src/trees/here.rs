@@ -1,0 +1,299 @@
+//! Makes a tree of this machine as a server's: removes, writes what differs, sets attributes.
+//!
+//! Names lead through real directories only, from the top's handle on: what somebody puts in a directory's place meanwhile,
+//! such as a symbolic link, is not followed. A file is written under another name (`.landfast-...`), made stable, and gets its
+//! own name then, so that nobody sees half of it under that. Nothing is told to be done before the filesystem was synced
+//! behind it.
+
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
+
+use rustix::fs::{
+    AtFlags, CWD, Dir, Gid, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, Uid, chmodat, chownat, fstat,
+    openat, statat, syncfs, unlinkat, utimensat,
+};
+use rustix::io::Errno;
+
+use super::plan::Plan;
+use super::sync::{Hearing, SyncReport, Telling};
+use super::tree::{Node, Origin, Tree};
+use crate::copy::{self, RemoteObject, RemoteOptions, RemoteTrees, descend};
+use crate::fs::{Owner, join};
+use crate::tar::{AsNamed, Who};
+use crate::untar::{Existing, Over, UntarOptions};
+
+/// Where to on this machine, and how.
+#[derive(Debug, Clone)]
+pub struct Here {
+    /// The destination; it is there.
+    pub dir: PathBuf,
+    /// Owners and groups are set.
+    pub owners: bool,
+    /// When it is set, nothing further is begun.
+    pub stop: Arc<AtomicBool>,
+}
+
+impl Tree {
+    /// Owners that a server names by names become numbers.
+    pub fn number_owners(&mut self, who: &dyn Who) {
+        for node in self.nodes.values_mut() {
+            if let Owner::Name(_) = node.meta.owner {
+                node.meta.owner = Owner::Id(who.user(&node.meta.owner).0);
+            }
+            if let Owner::Name(_) = node.meta.group {
+                node.meta.group = Owner::Id(who.group(&node.meta.group).0);
+            }
+        }
+    }
+}
+
+/// Does what is planned; `source` is a server's tree with numbers for owners ([`Tree::number_owners`]).
+///
+/// # Errors
+/// When the destination cannot be opened.
+pub async fn sync_here(
+    source: &Tree,
+    plan: &Plan,
+    here: &Here,
+    telling: Arc<dyn Telling>,
+) -> io::Result<SyncReport> {
+    let Origin::Server(nfs) = &source.origin else { return Ok(SyncReport::default()) };
+    let top = File::open(&here.dir)?;
+    if !top.metadata()?.is_dir() {
+        return Err(Errno::NOTDIR.into());
+    }
+    let mut report = SyncReport::default();
+    let (doomed, stop) = (plan.remove.clone(), here.stop.clone());
+    blocking(&top, &telling, &mut report, move |work| {
+        for path in doomed.iter().take_while(|_| !stop.load(Ordering::Acquire)) {
+            work.remove(path);
+        }
+    })
+    .await?;
+    if !plan.send.is_empty() && !here.stop.load(Ordering::Acquire) {
+        let object = |path: &Vec<u8>| {
+            let Node { meta, text, fh, .. } = source.nodes.get(path)?.clone();
+            Some(RemoteObject { name: path.clone(), meta, fh, text: Some(text) })
+        };
+        let objects: Vec<_> = plan.send.iter().filter_map(object).collect();
+        let options =
+            RemoteOptions { links: true, exact: true, stop: here.stop.clone(), ..RemoteOptions::default() };
+        let mut members = RemoteTrees::of(nfs, objects, options, Box::new(AsNamed));
+        let heard = Arc::new(Hearing::new(telling.clone(), plan.touched.clone()));
+        let options = UntarOptions {
+            same_permissions: Some(true),
+            same_owner: Some(here.owners),
+            existing: Existing::Look(Over { set_mode: true, remove: true, ..Over::default() }),
+            ..UntarOptions::default()
+        };
+        let (root, told) = (top.try_clone()?, heard.clone());
+        let written = tokio::task::spawn_blocking(move || {
+            let how = copy::How { under_other_names: true, ..copy::How::default() };
+            copy::write(&mut members, root, &options, how, &*told)
+        });
+        let written = written.await.map_err(io::Error::other)?;
+        for path in heard.sent.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            report.sent += 1;
+            telling.sent(path);
+        }
+        report.bytes += written.bytes;
+        report.failures += written.failures;
+        if let Some(why) = &written.stopped {
+            report.failures += 1;
+            telling.failed(b"", why);
+        }
+    }
+    let set: Vec<(Vec<u8>, Node)> =
+        plan.set.iter().filter_map(|path| Some((path.clone(), source.nodes.get(path)?.clone()))).collect();
+    let (owners, stop) = (here.owners, here.stop.clone());
+    blocking(&top, &telling, &mut report, move |work| {
+        for (path, node) in set.iter().take_while(|_| !stop.load(Ordering::Acquire)) {
+            work.set(path, node, owners);
+        }
+    })
+    .await?;
+    Ok(report)
+}
+
+/// Works on a thread that may block, syncs, and tells what is stable then.
+async fn blocking(
+    top: &File,
+    telling: &Arc<dyn Telling>,
+    report: &mut SyncReport,
+    does: impl FnOnce(&mut Work) + Send + 'static,
+) -> io::Result<()> {
+    let mut work = Work { top: top.try_clone()?.into(), touched: HashMap::new(), done: Vec::new() };
+    let done = tokio::task::spawn_blocking(move || {
+        does(&mut work);
+        let synced = work.touched.values().try_for_each(syncfs);
+        (work.done, synced)
+    });
+    let (done, synced) = done.await.map_err(io::Error::other)?;
+    for (path, what) in done {
+        match (what, synced) {
+            (Ok(Done::Removed), Ok(())) => {
+                report.removed += 1;
+                telling.removed(&path);
+            }
+            (Ok(Done::Set), Ok(())) => {
+                report.set += 1;
+                telling.set(&path);
+            }
+            (Err(e), _) | (Ok(_), Err(e)) => {
+                report.failures += 1;
+                telling.failed(&path, &copy::system_text(&e.into()));
+            }
+        }
+    }
+    Ok(())
+}
+
+enum Done {
+    Removed,
+    Set,
+}
+
+/// What is done, not yet synced.
+struct Work {
+    top: OwnedFd,
+    /// A directory of each filesystem that was changed.
+    touched: HashMap<u64, OwnedFd>,
+    done: Vec<(Vec<u8>, Result<Done, Errno>)>,
+}
+
+impl Work {
+    /// The directory that a path is in, and its last name.
+    fn place(&self, path: &[u8]) -> Result<(OwnedFd, CString), Errno> {
+        let mut names: Vec<&[u8]> = path.split(|b| *b == b'/').filter(|name| !name.is_empty()).collect();
+        let last = names.pop().ok_or(Errno::INVAL)?;
+        let mut dir = self.top.try_clone().map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?;
+        for name in names {
+            dir = descend(&dir, name)?;
+        }
+        Ok((dir, CString::new(last).map_err(|_| Errno::INVAL)?))
+    }
+
+    fn touch(&mut self, dir: &OwnedFd) {
+        if let (Ok(stat), Ok(dir)) = (fstat(dir), dir.try_clone()) {
+            self.touched.entry(crate::local::meta(&stat).fsid.major).or_insert(dir);
+        }
+    }
+
+    fn remove(&mut self, path: &[u8]) {
+        let removed = self.place(path).and_then(|(dir, name)| {
+            self.touch(&dir);
+            self.remove_from(&dir, &name, path)
+        });
+        self.done.push((path.to_vec(), removed.map(|()| Done::Removed)));
+    }
+
+    /// A name with all that is in it, from below; what is gone already is removed.
+    fn remove_from(&mut self, dir: &OwnedFd, name: &CString, path: &[u8]) -> Result<(), Errno> {
+        let gone = |e| if e == Errno::NOENT { Ok(()) } else { Err(e) };
+        let stat = match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => stat,
+            Err(e) => return gone(e),
+        };
+        if !crate::local::meta(&stat).is_dir() {
+            return unlinkat(dir, name, AtFlags::empty()).or_else(gone);
+        }
+        let inner = descend(dir, name.to_bytes())?;
+        self.touch(&inner);
+        let mut names = Vec::new();
+        for entry in Dir::read_from(&inner)? {
+            let name = entry?.file_name().to_owned();
+            if !matches!(name.to_bytes(), b"." | b"..") {
+                names.push(name);
+            }
+        }
+        names.sort_unstable();
+        for name in names {
+            let path = join(path, name.to_bytes());
+            let removed = self.remove_from(&inner, &name, &path);
+            self.done.push((path, removed.map(|()| Done::Removed)));
+        }
+        unlinkat(dir, name, AtFlags::REMOVEDIR).or_else(gone)
+    }
+
+    fn set(&mut self, path: &[u8], node: &Node, owners: bool) {
+        let done = self.try_set(path, node, owners);
+        self.done.push((path.to_vec(), done.map(|()| Done::Set)));
+    }
+
+    /// Of the object that was listed, not of one that has its name now, and not through a symbolic link.
+    fn try_set(&mut self, path: &[u8], node: &Node, owners: bool) -> Result<(), Errno> {
+        let (dir, name) = self.place(path)?;
+        self.touch(&dir);
+        let file = openat(&dir, &name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+        let meta = &node.meta;
+        if crate::local::meta(&fstat(&file)?).kind != meta.kind {
+            return Err(Errno::STALE);
+        }
+        // A handle without a way to read or write has no calls of its own for this.
+        let itself = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
+        if let (true, Owner::Id(uid), Owner::Id(gid)) = (owners, &meta.owner, &meta.group) {
+            let (uid, gid) = (Uid::from_raw(*uid), Gid::from_raw(*gid));
+            chownat(&file, c"", Some(uid), Some(gid), AtFlags::EMPTY_PATH)?;
+        }
+        let omit = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
+        let modified = Timespec { tv_sec: meta.modified.seconds, tv_nsec: i64::from(meta.modified.nseconds) };
+        let times = Timestamps { last_access: omit, last_modification: modified };
+        if meta.is_link() {
+            return utimensat(&dir, &name, &times, AtFlags::SYMLINK_NOFOLLOW);
+        }
+        chmodat(CWD, Path::new(&itself), Mode::from_raw_mode(meta.mode), AtFlags::empty())?;
+        utimensat(CWD, Path::new(&itself), &times, AtFlags::empty())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::untar::path::Filter;
+
+    #[test]
+    fn nothing_is_removed_or_set_through_a_symbolic_link() {
+        let dir = tempfile::tempdir().unwrap();
+        let (top, outside) = (dir.path().join("top"), dir.path().join("outside"));
+        std::fs::create_dir_all(top.join("d")).unwrap();
+        std::fs::create_dir_all(outside.join("d")).unwrap();
+        std::fs::write(outside.join("f"), b"kept").unwrap();
+        std::fs::write(outside.join("d/f"), b"kept").unwrap();
+        symlink(&outside, top.join("link")).unwrap();
+        symlink(outside.join("f"), top.join("file")).unwrap();
+        symlink(&outside, top.join("d/up")).unwrap();
+        let before = std::fs::metadata(outside.join("f")).unwrap();
+        let mut work =
+            Work { top: File::open(&top).unwrap().into(), touched: HashMap::new(), done: Vec::new() };
+        let tree = Tree::local(&outside, &Filter::default());
+        let mut node = Node::new(tree.nodes[&b"f"[..]].meta.clone(), Bytes::new(), None);
+        node.meta.mode = 0o777;
+        work.set(b"link/f", &node, false);
+        work.set(b"file", &node, false);
+        work.remove(b"link/f");
+        work.remove(b"link/d");
+        for (path, done) in &work.done {
+            assert!(done.is_err(), "{}", path.escape_ascii());
+        }
+        work.remove(b"d");
+        work.remove(b"link");
+        work.remove(b"gone");
+        let all: Vec<bool> = work.done[4..].iter().map(|(_, done)| done.is_ok()).collect();
+        assert_eq!(all, [true; 4], "d/up, d, link, gone");
+        assert!(!top.join("d").exists() && top.join("link").symlink_metadata().is_err());
+        assert_eq!(std::fs::read(outside.join("d/f")).unwrap(), b"kept");
+        use std::os::unix::fs::MetadataExt;
+        let after = std::fs::metadata(outside.join("f")).unwrap();
+        assert_eq!((after.mode(), after.ctime_nsec()), (before.mode(), before.ctime_nsec()));
+    }
+}
