@@ -237,6 +237,9 @@ pub struct UntarArgs {
     /// Write into existing files instead of replacing them
     #[arg(long)]
     pub overwrite: bool,
+    /// Note in this file what is on stable storage, and go on from there when it is there already
+    #[arg(long, value_name = "JOURNAL")]
+    pub resume: Option<PathBuf>,
     /// Print the summary as one JSON object on standard output
     #[arg(long)]
     pub json: bool,

@@ -10,6 +10,7 @@ mod lab_verify;
 mod log;
 mod process;
 mod progress;
+mod resume;
 mod serve;
 mod sys;
 mod units;

@@ -1,5 +1,6 @@
 //! What people see while they wait: on a terminal only, on standard error.
 
+use crate::units::show_count;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -47,4 +48,9 @@ pub fn bytes_bar(total: Option<u64>) -> ProgressBar {
         bar.set_style(style);
     }
     bar
+}
+
+/// What a bar says of what earlier runs did.
+pub fn before(resumed: u64) -> String {
+    if resumed == 0 { String::new() } else { format!(", {} done before", show_count(resumed)) }
 }

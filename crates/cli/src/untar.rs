@@ -3,19 +3,40 @@
 use crate::args::UntarArgs;
 use crate::exit::{Exit, print_json, told};
 use crate::process::umask;
-use crate::progress::bytes_bar;
+use crate::progress::{before, bytes_bar};
+use crate::resume::{self, Start};
 use crate::units::{show_bytes, show_count};
 use indicatif::ProgressBar;
-use landfast_client::NfsUrl;
-use landfast_client::untar::{self, Existing, Progress, Report, Source, Tuning, UntarOptions, Why, Xattrs};
+use landfast_client::resume::{Job, JournalFile};
+use landfast_client::untar::{
+    self, Existing, FatalError, Progress, Report, Source, UntarOptions, Why, Xattrs,
+};
+use landfast_client::{NfsUrl, SessionOptions};
+use std::collections::BTreeMap;
 use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
 
 /// Extracts.
 pub fn run(args: &UntarArgs) -> Exit {
     let Some(url) = told(args.url.parse::<NfsUrl>()) else { return Exit::Failed };
+    let mut session = SessionOptions::for_url(&url);
+    session.connections = url.nconnect.unwrap_or(usize::from(args.connections)).max(1);
+    let start = match begin(args, &url, &mut session) {
+        Ok(start) => start,
+        Err(why) => {
+            eprintln!("landfast: {why}");
+            return Exit::Failed;
+        }
+    };
+    if let (Start::Finished(done), Some(path)) = (&start, &args.resume) {
+        return nothing_left(args, path, *done);
+    }
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(e) => {
@@ -29,8 +50,21 @@ pub fn run(args: &UntarArgs) -> Exit {
         Source::File(args.archive.clone())
     };
     let screen = Arc::new(Screen::new(args));
-    let result = runtime.block_on(untar::run(options(args), source, &url, screen.clone()));
+    let journal = start.journal();
+    let mut options = options(args);
+    options.resume = journal.clone();
+    let result = runtime.block_on(async {
+        options.stop = Some(stop_on_signals());
+        untar::run_as(options, session, source, &url, screen.clone()).await
+    });
     screen.finish();
+    let complete = result.as_ref().is_ok_and(Report::complete);
+    if let Some(Err(why)) = journal.map(|journal| journal.close(complete)) {
+        eprintln!("landfast: {why}");
+    }
+    if let Err(FatalError::Stopped) = result {
+        return told(result).map_or(Exit::Interrupted, |_| Exit::Interrupted);
+    }
     let Some(report) = told(result) else { return Exit::Failed };
     if args.json {
         if print_json(&report).is_none() {
@@ -39,7 +73,88 @@ pub fn run(args: &UntarArgs) -> Exit {
     } else {
         summary(&report, &args.url);
     }
-    if report.complete() { Exit::Done } else { Exit::Partly }
+    match report.complete() {
+        true => Exit::Done,
+        false if report.interrupted => Exit::Interrupted,
+        false => Exit::Partly,
+    }
+}
+
+/// The journal, if one is asked for.
+fn begin(args: &UntarArgs, url: &NfsUrl, session: &mut SessionOptions) -> Result<Start, String> {
+    let Some(path) = &args.resume else { return Ok(Start::Without) };
+    if args.keep_old_files {
+        return Err(
+            "--resume does not go with --keep-old-files: a file that an interrupted run left half written \
+                    could not be told from one that is to stay"
+                .to_owned(),
+        );
+    }
+    let job = job(args, url).map_err(|e| format!("{}: {e}", args.archive.display()))?;
+    let journal = JournalFile::open(path).map_err(|e| e.to_string())?;
+    session.instance = Some(journal.instance());
+    resume::begin(Some(journal), job, BTreeMap::new()).map_err(|e| e.to_string())
+}
+
+/// What a journal is of.
+fn job(args: &UntarArgs, url: &NfsUrl) -> std::io::Result<Job> {
+    let mut options: Vec<String> = [
+        (args.preserve_permissions, "--preserve-permissions"),
+        (args.no_same_permissions, "--no-same-permissions"),
+        (args.touch, "--touch"),
+        (args.no_same_owner, "--no-same-owner"),
+        (args.same_owner, "--same-owner"),
+        (args.overwrite, "--overwrite"),
+        (args.xattrs, "--xattrs"),
+    ]
+    .iter()
+    .filter_map(|(set, word)| set.then_some((*word).to_owned()))
+    .collect();
+    if args.strip_components > 0 {
+        options.push(format!("--strip-components={}", args.strip_components));
+    }
+    options.extend(args.exclude.iter().map(|pattern| format!("--exclude={pattern}")));
+    let job =
+        resume::job("untar").about("destination", resume::there(url)).about("options", options.join(" "));
+    if args.archive != Path::new("-") {
+        let meta = std::fs::metadata(&args.archive)?;
+        if meta.is_file() {
+            return Ok(job
+                .about("archive", resume::here(&args.archive))
+                .about("archive's size", meta.len().to_string())
+                .about("archive's time", format!("{}.{:09}", meta.mtime(), meta.mtime_nsec())));
+        }
+    }
+    Ok(job.about("archive", "a stream"))
+}
+
+fn nothing_left(args: &UntarArgs, path: &Path, done: u64) -> Exit {
+    let words = resume::finished(path, done);
+    if !args.json {
+        println!("{words}");
+        return Exit::Done;
+    }
+    eprintln!("landfast: {words}");
+    print_json(&Report { resumed: done, ..Report::default() }).map_or(Exit::Failed, |()| Exit::Done)
+}
+
+/// True after the first SIGINT or SIGTERM; a second one ends the process.
+fn stop_on_signals() -> watch::Receiver<bool> {
+    let (stop, stopped) = watch::channel(false);
+    tokio::spawn(async move {
+        let Ok(mut terminate) = signal(SignalKind::terminate()) else { return };
+        loop {
+            tokio::select! {
+                _ = tokio::signal::ctrl_c() => {}
+                _ = terminate.recv() => {}
+            }
+            if stop.send_replace(true) {
+                eprintln!("landfast: interrupted again: what was under way may or may not be done");
+                std::process::exit(130);
+            }
+        }
+    });
+    stopped
 }
 
 fn options(args: &UntarArgs) -> UntarOptions {
@@ -55,16 +170,18 @@ fn options(args: &UntarArgs) -> UntarOptions {
             (_, true) => Existing::Overwrite,
             _ => Existing::Replace,
         },
-        own_groups: None,
         umask: umask(),
         xattrs: if args.xattrs { Xattrs::Must } else { Xattrs::No },
-        tuning: Tuning { connections: usize::from(args.connections), ..Tuning::default() },
+        ..UntarOptions::default()
     }
 }
 
 fn summary(r: &Report, url: &str) {
     if let Some(why) = &r.stopped {
         eprintln!("landfast: the rest of the archive was not extracted: {why}");
+    }
+    if r.interrupted {
+        eprintln!("landfast: interrupted: nothing of the rest of the archive was begun");
     }
     if r.failures > r.failed.len() as u64 {
         eprintln!("landfast: {} more members failed", show_count(r.failures - r.failed.len() as u64));
@@ -75,6 +192,7 @@ fn summary(r: &Report, url: &str) {
         (r.hard_links, "hard links"),
         (r.specials, "devices and FIFOs"),
         (r.skipped, "left out"),
+        (r.resumed, "done before"),
     ]
     .iter()
     .filter(|(n, _)| *n > 0)
@@ -99,6 +217,7 @@ struct Screen {
     names_to_stderr: bool,
     bar: OnceLock<ProgressBar>,
     start: Instant,
+    resumed: AtomicU64,
 }
 
 impl Screen {
@@ -108,6 +227,7 @@ impl Screen {
             names_to_stderr: args.json,
             bar: OnceLock::new(),
             start: Instant::now(),
+            resumed: AtomicU64::new(0),
         }
     }
 
@@ -156,11 +276,19 @@ impl Progress for Screen {
         if let Some(bar) = self.bar.get().filter(|bar| !bar.is_hidden()) {
             let rate = members as f64 / self.start.elapsed().as_secs_f64().max(1e-3);
             bar.set_message(format!(
-                "{} stable ({}), {}/s",
+                "{} stable ({}), {}/s{}",
                 show_count(members),
                 show_bytes(bytes),
-                show_count(rate as u64)
+                show_count(rate as u64),
+                before(self.resumed.load(Ordering::Relaxed)),
             ));
+        }
+    }
+
+    fn resumed(&self, _: &[u8]) {
+        let resumed = self.resumed.fetch_add(1, Ordering::Relaxed) + 1;
+        if let Some(bar) = self.bar.get().filter(|bar| !bar.is_hidden()) {
+            bar.set_message(before(resumed).trim_start_matches(", ").to_owned());
         }
     }
 

@@ -14,6 +14,7 @@
 //! - [`archive`]: tar archives, read and written member by member (blocking);
 //! - [`tar`]: trees of servers into an archive, many files read in one COMPOUND;
 //! - [`trees`]: trees beside each other: what differs, and what makes one as the other;
+//! - [`resume`]: going on after this program itself has died;
 //! - [`untar`]: an archive onto an export, many files in one COMPOUND, many compounds in flight.
 //!
 //! ```no_run
@@ -42,6 +43,7 @@ pub mod limits;
 pub mod local;
 pub mod ops;
 mod peer;
+pub mod resume;
 pub mod session;
 pub mod tar;
 mod three;

@@ -187,3 +187,19 @@ pub const STRETCH_BYTES: u64 = 4 << 20;
 pub const STRETCHES_MAX: usize = 4;
 /// Calls that the comparison of contents has under way.
 pub const COMPARED_CALLS_MAX: usize = 16;
+
+/// How long what became stable may wait before it is written to the journal of `--resume` and synced there: what is lost of
+/// it when this machine loses its power is done again.
+pub const JOURNAL_SYNC_INTERVAL: Duration = Duration::from_millis(100);
+/// Entries of the journal that are written and synced without waiting for more.
+pub const JOURNAL_SYNC_ENTRIES: usize = 4096;
+/// Entries that wait for the journal's disk before the work itself waits.
+pub const JOURNAL_QUEUE_MAX: usize = 262_144;
+/// Bytes of members that are held until it is known that a stream is the archive that it was.
+pub const HELD_UNCHECKED_BYTES_MAX: usize = 8 << 20;
+/// With a journal: files written on this machine before their filesystem is synced.
+pub const JOURNAL_SYNC_MEMBERS: usize = 4096;
+/// The same for their bytes.
+pub const JOURNAL_SYNC_BYTES: u64 = 64 << 20;
+/// The same for the time since the last sync.
+pub const JOURNAL_SYNC_LOCAL_INTERVAL: Duration = Duration::from_secs(1);

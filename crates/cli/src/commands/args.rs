@@ -1,6 +1,7 @@
 //! What can be typed behind the commands that resemble GNU tools. Letters and names are theirs.
 
 use clap::{Args, Subcommand};
+use std::path::PathBuf;
 
 /// The commands.
 #[derive(Debug, Subcommand)]
@@ -84,6 +85,9 @@ pub struct RmArgs {
     /// Say what is done
     #[arg(short = 'v', long)]
     pub verbose: bool,
+    /// Note in this file what is begun and removed, and go on from there when it is there already
+    #[arg(long, value_name = "JOURNAL")]
+    pub resume: Option<PathBuf>,
     #[command(flatten)]
     pub common: Common,
 }

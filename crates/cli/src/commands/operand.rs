@@ -98,6 +98,8 @@ pub struct Servers {
     trees: Vec<(NfsUrl, Nfs)>,
     /// Of each tree the first one of the same server.
     servers: Vec<usize>,
+    /// By what number the first is to know this client; the others by those that follow.
+    pub instance: Option<u64>,
 }
 
 impl Servers {
@@ -111,7 +113,10 @@ impl Servers {
         let tree = match self.trees.iter().position(|(known, _)| *known == server) {
             Some(n) => n,
             None => {
-                let session = Session::connect(SessionOptions::for_url(&server)).await?;
+                let number = self.trees.len() as u64;
+                let instance = self.instance.map(|first| first.wrapping_add(number));
+                let options = SessionOptions { instance, ..SessionOptions::for_url(&server) };
+                let session = Session::connect(options).await?;
                 let mut same = self.trees.len();
                 for (n, (_, nfs)) in self.trees.iter().enumerate() {
                     if session.is_beside(nfs.session()).await {

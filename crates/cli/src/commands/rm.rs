@@ -5,10 +5,13 @@ use super::operand::{Operand, Place};
 use super::tool::{self, Tool};
 use super::{message, quote};
 use crate::exit::Exit;
+use crate::resume::{self, Start};
 use landfast_client::fs::{Doomed, ItemError, Meta, Outcome, Removal};
+use landfast_client::resume::{JournalFile, Resume, ResumeError};
 use landfast_nfs::v4::NfsStat;
 use serde_json::json;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 
 const TOP: &str = "this is the top of the export";
 
@@ -18,8 +21,26 @@ pub fn run(args: RmArgs) -> Exit {
 }
 
 async fn remove(mut tool: Tool, args: RmArgs) -> Tool {
-    let mut operands = tool.places(&args.urls, "cannot remove", Exit::Partly).await;
-    operands.retain(|(operand, place)| {
+    let start = match begin(&mut tool, &args) {
+        Ok(start) => start,
+        Err(e) => {
+            tool.complain(&e.to_string());
+            return tool;
+        }
+    };
+    if let (Start::Finished(done), Some(path)) = (&start, &args.resume) {
+        eprintln!("rm: {}", resume::finished(path, *done));
+        tool.count_resumed(*done);
+        tool.summary("removed", 0);
+        return tool;
+    }
+    let journal = start.journal();
+    if let Some(journal) = &journal {
+        tool.count_resumed(journal.removed_before());
+    }
+    let operands = tool.places(&args.urls, "cannot remove", Exit::Partly).await;
+    let mut operands = numbered(&args, operands);
+    operands.retain(|(_, operand, place)| {
         let top = place.path.is_empty();
         if top {
             complain(&tool, operand, TOP);
@@ -31,20 +52,50 @@ async fn remove(mut tool: Tool, args: RmArgs) -> Tool {
     let mut batch = Batch::default();
     for operand in operands {
         // Operands that lie in one another are one after another what they are to GNU's rm.
-        if !batch.takes(&operand.1) {
-            remove_batch(&mut tool, &args, std::mem::take(&mut batch).operands, &mut removed).await;
+        if !batch.takes(&operand.2) {
+            let now = std::mem::take(&mut batch).operands;
+            remove_batch(&mut tool, (&args, journal.as_ref()), now, &mut removed).await;
         }
         batch.add(operand);
     }
-    remove_batch(&mut tool, &args, batch.operands, &mut removed).await;
+    remove_batch(&mut tool, (&args, journal.as_ref()), batch.operands, &mut removed).await;
+    tool.close(journal.as_deref());
     tool.summary("removed", removed);
     tool
 }
 
+/// The journal, if one is asked for.
+fn begin(tool: &mut Tool, args: &RmArgs) -> Result<Start, ResumeError> {
+    let Some(path) = &args.resume else { return Ok(Start::Without) };
+    let options = [(args.recursive, "-r"), (args.force, "-f"), (args.dir, "-d")];
+    let options: Vec<&str> = options.iter().filter_map(|(set, word)| set.then_some(*word)).collect();
+    // As typed: filehandles are those of one version.
+    let job = resume::job("rm").about("operands", args.urls.join(" ")).about("options", options.join(" "));
+    let journal = JournalFile::open(path)?;
+    tool.servers.instance = Some(journal.instance());
+    resume::begin(Some(journal), job, BTreeMap::new())
+}
+
+/// What was understood of the operands, each with its place among all.
+fn numbered(args: &RmArgs, operands: Vec<(Operand, Place)>) -> Vec<Numbered> {
+    let mut numbers = 0..args.urls.len() as u32;
+    let shown = |n: &u32| Operand::parse(&args.urls[*n as usize]).map(|operand| operand.shown);
+    operands
+        .into_iter()
+        .filter_map(|(operand, place)| {
+            let number = numbers.find(|n| shown(n).is_ok_and(|shown| shown == operand.shown))?;
+            Some((number, operand, place))
+        })
+        .collect()
+}
+
+/// An operand with its place among all.
+type Numbered = (u32, Operand, Place);
+
 /// Operands none of which lies in another.
 #[derive(Default)]
 struct Batch {
-    operands: Vec<(Operand, Place)>,
+    operands: Vec<Numbered>,
     ends: HashSet<Place>,
     passed: HashSet<Place>,
 }
@@ -54,23 +105,39 @@ impl Batch {
         !self.passed.contains(place) && place.and_above().all(|p| !self.ends.contains(&p))
     }
 
-    fn add(&mut self, operand: (Operand, Place)) {
-        self.passed.extend(operand.1.and_above());
-        self.ends.insert(operand.1.clone());
+    fn add(&mut self, operand: Numbered) {
+        self.passed.extend(operand.2.and_above());
+        self.ends.insert(operand.2.clone());
         self.operands.push(operand);
     }
 }
 
-async fn remove_batch(tool: &mut Tool, args: &RmArgs, operands: Vec<(Operand, Place)>, removed: &mut u64) {
+/// What a journal says of an operand that there is: it may be removed, for the first time (`Some(true)`) or again.
+fn may_go(journal: Option<&Arc<Resume>>, number: u32, handle: &[u8]) -> Option<bool> {
+    match journal.and_then(|journal| journal.begun(number)) {
+        None => Some(true),
+        Some(begun) => (begun == handle).then_some(false),
+    }
+}
+
+async fn remove_batch(
+    tool: &mut Tool,
+    (args, journal): (&RmArgs, Option<&Arc<Resume>>),
+    mut operands: Vec<Numbered>,
+    removed: &mut u64,
+) {
+    operands.retain(|(number, ..)| !journal.is_some_and(|journal| journal.gone(*number)));
     // Each one and the directory that it is in, which need not be different ones of all.
     let mut wanted: Vec<Place> = Vec::with_capacity(operands.len() * 2);
-    for (_, place) in &operands {
+    for (_, _, place) in &operands {
         wanted.extend(place.split().map(|(above, _)| above));
         wanted.push(place.clone());
     }
     let found = tool.servers.look(&wanted, false).await;
     let mut doomed: Vec<(Place, Doomed)> = Vec::new();
-    for (pair, (operand, place)) in found.chunks_exact(2).zip(&operands) {
+    // Operands by how they are shown, while there is a journal.
+    let mut tops: HashMap<Vec<u8>, u32> = HashMap::new();
+    for (pair, (number, operand, place)) in found.chunks_exact(2).zip(&operands) {
         let ([above, own], Some((_, name))) = (pair, place.split()) else { continue };
         match (above, own) {
             (Ok(above), Ok(own)) => {
@@ -79,8 +146,18 @@ async fn remove_batch(tool: &mut Tool, args: &RmArgs, operands: Vec<(Operand, Pl
                     complain(tool, operand, "Is a directory");
                     continue;
                 }
+                let Some(first) = may_go(journal, *number, &own.fh.0) else {
+                    complain(tool, operand, "it is not what it was when its removal was begun, and stays");
+                    continue;
+                };
                 let dir = (meta.is_dir() && args.recursive).then(|| own.fh.clone());
                 let path = operand.shown.trim_end_matches('/').as_bytes().to_vec();
+                if let Some(journal) = journal {
+                    tops.insert(path.clone(), *number);
+                    if first {
+                        journal.begin_removal(*number, &own.fh.0);
+                    }
+                }
                 let tree = Doomed {
                     path,
                     parent: above.fh.clone(),
@@ -94,10 +171,21 @@ async fn remove_batch(tool: &mut Tool, args: &RmArgs, operands: Vec<(Operand, Pl
             (Err(_), Ok(_)) => complain(tool, operand, TOP),
             (_, Err(e)) => {
                 let nothing = [NfsStat::NFS4ERR_NOENT, NfsStat::NFS4ERR_NOTDIR];
-                if !args.force || !e.status().is_some_and(|status| nothing.contains(&status)) {
+                let nothing = e.status().is_some_and(|status| nothing.contains(&status));
+                let begun = journal.is_some_and(|journal| journal.begun(*number).is_some());
+                if !nothing || !args.force && !begun {
                     complain(tool, operand, &message::of(e));
                 }
             }
+        }
+    }
+    // Before anything of an operand is removed it is noted, durably, that it was there.
+    if let Some(journal) = journal.filter(|_| !doomed.is_empty()) {
+        let journal = journal.clone();
+        let noted = tokio::task::spawn_blocking(move || journal.flush()).await;
+        if let Err(why) = noted.unwrap_or_else(|e| Err(e.to_string())) {
+            tool.complain(&format!("{why}; nothing was removed of what was not begun"));
+            return;
         }
     }
     let trees = tool.servers.by_tree(doomed.iter().map(|(place, _)| place));
@@ -107,6 +195,9 @@ async fn remove_batch(tool: &mut Tool, args: &RmArgs, operands: Vec<(Operand, Pl
         nfs.remove_trees(trees, |removal| {
             if removal.outcome == Outcome::Committed(()) {
                 *removed += 1;
+                if let Some(journal) = journal {
+                    journal.removed(tops.get(&removal.path).copied());
+                }
                 say(tool, &removal, args.verbose);
             } else {
                 failed(tool, removal);

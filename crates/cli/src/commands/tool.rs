@@ -6,6 +6,7 @@ use super::quote;
 use crate::exit::Exit;
 use crate::units::show_count;
 use landfast_client::fs::Nfs;
+use landfast_client::resume::Resume;
 use serde_json::{Value, json};
 use std::cell::Cell;
 use std::future::Future;
@@ -31,6 +32,8 @@ pub struct Tool {
     failures: Cell<u64>,
     /// Calls of sessions that are not those of `servers`.
     rpcs_beside: Cell<u64>,
+    /// Objects that earlier runs did, with a journal.
+    resumed: Cell<Option<u64>>,
     out: Vec<u8>,
     stopped: Arc<AtomicBool>,
 }
@@ -56,6 +59,7 @@ pub fn run<F: Future<Output = Tool>>(
         worst: Cell::new(Exit::Done),
         failures: Cell::new(0),
         rpcs_beside: Cell::new(0),
+        resumed: Cell::new(None),
         out: Vec::with_capacity(OUTPUT_BYTES),
         stopped: Arc::default(),
     };
@@ -97,6 +101,24 @@ impl Tool {
     pub fn note(&self, exit: Exit) {
         self.failures.set(self.failures.get() + u64::from(exit != Exit::Done));
         self.worst.set(self.worst.get().max(exit));
+    }
+
+    /// How many failures were told so far.
+    pub fn failures(&self) -> u64 {
+        self.failures.get()
+    }
+
+    /// So many objects more were done by earlier runs; 0: there is a journal.
+    pub fn count_resumed(&self, objects: u64) {
+        self.resumed.set(Some(self.resumed.get().unwrap_or(0) + objects));
+    }
+
+    /// The end of a journal, if there is one. What is wrong with it is said; what was done is done all the same.
+    pub fn close(&self, journal: Option<&Resume>) {
+        let whole = self.failures() == 0 && !self.stopped();
+        if let Some(Err(why)) = journal.map(|journal| journal.close(whole)) {
+            eprintln!("{}: {why}", self.name);
+        }
     }
 
     /// Calls that went over sessions of their own.
@@ -188,7 +210,7 @@ impl Tool {
         let seconds = self.start.elapsed().as_secs_f64();
         let each = rpcs as f64 / objects.max(1) as f64;
         if self.json() {
-            self.print_object(&json!({ "summary": {
+            let mut summary = json!({
                 what: objects,
                 "failures": self.failures.get(),
                 "interrupted": self.stopped(),
@@ -197,7 +219,11 @@ impl Tool {
                 "bytes_sent": sent,
                 "bytes_received": received,
                 "seconds": seconds,
-            }}));
+            });
+            if let Some(resumed) = self.resumed.get() {
+                summary["resumed"] = resumed.into();
+            }
+            self.print_object(&json!({ "summary": summary }));
         }
         self.flush();
         if self.stopped() {
@@ -207,8 +233,10 @@ impl Tool {
             );
         }
         if self.common.rpc_counts {
+            let before = self.resumed.get().filter(|n| *n > 0);
+            let before = before.map(|n| format!(" ({} before)", show_count(n))).unwrap_or_default();
             eprintln!(
-                "{}: {} {what} in {seconds:.2} s: {} RPCs, {each:.3} RPCs each",
+                "{}: {} {what}{before} in {seconds:.2} s: {} RPCs, {each:.3} RPCs each",
                 self.name,
                 show_count(objects),
                 show_count(rpcs),

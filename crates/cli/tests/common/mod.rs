@@ -78,10 +78,22 @@ impl Serving {
         Serving::with(dir, &["--log", path(log), "--log-size", "32M"])
     }
 
+    /// Ends it at once, as a crash would, and serves again what it served under the same address.
+    pub fn again(&mut self, dir: &Path, log: &Path) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let address = self.url.trim_start_matches("nfs://").trim_end_matches('/').to_owned();
+        *self = Serving::on(&address, dir, &["--log", path(log)]);
+    }
+
     /// Serves `dir` with these options.
     pub fn with(dir: &Path, options: &[&str]) -> Serving {
+        Serving::on("127.0.0.1:0", dir, options)
+    }
+
+    fn on(address: &str, dir: &Path, options: &[&str]) -> Serving {
         let mut child = landfast()
-            .args(["serve", path(dir), "--listen", "127.0.0.1:0"])
+            .args(["serve", path(dir), "--listen", address])
             .args(options)
             .stderr(Stdio::piped())
             .stdin(Stdio::null())

@@ -4,7 +4,7 @@ use super::*;
 use std::os::unix::ffi::OsStrExt;
 
 /// Everything that can be seen of a tree: names, kinds, modes, owners, sizes, links, times, data, attributes.
-fn picture(dir: &Path, times: bool) -> String {
+pub fn picture(dir: &Path, times: bool) -> String {
     let time = if times { "%T@" } else { "" };
     let script = format!(
         "find . -mindepth 1 \\( -type d -printf '%p %y %m %U %G {time}\\n' \\) -o -printf '%p %y %m %U %G %s %n %l {time}\\n' | sort; \
@@ -33,7 +33,7 @@ fn xattrs(dir: &Path, name: &Path) -> String {
 }
 
 /// Where sources and local destinations are.
-fn local(rig: &Rig) -> PathBuf {
+pub fn local(rig: &Rig) -> PathBuf {
     let dir = rig.at("").parent().expect("a directory").join("local");
     fs::create_dir_all(&dir).expect("a directory");
     dir

@@ -7,6 +7,7 @@ mod archiving;
 mod copying;
 mod listing;
 mod removing;
+mod resuming;
 mod trees;
 
 use common::{Serving, landfast, path};

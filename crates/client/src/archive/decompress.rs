@@ -1,6 +1,7 @@
 //! Recognises compression by content.
 
-use std::io::{self, BufReader, Cursor, Read};
+use std::fs::File;
+use std::io::{self, BufReader, Cursor, Read, Seek};
 
 use super::ArchiveError;
 use crate::limits::{ARCHIVE_READ_BUFFER, XZ_MEMORY_MAX};
@@ -36,6 +37,14 @@ fn recognise(start: &[u8]) -> Result<Compression, ArchiveError> {
         [0x5d, 0, 0, ..] => return Err(ArchiveError::Compression("lzma")),
         _ => Compression::None,
     })
+}
+
+/// Whether a file is not compressed. It stands at its beginning afterwards.
+pub(crate) fn is_plain(file: &mut File) -> Result<bool, ArchiveError> {
+    let mut start = Vec::with_capacity(MAGIC_MAX);
+    (&mut *file).take(MAGIC_MAX as u64).read_to_end(&mut start)?;
+    file.rewind()?;
+    Ok(recognise(&start)? == Compression::None)
 }
 
 /// Looks at the first bytes of `input` and returns the archive's own bytes.

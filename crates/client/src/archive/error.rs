@@ -17,6 +17,9 @@ pub enum ArchiveError {
     /// The archive ends inside a member, or without its end marker.
     #[error("the archive is cut off after {0} bytes")]
     Truncated(u64),
+    /// An archive that is gone on with is not the one that was begun.
+    #[error("this is not the archive that the journal is of: it differs before member {0}")]
+    Another(u64),
     /// A header is malformed.
     #[error("bad header at byte {at}: {what}")]
     Header {

@@ -13,6 +13,7 @@ mod sparse;
 mod writer;
 
 pub use compress::Compressor;
+pub(crate) use decompress::is_plain;
 pub use decompress::{Compression, open};
 pub use error::ArchiveError;
 pub use header::{Kind, Time};

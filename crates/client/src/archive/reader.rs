@@ -1,6 +1,6 @@
 //! Members of an archive, one after the other.
 
-use std::io::Read;
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 
 use bytes::Bytes;
 
@@ -8,7 +8,7 @@ use super::ArchiveError;
 use super::header::{BLOCK, Header, Kind, RawMap, Time, gnu_sparse_block};
 use super::pax::{Records, decimal};
 use super::sparse::{self, PaxSparse, Segment};
-use crate::limits::{ARCHIVE_META_MAX, SPARSE_SEGMENTS_MAX};
+use crate::limits::{ARCHIVE_META_MAX, ARCHIVE_READ_BUFFER, SPARSE_SEGMENTS_MAX};
 
 /// One member, as the archive describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,12 +56,44 @@ pub struct ArchiveReader<R> {
     padding: u64,
     records: Records,
     ended: bool,
+    /// Passes over so many bytes, as far as there are any, where that can be done without reading them.
+    leap: Option<Leap<R>>,
+}
+
+type Leap<R> = fn(&mut R, u64) -> io::Result<u64>;
+
+impl<R: Read + Seek> ArchiveReader<BufReader<R>> {
+    /// Reads an archive that is not compressed and lies in a file; what is passed over is not read.
+    pub(crate) fn seeking(file: R) -> Self {
+        let leap: Leap<BufReader<R>> = |input, n| {
+            let buffered = input.buffer().len() as u64;
+            if n <= buffered {
+                input.consume(n as usize);
+                return Ok(n);
+            }
+            let at = input.stream_position()?;
+            let end = input.seek(SeekFrom::End(0))?;
+            let to = end.min(at.saturating_add(n));
+            input.seek(SeekFrom::Start(to))?;
+            Ok(to.saturating_sub(at))
+        };
+        let reader = ArchiveReader::new(BufReader::with_capacity(ARCHIVE_READ_BUFFER, file));
+        ArchiveReader { leap: Some(leap), ..reader }
+    }
 }
 
 impl<R: Read> ArchiveReader<R> {
     /// Reads from the start of a decompressed archive.
     pub fn new(input: R) -> Self {
-        ArchiveReader { input, at: 0, data_left: 0, padding: 0, records: Records::default(), ended: false }
+        ArchiveReader {
+            input,
+            at: 0,
+            data_left: 0,
+            padding: 0,
+            records: Records::default(),
+            ended: false,
+            leap: None,
+        }
     }
 
     /// The next member, or `None` at the end of the archive.
@@ -299,7 +331,10 @@ impl<R: Read> ArchiveReader<R> {
     }
 
     fn skip(&mut self, n: u64) -> Result<(), ArchiveError> {
-        let skipped = std::io::copy(&mut self.input.by_ref().take(n), &mut std::io::sink());
+        let skipped = match self.leap {
+            Some(leap) => leap(&mut self.input, n),
+            None => io::copy(&mut self.input.by_ref().take(n), &mut io::sink()),
+        };
         let skipped = skipped.map_err(|e| self.io(e))?;
         self.at += skipped;
         if skipped < n { Err(ArchiveError::Truncated(self.at)) } else { Ok(()) }

@@ -18,6 +18,7 @@ use super::{member, named, system_text};
 use crate::archive::{ArchiveError, Kind, Member, Segment};
 use crate::limits::{PIECE_BYTES, SPARSE_BLOCK_BYTES};
 use crate::local::{Attempt, Follow, Found, Links, Trouble, Walk, WalkOptions, segments, xattrs};
+use crate::resume::{Known, Resume};
 use crate::tar::AsNamed;
 use crate::untar::{Cause, DataError, Given, Members, Why};
 
@@ -60,6 +61,8 @@ pub struct LocalOptions {
     pub xattrs: bool,
     /// When it is set, no further members come.
     pub stop: Arc<AtomicBool>,
+    /// What an earlier run did is not read again.
+    pub resume: Option<Arc<Resume>>,
 }
 
 /// Trees one after another.
@@ -100,11 +103,14 @@ impl LocalTrees {
         }
     }
 
-    fn member(&mut self, found: Found) -> Result<Member, (Vec<u8>, Why)> {
+    fn member(&mut self, found: Found) -> Result<Given, (Vec<u8>, Why)> {
         let Some(kind) = found.meta.kind.and_then(Kind::of) else {
             return Err((found.path, Why::of(Cause::Other, "it has a type that NFS does not have")));
         };
         let mut member = member(&found.path, kind, &found.meta, found.text.clone(), &AsNamed);
+        if let Some(known) = self.known(&found, &member) {
+            return known;
+        }
         match kind {
             Kind::File => {
                 let opened = self.open(&found, &mut member);
@@ -131,7 +137,34 @@ impl LocalTrees {
             (member.size, member.stored, member.sparse, member.xattrs) = (0, 0, None, Vec::new());
             self.reading = None;
         }
-        Ok(member)
+        Ok(Given::Member(member))
+    }
+
+    /// What an earlier run made of it; `None`: it is to be copied.
+    fn known(&mut self, found: &Found, member: &Member) -> Option<Result<Given, (Vec<u8>, Why)>> {
+        let resume = self.options.resume.as_ref()?;
+        if member.kind == Kind::Dir {
+            return None;
+        }
+        let mut member = member.clone();
+        if member.kind == Kind::File {
+            member.size = found.meta.size;
+        }
+        if let Some(first) = self.links.first(&found.meta).filter(|_| self.options.links) {
+            (member.kind, member.link, member.size) = (Kind::HardLink, first.to_vec(), 0);
+        }
+        match resume.object(&member) {
+            Known::Done => {
+                if self.options.links {
+                    self.links.earlier(&found.meta, &found.path);
+                }
+                Some(Ok(Given::Done(member.path)))
+            }
+            Known::JustMade => {
+                Some(Err((member.path, Why::of(Cause::JustMade, "this run has just made it"))))
+            }
+            Known::Do | Known::DoneTooSoon(_) => None,
+        }
     }
 
     fn open(&self, found: &Found, member: &mut Member) -> io::Result<Reading> {
@@ -167,7 +200,7 @@ impl Members for LocalTrees {
                 Some(Given::Trouble(path, why(cause, &error)))
             }
             Some(Ok(found)) => Some(match self.member(found) {
-                Ok(member) => Given::Member(member),
+                Ok(given) => given,
                 Err((path, why)) => Given::Trouble(path, why),
             }),
         })
@@ -270,6 +303,7 @@ mod tests {
                 }
                 Given::Copy(..) => unreachable!("nothing here is on a server"),
                 Given::Trouble(path, why) => format!("{} {:?} {why}", path.escape_ascii(), why.cause),
+                Given::Done(path) => format!("{} done", path.escape_ascii()),
             });
         }
         let want = [

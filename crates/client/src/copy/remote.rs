@@ -24,6 +24,7 @@ use crate::limits::{
     PIECES_PER_COMMIT, WHOLE_FILE_MAX,
 };
 use crate::local::Links;
+use crate::resume::{Known, Resume};
 use crate::tar::Who;
 use crate::untar::{Cause, DataError, Given, Members, Why};
 
@@ -67,6 +68,8 @@ pub struct RemoteOptions {
     pub exact: bool,
     /// When it is set, no further members come.
     pub stop: Arc<AtomicBool>,
+    /// What an earlier run did is not read again.
+    pub resume: Option<Arc<Resume>>,
 }
 
 /// Trees one after another.
@@ -85,6 +88,7 @@ enum Now {
 /// A member with its data, or the way to it.
 enum Ready {
     Trouble(Vec<u8>, Why),
+    Done(Vec<u8>),
     Whole(Box<Member>, Bytes),
     Copy(Box<(Member, Original)>),
     Pieces(Box<Member>, mpsc::Receiver<Result<Bytes, String>>),
@@ -156,6 +160,7 @@ impl Members for RemoteTrees {
         self.now = Now::None;
         Ok(self.given.blocking_recv().map(|ready| match ready {
             Ready::Trouble(path, why) => Given::Trouble(path, why),
+            Ready::Done(path) => Given::Done(path),
             Ready::Whole(member, data) => {
                 self.now = Now::Whole(data);
                 Given::Member(*member)
@@ -296,6 +301,9 @@ impl Reader {
         who: Box<dyn Who>,
     ) -> Result<(), Abandoned> {
         let mut links = Links::default();
+        if let Some(resume) = &options.resume {
+            resume.ready().await;
+        }
         loop {
             let seen = match walked.try_recv() {
                 Ok(seen) => seen,
@@ -317,6 +325,10 @@ impl Reader {
                 Err((path, why)) => {
                     self.drain().await?;
                     self.tell.send(Ready::Trouble(path, why)).await.map_err(|_| Abandoned)?;
+                }
+                Ok((member, _)) if let Some(ready) = known(&member, &options) => {
+                    self.drain().await?;
+                    self.tell.send(ready).await.map_err(|_| Abandoned)?;
                 }
                 Ok((member, Some((fh, _)))) if member.kind == Kind::Dir => {
                     let data = self.wants(fh).map_or(Data::None, |n| Data::Xattrs(n, None));
@@ -534,6 +546,19 @@ fn describe(
     };
     (member.size, member.stored) = (meta.size, meta.size);
     Ok((member, Some((fh, meta))))
+}
+
+/// What an earlier run made of it; `None`: it is to be copied.
+fn known(member: &Member, options: &RemoteOptions) -> Option<Ready> {
+    let resume = options.resume.as_ref().filter(|_| member.kind != Kind::Dir)?;
+    match resume.object(member) {
+        Known::Done => Some(Ready::Done(member.path.clone())),
+        Known::JustMade => {
+            let why = Why::of(Cause::JustMade, "this run has just made it");
+            Some(Ready::Trouble(member.path.clone(), why))
+        }
+        Known::Do | Known::DoneTooSoon(_) => None,
+    }
 }
 
 fn why(cause: Cause, e: &ItemError) -> Why {

@@ -11,6 +11,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
 use landfast_nfs::v4::{FileType, NfsStat, NfsTime};
@@ -23,7 +24,11 @@ use rustix::io::Errno;
 
 use super::system_text;
 use crate::archive::{Kind, Member, Segment, Time};
-use crate::limits::{PIECE_BYTES, SPARSE_BLOCK_BYTES, SYNC_EVERY_BYTES, SYNC_EVERY_MEMBERS};
+use crate::limits::{
+    JOURNAL_SYNC_BYTES, JOURNAL_SYNC_LOCAL_INTERVAL, JOURNAL_SYNC_MEMBERS, PIECE_BYTES, SPARSE_BLOCK_BYTES,
+    SYNC_EVERY_BYTES, SYNC_EVERY_MEMBERS,
+};
+use crate::resume::{Item, fits};
 use crate::untar::path::components;
 use crate::untar::{
     Cause, DataError, Existing, Given, Members, New, Over, Progress, Report, Seen, UntarOptions, Verdict,
@@ -54,6 +59,10 @@ pub fn write(
         _ => Over::default(),
     };
     let root = Arc::new(OwnedFd::from(root));
+    if let Some(resume) = &options.resume {
+        let root = root.clone();
+        resume.look_here(Box::new(move |path, member| is_there(&root, path, member)));
+    }
     let mut writer = Writer {
         over,
         options,
@@ -61,6 +70,7 @@ pub fn write(
         progress,
         dirs: vec![(Bytes::new(), root.clone())],
         made: HashSet::new(),
+        ours: HashSet::new(),
         devices: HashMap::new(),
         finals: Vec::new(),
         pending: Vec::new(),
@@ -68,6 +78,7 @@ pub fn write(
         unnamed: Vec::new(),
         meanwhiles: HashMap::new(),
         number: 0,
+        synced: Instant::now(),
         report: Report::default(),
         done: (0, 0),
     };
@@ -77,6 +88,10 @@ pub fn write(
         match members.next_member() {
             Ok(None) => break,
             Ok(Some(Given::Trouble(path, why))) => writer.failed(&path, why),
+            Ok(Some(Given::Done(path))) => {
+                writer.report.resumed += 1;
+                progress.resumed(&path);
+            }
             Ok(Some(Given::Member(member))) => writer.take(member, members),
             Ok(Some(Given::Copy(member, _))) => {
                 let why = "a server copies to itself only";
@@ -87,7 +102,7 @@ pub fn write(
                 break;
             }
         }
-        if writer.pending.len() >= SYNC_EVERY_MEMBERS || writer.pending_bytes >= SYNC_EVERY_BYTES {
+        if writer.is_due() {
             writer.sync();
         }
     }
@@ -104,18 +119,22 @@ struct Writer<'a> {
     dirs: Vec<(Bytes, Arc<OwnedFd>)>,
     /// What this run has made, but for directories: by device and inode number.
     made: HashSet<(u64, u64)>,
+    /// Directories that an earlier run made.
+    ours: HashSet<Vec<u8>>,
     /// A handle on each filesystem that was written to.
     devices: HashMap<u64, Arc<OwnedFd>>,
     /// Directories, and what they get at the end. Not their handles: there may be more than a process has.
     finals: Vec<(Member, bool)>,
     /// Written, not yet synced.
-    pending: Vec<(Vec<u8>, Kind, u64)>,
+    pending: Vec<Pending>,
     pending_bytes: u64,
     /// Objects that have another name until they are stable.
     unnamed: Vec<Unnamed>,
     /// The same by their paths.
     meanwhiles: HashMap<Vec<u8>, CString>,
     number: u64,
+    /// When it was synced.
+    synced: Instant,
     report: Report,
     done: (u64, u64),
 }
@@ -126,6 +145,14 @@ struct Unnamed {
     meanwhile: CString,
     name: CString,
     path: Vec<u8>,
+}
+
+struct Pending {
+    path: Vec<u8>,
+    kind: Kind,
+    bytes: u64,
+    /// What enters the journal.
+    item: Option<Item>,
 }
 
 /// What came of one member.
@@ -144,15 +171,20 @@ impl Writer<'_> {
     fn take(&mut self, member: Member, members: &mut dyn Members) {
         self.progress.member(&member.path);
         let (path, kind) = (member.path.clone(), member.kind);
+        let resume = self.options.resume.as_ref().filter(|_| kind != Kind::Dir);
+        let item = resume.map(|resume| resume.item_of(&member));
         match self.place(member, members) {
             // A directory that was there.
             Ok(Came::Met) => {
                 self.progress.met(&path);
                 self.report.count(Some(kind), 0);
+                if let Some(resume) = &self.options.resume {
+                    resume.stable_dir(&path, true);
+                }
             }
             Ok(Came::Made(bytes)) => {
                 self.pending_bytes += bytes;
-                self.pending.push((path, kind, bytes));
+                self.pending.push(Pending { path, kind, bytes, item });
             }
             Ok(Came::Skipped) => {
                 self.progress.skipped(&path);
@@ -240,7 +272,7 @@ impl Writer<'_> {
             let dir = match self.enter(&dir) {
                 Ok(dir) => dir,
                 Err(why) => {
-                    self.pending.retain(|(pending, ..)| *pending != path);
+                    self.pending.retain(|pending| pending.path != path);
                     self.failed(&path, Why { cause: Cause::Unmade, ..why });
                     continue;
                 }
@@ -255,7 +287,7 @@ impl Writer<'_> {
             };
             if let Err(e) = named {
                 let _ = unlinkat(&*dir, &meanwhile, AtFlags::empty());
-                self.pending.retain(|(pending, ..)| *pending != path);
+                self.pending.retain(|pending| pending.path != path);
                 let why = self.refused(Cause::Other, e);
                 self.failed(&path, why);
             }
@@ -284,7 +316,14 @@ impl Writer<'_> {
         let opened = openat(dir, name, flags, Mode::empty()).map_err(|e| self.refused(Cause::Other, e))?;
         let opened = Arc::new(opened);
         self.device(&opened);
-        self.finals.push((member, there));
+        let known = self.options.resume.as_ref().is_some_and(|resume| resume.made_before(&member.path));
+        let above = member.path.iter().rposition(|b| *b == b'/').map(|at| &member.path[..at]);
+        // What is in one that an earlier run made was made, too, though that may not have come to be noted.
+        let ours = there && (known || above.is_some_and(|above| self.ours.contains(above)));
+        if ours {
+            self.ours.insert(member.path.clone());
+        }
+        self.finals.push((member, there && !ours));
         Ok(if there { Came::Met } else { Came::Made(0) })
     }
 
@@ -467,6 +506,18 @@ impl Writer<'_> {
         self.devices.values().try_for_each(|dir| Ok(syncfs(&**dir)?))
     }
 
+    /// Whether much is pending, or, with a journal, for long.
+    fn is_due(&self) -> bool {
+        let (members, bytes) = match &self.options.resume {
+            None => (SYNC_EVERY_MEMBERS, SYNC_EVERY_BYTES),
+            Some(_) => (JOURNAL_SYNC_MEMBERS, JOURNAL_SYNC_BYTES),
+        };
+        let late = self.options.resume.is_some()
+            && !self.pending.is_empty()
+            && self.synced.elapsed() >= JOURNAL_SYNC_LOCAL_INTERVAL;
+        self.pending.len() >= members || self.pending_bytes >= bytes || late
+    }
+
     /// Makes stable what is pending, and counts it.
     fn sync(&mut self) {
         let mut synced = self.sync_all();
@@ -474,14 +525,19 @@ impl Writer<'_> {
             self.name(synced.is_ok());
             synced = synced.and_then(|()| self.sync_all());
         }
-        self.pending_bytes = 0;
-        for (path, kind, bytes) in std::mem::take(&mut self.pending) {
+        (self.pending_bytes, self.synced) = (0, Instant::now());
+        for Pending { path, kind, bytes, item } in std::mem::take(&mut self.pending) {
             if let Err(e) = &synced {
                 self.failed(&path, Why { kind: Some(kind), ..Why::of(Cause::Unwritten, system_text(e)) });
                 continue;
             }
             self.report.count(Some(kind), bytes);
             self.progress.stable(&path);
+            match (&self.options.resume, &item) {
+                (Some(resume), Some(item)) => resume.stable(item),
+                (Some(resume), None) => resume.stable_dir(&path, false),
+                (None, _) => {}
+            }
             self.done = (self.done.0 + 1, self.done.1 + bytes);
         }
         self.progress.committed(self.done.0, self.done.1);
@@ -536,6 +592,22 @@ impl Writer<'_> {
 pub(crate) fn descend(dir: &OwnedFd, name: &[u8]) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     openat(dir, &CString::new(name).map_err(|_| Errno::INVAL)?, flags, Mode::empty())
+}
+
+/// Whether a member is there below `root`, through directories only.
+fn is_there(root: &Arc<OwnedFd>, path: &[u8], member: &Member) -> bool {
+    let mut names: Vec<&[u8]> = path.split(|b| *b == b'/').collect();
+    let Some(name) = names.pop() else { return false };
+    let mut at = root.clone();
+    for name in names {
+        match descend(&at, name) {
+            Ok(dir) => at = Arc::new(dir),
+            Err(_) => return false,
+        }
+    }
+    let Ok(stat) = statat(&*at, name, AtFlags::SYMLINK_NOFOLLOW) else { return false };
+    let meta = crate::local::meta(&stat);
+    fits(meta.kind, meta.size, member)
 }
 
 fn errno(e: &io::Error) -> Errno {

@@ -11,12 +11,20 @@ pub struct Links {
 }
 
 impl Links {
+    /// The name under which this object came before, if it did.
+    pub(crate) fn first(&self, meta: &Meta) -> Option<&[u8]> {
+        if meta.links < 2 || meta.is_dir() {
+            return None;
+        }
+        self.seen.get(&key(meta)).map(|(first, _)| &first[..])
+    }
+
     /// The name under which this object came before; the first time `None`, and `path` is what later ones are told.
     pub fn earlier(&mut self, meta: &Meta, path: &[u8]) -> Option<Vec<u8>> {
         if meta.links < 2 || meta.is_dir() {
             return None;
         }
-        let key = (meta.fsid.major, meta.fsid.minor, meta.fileid);
+        let key = key(meta);
         let Some((first, left)) = self.seen.get_mut(&key) else {
             self.seen.insert(key, (path.to_vec(), meta.links - 1));
             return None;
@@ -27,6 +35,10 @@ impl Links {
         }
         self.seen.remove(&key).map(|(first, _)| first)
     }
+}
+
+fn key(meta: &Meta) -> (u64, u64, u64) {
+    (meta.fsid.major, meta.fsid.minor, meta.fileid)
 }
 
 #[cfg(test)]

@@ -233,6 +233,9 @@ impl Instance {
         getrandom::fill(&mut verifier)
             .and_then(|()| getrandom::fill(&mut unique))
             .map_err(|e| SessionError::Unknown(format!("no random numbers: {e}")))?;
+        if let Some(instance) = options.instance {
+            unique = instance.to_be_bytes();
+        }
         let unique: Vec<u8> = unique.iter().flat_map(|b| format!("{b:02x}").into_bytes()).collect();
         Ok(Instance { name: [&b"landfast "[..], &options.identity.host, &unique].join(&b' '), verifier })
     }

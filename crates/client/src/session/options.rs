@@ -19,6 +19,10 @@ pub struct SessionOptions {
     pub mount_port: Option<u16>,
     /// Who calls.
     pub identity: Identity,
+    /// By what number the server is to know this client; `None`: one of its own. A later client of the same number and
+    /// identity takes its place: the server forgets what the earlier one had open, and refuses what may still be on its way
+    /// from it. Two of them must not be at work at the same time.
+    pub instance: Option<u64>,
     /// TCP connections, at least one.
     pub connections: usize,
     /// What to ask for; the server may grant less.
@@ -43,6 +47,7 @@ impl SessionOptions {
                 gid: url.gid.unwrap_or(process.gid),
                 ..process
             },
+            instance: None,
             connections: url.nconnect.unwrap_or(limits::CONNECTIONS),
             ask: SessionLimits::ASK,
             call_patience: limits::CALL_PATIENCE,

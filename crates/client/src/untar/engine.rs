@@ -8,7 +8,7 @@ use landfast_nfs::v4::attr::{Bitmap, number};
 use landfast_nfs::v4::{
     ArgOp, CompoundRes, FileHandle, FileType, NfsStat, NfsTime, OpNum, SpecData, Stateid,
 };
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, sleep_until};
 
@@ -25,11 +25,13 @@ use super::replies::Feedback;
 use super::report::{Cause, FatalError, Progress, Report, Why};
 use super::source::{self, Data, Event, Piece, Reading, Source, Taken};
 use super::tree::DirId;
-use crate::archive::{Kind, Member};
+use crate::archive::{ArchiveError, Kind, Member};
 use crate::compound::{Results, values};
 use crate::cost::{REPLY_HEAD, REQUEST_HEAD};
+use crate::fs::Nfs;
 use crate::limits;
 use crate::ops::{self, Entry};
+use crate::resume::{Item, Resume};
 use crate::session::{Session, SessionError, SessionLimits, SessionOptions};
 use crate::url::{NfsUrl, Version};
 
@@ -41,6 +43,8 @@ pub(super) struct Cargo {
     pieces: Option<mpsc::Receiver<Result<Piece, String>>>,
     bytes: u64,
     kind: Option<Kind>,
+    /// What enters the journal.
+    item: Option<Item>,
 }
 
 /// Extracts the archive `source` into the directory that `url` names.
@@ -72,13 +76,13 @@ pub async fn run_as(
     url: &NfsUrl,
     progress: Arc<dyn Progress>,
 ) -> Result<Report, FatalError> {
-    let (reading, size) = begin(&options, source).await?;
-    progress.opened(size);
+    let mut stop = options.stop.clone();
+    let input = or_stopped(&mut stop, Input::of(&options, source, &*progress)).await?;
     let start = Instant::now();
-    let session = Session::connect(session_options).await?;
-    let (mut report, fatal) = match open_destination(&session, url).await {
+    let session = or_stopped(&mut stop, async { Ok(Session::connect(session_options).await?) }).await?;
+    let (mut report, fatal) = match or_stopped(&mut stop, open_destination(&session, url)).await {
         Err(e) => (Report::default(), Some(e)),
-        Ok(root) => extract(&session, root, &options, reading, progress).await,
+        Ok(root) => extract(&session, root, &options, input, progress).await,
     };
     session.clone().destroy().await;
     report.measure(start, &session.stats());
@@ -98,34 +102,101 @@ pub async fn run_in(
     progress: Arc<dyn Progress>,
 ) -> Result<Report, FatalError> {
     enough(session)?;
-    let (reading, size) = begin(&options, source).await?;
-    progress.opened(size);
+    let input = Input::of(&options, source, &*progress).await?;
     let start = Instant::now();
-    let (mut report, fatal) = extract(session, root, &options, reading, progress).await;
+    let (mut report, fatal) = extract(session, root, &options, input, progress).await;
     report.measure(start, &session.stats());
     finished(report, fatal)
 }
 
-/// Starts reading; the size of an archive that is a file.
-async fn begin(options: &UntarOptions, source: Source) -> Result<(Reading, Option<u64>), FatalError> {
+/// What comes before anything is extracted ends when it is asked to stop.
+async fn or_stopped<T>(
+    stop: &mut Option<watch::Receiver<bool>>,
+    work: impl Future<Output = Result<T, FatalError>>,
+) -> Result<T, FatalError> {
+    tokio::select! {
+        () = stops(stop) => Err(FatalError::Stopped),
+        done = work => done,
+    }
+}
+
+/// An archive before anything is done with it.
+enum Input {
+    Begun(Reading),
+    /// What is left to do of it shows at the destination.
+    Later(Source),
+}
+
+impl Input {
+    async fn of(
+        options: &UntarOptions,
+        source: Source,
+        progress: &dyn Progress,
+    ) -> Result<Input, FatalError> {
+        match options.resume.as_ref().is_some_and(|resume| resume.again()) {
+            true => Ok(Input::Later(source)),
+            false => Ok(Input::Begun(begin(options, source, progress).await?)),
+        }
+    }
+}
+
+/// Starts reading.
+async fn begin(
+    options: &UntarOptions,
+    source: Source,
+    progress: &dyn Progress,
+) -> Result<Reading, FatalError> {
     let name = source.name();
     let filter = Filter::new(options.strip_components, &options.exclude);
-    let mut reading =
-        source::start(source, filter, &options.tuning).map_err(|e| FatalError::Reader(e.to_string()))?;
+    let mut reading = source::start(source, filter, &options.tuning, options.resume.clone())
+        .map_err(|e| FatalError::Reader(e.to_string()))?;
     match reading.events.recv().await {
-        Some(Event::Opened(size)) => Ok((reading, size)),
+        Some(Event::Opened(size)) => {
+            progress.opened(size);
+            Ok(reading)
+        }
         Some(Event::End(Some(source))) => Err(FatalError::Archive { name, source }),
         _ => Err(FatalError::Reader(name)),
     }
+}
+
+/// What of the earlier runs' work is still there; directories that they made can be filled afterwards.
+async fn look(session: &Session, root: &FileHandle, resume: &Resume) {
+    let Some(mut looking) = resume.look(root.clone()) else { return };
+    let nfs = Nfs::rooted(session.clone());
+    while looking.goes_on() {
+        let closed = resume.look_on(&nfs, &mut looking).await;
+        for part in closed.chunks(limits::GATHERED_MIN) {
+            // One that cannot be opened shows when something is put into it.
+            let opened = part.iter().cloned();
+            let opened = opened.map(|(fh, attrs, shown)| Final { fh, attrs, xattrs: Vec::new(), shown });
+            if let Err(e) = set_all(session, opened.collect()).await {
+                tracing::debug!("modes of directories: {e}");
+            }
+        }
+    }
+    resume.looked(looking);
 }
 
 async fn extract(
     session: &Session,
     root: FileHandle,
     options: &UntarOptions,
-    reading: Reading,
+    input: Input,
     progress: Arc<dyn Progress>,
 ) -> (Report, Option<FatalError>) {
+    let reading = match input {
+        Input::Begun(reading) => reading,
+        Input::Later(source) => {
+            if let Some(resume) = &options.resume {
+                look(session, &root, resume).await;
+            }
+            match begin(options, source, &*progress).await {
+                Ok(reading) => reading,
+                Err(e) => return (Report::default(), Some(e)),
+            }
+        }
+    };
     let mut rules = AttrRules::new(options, session.options().identity.uid == 0);
     let no_xattrs = options.xattrs != Xattrs::No && !has_xattrs(session, &root).await;
     if no_xattrs {
@@ -153,9 +224,11 @@ async fn has_xattrs(session: &Session, root: &FileHandle) -> bool {
 }
 
 fn finished(mut report: Report, fatal: Option<FatalError>) -> Result<Report, FatalError> {
-    let nothing = report.files + report.dirs + report.symlinks + report.hard_links + report.specials == 0;
+    let nothing = report.files + report.symlinks + report.hard_links + report.specials == 0;
     match fatal {
-        Some(e) if nothing => Err(e),
+        // Directories are met before it shows.
+        Some(e @ FatalError::Another(_)) if nothing => Err(e),
+        Some(e) if nothing && report.dirs == 0 => Err(e),
         Some(e) => {
             report.stopped.get_or_insert(e.to_string());
             Ok(report)
@@ -220,7 +293,11 @@ struct Engine {
     fatal: Option<SessionError>,
     /// Of members with extended attributes it is told that the destination has none.
     refuses_xattrs: bool,
+    /// The archive is not the one that was begun.
+    another: Option<ArchiveError>,
     committed: (u64, u64),
+    resume: Option<Arc<Resume>>,
+    stop: Option<watch::Receiver<bool>>,
 }
 
 impl Engine {
@@ -250,7 +327,10 @@ impl Engine {
             pause: limits::BACKOFF_MIN,
             fatal: None,
             refuses_xattrs: false,
+            another: None,
             committed: (0, 0),
+            resume: options.resume.clone(),
+            stop: options.stop.clone(),
         }
     }
 
@@ -287,6 +367,13 @@ impl Engine {
             let reads = !ended && self.fatal.is_none();
             tokio::select! {
                 biased;
+                () = stops(&mut self.stop), if !ended => {
+                    // What was taken up is done; nobody listens to the reader any more.
+                    (self.report.interrupted, ended) = (true, true);
+                    reading.events.close();
+                    // What waited there gives back its share of what may be in hand.
+                    while reading.events.try_recv().is_ok() {}
+                }
                 Some(done) = self.done.recv() => {
                     self.take(done);
                     while let Ok(done) = self.done.try_recv() {
@@ -313,6 +400,9 @@ impl Engine {
             self.report.stopped = Some(e.to_string());
             return (self.report, Some(e.into()));
         }
+        if let Some(e) = self.another.take() {
+            return (self.report, Some(FatalError::Another(e)));
+        }
         let finals = self.plan.take_finals();
         let fatal = self.finish_dirs(finals).await;
         if let Some(e) = &fatal {
@@ -335,6 +425,15 @@ impl Engine {
                 self.progress.failed(&path, &why);
                 self.report.fail(&path, &why);
             }
+            Event::Resumed(path) => {
+                self.report.resumed += 1;
+                self.progress.resumed(&path);
+            }
+            Event::End(Some(e @ ArchiveError::Another(_))) => {
+                self.report.stopped = Some(e.to_string());
+                self.another = Some(e);
+                return true;
+            }
             Event::End(error) => {
                 self.report.stopped = error.map(|e| e.to_string());
                 return true;
@@ -344,7 +443,7 @@ impl Engine {
     }
 
     fn job(&mut self, taken: Taken) -> Job<Cargo> {
-        let Taken { member, path, target, data } = taken;
+        let Taken { member, path, target, data, item } = taken;
         let attrs = self.rules.of(&member);
         if self.refuses_xattrs && !user_xattrs(&member).is_empty() {
             let why = careful::no_xattrs(NfsStat::NFS4ERR_NOTSUPP);
@@ -353,7 +452,7 @@ impl Engine {
             self.report.fail(&member.path, &why);
         }
         let modified = NfsTime { seconds: member.mtime.seconds, nseconds: member.mtime.nanos };
-        let mut cargo = Cargo { bytes: member.size, kind: Some(member.kind), ..Cargo::default() };
+        let mut cargo = Cargo { bytes: member.size, kind: Some(member.kind), item, ..Cargo::default() };
         let mut copy = None;
         let whole = match data {
             Data::Whole(data, permit) => {
@@ -382,7 +481,9 @@ impl Engine {
             (Kind::Char, _) => Make::Other(CreateType::Chr(device(&member))),
             (Kind::Block, _) => Make::Other(CreateType::Blk(device(&member))),
         };
-        Job { shown: member.path, path, make, attrs, modified, payload: cargo }
+        let ours = member.kind == Kind::Dir
+            && self.resume.as_ref().is_some_and(|resume| resume.made_before(&path.join(&b'/')));
+        Job { shown: member.path, path, make, attrs, modified, ours, payload: cargo }
     }
 
     /// Sends what is ready: full compounds, and what there is when nothing is under way or nothing more
@@ -510,6 +611,9 @@ impl Engine {
         let any = !settled.is_empty();
         for Settled { job, result, implied } in settled {
             let met = matches!(result, Ok(Good::Met));
+            if let Some(resume) = &self.resume {
+                note(resume, &job, &result);
+            }
             match result {
                 Ok(Good::Made | Good::Met) => {}
                 Ok(Good::Skipped) => {
@@ -578,6 +682,31 @@ impl Engine {
             }
         }
         None
+    }
+}
+
+/// Ends when it is asked to stop.
+async fn stops(stop: &mut Option<watch::Receiver<bool>>) {
+    if let Some(stop) = stop
+        && stop.wait_for(|stop| *stop).await.is_ok()
+    {
+        return;
+    }
+    std::future::pending().await
+}
+
+/// Notes what became of a member.
+fn note(resume: &Resume, job: &Job<Cargo>, result: &Result<Good, Why>) {
+    if let Ok(good @ (Good::Made | Good::Met)) = result {
+        if matches!(job.make, Make::Dir) {
+            resume.stable_dir(&job.path.join(&b'/'), *good == Good::Met);
+        }
+        if let Some(item) = &job.payload.item {
+            resume.stable(item);
+        }
+    }
+    if let Some(Item::Member { number, digest: Some(digest) }) = &job.payload.item {
+        resume.settled(*number, digest.clone());
     }
 }
 

@@ -1,7 +1,12 @@
 //! What `untar` is asked to do, and how far it may go.
 
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
 use super::existing::Existing;
 use crate::limits;
+use crate::resume::Resume;
 
 /// The options of one extraction.
 #[derive(Debug, Clone)]
@@ -25,6 +30,11 @@ pub struct UntarOptions {
     pub umask: u32,
     /// Whether extended attributes are set (those of users, RFC 8276).
     pub xattrs: Xattrs,
+    /// What an earlier run did, and where to note what this one does. It does not go with [`Existing::Keep`] and
+    /// [`super::When`] other than `Always`: files of the earlier run could not be told from others.
+    pub resume: Option<Arc<Resume>>,
+    /// When it becomes true, no further member is begun.
+    pub stop: Option<watch::Receiver<bool>>,
     /// Limits on what is in hand at a time.
     pub tuning: Tuning,
 }
@@ -53,6 +63,8 @@ impl Default for UntarOptions {
             own_groups: None,
             umask: 0o022,
             xattrs: Xattrs::No,
+            resume: None,
+            stop: None,
             tuning: Tuning::default(),
         }
     }

@@ -55,6 +55,8 @@ pub(super) struct Job<P> {
     pub(super) attrs: MemberAttrs,
     /// When the source was modified.
     pub(super) modified: NfsTime,
+    /// A directory that an earlier run made: it is not somebody else's.
+    pub(super) ours: bool,
     pub(super) payload: P,
 }
 
@@ -418,7 +420,8 @@ impl<P: Default> Plan<P> {
 
     /// A directory that there is already: only its attributes count.
     fn meet_dir(&mut self, id: DirId, mut job: Job<P>) {
-        let finish = self.for_existing(std::mem::take(&mut job.attrs.finish));
+        let finish = std::mem::take(&mut job.attrs.finish);
+        let finish = if self.is_ours(id, job.ours) { finish } else { self.for_existing(finish) };
         let dir = self.tree.dir_mut(id);
         if let DirState::Failed(why) = &dir.state {
             let why = Why::of(Cause::Parent, why.clone());
@@ -432,6 +435,15 @@ impl<P: Default> Plan<P> {
         self.settle(job, Ok(Good::Met), false);
     }
 
+    /// Whether this run or an earlier one made a directory that was found; `known`: so it says itself. What is in such a
+    /// one was made, too, though that may not have come to be noted.
+    fn is_ours(&mut self, id: DirId, known: bool) -> bool {
+        let above = self.tree.dir(id).parent;
+        let ours = known || (id != ROOT && self.tree.dir(above).ours);
+        self.tree.dir_mut(id).ours |= ours;
+        ours
+    }
+
     /// A directory that the archive does not name, at `path`, missing in `parent`.
     fn add_implied(&mut self, parent: DirId, path: &[Bytes]) {
         let Some(name) = path.last().cloned() else { return };
@@ -439,7 +451,7 @@ impl<P: Default> Plan<P> {
         let attrs = MemberAttrs { create: self.implied_attrs.clone(), ..MemberAttrs::default() };
         let shown = path.join(&b'/');
         let (path, modified) = (path.to_vec(), NfsTime::default());
-        let job = Job { shown, path, make: Make::Dir, attrs, modified, payload: P::default() };
+        let job = Job { shown, path, make: Make::Dir, attrs, modified, ours: false, payload: P::default() };
         self.open += 1;
         let id = self.new_item(Item {
             job: Some(job),
@@ -722,6 +734,7 @@ impl<P: Default> Plan<P> {
     }
 
     pub(super) fn slow_done(&mut self, id: ItemId, job: Job<P>, outcome: SlowDone) {
+        let known = job.ours;
         let child = match self.item_mut(id) {
             Some(item) => {
                 item.job = Some(job);
@@ -751,7 +764,9 @@ impl<P: Default> Plan<P> {
                 if existed {
                     // Others may have put things into it.
                     let finish = self.tree.dir_mut(child).finish.take();
-                    let finish = finish.map(|(attrs, shown)| (self.for_existing(attrs), shown));
+                    let ours = self.is_ours(child, known);
+                    let finish = finish
+                        .map(|(attrs, shown)| (if ours { attrs } else { self.for_existing(attrs) }, shown));
                     self.tree.dir_mut(child).finish = finish;
                     self.tree.dir_mut(child).all_known = false;
                     self.tree.list(child, fh);

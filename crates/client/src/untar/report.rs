@@ -137,6 +137,10 @@ pub struct Report {
     pub failed: Vec<Failure>,
     /// How many failed.
     pub failures: u64,
+    /// Members, directories left out, that an earlier run had done and that are still there.
+    pub resumed: u64,
+    /// It was asked to stop: what was not begun then was not extracted.
+    pub interrupted: bool,
     /// Why the rest of the archive was not extracted, if it was not.
     pub stopped: Option<String>,
 }
@@ -144,7 +148,7 @@ pub struct Report {
 impl Report {
     /// Whether every member is on stable storage.
     pub fn complete(&self) -> bool {
-        self.failures == 0 && self.stopped.is_none()
+        self.failures == 0 && self.stopped.is_none() && !self.interrupted
     }
 
     /// The figures of a session that has done nothing else.
@@ -211,6 +215,12 @@ pub enum FatalError {
         /// The path.
         path: String,
     },
+    /// It was asked to stop.
+    #[error("interrupted: nothing was extracted")]
+    Stopped,
+    /// What was to be gone on with is another archive.
+    #[error(transparent)]
+    Another(ArchiveError),
     /// The reading thread ended without a word.
     #[error("cannot start reading the archive: {0}")]
     Reader(String),
@@ -234,6 +244,8 @@ pub trait Progress: Send + Sync {
     }
     /// A member was left out because of what has its name already, as asked ([`super::When`]).
     fn skipped(&self, _path: &[u8]) {}
+    /// A member was done by an earlier run.
+    fn resumed(&self, _path: &[u8]) {}
     /// A member failed.
     fn failed(&self, _path: &[u8], _why: &Why) {}
 }

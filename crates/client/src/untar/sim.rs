@@ -386,6 +386,7 @@ fn run(case: &Case) {
                 make,
                 attrs,
                 modified: NfsTime::default(),
+                ours: false,
                 payload: i + 1,
             });
         }
@@ -568,6 +569,7 @@ fn compounds_are_full() {
                 make,
                 attrs: MemberAttrs::default(),
                 modified: NfsTime::default(),
+                ours: false,
                 payload: 1,
             });
         }

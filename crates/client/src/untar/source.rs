@@ -2,10 +2,10 @@
 //! that are in hand.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use tokio::runtime::Handle;
@@ -14,9 +14,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use super::options::Tuning;
 use super::path::{Filter, Verdict};
 use super::report::{Cause, Why};
-use crate::archive::{ArchiveError, ArchiveReader, Kind, Member, Segment, open};
+use crate::archive::{ArchiveError, ArchiveReader, Kind, Member, Segment, is_plain, open};
 use crate::copy::on_server::Original;
 use crate::limits;
+use crate::resume::{Digested, Item, Known, Resume, Running};
 
 /// Where an archive comes from.
 pub enum Source {
@@ -53,6 +54,8 @@ pub enum Given {
     Copy(Member, Original),
     /// A member, by its name, that cannot be had.
     Trouble(Vec<u8>, Why),
+    /// A member, by its name, that an earlier run has done.
+    Done(Vec<u8>),
 }
 
 /// Why a member's data cannot be read.
@@ -92,6 +95,8 @@ pub(super) struct Taken {
     /// A hard link's target.
     pub(super) target: Vec<Bytes>,
     pub(super) data: Data,
+    /// What enters the journal when it is stable.
+    pub(super) item: Option<Item>,
 }
 
 /// A member's data, or the way to it.
@@ -117,6 +122,8 @@ pub(super) enum Event {
     Opened(Option<u64>),
     Member(Box<Taken>),
     Skipped,
+    /// A member that an earlier run has done.
+    Resumed(Vec<u8>),
     /// A member that must not be extracted.
     Rejected(Vec<u8>, Why),
     /// The end, or why it came too soon.
@@ -143,6 +150,17 @@ impl<R: Read> Read for Counted<R> {
     }
 }
 
+impl Seek for Counted<File> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let at = self.0.seek(to)?;
+        // To its end one goes to see how long it is.
+        if !matches!(to, SeekFrom::End(_)) {
+            self.1.0.store(at, Ordering::Relaxed);
+        }
+        Ok(at)
+    }
+}
+
 pub(super) struct Reading {
     pub(super) events: mpsc::Receiver<Event>,
     pub(super) count: ReadCount,
@@ -151,16 +169,27 @@ pub(super) struct Reading {
 }
 
 /// Starts the thread. It ends when the archive does, or when nobody listens any more.
-pub(super) fn start(source: Source, filter: Filter, tuning: &Tuning) -> io::Result<Reading> {
+pub(super) fn start(
+    source: Source,
+    filter: Filter,
+    tuning: &Tuning,
+    resume: Option<Arc<Resume>>,
+) -> io::Result<Reading> {
     let (send, events) = mpsc::channel(1024);
     let count = ReadCount::default();
-    let budget = Arc::new(Semaphore::new(tuning.bytes_in_flight.clamp(limits::PIECE_BYTES * 2, 1 << 31)));
+    let budget_bytes = tuning.bytes_in_flight.clamp(limits::PIECE_BYTES * 2, 1 << 31);
+    let budget = Arc::new(Semaphore::new(budget_bytes));
     let mut worker = Worker {
         send,
         filter,
         budget: budget.clone(),
         runtime: Handle::current(),
+        budget_bytes,
         whole_max: tuning.whole_file_max,
+        resume,
+        archive: false,
+        running: None,
+        held: None,
     };
     let counted = count.clone();
     std::thread::Builder::new().name("archive".into()).spawn(move || {
@@ -176,7 +205,16 @@ struct Worker {
     filter: Filter,
     budget: Arc<Semaphore>,
     runtime: Handle,
+    /// Its bytes.
+    budget_bytes: usize,
     whole_max: u64,
+    resume: Option<Arc<Resume>>,
+    /// Members have numbers; those of a tree are known by their paths.
+    archive: bool,
+    /// The digest of an archive that cannot be read twice.
+    running: Option<Running>,
+    /// What waits until this is known to be the archive that it was, and its bytes.
+    held: Option<(Vec<Event>, usize)>,
 }
 
 /// Nobody listens any more.
@@ -184,40 +222,67 @@ struct Abandoned;
 
 impl Worker {
     fn run(&mut self, source: Source, count: ReadCount) -> Result<(), ArchiveError> {
+        self.archive = !matches!(source, Source::Members(_));
         let (input, size): (Box<dyn Read + Send>, _) = match source {
             Source::File(path) => {
-                let file = File::open(path)?;
+                let mut file = File::open(path)?;
                 let meta = file.metadata()?;
+                let again = self.resume.as_ref().is_some_and(|resume| resume.again());
+                if meta.is_file() && again && is_plain(&mut file)? {
+                    return self.all(&mut ArchiveReader::seeking(Counted(file, count)), Some(meta.len()));
+                }
                 (Box::new(file), meta.is_file().then_some(meta.len()))
             }
             Source::Reader(input) => (input, None),
             Source::Members(mut members) => return self.all(&mut *members, None),
         };
         let (_, plain) = open(Box::new(Counted(input, count)))?;
-        self.all(&mut ArchiveReader::new(plain), size)
+        match self.resume.as_ref().filter(|_| size.is_none()).map(|resume| resume.running()) {
+            None => self.all(&mut ArchiveReader::new(plain), size),
+            Some(running) => {
+                self.running = Some(running.clone());
+                self.all(&mut ArchiveReader::new(Digested(plain, running)), size)
+            }
+        }
     }
 
     fn all(&mut self, members: &mut dyn Members, size: Option<u64>) -> Result<(), ArchiveError> {
         let mut first = true;
-        while let Some(given) = members.next_member()? {
+        let mut number = 0;
+        loop {
+            if self.check(number)?.is_err() {
+                return Ok(());
+            }
+            let Some(given) = members.next_member()? else { break };
             if std::mem::take(&mut first) && self.say(Event::Opened(size)).is_err() {
                 return Ok(());
             }
+            let digest = Arc::new(OnceLock::new());
+            let mut taken = false;
             let sent = match given {
                 Given::Trouble(path, why) => self.say(Event::Rejected(path, why)),
                 Given::Copy(member, original) => match self.judge(member) {
                     Ok(Some((member, path, target))) => match self.permit(limits::MEMBER_OVERHEAD) {
                         Some(permit) => {
+                            let item = self.item(number, &member, &digest);
                             let data = Data::Copy(Box::new(original), permit);
-                            self.say(Event::Member(Box::new(Taken { member, path, target, data })))
+                            self.say(Event::Member(Box::new(Taken { member, path, target, data, item })))
                         }
                         None => Err(Abandoned),
                     },
                     Ok(None) => self.say(Event::Skipped),
                     Err((path, why)) => self.say(Event::Rejected(path, why.into())),
                 },
+                Given::Done(path) => self.say(Event::Resumed(path)),
                 Given::Member(member) => match self.judge(member) {
-                    Ok(Some((member, path, target))) => self.take(members, member, path, target)?,
+                    Ok(Some((member, path, target))) => match self.known(number, &member, &path, &target) {
+                        Known::Do => {
+                            taken = true;
+                            let item = self.item(number, &member, &digest);
+                            self.take(members, member, (path, target), item, &digest)?
+                        }
+                        known => self.pass(member, known),
+                    },
                     Ok(None) => self.say(Event::Skipped),
                     Err((path, why)) => self.say(Event::Rejected(path, why.into())),
                 },
@@ -225,12 +290,78 @@ impl Worker {
             if sent.is_err() {
                 return Ok(());
             }
+            if let (Some(resume), Some(running)) = (&self.resume, &self.running) {
+                drain(members)?;
+                let _ = digest.set(running.now());
+                if !taken {
+                    resume.settled(number, digest);
+                }
+            }
+            number += 1;
+        }
+        if self.resume.as_ref().is_some_and(|resume| self.archive && resume.marks_behind(number)) {
+            return Err(ArchiveError::Another(number));
         }
         if first {
             // An archive without members is one.
             let _ = self.say(Event::Opened(size));
         }
         Ok(())
+    }
+
+    /// What enters the journal when a member is stable.
+    fn item(&self, number: u64, member: &Member, digest: &Arc<OnceLock<u64>>) -> Option<Item> {
+        let digest = self.running.as_ref().map(|_| digest.clone());
+        self.resume.as_ref().map(|resume| match self.archive {
+            true => Item::Member { number, digest },
+            false => resume.item_of(member),
+        })
+    }
+
+    /// All of a member's data has been read.
+    fn read_to_its_end(&self, digest: &OnceLock<u64>) {
+        if let Some(running) = &self.running {
+            let _ = digest.set(running.now());
+        }
+    }
+
+    /// Before member `number`: whether a stream is what it was up to here. What was held because of that goes.
+    fn check(&mut self, number: u64) -> Result<Result<(), Abandoned>, ArchiveError> {
+        let (Some(resume), Some(running)) = (&self.resume, &self.running) else { return Ok(Ok(())) };
+        if let Some(digest) = resume.mark(number) {
+            if digest != running.now() {
+                return Err(ArchiveError::Another(number));
+            }
+            if self.release().is_err() {
+                return Ok(Err(Abandoned));
+            }
+        }
+        if self.resume.as_ref().is_some_and(|resume| resume.marks_behind(number)) && self.held.is_none() {
+            self.held = Some((Vec::new(), 0));
+        }
+        Ok(Ok(()))
+    }
+
+    /// What an earlier run has done of a member. Directories are met again: their attributes come last.
+    fn known(&self, number: u64, member: &Member, path: &[Bytes], target: &[Bytes]) -> Known {
+        match &self.resume {
+            Some(resume) if self.archive && member.kind != Kind::Dir => {
+                resume.member(number, member, path, target)
+            }
+            _ => Known::Do,
+        }
+    }
+
+    /// Passes over a member that is done.
+    fn pass(&mut self, member: Member, known: Known) -> Result<(), Abandoned> {
+        if let Known::DoneTooSoon(link) = known {
+            let why = format!(
+                "hard link to `{}`, which a later member had replaced when this was done: extract it by itself",
+                member.path.escape_ascii()
+            );
+            self.say(Event::Rejected(link, why.into()))?;
+        }
+        self.say(Event::Resumed(member.path))
     }
 
     #[allow(clippy::type_complexity)] // two paths and what they belong to
@@ -253,11 +384,12 @@ impl Worker {
     }
 
     fn take(
-        &self,
+        &mut self,
         members: &mut dyn Members,
         member: Member,
-        path: Vec<Bytes>,
-        target: Vec<Bytes>,
+        (path, target): (Vec<Bytes>, Vec<Bytes>),
+        item: Option<Item>,
+        digest: &OnceLock<u64>,
     ) -> Result<Result<(), Abandoned>, ArchiveError> {
         if member.sparse.is_none() && member.stored <= self.whole_max {
             let data = match members.data(member.stored as usize) {
@@ -270,14 +402,16 @@ impl Worker {
             let Some(permit) = self.permit(data.len() + limits::MEMBER_OVERHEAD) else {
                 return Ok(Err(Abandoned));
             };
+            self.read_to_its_end(digest);
             let data = Data::Whole(data, permit);
-            return Ok(self.say(Event::Member(Box::new(Taken { member, path, target, data }))));
+            return Ok(self.say(Event::Member(Box::new(Taken { member, path, target, data, item }))));
         }
         let (send, pieces) = mpsc::channel(limits::PIECES_PER_COMMIT);
         let whole = [Segment { offset: 0, len: member.stored }];
         let segments = member.sparse.clone().unwrap_or_else(|| whole.to_vec());
-        let taken = Taken { member, path, target, data: Data::Pieces(pieces) };
-        if self.say(Event::Member(Box::new(taken))).is_err() {
+        let taken = Taken { member, path, target, data: Data::Pieces(pieces), item };
+        // Its pieces are taken from now on.
+        if self.release().is_err() || self.say_now(Event::Member(Box::new(taken))).is_err() {
             return Ok(Err(Abandoned));
         }
         for segment in segments {
@@ -310,6 +444,7 @@ impl Worker {
                 at += n as u64;
             }
         }
+        self.read_to_its_end(digest);
         Ok(Ok(()))
     }
 
@@ -321,7 +456,43 @@ impl Worker {
         self.runtime.block_on(self.budget.clone().acquire_many_owned(n)).ok()
     }
 
-    fn say(&self, event: Event) -> Result<(), Abandoned> {
+    /// Tells, or holds, what comes next.
+    fn say(&mut self, event: Event) -> Result<(), Abandoned> {
+        let Some((held, bytes)) = self.held.as_mut().filter(|_| !matches!(event, Event::Opened(_))) else {
+            return self.say_now(event);
+        };
+        *bytes += limits::MEMBER_OVERHEAD;
+        if let Event::Member(taken) = &event {
+            *bytes += taken.member.stored as usize;
+        }
+        held.push(event);
+        // More is not held: what may be sent is of an archive that was the same at every mark so far.
+        if *bytes > limits::HELD_UNCHECKED_BYTES_MAX.min(self.budget_bytes / 2) {
+            self.release()
+        } else {
+            Ok(())
+        }
+    }
+
+    /// What was held goes.
+    fn release(&mut self) -> Result<(), Abandoned> {
+        let held = self.held.take().map(|(held, _)| held).unwrap_or_default();
+        held.into_iter().try_for_each(|event| self.say_now(event))
+    }
+
+    fn say_now(&self, event: Event) -> Result<(), Abandoned> {
         self.send.blocking_send(event).map_err(|_| Abandoned)
+    }
+}
+
+/// Reads what is left of a member's data.
+fn drain(members: &mut dyn Members) -> Result<(), ArchiveError> {
+    loop {
+        match members.data(limits::PIECE_BYTES) {
+            Ok(data) if data.is_empty() => return Ok(()),
+            Err(DataError::All(e)) => return Err(e),
+            Ok(_) => {}
+            Err(DataError::Member(_)) => return Ok(()),
+        }
     }
 }

@@ -67,6 +67,8 @@ pub(super) struct Dir {
     pub(super) seen: HashMap<Bytes, Seen>,
     /// Whether a name that is not in `names` is known not to exist.
     pub(super) all_known: bool,
+    /// An earlier run made it.
+    pub(super) ours: bool,
     /// What to set when all is done, and the name in the archive.
     pub(super) finish: Option<(Fattr, Vec<u8>)>,
     /// The same of extended attributes.
@@ -224,6 +226,7 @@ fn new_dir(parent: DirId, name: Bytes, state: DirState, all_known: bool) -> Dir 
         names: HashMap::new(),
         seen: HashMap::new(),
         all_known,
+        ours: false,
         finish: None,
         xattrs: Vec::new(),
         in_batch: 0,

@@ -5,6 +5,7 @@ use clap::{Args, ValueEnum};
 use landfast_client::copy::{Reflink, Sparse};
 use landfast_client::local::Follow;
 use landfast_client::untar::{When, Xattrs};
+use std::path::PathBuf;
 
 /// `landfast cp`.
 #[derive(Debug, Args)]
@@ -81,6 +82,9 @@ pub struct CpArgs {
     /// Where to: all operands are sources
     #[arg(short = 't', long, value_name = "DIRECTORY")]
     pub target_directory: Option<String>,
+    /// Note in this file what is on stable storage, and go on from there when it is there already
+    #[arg(long, value_name = "JOURNAL")]
+    pub resume: Option<PathBuf>,
     /// Say what is copied
     #[arg(short = 'v', long)]
     pub verbose: bool,
@@ -180,6 +184,34 @@ impl CpArgs {
             Sharing::Always => Reflink::Always,
             Sharing::Never => Reflink::Never,
         }
+    }
+
+    /// What it was asked to do, as far as that makes a difference to what comes of it.
+    pub fn options(&self) -> String {
+        let kept = self.preserve();
+        [
+            (self.recursive(), "-r"),
+            (self.follow() == Follow::Always, "-L"),
+            (self.follow() == Follow::Start, "-H"),
+            (kept.mode, "--preserve=mode"),
+            (kept.ownership, "--preserve=ownership"),
+            (kept.timestamps, "--preserve=timestamps"),
+            (kept.links, "--preserve=links"),
+            (kept.xattrs != Xattrs::No, "--preserve=xattr"),
+            (self.force, "-f"),
+            (self.remove_destination, "--remove-destination"),
+            (self.one_file_system, "-x"),
+            (self.sparse() == Sparse::Always, "--sparse=always"),
+            (self.sparse() == Sparse::Never, "--sparse=never"),
+            (self.reflink() == Reflink::Always, "--reflink=always"),
+            (self.reflink() == Reflink::Never, "--reflink=never"),
+            (self.no_target_directory, "-T"),
+            (self.target_directory.is_some(), "-t"),
+        ]
+        .iter()
+        .filter_map(|(set, word)| set.then_some(*word))
+        .collect::<Vec<_>>()
+        .join(" ")
     }
 
     /// What becomes of holes.

@@ -55,6 +55,8 @@ pub struct Ends {
     pub root: End,
     /// What is copied.
     pub errands: Vec<Errand>,
+    /// The destination is a directory into which the sources go.
+    pub into: bool,
 }
 
 /// What an operand is.
@@ -188,8 +190,9 @@ pub fn strerror(e: &io::Error) -> String {
     text.split(" (os error").next().unwrap_or(&text).to_owned()
 }
 
-/// What is to be done; `None`: nothing can be, and it was told why.
-pub async fn of(tool: &mut Tool, args: &CpArgs) -> Option<Ends> {
+/// What is to be done; `None`: nothing can be, and it was told why. `before`: whether the destination was a directory when
+/// the job began, where that was earlier.
+pub async fn of(tool: &mut Tool, args: &CpArgs, before: Option<bool>) -> Option<Ends> {
     if args.reflink() == Reflink::Always && args.sparse() != Sparse::Auto {
         let why = "--reflink can be used only with --sparse=auto";
         tool.complain(&format!("{why}\nTry 'landfast cp --help' for more information."));
@@ -218,7 +221,14 @@ pub async fn of(tool: &mut Tool, args: &CpArgs) -> Option<Ends> {
     let end = End::of(tool, dest, "cannot reach").await?;
     let shown = quote::shown(&end.shown());
     let into = match (end.is(tool, true).await, args.no_target_directory) {
-        (Is::Dir, false) => true,
+        // It may be what the earlier run has made of the source.
+        (Is::Dir, false) => before.unwrap_or(true),
+        _ if before == Some(true) => {
+            tool.complain(&format!(
+                "target {shown}: it was a directory when this was begun, and is none now"
+            ));
+            return None;
+        }
         (Is::Other, _) if args.target_directory.is_some() => {
             tool.complain(&format!("target directory {shown}: Not a directory"));
             return None;
@@ -279,5 +289,5 @@ pub async fn of(tool: &mut Tool, args: &CpArgs) -> Option<Ends> {
         }
         errands.push(Errand { source, name, dest, is_dir });
     }
-    Some(Ends { root, errands })
+    Some(Ends { root, errands, into })
 }

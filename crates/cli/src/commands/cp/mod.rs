@@ -17,6 +17,7 @@ use super::tool::{self, Tool};
 use super::{message, quote};
 use crate::exit::Exit;
 use crate::process::umask;
+use crate::resume;
 use args::CpArgs;
 use ends::{End, Ends, Errand};
 use landfast_client::copy::{
@@ -25,7 +26,8 @@ use landfast_client::copy::{
 };
 use landfast_client::fs::Meta;
 use landfast_client::local::Follow;
-use landfast_client::untar::{self, Existing, Members, Over, Report, Source, UntarOptions, Xattrs};
+use landfast_client::resume::{Job, JournalFile, Resume};
+use landfast_client::untar::{self, Existing, Members, Over, Report, Source, UntarOptions, When, Xattrs};
 use say::{Say, Shown};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -36,7 +38,34 @@ pub fn run(args: CpArgs) -> Exit {
 }
 
 async fn copy(mut tool: Tool, args: CpArgs) -> Tool {
-    let Some(Ends { root, errands }) = ends::of(&mut tool, &args).await else { return tool };
+    let journal = match journal(&args) {
+        Ok(journal) => journal,
+        Err(why) => {
+            tool.complain(&why);
+            return tool;
+        }
+    };
+    tool.servers.instance = journal.as_ref().map(JournalFile::instance);
+    let before = journal.as_ref().and_then(|journal| journal.fact(INTO)).map(|into| into == "yes");
+    let Some(Ends { root, errands, into }) = ends::of(&mut tool, &args, before).await else { return tool };
+    let facts = [(INTO.to_owned(), if into { "yes" } else { "no" }.to_owned())];
+    let start = match resume::begin(journal, job(&args), facts.into()) {
+        Ok(start) => start,
+        Err(e) => {
+            tool.complain(&e.to_string());
+            return tool;
+        }
+    };
+    if let (resume::Start::Finished(done), Some(path)) = (&start, &args.resume) {
+        eprintln!("cp: {}", resume::finished(path, *done));
+        tool.count_resumed(*done);
+        tool.summary("copied", 0);
+        return tool;
+    }
+    let journal = start.journal();
+    if journal.is_some() {
+        tool.count_resumed(0);
+    }
     tool.stop_on_signals();
     let mut copied = 0;
     // Sources of one kind, and of one server, go together.
@@ -54,15 +83,48 @@ async fn copy(mut tool: Tool, args: CpArgs) -> Tool {
         let now: Vec<Errand> = now.iter().filter(|errand| !twice(errand)).cloned().collect();
         made.extend(now.iter().map(|errand| errand.name.clone()));
         if !now.is_empty() {
-            copied += some(&mut tool, &args, &root, &now).await;
+            copied += some(&mut tool, (&args, journal.as_ref()), &root, &now).await;
         }
     }
+    tool.close(journal.as_deref());
     tool.summary("copied", copied);
     tool
 }
 
+/// A fact of a journal: whether the destination was a directory at first.
+const INTO: &str = "into";
+
+/// The journal, if one is asked for.
+fn journal(args: &CpArgs) -> Result<Option<JournalFile>, String> {
+    let Some(path) = &args.resume else { return Ok(None) };
+    if args.when() != When::Always {
+        return Err("--resume does not go with -n and -u: a file that an interrupted run left half written could not be \
+                    told from one that is to stay"
+            .to_owned());
+    }
+    JournalFile::open(path).map(Some).map_err(|e| e.to_string())
+}
+
+/// What a journal is of.
+fn job(args: &CpArgs) -> Job {
+    let mut operands: Vec<String> = args.operands.iter().map(|text| resume::either(text)).collect();
+    let dest = match &args.target_directory {
+        Some(dir) => Some(resume::either(dir)),
+        None => operands.pop(),
+    };
+    resume::job("cp")
+        .about("sources", operands.join(" "))
+        .about("destination", dest.unwrap_or_default())
+        .about("options", args.options())
+}
+
 /// How many objects are on stable storage.
-async fn some(tool: &mut Tool, args: &CpArgs, root: &End, errands: &[Errand]) -> u64 {
+async fn some(
+    tool: &mut Tool,
+    (args, journal): (&CpArgs, Option<&Arc<Resume>>),
+    root: &End,
+    errands: &[Errand],
+) -> u64 {
     let say = Arc::new(Say::new(errands.iter().map(Shown::from).collect(), args.verbose, tool.json()));
     let report = match root {
         End::There { place, .. } => {
@@ -80,8 +142,9 @@ async fn some(tool: &mut Tool, args: &CpArgs, root: &End, errands: &[Errand]) ->
             if args.reflink() == Reflink::Always && copies.is_none() {
                 return cannot_clone(tool, errands);
             }
-            let Some(source) = members(tool, args, errands, copies).await else { return 0 };
-            match untar::run_in(how(args), &session, root, Source::Members(source), say.clone()).await {
+            let Some(source) = members(tool, (args, journal), errands, copies).await else { return 0 };
+            let source = Source::Members(source);
+            match untar::run_in(how(args, journal), &session, root, source, say.clone()).await {
                 Ok(report) => report,
                 Err(e) => {
                     tool.complain(&e.to_string());
@@ -97,9 +160,9 @@ async fn some(tool: &mut Tool, args: &CpArgs, root: &End, errands: &[Errand]) ->
                 Ok(_) => return cannot_create(tool, errands, "Not a directory"),
                 Err(e) => return cannot_create(tool, errands, &ends::strerror(&e)),
             };
-            let Some(mut source) = members(tool, args, errands, None).await else { return 0 };
+            let Some(mut source) = members(tool, (args, journal), errands, None).await else { return 0 };
             let holes = How { zeroes_to_holes: args.sparse() == Sparse::Always, ..How::default() };
-            let (options, told) = (how(args), say.clone());
+            let (options, told) = (how(args, journal), say.clone());
             let written = tokio::task::spawn_blocking(move || {
                 landfast_client::copy::write(&mut *source, root, &options, holes, &*told)
             });
@@ -113,6 +176,9 @@ async fn some(tool: &mut Tool, args: &CpArgs, root: &End, errands: &[Errand]) ->
         }
     };
     tool.count_failures(say.end());
+    if journal.is_some() {
+        tool.count_resumed(report.resumed);
+    }
     if let Some(why) = &report.stopped {
         tool.complain(&format!("the rest was not copied: {why}"));
     }
@@ -122,7 +188,7 @@ async fn some(tool: &mut Tool, args: &CpArgs, root: &End, errands: &[Errand]) ->
 /// What is copied, as members; all from here, or all from one server.
 async fn members(
     tool: &Tool,
-    args: &CpArgs,
+    (args, journal): (&CpArgs, Option<&Arc<Resume>>),
     errands: &[Errand],
     copies: Option<Arc<ServerCopies>>,
 ) -> Option<Box<dyn Members>> {
@@ -144,6 +210,7 @@ async fn members(
             sparse: args.sparse(),
             xattrs: args.preserve().xattrs != Xattrs::No,
             stop,
+            resume: journal.cloned(),
         };
         return Some(Box::new(LocalTrees::new(starts, options)));
     };
@@ -170,8 +237,15 @@ async fn members(
         (Xattrs::Try | Xattrs::Must, Some(start)) => nfs.has_xattrs(&start.fh).await,
         _ => false,
     };
-    let options =
-        RemoteOptions { one_file_system: args.one_file_system, links, copies, xattrs, exact: false, stop };
+    let options = RemoteOptions {
+        one_file_system: args.one_file_system,
+        links,
+        copies,
+        xattrs,
+        exact: false,
+        stop,
+        resume: journal.cloned(),
+    };
     Some(Box::new(RemoteTrees::new(nfs, starts, options, Box::new(Known::default()))))
 }
 
@@ -194,7 +268,7 @@ async fn copies(
 }
 
 /// The engine's options.
-fn how(args: &CpArgs) -> UntarOptions {
+fn how(args: &CpArgs, journal: Option<&Arc<Resume>>) -> UntarOptions {
     let preserve = args.preserve();
     let root = landfast_client::cred::Identity::of_process();
     let over = Over {
@@ -215,6 +289,7 @@ fn how(args: &CpArgs) -> UntarOptions {
         existing: Existing::Look(over),
         umask: umask(),
         xattrs: preserve.xattrs,
+        resume: journal.cloned(),
         ..UntarOptions::default()
     }
 }

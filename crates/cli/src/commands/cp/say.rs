@@ -1,7 +1,7 @@
 //! What `cp` says while it copies: GNU's lines, objects for programs, a bar for those who wait.
 
 use super::super::{message, quote};
-use crate::progress::bytes_bar;
+use crate::progress::{before, bytes_bar};
 use crate::units::{show_bytes, show_count};
 use indicatif::ProgressBar;
 use landfast_client::archive::Kind;
@@ -36,6 +36,7 @@ pub struct Say {
     bar: OnceLock<ProgressBar>,
     start: Instant,
     failures: AtomicU64,
+    resumed: AtomicU64,
 }
 
 impl Say {
@@ -49,6 +50,7 @@ impl Say {
             bar: OnceLock::new(),
             start: Instant::now(),
             failures: AtomicU64::new(0),
+            resumed: AtomicU64::new(0),
         }
     }
 
@@ -123,10 +125,11 @@ impl Progress for Say {
             let rate = members as f64 / self.start.elapsed().as_secs_f64().max(1e-3);
             bar.set_position(bytes);
             bar.set_message(format!(
-                "{} stable ({}), {}/s",
+                "{} stable ({}), {}/s{}",
                 show_count(members),
                 show_bytes(bytes),
-                show_count(rate as u64)
+                show_count(rate as u64),
+                before(self.resumed.load(Ordering::Relaxed)),
             ));
         }
     }
@@ -142,6 +145,13 @@ impl Progress for Say {
             self.print(format!("{object}\n").as_bytes());
         } else {
             self.print(&[&quote::always(&source)[..], b" -> ", &quote::always(&dest), b"\n"].concat());
+        }
+    }
+
+    fn resumed(&self, _: &[u8]) {
+        let resumed = self.resumed.fetch_add(1, Ordering::Relaxed) + 1;
+        if let Some(bar) = self.bar.get().filter(|bar| !bar.is_hidden()) {
+            bar.set_message(before(resumed).trim_start_matches(", ").to_owned());
         }
     }
 

@@ -1,0 +1,123 @@
+//! What a journal says was done. No I/O.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use super::journal::Batch;
+
+/// Numbers, as ranges.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Ranges {
+    /// From, and the first that is not in it any more.
+    all: BTreeMap<u64, u64>,
+}
+
+impl Ranges {
+    /// Adds `from..to`.
+    pub(super) fn add(&mut self, mut from: u64, mut to: u64) {
+        if from >= to {
+            return;
+        }
+        // Those that it touches or overlaps, from behind.
+        while let Some((&start, &end)) = self.all.range(..=to).next_back()
+            && end >= from
+        {
+            self.all.remove(&start);
+            (from, to) = (from.min(start), to.max(end));
+        }
+        self.all.insert(from, to);
+    }
+
+    pub(super) fn has(&self, n: u64) -> bool {
+        self.all.range(..=n).next_back().is_some_and(|(_, end)| n < *end)
+    }
+
+    /// Behind the greatest.
+    pub(super) fn end(&self) -> u64 {
+        self.all.last_key_value().map_or(0, |(_, end)| *end)
+    }
+
+    pub(super) fn count(&self) -> u64 {
+        self.all.iter().map(|(from, to)| to - from).sum()
+    }
+
+    pub(super) fn pairs(&self) -> Vec<(u64, u64)> {
+        self.all.iter().map(|(from, to)| (*from, *to)).collect()
+    }
+}
+
+/// All that was done.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Before {
+    /// Members of an archive.
+    pub(super) members: Ranges,
+    /// Objects of trees: the path's number, and that of what was copied.
+    pub(super) objects: HashMap<u64, u64>,
+    /// Paths of directories that were made.
+    pub(super) made: HashSet<u64>,
+    /// Paths of directories that were there.
+    pub(super) met: HashSet<u64>,
+    /// Digests of an archive as far as such a member.
+    pub(super) marks: BTreeMap<u64, u64>,
+    /// Operands whose removal was begun, with their handles.
+    pub(super) begun: BTreeMap<u32, Vec<u8>>,
+    /// Operands that are gone.
+    pub(super) gone: BTreeSet<u32>,
+    /// Objects that were removed.
+    pub(super) removed: u64,
+}
+
+impl Before {
+    pub(super) fn take(&mut self, batch: Batch) {
+        for (from, to) in batch.members {
+            self.members.add(from, to);
+        }
+        self.objects.extend(batch.objects);
+        self.made.extend(batch.made);
+        self.met.extend(batch.met);
+        self.marks.extend(batch.marks);
+        self.begun.extend(batch.begun);
+        self.gone.extend(batch.gone);
+        self.removed += batch.removed;
+    }
+
+    /// Whether there is nothing.
+    pub(super) fn is_empty(&self) -> bool {
+        *self == Before::default()
+    }
+
+    /// How many objects are done.
+    pub(super) fn count(&self) -> u64 {
+        self.members.count() + self.objects.len() as u64 + self.removed
+    }
+
+    /// Whether the directory of this path has to do with it.
+    pub(super) fn dir(&self, path: u64) -> bool {
+        self.made.contains(&path) || self.met.contains(&path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn ranges_hold_what_was_added(parts in prop::collection::vec((0u64..60, 0u64..8), 0..40)) {
+            let mut ranges = Ranges::default();
+            let mut want = BTreeSet::new();
+            for (from, len) in parts {
+                ranges.add(from, from + len);
+                want.extend(from..from + len);
+            }
+            for n in 0..80 {
+                prop_assert_eq!(ranges.has(n), want.contains(&n));
+            }
+            prop_assert_eq!(ranges.count(), want.len() as u64);
+            prop_assert_eq!(ranges.end(), want.last().map_or(0, |n| n + 1));
+            // None touches the next.
+            let pairs = ranges.pairs();
+            prop_assert!(pairs.windows(2).all(|w| w[0].1 < w[1].0));
+        }
+    }
+}

@@ -1,0 +1,645 @@
+//! The journal's file.
+//!
+//! It belongs to one run at a time (flock). What becomes stable is queued and goes to the file by a thread, some at a time,
+//! each time with a fdatasync. If that fails once, nothing more is written: what is in the file stays true.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use landfast_nfs::v4::FileHandle;
+use rustix::fs::{FlockOperation, OFlags, flock};
+use tokio::sync::watch;
+
+use super::before::{Before, Ranges};
+use super::journal::{self, BEGINNING, Batch, Contents, Flaw, Header, Job, Record, VERSION};
+use super::meet::{Item, Key, Known, Met, Running, Water, put_mark};
+use super::there::{Closed, Level, Listed, Local, There};
+use crate::archive::Member;
+use crate::fs::{Nfs, Start};
+use crate::limits::{JOURNAL_QUEUE_MAX, JOURNAL_SYNC_ENTRIES, JOURNAL_SYNC_INTERVAL};
+
+/// Why a journal cannot be gone on with.
+#[derive(Debug, thiserror::Error)]
+pub enum ResumeError {
+    /// The system's reason.
+    #[error("cannot use the journal {}: {why}", path.display())]
+    File {
+        /// The journal.
+        path: PathBuf,
+        /// Why.
+        why: io::Error,
+    },
+    /// It is something else.
+    #[error("{} is no journal of --resume: it was left as it is; name a file that does not exist yet", .0.display())]
+    Foreign(PathBuf),
+    /// Of another format.
+    #[error("the journal {} has format {found}, this program knows {VERSION}: finish that job with the program that began it", path.display())]
+    Version {
+        /// The journal.
+        path: PathBuf,
+        /// Its format.
+        found: u64,
+    },
+    /// It was changed after it was written.
+    #[error("the journal {} is damaged at line {line} (byte {at}), which was on stable storage once: what was done cannot be told; remove it and begin anew", path.display())]
+    Damaged {
+        /// The journal.
+        path: PathBuf,
+        /// The line.
+        line: u64,
+        /// The byte.
+        at: usize,
+    },
+    /// It is of another job.
+    #[error("the journal {} is of another job: {what}; give this one a journal of its own", path.display())]
+    OtherJob {
+        /// The journal.
+        path: PathBuf,
+        /// In what.
+        what: String,
+    },
+    /// Somebody works with it.
+    #[error("the journal {} is in use by another run", .0.display())]
+    Busy(PathBuf),
+}
+
+/// A journal that is open, and what it holds.
+#[derive(Debug)]
+pub struct JournalFile {
+    path: PathBuf,
+    file: File,
+    /// `None`: it is new.
+    contents: Option<Contents>,
+    key: Vec<u64>,
+}
+
+/// What there is to do.
+pub enum Begun {
+    /// Nothing.
+    Finished {
+        /// How many objects were done.
+        done: u64,
+        /// When it was finished, in seconds since 1970.
+        when: u64,
+    },
+    /// All, or the rest.
+    Go(Arc<Resume>),
+}
+
+impl JournalFile {
+    /// Opens the journal at `path`, or makes an empty one.
+    ///
+    /// # Errors
+    /// [`ResumeError`]. A file that is something else is left as it is.
+    pub fn open(path: &Path) -> Result<JournalFile, ResumeError> {
+        let fail = |why: io::Error| ResumeError::File { path: path.to_owned(), why };
+        // Not a FIFO that nobody reads; nor one that is written to.
+        let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits() as i32;
+        let opened =
+            File::options().read(true).append(true).create(true).custom_flags(flags).mode(0o600).open(path);
+        let mut file = opened.map_err(fail)?;
+        if !file.metadata().map_err(fail)?.is_file() {
+            return Err(ResumeError::Foreign(path.to_owned()));
+        }
+        flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|e| match e {
+            rustix::io::Errno::WOULDBLOCK => ResumeError::Busy(path.to_owned()),
+            e => fail(e.into()),
+        })?;
+        let mut bytes = Vec::new();
+        (&mut file).take(BEGINNING as u64).read_to_end(&mut bytes).map_err(fail)?;
+        let contents = match &bytes[..] {
+            [] => None,
+            beginning if !journal::begins(beginning) => return Err(ResumeError::Foreign(path.to_owned())),
+            _ => {
+                file.read_to_end(&mut bytes).map_err(fail)?;
+                let path = path.to_owned();
+                Some(journal::parse(&bytes).map_err(|flaw| match flaw {
+                    Flaw::Foreign => ResumeError::Foreign(path),
+                    Flaw::Version(found) => ResumeError::Version { path, found },
+                    Flaw::Damaged(line, at) => ResumeError::Damaged { path, line, at },
+                })?)
+            }
+        };
+        let key = contents.as_ref().map_or_else(random_key, |contents| contents.header.key.clone());
+        Ok(JournalFile { path: path.to_owned(), file, contents, key })
+    }
+
+    /// The number by which servers are to know all runs of the job, one of which takes the place of the one before
+    /// ([`crate::SessionOptions::instance`]).
+    #[must_use]
+    pub fn instance(&self) -> u64 {
+        Key(self.key[0], self.key[1]).path(b"the client's own number")
+    }
+
+    /// What the first run found, under this name.
+    #[must_use]
+    pub fn fact(&self, name: &str) -> Option<&str> {
+        self.contents.as_ref()?.header.facts.get(name).map(String::as_str)
+    }
+
+    /// Begins the job, or goes on with it. `facts` are kept of a job that begins.
+    ///
+    /// # Errors
+    /// [`ResumeError`]: it is the journal of another job, or its disk fails.
+    pub fn begin(self, job: Job, facts: BTreeMap<String, String>) -> Result<Begun, ResumeError> {
+        let JournalFile { path, mut file, contents, key } = self;
+        let fail = |why: io::Error| ResumeError::File { path: path.clone(), why };
+        let (header, before, lines) = match contents {
+            Some(Contents { header, before, ended, lines, len }) => {
+                if let Some(what) = header.job.differs(&job) {
+                    return Err(ResumeError::OtherJob { path, what });
+                }
+                if let Some(when) = ended {
+                    return Ok(Begun::Finished { done: before.count(), when });
+                }
+                file.set_len(len as u64).and_then(|()| file.sync_all()).map_err(fail)?;
+                (header, before, lines)
+            }
+            None => {
+                let header = Header { landfast_resume: VERSION, job, facts, key, started: now() };
+                let line = journal::encode(1, 0, &Record::Job(header.clone()));
+                file.write_all(line.as_bytes()).and_then(|()| file.sync_all()).map_err(fail)?;
+                let dir = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+                File::open(dir).and_then(|dir| dir.sync_all()).map_err(fail)?;
+                (header, Before::default(), 1)
+            }
+        };
+        let key = Key(header.key[0], header.key[1]);
+        let shared = Arc::new(Shared::default());
+        let writer = Writer { file, lines, shared: shared.clone() };
+        let thread = std::thread::Builder::new().name("journal".into()).spawn(move || writer.run());
+        let thread = Mutex::new(Some(thread.map_err(fail)?));
+        Ok(Begun::Go(Arc::new(Resume {
+            path,
+            key,
+            before,
+            there: OnceLock::new(),
+            ready: watch::Sender::new(false),
+            met: Mutex::default(),
+            water: Mutex::default(),
+            shared,
+            thread,
+        })))
+    }
+}
+
+fn random_key() -> Vec<u64> {
+    let number = || getrandom::u64().unwrap_or_else(|_| std::process::id().into());
+    vec![number(), number()]
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
+}
+
+/// A job on its way: what was done before, and the journal of what is done now.
+pub struct Resume {
+    path: PathBuf,
+    key: Key,
+    before: Before,
+    there: OnceLock<There>,
+    /// It has been looked at.
+    ready: watch::Sender<bool>,
+    met: Mutex<Met>,
+    water: Mutex<Water>,
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl std::fmt::Debug for Resume {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Resume").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+/// A look at a destination.
+pub(crate) struct Looking {
+    listed: Listed,
+    starts: Vec<Start>,
+}
+
+impl Looking {
+    /// Whether there are further levels.
+    pub(crate) fn goes_on(&self) -> bool {
+        !self.starts.is_empty()
+    }
+}
+
+/// What the work and the journal's thread have between them.
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    batch: Batch,
+    members: Ranges,
+    /// Entries queued in all, and those that are durable.
+    queued: usize,
+    durable: usize,
+    /// Entries in the batch.
+    waiting: usize,
+    /// Somebody waits.
+    urgent: bool,
+    end: Option<Record>,
+    closing: bool,
+    broken: Option<String>,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Queues something.
+    fn add(&self, put: impl FnOnce(&mut State)) {
+        let mut state = self.state();
+        while state.waiting >= JOURNAL_QUEUE_MAX && state.broken.is_none() {
+            state = self.wait(state);
+        }
+        if state.broken.is_some() {
+            return;
+        }
+        put(&mut state);
+        (state.queued, state.waiting) = (state.queued + 1, state.waiting + 1);
+        if state.waiting == 1 || state.waiting == JOURNAL_SYNC_ENTRIES {
+            self.changed.notify_all();
+        }
+    }
+
+    /// Waits until all that was queued is durable.
+    fn flush(&self) -> Result<(), String> {
+        let mut state = self.state();
+        let upto = state.queued;
+        while state.durable < upto && state.broken.is_none() {
+            state.urgent = true;
+            self.changed.notify_all();
+            state = self.wait(state);
+        }
+        state.broken.clone().map_or(Ok(()), Err)
+    }
+}
+
+/// The journal's thread.
+struct Writer {
+    file: File,
+    /// In the file, and durable there.
+    lines: u64,
+    shared: Arc<Shared>,
+}
+
+impl Writer {
+    fn run(mut self) {
+        let shared = self.shared.clone();
+        let mut state = shared.state();
+        loop {
+            while state.waiting == 0 && !state.closing {
+                state = shared.wait(state);
+            }
+            let until = Instant::now() + JOURNAL_SYNC_INTERVAL;
+            while state.waiting < JOURNAL_SYNC_ENTRIES && !state.urgent && !state.closing {
+                let left = until.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    break;
+                }
+                state = shared.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            }
+            let mut batch = std::mem::take(&mut state.batch);
+            batch.members = std::mem::take(&mut state.members).pairs();
+            let (upto, some) = (state.queued, state.waiting > 0);
+            (state.waiting, state.urgent) = (0, false);
+            let end = state.end.take();
+            let closing = state.closing;
+            drop(state);
+            let batch = some.then_some(Record::Done(batch));
+            let written = batch.into_iter().chain(end).try_for_each(|record| self.write(&record));
+            state = shared.state();
+            match written {
+                Ok(()) => state.durable = upto,
+                Err(e) => state.broken = Some(e.to_string()),
+            }
+            shared.changed.notify_all();
+            if state.broken.is_some() || (closing && state.waiting == 0) {
+                return;
+            }
+        }
+    }
+
+    fn write(&mut self, record: &Record) -> io::Result<()> {
+        let line = journal::encode(self.lines + 1, self.lines, record);
+        self.file.write_all(line.as_bytes())?;
+        self.file.sync_data()?;
+        self.lines += 1;
+        Ok(())
+    }
+}
+
+impl Resume {
+    /// Whether this is not the first run.
+    #[must_use]
+    pub fn again(&self) -> bool {
+        !self.before.is_empty()
+    }
+
+    /// Objects that the runs before removed, at least.
+    #[must_use]
+    pub fn removed_before(&self) -> u64 {
+        self.before.removed
+    }
+
+    /// The end: nothing more becomes stable; `whole`: all is done. What went wrong with the journal, for people.
+    ///
+    /// # Errors
+    /// In words: another run would do more again than it would have to.
+    pub fn close(&self, whole: bool) -> Result<(), String> {
+        {
+            let mut state = self.shared.state();
+            if whole && !state.closing {
+                state.end = Some(Record::End(now()));
+            }
+            state.closing = true;
+        }
+        self.shared.changed.notify_all();
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            // A panic of its own was told by itself.
+            let _ = thread.join();
+        }
+        let broken = self.shared.state().broken.clone();
+        broken.map_or(Ok(()), |why| {
+            Err(format!(
+                "the journal {} could not be written: {why}; what was done since then is not noted in it",
+                self.path.display()
+            ))
+        })
+    }
+
+    /// What was begun is durable in the journal when this returns. Blocks.
+    ///
+    /// # Errors
+    /// The journal's disk's, in words.
+    pub fn flush(&self) -> Result<(), String> {
+        self.shared.flush().map_err(|why| format!("cannot write the journal {}: {why}", self.path.display()))
+    }
+
+    fn met(&self) -> MutexGuard<'_, Met> {
+        self.met.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks at what is still at a destination on a server, level by level. `None`: nothing was done, or it has been looked at.
+    /// Until then nothing counts as being there.
+    pub(crate) fn look(&self, root: FileHandle) -> Option<Looking> {
+        let starts = vec![Start { path: Vec::new(), fh: root }];
+        (self.again() && self.there.get().is_none()).then(|| Looking { listed: Listed::default(), starts })
+    }
+
+    /// One level; directories that an earlier run made and that have to be opened up to their owner before the next one.
+    pub(crate) async fn look_on(&self, nfs: &Nfs, looking: &mut Looking) -> Closed {
+        let starts = std::mem::take(&mut looking.starts);
+        let Level { starts, closed } = looking.listed.level(nfs, (&self.before, self.key), starts).await;
+        looking.starts = starts;
+        closed
+    }
+
+    /// All levels have been looked at.
+    pub(crate) fn looked(&self, looking: Looking) {
+        let _ = self.there.set(There::Listed(looking.listed));
+        self.ready.send_replace(true);
+    }
+
+    /// How to look at a destination on this machine.
+    pub fn look_here(&self, has: Local) {
+        let _ = self.there.set(There::Here(has));
+        self.ready.send_replace(true);
+    }
+
+    /// Waits until it is known what is still there: before that nothing may be asked.
+    pub(crate) async fn ready(&self) {
+        if self.again() {
+            // It does not close before this ends.
+            let _ = self.ready.subscribe().wait_for(|ready| *ready).await;
+        }
+    }
+
+    /// Whether a member of an archive, which is no directory, was done.
+    pub(crate) fn member(&self, number: u64, member: &Member, path: &[Bytes], target: &[Bytes]) -> Known {
+        match self.there.get() {
+            Some(there) if self.again() => {
+                self.met().member(self.key, (&self.before, there), (number, member), [path, target])
+            }
+            _ => Known::Do,
+        }
+    }
+
+    /// Whether an object of a tree, which is no directory, was done.
+    pub(crate) fn object(&self, member: &Member) -> Known {
+        match self.there.get() {
+            Some(there) if self.again() => self.met().object(self.key, (&self.before, there), member),
+            _ => Known::Do,
+        }
+    }
+
+    /// What enters the journal when this object is stable.
+    pub(crate) fn item_of(&self, member: &Member) -> Item {
+        Item::Object { path: self.key.path(&member.path), object: self.key.object(member) }
+    }
+
+    /// Whether the runs before made this directory: then it is not somebody else's.
+    pub(crate) fn made_before(&self, path: &[u8]) -> bool {
+        self.before.made.contains(&self.key.path(path))
+    }
+
+    /// It is stable.
+    pub(crate) fn stable(&self, item: &Item) {
+        self.shared.add(|state| match item {
+            Item::Member { number, .. } => state.members.add(*number, number + 1),
+            Item::Object { path, object } => state.batch.objects.push((*path, *object)),
+        });
+    }
+
+    /// A directory is stable; `met`: it was there.
+    pub(crate) fn stable_dir(&self, path: &[u8], met: bool) {
+        let number = self.key.path(path);
+        if self.before.made.contains(&number) || met && self.before.met.contains(&number) {
+            return;
+        }
+        self.shared.add(|state| match met {
+            true => state.batch.met.push(number),
+            false => state.batch.made.push(number),
+        });
+    }
+
+    /// The digest of an archive that is read.
+    pub(crate) fn running(&self) -> Running {
+        Running::new(self.key)
+    }
+
+    /// A member is settled, well or not; the archive's digest behind it.
+    pub(crate) fn settled(&self, number: u64, digest: Arc<OnceLock<u64>>) {
+        let marks = self.water.lock().unwrap_or_else(PoisonError::into_inner).settled(number, digest);
+        let last = self.before.marks.last_key_value().map_or(0, |(n, _)| *n);
+        for mark in marks.into_iter().filter(|(n, _)| *n > last) {
+            self.shared.add(|state| put_mark(&mut state.batch.marks, mark));
+        }
+    }
+
+    /// The digest that the archive had before this member, where it is known.
+    pub(crate) fn mark(&self, number: u64) -> Option<u64> {
+        self.before.marks.get(&number).copied()
+    }
+
+    /// Whether there are such behind this member.
+    pub(crate) fn marks_behind(&self, number: u64) -> bool {
+        self.before.marks.range(number + 1..).next().is_some()
+    }
+
+    /// The handle that an operand had when its removal was begun.
+    #[must_use]
+    pub fn begun(&self, operand: u32) -> Option<&[u8]> {
+        self.before.begun.get(&operand).map(Vec::as_slice)
+    }
+
+    /// Whether the runs before removed it.
+    #[must_use]
+    pub fn gone(&self, operand: u32) -> bool {
+        self.before.gone.contains(&operand)
+    }
+
+    /// The removal of an operand begins. [`Resume::flush`] before it does.
+    pub fn begin_removal(&self, operand: u32, handle: &[u8]) {
+        self.shared.add(|state| state.batch.begun.push((operand, handle.to_vec())));
+    }
+
+    /// An object was removed; `operand`: it was that itself.
+    pub fn removed(&self, operand: Option<u32>) {
+        self.shared.add(|state| {
+            state.batch.removed += 1;
+            state.batch.gone.extend(operand);
+        });
+    }
+}
+
+impl Drop for Resume {
+    fn drop(&mut self) {
+        // Whoever wanted to know has asked.
+        let _ = self.close(false);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn begin(path: &Path, job: &str) -> Result<Begun, ResumeError> {
+        JournalFile::open(path)?.begin(Job::new("untar").about("archive", job), BTreeMap::new())
+    }
+
+    fn go(path: &Path) -> Arc<Resume> {
+        match begin(path, "a") {
+            Ok(Begun::Go(resume)) => resume,
+            Ok(Begun::Finished { .. }) => panic!("finished"),
+            Err(e) => panic!("{e}"),
+        }
+    }
+
+    fn refused(path: &Path, job: &str) -> String {
+        match begin(path, job) {
+            Err(e) => e.to_string(),
+            Ok(_) => panic!("not refused"),
+        }
+    }
+
+    #[test]
+    fn a_journal_has_one_job_and_one_user_and_ends() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("j");
+        let first = go(&path);
+        assert!(!first.again());
+        for number in [0, 1, 2, 7] {
+            first.stable(&Item::Member { number, digest: None });
+        }
+        first.stable_dir(b"d", false);
+        first.flush().unwrap();
+        assert!(refused(&path, "a").contains("in use"));
+        first.close(false).unwrap();
+        drop(first);
+        assert!(refused(&path, "b").contains("its archive was `a`, now it is `b`"));
+        let second = go(&path);
+        assert!(second.again() && second.made_before(b"./d/"));
+        assert_eq!(second.before.members.pairs(), [(0, 3), (7, 8)]);
+        second.stable(&Item::Member { number: 3, digest: None });
+        second.close(true).unwrap();
+        drop(second);
+        assert!(matches!(begin(&path, "a"), Ok(Begun::Finished { done: 5, .. })));
+    }
+
+    #[test]
+    fn what_is_no_journal_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("j");
+        for text in ["important\n", "0123456789 important and longer than a beginning\n"] {
+            std::fs::write(&path, text).unwrap();
+            assert!(refused(&path, "a").contains("no journal"));
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+        }
+        assert!(refused(dir.path(), "a").contains("cannot use the journal"));
+        assert!(refused(&dir.path().join("no/such"), "a").contains("No such file"));
+        // One that is empty has nothing to lose.
+        std::fs::write(&path, "").unwrap();
+        go(&path).close(false).unwrap();
+    }
+
+    #[test]
+    fn a_torn_tail_is_cut_off_and_the_journal_goes_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("j");
+        let first = go(&path);
+        first.stable(&Item::Member { number: 0, digest: None });
+        first.close(false).unwrap();
+        drop(first);
+        let whole = std::fs::read(&path).unwrap();
+        let last = whole[..whole.len() - 1].iter().rposition(|b| *b == b'\n').unwrap() + 1;
+        for cut in last..=whole.len() {
+            std::fs::write(&path, &whole[..cut]).unwrap();
+            let again = go(&path);
+            assert_eq!(again.again(), cut == whole.len(), "{cut}");
+            again.stable(&Item::Member { number: 5, digest: None });
+            again.close(false).unwrap();
+            drop(again);
+            assert!(go(&path).before.members.has(5), "{cut}");
+        }
+    }
+
+    #[test]
+    fn a_disk_that_fails_is_told_once_and_what_was_written_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("j");
+        let shared = Arc::new(Shared::default());
+        // Not open for writing.
+        std::fs::write(&path, "x").unwrap();
+        let file = File::open(&path).unwrap();
+        let writer = Writer { file, lines: 1, shared: shared.clone() };
+        let thread = std::thread::spawn(move || writer.run());
+        shared.add(|state| state.members.add(0, 1));
+        assert!(shared.flush().is_err());
+        thread.join().unwrap();
+        // Nobody waits for it any more.
+        for n in 0..JOURNAL_QUEUE_MAX as u64 + 10 {
+            shared.add(|state| state.members.add(n, n + 1));
+        }
+        assert!(shared.flush().is_err());
+    }
+}

@@ -1,0 +1,385 @@
+//! The format. No I/O.
+//!
+//! A text file that only grows, a record a line, framed as the journal of `landfast verify`:
+//!
+//! ```text
+//! CRC SEQ DURABLE JSON
+//! ```
+//!
+//! | field | meaning |
+//! |---|---|
+//! | CRC | CRC32C of what stands behind it and its space, without the newline; 8 hexadecimal digits in lower case |
+//! | SEQ | 1 for the first line, then +1 |
+//! | DURABLE | the last line of which it was known, as this one was written, that it is on stable storage |
+//! | JSON | the [`Record`] |
+//!
+//! The first record says what the job is; each further one holds what became stable since the one before it, all of it or
+//! nothing; the last one of a job that is finished says so.
+//!
+//! A cut of this machine's power may leave behind the last durable line whatever it likes. So reading ends at the first
+//! line that is not whole and next, and all behind it is dropped: the torn tail, which costs work that is done again. But if
+//! a whole line stands behind it that says that it was durable already, then the file was damaged later, and it is refused.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::before::Before;
+
+/// The format that is written and read.
+pub(super) const VERSION: u64 = 1;
+
+/// What is done: the command, and what it is about.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Job {
+    /// Such as `untar`.
+    pub command: String,
+    /// Sources, destinations, and the options that change what comes of it, called as people call them.
+    pub about: BTreeMap<String, String>,
+}
+
+impl Job {
+    /// A job about nothing yet.
+    #[must_use]
+    pub fn new(command: &str) -> Job {
+        Job { command: command.to_owned(), about: BTreeMap::new() }
+    }
+
+    /// It is also about this.
+    #[must_use]
+    pub fn about(mut self, name: &str, value: impl Into<String>) -> Job {
+        self.about.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// The first thing in which `now` is another job, in words.
+    pub(super) fn differs(&self, now: &Job) -> Option<String> {
+        if self.command != now.command {
+            return Some(format!("that was `landfast {}`", self.command));
+        }
+        let names = self.about.keys().chain(now.about.keys());
+        names.into_iter().find_map(|name| {
+            let of = |job: &Job| job.about.get(name).cloned().unwrap_or_default();
+            let (was, is) = (of(self), of(now));
+            (was != is).then(|| format!("its {name} was `{was}`, now it is `{is}`"))
+        })
+    }
+}
+
+/// The first record.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Header {
+    /// [`VERSION`].
+    pub(super) landfast_resume: u64,
+    pub(super) job: Job,
+    /// What was found at the beginning and holds for all runs.
+    pub(super) facts: BTreeMap<String, String>,
+    /// Under which paths, members and archives have their numbers: nobody can make an archive for them.
+    #[serde(with = "hex")]
+    pub(super) key: Vec<u64>,
+    /// In seconds since 1970.
+    pub(super) started: u64,
+}
+
+/// What became stable since the record before.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Batch {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) members: Vec<(u64, u64)>,
+    #[serde(with = "hex_pairs", skip_serializing_if = "Vec::is_empty")]
+    pub(super) objects: Vec<(u64, u64)>,
+    #[serde(with = "hex", skip_serializing_if = "Vec::is_empty")]
+    pub(super) made: Vec<u64>,
+    #[serde(with = "hex", skip_serializing_if = "Vec::is_empty")]
+    pub(super) met: Vec<u64>,
+    #[serde(with = "hex_pairs", skip_serializing_if = "Vec::is_empty")]
+    pub(super) marks: Vec<(u64, u64)>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) begun: Vec<(u32, Vec<u8>)>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) gone: Vec<u32>,
+    #[serde(skip_serializing_if = "is_zero")]
+    pub(super) removed: u64,
+}
+
+fn is_zero(n: &u64) -> bool {
+    *n == 0
+}
+
+/// A record.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Record {
+    /// The first.
+    Job(Header),
+    /// What became stable.
+    Done(Batch),
+    /// The last: all was done, at this time in seconds since 1970.
+    End(u64),
+}
+
+/// The line of a record, with its newline.
+pub(super) fn encode(seq: u64, durable: u64, record: &Record) -> String {
+    // A record has nothing that JSON cannot say.
+    let json = serde_json::to_string(record).unwrap_or_default();
+    let body = format!("{seq} {durable} {json}");
+    format!("{} {body}\n", checksum(&body))
+}
+
+fn checksum(body: &str) -> String {
+    format!("{:08x}", crc32c::crc32c(body.as_bytes()))
+}
+
+fn decode(line: &[u8]) -> Option<(u64, u64, &str)> {
+    let (crc, body) = std::str::from_utf8(line).ok()?.split_once(' ')?;
+    if crc != checksum(body) {
+        return None;
+    }
+    let mut fields = body.splitn(3, ' ');
+    Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?, fields.next()?))
+}
+
+/// What a journal holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Contents {
+    pub(super) header: Header,
+    pub(super) before: Before,
+    /// When it was finished, in seconds since 1970.
+    pub(super) ended: Option<u64>,
+    /// Its whole lines.
+    pub(super) lines: u64,
+    /// Bytes of these.
+    pub(super) len: usize,
+}
+
+/// Why a file cannot be gone on with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Flaw {
+    /// It is something else.
+    Foreign,
+    /// Its format.
+    Version(u64),
+    /// This line, at this byte.
+    Damaged(u64, usize),
+}
+
+/// Whether a file that begins like this can be a journal.
+pub(super) fn begins(bytes: &[u8]) -> bool {
+    let (crc, rest) = bytes.split_at(bytes.len().min(8));
+    crc.iter().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')) && rest.starts_with(b" 1 0 {\"job\":{")
+}
+
+/// Bytes that [`begins`] looks at.
+pub(super) const BEGINNING: usize = 8 + " 1 0 {\"job\":{".len();
+
+/// Reads a journal.
+pub(super) fn parse(bytes: &[u8]) -> Result<Contents, Flaw> {
+    let (mut lines, mut len) = (0, 0);
+    let mut header = None;
+    let mut before = Before::default();
+    let mut ended = None;
+    for line in bytes.split_inclusive(|b| *b == b'\n') {
+        let Some((seq, _, json)) = line.strip_suffix(b"\n").and_then(decode) else { break };
+        if seq != lines + 1 {
+            break;
+        }
+        if header.is_none() {
+            header = Some(first(json)?);
+        } else {
+            match serde_json::from_str(json) {
+                Ok(Record::Done(batch)) => before.take(batch),
+                Ok(Record::End(when)) => ended = Some(when),
+                // Whole, but nothing that this program writes there.
+                Ok(Record::Job(_)) | Err(_) => return Err(Flaw::Damaged(seq, len)),
+            }
+        }
+        lines = seq;
+        len += line.len();
+    }
+    let next = lines + 1;
+    let mut behind = bytes[len..].split(|b| *b == b'\n').filter_map(decode);
+    if behind.any(|(_, durable, _)| durable >= next) {
+        return Err(Flaw::Damaged(next, len));
+    }
+    let Some(header) = header else { return Err(Flaw::Foreign) };
+    Ok(Contents { header, before, ended, lines, len })
+}
+
+fn first(json: &str) -> Result<Header, Flaw> {
+    let value: serde_json::Value = serde_json::from_str(json).map_err(|_| Flaw::Foreign)?;
+    let version = value["job"]["landfast_resume"].as_u64().ok_or(Flaw::Foreign)?;
+    if version != VERSION {
+        return Err(Flaw::Version(version));
+    }
+    match serde_json::from_value(value) {
+        Ok(Record::Job(header)) if header.key.len() == 2 => Ok(header),
+        _ => Err(Flaw::Damaged(1, 0)),
+    }
+}
+
+/// Numbers in one string, which is short.
+mod hex {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub(super) fn serialize<S: Serializer>(numbers: &[u64], out: S) -> Result<S::Ok, S::Error> {
+        let all: Vec<String> = numbers.iter().map(|n| format!("{n:x}")).collect();
+        out.serialize_str(&all.join(" "))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u64>, D::Error> {
+        let text = String::deserialize(from)?;
+        text.split_ascii_whitespace().map(|n| u64::from_str_radix(n, 16).map_err(D::Error::custom)).collect()
+    }
+}
+
+/// The same for pairs.
+mod hex_pairs {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub(super) fn serialize<S: Serializer>(pairs: &[(u64, u64)], out: S) -> Result<S::Ok, S::Error> {
+        let all: Vec<String> = pairs.iter().map(|(a, b)| format!("{a:x}.{b:x}")).collect();
+        out.serialize_str(&all.join(" "))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<(u64, u64)>, D::Error> {
+        let number = |n: &str| u64::from_str_radix(n, 16).map_err(D::Error::custom);
+        let text = String::deserialize(from)?;
+        text.split_ascii_whitespace()
+            .map(|pair| {
+                let (a, b) = pair.split_once('.').ok_or_else(|| D::Error::custom("no pair"))?;
+                Ok((number(a)?, number(b)?))
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn header() -> Header {
+        Header {
+            landfast_resume: VERSION,
+            job: Job::new("untar").about("archive", "/a.tar").about("destination", "h:2049/x"),
+            facts: BTreeMap::new(),
+            key: vec![1, u64::MAX],
+            started: 7,
+        }
+    }
+
+    fn batch() -> impl Strategy<Value = Batch> {
+        let numbers = || prop::collection::vec(any::<u64>(), 0..4);
+        let pairs = || prop::collection::vec(any::<(u64, u64)>(), 0..4);
+        let bytes = prop::collection::vec(any::<u8>(), 0..6);
+        let members = prop::collection::vec((0u64..50, 50u64..100), 0..3);
+        let begun = prop::collection::vec((any::<u32>(), bytes), 0..3);
+        let gone = prop::collection::vec(any::<u32>(), 0..3);
+        (members, pairs(), numbers(), numbers(), pairs(), begun, gone, 0u64..1000).prop_map(
+            |(members, objects, made, met, marks, begun, gone, removed)| Batch {
+                members,
+                objects,
+                made,
+                met,
+                marks,
+                begun,
+                gone,
+                removed,
+            },
+        )
+    }
+
+    /// A journal whose lines were each durable before the next was written, and where its lines end.
+    fn written(batches: &[Batch], end: bool) -> (Vec<u8>, Vec<usize>) {
+        let mut out = encode(1, 0, &Record::Job(header())).into_bytes();
+        let mut ends = vec![out.len()];
+        let records = batches.iter().cloned().map(Record::Done).chain(end.then_some(Record::End(9)));
+        for (seq, record) in (2..).zip(records) {
+            out.extend(encode(seq, seq - 1, &record).into_bytes());
+            ends.push(out.len());
+        }
+        (out, ends)
+    }
+
+    fn all(batches: &[Batch]) -> Before {
+        let mut before = Before::default();
+        batches.iter().cloned().for_each(|batch| before.take(batch));
+        before
+    }
+
+    #[test]
+    fn other_files_other_jobs_and_newer_formats_are_told_apart() {
+        assert_eq!(parse(b"hello\nworld\n"), Err(Flaw::Foreign));
+        assert!(!begins(b"hello\nworld\n, more than twenty-one bytes"));
+        let mut newer = header();
+        newer.landfast_resume = 2;
+        let newer = encode(1, 0, &Record::Job(newer));
+        assert!(begins(&newer.as_bytes()[..BEGINNING]));
+        assert_eq!(parse(newer.as_bytes()), Err(Flaw::Version(2)));
+        let job = header().job;
+        assert_eq!(job.differs(&job), None);
+        let other = Job::new("untar").about("archive", "/b.tar").about("destination", "h:2049/x");
+        assert_eq!(job.differs(&other).unwrap(), "its archive was `/a.tar`, now it is `/b.tar`");
+        let more = job.clone().about("options", "-m");
+        assert_eq!(job.differs(&more).unwrap(), "its options was ``, now it is `-m`");
+        assert!(job.differs(&Job::new("rm")).unwrap().contains("landfast untar"));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(batches in prop::collection::vec(batch(), 0..6), end in any::<bool>()) {
+            let (bytes, _) = written(&batches, end);
+            let read = parse(&bytes).unwrap();
+            prop_assert_eq!((read.header, read.before), (header(), all(&batches)));
+            prop_assert_eq!((read.ended, read.len), (end.then_some(9), bytes.len()));
+        }
+
+        #[test]
+        fn a_tail_torn_anywhere_is_dropped(
+            batches in prop::collection::vec(batch(), 1..5),
+            cut in any::<prop::sample::Index>(),
+            noise in prop::collection::vec(any::<u8>(), 0..100),
+        ) {
+            let (bytes, ends) = written(&batches, false);
+            let cut = ends[0] + cut.index(bytes.len() - ends[0] + 1);
+            let whole = ends.iter().filter(|e| **e <= cut).count();
+            let mut torn = bytes[..cut].to_vec();
+            torn.extend(&noise);
+            let read = parse(&torn).unwrap();
+            // A newline of the noise may end a line that lacked only that.
+            let lines = read.lines as usize;
+            prop_assert!(lines == whole || lines == whole + 1, "{} of {}", lines, whole);
+            prop_assert_eq!(read.before, all(&batches[..lines - 1]));
+        }
+
+        #[test]
+        fn damage_before_a_durable_line_is_refused(
+            batches in prop::collection::vec(batch(), 2..6),
+            at in any::<prop::sample::Index>(),
+            flip in 1u8..,
+        ) {
+            let (mut bytes, ends) = written(&batches, false);
+            // The last line says that the one before it was durable, unless it is no line of its own any more.
+            let durable = ends[ends.len() - 2] - 1;
+            let at = at.index(durable);
+            bytes[at] ^= flip;
+            prop_assert!(parse(&bytes).is_err());
+        }
+
+        #[test]
+        fn damage_in_the_last_line_costs_that_line(
+            batches in prop::collection::vec(batch(), 1..5),
+            at in any::<prop::sample::Index>(),
+            flip in 1u8..,
+        ) {
+            let (mut bytes, ends) = written(&batches, false);
+            let from = ends[ends.len() - 2];
+            let at = from + at.index(bytes.len() - from);
+            bytes[at] ^= flip;
+            let read = parse(&bytes).unwrap();
+            prop_assert_eq!(read.before, all(&batches[..batches.len() - 1]));
+            prop_assert_eq!(read.len, from);
+        }
+    }
+}

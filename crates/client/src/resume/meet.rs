@@ -1,0 +1,330 @@
+//! What comes again: whether it was done before. No I/O.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::hash::Hasher as _;
+use std::io::{self, Read};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use siphasher::sip::{SipHasher13, SipHasher24};
+
+use super::before::Before;
+use super::there::There;
+use crate::archive::{Kind, Member};
+
+/// Numbers stand for paths and objects, under a key that only the journal has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Key(pub(super) u64, pub(super) u64);
+
+impl Key {
+    /// The number of a path: its names, however they are separated.
+    pub(super) fn path(self, path: &[u8]) -> u64 {
+        self.names(path.split(|b| *b == b'/'))
+    }
+
+    /// The same of its names; empty ones and `.` do not count.
+    pub(super) fn names<'a>(self, names: impl IntoIterator<Item = &'a [u8]>) -> u64 {
+        let mut hasher = SipHasher24::new_with_keys(self.0, self.1);
+        for name in names.into_iter().filter(|name| !matches!(*name, b"" | b".")) {
+            hasher.write(name);
+            // No name has it.
+            hasher.write(b"/");
+        }
+        hasher.finish()
+    }
+
+    /// The number of what is copied: another one when the source has changed.
+    pub(super) fn object(self, member: &Member) -> u64 {
+        // Beside that of a path.
+        let mut hasher = SipHasher24::new_with_keys(self.1, self.0);
+        let kind = match member.kind {
+            Kind::File => 1,
+            Kind::Dir => 2,
+            Kind::HardLink => 3,
+            Kind::Symlink => 4,
+            Kind::Char => 5,
+            Kind::Block => 6,
+            Kind::Fifo => 7,
+            Kind::Socket => 8,
+        };
+        for number in [
+            kind,
+            member.size,
+            member.mtime.seconds as u64,
+            u64::from(member.mtime.nanos),
+            u64::from(member.mode),
+            u64::from(member.uid),
+            u64::from(member.gid),
+            u64::from(member.device.0),
+            u64::from(member.device.1),
+        ] {
+            hasher.write(&number.to_le_bytes());
+        }
+        hasher.write(&member.link);
+        hasher.finish()
+    }
+}
+
+/// What enters the journal when it is stable.
+#[derive(Debug, Clone)]
+pub(crate) enum Item {
+    /// A member of an archive.
+    Member {
+        /// Its number.
+        number: u64,
+        /// The archive's digest behind its data, when that has been read; `None`: the archive can be read again.
+        digest: Option<Arc<OnceLock<u64>>>,
+    },
+    /// An object of a tree.
+    Object {
+        /// Its path's number.
+        path: u64,
+        /// Its own.
+        object: u64,
+    },
+}
+
+/// What was done of something that comes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Known {
+    /// Nothing, or it is not there any more.
+    Do,
+    /// All.
+    Done,
+    /// All; but this link was to be to what had its name before.
+    DoneTooSoon(Vec<u8>),
+    /// Something else of this run has its name.
+    JustMade,
+}
+
+/// What has come in this run.
+#[derive(Debug, Default)]
+pub(super) struct Met {
+    /// Paths of what is done again although later ones were done: what has the same path follows.
+    again: HashSet<u64>,
+    /// The same for targets of hard links, which these links are to.
+    targets: HashMap<u64, Vec<u8>>,
+    /// Paths of objects that are done.
+    done: HashSet<u64>,
+}
+
+impl Met {
+    /// A member of an archive that is no directory: those are always met again, for their attributes come last.
+    pub(super) fn member(
+        &mut self,
+        key: Key,
+        (before, there): (&Before, &There),
+        (number, member): (u64, &Member),
+        [path, target]: [&[bytes::Bytes]; 2],
+    ) -> Known {
+        let numbered = |names: &[bytes::Bytes]| key.names(names.iter().map(|n| &n[..]));
+        let own = numbered(path);
+        let link = (member.kind == Kind::HardLink).then(|| numbered(target));
+        let again = self.again.contains(&own) || link.is_some_and(|target| self.again.contains(&target));
+        let done = before.members.has(number);
+        if done && !again && there.has(key, path, member) {
+            return match self.targets.get(&own) {
+                Some(link) => Known::DoneTooSoon(link.clone()),
+                None => Known::Done,
+            };
+        }
+        if number < before.members.end() {
+            self.again.insert(own);
+            if let Some(target) = link {
+                self.targets.insert(target, member.path.clone());
+            }
+        }
+        Known::Do
+    }
+
+    /// An object of a tree that is no directory.
+    pub(super) fn object(&mut self, key: Key, (before, there): (&Before, &There), member: &Member) -> Known {
+        let own = key.path(&member.path);
+        if self.done.contains(&own) {
+            return Known::JustMade;
+        }
+        let Some(object) = before.objects.get(&own) else { return Known::Do };
+        let names: Vec<bytes::Bytes> = member
+            .path
+            .split(|b| *b == b'/')
+            .filter(|name| !name.is_empty())
+            .map(bytes::Bytes::copy_from_slice)
+            .collect();
+        let linked = member.kind == Kind::HardLink && self.again.contains(&key.path(&member.link));
+        if *object == key.object(member) && !linked && there.has(key, &names, member) {
+            self.done.insert(own);
+            return Known::Done;
+        }
+        self.again.insert(own);
+        Known::Do
+    }
+}
+
+/// The digest of an archive while it is read.
+#[derive(Clone)]
+pub(crate) struct Running(Arc<Mutex<SipHasher13>>);
+
+impl Running {
+    pub(super) fn new(key: Key) -> Running {
+        Running(Arc::new(Mutex::new(SipHasher13::new_with_keys(key.0, key.1))))
+    }
+
+    /// Of all that was read so far.
+    pub(crate) fn now(&self) -> u64 {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).finish()
+    }
+}
+
+/// Puts what is read into a digest.
+pub(crate) struct Digested<R>(pub(crate) R, pub(crate) Running);
+
+impl<R: Read> Read for Digested<R> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let n = self.0.read(buf)?;
+        self.1.0.lock().unwrap_or_else(PoisonError::into_inner).write(&buf[..n]);
+        Ok(n)
+    }
+}
+
+/// Up to which member all are settled, for an archive that cannot be read twice: before what comes behind is sent, what
+/// was read up to there must have been the same.
+#[derive(Debug, Default)]
+pub(super) struct Water {
+    /// All below are settled.
+    low: u64,
+    /// Those above that are, with the digest behind each, as soon as it is known.
+    beyond: BTreeMap<u64, Arc<OnceLock<u64>>>,
+}
+
+impl Water {
+    /// A member is settled; the marks that come of it: numbers of members, and the digest before each.
+    pub(super) fn settled(&mut self, number: u64, digest: Arc<OnceLock<u64>>) -> Vec<(u64, u64)> {
+        self.beyond.insert(number, digest);
+        let mut marks = Vec::new();
+        while let Some(digest) = self.beyond.remove(&self.low) {
+            self.low += 1;
+            if let Some(digest) = digest.get() {
+                put_mark(&mut marks, (self.low, *digest));
+            }
+        }
+        marks
+    }
+}
+
+/// The last one, and the first of all, which tells most other archives.
+pub(super) fn put_mark(marks: &mut Vec<(u64, u64)>, mark: (u64, u64)) {
+    marks.truncate(usize::from(marks.first().is_some_and(|(n, _)| *n == 1)));
+    marks.push(mark);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::archive::Time;
+    use bytes::Bytes;
+
+    const KEY: Key = Key(3, 4);
+
+    fn member(path: &str, kind: Kind, size: u64, link: &str) -> Member {
+        Member {
+            path: path.into(),
+            kind,
+            mode: 0o644,
+            uid: 1,
+            gid: 2,
+            user: Vec::new(),
+            group: Vec::new(),
+            mtime: Time { seconds: 5, nanos: 6 },
+            atime: None,
+            link: link.into(),
+            device: (0, 0),
+            size,
+            stored: size,
+            sparse: None,
+            xattrs: Vec::new(),
+        }
+    }
+
+    fn names(path: &str) -> Vec<Bytes> {
+        path.split('/').filter(|n| !n.is_empty()).map(|n| Bytes::copy_from_slice(n.as_bytes())).collect()
+    }
+
+    /// What becomes of an archive whose members in `done` were, when all is there but `lost`.
+    fn archive(members: &[Member], done: &[u64], lost: &[&str]) -> Vec<Known> {
+        let mut before = Before::default();
+        done.iter().for_each(|n| before.members.add(*n, n + 1));
+        let lost: Vec<Vec<u8>> = lost.iter().map(|p| p.as_bytes().to_vec()).collect();
+        let there = There::here(move |path, _| !lost.iter().any(|l| l == path));
+        let mut met = Met::default();
+        (0..)
+            .zip(members)
+            .map(|(n, m)| {
+                let (path, target) = (
+                    names(std::str::from_utf8(&m.path).unwrap()),
+                    names(std::str::from_utf8(&m.link).unwrap()),
+                );
+                met.member(KEY, (&before, &there), (n, m), [&path, &target])
+            })
+            .collect()
+    }
+
+    #[test]
+    fn an_archive_goes_on_in_its_order() {
+        let all = [
+            member("a", Kind::File, 1, ""),
+            member("b", Kind::HardLink, 0, "a"),
+            member("a", Kind::File, 2, ""),
+            member("c", Kind::File, 3, ""),
+        ];
+        use Known::{Do, Done};
+        assert_eq!(archive(&all, &[0, 1], &[]), [Done, Done, Do, Do]);
+        assert_eq!(archive(&all, &[0, 1, 2, 3], &[]), [Done, Done, Done, Done]);
+        // One that failed, or is gone, is done again, and so is what came behind it under its name or as a link to it.
+        assert_eq!(archive(&all, &[1, 2, 3], &[]), [Do, Do, Do, Done]);
+        assert_eq!(archive(&all, &[0, 1, 2, 3], &["a"]), [Do, Do, Do, Done]);
+        assert_eq!(archive(&all, &[0, 1, 2, 3], &["c"]), [Done, Done, Done, Do]);
+        // The link would be to what took the name later.
+        assert_eq!(archive(&all, &[0, 2, 3], &[]), [Done, Do, Known::DoneTooSoon(b"b".to_vec()), Done]);
+    }
+
+    #[test]
+    fn objects_are_known_by_what_they_were() {
+        let (a, b) = (member("t/a", Kind::File, 1, ""), member("t/b", Kind::HardLink, 0, "t/a"));
+        let mut before = Before::default();
+        for m in [&a, &b] {
+            before.objects.insert(KEY.path(&m.path), KEY.object(m));
+        }
+        let run = |lost: bool, members: &[&Member]| -> Vec<Known> {
+            let there = There::here(move |path, _| !lost || path != b"t/a");
+            let mut met = Met::default();
+            members.iter().map(|m| met.object(KEY, (&before, &there), m)).collect()
+        };
+        use Known::{Do, Done, JustMade};
+        let changed = Member { mtime: Time { seconds: 5, nanos: 7 }, ..a.clone() };
+        assert_eq!(run(false, &[&a, &b]), [Done, Done]);
+        assert_eq!(run(true, &[&a, &b]), [Do, Do]);
+        assert_eq!(run(false, &[&changed, &b]), [Do, Do]);
+        assert_eq!(run(false, &[&a, &changed]), [Done, JustMade]);
+        assert_eq!(run(false, &[&member("t/c", Kind::File, 1, "")]), [Do]);
+    }
+
+    #[test]
+    fn numbers_of_paths_do_not_depend_on_how_they_are_written() {
+        assert_eq!(KEY.path(b"./a//b/"), KEY.names([&b"a"[..], b"b"]));
+        assert_ne!(KEY.path(b"a/b"), KEY.path(b"ab"));
+        assert_ne!(KEY.path(b"a/b"), Key(4, 3).path(b"a/b"));
+    }
+
+    #[test]
+    fn marks_stand_where_all_before_is_settled() {
+        let known = |digest: u64| Arc::new(OnceLock::from(digest));
+        let mut water = Water::default();
+        assert!(water.settled(2, known(12)).is_empty());
+        assert!(water.settled(1, known(11)).is_empty());
+        assert_eq!(water.settled(0, known(10)), [(1, 10), (3, 12)]);
+        assert!(water.settled(4, known(14)).is_empty());
+        assert_eq!(water.settled(3, known(13)), [(5, 14)]);
+        // A file that was given up, of which not all has been read.
+        assert!(water.settled(5, Arc::default()).is_empty());
+        assert_eq!(water.settled(6, known(16)), [(7, 16)]);
+    }
+}

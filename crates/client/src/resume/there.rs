@@ -1,0 +1,130 @@
+//! What is still at the destination of what was put there.
+
+use std::collections::{HashMap, HashSet};
+
+use bytes::Bytes;
+use landfast_nfs::v4::attr::AttrValues;
+use landfast_nfs::v4::{Fattr, FileHandle, FileType, NfsStat};
+
+use super::before::Before;
+use super::meet::Key;
+use crate::archive::{Kind, Member};
+use crate::compound::fattr;
+use crate::fs::{Meta, Nfs, Outcome, Start, WalkOptions, join};
+
+/// Says of a path below a destination on this machine whether the member is there.
+pub type Local = Box<dyn Fn(&[u8], &Member) -> bool + Send + Sync>;
+
+/// What is there.
+pub(super) enum There {
+    /// On a server.
+    Listed(Listed),
+    /// On this machine, looked at when it is asked for.
+    Here(Local),
+}
+
+/// What the server listed, by the paths' numbers.
+#[derive(Default)]
+pub(super) struct Listed {
+    names: HashMap<u64, (Option<FileType>, u64)>,
+    /// Directories that may not be listed: the journal is believed.
+    blind: HashSet<u64>,
+}
+
+impl There {
+    #[cfg(test)]
+    pub(super) fn here(has: impl Fn(&[u8], &Member) -> bool + Send + Sync + 'static) -> There {
+        There::Here(Box::new(has))
+    }
+
+    /// Whether there is something at `path` that the member may have become.
+    pub(super) fn has(&self, key: Key, path: &[Bytes], member: &Member) -> bool {
+        let names = |names: &[Bytes]| key.names(names.iter().map(|n| &n[..]));
+        match self {
+            There::Here(has) => has(&path.join(&b'/'), member),
+            There::Listed(listed) => match listed.names.get(&names(path)) {
+                Some((kind, size)) => fits(*kind, *size, member),
+                None => listed.blind.contains(&names(&path[..path.len().saturating_sub(1)])),
+            },
+        }
+    }
+}
+
+/// Whether an object of this kind and size may be the member; a kind that is not told may be any.
+pub(crate) fn fits(kind: Option<FileType>, size: u64, member: &Member) -> bool {
+    let Some(kind) = kind else { return true };
+    match member.kind {
+        Kind::File => kind == FileType::Reg && size == member.size,
+        Kind::HardLink => kind != FileType::Dir,
+        Kind::Dir => kind == FileType::Dir,
+        Kind::Symlink => kind == FileType::Lnk,
+        Kind::Char => kind == FileType::Chr,
+        Kind::Block => kind == FileType::Blk,
+        Kind::Fifo => kind == FileType::Fifo,
+        Kind::Socket => kind == FileType::Sock,
+    }
+}
+
+/// Directories that are to be opened up to their owner: handle, mode, path.
+pub(crate) type Closed = Vec<(FileHandle, Fattr, Vec<u8>)>;
+
+/// A level of directories: these are listed together.
+pub(super) struct Level {
+    pub(super) starts: Vec<Start>,
+    /// Those that the journal's runs made, and had given modes under which they cannot be filled.
+    pub(super) closed: Closed,
+}
+
+impl Listed {
+    /// Lists one level of what the journal tells of: the next one.
+    pub(super) async fn level(
+        &mut self,
+        nfs: &Nfs,
+        (before, key): (&Before, Key),
+        starts: Vec<Start>,
+    ) -> Level {
+        let mut next = Level { starts: Vec::new(), closed: Vec::new() };
+        let options = WalkOptions { texts: false, depth_max: 0 };
+        nfs.walk_from(starts, options, |listing| {
+            let dir = listing.path;
+            let entries = match listing.entries {
+                Outcome::Committed(entries) => entries,
+                Outcome::Failed(failure) if is_gone(failure.status()) => Vec::new(),
+                // What the session's failure means shows in what follows.
+                _ => {
+                    self.blind.insert(key.path(&dir));
+                    Vec::new()
+                }
+            };
+            for entry in entries {
+                let path = join(&dir, &entry.name);
+                let number = key.path(&path);
+                match (entry.meta.is_dir(), entry.fh) {
+                    (false, _) => {
+                        self.names.insert(number, (entry.meta.kind, entry.meta.size));
+                    }
+                    (true, Some(fh)) if before.dir(number) => {
+                        next.closed.extend(closed(&entry.meta, &fh, &path, before.made.contains(&number)));
+                        next.starts.push(Start { path, fh });
+                    }
+                    (true, _) => {}
+                }
+            }
+        })
+        .await;
+        next
+    }
+}
+
+fn is_gone(status: NfsStat) -> bool {
+    matches!(status, NfsStat::NFS4ERR_NOENT | NfsStat::NFS4ERR_STALE | NfsStat::NFS4ERR_NOTDIR)
+}
+
+/// What a directory is given so that it can be filled; its own mode comes at the end again.
+fn closed(meta: &Meta, fh: &FileHandle, path: &[u8], ours: bool) -> Option<(FileHandle, Fattr, Vec<u8>)> {
+    let open = meta.mode | 0o700;
+    (ours && open != meta.mode).then(|| {
+        let attrs = fattr(&AttrValues { mode: Some(open), ..AttrValues::default() });
+        (fh.clone(), attrs, path.to_vec())
+    })
+}
