@@ -192,7 +192,7 @@ impl Nfs {
     fn new(session: Session, top: ArgOp) -> Nfs {
         let members = if session.one_by_one() { 1 } else { usize::MAX };
         let shared = Shared {
-            capacity: Mutex::new(Capacity::new(&session.limits(), members, session.lists())),
+            capacity: Mutex::new(Capacity::new(&session.limits(), members, session.packs_data())),
             session,
             top,
             dirs: Mutex::default(),

@@ -28,12 +28,12 @@ pub(super) struct Capacity {
     pub(super) reply_cached: usize,
     /// Segments.
     pub(super) members: usize,
-    /// READDIRs.
-    pub(super) lists: usize,
+    /// Several READs and READDIRs in one; otherwise one, in the first segment. See [`crate::session::Session::packs_data`].
+    pub(super) packs_data: bool,
 }
 
 impl Capacity {
-    pub(super) fn new(limits: &SessionLimits, members: usize, lists: usize) -> Capacity {
+    pub(super) fn new(limits: &SessionLimits, members: usize, packs_data: bool) -> Capacity {
         let members = members.max(1);
         Capacity {
             ops: (limits.ops as usize).saturating_sub(1).max(1),
@@ -41,7 +41,7 @@ impl Capacity {
             reply: (limits.response as usize).saturating_sub(REPLY_HEAD),
             reply_cached: (limits.response_cached as usize).saturating_sub(REPLY_HEAD),
             members,
-            lists: lists.max(1),
+            packs_data,
         }
     }
 
@@ -131,7 +131,6 @@ pub(super) struct Packer<T> {
     body: BytesMut,
     ops: usize,
     reply: usize,
-    lists: usize,
     /// Bytes of data that the server moves.
     moves: u64,
     changes: bool,
@@ -148,7 +147,6 @@ impl<T> Packer<T> {
             body: BytesMut::new(),
             ops: 0,
             reply: 0,
-            lists: 0,
             moves: 0,
             changes: false,
             current: None,
@@ -166,14 +164,11 @@ impl<T> Packer<T> {
     ///
     /// `more_here`: the next segment is for the same place.
     pub(super) fn add(&mut self, whose: T, segment: Segment, more_here: bool) -> Option<T> {
-        let before =
-            (self.body.len(), self.ops, self.reply, self.lists, self.current.clone(), self.saved.clone());
+        let before = (self.body.len(), self.ops, self.reply, self.current.clone(), self.saved.clone());
         let mut lead = Vec::new();
         self.lead(&segment, more_here, &mut lead);
-        for op in &segment.ops {
-            op.encode(&mut self.body);
-            self.lists += usize::from(op.op() == OpNum::READDIR);
-        }
+        segment.ops.iter().for_each(|op| op.encode(&mut self.body));
+        let has_data = segment.ops.iter().any(|op| matches!(op.op(), OpNum::READ | OpNum::READDIR));
         self.ops += segment.ops.len();
         self.reply += segment.reply;
         let changes = self.changes || segment.changes;
@@ -185,13 +180,13 @@ impl<T> Packer<T> {
         };
         let fits = self.members.len() < self.capacity.members
             && self.ops <= self.capacity.ops
-            && self.lists <= self.capacity.lists
+            && (self.capacity.packs_data || !has_data)
             && self.body.len() <= self.capacity.request
             && self.reply <= reply_max
             && self.moves + segment.moves <= COPIED_PER_COMPOUND;
         if !fits && !self.members.is_empty() {
             self.body.truncate(before.0);
-            (_, self.ops, self.reply, self.lists, self.current, self.saved) = before;
+            (_, self.ops, self.reply, self.current, self.saved) = before;
             return Some(whose);
         }
         self.current = segment.stays.then(|| segment.place.clone());
@@ -272,5 +267,48 @@ pub(super) fn base_handle(place: &Place) -> Option<&FileHandle> {
     match &place.base {
         Base::Handle(fh) => Some(fh),
         Base::Top => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use landfast_nfs::v4::Stateid;
+    use landfast_nfs::v4::args::ReadArgs;
+    use landfast_nfs::v4::attr::Bitmap;
+
+    fn segment(op: ArgOp) -> Segment {
+        Segment {
+            source: None,
+            place: Place { base: Base::Handle(FileHandle::default()), steps: Vec::new() },
+            known_as: None,
+            ops: vec![op],
+            reply: 100,
+            stays: true,
+            changes: false,
+            moves: 0,
+        }
+    }
+
+    /// Of a server that is not known to be another than the kernel's: data comes first, and once.
+    #[test]
+    fn data_is_alone_where_several_of_it_are_not_to_be_trusted() {
+        let read = || segment(ArgOp::Read(ReadArgs { stateid: Stateid::ANONYMOUS, offset: 0, count: 10 }));
+        let look = || segment(ArgOp::Getattr(Bitmap::default()));
+        let limits = SessionLimits {
+            ops: 50,
+            request: 1 << 20,
+            response: 1 << 20,
+            response_cached: 1 << 16,
+            slots: 8,
+        };
+        let packed = |packs_data, segments: Vec<Segment>| {
+            let mut packer = Packer::new(Capacity::new(&limits, usize::MAX, packs_data), &ArgOp::Putrootfh);
+            segments.into_iter().map_while(|s| packer.add((), s, false).is_none().then_some(())).count()
+        };
+        assert_eq!(packed(true, vec![read(), read(), look(), read()]), 4);
+        assert_eq!(packed(false, vec![read(), read()]), 1);
+        assert_eq!(packed(false, vec![look(), read()]), 1);
+        assert_eq!(packed(false, vec![read(), look(), look(), read()]), 3);
     }
 }

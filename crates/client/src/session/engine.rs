@@ -220,8 +220,8 @@ impl Engine {
         }
     }
 
-    /// See [`super::Session::lists`].
-    pub(super) fn takes_lists(&self) -> bool {
+    /// The server has said that it is Landfast.
+    pub(super) fn is_ours(&self) -> bool {
         self.ours.load(Ordering::Relaxed)
     }
 

@@ -156,16 +156,16 @@ impl Session {
         matches!(self.kind, Kind::Three(_))
     }
 
-    /// READDIRs that a COMPOUND may hold. The kernel's server (6.1) writes beyond its reply when it gets several: its clients
-    /// fail, then the whole machine. So only servers that are known to be others get them.
-    pub(crate) fn lists(&self) -> usize {
-        let several = match &self.kind {
-            Kind::Slots(engine) => engine.takes_lists(),
+    /// Whether a COMPOUND may hold several READs and READDIRs. Of several READs the kernel's server (6.12) sends, from the second on, what
+    /// happened to be in its memory; of several READDIRs 6.1 writes beyond its reply, and the machine stops. What either reads behind a
+    /// page of other results is false, too. So only servers that are known to be others get them.
+    pub(crate) fn packs_data(&self) -> bool {
+        match &self.kind {
+            Kind::Slots(engine) => engine.is_ours(),
             Kind::Forty(_) => false,
             // They are calls of their own.
             Kind::Three(_) => true,
-        };
-        if several { usize::MAX } else { 1 }
+        }
     }
 
     /// Whether both sessions are with one server, whatever the URLs say: by the owner and the scope that it names itself by
@@ -182,7 +182,7 @@ impl Session {
 
     /// The server is Landfast.
     pub(crate) fn is_ours(&self) -> bool {
-        matches!(&self.kind, Kind::Slots(engine) if engine.takes_lists())
+        matches!(&self.kind, Kind::Slots(engine) if engine.is_ours())
     }
 
     /// The server's lease time.
