@@ -10,9 +10,10 @@ use super::trees_args::SyncTreeArgs;
 use super::{message, quote};
 use crate::exit::Exit;
 use landfast_client::cred::Identity;
+use landfast_client::fs::Nfs;
 use landfast_client::trees::{
     Here, Key, Plan, PlanOptions, SyncReport, Target, Telling, Tree, contents, plan, sync, sync_here,
-    to_digest,
+    to_digest, with_xattrs,
 };
 use landfast_client::untar::path::Filter;
 use serde_json::json;
@@ -82,13 +83,15 @@ async fn push(tool: &mut Tool, args: &SyncTreeArgs) -> Result<SyncReport, String
         true => tree(tool, &args.dest, &filter, key).await.map_err(|e| format!("{}: {e}", operand.shown))?,
         false => Tree::nothing(nfs.clone()),
     };
+    let xattrs = xattrs(tool, args, &nfs, &place).await;
     let root = nfs.session().options().identity.uid == 0;
-    let (plan, options) = planned(tool, args, &source, &dest, root, key).await;
+    let (plan, options) = planned(tool, args, &source, &dest, (root, xattrs), key).await;
     let screen = Screen { json: tool.json(), verbose: args.verbose, done: !args.dry_run };
     if args.dry_run {
         return Ok(foresee(&plan, &screen));
     }
-    let target = Target { nfs: &nfs, path: place.joined(), url: &operand.url, owners: options.owners };
+    let target =
+        Target { nfs: &nfs, path: place.joined(), url: &operand.url, owners: options.owners, xattrs };
     let report = sync(&source, &dest, &plan, &target, Arc::new(screen), message::of).await;
     report.map_err(|e| e.to_string())
 }
@@ -117,14 +120,18 @@ async fn pull(tool: &mut Tool, args: &SyncTreeArgs) -> Result<SyncReport, String
         true => local(&args.dest, &filter).await?,
         false => Tree::missing(dir),
     };
+    let operand = Operand::parse(&name).map_err(|e| e.to_string())?;
+    let place = tool.servers.place(&operand).await.map_err(|e| format!("{name}: {e}"))?;
+    let nfs = tool.servers.nfs(&place).clone();
+    let xattrs = xattrs(tool, args, &nfs, &place).await;
     let root = Identity::of_process().uid == 0;
-    let (plan, options) = planned(tool, args, &source, &dest, root, key).await;
+    let (plan, options) = planned(tool, args, &source, &dest, (root, xattrs), key).await;
     let screen = Screen { json: tool.json(), verbose: args.verbose, done: !args.dry_run };
     if args.dry_run {
         return Ok(foresee(&plan, &screen));
     }
     tool.stop_on_signals();
-    let here = Here { dir: dir.to_owned(), owners: options.owners, stop: tool.stop_flag() };
+    let here = Here { dir: dir.to_owned(), owners: options.owners, xattrs, stop: tool.stop_flag() };
     sync_here(&source, &plan, &here, Arc::new(screen)).await.map_err(failed)
 }
 
@@ -148,13 +155,13 @@ async fn local(dir: &OsStr, filter: &Filter) -> Result<Tree, String> {
     tokio::task::spawn_blocking(move || Tree::local(&from, &filter)).await.map_err(|e| e.to_string())
 }
 
-/// What is to be done. `root`: owners can be set.
+/// What is to be done. `root`: owners can be set; `xattrs`: extended attributes count.
 async fn planned(
     tool: &Tool,
     args: &SyncTreeArgs,
     source: &Tree,
     dest: &Tree,
-    root: bool,
+    (root, xattrs): (bool, bool),
     key: Key,
 ) -> (Plan, PlanOptions) {
     for (path, why) in source.failures.iter().chain(&dest.failures) {
@@ -176,7 +183,39 @@ async fn planned(
             ))
         }
     };
-    (plan(source, dest, options, digests.as_ref().map(|(a, b)| (a, b))), options)
+    let plan = plan(source, dest, options, digests.as_ref().map(|(a, b)| (a, b)));
+    if !xattrs {
+        return (plan, options);
+    }
+    let paths = with_xattrs(source, dest);
+    let (ours, theirs) = tokio::join!(
+        contents(source, paths.clone(), false, true, key, message::of),
+        contents(dest, paths, false, true, key, message::of)
+    );
+    for (path, unread) in ours.iter().chain(&theirs) {
+        if let Err(why) = unread {
+            tool.complain(&format!("{}: {why}", shown(path)));
+        }
+    }
+    (plan.with_xattrs(source, &ours, &theirs), options)
+}
+
+/// Whether extended attributes are synchronised: if it was asked for, and the server has any.
+async fn xattrs(tool: &Tool, args: &SyncTreeArgs, nfs: &Nfs, place: &Place) -> bool {
+    if !args.xattrs {
+        return false;
+    }
+    // Of a destination that is not there yet what is above it will do.
+    for place in place.and_above() {
+        if let Some(Ok(object)) = tool.servers.look(&[place], true).await.pop() {
+            let has = nfs.has_xattrs(&object.fh).await;
+            if !has {
+                tool.complain("the server has no extended attributes: they are left alone");
+            }
+            return has;
+        }
+    }
+    false
 }
 
 /// What would be done.
@@ -186,11 +225,12 @@ fn foresee(plan: &Plan, screen: &Screen) -> SyncReport {
     plan.remove.iter().for_each(|path| screen.removed(path));
     let sent: Vec<_> = plan.send.iter().filter(|path| !touched.contains(*path)).collect();
     sent.iter().for_each(|path| screen.sent(path));
-    plan.set.iter().for_each(|path| screen.set(path));
+    let set: Vec<_> = plan.set.iter().chain(plan.xattrs_only()).collect();
+    set.iter().for_each(|path| screen.set(path));
     SyncReport {
         removed: plan.remove.len() as u64,
         sent: sent.len() as u64,
-        set: plan.set.len() as u64,
+        set: set.len() as u64,
         ..SyncReport::default()
     }
 }

@@ -66,6 +66,9 @@ pub struct SyncTreeArgs {
     /// Compare files of the same size by their data, whatever their times are
     #[arg(short = 'c', long)]
     pub checksum: bool,
+    /// Extended attributes as well (`user.`)
+    #[arg(short = 'X', long)]
+    pub xattrs: bool,
     /// Remove from the destination what is not in the source
     #[arg(long)]
     pub delete: bool,

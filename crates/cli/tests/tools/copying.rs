@@ -17,7 +17,7 @@ pub fn picture(dir: &Path, times: bool) -> String {
 }
 
 /// The extended attributes of an object, a line each.
-fn xattrs(dir: &Path, name: &Path) -> String {
+pub fn xattrs(dir: &Path, name: &Path) -> String {
     let at = dir.join(name);
     let mut keys = vec![0; 4096];
     let len = rustix::fs::llistxattr(&at, &mut keys[..]).expect("names");

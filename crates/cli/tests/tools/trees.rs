@@ -310,3 +310,55 @@ fn sync_tree_that_is_interrupted_leaves_no_half_file_under_its_name() {
     assert_eq!(end.code, Some(0), "{end:?}");
     assert_trees(&to, &from, "after");
 }
+
+/// RFC 8276; both ways.
+#[test]
+fn sync_tree_makes_extended_attributes_the_same_when_asked() {
+    let Some(rig) = Rig::new() else { return };
+    let local = rig.dir.path().join("local");
+    shell_in(
+        rig.dir.path(),
+        "mkdir -p local/d/e; cd local; for n in $(seq 20); do echo $n > d/$n; done; echo x > same; ln same hard",
+    );
+    let set = |name: &str, key: &str, value: &str| {
+        let none = rustix::fs::XattrFlags::empty();
+        rustix::fs::setxattr(local.join(name), key, value.as_bytes(), none).expect("set");
+    };
+    for n in 1..=20 {
+        set(&format!("d/{n}"), "user.n", &n.to_string());
+    }
+    set("d", "user.dir", "d");
+    set("same", "user.same", "s");
+    let all =
+        |dir: &Path| names(dir).iter().map(|name| super::copying::xattrs(dir, name)).collect::<String>();
+    let back = rig.dir.path().join("back");
+    let sync = |from: &str, to: &str, options: &[&str]| {
+        let end = said(landfast().args(["sync-tree", "--json"]).args(options).args([from, to]));
+        assert_eq!((end.code, end.errors().as_str()), (Some(0), ""), "{options:?} {from} {to}: {end:?}");
+        end.summary()["synchronised"].as_u64().expect("a number")
+    };
+    let url = rig.url("t", "4.2");
+    for (from, to, there) in [(path(&local), &url[..], rig.at("t")), (&url, path(&back), back.clone())] {
+        assert_eq!(sync(from, to, &[]), 25, "{to}");
+        assert_eq!(all(&there), "", "{to}");
+        assert_eq!(sync(from, to, &["-Xn"]), 23, "{to}");
+        assert_eq!(all(&there), "", "{to}");
+        assert_eq!(sync(from, to, &["-X"]), 23, "{to}: 20, d, and two names of one file");
+        assert_eq!(all(&there), all(&local), "{to}");
+        assert_eq!(sync(from, to, &["-X"]), 0, "{to}");
+        // What is new comes with its own.
+        shell_in(&there, "rm -r d hard; ln same hard; mkdir d; echo other > d/3");
+        sync(from, to, &["-X", "--delete"]);
+        assert_eq!(all(&there), all(&local), "{to}");
+        // What is too much goes.
+        for (name, key) in [("d/7", "user.more"), ("d/e", "user.dir")] {
+            let none = rustix::fs::XattrFlags::empty();
+            rustix::fs::setxattr(there.join(name), key, b"much", none).expect("set");
+        }
+        assert_eq!(sync(from, to, &["-Xc"]), 2, "{to}");
+        assert_eq!(all(&there), all(&local), "{to}");
+    }
+    let end = rig.ours("4.1", &["sync-tree", "-X", path(&local)], &["t"]);
+    assert_eq!(end.code, Some(1), "{end:?}");
+    assert!(end.errors().contains("no extended attributes"), "{end:?}");
+}

@@ -50,7 +50,7 @@ fn member(path: &[u8], kind: Kind, meta: &Meta, link: Vec<u8>, who: &dyn Who) ->
 }
 
 /// Extended attributes as members have them.
-fn named(xattrs: Vec<Xattr>) -> Vec<(Vec<u8>, Bytes)> {
+pub(crate) fn named(xattrs: Vec<Xattr>) -> Vec<(Vec<u8>, Bytes)> {
     xattrs.into_iter().map(|(name, value)| ([b"user.", &name[..]].concat(), value)).collect()
 }
 

@@ -29,6 +29,7 @@
 //! | `order` | listings that come in any order, as a depth-first walk (pure) |
 //! | `pack` | many segments in one COMPOUND (pure) |
 //! | `run` | the loop around them |
+//! | `xattrs` | extended attributes, set and removed |
 //! | `writes` | files queued, and made stable together |
 
 mod action;
@@ -48,6 +49,7 @@ mod path;
 mod run;
 mod tree;
 mod writes;
+mod xattrs;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -5,7 +5,7 @@
 //! own name then, so that nobody sees half of it under that. Nothing is told to be done before the filesystem was synced
 //! behind it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::CString;
 use std::fs::File;
 use std::io;
@@ -15,18 +15,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 
 use rustix::fs::{
-    AtFlags, CWD, Dir, Gid, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, Uid, chmodat, chownat, fstat,
-    openat, statat, syncfs, unlinkat, utimensat,
+    AtFlags, CWD, Dir, Gid, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, Uid, XattrFlags, chmodat,
+    chownat, fremovexattr, fsetxattr, fstat, openat, statat, syncfs, unlinkat, utimensat,
 };
 use rustix::io::Errno;
 
-use super::plan::Plan;
+use super::plan::{Plan, XattrChange};
 use super::sync::{Hearing, SyncReport, Telling};
 use super::tree::{Node, Origin, Tree};
 use crate::copy::{self, RemoteObject, RemoteOptions, RemoteTrees, descend};
 use crate::fs::{Owner, join};
 use crate::tar::{AsNamed, Who};
-use crate::untar::{Existing, Over, UntarOptions};
+use crate::untar::{Existing, Over, UntarOptions, Xattrs};
 
 /// Where to on this machine, and how.
 #[derive(Debug, Clone)]
@@ -35,6 +35,8 @@ pub struct Here {
     pub dir: PathBuf,
     /// Owners and groups are set.
     pub owners: bool,
+    /// Extended attributes are.
+    pub xattrs: bool,
     /// When it is set, nothing further is begun.
     pub stop: Arc<AtomicBool>,
 }
@@ -82,14 +84,20 @@ pub async fn sync_here(
             Some(RemoteObject { name: path.clone(), meta, fh, text: Some(text) })
         };
         let objects: Vec<_> = plan.send.iter().filter_map(object).collect();
-        let options =
-            RemoteOptions { links: true, exact: true, stop: here.stop.clone(), ..RemoteOptions::default() };
+        let options = RemoteOptions {
+            links: true,
+            xattrs: here.xattrs,
+            exact: true,
+            stop: here.stop.clone(),
+            ..RemoteOptions::default()
+        };
         let mut members = RemoteTrees::of(nfs, objects, options, Box::new(AsNamed));
         let heard = Arc::new(Hearing::new(telling.clone(), plan.touched.clone()));
         let options = UntarOptions {
             same_permissions: Some(true),
             same_owner: Some(here.owners),
             existing: Existing::Look(Over { set_mode: true, remove: true, ..Over::default() }),
+            xattrs: if here.xattrs { Xattrs::Must } else { Xattrs::No },
             ..UntarOptions::default()
         };
         let (root, told) = (top.try_clone()?, heard.clone());
@@ -109,6 +117,17 @@ pub async fn sync_here(
             telling.failed(b"", why);
         }
     }
+    let only: BTreeSet<Vec<u8>> = plan.xattrs_only().cloned().collect();
+    let (changes, stop) = (plan.xattrs.clone(), here.stop.clone());
+    blocking(&top, &telling, &mut report, move |work| {
+        for change in changes.iter().take_while(|_| !stop.load(Ordering::Acquire)) {
+            let set = work.set_xattrs(change);
+            if set.is_err() || only.contains(&change.path) {
+                work.done.push((change.path.clone(), set.map(|()| Done::Set)));
+            }
+        }
+    })
+    .await?;
     let set: Vec<(Vec<u8>, Node)> =
         plan.set.iter().filter_map(|path| Some((path.clone(), source.nodes.get(path)?.clone()))).collect();
     let (owners, stop) = (here.owners, here.stop.clone());
@@ -219,6 +238,30 @@ impl Work {
             self.done.push((path, removed.map(|()| Done::Removed)));
         }
         unlinkat(dir, name, AtFlags::REMOVEDIR).or_else(gone)
+    }
+
+    /// Of a file or directory, not through a symbolic link.
+    fn set_xattrs(&mut self, change: &XattrChange) -> Result<(), Errno> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let object = match change.path.is_empty() {
+            true => openat(&self.top, c".", flags, Mode::empty())?,
+            false => {
+                let (dir, name) = self.place(&change.path)?;
+                openat(&dir, &name, flags, Mode::empty())?
+            }
+        };
+        self.touch(&object);
+        let whole = |name: &[u8]| [b"user.", name].concat();
+        for (name, value) in &change.set {
+            fsetxattr(&object, &whole(name)[..], value, XattrFlags::empty())?;
+        }
+        for name in &change.remove {
+            match fremovexattr(&object, &whole(name)[..]) {
+                Err(Errno::NODATA) => {}
+                other => other?,
+            }
+        }
+        Ok(())
     }
 
     fn set(&mut self, path: &[u8], node: &Node, owners: bool) {

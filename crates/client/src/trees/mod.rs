@@ -38,6 +38,6 @@ mod tree;
 pub use contents::{ByPath, Contents, Key, contents};
 pub use diff::{Compare, Difference, What, compare, of_contents};
 pub use here::{Here, sync_here};
-pub use plan::{Plan, PlanOptions, plan, to_digest};
+pub use plan::{Plan, PlanOptions, XattrChange, plan, to_digest, with_xattrs};
 pub use sync::{SyncReport, Target, Telling, sync};
 pub use tree::{Node, Tree};

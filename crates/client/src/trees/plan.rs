@@ -5,12 +5,13 @@
 
 use std::collections::BTreeSet;
 
+use bytes::Bytes;
 use landfast_nfs::v4::FileType;
 
-use super::contents::ByPath;
+use super::contents::{ByPath, Contents};
 use super::diff::{Compare, What, of_pair};
 use super::tree::{Node, Tree, above};
-use crate::fs::Owner;
+use crate::fs::{Owner, Xattr};
 
 /// How trees are made the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,6 +20,17 @@ pub struct PlanOptions {
     pub delete: bool,
     /// Owners and groups count.
     pub owners: bool,
+}
+
+/// What makes the extended attributes of an object that stays as those of another one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct XattrChange {
+    /// Which object.
+    pub path: Vec<u8>,
+    /// To be set.
+    pub set: Vec<Xattr>,
+    /// To be removed.
+    pub remove: Vec<Bytes>,
 }
 
 /// What is to be done, each in the order of paths.
@@ -30,6 +42,8 @@ pub struct Plan {
     pub send: Vec<Vec<u8>>,
     /// Attributes only.
     pub set: Vec<Vec<u8>>,
+    /// Extended attributes.
+    pub xattrs: Vec<XattrChange>,
     /// Directories whose attributes are sent because something in them changes, though they are the same now.
     pub touched: BTreeSet<Vec<u8>>,
 }
@@ -38,7 +52,7 @@ impl Plan {
     /// Whether there is nothing to do.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.remove.is_empty() && self.send.is_empty() && self.set.is_empty()
+        self.remove.is_empty() && self.send.is_empty() && self.set.is_empty() && self.xattrs.is_empty()
     }
 }
 
@@ -50,6 +64,45 @@ pub fn to_digest(source: &Tree, dest: &Tree) -> Vec<Vec<u8>> {
         dest.nodes.get(path).is_some_and(|y| is_file(x) && is_file(y) && x.meta.size == y.meta.size)
     };
     source.nodes.iter().filter(|(path, node)| same(path, node)).map(|(path, _)| path.clone()).collect()
+}
+
+/// Objects whose extended attributes are to be compared: files and directories that are on both sides.
+#[must_use]
+pub fn with_xattrs(source: &Tree, dest: &Tree) -> Vec<Vec<u8>> {
+    let same = |path: &Vec<u8>, x: &Node| {
+        let kind = x.meta.kind.filter(|kind| matches!(kind, FileType::Reg | FileType::Dir));
+        kind.is_some() && dest.nodes.get(path).is_some_and(|y| y.meta.kind == kind)
+    };
+    source.nodes.iter().filter(|(path, node)| same(path, node)).map(|(path, _)| path.clone()).collect()
+}
+
+impl Plan {
+    /// Plans extended attributes: of what stays. What is sent anew has its own. Those that could not be read are left alone.
+    pub fn with_xattrs(mut self, source: &Tree, ours: &ByPath, theirs: &ByPath) -> Plan {
+        let all = |contents: Option<&Result<Contents, String>>| contents?.as_ref().ok()?.xattrs.clone();
+        for (path, wanted) in ours {
+            let stays = source.is_dir(path) || self.send.binary_search(path).is_err();
+            let (Some(wanted), Some(there), true) = (all(Some(wanted)), all(theirs.get(path)), stays) else {
+                continue;
+            };
+            let set: Vec<Xattr> = wanted.iter().filter(|xattr| !there.contains(xattr)).cloned().collect();
+            let gone = |name: &Bytes| !wanted.iter().any(|(wanted, _)| wanted == name);
+            let remove: Vec<Bytes> = there.into_iter().map(|(name, _)| name).filter(gone).collect();
+            if !(set.is_empty() && remove.is_empty()) {
+                self.xattrs.push(XattrChange { path: path.clone(), set, remove });
+            }
+        }
+        self
+    }
+
+    /// Objects of which nothing but extended attributes change.
+    pub fn xattrs_only(&self) -> impl Iterator<Item = &Vec<u8>> {
+        let other = |path: &Vec<u8>| {
+            let sent = self.send.binary_search(path).is_ok() && !self.touched.contains(path);
+            sent || self.set.binary_search(path).is_ok()
+        };
+        self.xattrs.iter().map(|change| &change.path).filter(move |path| !other(path))
+    }
 }
 
 /// See the module. `digests`: of the source's and the destination's files.
@@ -134,7 +187,6 @@ pub fn plan(source: &Tree, dest: &Tree, options: PlanOptions, digests: Option<(&
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
     use landfast_nfs::v4::NfsTime;
     use landfast_nfs::v4::attr::AttrValues;
 

@@ -17,12 +17,12 @@ use landfast_nfs::v4::attr::AttrValues;
 use serde::Serialize;
 
 use super::contents::open;
-use super::plan::Plan;
+use super::plan::{Plan, XattrChange};
 use super::tree::{Node, Origin, Tree, above, last};
 use crate::archive::{ArchiveWriter, Compression, Compressor, Kind, Member, Time};
-use crate::fs::{Doomed, ItemError, Nfs, Outcome, Owner, join};
+use crate::fs::{Doomed, ItemError, Nfs, Outcome, Owner, Xattr, join};
 use crate::limits::ARCHIVE_WRITE_BUFFER;
-use crate::untar::{self, Existing, Progress, Source, UntarOptions};
+use crate::untar::{self, Existing, Progress, Source, UntarOptions, Xattrs};
 use crate::url::NfsUrl;
 
 /// Hears what is done, when it is stable, and what is not.
@@ -64,6 +64,8 @@ pub struct Target<'a> {
     pub url: &'a NfsUrl,
     /// Owners and groups are set.
     pub owners: bool,
+    /// Extended attributes are.
+    pub xattrs: bool,
 }
 
 /// Does what is planned. `say`: an error in the caller's words.
@@ -83,6 +85,7 @@ pub async fn sync(
     if !plan.send.is_empty() {
         send(source, plan, target, &telling, &mut report).await?;
     }
+    set_xattrs(plan, target, &*telling, &say, &mut report).await;
     set(source, plan, target, &*telling, &say, &mut report).await;
     Ok(report)
 }
@@ -132,9 +135,10 @@ async fn send(
     let members: Vec<(Vec<u8>, Node)> =
         plan.send.iter().filter_map(|p| Some((p.clone(), source.nodes.get(p)?.clone()))).collect();
     let (reader, writer) = io::pipe().map_err(|e| untar::FatalError::Reader(e.to_string()))?;
-    let top = top.clone();
+    let (top, xattrs) = (top.clone(), target.xattrs);
     let packing = tokio::task::spawn_blocking(move || {
-        let mut packer = Packer { top, first: BTreeMap::new(), broken: Vec::new(), missing: Vec::new() };
+        let mut packer =
+            Packer { top, xattrs, first: BTreeMap::new(), broken: Vec::new(), missing: Vec::new() };
         let end = packer.all(&members, BufWriter::with_capacity(ARCHIVE_WRITE_BUFFER, writer));
         (packer, end)
     });
@@ -143,6 +147,7 @@ async fn send(
         same_permissions: Some(true),
         same_owner: Some(target.owners),
         existing: Existing::Replace,
+        xattrs: if target.xattrs { Xattrs::Must } else { Xattrs::No },
         ..UntarOptions::default()
     };
     let from = Source::Reader(Box::new(BufReader::new(reader)));
@@ -178,6 +183,34 @@ async fn send(
         }
     }
     Ok(())
+}
+
+async fn set_xattrs(
+    plan: &Plan,
+    target: &Target<'_>,
+    telling: &dyn Telling,
+    say: &impl Fn(&ItemError) -> String,
+    report: &mut SyncReport,
+) {
+    let only: BTreeSet<&Vec<u8>> = plan.xattrs_only().collect();
+    let changes = plan
+        .xattrs
+        .iter()
+        .map(|XattrChange { path, set, remove }| (join(&target.path, path), set.clone(), remove.clone()));
+    let changes: Vec<_> = changes.collect();
+    for (change, outcome) in plan.xattrs.iter().zip(target.nfs.set_xattrs(changes).await) {
+        match outcome.into_result() {
+            Ok(()) if only.contains(&change.path) => {
+                report.set += 1;
+                telling.set(&change.path);
+            }
+            Ok(()) => {}
+            Err(e) => {
+                report.failures += 1;
+                telling.failed(&change.path, &format!("its extended attributes are not set: {}", say(&e)));
+            }
+        }
+    }
 }
 
 async fn set(
@@ -251,6 +284,8 @@ impl Progress for Hearing {
 /// Makes the archive that is sent.
 struct Packer {
     top: PathBuf,
+    /// Extended attributes are sent, too.
+    xattrs: bool,
     /// Files that have several names, by their first one: that under which they are in the archive.
     first: BTreeMap<Vec<u8>, Vec<u8>>,
     /// Sent, and not whole.
@@ -290,6 +325,9 @@ impl Packer {
                     return Ok(());
                 }
             };
+            if self.xattrs {
+                member.xattrs = self.read_xattrs(path, crate::local::xattrs(&file));
+            }
             let mut data = Padded { file, error: None, short: false };
             archive.member(&member, &mut data)?;
             let after = data.file.metadata();
@@ -306,12 +344,30 @@ impl Packer {
                 return Ok(());
             }
         } else {
+            if self.xattrs && member.kind == Kind::Dir {
+                let dir = open(&self.top, path);
+                member.xattrs = self.read_xattrs(path, dir.and_then(|dir| crate::local::xattrs(&dir)));
+            }
             archive.member(&member, io::empty())?;
         }
         if let (Some(first), true) = (&node.first, member.kind != Kind::HardLink) {
             self.first.insert(first.clone(), path.to_vec());
         }
         Ok(())
+    }
+}
+
+impl Packer {
+    /// Those of users, as archives name them.
+    fn read_xattrs(&mut self, path: &[u8], read: io::Result<Vec<Xattr>>) -> Vec<(Vec<u8>, Bytes)> {
+        match read {
+            Ok(xattrs) => crate::copy::named(xattrs),
+            Err(e) => {
+                let why = format!("its extended attributes cannot be read: {e}");
+                self.missing.push((path.to_vec(), why));
+                Vec::new()
+            }
+        }
     }
 }
 
@@ -404,6 +460,7 @@ mod tests {
         let members: Vec<_> = tree.nodes.iter().map(|(path, node)| (path.clone(), node.clone())).collect();
         let mut packer = Packer {
             top: dir.path().to_owned(),
+            xattrs: false,
             first: BTreeMap::new(),
             broken: Vec::new(),
             missing: Vec::new(),

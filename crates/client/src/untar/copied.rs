@@ -48,7 +48,15 @@ pub(super) async fn extract<P>(
     // Before anything is done to the destination.
     let source = match original.way() {
         Way::Read => None,
-        Way::Clone | Way::Copy => Some(open_source(session, task.id.0, original).await?),
+        Way::Clone | Way::Copy => match open_source(session, task.id.0, original).await {
+            Ok(source) => Some(source),
+            Err(e) => {
+                if matches!(task.leftover, Leftover::Opened(..)) {
+                    careful::remove(session, &task.dir, &task.name).await?;
+                }
+                return Err(e);
+            }
+        },
     };
     let done = beside(session, task, original, source.as_ref(), existing).await;
     if let Some(source) = source {
