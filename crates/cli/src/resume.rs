@@ -53,7 +53,12 @@ pub fn finished(path: &Path, done: u64) -> String {
 /// A job of this command by this user.
 pub fn job(command: &str) -> Job {
     let user = landfast_client::cred::Identity::of_process().uid;
-    Job::new(command).about("user", user.to_string()).about("umask", format!("{:04o}", umask()))
+    Job::new(command).about("user", user.to_string())
+}
+
+/// The same of one that makes files.
+pub fn making_job(command: &str) -> Job {
+    job(command).about("umask", format!("{:04o}", umask()))
 }
 
 /// A directory or file of a server, however its URL was typed. By which version it is reached makes no difference.

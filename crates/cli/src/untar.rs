@@ -114,8 +114,9 @@ fn job(args: &UntarArgs, url: &NfsUrl) -> std::io::Result<Job> {
         options.push(format!("--strip-components={}", args.strip_components));
     }
     options.extend(args.exclude.iter().map(|pattern| format!("--exclude={pattern}")));
-    let job =
-        resume::job("untar").about("destination", resume::there(url)).about("options", options.join(" "));
+    let job = resume::making_job("untar")
+        .about("destination", resume::there(url))
+        .about("options", options.join(" "));
     if args.archive != Path::new("-") {
         let meta = std::fs::metadata(&args.archive)?;
         if meta.is_file() {

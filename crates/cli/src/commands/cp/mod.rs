@@ -112,7 +112,7 @@ fn job(args: &CpArgs) -> Job {
         Some(dir) => Some(resume::either(dir)),
         None => operands.pop(),
     };
-    resume::job("cp")
+    resume::making_job("cp")
         .about("sources", operands.join(" "))
         .about("destination", dest.unwrap_or_default())
         .about("options", args.options())
