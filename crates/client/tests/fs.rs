@@ -5,9 +5,14 @@ mod common;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::sync::Arc;
 
 use common::{Rig, shell, skipped};
-use landfast_client::fs::{Doomed, Failure, ItemError, NewFile, Nfs, Outcome, WalkOptions};
+use landfast_client::copy::{Reflink, RemoteOptions, RemoteStart, RemoteTrees, ServerCopies};
+use landfast_client::fs::{Doomed, Failure, ItemError, Meta, NewFile, Nfs, Outcome, WalkOptions};
+use landfast_client::session::SessionStats;
+use landfast_client::tar::AsNamed;
+use landfast_client::untar::{self, Existing, Over, Source, UntarOptions};
 use landfast_client::{NfsUrl, Session, SessionLimits, SessionOptions};
 use landfast_nfs::v4::attr::AttrValues;
 use landfast_nfs::v4::{NfsStat, NfsTime, SetTime};
@@ -339,4 +344,51 @@ async fn files_are_copied_by_the_server_where_it_can_and_nothing_is_lost_of_thos
         assert!(!rig.dest().join("out/none").exists() && !rig.dest().join("out/dir").exists());
         rig.stop().await;
     }
+}
+
+/// Where COPYs and CLONEs get a COMMIT, and no COMPOUND several READs: on servers that are not known to be Landfast.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stranger_copies_its_files_and_what_may_not_be_read_leaves_nothing() {
+    if skipped() {
+        return;
+    }
+    let rig = Rig::new().await;
+    shell(
+        &rig.dest(),
+        "umask 022; mkdir in in/sub made out; for n in $(seq 80); do head -c 20000 /dev/urandom > in/sub/$n; done; head -c 9000000 /dev/urandom > in/large; \
+         : > in/empty; chown -R 1000:1000 .; echo hidden > in/secret; echo hidden > in/sub/50; chmod 600 in/secret in/sub/50; chown 0:0 in/secret in/sub/50",
+    );
+    let proxy = common::proxy::Proxy::renaming(rig.addr()).await;
+    let url = format!("nfs://{}/dest?version=4.2&uid=1000&gid=1000", proxy.addr);
+    let nfs = Nfs::connect(&url.parse().unwrap()).await.unwrap();
+    let copies = ServerCopies::of(nfs.session(), Reflink::Auto).await.unwrap();
+    let top = nfs.getattrs(["in", "made"]).await.into_iter().map(|o| o.into_result().unwrap());
+    let [from, to] = <[_; 2]>::try_from(top.collect::<Vec<_>>()).ok().unwrap();
+    let start = RemoteStart { fh: from.fh, meta: Meta::of(&from.attrs), name: b"t".to_vec() };
+    let options = RemoteOptions { copies, ..RemoteOptions::default() };
+    let trees = RemoteTrees::new(&nfs, vec![start], options, Box::new(AsNamed));
+    let how = UntarOptions { existing: Existing::Look(Over::default()), ..UntarOptions::default() };
+    let before = nfs.stats();
+    let source = Source::Members(Box::new(trees));
+    let report = untar::run_in(how, nfs.session(), to.fh, source, Arc::new(untar::Silent)).await.unwrap();
+    let failed: Vec<&str> = report.failed.iter().map(|f| &f.path[..]).collect();
+    assert_eq!((failed, report.files), (vec!["t/secret", "t/sub/50"], 81), "{report:?}");
+    let moved = |before: &SessionStats| {
+        let now = nfs.stats();
+        now.bytes_sent + now.bytes_received - before.bytes_sent - before.bytes_received
+    };
+    assert!(moved(&before) < 300_000, "{} bytes", moved(&before));
+    let at = |name: &str| rig.dest().join(name);
+    assert!(!at("made/t/secret").exists() && !at("made/t/sub/50").exists());
+    fs::remove_file(at("in/secret")).unwrap();
+    fs::remove_file(at("in/sub/50")).unwrap();
+    shell(&rig.dest(), "diff -r in made/t");
+    let before = nfs.stats();
+    let names = ["large", "sub/1", "sub/2", "empty"];
+    let copied = nfs.copy(names.map(|n| (format!("in/{n}"), format!("out/{}", n.replace('/', "-"))))).await;
+    let sizes: Vec<u64> = copied.into_iter().map(|o| o.into_result().unwrap()).collect();
+    assert_eq!(sizes, [9_000_000, 20_000, 20_000, 0]);
+    assert!(moved(&before) < 30_000, "{} bytes", moved(&before));
+    shell(&rig.dest(), "cmp in/large out/large; cmp in/sub/1 out/sub-1; cmp in/sub/2 out/sub-2");
+    rig.stop().await;
 }

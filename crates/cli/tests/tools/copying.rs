@@ -358,3 +358,57 @@ fn cp_and_untar_keep_extended_attributes_where_there_are_any() {
     assert_eq!(end.code, Some(1), "{end:?}");
     assert!(end.errors().contains("extended attributes are not set"), "{end:?}");
 }
+
+const CLONES: &str = r#"
+set -eu
+cd "$WORK"
+truncate -s 400M disk
+mkfs.xfs -q -m reflink=1 disk
+mkdir m
+mount -o loop disk m
+mkdir -p m/v/s/sub
+"$LANDFAST" serve m/v --log log --log-size 32M --listen 127.0.0.1:0 2> said &
+server=$!
+trap 'kill $server; wait || true; umount m' EXIT
+for _ in $(seq 600); do if grep -q nfs:// said; then break; fi; sleep 0.05; done
+url=$(grep -o 'nfs://[^/ ]*' said | head -n 1)
+for n in $(seq 40); do head -c 100000 /dev/urandom > m/v/s/sub/$n; done
+head -c 30000000 /dev/urandom > m/v/s/large; echo small > m/v/s/small
+free() { sync -f m; stat -f -c %f m; }
+before=$(free)
+for how in always auto; do
+    "$LANDFAST" cp -a --reflink=$how $url/s $url/$how
+    diff -r m/v/s m/v/$how
+done
+echo shared $((before - $(free)))
+before=$(free)
+"$LANDFAST" cp -a --reflink=never $url/s $url/never
+diff -r m/v/s m/v/never
+echo apart $((before - $(free)))
+"#;
+
+/// RFC 7862 section 15.13, on a filesystem that shares storage.
+#[test]
+fn cp_clones_where_the_filesystem_does() {
+    if !common::emulates_disks() || !common::makes("xfs") {
+        return;
+    }
+    let work =
+        tempfile::Builder::new().prefix("landfast-tools-").tempdir_in("/var/tmp").expect("a directory");
+    let out = Command::new("unshare")
+        .args(["--mount", "bash", "-c", CLONES])
+        .env("LANDFAST", env!("CARGO_BIN_EXE_landfast"))
+        .env("WORK", work.path())
+        .env("PATH", format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default()))
+        .output()
+        .expect("it runs");
+    let text = common::stdout(&out);
+    assert!(out.status.success(), "{text}{}", common::stderr(&out));
+    let blocks = |word: &str| -> i64 {
+        let line = text.lines().find_map(|line| line.strip_prefix(word)).unwrap_or_default();
+        line.trim().parse().unwrap_or_else(|e| panic!("{e}: {text}"))
+    };
+    // Of 34 MB, blocks of 4 KiB.
+    assert!(blocks("shared") < 500, "{text}");
+    assert!(blocks("apart") > 8000, "{text}");
+}

@@ -564,3 +564,32 @@ fn known(member: &Member, options: &RemoteOptions) -> Option<Ready> {
 fn why(cause: Cause, e: &ItemError) -> Why {
     Why { status: e.status(), ..Why::of(cause, e.to_string()) }
 }
+
+#[cfg(test)]
+mod tests {
+    use landfast_nfs::v4::FileType;
+    use landfast_nfs::v4::attr::AttrValues;
+
+    use super::*;
+    use crate::tar::{AsNamed, NOBODY};
+
+    #[test]
+    fn an_owner_that_nobody_here_knows_is_nobody_and_never_root() {
+        let name = |name: &'static str| Some(Bytes::from_static(name.as_bytes()));
+        let attrs = AttrValues {
+            kind: Some(FileType::Reg),
+            owner: name("ann@example.org"),
+            owner_group: name("7"),
+            ..AttrValues::default()
+        };
+        let seen = Seen::Object {
+            path: b"f".to_vec(),
+            meta: Meta::of(&attrs),
+            fh: Some(FileHandle(Bytes::from_static(b"h"))),
+            text: None,
+        };
+        let described = describe(seen, &RemoteOptions::default(), &mut Links::default(), &AsNamed);
+        let (member, _) = described.unwrap_or_else(|(_, why)| panic!("{why}"));
+        assert_eq!((member.uid, member.gid), (NOBODY, 7));
+    }
+}

@@ -23,26 +23,36 @@ struct Shared {
     hold_after: AtomicU64,
     held: Notify,
     release: watch::Sender<bool>,
+    /// The server is another one by its own name.
+    renames: bool,
 }
+
+const OURS: &[u8] = b"landfast 0.";
+const STRANGERS: &[u8] = b"stranger 0.";
 
 impl Proxy {
     /// Resets each connection after so many bytes from the server, a little more each time, so that every part of a reply
     /// is once the last that comes.
     pub async fn cutting(server: SocketAddr, first: u64) -> Proxy {
-        Proxy::start(server, Some(first), 997).await
+        Proxy::start(server, Some(first), 997, false).await
     }
 
     /// Resets the first connection at once, and each further one after `more` bytes more: before its first replies.
     pub async fn cutting_early(server: SocketAddr, more: u64) -> Proxy {
-        Proxy::start(server, Some(0), more).await
+        Proxy::start(server, Some(0), more, false).await
     }
 
     /// Passes everything on, until it is told to hold replies back.
     pub async fn holding(server: SocketAddr) -> Proxy {
-        Proxy::start(server, None, 0).await
+        Proxy::start(server, None, 0, false).await
     }
 
-    async fn start(server: SocketAddr, cut_after: Option<u64>, more: u64) -> Proxy {
+    /// Passes everything on; Landfast calls itself otherwise.
+    pub async fn renaming(server: SocketAddr) -> Proxy {
+        Proxy::start(server, None, 0, true).await
+    }
+
+    async fn start(server: SocketAddr, cut_after: Option<u64>, more: u64, renames: bool) -> Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
         let shared = Arc::new(Shared {
@@ -53,6 +63,7 @@ impl Proxy {
             hold_after: AtomicU64::new(u64::MAX),
             held: Notify::new(),
             release: watch::Sender::new(false),
+            renames,
         });
         let all = shared.clone();
         tokio::spawn(async move {
@@ -106,6 +117,11 @@ impl Shared {
                     self.held.notify_one();
                     let _ = self.release.subscribe().wait_for(|lose| *lose).await;
                     return true;
+                }
+                if self.renames
+                    && let Some(at) = buf[..n].windows(OURS.len()).position(|w| w == OURS)
+                {
+                    buf[at..at + OURS.len()].copy_from_slice(STRANGERS);
                 }
                 if to_client.write_all(&buf[..n]).await.is_err() {
                     return false;
