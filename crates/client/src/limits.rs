@@ -144,6 +144,10 @@ pub const COPIED_PIECES: usize = 4;
 pub const DEPTH_MAX: usize = 512;
 /// Members that `untar` packs into one compound.
 pub const MEMBERS_PER_COMPOUND: usize = 64;
+/// Directories that count as one of these.
+pub const DIRS_FOR_A_MEMBER: usize = 4;
+/// Members that `untar` reads ahead of what it plans; their bytes are bounded by [`BYTES_IN_FLIGHT_MAX`], too.
+pub const MEMBERS_AHEAD: usize = 8192;
 /// Bytes of a request that `untar` packs.
 pub const PACKED_REQUEST_MAX: usize = 768 << 10;
 /// Files larger than this are written in pieces.

@@ -7,7 +7,10 @@ use std::time::Instant;
 use bytes::{Bytes, BytesMut};
 use landfast_nfs::v4::args::{ReadArgs, ReaddirArgs};
 use landfast_nfs::v4::attr::{AttrValues, Bitmap, number};
-use landfast_nfs::v4::{ArgOp, CompoundRes, FileHandle, FileType, NfsStat, OpNum, Stateid, Verifier};
+use landfast_nfs::v4::res::DirEntry;
+use landfast_nfs::v4::{
+    ArgOp, CompoundRes, FileHandle, FileType, NfsStat, OpNum, ResBody, ResOp, Stateid, Verifier,
+};
 use tokio::time::sleep;
 
 use crate::compound::{OpError, Results, values};
@@ -104,9 +107,33 @@ pub async fn repeatable(session: &Session, ops: Vec<ArgOp>) -> Result<CompoundRe
 /// # Errors
 /// [`Error::Path`] names the component that could not be resolved.
 pub async fn resolve(session: &Session, path: &[Vec<u8>]) -> Result<(FileHandle, AttrValues), Error> {
+    resolve_from(session, path, None).await
+}
+
+/// The first operations by which a path is resolved, for [`Session::connect_and`]; none for a path that takes several
+/// COMPOUNDs.
+pub(crate) fn resolving(path: &[Vec<u8>]) -> Vec<ArgOp> {
+    if path.len() > NAMES_MAX { Vec::new() } else { going(ArgOp::Putrootfh, path) }
+}
+
+/// As [`resolve`], if there is one with the reply to [`resolving`].
+///
+/// # Errors
+/// As [`resolve`].
+pub(crate) async fn resolve_from(
+    session: &Session,
+    path: &[Vec<u8>],
+    mut first: Option<CompoundRes>,
+) -> Result<(FileHandle, AttrValues), Error> {
     let mut path: Vec<Vec<u8>> = path.to_vec();
+    // What may be better the next time is asked again.
+    first = first.filter(|reply| {
+        reply.results.last().is_some_and(|r| {
+            !matches!(r.status, NfsStat::NFS4ERR_DELAY | NfsStat::NFS4ERR_GRACE | NfsStat::NFS4ERR_RESOURCE)
+        })
+    });
     for _ in 0..=limits::SYMLINKS_MAX {
-        match walk_down(session, &path).await? {
+        match walk_down(session, &path, first.take()).await? {
             Step::There(fh, attrs) => return Ok((fh, *attrs)),
             Step::Link { at, text } => {
                 let shown = || show(&path[..=at]);
@@ -135,17 +162,33 @@ enum Step {
     },
 }
 
-async fn walk_down(session: &Session, path: &[Vec<u8>]) -> Result<Step, Error> {
-    // SEQUENCE, PUTROOTFH, GETFH, GETATTR take four; a longer path takes several compounds.
-    let each = (session.limits().ops.saturating_sub(4) as usize).clamp(1, 128);
+/// Names that are looked up in one COMPOUND.
+const NAMES_MAX: usize = 128;
+
+/// Goes down from `at`, and tells what is there.
+fn going(at: ArgOp, names: &[Vec<u8>]) -> Vec<ArgOp> {
+    let mut ops = vec![at];
+    ops.extend(names.iter().map(|c| ArgOp::Lookup(Bytes::copy_from_slice(c))));
+    ops.extend([ArgOp::Getfh, ArgOp::Getattr(STAT)]);
+    ops
+}
+
+async fn walk_down(
+    session: &Session,
+    path: &[Vec<u8>],
+    mut first: Option<CompoundRes>,
+) -> Result<Step, Error> {
+    // SEQUENCE, PUTROOTFH, GETFH, GETATTR take four; a longer path takes several compounds. What was sent already was sent whole.
+    let each = (session.limits().ops.saturating_sub(4) as usize).clamp(1, NAMES_MAX);
+    let each = if first.is_some() { NAMES_MAX } else { each };
     let mut at = ArgOp::Putrootfh;
     let mut done = 0;
     loop {
         let part = &path[done..path.len().min(done + each)];
-        let mut ops = vec![at.clone()];
-        ops.extend(part.iter().map(|c| ArgOp::Lookup(Bytes::copy_from_slice(c))));
-        ops.extend([ArgOp::Getfh, ArgOp::Getattr(STAT)]);
-        let reply = repeatable(session, ops).await?;
+        let reply = match first.take() {
+            Some(reply) => reply,
+            None => repeatable(session, going(at.clone(), part)).await?,
+        };
         let passed = reply.results.iter().filter(|r| r.op == OpNum::LOOKUP && r.status.is_ok()).count();
         let mut results = Results::new(reply);
         results.take(at.op())?;
@@ -274,6 +317,28 @@ pub async fn list(
             return Ok(Some(entries));
         }
     }
+}
+
+/// Lists the first entries of the current directory, for what stands behind [`resolving`].
+pub(crate) fn listing(attrs: Bitmap) -> ArgOp {
+    let maxcount = limits::READDIR_FIRST_BYTES;
+    ArgOp::Readdir(ReaddirArgs {
+        cookie: 0,
+        cookieverf: Verifier::default(),
+        dircount: maxcount,
+        maxcount,
+        attr_request: attrs,
+    })
+}
+
+/// What came of [`listing`], the last result of a reply: all entries, if these were all.
+pub(crate) fn listed(reply: &CompoundRes) -> Option<Vec<Entry>> {
+    let Some(ResOp { body: ResBody::Readdir(page), status: NfsStat::NFS4_OK, .. }) = reply.results.last()
+    else {
+        return None;
+    };
+    let entry = |e: &DirEntry| Some(Entry { name: e.name.clone(), attrs: values(&e.attrs).ok()? });
+    page.eof.then(|| page.entries.iter().map(entry).collect())?
 }
 
 /// The contents of a file.

@@ -35,7 +35,7 @@ use tokio::sync::Notify;
 use tokio::time::sleep;
 use tracing::{debug, warn};
 
-use super::setup::{COMPOUND, Caller, ClientId, SetupError, compound_header};
+use super::setup::{COMPOUND, Caller, ClientId, FIRST_OPS, SetupError, compound_header};
 use super::slots::{Slot, SlotTable};
 use super::{Instance, SessionError, SessionLimits, SessionOptions};
 use crate::limits;
@@ -143,11 +143,15 @@ enum Verdict {
 }
 
 impl Engine {
-    /// Connects and makes a session of the options' version.
+    /// Connects and makes a session of the options' version. `first`: see [`super::Session::connect_and`].
     ///
     /// # Errors
     /// When the server cannot be reached, does not speak the version, or refuses.
-    pub(super) async fn connect(options: SessionOptions, minor: u32) -> Result<Arc<Engine>, SessionError> {
+    pub(super) async fn connect(
+        options: SessionOptions,
+        minor: u32,
+        first: &[ArgOp],
+    ) -> Result<(Arc<Engine>, Option<CompoundRes>), SessionError> {
         let peer = Peer::new(options);
         let conn = peer.connect().await?;
         let Instance { name, verifier } = Instance::new(peer.options())?;
@@ -174,12 +178,26 @@ impl Engine {
             server: Mutex::default(),
             peer,
         });
-        {
+        let answer = {
             let mut setup = engine.setup.lock().await;
-            engine.establish(&mut setup, conn).await?;
-        }
+            engine.establish(&mut setup, conn, first).await?
+        };
         tokio::spawn(keep_alive(Arc::downgrade(&engine)));
-        Ok(engine)
+        Ok((engine, answer))
+    }
+
+    /// See [`super::Session::open_lines`].
+    pub(super) fn open_lines(self: &Arc<Self>) {
+        for line in 1..self.lines.len() {
+            let engine = self.clone();
+            tokio::spawn(async move {
+                let epoch = engine.epoch();
+                // A failure shows when the line is needed.
+                if let Err(e) = engine.line(line, &epoch).await {
+                    debug!("connection {line} to {}: {e}", engine.peer.server());
+                }
+            });
+        }
     }
 
     /// Sends operations behind a SEQUENCE; see [`super::Session::compound`].
@@ -206,12 +224,22 @@ impl Engine {
             let Some(line) = self.lines.first() else { return };
             if let Some(conn) = line.hold().await.ready(epoch.number) {
                 let caller = self.caller(&conn);
-                // The server forgets both by itself when this fails.
-                let _ = caller.raw(&[ArgOp::DestroySession(epoch.id)]).await;
-                if let Some(client) = client {
-                    let _ = caller.raw(&[ArgOp::DestroyClientid(client.id)]).await;
-                }
+                // The server forgets both by itself when this fails. They go one behind the other without a wait between
+                // them; a server that takes up the second one first says that the client is busy.
+                let session = [ArgOp::DestroySession(epoch.id)];
+                let forget = client.map(|client| [ArgOp::DestroyClientid(client.id)]);
+                let client = async {
+                    match &forget {
+                        Some(ops) => caller.raw(ops).await.map(|reply| reply.status).ok(),
+                        None => None,
+                    }
+                };
                 self.peer.counters.rpcs.fetch_add(2, Ordering::Relaxed);
+                let (_, status) = tokio::join!(biased; caller.raw(&session), client);
+                if let (Some(NfsStat::NFS4ERR_CLIENTID_BUSY), Some(ops)) = (status, &forget) {
+                    self.peer.counters.rpcs.fetch_add(1, Ordering::Relaxed);
+                    let _ = caller.raw(ops).await;
+                }
             }
         };
         let _ = tokio::time::timeout(limits::GOODBYE_PATIENCE, goodbye).await;
@@ -443,23 +471,28 @@ impl Engine {
         }
         self.peer.counters.renewals.fetch_add(1, Ordering::Relaxed);
         let conn = self.first_line().await?;
-        self.establish(&mut setup, conn).await
+        self.establish(&mut setup, conn, &[]).await.map(drop)
     }
 
     /// Client ID, session, first request; then the new epoch is in force, with `conn` as its first link.
-    async fn establish(&self, setup: &mut Setup, mut conn: Connection) -> Result<(), SessionError> {
+    async fn establish(
+        &self,
+        setup: &mut Setup,
+        mut conn: Connection,
+        first: &[ArgOp],
+    ) -> Result<Option<CompoundRes>, SessionError> {
         let start = Instant::now();
         let mut pause = limits::BACKOFF_MIN;
         loop {
             self.peer.counters.rpcs.fetch_add(3, Ordering::Relaxed);
-            match self.try_establish(setup, &conn).await {
-                Ok(epoch) => {
+            match self.try_establish(setup, &conn, first).await {
+                Ok((epoch, answer)) => {
                     if let Some(line) = self.lines.first() {
                         line.hold().await.keep(conn, epoch.number);
                     }
                     *self.epoch.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(epoch);
                     self.peer.has_answered();
-                    return Ok(());
+                    return Ok(answer);
                 }
                 Err((step, e)) => {
                     let again = match &e {
@@ -501,7 +534,8 @@ impl Engine {
         &self,
         setup: &mut Setup,
         conn: &Connection,
-    ) -> Result<Epoch, (&'static str, SetupError)> {
+        first: &[ArgOp],
+    ) -> Result<(Epoch, Option<CompoundRes>), (&'static str, SetupError)> {
         let caller = self.caller(conn);
         let client = match setup.client {
             Some(client) => client,
@@ -535,14 +569,15 @@ impl Engine {
             ops: granted.max_operations,
             slots: granted.max_requests.min(limits::SLOTS_MAX),
         };
-        let lease = caller.first_request(res.sessionid, setup.reclaims).await;
-        let lease = lease.map_err(|e| ("first SEQUENCE", e))?;
+        let beside = if first.len() + FIRST_OPS <= limits.ops as usize { first } else { &[] };
+        let lease = caller.first_request(res.sessionid, setup.reclaims, beside).await;
+        let (lease, answer) = lease.map_err(|e| ("first SEQUENCE", e))?;
         setup.reclaims = false;
         let mut table = SlotTable::new(limits.slots.max(1));
         if let Some(slot) = table.take() {
             table.put_back(slot, true);
         }
-        Ok(Epoch {
+        let epoch = Epoch {
             number: self.epoch().number + 1,
             id: res.sessionid,
             limits,
@@ -551,7 +586,8 @@ impl Engine {
             freed: Notify::new(),
             dead: AtomicBool::new(false),
             reclaim_wanted: AtomicBool::new(false),
-        })
+        };
+        Ok((epoch, answer))
     }
 
     fn setup_error(&self, step: &'static str, e: &SetupError) -> SessionError {

@@ -70,12 +70,25 @@ impl Session {
     /// # Errors
     /// When the server cannot be reached, does not speak the version, or refuses.
     pub async fn connect(options: SessionOptions) -> Result<Session, SessionError> {
+        Self::connect_and(options, &[]).await.map(|(session, _)| session)
+    }
+
+    /// The same, with operations that may go in the session's first request, so that nobody waits for them by themselves: they
+    /// must change nothing, and begin with one that says where. Their results, up to the first that failed; `None` when they
+    /// were not sent, which is so with versions 3 and 4.0 and where the server takes too few operations.
+    ///
+    /// # Errors
+    /// As [`Session::connect`].
+    pub async fn connect_and(
+        options: SessionOptions,
+        first: &[ArgOp],
+    ) -> Result<(Session, Option<CompoundRes>), SessionError> {
         if let Some(version) = options.version {
-            return Self::connect_as(options, version).await;
+            return Self::connect_as(options, version, first).await;
         }
         let mut last = None;
         for version in [Version::V42, Version::V41, Version::V40, Version::V3] {
-            match Self::connect_as(options.clone(), version).await {
+            match Self::connect_as(options.clone(), version, first).await {
                 Err(e) if e.is_other_version() => last = Some(e),
                 other => return other,
             }
@@ -83,14 +96,28 @@ impl Session {
         Err(last.unwrap_or(SessionError::Ended))
     }
 
-    async fn connect_as(options: SessionOptions, version: Version) -> Result<Session, SessionError> {
+    async fn connect_as(
+        options: SessionOptions,
+        version: Version,
+        first: &[ArgOp],
+    ) -> Result<(Session, Option<CompoundRes>), SessionError> {
         let options = SessionOptions { version: Some(version), ..options };
-        let kind = match version {
-            Version::V3 => Kind::Three(Arc::new(Three::connect(options).await?)),
-            Version::V40 => Kind::Forty(Forty::connect(options).await?),
-            Version::V41 | Version::V42 => Kind::Slots(Engine::connect(options, version.minor()).await?),
+        let (kind, answer) = match version {
+            Version::V3 => (Kind::Three(Arc::new(Three::connect(options).await?)), None),
+            Version::V40 => (Kind::Forty(Forty::connect(options).await?), None),
+            Version::V41 | Version::V42 => {
+                let (engine, answer) = Engine::connect(options, version.minor(), first).await?;
+                (Kind::Slots(engine), answer)
+            }
         };
-        Ok(Session { kind })
+        Ok((Session { kind }, answer))
+    }
+
+    /// Opens the connections that are not open yet, without waiting for them. Otherwise each is opened when it is needed.
+    pub fn open_lines(&self) {
+        if let Kind::Slots(engine) = &self.kind {
+            engine.open_lines();
+        }
     }
 
     fn peer(&self) -> &Peer {

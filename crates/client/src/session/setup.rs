@@ -25,6 +25,9 @@ use crate::limits;
 
 pub(crate) const COMPOUND: Target = Target { prog: PROGRAM, vers: v4::VERSION, proc: v4::PROC_COMPOUND };
 
+/// Operations of a session's first request beside its caller's.
+pub(super) const FIRST_OPS: usize = 4;
+
 /// The header of a COMPOUND of `count` operations: an empty tag, the minor version, the count.
 pub(crate) fn compound_header(minor: u32, count: usize, out: &mut BytesMut) {
     Bytes::new().encode(out);
@@ -137,9 +140,14 @@ impl Caller<'_> {
         }
     }
 
-    /// The first request of a session, on slot 0: nothing to reclaim (RFC 8881 section 18.51), and the
-    /// lease time. `first` is false for a session of a client that had reclaimed before.
-    pub(super) async fn first_request(&self, id: SessionId, first: bool) -> Result<Duration, SetupError> {
+    /// The first request of a session, on slot 0: nothing to reclaim (RFC 8881 section 18.51), the lease time, and what the
+    /// caller has to ask, whose results come back. `first` is false for a session of a client that had reclaimed before.
+    pub(super) async fn first_request(
+        &self,
+        id: SessionId,
+        first: bool,
+        beside: &[ArgOp],
+    ) -> Result<(Duration, Option<CompoundRes>), SetupError> {
         let mut ops = vec![ArgOp::Sequence(SequenceArgs {
             sessionid: id,
             sequenceid: 1,
@@ -151,7 +159,12 @@ impl Caller<'_> {
             ops.push(ArgOp::ReclaimComplete(false));
         }
         ops.extend([ArgOp::Putrootfh, ArgOp::Getattr(Bitmap::of(&[number::LEASE_TIME]))]);
-        let mut results = Results::new(self.raw(&ops).await?);
+        let own = ops.len();
+        ops.extend_from_slice(beside);
+        let mut reply = self.raw(&ops).await?;
+        let results = (reply.results.len() > own).then(|| reply.results.split_off(own));
+        let answer = results.map(|results| CompoundRes { results, ..reply.clone() });
+        let mut results = Results::new(reply);
         results.take(OpNum::SEQUENCE).map_err(SetupError::Op)?;
         // From here on the slot is used; what else fails must not undo that.
         let lease = || {
@@ -162,7 +175,7 @@ impl Caller<'_> {
             let seconds = AttrValues::from_fattr(&results.getattr().ok()?).ok()?.lease_time?;
             Some(Duration::from_secs(u64::from(seconds.max(1))))
         };
-        Ok({ lease }().unwrap_or(limits::LEASE_DEFAULT))
+        Ok(({ lease }().unwrap_or(limits::LEASE_DEFAULT), answer))
     }
 
     pub(super) async fn bind(&self, sessid: SessionId) -> Result<(), SetupError> {

@@ -24,7 +24,7 @@ use super::plan::{Final, Good, Job, Make, Plan, Settled, SlowDone, SlowTask};
 use super::replies::Feedback;
 use super::report::{Cause, FatalError, Progress, Report, Why};
 use super::source::{self, Data, Event, Piece, Reading, Source, Taken};
-use super::tree::DirId;
+use super::tree::{DirId, ROOT};
 use crate::archive::{ArchiveError, Kind, Member};
 use crate::compound::{Results, values};
 use crate::cost::{REPLY_HEAD, REQUEST_HEAD};
@@ -79,10 +79,18 @@ pub async fn run_as(
     let mut stop = options.stop.clone();
     let input = or_stopped(&mut stop, Input::of(&options, source, &*progress)).await?;
     let start = Instant::now();
-    let session = or_stopped(&mut stop, async { Ok(Session::connect(session_options).await?) }).await?;
-    let (mut report, fatal) = match or_stopped(&mut stop, open_destination(&session, url)).await {
+    // The destination is asked for together with the session.
+    let mut first = ops::resolving(&url.path);
+    if !first.is_empty() {
+        first.push(ops::listing(listed_attrs(options.existing)));
+    }
+    let connecting = async { Ok(Session::connect_and(session_options, &first).await?) };
+    let (session, answer) = or_stopped(&mut stop, connecting).await?;
+    session.open_lines();
+    let entries = answer.as_ref().and_then(ops::listed);
+    let (mut report, fatal) = match or_stopped(&mut stop, open_destination(&session, url, answer)).await {
         Err(e) => (Report::default(), Some(e)),
-        Ok(root) => extract(&session, root, &options, input, progress).await,
+        Ok(root) => extract(&session, root, entries, &options, input, progress).await,
     };
     session.clone().destroy().await;
     report.measure(start, &session.stats());
@@ -104,7 +112,7 @@ pub async fn run_in(
     enough(session)?;
     let input = Input::of(&options, source, &*progress).await?;
     let start = Instant::now();
-    let (mut report, fatal) = extract(session, root, &options, input, progress).await;
+    let (mut report, fatal) = extract(session, root, None, &options, input, progress).await;
     report.measure(start, &session.stats());
     finished(report, fatal)
 }
@@ -178,9 +186,11 @@ async fn look(session: &Session, root: &FileHandle, resume: &Resume) {
     resume.looked(looking);
 }
 
+/// `entries`: those of the destination, if they are known.
 async fn extract(
     session: &Session,
     root: FileHandle,
+    entries: Option<Vec<Entry>>,
     options: &UntarOptions,
     input: Input,
     progress: Arc<dyn Progress>,
@@ -208,6 +218,7 @@ async fn extract(
     let plan = Plan::new(root, options.existing, rules.implied_dir(), capacity);
     let mut engine = Engine::new(session.clone(), plan, rules, options, progress);
     engine.refuses_xattrs = no_xattrs && options.xattrs == Xattrs::Must;
+    engine.entries = entries;
     engine.run(reading).await
 }
 
@@ -238,12 +249,16 @@ fn finished(mut report: Report, fatal: Option<FatalError>) -> Result<Report, Fat
 }
 
 /// The destination's handle.
-async fn open_destination(session: &Session, url: &NfsUrl) -> Result<FileHandle, FatalError> {
+async fn open_destination(
+    session: &Session,
+    url: &NfsUrl,
+    answer: Option<CompoundRes>,
+) -> Result<FileHandle, FatalError> {
     let server = session.server().to_owned();
     let path = url.path.iter().map(|c| format!("/{}", c.escape_ascii())).collect::<String>();
     let path = if path.is_empty() { "/".to_owned() } else { path };
     enough(session)?;
-    match ops::resolve(session, &url.path).await {
+    match ops::resolve_from(session, &url.path, answer).await {
         Ok((fh, attrs)) if attrs.kind == Some(FileType::Dir) => Ok(fh),
         Ok(_) => Err(FatalError::NotDirectory { server, path }),
         Err(source) => Err(FatalError::Destination { server, path, source }),
@@ -274,8 +289,16 @@ enum Done {
     Listing(DirId, Result<Option<Vec<Entry>>, ops::Error>),
 }
 
+/// What a listing asks for.
+fn listed_attrs(existing: Existing) -> Bitmap {
+    const WANTED: Bitmap = Bitmap::of(&[number::TYPE, number::FILEHANDLE]);
+    if matches!(existing, Existing::Look(_)) { SEEN } else { WANTED }
+}
+
 struct Engine {
     session: Session,
+    /// The destination's entries, if they are known, until they are asked for.
+    entries: Option<Vec<Entry>>,
     plan: Plan<Cargo>,
     rules: AttrRules,
     existing: Existing,
@@ -312,6 +335,7 @@ impl Engine {
         let window = options.tuning.compounds_in_flight.min(session.limits().slots as usize).max(1);
         Engine {
             session,
+            entries: None,
             plan,
             rules,
             existing: options.existing,
@@ -380,7 +404,7 @@ impl Engine {
                         self.take(done);
                     }
                 }
-                n = reading.events.recv_many(&mut events, 256), if reads => {
+                n = reading.events.recv_many(&mut events, limits::MEMBERS_AHEAD), if reads => {
                     // The thread's last word is `End`; without it, it has died.
                     if n == 0 {
                         self.report.stopped = Some("the archive's reader stopped".into());
@@ -513,13 +537,20 @@ impl Engine {
     }
 
     fn start_listings(&mut self) {
-        let looks = matches!(self.existing, Existing::Look(_));
-        for (id, fh) in self.plan.take_listings() {
+        let wanted = listed_attrs(self.existing);
+        let mut wants = self.plan.take_listings();
+        // What is known already may lead to directories in it.
+        if wants.iter().any(|(id, _)| *id == ROOT)
+            && let Some(entries) = self.entries.take()
+        {
+            wants.retain(|(id, _)| *id != ROOT);
+            self.plan.listed(ROOT, Some(entries));
+            wants.extend(self.plan.take_listings());
+        }
+        for (id, fh) in wants {
             self.tasks += 1;
             let (session, send) = (self.session.clone(), self.send.clone());
             tokio::spawn(async move {
-                const WANTED: Bitmap = Bitmap::of(&[number::TYPE, number::FILEHANDLE]);
-                let wanted = if looks { SEEN } else { WANTED };
                 let listed = ops::list(&session, &fh, wanted, limits::LISTING_MAX).await;
                 let _ = send.send(Done::Listing(id, listed));
             });

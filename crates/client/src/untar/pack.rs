@@ -20,7 +20,7 @@ use crate::compound::fattr;
 use crate::copy::on_server::{Original, Way, clone, copy};
 use crate::cost::{REPLY_HEAD, REQUEST_HEAD, result_bytes};
 use crate::fs::Xattr;
-use crate::limits::COPIED_PER_COMPOUND;
+use crate::limits::{COPIED_PER_COMPOUND, DIRS_FOR_A_MEMBER};
 use crate::session::SessionLimits;
 
 /// What one compound may cost. Learnt downward when a server takes less than it promised.
@@ -113,6 +113,8 @@ pub(super) struct Packer {
     members: Vec<(ItemId, usize)>,
     /// Bytes that the server copies for it.
     copied: u64,
+    /// What the members count for, in parts of one: a directory is little work.
+    weight: usize,
 }
 
 impl Packer {
@@ -126,6 +128,7 @@ impl Packer {
             place: Place::default(),
             members: Vec::new(),
             copied: 0,
+            weight: 0,
         }
     }
 
@@ -134,7 +137,7 @@ impl Packer {
     }
 
     pub(super) fn is_full(&self) -> bool {
-        self.members.len() >= self.capacity.members
+        self.weight >= self.capacity.members * DIRS_FOR_A_MEMBER
     }
 
     pub(super) fn number(&self) -> u64 {
@@ -156,6 +159,9 @@ impl Packer {
         if fits {
             self.members.push((id, self.ops - ops));
             self.copied += copied;
+            // Alone means alone.
+            let is_light = matches!(piece.parts, Parts::Dir(_)) && self.capacity.members > 1;
+            self.weight += if is_light { 1 } else { DIRS_FOR_A_MEMBER };
         } else {
             self.body.truncate(len);
             (self.ops, self.reply, self.place) = (ops, reply, place);

@@ -3,7 +3,7 @@
 //!
 //! | where an item is | until |
 //! |---|---|
-//! | `ready`, in the archive's order | it is packed, or has to wait for a directory's handle |
+//! | `ready`, directories first, otherwise in the archive's order | it is packed, or has to wait for a directory's handle |
 //! | held by a directory that is being made | the directory has a handle, or failed |
 //! | parked behind another item on the same path, or a listing | that is done |
 //! | in a batch | its reply |
@@ -186,13 +186,31 @@ enum Parked<P> {
     Link(ItemId),
 }
 
+/// Items that could be packed. Directories go first: what is in them can then go in any compound, and nothing waits for
+/// them longer than it must.
+#[derive(Default)]
+struct Ready {
+    dirs: VecDeque<ItemId>,
+    others: VecDeque<ItemId>,
+}
+
+impl Ready {
+    fn pop(&mut self) -> Option<ItemId> {
+        self.dirs.pop_front().or_else(|| self.others.pop_front())
+    }
+
+    fn front(&self) -> Option<&ItemId> {
+        self.dirs.front().or_else(|| self.others.front())
+    }
+}
+
 pub(super) struct Plan<P> {
     pub(super) existing: Existing,
     implied_attrs: Fattr,
     pub(super) tree: Tree,
     pub(super) items: Vec<Option<Item<P>>>,
     free: Vec<ItemId>,
-    pub(super) ready: VecDeque<ItemId>,
+    ready: Ready,
     slow: VecDeque<ItemId>,
     /// What the archive has behind a hard link that is not planned yet: it might change the target.
     behind_link: VecDeque<Job<P>>,
@@ -222,7 +240,7 @@ impl<P: Default> Plan<P> {
             tree: Tree::new(root),
             items: Vec::new(),
             free: Vec::new(),
-            ready: VecDeque::new(),
+            ready: Ready::default(),
             slow: VecDeque::new(),
             behind_link: VecDeque::new(),
             link_unplanned: false,
@@ -256,7 +274,7 @@ impl<P: Default> Plan<P> {
 
     /// Items that could be packed, or may turn out to have to wait.
     pub(super) fn ready(&self) -> usize {
-        self.ready.len()
+        self.ready.dirs.len() + self.ready.others.len()
     }
 
     pub(super) fn capacity(&self) -> Capacity {
@@ -395,7 +413,7 @@ impl<P: Default> Plan<P> {
             self.link_unplanned = false;
             self.aim(id);
         } else {
-            self.ready.push_back(id);
+            self.is_ready(id);
         }
     }
 
@@ -467,7 +485,7 @@ impl<P: Default> Plan<P> {
             sent: false,
             leftover: Leftover::Nothing,
         });
-        self.ready.push_back(id);
+        self.is_ready(id);
     }
 
     /// Finds a hard link's target, or what to wait for.
@@ -529,7 +547,7 @@ impl<P: Default> Plan<P> {
         if let Some(item) = self.item_mut(id) {
             item.target = Some((dir, rest.to_vec()));
         }
-        self.ready.push_back(id);
+        self.is_ready(id);
     }
 
     /// A directory's entries, `None` when they cannot all be known.
@@ -577,7 +595,7 @@ impl<P: Default> Plan<P> {
     /// A directory is open, or has failed: what waited for that goes on, in its order.
     pub(super) fn wake(&mut self, id: DirId) {
         for item in std::mem::take(&mut self.tree.dir_mut(id).held).into_iter().rev() {
-            self.ready.push_front(item);
+            self.again(item);
         }
         let parked = self.behind_dirs.remove(&id).unwrap_or_default();
         self.unpark(parked, None);
@@ -603,12 +621,29 @@ impl<P: Default> Plan<P> {
         self.go_on();
     }
 
+    /// An item can be packed.
+    fn is_ready(&mut self, id: ItemId) {
+        self.queue(id).push_back(id);
+    }
+
+    /// An item can be packed, before those that are ready already.
+    pub(super) fn again(&mut self, id: ItemId) {
+        self.queue(id).push_front(id);
+    }
+
+    fn queue(&mut self, id: ItemId) -> &mut VecDeque<ItemId> {
+        match self.item(id).is_some_and(|item| item.child.is_some()) {
+            true => &mut self.ready.dirs,
+            false => &mut self.ready.others,
+        }
+    }
+
     /// Packs as many ready items as fit into a compound; `None` when none is ready.
     pub(super) fn next_batch(&mut self) -> Option<Batch> {
         let mut packer = Packer::new(self.capacity, self.next_batch);
         self.next_batch += 1;
         while !packer.is_full() {
-            let Some(id) = self.ready.pop_front() else { break };
+            let Some(id) = self.ready.pop() else { break };
             let Some(item) = self.items[id.0 as usize].as_ref() else { continue };
             let wanted = [Some(item.dir), item.target.as_ref().map(|t| t.0)];
             let mut routes = [None, None];
@@ -675,9 +710,9 @@ impl<P: Default> Plan<P> {
             } else if packer.is_empty() {
                 // Alone it does not fit either.
                 self.make_slow(id);
-                self.ready.push_front(id);
+                self.again(id);
             } else {
-                self.ready.push_front(id);
+                self.again(id);
                 break;
             }
         }
@@ -907,7 +942,7 @@ impl<P: Default> Plan<P> {
                 self.open = self.open.saturating_sub(1);
             }
         }
-        (self.ready, self.slow) = (VecDeque::new(), VecDeque::new());
+        (self.ready, self.slow) = (Ready::default(), VecDeque::new());
     }
 }
 

@@ -65,7 +65,7 @@ impl<P: Default> Plan<P> {
             stopped = failed.is_some();
         }
         for id in again.into_iter().rev() {
-            self.ready.push_front(id);
+            self.again(id);
         }
         feedback
     }
@@ -87,7 +87,7 @@ impl<P: Default> Plan<P> {
             if !learnt || batch.members.len() == 1 {
                 self.make_slow(*id);
             }
-            self.ready.push_front(*id);
+            self.again(*id);
         }
         if learnt { Feedback::GoOn } else { Feedback::Pause }
     }
@@ -115,7 +115,7 @@ impl<P: Default> Plan<P> {
                     item.replace |= ours && !is_dir;
                 }
             }
-            self.ready.push_front(*id);
+            self.again(*id);
         }
     }
 
@@ -177,7 +177,7 @@ impl<P: Default> Plan<P> {
         if !written || unstable.is_some() {
             // A short write, or one that is not stable: all over again.
             (item.slow, item.replace, item.known) = (true, true, true);
-            return self.ready.push_front(id);
+            return self.again(id);
         }
         if let Some(child) = item.child {
             let Some(fh) = handle else { return self.fail(id, "the server gave no filehandle") };
@@ -191,7 +191,7 @@ impl<P: Default> Plan<P> {
             let all = merge(&job.attrs.create, &job.attrs.finish);
             item.leftover = Leftover::Incomplete(fh, all);
             item.slow = true;
-            return self.ready.push_front(id);
+            return self.again(id);
         }
         self.done(id);
     }

@@ -19,7 +19,9 @@ use super::existing::Existing;
 use super::pack::{Batch, Capacity};
 use super::plan::{Job, Leftover, Make, Plan, SlowDone, SlowTask};
 use super::replies::Feedback;
+use super::tree::ItemId;
 use crate::cost::{REPLY_HEAD, REQUEST_HEAD};
+use crate::limits::DIRS_FOR_A_MEMBER;
 use crate::ops::Entry;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -421,7 +423,11 @@ fn run(case: &Case) {
             assert!(
                 batch.ops < c.ops && REQUEST_HEAD + batch.body.len() <= c.request && batch.reply <= c.reply
             );
-            assert!(batch.members.len() <= c.members && !batch.members.is_empty());
+            let of = |id: ItemId| plan.items[id.0 as usize].as_ref();
+            let dirs = batch.members.iter().filter(|m| of(m.0).is_some_and(|i| i.child.is_some())).count();
+            let others = batch.members.len() - dirs;
+            assert!(others <= c.members && (1..=c.members * DIRS_FOR_A_MEMBER).contains(&(others + dirs)));
+            assert!(c.members > 1 || others + dirs == 1);
             assert_eq!(batch.cachethis, batch.reply <= c.reply_cached);
             flying.push(batch);
         }

@@ -175,7 +175,7 @@ pub(super) fn start(
     tuning: &Tuning,
     resume: Option<Arc<Resume>>,
 ) -> io::Result<Reading> {
-    let (send, events) = mpsc::channel(1024);
+    let (send, events) = mpsc::channel(limits::MEMBERS_AHEAD);
     let count = ReadCount::default();
     let budget_bytes = tuning.bytes_in_flight.clamp(limits::PIECE_BYTES * 2, 1 << 31);
     let budget = Arc::new(Semaphore::new(budget_bytes));
