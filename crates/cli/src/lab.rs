@@ -155,7 +155,9 @@ fn experiment(args: RunArgs) -> Exit {
         return Exit::Done;
     };
     let mut steps = Steps::new();
-    let result = experiments::run(&name, &Choices { files: args.files }, &mut |what| steps.doing(what));
+    let result = experiments::run(&name, &Choices { files: args.files, peers: args.peers }, &mut |what| {
+        steps.doing(what)
+    });
     steps.finish();
     let Some(report) = told(result) else { return Exit::Failed };
     if args.json {

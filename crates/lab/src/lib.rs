@@ -11,7 +11,7 @@
 //! | `memory_disk` | a filesystem in memory, for what is not to wait for a disk |
 //! | `rig`, `served` | a volume and a log on emulated disks; a server process on them |
 //! | `net` | a TCP link with a round-trip time |
-//! | `peers`, `load` | other servers, and a load that is put on them and on ours |
+//! | `peers`, `load` | other servers and clients, and a load that is put on them and on ours |
 //! | `tools` | the client's commands as processes, with what they sent and needed |
 //! | `serial` | a client that does one thing at a time, as the kernel's does for tar |
 //! | `tarball`, `verify` | archives made and read, trees compared with them |

@@ -5,14 +5,19 @@
 
 mod beside_ganesha;
 mod checkpoint_stall;
+mod client_memory;
+mod client_round_trips;
 mod client_rpcs;
 mod eight_clients;
 mod large_directory;
 mod log_throughput;
+mod nested_open;
 mod recovery_speed;
 mod serial_flushes;
 mod server_memory;
+mod untar_local_limit;
 mod untar_vs_serial;
+mod web_page;
 
 use crate::error::{Error, Result};
 use crate::measure::Terms;
@@ -26,6 +31,8 @@ use std::net::SocketAddr;
 pub struct Choices {
     /// How many files; each experiment has a default that takes seconds.
     pub files: Option<u64>,
+    /// Programs to be measured beside ([`crate::peers::program`]).
+    pub peers: Vec<std::path::PathBuf>,
 }
 
 /// What hears how far an experiment is.
@@ -41,11 +48,16 @@ pub struct Experiment {
 }
 
 /// Every experiment.
-pub const ALL: [Experiment; 10] = [
+pub const ALL: [Experiment; 15] = [
     Experiment {
         name: "untar-vs-serial",
         about: "untar against local extraction and one file at a time, data disk 10 ms, log 0.05 ms",
         run: untar_vs_serial::run,
+    },
+    Experiment {
+        name: "untar-local-limit",
+        about: "untar to a server on this machine beside local tar -x and sync, on the same kind of disk",
+        run: untar_local_limit::run,
     },
     Experiment {
         name: "serial-flushes",
@@ -76,6 +88,26 @@ pub const ALL: [Experiment; 10] = [
         name: "client-rpcs",
         about: "RPCs per file of the client's commands, on servers that take many, 200 and 50 operations in a COMPOUND",
         run: client_rpcs::run,
+    },
+    Experiment {
+        name: "client-memory",
+        about: "peak memory and processor time of the client's commands on a long tree (--files 1000000)",
+        run: client_memory::run,
+    },
+    Experiment {
+        name: "client-round-trips",
+        about: "many small files put on a server at round trips of 0.1 to 50 ms, beside other clients (--peer PROGRAM)",
+        run: client_round_trips::run,
+    },
+    Experiment {
+        name: "nested-open",
+        about: "a file below 1 to 32 directories opened for the first time, beside one name after another",
+        run: nested_open::run,
+    },
+    Experiment {
+        name: "web-page",
+        about: "a web page's hundred files looked at, read and written, beside one thing at a time",
+        run: web_page::run,
     },
     Experiment {
         name: "log-throughput",
@@ -200,6 +232,12 @@ pub fn run(name: &str, choices: &Choices, hear: Hear<'_>) -> Result<Report> {
         notes: found.notes,
         total_s: start.elapsed().as_secs_f64(),
     })
+}
+
+/// The figure in the middle.
+fn middle(mut figures: Vec<f64>) -> f64 {
+    figures.sort_unstable_by(f64::total_cmp);
+    figures.get(figures.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
 /// A client in a directory of its own.

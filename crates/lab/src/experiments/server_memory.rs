@@ -108,7 +108,7 @@ fn extract(files: u64) -> Result<(Taken, u64)> {
 }
 
 /// Regular files below a directory, without the server's own.
-fn count_files(root: &std::path::Path) -> Result<u64> {
+pub(super) fn count_files(root: &std::path::Path) -> Result<u64> {
     let mut count = 0;
     let mut dirs = vec![root.to_owned()];
     while let Some(dir) = dirs.pop() {

@@ -1,3 +1,5 @@
-//! Other NFS servers, as they come in packages, beside which ours is measured.
+//! Others, beside whom ours is measured: NFS servers and clients, as they come in packages and crates.
 
 pub mod ganesha;
+pub mod libnfs;
+pub mod program;

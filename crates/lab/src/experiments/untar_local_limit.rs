@@ -1,0 +1,102 @@
+//! `untar` to a server on this machine beside `tar -x` and a sync on the same kind of disk: what is left of the local
+//! speed when every file is stable before its reply. No network is emulated.
+//!
+//! Both sides have their turn in each round, on a filesystem made anew, and both trees are compared with the archive. The
+//! round in the middle counts.
+
+use super::{Check, Choices, Findings, Hear, Line, Relation};
+use crate::error::{Context, Result};
+use crate::measure::{local_untar, untar};
+use crate::rig::{Latency, Rig, RigOptions};
+use crate::served::{Durability, ServeOptions, Served};
+use crate::tarball::{Shape, write_random};
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Write};
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+/// Files, unless chosen otherwise.
+const FILES: u64 = 16_384;
+
+const ROUNDS: usize = 5;
+
+/// The share of the local speed that is claimed.
+const SHARE: f64 = 0.5;
+
+/// Disks: what a flush takes, of the data disk and of the log.
+const DISKS: [(&str, Latency); 2] = [
+    ("no latency", Latency { data_flush: Duration::ZERO, log_flush: Duration::ZERO }),
+    (
+        "data disk 10 ms, log 0.05 ms",
+        Latency { data_flush: Duration::from_millis(10), log_flush: Duration::from_micros(50) },
+    ),
+];
+
+/// Room for a log of all of it, so that no checkpoint is for want of room.
+const LOG_BYTES: u64 = 512 << 20;
+
+pub(super) fn run(choices: &Choices, hear: Hear<'_>) -> Result<Findings> {
+    crate::namespace::run_private(|| measure(choices.files.unwrap_or(FILES).max(1), hear))?
+}
+
+fn measure(files: u64, hear: Hear<'_>) -> Result<Findings> {
+    let mut rig = Rig::new(&RigOptions { log_bytes: LOG_BYTES, ..RigOptions::default() })?;
+    let archive = rig.scratch().join("archive.tar");
+    let what = || format!("write {}", archive.display());
+    let mut out = BufWriter::new(File::create(&archive).context(what)?);
+    write_random(Shape { files, ..Shape::default() }, &mut out).and_then(|()| out.flush()).context(what)?;
+    drop(out);
+
+    let mut found = Findings::default();
+    for (name, latency) in DISKS {
+        let mut seconds = [Vec::new(), Vec::new()];
+        for round in 0..ROUNDS {
+            hear(&format!("{name}, round {} of {ROUNDS}: tar -x and sync", round + 1));
+            seconds[0].push(local(&mut rig, &archive, latency)?);
+            hear(&format!("{name}, round {} of {ROUNDS}: landfast untar", round + 1));
+            seconds[1].push(served(&mut rig, &archive, latency)?);
+        }
+        let [local, served] = seconds.map(super::middle);
+        let share = local / served;
+        found.lines.push(Line::new(
+            name,
+            [
+                ("local_files_per_s", files as f64 / local),
+                ("untar_files_per_s", files as f64 / served),
+                ("share", share),
+            ],
+        ));
+        let what = format!("{name}: untar's share of the speed of local tar -x and sync");
+        found.checks.push(Check::new(&what, share, Relation::AtLeast, SHARE));
+    }
+    Ok(found)
+}
+
+fn same(archive: &Path, tree: &Path) -> Result<()> {
+    let open = File::open(archive).context(|| format!("open {}", archive.display()))?;
+    crate::verify::compare(BufReader::new(open), tree)?.into_result().map(drop)
+}
+
+/// Seconds of `tar -x` and a sync.
+fn local(rig: &mut Rig, archive: &Path, latency: Latency) -> Result<f64> {
+    rig.format()?;
+    rig.set_latency(latency)?;
+    let took = local_untar(archive, &rig.export())?;
+    rig.set_latency(Latency::default())?;
+    same(archive, &rig.export())?;
+    Ok(took.as_secs_f64())
+}
+
+/// Seconds of `landfast untar`.
+fn served(rig: &mut Rig, archive: &Path, latency: Latency) -> Result<f64> {
+    rig.format()?;
+    // The server tries at its start which way of flushing is quicker on this device.
+    rig.set_latency(latency)?;
+    let server = Served::start(&ServeOptions::new(&rig.export(), Some(rig.log_device()?), Durability::Log))?;
+    let taken = untar(server.addr(), archive, Stdio::null())?;
+    rig.set_latency(Latency::default())?;
+    same(archive, &rig.export())?;
+    server.stop()?;
+    Ok(taken.seconds)
+}

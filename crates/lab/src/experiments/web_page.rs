@@ -1,0 +1,228 @@
+//! What a web page asks of its files: a hundred of 10 to 100 KB, of which some are looked at, as many read, and each tenth is
+//! written. By the library in three calls at once, and by a client that does one thing at a time.
+//!
+//! Both through the same emulated link, in turns, each with a client that has served a page before: directories are known,
+//! files are not kept. What is read is compared with what is there, what is written is read from the server's disk.
+
+use super::{Check, Choices, Findings, Hear, Line, Relation};
+use crate::error::{Context, Error, Result};
+use crate::memory_disk::MemoryDisk;
+use crate::net::Link;
+use crate::rng::Rng;
+use crate::serial::{Action, Actor};
+use crate::served::{Durability, ServeOptions, Served};
+use landfast_client::fs::{NewFile, Nfs};
+use landfast_xdr::Bytes;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use tokio::runtime::Runtime;
+
+/// Files of a page.
+const FILES: usize = 100;
+/// One of so many is written; of the others one half is looked at, the other one is read.
+const WRITTEN: usize = 10;
+/// Their sizes in bytes, and how many lie in a directory.
+const BYTES: (usize, usize) = (10_000, 100_000);
+const PER_DIR: usize = 10;
+
+/// Round trips, in milliseconds.
+const ROUND_TRIPS_MS: [f64; 3] = [0.1, 1.0, 10.0];
+
+/// Pages of each side; the one in the middle counts.
+const ROUNDS: usize = 5;
+
+/// RPCs for a page, at most.
+const RPCS_MAX: f64 = 16.0;
+
+/// At 1 ms a page is claimed to come so many times as quick as one thing at a time.
+const TIMES_SERIAL: f64 = 5.0;
+
+const LOG_BYTES: u64 = 256 << 20;
+
+/// What a page does with a file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Use {
+    Look,
+    Read,
+    Write,
+}
+
+struct File {
+    path: String,
+    data: Bytes,
+    used: Use,
+}
+
+pub(super) fn run(_choices: &Choices, hear: Hear<'_>) -> Result<Findings> {
+    crate::namespace::run_private(|| measure(hear))?
+}
+
+/// A page's files.
+fn files() -> Vec<File> {
+    let mut rng = Rng::new(7);
+    let file = |n: usize| {
+        let size = BYTES.0 + (BYTES.1 - BYTES.0) * n / (FILES - 1);
+        let mut data = vec![0; size];
+        rng.fill(&mut data);
+        let used = match n % WRITTEN {
+            0 => Use::Write,
+            k if k % 2 == 1 => Use::Look,
+            _ => Use::Read,
+        };
+        File { path: format!("site/htdocs/part{}/file{n}", n / PER_DIR), data: data.into(), used }
+    };
+    (0..FILES).map(file).collect()
+}
+
+fn measure(hear: Hear<'_>) -> Result<Findings> {
+    let disk = MemoryDisk::new()?;
+    let mut files = files();
+    for file in &files {
+        let at = disk.export().join(&file.path);
+        let dir = at.parent().unwrap_or(disk.export());
+        std::fs::create_dir_all(dir).context(|| format!("create {}", dir.display()))?;
+        std::fs::write(&at, &file.data).context(|| format!("write {}", at.display()))?;
+    }
+    let server = Served::start(&ServeOptions {
+        log_bytes: Some(LOG_BYTES),
+        ..ServeOptions::new(disk.export(), Some(&disk.scratch().join("log")), Durability::Log)
+    })?;
+    let runtime = Runtime::new().context(|| "start threads".to_owned())?;
+    let mut found = Findings::default();
+    let (mut most, mut times) = (0, Vec::new());
+    for rtt_ms in ROUND_TRIPS_MS {
+        hear(&format!("round trips of {rtt_ms} ms"));
+        let link = Link::start(server.addr(), Duration::from_secs_f64(rtt_ms / 1000.0))?;
+        let nfs = runtime.block_on(connect(link.addr()))?;
+        let mut actor = Actor::connect(link.addr(), format!("page {rtt_ms}"), "/")?;
+        let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+        // The first page is not counted: both sides are warm then.
+        for round in 0..=ROUNDS {
+            // Other contents each time, so that it shows who has written.
+            files.iter_mut().filter(|f| f.used == Use::Write).for_each(turn);
+            let page = runtime.block_on(at_once(&nfs, &files))?;
+            written(disk.export(), &files)?;
+            files.iter_mut().filter(|f| f.used == Use::Write).for_each(turn);
+            let slow = one_by_one(&mut actor, &files)?;
+            written(disk.export(), &files)?;
+            if round > 0 {
+                most = most.max(page.1);
+                ours.push(page);
+                theirs.push(slow);
+            }
+        }
+        runtime.block_on(nfs.session().clone().destroy());
+        actor.into_session().close()?;
+        let ms = |all: &[(f64, u64)]| super::middle(all.iter().map(|p| p.0 * 1000.0).collect());
+        let rpcs = |all: &[(f64, u64)]| all.iter().map(|p| p.1).max().unwrap_or(0) as f64;
+        let (our_ms, their_ms) = (ms(&ours), ms(&theirs));
+        times.push(their_ms / our_ms);
+        found.lines.push(Line::new(
+            &format!("{rtt_ms} ms"),
+            [
+                ("landfast_rpcs", rpcs(&ours)),
+                ("landfast_ms", our_ms),
+                ("one_by_one_rpcs", rpcs(&theirs)),
+                ("one_by_one_ms", their_ms),
+                ("times", their_ms / our_ms),
+            ],
+        ));
+    }
+    server.stop()?;
+    found.checks = vec![
+        Check::new("RPCs for a page of 100 files, the most", most as f64, Relation::AtMost, RPCS_MAX),
+        Check::new(
+            "a page at a round trip of 1 ms: times as quick as one thing at a time",
+            times[1],
+            Relation::AtLeast,
+            TIMES_SERIAL,
+        ),
+    ];
+    found.notes.push(
+        "`one_by_one` stands for a kernel's client that knows the directories: GETATTR, READ and stable WRITE, without the \
+         OPEN and CLOSE that a kernel's sends as well"
+            .to_owned(),
+    );
+    Ok(found)
+}
+
+/// Other contents of the same length.
+fn turn(file: &mut File) {
+    let turned: Vec<u8> = file.data.iter().map(|b| b.wrapping_add(1)).collect();
+    file.data = turned.into();
+}
+
+/// What the server's disk has is what was written.
+fn written(export: &Path, files: &[File]) -> Result<()> {
+    for file in files.iter().filter(|f| f.used == Use::Write) {
+        let there = std::fs::read(export.join(&file.path)).context(|| format!("read {}", file.path))?;
+        expect(file, &there)?;
+    }
+    Ok(())
+}
+
+fn expect(file: &File, data: &[u8]) -> Result<()> {
+    if data == &file.data[..] { Ok(()) } else { Err(Error::Unable(format!("{}: other contents", file.path))) }
+}
+
+fn unable(e: &dyn std::fmt::Display) -> Error {
+    Error::Unable(format!("the client library: {e}"))
+}
+
+async fn connect(addr: SocketAddr) -> Result<Nfs> {
+    let url = format!("nfs://{addr}/").parse().map_err(|e| unable(&e))?;
+    Nfs::connect(&url).await.map_err(|e| unable(&e))
+}
+
+/// Seconds and calls of a page by the library.
+async fn at_once(nfs: &Nfs, files: &[File]) -> Result<(f64, u64)> {
+    let of = |used: Use| files.iter().filter(move |f| f.used == used);
+    let before = nfs.stats().rpcs;
+    let start = Instant::now();
+    let news = of(Use::Write).map(|f| NewFile::new(f.path.clone(), f.data.clone()));
+    let (looked, read, written) = tokio::join!(
+        nfs.getattrs(of(Use::Look).map(|f| &f.path)),
+        nfs.read_files(of(Use::Read).map(|f| &f.path)),
+        nfs.write_files(news),
+    );
+    let page = (start.elapsed().as_secs_f64(), nfs.stats().rpcs - before);
+    for (file, object) in of(Use::Look).zip(looked) {
+        let size = object.into_result().map_err(|e| unable(&e))?.attrs.size;
+        if size != Some(file.data.len() as u64) {
+            return Err(Error::Unable(format!("{}: {size:?} bytes", file.path)));
+        }
+    }
+    for (file, data) in of(Use::Read).zip(read) {
+        expect(file, &data.into_result().map_err(|e| unable(&e))?)?;
+    }
+    for outcome in written {
+        outcome.into_result().map_err(|e| unable(&e))?;
+    }
+    Ok(page)
+}
+
+/// The same, one thing at a time.
+fn one_by_one(actor: &mut Actor, files: &[File]) -> Result<(f64, u64)> {
+    let before = actor.session().counts();
+    let start = Instant::now();
+    let mut read = Vec::new();
+    for file in files {
+        let path = file.path.as_bytes();
+        let fh = actor.handle(path)?;
+        match file.used {
+            Use::Look => drop(actor.getattr(&fh)?),
+            Use::Read => {
+                actor.getattr(&fh)?;
+                read.push((file, actor.read(&fh, 0, BYTES.1 as u32)?));
+            }
+            Use::Write => {
+                let data = file.data.clone();
+                actor.perform(&Action::Write { path: path.to_vec(), offset: 0, data, stable: true })?;
+            }
+        }
+    }
+    let page = (start.elapsed().as_secs_f64(), actor.session().counts().since(&before).rpcs);
+    read.iter().try_for_each(|(file, data)| expect(file, data))?;
+    Ok(page)
+}
