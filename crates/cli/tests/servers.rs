@@ -7,7 +7,7 @@ use common::{Serving, own_network, path, root, run, stderr, stdout};
 use std::fs;
 use std::path::Path;
 
-const SCRIPT: &str = r#"
+const GANESHA: &str = r#"
 cd "$WORK"
 mkdir export recovery
 cat > ganesha.conf <<END
@@ -20,8 +20,30 @@ ganesha.nfsd -F -f ganesha.conf -L messages -p pid &
 server=$!
 waits rpcinfo -T tcp 127.0.0.1 nfs 3
 waits rpcinfo -T tcp 127.0.0.1 nfs 4
+"#;
+
+const COMMANDS: &str = r#"
 "$LANDFAST" lab commands "nfs://127.0.0.1$WORK/export?version=3" nfs://127.0.0.1/?version=4.0 nfs://127.0.0.1/?version=4.1 nfs://127.0.0.1/?version=4.2
 test -z "$(ls -A export)"
+"#;
+
+const KILLED: &str = r#"
+mkdir t
+for d in $(seq 20); do mkdir t/d$d; (cd t/d$d; for f in $(seq 60); do echo $d $f > $f; done; ln 1 h); done
+head -c 3000000 /dev/urandom > t/large; chmod 0555 t/d*; tar -cf t.tar t
+for v in 3 4.0 4.1 4.2; do
+    mkdir export/$v
+    case $v in 3) url="nfs://127.0.0.1$WORK/export/3?version=3";; *) url="nfs://127.0.0.1/$v?version=$v";; esac
+    # It gets a part of the archive and waits for more.
+    mkfifo $v.fifo
+    "$LANDFAST" untar --resume $v.journal - "$url" < $v.fifo & client=$!
+    exec 7> $v.fifo; head -c 800000 t.tar >&7
+    waits grep -q members $v.journal
+    kill -9 $client; wait $client || echo "version $v: killed"; exec 7>&-
+    "$LANDFAST" untar --resume $v.journal - "$url" < t.tar | tee $v.words
+    grep -q 'done before' $v.words
+    "$LANDFAST" diff-tree t.tar "$url"
+done
 "#;
 
 #[test]
@@ -29,7 +51,18 @@ fn every_command_on_nfs_ganesha_in_each_version() {
     if !root() {
         return;
     }
-    let Some(mut script) = own_network(SCRIPT, &["ganesha.nfsd"]) else { return };
+    on_ganesha(COMMANDS);
+}
+
+#[test]
+fn an_archive_goes_on_after_a_kill_on_nfs_ganesha_in_each_version() {
+    if root() {
+        on_ganesha(KILLED);
+    }
+}
+
+fn on_ganesha(script: &str) {
+    let Some(mut script) = own_network(&[GANESHA, script].concat(), &["ganesha.nfsd"]) else { return };
     // Not below /run or /tmp, which may have no handles to export.
     let work =
         tempfile::Builder::new().prefix("landfast-servers-").tempdir_in("/var/tmp").expect("a directory");
