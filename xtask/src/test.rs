@@ -17,8 +17,10 @@ use crate::proc::{self, command, output};
 use crate::steps::{Job, Outcome, Steps};
 
 /// The experiments whose claims must hold.
-const EXPERIMENTS: [&str; 9] = [
+const EXPERIMENTS: [&str; 11] = [
     "client-rpcs",
+    "nested-open",
+    "web-page",
     "serial-flushes",
     "eight-clients",
     "server-memory",
