@@ -39,6 +39,11 @@ pub fn local(rig: &Rig) -> PathBuf {
     dir
 }
 
+/// Takes a directory away and lets it live: what is made in its place has inode numbers of its own. The server, behind whose back it
+/// happens, shows what had a number before for up to a second.
+const ASIDE: &str =
+    "aside() { [ ! -e $1 ] || { mkdir -p ../gone; mv $1 $(mktemp -d ../gone/XXXXXX); }; }; aside";
+
 /// `cp` of ours and of GNU's, from and to places as `$S`, `$D` of a script's words say: what was said, and what is there.
 struct Pair<'a> {
     rig: &'a Rig,
@@ -52,7 +57,7 @@ impl Pair<'_> {
         let times = words.iter().any(|w| w.starts_with("-a") || w.starts_with("-p"));
         [true, false].map(|ours| {
             self.rig.shell(&format!(
-                "for d in {} .; do rm -rf $d/dest; mkdir $d/dest; cd $d/dest; :; {before}\ncd -; done",
+                "for d in {} .; do {ASIDE} $d/dest; mkdir $d/dest; cd $d/dest; :; {before}\ncd -; done",
                 path(&self.local)
             ));
             let words: Vec<String> = words
@@ -344,7 +349,7 @@ fn cp_and_untar_keep_extended_attributes_where_there_are_any() {
     // An archive's.
     let archive = local.join("a.tar");
     let untar = |words: &[&str], version: &str| {
-        rig.shell("rm -rf dest; mkdir dest");
+        rig.shell(&format!("{ASIDE} dest; mkdir dest"));
         let end = said(landfast().arg("untar").args(words).arg(&archive).arg(rig.url("dest", version)));
         (end, picture(&rig.at("dest"), true))
     };
