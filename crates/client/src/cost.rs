@@ -9,8 +9,21 @@ use crate::limits::XATTR_BYTES_MAX;
 pub(crate) const REQUEST_HEAD: usize = 768;
 /// Bytes of a reply before the results: RPC header, COMPOUND header, SEQUENCE.
 pub(crate) const REPLY_HEAD: usize = 128;
+/// The beginning of a request in which the kernel's server (up to 6.12 at least) takes the data of WRITE and SETXATTR: of data
+/// that begins behind its first page it takes other bytes of the request, without an error.
+pub(crate) const FIRST_PAGE: usize = 4096;
 /// Longest owner or group name that a reply is expected to hold, bytes.
 const OWNER_BYTES: usize = 132;
+
+/// Whether an operation that ends at this byte of the operations brings data that begins behind [`FIRST_PAGE`].
+pub(crate) fn data_is_late(op: &ArgOp, end: usize) -> bool {
+    let data = match op {
+        ArgOp::Write(args) => args.data.len(),
+        ArgOp::Setxattr(args) => args.value.len(),
+        _ => 0,
+    };
+    data > 0 && REQUEST_HEAD + end.saturating_sub(data) > FIRST_PAGE
+}
 
 /// Upper bound of the bytes of an operation's successful result, its number and status included.
 pub(crate) fn result_bytes(op: &ArgOp) -> usize {
@@ -46,5 +59,30 @@ pub(crate) fn result_bytes(op: &ArgOp) -> usize {
         | ArgOp::Verify(_)
         | ArgOp::Nverify(_) => 0,
         _ => 64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use landfast_nfs::v4::args::WriteArgs;
+    use landfast_nfs::v4::{StableHow, Stateid};
+
+    use super::*;
+
+    #[test]
+    fn data_is_late_when_it_begins_behind_the_first_page_however_long_it_is() {
+        let write = |bytes: usize| {
+            let data = vec![0; bytes].into();
+            ArgOp::Write(WriteArgs {
+                stateid: Stateid::ANONYMOUS,
+                offset: 0,
+                stable: StableHow::FileSync,
+                data,
+            })
+        };
+        assert!(!data_is_late(&write(100_000), 100_300));
+        assert!(data_is_late(&write(100_000), 100_000 + FIRST_PAGE));
+        assert!(data_is_late(&write(1), FIRST_PAGE));
+        assert!(!data_is_late(&write(0), FIRST_PAGE * 2) && !data_is_late(&ArgOp::Getfh, FIRST_PAGE * 2));
     }
 }

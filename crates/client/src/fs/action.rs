@@ -30,6 +30,8 @@ pub(super) struct Room {
     pub(super) request: usize,
     /// Bytes of the reply.
     pub(super) reply: usize,
+    /// Data may be anywhere in the request. See [`crate::session::Session::packs_data`].
+    pub(super) packs_data: bool,
 }
 
 /// What came of one round.

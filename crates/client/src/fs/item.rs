@@ -19,6 +19,7 @@ use super::dirs::Dirs;
 use super::outcome::{Failure, Outcome};
 use super::path::{Base, Place, Step, steps};
 use crate::compound::{OpError, Results};
+use crate::cost::FIRST_PAGE;
 use crate::limits::SYMLINKS_MAX;
 
 /// Operations that an action has at most at the end of its path, the LOOKUP of the last name among them.
@@ -251,6 +252,14 @@ impl<A: Action> Item<A> {
         }
         let until = self.route.parent_len();
         let (begin, base) = self.route.begin(until, dirs, now);
+        let near = match room.packs_data {
+            true => usize::MAX,
+            false => near(&self.route.steps[begin..until]),
+        };
+        if until - begin > near {
+            self.doing = Doing::Walk(Way::Place, begin + near);
+            return self.segment(dirs, room, now);
+        }
         if until - begin > spare {
             self.doing = Doing::Walk(Way::Place, begin + spare);
             return self.segment(dirs, room, now);
@@ -491,6 +500,20 @@ impl<A: Action> Item<A> {
         }
         Next::End(Outcome::Unknown(why.to_owned()))
     }
+}
+
+/// How many steps lead no further than half of a request's first page, at least one: data follows.
+fn near(steps: &[Step]) -> usize {
+    let bytes = |step: &Step| match step {
+        Step::Name(name) => name.len() + 12,
+        Step::Up => 4,
+    };
+    let mut sum = 0;
+    let fits = |step: &&Step| {
+        sum += bytes(step);
+        sum <= FIRST_PAGE / 2
+    };
+    steps.iter().take_while(fits).count().max(1)
 }
 
 fn look(place: Place, ops: Vec<ArgOp>) -> Segment {

@@ -11,7 +11,7 @@ use landfast_xdr::Encode;
 use super::action::Room;
 use super::item::{Segment, Way};
 use super::path::{Base, Place, Step};
-use crate::cost::{REPLY_HEAD, REQUEST_HEAD, result_bytes};
+use crate::cost::{REPLY_HEAD, REQUEST_HEAD, data_is_late, result_bytes};
 use crate::limits::COPIED_PER_COMPOUND;
 use crate::session::SessionLimits;
 
@@ -67,6 +67,7 @@ impl Capacity {
             ops: self.ops.saturating_sub(4).max(1),
             request: self.request.saturating_sub(1024),
             reply: self.reply.saturating_sub(512),
+            packs_data: self.packs_data,
         }
     }
 }
@@ -167,7 +168,11 @@ impl<T> Packer<T> {
         let before = (self.body.len(), self.ops, self.reply, self.current.clone(), self.saved.clone());
         let mut lead = Vec::new();
         self.lead(&segment, more_here, &mut lead);
-        segment.ops.iter().for_each(|op| op.encode(&mut self.body));
+        let mut late = false;
+        for op in &segment.ops {
+            op.encode(&mut self.body);
+            late |= data_is_late(op, self.body.len());
+        }
         let has_data = segment.ops.iter().any(|op| matches!(op.op(), OpNum::READ | OpNum::READDIR));
         self.ops += segment.ops.len();
         self.reply += segment.reply;
@@ -180,7 +185,7 @@ impl<T> Packer<T> {
         };
         let fits = self.members.len() < self.capacity.members
             && self.ops <= self.capacity.ops
-            && (self.capacity.packs_data || !has_data)
+            && (self.capacity.packs_data || !(has_data || late))
             && self.body.len() <= self.capacity.request
             && self.reply <= reply_max
             && self.moves + segment.moves <= COPIED_PER_COMPOUND;

@@ -40,7 +40,10 @@ impl Action for SetXattrs {
             request += bytes(op);
             request <= room.request
         };
-        let by_reply = (room.reply / 32).min(room.ops).max(1);
+        let by_reply = match room.packs_data {
+            true => (room.reply / 32).min(room.ops).max(1),
+            false => 1,
+        };
         self.count = self.left.iter().take(by_reply).take_while(fits).count().max(1);
         out.extend(self.left.iter().take(self.count).cloned());
     }

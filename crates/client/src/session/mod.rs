@@ -185,7 +185,8 @@ impl Session {
 
     /// Whether a COMPOUND may hold several READs and READDIRs. Of several READs the kernel's server (6.12) sends, from the second on, what
     /// happened to be in its memory; of several READDIRs 6.1 writes beyond its reply, and the machine stops. What either reads behind a
-    /// page of other results is false, too. So only servers that are known to be others get them.
+    /// page of other results is false, too. Of the data of WRITEs and SETXATTRs it takes what begins in the first page of a request; of other
+    /// data wrong bytes. So only servers that are known to be others get them.
     pub(crate) fn packs_data(&self) -> bool {
         match &self.kind {
             Kind::Slots(engine) => engine.is_ours(),

@@ -214,7 +214,10 @@ async fn extract(
     }
     let tuning = &options.tuning;
     let members = if session.one_by_one() { 1 } else { tuning.members_per_compound };
-    let capacity = Capacity::new(&session.limits(), members, tuning.request_bytes);
+    let capacity = Capacity {
+        packs_data: session.packs_data(),
+        ..Capacity::new(&session.limits(), members, tuning.request_bytes)
+    };
     let plan = Plan::new(root, options.existing, rules.implied_dir(), capacity);
     let mut engine = Engine::new(session.clone(), plan, rules, options, progress);
     engine.refuses_xattrs = no_xattrs && options.xattrs == Xattrs::Must;

@@ -18,7 +18,7 @@ use landfast_xdr::Encode;
 use super::tree::{DirId, ItemId};
 use crate::compound::fattr;
 use crate::copy::on_server::{Original, Way, clone, copy};
-use crate::cost::{REPLY_HEAD, REQUEST_HEAD, result_bytes};
+use crate::cost::{REPLY_HEAD, REQUEST_HEAD, data_is_late, result_bytes};
 use crate::fs::Xattr;
 use crate::limits::{COPIED_PER_COMPOUND, DIRS_FOR_A_MEMBER};
 use crate::session::SessionLimits;
@@ -36,6 +36,8 @@ pub(super) struct Capacity {
     pub(super) ops: usize,
     /// Members.
     pub(super) members: usize,
+    /// Data may be anywhere in the request. See [`crate::session::Session::packs_data`].
+    pub(super) packs_data: bool,
 }
 
 impl Capacity {
@@ -46,6 +48,7 @@ impl Capacity {
             reply_cached: limits.response_cached as usize,
             ops: limits.ops as usize,
             members: members.max(1),
+            packs_data: true,
         }
     }
 }
@@ -115,6 +118,8 @@ pub(super) struct Packer {
     copied: u64,
     /// What the members count for, in parts of one: a directory is little work.
     weight: usize,
+    /// Data lies where not every server takes it from.
+    late: bool,
 }
 
 impl Packer {
@@ -129,6 +134,7 @@ impl Packer {
             members: Vec::new(),
             copied: 0,
             weight: 0,
+            late: false,
         }
     }
 
@@ -147,12 +153,14 @@ impl Packer {
     /// Adds a member's operations, or nothing if they do not fit.
     pub(super) fn add(&mut self, id: ItemId, piece: &Piece<'_>) -> bool {
         let (len, ops, reply, place) = (self.body.len(), self.ops, self.reply, self.place);
+        self.late = false;
         self.put(piece);
         let copied = match piece.parts {
             Parts::Copy(original) => original.size,
             _ => 0,
         };
         let fits = (self.members.is_empty() || self.copied + copied <= COPIED_PER_COMPOUND)
+            && (self.capacity.packs_data || !self.late)
             && REQUEST_HEAD + self.body.len() <= self.capacity.request
             && self.ops < self.capacity.ops
             && self.reply <= self.capacity.reply;
@@ -181,6 +189,7 @@ impl Packer {
 
     fn op(&mut self, op: &ArgOp) {
         op.encode(&mut self.body);
+        self.late |= data_is_late(op, self.body.len());
         self.ops += 1;
         self.reply += result_bytes(op);
     }
@@ -225,6 +234,7 @@ impl Packer {
                 self.op(&ArgOp::Open(open_args(self.number, piece.name, piece.create)));
                 // RFC 8881 section 2.10.6.4: GETFH right behind what changes the filehandle for good.
                 self.op(&ArgOp::Getfh);
+                self.set_xattrs(piece.xattrs);
                 if !data.is_empty() {
                     self.op(&ArgOp::Write(WriteArgs {
                         stateid: Stateid::CURRENT,
@@ -233,7 +243,6 @@ impl Packer {
                         data: (*data).clone(),
                     }));
                 }
-                self.set_xattrs(piece.xattrs);
                 self.set_last(piece.finish);
                 self.op(&ArgOp::Close(CloseArgs { seqid: 0, open_stateid: Stateid::CURRENT }));
                 self.place.current = None;

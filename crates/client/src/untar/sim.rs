@@ -497,6 +497,7 @@ fn capacity() -> impl Strategy<Value = Capacity> {
             reply,
             reply_cached,
             ops,
+            packs_data: ops % 2 == 0,
             members,
         },
     )
@@ -562,7 +563,14 @@ fn compounds_are_full() {
         handle(ROOT),
         Existing::Replace,
         Fattr::default(),
-        Capacity { request: 768 << 10, reply: 1 << 20, reply_cached: 128 << 10, ops: 2048, members: 64 },
+        Capacity {
+            request: 768 << 10,
+            reply: 1 << 20,
+            reply_cached: 128 << 10,
+            ops: 2048,
+            members: 64,
+            packs_data: true,
+        },
     );
     let mut model = Model::new();
     for d in 0..64 {

@@ -13,6 +13,10 @@ use std::time::{Duration, SystemTime};
 const LARGE_BYTES: usize = 3_000_000;
 /// An extended attribute of some of its objects, where the filesystem has any.
 pub(super) const XATTR: &str = "user.landfast";
+/// Files that are neither small nor large, and by how much each is larger than the one before.
+const MEDIUM_FILES: usize = 40;
+/// The same in bytes.
+const MEDIUM_STEP_BYTES: usize = 700;
 /// Files of one directory.
 const PER_DIR: u64 = 50;
 
@@ -29,6 +33,13 @@ fn make_all(top: &Path, files: u64) -> io::Result<()> {
         let dir = top.join(format!("many{}", n / PER_DIR));
         fs::create_dir_all(&dir)?;
         fs::write(dir.join(format!("f{n}")), format!("line {n}\n"))?;
+    }
+    // Several of them are more than a page of a request.
+    fs::create_dir(top.join("medium"))?;
+    for n in 0..MEDIUM_FILES {
+        let mut data = vec![0; n * MEDIUM_STEP_BYTES];
+        Rng::new(files + n as u64).fill(&mut data);
+        fs::write(top.join(format!("medium/{n}")), data)?;
     }
     let mut large = vec![0; LARGE_BYTES];
     Rng::new(files).fill(&mut large);
@@ -47,7 +58,14 @@ fn make_all(top: &Path, files: u64) -> io::Result<()> {
         fs::set_permissions(top.join(name), Permissions::from_mode(mode))?;
     }
     // Filesystems without extended attributes serve as well.
-    for (name, value) in [("large", "1"), ("a b", "2"), ("a b/é", "3")] {
+    for (name, value) in [
+        ("large", "1"),
+        ("a b", "2"),
+        ("a b/é", "3"),
+        ("medium/9", "4"),
+        ("medium/10", "5"),
+        ("medium/11", "6"),
+    ] {
         let _ = rustix::fs::setxattr(top.join(name), XATTR, value.as_bytes(), XattrFlags::empty());
     }
     age(top, &mut 1_000_000_000)
