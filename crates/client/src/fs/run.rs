@@ -4,7 +4,7 @@
 //! |---|---|
 //! | an operation fails | its item ends so (or follows a link, ...); those behind it were not executed and are sent again |
 //! | DELAY, GRACE, RESOURCE | the item and those behind it are sent again after a pause that grows, up to [`DELAY_PATIENCE`] |
-//! | TOO_MANY_OPS, REQ_TOO_BIG, REP_TOO_BIG, ... | the same with smaller COMPOUNDs from here on; an item that is too large alone fails |
+//! | TOO_MANY_OPS, REQ_TOO_BIG, REP_TOO_BIG, ..., arguments that it cannot decode | the same with smaller COMPOUNDs from here on; an item that is too large alone fails |
 //! | nothing, and the reply is lost for good | items that change nothing are sent again, up to [`DELAY_PATIENCE`]; the others say for themselves |
 //! | what is no RPC record, each time | the same, with shorter replies from here on |
 
@@ -12,6 +12,7 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use landfast_nfs::v4::{CompoundRes, FileHandle, NfsStat, OpNum};
+use landfast_rpc::{AcceptStat, CallError};
 use tokio::task::JoinSet;
 use tokio::time::sleep_until;
 
@@ -265,6 +266,12 @@ where
                     }
                 }
                 self.again(again.into_iter());
+            }
+            // Ganesha decodes no more than 1024 operations, whatever it has granted.
+            Err(SessionError::Rpc(CallError::Failed(AcceptStat::GarbageArgs)))
+                if packed.members.len() > 1 && self.shared.capacity().fewer_ops(packed.ops, false) =>
+            {
+                self.again(packed.members.into_iter().map(|m| m.whose));
             }
             Err(e) => {
                 for member in packed.members {
