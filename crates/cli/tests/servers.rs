@@ -25,6 +25,15 @@ waits rpcinfo -T tcp 127.0.0.1 nfs 4
 const COMMANDS: &str = r#"
 "$LANDFAST" lab commands "nfs://127.0.0.1$WORK/export?version=3" nfs://127.0.0.1/?version=4.0 nfs://127.0.0.1/?version=4.1 nfs://127.0.0.1/?version=4.2
 test -z "$(ls -A export)"
+# It takes the data of many files in one request.
+mkdir m; for f in $(seq 200); do head -c 5000 /dev/urandom > m/$f; done
+for v in 4.1 4.2; do
+    "$LANDFAST" cp -r --json m "nfs://127.0.0.1/$v?version=$v" > $v.json
+    "$LANDFAST" diff-tree --ignore mtime,dir-mtime m "nfs://127.0.0.1/$v?version=$v"
+    "$LANDFAST" cp -r --json "nfs://127.0.0.1/$v?version=$v" m$v >> $v.json
+    diff -r m m$v
+    for rpcs in $(grep -o '"rpcs": *[0-9]*' $v.json | grep -o '[0-9]*$'); do echo "version $v: $rpcs RPCs"; test $rpcs -lt 100; done
+done
 "#;
 
 const KILLED: &str = r#"

@@ -54,8 +54,10 @@ pub fn check(binary: &str, dir: &Path, url: &str) -> Result<(), String> {
                 other => return Err(format!("{args:?}, {turn}: left {}", String::from_utf8_lossy(other))),
             };
             let held = said(binary, &["cat".into(), format!("{at}/{kept}?{query}")])?;
-            let reason = format!("as `{kept}`");
-            if told.status.success() || errors.matches(&reason).count() != 1 || held.stdout != data {
+            // A name that was just being replaced may be gone again when it is looked for.
+            let reasons = [format!("as `{kept}`"), "as another name".to_owned()];
+            let refused: usize = reasons.iter().map(|reason| errors.matches(reason).count()).sum();
+            if told.status.success() || refused != 1 || held.stdout != data {
                 return Err(format!("{args:?}, {turn}: {}, {kept} kept: {errors}", told.status));
             }
         }

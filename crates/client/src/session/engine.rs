@@ -56,8 +56,15 @@ pub(super) struct Engine {
     started: Instant,
     /// The server calls itself by our own name.
     ours: AtomicBool,
+    /// Its scope is as nfs-ganesha makes it up.
+    ganesha: AtomicBool,
     /// Who it says that it is.
     server: Mutex<Option<(ServerOwner, Opaque1024)>>,
+}
+
+/// As nfs-ganesha makes up its scope, with the string's end.
+fn is_ganesha(scope: &Opaque1024) -> bool {
+    scope.0.strip_suffix(b"\0").unwrap_or(&scope.0).ends_with(b"_NFS-Ganesha")
 }
 
 struct Setup {
@@ -175,6 +182,7 @@ impl Engine {
             last_reply_ms: AtomicU64::new(0),
             started: Instant::now(),
             ours: AtomicBool::new(false),
+            ganesha: AtomicBool::new(false),
             server: Mutex::default(),
             peer,
         });
@@ -251,6 +259,11 @@ impl Engine {
     /// The server has said that it is Landfast.
     pub(super) fn is_ours(&self) -> bool {
         self.ours.load(Ordering::Relaxed)
+    }
+
+    /// See [`super::Session::packs_data`].
+    pub(super) fn packs_data(&self) -> bool {
+        self.is_ours() || self.ganesha.load(Ordering::Relaxed)
     }
 
     /// Whether the other session is with the same server: both call themselves by one owner and scope, and one takes a
@@ -544,6 +557,13 @@ impl Engine {
                 let res = res.map_err(|e| ("EXCHANGE_ID", e))?;
                 let named = |id: &ImplId| id.name.starts_with(b"landfast");
                 self.ours.store(res.server_impl_id.iter().any(named), Ordering::Relaxed);
+                debug!(
+                    "{} calls itself {:?}, in {:?}",
+                    self.peer.server(),
+                    res.server_owner,
+                    res.server_scope
+                );
+                self.ganesha.store(is_ganesha(&res.server_scope), Ordering::Relaxed);
                 let server = Some((res.server_owner.clone(), res.server_scope.clone()));
                 *self.server.lock().unwrap_or_else(PoisonError::into_inner) = server;
                 setup.reclaims = res.flags & flags::EXCHGID4_FLAG_CONFIRMED_R == 0;

@@ -189,7 +189,7 @@ impl Session {
     /// data wrong bytes. So only servers that are known to be others get them.
     pub(crate) fn packs_data(&self) -> bool {
         match &self.kind {
-            Kind::Slots(engine) => engine.is_ours(),
+            Kind::Slots(engine) => engine.packs_data(),
             Kind::Forty(_) => false,
             // They are calls of their own.
             Kind::Three(_) => true,
