@@ -3,6 +3,7 @@
 use crate::error::{Context, Result};
 use crate::loopdev::LoopDevice;
 use crate::mounts::{Filesystem, Mount};
+use crate::served::{Durability, ServeOptions, Served};
 use std::path::{Path, PathBuf};
 
 /// Size of the image of the filesystem: a sparse file.
@@ -45,6 +46,16 @@ impl MemoryDisk {
     /// The empty directory.
     pub fn export(&self) -> &Path {
         &self.export
+    }
+
+    /// A server of the directory, with a log of this size in memory.
+    ///
+    /// # Errors
+    /// As [`Served::start`].
+    pub fn serve(&self, log_bytes: u64) -> Result<Served> {
+        let log = self.scratch().join("log");
+        let options = ServeOptions::new(self.export(), Some(&log), Durability::Log);
+        Served::start(&ServeOptions { log_bytes: Some(log_bytes), ..options })
     }
 
     /// Where other files of the filesystem may be: beside the directory.

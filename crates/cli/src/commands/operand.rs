@@ -185,7 +185,7 @@ impl Servers {
     /// Ends all sessions.
     pub async fn close(self) {
         for (_, nfs) in self.trees {
-            nfs.session().clone().destroy().await;
+            nfs.disconnect().await;
         }
     }
 }

@@ -56,8 +56,6 @@ pub(super) struct Engine {
     started: Instant,
     /// The server calls itself by our own name.
     ours: AtomicBool,
-    /// Its scope is as nfs-ganesha makes it up.
-    ganesha: AtomicBool,
     /// Who it says that it is.
     server: Mutex<Option<(ServerOwner, Opaque1024)>>,
 }
@@ -182,7 +180,6 @@ impl Engine {
             last_reply_ms: AtomicU64::new(0),
             started: Instant::now(),
             ours: AtomicBool::new(false),
-            ganesha: AtomicBool::new(false),
             server: Mutex::default(),
             peer,
         });
@@ -263,7 +260,8 @@ impl Engine {
 
     /// See [`super::Session::packs_data`].
     pub(super) fn packs_data(&self) -> bool {
-        self.is_ours() || self.ganesha.load(Ordering::Relaxed)
+        let server = self.server.lock().unwrap_or_else(PoisonError::into_inner);
+        self.is_ours() || server.as_ref().is_some_and(|(_, scope)| is_ganesha(scope))
     }
 
     /// Whether the other session is with the same server: both call themselves by one owner and scope, and one takes a
@@ -563,7 +561,6 @@ impl Engine {
                     res.server_owner,
                     res.server_scope
                 );
-                self.ganesha.store(is_ganesha(&res.server_scope), Ordering::Relaxed);
                 let server = Some((res.server_owner.clone(), res.server_scope.clone()));
                 *self.server.lock().unwrap_or_else(PoisonError::into_inner) = server;
                 setup.reclaims = res.flags & flags::EXCHGID4_FLAG_CONFIRMED_R == 0;

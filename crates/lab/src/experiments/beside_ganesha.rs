@@ -12,7 +12,6 @@ use crate::error::{Error, Result};
 use crate::load::{Kind, Load};
 use crate::memory_disk::MemoryDisk;
 use crate::peers::ganesha::{self, Ganesha};
-use crate::served::{Durability, ServeOptions, Served};
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -96,11 +95,7 @@ pub(super) fn run(choices: &Choices, hear: Hear<'_>) -> Result<Findings> {
 
 fn measure(scale: f64, hear: Hear<'_>) -> Result<Findings> {
     let disk = MemoryDisk::new()?;
-    let options = ServeOptions {
-        log_bytes: Some(LOG_BYTES),
-        ..ServeOptions::new(disk.export(), Some(&disk.scratch().join("log")), Durability::Log)
-    };
-    let server = Served::start(&options)?;
+    let server = disk.serve(LOG_BYTES)?;
     let peer = Ganesha::start(disk.export())?;
     let (our_cpu, their_cpu) = (|| server.cpu(), || peer.cpu());
     let mut sides =

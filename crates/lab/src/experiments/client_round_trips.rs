@@ -14,7 +14,7 @@ use crate::net::Link;
 use crate::peers::libnfs;
 use crate::peers::program::{self, Pace, Way};
 use crate::serial::{Actor, Connect, Session};
-use crate::served::{Durability, ServeOptions, Served};
+use crate::served::Served;
 use crate::tarball::{Shape, write_random};
 use crate::tools;
 use std::fs::File;
@@ -109,10 +109,7 @@ impl Bench {
             }
             Ok(std::ops::ControlFlow::Continue(()))
         })?;
-        let server = Served::start(&ServeOptions {
-            log_bytes: Some(LOG_BYTES),
-            ..ServeOptions::new(disk.export(), Some(&disk.scratch().join("log")), Durability::Log)
-        })?;
+        let server = disk.serve(LOG_BYTES)?;
         Ok(Bench { server, archive, tree, names, files, runs: 0, disk })
     }
 

@@ -4,13 +4,12 @@
 //! What the commands leave behind is compared with the archive each time. Nothing is timed: the figures are the same on any
 //! machine, but for a COMPOUND more or less where what is packed depends on what has come in.
 
-use super::{Check, Choices, Findings, Hear, Line, Relation};
+use super::{Check, Choices, Findings, Hear, Line, Relation, connect, unable};
 use crate::error::{Context, Error, Result};
 use crate::memory_disk::MemoryDisk;
 use crate::served::{Durability, ServeOptions, Served};
 use crate::tarball::{Shape, write_random};
 use crate::tools;
-use landfast_client::fs::Nfs;
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Write};
 use std::net::SocketAddr;
@@ -131,9 +130,7 @@ fn nested_opens(addr: SocketAddr, export: &Path) -> Result<u64> {
     }
     let runtime = tokio::runtime::Runtime::new().context(|| "start threads".to_owned())?;
     runtime.block_on(async {
-        let unable = |e: &dyn std::fmt::Display| Error::Unable(format!("the client library: {e}"));
-        let url = format!("nfs://{addr}/").parse().map_err(|e| unable(&e))?;
-        let nfs = Nfs::connect(&url).await.map_err(|e| unable(&e))?;
+        let nfs = connect(addr).await?;
         let mut most = 0;
         for path in &paths {
             let before = nfs.stats().rpcs;
@@ -144,7 +141,7 @@ fn nested_opens(addr: SocketAddr, export: &Path) -> Result<u64> {
             }
             most = most.max(nfs.stats().rpcs - before);
         }
-        nfs.session().clone().destroy().await;
+        nfs.disconnect().await;
         Ok(most)
     })
 }

@@ -22,6 +22,7 @@ mod web_page;
 use crate::error::{Error, Result};
 use crate::measure::Terms;
 use crate::serial::{Action, Actor, Node};
+use landfast_client::fs::Nfs;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -232,6 +233,17 @@ pub fn run(name: &str, choices: &Choices, hear: Hear<'_>) -> Result<Report> {
         notes: found.notes,
         total_s: start.elapsed().as_secs_f64(),
     })
+}
+
+/// What the client library says.
+fn unable(e: &dyn std::fmt::Display) -> Error {
+    Error::Unable(format!("the client library: {e}"))
+}
+
+/// The client library, at a server's root.
+async fn connect(addr: SocketAddr) -> Result<Nfs> {
+    let url = format!("nfs://{addr}/").parse().map_err(|e| unable(&e))?;
+    Nfs::connect(&url).await.map_err(|e| unable(&e))
 }
 
 /// The figure in the middle.

@@ -4,13 +4,11 @@
 //! Both through the same emulated link, in turns, each time as a client that knows nothing yet; its session is made before the
 //! clock starts. What both have read is compared with what was written.
 
-use super::{Check, Choices, Findings, Hear, Line, Relation};
+use super::{Check, Choices, Findings, Hear, Line, Relation, connect, unable};
 use crate::error::{Context, Error, Result};
 use crate::memory_disk::MemoryDisk;
 use crate::net::Link;
 use crate::serial::Actor;
-use crate::served::{Durability, ServeOptions, Served};
-use landfast_client::fs::Nfs;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
@@ -46,10 +44,7 @@ fn measure(hear: Hear<'_>) -> Result<Findings> {
         std::fs::write(at.join("file"), dir.join("/")).context(|| format!("write in {}", at.display()))?;
         paths.push(dir.join("/"));
     }
-    let server = Served::start(&ServeOptions {
-        log_bytes: Some(LOG_BYTES),
-        ..ServeOptions::new(disk.export(), Some(&disk.scratch().join("log")), Durability::Log)
-    })?;
+    let server = disk.serve(LOG_BYTES)?;
     let runtime = Runtime::new().context(|| "start threads".to_owned())?;
     let mut found = Findings::default();
     let (mut most, mut ends) = (0, Vec::new());
@@ -104,15 +99,13 @@ fn measure(hear: Hear<'_>) -> Result<Findings> {
 
 /// By the library.
 async fn at_once(addr: SocketAddr, path: &str) -> Result<Opened> {
-    let unable = |e: &dyn std::fmt::Display| Error::Unable(format!("the client library: {e}"));
-    let url = format!("nfs://{addr}/").parse().map_err(|e| unable(&e))?;
-    let nfs = Nfs::connect(&url).await.map_err(|e| unable(&e))?;
+    let nfs = connect(addr).await?;
     let before = nfs.stats().rpcs;
     let start = Instant::now();
     let read = nfs.read_files([format!("{path}/file")]).await.remove(0);
     let opened = (start.elapsed().as_secs_f64(), nfs.stats().rpcs - before);
     let data = read.into_result().map_err(|e| unable(&e))?;
-    nfs.session().clone().destroy().await;
+    nfs.disconnect().await;
     same(path, &data)?;
     Ok(opened)
 }

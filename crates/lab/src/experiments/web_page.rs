@@ -4,16 +4,14 @@
 //! Both through the same emulated link, in turns, each with a client that has served a page before: directories are known,
 //! files are not kept. What is read is compared with what is there, what is written is read from the server's disk.
 
-use super::{Check, Choices, Findings, Hear, Line, Relation};
+use super::{Check, Choices, Findings, Hear, Line, Relation, connect, unable};
 use crate::error::{Context, Error, Result};
 use crate::memory_disk::MemoryDisk;
 use crate::net::Link;
 use crate::rng::Rng;
 use crate::serial::{Action, Actor};
-use crate::served::{Durability, ServeOptions, Served};
 use landfast_client::fs::{NewFile, Nfs};
 use landfast_xdr::Bytes;
-use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
@@ -84,10 +82,7 @@ fn measure(hear: Hear<'_>) -> Result<Findings> {
         std::fs::create_dir_all(dir).context(|| format!("create {}", dir.display()))?;
         std::fs::write(&at, &file.data).context(|| format!("write {}", at.display()))?;
     }
-    let server = Served::start(&ServeOptions {
-        log_bytes: Some(LOG_BYTES),
-        ..ServeOptions::new(disk.export(), Some(&disk.scratch().join("log")), Durability::Log)
-    })?;
+    let server = disk.serve(LOG_BYTES)?;
     let runtime = Runtime::new().context(|| "start threads".to_owned())?;
     let mut found = Findings::default();
     let (mut most, mut times) = (0, Vec::new());
@@ -112,7 +107,7 @@ fn measure(hear: Hear<'_>) -> Result<Findings> {
                 theirs.push(slow);
             }
         }
-        runtime.block_on(nfs.session().clone().destroy());
+        runtime.block_on(nfs.disconnect());
         actor.into_session().close()?;
         let ms = |all: &[(f64, u64)]| super::middle(all.iter().map(|p| p.0 * 1000.0).collect());
         let rpcs = |all: &[(f64, u64)]| all.iter().map(|p| p.1).max().unwrap_or(0) as f64;
@@ -164,15 +159,6 @@ fn written(export: &Path, files: &[File]) -> Result<()> {
 
 fn expect(file: &File, data: &[u8]) -> Result<()> {
     if data == &file.data[..] { Ok(()) } else { Err(Error::Unable(format!("{}: other contents", file.path))) }
-}
-
-fn unable(e: &dyn std::fmt::Display) -> Error {
-    Error::Unable(format!("the client library: {e}"))
-}
-
-async fn connect(addr: SocketAddr) -> Result<Nfs> {
-    let url = format!("nfs://{addr}/").parse().map_err(|e| unable(&e))?;
-    Nfs::connect(&url).await.map_err(|e| unable(&e))
 }
 
 /// Seconds and calls of a page by the library.
