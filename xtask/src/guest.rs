@@ -19,6 +19,7 @@ mod recipe;
 mod report;
 mod server;
 mod setup;
+mod speed;
 mod suite;
 mod tree;
 mod verify;
@@ -58,6 +59,8 @@ pub enum Task {
     Verify(verify::Options),
     /// Run the client's commands on a guest whose kernel serves NFS, in each version.
     Commands(commands::Options),
+    /// Measure Linux's NFS client and Landfast's beside each other in a guest, over a network of several round trips.
+    Speed(speed::Options),
     /// Extract Linux's source onto `landfast serve` and compare it file by file with a local extraction.
     LinuxSource(linux_source::Options),
 }
@@ -117,6 +120,7 @@ pub fn run(task: &Task) -> ExitCode {
         Task::Work(options) => network::enter(|| options.fetch()).and_then(|_net| work::run(options)),
         Task::Verify(options) => network::enter(|| options.fetch()).and_then(|_net| verify::run(options)),
         Task::Commands(options) => network::enter(|| options.fetch()).and_then(|_net| commands::run(options)),
+        Task::Speed(options) => network::enter(|| options.fetch()).and_then(|_net| speed::run(options)),
         Task::LinuxSource(options) => {
             network::enter(|| options.fetch()).and_then(|_net| linux_source::run(options))
         }

@@ -1,4 +1,5 @@
-//! The NFS client's own counters: `/proc/self/mountstats`, read as the number of RPCs of each kind.
+//! The NFS client's own counters: `/proc/self/mountstats`, read as the number of RPCs of each kind, and as all that its
+//! connections have carried.
 
 use std::collections::BTreeMap;
 
@@ -15,18 +16,11 @@ impl Counts {
     /// or a lost connection); the first is taken, which is what "RPCs" means here.
     pub fn parse(mountstats: &str, mountpoint: &str) -> Result<Counts, String> {
         let mut counts = BTreeMap::new();
-        let mut ours = false;
-        let mut found = false;
         let mut operations = false;
-        for line in mountstats.lines() {
-            if line.starts_with("device ") {
-                let mut words = line.split(' ').skip_while(|word| *word != "on");
-                ours = words.nth(1) == Some(mountpoint);
-                found |= ours;
-                operations = false;
-            } else if ours && line.trim() == "per-op statistics" {
+        for line in lines_of(mountstats, mountpoint)? {
+            if line.trim() == "per-op statistics" {
                 operations = true;
-            } else if ours && operations {
+            } else if operations {
                 let Some((name, numbers)) = line.trim().split_once(':') else { continue };
                 let first = numbers.split_whitespace().next().unwrap_or_default();
                 let count: u64 = first.parse().map_err(|_| format!("mountstats: {line:?}"))?;
@@ -36,11 +30,7 @@ impl Counts {
                 }
             }
         }
-        if found {
-            Ok(Counts(counts))
-        } else {
-            Err(format!("mountstats: nothing is mounted on {mountpoint}"))
-        }
+        Ok(Counts(counts))
     }
 
     /// What was counted since `before`.
@@ -56,6 +46,35 @@ impl Counts {
     pub fn total(&self) -> u64 {
         self.0.values().sum()
     }
+}
+
+/// Calls that went out on the connections of the filesystem that is mounted on `mountpoint`: with those of its sideband protocols
+/// (ACLs of version 3), of its lease, and what was sent again, which the counters of operations leave out.
+pub fn sent(mountstats: &str, mountpoint: &str) -> Result<u64, String> {
+    // Port, binds, connects, time to connect, idle time, sends, ...
+    const SENDS: usize = 5;
+    let mut sent = 0;
+    for line in lines_of(mountstats, mountpoint)? {
+        let Some(numbers) = line.trim().strip_prefix("xprt:\ttcp ") else { continue };
+        let sends = numbers.split(' ').nth(SENDS).and_then(|number| number.parse::<u64>().ok());
+        sent += sends.ok_or(format!("mountstats: {line:?}"))?;
+    }
+    Ok(sent)
+}
+
+/// The lines of one mount, without its first one.
+fn lines_of<'a>(mountstats: &'a str, mountpoint: &str) -> Result<Vec<&'a str>, String> {
+    let (mut ours, mut found, mut lines) = (false, false, Vec::new());
+    for line in mountstats.lines() {
+        if line.starts_with("device ") {
+            let mut words = line.split(' ').skip_while(|word| *word != "on");
+            ours = words.nth(1) == Some(mountpoint);
+            found |= ours;
+        } else if ours {
+            lines.push(line);
+        }
+    }
+    if found { Ok(lines) } else { Err(format!("mountstats: nothing is mounted on {mountpoint}")) }
 }
 
 #[cfg(test)]
@@ -89,6 +108,16 @@ device 10.0.2.2:/ mounted on /mnt/nfs2 with fstype nfs4 statvers=1.1
         assert_eq!(Counts::parse(TEXT, "/mnt/nfs"), Ok(wanted));
         assert_eq!(Counts::parse(TEXT, "/mnt/nfs2"), Ok(counts(&[("OPEN", 7)])));
         assert!(Counts::parse(TEXT, "/mnt").is_err());
+    }
+
+    #[test]
+    fn what_went_out_is_read_from_all_connections() {
+        assert_eq!(sent(TEXT, "/mnt/nfs"), Ok(120));
+        let second = "\txprt:\ttcp 0 0 1 0 3 7 7 0 123 0 2 5 5\n\tper-op";
+        assert_eq!(sent(&TEXT.replacen("\tper-op", second, 1), "/mnt/nfs"), Ok(127));
+        assert_eq!(sent(TEXT, "/mnt/nfs2"), Ok(0));
+        assert!(sent(TEXT, "/mnt").is_err());
+        assert!(sent("device a mounted on /m with fstype nfs4\n\txprt:\ttcp 0\n", "/m").is_err());
     }
 
     #[test]

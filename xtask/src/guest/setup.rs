@@ -1,7 +1,6 @@
 //! What the commands share that mount a server in the guest: their options, and the start of server and guest.
 
 use std::fmt;
-use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -12,7 +11,7 @@ use super::image::{self, Image};
 use super::machine::{Hardware, Machine};
 use super::network::Link;
 use super::recipe::{Kernel, VERSIONS, Vers};
-use super::server::{Scratch, Server, release_binary};
+use super::server::{Scratch, Server, chosen_binary, release_binary};
 
 /// Bytes of the scratch volume (sparse).
 const VOLUME_BYTES: u64 = 8 << 30;
@@ -79,7 +78,7 @@ pub struct Stage {
     /// `landfast serve`, if that is who serves.
     pub server: Option<Server>,
     /// What it serves: goes after it.
-    _scratch: Option<Scratch>,
+    scratch: Option<Scratch>,
 }
 
 impl Setup {
@@ -90,16 +89,18 @@ impl Setup {
         build.then(release_binary).transpose().map(drop)
     }
 
+    /// The command, built now if it was not chosen and is not up to date.
+    pub fn binary(&self) -> Result<PathBuf, String> {
+        chosen_binary(self.binary.as_deref())
+    }
+
     /// Starts server and guest, which gets a link; `limit` is for each script that the guest runs.
     pub fn start(&self, hardware: Hardware, limit: u64) -> Result<Stage, String> {
         let hardware = Hardware { link: Some(Link::new()?), ..hardware };
         let image = image::build(self.kernel)?;
         let (mut server, mut scratch) = (None, None);
         if self.server == Who::Landfast {
-            let binary = match &self.binary {
-                Some(binary) => fs::canonicalize(binary).map_err(|e| format!("{}: {e}", binary.display()))?,
-                None => release_binary()?,
-            };
+            let binary = self.binary()?;
             let volume = scratch.insert(Scratch::new(&self.fs, VOLUME_BYTES)?);
             server = Some(Server::start(&binary, volume, &self.durability)?);
         }
@@ -112,7 +113,7 @@ impl Setup {
         };
         let mut client = Client { machine, server: whom, limit: Duration::from_secs(limit) };
         client.serve()?;
-        Ok(Stage { image, client, hardware, peer: None, server, _scratch: scratch })
+        Ok(Stage { image, client, hardware, peer: None, server, scratch })
     }
 
     /// For what is nothing without a server.
@@ -125,6 +126,11 @@ impl Setup {
 }
 
 impl Stage {
+    /// What `landfast serve` serves, if that is who serves.
+    pub fn volume(&self) -> Option<PathBuf> {
+        self.scratch.as_ref().map(Scratch::volume)
+    }
+
     /// A new guest in place of the old one, with the same name and address.
     pub fn boot_again(&mut self) -> Result<(), String> {
         self.client.machine.end();
