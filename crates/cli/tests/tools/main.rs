@@ -5,6 +5,7 @@ mod common;
 
 mod archiving;
 mod copying;
+mod gate;
 mod listing;
 mod removing;
 mod resuming;

@@ -1,8 +1,10 @@
 //! `--resume`: the client dies, and the same command goes on.
 
 use super::copying::{local, picture};
+use super::gate::Gate;
 use super::trees::shell_in;
 use super::*;
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::ops::Range;
 use std::process::Child;
@@ -13,6 +15,9 @@ use tar::EntryType;
 const FILES: usize = 100;
 /// Directories of one that takes some time.
 const DIRS: usize = 16;
+
+/// Bytes between a client and the server: far fewer than all of such a tree takes.
+const SOME: usize = 64 << 10;
 
 /// What is in a tree that is no directory: files, beside each directory's hard link and symbolic link, and the large one.
 const fn objects(dirs: usize) -> u64 {
@@ -73,41 +78,65 @@ impl Running {
         Running { child, journal: journal.to_owned() }
     }
 
-    /// Waits until the journal has so many lines; how many it has then.
-    fn until(&mut self, lines: usize) -> usize {
+    /// Waits until the journal tells of so much ([`noted`]).
+    fn until(&mut self, much: u64, gate: Option<&Gate>) {
         let begun = Instant::now();
         loop {
-            assert!(begun.elapsed() < Duration::from_secs(60), "the journal does not grow to {lines} lines");
-            let now = lines_of(&self.journal);
-            if now >= lines {
-                return now;
+            let now = noted(&self.journal);
+            if now >= much {
+                return;
             }
+            assert!(
+                begun.elapsed() < Duration::from_secs(60),
+                "the journal has {now} and does not grow to {much}"
+            );
             if let Some(status) = self.child.try_wait().expect("a child") {
                 let mut errors = String::new();
                 let mut stderr = self.child.stderr.take().expect("a pipe");
                 std::io::Read::read_to_string(&mut stderr, &mut errors).expect("words");
-                panic!("it has ended with {status} and {now} lines: {errors}");
+                panic!("it has ended with {status} and {now} in its journal: {errors}");
+            }
+            if let Some(gate) = gate {
+                gate.allow_more_if_used_up(SOME);
             }
             // Not to take the time of those who work.
             std::thread::sleep(Duration::from_millis(1));
         }
     }
 
-    /// Kills it when the journal has grown to so many lines.
-    fn kill_at(mut self, lines: usize) {
-        self.until(lines);
+    /// Kills it when the journal tells of so much.
+    fn kill_at(mut self, much: u64, gate: Option<&Gate>) {
+        self.until(much, gate);
         self.child.kill().expect("it is there");
         self.child.wait().expect("it ends");
     }
 }
 
-/// How many whole lines a journal has, those left out that tell of directories only.
-fn lines_of(journal: &Path) -> usize {
+/// Of how many objects a journal tells that they are done or gone, and operands that their removal was begun; directories,
+/// among members those of [`archived`], are left out.
+fn noted(journal: &Path) -> u64 {
     let text = fs::read_to_string(journal).unwrap_or_default();
-    let told = ["{\"job\":", "\"objects\":", "\"members\":", "\"begun\":", "\"removed\":"];
-    text.split_inclusive('\n')
-        .filter(|l| l.ends_with('\n') && told.iter().any(|what| l.contains(what)))
-        .count()
+    // The last one may be on its way.
+    let whole = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+    let records = whole.map(|line| {
+        let json = line.splitn(4, ' ').nth(3).unwrap_or_default();
+        serde_json::from_str::<serde_json::Value>(json).expect("a record")
+    });
+    let file = |number: &u64| *number > 0 && !(1..=2).contains(&(number % (FILES as u64 + 4)));
+    let (mut others, mut objects, mut dirs) = (0, BTreeSet::new(), BTreeSet::new());
+    for record in records {
+        let done = &record["done"];
+        let words = |what: &str| -> Vec<String> {
+            done[what].as_str().unwrap_or_default().split_whitespace().map(str::to_owned).collect()
+        };
+        let range = |r: &serde_json::Value| r[0].as_u64().unwrap_or(0)..r[1].as_u64().unwrap_or(0);
+        let members = done["members"].as_array().into_iter().flatten().flat_map(range);
+        let begun = done["begun"].as_array().map_or(0, Vec::len);
+        others += (members.filter(file).count() + begun) as u64 + done["removed"].as_u64().unwrap_or(0);
+        objects.extend(words("objects").iter().filter_map(|pair| Some(pair.split_once('.')?.0.to_owned())));
+        dirs.extend(words("made").into_iter().chain(words("met")));
+    }
+    others + objects.difference(&dirs).count() as u64
 }
 
 /// What a command with a journal says.
@@ -139,13 +168,16 @@ fn an_archive_goes_on_after_each_of_several_kills() {
     let plain = tree(&local, "t", DIRS);
     shell_in(&local, "gzip -1k t.tar");
     rig.shell("mkdir plain gz");
+    let gate = Gate::new(&rig.server.url);
     for (name, archive, version) in [("plain", plain.clone(), "4.2"), ("gz", local.join("t.tar.gz"), "3")] {
-        let (url, journal) = (rig.url(name, version), local.join(format!("{name}.journal")));
+        let (url, journal) = (gate.url(&rig.url(name, version)), local.join(format!("{name}.journal")));
         let args = ["untar", path(&archive), &url];
         // The second one while it looks at what is there, the third when it has gone on.
-        Running::start(&args, &journal, Stdio::null()).kill_at(2);
-        Running::start(&args, &journal, Stdio::null()).kill_at(lines_of(&journal));
-        Running::start(&args, &journal, Stdio::null()).kill_at(lines_of(&journal) + 1);
+        for more in [1, 0, 1] {
+            gate.allow(SOME);
+            Running::start(&args, &journal, Stdio::null()).kill_at(noted(&journal) + more, Some(&gate));
+        }
+        gate.allow(usize::MAX);
         let end = goes_on(&["untar", "--json", path(&archive), &url], &journal);
         assert_eq!(end.code, Some(0), "{end:?}");
         let report = report(&end);
@@ -208,9 +240,12 @@ fn the_server_restarts_between_and_loses_nothing() {
     let Some(mut rig) = Rig::new() else { return };
     let local = local(&rig);
     let archive = tree(&local, "t", DIRS);
-    let (url, journal) = (rig.url("", "4.0"), local.join("j"));
+    let gate = Gate::new(&rig.server.url);
+    let (url, journal) = (gate.url(&rig.url("", "4.0")), local.join("j"));
     let args = ["untar", path(&archive), &url];
-    Running::start(&args, &journal, Stdio::null()).kill_at(3);
+    gate.allow(SOME);
+    Running::start(&args, &journal, Stdio::null()).kill_at(1, Some(&gate));
+    gate.allow(usize::MAX);
     let (volume, log) = (rig.at(""), rig.dir.path().join("log"));
     rig.server.again(&volume, &log);
     let end = goes_on(&["untar", "--json", path(&archive), &url], &journal);
@@ -235,10 +270,10 @@ fn a_stream_goes_on_when_the_same_bytes_come_and_no_other() {
     let args = ["untar", "-", &url];
     let mut first = Running::start(&args, &journal, Stdio::piped());
     // At least two batches.
-    feed(&mut first, &bytes, 0..bytes.len() / 6);
-    first.until(2);
-    feed(&mut first, &bytes, bytes.len() / 6..bytes.len() / 3);
-    first.kill_at(3);
+    feed(&mut first, &bytes, 0..bytes.len() / 12);
+    first.until(1, None);
+    feed(&mut first, &bytes, bytes.len() / 12..bytes.len() / 6);
+    first.kill_at(noted(&journal) + 1, None);
     let with = |archive: &Path| {
         let file = fs::File::open(archive).expect("an archive");
         let mut command = landfast();
@@ -267,9 +302,9 @@ fn a_stream_goes_on_when_the_same_bytes_come_and_no_other() {
         assert!(!rig.at("u").exists() && *before.get_or_insert(now.clone()) == now, "{}", wrong.display());
     }
     let mut second = Running::start(&args, &journal, Stdio::piped());
-    let had = lines_of(&journal);
-    feed(&mut second, &bytes, 0..bytes.len() * 2 / 3);
-    second.kill_at(had + 1);
+    let had = noted(&journal);
+    feed(&mut second, &bytes, 0..bytes.len() / 4);
+    second.kill_at(had + 1, None);
     let end = with(&archive);
     assert_eq!(end.code, Some(0), "{end:?}");
     assert!(report(&end)["resumed"].as_u64() > Some(0), "{end:?}");
@@ -337,7 +372,7 @@ fn an_interrupted_untar_ends_in_order_and_goes_on() {
     let mut first = Running::start(&["untar", "-", &url], &journal, Stdio::piped());
     // Some hundred small files.
     feed(&mut first, &bytes, 0..bytes.len() / 6);
-    first.until(2);
+    first.until(1, None);
     let pid = rustix::process::Pid::from_child(&first.child);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("it is there");
     // Its input does not end.
@@ -378,19 +413,24 @@ fn copies_go_on_in_each_direction() {
         path(&archive)
     ));
     let source = local.join("t");
-    let from = rig.url("from", "4.2");
+    let gate = Gate::new(&rig.server.url);
+    let [from, out, across] = ["from", "out", "across"].map(|name| gate.url(&rig.url(name, "4.2")));
     for (name, source, dest, version) in [
-        ("out", path(&source).to_owned(), rig.url("out", "4.2"), "4.2"),
+        ("out", path(&source).to_owned(), out, "4.2"),
         ("back", from.clone(), path(&local.join("back")).to_owned(), "4.2"),
-        ("across", from.clone(), rig.url("across", "4.2"), "4.2"),
+        ("across", from.clone(), across, "4.2"),
     ] {
         let journal = local.join(format!("{name}.journal"));
         // The destination does not exist: it becomes the copy itself, also when it is there the second time.
         let args = ["cp", "-a", &source, &dest];
-        Running::start(&args, &journal, Stdio::null()).kill_at(2);
+        // What is copied to this machine is noted when it was synced: behind the large file.
+        gate.allow(if name == "back" { 70 << 20 } else { SOME });
+        Running::start(&args, &journal, Stdio::null()).kill_at(1, Some(&gate));
         if name != "back" {
-            Running::start(&args, &journal, Stdio::null()).kill_at(lines_of(&journal) + 1);
+            gate.allow(SOME);
+            Running::start(&args, &journal, Stdio::null()).kill_at(noted(&journal) + 1, Some(&gate));
         }
+        gate.allow(usize::MAX);
         let end = goes_on(&["cp", "-a", "--json", &source, &dest], &journal);
         assert_eq!(end.code, Some(0), "{name}: {end:?}");
         let summary = end.summary();
@@ -463,11 +503,15 @@ fn a_removal_goes_on_and_takes_nothing_that_came_later() {
     let local = local(&rig);
     rig.shell("mkdir kept; for t in a b; do mkdir $t; cd $t; for d in $(seq 60); do mkdir d$d; (cd d$d; touch $(seq 150)); done; cd ..; done");
     let journal = local.join("j");
-    let [a, b, no, last] = ["a", "b", "nothing", "a"].map(|name| rig.url(name, "4.2"));
+    let gate = Gate::new(&rig.server.url);
+    let [a, b, no, last] = ["a", "b", "nothing", "a"].map(|name| gate.url(&rig.url(name, "4.2")));
     let args = ["rm", "-r", "--json", &a, &b];
     // When its intention is on the disk, and some time later.
-    Running::start(&args, &journal, Stdio::null()).kill_at(2);
-    Running::start(&args, &journal, Stdio::null()).kill_at(lines_of(&journal) + 2);
+    for more in [1, 200, 200] {
+        gate.allow(SOME);
+        Running::start(&args, &journal, Stdio::null()).kill_at(noted(&journal) + more, Some(&gate));
+    }
+    gate.allow(usize::MAX);
     let end = goes_on(&args, &journal);
     assert_eq!((end.code, end.errors().as_str()), (Some(0), ""), "{end:?}");
     let (removed, resumed) = (end.summary()["removed"].as_u64(), end.summary()["resumed"].as_u64());
@@ -482,7 +526,8 @@ fn a_removal_goes_on_and_takes_nothing_that_came_later() {
     assert_eq!(make.code, Some(0), "{make:?}");
     let journal = local.join("k");
     let args = ["rm", "-r", &a, &no];
-    let missing = format!("rm: cannot remove '{}': No such file or directory\n", rig.shown("nothing", "4.2"));
+    let missing =
+        format!("rm: cannot remove '{}': No such file or directory\n", no.trim_end_matches("?version=4.2"));
     for _ in 0..2 {
         let end = goes_on(&args, &journal);
         assert_eq!((end.code, end.errors()), (Some(1), missing.clone()));
