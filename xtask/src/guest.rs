@@ -11,6 +11,7 @@ mod commands;
 mod folded;
 mod image;
 mod knfsd;
+mod large_copy;
 mod linux_source;
 mod machine;
 mod mountstats;

@@ -135,8 +135,13 @@ pub const CLONED_MIN: u64 = 64 << 10;
 pub const COPIED_WHOLE_MAX: u64 = 4 << 20;
 /// Bytes that one COMPOUND has a server copy.
 pub const COPIED_PER_COMPOUND: u64 = 16 << 20;
-/// Bytes of one COPY of a larger file: what a slow disk copies long before [`CALL_PATIENCE`] ends.
+/// Bytes of one COPY of a larger file: what a slow disk copies long before [`CALL_PATIENCE`] ends, and all that a server goes on with
+/// when its client has died.
 pub const COPY_PIECE_BYTES: u64 = 64 << 20;
+/// How long the end of a copy that a server does not know any more may still be on its way here.
+pub const COPY_END_PATIENCE: Duration = Duration::from_secs(5);
+/// Ends of copies that are remembered until somebody asks for them.
+pub const COPY_ENDS_MAX: usize = 1024;
 /// Pieces of a file that are read and written together when the server does not copy it.
 pub const COPIED_PIECES: usize = 4;
 
@@ -199,6 +204,8 @@ pub const JOURNAL_SYNC_INTERVAL: Duration = Duration::from_millis(100);
 pub const JOURNAL_SYNC_ENTRIES: usize = 4096;
 /// Entries that wait for the journal's disk before the work itself waits.
 pub const JOURNAL_QUEUE_MAX: usize = 262_144;
+/// Bytes of a large file that become stable between two entries of the journal about it.
+pub const JOURNAL_PART_BYTES: u64 = 64 << 20;
 /// Bytes of members that are held until it is known that a stream is the archive that it was.
 pub const HELD_UNCHECKED_BYTES_MAX: usize = 8 << 20;
 /// With a journal: files written on this machine before their filesystem is synced.

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use landfast_rpc::{CallError, ConnConfig, Connection, Ends, NoService, OpaqueAuth, Target};
+use landfast_rpc::{CallError, ConnConfig, Connection, Ends, NoService, OpaqueAuth, Service, Target};
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::sleep;
 use tracing::{debug, warn};
@@ -135,6 +135,12 @@ impl Peer {
     pub(crate) async fn open(&self, port: u16) -> io::Result<Connection> {
         let to = (self.options.host.as_str(), port);
         Connection::connect(to, Arc::new(NoService), &self.config()).await
+    }
+
+    /// A connection on which the server's own calls are answered, tried once.
+    pub(crate) async fn listen<S: Service>(&self, service: Arc<S>) -> io::Result<Connection> {
+        let to = (self.options.host.as_str(), self.options.port);
+        Connection::connect(to, service, &self.config()).await
     }
 
     /// The first connection to the server, tried once.

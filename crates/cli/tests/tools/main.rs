@@ -6,6 +6,7 @@ mod common;
 mod archiving;
 mod copying;
 mod gate;
+mod large;
 mod listing;
 mod removing;
 mod resuming;

@@ -219,6 +219,18 @@ impl Members for LocalTrees {
         }
         Ok(data.into())
     }
+
+    fn skip(&mut self, mut bytes: u64) -> Result<(), DataError> {
+        let Some(Reading { left, .. }) = &mut self.reading else { return Ok(()) };
+        while let Some(segment) = left.front_mut().filter(|_| bytes > 0) {
+            let n = segment.len.min(bytes);
+            (segment.offset, segment.len, bytes) = (segment.offset + n, segment.len - n, bytes - n);
+            if segment.len == 0 {
+                left.pop_front();
+            }
+        }
+        Ok(())
+    }
 }
 
 /// What of these segments does not read as zeroes, in whole blocks.

@@ -169,7 +169,7 @@ pub(crate) fn copy(src_stateid: Stateid, dst_stateid: Stateid, at: u64, count: u
         src_offset: at,
         dst_offset: at,
         count,
-        consecutive: waits,
+        consecutive: true,
         synchronous: waits,
         source_server: Vec::new(),
     })

@@ -82,7 +82,8 @@ pub struct RemoteTrees {
 enum Now {
     None,
     Whole(Bytes),
-    Pieces(mpsc::Receiver<Result<Bytes, String>>, Bytes),
+    /// And what of them is passed over already.
+    Pieces(mpsc::Receiver<Result<Bytes, String>>, Bytes, u64),
 }
 
 /// A member with its data, or the way to it.
@@ -91,7 +92,8 @@ enum Ready {
     Done(Vec<u8>),
     Whole(Box<Member>, Bytes),
     Copy(Box<(Member, Original)>),
-    Pieces(Box<Member>, mpsc::Receiver<Result<Bytes, String>>),
+    /// Behind so many bytes, which an earlier run has copied.
+    Pieces(Box<Member>, u64, mpsc::Receiver<Result<Bytes, String>>),
 }
 
 /// What the walk has come to.
@@ -148,6 +150,7 @@ impl RemoteTrees {
             bytes: 0,
             xattrs: options.xattrs,
             exact: options.exact,
+            resume: options.resume.clone(),
         };
         // One who listens no more has been told all that there was to tell.
         tokio::spawn(async move { reader.run(options, walked, who).await.is_ok() });
@@ -166,8 +169,8 @@ impl Members for RemoteTrees {
                 Given::Member(*member)
             }
             Ready::Copy(copy) => Given::Copy(copy.0, copy.1),
-            Ready::Pieces(member, pieces) => {
-                self.now = Now::Pieces(pieces, Bytes::new());
+            Ready::Pieces(member, from, pieces) => {
+                self.now = Now::Pieces(pieces, Bytes::new(), from);
                 Given::Member(*member)
             }
         }))
@@ -177,7 +180,8 @@ impl Members for RemoteTrees {
         match &mut self.now {
             Now::None => Ok(Bytes::new()),
             Now::Whole(data) => Ok(data.split_to(max.min(data.len()))),
-            Now::Pieces(pieces, rest) => {
+            Now::Pieces(_, _, 1..) => Err(DataError::Member("what was copied before is wanted again".into())),
+            Now::Pieces(pieces, rest, 0) => {
                 if rest.is_empty() {
                     match pieces.blocking_recv() {
                         Some(piece) => *rest = piece.map_err(DataError::Member)?,
@@ -187,6 +191,16 @@ impl Members for RemoteTrees {
                 Ok(rest.split_to(max.min(rest.len())))
             }
         }
+    }
+
+    /// What was not read; nothing else is passed over.
+    fn skip(&mut self, bytes: u64) -> Result<(), DataError> {
+        match &mut self.now {
+            Now::Pieces(_, _, from) if *from == bytes => *from = 0,
+            _ if bytes == 0 => {}
+            _ => return Err(DataError::Member("other bytes were copied before".into())),
+        }
+        Ok(())
     }
 }
 
@@ -288,6 +302,7 @@ struct Reader {
     bytes: usize,
     xattrs: bool,
     exact: bool,
+    resume: Option<Arc<Resume>>,
 }
 
 /// Nobody listens any more.
@@ -469,8 +484,8 @@ impl Reader {
         }
         let before = listed(&member);
         let (send, pieces) = mpsc::channel(1);
-        self.tell.send(Ready::Pieces(Box::new(member), pieces)).await.map_err(|_| Abandoned)?;
-        let mut at = 0;
+        let mut at = self.resume.as_ref().map_or(0, |resume| resume.object_from(&member));
+        self.tell.send(Ready::Pieces(Box::new(member), at, pieces)).await.map_err(|_| Abandoned)?;
         while at < size {
             let end = size.min(at + (PIECE_BYTES * PIECES_PER_COMMIT) as u64);
             let ranges: Vec<_> = (at..end)

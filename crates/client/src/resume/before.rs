@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::journal::Batch;
+use super::part::Begun;
 
 /// Numbers, as ranges.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -52,6 +53,8 @@ pub(super) struct Before {
     pub(super) members: Ranges,
     /// Objects of trees: the path's number, and that of what was copied.
     pub(super) objects: HashMap<u64, u64>,
+    /// Paths of large files that were begun.
+    pub(super) parts: HashMap<u64, Begun>,
     /// Paths of directories that were made.
     pub(super) made: HashSet<u64>,
     /// Paths of directories that were there.
@@ -72,6 +75,9 @@ impl Before {
             self.members.add(from, to);
         }
         self.objects.extend(batch.objects);
+        for (path, object, upto, fh) in batch.parts {
+            self.parts.insert(path, Begun { object, upto, fh });
+        }
         self.made.extend(batch.made);
         self.met.extend(batch.met);
         self.marks.extend(batch.marks);

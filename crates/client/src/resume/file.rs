@@ -20,6 +20,7 @@ use tokio::sync::watch;
 use super::before::{Before, Ranges};
 use super::journal::{self, BEGINNING, Batch, Contents, Flaw, Header, Job, Record, VERSION};
 use super::meet::{Item, Key, Known, Met, Running, Water, put_mark};
+use super::part;
 use super::there::{Closed, Level, Listed, Local, There};
 use crate::archive::Member;
 use crate::fs::{Nfs, Start};
@@ -183,6 +184,7 @@ impl JournalFile {
             there: OnceLock::new(),
             ready: watch::Sender::new(false),
             met: Mutex::default(),
+            came: Mutex::default(),
             water: Mutex::default(),
             shared,
             thread,
@@ -202,12 +204,13 @@ fn now() -> u64 {
 /// A job on its way: what was done before, and the journal of what is done now.
 pub struct Resume {
     path: PathBuf,
-    key: Key,
+    pub(super) key: Key,
     before: Before,
     there: OnceLock<There>,
     /// It has been looked at.
     ready: watch::Sender<bool>,
     met: Mutex<Met>,
+    came: Mutex<part::Came>,
     water: Mutex<Water>,
     shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -436,20 +439,57 @@ impl Resume {
 
     /// Whether a member of an archive, which is no directory, was done.
     pub(crate) fn member(&self, number: u64, member: &Member, path: &[Bytes], target: &[Bytes]) -> Known {
-        match self.there.get() {
+        let known = match self.there.get() {
             Some(there) if self.again() => {
                 self.met().member(self.key, (&self.before, there), (number, member), [path, target])
             }
             _ => Known::Do,
+        };
+        if known == Known::Do {
+            self.comes(self.key.names(path.iter().map(|n| &n[..])), number);
         }
+        known
     }
 
     /// Whether an object of a tree, which is no directory, was done.
     pub(crate) fn object(&self, member: &Member) -> Known {
-        match self.there.get() {
+        let known = match self.there.get() {
             Some(there) if self.again() => self.met().object(self.key, (&self.before, there), member),
             _ => Known::Do,
+        };
+        if known == Known::Do {
+            self.comes(self.key.path(&member.path), self.key.object(member));
         }
+        known
+    }
+
+    fn came(&self) -> MutexGuard<'_, part::Came> {
+        self.came.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Something is done at a path.
+    fn comes(&self, path: u64, object: u64) {
+        if self.before.parts.contains_key(&path) {
+            self.came().comes(path, object);
+        }
+    }
+
+    /// The file that an earlier run began of what comes, and up to where it is stable.
+    pub(super) fn begun_part(&self, path: u64, object: u64) -> Option<(FileHandle, u64)> {
+        let begun = self.before.parts.get(&path).filter(|begun| begun.object == object && begun.upto > 0)?;
+        let fh = self.there.get()?.part(path, begun)?;
+        self.came().is_first(path, object).then_some((fh, begun.upto))
+    }
+
+    /// Up to where an object of a tree has been copied already.
+    pub(crate) fn object_from(&self, member: &Member) -> u64 {
+        let begun = self.begun_part(self.key.path(&member.path), self.key.object(member));
+        begun.map_or(0, |(_, upto)| upto)
+    }
+
+    /// A part of a large file is stable.
+    pub(super) fn note_part(&self, path: u64, begun: part::Begun) {
+        self.shared.add(|state| state.batch.parts.push((path, begun.object, begun.upto, begun.fh)));
     }
 
     /// What enters the journal when this object is stable.

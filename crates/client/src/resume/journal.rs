@@ -13,6 +13,8 @@
 //! | DURABLE | the last line of which it was known, as this one was written, that it is on stable storage |
 //! | JSON | the [`Record`] |
 //!
+//! Names that a record has beside those that are known are passed over: older programs do so with `parts`, and begin large files again.
+//!
 //! The first record says what the job is; each further one holds what became stable since the one before it, all of it or
 //! nothing; the last one of a job that is finished says so.
 //!
@@ -89,6 +91,9 @@ pub(super) struct Batch {
     pub(super) members: Vec<(u64, u64)>,
     #[serde(with = "hex_pairs", skip_serializing_if = "Vec::is_empty")]
     pub(super) objects: Vec<(u64, u64)>,
+    /// Of large files: the path, what it is, up to where it is stable, in which file.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) parts: Vec<(u64, u64, u64, Vec<u8>)>,
     #[serde(with = "hex", skip_serializing_if = "Vec::is_empty")]
     pub(super) made: Vec<u64>,
     #[serde(with = "hex", skip_serializing_if = "Vec::is_empty")]
@@ -276,10 +281,13 @@ mod tests {
         let members = prop::collection::vec((0u64..50, 50u64..100), 0..3);
         let begun = prop::collection::vec((any::<u32>(), bytes), 0..3);
         let gone = prop::collection::vec(any::<u32>(), 0..3);
-        (members, pairs(), numbers(), numbers(), pairs(), begun, gone, 0u64..1000).prop_map(
-            |(members, objects, made, met, marks, begun, gone, removed)| Batch {
+        let fh = prop::collection::vec(any::<u8>(), 0..6);
+        let parts = prop::collection::vec((any::<u64>(), any::<u64>(), any::<u64>(), fh), 0..3);
+        (members, pairs(), parts, numbers(), numbers(), pairs(), begun, gone, 0u64..1000).prop_map(
+            |(members, objects, parts, made, met, marks, begun, gone, removed)| Batch {
                 members,
                 objects,
+                parts,
                 made,
                 met,
                 marks,
@@ -324,6 +332,14 @@ mod tests {
         let more = job.clone().about("options", "-m");
         assert_eq!(job.differs(&more).unwrap(), "its options was ``, now it is `-m`");
         assert!(job.differs(&Job::new("rm")).unwrap().contains("landfast untar"));
+    }
+
+    #[test]
+    fn what_is_not_known_in_a_record_is_passed_over() {
+        let mut bytes = encode(1, 0, &Record::Job(header())).into_bytes();
+        let body = r#"2 1 {"done":{"gone":[3],"later":[[1,"x"]]}}"#;
+        bytes.extend(format!("{} {body}\n", checksum(body)).into_bytes());
+        assert_eq!(parse(&bytes).unwrap().before, all(&[Batch { gone: vec![3], ..Batch::default() }]));
     }
 
     proptest! {

@@ -5,12 +5,13 @@
 //! | `journal` | the format: a record a line, torn tails, damage | no |
 //! | `before` | what a journal says was done; ranges of numbers | no |
 //! | `meet` | whether what comes was done before; the digest of an archive that cannot be read twice | no |
+//! | `part` | large files that were not finished | no |
 //! | `there` | what is still at the destination | server |
 //! | `file` | the journal's file: whose it is, appending, syncing | this machine |
 //!
 //! Invariants:
 //! - the journal lags: something enters it only when it is on the server's stable storage, in the order in which that
-//!   became so. What was done and had not entered it is done again, whole;
+//!   became so. What was done and had not entered it is done again, whole; a large file from the last noted part of it on;
 //! - it is a note, not a promise of the server's: what is in it and not at the destination any more is done again, too;
 //! - it is of one job. Another job, other options or another archive are refused before anything is sent.
 
@@ -18,10 +19,12 @@ mod before;
 mod file;
 mod journal;
 mod meet;
+mod part;
 mod there;
 
 pub use file::{Begun, JournalFile, Resume, ResumeError};
 pub use journal::Job;
 pub(crate) use meet::{Digested, Item, Known, Running};
+pub(crate) use part::Part;
 pub use there::Local;
 pub(crate) use there::fits;

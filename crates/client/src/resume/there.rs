@@ -8,6 +8,7 @@ use landfast_nfs::v4::{Fattr, FileHandle, FileType, NfsStat};
 
 use super::before::Before;
 use super::meet::Key;
+use super::part::Begun;
 use crate::archive::{Kind, Member};
 use crate::compound::fattr;
 use crate::fs::{Meta, Nfs, Outcome, Start, WalkOptions, join};
@@ -27,6 +28,8 @@ pub(super) enum There {
 #[derive(Default)]
 pub(super) struct Listed {
     names: HashMap<u64, (Option<FileType>, u64)>,
+    /// Files of which a part was done, and their sizes.
+    parts: HashMap<u64, (FileHandle, u64)>,
     /// Directories that may not be listed: the journal is believed.
     blind: HashSet<u64>,
 }
@@ -35,6 +38,13 @@ impl There {
     #[cfg(test)]
     pub(super) fn here(has: impl Fn(&[u8], &Member) -> bool + Send + Sync + 'static) -> There {
         There::Here(Box::new(has))
+    }
+
+    /// The file that a part was written to, if it is still there.
+    pub(super) fn part(&self, path: u64, begun: &Begun) -> Option<FileHandle> {
+        let There::Listed(listed) = self else { return None };
+        let (fh, size) = listed.parts.get(&path)?;
+        (fh.0 == begun.fh && *size >= begun.upto).then(|| fh.clone())
     }
 
     /// Whether there is something at `path` that the member may have become.
@@ -100,7 +110,10 @@ impl Listed {
                 let path = join(&dir, &entry.name);
                 let number = key.path(&path);
                 match (entry.meta.is_dir(), entry.fh) {
-                    (false, _) => {
+                    (false, fh) => {
+                        if let Some(fh) = fh.filter(|_| before.parts.contains_key(&number)) {
+                            self.parts.insert(number, (fh, entry.meta.size));
+                        }
                         self.names.insert(number, (entry.meta.kind, entry.meta.size));
                     }
                     (true, Some(fh)) if before.dir(number) => {

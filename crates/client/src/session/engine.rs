@@ -15,9 +15,10 @@
 //! |---|---|---|
 //! | `epoch`: the session in force | `renew`, one at a time | every compound when it starts |
 //! | an epoch's slot table | the compound that holds the slot | the same, and those that wait for one |
+//! | `back`: the connection for callbacks, bound to an epoch; or that there is none | whoever is to be called back | the same |
 //! | a line: one TCP connection, bound to an epoch | whoever finds it closed or bound to an older session | compounds on its slots |
 //!
-//! Lock order: `setup`, then a line; slot tables last and never over an await.
+//! Lock order: `setup`, then a line or `back`; slot tables last and never over an await.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -27,7 +28,8 @@ use bytes::{Bytes, BytesMut};
 use landfast_nfs::v4::args::SequenceArgs;
 use landfast_nfs::v4::res::SequenceRes;
 use landfast_nfs::v4::{
-    ArgOp, CompoundRes, ImplId, NfsStat, OpNum, Opaque1024, ResBody, ServerOwner, SessionId, Verifier, flags,
+    ArgOp, CompoundRes, FileHandle, ImplId, NfsStat, OpNum, Opaque1024, ResBody, ServerOwner, SessionId,
+    Stateid, Verifier, flags,
 };
 use landfast_rpc::{CallError, Connection};
 use landfast_xdr::{Decode, Encode};
@@ -35,6 +37,7 @@ use tokio::sync::Notify;
 use tokio::time::sleep;
 use tracing::{debug, warn};
 
+use super::back::{CopyEnd, Told};
 use super::setup::{COMPOUND, Caller, ClientId, FIRST_OPS, SetupError, compound_header};
 use super::slots::{Slot, SlotTable};
 use super::{Instance, SessionError, SessionLimits, SessionOptions};
@@ -48,6 +51,8 @@ pub(super) struct Engine {
     owner_name: Vec<u8>,
     epoch: Mutex<Arc<Epoch>>,
     lines: Vec<Line>,
+    back: tokio::sync::Mutex<(u64, Option<Connection>)>,
+    told: Arc<Told>,
     setup: tokio::sync::Mutex<Setup>,
     /// New sessions since the last success.
     renewals_in_a_row: AtomicU32,
@@ -175,6 +180,8 @@ impl Engine {
             owner_name: name,
             epoch: Mutex::new(Arc::new(nothing)),
             lines: Line::several(peer.options().connections, None).await,
+            back: tokio::sync::Mutex::default(),
+            told: Arc::default(),
             setup: tokio::sync::Mutex::new(Setup { client: None, reclaims: false, verifier }),
             renewals_in_a_row: AtomicU32::new(0),
             last_reply_ms: AtomicU64::new(0),
@@ -251,6 +258,39 @@ impl Engine {
         for line in &self.lines {
             line.hold().await.close();
         }
+        if let Some(conn) = self.back.lock().await.1.take() {
+            conn.close();
+        }
+    }
+
+    /// See [`super::Session::listens`].
+    pub(super) async fn listens(&self) -> bool {
+        let epoch = self.epoch();
+        let mut back = self.back.lock().await;
+        match &*back {
+            (number, None) if *number == epoch.number => return false,
+            (number, Some(conn)) if *number == epoch.number && !conn.is_closed() => return true,
+            _ => {}
+        }
+        let bound = async {
+            let conn = self.peer.listen(self.told.clone()).await.map_err(|e| e.to_string())?;
+            self.peer.counters.rpcs.fetch_add(1, Ordering::Relaxed);
+            let bound = self.caller(&conn).bind(epoch.id, flags::CDFC4_BACK).await;
+            bound.map(|()| conn).map_err(|e| format!("{e:?}"))
+        };
+        let bound = bound.await.inspect_err(|e| debug!("no back channel from {}: {e}", self.peer.server()));
+        *back = (epoch.number, bound.ok());
+        back.1.is_some()
+    }
+
+    /// See [`super::Session::copy_end`].
+    pub(super) async fn copy_end(
+        &self,
+        file: &FileHandle,
+        copy: &Stateid,
+        patience: Duration,
+    ) -> Option<CopyEnd> {
+        self.told.end_of(file, copy, patience).await
     }
 
     /// The server has said that it is Landfast.
@@ -274,7 +314,7 @@ impl Engine {
         }
         let Ok(conn) = self.peer.connect().await else { return false };
         self.peer.counters.rpcs.fetch_add(1, Ordering::Relaxed);
-        let bound = self.caller(&conn).bind(other.epoch().id).await.is_ok();
+        let bound = self.caller(&conn).bind(other.epoch().id, flags::CDFC4_FORE).await.is_ok();
         conn.close();
         bound
     }
@@ -422,7 +462,7 @@ impl Engine {
                 }
                 Verdict::Rebind => {
                     // A session that cannot be bound shows as lost in the next round.
-                    let _ = self.caller(&conn).bind(epoch.id).await;
+                    let _ = self.caller(&conn).bind(epoch.id, flags::CDFC4_FORE).await;
                 }
                 Verdict::Again if delays.elapsed() > limits::DELAY_PATIENCE => {
                     epoch.put_back(slot, false);
@@ -452,7 +492,7 @@ impl Engine {
         let conn = held.open(&self.peer).await?;
         // With SP4_NONE a SEQUENCE binds as well (RFC 8881 section 2.10.3.1), so a failure here is no end.
         self.peer.counters.rpcs.fetch_add(1, Ordering::Relaxed);
-        if let Err(e) = self.caller(&conn).bind(epoch.id).await {
+        if let Err(e) = self.caller(&conn).bind(epoch.id, flags::CDFC4_FORE).await {
             debug!("BIND_CONN_TO_SESSION: {e:?}");
         }
         Ok(held.keep(conn, epoch.number))

@@ -8,6 +8,7 @@
 //!
 //! What a lost reply leaves in doubt, and no cache can tell any more, is [`SessionError::Unknown`].
 
+mod back;
 mod engine;
 mod error;
 mod options;
@@ -18,9 +19,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use landfast_nfs::v4::{ArgOp, CompoundRes, Verifier};
+use landfast_nfs::v4::{ArgOp, CompoundRes, FileHandle, Stateid, Verifier};
 use landfast_xdr::Encode;
 
+pub(crate) use back::CopyEnd;
 use engine::Engine;
 pub use error::SessionError;
 pub use options::{SessionLimits, SessionOptions};
@@ -211,6 +213,28 @@ impl Session {
     /// The server is Landfast.
     pub(crate) fn is_ours(&self) -> bool {
         matches!(&self.kind, Kind::Slots(engine) if engine.is_ours())
+    }
+
+    /// Whether the server can tell by itself how a copy ended: a connection of its own is bound to the back channel of the session in
+    /// force, now if it is not yet.
+    pub(crate) async fn listens(&self) -> bool {
+        match &self.kind {
+            Kind::Slots(engine) => engine.listens().await,
+            Kind::Forty(_) | Kind::Three(_) => false,
+        }
+    }
+
+    /// What the server has told of the end of a copy to this file, or tells within this time.
+    pub(crate) async fn copy_end(
+        &self,
+        file: &FileHandle,
+        copy: &Stateid,
+        patience: Duration,
+    ) -> Option<CopyEnd> {
+        match &self.kind {
+            Kind::Slots(engine) => engine.copy_end(file, copy, patience).await,
+            Kind::Forty(_) | Kind::Three(_) => None,
+        }
     }
 
     /// The server's lease time.

@@ -20,6 +20,7 @@ use landfast_rpc::{CallError, ConnInfo, OpaqueAuth, Target};
 use landfast_xdr::{Decode, Encode};
 
 use super::SessionLimits;
+use super::back::CALLBACKS;
 use crate::compound::{OpError, Results};
 use crate::limits;
 
@@ -115,7 +116,7 @@ impl Caller<'_> {
             max_requests: ask.slots,
             ..ChannelAttrs::default()
         };
-        // No back channel: no delegations are asked for, so nothing is ever called back.
+        // Nothing is called back but the ends of copies, on a connection that is bound when one is begun.
         let back_chan_attrs = ChannelAttrs {
             max_request_size: 4096,
             max_response_size: 4096,
@@ -130,7 +131,7 @@ impl Caller<'_> {
                 flags: flags::CREATE_SESSION4_FLAG_PERSIST,
                 fore_chan_attrs,
                 back_chan_attrs,
-                cb_program: 0x4000_0000,
+                cb_program: CALLBACKS,
                 sec_parms: vec![CallbackSecParms::None],
             })])
             .await?;
@@ -178,11 +179,12 @@ impl Caller<'_> {
         Ok(({ lease }().unwrap_or(limits::LEASE_DEFAULT), answer))
     }
 
-    pub(super) async fn bind(&self, sessid: SessionId) -> Result<(), SetupError> {
+    /// Binds the connection to a session's channels, `dir` (`CDFC4_*`).
+    pub(super) async fn bind(&self, sessid: SessionId, dir: u32) -> Result<(), SetupError> {
         let reply = self
             .raw(&[ArgOp::BindConnToSession(BindConnToSessionArgs {
                 sessid,
-                dir: flags::CDFC4_FORE,
+                dir,
                 use_conn_in_rdma_mode: false,
             })])
             .await?;

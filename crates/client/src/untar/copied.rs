@@ -1,7 +1,7 @@
 //! Files that the server copies itself, one at a time: large ones, and those that did not go with others in a COMPOUND.
 //!
 //! Both files are open meanwhile, as COPY requires (RFC 7862 section 15.2.3). What was copied unstably is made stable by a
-//! COMMIT under the verifier of all its COPYs, and copied again when that is another one. A file that the server does not
+//! COMMIT under the verifier of its COPYs, each [`limits::COPY_PIECE_BYTES`], and copied again from there when that is another one. A file that the server does not
 //! copy is read and written.
 
 use std::sync::Arc;
@@ -15,7 +15,6 @@ use landfast_nfs::v4::flags::{
     OPEN4_SHARE_ACCESS_READ, OPEN4_SHARE_ACCESS_WANT_NO_DELEG, OPEN4_SHARE_ACCESS_WRITE,
 };
 use landfast_nfs::v4::{ArgOp, Fattr, FileHandle, NfsStat, OpNum, ResBody, StableHow, Stateid, Verifier};
-use tokio::time::sleep;
 
 use super::careful::{self, How, OpenFile, Trouble};
 use super::existing::Existing;
@@ -27,6 +26,7 @@ use crate::compound::{OpError, fattr};
 use crate::copy::on_server::{Original, Way, clone, copy};
 use crate::fs::{Failure, Nfs, Outcome};
 use crate::limits;
+use crate::resume::Part;
 use crate::session::Session;
 use crate::url::Version;
 
@@ -36,6 +36,7 @@ pub(super) async fn extract<P>(
     task: &SlowTask<P>,
     original: &Original,
     existing: Existing,
+    part: &mut Option<Part>,
 ) -> Result<SlowDone, Trouble> {
     match &task.leftover {
         Leftover::Nothing => {}
@@ -58,7 +59,7 @@ pub(super) async fn extract<P>(
             }
         },
     };
-    let done = beside(session, task, original, source.as_ref(), existing).await;
+    let done = beside(session, task, (original, source.as_ref()), existing, part).await;
     if let Some(source) = source {
         careful::close(session, &source.fh, source.stateid()).await;
     }
@@ -104,7 +105,7 @@ async fn fill_over(session: &Session, file: &Arc<OpenFile>, original: &Original)
             Some(open_as(session, original.fh.clone(), OPEN4_SHARE_ACCESS_READ, 2).await?)
         }
     };
-    let done = fill(session, file, source.as_ref(), original).await;
+    let done = fill(session, file, source.as_ref(), original, &mut None).await;
     if let Some(source) = source {
         careful::close(session, &source.fh, source.stateid()).await;
     }
@@ -116,19 +117,20 @@ async fn fill_over(session: &Session, file: &Arc<OpenFile>, original: &Original)
 async fn beside<P>(
     session: &Session,
     task: &SlowTask<P>,
-    original: &Original,
-    source: Option<&OpenFile>,
+    (original, source): (&Original, Option<&OpenFile>),
     existing: Existing,
+    part: &mut Option<Part>,
 ) -> Result<SlowDone, Trouble> {
-    let Some((file, how)) = pieces::open(session, task, existing).await? else {
+    let begun = (part.as_ref(), original.size);
+    let Some((file, how)) = pieces::open_part(session, task, existing, begun).await? else {
         return Ok(SlowDone::Skipped);
     };
     let file = Arc::new(file);
-    let done = match fill(session, &file, source, original).await {
+    let done = match fill(session, &file, source, original, part).await {
         Ok(()) => careful::finish(session, &file, task, None).await,
         Err(e) => Err(e),
     };
-    careful::close(session, &file.fh, file.stateid()).await;
+    pieces::close(session, &file).await;
     if let Err(Trouble::Refused(why)) = &done
         && matches!(why.cause, Cause::Uncloned)
         && how != How::Into
@@ -148,7 +150,12 @@ async fn open_source(session: &Session, number: u32, original: &Original) -> Res
 }
 
 /// A file, open for this.
-async fn open_as(session: &Session, fh: FileHandle, access: u32, number: u64) -> Result<OpenFile, Trouble> {
+pub(super) async fn open_as(
+    session: &Session,
+    fh: FileHandle,
+    access: u32,
+    number: u64,
+) -> Result<OpenFile, Trouble> {
     let mut args = open_args(number, &Bytes::new(), &Fattr::default());
     args.share_access = access | OPEN4_SHARE_ACCESS_WANT_NO_DELEG;
     (args.openhow, args.claim) = (OpenHow::NoCreate, OpenClaim::Fh);
@@ -167,6 +174,7 @@ async fn fill(
     file: &Arc<OpenFile>,
     source: Option<&OpenFile>,
     original: &Original,
+    part: &mut Option<Part>,
 ) -> Result<(), Trouble> {
     if original.size == 0 {
         return Ok(());
@@ -175,8 +183,8 @@ async fn fill(
     loop {
         let refused = match (way, source) {
             (Way::Clone, Some(source)) => cloned(session, file, source).await?,
-            (Way::Copy, Some(source)) => copied(session, file, source, original.size).await?,
-            _ => return through_here(session, file, original).await,
+            (Way::Copy, Some(source)) => copied(session, file, source, original.size, part).await?,
+            _ => return through_here(session, file, original, part).await,
         };
         let Some((op, status)) = refused else { return Ok(()) };
         if !original.copies.refused(original.fsid, op, status) {
@@ -247,13 +255,18 @@ async fn copied(
     file: &OpenFile,
     source: &OpenFile,
     size: u64,
+    part: &mut Option<Part>,
 ) -> Result<Refusal, Trouble> {
-    let mut waits = true;
+    // All before it is stable.
+    let mut stable = part.as_ref().map_or(0, Part::from);
+    // A server that is asked to answer at the end of a copy answers after a small part of a large one, or not for long.
+    let (mut goes_on, mut otherwise) = (size > limits::COPY_PIECE_BYTES, false);
     'again: for _ in 0..limits::REWRITES_MAX {
-        let (mut at, mut verifier): (u64, Option<Verifier>) = (0, None);
+        let (mut at, mut verifier): (u64, Option<Verifier>) = (stable, None);
         while at < size {
             let stateids = (source.stateid(), file.stateid());
             let count = (size - at).min(limits::COPY_PIECE_BYTES);
+            let waits = !(goes_on && session.listens().await);
             let ops = both(file, source, vec![copy(stateids.0, stateids.1, at, count, waits)]);
             let mut results = match careful::step(session, ops).await {
                 Err(Trouble::Unknown(_)) => continue 'again,
@@ -263,9 +276,9 @@ async fn copied(
             let done = match results.take(OpNum::COPY) {
                 Ok(ResBody::Copy(done)) => done.response,
                 Ok(_) => return Err(OpError::Missing { op: OpNum::COPY }.into()),
-                // It copies only while others wait for nothing.
-                Err(e) if e.status() == NfsStat::NFS4ERR_OFFLOAD_NO_REQS && waits => {
-                    waits = false;
+                // It copies in the other way only.
+                Err(e) if e.status() == NfsStat::NFS4ERR_OFFLOAD_NO_REQS && !otherwise => {
+                    (goes_on, otherwise) = (waits, true);
                     continue;
                 }
                 Err(e) if forgotten(session, file, source, stateids, e.status()).await? => continue 'again,
@@ -273,11 +286,13 @@ async fn copied(
             };
             let done = match done.callback_id {
                 None => done,
-                Some(id) => match ended(session, file, id).await? {
-                    Some(count) => {
-                        WriteResponse { callback_id: None, count, committed: StableHow::Unstable, ..done }
+                Some(id) => match ended(session, file, id, done).await? {
+                    End::Copied(done) => done,
+                    End::Refused(status) => return Ok(Some((OpNum::COPY, status))),
+                    End::Unknown => {
+                        goes_on = false;
+                        continue 'again;
                     }
-                    None => continue 'again,
                 },
             };
             if done.count == 0 || done.count > count {
@@ -291,29 +306,62 @@ async fn copied(
                 verifier = Some(done.writeverf);
             }
             at += done.count;
+            if at < size && at - stable < limits::COPY_PIECE_BYTES {
+                continue;
+            }
+            if let Some(verifier) = verifier.take() {
+                let commit = ArgOp::Commit(CommitArgs { offset: 0, count: 0 });
+                let mut results =
+                    match careful::step(session, vec![ArgOp::Putfh(file.fh.clone()), commit]).await {
+                        Err(Trouble::Unknown(_)) => continue 'again,
+                        other => other?,
+                    };
+                results.skip(&[OpNum::PUTFH])?;
+                if results.commit()? != verifier {
+                    continue 'again;
+                }
+            }
+            stable = at;
+            if let Some(part) = part {
+                part.stable(&file.fh, stable);
+            }
         }
-        let Some(verifier) = verifier else { return Ok(None) };
-        let ops = vec![ArgOp::Putfh(file.fh.clone()), ArgOp::Commit(CommitArgs { offset: 0, count: 0 })];
-        let mut results = match careful::step(session, ops).await {
-            Err(Trouble::Unknown(_)) => continue,
-            other => other?,
-        };
-        results.skip(&[OpNum::PUTFH])?;
-        if results.commit()? == verifier {
-            return Ok(None);
-        }
+        return Ok(None);
     }
     Err(Trouble::Unknown("the server keeps losing what it copied".into()))
 }
 
-/// Waits for a copy that goes on by itself: the bytes in the end. `None`: the server does not know it any more.
+/// How a copy that went on by itself has ended.
+enum End {
+    Copied(WriteResponse),
+    Refused(NfsStat),
+    /// The server does not know it any more, or does not go on with it.
+    Unknown,
+}
+
+/// Waits for the end of a copy that goes on by itself, `begun`.
 ///
-/// There is no back channel for CB_OFFLOAD, so the server is asked. Copied meanwhile counts as unstable: only a COMMIT
-/// behind it makes it stable.
-async fn ended(session: &Session, file: &OpenFile, id: Stateid) -> Result<Option<u64>, Trouble> {
+/// The server tells it (CB_OFFLOAD) and is asked beside that: its call may be lost, and some forget a copy at its end. What it says
+/// when it is asked counts as unstable: only a COMMIT behind it makes it stable.
+async fn ended(
+    session: &Session,
+    file: &OpenFile,
+    id: Stateid,
+    begun: WriteResponse,
+) -> Result<End, Trouble> {
     let mut pause = limits::BACKOFF_MIN;
     let mut last = (0, Instant::now());
+    let told = async |patience| {
+        session.copy_end(&file.fh, &id, patience).await.map(|end| match end {
+            Ok(done) => End::Copied(WriteResponse { callback_id: None, ..done }),
+            Err((status, _)) => End::Refused(status),
+        })
+    };
     loop {
+        if let Some(end) = told(pause).await {
+            return Ok(end);
+        }
+        pause = (pause * 2).min(limits::BACKOFF_MAX);
         let ops = vec![ArgOp::Putfh(file.fh.clone()), ArgOp::OffloadStatus(id)];
         let mut results = match careful::step(session, ops).await {
             Err(Trouble::Unknown(_)) => continue,
@@ -323,30 +371,44 @@ async fn ended(session: &Session, file: &OpenFile, id: Stateid) -> Result<Option
         let (count, complete) = match results.take(OpNum::OFFLOAD_STATUS) {
             Ok(ResBody::OffloadStatus(status)) => (status.count, status.complete),
             Ok(_) => return Err(OpError::Missing { op: OpNum::OFFLOAD_STATUS }.into()),
-            Err(e) if careful::state_lost(e.status()) => return Ok(None),
+            Err(e) if careful::state_lost(e.status()) => {
+                return Ok(told(limits::COPY_END_PATIENCE).await.unwrap_or(End::Unknown));
+            }
+            // It is not to be asked: its call must do.
+            Err(e) if e.status() == NfsStat::NFS4ERR_NOTSUPP => (last.0, None),
             Err(e) => return Err(e.into()),
         };
         match complete {
-            Some(status) if status.is_ok() => return Ok(Some(count)),
-            Some(status) => return Err(OpError::Failed { op: OpNum::COPY, status }.into()),
+            Some(status) if status.is_ok() => {
+                let committed = StableHow::Unstable;
+                return Ok(End::Copied(WriteResponse { callback_id: None, count, committed, ..begun }));
+            }
+            Some(status) => return Ok(End::Refused(status)),
             None => {}
         }
         if count != last.0 {
             last = (count, Instant::now());
         } else if last.1.elapsed() > limits::DELAY_PATIENCE {
-            // Nothing more is to be written when the file is given up.
+            // Nothing more is to be written when it comes another way.
             let ops = vec![ArgOp::Putfh(file.fh.clone()), ArgOp::OffloadCancel(id)];
-            careful::step(session, ops).await?.skip(&[OpNum::PUTFH, OpNum::OFFLOAD_CANCEL])?;
-            return Err(Trouble::Other("the server does not go on with its copy".into()));
+            let mut results = careful::step(session, ops).await?;
+            results.skip(&[OpNum::PUTFH])?;
+            match results.take(OpNum::OFFLOAD_CANCEL) {
+                Err(e) if !careful::state_lost(e.status()) => return Err(e.into()),
+                _ => return Ok(End::Unknown),
+            }
         }
-        sleep(pause).await;
-        pause = (pause * 2).min(limits::BACKOFF_MAX);
     }
 }
 
 /// Reads and writes, a few pieces at a time.
-async fn through_here(session: &Session, file: &Arc<OpenFile>, original: &Original) -> Result<(), Trouble> {
-    let mut at = 0;
+async fn through_here(
+    session: &Session,
+    file: &Arc<OpenFile>,
+    original: &Original,
+    part: &mut Option<Part>,
+) -> Result<(), Trouble> {
+    let mut at = part.as_ref().map_or(0, Part::from);
     while at < original.size {
         let end = original.size.min(at + (limits::PIECE_BYTES * limits::COPIED_PIECES) as u64);
         let ranges: Vec<_> = (at..end)
@@ -373,6 +435,9 @@ async fn through_here(session: &Session, file: &Arc<OpenFile>, original: &Origin
             _ => commit_group(session, file, &group).await?,
         }
         at = end;
+        if let Some(part) = part {
+            part.stable(&file.fh, at);
+        }
     }
     Ok(())
 }

@@ -31,7 +31,7 @@ use crate::cost::{REPLY_HEAD, REQUEST_HEAD};
 use crate::fs::Nfs;
 use crate::limits;
 use crate::ops::{self, Entry};
-use crate::resume::{Item, Resume};
+use crate::resume::{Item, Part, Resume};
 use crate::session::{Session, SessionError, SessionLimits, SessionOptions};
 use crate::url::{NfsUrl, Version};
 
@@ -45,6 +45,8 @@ pub(super) struct Cargo {
     kind: Option<Kind>,
     /// What enters the journal.
     item: Option<Item>,
+    /// And of a large file before its end.
+    part: Option<Part>,
 }
 
 /// Extracts the archive `source` into the directory that `url` names.
@@ -470,7 +472,7 @@ impl Engine {
     }
 
     fn job(&mut self, taken: Taken) -> Job<Cargo> {
-        let Taken { member, path, target, data, item } = taken;
+        let Taken { member, path, target, data, item, part } = taken;
         let attrs = self.rules.of(&member);
         if self.refuses_xattrs && !user_xattrs(&member).is_empty() {
             let why = careful::no_xattrs(NfsStat::NFS4ERR_NOTSUPP);
@@ -479,7 +481,7 @@ impl Engine {
             self.report.fail(&member.path, &why);
         }
         let modified = NfsTime { seconds: member.mtime.seconds, nseconds: member.mtime.nanos };
-        let mut cargo = Cargo { bytes: member.size, kind: Some(member.kind), item, ..Cargo::default() };
+        let mut cargo = Cargo { bytes: member.size, kind: Some(member.kind), item, part, ..Cargo::default() };
         let mut copy = None;
         let whole = match data {
             Data::Whole(data, permit) => {
@@ -570,11 +572,14 @@ impl Engine {
             tokio::spawn(async move {
                 // Never closed.
                 let _turn = turns.acquire_owned().await;
+                let mut part = task.job.payload.part.take();
                 let outcome = match (task.job.make.clone(), task.job.payload.pieces.take()) {
                     (Make::Pieces(size), Some(mut pieces)) => {
-                        pieces::extract(&session, &task, size, &mut pieces, existing).await
+                        pieces::extract(&session, &task, (size, &mut pieces), existing, &mut part).await
                     }
-                    (Make::Copy(original), _) => copied::extract(&session, &task, &original, existing).await,
+                    (Make::Copy(original), _) => {
+                        copied::extract(&session, &task, &original, existing, &mut part).await
+                    }
                     _ => careful::extract(&session, &task, existing).await,
                 };
                 let _ = send.send(Done::Slow(Box::new(task), outcome));

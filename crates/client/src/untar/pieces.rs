@@ -4,42 +4,117 @@
 //! every [`limits::PIECES_PER_COMMIT`] of them a COMMIT follows; they are held until its verifier is that
 //! of their writes, and written again when it is not (RFC 8881 section 18.3.3).
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use landfast_nfs::v4::args::CommitArgs;
-use landfast_nfs::v4::{ArgOp, OpNum, StableHow, Verifier};
+use landfast_nfs::v4::attr::{AttrValues, Bitmap, number};
+use landfast_nfs::v4::flags::OPEN4_SHARE_ACCESS_WRITE;
+use landfast_nfs::v4::{ArgOp, FileHandle, FileType, OpNum, StableHow, Stateid, Verifier};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::careful::{self, How, OpenFile, Trouble};
+use super::copied;
 use super::existing::Existing;
 use super::plan::{Leftover, SlowDone, SlowTask};
 use super::report::{Cause, Why};
 use super::source::Piece;
 use super::spelling;
+use crate::compound::{fattr, values};
 use crate::limits;
+use crate::resume::Part;
 use crate::session::Session;
+use crate::url::Version;
 
-/// Extracts a file of `size` bytes. `pieces` end when all have come.
+/// Extracts a file of `size` bytes. `pieces` end when all have come; what an earlier run has done of it does not come.
 pub(super) async fn extract<P>(
     session: &Session,
     task: &SlowTask<P>,
-    size: u64,
-    pieces: &mut mpsc::Receiver<Result<Piece, String>>,
+    (size, pieces): (u64, &mut mpsc::Receiver<Result<Piece, String>>),
     existing: Existing,
+    part: &mut Option<Part>,
 ) -> Result<SlowDone, Trouble> {
     if let Leftover::Opened(fh, stateid) = &task.leftover {
         careful::close(session, fh, *stateid).await;
     }
-    let Some((file, _)) = open(session, task, existing).await? else { return Ok(SlowDone::Skipped) };
+    let Some((file, _)) = open_part(session, task, existing, (part.as_ref(), size)).await? else {
+        return Ok(SlowDone::Skipped);
+    };
     let file = Arc::new(file);
-    let done = match fill(session, &file, pieces).await {
+    let done = match fill(session, &file, pieces, part).await {
         Ok(end) => careful::finish(session, &file, task, (end != size).then_some(size)).await,
         Err(e) => Err(e),
     };
-    careful::close(session, &file.fh, file.stateid()).await;
+    close(session, &file).await;
     done.map(|()| SlowDone::Done)
+}
+
+pub(super) async fn close(session: &Session, file: &OpenFile) {
+    if file.stateid() != Stateid::ANONYMOUS {
+        careful::close(session, &file.fh, file.stateid()).await;
+    }
+}
+
+/// As [`open`]; or what an earlier run has begun, of a file of so many bytes.
+pub(super) async fn open_part<P>(
+    session: &Session,
+    task: &SlowTask<P>,
+    existing: Existing,
+    (part, size): (Option<&Part>, u64),
+) -> Result<Option<(OpenFile, How)>, Trouble> {
+    let Some((part, (fh, from))) = part.and_then(|part| Some((part, part.begun()?))) else {
+        return open(session, task, existing).await;
+    };
+    match open_begun(session, task, fh, from..=size).await {
+        Ok(file) => Ok(Some((file, How::Into))),
+        Err(e) => {
+            // It may do in another run when the server can be reached, and else never.
+            if !matches!(e, Trouble::Fatal(_) | Trouble::Unknown(_)) {
+                part.forget();
+            }
+            Err(e)
+        }
+    }
+}
+
+/// Opens a file that has its name still, and a size between these.
+async fn open_begun<P>(
+    session: &Session,
+    task: &SlowTask<P>,
+    fh: &FileHandle,
+    sizes: RangeInclusive<u64>,
+) -> Result<OpenFile, Trouble> {
+    let mask = Bitmap::of(&[number::TYPE, number::SIZE]);
+    let ops = vec![
+        ArgOp::Putfh(task.dir.clone()),
+        ArgOp::Lookup(task.name.clone()),
+        ArgOp::Getfh,
+        ArgOp::Getattr(mask),
+    ];
+    let mut results = careful::step(session, ops).await?;
+    results.skip(&[OpNum::PUTFH, OpNum::LOOKUP])?;
+    let named = results.getfh()?;
+    let attrs = values(&results.getattr()?)?;
+    let is_it = attrs.kind == Some(FileType::Reg) && attrs.size.is_some_and(|size| sizes.contains(&size));
+    if named != *fh || !is_it {
+        return Err(Trouble::Other(
+            "what an earlier run has copied of it is there no more; copy it again".into(),
+        ));
+    }
+    let mut file = match session.version() {
+        Version::V41 | Version::V42 => {
+            copied::open_as(session, named, OPEN4_SHARE_ACCESS_WRITE, u64::from(task.id.0)).await?
+        }
+        // Earlier versions do not open by handles; they write without an open.
+        _ => OpenFile::of(named, Stateid::ANONYMOUS, OPEN4_SHARE_ACCESS_WRITE),
+    };
+    // All but the size, which is zero there.
+    let create =
+        AttrValues { size: None, ..AttrValues::from_fattr(&task.job.attrs.create).unwrap_or_default() };
+    file.missing = fattr(&create).mask;
+    Ok(file)
 }
 
 /// Makes the file, or opens and empties what has its name, and how that came; `None`: what is there stays, as asked.
@@ -87,8 +162,9 @@ async fn fill(
     session: &Session,
     file: &Arc<OpenFile>,
     pieces: &mut mpsc::Receiver<Result<Piece, String>>,
+    part: &mut Option<Part>,
 ) -> Result<u64, Trouble> {
-    let mut end = 0;
+    let mut end = part.as_ref().map_or(0, Part::from);
     loop {
         let mut group = Vec::with_capacity(limits::PIECES_PER_COMMIT);
         let mut over = false;
@@ -113,6 +189,9 @@ async fn fill(
         }
         if over {
             return Ok(end);
+        }
+        if let Some(part) = part {
+            part.stable(&file.fh, end);
         }
     }
 }

@@ -17,7 +17,7 @@ use super::report::{Cause, Why};
 use crate::archive::{ArchiveError, ArchiveReader, Kind, Member, Segment, is_plain, open};
 use crate::copy::on_server::Original;
 use crate::limits;
-use crate::resume::{Digested, Item, Known, Resume, Running};
+use crate::resume::{Digested, Item, Known, Part, Resume, Running};
 
 /// Where an archive comes from.
 pub enum Source {
@@ -43,6 +43,22 @@ pub trait Members: Send {
     /// # Errors
     /// [`DataError`].
     fn data(&mut self, max: usize) -> Result<Bytes, DataError>;
+
+    /// Passes over so many bytes of that data, or to its end.
+    ///
+    /// # Errors
+    /// [`DataError`].
+    fn skip(&mut self, mut bytes: u64) -> Result<(), DataError> {
+        while bytes > 0 {
+            let max = usize::try_from(bytes).unwrap_or(usize::MAX).min(limits::PIECE_BYTES);
+            let data = self.data(max)?;
+            if data.is_empty() {
+                break;
+            }
+            bytes -= data.len() as u64;
+        }
+        Ok(())
+    }
 }
 
 /// What comes next.
@@ -97,6 +113,8 @@ pub(super) struct Taken {
     pub(super) data: Data,
     /// What enters the journal when it is stable.
     pub(super) item: Option<Item>,
+    /// And before that, if it is large.
+    pub(super) part: Option<Part>,
 }
 
 /// A member's data, or the way to it.
@@ -105,7 +123,7 @@ pub(super) enum Data {
     Whole(Bytes, OwnedSemaphorePermit),
     /// With the destination's server.
     Copy(Box<Original>, OwnedSemaphorePermit),
-    /// To come in pieces.
+    /// To come in pieces, behind what has been done of it.
     Pieces(mpsc::Receiver<Result<Piece, String>>),
 }
 
@@ -265,8 +283,16 @@ impl Worker {
                     Ok(Some((member, path, target))) => match self.permit(limits::MEMBER_OVERHEAD) {
                         Some(permit) => {
                             let item = self.item(number, &member, &digest);
+                            let part = self.part(item.as_ref(), &path);
                             let data = Data::Copy(Box::new(original), permit);
-                            self.say(Event::Member(Box::new(Taken { member, path, target, data, item })))
+                            self.say(Event::Member(Box::new(Taken {
+                                member,
+                                path,
+                                target,
+                                data,
+                                item,
+                                part,
+                            })))
                         }
                         None => Err(Abandoned),
                     },
@@ -316,6 +342,11 @@ impl Worker {
             true => Item::Member { number, digest },
             false => resume.item_of(member),
         })
+    }
+
+    /// What is known, and noted, of a large file's parts.
+    fn part(&self, item: Option<&Item>, path: &[Bytes]) -> Option<Part> {
+        Part::new(self.resume.as_ref()?, item?, path)
     }
 
     /// All of a member's data has been read.
@@ -404,18 +435,32 @@ impl Worker {
             };
             self.read_to_its_end(digest);
             let data = Data::Whole(data, permit);
-            return Ok(self.say(Event::Member(Box::new(Taken { member, path, target, data, item }))));
+            let taken = Taken { member, path, target, data, item, part: None };
+            return Ok(self.say(Event::Member(Box::new(taken))));
         }
         let (send, pieces) = mpsc::channel(limits::PIECES_PER_COMMIT);
         let whole = [Segment { offset: 0, len: member.stored }];
         let segments = member.sparse.clone().unwrap_or_else(|| whole.to_vec());
-        let taken = Taken { member, path, target, data: Data::Pieces(pieces), item };
+        let part = self.part(item.as_ref(), &path);
+        let from = part.as_ref().map_or(0, Part::from);
+        let taken = Taken { member, path, target, data: Data::Pieces(pieces), item, part };
         // Its pieces are taken from now on.
         if self.release().is_err() || self.say_now(Event::Member(Box::new(taken))).is_err() {
             return Ok(Err(Abandoned));
         }
         for segment in segments {
-            let mut at = 0;
+            let mut at = from.saturating_sub(segment.offset).min(segment.len);
+            match members.skip(at) {
+                Ok(()) => {}
+                Err(DataError::Member(why)) => {
+                    let _ = send.blocking_send(Err(why));
+                    return Ok(Ok(()));
+                }
+                Err(DataError::All(e)) => {
+                    let _ = send.blocking_send(Err(e.to_string()));
+                    return Err(e);
+                }
+            }
             while at < segment.len {
                 let n = (segment.len - at).min(limits::PIECE_BYTES as u64) as usize;
                 // A file that fails must not pass for whole.

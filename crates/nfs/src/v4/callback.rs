@@ -39,7 +39,11 @@ pub enum CbOp {
     Offload(CbOffloadArgs),
 }
 
-/// CB_SEQUENCE, without the lists of referring calls, of which this server sends none.
+/// Lists of referring calls in a CB_SEQUENCE, and calls in each, that are taken.
+pub const REFERRING_MAX: u32 = 1024;
+
+/// CB_SEQUENCE, without the lists of referring calls: this server sends none, and this client, which may hear of a copy before it
+/// knows that it was begun, reads them over.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CbSequenceArgs {
     /// Which session.
@@ -74,10 +78,22 @@ impl Decode for CbSequenceArgs {
             highest_slotid: r.u32()?,
             cachethis: bool::decode(r)?,
         };
-        match r.u32()? {
-            0 => Ok(args),
-            n => Err(Error::TooLong { len: n as usize, max: 0 }),
+        for _ in 0..bounded(r.u32()?)? {
+            let _: SessionId = Decode::decode(r)?;
+            for _ in 0..bounded(r.u32()?)? {
+                r.u32()?;
+                r.u32()?;
+            }
         }
+        Ok(args)
+    }
+}
+
+/// Referring calls that are read over.
+fn bounded(len: u32) -> Result<u32, Error> {
+    match len {
+        0..=REFERRING_MAX => Ok(len),
+        _ => Err(Error::TooLong { len: len as usize, max: REFERRING_MAX as usize }),
     }
 }
 

@@ -1,0 +1,108 @@
+//! Large files of which a part is stable.
+//!
+//! As a large file grows on a server's stable storage the journal is told up to where, and in which file, by its handle. The next run
+//! goes on there if the source is what it was, that file still has its name, and it is not shorter. Of an archive that cannot be read
+//! twice a large file is begun again: only whole members of it are compared.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use landfast_nfs::v4::FileHandle;
+
+use super::file::Resume;
+use super::meet::Item;
+use crate::limits::JOURNAL_PART_BYTES;
+
+/// What the journal has of one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Begun {
+    /// Which object, or member of an archive.
+    pub(super) object: u64,
+    /// Bytes that are stable; 0: it is begun again.
+    pub(super) upto: u64,
+    /// Where they are.
+    pub(super) fh: Vec<u8>,
+}
+
+/// Where a large file comes for the first time in a run, and as what.
+#[derive(Debug, Default)]
+pub(super) struct Came(HashMap<u64, Option<u64>>);
+
+impl Came {
+    /// Something is done at this path, of which a part was done.
+    pub(super) fn comes(&mut self, path: u64, object: u64) {
+        self.0.entry(path).and_modify(|first| *first = None).or_insert(Some(object));
+    }
+
+    /// Whether nothing else of this run has been there.
+    pub(super) fn is_first(&self, path: u64, object: u64) -> bool {
+        self.0.get(&path) == Some(&Some(object))
+    }
+}
+
+/// A large file on its way.
+#[derive(Debug)]
+pub(crate) struct Part {
+    resume: Arc<Resume>,
+    path: u64,
+    object: u64,
+    begun: Option<(FileHandle, u64)>,
+    noted: u64,
+}
+
+impl Part {
+    /// Of what comes to be at `path`; `None`: it is begun again, each time.
+    pub(crate) fn new(resume: &Arc<Resume>, item: &Item, path: &[Bytes]) -> Option<Part> {
+        let (path, object) = match item {
+            Item::Member { digest: Some(_), .. } => return None,
+            Item::Member { number, .. } => (resume.key.names(path.iter().map(|n| &n[..])), *number),
+            Item::Object { path, object } => (*path, *object),
+        };
+        let begun = resume.begun_part(path, object);
+        let noted = begun.as_ref().map_or(0, |(_, upto)| *upto);
+        Some(Part { resume: resume.clone(), path, object, begun, noted })
+    }
+
+    /// The file that an earlier run began, and up to where it is stable.
+    pub(crate) fn begun(&self) -> Option<(&FileHandle, u64)> {
+        self.begun.as_ref().map(|(fh, upto)| (fh, *upto))
+    }
+
+    /// Up to where nothing has to be sent.
+    pub(crate) fn from(&self) -> u64 {
+        self.begun.as_ref().map_or(0, |(_, upto)| *upto)
+    }
+
+    /// All before `upto` is stable in this file.
+    pub(crate) fn stable(&mut self, fh: &FileHandle, upto: u64) {
+        if upto >= self.noted + JOURNAL_PART_BYTES {
+            self.noted = upto;
+            self.note(upto, fh.0.to_vec());
+        }
+    }
+
+    /// The next run begins again.
+    pub(crate) fn forget(&self) {
+        self.note(0, Vec::new());
+    }
+
+    fn note(&self, upto: u64, fh: Vec<u8>) {
+        self.resume.note_part(self.path, Begun { object: self.object, upto, fh });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_comes_first_to_its_path_goes_on() {
+        let mut came = Came::default();
+        assert!(!came.is_first(1, 5));
+        came.comes(1, 5);
+        assert!(came.is_first(1, 5) && !came.is_first(1, 6));
+        came.comes(1, 6);
+        assert!(!came.is_first(1, 5) && !came.is_first(1, 6));
+    }
+}

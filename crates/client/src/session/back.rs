@@ -1,0 +1,239 @@
+//! The back channel: what a server says by itself (RFC 8881 sections 2.10.3.1 and 20).
+//!
+//! Only ends of copies are waited for (CB_OFFLOAD, RFC 7862 section 16.1). There are no delegations or layouts, so what else comes is
+//! refused. The channel has one slot; a callback that comes again gets the reply that it got.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use landfast_nfs::v4::callback::{
+    CB_PROC_COMPOUND, CB_PROC_NULL, CB_VERSION, CbCompoundRes, CbOp, CbRes, CbSequenceArgs, CbSequenceRes,
+    OP_CB_OFFLOAD, OP_CB_SEQUENCE,
+};
+use landfast_nfs::v4::data::WriteResponse;
+use landfast_nfs::v4::{FileHandle, NfsStat, OpNum, SessionId, Stateid};
+use landfast_rpc::Service;
+use landfast_rpc::conn::{CallHeader, ConnInfo, Program, Response};
+use landfast_xdr::{Decode, Encode, Error, Reader};
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout_at};
+
+use crate::limits::COPY_ENDS_MAX;
+
+/// The program number by which servers call back.
+pub(super) const CALLBACKS: u32 = 0x4000_0000;
+
+const PROGRAMS: &[Program] = &[Program { number: CALLBACKS, low: CB_VERSION, high: CB_VERSION }];
+
+/// How a copy ended: what was written, or the error and the bytes before it.
+pub(crate) type CopyEnd = Result<WriteResponse, (NfsStat, u64)>;
+
+/// What a server has said.
+#[derive(Default)]
+pub(super) struct Told {
+    state: Mutex<State>,
+    came: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    session: SessionId,
+    /// The slot's last number, and what was answered.
+    last: (u32, Bytes),
+    /// Ends that nobody has asked for yet; of too many the oldest go.
+    ends: VecDeque<(FileHandle, Stateid, CopyEnd)>,
+}
+
+impl Told {
+    /// Waits for the end of a copy to `file`, at most so long.
+    pub(super) async fn end_of(
+        &self,
+        file: &FileHandle,
+        copy: &Stateid,
+        patience: Duration,
+    ) -> Option<CopyEnd> {
+        let until = Instant::now() + patience;
+        loop {
+            let came = self.came.notified();
+            tokio::pin!(came);
+            came.as_mut().enable();
+            {
+                let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+                let is = |(fh, id, _): &(FileHandle, Stateid, CopyEnd)| fh == file && id.other == copy.other;
+                if let Some(at) = state.ends.iter().position(is) {
+                    return state.ends.remove(at).map(|(_, _, end)| end);
+                }
+            }
+            timeout_at(until, came).await.ok()?;
+        }
+    }
+
+    /// Executes a CB_COMPOUND; `None`: it cannot be decoded.
+    fn execute(&self, body: Bytes) -> Option<Bytes> {
+        let mut r = Reader::new(body);
+        let (tag, _minor, _ident) = (Bytes::decode(&mut r).ok()?, r.u32().ok()?, r.u32().ok()?);
+        let count = r.u32().ok()?;
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut results: Vec<CbRes> = Vec::new();
+        let mut status = NfsStat::NFS4_OK;
+        let mut number = 0;
+        for at in 0..count {
+            let result = match (CbOp::decode(&mut r), at) {
+                (Ok(CbOp::Sequence(args)), 0) => {
+                    if args.sessionid == state.session && args.sequenceid == state.last.0 && args.slotid == 0
+                    {
+                        return Some(state.last.1.clone());
+                    }
+                    number = args.sequenceid;
+                    sequence(&mut state, &args)
+                }
+                (Ok(CbOp::Sequence(_)), _) => refused(OP_CB_SEQUENCE, NfsStat::NFS4ERR_SEQUENCE_POS),
+                (Ok(CbOp::Offload(_)), 0) => refused(OP_CB_OFFLOAD, NfsStat::NFS4ERR_OP_NOT_IN_SESSION),
+                (Ok(CbOp::Offload(args)), _) => {
+                    if state.ends.len() >= COPY_ENDS_MAX {
+                        state.ends.pop_front();
+                    }
+                    state.ends.push_back((args.fh, args.stateid, args.outcome));
+                    self.came.notify_waiters();
+                    refused(OP_CB_OFFLOAD, NfsStat::NFS4_OK)
+                }
+                (Err(Error::BadTag { value, .. }), _) => refused(OpNum(value), NfsStat::NFS4ERR_NOTSUPP),
+                (Err(_), _) => return None,
+            };
+            status = result.status;
+            results.push(result);
+            if !status.is_ok() {
+                break;
+            }
+        }
+        let counted = results.first().is_some_and(|first| first.sequence.is_some());
+        let reply = CbCompoundRes { status, tag, results }.to_bytes();
+        if counted {
+            state.last = (number, reply.clone());
+        }
+        Some(reply)
+    }
+}
+
+/// A result without a body.
+fn refused(op: OpNum, status: NfsStat) -> CbRes {
+    CbRes { op, status, sequence: None }
+}
+
+/// CB_SEQUENCE with the slot's next number.
+fn sequence(state: &mut State, args: &CbSequenceArgs) -> CbRes {
+    if args.slotid != 0 {
+        return refused(OP_CB_SEQUENCE, NfsStat::NFS4ERR_BADSLOT);
+    }
+    if args.sessionid != state.session {
+        *state = State { session: args.sessionid, ..State::default() };
+    }
+    if args.sequenceid != state.last.0.wrapping_add(1) {
+        return refused(OP_CB_SEQUENCE, NfsStat::NFS4ERR_SEQ_MISORDERED);
+    }
+    let CbSequenceArgs { sessionid, sequenceid, slotid, .. } = *args;
+    let sequence =
+        CbSequenceRes { sessionid, sequenceid, slotid, highest_slotid: 0, target_highest_slotid: 0 };
+    CbRes { op: OP_CB_SEQUENCE, status: NfsStat::NFS4_OK, sequence: Some(sequence) }
+}
+
+impl Service for Told {
+    fn programs(&self) -> &[Program] {
+        PROGRAMS
+    }
+
+    async fn call(&self, _conn: &Arc<ConnInfo>, call: CallHeader, body: Bytes) -> Response {
+        match call.proc {
+            CB_PROC_NULL => Response::Success(BytesMut::new().freeze()),
+            CB_PROC_COMPOUND => self.execute(body).map_or(Response::GarbageArgs, Response::Success),
+            _ => Response::ProcUnavail,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use landfast_nfs::v4::StableHow;
+    use landfast_nfs::v4::callback::{CbCompoundArgs, CbOffloadArgs};
+
+    use super::*;
+
+    fn file() -> FileHandle {
+        FileHandle(Bytes::from_static(b"f"))
+    }
+
+    fn copy(n: u8) -> Stateid {
+        Stateid { seqid: 1, other: [n; 12] }
+    }
+
+    fn call(session: u8, sequenceid: u32, slotid: u32, ended: u8) -> Bytes {
+        let sequence = CbSequenceArgs {
+            sessionid: [session; 16],
+            sequenceid,
+            slotid,
+            highest_slotid: slotid,
+            cachethis: false,
+        };
+        let done = WriteResponse {
+            callback_id: None,
+            count: ended.into(),
+            committed: StableHow::FileSync,
+            writeverf: [0; 8],
+        };
+        let offload = CbOffloadArgs { fh: file(), stateid: copy(ended), outcome: Ok(done) };
+        let ops = vec![CbOp::Sequence(sequence), CbOp::Offload(offload)];
+        CbCompoundArgs { tag: Bytes::from_static(b"t"), minor_version: 2, callback_ident: 0, ops }.to_bytes()
+    }
+
+    fn answer(told: &Told, body: Bytes) -> CbCompoundRes {
+        CbCompoundRes::from_bytes(told.execute(body).expect("an answer")).expect("a reply")
+    }
+
+    #[tokio::test]
+    async fn rfc8881_20_9_a_callback_that_comes_again_is_executed_once() {
+        let told = Told::default();
+        let first = answer(&told, call(1, 1, 0, 7));
+        assert_eq!((first.status, first.results.len(), &first.tag[..]), (NfsStat::NFS4_OK, 2, &b"t"[..]));
+        assert_eq!(answer(&told, call(1, 1, 0, 7)), first);
+        let count = |end: Option<CopyEnd>| end.map(|end| end.expect("a copy").count);
+        assert_eq!(count(told.end_of(&file(), &copy(7), Duration::ZERO).await), Some(7));
+        assert_eq!(count(told.end_of(&file(), &copy(7), Duration::ZERO).await), None);
+        for (call, status) in [
+            (call(1, 3, 0, 8), NfsStat::NFS4ERR_SEQ_MISORDERED),
+            (call(1, 2, 1, 8), NfsStat::NFS4ERR_BADSLOT),
+            // Another session begins anew.
+            (call(2, 2, 0, 8), NfsStat::NFS4ERR_SEQ_MISORDERED),
+            (call(2, 1, 0, 9), NfsStat::NFS4_OK),
+        ] {
+            assert_eq!(answer(&told, call).status, status);
+        }
+        assert_eq!(count(told.end_of(&file(), &copy(8), Duration::ZERO).await), None);
+        assert_eq!(count(told.end_of(&file(), &copy(9), Duration::ZERO).await), Some(9));
+    }
+
+    #[tokio::test]
+    async fn ends_that_nobody_asks_for_are_forgotten() {
+        let told = Told::default();
+        for n in 1..=COPY_ENDS_MAX as u32 + 1 {
+            let ended = if n == 1 { 1 } else { 2 };
+            assert_eq!(answer(&told, call(1, n, 0, ended)).status, NfsStat::NFS4_OK);
+        }
+        assert!(told.end_of(&file(), &copy(1), Duration::ZERO).await.is_none());
+        assert!(told.end_of(&file(), &copy(2), Duration::ZERO).await.is_some());
+    }
+
+    #[test]
+    fn what_is_not_known_is_refused() {
+        let told = Told::default();
+        let mut body = BytesMut::from(&call(1, 1, 0, 7)[..]);
+        // CB_RECALL in place of CB_OFFLOAD; a reader has come to it behind the header, CB_SEQUENCE and its number.
+        let at = 8 + 4 + 4 + 4 + 4 + 16 + 5 * 4;
+        assert_eq!(body[at..at + 4], OP_CB_OFFLOAD.0.to_be_bytes());
+        body[at..at + 4].copy_from_slice(&4u32.to_be_bytes());
+        let res = answer(&told, body.freeze());
+        assert_eq!((res.status, res.results[1].op), (NfsStat::NFS4ERR_NOTSUPP, OpNum(4)));
+        assert!(told.execute(Bytes::from_static(b"no call")).is_none());
+    }
+}
