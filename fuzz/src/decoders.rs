@@ -3,6 +3,7 @@
 
 use arbitrary::{Arbitrary, Unstructured};
 use landfast_client::archive::{self, ArchiveReader};
+use landfast_client::resume::{Summary, framed};
 use landfast_intentlog::aligned::AlignedBuf;
 use landfast_intentlog::format::{BatchBuf, BatchHeader, BatchPlace, FORMAT_VERSION, Identity, Superblock};
 use landfast_intentlog::limits::{BLOCK_BYTES, RING_OFFSET};
@@ -254,5 +255,35 @@ pub fn archive(data: &[u8]) {
             assert_eq!(segments.iter().map(|s| s.len).sum::<u64>(), member.stored);
         }
         while reader.data(4096).is_ok_and(|d| !d.is_empty()) {}
+    }
+}
+
+/// The journal of `--resume`. As it is: anything. Or the lines are records, whose frames are right: torn anywhere, with any bytes behind
+/// it, a journal holds what its whole lines say, and what was durable is not passed over.
+pub fn journal(data: &[u8]) {
+    let Some((&cut, data)) = data.split_first() else { return };
+    if let Some(read) = Summary::of(data) {
+        assert!(read.bytes <= data.len());
+        assert_eq!(Summary::of(&data[..read.bytes]), Some(read));
+    }
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let (mut whole, mut ends) = (String::new(), vec![0]);
+    for (seq, json) in (1..).zip(text.lines()) {
+        whole.push_str(&framed(seq, seq - 1, json));
+        ends.push(whole.len());
+    }
+    let Some(read) = Summary::of(whole.as_bytes()) else { return };
+    assert_eq!((read.lines as usize, read.bytes), (ends.len() - 1, whole.len()));
+    let cut = whole.len() * usize::from(cut) / 256;
+    let lines = ends.iter().filter(|end| **end <= cut).count() - 1;
+    let torn = Summary::of(&whole.as_bytes()[..cut]);
+    assert_eq!(torn.as_ref().map_or(0, |torn| torn.lines as usize), lines);
+    if let Some(torn) = torn {
+        assert!(torn.bytes == ends[lines] && torn.done <= read.done);
+    }
+    // A line in the middle is gone: the next one says that it was durable.
+    if lines + 1 < ends.len() - 1 {
+        let hole = [&whole[..ends[lines]], &whole[ends[lines + 1]..]].concat();
+        assert_eq!(Summary::of(hole.as_bytes()), None);
     }
 }

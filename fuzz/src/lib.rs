@@ -8,8 +8,8 @@ mod state;
 
 pub use connection::connection;
 pub use decoders::{
-    archive, attributes, compound_args, compound_res, log_blocks, log_records, notes, record_marking,
-    rpc_message, side_protocols, v3_args,
+    archive, attributes, compound_args, compound_res, journal, log_blocks, log_records, notes,
+    record_marking, rpc_message, side_protocols, v3_args,
 };
 pub use locks::locks;
 pub use state::state;
@@ -30,6 +30,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("log_blocks", log_blocks),
     ("log_records", log_records),
     ("archive", archive),
+    ("journal", journal),
     ("state", state),
     ("connection", connection),
     ("locks", locks),

@@ -77,7 +77,13 @@ pub fn state(data: &[u8]) {
         st: State::new(
             1,
             LEASE_MS,
-            Bounds { reply_bytes: 1 << 20, clients: 16, nlm_hosts: 16, call_bytes: 1 << 20, ..Bounds::new(None) },
+            Bounds {
+                reply_bytes: 1 << 20,
+                clients: 16,
+                nlm_hosts: 16,
+                call_bytes: 1 << 20,
+                ..Bounds::new(None)
+            },
         ),
         now: 0,
         epoch: 1,
@@ -288,7 +294,13 @@ impl World {
         let mut st = State::new(
             self.epoch,
             LEASE_MS,
-            Bounds { reply_bytes: 1 << 20, clients: 16, nlm_hosts: 16, call_bytes: 1 << 20, ..Bounds::new(None) },
+            Bounds {
+                reply_bytes: 1 << 20,
+                clients: 16,
+                nlm_hosts: 16,
+                call_bytes: 1 << 20,
+                ..Bounds::new(None)
+            },
         );
         let notes = snapshot.iter().map(|n| Stamped::from_bytes(&n.to_bytes()).expect("a note"));
         let restored = st.restore(notes, self.now);

@@ -38,7 +38,7 @@ impl Ranges {
     }
 
     pub(super) fn count(&self) -> u64 {
-        self.all.iter().map(|(from, to)| to - from).sum()
+        self.all.iter().fold(0, |sum: u64, (from, to)| sum.saturating_add(to - from))
     }
 
     pub(super) fn pairs(&self) -> Vec<(u64, u64)> {
@@ -83,7 +83,7 @@ impl Before {
         self.marks.extend(batch.marks);
         self.begun.extend(batch.begun);
         self.gone.extend(batch.gone);
-        self.removed += batch.removed;
+        self.removed = self.removed.saturating_add(batch.removed);
     }
 
     /// Whether there is nothing.
@@ -93,7 +93,7 @@ impl Before {
 
     /// How many objects are done.
     pub(super) fn count(&self) -> u64 {
-        self.members.count() + self.objects.len() as u64 + self.removed
+        self.members.count().saturating_add(self.objects.len() as u64).saturating_add(self.removed)
     }
 
     /// Whether the directory of this path has to do with it.

@@ -127,9 +127,7 @@ pub(super) enum Record {
 /// The line of a record, with its newline.
 pub(super) fn encode(seq: u64, durable: u64, record: &Record) -> String {
     // A record has nothing that JSON cannot say.
-    let json = serde_json::to_string(record).unwrap_or_default();
-    let body = format!("{seq} {durable} {json}");
-    format!("{} {body}\n", checksum(&body))
+    framed(seq, durable, &serde_json::to_string(record).unwrap_or_default())
 }
 
 fn checksum(body: &str) -> String {
@@ -156,6 +154,35 @@ pub(super) struct Contents {
     pub(super) lines: u64,
     /// Bytes of these.
     pub(super) len: usize,
+}
+
+/// What a journal holds, for those who have its bytes only.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Summary {
+    /// Whole lines.
+    pub lines: u64,
+    /// Bytes of these.
+    pub bytes: usize,
+    /// Objects that are done.
+    pub done: u64,
+    /// Whether all is done.
+    pub finished: bool,
+}
+
+impl Summary {
+    /// Of the bytes of a journal; `None`: it cannot be gone on with.
+    #[must_use]
+    pub fn of(bytes: &[u8]) -> Option<Summary> {
+        let Contents { before, ended, lines, len, .. } = parse(bytes).ok()?;
+        Some(Summary { lines, bytes: len, done: before.count(), finished: ended.is_some() })
+    }
+}
+
+/// The line of a record that is JSON already, with its newline.
+#[must_use]
+pub fn framed(seq: u64, durable: u64, json: &str) -> String {
+    let body = format!("{seq} {durable} {json}");
+    format!("{} {body}\n", checksum(&body))
 }
 
 /// Why a file cannot be gone on with.

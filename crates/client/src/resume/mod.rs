@@ -23,7 +23,7 @@ mod part;
 mod there;
 
 pub use file::{Begun, JournalFile, Resume, ResumeError};
-pub use journal::Job;
+pub use journal::{Job, Summary, framed};
 pub(crate) use meet::{Digested, Item, Known, Running};
 pub(crate) use part::Part;
 pub use there::Local;
