@@ -88,7 +88,7 @@ const GUEST_STEPS: [(&str, &[&str]); 10] = [
     ),
     (
         "guest: Linux's client and Landfast's beside each other",
-        &["speed", "--kernel", "6.12", "--vers", "3,4.2", "--files", "128", "--round-trips", "1,10"],
+        &["speed", "--kernel", "6.12", "--vers", "3,4.2", "--files", "128", "--round-trips", "10"],
     ),
     ("guest: work", &["work", "--vers", "4.2", "--only", "make"]),
     ("guest: pjdfstest", &["suite", "pjdfstest", "--vers", "3,4.2"]),

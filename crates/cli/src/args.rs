@@ -345,6 +345,8 @@ pub enum LabCommand {
     Faults(FaultsArgs),
     /// Run the client's commands on servers, and hold each against what GNU's tools say of the same tree here
     Commands(CommandsArgs),
+    /// Open files below many directories, or a web page's files, on a server by the library or in a directory by system calls
+    At(AtArgs),
     /// For the lab's own use
     #[command(hide = true)]
     Child {
@@ -510,6 +512,47 @@ pub struct CommandsArgs {
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u64).range(60..=100_000))]
     pub files: u64,
     /// Print one JSON object for each command on each server
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What is done at a place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum WorkArg {
+    /// A file below --depth directories is opened, read and closed
+    NestedOpen,
+    /// A hundred files of 10 to 100 KB: half are looked at, four in ten read, one in ten written
+    WebPage,
+}
+
+/// `landfast lab at`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "In a directory of an NFS mount the RPCs are those that its connections have sent meanwhile; of another \
+directory none are told. A client that knows nothing yet is one that has just been mounted; the library's is new each time."
+)]
+pub struct AtArgs {
+    /// The work
+    #[arg(value_enum)]
+    pub work: WorkArg,
+    /// A directory on a server (nfs://HOST/PATH), or on this machine, in absolute form
+    pub place: landfast_lab::place::Place,
+    /// Directories above the file of nested-open
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub depth: u16,
+    /// How many times, as one client
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub rounds: u32,
+    /// What the files of web-page are written with
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Make the files, and do nothing else
+    #[arg(long, conflicts_with = "check")]
+    pub make: bool,
+    /// See that a run with this seed has written the files of web-page, and do nothing else
+    #[arg(long)]
+    pub check: bool,
+    /// Print one JSON object a round
     #[arg(long)]
     pub json: bool,
 }

@@ -1,11 +1,12 @@
 //! `landfast lab ...`.
 
-use crate::args::{CommandsArgs, DiskArgs, FaultsArgs, LabCommand, PowercutArgs, RunArgs};
+use crate::args::{AtArgs, CommandsArgs, DiskArgs, FaultsArgs, LabCommand, PowercutArgs, RunArgs, WorkArg};
 use crate::exit::{self, Exit, told};
 use crate::progress::Steps;
 use crate::units::show_count;
 use landfast_lab::disk::DiskOptions;
 use landfast_lab::experiments::{self, Choices, Relation, Report};
+use landfast_lab::place::{self, Work};
 use landfast_lab::{commands, namespace, powercut, trouble};
 
 /// Runs a lab command.
@@ -17,6 +18,7 @@ pub fn run(command: LabCommand) -> Exit {
         LabCommand::Verify(args) => crate::lab_verify::run(&args),
         LabCommand::Faults(args) => faults(&args),
         LabCommand::Commands(args) => run_commands(&args),
+        LabCommand::At(args) => at(&args),
         LabCommand::Child { json } => exit::from(landfast_lab::child::main(&json)),
     }
 }
@@ -187,6 +189,30 @@ fn run_commands(args: &CommandsArgs) -> Exit {
     });
     let Some(steps) = told(done) else { return Exit::Failed };
     if steps.iter().all(|s| s.wrong.is_empty()) { Exit::Done } else { Exit::Partly }
+}
+
+fn at(args: &AtArgs) -> Exit {
+    let work = match args.work {
+        WorkArg::NestedOpen => Work::NestedOpen(usize::from(args.depth)),
+        WorkArg::WebPage => Work::WebPage,
+    };
+    if args.make || args.check {
+        let done =
+            if args.make { place::make(work, &args.place) } else { place::check(&args.place, args.seed) };
+        return exit::from(done);
+    }
+    let Some(rounds) = told(place::run(work, &args.place, args.rounds, args.seed)) else {
+        return Exit::Failed;
+    };
+    for round in rounds {
+        if args.json {
+            println!("{}", serde_json::json!(round));
+        } else {
+            let rpcs = round.rpcs.map(|n| format!(", {} RPCs", show_count(n))).unwrap_or_default();
+            println!("{:.3} ms{rpcs}", round.seconds * 1000.0);
+        }
+    }
+    Exit::Done
 }
 
 fn print_experiment(r: &Report) {

@@ -17,6 +17,7 @@
 //! | `tarball`, `verify` | archives made and read, trees compared with them |
 //! | `peercut` | power cuts under any server, seen by `landfast verify` |
 //! | `commands` | the client's commands on any server, beside GNU's tools on this machine |
+//! | `place` | the work of two experiments on any server, or on a mount of another client's |
 //! | `child` | processes that the lab starts from its own binary |
 //! | `clock`, `rng` | precise waiting, seeded chance |
 //! | `sys` | the system calls that have no safe wrapper |
@@ -38,6 +39,7 @@ pub mod namespace;
 pub mod net;
 pub mod peercut;
 pub mod peers;
+pub mod place;
 pub mod powercut;
 pub mod rig;
 pub mod rng;

@@ -8,6 +8,7 @@
 mod many_files;
 mod measure;
 mod promise;
+mod small_work;
 mod table;
 
 use std::collections::BTreeMap;
@@ -34,10 +35,15 @@ const DELAY: &str = include_str!("../../guest/speed/delay.sh");
 const KIT: &str = "kit.tar";
 
 /// What is measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Subject {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Subject {
     /// A tree of small files: tar -x, ls -lR, du, rm -r.
     Files,
+    /// A file below 1 to 32 directories, opened for the first time.
+    NestedOpen,
+    /// A web page's hundred files, looked at, read and written.
+    WebPage,
 }
 
 /// Options of `guest speed`.
@@ -82,6 +88,14 @@ impl Side {
     /// What Landfast's rows are called.
     const OURS: &str = "Landfast";
 
+    /// The version to mount with.
+    fn vers(self) -> Option<Vers> {
+        match self {
+            Side::Landfast => None,
+            Side::Linux(vers) => Some(vers),
+        }
+    }
+
     /// As part of a name.
     fn word(self) -> String {
         match self {
@@ -103,13 +117,15 @@ impl fmt::Display for Side {
 /// One work of one client at one round trip.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// What was done.
+    /// What it belongs to.
+    pub subject: Subject,
+    /// What was done: a command, how many directories there are above the file, or whether the page came for the first time.
     pub work: String,
     /// The emulated round trip.
     pub round_trip_ms: f64,
     /// `Landfast`, or `Linux, v` and a version.
     pub client: String,
-    /// Files that it was done to.
+    /// Files of the tree; else 1.
     pub objects: u64,
     /// How long it took.
     pub seconds: f64,
@@ -122,7 +138,9 @@ pub struct Row {
 impl Row {
     /// Whether this is another client's row of the same work.
     fn is_beside(&self, other: &Row) -> bool {
-        self.client != other.client && self.work == other.work && self.round_trip_ms == other.round_trip_ms
+        self.client != other.client
+            && (self.subject, &self.work) == (other.subject, &other.work)
+            && self.round_trip_ms == other.round_trip_ms
     }
 }
 
@@ -160,6 +178,8 @@ struct Speed<'a> {
     files: u64,
     vers: Vec<Vers>,
     rows: Vec<Row>,
+    /// What the last page was written with.
+    seed: u64,
 }
 
 impl Speed<'_> {
@@ -171,7 +191,7 @@ impl Speed<'_> {
     fn url(&self) -> String {
         match self.client.server {
             Server::Landfast(port) => format!("nfs://{}:{port}", network::SERVER),
-            Server::Kernel | Server::Local => "nfs://127.0.0.1".to_owned(),
+            Server::Kernel | Server::Local => "nfs://127.0.0.1:2049".to_owned(),
         }
     }
 
@@ -208,6 +228,7 @@ pub fn run(options: &Options) -> Result<ExitCode, String> {
         files: options.files,
         vers: options.setup.vers.clone(),
         rows: Vec::new(),
+        seed: 0,
     };
     let round_trips = measure_all(options, &mut speed);
     let rows = std::mem::take(&mut speed.rows);
@@ -233,6 +254,9 @@ pub fn run(options: &Options) -> Result<ExitCode, String> {
 
 fn measure_all(options: &Options, speed: &mut Speed<'_>) -> Result<Vec<RoundTrip>, String> {
     let mut round_trips = Vec::new();
+    if options.wants(Subject::NestedOpen) || options.wants(Subject::WebPage) {
+        small_work::make(speed)?;
+    }
     for ms in &options.round_trips {
         let said = speed.client.run(None, &format!("ROUND_TRIP_US={}\n{DELAY}", (ms * 1000.0).round()))?;
         let micros: u64 = said.trim().parse().map_err(|_| format!("how long a connection takes: {said}"))?;
@@ -240,6 +264,12 @@ fn measure_all(options: &Options, speed: &mut Speed<'_>) -> Result<Vec<RoundTrip
         round_trips.push(RoundTrip { emulated_ms: *ms, connection_ms: micros as f64 / 1000.0 });
         if options.wants(Subject::Files) {
             many_files::run_at(speed, *ms)?;
+        }
+        if options.wants(Subject::NestedOpen) {
+            small_work::nested_open(speed, *ms)?;
+        }
+        if options.wants(Subject::WebPage) {
+            small_work::web_page(speed, *ms)?;
         }
     }
     Ok(round_trips)

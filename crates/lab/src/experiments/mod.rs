@@ -11,13 +11,13 @@ mod client_rpcs;
 mod eight_clients;
 mod large_directory;
 mod log_throughput;
-mod nested_open;
+pub(crate) mod nested_open;
 mod recovery_speed;
 mod serial_flushes;
 mod server_memory;
 mod untar_local_limit;
 mod untar_vs_serial;
-mod web_page;
+pub(crate) mod web_page;
 
 use crate::error::{Error, Result};
 use crate::measure::Terms;
@@ -236,7 +236,7 @@ pub fn run(name: &str, choices: &Choices, hear: Hear<'_>) -> Result<Report> {
 }
 
 /// What the client library says.
-fn unable(e: &dyn std::fmt::Display) -> Error {
+pub(crate) fn unable(e: &dyn std::fmt::Display) -> Error {
     Error::Unable(format!("the client library: {e}"))
 }
 

@@ -9,6 +9,7 @@ use crate::error::{Context, Error, Result};
 use crate::memory_disk::MemoryDisk;
 use crate::net::Link;
 use crate::serial::Actor;
+use landfast_client::fs::Nfs;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
@@ -34,15 +35,20 @@ pub(super) fn run(_choices: &Choices, hear: Hear<'_>) -> Result<Findings> {
     crate::namespace::run_private(|| measure(hear))?
 }
 
+/// The directory at this depth; what is in its file are the bytes of its path.
+pub(crate) fn directory(depth: usize) -> String {
+    (0..depth).map(|n| format!("below{depth}-{n}")).collect::<Vec<_>>().join("/")
+}
+
 fn measure(hear: Hear<'_>) -> Result<Findings> {
     let disk = MemoryDisk::new()?;
     let mut paths = Vec::new();
     for depth in DEPTHS {
-        let dir: Vec<String> = (0..depth).map(|n| format!("below{depth}-{n}")).collect();
-        let at = disk.export().join(dir.join("/"));
+        let dir = directory(depth);
+        let at = disk.export().join(&dir);
         std::fs::create_dir_all(&at).context(|| format!("create {}", at.display()))?;
-        std::fs::write(at.join("file"), dir.join("/")).context(|| format!("write in {}", at.display()))?;
-        paths.push(dir.join("/"));
+        std::fs::write(at.join("file"), &dir).context(|| format!("write in {}", at.display()))?;
+        paths.push(dir);
     }
     let server = disk.serve(LOG_BYTES)?;
     let runtime = Runtime::new().context(|| "start threads".to_owned())?;
@@ -100,13 +106,18 @@ fn measure(hear: Hear<'_>) -> Result<Findings> {
 /// By the library.
 async fn at_once(addr: SocketAddr, path: &str) -> Result<Opened> {
     let nfs = connect(addr).await?;
+    let opened = open(&nfs, path).await;
+    nfs.disconnect().await;
+    opened
+}
+
+/// By a library that is connected.
+pub(crate) async fn open(nfs: &Nfs, path: &str) -> Result<Opened> {
     let before = nfs.stats().rpcs;
     let start = Instant::now();
     let read = nfs.read_files([format!("{path}/file")]).await.remove(0);
     let opened = (start.elapsed().as_secs_f64(), nfs.stats().rpcs - before);
-    let data = read.into_result().map_err(|e| unable(&e))?;
-    nfs.disconnect().await;
-    same(path, &data)?;
+    same(path, &read.into_result().map_err(|e| unable(&e))?)?;
     Ok(opened)
 }
 
@@ -124,6 +135,6 @@ fn name_by_name(addr: SocketAddr, path: &str, client: &str) -> Result<Opened> {
     Ok((seconds, rpcs))
 }
 
-fn same(path: &str, data: &[u8]) -> Result<()> {
+pub(crate) fn same(path: &str, data: &[u8]) -> Result<()> {
     if data == path.as_bytes() { Ok(()) } else { Err(Error::Unable(format!("{path}/file: other contents"))) }
 }

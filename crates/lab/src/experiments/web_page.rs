@@ -40,16 +40,17 @@ const LOG_BYTES: u64 = 256 << 20;
 
 /// What a page does with a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Use {
+pub(crate) enum Use {
     Look,
     Read,
     Write,
 }
 
-struct File {
-    path: String,
-    data: Bytes,
-    used: Use,
+/// One of its files.
+pub(crate) struct File {
+    pub(crate) path: String,
+    pub(crate) data: Bytes,
+    pub(crate) used: Use,
 }
 
 pub(super) fn run(_choices: &Choices, hear: Hear<'_>) -> Result<Findings> {
@@ -57,7 +58,7 @@ pub(super) fn run(_choices: &Choices, hear: Hear<'_>) -> Result<Findings> {
 }
 
 /// A page's files.
-fn files() -> Vec<File> {
+pub(crate) fn files() -> Vec<File> {
     let mut rng = Rng::new(7);
     let file = |n: usize| {
         let size = BYTES.0 + (BYTES.1 - BYTES.0) * n / (FILES - 1);
@@ -157,12 +158,12 @@ fn written(export: &Path, files: &[File]) -> Result<()> {
     Ok(())
 }
 
-fn expect(file: &File, data: &[u8]) -> Result<()> {
+pub(crate) fn expect(file: &File, data: &[u8]) -> Result<()> {
     if data == &file.data[..] { Ok(()) } else { Err(Error::Unable(format!("{}: other contents", file.path))) }
 }
 
 /// Seconds and calls of a page by the library.
-async fn at_once(nfs: &Nfs, files: &[File]) -> Result<(f64, u64)> {
+pub(crate) async fn at_once(nfs: &Nfs, files: &[File]) -> Result<(f64, u64)> {
     let of = |used: Use| files.iter().filter(move |f| f.used == used);
     let before = nfs.stats().rpcs;
     let start = Instant::now();

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::measure::{self, Took};
-use super::{Row, Side, Speed};
+use super::{Row, Side, Speed, Subject};
 use crate::guest::archive;
 use crate::guest::recipe::Vers;
 use crate::guest::tree;
@@ -103,6 +103,7 @@ pub fn run_at(speed: &mut Speed<'_>, round_trip_ms: f64) -> Result<(), String> {
                 _ => {}
             }
             speed.rows.push(Row {
+                subject: Subject::Files,
                 work: work.to_owned(),
                 round_trip_ms,
                 client: side.to_string(),

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Report, Row, Side};
+use super::{Report, Row, Side, Subject};
 
 /// All of it.
 pub fn text(report: &Report) -> String {
@@ -12,33 +12,47 @@ pub fn text(report: &Report) -> String {
         let (ms, all) = (trip.emulated_ms, trip.connection_ms);
         let _ = writeln!(text, "round trip {ms} ms: a connection takes {all:.2} ms");
     }
-    let _ = writeln!(text, "\n{}", files(&report.rows));
+    for subject in [Subject::Files, Subject::NestedOpen, Subject::WebPage] {
+        let rows: Vec<&Row> = report.rows.iter().filter(|row| row.subject == subject).collect();
+        if !rows.is_empty() {
+            let _ = writeln!(text, "\n{}", table(subject, &rows));
+        }
+    }
     for promise in &report.promises {
         let word = if promise.kept { "kept:  " } else { "BROKEN:" };
-        let _ =
-            writeln!(text, "{word} {}: {:.2}, at least {}", promise.what, promise.value, promise.at_least);
+        let bound = if promise.at_most { "at most" } else { "at least" };
+        let _ = writeln!(text, "{word} {}: {:.2}, {bound} {}", promise.what, promise.value, promise.bound);
     }
     text
 }
 
 /// A line for each work at each round trip; for each of the kernel's versions also how many times as long it took.
-fn files(rows: &[Row]) -> String {
+fn table(subject: Subject, rows: &[&Row]) -> String {
+    let (what, rpcs, time) = match subject {
+        Subject::Files => ("", "RPCs a file", "seconds"),
+        Subject::NestedOpen => ("directories above", "RPCs", "ms"),
+        Subject::WebPage => ("page", "RPCs", "ms"),
+    };
     let clients = clients(rows);
-    let mut head = ["", "round trip", "files"].map(String::from).to_vec();
+    let mut head = vec![what.to_owned(), "round trip".to_owned()];
+    head.extend((subject == Subject::Files).then(|| "files".to_owned()));
     for client in &clients {
-        head.push(format!("{client}: RPCs a file"));
-        head.push("seconds".to_owned());
+        head.extend([format!("{client}: {rpcs}"), time.to_owned()]);
         head.extend((client != Side::OURS).then(|| "times as long".to_owned()));
     }
     let mut lines = vec![head];
     for ours in rows.iter().filter(|row| row.client == Side::OURS) {
-        let trip = format!("{} ms", ours.round_trip_ms);
-        let mut line = vec![format!("`{}`", ours.work), trip, ours.objects.to_string()];
+        let mut line = vec![ours.work.clone(), format!("{} ms", ours.round_trip_ms)];
+        line.extend((subject == Subject::Files).then(|| ours.objects.to_string()));
         for client in &clients {
             let theirs = rows.iter().find(|row| row.client == *client && row.is_beside(ours));
             let row = theirs.unwrap_or(ours);
-            line.push(format!("{:.3}", row.rpcs / row.objects.max(1) as f64));
-            line.push(format!("{:.2}", row.seconds));
+            line.extend(match subject {
+                Subject::Files => {
+                    [format!("{:.3}", row.rpcs / row.objects.max(1) as f64), format!("{:.2}", row.seconds)]
+                }
+                _ => [row.rpcs.to_string(), format!("{:.1}", row.seconds * 1000.0)],
+            });
             line.extend((client != Side::OURS).then(|| format!("{:.1}", row.seconds / ours.seconds)));
         }
         lines.push(line);
@@ -47,7 +61,7 @@ fn files(rows: &[Row]) -> String {
 }
 
 /// The clients, in the order in which they came.
-fn clients(rows: &[Row]) -> Vec<String> {
+fn clients(rows: &[&Row]) -> Vec<String> {
     let mut clients: Vec<String> = Vec::new();
     for row in rows {
         if !clients.contains(&row.client) {
