@@ -52,5 +52,5 @@ pub mod untar;
 pub mod url;
 mod v40;
 
-pub use session::{Session, SessionError, SessionLimits, SessionOptions};
+pub use session::{Behind, First, Session, SessionError, SessionLimits, SessionOptions};
 pub use url::{NfsUrl, Version};

@@ -51,8 +51,10 @@ pub const RECONNECT_PATIENCE: Duration = Duration::from_secs(300);
 pub const FIRST_ANSWER_PATIENCE: Duration = Duration::from_secs(120);
 /// Times that a call is sent to a server which answers it with what is no RPC record.
 pub const GARBLED_MAX: u32 = 3;
-/// How long the calls that end a session may take.
+/// How long it may take until the calls that end a session are on their way.
 pub const GOODBYE_PATIENCE: Duration = Duration::from_secs(5);
+/// How long their replies are waited for from then on.
+pub const GOODBYE_HEARD: Duration = Duration::from_millis(5);
 /// First pause before something is tried again; doubles up to [`BACKOFF_MAX`].
 pub const BACKOFF_MIN: Duration = Duration::from_millis(20);
 /// Longest pause between two tries.

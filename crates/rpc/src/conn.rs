@@ -383,6 +383,17 @@ impl ConnInfo {
         }
     }
 
+    /// Waits until all calls and replies that were begun before are in the socket, or the connection is closed. From there
+    /// on they go to the other end even if this process ends.
+    pub async fn flushed(&self) {
+        let written = Budget::new(1);
+        let mut held = Permits::default();
+        written.take(1, &mut held).await;
+        // Fails only when the connection is closed.
+        let _ = self.queue.send(writer::mark(held));
+        let _ = written.permits.acquire().await;
+    }
+
     fn enter(&self, xid: Option<u32>) -> Result<(oneshot::Receiver<Outcome>, Pending<'_>), CallError> {
         let mut calls = self.calls();
         if let Some(why) = &calls.ended {

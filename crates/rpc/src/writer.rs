@@ -41,6 +41,11 @@ pub(crate) fn seal(mut head: BytesMut, rest: Vec<Bytes>, permits: Permits) -> Ou
     Outgoing { head: head.freeze(), rest, _permits: permits }
 }
 
+/// No message, but what is released when all before it have been written.
+pub(crate) fn mark(permits: Permits) -> Outgoing {
+    Outgoing { head: Bytes::new(), rest: Vec::new(), _permits: permits }
+}
+
 /// How slowly a peer may take what is sent.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Patience {
@@ -61,8 +66,8 @@ pub(crate) async fn run(
     while queue.recv_many(&mut batch, WRITE_BATCH_MAX).await > 0 {
         let mut pending: VecDeque<Bytes> = VecDeque::new();
         for message in &mut batch {
-            pending.push_back(std::mem::take(&mut message.head));
-            pending.extend(message.rest.drain(..).filter(|b| !b.is_empty()));
+            let head = std::mem::take(&mut message.head);
+            pending.extend(std::iter::once(head).chain(message.rest.drain(..)).filter(|b| !b.is_empty()));
         }
         if pending.len() > 1 && pending.iter().map(Bytes::len).sum::<usize>() <= WRITE_COPY_MAX {
             small.clear();

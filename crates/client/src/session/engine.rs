@@ -38,9 +38,10 @@ use tokio::time::sleep;
 use tracing::{debug, warn};
 
 use super::back::{CopyEnd, Told};
-use super::setup::{COMPOUND, Caller, ClientId, FIRST_OPS, SetupError, compound_header};
+use super::setup::{COMPOUND, Caller, ClientId, FIRST_BYTES, FIRST_OPS, SetupError, compound_header};
 use super::slots::{Slot, SlotTable};
-use super::{Instance, SessionError, SessionLimits, SessionOptions};
+use super::{First, Instance, SessionError, SessionLimits, SessionOptions};
+use crate::cost::{REPLY_HEAD, REQUEST_HEAD, result_bytes};
 use crate::limits;
 use crate::peer::{Line, Peer};
 
@@ -160,7 +161,7 @@ impl Engine {
     pub(super) async fn connect(
         options: SessionOptions,
         minor: u32,
-        first: &[ArgOp],
+        first: &mut First<'_>,
     ) -> Result<(Arc<Engine>, Option<CompoundRes>), SessionError> {
         let peer = Peer::new(options);
         let conn = peer.connect().await?;
@@ -190,6 +191,9 @@ impl Engine {
             server: Mutex::default(),
             peer,
         });
+        if first.lines {
+            engine.open_lines();
+        }
         let answer = {
             let mut setup = engine.setup.lock().await;
             engine.establish(&mut setup, conn, first).await?
@@ -198,15 +202,15 @@ impl Engine {
         Ok((engine, answer))
     }
 
-    /// See [`super::Session::open_lines`].
-    pub(super) fn open_lines(self: &Arc<Self>) {
-        for line in 1..self.lines.len() {
+    /// Opens the connections beside the first, without waiting for them.
+    fn open_lines(self: &Arc<Self>) {
+        for i in 1..self.lines.len() {
             let engine = self.clone();
             tokio::spawn(async move {
-                let epoch = engine.epoch();
+                let Some(line) = engine.lines.get(i) else { return };
                 // A failure shows when the line is needed.
-                if let Err(e) = engine.line(line, &epoch).await {
-                    debug!("connection {line} to {}: {e}", engine.peer.server());
+                if let Err(e) = line.hold().await.open(&engine.peer).await {
+                    debug!("connection {i} to {}: {e}", engine.peer.server());
                 }
             });
         }
@@ -247,10 +251,22 @@ impl Engine {
                     }
                 };
                 self.peer.counters.rpcs.fetch_add(2, Ordering::Relaxed);
-                let (_, status) = tokio::join!(biased; caller.raw(&session), client);
-                if let (Some(NfsStat::NFS4ERR_CLIENTID_BUSY), Some(ops)) = (status, &forget) {
-                    self.peer.counters.rpcs.fetch_add(1, Ordering::Relaxed);
-                    let _ = caller.raw(ops).await;
+                let answers = async {
+                    let (_, status) = tokio::join!(biased; caller.raw(&session), client);
+                    if let (Some(NfsStat::NFS4ERR_CLIENTID_BUSY), Some(ops)) = (status, &forget) {
+                        self.peer.counters.rpcs.fetch_add(1, Ordering::Relaxed);
+                        let _ = caller.raw(ops).await;
+                    }
+                };
+                // Nobody has to wait over a long network for what the server does all the same.
+                let on_their_way = async {
+                    conn.flushed().await;
+                    sleep(limits::GOODBYE_HEARD).await;
+                };
+                tokio::select! {
+                    biased;
+                    () = answers => {}
+                    () = on_their_way => {}
                 }
             }
         };
@@ -461,6 +477,7 @@ impl Engine {
                     return Err(SessionError::Unknown("the server kept no reply".into()));
                 }
                 Verdict::Rebind => {
+                    self.peer.counters.rpcs.fetch_add(1, Ordering::Relaxed);
                     // A session that cannot be bound shows as lost in the next round.
                     let _ = self.caller(&conn).bind(epoch.id, flags::CDFC4_FORE).await;
                 }
@@ -490,11 +507,7 @@ impl Engine {
             return Ok(conn);
         }
         let conn = held.open(&self.peer).await?;
-        // With SP4_NONE a SEQUENCE binds as well (RFC 8881 section 2.10.3.1), so a failure here is no end.
-        self.peer.counters.rpcs.fetch_add(1, Ordering::Relaxed);
-        if let Err(e) = self.caller(&conn).bind(epoch.id, flags::CDFC4_FORE).await {
-            debug!("BIND_CONN_TO_SESSION: {e:?}");
-        }
+        // The SEQUENCE that comes on it binds it (RFC 8881 section 2.10.3.1). A server that wants to be asked says so.
         Ok(held.keep(conn, epoch.number))
     }
 
@@ -522,7 +535,7 @@ impl Engine {
         }
         self.peer.counters.renewals.fetch_add(1, Ordering::Relaxed);
         let conn = self.first_line().await?;
-        self.establish(&mut setup, conn, &[]).await.map(drop)
+        self.establish(&mut setup, conn, &mut First::default()).await.map(drop)
     }
 
     /// Client ID, session, first request; then the new epoch is in force, with `conn` as its first link.
@@ -530,7 +543,7 @@ impl Engine {
         &self,
         setup: &mut Setup,
         mut conn: Connection,
-        first: &[ArgOp],
+        first: &mut First<'_>,
     ) -> Result<Option<CompoundRes>, SessionError> {
         let start = Instant::now();
         let mut pause = limits::BACKOFF_MIN;
@@ -585,7 +598,7 @@ impl Engine {
         &self,
         setup: &mut Setup,
         conn: &Connection,
-        first: &[ArgOp],
+        first: &mut First<'_>,
     ) -> Result<(Epoch, Option<CompoundRes>), (&'static str, SetupError)> {
         let caller = self.caller(conn);
         let client = match setup.client {
@@ -626,8 +639,10 @@ impl Engine {
             ops: granted.max_operations,
             slots: granted.max_requests.min(limits::SLOTS_MAX),
         };
-        let beside = if first.len() + FIRST_OPS <= limits.ops as usize { first } else { &[] };
-        let lease = caller.first_request(res.sessionid, setup.reclaims, beside).await;
+        let asks = if first.asks.len() + FIRST_OPS <= limits.ops as usize { first.asks } else { &[] };
+        let behind = first.behind.take().filter(|_| !asks.is_empty() && self.packs_data());
+        let behind = behind.and_then(|behind| behind(&self.room_behind(asks, &limits)));
+        let lease = caller.first_request(res.sessionid, setup.reclaims, asks, behind).await;
         let (lease, answer) = lease.map_err(|e| ("first SEQUENCE", e))?;
         setup.reclaims = false;
         let mut table = SlotTable::new(limits.slots.max(1));
@@ -645,6 +660,21 @@ impl Engine {
             reclaim_wanted: AtomicBool::new(false),
         };
         Ok((epoch, answer))
+    }
+
+    /// What the first request has room for behind what it asks for.
+    fn room_behind(&self, asks: &[ArgOp], limits: &SessionLimits) -> SessionLimits {
+        // Others may say more than they take.
+        let ops = if self.is_ours() { limits.ops } else { limits.ops.min(limits::LEG_OPS as u32) };
+        let mut body = BytesMut::new();
+        asks.iter().for_each(|op| op.encode(&mut body));
+        let reply: usize = asks.iter().map(result_bytes).sum();
+        SessionLimits {
+            request: limits.request.saturating_sub((REQUEST_HEAD + FIRST_BYTES + body.len()) as u32),
+            response: limits.response.saturating_sub((REPLY_HEAD + FIRST_BYTES + reply) as u32),
+            ops: ops.saturating_sub((FIRST_OPS + asks.len()) as u32),
+            ..*limits
+        }
     }
 
     fn setup_error(&self, step: &'static str, e: &SetupError) -> SessionError {

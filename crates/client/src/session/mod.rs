@@ -49,6 +49,22 @@ enum Kind {
     Three(Arc<Three>),
 }
 
+/// What goes in a session's first request, so that nobody waits for it by itself.
+#[derive(Default)]
+pub struct First<'a> {
+    /// Operations that change nothing, and begin with one that says where.
+    pub asks: &'a [ArgOp],
+    /// What comes behind them.
+    pub behind: Option<&'a mut Behind<'a>>,
+    /// All connections are opened at once, instead of each when it is needed.
+    pub lines: bool,
+}
+
+/// Makes the operations behind [`First::asks`], encoded, and says how many they are, for the room that there is in the request
+/// and in its reply. It is called once at most, and for servers to which anything may be sent behind a listing. The operations
+/// may change things, but nothing tells whether they were executed if the reply is lost.
+pub type Behind<'a> = dyn FnMut(&SessionLimits) -> Option<(Bytes, usize)> + Send + 'a;
+
 /// What went over the wire so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SessionStats {
@@ -72,25 +88,24 @@ impl Session {
     /// # Errors
     /// When the server cannot be reached, does not speak the version, or refuses.
     pub async fn connect(options: SessionOptions) -> Result<Session, SessionError> {
-        Self::connect_and(options, &[]).await.map(|(session, _)| session)
+        Self::connect_and(options, First::default()).await.map(|(session, _)| session)
     }
 
-    /// The same, with operations that may go in the session's first request, so that nobody waits for them by themselves: they
-    /// must change nothing, and begin with one that says where. Their results, up to the first that failed; `None` when they
-    /// were not sent, which is so with versions 3 and 4.0 and where the server takes too few operations.
+    /// The same, with operations that may go in the session's first request. Their results, up to the first that failed;
+    /// `None` when they were not sent, which is so with versions 3 and 4.0 and where the server takes too few operations.
     ///
     /// # Errors
     /// As [`Session::connect`].
     pub async fn connect_and(
         options: SessionOptions,
-        first: &[ArgOp],
+        mut first: First<'_>,
     ) -> Result<(Session, Option<CompoundRes>), SessionError> {
         if let Some(version) = options.version {
-            return Self::connect_as(options, version, first).await;
+            return Self::connect_as(options, version, &mut first).await;
         }
         let mut last = None;
         for version in [Version::V42, Version::V41, Version::V40, Version::V3] {
-            match Self::connect_as(options.clone(), version, first).await {
+            match Self::connect_as(options.clone(), version, &mut first).await {
                 Err(e) if e.is_other_version() => last = Some(e),
                 other => return other,
             }
@@ -101,7 +116,7 @@ impl Session {
     async fn connect_as(
         options: SessionOptions,
         version: Version,
-        first: &[ArgOp],
+        first: &mut First<'_>,
     ) -> Result<(Session, Option<CompoundRes>), SessionError> {
         let options = SessionOptions { version: Some(version), ..options };
         let (kind, answer) = match version {
@@ -113,13 +128,6 @@ impl Session {
             }
         };
         Ok((Session { kind }, answer))
-    }
-
-    /// Opens the connections that are not open yet, without waiting for them. Otherwise each is opened when it is needed.
-    pub fn open_lines(&self) {
-        if let Kind::Slots(engine) = &self.kind {
-            engine.open_lines();
-        }
     }
 
     fn peer(&self) -> &Peer {
@@ -261,8 +269,9 @@ impl Session {
         self.peer().stats()
     }
 
-    /// Ends the session and the client ID on the server. Compounds under way are lost. A server that does
-    /// not answer within [`limits::GOODBYE_PATIENCE`] is left to its lease timer.
+    /// Ends the session and the client ID on the server. Compounds under way are lost. The server has been told when this
+    /// returns; its answers are waited for no longer than [`limits::GOODBYE_HEARD`]. One to which nothing can be sent within
+    /// [`limits::GOODBYE_PATIENCE`] is left to its lease timer.
     pub async fn destroy(self) {
         match &self.kind {
             Kind::Slots(engine) => engine.destroy().await,

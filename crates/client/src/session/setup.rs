@@ -28,6 +28,8 @@ pub(crate) const COMPOUND: Target = Target { prog: PROGRAM, vers: v4::VERSION, p
 
 /// Operations of a session's first request beside its caller's.
 pub(super) const FIRST_OPS: usize = 4;
+/// What they take of the request and of its reply, beside the heads, bytes at most.
+pub(super) const FIRST_BYTES: usize = 512;
 
 /// The header of a COMPOUND of `count` operations: an empty tag, the minor version, the count.
 pub(crate) fn compound_header(minor: u32, count: usize, out: &mut BytesMut) {
@@ -71,10 +73,20 @@ pub(super) struct ClientId {
 impl Caller<'_> {
     /// A COMPOUND as it is, without a slot.
     pub(super) async fn raw(&self, ops: &[ArgOp]) -> Result<CompoundRes, SetupError> {
+        self.raw_and(ops, None).await
+    }
+
+    /// The same with operations behind them that are encoded already, so many.
+    async fn raw_and(
+        &self,
+        ops: &[ArgOp],
+        behind: Option<(Bytes, usize)>,
+    ) -> Result<CompoundRes, SetupError> {
+        let (behind, more) = behind.unwrap_or_default();
         let mut args = BytesMut::new();
-        compound_header(self.minor, ops.len(), &mut args);
+        compound_header(self.minor, ops.len() + more, &mut args);
         ops.iter().for_each(|op| op.encode(&mut args));
-        let reply = self.conn.call(COMPOUND, self.cred, vec![args.freeze()], self.patience).await;
+        let reply = self.conn.call(COMPOUND, self.cred, vec![args.freeze(), behind], self.patience).await;
         CompoundRes::from_bytes(reply.map_err(SetupError::Call)?).map_err(|_| SetupError::Garbled)
     }
 
@@ -142,12 +154,14 @@ impl Caller<'_> {
     }
 
     /// The first request of a session, on slot 0: nothing to reclaim (RFC 8881 section 18.51), the lease time, and what the
-    /// caller has to ask, whose results come back. `first` is false for a session of a client that had reclaimed before.
+    /// caller has to ask and to have done, whose results come back. `first` is false for a session of a client that had
+    /// reclaimed before.
     pub(super) async fn first_request(
         &self,
         id: SessionId,
         first: bool,
-        beside: &[ArgOp],
+        asks: &[ArgOp],
+        behind: Option<(Bytes, usize)>,
     ) -> Result<(Duration, Option<CompoundRes>), SetupError> {
         let mut ops = vec![ArgOp::Sequence(SequenceArgs {
             sessionid: id,
@@ -161,8 +175,8 @@ impl Caller<'_> {
         }
         ops.extend([ArgOp::Putrootfh, ArgOp::Getattr(Bitmap::of(&[number::LEASE_TIME]))]);
         let own = ops.len();
-        ops.extend_from_slice(beside);
-        let mut reply = self.raw(&ops).await?;
+        ops.extend_from_slice(asks);
+        let mut reply = self.raw_and(&ops, behind).await?;
         let results = (reply.results.len() > own).then(|| reply.results.split_off(own));
         let answer = results.map(|results| CompoundRes { results, ..reply.clone() });
         let mut results = Results::new(reply);

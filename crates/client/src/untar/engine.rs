@@ -12,6 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, sleep_until};
 
+use super::ahead::{Ahead, NewDir};
 use super::attrs::{AttrRules, user_xattrs};
 use super::careful::{self, Trouble};
 use super::copied;
@@ -32,7 +33,7 @@ use crate::fs::Nfs;
 use crate::limits;
 use crate::ops::{self, Entry};
 use crate::resume::{Item, Part, Resume};
-use crate::session::{Session, SessionError, SessionLimits, SessionOptions};
+use crate::session::{First, Session, SessionError, SessionLimits, SessionOptions};
 use crate::url::{NfsUrl, Version};
 
 /// What goes along with a member until it is settled.
@@ -79,20 +80,41 @@ pub async fn run_as(
     progress: Arc<dyn Progress>,
 ) -> Result<Report, FatalError> {
     let mut stop = options.stop.clone();
-    let input = or_stopped(&mut stop, Input::of(&options, source, &*progress)).await?;
+    let is_root = session_options.identity.uid == 0;
+    let mut input = or_stopped(&mut stop, Input::of(&options, source, &*progress)).await?;
     let start = Instant::now();
-    // The destination is asked for together with the session.
-    let mut first = ops::resolving(&url.path);
-    if !first.is_empty() {
-        first.push(ops::listing(listed_attrs(options.existing)));
+    // The destination is asked for together with the session, and what is certain to be needed there is made with it.
+    let mut asks = ops::resolving(&url.path);
+    if !asks.is_empty() {
+        asks.push(ops::listing(listed_attrs(options.existing)));
     }
-    let connecting = async { Ok(Session::connect_and(session_options, &first).await?) };
-    let (session, answer) = or_stopped(&mut stop, connecting).await?;
-    session.open_lines();
-    let entries = answer.as_ref().and_then(ops::listed);
+    let mut begun = Begun::default();
+    let mut ahead = Ahead::default();
+    let mut behind = |room: &SessionLimits| {
+        let Input::Begun(reading) = &mut input else { return None };
+        while begun.events.len() < limits::MEMBERS_AHEAD
+            && let Ok(event) = reading.events.try_recv()
+        {
+            begun.events.push(event);
+        }
+        let mut rules = AttrRules::new(&options, is_root);
+        let (dirs, body, ops) = Ahead::of(&begun.events, &mut rules, room)?;
+        ahead = dirs;
+        Some((body, ops))
+    };
+    // What was not there before could not be told from what was, if the reply is lost.
+    let makes = options.existing != Existing::Keep && options.xattrs == Xattrs::No;
+    let first = First { asks: &asks, behind: makes.then_some(&mut behind), lines: true };
+    let connecting = async { Ok(Session::connect_and(session_options, first).await?) };
+    let (session, mut answer) = or_stopped(&mut stop, connecting).await?;
+    if let Some(reply) = &mut answer {
+        let results = reply.results.split_off(reply.results.len().min(asks.len()));
+        begun.dirs = ahead.made(results);
+        begun.entries = ops::listed(reply);
+    }
     let (mut report, fatal) = match or_stopped(&mut stop, open_destination(&session, url, answer)).await {
         Err(e) => (Report::default(), Some(e)),
-        Ok(root) => extract(&session, root, entries, &options, input, progress).await,
+        Ok(root) => extract(&session, root, begun, &options, input, progress).await,
     };
     session.clone().destroy().await;
     report.measure(start, &session.stats());
@@ -114,7 +136,7 @@ pub async fn run_in(
     enough(session)?;
     let input = Input::of(&options, source, &*progress).await?;
     let start = Instant::now();
-    let (mut report, fatal) = extract(session, root, None, &options, input, progress).await;
+    let (mut report, fatal) = extract(session, root, Begun::default(), &options, input, progress).await;
     report.measure(start, &session.stats());
     finished(report, fatal)
 }
@@ -128,6 +150,17 @@ async fn or_stopped<T>(
         () = stops(stop) => Err(FatalError::Stopped),
         done = work => done,
     }
+}
+
+/// What came of the session's first request, and before it.
+#[derive(Default)]
+struct Begun {
+    /// What the archive's reader said.
+    events: Vec<Event>,
+    /// The destination's entries, if they are known.
+    entries: Option<Vec<Entry>>,
+    /// Directories that were made.
+    dirs: Vec<(NewDir, FileHandle)>,
 }
 
 /// An archive before anything is done with it.
@@ -188,11 +221,10 @@ async fn look(session: &Session, root: &FileHandle, resume: &Resume) {
     resume.looked(looking);
 }
 
-/// `entries`: those of the destination, if they are known.
 async fn extract(
     session: &Session,
     root: FileHandle,
-    entries: Option<Vec<Entry>>,
+    begun: Begun,
     options: &UntarOptions,
     input: Input,
     progress: Arc<dyn Progress>,
@@ -220,11 +252,16 @@ async fn extract(
         packs_data: session.packs_data(),
         ..Capacity::new(&session.limits(), members, tuning.request_bytes)
     };
-    let plan = Plan::new(root, options.existing, rules.implied_dir(), capacity);
+    let mut plan = Plan::new(root, options.existing, rules.implied_dir(), capacity);
+    let mut made: Vec<DirId> = Vec::with_capacity(begun.dirs.len());
+    for (NewDir { path, parent, implied, .. }, fh) in begun.dirs {
+        let parent = parent.and_then(|i| made.get(i).copied()).unwrap_or(ROOT);
+        made.push(plan.made_ahead(parent, path, implied, fh));
+    }
     let mut engine = Engine::new(session.clone(), plan, rules, options, progress);
     engine.refuses_xattrs = no_xattrs && options.xattrs == Xattrs::Must;
-    engine.entries = entries;
-    engine.run(reading).await
+    engine.entries = begun.entries;
+    engine.run(reading, begun.events).await
 }
 
 /// Whether objects there can have extended attributes; if that cannot be asked, it shows when they are set.
@@ -363,11 +400,17 @@ impl Engine {
         }
     }
 
-    async fn run(mut self, mut reading: Reading) -> (Report, Option<FatalError>) {
+    async fn run(mut self, mut reading: Reading, before: Vec<Event>) -> (Report, Option<FatalError>) {
         let mut ended = false;
+        for event in before {
+            ended |= self.event(event);
+        }
         let mut events = Vec::new();
         let mut linger: Option<Instant> = None;
         loop {
+            if ended {
+                self.plan.end();
+            }
             self.start_listings();
             self.start_slow();
             let starved = ended

@@ -5,6 +5,7 @@
 //! | [`path`] | which names may be extracted: no `..`, nothing absolute; strip, exclude | no |
 //! | `source` | reads and decompresses the archive on a thread of its own | archive |
 //! | `existing` | what is done about names that exist already | no |
+//! | `ahead` | directories that are made together with the session | no |
 //! | `attrs` | which attributes a member gets, at creation and last | no |
 //! | `tree` | what is known of the destination; paths are followed through real directories only | no |
 //! | `plan` | the order of things, what waits for what | no |
@@ -16,8 +17,10 @@
 //! | `engine` | the loop around them | - |
 //!
 //! Per file in a compound: (RESTOREFH,) OPEN with mode, owner and group; GETFH; WRITE, stable, on the
-//! current stateid; SETATTR of the time; CLOSE. A directory's mode, owner and time are set at the end.
+//! current stateid; SETATTR of the time; CLOSE. A directory's mode, owner and time are set when nothing more is put
+//! into it: in the compound that fills it, or at the end.
 
+mod ahead;
 mod attrs;
 mod careful;
 pub(crate) mod copied;

@@ -100,10 +100,24 @@ pub(super) struct Batch {
     pub(super) ops: usize,
     /// The members and how many operations each has, in order.
     pub(super) members: Vec<(ItemId, usize)>,
+    /// Directories that get their last attributes behind all members, likewise.
+    pub(super) finished: Vec<(DirId, usize)>,
     /// Upper bound of the reply's bytes.
     pub(super) reply: usize,
     /// Whether the reply can be kept for replay.
     pub(super) cachethis: bool,
+}
+
+/// How far a compound was filled.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Mark {
+    bytes: usize,
+    ops: usize,
+    reply: usize,
+    place: Place,
+    members: usize,
+    copied: u64,
+    weight: usize,
 }
 
 pub(super) struct Packer {
@@ -114,6 +128,7 @@ pub(super) struct Packer {
     reply: usize,
     place: Place,
     members: Vec<(ItemId, usize)>,
+    finished: Vec<(DirId, usize)>,
     /// Bytes that the server copies for it.
     copied: u64,
     /// What the members count for, in parts of one: a directory is little work.
@@ -132,6 +147,7 @@ impl Packer {
             reply: REPLY_HEAD,
             place: Place::default(),
             members: Vec::new(),
+            finished: Vec::new(),
             copied: 0,
             weight: 0,
             late: false,
@@ -150,29 +166,81 @@ impl Packer {
         self.number
     }
 
+    /// Half of what it may hold is in it.
+    pub(super) fn is_half_full(&self) -> bool {
+        self.weight * 2 >= self.capacity.members * DIRS_FOR_A_MEMBER
+            || self.body.len() * 2 >= self.capacity.request
+            || self.ops * 2 >= self.capacity.ops
+    }
+
+    /// Where it stands.
+    pub(super) fn mark(&self) -> Mark {
+        Mark {
+            bytes: self.body.len(),
+            ops: self.ops,
+            reply: self.reply,
+            place: self.place,
+            members: self.members.len(),
+            copied: self.copied,
+            weight: self.weight,
+        }
+    }
+
+    /// Takes out what was added since; those members, in their order.
+    pub(super) fn back_to(&mut self, mark: Mark) -> Vec<ItemId> {
+        self.body.truncate(mark.bytes);
+        (self.ops, self.reply, self.place) = (mark.ops, mark.reply, mark.place);
+        (self.copied, self.weight) = (mark.copied, mark.weight);
+        self.members.split_off(mark.members).into_iter().map(|(id, _)| id).collect()
+    }
+
+    pub(super) fn finished(&self) -> &[(DirId, usize)] {
+        &self.finished
+    }
+
+    pub(super) fn members(&self) -> &[(ItemId, usize)] {
+        &self.members
+    }
+
+    fn fits(&self) -> bool {
+        (self.capacity.packs_data || !self.late)
+            && REQUEST_HEAD + self.body.len() <= self.capacity.request
+            && self.ops < self.capacity.ops
+            && self.reply <= self.capacity.reply
+    }
+
+    /// Sets a directory's last attributes behind all members, if there is room for it.
+    pub(super) fn finish_dir(&mut self, dir: &Route, attrs: &Fattr) {
+        let mark = self.mark();
+        self.go(dir);
+        self.set_last(attrs);
+        // No reason not to keep the reply.
+        let was_cached = mark.reply <= self.capacity.reply_cached;
+        if self.fits() && (!was_cached || self.reply <= self.capacity.reply_cached) {
+            self.finished.push((dir.dir, self.ops - mark.ops));
+        } else {
+            self.back_to(mark);
+        }
+    }
+
     /// Adds a member's operations, or nothing if they do not fit.
     pub(super) fn add(&mut self, id: ItemId, piece: &Piece<'_>) -> bool {
-        let (len, ops, reply, place) = (self.body.len(), self.ops, self.reply, self.place);
+        let mark = self.mark();
         self.late = false;
         self.put(piece);
         let copied = match piece.parts {
             Parts::Copy(original) => original.size,
             _ => 0,
         };
-        let fits = (self.members.is_empty() || self.copied + copied <= COPIED_PER_COMPOUND)
-            && (self.capacity.packs_data || !self.late)
-            && REQUEST_HEAD + self.body.len() <= self.capacity.request
-            && self.ops < self.capacity.ops
-            && self.reply <= self.capacity.reply;
+        let fits = (self.members.is_empty() || self.copied + copied <= COPIED_PER_COMPOUND) && self.fits();
         if fits {
-            self.members.push((id, self.ops - ops));
+            self.members.push((id, self.ops - mark.ops));
             self.copied += copied;
             // Alone means alone.
             let is_light = matches!(piece.parts, Parts::Dir(_)) && self.capacity.members > 1;
             self.weight += if is_light { 1 } else { DIRS_FOR_A_MEMBER };
         } else {
-            self.body.truncate(len);
-            (self.ops, self.reply, self.place) = (ops, reply, place);
+            self.back_to(mark);
         }
         fits
     }
@@ -182,6 +250,7 @@ impl Packer {
             body: self.body.freeze(),
             ops: self.ops,
             members: self.members,
+            finished: self.finished,
             reply: self.reply,
             cachethis: self.reply <= self.capacity.reply_cached,
         }

@@ -17,11 +17,12 @@ use std::collections::{HashMap, VecDeque};
 
 use bytes::Bytes;
 use landfast_nfs::v4::args::CreateType;
+use landfast_nfs::v4::attr::AttrValues;
 use landfast_nfs::v4::{Fattr, FileHandle, FileType, NfsTime, Stateid};
 
 use super::attrs::{MemberAttrs, merge};
 use super::existing::{Existing, New, Over, Seen, Verdict, When};
-use super::pack::{Batch, Capacity, Packer, Parts, Piece, Route};
+use super::pack::{Batch, Capacity, Mark, Packer, Parts, Piece, Route};
 use super::report::{Cause, Why};
 use super::tree::{DirId, DirState, ItemId, Name, ROOT, Tree, Walk};
 use crate::copy::on_server::Original;
@@ -225,6 +226,10 @@ pub(super) struct Plan<P> {
     pub(super) attrs_again: bool,
     /// Members that were added and are not settled.
     open: usize,
+    /// All members were added.
+    ended: bool,
+    /// Directories into which nothing more is put, and which may wait for their last attributes.
+    quiet: Vec<DirId>,
 }
 
 impl<P: Default> Plan<P> {
@@ -251,6 +256,8 @@ impl<P: Default> Plan<P> {
             next_batch: 1,
             attrs_again: false,
             open: 0,
+            ended: false,
+            quiet: Vec::new(),
         }
     }
 
@@ -295,6 +302,38 @@ impl<P: Default> Plan<P> {
         self.open += 1;
         self.behind_link.push_back(job);
         self.go_on();
+    }
+
+    /// The server has made a directory before anything was planned. `implied`: the archive does not name it, or later.
+    pub(super) fn made_ahead(
+        &mut self,
+        parent: DirId,
+        path: Vec<Bytes>,
+        implied: bool,
+        fh: FileHandle,
+    ) -> DirId {
+        let child = self.tree.add_new(parent, path.last().cloned().unwrap_or_default());
+        self.tree.made(child, fh);
+        self.tree.dir_mut(child).ahead = !implied;
+        if implied {
+            let job = self.implied_job(path);
+            self.open += 1;
+            self.settle(job, Ok(Good::Made), true);
+        }
+        child
+    }
+
+    fn implied_job(&self, path: Vec<Bytes>) -> Job<P> {
+        let attrs = MemberAttrs { create: self.implied_attrs.clone(), ..MemberAttrs::default() };
+        let (shown, modified) = (path.join(&b'/'), NfsTime::default());
+        Job { shown, path, make: Make::Dir, attrs, modified, ours: false, payload: P::default() }
+    }
+
+    /// No more members come.
+    pub(super) fn end(&mut self) {
+        if !std::mem::replace(&mut self.ended, true) {
+            self.quiet = self.tree.ids().filter(|id| self.tree.dir(*id).open == 0).collect();
+        }
     }
 
     /// Plans members in the archive's order, up to a hard link that cannot be planned yet.
@@ -351,6 +390,12 @@ impl<P: Default> Plan<P> {
                     return self.settle(job, Ok(Good::Skipped), false);
                 }
                 return self.reject(job, Why::of(Cause::DirInTheWay, "a directory is in the way"));
+            }
+            Some(Name::Dir(id)) if self.tree.dir(*id).ahead => {
+                let id = *id;
+                let dir = self.tree.dir_mut(id);
+                (dir.ahead, dir.finish) = (false, Some((job.attrs.finish.clone(), job.shown.clone())));
+                return self.settle(job, Ok(Good::Made), false);
             }
             Some(Name::Dir(id)) => return self.meet_dir(*id, job),
             Some(Name::Found(fh)) => {
@@ -466,10 +511,7 @@ impl<P: Default> Plan<P> {
     fn add_implied(&mut self, parent: DirId, path: &[Bytes]) {
         let Some(name) = path.last().cloned() else { return };
         let child = self.tree.add_new(parent, name.clone());
-        let attrs = MemberAttrs { create: self.implied_attrs.clone(), ..MemberAttrs::default() };
-        let shown = path.join(&b'/');
-        let (path, modified) = (path.to_vec(), NfsTime::default());
-        let job = Job { shown, path, make: Make::Dir, attrs, modified, ours: false, payload: P::default() };
+        let job = self.implied_job(path.to_vec());
         self.open += 1;
         let id = self.new_item(Item {
             job: Some(job),
@@ -642,6 +684,8 @@ impl<P: Default> Plan<P> {
     pub(super) fn next_batch(&mut self) -> Option<Batch> {
         let mut packer = Packer::new(self.capacity, self.next_batch);
         self.next_batch += 1;
+        // The directory that is being filled, and where that began if there was much before it already.
+        let mut filling: Option<(DirId, Option<Mark>)> = None;
         while !packer.is_full() {
             let Some(id) = self.ready.pop() else { break };
             let Some(item) = self.items[id.0 as usize].as_ref() else { continue };
@@ -688,7 +732,6 @@ impl<P: Default> Plan<P> {
             };
             let merged = (self.attrs_again && item.child.is_none())
                 .then(|| merge(&job.attrs.create, &job.attrs.finish));
-            let is_merged = merged.is_some();
             let piece = Piece {
                 at,
                 name: &item.name,
@@ -700,9 +743,11 @@ impl<P: Default> Plan<P> {
                 stay,
             };
             let child = item.child;
+            let begins = child.is_none() && filling.is_none_or(|(dir, _)| dir != item.dir);
+            let (dir, mark) = (item.dir, (begins && packer.is_half_full()).then(|| packer.mark()));
             if packer.add(id, &piece) {
-                if let Some(item) = self.items[id.0 as usize].as_mut() {
-                    (item.merged, item.sent) = (is_merged, true);
+                if begins {
+                    filling = Some((dir, mark));
                 }
                 if let Some(child) = child {
                     self.tree.dir_mut(child).in_batch = packer.number();
@@ -716,7 +761,79 @@ impl<P: Default> Plan<P> {
                 break;
             }
         }
-        (!packer.is_empty()).then(|| packer.finish())
+        // A directory that does not fit as a whole goes with the next compound, which can then finish it.
+        if let (true, Some((dir, Some(mark)))) = (self.ended, filling)
+            && self.ready.front().and_then(|next| self.item(*next)).is_some_and(|next| next.dir == dir)
+        {
+            for id in packer.back_to(mark).into_iter().rev() {
+                self.again(id);
+            }
+        }
+        if packer.is_empty() {
+            return None;
+        }
+        for (id, _) in packer.members() {
+            if let Some(item) = self.items[id.0 as usize].as_mut() {
+                (item.merged, item.sent) = (self.attrs_again && item.child.is_none(), true);
+            }
+        }
+        self.finish_with(&mut packer);
+        Some(packer.finish())
+    }
+
+    /// Lets directories have their last attributes in a compound behind which nothing is put into them: what is in them is
+    /// settled, or goes with it.
+    fn finish_with(&mut self, packer: &mut Packer) {
+        let parked =
+            self.behind_items.values().chain(self.behind_dirs.values()).any(|queue| !queue.is_empty());
+        if !self.ended || parked || !self.behind_link.is_empty() {
+            return;
+        }
+        let mut with: HashMap<DirId, usize> = HashMap::new();
+        for (id, _) in packer.members() {
+            if let Some(item) = self.item(*id) {
+                *with.entry(item.dir).or_default() += 1;
+            }
+        }
+        let quiet = std::mem::take(&mut self.quiet);
+        with.extend(quiet.iter().map(|dir| (*dir, 0)));
+        let mut whole: Vec<DirId> = with
+            .into_iter()
+            .filter(|(dir, items)| self.tree.dir(*dir).open == *items)
+            .map(|(dir, _)| dir)
+            .collect();
+        whole.sort_unstable_by_key(|dir| dir.0);
+        for id in whole {
+            let dir = self.tree.dir(id);
+            let Some((attrs, _)) = dir.finish.as_ref().filter(|_| !dir.finishing && dir.xattrs.is_empty())
+            else {
+                continue;
+            };
+            if attrs.mask.is_empty() || !leaves_open(attrs) {
+                continue;
+            }
+            let attrs = attrs.clone();
+            if let Ok(route) = self.route(id, packer.number()) {
+                packer.finish_dir(&route, &attrs);
+            }
+        }
+        for (id, _) in packer.finished() {
+            self.tree.dir_mut(*id).finishing = true;
+        }
+        // What did not fit may fit the next time.
+        self.quiet = quiet.into_iter().filter(|id| !self.tree.dir(*id).finishing).collect();
+    }
+
+    /// What became of the directories that a compound was to finish: as many as this were.
+    pub(super) fn finished(&mut self, batch: &Batch, done: usize) {
+        for (i, (id, _)) in batch.finished.iter().enumerate() {
+            let dir = self.tree.dir_mut(*id);
+            dir.finishing = false;
+            // If something goes there once more after all, so do they.
+            if i < done && dir.open == 0 {
+                dir.finish = None;
+            }
+        }
     }
 
     /// How to reach a directory in batch `number`.
@@ -832,6 +949,11 @@ impl<P: Default> Plan<P> {
     /// Settles an item and lets go on what waited for it.
     fn close(&mut self, id: ItemId, result: Result<Good, Why>) {
         let Some(item) = self.items[id.0 as usize].take() else { return };
+        let dir = self.tree.dir_mut(item.dir);
+        dir.open -= 1;
+        if dir.open == 0 && self.ended {
+            self.quiet.push(item.dir);
+        }
         let parked = self.behind_items.remove(&id).unwrap_or_default();
         match (item.child, &result) {
             (None, Ok(good)) => {
@@ -887,6 +1009,7 @@ impl<P: Default> Plan<P> {
     }
 
     fn new_item(&mut self, item: Item<P>) -> ItemId {
+        self.tree.dir_mut(item.dir).open += 1;
         match self.free.pop() {
             Some(id) => {
                 self.items[id.0 as usize] = Some(item);
@@ -944,6 +1067,13 @@ impl<P: Default> Plan<P> {
         }
         (self.ready, self.slow) = (Ready::default(), VecDeque::new());
     }
+}
+
+/// Whether a directory with these attributes can be filled as before, should its last compound have to go again: by its owner,
+/// and without giving its group to what is made in it.
+fn leaves_open(attrs: &Fattr) -> bool {
+    let mode = AttrValues::from_fattr(attrs).map(|values| values.mode);
+    mode.is_ok_and(|mode| mode.is_none_or(|mode| mode & 0o2300 == 0o300))
 }
 
 /// Why an item cannot be packed now.

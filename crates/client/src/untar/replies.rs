@@ -1,7 +1,8 @@
 //! What a reply to a compound means for the items in it. No I/O.
 //!
 //! A COMPOUND stops at its first error. Items before it are done, the one at it is done slowly or again,
-//! those behind it were not executed and go again, in their order.
+//! those behind it were not executed and go again, in their order. Directories whose last attributes were not set keep them
+//! for a later compound, or for the end.
 
 use landfast_nfs::v4::{CompoundRes, NfsStat, OpNum, ResBody, ResOp, StableHow};
 
@@ -64,6 +65,9 @@ impl<P: Default> Plan<P> {
             }
             stopped = failed.is_some();
         }
+        let whole = |ops: usize| results.by_ref().take(ops).filter(|r| r.status.is_ok()).count() == ops;
+        let finished = batch.finished.iter().map(|(_, ops)| *ops).map(whole).take_while(|done| *done).count();
+        self.finished(batch, if stopped { 0 } else { finished });
         for id in again.into_iter().rev() {
             self.again(id);
         }
@@ -82,6 +86,7 @@ impl<P: Default> Plan<P> {
 
     /// The batch was not executed.
     pub(super) fn refused(&mut self, batch: &Batch, status: NfsStat) -> Feedback {
+        self.finished(batch, 0);
         let learnt = self.learn(batch, status);
         for (id, _) in batch.members.iter().rev() {
             if !learnt || batch.members.len() == 1 {
@@ -94,6 +99,7 @@ impl<P: Default> Plan<P> {
 
     /// Whether the batch was executed is not known: each of its items is looked at one by one.
     pub(super) fn lost(&mut self, batch: &Batch) {
+        self.finished(batch, 0);
         for (id, _) in batch.members.iter().rev() {
             if self.may_pass_for_another(*id) {
                 self.fail(

@@ -1,7 +1,7 @@
 //! The plan against a server that exists only here: any archive, any limits, any trouble gives the tree
 //! that extraction one by one gives, each member is accounted for, and no compound is over its limits.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use landfast_nfs::v4::args::{CreateHow, CreateType, OpenClaim, OpenHow};
@@ -36,13 +36,16 @@ enum Object {
 struct Model {
     objects: BTreeMap<u64, Object>,
     next: u64,
+    /// Directories that got attributes and were not changed since.
+    finished: BTreeSet<u64>,
 }
 
 const ROOT: u64 = 0;
 
 impl Model {
     fn new() -> Model {
-        Model { objects: BTreeMap::from([(ROOT, Object::Dir(BTreeMap::new()))]), next: 1 }
+        let objects = BTreeMap::from([(ROOT, Object::Dir(BTreeMap::new()))]);
+        Model { objects, next: 1, finished: BTreeSet::new() }
     }
 
     fn dir(&mut self, id: u64) -> Result<&mut BTreeMap<Bytes, u64>, NfsStat> {
@@ -63,10 +66,16 @@ impl Model {
         if self.dir(dir)?.contains_key(name) {
             return Err(NfsStat::NFS4ERR_EXIST);
         }
-        self.dir(dir)?.insert(name.clone(), id);
+        self.put(dir, name, id)?;
         self.objects.insert(id, object);
         self.next += 1;
         Ok(id)
+    }
+
+    fn put(&mut self, dir: u64, name: &Bytes, id: u64) -> Result<(), NfsStat> {
+        self.dir(dir)?.insert(name.clone(), id);
+        self.finished.remove(&dir);
+        Ok(())
     }
 
     fn remove(&mut self, dir: u64, name: &Bytes) -> Result<(), NfsStat> {
@@ -75,6 +84,7 @@ impl Model {
             return Err(NfsStat::NFS4ERR_NOTEMPTY);
         }
         self.dir(dir)?.remove(name);
+        self.finished.remove(&dir);
         Ok(())
     }
 
@@ -191,7 +201,12 @@ impl Model {
                 }
                 _ => return Err(NfsStat::NFS4ERR_INVAL),
             },
-            ArgOp::Setattr(args) => ResBody::Setattr(args.attrs.mask),
+            ArgOp::Setattr(args) => {
+                if self.dir(here?).is_ok() {
+                    self.finished.insert(here?);
+                }
+                ResBody::Setattr(args.attrs.mask)
+            }
             ArgOp::Close(_) => ResBody::Close(Stateid::INVALID),
             ArgOp::Link(name) => {
                 let target = saved.ok_or(NfsStat::NFS4ERR_NOFILEHANDLE)?;
@@ -201,7 +216,7 @@ impl Model {
                 if self.dir(here?)?.contains_key(name) {
                     return Err(NfsStat::NFS4ERR_EXIST);
                 }
-                self.dir(here?)?.insert(name.clone(), target);
+                self.put(here?, name, target)?;
                 ResBody::Link(cinfo)
             }
             _ => return Err(NfsStat::NFS4ERR_NOTSUPP),
@@ -272,7 +287,7 @@ fn reference(model: &mut Model, path: &[Bytes], thing: &Thing, keep: bool) -> bo
         Thing::Dir => drop(model.make(dir, name, Object::Dir(BTreeMap::new()))),
         Thing::File(data) => drop(model.make(dir, name, Object::File(data.clone()))),
         Thing::Symlink => drop(model.make(dir, name, Object::Link(Bytes::from_static(b"/etc")))),
-        Thing::HardLink(_) => drop(model.dir(dir).map(|d| d.insert(name.clone(), target.unwrap_or(ROOT)))),
+        Thing::HardLink(_) => drop(model.put(dir, name, target.unwrap_or(ROOT))),
     }
     true
 }
@@ -315,7 +330,7 @@ fn carefully(model: &mut Model, task: &SlowTask<usize>, keep: bool) -> SlowDone 
         Make::Other(_) => model.make(dir, &task.name, Object::Link(Bytes::from_static(b"/etc"))),
         Make::Link(_) => {
             let target = target(model, task);
-            target.and_then(|id| model.dir(dir).map(|d| d.insert(task.name.clone(), id)).map(|_| id))
+            target.and_then(|id| model.put(dir, &task.name, id).map(|()| id))
         }
         Make::Pieces(_) | Make::Copy(_) => unreachable!("not made here"),
     };
@@ -326,7 +341,8 @@ fn decode(batch: &Batch) -> Vec<ArgOp> {
     let mut r = Reader::new(batch.body.clone());
     let ops: Vec<ArgOp> = (0..batch.ops).map(|_| ArgOp::decode_lenient(&mut r).unwrap()).collect();
     assert_eq!(r.remaining(), 0);
-    assert_eq!(batch.members.iter().map(|m| m.1).sum::<usize>(), batch.ops);
+    let last = batch.finished.iter().map(|f| f.1).sum::<usize>();
+    assert_eq!(batch.members.iter().map(|m| m.1).sum::<usize>() + last, batch.ops);
     ops
 }
 
@@ -380,7 +396,10 @@ fn run(case: &Case) {
             };
             let mode = AttrValues { mode: Some(0o644), ..AttrValues::default() };
             let create = mode.to_fattr(&AttrValues::KNOWN);
-            let attrs = MemberAttrs { create, ..MemberAttrs::default() };
+            let finish = AttrValues { mode: Some(0o755), ..AttrValues::default() };
+            let finish = matches!(thing, Thing::Dir).then(|| finish.to_fattr(&AttrValues::KNOWN));
+            let finish = finish.unwrap_or_default();
+            let attrs = MemberAttrs { create, finish, ..MemberAttrs::default() };
             // The payload of a directory that the archive does not name is 0.
             plan.add(Job {
                 shown: path.join(&b'/'),
@@ -391,6 +410,8 @@ fn run(case: &Case) {
                 ours: false,
                 payload: i + 1,
             });
+        } else {
+            plan.end();
         }
         for (id, fh) in plan.take_listings() {
             let names = model.dir(number(&fh)).unwrap().clone();
@@ -469,6 +490,17 @@ fn run(case: &Case) {
         }
         if got.len() == case.archive.len() && plan.open() == 0 && flying.is_empty() {
             assert_eq!(model.tree(), expected.tree());
+            // Nothing is put into a directory that has its last attributes.
+            model.finished.extend(plan.take_finals().iter().map(|f| number(&f.fh)));
+            let named = case
+                .archive
+                .iter()
+                .zip(&wanted)
+                .filter(|((_, thing), done)| matches!(thing, Thing::Dir) && **done && !case.keep);
+            for ((path, _), _) in named {
+                let id = parent(&mut model, path, false).expect("a directory");
+                assert!(model.finished.contains(&id), "{path:?} was changed after it was finished");
+            }
             assert_eq!(got.into_values().collect::<Vec<_>>(), wanted);
             return;
         }
@@ -556,9 +588,10 @@ proptest! {
     }
 }
 
-/// 4,096 files in 64 directories: how many compounds, and that none but the first waits for handles.
+/// 4,096 files in 64 directories: how many compounds, that none but the first waits for handles, and that no directory is left
+/// for the end.
 #[test]
-fn compounds_are_full() {
+fn compounds_are_full_and_finish_directories() {
     let mut plan = Plan::new(
         handle(ROOT),
         Existing::Replace,
@@ -573,24 +606,30 @@ fn compounds_are_full() {
         },
     );
     let mut model = Model::new();
+    let finish = AttrValues { mode: Some(0o755), ..AttrValues::default() }.to_fattr(&AttrValues::KNOWN);
+    let mut add = |path: &[String], make: Make| {
+        let finish = if matches!(make, Make::Dir) { finish.clone() } else { Fattr::default() };
+        plan.add(Job {
+            shown: Vec::new(),
+            path: path.iter().cloned().map(Bytes::from).collect(),
+            make,
+            attrs: MemberAttrs { finish, ..MemberAttrs::default() },
+            modified: NfsTime::default(),
+            ours: false,
+            payload: 1,
+        });
+    };
+    add(&["d".into()], Make::Dir);
     for d in 0..64 {
+        add(&["d".into(), format!("d{d}")], Make::Dir);
         for f in 0..64 {
-            let path = [format!("d{d}"), format!("f{f}")].map(Bytes::from).to_vec();
-            let make = Make::File(vec![1; 4096].into());
-            plan.add(Job {
-                shown: Vec::new(),
-                path,
-                make,
-                attrs: MemberAttrs::default(),
-                modified: NfsTime::default(),
-                ours: false,
-                payload: 1,
-            });
+            add(&["d".into(), format!("d{d}"), format!("f{f}")], Make::File(vec![1; 4096].into()));
         }
     }
+    plan.end();
     let mut compounds = 0;
     let mut done = 0;
-    while done < 4096 + 64 {
+    while done < 4096 + 64 + 1 {
         for (id, _) in plan.take_listings() {
             plan.listed(id, Some(Vec::new()));
         }
@@ -602,4 +641,5 @@ fn compounds_are_full() {
         done += plan.take_settled().iter().filter(|s| s.result.is_ok()).count();
     }
     assert_eq!(compounds, (4096 + 64usize).div_ceil(64));
+    assert_eq!((model.finished.len(), plan.take_finals().len()), (1 + 64, 0));
 }

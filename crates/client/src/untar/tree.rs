@@ -69,10 +69,16 @@ pub(super) struct Dir {
     pub(super) all_known: bool,
     /// An earlier run made it.
     pub(super) ours: bool,
+    /// It was made before its member came.
+    pub(super) ahead: bool,
     /// What to set when all is done, and the name in the archive.
     pub(super) finish: Option<(Fattr, Vec<u8>)>,
     /// The same of extended attributes.
     pub(super) xattrs: Vec<Xattr>,
+    /// A compound under way sets it.
+    pub(super) finishing: bool,
+    /// Items in it that are not settled.
+    pub(super) open: usize,
     /// The compound that makes it.
     pub(super) in_batch: u64,
     /// Items that wait for its handle.
@@ -227,8 +233,11 @@ fn new_dir(parent: DirId, name: Bytes, state: DirState, all_known: bool) -> Dir 
         seen: HashMap::new(),
         all_known,
         ours: false,
+        ahead: false,
         finish: None,
         xattrs: Vec::new(),
+        finishing: false,
+        open: 0,
         in_batch: 0,
         held: Vec::new(),
     }
