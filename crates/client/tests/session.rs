@@ -4,11 +4,12 @@ mod common;
 
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use common::proxy::Proxy;
 use common::{Rig, skipped};
+use landfast_client::limits;
 use landfast_client::ops::{self, Error};
 use landfast_client::{NfsUrl, Session, SessionError, SessionLimits, SessionOptions};
 use landfast_nfs::v4::{ArgOp, NfsStat};
@@ -144,4 +145,31 @@ async fn what_never_answers_is_given_up() {
     let url: NfsUrl = format!("nfs://{addr}/").parse().unwrap();
     let refused = Session::connect(SessionOptions::for_url(&url)).await.err();
     assert!(matches!(refused, Some(SessionError::Connect { .. })), "{refused:?}");
+}
+
+/// What a session leaves behind goes although nobody hears that it has gone.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_answers_to_the_end_of_a_session_are_not_waited_for() {
+    if skipped() {
+        return;
+    }
+    let rig = Rig::new().await;
+    let there = || {
+        let stats = rig.running.as_ref().unwrap().stats();
+        (stats.clients, stats.sessions)
+    };
+    for version in ["4.2", "4.1"] {
+        let proxy = Proxy::holding(rig.addr()).await;
+        let url: NfsUrl = format!("nfs://{}/?version={version}", proxy.addr).parse().unwrap();
+        let session = Session::connect(SessionOptions::for_url(&url)).await.unwrap();
+        assert_eq!(there(), (1, 1), "{version}");
+        proxy.hold_after(0);
+        tokio::time::timeout(limits::GOODBYE_PATIENCE, session.destroy()).await.expect("it does not wait");
+        let start = Instant::now();
+        while there() != (0, 0) {
+            assert!(start.elapsed() < Duration::from_secs(30), "{version}: {:?} are left", there());
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+    rig.stop().await;
 }

@@ -5,12 +5,19 @@ mod common;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 
+use bytes::Bytes;
+use common::proxy::Proxy;
 use common::{Rig, archive, member, shell, skipped, tree};
+use landfast_client::archive::{ArchiveError, ArchiveReader};
 use landfast_client::cred::Identity;
-use landfast_client::untar::{Existing, FatalError, Silent, Source, UntarOptions, run_as};
+use landfast_client::untar::{
+    DataError, Existing, FatalError, Given, Members, Silent, Source, UntarOptions, run, run_as,
+};
 use landfast_client::{NfsUrl, SessionLimits, SessionOptions};
+use tokio::sync::watch;
 
 /// Makes a tree with one of each in `dir/t`, and archives of it.
 const TREE: &str = r#"
@@ -377,5 +384,100 @@ async fn a_server_that_grants_little() {
     assert!(report.complete(), "{:?}", report.failed);
     assert!(report.rpcs_per_file < 0.25, "{}", report.rpcs_per_file);
     assert_same(&work.join("t"), &rig.dest().join("t"));
+    rig.stop().await;
+}
+
+/// An archive that says when it has been read.
+struct Told(ArchiveReader<fs::File>, watch::Sender<bool>);
+
+impl Members for Told {
+    fn next_member(&mut self) -> Result<Option<Given>, ArchiveError> {
+        let next = Members::next_member(&mut self.0);
+        if !matches!(next, Ok(Some(_))) {
+            self.1.send_replace(true);
+        }
+        next
+    }
+
+    fn data(&mut self, max: usize) -> Result<Bytes, DataError> {
+        Members::data(&mut self.0, max)
+    }
+}
+
+/// An archive that is read while the server answers for the first time: directories are made by the session's first request,
+/// and have their last attributes with the files.
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_but_files_takes_rpcs_of_its_own() {
+    if skipped() {
+        return;
+    }
+    let rig = Rig::new().await;
+    let work = rig.work();
+    shell(
+        &work,
+        "for d in $(seq 40); do mkdir -p t/d$d/e; for f in $(seq 64); do echo $f > t/d$d/e/f$f; done; done; \
+         chmod 750 t/d7; touch -d '2001-02-03' t t/d*; tar --format=posix -cf a.tar t",
+    );
+    let proxy = Proxy::holding(rig.addr()).await;
+    proxy.hold_after(0);
+    let (told, mut read) = watch::channel(false);
+    let archive = Told(ArchiveReader::new(fs::File::open(work.join("a.tar")).unwrap()), told);
+    let url: NfsUrl = format!("nfs://{}/dest", proxy.addr).parse().unwrap();
+    let source = Source::Members(Box::new(archive));
+    let untar =
+        tokio::spawn(async move { run(UntarOptions::default(), source, &url, Arc::new(Silent)).await });
+    proxy.held().await;
+    read.wait_for(|read| *read).await.unwrap();
+    proxy.pass();
+    let report = untar.await.unwrap().unwrap();
+    assert!(report.complete(), "{:?} {:?}", report.stopped, &report.failed);
+    assert_eq!((report.files, report.dirs), (40 * 64, 1 + 40 * 2));
+    // Three for the session, and two for its end.
+    assert_eq!(report.rpcs, 3 + 40 + 2);
+    assert_same(&work.join("t"), &rig.dest().join("t"));
+    rig.stop().await;
+}
+
+/// What is made with the session, where things are in the way of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn directories_made_ahead_meet_what_is_there() {
+    if skipped() {
+        return;
+    }
+    let rig = Rig::new().await;
+    let work = rig.work();
+    // `a/x` is named behind what is in it, `b` is first a file, `d` comes twice.
+    shell(
+        &work,
+        "mkdir -p t/a/x t/b t/c t/d; echo 1 > t/a/x/f; echo 2 > t/b/f; echo 3 > t/c/f; echo 4 > file; touch -d '2001-02-03' t/*; cd t; \
+         tar --format=posix -cf ../a.tar --no-recursion a/x/f a/x a d c/f c d; \
+         mkdir ../u; cp ../file ../u/b; tar --format=posix -rf ../a.tar -C ../u b; tar --format=posix -rf ../a.tar -C ../t b",
+    );
+    for (i, there) in
+        ["true", "mkdir -p a/x; echo old > a/x/f", "echo file > c", "ln -s /etc d"].iter().enumerate()
+    {
+        let dest = rig.dest().join(format!("to{i}"));
+        let local = work.join(format!("to{i}"));
+        for to in [&dest, &local] {
+            fs::create_dir(to).unwrap();
+            shell(to, there);
+        }
+        let status =
+            Command::new("tar").args(["-xpf", "a.tar", "-C"]).arg(&local).current_dir(&work).output();
+        let proxy = Proxy::holding(rig.addr()).await;
+        proxy.hold_after(0);
+        let (told, mut read) = watch::channel(false);
+        let archive = Told(ArchiveReader::new(fs::File::open(work.join("a.tar")).unwrap()), told);
+        let url: NfsUrl = format!("nfs://{}/dest/to{i}", proxy.addr).parse().unwrap();
+        let source = Source::Members(Box::new(archive));
+        let untar =
+            tokio::spawn(async move { run(UntarOptions::default(), source, &url, Arc::new(Silent)).await });
+        proxy.held().await;
+        read.wait_for(|read| *read).await.unwrap();
+        proxy.pass();
+        let report = untar.await.unwrap().unwrap();
+        assert_eq!(report.complete(), status.unwrap().status.success(), "{there}: {:?}", report.failed);
+        assert_same(&local, &dest);
+    }
     rig.stop().await;
 }

@@ -24,7 +24,7 @@ use super::attrs::{MemberAttrs, merge};
 use super::existing::{Existing, New, Over, Seen, Verdict, When};
 use super::pack::{Batch, Capacity, Mark, Packer, Parts, Piece, Route};
 use super::report::{Cause, Why};
-use super::tree::{DirId, DirState, ItemId, Name, ROOT, Tree, Walk};
+use super::tree::{Dir, DirId, DirState, ItemId, Name, ROOT, Tree, Walk};
 use crate::copy::on_server::Original;
 use crate::fs::Xattr;
 use crate::ops::Entry;
@@ -796,7 +796,9 @@ impl<P: Default> Plan<P> {
             }
         }
         let quiet = std::mem::take(&mut self.quiet);
-        with.extend(quiet.iter().map(|dir| (*dir, 0)));
+        for dir in &quiet {
+            with.entry(*dir).or_default();
+        }
         let mut whole: Vec<DirId> = with
             .into_iter()
             .filter(|(dir, items)| self.tree.dir(*dir).open == *items)
@@ -821,7 +823,8 @@ impl<P: Default> Plan<P> {
             self.tree.dir_mut(*id).finishing = true;
         }
         // What did not fit may fit the next time.
-        self.quiet = quiet.into_iter().filter(|id| !self.tree.dir(*id).finishing).collect();
+        let waits = |dir: &Dir| !dir.finishing && dir.open == 0 && dir.finish.is_some();
+        self.quiet = quiet.into_iter().filter(|id| waits(self.tree.dir(*id))).collect();
     }
 
     /// What became of the directories that a compound was to finish: as many as this were.

@@ -22,7 +22,8 @@ struct Shared {
     /// After so many of them nothing more is passed on.
     hold_after: AtomicU64,
     held: Notify,
-    release: watch::Sender<bool>,
+    /// What becomes of what was held back: whether it goes on.
+    release: watch::Sender<Option<bool>>,
     /// The server is another one by its own name.
     renames: bool,
 }
@@ -62,7 +63,7 @@ impl Proxy {
             passed: AtomicU64::new(0),
             hold_after: AtomicU64::new(u64::MAX),
             held: Notify::new(),
-            release: watch::Sender::new(false),
+            release: watch::Sender::new(None),
             renames,
         });
         let all = shared.clone();
@@ -97,8 +98,17 @@ impl Proxy {
 
     /// What was held back is lost: its connections are reset. From now on everything is passed on.
     pub fn lose(&self) {
+        self.release(false);
+    }
+
+    /// What was held back goes on, as everything from now on.
+    pub fn pass(&self) {
+        self.release(true);
+    }
+
+    fn release(&self, passes: bool) {
         self.shared.hold_after.store(u64::MAX, Ordering::SeqCst);
-        self.shared.release.send_replace(true);
+        self.shared.release.send_replace(Some(passes));
     }
 }
 
@@ -115,8 +125,15 @@ impl Shared {
                 let passed = self.passed.fetch_add(n as u64, Ordering::SeqCst) + n as u64;
                 if passed > self.hold_after.load(Ordering::SeqCst) {
                     self.held.notify_one();
-                    let _ = self.release.subscribe().wait_for(|lose| *lose).await;
-                    return true;
+                    if self
+                        .release
+                        .subscribe()
+                        .wait_for(Option::is_some)
+                        .await
+                        .is_ok_and(|r| *r == Some(false))
+                    {
+                        return true;
+                    }
                 }
                 if self.renames
                     && let Some(at) = buf[..n].windows(OURS.len()).position(|w| w == OURS)
