@@ -190,8 +190,8 @@ mod tests {
                 xattrs: Vec::new(),
             };
             let (_, pieces) = tokio::sync::mpsc::channel(1);
-            let (target, data, item) = (Vec::new(), Data::Pieces(pieces), None);
-            Event::Member(Box::new(Taken { member, path, target, data, item }))
+            let (target, data, item, part) = (Vec::new(), Data::Pieces(pieces), None, None);
+            Event::Member(Box::new(Taken { member, path, target, data, item, part }))
         };
         members.iter().map(member).collect()
     }
