@@ -28,6 +28,7 @@ use crate::limits::{
     BATCH_BYTES_MAX, BATCH_RING_FRACTION, BUFFER_BYTES_KEPT, BUFFERS_KEPT, CHECKPOINT_PERCENT,
     CHECKPOINTS_ALONE, COMPANY_BATCHES, GATE_WAIT_MAX, RESERVE_RING_FRACTION,
 };
+use crate::pace::Company;
 use crate::ring::Ring;
 use crate::stats::Counters;
 use crate::step::{Did, Step, Wait};
@@ -70,6 +71,8 @@ pub(crate) enum Sealed {
     Batch {
         buf: BatchBuf,
         outcome: Arc<Outcome>,
+        /// Transactions that have ended in it.
+        commits: u64,
         /// It begins with a checkpoint's snapshot records.
         snapshot: bool,
         /// It is larger than the ring can ever take; its records were not kept.
@@ -87,7 +90,7 @@ pub(crate) struct Open {
     pub(crate) snapshot: bool,
     pub(crate) oversize: bool,
     /// Transactions that have ended in it.
-    commits: u64,
+    pub(crate) commits: u64,
 }
 
 /// The part of the ring that is in use. Changed by the writer only.
@@ -130,6 +133,11 @@ pub(crate) struct State {
     pub(crate) leading: bool,
     /// Batches since one had several transactions, counted down from [`COMPANY_BATCHES`].
     pub(crate) shared: u32,
+    /// Transactions of late at work together, and those in `in_flight`.
+    pub(crate) company: Company,
+    pub(crate) flying: u64,
+    /// So many transactions in the open batch wake the writer, which waits for company.
+    pub(crate) gathering: Option<u64>,
     /// Bytes in the queue and with the writer.
     pub(crate) queued_bytes: u64,
     pub(crate) space: Space,
@@ -220,6 +228,9 @@ impl Core {
                 in_flight: Vec::new(),
                 leading: false,
                 shared: 0,
+                company: Company::default(),
+                flying: 0,
+                gathering: None,
                 queued_bytes: 0,
                 space,
                 reserve: ring.bytes / RESERVE_RING_FRACTION,
@@ -313,6 +324,9 @@ impl Core {
         state.txns -= 1;
         state.open.commits += 1;
         let outcome = state.open.outcome.clone();
+        if state.gathering.is_some_and(|all| state.open.commits >= all) {
+            self.writer.notify_one();
+        }
         if state.txns == 0 {
             if state.phase == Phase::Closing {
                 self.progress.notify_all();
@@ -547,7 +561,10 @@ impl State {
         let Open { buf, outcome, snapshot, oversize, commits } = std::mem::replace(&mut self.open, fresh);
         self.shared = if commits > 1 { COMPANY_BATCHES } else { self.shared.saturating_sub(1) };
         self.queued_bytes += buf.padded_bytes();
-        self.queue.push_back(Sealed::Batch { buf, outcome, snapshot, oversize });
+        if self.shared == 0 {
+            self.company.dissolve();
+        }
+        self.queue.push_back(Sealed::Batch { buf, outcome, commits, snapshot, oversize });
     }
 
     /// Sizes the reserve by the last snapshot, of `snapshot_bytes` in the ring: room for two like it.
@@ -556,9 +573,25 @@ impl State {
         self.reserve = (2 * snapshot_bytes).max(ring.bytes / RESERVE_RING_FRACTION).min(ring.bytes / 2);
     }
 
+    /// The open batch may wait for company: nothing else asks for the writer.
+    pub(crate) fn may_gather(&self) -> bool {
+        self.wanted
+            && self.phase == Phase::Running
+            && self.failed.is_none()
+            && matches!(self.stage, Stage::Idle | Stage::Syncing)
+            && self.queue.is_empty()
+    }
+
+    /// What was taken from the queue is about to be written.
+    pub(crate) fn take_off(&mut self, outcome: Arc<Outcome>, commits: u64) {
+        self.in_flight.push(outcome);
+        self.flying += commits;
+    }
+
     /// What the writer had in flight is durable. After a failure there is nothing left to acknowledge:
     /// [`Core::abandon`] has answered, under the same lock.
     pub(crate) fn acknowledge(&mut self) -> Vec<Wakeups> {
+        self.company.answered(std::mem::take(&mut self.flying), self.open.commits);
         if self.must_be_known() {
             self.withheld.append(&mut self.in_flight);
             return Vec::new();

@@ -32,8 +32,8 @@ pub(crate) fn lead(core: &Arc<Core>, outcome: &Arc<Outcome>) -> bool {
     }
     let Some(device) = core.device.upgrade() else { return false };
     state.rotate();
-    let Some(Sealed::Batch { mut buf, outcome, .. }) = state.queue.pop_front() else { return false };
-    state.in_flight.push(outcome);
+    let Some(Sealed::Batch { mut buf, outcome, commits, .. }) = state.queue.pop_front() else { return false };
+    state.take_off(outcome, commits);
     state.leading = true;
     drop(state);
 

@@ -38,6 +38,7 @@ mod intent;
 mod lead;
 pub mod limits;
 mod log;
+mod pace;
 pub mod replay;
 pub mod ring;
 pub mod shape;

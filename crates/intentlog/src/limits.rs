@@ -62,7 +62,26 @@ pub const LEAD_FLUSH_MAX: Duration = Duration::from_micros(400);
 /// again ([`crate::Intent::in_company`]).
 pub const COMPANY_BATCHES: u32 = 8;
 
-/// How many flushes the running mean is about that [`LEAD_FLUSH_MAX`] is held against.
+/// A batch waits for company only where so many transactions were of late at work together.
+pub const COMPANY_MIN: u64 = 3;
+
+/// Where more than this part of the recent waits for company were in vain, few are made.
+pub const COMPANY_VAIN_PERCENT: u32 = 62;
+
+/// There one wait in this many is made all the same, to see whether that is still so.
+pub const COMPANY_TRIES: u32 = 16;
+
+/// How many waits for company the running mean is about that [`COMPANY_VAIN_PERCENT`] is held against.
+pub const RECENT_COMPANY: u32 = 8;
+
+/// A batch waits for company for half of what a flush takes these days, and never longer than this.
+pub const COMPANY_WAIT_MAX: Duration = Duration::from_millis(2);
+
+/// Waits for company that would be shorter than this are none: falling asleep and waking takes about as long.
+pub const COMPANY_WAIT_MIN: Duration = Duration::from_micros(10);
+
+/// How many flushes the running mean is about that [`LEAD_FLUSH_MAX`] is held against, and that waits for company are
+/// measured by.
 pub const RECENT_FLUSHES: u64 = 8;
 
 /// A closed gate that open transactions do not leave within this time is opened for a moment: whoever holds

@@ -531,6 +531,8 @@ impl Log {
             checkpoint_ns: counters.checkpoint_ns.load(Relaxed),
             checkpoint_ns_max: counters.checkpoint_ns_max.load(Relaxed),
             absorbed: counters.absorbed.load(Relaxed),
+            company_waits: counters.company_waits.load(Relaxed),
+            company_vain: counters.company_vain.load(Relaxed),
             intent_waits: counters.intent_waits.load(Relaxed),
             intent_timeouts: counters.intent_timeouts.load(Relaxed),
             gate_reopened: counters.gate_reopened.load(Relaxed),

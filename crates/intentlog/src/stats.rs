@@ -55,6 +55,8 @@ pub(crate) struct Counters {
     pub(crate) checkpoint_ns: AtomicU64,
     pub(crate) checkpoint_ns_max: AtomicU64,
     pub(crate) absorbed: AtomicU64,
+    pub(crate) company_waits: AtomicU64,
+    pub(crate) company_vain: AtomicU64,
     pub(crate) intent_waits: AtomicU64,
     pub(crate) intent_timeouts: AtomicU64,
     pub(crate) gate_reopened: AtomicU64,
@@ -128,6 +130,10 @@ pub struct Stats {
     pub checkpoint_ns_max: u64,
     /// Checkpoints that stood in for batches which did not fit the ring.
     pub absorbed: u64,
+    /// Seals that waited for as many transactions as were of late at work together.
+    pub company_waits: u64,
+    /// Those during which nobody came.
+    pub company_vain: u64,
     /// Seals that waited for requests in hand.
     pub intent_waits: u64,
     /// Those that gave up after [`INTENT_WAIT_MAX`](crate::limits::INTENT_WAIT_MAX).

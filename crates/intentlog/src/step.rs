@@ -10,7 +10,7 @@
 //! - a gate that open transactions keep from being sealed is opened again at once, since whoever has them open is the one
 //!   who takes the steps; the next step closes it anew (the writer does that after
 //!   [`GATE_WAIT_MAX`](crate::limits::GATE_WAIT_MAX));
-//! - requests in hand are waited for during one step, not for a time;
+//! - company and requests in hand are waited for during one step, not for a time;
 //! - a checkpoint is due when the ring is half full or when it is asked for, never by time;
 //! - a transaction that begins in a full batch beside another joins it at once.
 //!
@@ -76,6 +76,8 @@ pub enum Did {
 /// What a step cannot go on without.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
+    /// As many transactions as were of late at work together ([`crate::pace`]); the next step goes on without them.
+    Company,
     /// Requests in hand ([`crate::Intent`]); the next step goes on without them.
     Requests,
     /// Open transactions must commit.

@@ -12,6 +12,7 @@
 //!   with it a checkpoint, is always possible.
 
 use std::io;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -23,6 +24,7 @@ use crate::faults::{self, Bug, point};
 use crate::format::{BatchBuf, FORMAT_VERSION, Superblock};
 use crate::intent::Generation;
 use crate::limits::GATE_WAIT_MAX;
+use crate::pace::Gathering;
 use crate::step::{Did, Step, Wait};
 
 /// Position and sequence number where the tail will be once a checkpoint is complete.
@@ -88,8 +90,13 @@ enum Task {
     },
 }
 
-/// Requests in hand, for one seal.
+/// What a seal waits for before it closes the gate: company first, then requests in hand.
 enum Hand {
+    Begun,
+    /// The batch had so many transactions when it began to wait for company.
+    Company {
+        before: u64,
+    },
     Unasked,
     Awaited(Arc<Generation>),
     /// They have come, or were waited for long enough.
@@ -117,6 +124,8 @@ impl Writer {
 
     /// The thread: runs until shutdown, drop or failure.
     pub(crate) fn run(mut self) {
+        // Waits for company are tens of microseconds; without it a timer may be 50 late, and still right.
+        let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         loop {
             match self.step() {
                 Step::Did(_) => {}
@@ -157,8 +166,8 @@ impl Writer {
             }
             Some(Todo::Take) => match state.queue.pop_front() {
                 None => Ok(Step::Idle),
-                Some(Sealed::Batch { buf, outcome, snapshot, oversize }) => {
-                    state.in_flight.push(outcome);
+                Some(Sealed::Batch { buf, outcome, commits, snapshot, oversize }) => {
+                    state.take_off(outcome, commits);
                     drop(state);
                     self.put(buf, snapshot, oversize)
                 }
@@ -170,7 +179,7 @@ impl Writer {
             },
             Some(Todo::Seal { cut }) => {
                 drop(state);
-                Ok(self.seal(cut, Hand::Unasked))
+                Ok(self.seal(cut, Hand::Begun))
             }
             Some(Todo::Finish) => {
                 drop(state);
@@ -221,6 +230,7 @@ impl Writer {
     /// Thread: waits until the task can go on, as long as that may take.
     fn wait(&mut self, wait: Wait) {
         match wait {
+            Wait::Company => self.await_company(),
             Wait::Requests => self.await_requests_in_hand(),
             Wait::Gate => self.await_last_out(),
             Wait::Sync => {
@@ -239,6 +249,21 @@ impl Writer {
     fn seal(&mut self, cut: bool, mut hand: Hand) -> Step {
         let core = self.core.clone();
         let mut state = core.state.lock();
+        if let Hand::Company { before } = hand {
+            let here = state.open.commits;
+            state.company.waited(before, here);
+            core.counters.company_waits.fetch_add(1, Relaxed);
+            core.counters.company_vain.fetch_add(u64::from(here <= before), Relaxed);
+            hand = Hand::Unasked;
+        }
+        if let Hand::Begun = hand {
+            let before = state.open.commits;
+            if !cut && state.may_gather() && state.company.waits(before) {
+                self.task = Some(Task::Seal { cut, hand: Hand::Company { before } });
+                return Step::Blocked(Wait::Company);
+            }
+            hand = Hand::Unasked;
+        }
         if let Hand::Unasked = hand {
             hand = match state.wanted.then(|| core.intents.close()).flatten() {
                 Some(generation) => {
@@ -281,6 +306,25 @@ impl Writer {
             point("checkpoint.cut");
         }
         Step::Did(if cut { Did::Cut } else { Did::Sealed })
+    }
+
+    /// Thread: waits until as many transactions are in the open batch as were of late at work together, within bounds
+    /// ([`crate::pace`]).
+    fn await_company(&mut self) {
+        let Some(Task::Seal { hand, .. }) = &mut self.task else { return };
+        let mut state = self.core.state.lock();
+        let flush = self.core.counters.recent_flush().unwrap_or_default();
+        let Some(mut gathering) = Gathering::begin(Instant::now(), state.open.commits, flush) else {
+            *hand = Hand::Unasked;
+            return;
+        };
+        let all = state.company.most();
+        state.gathering = Some(all);
+        while state.may_gather() && state.open.commits < all {
+            let Some(until) = gathering.until(Instant::now(), state.open.commits) else { break };
+            self.core.writer.wait_until(&mut state, until);
+        }
+        state.gathering = None;
     }
 
     /// Thread: waits for those requests that were received before the seal began and have not yet committed, within
@@ -436,9 +480,9 @@ impl Writer {
         state.rotate();
         state.queued_bytes -= length;
         while let Some(sealed) = state.queue.pop_front() {
-            if let Sealed::Batch { buf, outcome, .. } = sealed {
+            if let Sealed::Batch { buf, outcome, commits, .. } = sealed {
                 state.queued_bytes -= buf.padded_bytes();
-                state.in_flight.push(outcome);
+                state.take_off(outcome, commits);
             }
         }
         self.cut = None;

@@ -121,6 +121,31 @@ fn what_commits_while_a_waiter_makes_the_flush_shares_the_next() {
     }
 }
 
+/// Each thread one at a time. With one or two no batch waits for company; with eight some do, and none for long.
+#[test]
+fn company_is_waited_for_where_there_is_some() {
+    for (clients, waits) in [(1, false), (2, false), (8, true)] {
+        let disk = disk(RING);
+        let model = Arc::new(Model::default());
+        let mut config = config();
+        config.injected_flush = Some(Duration::from_millis(1));
+        let log = start(&disk, &model, config);
+        thread::scope(|s| {
+            for _ in 0..clients {
+                s.spawn(|| {
+                    for _ in 0..50 {
+                        model.operate(&log, &[10]).unwrap().1.wait_blocking().unwrap();
+                    }
+                });
+            }
+        });
+        let stats = log.stats();
+        assert_eq!(stats.company_waits > 0, waits, "{clients}: {stats:?}");
+        assert!(stats.company_vain <= stats.company_waits);
+        recovers(&disk, &model, clients * 50);
+    }
+}
+
 #[test]
 fn an_error_of_a_flush_that_a_waiter_makes_fails_the_log() {
     let (disk, model, log) = led(RING);

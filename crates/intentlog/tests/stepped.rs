@@ -161,6 +161,64 @@ fn requests_in_hand_are_waited_for_in_one_step_only() {
 }
 
 #[test]
+fn company_is_waited_for_in_one_step_and_shares_the_flush() {
+    let disk = SimDisk::new(BYTES, 1);
+    let model = Arc::new(Model::default());
+    let (log, mut stepper) = start(&disk, &model, 1);
+    let commit = |n: usize| {
+        let tickets: Vec<_> = (0..n).map(|_| model.operate(&log, &[1]).unwrap().1).collect();
+        tickets.iter().for_each(Ticket::request);
+        tickets
+    };
+    let one_batch = |stepper: &mut Stepper| {
+        assert_eq!(stepper.write(), Step::Did(Did::Sealed));
+        assert_eq!(stepper.write(), Step::Did(Did::Wrote));
+    };
+    // Two at once are no company: one alone does not wait for the other.
+    commit(1);
+    assert_eq!(stepper.write(), Step::Did(Did::Sealed));
+    commit(1);
+    assert_eq!(stepper.write(), Step::Did(Did::Wrote));
+    one_batch(&mut stepper);
+    commit(1);
+    assert_eq!(stepper.write(), Step::Did(Did::Sealed));
+    // Four are at work: one is answered while three are behind it.
+    commit(3);
+    assert_eq!(stepper.write(), Step::Did(Did::Wrote));
+    one_batch(&mut stepper);
+    // Now one alone waits, and who comes meanwhile is in its batch.
+    let batches = log.stats().batches;
+    let mut tickets = commit(1);
+    assert_eq!(stepper.write(), Step::Blocked(Wait::Company));
+    assert!(tickets[0].poll_now().is_none());
+    tickets.extend(commit(1));
+    one_batch(&mut stepper);
+    assert!(tickets.iter().all(|ticket| ticket.poll_now() == Some(Ok(()))));
+    assert_eq!(log.stats().batches, batches + 1);
+    // Half of them do not wait.
+    commit(2);
+    one_batch(&mut stepper);
+    assert_eq!((log.stats().company_waits, log.stats().company_vain), (1, 0));
+    // A checkpoint does not wait either; and nobody is expected for ever.
+    commit(1);
+    stepper.ask_checkpoint();
+    assert_eq!(stepper.checkpoint(), Step::Did(Did::AskedForCut));
+    assert_eq!(stepper.write(), Step::Did(Did::Cut));
+    while !stepper.covered() {
+        stepper.write();
+        stepper.checkpoint();
+    }
+    let mut vain = 0;
+    for _ in 0..2 * landfast_intentlog::limits::COMPANY_BATCHES {
+        commit(1);
+        vain += u64::from(stepper.write() == Step::Blocked(Wait::Company));
+        while stepper.write() != Step::Idle {}
+    }
+    assert!((1..=2).contains(&vain), "{vain}");
+    assert_eq!((log.stats().company_waits, log.stats().company_vain), (1 + vain, vain));
+}
+
+#[test]
 fn a_checkpoint_in_steps_and_a_stop() {
     let disk = SimDisk::new(BYTES, 1);
     let model = Arc::new(Model::default());
