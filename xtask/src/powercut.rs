@@ -25,7 +25,7 @@ use crate::proc::{self, command};
 pub const FILESYSTEMS: [&str; 3] = ["ext4", "xfs", "btrfs"];
 
 /// What is going on when the power goes.
-pub const WORKLOADS: [&str; 6] = ["untar", "serial", "v3", "mixed", "overwrite", "clients"];
+pub const WORKLOADS: [&str; 8] = ["untar", "resume", "copy", "serial", "v3", "mixed", "overwrite", "clients"];
 
 /// The deliberate bugs of a server with debug assertions; for each the workload and the named point that show it soon.
 const BUGS: [(&str, &str, Option<&str>); 10] = [

@@ -17,8 +17,15 @@ fn what_the_log_acknowledges_survives() {
         return;
     }
     // `cargo xtask powercut` takes each workload to each filesystem.
-    let pairs =
-        [("ext4", "mixed"), ("ext4", "v3"), ("xfs", "overwrite"), ("btrfs", "untar"), ("btrfs", "serial")];
+    let pairs = [
+        ("ext4", "mixed"),
+        ("ext4", "v3"),
+        ("xfs", "overwrite"),
+        ("btrfs", "untar"),
+        ("btrfs", "serial"),
+        ("ext4", "resume"),
+        ("xfs", "copy"),
+    ];
     for (fs, workload) in pairs.into_iter().filter(|(fs, _)| makes(fs)) {
         let (status, said) = cuts(fs, workload, "log", &["--cuts", "2"]);
         assert_eq!(status, Some(0), "{fs}, {workload}: {said}");

@@ -12,6 +12,8 @@ pub const RESPONSE_CACHED_ASK: u32 = 128 << 10;
 pub const OPS_ASK: u32 = 2048;
 /// Slots asked for in CREATE_SESSION.
 pub const SLOTS_ASK: u32 = 64;
+/// Slots asked for when the server has no room for more.
+pub const SLOTS_MODEST: u32 = 8;
 /// Never more slots than this, whatever the server would like.
 pub const SLOTS_MAX: u32 = 256;
 /// COMPOUNDs that are executed at the same time on a version 3 server.

@@ -73,6 +73,8 @@ fn is_ganesha(scope: &Opaque1024) -> bool {
 
 struct Setup {
     client: Option<ClientId>,
+    /// The server has no room for the replies that it was asked to keep: it is asked for fewer and smaller ones.
+    modest: bool,
     /// The server waits for this client ID's RECLAIM_COMPLETE.
     reclaims: bool,
     verifier: Verifier,
@@ -183,7 +185,7 @@ impl Engine {
             lines: Line::several(peer.options().connections, None).await,
             back: tokio::sync::Mutex::default(),
             told: Arc::default(),
-            setup: tokio::sync::Mutex::new(Setup { client: None, reclaims: false, verifier }),
+            setup: tokio::sync::Mutex::new(Setup { client: None, modest: false, reclaims: false, verifier }),
             renewals_in_a_row: AtomicU32::new(0),
             last_reply_ms: AtomicU64::new(0),
             started: Instant::now(),
@@ -559,6 +561,7 @@ impl Engine {
                     return Ok(answer);
                 }
                 Err((step, e)) => {
+                    let less = setup.modest && setup.client.is_none();
                     let again = match &e {
                         SetupError::Call(lost @ (CallError::Closed(_) | CallError::Timeout(_))) => {
                             match pause {
@@ -571,15 +574,17 @@ impl Engine {
                         }
                         SetupError::Call(e) => return Err(SessionError::Rpc(e.clone())),
                         SetupError::Garbled => false,
-                        SetupError::Op(_) => matches!(
-                            e.status(),
-                            Some(
-                                NfsStat::NFS4ERR_DELAY
-                                    | NfsStat::NFS4ERR_STALE_CLIENTID
-                                    | NfsStat::NFS4ERR_SEQ_MISORDERED
-                                    | NfsStat::NFS4ERR_BADSESSION
-                            )
-                        ),
+                        SetupError::Op(_) => {
+                            matches!(
+                                e.status(),
+                                Some(
+                                    NfsStat::NFS4ERR_DELAY
+                                        | NfsStat::NFS4ERR_STALE_CLIENTID
+                                        | NfsStat::NFS4ERR_SEQ_MISORDERED
+                                        | NfsStat::NFS4ERR_BADSESSION
+                                )
+                            ) || less && e.status() == Some(NfsStat::NFS4ERR_NOSPC)
+                        }
                     };
                     if !again || start.elapsed() > self.peer.patience() {
                         return Err(self.setup_error(step, &e));
@@ -620,7 +625,17 @@ impl Engine {
                 *setup.client.insert(ClientId { id: res.clientid, next_seq: res.sequenceid })
             }
         };
-        let res = caller.create_session(client, &self.peer.options().ask).await.map_err(|e| {
+        let mut ask = self.peer.options().ask;
+        if setup.modest {
+            ask.response_cached = ask.response_cached.min(limits::RESPONSE40_CACHED);
+            ask.slots = ask.slots.min(limits::SLOTS_MODEST);
+        }
+        let res = caller.create_session(client, &ask).await.map_err(|e| {
+            if e.status() == Some(NfsStat::NFS4ERR_NOSPC) && !setup.modest {
+                // Whether this counted is not the same on all servers: EXCHANGE_ID tells.
+                (setup.client, setup.modest) = (None, true);
+                return ("CREATE_SESSION, asked for less now", e);
+            }
             if let Some(NfsStat::NFS4ERR_STALE_CLIENTID | NfsStat::NFS4ERR_SEQ_MISORDERED) = e.status() {
                 // A restarted server, or a count that got lost: start as a new instance of the client.
                 setup.client = None;

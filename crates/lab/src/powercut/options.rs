@@ -13,6 +13,10 @@ use std::str::FromStr;
 pub enum Load {
     /// `landfast untar`.
     Untar,
+    /// The same with `--resume`, by a client that dies with the server.
+    Resume,
+    /// A tree that the server copies itself, as `landfast cp` asks it to.
+    Copy,
     /// `tar -x` as a kernel client does it, over NFSv4.1.
     Serial,
     /// The same over NFSv3, and everything that changes a tree.
@@ -27,8 +31,10 @@ pub enum Load {
 
 impl Load {
     /// All of them, in the order of tables.
-    pub const ALL: [(&str, Load); 6] = [
+    pub const ALL: [(&str, Load); 8] = [
         ("untar", Load::Untar),
+        ("resume", Load::Resume),
+        ("copy", Load::Copy),
         ("serial", Load::Serial),
         ("v3", Load::V3),
         ("mixed", Load::Mixed),

@@ -5,7 +5,7 @@ use super::found::{self, Found, Tree};
 use super::moment::{Acks, Moment};
 use super::options::{CutReport, Load, Options, Points, Report, Variant};
 use super::overwrite::Overwrite;
-use super::untar::Archive;
+use super::untar::{Archive, Way};
 use super::worker::{Findings, Version, Worker, describe};
 use super::workload::{Mixed, SerialTar, Workload};
 use crate::error::{Context, Error, Result};
@@ -99,7 +99,9 @@ pub fn run(options: &Options, mut progress: impl FnMut(&CutReport)) -> Result<Re
     };
     for n in 1..=options.cuts {
         let cut = match options.load {
-            Load::Untar => harness.cut_untar(n)?,
+            Load::Untar => harness.cut_untar(n, Way::Extracted)?,
+            Load::Resume => harness.cut_untar(n, Way::Resumed)?,
+            Load::Copy => harness.cut_untar(n, Way::Copied)?,
             _ => harness.cut(n)?,
         };
         progress(&cut);
@@ -204,7 +206,7 @@ impl Harness<'_> {
             }
         };
         match load {
-            Load::Untar => Vec::new(),
+            Load::Untar | Load::Resume | Load::Copy => Vec::new(),
             Load::Clients => {
                 [Load::Mixed, Load::Serial, Load::V3, Load::Overwrite, Load::Mixed].map(one).into()
             }
@@ -410,16 +412,21 @@ impl Harness<'_> {
         self.rig.mount()
     }
 
-    /// One cut in the middle of an `untar`, which goes on when the server is back.
-    fn cut_untar(&mut self, n: u32) -> Result<CutReport> {
+    /// One cut in the middle of an `untar` or a copy, which goes on when the server is back.
+    fn cut_untar(&mut self, n: u32, way: Way) -> Result<CutReport> {
         let plan = self.plan();
         let mut report = CutReport { cut: n, how: plan.variant.name().to_owned(), ..CutReport::default() };
-        let archive = Archive::new(u64::from(n), self.rng.next_u64())?;
+        let archive = Archive::new(u64::from(n), self.rng.next_u64(), way, self.rig.scratch())?;
         let server = self.serve()?;
         let mut actor = setup(server.addr())?;
-        let node = crate::serial::Node::Dir;
-        actor.perform(&Action::Make { path: archive.dir.clone().into_bytes(), node, mode: 0o755 })?;
+        for dir in archive.dirs() {
+            let node = crate::serial::Node::Dir;
+            actor.perform(&Action::Make { path: dir.into_bytes(), node, mode: 0o755 })?;
+        }
         actor.into_session().close()?;
+        if archive.has_source() {
+            archive.prepare(&Link::start(server.addr(), Duration::ZERO)?)?;
+        }
         server.stop()?;
         let (server, stopped) = Served::start_or_stop(&self.serve_options(plan.point.as_ref())?)?;
         self.weather(plan.variant)?;
@@ -450,7 +457,7 @@ impl Harness<'_> {
             return Ok(report);
         };
         // The client cannot reach the new server yet, so this is all that it was ever told.
-        let stable = extraction.stable();
+        let (stable, extraction) = archive.after_cut(extraction)?;
         report.acknowledged = stable.len() as u64;
         let mut reader = setup(server.addr())?;
         let tree = found::over_nfs(&mut reader, false)?;
@@ -464,6 +471,10 @@ impl Harness<'_> {
             return Ok(report);
         }
         link.retarget(server.addr());
+        let extraction = match extraction {
+            Some(extraction) => extraction,
+            None => archive.extract(&link)?,
+        };
         let unfinished = extraction.end();
         server.stop()?;
         if unfinished.is_empty() {

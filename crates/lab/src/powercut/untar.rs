@@ -1,5 +1,6 @@
 //! `untar` through a power cut: what the client was told is there when the server comes back, and the
-//! client, which only saw its connection break, brings the rest of the archive to its end.
+//! client, which only saw its connection break, brings the rest of the archive to its end. The same for a tree that the server copies
+//! itself; and for a client that goes with the power, whose next run goes on by its journal.
 
 use super::found::{Tree, take_subtree};
 use super::moment::{Acks, Moment};
@@ -7,12 +8,17 @@ use crate::error::{Context, Error, Result};
 use crate::net::Link;
 use crate::tarball::{self, Kind, Member, Shape};
 use crate::verify;
+use landfast_client::copy::{Reflink, RemoteOptions, RemoteStart, RemoteTrees, ServerCopies};
+use landfast_client::fs::{Meta, Nfs, Outcome};
+use landfast_client::resume::{Begun, Job, JournalFile, Resume, ResumeError};
+use landfast_client::tar::AsNamed;
 use landfast_client::untar::{self, Progress, Source, UntarOptions};
-use landfast_client::{NfsUrl, SessionOptions};
+use landfast_client::{NfsUrl, Session, SessionOptions};
 use parking_lot::Mutex;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,16 +29,33 @@ const PER_DIR: u64 = 24;
 /// Largest of three file sizes, in bytes; the seed chooses.
 const FILE_BYTES: [usize; 3] = [700, 5000, 20_000];
 
+/// Files that are copied now and then, and their sizes: such as are cloned where that can be.
+const CLONED: (u64, usize) = (200, 100_000);
+
 /// So many differences of one tree are described.
 const SHOWN_MAX: usize = 4;
 
 /// How long the client may wait for a server that is being restarted.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// How an archive's members come to the export.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// By `untar`.
+    Extracted,
+    /// The same with `--resume`; the client dies with the server, and another one goes on.
+    Resumed,
+    /// Extracted before, and copied within the server.
+    Copied,
+}
+
 /// An archive that is extracted while the power goes.
 pub struct Archive {
     /// Its directory below the export.
     pub dir: String,
+    way: Way,
+    /// The journal of [`Way::Resumed`].
+    journal: PathBuf,
     tar: Vec<u8>,
     members: HashMap<Vec<u8>, Member>,
 }
@@ -47,67 +70,143 @@ struct Journal {
 impl Progress for Journal {
     fn stable(&self, path: &[u8]) {
         let path = path.strip_suffix(b"/").unwrap_or(path);
-        self.stable.lock().insert(path.to_vec());
-        self.acks.note();
+        // The destination itself is no member.
+        if !path.is_empty() {
+            self.stable.lock().insert(path.to_vec());
+            self.acks.note();
+        }
     }
 }
 
 /// An extraction under way.
 pub struct Extraction {
     journal: Arc<Journal>,
-    thread: std::thread::JoinHandle<Result<untar::Report>>,
+    thread: std::thread::JoinHandle<Result<Option<untar::Report>>>,
+    /// Dropped when the client is to die.
+    alive: tokio::sync::oneshot::Sender<()>,
 }
 
+/// A client's work.
+type Work = Pin<Box<dyn Future<Output = Result<untar::Report>>>>;
+
 impl Archive {
-    /// The archive number `n` of a run.
+    /// The archive number `n` of a run, which keeps its journal in `scratch`.
     ///
     /// # Errors
     /// None that can be expected: it is made in memory.
-    pub fn new(n: u64, seed: u64) -> Result<Self> {
+    pub fn new(n: u64, seed: u64, way: Way, scratch: &Path) -> Result<Self> {
         let mut tar = Vec::new();
-        let file_bytes = FILE_BYTES[(seed % 3) as usize];
-        let shape = Shape { files: FILES, file_bytes, per_dir: PER_DIR, seed };
+        let (files, file_bytes) = match (way, seed % 3) {
+            (Way::Copied, 2) => CLONED,
+            (_, third) => (FILES, FILE_BYTES[third as usize]),
+        };
+        let shape = Shape { files, file_bytes, per_dir: PER_DIR, seed };
         tarball::write_random(shape, &mut tar).context(|| "make an archive".to_owned())?;
         let mut members = HashMap::new();
         tarball::read(&tar[..], |m| {
             members.insert(m.path.clone(), m);
             Ok(ControlFlow::Continue(()))
         })?;
-        Ok(Archive { dir: format!("untar{n}"), tar, members })
+        Ok(Archive {
+            dir: format!("untar{n}"),
+            way,
+            journal: scratch.join(format!("journal{n}")),
+            tar,
+            members,
+        })
     }
 
-    /// Starts `untar` of the archive through `link`, on a thread of its own.
+    /// Directories that there must be before the power may go.
+    pub fn dirs(&self) -> Vec<String> {
+        let source = (self.way == Way::Copied).then(|| self.source());
+        source.into_iter().chain([self.dir.clone()]).collect()
+    }
+
+    fn source(&self) -> String {
+        format!("{}-source", self.dir)
+    }
+
+    /// Whether there is something to extract before the power may go.
+    pub fn has_source(&self) -> bool {
+        self.way == Way::Copied
+    }
+
+    /// Puts what is to be copied onto the server at `link`.
+    ///
+    /// # Errors
+    /// When that fails.
+    pub fn prepare(&self, link: &Link) -> Result<()> {
+        match self.start(link, Way::Extracted, &self.source())?.end() {
+            wrong if wrong.is_empty() => Ok(()),
+            wrong => Err(Error::Unable(wrong.join("; "))),
+        }
+    }
+
+    /// Starts to bring the archive through `link`, on a thread of its own.
     ///
     /// # Errors
     /// When the thread cannot be started.
     pub fn extract(&self, link: &Link) -> Result<Extraction> {
-        let url = NfsUrl {
+        self.start(link, self.way, &self.dir)
+    }
+
+    fn start(&self, link: &Link, way: Way, dir: &str) -> Result<Extraction> {
+        let url = |dir: &str| NfsUrl {
             host: link.addr().ip().to_string(),
             port: link.addr().port(),
-            path: vec![self.dir.clone().into_bytes()],
+            path: vec![dir.as_bytes().to_vec()],
             version: None,
             mount_port: None,
             uid: None,
             gid: None,
             nconnect: None,
         };
+        let (from, to) = (url(&self.source()), url(dir));
         let journal = Arc::new(Journal::default());
-        let (hears, tar) = (journal.clone(), self.tar.clone());
+        let (hears, tar, noted) = (journal.clone(), self.tar.clone(), self.journal.clone());
+        let (alive, mut dies) = tokio::sync::oneshot::channel();
         let work = move || {
             let runtime = tokio::runtime::Builder::new_multi_thread()
                 .worker_threads(2)
                 .enable_all()
                 .build()
                 .context(|| "start the client".to_owned())?;
-            let session = SessionOptions { reconnect_patience: PATIENCE, ..SessionOptions::for_url(&url) };
-            let source = Source::Reader(Box::new(std::io::Cursor::new(tar)));
-            runtime
-                .block_on(untar::run_as(UntarOptions::default(), session, source, &url, hears))
-                .map_err(|e| Error::Unable(format!("untar: {e}")))
+            let work: Work = match way {
+                Way::Extracted => Box::pin(extracted(to, tar, (None, None), hears)),
+                Way::Resumed => Box::pin(resumed(to, tar, noted, hears)),
+                Way::Copied => Box::pin(copied(from, to, hears)),
+            };
+            let done = runtime.block_on(async {
+                tokio::select! {
+                    biased;
+                    _ = &mut dies => Ok(None),
+                    done = work => done.map(Some),
+                }
+            });
+            // What it still has under way goes with it.
+            runtime.shutdown_timeout(PATIENCE);
+            done
         };
         let thread = std::thread::Builder::new().name("untar".into());
         let thread = thread.spawn(work).context(|| "start a thread".to_owned())?;
-        Ok(Extraction { journal, thread })
+        Ok(Extraction { journal, thread, alive })
+    }
+
+    /// After the cut: the client that was at work, which goes on as soon as it reaches a server; or, where it died, none.
+    ///
+    /// # Errors
+    /// When a client that was to die has failed before.
+    pub fn after_cut(&self, extraction: Extraction) -> Result<(HashSet<Vec<u8>>, Option<Extraction>)> {
+        if self.way != Way::Resumed {
+            return Ok((extraction.stable(), Some(extraction)));
+        }
+        let Extraction { journal, thread, alive } = extraction;
+        drop(alive);
+        match thread.join() {
+            Ok(Ok(_)) => Ok((journal.stable.lock().clone(), None)),
+            Ok(Err(e)) => Err(e),
+            Err(_) => Err(Error::Unable("untar panicked".to_owned())),
+        }
     }
 
     /// What is wrong with what the client was told so far, and with the rest: each member that was not acknowledged is
@@ -178,9 +277,11 @@ impl Extraction {
 
     /// Waits for the end of the extraction; what is wrong with it.
     pub fn end(self) -> Vec<String> {
-        match self.thread.join() {
-            Ok(Ok(report)) if report.complete() => Vec::new(),
-            Ok(Ok(report)) => {
+        let Extraction { thread, alive: _alive, .. } = self;
+        match thread.join() {
+            Ok(Ok(Some(report))) if report.complete() => Vec::new(),
+            Ok(Ok(None)) => vec!["untar has died".to_owned()],
+            Ok(Ok(Some(report))) => {
                 let why = report.stopped.into_iter();
                 let failed = report.failed.iter().take(3).map(|f| format!("{}: {}", f.path, f.why));
                 why.chain(failed).map(|w| format!("untar did not finish: {w}")).collect()
@@ -189,4 +290,57 @@ impl Extraction {
             Err(_) => vec!["untar panicked".to_owned()],
         }
     }
+}
+
+async fn extracted(
+    url: NfsUrl,
+    tar: Vec<u8>,
+    (resume, instance): (Option<Arc<Resume>>, Option<u64>),
+    hears: Arc<Journal>,
+) -> Result<untar::Report> {
+    let session = SessionOptions { reconnect_patience: PATIENCE, instance, ..SessionOptions::for_url(&url) };
+    let source = Source::Reader(Box::new(std::io::Cursor::new(tar)));
+    let options = UntarOptions { resume, ..UntarOptions::default() };
+    untar::run_as(options, session, source, &url, hears)
+        .await
+        .map_err(|e| Error::Unable(format!("untar: {e}")))
+}
+
+/// The address may be another one after the cut: the job does not name it.
+async fn resumed(url: NfsUrl, tar: Vec<u8>, journal: PathBuf, hears: Arc<Journal>) -> Result<untar::Report> {
+    let unable = |e: ResumeError| Error::Unable(e.to_string());
+    let file = JournalFile::open(&journal).map_err(unable)?;
+    // The next one takes the place of the one that died.
+    let instance = Some(file.instance());
+    match file.begin(Job::new("untar"), BTreeMap::new()).map_err(unable)? {
+        Begun::Finished { .. } => Ok(untar::Report::default()),
+        Begun::Go(resume) => {
+            let report = extracted(url, tar, (Some(resume.clone()), instance), hears).await?;
+            resume.close(report.complete()).map_err(Error::Unable)?;
+            Ok(report)
+        }
+    }
+}
+
+/// Within the server, by COPY and CLONE.
+async fn copied(from: NfsUrl, to: NfsUrl, hears: Arc<Journal>) -> Result<untar::Report> {
+    let unable = |what: String| Error::Unable(format!("cp: {what}"));
+    let options = SessionOptions { reconnect_patience: PATIENCE, ..SessionOptions::for_url(&to) };
+    let session = Session::connect(options).await.map_err(|e| unable(e.to_string()))?;
+    let nfs = Nfs::rooted(session.clone());
+    let mut found = nfs.getattrs([from.path, to.path].map(|path| path.concat())).await.into_iter();
+    let mut next = || found.next().map(Outcome::into_result).transpose().map_err(|e| unable(e.to_string()));
+    let (Some(source), Some(root)) = (next()?, next()?) else { return Err(unable("no directories".into())) };
+    let copies = ServerCopies::of(&session, Reflink::Auto).await.map_err(|e| unable(e.to_string()))?;
+    if copies.is_none() {
+        return Err(unable("the server copies nothing".into()));
+    }
+    let start = RemoteStart { fh: source.fh, meta: Meta::of(&source.attrs), name: Vec::new() };
+    let trees = RemoteOptions { links: true, copies, ..RemoteOptions::default() };
+    let members = RemoteTrees::new(&nfs, vec![start], trees, Box::new(AsNamed));
+    let source = Source::Members(Box::new(members));
+    let report = untar::run_in(UntarOptions::default(), &session, root.fh, source, hears).await;
+    drop(nfs);
+    session.destroy().await;
+    report.map_err(|e| unable(e.to_string()))
 }
