@@ -73,9 +73,12 @@ pub struct RmArgs {
     /// What to remove: nfs://HOST[:PORT]/PATH
     #[arg(value_name = "URL", required_unless_present = "force")]
     pub urls: Vec<String>,
-    /// Ignore nonexistent files and arguments
-    #[arg(short = 'f', long)]
+    /// Ignore nonexistent files and arguments, and do not ask
+    #[arg(short = 'f', long, overrides_with = "once")]
     pub force: bool,
+    /// Ask once before more than three arguments, or recursively, are removed
+    #[arg(short = 'I', overrides_with = "force")]
+    pub once: bool,
     /// Remove directories and their contents
     #[arg(short = 'r', visible_short_alias = 'R', long)]
     pub recursive: bool,

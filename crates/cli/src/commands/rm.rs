@@ -1,4 +1,4 @@
-//! `landfast rm`: as GNU's, which never asks here. A directory's entries are removed many in one COMPOUND, from below.
+//! `landfast rm`: as GNU's, which asks here only with `-I`. A directory's entries are removed many in one COMPOUND, from below.
 
 use super::args::RmArgs;
 use super::operand::{Operand, Place};
@@ -17,7 +17,24 @@ const TOP: &str = "this is the top of the export";
 
 /// Removes.
 pub fn run(args: RmArgs) -> Exit {
+    if args.once && !agreed(&args) {
+        return Exit::Done;
+    }
     tool::run("rm", args.common, |tool| remove(tool, args))
+}
+
+/// Asks before much is removed, as GNU's with `-I`. What is no answer, or none at all, is a no.
+fn agreed(args: &RmArgs) -> bool {
+    /// As many arguments are removed without a question.
+    const FEW: usize = 3;
+    let n = args.urls.len();
+    if n == 0 || !args.recursive && n <= FEW {
+        return true;
+    }
+    let (s, how) = (if n == 1 { "" } else { "s" }, if args.recursive { " recursively" } else { "" });
+    eprint!("rm: remove {n} argument{s}{how}? ");
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer).is_ok() && answer.starts_with(['y', 'Y'])
 }
 
 async fn remove(mut tool: Tool, args: RmArgs) -> Tool {

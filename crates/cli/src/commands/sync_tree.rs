@@ -1,5 +1,5 @@
-//! `landfast sync-tree`: makes a directory on a server as one of this machine is, or one of this machine as a server's; only
-//! what differs is sent.
+//! `landfast sync-tree`: makes a directory on a server as one of this machine or of a server is, or one of this machine as a server's;
+//! only what differs is sent.
 
 use super::diff_tree::{shown, tree};
 use super::message::plain;
@@ -53,21 +53,24 @@ async fn synchronise(mut tool: Tool, args: SyncTreeArgs) -> Tool {
 async fn start(tool: &mut Tool, args: &SyncTreeArgs) -> Result<SyncReport, String> {
     let there = |operand: &OsStr| operand.as_bytes().starts_with(b"nfs://");
     match (there(&args.source), there(&args.dest)) {
-        (false, true) => push(tool, args).await,
+        (from, true) => push(tool, args, from).await,
         (true, false) => pull(tool, args).await,
-        (true, true) => {
-            Err("from a server to a server: `landfast cp -a`, or by way of this machine".to_owned())
-        }
         (false, false) => Err("one of both has to be on a server (nfs://); here there is rsync".to_owned()),
     }
 }
 
-/// To a server.
-async fn push(tool: &mut Tool, args: &SyncTreeArgs) -> Result<SyncReport, String> {
+/// To a server; `from_there`: from one, too.
+async fn push(tool: &mut Tool, args: &SyncTreeArgs, from_there: bool) -> Result<SyncReport, String> {
     let (filter, key) = (Filter::new(0, &args.exclude), Key::random());
-    let source = local(&args.source, &filter).await?;
     let operand = Operand::parse(&args.dest.to_string_lossy()).map_err(|e| e.to_string())?;
     let place = tool.servers.place(&operand).await.map_err(|e| format!("{}: {e}", operand.shown))?;
+    let (source, from) = match from_there {
+        false => (local(&args.source, &filter).await?, None),
+        true => {
+            let from = apart(tool, &args.source, (&place, &operand.url.host)).await?;
+            (server(tool, &args.source, &filter, key).await?, Some(from))
+        }
+    };
     let nfs = tool.servers.nfs(&place).clone();
     // Only what is missing is made: with version 3 what lies above an export cannot be looked at one by one.
     let above: Vec<Place> = place.and_above().collect();
@@ -83,7 +86,12 @@ async fn push(tool: &mut Tool, args: &SyncTreeArgs) -> Result<SyncReport, String
         true => tree(tool, &args.dest, &filter, key).await.map_err(|e| format!("{}: {e}", operand.shown))?,
         false => Tree::nothing(nfs.clone()),
     };
-    let xattrs = xattrs(tool, args, &nfs, &place).await;
+    let mut both = xattrs(tool, args, &nfs, &place).await;
+    if let Some(from) = from.filter(|_| both) {
+        let nfs = tool.servers.nfs(&from).clone();
+        both = xattrs(tool, args, &nfs, &from).await;
+    }
+    let xattrs = both;
     let root = nfs.session().options().identity.uid == 0;
     let (plan, options) = planned(tool, args, &source, &dest, (root, xattrs), key).await;
     let screen = Screen { json: tool.json(), verbose: args.verbose, done: !args.dry_run };
@@ -100,11 +108,7 @@ async fn push(tool: &mut Tool, args: &SyncTreeArgs) -> Result<SyncReport, String
 async fn pull(tool: &mut Tool, args: &SyncTreeArgs) -> Result<SyncReport, String> {
     let (filter, key) = (Filter::new(0, &args.exclude), Key::random());
     let name = args.source.to_string_lossy().into_owned();
-    let mut source = tree(tool, &args.source, &filter, key).await.map_err(|e| format!("{name}: {e}"))?;
-    if !source.nodes.get(&b""[..]).is_some_and(|top| top.meta.is_dir()) {
-        return Err(format!("{name}: Not a directory"));
-    }
-    source.number_owners(&Known::default());
+    let source = server(tool, &args.source, &filter, key).await?;
     let dir = Path::new(&args.dest);
     let failed = |e: std::io::Error| format!("{}: {}", dir.display(), plain(&e));
     let there = match std::fs::metadata(dir) {
@@ -133,6 +137,42 @@ async fn pull(tool: &mut Tool, args: &SyncTreeArgs) -> Result<SyncReport, String
     tool.stop_on_signals();
     let here = Here { dir: dir.to_owned(), owners: options.owners, xattrs, stop: tool.stop_flag() };
     sync_here(&source, &plan, &here, Arc::new(screen)).await.map_err(failed)
+}
+
+/// A server's directory, its owners as this machine knows them.
+async fn server(tool: &mut Tool, url: &OsStr, filter: &Filter, key: Key) -> Result<Tree, String> {
+    let name = url.to_string_lossy();
+    let mut source = tree(tool, url, filter, key).await.map_err(|e| format!("{name}: {e}"))?;
+    if !source.nodes.get(&b""[..]).is_some_and(|top| top.meta.is_dir()) {
+        return Err(format!("{name}: Not a directory"));
+    }
+    source.number_owners(&Known::default());
+    Ok(source)
+}
+
+/// Where the source is. Refuses two directories one of which is in the other, or is the other: what is made of the one would be the other's end.
+async fn apart(tool: &mut Tool, source: &OsStr, (dest, host): (&Place, &str)) -> Result<Place, String> {
+    let name = source.to_string_lossy();
+    let operand = Operand::parse(&name).map_err(|e| e.to_string())?;
+    let source = tool.servers.place(&operand).await.map_err(|e| format!("{name}: {e}"))?;
+    // Versions of one server may not know that they are.
+    if !source.on_one_server(dest) && operand.url.host != host {
+        return Ok(source);
+    }
+    let mut handles = Vec::new();
+    for place in [&source, dest] {
+        let above: Vec<Place> = place.and_above().collect();
+        let found = tool.servers.look(&above, true).await;
+        handles.push(found.into_iter().map(|object| object.ok().map(|object| object.fh)).collect::<Vec<_>>());
+    }
+    let lies_in = |one: usize, other: usize| {
+        let top = handles[other].first().and_then(Option::as_ref);
+        top.is_some_and(|top| handles[one].iter().flatten().any(|fh| fh == top))
+    };
+    match lies_in(0, 1) || lies_in(1, 0) {
+        true => Err(format!("{name}: source and destination are one, or one is in the other")),
+        false => Ok(source),
+    }
 }
 
 /// Makes a directory and those above it, on stable storage.

@@ -191,3 +191,49 @@ fn the_examples_of_the_manual_work() {
     assert!(count >= 8, "{count} examples");
     assert!(!rig.at("build").exists() && !rig.at("work/a").exists() && rig.at("work").exists());
 }
+
+#[test]
+fn rm_asks_once_as_gnu_rm_does() {
+    use std::io::Write;
+    let Some(rig) = Rig::new() else { return };
+    let answered = |mut command: Command, answer: &str| {
+        let streams = command.env("LC_ALL", "C.UTF-8").stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = streams.stderr(Stdio::piped()).spawn().expect("it starts");
+        // One that asks nothing may have ended.
+        let _ = child.stdin.take().expect("a pipe").write_all(answer.as_bytes());
+        let o = child.wait_with_output().expect("it ends");
+        Said { out: o.stdout, err: o.stderr, code: o.status.code() }
+    };
+    let few = ["a", "b", "c"];
+    let many = ["a", "b", "c", "d"];
+    for (flags, operands, answer) in [
+        (&["-I"][..], &few[..], ""),
+        (&["-I"], &many, "y\n"),
+        (&["-I"], &many, "Yes\n"),
+        (&["-I"], &many, "n\n"),
+        (&["-I"], &many, "\n"),
+        (&["-I"], &many, ""),
+        (&["-rI"], &["t"], "y\n"),
+        (&["-rI"], &["t"], "no\n"),
+        (&["-r", "-I"], &["t", "a"], ""),
+        (&["-fI"], &many, "n\n"),
+        (&["-If"], &many, "n\n"),
+    ] {
+        let mut seen = Vec::new();
+        for ours in [false, true] {
+            rig.shell("mkdir -p w; cd w; rm -rf *; touch a b c d; mkdir t; touch t/x");
+            let mut command = if ours { landfast() } else { Command::new("rm") };
+            if ours {
+                command
+                    .arg("rm")
+                    .args(flags)
+                    .args(operands.iter().map(|n| rig.url(&format!("w/{n}"), "4.2")));
+            } else {
+                command.args(flags).args(operands.iter().map(|n| rig.at("w").join(n)));
+            }
+            seen.push((answered(command, answer), names(&rig.at("w"))));
+        }
+        assert_same(&seen[1].0, &seen[0].0, &format!("{flags:?} {answer:?}"));
+        assert_eq!(seen[1].1, seen[0].1, "{flags:?} {answer:?}");
+    }
+}

@@ -275,10 +275,57 @@ fn sync_tree_makes_a_directory_of_this_machine_as_a_server_s_is() {
     for wrong in [
         [&url[..], "/etc/passwd"],
         [&rig.url("s/five", "4.2"), "/tmp"],
-        [&url, &rig.url("t", "4.2")],
+        [&url, &rig.url("s/empty/x", "4.2")],
+        [&rig.url("s/deep", "4.2"), &url],
+        [&rig.url("s/deep", "4.1"), &url],
+        [&url, &url],
         ["/etc", "/tmp/x"],
     ] {
         assert_eq!(said(landfast().arg("sync-tree").args(wrong)).code, Some(2), "{wrong:?}");
+    }
+}
+
+#[test]
+fn sync_tree_makes_a_server_s_directory_as_another_server_s_is() {
+    let (Some(one), Some(two)) = (Rig::new(), Rig::new()) else { return };
+    odd_tree(&one, "s");
+    // Another owner than all others, a large file that is no zeroes.
+    one.shell("head -c 3000000 /dev/urandom > s/random; chown 4321:8765 s/random");
+    let from = one.at("s");
+    let pairs = [("4.2", "4.2", true), ("3", "4.1", false), ("4.1", "4.0", true), ("4.0", "3", false)];
+    for (n, (theirs, ours, within)) in pairs.into_iter().enumerate() {
+        let rig = if within { &one } else { &two };
+        // With version 3 what is above has to be there.
+        rig.shell(&format!("mkdir d{n}"));
+        let (name, what) = (format!("d{n}/new"), format!("{theirs} to {ours}"));
+        let to = rig.at(&name);
+        let sync = |options: &[&str]| {
+            let mut command = landfast();
+            command
+                .args(["sync-tree", "--json"])
+                .args(options)
+                .args([one.url("s", theirs), rig.url(&name, ours)]);
+            let end = said(&mut command);
+            assert_eq!((end.code, end.errors().as_str()), (Some(0), ""), "{what} {options:?}: {end:?}");
+            end.summary()["synchronised"].as_u64().expect("a number")
+        };
+        let all = names(&from).len() as u64 + 1;
+        assert_eq!(sync(&["--dry-run"]), all, "{what}");
+        assert!(!to.exists(), "{what}");
+        assert_eq!(sync(&[]), all, "{what}");
+        assert_trees(&to, &from, &what);
+        assert_eq!(sync(&["--delete"]), 0, "{what}");
+        // On the destination something changes, by NFS.
+        let at = |below: &str| rig.url(&format!("{name}/{below}"), ours);
+        let done = said(landfast().args(["rm", "-r"]).args(["deep/1/2", "five", "random"].map(at)));
+        assert_eq!(done.code, Some(0), "{done:?}");
+        let done = said(landfast().args(["mkdir", "-p"]).args(["five/x", "more/of/it"].map(at)));
+        assert_eq!(done.code, Some(0), "{done:?}");
+        assert!(sync(&[]) > 0, "{what}");
+        assert!(to.join("more/of/it").exists(), "{what}");
+        assert!(sync(&["--delete"]) >= 3, "{what}");
+        assert_trees(&to, &from, &what);
+        assert_eq!(sync(&["--checksum", "--delete"]), 0, "{what}");
     }
 }
 

@@ -1,4 +1,5 @@
-//! Makes a server's tree as a local one: removes, sends what differs as an archive into [`crate::untar`], sets attributes.
+//! Makes a server's tree as a local one, or another server's: removes, sends what differs into [`crate::untar`] (as an archive, or as it is
+//! read), sets attributes.
 //!
 //! Nothing is told to be done before the server said that it is stable. What fails is told with its reason, and the rest is
 //! done all the same. A file that could not be read to its end is removed, so that it passes for the source's at no time that
@@ -20,9 +21,11 @@ use super::contents::open;
 use super::plan::{Plan, XattrChange};
 use super::tree::{Node, Origin, Tree, above, last};
 use crate::archive::{ArchiveWriter, Compression, Compressor, Kind, Member, Time};
+use crate::copy::{RemoteObject, RemoteOptions, RemoteTrees};
 use crate::fs::{Doomed, ItemError, Nfs, Outcome, Owner, Xattr, join};
-use crate::limits::ARCHIVE_WRITE_BUFFER;
-use crate::untar::{self, Existing, Progress, Source, UntarOptions, Xattrs};
+use crate::limits::{ARCHIVE_WRITE_BUFFER, WHOLE_FILE_MAX};
+use crate::tar::AsNamed;
+use crate::untar::{self, Cause, Existing, Progress, Source, UntarOptions, Xattrs};
 use crate::url::NfsUrl;
 
 /// Hears what is done, when it is stable, and what is not.
@@ -131,17 +134,6 @@ async fn send(
     telling: &Arc<dyn Telling>,
     report: &mut SyncReport,
 ) -> Result<(), untar::FatalError> {
-    let Origin::Local(top) = &source.origin else { return Ok(()) };
-    let members: Vec<(Vec<u8>, Node)> =
-        plan.send.iter().filter_map(|p| Some((p.clone(), source.nodes.get(p)?.clone()))).collect();
-    let (reader, writer) = io::pipe().map_err(|e| untar::FatalError::Reader(e.to_string()))?;
-    let (top, xattrs) = (top.clone(), target.xattrs);
-    let packing = tokio::task::spawn_blocking(move || {
-        let mut packer =
-            Packer { top, xattrs, first: BTreeMap::new(), broken: Vec::new(), missing: Vec::new() };
-        let end = packer.all(&members, BufWriter::with_capacity(ARCHIVE_WRITE_BUFFER, writer));
-        (packer, end)
-    });
     let heard = Arc::new(Hearing::new(telling.clone(), plan.touched.clone()));
     let options = UntarOptions {
         same_permissions: Some(true),
@@ -150,6 +142,59 @@ async fn send(
         xattrs: if target.xattrs { Xattrs::Must } else { Xattrs::No },
         ..UntarOptions::default()
     };
+    match &source.origin {
+        Origin::Local(top) => send_packed(source, top.clone(), plan, (target, options), &heard, report).await,
+        Origin::Server(nfs) => send_read(source, nfs, plan, (target, options), &heard, report).await,
+        Origin::Archive => Ok(()),
+    }
+}
+
+/// From a server, whose files are read by their handles.
+async fn send_read(
+    source: &Tree,
+    nfs: &Nfs,
+    plan: &Plan,
+    (target, options): (&Target<'_>, UntarOptions),
+    heard: &Arc<Hearing>,
+    report: &mut SyncReport,
+) -> Result<(), untar::FatalError> {
+    let object = |path: &Vec<u8>| {
+        let Node { meta, text, fh, .. } = source.nodes.get(path)?.clone();
+        Some(RemoteObject { name: path.clone(), meta, fh, text: Some(text) })
+    };
+    let objects: Vec<_> = plan.send.iter().filter_map(object).collect();
+    let reading =
+        RemoteOptions { links: true, xattrs: target.xattrs, exact: true, ..RemoteOptions::default() };
+    let members = RemoteTrees::of(nfs, objects, reading, Box::new(AsNamed));
+    let from = Source::Members(Box::new(members));
+    let extracted = untar::run(options, from, target.url, heard.clone()).await?;
+    // What fits in one piece was not begun when it could not be read.
+    let large = |path: &&Vec<u8>| source.nodes.get(*path).is_some_and(|n| n.meta.size > WHOLE_FILE_MAX);
+    let unread = heard.unread.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let broken: BTreeSet<&Vec<u8>> = unread.iter().filter(large).collect();
+    account(&extracted, heard, target, &broken, report).await;
+    Ok(())
+}
+
+/// From this machine, as an archive.
+async fn send_packed(
+    source: &Tree,
+    top: PathBuf,
+    plan: &Plan,
+    (target, options): (&Target<'_>, UntarOptions),
+    heard: &Arc<Hearing>,
+    report: &mut SyncReport,
+) -> Result<(), untar::FatalError> {
+    let members: Vec<(Vec<u8>, Node)> =
+        plan.send.iter().filter_map(|p| Some((p.clone(), source.nodes.get(p)?.clone()))).collect();
+    let (reader, writer) = io::pipe().map_err(|e| untar::FatalError::Reader(e.to_string()))?;
+    let xattrs = target.xattrs;
+    let packing = tokio::task::spawn_blocking(move || {
+        let mut packer =
+            Packer { top, xattrs, first: BTreeMap::new(), broken: Vec::new(), missing: Vec::new() };
+        let end = packer.all(&members, BufWriter::with_capacity(ARCHIVE_WRITE_BUFFER, writer));
+        (packer, end)
+    });
     let from = Source::Reader(Box::new(BufReader::new(reader)));
     let extracted = untar::run(options, from, target.url, heard.clone()).await;
     let (packer, _) = match packing.await {
@@ -158,7 +203,24 @@ async fn send(
         Err(e) => return Err(untar::FatalError::Reader(e.to_string())),
     };
     let extracted = extracted?;
+    for (path, why) in packer.missing.iter().chain(&packer.broken) {
+        report.failures += 1;
+        heard.telling.failed(path, why);
+    }
     let broken: BTreeSet<&Vec<u8>> = packer.broken.iter().map(|(path, _)| path).collect();
+    account(&extracted, heard, target, &broken, report).await;
+    Ok(())
+}
+
+/// Counts and tells what was sent; what is broken goes again.
+async fn account(
+    extracted: &untar::Report,
+    heard: &Hearing,
+    target: &Target<'_>,
+    broken: &BTreeSet<&Vec<u8>>,
+    report: &mut SyncReport,
+) {
+    let telling = &heard.telling;
     for path in heard.sent.lock().unwrap_or_else(PoisonError::into_inner).iter() {
         if !broken.contains(path) {
             report.sent += 1;
@@ -172,17 +234,12 @@ async fn send(
         report.failures += 1;
         telling.failed(b"", why);
     }
-    for (path, why) in packer.missing.iter().chain(&packer.broken) {
-        report.failures += 1;
-        telling.failed(path, why);
-    }
     let spoilt = broken.iter().map(|path| join(&target.path, path));
-    for (outcome, path) in target.nfs.remove(spoilt).await.into_iter().zip(&broken) {
+    for (outcome, path) in target.nfs.remove(spoilt).await.into_iter().zip(broken) {
         if !matches!(outcome, Outcome::Committed(())) {
             telling.failed(path, "what was sent of it could not be removed");
         }
     }
-    Ok(())
 }
 
 async fn set_xattrs(
@@ -254,11 +311,13 @@ pub(super) struct Hearing {
     /// Not worth a word.
     touched: BTreeSet<Vec<u8>>,
     pub(super) sent: Mutex<Vec<Vec<u8>>>,
+    /// What could not be read, or not to its end.
+    unread: Mutex<Vec<Vec<u8>>>,
 }
 
 impl Hearing {
     pub(super) fn new(telling: Arc<dyn Telling>, touched: BTreeSet<Vec<u8>>) -> Hearing {
-        Hearing { telling, touched, sent: Mutex::default() }
+        Hearing { telling, touched, sent: Mutex::default(), unread: Mutex::default() }
     }
 }
 
@@ -277,7 +336,11 @@ impl Progress for Hearing {
     }
 
     fn failed(&self, path: &[u8], why: &untar::Why) {
-        self.telling.failed(&of_member(path), &why.to_string());
+        let path = of_member(path);
+        self.telling.failed(&path, &why.to_string());
+        if why.cause == Cause::Unread {
+            self.unread.lock().unwrap_or_else(PoisonError::into_inner).push(path);
+        }
     }
 }
 
