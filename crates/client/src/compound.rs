@@ -115,6 +115,19 @@ impl Results {
         ops.iter().try_for_each(|op| self.take(*op).map(drop))
     }
 
+    /// READ of one byte or more. A server that has none for it, and does not say that the file ends, would otherwise pass for
+    /// one whose file is shorter (RFC 8881 section 18.22.3).
+    ///
+    /// # Errors
+    /// As [`Results::take`]; IO in that case.
+    pub fn data(&mut self) -> Result<ReadRes, OpError> {
+        let part = self.read()?;
+        match part.data.is_empty() && !part.eof {
+            true => Err(OpError::Failed { op: OpNum::READ, status: NfsStat::NFS4ERR_IO }),
+            false => Ok(part),
+        }
+    }
+
     bodies! {
         /// GETFH.
         getfh: GETFH => Getfh -> FileHandle;

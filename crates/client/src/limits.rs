@@ -105,6 +105,8 @@ pub const XATTRS_MAX: usize = 4096;
 pub const XATTR_BYTES_MAX: usize = 64 << 10;
 /// Bytes asked for in one READ.
 pub const READ_BYTES: u32 = 1 << 20;
+/// The same however small a server says that its replies have to be.
+pub const READ_BYTES_MIN: u32 = 512;
 
 /// Bytes of one long name, or of one pax header, in an archive.
 pub const ARCHIVE_META_MAX: u64 = 8 << 20;

@@ -353,12 +353,12 @@ pub async fn read_file(session: &Session, fh: &FileHandle) -> Result<Bytes, Erro
         let ops = vec![ArgOp::Putfh(fh.clone()), ArgOp::Read(read)];
         let mut results = Results::new(repeatable(session, ops).await?);
         results.take(OpNum::PUTFH)?;
-        let part = results.read()?;
+        let part = results.data()?;
         if all.is_empty() && part.eof {
             return Ok(part.data);
         }
         all.extend_from_slice(&part.data);
-        if part.eof || part.data.is_empty() {
+        if part.eof {
             return Ok(all.freeze());
         }
     }

@@ -8,6 +8,7 @@ mod copying;
 mod gate;
 mod large;
 mod listing;
+mod moods;
 mod removing;
 mod resuming;
 mod trees;

@@ -12,7 +12,7 @@ use landfast_nfs::v4::{ArgOp, Fattr, FileHandle, NfsStat, OpNum, StableHow, Stat
 use super::action::{Action, Answer, Lost, Room, Wants};
 use super::outcome::Failure;
 use crate::compound::{OpError, Results};
-use crate::limits::{READ_BYTES, READ_FIRST_BYTES, REWRITES_MAX};
+use crate::limits::{READ_BYTES, READ_BYTES_MIN, READ_FIRST_BYTES, REWRITES_MAX};
 
 /// READ to the end, or of a range.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ impl Action for Read {
         if self.fh.is_none() {
             out.push(ArgOp::Getfh);
         }
-        let room = u32::try_from(room.reply).unwrap_or(u32::MAX).saturating_sub(512);
+        let room = u32::try_from(room.reply).unwrap_or(u32::MAX).saturating_sub(512).max(READ_BYTES_MIN);
         let left = self.left.map_or(u32::MAX, |left| u32::try_from(left).unwrap_or(u32::MAX));
         let count = self.page.min(room).min(left);
         out.push(ArgOp::Read(ReadArgs { stateid: Stateid::ANONYMOUS, offset: self.offset, count }));
@@ -69,7 +69,7 @@ impl Action for Read {
             Some(fh) => fh,
             None => results.getfh()?,
         };
-        let part = match results.read() {
+        let part = match results.data() {
             Ok(part) => part,
             Err(OpError::Failed { status: NfsStat::NFS4ERR_SYMLINK, .. }) => return Ok(Answer::Follow),
             Err(e) => return Err(e),
@@ -77,7 +77,7 @@ impl Action for Read {
         let count = part.data.len() as u64;
         self.offset += count;
         self.left = self.left.map(|left| left.saturating_sub(count));
-        if part.eof || count == 0 || self.left == Some(0) {
+        if part.eof || self.left == Some(0) {
             if self.data.is_empty() {
                 return Ok(Answer::Done(part.data));
             }

@@ -11,7 +11,7 @@ use super::item::Item;
 use super::meta::Meta;
 use super::{Nfs, Outcome};
 use crate::compound::{OpError, Results, values};
-use crate::limits::{LISTXATTRS_BYTES, READ_BYTES, XATTR_BYTES_MAX, XATTRS_MAX};
+use crate::limits::{LISTXATTRS_BYTES, READ_BYTES, READ_BYTES_MIN, XATTR_BYTES_MAX, XATTRS_MAX};
 use crate::ops::STAT;
 use crate::url::Version;
 
@@ -50,6 +50,8 @@ struct Fetch {
     meta: Option<Meta>,
     /// Extended attributes are still to be listed, from this cookie on.
     list: Option<u64>,
+    /// The last segment lists them.
+    listing: bool,
     names: Vec<Bytes>,
     xattrs: Vec<Xattr>,
     doing: Doing,
@@ -71,20 +73,22 @@ impl Fetch {
             last: Bytes::new(),
             meta: None,
             list: xattrs.then_some(0),
+            listing: false,
             names: Vec::new(),
             xattrs: Vec::new(),
             doing: Doing::Read,
         }
     }
 
-    fn list_op(&self, out: &mut Vec<ArgOp>) {
+    fn list_op(&mut self, out: &mut Vec<ArgOp>) {
         if let Some(cookie) = self.list {
+            self.listing = true;
             out.push(ArgOp::Listxattrs(ListxattrsArgs { cookie, maxcount: LISTXATTRS_BYTES }));
         }
     }
 
     fn listed(&mut self, results: &mut Results) -> Result<(), OpError> {
-        if self.list.is_none() {
+        if !std::mem::take(&mut self.listing) {
             return Ok(());
         }
         self.list = match results.listxattrs() {
@@ -126,11 +130,11 @@ impl Fetch {
     fn read(&mut self, results: &mut Results) -> Result<Answer<Fetched>, OpError> {
         let mut ended = true;
         if self.left > 0 {
-            let part = results.read()?;
+            let part = results.data()?;
             let count = part.data.len() as u64;
             self.at += count;
             self.left = self.left.saturating_sub(count);
-            ended = part.eof || count == 0 || self.left == 0;
+            ended = part.eof || self.left == 0;
             if ended && self.data.is_empty() {
                 self.last = part.data;
             } else {
@@ -138,11 +142,12 @@ impl Fetch {
             }
         }
         self.meta = Some(Meta::of(&values(&results.getattr()?)?));
+        self.listed(results)?;
+        // A server may give less than it was asked for.
         if !ended {
             return Ok(Answer::More);
         }
         self.left = 0;
-        self.listed(results)?;
         Ok(self.next())
     }
 
@@ -167,10 +172,11 @@ impl Action for Fetch {
     }
 
     fn ops(&mut self, _: Option<&Bytes>, room: &Room, out: &mut Vec<ArgOp>) {
+        self.listing = false;
         match self.doing {
             Doing::Read => {
                 let room = u32::try_from(room.reply).unwrap_or(u32::MAX).saturating_sub(1024);
-                let most = room.saturating_sub(LISTXATTRS_BYTES).clamp(1, READ_BYTES);
+                let most = room.saturating_sub(LISTXATTRS_BYTES).clamp(READ_BYTES_MIN, READ_BYTES);
                 let count = u32::try_from(self.left).unwrap_or(u32::MAX).min(most);
                 if count > 0 {
                     let (stateid, offset) = (Stateid::ANONYMOUS, self.at);

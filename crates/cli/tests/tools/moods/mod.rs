@@ -1,0 +1,378 @@
+//! Every command on servers that answer what they may and nobody likes to hear.
+
+mod server;
+
+use super::copying::{local, picture};
+use super::*;
+use landfast_nfs::v4::{ArgOp, CompoundArgs, CompoundRes, NfsStat, OpNum, ResBody};
+use server::{Act, Mood, Moody};
+use std::collections::BTreeSet;
+
+/// The same numbers each time.
+struct Dice(u64);
+
+impl Dice {
+    /// One time in so many.
+    fn one_in(&mut self, many: u64) -> bool {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0.is_multiple_of(many)
+    }
+}
+
+/// Operations of these fail one time in so many.
+struct Sometimes {
+    dice: Dice,
+    many: u64,
+    ops: &'static [OpNum],
+    status: NfsStat,
+}
+
+impl Mood for Sometimes {
+    fn act(&mut self, call: &CompoundArgs) -> Act {
+        let at = call.ops.iter().position(|op| self.ops.contains(&op.op()) && self.dice.one_in(self.many));
+        at.map_or(Act::Pass, |at| Act::Fail(at, self.status))
+    }
+}
+
+fn sometimes(status: NfsStat, many: u64, ops: &'static [OpNum]) -> Box<dyn Mood> {
+    Box::new(Sometimes { dice: Dice(0x9e37_79b9_7f4a_7c15), many, ops, status })
+}
+
+/// Anything that a closure says.
+struct Says<F>(F);
+
+impl<F: FnMut(&CompoundArgs) -> Act + Send> Mood for Says<F> {
+    fn act(&mut self, call: &CompoundArgs) -> Act {
+        (self.0)(call)
+    }
+}
+
+fn says(act: impl FnMut(&CompoundArgs) -> Act + Send + 'static) -> Box<dyn Mood> {
+    Box::new(Says(act))
+}
+
+/// So many operations are taken, the next one has this status.
+fn at_most(ops: usize, status: NfsStat) -> Box<dyn Mood> {
+    says(move |call| if call.ops.len() > ops { Act::Fail(ops, status) } else { Act::Pass })
+}
+
+/// More operations, or bytes of data, than it takes are refused whole.
+fn refuses(too_much: impl Fn(&CompoundArgs) -> bool + Send + 'static, status: NfsStat) -> Box<dyn Mood> {
+    says(move |call| if too_much(call) { Act::Fail(0, status) } else { Act::Pass })
+}
+
+/// Each read and write is of half of what was asked for.
+fn halves() -> Box<dyn Mood> {
+    says(|call| {
+        let mut ops = call.ops.clone();
+        for op in &mut ops {
+            match op {
+                ArgOp::Read(read) if read.count > 1 => read.count /= 2,
+                ArgOp::Write(write) if write.data.len() > 1 => write.data.truncate(write.data.len() / 2),
+                _ => {}
+            }
+        }
+        if ops == call.ops { Act::Pass } else { Act::Instead(ops) }
+    })
+}
+
+/// What was written and not committed was lost so many times.
+struct Forgets(u32);
+
+impl Mood for Forgets {
+    fn reply(&mut self, reply: &mut CompoundRes) {
+        for result in &mut reply.results {
+            if let (ResBody::Commit(verifier), 1..) = (&mut result.body, self.0) {
+                verifier[0] ^= 0xff;
+                self.0 -= 1;
+            }
+        }
+    }
+}
+
+/// Operations that change something.
+const CHANGES: &[OpNum] = &[
+    OpNum::OPEN,
+    OpNum::CREATE,
+    OpNum::WRITE,
+    OpNum::COMMIT,
+    OpNum::SETATTR,
+    OpNum::LINK,
+    OpNum::RENAME,
+    OpNum::REMOVE,
+    OpNum::COPY,
+    OpNum::CLONE,
+];
+/// And others that work goes by.
+const WORK: &[OpNum] = &[
+    OpNum::OPEN,
+    OpNum::CREATE,
+    OpNum::WRITE,
+    OpNum::COMMIT,
+    OpNum::SETATTR,
+    OpNum::LINK,
+    OpNum::RENAME,
+    OpNum::REMOVE,
+    OpNum::COPY,
+    OpNum::CLONE,
+    OpNum::READ,
+    OpNum::READDIR,
+    OpNum::GETATTR,
+    OpNum::LOOKUP,
+    OpNum::PUTFH,
+    OpNum::READLINK,
+    OpNum::CLOSE,
+];
+
+/// A tree of names of which none is part of another.
+const TREE: &str = "mkdir -p t; cd t; for d in 1 2 3 4 5 6; do mkdir -p d$d/e$d; \
+     for f in $(seq 101 125); do head -c $((f * d * 37 % 21000)) /dev/urandom > d$d/e$d/file$d-$f; done; \
+     ln -s e$d/file$d-101 d$d/sym-$d; ln d$d/e$d/file$d-102 d$d/hard-$d; done; \
+     head -c 3000000 /dev/urandom > large-1; chmod 0500 d3/e3; find . -depth -exec touch -hd 2001-09-09T01:46:40Z {} +";
+
+/// What a command left undone was named by it, and what it did is right.
+#[track_caller]
+fn judge(what: &str, end: &Said, must: bool, [wanted, is]: [&Path; 2]) {
+    let words = end.errors() + &end.text();
+    if must || end.code == Some(0) {
+        assert_eq!(end.code, Some(0), "{what}: {words}");
+        let (is, wanted) = (picture(is, true), picture(wanted, true));
+        let differ = is.lines().zip(wanted.lines()).find(|(a, b)| a != b);
+        assert!(is == wanted, "{what}: {differ:?}\n{words}");
+        return;
+    }
+    assert!(!words.is_empty(), "{what} says nothing and ends with {:?}", end.code);
+    let stopped = ["stopped", "gave up", "nothing"].iter().any(|word| words.contains(word));
+    for name in names(wanted) {
+        let (from, to) = (wanted.join(&name), is.join(&name));
+        if from.is_dir() {
+            continue;
+        }
+        let same = match (from.is_symlink(), to.symlink_metadata()) {
+            (_, Err(_)) => false,
+            (true, Ok(_)) => fs::read_link(&from).ok() == fs::read_link(&to).ok(),
+            (false, Ok(_)) => fs::read(&from).ok() == fs::read(&to).ok(),
+        };
+        // It, or a directory that it is in.
+        let named = name.ancestors().filter(|n| n.components().count() > 0).any(|n| words.contains(path(n)));
+        assert!(
+            same || named || stopped,
+            "{what}: {} is not right and was not named:\n{words}",
+            name.display()
+        );
+    }
+}
+
+/// Every command, with the server in this mood; `must`: each one succeeds.
+fn every_command(version: &str, must: bool, mood: impl Fn() -> Box<dyn Mood>) {
+    let Some(rig) = Rig::new() else { return };
+    let local = local(&rig);
+    let script = format!("{TREE}\ncd ..; tar -cf t.tar t");
+    super::trees::shell_in(&local, &script);
+    let server = rig.server.url.trim_start_matches("nfs://").trim_end_matches('/').to_owned();
+    let moody = Moody::new(&server, mood());
+    let url = |name: &str| rig.url(name, version).replacen(&server, &moody.addr, 1);
+    let source = local.join("t");
+    let run = |args: &[&str]| {
+        moody.becomes(mood());
+        said(landfast().args(args))
+    };
+    // What writes.
+    rig.shell("mkdir a b c d");
+    let end = run(&["untar", "-p", path(&local.join("t.tar")), &url("a")]);
+    judge("untar", &end, must, [&source, &rig.at("a/t")]);
+    let end = run(&["cp", "-a", path(&source), &url("b")]);
+    judge("cp to it", &end, must, [&source, &rig.at("b/t")]);
+    rig.shell(&format!("cp -a {} d", path(&source)));
+    let end = run(&["cp", "-a", &url("d/t"), &url("c")]);
+    judge("cp on it", &end, must, [&source, &rig.at("c/t")]);
+    let back = local.join("back");
+    fs::create_dir(&back).expect("a directory");
+    let end = run(&["cp", "-a", &url("d/t"), path(&back)]);
+    judge("cp from it", &end, must, [&source, &back.join("t")]);
+    rig.shell(
+        "rm -rf c/t; cp -a d/t c; cd c/t; rm -r d1; echo other > d2/e2/file2-101; mkdir new; touch new/more",
+    );
+    let end = run(&["sync-tree", "--delete", path(&source), &url("c/t")]);
+    judge("sync-tree", &end, must, [&source, &rig.at("c/t")]);
+    // What reads says the same as without a mood, or that something is missing.
+    let reads: &[&[&str]] =
+        &[&["ls", "-lR"], &["du", "-a"], &["find", "-type", "f"], &["stat", "-c", "%n %s"], &["tar", "-cC"]];
+    for words in reads {
+        let whole = |base: &str| match words {
+            ["find", rest @ ..] => [&["find", base], rest].concat().iter().map(|w| (*w).to_owned()).collect(),
+            ["tar", ..] => ["tar", "-c", "-C", base, "t"].map(str::to_owned).to_vec(),
+            _ => [words, &[base][..]].concat().iter().map(|w| (*w).to_owned()).collect::<Vec<_>>(),
+        };
+        let place = if words[0] == "tar" { "d" } else { "d/t" };
+        let direct = said(landfast().args(whole(&rig.url(place, version))));
+        moody.becomes(mood());
+        let end = said(landfast().args(whole(&url(place))));
+        let out = replaced(&end.out, &moody.addr, &server);
+        assert!(!must || end.code == Some(0), "{words:?}: {}", end.errors());
+        assert!(end.code != Some(0) || out == direct.out, "{words:?} says other things\n{}", end.errors());
+        assert!(end.code == Some(0) || !end.err.is_empty(), "{words:?} does not say why it fails");
+    }
+    let file = |url: &dyn Fn(&str) -> String| said(landfast().args(["cat", &url("d/t/large-1")]));
+    moody.becomes(mood());
+    let end = file(&url);
+    assert!(!must || end.code == Some(0), "cat: {}", end.errors());
+    assert!(end.code != Some(0) || end.out == fs::read(source.join("large-1")).expect("a file"), "cat");
+    let end = run(&["diff-tree", path(&source), &url("d/t")]);
+    assert!(end.code == Some(0) || !must && end.code == Some(2), "diff-tree: {end:?}");
+    // What removes.
+    let end = run(&["mkdir", "-p", &url("x/y/z")]);
+    assert!(if end.code == Some(0) { rig.at("x/y/z").is_dir() } else { !must }, "mkdir: {end:?}");
+    let before: BTreeSet<PathBuf> = names(&rig.at("d")).into_iter().collect();
+    let end = run(&["rm", "-r", &url("d")]);
+    match end.code {
+        Some(0) => assert!(!rig.at("d").exists(), "rm: {end:?}"),
+        _ => {
+            assert!(!must && !end.err.is_empty(), "rm: {end:?}");
+            let left = names(&rig.at("d"));
+            assert!(left.iter().all(|name| before.contains(name)));
+            // All that is left is named, or is in a directory that is.
+            for name in left {
+                let named = name.ancestors().any(|n| end.errors().contains(path(n)) && n != Path::new(""));
+                let holds = end.errors().contains(path(&name));
+                assert!(named || holds || rig.at("d").join(&name).is_dir(), "{}: {end:?}", name.display());
+            }
+        }
+    }
+}
+
+/// Versions with these moods.
+const WITH: [&str; 2] = ["4.2", "4.0"];
+
+#[test]
+fn what_is_to_be_tried_again_is() {
+    for version in WITH {
+        every_command(version, true, || sometimes(NfsStat::NFS4ERR_DELAY, 120, WORK));
+        every_command(version, true, || sometimes(NfsStat::NFS4ERR_GRACE, 20, &[OpNum::OPEN]));
+    }
+    every_command("4.1", true, || sometimes(NfsStat::NFS4ERR_DELAY, 10, &[OpNum::SEQUENCE]));
+}
+
+#[test]
+fn fewer_operations_than_were_promised() {
+    for version in WITH {
+        every_command(version, true, || at_most(9, NfsStat::NFS4ERR_RESOURCE));
+    }
+    every_command("4.2", true, || refuses(|call| call.ops.len() > 12, NfsStat::NFS4ERR_TOO_MANY_OPS));
+}
+
+#[test]
+fn replies_that_are_too_big() {
+    every_command("4.2", true, || {
+        says(|call| {
+            let mut bytes = 0;
+            let at = call.ops.iter().position(|op| {
+                bytes += match op {
+                    ArgOp::Read(read) => read.count,
+                    ArgOp::Readdir(readdir) => readdir.maxcount,
+                    _ => 100,
+                };
+                bytes > 48 << 10
+            });
+            at.map_or(Act::Pass, |at| Act::Fail(at, NfsStat::NFS4ERR_REP_TOO_BIG))
+        })
+    });
+}
+
+#[test]
+fn sessions_that_are_forgotten() {
+    for version in ["4.2", "4.1"] {
+        every_command(version, true, || {
+            let mut dice = Dice(4711);
+            says(move |call| match &call.ops[0] {
+                ArgOp::Sequence(sequence) if dice.one_in(15) => Act::Lose(sequence.sessionid),
+                _ => Act::Pass,
+            })
+        });
+    }
+}
+
+#[test]
+fn connections_that_end_in_the_middle_of_a_reply() {
+    for version in WITH {
+        every_command(version, true, || {
+            let mut dice = Dice(77);
+            says(move |_| if dice.one_in(15) { Act::Cut } else { Act::Pass })
+        });
+    }
+}
+
+#[test]
+fn reads_and_writes_of_half_of_it() {
+    for version in WITH {
+        every_command(version, true, halves);
+    }
+}
+
+#[test]
+fn what_was_not_committed_is_forgotten() {
+    for version in WITH {
+        every_command(version, true, || Box::new(Forgets(3)));
+    }
+}
+
+#[test]
+fn errors_are_told_of_each_object() {
+    for version in WITH {
+        for status in [NfsStat::NFS4ERR_IO, NfsStat::NFS4ERR_NOSPC, NfsStat::NFS4ERR_DQUOT] {
+            every_command(version, false, || sometimes(status, 60, CHANGES));
+        }
+        for status in [NfsStat::NFS4ERR_STALE, NfsStat::NFS4ERR_SERVERFAULT, NfsStat::NFS4ERR_ACCESS] {
+            every_command(version, false, || sometimes(status, 100, WORK));
+        }
+    }
+}
+
+#[test]
+fn a_server_that_is_full_from_some_moment_on() {
+    for version in WITH {
+        every_command(version, false, || {
+            let mut left = 200usize;
+            says(move |call| {
+                let at = call.ops.iter().position(|op| {
+                    let takes = matches!(op, ArgOp::Open(_) | ArgOp::Create(_) | ArgOp::Write(_));
+                    left = left.saturating_sub(usize::from(takes));
+                    takes && left == 0
+                });
+                at.map_or(Act::Pass, |at| Act::Fail(at, NfsStat::NFS4ERR_NOSPC))
+            })
+        });
+    }
+}
+
+#[test]
+fn requests_that_are_too_long_are_told_or_made_shorter() {
+    every_command("4.2", false, || {
+        let long = |call: &CompoundArgs| {
+            let data = |op: &ArgOp| if let ArgOp::Write(write) = op { write.data.len() } else { 0 };
+            call.ops.iter().map(data).sum::<usize>() > 100 << 10
+        };
+        refuses(long, NfsStat::NFS4ERR_REQ_TOO_BIG)
+    });
+}
+
+#[test]
+fn an_answer_that_never_comes_is_asked_for_again() {
+    let Some(rig) = Rig::new() else { return };
+    let local = local(&rig);
+    super::trees::shell_in(&local, &format!("{TREE}\ncd ..; tar -cf t.tar t"));
+    let server = rig.server.url.trim_start_matches("nfs://").trim_end_matches('/').to_owned();
+    let mut calls = 0;
+    let moody = Moody::new(
+        &server,
+        says(move |call| {
+            calls += usize::from(call.ops.iter().any(|op| matches!(op, ArgOp::Open(_))));
+            if calls == 2 { Act::Hang } else { Act::Pass }
+        }),
+    );
+    let url = rig.url("", "4.2").replacen(&server, &moody.addr, 1);
+    let end = said(landfast().args(["untar", "-p", path(&local.join("t.tar")), &url]));
+    judge("untar", &end, true, [&local.join("t"), &rig.at("t")]);
+}
