@@ -122,6 +122,8 @@ pub const XZ_MEMORY_MAX: u64 = 1 << 30;
 /// Blocks of zeroes of this many bytes may become holes.
 pub const SPARSE_BLOCK_BYTES: usize = 4096;
 
+/// Objects of a server's tree that are listed before it is their turn to be copied; one reply may bring more.
+pub const WALKED_AHEAD_MAX: usize = 16_384;
 /// Members of a server's tree that are read in one call.
 pub const COPIED_TOGETHER: usize = 256;
 /// The same for their bytes.

@@ -10,9 +10,10 @@ use std::sync::Arc;
 use common::{Rig, shell, skipped};
 use landfast_client::copy::{Reflink, RemoteOptions, RemoteStart, RemoteTrees, ServerCopies};
 use landfast_client::fs::{Doomed, Failure, ItemError, Meta, NewFile, Nfs, Outcome, WalkOptions};
+use landfast_client::limits;
 use landfast_client::session::SessionStats;
 use landfast_client::tar::AsNamed;
-use landfast_client::untar::{self, Existing, Over, Source, UntarOptions};
+use landfast_client::untar::{self, Existing, Given, Members, Over, Source, UntarOptions};
 use landfast_client::{NfsUrl, Session, SessionLimits, SessionOptions};
 use landfast_nfs::v4::attr::AttrValues;
 use landfast_nfs::v4::{NfsStat, NfsTime, SetTime};
@@ -391,5 +392,41 @@ async fn a_stranger_copies_its_files_and_what_may_not_be_read_leaves_nothing() {
     assert_eq!(sizes, [9_000_000, 20_000, 20_000, 0]);
     assert!(moved(&before) < 30_000, "{} bytes", moved(&before));
     shell(&rig.dest(), "cmp in/large out/large; cmp in/sub/1 out/sub-1; cmp in/sub/2 out/sub-2");
+    rig.stop().await;
+}
+
+/// A tree of more objects than wait for their turn: all of them come, each directory before what is in it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tree_that_is_listed_faster_than_it_is_taken() {
+    if skipped() {
+        return;
+    }
+    let rig = Rig::new().await;
+    let (dirs, each) = (10, limits::WALKED_AHEAD_MAX / 5);
+    for d in 0..dirs {
+        let dir = rig.dest().join(format!("d{d}"));
+        fs::create_dir(&dir).unwrap();
+        (0..each).for_each(|f| drop(fs::File::create(dir.join(f.to_string())).unwrap()));
+    }
+    let nfs = connect(&rig, "4.2").await;
+    let top = nfs.getattrs([""]).await.remove(0).into_result().unwrap();
+    let start = RemoteStart { fh: top.fh, meta: Meta::of(&top.attrs), name: b"t".to_vec() };
+    let mut trees = RemoteTrees::new(&nfs, vec![start], RemoteOptions::default(), Box::new(AsNamed));
+    let paths = tokio::task::spawn_blocking(move || {
+        let mut paths = Vec::new();
+        while let Some(Given::Member(member)) = trees.next_member().unwrap() {
+            paths.push(String::from_utf8(member.path).unwrap());
+        }
+        paths
+    });
+    let paths = paths.await.unwrap();
+    assert_eq!(paths.len(), 1 + dirs * (1 + each));
+    let mut seen = std::collections::HashSet::new();
+    for path in &paths {
+        let above = path.trim_end_matches('/').rsplit_once('/').map(|(above, _)| above.to_owned());
+        assert!(above.is_none_or(|above| seen.contains(&above)), "{path}");
+        assert!(seen.insert(path.trim_end_matches('/').to_owned()), "{path} twice");
+    }
+    nfs.disconnect().await;
     rig.stop().await;
 }

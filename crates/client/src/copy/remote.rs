@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use landfast_nfs::v4::{FileHandle, NfsTime};
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinHandle;
 
 use super::on_server::{Original, ServerCopies, Way};
@@ -21,7 +21,7 @@ use crate::fs::{
 };
 use crate::limits::{
     COPIED_AHEAD_BYTES, COPIED_CALLS_MAX, COPIED_TOGETHER, COPIED_TOGETHER_BYTES, PIECE_BYTES,
-    PIECES_PER_COMMIT, WHOLE_FILE_MAX,
+    PIECES_PER_COMMIT, WALKED_AHEAD_MAX, WHOLE_FILE_MAX,
 };
 use crate::local::Links;
 use crate::resume::{Known, Resume};
@@ -112,6 +112,7 @@ impl RemoteTrees {
         options: RemoteOptions,
         who: Box<dyn Who>,
     ) -> RemoteTrees {
+        // Bounded by the room that the walk waits for.
         let (seen, walked) = mpsc::unbounded_channel();
         let stop = options.stop.clone();
         tokio::spawn(walk(nfs.clone(), starts, options.one_file_system, stop, seen));
@@ -128,14 +129,14 @@ impl RemoteTrees {
         let (seen, walked) = mpsc::unbounded_channel();
         for RemoteObject { name: path, meta, fh, text } in objects {
             // The other end is here.
-            let _ = seen.send(Seen::Object { path, meta, fh, text });
+            let _ = seen.send((Seen::Object { path, meta, fh, text }, None));
         }
         RemoteTrees::seen(nfs, walked, options, who)
     }
 
     fn seen(
         nfs: &Nfs,
-        walked: mpsc::UnboundedReceiver<Seen>,
+        walked: mpsc::UnboundedReceiver<Queued>,
         options: RemoteOptions,
         who: Box<dyn Who>,
     ) -> RemoteTrees {
@@ -204,14 +205,20 @@ impl Members for RemoteTrees {
     }
 }
 
+/// What waits for its turn, and its share of [`WALKED_AHEAD_MAX`].
+type Queued = (Seen, Option<OwnedSemaphorePermit>);
+
 /// Sends what is in the trees, depth first.
 async fn walk(
     nfs: Nfs,
     starts: Vec<RemoteStart>,
     one_file_system: bool,
     stop: Arc<AtomicBool>,
-    seen: mpsc::UnboundedSender<Seen>,
+    seen: mpsc::UnboundedSender<Queued>,
 ) {
+    let room = Arc::new(Semaphore::new(WALKED_AHEAD_MAX));
+    // What one reply brought goes as a whole; the walk waits then.
+    let send = |what: Seen| seen.send((what, room.clone().try_acquire_owned().ok())).map_err(drop);
     for RemoteStart { fh, meta, name } in starts {
         if stop.load(Ordering::Acquire) {
             return;
@@ -225,7 +232,7 @@ async fn walk(
             false => None,
         };
         let object = Seen::Object { path: name.clone(), meta, fh: Some(fh.clone()), text };
-        if seen.send(object).is_err() {
+        if send(object).is_err() {
             return;
         }
         if !is_dir {
@@ -235,7 +242,7 @@ async fn walk(
         // What lies below a directory of another filesystem.
         let mut elsewhere: Option<Vec<u8>> = None;
         let options = WalkOptions { texts: true, ..WalkOptions::default() };
-        nfs.walk_from([Start { path: name, fh }], options, |listing| {
+        nfs.walk_within(&room, [Start { path: name, fh }], options, |listing| {
             order.came(listing);
             while let Some(step) = order.next() {
                 let sent = match step {
@@ -248,10 +255,10 @@ async fn walk(
                         if one_file_system && entry.meta.is_dir() && entry.meta.fsid != device {
                             elsewhere = Some(path.clone());
                         }
-                        seen.send(Seen::Object { path, meta: entry.meta, fh: entry.fh, text: entry.text })
+                        send(Seen::Object { path, meta: entry.meta, fh: entry.fh, text: entry.text })
                     }
                     Step::Unlisted { path, outcome } => match outcome.into_result() {
-                        Err(e) => seen.send(Seen::Unlisted(path, e)),
+                        Err(e) => send(Seen::Unlisted(path, e)),
                         Ok(_) => Ok(()),
                     },
                     Step::Start(_) | Step::Left => Ok(()),
@@ -312,7 +319,7 @@ impl Reader {
     async fn run(
         &mut self,
         options: RemoteOptions,
-        mut walked: mpsc::UnboundedReceiver<Seen>,
+        mut walked: mpsc::UnboundedReceiver<Queued>,
         who: Box<dyn Who>,
     ) -> Result<(), Abandoned> {
         let mut links = Links::default();
@@ -321,7 +328,7 @@ impl Reader {
         }
         loop {
             let seen = match walked.try_recv() {
-                Ok(seen) => seen,
+                Ok((seen, _)) => seen,
                 // What there is goes out before more is waited for.
                 Err(_) if !self.members.is_empty() || !self.under_way.is_empty() => {
                     self.start();
@@ -329,7 +336,7 @@ impl Reader {
                     continue;
                 }
                 Err(_) => match walked.recv().await {
-                    Some(seen) => seen,
+                    Some((seen, _)) => seen,
                     None => return Ok(()),
                 },
             };

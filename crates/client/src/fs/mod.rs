@@ -59,7 +59,7 @@ use bytes::Bytes;
 use landfast_nfs::v4::args::CreateType;
 use landfast_nfs::v4::attr::{AttrValues, Bitmap};
 use landfast_nfs::v4::{ArgOp, FileHandle};
-use tokio::sync::{OnceCell, watch};
+use tokio::sync::{OnceCell, Semaphore, watch};
 
 use crate::compound::fattr;
 use crate::copy::on_server::ServerCopies;
@@ -450,7 +450,7 @@ impl Nfs {
     ) {
         let mut walk = Walk::new(options);
         let items: Vec<_> = paths.into_iter().map(|path| walk.start_at(path.as_ref())).collect();
-        self.go(walk, items, visit).await;
+        self.go(walk, items, None, visit).await;
     }
 
     /// The same from directories whose handles are known.
@@ -462,11 +462,31 @@ impl Nfs {
     ) {
         let mut walk = Walk::new(options);
         let items: Vec<_> = starts.into_iter().map(|start| walk.start(start)).collect();
-        self.go(walk, items, visit).await;
+        self.go(walk, items, None, visit).await;
     }
 
-    async fn go(&self, mut walk: Walk, items: Vec<Item<tree::Visit>>, mut visit: impl FnMut(Listing)) {
-        run::run_gathered(&self.shared, items, |number, _, outcome, more| {
+    /// As [`Nfs::walk_from`], and while `room` has no permits it waits: for a visitor who passes on what it gets, and gives
+    /// permits to what was not taken yet.
+    pub(crate) async fn walk_within(
+        &self,
+        room: &Semaphore,
+        starts: impl IntoIterator<Item = Start>,
+        options: WalkOptions,
+        visit: impl FnMut(Listing),
+    ) {
+        let mut walk = Walk::new(options);
+        let items: Vec<_> = starts.into_iter().map(|start| walk.start(start)).collect();
+        self.go(walk, items, Some(room), visit).await;
+    }
+
+    async fn go(
+        &self,
+        mut walk: Walk,
+        items: Vec<Item<tree::Visit>>,
+        room: Option<&Semaphore>,
+        mut visit: impl FnMut(Listing),
+    ) {
+        run::run_gathered(&self.shared, items, room, |number, _, outcome, more| {
             if let Some(listing) = walk.visited(number, outcome, more) {
                 visit(listing);
             }
@@ -480,7 +500,7 @@ impl Nfs {
         let mut removals = Removals::default();
         let items: Vec<_> = trees.into_iter().map(|doomed| removals.start(doomed)).collect();
         self.shared.dirs().clear();
-        run::run_gathered(&self.shared, items, |number, _, outcome, more| {
+        run::run_gathered(&self.shared, items, None, |number, _, outcome, more| {
             removals.visited(number, outcome, more, &mut tell);
         })
         .await;

@@ -13,6 +13,7 @@ use std::time::Instant;
 
 use landfast_nfs::v4::{CompoundRes, FileHandle, NfsStat, OpNum};
 use landfast_rpc::{AcceptStat, CallError};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::sleep_until;
 
@@ -41,17 +42,19 @@ pub(super) async fn run<A: Action>(
     items: impl IntoIterator<Item = Item<A>>,
     each: impl FnMut(usize, Item<A>, Outcome<A::Out>, &mut Vec<Item<A>>),
 ) {
-    start(shared, items, each, false).await;
+    start(shared, items, each, false, None).await;
 }
 
 /// As [`run`], for work that each answer makes more of: few items wait for others of their kind while something is under
-/// way, and what came of an item goes before what was there, so that a tree is walked rather down than across.
+/// way, and what came of an item goes before what was there, so that a tree is walked rather down than across. While `room` has
+/// no permits, nothing more is sent, and no further reply is looked at.
 pub(super) async fn run_gathered<A: Action>(
     shared: &Shared,
     items: impl IntoIterator<Item = Item<A>>,
+    room: Option<&Semaphore>,
     each: impl FnMut(usize, Item<A>, Outcome<A::Out>, &mut Vec<Item<A>>),
 ) {
-    start(shared, items, each, true).await;
+    start(shared, items, each, true, room).await;
 }
 
 async fn start<A: Action>(
@@ -59,6 +62,7 @@ async fn start<A: Action>(
     items: impl IntoIterator<Item = Item<A>>,
     each: impl FnMut(usize, Item<A>, Outcome<A::Out>, &mut Vec<Item<A>>),
     gathered: bool,
+    room: Option<&Semaphore>,
 ) {
     let mut run = Run {
         shared,
@@ -67,6 +71,7 @@ async fn start<A: Action>(
         changes: VecDeque::new(),
         each,
         gathered,
+        room,
         under_way: JoinSet::new(),
         pause: BACKOFF_MIN,
         pause_until: None,
@@ -88,6 +93,8 @@ struct Run<'a, A: Action, F> {
     given: usize,
     each: F,
     gathered: bool,
+    /// Where what came goes.
+    room: Option<&'a Semaphore>,
     under_way: JoinSet<Replied<A>>,
     pause: std::time::Duration,
     pause_until: Option<Instant>,
@@ -101,6 +108,13 @@ where
 {
     async fn drive(mut self) {
         loop {
+            if let Some(room) = self.room {
+                // Never closed.
+                tokio::select! {
+                    _ = room.acquire() => {}
+                    () = self.shared.stop_comes() => {}
+                }
+            }
             let stop = self.shared.stop_comes();
             if self.shared.stopped() {
                 self.drop_untouched();
