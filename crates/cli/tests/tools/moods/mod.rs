@@ -5,7 +5,7 @@ mod server;
 use super::copying::{local, picture};
 use super::*;
 use landfast_nfs::v4::{ArgOp, CompoundArgs, CompoundRes, NfsStat, OpNum, ResBody};
-use server::{Act, Mood, Moody};
+use server::{Act, Mood, Moody, Old};
 use std::collections::BTreeSet;
 
 /// The same numbers each time.
@@ -356,6 +356,49 @@ fn requests_that_are_too_long_are_told_or_made_shorter() {
         };
         refuses(long, NfsStat::NFS4ERR_REQ_TOO_BIG)
     });
+}
+
+/// Calls of version 3, one time in so many.
+struct OfOld {
+    dice: Dice,
+    many: u64,
+    what: fn() -> Old,
+    procedures: &'static [u32],
+}
+
+impl Mood for OfOld {
+    fn procedure(&mut self, procedure: u32) -> Old {
+        let is = self.procedures.contains(&procedure) && self.dice.one_in(self.many);
+        if is { (self.what)() } else { Old::Pass }
+    }
+}
+
+fn of_old(many: u64, procedures: &'static [u32], what: fn() -> Old) -> Box<dyn Mood> {
+    Box::new(OfOld { dice: Dice(0x2545_f491_4f6c_dd1d), many, what, procedures })
+}
+
+/// GETATTR, SETATTR, LOOKUP, READLINK, READ, WRITE, CREATE, MKDIR, SYMLINK, REMOVE, RMDIR, RENAME, LINK, READDIRPLUS, COMMIT.
+const OLD_WORK: &[u32] = &[1, 2, 3, 5, 6, 7, 8, 9, 10, 12, 13, 14, 15, 17, 21];
+/// Those of them that change something.
+const OLD_CHANGES: &[u32] = &[2, 7, 8, 9, 10, 12, 13, 14, 15, 21];
+
+#[test]
+fn version_3_is_tried_again() {
+    // JUKEBOX.
+    every_command("3", true, || of_old(60, OLD_WORK, || Old::Fail(10_008)));
+    every_command("3", true, || of_old(60, OLD_WORK, || Old::Cut));
+}
+
+#[test]
+fn errors_of_version_3_are_told_of_each_object() {
+    // IO, NOSPC, DQUOT.
+    every_command("3", false, || of_old(60, OLD_CHANGES, || Old::Fail(5)));
+    every_command("3", false, || of_old(60, OLD_CHANGES, || Old::Fail(28)));
+    every_command("3", false, || of_old(60, OLD_CHANGES, || Old::Fail(69)));
+    // STALE, ACCES, SERVERFAULT.
+    every_command("3", false, || of_old(80, OLD_WORK, || Old::Fail(70)));
+    every_command("3", false, || of_old(80, OLD_WORK, || Old::Fail(13)));
+    every_command("3", false, || of_old(80, OLD_WORK, || Old::Fail(10_006)));
 }
 
 #[test]

@@ -33,7 +33,24 @@ pub trait Mood: Send {
     }
 
     fn reply(&mut self, _reply: &mut CompoundRes) {}
+
+    /// The same of a call of version 3, which fails before anything is executed.
+    fn procedure(&mut self, _procedure: u32) -> Old {
+        Old::Pass
+    }
 }
+
+/// What becomes of a call of version 3.
+pub enum Old {
+    Pass,
+    /// `nfsstat3`.
+    Fail(u32),
+    Cut,
+}
+
+/// How many words of nothing, attributes that are not there, stand behind the status of a failure, by procedure (RFC 1813
+/// section 3.3).
+const NOTHING: [usize; 22] = [0, 0, 2, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 4, 3, 1, 1, 1, 1, 1, 2];
 
 /// Of the connections of one client.
 pub struct Moody {
@@ -97,6 +114,22 @@ struct Link {
 impl Link {
     fn calls(&self, mut client: TcpStream, mut server: TcpStream) {
         while let Ok(record) = read_record(&mut client) {
+            if let Some(procedure) = procedure(&record) {
+                let xid = word(&record, 0);
+                match lock(&self.mood).procedure(procedure) {
+                    Old::Pass => {}
+                    Old::Cut => _ = lock(&self.pending).insert(xid, Then::Cut),
+                    Old::Fail(status) => {
+                        let mut reply = [xid, 1, 0, 0, 0, 0, status].map(u32::to_be_bytes).concat();
+                        reply.resize(reply.len() + 4 * NOTHING[procedure as usize], 0);
+                        let _down = lock(&self.down);
+                        if write_record(&mut client, &[&reply]).is_err() {
+                            break;
+                        }
+                        continue;
+                    }
+                }
+            }
             let Some((header, call)) = compound(&record) else {
                 if write_record(&mut server, &[&record]).is_err() {
                     break;
@@ -191,6 +224,12 @@ fn compound(record: &[u8]) -> Option<(usize, CompoundArgs)> {
         let call = CompoundArgs::decode_limited(&mut r, u32::MAX).expect("our client's call");
         (header, call)
     })
+}
+
+/// The procedure of version 3 that a record calls, but for NULL.
+fn procedure(record: &[u8]) -> Option<u32> {
+    let is = record.len() >= 40 && (1..5).map(|n| word(record, n)).eq([0, 2, 100_003, 3]);
+    is.then(|| word(record, 5)).filter(|procedure| (1..22).contains(procedure))
 }
 
 /// The `n`th word of a record, 0 where it has none.
