@@ -66,7 +66,7 @@ pub const COMPANY_BATCHES: u32 = 8;
 pub const COMPANY_MIN: u64 = 3;
 
 /// Where more than this part of the recent waits for company were in vain, few are made.
-pub const COMPANY_VAIN_PERCENT: u32 = 62;
+pub const COMPANY_VAIN_PERCENT: u32 = 70;
 
 /// There one wait in this many is made all the same, to see whether that is still so.
 pub const COMPANY_TRIES: u32 = 16;
@@ -74,7 +74,7 @@ pub const COMPANY_TRIES: u32 = 16;
 /// How many waits for company the running mean is about that [`COMPANY_VAIN_PERCENT`] is held against.
 pub const RECENT_COMPANY: u32 = 8;
 
-/// A batch waits for company for half of what a flush takes these days, and never longer than this.
+/// A batch waits for company for three quarters of what a flush takes these days, and never longer than this.
 pub const COMPANY_WAIT_MAX: Duration = Duration::from_millis(2);
 
 /// Waits for company that would be shorter than this are none: falling asleep and waking takes about as long.
