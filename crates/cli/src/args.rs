@@ -569,7 +569,7 @@ pub struct RunArgs {
     /// How many files, where the experiment has files
     #[arg(long, value_name = "N")]
     pub files: Option<u64>,
-    /// A client to measure beside ours, where the experiment has such: a program as `peers/nfs-rs`; may be given more than once
+    /// A client to measure beside ours, where the experiment has such: a program as those in `peers/`; may be given more than once
     #[arg(long = "peer", value_name = "PROGRAM")]
     pub peers: Vec<PathBuf>,
     /// Print one JSON object

@@ -15,14 +15,24 @@ pub(crate) fn page(addr: SocketAddr) -> Result<String> {
     Ok(text)
 }
 
-/// The first value of a metric, whatever its labels.
-pub(crate) fn value(page: &str, name: &str) -> Result<f64> {
-    let row = page.lines().find_map(|line| {
+/// The values of a metric, one for each of its labels.
+fn values<'a>(page: &'a str, name: &'a str) -> impl Iterator<Item = f64> + 'a {
+    page.lines().filter_map(move |line| {
         let rest = line.strip_prefix("landfast_")?.strip_prefix(name)?;
         let value = if rest.starts_with('{') { rest.split_once("} ")?.1 } else { rest.strip_prefix(' ')? };
         value.trim().parse().ok()
-    });
-    row.ok_or_else(|| Error::Protocol(format!("no figure landfast_{name} in the metrics")))
+    })
+}
+
+/// The first value of a metric, whatever its labels.
+pub(crate) fn value(page: &str, name: &str) -> Result<f64> {
+    let none = || Error::Protocol(format!("no figure landfast_{name} in the metrics"));
+    values(page, name).next().ok_or_else(none)
+}
+
+/// Calls that the server has answered, of all programs.
+pub(crate) fn calls(page: &str) -> f64 {
+    values(page, "request_seconds_count").sum()
 }
 
 #[cfg(test)]
@@ -35,5 +45,13 @@ mod tests {
         assert_eq!(value(page, "a_total").unwrap(), 3.0);
         assert_eq!(value(page, "b").unwrap(), 7.5);
         assert!(value(page, "c").is_err());
+    }
+
+    #[test]
+    fn calls_are_those_of_all_programs() {
+        let count = |program, n| format!("landfast_request_seconds_count{{program=\"{program}\"}} {n}\n");
+        let page = format!("landfast_request_seconds_sum 7\n{}{}", count("nfs3", 4), count("nfs4", 5));
+        assert_eq!(calls(&page), 9.0);
+        assert_eq!(calls(""), 0.0);
     }
 }

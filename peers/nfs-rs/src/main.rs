@@ -1,8 +1,12 @@
 //! Copies the files of a local tree into the root of an NFS server with the crate `nfs-rs`, as its documentation shows, on
-//! handles of directories that are made before the clock starts: `landfast-peer-nfs-rs URL VERSION DIR IN_FLIGHT SECONDS`.
+//! handles of directories that are made before the clock starts: `landfast-peer-nfs-rs URL VERSION DIR IN_FLIGHT SECONDS`,
+//! `landfast-peer-nfs-rs --ways`.
 //! URL is `nfs://HOST:PORT/PATH`; MOUNT is on the same port.
 //!
 //! After so many seconds no further file is begun. Prints one JSON object: files, seconds, and whether that was all.
+
+#[path = "../../tree.rs"]
+mod tree;
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -14,37 +18,9 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use nfs_rs::Mount;
 use tokio::task::JoinSet;
+use tree::Tree;
 
 type Any = Box<dyn Error + Send + Sync>;
-
-/// What is to be made, names from the tree's top.
-#[derive(Default)]
-struct Tree {
-    dirs: Vec<PathBuf>,
-    files: Vec<(PathBuf, Bytes)>,
-}
-
-impl Tree {
-    fn read(top: &Path) -> Result<Tree, Any> {
-        let mut tree = Tree::default();
-        let mut rest = vec![PathBuf::new()];
-        while let Some(dir) = rest.pop() {
-            for entry in std::fs::read_dir(top.join(&dir))? {
-                let entry = entry?;
-                let path = dir.join(entry.file_name());
-                if entry.file_type()?.is_dir() {
-                    tree.dirs.push(path.clone());
-                    rest.push(path);
-                } else {
-                    tree.files.push((path.clone(), std::fs::read(top.join(&path))?.into()));
-                }
-            }
-        }
-        tree.dirs.sort();
-        tree.files.sort_by(|a, b| a.0.cmp(&b.0));
-        Ok(tree)
-    }
-}
 
 /// The directory and the name in it.
 fn split(path: &Path) -> Result<(&Path, &str), Any> {
@@ -63,8 +39,14 @@ async fn put(mount: &dyn Mount, dir: Bytes, name: &str, data: Bytes) -> Result<(
 #[tokio::main]
 async fn main() -> Result<(), Any> {
     let args: Vec<String> = std::env::args().collect();
+    if args.get(1).is_some_and(|arg| arg == "--ways") {
+        let ways = [("3", 1), ("3", 64), ("4.2", 64)];
+        let ways = ways.map(|(name, n)| serde_json::json!({ "name": name, "at_a_time": n }));
+        println!("{}", serde_json::Value::from_iter(ways));
+        return Ok(());
+    }
     let [_, url, version, top, in_flight, seconds] = args.as_slice() else {
-        return Err("usage: landfast-peer-nfs-rs URL VERSION DIR IN_FLIGHT SECONDS".into());
+        return Err("usage: landfast-peer-nfs-rs URL VERSION DIR IN_FLIGHT SECONDS, or --ways".into());
     };
     let authority = url.trim_start_matches("nfs://").split('/').next().unwrap_or_default();
     let port = authority.rsplit_once(':').map_or("2049", |(_, port)| port);
@@ -80,29 +62,30 @@ async fn main() -> Result<(), Any> {
     }
 
     let all = tree.files.len();
-    let (tree, dirs, next) = (Arc::new(tree), Arc::new(dirs), Arc::new(AtomicUsize::new(0)));
+    let files: Vec<_> = tree.files.into_iter().map(|(path, data)| (path, Bytes::from(data))).collect();
+    let (files, dirs, next) = (Arc::new(files), Arc::new(dirs), Arc::new(AtomicUsize::new(0)));
     let start = Instant::now();
     let mut workers = JoinSet::new();
     for _ in 0..in_flight.max(1) {
-        let (mount, tree, dirs, next) = (mount.clone(), tree.clone(), dirs.clone(), next.clone());
+        let (mount, files, dirs, next) = (mount.clone(), files.clone(), dirs.clone(), next.clone());
         workers.spawn(async move {
-            let mut files = 0;
+            let mut done = 0;
             while start.elapsed() < Duration::from_secs_f64(budget) {
-                let Some((path, data)) = tree.files.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
+                let Some((path, data)) = files.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
                 let (dir, name) = split(path)?;
                 let dir = dirs.get(dir).cloned().ok_or("a file without a directory")?;
                 put(&*mount, dir, name, data.clone()).await?;
-                files += 1;
+                done += 1;
             }
-            Ok::<usize, Any>(files)
+            Ok::<usize, Any>(done)
         });
     }
-    let mut files = 0;
-    while let Some(done) = workers.join_next().await {
-        files += done??;
+    let mut done = 0;
+    while let Some(worker) = workers.join_next().await {
+        done += worker??;
     }
     let seconds = start.elapsed().as_secs_f64();
     mount.umount().await?;
-    println!("{}", serde_json::json!({ "files": files, "seconds": seconds, "complete": files == all }));
+    println!("{}", serde_json::json!({ "files": done, "seconds": seconds, "complete": done == all }));
     Ok(())
 }

@@ -1,13 +1,21 @@
 //! A client that is a program: it copies the files of a local tree into a directory of a server, with so many files under way,
 //! and begins none after so many seconds.
 //!
-//! `PROGRAM nfs://HOST:PORT/PATH VERSION DIR IN_FLIGHT SECONDS` prints one JSON object, [`Pace`]. `peers/nfs-rs` is one.
+//! `PROGRAM --ways` prints its [`Way`]s; `PROGRAM nfs://HOST:PORT/PATH WAY DIR IN_FLIGHT SECONDS` prints one JSON object, [`Pace`].
+//! [`KNOWN`] are such.
 
 use crate::error::{Context, Error, Result};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
+
+/// Those in `peers/`, and the Debian packages that they need to be built.
+pub const KNOWN: [(&str, Option<&str>); 2] = [
+    ("nfs-rs", None),
+    ("vnfs", Some("cmake, clang, libclang-dev, liburcu-dev, libkrb5-dev, libtirpc-dev, pkg-config")),
+];
 
 /// How far a client came.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
@@ -19,14 +27,22 @@ pub struct Pace {
 }
 
 /// How it is to go about it.
-#[derive(Debug, Clone, Copy)]
-pub struct Way<'a> {
-    /// NFS's version.
-    pub version: &'a str,
-    /// Files under way at a time.
-    pub in_flight: usize,
-    /// After this time no further file is begun.
-    pub budget: Duration,
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Way {
+    /// NFS's version, behind which a word of the program's own may stand.
+    pub name: String,
+    /// How many files, or calls of many, are under way at a time.
+    pub at_a_time: usize,
+    /// A call has many files.
+    #[serde(default)]
+    pub vectored: bool,
+}
+
+impl Way {
+    /// Whether it is of NFSv3, where an export is mounted by its own path.
+    pub fn is_v3(&self) -> bool {
+        self.name.split(' ').next() == Some("3")
+    }
 }
 
 /// What a program is called: its file's name, without what all peers begin with.
@@ -35,21 +51,36 @@ pub fn name(program: &Path) -> String {
     name.strip_prefix("landfast-peer-").unwrap_or(&name).to_owned()
 }
 
-/// Copies what is in `tree` to `url`.
+/// The ways that it has.
 ///
 /// # Errors
-/// No such program, or it failed.
-pub fn copy(program: &Path, url: &str, tree: &Path, way: Way<'_>) -> Result<Pace> {
+/// No such program, or it does not run.
+pub fn ways(program: &Path) -> Result<Vec<Way>> {
     if !program.exists() {
         return Err(Error::Missing(PathBuf::from(program)));
     }
+    said(program, Command::new(program).arg("--ways"))
+}
+
+/// Copies what is in `tree` to `url`; no further file is begun after `budget`.
+///
+/// # Errors
+/// It fails.
+pub fn copy(program: &Path, url: &str, tree: &Path, way: &Way, budget: Duration) -> Result<Pace> {
     let mut command = Command::new(program);
-    command.args([url, way.version]).arg(tree);
-    command.args([way.in_flight.to_string(), way.budget.as_secs_f64().to_string()]);
+    command
+        .args([url, &way.name])
+        .arg(tree)
+        .args([way.at_a_time.to_string(), budget.as_secs_f64().to_string()]);
+    said(program, &mut command)
+}
+
+/// What it printed.
+fn said<T: DeserializeOwned>(program: &Path, command: &mut Command) -> Result<T> {
     let out = command.stdin(Stdio::null()).output().context(|| format!("run {}", program.display()))?;
     if !out.status.success() {
         return Err(Error::Tool {
-            command: format!("{} {url} {}", program.display(), way.version),
+            command: format!("{command:?}"),
             status: out.status.to_string(),
             stderr: String::from_utf8_lossy(&out.stderr).chars().take(2000).collect(),
         });
