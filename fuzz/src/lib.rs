@@ -5,6 +5,7 @@ pub mod connection;
 mod decoders;
 pub mod locks;
 mod state;
+mod trace;
 
 pub use connection::connection;
 pub use decoders::{
@@ -13,6 +14,7 @@ pub use decoders::{
 };
 pub use locks::locks;
 pub use state::state;
+pub use trace::trace;
 
 /// A target: bytes in, a panic when something is wrong.
 pub type Target = fn(&[u8]);
@@ -31,6 +33,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("log_records", log_records),
     ("archive", archive),
     ("journal", journal),
+    ("trace", trace),
     ("state", state),
     ("connection", connection),
     ("locks", locks),

@@ -40,6 +40,8 @@ pub enum Command {
     /// What GNU tools do, on an NFS server
     #[command(flatten)]
     Tool(crate::commands::args::Tools),
+    /// Where the time goes: the service times of the NFS calls in a capture
+    Trace(TraceArgs),
     /// Whether any NFS server keeps what it acknowledged when its power is cut
     #[command(subcommand)]
     Verify(VerifyCommand),
@@ -132,6 +134,19 @@ pub struct ServeArgs {
     /// For experiments: write counters as JSON to this file when stopped
     #[arg(long, value_name = "FILE", hide = true)]
     pub stats_file: Option<PathBuf>,
+}
+
+/// `landfast trace`.
+#[derive(Debug, Args)]
+pub struct TraceArgs {
+    /// A capture: pcap or pcapng as tcpdump and Wireshark write them, also compressed; - for standard input
+    pub file: PathBuf,
+    /// One line for each call and each reply
+    #[arg(long)]
+    pub list: bool,
+    /// The tables and what was seen of the capture, for programs
+    #[arg(long, conflicts_with = "list")]
+    pub json: bool,
 }
 
 /// `landfast log`.

@@ -13,6 +13,7 @@ mod progress;
 mod resume;
 mod serve;
 mod sys;
+mod trace;
 mod units;
 mod untar;
 mod verify;
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
         Command::Lab(command) => lab::run(command),
         Command::Verify(command) => verify::run(command),
         Command::Log(command) => log::run(&command),
+        Command::Trace(args) => trace::run(&args),
     }
     .into()
 }

@@ -1,0 +1,151 @@
+//! `landfast trace`: captures as they are found, and what is none.
+
+mod common;
+#[path = "../../trace/tests/wire/mod.rs"]
+#[allow(dead_code)]
+mod wire;
+
+use common::{landfast, one_line_with, path, run, stderr, stdout};
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use wire::{Captured, Wire, call, reply};
+
+/// Three calls of NFSv3, the last without a reply.
+fn capture() -> Vec<Captured> {
+    let mut wire = Wire::new(995);
+    wire.open();
+    for xid in 1..=3u32 {
+        let mut args = 4u32.to_be_bytes().to_vec();
+        args.extend(b"ABCD");
+        wire.send(true, &call(xid, 100_003, 3, 1, &args));
+        wire.wait(1_500_000);
+        if xid < 3 {
+            wire.send(false, &reply(xid, &2u32.to_be_bytes()));
+        }
+    }
+    wire.frames
+}
+
+fn pcap(frames: &[Captured]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for word in [0xa1b2_3c4du32, 0x0004_0002, 0, 0, 65535, 1] {
+        out.extend(word.to_le_bytes());
+    }
+    for f in frames {
+        let len = f.data.len() as u32;
+        for word in [(f.ns / 1_000_000_000) as u32, (f.ns % 1_000_000_000) as u32, len, f.wire_len] {
+            out.extend(word.to_le_bytes());
+        }
+        out.extend(&f.data);
+    }
+    out
+}
+
+fn file(dir: &Path, name: &str, bytes: &[u8]) -> PathBuf {
+    let path = dir.join(name);
+    File::create(&path).and_then(|mut f| f.write_all(bytes)).expect("a file");
+    path
+}
+
+fn squeezed(with: &str, file: &Path) -> PathBuf {
+    let status = std::process::Command::new(with).args(["-k", "-q", "-f", path(file)]).status();
+    assert!(status.expect("a compressor").success());
+    let ending = if with == "gzip" { "gz" } else { "zst" };
+    PathBuf::from(format!("{}.{ending}", path(file)))
+}
+
+#[test]
+fn the_table_and_json() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let plain = file(dir.path(), "a capture", &pcap(&capture()));
+    let o = run(&["trace", path(&plain)]);
+    assert!(o.status.success(), "{}", stderr(&o));
+    let text = stdout(&o);
+    // As tshark's columns are, byte for byte.
+    assert!(
+        text.contains("\n    1  GETATTR                     2   0.001501   0.001501   0.001501   0.003002 "),
+        "{text}"
+    );
+    let row: Vec<&str> = text.lines().nth(2).expect("a row").split_whitespace().collect();
+    assert_eq!(
+        row,
+        ["1", "GETATTR", "2", "0.001501", "0.001501", "0.001501", "0.003002", "0.001501", "0.001501"]
+    );
+    assert!(text.contains("2 of 3 calls matched"), "{text}");
+    let o = run(&["trace", "--json", path(&plain)]);
+    let json: serde_json::Value = serde_json::from_str(&stdout(&o)).expect("JSON");
+    assert_eq!((json["calls_seen"].as_u64(), json["calls_matched"].as_u64()), (Some(3), Some(2)));
+    let row = &json["procedures"][0];
+    assert_eq!(
+        (row["name"].as_str(), row["version"].as_u64(), row["calls"].as_u64()),
+        (Some("GETATTR"), Some(3), Some(2))
+    );
+    assert_eq!((row["min_s"].as_f64(), row["sum_s"].as_f64()), (Some(0.001501), Some(0.003002)));
+    // Compressed, and from a pipe.
+    for other in [squeezed("gzip", &plain), squeezed("zstd", &plain)] {
+        let again = run(&["trace", "--json", path(&other)]);
+        assert_eq!(stdout(&again), stdout(&o), "{}", stderr(&again));
+        let piped = landfast().args(["trace", "--json", "-"]).stdin(File::open(&other).expect("it")).output();
+        assert_eq!(stdout(&piped.expect("landfast runs")), stdout(&o));
+    }
+}
+
+#[test]
+fn the_listing() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let plain = file(dir.path(), "x", &pcap(&capture()));
+    let o = run(&["trace", "--list", path(&plain)]);
+    let text = stdout(&o);
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), 5, "{text}");
+    assert!(lines[0].starts_with("3 0.000001 0.000002 10.0.0.2 -> 10.0.0.1 NFS "), "{text}");
+    assert!(lines[0].contains(" V3 GETATTR Call, FH: 0x"), "{text}");
+    assert!(lines[1].ends_with(" V3 GETATTR Reply (Call In 3) Error: NFS3ERR_NOENT"), "{text}");
+    // Whoever reads may stop.
+    let mut child =
+        landfast().args(["trace", "--list", path(&plain)]).stdout(Stdio::piped()).spawn().expect("landfast");
+    drop(child.stdout.take());
+    assert!(child.wait().expect("it ends").success());
+    let full = File::options().write(true).open("/dev/full").expect("/dev/full");
+    let o = landfast().args(["trace", path(&plain)]).stdout(full).output().expect("landfast runs");
+    assert_eq!(o.status.code(), Some(2));
+    one_line_with(&stderr(&o), &["standard output"]);
+}
+
+#[test]
+fn what_is_no_capture_or_not_a_whole_one() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let bytes = pcap(&capture());
+    let refused = |name: &str, bytes: &[u8], parts: &[&str]| {
+        let path_of = file(dir.path(), name, bytes);
+        let o = run(&["trace", path(&path_of)]);
+        assert_eq!(o.status.code(), Some(2), "{}", stderr(&o));
+        one_line_with(&stderr(&o), &[&[path(&path_of)], parts].concat());
+    };
+    refused("text", b"this is a text, and a long one", &["not a capture"]);
+    refused("nothing", b"", &["empty"]);
+    refused("no NFS", &bytes[..24], &["no calls to NFS", "0 frames"]);
+    let o = run(&["trace", "/no/such/file"]);
+    assert_eq!(o.status.code(), Some(2));
+    one_line_with(&stderr(&o), &["/no/such/file"]);
+    // Cut off: what is there counts.
+    let cut = file(dir.path(), "cut", &bytes[..bytes.len() - 5]);
+    let o = run(&["trace", path(&cut)]);
+    assert!(o.status.success() && stdout(&o).contains("2 of 2 calls"), "{}", stdout(&o));
+    one_line_with(&stderr(&o), &["cut off"]);
+    // A probe for TLS, and then what nobody can read.
+    let mut wire = Wire::new(700);
+    wire.open();
+    let mut probe = call(1, 100_003, 4, 0, &[]);
+    // The flavour of its credential, behind record mark, xid, type, RPC version, program, version and procedure.
+    probe[28..32].copy_from_slice(&7u32.to_be_bytes());
+    wire.send(true, &probe);
+    wire.send(false, &reply(1, &[]));
+    wire.send(true, &[0x16, 3, 1, 2, 0, 1, 0, 1]);
+    let tls = file(dir.path(), "tls", &pcap(&wire.frames));
+    let o = run(&["trace", path(&tls)]);
+    assert_eq!(o.status.code(), Some(2), "{}", stdout(&o));
+    one_line_with(&stderr(&o), &["TLS"]);
+}

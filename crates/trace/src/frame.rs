@@ -1,0 +1,153 @@
+//! What of a frame matters: a piece of a TCP stream, or a datagram. Pure.
+
+use crate::source::Frame;
+use etherparse::{EtherType, LaxNetSlice, LaxSlicedPacket, TransportSlice};
+use std::net::{IpAddr, SocketAddr};
+
+/// What a frame carries.
+#[derive(Debug, Clone, Copy)]
+pub struct Packet<'a> {
+    /// From where.
+    pub from: SocketAddr,
+    /// To where.
+    pub to: SocketAddr,
+    /// What was captured of the payload.
+    pub payload: &'a [u8],
+    /// Bytes of payload that were on the wire behind it and were not captured.
+    pub missing: u32,
+    /// TCP's part; `None`: a UDP datagram.
+    pub tcp: Option<Tcp>,
+}
+
+/// Of a TCP header.
+#[derive(Debug, Clone, Copy)]
+pub struct Tcp {
+    /// The number of the first byte of payload, or of SYN.
+    pub seq: u32,
+    /// The next byte that is expected from the other end.
+    pub ack: Option<u32>,
+    /// The beginning.
+    pub syn: bool,
+}
+
+/// Why a frame was passed over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Passed {
+    /// Neither TCP nor UDP over IP.
+    Other,
+    /// A fragment of an IP packet.
+    Fragment,
+    /// Too little of it was captured to see its TCP or UDP header.
+    Short,
+    /// Its headers contradict themselves.
+    Malformed,
+    /// Its link layer is none that is known here.
+    Link,
+}
+
+impl Passed {
+    /// In words.
+    #[must_use]
+    pub fn words(self) -> &'static str {
+        match self {
+            Passed::Other => "neither TCP nor UDP",
+            Passed::Fragment => "fragments of IP packets",
+            Passed::Short => "cut before the end of the TCP header",
+            Passed::Malformed => "malformed headers",
+            Passed::Link => "of a link layer that is not supported",
+        }
+    }
+}
+
+/// Link layers, by their numbers in the registry of libpcap.
+mod link {
+    pub const NULL: i32 = 0;
+    pub const ETHERNET: i32 = 1;
+    pub const RAW_BSD: i32 = 12;
+    pub const RAW_OPENBSD: i32 = 14;
+    pub const RAW: i32 = 101;
+    pub const LOOP: i32 = 108;
+    pub const LINUX_SLL: i32 = 113;
+    pub const IPV4: i32 = 228;
+    pub const IPV6: i32 = 229;
+    pub const LINUX_SLL2: i32 = 276;
+}
+
+/// Takes a frame apart.
+///
+/// # Errors
+/// Why it is of no interest.
+pub fn packet<'a>(frame: &Frame<'a>) -> Result<Packet<'a>, Passed> {
+    let data = frame.data;
+    let typed = |header: usize, at: usize| {
+        let number = data.get(at..at + 2).ok_or(Passed::Short)?;
+        let rest = data.get(header..).ok_or(Passed::Short)?;
+        let number = EtherType(u16::from_be_bytes([number[0], number[1]]));
+        Ok(LaxSlicedPacket::from_ether_type(number, rest))
+    };
+    let packet = match frame.link {
+        link::ETHERNET => LaxSlicedPacket::from_ethernet(data).map_err(|_| Passed::Short)?,
+        link::LINUX_SLL => typed(16, 14)?,
+        link::LINUX_SLL2 => typed(20, 0)?,
+        link::RAW | link::RAW_BSD | link::RAW_OPENBSD | link::IPV4 | link::IPV6 => ip(data)?,
+        link::NULL | link::LOOP => ip(data.get(4..).ok_or(Passed::Short)?)?,
+        _ => return Err(Passed::Link),
+    };
+    // Of a frame without lengths of its own (segmented by the network card later) the capture knows the length.
+    let cut = frame.wire_len.saturating_sub(u32::try_from(data.len()).unwrap_or(u32::MAX));
+    let (from, to, ip_payload, missing) = match &packet.net {
+        Some(LaxNetSlice::Ipv4(ip)) => {
+            let (header, payload) = (ip.header(), ip.payload());
+            let auth = ip.extensions().auth.as_ref().map_or(0, |a| a.slice().len());
+            let have = header.slice().len() + auth + payload.payload.len();
+            let missing = match header.total_len() {
+                0 => cut,
+                len => u32::from(len).saturating_sub(u32::try_from(have).unwrap_or(u32::MAX)),
+            };
+            (IpAddr::V4(header.source_addr()), IpAddr::V4(header.destination_addr()), payload, missing)
+        }
+        Some(LaxNetSlice::Ipv6(ip)) => {
+            let (header, payload) = (ip.header(), ip.payload());
+            let have = ip.extensions().slice().len() + payload.payload.len();
+            let missing = match header.payload_length() {
+                0 => cut,
+                len => u32::from(len).saturating_sub(u32::try_from(have).unwrap_or(u32::MAX)),
+            };
+            (IpAddr::V6(header.source_addr()), IpAddr::V6(header.destination_addr()), payload, missing)
+        }
+        Some(LaxNetSlice::Arp(_)) => return Err(Passed::Other),
+        None if packet.stop_err.is_some() => return Err(Passed::Malformed),
+        None => return Err(Passed::Other),
+    };
+    if ip_payload.fragmented {
+        return Err(Passed::Fragment);
+    }
+    match packet.transport {
+        Some(TransportSlice::Tcp(tcp)) => Ok(Packet {
+            from: SocketAddr::new(from, tcp.source_port()),
+            to: SocketAddr::new(to, tcp.destination_port()),
+            payload: tcp.payload(),
+            missing,
+            tcp: Some(Tcp {
+                seq: tcp.sequence_number(),
+                ack: tcp.ack().then(|| tcp.acknowledgment_number()),
+                syn: tcp.syn(),
+            }),
+        }),
+        Some(TransportSlice::Udp(udp)) => Ok(Packet {
+            from: SocketAddr::new(from, udp.source_port()),
+            to: SocketAddr::new(to, udp.destination_port()),
+            payload: udp.payload(),
+            missing,
+            tcp: None,
+        }),
+        Some(_) => Err(Passed::Other),
+        None if packet.stop_err.is_some() && missing > 0 => Err(Passed::Short),
+        None if packet.stop_err.is_some() => Err(Passed::Malformed),
+        None => Err(Passed::Other),
+    }
+}
+
+fn ip(data: &[u8]) -> Result<LaxSlicedPacket<'_>, Passed> {
+    LaxSlicedPacket::from_ip(data).map_err(|_| Passed::Malformed)
+}

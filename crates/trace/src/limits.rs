@@ -1,0 +1,59 @@
+//! The limits of everything that a capture could make grow, and what happens at each.
+
+/// Bytes read at once from a capture, and the largest frame that needs no larger buffer.
+pub const READ_BUFFER: usize = 1 << 20;
+
+/// The largest frame or block. A larger one is damage: the capture is read up to there.
+pub const BLOCK_MAX: usize = 16 << 20;
+
+/// Interfaces of one section of a pcapng file. Frames of later ones are counted as unreadable.
+pub const INTERFACES_MAX: usize = 4096;
+
+/// The longest RPC record. A longer record mark is none: the stream is searched for the next plausible one.
+pub const RECORD_MAX: u32 = 32 << 20;
+
+/// The longest piece of a record that is held to be decoded: an operation's arguments without its data. What is longer is not
+/// decoded; its record is counted all the same.
+pub const PIECE_MAX: usize = 64 << 10;
+
+/// Bytes of such pieces of all connections together. Beyond that a record that needs more is not decoded further.
+pub const HELD_ALL_MAX: usize = 8 << 20;
+
+/// Bytes of room for them that a connection keeps between records.
+pub const HELD_IDLE_MAX: usize = 2 << 10;
+
+/// Operations of one COMPOUND that are remembered. Later ones are not looked at.
+pub const OPERATIONS_MAX: usize = 1024;
+
+/// Bytes that one direction of a connection holds behind a hole. Then the hole is taken for a hole in the capture.
+pub const STORED_BYTES_MAX: usize = 1 << 20;
+
+/// The same for all connections together.
+pub const STORED_BYTES_ALL_MAX: usize = 8 << 20;
+
+/// Segments that one direction holds behind a hole, with or without their bytes. Then as above.
+pub const STORED_SEGMENTS_MAX: usize = 2048;
+
+/// Segments behind a hole that the other end has acknowledged. It has what the capture has not: then as above.
+pub const STORED_ACKNOWLEDGED_MAX: usize = 16;
+
+/// Bytes by which a sequence number may be off. Beyond that it belongs to something else that used the same ports.
+pub const WINDOW_MAX: i32 = 64 << 20;
+
+/// Bytes in which a stream is searched for RPC anywhere. Later only the beginnings of its segments are looked at.
+pub const SEARCHED_MAX: u64 = 256 << 10;
+
+/// Connections that are followed at a time. Beyond that the quarter that was silent longest is forgotten.
+pub const CONNECTIONS_MAX: usize = 7_000;
+
+/// Calls that wait for their replies, of all connections. Beyond that the older half is counted as unanswered.
+pub const CALLS_MAX: usize = 30_000;
+
+/// Transaction ids of a connection that were answered last, by which what is sent again is known.
+pub const ANSWERED_MAX: usize = 32;
+
+/// Unanswered calls that are remembered of the connection that had the same ports before. Others count again when they are sent again.
+pub const UNANSWERED_MAX: usize = 256;
+
+/// Rows of a table. Programs, versions and operations beyond that are counted in the totals only.
+pub const ROWS_MAX: usize = 128;

@@ -1,0 +1,85 @@
+//! One line a call and one a reply, as tshark prints them.
+
+use crate::skim::{Kind, Outcome, Program, v4};
+use crate::stream::Stamp;
+use crate::table::main_operation;
+use crate::trace::{Call, Ends, Reply, Times};
+use landfast_nfs::v4::OpNum;
+use std::fmt::{self, Display};
+
+/// A call's line: `13 0.000175 0.005327 10.0.2.11 -> 10.0.2.10 NFS 194 V3 LOOKUP Call, DH: 0x44856022/testfile1`. `from_ns`: what
+/// times are counted from.
+#[must_use]
+pub fn call(from_ns: i64, ends: Ends, call: &Call) -> String {
+    let kind = &call.head.kind;
+    let head = Head { from_ns, ends, times: &call.times, kind };
+    if kind.is_compound() {
+        return format!("{head}V4 Call {}", v4::line(&call.head.shown));
+    }
+    let shown: String = call.head.shown.iter().map(|(_, text)| text.as_str()).collect();
+    format!("{head}V{} {} Call{shown}", kind.version, name(kind))
+}
+
+/// A reply's line: `14 0.000044 0.005371 10.0.2.10 -> 10.0.2.11 NFS 186 V3 LOOKUP Reply (Call In 13) Error: NFS3ERR_NOENT`.
+#[must_use]
+pub fn reply(from_ns: i64, ends: Ends, call: &Call, reply: &Reply) -> String {
+    let kind = &call.head.kind;
+    let head = Head { from_ns, ends, times: &reply.times, kind };
+    let answered = stamp(&call.times).frame;
+    let shown = match reply.head.outcome {
+        Outcome::Done(_) => reply.head.shown.clone(),
+        Outcome::NotTaken(1) => " (program unavailable)".into(),
+        Outcome::NotTaken(2) => " (version unavailable)".into(),
+        Outcome::NotTaken(3) => " (procedure unavailable)".into(),
+        Outcome::NotTaken(4) => " (arguments not understood)".into(),
+        Outcome::NotTaken(_) => " (system error)".into(),
+        Outcome::Denied => " (denied)".into(),
+    };
+    if kind.is_compound() {
+        let main = main_operation(call, reply).map_or_else(String::new, |op| format!(" {}", OpNum(op)));
+        return format!("{head}V4 Reply (Call In {answered}){main}{shown}");
+    }
+    format!("{head}V{} {} Reply (Call In {answered}){shown}", kind.version, name(kind))
+}
+
+/// The frame that a line is about: the one with which all of the message was there.
+fn stamp(times: &Times) -> Stamp {
+    times.last.unwrap_or(times.first)
+}
+
+fn name(kind: &Kind) -> String {
+    let known = kind.program.procedure(kind.version, kind.procedure).map(str::to_owned);
+    known.unwrap_or_else(|| format!("procedure {}", kind.procedure))
+}
+
+/// What every line begins with.
+struct Head<'a> {
+    from_ns: i64,
+    ends: Ends,
+    times: &'a Times,
+    kind: &'a Kind,
+}
+
+impl Display for Head<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let at = stamp(self.times);
+        write!(
+            f,
+            "{} {:.6} {:.6} {} -> {} ",
+            at.frame,
+            seconds(at.gap_ns),
+            seconds(at.ns.saturating_sub(self.from_ns)),
+            self.ends.from.ip(),
+            self.ends.to.ip(),
+        )?;
+        match self.kind.program {
+            Program::Other(number) => write!(f, "RPC {number}")?,
+            known => f.write_str(known.name())?,
+        }
+        write!(f, " {} ", at.wire_len)
+    }
+}
+
+fn seconds(ns: i64) -> f64 {
+    ns as f64 / 1e9
+}

@@ -1,0 +1,59 @@
+//! XDR read where it lies: nothing is copied. `None`: more bytes are needed.
+
+/// A place in bytes that may not all be there yet.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Cursor<'a> {
+    all: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Cursor<'a> {
+    pub fn new(all: &'a [u8]) -> Self {
+        Cursor { all, at: 0 }
+    }
+
+    /// Bytes taken so far.
+    pub fn at(&self) -> usize {
+        self.at
+    }
+
+    pub fn take(&mut self, n: usize) -> Option<&'a [u8]> {
+        let taken = self.all.get(self.at..self.at.checked_add(n)?)?;
+        self.at += n;
+        Some(taken)
+    }
+
+    pub fn u32(&mut self) -> Option<u32> {
+        let b = self.take(4)?;
+        Some(u32::from_be_bytes([b[0], b[1], b[2], b[3]]))
+    }
+
+    pub fn u64(&mut self) -> Option<u64> {
+        Some((u64::from(self.u32()?) << 32) | u64::from(self.u32()?))
+    }
+
+    /// Bytes with their length before and padding behind them.
+    pub fn opaque(&mut self) -> Option<&'a [u8]> {
+        let len = usize::try_from(self.u32()?).ok()?;
+        let padded = self.take(len.checked_next_multiple_of(4)?)?;
+        Some(&padded[..len])
+    }
+
+    /// Passes over `n` elements that `each` passes over.
+    pub fn array(&mut self, mut each: impl FnMut(&mut Self) -> Option<()>) -> Option<()> {
+        for _ in 0..self.u32()? {
+            each(self)?;
+        }
+        Some(())
+    }
+
+    pub fn bitmap(&mut self) -> Option<()> {
+        let words = usize::try_from(self.u32()?).ok()?;
+        self.take(words.checked_mul(4)?).map(drop)
+    }
+
+    pub fn fattr(&mut self) -> Option<()> {
+        self.bitmap()?;
+        self.opaque().map(drop)
+    }
+}

@@ -1,0 +1,524 @@
+//! Calls and replies, read where they lie and only as far as needed: header, names of operations, statuses. Data is passed over.
+//!
+//! Pure, and resumable: each step takes what there is of a record and says how much of it is done with, so that a record
+//! is decoded while it arrives and never held as a whole.
+
+pub(crate) mod cursor;
+mod v3;
+pub mod v4;
+
+use crate::limits::OPERATIONS_MAX;
+use cursor::Cursor;
+use landfast_nfs::v4::OpNum;
+use landfast_nfs::{mount, nfsacl, nlm, v3 as nfs3};
+use std::fmt::Write;
+
+/// Programs whose traffic is told apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Program {
+    /// 100003.
+    Nfs,
+    /// 100227: ACLs beside NFS version 3.
+    NfsAcl,
+    /// 100005.
+    Mount,
+    /// 100021.
+    Nlm,
+    /// What an NFSv4 server asks of its clients.
+    Callback,
+    /// Any other.
+    Other(u32),
+}
+
+/// RFC 5531 section 8.3: numbers that are given out while programs run. NFSv4 clients choose those of their callbacks out of these.
+const TRANSIENT: std::ops::RangeInclusive<u32> = 0x4000_0000..=0x5fff_ffff;
+
+impl Program {
+    /// By its number.
+    #[must_use]
+    pub fn of(number: u32) -> Program {
+        match number {
+            landfast_nfs::PROGRAM => Program::Nfs,
+            nfsacl::PROGRAM => Program::NfsAcl,
+            mount::PROGRAM => Program::Mount,
+            nlm::PROGRAM => Program::Nlm,
+            n if TRANSIENT.contains(&n) => Program::Callback,
+            n => Program::Other(n),
+        }
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Program::Nfs => "NFS",
+            Program::NfsAcl => "NFSACL",
+            Program::Mount => "MOUNT",
+            Program::Nlm => "NLM",
+            Program::Callback => "NFS CB",
+            Program::Other(_) => "RPC",
+        }
+    }
+
+    /// The name of one of its procedures.
+    #[must_use]
+    pub fn procedure(self, version: u32, number: u32) -> Option<&'static str> {
+        let at = usize::try_from(number).ok()?;
+        match (self, version) {
+            (_, _) if number == 0 => Some("NULL"),
+            (Program::Nfs, 3) => nfs3::PROC_NAMES.get(at).copied(),
+            (Program::Nfs, 4) if number == 1 => Some("COMPOUND"),
+            (Program::Callback, _) if number == 1 => Some("CB_COMPOUND"),
+            (Program::NfsAcl, 3) => ["NULL", "GETACL", "SETACL"].get(at).copied(),
+            (Program::Mount, _) => ["NULL", "MNT", "DUMP", "UMNT", "UMNTALL", "EXPORT"].get(at).copied(),
+            (Program::Nlm, _) => nlm_procedure(number),
+            _ => None,
+        }
+    }
+}
+
+fn nlm_procedure(number: u32) -> Option<&'static str> {
+    Some(match number {
+        nlm::proc::TEST => "TEST",
+        nlm::proc::LOCK => "LOCK",
+        nlm::proc::CANCEL => "CANCEL",
+        nlm::proc::UNLOCK => "UNLOCK",
+        nlm::proc::GRANTED => "GRANTED",
+        nlm::proc::TEST_MSG => "TEST_MSG",
+        nlm::proc::LOCK_MSG => "LOCK_MSG",
+        nlm::proc::CANCEL_MSG => "CANCEL_MSG",
+        nlm::proc::UNLOCK_MSG => "UNLOCK_MSG",
+        nlm::proc::GRANTED_MSG => "GRANTED_MSG",
+        nlm::proc::TEST_RES => "TEST_RES",
+        nlm::proc::LOCK_RES => "LOCK_RES",
+        nlm::proc::CANCEL_RES => "CANCEL_RES",
+        nlm::proc::UNLOCK_RES => "UNLOCK_RES",
+        nlm::proc::GRANTED_RES => "GRANTED_RES",
+        nlm::proc::SHARE => "SHARE",
+        nlm::proc::UNSHARE => "UNSHARE",
+        nlm::proc::NM_LOCK => "NM_LOCK",
+        nlm::proc::FREE_ALL => "FREE_ALL",
+        _ => return None,
+    })
+}
+
+/// How a call's arguments are protected by RPCSEC_GSS (RFC 2203 section 5.3.1), or that it asks for TLS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Protection {
+    /// Not, or only its header.
+    #[default]
+    None,
+    /// Signed, readable.
+    Integrity,
+    /// Encrypted.
+    Privacy,
+    /// The probe before RPC over TLS (RFC 9289 section 4.1).
+    TlsProbe,
+}
+
+/// What of a call is known when its reply is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Kind {
+    /// Of which program.
+    pub program: Program,
+    /// The program's version.
+    pub version: u32,
+    /// The procedure's number.
+    pub procedure: u32,
+    /// Whether its arguments and results can be read.
+    pub protection: Protection,
+}
+
+impl Kind {
+    /// Whether it is a COMPOUND of NFSv4.
+    #[must_use]
+    pub fn is_compound(&self) -> bool {
+        self.program == Program::Nfs && self.version == 4 && self.procedure == 1
+    }
+}
+
+/// A call as far as it was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallHead {
+    /// Its transaction id.
+    pub xid: u32,
+    /// What is called.
+    pub kind: Kind,
+    /// The operations of a COMPOUND, as [`v4::number`] has them.
+    pub ops: Vec<u8>,
+    /// For a listing: what each operation, or the procedure, is about.
+    pub shown: Vec<(u8, String)>,
+}
+
+/// What became of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was carried out, with this status where the procedure has one that can be read.
+    Done(Option<u32>),
+    /// The server did not take it: `accept_stat`.
+    NotTaken(u32),
+    /// It was denied.
+    Denied,
+}
+
+/// A reply as far as it was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReplyHead {
+    /// Its transaction id.
+    pub xid: u32,
+    /// What became of the call.
+    pub outcome: Outcome,
+    /// Operations of a COMPOUND that were carried out, with the last, which may have failed.
+    pub operations: Option<u32>,
+    /// For a listing: what else the reply says.
+    pub shown: String,
+}
+
+/// A message as far as it was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Head {
+    /// A call.
+    Call(CallHead),
+    /// A reply.
+    Reply(ReplyHead),
+}
+
+/// What a listing needs to know of the operations before.
+#[derive(Debug, Default)]
+pub(crate) struct Show {
+    handle: Option<u32>,
+    saved: Option<u32>,
+    operations: Vec<(u8, String)>,
+}
+
+impl Show {
+    fn handle(&self, text: &mut String) {
+        if let Some(handle) = self.handle {
+            let _ = write!(text, " FH: 0x{handle:08x}");
+        }
+    }
+
+    fn name(&self, out: &mut String, name: &[u8]) {
+        match self.handle {
+            Some(handle) => _ = write!(out, " DH: 0x{handle:08x}/{}", text(name)),
+            None => _ = write!(out, " {}", text(name)),
+        }
+    }
+}
+
+/// A handle or a stateid in a listing: CRC-32, which only tells one from another.
+pub(crate) fn digest(bytes: &[u8]) -> u32 {
+    crc32fast::hash(bytes)
+}
+
+/// A name as a line can hold it.
+pub(crate) fn text(name: &[u8]) -> String {
+    String::from_utf8_lossy(name).chars().flat_map(char::escape_debug).collect::<String>().replace("\\'", "'")
+}
+
+/// The kinds of access that ACCESS asks for.
+pub(crate) fn access(bits: u32) -> String {
+    let names = ["RD", "LU", "MD", "XT", "DL", "XE", "XAR", "XAW", "XAL"];
+    let set = names.iter().enumerate().filter(|(i, _)| bits & (1 << i) != 0);
+    set.map(|(_, name)| *name).collect::<Vec<_>>().join(" ")
+}
+
+/// How stable a WRITE is to be, or was.
+pub(crate) fn stable(how: u32) -> &'static str {
+    ["UNSTABLE", "DATA_SYNC", "FILE_SYNC"].get(how as usize).copied().unwrap_or("stable?")
+}
+
+/// What became of the bytes that were offered.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// Nothing: more of them are needed.
+    More,
+    /// So many are done with; another step may do more.
+    Used(usize),
+    /// So many are done with, and so many more are data.
+    Data(usize, u64),
+    /// All that matters of this record is known.
+    Enough,
+    /// This is no RPC message.
+    Strange,
+}
+
+/// Where in a record the next bytes belong.
+#[derive(Debug, Default)]
+enum State {
+    #[default]
+    Header,
+    Rest,
+    Body,
+    Operations(u32),
+    Over,
+}
+
+/// A record that is being read.
+#[derive(Debug, Default)]
+pub(crate) struct Skim {
+    state: State,
+    head: Option<Head>,
+    show: Option<Show>,
+}
+
+/// RFC 5531 section 8.2.
+const AUTH_BODY_MAX: u32 = 400;
+const RPCSEC_GSS: u32 = 6;
+const AUTH_TLS: u32 = 7;
+
+impl Skim {
+    /// A new record; with `detail` for a listing.
+    pub fn new(detail: bool) -> Self {
+        Skim { state: State::Header, head: None, show: detail.then(Show::default) }
+    }
+
+    /// What is known of the record; `None` when not even its header was read.
+    pub fn finish(&mut self) -> Option<Head> {
+        let show = self.show.take();
+        match self.head.take()? {
+            Head::Call(mut call) => {
+                if let Some(show) = show {
+                    call.shown = show.operations;
+                }
+                Some(Head::Call(call))
+            }
+            reply @ Head::Reply(_) => Some(reply),
+        }
+    }
+
+    /// What follows `held` cannot be had. An operation whose number is there is one all the same.
+    pub fn blind(&mut self, held: &[u8]) {
+        if let (State::Operations(1..), Some(Head::Call(call)), Some(op)) =
+            (&self.state, &mut self.head, Cursor::new(held).u32())
+            && call.ops.len() < OPERATIONS_MAX
+            && OpNum(op).name().is_some()
+        {
+            call.ops.push(v4::byte(OpNum(op)));
+        }
+        self.state = State::Over;
+    }
+
+    /// Reads on. `last`: these are the last bytes of the record. `known` tells what a reply answers.
+    pub fn advance(&mut self, bytes: &[u8], last: bool, known: &dyn Fn(u32) -> Option<Kind>) -> Progress {
+        let mut c = Cursor::new(bytes);
+        match self.state {
+            State::Over => Progress::Enough,
+            State::Header => match header(&mut c) {
+                Ok(Some(head)) => {
+                    self.state = State::Rest;
+                    self.head = Some(head);
+                    Progress::Used(c.at())
+                }
+                Ok(None) if !last => Progress::More,
+                Ok(None) | Err(()) => Progress::Strange,
+            },
+            State::Rest => match self.head.as_mut().map_or(Err(()), |head| rest_of_header(head, &mut c)) {
+                Ok(Some(())) => {
+                    self.state = State::Body;
+                    Progress::Used(c.at())
+                }
+                Ok(None) if !last => Progress::More,
+                Ok(None) | Err(()) => Progress::Strange,
+            },
+            State::Body => match self.body(&mut c, known, last) {
+                Some(state) => {
+                    self.state = state;
+                    Progress::Used(c.at())
+                }
+                None if last => Progress::Enough,
+                None => Progress::More,
+            },
+            State::Operations(0) => {
+                self.state = State::Over;
+                Progress::Enough
+            }
+            State::Operations(left) => {
+                let Some(Head::Call(call)) = &mut self.head else { return Progress::Enough };
+                let Some(op) = c.u32().map(OpNum) else { return more(last) };
+                let Some(arguments) = v4::arguments(op, &mut c, self.show.as_mut()) else {
+                    return more(last);
+                };
+                if call.ops.len() < OPERATIONS_MAX {
+                    call.ops.push(v4::byte(op));
+                }
+                self.state = State::Operations(left - 1);
+                match arguments {
+                    v4::Arguments::All => Progress::Used(c.at()),
+                    v4::Arguments::Data(len) => Progress::Data(c.at(), len.next_multiple_of(4)),
+                    v4::Arguments::Unknown => {
+                        self.state = State::Over;
+                        Progress::Enough
+                    }
+                }
+            }
+        }
+    }
+
+    /// What follows the header, before a COMPOUND's operations.
+    fn body(&mut self, c: &mut Cursor<'_>, known: &dyn Fn(u32) -> Option<Kind>, last: bool) -> Option<State> {
+        match self.head.as_mut()? {
+            Head::Call(call) => {
+                let kind = call.kind;
+                if matches!(kind.protection, Protection::Privacy | Protection::TlsProbe) {
+                    return Some(State::Over);
+                }
+                if kind.protection == Protection::Integrity {
+                    c.take(8)?;
+                }
+                if kind.is_compound() {
+                    c.opaque()?;
+                    c.u32()?;
+                    return Some(State::Operations(c.u32()?));
+                }
+                if let (Some(show), Program::Nfs, 3) = (&mut self.show, kind.program, kind.version) {
+                    let line = v3::call(kind.procedure, c, last)?;
+                    show.operations.push((0, line));
+                }
+                Some(State::Over)
+            }
+            Head::Reply(reply) => {
+                let Some(kind) = known(reply.xid) else { return Some(State::Over) };
+                if reply.outcome != Outcome::Done(None) || kind.procedure == 0 {
+                    return Some(State::Over);
+                }
+                match kind.protection {
+                    Protection::Privacy | Protection::TlsProbe => return Some(State::Over),
+                    Protection::Integrity => drop(c.take(8)?),
+                    Protection::None => {}
+                }
+                if kind.is_compound() {
+                    let status = c.u32()?;
+                    c.opaque()?;
+                    reply.operations = Some(c.u32()?);
+                    reply.outcome = Outcome::Done(Some(status));
+                    if self.show.is_some() {
+                        reply.shown = v4::status(status);
+                    }
+                } else if kind.program == Program::Nfs && kind.version == 3 {
+                    let status = c.u32()?;
+                    if self.show.is_some() {
+                        reply.shown = v3::reply(kind.procedure, status, c, last)?;
+                    }
+                    reply.outcome = Outcome::Done(Some(status));
+                }
+                Some(State::Over)
+            }
+        }
+    }
+}
+
+fn more(last: bool) -> Progress {
+    if last { Progress::Enough } else { Progress::More }
+}
+
+/// What there is, or nothing more for now.
+macro_rules! get {
+    ($e:expr) => {
+        match $e {
+            Some(v) => v,
+            None => return Ok(None),
+        }
+    };
+}
+
+/// Reads as much of a message's header as is needed to know it again; in a frame that was cut short there may be no more of it.
+/// `Err`: it is none, which shows as early as the bytes do.
+fn header(c: &mut Cursor<'_>) -> Result<Option<Head>, ()> {
+    let xid = get!(c.u32());
+    match get!(c.u32()) {
+        0 => {
+            if get!(c.u32()) != 2 {
+                return Err(());
+            }
+            let (program, version, procedure) = (get!(c.u32()), get!(c.u32()), get!(c.u32()));
+            let kind =
+                Kind { program: Program::of(program), version, procedure, protection: Protection::None };
+            Ok(Some(Head::Call(CallHead { xid, kind, ops: Vec::new(), shown: Vec::new() })))
+        }
+        1 => {
+            let outcome = match get!(c.u32()) {
+                0 => Outcome::Done(None),
+                1 => Outcome::Denied,
+                _ => return Err(()),
+            };
+            Ok(Some(Head::Reply(ReplyHead { xid, outcome, operations: None, shown: String::new() })))
+        }
+        _ => Err(()),
+    }
+}
+
+/// What follows: credential and verifier, or what became of the call.
+fn rest_of_header(head: &mut Head, c: &mut Cursor<'_>) -> Result<Option<()>, ()> {
+    match head {
+        Head::Call(call) => {
+            let flavor = get!(c.u32());
+            let credential = get!(auth_body(c)?);
+            get!(c.u32());
+            get!(auth_body(c)?);
+            call.kind.protection = protection(flavor, credential);
+        }
+        Head::Reply(reply) if reply.outcome == Outcome::Denied => {
+            if get!(c.u32()) > 1 {
+                return Err(());
+            }
+            get!(c.u32());
+        }
+        Head::Reply(reply) => {
+            get!(c.u32());
+            get!(auth_body(c)?);
+            reply.outcome = match get!(c.u32()) {
+                0 => Outcome::Done(None),
+                n @ 1..=5 => Outcome::NotTaken(n),
+                _ => return Err(()),
+            };
+        }
+    }
+    Ok(Some(()))
+}
+
+fn auth_body<'a>(c: &mut Cursor<'a>) -> Result<Option<&'a [u8]>, ()> {
+    let len = get!(c.u32());
+    if len > AUTH_BODY_MAX {
+        return Err(());
+    }
+    Ok(c.take((len as usize).next_multiple_of(4)))
+}
+
+fn protection(flavor: u32, body: &[u8]) -> Protection {
+    match flavor {
+        AUTH_TLS => Protection::TlsProbe,
+        RPCSEC_GSS => {
+            let mut c = Cursor::new(body);
+            let fields = (c.u32(), c.u32(), c.u32(), c.u32());
+            match fields {
+                // Only calls with data are wrapped; a context is set up in the open.
+                (Some(1), Some(0), Some(_), Some(2)) => Protection::Integrity,
+                (Some(1), Some(0), Some(_), Some(3)) => Protection::Privacy,
+                _ => Protection::None,
+            }
+        }
+        _ => Protection::None,
+    }
+}
+
+/// Whether a record could begin here: a record mark and the header of a call of one of our programs, or of a reply to a call that waits.
+/// `None`: too few bytes to tell.
+pub(crate) fn plausible(bytes: &[u8], record_max: u32, known: &dyn Fn(u32) -> Option<Kind>) -> Option<bool> {
+    let mut c = Cursor::new(bytes);
+    let mark = c.u32()?;
+    let len = mark & 0x7fff_ffff;
+    if mark >> 31 != 1 || len < 20 || len > record_max || len % 4 != 0 {
+        return Some(false);
+    }
+    let xid = c.u32()?;
+    Some(match c.u32()? {
+        0 if len >= 40 => {
+            let (rpc, program, version, procedure) = (c.u32()?, c.u32()?, c.u32()?, c.u32()?);
+            let ours = !matches!(Program::of(program), Program::Other(_));
+            rpc == 2 && ours && version <= 4 && procedure <= 64
+        }
+        1 => c.u32()? <= 1 && known(xid).is_some(),
+        _ => false,
+    })
+}

@@ -1,0 +1,381 @@
+//! The operations of NFSv4: how long the arguments of each are, without its data, and what of them a listing shows.
+
+use super::Show;
+use super::cursor::Cursor;
+use crate::limits::OPERATIONS_MAX;
+use landfast_nfs::v4::{NfsStat, OpNum};
+use std::fmt::Write;
+
+/// The operation that a COMPOUND was sent for: the first of those that rank highest. What goes with every COMPOUND ranks lowest.
+/// (As Wireshark's `nfs.main_opcode`, whose first value is meant where it has several.)
+#[must_use]
+pub fn main_operation(ops: &[u8]) -> Option<OpNum> {
+    ops.iter().min_by_key(|op| rank(**op)).map(|op| number(*op))
+}
+
+fn rank(op: u8) -> u8 {
+    match number(op) {
+        OpNum::SEQUENCE => 6,
+        OpNum::PUTFH | OpNum::PUTPUBFH | OpNum::SAVEFH | OpNum::RESTOREFH => 5,
+        OpNum::GETFH => 4,
+        OpNum::GETATTR | OpNum::PUTROOTFH => 3,
+        OpNum::ACCESS => 2,
+        _ => 1,
+    }
+}
+
+/// Operations are remembered in a byte each; there is one number that does not fit.
+pub(crate) fn byte(op: OpNum) -> u8 {
+    u8::try_from(op.0).unwrap_or(u8::MAX)
+}
+
+/// The operation again.
+#[must_use]
+pub fn number(op: u8) -> OpNum {
+    if op == u8::MAX { OpNum::ILLEGAL } else { OpNum(op.into()) }
+}
+
+/// What follows an operation's number.
+pub(crate) enum Arguments {
+    /// They are passed over.
+    All,
+    /// These, and then so many bytes of data with their padding.
+    Data(u64),
+    /// Nobody knows where they end.
+    Unknown,
+}
+
+/// Passes over the arguments of `op`.
+pub(crate) fn arguments(op: OpNum, c: &mut Cursor<'_>, show: Option<&mut Show>) -> Option<Arguments> {
+    let from = *c;
+    let mut data = None;
+    match op {
+        OpNum::GETFH | OpNum::LOOKUPP | OpNum::PUTPUBFH | OpNum::PUTROOTFH | OpNum::READLINK => {}
+        OpNum::RESTOREFH | OpNum::SAVEFH | OpNum::ILLEGAL => {}
+        OpNum::ACCESS | OpNum::OPENATTR | OpNum::SECINFO_NO_NAME | OpNum::RECLAIM_COMPLETE => skip(c, 4)?,
+        OpNum::DELEGPURGE | OpNum::RENEW | OpNum::DESTROY_CLIENTID => skip(c, 8)?,
+        OpNum::COMMIT | OpNum::LISTXATTRS => skip(c, 12)?,
+        OpNum::DELEGRETURN | OpNum::DESTROY_SESSION | OpNum::FREE_STATEID => skip(c, 16)?,
+        OpNum::OFFLOAD_CANCEL | OpNum::OFFLOAD_STATUS | OpNum::SETCLIENTID_CONFIRM => skip(c, 16)?,
+        OpNum::CLOSE | OpNum::OPEN_CONFIRM => skip(c, 20)?,
+        OpNum::BIND_CONN_TO_SESSION | OpNum::GETDEVICELIST => skip(c, 24)?,
+        OpNum::OPEN_DOWNGRADE | OpNum::READ | OpNum::READ_PLUS | OpNum::SEEK => skip(c, 28)?,
+        OpNum::SEQUENCE | OpNum::ALLOCATE | OpNum::DEALLOCATE => skip(c, 32)?,
+        OpNum::LOCKU => skip(c, 40)?,
+        OpNum::LAYOUTGET => skip(c, 56)?,
+        OpNum::CLONE => skip(c, 56)?,
+        OpNum::GETATTR => c.bitmap()?,
+        OpNum::NVERIFY | OpNum::VERIFY => c.fattr()?,
+        OpNum::LINK | OpNum::LOOKUP | OpNum::PUTFH | OpNum::REMOVE | OpNum::SECINFO => {
+            c.opaque()?;
+        }
+        OpNum::GETXATTR | OpNum::REMOVEXATTR => {
+            c.opaque()?;
+        }
+        OpNum::RENAME | OpNum::SET_SSV => {
+            c.opaque()?;
+            c.opaque()?;
+        }
+        OpNum::CREATE => {
+            match c.u32()? {
+                3 | 4 => skip(c, 8)?,
+                5 => drop(c.opaque()?),
+                _ => {}
+            }
+            c.opaque()?;
+            c.fattr()?;
+        }
+        OpNum::LOCK => {
+            skip(c, 24)?;
+            match c.u32()? {
+                0 => skip(c, 20)?,
+                _ => {
+                    skip(c, 24)?;
+                    owner(c)?;
+                }
+            }
+        }
+        OpNum::LOCKT => {
+            skip(c, 20)?;
+            owner(c)?;
+        }
+        OpNum::RELEASE_LOCKOWNER => owner(c)?,
+        OpNum::OPEN => {
+            open(c)?;
+        }
+        OpNum::READDIR => {
+            skip(c, 24)?;
+            c.bitmap()?;
+        }
+        OpNum::SETATTR => {
+            skip(c, 16)?;
+            c.fattr()?;
+        }
+        OpNum::WRITE => {
+            skip(c, 28)?;
+            data = Some(u64::from(c.u32()?));
+        }
+        OpNum::SETXATTR => {
+            skip(c, 4)?;
+            c.opaque()?;
+            data = Some(u64::from(c.u32()?));
+        }
+        OpNum::SETCLIENTID => {
+            skip(c, 8)?;
+            c.opaque()?;
+            skip(c, 4)?;
+            c.opaque()?;
+            c.opaque()?;
+            skip(c, 4)?;
+        }
+        OpNum::BACKCHANNEL_CTL => {
+            skip(c, 4)?;
+            c.array(security)?;
+        }
+        OpNum::EXCHANGE_ID => exchange_id(c)?,
+        OpNum::CREATE_SESSION => {
+            skip(c, 16)?;
+            for _ in 0..2 {
+                skip(c, 24)?;
+                c.bitmap()?;
+            }
+            skip(c, 4)?;
+            c.array(security)?;
+        }
+        OpNum::TEST_STATEID => c.array(|c| skip(c, 16))?,
+        OpNum::GET_DIR_DELEGATION => {
+            skip(c, 4)?;
+            c.bitmap()?;
+            skip(c, 24)?;
+            c.bitmap()?;
+            c.bitmap()?;
+        }
+        OpNum::GETDEVICEINFO => {
+            skip(c, 24)?;
+            c.bitmap()?;
+        }
+        OpNum::LAYOUTCOMMIT => {
+            skip(c, 36)?;
+            optional(c, 8)?;
+            optional(c, 12)?;
+            skip(c, 4)?;
+            c.opaque()?;
+        }
+        OpNum::LAYOUTRETURN => {
+            skip(c, 12)?;
+            if c.u32()? == 1 {
+                skip(c, 32)?;
+                c.opaque()?;
+            }
+        }
+        OpNum::WANT_DELEGATION => {
+            skip(c, 4)?;
+            if c.u32()? == 1 {
+                skip(c, 4)?;
+            }
+        }
+        OpNum::COPY => {
+            skip(c, 64)?;
+            c.array(location)?;
+        }
+        OpNum::COPY_NOTIFY => {
+            skip(c, 16)?;
+            location(c)?;
+        }
+        OpNum::IO_ADVISE => {
+            skip(c, 32)?;
+            c.bitmap()?;
+        }
+        OpNum::LAYOUTERROR => {
+            skip(c, 32)?;
+            c.array(|c| skip(c, 24))?;
+        }
+        OpNum::LAYOUTSTATS => {
+            skip(c, 84)?;
+            c.opaque()?;
+        }
+        OpNum::WRITE_SAME => {
+            skip(c, 64)?;
+            c.opaque()?;
+        }
+        _ => return Some(Arguments::Unknown),
+    }
+    if let Some(show) = show {
+        describe(op, from, show);
+    }
+    Some(data.map_or(Arguments::All, Arguments::Data))
+}
+
+fn skip(c: &mut Cursor<'_>, n: usize) -> Option<()> {
+    c.take(n).map(drop)
+}
+
+fn optional(c: &mut Cursor<'_>, n: usize) -> Option<()> {
+    if c.u32()? != 0 { skip(c, n) } else { Some(()) }
+}
+
+fn owner(c: &mut Cursor<'_>) -> Option<()> {
+    skip(c, 8)?;
+    c.opaque().map(drop)
+}
+
+/// The name that is opened, if there is one.
+fn open<'a>(c: &mut Cursor<'a>) -> Option<Option<&'a [u8]>> {
+    skip(c, 12)?;
+    owner(c)?;
+    if c.u32()? != 0 {
+        match c.u32()? {
+            2 => skip(c, 8)?,
+            3 => {
+                skip(c, 8)?;
+                c.fattr()?;
+            }
+            _ => c.fattr()?,
+        }
+    }
+    Some(match c.u32()? {
+        0 | 3 => Some(c.opaque()?),
+        1 => {
+            skip(c, 4)?;
+            None
+        }
+        2 => {
+            skip(c, 16)?;
+            Some(c.opaque()?)
+        }
+        5 => {
+            skip(c, 16)?;
+            None
+        }
+        _ => None,
+    })
+}
+
+fn security(c: &mut Cursor<'_>) -> Option<()> {
+    match c.u32()? {
+        1 => {
+            skip(c, 4)?;
+            c.opaque()?;
+            skip(c, 8)?;
+            c.bitmap()
+        }
+        6 => {
+            skip(c, 4)?;
+            c.opaque()?;
+            c.opaque().map(drop)
+        }
+        _ => Some(()),
+    }
+}
+
+fn exchange_id(c: &mut Cursor<'_>) -> Option<()> {
+    owner(c)?;
+    skip(c, 4)?;
+    let protect = c.u32()?;
+    if protect == 1 || protect == 2 {
+        c.bitmap()?;
+        c.bitmap()?;
+    }
+    if protect == 2 {
+        c.array(|c| c.opaque().map(drop))?;
+        c.array(|c| c.opaque().map(drop))?;
+        skip(c, 8)?;
+    }
+    c.array(|c| {
+        c.opaque()?;
+        c.opaque()?;
+        skip(c, 12)
+    })
+}
+
+fn location(c: &mut Cursor<'_>) -> Option<()> {
+    let kind = c.u32()?;
+    c.opaque()?;
+    if kind == 3 { c.opaque().map(drop) } else { Some(()) }
+}
+
+/// What a listing shows of an operation: `SETATTR FH: 0x1d14c75e`.
+fn describe(op: OpNum, mut c: Cursor<'_>, show: &mut Show) {
+    let mut text = op.to_string();
+    let _: Option<()> = (|| {
+        match op {
+            OpNum::PUTFH => show.handle = Some(super::digest(c.opaque()?)),
+            OpNum::PUTROOTFH | OpNum::PUTPUBFH => show.handle = None,
+            OpNum::SAVEFH => show.saved = show.handle,
+            OpNum::RESTOREFH => show.handle = show.saved,
+            OpNum::LOOKUP | OpNum::REMOVE | OpNum::LINK | OpNum::SECINFO => {
+                let name = c.opaque()?;
+                show.name(&mut text, name);
+            }
+            OpNum::OPEN => {
+                if let Some(name) = open(&mut c)? {
+                    show.name(&mut text, name);
+                }
+            }
+            OpNum::CREATE => {
+                match c.u32()? {
+                    3 | 4 => skip(&mut c, 8)?,
+                    5 => drop(c.opaque()?),
+                    _ => {}
+                }
+                let name = c.opaque()?;
+                show.name(&mut text, name);
+            }
+            OpNum::RENAME => {
+                let (from, to) = (c.opaque()?, c.opaque()?);
+                let _ = write!(text, " From: {} To: {}", super::text(from), super::text(to));
+            }
+            OpNum::GETATTR | OpNum::NVERIFY | OpNum::VERIFY | OpNum::SETATTR => show.handle(&mut text),
+            OpNum::ACCESS => {
+                show.handle(&mut text);
+                let _ = write!(text, ", [Check: {}]", super::access(c.u32()?));
+            }
+            OpNum::CLOSE => {
+                skip(&mut c, 4)?;
+                stateid(&mut c, &mut text)?;
+            }
+            OpNum::READ | OpNum::READ_PLUS => {
+                stateid(&mut c, &mut text)?;
+                let _ = write!(text, " Offset: {} Len: {}", c.u64()?, c.u32()?);
+            }
+            OpNum::WRITE => {
+                stateid(&mut c, &mut text)?;
+                let (offset, stable) = (c.u64()?, c.u32()?);
+                let _ = write!(text, " Offset: {offset} Len: {} {}", c.u32()?, super::stable(stable));
+            }
+            OpNum::COMMIT => {
+                show.handle(&mut text);
+                let _ = write!(text, " Offset: {} Len: {}", c.u64()?, c.u32()?);
+            }
+            OpNum::DELEGRETURN | OpNum::FREE_STATEID => stateid(&mut c, &mut text)?,
+            _ => {}
+        }
+        Some(())
+    })();
+    // What is found behind one of these has no handle that was in the call.
+    if matches!(op, OpNum::LOOKUP | OpNum::LOOKUPP | OpNum::OPEN | OpNum::CREATE) {
+        show.handle = None;
+    }
+    if show.operations.len() < OPERATIONS_MAX {
+        show.operations.push((byte(op), text));
+    }
+}
+
+fn stateid(c: &mut Cursor<'_>, text: &mut String) -> Option<()> {
+    skip(c, 4)?;
+    let _ = write!(text, " StateID: 0x{:04x}", super::digest(c.take(12)?) & 0xffff);
+    Some(())
+}
+
+/// A COMPOUND's main operations as a listing shows them: `ACCESS FH: 0x1d14c75e, [Check: RD MD XT XE]`.
+pub(crate) fn line(operations: &[(u8, String)]) -> String {
+    let best = operations.iter().map(|(op, _)| rank(*op)).min().unwrap_or(0);
+    let shown: Vec<&str> =
+        operations.iter().filter(|(op, _)| rank(*op) == best).map(|(_, t)| t.as_str()).collect();
+    shown.join(" | ")
+}
+
+/// How a COMPOUND ended, as a listing shows it: ` Status: NFS4ERR_SAME`.
+pub(crate) fn status(status: u32) -> String {
+    if status == 0 { String::new() } else { format!(" Status: {}", NfsStat(status)) }
+}

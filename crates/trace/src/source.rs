@@ -1,0 +1,256 @@
+//! Frames out of a pcap or pcapng file, one after another, in bounded memory.
+
+use crate::limits::{BLOCK_MAX, INTERFACES_MAX, READ_BUFFER};
+use pcap_parser::traits::PcapReaderIterator;
+use pcap_parser::{Block, PcapBlockOwned, PcapError, create_reader};
+use std::io::{self, Read};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// One frame of a capture.
+#[derive(Debug, Clone, Copy)]
+pub struct Frame<'a> {
+    /// Nanoseconds since 1970.
+    pub ns: i64,
+    /// The number of its link layer, as the registry of libpcap has it.
+    pub link: i32,
+    /// What of it was captured.
+    pub data: &'a [u8],
+    /// Its length on the wire, in bytes.
+    pub wire_len: u32,
+}
+
+/// How a capture ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// Behind a whole frame.
+    Whole,
+    /// In the middle of a frame: what wrote it was stopped, or the file was cut.
+    CutOff,
+    /// What follows this byte (after decompression) is no capture.
+    Damaged(u64),
+}
+
+/// Why a capture cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    /// It is none.
+    #[error(
+        "not a capture: it begins neither as pcap nor as pcapng does; tcpdump -w and Wireshark write such files"
+    )]
+    NotACapture,
+    /// Nothing in it.
+    #[error("empty: not even the header of a capture is there")]
+    Empty,
+    /// Reading failed.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// An error of the reader, which the parser does not hand on.
+type Failure = Arc<Mutex<Option<io::Error>>>;
+
+/// Gives the parser enough to recognise the format with its first read, and keeps what failed.
+struct Input<R> {
+    inner: R,
+    begun: bool,
+    failure: Failure,
+}
+
+/// The header of a pcap file, and enough of a pcapng file to know how long its first block is.
+const HEADER: usize = 24;
+
+impl<R: Read> Read for Input<R> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let (mut have, mut want) = (0, 1);
+        if !std::mem::replace(&mut self.begun, true) {
+            want = HEADER;
+        }
+        while have < want.min(buf.len()) {
+            match self.inner.read(&mut buf[have..]) {
+                Ok(0) => break,
+                Ok(n) => have += n,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => {
+                    *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(e);
+                    return Err(io::ErrorKind::Other.into());
+                }
+            }
+            if want == HEADER
+                && have >= HEADER
+                && let Some(block) = first_block(buf)
+            {
+                want = block;
+            }
+        }
+        Ok(have)
+    }
+}
+
+/// The length of a pcapng file's first block.
+fn first_block(buf: &[u8]) -> Option<usize> {
+    let word = |at: usize| <[u8; 4]>::try_from(buf.get(at..at + 4)?).ok();
+    let len = match (word(0)?, word(8)?) {
+        ([0x0a, 0x0d, 0x0d, 0x0a], [0x1a, 0x2b, 0x3c, 0x4d]) => u32::from_be_bytes(word(4)?),
+        ([0x0a, 0x0d, 0x0d, 0x0a], [0x4d, 0x3c, 0x2b, 0x1a]) => u32::from_le_bytes(word(4)?),
+        _ => return None,
+    };
+    usize::try_from(len).ok()
+}
+
+/// An interface of a pcapng section: its link layer, units of time in a second, seconds to add.
+struct Interface {
+    link: i32,
+    resolution: u64,
+    offset: i64,
+}
+
+/// A capture that is being read.
+pub struct Capture {
+    reader: Box<dyn PcapReaderIterator + Send>,
+    failure: Failure,
+    link: i32,
+    nanoseconds: bool,
+    interfaces: Vec<Interface>,
+    last_ns: i64,
+    capacity: usize,
+    read: u64,
+    strange: u64,
+}
+
+impl Capture {
+    /// Begins to read `input`, which is not compressed.
+    ///
+    /// # Errors
+    /// When it cannot be read or is no capture.
+    pub fn open(input: impl Read + Send + 'static) -> Result<Capture, SourceError> {
+        let failure = Failure::default();
+        let input = Input { inner: input, begun: false, failure: failure.clone() };
+        let reader = create_reader(READ_BUFFER, input).map_err(|e| match (taken(&failure), e) {
+            (Some(e), _) => SourceError::Io(e),
+            (None, PcapError::Eof) => SourceError::Empty,
+            _ => SourceError::NotACapture,
+        })?;
+        Ok(Capture {
+            reader,
+            failure,
+            link: -1,
+            nanoseconds: false,
+            interfaces: Vec::new(),
+            last_ns: 0,
+            capacity: READ_BUFFER,
+            read: 0,
+            strange: 0,
+        })
+    }
+
+    /// Frames that are there but cannot be told the link layer or the length of.
+    #[must_use]
+    pub fn strange(&self) -> u64 {
+        self.strange
+    }
+
+    /// Hands each frame to `f`, up to the end of what can be read.
+    ///
+    /// # Errors
+    /// When reading fails.
+    pub fn each(&mut self, mut f: impl FnMut(&Frame<'_>)) -> Result<End, SourceError> {
+        loop {
+            let wanted = match self.reader.next() {
+                Ok((len, block)) => {
+                    let this = (&mut self.link, &mut self.nanoseconds, &mut self.interfaces);
+                    match frame(&block, this, self.last_ns) {
+                        Some(Ok(frame)) => {
+                            self.last_ns = frame.ns;
+                            f(&frame);
+                        }
+                        Some(Err(())) => self.strange += 1,
+                        None => {}
+                    }
+                    drop(block);
+                    self.read += len as u64;
+                    if len == 0 {
+                        return Ok(End::Damaged(self.read));
+                    }
+                    self.reader.consume(len);
+                    continue;
+                }
+                Err(PcapError::Eof) => return Ok(End::Whole),
+                Err(PcapError::UnexpectedEof) => return Ok(End::CutOff),
+                Err(PcapError::Incomplete(_)) => false,
+                Err(PcapError::BufferTooSmall) => true,
+                Err(PcapError::ReadError) => return Err(self.failed()),
+                Err(_) => return Ok(End::Damaged(self.read)),
+            };
+            let before = self.reader.data().len();
+            if wanted || before >= self.capacity {
+                if self.capacity >= BLOCK_MAX {
+                    return Ok(End::Damaged(self.read));
+                }
+                self.capacity *= 2;
+                self.reader.grow(self.capacity);
+            }
+            if self.reader.refill().is_err() {
+                return Err(self.failed());
+            }
+            if self.reader.reader_exhausted() && self.reader.data().len() == before && wanted {
+                return Ok(End::CutOff);
+            }
+        }
+    }
+
+    fn failed(&self) -> SourceError {
+        SourceError::Io(taken(&self.failure).unwrap_or_else(|| io::ErrorKind::Other.into()))
+    }
+}
+
+fn taken(failure: &Failure) -> Option<io::Error> {
+    failure.lock().unwrap_or_else(PoisonError::into_inner).take()
+}
+
+/// The frame in a block, `None` when the block is about something else.
+fn frame<'a>(
+    block: &PcapBlockOwned<'a>,
+    (link, nanoseconds, interfaces): (&mut i32, &mut bool, &mut Vec<Interface>),
+    last_ns: i64,
+) -> Option<Result<Frame<'a>, ()>> {
+    Some(match block {
+        PcapBlockOwned::LegacyHeader(header) => {
+            // The upper bits say whether frames end with a check sequence.
+            *link = header.network.0 & 0xffff;
+            *nanoseconds = header.is_nanosecond_precision();
+            return None;
+        }
+        PcapBlockOwned::Legacy(b) => {
+            let ns = i64::from(b.ts_usec) * if *nanoseconds { 1 } else { 1000 };
+            let ns = i64::from(b.ts_sec) * 1_000_000_000 + ns;
+            Ok(Frame { ns, link: *link, data: b.data, wire_len: b.origlen.max(b.caplen) })
+        }
+        PcapBlockOwned::NG(Block::SectionHeader(_)) => {
+            interfaces.clear();
+            return None;
+        }
+        PcapBlockOwned::NG(Block::InterfaceDescription(b)) => {
+            if interfaces.len() < INTERFACES_MAX {
+                let resolution = b.ts_resolution().unwrap_or(1_000_000).max(1);
+                interfaces.push(Interface { link: b.linktype.0, resolution, offset: b.ts_offset() });
+            }
+            return None;
+        }
+        PcapBlockOwned::NG(Block::EnhancedPacket(b)) => {
+            let interface = usize::try_from(b.if_id).ok().and_then(|i| interfaces.get(i));
+            let data = usize::try_from(b.caplen).ok().and_then(|len| b.data.get(..len));
+            let (Some(interface), Some(data)) = (interface, data) else { return Some(Err(())) };
+            let units = (u64::from(b.ts_high) << 32) | u64::from(b.ts_low);
+            let ns = u128::from(units) * 1_000_000_000 / u128::from(interface.resolution);
+            let ns = i64::try_from(ns).unwrap_or(i64::MAX);
+            let ns = ns.saturating_add(interface.offset.saturating_mul(1_000_000_000));
+            Ok(Frame { ns, link: interface.link, data, wire_len: b.origlen.max(b.caplen) })
+        }
+        PcapBlockOwned::NG(Block::SimplePacket(b)) => {
+            let Some(interface) = interfaces.first() else { return Some(Err(())) };
+            let len = b.data.len().min(b.origlen as usize);
+            Ok(Frame { ns: last_ns, link: interface.link, data: &b.data[..len], wire_len: b.origlen })
+        }
+        PcapBlockOwned::NG(_) => return None,
+    })
+}

@@ -1,0 +1,400 @@
+//! One direction of a connection as RPC records (RFC 5531 section 11). Pure.
+//!
+//! Where the stream is not in step with the records (the capture began later, or bytes of it are missing), the next record mark
+//! with a plausible header behind it is looked for.
+
+use crate::limits::{HELD_IDLE_MAX, PIECE_MAX, RECORD_MAX, SEARCHED_MAX};
+use crate::skim::{Head, Kind, Progress, Skim, plausible};
+
+/// Which frame, and when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Stamp {
+    /// Nanoseconds since 1970.
+    pub ns: i64,
+    /// The frame's number in the capture, from 1.
+    pub frame: u64,
+    /// Nanoseconds since the frame before.
+    pub gap_ns: i64,
+    /// The frame's length on the wire.
+    pub wire_len: u32,
+}
+
+/// A message with its times.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Message {
+    /// What it is.
+    pub head: Head,
+    /// The segment with its first byte.
+    pub first: Stamp,
+    /// The segment with which all of it was there; `None`: its end is not in the capture.
+    pub last: Option<Stamp>,
+    /// Bytes of it were left out when the frames were captured.
+    pub cut: bool,
+    /// Its length in bytes, without record marks.
+    pub bytes: u64,
+}
+
+/// What a stream needs to know and fills.
+pub(crate) struct Around<'a> {
+    /// What a reply in this direction would answer.
+    pub known: &'a dyn Fn(u32) -> Option<Kind>,
+    /// Messages that are whole.
+    pub out: &'a mut Vec<Message>,
+    /// Whether a listing is wanted.
+    pub detail: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    /// The next bytes are a record mark.
+    Mark,
+    /// The next bytes belong to a fragment.
+    Fragment,
+    /// Nobody knows.
+    Search,
+}
+
+/// A record that is arriving.
+#[derive(Debug, Default)]
+struct Record {
+    skim: Skim,
+    /// Bytes that wait for more.
+    held: Vec<u8>,
+    /// Bytes of data to come.
+    data: u64,
+    bytes: u64,
+    begun: bool,
+    enough: bool,
+    cut: bool,
+    open_end: bool,
+    first: Stamp,
+    last: Stamp,
+}
+
+/// One direction of a connection.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    mode: Mode,
+    mark: [u8; 4],
+    marked: usize,
+    mark_at: Stamp,
+    left: u32,
+    last_fragment: bool,
+    record: Record,
+    /// The end of what was searched, in which a record may begin.
+    tail: Vec<u8>,
+    searched: u64,
+    /// Records that were read to their headers.
+    pub records: u64,
+    /// Times that the stream was found not to be in step.
+    pub lost: u64,
+}
+
+impl Stream {
+    /// At the beginning of a connection, or somewhere in one.
+    pub fn new(at_beginning: bool) -> Self {
+        Stream {
+            mode: if at_beginning { Mode::Mark } else { Mode::Search },
+            mark: [0; 4],
+            marked: 0,
+            mark_at: Stamp::default(),
+            left: 0,
+            last_fragment: false,
+            record: Record::default(),
+            tail: Vec::new(),
+            searched: 0,
+            records: 0,
+            lost: 0,
+        }
+    }
+
+    /// Bytes of memory that wait for more to come.
+    pub fn held(&self) -> usize {
+        self.record.held.capacity() + self.tail.capacity()
+    }
+
+    /// Gives up what waits for more to come.
+    pub fn let_go(&mut self) {
+        if !self.record.held.is_empty() {
+            self.record.stop();
+        }
+        self.record.held = Vec::new();
+        self.tail = Vec::new();
+    }
+
+    /// How many of the next bytes will be passed over, whatever they are.
+    pub fn indifferent(&self) -> u64 {
+        match self.mode {
+            Mode::Fragment if self.record.enough && self.record.begun => self.left.into(),
+            Mode::Fragment => self.record.data.min(self.left.into()),
+            _ => 0,
+        }
+    }
+
+    /// The next bytes.
+    pub fn feed(&mut self, bytes: &[u8], at: Stamp, around: &mut Around<'_>) {
+        if self.mode == Mode::Search {
+            self.searched = self.searched.saturating_add(bytes.len() as u64);
+        }
+        if self.tail.is_empty() {
+            self.run(bytes, at, around);
+        } else {
+            let mut joined = std::mem::take(&mut self.tail);
+            joined.extend_from_slice(bytes);
+            self.run(&joined, at, around);
+        }
+    }
+
+    fn run(&mut self, mut bytes: &[u8], at: Stamp, around: &mut Around<'_>) {
+        while !bytes.is_empty() {
+            match self.mode {
+                Mode::Search => match self.find(bytes, around.known) {
+                    Some(from) => {
+                        self.mode = Mode::Mark;
+                        bytes = &bytes[from..];
+                    }
+                    None => return,
+                },
+                Mode::Mark => {
+                    if self.marked == 0 {
+                        self.mark_at = at;
+                    }
+                    let n = bytes.len().min(4 - self.marked);
+                    self.mark[self.marked..self.marked + n].copy_from_slice(&bytes[..n]);
+                    self.marked += n;
+                    if self.marked < 4 {
+                        return;
+                    }
+                    let mark = u32::from_be_bytes(self.mark);
+                    if !self.begin_fragment(mark, around) {
+                        self.lose();
+                        // A call could begin right here.
+                        continue;
+                    }
+                    bytes = &bytes[n..];
+                }
+                Mode::Fragment => {
+                    let n = bytes.len().min(self.left as usize);
+                    let ends = self.last_fragment && n == self.left as usize;
+                    if !self.record.push(&bytes[..n], ends, at, around.known) {
+                        self.lose();
+                        continue;
+                    }
+                    bytes = &bytes[n..];
+                    self.left -= u32::try_from(n).unwrap_or(self.left);
+                    self.end_fragment(around);
+                }
+            }
+        }
+    }
+
+    /// Bytes that are not there; with `at`, because the frame that they were in was cut.
+    pub fn hole(&mut self, mut len: u64, at: Option<Stamp>, around: &mut Around<'_>) {
+        while len > 0 {
+            match self.mode {
+                Mode::Search => {
+                    self.tail.clear();
+                    return;
+                }
+                Mode::Mark => {
+                    self.lose();
+                    return;
+                }
+                Mode::Fragment => {
+                    let n = len.min(self.left.into());
+                    self.record.hole(n, at);
+                    len -= n;
+                    self.left -= u32::try_from(n).unwrap_or(self.left);
+                    self.end_fragment(around);
+                }
+            }
+        }
+    }
+
+    /// Bytes that are there, but of which [`Stream::indifferent`] said that they do not matter.
+    pub fn pass(&mut self, len: u32, at: Stamp, around: &mut Around<'_>) {
+        if u64::from(len) > self.indifferent() {
+            self.hole(len.into(), None, around);
+            return;
+        }
+        self.record.seen(at);
+        self.record.bytes += u64::from(len);
+        self.record.open_end = false;
+        self.record.data = self.record.data.saturating_sub(len.into());
+        self.left -= len;
+        self.end_fragment(around);
+    }
+
+    fn begin_fragment(&mut self, mark: u32, around: &mut Around<'_>) -> bool {
+        self.marked = 0;
+        self.left = mark & 0x7fff_ffff;
+        self.last_fragment = mark >> 31 == 1;
+        if !self.record.begun {
+            self.record.begin(self.mark_at, around.detail);
+        }
+        if self.left > RECORD_MAX || self.record.bytes + u64::from(self.left) > RECORD_MAX.into() {
+            return false;
+        }
+        self.mode = Mode::Fragment;
+        if self.left == 0 {
+            self.end_fragment(around);
+        }
+        true
+    }
+
+    fn end_fragment(&mut self, around: &mut Around<'_>) {
+        if self.left > 0 {
+            return;
+        }
+        self.mode = Mode::Mark;
+        if !self.last_fragment {
+            return;
+        }
+        if let Some(message) = self.record.end() {
+            self.records += 1;
+            self.searched = 0;
+            around.out.push(message);
+        }
+    }
+
+    /// The stream is out of step.
+    pub fn lose(&mut self) {
+        if self.mode != Mode::Search {
+            self.lost += 1;
+        }
+        self.mode = Mode::Search;
+        self.marked = 0;
+        self.tail.clear();
+        self.record.forget();
+    }
+
+    /// Where a record could begin in these bytes. What is too short to tell is kept for the next ones.
+    fn find(&mut self, bytes: &[u8], known: &dyn Fn(u32) -> Option<Kind>) -> Option<usize> {
+        let tried = if self.searched > SEARCHED_MAX { 1 } else { bytes.len() };
+        for from in 0..tried {
+            match plausible(&bytes[from..], RECORD_MAX, known) {
+                Some(true) => return Some(from),
+                Some(false) => {}
+                None => {
+                    self.tail.extend_from_slice(&bytes[from..]);
+                    return None;
+                }
+            }
+        }
+        None
+    }
+}
+
+impl Record {
+    fn begin(&mut self, at: Stamp, detail: bool) {
+        self.forget();
+        self.skim = Skim::new(detail);
+        self.begun = true;
+        self.first = at;
+        self.last = at;
+    }
+
+    fn forget(&mut self) {
+        self.held.clear();
+        self.held.shrink_to(HELD_IDLE_MAX);
+        (self.data, self.bytes) = (0, 0);
+        (self.begun, self.enough, self.cut, self.open_end) = (false, false, false, false);
+    }
+
+    fn seen(&mut self, at: Stamp) {
+        if at.ns < self.first.ns {
+            self.first = at;
+        }
+        if at.ns >= self.last.ns {
+            self.last = at;
+        }
+    }
+
+    /// Takes bytes; `false`: this is no RPC message.
+    fn push(&mut self, bytes: &[u8], ends: bool, at: Stamp, known: &dyn Fn(u32) -> Option<Kind>) -> bool {
+        self.seen(at);
+        self.open_end = false;
+        self.bytes += bytes.len() as u64;
+        if self.enough {
+            return true;
+        }
+        if self.held.is_empty() {
+            let Some(done) = self.read(bytes, ends, known) else { return false };
+            self.held.extend_from_slice(&bytes[done..]);
+        } else {
+            let mut held = std::mem::take(&mut self.held);
+            held.extend_from_slice(bytes);
+            let Some(done) = self.read(&held, ends, known) else { return false };
+            held.drain(..done);
+            self.held = held;
+        }
+        if self.held.len() > PIECE_MAX {
+            self.stop();
+        }
+        true
+    }
+
+    /// Reads as far as it goes and says how far that was; `None`: this is no RPC message.
+    fn read(&mut self, bytes: &[u8], ends: bool, known: &dyn Fn(u32) -> Option<Kind>) -> Option<usize> {
+        let mut at = 0;
+        loop {
+            let data = usize::try_from(self.data).unwrap_or(usize::MAX).min(bytes.len() - at);
+            at += data;
+            self.data -= data as u64;
+            if self.data > 0 {
+                return Some(at);
+            }
+            match self.skim.advance(&bytes[at..], ends, known) {
+                Progress::Used(n) => at += n,
+                Progress::Data(n, data) => {
+                    at += n;
+                    self.data = data;
+                }
+                Progress::More => return Some(at),
+                Progress::Enough => {
+                    self.enough = true;
+                    return Some(bytes.len());
+                }
+                Progress::Strange => return None,
+            }
+        }
+    }
+
+    /// Bytes that are not there.
+    fn hole(&mut self, len: u64, at: Option<Stamp>) {
+        self.bytes += len;
+        match at {
+            Some(at) => {
+                self.seen(at);
+                self.cut = true;
+            }
+            None => self.open_end = true,
+        }
+        if self.enough || self.data >= len {
+            self.data = self.data.saturating_sub(len);
+        } else {
+            self.stop();
+        }
+    }
+
+    /// No more of it is read.
+    fn stop(&mut self) {
+        self.skim.blind(&self.held);
+        self.held = Vec::new();
+        self.data = 0;
+        self.enough = true;
+    }
+
+    fn end(&mut self) -> Option<Message> {
+        let head = self.skim.finish();
+        let message = head.map(|head| Message {
+            head,
+            first: self.first,
+            last: (!self.open_end).then_some(self.last),
+            cut: self.cut,
+            bytes: self.bytes,
+        });
+        self.forget();
+        message
+    }
+}

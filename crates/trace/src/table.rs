@@ -1,0 +1,163 @@
+//! Service times by procedure, as tshark's `-z rpc,srt` has them, with median and 99th percentile; of NFSv4 also by operation.
+
+use crate::limits::ROWS_MAX;
+use crate::skim::{Kind, Program, v4};
+use crate::trace::{Call, Reply};
+use hdrhistogram::Histogram;
+use std::collections::BTreeMap;
+
+/// What a row is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Item {
+    /// A procedure of the program, by its number.
+    Procedure(u32),
+    /// The COMPOUNDs of NFSv4 with this main operation.
+    Operation(u32),
+}
+
+/// Which row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// Of which program.
+    pub program: Program,
+    /// The program's version.
+    pub version: u32,
+    /// What.
+    pub item: Item,
+}
+
+impl Place {
+    /// The name of what the row is about.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let (known, number) = match self.item {
+            Item::Procedure(n) => (self.program.procedure(self.version, n), n),
+            Item::Operation(n) => (landfast_nfs::v4::OpNum(n).name(), n),
+        };
+        known.map_or_else(|| format!("{number}"), str::to_owned)
+    }
+
+    /// Its number.
+    #[must_use]
+    pub fn index(&self) -> u32 {
+        match self.item {
+            Item::Procedure(n) | Item::Operation(n) => n,
+        }
+    }
+}
+
+/// A row.
+#[derive(Debug)]
+pub struct Row {
+    /// Calls with their replies.
+    pub calls: u64,
+    /// The shortest service time, in nanoseconds.
+    pub min_ns: u64,
+    /// The longest.
+    pub max_ns: u64,
+    /// All together.
+    pub sum_ns: u128,
+    times: Histogram<u32>,
+}
+
+impl Row {
+    /// The most memory that a row can take: 37 powers of two above the first 2,048, in 1,024 steps of four bytes each.
+    pub const BYTES_MAX: usize = 39 * 1024 * 4;
+
+    fn new() -> Self {
+        // One in a thousand is as exact as a percentile need be.
+        let times = Histogram::new(3).unwrap_or_else(|_| unreachable!("three digits are allowed"));
+        Row { calls: 0, min_ns: u64::MAX, max_ns: 0, sum_ns: 0, times }
+    }
+
+    fn add(&mut self, ns: u64) {
+        self.calls += 1;
+        self.min_ns = self.min_ns.min(ns);
+        self.max_ns = self.max_ns.max(ns);
+        self.sum_ns += u128::from(ns);
+        // The distribution grows up to the longest time; it has no other limit.
+        let _ = self.times.record(ns.min(LONGEST_NS));
+    }
+
+    /// The mean, in nanoseconds.
+    #[must_use]
+    pub fn avg_ns(&self) -> u64 {
+        u64::try_from(self.sum_ns / u128::from(self.calls.max(1))).unwrap_or(u64::MAX)
+    }
+
+    /// The time within which so many in a hundred were answered, to three digits.
+    #[must_use]
+    pub fn percentile_ns(&self, percent: f64) -> u64 {
+        self.times.value_at_percentile(percent).clamp(self.min_ns.min(self.max_ns), self.max_ns)
+    }
+}
+
+/// Nanoseconds as seconds with six decimals, rounded as tshark does.
+#[must_use]
+pub fn seconds(ns: u128) -> String {
+    let us = (ns + 500) / 1000;
+    format!("{}.{:06}", us / 1_000_000, us % 1_000_000)
+}
+
+/// Times in the distributions end here: a day.
+const LONGEST_NS: u64 = 86_400 * 1_000_000_000;
+
+/// All rows.
+#[derive(Debug, Default)]
+pub struct Table {
+    rows: BTreeMap<Place, Row>,
+}
+
+impl Table {
+    /// The rows, in the order of programs, versions and numbers.
+    pub fn rows(&self) -> impl Iterator<Item = (&Place, &Row)> {
+        self.rows.iter()
+    }
+
+    /// Counts a call and its reply, when the times of both are there.
+    pub fn add(&mut self, call: &Call, reply: &Reply) {
+        let (Some(from), Some(to)) = (call.times.counted(), reply.times.counted()) else { return };
+        let ns = u64::try_from(to.ns.saturating_sub(from.ns)).unwrap_or(0);
+        let Kind { program, version, procedure, .. } = call.head.kind;
+        self.row(Place { program, version, item: Item::Procedure(procedure) }, ns);
+        if call.head.kind.is_compound()
+            && let Some(op) = main_operation(call, reply)
+        {
+            self.row(Place { program, version, item: Item::Operation(op) }, ns);
+        }
+    }
+
+    fn row(&mut self, place: Place, ns: u64) {
+        if self.rows.len() < ROWS_MAX || self.rows.contains_key(&place) {
+            self.rows.entry(place).or_insert_with(Row::new).add(ns);
+        }
+    }
+}
+
+/// The main operation of those that were carried out: a reply has them in the order of the call, and ends with the first that failed.
+#[must_use]
+pub fn main_operation(call: &Call, reply: &Reply) -> Option<u32> {
+    let ops = &call.head.ops;
+    let done = reply.head.operations.map_or(ops.len(), |n| (n as usize).min(ops.len()));
+    v4::main_operation(if done == 0 { ops } else { &ops[..done] }).map(|op| op.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_exact_to_one_in_a_thousand() {
+        let mut row = Row::new();
+        for us in 1..=1000u64 {
+            row.add(us * 1000);
+        }
+        row.add(u64::MAX);
+        for (percent, ns) in [(50.0, 501_000.0), (99.0, 991_000.0), (10.0, 101_000.0)] {
+            let found = row.percentile_ns(percent) as f64;
+            assert!((found - ns).abs() <= ns / 1000.0, "{percent}: {found}");
+        }
+        assert_eq!((row.min_ns, row.max_ns), (1000, u64::MAX));
+        assert!(row.times.distinct_values() * 4 <= Row::BYTES_MAX, "{}", row.times.distinct_values());
+    }
+}

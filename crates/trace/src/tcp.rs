@@ -1,0 +1,222 @@
+//! One direction of a TCP connection put in order. Pure.
+//!
+//! What is in order is handed on where it lies. What is ahead waits for the hole to be filled, in bounded memory; when the other end has
+//! acknowledged it or too much waits, the hole is one in the capture.
+
+use crate::limits::{STORED_ACKNOWLEDGED_MAX, STORED_BYTES_ALL_MAX, STORED_BYTES_MAX};
+use crate::limits::{STORED_SEGMENTS_MAX, WINDOW_MAX};
+use crate::stream::{Around, Stamp, Stream};
+use std::collections::VecDeque;
+
+/// A segment behind a hole.
+#[derive(Debug)]
+struct Stored {
+    seq: u32,
+    bytes: Vec<u8>,
+    /// Bytes that were not captured, or that do not matter.
+    missing: u32,
+    /// They were captured, but do not matter.
+    indifferent: bool,
+    at: Stamp,
+}
+
+impl Stored {
+    fn len(&self) -> u32 {
+        u32::try_from(self.bytes.len()).unwrap_or(u32::MAX).saturating_add(self.missing)
+    }
+}
+
+/// What was seen of it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// Segments that carried nothing new.
+    pub retransmitted: u64,
+    /// Segments that came before one that they follow.
+    pub early: u64,
+    /// Holes in the capture.
+    pub holes: u64,
+    /// Bytes in them.
+    pub hole_bytes: u64,
+}
+
+/// One direction of a connection.
+#[derive(Debug)]
+pub(crate) struct Half {
+    /// The number of the next byte; `None`: nothing was seen yet.
+    next: Option<u32>,
+    /// The number of the SYN.
+    begun: Option<u32>,
+    stored: VecDeque<Stored>,
+    stored_bytes: usize,
+    pub stream: Stream,
+    pub seen: Seen,
+}
+
+fn ahead(seq: u32, of: u32) -> i32 {
+    seq.wrapping_sub(of).cast_signed()
+}
+
+impl Half {
+    pub fn new() -> Self {
+        Half {
+            next: None,
+            begun: None,
+            stored: VecDeque::new(),
+            stored_bytes: 0,
+            stream: Stream::new(false),
+            seen: Seen::default(),
+        }
+    }
+
+    /// Whether segments wait behind a hole.
+    pub fn waits(&self) -> bool {
+        !self.stored.is_empty()
+    }
+
+    /// Whether this is the beginning that was seen already.
+    pub fn began_at(&self, seq: u32) -> bool {
+        self.begun == Some(seq)
+    }
+
+    /// A connection begins. `true`: another one than before.
+    pub fn begin(&mut self, seq: u32, all: &mut usize) -> bool {
+        if self.began_at(seq) {
+            return false;
+        }
+        self.drop_stored(all);
+        self.begun = Some(seq);
+        self.next = Some(seq.wrapping_add(1));
+        self.stream = Stream::new(true);
+        true
+    }
+
+    fn drop_stored(&mut self, all: &mut usize) {
+        *all -= self.stored_bytes;
+        self.stored_bytes = 0;
+        self.stored.clear();
+    }
+
+    /// A segment. `all` counts what all connections hold.
+    pub fn segment(
+        &mut self,
+        seq: u32,
+        payload: &[u8],
+        missing: u32,
+        at: Stamp,
+        all: &mut usize,
+        around: &mut Around<'_>,
+    ) {
+        let len = u32::try_from(payload.len()).unwrap_or(u32::MAX).saturating_add(missing);
+        if len == 0 {
+            return;
+        }
+        let next = *self.next.get_or_insert(seq);
+        let distance = ahead(seq, next);
+        if distance.unsigned_abs() > WINDOW_MAX.unsigned_abs() {
+            // Other traffic with the same ports, whose beginning was not seen.
+            self.drop_stored(all);
+            self.stream.lose();
+            self.next = Some(seq);
+            self.hand_on(payload, missing, at, around);
+        } else if distance > 0 {
+            self.seen.early += 1;
+            self.store(seq, payload, missing, at, all);
+            if self.stored.len() > STORED_SEGMENTS_MAX
+                || self.stored_bytes > STORED_BYTES_MAX
+                || *all > STORED_BYTES_ALL_MAX
+            {
+                self.give_up(all, around);
+            }
+        } else {
+            let old = distance.unsigned_abs();
+            if old >= len {
+                // One byte before the next: asks whether the other end is still there.
+                self.seen.retransmitted += u64::from(len > 1 || old > 1);
+                return;
+            }
+            self.hand_on_rest(old, payload, missing, at, around);
+            self.drain(all, around);
+        }
+    }
+
+    /// The other end has all bytes before `ack`.
+    pub fn acknowledged(&mut self, ack: u32, all: &mut usize, around: &mut Around<'_>) {
+        if self.stored.len() >= STORED_ACKNOWLEDGED_MAX && self.next.is_some_and(|next| ahead(ack, next) > 0)
+        {
+            self.give_up(all, around);
+        }
+    }
+
+    /// The hole before what waits is one in the capture.
+    pub fn give_up(&mut self, all: &mut usize, around: &mut Around<'_>) {
+        let (Some(next), Some(first)) = (self.next, self.stored.front()) else { return };
+        let hole = ahead(first.seq, next).unsigned_abs();
+        self.next = Some(first.seq);
+        self.seen.holes += 1;
+        self.seen.hole_bytes += u64::from(hole);
+        self.stream.hole(hole.into(), None, around);
+        self.drain(all, around);
+    }
+
+    fn store(&mut self, seq: u32, payload: &[u8], missing: u32, at: Stamp, all: &mut usize) {
+        let next = self.next.unwrap_or(seq);
+        let distance = ahead(seq, next);
+        // Data that is passed over anyway is remembered by its length.
+        let len = payload.len() as u64 + u64::from(missing);
+        let indifferent =
+            u64::from(distance.unsigned_abs()) + len <= self.stream.indifferent() && missing == 0;
+        let place = self.stored.partition_point(|s| ahead(s.seq, next) < distance);
+        if let Some(same) = self.stored.get(place)
+            && same.seq == seq
+            && u64::from(same.len()) >= len
+        {
+            self.seen.retransmitted += 1;
+            return;
+        }
+        let (bytes, missing) = match indifferent {
+            true => (Vec::new(), u32::try_from(len).unwrap_or(u32::MAX)),
+            false => (payload.to_vec(), missing),
+        };
+        self.stored_bytes += bytes.len();
+        *all += bytes.len();
+        self.stored.insert(place, Stored { seq, bytes, missing, indifferent, at });
+    }
+
+    fn drain(&mut self, all: &mut usize, around: &mut Around<'_>) {
+        while let (Some(next), Some(first)) = (self.next, self.stored.front()) {
+            let distance = ahead(first.seq, next);
+            if distance > 0 {
+                return;
+            }
+            let Some(first) = self.stored.pop_front() else { return };
+            self.stored_bytes -= first.bytes.len();
+            *all -= first.bytes.len();
+            let old = distance.unsigned_abs();
+            if old >= first.len() {
+                self.seen.retransmitted += 1;
+            } else if first.indifferent {
+                let new = first.len() - old;
+                self.next = Some(next.wrapping_add(new));
+                self.stream.pass(new, first.at, around);
+            } else {
+                self.hand_on_rest(old, &first.bytes, first.missing, first.at, around);
+            }
+        }
+    }
+
+    /// Hands on what is behind the first `old` bytes.
+    fn hand_on_rest(&mut self, old: u32, payload: &[u8], missing: u32, at: Stamp, around: &mut Around<'_>) {
+        let known = payload.len().min(old as usize);
+        let missing = missing - (old - u32::try_from(known).unwrap_or(old)).min(missing);
+        self.hand_on(&payload[known..], missing, at, around);
+    }
+
+    fn hand_on(&mut self, payload: &[u8], missing: u32, at: Stamp, around: &mut Around<'_>) {
+        let len = u32::try_from(payload.len()).unwrap_or(u32::MAX).wrapping_add(missing);
+        self.next = self.next.map(|next| next.wrapping_add(len));
+        self.stream.feed(payload, at, around);
+        if missing > 0 {
+            self.stream.hole(missing.into(), Some(at), around);
+        }
+    }
+}

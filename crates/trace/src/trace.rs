@@ -1,0 +1,504 @@
+//! From frames to calls with their replies: connections, and who answers whom. Pure: time comes with the frames.
+
+use crate::frame::{Packet, Passed, Tcp, packet};
+use crate::limits::{ANSWERED_MAX, CALLS_MAX, CONNECTIONS_MAX, HELD_ALL_MAX, UNANSWERED_MAX};
+use crate::skim::{CallHead, Head, Kind, Program, Protection, ReplyHead};
+use crate::source::Frame;
+use crate::stream::{Around, Message, Stamp, Stream};
+use crate::tcp::{Half, Seen};
+use foldhash::{HashMap, HashMapExt};
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+
+/// Both ends of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ends {
+    /// Who sent it.
+    pub from: SocketAddr,
+    /// To whom.
+    pub to: SocketAddr,
+}
+
+/// Times of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Times {
+    /// The segment with its first byte.
+    pub first: Stamp,
+    /// The segment with which all of it was there; `None`: its end is not in the capture.
+    pub last: Option<Stamp>,
+    /// Bytes of it were left out when the frames were captured.
+    pub cut: bool,
+    /// Its length in bytes.
+    pub bytes: u64,
+}
+
+impl Times {
+    /// The time that counts for service times: of the last segment, or, as tshark has it, of the first where frames were cut
+    /// short.
+    #[must_use]
+    pub fn counted(&self) -> Option<Stamp> {
+        if self.cut { Some(self.first) } else { self.last }
+    }
+}
+
+/// A call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Call {
+    /// What was called.
+    pub head: CallHead,
+    /// When.
+    pub times: Times,
+}
+
+/// A reply.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reply {
+    /// What became of the call.
+    pub head: ReplyHead,
+    /// When.
+    pub times: Times,
+}
+
+/// Is told what is found, in the order in which it became whole.
+pub trait Observer {
+    /// Whether [`CallHead::shown`] and [`ReplyHead::shown`] are wanted.
+    fn wants_detail(&self) -> bool {
+        false
+    }
+    /// A call that was not seen before.
+    fn call(&mut self, ends: Ends, call: &Call);
+    /// A reply and the call that it answers.
+    fn reply(&mut self, ends: Ends, call: &Call, reply: &Reply);
+}
+
+/// What was seen, and what of it could not be used.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Frames.
+    pub frames: u64,
+    /// Frames of which less was captured than there was.
+    pub cut_frames: u64,
+    /// Frames that were passed over, and why.
+    pub passed: BTreeMap<Passed, u64>,
+    /// TCP connections with payload.
+    pub connections: u64,
+    /// Pairs of ports, of TCP or UDP, between which there was RPC.
+    pub rpc_connections: u64,
+    /// Connections that were forgotten because there were too many at a time.
+    pub forgotten: u64,
+    /// Calls to NFS, each counted once.
+    pub calls_seen: u64,
+    /// Those of them whose reply is there, with the times of both.
+    pub calls_matched: u64,
+    /// Those of them whose reply is there, but one of the two ends in a hole.
+    pub calls_unmeasured: u64,
+    /// Calls to other programs.
+    pub other_calls: u64,
+    /// Calls that were sent again.
+    pub repeated_calls: u64,
+    /// Replies that were sent again.
+    pub repeated_replies: u64,
+    /// Replies to calls that were not seen.
+    pub stray_replies: u64,
+    /// Calls to NFS whose arguments are encrypted (krb5p).
+    pub encrypted_calls: u64,
+    /// Probes for RPC over TLS; what follows on such a connection is encrypted.
+    pub tls_probes: u64,
+    /// What was seen of the TCP streams.
+    pub tcp: Seen,
+    /// Times that a stream was out of step with its records.
+    pub out_of_step: u64,
+    /// The first frame's time and the last's.
+    pub span: Option<(i64, i64)>,
+}
+
+/// Calls of one direction that wait for their replies, and replies that came last.
+#[derive(Debug, Default)]
+struct Calls {
+    open: HashMap<u32, Call>,
+    answered: VecDeque<u32>,
+    /// Calls that were unanswered when another connection began between the same ports: clients send them again there.
+    unanswered: Vec<(u32, Kind)>,
+}
+
+impl Calls {
+    fn kind(&self, xid: u32) -> Option<Kind> {
+        self.open.get(&xid).map(|call| call.head.kind)
+    }
+}
+
+/// A connection. Index 0: from the lower address to the higher.
+struct Connection {
+    halves: [Half; 2],
+    calls: [Calls; 2],
+    last_ns: i64,
+    rpc: bool,
+}
+
+type Key = (SocketAddr, SocketAddr, bool);
+
+/// What connections have in common.
+struct Common<O> {
+    observer: O,
+    totals: Totals,
+    stored: usize,
+    held: usize,
+    open: usize,
+}
+
+/// A capture that is being looked at.
+pub struct Trace<O> {
+    connections: HashMap<Key, Connection>,
+    common: Common<O>,
+    messages: Vec<Message>,
+    last_ns: Option<i64>,
+}
+
+impl<O: Observer> Trace<O> {
+    /// Nothing seen yet.
+    pub fn new(observer: O) -> Self {
+        let common = Common { observer, totals: Totals::default(), stored: 0, held: 0, open: 0 };
+        Trace { connections: HashMap::new(), common, messages: Vec::new(), last_ns: None }
+    }
+
+    /// The next frame.
+    pub fn frame(&mut self, frame: &Frame<'_>) {
+        let totals = &mut self.common.totals;
+        totals.frames += 1;
+        totals.cut_frames += u64::from((frame.data.len() as u64) < u64::from(frame.wire_len));
+        let (first, last) = totals.span.unwrap_or((frame.ns, frame.ns));
+        totals.span = Some((first.min(frame.ns), last.max(frame.ns)));
+        let at = Stamp {
+            ns: frame.ns,
+            frame: totals.frames,
+            gap_ns: frame.ns.saturating_sub(self.last_ns.unwrap_or(frame.ns)),
+            wire_len: frame.wire_len,
+        };
+        self.last_ns = Some(frame.ns);
+        match packet(frame) {
+            Ok(packet) => self.packet(&packet, at),
+            Err(why) => *totals.passed.entry(why).or_default() += 1,
+        }
+    }
+
+    fn packet(&mut self, packet: &Packet<'_>, at: Stamp) {
+        let up = packet.from <= packet.to;
+        let dir = usize::from(!up);
+        let key = if up {
+            (packet.from, packet.to, packet.tcp.is_some())
+        } else {
+            (packet.to, packet.from, packet.tcp.is_some())
+        };
+        let bare = packet.payload.is_empty() && packet.missing == 0;
+        if !self.connections.contains_key(&key) {
+            if packet.tcp.map_or_else(|| !begins_call(packet.payload), |tcp| bare && !tcp.syn) {
+                return;
+            }
+            self.make_room();
+            self.connections.insert(key, Connection::new(at.ns));
+        }
+        let Some(connection) = self.connections.get_mut(&key) else { return };
+        connection.last_ns = at.ns;
+        self.common.held -= connection.held();
+        let ends = Ends { from: packet.from, to: packet.to };
+        let mut messages = std::mem::take(&mut self.messages);
+        match packet.tcp {
+            Some(tcp) => connection.segment(dir, packet, tcp, at, &mut messages, &mut self.common),
+            None => connection.datagram(dir, packet, at, &mut messages, &self.common),
+        }
+        connection.settle(dir, ends, &mut messages, &mut self.common);
+        self.messages = messages;
+        if self.common.held + connection.held() > HELD_ALL_MAX {
+            connection.halves.iter_mut().for_each(|half| half.stream.let_go());
+        }
+        self.common.held += connection.held();
+        if self.common.open > CALLS_MAX {
+            self.forget_calls();
+        }
+    }
+
+    /// Forgets the connections that were silent longest when there are too many.
+    fn make_room(&mut self) {
+        if self.connections.len() < CONNECTIONS_MAX {
+            return;
+        }
+        let mut times: Vec<i64> = self.connections.values().map(|c| c.last_ns).collect();
+        let (_, oldest, _) = times.select_nth_unstable(CONNECTIONS_MAX / 4);
+        let oldest = *oldest;
+        let common = &mut self.common;
+        let mut room = CONNECTIONS_MAX / 4;
+        self.connections.retain(|key, connection| {
+            let forget = connection.last_ns <= oldest && room > 0;
+            if forget {
+                room -= 1;
+                common.totals.forgotten += 1;
+                connection.end(*key, common);
+            }
+            !forget
+        });
+    }
+
+    /// Forgets the older half of the calls that wait.
+    fn forget_calls(&mut self) {
+        let all = || self.connections.values().flat_map(|c| &c.calls).flat_map(|c| c.open.values());
+        let mut times: Vec<i64> = all().map(|call| call.times.first.ns).collect();
+        let middle = times.len() / 2;
+        let (_, oldest, _) = times.select_nth_unstable(middle);
+        let (oldest, mut left) = (*oldest, middle + 1);
+        for calls in self.connections.values_mut().flat_map(|c| &mut c.calls) {
+            let before = calls.open.len();
+            calls.open.retain(|_, call| {
+                let forget = call.times.first.ns <= oldest && left > 0;
+                left -= usize::from(forget);
+                !forget
+            });
+            self.common.open -= before - calls.open.len();
+        }
+    }
+
+    /// The capture has ended.
+    pub fn finish(mut self) -> (Totals, O) {
+        let mut rest: Vec<_> = self.connections.drain().collect();
+        rest.sort_unstable_by_key(|(key, _)| *key);
+        for (key, mut connection) in rest {
+            connection.end(key, &mut self.common);
+        }
+        (self.common.totals, self.common.observer)
+    }
+}
+
+/// Whether a datagram begins as a call of one of our programs.
+fn begins_call(payload: &[u8]) -> bool {
+    let word = |at: usize| Some(u32::from_be_bytes(<[u8; 4]>::try_from(payload.get(at..at + 4)?).ok()?));
+    word(4) == Some(0)
+        && word(8) == Some(2)
+        && word(12).is_some_and(|p| !matches!(Program::of(p), Program::Other(_) | Program::Callback))
+}
+
+impl Connection {
+    fn new(ns: i64) -> Self {
+        Connection {
+            halves: [Half::new(), Half::new()],
+            calls: [Calls::default(), Calls::default()],
+            last_ns: ns,
+            rpc: false,
+        }
+    }
+
+    fn segment<O: Observer>(
+        &mut self,
+        dir: usize,
+        packet: &Packet<'_>,
+        tcp: Tcp,
+        at: Stamp,
+        out: &mut Vec<Message>,
+        common: &mut Common<O>,
+    ) {
+        let mut seq = tcp.seq;
+        if tcp.syn {
+            let detail = common.observer.wants_detail();
+            let mut another = false;
+            self.with(dir, detail, out, |half, around| {
+                // What waits of the connection that had these ports before.
+                while half.waits() && !half.began_at(tcp.seq) {
+                    half.give_up(&mut common.stored, around);
+                }
+                another = half.begin(tcp.seq, &mut common.stored);
+            });
+            if another {
+                let ends = Ends { from: packet.from, to: packet.to };
+                self.settle(dir, ends, out, common);
+                let calls = &mut self.calls[dir];
+                calls.answered.clear();
+                common.open -= calls.open.len();
+                calls.unanswered.clear();
+                let open = calls.open.drain().take(UNANSWERED_MAX);
+                calls.unanswered.extend(open.map(|(xid, call)| (xid, call.head.kind)));
+            }
+            seq = seq.wrapping_add(1);
+        }
+        if let Some(ack) = tcp.ack
+            && self.halves[1 - dir].waits()
+        {
+            let mut other = Vec::new();
+            let detail = common.observer.wants_detail();
+            self.with(1 - dir, detail, &mut other, |half, around| {
+                half.acknowledged(ack, &mut common.stored, around);
+            });
+            let ends = Ends { from: packet.to, to: packet.from };
+            self.settle(1 - dir, ends, &mut other, common);
+        }
+        let detail = common.observer.wants_detail();
+        self.with(dir, detail, out, |half, around| {
+            half.segment(seq, packet.payload, packet.missing, at, &mut common.stored, around);
+        });
+    }
+
+    fn datagram<O: Observer>(
+        &mut self,
+        dir: usize,
+        packet: &Packet<'_>,
+        at: Stamp,
+        out: &mut Vec<Message>,
+        common: &Common<O>,
+    ) {
+        let Ok(len) = u32::try_from(packet.payload.len()) else { return };
+        let mark = (len.saturating_add(packet.missing) | 0x8000_0000).to_be_bytes();
+        self.with(dir, common.observer.wants_detail(), out, |half, around| {
+            half.stream = Stream::new(true);
+            half.stream.feed(&mark, at, around);
+            half.stream.feed(packet.payload, at, around);
+            half.stream.hole(packet.missing.into(), Some(at), around);
+        });
+    }
+
+    /// Lets one direction read, with the calls of the other.
+    fn with(
+        &mut self,
+        dir: usize,
+        detail: bool,
+        out: &mut Vec<Message>,
+        read: impl FnOnce(&mut Half, &mut Around<'_>),
+    ) {
+        let calls = &self.calls[1 - dir];
+        let known = |xid| calls.kind(xid);
+        read(&mut self.halves[dir], &mut Around { known: &known, out, detail });
+    }
+
+    /// Brings calls and replies together.
+    fn settle<O: Observer>(
+        &mut self,
+        dir: usize,
+        ends: Ends,
+        messages: &mut Vec<Message>,
+        common: &mut Common<O>,
+    ) {
+        for message in messages.drain(..) {
+            let Message { head, first, last, cut, bytes } = message;
+            let times = Times { first, last, cut, bytes };
+            if !std::mem::replace(&mut self.rpc, true) {
+                common.totals.rpc_connections += 1;
+            }
+            match head {
+                Head::Call(head) => self.call(dir, ends, Call { head, times }, common),
+                Head::Reply(head) => {
+                    // Whoever answers has the call: if it waits behind a hole, that is one in the capture.
+                    while !self.calls[1 - dir].open.contains_key(&head.xid) && self.halves[1 - dir].waits() {
+                        let mut calls = Vec::new();
+                        let detail = common.observer.wants_detail();
+                        self.with(1 - dir, detail, &mut calls, |half, around| {
+                            half.give_up(&mut common.stored, around);
+                        });
+                        let back = Ends { from: ends.to, to: ends.from };
+                        for Message { head, first, last, cut, bytes } in calls {
+                            let times = Times { first, last, cut, bytes };
+                            match head {
+                                Head::Call(head) => self.call(1 - dir, back, Call { head, times }, common),
+                                Head::Reply(head) => self.reply(1 - dir, back, Reply { head, times }, common),
+                            }
+                        }
+                    }
+                    self.reply(dir, ends, Reply { head, times }, common);
+                }
+            }
+        }
+    }
+
+    fn call<O: Observer>(&mut self, dir: usize, ends: Ends, call: Call, common: &mut Common<O>) {
+        let (calls, totals) = (&mut self.calls[dir], &mut common.totals);
+        let xid = call.head.xid;
+        if calls.open.contains_key(&xid) || calls.answered.contains(&xid) {
+            totals.repeated_calls += 1;
+            return;
+        }
+        let kind = call.head.kind;
+        if let Some(i) = calls.unanswered.iter().position(|old| *old == (xid, kind)) {
+            calls.unanswered.swap_remove(i);
+            totals.repeated_calls += 1;
+        } else if kind.program == Program::Nfs {
+            totals.calls_seen += 1;
+            totals.encrypted_calls += u64::from(kind.protection == Protection::Privacy);
+        } else {
+            totals.other_calls += 1;
+        }
+        totals.tls_probes += u64::from(kind.protection == Protection::TlsProbe);
+        common.observer.call(ends, &call);
+        calls.open.insert(xid, call);
+        common.open += 1;
+    }
+
+    fn reply<O: Observer>(&mut self, dir: usize, ends: Ends, reply: Reply, common: &mut Common<O>) {
+        let (calls, totals) = (&mut self.calls[1 - dir], &mut common.totals);
+        let Some(call) = calls.open.remove(&reply.head.xid) else {
+            if calls.answered.contains(&reply.head.xid) {
+                totals.repeated_replies += 1;
+            } else {
+                totals.stray_replies += 1;
+            }
+            return;
+        };
+        common.open -= 1;
+        if calls.answered.len() >= ANSWERED_MAX {
+            calls.answered.pop_front();
+        }
+        calls.answered.push_back(reply.head.xid);
+        if call.head.kind.program == Program::Nfs {
+            let measured = call.times.counted().is_some() && reply.times.counted().is_some();
+            totals.calls_matched += u64::from(measured);
+            totals.calls_unmeasured += u64::from(!measured);
+        }
+        common.observer.reply(ends, &call, &reply);
+    }
+
+    fn held(&self) -> usize {
+        self.halves.iter().map(|half| half.stream.held()).sum()
+    }
+
+    /// No more comes of this connection.
+    fn end<O: Observer>(&mut self, key: Key, common: &mut Common<O>) {
+        common.held -= self.held();
+        let detail = common.observer.wants_detail();
+        for dir in 0..2 {
+            let (from, to) = if dir == 0 { (key.0, key.1) } else { (key.1, key.0) };
+            while self.halves[dir].waits() {
+                let mut out = Vec::new();
+                self.with(dir, detail, &mut out, |half, around| half.give_up(&mut common.stored, around));
+                self.settle(dir, Ends { from, to }, &mut out, common);
+            }
+        }
+        let totals = &mut common.totals;
+        totals.connections += u64::from(key.2);
+        for half in &self.halves {
+            totals.tcp.retransmitted += half.seen.retransmitted;
+            totals.tcp.early += half.seen.early;
+            totals.tcp.holes += half.seen.holes;
+            totals.tcp.hole_bytes += half.seen.hole_bytes;
+            totals.out_of_step += half.stream.lost;
+        }
+        common.open -= self.calls.iter().map(|c| c.open.len()).sum::<usize>();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::{READ_BUFFER, ROWS_MAX, STORED_BYTES_ALL_MAX};
+    use crate::table::Row;
+
+    #[test]
+    fn all_limits_together_stay_below_64_mib() {
+        // A table that has grown was half as large before.
+        let connections = CONNECTIONS_MAX.next_power_of_two() * 3 / 2 * size_of::<(Key, Connection)>();
+        // The numbers of their answered calls.
+        let answered = CONNECTIONS_MAX * ANSWERED_MAX * size_of::<u32>();
+        let calls = CALLS_MAX * (size_of::<Call>() + 64);
+        let rows = ROWS_MAX * Row::BYTES_MAX;
+        let all = connections + answered + calls + rows + STORED_BYTES_ALL_MAX + HELD_ALL_MAX + READ_BUFFER;
+        assert!(
+            all < 64 << 20,
+            "{all}: a connection {}, a call {}",
+            size_of::<Connection>(),
+            size_of::<Call>()
+        );
+    }
+}

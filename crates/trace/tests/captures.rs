@@ -1,0 +1,186 @@
+//! Captures of real traffic against the tables that tshark made of them: a directory of directories, each with `NAME.pcap.gz` (or
+//! `.pcapng.gz`), `NAME.srt-vN.txt` (`tshark -q -z rpc,srt,100003,N`), and perhaps `NAME.ops.tsv.gz` (a line a reply) and
+//! `NAME.v4-mainop.tsv`, in LANDFAST_CAPTURES.
+
+use landfast_trace::skim::{Program, v4};
+use landfast_trace::source::{Capture, End};
+use landfast_trace::table::{Item, Place, Row, Table, main_operation, seconds};
+use landfast_trace::trace::{Call, Ends, Observer, Reply, Totals, Trace};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+#[derive(Default)]
+struct Seen {
+    table: Table,
+    /// By xid: procedure or main operation, operations that were carried out, service time in nanoseconds.
+    replies: Vec<(u32, Vec<u8>, Option<u32>, i64)>,
+}
+
+impl Observer for Seen {
+    fn wants_detail(&self) -> bool {
+        true
+    }
+    fn call(&mut self, _: Ends, _: &Call) {}
+    fn reply(&mut self, _: Ends, call: &Call, reply: &Reply) {
+        self.table.add(call, reply);
+        if call.head.kind.program != Program::Nfs {
+            return;
+        }
+        let (Some(from), Some(to)) = (call.times.counted(), reply.times.counted()) else { return };
+        let done = reply.head.operations.map_or(call.head.ops.len(), |n| n as usize);
+        let ops = call.head.ops[..done.min(call.head.ops.len())].to_vec();
+        let main = if ops.is_empty() { Some(call.head.kind.procedure) } else { main_operation(call, reply) };
+        self.replies.push((call.head.xid, ops, main, to.ns - from.ns));
+    }
+}
+
+fn unpacked(path: &Path) -> Box<dyn Read + Send> {
+    let file = File::open(path).expect("the file");
+    match path.extension().is_some_and(|e| e == "gz") {
+        true => Box::new(flate2::read::MultiGzDecoder::new(file)),
+        false => Box::new(file),
+    }
+}
+
+fn text(path: &Path) -> String {
+    let mut text = String::new();
+    unpacked(path).read_to_string(&mut text).expect("text");
+    text
+}
+
+fn trace(path: &Path) -> (Totals, Seen) {
+    let mut capture = Capture::open(unpacked(path)).expect("a capture");
+    let mut trace = Trace::new(Seen::default());
+    assert_eq!(capture.each(|frame| trace.frame(frame)).expect("frames"), End::Whole);
+    trace.finish()
+}
+
+/// Name, calls, and the four times as tshark prints them.
+type Line = (String, String, [String; 4]);
+
+fn tshark(table: &str) -> Vec<Line> {
+    let mut lines = Vec::new();
+    for line in table.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        if let [index, name, calls, min, max, avg, sum] = words[..]
+            && index.parse::<u32>().is_ok()
+        {
+            lines.push((name.to_owned(), calls.to_owned(), [min, max, avg, sum].map(str::to_owned)));
+        }
+    }
+    assert!(!lines.is_empty());
+    lines
+}
+
+fn mainop(table: &str) -> Vec<Line> {
+    let lines = table.lines().filter(|l| !l.starts_with('#')).map(|line| {
+        let words: Vec<&str> = line.split('\t').collect();
+        (
+            words[0].to_owned(),
+            words[1].to_owned(),
+            [words[2], words[3], words[4], words[5]].map(str::to_owned),
+        )
+    });
+    let mut lines: Vec<Line> = lines.collect();
+    lines.sort();
+    lines
+}
+
+fn ours(table: &Table, of: impl Fn(&Place) -> bool) -> Vec<Line> {
+    let line =
+        |row: &Row| [row.min_ns.into(), row.max_ns.into(), row.avg_ns().into(), row.sum_ns].map(seconds);
+    table.rows().filter(|(p, _)| of(p)).map(|(p, r)| (p.name(), r.calls.to_string(), line(r))).collect()
+}
+
+fn captures(dir: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for sub in std::fs::read_dir(dir).expect("the directory") {
+        let sub = sub.expect("an entry").path();
+        for file in sub.is_dir().then(|| std::fs::read_dir(&sub).expect("a directory")).into_iter().flatten()
+        {
+            let file = file.expect("an entry").path();
+            if file.file_name().is_some_and(|n| n.to_string_lossy().contains(".pcap")) {
+                found.push(file);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+#[ignore = "needs captures with tshark's tables in LANDFAST_CAPTURES"]
+fn the_tables_are_tsharks() {
+    let dir = std::env::var_os("LANDFAST_CAPTURES").expect("LANDFAST_CAPTURES");
+    let captures = captures(Path::new(&dir));
+    assert!(!captures.is_empty());
+    for path in captures {
+        let name = path.file_name().expect("a name").to_string_lossy().into_owned();
+        let beside =
+            |what: &str| path.with_file_name(format!("{}.{what}", name.split('.').next().unwrap_or("")));
+        let (totals, seen) = trace(&path);
+        println!("{}: {totals:?}", path.display());
+        let (mut checked, mut calls) = (0, 0);
+        for version in [3, 4] {
+            let table = beside(&format!("srt-v{version}.txt"));
+            if table.exists() {
+                let expected = tshark(&text(&table));
+                calls += expected.iter().map(|line| line.1.parse::<u64>().expect("a count")).sum::<u64>();
+                let found = ours(&seen.table, |p| {
+                    p.program == Program::Nfs && p.version == version && matches!(p.item, Item::Procedure(_))
+                });
+                assert_eq!(found, expected, "{}", table.display());
+                checked += 1;
+            }
+        }
+        assert!(checked > 0, "no table beside {}", path.display());
+        assert_eq!((totals.calls_seen, totals.calls_matched), (calls, calls));
+        if beside("v4-mainop.tsv").exists() {
+            let mut found = ours(&seen.table, |p| matches!(p.item, Item::Operation(_)));
+            found.sort();
+            assert_eq!(found.len(), mainop(&text(&beside("v4-mainop.tsv"))).len());
+            // That table was rounded from sums of rounded times.
+            for (ours, theirs) in found.iter().zip(mainop(&text(&beside("v4-mainop.tsv")))) {
+                assert_eq!((&ours.0, &ours.1), (&theirs.0, &theirs.1));
+                for (ours, theirs) in ours.2.iter().zip(&theirs.2) {
+                    let [ours, theirs] = [ours, theirs].map(|t| t.parse::<f64>().expect("a time"));
+                    assert!((ours - theirs).abs() < 1.5e-6, "{ours} is not {theirs}");
+                }
+            }
+        }
+        if beside("ops.tsv.gz").exists() {
+            replies(&seen, &text(&beside("ops.tsv.gz")));
+        }
+    }
+}
+
+/// Each reply for itself: its operations, its main operation, its service time to the nanosecond.
+fn replies(seen: &Seen, expected: &str) {
+    let mut by_xid: BTreeMap<u32, Vec<_>> = BTreeMap::new();
+    for (xid, ops, main, ns) in &seen.replies {
+        by_xid.entry(*xid).or_default().push((ops, *main, *ns));
+    }
+    let mut lines = 0;
+    for line in expected.lines().filter(|l| !l.starts_with('#')) {
+        let f: Vec<&str> = line.split('\t').collect();
+        let xid = u32::from_str_radix(f[4].trim_start_matches("0x"), 16).expect("an xid");
+        let time: f64 = f[9].parse().expect("a time");
+        let all = by_xid.get(&xid).unwrap_or_else(|| panic!("no reply for {line}"));
+        let ops: Vec<u32> = f[7].split(',').filter_map(|op| op.parse().ok()).collect();
+        let first: u32 = if ops.is_empty() { f[6] } else { f[8] }
+            .split(',')
+            .next()
+            .and_then(|n| n.parse().ok())
+            .unwrap_or(0);
+        let same = all.iter().any(|(o, main, ns)| {
+            o.iter().map(|op| v4::number(*op).0).eq(ops.iter().copied())
+                && *main == Some(first)
+                && (*ns as f64 / 1e9 - time).abs() < 1.5e-9
+        });
+        assert!(same, "{line}: {all:?}");
+        lines += 1;
+    }
+    assert_eq!(lines, seen.replies.len());
+}
