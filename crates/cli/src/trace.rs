@@ -208,6 +208,12 @@ impl Found {
                 show_count(t.encrypted_calls)
             ));
         }
+        if self.table.operations_unknown() > t.encrypted_calls {
+            notes.push(format!(
+                "of {} COMPOUNDs the main operation was not captured: capture 512 bytes of each frame or all (tcpdump -s 0)",
+                show_count(self.table.operations_unknown() - t.encrypted_calls)
+            ));
+        }
         if t.tls_probes > 0 && t.calls_seen > t.tls_probes {
             notes.push("connections that turned to TLS (RPC over TLS) cannot be read".into());
         }
@@ -253,6 +259,7 @@ impl Found {
             "replies_stray": t.stray_replies,
             "calls_encrypted": t.encrypted_calls,
             "calls_of_other_programs": t.other_calls,
+            "compounds_of_unknown_operation": self.table.operations_unknown(),
             "tls_probes": t.tls_probes,
             "capture": {
                 "end": match self.end { End::Whole => "whole", End::CutOff => "cut off", End::Damaged(_) => "damaged" },

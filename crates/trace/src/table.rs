@@ -106,6 +106,7 @@ const LONGEST_NS: u64 = 86_400 * 1_000_000_000;
 #[derive(Debug, Default)]
 pub struct Table {
     rows: BTreeMap<Place, Row>,
+    operations_unknown: u64,
 }
 
 impl Table {
@@ -114,16 +115,23 @@ impl Table {
         self.rows.iter()
     }
 
+    /// COMPOUNDs whose main operation cannot be seen.
+    #[must_use]
+    pub fn operations_unknown(&self) -> u64 {
+        self.operations_unknown
+    }
+
     /// Counts a call and its reply, when the times of both are there.
     pub fn add(&mut self, call: &Call, reply: &Reply) {
         let (Some(from), Some(to)) = (call.times.counted(), reply.times.counted()) else { return };
         let ns = u64::try_from(to.ns.saturating_sub(from.ns)).unwrap_or(0);
         let Kind { program, version, procedure, .. } = call.head.kind;
         self.row(Place { program, version, item: Item::Procedure(procedure) }, ns);
-        if call.head.kind.is_compound()
-            && let Some(op) = main_operation(call, reply)
-        {
-            self.row(Place { program, version, item: Item::Operation(op) }, ns);
+        if call.head.kind.is_compound() {
+            match main_operation(call, reply) {
+                Some(op) => self.row(Place { program, version, item: Item::Operation(op) }, ns),
+                None => self.operations_unknown += 1,
+            }
         }
     }
 
@@ -135,10 +143,14 @@ impl Table {
 }
 
 /// The main operation of those that were carried out: a reply has them in the order of the call, and ends with the first that failed.
+/// `None`: it is encrypted, or is behind what was captured of the call.
 #[must_use]
 pub fn main_operation(call: &Call, reply: &Reply) -> Option<u32> {
     let ops = &call.head.ops;
-    let done = reply.head.operations.map_or(ops.len(), |n| (n as usize).min(ops.len()));
+    let done = reply.head.operations.map_or(ops.len(), |n| n as usize);
+    if done > ops.len() {
+        return v4::only_main_operation(ops).map(|op| op.0);
+    }
     v4::main_operation(if done == 0 { ops } else { &ops[..done] }).map(|op| op.0)
 }
 

@@ -454,6 +454,12 @@ fn an_operation_whose_arguments_were_cut_off_is_one_all_the_same() {
     let (totals, seen) = look(&wire.frames);
     let ops: Vec<OpNum> = seen.calls[0].head.ops.iter().map(|op| number(*op)).collect();
     assert_eq!((ops, totals.calls_matched), (vec![OpNum::PUTROOTFH, OpNum::SETATTR], 1));
+    assert_eq!(seen.table.operations_unknown(), 0);
+    // Of one operation less nobody knows what it was for.
+    wire.frames.iter_mut().for_each(|f| f.data.truncate(150));
+    let (totals, seen) = look(&wire.frames);
+    assert_eq!(seen.calls[0].head.ops, [24]);
+    assert_eq!((totals.calls_matched, seen.table.rows().count(), seen.table.operations_unknown()), (1, 1, 1));
 }
 
 #[test]

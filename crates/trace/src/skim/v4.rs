@@ -13,6 +13,12 @@ pub fn main_operation(ops: &[u8]) -> Option<OpNum> {
     ops.iter().min_by_key(|op| rank(**op)).map(|op| number(*op))
 }
 
+/// The same when more operations follow that cannot be seen: only if none of them can rank higher.
+#[must_use]
+pub fn only_main_operation(ops: &[u8]) -> Option<OpNum> {
+    ops.iter().find(|op| rank(**op) == 1).map(|op| number(*op))
+}
+
 fn rank(op: u8) -> u8 {
     match number(op) {
         OpNum::SEQUENCE => 6,
