@@ -657,7 +657,14 @@ impl Engine {
         let asks = if first.asks.len() + FIRST_OPS <= limits.ops as usize { first.asks } else { &[] };
         let behind = first.behind.take().filter(|_| !asks.is_empty() && self.packs_data());
         let behind = behind.and_then(|behind| behind(&self.room_behind(asks, &limits)));
-        let lease = caller.first_request(res.sessionid, setup.reclaims, asks, behind).await;
+        let mut lease = caller.first_request(res.sessionid, setup.reclaims, asks, behind).await;
+        if let Err(SetupError::Op(e)) = &lease
+            && too_much(e.status())
+            && !asks.is_empty()
+        {
+            // Refused before anything was done, and the slot was not used.
+            lease = caller.first_request(res.sessionid, setup.reclaims, &[], None).await;
+        }
         let (lease, answer) = lease.map_err(|e| ("first SEQUENCE", e))?;
         setup.reclaims = false;
         let mut table = SlotTable::new(limits.slots.max(1));
@@ -706,6 +713,18 @@ impl Engine {
             }
         }
     }
+}
+
+/// Whether a server that refuses a COMPOUND so may take a smaller one, whatever it has granted.
+fn too_much(status: NfsStat) -> bool {
+    matches!(
+        status,
+        NfsStat::NFS4ERR_TOO_MANY_OPS
+            | NfsStat::NFS4ERR_REQ_TOO_BIG
+            | NfsStat::NFS4ERR_REP_TOO_BIG
+            | NfsStat::NFS4ERR_REP_TOO_BIG_TO_CACHE
+            | NfsStat::NFS4ERR_RESOURCE
+    )
 }
 
 /// Reads the SEQUENCE result (RFC 8881 section 18.46).
