@@ -242,33 +242,22 @@ impl Engine {
             let Some(line) = self.lines.first() else { return };
             if let Some(conn) = line.hold().await.ready(epoch.number) {
                 let caller = self.caller(&conn);
-                // The server forgets both by itself when this fails. They go one behind the other without a wait between
-                // them; a server that takes up the second one first says that the client is busy.
-                let session = [ArgOp::DestroySession(epoch.id)];
-                let forget = client.map(|client| [ArgOp::DestroyClientid(client.id)]);
-                let client = async {
-                    match &forget {
-                        Some(ops) => caller.raw(ops).await.map(|reply| reply.status).ok(),
-                        None => None,
-                    }
-                };
-                self.peer.counters.rpcs.fetch_add(2, Ordering::Relaxed);
-                let answers = async {
-                    let (_, status) = tokio::join!(biased; caller.raw(&session), client);
-                    if let (Some(NfsStat::NFS4ERR_CLIENTID_BUSY), Some(ops)) = (status, &forget) {
-                        self.peer.counters.rpcs.fetch_add(1, Ordering::Relaxed);
-                        let _ = caller.raw(ops).await;
-                    }
-                };
+                // The server forgets both by itself when this fails. A client that has a session is busy to it, and requests
+                // that are under way together have no order.
+                self.peer.counters.rpcs.fetch_add(1, Ordering::Relaxed);
+                let _ = caller.raw(&[ArgOp::DestroySession(epoch.id)]).await;
+                let Some(client) = client else { return };
+                self.peer.counters.rpcs.fetch_add(1, Ordering::Relaxed);
+                let forget = [ArgOp::DestroyClientid(client.id)];
                 // Nobody has to wait over a long network for what the server does all the same.
-                let on_their_way = async {
+                let on_its_way = async {
                     conn.flushed().await;
                     sleep(limits::GOODBYE_HEARD).await;
                 };
                 tokio::select! {
                     biased;
-                    () = answers => {}
-                    () = on_their_way => {}
+                    _ = caller.raw(&forget) => {}
+                    () = on_its_way => {}
                 }
             }
         };

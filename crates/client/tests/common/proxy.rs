@@ -154,6 +154,12 @@ impl Shared {
             _ = tokio::io::copy(&mut from_client, &mut to_server) => false,
             cut = down => cut,
         };
+        if !cut {
+            // The end comes to the server behind all that the client has sent. To close with replies unread would reset the
+            // connection, and the server might lose what it has not read yet.
+            let _ = to_server.shutdown().await;
+            let _ = tokio::io::copy(&mut from_server, &mut tokio::io::sink()).await;
+        }
         if cut {
             self.cuts.fetch_add(1, Ordering::SeqCst);
             // Neither side has ended it in order.

@@ -47,7 +47,7 @@ const TIMES_PEERS: f64 = 3.0;
 const TIMES_SHORTEST: f64 = 2.0;
 
 /// Round trips that one extraction may wait for, one after another, from its start to its end.
-const WAITED_MAX: f64 = 5.0;
+const WAITED_MAX: f64 = 6.0;
 
 const LOG_BYTES: u64 = 256 << 20;
 
