@@ -556,6 +556,103 @@ fn links_and_versions_of_ip() {
     assert_eq!(look_at(147, &wire.frames).0.passed.values().sum::<u64>(), wire.frames.len() as u64);
 }
 
+#[test]
+fn records_of_several_fragments() {
+    let mut wire = Wire::new(700);
+    wire.open();
+    let whole = write(1, 5000);
+    let fragments = whole[4..].chunks(600);
+    let last = fragments.len() - 1;
+    for (i, fragment) in fragments.enumerate() {
+        let mark = u32::try_from(fragment.len()).expect("a fragment") | if i == last { 1 << 31 } else { 0 };
+        wire.send(true, &[&mark.to_be_bytes()[..], fragment].concat());
+    }
+    wire.send(false, &status(1, 0));
+    wire.send(true, &lookup(2, "behind"));
+    wire.send(false, &status(2, 0));
+    let (totals, seen) = look(&wire.frames);
+    assert_eq!((totals.calls_matched, totals.out_of_step, matched(&seen)), (2, 0, vec![1, 2]));
+    assert_eq!(seen.calls[0].times.bytes, whole.len() as u64 - 4);
+}
+
+#[test]
+fn rpc_by_datagrams() {
+    let datagram = |up: bool, payload: &[u8]| {
+        let ports = if up { [700u16, 2049] } else { [2049, 700] };
+        let len = u16::try_from(8 + payload.len()).expect("a datagram");
+        let mut data = vec![0x45, 0];
+        data.extend((len + 20).to_be_bytes());
+        data.extend([
+            0,
+            1,
+            0,
+            0,
+            64,
+            17,
+            0,
+            0,
+            10,
+            0,
+            0,
+            if up { 2 } else { 1 },
+            10,
+            0,
+            0,
+            if up { 1 } else { 2 },
+        ]);
+        data.extend(ports.iter().flat_map(|p| p.to_be_bytes()));
+        data.extend(len.to_be_bytes());
+        data.extend([0, 0]);
+        data.extend(payload);
+        let wire_len = u32::try_from(data.len()).expect("a frame");
+        Captured { ns: if up { 5 } else { 1_000_005 }, data, wire_len }
+    };
+    // Without record marks; what is no RPC is nobody's.
+    let frames = [
+        datagram(true, b"no RPC at all"),
+        datagram(true, &lookup(1, "x")[4..]),
+        datagram(false, &status(1, 0)[4..]),
+    ];
+    let (totals, seen) = look_at(101, &frames);
+    assert_eq!((totals.calls_matched, totals.rpc_connections, totals.connections), (1, 1, 0));
+    assert_eq!(seen.table.rows().next().map(|(_, row)| row.sum_ns), Some(1_000_000));
+}
+
+/// RFC 2203 section 5.3.1: with integrity the arguments stand behind a length and a sequence number, with privacy nobody reads them.
+#[test]
+fn calls_protected_by_rpcsec_gss() {
+    let protected = |xid: u32, service: u32| {
+        let plain = compound(xid, vec![ArgOp::Putrootfh, ArgOp::Remove(Bytes::from_static(b"x"))]);
+        // Behind the mark: six words, AUTH_SYS with its length and 32 bytes, the verifier.
+        let (head, args) = (&plain[4..28], &plain[4 + 24 + 40 + 8..]);
+        let mut message = head.to_vec();
+        for word in [6, 20, 1, 0, 9, service, 0, 6, 0] {
+            message.extend(u32::to_be_bytes(word));
+        }
+        for word in [u32::try_from(args.len() + 4).expect("a length"), 9] {
+            message.extend(u32::to_be_bytes(word));
+        }
+        if service == 3 {
+            message.extend([0x5a; 64])
+        } else {
+            message.extend(args)
+        }
+        let mark = u32::try_from(message.len()).expect("a length") | 1 << 31;
+        [&mark.to_be_bytes()[..], &message].concat()
+    };
+    for (service, names, encrypted) in [(2, vec!["COMPOUND", "REMOVE"], 0), (3, vec!["COMPOUND"], 1)] {
+        let mut wire = Wire::new(700);
+        wire.open();
+        wire.send(true, &protected(1, service));
+        let results = done(1, 0, 2);
+        let body = [&[0, 0, 0, 40, 0, 0, 0, 9][..], &results[28..]].concat();
+        wire.send(false, &reply(1, &body));
+        let (totals, seen) = look(&wire.frames);
+        assert_eq!((totals.calls_matched, totals.encrypted_calls), (1, encrypted), "service {service}");
+        assert_eq!(seen.table.rows().map(|(p, _)| p.name()).collect::<Vec<_>>(), names);
+    }
+}
+
 /// The frames as a file: pcap of either byte order and resolution, or pcapng.
 fn file(frames: &[Captured], form: u8) -> Vec<u8> {
     let big = form == 1;
