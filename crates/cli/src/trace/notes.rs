@@ -1,0 +1,74 @@
+//! What a reader of the numbers has to know.
+
+use super::Found;
+use crate::units::{show_bytes, show_count};
+use landfast_trace::source::End;
+
+impl Found {
+    /// What a reader of the numbers has to know.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let t = &self.totals;
+        let mut notes = Vec::new();
+        match self.end {
+            End::Whole => {}
+            End::CutOff => notes.push("the capture is cut off in the middle of a frame; what is before it counts".into()),
+            End::Damaged(at) => notes.push(format!(
+                "the capture is damaged at byte {at} (of what it is when not compressed); what is before it counts"
+            )),
+        }
+        if t.tcp.holes > 0 {
+            notes.push(format!(
+                "{} holes in the capture, {} in all: frames that were on the wire are not in it",
+                show_count(t.tcp.holes),
+                show_bytes(t.tcp.hole_bytes)
+            ));
+        }
+        if t.cut_frames > 0 && t.calls_seen > 0 {
+            notes.push(format!(
+                "{} frames were cut short when captured: times of messages of several segments are those of the first segment",
+                show_count(t.cut_frames)
+            ));
+        }
+        if t.encrypted_calls > 0 {
+            notes.push(format!(
+                "{} calls are encrypted (krb5p): of these only the procedure is known",
+                show_count(t.encrypted_calls)
+            ));
+        }
+        if self.table.operations_unknown() > t.encrypted_calls {
+            notes.push(format!(
+                "of {} COMPOUNDs the main operation was not captured: capture 512 bytes of each frame or all (tcpdump -s 0)",
+                show_count(self.table.operations_unknown() - t.encrypted_calls)
+            ));
+        }
+        if t.tls_probes > 0 && t.calls_seen > t.tls_probes {
+            notes.push("connections that turned to TLS (RPC over TLS) cannot be read".into());
+        }
+        if t.forgotten > 0 {
+            notes.push(format!(
+                "{} connections were too many to follow to their ends",
+                show_count(t.forgotten)
+            ));
+        }
+        notes
+    }
+
+    /// Why there is no table.
+    pub(super) fn nothing(&self) -> String {
+        let t = &self.totals;
+        if t.tls_probes > 0 {
+            return "no NFS that can be read: the connections turned to TLS (RPC over TLS); capture inside of the tunnel's ends, or without it".into();
+        }
+        let mut seen =
+            format!("{} frames, {} TCP connections", show_count(t.frames), show_count(t.connections));
+        for (why, n) in &t.passed {
+            seen.push_str(&format!(", {} frames {}", show_count(*n), why.words()));
+        }
+        if self.strange > 0 {
+            seen.push_str(&format!(", {} frames that no interface is given for", show_count(self.strange)));
+        }
+        format!(
+            "no calls to NFS in it ({seen}); capture with tcpdump -s 0 -w FILE host SERVER while the work runs"
+        )
+    }
+}

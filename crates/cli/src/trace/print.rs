@@ -1,0 +1,54 @@
+//! The tables for people.
+
+use super::Found;
+use crate::units::show_count;
+use landfast_trace::skim::Program;
+use landfast_trace::table::seconds;
+use std::io::{self, BufWriter, Write};
+
+const TITLES: &str =
+    "Index  Procedure              Calls    Min SRT    Max SRT    Avg SRT    Sum SRT     Median   99th pct";
+
+impl Found {
+    pub(super) fn print(&self, as_json: bool) -> io::Result<()> {
+        if as_json || self.listed {
+            return Ok(());
+        }
+        let mut out = BufWriter::new(io::stdout().lock());
+        let mut last = None;
+        for (place, row) in self.table.rows().filter(|(place, _)| place.program == Program::Nfs) {
+            if last != Some(place.version) {
+                last = Some(place.version);
+                let what = if place.version == 4 { ", COMPOUNDs by their main operation" } else { "" };
+                writeln!(
+                    out,
+                    "NFS version {}: service response times in seconds{what}\n{TITLES}",
+                    place.version
+                )?;
+            }
+            writeln!(
+                out,
+                "{:5}  {:<22} {:6} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}",
+                place.index(),
+                place.name(),
+                row.calls,
+                seconds(row.min_ns.into()),
+                seconds(row.max_ns.into()),
+                seconds(row.avg_ns().into()),
+                seconds(row.sum_ns),
+                seconds(row.percentile_ns(50.0).into()),
+                seconds(row.percentile_ns(99.0).into()),
+            )?;
+        }
+        let t = &self.totals;
+        writeln!(
+            out,
+            "\n{} of {} calls matched with their replies; {} sent again; {} TCP segments sent again",
+            show_count(t.calls_matched),
+            show_count(t.calls_seen),
+            show_count(t.repeated_calls),
+            show_count(t.tcp.retransmitted),
+        )?;
+        out.flush()
+    }
+}

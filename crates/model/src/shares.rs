@@ -1,0 +1,136 @@
+//! Where a span of time went, and what that says.
+
+use serde::{Deserialize, Serialize};
+
+/// What work can be bound by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Bound {
+    /// Round trips.
+    Rtt,
+    /// Making things stable.
+    Persistence,
+    /// The server's other work, or its queue.
+    Server,
+    /// Bytes a second.
+    Bandwidth,
+    /// The client itself.
+    Client,
+    /// Segments that were lost and waited for.
+    Loss,
+    /// Two of them, nearly alike.
+    Mixed,
+}
+
+impl Bound {
+    /// Its name in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Bound::Rtt => "rtt",
+            Bound::Persistence => "persistence",
+            Bound::Server => "server",
+            Bound::Bandwidth => "bandwidth",
+            Bound::Client => "client",
+            Bound::Loss => "loss",
+            Bound::Mixed => "mixed",
+        }
+    }
+}
+
+/// Parts of a span of time, in seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct Shares {
+    /// Round trips.
+    pub rtt: f64,
+    /// Making things stable.
+    pub persistence: f64,
+    /// The server's other work.
+    pub server: f64,
+    /// Bytes on their way.
+    pub bandwidth: f64,
+    /// The client, with nothing under way.
+    pub client: f64,
+    /// Waiting for segments that were lost.
+    pub loss: f64,
+}
+
+/// What bounds the work.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Verdict {
+    /// In one word.
+    pub bound: Bound,
+    /// The largest part.
+    pub first: Bound,
+    /// The next one.
+    pub runner_up: Bound,
+}
+
+/// Two parts that differ by less than this part of the whole are alike.
+const ALIKE: f64 = 0.10;
+
+impl Shares {
+    /// All parts with what they are, largest first.
+    #[must_use]
+    pub fn parts(&self) -> [(Bound, f64); 6] {
+        let mut parts = [
+            (Bound::Rtt, self.rtt),
+            (Bound::Persistence, self.persistence),
+            (Bound::Server, self.server),
+            (Bound::Bandwidth, self.bandwidth),
+            (Bound::Client, self.client),
+            (Bound::Loss, self.loss),
+        ];
+        parts.sort_by(|a, b| b.1.total_cmp(&a.1));
+        parts
+    }
+
+    /// All parts together.
+    #[must_use]
+    pub fn total(&self) -> f64 {
+        self.parts().iter().map(|(_, s)| s).sum()
+    }
+
+    /// What they say; `None`: there is nothing.
+    #[must_use]
+    pub fn verdict(&self) -> Option<Verdict> {
+        let total = self.total();
+        if total <= 0.0 {
+            return None;
+        }
+        let [(first, most), (runner_up, next), ..] = self.parts();
+        let bound = if (most - next) / total < ALIKE { Bound::Mixed } else { first };
+        Some(Verdict { bound, first, runner_up })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_part_bounds_unless_two_are_alike() {
+        let shares = Shares { rtt: 5.0, client: 3.0, server: 2.0, ..Shares::default() };
+        let verdict = Verdict { bound: Bound::Rtt, first: Bound::Rtt, runner_up: Bound::Client };
+        assert_eq!(shares.verdict(), Some(verdict));
+        let shares = Shares { rtt: 4.5, persistence: 4.0, client: 1.5, ..Shares::default() };
+        let verdict = Verdict { bound: Bound::Mixed, first: Bound::Rtt, runner_up: Bound::Persistence };
+        assert_eq!(shares.verdict(), Some(verdict));
+        assert_eq!(Shares::default().verdict(), None);
+    }
+
+    #[test]
+    fn names_are_those_of_the_json() {
+        for bound in [
+            Bound::Rtt,
+            Bound::Persistence,
+            Bound::Server,
+            Bound::Bandwidth,
+            Bound::Client,
+            Bound::Loss,
+            Bound::Mixed,
+        ] {
+            assert_eq!(serde_json::to_value(bound).unwrap(), bound.name());
+        }
+    }
+}
