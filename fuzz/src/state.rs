@@ -70,21 +70,18 @@ fn file(n: u8) -> Bytes {
     Bytes::from(vec![b'f', n % 3])
 }
 
+/// The state of a server that has just started.
+fn empty(epoch: u32) -> State<u32> {
+    let bounds =
+        Bounds { reply_bytes: 1 << 20, clients: 16, nlm_hosts: 16, call_bytes: 1 << 20, ..Bounds::new(None) };
+    State::new(epoch, LEASE_MS, bounds)
+}
+
 /// Any sequence of steps.
 pub fn state(data: &[u8]) {
     let mut u = Unstructured::new(data);
     let mut w = World {
-        st: State::new(
-            1,
-            LEASE_MS,
-            Bounds {
-                reply_bytes: 1 << 20,
-                clients: 16,
-                nlm_hosts: 16,
-                call_bytes: 1 << 20,
-                ..Bounds::new(None)
-            },
-        ),
+        st: empty(1),
         now: 0,
         epoch: 1,
         clients: Vec::new(),
@@ -291,17 +288,7 @@ impl World {
         let confirmed = self.st.clients.iter().filter(|c| c.confirmed).count();
         let sessions = self.st.sessions.len();
         self.epoch += 1;
-        let mut st = State::new(
-            self.epoch,
-            LEASE_MS,
-            Bounds {
-                reply_bytes: 1 << 20,
-                clients: 16,
-                nlm_hosts: 16,
-                call_bytes: 1 << 20,
-                ..Bounds::new(None)
-            },
-        );
+        let mut st = empty(self.epoch);
         let notes = snapshot.iter().map(|n| Stamped::from_bytes(&n.to_bytes()).expect("a note"));
         let restored = st.restore(notes, self.now);
         assert_eq!((restored.clients, restored.sessions), (confirmed, sessions));

@@ -14,7 +14,7 @@ use common::{Rig, archive, member, shell, skipped, tree};
 use landfast_client::archive::{ArchiveError, ArchiveReader};
 use landfast_client::cred::Identity;
 use landfast_client::untar::{
-    DataError, Existing, FatalError, Given, Members, Silent, Source, UntarOptions, run, run_as,
+    DataError, Existing, FatalError, Given, Members, Report, Silent, Source, UntarOptions, run, run_as,
 };
 use landfast_client::{NfsUrl, SessionLimits, SessionOptions};
 use tokio::sync::watch;
@@ -404,6 +404,22 @@ impl Members for Told {
     }
 }
 
+/// Extracts `a.tar`, all of which has been read when the server's first answer comes.
+async fn read_before_the_session(rig: &Rig, dest: &str) -> Report {
+    let proxy = Proxy::holding(rig.addr()).await;
+    proxy.hold_after(0);
+    let (told, mut read) = watch::channel(false);
+    let archive = Told(ArchiveReader::new(fs::File::open(rig.work().join("a.tar")).unwrap()), told);
+    let url: NfsUrl = format!("nfs://{}/{dest}", proxy.addr).parse().unwrap();
+    let source = Source::Members(Box::new(archive));
+    let untar =
+        tokio::spawn(async move { run(UntarOptions::default(), source, &url, Arc::new(Silent)).await });
+    proxy.held().await;
+    read.wait_for(|read| *read).await.unwrap();
+    proxy.pass();
+    untar.await.unwrap().unwrap()
+}
+
 /// An archive that is read while the server answers for the first time: directories are made by the session's first request,
 /// and have their last attributes with the files.
 #[tokio::test(flavor = "multi_thread")]
@@ -418,18 +434,7 @@ async fn nothing_but_files_takes_rpcs_of_its_own() {
         "for d in $(seq 40); do mkdir -p t/d$d/e; for f in $(seq 64); do echo $f > t/d$d/e/f$f; done; done; \
          chmod 750 t/d7; touch -d '2001-02-03' t t/d*; tar --format=posix -cf a.tar t",
     );
-    let proxy = Proxy::holding(rig.addr()).await;
-    proxy.hold_after(0);
-    let (told, mut read) = watch::channel(false);
-    let archive = Told(ArchiveReader::new(fs::File::open(work.join("a.tar")).unwrap()), told);
-    let url: NfsUrl = format!("nfs://{}/dest", proxy.addr).parse().unwrap();
-    let source = Source::Members(Box::new(archive));
-    let untar =
-        tokio::spawn(async move { run(UntarOptions::default(), source, &url, Arc::new(Silent)).await });
-    proxy.held().await;
-    read.wait_for(|read| *read).await.unwrap();
-    proxy.pass();
-    let report = untar.await.unwrap().unwrap();
+    let report = read_before_the_session(&rig, "dest").await;
     assert!(report.complete(), "{:?} {:?}", report.stopped, &report.failed);
     assert_eq!((report.files, report.dirs), (40 * 64, 1 + 40 * 2));
     // Three for the session, and two for its end.
@@ -464,18 +469,7 @@ async fn directories_made_ahead_meet_what_is_there() {
         }
         let status =
             Command::new("tar").args(["-xpf", "a.tar", "-C"]).arg(&local).current_dir(&work).output();
-        let proxy = Proxy::holding(rig.addr()).await;
-        proxy.hold_after(0);
-        let (told, mut read) = watch::channel(false);
-        let archive = Told(ArchiveReader::new(fs::File::open(work.join("a.tar")).unwrap()), told);
-        let url: NfsUrl = format!("nfs://{}/dest/to{i}", proxy.addr).parse().unwrap();
-        let source = Source::Members(Box::new(archive));
-        let untar =
-            tokio::spawn(async move { run(UntarOptions::default(), source, &url, Arc::new(Silent)).await });
-        proxy.held().await;
-        read.wait_for(|read| *read).await.unwrap();
-        proxy.pass();
-        let report = untar.await.unwrap().unwrap();
+        let report = read_before_the_session(&rig, &format!("dest/to{i}")).await;
         assert_eq!(report.complete(), status.unwrap().status.success(), "{there}: {:?}", report.failed);
         assert_same(&local, &dest);
     }

@@ -82,8 +82,13 @@ impl Serving {
     pub fn again(&mut self, dir: &Path, log: &Path) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-        let address = self.url.trim_start_matches("nfs://").trim_end_matches('/').to_owned();
+        let address = self.address().to_owned();
         *self = Serving::on(&address, dir, &["--log", path(log)]);
+    }
+
+    /// Host and port.
+    pub fn address(&self) -> &str {
+        self.url.trim_start_matches("nfs://").trim_end_matches('/')
     }
 
     /// Serves `dir` with these options.

@@ -53,9 +53,9 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// To the server with this URL.
+    /// To the server at this address.
     pub fn new(server: &str) -> Gate {
-        let server = server.trim_start_matches("nfs://").trim_end_matches('/').to_owned();
+        let server = server.to_owned();
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
         let here = listener.local_addr().expect("an address").to_string();
         let addresses = (server.clone(), here);

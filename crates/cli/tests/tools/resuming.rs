@@ -168,7 +168,7 @@ fn an_archive_goes_on_after_each_of_several_kills() {
     let plain = tree(&local, "t", DIRS);
     shell_in(&local, "gzip -1k t.tar");
     rig.shell("mkdir plain gz");
-    let gate = Gate::new(&rig.server.url);
+    let gate = Gate::new(rig.server.address());
     for (name, archive, version) in [("plain", plain.clone(), "4.2"), ("gz", local.join("t.tar.gz"), "3")] {
         let (url, journal) = (gate.url(&rig.url(name, version)), local.join(format!("{name}.journal")));
         let args = ["untar", path(&archive), &url];
@@ -240,7 +240,7 @@ fn the_server_restarts_between_and_loses_nothing() {
     let Some(mut rig) = Rig::new() else { return };
     let local = local(&rig);
     let archive = tree(&local, "t", DIRS);
-    let gate = Gate::new(&rig.server.url);
+    let gate = Gate::new(rig.server.address());
     let (url, journal) = (gate.url(&rig.url("", "4.0")), local.join("j"));
     let args = ["untar", path(&archive), &url];
     gate.allow(SOME);
@@ -413,7 +413,7 @@ fn copies_go_on_in_each_direction() {
         path(&archive)
     ));
     let source = local.join("t");
-    let gate = Gate::new(&rig.server.url);
+    let gate = Gate::new(rig.server.address());
     let [from, out, across] = ["from", "out", "across"].map(|name| gate.url(&rig.url(name, "4.2")));
     for (name, source, dest, version) in [
         ("out", path(&source).to_owned(), out, "4.2"),
@@ -503,7 +503,7 @@ fn a_removal_goes_on_and_takes_nothing_that_came_later() {
     let local = local(&rig);
     rig.shell("mkdir kept; for t in a b; do mkdir $t; cd $t; for d in $(seq 60); do mkdir d$d; (cd d$d; touch $(seq 150)); done; cd ..; done");
     let journal = local.join("j");
-    let gate = Gate::new(&rig.server.url);
+    let gate = Gate::new(rig.server.address());
     let [a, b, no, last] = ["a", "b", "nothing", "a"].map(|name| gate.url(&rig.url(name, "4.2")));
     let args = ["rm", "-r", "--json", &a, &b];
     // When its intention is on the disk, and some time later.

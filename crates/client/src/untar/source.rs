@@ -448,18 +448,20 @@ impl Worker {
         if self.release().is_err() || self.say_now(Event::Member(Box::new(taken))).is_err() {
             return Ok(Err(Abandoned));
         }
+        let broken = |e| match e {
+            DataError::Member(why) => {
+                let _ = send.blocking_send(Err(why));
+                Ok(Ok(()))
+            }
+            DataError::All(e) => {
+                let _ = send.blocking_send(Err(e.to_string()));
+                Err(e)
+            }
+        };
         for segment in segments {
             let mut at = from.saturating_sub(segment.offset).min(segment.len);
-            match members.skip(at) {
-                Ok(()) => {}
-                Err(DataError::Member(why)) => {
-                    let _ = send.blocking_send(Err(why));
-                    return Ok(Ok(()));
-                }
-                Err(DataError::All(e)) => {
-                    let _ = send.blocking_send(Err(e.to_string()));
-                    return Err(e);
-                }
+            if let Err(e) = members.skip(at) {
+                return broken(e);
             }
             while at < segment.len {
                 let n = (segment.len - at).min(limits::PIECE_BYTES as u64) as usize;
@@ -470,14 +472,7 @@ impl Worker {
                         return Ok(Ok(()));
                     }
                     Ok(data) => data,
-                    Err(DataError::Member(why)) => {
-                        let _ = send.blocking_send(Err(why));
-                        return Ok(Ok(()));
-                    }
-                    Err(DataError::All(e)) => {
-                        let _ = send.blocking_send(Err(e.to_string()));
-                        return Err(e);
-                    }
+                    Err(e) => return broken(e),
                 };
                 let n = data.len();
                 let Some(permit) = self.permit(n) else { return Ok(Err(Abandoned)) };
