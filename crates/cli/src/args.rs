@@ -2,6 +2,7 @@
 
 use crate::units;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use landfast_trace::filter::{Moment, Network, Procedure};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -147,6 +148,30 @@ pub struct TraceArgs {
     /// The tables and what was seen of the capture, for programs
     #[arg(long, conflicts_with = "list")]
     pub json: bool,
+    /// Of the calls, which
+    #[command(flatten)]
+    pub only: OnlyArgs,
+}
+
+/// Which calls of a capture are looked at.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Which calls; all of what is given has to fit")]
+pub struct OnlyArgs {
+    /// Only calls of this client
+    #[arg(long, value_name = "ADDR[/BITS]")]
+    pub client: Option<Network>,
+    /// Only calls to this server
+    #[arg(long, value_name = "ADDR[/BITS]")]
+    pub server: Option<Network>,
+    /// Only these procedures, and COMPOUNDs sent for these operations
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub procedure: Vec<Procedure>,
+    /// Only calls that began then or later: seconds since the first frame, or as 2026-11-23T05:13:00.5Z
+    #[arg(long, value_name = "TIME", value_parser = crate::trace::moment)]
+    pub from: Option<Moment>,
+    /// Only calls that began before
+    #[arg(long, value_name = "TIME", value_parser = crate::trace::moment)]
+    pub to: Option<Moment>,
 }
 
 /// `landfast log`.

@@ -115,6 +115,42 @@ fn the_listing() {
 }
 
 #[test]
+fn a_part_of_it() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let plain = file(dir.path(), "x", &pcap(&capture()));
+    let with = |more: &[&str]| run(&[&["trace", path(&plain)], more].concat());
+    // The calls are at 0, 1.5 and 3 ms; 1970-01-01T00:16:40Z is the capture's first second.
+    for (more, matched) in [
+        (&["--to", "0.001"][..], "1 of 1 calls matched"),
+        (&["--from", "0.001"], "1 of 2 calls matched"),
+        (&["--from", "1970-01-01T01:16:40.001+01:00", "--client", "10.0.0.0/24"], "1 of 2 calls matched"),
+        (&["--procedure", "write,getattr", "--server", "10.0.0.1"], "2 of 3 calls matched"),
+    ] {
+        let o = with(more);
+        assert!(o.status.success() && stdout(&o).contains(matched), "{}{}", stdout(&o), stderr(&o));
+        assert!(stdout(&o).contains(" of its 3 calls are what was asked for"), "{}", stdout(&o));
+        let list = stdout(&with(&[more, &["--list"]].concat()));
+        assert_eq!(
+            list.lines().filter(|l| l.contains(" Call, FH")).count().to_string(),
+            matched[5..6],
+            "{list}"
+        );
+    }
+    let json: serde_json::Value =
+        serde_json::from_str(&stdout(&with(&["--json", "--to", "0.001"]))).expect("JSON");
+    assert_eq!((json["calls_seen"].as_u64(), json["calls_in_capture"].as_u64()), (Some(1), Some(3)));
+    assert_eq!(json["procedures"][0]["calls"].as_u64(), Some(1));
+    let o = with(&["--procedure", "LOOKUP"]);
+    assert_eq!(o.status.code(), Some(2));
+    one_line_with(&stderr(&o), &[path(&plain), "none of its 3 calls"]);
+    for wrong in [["--client", "10.0.0"], ["--procedure", "LOKUP"], ["--from", "noon"], ["--to", "inf"]] {
+        let o = with(&wrong);
+        assert_eq!(o.status.code(), Some(2), "{wrong:?}");
+        assert!(stderr(&o).contains(wrong[1]), "{}", stderr(&o));
+    }
+}
+
+#[test]
 fn what_is_no_capture_or_not_a_whole_one() {
     let dir = tempfile::tempdir().expect("a directory");
     let bytes = pcap(&capture());

@@ -65,6 +65,8 @@ pub trait Observer {
     fn wants_detail(&self) -> bool {
         false
     }
+    /// The time of the first frame, before anything else.
+    fn begun(&mut self, _ns: i64) {}
     /// A call that was not seen before.
     fn call(&mut self, ends: Ends, call: &Call);
     /// A reply and the call that it answers.
@@ -166,6 +168,9 @@ impl<O: Observer> Trace<O> {
         let totals = &mut self.common.totals;
         totals.frames += 1;
         totals.cut_frames += u64::from((frame.data.len() as u64) < u64::from(frame.wire_len));
+        if totals.span.is_none() {
+            self.common.observer.begun(frame.ns);
+        }
         let (first, last) = totals.span.unwrap_or((frame.ns, frame.ns));
         totals.span = Some((first.min(frame.ns), last.max(frame.ns)));
         let at = Stamp {
@@ -482,6 +487,7 @@ impl Connection {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::filter::PASSED_BYTES_MAX;
     use crate::limits::{READ_BUFFER, ROWS_MAX, STORED_BYTES_ALL_MAX};
     use crate::table::Row;
 
@@ -493,7 +499,8 @@ mod tests {
         let answered = CONNECTIONS_MAX * ANSWERED_MAX * size_of::<u32>();
         let calls = CALLS_MAX * (size_of::<Call>() + 64);
         let rows = ROWS_MAX * Row::BYTES_MAX;
-        let all = connections + answered + calls + rows + STORED_BYTES_ALL_MAX + HELD_ALL_MAX + READ_BUFFER;
+        let stored = STORED_BYTES_ALL_MAX + HELD_ALL_MAX + READ_BUFFER;
+        let all = connections + answered + calls + rows + PASSED_BYTES_MAX + stored;
         assert!(
             all < 64 << 20,
             "{all}: a connection {}, a call {}",

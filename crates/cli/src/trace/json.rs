@@ -13,6 +13,7 @@ impl Found {
         json!({
             "procedures": self.table.rows().map(|(place, row)| procedure(place, row)).collect::<Vec<_>>(),
             "calls_seen": t.calls_seen,
+            "calls_in_capture": self.all_calls.unwrap_or(t.calls_seen),
             "calls_matched": t.calls_matched,
             "calls_unmeasured": t.calls_unmeasured,
             "calls_repeated": t.repeated_calls,

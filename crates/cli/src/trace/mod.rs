@@ -4,19 +4,18 @@ mod json;
 mod notes;
 mod print;
 
-use crate::args::TraceArgs;
+use crate::args::{OnlyArgs, TraceArgs};
 use crate::exit::{Exit, print_json};
 use landfast_client::archive;
+use landfast_trace::filter::{Filter, Moment, Wanted};
 use landfast_trace::listing;
 use landfast_trace::source::{Capture, End};
 use landfast_trace::table::Table;
 use landfast_trace::trace::{Call, Ends, Observer, Reply, Totals, Trace};
-use std::cell::Cell;
 use std::error::Error;
 use std::fs::File;
 use std::io::{self, BufWriter, Read, StdoutLock, Write};
 use std::path::Path;
-use std::rc::Rc;
 
 /// Runs it.
 pub fn run(args: &TraceArgs) -> Exit {
@@ -39,11 +38,16 @@ fn is_broken_pipe(e: &(dyn Error + 'static)) -> bool {
 
 /// What was found.
 struct Found {
+    /// Of the calls, those that were wanted.
     totals: Totals,
+    /// Calls in the capture, when not all were wanted.
+    all_calls: Option<u64>,
     table: Table,
     end: End,
     strange: u64,
     listed: bool,
+    /// Procedures were asked for by their names, perhaps of other programs than NFS.
+    named: bool,
 }
 
 fn look(args: &TraceArgs) -> Result<Found, Box<dyn Error>> {
@@ -51,25 +55,56 @@ fn look(args: &TraceArgs) -> Result<Found, Box<dyn Error>> {
         if args.file == Path::new("-") { Box::new(io::stdin()) } else { Box::new(File::open(&args.file)?) };
     let (_, input) = archive::open(input)?;
     let mut capture = Capture::open(input)?;
-    let begun = Rc::new(Cell::new(None));
-    let lines = args.list.then(|| Lines {
-        out: BufWriter::new(io::stdout().lock()),
-        failed: None,
-        begun: begun.clone(),
+    let lines = args.list.then(|| Lines { out: BufWriter::new(io::stdout().lock()), failed: None, begun: 0 });
+    let mut trace = Trace::new(Filter::new(wanted(&args.only), Watch { table: Table::default(), lines }));
+    let end = capture.each(|frame| trace.frame(frame))?;
+    let (mut totals, filter) = trace.finish();
+    let (counted, watch) = filter.finish();
+    let all_calls = counted.map(|counted| {
+        (totals.calls_matched, totals.calls_unmeasured) = (counted.calls_matched, counted.calls_unmeasured);
+        totals.other_calls = counted.other_calls;
+        std::mem::replace(&mut totals.calls_seen, counted.calls_seen)
     });
-    let mut trace = Trace::new(Watch { table: Table::default(), lines });
-    let end = capture.each(|frame| {
-        if begun.get().is_none() {
-            begun.set(Some(frame.ns));
-        }
-        trace.frame(frame);
-    })?;
-    let (totals, watch) = trace.finish();
     if let Some(mut lines) = watch.lines {
         lines.failed.map_or(Ok(()), Err)?;
         lines.out.flush()?;
     }
-    Ok(Found { totals, table: watch.table, end, strange: capture.strange(), listed: args.list })
+    let (table, strange) = (watch.table, capture.strange());
+    Ok(Found {
+        totals,
+        all_calls,
+        table,
+        end,
+        strange,
+        listed: args.list,
+        named: !args.only.procedure.is_empty(),
+    })
+}
+
+fn wanted(only: &OnlyArgs) -> Wanted {
+    let OnlyArgs { client, server, procedure, from, to } = only;
+    Wanted { client: *client, server: *server, procedures: procedure.clone(), from: *from, to: *to }
+}
+
+/// A time as it is given on the command line.
+///
+/// # Errors
+/// It is none.
+pub fn moment(text: &str) -> Result<Moment, String> {
+    if let Ok(s) = text.parse::<f64>() {
+        let ns = s * 1e9;
+        return if ns.is_finite() {
+            Ok(Moment::Since(ns.round() as i64))
+        } else {
+            Err("too many seconds".into())
+        };
+    }
+    let at = text.parse::<jiff::Timestamp>().map_err(|e| {
+        format!(
+            "wanted: seconds since the first frame, or a time with its zone, as 2026-11-23T05:13:00Z ({e})"
+        )
+    })?;
+    i64::try_from(at.as_nanosecond()).map(Moment::At).map_err(|_| "too far away".to_owned())
 }
 
 /// Counts, and lists if asked to.
@@ -81,13 +116,13 @@ struct Watch {
 struct Lines {
     out: BufWriter<StdoutLock<'static>>,
     failed: Option<io::Error>,
-    begun: Rc<Cell<Option<i64>>>,
+    begun: i64,
 }
 
 impl Lines {
     fn put(&mut self, line: impl FnOnce(i64) -> String) {
         if self.failed.is_none()
-            && let Err(e) = writeln!(self.out, "{}", line(self.begun.get().unwrap_or(0)))
+            && let Err(e) = writeln!(self.out, "{}", line(self.begun))
         {
             self.failed = Some(e);
         }
@@ -97,6 +132,12 @@ impl Lines {
 impl Observer for Watch {
     fn wants_detail(&self) -> bool {
         self.lines.is_some()
+    }
+
+    fn begun(&mut self, ns: i64) {
+        if let Some(lines) = &mut self.lines {
+            lines.begun = ns;
+        }
     }
 
     fn call(&mut self, ends: Ends, call: &Call) {
@@ -121,7 +162,9 @@ impl Found {
         for note in self.notes() {
             eprintln!("landfast: {name}: {note}");
         }
-        if self.totals.calls_seen <= self.totals.tls_probes {
+        let t = &self.totals;
+        let seen = t.calls_seen + if self.named { t.other_calls } else { 0 };
+        if seen <= t.tls_probes {
             eprintln!("landfast: {name}: {}", self.nothing());
             return Exit::Failed;
         }

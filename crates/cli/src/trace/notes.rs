@@ -56,6 +56,9 @@ impl Found {
     /// Why there is no table.
     pub(super) fn nothing(&self) -> String {
         let t = &self.totals;
+        if let Some(all @ 1..) = self.all_calls {
+            return format!("none of its {} calls is what was asked for", show_count(all));
+        }
         if t.tls_probes > 0 {
             return "no NFS that can be read: the connections turned to TLS (RPC over TLS); capture inside of the tunnel's ends, or without it".into();
         }

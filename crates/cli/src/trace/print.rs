@@ -16,13 +16,20 @@ impl Found {
         }
         let mut out = BufWriter::new(io::stdout().lock());
         let mut last = None;
-        for (place, row) in self.table.rows().filter(|(place, _)| place.program == Program::Nfs) {
-            if last != Some(place.version) {
-                last = Some(place.version);
-                let what = if place.version == 4 { ", COMPOUNDs by their main operation" } else { "" };
+        for (place, row) in self.table.rows().filter(|(place, _)| self.named || place.program == Program::Nfs)
+        {
+            let program = place.program;
+            if last != Some((program, place.version)) {
+                last = Some((program, place.version));
+                let what = if program == Program::Nfs && place.version == 4 {
+                    ", COMPOUNDs by their main operation"
+                } else {
+                    ""
+                };
                 writeln!(
                     out,
-                    "NFS version {}: service response times in seconds{what}\n{TITLES}",
+                    "{} version {}: service response times in seconds{what}\n{TITLES}",
+                    program.name(),
                     place.version
                 )?;
             }
@@ -41,6 +48,14 @@ impl Found {
             )?;
         }
         let t = &self.totals;
+        if let Some(all) = self.all_calls {
+            writeln!(
+                out,
+                "\n{} of its {} calls are what was asked for",
+                show_count(t.calls_seen),
+                show_count(all)
+            )?;
+        }
         writeln!(
             out,
             "\n{} of {} calls matched with their replies; {} sent again; {} TCP segments sent again",

@@ -13,7 +13,13 @@ pub fn main_operation(ops: &[u8]) -> Option<OpNum> {
     ops.iter().min_by_key(|op| rank(**op)).map(|op| number(*op))
 }
 
-/// The same when more operations follow that cannot be seen: only if none of them can rank higher.
+/// All of those that rank highest.
+pub(crate) fn main_operations(ops: &[u8]) -> impl Iterator<Item = OpNum> {
+    let best = ops.iter().map(|op| rank(*op)).min();
+    ops.iter().filter(move |op| Some(rank(**op)) == best).map(|op| number(*op))
+}
+
+/// [`main_operation`] when more operations follow that cannot be seen: only if none of them can rank higher.
 #[must_use]
 pub fn only_main_operation(ops: &[u8]) -> Option<OpNum> {
     ops.iter().find(|op| rank(**op) == 1).map(|op| number(*op))

@@ -50,6 +50,8 @@ pub struct Wire {
     pub frames: Vec<Captured>,
     pub now: i64,
     pub ports: (u16, u16),
+    /// The client's address and the server's.
+    pub addrs: ([u8; 4], [u8; 4]),
     /// The next numbers: the client's and the server's.
     pub seq: (u32, u32),
     /// Bytes of payload in a segment.
@@ -64,6 +66,7 @@ impl Wire {
             frames: Vec::new(),
             now: 1_000_000_000_000,
             ports: (client_port, 2049),
+            addrs: ([10, 0, 0, 2], [10, 0, 0, 1]),
             seq: (u32::MAX - 3000, 7),
             segment: 1448,
             gap: 1000,
@@ -99,7 +102,7 @@ impl Wire {
     fn frame(&mut self, up: bool, flags: u8, payload: &[u8]) {
         self.now += self.gap;
         let seq = *self.next(up);
-        let packet = ipv4(up, self.ports, seq, flags, payload);
+        let packet = ipv4(up, self.addrs, &tcp(up, self.ports, seq, flags, payload));
         let mut data = vec![2; 12];
         data.extend_from_slice(&[8, 0]);
         data.extend_from_slice(&packet);
@@ -118,15 +121,13 @@ pub fn tcp(up: bool, ports: (u16, u16), seq: u32, flags: u8, payload: &[u8]) -> 
     out
 }
 
-fn ipv4(up: bool, ports: (u16, u16), seq: u32, flags: u8, payload: &[u8]) -> Vec<u8> {
-    let tcp = tcp(up, ports, seq, flags, payload);
+fn ipv4(up: bool, (client, server): ([u8; 4], [u8; 4]), tcp: &[u8]) -> Vec<u8> {
     let mut out = vec![0x45, 0];
     out.extend_from_slice(&u16::try_from(20 + tcp.len()).expect("a packet").to_be_bytes());
     out.extend_from_slice(&[0, 1, 0, 0, 64, 6, 0, 0]);
-    let (client, server) = ([10, 0, 0, 2], [10, 0, 0, 1]);
     out.extend_from_slice(if up { &client } else { &server });
     out.extend_from_slice(if up { &server } else { &client });
-    out.extend_from_slice(&tcp);
+    out.extend_from_slice(tcp);
     out
 }
 

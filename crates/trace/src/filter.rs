@@ -1,0 +1,299 @@
+//! Which calls are looked at: those of some client, server, procedure or time. Pure.
+//!
+//! A [`Filter`] is an [`Observer`] before another one, which hears only of the calls that pass, and of their replies: what is
+//! made of a capture can be made of a part of it.
+
+use crate::limits::CALLS_MAX;
+use crate::skim::{Kind, Program, v4};
+use crate::trace::{Call, Ends, Observer, Reply};
+use foldhash::fast::FixedState;
+use foldhash::{HashSet, HashSetExt};
+use landfast_nfs::{nlm, v3 as nfs3};
+use std::hash::BuildHasher;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+/// An address, or all whose first bits are the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Network {
+    addr: IpAddr,
+    bits: u8,
+}
+
+impl Network {
+    /// Whether the address is in it.
+    #[must_use]
+    pub fn contains(&self, addr: IpAddr) -> bool {
+        let shift = |width: u32| width - u32::from(self.bits);
+        match (self.addr, addr.to_canonical()) {
+            (IpAddr::V4(net), IpAddr::V4(addr)) => (net.to_bits() ^ addr.to_bits()).checked_shr(shift(32)),
+            (IpAddr::V6(net), IpAddr::V6(addr)) => {
+                let differ = (net.to_bits() ^ addr.to_bits()).checked_shr(shift(128)).unwrap_or(0);
+                Some(u32::from(differ != 0))
+            }
+            _ => return false,
+        }
+        .is_none_or(|differ| differ == 0)
+    }
+}
+
+impl FromStr for Network {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (addr, bits) = text.split_once('/').map_or((text, None), |(addr, bits)| (addr, Some(bits)));
+        let wrong =
+            || "wanted: an IP address, or one with the number of its first bits that count, as 10.0.0.0/8";
+        let addr = addr.parse::<IpAddr>().map_err(|_| wrong())?.to_canonical();
+        let all = if addr.is_ipv4() { 32 } else { 128 };
+        let bits = bits.map_or(Ok(all), str::parse).map_err(|_| wrong())?;
+        if bits > all {
+            return Err(format!("an address of this kind has {all} bits"));
+        }
+        Ok(Network { addr, bits })
+    }
+}
+
+/// A procedure of any program, or an operation of NFSv4, by its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Procedure(String);
+
+impl Procedure {
+    /// Whether a call is one, or a COMPOUND that was sent for one.
+    fn is(&self, call: &Call) -> bool {
+        let Kind { program, version, procedure, .. } = call.head.kind;
+        program.procedure(version, procedure) == Some(self.0.as_str())
+            || v4::main_operations(&call.head.ops).any(|op| op.name() == Some(self.0.as_str()))
+    }
+}
+
+impl FromStr for Procedure {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let name = text.to_ascii_uppercase();
+        let others = [(Program::NfsAcl, 3), (Program::Mount, 3), (Program::Nlm, 4), (Program::Callback, 4)];
+        let of_others = || {
+            others.iter().flat_map(|(program, version)| {
+                (0..=nlm::proc::FREE_ALL).map(|n| program.procedure(*version, n))
+            })
+        };
+        let known = name == "COMPOUND"
+            || nfs3::PROC_NAMES.contains(&name.as_str())
+            || (0..=u8::MAX).any(|n| v4::number(n).name() == Some(name.as_str()))
+            || of_others().any(|other| other == Some(name.as_str()));
+        if !known {
+            return Err(
+                "no such procedure or operation; names are those of the RFCs, as LOOKUP, WRITE, OPEN".into(),
+            );
+        }
+        Ok(Procedure(name))
+    }
+}
+
+/// A moment of a capture.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Moment {
+    /// Nanoseconds since the first frame.
+    Since(i64),
+    /// Nanoseconds since 1970.
+    At(i64),
+}
+
+impl Moment {
+    fn ns(self, begun: i64) -> i64 {
+        match self {
+            Moment::Since(ns) => begun.saturating_add(ns),
+            Moment::At(ns) => ns,
+        }
+    }
+}
+
+/// What is asked for. Everything that is given has to fit; of several procedures, one.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// Of this client.
+    pub client: Option<Network>,
+    /// Of this server.
+    pub server: Option<Network>,
+    /// One of these.
+    pub procedures: Vec<Procedure>,
+    /// Calls that began then or later.
+    pub from: Option<Moment>,
+    /// Calls that began before.
+    pub to: Option<Moment>,
+}
+
+impl Wanted {
+    /// Whether that is everything.
+    #[must_use]
+    pub fn is_all(&self) -> bool {
+        *self == Wanted::default()
+    }
+
+    fn fits(&self, ends: Ends, call: &Call, begun: i64) -> bool {
+        let (client, server) = parties(ends, call.head.kind);
+        let at = call.times.first.ns;
+        self.client.is_none_or(|net| net.contains(client))
+            && self.server.is_none_or(|net| net.contains(server))
+            && self.from.is_none_or(|from| at >= from.ns(begun))
+            && self.to.is_none_or(|to| at < to.ns(begun))
+            && (self.procedures.is_empty() || self.procedures.iter().any(|p| p.is(call)))
+    }
+}
+
+/// The client and the server: of callbacks, and of what a lock manager sends back, the caller is the server.
+fn parties(Ends { from, to }: Ends, kind: Kind) -> (IpAddr, IpAddr) {
+    let back = match kind.program {
+        Program::Callback => true,
+        Program::Nlm => {
+            let sent_back = nlm::proc::TEST_RES..=nlm::proc::UNLOCK_RES;
+            matches!(kind.procedure, nlm::proc::GRANTED | nlm::proc::GRANTED_MSG)
+                || sent_back.contains(&kind.procedure)
+        }
+        _ => false,
+    };
+    if back { (to.ip(), from.ip()) } else { (from.ip(), to.ip()) }
+}
+
+/// The calls that passed, counted as [`crate::trace::Totals`] counts them all.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// Calls to NFS.
+    pub calls_seen: u64,
+    /// Those of them whose reply is there, with the times of both.
+    pub calls_matched: u64,
+    /// Those of them whose reply is there, but one of the two ends in a hole.
+    pub calls_unmeasured: u64,
+    /// Calls to other programs.
+    pub other_calls: u64,
+}
+
+/// The most memory that the calls take which wait for their replies.
+#[cfg(test)]
+pub(crate) const PASSED_BYTES_MAX: usize =
+    2 * (CALLS_MAX * 8 / 7).next_power_of_two() * (size_of::<u64>() + 1);
+
+/// Lets through what is wanted.
+#[derive(Debug)]
+pub struct Filter<O> {
+    wanted: Wanted,
+    all: bool,
+    begun: i64,
+    /// Calls that passed and wait for their replies, of late and before.
+    passed: [HashSet<u64>; 2],
+    counted: Counted,
+    observer: O,
+}
+
+impl<O: Observer> Filter<O> {
+    /// Before `observer`.
+    pub fn new(wanted: Wanted, observer: O) -> Self {
+        let passed = [HashSet::new(), HashSet::new()];
+        Filter { all: wanted.is_all(), wanted, begun: 0, passed, counted: Counted::default(), observer }
+    }
+
+    /// What passed, unless everything did, and who was told of it.
+    pub fn finish(self) -> (Option<Counted>, O) {
+        ((!self.all).then_some(self.counted), self.observer)
+    }
+}
+
+/// Replies find their calls by this.
+fn key(ends: Ends, xid: u32) -> u64 {
+    FixedState::with_seed(0).hash_one((ends.from, ends.to, xid))
+}
+
+impl<O: Observer> Observer for Filter<O> {
+    fn wants_detail(&self) -> bool {
+        self.observer.wants_detail()
+    }
+
+    fn begun(&mut self, ns: i64) {
+        self.begun = ns;
+        self.observer.begun(ns);
+    }
+
+    fn call(&mut self, ends: Ends, call: &Call) {
+        if self.all {
+            return self.observer.call(ends, call);
+        }
+        if !self.wanted.fits(ends, call, self.begun) {
+            return;
+        }
+        let key = key(ends, call.head.xid);
+        if self.passed[0].len() >= CALLS_MAX {
+            // Those before were left without an answer.
+            self.passed.swap(0, 1);
+            self.passed[0].clear();
+        }
+        // One that is there already is sent again on another connection.
+        let first = !self.passed[1].contains(&key) && self.passed[0].insert(key);
+        let nfs = call.head.kind.program == Program::Nfs;
+        self.counted.calls_seen += u64::from(first && nfs);
+        self.counted.other_calls += u64::from(first && !nfs);
+        self.observer.call(ends, call);
+    }
+
+    fn reply(&mut self, ends: Ends, call: &Call, reply: &Reply) {
+        if self.all {
+            return self.observer.reply(ends, call, reply);
+        }
+        let key = key(Ends { from: ends.to, to: ends.from }, call.head.xid);
+        if !self.passed.iter_mut().any(|passed| passed.remove(&key)) {
+            return;
+        }
+        if call.head.kind.program == Program::Nfs {
+            let measured = call.times.counted().is_some() && reply.times.counted().is_some();
+            self.counted.calls_matched += u64::from(measured);
+            self.counted.calls_unmeasured += u64::from(!measured);
+        }
+        self.observer.reply(ends, call, reply);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_in(net: &str, addr: &str) -> bool {
+        net.parse::<Network>().expect(net).contains(addr.parse().expect(addr))
+    }
+
+    #[test]
+    fn networks_are_addresses_and_their_first_bits() {
+        assert!(is_in("10.0.2.11", "10.0.2.11") && !is_in("10.0.2.11", "10.0.2.10"));
+        assert!(is_in("10.0.2.0/31", "10.0.2.1") && !is_in("10.0.2.0/31", "10.0.2.2"));
+        assert!(is_in("0.0.0.0/0", "255.1.2.3") && !is_in("0.0.0.0/0", "::1"));
+        assert!(is_in("::/0", "ff02::1") && !is_in("::/0", "10.0.0.1"));
+        assert!(is_in("fe80::/10", "febf::1") && !is_in("fe80::/10", "fec0::1"));
+        assert!(is_in("::1", "::1") && !is_in("::1", "::2"));
+        assert!(is_in("10.0.0.1", "::ffff:10.0.0.1") && is_in("::ffff:10.0.0.1", "10.0.0.1"));
+        for wrong in
+            ["", "x", "10.0.0.1/33", "10.0.0.1/", "10.0.0.1/-1", "::/129", "10.0.0/8", "10.0.0.1/256"]
+        {
+            assert!(wrong.parse::<Network>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn procedures_have_the_names_of_the_rfcs() {
+        for name in [
+            "lookup",
+            "WRITE",
+            "Open",
+            "COMPOUND",
+            "NULL",
+            "GETACL",
+            "MNT",
+            "UNLOCK",
+            "CB_COMPOUND",
+            "ILLEGAL",
+        ] {
+            assert!(name.parse::<Procedure>().is_ok(), "{name}");
+        }
+        for name in ["", "WRITES", "LOOKUP "] {
+            assert!(name.parse::<Procedure>().is_err(), "{name}");
+        }
+    }
+}
