@@ -1,10 +1,12 @@
 //! The equation: what the time of NFS work is made of, and what bounds it. Pure.
 //!
 //! A capture, a client's counters and a probe of a live server all give [`Terms`]; what of a span of time went where is in [`Shares`],
-//! and [`Shares::verdict`] says in one word what bounds the work.
+//! and [`Shares::verdict`] says in one word what bounds the work. [`predict()`] says how long `tar -x` takes, now and after changes.
 
+pub mod predict;
 mod shares;
 mod terms;
 
+pub use predict::{Change, Job, Prediction, predict};
 pub use shares::{Bound, Shares, Verdict};
 pub use terms::{Terms, Work};

@@ -1,0 +1,218 @@
+//! What can be changed.
+
+use super::Refused;
+use crate::terms::Terms;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Operations of a file in a COMPOUND that must be stable: OPEN that creates, WRITE, SETATTR of the times.
+pub(super) const COMPOUND_SYNCHRONOUS: u64 = 3;
+
+/// Round trips that Landfast's `untar` waits for from its start to its end, beside those for files (`landfast lab run
+/// client-round-trips` holds it to six in all).
+pub(super) const SESSION_WAITS: u64 = 5;
+
+/// The largest number that a count in a change may be.
+const COUNT_MAX: u64 = 1 << 20;
+
+/// One change. Times in seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "change")]
+pub enum Change {
+    /// The server makes things stable on a device that needs so long for it.
+    LogDevice {
+        /// For one of them.
+        persistence_s: f64,
+    },
+    /// A client that makes many whole files with one COMPOUND.
+    Compound {
+        /// So many.
+        files: u64,
+        /// The server makes all that a COMPOUND does stable at once, as Landfast's does; others do it for each operation.
+        at_once: bool,
+    },
+    /// So many clients at once, each with its share of the files; or so many COMPOUNDs under way.
+    Streams {
+        /// So many.
+        streams: u64,
+    },
+    /// Delegations in place of opens, with times that the client is trusted with (RFC 9754).
+    Delegations,
+    /// Another network.
+    RoundTrip {
+        /// Its round trip.
+        round_trip_s: f64,
+    },
+}
+
+/// The kinds of changes, and none of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// As it is.
+    Now,
+    /// [`Change::LogDevice`].
+    LogDevice,
+    /// [`Change::Compound`].
+    Compound,
+    /// [`Change::Streams`].
+    Streams,
+    /// [`Change::Delegations`].
+    Delegations,
+    /// [`Change::RoundTrip`].
+    RoundTrip,
+    /// Several at once.
+    Together,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Kind; 7] = [
+        Kind::Now,
+        Kind::LogDevice,
+        Kind::Compound,
+        Kind::Streams,
+        Kind::Delegations,
+        Kind::RoundTrip,
+        Kind::Together,
+    ];
+
+    /// Its name in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Now => "now",
+            Kind::LogDevice => "log-device",
+            Kind::Compound => "compound",
+            Kind::Streams => "streams",
+            Kind::Delegations => "delegations",
+            Kind::RoundTrip => "round-trip",
+            Kind::Together => "together",
+        }
+    }
+}
+
+impl Change {
+    /// Its kind.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        match self {
+            Change::LogDevice { .. } => Kind::LogDevice,
+            Change::Compound { .. } => Kind::Compound,
+            Change::Streams { .. } => Kind::Streams,
+            Change::Delegations => Kind::Delegations,
+            Change::RoundTrip { .. } => Kind::RoundTrip,
+        }
+    }
+
+    /// What is asked about where nothing was chosen: a log device of 50 µs, COMPOUNDs of 16 files on this server and on Landfast's,
+    /// four streams, delegations, and a quarter of the round trip.
+    #[must_use]
+    pub fn usual(terms: &Terms) -> Vec<Change> {
+        vec![
+            Change::LogDevice { persistence_s: 50e-6 },
+            Change::Compound { files: 16, at_once: false },
+            Change::Compound { files: 16, at_once: true },
+            Change::Streams { streams: 4 },
+            Change::Delegations,
+            Change::RoundTrip { round_trip_s: terms.round_trip_s / 4.0 },
+        ]
+    }
+
+    pub(super) fn check(&self) -> Result<(), Refused> {
+        let count =
+            |n: u64, what| if (1..=COUNT_MAX).contains(&n) { Ok(()) } else { Err(Refused::Nonsense(what)) };
+        match *self {
+            Change::LogDevice { persistence_s: s } if !s.is_finite() || s < 0.0 => {
+                Err(Refused::Nonsense("a log device whose latency is no time"))
+            }
+            Change::RoundTrip { round_trip_s: s } if !s.is_finite() || s <= 0.0 => {
+                Err(Refused::Nonsense("a round trip that takes no time"))
+            }
+            Change::Compound { files, .. } => count(files, "COMPOUNDs of no file, or of more than a million"),
+            Change::Streams { streams } => count(streams, "no stream, or more than a million"),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let s = |n: u64| if n == 1 { "" } else { "s" };
+        match *self {
+            Change::LogDevice { persistence_s } => write!(f, "log device of {}", Time(persistence_s)),
+            Change::Compound { files, at_once } => {
+                write!(f, "COMPOUNDs of {files} file{}", s(files))?;
+                if at_once { f.write_str(", stable at once") } else { Ok(()) }
+            }
+            Change::Streams { streams } => write!(f, "{streams} stream{}", s(streams)),
+            Change::Delegations => f.write_str("delegations"),
+            Change::RoundTrip { round_trip_s } => write!(f, "round trip of {}", Time(round_trip_s)),
+        }
+    }
+}
+
+/// Seconds for people: three digits and a unit.
+#[derive(Debug, Clone, Copy)]
+pub struct Time(pub f64);
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let s = self.0;
+        let (value, unit) = match s {
+            s if s >= 7200.0 => (s / 3600.0, "h"),
+            s if s >= 120.0 => (s / 60.0, "min"),
+            s if s >= 0.9995 => (s, "s"),
+            s if s >= 0.000_999_5 => (s * 1e3, "ms"),
+            s => (s * 1e6, "us"),
+        };
+        let digits = match value {
+            v if v >= 99.95 => 0,
+            v if v >= 9.995 => 1,
+            _ => 2,
+        };
+        let number = format!("{value:.digits$}");
+        let number = if digits > 0 { number.trim_end_matches('0').trim_end_matches('.') } else { &number };
+        write!(f, "{number} {unit}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_three_digits_and_a_unit() {
+        let shown = [0.0, 50e-6, 0.000_999_9, 0.0102, 0.25, 1.0, 31.94, 119.0, 3660.0, 36_000.0]
+            .map(|s| Time(s).to_string());
+        assert_eq!(
+            shown,
+            ["0 us", "50 us", "1 ms", "10.2 ms", "250 ms", "1 s", "31.9 s", "119 s", "61 min", "10 h"]
+        );
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for bad in [
+            Change::LogDevice { persistence_s: -1.0 },
+            Change::LogDevice { persistence_s: f64::NAN },
+            Change::RoundTrip { round_trip_s: 0.0 },
+            Change::RoundTrip { round_trip_s: f64::INFINITY },
+            Change::Compound { files: 0, at_once: true },
+            Change::Streams { streams: 0 },
+            Change::Streams { streams: u64::MAX },
+        ] {
+            assert!(bad.check().is_err(), "{bad:?}");
+        }
+        assert!(Change::LogDevice { persistence_s: 0.0 }.check().is_ok());
+    }
+
+    #[test]
+    fn names_are_those_of_the_json() {
+        for kind in Kind::ALL {
+            assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
+        }
+        let change = Change::Streams { streams: 4 };
+        assert_eq!(serde_json::to_value(change).unwrap()["change"], change.kind().name());
+    }
+}

@@ -1,0 +1,117 @@
+//! How far predictions were off when they were tried.
+
+use super::Kind;
+use serde::{Deserialize, Serialize};
+use std::sync::LazyLock;
+
+/// What `landfast lab run predicted --json` printed, as it is.
+static STORED: LazyLock<Earned> = LazyLock::new(|| Earned::parse(include_str!("earned.json")));
+
+/// One prediction that was tried.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Case {
+    /// What was changed.
+    pub kind: Kind,
+    /// In words.
+    pub name: String,
+    /// Seconds.
+    pub predicted_s: f64,
+    /// Seconds.
+    pub measured_s: f64,
+}
+
+impl Case {
+    /// How far the prediction was off, as a part of what was measured.
+    #[must_use]
+    pub fn error(&self) -> f64 {
+        (self.predicted_s - self.measured_s) / self.measured_s
+    }
+}
+
+/// Predictions that were tried.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Earned {
+    cases: Vec<Case>,
+}
+
+/// The part of the experiment's report that matters here.
+#[derive(Deserialize)]
+struct Report {
+    lines: Vec<Line>,
+}
+
+#[derive(Deserialize)]
+struct Line {
+    name: String,
+    values: Values,
+}
+
+#[derive(Deserialize, Serialize)]
+struct Values {
+    predicted_s: f64,
+    measured_s: f64,
+}
+
+impl Earned {
+    /// Those that are stored with the program.
+    #[must_use]
+    pub fn stored() -> &'static Earned {
+        &STORED
+    }
+
+    /// Of these cases.
+    #[must_use]
+    pub fn of(cases: Vec<Case>) -> Earned {
+        Earned { cases }
+    }
+
+    /// From the experiment's report: of a line's name what is before the colon is the kind.
+    fn parse(json: &str) -> Earned {
+        let report: Report = serde_json::from_str(json).unwrap_or(Report { lines: Vec::new() });
+        let case = |line: Line| {
+            let (kind, name) = line.name.split_once(": ")?;
+            let kind = Kind::ALL.into_iter().find(|k| k.name() == kind)?;
+            let Values { predicted_s, measured_s } = line.values;
+            Some(Case { kind, name: name.to_owned(), predicted_s, measured_s })
+        };
+        Earned { cases: report.lines.into_iter().filter_map(case).collect() }
+    }
+
+    /// All of them.
+    #[must_use]
+    pub fn cases(&self) -> &[Case] {
+        &self.cases
+    }
+
+    /// The 90th percentile of how far predictions of this kind were off, as a part of what was measured; of up to ten cases that is the
+    /// worst of them. `None`: none was tried.
+    #[must_use]
+    pub fn within(&self, kind: Kind) -> Option<f64> {
+        let mut errors: Vec<f64> =
+            self.cases.iter().filter(|c| c.kind == kind).map(|c| c.error().abs()).collect();
+        errors.sort_unstable_by(f64::total_cmp);
+        errors.get((errors.len() * 9).div_ceil(10).checked_sub(1)?).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_error_bar_is_the_90th_percentile_of_its_kind() {
+        let case = |kind, percent: u32| Case {
+            kind,
+            name: String::new(),
+            predicted_s: 1.0 + f64::from(percent) / 100.0,
+            measured_s: 1.0,
+        };
+        let mut cases: Vec<_> = (1..=20).map(|n| case(Kind::Streams, n)).collect();
+        cases.extend([case(Kind::Now, 3), case(Kind::Now, 7)]);
+        let earned = Earned::of(cases);
+        let near = |kind, expected: f64| (earned.within(kind).unwrap() - expected).abs() < 1e-9;
+        assert!(near(Kind::Streams, 0.18));
+        assert!(near(Kind::Now, 0.07));
+        assert_eq!(earned.within(Kind::Compound), None);
+    }
+}

@@ -1,0 +1,273 @@
+//! How long `tar -x` takes, now and after changes.
+//!
+//! ```text
+//! time  =  waits x round trip  +  calls x (server + think)  +  synchronous calls x persistence  +  bytes / bandwidth
+//! ```
+//!
+//! for a client that does one thing at a time. N streams do N of them at once, each with its share of the files, and wait for each
+//! other where the server makes things stable: what comes while a flush is under way has to wait for the next one.
+//!
+//! | file | subject |
+//! |---|---|
+//! | `job` | what is extracted, and what a client sends for it |
+//! | `change` | what can be changed |
+//! | `earned` | how far predictions were off when they were tried: the error bar |
+
+mod change;
+mod earned;
+mod job;
+
+pub use change::{Change, Kind, Time};
+pub use earned::{Case, Earned};
+pub use job::{Calls, Job, Manner, Tree, Version, WRITE_BYTES};
+
+use crate::shares::Shares;
+use crate::terms::Terms;
+use change::{COMPOUND_SYNCHRONOUS, SESSION_WAITS};
+use serde::{Deserialize, Serialize};
+
+/// The longest time that a term may be, in seconds: an hour.
+const TERM_MAX_S: f64 = 3600.0;
+
+/// Why there is no prediction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// No work.
+    #[error("there is nothing to do: neither files nor calls")]
+    Nothing,
+    /// A value that cannot be.
+    #[error("{0}")]
+    Nonsense(&'static str),
+}
+
+/// Why one change cannot be predicted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Unknown {
+    /// How many files were made is not known.
+    #[error("it is not known how many files were made")]
+    Files,
+    /// Delegations that would save anything are of NFSv4.
+    #[error("delegations need NFSv4, and files that are made")]
+    Delegations,
+}
+
+/// How long something takes, and of what.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Outlook {
+    /// In seconds.
+    pub seconds: f64,
+    /// It is within these bounds in nine of ten cases that were tried, in seconds; `None`: nothing of the kind was tried.
+    pub within_s: Option<(f64, f64)>,
+    /// What it is made of.
+    pub shares: Shares,
+    /// Calls.
+    pub calls: u64,
+}
+
+/// What a change does.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// The change.
+    #[serde(flatten)]
+    pub change: Change,
+    /// In words.
+    pub name: String,
+    /// With it.
+    #[serde(flatten)]
+    pub outlook: Option<Outlook>,
+    /// Why not.
+    pub unknown: Option<Unknown>,
+}
+
+/// What was predicted: all that a table or a chart needs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Prediction {
+    /// As it is.
+    pub now: Outlook,
+    /// What it took really, where that is known, in seconds.
+    pub measured_s: Option<f64>,
+    /// Each change by itself, in the order asked for.
+    pub each: Vec<Outcome>,
+    /// All that can be predicted at once; of several of a kind the last one. `None`: fewer than two.
+    pub together: Option<Outlook>,
+}
+
+/// How long `job` takes on a way to a server with these terms, now and under each of `changes`.
+///
+/// # Errors
+/// Terms, a job or a change that cannot be.
+pub fn predict(terms: &Terms, job: &Job, changes: &[Change]) -> Result<Prediction, Refused> {
+    predict_with(terms, job, changes, Earned::stored())
+}
+
+/// As [`predict()`], with other error bars.
+///
+/// # Errors
+/// As [`predict()`].
+pub fn predict_with(
+    terms: &Terms,
+    job: &Job,
+    changes: &[Change],
+    earned: &Earned,
+) -> Result<Prediction, Refused> {
+    check(terms)?;
+    if job.calls.all == 0 {
+        return Err(Refused::Nothing);
+    }
+    changes.iter().try_for_each(Change::check)?;
+    let plan = Plan::new(terms, job);
+    // Where the equation is off already for what was seen, no change is known better than that.
+    let seen = job.measured_s.map_or(0.0, |measured| (plan.shares().total() - measured).abs() / measured);
+    let outlook = |plan: &Plan, kind| {
+        let shares = plan.shares();
+        let seconds = shares.total();
+        let within_s = earned.within(kind).map(|part| {
+            let part = part.max(seen);
+            (seconds / (1.0 + part), seconds / (1.0 - part.min(PART_MAX)))
+        });
+        Outlook { seconds, within_s, shares, calls: plan.calls.ceil() as u64 }
+    };
+    let mut together = plan.clone();
+    let mut possible = 0;
+    let mut each = Vec::with_capacity(changes.len());
+    for change in changes {
+        let mut plan = plan.clone();
+        let unknown = plan.change(change, job).err();
+        if unknown.is_none() {
+            together.change(change, job).ok();
+            possible += 1;
+        }
+        let outlook = unknown.is_none().then(|| outlook(&plan, change.kind()));
+        each.push(Outcome { change: *change, name: change.to_string(), outlook, unknown });
+    }
+    Ok(Prediction {
+        now: outlook(&plan, Kind::Now),
+        measured_s: job.measured_s,
+        each,
+        together: (possible > 1).then(|| outlook(&together, Kind::Together)),
+    })
+}
+
+/// An error bar never says that something takes more than ten times as long.
+const PART_MAX: f64 = 0.9;
+
+fn check(terms: &Terms) -> Result<(), Refused> {
+    let time = |s: f64| s.is_finite() && (0.0..=TERM_MAX_S).contains(&s);
+    if !time(terms.round_trip_s) || terms.round_trip_s == 0.0 {
+        return Err(Refused::Nonsense("a round trip that takes no time, or more than an hour"));
+    }
+    if !time(terms.server_s) || !time(terms.persistence_s) || !time(terms.think_s) {
+        return Err(Refused::Nonsense("a term below zero or above an hour"));
+    }
+    if terms.upload_bytes_per_s.is_some_and(|b| !b.is_finite() || b <= 0.0) {
+        return Err(Refused::Nonsense("a bandwidth of nothing"));
+    }
+    Ok(())
+}
+
+/// What is done, as far as the equation goes.
+#[derive(Debug, Clone)]
+struct Plan {
+    terms: Terms,
+    calls: f64,
+    waits: f64,
+    synchronous: f64,
+    bytes: f64,
+    /// What the server has to do for them, in calls.
+    worked: f64,
+    /// Waits that nothing else goes on beside.
+    alone: f64,
+    streams: f64,
+    /// The chains that can go on beside each other.
+    parts: f64,
+    compounds: bool,
+}
+
+impl Plan {
+    fn new(terms: &Terms, job: &Job) -> Plan {
+        Plan {
+            terms: *terms,
+            calls: job.calls.all as f64,
+            waits: job.calls.waits as f64,
+            synchronous: job.calls.synchronous as f64,
+            bytes: job.bytes as f64,
+            worked: job.calls.all as f64,
+            alone: 0.0,
+            streams: job.in_flight.max(1.0),
+            parts: if job.files > 0 { job.files as f64 } else { f64::INFINITY },
+            compounds: false,
+        }
+    }
+
+    fn change(&mut self, change: &Change, job: &Job) -> Result<(), Unknown> {
+        match *change {
+            // A device that is slower than what is there would not be bought.
+            Change::LogDevice { persistence_s } => {
+                self.terms.persistence_s = self.terms.persistence_s.min(persistence_s);
+            }
+            Change::RoundTrip { round_trip_s } => self.terms.round_trip_s = round_trip_s,
+            Change::Streams { streams } => self.streams = self.streams.max(streams as f64),
+            Change::Delegations => {
+                let saved = job.delegations_save.ok_or(Unknown::Delegations)?;
+                // In a COMPOUND with the rest of their file they cost no call.
+                if !self.compounds {
+                    self.calls -= saved.all as f64;
+                    self.waits -= saved.waits as f64;
+                    self.worked -= saved.all as f64;
+                    self.synchronous -= saved.synchronous as f64;
+                }
+            }
+            Change::Compound { files, at_once } => {
+                if job.files == 0 {
+                    return Err(Unknown::Files);
+                }
+                let small = job.files.saturating_sub(job.large);
+                let compounds = (small.div_ceil(files) + job.others.div_ceil(files)) as f64;
+                // Large files as before: WRITEs together, and a COMMIT.
+                let large = job.large as f64 * 3.0;
+                self.calls = compounds + large + SESSION_WAITS as f64;
+                self.waits = compounds + large;
+                self.alone = SESSION_WAITS as f64;
+                let each = (small.saturating_mul(COMPOUND_SYNCHRONOUS).saturating_add(job.others)) as f64;
+                self.synchronous = if at_once { compounds } else { each } + 2.0 * job.large as f64;
+                // Less of each call, but all that it was made for.
+                self.worked = job.calls.synchronous as f64;
+                self.parts = compounds + job.large as f64;
+                self.compounds = true;
+            }
+        }
+        Ok(())
+    }
+
+    fn shares(&self) -> Shares {
+        let t = &self.terms;
+        let streams = self.streams.min(self.parts).max(1.0);
+        let rtt = self.waits * t.round_trip_s / streams;
+        let server = self.worked * t.server_s / streams;
+        let client = self.calls * t.think_s;
+        let mut persistence = 0.0;
+        if self.synchronous > 0.0 {
+            // What a stream does between two of them.
+            let between = (rtt + server + client) * streams / self.synchronous;
+            persistence = self.synchronous * waited(t.persistence_s, between, streams) / streams;
+        }
+        Shares {
+            rtt: rtt + self.alone * t.round_trip_s,
+            persistence,
+            server,
+            bandwidth: t.upload_bytes_per_s.map_or(0.0, |b| self.bytes / b),
+            client,
+            loss: 0.0,
+        }
+    }
+}
+
+/// How long a synchronous call waits until it is stable, where a flush takes `persistence` and each of `streams` does other things for
+/// `between`. What comes while a flush is under way waits for its end and then for the next one, together with all that came.
+fn waited(persistence: f64, between: f64, streams: f64) -> f64 {
+    if streams <= 1.0 { persistence } else { persistence.max(2.0 * persistence - between) }
+}
+
+#[cfg(test)]
+mod tests;
