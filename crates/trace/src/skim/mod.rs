@@ -4,11 +4,13 @@
 //! is decoded while it arrives and never held as a whole.
 
 pub(crate) mod cursor;
+pub mod facts;
 mod v3;
 pub mod v4;
 
 use crate::limits::OPERATIONS_MAX;
 use cursor::Cursor;
+use facts::{Facts, Gather};
 use landfast_nfs::v4::OpNum;
 use landfast_nfs::{mount, nfsacl, nlm, v3 as nfs3};
 use std::fmt::Write;
@@ -32,6 +34,12 @@ pub enum Program {
 
 /// RFC 5531 section 8.3: numbers that are given out while programs run. NFSv4 clients choose those of their callbacks out of these.
 const TRANSIENT: std::ops::RangeInclusive<u32> = 0x4000_0000..=0x5fff_ffff;
+
+impl Default for Program {
+    fn default() -> Self {
+        Program::Other(0)
+    }
+}
 
 impl Program {
     /// By its number.
@@ -117,7 +125,7 @@ pub enum Protection {
 }
 
 /// What of a call is known when its reply is read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Kind {
     /// Of which program.
     pub program: Program,
@@ -127,6 +135,8 @@ pub struct Kind {
     pub procedure: u32,
     /// Whether its arguments and results can be read.
     pub protection: Protection,
+    /// Whether its results have the handle of what was found or made.
+    pub gives_handle: bool,
 }
 
 impl Kind {
@@ -138,7 +148,7 @@ impl Kind {
 }
 
 /// A call as far as it was read.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CallHead {
     /// Its transaction id.
     pub xid: u32,
@@ -146,6 +156,8 @@ pub struct CallHead {
     pub kind: Kind,
     /// The operations of a COMPOUND, as [`v4::number`] has them.
     pub ops: Vec<u8>,
+    /// What it means for the server, and which file it is about.
+    pub facts: Facts,
     /// For a listing: what each operation, or the procedure, is about.
     pub shown: Vec<(u8, String)>,
 }
@@ -170,6 +182,8 @@ pub struct ReplyHead {
     pub outcome: Outcome,
     /// Operations of a COMPOUND that were carried out, with the last, which may have failed.
     pub operations: Option<u32>,
+    /// A digest of the handle of what was found or made.
+    pub handle: Option<u64>,
     /// For a listing: what else the reply says.
     pub shown: String,
 }
@@ -251,6 +265,7 @@ enum State {
     Rest,
     Body,
     Operations(u32),
+    Results(u32),
     Over,
 }
 
@@ -259,6 +274,7 @@ enum State {
 pub(crate) struct Skim {
     state: State,
     head: Option<Head>,
+    gather: Gather,
     show: Option<Show>,
 }
 
@@ -270,7 +286,7 @@ const AUTH_TLS: u32 = 7;
 impl Skim {
     /// A new record; with `detail` for a listing.
     pub fn new(detail: bool) -> Self {
-        Skim { state: State::Header, head: None, show: detail.then(Show::default) }
+        Skim { show: detail.then(Show::default), ..Skim::default() }
     }
 
     /// What is known of the record; `None` when not even its header was read.
@@ -329,16 +345,34 @@ impl Skim {
                 None if last => Progress::Enough,
                 None => Progress::More,
             },
-            State::Operations(0) => {
+            State::Results(left @ 1..) => {
+                let Some(Head::Reply(reply)) = &mut self.head else { return Progress::Enough };
+                let (Some(op), Some(status)) = (c.u32(), c.u32()) else { return more(last) };
+                let Some(results) = v4::results(OpNum(op), status, &mut c) else { return more(last) };
+                self.state = State::Over;
+                match results {
+                    v4::Results::Passed => {
+                        self.state = State::Results(left - 1);
+                        return Progress::Used(c.at());
+                    }
+                    v4::Results::Handle(handle) => reply.handle = Some(handle),
+                    v4::Results::Unknown => {}
+                }
+                Progress::Enough
+            }
+            State::Operations(0) | State::Results(0) => {
                 self.state = State::Over;
                 Progress::Enough
             }
             State::Operations(left) => {
                 let Some(Head::Call(call)) = &mut self.head else { return Progress::Enough };
                 let Some(op) = c.u32().map(OpNum) else { return more(last) };
-                let Some(arguments) = v4::arguments(op, &mut c, self.show.as_mut()) else {
+                let Some(arguments) =
+                    v4::arguments(op, &mut c, &mut self.gather, &mut call.facts, self.show.as_mut())
+                else {
                     return more(last);
                 };
+                call.kind.gives_handle |= op == OpNum::GETFH;
                 if call.ops.len() < OPERATIONS_MAX {
                     call.ops.push(v4::byte(op));
                 }
@@ -371,9 +405,18 @@ impl Skim {
                     c.u32()?;
                     return Some(State::Operations(c.u32()?));
                 }
-                if let (Some(show), Program::Nfs, 3) = (&mut self.show, kind.program, kind.version) {
-                    let line = v3::call(kind.procedure, c, last)?;
-                    show.operations.push((0, line));
+                if (kind.program, kind.version) == (Program::Nfs, 3) {
+                    let mut from = *c;
+                    match facts::v3(kind.procedure, &mut from) {
+                        Some(facts) => call.facts = facts,
+                        None if !last => return None,
+                        None => {}
+                    }
+                    call.kind.gives_handle = facts::v3_gives_handle(kind.procedure);
+                    if let Some(show) = &mut self.show {
+                        let line = v3::call(kind.procedure, c, last)?;
+                        show.operations.push((0, line));
+                    }
                 }
                 Some(State::Over)
             }
@@ -395,8 +438,19 @@ impl Skim {
                     if self.show.is_some() {
                         reply.shown = v4::status(status);
                     }
+                    if kind.gives_handle {
+                        return Some(State::Results(reply.operations.unwrap_or(0)));
+                    }
                 } else if kind.program == Program::Nfs && kind.version == 3 {
                     let status = c.u32()?;
+                    if kind.gives_handle && status == 0 {
+                        let mut from = *c;
+                        match facts::v3_handle(kind.procedure, &mut from) {
+                            Some(handle) => reply.handle = handle,
+                            None if !last => return None,
+                            None => {}
+                        }
+                    }
                     if self.show.is_some() {
                         reply.shown = v3::reply(kind.procedure, status, c, last)?;
                     }
@@ -432,9 +486,8 @@ fn header(c: &mut Cursor<'_>) -> Result<Option<Head>, ()> {
                 return Err(());
             }
             let (program, version, procedure) = (get!(c.u32()), get!(c.u32()), get!(c.u32()));
-            let kind =
-                Kind { program: Program::of(program), version, procedure, protection: Protection::None };
-            Ok(Some(Head::Call(CallHead { xid, kind, ops: Vec::new(), shown: Vec::new() })))
+            let kind = Kind { program: Program::of(program), version, procedure, ..Kind::default() };
+            Ok(Some(Head::Call(CallHead { xid, kind, ..CallHead::default() })))
         }
         1 => {
             let outcome = match get!(c.u32()) {
@@ -442,7 +495,8 @@ fn header(c: &mut Cursor<'_>) -> Result<Option<Head>, ()> {
                 1 => Outcome::Denied,
                 _ => return Err(()),
             };
-            Ok(Some(Head::Reply(ReplyHead { xid, outcome, operations: None, shown: String::new() })))
+            let (operations, handle) = (None, None);
+            Ok(Some(Head::Reply(ReplyHead { xid, outcome, operations, handle, shown: String::new() })))
         }
         _ => Err(()),
     }

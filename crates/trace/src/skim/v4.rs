@@ -2,6 +2,7 @@
 
 use super::Show;
 use super::cursor::Cursor;
+use super::facts::{Facts, Gather};
 use crate::limits::OPERATIONS_MAX;
 use landfast_nfs::v4::{NfsStat, OpNum};
 use std::fmt::Write;
@@ -58,7 +59,13 @@ pub(crate) enum Arguments {
 }
 
 /// Passes over the arguments of `op`.
-pub(crate) fn arguments(op: OpNum, c: &mut Cursor<'_>, show: Option<&mut Show>) -> Option<Arguments> {
+pub(super) fn arguments(
+    op: OpNum,
+    c: &mut Cursor<'_>,
+    gather: &mut Gather,
+    facts: &mut Facts,
+    show: Option<&mut Show>,
+) -> Option<Arguments> {
     let from = *c;
     let mut data = None;
     match op {
@@ -89,12 +96,7 @@ pub(crate) fn arguments(op: OpNum, c: &mut Cursor<'_>, show: Option<&mut Show>) 
             c.opaque()?;
         }
         OpNum::CREATE => {
-            match c.u32()? {
-                3 | 4 => skip(c, 8)?,
-                5 => drop(c.opaque()?),
-                _ => {}
-            }
-            c.opaque()?;
+            created(c)?;
             c.fattr()?;
         }
         OpNum::LOCK => {
@@ -212,6 +214,7 @@ pub(crate) fn arguments(op: OpNum, c: &mut Cursor<'_>, show: Option<&mut Show>) 
         }
         _ => return Some(Arguments::Unknown),
     }
+    gather.operation(op, rank(byte(op)), from, facts);
     if let Some(show) = show {
         describe(op, from, show);
     }
@@ -231,11 +234,19 @@ fn owner(c: &mut Cursor<'_>) -> Option<()> {
     c.opaque().map(drop)
 }
 
-/// The name that is opened, if there is one.
-fn open<'a>(c: &mut Cursor<'a>) -> Option<Option<&'a [u8]>> {
+/// What an OPEN asks for.
+pub(super) struct Opened<'a> {
+    /// The name, if one is opened.
+    pub name: Option<&'a [u8]>,
+    /// Whether it is made if it is not there.
+    pub creates: bool,
+}
+
+pub(super) fn open<'a>(c: &mut Cursor<'a>) -> Option<Opened<'a>> {
     skip(c, 12)?;
     owner(c)?;
-    if c.u32()? != 0 {
+    let creates = c.u32()? != 0;
+    if creates {
         match c.u32()? {
             2 => skip(c, 8)?,
             3 => {
@@ -245,7 +256,7 @@ fn open<'a>(c: &mut Cursor<'a>) -> Option<Option<&'a [u8]>> {
             _ => c.fattr()?,
         }
     }
-    Some(match c.u32()? {
+    let name = match c.u32()? {
         0 | 3 => Some(c.opaque()?),
         1 => {
             skip(c, 4)?;
@@ -260,7 +271,18 @@ fn open<'a>(c: &mut Cursor<'a>) -> Option<Option<&'a [u8]>> {
             None
         }
         _ => None,
-    })
+    };
+    Some(Opened { name, creates })
+}
+
+/// The name that a CREATE makes.
+pub(super) fn created<'a>(c: &mut Cursor<'a>) -> Option<&'a [u8]> {
+    match c.u32()? {
+        3 | 4 => skip(c, 8)?,
+        5 => drop(c.opaque()?),
+        _ => {}
+    }
+    c.opaque()
 }
 
 fn security(c: &mut Cursor<'_>) -> Option<()> {
@@ -320,17 +342,12 @@ fn describe(op: OpNum, mut c: Cursor<'_>, show: &mut Show) {
                 show.name(&mut text, name);
             }
             OpNum::OPEN => {
-                if let Some(name) = open(&mut c)? {
+                if let Some(name) = open(&mut c)?.name {
                     show.name(&mut text, name);
                 }
             }
             OpNum::CREATE => {
-                match c.u32()? {
-                    3 | 4 => skip(&mut c, 8)?,
-                    5 => drop(c.opaque()?),
-                    _ => {}
-                }
-                let name = c.opaque()?;
+                let name = created(&mut c)?;
                 show.name(&mut text, name);
             }
             OpNum::RENAME => {
@@ -377,6 +394,67 @@ fn stateid(c: &mut Cursor<'_>, text: &mut String) -> Option<()> {
     skip(c, 4)?;
     let _ = write!(text, " StateID: 0x{:04x}", super::digest(c.take(12)?) & 0xffff);
     Some(())
+}
+
+/// Passes over the results of an operation, or finds the handle that it gives. `None`: more bytes are needed.
+pub(super) fn results(op: OpNum, status: u32, c: &mut Cursor<'_>) -> Option<Results> {
+    if op == OpNum::SETATTR {
+        c.bitmap()?;
+        return Some(Results::Passed);
+    }
+    if status != 0 {
+        return Some(Results::Unknown);
+    }
+    match op {
+        OpNum::PUTFH | OpNum::PUTROOTFH | OpNum::PUTPUBFH | OpNum::SAVEFH | OpNum::RESTOREFH => {}
+        OpNum::LOOKUP | OpNum::LOOKUPP | OpNum::VERIFY | OpNum::NVERIFY | OpNum::OPENATTR => {}
+        OpNum::GETFH => return Some(Results::Handle(super::facts::digest(c.opaque()?))),
+        OpNum::SEQUENCE => skip(c, 36)?,
+        OpNum::ACCESS | OpNum::COMMIT => skip(c, 8)?,
+        OpNum::GETATTR => c.fattr()?,
+        OpNum::CLOSE | OpNum::WRITE => skip(c, 16)?,
+        OpNum::REMOVE | OpNum::LINK => skip(c, 20)?,
+        OpNum::CREATE => {
+            skip(c, 20)?;
+            c.bitmap()?;
+        }
+        OpNum::OPEN => {
+            skip(c, 40)?;
+            c.bitmap()?;
+            let entry = |c: &mut Cursor<'_>| {
+                skip(c, 12)?;
+                c.opaque().map(drop)
+            };
+            match c.u32()? {
+                1 => {
+                    skip(c, 20)?;
+                    entry(c)?;
+                }
+                2 => {
+                    skip(c, 32)?;
+                    entry(c)?;
+                }
+                3 => {
+                    if matches!(c.u32()?, 1 | 2) {
+                        skip(c, 4)?;
+                    }
+                }
+                _ => {}
+            }
+        }
+        _ => return Some(Results::Unknown),
+    }
+    Some(Results::Passed)
+}
+
+/// What was found in the results of an operation.
+pub(super) enum Results {
+    /// They are passed over.
+    Passed,
+    /// The handle of what was found or made.
+    Handle(u64),
+    /// Nobody knows where they end, or nothing follows.
+    Unknown,
 }
 
 /// A COMPOUND's main operations as a listing shows them: `ACCESS FH: 0x1d14c75e, [Check: RD MD XT XE]`.

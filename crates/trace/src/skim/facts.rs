@@ -1,0 +1,178 @@
+//! What of a call matters for where its time goes: whether its effect has to be stable, and which file it is about.
+
+use super::cursor::Cursor;
+use foldhash::fast::FixedState;
+use landfast_nfs::v3::proc;
+use landfast_nfs::v4::OpNum;
+use std::hash::BuildHasher;
+
+/// What a server has to do for a call. Of several operations in a COMPOUND the last of these counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub enum Class {
+    /// To look something up.
+    #[default]
+    Light,
+    /// To fetch data or a listing.
+    Fetch,
+    /// To take data that need not be stable yet.
+    Unstable,
+    /// To change names or attributes, and have the change on stable storage.
+    Metadata,
+    /// To have data of this call on stable storage.
+    StableWrite,
+    /// To have data of calls before on stable storage.
+    Commit,
+}
+
+impl Class {
+    /// All of them.
+    pub const ALL: [Class; 6] =
+        [Class::Light, Class::Fetch, Class::Unstable, Class::Metadata, Class::StableWrite, Class::Commit];
+
+    /// Whether the answer promises that something is on stable storage (RFC 1813 section 1.1.1, RFC 7530 section 14.3).
+    #[must_use]
+    pub fn is_synchronous(self) -> bool {
+        self >= Class::Metadata
+    }
+
+    /// In words.
+    #[must_use]
+    pub fn words(self) -> &'static str {
+        match self {
+            Class::Light => "looking up",
+            Class::Fetch => "fetching",
+            Class::Unstable => "WRITE UNSTABLE",
+            Class::Metadata => "changes of names and attributes",
+            Class::StableWrite => "WRITE FILE_SYNC",
+            Class::Commit => "COMMIT",
+        }
+    }
+}
+
+/// What is known of a call beside its operations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Facts {
+    /// What the server has to do.
+    pub class: Class,
+    /// A digest of the handle that the call is about; of a directory where there is a name.
+    pub handle: Option<u64>,
+    /// A digest of the name in that directory.
+    pub name: Option<u64>,
+}
+
+/// A digest of a handle or a name, the same in every run.
+pub(super) fn digest(bytes: &[u8]) -> u64 {
+    FixedState::with_seed(0x6c61_6e64).hash_one(bytes)
+}
+
+/// Of a call of version 3. `None`: more bytes are needed.
+pub(super) fn v3(procedure: u32, c: &mut Cursor<'_>) -> Option<Facts> {
+    if procedure == proc::NULL {
+        return Some(Facts::default());
+    }
+    let handle = Some(digest(c.opaque()?));
+    let mut facts = Facts { handle, ..Facts::default() };
+    match procedure {
+        proc::LOOKUP => facts.name = Some(digest(c.opaque()?)),
+        proc::CREATE
+        | proc::MKDIR
+        | proc::SYMLINK
+        | proc::MKNOD
+        | proc::REMOVE
+        | proc::RMDIR
+        | proc::RENAME => {
+            facts.name = Some(digest(c.opaque()?));
+            facts.class = Class::Metadata;
+        }
+        proc::SETATTR | proc::LINK => facts.class = Class::Metadata,
+        proc::COMMIT => facts.class = Class::Commit,
+        proc::READ | proc::READDIR | proc::READDIRPLUS => facts.class = Class::Fetch,
+        proc::WRITE => {
+            c.take(12)?;
+            facts.class = write(c.u32()?);
+        }
+        _ => {}
+    }
+    Some(facts)
+}
+
+/// Whether the results of a procedure of version 3 begin with the handle of what was found or made.
+pub(super) fn v3_gives_handle(procedure: u32) -> bool {
+    matches!(procedure, proc::LOOKUP | proc::CREATE | proc::MKDIR | proc::SYMLINK | proc::MKNOD)
+}
+
+/// That handle.
+pub(super) fn v3_handle(procedure: u32, c: &mut Cursor<'_>) -> Option<Option<u64>> {
+    if procedure != proc::LOOKUP && c.u32()? == 0 {
+        return Some(None);
+    }
+    Some(Some(digest(c.opaque()?)))
+}
+
+fn write(stable: u32) -> Class {
+    if stable == 0 { Class::Unstable } else { Class::StableWrite }
+}
+
+/// The facts of a COMPOUND, gathered while its operations go by.
+#[derive(Debug, Default)]
+pub(super) struct Gather {
+    /// The current filehandle, where it is in the call.
+    handle: Option<u64>,
+    saved: Option<u64>,
+    rank: Option<u8>,
+}
+
+impl Gather {
+    /// One operation and its arguments.
+    pub fn operation(&mut self, op: OpNum, rank: u8, mut c: Cursor<'_>, facts: &mut Facts) -> Option<()> {
+        let mut name = None;
+        let mut class = Class::Light;
+        let at = self.handle;
+        match op {
+            OpNum::PUTFH => self.handle = Some(digest(c.opaque()?)),
+            OpNum::PUTROOTFH | OpNum::PUTPUBFH => self.handle = Some(0),
+            OpNum::SAVEFH => self.saved = self.handle,
+            OpNum::RESTOREFH => self.handle = self.saved,
+            OpNum::LOOKUP => name = Some(digest(c.opaque()?)),
+            OpNum::REMOVE | OpNum::RENAME | OpNum::LINK => {
+                name = Some(digest(c.opaque()?));
+                class = Class::Metadata;
+            }
+            OpNum::OPEN => {
+                let opened = super::v4::open(&mut c)?;
+                name = opened.name.map(digest);
+                class = if opened.creates { Class::Metadata } else { Class::Light };
+            }
+            OpNum::CREATE => {
+                name = Some(digest(super::v4::created(&mut c)?));
+                class = Class::Metadata;
+            }
+            OpNum::SETATTR
+            | OpNum::SETXATTR
+            | OpNum::REMOVEXATTR
+            | OpNum::ALLOCATE
+            | OpNum::DEALLOCATE
+            | OpNum::CLONE
+            | OpNum::LAYOUTCOMMIT => class = Class::Metadata,
+            OpNum::WRITE => {
+                c.take(24)?;
+                class = write(c.u32()?);
+            }
+            OpNum::COMMIT => class = Class::Commit,
+            OpNum::COPY => class = Class::Unstable,
+            OpNum::READ | OpNum::READ_PLUS | OpNum::READDIR => class = Class::Fetch,
+            _ => {}
+        }
+        if matches!(op, OpNum::LOOKUP | OpNum::LOOKUPP | OpNum::OPEN | OpNum::CREATE) {
+            // What was found has no handle that is in the call.
+            self.handle = None;
+        }
+        facts.class = facts.class.max(class);
+        if self.rank.is_none_or(|best| rank < best) {
+            self.rank = Some(rank);
+            facts.handle = if op == OpNum::PUTFH { self.handle } else { at };
+            facts.name = name;
+        }
+        Some(())
+    }
+}
