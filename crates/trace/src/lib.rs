@@ -11,6 +11,7 @@ pub mod filter;
 pub mod frame;
 pub mod limits;
 pub mod listing;
+mod path;
 pub mod skim;
 pub mod source;
 mod stream;

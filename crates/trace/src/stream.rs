@@ -5,6 +5,7 @@
 
 use crate::limits::{HELD_IDLE_MAX, PIECE_MAX, RECORD_MAX, SEARCHED_MAX};
 use crate::skim::{Head, Kind, Progress, Skim, plausible};
+use std::ops::Range;
 
 /// Which frame, and when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -19,19 +20,37 @@ pub struct Stamp {
     pub wire_len: u32,
 }
 
-/// A message with its times.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Message {
-    /// What it is.
-    pub head: Head,
+/// Times of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Times {
     /// The segment with its first byte.
     pub first: Stamp,
     /// The segment with which all of it was there; `None`: its end is not in the capture.
     pub last: Option<Stamp>,
     /// Bytes of it were left out when the frames were captured.
     pub cut: bool,
-    /// Its length in bytes, without record marks.
+    /// Its length in bytes.
     pub bytes: u64,
+    /// Nanoseconds in which its sender waited for acknowledgements before it went on.
+    pub paused_ns: i64,
+}
+
+impl Times {
+    /// The time that counts for service times: of the last segment, or, as tshark has it, of the first where frames were cut
+    /// short.
+    #[must_use]
+    pub fn counted(&self) -> Option<Stamp> {
+        if self.cut { Some(self.first) } else { self.last }
+    }
+}
+
+/// A message with its times.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Message {
+    /// What it is.
+    pub head: Head,
+    /// When.
+    pub times: Times,
 }
 
 /// What a stream needs to know and fills.
@@ -42,6 +61,8 @@ pub(crate) struct Around<'a> {
     pub out: &'a mut Vec<Message>,
     /// Whether a listing is wanted.
     pub detail: bool,
+    /// How long pauses are in which the sender waits for acknowledgements, in nanoseconds.
+    pub pauses: Range<i64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,6 +90,7 @@ struct Record {
     open_end: bool,
     first: Stamp,
     last: Stamp,
+    paused_ns: i64,
 }
 
 /// One direction of a connection.
@@ -176,7 +198,7 @@ impl Stream {
                 Mode::Fragment => {
                     let n = bytes.len().min(self.left as usize);
                     let ends = self.last_fragment && n == self.left as usize;
-                    if !self.record.push(&bytes[..n], ends, at, around.known) {
+                    if !self.record.push(&bytes[..n], ends, at, around) {
                         self.lose();
                         continue;
                     }
@@ -202,7 +224,7 @@ impl Stream {
                 }
                 Mode::Fragment => {
                     let n = len.min(self.left.into());
-                    self.record.hole(n, at);
+                    self.record.hole(n, at, &around.pauses);
                     len -= n;
                     self.left -= u32::try_from(n).unwrap_or(self.left);
                     self.end_fragment(around);
@@ -217,7 +239,7 @@ impl Stream {
             self.hole(len.into(), None, around);
             return;
         }
-        self.record.seen(at);
+        self.record.seen(at, &around.pauses);
         self.record.bytes += u64::from(len);
         self.record.open_end = false;
         self.record.data = self.record.data.saturating_sub(len.into());
@@ -292,6 +314,7 @@ impl Record {
         self.begun = true;
         self.first = at;
         self.last = at;
+        self.paused_ns = 0;
     }
 
     fn forget(&mut self) {
@@ -301,7 +324,11 @@ impl Record {
         (self.begun, self.enough, self.cut, self.open_end) = (false, false, false, false);
     }
 
-    fn seen(&mut self, at: Stamp) {
+    fn seen(&mut self, at: Stamp, pauses: &Range<i64>) {
+        let gap = at.ns.saturating_sub(self.last.ns);
+        if pauses.contains(&gap) {
+            self.paused_ns = self.paused_ns.saturating_add(gap);
+        }
         if at.ns < self.first.ns {
             self.first = at;
         }
@@ -311,8 +338,9 @@ impl Record {
     }
 
     /// Takes bytes; `false`: this is no RPC message.
-    fn push(&mut self, bytes: &[u8], ends: bool, at: Stamp, known: &dyn Fn(u32) -> Option<Kind>) -> bool {
-        self.seen(at);
+    fn push(&mut self, bytes: &[u8], ends: bool, at: Stamp, around: &Around<'_>) -> bool {
+        let known = around.known;
+        self.seen(at, &around.pauses);
         self.open_end = false;
         self.bytes += bytes.len() as u64;
         if self.enough {
@@ -361,11 +389,11 @@ impl Record {
     }
 
     /// Bytes that are not there.
-    fn hole(&mut self, len: u64, at: Option<Stamp>) {
+    fn hole(&mut self, len: u64, at: Option<Stamp>, pauses: &Range<i64>) {
         self.bytes += len;
         match at {
             Some(at) => {
-                self.seen(at);
+                self.seen(at, pauses);
                 self.cut = true;
             }
             None => self.open_end = true,
@@ -389,10 +417,13 @@ impl Record {
         let head = self.skim.finish();
         let message = head.map(|head| Message {
             head,
-            first: self.first,
-            last: (!self.open_end).then_some(self.last),
-            cut: self.cut,
-            bytes: self.bytes,
+            times: Times {
+                first: self.first,
+                last: (!self.open_end).then_some(self.last),
+                cut: self.cut,
+                bytes: self.bytes,
+                paused_ns: self.paused_ns,
+            },
         });
         self.forget();
         message

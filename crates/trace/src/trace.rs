@@ -2,8 +2,10 @@
 
 use crate::frame::{Packet, Passed, Tcp, packet};
 use crate::limits::{ANSWERED_MAX, CALLS_MAX, CONNECTIONS_MAX, HELD_ALL_MAX, UNANSWERED_MAX};
+use crate::path::{Way, pauses};
 use crate::skim::{CallHead, Head, Kind, Program, Protection, ReplyHead};
 use crate::source::Frame;
+pub use crate::stream::Times;
 use crate::stream::{Around, Message, Stamp, Stream};
 use crate::tcp::{Half, Seen};
 use foldhash::{HashMap, HashMapExt};
@@ -17,28 +19,6 @@ pub struct Ends {
     pub from: SocketAddr,
     /// To whom.
     pub to: SocketAddr,
-}
-
-/// Times of a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Times {
-    /// The segment with its first byte.
-    pub first: Stamp,
-    /// The segment with which all of it was there; `None`: its end is not in the capture.
-    pub last: Option<Stamp>,
-    /// Bytes of it were left out when the frames were captured.
-    pub cut: bool,
-    /// Its length in bytes.
-    pub bytes: u64,
-}
-
-impl Times {
-    /// The time that counts for service times: of the last segment, or, as tshark has it, of the first where frames were cut
-    /// short.
-    #[must_use]
-    pub fn counted(&self) -> Option<Stamp> {
-        if self.cut { Some(self.first) } else { self.last }
-    }
 }
 
 /// A call.
@@ -71,6 +51,11 @@ pub trait Observer {
     fn call(&mut self, ends: Ends, call: &Call);
     /// A reply and the call that it answers.
     fn reply(&mut self, ends: Ends, call: &Call, reply: &Reply);
+    /// A connection stood still from one time to the other, in nanoseconds, because something had been lost.
+    fn stall(&mut self, _ends: Ends, _from_ns: i64, _to_ns: i64) {}
+    /// A connection with RPC has ended: the shortest times to an acknowledgement, in nanoseconds, of what was sent in the direction
+    /// of `ends`, and of what was sent against it.
+    fn path(&mut self, _ends: Ends, _shortest_ns: [Option<i64>; 2]) {}
 }
 
 /// What was seen, and what of it could not be used.
@@ -133,7 +118,10 @@ impl Calls {
 struct Connection {
     halves: [Half; 2],
     calls: [Calls; 2],
+    ways: [Way; 2],
     last_ns: i64,
+    /// When something last got on.
+    progress_ns: i64,
     rpc: bool,
 }
 
@@ -285,7 +273,9 @@ impl Connection {
         Connection {
             halves: [Half::new(), Half::new()],
             calls: [Calls::default(), Calls::default()],
+            ways: [Way::default(), Way::default()],
             last_ns: ns,
+            progress_ns: ns,
             rpc: false,
         }
     }
@@ -299,6 +289,7 @@ impl Connection {
         out: &mut Vec<Message>,
         common: &mut Common<O>,
     ) {
+        let ends = Ends { from: packet.from, to: packet.to };
         let mut seq = tcp.seq;
         if tcp.syn {
             let detail = common.observer.wants_detail();
@@ -311,7 +302,7 @@ impl Connection {
                 another = half.begin(tcp.seq, &mut common.stored);
             });
             if another {
-                let ends = Ends { from: packet.from, to: packet.to };
+                self.ways[dir].begin();
                 self.settle(dir, ends, out, common);
                 let calls = &mut self.calls[dir];
                 calls.answered.clear();
@@ -322,6 +313,11 @@ impl Connection {
             }
             seq = seq.wrapping_add(1);
         }
+        let len = u32::try_from(packet.payload.len()).unwrap_or(u32::MAX).saturating_add(packet.missing);
+        let end = (len > 0 || tcp.syn).then(|| seq.wrapping_add(len));
+        if let Some(since) = self.progress(dir, end, tcp.ack, at.ns) {
+            common.observer.stall(ends, since, at.ns);
+        }
         if let Some(ack) = tcp.ack
             && self.halves[1 - dir].waits()
         {
@@ -330,13 +326,32 @@ impl Connection {
             self.with(1 - dir, detail, &mut other, |half, around| {
                 half.acknowledged(ack, &mut common.stored, around);
             });
-            let ends = Ends { from: packet.to, to: packet.from };
-            self.settle(1 - dir, ends, &mut other, common);
+            let back = Ends { from: packet.to, to: packet.from };
+            self.settle(1 - dir, back, &mut other, common);
         }
         let detail = common.observer.wants_detail();
+        let holes = self.halves[dir].seen.holes;
         self.with(dir, detail, out, |half, around| {
             half.segment(seq, packet.payload, packet.missing, at, &mut common.stored, around);
         });
+        let half = &self.halves[dir];
+        if let Some(since) = self.ways[dir].waits(half.waits(), at.ns)
+            && half.seen.holes == holes
+        {
+            common.observer.stall(ends, since, at.ns);
+        }
+    }
+
+    /// Whether and since when the connection stood still, as a segment tells that carries bytes up to before `end` and acknowledges
+    /// those before `ack`.
+    fn progress(&mut self, dir: usize, end: Option<u32>, ack: Option<u32>, ns: i64) -> Option<i64> {
+        let again = end.is_some_and(|end| self.ways[dir].sent(end, ns));
+        let news = ack.is_some_and(|ack| self.ways[1 - dir].acked(ack, ns));
+        let since = self.progress_ns;
+        if end.is_some() || news {
+            self.progress_ns = ns;
+        }
+        again.then_some(since)
     }
 
     fn datagram<O: Observer>(
@@ -367,7 +382,8 @@ impl Connection {
     ) {
         let calls = &self.calls[1 - dir];
         let known = |xid| calls.kind(xid);
-        read(&mut self.halves[dir], &mut Around { known: &known, out, detail });
+        let pauses = pauses(&self.ways, dir);
+        read(&mut self.halves[dir], &mut Around { known: &known, out, detail, pauses });
     }
 
     /// Brings calls and replies together.
@@ -379,8 +395,7 @@ impl Connection {
         common: &mut Common<O>,
     ) {
         for message in messages.drain(..) {
-            let Message { head, first, last, cut, bytes } = message;
-            let times = Times { first, last, cut, bytes };
+            let Message { head, times } = message;
             if !std::mem::replace(&mut self.rpc, true) {
                 common.totals.rpc_connections += 1;
             }
@@ -395,8 +410,7 @@ impl Connection {
                             half.give_up(&mut common.stored, around);
                         });
                         let back = Ends { from: ends.to, to: ends.from };
-                        for Message { head, first, last, cut, bytes } in calls {
-                            let times = Times { first, last, cut, bytes };
+                        for Message { head, times } in calls {
                             match head {
                                 Head::Call(head) => self.call(1 - dir, back, Call { head, times }, common),
                                 Head::Reply(head) => self.reply(1 - dir, back, Reply { head, times }, common),
@@ -470,6 +484,10 @@ impl Connection {
                 self.with(dir, detail, &mut out, |half, around| half.give_up(&mut common.stored, around));
                 self.settle(dir, Ends { from, to }, &mut out, common);
             }
+        }
+        if self.rpc && key.2 {
+            let shortest = [self.ways[0].shortest_ns(), self.ways[1].shortest_ns()];
+            common.observer.path(Ends { from: key.0, to: key.1 }, shortest);
         }
         let totals = &mut common.totals;
         totals.connections += u64::from(key.2);
