@@ -71,14 +71,10 @@ impl Common {
 #[derive(Debug, Args)]
 pub struct RmArgs {
     /// What to remove: nfs://HOST[:PORT]/PATH
-    #[arg(value_name = "URL", required_unless_present = "force")]
+    #[arg(value_name = "URL")]
     pub urls: Vec<String>,
-    /// Ignore nonexistent files and arguments, and do not ask
-    #[arg(short = 'f', long, overrides_with = "once")]
-    pub force: bool,
-    /// Ask once before more than three arguments, or recursively, are removed
-    #[arg(short = 'I', overrides_with = "force")]
-    pub once: bool,
+    #[command(flatten)]
+    pub asking: super::ask::Asking,
     /// Remove directories and their contents
     #[arg(short = 'r', visible_short_alias = 'R', long)]
     pub recursive: bool,

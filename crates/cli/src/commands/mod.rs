@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `args` | what can be typed |
 //! | `operand` | URLs as operands: which server, which path there, how it is shown |
+//! | `ask` | questions to whoever is at standard input |
 //! | `owners` | owners as numbers and names of this machine |
 //! | `tool` | what all commands share: messages, output, statistics, interruption |
 //! | `quote`, `mode`, `message` | names, modes and errors as GNU shows them (pure) |
@@ -14,6 +15,7 @@
 //! | `ls`, `stat`, `du`, `find`, `cat`, `cp`, `rm`, `mkdir`, `tar`, `diff_tree`, `sync_tree` | a command each |
 
 pub mod args;
+mod ask;
 mod cat;
 mod cp;
 mod diff_tree;

@@ -1,6 +1,7 @@
 //! What all commands share: messages as GNU's, output, statistics, and what an interruption does.
 
 use super::args::Common;
+use super::ask::Answers;
 use super::operand::{Operand, Place, Servers};
 use super::quote;
 use crate::exit::Exit;
@@ -36,6 +37,7 @@ pub struct Tool {
     resumed: Cell<Option<u64>>,
     out: Vec<u8>,
     stopped: Arc<AtomicBool>,
+    answers: Arc<Answers>,
 }
 
 /// Runs a command's work; afterwards come the statistics.
@@ -62,6 +64,7 @@ pub fn run<F: Future<Output = Tool>>(
         resumed: Cell::new(None),
         out: Vec::with_capacity(OUTPUT_BYTES),
         stopped: Arc::default(),
+        answers: Arc::default(),
     };
     runtime.block_on(async { work(tool).await.end().await })
 }
@@ -75,6 +78,11 @@ impl Tool {
     /// Set when a signal has come.
     pub fn stop_flag(&self) -> Arc<AtomicBool> {
         self.stopped.clone()
+    }
+
+    /// Whom to ask, as long as no signal has come.
+    pub fn answers(&self) -> Arc<Answers> {
+        self.answers.clone()
     }
 
     /// So many failures were told by somebody else.
@@ -180,7 +188,7 @@ impl Tool {
     /// process.
     pub fn stop_on_signals(&self) {
         let trees: Vec<Nfs> = self.servers.trees().cloned().collect();
-        let (stopped, name) = (self.stopped.clone(), self.name);
+        let (stopped, answers, name) = (self.stopped.clone(), self.answers.clone(), self.name);
         tokio::spawn(async move {
             let terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate());
             let Ok(mut terminate) = terminate else { return };
@@ -194,6 +202,7 @@ impl Tool {
                     std::process::exit(130);
                 }
                 trees.iter().for_each(Nfs::stop);
+                answers.stop();
             }
         });
     }

@@ -192,20 +192,50 @@ fn the_examples_of_the_manual_work() {
     assert!(!rig.at("build").exists() && !rig.at("work/a").exists() && rig.at("work").exists());
 }
 
+/// `rm` of GNU's and of ours on `w/NAME`s, as made by a script, each with these answers on its standard input: what was said, and
+/// what is left. GNU's is not run on the export: the server would show what had a number before for up to a second.
+fn answered(
+    rig: &Rig,
+    (uid, version): (u32, &str),
+    make: &str,
+    flags: &[&str],
+    operands: &[&str],
+    answers: &str,
+) -> [(Said, Vec<PathBuf>); 2] {
+    use std::io::Write;
+    use std::os::unix::process::CommandExt;
+    [false, true].map(|ours| {
+        let at = if ours { rig.at("w") } else { rig.at("").with_file_name("local").join("w") };
+        rig.shell("mkdir -p ../gone ../local");
+        rig.shell(&format!(
+            "cd {}; [ ! -e w ] || mv w $(mktemp -d ../gone/XXXXXX); mkdir w; cd w; {make}; chown -R {uid}:{uid} .",
+            path(&at.with_file_name(""))
+        ));
+        let mut command = if ours { landfast() } else { Command::new("rm") };
+        if ours {
+            let urls = operands.iter().map(|n| rig.url(&format!("w/{n}"), version));
+            command.arg("rm").args(flags).args(urls);
+        } else {
+            command.args(flags).args(operands.iter().map(|n| at.join(n)));
+        }
+        let streams = command.env("LC_ALL", "C.UTF-8").stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child =
+            streams.stderr(Stdio::piped()).uid(uid).gid(uid).spawn().expect("it starts");
+        // One that asks nothing may have ended.
+        let _ = child.stdin.take().expect("a pipe").write_all(answers.as_bytes());
+        let o = child.wait_with_output().expect("it ends");
+        let from = if ours { rig.shown("w", version) } else { path(&at).to_owned() };
+        let text = |bytes: &[u8]| replaced(bytes, &from, "w");
+        (Said { out: text(&o.stdout), err: text(&o.stderr), code: o.status.code() }, names(&at))
+    })
+}
+
 #[test]
 fn rm_asks_once_as_gnu_rm_does() {
-    use std::io::Write;
     let Some(rig) = Rig::new() else { return };
-    let answered = |mut command: Command, answer: &str| {
-        let streams = command.env("LC_ALL", "C.UTF-8").stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = streams.stderr(Stdio::piped()).spawn().expect("it starts");
-        // One that asks nothing may have ended.
-        let _ = child.stdin.take().expect("a pipe").write_all(answer.as_bytes());
-        let o = child.wait_with_output().expect("it ends");
-        Said { out: o.stdout, err: o.stderr, code: o.status.code() }
-    };
     let few = ["a", "b", "c"];
     let many = ["a", "b", "c", "d"];
+    let make = "touch a b c d; mkdir t; touch t/x";
     for (flags, operands, answer) in [
         (&["-I"][..], &few[..], ""),
         (&["-I"], &many, "y\n"),
@@ -213,27 +243,99 @@ fn rm_asks_once_as_gnu_rm_does() {
         (&["-I"], &many, "n\n"),
         (&["-I"], &many, "\n"),
         (&["-I"], &many, ""),
+        (&["--interactive=once"], &many, "y\n"),
+        (&["--interactive=once", "--interactive=never"], &many, ""),
         (&["-rI"], &["t"], "y\n"),
         (&["-rI"], &["t"], "no\n"),
         (&["-r", "-I"], &["t", "a"], ""),
         (&["-fI"], &many, "n\n"),
         (&["-If"], &many, "n\n"),
     ] {
-        let mut seen = Vec::new();
-        for ours in [false, true] {
-            rig.shell("mkdir -p w; cd w; rm -rf *; touch a b c d; mkdir t; touch t/x");
-            let mut command = if ours { landfast() } else { Command::new("rm") };
-            if ours {
-                command
-                    .arg("rm")
-                    .args(flags)
-                    .args(operands.iter().map(|n| rig.url(&format!("w/{n}"), "4.2")));
-            } else {
-                command.args(flags).args(operands.iter().map(|n| rig.at("w").join(n)));
-            }
-            seen.push((answered(command, answer), names(&rig.at("w"))));
-        }
-        assert_same(&seen[1].0, &seen[0].0, &format!("{flags:?} {answer:?}"));
-        assert_eq!(seen[1].1, seen[0].1, "{flags:?} {answer:?}");
+        let [gnu, ours] = answered(&rig, (0, "4.2"), make, flags, operands, answer);
+        assert_same(&ours.0, &gnu.0, &format!("{flags:?} {answer:?}"));
+        assert_eq!(ours.1, gnu.1, "{flags:?} {answer:?}");
     }
+}
+
+#[test]
+fn rm_asks_about_each_object_as_gnu_rm_does() {
+    let Some(rig) = Rig::new() else { return };
+    // A user who is not root may look at it, too.
+    rig.shell("chmod 755 ..");
+    // In each directory one entry, as two have no order.
+    let make = "mkdir -p t/s/e t2/s; echo x > t2/s/f; touch empty; echo x > full; ln -s full link; mkfifo fifo; ln -s t/s away; \
+        mkdir bare; touch \"it's\"; touch t/s/e/old; chmod 444 full t2/s/f; chmod 555 bare t2/s; mknod node c 1 3 || true";
+    let all = ["t", "full", "nothing", "empty", "link", "fifo", "away", "bare", "t2", "it's", "node"];
+    let cases: &[(&[&str], &[&str], &str)] = &[
+        (&["-ri"], &all, &"y\n".repeat(40)),
+        (&["-ri"], &all, &"n\n".repeat(40)),
+        (&["-ri"], &["t"], "y\ny\ny\nn\n"),
+        (&["-ri"], &["t"], "y\ny\nn\n"),
+        (&["-riv"], &["t", "full", "t2"], "y\ny\ny\ny\nn\nn\ny\ny\ny\n"),
+        (&["-ri"], &["t", "empty"], ""),
+        (&["-ri"], &["t", "full", "empty"], "y\ny\ny\ny\ny\nn\ny\nn\ny"),
+        (&["-i"], &all, &"y\n".repeat(40)),
+        (&["-i"], &["full", "empty", "link"], "Y\n yes\nyes\n"),
+        (&["-di"], &all, &"y\n".repeat(40)),
+        (&["-r", "--interactive"], &["t", "nothing"], &"y\n".repeat(9)),
+        (&["-rfi"], &["t", "nothing"], &"n\n".repeat(9)),
+        (&["-rif"], &["t", "nothing"], &"n\n".repeat(9)),
+        (&["-rf", "--interactive=never"], &["t", "nothing"], ""),
+        (&["-ri", "--interactive=never"], &["t", "nothing"], ""),
+        (&["-rI", "--interactive=always"], &["t", "full"], &"y\n".repeat(9)),
+        (&["-riI"], &["t", "full"], "y\n"),
+    ];
+    let mut differ = Vec::new();
+    for version in VERSIONS {
+        for (flags, operands, answers) in some(version, cases, 3) {
+            for uid in [0, 4321] {
+                let [gnu, ours] = answered(&rig, (uid, version), make, flags, operands, answers);
+                if ours != gnu {
+                    differ.push(format!("{version} {uid} {flags:?} {answers:?}\n{ours:?}\nGNU: {gnu:?}"));
+                }
+            }
+        }
+    }
+    assert!(differ.is_empty(), "{}", differ.join("\n"));
+}
+
+#[test]
+fn rm_that_asks_removes_at_once_and_ends_at_a_signal() {
+    use std::io::{Read, Write};
+    let Some(rig) = Rig::new() else { return };
+    rig.shell("mkdir w; touch w/a w/b w/c");
+    let mut child = landfast()
+        .args(["rm", "-ri", "--rpc-counts", &rig.url("w", "4.2")])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let (mut to, mut from) = (child.stdin.take().expect("a pipe"), child.stderr.take().expect("a pipe"));
+    let mut heard = String::new();
+    let mut question = |heard: &mut String| {
+        let before = heard.len();
+        while !heard[before..].ends_with("? ") {
+            let mut byte = [0];
+            from.read_exact(&mut byte).expect("a question");
+            heard.push(char::from(byte[0]));
+        }
+    };
+    question(&mut heard);
+    to.write_all(b"y\n").expect("it listens");
+    question(&mut heard);
+    to.write_all(b"y\n").expect("it listens");
+    question(&mut heard);
+    // Before the next question the answer to the last one has been acted on.
+    assert_eq!(names(&rig.at("w")).len(), 2, "{heard}");
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("it is there");
+    from.read_to_string(&mut heard).expect("text");
+    assert_eq!(child.wait().expect("it ends").code(), Some(130), "{heard}");
+    assert!(heard.contains("\nrm: interrupted: 1 removed, nothing of the rest was begun"), "{heard}");
+    assert_eq!(names(&rig.at("w")).len(), 2);
+    let journal = rig.dir.path().join("journal");
+    let refused = said(landfast().args(["rm", "-ri", "--resume", path(&journal), &rig.url("w", "4.2")]));
+    assert_eq!(refused.code, Some(1));
+    assert!(refused.errors().starts_with("rm: --resume does not go with -i: "), "{refused:?}");
+    assert!(!journal.exists());
 }

@@ -1,9 +1,9 @@
-//! Attributes of objects, got and set; texts of symbolic links.
+//! Attributes of objects, got and set; what one may do with them; texts of symbolic links.
 
 use bytes::Bytes;
 use landfast_nfs::v4::args::SetattrArgs;
 use landfast_nfs::v4::attr::{AttrValues, Bitmap};
-use landfast_nfs::v4::{ArgOp, Fattr, FileHandle, FileType, OpNum, Stateid};
+use landfast_nfs::v4::{ArgOp, Fattr, FileHandle, FileType, OpNum, ResBody, Stateid};
 
 use super::action::{Action, Answer, Lost, Room, Wants};
 use crate::compound::{OpError, Results, values};
@@ -92,5 +92,34 @@ impl Action for Readlink {
 
     fn answer(&mut self, results: &mut Results) -> Result<Answer<Bytes>, OpError> {
         Ok(Answer::Done(results.readlink()?))
+    }
+}
+
+/// ACCESS: which of these rights the caller has.
+#[derive(Debug)]
+pub(super) struct Access {
+    pub(super) rights: u32,
+}
+
+impl Action for Access {
+    type Out = u32;
+
+    fn wants(&self) -> Wants {
+        Wants::Object { follow: false }
+    }
+
+    fn ops(&mut self, _: Option<&Bytes>, _: &Room, out: &mut Vec<ArgOp>) {
+        out.push(ArgOp::Access(self.rights));
+    }
+
+    fn changes(&self) -> bool {
+        false
+    }
+
+    fn answer(&mut self, results: &mut Results) -> Result<Answer<u32>, OpError> {
+        match results.take(OpNum::ACCESS)? {
+            ResBody::Access(res) => Ok(Answer::Done(res.access & self.rights)),
+            _ => Err(OpError::Missing { op: OpNum::ACCESS }),
+        }
     }
 }

@@ -58,7 +58,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use landfast_nfs::v4::args::CreateType;
 use landfast_nfs::v4::attr::{AttrValues, Bitmap};
-use landfast_nfs::v4::{ArgOp, FileHandle};
+use landfast_nfs::v4::flags::{ACCESS4_DELETE, ACCESS4_EXTEND, ACCESS4_MODIFY};
+use landfast_nfs::v4::{ArgOp, FileHandle, FileType};
 use tokio::sync::{OnceCell, Semaphore, watch};
 
 use crate::compound::fattr;
@@ -270,6 +271,25 @@ impl Nfs {
     /// The same of objects whose handles are known.
     pub async fn readlinks_of(&self, links: impl IntoIterator<Item = FileHandle>) -> Vec<Outcome<Bytes>> {
         self.all(links.into_iter().map(|fh| Item::at(fh, attrs::Readlink))).await
+    }
+
+    /// Which of these objects the caller may write to, as the server sees it (ACCESS, RFC 8881 section 18.1): a file's data, a
+    /// directory's names.
+    pub async fn writable(
+        &self,
+        objects: impl IntoIterator<Item = (FileHandle, Option<FileType>)>,
+    ) -> Vec<Outcome<bool>> {
+        let rights = |kind| match kind {
+            Some(FileType::Dir) => ACCESS4_MODIFY | ACCESS4_EXTEND | ACCESS4_DELETE,
+            Some(FileType::Reg) => ACCESS4_MODIFY | ACCESS4_EXTEND,
+            _ => ACCESS4_MODIFY,
+        };
+        let (objects, rights): (Vec<_>, Vec<u32>) =
+            objects.into_iter().map(|(fh, kind)| (fh, rights(kind))).unzip();
+        let items =
+            objects.into_iter().zip(&rights).map(|(fh, r)| Item::at(fh, attrs::Access { rights: *r }));
+        let have = self.all(items).await;
+        have.into_iter().zip(rights).map(|(o, wanted)| o.map(|have| have == wanted)).collect()
     }
 
     /// Makes directories; one that is there already is an error.

@@ -1,11 +1,16 @@
-//! `landfast rm`: as GNU's, which asks here only with `-I`. A directory's entries are removed many in one COMPOUND, from below.
+//! `landfast rm`: as GNU's. A directory's entries are removed many in one COMPOUND, from below; with `-i`, one after another, each
+//! when it was asked about.
+
+mod asking;
 
 use super::args::RmArgs;
+use super::ask::{self, Ask};
 use super::operand::{Operand, Place};
 use super::tool::{self, Tool};
 use super::{message, quote};
 use crate::exit::Exit;
 use crate::resume::{self, Start};
+use asking::Found;
 use landfast_client::fs::{Doomed, ItemError, Meta, Outcome, Removal};
 use landfast_client::resume::{JournalFile, Resume, ResumeError};
 use landfast_nfs::v4::NfsStat;
@@ -17,8 +22,18 @@ const TOP: &str = "this is the top of the export";
 
 /// Removes.
 pub fn run(args: RmArgs) -> Exit {
-    if args.once && !agreed(&args) {
+    if args.urls.is_empty() && !args.asking.force {
+        eprintln!("rm: missing operand\nTry 'landfast rm --help' for more information.");
+        return Exit::Partly;
+    }
+    if args.asking.when == Ask::Once && !agreed(&args) {
         return Exit::Done;
+    }
+    if args.asking.when == Ask::Always && args.resume.is_some() {
+        eprintln!(
+            "rm: --resume does not go with -i: what was to stay could not be told from what was not removed yet"
+        );
+        return Exit::Partly;
     }
     tool::run("rm", args.common, |tool| remove(tool, args))
 }
@@ -33,8 +48,7 @@ fn agreed(args: &RmArgs) -> bool {
     }
     let (s, how) = (if n == 1 { "" } else { "s" }, if args.recursive { " recursively" } else { "" });
     eprint!("rm: remove {n} argument{s}{how}? ");
-    let mut answer = String::new();
-    std::io::stdin().read_line(&mut answer).is_ok() && answer.starts_with(['y', 'Y'])
+    ask::is_yes()
 }
 
 async fn remove(mut tool: Tool, args: RmArgs) -> Tool {
@@ -68,8 +82,9 @@ async fn remove(mut tool: Tool, args: RmArgs) -> Tool {
     let mut removed = 0;
     let mut batch = Batch::default();
     for operand in operands {
-        // Operands that lie in one another are one after another what they are to GNU's rm.
-        if !batch.takes(&operand.2) {
+        // Operands that lie in one another are one after another what they are to GNU's rm; so are all that it asks about.
+        let asks = args.asking.when == Ask::Always && !batch.operands.is_empty();
+        if asks || !batch.takes(&operand.2) {
             let now = std::mem::take(&mut batch).operands;
             remove_batch(&mut tool, (&args, journal.as_ref()), now, &mut removed).await;
         }
@@ -84,7 +99,7 @@ async fn remove(mut tool: Tool, args: RmArgs) -> Tool {
 /// The journal, if one is asked for.
 fn begin(tool: &mut Tool, args: &RmArgs) -> Result<Start, ResumeError> {
     let Some(path) = &args.resume else { return Ok(Start::Without) };
-    let options = [(args.recursive, "-r"), (args.force, "-f"), (args.dir, "-d")];
+    let options = [(args.recursive, "-r"), (args.asking.force, "-f"), (args.dir, "-d")];
     let options: Vec<&str> = options.iter().filter_map(|(set, word)| set.then_some(*word)).collect();
     // As typed: filehandles are those of one version.
     let job = resume::job("rm").about("operands", args.urls.join(" ")).about("options", options.join(" "));
@@ -151,7 +166,7 @@ async fn remove_batch(
         wanted.push(place.clone());
     }
     let found = tool.servers.look(&wanted, false).await;
-    let mut doomed: Vec<(Place, Doomed)> = Vec::new();
+    let mut doomed: Vec<(Place, Found)> = Vec::new();
     // Operands by how they are shown, while there is a journal.
     let mut tops: HashMap<Vec<u8>, u32> = HashMap::new();
     for (pair, (number, operand, place)) in found.chunks_exact(2).zip(&operands) {
@@ -182,7 +197,7 @@ async fn remove_batch(
                     dir,
                     is_dir: meta.is_dir(),
                 };
-                doomed.push((place.clone(), tree));
+                doomed.push((place.clone(), Found::new(tree, own.fh.clone(), meta)));
             }
             // With version 3 there is nothing above an export.
             (Err(_), Ok(_)) => complain(tool, operand, TOP),
@@ -190,7 +205,7 @@ async fn remove_batch(
                 let nothing = [NfsStat::NFS4ERR_NOENT, NfsStat::NFS4ERR_NOTDIR];
                 let nothing = e.status().is_some_and(|status| nothing.contains(&status));
                 let begun = journal.is_some_and(|journal| journal.begun(*number).is_some());
-                if !nothing || !args.force && !begun {
+                if !nothing || !args.asking.force && !begun {
                     complain(tool, operand, &message::of(e));
                 }
             }
@@ -205,10 +220,17 @@ async fn remove_batch(
             return;
         }
     }
+    if args.asking.when == Ask::Always {
+        for (place, found) in doomed {
+            let nfs = tool.servers.nfs(&place).clone();
+            *removed += asking::remove(tool, args, nfs, found).await;
+        }
+        return;
+    }
     let trees = tool.servers.by_tree(doomed.iter().map(|(place, _)| place));
     let trees: Vec<_> = trees.into_iter().map(|(nfs, numbers)| (nfs.clone(), numbers)).collect();
     for (nfs, numbers) in trees {
-        let trees: Vec<_> = numbers.iter().map(|n| doomed[*n].1.clone()).collect();
+        let trees: Vec<_> = numbers.iter().map(|n| doomed[*n].1.tree.clone()).collect();
         nfs.remove_trees(trees, |removal| {
             if removal.outcome == Outcome::Committed(()) {
                 *removed += 1;
