@@ -11,6 +11,9 @@ struct Need {
 /// The server that Landfast's processor time is compared with.
 pub const GANESHA: [&str; 2] = ["/usr/bin/ganesha.nfsd", "/usr/lib/x86_64-linux-gnu/ganesha/libfsalvfs.so"];
 
+/// What `landfast trace` is compared with.
+pub const TRACERS: [&str; 2] = ["tshark", "nfstrace"];
+
 /// What the checks run beyond Rust and coreutils.
 const NEEDS: &[Need] = &[
     Need { program: "fusermount3", package: "fuse3" },
@@ -38,6 +41,8 @@ const NEEDS: &[Need] = &[
     Need { program: GANESHA[0], package: "nfs-ganesha" },
     Need { program: GANESHA[1], package: "nfs-ganesha-vfs" },
     Need { program: "/usr/include/sys/acl.h", package: "libacl1-dev" },
+    Need { program: TRACERS[0], package: "tshark" },
+    Need { program: TRACERS[1], package: "nfstrace" },
 ];
 
 /// The packages whose program is not on this machine.

@@ -17,7 +17,7 @@ use crate::proc::{self, command, output};
 use crate::steps::{Job, Outcome, Steps};
 
 /// The experiments whose claims must hold.
-const EXPERIMENTS: [&str; 11] = [
+const EXPERIMENTS: [&str; 12] = [
     "client-rpcs",
     "nested-open",
     "web-page",
@@ -29,6 +29,7 @@ const EXPERIMENTS: [&str; 11] = [
     "log-throughput",
     "checkpoint-stall",
     "recovery-speed",
+    "trace-speed",
 ];
 
 /// What is asked of cargo: the lints alone, and the tests.
@@ -260,9 +261,12 @@ fn experiment(name: &str) -> Outcome {
     if !proc::is_root() {
         return Outcome::Skipped("needs root (FUSE, loop devices, mounts)".to_owned());
     }
-    if name == "beside-ganesha"
-        && let Err(why) = packages::require(&packages::GANESHA)
-    {
+    let programs: &[&str] = match name {
+        "beside-ganesha" => &packages::GANESHA,
+        "trace-speed" => &packages::TRACERS,
+        _ => &[],
+    };
+    if let Err(why) = packages::require(programs) {
         return Outcome::Skipped(why);
     }
     best_of(|| {

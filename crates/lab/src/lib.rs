@@ -17,11 +17,13 @@
 //! | `tarball`, `verify` | archives made and read, trees compared with them |
 //! | `peercut` | power cuts under any server, seen by `landfast verify` |
 //! | `commands` | the client's commands on any server, beside GNU's tools on this machine |
+//! | `capture` | what passes over a connection, as the frames of many clients |
 //! | `place` | the work of two experiments on any server, or on a mount of another client's |
 //! | `child` | processes that the lab starts from its own binary |
 //! | `clock`, `rng` | precise waiting, seeded chance |
 //! | `sys` | the system calls that have no safe wrapper |
 
+pub mod capture;
 pub mod child;
 pub mod clock;
 pub mod commands;

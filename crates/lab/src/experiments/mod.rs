@@ -15,6 +15,7 @@ pub(crate) mod nested_open;
 mod recovery_speed;
 mod serial_flushes;
 mod server_memory;
+mod trace_speed;
 mod untar_local_limit;
 mod untar_vs_serial;
 pub(crate) mod web_page;
@@ -49,7 +50,7 @@ pub struct Experiment {
 }
 
 /// Every experiment.
-pub const ALL: [Experiment; 15] = [
+pub const ALL: [Experiment; 16] = [
     Experiment {
         name: "untar-vs-serial",
         about: "untar against local extraction and one file at a time, data disk 10 ms, log 0.05 ms",
@@ -109,6 +110,11 @@ pub const ALL: [Experiment; 15] = [
         name: "web-page",
         about: "a web page's hundred files looked at, read and written, beside one thing at a time",
         run: web_page::run,
+    },
+    Experiment {
+        name: "trace-speed",
+        about: "landfast trace beside tshark and nfstrace on one capture (--files 62500: 500,000 calls)",
+        run: trace_speed::run,
     },
     Experiment {
         name: "log-throughput",
