@@ -154,7 +154,7 @@ pub struct TraceArgs {
 }
 
 /// Which calls of a capture are looked at.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Which calls; all of what is given has to fit")]
 pub struct OnlyArgs {
     /// Only calls of this client
@@ -163,6 +163,9 @@ pub struct OnlyArgs {
     /// Only calls to this server
     #[arg(long, value_name = "ADDR[/BITS]")]
     pub server: Option<Network>,
+    /// Only calls about files of this name (shell wildcards), or with this handle, as --list shows it: 0x1d14c75e
+    #[arg(long = "file", value_name = "NAME|0xFH", value_parser = crate::trace::file)]
+    pub about: Option<landfast_trace::filter::File>,
     /// Only these procedures, and COMPOUNDs sent for these operations
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub procedure: Vec<Procedure>,

@@ -125,6 +125,7 @@ fn a_part_of_it() {
         (&["--from", "0.001"], "1 of 2 calls matched"),
         (&["--from", "1970-01-01T01:16:40.001+01:00", "--client", "10.0.0.0/24"], "1 of 2 calls matched"),
         (&["--procedure", "write,getattr", "--server", "10.0.0.1"], "2 of 3 calls matched"),
+        (&["--file", "0xdb1720a5"], "2 of 3 calls matched"),
     ] {
         let o = with(more);
         assert!(o.status.success() && stdout(&o).contains(matched), "{}{}", stdout(&o), stderr(&o));
@@ -140,10 +141,17 @@ fn a_part_of_it() {
         serde_json::from_str(&stdout(&with(&["--json", "--to", "0.001"]))).expect("JSON");
     assert_eq!((json["calls_seen"].as_u64(), json["calls_in_capture"].as_u64()), (Some(1), Some(3)));
     assert_eq!(json["procedures"][0]["calls"].as_u64(), Some(1));
+    assert_eq!(with(&["--file", "0xdb1720a4"]).status.code(), Some(2));
     let o = with(&["--procedure", "LOOKUP"]);
     assert_eq!(o.status.code(), Some(2));
     one_line_with(&stderr(&o), &[path(&plain), "none of its 3 calls"]);
-    for wrong in [["--client", "10.0.0"], ["--procedure", "LOKUP"], ["--from", "noon"], ["--to", "inf"]] {
+    for wrong in [
+        ["--client", "10.0.0"],
+        ["--procedure", "LOKUP"],
+        ["--from", "noon"],
+        ["--to", "inf"],
+        ["--file", "a/b"],
+    ] {
         let o = with(&wrong);
         assert_eq!(o.status.code(), Some(2), "{wrong:?}");
         assert!(stderr(&o).contains(wrong[1]), "{}", stderr(&o));

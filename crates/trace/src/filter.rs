@@ -1,10 +1,11 @@
-//! Which calls are looked at: those of some client, server, procedure or time. Pure.
+//! Which calls are looked at: those of some client, server, file, procedure or time. Pure.
 //!
 //! A [`Filter`] is an [`Observer`] before another one, which hears only of the calls that pass, and of their replies: what is
 //! made of a capture can be made of a part of it.
 
-use crate::limits::CALLS_MAX;
-use crate::skim::{Kind, Program, v4};
+use crate::limits::{CALLS_MAX, FILES_MAX};
+use crate::skim::facts::{self, Asked};
+use crate::skim::{self, Kind, Program, v4};
 use crate::trace::{Call, Ends, Observer, Reply};
 use foldhash::fast::FixedState;
 use foldhash::{HashSet, HashSetExt};
@@ -91,6 +92,40 @@ impl FromStr for Procedure {
     }
 }
 
+/// A file, or a directory and what is done in it.
+#[derive(Debug, Clone)]
+pub enum File {
+    /// By its name, as `matches(pattern, name)` has it, in whatever directory.
+    Name {
+        /// What names are compared with.
+        pattern: Vec<u8>,
+        /// Whether they fit.
+        matches: fn(&[u8], &[u8]) -> bool,
+    },
+    /// By what a listing shows of its handle.
+    Digest(u32),
+}
+
+/// The handles that files were found to have.
+#[derive(Debug)]
+struct Files {
+    file: File,
+    handles: HashSet<u64>,
+}
+
+impl Asked for Files {
+    fn name(&self, name: &[u8]) -> bool {
+        matches!(&self.file, File::Name { pattern, matches } if matches(pattern, name))
+    }
+
+    fn handle(&self, handle: &[u8]) -> bool {
+        match self.file {
+            File::Name { .. } => !self.handles.is_empty() && self.handles.contains(&facts::digest(handle)),
+            File::Digest(digest) => skim::digest(handle) == digest,
+        }
+    }
+}
+
 /// A moment of a capture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Moment {
@@ -110,12 +145,14 @@ impl Moment {
 }
 
 /// What is asked for. Everything that is given has to fit; of several procedures, one.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default)]
 pub struct Wanted {
     /// Of this client.
     pub client: Option<Network>,
     /// Of this server.
     pub server: Option<Network>,
+    /// About this file.
+    pub file: Option<File>,
     /// One of these.
     pub procedures: Vec<Procedure>,
     /// Calls that began then or later.
@@ -128,7 +165,16 @@ impl Wanted {
     /// Whether that is everything.
     #[must_use]
     pub fn is_all(&self) -> bool {
-        *self == Wanted::default()
+        let Wanted { client, server, file, procedures, from, to } = self;
+        let whole = from.is_none() && to.is_none() && procedures.is_empty();
+        whole && client.is_none() && server.is_none() && file.is_none()
+    }
+
+    /// Whether a connection between these may have calls that fit.
+    fn may_fit(&self, Ends { from, to }: Ends) -> bool {
+        let of = |net: Option<Network>, addr| net.is_none_or(|net| net.contains(addr));
+        let between = |a: IpAddr, b: IpAddr| of(self.client, a) && of(self.server, b);
+        between(from.ip(), to.ip()) || between(to.ip(), from.ip())
     }
 
     fn fits(&self, ends: Ends, call: &Call, begun: i64) -> bool {
@@ -136,6 +182,7 @@ impl Wanted {
         let at = call.times.first.ns;
         self.client.is_none_or(|net| net.contains(client))
             && self.server.is_none_or(|net| net.contains(server))
+            && (self.file.is_none() || call.head.facts.asked)
             && self.from.is_none_or(|from| at >= from.ns(begun))
             && self.to.is_none_or(|to| at < to.ns(begun))
             && (self.procedures.is_empty() || self.procedures.iter().any(|p| p.is(call)))
@@ -169,16 +216,17 @@ pub struct Counted {
     pub other_calls: u64,
 }
 
-/// The most memory that the calls take which wait for their replies.
+/// The most memory that the calls take which wait for their replies, and the handles of files.
 #[cfg(test)]
-pub(crate) const PASSED_BYTES_MAX: usize =
-    2 * (CALLS_MAX * 8 / 7).next_power_of_two() * (size_of::<u64>() + 1);
+pub(crate) const FILTER_BYTES_MAX: usize =
+    (2 * (CALLS_MAX / 2 * 8 / 7).next_power_of_two() + FILES_MAX * 2 * 3 / 2) * (size_of::<u64>() + 1);
 
 /// Lets through what is wanted.
 #[derive(Debug)]
 pub struct Filter<O> {
     wanted: Wanted,
     all: bool,
+    files: Option<Files>,
     begun: i64,
     /// Calls that passed and wait for their replies, of late and before.
     passed: [HashSet<u64>; 2],
@@ -190,7 +238,16 @@ impl<O: Observer> Filter<O> {
     /// Before `observer`.
     pub fn new(wanted: Wanted, observer: O) -> Self {
         let passed = [HashSet::new(), HashSet::new()];
-        Filter { all: wanted.is_all(), wanted, begun: 0, passed, counted: Counted::default(), observer }
+        let files = wanted.file.clone().map(|file| Files { file, handles: HashSet::new() });
+        Filter {
+            all: wanted.is_all(),
+            wanted,
+            files,
+            begun: 0,
+            passed,
+            counted: Counted::default(),
+            observer,
+        }
     }
 
     /// What passed, unless everything did, and who was told of it.
@@ -209,6 +266,10 @@ impl<O: Observer> Observer for Filter<O> {
         self.observer.wants_detail()
     }
 
+    fn asked(&self) -> Option<&dyn Asked> {
+        self.files.as_ref().map(|files| files as &dyn Asked)
+    }
+
     fn begun(&mut self, ns: i64) {
         self.begun = ns;
         self.observer.begun(ns);
@@ -222,8 +283,8 @@ impl<O: Observer> Observer for Filter<O> {
             return;
         }
         let key = key(ends, call.head.xid);
-        if self.passed[0].len() >= CALLS_MAX {
-            // Those before were left without an answer.
+        if self.passed[0].len() >= CALLS_MAX / 2 {
+            // Those before were left without an answer: `Trace` forgets them as well.
             self.passed.swap(0, 1);
             self.passed[0].clear();
         }
@@ -239,6 +300,12 @@ impl<O: Observer> Observer for Filter<O> {
         if self.all {
             return self.observer.reply(ends, call, reply);
         }
+        if let (Some(files), true, Some(handle)) =
+            (&mut self.files, call.head.facts.finds_asked, reply.head.handle)
+            && files.handles.len() < FILES_MAX
+        {
+            files.handles.insert(handle);
+        }
         let key = key(Ends { from: ends.to, to: ends.from }, call.head.xid);
         if !self.passed.iter_mut().any(|passed| passed.remove(&key)) {
             return;
@@ -249,6 +316,20 @@ impl<O: Observer> Observer for Filter<O> {
             self.counted.calls_unmeasured += u64::from(!measured);
         }
         self.observer.reply(ends, call, reply);
+    }
+
+    fn stall(&mut self, ends: Ends, from_ns: i64, to_ns: i64) {
+        let outside = self.wanted.to.is_some_and(|to| from_ns >= to.ns(self.begun))
+            || self.wanted.from.is_some_and(|from| to_ns < from.ns(self.begun));
+        if !outside && self.wanted.may_fit(ends) {
+            self.observer.stall(ends, from_ns, to_ns);
+        }
+    }
+
+    fn path(&mut self, ends: Ends, shortest_ns: [Option<i64>; 2]) {
+        if self.wanted.may_fit(ends) {
+            self.observer.path(ends, shortest_ns);
+        }
     }
 }
 

@@ -55,5 +55,8 @@ pub const ANSWERED_MAX: usize = 32;
 /// Unanswered calls that are remembered of the connection that had the same ports before. Others count again when they are sent again.
 pub const UNANSWERED_MAX: usize = 256;
 
+/// Handles of files that are asked for by name. Calls about further ones are found by the names in them only.
+pub const FILES_MAX: usize = 1 << 14;
+
 /// Rows of a table. Programs, versions and operations beyond that are counted in the totals only.
 pub const ROWS_MAX: usize = 128;

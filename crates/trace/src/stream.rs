@@ -4,6 +4,7 @@
 //! with a plausible header behind it is looked for.
 
 use crate::limits::{HELD_IDLE_MAX, PIECE_MAX, RECORD_MAX, SEARCHED_MAX};
+use crate::skim::facts::Asked;
 use crate::skim::{Head, Kind, Progress, Skim, plausible};
 use std::ops::Range;
 
@@ -53,14 +54,23 @@ pub struct Message {
     pub times: Times,
 }
 
+/// What is to be read beside what is always read.
+#[derive(Clone, Copy)]
+pub(crate) struct Wish<'a> {
+    /// What a listing shows.
+    pub detail: bool,
+    /// Whether it is about files that are asked for.
+    pub asked: Option<&'a dyn Asked>,
+}
+
 /// What a stream needs to know and fills.
 pub(crate) struct Around<'a> {
     /// What a reply in this direction would answer.
     pub known: &'a dyn Fn(u32) -> Option<Kind>,
     /// Messages that are whole.
     pub out: &'a mut Vec<Message>,
-    /// Whether a listing is wanted.
-    pub detail: bool,
+    /// What is to be read beside what is always read.
+    pub wish: Wish<'a>,
     /// How long pauses are in which the sender waits for acknowledgements, in nanoseconds.
     pub pauses: Range<i64>,
 }
@@ -252,7 +262,7 @@ impl Stream {
         self.left = mark & 0x7fff_ffff;
         self.last_fragment = mark >> 31 == 1;
         if !self.record.begun {
-            self.record.begin(self.mark_at, around.detail);
+            self.record.begin(self.mark_at, around.wish.detail);
         }
         if self.left > RECORD_MAX || self.record.bytes + u64::from(self.left) > RECORD_MAX.into() {
             return false;
@@ -339,7 +349,7 @@ impl Record {
 
     /// Takes bytes; `false`: this is no RPC message.
     fn push(&mut self, bytes: &[u8], ends: bool, at: Stamp, around: &Around<'_>) -> bool {
-        let known = around.known;
+        let (known, asked) = (around.known, around.wish.asked);
         self.seen(at, &around.pauses);
         self.open_end = false;
         self.bytes += bytes.len() as u64;
@@ -347,12 +357,12 @@ impl Record {
             return true;
         }
         if self.held.is_empty() {
-            let Some(done) = self.read(bytes, ends, known) else { return false };
+            let Some(done) = self.read(bytes, ends, known, asked) else { return false };
             self.held.extend_from_slice(&bytes[done..]);
         } else {
             let mut held = std::mem::take(&mut self.held);
             held.extend_from_slice(bytes);
-            let Some(done) = self.read(&held, ends, known) else { return false };
+            let Some(done) = self.read(&held, ends, known, asked) else { return false };
             held.drain(..done);
             self.held = held;
         }
@@ -363,7 +373,13 @@ impl Record {
     }
 
     /// Reads as far as it goes and says how far that was; `None`: this is no RPC message.
-    fn read(&mut self, bytes: &[u8], ends: bool, known: &dyn Fn(u32) -> Option<Kind>) -> Option<usize> {
+    fn read(
+        &mut self,
+        bytes: &[u8],
+        ends: bool,
+        known: &dyn Fn(u32) -> Option<Kind>,
+        asked: Option<&dyn Asked>,
+    ) -> Option<usize> {
         let mut at = 0;
         loop {
             let data = usize::try_from(self.data).unwrap_or(usize::MAX).min(bytes.len() - at);
@@ -372,7 +388,7 @@ impl Record {
             if self.data > 0 {
                 return Some(at);
             }
-            match self.skim.advance(&bytes[at..], ends, known) {
+            match self.skim.advance(&bytes[at..], ends, known, asked) {
                 Progress::Used(n) => at += n,
                 Progress::Data(n, data) => {
                     at += n;

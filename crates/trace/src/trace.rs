@@ -3,10 +3,11 @@
 use crate::frame::{Packet, Passed, Tcp, packet};
 use crate::limits::{ANSWERED_MAX, CALLS_MAX, CONNECTIONS_MAX, HELD_ALL_MAX, UNANSWERED_MAX};
 use crate::path::{Way, pauses};
+use crate::skim::facts::Asked;
 use crate::skim::{CallHead, Head, Kind, Program, Protection, ReplyHead};
 use crate::source::Frame;
 pub use crate::stream::Times;
-use crate::stream::{Around, Message, Stamp, Stream};
+use crate::stream::{Around, Message, Stamp, Stream, Wish};
 use crate::tcp::{Half, Seen};
 use foldhash::{HashMap, HashMapExt};
 use std::collections::{BTreeMap, VecDeque};
@@ -44,6 +45,10 @@ pub trait Observer {
     /// Whether [`CallHead::shown`] and [`ReplyHead::shown`] are wanted.
     fn wants_detail(&self) -> bool {
         false
+    }
+    /// What tells the files that are asked for from others, if some are.
+    fn asked(&self) -> Option<&dyn Asked> {
+        None
     }
     /// The time of the first frame, before anything else.
     fn begun(&mut self, _ns: i64) {}
@@ -260,6 +265,10 @@ impl<O: Observer> Trace<O> {
     }
 }
 
+fn wish<O: Observer>(observer: &O) -> Wish<'_> {
+    Wish { detail: observer.wants_detail(), asked: observer.asked() }
+}
+
 /// Whether a datagram begins as a call of one of our programs.
 fn begins_call(payload: &[u8]) -> bool {
     let word = |at: usize| Some(u32::from_be_bytes(<[u8; 4]>::try_from(payload.get(at..at + 4)?).ok()?));
@@ -292,9 +301,9 @@ impl Connection {
         let ends = Ends { from: packet.from, to: packet.to };
         let mut seq = tcp.seq;
         if tcp.syn {
-            let detail = common.observer.wants_detail();
+            let wish = wish(&common.observer);
             let mut another = false;
-            self.with(dir, detail, out, |half, around| {
+            self.with(dir, wish, out, |half, around| {
                 // What waits of the connection that had these ports before.
                 while half.waits() && !half.began_at(tcp.seq) {
                     half.give_up(&mut common.stored, around);
@@ -322,16 +331,16 @@ impl Connection {
             && self.halves[1 - dir].waits()
         {
             let mut other = Vec::new();
-            let detail = common.observer.wants_detail();
-            self.with(1 - dir, detail, &mut other, |half, around| {
+            let wish = wish(&common.observer);
+            self.with(1 - dir, wish, &mut other, |half, around| {
                 half.acknowledged(ack, &mut common.stored, around);
             });
             let back = Ends { from: packet.to, to: packet.from };
             self.settle(1 - dir, back, &mut other, common);
         }
-        let detail = common.observer.wants_detail();
+        let wish = wish(&common.observer);
         let holes = self.halves[dir].seen.holes;
-        self.with(dir, detail, out, |half, around| {
+        self.with(dir, wish, out, |half, around| {
             half.segment(seq, packet.payload, packet.missing, at, &mut common.stored, around);
         });
         let half = &self.halves[dir];
@@ -364,7 +373,7 @@ impl Connection {
     ) {
         let Ok(len) = u32::try_from(packet.payload.len()) else { return };
         let mark = (len.saturating_add(packet.missing) | 0x8000_0000).to_be_bytes();
-        self.with(dir, common.observer.wants_detail(), out, |half, around| {
+        self.with(dir, wish(&common.observer), out, |half, around| {
             half.stream = Stream::new(true);
             half.stream.feed(&mark, at, around);
             half.stream.feed(packet.payload, at, around);
@@ -376,14 +385,14 @@ impl Connection {
     fn with(
         &mut self,
         dir: usize,
-        detail: bool,
+        wish: Wish<'_>,
         out: &mut Vec<Message>,
         read: impl FnOnce(&mut Half, &mut Around<'_>),
     ) {
         let calls = &self.calls[1 - dir];
         let known = |xid| calls.kind(xid);
         let pauses = pauses(&self.ways, dir);
-        read(&mut self.halves[dir], &mut Around { known: &known, out, detail, pauses });
+        read(&mut self.halves[dir], &mut Around { known: &known, out, wish, pauses });
     }
 
     /// Brings calls and replies together.
@@ -405,8 +414,8 @@ impl Connection {
                     // Whoever answers has the call: if it waits behind a hole, that is one in the capture.
                     while !self.calls[1 - dir].open.contains_key(&head.xid) && self.halves[1 - dir].waits() {
                         let mut calls = Vec::new();
-                        let detail = common.observer.wants_detail();
-                        self.with(1 - dir, detail, &mut calls, |half, around| {
+                        let wish = wish(&common.observer);
+                        self.with(1 - dir, wish, &mut calls, |half, around| {
                             half.give_up(&mut common.stored, around);
                         });
                         let back = Ends { from: ends.to, to: ends.from };
@@ -476,12 +485,12 @@ impl Connection {
     /// No more comes of this connection.
     fn end<O: Observer>(&mut self, key: Key, common: &mut Common<O>) {
         common.held -= self.held();
-        let detail = common.observer.wants_detail();
         for dir in 0..2 {
             let (from, to) = if dir == 0 { (key.0, key.1) } else { (key.1, key.0) };
             while self.halves[dir].waits() {
                 let mut out = Vec::new();
-                self.with(dir, detail, &mut out, |half, around| half.give_up(&mut common.stored, around));
+                let wish = wish(&common.observer);
+                self.with(dir, wish, &mut out, |half, around| half.give_up(&mut common.stored, around));
                 self.settle(dir, Ends { from, to }, &mut out, common);
             }
         }
@@ -505,7 +514,7 @@ impl Connection {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::filter::PASSED_BYTES_MAX;
+    use crate::filter::FILTER_BYTES_MAX;
     use crate::limits::{READ_BUFFER, ROWS_MAX, STORED_BYTES_ALL_MAX};
     use crate::table::Row;
 
@@ -518,7 +527,7 @@ mod tests {
         let calls = CALLS_MAX * (size_of::<Call>() + 64);
         let rows = ROWS_MAX * Row::BYTES_MAX;
         let stored = STORED_BYTES_ALL_MAX + HELD_ALL_MAX + READ_BUFFER;
-        let all = connections + answered + calls + rows + PASSED_BYTES_MAX + stored;
+        let all = connections + answered + calls + rows + FILTER_BYTES_MAX + stored;
         assert!(
             all < 64 << 20,
             "{all}: a connection {}, a call {}",

@@ -5,8 +5,8 @@ mod wire;
 
 use landfast_nfs::v4::args as a;
 use landfast_nfs::v4::{ArgOp, Bitmap, CompoundArgs};
-use landfast_nfs::{PROGRAM, v4};
-use landfast_trace::filter::{Counted, Filter, Moment, Wanted};
+use landfast_nfs::{PROGRAM, v3, v4};
+use landfast_trace::filter::{Counted, File, Filter, Moment, Wanted};
 use landfast_trace::trace::Trace;
 use landfast_xdr::{Bytes, Encode};
 use wire::{Captured, Seen, Wire, call, reply};
@@ -124,4 +124,105 @@ fn calls_pass_by_time_and_all_that_is_given_has_to_fit() {
     assert_eq!(at(None, Some(Moment::Since(0))), [0u32; 0]);
     let both = Wanted { client: "10.0.1.2".parse().ok(), from: since(5), ..procedures("GETATTR,COMMIT") };
     assert_eq!(passed(both), (vec![2, 6], vec![2], counted(2, 1, 0)));
+}
+
+/// What is wanted of a file: names end with the pattern.
+fn file(name: &str) -> Wanted {
+    let file =
+        File::Name { pattern: name.as_bytes().to_vec(), matches: |pattern, name| name.ends_with(pattern) };
+    Wanted { file: Some(file), ..Wanted::default() }
+}
+
+/// The transaction ids that pass of calls one after another, each with its reply.
+fn of_file(wanted: Wanted, calls: &[(Vec<u8>, Vec<u8>)]) -> Vec<u32> {
+    let mut wire = Wire::new(700);
+    wire.open();
+    for (xid, (call, result)) in (1..).zip(calls) {
+        let mut call = call.clone();
+        call[4..8].copy_from_slice(&u32::to_be_bytes(xid));
+        wire.send(true, &call);
+        wire.wait(MS);
+        wire.send(false, &reply(xid, result));
+    }
+    let mut trace = Trace::new(Filter::new(wanted, Seen::default()));
+    wire.frames.iter().for_each(|captured| trace.frame(&captured.frame(1)));
+    let (counted, seen) = trace.finish().1.finish();
+    let answered: Vec<u32> = seen.answered.iter().map(|(call, _)| call.head.xid).collect();
+    assert_eq!(counted.map(|c| c.calls_matched), Some(answered.len() as u64));
+    answered
+}
+
+/// XDR of handles and names.
+fn opaques(all: &[&str]) -> Vec<u8> {
+    all.iter().flat_map(|text| Bytes::copy_from_slice(text.as_bytes()).to_bytes()).collect()
+}
+
+#[test]
+fn calls_of_version_3_pass_by_the_file_that_they_are_about() {
+    let call = |procedure, args: &[&str]| call(0, PROGRAM, 3, procedure, &opaques(args));
+    let found = |handle: &str| [&[0; 4], &opaques(&[handle])[..]].concat();
+    let made = |handle: &str| [&[0, 0, 0, 0, 0, 0, 0, 1], &opaques(&[handle])[..]].concat();
+    let calls = [
+        (call(v3::proc::LOOKUP, &["root", "a.txt"]), found("A")),
+        (call(v3::proc::GETATTR, &["A"]), vec![0; 8]),
+        (call(v3::proc::GETATTR, &["root"]), vec![0; 8]),
+        (call(v3::proc::CREATE, &["root", "b.txt"]), made("B")),
+        (call(v3::proc::SETATTR, &["B"]), vec![0; 8]),
+        (call(v3::proc::RENAME, &["root", "b.txt", "root", "c.txt"]), vec![0; 8]),
+        (call(v3::proc::LINK, &["A", "root", "d.txt"]), vec![0; 8]),
+        (call(v3::proc::LOOKUP, &["root", "sub"]), found("S")),
+        (call(v3::proc::LOOKUP, &["S", "x"]), found("X")),
+        (call(v3::proc::GETATTR, &["X"]), vec![0; 8]),
+        (call(v3::proc::LOOKUP, &["root", "gone.txt"]), vec![0, 0, 0, 2]),
+    ];
+    let of = |name: &str| of_file(file(name), &calls);
+    assert_eq!(of("a.txt"), [1, 2, 7]);
+    assert_eq!(of("b.txt"), [4, 5, 6]);
+    assert_eq!(of("c.txt"), [6]);
+    assert_eq!(of("d.txt"), [7]);
+    assert_eq!(of(".txt"), [1, 2, 4, 5, 6, 7, 11]);
+    assert_eq!(of("sub"), [8, 9], "of a directory what is done in it, but not to what was found there");
+    assert_eq!(of("nothing"), [0u32; 0]);
+    let mut crc = flate2::Crc::new();
+    crc.update(b"A");
+    let digest = Wanted { file: Some(File::Digest(crc.sum())), ..Wanted::default() };
+    assert_eq!(of_file(digest, &calls), [2, 7]);
+}
+
+#[test]
+fn compounds_pass_by_any_file_that_they_name_and_by_the_handle_that_they_found() {
+    let name = |name: &str| Bytes::copy_from_slice(name.as_bytes());
+    let putfh = |handle: &str| ArgOp::Putfh(v4::FileHandle(name(handle)));
+    let close = || ArgOp::Close(a::CloseArgs { seqid: 0, open_stateid: v4::Stateid::default() });
+    let call = |ops: Vec<ArgOp>| {
+        let announced = u32::try_from(ops.len()).expect("a count");
+        let args = CompoundArgs { tag: Bytes::new(), minor_version: 1, announced, ops };
+        call(0, PROGRAM, 4, 1, &args.to_bytes())
+    };
+    // Statuses of PUTFH, LOOKUP (and LOOKUP) and GETFH, and what GETFH gives.
+    let found = |lookups: u32, handle: &str| {
+        let mut out: Vec<u8> = [0, 0, lookups + 2, 22, 0].iter().flat_map(|n| u32::to_be_bytes(*n)).collect();
+        (0..lookups).for_each(|_| out.extend([0, 0, 0, 15, 0, 0, 0, 0]));
+        out.extend([0, 0, 0, 10, 0, 0, 0, 0]);
+        out.extend(opaques(&[handle]));
+        out
+    };
+    let done = || vec![0; 12];
+    let calls = [
+        (call(vec![putfh("root"), ArgOp::Lookup(name("a.txt")), ArgOp::Getfh]), found(1, "A")),
+        (call(vec![putfh("A"), ArgOp::Getattr(Bitmap::default())]), done()),
+        (
+            call(vec![putfh("root"), ArgOp::Lookup(name("d")), ArgOp::Lookup(name("x")), ArgOp::Getfh]),
+            found(2, "X"),
+        ),
+        (call(vec![putfh("X"), close()]), done()),
+        (call(vec![putfh("root"), ArgOp::Savefh, putfh("A"), ArgOp::Remove(name("y"))]), done()),
+        (call(vec![putfh("root"), ArgOp::Access(1)]), done()),
+    ];
+    let of = |name: &str| of_file(file(name), &calls);
+    assert_eq!(of("a.txt"), [1, 2, 5]);
+    assert_eq!(of("d"), [3], "what was found is another");
+    assert_eq!(of("x"), [3, 4]);
+    assert_eq!(of("y"), [5]);
+    assert_eq!(of("root"), [0u32; 0], "nothing has this name");
 }

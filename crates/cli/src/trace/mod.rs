@@ -7,7 +7,7 @@ mod print;
 use crate::args::{OnlyArgs, TraceArgs};
 use crate::exit::{Exit, print_json};
 use landfast_client::archive;
-use landfast_trace::filter::{Filter, Moment, Wanted};
+use landfast_trace::filter::{self, Filter, Moment, Wanted};
 use landfast_trace::listing;
 use landfast_trace::source::{Capture, End};
 use landfast_trace::table::Table;
@@ -82,8 +82,24 @@ fn look(args: &TraceArgs) -> Result<Found, Box<dyn Error>> {
 }
 
 fn wanted(only: &OnlyArgs) -> Wanted {
-    let OnlyArgs { client, server, procedure, from, to } = only;
-    Wanted { client: *client, server: *server, procedures: procedure.clone(), from: *from, to: *to }
+    let OnlyArgs { client, server, about, procedure, from, to } = only.clone();
+    Wanted { client, server, file: about, procedures: procedure, from, to }
+}
+
+/// A file as it is given on the command line.
+///
+/// # Errors
+/// It is none.
+pub fn file(text: &str) -> Result<filter::File, String> {
+    if let Some(digest) = text.strip_prefix("0x").filter(|digits| digits.len() == 8)
+        && let Ok(digest) = u32::from_str_radix(digest, 16)
+    {
+        return Ok(filter::File::Digest(digest));
+    }
+    if text.is_empty() || text.contains('/') {
+        return Err("wanted: a name without its directory; * and ? stand for others".into());
+    }
+    Ok(filter::File::Name { pattern: text.as_bytes().to_vec(), matches: landfast_client::glob::matches })
 }
 
 /// A time as it is given on the command line.

@@ -58,15 +58,28 @@ pub struct Facts {
     pub handle: Option<u64>,
     /// A digest of the name in that directory.
     pub name: Option<u64>,
+    /// Whether it names a file that is asked for, or has the handle of one.
+    pub asked: bool,
+    /// Whether the handle in its results is of such a file.
+    pub finds_asked: bool,
+}
+
+/// Tells the files that are asked for from others.
+pub trait Asked {
+    /// Whether a file of this name is.
+    fn name(&self, name: &[u8]) -> bool;
+    /// Whether the file with this handle is.
+    fn handle(&self, handle: &[u8]) -> bool;
 }
 
 /// A digest of a handle or a name, the same in every run.
-pub(super) fn digest(bytes: &[u8]) -> u64 {
+pub(crate) fn digest(bytes: &[u8]) -> u64 {
     FixedState::with_seed(0x6c61_6e64).hash_one(bytes)
 }
 
 /// Of a call of version 3. `None`: more bytes are needed.
-pub(super) fn v3(procedure: u32, c: &mut Cursor<'_>) -> Option<Facts> {
+pub(super) fn v3(procedure: u32, c: &mut Cursor<'_>, asked: Option<&dyn Asked>) -> Option<Facts> {
+    let mut all = *c;
     if procedure == proc::NULL {
         return Some(Facts::default());
     }
@@ -92,6 +105,19 @@ pub(super) fn v3(procedure: u32, c: &mut Cursor<'_>) -> Option<Facts> {
             facts.class = write(c.u32()?);
         }
         _ => {}
+    }
+    if let Some(asked) = asked {
+        let at_name = |c: &mut Cursor<'_>| c.opaque().map(|name| asked.name(name));
+        facts.asked = asked.handle(all.opaque()?);
+        if facts.name.is_some() {
+            let named = at_name(&mut all)?;
+            facts.asked |= named;
+            facts.finds_asked = named && v3_gives_handle(procedure);
+        }
+        if matches!(procedure, proc::RENAME | proc::LINK) {
+            facts.asked |= asked.handle(all.opaque()?);
+            facts.asked |= at_name(&mut all)?;
+        }
     }
     Some(facts)
 }
@@ -120,11 +146,49 @@ pub(super) struct Gather {
     handle: Option<u64>,
     saved: Option<u64>,
     rank: Option<u8>,
+    /// Whether the current and the saved filehandle are of a file that is asked for.
+    asked: (bool, bool),
 }
 
 impl Gather {
+    /// Whether the current filehandle is of a file that is asked for.
+    pub fn is_asked(&self) -> bool {
+        self.asked.0
+    }
+
+    /// Whether an operation is about such a file by its own arguments.
+    fn look(&mut self, op: OpNum, mut c: Cursor<'_>, asked: &dyn Asked) -> Option<bool> {
+        match op {
+            OpNum::PUTFH => self.asked.0 = asked.handle(c.opaque()?),
+            OpNum::PUTROOTFH | OpNum::PUTPUBFH | OpNum::LOOKUPP => self.asked.0 = false,
+            OpNum::SAVEFH => self.asked.1 = self.asked.0,
+            OpNum::RESTOREFH => self.asked.0 = self.asked.1,
+            OpNum::LOOKUP => self.asked.0 = asked.name(c.opaque()?),
+            OpNum::CREATE => self.asked.0 = asked.name(super::v4::created(&mut c)?),
+            OpNum::OPEN => {
+                if let Some(name) = super::v4::open(&mut c)?.name {
+                    self.asked.0 = asked.name(name);
+                }
+            }
+            OpNum::REMOVE | OpNum::LINK | OpNum::SECINFO => return Some(asked.name(c.opaque()?)),
+            OpNum::RENAME => return Some(asked.name(c.opaque()?) | asked.name(c.opaque()?)),
+            _ => return Some(false),
+        }
+        Some(self.asked.0)
+    }
+
     /// One operation and its arguments.
-    pub fn operation(&mut self, op: OpNum, rank: u8, mut c: Cursor<'_>, facts: &mut Facts) -> Option<()> {
+    pub fn operation(
+        &mut self,
+        op: OpNum,
+        rank: u8,
+        mut c: Cursor<'_>,
+        facts: &mut Facts,
+        asked: Option<&dyn Asked>,
+    ) -> Option<()> {
+        if let Some(asked) = asked {
+            facts.asked |= self.look(op, c, asked).unwrap_or(false);
+        }
         let mut name = None;
         let mut class = Class::Light;
         let at = self.handle;

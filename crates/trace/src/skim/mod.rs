@@ -10,7 +10,7 @@ pub mod v4;
 
 use crate::limits::OPERATIONS_MAX;
 use cursor::Cursor;
-use facts::{Facts, Gather};
+use facts::{Asked, Facts, Gather};
 use landfast_nfs::v4::OpNum;
 use landfast_nfs::{mount, nfsacl, nlm, v3 as nfs3};
 use std::fmt::Write;
@@ -315,8 +315,14 @@ impl Skim {
         self.state = State::Over;
     }
 
-    /// Reads on. `last`: these are the last bytes of the record. `known` tells what a reply answers.
-    pub fn advance(&mut self, bytes: &[u8], last: bool, known: &dyn Fn(u32) -> Option<Kind>) -> Progress {
+    /// Reads on. `last`: these are the last bytes of the record. `known` tells what a reply answers, `asked` which files are asked for.
+    pub fn advance(
+        &mut self,
+        bytes: &[u8],
+        last: bool,
+        known: &dyn Fn(u32) -> Option<Kind>,
+        asked: Option<&dyn Asked>,
+    ) -> Progress {
         let mut c = Cursor::new(bytes);
         match self.state {
             State::Over => Progress::Enough,
@@ -337,7 +343,7 @@ impl Skim {
                 Ok(None) if !last => Progress::More,
                 Ok(None) | Err(()) => Progress::Strange,
             },
-            State::Body => match self.body(&mut c, known, last) {
+            State::Body => match self.body(&mut c, known, asked, last) {
                 Some(state) => {
                     self.state = state;
                     Progress::Used(c.at())
@@ -368,11 +374,14 @@ impl Skim {
                 let Some(Head::Call(call)) = &mut self.head else { return Progress::Enough };
                 let Some(op) = c.u32().map(OpNum) else { return more(last) };
                 let Some(arguments) =
-                    v4::arguments(op, &mut c, &mut self.gather, &mut call.facts, self.show.as_mut())
+                    v4::arguments(op, &mut c, (&mut self.gather, &mut call.facts, asked), self.show.as_mut())
                 else {
                     return more(last);
                 };
-                call.kind.gives_handle |= op == OpNum::GETFH;
+                if op == OpNum::GETFH && !call.kind.gives_handle {
+                    call.kind.gives_handle = true;
+                    call.facts.finds_asked = self.gather.is_asked();
+                }
                 if call.ops.len() < OPERATIONS_MAX {
                     call.ops.push(v4::byte(op));
                 }
@@ -390,7 +399,13 @@ impl Skim {
     }
 
     /// What follows the header, before a COMPOUND's operations.
-    fn body(&mut self, c: &mut Cursor<'_>, known: &dyn Fn(u32) -> Option<Kind>, last: bool) -> Option<State> {
+    fn body(
+        &mut self,
+        c: &mut Cursor<'_>,
+        known: &dyn Fn(u32) -> Option<Kind>,
+        asked: Option<&dyn Asked>,
+        last: bool,
+    ) -> Option<State> {
         match self.head.as_mut()? {
             Head::Call(call) => {
                 let kind = call.kind;
@@ -407,7 +422,7 @@ impl Skim {
                 }
                 if (kind.program, kind.version) == (Program::Nfs, 3) {
                     let mut from = *c;
-                    match facts::v3(kind.procedure, &mut from) {
+                    match facts::v3(kind.procedure, &mut from, asked) {
                         Some(facts) => call.facts = facts,
                         None if !last => return None,
                         None => {}

@@ -2,7 +2,7 @@
 
 use super::Show;
 use super::cursor::Cursor;
-use super::facts::{Facts, Gather};
+use super::facts::{Asked, Facts, Gather};
 use crate::limits::OPERATIONS_MAX;
 use landfast_nfs::v4::{NfsStat, OpNum};
 use std::fmt::Write;
@@ -62,8 +62,7 @@ pub(crate) enum Arguments {
 pub(super) fn arguments(
     op: OpNum,
     c: &mut Cursor<'_>,
-    gather: &mut Gather,
-    facts: &mut Facts,
+    (gather, facts, asked): (&mut Gather, &mut Facts, Option<&dyn Asked>),
     show: Option<&mut Show>,
 ) -> Option<Arguments> {
     let from = *c;
@@ -214,7 +213,7 @@ pub(super) fn arguments(
         }
         _ => return Some(Arguments::Unknown),
     }
-    gather.operation(op, rank(byte(op)), from, facts);
+    gather.operation(op, rank(byte(op)), from, facts, asked);
     if let Some(show) = show {
         describe(op, from, show);
     }
