@@ -49,6 +49,9 @@ struct Pair<'a> {
     rig: &'a Rig,
     version: &'a str,
     local: PathBuf,
+    /// What stands on standard input.
+    answers: String,
+    uid: u32,
 }
 
 impl Pair<'_> {
@@ -70,7 +73,9 @@ impl Pair<'_> {
                 })
                 .collect();
             let mut command = if ours { landfast() } else { Command::new("env") };
-            let said = said(command.args(["cp"]).args(&words).current_dir(&self.local));
+            use std::os::unix::process::CommandExt;
+            command.args(["cp"]).args(&words).current_dir(&self.local).uid(self.uid).gid(self.uid);
+            let said = said_with(&mut command, &self.answers);
             let (from, to) = (self.rig.shown("", self.version), path(&self.rig.at("")).to_owned());
             let text = |bytes: &[u8]| replaced(bytes, &from, &to);
             let said = Said { out: text(&said.out), err: text(&said.err), code: said.code };
@@ -78,6 +83,21 @@ impl Pair<'_> {
                 picture(&self.rig.at("dest"), times) + "here\n" + &picture(&self.local.join("dest"), times);
             (said, made)
         })
+    }
+
+    /// What differs, with these answers to questions, whose order is not compared.
+    fn differ_answered(&mut self, before: &str, words: &[&str], answers: &str) -> Option<String> {
+        self.answers = answers.to_owned();
+        let [(ours, made), (gnu, wanted)] = self.run(before, words);
+        let parts = |said: &Said| {
+            let mut parts: Vec<String> = said.text().lines().map(str::to_owned).collect();
+            parts.extend(said.errors().split_inclusive("? ").flat_map(str::lines).map(str::to_owned));
+            parts.sort();
+            parts
+        };
+        let same = parts(&ours) == parts(&gnu) && ours.code == gnu.code && made == wanted;
+        let what = format!("{} {words:?} after {before:?} with {answers:?}", self.version);
+        (!same).then(|| format!("{what}\n{ours:?}\nGNU: {gnu:?}\n{made}GNU:\n{wanted}"))
     }
 
     /// What differs.
@@ -107,7 +127,7 @@ fn cp_makes_what_gnu_cp_makes_and_says_the_same() {
         truncate -s 3M s/sparse; head -c 600000 /dev/zero > s/large; echo other > other/one; ln -s s dirlink; cp -a s dirlink ../volume");
     let mut differ = Vec::new();
     for version in VERSIONS {
-        let pair = Pair { rig: &rig, version, local: local.clone() };
+        let pair = Pair { rig: &rig, version, local: local.clone(), answers: String::new(), uid: 0 };
         let all: &[(&str, &[&str])] = &[
             ("", &["-a", "@s", "%dest"]),
             ("", &["-a", "%s", "@dest"]),
@@ -258,7 +278,7 @@ fn cp_copies_no_file_onto_itself_and_clones_or_says_that_it_cannot() {
             (&["%s/small", "%s/large", "%t"], "are the same file"),
             (&["-r", "%s", "%s/in"], "into itself"),
         ] {
-            let pair = Pair { rig: &rig, version, local: local.clone() };
+            let pair = Pair { rig: &rig, version, local: local.clone(), answers: String::new(), uid: 0 };
             let [(ours, _), (gnu, _)] = pair.run("", words);
             assert_eq!((ours.code, gnu.code), (Some(1), Some(1)), "{version} {words:?}: {ours:?} {gnu:?}");
             // What the server says of two files comes in any order.
@@ -279,7 +299,7 @@ fn cp_copies_no_file_onto_itself_and_clones_or_says_that_it_cannot() {
     assert!(end.errors().matches("are the same file").count() == 2, "{end:?}");
     assert_eq!((sums(), fs::read(rig.at("t/in/x")).expect("a file")), (before, b"x\n".to_vec()));
     // As GNU cp on this filesystem, whichever it is: clones, or an error and no file (up to coreutils 9.1 an empty one).
-    let pair = Pair { rig: &rig, version: "4.2", local };
+    let pair = Pair { rig: &rig, version: "4.2", local, answers: String::new(), uid: 0 };
     for words in [
         &["--reflink=always", "%s/large", "%s/small", "%dest"][..],
         &["--reflink", "%s/large", "%dest/name"],
@@ -324,7 +344,7 @@ fn cp_and_untar_keep_extended_attributes_where_there_are_any() {
         set(&format!("s/sub/{n}"), "user.n", n.to_string().as_bytes());
     }
     rig.shell("cd ../local; touch -d 2001-02-03 s/one s/large s/sub; chmod 444 s/one; cp -a s old ../volume; tar --xattrs --format=posix -cf a.tar -C s .");
-    let pair = |version| Pair { rig: &rig, version, local: local.clone() };
+    let pair = |version| Pair { rig: &rig, version, local: local.clone(), answers: String::new(), uid: 0 };
     let there = "cp -a ../old/s .";
     let mut differ: Vec<String> = Vec::new();
     for (before, words) in [
@@ -422,4 +442,73 @@ fn cp_clones_where_the_filesystem_does() {
     // Of 34 MB, blocks of 4 KiB.
     assert!(blocks("shared") < 500, "{text}");
     assert!(blocks("apart") > 8000, "{text}");
+}
+
+#[test]
+fn cp_asks_as_gnu_cp_does() {
+    let Some(rig) = Rig::new() else { return };
+    let local = local(&rig);
+    rig.shell("chmod 755 .. ../local; cd ../local; mkdir -p s/sub/new s/dir tree; echo one > s/one; echo two > s/sub/two; ln -s one s/link; \
+        echo three > s/sub/new/three; ln s/one s/hard; echo x > s/dir/x; echo t > tree/t; cp -a s tree ../volume; chown -R 4321:4321 s tree ../volume/s");
+    let there = "cp -a ../s s; cp -a ../tree tree; echo old > s/one; echo old > s/sub/two; rm -r s/sub/new s/hard; \
+        rm s/link; ln -s away s/link; rm -r s/dir; echo f > s/dir; echo old > one; chmod 1444 one; chown -R 4321:4321 .; \
+        find . -exec touch -h -d 2001-01-01 {} +";
+    let (yes, no) = ("y\n".repeat(20), "n\n".repeat(20));
+    let mut differ = Vec::new();
+    for version in VERSIONS {
+        let mut pair = Pair { rig: &rig, version, local: local.clone(), answers: String::new(), uid: 0 };
+        let all: &[(&[&str], &str)] = &[
+            (&["-ri", "@s", "%dest"], &yes),
+            (&["-ri", "@s", "%dest"], &no),
+            (&["-ai", "%s", "@dest"], &yes),
+            (&["-ri", "%s", "%dest"], &yes),
+            (&["-ri", "%s", "@dest"], &no),
+            (&["-ri", "%s", "%dest"], ""),
+            (&["-riu", "@s", "%dest"], &yes),
+            (&["-riv", "@tree", "%dest"], "y\n"),
+            (&["-riv", "@tree", "%dest"], "Yes\n"),
+            (&["-riv", "@tree", "%dest"], "no\n"),
+            (&["-riv", "@tree", "%dest"], "\n"),
+            (&["-i", "@s/one", "%dest"], &yes),
+            (&["-if", "@s/one", "%dest"], &yes),
+            (&["-fi", "@s/one", "%dest"], &no),
+            (&["-i", "--remove-destination", "%s/one", "%dest"], &yes),
+            (&["-in", "@s/one", "%dest"], &yes),
+            (&["-ni", "@s/one", "%dest"], &no),
+            (&["-i", "@s/one", "%dest/new"], ""),
+            (&["-riT", "@s/sub", "%dest/s/sub"], &yes),
+            (&["-riT", "@s", "%dest/s"], &no),
+        ];
+        for (words, answers) in some(version, all, 6) {
+            for uid in [0, 4321] {
+                pair.uid = uid;
+                differ.extend(pair.differ_answered(there, words, answers));
+            }
+        }
+    }
+    assert!(differ.is_empty(), "{} differ:\n{}", differ.len(), differ.join("\n"));
+    // What answers are expected from is not what is copied.
+    let mut command = landfast();
+    command.args(["cp", "-i", "/dev/stdin", &rig.url("dest/one", "4.2")]);
+    let refused = said_with(&mut command, "y\n");
+    assert_eq!(refused.code, Some(1));
+    assert!(
+        refused.errors().starts_with("cp: -i: standard input is '/dev/stdin', which is to be copied"),
+        "{refused:?}"
+    );
+    // What is not there is not looked at.
+    let counted = |flags: &str| {
+        rig.shell("rm -rf dest; mkdir dest");
+        let (from, to) = (local.join("s"), rig.url("dest", "4.2"));
+        rpcs(&said(landfast().args(["cp", flags, "--rpc-counts", path(&from), &to])))
+    };
+    let (plain, asked) = (counted("-r"), counted("-ri"));
+    assert!(asked <= plain + 1, "{plain} RPCs, and {asked} where it might ask");
+}
+
+fn rpcs(said: &Said) -> u64 {
+    let text = said.errors();
+    let before = text.split_once(" RPCs").map(|(before, _)| before);
+    let number = before.and_then(|text| text.rsplit(' ').next()?.parse().ok());
+    number.unwrap_or_else(|| panic!("{said:?}"))
 }

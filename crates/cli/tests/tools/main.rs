@@ -139,6 +139,17 @@ fn said(command: &mut Command) -> Said {
     Said { out: o.stdout, err: o.stderr, code: o.status.code() }
 }
 
+/// The same with this on standard input.
+fn said_with(command: &mut Command, input: &str) -> Said {
+    use std::io::Write;
+    let streams = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = streams.env("LC_ALL", "C.UTF-8").env("TZ", "Europe/Berlin").spawn().expect("it starts");
+    // One that reads nothing may have ended.
+    let _ = child.stdin.take().expect("a pipe").write_all(input.as_bytes());
+    let o = child.wait_with_output().expect("it ends");
+    Said { out: o.stdout, err: o.stderr, code: o.status.code() }
+}
+
 fn replaced(text: &[u8], from: &str, to: &str) -> Vec<u8> {
     let from = from.as_bytes();
     let mut out = Vec::with_capacity(text.len());

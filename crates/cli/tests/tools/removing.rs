@@ -202,7 +202,6 @@ fn answered(
     operands: &[&str],
     answers: &str,
 ) -> [(Said, Vec<PathBuf>); 2] {
-    use std::io::Write;
     use std::os::unix::process::CommandExt;
     [false, true].map(|ours| {
         let at = if ours { rig.at("w") } else { rig.at("").with_file_name("local").join("w") };
@@ -218,15 +217,10 @@ fn answered(
         } else {
             command.args(flags).args(operands.iter().map(|n| at.join(n)));
         }
-        let streams = command.env("LC_ALL", "C.UTF-8").stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child =
-            streams.stderr(Stdio::piped()).uid(uid).gid(uid).spawn().expect("it starts");
-        // One that asks nothing may have ended.
-        let _ = child.stdin.take().expect("a pipe").write_all(answers.as_bytes());
-        let o = child.wait_with_output().expect("it ends");
+        let o = said_with(command.uid(uid).gid(uid), answers);
         let from = if ours { rig.shown("w", version) } else { path(&at).to_owned() };
         let text = |bytes: &[u8]| replaced(bytes, &from, "w");
-        (Said { out: text(&o.stdout), err: text(&o.stderr), code: o.status.code() }, names(&at))
+        (Said { out: text(&o.out), err: text(&o.err), code: o.code }, names(&at))
     })
 }
 

@@ -313,7 +313,7 @@ mod tests {
                     let data = trees.data(100).unwrap();
                     format!("{} {:?} {:?} {}", m.path.escape_ascii(), m.kind, data, m.link.escape_ascii())
                 }
-                Given::Copy(..) => unreachable!("nothing here is on a server"),
+                Given::Copy(..) | Given::Agreed(_) => unreachable!("nothing here is on a server, or asks"),
                 Given::Trouble(path, why) => format!("{} {:?} {why}", path.escape_ascii(), why.cause),
                 Given::Done(path) => format!("{} done", path.escape_ascii()),
             });

@@ -85,15 +85,17 @@ pub fn write(
     writer.device(&root);
     progress.opened(None);
     loop {
-        match members.next_member() {
+        let given = members.next_member().map(|given| given.map(Given::parts));
+        match given {
             Ok(None) => break,
-            Ok(Some(Given::Trouble(path, why))) => writer.failed(&path, why),
-            Ok(Some(Given::Done(path))) => {
+            Ok(Some((Given::Agreed(_), _))) => {}
+            Ok(Some((Given::Trouble(path, why), _))) => writer.failed(&path, why),
+            Ok(Some((Given::Done(path), _))) => {
                 writer.report.resumed += 1;
                 progress.resumed(&path);
             }
-            Ok(Some(Given::Member(member))) => writer.take(member, members),
-            Ok(Some(Given::Copy(member, _))) => {
+            Ok(Some((Given::Member(member), agreed))) => writer.take((member, agreed), members),
+            Ok(Some((Given::Copy(member, _), _))) => {
                 let why = "a server copies to itself only";
                 writer.failed(&member.path, Why::of(Cause::Other, why));
             }
@@ -168,12 +170,12 @@ impl Writer<'_> {
         self.report.fail(path, &why);
     }
 
-    fn take(&mut self, member: Member, members: &mut dyn Members) {
+    fn take(&mut self, (member, agreed): (Member, bool), members: &mut dyn Members) {
         self.progress.member(&member.path);
         let (path, kind) = (member.path.clone(), member.kind);
         let resume = self.options.resume.as_ref().filter(|_| kind != Kind::Dir);
         let item = resume.map(|resume| resume.item_of(&member));
-        match self.place(member, members) {
+        match self.place((member, agreed), members) {
             // A directory that was there.
             Ok(Came::Met) => {
                 self.progress.met(&path);
@@ -194,7 +196,7 @@ impl Writer<'_> {
         }
     }
 
-    fn place(&mut self, member: Member, members: &mut dyn Members) -> Result<Came, Why> {
+    fn place(&mut self, (member, agreed): (Member, bool), members: &mut dyn Members) -> Result<Came, Why> {
         let mut names = components(&member.path).map_err(|e| Why::from(e.to_string()))?;
         let Some(name) = names.pop() else {
             self.finals.push((member, true));
@@ -223,7 +225,7 @@ impl Writer<'_> {
             let modified = NfsTime { seconds: member.mtime.seconds, nseconds: member.mtime.nanos };
             let kind = meta.kind.unwrap_or(FileType::Reg);
             let seen = Seen { kind, links: meta.links, modified: meta.modified, id: None };
-            match self.over.judge(new, modified, &seen) {
+            match self.over.judge(new, modified, agreed, &seen) {
                 Verdict::Into => into = true,
                 Verdict::Skip => return Ok(Came::Skipped),
                 Verdict::Refuse(why) => return Err(why),

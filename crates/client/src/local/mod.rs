@@ -28,4 +28,4 @@ mod walk;
 pub use data::{segments, xattrs};
 pub use links::Links;
 pub(crate) use walk::meta;
-pub use walk::{Attempt, Follow, Found, Trouble, Walk, WalkOptions};
+pub use walk::{Attempt, Follow, Found, Trouble, Walk, WalkOptions, meta_of, writable};

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use landfast_nfs::v4::{FileType, Fsid, NfsTime};
-use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, Stat, openat, readlinkat, statat};
+use rustix::fs::{Access, AtFlags, CWD, Dir, Mode, OFlags, Stat, accessat, openat, readlinkat, statat};
 
 use crate::fs::{Meta, Owner};
 
@@ -226,6 +226,19 @@ fn look(dir: Option<&Arc<OwnedFd>>, name: &CStr, follow: bool) -> io::Result<(Me
         (true, None) => readlinkat(CWD, name, Vec::new())?.into_bytes(),
     };
     Ok((meta, text))
+}
+
+/// Attributes of what has a path, a symbolic link itself.
+///
+/// # Errors
+/// Those of the system call.
+pub fn meta_of(path: &Path) -> io::Result<Meta> {
+    Ok(meta(&statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW)?))
+}
+
+/// Whether this process may write to what a path leads to.
+pub fn writable(path: &Path) -> bool {
+    accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS).is_ok()
 }
 
 #[allow(clippy::unnecessary_cast)] // the fields' types are not the same on all machines

@@ -191,7 +191,7 @@ mod tests {
             };
             let (_, pieces) = tokio::sync::mpsc::channel(1);
             let (target, data, item, part) = (Vec::new(), Data::Pieces(pieces), None, None);
-            Event::Member(Box::new(Taken { member, path, target, data, item, part }))
+            Event::Member(Box::new(Taken { member, path, target, agreed: false, data, item, part }))
         };
         members.iter().map(member).collect()
     }

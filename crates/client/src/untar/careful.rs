@@ -221,7 +221,7 @@ pub(super) async fn look<P>(
     if task.job.is(&seen) {
         return Err(Trouble::Refused(Why::of(Cause::SameFile, "they are the same file")));
     }
-    let how = match over.judge(task.job.puts(), task.job.modified, &seen) {
+    let how = match over.judge(task.job.puts(), task.job.modified, task.job.agreed, &seen) {
         Verdict::Replace => How::Replace,
         Verdict::Into => How::Into,
         Verdict::Skip => return Ok(None),

@@ -515,7 +515,7 @@ impl Engine {
     }
 
     fn job(&mut self, taken: Taken) -> Job<Cargo> {
-        let Taken { member, path, target, data, item, part } = taken;
+        let Taken { member, path, target, agreed, data, item, part } = taken;
         let attrs = self.rules.of(&member);
         if self.refuses_xattrs && !user_xattrs(&member).is_empty() {
             let why = careful::no_xattrs(NfsStat::NFS4ERR_NOTSUPP);
@@ -555,7 +555,7 @@ impl Engine {
         };
         let ours = member.kind == Kind::Dir
             && self.resume.as_ref().is_some_and(|resume| resume.made_before(&path.join(&b'/')));
-        Job { shown: member.path, path, make, attrs, modified, ours, payload: cargo }
+        Job { shown: member.path, path, make, attrs, modified, ours, agreed, payload: cargo }
     }
 
     /// Sends what is ready: full compounds, and what there is when nothing is under way or nothing more

@@ -1,7 +1,7 @@
 //! What is done about names that exist already. No I/O.
 
 use landfast_nfs::v4::attr::{AttrValues, Bitmap, number};
-use landfast_nfs::v4::{Fattr, FileType, Fsid, NfsTime};
+use landfast_nfs::v4::{Fattr, FileType, Fsid, NfsStat, NfsTime, OpNum};
 
 use super::report::{Cause, Why};
 use crate::compound::fattr;
@@ -45,6 +45,8 @@ pub enum When {
     Never,
     /// Those that were modified before the source (`--update`).
     Older,
+    /// Those that [`super::Given::Agreed`] says may be; what has another member's name is a failure (`--interactive`).
+    Agreed,
 }
 
 /// What has a name, as far as it is of interest.
@@ -97,8 +99,8 @@ pub(crate) enum Verdict {
 }
 
 impl Over {
-    /// `modified`: when the source was.
-    pub(crate) fn judge(&self, new: New, modified: NfsTime, seen: &Seen) -> Verdict {
+    /// `modified`: when the source was; `agreed`: see [`When::Agreed`].
+    pub(crate) fn judge(&self, new: New, modified: NfsTime, agreed: bool, seen: &Seen) -> Verdict {
         let is_dir = seen.kind == FileType::Dir;
         match (new, self.when) {
             (New::Dir, _) if is_dir => return Verdict::Into,
@@ -107,6 +109,10 @@ impl Over {
             }
             (_, When::Never) => return Verdict::Skip,
             (_, When::Older) if seen.modified >= modified => return Verdict::Skip,
+            (_, When::Agreed) if !agreed => {
+                let cause = Cause::Refused(OpNum::OPEN, NfsStat::NFS4ERR_EXIST);
+                return Verdict::Refuse(Why::of(cause, "something has come to have its name meanwhile"));
+            }
             _ if is_dir => return Verdict::Refuse(Why::of(Cause::DirInTheWay, "a directory is in the way")),
             _ => {}
         }
@@ -137,23 +143,36 @@ mod tests {
         let seen = |kind, links, at| Seen { kind, links, modified: time(at), id: None };
         let over = Over::default();
         let file = seen(FileType::Reg, 1, 10);
-        assert_eq!(over.judge(New::File, time(5), &file), Verdict::Into);
-        assert_eq!(over.judge(New::Other, time(5), &file), Verdict::Replace);
-        assert_eq!(over.judge(New::File, time(5), &seen(FileType::Lnk, 1, 10)), Verdict::Replace);
+        assert_eq!(over.judge(New::File, time(5), false, &file), Verdict::Into);
+        assert_eq!(over.judge(New::Other, time(5), false, &file), Verdict::Replace);
+        assert_eq!(over.judge(New::File, time(5), false, &seen(FileType::Lnk, 1, 10)), Verdict::Replace);
         let refused = |verdict| match verdict {
             Verdict::Refuse(why) => why.cause,
             other => panic!("{other:?}"),
         };
-        assert_eq!(refused(over.judge(New::Dir, time(5), &file)), Cause::NoDirInTheWay);
-        assert_eq!(refused(over.judge(New::File, time(5), &seen(FileType::Dir, 2, 1))), Cause::DirInTheWay);
-        assert_eq!(over.judge(New::Dir, time(5), &seen(FileType::Dir, 2, 10)), Verdict::Into);
+        assert_eq!(refused(over.judge(New::Dir, time(5), false, &file)), Cause::NoDirInTheWay);
+        assert_eq!(
+            refused(over.judge(New::File, time(5), false, &seen(FileType::Dir, 2, 1))),
+            Cause::DirInTheWay
+        );
+        assert_eq!(over.judge(New::Dir, time(5), false, &seen(FileType::Dir, 2, 10)), Verdict::Into);
         let update = Over { when: When::Older, ..over };
-        assert_eq!(update.judge(New::File, time(10), &file), Verdict::Skip);
-        assert_eq!(update.judge(New::File, time(11), &file), Verdict::Into);
-        assert_eq!(Over { when: When::Never, ..over }.judge(New::File, time(99), &file), Verdict::Skip);
+        assert_eq!(update.judge(New::File, time(10), false, &file), Verdict::Skip);
+        assert_eq!(update.judge(New::File, time(11), false, &file), Verdict::Into);
+        assert_eq!(
+            Over { when: When::Never, ..over }.judge(New::File, time(99), false, &file),
+            Verdict::Skip
+        );
+        let asks = Over { when: When::Agreed, ..over };
+        assert_eq!(asks.judge(New::File, time(5), true, &file), Verdict::Into);
+        let exists = Cause::Refused(OpNum::OPEN, NfsStat::NFS4ERR_EXIST);
+        assert_eq!(refused(asks.judge(New::File, time(5), false, &file)), exists);
         let linked = seen(FileType::Reg, 2, 10);
-        assert_eq!(over.judge(New::File, time(5), &linked), Verdict::Into);
-        assert_eq!(Over { split_links: true, ..over }.judge(New::File, time(5), &linked), Verdict::Replace);
-        assert_eq!(Over { remove: true, ..over }.judge(New::File, time(5), &file), Verdict::Replace);
+        assert_eq!(over.judge(New::File, time(5), false, &linked), Verdict::Into);
+        assert_eq!(
+            Over { split_links: true, ..over }.judge(New::File, time(5), false, &linked),
+            Verdict::Replace
+        );
+        assert_eq!(Over { remove: true, ..over }.judge(New::File, time(5), false, &file), Verdict::Replace);
     }
 }

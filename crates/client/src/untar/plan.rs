@@ -58,6 +58,8 @@ pub(super) struct Job<P> {
     pub(super) modified: NfsTime,
     /// A directory that an earlier run made: it is not somebody else's.
     pub(super) ours: bool,
+    /// It may take the place of what has its name. See [`When::Agreed`].
+    pub(super) agreed: bool,
     pub(super) payload: P,
 }
 
@@ -326,7 +328,16 @@ impl<P: Default> Plan<P> {
     fn implied_job(&self, path: Vec<Bytes>) -> Job<P> {
         let attrs = MemberAttrs { create: self.implied_attrs.clone(), ..MemberAttrs::default() };
         let (shown, modified) = (path.join(&b'/'), NfsTime::default());
-        Job { shown, path, make: Make::Dir, attrs, modified, ours: false, payload: P::default() }
+        Job {
+            shown,
+            path,
+            make: Make::Dir,
+            attrs,
+            modified,
+            ours: false,
+            agreed: false,
+            payload: P::default(),
+        }
     }
 
     /// No more members come.
@@ -419,7 +430,7 @@ impl<P: Default> Plan<P> {
                 Some(seen) if job.is(seen) => {
                     return self.reject(job, Why::of(Cause::SameFile, "they are the same file"));
                 }
-                Some(seen) => match over.judge(job.puts(), job.modified, seen) {
+                Some(seen) => match over.judge(job.puts(), job.modified, job.agreed, seen) {
                     Verdict::Replace => replace = true,
                     Verdict::Into => look = true,
                     Verdict::Skip => return self.settle(job, Ok(Good::Skipped), false),

@@ -127,8 +127,14 @@ impl<P: Default> Plan<P> {
 
     /// Whether what is left of an item would be taken for a file that was there before and stays.
     fn may_pass_for_another(&self, id: ItemId) -> bool {
-        let stays = matches!(self.existing, Existing::Look(Over { when: When::Never | When::Older, .. }));
         let item = self.items.get(id.0 as usize).and_then(Option::as_ref);
+        let stays = match self.existing {
+            Existing::Look(Over { when: When::Never | When::Older, .. }) => true,
+            Existing::Look(Over { when: When::Agreed, .. }) => {
+                item.and_then(|i| i.job.as_ref()).is_some_and(|job| !job.agreed)
+            }
+            _ => false,
+        };
         stays && item.is_some_and(|i| i.child.is_none() && !i.replace && !self.tree.dir(i.dir).all_known)
     }
 

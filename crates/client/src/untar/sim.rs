@@ -408,6 +408,7 @@ fn run(case: &Case) {
                 attrs,
                 modified: NfsTime::default(),
                 ours: false,
+                agreed: false,
                 payload: i + 1,
             });
         } else {
@@ -616,6 +617,7 @@ fn compounds_are_full_and_finish_directories() {
             attrs: MemberAttrs { finish, ..MemberAttrs::default() },
             modified: NfsTime::default(),
             ours: false,
+            agreed: false,
             payload: 1,
         });
     };

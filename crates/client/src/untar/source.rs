@@ -68,10 +68,22 @@ pub enum Given {
     Member(Member),
     /// A file that the destination's own server is to copy: its data is not asked for.
     Copy(Member, Original),
+    /// A member that may take the place of what has its name, where others may not ([`super::When::Agreed`]).
+    Agreed(Box<Given>),
     /// A member, by its name, that cannot be had.
     Trouble(Vec<u8>, Why),
     /// A member, by its name, that an earlier run has done.
     Done(Vec<u8>),
+}
+
+impl Given {
+    /// What it is, and whether it may take the place of what has its name.
+    pub(crate) fn parts(self) -> (Given, bool) {
+        match self {
+            Given::Agreed(given) => (given.parts().0, true),
+            given => (given, false),
+        }
+    }
 }
 
 /// Why a member's data cannot be read.
@@ -110,6 +122,8 @@ pub(super) struct Taken {
     pub(super) path: Vec<Bytes>,
     /// A hard link's target.
     pub(super) target: Vec<Bytes>,
+    /// It may take the place of what has its name.
+    pub(super) agreed: bool,
     pub(super) data: Data,
     /// What enters the journal when it is stable.
     pub(super) item: Option<Item>,
@@ -271,13 +285,14 @@ impl Worker {
             if self.check(number)?.is_err() {
                 return Ok(());
             }
-            let Some(given) = members.next_member()? else { break };
+            let Some((given, agreed)) = members.next_member()?.map(Given::parts) else { break };
             if std::mem::take(&mut first) && self.say(Event::Opened(size)).is_err() {
                 return Ok(());
             }
             let digest = Arc::new(OnceLock::new());
             let mut taken = false;
             let sent = match given {
+                Given::Agreed(_) => Ok(()),
                 Given::Trouble(path, why) => self.say(Event::Rejected(path, why)),
                 Given::Copy(member, original) => match self.judge(member) {
                     Ok(Some((member, path, target))) => match self.permit(limits::MEMBER_OVERHEAD) {
@@ -289,6 +304,7 @@ impl Worker {
                                 member,
                                 path,
                                 target,
+                                agreed,
                                 data,
                                 item,
                                 part,
@@ -305,7 +321,7 @@ impl Worker {
                         Known::Do => {
                             taken = true;
                             let item = self.item(number, &member, &digest);
-                            self.take(members, member, (path, target), item, &digest)?
+                            self.take(members, (member, agreed), (path, target), item, &digest)?
                         }
                         known => self.pass(member, known),
                     },
@@ -417,7 +433,7 @@ impl Worker {
     fn take(
         &mut self,
         members: &mut dyn Members,
-        member: Member,
+        (member, agreed): (Member, bool),
         (path, target): (Vec<Bytes>, Vec<Bytes>),
         item: Option<Item>,
         digest: &OnceLock<u64>,
@@ -435,7 +451,7 @@ impl Worker {
             };
             self.read_to_its_end(digest);
             let data = Data::Whole(data, permit);
-            let taken = Taken { member, path, target, data, item, part: None };
+            let taken = Taken { member, path, target, agreed, data, item, part: None };
             return Ok(self.say(Event::Member(Box::new(taken))));
         }
         let (send, pieces) = mpsc::channel(limits::PIECES_PER_COMMIT);
@@ -443,7 +459,7 @@ impl Worker {
         let segments = member.sparse.clone().unwrap_or_else(|| whole.to_vec());
         let part = self.part(item.as_ref(), &path);
         let from = part.as_ref().map_or(0, Part::from);
-        let taken = Taken { member, path, target, data: Data::Pieces(pieces), item, part };
+        let taken = Taken { member, path, target, agreed, data: Data::Pieces(pieces), item, part };
         // Its pieces are taken from now on.
         if self.release().is_err() || self.say_now(Event::Member(Box::new(taken))).is_err() {
             return Ok(Err(Abandoned));

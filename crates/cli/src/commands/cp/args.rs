@@ -50,8 +50,11 @@ pub struct CpArgs {
     /// A file that exists and may not be opened is removed first
     #[arg(short = 'f', long)]
     pub force: bool,
+    /// Ask before a file is copied over
+    #[arg(short = 'i', long, overrides_with = "no_clobber")]
+    pub interactive: bool,
     /// Existing files stay
-    #[arg(short = 'n', long)]
+    #[arg(short = 'n', long, overrides_with = "interactive")]
     no_clobber: bool,
     /// Existing files stay unless they are older than the source
     #[arg(short = 'u', long)]
@@ -170,11 +173,17 @@ impl CpArgs {
 
     /// Which existing files are copied over.
     pub fn when(&self) -> When {
-        match (self.no_clobber, self.update) {
-            (true, _) => When::Never,
-            (_, true) => When::Older,
+        match (self.no_clobber, self.interactive, self.update) {
+            (true, ..) => When::Never,
+            (_, true, _) => When::Agreed,
+            (.., true) => When::Older,
             _ => When::Always,
         }
+    }
+
+    /// Only those that are older than the source are asked about.
+    pub fn asks_of_older(&self) -> bool {
+        self.update
     }
 
     /// Whether copies share storage.

@@ -4,10 +4,12 @@
 //! | room | subject |
 //! |---|---|
 //! | `args` | what can be typed, and what it means together |
+//! | `asking` | `-i`: what is at the destination, looked at before it is copied over |
 //! | `ends` | operands as places here and there; what each source is called at the destination |
 //! | `say` | messages, output, the bar |
 
 pub mod args;
+mod asking;
 mod ends;
 mod say;
 
@@ -19,6 +21,7 @@ use crate::exit::Exit;
 use crate::process::umask;
 use crate::resume;
 use args::CpArgs;
+use asking::{Asking, Dest};
 use ends::{End, Ends, Errand};
 use landfast_client::copy::{
     How, LocalOptions, LocalStart, LocalTrees, Reflink, RemoteOptions, RemoteStart, RemoteTrees,
@@ -48,6 +51,13 @@ async fn copy(mut tool: Tool, args: CpArgs) -> Tool {
     tool.servers.instance = journal.as_ref().map(JournalFile::instance);
     let before = journal.as_ref().and_then(|journal| journal.fact(INTO)).map(|into| into == "yes");
     let Some(Ends { root, errands, into }) = ends::of(&mut tool, &args, before).await else { return tool };
+    if args.interactive
+        && let Some(source) = asking::answers_from(&errands)
+    {
+        let name = quote::shown(&source.shown());
+        tool.complain(&format!("-i: standard input is {name}, which is to be copied, and gives no answers"));
+        return tool;
+    }
     let facts = [(INTO.to_owned(), if into { "yes" } else { "no" }.to_owned())];
     let start = match resume::begin(journal, job(&args), facts.into()) {
         Ok(start) => start,
@@ -98,8 +108,8 @@ const INTO: &str = "into";
 fn journal(args: &CpArgs) -> Result<Option<JournalFile>, String> {
     let Some(path) = &args.resume else { return Ok(None) };
     if args.when() != When::Always {
-        return Err("--resume does not go with -n and -u: a file that an interrupted run left half written could not be \
-                    told from one that is to stay"
+        return Err("--resume does not go with -n, -u and -i: a file that an interrupted run left half written could not \
+                    be told from one that is to stay"
             .to_owned());
     }
     JournalFile::open(path).map(Some).map_err(|e| e.to_string())
@@ -125,7 +135,8 @@ async fn some(
     root: &End,
     errands: &[Errand],
 ) -> u64 {
-    let say = Arc::new(Say::new(errands.iter().map(Shown::from).collect(), args.verbose, tool.json()));
+    let shown = errands.iter().map(Shown::from).collect();
+    let say = Arc::new(Say::new(shown, args.verbose, tool.json(), !args.interactive));
     let report = match root {
         End::There { place, .. } => {
             let found = tool.servers.look(std::slice::from_ref(place), true).await;
@@ -143,7 +154,8 @@ async fn some(
                 return cannot_clone(tool, errands);
             }
             let Some(source) = members(tool, (args, journal), errands, copies).await else { return 0 };
-            let source = Source::Members(source);
+            let dest = Dest::There { nfs: tool.servers.nfs(place).clone(), root: place.joined() };
+            let source = Source::Members(asked(tool, args, (errands, source), dest, &say));
             match untar::run_in(how(args, journal), &session, root, source, say.clone()).await {
                 Ok(report) => report,
                 Err(e) => {
@@ -160,7 +172,9 @@ async fn some(
                 Ok(_) => return cannot_create(tool, errands, "Not a directory"),
                 Err(e) => return cannot_create(tool, errands, &ends::strerror(&e)),
             };
-            let Some(mut source) = members(tool, (args, journal), errands, None).await else { return 0 };
+            let Some(source) = members(tool, (args, journal), errands, None).await else { return 0 };
+            let dest = Dest::Here { root: path.clone() };
+            let mut source = asked(tool, args, (errands, source), dest, &say);
             let holes = How { zeroes_to_holes: args.sparse() == Sparse::Always, ..How::default() };
             let (options, told) = (how(args, journal), say.clone());
             let written = tokio::task::spawn_blocking(move || {
@@ -247,6 +261,20 @@ async fn members(
         resume: journal.cloned(),
     };
     Some(Box::new(RemoteTrees::new(nfs, starts, options, Box::new(Known::default()))))
+}
+
+/// The same, asked about with `-i`.
+fn asked(
+    tool: &Tool,
+    args: &CpArgs,
+    (errands, members): (&[Errand], Box<dyn Members>),
+    dest: Dest,
+    say: &Arc<Say>,
+) -> Box<dyn Members> {
+    match args.interactive {
+        true => Box::new(Asking::new(members, dest, (args, errands), (tool, say))),
+        false => members,
+    }
 }
 
 /// How the server of the destination copies what it has itself; `None`: all goes through this machine.

@@ -32,6 +32,8 @@ pub struct Say {
     shown: Vec<Shown>,
     verbose: bool,
     json: bool,
+    /// There may be a bar.
+    shows: bool,
     out: Mutex<Vec<u8>>,
     bar: OnceLock<ProgressBar>,
     start: Instant,
@@ -40,12 +42,13 @@ pub struct Say {
 }
 
 impl Say {
-    /// For these operands.
-    pub fn new(shown: Vec<Shown>, verbose: bool, json: bool) -> Say {
+    /// For these operands; `shows`: with a bar.
+    pub fn new(shown: Vec<Shown>, verbose: bool, json: bool, shows: bool) -> Say {
         Say {
             shown,
             verbose,
             json,
+            shows,
             out: Mutex::new(Vec::new()),
             bar: OnceLock::new(),
             start: Instant::now(),
@@ -59,9 +62,18 @@ impl Say {
         if let Some(bar) = self.bar.get() {
             bar.finish_and_clear();
         }
-        let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
-        flush(&mut out);
+        self.flush();
         self.failures.load(Ordering::Relaxed)
+    }
+
+    /// What was said is seen.
+    pub fn flush(&self) {
+        flush(&mut self.out.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// How a member is shown at the destination.
+    pub fn dest(&self, path: &[u8]) -> Vec<u8> {
+        self.names(path, false).1
     }
 
     /// Source and destination of a member, as they are shown. Of several sources with one name the first is the one that
@@ -117,7 +129,9 @@ fn flush(out: &mut Vec<u8>) {
 
 impl Progress for Say {
     fn opened(&self, _: Option<u64>) {
-        let _ = self.bar.set(bytes_bar(None));
+        if self.shows {
+            let _ = self.bar.set(bytes_bar(None));
+        }
     }
 
     fn committed(&self, members: u64, bytes: u64) {

@@ -1,0 +1,274 @@
+//! `cp -i`: members pass, in their order, when what is at the destination in their place was asked about; what is declined is left
+//! out. Of a directory that is there what is in it is listed once, and where there is none nothing is looked at.
+
+use super::super::ask::Answers;
+use super::super::tool::Tool;
+use super::super::{mode, quote};
+use super::args::CpArgs;
+use super::ends::{End, Errand};
+use super::say::Say;
+use landfast_client::archive::{ArchiveError, Kind, Member};
+use landfast_client::copy::Original;
+use landfast_client::fs::{Meta, Nfs, Outcome};
+use landfast_client::local;
+use landfast_client::untar::{Cause, DataError, Given, Members, Why};
+use landfast_nfs::v4::{FileHandle, NfsTime};
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::runtime::Handle;
+
+/// The directory below which all copies are.
+pub enum Dest {
+    /// On this machine.
+    Here {
+        /// Its path.
+        root: PathBuf,
+    },
+    /// On a server.
+    There {
+        /// Which.
+        nfs: Nfs,
+        /// Its path from the server's top.
+        root: Vec<u8>,
+    },
+}
+
+/// What has a name.
+#[derive(Clone)]
+struct Seen {
+    meta: Meta,
+    fh: Option<FileHandle>,
+}
+
+/// A directory's entries at the destination.
+enum Within {
+    /// There are none, or nothing can be put there.
+    Nothing,
+    Listed(HashMap<Box<[u8]>, Seen>),
+    /// Each is looked at by itself.
+    Unlisted,
+}
+
+/// What is made of a member.
+enum Verdict {
+    Passes,
+    Agreed,
+    Declined,
+    Fails(Why),
+}
+
+/// See the module.
+pub struct Asking {
+    members: Box<dyn Members>,
+    dest: Dest,
+    runtime: Handle,
+    say: Arc<Say>,
+    answers: Arc<Answers>,
+    stop: Arc<AtomicBool>,
+    /// Files that are not older than the source stay, unasked.
+    older: bool,
+    /// What cannot be opened is made anew, or everything is.
+    replaces: bool,
+    /// The directories that the last member is in.
+    dirs: Vec<(Vec<u8>, Within)>,
+    declined: HashSet<Vec<u8>>,
+    /// What has passed, where two sources may come to one name: it is not asked about.
+    passed: Option<HashSet<Vec<u8>>>,
+}
+
+impl Asking {
+    /// Of what goes below `dest`. Must be called on a Tokio runtime.
+    pub fn new(
+        members: Box<dyn Members>,
+        dest: Dest,
+        (args, errands): (&CpArgs, &[Errand]),
+        (tool, say): (&Tool, &Arc<Say>),
+    ) -> Asking {
+        Asking {
+            members,
+            dest,
+            runtime: Handle::current(),
+            say: say.clone(),
+            answers: tool.answers(),
+            stop: tool.stop_flag(),
+            older: args.asks_of_older(),
+            replaces: args.force || args.remove_destination,
+            dirs: Vec::new(),
+            declined: HashSet::new(),
+            passed: (errands.len() > 1).then(HashSet::new),
+        }
+    }
+
+    fn judge(&mut self, member: &Member, original: Option<&Original>) -> Verdict {
+        let (above, name) = match member.path.iter().rposition(|b| *b == b'/') {
+            Some(at) => (&member.path[..at], &member.path[at + 1..]),
+            None => (&b""[..], &member.path[..]),
+        };
+        while self.dirs.pop_if(|(dir, _)| dir != above).is_some() {}
+        let seen = match self.dirs.last() {
+            // The destination itself, which is there.
+            _ if member.path.is_empty() => return self.enter(member, None),
+            Some((_, Within::Nothing)) => None,
+            Some((_, Within::Listed(entries))) => entries.get(name).cloned(),
+            Some((_, Within::Unlisted)) | None => self.look(&member.path),
+        };
+        if member.kind == Kind::Dir {
+            return self.enter(member, Some(seen));
+        }
+        if member.kind == Kind::HardLink && self.declined.contains(&member.link) {
+            let first = quote::shown(&self.say.dest(&member.link));
+            return Verdict::Fails(Why::of(
+                Cause::Other,
+                format!("another name of it, {first}, was to stay as it is"),
+            ));
+        }
+        if let Some(passed) = &mut self.passed
+            && !passed.insert(member.path.clone())
+        {
+            return Verdict::Passes;
+        }
+        let Some(seen) = seen else { return Verdict::Passes };
+        let modified = NfsTime { seconds: member.mtime.seconds, nseconds: member.mtime.nanos };
+        let same = original.is_some_and(|o| (o.fsid, o.fileid) == (seen.meta.fsid, seen.meta.fileid));
+        if same {
+            return Verdict::Passes;
+        }
+        if self.older && seen.meta.modified >= modified || !self.agrees(&member.path, &seen) {
+            self.declined.insert(member.path.clone());
+            return Verdict::Declined;
+        }
+        Verdict::Agreed
+    }
+
+    /// A directory comes, in the place of what was seen; `None`: the destination itself.
+    fn enter(&mut self, member: &Member, seen: Option<Option<Seen>>) -> Verdict {
+        let within = match (seen, &self.dest) {
+            (Some(None), _) => Within::Nothing,
+            (Some(Some(seen)), _) if !seen.meta.is_dir() => Within::Nothing,
+            (_, Dest::Here { .. }) => Within::Unlisted,
+            (_, Dest::There { nfs, root }) => {
+                let path = below(root, &member.path);
+                match self.runtime.block_on(nfs.listdir([path])).pop() {
+                    Some(Outcome::Committed(entries)) => {
+                        let named = entries.into_iter().map(|e| (e.name, Seen { meta: e.meta, fh: e.fh }));
+                        Within::Listed(named.collect())
+                    }
+                    // What is in it shows by trying.
+                    _ => Within::Unlisted,
+                }
+            }
+        };
+        self.dirs.push((member.path.clone(), within));
+        Verdict::Passes
+    }
+
+    fn look(&self, path: &[u8]) -> Option<Seen> {
+        match &self.dest {
+            Dest::Here { root } => {
+                let meta = local::meta_of(&root.join(OsStr::from_bytes(path))).ok()?;
+                Some(Seen { meta, fh: None })
+            }
+            Dest::There { nfs, root } => {
+                match self.runtime.block_on(nfs.getattrs([below(root, path)])).pop() {
+                    Some(Outcome::Committed(object)) => {
+                        Some(Seen { meta: Meta::of(&object.attrs), fh: Some(object.fh) })
+                    }
+                    // Not there; if it is all the same, it stays: nothing was agreed on.
+                    _ => None,
+                }
+            }
+        }
+    }
+
+    fn agrees(&self, path: &[u8], seen: &Seen) -> bool {
+        let dest = quote::shown(&self.say.dest(path));
+        let question = if self.writable(path, seen) {
+            format!("cp: overwrite {dest}? ")
+        } else {
+            let shown = mode::shown(seen.meta.kind, seen.meta.mode);
+            let (mode, letters) = (seen.meta.mode & 0o7777, &shown[1..]);
+            match self.replaces {
+                true => format!("cp: replace {dest}, overriding mode {mode:04o} ({letters})? "),
+                false => format!("cp: unwritable {dest} (mode {mode:04o}, {letters}); try anyway? "),
+            }
+        };
+        // What was said so far comes first.
+        self.say.flush();
+        self.answers.ask(&question)
+    }
+
+    /// Root may write to everything, and to a symbolic link that does not apply.
+    fn writable(&self, path: &[u8], seen: &Seen) -> bool {
+        if seen.meta.is_link() {
+            return true;
+        }
+        match (&self.dest, &seen.fh) {
+            (Dest::Here { root }, _) => local::writable(&root.join(OsStr::from_bytes(path))),
+            (Dest::There { nfs, .. }, Some(fh)) if nfs.session().options().identity.uid != 0 => {
+                let asked = nfs.writable([(fh.clone(), seen.meta.kind)]);
+                self.runtime.block_on(asked).pop() != Some(Outcome::Committed(false))
+            }
+            (Dest::There { .. }, _) => true,
+        }
+    }
+}
+
+impl Members for Asking {
+    fn next_member(&mut self) -> Result<Option<Given>, ArchiveError> {
+        loop {
+            if self.stop.load(Ordering::Acquire) {
+                return Ok(None);
+            }
+            let Some(given) = self.members.next_member()? else { return Ok(None) };
+            let verdict = match &given {
+                Given::Member(member) => self.judge(member, None),
+                Given::Copy(member, original) => self.judge(member, Some(original)),
+                _ => Verdict::Passes,
+            };
+            return Ok(Some(match (verdict, given) {
+                (Verdict::Passes, given) => given,
+                (Verdict::Agreed, given) => Given::Agreed(Box::new(given)),
+                (Verdict::Declined, _) => continue,
+                (Verdict::Fails(why), Given::Member(member) | Given::Copy(member, _)) => {
+                    Given::Trouble(member.path, why)
+                }
+                (Verdict::Fails(_), given) => given,
+            }));
+        }
+    }
+
+    fn data(&mut self, max: usize) -> Result<bytes::Bytes, DataError> {
+        self.members.data(max)
+    }
+
+    fn skip(&mut self, bytes: u64) -> Result<(), DataError> {
+        self.members.skip(bytes)
+    }
+}
+
+fn below(dir: &[u8], path: &[u8]) -> Vec<u8> {
+    match (dir.is_empty(), path.is_empty()) {
+        (true, _) => path.to_vec(),
+        (_, true) => dir.to_vec(),
+        _ => [dir, b"/", path].concat(),
+    }
+}
+
+/// The source that standard input is, if one is.
+pub fn answers_from(errands: &[Errand]) -> Option<&End> {
+    let input = std::fs::metadata("/proc/self/fd/0")
+        .ok()
+        .filter(|meta| meta.is_file() || meta.file_type().is_fifo())?;
+    let id = |meta: &std::fs::Metadata| (meta.dev(), meta.ino());
+    let sources = errands.iter().map(|errand| &errand.source);
+    let mut here = sources.filter(|source| match source {
+        End::Here { path } => path.metadata().is_ok_and(|meta| id(&meta) == id(&input)),
+        End::There { .. } => false,
+    });
+    here.next()
+}
