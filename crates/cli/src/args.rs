@@ -43,6 +43,10 @@ pub enum Command {
     Tool(crate::commands::args::Tools),
     /// Where the time goes: the service times of the NFS calls in a capture
     Trace(TraceArgs),
+    /// What each call to a live server takes from here, and what bounds small files on it
+    #[command(after_help = "A directory of its own is made there and removed, also after Ctrl-C. Exit status: 0 done, \
+2 nothing could be measured, 130 interrupted.")]
+    Probe(ProbeArgs),
     /// Whether any NFS server keeps what it acknowledged when its power is cut
     #[command(subcommand)]
     Verify(VerifyCommand),
@@ -175,6 +179,22 @@ pub struct OnlyArgs {
     /// Only calls that began before
     #[arg(long, value_name = "TIME", value_parser = crate::trace::moment)]
     pub to: Option<Moment>,
+}
+
+/// `landfast probe`.
+#[derive(Debug, Args)]
+pub struct ProbeArgs {
+    /// Where to: nfs://HOST[:PORT]/PATH[?version=3|4.0|4.1|4.2]; the highest version that is offered when none is named
+    pub url: String,
+    /// Rounds of single calls at most
+    #[arg(long, value_name = "N", default_value_t = landfast_probe::limits::COUNT, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub count: u64,
+    /// How long to measure; connecting and clearing up come on top
+    #[arg(long, value_name = "SECONDS", default_value_t = landfast_probe::limits::SECONDS, value_parser = crate::probe::seconds)]
+    pub seconds: f64,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `landfast log`.

@@ -8,10 +8,12 @@ mod exit;
 mod lab;
 mod lab_verify;
 mod log;
+mod probe;
 mod process;
 mod progress;
 mod resume;
 mod serve;
+mod signals;
 mod sys;
 mod trace;
 mod units;
@@ -49,6 +51,7 @@ fn main() -> ExitCode {
         Command::Verify(command) => verify::run(command),
         Command::Log(command) => log::run(&command),
         Command::Trace(args) => trace::run(&args),
+        Command::Probe(args) => probe::run(&args),
     }
     .into()
 }

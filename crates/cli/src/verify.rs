@@ -10,7 +10,7 @@ use landfast_verify::report::{Found, Report, Verifier};
 use landfast_verify::{Target, check, write};
 use std::io::IsTerminal;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// Runs one of the commands.
@@ -32,7 +32,7 @@ fn write(args: VerifyWriteArgs) -> Exit {
         kinds: args.kinds,
     };
     let stop = Arc::new(AtomicBool::new(false));
-    if let Err(e) = stop_on_signals(stop.clone()) {
+    if let Err(e) = crate::signals::stop_on_signals(stop.clone()) {
         eprintln!("landfast: cannot wait for signals: {e}");
         return Exit::Failed;
     }
@@ -72,29 +72,6 @@ fn say_written(report: &write::Report) {
     }
     let when = if report.end == End::Gone { "when it is back, run" } else { "to check, run" };
     println!("{when}: landfast verify check '{}' --journal '{}'", report.url, report.journal.display());
-}
-
-/// The first signal ends the work after what is under way; the second ends the process.
-fn stop_on_signals(stop: Arc<AtomicBool>) -> std::io::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let mut terminate = {
-        let _inside = runtime.enter();
-        tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?
-    };
-    std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
-        runtime.block_on(async {
-            loop {
-                tokio::select! {
-                    _ = tokio::signal::ctrl_c() => {}
-                    _ = terminate.recv() => {}
-                }
-                if stop.swap(true, Ordering::AcqRel) {
-                    std::process::exit(130);
-                }
-            }
-        });
-    })?;
-    Ok(())
 }
 
 fn check(args: &VerifyCheckArgs) -> Exit {

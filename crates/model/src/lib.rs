@@ -3,10 +3,12 @@
 //! A capture, a client's counters and a probe of a live server all give [`Terms`]; what of a span of time went where is in [`Shares`],
 //! and [`Shares::verdict`] says in one word what bounds the work. [`predict()`] says how long `tar -x` takes, now and after changes.
 
+mod device;
 pub mod predict;
 mod shares;
 mod terms;
 
+pub use device::{Device, SEEN_S, Wait};
 pub use predict::{Change, Job, Prediction, predict};
 pub use shares::{Bound, Shares, Verdict};
 pub use terms::{Terms, Work};

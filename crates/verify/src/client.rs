@@ -86,8 +86,8 @@ pub trait Nfs: Send {
     fn rename(&mut self, from: &Fh, old: &str, to: &Fh, new: &str) -> Result<()>;
     /// One name less, of what is a directory or not.
     fn remove(&mut self, dir: &Fh, name: &str, is_dir: bool) -> Result<()>;
-    /// All names in a directory but `.` and `..`.
-    fn names(&mut self, dir: &Fh) -> Result<Vec<String>>;
+    /// The names in a directory but `.` and `..`; not many more than `max` of them.
+    fn names(&mut self, dir: &Fh, max: usize) -> Result<Vec<String>>;
     /// Up to `count` bytes, and whether the file ends behind them.
     fn read(&mut self, fh: &Fh, offset: u64, count: u32) -> Result<(Vec<u8>, bool)>;
     /// Where a symbolic link leads.

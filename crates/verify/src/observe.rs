@@ -3,7 +3,7 @@
 use crate::client::{Attr, Fh, Nfs, patiently};
 use crate::error::{Error, Meaning, Result};
 use crate::judge::{Handle, Seen, SeenEntry, SeenKind, SeenObject, plausible};
-use crate::limits::FILE_BYTES_MAX;
+use crate::limits::{ENTRIES_MAX, FILE_BYTES_MAX};
 use crate::model::{BASE, Id, Model, Object, What};
 use crate::op::unhex;
 use std::collections::{BTreeMap, HashMap};
@@ -129,7 +129,7 @@ impl<'a> Observer<'a> {
         if let Some(known) = self.listings.get(dir) {
             return Ok(known.clone());
         }
-        let names = there(patiently(|| self.nfs.names(dir)))?.unwrap_or_default();
+        let names = there(patiently(|| self.nfs.names(dir, ENTRIES_MAX)))?.unwrap_or_default();
         let listing = self.some(dir, names.iter())?;
         self.listings.insert(dir.clone(), listing.clone());
         Ok(listing)

@@ -3,7 +3,7 @@
 use crate::client::{Attr, Fh, Made, Nfs, Set, Written, patiently};
 use crate::error::{Error, Meaning, Result};
 use crate::judge::SeenKind;
-use crate::limits::{ENTRIES_MAX, READDIR_BYTES};
+use crate::limits::READDIR_BYTES;
 use crate::plan::Abilities;
 use crate::url::Target;
 use crate::wire::{Procedure, Wire};
@@ -58,6 +58,17 @@ fn refused(proc: u32, status: NfsStat3) -> Error {
     Error::Refused { op, status: status.to_string(), meaning }
 }
 
+/// The results of a procedure, if it did what was asked.
+///
+/// # Errors
+/// Its status, or what does not decode.
+pub fn result<T: Decode, F: Decode>(proc: u32, reply: Bytes) -> Result<T> {
+    match Res::<T, F>::from_bytes(reply).map_err(garbled)? {
+        Res::Ok(ok) => Ok(ok),
+        Res::Fail(status, _) => Err(refused(proc, status)),
+    }
+}
+
 fn garbled(e: landfast_xdr::Error) -> Error {
     Error::Nonsense(e.to_string())
 }
@@ -90,13 +101,15 @@ impl Client {
         Ok(client)
     }
 
+    /// The connection, for calls that are made beside this client's own.
+    pub fn wire(&mut self) -> &mut Wire {
+        &mut self.wire
+    }
+
     fn call<T: Decode, F: Decode>(&mut self, call: &Call) -> Result<T> {
         let proc = call.number();
         let reply = self.wire.call(Procedure { prog: PROGRAM, vers: v3::VERSION, proc }, call)?;
-        match Res::<T, F>::from_bytes(reply).map_err(garbled)? {
-            Res::Ok(ok) => Ok(ok),
-            Res::Fail(status, _) => Err(refused(proc, status)),
-        }
+        result::<T, F>(proc, reply)
     }
 
     /// What a creation made; a server may leave out what it is (RFC 1813 section 3.3.8), then it is looked up.
@@ -250,7 +263,7 @@ impl Nfs for Client {
         self.call::<WccData, WccData>(&call).map(drop)
     }
 
-    fn names(&mut self, dir: &Fh) -> Result<Vec<String>> {
+    fn names(&mut self, dir: &Fh, max: usize) -> Result<Vec<String>> {
         let mut names = Vec::new();
         let (mut cookie, mut cookieverf) = (0, [0; 8]);
         loop {
@@ -260,7 +273,7 @@ impl Nfs for Client {
             let found = ok.entries.0.iter().map(|e| String::from_utf8_lossy(&e.name).into_owned());
             names.extend(found.filter(|n| n != "." && n != ".."));
             match last {
-                Some(next) if !ok.eof && names.len() < ENTRIES_MAX => {
+                Some(next) if !ok.eof && names.len() < max => {
                     (cookie, cookieverf) = (next, ok.cookieverf)
                 }
                 _ => return Ok(names),

@@ -3,7 +3,7 @@
 use crate::client::{Attr, Fh, Made, Nfs, Set, Written, patiently, verifier};
 use crate::error::{Error, Meaning, Result};
 use crate::judge::SeenKind;
-use crate::limits::{ENTRIES_MAX, OPENS_MAX, READDIR_BYTES, REPLY_BYTES_MAX};
+use crate::limits::{OPENS_MAX, READDIR_BYTES, REPLY_BYTES_MAX};
 use crate::plan::Abilities;
 use crate::url::Target;
 use crate::wire::{Procedure, Wire};
@@ -33,7 +33,10 @@ pub struct Client {
     target: Target,
     clientid: u64,
     session: SessionId,
-    sequence: u32,
+    /// The fore channel as the server granted it (versions 4.1 and 4.2).
+    granted: Option<ChannelAttrs>,
+    /// The last number of each slot.
+    slots: Vec<u32>,
     /// The open owner's next number (version 4.0).
     owner_seq: u32,
     opens: VecDeque<(Fh, Stateid)>,
@@ -41,6 +44,24 @@ pub struct Client {
 
 const ATTRS: Bitmap =
     Bitmap::of(&[number::TYPE, number::SIZE, number::FILEID, number::MODE, number::TIME_MODIFY]);
+
+/// Who a client is, and what it asks of its session.
+#[derive(Debug, Clone, Copy)]
+pub struct Wants {
+    /// What its name begins with.
+    pub who: &'static str,
+    /// Operations in a COMPOUND.
+    pub operations: u32,
+    /// Requests under way.
+    pub slots: u32,
+    /// Bytes of a request.
+    pub request_bytes: u32,
+}
+
+impl Wants {
+    const ONE_BY_ONE: Wants =
+        Wants { who: "landfast verify", operations: 16, slots: 1, request_bytes: 64 << 10 };
+}
 
 const OWNER: &[u8] = b"landfast verify";
 
@@ -56,7 +77,9 @@ fn missing(what: &str) -> Error {
     Error::Nonsense(format!("no result of {what}"))
 }
 
-fn refused(op: OpNum, status: NfsStat) -> Error {
+/// That an operation failed.
+#[must_use]
+pub fn refused(op: OpNum, status: NfsStat) -> Error {
     let meaning = match status {
         NfsStat::NFS4ERR_NOENT => Meaning::NoEntry,
         NfsStat::NFS4ERR_STALE | NfsStat::NFS4ERR_BADHANDLE | NfsStat::NFS4ERR_FHEXPIRED => Meaning::Stale,
@@ -69,7 +92,10 @@ fn refused(op: OpNum, status: NfsStat) -> Error {
 }
 
 /// The result of the first operation that `pick` takes.
-fn find<T>(results: Vec<ResOp>, what: &str, pick: impl Fn(ResBody) -> Option<T>) -> Result<T> {
+///
+/// # Errors
+/// [`Error::Nonsense`]: there is none, `what` is missing.
+pub fn find<T>(results: Vec<ResOp>, what: &str, pick: impl Fn(ResBody) -> Option<T>) -> Result<T> {
     results.into_iter().find_map(|r| pick(r.body)).ok_or_else(|| missing(what))
 }
 
@@ -111,6 +137,14 @@ impl Client {
     /// # Errors
     /// No server, or it refuses.
     pub fn connect(target: &Target, minor: u32, patience: Duration) -> Result<Client> {
+        Self::connect_as(&Wants::ONE_BY_ONE, target, minor, patience)
+    }
+
+    /// The same for others, with wants of their own.
+    ///
+    /// # Errors
+    /// No server, or it refuses.
+    pub fn connect_as(wants: &Wants, target: &Target, minor: u32, patience: Duration) -> Result<Client> {
         let wire = Wire::connect(&target.addresses(target.port)?, patience)?;
         let mut client = Client {
             wire,
@@ -119,16 +153,17 @@ impl Client {
             target: target.clone(),
             clientid: 0,
             session: [0; 16],
-            sequence: 0,
+            granted: None,
+            slots: vec![0],
             owner_seq: 0,
             opens: VecDeque::new(),
         };
         let verifier = verifier()?;
-        let id = Opaque1024(Bytes::from(format!("landfast verify {}", crate::op::hex(&verifier))));
+        let id = Opaque1024(Bytes::from(format!("{} {}", wants.who, crate::op::hex(&verifier))));
         if minor == 0 {
             client.set_clientid(verifier, id)?;
         } else {
-            client.make_session(verifier, id)?;
+            client.make_session(wants, verifier, id)?;
         }
         Ok(client)
     }
@@ -157,7 +192,7 @@ impl Client {
     }
 
     /// RFC 8881 sections 18.35, 18.36, 18.51.
-    fn make_session(&mut self, verifier: [u8; 8], owner_id: Opaque1024) -> Result<()> {
+    fn make_session(&mut self, wants: &Wants, verifier: [u8; 8], owner_id: Opaque1024) -> Result<()> {
         let args = ExchangeIdArgs {
             client_owner: ClientOwner { verifier, owner_id },
             flags: flags::EXCHGID4_FLAG_USE_NON_PNFS,
@@ -171,11 +206,11 @@ impl Client {
         })?;
         self.clientid = id.clientid;
         let fore = ChannelAttrs {
-            max_request_size: 64 << 10,
+            max_request_size: wants.request_bytes,
             max_response_size: REPLY_BYTES_MAX as u32,
             max_response_size_cached: 4096,
-            max_operations: 16,
-            max_requests: 1,
+            max_operations: wants.operations,
+            max_requests: wants.slots,
             ..ChannelAttrs::default()
         };
         let back = ChannelAttrs {
@@ -200,6 +235,9 @@ impl Client {
             _ => None,
         })?;
         self.session = session.sessionid;
+        let granted = session.fore_chan_attrs;
+        self.slots = vec![0; granted.max_requests.clamp(1, wants.slots.max(1)) as usize];
+        self.granted = Some(granted);
         patiently(|| self.compound(vec![ArgOp::ReclaimComplete(false)])).map(drop)
     }
 
@@ -221,26 +259,64 @@ impl Client {
         }
     }
 
+    /// The minor version.
+    #[must_use]
+    pub fn minor(&self) -> u32 {
+        self.minor
+    }
+
+    /// Who this is to the server.
+    #[must_use]
+    pub fn clientid(&self) -> u64 {
+        self.clientid
+    }
+
+    /// What the server granted of what was asked for; nothing without sessions.
+    #[must_use]
+    pub fn granted(&self) -> Option<&ChannelAttrs> {
+        self.granted.as_ref()
+    }
+
+    /// The connection, for calls that are made beside this client's own.
+    pub fn wire(&mut self) -> &mut Wire {
+        &mut self.wire
+    }
+
+    /// The next SEQUENCE of a slot, which has no call under way; `None` without sessions. This client's own calls use slot 0.
+    pub fn sequence(&mut self, slot: usize) -> Option<ArgOp> {
+        let highest_slotid = self.slots.len().saturating_sub(1) as u32;
+        let last = self.slots.get_mut(slot).filter(|_| self.minor > 0)?;
+        *last = last.wrapping_add(1);
+        Some(ArgOp::Sequence(SequenceArgs {
+            sessionid: self.session,
+            sequenceid: *last,
+            slotid: slot as u32,
+            highest_slotid,
+            // No call is ever sent again.
+            cachethis: false,
+        }))
+    }
+
+    /// The SEQUENCE itself failed: the server has not counted it (RFC 8881 section 18.46.3).
+    pub fn not_counted(&mut self, slot: usize) {
+        if let Some(last) = self.slots.get_mut(slot) {
+            *last = last.wrapping_sub(1);
+        }
+    }
+
     /// Operations, behind a SEQUENCE where there are sessions; the results without its.
-    fn compound(&mut self, ops: Vec<ArgOp>) -> Result<Vec<ResOp>> {
+    ///
+    /// # Errors
+    /// The failure of the operation at which it stopped, or no answer.
+    pub fn compound(&mut self, ops: Vec<ArgOp>) -> Result<Vec<ResOp>> {
         if self.minor == 0 {
             return self.raw(ops);
         }
-        self.sequence = self.sequence.wrapping_add(1);
-        let sequence = SequenceArgs {
-            sessionid: self.session,
-            sequenceid: self.sequence,
-            slotid: 0,
-            highest_slotid: 0,
-            // No call is ever sent again.
-            cachethis: false,
-        };
-        let mut all = vec![ArgOp::Sequence(sequence)];
+        let mut all: Vec<ArgOp> = self.sequence(0).into_iter().collect();
         all.extend(ops);
         let mut results = match self.raw(all) {
             Err(e @ Error::Refused { .. }) if is_sequence(&e) => {
-                // The server has not counted it (RFC 8881 section 18.46.3).
-                self.sequence = self.sequence.wrapping_sub(1);
+                self.not_counted(0);
                 return Err(e);
             }
             done => done?,
@@ -411,7 +487,7 @@ impl Nfs for Client {
         self.compound(vec![put(dir), ArgOp::Remove(name(name_))]).map(drop)
     }
 
-    fn names(&mut self, dir: &Fh) -> Result<Vec<String>> {
+    fn names(&mut self, dir: &Fh, max: usize) -> Result<Vec<String>> {
         let mut names = Vec::new();
         let (mut cookie, mut cookieverf) = (0, [0; 8]);
         loop {
@@ -430,7 +506,7 @@ impl Nfs for Client {
             let last = ok.entries.last().map(|e| e.cookie);
             names.extend(ok.entries.iter().map(|e| String::from_utf8_lossy(&e.name).into_owned()));
             match last {
-                Some(next) if !ok.eof && names.len() < ENTRIES_MAX => {
+                Some(next) if !ok.eof && names.len() < max => {
                     (cookie, cookieverf) = (next, ok.cookieverf)
                 }
                 _ => return Ok(names),

@@ -1,4 +1,4 @@
-//! One RPC after another over a blocking socket.
+//! RPCs over a blocking socket: one after another, or several under way.
 
 use crate::error::{Error, Result};
 use crate::limits::REPLY_BYTES_MAX;
@@ -6,7 +6,7 @@ use landfast_client::cred::Identity;
 use landfast_rpc::AcceptStat;
 use landfast_rpc::message::{Incoming, OpaqueAuth, Outcome, RawCall, parse};
 use landfast_rpc::record::{Assembler, HEADER_LEN, last_fragment_header};
-use landfast_xdr::{Bytes, BytesMut, Encode};
+use landfast_xdr::{Bytes, BytesMut, Decode, Encode, Reader};
 use rustix::net::{AddressFamily, SocketType};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
@@ -72,46 +72,88 @@ impl Wire {
     /// # Errors
     /// [`Error::Gone`] without an answer; [`Error::Refused`] when the RPC itself is refused.
     pub fn call(&mut self, to: Procedure, args: &impl Encode) -> Result<Bytes> {
-        let sent = self.send(to, args).and_then(|()| self.receive());
-        match sent {
-            Ok(Outcome::Accepted(AcceptStat::Success, results)) => Ok(results),
-            Ok(Outcome::Accepted(stat, _)) => Err(refused(to, stat.to_string())),
-            Ok(Outcome::Denied(why)) => Err(refused(to, why.to_string())),
-            Err(why) => Err(Error::Gone { server: self.server.clone(), why }),
+        let xid = self.submit(to, args)?;
+        loop {
+            match self.next_reply()? {
+                (to_xid, outcome) if to_xid == xid => return results(to, outcome),
+                _ => {}
+            }
         }
     }
 
-    fn send(&mut self, to: Procedure, args: &impl Encode) -> io::Result<()> {
-        self.xid = self.xid.wrapping_add(1);
-        let call = RawCall {
-            xid: self.xid,
-            prog: to.prog,
-            vers: to.vers,
-            proc: to.proc,
-            cred: self.cred.clone(),
-            verf: OpaqueAuth::NONE,
+    /// Sends a call and does not wait: its transaction id, for [`Wire::next_reply`].
+    ///
+    /// # Errors
+    /// [`Error::Gone`].
+    pub fn submit(&mut self, to: Procedure, args: &impl Encode) -> Result<u32> {
+        let cred = self.cred.clone();
+        self.send(to, cred, args).map_err(|why| self.gone(why))
+    }
+
+    /// Waits for the reply to any of the calls that were sent: to which, and what came of it.
+    ///
+    /// # Errors
+    /// [`Error::Gone`] without one.
+    pub fn next_reply(&mut self) -> Result<(u32, Outcome)> {
+        self.receive().map_err(|why| self.gone(why))
+    }
+
+    /// Whether the server would go on in TLS: it says so in its reply to a NULL with the flavour AUTH_TLS (RFC 9289 section 4.1).
+    /// It expects a handshake then, so the connection is of no more use.
+    ///
+    /// # Errors
+    /// [`Error::Gone`] without an answer.
+    pub fn offers_tls(mut self, to: Procedure) -> Result<bool> {
+        const AUTH_TLS: u32 = 7;
+        const MARK: &[u8] = b"STARTTLS";
+        let ask = OpaqueAuth { flavor: AUTH_TLS, body: Bytes::new() };
+        let xid = self.send(Procedure { proc: 0, ..to }, ask, &()).map_err(|why| self.gone(why))?;
+        let record = self.record().map_err(|why| self.gone(why))?;
+        // The reply's verifier, which says it, is nowhere else of interest.
+        let mut r = Reader::new(record);
+        let mut head = || -> std::result::Result<_, landfast_xdr::Error> {
+            let head = (r.u32()?, r.u32()?, r.u32()?);
+            Ok((head, OpaqueAuth::decode(&mut r)?))
         };
+        const REPLY: u32 = 1;
+        const ACCEPTED: u32 = 0;
+        Ok(matches!(head(), Ok((head, verf)) if head == (xid, REPLY, ACCEPTED) && verf.body == MARK))
+    }
+
+    fn gone(&self, why: io::Error) -> Error {
+        Error::Gone { server: self.server.clone(), why }
+    }
+
+    fn send(&mut self, to: Procedure, cred: OpaqueAuth, args: &impl Encode) -> io::Result<u32> {
+        self.xid = self.xid.wrapping_add(1);
+        let Procedure { prog, vers, proc } = to;
+        let call = RawCall { xid: self.xid, prog, vers, proc, cred, verf: OpaqueAuth::NONE };
         let mut out = BytesMut::with_capacity(1024);
         out.extend_from_slice(&[0; HEADER_LEN]);
         call.encode(&mut out);
         args.encode(&mut out);
         let header = last_fragment_header(out.len() - HEADER_LEN);
         out[..HEADER_LEN].copy_from_slice(&header);
-        self.stream.write_all(&out)
+        self.stream.write_all(&out)?;
+        Ok(self.xid)
     }
 
-    fn receive(&mut self) -> io::Result<Outcome> {
-        let until = Instant::now() + self.patience;
+    fn receive(&mut self) -> io::Result<(u32, Outcome)> {
         loop {
-            let record = self.assembler.next(&mut self.buffer).map_err(io::Error::other)?;
-            let Some(record) = record else {
-                self.fill(until)?;
-                continue;
-            };
-            match parse(record).map_err(io::Error::other)? {
-                Incoming::Reply { xid, outcome } if xid == self.xid => return Ok(outcome),
+            match parse(self.record()?).map_err(io::Error::other)? {
+                Incoming::Reply { xid, outcome } => return Ok((xid, outcome)),
                 // A callback that nobody asked for.
                 _ => {}
+            }
+        }
+    }
+
+    fn record(&mut self) -> io::Result<Bytes> {
+        let until = Instant::now() + self.patience;
+        loop {
+            match self.assembler.next(&mut self.buffer).map_err(io::Error::other)? {
+                Some(record) => return Ok(record),
+                None => self.fill(until)?,
             }
         }
     }
@@ -135,6 +177,18 @@ impl Wire {
             }
             Err(e) => Err(e),
         }
+    }
+}
+
+/// The results of a call, if the server accepted it.
+///
+/// # Errors
+/// [`Error::Refused`].
+pub fn results(to: Procedure, outcome: Outcome) -> Result<Bytes> {
+    match outcome {
+        Outcome::Accepted(AcceptStat::Success, results) => Ok(results),
+        Outcome::Accepted(stat, _) => Err(refused(to, stat.to_string())),
+        Outcome::Denied(why) => Err(refused(to, why.to_string())),
     }
 }
 

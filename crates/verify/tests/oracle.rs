@@ -224,7 +224,7 @@ impl Nfs for Memory {
         }
         Ok(())
     }
-    fn names(&mut self, dir: &Fh) -> Result<Vec<String>> {
+    fn names(&mut self, dir: &Fh, _: usize) -> Result<Vec<String>> {
         Ok(self.get(dir)?.entries.keys().cloned().collect())
     }
     fn read(&mut self, fh: &Fh, offset: u64, count: u32) -> Result<(Vec<u8>, bool)> {

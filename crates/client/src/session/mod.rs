@@ -225,7 +225,7 @@ impl Session {
 
     /// Whether the server can tell by itself how a copy ended: a connection of its own is bound to the back channel of the session in
     /// force, now if it is not yet.
-    pub(crate) async fn listens(&self) -> bool {
+    pub async fn listens(&self) -> bool {
         match &self.kind {
             Kind::Slots(engine) => engine.listens().await,
             Kind::Forty(_) | Kind::Three(_) => false,

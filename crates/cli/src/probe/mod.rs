@@ -1,0 +1,79 @@
+//! `landfast probe`: a live server, measured from here.
+
+mod print;
+
+use crate::args::ProbeArgs;
+use crate::exit::{Exit, complain, print_json, told};
+use indicatif::ProgressBar;
+use landfast_probe::run::Teller;
+use landfast_probe::{Error, Options, limits};
+use landfast_verify::Target;
+use std::io::{self, IsTerminal};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+/// Runs it.
+pub fn run(args: &ProbeArgs) -> Exit {
+    let Some(target) = told(args.url.parse::<Target>()) else { return Exit::Failed };
+    let stop = Arc::new(AtomicBool::new(false));
+    if let Err(e) = crate::signals::stop_on_signals(stop.clone()) {
+        eprintln!("landfast: cannot wait for signals: {e}");
+        return Exit::Failed;
+    }
+    let options = Options { count: args.count, time: Duration::from_secs_f64(args.seconds) };
+    let tell = Tell { bar: io::stderr().is_terminal().then(ProgressBar::new_spinner) };
+    let result = landfast_probe::run(&target, &options, &stop, &tell);
+    if let Some(bar) = &tell.bar {
+        bar.finish_and_clear();
+    }
+    let report = match result {
+        Ok(report) => report,
+        Err(Error::Interrupted) => {
+            eprintln!("landfast: {}: interrupted; nothing was measured", args.url);
+            return Exit::Interrupted;
+        }
+        Err(e) => {
+            complain(&e);
+            return Exit::Failed;
+        }
+    };
+    if args.json {
+        return print_json(&report).map_or(Exit::Failed, |()| Exit::Done);
+    }
+    match print::print(&report, io::stdout().lock()) {
+        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
+            eprintln!("landfast: standard output: {e}");
+            Exit::Failed
+        }
+        _ => Exit::Done,
+    }
+}
+
+/// How long it may measure, as typed.
+pub fn seconds(text: &str) -> Result<f64, String> {
+    let wrong = || format!("'{text}' is not a number of seconds between 0.1 and {}", limits::SECONDS_MAX);
+    let seconds = text.parse::<f64>().map_err(|_| wrong())?;
+    if (0.1..=limits::SECONDS_MAX).contains(&seconds) { Ok(seconds) } else { Err(wrong()) }
+}
+
+struct Tell {
+    bar: Option<ProgressBar>,
+}
+
+impl Teller for Tell {
+    fn doing(&self, what: &str) {
+        if let Some(bar) = &self.bar {
+            bar.set_message(what.to_owned());
+            bar.tick();
+        }
+    }
+
+    fn notice(&self, what: &str) {
+        let say = || eprintln!("landfast: {what}");
+        match &self.bar {
+            Some(bar) => bar.suspend(say),
+            None => say(),
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! What the wait for stable storage looks like: which kind of device has times like these.
+
+use serde::{Deserialize, Serialize};
+
+/// A wait for stable storage, without the round trip and what else such a call needs. Seconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Wait {
+    /// A tenth of the calls wait no longer.
+    pub p10_s: f64,
+    /// Half of them.
+    pub median_s: f64,
+    /// Nine in ten.
+    pub p90_s: f64,
+}
+
+/// Kinds of devices, by what a flush of them takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Device {
+    /// Nothing is waited for that could be seen.
+    None,
+    /// Memory that survives a power cut, or flash behind it: below 0.1 ms.
+    Protected,
+    /// Flash that has to write before it answers: 0.1 to 2 ms.
+    Flash,
+    /// Slow flash, or a disk behind a cache: 2 to 4 ms.
+    Between,
+    /// A rotating disk: 4 to 20 ms, spread over a rotation.
+    Disk,
+    /// 4 to 20 ms, always alike: nothing that rotates.
+    Even,
+    /// Above 20 ms.
+    Slow,
+}
+
+/// Below this a wait is lost in the noise. Seconds.
+pub const SEEN_S: f64 = 20e-6;
+
+/// A rotating disk's waits differ by at least this part of their median: where the platter stands is chance.
+const ROTATION: f64 = 0.25;
+
+impl Device {
+    /// What waits like these look like.
+    #[must_use]
+    pub fn of(wait: &Wait) -> Device {
+        match wait.median_s {
+            s if s < SEEN_S => Device::None,
+            s if s < 0.1e-3 => Device::Protected,
+            s if s < 2e-3 => Device::Flash,
+            s if s < 4e-3 => Device::Between,
+            s if s <= 20e-3 && wait.p90_s - wait.p10_s >= ROTATION * s => Device::Disk,
+            s if s <= 20e-3 => Device::Even,
+            _ => Device::Slow,
+        }
+    }
+
+    /// In words.
+    #[must_use]
+    pub fn words(self) -> &'static str {
+        match self {
+            Device::None => "no wait for stable storage can be seen",
+            Device::Protected => "memory that survives a power cut, or NVMe with power-loss protection",
+            Device::Flash => "an SSD or NVMe device that has to flush its cache",
+            Device::Between => "a slow SSD, or disks behind a cache",
+            Device::Disk => "a rotating disk",
+            Device::Even => {
+                "as slow as a disk but always alike, so nothing that rotates: storage that is far away or throttled, or a delay \
+                 that is made"
+            }
+            Device::Slow => "a disk with a queue, or several flushes for one call",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_and_what_they_look_like() {
+        for (p10, median, p90, device) in [
+            (0.0, 0.0, 0.0, Device::None),
+            (-1e-5, 1e-5, 5e-5, Device::None),
+            (3e-5, 5e-5, 9e-5, Device::Protected),
+            (2e-4, 5e-4, 9e-4, Device::Flash),
+            (2e-3, 3e-3, 3.5e-3, Device::Between),
+            (4e-3, 8e-3, 12e-3, Device::Disk),
+            (9.9e-3, 10e-3, 10.3e-3, Device::Even),
+            (20e-3, 30e-3, 60e-3, Device::Slow),
+        ] {
+            assert_eq!(Device::of(&Wait { p10_s: p10, median_s: median, p90_s: p90 }), device, "{median}");
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! The loop that keeps calls under way and takes their times.
+
+use crate::ask::{Answer, Ask, Calls};
+use crate::limits::{LATER_PATIENCE, LATER_PAUSE, LATERS_MAX};
+use landfast_verify::error::{Error, Meaning, Result};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// What came of a burst.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Burst {
+    /// From the first call to the last reply.
+    pub took: Duration,
+    /// Calls that were answered "later", and not made again.
+    pub later: u64,
+}
+
+/// Until when calls are made.
+#[derive(Debug, Clone, Copy)]
+pub struct Until<'a> {
+    /// No longer than that.
+    pub time: Instant,
+    /// Set when a signal came.
+    pub stop: &'a AtomicBool,
+}
+
+impl Until<'_> {
+    /// No further call is made.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.stop.load(Ordering::Acquire) || Instant::now() >= self.time
+    }
+}
+
+/// Keeps a call under way in each of the first `lanes` lanes for as long as `next` has one for it; `done` gets each answer with its
+/// time. After a refusal no further call is made, and the answers to those under way are taken.
+///
+/// # Errors
+/// The first refusal, or that the server is gone.
+pub fn burst(
+    calls: &mut dyn Calls,
+    lanes: usize,
+    until: Until<'_>,
+    next: &mut dyn FnMut(usize) -> Option<Ask>,
+    done: &mut dyn FnMut(usize, &Ask, Answer, Duration),
+) -> Result<Burst> {
+    let mut under_way: Vec<Option<(u32, Instant, Ask)>> = vec![None; lanes.min(calls.lanes())];
+    let started = Instant::now();
+    let mut burst = Burst::default();
+    let mut failed = None;
+    loop {
+        for (lane, place) in under_way.iter_mut().enumerate().filter(|(_, place)| place.is_none()) {
+            if failed.is_some() || until.is_over() {
+                break;
+            }
+            if let Some(ask) = next(lane) {
+                let at = Instant::now();
+                *place = Some((calls.submit(lane, &ask)?, at, ask));
+            }
+        }
+        if under_way.iter().all(Option::is_none) {
+            burst.took = started.elapsed();
+            return failed.map_or(Ok(burst), Err);
+        }
+        let (xid, outcome) = calls.next_reply()?;
+        let is = |place: &Option<(u32, Instant, Ask)>| place.as_ref().is_some_and(|(x, ..)| *x == xid);
+        let Some(lane) = under_way.iter().position(is) else { continue };
+        let Some((_, at, ask)) = under_way[lane].take() else { continue };
+        let took = at.elapsed();
+        match calls.answer(lane, &ask, outcome) {
+            Ok(answer) => done(lane, &ask, answer, took),
+            Err(e) if e.meaning() == Some(Meaning::Later) && burst.later < LATERS_MAX => burst.later += 1,
+            Err(e) => drop(failed.get_or_insert(e)),
+        }
+    }
+}
+
+/// One call in the first lane with nothing else under way, made again while the server says "later": what came of it, the time of
+/// the one that was done, and how many were not.
+///
+/// # Errors
+/// The refusal, also when "later" lasts too long; or that the server is gone.
+pub fn one(calls: &mut dyn Calls, stop: &AtomicBool, ask: &Ask) -> Result<(Answer, Duration, u64)> {
+    let since = Instant::now();
+    let mut later = 0;
+    loop {
+        let at = Instant::now();
+        let xid = calls.submit(0, ask)?;
+        let outcome = loop {
+            match calls.next_reply()? {
+                (to, outcome) if to == xid => break outcome,
+                _ => {}
+            }
+        };
+        let took = at.elapsed();
+        match calls.answer(0, ask, outcome) {
+            Ok(answer) => return Ok((answer, took, later)),
+            Err(e) if is_later(&e) && since.elapsed() < LATER_PATIENCE && !stop.load(Ordering::Acquire) => {
+                later += 1;
+                // RFC 8881 section 15.1.1.3: the client waits and tries again.
+                std::thread::sleep(LATER_PAUSE);
+            }
+            Err(e) => return Err(e),
+        }
+    }
+}
+
+/// The server says that it cannot be done now.
+#[must_use]
+pub fn is_later(e: &Error) -> bool {
+    e.meaning() == Some(Meaning::Later)
+}

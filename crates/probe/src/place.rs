@@ -1,0 +1,162 @@
+//! The directory of its own: how it is made, and how it goes away.
+
+use crate::ask::{Ask, Calls};
+use crate::burst::{Until, burst, is_later};
+use crate::error::{Error, Result};
+use crate::limits::{LATER_PATIENCE, LATER_PAUSE, NAMES_MAX, REMOVED_AT_ONCE};
+use crate::{v3, v4};
+use landfast_verify::Target;
+use landfast_verify::client::Fh;
+use landfast_verify::error::{Error as Said, Meaning};
+use landfast_verify::url::Version;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// What the names of such directories begin with.
+pub const PREFIX: &str = "landfast-probe-";
+
+/// A directory of a probe's.
+#[derive(Debug)]
+pub struct Place {
+    /// Its name.
+    pub name: String,
+    /// Its URL.
+    pub url: String,
+    /// Its handle.
+    pub fh: Fh,
+}
+
+/// Connects in the version of the URL.
+///
+/// # Errors
+/// No server, or it refuses.
+pub fn connect(target: &Target) -> Result<Box<dyn Calls>> {
+    Ok(match target.version {
+        Version::V3 => Box::new(v3::Three::connect(target)?),
+        Version::V4(minor) => Box::new(v4::Four::connect(target, minor)?),
+    })
+}
+
+impl Place {
+    /// Makes it, and tells the URLs of others that are there already.
+    ///
+    /// # Errors
+    /// The directory of the URL is not there, or nothing can be made in it.
+    pub fn make(
+        calls: &mut dyn Calls,
+        target: &Target,
+        stop: &AtomicBool,
+        waits: &dyn Fn(&str),
+    ) -> Result<(Place, Vec<String>)> {
+        let random = getrandom::u64().map_err(|e| Error::Unable(format!("no random numbers: {e}")))?;
+        let name = format!("{PREFIX}{random:016x}");
+        let (base, _) = calls.nfs().base()?;
+        // Who may not list may perhaps make.
+        let names = calls.nfs().names(&base, NAMES_MAX).unwrap_or_default();
+        let left = names.iter().filter(|n| n.starts_with(PREFIX)).map(|n| below(&target.text, n)).collect();
+        let since = Instant::now();
+        let made = loop {
+            match calls.nfs().mkdir(&base, &name, 0o700) {
+                Err(e) if is_later(&e) && since.elapsed() < LATER_PATIENCE => {
+                    if stop.load(Ordering::Acquire) {
+                        return Err(Error::Interrupted);
+                    }
+                    waits(&e.to_string());
+                    std::thread::sleep(LATER_PAUSE);
+                }
+                made => break made,
+            }
+        };
+        let made = made.map_err(|why| match why.is_gone() {
+            true => Error::Server(why),
+            false => {
+                let uid = landfast_client::cred::Identity::of_process().uid;
+                Error::Directory { url: target.text.clone(), uid, why }
+            }
+        })?;
+        calls.set_dir(made.fh.clone());
+        Ok((Place { url: below(&target.text, &name), name, fh: made.fh }, left))
+    }
+
+    /// Removes it with all that is in it, over another connection if need be.
+    ///
+    /// # Errors
+    /// Something is still there.
+    pub fn remove(&self, calls: Box<dyn Calls>, usable: bool, target: &Target) -> Result<()> {
+        let mut calls = calls;
+        if usable && self.clear(&mut *calls).is_ok() {
+            calls.nfs().leave();
+            return Ok(());
+        }
+        drop(calls);
+        let mut calls = connect(target)?;
+        calls.set_dir(self.fh.clone());
+        self.clear(&mut *calls)?;
+        calls.nfs().leave();
+        Ok(())
+    }
+
+    fn clear(&self, calls: &mut dyn Calls) -> Result<()> {
+        // What is under way goes on whatever signals come: it takes away, and it is short.
+        let (never, time) = (AtomicBool::new(false), Instant::now() + LATER_PATIENCE);
+        let lanes = calls.lanes();
+        loop {
+            let mut names = match calls.nfs().names(&self.fh, REMOVED_AT_ONCE) {
+                Ok(names) => names,
+                Err(e) if gone(&e) => break,
+                Err(e) => return Err(e.into()),
+            };
+            if names.is_empty() {
+                break;
+            }
+            let before = names.len();
+            let mut next = |_| names.pop().map(Ask::Remove);
+            match burst(calls, lanes, Until { time, stop: &never }, &mut next, &mut |_, _, _, _| {}) {
+                Err(e) if gone(&e) => {}
+                done => drop(done?),
+            }
+            if Instant::now() >= time {
+                return Err(Error::Unable(format!("{before} files and more are left")));
+            }
+        }
+        let (base, _) = calls.nfs().base()?;
+        match landfast_verify::client::patiently(|| calls.nfs().remove(&base, &self.name, true)) {
+            Err(e) if gone(&e) => Ok(()),
+            done => Ok(done?),
+        }
+    }
+}
+
+/// It is not there, so it need not be removed.
+fn gone(e: &Said) -> bool {
+    matches!(e.meaning(), Some(Meaning::NoEntry | Meaning::Stale))
+}
+
+/// The URL of a name below a URL.
+fn below(url: &str, name: &str) -> String {
+    let (place, query) = url.split_once('?').map_or((url, None), |(p, q)| (p, Some(q)));
+    let place = format!("{}/{name}", place.trim_end_matches('/'));
+    query.map_or(place.clone(), |q| format!("{place}?{q}"))
+}
+
+/// How long it takes to make a connection; `None`: none can be made.
+#[must_use]
+pub fn connect_time(target: &Target, patience: Duration) -> Option<Duration> {
+    let addresses = target.addresses(target.port).ok()?;
+    addresses.iter().find_map(|addr| {
+        let at = Instant::now();
+        let made = std::net::TcpStream::connect_timeout(addr, patience);
+        made.is_ok().then(|| at.elapsed())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::below;
+
+    #[test]
+    fn urls_of_what_is_below() {
+        assert_eq!(below("nfs://h/", "x"), "nfs://h/x");
+        assert_eq!(below("nfs://h:1/a/b?version=3&mountport=2", "x"), "nfs://h:1/a/b/x?version=3&mountport=2");
+    }
+}

@@ -1,0 +1,157 @@
+//! How many operations a server takes in one COMPOUND, whatever it promised.
+
+use crate::limits::{OPERATIONS_MAX, SEARCH_PATIENCE, SEARCH_SESSIONS_MAX};
+use landfast_nfs::v4::ArgOp;
+use landfast_verify::Target;
+use landfast_verify::error::{Error, Result};
+use landfast_verify::v4::Client;
+use serde::Serialize;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// What came of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Operations {
+    /// What the server promised when the session was made (versions 4.1 and 4.2).
+    pub promised: Option<u32>,
+    /// So many it took, SEQUENCE included.
+    pub taken: u32,
+    /// It would take more: so many is as far as was tried.
+    pub at_least: bool,
+    /// What it said to one more, or to more.
+    pub refusal: Option<String>,
+}
+
+/// Which number to try next. Pure.
+#[derive(Debug, Clone, Copy)]
+pub struct Search {
+    taken: u32,
+    /// More than can be had.
+    refused: u32,
+    cap: u32,
+    promised: Option<u32>,
+}
+
+impl Search {
+    /// `taken` were taken already; more than `cap` are not tried.
+    #[must_use]
+    pub fn new(taken: u32, promised: Option<u32>, cap: u32) -> Search {
+        let cap = cap.max(taken);
+        Search { taken, refused: cap.saturating_add(1), cap, promised }
+    }
+
+    /// The next number; `None`: found.
+    #[must_use]
+    pub fn next(&self) -> Option<u32> {
+        let open = |n: u32| n > self.taken && n < self.refused;
+        if self.refused - self.taken <= 1 {
+            return None;
+        }
+        // Most servers keep to what they promised; those that do not often have no limit at all.
+        let likely = [self.promised, self.promised.map(|p| p.saturating_add(1)), Some(self.cap)];
+        let likely = likely.into_iter().flatten().find(|n| open(*n) && (*n < self.cap || self.refused > self.cap));
+        Some(likely.unwrap_or(self.taken + (self.refused - self.taken) / 2))
+    }
+
+    /// What came of one.
+    pub fn tried(&mut self, n: u32, taken: bool) {
+        match taken {
+            true => self.taken = self.taken.max(n),
+            false => self.refused = self.refused.min(n),
+        }
+    }
+
+    /// The largest number that was taken.
+    #[must_use]
+    pub fn taken(&self) -> u32 {
+        self.taken
+    }
+
+    /// Nothing was refused.
+    #[must_use]
+    pub fn at_cap(&self) -> bool {
+        self.taken >= self.cap
+    }
+}
+
+/// Operations that any server takes.
+const FEW: u32 = 3;
+
+/// Finds out, with sessions of its own.
+///
+/// # Errors
+/// No session can be made, or a few operations are refused.
+pub fn operations(target: &Target, minor: u32, stop: &AtomicBool) -> Result<Operations> {
+    let mut client = crate::v4::client(target, minor, SEARCH_PATIENCE)?;
+    let granted = client.granted();
+    let promised = granted.map(|g| g.max_operations);
+    // An operation without arguments takes four bytes, its result eight.
+    let fits = granted.map_or(u32::MAX, |g| {
+        (g.max_request_size.saturating_sub(512) / 4).min(g.max_response_size.saturating_sub(512) / 8)
+    });
+    let mut search = Search::new(FEW, promised, OPERATIONS_MAX.min(fits));
+    let (mut refusal, mut sessions) = (None, 1);
+    ask(&mut client, FEW)?;
+    while let Some(n) = search.next().filter(|_| !stop.load(Ordering::Acquire)) {
+        match ask(&mut client, n) {
+            Ok(()) => search.tried(n, true),
+            Err(e) => {
+                // What the server has made of the session's numbers is not known any more when the refusal is not an operation's.
+                let lost = !matches!(&e, Error::Refused { op, .. } if op == "SEQUENCE" || op == "PUTROOTFH");
+                search.tried(n, false);
+                refusal = Some(e.to_string());
+                if lost {
+                    sessions += 1;
+                    if sessions > SEARCH_SESSIONS_MAX {
+                        break;
+                    }
+                    leave(&mut client);
+                    client = crate::v4::client(target, minor, SEARCH_PATIENCE)?;
+                }
+            }
+        }
+    }
+    leave(&mut client);
+    Ok(Operations { promised, taken: search.taken(), at_least: search.at_cap(), refusal })
+}
+
+fn leave(client: &mut Client) {
+    landfast_verify::client::Nfs::leave(client);
+}
+
+/// A COMPOUND of so many operations, SEQUENCE included, which change nothing.
+fn ask(client: &mut Client, n: u32) -> Result<()> {
+    let n = if client.minor() == 0 { n } else { n.saturating_sub(1) };
+    client.compound(vec![ArgOp::Putrootfh; n as usize]).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn the_limit_is_found(limit in 3u32..10_000, promised in prop::option::of(0u32..10_000), cap in 3u32..5000) {
+            let mut search = Search::new(FEW, promised, cap);
+            let mut tries = 0;
+            while let Some(n) = search.next() {
+                prop_assert!(n > FEW && n <= cap);
+                search.tried(n, n <= limit);
+                tries += 1;
+                prop_assert!(tries <= 16, "{search:?}");
+            }
+            prop_assert_eq!(search.taken(), limit.min(cap).max(FEW));
+            prop_assert_eq!(search.at_cap(), limit >= cap);
+        }
+    }
+
+    #[test]
+    fn who_keeps_a_promise_is_asked_twice() {
+        let mut search = Search::new(FEW, Some(50), 4096);
+        assert_eq!(search.next(), Some(50));
+        search.tried(50, true);
+        assert_eq!(search.next(), Some(51));
+        search.tried(51, false);
+        assert_eq!((search.next(), search.taken()), (None, 50));
+    }
+}
