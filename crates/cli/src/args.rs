@@ -44,8 +44,10 @@ pub enum Command {
     /// Where the time goes: the service times of the NFS calls in a capture
     Trace(TraceArgs),
     /// What each call to a live server takes from here, and what bounds small files on it
-    #[command(after_help = "A directory of its own is made there and removed, also after Ctrl-C. Exit status: 0 done, \
-2 nothing could be measured, 130 interrupted.")]
+    #[command(
+        after_help = "A directory of its own is made there and removed, also after Ctrl-C. Exit status: 0 done, \
+2 nothing could be measured, 130 interrupted."
+    )]
     Probe(ProbeArgs),
     /// Whether any NFS server keeps what it acknowledged when its power is cut
     #[command(subcommand)]

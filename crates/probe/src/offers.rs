@@ -102,7 +102,9 @@ impl Delegations {
 pub fn delegations(target: &Target, dir: &Fh, names: [&str; 2]) -> Result<Delegations> {
     let minor = match target.version {
         Version::V4(minor @ 1..) => minor,
-        Version::V4(_) => return Ok(Delegations::not_asked("version 4.0 calls back on a port of the client's: not asked")),
+        Version::V4(_) => {
+            return Ok(Delegations::not_asked("version 4.0 calls back on a port of the client's: not asked"));
+        }
         Version::V3 => return Ok(Delegations::not_asked("version 3 has none")),
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -113,7 +115,11 @@ pub fn delegations(target: &Target, dir: &Fh, names: [&str; 2]) -> Result<Delega
         let options = SessionOptions {
             host: target.host.clone(),
             port: target.port,
-            version: Some(if minor == 1 { landfast_client::Version::V41 } else { landfast_client::Version::V42 }),
+            version: Some(if minor == 1 {
+                landfast_client::Version::V41
+            } else {
+                landfast_client::Version::V42
+            }),
             mount_port: None,
             identity: Identity::of_process(),
             instance: None,

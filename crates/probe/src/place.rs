@@ -157,6 +157,9 @@ mod tests {
     #[test]
     fn urls_of_what_is_below() {
         assert_eq!(below("nfs://h/", "x"), "nfs://h/x");
-        assert_eq!(below("nfs://h:1/a/b?version=3&mountport=2", "x"), "nfs://h:1/a/b/x?version=3&mountport=2");
+        assert_eq!(
+            below("nfs://h:1/a/b?version=3&mountport=2", "x"),
+            "nfs://h:1/a/b/x?version=3&mountport=2"
+        );
     }
 }

@@ -5,8 +5,8 @@ use crate::burst::{Until, burst, is_later, one};
 use crate::error::{Error, Result};
 use crate::findings::{Measured, PerFile, Remark, RemarkKind};
 use crate::limits::{
-    BANDWIDTH_PART, BURST_BYTES_MAX, BURST_FILE_BYTES, BURST_IN_FLIGHT, CALLS_MAX, CONCURRENCY_PART, CONNECTS,
-    COUNT, IN_FLIGHT, LATER_PATIENCE, PATIENCE, ROUNDS_PART, SECONDS, WRITE_BYTES,
+    BANDWIDTH_PART, BURST_BYTES_MAX, BURST_FILE_BYTES, BURST_IN_FLIGHT, CALLS_MAX, CONCURRENCY_PART,
+    CONNECTS, COUNT, IN_FLIGHT, LATER_PATIENCE, PATIENCE, ROUNDS_PART, SECONDS, WRITE_BYTES,
 };
 use crate::offers::{self, Delegations};
 use crate::place::{Place, connect, connect_time};
@@ -66,7 +66,16 @@ pub fn run(target: &Target, options: &Options, stop: &AtomicBool, tell: &dyn Tel
             "{url} is there: of another probe that runs now, or left by one that was killed; then remove it with landfast rm -r '{url}'"
         ));
     }
-    let mut run = Run { calls: &mut *calls, target: &target, options, stop, tell, place: &place, remarks: Vec::new(), later: 0 };
+    let mut run = Run {
+        calls: &mut *calls,
+        target: &target,
+        options,
+        stop,
+        tell,
+        place: &place,
+        remarks: Vec::new(),
+        later: 0,
+    };
     let found = run.measure();
     let (remarks, later) = (std::mem::take(&mut run.remarks), run.later);
     tell.doing("clearing up");
@@ -180,10 +189,12 @@ impl Run<'_> {
 
     fn create(&mut self, name: &str) -> Result<(File, Duration)> {
         match self.one("CREATE", &Ask::Create(name.to_owned()))? {
-            (Answer::Made(file), took) if file.confirm => match self.one("OPEN_CONFIRM", &Ask::Confirm(file))? {
-                (Answer::Made(file), _) => Ok((file, took)),
-                _ => Err(no_file()),
-            },
+            (Answer::Made(file), took) if file.confirm => {
+                match self.one("OPEN_CONFIRM", &Ask::Confirm(file))? {
+                    (Answer::Made(file), _) => Ok((file, took)),
+                    _ => Err(no_file()),
+                }
+            }
             (Answer::Made(file), took) => Ok((file, took)),
             _ => Err(no_file()),
         }
@@ -208,7 +219,8 @@ impl Run<'_> {
             return Ok(Vec::new());
         }
         let made = |answers: Vec<Answer>| -> Vec<File> {
-            let files = answers.into_iter().filter_map(|a| if let Answer::Made(f) = a { Some(f) } else { None });
+            let files =
+                answers.into_iter().filter_map(|a| if let Answer::Made(f) = a { Some(f) } else { None });
             files.collect()
         };
         let names = (0..self.calls.lanes()).map(|lane| Ask::Create(format!("held-{lane}"))).collect();
@@ -261,9 +273,11 @@ impl Run<'_> {
             {
                 connects.add(took);
             }
-            for (operation, ask) in
-                [(Operation::Null, Ask::Null), (Operation::Getattr, Ask::Getattr), (Operation::Access, Ask::Access)]
-            {
+            for (operation, ask) in [
+                (Operation::Null, Ask::Null),
+                (Operation::Getattr, Ask::Getattr),
+                (Operation::Access, Ask::Access),
+            ] {
                 self.go_on()?;
                 add(operation, self.one(operation.name(), &ask)?.1);
             }
@@ -297,14 +311,21 @@ impl Run<'_> {
             }
         }
         let latencies = times.into_iter().filter_map(|(op, t)| Some((op, t.distribution()?))).collect();
-        Ok(Measured { connect: connects.distribution(), latencies, unstable_was_stable, upload_bytes_per_s: None })
+        Ok(Measured {
+            connect: connects.distribution(),
+            latencies,
+            unstable_was_stable,
+            upload_bytes_per_s: None,
+        })
     }
 
     /// A WRITE that did less than it was to do would be measured for more.
     fn check_written(&self, operation: Operation, count: u32, stable: bool) -> Result<()> {
         let said = match (operation, stable) {
             _ if (count as usize) < WRITE_BYTES => format!("the server took {count} of {WRITE_BYTES} bytes"),
-            (Operation::WriteFileSync, false) => "the server answered a WRITE FILE_SYNC as not stable".to_owned(),
+            (Operation::WriteFileSync, false) => {
+                "the server answered a WRITE FILE_SYNC as not stable".to_owned()
+            }
             _ => return Ok(()),
         };
         Err(while_doing(operation.name())(Said::Nonsense(said)))

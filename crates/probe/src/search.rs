@@ -48,7 +48,8 @@ impl Search {
         }
         // Most servers keep to what they promised; those that do not often have no limit at all.
         let likely = [self.promised, self.promised.map(|p| p.saturating_add(1)), Some(self.cap)];
-        let likely = likely.into_iter().flatten().find(|n| open(*n) && (*n < self.cap || self.refused > self.cap));
+        let likely =
+            likely.into_iter().flatten().find(|n| open(*n) && (*n < self.cap || self.refused > self.cap));
         Some(likely.unwrap_or(self.taken + (self.refused - self.taken) / 2))
     }
 
@@ -95,11 +96,9 @@ pub fn operations(target: &Target, minor: u32, stop: &AtomicBool) -> Result<Oper
         match ask(&mut client, n) {
             Ok(()) => search.tried(n, true),
             Err(e) => {
-                // What the server has made of the session's numbers is not known any more when the refusal is not an operation's.
-                let lost = !matches!(&e, Error::Refused { op, .. } if op == "SEQUENCE" || op == "PUTROOTFH");
                 search.tried(n, false);
                 refusal = Some(e.to_string());
-                if lost {
+                if e.is_gone() || (!is_operations(&e) && !regain(&mut client)) {
                     sessions += 1;
                     if sessions > SEARCH_SESSIONS_MAX {
                         break;
@@ -112,6 +111,30 @@ pub fn operations(target: &Target, minor: u32, stop: &AtomicBool) -> Result<Oper
     }
     leave(&mut client);
     Ok(Operations { promised, taken: search.taken(), at_least: search.at_cap(), refusal })
+}
+
+/// The refusal is that of one operation, so it is known whether the SEQUENCE before it was counted.
+fn is_operations(e: &Error) -> bool {
+    matches!(e, Error::Refused { op, .. } if op == "SEQUENCE" || op == "PUTROOTFH")
+}
+
+/// After a COMPOUND was refused as a whole: whether the slot's numbers are those of the server again.
+fn regain(client: &mut Client) -> bool {
+    if client.minor() == 0 {
+        return true;
+    }
+    // If it was not counted the next call has the same number; if it was, the one after that is right.
+    client.not_counted(0);
+    match ask(client, FEW) {
+        Ok(()) => true,
+        Err(e) if e.is_gone() => false,
+        Err(e) => {
+            if matches!(&e, Error::Refused { op, .. } if op == "SEQUENCE") {
+                drop(client.sequence(0));
+            }
+            ask(client, FEW).is_ok()
+        }
+    }
 }
 
 fn leave(client: &mut Client) {

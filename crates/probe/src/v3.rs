@@ -140,4 +140,3 @@ impl Calls for Three {
         Ok(Answer::Done)
     }
 }
-

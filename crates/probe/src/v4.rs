@@ -32,8 +32,14 @@ pub struct Four {
     owners: Vec<u32>,
 }
 
-const ATTRS: Bitmap =
-    Bitmap::of(&[number::TYPE, number::CHANGE, number::SIZE, number::FILEID, number::MODE, number::TIME_MODIFY]);
+const ATTRS: Bitmap = Bitmap::of(&[
+    number::TYPE,
+    number::CHANGE,
+    number::SIZE,
+    number::FILEID,
+    number::MODE,
+    number::TIME_MODIFY,
+]);
 
 const ACCESS: u32 = flags::ACCESS4_READ
     | flags::ACCESS4_LOOKUP

@@ -5,7 +5,9 @@ use crate::contents::OpNo;
 use crate::error::{Error, Meaning, Result};
 use crate::journal::{self, Contents, Record};
 use crate::judge::{Verdict, decide, judge};
-use crate::limits::{CHECK_REPLY_PATIENCE, CLIENTS_MAX, ENTRIES_MAX, EXAMPLES_MAX, FILE_BYTES_MAX, RECONNECT_PAUSE};
+use crate::limits::{
+    CHECK_REPLY_PATIENCE, CLIENTS_MAX, ENTRIES_MAX, EXAMPLES_MAX, FILE_BYTES_MAX, RECONNECT_PAUSE,
+};
 use crate::model::{Model, What};
 use crate::observe::Observer;
 use crate::op::{Kind, Op, Reply, hex, unhex};

@@ -273,9 +273,7 @@ impl Nfs for Client {
             let found = ok.entries.0.iter().map(|e| String::from_utf8_lossy(&e.name).into_owned());
             names.extend(found.filter(|n| n != "." && n != ".."));
             match last {
-                Some(next) if !ok.eof && names.len() < max => {
-                    (cookie, cookieverf) = (next, ok.cookieverf)
-                }
+                Some(next) if !ok.eof && names.len() < max => (cookie, cookieverf) = (next, ok.cookieverf),
                 _ => return Ok(names),
             }
         }

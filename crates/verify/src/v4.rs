@@ -87,7 +87,9 @@ pub fn refused(op: OpNum, status: NfsStat) -> Error {
         NfsStat::NFS4ERR_NOTSUPP | NfsStat::NFS4ERR_ATTRNOTSUPP => Meaning::NotSupported,
         _ => Meaning::Other,
     };
-    let op = op.name().map_or_else(|| op.0.to_string(), str::to_owned);
+    // No operation at all: all of them together.
+    let name = if op == OpNum::ILLEGAL { Some("COMPOUND") } else { op.name() };
+    let op = name.map_or_else(|| op.0.to_string(), str::to_owned);
     Error::Refused { op, status: status.to_string(), meaning }
 }
 
@@ -506,9 +508,7 @@ impl Nfs for Client {
             let last = ok.entries.last().map(|e| e.cookie);
             names.extend(ok.entries.iter().map(|e| String::from_utf8_lossy(&e.name).into_owned()));
             match last {
-                Some(next) if !ok.eof && names.len() < max => {
-                    (cookie, cookieverf) = (next, ok.cookieverf)
-                }
+                Some(next) if !ok.eof && names.len() < max => (cookie, cookieverf) = (next, ok.cookieverf),
                 _ => return Ok(names),
             }
         }

@@ -13,10 +13,7 @@ use std::io::{self, BufWriter, Write};
 pub fn print(r: &Report, out: impl Write) -> io::Result<()> {
     let mut out = BufWriter::new(out);
     writeln!(out, "{}: NFS {} (offered: {})\n", r.url, r.version, r.versions.join(", "))?;
-    writeln!(
-        out,
-        "milliseconds         calls       min    median  90th pct  99th pct       max      mean"
-    )?;
+    writeln!(out, "milliseconds         calls       min    median  90th pct  99th pct       max      mean")?;
     for l in &r.latencies {
         line(&mut out, l.operation.name(), &l.times)?;
     }
@@ -125,7 +122,9 @@ fn verdict(out: &mut impl Write, r: &Report) -> io::Result<()> {
             Bound::Persistence => {
                 format!("{synchronous:.1} waits for stable storage, {} on average", ms(t.persistence_s))
             }
-            Bound::Server => format!("the server's other work, {} for a call that changes nothing", ms(t.server_s)),
+            Bound::Server => {
+                format!("the server's other work, {} for a call that changes nothing", ms(t.server_s))
+            }
             Bound::Bandwidth => "its bytes on their way".to_owned(),
             Bound::Client | Bound::Loss | Bound::Mixed => continue,
         };

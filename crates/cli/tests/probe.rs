@@ -1,0 +1,243 @@
+//! `landfast probe`: the latency that a server has is found, in each version; nothing is left behind, and what is left is named.
+
+mod common;
+
+use common::{Serving, landfast, one_line_with, own_network, path, root, run, stderr, stdout};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::path::PathBuf;
+use std::process::{Output, Stdio};
+use tempfile::TempDir;
+
+/// A directory to serve, with a log.
+struct Served {
+    _dir: TempDir,
+    export: PathBuf,
+    server: Serving,
+}
+
+fn serve(more: &[&str]) -> Served {
+    let dir = tempfile::Builder::new().prefix("landfast-probe-").tempdir_in("/var/tmp").expect("a directory");
+    let export = dir.path().join("export");
+    std::fs::create_dir(&export).expect("a directory");
+    let log = dir.path().join("log");
+    let with_log = ["--log", path(&log), "--log-size", "32M"];
+    let log: &[&str] = if more.contains(&"--durability") { &[] } else { &with_log };
+    let server = Serving::with(&export, &[log, more].concat());
+    Served { _dir: dir, export, server }
+}
+
+impl Served {
+    fn url(&self, version: &str) -> String {
+        let below = if version == "3" { path(&self.export) } else { "/" };
+        format!("{}{below}?version={version}", self.server.url.trim_end_matches('/'))
+    }
+
+    /// What is there, but for the server's own.
+    fn left(&self) -> Vec<String> {
+        let names =
+            std::fs::read_dir(&self.export).expect("a directory").map(|e| e.expect("an entry").file_name());
+        names.map(|n| n.to_string_lossy().into_owned()).filter(|n| n != ".landfast").collect()
+    }
+}
+
+fn probe(url: &str, more: &[&str]) -> (Output, Value) {
+    let o = run(&[&["probe", "--json", url], more].concat());
+    let report = serde_json::from_slice(&o.stdout).unwrap_or(Value::Null);
+    (o, report)
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+fn median(report: &Value, operation: &str) -> f64 {
+    let all = report["latencies"].as_array().expect("latencies");
+    let row = all.iter().find(|l| l["operation"] == operation).unwrap_or_else(|| panic!("{operation}"));
+    number(&row["median_s"])
+}
+
+fn kinds(report: &Value) -> Vec<&str> {
+    let remarks = report["verdict"]["remarks"].as_array().expect("remarks");
+    remarks.iter().filter_map(|r| r["kind"].as_str()).collect()
+}
+
+#[test]
+fn a_slow_log_is_found_in_each_version() {
+    if !root() {
+        return;
+    }
+    let served = serve(&["--inject-log-flush", "20ms"]);
+    for version in ["3", "4.0", "4.1", "4.2"] {
+        let (o, report) = probe(&served.url(version), &["--seconds", "2"]);
+        assert_eq!(o.status.code(), Some(0), "{version}: {}", stderr(&o));
+        assert_eq!(stderr(&o), "", "{version}");
+        assert_eq!(report["version"], version);
+        assert_eq!(report["versions"], serde_json::json!(["3", "4.0", "4.1", "4.2"]));
+        // What was injected, and what this machine adds to it when it is busy.
+        let persistence = number(&report["terms"]["persistence_s"]);
+        assert!((0.019..0.030).contains(&persistence), "{version}: {persistence} {}", report["latencies"]);
+        assert_eq!(report["verdict"]["bound"], "persistence", "{version}: {}", report["verdict"]);
+        assert!(number(&report["verdict"]["shares"]["persistence"]) > 0.1, "{version}");
+        for synchronous in ["CREATE", "COMMIT", "WRITE_FILE_SYNC", "SETATTR", "REMOVE"] {
+            assert!(median(&report, synchronous) > 0.02, "{version} {synchronous}");
+        }
+        for other in ["NULL", "GETATTR", "ACCESS"] {
+            assert!(median(&report, other) < 0.01, "{version} {other}");
+        }
+        // With many under way a flush is shared.
+        let rate = |operation: &str, n: u64| {
+            let all = report["concurrency"].as_array().expect("rates");
+            let rate = all.iter().find(|r| r["operation"] == operation && r["in_flight"] == n);
+            number(&rate.unwrap_or_else(|| panic!("{operation} {n}: {all:?}"))["calls_per_s"])
+        };
+        assert!(
+            rate("CREATE", 1) < 50.0 && rate("CREATE", 32) > 150.0,
+            "{version}: {}",
+            report["concurrency"]
+        );
+        let operations = &report["operations_per_compound"];
+        match version {
+            "3" => assert!(operations.is_null(), "{operations}"),
+            "4.0" => assert!(operations["promised"].is_null() && number(&operations["taken"]) >= 16.0),
+            _ => assert!(number(&operations["taken"]) >= number(&operations["promised"]), "{operations}"),
+        }
+        assert_eq!(report["tls"]["offered"], false);
+        assert!(number(&report["bandwidth"]["upload_bytes_per_s"]) > 1e6, "{version}");
+        assert_eq!(served.left(), [] as [String; 0], "{version}");
+    }
+}
+
+/// Answers that nothing was made stable for look as they are.
+#[test]
+fn a_server_that_does_not_wait_looks_like_one() {
+    if !root() {
+        return;
+    }
+    let served = serve(&["--durability", "unsafe"]);
+    let (o, report) = probe(&served.url("4.2"), &["--seconds", "2"]);
+    assert_eq!(o.status.code(), Some(0), "{}", stderr(&o));
+    assert!(kinds(&report).contains(&"sync-as-fast"), "{}{}", report["verdict"], report["latencies"]);
+    let text = stdout(&run(&["probe", &served.url("4.2"), "--count", "3", "--seconds", "1"]));
+    for part in
+        ["WRITE FILE_SYNC", "under way", "operations in a COMPOUND", "VERDICT: small files are bound by"]
+    {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+#[test]
+fn what_a_killed_probe_left_is_named_and_an_interrupted_one_leaves_nothing() {
+    if !root() {
+        return;
+    }
+    let served = serve(&["--inject-log-flush", "20ms"]);
+    let ended = |signal: Signal| {
+        let url = served.url("4.2");
+        let mut child = landfast();
+        child.args(["probe", &url, "--seconds", "60", "--count", "1000000"]);
+        let child = child.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("landfast runs");
+        // Nothing else tells that it is at work.
+        let at_work = || {
+            let dir = served.left().into_iter().next()?;
+            std::fs::read_dir(served.export.join(dir)).ok()?.next()
+        };
+        while at_work().is_none() {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        kill_process(Pid::from_child(&child), signal).expect("it is there");
+        child.wait_with_output().expect("it ends")
+    };
+    for signal in [Signal::INT, Signal::TERM] {
+        let o = ended(signal);
+        assert_eq!(o.status.code(), Some(130), "{}", stderr(&o));
+        one_line_with(&stderr(&o), &["interrupted"]);
+        assert_eq!(served.left(), [] as [String; 0]);
+    }
+    ended(Signal::KILL);
+    let left = served.left();
+    let [name] = &left[..] else { panic!("{left:?}") };
+    let (o, report) = probe(&served.url("4.2"), &["--count", "2", "--seconds", "0.2"]);
+    assert_eq!(o.status.code(), Some(0), "{}", stderr(&o));
+    assert!(report["terms"].is_object());
+    one_line_with(&stderr(&o), &[name, "landfast rm -r 'nfs://"]);
+    assert_eq!(served.left(), left);
+    // As it was told to.
+    let line = stderr(&o);
+    let url = line.split('\'').nth(1).expect("a URL in quotes");
+    let o = run(&["rm", "-r", url]);
+    assert_eq!((o.status.code(), served.left().len()), (Some(0), 0), "{}", stderr(&o));
+}
+
+#[test]
+fn where_nothing_can_be_made_or_nobody_is_it_says_so() {
+    if !root() {
+        return;
+    }
+    let served = serve(&[]);
+    let refused = |url: &str, parts: &[&str]| {
+        let (o, _) = probe(url, &[]);
+        assert_eq!(o.status.code(), Some(2), "{url}: {}", stdout(&o));
+        one_line_with(&stderr(&o), parts);
+    };
+    refused(&format!("{}nowhere?version=4.1", served.server.url), &["/nowhere", "NFS4ERR_NOENT"]);
+    std::fs::write(served.export.join("file"), "").expect("a file");
+    refused(&format!("{}file?version=4.2", served.server.url), &["NFS4ERR_NOTDIR", "may write"]);
+    refused(&format!("{}?version=5", served.server.url), &["no version of NFS"]);
+    refused("nfs://127.0.0.1:9/", &["127.0.0.1:9", "refused"]);
+}
+
+const GANESHA: &str = r#"
+cd "$WORK"
+mkdir export read-only recovery
+cat > ganesha.conf <<END
+NFS_CORE_PARAM { NFS_Port = 2049; MNT_Port = 20048; NFS_Protocols = 3, 4; Enable_NLM = false; Enable_RQUOTA = false; Enable_UDP = false; }
+NFSv4 { Graceless = true; RecoveryBackend = fs; RecoveryRoot = "$WORK/recovery"; Minor_Versions = 0, 1, 2; }
+EXPORT { Export_Id = 1; Path = "$WORK/export"; Pseudo = "/rw"; Access_Type = RW; Squash = No_Root_Squash; SecType = sys; Protocols = 3, 4; Transports = TCP; FSAL { Name = VFS; } }
+EXPORT { Export_Id = 2; Path = "$WORK/read-only"; Pseudo = "/ro"; Access_Type = RO; Squash = No_Root_Squash; SecType = sys; Protocols = 3, 4; Transports = TCP; FSAL { Name = VFS; } }
+LOG { Default_Log_Level = WARN; }
+END
+ganesha.nfsd -F -f ganesha.conf -L messages -p pid &
+server=$!
+waits rpcinfo -T tcp 127.0.0.1 nfs 3
+waits rpcinfo -T tcp 127.0.0.1 nfs 4
+for v in 3 4.0 4.1 4.2; do
+    case $v in 3) at="$WORK/export"; ro="$WORK/read-only";; *) at=/rw; ro=/ro;; esac
+    "$LANDFAST" probe "nfs://127.0.0.1$at?version=$v" --seconds 2 > $v.txt
+    "$LANDFAST" probe --json "nfs://127.0.0.1$at?version=$v" --seconds 1 > $v.json
+    test -z "$(ls -A export)"
+    if "$LANDFAST" probe "nfs://127.0.0.1$ro?version=$v" 2> $v.ro; then echo "version $v: wrote to what is read-only"; exit 1; fi
+    cat $v.txt $v.ro
+done
+"#;
+
+#[test]
+fn nfs_ganesha_in_each_version() {
+    if !root() {
+        return;
+    }
+    let Some(mut script) = own_network(GANESHA, &["ganesha.nfsd"]) else { return };
+    // Not below /run or /tmp, which may have no handles to export.
+    let work =
+        tempfile::Builder::new().prefix("landfast-probe-").tempdir_in("/var/tmp").expect("a directory");
+    let out = script.env("WORK", work.path()).output().expect("unshare runs");
+    let file = |name: String| std::fs::read_to_string(work.path().join(name)).unwrap_or_default();
+    assert!(out.status.success(), "{}{}{}", stdout(&out), stderr(&out), file("messages".into()));
+    print!("{}", stdout(&out));
+    for version in ["3", "4.0", "4.1", "4.2"] {
+        let report: Value = serde_json::from_str(&file(format!("{version}.json"))).expect("JSON");
+        assert_eq!(report["version"], version);
+        assert_eq!(report["versions"], serde_json::json!(["3", "4.0", "4.1", "4.2"]));
+        assert!(number(&report["terms"]["round_trip_s"]) > 0.0);
+        for operation in
+            ["NULL", "GETATTR", "WRITE_UNSTABLE", "COMMIT", "WRITE_FILE_SYNC", "CREATE", "REMOVE"]
+        {
+            assert!(median(&report, operation) > 0.0, "{version} {operation}");
+        }
+        if version != "3" {
+            assert!(number(&report["operations_per_compound"]["taken"]) >= 16.0, "{report}");
+        }
+        let words = file(format!("{version}.ro"));
+        one_line_with(&words, &["cannot make a directory to measure in", "ROFS", "may write"]);
+    }
+}
