@@ -364,7 +364,7 @@ mod tests {
                     prop_assert!(part.is_finite() && part >= 0.0);
                 }
             }
-            m.remarks();
+            prop_assert!(m.remarks().iter().all(|r| !r.text.is_empty()));
         }
     }
 }

@@ -114,12 +114,12 @@ impl Calls for Three {
         let to = |proc: u32| results(procedure(proc), outcome.clone());
         match ask {
             Ask::Null => to(proc::NULL).map(drop)?,
-            Ask::Getattr => drop(result::<Fattr, ()>(proc::GETATTR, to(proc::GETATTR)?)?),
-            Ask::Access => drop(result::<AccessOk, PostOp>(proc::ACCESS, to(proc::ACCESS)?)?),
-            Ask::Commit(_) => drop(result::<CommitOk, WccData>(proc::COMMIT, to(proc::COMMIT)?)?),
-            Ask::Setattr(..) => drop(result::<WccData, WccData>(proc::SETATTR, to(proc::SETATTR)?)?),
+            Ask::Getattr => result::<Fattr, ()>(proc::GETATTR, to(proc::GETATTR)?).map(|_| ())?,
+            Ask::Access => result::<AccessOk, PostOp>(proc::ACCESS, to(proc::ACCESS)?).map(|_| ())?,
+            Ask::Commit(_) => result::<CommitOk, WccData>(proc::COMMIT, to(proc::COMMIT)?).map(|_| ())?,
+            Ask::Setattr(..) => result::<WccData, WccData>(proc::SETATTR, to(proc::SETATTR)?).map(|_| ())?,
             Ask::Remove(_) | Ask::Drop(_) => {
-                drop(result::<WccData, WccData>(proc::REMOVE, to(proc::REMOVE)?)?);
+                result::<WccData, WccData>(proc::REMOVE, to(proc::REMOVE)?).map(|_| ())?;
             }
             Ask::Confirm(_) | Ask::Close(_) => {}
             Ask::Write { .. } => {

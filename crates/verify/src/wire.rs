@@ -140,10 +140,9 @@ impl Wire {
 
     fn receive(&mut self) -> io::Result<(u32, Outcome)> {
         loop {
-            match parse(self.record()?).map_err(io::Error::other)? {
-                Incoming::Reply { xid, outcome } => return Ok((xid, outcome)),
-                // A callback that nobody asked for.
-                _ => {}
+            // What is no reply is a callback that nobody asked for.
+            if let Incoming::Reply { xid, outcome } = parse(self.record()?).map_err(io::Error::other)? {
+                return Ok((xid, outcome));
             }
         }
     }
