@@ -1,6 +1,7 @@
 //! Large files: those that a server copies after it has answered (RFC 7862 section 4.5), and those that `--resume` goes on with.
 
 use super::copying::local;
+use super::trees::shell_in;
 use super::*;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -107,13 +108,14 @@ fn cut(journal: &Path) {
         assert_eq!(crc, format!("{:08x}", crc32c(body.as_bytes())), "{line}");
         let (numbers, json) = body.split_at(body.find('{').expect("a record"));
         let mut record: serde_json::Value = serde_json::from_str(json).expect("JSON");
-        for name in ["objects", "members"] {
+        for name in ["objects", "members", "marks"] {
             record.get_mut("done").and_then(serde_json::Value::as_object_mut).map(|done| done.remove(name));
         }
         let body = if line.contains("{\"job\":") { body.to_owned() } else { format!("{numbers}{record}") };
         kept.push_str(&format!("{:08x} {body}\n", crc32c(body.as_bytes())));
     }
-    assert!(kept.contains("\"parts\":"), "no part was noted: {text}");
+    let noted = kept.contains("\"parts\":") || kept.contains("\"streamed\":");
+    assert!(noted, "no part was noted: {text}");
     fs::write(journal, kept).expect("a journal");
 }
 
@@ -207,29 +209,168 @@ fn a_large_file_goes_on_behind_what_is_stable() {
 }
 
 #[test]
+fn a_large_file_goes_on_on_this_machine() {
+    let Some((rig, _)) = measured() else { return };
+    let local = local(&rig);
+    large(&rig.at("large"), PARTED);
+    // A hole where a part ends.
+    let from = fs::File::options().write(true).open(rig.at("large")).expect("the source");
+    from.write_all_at(&[0; 2 * MIB as usize], 63 * MIB).expect("zeroes");
+    for (n, (version, words)) in
+        [("4.2", &["cp", "-p"][..]), ("3", &["cp"]), ("4.1", &["cp", "--sparse=always"])]
+            .into_iter()
+            .enumerate()
+    {
+        let (dest, journal) = (local.join(format!("copy{n}")), local.join(format!("{n}.j")));
+        let mut args = words.to_vec();
+        let url = rig.url("large", version);
+        args.extend(["--json", &url, path(&dest), "--resume", path(&journal)]);
+        let run = |what: &str| {
+            let end = said(landfast().args(&args));
+            assert_eq!(end.code, Some(0), "{version} {what}: {end:?}");
+            end.summary()["bytes_received"].as_u64().expect("a number")
+        };
+        let all = run("at first");
+        assert_copied(&rig.at("large"), &dest, false, version);
+        let whole = fs::read_to_string(&journal).expect("a journal");
+        let unfinished = || {
+            fs::write(&journal, &whole).expect("a journal");
+            cut(&journal);
+            let file = fs::File::options().write(true).open(&dest).expect("the copy");
+            file.write_all_at(MARK, AT).expect("a mark");
+            // What came behind was not all there, and something else was.
+            file.write_all_at(&[1; MIB as usize], PARTED - MIB).expect("other bytes");
+            file.set_len(PARTED + 5).expect("more of them");
+        };
+        unfinished();
+        let rest = run("behind what is stable");
+        assert_copied(&rig.at("large"), &dest, true, version);
+        assert!(rest < all - 60 * MIB, "{rest} bytes of {all} came again");
+        // Shorter than what was stable, or another file: all of it.
+        unfinished();
+        fs::File::options().write(true).open(&dest).expect("the copy").set_len(MIB).expect("shorter");
+        run("of a shorter one");
+        assert_copied(&rig.at("large"), &dest, false, version);
+        unfinished();
+        fs::rename(&dest, local.join("aside")).expect("another name");
+        fs::copy(local.join("aside"), &dest).expect("a copy of it");
+        run("of another one");
+        assert_copied(&rig.at("large"), &dest, false, version);
+        // A link to it is not it.
+        fs::remove_file(&dest).expect("its name");
+        unfinished_link(&local, &dest, || {
+            fs::write(&journal, &whole).expect("a journal");
+            cut(&journal);
+        });
+        run("behind a link");
+        assert_copied(&rig.at("large"), &dest, false, version);
+        assert!(!dest.is_symlink());
+    }
+}
+
+/// What a part was noted of has its name by a symbolic link only.
+fn unfinished_link(local: &Path, dest: &Path, cut: impl FnOnce()) {
+    std::os::unix::fs::symlink(local.join("aside"), dest).expect("a link");
+    cut();
+}
+
+#[test]
+fn a_large_file_of_a_stream_goes_on_if_the_stream_is_the_same() {
+    let Some((rig, _)) = measured() else { return };
+    let local = local(&rig);
+    large(&local.join("large"), PARTED);
+    shell_in(&local, "echo first > first; tar -cf a.tar first large; cp a.tar other.tar");
+    // Another byte of what was done: the header of the first member, its data and the next header are before.
+    let other = fs::File::options().write(true).open(local.join("other.tar")).expect("it");
+    other.write_all_at(b"x", 3 * 512 + 2 * MIB).expect("a byte");
+    for version in ["4.2", "3"] {
+        let (name, journal) = (format!("s{version}"), local.join(format!("{version}.j")));
+        fs::create_dir(rig.at(&name)).expect("a directory");
+        let (to, dest) = (rig.url(&name, version), rig.at(&name).join("large"));
+        let run = |archive: &str| {
+            let input = fs::File::open(local.join(archive)).expect("an archive");
+            let mut command = landfast();
+            command.args(["untar", "--json", "--resume", path(&journal), "-", &to]).stdin(input);
+            let o = command.output().expect("it runs");
+            Said { out: o.stdout, err: o.stderr, code: o.status.code() }
+        };
+        assert_eq!(run("a.tar").code, Some(0));
+        assert_copied(&local.join("large"), &dest, false, version);
+        let whole = fs::read_to_string(&journal).expect("a journal");
+        let unfinished = || {
+            fs::write(&journal, &whole).expect("a journal");
+            cut(&journal);
+            let file = fs::File::options().write(true).open(&dest).expect("the copy");
+            file.write_all_at(MARK, AT).expect("a mark");
+            file.write_all_at(&[0; MIB as usize], PARTED - MIB).expect("zeroes");
+        };
+        unfinished();
+        let before = fs::read(&dest).expect("the copy");
+        let refused = run("other.tar");
+        assert_ne!(refused.code, Some(0), "{refused:?}");
+        assert!(refused.text().contains("this is not the archive that the journal is of"), "{refused:?}");
+        assert!(fs::read(&dest).expect("the copy") == before, "nothing of another archive comes to it");
+        let end = run("a.tar");
+        assert_eq!(end.code, Some(0), "{end:?}");
+        assert_copied(&local.join("large"), &dest, true, version);
+    }
+}
+
+#[test]
 fn a_large_file_goes_on_after_kills() {
     let Some((rig, _)) = measured() else { return };
     let local = local(&rig);
     large(&local.join("large"), LARGE);
-    let (from, to, journal) = (local.join("large"), rig.url("copy", "4.2"), local.join("j"));
-    let args = ["cp", "--json", path(&from), &to, "--resume", path(&journal)];
-    let mut parts = 0;
-    for _ in 0..2 {
-        let mut child =
-            landfast().args(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("cp");
-        let begun = Instant::now();
-        let noted = || fs::read_to_string(&journal).unwrap_or_default().matches("\"parts\":").count();
-        while noted() <= parts && child.try_wait().expect("a child").is_none() {
-            assert!(begun.elapsed() < Duration::from_secs(100), "no part is noted");
-            std::thread::sleep(Duration::from_millis(1));
+    shell_in(&local, "tar -cf large.tar large");
+    fs::copy(local.join("large"), rig.at("there")).expect("a copy");
+    fs::create_dir(rig.at("streamed")).expect("a directory");
+    let (here, down) = (path(&local.join("large")).to_owned(), local.join("down"));
+    for (args, count, copy, input) in [
+        (["cp", "--json", &here, &rig.url("copy", "4.2")], "bytes_sent", rig.at("copy"), "/dev/null"),
+        (
+            ["cp", "--json", &rig.url("there", "4.2"), path(&down)],
+            "bytes_received",
+            down.clone(),
+            "/dev/null",
+        ),
+        (
+            ["untar", "--json", "-", &rig.url("streamed", "4.2")],
+            "bytes_sent",
+            rig.at("streamed/large"),
+            path(&local.join("large.tar")),
+        ),
+    ] {
+        let journal = local.join("j");
+        let _ = fs::remove_file(&journal);
+        let command = || {
+            let mut command = landfast();
+            command.args(args).args(["--resume", path(&journal)]);
+            command.stdin(fs::File::open(input).expect("an archive"));
+            command
+        };
+        let mut parts = 0;
+        for _ in 0..2 {
+            let mut child = command().stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts");
+            let begun = Instant::now();
+            let noted = || {
+                let text = fs::read_to_string(&journal).unwrap_or_default();
+                text.matches("\"parts\":").count() + text.matches("\"streamed\":").count()
+            };
+            while noted() <= parts && child.try_wait().expect("a child").is_none() {
+                assert!(begun.elapsed() < Duration::from_secs(100), "no part is noted");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            parts = noted();
+            child.kill().expect("it is there");
+            child.wait().expect("it ends");
         }
-        parts = noted();
-        child.kill().expect("it is there");
-        child.wait().expect("it ends");
+        assert!(parts > 0, "{args:?}");
+        let o = command().output().expect("it runs");
+        let end = Said { out: o.stdout, err: o.stderr, code: o.status.code() };
+        assert_eq!(end.code, Some(0), "{args:?}: {end:?}");
+        if args[0] == "cp" {
+            assert!(end.summary()[count].as_u64() < Some(LARGE - 60 * MIB), "{args:?}: {end:?}");
+        }
+        assert_copied(&local.join("large"), &copy, false, args[3]);
     }
-    assert!(parts > 0);
-    let end = said(landfast().args(args));
-    assert_eq!(end.code, Some(0), "{end:?}");
-    assert!(end.summary()["bytes_sent"].as_u64() < Some(LARGE - 60 * MIB), "{end:?}");
-    assert_copied(&from, &rig.at("copy"), false, "killed");
 }

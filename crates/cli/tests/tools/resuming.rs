@@ -487,10 +487,10 @@ fn a_copy_goes_on_with_what_has_changed_since() {
     assert_eq!((meta("t/link").ino(), meta("t/link").size()), (meta("t/d/1").ino(), 7));
     assert_eq!(meta("t/closed").mode() & 0o777, 0o500);
     // What keeps existing files does not know its own.
-    for keep in ["-n", "-u"] {
+    for keep in ["-n", "-u", "-i"] {
         let refused = goes_on(&["cp", keep, path(&t), &dest], &local.join("none"));
         assert!(
-            refused.code == Some(1) && refused.errors().contains("does not go with -n and -u"),
+            refused.code == Some(1) && refused.errors().contains("does not go with -n, -u and -i"),
             "{refused:?}"
         );
         assert!(!local.join("none").exists());

@@ -2,7 +2,8 @@
 //!
 //! Names lead through real directories only: each is opened from the one above it, and a symbolic link in a directory's
 //! place is not followed. Nothing is counted as done before the filesystem has been synced (syncfs) behind it; of the
-//! directories' attributes, which come last, that is a second sync.
+//! directories' attributes, which come last, that is a second sync. Of a large file the journal of `--resume` learns what an fdatasync
+//! has made stable, and by [`identity`] in which file that is.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::CString;
@@ -16,9 +17,9 @@ use std::time::Instant;
 use bytes::Bytes;
 use landfast_nfs::v4::{FileType, NfsStat, NfsTime};
 use rustix::fs::{
-    AtFlags, Gid, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, Uid, XattrFlags, chmodat, chownat, fchmod,
-    fchown, fsetxattr, futimens, linkat, mkdirat, mknodat, openat, renameat, statat, symlinkat, syncfs,
-    unlinkat, utimensat,
+    AtFlags, Gid, Mode, OFlags, StatxFlags, Timespec, Timestamps, UTIME_OMIT, Uid, XattrFlags, chmodat,
+    chownat, fchmod, fchown, fsetxattr, futimens, linkat, mkdirat, mknodat, openat, renameat, statat, statx,
+    symlinkat, syncfs, unlinkat, utimensat,
 };
 use rustix::io::Errno;
 
@@ -28,7 +29,7 @@ use crate::limits::{
     JOURNAL_SYNC_BYTES, JOURNAL_SYNC_LOCAL_INTERVAL, JOURNAL_SYNC_MEMBERS, PIECE_BYTES, SPARSE_BLOCK_BYTES,
     SYNC_EVERY_BYTES, SYNC_EVERY_MEMBERS,
 };
-use crate::resume::{Item, fits};
+use crate::resume::{Item, Local, Part, fits};
 use crate::untar::path::components;
 use crate::untar::{
     Cause, DataError, Existing, Given, Members, New, Over, Progress, Report, Seen, UntarOptions, Verdict,
@@ -61,7 +62,7 @@ pub fn write(
     let root = Arc::new(OwnedFd::from(root));
     if let Some(resume) = &options.resume {
         let root = root.clone();
-        resume.look_here(Box::new(move |path, member| is_there(&root, path, member)));
+        resume.look_here(Box::new(Here(root)));
     }
     let mut writer = Writer {
         over,
@@ -203,7 +204,14 @@ impl Writer<'_> {
             return Ok(Came::Met);
         };
         let dir = self.enter(&names)?;
+        let mut part = self.options.resume.as_ref().filter(|_| member.kind == Kind::File).map(|resume| {
+            let path: Vec<Bytes> = names.iter().chain([&name]).cloned().collect();
+            Part::new(resume, &resume.item_of(&member), &path)
+        });
         let name = CString::new(&name[..]).map_err(|e| Why::from(e.to_string()))?;
+        if let Some(part) = part.take_if(|part| part.begun().is_some()) {
+            return self.rest(&dir, &name, (&member, part), members);
+        }
         let seen = match statat(&*dir, &name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Some(crate::local::meta(&stat)),
             Err(Errno::NOENT) => None,
@@ -240,13 +248,13 @@ impl Writer<'_> {
         }
         if !self.how.under_other_names {
             return match member.kind {
-                Kind::File => self.file(&dir, &name, &member, into, members),
+                Kind::File => self.file(&dir, &name, (&member, &mut part), into, members),
                 _ => self.other(&dir, &name, &member),
             };
         }
         let meanwhile = self.meanwhile();
         let made = match member.kind {
-            Kind::File => self.file(&dir, &meanwhile, &member, false, members),
+            Kind::File => self.file(&dir, &meanwhile, (&member, &mut None), false, members),
             _ => self.other(&dir, &meanwhile, &member),
         };
         if made.is_err() {
@@ -333,7 +341,7 @@ impl Writer<'_> {
         &mut self,
         dir: &OwnedFd,
         name: &CString,
-        member: &Member,
+        (member, part): (&Member, &mut Option<Part>),
         into: bool,
         members: &mut dyn Members,
     ) -> Result<Came, Why> {
@@ -349,22 +357,73 @@ impl Writer<'_> {
             other => other,
         };
         let file = File::from(opened.map_err(|e| self.refused(Cause::Other, e))?);
+        self.fill(&file, (member, part), !into, members)
+    }
+
+    /// What an earlier run has begun goes on behind what is stable of it.
+    fn rest(
+        &mut self,
+        dir: &OwnedFd,
+        name: &CString,
+        (member, part): (&Member, Part),
+        members: &mut dyn Members,
+    ) -> Result<Came, Why> {
+        let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let opened = openat(dir, name, flags, Mode::empty()).map(File::from);
+        let begun = part.begun().map(|(fh, upto)| (fh.0.clone(), upto));
+        let (file, new) = match (opened, begun) {
+            (Ok(file), Some((begun, upto))) if let Some(new) = is_of(&file, &begun, upto) => {
+                // What is behind may not be what the source has there.
+                file.set_len(upto).map_err(|e| self.refused(Cause::Unwritten, errno(&e)))?;
+                (file, new)
+            }
+            _ => {
+                part.forget();
+                let why = "what an earlier run has copied of it is there no more; copy it again";
+                return Err(Why::of(Cause::Other, why));
+            }
+        };
+        self.fill(&file, (member, &mut Some(part)), new, members)
+    }
+
+    /// Data, from where it is not there yet, and attributes of an open file, a new one or one that was there.
+    fn fill(
+        &mut self,
+        file: &File,
+        (member, part): (&Member, &mut Option<Part>),
+        new: bool,
+        members: &mut dyn Members,
+    ) -> Result<Came, Why> {
         let meta = file.metadata().map_err(|e| self.refused(Cause::Other, errno(&e)))?;
         {
             use std::os::unix::fs::MetadataExt;
             self.made.insert((meta.dev(), meta.ino()));
         }
-        let bytes = self.data(&file, member, members)?;
-        self.xattrs(&file, member)?;
-        self.attributes(&file, member, !into || self.over.set_mode)?;
+        let bytes = self.data(file, (member, part), new, members)?;
+        self.xattrs(file, member)?;
+        self.attributes(file, member, new || self.over.set_mode)?;
         Ok(Came::Made(bytes))
     }
 
-    fn data(&self, file: &File, member: &Member, members: &mut dyn Members) -> Result<u64, Why> {
+    fn data(
+        &self,
+        file: &File,
+        (member, part): (&Member, &mut Option<Part>),
+        new: bool,
+        members: &mut dyn Members,
+    ) -> Result<u64, Why> {
         let whole = [Segment { offset: 0, len: member.stored }];
-        let mut end = 0;
-        for segment in member.sparse.as_deref().unwrap_or(&whole) {
-            let mut at = segment.offset;
+        let segments = member.sparse.as_deref().unwrap_or(&whole);
+        let unread = |e| match e {
+            DataError::Member(why) => Why::of(Cause::Unread, why),
+            DataError::All(e) => Why::of(Cause::Unread, e.to_string()),
+        };
+        let from = part.as_ref().map_or(0, Part::from);
+        let behind = |segment: &Segment| from.saturating_sub(segment.offset).min(segment.len);
+        members.skip(segments.iter().map(behind).sum()).map_err(unread)?;
+        let mut end = from;
+        for segment in segments {
+            let mut at = segment.offset + behind(segment);
             while at < segment.offset + segment.len {
                 let left = segment.offset + segment.len - at;
                 let max = usize::try_from(left).unwrap_or(usize::MAX).min(PIECE_BYTES);
@@ -372,9 +431,7 @@ impl Writer<'_> {
                     Ok(data) if data.is_empty() => {
                         return Err(Why::of(Cause::Unread, "it became shorter while it was read"));
                     }
-                    Ok(data) => data,
-                    Err(DataError::Member(why)) => return Err(Why::of(Cause::Unread, why)),
-                    Err(DataError::All(e)) => return Err(Why::of(Cause::Unread, e.to_string())),
+                    other => other.map_err(unread)?,
                 };
                 for block in
                     data.chunks(if self.how.zeroes_to_holes { SPARSE_BLOCK_BYTES } else { PIECE_BYTES })
@@ -385,6 +442,20 @@ impl Writer<'_> {
                         end = at + block.len() as u64;
                     }
                     at += block.len() as u64;
+                }
+                if let Some(part) = part.as_mut().filter(|part| part.is_due(at)) {
+                    // Zeroes that were not written belong to it.
+                    end = at.max(end);
+                    let stable = file.metadata().and_then(|meta| {
+                        if meta.len() < end {
+                            file.set_len(end)?;
+                        }
+                        file.sync_data()
+                    });
+                    stable.map_err(|e| self.refused(Cause::Unwritten, errno(&e)))?;
+                    if let Some(identity) = identity(file, new) {
+                        part.stable(&identity, end, None);
+                    }
                 }
             }
         }
@@ -596,20 +667,61 @@ pub(crate) fn descend(dir: &OwnedFd, name: &[u8]) -> Result<OwnedFd, Errno> {
     openat(dir, &CString::new(name).map_err(|_| Errno::INVAL)?, flags, Mode::empty())
 }
 
-/// Whether a member is there below `root`, through directories only.
-fn is_there(root: &Arc<OwnedFd>, path: &[u8], member: &Member) -> bool {
-    let mut names: Vec<&[u8]> = path.split(|b| *b == b'/').collect();
-    let Some(name) = names.pop() else { return false };
-    let mut at = root.clone();
-    for name in names {
-        match descend(&at, name) {
-            Ok(dir) => at = Arc::new(dir),
-            Err(_) => return false,
+/// A destination that is asked what of an earlier run is there, through directories only.
+struct Here(Arc<OwnedFd>);
+
+impl Here {
+    /// The directory of a path, and the name there.
+    fn at<'a>(&self, path: &'a [u8]) -> Option<(Arc<OwnedFd>, &'a [u8])> {
+        let mut names: Vec<&[u8]> = path.split(|b| *b == b'/').collect();
+        let name = names.pop()?;
+        let mut at = self.0.clone();
+        for name in names {
+            at = Arc::new(descend(&at, name).ok()?);
         }
+        Some((at, name))
     }
-    let Ok(stat) = statat(&*at, name, AtFlags::SYMLINK_NOFOLLOW) else { return false };
-    let meta = crate::local::meta(&stat);
-    fits(meta.kind, meta.size, member)
+}
+
+impl Local for Here {
+    fn has(&self, path: &[u8], member: &Member) -> bool {
+        let Some((dir, name)) = self.at(path) else { return false };
+        let Ok(stat) = statat(&*dir, name, AtFlags::SYMLINK_NOFOLLOW) else { return false };
+        let meta = crate::local::meta(&stat);
+        fits(meta.kind, meta.size, member)
+    }
+
+    fn holds(&self, path: &[u8], identity: &[u8], upto: u64) -> bool {
+        let Some((dir, name)) = self.at(path) else { return false };
+        // As it is opened to be written to.
+        let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let opened = openat(&*dir, name, flags, Mode::empty()).map(File::from);
+        opened.is_ok_and(|file| is_of(&file, identity, upto).is_some())
+    }
+}
+
+/// What tells a file from all others, also from one that has its inode number later: device, inode number, when it was made; and
+/// whether this program made it. `None`: the filesystem does not tell.
+fn identity(file: &File, new: bool) -> Option<Vec<u8>> {
+    let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
+    let stat = statx(file, c"", AtFlags::EMPTY_PATH, wanted).ok()?;
+    if !StatxFlags::from_bits_retain(stat.stx_mask).contains(wanted) {
+        return None;
+    }
+    let mut bytes = vec![u8::from(new)];
+    bytes.extend(stat.stx_dev_major.to_le_bytes());
+    bytes.extend(stat.stx_dev_minor.to_le_bytes());
+    bytes.extend(stat.stx_ino.to_le_bytes());
+    bytes.extend(stat.stx_btime.tv_sec.to_le_bytes());
+    bytes.extend(stat.stx_btime.tv_nsec.to_le_bytes());
+    Some(bytes)
+}
+
+/// Whether a file, of so many bytes at least, has this [`identity`]; if so, whether this program made it.
+fn is_of(file: &File, begun: &[u8], upto: u64) -> Option<bool> {
+    let new = *begun.first()? == 1;
+    let is_it = identity(file, new)? == begun && file.metadata().ok()?.len() >= upto;
+    is_it.then_some(new)
 }
 
 fn errno(e: &io::Error) -> Errno {

@@ -76,7 +76,10 @@ impl Before {
         }
         self.objects.extend(batch.objects);
         for (path, object, upto, fh) in batch.parts {
-            self.parts.insert(path, Begun { object, upto, fh });
+            self.parts.insert(path, Begun { object, upto, fh, digest: None });
+        }
+        for (path, object, upto, fh, digest) in batch.streamed {
+            self.parts.insert(path, Begun { object, upto, fh, digest: Some(digest) });
         }
         self.made.extend(batch.made);
         self.met.extend(batch.met);

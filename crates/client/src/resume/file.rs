@@ -424,8 +424,8 @@ impl Resume {
     }
 
     /// How to look at a destination on this machine.
-    pub fn look_here(&self, has: Local) {
-        let _ = self.there.set(There::Here(has));
+    pub fn look_here(&self, here: Box<dyn Local>) {
+        let _ = self.there.set(There::Here(here));
         self.ready.send_replace(true);
     }
 
@@ -474,22 +474,30 @@ impl Resume {
         }
     }
 
-    /// The file that an earlier run began of what comes, and up to where it is stable.
-    pub(super) fn begun_part(&self, path: u64, object: u64) -> Option<(FileHandle, u64)> {
+    /// The file that an earlier run began of what comes, and up to where it is stable; `names`: the path.
+    pub(super) fn begun_part(
+        &self,
+        (path, object): (u64, u64),
+        names: impl FnOnce() -> Vec<u8>,
+    ) -> Option<(FileHandle, &part::Begun)> {
         let begun = self.before.parts.get(&path).filter(|begun| begun.object == object && begun.upto > 0)?;
-        let fh = self.there.get()?.part(path, begun)?;
-        self.came().is_first(path, object).then_some((fh, begun.upto))
+        let fh = self.there.get()?.part(path, names, begun)?;
+        self.came().is_first(path, object).then_some((fh, begun))
     }
 
     /// Up to where an object of a tree has been copied already.
     pub(crate) fn object_from(&self, member: &Member) -> u64 {
-        let begun = self.begun_part(self.key.path(&member.path), self.key.object(member));
-        begun.map_or(0, |(_, upto)| upto)
+        let numbers = (self.key.path(&member.path), self.key.object(member));
+        self.begun_part(numbers, || member.path.clone()).map_or(0, |(_, begun)| begun.upto)
     }
 
     /// A part of a large file is stable.
     pub(super) fn note_part(&self, path: u64, begun: part::Begun) {
-        self.shared.add(|state| state.batch.parts.push((path, begun.object, begun.upto, begun.fh)));
+        let part::Begun { object, upto, fh, digest } = begun;
+        self.shared.add(|state| match digest {
+            None => state.batch.parts.push((path, object, upto, fh)),
+            Some(digest) => state.batch.streamed.push((path, object, upto, fh, digest)),
+        });
     }
 
     /// What enters the journal when this object is stable.

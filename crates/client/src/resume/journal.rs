@@ -13,7 +13,8 @@
 //! | DURABLE | the last line of which it was known, as this one was written, that it is on stable storage |
 //! | JSON | the [`Record`] |
 //!
-//! Names that a record has beside those that are known are passed over: older programs do so with `parts`, and begin large files again.
+//! Names that a record has beside those that are known are passed over: older programs do so with `parts` and
+//! `streamed`, and begin large files again.
 //!
 //! The first record says what the job is; each further one holds what became stable since the one before it, all of it or
 //! nothing; the last one of a job that is finished says so.
@@ -94,6 +95,9 @@ pub(super) struct Batch {
     /// Of large files: the path, what it is, up to where it is stable, in which file.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) parts: Vec<(u64, u64, u64, Vec<u8>)>,
+    /// The same of an archive that cannot be read twice, with its digest up to there.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) streamed: Vec<(u64, u64, u64, Vec<u8>, u64)>,
     #[serde(with = "hex", skip_serializing_if = "Vec::is_empty")]
     pub(super) made: Vec<u64>,
     #[serde(with = "hex", skip_serializing_if = "Vec::is_empty")]
@@ -309,20 +313,22 @@ mod tests {
         let begun = prop::collection::vec((any::<u32>(), bytes), 0..3);
         let gone = prop::collection::vec(any::<u32>(), 0..3);
         let fh = prop::collection::vec(any::<u8>(), 0..6);
-        let parts = prop::collection::vec((any::<u64>(), any::<u64>(), any::<u64>(), fh), 0..3);
-        (members, pairs(), parts, numbers(), numbers(), pairs(), begun, gone, 0u64..1000).prop_map(
-            |(members, objects, parts, made, met, marks, begun, gone, removed)| Batch {
+        let part = || (any::<u64>(), any::<u64>(), any::<u64>(), fh.clone());
+        let parts = prop::collection::vec(part(), 0..3);
+        let streamed = prop::collection::vec((part(), any::<u64>()), 0..2);
+        (members, pairs(), (parts, streamed), numbers(), numbers(), pairs(), begun, gone, 0u64..1000)
+            .prop_map(|(members, objects, (parts, streamed), made, met, marks, begun, gone, removed)| Batch {
                 members,
                 objects,
                 parts,
+                streamed: streamed.into_iter().map(|((p, o, u, fh), d)| (p, o, u, fh, d)).collect(),
                 made,
                 met,
                 marks,
                 begun,
                 gone,
                 removed,
-            },
-        )
+            })
     }
 
     /// A journal whose lines were each durable before the next was written, and where its lines end.

@@ -1,8 +1,8 @@
 //! Large files of which a part is stable.
 //!
-//! As a large file grows on a server's stable storage the journal is told up to where, and in which file, by its handle. The next run
-//! goes on there if the source is what it was, that file still has its name, and it is not shorter. Of an archive that cannot be read
-//! twice a large file is begun again: only whole members of it are compared.
+//! As a large file grows on stable storage the journal is told up to where, and in which file, by its handle (on this machine: by what
+//! tells it from others). The next run goes on there if the source is what it was, that file still has its name, and it is not shorter.
+//! Of an archive that cannot be read twice the journal has the digest up to there as well: what is read again must have it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,6 +23,8 @@ pub(super) struct Begun {
     pub(super) upto: u64,
     /// Where they are.
     pub(super) fh: Vec<u8>,
+    /// That of an archive that cannot be read twice, up to there.
+    pub(super) digest: Option<u64>,
 }
 
 /// Where a large file comes for the first time in a run, and as what.
@@ -48,20 +50,31 @@ pub(crate) struct Part {
     path: u64,
     object: u64,
     begun: Option<(FileHandle, u64)>,
+    digest: Option<u64>,
+    streamed: bool,
     noted: u64,
 }
 
 impl Part {
-    /// Of what comes to be at `path`; `None`: it is begun again, each time.
-    pub(crate) fn new(resume: &Arc<Resume>, item: &Item, path: &[Bytes]) -> Option<Part> {
-        let (path, object) = match item {
-            Item::Member { digest: Some(_), .. } => return None,
-            Item::Member { number, .. } => (resume.key.names(path.iter().map(|n| &n[..])), *number),
-            Item::Object { path, object } => (*path, *object),
+    /// Of what comes to be at `path`.
+    pub(crate) fn new(resume: &Arc<Resume>, item: &Item, path: &[Bytes]) -> Part {
+        let (number, object, streamed) = match item {
+            Item::Member { number, digest } => {
+                (resume.key.names(path.iter().map(|n| &n[..])), *number, digest.is_some())
+            }
+            Item::Object { path, object } => (*path, *object, false),
         };
-        let begun = resume.begun_part(path, object);
+        let begun = resume.begun_part((number, object), || path.join(&b'/'));
+        let begun = begun.filter(|(_, begun)| begun.digest.is_some() == streamed);
+        let digest = begun.as_ref().and_then(|(_, begun)| begun.digest);
+        let begun = begun.map(|(fh, begun)| (fh, begun.upto));
         let noted = begun.as_ref().map_or(0, |(_, upto)| *upto);
-        Some(Part { resume: resume.clone(), path, object, begun, noted })
+        Part { resume: resume.clone(), path: number, object, begun, digest, streamed, noted }
+    }
+
+    /// The digest that the archive must have behind what was done of it.
+    pub(crate) fn digest(&self) -> Option<u64> {
+        self.digest
     }
 
     /// The file that an earlier run began, and up to where it is stable.
@@ -74,21 +87,26 @@ impl Part {
         self.begun.as_ref().map_or(0, |(_, upto)| *upto)
     }
 
-    /// All before `upto` is stable in this file.
-    pub(crate) fn stable(&mut self, fh: &FileHandle, upto: u64) {
-        if upto >= self.noted + JOURNAL_PART_BYTES {
+    /// Whether so much is worth an entry, once it is stable.
+    pub(crate) fn is_due(&self, upto: u64) -> bool {
+        upto >= self.noted + JOURNAL_PART_BYTES
+    }
+
+    /// All before `upto` is stable in this file; `digest`: that of an archive that cannot be read twice, up to there.
+    pub(crate) fn stable(&mut self, fh: &[u8], upto: u64, digest: Option<u64>) {
+        if self.is_due(upto) && digest.is_some() == self.streamed {
             self.noted = upto;
-            self.note(upto, fh.0.to_vec());
+            self.note(upto, fh.to_vec(), digest);
         }
     }
 
     /// The next run begins again.
     pub(crate) fn forget(&self) {
-        self.note(0, Vec::new());
+        self.note(0, Vec::new(), self.streamed.then_some(0));
     }
 
-    fn note(&self, upto: u64, fh: Vec<u8>) {
-        self.resume.note_part(self.path, Begun { object: self.object, upto, fh });
+    fn note(&self, upto: u64, fh: Vec<u8>, digest: Option<u64>) {
+        self.resume.note_part(self.path, Begun { object: self.object, upto, fh, digest });
     }
 }
 

@@ -13,15 +13,21 @@ use crate::archive::{Kind, Member};
 use crate::compound::fattr;
 use crate::fs::{Meta, Nfs, Outcome, Start, WalkOptions, join};
 
-/// Says of a path below a destination on this machine whether the member is there.
-pub type Local = Box<dyn Fn(&[u8], &Member) -> bool + Send + Sync>;
+/// A destination on this machine, as far as it is asked about paths below it.
+pub trait Local: Send + Sync {
+    /// Whether the member is there.
+    fn has(&self, path: &[u8], member: &Member) -> bool;
+
+    /// Whether the file of this identity is there, and not shorter.
+    fn holds(&self, path: &[u8], identity: &[u8], upto: u64) -> bool;
+}
 
 /// What is there.
 pub(super) enum There {
     /// On a server.
     Listed(Listed),
     /// On this machine, looked at when it is asked for.
-    Here(Local),
+    Here(Box<dyn Local>),
 }
 
 /// What the server listed, by the paths' numbers.
@@ -37,12 +43,33 @@ pub(super) struct Listed {
 impl There {
     #[cfg(test)]
     pub(super) fn here(has: impl Fn(&[u8], &Member) -> bool + Send + Sync + 'static) -> There {
-        There::Here(Box::new(has))
+        struct Has<F>(F);
+        impl<F: Fn(&[u8], &Member) -> bool + Send + Sync> Local for Has<F> {
+            fn has(&self, path: &[u8], member: &Member) -> bool {
+                self.0(path, member)
+            }
+
+            fn holds(&self, _: &[u8], _: &[u8], _: u64) -> bool {
+                false
+            }
+        }
+        There::Here(Box::new(Has(has)))
     }
 
-    /// The file that a part was written to, if it is still there.
-    pub(super) fn part(&self, path: u64, begun: &Begun) -> Option<FileHandle> {
-        let There::Listed(listed) = self else { return None };
+    /// The file that a part was written to, if it is still there: by its path's number, and by that path.
+    pub(super) fn part(
+        &self,
+        path: u64,
+        names: impl FnOnce() -> Vec<u8>,
+        begun: &Begun,
+    ) -> Option<FileHandle> {
+        let listed = match self {
+            There::Listed(listed) => listed,
+            There::Here(here) => {
+                let holds = here.holds(&names(), &begun.fh, begun.upto);
+                return holds.then(|| FileHandle(Bytes::copy_from_slice(&begun.fh)));
+            }
+        };
         let (fh, size) = listed.parts.get(&path)?;
         (fh.0 == begun.fh && *size >= begun.upto).then(|| fh.clone())
     }
@@ -51,7 +78,7 @@ impl There {
     pub(super) fn has(&self, key: Key, path: &[Bytes], member: &Member) -> bool {
         let names = |names: &[Bytes]| key.names(names.iter().map(|n| &n[..]));
         match self {
-            There::Here(has) => has(&path.join(&b'/'), member),
+            There::Here(here) => here.has(&path.join(&b'/'), member),
             There::Listed(listed) => match listed.names.get(&names(path)) {
                 Some((kind, size)) => fits(*kind, *size, member),
                 None => listed.blind.contains(&names(&path[..path.len().saturating_sub(1)])),

@@ -323,7 +323,7 @@ async fn copied(
             }
             stable = at;
             if let Some(part) = part {
-                part.stable(&file.fh, stable);
+                part.stable(&file.fh.0, stable, None);
             }
         }
         return Ok(None);
@@ -436,7 +436,7 @@ async fn through_here(
         }
         at = end;
         if let Some(part) = part {
-            part.stable(&file.fh, at);
+            part.stable(&file.fh.0, at, None);
         }
     }
     Ok(())

@@ -165,6 +165,7 @@ async fn fill(
     part: &mut Option<Part>,
 ) -> Result<u64, Trouble> {
     let mut end = part.as_ref().map_or(0, Part::from);
+    let mut digest = None;
     loop {
         let mut group = Vec::with_capacity(limits::PIECES_PER_COMMIT);
         let mut over = false;
@@ -176,7 +177,7 @@ async fn fill(
                 None => over = true,
             }
         }
-        end = group.last().map_or(end, |p| p.offset + p.data.len() as u64);
+        (end, digest) = group.last().map_or((end, digest), |p| (p.offset + p.data.len() as u64, p.digest));
         match &group[..] {
             [] => return Ok(end),
             [one] => {
@@ -191,7 +192,7 @@ async fn fill(
             return Ok(end);
         }
         if let Some(part) = part {
-            part.stable(&file.fh, end);
+            part.stable(&file.fh.0, end, digest);
         }
     }
 }

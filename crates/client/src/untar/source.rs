@@ -145,6 +145,8 @@ pub(super) enum Data {
 pub(super) struct Piece {
     pub(super) offset: u64,
     pub(super) data: Bytes,
+    /// That of an archive that cannot be read twice, behind this.
+    pub(super) digest: Option<u64>,
     pub(super) _permit: OwnedSemaphorePermit,
 }
 
@@ -321,7 +323,7 @@ impl Worker {
                         Known::Do => {
                             taken = true;
                             let item = self.item(number, &member, &digest);
-                            self.take(members, (member, agreed), (path, target), item, &digest)?
+                            self.take(members, (number, member, agreed), (path, target), item, &digest)?
                         }
                         known => self.pass(member, known),
                     },
@@ -362,7 +364,7 @@ impl Worker {
 
     /// What is known, and noted, of a large file's parts.
     fn part(&self, item: Option<&Item>, path: &[Bytes]) -> Option<Part> {
-        Part::new(self.resume.as_ref()?, item?, path)
+        Some(Part::new(self.resume.as_ref()?, item?, path))
     }
 
     /// All of a member's data has been read.
@@ -433,7 +435,7 @@ impl Worker {
     fn take(
         &mut self,
         members: &mut dyn Members,
-        (member, agreed): (Member, bool),
+        (number, member, agreed): (u64, Member, bool),
         (path, target): (Vec<Bytes>, Vec<Bytes>),
         item: Option<Item>,
         digest: &OnceLock<u64>,
@@ -459,6 +461,20 @@ impl Worker {
         let segments = member.sparse.clone().unwrap_or_else(|| whole.to_vec());
         let part = self.part(item.as_ref(), &path);
         let from = part.as_ref().map_or(0, Part::from);
+        let behind = |segment: &Segment| from.saturating_sub(segment.offset).min(segment.len);
+        // What is there is passed over before anything else is sent of it: it must be what it was.
+        match members.skip(segments.iter().map(behind).sum()) {
+            Ok(()) => {}
+            Err(DataError::All(e)) => return Err(e),
+            Err(DataError::Member(why)) => {
+                return Ok(self.say(Event::Rejected(member.path, Why::of(Cause::Unread, why))));
+            }
+        }
+        if let (Some(running), Some(digest)) = (&self.running, part.as_ref().and_then(Part::digest))
+            && running.now() != digest
+        {
+            return Err(ArchiveError::Another(number + 1));
+        }
         let taken = Taken { member, path, target, agreed, data: Data::Pieces(pieces), item, part };
         // Its pieces are taken from now on.
         if self.release().is_err() || self.say_now(Event::Member(Box::new(taken))).is_err() {
@@ -475,10 +491,7 @@ impl Worker {
             }
         };
         for segment in segments {
-            let mut at = from.saturating_sub(segment.offset).min(segment.len);
-            if let Err(e) = members.skip(at) {
-                return broken(e);
-            }
+            let mut at = behind(&segment);
             while at < segment.len {
                 let n = (segment.len - at).min(limits::PIECE_BYTES as u64) as usize;
                 // A file that fails must not pass for whole.
@@ -492,7 +505,8 @@ impl Worker {
                 };
                 let n = data.len();
                 let Some(permit) = self.permit(n) else { return Ok(Err(Abandoned)) };
-                let piece = Piece { offset: segment.offset + at, data, _permit: permit };
+                let digest = self.running.as_ref().map(Running::now);
+                let piece = Piece { offset: segment.offset + at, data, digest, _permit: permit };
                 if send.blocking_send(Ok(piece)).is_err() {
                     // The file was given up: the archive's reader passes over the rest.
                     return Ok(Ok(()));
