@@ -1,6 +1,7 @@
 //! Captures: as files, as frames, and as TCP segments with right headers. Nothing in them makes the reader panic, more replies than
 //! calls are never found, and what was found can be listed.
 
+use landfast_trace::analysis::Analysis;
 use landfast_trace::listing;
 use landfast_trace::source::{Capture, Frame};
 use landfast_trace::table::Table;
@@ -9,20 +10,29 @@ use landfast_trace::trace::{Call, Ends, Observer, Reply, Trace};
 #[derive(Default)]
 struct Seen {
     table: Table,
+    analysis: Analysis,
     matched: u64,
 }
 
 impl Observer for Seen {
+    fn stall(&mut self, ends: Ends, from_ns: i64, to_ns: i64) {
+        self.analysis.stall(ends, from_ns, to_ns);
+    }
+    fn path(&mut self, ends: Ends, shortest_ns: [Option<i64>; 2]) {
+        self.analysis.path(ends, shortest_ns);
+    }
     fn wants_detail(&self) -> bool {
         true
     }
     fn call(&mut self, ends: Ends, call: &Call) {
         assert!(!listing::call(0, ends, call).contains('\n'));
+        self.analysis.call(ends, call);
     }
     fn reply(&mut self, ends: Ends, call: &Call, reply: &Reply) {
         assert!(!listing::reply(0, ends, call, reply).contains('\n'));
         assert_eq!(call.head.xid, reply.head.xid);
         self.table.add(call, reply);
+        self.analysis.reply(ends, call, reply);
         self.matched += 1;
     }
 }
@@ -71,6 +81,11 @@ pub fn trace(data: &[u8]) {
     let (totals, seen) = trace.finish();
     assert!(totals.calls_matched + totals.calls_unmeasured <= totals.calls_seen);
     assert!(totals.calls_matched <= seen.matched);
+    let found = seen.analysis.finish(&totals);
+    let span: f64 = found.pairs.iter().map(|pair| pair.span_s).sum();
+    for (_, part) in found.shares.parts() {
+        assert!(part >= 0.0 && part <= span * 1.001 + 1e-3, "{part} of {span}");
+    }
     for (place, row) in seen.table.rows() {
         assert!(!place.name().is_empty() && row.calls > 0 && row.min_ns <= row.avg_ns());
         assert!(row.avg_ns() <= row.max_ns && row.percentile_ns(50.0) <= row.percentile_ns(99.0));

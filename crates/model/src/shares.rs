@@ -1,6 +1,7 @@
 //! Where a span of time went, and what that says.
 
 use serde::{Deserialize, Serialize};
+use std::ops::AddAssign;
 
 /// What work can be bound by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -69,6 +70,20 @@ pub struct Verdict {
 /// Two parts that differ by less than this part of the whole are alike.
 const ALIKE: f64 = 0.10;
 
+/// And so are two of which the smaller is at least this part of the larger.
+const ALIKE_EACH: f64 = 0.6;
+
+impl AddAssign for Shares {
+    fn add_assign(&mut self, other: Shares) {
+        self.rtt += other.rtt;
+        self.persistence += other.persistence;
+        self.server += other.server;
+        self.bandwidth += other.bandwidth;
+        self.client += other.client;
+        self.loss += other.loss;
+    }
+}
+
 impl Shares {
     /// All parts with what they are, largest first.
     #[must_use]
@@ -99,7 +114,8 @@ impl Shares {
             return None;
         }
         let [(first, most), (runner_up, next), ..] = self.parts();
-        let bound = if (most - next) / total < ALIKE { Bound::Mixed } else { first };
+        let alike = (most - next) / total < ALIKE || next >= most * ALIKE_EACH;
+        let bound = if alike { Bound::Mixed } else { first };
         Some(Verdict { bound, first, runner_up })
     }
 }
@@ -110,12 +126,18 @@ mod tests {
 
     #[test]
     fn the_largest_part_bounds_unless_two_are_alike() {
-        let shares = Shares { rtt: 5.0, client: 3.0, server: 2.0, ..Shares::default() };
+        let shares = Shares { rtt: 6.0, client: 3.0, server: 1.0, ..Shares::default() };
         let verdict = Verdict { bound: Bound::Rtt, first: Bound::Rtt, runner_up: Bound::Client };
         assert_eq!(shares.verdict(), Some(verdict));
         let shares = Shares { rtt: 4.5, persistence: 4.0, client: 1.5, ..Shares::default() };
         let verdict = Verdict { bound: Bound::Mixed, first: Bound::Rtt, runner_up: Bound::Persistence };
         assert_eq!(shares.verdict(), Some(verdict));
+        let shares = Shares { rtt: 6.0, persistence: 4.0, ..Shares::default() };
+        assert_eq!(
+            shares.verdict(),
+            Some(verdict),
+            "the second would be the larger if the first were halved"
+        );
         assert_eq!(Shares::default().verdict(), None);
     }
 

@@ -28,6 +28,8 @@ pub struct Tcp {
     pub ack: Option<u32>,
     /// The beginning.
     pub syn: bool,
+    /// The number that the sender gave the IP packet; 0: none that tells anything.
+    pub packet: u16,
 }
 
 /// Why a frame was passed over.
@@ -132,6 +134,10 @@ pub fn packet<'a>(frame: &Frame<'a>) -> Result<Packet<'a>, Passed> {
                 seq: tcp.sequence_number(),
                 ack: tcp.ack().then(|| tcp.acknowledgment_number()),
                 syn: tcp.syn(),
+                packet: match &packet.net {
+                    Some(LaxNetSlice::Ipv4(ip)) => ip.header().identification(),
+                    _ => 0,
+                },
             }),
         }),
         Some(TransportSlice::Udp(udp)) => Ok(Packet {

@@ -7,6 +7,7 @@
 //! RPC is recognised by its content, never by ports. Memory is bounded by [`limits`], however long the capture is and whatever
 //! is in it; nothing in it makes this crate panic.
 
+pub mod analysis;
 pub mod filter;
 pub mod frame;
 pub mod limits;

@@ -15,6 +15,8 @@ pub(crate) struct Way {
     latest_ns: i64,
     /// Since when segments behind a hole wait.
     early_ns: Option<i64>,
+    /// The number and the length of the last packet.
+    packet: (u16, u32),
 }
 
 fn is_behind(a: u32, b: u32) -> bool {
@@ -51,6 +53,15 @@ impl Way {
         news
     }
 
+    /// A packet with this number and so many bytes went by. `true`: its sender had sent others before that did not come here. (Linux
+    /// numbers the packets of a connection one after another; one that the network card cut in pieces has more numbers than one.)
+    pub fn numbered(&mut self, number: u16, len: u32) -> bool {
+        let (before, pieces) = (self.packet.0, self.packet.1 / PIECE_MIN + 1);
+        self.packet = (number, len);
+        let passed = u32::from(number.wrapping_sub(before));
+        number != 0 && before != 0 && passed > pieces && passed <= pieces + NUMBERS_MAX
+    }
+
     /// Segments wait behind a hole, or no longer: since when they did.
     pub fn waits(&mut self, waits: bool, ns: i64) -> Option<i64> {
         match (waits, self.early_ns) {
@@ -75,6 +86,18 @@ impl Way {
     pub fn begin(&mut self) {
         *self = Way { shortest_ns: self.shortest_ns, ..Way::default() };
     }
+}
+
+/// The least that a network card makes pieces of.
+const PIECE_MIN: u32 = 500;
+
+/// Packets that may be missing between two. Beyond that the numbers do not follow each other.
+const NUMBERS_MAX: u32 = 64;
+
+/// Whether a pause of a connection is long enough for its sender to have waited for an acknowledgement in vain.
+pub(crate) fn in_vain(ways: &[Way; 2], pause_ns: i64) -> bool {
+    let both = ways.iter().filter_map(Way::shortest_ns).sum::<i64>();
+    pause_ns > both.saturating_mul(2).saturating_add(2 * QUEUE_NS)
 }
 
 /// What an acknowledgement may be late by without anything queueing.
@@ -118,6 +141,19 @@ mod tests {
         assert!(way.acked(100, 210_000_000));
         assert_eq!(way.shortest_ns(), None, "which of the two?");
         assert!(!way.sent(100, 220_000_000), "it was there");
+    }
+
+    #[test]
+    fn a_packet_that_did_not_come_here_leaves_its_number() {
+        let mut way = Way::default();
+        assert!(!way.numbered(7, 100), "the first");
+        assert!(!way.numbered(8, 4000));
+        assert!(!way.numbered(16, 0), "eight pieces");
+        assert!(way.numbered(18, 0));
+        assert!(!way.numbered(17, 0), "it came later");
+        assert!(!way.numbered(0, 0));
+        assert!(!way.numbered(3, 0), "nobody knows what came before");
+        assert!(!way.numbered(40_000, 0), "another way of counting");
     }
 
     #[test]

@@ -19,6 +19,8 @@ struct Seen {
 }
 
 impl Observer for Seen {
+    fn stall(&mut self, _: Ends, _: i64, _: i64) {}
+    fn path(&mut self, _: Ends, _: [Option<i64>; 2]) {}
     fn wants_detail(&self) -> bool {
         true
     }

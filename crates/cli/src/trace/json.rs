@@ -1,6 +1,7 @@
 //! What was found, for programs.
 
 use super::Found;
+use landfast_trace::analysis::findings::Pair;
 use landfast_trace::source::End;
 use landfast_trace::table::{Item, Place, Row};
 use serde_json::{Value, json};
@@ -12,6 +13,11 @@ impl Found {
             t.passed.iter().map(|(why, n)| (why.words().to_owned(), json!(n))).collect();
         json!({
             "procedures": self.table.rows().map(|(place, row)| procedure(place, row)).collect::<Vec<_>>(),
+            "verdict": self.verdict_json(),
+            "terms": self.findings.terms,
+            "work": self.findings.work,
+            "capture_side": self.findings.side.name(),
+            "pairs": self.findings.pairs.iter().map(pair).collect::<Vec<_>>(),
             "calls_seen": t.calls_seen,
             "calls_in_capture": self.all_calls.unwrap_or(t.calls_seen),
             "calls_matched": t.calls_matched,
@@ -40,6 +46,38 @@ impl Found {
             },
         })
     }
+}
+
+impl Found {
+    fn verdict_json(&self) -> Value {
+        let f = &self.findings;
+        f.verdict.map_or(Value::Null, |verdict| {
+            let total = f.shares.total();
+            json!({
+                "bound": verdict.bound,
+                "first": verdict.first,
+                "runner_up": verdict.runner_up,
+                "shares": f.shares,
+                "parts": f.shares.parts().map(|(bound, s)| json!({"bound": bound, "part": s / total})),
+                "irregular_s": f.irregular_s,
+            })
+        })
+    }
+}
+
+fn pair(pair: &Pair) -> Value {
+    json!({
+        "client": pair.ends.map(|(client, _)| client.to_string()),
+        "server": pair.ends.map(|(_, server)| server.to_string()),
+        "calls": pair.calls,
+        "synchronous_calls": pair.synchronous,
+        "round_trip_s": pair.round_trip_ns / 1e9,
+        "capture_side": pair.side.name(),
+        "shares": pair.shares,
+        "irregular_s": pair.irregular_s,
+        "span_s": pair.span_s,
+        "in_flight": pair.in_flight,
+    })
 }
 
 fn procedure(place: &Place, row: &Row) -> Value {

@@ -7,6 +7,8 @@ mod print;
 use crate::args::{OnlyArgs, TraceArgs};
 use crate::exit::{Exit, print_json};
 use landfast_client::archive;
+use landfast_trace::analysis::Analysis;
+use landfast_trace::analysis::findings::Findings;
 use landfast_trace::filter::{self, Filter, Moment, Wanted};
 use landfast_trace::listing;
 use landfast_trace::source::{Capture, End};
@@ -43,6 +45,7 @@ struct Found {
     /// Calls in the capture, when not all were wanted.
     all_calls: Option<u64>,
     table: Table,
+    findings: Findings,
     end: End,
     strange: u64,
     listed: bool,
@@ -56,7 +59,10 @@ fn look(args: &TraceArgs) -> Result<Found, Box<dyn Error>> {
     let (_, input) = archive::open(input)?;
     let mut capture = Capture::open(input)?;
     let lines = args.list.then(|| Lines { out: BufWriter::new(io::stdout().lock()), failed: None, begun: 0 });
-    let mut trace = Trace::new(Filter::new(wanted(&args.only), Watch { table: Table::default(), lines }));
+    let mut trace = Trace::new(Filter::new(
+        wanted(&args.only),
+        Watch { table: Table::default(), analysis: Analysis::new(), lines },
+    ));
     let end = capture.each(|frame| trace.frame(frame))?;
     let (mut totals, filter) = trace.finish();
     let (counted, watch) = filter.finish();
@@ -70,8 +76,10 @@ fn look(args: &TraceArgs) -> Result<Found, Box<dyn Error>> {
         lines.out.flush()?;
     }
     let (table, strange) = (watch.table, capture.strange());
+    let findings = watch.analysis.finish(&totals);
     Ok(Found {
         totals,
+        findings,
         all_calls,
         table,
         end,
@@ -126,6 +134,7 @@ pub fn moment(text: &str) -> Result<Moment, String> {
 /// Counts, and lists if asked to.
 struct Watch {
     table: Table,
+    analysis: Analysis,
     lines: Option<Lines>,
 }
 
@@ -157,6 +166,7 @@ impl Observer for Watch {
     }
 
     fn call(&mut self, ends: Ends, call: &Call) {
+        self.analysis.call(ends, call);
         if let Some(lines) = &mut self.lines {
             lines.put(|from| listing::call(from, ends, call));
         }
@@ -164,9 +174,18 @@ impl Observer for Watch {
 
     fn reply(&mut self, ends: Ends, call: &Call, reply: &Reply) {
         self.table.add(call, reply);
+        self.analysis.reply(ends, call, reply);
         if let Some(lines) = &mut self.lines {
             lines.put(|from| listing::reply(from, ends, call, reply));
         }
+    }
+
+    fn stall(&mut self, ends: Ends, from_ns: i64, to_ns: i64) {
+        self.analysis.stall(ends, from_ns, to_ns);
+    }
+
+    fn path(&mut self, ends: Ends, shortest_ns: [Option<i64>; 2]) {
+        self.analysis.path(ends, shortest_ns);
     }
 }
 

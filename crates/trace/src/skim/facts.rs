@@ -58,6 +58,8 @@ pub struct Facts {
     pub handle: Option<u64>,
     /// A digest of the name in that directory.
     pub name: Option<u64>,
+    /// Files that it makes if they are not there.
+    pub makes: u16,
     /// Whether it names a file that is asked for, or has the handle of one.
     pub asked: bool,
     /// Whether the handle in its results is of such a file.
@@ -96,6 +98,7 @@ pub(super) fn v3(procedure: u32, c: &mut Cursor<'_>, asked: Option<&dyn Asked>) 
         | proc::RENAME => {
             facts.name = Some(digest(c.opaque()?));
             facts.class = Class::Metadata;
+            facts.makes = u16::from(matches!(procedure, proc::CREATE | proc::SYMLINK | proc::MKNOD));
         }
         proc::SETATTR | proc::LINK => facts.class = Class::Metadata,
         proc::COMMIT => facts.class = Class::Commit,
@@ -206,6 +209,7 @@ impl Gather {
                 let opened = super::v4::open(&mut c)?;
                 name = opened.name.map(digest);
                 class = if opened.creates { Class::Metadata } else { Class::Light };
+                facts.makes = facts.makes.saturating_add(u16::from(opened.creates));
             }
             OpNum::CREATE => {
                 name = Some(digest(super::v4::created(&mut c)?));

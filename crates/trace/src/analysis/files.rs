@@ -1,0 +1,250 @@
+//! What is called for each file, one after another, and how many files have the same sequence. Pure.
+
+use super::limits::{FILES_MAX, SEQUENCE_MAX, SHAPES_MAX};
+use crate::skim::facts::Facts;
+use foldhash::HashMap;
+
+/// One call in a sequence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Item {
+    /// Which procedure or operation, as [`super::name`] has it.
+    pub label: u8,
+    /// Whether its effect had to be stable.
+    pub synchronous: bool,
+    /// Its status, if it failed.
+    pub error: u32,
+    /// How many of them in a row; 0: more than eight.
+    pub times: u8,
+}
+
+/// Calls of files that have the same sequence.
+#[derive(Debug, Clone, Default)]
+pub struct Shape {
+    /// How many files.
+    pub files: u64,
+    /// Their calls.
+    pub calls: u64,
+    /// Those of them whose effect had to be stable.
+    pub synchronous: u64,
+    /// How long these calls took, in nanoseconds together.
+    pub busy_ns: f64,
+    /// How long it took from the first call to the last answer of each, in nanoseconds together.
+    pub span_ns: f64,
+}
+
+#[derive(Debug, Clone, Default)]
+struct File {
+    sequence: Vec<Item>,
+    calls: u64,
+    synchronous: u64,
+    first_ns: i64,
+    last_ns: i64,
+    busy_ns: f64,
+    is_directory: bool,
+}
+
+/// Who is asked for: by handle, or by directory and name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Key {
+    Handle(u64),
+    Name(u64, u64),
+}
+
+/// Sequences and how often they were.
+#[derive(Debug, Default)]
+pub struct Files {
+    keys: HashMap<Key, u32>,
+    files: HashMap<u32, File>,
+    next: u32,
+    shapes: HashMap<Vec<Item>, Shape>,
+    directories: Shape,
+    others: Shape,
+}
+
+/// A call that was answered.
+#[derive(Debug, Clone, Copy)]
+pub struct Answered {
+    /// Which procedure or operation.
+    pub label: u8,
+    /// What is known of it.
+    pub facts: Facts,
+    /// Whether it had to become stable, as it was answered.
+    pub synchronous: bool,
+    /// Its status, if it failed.
+    pub error: u32,
+    /// The handle in the answer.
+    pub found: Option<u64>,
+    /// First byte of the call, last byte of the reply, in nanoseconds.
+    pub at: (i64, i64),
+}
+
+impl Files {
+    /// Counts a call.
+    pub fn add(&mut self, call: &Answered) {
+        let Some(handle) = call.facts.handle else { return };
+        let key = call.facts.name.map_or(Key::Handle(handle), |name| Key::Name(handle, name));
+        if call.facts.name.is_some()
+            && let Some(directory) = self.keys.get(&Key::Handle(handle))
+            && let Some(directory) = self.files.get_mut(directory)
+        {
+            directory.is_directory = true;
+        }
+        let mut at = match self.keys.get(&key) {
+            Some(at) => *at,
+            None => self.begin(key, call.at.0),
+        };
+        if let Some(found) = call.found {
+            at = self.same(key, at, Key::Handle(found));
+        }
+        let Some(file) = self.files.get_mut(&at) else { return };
+        file.calls += 1;
+        file.synchronous += u64::from(call.synchronous);
+        file.first_ns = file.first_ns.min(call.at.0);
+        file.last_ns = file.last_ns.max(call.at.1);
+        file.busy_ns += (call.at.1 - call.at.0).max(0) as f64;
+        let item = Item { label: call.label, synchronous: call.synchronous, error: call.error, times: 1 };
+        let has_room = file.sequence.len() < SEQUENCE_MAX;
+        match file.sequence.last_mut() {
+            Some(last) if (Item { times: 1, ..*last }) == item => {
+                last.times = if last.times == 0 || last.times >= 8 { 0 } else { last.times + 1 };
+            }
+            _ if has_room => file.sequence.push(item),
+            _ => {}
+        }
+    }
+
+    fn begin(&mut self, key: Key, ns: i64) -> u32 {
+        if self.files.len() >= FILES_MAX {
+            self.fold_half();
+        }
+        // A number that is in use belongs to a file that is four thousand million files older.
+        self.next = self.next.wrapping_add(1);
+        self.files.insert(self.next, File { first_ns: ns, last_ns: ns, ..File::default() });
+        self.keys.insert(key, self.next);
+        self.next
+    }
+
+    /// What was asked for by `key` is what has this handle.
+    fn same(&mut self, key: Key, at: u32, handle: Key) -> u32 {
+        match self.keys.get(&handle).copied() {
+            Some(known) if known != at && self.files.contains_key(&known) => {
+                if let Some(new) = self.files.remove(&at)
+                    && let Some(file) = self.files.get_mut(&known)
+                {
+                    file.calls += new.calls;
+                    file.synchronous += new.synchronous;
+                    file.busy_ns += new.busy_ns;
+                    let room = SEQUENCE_MAX.saturating_sub(file.sequence.len());
+                    file.sequence.extend(new.sequence.into_iter().take(room));
+                }
+                self.keys.insert(key, known);
+                known
+            }
+            _ => {
+                self.keys.insert(handle, at);
+                at
+            }
+        }
+    }
+
+    fn fold_half(&mut self) {
+        let mut times: Vec<i64> = self.files.values().map(|f| f.last_ns).collect();
+        let middle = times.len() / 2;
+        let (_, oldest, _) = times.select_nth_unstable(middle);
+        let oldest = *oldest;
+        let old: Vec<u32> =
+            self.files.iter().filter(|(_, f)| f.last_ns <= oldest).map(|(at, _)| *at).collect();
+        for at in old {
+            if let Some(file) = self.files.remove(&at) {
+                self.fold(file);
+            }
+        }
+        self.keys.retain(|_, at| self.files.contains_key(at));
+    }
+
+    fn fold(&mut self, file: File) {
+        let shape = if file.is_directory {
+            &mut self.directories
+        } else if self.shapes.len() < SHAPES_MAX || self.shapes.contains_key(&file.sequence) {
+            self.shapes.entry(file.sequence).or_default()
+        } else {
+            &mut self.others
+        };
+        shape.files += 1;
+        shape.calls += file.calls;
+        shape.synchronous += file.synchronous;
+        shape.busy_ns += file.busy_ns;
+        shape.span_ns += (file.last_ns - file.first_ns) as f64;
+    }
+
+    /// All sequences with how often they were, those with most calls first; and what directories had, and all others.
+    #[must_use]
+    pub fn finish(mut self) -> (Vec<(Vec<Item>, Shape)>, Shape, Shape) {
+        for file in std::mem::take(&mut self.files).into_values() {
+            self.fold(file);
+        }
+        let mut shapes: Vec<_> = self.shapes.into_iter().collect();
+        shapes.sort_by(|a, b| b.1.calls.cmp(&a.1.calls).then_with(|| a.0.cmp(&b.0)));
+        (shapes, self.directories, self.others)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answered(label: u8, handle: u64, name: Option<u64>, found: Option<u64>, ms: i64) -> Answered {
+        let facts = Facts { handle: Some(handle), name, ..Facts::default() };
+        let at = (ms * 1_000_000, ms * 1_000_000 + 500_000);
+        Answered {
+            label,
+            facts,
+            synchronous: label > 5,
+            error: u32::from(found.is_none() && label == 3) * 2,
+            found,
+            at,
+        }
+    }
+
+    /// LOOKUP, CREATE, SETATTR, WRITE, SETATTR twice for each file of a directory.
+    fn untar(files: &mut Files, n: u64) {
+        for i in 0..n {
+            let (name, handle, ms) = (1000 + i, 100_000 + i, i64::try_from(i).unwrap() * 10);
+            files.add(&answered(3, 1, Some(name), None, ms));
+            files.add(&answered(8, 1, Some(name), Some(handle), ms + 1));
+            files.add(&answered(12, handle, None, None, ms + 2));
+            files.add(&answered(7, handle, None, None, ms + 3));
+            files.add(&answered(12, handle, None, None, ms + 4));
+            files.add(&answered(12, handle, None, None, ms + 5));
+        }
+    }
+
+    #[test]
+    fn files_with_the_same_calls_are_one_shape() {
+        for n in [7, 3 * FILES_MAX as u64] {
+            let mut files = Files::default();
+            files.add(&answered(4, 1, None, None, 0));
+            untar(&mut files, n);
+            let (shapes, directories, others) = files.finish();
+            assert_eq!(shapes.len(), 1, "{n}");
+            let (sequence, shape) = &shapes[0];
+            assert_eq!((shape.files, shape.calls, shape.synchronous), (n, 6 * n, 5 * n));
+            let items: Vec<_> = sequence.iter().map(|i| (i.label, i.times, i.error)).collect();
+            assert_eq!(items, [(3, 1, 2), (8, 1, 0), (12, 1, 0), (7, 1, 0), (12, 2, 0)]);
+            assert!((shape.span_ns / n as f64 - 5.5e6).abs() < 1.0);
+            assert!(n > 7 || directories.files == 1);
+            assert_eq!(others.files, 0);
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_found_again_is_the_same() {
+        let mut files = Files::default();
+        untar(&mut files, 1);
+        files.add(&answered(3, 1, Some(7777), Some(100_000), 50));
+        files.add(&answered(6, 100_000, None, None, 51));
+        let (shapes, ..) = files.finish();
+        assert_eq!(shapes.len(), 1);
+        assert_eq!(shapes[0].1.calls, 8);
+    }
+}

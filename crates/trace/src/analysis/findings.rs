@@ -1,0 +1,351 @@
+//! What the books of a capture say: round trip, parts of the time, what bounds the work. Pure.
+
+use super::files::{Files, Item, Shape};
+use super::series::Series;
+use super::spread::Spread;
+use super::{Book, Compounds};
+use crate::skim::facts::Class;
+use crate::trace::Totals;
+use landfast_model::{Shares, Terms, Verdict, Work};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+/// Where the capture was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// At the clients: service times have the network in them.
+    Client,
+    /// At the servers: they have not.
+    Server,
+    /// Between them.
+    Middle,
+    /// Client and server are one machine.
+    Loopback,
+    /// The two ways are equally short, or nothing tells.
+    Unknown,
+}
+
+impl Side {
+    /// Its name in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Side::Client => "client",
+            Side::Server => "server",
+            Side::Middle => "middle",
+            Side::Loopback => "loopback",
+            Side::Unknown => "unknown",
+        }
+    }
+}
+
+/// A client and a server.
+#[derive(Debug, Clone)]
+pub struct Pair {
+    /// Client and server; `None`: those that were too many to be told apart.
+    pub ends: Option<(IpAddr, IpAddr)>,
+    /// Calls that were answered.
+    pub calls: u64,
+    /// Those of them whose effect had to be stable.
+    pub synchronous: u64,
+    /// The round trip, in nanoseconds.
+    pub round_trip_ns: f64,
+    /// Where the capture was made.
+    pub side: Side,
+    /// Where its time went, in seconds.
+    pub shares: Shares,
+    /// Pauses that came seldom and took longer than such pauses do, in seconds: not in the shares.
+    pub irregular_s: f64,
+    /// From the first call to the last answer, in seconds.
+    pub span_s: f64,
+    /// Calls under way at a time, over the time in which any was.
+    pub in_flight: f64,
+}
+
+/// All that was found.
+#[derive(Debug)]
+pub struct Findings {
+    /// By client and server.
+    pub pairs: Vec<Pair>,
+    /// Where the time went, all pairs together, in seconds.
+    pub shares: Shares,
+    /// Pauses of the clients beyond the usual ones, in seconds: not in the shares.
+    pub irregular_s: f64,
+    /// What bounds the work.
+    pub verdict: Option<Verdict>,
+    /// The equation's terms.
+    pub terms: Terms,
+    /// What was done.
+    pub work: Work,
+    /// Where the capture was made.
+    pub side: Side,
+    /// Waits beyond the round trip by what the server had to do; of what had to be stable also beyond the server's usual time.
+    pub waits: [Spread; 6],
+    /// Waits as they were.
+    pub raw_waits: [Spread; 6],
+    /// The server's usual time for a call with nothing to make stable, in nanoseconds.
+    pub floor_ns: f64,
+    /// What was called for each file, and for how many files it was the same.
+    pub shapes: Vec<(Vec<Item>, Shape)>,
+    /// The same of directories, all together.
+    pub directories: Shape,
+    /// Of files whose shapes are too many.
+    pub other_files: Shape,
+    /// COMPOUNDs by their operations, with their service times.
+    pub compounds: Vec<(Vec<u8>, Spread)>,
+    /// What happened when.
+    pub series: Series,
+}
+
+const S: f64 = 1e-9;
+
+/// One way is so many times as long as the other.
+const FAR: f64 = 1.5;
+/// Ways that are shorter than this differ by chance, in nanoseconds.
+const NEAR_NS: f64 = 100_000.0;
+
+fn side(ends: Option<(IpAddr, IpAddr)>, to_server: Option<f64>, to_client: Option<f64>) -> Side {
+    if ends.is_some_and(|(client, server)| client == server || (client.is_loopback() && server.is_loopback()))
+    {
+        return Side::Loopback;
+    }
+    let (Some(to_server), Some(to_client)) = (to_server, to_client) else { return Side::Unknown };
+    if to_server < NEAR_NS && to_client < NEAR_NS {
+        return Side::Unknown;
+    }
+    if to_server > FAR * to_client {
+        Side::Client
+    } else if to_client > FAR * to_server {
+        Side::Server
+    } else {
+        Side::Middle
+    }
+}
+
+/// How much of the pauses is what such pauses take: of each at most what three of four of its kind do not exceed.
+struct Regular {
+    part: f64,
+}
+
+/// Fewer of a kind are measured by all kinds together.
+const KIND_MIN: u64 = 8;
+
+impl Regular {
+    fn of(follows: &BTreeMap<(u8, u8), Spread>) -> Self {
+        let mut all = Spread::default();
+        follows.values().for_each(|spread| all.merge(spread));
+        let usual = all.percentile_ns(75.0).unwrap_or(0.0);
+        let (mut regular, mut total) = (0.0, 0.0);
+        for spread in follows.values() {
+            let most = match spread.count() {
+                0..KIND_MIN => usual,
+                _ => spread.percentile_ns(75.0).unwrap_or(usual),
+            };
+            regular += spread.sum_of(|ns| ns.min(most));
+            total += spread.sum_ns();
+        }
+        Regular { part: if total > 0.0 { regular / total } else { 1.0 } }
+    }
+}
+
+/// A pair's round trip as it shows in its waits, and in its pauses.
+struct Trip {
+    in_waits: f64,
+    in_gaps: f64,
+    side: Side,
+}
+
+impl Trip {
+    fn of(ends: Option<(IpAddr, IpAddr)>, book: &Book) -> Self {
+        let least = |a: Option<i64>, b: Option<u64>| {
+            let all = [a.map(|ns| ns.max(0) as f64), b.map(|ns| ns as f64)];
+            all.into_iter().flatten().min_by(f64::total_cmp)
+        };
+        let [by_server, by_client] = book.acknowledged_ns;
+        let wait = book.waits.iter().filter_map(Spread::least_ns).min();
+        let to_server = least(by_server, wait);
+        let to_client = least(by_client, book.gaps.least_ns());
+        let side = side(ends, to_server, to_client);
+        let in_waits = if side == Side::Server { 0.0 } else { to_server.unwrap_or(0.0) };
+        // At the client the shortest pause is its own work.
+        let in_gaps =
+            if matches!(side, Side::Server | Side::Middle) { to_client.unwrap_or(0.0) } else { 0.0 };
+        Trip { in_waits, in_gaps, side }
+    }
+
+    fn both(&self) -> f64 {
+        self.in_waits + self.in_gaps
+    }
+}
+
+/// The server's usual time for calls with nothing to make stable, in nanoseconds.
+fn floor(book: &Book, trip: &Trip) -> f64 {
+    let light = &book.waits[Class::Light as usize];
+    light.percentile_ns(50.0).map_or(0.0, |ns| (ns - trip.in_waits).max(0.0))
+}
+
+/// Makes findings of what was kept.
+pub(super) fn find(
+    books: Vec<(Option<(IpAddr, IpAddr)>, Book)>,
+    follows: &BTreeMap<(u8, u8), Spread>,
+    series: Series,
+    files: Files,
+    compounds: Compounds,
+    totals: &Totals,
+) -> Findings {
+    let regular = Regular::of(follows);
+    let mut sums = Sums::default();
+    let mut pairs: Vec<Pair> = books.iter().map(|(ends, book)| sums.add(*ends, book, &regular)).collect();
+    pairs.sort_by_key(|pair| std::cmp::Reverse(pair.calls));
+    let (shapes, directories, other_files) = files.finish();
+    let mut compounds: Vec<_> = compounds.into_iter().collect();
+    compounds.sort_by(|a, b| b.1.count().cmp(&a.1.count()).then_with(|| a.0.cmp(&b.0)));
+    let side = sums.side();
+    let shares = sums.shares;
+    let _ = totals;
+    Findings {
+        pairs,
+        shares,
+        irregular_s: sums.irregular_s,
+        verdict: shares.verdict(),
+        terms: sums.terms(),
+        work: sums.work(),
+        side,
+        waits: sums.waits,
+        raw_waits: sums.raw,
+        floor_ns: sums.floor_ns / (sums.calls as f64).max(1.0),
+        shapes,
+        directories,
+        other_files,
+        compounds,
+        series,
+    }
+}
+
+#[derive(Default)]
+struct Sums {
+    shares: Shares,
+    irregular_s: f64,
+    waits: [Spread; 6],
+    raw: [Spread; 6],
+    calls: u64,
+    synchronous: u64,
+    round_trip_ns: f64,
+    floor_ns: f64,
+    persistence_ns: f64,
+    server_ns: f64,
+    busy: f64,
+    under_way: f64,
+    moving: f64,
+    bytes_up: u64,
+    bytes_down: u64,
+    files: u64,
+    first_ns: Option<i64>,
+    last_ns: i64,
+    sides: BTreeMap<&'static str, (u64, Option<Side>)>,
+}
+
+impl Sums {
+    fn add(&mut self, ends: Option<(IpAddr, IpAddr)>, book: &Book, regular: &Regular) -> Pair {
+        let trip = Trip::of(ends, book);
+        let floor = floor(book, &trip);
+        let mut shares = Shares::default();
+        let (mut calls, mut synchronous) = (0, 0);
+        for (class, spread) in Class::ALL.into_iter().zip(&book.waits) {
+            calls += spread.count();
+            let beyond = |ns: f64| (ns - trip.in_waits).max(0.0);
+            let all = spread.weight();
+            let rtt = spread.weight_of(|ns| ns.min(trip.in_waits));
+            shares.rtt += rtt * S;
+            let lasting = if class.is_synchronous() {
+                synchronous += spread.count();
+                let stable = |ns: f64| (beyond(ns) - floor).max(0.0);
+                self.persistence_ns += spread.sum_of(stable);
+                spread.weight_of(stable)
+            } else {
+                self.server_ns += spread.sum_of(beyond);
+                0.0
+            };
+            shares.persistence += lasting * S;
+            shares.server += (all - rtt - lasting).max(0.0) * S;
+            self.raw[class as usize].merge(spread);
+            let kept = if class.is_synchronous() { floor } else { 0.0 };
+            for (ns, count) in spread.steps() {
+                let left = (beyond(ns) - kept).max(0.0) as u64;
+                self.waits[class as usize].add_many(left, count);
+            }
+        }
+        shares.rtt += book.paused * S;
+        shares.bandwidth = (book.moving - book.paused).max(0.0) * S;
+        shares.loss = book.lost * S;
+        let gaps = book.gaps.sum_ns();
+        let on_the_way = book.gaps.sum_of(|ns| ns.min(trip.in_gaps));
+        shares.rtt += on_the_way * S;
+        shares.client = (gaps * regular.part - on_the_way).max(0.0) * S;
+        let irregular_s = gaps * (1.0 - regular.part) * S;
+        let pair = Pair {
+            ends,
+            calls,
+            synchronous,
+            round_trip_ns: trip.both(),
+            side: trip.side,
+            shares,
+            irregular_s,
+            span_s: book.first_ns.map_or(0.0, |first| (book.last_ns - first).max(0) as f64 * S),
+            in_flight: if book.busy > 0.0 { book.under_way / book.busy } else { 0.0 },
+        };
+        self.sum_up(&pair, book, floor);
+        pair
+    }
+
+    fn sum_up(&mut self, pair: &Pair, book: &Book, floor: f64) {
+        let calls = pair.calls as f64;
+        self.shares += pair.shares;
+        self.irregular_s += pair.irregular_s;
+        self.calls += pair.calls;
+        self.synchronous += pair.synchronous;
+        self.round_trip_ns += pair.round_trip_ns * calls;
+        self.floor_ns += floor * calls;
+        self.busy += book.busy;
+        self.under_way += book.under_way;
+        self.moving += (book.moving - book.paused).max(0.0);
+        self.bytes_up += book.bytes_up;
+        self.bytes_down += book.bytes_down;
+        self.files += book.files_made;
+        self.first_ns = [self.first_ns, book.first_ns].into_iter().flatten().min();
+        self.last_ns = self.last_ns.max(book.last_ns);
+        let side = self.sides.entry(pair.side.name()).or_default();
+        *side = (side.0 + pair.calls, Some(pair.side));
+    }
+
+    /// Where most calls were captured.
+    fn side(&self) -> Side {
+        let most = self.sides.values().max_by_key(|(calls, _)| *calls);
+        most.and_then(|(_, side)| *side).unwrap_or(Side::Unknown)
+    }
+
+    fn terms(&self) -> Terms {
+        let calls = (self.calls as f64).max(1.0);
+        let others = (self.calls - self.synchronous) as f64;
+        let bound = self.shares.parts()[0].0 == landfast_model::Bound::Bandwidth;
+        let rate = self.bytes_up.max(self.bytes_down) as f64 / (self.moving * S);
+        Terms {
+            round_trip_s: self.round_trip_ns / calls * S,
+            server_s: self.server_ns / others.max(1.0) * S,
+            persistence_s: self.persistence_ns / (self.synchronous as f64).max(1.0) * S,
+            think_s: self.shares.client / calls,
+            upload_bytes_per_s: (bound && self.moving > 0.0).then_some(rate),
+            in_flight: if self.busy > 0.0 { self.under_way / self.busy } else { 0.0 },
+        }
+    }
+
+    fn work(&self) -> Work {
+        Work {
+            files: self.files,
+            bytes: self.bytes_up,
+            calls: self.calls,
+            synchronous_calls: self.synchronous,
+            span_s: self.first_ns.map(|first| (self.last_ns - first).max(0) as f64 * S),
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! The limits of what is remembered of a capture to say where its time goes.
+
+/// Calls of one client to one server that are laid beside each other. Beyond that what overlaps the oldest is accounted for without the
+/// later ones.
+pub const PENDING_MAX: usize = 1024;
+
+/// Times that connections of one client stood still, until its calls are accounted for. Beyond that the oldest is forgotten.
+pub const STALLS_MAX: usize = 256;
+
+/// Pairs of a client and a server that are told apart. Later ones are taken together.
+pub const PAIRS_MAX: usize = 128;
+
+/// Kinds of pauses between a call of one kind and a call of another that are told apart. Later ones count by all of them.
+pub const FOLLOWS_MAX: usize = 128;
+
+/// Files whose calls are followed at a time. Beyond that the half that was silent longest is counted.
+pub const FILES_MAX: usize = 4096;
+
+/// Calls of one file that are remembered one by one. Later ones are only counted.
+pub const SEQUENCE_MAX: usize = 48;
+
+/// Shapes of files' calls, and of COMPOUNDs, that are told apart. Later ones count as others.
+pub const SHAPES_MAX: usize = 128;
+
+/// Operations of a COMPOUND that tell its shape.
+pub const SHAPE_OPERATIONS_MAX: usize = 64;
+
+/// Steps of the timeline.
+pub const STEPS_MAX: usize = 480;

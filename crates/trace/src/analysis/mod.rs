@@ -1,0 +1,339 @@
+//! Where the time of the work in a capture went, and what bounds it. Pure.
+//!
+//! Each client's calls to each server are laid beside each other in time (`sweep`); what each instant was spent on is kept as
+//! distributions ([`spread`]), out of which, once the round trip is known, the parts are taken ([`findings`]).
+
+pub mod files;
+pub mod findings;
+pub mod limits;
+pub mod series;
+pub mod spread;
+mod sweep;
+
+use crate::skim::facts::Class;
+use crate::skim::{Outcome, Program, v4};
+use crate::table::main_operation;
+use crate::trace::{Call, Ends, Observer, Reply, Totals};
+use files::{Answered, Files};
+use findings::Findings;
+use foldhash::HashMap;
+use limits::{FOLLOWS_MAX, PAIRS_MAX};
+use series::Series;
+use spread::Spread;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use sweep::{Exchange, Ledger, Spent, Sweep};
+
+/// Labels of version 4 begin here: the number of the operation is added.
+const V4: u8 = 64;
+/// A COMPOUND whose main operation is not known.
+const UNKNOWN: u8 = u8::MAX;
+
+/// The name of a label.
+#[must_use]
+pub fn name(label: u8) -> String {
+    let known = match label {
+        UNKNOWN => Some("COMPOUND"),
+        V4.. => landfast_nfs::v4::OpNum((label - V4).into()).name(),
+        _ => Program::Nfs.procedure(3, label.into()),
+    };
+    known.map_or_else(|| format!("procedure {label}"), str::to_owned)
+}
+
+fn label(call: &Call, reply: &Reply) -> u8 {
+    if !call.head.kind.is_compound() {
+        return u8::try_from(call.head.kind.procedure).ok().filter(|p| *p < V4).unwrap_or(UNKNOWN);
+    }
+    let main = main_operation(call, reply);
+    main.and_then(|op| u8::try_from(op).ok()).and_then(|op| op.checked_add(V4)).unwrap_or(UNKNOWN)
+}
+
+/// What is kept of a client's calls to a server.
+#[derive(Debug, Default)]
+pub(crate) struct Book {
+    /// Waits for answers by what the server had to do. What a wait counts is its share of the time.
+    pub waits: [Spread; 6],
+    /// Pauses with nothing under way. What a pause counts is all of it.
+    pub gaps: Spread,
+    /// Bytes on their way, in nanoseconds of shared time.
+    pub moving: f64,
+    /// Of that, waiting for acknowledgements before going on.
+    pub paused: f64,
+    /// Standing still after losses.
+    pub lost: f64,
+    /// Nanoseconds in which calls were under way: once, and once for each call.
+    pub busy: f64,
+    pub under_way: f64,
+    pub bytes_up: u64,
+    pub bytes_down: u64,
+    pub files_made: u64,
+    pub first_ns: Option<i64>,
+    pub last_ns: i64,
+    /// The shortest times to an acknowledgement: by the server, and by the client.
+    pub acknowledged_ns: [Option<i64>; 2],
+}
+
+/// The calls of all clients: an observer.
+#[derive(Default)]
+pub struct Analysis {
+    pairs: HashMap<(IpAddr, IpAddr), Pair>,
+    others: Option<Box<Pair>>,
+    common: Common,
+}
+
+struct Pair {
+    sweep: Sweep,
+    book: Book,
+}
+
+impl Pair {
+    fn new() -> Self {
+        Pair { sweep: Sweep::new(), book: Book::default() }
+    }
+}
+
+/// What is not told apart by client and server.
+#[derive(Default)]
+struct Common {
+    follows: BTreeMap<(u8, u8), Spread>,
+    series: Series,
+    files: Files,
+    compounds: Compounds,
+}
+
+/// COMPOUNDs by their operations.
+pub(crate) type Compounds = HashMap<Vec<u8>, Spread>;
+
+/// A pair's book and what is common, while calls are accounted for.
+struct Writer<'a> {
+    book: &'a mut Book,
+    common: &'a mut Common,
+}
+
+impl Ledger for Writer<'_> {
+    fn spent(&mut self, spent: &Spent) {
+        let Spent { exchange, wait, moving, paused, lost } = spent;
+        let ns = (exchange.at[2] - exchange.at[1]).max(0);
+        self.book.waits[exchange.class as usize].add(ns.unsigned_abs(), *wait);
+        self.book.moving += moving;
+        self.book.paused += paused;
+        self.book.lost += lost;
+        let step = self.common.series.at(exchange.at[3]);
+        step.calls += 1;
+        step.wait_ns += ns as f64;
+        step.longest_ns = step.longest_ns.max(ns.unsigned_abs());
+        if exchange.class.is_synchronous() {
+            step.synchronous += 1;
+            step.synchronous_wait_ns += ns as f64;
+        }
+    }
+
+    fn gap(&mut self, before: u8, after: u8, from_ns: i64, to_ns: i64) {
+        let ns = to_ns.saturating_sub(from_ns);
+        self.book.gaps.add(ns.unsigned_abs(), ns as f64);
+        let follows = &mut self.common.follows;
+        if follows.len() < FOLLOWS_MAX || follows.contains_key(&(before, after)) {
+            follows.entry((before, after)).or_default().add(ns.unsigned_abs(), ns as f64);
+        }
+        self.common.series.span(from_ns, to_ns, |step, ns| step.idle_ns += ns);
+    }
+
+    fn stalled(&mut self, from_ns: i64, to_ns: i64) {
+        self.book.lost += (to_ns - from_ns) as f64;
+    }
+
+    fn busy(&mut self, calls: usize, from_ns: i64, to_ns: i64) {
+        let ns = (to_ns - from_ns) as f64;
+        self.book.busy += ns;
+        self.book.under_way += ns * calls as f64;
+        self.common.series.span(from_ns, to_ns, |step, ns| step.under_way_ns += ns * calls as f64);
+    }
+}
+
+impl Analysis {
+    /// Nothing seen yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Analysis::default()
+    }
+
+    fn pair(&mut self, client: IpAddr, server: IpAddr) -> (&mut Pair, &mut Common) {
+        let key = (client, server);
+        let pair = if self.pairs.len() < PAIRS_MAX || self.pairs.contains_key(&key) {
+            self.pairs.entry(key).or_insert_with(Pair::new)
+        } else {
+            self.others.get_or_insert_with(|| Box::new(Pair::new()))
+        };
+        (pair, &mut self.common)
+    }
+
+    /// What was found, when all of the capture was seen.
+    #[must_use]
+    pub fn finish(mut self, totals: &Totals) -> Findings {
+        let others = self.others.take().map(|pair| (None, *pair));
+        let pairs = self.pairs.into_iter().map(|(key, pair)| (Some(key), pair)).chain(others);
+        let mut books: Vec<_> = pairs
+            .map(|(key, Pair { mut sweep, mut book })| {
+                sweep.finish(&mut Writer { book: &mut book, common: &mut self.common });
+                (key, book)
+            })
+            .collect();
+        books.sort_by_key(|(key, _)| *key);
+        let Common { follows, series, files, compounds } = self.common;
+        findings::find(books, &follows, series, files, compounds, totals)
+    }
+}
+
+/// Whether a call is part of the work: not those of other programs, and not what a server asks of its clients.
+fn counts(call: &Call) -> bool {
+    matches!(call.head.kind.program, Program::Nfs | Program::NfsAcl)
+}
+
+/// Times of a capture can be anything; differences of these are numbers.
+fn sane(ns: i64) -> i64 {
+    ns.clamp(-(i64::MAX / 4), i64::MAX / 4)
+}
+
+fn connection(client_port: u16, server_port: u16) -> u32 {
+    u32::from(client_port) << 16 | u32::from(server_port)
+}
+
+impl Observer for Analysis {
+    fn call(&mut self, ends: Ends, call: &Call) {
+        if !counts(call) {
+            return;
+        }
+        let (pair, _) = self.pair(ends.from.ip(), ends.to.ip());
+        let first = sane(call.times.first.ns);
+        pair.book.first_ns = Some(pair.book.first_ns.map_or(first, |ns| ns.min(first)));
+        pair.sweep.call(connection(ends.from.port(), ends.to.port()), call.head.xid, first);
+    }
+
+    fn reply(&mut self, ends: Ends, call: &Call, reply: &Reply) {
+        if !counts(call) {
+            return;
+        }
+        let label = label(call, reply);
+        let error = match reply.head.outcome {
+            Outcome::Done(status) => status.unwrap_or(0),
+            Outcome::NotTaken(n) => n,
+            Outcome::Denied => 1,
+        };
+        // What was refused had nothing to make stable.
+        let class = if error == 0 { call.head.facts.class } else { Class::Light };
+        let connection = connection(ends.to.port(), ends.from.port());
+        let times = (call.times.last, reply.times.last);
+        let exchange = if let (Some(whole), Some(end)) = times {
+            let at = [call.times.first.ns, whole.ns, reply.times.first.ns, end.ns].map(sane);
+            let paused_ns = call.times.paused_ns.saturating_add(reply.times.paused_ns);
+            Some(Exchange { connection, class, label, at, paused_ns })
+        } else {
+            None
+        };
+        let (pair, common) = self.pair(ends.to.ip(), ends.from.ip());
+        pair.book.bytes_up += call.times.bytes;
+        pair.book.bytes_down += reply.times.bytes;
+        if error == 0 {
+            pair.book.files_made += u64::from(call.head.facts.makes);
+        }
+        if let Some(end) = times.1 {
+            pair.book.last_ns = pair.book.last_ns.max(sane(end.ns));
+        }
+        let xid = call.head.xid;
+        pair.sweep.reply(xid, connection, exchange, &mut Writer { book: &mut pair.book, common });
+        let Some(Exchange { at, .. }) = exchange else { return };
+        if call.head.kind.is_compound() {
+            common.compounds_add(&call.head.ops, (at[3] - at[1]).max(0).unsigned_abs());
+        }
+        common.files.add(&Answered {
+            label,
+            facts: call.head.facts,
+            synchronous: class.is_synchronous(),
+            error,
+            found: reply.head.handle,
+            at: (at[0], at[3]),
+        });
+    }
+
+    fn stall(&mut self, ends: Ends, from_ns: i64, to_ns: i64) {
+        let (from_ns, to_ns) = (sane(from_ns), sane(to_ns));
+        // Either end may have lost it.
+        for (client, server) in [(ends.from, ends.to), (ends.to, ends.from)] {
+            if let Some(pair) = self.pairs.get_mut(&(client.ip(), server.ip())) {
+                pair.sweep.stall(connection(client.port(), server.port()), from_ns, to_ns);
+                self.common.series.span(from_ns, to_ns, |step, ns| step.stalled_ns += ns);
+                return;
+            }
+        }
+    }
+
+    fn path(&mut self, ends: Ends, shortest_ns: [Option<i64>; 2]) {
+        for (client, server, [up, down]) in
+            [(ends.from, ends.to, shortest_ns), (ends.to, ends.from, [shortest_ns[1], shortest_ns[0]])]
+        {
+            if let Some(pair) = self.pairs.get_mut(&(client.ip(), server.ip())) {
+                for (best, new) in pair.book.acknowledged_ns.iter_mut().zip([up, down]) {
+                    *best = [*best, new].into_iter().flatten().min();
+                }
+                return;
+            }
+        }
+    }
+}
+
+impl Common {
+    fn compounds_add(&mut self, ops: &[u8], ns: u64) {
+        let known = &ops[..ops.len().min(limits::SHAPE_OPERATIONS_MAX)];
+        if let Some(spread) = self.compounds.get_mut(known) {
+            spread.add(ns, 1.0);
+        } else if self.compounds.len() < limits::SHAPES_MAX {
+            self.compounds.entry(known.to_vec()).or_default().add(ns, 1.0);
+        }
+    }
+}
+
+/// The operations of a COMPOUND's shape, repeated ones once with how often: `SEQUENCE PUTFH (OPEN WRITE) x3`.
+#[must_use]
+pub fn compound(ops: &[u8]) -> String {
+    let mut words: Vec<String> = Vec::new();
+    let mut at = 0;
+    while at < ops.len() {
+        // The longest part that comes again right behind itself.
+        let repeated = (1..=(ops.len() - at) / 2).rev().find_map(|len| {
+            let part = &ops[at..at + len];
+            let times = ops[at..].chunks_exact(len).take_while(|chunk| *chunk == part).count();
+            (times > 1 && !(1..len).any(|n| len % n == 0 && part.chunks_exact(n).all(|c| c == &part[..n])))
+                .then_some((len, times))
+        });
+        let (len, times) = repeated.unwrap_or((1, 1));
+        let part: Vec<String> = ops[at..at + len].iter().map(|op| v4::number(*op).to_string()).collect();
+        words.push(match (len, times) {
+            (_, 1) => part.join(" "),
+            (1, n) => format!("{} x{n}", part[0]),
+            (_, n) => format!("({}) x{n}", part.join(" ")),
+        });
+        at += len * times;
+    }
+    words.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shape_is_short_however_many_files_are_in_it() {
+        assert_eq!(compound(&[53, 22, 38]), "SEQUENCE PUTFH WRITE");
+        assert_eq!(
+            compound(&[53, 22, 18, 38, 34, 18, 38, 34, 18, 38, 34]),
+            "SEQUENCE PUTFH (OPEN WRITE SETATTR) x3"
+        );
+        assert_eq!(compound(&[53, 22, 28, 28, 28]), "SEQUENCE PUTFH REMOVE x3");
+        assert_eq!(compound(&[]), "");
+    }
+
+    #[test]
+    fn labels_have_names() {
+        assert_eq!([name(7), name(V4 + 18), name(UNKNOWN)], ["WRITE", "OPEN", "COMPOUND"]);
+    }
+}

@@ -1,0 +1,180 @@
+//! How often which times were seen, and how much each of them counts. Pure.
+
+use std::collections::BTreeMap;
+
+/// Steps in a power of two.
+const STEPS: u32 = 8;
+/// Times below two to this many nanoseconds are one step.
+const LEAST: u32 = 10;
+/// Times from two to this many nanoseconds on are one step: 73 minutes.
+const MOST: u32 = 42;
+
+/// Steps that there are.
+pub const STEPS_ALL: usize = ((MOST - LEAST) * STEPS + 2) as usize;
+
+/// Times in steps of a tenth. Means and sums are exact, percentiles to half a step.
+#[derive(Debug, Clone, Default)]
+pub struct Spread {
+    steps: BTreeMap<u16, Step>,
+    count: u64,
+    least_ns: Option<u64>,
+    most_ns: u64,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Step {
+    count: u64,
+    sum_ns: f64,
+    weight: f64,
+}
+
+impl Step {
+    fn mean_ns(&self) -> f64 {
+        self.sum_ns / self.count as f64
+    }
+}
+
+fn step(ns: u64) -> u16 {
+    let power = ns.max(1).ilog2();
+    let at = match power {
+        0..LEAST => 0,
+        MOST.. => (MOST - LEAST) * STEPS + 1,
+        _ => (power - LEAST) * STEPS + u32::try_from((ns >> (power - 3)) & 7).unwrap_or(0) + 1,
+    };
+    u16::try_from(at).unwrap_or(u16::MAX)
+}
+
+impl Spread {
+    /// A time that counts `weight`.
+    pub fn add(&mut self, ns: u64, weight: f64) {
+        let step = self.steps.entry(step(ns)).or_default();
+        step.count += 1;
+        step.sum_ns += ns as f64;
+        step.weight += weight;
+        self.count += 1;
+        self.least_ns = Some(self.least_ns.map_or(ns, |least| least.min(ns)));
+        self.most_ns = self.most_ns.max(ns);
+    }
+
+    /// A time that was seen so many times.
+    pub fn add_many(&mut self, ns: u64, count: u64) {
+        if count > 0 {
+            self.add(ns, 0.0);
+            let step = self.steps.entry(step(ns)).or_default();
+            step.count += count - 1;
+            step.sum_ns += ns as f64 * (count - 1) as f64;
+            self.count += count - 1;
+        }
+    }
+
+    /// Takes over all of another.
+    pub fn merge(&mut self, other: &Spread) {
+        for (at, step) in &other.steps {
+            let mine = self.steps.entry(*at).or_default();
+            mine.count += step.count;
+            mine.sum_ns += step.sum_ns;
+            mine.weight += step.weight;
+        }
+        self.count += other.count;
+        self.least_ns = [self.least_ns, other.least_ns].into_iter().flatten().min();
+        self.most_ns = self.most_ns.max(other.most_ns);
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The shortest.
+    #[must_use]
+    pub fn least_ns(&self) -> Option<u64> {
+        self.least_ns
+    }
+
+    /// The longest.
+    #[must_use]
+    pub fn most_ns(&self) -> u64 {
+        self.most_ns
+    }
+
+    /// All together.
+    #[must_use]
+    pub fn sum_ns(&self) -> f64 {
+        self.steps.values().map(|s| s.sum_ns).sum()
+    }
+
+    /// What all count together.
+    #[must_use]
+    pub fn weight(&self) -> f64 {
+        self.steps.values().map(|s| s.weight).sum()
+    }
+
+    /// The time that so many in a hundred do not exceed; `None`: there is none.
+    #[must_use]
+    pub fn percentile_ns(&self, percent: f64) -> Option<f64> {
+        let wanted = (percent / 100.0 * self.count as f64).ceil().max(1.0);
+        let mut seen = 0;
+        for step in self.steps.values() {
+            seen += step.count;
+            if seen as f64 >= wanted {
+                return Some(step.mean_ns());
+            }
+        }
+        None
+    }
+
+    /// The sum of what `part` gives for a time, each as often as the time was seen.
+    #[must_use]
+    pub fn sum_of(&self, part: impl Fn(f64) -> f64) -> f64 {
+        self.steps.values().map(|s| part(s.mean_ns()) * s.count as f64).sum()
+    }
+
+    /// What all count, of each only the part that `part` gives of its time.
+    #[must_use]
+    pub fn weight_of(&self, part: impl Fn(f64) -> f64) -> f64 {
+        let share = |s: &Step| {
+            let mean = s.mean_ns();
+            if mean > 0.0 { s.weight * (part(mean) / mean).clamp(0.0, 1.0) } else { 0.0 }
+        };
+        self.steps.values().map(share).sum()
+    }
+
+    /// Each step's mean in nanoseconds with how many there are in it, shortest first.
+    pub fn steps(&self) -> impl Iterator<Item = (f64, u64)> {
+        self.steps.values().map(|s| (s.mean_ns(), s.count))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn sums_are_exact_and_percentiles_near(mut times in proptest::collection::vec(2048u64..10_000_000_000, 1..200)) {
+            let mut spread = Spread::default();
+            for ns in &times {
+                spread.add(*ns, *ns as f64);
+            }
+            let sum = times.iter().sum::<u64>() as f64;
+            prop_assert!((spread.sum_ns() - sum).abs() <= sum * 1e-9);
+            prop_assert!((spread.weight() - sum).abs() <= sum * 1e-9);
+            prop_assert!((spread.weight_of(|ns| ns / 2.0) - sum / 2.0).abs() <= sum * 1e-9);
+            times.sort_unstable();
+            for percent in [1.0f64, 50.0, 75.0, 99.0, 100.0] {
+                let at = (percent / 100.0 * times.len() as f64).ceil().max(1.0) as usize - 1;
+                let (exact, found) = (times[at] as f64, spread.percentile_ns(percent).unwrap());
+                prop_assert!((found - exact).abs() <= exact * 0.13, "{} {} {}", percent, exact, found);
+            }
+            prop_assert_eq!(spread.least_ns(), times.first().copied());
+        }
+
+        #[test]
+        fn every_time_has_a_step(ns: u64) {
+            prop_assert!(usize::from(step(ns)) < STEPS_ALL);
+            prop_assert!(step(ns) <= step(ns.saturating_add(1)));
+        }
+    }
+}

@@ -1,0 +1,380 @@
+//! One client's calls to one server, laid beside each other in time: what each instant was spent on. Pure.
+//!
+//! An instant with several calls under way is shared among them in equal parts. A call that waits while the bytes of another message go
+//! over its connection waits for these; while its connection stands still after a loss, for that.
+
+use super::limits::{PENDING_MAX, STALLS_MAX};
+use crate::skim::facts::Class;
+use foldhash::{HashMap, HashMapExt};
+use std::collections::VecDeque;
+
+/// A call with its reply.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Exchange {
+    /// Its connection.
+    pub connection: u32,
+    /// What the server had to do.
+    pub class: Class,
+    /// A short name of what it was, for telling what follows what.
+    pub label: u8,
+    /// First and last byte of the call, first and last byte of the reply, in nanoseconds.
+    pub at: [i64; 4],
+    /// Nanoseconds in which the sender of either waited for acknowledgements.
+    pub paused_ns: i64,
+}
+
+/// What became of the time of a call. Nanoseconds; of an instant with n calls each has the nth part.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Spent {
+    /// The call.
+    pub exchange: Exchange,
+    /// Waiting for the answer.
+    pub wait: f64,
+    /// While bytes went over its connection.
+    pub moving: f64,
+    /// Of that, in which the sender waited for acknowledgements.
+    pub paused: f64,
+    /// While its connection stood still after a loss.
+    pub lost: f64,
+}
+
+/// Is told what was found.
+pub(super) trait Ledger {
+    /// A call has ended.
+    fn spent(&mut self, spent: &Spent);
+    /// Nothing was under way from one time to the other, between these two.
+    fn gap(&mut self, before: u8, after: u8, from_ns: i64, to_ns: i64);
+    /// Nothing was under way from one time to the other, and a connection stood still after a loss.
+    fn stalled(&mut self, from_ns: i64, to_ns: i64);
+    /// Calls were under way from one time to the other, so many.
+    fn busy(&mut self, calls: usize, from_ns: i64, to_ns: i64);
+}
+
+/// Where the shares of a connection stand.
+#[derive(Debug, Default)]
+struct Line {
+    messages: u32,
+    stalls: u32,
+    since: f64,
+    moved: f64,
+    lost: f64,
+}
+
+impl Line {
+    fn settle(&mut self, now: f64) {
+        let passed = now - self.since;
+        if self.stalls > 0 {
+            self.lost += passed;
+        } else if self.messages > 0 {
+            self.moved += passed;
+        }
+        self.since = now;
+    }
+}
+
+/// A call under way: the shares at its four times.
+#[derive(Debug, Clone, Copy, Default)]
+struct Marks {
+    time: [f64; 3],
+    moved: [f64; 3],
+    lost: [f64; 3],
+}
+
+/// The calls of one client to one server.
+#[derive(Debug)]
+pub(super) struct Sweep {
+    open: HashMap<(u32, u32), i64>,
+    pending: Vec<Exchange>,
+    stalls: VecDeque<(u32, i64, i64)>,
+    /// All before this is accounted for.
+    at: Option<i64>,
+    /// The call that ended last.
+    last: u8,
+}
+
+impl Sweep {
+    pub fn new() -> Self {
+        Sweep { open: HashMap::new(), pending: Vec::new(), stalls: VecDeque::new(), at: None, last: 0 }
+    }
+
+    /// A call was sent.
+    pub fn call(&mut self, connection: u32, xid: u32, first_ns: i64) {
+        if self.open.len() < PENDING_MAX {
+            self.open.insert((connection, xid), first_ns);
+        }
+    }
+
+    /// It was answered, or will not be; with its times if they are known.
+    pub fn reply(&mut self, xid: u32, connection: u32, exchange: Option<Exchange>, ledger: &mut impl Ledger) {
+        self.open.remove(&(connection, xid));
+        if let Some(exchange) = exchange {
+            self.pending.push(exchange);
+        }
+        if self.open.is_empty() || self.pending.len() >= PENDING_MAX {
+            let until = self.open.values().copied().min().unwrap_or(i64::MAX);
+            let held = self.pending.len();
+            self.run(until, ledger);
+            if self.pending.len() == held && held >= PENDING_MAX {
+                // One call that is never answered must not hold up all that follow.
+                self.open.retain(|_, first| *first > until);
+            }
+        }
+    }
+
+    /// A connection stood still.
+    pub fn stall(&mut self, connection: u32, from_ns: i64, to_ns: i64) {
+        if self.stalls.len() >= STALLS_MAX {
+            self.stalls.pop_front();
+        }
+        if to_ns > from_ns {
+            self.stalls.push_back((connection, from_ns, to_ns));
+        }
+    }
+
+    /// No more comes.
+    pub fn finish(&mut self, ledger: &mut impl Ledger) {
+        self.open.clear();
+        self.run(i64::MAX, ledger);
+    }
+
+    /// Accounts for the calls that ended before `until`, and so for all time before the first of the others.
+    fn run(&mut self, until: i64, ledger: &mut impl Ledger) {
+        // Calls that began later than `until` wait: an open one may have begun before them.
+        let (mut now, later): (Vec<Exchange>, Vec<Exchange>) =
+            std::mem::take(&mut self.pending).into_iter().partition(|e| e.at[0] < until);
+        self.pending = later;
+        if now.is_empty() {
+            return;
+        }
+        if let Some(at) = self.at {
+            now.iter_mut().for_each(|e| e.at.iter_mut().for_each(|t| *t = (*t).max(at)));
+        }
+        let end = now.iter().map(|e| e.at[3]).max().unwrap_or(i64::MIN);
+        let mut events: Vec<(i64, u8, u32)> = Vec::with_capacity(now.len() * 4);
+        for (i, e) in now.iter_mut().enumerate() {
+            // Clocks and reordering: each time is at least the one before.
+            for k in 1..4 {
+                e.at[k] = e.at[k].max(e.at[k - 1]);
+            }
+            let i = u32::try_from(i).unwrap_or(u32::MAX);
+            events.extend(e.at.iter().zip(0u8..).map(|(ns, what)| (*ns, what, i)));
+        }
+        let mut stalls: Vec<(u32, i64, i64)> = Vec::new();
+        while self.stalls.front().is_some_and(|s| s.1 <= end) {
+            stalls.extend(self.stalls.pop_front());
+        }
+        stalls.sort_unstable_by_key(|s| s.1);
+        for (i, (_, from, to)) in stalls.iter().enumerate() {
+            let i = u32::try_from(i).unwrap_or(u32::MAX);
+            events.extend([(*from, 4, i), (*to, 5, i)]);
+        }
+        events.sort_unstable();
+        let mut marks = vec![Marks::default(); now.len()];
+        let mut lines: HashMap<u32, Line> = HashMap::new();
+        let (mut under_way, mut shared) = (0usize, 0.0);
+        for (ns, what, i) in events {
+            if what >= 4 && self.at.is_none() {
+                continue;
+            }
+            let at = *self.at.get_or_insert(ns);
+            if ns > at {
+                if under_way > 0 {
+                    shared += (ns - at) as f64 / under_way as f64;
+                    ledger.busy(under_way, at, ns);
+                } else if what == 0 {
+                    let label = now[i as usize].label;
+                    let mut from = at;
+                    // What stood still does so at the end of a pause: something was lost, and was sent again.
+                    for (_, begun, ended) in stalls.iter().filter(|s| s.2 > at && s.1 < ns) {
+                        let (begun, ended) = ((*begun).max(from), (*ended).min(ns));
+                        if begun < ended {
+                            if from < begun {
+                                ledger.gap(self.last, label, from, begun);
+                            }
+                            ledger.stalled(begun, ended);
+                            from = ended;
+                        }
+                    }
+                    if from < ns {
+                        ledger.gap(self.last, label, from, ns);
+                    }
+                }
+                if under_way > 0 || what == 0 {
+                    self.at = Some(ns);
+                }
+            }
+            if what >= 4 {
+                if let Some(line) = lines.get_mut(&stalls[i as usize].0) {
+                    line.settle(shared);
+                    line.stalls = if what == 4 { line.stalls + 1 } else { line.stalls.saturating_sub(1) };
+                }
+                continue;
+            }
+            let (e, marks) = (&now[i as usize], &mut marks[i as usize]);
+            let line = lines.entry(e.connection).or_default();
+            line.settle(shared);
+            match what {
+                0 => {
+                    under_way += 1;
+                    line.messages += 1;
+                }
+                1 => line.messages -= 1,
+                2 => line.messages += 1,
+                _ => {}
+            }
+            if what < 3 {
+                let k = usize::from(what);
+                (marks.time[k], marks.moved[k], marks.lost[k]) = (shared, line.moved, line.lost);
+                continue;
+            }
+            line.messages -= 1;
+            under_way -= 1;
+            self.last = e.label;
+            ledger.spent(&spent(e, marks, shared, line));
+        }
+    }
+}
+
+fn spent(e: &Exchange, marks: &Marks, shared: f64, line: &Line) -> Spent {
+    let moving = line.moved - marks.moved[0];
+    let lost = line.lost - marks.lost[0];
+    let wait =
+        (marks.time[2] - marks.time[1]) - (marks.moved[2] - marks.moved[1]) - (marks.lost[2] - marks.lost[1]);
+    // Its own messages are the time on the move that is not waiting.
+    let own_ns = ((e.at[1] - e.at[0]) + (e.at[3] - e.at[2])) as f64;
+    let part = if own_ns > 0.0 { (e.paused_ns as f64 / own_ns).clamp(0.0, 1.0) } else { 0.0 };
+    let own = (shared - marks.time[0]) - (marks.time[2] - marks.time[1]);
+    Spent { exchange: *e, wait: wait.max(0.0), moving, paused: own.min(moving).max(0.0) * part, lost }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Adds up what everything took.
+    #[derive(Default)]
+    struct Sum {
+        calls: u64,
+        wait: f64,
+        moving: f64,
+        lost: f64,
+        gaps: i64,
+        stalled: i64,
+        busy: i64,
+    }
+
+    impl Ledger for Sum {
+        fn spent(&mut self, spent: &Spent) {
+            assert!(spent.wait >= 0.0 && spent.moving >= 0.0 && spent.lost >= 0.0, "{spent:?}");
+            assert!(spent.paused <= spent.moving, "{spent:?}");
+            self.calls += 1;
+            self.wait += spent.wait;
+            self.moving += spent.moving;
+            self.lost += spent.lost;
+        }
+        fn gap(&mut self, _: u8, _: u8, from: i64, to: i64) {
+            assert!(to > from);
+            self.gaps += to - from;
+        }
+        fn stalled(&mut self, from: i64, to: i64) {
+            assert!(to > from);
+            self.stalled += to - from;
+        }
+        fn busy(&mut self, calls: usize, from: i64, to: i64) {
+            assert!(calls > 0 && to > from);
+            self.busy += to - from;
+        }
+    }
+
+    fn exchange(connection: u32, at: [i64; 4]) -> Exchange {
+        Exchange { connection, class: Class::Light, label: 0, at, paused_ns: 0 }
+    }
+
+    /// Calls with their replies and stalls, told in the order in which a capture has them.
+    fn told(calls: &[Exchange], stalls: &[(u32, i64, i64)]) -> Sum {
+        let mut events: Vec<(i64, usize, usize)> = Vec::new();
+        for (i, e) in calls.iter().enumerate() {
+            events.extend([(e.at[1], 0, i), (e.at[3], 2, i)]);
+        }
+        events.extend(stalls.iter().enumerate().map(|(i, s)| (s.2, 1, i)));
+        events.sort_unstable();
+        let (mut sweep, mut sum) = (Sweep::new(), Sum::default());
+        for (_, what, i) in events {
+            let xid = u32::try_from(i).unwrap();
+            match what {
+                0 => sweep.call(calls[i].connection, xid, calls[i].at[0]),
+                1 => sweep.stall(stalls[i].0, stalls[i].1, stalls[i].2),
+                _ => sweep.reply(xid, calls[i].connection, Some(calls[i]), &mut sum),
+            }
+        }
+        sweep.finish(&mut sum);
+        sum
+    }
+
+    proptest! {
+        /// Every instant is accounted for once.
+        #[test]
+        fn all_time_is_accounted_for(
+            calls in proptest::collection::vec((0u32..3, 0i64..5000, 0i64..50, 0i64..300, 0i64..50), 1..60),
+            stalls in proptest::collection::vec((0u32..3, 0i64..5000, 1i64..200), 0..5),
+        ) {
+            let calls: Vec<Exchange> = calls
+                .iter()
+                .map(|(line, from, up, wait, down)| exchange(*line, [*from, from + up, from + up + wait, from + up + wait + down]))
+                .collect();
+            let stalls: Vec<_> = stalls.iter().map(|(line, from, len)| (*line, *from, from + len)).collect();
+            let sum = told(&calls, &stalls);
+            let first = calls.iter().map(|e| e.at[0]).min().unwrap();
+            let last = calls.iter().map(|e| e.at[3]).max().unwrap();
+            prop_assert_eq!(sum.calls, calls.len() as u64);
+            prop_assert!(sum.busy + sum.gaps + sum.stalled <= last - first);
+            // A call whose beginning was seen late shares only what was not accounted for before.
+            prop_assert!((sum.wait + sum.moving + sum.lost) <= sum.busy as f64 + 1e-3);
+        }
+    }
+
+    #[test]
+    fn calls_one_after_another_take_all_of_their_time() {
+        let calls: Vec<_> = (0..1000).map(|i| exchange(1, [0, 10, 60, 70].map(|t| t + 100 * i))).collect();
+        let sum = told(&calls, &[]);
+        assert_eq!((sum.calls, sum.gaps, sum.busy), (1000, 999 * 30, 70_000));
+        assert!((sum.wait - 50_000.0).abs() < 1.0 && (sum.moving - 20_000.0).abs() < 1.0);
+    }
+
+    #[test]
+    fn what_waits_behind_the_bytes_of_others_waits_for_these() {
+        // Four calls at once on one connection; their replies come one after another.
+        let calls: Vec<_> = (0..4).map(|i| exchange(1, [0, 0, 100 + 100 * i, 200 + 100 * i])).collect();
+        let sum = told(&calls, &[]);
+        assert!((sum.wait - 100.0).abs() < 1e-6, "{}", sum.wait);
+        assert!((sum.moving - 400.0).abs() < 1e-6, "{}", sum.moving);
+        // On connections of their own they do not.
+        let calls: Vec<_> = (0..2u32)
+            .map(|i| exchange(i, [0, 0, 100 + 100 * i64::from(i), 200 + 100 * i64::from(i)]))
+            .collect();
+        let sum = told(&calls, &[]);
+        assert!((sum.wait - 150.0).abs() < 1e-6, "{}", sum.wait);
+    }
+
+    #[test]
+    fn standing_still_after_a_loss_is_not_waiting() {
+        let calls = [exchange(1, [0, 0, 1000, 1000]), exchange(1, [2000, 2000, 2010, 2010])];
+        let sum = told(&calls, &[(1, 100, 900), (1, 1200, 1900)]);
+        assert!((sum.lost - 800.0).abs() < 1e-6 && (sum.wait - 210.0).abs() < 1e-6);
+        assert_eq!((sum.stalled, sum.gaps), (700, 300));
+    }
+
+    #[test]
+    fn a_call_without_an_answer_holds_nothing_up() {
+        let (mut sweep, mut sum) = (Sweep::new(), Sum::default());
+        sweep.call(9, 9, 0);
+        for i in 0..10 * PENDING_MAX as i64 {
+            let xid = u32::try_from(i).unwrap();
+            sweep.call(1, xid, 100 + i * 10);
+            sweep.reply(xid, 1, Some(exchange(1, [0, 0, 5, 5].map(|t| t + 100 + i * 10))), &mut sum);
+        }
+        assert!(sum.calls > 8 * PENDING_MAX as u64);
+        assert!(sweep.pending.len() <= PENDING_MAX);
+    }
+}
