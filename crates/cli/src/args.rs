@@ -49,8 +49,6 @@ pub enum Command {
 2 nothing could be measured, 130 interrupted."
     )]
     Probe(ProbeArgs),
-    /// How long `tar -x` takes onto a server, now and with other devices, clients or networks
-    Predict(crate::predict::args::PredictArgs),
     /// Whether any NFS server keeps what it acknowledged when its power is cut
     #[command(subcommand)]
     Verify(VerifyCommand),
@@ -149,7 +147,21 @@ pub struct ServeArgs {
 #[derive(Debug, Args)]
 pub struct TraceArgs {
     /// A capture: pcap or pcapng as tcpdump and Wireshark write them, also compressed; - for standard input
+    #[arg(
+        required = false,
+        required_unless_present = "mountstats",
+        default_value_if("mountstats", clap::builder::ArgPredicate::IsPresent, crate::trace::MOUNTSTATS)
+    )]
     pub file: PathBuf,
+    /// With --mountstats: a later reading, from which the first is taken
+    #[arg(requires = "mountstats", conflicts_with = "interval")]
+    pub after: Option<PathBuf>,
+    /// FILE has the counters of a Linux client's mounts; this machine's if there is no FILE
+    #[arg(long, conflicts_with_all = ["list", "OnlyArgs"])]
+    pub mountstats: bool,
+    /// With --mountstats: read again after so many seconds, and tell what came in between
+    #[arg(long, value_name = "SECONDS", requires = "mountstats", value_parser = crate::trace::interval)]
+    pub interval: Option<Duration>,
     /// One line for each call and each reply
     #[arg(long)]
     pub list: bool,

@@ -8,7 +8,6 @@ mod exit;
 mod lab;
 mod lab_verify;
 mod log;
-mod predict;
 mod probe;
 mod process;
 mod progress;
@@ -53,7 +52,6 @@ fn main() -> ExitCode {
         Command::Log(command) => log::run(&command),
         Command::Trace(args) => trace::run(&args),
         Command::Probe(args) => probe::run(&args),
-        Command::Predict(args) => predict::run(&args),
     }
     .into()
 }

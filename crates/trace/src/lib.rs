@@ -2,7 +2,7 @@
 //!
 //! [`source`] reads frames, [`frame`] takes them apart, `tcp` puts a stream in order, `stream` finds the RPC records in it, [`skim`]
 //! reads of each as much as is needed, [`trace`] brings calls and replies together, [`table`] counts,
-//! [`listing`] shows, [`filter`] leaves out. All but [`source`] is pure.
+//! [`listing`] shows, [`filter`] leaves out; [`mountstats`] is about a client's counters instead. All but [`source`] is pure.
 //!
 //! RPC is recognised by its content, never by ports. Memory is bounded by [`limits`], however long the capture is and whatever
 //! is in it; nothing in it makes this crate panic.
@@ -12,6 +12,7 @@ pub mod filter;
 pub mod frame;
 pub mod limits;
 pub mod listing;
+pub mod mountstats;
 mod path;
 pub mod skim;
 pub mod source;

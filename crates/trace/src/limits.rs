@@ -60,3 +60,15 @@ pub const FILES_MAX: usize = 1 << 14;
 
 /// Rows of a table. Programs, versions and operations beyond that are counted in the totals only.
 pub const ROWS_MAX: usize = 128;
+
+/// Bytes of a client's counters that are read: ten thousand mounts.
+pub const MOUNTSTATS_BYTES_MAX: u64 = 64 << 20;
+
+/// NFS mounts in a client's counters that are looked at.
+pub const MOUNTS_MAX: usize = 16 << 10;
+
+/// Operations of a mount.
+pub const MOUNT_OPERATIONS_MAX: usize = 256;
+
+/// Connections of a mount.
+pub const MOUNT_TRANSPORTS_MAX: usize = 64;

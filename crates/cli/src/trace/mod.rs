@@ -1,6 +1,7 @@
 //! `landfast trace`: what a capture of NFS traffic says of where the time goes.
 
 mod json;
+mod mountstats;
 mod notes;
 mod print;
 
@@ -19,8 +20,13 @@ use std::fs::File;
 use std::io::{self, BufWriter, Read, StdoutLock, Write};
 use std::path::Path;
 
+pub use mountstats::{PLACE as MOUNTSTATS, interval};
+
 /// Runs it.
 pub fn run(args: &TraceArgs) -> Exit {
+    if args.mountstats {
+        return mountstats::run(args);
+    }
     let name =
         if args.file == Path::new("-") { "standard input".into() } else { args.file.display().to_string() };
     match look(args) {

@@ -1,0 +1,122 @@
+//! What was counted between two readings.
+
+use super::{Counters, Mount, Mountstats, Transport};
+use std::collections::BTreeMap;
+
+/// What was counted between two readings.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Difference {
+    /// The mounts of the later reading; their ages are the seconds between the two.
+    pub mounts: Vec<Mount>,
+    /// Which of them are counted from their mount on, as they were not there before, or were mounted again since.
+    pub new: Vec<String>,
+    /// Mounts that are not there any more.
+    pub gone: Vec<String>,
+}
+
+/// Takes a reading from a later one.
+#[must_use]
+pub fn difference(before: &Mountstats, after: &Mountstats) -> Difference {
+    let mut found = Difference::default();
+    let mut earlier: BTreeMap<(&str, &str), &Mount> =
+        before.mounts.iter().map(|m| ((m.device.as_str(), m.on.as_str()), m)).collect();
+    for mount in &after.mounts {
+        let was = earlier.remove(&(mount.device.as_str(), mount.on.as_str()));
+        match was.and_then(|was| since(was, mount)) {
+            Some(mount) => found.mounts.push(mount),
+            None => {
+                found.new.push(mount.on.clone());
+                found.mounts.push(mount.clone());
+            }
+        }
+    }
+    found.gone = earlier.into_keys().map(|(_, on)| on.to_owned()).collect();
+    found
+}
+
+/// `None`: the counters have begun anew.
+fn since(was: &Mount, is: &Mount) -> Option<Mount> {
+    let mut operations = BTreeMap::new();
+    for (name, now) in &is.operations {
+        let then = was.operations.get(name).copied().unwrap_or_default();
+        operations.insert(name.clone(), minus(now, &then)?);
+    }
+    // Connections are not named: those of the same place are the same ones unless they have begun anew.
+    let transports = is.transports.iter().enumerate().map(|(n, now)| {
+        let then = was.transports.get(n).filter(|then| then.kind == now.kind);
+        then.and_then(|then| sent(now, then)).unwrap_or_else(|| now.clone())
+    });
+    Some(Mount {
+        age_s: is.age_s.checked_sub(was.age_s)?,
+        server_bytes: (
+            is.server_bytes.0.checked_sub(was.server_bytes.0)?,
+            is.server_bytes.1.checked_sub(was.server_bytes.1)?,
+        ),
+        transports: transports.collect(),
+        operations,
+        ..is.clone()
+    })
+}
+
+fn minus(now: &Counters, then: &Counters) -> Option<Counters> {
+    Some(Counters {
+        ops: now.ops.checked_sub(then.ops)?,
+        transmissions: now.transmissions.checked_sub(then.transmissions)?,
+        timeouts: now.timeouts.checked_sub(then.timeouts)?,
+        bytes_sent: now.bytes_sent.checked_sub(then.bytes_sent)?,
+        bytes_received: now.bytes_received.checked_sub(then.bytes_received)?,
+        queue_ms: now.queue_ms.checked_sub(then.queue_ms)?,
+        rtt_ms: now.rtt_ms.checked_sub(then.rtt_ms)?,
+        execute_ms: now.execute_ms.checked_sub(then.execute_ms)?,
+        errors: match (now.errors, then.errors) {
+            (Some(now), then) => Some(now.checked_sub(then.unwrap_or(0))?),
+            (None, _) => None,
+        },
+    })
+}
+
+fn sent(now: &Transport, then: &Transport) -> Option<Transport> {
+    Some(Transport {
+        kind: now.kind.clone(),
+        sends: now.sends.checked_sub(then.sends)?,
+        receives: now.receives.checked_sub(then.receives)?,
+        bad_xids: now.bad_xids.checked_sub(then.bad_xids)?,
+        under_way: now.under_way.checked_sub(then.under_way)?,
+        backlog: now.backlog.checked_sub(then.backlog)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mountstats::parse;
+
+    fn reading(age: u64, lookups: u64, sends: u64) -> Mountstats {
+        let text = format!(
+            "device s:/ mounted on /m with fstype nfs statvers=1.1\n\tage:\t{age}\n\txprt:\ttcp 1 1 1 1 1 {sends} {sends} 0 {sends} 0\n\
+             \tLOOKUP: {lookups} {lookups} 0 {lookups} {lookups} 0 {lookups} {lookups} 0\n"
+        );
+        parse(text.as_bytes())
+    }
+
+    #[test]
+    fn between_two_readings() {
+        let found = difference(&reading(10, 100, 100), &reading(15, 130, 140));
+        assert_eq!((found.new.len(), found.gone.len()), (0, 0));
+        let [m] = &found.mounts[..] else { panic!("{found:?}") };
+        assert_eq!((m.age_s, m.ops(), m.transports[0].sends), (5, 30, 40));
+    }
+
+    #[test]
+    fn mounts_that_come_and_go_and_begin_anew() {
+        let none = Mountstats::default();
+        let found = difference(&none, &reading(1, 7, 7));
+        assert_eq!((found.new, found.mounts[0].ops()), (vec!["/m".to_owned()], 7));
+        assert_eq!(difference(&reading(1, 7, 7), &none).gone, ["/m"]);
+        let found = difference(&reading(100, 1000, 1000), &reading(2, 7, 7));
+        assert_eq!((found.new, found.mounts[0].ops()), (vec!["/m".to_owned()], 7));
+        // A connection may begin anew while the mount goes on.
+        let found = difference(&reading(100, 1000, 1000), &reading(105, 1010, 4));
+        assert_eq!((found.new.len(), found.mounts[0].ops(), found.mounts[0].transports[0].sends), (0, 10, 4));
+    }
+}

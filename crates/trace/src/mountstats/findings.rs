@@ -1,0 +1,262 @@
+//! Where the time of a mount went, as far as its counters tell. Pure.
+//!
+//! The counters have sums only, and the time of a call from sending to its reply has both the network and the server in it. So the
+//! quickest of the operations stands for the round trip, whatever of it is the server's; what others that change nothing take beyond it is
+//! the server's; what those that change something take beyond these is the wait for stable storage.
+
+use super::{Counters, Mount};
+use landfast_model::{Shares, Terms, Verdict, Work};
+
+/// What an operation asks of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Class {
+    /// Little, and it changes nothing.
+    Plain,
+    /// A change that has to be stable before the answer.
+    Stable,
+    /// A WRITE: the counters do not tell which.
+    Write,
+    /// Data or whole directories on their way to the client.
+    Read,
+}
+
+impl Class {
+    /// The class of an operation, by the kernel's name for it.
+    #[must_use]
+    pub fn of(name: &str) -> Class {
+        match name {
+            "WRITE" => Class::Write,
+            "READ" | "READ_PLUS" | "READDIR" | "READDIRPLUS" | "READLINK" | "GETACL" | "GETXATTR" => {
+                Class::Read
+            }
+            "SETATTR" | "CREATE" | "MKDIR" | "SYMLINK" | "MKNOD" | "REMOVE" | "RMDIR" | "RENAME" | "LINK"
+            | "COMMIT" | "OPEN" | "SETACL" | "SETXATTR" | "REMOVEXATTR" | "ALLOCATE" | "DEALLOCATE"
+            | "CLONE" | "COPY" | "LAYOUTCOMMIT" => Class::Stable,
+            _ => Class::Plain,
+        }
+    }
+}
+
+/// An average of fewer is chance.
+const ENOUGH: u64 = 10;
+
+/// WRITEs of at least so many bytes on average are on their way, rather than waited for.
+const LARGE: f64 = 32.0 * 1024.0;
+
+/// What was found.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Findings {
+    /// Over how many seconds.
+    pub span_s: f64,
+    /// The terms.
+    pub terms: Terms,
+    /// What was done; how many files is not known.
+    pub work: Work,
+    /// Where the span went.
+    pub shares: Shares,
+    /// What bounds it.
+    pub verdict: Option<Verdict>,
+    /// What bounds the time in which calls were under way.
+    pub under_way: Option<Verdict>,
+    /// The operation that stands for the round trip.
+    pub quickest: Option<String>,
+    /// WRITEs were taken for stable ones.
+    pub writes_stable: bool,
+    /// Requests that were sent again.
+    pub retransmissions: u64,
+    /// Major timeouts.
+    pub timeouts: u64,
+}
+
+impl Findings {
+    /// Of a mount's counters over a span; `None`: over its age.
+    #[must_use]
+    pub fn of(mount: &Mount, span_s: Option<f64>) -> Findings {
+        let in_flight = mount.in_flight();
+        let round_trip = round_trip(mount);
+        let round_trip_ms = round_trip.map_or(0.0, |(_, ms)| ms);
+        let plain = sum(mount, |name| Class::of(name) == Class::Plain);
+        let plain_ms = plain.average(plain.rtt_ms).max(round_trip_ms);
+        let writes_stable = writes_stable(mount);
+        let mut parts = Shares::default();
+        let (mut synchronous, mut waits) = (0u64, 0.0);
+        for (name, c) in mount.used() {
+            let (rtt, ops) = (c.rtt_ms as f64, c.ops as f64);
+            // Before it is sent a request waits for a place; behind the reply the client has work with it.
+            parts.client += (c.execute_ms as f64 - rtt).max(0.0);
+            let trips = (ops * round_trip_ms).min(rtt);
+            let work = (ops * plain_ms).min(rtt) - trips;
+            let rest = rtt - trips - work;
+            parts.rtt += trips;
+            let large = |bytes: u64| c.average(bytes) >= LARGE;
+            match Class::of(name) {
+                Class::Stable => {
+                    (synchronous, waits) = (synchronous.saturating_add(c.ops), waits + rest);
+                    parts.server += work;
+                    parts.persistence += rest;
+                }
+                Class::Write if writes_stable => {
+                    (synchronous, waits) = (synchronous.saturating_add(c.ops), waits + rest);
+                    parts.server += work;
+                    parts.persistence += rest;
+                }
+                Class::Write if large(c.bytes_sent) => parts.bandwidth += work + rest,
+                Class::Read if large(c.bytes_received) => parts.bandwidth += work + rest,
+                _ => parts.server += work + rest,
+            }
+        }
+        // Calls that were under way together share the time that went by.
+        let scale = 1e-3 / in_flight;
+        let mut shares = Shares {
+            rtt: parts.rtt * scale,
+            persistence: parts.persistence * scale,
+            server: parts.server * scale,
+            bandwidth: parts.bandwidth * scale,
+            client: parts.client * scale,
+            loss: 0.0,
+        };
+        let under_way = shares.verdict();
+        let busy = shares.total();
+        let span_s = span_s.unwrap_or(mount.age_s as f64).max(busy);
+        let idle = span_s - busy;
+        shares.client += idle;
+        let ops = mount.ops();
+        let upload =
+            mount.operations.get("WRITE").filter(|c| c.bytes_sent > 0 && c.average(c.bytes_sent) >= LARGE);
+        let all = |of: fn(&Counters) -> u64| mount.used().fold(0u64, |sum, (_, c)| sum.saturating_add(of(c)));
+        let per = |value: f64, n: u64| if n == 0 { 0.0 } else { value / n as f64 };
+        let terms = Terms {
+            round_trip_s: round_trip_ms / 1e3,
+            server_s: (plain_ms - round_trip_ms) / 1e3,
+            persistence_s: per(waits, synchronous) / 1e3,
+            think_s: per(shares.client * in_flight, ops),
+            upload_bytes_per_s: upload.filter(|_| shares.bandwidth > 0.0).map(|c| {
+                let waited = (c.rtt_ms as f64 - c.ops as f64 * round_trip_ms).max(1.0) * scale;
+                c.bytes_sent as f64 / waited
+            }),
+            in_flight,
+        };
+        let work = Work {
+            files: 0,
+            bytes: mount.server_bytes.1,
+            calls: ops,
+            synchronous_calls: synchronous,
+            span_s: Some(span_s),
+        };
+        Findings {
+            span_s,
+            terms,
+            work,
+            shares,
+            verdict: shares.verdict(),
+            under_way,
+            quickest: round_trip.map(|(name, _)| name.to_owned()),
+            writes_stable,
+            retransmissions: all(Counters::retransmissions),
+            timeouts: all(|c| c.timeouts),
+        }
+    }
+
+    /// The part of the span in which no call was under way.
+    #[must_use]
+    pub fn idle_s(&self, mount: &Mount) -> f64 {
+        let busy: f64 = mount.used().map(|(_, c)| c.execute_ms as f64).sum();
+        (self.span_s - busy / 1e3 / self.terms.in_flight).max(0.0)
+    }
+}
+
+/// The operation that is quickest on average; of few calls if there are no others.
+fn round_trip(mount: &Mount) -> Option<(&str, f64)> {
+    let quickest = |least: u64| {
+        let used = mount.used().filter(|(_, c)| c.ops >= least);
+        used.map(|(name, c)| (name, c.average(c.rtt_ms))).min_by(|a, b| a.1.total_cmp(&b.1))
+    };
+    quickest(ENOUGH).or_else(|| quickest(1))
+}
+
+fn sum(mount: &Mount, wanted: impl Fn(&str) -> bool) -> Counters {
+    mount.used().filter(|(name, _)| wanted(name)).fold(Counters::default(), |sum, (_, c)| Counters {
+        ops: sum.ops.saturating_add(c.ops),
+        rtt_ms: sum.rtt_ms.saturating_add(c.rtt_ms),
+        ..sum
+    })
+}
+
+/// Whether WRITEs are to be taken for stable ones: Linux's client sends what one WRITE holds as FILE_SYNC, and anything larger as UNSTABLE
+/// with a COMMIT behind it.
+fn writes_stable(mount: &Mount) -> bool {
+    let of = |name: &str| mount.operations.get(name).copied().unwrap_or_default();
+    let (write, commit) = (of("WRITE"), of("COMMIT"));
+    // Half of the WRITEs are more than the COMMITs can be for, and they are small.
+    commit.ops.saturating_mul(2) < write.ops && write.average(write.bytes_sent) < 4.0 * LARGE
+        || commit.ops == 0 && write.ops > 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mountstats::parse;
+    use landfast_model::Bound;
+
+    fn findings(age: u64, in_flight: u64, operations: &str) -> Findings {
+        let text = format!(
+            "device s:/ mounted on /m with fstype nfs4 statvers=1.1\n\tage:\t{age}\n\txprt:\ttcp 1 1 1 1 1 100 100 0 {} 0\n{operations}",
+            100 * in_flight
+        );
+        Findings::of(&parse(text.as_bytes()).mounts[0], None)
+    }
+
+    /// 1,000 LOOKUPs of 1 ms and as many SETATTRs.
+    fn tar(setattr_ms: u64) -> String {
+        format!(
+            "LOOKUP: 1000 1000 0 1 1 0 1000 1000 0\nSETATTR: 1000 1000 0 1 1 0 {0} {0} 0\n",
+            1000 * setattr_ms
+        )
+    }
+
+    #[test]
+    fn waits_for_stable_storage() {
+        let found = findings(12, 1, &tar(11));
+        assert_eq!(found.verdict.unwrap().bound, Bound::Persistence);
+        assert!((found.terms.persistence_s - 0.010).abs() < 1e-9, "{found:?}");
+        assert!((found.terms.round_trip_s - 0.001).abs() < 1e-9, "{found:?}");
+        assert!((found.shares.total() - 12.0).abs() < 1e-6, "{found:?}");
+        assert_eq!((found.work.calls, found.work.synchronous_calls), (2000, 1000));
+    }
+
+    #[test]
+    fn round_trips_and_idle_time() {
+        let found = findings(2, 1, &tar(1));
+        assert_eq!(found.verdict.unwrap().bound, Bound::Rtt);
+        let found = findings(100, 1, &tar(1));
+        assert_eq!(found.verdict.unwrap().bound, Bound::Client);
+        assert_eq!(found.under_way.unwrap().bound, Bound::Rtt);
+        assert!((found.terms.think_s - 0.049).abs() < 1e-9, "{found:?}");
+        // A mount of this second.
+        assert!((findings(0, 1, &tar(1)).span_s - 2.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn calls_under_way_together_share_the_time() {
+        let found = findings(3, 4, &tar(11));
+        assert!((found.shares.persistence - 2.5).abs() < 1e-6, "{found:?}");
+    }
+
+    #[test]
+    fn large_writes_are_on_their_way() {
+        let large = "LOOKUP: 10 10 0 1 1 0 10 10 0\nWRITE: 100 100 0 104857600 1 0 10100 10100 0\nCOMMIT: 1 1 0 1 1 0 20 20 0\n";
+        let found = findings(11, 1, large);
+        assert_eq!((found.verdict.unwrap().bound, found.writes_stable), (Bound::Bandwidth, false));
+        let rate = found.terms.upload_bytes_per_s.unwrap();
+        assert!((rate - 104_857_600.0 / 10.0).abs() < 1.0, "{rate}");
+        assert!(findings(1, 1, "WRITE: 100 100 0 400000 1 0 10100 10100 0\n").writes_stable);
+    }
+
+    #[test]
+    fn nothing_was_done() {
+        let found = findings(0, 1, "");
+        assert_eq!((found.verdict, found.under_way, found.work.calls), (None, None, 0));
+        let found = findings(5, 1, "");
+        assert_eq!((found.verdict.unwrap().bound, found.under_way), (Bound::Client, None));
+    }
+}
