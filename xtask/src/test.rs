@@ -17,7 +17,7 @@ use crate::proc::{self, command, output};
 use crate::steps::{Job, Outcome, Steps};
 
 /// The experiments whose claims must hold.
-const EXPERIMENTS: [&str; 12] = [
+const EXPERIMENTS: [&str; 13] = [
     "client-rpcs",
     "nested-open",
     "web-page",
@@ -26,6 +26,7 @@ const EXPERIMENTS: [&str; 12] = [
     "server-memory",
     "large-directory",
     "beside-ganesha",
+    "predicted",
     "log-throughput",
     "checkpoint-stall",
     "recovery-speed",

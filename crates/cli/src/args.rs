@@ -49,6 +49,8 @@ pub enum Command {
 2 nothing could be measured, 130 interrupted."
     )]
     Probe(ProbeArgs),
+    /// How long `tar -x` takes onto a server, now and with other devices, clients or networks
+    Predict(crate::predict::args::PredictArgs),
     /// Whether any NFS server keeps what it acknowledged when its power is cut
     #[command(subcommand)]
     Verify(VerifyCommand),

@@ -8,6 +8,7 @@ mod exit;
 mod lab;
 mod lab_verify;
 mod log;
+mod predict;
 mod probe;
 mod process;
 mod progress;
@@ -52,6 +53,7 @@ fn main() -> ExitCode {
         Command::Log(command) => log::run(&command),
         Command::Trace(args) => trace::run(&args),
         Command::Probe(args) => probe::run(&args),
+        Command::Predict(args) => predict::run(&args),
     }
     .into()
 }

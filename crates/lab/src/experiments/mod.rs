@@ -12,6 +12,7 @@ mod eight_clients;
 mod large_directory;
 mod log_throughput;
 pub(crate) mod nested_open;
+mod predicted;
 mod recovery_speed;
 mod serial_flushes;
 mod server_memory;
@@ -50,7 +51,7 @@ pub struct Experiment {
 }
 
 /// Every experiment.
-pub const ALL: [Experiment; 16] = [
+pub const ALL: [Experiment; 17] = [
     Experiment {
         name: "untar-vs-serial",
         about: "untar against local extraction and one file at a time, data disk 10 ms, log 0.05 ms",
@@ -110,6 +111,11 @@ pub const ALL: [Experiment; 16] = [
         name: "web-page",
         about: "a web page's hundred files looked at, read and written, beside one thing at a time",
         run: web_page::run,
+    },
+    Experiment {
+        name: "predicted",
+        about: "what `landfast predict` says beside what is measured: now, and after each kind of change",
+        run: predicted::run,
     },
     Experiment {
         name: "trace-speed",

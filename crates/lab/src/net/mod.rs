@@ -62,8 +62,8 @@ impl Link {
         Ok(link)
     }
 
-    /// A link that is not calibrated.
-    fn start_raw(target: SocketAddr, rtt: Duration) -> Result<Self> {
+    /// A link that is not calibrated: its round trip is longer than `rtt` by what the relay needs.
+    pub(crate) fn start_raw(target: SocketAddr, rtt: Duration) -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context(|| "open a local port".into())?;
         let addr = listener.local_addr().context(|| "local port".into())?;
         let shared = Arc::new(Shared {

@@ -8,9 +8,15 @@ use std::fmt;
 /// Operations of a file in a COMPOUND that must be stable: OPEN that creates, WRITE, SETATTR of the times.
 pub(super) const COMPOUND_SYNCHRONOUS: u64 = 3;
 
+/// What an object in a COMPOUND costs the server, in calls that have nothing to make stable: most of what such a call costs comes
+/// with any call, whatever is in it.
+pub(super) const COMPOUND_WORK: u64 = 2;
+
 /// Round trips that Landfast's `untar` waits for from its start to its end, beside those for files (`landfast lab run
-/// client-round-trips` holds it to six in all).
+/// client-round-trips` holds it to six in all); and how many of them are for what has to be stable: the session, the first directories,
+/// the last attributes of the topmost one.
 pub(super) const SESSION_WAITS: u64 = 5;
+pub(super) const SESSION_SYNCHRONOUS: u64 = 3;
 
 /// The largest number that a count in a change may be.
 const COUNT_MAX: u64 = 1 << 20;

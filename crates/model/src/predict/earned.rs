@@ -99,6 +99,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_is_stored_was_right_within_20_percent_in_all_its_cases() {
+        let stored = Earned::stored();
+        let lines: serde_json::Value = serde_json::from_str(include_str!("earned.json")).unwrap();
+        assert_eq!(
+            lines["lines"].as_array().map(Vec::len),
+            Some(stored.cases().len()),
+            "a line is not understood"
+        );
+        assert!(stored.cases().len() >= 10);
+        for case in stored.cases() {
+            assert!(case.error().abs() <= 0.20, "{case:?}");
+        }
+        for kind in Kind::ALL.into_iter().filter(|kind| *kind != Kind::Delegations) {
+            assert!(stored.within(kind).is_some_and(|part| part > 0.0), "{}", kind.name());
+        }
+    }
+
+    #[test]
     fn the_error_bar_is_the_90th_percentile_of_its_kind() {
         let case = |kind, percent: u32| Case {
             kind,

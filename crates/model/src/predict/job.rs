@@ -18,6 +18,17 @@ pub enum Version {
     V4,
 }
 
+/// How often a client looks at names and directories between what it makes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Looks {
+    /// Never: what it has made it knows.
+    Never,
+    /// Once at each directory: Linux, where the server says that a directory has changed by this client's own doing only.
+    Once,
+    /// For each name before it is made, and at the directory again: Linux 6.1, where the server does not.
+    Each,
+}
+
 /// How `tar -x` and the client below it do their work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Manner {
@@ -29,9 +40,8 @@ pub struct Manner {
     pub modes: bool,
     /// tar sets times: without `--touch`.
     pub times: bool,
-    /// The client looks for each name before it is made and at each directory again after it has changed: what Linux does where
-    /// the server cannot say that a directory changed by this client's own doing only.
-    pub lookups: bool,
+    /// How often the client looks at names and directories.
+    pub looks: Looks,
     /// Files are made exclusively, and get their first attributes in a SETATTR behind it (RFC 1813 section 3.3.8, RFC 8881 section
     /// 18.16.4): what Linux does, but on a session that outlives the server (section 18.36.3, CREATE_SESSION4_FLAG_PERSIST).
     pub exclusive: bool,
@@ -48,7 +58,7 @@ impl Manner {
             owners: true,
             modes: true,
             times: true,
-            lookups: false,
+            looks: Looks::Once,
             exclusive: true,
             write_bytes: WRITE_BYTES,
         }
@@ -147,12 +157,17 @@ impl Tree {
         // CREATE or OPEN, a SETATTR if that was exclusive, one WRITE FILE_SYNC, what tar sets; CLOSE.
         let make = 2 + set + u64::from(manner.exclusive);
         let mut file = Calls::new(make + u64::from(v4), make);
-        // MKDIR or CREATE, what tar sets at its end; a LOOKUP and an ACCESS, if only once.
-        let mut dir = Calls::new(3 + set, 1 + set);
-        if manner.lookups {
-            file = file.plus(Calls::new(if v4 { 5 } else { 3 }, 0));
-            dir = dir.plus(Calls::new(2, 0));
-        }
+        // MKDIR or CREATE, and what tar sets at its end.
+        let mut dir = Calls::new(1 + set, 1 + set);
+        let (looks_file, looks_dir) = match manner.looks {
+            Looks::Never => (0, 0),
+            // LOOKUP, ACCESS.
+            Looks::Once => (0, 2),
+            // LOOKUP of the directory, of the name, and once more; of version 4 with an ACCESS. A directory is asked for access thrice.
+            Looks::Each => (if v4 { 5 } else { 3 }, 4),
+        };
+        file = file.plus(Calls::new(looks_file, 0));
+        dir = dir.plus(Calls::new(looks_dir, 0));
         let write = Calls::new(1, 1);
         // Several WRITEs go UNSTABLE, together, and a COMMIT behind them.
         let large = Calls {

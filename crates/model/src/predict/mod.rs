@@ -19,11 +19,11 @@ mod job;
 
 pub use change::{Change, Kind, Time};
 pub use earned::{Case, Earned};
-pub use job::{Calls, Job, Manner, Tree, Version, WRITE_BYTES};
+pub use job::{Calls, Job, Looks, Manner, Tree, Version, WRITE_BYTES};
 
 use crate::shares::Shares;
 use crate::terms::Terms;
-use change::{COMPOUND_SYNCHRONOUS, SESSION_WAITS};
+use change::{COMPOUND_SYNCHRONOUS, COMPOUND_WORK, SESSION_SYNCHRONOUS, SESSION_WAITS};
 use serde::{Deserialize, Serialize};
 
 /// The longest time that a term may be, in seconds: an hour.
@@ -223,17 +223,18 @@ impl Plan {
                     return Err(Unknown::Files);
                 }
                 let small = job.files.saturating_sub(job.large);
-                let compounds = (small.div_ceil(files) + job.others.div_ceil(files)) as f64;
+                let members = small.saturating_add(job.others);
+                let compounds = members.div_ceil(files) as f64;
                 // Large files as before: WRITEs together, and a COMMIT.
-                let large = job.large as f64 * 3.0;
-                self.calls = compounds + large + SESSION_WAITS as f64;
-                self.waits = compounds + large;
+                let large = job.large as f64;
+                self.calls = compounds + 3.0 * large + SESSION_WAITS as f64;
+                self.waits = compounds + 3.0 * large;
                 self.alone = SESSION_WAITS as f64;
-                let each = (small.saturating_mul(COMPOUND_SYNCHRONOUS).saturating_add(job.others)) as f64;
-                self.synchronous = if at_once { compounds } else { each } + 2.0 * job.large as f64;
-                // Less of each call, but all that it was made for.
-                self.worked = job.calls.synchronous as f64;
-                self.parts = compounds + job.large as f64;
+                let each = small.saturating_mul(COMPOUND_SYNCHRONOUS).saturating_add(job.others) as f64;
+                let stable = if at_once { compounds } else { each };
+                self.synchronous = stable + 2.0 * large + SESSION_SYNCHRONOUS as f64;
+                self.worked = compounds + members.saturating_mul(COMPOUND_WORK) as f64 + 3.0 * large;
+                self.parts = compounds + large;
                 self.compounds = true;
             }
         }
@@ -264,9 +265,17 @@ impl Plan {
 }
 
 /// How long a synchronous call waits until it is stable, where a flush takes `persistence` and each of `streams` does other things for
-/// `between`. What comes while a flush is under way waits for its end and then for the next one, together with all that came.
+/// `between`.
+///
+/// What comes while a flush is under way waits for its end, half of it on average, and then for the next one, together with all
+/// that came. How often that is, the other streams' flushes say. Where flushes are longer than what is between, everybody comes back
+/// while one is under way: a call and what is before it take two flushes, whatever is before it.
 fn waited(persistence: f64, between: f64, streams: f64) -> f64 {
-    if streams <= 1.0 { persistence } else { persistence.max(2.0 * persistence - between) }
+    if streams <= 1.0 || persistence <= 0.0 {
+        return persistence;
+    }
+    let busy = ((streams - 1.0) * persistence / (between + persistence)).min(1.0);
+    (persistence * (1.0 + busy / 2.0)).max(2.0 * persistence - between)
 }
 
 #[cfg(test)]

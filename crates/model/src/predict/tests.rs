@@ -47,10 +47,10 @@ fn each_change_changes_its_term() {
     near(one(&terms(), &v3, Change::LogDevice { persistence_s: 1.0 }), 6000.0 * 5.05e-3);
     near(one(&terms(), &v3, Change::RoundTrip { round_trip_s: 0.1e-3 }), 6000.0 * 4.15e-3);
     near(one(&terms(), &v4, Change::Delegations), 5000.0 * 5.05e-3);
-    // 63 COMPOUNDs; three things a file to be made stable, or one a COMPOUND.
+    // 63 COMPOUNDs; three things a file to be made stable, or one a COMPOUND; five round trips for a session, three of them stable.
     let compound = |at_once| one(&terms(), &v3, Change::Compound { files: 16, at_once });
-    near(compound(true), 68e-3 + 6000.0 * 50e-6 + 63.0 * 4e-3);
-    near(compound(false), 68e-3 + 6000.0 * 50e-6 + 3000.0 * 4e-3);
+    near(compound(true), 68e-3 + 2063.0 * 50e-6 + 66.0 * 4e-3);
+    near(compound(false), 68e-3 + 2063.0 * 50e-6 + 3003.0 * 4e-3);
 }
 
 #[test]
@@ -61,8 +61,9 @@ fn streams_share_flushes_and_wait_for_them() {
     near(streams(4e-3, 1), 6000.0 * 5.05e-3);
     // A flush is longer than what is between two: each call waits for the rest of one and for its own.
     near(streams(4e-3, 4), 6000.0 * 8e-3 / 4.0);
-    // The other way round nobody meets.
-    near(streams(0.5e-3, 4), 6000.0 * 1.55e-3 / 4.0);
+    // The other way round they meet as often as the others' flushes are under way.
+    near(streams(1e-3, 2), 6000.0 * (1.05e-3 + 1e-3 + 0.5e-3 / 2.05) / 2.0);
+    near(streams(1e-3, 1_000_000), 6.0 * (1.05e-3 + 1.5e-3));
     // No more streams than files.
     near(streams(0.0, 1_000_000), 6.0 * 1.05e-3);
 }
@@ -122,4 +123,105 @@ fn the_error_bar_holds_what_was_off_before_and_what_is_off_here() {
         predict_with(&terms(), &job(Version::V3), &[], &Earned::default()).unwrap().now.within_s,
         None
     );
+}
+
+/// Captures of `tar -x` of 200 files by Linux 6.1 onto nfs-ganesha, with latency added to the network or to what makes things stable, on
+/// a machine that had much other work: version, added milliseconds of each, calls, synchronous ones among them, seconds; then, in
+/// milliseconds, the shortest call, the mean of calls that change nothing and of those that do, and what was between calls.
+struct Seen {
+    name: &'static str,
+    calls: u64,
+    synchronous: u64,
+    span_s: f64,
+    round_trip_ms: f64,
+    looked_ms: f64,
+    stable_ms: f64,
+    think_ms: f64,
+}
+
+const fn seen(name: &'static str, counts: (u64, u64), span_s: f64, ms: [f64; 4]) -> Seen {
+    let [round_trip_ms, looked_ms, stable_ms, think_ms] = ms;
+    Seen {
+        name,
+        calls: counts.0,
+        synchronous: counts.1,
+        span_s,
+        round_trip_ms,
+        looked_ms,
+        stable_ms,
+        think_ms,
+    }
+}
+
+const CAPTURES: [Seen; 9] = [
+    // Without anything added; of v3 and v4.1 only the time as a whole is known, and all of it is counted as the client's.
+    seen("v3", (1877, 1236), 8.13, [0.1, 0.1, 0.1, 8.13 / 1.877 - 0.1]),
+    seen("v4.0", (2496, 1236), 8.51, [0.061, 0.422, 1.284, 2.559]),
+    seen("v4.1", (2498, 1236), 9.72, [0.1, 0.1, 0.1, 9.72 / 2.498 - 0.1]),
+    seen("v3, 10 ms", (1877, 1236), 31.94, [10.207, 12.062, 13.227, 4.186]),
+    seen("v3, WRITE 20 ms", (1877, 1236), 14.86, [0.072, 0.665, 5.226, 4.251]),
+    seen("v4.0, 10 ms", (2496, 1236), 36.0, [10.2, 10.2, 10.2, 4.22]),
+    seen("v4.1, 10 ms", (2498, 1236), 36.09, [10.212, 11.270, 11.979, 2.827]),
+    seen("v4.1, 5 ms, stable 5 ms", (2498, 1236), 35.18, [5.192, 6.659, 13.915, 3.832]),
+    seen("v4.1, stable 10 ms", (2497, 1236), 25.10, [0.101, 0.856, 12.772, 3.297]),
+];
+
+impl Seen {
+    fn of(name: &str) -> &'static Seen {
+        CAPTURES.iter().find(|c| c.name == name).unwrap()
+    }
+
+    fn terms(&self) -> Terms {
+        Terms {
+            round_trip_s: self.round_trip_ms / 1e3,
+            server_s: (self.looked_ms - self.round_trip_ms) / 1e3,
+            persistence_s: (self.stable_ms - self.looked_ms) / 1e3,
+            think_s: self.think_ms / 1e3,
+            upload_bytes_per_s: None,
+            in_flight: 1.0,
+        }
+    }
+
+    fn job(&self) -> Job {
+        let (calls, synchronous_calls) = (self.calls, self.synchronous);
+        let work = crate::Work { files: 200, bytes: 0, calls, synchronous_calls, span_s: Some(self.span_s) };
+        Job::repeat(&work, 1.0, None).unwrap()
+    }
+}
+
+#[test]
+fn the_equation_makes_up_the_time_of_each_capture() {
+    for capture in CAPTURES {
+        let seconds = predict(&capture.terms(), &capture.job(), &[]).unwrap().now.seconds;
+        assert!((seconds / capture.span_s - 1.0).abs() < 0.01, "{}: {seconds}", capture.name);
+    }
+}
+
+#[test]
+fn what_one_capture_says_of_another_is_right_within_20_percent_in_eight_of_ten() {
+    // Milliseconds added to the round trip; what a stable call needs then beyond another, in milliseconds.
+    let cases: [(&str, &str, f64, Option<f64>); 10] = [
+        ("v3", "v3, 10 ms", 10.0, None),
+        ("v4.0", "v4.0, 10 ms", 10.0, None),
+        ("v4.1", "v4.1, 10 ms", 10.0, None),
+        ("v3, WRITE 20 ms", "v3, 10 ms", 10.0, Some(1.165)),
+        ("v4.1, 5 ms, stable 5 ms", "v4.1, 10 ms", 5.0, Some(0.709)),
+        ("v4.1, stable 10 ms", "v4.1, 10 ms", 10.0, Some(0.709)),
+        ("v4.1, stable 10 ms", "v4.1", 0.0, Some(0.709)),
+        ("v4.1, 10 ms", "v4.1", -10.0, None),
+        // While these two were made the client was held up more than while the others were: 4 ms between calls.
+        ("v3, 10 ms", "v3", -10.0, None),
+        ("v4.1, 5 ms, stable 5 ms", "v4.1", -5.0, Some(0.709)),
+    ];
+    let mut off = Vec::new();
+    for (from, to, added_ms, stable_ms) in cases {
+        let (from, to) = (Seen::of(from), Seen::of(to));
+        let mut changes = vec![Change::RoundTrip { round_trip_s: (from.round_trip_ms + added_ms) / 1e3 }];
+        changes.extend(stable_ms.map(|ms| Change::LogDevice { persistence_s: ms / 1e3 }));
+        let p = predict(&from.terms(), &from.job(), &changes).unwrap();
+        let seconds = p.together.or(p.each[0].outlook).unwrap().seconds;
+        off.push((seconds / to.span_s - 1.0, from.name, to.name));
+    }
+    let within = off.iter().filter(|(error, ..)| error.abs() <= 0.20).count();
+    assert!(within >= 8, "{off:?}");
 }

@@ -1,0 +1,149 @@
+//! `landfast predict`: how long `tar -x` takes onto a server, now and after changes.
+
+pub mod args;
+mod input;
+mod print;
+
+use crate::exit::{Exit, print_json};
+use args::{PredictArgs, WayArgs};
+use input::Seen;
+use landfast_model::predict::{Change, Earned, Job, Kind, Looks, Manner, Prediction, Tree, Version};
+use landfast_model::{Terms, predict};
+use serde_json::json;
+use std::io::IsTerminal;
+
+/// Runs it.
+pub fn run(args: &PredictArgs) -> Exit {
+    match foretell(args) {
+        Ok(found) => found.report(args),
+        Err(e) => {
+            eprintln!("landfast: {e}");
+            Exit::Failed
+        }
+    }
+}
+
+/// What was predicted, and from what.
+struct Found {
+    terms: Terms,
+    job: Job,
+    /// What is extracted; `None`: what the trace saw, again.
+    tree: Option<Tree>,
+    manner: Manner,
+    prediction: Prediction,
+    /// Something could not be read, and is not counted.
+    partly: bool,
+}
+
+fn foretell(args: &PredictArgs) -> Result<Found, String> {
+    let seen = seen(&args.way)?;
+    let what = &args.what;
+    if args.manner.write_size == 0 {
+        return Err("--write-size: WRITEs of nothing".into());
+    }
+    let vers = args.manner.vers.map(Version::from).or_else(|| seen.version());
+    let mut manner = Manner {
+        owners: !args.manner.no_same_owner,
+        modes: !args.manner.no_same_permissions,
+        times: !args.manner.touch,
+        exclusive: !args.manner.guarded,
+        write_bytes: args.manner.write_size,
+        ..Manner::new(vers.unwrap_or(Version::V4))
+    };
+    manner.looks = if args.manner.lookups { Looks::Each } else { as_seen(&seen, &manner) };
+    let mut partly = false;
+    let tree = if let Some(path) = &what.archive {
+        Some(input::archive(path, manner.write_bytes)?)
+    } else if let Some(path) = &what.dir {
+        Some(input::directory(path, manner.write_bytes, |path, e| {
+            eprintln!("landfast: {}: {e}; it is not counted", path.display());
+            partly = true;
+        })?)
+    } else {
+        what.files.map(|files| {
+            let mut tree = Tree { dirs: what.dirs, ..Tree::default() };
+            tree.add_files(files, what.size, manner.write_bytes);
+            tree
+        })
+    };
+    let job = match (&tree, &seen.work) {
+        (Some(tree), _) => Job::extract(tree, &manner),
+        (None, Some(work)) if args.way.trace.is_some() => {
+            Job::repeat(work, seen.terms.in_flight, vers).map_err(|e| e.to_string())?
+        }
+        _ => return Err("say what is extracted: --archive FILE, --dir DIR, or --files N".into()),
+    };
+    let mut changes = args.changes.chosen();
+    if changes.is_empty() {
+        changes = Change::usual(&seen.terms);
+    }
+    let prediction = predict(&seen.terms, &job, &changes).map_err(|e| e.to_string())?;
+    Ok(Found { terms: seen.terms, job, tree, manner, prediction, partly })
+}
+
+fn seen(way: &WayArgs) -> Result<Seen, String> {
+    if let Some(path) = &way.trace {
+        return input::report(path, "trace");
+    }
+    if let Some(path) = &way.probe {
+        return input::report(path, "probe");
+    }
+    let seconds = |t: Option<std::time::Duration>| t.unwrap_or_default().as_secs_f64();
+    Ok(Seen::typed(Terms {
+        round_trip_s: seconds(way.rtt),
+        server_s: seconds(way.server),
+        persistence_s: seconds(way.persistence),
+        think_s: seconds(way.think),
+        upload_bytes_per_s: way.bandwidth.map(|b| b as f64),
+        in_flight: 1.0,
+    }))
+}
+
+/// How often the client of a trace looked at names, going by its calls for each file.
+fn as_seen(seen: &Seen, manner: &Manner) -> Looks {
+    let Some(work) = seen.work.filter(|work| work.files > 0) else { return Looks::Once };
+    let per_file = work.calls as f64 / work.files as f64;
+    let off = |looks| {
+        let tree = Tree { files: 1, ..Tree::default() };
+        (tree.calls(&Manner { looks, ..*manner }).all as f64 - per_file).abs()
+    };
+    if off(Looks::Each) < off(Looks::Once) { Looks::Each } else { Looks::Once }
+}
+
+impl Found {
+    fn report(&self, args: &PredictArgs) -> Exit {
+        if args.json {
+            if print_json(&self.json()).is_none() {
+                return Exit::Failed;
+            }
+        } else {
+            let chart = args.chart || std::io::stdout().is_terminal();
+            if let Err(e) = self.print(chart)
+                && e.kind() != std::io::ErrorKind::BrokenPipe
+            {
+                eprintln!("landfast: standard output: {e}");
+                return Exit::Failed;
+            }
+        }
+        if self.partly { Exit::Partly } else { Exit::Done }
+    }
+
+    fn json(&self) -> serde_json::Value {
+        let earned = Earned::stored();
+        let bars: serde_json::Map<_, _> = Kind::ALL
+            .into_iter()
+            .filter_map(|kind| {
+                let cases = earned.cases().iter().filter(|c| c.kind == kind).count();
+                Some((kind.name().to_owned(), json!({ "cases": cases, "within": earned.within(kind)? })))
+            })
+            .collect();
+        let mut all = json!(self.prediction);
+        if let Some(all) = all.as_object_mut() {
+            all.insert("terms".into(), json!(self.terms));
+            all.insert("job".into(), json!(self.job));
+            all.insert("tree".into(), json!(self.tree));
+            all.insert("earned".into(), bars.into());
+        }
+        all
+    }
+}

@@ -1,0 +1,222 @@
+//! What was predicted, for people: a table, and a chart of bars.
+
+use super::Found;
+use crate::units::{show_bytes, show_count};
+use comfy_table::{Cell, CellAlignment, Table, presets};
+use landfast_model::predict::{Earned, Outlook, Time, Version};
+use std::io::{self, Write};
+
+/// Columns of a chart where the terminal does not say.
+const COLUMNS_DEFAULT: usize = 80;
+/// The least that is left for bars.
+const BAR_MIN: usize = 10;
+
+/// What the parts of a bar are drawn with, and what they are: round trips, persistence, the server, all else.
+const PARTS: [(char, &str); 4] =
+    [('█', "round trips"), ('▓', "persistence"), ('▒', "server"), ('░', "client, bandwidth")];
+
+fn parts(outlook: &Outlook) -> [f64; 4] {
+    let s = &outlook.shares;
+    [s.rtt, s.persistence, s.server, s.client + s.bandwidth + s.loss]
+}
+
+fn within(outlook: &Outlook) -> String {
+    outlook
+        .within_s
+        .map_or_else(|| "not tried".to_owned(), |(low, high)| format!("{} to {}", Time(low), Time(high)))
+}
+
+impl Found {
+    pub(super) fn print(&self, chart: bool) -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        writeln!(out, "{}", self.head())?;
+        writeln!(out)?;
+        writeln!(out, "{}", self.table())?;
+        if chart {
+            let columns = std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok());
+            writeln!(out)?;
+            for line in bars(&self.rows(), columns.unwrap_or(COLUMNS_DEFAULT)) {
+                writeln!(out, "{line}")?;
+            }
+        }
+        writeln!(out)?;
+        for note in self.notes() {
+            writeln!(out, "{note}")?;
+        }
+        out.flush()
+    }
+
+    /// What is to be done, and what it costs, in a sentence each.
+    fn head(&self) -> String {
+        let t = &self.terms;
+        let calls = &self.job.calls;
+        let what = match &self.tree {
+            Some(tree) => {
+                let version = if self.manner.version == Version::V3 { "3" } else { "4" };
+                format!(
+                    "tar -x of {} files, {}, and {} other objects over NFSv{version}",
+                    show_count(tree.files),
+                    show_bytes(tree.bytes),
+                    show_count(self.job.others)
+                )
+            }
+            None => "What the trace saw, again".to_owned(),
+        };
+        let per_file = match self.job.files {
+            0 => String::new(),
+            files => format!(" ({:.1} a file)", calls.all as f64 / files as f64),
+        };
+        let mut costs = vec![
+            format!("round trip {}", Time(t.round_trip_s)),
+            format!("server {} a call", Time(t.server_s)),
+            format!("persistence {} more", Time(t.persistence_s)),
+        ];
+        if t.think_s > 0.0 {
+            costs.push(format!("client {} between calls", Time(t.think_s)));
+        }
+        if let Some(bytes) = t.upload_bytes_per_s {
+            costs.push(format!("{} a second", show_bytes(bytes as u64)));
+        }
+        format!(
+            "{what}: {} calls{per_file}, {} of them stable before their answer.\n{}.",
+            show_count(calls.all),
+            show_count(calls.synchronous),
+            costs.join(", ")
+        )
+    }
+
+    /// All that there is a time for.
+    fn rows(&self) -> Vec<(&str, Option<&Outlook>)> {
+        let p = &self.prediction;
+        let mut rows = vec![("now", Some(&p.now))];
+        rows.extend(p.each.iter().map(|o| (o.name.as_str(), o.outlook.as_ref())));
+        rows.extend(p.together.as_ref().map(|o| ("all of them", Some(o))));
+        rows
+    }
+
+    fn table(&self) -> Table {
+        let mut t = Table::new();
+        t.load_preset(presets::NOTHING);
+        let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
+        let mut head = vec![Cell::new("")];
+        head.extend(
+            [
+                "time",
+                "within",
+                "times\nas fast",
+                "round\ntrips",
+                "persistence",
+                "server",
+                "client,\nbandwidth",
+                "calls",
+            ]
+            .map(|h| right(h.to_owned())),
+        );
+        t.set_header(head);
+        let now = self.prediction.now.seconds;
+        if let Some(measured) = self.prediction.measured_s {
+            t.add_row([Cell::new("now, as it was seen"), right(Time(measured).to_string())]);
+        }
+        for (name, outlook) in self.rows() {
+            let mut cells = vec![Cell::new(name)];
+            match outlook {
+                None => cells.push(right("-".to_owned())),
+                Some(o) => {
+                    cells.push(right(Time(o.seconds).to_string()));
+                    cells.push(right(within(o)));
+                    cells.push(right(format!("{:.1}", now / o.seconds)));
+                    cells.extend(parts(o).map(|s| right(Time(s).to_string())));
+                    cells.push(right(show_count(o.calls)));
+                }
+            }
+            t.add_row(cells);
+        }
+        t
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        for outcome in &self.prediction.each {
+            if let Some(why) = outcome.unknown {
+                notes.push(format!("{}: {why}", outcome.name));
+            }
+        }
+        let earned = Earned::stored();
+        match earned.cases().len() {
+            0 => notes.push("within: no prediction has been tried yet".to_owned()),
+            n => notes.push(format!(
+                "within: nine of ten predictions of the kind were off by no more, of {n} that were tried (landfast lab run predicted)"
+            )),
+        }
+        notes
+    }
+}
+
+/// A bar for each row, the longest as long as there is room.
+fn bars(rows: &[(&str, Option<&Outlook>)], columns: usize) -> Vec<String> {
+    let rows: Vec<_> = rows.iter().filter_map(|(name, o)| Some((*name, (*o)?))).collect();
+    let times: Vec<String> = rows.iter().map(|(_, o)| Time(o.seconds).to_string()).collect();
+    let widest = |texts: &mut dyn Iterator<Item = &str>| texts.map(|t| t.chars().count()).max().unwrap_or(0);
+    let names = widest(&mut rows.iter().map(|(name, _)| *name));
+    let figures = widest(&mut times.iter().map(String::as_str));
+    let room = columns.saturating_sub(names + figures + 3).max(BAR_MIN);
+    let longest = rows.iter().map(|(_, o)| o.seconds).fold(0.0, f64::max);
+    let mut lines: Vec<String> = rows
+        .iter()
+        .zip(&times)
+        .map(|((name, o), time)| {
+            format!("{name:names$}  {}  {time}", bar(o, longest, room)).trim_end().to_owned()
+        })
+        .collect();
+    let legend: Vec<String> = PARTS.iter().map(|(c, what)| format!("{c} {what}")).collect();
+    lines.push(format!("{:names$}  {}", "", legend.join("  ")));
+    lines
+}
+
+/// One bar: its parts end where all up to them end, so that none is off by more than half a column.
+fn bar(outlook: &Outlook, longest: f64, room: usize) -> String {
+    if longest <= 0.0 {
+        return String::new();
+    }
+    let (mut text, mut up_to, mut drawn) = (String::new(), 0.0, 0);
+    for ((c, _), seconds) in PARTS.iter().zip(parts(outlook)) {
+        up_to += seconds;
+        let end = (up_to / longest * room as f64).round() as usize;
+        text.extend(std::iter::repeat_n(*c, end.saturating_sub(drawn)));
+        drawn = drawn.max(end);
+    }
+    // What takes any time is seen.
+    if text.is_empty() { "▏".to_owned() } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use landfast_model::Shares;
+
+    fn outlook(rtt: f64, persistence: f64) -> Outlook {
+        let shares = Shares { rtt, persistence, ..Shares::default() };
+        Outlook { seconds: shares.total(), within_s: None, shares, calls: 1 }
+    }
+
+    #[test]
+    fn bars_are_as_long_as_their_times() {
+        let (now, then, none) = (outlook(10.0, 30.0), outlook(10.0, 0.0), outlook(0.01, 0.0));
+        let rows = [("now", Some(&now)), ("then", Some(&then)), ("not", None), ("soon", Some(&none))];
+        let lines = bars(&rows, 52);
+        let drawn = |line: &str| line.chars().filter(|c| "█▓▒░▏".contains(*c)).collect::<String>();
+        let full = 52 - 4 - 5 - 3;
+        assert_eq!(lines.len(), 4);
+        assert_eq!(drawn(&lines[0]).chars().count(), full);
+        assert_eq!(drawn(&lines[0]).chars().filter(|c| *c == '█').count(), full / 4);
+        assert_eq!(drawn(&lines[1]).chars().count(), full / 4);
+        assert_eq!(drawn(&lines[2]), "▏");
+        assert!(lines[..3].iter().all(|l| l.chars().count() <= 52), "{lines:?}");
+    }
+
+    #[test]
+    fn a_narrow_terminal_has_bars_too() {
+        let now = outlook(1.0, 1.0);
+        assert!(bars(&[("a name that is long", Some(&now))], 0)[0].contains('█'));
+    }
+}
