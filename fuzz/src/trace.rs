@@ -81,7 +81,7 @@ pub fn trace(data: &[u8]) {
     let (totals, seen) = trace.finish();
     assert!(totals.calls_matched + totals.calls_unmeasured <= totals.calls_seen);
     assert!(totals.calls_matched <= seen.matched);
-    let found = seen.analysis.finish(&totals);
+    let found = seen.analysis.finish();
     let span: f64 = found.pairs.iter().map(|pair| pair.span_s).sum();
     for (_, part) in found.shares.parts() {
         assert!(part >= 0.0 && part <= span * 1.001 + 1e-3, "{part} of {span}");

@@ -68,12 +68,19 @@ fn the_table_and_json() {
         text.contains("\n    1  GETATTR                     2   0.001501   0.001501   0.001501   0.003002 "),
         "{text}"
     );
-    let row: Vec<&str> = text.lines().nth(2).expect("a row").split_whitespace().collect();
+    let row: Vec<&str> = text
+        .lines()
+        .skip_while(|l| !l.starts_with("Index "))
+        .nth(1)
+        .expect("a row")
+        .split_whitespace()
+        .collect();
     assert_eq!(
         row,
         ["1", "GETATTR", "2", "0.001501", "0.001501", "0.001501", "0.003002", "0.001501", "0.001501"]
     );
     assert!(text.contains("2 of 3 calls matched"), "{text}");
+    assert!(text.starts_with("Bound by round trips: 100 % of "), "{text}");
     let o = run(&["trace", "--json", path(&plain)]);
     let json: serde_json::Value = serde_json::from_str(&stdout(&o)).expect("JSON");
     assert_eq!((json["calls_seen"].as_u64(), json["calls_matched"].as_u64()), (Some(3), Some(2)));

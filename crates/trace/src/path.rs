@@ -56,7 +56,8 @@ impl Way {
     /// A packet with this number and so many bytes went by. `true`: its sender had sent others before that did not come here. (Linux
     /// numbers the packets of a connection one after another; one that the network card cut in pieces has more numbers than one.)
     pub fn numbered(&mut self, number: u16, len: u32) -> bool {
-        let (before, pieces) = (self.packet.0, self.packet.1 / PIECE_MIN + 1);
+        let (before, pieces) =
+            (self.packet.0, self.packet.1.saturating_sub(PIECE_MAX).div_ceil(PIECE_MIN) + 1);
         self.packet = (number, len);
         let passed = u32::from(number.wrapping_sub(before));
         number != 0 && before != 0 && passed > pieces && passed <= pieces + NUMBERS_MAX
@@ -88,8 +89,11 @@ impl Way {
     }
 }
 
+/// What goes over a network uncut.
+const PIECE_MAX: u32 = 1460;
+
 /// The least that a network card makes pieces of.
-const PIECE_MIN: u32 = 500;
+const PIECE_MIN: u32 = 1200;
 
 /// Packets that may be missing between two. Beyond that the numbers do not follow each other.
 const NUMBERS_MAX: u32 = 64;
@@ -148,9 +152,9 @@ mod tests {
         let mut way = Way::default();
         assert!(!way.numbered(7, 100), "the first");
         assert!(!way.numbered(8, 4000));
-        assert!(!way.numbered(16, 0), "eight pieces");
-        assert!(way.numbered(18, 0));
-        assert!(!way.numbered(17, 0), "it came later");
+        assert!(!way.numbered(11, 0), "three pieces");
+        assert!(way.numbered(13, 0));
+        assert!(!way.numbered(12, 0), "it came later");
         assert!(!way.numbered(0, 0));
         assert!(!way.numbered(3, 0), "nobody knows what came before");
         assert!(!way.numbered(40_000, 0), "another way of counting");

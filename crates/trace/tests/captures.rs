@@ -2,6 +2,8 @@
 //! `.pcapng.gz`), `NAME.srt-vN.txt` (`tshark -q -z rpc,srt,100003,N`), and perhaps `NAME.ops.tsv.gz` (a line a reply) and
 //! `NAME.v4-mainop.tsv`, in LANDFAST_CAPTURES.
 
+use landfast_model::Bound;
+use landfast_trace::analysis::Analysis;
 use landfast_trace::skim::{Program, v4};
 use landfast_trace::source::{Capture, End};
 use landfast_trace::table::{Item, Place, Row, Table, main_operation, seconds};
@@ -185,4 +187,42 @@ fn replies(seen: &Seen, expected: &str) {
         lines += 1;
     }
     assert_eq!(lines, seen.replies.len());
+}
+
+/// What was done to the traffic, out of `meta.json` beside it, against what the analysis says.
+#[test]
+#[ignore = "needs captures with meta.json in LANDFAST_CAPTURES"]
+fn verdicts_are_what_was_done() {
+    let dir = std::env::var_os("LANDFAST_CAPTURES").expect("LANDFAST_CAPTURES");
+    let mut checked = 0;
+    for path in captures(Path::new(&dir)) {
+        let meta = std::fs::read_to_string(path.with_file_name("meta.json")).expect("meta.json");
+        let string =
+            |key: &str| meta.split(&format!("\"{key}\": \"")).nth(1).and_then(|rest| rest.split('"').next());
+        let number = |key: &str| {
+            let rest = meta.split(&format!("\"{key}\": ")).nth(1)?;
+            rest.split([',', '}']).next()?.trim().parse::<u64>().ok()
+        };
+        let bound = match string("expected_verdict").unwrap_or("") {
+            "" => continue,
+            s if s.starts_with("mixed") => Bound::Mixed,
+            s if s.starts_with("RTT") => Bound::Rtt,
+            s if s.starts_with("persistence") => Bound::Persistence,
+            s if s.starts_with("client") => Bound::Client,
+            s if s.starts_with("bandwidth") => Bound::Bandwidth,
+            s if s.contains("loss") => Bound::Loss,
+            other => panic!("{}: what is {other}?", path.display()),
+        };
+        let mut capture = Capture::open(unpacked(&path)).expect("a capture");
+        let mut trace = Trace::new(Analysis::new());
+        capture.each(|frame| trace.frame(frame)).expect("frames");
+        let found = trace.finish().1.finish();
+        assert_eq!(found.verdict.expect("a verdict").bound, bound, "{}: {:?}", path.display(), found.shares);
+        let name = path.file_name().expect("a name").to_string_lossy().into_owned();
+        if number("rtt_added_us").is_some_and(|us| us >= 500) {
+            assert!(name.starts_with(found.side.name()), "{}: {:?}", path.display(), found.side);
+        }
+        checked += 1;
+    }
+    assert!(checked > 0);
 }

@@ -1,5 +1,6 @@
 //! Captures made by hand: what is found in them, whatever happened to them on their way.
 
+#[allow(dead_code)]
 mod wire;
 
 use landfast_nfs::v3::args::WriteArgs;

@@ -1,7 +1,12 @@
 //! What was found, for programs.
 
 use super::Found;
-use landfast_trace::analysis::findings::Pair;
+use super::answer::sequence_words;
+use landfast_trace::analysis::files::Shape;
+use landfast_trace::analysis::findings::{Pair, Pause};
+use landfast_trace::analysis::series::Step;
+use landfast_trace::analysis::spread::Spread;
+use landfast_trace::analysis::{compound, name};
 use landfast_trace::source::End;
 use landfast_trace::table::{Item, Place, Row};
 use serde_json::{Value, json};
@@ -17,6 +22,12 @@ impl Found {
             "terms": self.findings.terms,
             "work": self.findings.work,
             "capture_side": self.findings.side.name(),
+            "files": self.findings.shapes.iter().map(|(sequence, s)| shape(&sequence_words(sequence), s)).collect::<Vec<_>>(),
+            "other_files": shape("", &self.findings.other_files),
+            "directories": shape("", &self.findings.directories),
+            "compounds": self.findings.compounds.iter().map(compounds).collect::<Vec<_>>(),
+            "pauses": self.findings.pauses.iter().map(pause).collect::<Vec<_>>(),
+            "series": self.series_json(),
             "pairs": self.findings.pairs.iter().map(pair).collect::<Vec<_>>(),
             "calls_seen": t.calls_seen,
             "calls_in_capture": self.all_calls.unwrap_or(t.calls_seen),
@@ -51,6 +62,7 @@ impl Found {
 impl Found {
     fn verdict_json(&self) -> Value {
         let f = &self.findings;
+        let words = f.words(&self.totals);
         f.verdict.map_or(Value::Null, |verdict| {
             let total = f.shares.total();
             json!({
@@ -60,9 +72,73 @@ impl Found {
                 "shares": f.shares,
                 "parts": f.shares.parts().map(|(bound, s)| json!({"bound": bound, "part": s / total})),
                 "irregular_s": f.irregular_s,
+                "device": f.device().map(|(device, wait)| json!({
+                    "looks_like": device,
+                    "median_s": wait.median_s,
+                    "p10_s": wait.p10_s,
+                })),
+                "words": words.as_ref().map(|words| json!({
+                    "verdict": words.verdict,
+                    "evidence": words.evidence,
+                    "advice": words.advice,
+                    "doubts": words.doubts,
+                    "confidence": words.confidence.name(),
+                })),
             })
         })
     }
+}
+
+impl Found {
+    /// What happened when: columns, a value a step.
+    fn series_json(&self) -> Value {
+        let series = &self.findings.series;
+        let column = |get: fn(&Step) -> f64| series.steps().iter().map(get).collect::<Vec<_>>();
+        let width = series.width_ns() as f64;
+        json!({
+            "step_s": width / 1e9,
+            "calls": series.steps().iter().map(|s| s.calls).collect::<Vec<_>>(),
+            "synchronous_calls": series.steps().iter().map(|s| s.synchronous).collect::<Vec<_>>(),
+            "wait_s": column(|s| s.wait_ns / 1e9),
+            "longest_wait_s": column(|s| s.longest_ns as f64 / 1e9),
+            "in_flight": series.steps().iter().map(|s| s.under_way_ns / width).collect::<Vec<_>>(),
+            "idle_s": column(|s| s.idle_ns / 1e9),
+            "stalled_s": column(|s| s.stalled_ns / 1e9),
+        })
+    }
+}
+
+fn shape(sequence: &str, shape: &Shape) -> Value {
+    json!({
+        "sequence": sequence,
+        "files": shape.files,
+        "calls": shape.calls,
+        "synchronous_calls": shape.synchronous,
+        "busy_s": shape.busy_ns / 1e9,
+        "span_s": shape.span_ns / 1e9,
+    })
+}
+
+fn compounds((ops, times): &(Vec<u8>, Spread)) -> Value {
+    let at = |percent| times.percentile_ns(percent).unwrap_or(0.0) / 1e9;
+    json!({
+        "operations": compound(ops),
+        "calls": times.count(),
+        "sum_s": times.sum_ns() / 1e9,
+        "median_s": at(50.0),
+        "p99_s": at(99.0),
+        "max_s": times.most_ns() as f64 / 1e9,
+    })
+}
+
+fn pause(pause: &Pause) -> Value {
+    json!({
+        "before": name(pause.before),
+        "after": name(pause.after),
+        "count": pause.count,
+        "median_s": pause.median_ns / 1e9,
+        "sum_s": pause.sum_ns / 1e9,
+    })
 }
 
 fn pair(pair: &Pair) -> Value {

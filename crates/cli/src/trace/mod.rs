@@ -1,5 +1,6 @@
 //! `landfast trace`: what a capture of NFS traffic says of where the time goes.
 
+mod answer;
 mod json;
 mod mountstats;
 mod notes;
@@ -82,7 +83,7 @@ fn look(args: &TraceArgs) -> Result<Found, Box<dyn Error>> {
         lines.out.flush()?;
     }
     let (table, strange) = (watch.table, capture.strange());
-    let findings = watch.analysis.finish(&totals);
+    let findings = watch.analysis.finish();
     Ok(Found {
         totals,
         findings,

@@ -15,6 +15,7 @@ impl Found {
             return Ok(());
         }
         let mut out = BufWriter::new(io::stdout().lock());
+        self.print_answer(&mut out)?;
         let mut last = None;
         for (place, row) in self.table.rows().filter(|(place, _)| self.named || place.program == Program::Nfs)
         {
@@ -64,6 +65,7 @@ impl Found {
             show_count(t.repeated_calls),
             show_count(t.tcp.retransmitted),
         )?;
+        self.print_shapes(&mut out)?;
         out.flush()
     }
 }

@@ -1,7 +1,7 @@
 //! What is called for each file, one after another, and how many files have the same sequence. Pure.
 
 use super::limits::{FILES_MAX, SEQUENCE_MAX, SHAPES_MAX};
-use crate::skim::facts::Facts;
+use crate::skim::facts::{Facts, ROOT};
 use foldhash::HashMap;
 
 /// One call in a sequence.
@@ -30,6 +30,17 @@ pub struct Shape {
     pub busy_ns: f64,
     /// How long it took from the first call to the last answer of each, in nanoseconds together.
     pub span_ns: f64,
+}
+
+impl Shape {
+    /// Counts all of another one.
+    pub fn add(&mut self, other: &Shape) {
+        self.files += other.files;
+        self.calls += other.calls;
+        self.synchronous += other.synchronous;
+        self.busy_ns += other.busy_ns;
+        self.span_ns += other.span_ns;
+    }
 }
 
 #[derive(Debug, Clone, Default)]
@@ -81,7 +92,10 @@ pub struct Answered {
 impl Files {
     /// Counts a call.
     pub fn add(&mut self, call: &Answered) {
-        let Some(handle) = call.facts.handle else { return };
+        let Some(handle) = call.facts.handle.filter(|handle| *handle != ROOT || call.facts.name.is_some())
+        else {
+            return;
+        };
         let key = call.facts.name.map_or(Key::Handle(handle), |name| Key::Name(handle, name));
         if call.facts.name.is_some()
             && let Some(directory) = self.keys.get(&Key::Handle(handle))
@@ -170,11 +184,9 @@ impl Files {
         } else {
             &mut self.others
         };
-        shape.files += 1;
-        shape.calls += file.calls;
-        shape.synchronous += file.synchronous;
-        shape.busy_ns += file.busy_ns;
-        shape.span_ns += (file.last_ns - file.first_ns) as f64;
+        let File { calls, synchronous, busy_ns, .. } = file;
+        let span_ns = (file.last_ns - file.first_ns) as f64;
+        shape.add(&Shape { files: 1, calls, synchronous, busy_ns, span_ns });
     }
 
     /// All sequences with how often they were, those with most calls first; and what directories had, and all others.

@@ -5,7 +5,6 @@ use super::series::Series;
 use super::spread::Spread;
 use super::{Book, Compounds};
 use crate::skim::facts::Class;
-use crate::trace::Totals;
 use landfast_model::{Shares, Terms, Verdict, Work};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -62,6 +61,24 @@ pub struct Pair {
     pub in_flight: f64,
 }
 
+/// Pauses with nothing under way between two calls of these kinds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Pause {
+    /// What was answered before.
+    pub before: u8,
+    /// What was called after.
+    pub after: u8,
+    /// How many there were.
+    pub count: u64,
+    /// How long half of them were at most, in nanoseconds.
+    pub median_ns: f64,
+    /// What such pauses take, all together, in nanoseconds.
+    pub sum_ns: f64,
+}
+
+/// Kinds of pauses that are told.
+const PAUSES: usize = 12;
+
 /// All that was found.
 #[derive(Debug)]
 pub struct Findings {
@@ -85,6 +102,8 @@ pub struct Findings {
     pub raw_waits: [Spread; 6],
     /// The server's usual time for a call with nothing to make stable, in nanoseconds.
     pub floor_ns: f64,
+    /// Where the clients paused, those that took most first.
+    pub pauses: Vec<Pause>,
     /// What was called for each file, and for how many files it was the same.
     pub shapes: Vec<(Vec<Item>, Shape)>,
     /// The same of directories, all together.
@@ -125,6 +144,7 @@ fn side(ends: Option<(IpAddr, IpAddr)>, to_server: Option<f64>, to_client: Optio
 /// How much of the pauses is what such pauses take: of each at most what three of four of its kind do not exceed.
 struct Regular {
     part: f64,
+    pauses: Vec<Pause>,
 }
 
 /// Fewer of a kind are measured by all kinds together.
@@ -136,15 +156,21 @@ impl Regular {
         follows.values().for_each(|spread| all.merge(spread));
         let usual = all.percentile_ns(75.0).unwrap_or(0.0);
         let (mut regular, mut total) = (0.0, 0.0);
-        for spread in follows.values() {
+        let mut pauses = Vec::new();
+        for ((before, after), spread) in follows {
             let most = match spread.count() {
                 0..KIND_MIN => usual,
                 _ => spread.percentile_ns(75.0).unwrap_or(usual),
             };
-            regular += spread.sum_of(|ns| ns.min(most));
+            let sum_ns = spread.sum_of(|ns| ns.min(most));
+            let median_ns = spread.percentile_ns(50.0).unwrap_or(0.0);
+            pauses.push(Pause { before: *before, after: *after, count: spread.count(), median_ns, sum_ns });
+            regular += sum_ns;
             total += spread.sum_ns();
         }
-        Regular { part: if total > 0.0 { regular / total } else { 1.0 } }
+        pauses.sort_by(|a, b| b.sum_ns.total_cmp(&a.sum_ns));
+        pauses.truncate(PAUSES);
+        Regular { part: if total > 0.0 { regular / total } else { 1.0 }, pauses }
     }
 }
 
@@ -191,7 +217,6 @@ pub(super) fn find(
     series: Series,
     files: Files,
     compounds: Compounds,
-    totals: &Totals,
 ) -> Findings {
     let regular = Regular::of(follows);
     let mut sums = Sums::default();
@@ -202,7 +227,6 @@ pub(super) fn find(
     compounds.sort_by(|a, b| b.1.count().cmp(&a.1.count()).then_with(|| a.0.cmp(&b.0)));
     let side = sums.side();
     let shares = sums.shares;
-    let _ = totals;
     Findings {
         pairs,
         shares,
@@ -214,6 +238,7 @@ pub(super) fn find(
         waits: sums.waits,
         raw_waits: sums.raw,
         floor_ns: sums.floor_ns / (sums.calls as f64).max(1.0),
+        pauses: regular.pauses,
         shapes,
         directories,
         other_files,

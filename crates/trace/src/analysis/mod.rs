@@ -9,11 +9,12 @@ pub mod limits;
 pub mod series;
 pub mod spread;
 mod sweep;
+pub mod words;
 
 use crate::skim::facts::Class;
 use crate::skim::{Outcome, Program, v4};
 use crate::table::main_operation;
-use crate::trace::{Call, Ends, Observer, Reply, Totals};
+use crate::trace::{Call, Ends, Observer, Reply};
 use files::{Answered, Files};
 use findings::Findings;
 use foldhash::HashMap;
@@ -38,6 +39,12 @@ pub fn name(label: u8) -> String {
         _ => Program::Nfs.procedure(3, label.into()),
     };
     known.map_or_else(|| format!("procedure {label}"), str::to_owned)
+}
+
+/// Whether a label is of an operation of version 4.
+#[must_use]
+pub fn is_v4(label: u8) -> bool {
+    label >= V4
 }
 
 fn label(call: &Call, reply: &Reply) -> u8 {
@@ -169,7 +176,7 @@ impl Analysis {
 
     /// What was found, when all of the capture was seen.
     #[must_use]
-    pub fn finish(mut self, totals: &Totals) -> Findings {
+    pub fn finish(mut self) -> Findings {
         let others = self.others.take().map(|pair| (None, *pair));
         let pairs = self.pairs.into_iter().map(|(key, pair)| (Some(key), pair)).chain(others);
         let mut books: Vec<_> = pairs
@@ -180,7 +187,7 @@ impl Analysis {
             .collect();
         books.sort_by_key(|(key, _)| *key);
         let Common { follows, series, files, compounds } = self.common;
-        findings::find(books, &follows, series, files, compounds, totals)
+        findings::find(books, &follows, series, files, compounds)
     }
 }
 

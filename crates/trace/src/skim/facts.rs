@@ -74,6 +74,9 @@ pub trait Asked {
     fn handle(&self, handle: &[u8]) -> bool;
 }
 
+/// Stands for the handle of the root, which is not in the call.
+pub const ROOT: u64 = 0;
+
 /// A digest of a handle or a name, the same in every run.
 pub(crate) fn digest(bytes: &[u8]) -> u64 {
     FixedState::with_seed(0x6c61_6e64).hash_one(bytes)
@@ -197,7 +200,7 @@ impl Gather {
         let at = self.handle;
         match op {
             OpNum::PUTFH => self.handle = Some(digest(c.opaque()?)),
-            OpNum::PUTROOTFH | OpNum::PUTPUBFH => self.handle = Some(0),
+            OpNum::PUTROOTFH | OpNum::PUTPUBFH => self.handle = Some(ROOT),
             OpNum::SAVEFH => self.saved = self.handle,
             OpNum::RESTOREFH => self.handle = self.saved,
             OpNum::LOOKUP => name = Some(digest(c.opaque()?)),

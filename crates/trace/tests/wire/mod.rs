@@ -58,6 +58,10 @@ pub struct Wire {
     pub segment: usize,
     /// Nanoseconds between segments.
     pub gap: i64,
+    /// The numbers of the packets before: the client's and the server's.
+    pub packets: (u16, u16),
+    /// Whether segments say what their sender has.
+    pub acks: bool,
 }
 
 impl Wire {
@@ -70,6 +74,8 @@ impl Wire {
             seq: (u32::MAX - 3000, 7),
             segment: 1448,
             gap: 1000,
+            packets: (0, 0),
+            acks: false,
         }
     }
 
@@ -94,6 +100,17 @@ impl Wire {
         (first, self.now)
     }
 
+    /// A packet that is lost before it comes by: only its number shows.
+    pub fn missed(&mut self, up: bool) {
+        let packet = if up { &mut self.packets.0 } else { &mut self.packets.1 };
+        *packet = packet.wrapping_add(1);
+    }
+
+    /// A segment that only says what it has.
+    pub fn ack(&mut self, up: bool) {
+        self.frame(up, 0x10, &[]);
+    }
+
     /// A pause.
     pub fn wait(&mut self, ns: i64) {
         self.now += ns;
@@ -102,7 +119,10 @@ impl Wire {
     fn frame(&mut self, up: bool, flags: u8, payload: &[u8]) {
         self.now += self.gap;
         let seq = *self.next(up);
-        let packet = ipv4(up, self.addrs, &tcp(up, self.ports, seq, flags, payload));
+        let ack = if self.acks { *self.next(!up) } else { 0 };
+        self.missed(up);
+        let number = if up { self.packets.0 } else { self.packets.1 };
+        let packet = ipv4(up, number, self.addrs, &acked(tcp(up, self.ports, seq, flags, payload), ack));
         let mut data = vec![2; 12];
         data.extend_from_slice(&[8, 0]);
         data.extend_from_slice(&packet);
@@ -121,10 +141,16 @@ pub fn tcp(up: bool, ports: (u16, u16), seq: u32, flags: u8, payload: &[u8]) -> 
     out
 }
 
-fn ipv4(up: bool, (client, server): ([u8; 4], [u8; 4]), tcp: &[u8]) -> Vec<u8> {
+fn acked(mut tcp: Vec<u8>, ack: u32) -> Vec<u8> {
+    tcp[8..12].copy_from_slice(&ack.to_be_bytes());
+    tcp
+}
+
+fn ipv4(up: bool, number: u16, (client, server): ([u8; 4], [u8; 4]), tcp: &[u8]) -> Vec<u8> {
     let mut out = vec![0x45, 0];
     out.extend_from_slice(&u16::try_from(20 + tcp.len()).expect("a packet").to_be_bytes());
-    out.extend_from_slice(&[0, 1, 0, 0, 64, 6, 0, 0]);
+    out.extend_from_slice(&number.to_be_bytes());
+    out.extend_from_slice(&[0, 0, 64, 6, 0, 0]);
     out.extend_from_slice(if up { &client } else { &server });
     out.extend_from_slice(if up { &server } else { &client });
     out.extend_from_slice(tcp);

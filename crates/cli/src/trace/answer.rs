@@ -1,0 +1,151 @@
+//! The answer for people: the verdict, where the time went, what was called for each file.
+
+use super::Found;
+use crate::units::show_count;
+use landfast_nfs::v3::NfsStat3;
+use landfast_nfs::v4::NfsStat;
+use landfast_trace::analysis::files::{Item, Shape};
+use landfast_trace::analysis::words::{part, time};
+use landfast_trace::analysis::{compound, is_v4, name};
+use std::io::{self, Write};
+
+/// Lines of a list that are shown.
+const SHOWN: usize = 8;
+/// How wide the whole of the time is.
+const BAR: f64 = 40.0;
+/// Where long lines are broken.
+const WIDTH: usize = 118;
+
+impl Found {
+    /// What bounds the work, why, and what would change it.
+    pub(super) fn print_answer(&self, out: &mut impl Write) -> io::Result<()> {
+        let f = &self.findings;
+        let Some(words) = f.words(&self.totals) else { return Ok(()) };
+        writeln!(out, "{} (confidence: {})\n", words.verdict, words.confidence.name())?;
+        let total = f.shares.total();
+        for (bound, s) in f.shares.parts() {
+            let share = s / total;
+            if share >= 0.0005 {
+                let bar = "#".repeat((share * BAR).round() as usize);
+                writeln!(out, "  {:<28} {:>8} {:>5.1} %  {bar}", part(bound), time(s), share * 100.0)?;
+            }
+        }
+        for (title, lines) in [
+            ("Why", &words.evidence),
+            ("What would change it", &words.advice),
+            ("To keep in mind", &words.doubts),
+        ] {
+            if !lines.is_empty() {
+                writeln!(out, "\n{title}")?;
+            }
+            for line in lines {
+                broken(out, line)?;
+            }
+        }
+        writeln!(out)
+    }
+
+    /// Sequences of files, shapes of COMPOUNDs, clients and servers.
+    pub(super) fn print_shapes(&self, out: &mut impl Write) -> io::Result<()> {
+        let f = &self.findings;
+        if !f.shapes.is_empty() {
+            writeln!(out, "\nWhat was called for each file (*: had to be stable before the answer)")?;
+            for (sequence, shape) in f.shapes.iter().take(SHOWN) {
+                file_line(out, ["file", "files"], shape, &sequence_words(sequence))?;
+            }
+            let mut rest = f.other_files.clone();
+            f.shapes.iter().skip(SHOWN).for_each(|(_, shape)| rest.add(shape));
+            for (what, shape, words) in [
+                (["file", "files"], &rest, "other sequences"),
+                (["directory", "directories"], &f.directories, ""),
+            ] {
+                if shape.files > 0 {
+                    file_line(out, what, shape, words)?;
+                }
+            }
+        }
+        if !f.compounds.is_empty() {
+            writeln!(out, "\nCOMPOUNDs by their operations: how many, median and longest service time")?;
+            for (ops, times) in f.compounds.iter().take(SHOWN) {
+                let median = time(times.percentile_ns(50.0).unwrap_or(0.0) / 1e9);
+                let longest = time(times.most_ns() as f64 / 1e9);
+                writeln!(
+                    out,
+                    "  {:>9} {median:>9} {longest:>9}  {}",
+                    show_count(times.count()),
+                    compound(ops)
+                )?;
+            }
+            if f.compounds.len() > SHOWN {
+                writeln!(out, "  and {} other kinds", f.compounds.len() - SHOWN)?;
+            }
+        }
+        if f.pairs.len() > 1 {
+            writeln!(out, "\nClients and servers: calls, round trip, largest part of the time")?;
+            for pair in f.pairs.iter().take(SHOWN) {
+                let ends =
+                    pair.ends.map_or("others".into(), |(client, server)| format!("{client} -> {server}"));
+                let (bound, s) = pair.shares.parts()[0];
+                let share = s / pair.shares.total().max(f64::MIN_POSITIVE) * 100.0;
+                let trip = time(pair.round_trip_ns / 1e9);
+                writeln!(
+                    out,
+                    "  {ends:<34} {:>9} {trip:>9}  {} ({share:.0} %)",
+                    show_count(pair.calls),
+                    part(bound)
+                )?;
+            }
+            if f.pairs.len() > SHOWN {
+                writeln!(out, "  and {} others", f.pairs.len() - SHOWN)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn file_line(out: &mut impl Write, [one, many]: [&str; 2], shape: &Shape, words: &str) -> io::Result<()> {
+    let n = shape.files as f64;
+    writeln!(
+        out,
+        "  {:>7} {}: {:.1} calls, {:.1} synchronous, {} each{}{words}",
+        show_count(shape.files),
+        if shape.files == 1 { one } else { many },
+        shape.calls as f64 / n,
+        shape.synchronous as f64 / n,
+        time(shape.span_ns / n / 1e9),
+        if words.is_empty() { "" } else { ": " },
+    )
+}
+
+/// `LOOKUP(NFS3ERR_NOENT), CREATE*, SETATTR* x3`.
+pub(super) fn sequence_words(sequence: &[Item]) -> String {
+    let items = sequence.iter().map(|item| {
+        let stable = if item.synchronous { "*" } else { "" };
+        let error = match item.error {
+            0 => String::new(),
+            n if is_v4(item.label) => format!("({})", NfsStat(n)),
+            n => format!("({})", NfsStat3(n)),
+        };
+        let times = match item.times {
+            0 => " x9+".to_owned(),
+            1 => String::new(),
+            n => format!(" x{n}"),
+        };
+        format!("{}{stable}{error}{times}", name(item.label))
+    });
+    items.collect::<Vec<_>>().join(", ")
+}
+
+/// A sentence, indented and broken between words.
+fn broken(out: &mut impl Write, text: &str) -> io::Result<()> {
+    let mut line = String::from(" ");
+    for word in text.split(' ') {
+        if line.len() + word.len() + 1 > WIDTH {
+            writeln!(out, "{line}")?;
+            line = String::from("   ");
+        }
+        line.push(' ');
+        line.push_str(word);
+    }
+    writeln!(out, "{line}")
+}

@@ -1,0 +1,351 @@
+//! What was found, in words: the verdict, its evidence, what would help, and how far to trust it. Pure.
+
+use super::findings::{Findings, Side};
+use super::name;
+use crate::skim::facts::Class;
+use crate::trace::Totals;
+use landfast_model::{Bound, Device, SEEN_S, Wait};
+
+/// The answer.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Words {
+    /// What bounds the work, in one sentence.
+    pub verdict: String,
+    /// What of the capture says so.
+    pub evidence: Vec<String>,
+    /// What would change it.
+    pub advice: Vec<String>,
+    /// What a reader has to doubt.
+    pub doubts: Vec<String>,
+    /// How sure it is.
+    pub confidence: Confidence,
+}
+
+/// How sure a verdict is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Confidence {
+    /// Few calls, or much of them is missing.
+    #[default]
+    Low,
+    /// Something is missing.
+    Medium,
+    /// Nearly all calls with their answers, and the place of the capture is known.
+    High,
+}
+
+impl Confidence {
+    /// In a word.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Confidence::Low => "low",
+            Confidence::Medium => "medium",
+            Confidence::High => "high",
+        }
+    }
+}
+
+/// Fewer calls of a kind say nothing of its distribution.
+const FEW: u64 = 10;
+/// Below this a part is not worth a sentence.
+const WORTH: f64 = 0.05;
+
+/// What a part of the time was spent on.
+#[must_use]
+pub fn part(bound: Bound) -> &'static str {
+    match bound {
+        Bound::Rtt => "round trips",
+        Bound::Persistence => "making things stable",
+        Bound::Server => "the server's other work",
+        Bound::Bandwidth => "bytes on their way",
+        Bound::Client => "the client itself",
+        Bound::Loss => "waiting for what was lost",
+        Bound::Mixed => "several things alike",
+    }
+}
+
+/// A time for people: three digits and a unit.
+#[must_use]
+pub fn time(s: f64) -> String {
+    let (value, unit) = match s.abs() {
+        t if t >= 0.9995 => (s, "s"),
+        t if t >= 0.9995e-3 => (s * 1e3, "ms"),
+        _ => (s * 1e6, "µs"),
+    };
+    let digits = match value.abs() {
+        v if v >= 99.95 => 0,
+        v if v >= 9.995 => 1,
+        _ => 2,
+    };
+    format!("{value:.digits$} {unit}")
+}
+
+fn count(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+impl Findings {
+    /// What was found, in words; `None`: no call was answered.
+    #[must_use]
+    pub fn words(&self, totals: &Totals) -> Option<Words> {
+        let verdict = self.verdict?;
+        let total = self.shares.total();
+        let percent = |s: f64| format!("{:.0} %", s / total * 100.0);
+        let parts = self.shares.parts();
+        let [(first, most), (second, next), ..] = parts;
+        let verdict = if verdict.bound == Bound::Mixed {
+            format!(
+                "Bound by {} ({}) and {} ({}) alike, of {}",
+                part(first),
+                percent(most),
+                part(second),
+                percent(next),
+                time(total)
+            )
+        } else {
+            format!(
+                "Bound by {}: {} of {}. Next: {}, {}",
+                part(first),
+                percent(most),
+                time(total),
+                part(second),
+                percent(next)
+            )
+        };
+        let worth = || parts.iter().filter(|(_, s)| *s >= WORTH * total);
+        let mut evidence: Vec<String> = worth().map(|(bound, s)| self.evidence(*bound, *s, totals)).collect();
+        evidence.extend(self.device().map(|(device, wait)| {
+            format!(
+                "The wait for stable storage ({} in the middle) looks like {}",
+                time(wait.median_s),
+                device.words()
+            )
+        }));
+        let bounds = if self.verdict?.bound == Bound::Mixed { vec![first, second] } else { vec![first] };
+        Some(Words {
+            verdict,
+            evidence,
+            advice: bounds.into_iter().map(|bound| self.advice(bound)).collect(),
+            doubts: self.doubts(totals),
+            confidence: self.confidence(totals),
+        })
+    }
+
+    fn evidence(&self, bound: Bound, s: f64, totals: &Totals) -> String {
+        let (t, w) = (&self.terms, &self.work);
+        let under_way = match t.in_flight {
+            n if n < 1.05 => "one at a time".to_owned(),
+            n => format!("{n:.1} under way at a time"),
+        };
+        match bound {
+            Bound::Rtt => format!(
+                "{} calls, {under_way}, with a round trip of {}: {}",
+                count(w.calls),
+                time(t.round_trip_s),
+                time(s)
+            ),
+            Bound::Persistence => format!(
+                "{} calls whose effect had to be stable took {} longer than others on average: {}{}",
+                count(w.synchronous_calls),
+                time(t.persistence_s),
+                time(s),
+                self.spread_of_waits()
+            ),
+            Bound::Server => format!(
+                "Beyond the round trip the server took {} for a call with nothing to make stable: {} in all",
+                time(t.server_s),
+                time(s)
+            ),
+            Bound::Bandwidth => format!("Bytes were on their way for {}{}", time(s), self.rate()),
+            Bound::Client => format!(
+                "Between an answer and the next call, with nothing under way, the client took {} a call: {}{}",
+                time(t.think_s),
+                time(s),
+                self.longest_pauses()
+            ),
+            Bound::Loss | Bound::Mixed => format!(
+                "Connections stood still for {} until what was lost was sent again ({} segments seen twice)",
+                time(s),
+                count(totals.tcp.retransmitted)
+            ),
+        }
+    }
+
+    fn rate(&self) -> String {
+        self.terms.upload_bytes_per_s.map_or_else(String::new, |rate| {
+            format!(", at {:.2} MB/s ({:.1} Mbit/s)", rate / 1e6, rate * 8.0 / 1e6)
+        })
+    }
+
+    fn spread_of_waits(&self) -> String {
+        let Some(class) = self.slowest() else { return String::new() };
+        let waits = &self.waits[class as usize];
+        let at = |percent| waits.percentile_ns(percent).map_or_else(String::new, |ns| time(ns / 1e9));
+        format!(" ({}: median {}, 99th percentile {})", class.words(), at(50.0), at(99.0))
+    }
+
+    /// The kind of change that waited longest, all its calls together.
+    fn slowest(&self) -> Option<Class> {
+        let stable =
+            Class::ALL.into_iter().filter(|c| c.is_synchronous() && self.waits[*c as usize].count() > 0);
+        stable.max_by(|a, b| self.waits[*a as usize].sum_ns().total_cmp(&self.waits[*b as usize].sum_ns()))
+    }
+
+    fn longest_pauses(&self) -> String {
+        let Some(pause) = self.pauses.first() else { return String::new() };
+        format!(
+            "; most of it between {} and {} ({} times, {} each)",
+            name(pause.before),
+            name(pause.after),
+            count(pause.count),
+            time(pause.median_ns / 1e9)
+        )
+    }
+
+    /// What the wait for stable storage looks like: of WRITE FILE_SYNC and COMMIT, or of changes where there are none.
+    #[must_use]
+    pub fn device(&self) -> Option<(Device, Wait)> {
+        let waits =
+            [Class::StableWrite, Class::Commit, Class::Metadata].map(|class| &self.waits[class as usize]);
+        let waits = waits.into_iter().find(|waits| waits.count() >= FEW)?;
+        let (Some(p10), Some(median)) = (waits.percentile_ns(10.0), waits.percentile_ns(50.0)) else {
+            return None;
+        };
+        let wait = Wait { p10_s: p10 / 1e9, median_s: median / 1e9 };
+        Some((Device::of(&wait), wait))
+    }
+
+    fn advice(&self, bound: Bound) -> String {
+        match bound {
+            Bound::Rtt if self.terms.in_flight < 1.5 => {
+                "A faster disk or server changes little. Fewer calls for a file, or many at a time: whole trees in few COMPOUNDs \
+                 (`landfast untar`, `landfast cp`), several processes, delegations; or a shorter way to the server"
+            }
+            Bound::Rtt => "A faster disk or server changes little. Fewer calls for a file (`landfast untar`, `landfast cp`), or a shorter way",
+            Bound::Persistence => {
+                "A log on a device that is stable at once (flash with power-loss protection) in front of the server's disks \
+                 (`landfast serve --log`, a ZFS log device), or many calls at a time that share a flush. A faster network changes little"
+            }
+            Bound::Server => {
+                "The server's processor, its threads, or disks that it reads from: look there (load, iowait) while the work runs. \
+                 A log device and a shorter way change little"
+            }
+            Bound::Bandwidth => "A faster link, less to send, or work nearer to the data. Neither a log device nor fewer calls help",
+            Bound::Client => {
+                "The server waits for the client: look at what the program does between its calls, or run several at a time. \
+                 Neither the network nor the server's disks matter much"
+            }
+            Bound::Loss | Bound::Mixed => {
+                "Find where segments are lost: cables, duplex, a full queue, an MTU that differs. One loss costs a timeout of 200 ms or more"
+            }
+        }
+        .to_owned()
+    }
+
+    fn doubts(&self, totals: &Totals) -> Vec<String> {
+        let mut doubts = self.stability();
+        if self.irregular_s > WORTH * self.shares.total() {
+            doubts.push(format!(
+                "Not in these parts: {} of pauses that came now and then and were longer than such pauses mostly are (idle, or disturbed)",
+                time(self.irregular_s)
+            ));
+        }
+        doubts.push(
+            match self.side {
+                Side::Client => "Captured at the client: service times have the network in them",
+                Side::Server => "Captured at the server: the network is in the pauses between calls, not in the service times",
+                Side::Middle => "Captured between client and server",
+                Side::Loopback => "Client and server are one machine",
+                Side::Unknown => "Where the capture was made cannot be told: both ways are short",
+            }
+            .to_owned(),
+        );
+        if totals.calls_seen > totals.calls_matched {
+            doubts.push(format!(
+                "{} of {} calls have no answer with times in the capture",
+                count(totals.calls_seen - totals.calls_matched),
+                count(totals.calls_seen)
+            ));
+        }
+        doubts
+    }
+
+    /// Whether answers look as if they were stable at all.
+    fn stability(&self) -> Vec<String> {
+        const VERIFY: &str = "a capture cannot tell which; `landfast verify` around a power cut can";
+        let middle = |class: Class| {
+            let waits = &self.waits[class as usize];
+            (waits.count() >= FEW).then(|| waits.percentile_ns(50.0)).flatten().map(|ns| ns / 1e9)
+        };
+        let data = [Class::StableWrite, Class::Commit].into_iter().filter_map(|c| middle(c).map(|s| (c, s)));
+        let data = data.max_by(|a, b| a.1.total_cmp(&b.1));
+        let metadata = middle(Class::Metadata);
+        let unstable = middle(Class::Unstable).map(|s| (s - self.floor_ns / 1e9).max(0.0));
+        let mut doubts = Vec::new();
+        match (data, unstable) {
+            (Some((class, s)), Some(unstable)) if s <= SEEN_S.max(1.2 * unstable) => doubts.push(format!(
+                "{} is answered as fast as WRITE UNSTABLE ({} and {} beyond a lookup): memory that survives a power cut, or answers \
+                 before the data is stable; {VERIFY}",
+                class.words(),
+                time(s),
+                time(unstable)
+            )),
+            (Some((class, s)), None) if s <= SEEN_S => doubts.push(format!(
+                "{} is answered as fast as a lookup: memory that survives a power cut, or answers before the data is stable; {VERIFY}",
+                class.words()
+            )),
+            _ => {}
+        }
+        if let (Some((class, s)), Some(changes)) = (data, metadata)
+            && s >= 1e-3
+            && changes <= 0.2 * s
+        {
+            doubts.push(format!(
+                "Changes of names and attributes are answered {} a lookup where {} takes {}: perhaps they are not on stable storage when \
+                 they are answered (an `async` export, or a server that does not commit them); {VERIFY}",
+                if changes < SEEN_S { "as fast as".to_owned() } else { format!("{} after", time(changes)) },
+                class.words(),
+                time(s)
+            ));
+        }
+        doubts
+    }
+
+    fn confidence(&self, totals: &Totals) -> Confidence {
+        let matched = totals.calls_matched as f64 / (totals.calls_seen as f64).max(1.0);
+        if totals.calls_matched < 20 || matched < 0.5 {
+            Confidence::Low
+        } else if matched < 0.98 || self.side == Side::Unknown || totals.calls_matched < 100 {
+            Confidence::Medium
+        } else {
+            Confidence::High
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_three_digits() {
+        let shown = [0.0, 1e-7, 85e-6, 0.01009, 0.9999, 1.234, 31.94, 3661.0].map(time);
+        assert_eq!(
+            shown,
+            ["0.00 µs", "0.10 µs", "85.0 µs", "10.1 ms", "1.00 s", "1.23 s", "31.9 s", "3661 s"]
+        );
+    }
+
+    #[test]
+    fn counts_have_groups() {
+        assert_eq!([0, 999, 1000, 1_234_567].map(count), ["0", "999", "1,000", "1,234,567"]);
+    }
+}

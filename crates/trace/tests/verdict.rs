@@ -1,0 +1,233 @@
+//! Traffic that is made so that it is known what bounds it: the same work as both ends see it.
+
+#[allow(dead_code)]
+mod wire;
+
+use landfast_model::{Bound, Device};
+use landfast_nfs::v3::proc;
+use landfast_trace::analysis::Analysis;
+use landfast_trace::analysis::findings::{Findings, Side};
+use landfast_trace::analysis::words::Words;
+use landfast_trace::trace::Trace;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use wire::{Wire, call, reply};
+
+const MS: i64 = 1_000_000;
+const US: i64 = 1_000;
+
+/// How a network, a server and a client are. Nanoseconds.
+#[derive(Debug, Clone)]
+struct World {
+    rtt: i64,
+    /// What any call takes the server, and how much more it may take.
+    server: (i64, i64),
+    /// What is stable takes so much more.
+    flush: (i64, i64),
+    think: i64,
+    /// A pause before each file.
+    file_pause: i64,
+    /// Between the segments of a message.
+    segment: i64,
+    /// Bytes of a WRITE.
+    len: usize,
+    /// One in so many calls is lost on its way.
+    loses: u32,
+}
+
+fn lan() -> World {
+    World {
+        rtt: 200 * US,
+        server: (50 * US, 20 * US),
+        flush: (100 * US, 20 * US),
+        think: 150 * US,
+        file_pause: 0,
+        segment: 2 * US,
+        len: 4096,
+        loses: 0,
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum End {
+    Client,
+    Server,
+}
+
+/// `tar -x` of small files over version 3.
+fn untar(world: &World, end: End, files: u32) -> Wire {
+    let mut rng = StdRng::seed_from_u64(7);
+    let mut wire = Wire::new(700);
+    wire.gap = world.segment;
+    let (inside, outside) = if end == End::Client { (world.rtt, 0) } else { (0, world.rtt) };
+    wire.acks = true;
+    wire.open();
+    wire.wait(outside);
+    wire.ack(true);
+    let (mut xid, mut sent) = (0, 0);
+    for file in 0..files {
+        let name = format!("file{file:05}");
+        let handle = |of: u32| [8u32.to_be_bytes(), of.to_be_bytes(), 77u32.to_be_bytes()].concat();
+        let named: Vec<u8> = [handle(0), 9u32.to_be_bytes().to_vec(), name.into_bytes(), vec![0; 3]].concat();
+        let own = handle(file + 1);
+        let made = [&0u32.to_be_bytes()[..], &1u32.to_be_bytes(), &own].concat();
+        let mut offset = own.clone();
+        offset.extend([0; 8]);
+        let len = u32::try_from(world.len).unwrap().to_be_bytes();
+        for (part, word) in [(&len, 0), (&2u32.to_be_bytes(), 1), (&len, 2)] {
+            let _ = word;
+            offset.extend(part);
+        }
+        offset.extend(vec![7; world.len]);
+        let noent = 2u32.to_be_bytes().to_vec();
+        let ok = vec![0; 4];
+        let work = [
+            (proc::LOOKUP, &named, &noent, false),
+            (proc::CREATE, &named, &made, true),
+            (proc::SETATTR, &own, &ok, true),
+            (proc::WRITE, &offset, &ok, true),
+            (proc::SETATTR, &own, &ok, true),
+        ];
+        wire.wait(world.file_pause);
+        for (procedure, arguments, results, stable) in work {
+            xid += 1;
+            let mut random = |(least, more): (i64, i64)| least + rng.random_range(0..=more);
+            let server = random(world.server) + if stable { random(world.flush) } else { 0 };
+            let think = random((world.think, world.think / 4));
+            let message = call(xid, 100_003, 3, procedure, arguments);
+            sent += 1;
+            let lost = world.loses > 0 && sent % world.loses == 0;
+            if lost && end == End::Server {
+                // It goes by only when it is sent again.
+                wire.wait(200 * MS);
+                wire.missed(true);
+            }
+            let seq = wire.seq.0;
+            wire.send(true, &message);
+            if lost && end == End::Client {
+                wire.wait(200 * MS);
+                wire.seq.0 = seq;
+                wire.send(true, &message);
+            }
+            wire.wait(inside + server);
+            wire.send(false, &reply(xid, results));
+            wire.wait(outside);
+            wire.ack(true);
+            wire.wait(think);
+        }
+    }
+    wire
+}
+
+fn find(wire: &Wire) -> (Findings, Words) {
+    let mut trace = Trace::new(Analysis::new());
+    for captured in &wire.frames {
+        trace.frame(&captured.frame(1));
+    }
+    let (totals, analysis) = trace.finish();
+    let found = analysis.finish();
+    let words = found.words(&totals).expect("words");
+    (found, words)
+}
+
+/// What both ends say of a world.
+fn bounds(world: &World, files: u32) -> [Findings; 2] {
+    [End::Client, End::Server].map(|end| find(&untar(world, end, files)).0)
+}
+
+fn assert_bound(world: &World, files: u32, bound: Bound) {
+    for found in bounds(world, files) {
+        let verdict = found.verdict.expect("a verdict");
+        assert_eq!(verdict.bound, bound, "{:?} {:?} of {world:?}", found.side, found.shares);
+        let span = found.work.span_s.expect("a span");
+        let all = found.shares.total() + found.irregular_s;
+        assert!((all - span).abs() < 0.02 * span, "{all} s of {span} s are accounted for");
+        assert_eq!((found.work.files, found.work.calls), (u64::from(files), 5 * u64::from(files)));
+        assert_eq!(found.work.synchronous_calls, 4 * u64::from(files));
+    }
+}
+
+#[test]
+fn round_trips() {
+    let world = World { rtt: 10 * MS, ..lan() };
+    assert_bound(&world, 50, Bound::Rtt);
+    let [client, server] = bounds(&world, 50);
+    assert_eq!((client.side, server.side), (Side::Client, Side::Server));
+    for found in [client, server] {
+        assert!((found.terms.round_trip_s - 0.0102).abs() < 0.0003, "{:?}", found.terms);
+        assert!((found.terms.in_flight - 1.0).abs() < 1e-9);
+    }
+}
+
+#[test]
+fn making_things_stable() {
+    // A disk: half a turn on average.
+    let world = World { flush: (4 * MS, 8 * MS), ..lan() };
+    assert_bound(&world, 50, Bound::Persistence);
+    for found in bounds(&world, 50) {
+        assert!((found.terms.persistence_s - 0.008).abs() < 0.0005, "{:?}", found.terms);
+        assert_eq!(found.device().map(|(device, _)| device), Some(Device::Disk));
+    }
+    // And a device that is stable at once is no bound.
+    let world = World { flush: (30 * US, 10 * US), rtt: 2 * MS, ..lan() };
+    assert_bound(&world, 50, Bound::Rtt);
+}
+
+#[test]
+fn two_alike() {
+    let world = World { rtt: 5 * MS, flush: (6 * MS, MS), ..lan() };
+    assert_bound(&world, 50, Bound::Mixed);
+}
+
+#[test]
+fn the_client() {
+    assert_bound(&World { think: 8 * MS, ..lan() }, 50, Bound::Client);
+    assert_bound(&World { file_pause: 40 * MS, ..lan() }, 50, Bound::Client);
+}
+
+#[test]
+fn the_server() {
+    assert_bound(&World { server: (0, 12 * MS), ..lan() }, 100, Bound::Server);
+}
+
+#[test]
+fn bandwidth() {
+    // 20 Mbit/s.
+    let world = World { segment: 579 * US, len: 256 << 10, ..lan() };
+    for found in bounds(&world, 5) {
+        assert_eq!(found.verdict.expect("a verdict").bound, Bound::Bandwidth, "{:?}", found.shares);
+        let rate = found.terms.upload_bytes_per_s.expect("a rate");
+        assert!((rate / 2.5e6 - 1.0).abs() < 0.1, "{rate}");
+    }
+}
+
+#[test]
+fn losses() {
+    let world = World { loses: 20, ..lan() };
+    for (end, found) in [End::Client, End::Server].into_iter().zip(bounds(&world, 80)) {
+        assert_eq!(found.verdict.expect("a verdict").bound, Bound::Loss, "{end:?} {:?}", found.shares);
+        assert!((found.shares.loss - 4.0).abs() < 0.2, "{end:?}: twenty times 200 ms: {:?}", found.shares);
+    }
+}
+
+#[test]
+fn the_calls_of_each_file() {
+    let (found, words) = find(&untar(&lan(), End::Client, 40));
+    assert_eq!(found.shapes.len(), 1, "{:?}", found.shapes);
+    let (sequence, shape) = &found.shapes[0];
+    let names: Vec<_> =
+        sequence.iter().map(|item| (landfast_trace::analysis::name(item.label), item.synchronous)).collect();
+    let expected =
+        [("LOOKUP", false), ("CREATE", true), ("SETATTR", true), ("WRITE", true), ("SETATTR", true)];
+    assert_eq!(names, expected.map(|(name, stable)| (name.to_owned(), stable)));
+    assert_eq!((shape.files, shape.calls, shape.synchronous), (40, 200, 160));
+    assert!(words.verdict.starts_with("Bound by "), "{}", words.verdict);
+}
+
+#[test]
+fn answers_that_are_too_quick_to_be_stable_are_doubted() {
+    let (_, words) = find(&untar(&World { flush: (0, 0), server: (50 * US, 0), ..lan() }, End::Server, 40));
+    assert!(words.doubts.iter().any(|d| d.contains("landfast verify")), "{words:?}");
+    let (_, words) = find(&untar(&World { flush: (5 * MS, MS), ..lan() }, End::Client, 40));
+    assert!(!words.doubts.iter().any(|d| d.contains("landfast verify")), "{words:?}");
+}
