@@ -1,0 +1,87 @@
+//! `landfast-probe` finds what was injected into a server that is not ours: a slow disk under nfs-ganesha, which makes data stable and
+//! names not; and a long way to it. Needs root.
+//!
+//! The lab starts its disks from its own binary, which is this test here: so it has a `main`.
+
+use landfast_lab::net::Link;
+use landfast_lab::peers::ganesha::{self, Ganesha};
+use landfast_lab::rig::{self, Latency, Rig, RigOptions};
+use landfast_lab::{child, namespace};
+use landfast_model::{Bound, Device};
+use landfast_probe::ask::Operation;
+use landfast_probe::findings::RemarkKind;
+use landfast_probe::run::Teller;
+use landfast_probe::{Options, Report};
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().collect();
+    if let Some(ended) = child::if_asked(&args) {
+        return ended;
+    }
+    if rig::possible().is_err() || ganesha::possible().is_err() {
+        println!("skipped: needs root, FUSE, loop devices and nfs-ganesha");
+        return ExitCode::SUCCESS;
+    }
+    // Panics, and so fails, at the first difference.
+    namespace::run_private(what_was_injected_is_found).expect("a namespace");
+    ExitCode::SUCCESS
+}
+
+struct Silent;
+
+impl Teller for Silent {
+    fn doing(&self, _: &str) {}
+
+    fn notice(&self, what: &str) {
+        panic!("{what}");
+    }
+}
+
+fn probe(addr: SocketAddr, version: &str) -> Report {
+    let target = format!("nfs://{addr}/?version={version}").parse().expect("a URL");
+    let options = Options { time: Duration::from_secs(3), ..Options::default() };
+    let report = landfast_probe::run(&target, &options, &AtomicBool::new(false), &Silent).expect("a report");
+    println!("{version}: {:?} {:?}", report.terms, report.verdict);
+    report
+}
+
+fn median_s(report: &Report, operation: Operation) -> f64 {
+    let found = report.latencies.iter().find(|l| l.operation == operation);
+    found.unwrap_or_else(|| panic!("{operation:?}")).times.median_s
+}
+
+fn what_was_injected_is_found() {
+    let mut rig = Rig::new(&RigOptions { data_bytes: 256 << 20, ..RigOptions::default() }).expect("disks");
+    rig.format().expect("a filesystem");
+    let server = Ganesha::start(&rig.export()).expect("ganesha");
+    let flush = Duration::from_millis(10);
+    rig.set_latency(Latency { data_flush: flush, log_flush: Duration::ZERO }).expect("a latency");
+    for version in ["4.0", "4.2"] {
+        let report = probe(server.addr(), version);
+        // A flush at least; ext4 may need one for the data and others for its journal.
+        let (write, commit) =
+            (median_s(&report, Operation::WriteFileSync), median_s(&report, Operation::Commit));
+        assert!((0.010..0.060).contains(&write) && (0.010..0.060).contains(&commit), "{write} {commit}");
+        for quick in [Operation::Null, Operation::Getattr, Operation::WriteUnstable, Operation::Create] {
+            assert!(median_s(&report, quick) < 0.005, "{quick:?}: {:?}", report.latencies);
+        }
+        let kinds: Vec<RemarkKind> = report.verdict.remarks.iter().map(|r| r.kind).collect();
+        assert!(kinds.contains(&RemarkKind::MetadataFast), "{kinds:?}");
+        assert!(!kinds.contains(&RemarkKind::SyncAsFast), "{kinds:?}");
+        assert_eq!(report.verdict.bound, Bound::Persistence, "{:?}", report.verdict);
+        let slow = [Device::Disk, Device::Even, Device::Slow];
+        assert!(report.verdict.device.is_some_and(|d| slow.contains(&d)), "{:?}", report.verdict.device);
+    }
+    rig.set_latency(Latency::default()).expect("no latency");
+    let link = Link::start(server.addr(), Duration::from_millis(10)).expect("a link");
+    let report = probe(link.addr(), "4.1");
+    // What was injected, and what this machine adds to it when it is busy.
+    assert!((0.0095..0.014).contains(&report.terms.round_trip_s), "{:?}", report.terms);
+    assert_eq!(report.verdict.bound, Bound::Rtt, "{:?}", report.verdict);
+    assert_eq!(std::fs::read_dir(rig.export()).expect("a directory").count(), 0);
+    server.kill();
+}
