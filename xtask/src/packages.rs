@@ -41,6 +41,7 @@ const NEEDS: &[Need] = &[
     Need { program: GANESHA[0], package: "nfs-ganesha" },
     Need { program: GANESHA[1], package: "nfs-ganesha-vfs" },
     Need { program: "/usr/include/sys/acl.h", package: "libacl1-dev" },
+    Need { program: "chromium", package: "chromium" },
     Need { program: TRACERS[0], package: "tshark" },
     Need { program: TRACERS[1], package: "nfstrace" },
 ];

@@ -159,7 +159,7 @@ pub struct TraceArgs {
     #[arg(requires = "mountstats", conflicts_with = "interval")]
     pub after: Option<PathBuf>,
     /// FILE has the counters of a Linux client's mounts; this machine's if there is no FILE
-    #[arg(long, conflicts_with_all = ["list", "OnlyArgs"])]
+    #[arg(long, conflicts_with_all = ["list", "report", "OnlyArgs"])]
     pub mountstats: bool,
     /// With --mountstats: read again after so many seconds, and tell what came in between
     #[arg(long, value_name = "SECONDS", requires = "mountstats", value_parser = crate::trace::interval)]
@@ -170,6 +170,9 @@ pub struct TraceArgs {
     /// The tables and what was seen of the capture, for programs
     #[arg(long, conflicts_with = "list")]
     pub json: bool,
+    /// Also write all of it into one page of HTML: verdict, charts, what would change it, tables
+    #[arg(long, value_name = "OUT.html")]
+    pub report: Option<PathBuf>,
     /// Of the calls, which
     #[command(flatten)]
     pub only: OnlyArgs,

@@ -5,6 +5,7 @@ mod json;
 mod mountstats;
 mod notes;
 mod print;
+mod report;
 
 use crate::args::{OnlyArgs, TraceArgs};
 use crate::exit::{Exit, print_json};
@@ -30,8 +31,24 @@ pub fn run(args: &TraceArgs) -> Exit {
     }
     let name =
         if args.file == Path::new("-") { "standard input".into() } else { args.file.display().to_string() };
+    let place = match args.report.as_deref().map(|path| report::Place::prepare(path, &args.file)).transpose()
+    {
+        Ok(place) => place,
+        Err(e) => {
+            eprintln!("landfast: {e}");
+            return Exit::Failed;
+        }
+    };
     match look(args) {
-        Ok(found) => found.report(&name, args.json),
+        Ok(found) => {
+            if let Some(place) = place
+                && let Err(e) = place.write(&found.page(&name))
+            {
+                eprintln!("landfast: {e}");
+                return Exit::Failed;
+            }
+            found.report(&name, args.json)
+        }
         // Whoever read the listing has seen enough.
         Err(e) if is_broken_pipe(&*e) => Exit::Done,
         Err(e) => {

@@ -1,0 +1,291 @@
+//! What would change it: predictions with their error bars.
+
+use super::parts::name as part_name;
+use super::said;
+use super::svg::{Scale, both, chart, held, n, time, time_ticks, wide};
+use crate::units::show_count;
+use landfast_model::predict::{Earned, Outcome, Outlook, Prediction, Refused, Version};
+use landfast_model::{Bound, Change, Job, predict};
+use landfast_trace::analysis::findings::Findings;
+use landfast_trace::table::Table;
+use maud::{Markup, html};
+
+/// The parts of a prediction in the order of the bar above.
+const PARTS: [Bound; 5] = [Bound::Client, Bound::Bandwidth, Bound::Rtt, Bound::Server, Bound::Persistence];
+
+/// What is predicted for what was seen.
+pub fn foretell(findings: &Findings, table: &Table) -> Result<Prediction, Refused> {
+    let calls =
+        |version| table.rows().filter(|(p, _)| p.version == version).map(|(_, row)| row.calls).sum::<u64>();
+    let version = match (calls(3), calls(4)) {
+        (0, 0) => None,
+        (three, four) => Some(if three > four { Version::V3 } else { Version::V4 }),
+    };
+    let job = Job::repeat(&findings.work, findings.terms.in_flight, version)?;
+    predict(&findings.terms, &job, &Change::usual(&findings.terms))
+}
+
+fn what(change: &Change) -> &'static str {
+    match change {
+        Change::LogDevice { .. } => {
+            "A device at the server that is stable at once, in front of its disks: NVMe or SSD with power-loss protection (`landfast serve --log`, a ZFS log vdev)"
+        }
+        Change::Compound { at_once: false, .. } => {
+            "A client that makes many whole files in one call (`landfast untar`, `landfast cp`), on this server, over NFSv4.1"
+        }
+        Change::Compound { at_once: true, .. } => {
+            "The same client, and a server that makes all of a call stable at once (`landfast serve`)"
+        }
+        Change::Streams { .. } => "The work divided among several processes that run beside each other",
+        Change::Delegations => {
+            "A client and a server that know delegations of attributes (Linux 6.11 and later)"
+        }
+        Change::RoundTrip { .. } => {
+            "A shorter way between client and server: fewer hops, the same room, a faster network. Not more bandwidth"
+        }
+    }
+}
+
+/// A row of the chart.
+struct Row<'a> {
+    name: String,
+    seconds: f64,
+    outlook: Option<&'a Outlook>,
+}
+
+fn rows<'a>(prediction: &'a Prediction) -> Vec<Row<'a>> {
+    let mut rows = Vec::new();
+    if let Some(seconds) = prediction.measured_s {
+        rows.push(Row { name: "now, as captured".into(), seconds, outlook: None });
+    }
+    let mut add = |name: &str, outlook: &'a Outlook| {
+        let seconds = outlook.seconds;
+        rows.push(Row { name: name.replace(" us", " µs"), seconds, outlook: Some(outlook) });
+    };
+    add("now, by the equation", &prediction.now);
+    for outcome in &prediction.each {
+        if let Some(outlook) = &outcome.outlook {
+            add(&outcome.name, outlook);
+        }
+    }
+    if let Some(outlook) = &prediction.together {
+        add("all of these at once", outlook);
+    }
+    rows
+}
+
+/// The chart, and what each change is.
+pub fn whatif(found: &Result<Prediction, Refused>) -> Markup {
+    let prediction = match found {
+        Ok(prediction) => prediction,
+        Err(why) => return html! { p.none { "No prediction: " (why) "." } },
+    };
+    let rows = rows(prediction);
+    let tried = Earned::stored().cases().len();
+    html! {
+        (both(|width| draw(&rows, width)))
+        p.keys { @for bound in PARTS { span.entry { span.key.(bound.name()) {} (part_name(bound)) } " " } }
+        p {
+            "A bar is what the same work would take. "
+            @if tried > 0 {
+                "The line with its ends is the error: " (show_count(tried as u64)) " predictions of this kind were tried against what was \
+                 measured, and nine of ten were within it; it is never shorter than what the equation is off for this capture. "
+            } @else { "No prediction of the kind was tried yet, so there are no error bars. " }
+            "To ask about other changes: " code { "landfast predict" } "."
+        }
+        div.scroll { table #changes {
+            thead { tr { th { "Change" } th.n { "Time" } th.n { "Between" } th.n { "Times as fast" } th { "What it is" } } }
+            tbody { @for outcome in &prediction.each { (outcome_row(outcome, prediction.now.seconds)) } }
+        } }
+    }
+}
+
+fn outcome_row(outcome: &Outcome, now: f64) -> Markup {
+    html! {
+        tr {
+            th { (outcome.name.replace(" us", " µs")) }
+            @match &outcome.outlook {
+                Some(outlook) => {
+                    td.n { data value=(outlook.seconds) { (time(outlook.seconds)) } }
+                    td.n { (between(outlook)) }
+                    td.n { (times(now / outlook.seconds)) }
+                    td.text { (said(what(&outcome.change))) }
+                }
+                None => {
+                    td.n { "–" } td {} td {}
+                    td.text { (said(what(&outcome.change))) ". " @if let Some(why) = outcome.unknown { "Not predicted: " (why) "." } }
+                }
+            }
+        }
+    }
+}
+
+fn between(outlook: &Outlook) -> String {
+    outlook.within_s.map_or_else(String::new, |(from, to)| format!("{} and {}", time(from), time(to)))
+}
+
+fn times(factor: f64) -> String {
+    if !factor.is_finite() {
+        "–".to_owned()
+    } else if factor >= 9.95 {
+        format!("{factor:.0}")
+    } else {
+        format!("{factor:.1}")
+    }
+}
+
+/// A change in a sentence for the top of the page.
+pub struct Choice {
+    /// What it would take, beside now.
+    pub gain: String,
+    /// What it is.
+    pub means: &'static str,
+    /// What part of the time it saves.
+    pub saves: f64,
+}
+
+/// From this part of the time on a change is worth its price, or at least a word.
+const WORTH: f64 = 0.2;
+const LITTLE: f64 = 0.05;
+
+impl Choice {
+    fn new(name: &str, now: f64, then: f64, means: &'static str) -> Self {
+        let name = name.replace(" us", " µs");
+        let gain =
+            format!("{name}: {} instead of {}, {} times as fast", time(then), time(now), times(now / then));
+        Choice { gain, means, saves: if now > 0.0 { 1.0 - then / now } else { 0.0 } }
+    }
+
+    /// Whether to buy it.
+    pub fn judgement(&self) -> &'static str {
+        match self.saves {
+            saves if saves >= WORTH => "Worth it",
+            saves if saves >= LITTLE => "Helps a little",
+            _ => "Not worth it",
+        }
+    }
+
+    /// Whether it is worth a word.
+    pub fn helps(&self) -> bool {
+        self.saves >= LITTLE
+    }
+}
+
+/// What money can make twice as fast, beside what the equation has changes for.
+const HALVED: [(Bound, &str, &str); 3] = [
+    (Bound::Bandwidth, "a link twice as fast", "More bytes a second between client and server"),
+    (
+        Bound::Server,
+        "a server twice as fast",
+        "Its processor, memory for its cache, the disks that it reads from",
+    ),
+    (
+        Bound::Client,
+        "a client twice as fast",
+        "Its processor, and what the program there does between its calls",
+    ),
+];
+
+/// The changes, those that save most first: what is to be bought or not, and what costs nothing.
+pub fn options(found: &Result<Prediction, Refused>) -> [Vec<Choice>; 2] {
+    let Ok(prediction) = found else { return [Vec::new(), Vec::new()] };
+    let now = prediction.now.seconds;
+    let (mut bought, mut others) = (Vec::new(), Vec::new());
+    for outcome in &prediction.each {
+        if let Some(outlook) = &outcome.outlook {
+            let choice = Choice::new(&outcome.name, now, outlook.seconds, what(&outcome.change));
+            let costs = matches!(outcome.change, Change::LogDevice { .. } | Change::RoundTrip { .. });
+            if costs { bought.push(choice) } else { others.push(choice) }
+        }
+    }
+    for (bound, name, means) in HALVED {
+        let part = prediction.now.shares.parts().iter().find(|(b, _)| *b == bound).map_or(0.0, |(_, s)| *s);
+        bought.extend(Some(Choice::new(name, now, now - part / 2.0, means)).filter(Choice::helps));
+    }
+    others.retain(Choice::helps);
+    [bought, others].map(|mut choices| {
+        choices.sort_by(|a, b| b.saves.total_cmp(&a.saves));
+        choices
+    })
+}
+
+const ROW: f64 = 40.0;
+const TOP: f64 = 4.0;
+
+fn draw(rows: &[Row<'_>], width: f64) -> Markup {
+    let seconds = || rows.iter().map(|row| row.seconds);
+    let longest = seconds().fold(0.0, f64::max);
+    let ends = rows.iter().filter_map(|row| row.outlook?.within_s).map(|(_, to)| to);
+    // An error bar that is longer than all else would make all else small: it ends at the edge.
+    let most = ends.fold(longest, f64::max).min(longest * 1.5).max(f64::MIN_POSITIVE);
+    let narrow = width < 500.0;
+    let lines_two = narrow && rows.iter().any(|row| wide(&row.name) + wide(&value(row)) + 20.0 > width);
+    let row_height = if lines_two { ROW + 16.0 } else { ROW };
+    let x = Scale::linear((0.0, most), (6.0, width - 20.0));
+    let bottom = TOP + row_height * rows.len() as f64;
+    let inside = html! {
+        @for s in time_ticks(most, if narrow { 4 } else { 8 }) {
+            line.grid x1=(n(x.at(s))) x2=(n(x.at(s))) y1=(n(TOP)) y2=(n(bottom)) {}
+            @let text = time(s);
+            text.tick x=(n(held(x.at(s), &text, (0.0, width)))) y=(n(bottom + 14.0)) text-anchor="middle" { (text) }
+        }
+        @for (i, row) in rows.iter().enumerate() {
+            (bar(row, TOP + i as f64 * row_height, lines_two, width, &x, most))
+        }
+    };
+    chart((width, bottom + 20.0), "What the same work would take", &inside)
+}
+
+fn value(row: &Row<'_>) -> String {
+    match row.outlook.and_then(|o| o.within_s) {
+        Some((from, to)) => format!("{} ({} to {})", time(row.seconds), time(from), time(to)),
+        None => time(row.seconds),
+    }
+}
+
+fn bar(row: &Row<'_>, top: f64, below: bool, width: f64, x: &Scale, most: f64) -> Markup {
+    let within = row.outlook.and_then(|o| o.within_s);
+    let value = value(row);
+    let bar = top + if below { 34.0 } else { 18.0 };
+    let middle = bar + 8.0;
+    let mut at = 0.0;
+    let pieces: Vec<(Bound, f64, f64)> = row.outlook.map_or_else(Vec::new, |outlook| {
+        let parts = outlook.shares.parts();
+        let of = |bound| parts.iter().find(|(b, _)| *b == bound).map_or(0.0, |(_, s)| *s);
+        PARTS
+            .map(|bound| {
+                let from = at;
+                at += of(bound);
+                (bound, from, at)
+            })
+            .to_vec()
+    });
+    html! {
+        g {
+            title { (row.name) ": " (value)
+                @for (bound, from, to) in pieces.iter().filter(|(_, from, to)| to > from) { "\n" (part_name(*bound)) " " (time(to - from)) }
+            }
+            text.name x="6" y=(n(top + 13.0)) { (row.name) }
+            @if below { text.value x="6" y=(n(top + 28.0)) { (value) } }
+            @else { text.value x=(n(width - 6.0)) y=(n(top + 13.0)) text-anchor="end" { (value) } }
+            @if row.outlook.is_none() {
+                rect.mark.whole x=(n(x.at(0.0))) y=(n(bar)) width=(n(x.at(row.seconds) - x.at(0.0))) height="16" {}
+            }
+            @for (bound, from, to) in &pieces {
+                @if to > from {
+                    rect.mark.(bound.name()) x=(n(x.at(*from))) y=(n(bar)) width=(n(x.at(*to) - x.at(*from))) height="16" {}
+                }
+            }
+            @if let Some((from, to)) = within {
+                line.mark.error x1=(n(x.at(from))) x2=(n(x.at(to))) y1=(n(middle)) y2=(n(middle)) {}
+                line.mark.error x1=(n(x.at(from))) x2=(n(x.at(from))) y1=(n(middle - 5.0)) y2=(n(middle + 5.0)) {}
+                @if to <= most {
+                    line.mark.error x1=(n(x.at(to))) x2=(n(x.at(to))) y1=(n(middle - 5.0)) y2=(n(middle + 5.0)) {}
+                } @else {
+                    // It goes on.
+                    path.mark.arrow d={ "M" (n(x.at(to) - 5.0)) " " (n(middle - 5.0)) "l5 5l-5 5" } {}
+                }
+            }
+        }
+    }
+}
