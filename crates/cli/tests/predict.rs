@@ -228,6 +228,7 @@ fn what_makes_no_sense_is_refused_in_one_line() {
         with(&TYPED, &["--files", "1", "--trace", "x"]),
         with(&TYPED, &["--files", "1", "--vers", "5"]),
         vec!["predict", "--persistence", "4ms", "--files", "1"],
+        vec!["predict", "--trace", "x", "--think", "1ms"],
         vec!["predict", "--rtt", "-1ms", "--files", "1"],
     ] {
         assert_eq!(run(&bad).status.code(), Some(2), "{bad:?}");

@@ -46,8 +46,8 @@ pub struct WayArgs {
     /// What the server needs for any call
     #[arg(long, value_name = "TIME", value_parser = units::duration, requires = "rtt")]
     pub server: Option<Duration>,
-    /// What the client lets pass between an answer and its next call
-    #[arg(long, value_name = "TIME", value_parser = units::duration, requires = "rtt")]
+    /// What the client lets pass between an answer and its next call; a probe does not see it
+    #[arg(long, value_name = "TIME", value_parser = units::duration, conflicts_with = "trace")]
     pub think: Option<Duration>,
     /// Bytes a second from the client to the server, such as 100M
     #[arg(long, value_name = "BYTES", value_parser = units::size, requires = "rtt")]

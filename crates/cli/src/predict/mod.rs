@@ -85,10 +85,12 @@ fn seen(way: &WayArgs) -> Result<Seen, String> {
     if let Some(path) = &way.trace {
         return input::report(path, "trace");
     }
-    if let Some(path) = &way.probe {
-        return input::report(path, "probe");
-    }
     let seconds = |t: Option<std::time::Duration>| t.unwrap_or_default().as_secs_f64();
+    if let Some(path) = &way.probe {
+        let mut seen = input::report(path, "probe")?;
+        seen.terms.think_s = way.think.map_or(seen.terms.think_s, |t| t.as_secs_f64());
+        return Ok(seen);
+    }
     Ok(Seen::typed(Terms {
         round_trip_s: seconds(way.rtt),
         server_s: seconds(way.server),

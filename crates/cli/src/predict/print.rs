@@ -141,6 +141,9 @@ impl Found {
                 notes.push(format!("{}: {why}", outcome.name));
             }
         }
+        if self.terms.think_s == 0.0 {
+            notes.push("what the client itself needs between two calls is not in it (--think)".to_owned());
+        }
         let earned = Earned::stored();
         match earned.cases().len() {
             0 => notes.push("within: no prediction has been tried yet".to_owned()),

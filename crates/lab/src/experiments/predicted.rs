@@ -50,9 +50,6 @@ const PROBE_FILES: u64 = 24;
 const PROBE_FILES_MIN: u64 = 3;
 const PROBE_TIME: Duration = Duration::from_millis(150);
 
-/// How often a log device is measured; the quickest counts.
-const LOG_TRIES: u32 = 3;
-
 /// What a flush takes while a server starts and tries which way of flushing is quicker.
 const START_FLUSH: Duration = Duration::from_millis(2);
 
@@ -115,13 +112,14 @@ const fn compounds(place: Place, files: u64) -> Case {
 use Stable::{Disk, Log};
 
 /// All of them.
-const CASES: [Case; 22] = [
+const CASES: [Case; 25] = [
     now(at(30, 200, Disk(500))),
     now(at(41, 1000, Disk(2000))),
     now(at(30, 5000, Log(500))),
     now(at(41, 20_000, Log(500))),
     now(at(30, 1000, Disk(10_000))),
     now(at(41, 200, Log(5000))),
+    now(at(41, 200, Log(50))),
     moved("round-trip", at(30, 1000, Log(1000)), at(30, 10_000, Log(1000))),
     moved("round-trip", at(41, 10_000, Disk(2000)), at(41, 2000, Disk(2000))),
     moved("round-trip", at(41, 2000, Log(500)), at(41, 20_000, Log(500))),
@@ -136,6 +134,7 @@ const CASES: [Case; 22] = [
     compounds(at(41, 20_000, Log(1000)), 8),
     compounds(at(41, 1000, Log(10_000)), 4),
     compounds(at(41, 5000, Disk(2000)), 8),
+    compounds(at(41, 200, Log(50)), 16),
     Case {
         kind: "together",
         from: at(30, 10_000, Disk(5000)),
@@ -147,6 +146,12 @@ const CASES: [Case; 22] = [
         from: at(41, 10_000, Disk(10_000)),
         to: at(41, 10_000, Log(1000)),
         way: Way::Compounds(8, 4),
+    },
+    Case {
+        kind: "together",
+        from: at(41, 1000, Disk(2000)),
+        to: at(41, 1000, Log(50)),
+        way: Way::Compounds(16, 4),
     },
 ];
 
@@ -285,39 +290,19 @@ struct Site {
     // The server goes before its disks.
     server: Option<Served>,
     rig: Rig,
-    /// What one durable write takes at the log device, by its flush latency in microseconds: measured before the server has it.
-    log_s: BTreeMap<u64, f64>,
 }
 
 impl Site {
-    fn start(durability: Durability, hear: Hear<'_>) -> Result<Site> {
+    fn start(durability: Durability) -> Result<Site> {
         let mut rig = Rig::new(&RigOptions::default())?;
         rig.format()?;
-        let mut log_s = BTreeMap::new();
-        let mut log = None;
-        if durability == Durability::Log {
-            hear("what the log devices need");
-            let device = rig.log_device()?.to_owned();
-            let changed = CASES.iter().filter(|c| c.to.stable != c.from.stable);
-            let latencies: BTreeSet<u64> = changed
-                .filter_map(|c| match c.to.stable {
-                    Log(us) => Some(us),
-                    Disk(_) => None,
-                })
-                .collect();
-            for us in latencies {
-                let log_flush = Duration::from_micros(us);
-                rig.set_latency(Latency { log_flush, ..Latency::default() })?;
-                for _ in 0..LOG_TRIES {
-                    let new = measure::log_write(&device)?.as_secs_f64();
-                    log_s.entry(us).and_modify(|old: &mut f64| *old = old.min(new)).or_insert(new);
-                }
-            }
-            log = Some(device);
-        }
+        let log = match durability {
+            Durability::Log => Some(rig.log_device()?.to_owned()),
+            _ => None,
+        };
         rig.set_latency(Latency { data_flush: START_FLUSH, log_flush: START_FLUSH })?;
         let server = Served::start(&ServeOptions::new(&rig.export(), log.as_deref(), durability))?;
-        Ok(Site { server: Some(server), rig, log_s })
+        Ok(Site { server: Some(server), rig })
     }
 
     fn addr(&self) -> Result<SocketAddr> {
@@ -335,6 +320,10 @@ impl Site {
 struct Bench {
     disk: Site,
     log: Site,
+    /// Disks that no server has.
+    spare: Rig,
+    /// What one durable write takes at a log device, by its flush latency in microseconds.
+    log_s: BTreeMap<u64, f64>,
     links: BTreeMap<(u64, bool), Link>,
     runtime: tokio::runtime::Runtime,
     /// Directories made so far.
@@ -342,14 +331,18 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(hear: Hear<'_>) -> Result<Bench> {
+    fn new() -> Result<Bench> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .context(|| "start a runtime".to_owned())?;
+        let mut spare = Rig::new(&RigOptions::default())?;
+        spare.format()?;
         Ok(Bench {
-            disk: Site::start(Durability::Sync, hear)?,
-            log: Site::start(Durability::Log, hear)?,
+            disk: Site::start(Durability::Sync)?,
+            log: Site::start(Durability::Log)?,
+            spare,
+            log_s: BTreeMap::new(),
             links: BTreeMap::new(),
             runtime,
             dirs: 0,
@@ -396,6 +389,15 @@ impl Bench {
             maker.into_session().close()
         })?;
         Ok(dir)
+    }
+
+    /// What a log device needs by itself; of all times that it was looked at the shortest.
+    fn look_at_log(&mut self, flush_us: u64) -> Result<()> {
+        let log_flush = Duration::from_micros(flush_us);
+        self.spare.set_latency(Latency { log_flush, ..Latency::default() })?;
+        let new = measure::log_write(self.spare.log_device()?)?.as_secs_f64();
+        self.log_s.entry(flush_us).and_modify(|old| *old = old.min(new)).or_insert(new);
+        Ok(())
     }
 
     /// What calls take at a place.
@@ -586,12 +588,12 @@ impl Trial {
 type Known = BTreeMap<Place, Probed>;
 
 fn measure(files: Option<u64>, hear: Hear<'_>) -> Result<Findings> {
-    let mut bench = Bench::new(hear)?;
+    let mut bench = Bench::new()?;
     let mut known = Known::new();
     let mut trials = Vec::new();
     let mut off = [true; CASES.len()];
     for round in 0..ROUNDS_MAX {
-        let mut seen = BTreeSet::new();
+        let (mut seen, mut logs) = (BTreeSet::new(), BTreeSet::new());
         for (n, case) in CASES.into_iter().enumerate() {
             if round >= ROUNDS && !off[n] {
                 continue;
@@ -602,6 +604,12 @@ fn measure(files: Option<u64>, hear: Hear<'_>) -> Result<Findings> {
                     let new = bench.probe(place)?;
                     known.entry(place).and_modify(|old| *old = old.quicker(new)).or_insert(new);
                 }
+            }
+            if let Log(us) = case.to.stable
+                && case.to.stable != case.from.stable
+                && logs.insert(us)
+            {
+                bench.look_at_log(us)?;
             }
             if round == 0 {
                 trials.push(Trial::new(case, files.map_or_else(|| enough(&case, &known, &bench), Ok)?)?);
@@ -651,11 +659,11 @@ fn foretell(case: &Case, tree: &Tree, known: &Known, bench: &Bench) -> Result<(T
     let to = known.get(&case.to).ok_or_else(unknown)?;
     let terms = from.terms();
     let log_s = match case.to.stable {
-        Log(us) => bench.log.log_s.get(&us).copied().unwrap_or(0.0),
+        Log(us) => bench.log_s.get(&us).copied().unwrap_or(0.0),
         Disk(_) => 0.0,
     };
     let changes = case.changes(to.null_s, log_s);
-    let prediction = predict(&terms, &Job::extract(tree, &from.manner), &changes)
+    let prediction = predict(&terms, &Job::extract(tree, &to.manner), &changes)
         .map_err(|e| Error::Unable(format!("{}: {e}", case.name())))?;
     let each = prediction.each.first().and_then(|outcome| outcome.outlook);
     Ok((terms, prediction.together.or(each).unwrap_or(prediction.now).seconds))

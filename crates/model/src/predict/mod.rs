@@ -23,7 +23,7 @@ pub use job::{Calls, Job, Looks, Manner, Tree, Version, WRITE_BYTES};
 
 use crate::shares::Shares;
 use crate::terms::Terms;
-use change::{COMPOUND_SYNCHRONOUS, COMPOUND_WORK, SESSION_SYNCHRONOUS, SESSION_WAITS};
+use change::{COMPOUND_SYNCHRONOUS, FILE_WORK_S, SESSION_SYNCHRONOUS, SESSION_WAITS};
 use serde::{Deserialize, Serialize};
 
 /// The longest time that a term may be, in seconds: an hour.
@@ -173,12 +173,15 @@ struct Plan {
     calls: f64,
     waits: f64,
     synchronous: f64,
+    files: f64,
     bytes: f64,
     /// What the server has to do for them, in calls.
     worked: f64,
     /// Waits that nothing else goes on beside.
     alone: f64,
     streams: f64,
+    /// Those under which the terms were seen: what they wait for each other is in the persistence already.
+    seen: f64,
     /// The chains that can go on beside each other.
     parts: f64,
     compounds: bool,
@@ -191,10 +194,12 @@ impl Plan {
             calls: job.calls.all as f64,
             waits: job.calls.waits as f64,
             synchronous: job.calls.synchronous as f64,
+            files: job.files as f64,
             bytes: job.bytes as f64,
             worked: job.calls.all as f64,
             alone: 0.0,
             streams: job.in_flight.max(1.0),
+            seen: job.in_flight.max(1.0),
             parts: if job.files > 0 { job.files as f64 } else { f64::INFINITY },
             compounds: false,
         }
@@ -233,7 +238,8 @@ impl Plan {
                 let each = small.saturating_mul(COMPOUND_SYNCHRONOUS).saturating_add(job.others) as f64;
                 let stable = if at_once { compounds } else { each };
                 self.synchronous = stable + 2.0 * large + SESSION_SYNCHRONOUS as f64;
-                self.worked = compounds + members.saturating_mul(COMPOUND_WORK) as f64 + 3.0 * large;
+                // What a call costs comes with any call for the most part, whatever is in it: an object in it costs another one.
+                self.worked = compounds + members as f64 + 3.0 * large;
                 self.parts = compounds + large;
                 self.compounds = true;
             }
@@ -245,13 +251,15 @@ impl Plan {
         let t = &self.terms;
         let streams = self.streams.min(self.parts).max(1.0);
         let rtt = self.waits * t.round_trip_s / streams;
-        let server = self.worked * t.server_s / streams;
+        let server = (self.worked * t.server_s / streams).max(self.files * FILE_WORK_S);
         let client = self.calls * t.think_s;
         let mut persistence = 0.0;
-        if self.synchronous > 0.0 {
+        if self.synchronous > 0.0 && t.persistence_s > 0.0 {
             // What a stream does between two of them.
             let between = (rtt + server + client) * streams / self.synchronous;
-            persistence = self.synchronous * waited(t.persistence_s, between, streams) / streams;
+            let waits = |streams| waited(t.persistence_s, between, streams);
+            let more = if streams > self.seen { waits(streams) / waits(self.seen) } else { 1.0 };
+            persistence = self.synchronous * t.persistence_s * more / streams;
         }
         Shares {
             rtt: rtt + self.alone * t.round_trip_s,
