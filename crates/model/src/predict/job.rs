@@ -286,6 +286,21 @@ mod tests {
         assert_eq!(Job::extract(&one, &Manner::new(Version::V3)).delegations_save, None);
     }
 
+    /// `cargo xtask guest speed --kernel 6.12 --vers 3,4.2`, whose table is in docs/client.md: calls for each file of `tar -x` as root, of
+    /// files in directories of 64, on Landfast's server, whose sessions outlive it.
+    #[test]
+    fn calls_for_a_tree_are_as_many_as_linux_6_12_sent() {
+        let sent = [(4096, 6.097, 6.081), (512, 6.121, 6.100), (128, 6.195, 6.164)];
+        for (files, three, four) in sent {
+            let tree = tree(files, 4096, 1 + files.div_ceil(64));
+            let guarded = Manner { exclusive: false, ..Manner::new(Version::V4) };
+            for (manner, sent) in [(Manner::new(Version::V3), three), (guarded, four)] {
+                let calls = tree.calls(&manner).all as f64 / files as f64;
+                assert!((calls / sent - 1.0).abs() < 0.01, "{files} files: {calls} instead of {sent}");
+            }
+        }
+    }
+
     #[test]
     fn what_is_in_a_file_decides_how_it_is_written() {
         let manner = Manner::new(Version::V3);
