@@ -185,7 +185,10 @@ pub const SLOW_WORKERS: usize = 32;
 /// A stable WRITE of more bytes than this goes to the disk, not into the log.
 pub const LOGGED_WRITE_MAX: usize = 1 << 20;
 /// How long a retry waits for the request that it repeats; after that it gets `NFS4ERR_DELAY`.
-pub const RETRY_WAIT_MS: u64 = 5_000;
+pub const RETRY_WAIT: Duration = Duration::from_secs(5);
+/// How long a DESTROY_CLIENTID waits for the end of its client's sessions, which may have been sent before it; after that it gets
+/// `NFS4ERR_CLIENTID_BUSY`.
+pub const FAREWELL_WAIT: Duration = Duration::from_millis(500);
 /// Stateids that one TEST_STATEID may ask about; more: `NFS4ERR_INVAL`.
 pub const TEST_STATEIDS_MAX: usize = 4096;
 /// Bytes of a request that its fingerprint covers (RFC 8881 section 2.10.6.1.3.1).

@@ -5,7 +5,6 @@ use crate::service::Nfs;
 use crate::state::drc::{Begin, CallKey, Origin};
 use bytes::Bytes;
 use std::pin::pin;
-use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
 /// A call that is busy in the duplicate request cache. Dropping it makes a retry a new call.
@@ -41,7 +40,7 @@ impl Nfs {
     /// Asks the duplicate request cache. A client that has lost its connection repeats what is still being worked on: it
     /// gets the one reply when there is one.
     pub(crate) async fn once(&self, key: &CallKey, from: Origin) -> Once<'_> {
-        let give_up = Instant::now() + Duration::from_millis(limits::RETRY_WAIT_MS);
+        let give_up = Instant::now() + limits::RETRY_WAIT;
         loop {
             // Asked for before the cache, so that no release is missed.
             let mut released = pin!(self.released.notified());

@@ -16,7 +16,6 @@
 //! [`Pending::failure`]; nothing waits after 5 while it holds a turn or an announcement.
 
 use crate::exports::{Caller, Export, Receipts};
-use crate::limits;
 use crate::offload::{self, Offload};
 use crate::once::Once;
 use crate::server::Shared;
@@ -58,8 +57,8 @@ pub(crate) struct Outcome {
     /// In pieces.
     pub(crate) reply: Vec<Bytes>,
     pub(crate) pending: Option<Pending>,
-    /// The reply is `DELAY`, because the request repeats one that is being worked on.
-    pub(crate) busy: bool,
+    /// What is being worked on stands in its way, or may: it runs again when something was answered, for this long.
+    pub(crate) waits: Option<Duration>,
     /// Copies to be begun.
     pub(crate) offloads: Vec<Offload>,
 }
@@ -80,7 +79,7 @@ pub(crate) struct Pending {
 impl Outcome {
     /// A reply that can be sent at once.
     pub(crate) fn at_once(reply: Vec<Bytes>) -> Outcome {
-        Outcome { reply, pending: None, busy: false, offloads: Vec::new() }
+        Outcome { reply, pending: None, waits: None, offloads: Vec::new() }
     }
 }
 
@@ -131,7 +130,7 @@ impl Nfs {
         let room = turn.before(conn.room(reply_max)).await;
         let client = caller.addr;
         let work = Arc::new(make(caller, key));
-        let give_up = Instant::now() + Duration::from_millis(limits::RETRY_WAIT_MS);
+        let begun = Instant::now();
         loop {
             turn.again().await;
             // Asked for before the slot is looked at, so that no release is missed.
@@ -142,11 +141,11 @@ impl Nfs {
             let outcome = self.run(&work, client, slow, &mut turn).await;
             let in_company = announced.iter().any(|intent| intent.in_company());
             drop(announced);
-            let Some(Outcome { reply, pending, busy, offloads }) = outcome else { return Response::Close };
+            let Some(Outcome { reply, pending, waits, offloads }) = outcome else { return Response::Close };
             for offload in offloads {
                 tokio::spawn(offload::run(self.sh.clone(), self.slow.clone(), offload));
             }
-            if !busy {
+            let Some(patience) = waits else {
                 let failure = match pending {
                     Some(pending) => {
                         // Requests that are here already share a flush. Those that were received with this one are begun
@@ -167,9 +166,9 @@ impl Nfs {
                 }
                 self.released.notify_waiters();
                 return Response::Segments(failure.map_or(reply, |failure| vec![failure])).in_room(room);
-            }
+            };
             // A client that has lost its connection repeats what is still being worked on; `DELAY` would cost it seconds.
-            if timeout_at(give_up, released).await.is_err() {
+            if timeout_at(begun + patience, released).await.is_err() {
                 return Response::Segments(reply);
             }
         }

@@ -189,6 +189,28 @@ async fn sessions_and_clients_end() {
     assert_eq!(rig.server().stats().clients, 0);
 }
 
+/// Whichever of the two runs first.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_and_its_client_end_without_a_wait_between_them() {
+    if skipped() {
+        return;
+    }
+    let rig = Rig::new().await;
+    let c = rig.client(b"c").await;
+    let forgotten = {
+        let (raw, id) = (rig.raw().await, c.id);
+        tokio::spawn(async move { raw.alone(ArgOp::DestroyClientid(id)).await.status })
+    };
+    let busy = || rig.server().stats().op(OpNum::DESTROY_CLIENTID);
+    while busy() == 0 {
+        tokio::task::yield_now().await;
+    }
+    assert!(!forgotten.is_finished(), "it is not refused at once");
+    assert_eq!(c.raw.alone(ArgOp::DestroySession(c.session)).await.status, NfsStat::NFS4_OK);
+    assert_eq!(forgotten.await.unwrap(), NfsStat::NFS4_OK);
+    assert_eq!(rig.server().stats().clients, 0);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn replies_survive_the_death_of_the_server() {
     if skipped() {

@@ -179,6 +179,7 @@ pub(crate) fn run(sh: &Shared, req: &Request) -> Outcome {
         txs: Txs::default(),
         noted: false,
         offloads: Vec::new(),
+        waits: None,
         room: limits::RESPONSE_BYTES_MAX as usize,
         last: true,
         flavor_later: false,
@@ -219,7 +220,7 @@ fn alone_in_compound(mut ctx: Ctx<'_>, req: &Request, op: &ArgOp) -> Outcome {
     reply.push(&res);
     let reply = reply.finish();
     if !ctx.noted {
-        return Outcome::at_once(vec![reply]);
+        return Outcome { waits: ctx.waits, ..Outcome::at_once(vec![reply]) };
     }
     let failure = Reply::of_failed(&req.args.tag, Some(op.op()), NfsStat::NFS4ERR_SERVERFAULT);
     let pending = Pending::new(ctx.txs.finish(), failure);
@@ -245,8 +246,8 @@ fn in_session(mut ctx: Ctx<'_>, req: &Request) -> Outcome {
     let begun = match begun {
         Ok(begun) => begun,
         Err(status) => {
-            let busy = status == NfsStat::NFS4ERR_DELAY;
-            return Outcome { busy, ..Reply::failed(&args.tag, Some(OpNum::SEQUENCE), status) };
+            let waits = (status == NfsStat::NFS4ERR_DELAY).then_some(limits::RETRY_WAIT);
+            return Outcome { waits, ..Reply::failed(&args.tag, Some(OpNum::SEQUENCE), status) };
         }
     };
     let (res, max_response, max_cached) = match begun {

@@ -21,6 +21,7 @@ use landfast_nfs::v4::{Bitmap, NfsStat, ResBody, SessionId, Stateid};
 use landfast_volume::{Acl, Acls, Attrs, Cred, Kind, Node, Timestamp, Tx, Volume};
 use std::cell::RefCell;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A filehandle.
 #[derive(Debug, Clone)]
@@ -134,6 +135,8 @@ pub(crate) struct Ctx<'a> {
     pub(crate) noted: bool,
     /// Copies to be begun once the reply is known.
     pub(crate) offloads: Vec<Offload>,
+    /// What failed may go well when others have been answered, within this time.
+    pub(crate) waits: Option<Duration>,
     /// Bytes that the present operation's result may take.
     pub(crate) room: usize,
     /// The present operation is the compound's last.

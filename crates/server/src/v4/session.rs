@@ -251,7 +251,8 @@ impl Ctx<'_> {
         Ok(ResBody::Empty)
     }
 
-    /// DESTROY_CLIENTID (RFC 8881 section 18.50): refused while the client has anything, be it an idle session.
+    /// DESTROY_CLIENTID (RFC 8881 section 18.50): refused while the client has anything, be it an idle session. Its DESTROY_SESSION
+    /// may have come before it and run behind it: a client that says both at once need not wait for an answer between them.
     pub(super) fn destroy_clientid(&mut self, id: u64) -> Done {
         let notes = {
             let mut st = self.sh.state();
@@ -261,6 +262,8 @@ impl Ctx<'_> {
             }
             let own = self.session.as_ref().is_some_and(|s| s.client == id);
             if own || st.has_state(id, self.now) || st.sessions.client_is_busy(id) {
+                let only_sessions = self.session.is_none() && st.files.opens_of(id) == 0;
+                self.waits = only_sessions.then_some(limits::FAREWELL_WAIT);
                 return Err(NfsStat::NFS4ERR_CLIENTID_BUSY.into());
             }
             st.remove_client(id)

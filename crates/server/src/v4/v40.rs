@@ -25,7 +25,8 @@ pub(super) fn run(mut ctx: Ctx<'_>, req: &Request, first: &ArgOp) -> Outcome {
     let subjects: Vec<Subject> = req.args.ops.iter().filter_map(|op| ask(op).map(|a| a.subject)).collect();
     let taken = ctx.sh.state().take_owners(subjects.iter());
     let Some(owners) = taken else {
-        return Outcome { busy: true, ..Reply::failed(tag, Some(first.op()), NfsStat::NFS4ERR_DELAY) };
+        let waits = Some(limits::RETRY_WAIT);
+        return Outcome { waits, ..Reply::failed(tag, Some(first.op()), NfsStat::NFS4ERR_DELAY) };
     };
     ctx.owners = owners;
     let max = (limits::RESPONSE_BYTES_MAX as usize).saturating_sub(RPC_REPLY_HEAD);
