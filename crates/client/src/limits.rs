@@ -6,12 +6,12 @@ use std::time::Duration;
 pub const REQUEST_ASK: u32 = (4 << 20) + (16 << 10);
 /// Reply size asked for in CREATE_SESSION.
 pub const RESPONSE_ASK: u32 = (2 << 20) + (16 << 10);
-/// Cached reply size asked for in CREATE_SESSION: room for the replies of a few hundred creates.
-pub const RESPONSE_CACHED_ASK: u32 = 128 << 10;
+/// Cached reply size asked for in CREATE_SESSION: room for the replies of some hundred creates, for as many slots.
+pub const RESPONSE_CACHED_ASK: u32 = 96 << 10;
 /// Operations in one COMPOUND asked for in CREATE_SESSION.
 pub const OPS_ASK: u32 = 2048;
-/// Slots asked for in CREATE_SESSION.
-pub const SLOTS_ASK: u32 = 64;
+/// Slots asked for in CREATE_SESSION: some for what goes beside [`COMPOUNDS_IN_FLIGHT_MAX`].
+pub const SLOTS_ASK: u32 = 72;
 /// Slots asked for when the server has no room for more.
 pub const SLOTS_MODEST: u32 = 8;
 /// Never more slots than this, whatever the server would like.
@@ -55,7 +55,7 @@ pub const FIRST_ANSWER_PATIENCE: Duration = Duration::from_secs(120);
 pub const GARBLED_MAX: u32 = 3;
 /// How long it may take until the calls that end a session are on their way.
 pub const GOODBYE_PATIENCE: Duration = Duration::from_secs(5);
-/// How long the reply to the last of them is waited for from then on.
+/// How long their replies are waited for from then on.
 pub const GOODBYE_HEARD: Duration = Duration::from_millis(5);
 /// First pause before something is tried again; doubles up to [`BACKOFF_MAX`].
 pub const BACKOFF_MIN: Duration = Duration::from_millis(20);

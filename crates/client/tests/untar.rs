@@ -3,10 +3,12 @@
 mod common;
 
 use std::fs;
+use std::io::Read;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use common::proxy::Proxy;
@@ -17,6 +19,7 @@ use landfast_client::untar::{
     DataError, Existing, FatalError, Given, Members, Report, Silent, Source, UntarOptions, run, run_as,
 };
 use landfast_client::{NfsUrl, SessionLimits, SessionOptions};
+use landfast_nfs::v4::OpNum;
 use tokio::sync::watch;
 
 /// Makes a tree with one of each in `dir/t`, and archives of it.
@@ -474,4 +477,90 @@ async fn directories_made_ahead_meet_what_is_there() {
         assert_same(&local, &dest);
     }
     rig.stop().await;
+}
+
+const SMALL_TREE: &str = "
+    for d in $(seq 30); do mkdir -p t/d$d; for f in $(seq 10); do printf \"$d $f\" > t/d$d/f$f; done; done
+    chmod 2751 t/d3; chmod 555 t/d4; touch -d 2002-02-02 t t/d*; tar --format=posix -cf a.tar t";
+
+/// An archive, and who hears when nobody reads it any more.
+struct ReadWhole(fs::File, #[expect(dead_code, reason = "it goes with it")] tokio::sync::oneshot::Sender<()>);
+
+impl Read for ReadWhole {
+    fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
+        self.0.read(buf)
+    }
+}
+
+/// Runs `untar` with all replies held back from the session's first request on, until so many files were made; then they are
+/// passed on, or lost.
+async fn untar_with_replies_held(rig: &Rig, files: u64, passes: bool) -> Report {
+    let opens = || rig.running.as_ref().unwrap().stats().op(OpNum::OPEN);
+    let (proxy, before) = (Proxy::holding(rig.addr()).await, opens());
+    let (tell, told) = tokio::sync::oneshot::channel();
+    let source = Source::Reader(Box::new(ReadWhole(fs::File::open(rig.work().join("a.tar")).unwrap(), tell)));
+    let url: NfsUrl = format!("nfs://{}/dest", proxy.addr).parse().unwrap();
+    proxy.hold_after(0);
+    let untar =
+        tokio::spawn(async move { run(UntarOptions::default(), source, &url, Arc::new(Silent)).await });
+    proxy.held().await;
+    assert!(told.await.is_err());
+    // The reply to CREATE_SESSION has less, the next one has more.
+    proxy.pass_until(1024);
+    proxy.held().await;
+    let start = Instant::now();
+    while opens() < before + files {
+        assert!(start.elapsed() < Duration::from_secs(60) && !untar.is_finished(), "{} files", opens());
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    if passes {
+        proxy.pass()
+    } else {
+        proxy.lose()
+    }
+    untar.await.unwrap().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_go_behind_their_directories_before_these_are_answered() {
+    if skipped() {
+        return;
+    }
+    for passes in [true, false] {
+        let rig = Rig::new().await;
+        shell(&rig.work(), SMALL_TREE);
+        let local = extract_locally(&rig.work(), "a.tar", "");
+        let report = untar_with_replies_held(&rig, 300, passes).await;
+        assert!(report.complete(), "{:?} {:?}", report.stopped, report.failed);
+        assert_same(&local, &rig.dest());
+        assert_eq!((report.files, report.dirs), (300, 31));
+        // Each once, whatever was sent again.
+        assert_eq!(rig.running.as_ref().unwrap().stats().op(OpNum::OPEN), 300);
+        rig.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_goes_into_directories_that_were_there() {
+    if skipped() {
+        return;
+    }
+    for there in
+        ["mkdir -p t/d30", "mkdir -p t other; ln -s ../other t/d30", "mkdir -p t; printf old > t/d30"]
+    {
+        let rig = Rig::new().await;
+        shell(&rig.work(), SMALL_TREE);
+        let local = extract_locally(&rig.work(), "a.tar", "");
+        shell(&rig.dest(), there);
+        let report = untar_with_replies_held(&rig, 0, true).await;
+        assert!(report.complete(), "{there}: {:?} {:?}", report.stopped, report.failed);
+        assert_eq!(fs::read_dir(rig.dest()).unwrap().count(), if there.contains("other") { 2 } else { 1 });
+        if there.contains("other") {
+            assert_eq!(fs::read_dir(rig.dest().join("other")).unwrap().count(), 0);
+            fs::remove_dir(rig.dest().join("other")).unwrap();
+        }
+        assert_same(&local, &rig.dest());
+        assert_eq!((report.files, rig.running.as_ref().unwrap().stats().op(OpNum::OPEN)), (300, 300));
+        rig.stop().await;
+    }
 }

@@ -65,10 +65,16 @@ impl<'a> Header<'a> {
     /// `None` when the checksum is wrong. Signed sums, which some old implementations wrote, count too.
     pub(super) fn new(block: &'a [u8; BLOCK]) -> Option<Header<'a>> {
         let stored = number(&block[148..156])?;
-        let byte = |i: usize| if (148..156).contains(&i) { b' ' } else { block[i] };
-        let unsigned: u64 = (0..BLOCK).map(|i| u64::from(byte(i))).sum();
-        let signed: i64 = (0..BLOCK).map(|i| i64::from(byte(i) as i8)).sum();
-        (stored == unsigned || i64::try_from(stored) == Ok(signed)).then_some(Header(block))
+        // The sum's own field counts as blanks.
+        const BLANKS: u32 = 8 * b' ' as u32;
+        let sum = |bytes: &[u8]| bytes.iter().map(|b| u32::from(*b)).sum::<u32>();
+        let unsigned = sum(&block[..148]) + BLANKS + sum(&block[156..]);
+        // A byte of 128 or more counts for 256 less.
+        let signed = || {
+            let high = |bytes: &[u8]| bytes.iter().filter(|b| **b >= 128).count() as i64;
+            i64::from(unsigned) - 256 * (high(&block[..148]) + high(&block[156..]))
+        };
+        (stored == u64::from(unsigned) || i64::try_from(stored) == Ok(signed())).then_some(Header(block))
     }
 
     pub(super) fn typeflag(&self) -> u8 {
@@ -234,6 +240,14 @@ mod tests {
         assert_eq!(u64::from(b'a') + 8 * 32, 0o541);
         assert!(Header::new(&block).is_some());
         block[1] = b'b';
+        assert!(Header::new(&block).is_none());
+        // Either way of counting, before the field and behind it.
+        (block[1], block[500]) = (0xff, 0x80);
+        for sum in [0o541 + 255 + 128, 0o541 - 1 - 128] {
+            block[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+            assert!(Header::new(&block).is_some(), "{sum}");
+        }
+        block[148..156].copy_from_slice(format!("{:06o}\0 ", 0o541 + 255 - 128).as_bytes());
         assert!(Header::new(&block).is_none());
     }
 }

@@ -20,8 +20,11 @@
 //!
 //! Lock order: `setup`, then a line or `back`; slot tables last and never over an await.
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
@@ -33,12 +36,14 @@ use landfast_nfs::v4::{
 };
 use landfast_rpc::{CallError, Connection};
 use landfast_xdr::{Decode, Encode};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 use tokio::time::sleep;
 use tracing::{debug, warn};
 
 use super::back::{CopyEnd, Told};
-use super::setup::{COMPOUND, Caller, ClientId, FIRST_BYTES, FIRST_OPS, SetupError, compound_header};
+use super::setup::{
+    COMPOUND, Caller, ClientId, FIRST_BYTES, FIRST_OPS, Opening, SetupError, compound_header,
+};
 use super::slots::{Slot, SlotTable};
 use super::{First, Instance, SessionError, SessionLimits, SessionOptions};
 use crate::cost::{REPLY_HEAD, REQUEST_HEAD, result_bytes};
@@ -80,12 +85,47 @@ struct Setup {
     verifier: Verifier,
 }
 
+/// A session's first request that is sent as any other, and where its answer goes.
+struct Opens {
+    opening: Opening,
+    slot: Slot,
+    answer: oneshot::Sender<Option<CompoundRes>>,
+}
+
+/// The caller's results of a session's first request.
+pub(crate) struct Answer {
+    here: Option<CompoundRes>,
+    coming: Option<oneshot::Receiver<Option<CompoundRes>>>,
+}
+
+impl Answer {
+    pub(super) fn here(results: Option<CompoundRes>) -> Answer {
+        Answer { here: results, coming: None }
+    }
+
+    /// Requests may be sent behind the first one, whose answer has not come.
+    pub(crate) fn is_coming(&self) -> bool {
+        self.coming.is_some()
+    }
+
+    /// Waits for the results. None: there are none, or it is not known whether any of it was done.
+    pub(crate) async fn come(&mut self) -> Option<CompoundRes> {
+        if let Some(coming) = &mut self.coming {
+            self.here = coming.await.unwrap_or_default();
+            self.coming = None;
+        }
+        self.here.take()
+    }
+}
+
 /// One session ID and its slots.
 pub(super) struct Epoch {
     number: u64,
     id: SessionId,
     pub(super) limits: SessionLimits,
-    pub(super) lease: Duration,
+    lease: OnceLock<Duration>,
+    /// Its first request is under way. What is sent meanwhile goes behind it, over the same connection.
+    opens: AtomicBool,
     table: Mutex<SlotTable>,
     freed: Notify,
     dead: AtomicBool,
@@ -94,6 +134,11 @@ pub(super) struct Epoch {
 }
 
 impl Epoch {
+    /// The server's lease time, as far as it is known.
+    pub(super) fn lease(&self) -> Duration {
+        self.lease.get().copied().unwrap_or(limits::LEASE_DEFAULT)
+    }
+
     fn table(&self) -> MutexGuard<'_, SlotTable> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -164,7 +209,7 @@ impl Engine {
         options: SessionOptions,
         minor: u32,
         first: &mut First<'_>,
-    ) -> Result<(Arc<Engine>, Option<CompoundRes>), SessionError> {
+    ) -> Result<(Arc<Engine>, Answer), SessionError> {
         let peer = Peer::new(options);
         let conn = peer.connect().await?;
         let Instance { name, verifier } = Instance::new(peer.options())?;
@@ -172,7 +217,8 @@ impl Engine {
             number: 0,
             id: SessionId::default(),
             limits: peer.options().ask,
-            lease: limits::LEASE_DEFAULT,
+            lease: OnceLock::new(),
+            opens: AtomicBool::new(false),
             table: Mutex::new(SlotTable::new(0)),
             freed: Notify::new(),
             dead: AtomicBool::new(true),
@@ -196,12 +242,46 @@ impl Engine {
         if first.lines {
             engine.open_lines();
         }
-        let answer = {
+        let (answer, opens) = {
             let mut setup = engine.setup.lock().await;
             engine.establish(&mut setup, conn, first).await?
         };
-        tokio::spawn(keep_alive(Arc::downgrade(&engine)));
+        match opens {
+            None => drop(tokio::spawn(keep_alive(Arc::downgrade(&engine)))),
+            Some(opens) => {
+                let mut opening = Box::pin(engine.clone().open(opens));
+                // It is on its way before anything else is.
+                if poll_fn(|cx| Poll::Ready(opening.as_mut().poll(cx))).await.is_pending() {
+                    tokio::spawn(opening);
+                }
+            }
+        }
         Ok((engine, answer))
+    }
+
+    /// Sends a session's first request, and sends it again as any other until its fate is known.
+    async fn open(self: Arc<Self>, opens: Opens) {
+        let Opens { opening, slot, answer } = opens;
+        let epoch = self.epoch();
+        let head = self.head(&epoch, slot, 0, opening.ops, false);
+        let results = match self.send(&epoch, slot, [head, opening.body.clone()]).await {
+            Ok(Some(reply)) => {
+                let (lease, results) = opening.answer(reply);
+                let _ = epoch.lease.set(lease);
+                self.setup.lock().await.reclaims = false;
+                results
+            }
+            other => {
+                // What it was to say is said to the next session.
+                debug!("the first request to {}: {:?}", self.peer.server(), other.err());
+                epoch.bury();
+                None
+            }
+        };
+        epoch.opens.store(false, Ordering::Release);
+        // Nobody may be waiting any more.
+        let _ = answer.send(results);
+        keep_alive(Arc::downgrade(&self)).await;
     }
 
     /// Opens the connections beside the first, without waiting for them.
@@ -230,6 +310,17 @@ impl Engine {
         done
     }
 
+    /// See [`super::Session::flushed`].
+    pub(super) async fn flushed(&self) {
+        let epoch = self.epoch();
+        if let Some(line) = self.lines.first() {
+            let conn = line.hold().await.ready(epoch.number);
+            if let Some(conn) = conn {
+                conn.flushed().await;
+            }
+        }
+    }
+
     /// See [`super::Session::destroy`].
     pub(super) async fn destroy(&self) {
         if !self.peer.end() {
@@ -243,21 +334,31 @@ impl Engine {
             if let Some(conn) = line.hold().await.ready(epoch.number) {
                 let caller = self.caller(&conn);
                 // The server forgets both by itself when this fails. A client that has a session is busy to it, and requests
-                // that are under way together have no order.
+                // that are under way together have no order, except that Landfast waits for the session's end itself.
+                let end = [ArgOp::DestroySession(epoch.id)];
                 self.peer.counters.rpcs.fetch_add(1, Ordering::Relaxed);
-                let _ = caller.raw(&[ArgOp::DestroySession(epoch.id)]).await;
+                let mut ended = pin!(caller.raw(&end));
+                if !self.is_ours() {
+                    let _ = (&mut ended).await;
+                }
                 let Some(client) = client else { return };
-                self.peer.counters.rpcs.fetch_add(1, Ordering::Relaxed);
                 let forget = [ArgOp::DestroyClientid(client.id)];
+                self.peer.counters.rpcs.fetch_add(1, Ordering::Relaxed);
+                let answers = async {
+                    match self.is_ours() {
+                        true => drop(tokio::join!(biased; ended, caller.raw(&forget))),
+                        false => drop(caller.raw(&forget).await),
+                    }
+                };
                 // Nobody has to wait over a long network for what the server does all the same.
-                let on_its_way = async {
+                let on_their_way = async {
                     conn.flushed().await;
                     sleep(limits::GOODBYE_HEARD).await;
                 };
                 tokio::select! {
                     biased;
-                    _ = caller.raw(&forget) => {}
-                    () = on_its_way => {}
+                    () = answers => {}
+                    () = on_their_way => {}
                 }
             }
         };
@@ -371,20 +472,21 @@ impl Engine {
                 self.renew(&epoch).await?;
                 continue;
             };
-            let sequence = SequenceArgs {
-                sessionid: epoch.id,
-                sequenceid: slot.seq,
-                slotid: slot.id,
-                highest_slotid: highest,
-                cachethis,
-            };
-            let mut head = BytesMut::new();
-            compound_header(self.minor, count + 1, &mut head);
-            ArgOp::Sequence(sequence).encode(&mut head);
-            if let Some(done) = self.send(&epoch, slot, [head.freeze(), ops.clone()]).await? {
+            let head = self.head(&epoch, slot, highest, count, cachethis);
+            if let Some(done) = self.send(&epoch, slot, [head, ops.clone()]).await? {
                 return Ok(done);
             }
         }
+    }
+
+    /// The beginning of a COMPOUND with so many operations behind its SEQUENCE.
+    fn head(&self, epoch: &Epoch, slot: Slot, highest_slotid: u32, count: usize, cachethis: bool) -> Bytes {
+        let (sessionid, sequenceid, slotid) = (epoch.id, slot.seq, slot.id);
+        let mut head = BytesMut::new();
+        compound_header(self.minor, count + 1, &mut head);
+        ArgOp::Sequence(SequenceArgs { sessionid, sequenceid, slotid, highest_slotid, cachethis })
+            .encode(&mut head);
+        head.freeze()
     }
 
     /// Sends one request until its fate is known. `None`: the session was lost before the server saw it.
@@ -492,6 +594,7 @@ impl Engine {
 
     /// The connection of a slot, open and bound to `epoch`.
     async fn line(&self, slot: usize, epoch: &Epoch) -> Result<Connection, SessionError> {
+        let slot = if epoch.opens.load(Ordering::Acquire) { 0 } else { slot };
         let line = self.lines.get(slot % self.lines.len().max(1)).ok_or(SessionError::Ended)?;
         let mut held = line.hold().await;
         if let Some(conn) = held.ready(epoch.number) {
@@ -529,25 +632,26 @@ impl Engine {
         self.establish(&mut setup, conn, &mut First::default()).await.map(drop)
     }
 
-    /// Client ID, session, first request; then the new epoch is in force, with `conn` as its first link.
+    /// Client ID, session, first request; then the new epoch is in force, with `conn` as its first link. The first request is
+    /// left to the caller where others may go behind it.
     async fn establish(
         &self,
         setup: &mut Setup,
         mut conn: Connection,
         first: &mut First<'_>,
-    ) -> Result<Option<CompoundRes>, SessionError> {
+    ) -> Result<(Answer, Option<Opens>), SessionError> {
         let start = Instant::now();
         let mut pause = limits::BACKOFF_MIN;
         loop {
-            self.peer.counters.rpcs.fetch_add(3, Ordering::Relaxed);
+            self.peer.counters.rpcs.fetch_add(2, Ordering::Relaxed);
             match self.try_establish(setup, &conn, first).await {
-                Ok((epoch, answer)) => {
+                Ok((epoch, answer, opens)) => {
                     if let Some(line) = self.lines.first() {
                         line.hold().await.keep(conn, epoch.number);
                     }
                     *self.epoch.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(epoch);
                     self.peer.has_answered();
-                    return Ok(answer);
+                    return Ok((answer, opens));
                 }
                 Err((step, e)) => {
                     let less = setup.modest && setup.client.is_none();
@@ -593,7 +697,7 @@ impl Engine {
         setup: &mut Setup,
         conn: &Connection,
         first: &mut First<'_>,
-    ) -> Result<(Epoch, Option<CompoundRes>), (&'static str, SetupError)> {
+    ) -> Result<(Epoch, Answer, Option<Opens>), (&'static str, SetupError)> {
         let caller = self.caller(conn);
         let client = match setup.client {
             Some(client) => client,
@@ -645,32 +749,51 @@ impl Engine {
         };
         let asks = if first.asks.len() + FIRST_OPS <= limits.ops as usize { first.asks } else { &[] };
         let behind = first.behind.take().filter(|_| !asks.is_empty() && self.packs_data());
-        let behind = behind.and_then(|behind| behind(&self.room_behind(asks, &limits)));
-        let mut lease = caller.first_request(res.sessionid, setup.reclaims, asks, behind).await;
-        if let Err(SetupError::Op(e)) = &lease
-            && too_much(e.status())
-            && !asks.is_empty()
-        {
-            // Refused before anything was done, and the slot was not used.
-            lease = caller.first_request(res.sessionid, setup.reclaims, &[], None).await;
-        }
-        let (lease, answer) = lease.map_err(|e| ("first SEQUENCE", e))?;
-        setup.reclaims = false;
+        // Landfast begins what comes over one connection in its order.
+        let apart = self.is_ours();
+        let behind = behind.and_then(|behind| behind(&self.room_behind(asks, &limits), apart));
+        let apart = apart && behind.is_some();
+        let opening = Opening::new(setup.reclaims, asks, behind);
         let mut table = SlotTable::new(limits.slots.max(1));
-        if let Some(slot) = table.take() {
-            table.put_back(slot, true);
-        }
+        let slot = table.take();
+        let (lease, answer, opens) = match slot.filter(|_| apart) {
+            Some(slot) => {
+                let (send, answer) = oneshot::channel();
+                let answer = Answer { here: None, coming: Some(answer) };
+                (OnceLock::new(), answer, Some(Opens { opening, slot, answer: send }))
+            }
+            None => {
+                self.peer.counters.rpcs.fetch_add(1, Ordering::Relaxed);
+                let mut done = caller.first_request(res.sessionid, &opening).await;
+                if let Err(SetupError::Op(e)) = &done
+                    && too_much(e.status())
+                    && !asks.is_empty()
+                {
+                    // Refused before anything was done, and the slot was not used.
+                    self.peer.counters.rpcs.fetch_add(1, Ordering::Relaxed);
+                    let less = Opening::new(setup.reclaims, &[], None);
+                    done = caller.first_request(res.sessionid, &less).await;
+                }
+                let (lease, answer) = done.map_err(|e| ("first SEQUENCE", e))?;
+                setup.reclaims = false;
+                if let Some(slot) = slot {
+                    table.put_back(slot, true);
+                }
+                (OnceLock::from(lease), Answer::here(answer), None)
+            }
+        };
         let epoch = Epoch {
             number: self.epoch().number + 1,
             id: res.sessionid,
             limits,
             lease,
+            opens: AtomicBool::new(opens.is_some()),
             table: Mutex::new(table),
             freed: Notify::new(),
             dead: AtomicBool::new(false),
             reclaim_wanted: AtomicBool::new(false),
         };
-        Ok((epoch, answer))
+        Ok((epoch, answer, opens))
     }
 
     /// What the first request has room for behind what it asks for.
@@ -755,7 +878,7 @@ fn judge(mut reply: CompoundRes, epoch: &Epoch, slot: Slot) -> Verdict {
 async fn keep_alive(session: Weak<Engine>) {
     loop {
         let Some(inner) = session.upgrade() else { return };
-        let pause = (inner.epoch().lease / 3).max(Duration::from_secs(1));
+        let pause = (inner.epoch().lease() / 3).max(Duration::from_secs(1));
         drop(inner);
         sleep(pause).await;
         let Some(inner) = session.upgrade() else { return };

@@ -23,6 +23,7 @@ use landfast_nfs::v4::{ArgOp, CompoundRes, FileHandle, Stateid, Verifier};
 use landfast_xdr::Encode;
 
 pub(crate) use back::CopyEnd;
+pub(crate) use engine::Answer;
 use engine::Engine;
 pub use error::SessionError;
 pub use options::{SessionLimits, SessionOptions};
@@ -61,9 +62,10 @@ pub struct First<'a> {
 }
 
 /// Makes the operations behind [`First::asks`], encoded, and says how many they are, for the room that there is in the request
-/// and in its reply. It is called once at most, and for servers to which anything may be sent behind a listing. The operations
-/// may change things, but nothing tells whether they were executed if the reply is lost.
-pub type Behind<'a> = dyn FnMut(&SessionLimits) -> Option<(Bytes, usize)> + Send + 'a;
+/// and in its reply, and whether the session can be used before the answer has come. It is called once at most, and for servers to
+/// which anything may be sent behind a listing. The operations may change things, but nothing tells whether they were executed if the
+/// reply is lost.
+pub type Behind<'a> = dyn FnMut(&SessionLimits, bool) -> Option<(Bytes, usize)> + Send + 'a;
 
 /// What went over the wire so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -98,8 +100,20 @@ impl Session {
     /// As [`Session::connect`].
     pub async fn connect_and(
         options: SessionOptions,
-        mut first: First<'_>,
+        first: First<'_>,
     ) -> Result<(Session, Option<CompoundRes>), SessionError> {
+        let (session, mut answer) = Self::connect_ahead(options, first).await?;
+        Ok((session, answer.come().await))
+    }
+
+    /// The same, before the answer has come if anything goes behind what is asked, and the server begins requests in their order.
+    ///
+    /// # Errors
+    /// As [`Session::connect`].
+    pub(crate) async fn connect_ahead(
+        options: SessionOptions,
+        mut first: First<'_>,
+    ) -> Result<(Session, Answer), SessionError> {
         if let Some(version) = options.version {
             return Self::connect_as(options, version, &mut first).await;
         }
@@ -117,11 +131,11 @@ impl Session {
         options: SessionOptions,
         version: Version,
         first: &mut First<'_>,
-    ) -> Result<(Session, Option<CompoundRes>), SessionError> {
+    ) -> Result<(Session, Answer), SessionError> {
         let options = SessionOptions { version: Some(version), ..options };
         let (kind, answer) = match version {
-            Version::V3 => (Kind::Three(Arc::new(Three::connect(options).await?)), None),
-            Version::V40 => (Kind::Forty(Forty::connect(options).await?), None),
+            Version::V3 => (Kind::Three(Arc::new(Three::connect(options).await?)), Answer::here(None)),
+            Version::V40 => (Kind::Forty(Forty::connect(options).await?), Answer::here(None)),
             Version::V41 | Version::V42 => {
                 let (engine, answer) = Engine::connect(options, version.minor(), first).await?;
                 (Kind::Slots(engine), answer)
@@ -248,7 +262,7 @@ impl Session {
     /// The server's lease time.
     pub fn lease(&self) -> Duration {
         match &self.kind {
-            Kind::Slots(engine) => engine.epoch().lease,
+            Kind::Slots(engine) => engine.epoch().lease(),
             Kind::Forty(forty) => forty.lease(),
             Kind::Three(_) => limits::LEASE_DEFAULT,
         }
@@ -267,6 +281,13 @@ impl Session {
     /// What went over the wire so far.
     pub fn stats(&self) -> SessionStats {
         self.peer().stats()
+    }
+
+    /// Waits until what was sent before over the first connection is with the network.
+    pub(crate) async fn flushed(&self) {
+        if let Kind::Slots(engine) = &self.kind {
+            engine.flushed().await;
+        }
     }
 
     /// Ends the session and the client ID on the server. Compounds under way are lost. The server has been told when this

@@ -63,6 +63,51 @@ pub(super) struct Caller<'a> {
     pub(super) patience: Duration,
 }
 
+/// What goes behind the first SEQUENCE of a session: nothing to reclaim (RFC 8881 section 18.51), the lease time, and what the
+/// caller has to ask and to have done.
+pub(super) struct Opening {
+    pub(super) body: Bytes,
+    /// Operations in it.
+    pub(super) ops: usize,
+    /// Those that are not the caller's.
+    own: usize,
+    reclaims: bool,
+}
+
+impl Opening {
+    /// `reclaims` is false for a session of a client that had reclaimed before.
+    pub(super) fn new(reclaims: bool, asks: &[ArgOp], behind: Option<(Bytes, usize)>) -> Opening {
+        let mut ops = Vec::with_capacity(FIRST_OPS + asks.len());
+        if reclaims {
+            ops.push(ArgOp::ReclaimComplete(false));
+        }
+        ops.extend([ArgOp::Putrootfh, ArgOp::Getattr(Bitmap::of(&[number::LEASE_TIME]))]);
+        let own = ops.len();
+        ops.extend_from_slice(asks);
+        let mut body = BytesMut::new();
+        ops.iter().for_each(|op| op.encode(&mut body));
+        let (behind, more) = behind.unwrap_or_default();
+        body.extend_from_slice(&behind);
+        Opening { body: body.freeze(), ops: ops.len() + more, own, reclaims }
+    }
+
+    /// The lease time, and the results that are the caller's. What failed does not undo that the session is there.
+    pub(super) fn answer(&self, mut reply: CompoundRes) -> (Duration, Option<CompoundRes>) {
+        let results = (reply.results.len() > self.own).then(|| reply.results.split_off(self.own));
+        let answer = results.map(|results| CompoundRes { results, ..reply.clone() });
+        let mut results = Results::new(reply);
+        let lease = || {
+            if self.reclaims {
+                results.take(OpNum::RECLAIM_COMPLETE).ok()?;
+            }
+            results.take(OpNum::PUTROOTFH).ok()?;
+            let seconds = AttrValues::from_fattr(&results.getattr().ok()?).ok()?.lease_time?;
+            Some(Duration::from_secs(u64::from(seconds.max(1))))
+        };
+        ({ lease }().unwrap_or(limits::LEASE_DEFAULT), answer)
+    }
+}
+
 /// A client ID and where its CREATE_SESSION sequence stands.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ClientId {
@@ -153,44 +198,26 @@ impl Caller<'_> {
         }
     }
 
-    /// The first request of a session, on slot 0: nothing to reclaim (RFC 8881 section 18.51), the lease time, and what the
-    /// caller has to ask and to have done, whose results come back. `first` is false for a session of a client that had
-    /// reclaimed before.
+    /// The first request of a session, on slot 0, and what was said to it.
     pub(super) async fn first_request(
         &self,
         id: SessionId,
-        first: bool,
-        asks: &[ArgOp],
-        behind: Option<(Bytes, usize)>,
+        opening: &Opening,
     ) -> Result<(Duration, Option<CompoundRes>), SetupError> {
-        let mut ops = vec![ArgOp::Sequence(SequenceArgs {
+        let sequence = ArgOp::Sequence(SequenceArgs {
             sessionid: id,
             sequenceid: 1,
             slotid: 0,
             highest_slotid: 0,
             cachethis: false,
-        })];
-        if first {
-            ops.push(ArgOp::ReclaimComplete(false));
-        }
-        ops.extend([ArgOp::Putrootfh, ArgOp::Getattr(Bitmap::of(&[number::LEASE_TIME]))]);
-        let own = ops.len();
-        ops.extend_from_slice(asks);
-        let mut reply = self.raw_and(&ops, behind).await?;
-        let results = (reply.results.len() > own).then(|| reply.results.split_off(own));
-        let answer = results.map(|results| CompoundRes { results, ..reply.clone() });
-        let mut results = Results::new(reply);
-        results.take(OpNum::SEQUENCE).map_err(SetupError::Op)?;
-        // From here on the slot is used; what else fails must not undo that.
-        let lease = || {
-            if first {
-                results.take(OpNum::RECLAIM_COMPLETE).ok()?;
-            }
-            results.take(OpNum::PUTROOTFH).ok()?;
-            let seconds = AttrValues::from_fattr(&results.getattr().ok()?).ok()?.lease_time?;
-            Some(Duration::from_secs(u64::from(seconds.max(1))))
-        };
-        Ok(({ lease }().unwrap_or(limits::LEASE_DEFAULT), answer))
+        });
+        let behind = (opening.body.clone(), opening.ops);
+        let mut reply = self.raw_and(&[sequence], Some(behind)).await?;
+        let results = reply.results.split_off(reply.results.len().min(1));
+        let rest = CompoundRes { results, ..reply.clone() };
+        Results::new(reply).take(OpNum::SEQUENCE).map_err(SetupError::Op)?;
+        // From here on the slot is used.
+        Ok(opening.answer(rest))
     }
 
     /// Binds the connection to a session's channels, `dir` (`CDFC4_*`).

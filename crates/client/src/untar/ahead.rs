@@ -8,12 +8,14 @@ use std::collections::HashMap;
 
 use bytes::{Bytes, BytesMut};
 use landfast_nfs::v4::args::{CreateArgs, CreateType};
-use landfast_nfs::v4::{ArgOp, Fattr, FileHandle, OpNum, ResBody, ResOp};
+use landfast_nfs::v4::attr::AttrValues;
+use landfast_nfs::v4::{ArgOp, Fattr, FileHandle, NfsTime, OpNum, ResBody, ResOp, SetTime};
 use landfast_xdr::Encode;
 
-use super::attrs::AttrRules;
+use super::attrs::{AttrRules, merge};
 use super::source::Event;
 use crate::archive::Kind;
+use crate::compound::fattr;
 use crate::cost::result_bytes;
 use crate::session::SessionLimits;
 
@@ -33,18 +35,24 @@ pub(super) struct NewDir {
 /// Directories, each behind the one that holds it.
 #[derive(Debug, Default)]
 pub(super) struct Ahead {
-    dirs: Vec<NewDir>,
+    pub(super) dirs: Vec<NewDir>,
 }
+
+/// Bytes of a time of access among attributes.
+const ACCESSED_BYTES: u32 = 24;
 
 impl Ahead {
     /// The directories of these members, as many as one request has `room` for, and the operations that make them in the
-    /// current one.
+    /// current one. The last one gets this time of access.
     pub(super) fn of(
         events: &[Event],
         rules: &mut AttrRules,
         room: &SessionLimits,
+        accessed: Option<NfsTime>,
     ) -> Option<(Ahead, Bytes, usize)> {
-        let mut packer = Packer::new(room);
+        let request = room.request.saturating_sub(accessed.map_or(0, |_| ACCESSED_BYTES));
+        let room = SessionLimits { request, ..*room };
+        let mut packer = Packer::new(&room);
         // What has a name: a directory, or something else.
         let mut names: HashMap<Vec<Bytes>, Option<usize>> = HashMap::new();
         let mut last: &[Bytes] = &[];
@@ -73,6 +81,9 @@ impl Ahead {
                 }
                 names.insert(taken.path.clone(), Some(packer.dirs.len() - 1));
             }
+        }
+        if let Some(time) = accessed {
+            packer.accessed(time);
         }
         let Packer { dirs, body, ops, .. } = packer;
         (!dirs.is_empty()).then(|| (Ahead { dirs }, body.freeze(), ops))
@@ -103,11 +114,14 @@ struct Packer<'a> {
     body: BytesMut,
     ops: usize,
     reply: usize,
+    /// The operation that makes the last one, and where it begins.
+    last: Option<(usize, CreateArgs)>,
 }
 
 impl Packer<'_> {
     fn new(room: &SessionLimits) -> Packer<'_> {
-        let mut packer = Packer { room, dirs: Vec::new(), body: BytesMut::new(), ops: 0, reply: 0 };
+        let mut packer =
+            Packer { room, dirs: Vec::new(), body: BytesMut::new(), ops: 0, reply: 0, last: None };
         packer.op(&ArgOp::Savefh);
         packer
     }
@@ -134,22 +148,31 @@ impl Packer<'_> {
             self.op(&ArgOp::Restorefh);
             parents.iter().for_each(|name| self.op(&ArgOp::Lookup(name.clone())));
         }
-        self.op(&ArgOp::Create(CreateArgs {
-            kind: CreateType::Dir,
-            name: name.clone(),
-            attrs: attrs.clone(),
-        }));
+        let make = CreateArgs { kind: CreateType::Dir, name: name.clone(), attrs: attrs.clone() };
+        let at = self.body.len();
+        self.op(&ArgOp::Create(make.clone()));
         self.op(&ArgOp::Getfh);
         let fits = self.ops <= self.room.ops as usize
             && self.body.len() <= self.room.request as usize
             && self.reply <= self.room.response as usize;
         if fits {
+            self.last = Some((at, make));
             self.dirs.push(NewDir { path: path.to_vec(), parent, implied, ops: self.ops - ops });
         } else {
             self.body.truncate(bytes);
             (self.ops, self.reply) = (ops, reply);
         }
         fits
+    }
+
+    /// The last one was last accessed then.
+    fn accessed(&mut self, time: NfsTime) {
+        let Some((at, make)) = self.last.take() else { return };
+        let time = AttrValues { time_access_set: Some(SetTime::ClientTime(time)), ..AttrValues::default() };
+        let attrs = merge(&make.attrs, &fattr(&time));
+        self.body.truncate(at);
+        ArgOp::Create(CreateArgs { attrs, ..make }).encode(&mut self.body);
+        ArgOp::Getfh.encode(&mut self.body);
     }
 }
 
@@ -199,7 +222,7 @@ mod tests {
     fn ahead(members: &[&str], ops: u32) -> Option<(Ahead, Vec<ArgOp>)> {
         let mut rules = AttrRules::new(&UntarOptions::default(), true);
         let room = SessionLimits { ops, ..SessionLimits::ASK };
-        let (ahead, body, count) = Ahead::of(&events(members), &mut rules, &room)?;
+        let (ahead, body, count) = Ahead::of(&events(members), &mut rules, &room, None)?;
         let mut r = Reader::new(body);
         let ops: Vec<ArgOp> = (0..count).map(|_| ArgOp::decode_lenient(&mut r).unwrap()).collect();
         assert_eq!(r.remaining(), 0);

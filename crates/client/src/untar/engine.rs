@@ -1,7 +1,8 @@
 //! The loop around the plan: members in from the reading thread, compounds out, replies back in.
 
+use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use landfast_nfs::v4::args::{CreateType, SetattrArgs};
 use landfast_nfs::v4::attr::{Bitmap, number};
@@ -14,10 +15,12 @@ use tokio::time::{sleep, sleep_until};
 
 use super::ahead::{Ahead, NewDir};
 use super::attrs::{AttrRules, user_xattrs};
+use super::behind::Behind;
 use super::careful::{self, Trouble};
 use super::copied;
-use super::existing::{Existing, SEEN};
-use super::options::{UntarOptions, Xattrs};
+use super::existing::{Existing, SEEN, When};
+use super::options::{Tuning, UntarOptions, Xattrs};
+use super::outset::{self, Sent};
 use super::pack::{Batch, Capacity};
 use super::path::Filter;
 use super::pieces;
@@ -90,27 +93,54 @@ pub async fn run_as(
     }
     let mut begun = Begun::default();
     let mut ahead = Ahead::default();
-    let mut behind = |room: &SessionLimits| {
+    let accessed = a_time()?;
+    let mut rules = AttrRules::new(&options, is_root);
+    let mut behind = |room: &SessionLimits, apart: bool| {
         let Input::Begun(reading) = &mut input else { return None };
         while begun.events.len() < limits::MEMBERS_AHEAD
             && let Ok(event) = reading.events.try_recv()
         {
             begun.events.push(event);
         }
-        let mut rules = AttrRules::new(&options, is_root);
-        let (dirs, body, ops) = Ahead::of(&begun.events, &mut rules, room)?;
+        let (dirs, body, ops) = Ahead::of(&begun.events, &mut rules, room, apart.then_some(accessed))?;
         ahead = dirs;
         Some((body, ops))
     };
     // What was not there before could not be told from what was, if the reply is lost.
     let makes = options.existing != Existing::Keep && options.xattrs == Xattrs::No;
     let first = First { asks: &asks, behind: makes.then_some(&mut behind), lines: true };
-    let connecting = async { Ok(Session::connect_and(session_options, first).await?) };
-    let (session, mut answer) = or_stopped(&mut stop, connecting).await?;
+    let connecting = async { Ok(Session::connect_ahead(session_options, first).await?) };
+    let (session, mut coming) = or_stopped(&mut stop, connecting).await?;
+    let replaces = match options.existing {
+        Existing::Look(over) => over.when == When::Always,
+        _ => true,
+    };
+    let mut answer = match &mut input {
+        Input::Begun(reading) if coming.is_coming() && replaces && enough(&session).is_ok() => {
+            let mut behind = Behind::new(&ahead, &url.path, accessed, capacity(&session, &options.tuning));
+            // The first request has a slot of its own.
+            let slots = (session.limits().slots as usize).saturating_sub(1);
+            let window = window(&session, &options.tuning).min(slots);
+            let from = (reading, &mut begun.events);
+            let sending =
+                outset::send(&session, &mut behind, &mut rules, from, window, &mut coming, &mut stop);
+            let (sent, answer) = sending.await;
+            (begun.sent, begun.number) = (sent, behind.number);
+            answer
+        }
+        _ => or_stopped(&mut stop, async { Ok(coming.come().await) }).await?,
+    };
+    let dirs = ahead.dirs.len();
     if let Some(reply) = &mut answer {
         let results = reply.results.split_off(reply.results.len().min(asks.len()));
         begun.dirs = ahead.made(results);
         begun.entries = ops::listed(reply);
+    }
+    if begun.dirs.len() < dirs {
+        // None of it was executed, unless nobody knows: then what is there is replaced.
+        for sent in begun.sent.drain(..) {
+            let _ = sent.reply.await;
+        }
     }
     let (mut report, fatal) = match or_stopped(&mut stop, open_destination(&session, url, answer)).await {
         Err(e) => (Report::default(), Some(e)),
@@ -161,6 +191,30 @@ struct Begun {
     entries: Option<Vec<Entry>>,
     /// Directories that were made.
     dirs: Vec<(NewDir, FileHandle)>,
+    /// What was sent into them, and how many compounds were, in vain or not.
+    sent: Vec<Sent>,
+    number: u64,
+}
+
+/// Now, more or less: nothing else was accessed at this very time.
+fn a_time() -> Result<NfsTime, FatalError> {
+    let random = getrandom::u32().map_err(|e| SessionError::Unknown(format!("no random numbers: {e}")))?;
+    let seconds = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs() as i64);
+    Ok(NfsTime { seconds, nseconds: random % 1_000_000_000 })
+}
+
+/// What a compound may cost.
+fn capacity(session: &Session, tuning: &Tuning) -> Capacity {
+    let members = if session.one_by_one() { 1 } else { tuning.members_per_compound };
+    Capacity {
+        packs_data: session.packs_data(),
+        ..Capacity::new(&session.limits(), members, tuning.request_bytes)
+    }
+}
+
+/// Compounds that may be under way.
+fn window(session: &Session, tuning: &Tuning) -> usize {
+    tuning.compounds_in_flight.min(session.limits().slots as usize).max(1)
 }
 
 /// An archive before anything is done with it.
@@ -246,22 +300,24 @@ async fn extract(
     if no_xattrs {
         rules.forget_xattrs();
     }
-    let tuning = &options.tuning;
-    let members = if session.one_by_one() { 1 } else { tuning.members_per_compound };
-    let capacity = Capacity {
-        packs_data: session.packs_data(),
-        ..Capacity::new(&session.limits(), members, tuning.request_bytes)
-    };
+    let capacity = capacity(session, &options.tuning);
     let mut plan = Plan::new(root, options.existing, rules.implied_dir(), capacity);
     let mut made: Vec<DirId> = Vec::with_capacity(begun.dirs.len());
     for (NewDir { path, parent, implied, .. }, fh) in begun.dirs {
         let parent = parent.and_then(|i| made.get(i).copied()).unwrap_or(ROOT);
         made.push(plan.made_ahead(parent, path, implied, fh));
     }
+    let mut sent = begun.sent;
+    for (id, _) in sent.iter_mut().flat_map(|sent| &mut sent.batch.finished) {
+        // As many were made as are named there.
+        *id = made.get(id.0 as usize).copied().unwrap_or(ROOT);
+    }
+    let finishing = sent.iter().flat_map(|sent| &sent.batch.finished).map(|(id, _)| *id);
+    plan.sent_ahead(begun.number, finishing);
     let mut engine = Engine::new(session.clone(), plan, rules, options, progress);
     engine.refuses_xattrs = no_xattrs && options.xattrs == Xattrs::Must;
     engine.entries = begun.entries;
-    engine.run(reading, begun.events).await
+    engine.run(reading, begun.events, sent).await
 }
 
 /// Whether objects there can have extended attributes; if that cannot be asked, it shows when they are set.
@@ -327,6 +383,8 @@ fn enough(session: &Session) -> Result<(), FatalError> {
 /// What a task has to say when it is done.
 enum Done {
     Batch(Batch, Result<CompoundRes, SessionError>),
+    /// One that was sent before its members were planned.
+    Sent(Batch, Result<CompoundRes, SessionError>),
     Slow(Box<SlowTask<Cargo>>, Result<SlowDone, Trouble>),
     Listing(DirId, Result<Option<Vec<Entry>>, ops::Error>),
 }
@@ -350,6 +408,8 @@ struct Engine {
     send: mpsc::UnboundedSender<Done>,
     done: mpsc::UnboundedReceiver<Done>,
     batches: usize,
+    /// Answers to what was sent before its members were planned, until they are.
+    early: Vec<(Batch, Result<CompoundRes, SessionError>)>,
     tasks: usize,
     slow_turns: Arc<Semaphore>,
     /// The server asked to be left alone until then, and how long the next such pause is.
@@ -374,7 +434,7 @@ impl Engine {
         progress: Arc<dyn Progress>,
     ) -> Engine {
         let (send, done) = mpsc::unbounded_channel();
-        let window = options.tuning.compounds_in_flight.min(session.limits().slots as usize).max(1);
+        let window = window(&session, &options.tuning);
         Engine {
             session,
             entries: None,
@@ -387,6 +447,7 @@ impl Engine {
             send,
             done,
             batches: 0,
+            early: Vec::new(),
             tasks: 0,
             slow_turns: Arc::new(Semaphore::new(limits::CAREFUL_MAX)),
             pause_until: None,
@@ -400,10 +461,25 @@ impl Engine {
         }
     }
 
-    async fn run(mut self, mut reading: Reading, before: Vec<Event>) -> (Report, Option<FatalError>) {
+    async fn run(
+        mut self,
+        mut reading: Reading,
+        before: Vec<Event>,
+        sent: Vec<Sent>,
+    ) -> (Report, Option<FatalError>) {
         let mut ended = false;
-        for event in before {
-            ended |= self.event(event);
+        let members: HashSet<u32> =
+            sent.iter().flat_map(|sent| &sent.batch.members).map(|(number, _)| number.0).collect();
+        for (number, event) in (0..).zip(before) {
+            ended |= self.event(event, members.get(&number).copied());
+        }
+        for Sent { batch, reply } in sent {
+            self.batches += 1;
+            let send = self.send.clone();
+            tokio::spawn(async move {
+                let reply = reply.await.unwrap_or(Err(SessionError::Ended));
+                let _ = send.send(Done::Sent(batch, reply));
+            });
         }
         let mut events = Vec::new();
         let mut linger: Option<Instant> = None;
@@ -412,6 +488,7 @@ impl Engine {
                 self.plan.end();
             }
             self.start_listings();
+            self.take_early();
             self.start_slow();
             let starved = ended
                 || (reading.events.is_empty() && reading.budget.available_permits() < limits::PIECE_BYTES);
@@ -459,7 +536,7 @@ impl Engine {
                         ended = true;
                     }
                     for event in events.drain(..) {
-                        ended |= self.event(event);
+                        ended |= self.event(event, None);
                     }
                 }
                 () = timer => {}
@@ -483,14 +560,14 @@ impl Engine {
         (self.report, fatal.map(FatalError::from))
     }
 
-    /// Whether it was the last one.
-    fn event(&mut self, event: Event) -> bool {
+    /// Whether it was the last one. `sent`: by which number its member was sent already.
+    fn event(&mut self, event: Event, sent: Option<u32>) -> bool {
         match event {
             Event::Opened(_) => {}
             Event::Member(taken) => {
                 self.progress.member(&taken.member.path);
                 let job = self.job(*taken);
-                self.plan.add(job);
+                self.plan.add(Job { sent, ..job });
             }
             Event::Skipped => self.report.skipped += 1,
             Event::Rejected(path, why) => {
@@ -555,7 +632,7 @@ impl Engine {
         };
         let ours = member.kind == Kind::Dir
             && self.resume.as_ref().is_some_and(|resume| resume.made_before(&path.join(&b'/')));
-        Job { shown: member.path, path, make, attrs, modified, ours, agreed, payload: cargo }
+        Job { shown: member.path, path, make, attrs, modified, ours, agreed, sent: None, payload: cargo }
     }
 
     /// Sends what is ready: full compounds, and what there is when nothing is under way or nothing more
@@ -630,29 +707,47 @@ impl Engine {
         }
     }
 
+    /// Takes up the answers for which it was too early.
+    fn take_early(&mut self) {
+        for (batch, outcome) in std::mem::take(&mut self.early) {
+            match self.plan.planned(&batch) {
+                Some(batch) => self.replied(&batch, outcome),
+                None => self.early.push((batch, outcome)),
+            }
+        }
+    }
+
+    fn replied(&mut self, batch: &Batch, outcome: Result<CompoundRes, SessionError>) {
+        let feedback = match outcome {
+            Ok(reply) => self.plan.replied(batch, reply),
+            Err(SessionError::Refused(status)) => self.plan.refused(batch, status),
+            Err(SessionError::Unknown(_)) => {
+                self.plan.lost(batch);
+                Feedback::GoOn
+            }
+            Err(e) => {
+                self.fatal.get_or_insert(e);
+                return;
+            }
+        };
+        match feedback {
+            Feedback::GoOn => self.pause = limits::BACKOFF_MIN,
+            Feedback::Pause => {
+                self.pause_until = Some(Instant::now() + self.pause);
+                self.pause = (self.pause * 2).min(limits::BACKOFF_MAX);
+            }
+        }
+    }
+
     fn take(&mut self, done: Done) {
         match done {
             Done::Batch(batch, outcome) => {
                 self.batches -= 1;
-                let feedback = match outcome {
-                    Ok(reply) => self.plan.replied(&batch, reply),
-                    Err(SessionError::Refused(status)) => self.plan.refused(&batch, status),
-                    Err(SessionError::Unknown(_)) => {
-                        self.plan.lost(&batch);
-                        Feedback::GoOn
-                    }
-                    Err(e) => {
-                        self.fatal.get_or_insert(e);
-                        return;
-                    }
-                };
-                match feedback {
-                    Feedback::GoOn => self.pause = limits::BACKOFF_MIN,
-                    Feedback::Pause => {
-                        self.pause_until = Some(Instant::now() + self.pause);
-                        self.pause = (self.pause * 2).min(limits::BACKOFF_MAX);
-                    }
-                }
+                self.replied(&batch, outcome);
+            }
+            Done::Sent(batch, outcome) => {
+                self.batches -= 1;
+                self.early.push((batch, outcome));
             }
             Done::Slow(task, outcome) => {
                 self.tasks -= 1;
@@ -768,7 +863,7 @@ impl Engine {
 }
 
 /// Ends when it is asked to stop.
-async fn stops(stop: &mut Option<watch::Receiver<bool>>) {
+pub(super) async fn stops(stop: &mut Option<watch::Receiver<bool>>) {
     if let Some(stop) = stop
         && stop.wait_for(|stop| *stop).await.is_ok()
     {

@@ -10,6 +10,8 @@
 //! | `tree` | what is known of the destination; paths are followed through real directories only | no |
 //! | `plan` | the order of things, what waits for what | no |
 //! | `replies` | what a reply means for the members in a compound | no |
+//! | `ahead`, `behind` | directories that are made in the session's first request, and files that are sent behind it | no |
+//! | `outset` | what goes over the wire before that is answered | server |
 //! | `pack` | fills one compound up to the session's limits | no |
 //! | `careful` | one member, one operation at a time | server |
 //! | `pieces` | large and sparse files | server |
@@ -22,11 +24,13 @@
 
 mod ahead;
 mod attrs;
+mod behind;
 mod careful;
 pub(crate) mod copied;
 mod engine;
 mod existing;
 mod options;
+mod outset;
 mod pack;
 pub mod path;
 mod pieces;

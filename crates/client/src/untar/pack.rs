@@ -60,11 +60,11 @@ struct Place {
     saved: Option<DirId>,
 }
 
-/// How to get to a directory: a handle, and names made earlier in the same compound.
+/// How to get to a directory: from a handle, or from the server's root; and names made earlier in the same compound, or before.
 #[derive(Debug, Clone)]
 pub(super) struct Route {
     pub(super) dir: DirId,
-    pub(super) from: FileHandle,
+    pub(super) from: Option<FileHandle>,
     pub(super) names: Vec<Bytes>,
 }
 
@@ -92,12 +92,14 @@ pub(super) struct Piece<'a> {
 }
 
 /// A compound, encoded.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Batch {
     /// The operations.
     pub(super) body: Bytes,
     /// How many.
     pub(super) ops: usize,
+    /// Those that stand before the members' and say whether the rest is executed.
+    pub(super) guard: usize,
     /// The members and how many operations each has, in order.
     pub(super) members: Vec<(ItemId, usize)>,
     /// Directories that get their last attributes behind all members, likewise.
@@ -125,6 +127,7 @@ pub(super) struct Packer {
     number: u64,
     body: BytesMut,
     ops: usize,
+    guard: usize,
     reply: usize,
     place: Place,
     members: Vec<(ItemId, usize)>,
@@ -144,6 +147,7 @@ impl Packer {
             number,
             body: BytesMut::new(),
             ops: 0,
+            guard: 0,
             reply: REPLY_HEAD,
             place: Place::default(),
             members: Vec::new(),
@@ -152,6 +156,14 @@ impl Packer {
             weight: 0,
             late: false,
         }
+    }
+
+    /// One that is executed if these operations are.
+    pub(super) fn guarded(capacity: Capacity, number: u64, guard: &[ArgOp]) -> Packer {
+        let mut packer = Packer::new(capacity, number);
+        guard.iter().for_each(|op| packer.op(op));
+        packer.guard = guard.len();
+        packer
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -249,6 +261,7 @@ impl Packer {
         Batch {
             body: self.body.freeze(),
             ops: self.ops,
+            guard: self.guard,
             members: self.members,
             finished: self.finished,
             reply: self.reply,
@@ -380,7 +393,7 @@ impl Packer {
         if self.place.saved == Some(to.dir) {
             self.op(&ArgOp::Restorefh);
         } else {
-            self.op(&ArgOp::Putfh(to.from.clone()));
+            self.op(&to.from.clone().map_or(ArgOp::Putrootfh, ArgOp::Putfh));
             for name in &to.names {
                 self.op(&ArgOp::Lookup(name.clone()));
             }

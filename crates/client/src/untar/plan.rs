@@ -60,6 +60,8 @@ pub(super) struct Job<P> {
     pub(super) ours: bool,
     /// It may take the place of what has its name. See [`When::Agreed`].
     pub(super) agreed: bool,
+    /// It has been sent, by this number.
+    pub(super) sent: Option<u32>,
     pub(super) payload: P,
 }
 
@@ -232,6 +234,8 @@ pub(super) struct Plan<P> {
     ended: bool,
     /// Directories into which nothing more is put, and which may wait for their last attributes.
     quiet: Vec<DirId>,
+    /// Members that had been sent before they were planned, by their numbers; `None`: settled otherwise.
+    sent: HashMap<u32, Option<ItemId>>,
 }
 
 impl<P: Default> Plan<P> {
@@ -260,6 +264,7 @@ impl<P: Default> Plan<P> {
             open: 0,
             ended: false,
             quiet: Vec::new(),
+            sent: HashMap::new(),
         }
     }
 
@@ -325,6 +330,21 @@ impl<P: Default> Plan<P> {
         child
     }
 
+    /// Compounds up to this number were sent before anything was planned. These directories get their last attributes in them.
+    pub(super) fn sent_ahead(&mut self, number: u64, finishing: impl Iterator<Item = DirId>) {
+        self.next_batch = number + 1;
+        finishing.for_each(|dir| self.tree.dir_mut(dir).finishing = true);
+    }
+
+    /// A compound that was sent ahead, with the members that its numbers stand for, once all of them are planned.
+    pub(super) fn planned(&self, batch: &Batch) -> Option<Batch> {
+        let item = |&(ItemId(number), ops): &(ItemId, usize)| {
+            Some((self.sent.get(&number)?.unwrap_or(ItemId::NONE), ops))
+        };
+        let members = batch.members.iter().map(item).collect::<Option<Vec<_>>>()?;
+        Some(Batch { members, ..batch.clone() })
+    }
+
     fn implied_job(&self, path: Vec<Bytes>) -> Job<P> {
         let attrs = MemberAttrs { create: self.implied_attrs.clone(), ..MemberAttrs::default() };
         let (shown, modified) = (path.join(&b'/'), NfsTime::default());
@@ -336,6 +356,7 @@ impl<P: Default> Plan<P> {
             modified,
             ours: false,
             agreed: false,
+            sent: None,
             payload: P::default(),
         }
     }
@@ -448,6 +469,8 @@ impl<P: Default> Plan<P> {
         }
         let is_link = matches!(job.make, Make::Link(_));
         let slow = overwrite || look || job.alone();
+        // What has its name now was not there when it was sent: it goes the usual way.
+        let sent = job.sent.take_if(|_| !(replace || slow || is_dir || is_link));
         let id = self.new_item(Item {
             job: Some(job),
             dir,
@@ -459,7 +482,7 @@ impl<P: Default> Plan<P> {
             implied: false,
             slow,
             merged: false,
-            sent: false,
+            sent: sent.is_some(),
             leftover: Leftover::Nothing,
         });
         if child.is_none() {
@@ -468,6 +491,8 @@ impl<P: Default> Plan<P> {
         if is_link {
             self.link_unplanned = false;
             self.aim(id);
+        } else if let Some(number) = sent {
+            self.sent.insert(number, Some(id));
         } else {
             self.is_ready(id);
         }
@@ -699,7 +724,7 @@ impl<P: Default> Plan<P> {
         let mut filling: Option<(DirId, Option<Mark>)> = None;
         while !packer.is_full() {
             let Some(id) = self.ready.pop() else { break };
-            let Some(item) = self.items[id.0 as usize].as_ref() else { continue };
+            let Some(item) = self.items.get(id.0 as usize).and_then(Option::as_ref) else { continue };
             let wanted = [Some(item.dir), item.target.as_ref().map(|t| t.0)];
             let mut routes = [None, None];
             let mut obstacle = None;
@@ -860,7 +885,7 @@ impl<P: Default> Plan<P> {
                     names.reverse();
                     return match wait {
                         Some(dir) => Err(Obstacle::Wait(dir)),
-                        None => Ok(Route { dir, from: fh.clone(), names }),
+                        None => Ok(Route { dir, from: Some(fh.clone()), names }),
                     };
                 }
                 DirState::Failed(why) => return Err(Obstacle::Failed(why.clone())),
@@ -962,7 +987,7 @@ impl<P: Default> Plan<P> {
 
     /// Settles an item and lets go on what waited for it.
     fn close(&mut self, id: ItemId, result: Result<Good, Why>) {
-        let Some(item) = self.items[id.0 as usize].take() else { return };
+        let Some(item) = self.items.get_mut(id.0 as usize).and_then(Option::take) else { return };
         let dir = self.tree.dir_mut(item.dir);
         dir.open -= 1;
         if dir.open == 0 && self.ended {
@@ -1019,6 +1044,9 @@ impl<P: Default> Plan<P> {
 
     fn settle(&mut self, job: Job<P>, result: Result<Good, Why>, implied: bool) {
         self.open -= 1;
+        if let Some(number) = job.sent {
+            self.sent.insert(number, None);
+        }
         self.settled.push(Settled { job, result, implied });
     }
 
@@ -1085,7 +1113,7 @@ impl<P: Default> Plan<P> {
 
 /// Whether a directory with these attributes can be filled as before, should its last compound have to go again: by its owner,
 /// and without giving its group to what is made in it.
-fn leaves_open(attrs: &Fattr) -> bool {
+pub(super) fn leaves_open(attrs: &Fattr) -> bool {
     let mode = AttrValues::from_fattr(attrs).map(|values| values.mode);
     mode.is_ok_and(|mode| mode.is_none_or(|mode| mode & 0o2300 == 0o300))
 }

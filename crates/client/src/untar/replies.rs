@@ -31,6 +31,11 @@ impl<P: Default> Plan<P> {
         }
         let mut feedback = Feedback::GoOn;
         let mut results = reply.results.into_iter().peekable();
+        if results.by_ref().take(batch.guard).any(|r| !r.status.is_ok()) {
+            self.finished(batch, 0);
+            batch.members.iter().rev().for_each(|(id, _)| self.again(*id));
+            return feedback;
+        }
         let mut again = Vec::new();
         let mut stopped = false;
         for &(id, ops) in &batch.members {
@@ -76,7 +81,7 @@ impl<P: Default> Plan<P> {
 
     /// Whether it is the copying that failed.
     fn not_copied(&mut self, id: ItemId, results: &[ResOp]) {
-        let job = self.items[id.0 as usize].as_ref().and_then(|item| item.job.as_ref());
+        let job = self.items.get(id.0 as usize).and_then(Option::as_ref).and_then(|item| item.job.as_ref());
         if let (Some(Make::Copy(original)), Some(last)) = (job.map(|job| &job.make), results.last())
             && matches!(last.op, OpNum::CLONE | OpNum::COPY)
         {
@@ -161,7 +166,7 @@ impl<P: Default> Plan<P> {
 
     /// All operations of an item succeeded: what did they say?
     fn executed(&mut self, id: ItemId, results: &[ResOp]) {
-        let Some(item) = self.items[id.0 as usize].as_mut() else { return };
+        let Some(item) = self.items.get_mut(id.0 as usize).and_then(Option::as_mut) else { return };
         let Some(job) = &item.job else { return };
         let mut handle = None;
         let mut missing = landfast_nfs::v4::Bitmap::default();

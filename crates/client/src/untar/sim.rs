@@ -409,6 +409,7 @@ fn run(case: &Case) {
                 modified: NfsTime::default(),
                 ours: false,
                 agreed: false,
+                sent: None,
                 payload: i + 1,
             });
         } else {
@@ -618,6 +619,7 @@ fn compounds_are_full_and_finish_directories() {
             modified: NfsTime::default(),
             ours: false,
             agreed: false,
+            sent: None,
             payload: 1,
         });
     };

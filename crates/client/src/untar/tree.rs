@@ -28,6 +28,11 @@ pub(super) struct DirId(pub(super) u32);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct ItemId(pub(super) u32);
 
+impl ItemId {
+    /// The place of none.
+    pub(super) const NONE: ItemId = ItemId(u32::MAX);
+}
+
 /// The destination itself.
 pub(super) const ROOT: DirId = DirId(0);
 

@@ -23,7 +23,7 @@ struct Shared {
     hold_after: AtomicU64,
     held: Notify,
     /// What becomes of what was held back: whether it goes on.
-    release: watch::Sender<Option<bool>>,
+    release: watch::Sender<bool>,
     /// The server is another one by its own name.
     renames: bool,
 }
@@ -63,7 +63,7 @@ impl Proxy {
             passed: AtomicU64::new(0),
             hold_after: AtomicU64::new(u64::MAX),
             held: Notify::new(),
-            release: watch::Sender::new(None),
+            release: watch::Sender::new(true),
             renames,
         });
         let all = shared.clone();
@@ -106,9 +106,15 @@ impl Proxy {
         self.release(true);
     }
 
+    /// What was held back goes on, and so many bytes behind it.
+    pub fn pass_until(&self, bytes: u64) {
+        self.hold_after(bytes);
+        self.shared.release.send_replace(true);
+    }
+
     fn release(&self, passes: bool) {
         self.shared.hold_after.store(u64::MAX, Ordering::SeqCst);
-        self.shared.release.send_replace(Some(passes));
+        self.shared.release.send_replace(passes);
     }
 }
 
@@ -122,16 +128,11 @@ impl Shared {
             let mut left = allowed;
             while let Ok(n @ 1..) = from_server.read(&mut buf).await {
                 let n = n.min(left.min(4096) as usize);
+                let mut release = self.release.subscribe();
                 let passed = self.passed.fetch_add(n as u64, Ordering::SeqCst) + n as u64;
                 if passed > self.hold_after.load(Ordering::SeqCst) {
                     self.held.notify_one();
-                    if self
-                        .release
-                        .subscribe()
-                        .wait_for(Option::is_some)
-                        .await
-                        .is_ok_and(|r| *r == Some(false))
-                    {
+                    if release.changed().await.is_ok() && !*release.borrow() {
                         return true;
                     }
                 }
