@@ -88,7 +88,7 @@ impl Found {
         }
         let predicted = whatif::foretell(f, &self.table);
         html! {
-            (self.verdict_box(&whatif::options(&predicted)))
+            (self.verdict_box(&whatif::options(&predicted), whatif::caveat(&predicted)))
             (self.facts())
             section #where {
                 h2 { "Where the time went" }
@@ -134,7 +134,7 @@ impl Found {
         }
     }
 
-    fn verdict_box(&self, [bought, others]: &[Vec<Choice>; 2]) -> Markup {
+    fn verdict_box(&self, [bought, others]: &[Vec<Choice>; 2], caveat: Option<&str>) -> Markup {
         let Some(words) = self.findings.words(&self.totals) else {
             return html! { div #verdict data-bound="none" { h2 { "No call to NFS was answered: nothing bounds the work" } } };
         };
@@ -155,6 +155,7 @@ impl Found {
                 @if !others.is_empty() {
                     h3 { "What to do without buying" }
                     ul { @for choice in others { li { (choice.gain) ". " span.means { (said(choice.means)) "." } } } }
+                    @if let Some(caveat) = caveat { p.means { (caveat) "." } }
                 }
                 (list(&format!("What to keep in mind (confidence: {})", words.confidence.name()), &words.doubts))
             }

@@ -137,7 +137,9 @@ pub fn short(v: f64) -> String {
     let digits = match value {
         v if v >= 99.95 || v == v.round() => 0,
         v if v >= 9.995 => 1,
-        _ => 2,
+        v if v >= 0.0995 => 2,
+        // Two digits that are none of the zeros.
+        v => (1.0 - v.log10().floor()).clamp(2.0, 12.0) as usize,
     };
     format!("{value:.digits$}{unit}")
 }
@@ -229,8 +231,8 @@ mod tests {
     #[test]
     fn numbers_for_people() {
         assert_eq!(
-            [0.0, 3.0, 4.25, 812.3, 9_000.0, 12_345.0, 2e6].map(short),
-            ["0", "3", "4.25", "812", "9000", "12.3k", "2M"]
+            [0.0, 0.0025, 3.0, 4.25, 812.3, 9_000.0, 12_345.0, 2e6].map(short),
+            ["0", "0.0025", "3", "4.25", "812", "9000", "12.3k", "2M"]
         );
         assert_eq!(
             [0.0, 5e-5, 0.0102, 31.94, 259_200.0].map(time),

@@ -173,14 +173,22 @@ fn levels(y: &Scale, frame: (f64, f64), values: &[f64], show: impl Fn(f64) -> St
     html! { @for v in values { (level(y.at(*v), frame, &show(*v))) } }
 }
 
+/// Calls in how many seconds, and what that is called: where there are few, of longer times.
+fn unit(most_per_s: f64) -> (f64, &'static str) {
+    let units = [(1.0, "Calls a second"), (60.0, "Calls a minute"), (3600.0, "Calls an hour")];
+    units.into_iter().find(|(s, _)| most_per_s * s >= 1.0).unwrap_or((86_400.0, "Calls a day"))
+}
+
 fn rates(steps: &Steps, x: &Scale, frame: (f64, f64), top: f64) -> Markup {
-    let rate = |calls: u64| calls as f64 / steps.width_s;
+    let per_s = |calls: u64| calls as f64 / steps.width_s;
+    let (times, name) = unit(steps.steps.iter().map(|s| per_s(s.calls)).fold(0.0, f64::max));
+    let rate = |calls: u64| per_s(calls) * times;
     let most = round_up(steps.steps.iter().map(|s| rate(s.calls)).fold(0.0, f64::max));
     let y = Scale::linear((0.0, most), (top + HEIGHT, -HEIGHT));
     let all = area(&heights(steps, x, &y, |s| rate(s.calls)), top + HEIGHT);
     let synchronous = area(&heights(steps, x, &y, |s| rate(s.synchronous)), top + HEIGHT);
     html! {
-        (heading("Calls a second", &[("sync", "synchronous"), ("other", "others")], frame, top))
+        (heading(name, &[("sync", "synchronous"), ("other", "others")], frame, top))
         (levels(&y, frame, &ticks(most, 3), short))
         path.mark.other d=(all) {}
         path.mark.sync d=(synchronous) {}

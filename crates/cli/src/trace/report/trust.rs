@@ -18,9 +18,11 @@ struct Check {
 fn checks(found: &Found) -> Vec<Check> {
     let t = &found.totals;
     let part = t.calls_matched as f64 / (t.calls_seen as f64).max(1.0);
+    // Calls of other programs alone are what was asked for, now and then.
+    let none = t.calls_seen == 0;
     let mut checks = vec![
         Check {
-            good: part >= 0.98,
+            good: part >= 0.98 || (none && t.other_calls > 0),
             what: "Coverage",
             value: format!(
                 "{} of {} calls matched with their replies ({})",

@@ -78,7 +78,9 @@ fn rows<'a>(prediction: &'a Prediction) -> Vec<Row<'a>> {
 pub fn whatif(found: &Result<Prediction, Refused>) -> Markup {
     let prediction = match found {
         Ok(prediction) => prediction,
-        Err(why) => return html! { p.none { "No prediction: " (why) "." } },
+        Err(why) => {
+            return html! { p.none { "No prediction: " (why) ". Of a part of the capture there may be one (" code { "--from" } ", " code { "--to" } ")." } };
+        }
     };
     let rows = rows(prediction);
     let tried = Earned::stored().cases().len();
@@ -207,6 +209,15 @@ pub fn options(found: &Result<Prediction, Refused>) -> [Vec<Choice>; 2] {
         choices.sort_by(|a, b| b.saves.total_cmp(&a.saves));
         choices
     })
+}
+
+/// What to say of other clients where the client itself is a good part of the time.
+pub fn caveat(found: &Result<Prediction, Refused>) -> Option<&'static str> {
+    let now = &found.as_ref().ok()?.now;
+    (now.shares.client >= WORTH * now.seconds).then_some(
+        "The client's pauses are counted a call here: with fewer calls there are fewer of them. What is the program's own work between \
+         its files stays",
+    )
 }
 
 const ROW: f64 = 40.0;
