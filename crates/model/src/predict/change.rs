@@ -5,6 +5,11 @@ use crate::terms::Terms;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
+/// The most that a client which does one thing at a time sends for an object of an archive, and of it what has to be stable: what is beyond
+/// that was other work, which COMPOUNDs of files do not replace.
+pub(super) const OBJECT_CALLS_MAX: u64 = 14;
+pub(super) const OBJECT_SYNCHRONOUS_MAX: u64 = 7;
+
 /// Operations of a file in a COMPOUND that must be stable: OPEN that creates, WRITE, SETATTR of the times.
 pub(super) const COMPOUND_SYNCHRONOUS: u64 = 3;
 

@@ -23,7 +23,10 @@ pub use job::{Calls, Job, Looks, Manner, Tree, Version, WRITE_BYTES};
 
 use crate::shares::Shares;
 use crate::terms::Terms;
-use change::{COMPOUND_SYNCHRONOUS, FILE_WORK_S, SESSION_SYNCHRONOUS, SESSION_WAITS};
+use change::{
+    COMPOUND_SYNCHRONOUS, FILE_WORK_S, OBJECT_CALLS_MAX, OBJECT_SYNCHRONOUS_MAX, SESSION_SYNCHRONOUS,
+    SESSION_WAITS,
+};
 use serde::{Deserialize, Serialize};
 
 /// The longest time that a term may be, in seconds: an hour.
@@ -232,15 +235,19 @@ impl Plan {
                 let compounds = members.div_ceil(files) as f64;
                 // Large files as before: WRITEs together, and a COMMIT.
                 let large = job.large as f64;
-                self.calls = compounds + 3.0 * large + SESSION_WAITS as f64;
-                self.waits = compounds + 3.0 * large;
+                let objects = job.files.saturating_add(job.others);
+                let beyond = |n: u64, each: u64| n.saturating_sub(objects.saturating_mul(each)) as f64;
+                let rest = beyond(job.calls.waits, OBJECT_CALLS_MAX);
+                let rest_synchronous = beyond(job.calls.synchronous, OBJECT_SYNCHRONOUS_MAX);
+                self.waits = compounds + 3.0 * large + rest;
+                self.calls = self.waits + SESSION_WAITS as f64;
                 self.alone = SESSION_WAITS as f64;
                 let each = small.saturating_mul(COMPOUND_SYNCHRONOUS).saturating_add(job.others) as f64;
                 let stable = if at_once { compounds } else { each };
-                self.synchronous = stable + 2.0 * large + SESSION_SYNCHRONOUS as f64;
+                self.synchronous = stable + 2.0 * large + SESSION_SYNCHRONOUS as f64 + rest_synchronous;
                 // What a call costs comes with any call for the most part, whatever is in it: an object in it costs another one.
-                self.worked = compounds + members as f64 + 3.0 * large;
-                self.parts = compounds + large;
+                self.worked = compounds + members as f64 + 3.0 * large + rest;
+                self.parts = compounds + large + rest;
                 self.compounds = true;
             }
         }

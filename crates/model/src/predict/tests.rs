@@ -87,6 +87,31 @@ fn work_that_was_seen_under_several_streams_takes_what_it_took() {
 }
 
 #[test]
+fn compounds_of_files_replace_no_other_work() {
+    let work = |calls| crate::Work { files: 100, bytes: 0, calls, synchronous_calls: 600, span_s: None };
+    let change = Change::Compound { files: 16, at_once: true };
+    let seconds = |calls| one(&terms(), &Job::repeat(&work(calls), 1.0, None).unwrap(), change);
+    assert!(seconds(900) < 0.2);
+    near(seconds(900), seconds(1200));
+    // 100,000 reads beside.
+    near(seconds(101_400) - seconds(900), 100_000.0 * 1.05e-3);
+}
+
+#[test]
+fn a_prediction_is_read_back_from_its_json() {
+    let p = predict(&terms(), &job(Version::V3), &Change::usual(&terms())).unwrap();
+    let text = serde_json::to_string(&p).unwrap();
+    let read: Prediction = serde_json::from_str(&text).unwrap();
+    near(read.now.seconds, p.now.seconds);
+    for (read, written) in read.each.iter().zip(&p.each) {
+        assert_eq!((&read.name, read.change.kind()), (&written.name, written.change.kind()));
+        assert_eq!((read.outlook.is_some(), read.unknown), (written.outlook.is_some(), written.unknown));
+    }
+    assert_eq!(read.each.len(), p.each.len());
+    near(read.together.unwrap().seconds, p.together.unwrap().seconds);
+}
+
+#[test]
 fn all_at_once_is_at_least_as_good_as_each() {
     let changes = Change::usual(&terms());
     let p = predict(&terms(), &job(Version::V4), &changes).unwrap();
