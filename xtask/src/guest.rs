@@ -16,6 +16,7 @@ mod linux_source;
 mod machine;
 mod mountstats;
 mod network;
+mod probed;
 mod recipe;
 mod report;
 mod server;

@@ -185,6 +185,20 @@ fn where_nothing_can_be_made_or_nobody_is_it_says_so() {
     refused(&format!("{}file?version=4.2", served.server.url), &["NFS4ERR_NOTDIR", "may write"]);
     refused(&format!("{}?version=5", served.server.url), &["no version of NFS"]);
     refused("nfs://127.0.0.1:9/", &["127.0.0.1:9", "refused"]);
+    refused(&something_else(), &["127.0.0.1"]);
+}
+
+/// Something that listens and is no NFS server: it says what it is to whoever comes, and goes.
+fn something_else() -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("nfs://{}/", listener.local_addr().expect("an address"));
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let said = stream.and_then(|mut s| std::io::Write::write_all(&mut s, b"SSH-2.0-OpenSSH_9.2\r\n"));
+            said.expect("it is said");
+        }
+    });
+    url
 }
 
 const GANESHA: &str = r#"

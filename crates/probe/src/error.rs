@@ -27,6 +27,16 @@ pub enum Error {
     /// The server speaks none of the versions.
     #[error("{0} speaks neither NFS 3 nor 4.0, 4.1 or 4.2")]
     NoVersion(String),
+    /// It speaks others than the one that the URL names.
+    #[error("{server} does not offer NFS {version}; it offers {offered}")]
+    NotOffered {
+        /// Which server.
+        server: String,
+        /// What the URL says.
+        version: String,
+        /// What there is.
+        offered: String,
+    },
     /// This machine lacks something.
     #[error("{0}")]
     Unable(String),

@@ -185,7 +185,14 @@ async fn open(session: &Session, dir: &FileHandle, name: &str, share_access: u32
     let (Some(open), Some(fh)) = (opened, fh) else { return none(format!("OPEN: {}", reply.status)) };
     let mut back = vec![ArgOp::Putfh(fh)];
     let said = match &open.delegation {
-        OpenDelegation::Read { stateid, .. } | OpenDelegation::Write { stateid, .. } => {
+        OpenDelegation::Read { stateid, .. } => {
+            back.push(ArgOp::DelegReturn(*stateid));
+            match share_access & WANT_WRITE_DELEG {
+                0 => Delegation { offered: true, why: None },
+                _ => none("one for reading was given".to_owned()),
+            }
+        }
+        OpenDelegation::Write { stateid, .. } => {
             back.push(ArgOp::DelegReturn(*stateid));
             Delegation { offered: true, why: None }
         }

@@ -56,6 +56,12 @@ pub fn run(target: &Target, options: &Options, stop: &AtomicBool, tell: &dyn Tel
     let mut target = target.clone();
     if !target.version_given {
         target.version = versions.last().copied().unwrap_or(target.version);
+    } else if !versions.contains(&target.version) {
+        return Err(Error::NotOffered {
+            server: format!("{}:{}", target.host, target.port),
+            version: target.version.to_string(),
+            offered: versions.iter().map(Version::to_string).collect::<Vec<_>>().join(", "),
+        });
     }
     let tls = Tls { offered: offers::tls(&target, target.version)? };
     let mut calls = connect(&target)?;

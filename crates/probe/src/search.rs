@@ -94,7 +94,13 @@ pub fn operations(target: &Target, minor: u32, stop: &AtomicBool) -> Result<Oper
     ask(&mut client, FEW)?;
     while let Some(n) = search.next().filter(|_| !stop.load(Ordering::Acquire)) {
         match ask(&mut client, n) {
-            Ok(()) => search.tried(n, true),
+            Ok(done) if done >= n => search.tried(n, true),
+            // Linux's server (6.1) executes as many as it takes, and says nothing of the others.
+            Ok(done) => {
+                search.tried(done.max(FEW), true);
+                search.tried(n, false);
+                refusal = Some(format!("of {n} it executes {done} and says nothing of the others"));
+            }
             Err(e) => {
                 search.tried(n, false);
                 refusal = Some(e.to_string());
@@ -126,7 +132,7 @@ fn regain(client: &mut Client) -> bool {
     // If it was not counted the next call has the same number; if it was, the one after that is right.
     client.not_counted(0);
     match ask(client, FEW) {
-        Ok(()) => true,
+        Ok(_) => true,
         Err(e) if e.is_gone() => false,
         Err(e) => {
             if matches!(&e, Error::Refused { op, .. } if op == "SEQUENCE") {
@@ -141,10 +147,11 @@ fn leave(client: &mut Client) {
     landfast_verify::client::Nfs::leave(client);
 }
 
-/// A COMPOUND of so many operations, SEQUENCE included, which change nothing.
-fn ask(client: &mut Client, n: u32) -> Result<()> {
-    let n = if client.minor() == 0 { n } else { n.saturating_sub(1) };
-    client.compound(vec![ArgOp::Putrootfh; n as usize]).map(drop)
+/// A COMPOUND of so many operations, SEQUENCE included, which change nothing: how many were executed.
+fn ask(client: &mut Client, n: u32) -> Result<u32> {
+    let before = u32::from(client.minor() > 0);
+    let done = client.compound(vec![ArgOp::Putrootfh; n.saturating_sub(before) as usize])?;
+    Ok(u32::try_from(done.len()).unwrap_or(u32::MAX).saturating_add(before))
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use super::knfsd;
 use super::large_copy::Stage;
 use super::machine::Hardware;
 use super::network::Link;
+use super::probed;
 use super::recipe::{Kernel, VERSIONS, Vers};
 use super::server::chosen_binary;
 use crate::proc::{self, command};
@@ -71,9 +72,13 @@ pub fn run(options: &Options) -> Result<ExitCode, String> {
     let mut guest = knfsd::boot(&image, &hardware, &options.fs, "sync")?;
     let urls = options.vers.iter().map(|vers| knfsd::url(&hardware, *vers));
     let urls = urls.collect::<Result<Vec<_>, _>>()?;
+    let to_probe = urls.clone();
     let mut commands = command(&binary.to_string_lossy(), ["lab", "commands", "--files"]);
     commands.arg(options.files.to_string()).args(urls);
     let mut done = proc::run_within(LIMIT, &mut commands);
+    for (vers, url) in options.vers.iter().zip(to_probe) {
+        done = done.and_then(|()| probed::check(&binary.to_string_lossy(), &url, *vers));
+    }
     for vers in options.vers.iter().filter(|_| folds) {
         done = done.and_then(|()| {
             let url = knfsd::url_of(&hardware, *vers, folded::NAME)?;
