@@ -171,6 +171,8 @@ pub const BYTES_IN_FLIGHT_MAX: usize = 64 << 20;
 pub const MEMBER_OVERHEAD: usize = 512;
 /// Compounds that `untar` has under way.
 pub const COMPOUNDS_IN_FLIGHT_MAX: usize = 64;
+/// Replies that wait for `untar`'s loop; whoever has another one waits with it.
+pub const REPLIES_WAITING_MAX: usize = 256;
 /// How long members wait for more of their kind when nothing is under way.
 pub const LINGER: Duration = Duration::from_millis(3);
 /// Members that are extracted one operation at a time, at the same time.
@@ -198,6 +200,12 @@ pub const FETCHED_WHOLE_MAX: u64 = 4 << 20;
 pub const FETCHES_MAX: usize = 64;
 /// Bytes of files' data that `tar` holds.
 pub const FETCHED_BYTES_MAX: usize = 64 << 20;
+/// Objects that `tar` has listed and not yet begun to fetch; one reply may bring more.
+pub const PLANNED_AHEAD_MAX: usize = 16_384;
+/// Members that wait for the thread that writes the archive.
+pub const ORDERS_MAX: usize = 256;
+/// Pieces of a large file between the one who reads and the one who writes.
+pub const PIECES_WAITING: usize = 4;
 /// Bytes of a large file that are read in one call, and such calls under way.
 pub const STRETCH_BYTES: u64 = 4 << 20;
 /// The same for such calls under way.

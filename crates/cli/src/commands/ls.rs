@@ -69,6 +69,7 @@ async fn list(mut tool: Tool, args: LsArgs) -> Tool {
         let options = WalkOptions {
             texts: args.long || args.numeric || tool.json(),
             depth_max: if args.recursive { usize::MAX } else { 0 },
+            by_name: !args.unsorted,
         };
         nfs.walk_from(starts, options, |listing| job.came(&mut tool, listing)).await;
         objects += job.objects;

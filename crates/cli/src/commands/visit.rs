@@ -67,7 +67,7 @@ pub async fn in_order(
             shown = end;
         };
         let starts: Vec<Start> = dirs.iter().map(|n| now[*n].2.clone()).collect();
-        let options = WalkOptions { texts: false, depth_max };
+        let options = WalkOptions { depth_max, ..WalkOptions::default() };
         nfs.walk_from(starts, options, |listing| {
             order.came(listing);
             while let Some(step) = order.next() {

@@ -3,6 +3,8 @@
 //! A directory's entries are handled by handles, never by paths: what somebody puts in a directory's place meanwhile is
 //! not entered, and symbolic links are never followed.
 
+use std::collections::HashMap;
+
 use bytes::Bytes;
 use landfast_nfs::v4::{ArgOp, FileHandle};
 
@@ -90,11 +92,14 @@ pub struct WalkOptions {
     pub texts: bool,
     /// Directories so many levels below the start are not entered; 0: the start alone is listed.
     pub depth_max: usize,
+    /// Entries in the order of their names' bytes, not the server's, and directories asked for in that order: for a visitor who wants them
+    /// so, and would else hold those that come before their turn.
+    pub by_name: bool,
 }
 
 impl Default for WalkOptions {
     fn default() -> Self {
-        WalkOptions { texts: false, depth_max: usize::MAX }
+        WalkOptions { texts: false, depth_max: usize::MAX, by_name: false }
     }
 }
 
@@ -105,7 +110,7 @@ pub struct Listing {
     pub number: usize,
     /// Its path, from the start's on.
     pub path: Vec<u8>,
-    /// Its entries in the server's order, or why there are none.
+    /// Its entries in the server's order ([`WalkOptions::by_name`]: by name), or why there are none.
     pub entries: Outcome<Vec<Entry>>,
 }
 
@@ -194,6 +199,9 @@ impl Walk {
                 return Some(Listing { number, path, entries: other });
             }
         };
+        if self.options.by_name {
+            entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        }
         let dir = self.dirs.get(number)?.as_ref()?;
         let (path, depth) = (dir.path.clone(), dir.depth);
         let mut texts = 0;
@@ -260,7 +268,9 @@ pub struct Doomed {
 /// Removals on their way: directories are listed part by part, their entries removed, then they themselves.
 #[derive(Default)]
 pub(super) struct Removals {
-    asked: Vec<Option<Asking>>,
+    /// By their numbers, until they have ended.
+    asked: HashMap<usize, Asking>,
+    given: usize,
     dirs: Vec<Option<Branch>>,
 }
 
@@ -308,6 +318,12 @@ impl Removals {
         }
     }
 
+    /// The next item is about this.
+    fn asks(&mut self, asking: Asking) {
+        self.asked.insert(self.given, asking);
+        self.given += 1;
+    }
+
     fn branch(&mut self, branch: Branch) -> Item<Visit> {
         let fh = branch.fh.clone();
         self.dirs.push(Some(branch));
@@ -320,7 +336,7 @@ impl Removals {
         fh: FileHandle,
         from: Option<(u64, landfast_nfs::v4::Verifier)>,
     ) -> Item<Visit> {
-        self.asked.push(Some(Asking::Entries(dir)));
+        self.asks(Asking::Entries(dir));
         Item::at(fh, Visit::List(List::part(REMOVED, from, REMOVED_PART)))
     }
 
@@ -332,7 +348,7 @@ impl Removals {
         path: Vec<u8>,
         dir: bool,
     ) -> Item<Visit> {
-        self.asked.push(Some(Asking::Unlink { within, path, dir }));
+        self.asks(Asking::Unlink { within, path, dir });
         Item::at(parent.clone(), Visit::Unlink(Unlink { name: Bytes::copy_from_slice(name) }))
     }
 
@@ -344,7 +360,7 @@ impl Removals {
         more: &mut Vec<Item<Visit>>,
         tell: &mut impl FnMut(Removal),
     ) {
-        match self.asked.get_mut(number).and_then(Option::take) {
+        match self.asked.remove(&number) {
             Some(Asking::Entries(dir)) => self.listed(dir, outcome, more, tell),
             Some(Asking::Unlink { within, path, dir }) => {
                 let outcome = outcome.map(drop);

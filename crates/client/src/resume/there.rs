@@ -121,7 +121,7 @@ impl Listed {
         starts: Vec<Start>,
     ) -> Level {
         let mut next = Level { starts: Vec::new(), closed: Vec::new() };
-        let options = WalkOptions { texts: false, depth_max: 0 };
+        let options = WalkOptions { depth_max: 0, ..WalkOptions::default() };
         nfs.walk_from(starts, options, |listing| {
             let dir = listing.path;
             let entries = match listing.entries {

@@ -14,14 +14,15 @@ use super::sink::{self, Order, Payload, Sink};
 use super::{Root, TarOptions};
 use crate::archive::Kind;
 use crate::fs::{Fetched, InOrder, ItemError, Meta, Nfs, Outcome, Start, Step, WalkOptions, Wanted, Xattr};
-use crate::limits::{FETCHED_BYTES_MAX, FETCHES_MAX, READ_BYTES, STRETCH_BYTES, STRETCHES_MAX};
+use crate::limits::{
+    FETCHED_BYTES_MAX, FETCHES_MAX, PIECES_WAITING, PLANNED_AHEAD_MAX, READ_BYTES, STRETCH_BYTES,
+    STRETCHES_MAX,
+};
 use crate::session::SessionError;
 use crate::untar::path::Filter;
 
 /// What NFS calls an extended attribute is one of this namespace (RFC 8276 section 1).
 const NAMESPACE: &[u8] = b"user.";
-/// Pieces of a large file between the one who reads and the one who writes.
-const PIECES_WAITING: usize = 4;
 
 /// Puts trees into an archive. What cannot be read is told to `watch`, counted, and left out.
 ///
@@ -34,6 +35,7 @@ pub async fn create(
     watch: &dyn Watch,
 ) -> Result<Report, TarError> {
     let (orders, thread) = sink::start(sink, options.compression);
+    // Bounded by the room that the walk waits for.
     let (planned, batches) = mpsc::unbounded_channel();
     let (fetching, fetched) = mpsc::channel(FETCHES_MAX);
     let mut writer = Writer { orders, watch, report: Report::default(), written: HashMap::new() };
@@ -63,15 +65,19 @@ pub async fn create(
     Ok(report)
 }
 
-/// A batch with its server.
-type Planning = (Nfs, Batch);
+/// A batch with its server, and its share of [`PLANNED_AHEAD_MAX`].
+type Planning = (Nfs, Batch, Option<OwnedSemaphorePermit>);
 
 async fn walk(roots: Vec<Root>, options: &TarOptions, planned: &mpsc::UnboundedSender<Planning>) {
     let current: std::cell::RefCell<Option<Nfs>> = std::cell::RefCell::new(None);
-    let give = |batch| {
+    let room = Arc::new(Semaphore::new(PLANNED_AHEAD_MAX));
+    let give = |batch: Batch| {
         if let Some(nfs) = &*current.borrow() {
+            // What one reply brought goes as a whole; the walk waits then.
+            let share = batch.jobs.len().min(room.available_permits());
+            let permit = room.clone().try_acquire_many_owned(u32::try_from(share).unwrap_or(u32::MAX)).ok();
             // Nobody listens any more when the archive cannot be written.
-            let _ = planned.send((nfs.clone(), batch));
+            let _ = planned.send((nfs.clone(), batch, permit));
         }
     };
     let mut plan = Plan::new(Filter::new(0, &options.exclude), &*options.who, overlap(&roots), give);
@@ -85,7 +91,7 @@ async fn walk(roots: Vec<Root>, options: &TarOptions, planned: &mpsc::UnboundedS
         current.replace(Some(first.nfs.clone()));
         plan.server = servers.iter().position(|known| *known == server).unwrap_or(servers.len());
         servers.push(server);
-        walk_server(&first.nfs, now, &mut plan).await;
+        walk_server(&first.nfs, now, &mut plan, &room).await;
         plan.end();
     }
 }
@@ -114,7 +120,7 @@ impl Top {
 }
 
 /// Roots on one server.
-async fn walk_server(nfs: &Nfs, roots: &[Root], plan: &mut Plan<'_>) {
+async fn walk_server(nfs: &Nfs, roots: &[Root], plan: &mut Plan<'_>, room: &Semaphore) {
     let tops: Vec<_> = roots.iter().map(Top::of).collect();
     let links = tops.iter().filter_map(|top| top.as_ref().ok().filter(|top| top.meta.is_link()));
     let texts = nfs.readlinks_of(links.map(|top| top.fh.clone())).await;
@@ -140,9 +146,9 @@ async fn walk_server(nfs: &Nfs, roots: &[Root], plan: &mut Plan<'_>) {
         }
         shown = end;
     };
-    let mut order = InOrder::new(dirs.len()).sorted(|a, b| a.name.cmp(&b.name));
-    let walk = WalkOptions { texts: true, ..WalkOptions::default() };
-    nfs.walk_from(starts, walk, |listing| {
+    let mut order = InOrder::new(dirs.len());
+    let walk = WalkOptions { texts: true, by_name: true, ..WalkOptions::default() };
+    nfs.walk_within(room, starts, walk, |listing| {
         order.came(listing);
         while let Some(step) = order.next() {
             match step {
@@ -181,7 +187,7 @@ async fn fetch(
 ) {
     let budget = Arc::new(Semaphore::new(FETCHED_BYTES_MAX));
     let mut asked: Option<(String, bool)> = None;
-    while let Some((nfs, batch)) = batches.recv().await {
+    while let Some((nfs, batch, planned)) = batches.recv().await {
         let share = u32::try_from(batch.bytes.min(FETCHED_BYTES_MAX)).unwrap_or(u32::MAX);
         let Ok(permit) = budget.clone().acquire_many_owned(share).await else { return };
         let has = xattrs && has_xattrs(&nfs, &batch, &mut asked).await;
@@ -189,6 +195,7 @@ async fn fetch(
         let reader = nfs.clone();
         let outcomes = tokio::spawn(async move { reader.fetch(wanted).await });
         let permit = Arc::new(permit);
+        drop(planned);
         if fetching.send(Fetching { nfs, xattrs: has, jobs: batch.jobs, permit, outcomes }).await.is_err() {
             return;
         }

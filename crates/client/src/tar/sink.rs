@@ -10,7 +10,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use super::report::TarError;
 use crate::archive::{ArchiveWriter, Compression, Compressor, Member};
-use crate::limits::ARCHIVE_WRITE_BUFFER;
+use crate::limits::{ARCHIVE_WRITE_BUFFER, ORDERS_MAX};
 
 /// Where an archive goes.
 pub enum Sink {
@@ -37,9 +37,6 @@ pub(super) enum Payload {
 
 /// The orders' end, and the thread, which ends with the number of bytes written.
 pub(super) type Writing = (mpsc::Sender<Order>, tokio::task::JoinHandle<Result<u64, TarError>>);
-
-/// Orders that wait to be carried out.
-const ORDERS_MAX: usize = 256;
 
 /// Starts the thread.
 pub(super) fn start(sink: Sink, compression: Compression) -> Writing {

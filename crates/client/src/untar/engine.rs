@@ -405,8 +405,8 @@ struct Engine {
     window: usize,
     progress: Arc<dyn Progress>,
     report: Report,
-    send: mpsc::UnboundedSender<Done>,
-    done: mpsc::UnboundedReceiver<Done>,
+    send: mpsc::Sender<Done>,
+    done: mpsc::Receiver<Done>,
     batches: usize,
     /// Answers to what was sent before its members were planned, until they are.
     early: Vec<(Batch, Result<CompoundRes, SessionError>)>,
@@ -433,7 +433,7 @@ impl Engine {
         options: &UntarOptions,
         progress: Arc<dyn Progress>,
     ) -> Engine {
-        let (send, done) = mpsc::unbounded_channel();
+        let (send, done) = mpsc::channel(limits::REPLIES_WAITING_MAX);
         let window = window(&session, &options.tuning);
         Engine {
             session,
@@ -478,7 +478,7 @@ impl Engine {
             let send = self.send.clone();
             tokio::spawn(async move {
                 let reply = reply.await.unwrap_or(Err(SessionError::Ended));
-                let _ = send.send(Done::Sent(batch, reply));
+                let _ = send.send(Done::Sent(batch, reply)).await;
             });
         }
         let mut events = Vec::new();
@@ -654,7 +654,7 @@ impl Engine {
             let (session, send) = (self.session.clone(), self.send.clone());
             tokio::spawn(async move {
                 let reply = session.compound_encoded(batch.body.clone(), batch.ops, batch.cachethis).await;
-                let _ = send.send(Done::Batch(batch, reply));
+                let _ = send.send(Done::Batch(batch, reply)).await;
             });
         }
         // Packing may have found what has to go slowly.
@@ -677,7 +677,7 @@ impl Engine {
             let (session, send) = (self.session.clone(), self.send.clone());
             tokio::spawn(async move {
                 let listed = ops::list(&session, &fh, wanted, limits::LISTING_MAX).await;
-                let _ = send.send(Done::Listing(id, listed));
+                let _ = send.send(Done::Listing(id, listed)).await;
             });
         }
     }
@@ -702,7 +702,7 @@ impl Engine {
                     }
                     _ => careful::extract(&session, &task, existing).await,
                 };
-                let _ = send.send(Done::Slow(Box::new(task), outcome));
+                let _ = send.send(Done::Slow(Box::new(task), outcome)).await;
             });
         }
     }

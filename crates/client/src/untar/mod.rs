@@ -8,6 +8,7 @@
 //! | `ahead` | directories that are made together with the session | no |
 //! | `attrs` | which attributes a member gets, at creation and last | no |
 //! | `tree` | what is known of the destination; paths are followed through real directories only | no |
+//! | `names` | the names in a directory, in little memory | no |
 //! | `plan` | the order of things, what waits for what | no |
 //! | `replies` | what a reply means for the members in a compound | no |
 //! | `ahead`, `behind` | directories that are made in the session's first request, and files that are sent behind it | no |
@@ -29,6 +30,7 @@ mod careful;
 pub(crate) mod copied;
 mod engine;
 mod existing;
+mod names;
 mod options;
 mod outset;
 mod pack;

@@ -22,9 +22,10 @@ use landfast_nfs::v4::{Fattr, FileHandle, FileType, NfsTime, Stateid};
 
 use super::attrs::{MemberAttrs, merge};
 use super::existing::{Existing, New, Over, Seen, Verdict, When};
+use super::names::Name;
 use super::pack::{Batch, Capacity, Mark, Packer, Parts, Piece, Route};
 use super::report::{Cause, Why};
-use super::tree::{Dir, DirId, DirState, ItemId, Name, ROOT, Tree, Walk};
+use super::tree::{Dir, DirId, DirState, ItemId, ROOT, Tree, Walk};
 use crate::copy::on_server::Original;
 use crate::fs::Xattr;
 use crate::ops::Entry;
@@ -1026,11 +1027,15 @@ impl<P: Default> Plan<P> {
             && let Some(name) = rest.first()
         {
             let names = &mut self.tree.dir_mut(dir).names;
-            match names.get_mut(name) {
-                Some(Name::Pinned { links, .. }) if *links > 1 => *links -= 1,
-                Some(place @ Name::Pinned { .. }) => *place = Name::Other,
-                Some(place @ Name::Busy(_)) if result.is_ok() && rest.len() == 1 => *place = Name::Other,
-                Some(Name::Busy(_)) => drop(names.remove(name)),
+            match names.get(name).cloned() {
+                Some(Name::Pinned { links, last }) if links > 1 => {
+                    names.insert(name.clone(), Name::Pinned { links: links - 1, last });
+                }
+                Some(Name::Pinned { .. }) => names.insert(name.clone(), Name::Other),
+                Some(Name::Busy(_)) if result.is_ok() && rest.len() == 1 => {
+                    names.insert(name.clone(), Name::Other);
+                }
+                Some(Name::Busy(_)) => names.remove(name),
                 _ => {}
             }
         }

@@ -18,6 +18,7 @@ use bytes::Bytes;
 use landfast_nfs::v4::{Fattr, FileHandle};
 
 use super::existing::Seen;
+use super::names::{Name, Names};
 use crate::fs::Xattr;
 
 /// A directory's place in the table.
@@ -45,29 +46,12 @@ pub(super) enum DirState {
     Failed(String),
 }
 
-/// What a name stands for.
-#[derive(Debug, Clone)]
-pub(super) enum Name {
-    /// A directory in the table.
-    Dir(DirId),
-    /// A directory that was there before and has not been needed yet.
-    Found(FileHandle),
-    /// Being made by this item.
-    Busy(ItemId),
-    /// As `Other`, with so many hard links to it on the way; `last` is the youngest.
-    Pinned { links: u32, last: ItemId },
-    /// Anything but a directory.
-    Other,
-    /// The same, made by this run, where that makes a difference.
-    Ours,
-}
-
 #[derive(Debug)]
 pub(super) struct Dir {
     pub(super) parent: DirId,
     pub(super) name: Bytes,
     pub(super) state: DirState,
-    pub(super) names: HashMap<Bytes, Name>,
+    pub(super) names: Names,
     /// What is known of those that are [`Name::Other`] and were there before, where that makes a difference.
     pub(super) seen: HashMap<Bytes, Seen>,
     /// Whether a name that is not in `names` is known not to exist.
@@ -234,7 +218,7 @@ fn new_dir(parent: DirId, name: Bytes, state: DirState, all_known: bool) -> Dir 
         parent,
         name,
         state,
-        names: HashMap::new(),
+        names: Names::default(),
         seen: HashMap::new(),
         all_known,
         ours: false,

@@ -179,7 +179,7 @@ impl Asking<'_> {
     async fn entries(&self, path: &[u8], fh: &FileHandle) -> Result<Vec<Entry>, ItemError> {
         let mut entries = Ok(Vec::new());
         let start = Start { path: path.to_vec(), fh: fh.clone() };
-        let options = WalkOptions { texts: false, depth_max: 0 };
+        let options = WalkOptions { depth_max: 0, ..WalkOptions::default() };
         self.nfs.walk_from([start], options, |listing| entries = listing.entries.into_result()).await;
         entries
     }
