@@ -152,14 +152,17 @@ impl Fetch {
     }
 
     fn values(&mut self, count: usize, results: &mut Results) -> Result<Answer<Fetched>, OpError> {
-        for name in self.names.drain(..count.min(self.names.len())) {
+        let mut answered = 0;
+        for name in self.names.iter().take(count) {
+            answered += 1;
             match results.getxattr() {
-                Ok(value) => self.xattrs.push((name, value)),
-                // It went away meanwhile; the results end here.
+                Ok(value) => self.xattrs.push((name.clone(), value)),
+                // It went away meanwhile; the results end here, and those behind it are asked for again.
                 Err(OpError::Failed { status: NfsStat::NFS4ERR_NOXATTR, .. }) => break,
                 Err(e) => return Err(e),
             }
         }
+        self.names.drain(..answered);
         Ok(self.next())
     }
 }
@@ -243,5 +246,33 @@ impl Nfs {
         let asked = Item::at(fh.clone(), super::attrs::Getattrs { mask, follow: false });
         let found = self.all([asked]).await.pop().and_then(|outcome| outcome.into_result().ok());
         found.is_some_and(|(_, attrs)| attrs.xattr_support == Some(true))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use landfast_nfs::v4::{CompoundRes, ResBody, ResOp};
+
+    use super::*;
+
+    #[test]
+    fn what_stands_behind_an_attribute_that_went_away_is_asked_for_again() {
+        let mut fetch = Fetch::new(0, true);
+        fetch.meta = Some(Meta::of(&Default::default()));
+        (fetch.list, fetch.names) = (None, ["a", "b", "c"].map(Bytes::from).to_vec());
+        fetch.doing = Doing::Values(3);
+        let reply = |results: Vec<ResOp>| {
+            let status = results.last().map_or(NfsStat::NFS4_OK, |last| last.status);
+            Results::new(CompoundRes { status, tag: Bytes::new(), results })
+        };
+        let value = |v: &'static str| ResOp::ok(OpNum::GETXATTR, ResBody::Getxattr(Bytes::from(v)));
+        let gone = ResOp::failed(OpNum::GETXATTR, NfsStat::NFS4ERR_NOXATTR);
+        assert!(matches!(fetch.answer(&mut reply(vec![value("1"), gone])), Ok(Answer::More)));
+        assert_eq!(fetch.names, ["c"]);
+        fetch.doing = Doing::Values(1);
+        let Ok(Answer::Done(fetched)) = fetch.answer(&mut reply(vec![value("3")])) else {
+            panic!("not done")
+        };
+        assert_eq!(fetched.xattrs, [("a".into(), "1".into()), ("c".into(), "3".into())]);
     }
 }
