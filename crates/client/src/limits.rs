@@ -55,7 +55,7 @@ pub const FIRST_ANSWER_PATIENCE: Duration = Duration::from_secs(120);
 pub const GARBLED_MAX: u32 = 3;
 /// How long it may take until the calls that end a session are on their way.
 pub const GOODBYE_PATIENCE: Duration = Duration::from_secs(5);
-/// How long their replies are waited for from then on.
+/// How long their replies are waited for from then on; not at all where a reply has taken longer.
 pub const GOODBYE_HEARD: Duration = Duration::from_millis(5);
 /// First pause before something is tried again; doubles up to [`BACKOFF_MAX`].
 pub const BACKOFF_MIN: Duration = Duration::from_millis(20);

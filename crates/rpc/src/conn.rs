@@ -639,12 +639,19 @@ enum ReadEnd {
 /// the making of a task; what waits for a disk, or copies much, must not keep those that came after it waiting.
 #[derive(Default)]
 struct Pace {
+    /// Calls that were begun, as far as that is of interest.
+    first: AtomicU32,
     /// Calls that still get tasks of their own, after one that took long.
     apart: AtomicU32,
 }
 
 impl Pace {
     fn in_place(&self) -> bool {
+        let first = self.first.load(Ordering::Relaxed);
+        if first < limits::IN_PLACE_FIRST {
+            self.first.store(first + 1, Ordering::Relaxed);
+            return true;
+        }
         let left = self.apart.load(Ordering::Relaxed);
         if left > 0 {
             self.apart.store(left - 1, Ordering::Relaxed);

@@ -39,6 +39,9 @@ pub const CALLS_IN_FLIGHT_MAX: usize = 1024;
 pub const IN_PLACE_MAX: Duration = Duration::from_micros(200);
 /// and so are this many after it.
 pub const APART_AFTER_SLOW: u32 = 64;
+/// A connection's first calls are begun where they were read, whatever the ones before took: behind what makes a session and its
+/// first request a client may send what is of no use before these.
+pub const IN_PLACE_FIRST: u32 = 4;
 /// Messages that are dealt with before what answers them has a turn to be sent.
 pub const IN_PLACE_IN_A_ROW: u32 = 32;
 /// Request bytes of one connection that are being served. A single request may be larger than this:

@@ -65,6 +65,8 @@ pub(super) struct Engine {
     /// Milliseconds from `started` to the last reply: the lease was renewed then.
     last_reply_ms: AtomicU64,
     started: Instant,
+    /// Microseconds that the last CREATE_SESSION took.
+    answered_in_us: AtomicU64,
     /// The server calls itself by our own name.
     ours: AtomicBool,
     /// Who it says that it is.
@@ -235,6 +237,7 @@ impl Engine {
             renewals_in_a_row: AtomicU32::new(0),
             last_reply_ms: AtomicU64::new(0),
             started: Instant::now(),
+            answered_in_us: AtomicU64::new(0),
             ours: AtomicBool::new(false),
             server: Mutex::default(),
             peer,
@@ -353,7 +356,11 @@ impl Engine {
                 // Nobody has to wait over a long network for what the server does all the same.
                 let on_their_way = async {
                     conn.flushed().await;
-                    sleep(limits::GOODBYE_HEARD).await;
+                    if Duration::from_micros(self.answered_in_us.load(Ordering::Relaxed))
+                        <= limits::GOODBYE_HEARD
+                    {
+                        sleep(limits::GOODBYE_HEARD).await;
+                    }
                 };
                 tokio::select! {
                     biased;
@@ -723,6 +730,7 @@ impl Engine {
             ask.response_cached = ask.response_cached.min(limits::RESPONSE40_CACHED);
             ask.slots = ask.slots.min(limits::SLOTS_MODEST);
         }
+        let begun = Instant::now();
         let res = caller.create_session(client, &ask).await.map_err(|e| {
             if e.status() == Some(NfsStat::NFS4ERR_NOSPC) && !setup.modest {
                 // Whether this counted is not the same on all servers: EXCHANGE_ID tells.
@@ -738,6 +746,7 @@ impl Engine {
             }
             ("CREATE_SESSION", e)
         })?;
+        self.answered_in_us.store(begun.elapsed().as_micros() as u64, Ordering::Relaxed);
         setup.client = Some(ClientId { next_seq: client.next_seq.wrapping_add(1), ..client });
         let granted = &res.fore_chan_attrs;
         let limits = SessionLimits {
