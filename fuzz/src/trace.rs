@@ -1,9 +1,10 @@
 //! Captures: as files, as frames, and as TCP segments with right headers. Nothing in them makes the reader panic, more replies than
-//! calls are never found, and what was found can be listed.
+//! calls are never found, what was found can be listed, and copied without names.
 
 use landfast_trace::analysis::Analysis;
+use landfast_trace::anonymise::Anonymiser;
 use landfast_trace::listing;
-use landfast_trace::source::{Capture, Frame};
+use landfast_trace::source::{Capture, End, Frame};
 use landfast_trace::table::Table;
 use landfast_trace::trace::{Call, Ends, Observer, Reply, Trace};
 
@@ -41,10 +42,14 @@ impl Observer for Seen {
 pub fn trace(data: &[u8]) {
     let Some((&form, mut data)) = data.split_first() else { return };
     let mut trace = Trace::new(Seen::default());
+    let mut copy = Anonymiser::new(&[1; 16], Vec::new());
     match form % 4 {
         0 => {
             if let Ok(mut capture) = Capture::open(std::io::Cursor::new(data.to_vec())) {
-                let _ = capture.each(|frame| trace.frame(frame));
+                let _ = capture.each(|frame| {
+                    trace.frame(frame);
+                    copy.frame(frame).expect("memory");
+                });
             }
         }
         1 => {
@@ -53,7 +58,9 @@ pub fn trace(data: &[u8]) {
                 let (frame, rest) = rest.split_at(rest.len().min(len.into()));
                 let wire_len = u32::from(len) + u32::from(more);
                 let link = LINKS[usize::from(link) % LINKS.len()];
-                trace.frame(&Frame { ns: 0, link, data: frame, wire_len });
+                let frame = Frame { ns: 0, link, data: frame, wire_len };
+                trace.frame(&frame);
+                copy.frame(&frame).expect("memory");
                 data = rest;
             }
         }
@@ -73,12 +80,22 @@ pub fn trace(data: &[u8]) {
                 ns += i64::from(kind);
                 let packet = packet(up == 1, kind & 6 == 6, seq, next[1 - up], payload, missing);
                 let wire_len = packet.len() as u32 + missing;
-                trace.frame(&Frame { ns, link: 101, data: &packet, wire_len });
+                let frame = Frame { ns, link: 101, data: &packet, wire_len };
+                trace.frame(&frame);
+                copy.frame(&frame).expect("memory");
                 data = rest;
             }
         }
     }
     let (totals, seen) = trace.finish();
+    let (copied, left_out, file) = copy.finish().expect("memory");
+    assert_eq!((copied.frames, copied.calls_seen), (totals.frames, totals.calls_seen));
+    if totals.frames > left_out.frames {
+        let mut capture = Capture::open(std::io::Cursor::new(file)).expect("a capture");
+        let mut frames = 0;
+        let end = capture.each(|_| frames += 1).expect("frames");
+        assert_eq!((end, frames), (End::Whole, totals.frames - left_out.frames));
+    }
     assert!(totals.calls_matched + totals.calls_unmeasured <= totals.calls_seen);
     assert!(totals.calls_matched <= seen.matched);
     let found = seen.analysis.finish();

@@ -173,6 +173,9 @@ pub struct TraceArgs {
     /// Also write all of it into one page of HTML: verdict, charts, what would change it, tables
     #[arg(long, value_name = "OUT.html")]
     pub report: Option<PathBuf>,
+    /// Write a copy that can be shown to others: names, addresses and handles hashed, data zeros; the same calls at the same times; - for standard output
+    #[arg(long, value_name = "OUT.pcap", conflicts_with_all = ["list", "json", "report", "OnlyArgs"])]
+    pub anonymise: Option<PathBuf>,
     /// Of the calls, which
     #[command(flatten)]
     pub only: OnlyArgs,

@@ -166,6 +166,37 @@ fn a_part_of_it() {
 }
 
 #[test]
+fn a_copy_for_others() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let plain = file(dir.path(), "x", &pcap(&capture()));
+    let copied = dir.path().join("copy.pcap");
+    let o = run(&["trace", "--anonymise", path(&copied), path(&plain)]);
+    assert!(o.status.success(), "{}", stderr(&o));
+    one_line_with(&stderr(&o), &["7 frames, 3 calls"]);
+    let table = |of: &Path| stdout(&run(&["trace", path(of)]));
+    assert_eq!(table(&copied), table(&plain));
+    let bytes = std::fs::read(&copied).expect("the copy");
+    assert!(![&b"ABCD"[..], &[10, 0, 0, 2]].iter().any(|secret| bytes.windows(4).any(|w| w == *secret)));
+    // From a pipe to a pipe, with a key of its own each time.
+    let piped =
+        landfast().args(["trace", "--anonymise", "-", "-"]).stdin(File::open(&plain).expect("it")).output();
+    let piped = piped.expect("landfast runs").stdout;
+    assert_eq!(piped.len(), bytes.len());
+    assert_ne!(piped, bytes);
+    let o = run(&["trace", "--anonymise", path(&plain), path(&plain)]);
+    assert_eq!(o.status.code(), Some(2));
+    one_line_with(&stderr(&o), &["over the capture itself"]);
+    assert_eq!(table(&plain), table(&copied), "it is still there");
+    let o = run(&["trace", "--anonymise", "/no/such/dir/x", path(&plain)]);
+    assert_eq!(o.status.code(), Some(2));
+    one_line_with(&stderr(&o), &["/no/such/dir/x"]);
+    let o = run(&["trace", "--anonymise", path(&copied), "--list", path(&plain)]);
+    assert_eq!(o.status.code(), Some(2));
+    let o = run(&["trace", "--anonymise", path(&copied), "--client", "10.0.0.2", path(&plain)]);
+    assert_eq!(o.status.code(), Some(2));
+}
+
+#[test]
 fn what_is_no_capture_or_not_a_whole_one() {
     let dir = tempfile::tempdir().expect("a directory");
     let bytes = pcap(&capture());

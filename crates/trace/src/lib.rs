@@ -2,12 +2,14 @@
 //!
 //! [`source`] reads frames, [`frame`] takes them apart, `tcp` puts a stream in order, `stream` finds the RPC records in it, [`skim`]
 //! reads of each as much as is needed, [`trace`] brings calls and replies together, [`table`] counts,
-//! [`listing`] shows, [`filter`] leaves out; [`mountstats`] is about a client's counters instead. All but [`source`] is pure.
+//! [`listing`] shows, [`filter`] leaves out, [`anonymise`] makes a copy without names; [`mountstats`] is about a client's counters
+//! instead. All but [`source`] is pure.
 //!
 //! RPC is recognised by its content, never by ports. Memory is bounded by [`limits`], however long the capture is and whatever
 //! is in it; nothing in it makes this crate panic.
 
 pub mod analysis;
+pub mod anonymise;
 pub mod filter;
 pub mod frame;
 pub mod limits;
@@ -20,6 +22,7 @@ mod stream;
 pub mod table;
 mod tcp;
 pub mod trace;
+pub mod whole;
 
 pub use stream::Stamp;
 pub use tcp::Seen;

@@ -58,6 +58,15 @@ pub const UNANSWERED_MAX: usize = 256;
 /// Handles of files that are asked for by name. Calls about further ones are found by the names in them only.
 pub const FILES_MAX: usize = 1 << 14;
 
+/// Bytes of a record that are held where whole records are wanted (`--anonymise`). A longer one is cut.
+pub const WHOLE_MAX: usize = 4 << 20;
+
+/// The same of all connections.
+pub const WHOLE_ALL_MAX: usize = 32 << 20;
+
+/// Bytes of frames that wait until the records in them are whole (`--anonymise`). What comes to its end later stays zeros.
+pub const WAITING_MAX: usize = 64 << 20;
+
 /// Rows of a table. Programs, versions and operations beyond that are counted in the totals only.
 pub const ROWS_MAX: usize = 128;
 

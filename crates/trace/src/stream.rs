@@ -6,7 +6,10 @@
 use crate::limits::{HELD_IDLE_MAX, PIECE_MAX, RECORD_MAX, SEARCHED_MAX};
 use crate::skim::facts::Asked;
 use crate::skim::{Head, Kind, Progress, Skim, plausible};
+use crate::whole::{Gathered, Whole};
 use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 /// Which frame, and when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -61,6 +64,8 @@ pub(crate) struct Wish<'a> {
     pub detail: bool,
     /// Whether it is about files that are asked for.
     pub asked: Option<&'a dyn Asked>,
+    /// Its bytes as well: what counts those that are held.
+    pub whole: Option<&'a Arc<AtomicUsize>>,
 }
 
 /// What a stream needs to know and fills.
@@ -120,6 +125,7 @@ pub(crate) struct Stream {
     pub records: u64,
     /// Times that the stream was found not to be in step.
     pub lost: u64,
+    gathered: Option<Box<Gathered>>,
 }
 
 impl Stream {
@@ -137,6 +143,37 @@ impl Stream {
             searched: 0,
             records: 0,
             lost: 0,
+            gathered: None,
+        }
+    }
+
+    /// Another one begins.
+    pub fn begin(&mut self, at_beginning: bool) {
+        let gathered = self.gathered.take().map(|mut gathered| {
+            gathered.forget_fed();
+            gathered.end(None, true);
+            gathered
+        });
+        *self = Stream { gathered, ..Stream::new(at_beginning) };
+    }
+
+    /// Hands on the records that have ended.
+    pub fn whole(&mut self, mut f: impl FnMut(Whole)) {
+        if let Some(gathered) = &mut self.gathered {
+            gathered.done().for_each(&mut f);
+        }
+    }
+
+    /// No more comes.
+    pub fn end(&mut self) {
+        if let Some(gathered) = &mut self.gathered {
+            gathered.end(None, true);
+        }
+    }
+
+    fn gather(&mut self, f: impl FnOnce(&mut Gathered)) {
+        if let Some(gathered) = &mut self.gathered {
+            f(gathered);
         }
     }
 
@@ -152,11 +189,13 @@ impl Stream {
         }
         self.record.held = Vec::new();
         self.tail = Vec::new();
+        self.gather(Gathered::forget_fed);
     }
 
     /// How many of the next bytes will be passed over, whatever they are.
     pub fn indifferent(&self) -> u64 {
         match self.mode {
+            _ if self.gathered.is_some() => 0,
             Mode::Fragment if self.record.enough && self.record.begun => self.left.into(),
             Mode::Fragment => self.record.data.min(self.left.into()),
             _ => 0,
@@ -165,6 +204,9 @@ impl Stream {
 
     /// The next bytes.
     pub fn feed(&mut self, bytes: &[u8], at: Stamp, around: &mut Around<'_>) {
+        if let Some(all) = around.wish.whole {
+            self.gathered.get_or_insert_with(|| Box::new(Gathered::new(all.clone()))).feed(at.frame, bytes);
+        }
         if self.mode == Mode::Search {
             self.searched = self.searched.saturating_add(bytes.len() as u64);
         }
@@ -182,10 +224,15 @@ impl Stream {
             match self.mode {
                 Mode::Search => match self.find(bytes, around.known) {
                     Some(from) => {
+                        self.gather(|g| g.pass(from));
                         self.mode = Mode::Mark;
                         bytes = &bytes[from..];
                     }
-                    None => return,
+                    None => {
+                        let passed = bytes.len() - self.tail.len();
+                        self.gather(|g| g.pass(passed));
+                        return;
+                    }
                 },
                 Mode::Mark => {
                     if self.marked == 0 {
@@ -195,13 +242,18 @@ impl Stream {
                     self.mark[self.marked..self.marked + n].copy_from_slice(&bytes[..n]);
                     self.marked += n;
                     if self.marked < 4 {
+                        self.gather(|g| g.mark(n));
                         return;
                     }
                     let mark = u32::from_be_bytes(self.mark);
                     if !self.begin_fragment(mark, around) {
-                        self.lose();
+                        self.out_of_step();
                         // A call could begin right here.
                         continue;
+                    }
+                    self.gather(|g| g.mark(n));
+                    if self.left == 0 {
+                        self.end_fragment(around);
                     }
                     bytes = &bytes[n..];
                 }
@@ -209,9 +261,10 @@ impl Stream {
                     let n = bytes.len().min(self.left as usize);
                     let ends = self.last_fragment && n == self.left as usize;
                     if !self.record.push(&bytes[..n], ends, at, around) {
-                        self.lose();
+                        self.out_of_step();
                         continue;
                     }
+                    self.gather(|g| g.record(n));
                     bytes = &bytes[n..];
                     self.left -= u32::try_from(n).unwrap_or(self.left);
                     self.end_fragment(around);
@@ -226,6 +279,7 @@ impl Stream {
             match self.mode {
                 Mode::Search => {
                     self.tail.clear();
+                    self.gather(Gathered::forget_fed);
                     return;
                 }
                 Mode::Mark => {
@@ -235,6 +289,7 @@ impl Stream {
                 Mode::Fragment => {
                     let n = len.min(self.left.into());
                     self.record.hole(n, at, &around.pauses);
+                    self.gather(|g| g.hole(n));
                     len -= n;
                     self.left -= u32::try_from(n).unwrap_or(self.left);
                     self.end_fragment(around);
@@ -268,9 +323,6 @@ impl Stream {
             return false;
         }
         self.mode = Mode::Fragment;
-        if self.left == 0 {
-            self.end_fragment(around);
-        }
         true
     }
 
@@ -282,7 +334,15 @@ impl Stream {
         if !self.last_fragment {
             return;
         }
-        if let Some(message) = self.record.end() {
+        let message = self.record.end();
+        if let Some(gathered) = &mut self.gathered {
+            let answers = match &message {
+                Some(Message { head: Head::Reply(reply), .. }) => (around.known)(reply.xid),
+                _ => None,
+            };
+            gathered.end(answers, message.is_none());
+        }
+        if let Some(message) = message {
             self.records += 1;
             self.searched = 0;
             around.out.push(message);
@@ -291,6 +351,12 @@ impl Stream {
 
     /// The stream is out of step.
     pub fn lose(&mut self) {
+        self.gather(Gathered::forget_fed);
+        self.out_of_step();
+    }
+
+    fn out_of_step(&mut self) {
+        self.gather(|g| g.end(None, true));
         if self.mode != Mode::Search {
             self.lost += 1;
         }

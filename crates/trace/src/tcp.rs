@@ -86,7 +86,7 @@ impl Half {
         self.drop_stored(all);
         self.begun = Some(seq);
         self.next = Some(seq.wrapping_add(1));
-        self.stream = Stream::new(true);
+        self.stream.begin(true);
         true
     }
 

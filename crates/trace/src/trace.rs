@@ -7,11 +7,14 @@ use crate::skim::facts::Asked;
 use crate::skim::{CallHead, Head, Kind, Program, Protection, ReplyHead};
 use crate::source::Frame;
 pub use crate::stream::Times;
-use crate::stream::{Around, Message, Stamp, Stream, Wish};
+use crate::stream::{Around, Message, Stamp, Wish};
 use crate::tcp::{Half, Seen};
+use crate::whole::Whole;
 use foldhash::{HashMap, HashMapExt};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 /// Both ends of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +53,12 @@ pub trait Observer {
     fn asked(&self) -> Option<&dyn Asked> {
         None
     }
+    /// Where whole records are wanted: what counts their bytes.
+    fn wants_whole(&self) -> Option<&Arc<AtomicUsize>> {
+        None
+    }
+    /// A record, if they are wanted: one after another of each direction of a connection.
+    fn whole(&mut self, _record: Whole) {}
     /// The time of the first frame, before anything else.
     fn begun(&mut self, _ns: i64) {}
     /// A call that was not seen before.
@@ -205,6 +214,7 @@ impl<O: Observer> Trace<O> {
             None => connection.datagram(dir, packet, at, &mut messages, &self.common),
         }
         connection.settle(dir, ends, &mut messages, &mut self.common);
+        connection.hand_on_whole(&mut self.common);
         self.messages = messages;
         if self.common.held + connection.held() > HELD_ALL_MAX {
             connection.halves.iter_mut().for_each(|half| half.stream.let_go());
@@ -254,6 +264,11 @@ impl<O: Observer> Trace<O> {
         }
     }
 
+    /// Who is told.
+    pub fn observer(&mut self) -> &mut O {
+        &mut self.common.observer
+    }
+
     /// The capture has ended.
     pub fn finish(mut self) -> (Totals, O) {
         let mut rest: Vec<_> = self.connections.drain().collect();
@@ -266,7 +281,7 @@ impl<O: Observer> Trace<O> {
 }
 
 fn wish<O: Observer>(observer: &O) -> Wish<'_> {
-    Wish { detail: observer.wants_detail(), asked: observer.asked() }
+    Wish { detail: observer.wants_detail(), asked: observer.asked(), whole: observer.wants_whole() }
 }
 
 /// Whether a datagram begins as a call of one of our programs.
@@ -383,7 +398,7 @@ impl Connection {
         let Ok(len) = u32::try_from(packet.payload.len()) else { return };
         let mark = (len.saturating_add(packet.missing) | 0x8000_0000).to_be_bytes();
         self.with(dir, wish(&common.observer), out, |half, around| {
-            half.stream = Stream::new(true);
+            half.stream.begin(true);
             half.stream.feed(&mark, at, around);
             half.stream.feed(packet.payload, at, around);
             half.stream.hole(packet.missing.into(), Some(at), around);
@@ -487,6 +502,12 @@ impl Connection {
         common.observer.reply(ends, &call, &reply);
     }
 
+    fn hand_on_whole<O: Observer>(&mut self, common: &mut Common<O>) {
+        for half in &mut self.halves {
+            half.stream.whole(|record| common.observer.whole(record));
+        }
+    }
+
     fn held(&self) -> usize {
         self.halves.iter().map(|half| half.stream.held()).sum()
     }
@@ -503,6 +524,8 @@ impl Connection {
                 self.settle(dir, Ends { from, to }, &mut out, common);
             }
         }
+        self.halves.iter_mut().for_each(|half| half.stream.end());
+        self.hand_on_whole(common);
         if self.rpc && key.2 {
             let shortest = [self.ways[0].shortest_ns(), self.ways[1].shortest_ns()];
             common.observer.path(Ends { from: key.0, to: key.1 }, shortest);

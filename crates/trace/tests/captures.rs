@@ -4,30 +4,44 @@
 
 use landfast_model::Bound;
 use landfast_trace::analysis::Analysis;
+use landfast_trace::anonymise::{Anonymiser, LeftOut};
 use landfast_trace::skim::{Program, v4};
 use landfast_trace::source::{Capture, End};
 use landfast_trace::table::{Item, Place, Row, Table, main_operation, seconds};
 use landfast_trace::trace::{Call, Ends, Observer, Reply, Totals, Trace};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::io::Read;
+use std::io::{Cursor, Read};
 use std::path::{Path, PathBuf};
 
 #[derive(Default)]
 struct Seen {
     table: Table,
+    analysis: Analysis,
+    shown: Vec<String>,
     /// By xid: procedure or main operation, operations that were carried out, service time in nanoseconds.
     replies: Vec<(u32, Vec<u8>, Option<u32>, i64)>,
 }
 
 impl Observer for Seen {
-    fn stall(&mut self, _: Ends, _: i64, _: i64) {}
-    fn path(&mut self, _: Ends, _: [Option<i64>; 2]) {}
+    fn stall(&mut self, ends: Ends, from_ns: i64, to_ns: i64) {
+        self.analysis.stall(ends, from_ns, to_ns);
+    }
+    fn path(&mut self, ends: Ends, shortest_ns: [Option<i64>; 2]) {
+        self.analysis.path(ends, shortest_ns);
+    }
+    fn begun(&mut self, ns: i64) {
+        self.analysis.begun(ns);
+    }
     fn wants_detail(&self) -> bool {
         true
     }
-    fn call(&mut self, _: Ends, _: &Call) {}
-    fn reply(&mut self, _: Ends, call: &Call, reply: &Reply) {
+    fn call(&mut self, ends: Ends, call: &Call) {
+        self.analysis.call(ends, call);
+        self.shown.extend(call.head.shown.iter().map(|(_, text)| text.clone()));
+    }
+    fn reply(&mut self, ends: Ends, call: &Call, reply: &Reply) {
+        self.analysis.reply(ends, call, reply);
         self.table.add(call, reply);
         if call.head.kind.program != Program::Nfs {
             return;
@@ -112,6 +126,53 @@ fn captures(dir: &Path) -> Vec<PathBuf> {
     }
     found.sort();
     found
+}
+
+/// Names in the arguments, as a listing shows them.
+fn names(seen: &Seen) -> BTreeSet<Vec<u8>> {
+    let behind = |text: &str| {
+        text.split_once("DH: 0x").and_then(|(_, rest)| rest.split_once('/')).map(|(_, n)| n.to_owned())
+    };
+    let names = seen.shown.iter().filter_map(|text| behind(text));
+    let word = |name: String| name.split(' ').next().unwrap_or("").as_bytes().to_vec();
+    names.map(word).filter(|name| name.len() >= 5).collect()
+}
+
+#[test]
+#[ignore = "needs captures in LANDFAST_CAPTURES"]
+fn copies_without_names_have_the_same_tables() {
+    let dir = std::env::var_os("LANDFAST_CAPTURES").expect("LANDFAST_CAPTURES");
+    let mut looked_for = 0;
+    for path in captures(Path::new(&dir)) {
+        let (before, seen) = trace(&path);
+        let mut capture = Capture::open(unpacked(&path)).expect("a capture");
+        let mut copy = Anonymiser::new(&[3; 16], Vec::new());
+        let end = capture.each(|frame| copy.frame(frame).expect("memory")).expect("frames");
+        let (totals, left_out, file) = copy.finish().expect("memory");
+        assert_eq!((end, left_out, &totals), (End::Whole, LeftOut::default(), &before));
+        let names = names(&seen);
+        looked_for += names.len();
+        let mut starts: BTreeMap<&[u8], Vec<&[u8]>> = BTreeMap::new();
+        names.iter().for_each(|name| starts.entry(&name[..5]).or_default().push(name));
+        for (at, window) in file.windows(5).enumerate() {
+            for name in starts.get(window).into_iter().flatten() {
+                assert!(!file[at..].starts_with(name), "{}: {}", path.display(), name.escape_ascii());
+            }
+        }
+        let mut capture = Capture::open(Cursor::new(file)).expect("a capture");
+        let mut again = Trace::new(Seen::default());
+        assert_eq!(capture.each(|frame| again.frame(frame)).expect("frames"), End::Whole);
+        let (after, found) = again.finish();
+        assert_eq!(after, before, "{}", path.display());
+        assert_eq!(found.replies, seen.replies);
+        assert_eq!(ours(&found.table, |_| true), ours(&seen.table, |_| true));
+        let findings = [seen, found].map(|seen| {
+            let found = seen.analysis.finish();
+            format!("{:?} {:?} {:?}", found.shares, found.verdict, found.shapes)
+        });
+        assert_eq!(findings[0], findings[1]);
+    }
+    assert!(looked_for > 0);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! `landfast trace`: what a capture of NFS traffic says of where the time goes.
 
+mod anonymise;
 mod answer;
 mod json;
 mod mountstats;
@@ -39,6 +40,9 @@ pub fn run(args: &TraceArgs) -> Exit {
             return Exit::Failed;
         }
     };
+    if let Some(out) = &args.anonymise {
+        return anonymise::run(&args.file, out, &name);
+    }
     match look(args) {
         Ok(found) => {
             if let Some(place) = place
@@ -77,11 +81,15 @@ struct Found {
     named: bool,
 }
 
-fn look(args: &TraceArgs) -> Result<Found, Box<dyn Error>> {
+fn open(file: &Path) -> Result<Capture, Box<dyn Error>> {
     let input: Box<dyn Read + Send> =
-        if args.file == Path::new("-") { Box::new(io::stdin()) } else { Box::new(File::open(&args.file)?) };
+        if file == Path::new("-") { Box::new(io::stdin()) } else { Box::new(File::open(file)?) };
     let (_, input) = archive::open(input)?;
-    let mut capture = Capture::open(input)?;
+    Ok(Capture::open(input)?)
+}
+
+fn look(args: &TraceArgs) -> Result<Found, Box<dyn Error>> {
+    let mut capture = open(&args.file)?;
     let lines = args.list.then(|| Lines { out: BufWriter::new(io::stdout().lock()), failed: None, begun: 0 });
     let mut trace = Trace::new(Filter::new(
         wanted(&args.only),

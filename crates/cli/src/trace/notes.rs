@@ -4,18 +4,25 @@ use super::Found;
 use crate::units::{show_bytes, show_count};
 use landfast_trace::source::End;
 
+/// How a capture ended, if not as it should.
+pub(super) fn end(end: End) -> Option<String> {
+    match end {
+        End::Whole => None,
+        End::CutOff => {
+            Some("the capture is cut off in the middle of a frame; what is before it counts".into())
+        }
+        End::Damaged(at) => Some(format!(
+            "the capture is damaged at byte {at} (of what it is when not compressed); what is before it counts"
+        )),
+    }
+}
+
 impl Found {
     /// What a reader of the numbers has to know.
     pub(super) fn notes(&self) -> Vec<String> {
         let t = &self.totals;
         let mut notes = Vec::new();
-        match self.end {
-            End::Whole => {}
-            End::CutOff => notes.push("the capture is cut off in the middle of a frame; what is before it counts".into()),
-            End::Damaged(at) => notes.push(format!(
-                "the capture is damaged at byte {at} (of what it is when not compressed); what is before it counts"
-            )),
-        }
+        notes.extend(end(self.end));
         if t.tcp.holes > 0 {
             notes.push(format!(
                 "{} holes in the capture, {} in all: frames that were on the wire are not in it",

@@ -1,0 +1,71 @@
+//! `landfast trace --anonymise`: a copy of a capture that can be shown to others.
+
+use super::open;
+use crate::exit::Exit;
+use crate::units::show_count;
+use landfast_trace::anonymise::Anonymiser;
+use std::error::Error;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+pub(super) fn run(file: &Path, out: &Path, name: &str) -> Exit {
+    match copy(file, out) {
+        Ok(notes) => {
+            notes.iter().for_each(|note| eprintln!("landfast: {name}: {note}"));
+            Exit::Done
+        }
+        Err(e) => {
+            eprintln!("landfast: {name}: {e}");
+            Exit::Failed
+        }
+    }
+}
+
+fn copy(file: &Path, out: &Path) -> Result<Vec<String>, Box<dyn Error>> {
+    let mut capture = open(file)?;
+    let mut key = [0; 16];
+    getrandom::fill(&mut key)?;
+    let to: Box<dyn Write> = if out == Path::new("-") {
+        Box::new(io::stdout().lock())
+    } else {
+        if let (Ok(from), Ok(to)) = (std::fs::metadata(file), std::fs::metadata(out))
+            && (from.dev(), from.ino()) == (to.dev(), to.ino())
+        {
+            return Err(
+                format!("the copy cannot be written over the capture itself ({})", out.display()).into()
+            );
+        }
+        Box::new(File::create(out).map_err(|e| format!("{}: {e}", out.display()))?)
+    };
+    let mut copy = Anonymiser::new(&key, BufWriter::with_capacity(1 << 20, to));
+    let mut failed = None;
+    let end = capture.each(|frame| {
+        if failed.is_none() {
+            failed = copy.frame(frame).err();
+        }
+    })?;
+    let written = failed.map_or_else(|| copy.finish(), Err);
+    let (totals, left_out, _) = written.map_err(|e| format!("{}: {e}", out.display()))?;
+    let mut notes = Vec::new();
+    notes.push(format!(
+        "{} frames, {} calls to NFS copied",
+        show_count(totals.frames - left_out.frames),
+        show_count(totals.calls_seen)
+    ));
+    notes.extend(super::notes::end(end));
+    if left_out.frames > 0 {
+        notes.push(format!(
+            "{} frames are of another link layer than the first and are not in the copy",
+            show_count(left_out.frames)
+        ));
+    }
+    if left_out.late > 0 {
+        notes.push(format!(
+            "{} messages took too long to come to their ends: of these the copy has zeros only",
+            show_count(left_out.late)
+        ));
+    }
+    Ok(notes)
+}

@@ -1,0 +1,192 @@
+//! A copy of a capture that can be shown to others: the same calls at the same times, without names, addresses and data.
+//!
+//! What is not known to be harmless is hashed with a key or becomes zeros; lengths stay. Bytes of TCP and UDP are kept only as part of
+//! an RPC record that was walked through. So tables, listings and findings of the copy are those of the original, but for names.
+
+mod frames;
+mod key;
+mod others;
+mod scrub;
+mod v3;
+mod v4;
+
+use crate::frame::packet;
+use crate::limits::WAITING_MAX;
+use crate::source::Frame;
+use crate::trace::{Call, Ends, Observer, Reply, Totals, Trace};
+use crate::whole::Whole;
+use key::Key;
+use std::collections::VecDeque;
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+/// What was left out of a copy.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Frames of another link layer than that of the first.
+    pub frames: u64,
+    /// Records of which frames had to be written before they were whole.
+    pub late: u64,
+}
+
+/// A copy that is being made.
+pub struct Anonymiser<W: Write> {
+    trace: Trace<Waiting<W>>,
+}
+
+/// Frames that wait until the records in them are whole.
+struct Waiting<W> {
+    key: Key,
+    out: W,
+    frames: VecDeque<Pending>,
+    /// The number of the first of them.
+    first: u64,
+    bytes: usize,
+    link: Option<i32>,
+    counted: Arc<AtomicUsize>,
+    left_out: LeftOut,
+    failed: Option<io::Error>,
+}
+
+struct Pending {
+    ns: i64,
+    wire_len: u32,
+    data: Vec<u8>,
+    /// Where the payload of TCP or UDP ends.
+    payload_end: usize,
+    /// Of the copy's link layer.
+    kept: bool,
+}
+
+impl<W: Write> Anonymiser<W> {
+    /// Begins a copy (pcap, with nanoseconds) that is written to `out`.
+    pub fn new(key: &[u8; 16], out: W) -> Self {
+        let waiting = Waiting {
+            key: Key::new(key),
+            out,
+            frames: VecDeque::new(),
+            first: 1,
+            bytes: 0,
+            link: None,
+            counted: Arc::default(),
+            left_out: LeftOut::default(),
+            failed: None,
+        };
+        Anonymiser { trace: Trace::new(waiting) }
+    }
+
+    /// The next frame.
+    ///
+    /// # Errors
+    /// What the copy's file returns.
+    pub fn frame(&mut self, frame: &Frame<'_>) -> io::Result<()> {
+        self.trace.observer().push(frame);
+        self.trace.frame(frame);
+        self.trace.observer().write(WAITING_MAX)
+    }
+
+    /// The capture has ended.
+    ///
+    /// # Errors
+    /// As [`Self::frame`].
+    pub fn finish(self) -> io::Result<(Totals, LeftOut, W)> {
+        let (totals, mut waiting) = self.trace.finish();
+        waiting.write(0)?;
+        if waiting.link.is_none() {
+            waiting.header(1)?;
+        }
+        waiting.out.flush()?;
+        Ok((totals, waiting.left_out, waiting.out))
+    }
+}
+
+impl<W: Write> Waiting<W> {
+    fn push(&mut self, frame: &Frame<'_>) {
+        let mut data = frame.data.to_vec();
+        let payload_end = packet(frame).map_or(0, |packet| {
+            let end = packet.payload.as_ptr_range().end as usize;
+            end.saturating_sub(frame.data.as_ptr() as usize).min(data.len())
+        });
+        frames::scrub(frame.link, &mut data, &self.key);
+        self.bytes += data.len() + size_of::<Pending>();
+        if self.link.is_none()
+            && let Err(e) = self.header(frame.link)
+        {
+            self.failed = Some(e);
+        }
+        let kept = self.link == Some(frame.link);
+        self.frames.push_back(Pending { ns: frame.ns, wire_len: frame.wire_len, data, payload_end, kept });
+    }
+
+    fn header(&mut self, link: i32) -> io::Result<()> {
+        self.link = Some(link);
+        let words = [0xa1b2_3c4d_u32, 0x0004_0002, 0, 0, 0x4_0000, link.cast_unsigned()];
+        self.out.write_all(&words.map(u32::to_le_bytes).concat())
+    }
+
+    /// Writes frames while those that wait have more bytes than so many.
+    fn write(&mut self, waiting_max: usize) -> io::Result<()> {
+        if let Some(e) = self.failed.take() {
+            return Err(e);
+        }
+        while self.bytes > waiting_max
+            && let Some(frame) = self.frames.pop_front()
+        {
+            self.first += 1;
+            self.bytes -= frame.data.len() + size_of::<Pending>();
+            if !frame.kept {
+                self.left_out.frames += 1;
+                continue;
+            }
+            let ns = u64::try_from(frame.ns).unwrap_or(0);
+            let len = u32::try_from(frame.data.len()).unwrap_or(u32::MAX);
+            let second = u32::try_from(ns / 1_000_000_000).unwrap_or(u32::MAX);
+            let head = [second, (ns % 1_000_000_000) as u32, len, frame.wire_len];
+            self.out.write_all(&head.map(u32::to_le_bytes).concat())?;
+            self.out.write_all(&frame.data)?;
+        }
+        Ok(())
+    }
+
+    /// Where bytes of a record are in a frame that still waits.
+    fn place(&mut self, frame: u64, from_end: usize, len: usize) -> Option<&mut [u8]> {
+        let at = usize::try_from(frame.checked_sub(self.first)?).ok()?;
+        let frame = self.frames.get_mut(at)?;
+        let from = frame.payload_end.checked_sub(from_end)?;
+        frame.data.get_mut(from..from + len)
+    }
+}
+
+impl<W: Write> Observer for Waiting<W> {
+    fn wants_whole(&self) -> Option<&Arc<AtomicUsize>> {
+        Some(&self.counted)
+    }
+
+    fn whole(&mut self, mut record: Whole) {
+        if !record.broken {
+            scrub::record(&mut record.bytes, record.answers, &self.key);
+        }
+        let (mut marked, mut late) = (0, false);
+        for piece in &record.pieces {
+            let bytes = match piece.at {
+                None => {
+                    marked += piece.len;
+                    &record.marks[marked - piece.len..marked]
+                }
+                Some(_) if record.broken => continue,
+                Some(at) => &record.bytes[at..at + piece.len],
+            };
+            match self.place(piece.frame, piece.from_end, piece.len) {
+                Some(place) => place.copy_from_slice(bytes),
+                None => late = true,
+            }
+        }
+        self.left_out.late += u64::from(late);
+    }
+
+    fn call(&mut self, _: Ends, _: &Call) {}
+    fn reply(&mut self, _: Ends, _: &Call, _: &Reply) {}
+    fn stall(&mut self, _: Ends, _: i64, _: i64) {}
+    fn path(&mut self, _: Ends, _: [Option<i64>; 2]) {}
+}

@@ -1,0 +1,147 @@
+//! Whole records with the frames that their bytes were in, for who changes these bytes. Pure.
+
+use crate::limits::{WHOLE_ALL_MAX, WHOLE_MAX};
+use crate::skim::Kind;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Bytes of a record that were in one frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Piece {
+    /// The frame's number in the capture, from 1.
+    pub frame: u64,
+    /// How many bytes before the end of what was captured of the frame's payload they begin.
+    pub from_end: usize,
+    /// How many they are.
+    pub len: usize,
+    /// Where in the record they are, or `None`: they belong to a record mark.
+    pub at: Option<usize>,
+}
+
+/// A record.
+#[derive(Debug, Default)]
+pub struct Whole {
+    /// Where its bytes were.
+    pub pieces: Vec<Piece>,
+    /// The bytes of its record marks.
+    pub marks: Vec<u8>,
+    /// The bytes, without record marks; zeros where they were not captured. Very long records are cut.
+    pub bytes: Vec<u8>,
+    /// Of a reply: what it answers.
+    pub answers: Option<Kind>,
+    /// It did not come to its end, or is no RPC message.
+    pub broken: bool,
+}
+
+/// What of a stream was not consumed yet, and the record that it belongs to.
+#[derive(Debug)]
+pub(crate) struct Gathered {
+    fed: VecDeque<Fed>,
+    record: Whole,
+    len: usize,
+    done: Vec<Whole>,
+    all: Arc<AtomicUsize>,
+}
+
+#[derive(Debug)]
+struct Fed {
+    frame: u64,
+    from_end: usize,
+    bytes: Vec<u8>,
+    used: usize,
+}
+
+impl Gathered {
+    /// `all` counts what all hold.
+    pub fn new(all: Arc<AtomicUsize>) -> Self {
+        let (fed, record) = (VecDeque::new(), Whole::default());
+        Gathered { fed, record, len: 0, done: Vec::new(), all }
+    }
+
+    /// Bytes have come.
+    pub fn feed(&mut self, frame: u64, bytes: &[u8]) {
+        self.fed.push_back(Fed { frame, from_end: bytes.len(), bytes: bytes.to_vec(), used: 0 });
+    }
+
+    /// The next of them are of no record.
+    pub fn pass(&mut self, n: usize) {
+        self.take(n, |_, _, _, _| {});
+    }
+
+    /// The next of them are of a record mark.
+    pub fn mark(&mut self, n: usize) {
+        self.take(n, |this, frame, from_end, bytes| {
+            this.record.pieces.push(Piece { frame, from_end, len: bytes.len(), at: None });
+            this.record.marks.extend_from_slice(bytes);
+        });
+    }
+
+    /// The next of them are of a record.
+    pub fn record(&mut self, n: usize) {
+        self.take(n, |this, frame, from_end, bytes| {
+            let at = Some(this.len);
+            let room = this.room(bytes.len());
+            this.record.pieces.push(Piece { frame, from_end, len: room, at });
+            this.record.bytes.extend_from_slice(&bytes[..room]);
+            this.len += bytes.len();
+        });
+    }
+
+    /// How many of so many bytes may be held: all or, of what becomes too much, none.
+    fn room(&mut self, n: usize) -> usize {
+        let cut = self.len > self.record.bytes.len();
+        if cut || self.len + n > WHOLE_MAX || self.all.load(Ordering::Relaxed) + n > WHOLE_ALL_MAX {
+            return 0;
+        }
+        self.all.fetch_add(n, Ordering::Relaxed);
+        n
+    }
+
+    /// Bytes of the record are not there.
+    pub fn hole(&mut self, n: u64) {
+        let n = usize::try_from(n).unwrap_or(usize::MAX);
+        let room = self.room(n);
+        self.record.bytes.resize(self.record.bytes.len() + room, 0);
+        self.len = self.len.saturating_add(n);
+    }
+
+    fn take(&mut self, mut n: usize, mut f: impl FnMut(&mut Self, u64, usize, &[u8])) {
+        while n > 0 {
+            let Some(mut fed) = self.fed.pop_front() else { return };
+            let some = n.min(fed.bytes.len() - fed.used);
+            f(self, fed.frame, fed.from_end - fed.used, &fed.bytes[fed.used..fed.used + some]);
+            fed.used += some;
+            n -= some;
+            if fed.used < fed.bytes.len() {
+                self.fed.push_front(fed);
+            }
+        }
+    }
+
+    /// What was not consumed never will be.
+    pub fn forget_fed(&mut self) {
+        self.fed.clear();
+    }
+
+    /// The record has come to its end, or will not.
+    pub fn end(&mut self, answers: Option<Kind>, broken: bool) {
+        let record = std::mem::take(&mut self.record);
+        self.all.fetch_sub(record.bytes.len(), Ordering::Relaxed);
+        self.len = 0;
+        if !record.pieces.is_empty() {
+            self.done.push(Whole { answers, broken, ..record });
+        }
+    }
+
+    /// The records that have ended.
+    pub fn done(&mut self) -> std::vec::Drain<'_, Whole> {
+        self.done.drain(..)
+    }
+}
+
+impl Drop for Gathered {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.record.bytes.len(), Ordering::Relaxed);
+    }
+}
