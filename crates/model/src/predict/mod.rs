@@ -25,7 +25,7 @@ use crate::shares::Shares;
 use crate::terms::Terms;
 use change::{
     COMPOUND_SYNCHRONOUS, FILE_WORK_S, OBJECT_CALLS_MAX, OBJECT_SYNCHRONOUS_MAX, SESSION_SYNCHRONOUS,
-    SESSION_WAITS,
+    SESSION_WAITS, SESSION_WAITS_ELSEWHERE,
 };
 use serde::{Deserialize, Serialize};
 
@@ -240,8 +240,8 @@ impl Plan {
                 let rest = beyond(job.calls.waits, OBJECT_CALLS_MAX);
                 let rest_synchronous = beyond(job.calls.synchronous, OBJECT_SYNCHRONOUS_MAX);
                 self.waits = compounds + 3.0 * large + rest;
-                self.calls = self.waits + SESSION_WAITS as f64;
-                self.alone = SESSION_WAITS as f64;
+                self.alone = if at_once { SESSION_WAITS } else { SESSION_WAITS_ELSEWHERE } as f64;
+                self.calls = self.waits + self.alone;
                 let each = small.saturating_mul(COMPOUND_SYNCHRONOUS).saturating_add(job.others) as f64;
                 let stable = if at_once { compounds } else { each };
                 self.synchronous = stable + 2.0 * large + SESSION_SYNCHRONOUS as f64 + rest_synchronous;
