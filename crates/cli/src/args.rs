@@ -174,8 +174,14 @@ pub struct TraceArgs {
     #[arg(long, value_name = "OUT.html")]
     pub report: Option<PathBuf>,
     /// Write a copy that can be shown to others: names, addresses and handles hashed, data zeros; the same calls at the same times; - for standard output
-    #[arg(long, value_name = "OUT.pcap", conflicts_with_all = ["list", "json", "report", "OnlyArgs"])]
+    #[arg(long, value_name = "OUT.pcap", conflicts_with_all = ["list", "json", "report", "OnlyArgs", "merge", "fail_if"])]
     pub anonymise: Option<PathBuf>,
+    /// A second capture of the same traffic, made at the other end: the network's part of each call is the difference
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["list", "mountstats"])]
+    pub merge: Option<PathBuf>,
+    /// End with status 1 if this is so, and say what it is: rtt>50%, WRITE.p99>20ms, matched<95%; may be given more than once
+    #[arg(long, value_name = "BOUND", value_parser = crate::trace::fail_if, conflicts_with_all = ["list", "mountstats"])]
+    pub fail_if: Vec<crate::trace::FailIf>,
     /// Of the calls, which
     #[command(flatten)]
     pub only: OnlyArgs,

@@ -231,3 +231,65 @@ fn what_is_no_capture_or_not_a_whole_one() {
     assert_eq!(o.status.code(), Some(2), "{}", stdout(&o));
     one_line_with(&stderr(&o), &["TLS"]);
 }
+
+#[test]
+fn bounds_for_scripts() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let plain = file(dir.path(), "capture", &pcap(&capture()));
+    let with = |bounds: &[&str]| {
+        let bounds = bounds.iter().flat_map(|b| ["--fail-if", b]);
+        run(&["trace"].into_iter().chain(bounds).chain([path(&plain)]).collect::<Vec<_>>())
+    };
+    let o = with(&["GETATTR.max>1ms", "getattr.avg>1h", "matched<60%", "rtt>99%", "WRITE.max>0ms"]);
+    assert_eq!(o.status.code(), Some(2), "an hour is no unit here: {}", stderr(&o));
+    let o = with(&["GETATTR.max>1ms", "getattr.avg>100s", "matched<60%", "rtt>99%", "WRITE.max>0s"]);
+    assert_eq!(o.status.code(), Some(1), "{}", stderr(&o));
+    let said = stderr(&o);
+    assert!(
+        said.contains("GETATTR.max>1ms: it is 1.50 ms") && said.contains("rtt>99%: it is 100.0 %"),
+        "{said}"
+    );
+    assert_eq!(said.lines().count(), 2, "{said}");
+    let o = with(&["calls>3", "calls<3"]);
+    assert!(o.status.success(), "{}", stderr(&o));
+}
+
+#[test]
+fn two_captures_of_the_same_traffic() {
+    // The network takes 4 ms there and 6 ms back; the server works for 2 ms.
+    let of = |client: bool, from: u32| {
+        let mut wire = Wire::new(995);
+        wire.open();
+        for xid in from..from + 50 {
+            let mut args = 4u32.to_be_bytes().to_vec();
+            args.extend(b"ABCD");
+            wire.send(true, &call(xid, 100_003, 3, 1, &args));
+            wire.wait(if client { 12_000_000 } else { 2_000_000 });
+            wire.send(false, &reply(xid, &2u32.to_be_bytes()));
+            wire.wait(if client { 0 } else { 10_000_000 });
+        }
+        pcap(&wire.frames)
+    };
+    let dir = tempfile::tempdir().expect("a directory");
+    let (client, server) =
+        (file(dir.path(), "client", &of(true, 1)), file(dir.path(), "server", &of(false, 1)));
+    let other = file(dir.path(), "other", &of(true, 1000));
+    // Whichever comes first.
+    for (one, other) in [(&client, &server), (&server, &client)] {
+        let o = run(&["trace", "--json", "--merge", path(other), path(one)]);
+        let json: serde_json::Value = serde_json::from_str(&stdout(&o)).expect("JSON");
+        let all = &json["both_ends"]["all"];
+        assert_eq!(all["calls"].as_u64(), Some(50), "{}", stderr(&o));
+        let near = |value: &serde_json::Value, s: f64| (value.as_f64().expect("a time") - s).abs() < 0.001;
+        assert!(near(&all["network_s"], 0.5) && near(&all["server_s"], 0.1), "{all}");
+        let shares = &json["verdict"]["shares"];
+        assert!(near(&shares["rtt"], 0.5) && near(&shares["server"], 0.1), "{shares}");
+        assert!(near(&json["terms"]["round_trip_s"], 0.01), "{}", json["terms"]);
+        assert_eq!(json["capture_side"], "client");
+    }
+    let o = run(&["trace", "--merge", path(&server), path(&other)]);
+    assert!(o.status.success() && stderr(&o).contains("no call in common"), "{}", stderr(&o));
+    let o = run(&["trace", "--merge", "/nowhere", path(&client)]);
+    assert_eq!(o.status.code(), Some(2));
+    assert!(stderr(&o).contains("/nowhere"), "{}", stderr(&o));
+}

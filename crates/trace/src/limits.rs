@@ -44,10 +44,10 @@ pub const WINDOW_MAX: i32 = 64 << 20;
 pub const SEARCHED_MAX: u64 = 256 << 10;
 
 /// Connections that are followed at a time. Beyond that the quarter that was silent longest is forgotten.
-pub const CONNECTIONS_MAX: usize = 7_000;
+pub const CONNECTIONS_MAX: usize = 3_500;
 
 /// Calls that wait for their replies, of all connections. Beyond that the older half is counted as unanswered.
-pub const CALLS_MAX: usize = 30_000;
+pub const CALLS_MAX: usize = 20_000;
 
 /// Transaction ids of a connection that were answered last, by which what is sent again is known.
 pub const ANSWERED_MAX: usize = 32;
@@ -68,7 +68,7 @@ pub const WHOLE_ALL_MAX: usize = 32 << 20;
 pub const WAITING_MAX: usize = 64 << 20;
 
 /// Rows of a table. Programs, versions and operations beyond that are counted in the totals only.
-pub const ROWS_MAX: usize = 128;
+pub const ROWS_MAX: usize = 96;
 
 /// Bytes of a client's counters that are read: ten thousand mounts.
 pub const MOUNTSTATS_BYTES_MAX: u64 = 64 << 20;

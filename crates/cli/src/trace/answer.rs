@@ -4,6 +4,7 @@ use super::Found;
 use crate::units::show_count;
 use landfast_nfs::v3::NfsStat3;
 use landfast_nfs::v4::NfsStat;
+use landfast_trace::analysis::both::Both;
 use landfast_trace::analysis::files::{Item, Shape};
 use landfast_trace::analysis::words::{part, time};
 use landfast_trace::analysis::{compound, is_v4, name};
@@ -80,6 +81,9 @@ impl Found {
                 writeln!(out, "  and {} other kinds", f.compounds.len() - SHOWN)?;
             }
         }
+        if let Some(both) = &f.both {
+            self.print_both(out, both)?;
+        }
         if f.pairs.len() > 1 {
             writeln!(out, "\nClients and servers: calls, round trip, largest part of the time")?;
             for pair in f.pairs.iter().take(SHOWN) {
@@ -98,6 +102,34 @@ impl Found {
             if f.pairs.len() > SHOWN {
                 writeln!(out, "  and {} others", f.pairs.len() - SHOWN)?;
             }
+        }
+        Ok(())
+    }
+}
+
+impl Found {
+    /// Service times at both ends, and what lies between them.
+    fn print_both(&self, out: &mut impl Write, both: &Both) -> io::Result<()> {
+        let (rows, all) = both.rows();
+        if all.calls == 0 {
+            return Ok(());
+        }
+        writeln!(
+            out,
+            "\nAt both ends: calls, average service time at the client, at the server, the network's part"
+        )?;
+        let each = rows.iter().map(|(label, sum)| (name(*label), *sum)).chain([("all".to_owned(), all)]);
+        for (what, sum) in each {
+            let s = |ns: i128| ns as f64 / 1e9 / sum.calls as f64;
+            let (here, there) = (s(sum.here_ns), s(sum.there_ns));
+            let count = show_count(sum.calls);
+            writeln!(
+                out,
+                "  {what:<22} {count:>9} {:>9} {:>9} {:>9}",
+                time(here),
+                time(there),
+                time(here - there)
+            )?;
         }
         Ok(())
     }

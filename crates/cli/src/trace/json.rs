@@ -2,6 +2,7 @@
 
 use super::Found;
 use super::answer::sequence_words;
+use landfast_trace::analysis::both::{Both, Sum};
 use landfast_trace::analysis::files::Shape;
 use landfast_trace::analysis::findings::{Pair, Pause};
 use landfast_trace::analysis::series::Step;
@@ -27,6 +28,7 @@ impl Found {
             "directories": shape("", &self.findings.directories),
             "compounds": self.findings.compounds.iter().map(compounds).collect::<Vec<_>>(),
             "pauses": self.findings.pauses.iter().map(pause).collect::<Vec<_>>(),
+            "both_ends": self.findings.both.as_ref().map(both),
             "series": self.series_json(),
             "pairs": self.findings.pairs.iter().map(pair).collect::<Vec<_>>(),
             "calls_seen": t.calls_seen,
@@ -128,6 +130,19 @@ fn compounds((ops, times): &(Vec<u8>, Spread)) -> Value {
         "median_s": at(50.0),
         "p99_s": at(99.0),
         "max_s": times.most_ns() as f64 / 1e9,
+    })
+}
+
+fn both(both: &Both) -> Value {
+    let (rows, all) = both.rows();
+    let sum = |name: String, sum: &Sum| {
+        let s = |ns: i128| ns as f64 / 1e9;
+        let network = s(sum.here_ns - sum.there_ns);
+        json!({"name": name, "calls": sum.calls, "client_s": s(sum.here_ns), "server_s": s(sum.there_ns), "network_s": network})
+    };
+    json!({
+        "all": sum("all".into(), &all),
+        "procedures": rows.iter().map(|(label, row)| sum(name(*label), row)).collect::<Vec<_>>(),
     })
 }
 

@@ -2,6 +2,7 @@
 
 mod anonymise;
 mod answer;
+mod fail_if;
 mod json;
 mod mountstats;
 mod notes;
@@ -12,6 +13,7 @@ use crate::args::{OnlyArgs, TraceArgs};
 use crate::exit::{Exit, print_json};
 use landfast_client::archive;
 use landfast_trace::analysis::Analysis;
+use landfast_trace::analysis::both::{Both, OtherEnd};
 use landfast_trace::analysis::findings::Findings;
 use landfast_trace::filter::{self, Filter, Moment, Wanted};
 use landfast_trace::listing;
@@ -23,6 +25,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Read, StdoutLock, Write};
 use std::path::Path;
 
+pub use fail_if::{FailIf, fail_if};
 pub use mountstats::{PLACE as MOUNTSTATS, interval};
 
 /// Runs it.
@@ -51,7 +54,7 @@ pub fn run(args: &TraceArgs) -> Exit {
                 eprintln!("landfast: {e}");
                 return Exit::Failed;
             }
-            found.report(&name, args.json)
+            found.report(&name, args)
         }
         // Whoever read the listing has seen enough.
         Err(e) if is_broken_pipe(&*e) => Exit::Done,
@@ -88,13 +91,37 @@ fn open(file: &Path) -> Result<Capture, Box<dyn Error>> {
     Ok(Capture::open(input)?)
 }
 
+/// Looks at a capture, or at two of the same traffic.
 fn look(args: &TraceArgs) -> Result<Found, Box<dyn Error>> {
-    let mut capture = open(&args.file)?;
+    let Some(other) = &args.merge else { return look_at(args, &args.file, Analysis::new()) };
+    let found = look_at(args, &args.file, Analysis::with_other_end(other_end(other)?))?;
+    let Some((_, sum)) = found.findings.both.as_ref().map(Both::rows) else { return Ok(found) };
+    if sum.here_ns >= sum.there_ns {
+        return Ok(found);
+    }
+    // The other one was made nearer to the client.
+    if args.file == Path::new("-") {
+        return Err(
+            "this is the server's capture of the two; give it with --merge, and the client's as FILE".into(),
+        );
+    }
+    look_at(args, other, Analysis::with_other_end(other_end(&args.file)?))
+}
+
+fn other_end(file: &Path) -> Result<OtherEnd, Box<dyn Error>> {
+    let read = || -> Result<OtherEnd, Box<dyn Error>> {
+        let mut trace = Trace::new(OtherEnd::default());
+        open(file)?.each(|frame| trace.frame(frame))?;
+        Ok(trace.finish().1)
+    };
+    read().map_err(|e| format!("{}: {e}", file.display()).into())
+}
+
+fn look_at(args: &TraceArgs, file: &Path, analysis: Analysis) -> Result<Found, Box<dyn Error>> {
+    let mut capture = open(file)?;
     let lines = args.list.then(|| Lines { out: BufWriter::new(io::stdout().lock()), failed: None, begun: 0 });
-    let mut trace = Trace::new(Filter::new(
-        wanted(&args.only),
-        Watch { table: Table::default(), analysis: Analysis::new(), lines },
-    ));
+    let mut trace =
+        Trace::new(Filter::new(wanted(&args.only), Watch { table: Table::default(), analysis, lines }));
     let end = capture.each(|frame| trace.frame(frame))?;
     let (mut totals, filter) = trace.finish();
     let (counted, watch) = filter.finish();
@@ -222,7 +249,8 @@ impl Observer for Watch {
 }
 
 impl Found {
-    fn report(&self, name: &str, as_json: bool) -> Exit {
+    fn report(&self, name: &str, args: &TraceArgs) -> Exit {
+        let as_json = args.json;
         if as_json && print_json(&self.json()).is_none() {
             return Exit::Failed;
         }
@@ -240,7 +268,15 @@ impl Found {
                 eprintln!("landfast: standard output: {e}");
                 Exit::Failed
             }
-            _ => Exit::Done,
+            _ => self.bounds(name, &args.fail_if),
         }
+    }
+
+    fn bounds(&self, name: &str, bounds: &[FailIf]) -> Exit {
+        let failed: Vec<String> = bounds.iter().filter_map(|bound| bound.failed(self)).collect();
+        for line in &failed {
+            eprintln!("landfast: {name}: {line}");
+        }
+        if failed.is_empty() { Exit::Done } else { Exit::Partly }
     }
 }

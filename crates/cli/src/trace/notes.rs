@@ -48,6 +48,18 @@ impl Found {
                 show_count(self.table.operations_unknown() - t.encrypted_calls)
             ));
         }
+        if let Some(both) = &self.findings.both {
+            let (_, sum) = both.rows();
+            if sum.calls == 0 {
+                notes.push("the two captures have no call in common: are they of the same traffic?".into());
+            }
+            if both.left_out() > 0 {
+                notes.push(format!(
+                    "{} calls of the second capture were too many to remember",
+                    show_count(both.left_out())
+                ));
+            }
+        }
         if t.tls_probes > 0 && t.calls_seen > t.tls_probes {
             notes.push("connections that turned to TLS (RPC over TLS) cannot be read".into());
         }

@@ -1,5 +1,6 @@
 //! What the books of a capture say: round trip, parts of the time, what bounds the work. Pure.
 
+use super::both::Both;
 use super::files::{Files, Item, Shape};
 use super::series::Series;
 use super::spread::Spread;
@@ -114,6 +115,8 @@ pub struct Findings {
     pub compounds: Vec<(Vec<u8>, Spread)>,
     /// What happened when.
     pub series: Series,
+    /// What two captures of the same traffic have in common.
+    pub both: Option<Both>,
 }
 
 const S: f64 = 1e-9;
@@ -178,11 +181,19 @@ impl Regular {
 struct Trip {
     in_waits: f64,
     in_gaps: f64,
+    /// Measured call by call, and taken off already.
+    known: f64,
     side: Side,
 }
 
 impl Trip {
     fn of(ends: Option<(IpAddr, IpAddr)>, book: &Book) -> Self {
+        let calls: u64 = book.waits.iter().map(Spread::count).sum();
+        if book.split * 2 > calls {
+            // The network's part of nearly every wait is known, and is not in it any more.
+            let known = book.network_ns / book.split as f64;
+            return Trip { in_waits: 0.0, in_gaps: 0.0, known, side: Side::Client };
+        }
         let least = |a: Option<i64>, b: Option<u64>| {
             let all = [a.map(|ns| ns.max(0) as f64), b.map(|ns| ns as f64)];
             all.into_iter().flatten().min_by(f64::total_cmp)
@@ -196,11 +207,11 @@ impl Trip {
         // At the client the shortest pause is its own work.
         let in_gaps =
             if matches!(side, Side::Server | Side::Middle) { to_client.unwrap_or(0.0) } else { 0.0 };
-        Trip { in_waits, in_gaps, side }
+        Trip { in_waits, in_gaps, known: 0.0, side }
     }
 
     fn both(&self) -> f64 {
-        self.in_waits + self.in_gaps
+        self.in_waits + self.in_gaps + self.known
     }
 }
 
@@ -244,6 +255,7 @@ pub(super) fn find(
         other_files,
         compounds,
         series,
+        both: None,
     }
 }
 
@@ -300,7 +312,7 @@ impl Sums {
                 self.waits[class as usize].add_many(left, count);
             }
         }
-        shares.rtt += book.paused * S;
+        shares.rtt += (book.paused + book.network) * S;
         shares.bandwidth = (book.moving - book.paused).max(0.0) * S;
         shares.loss = book.lost * S;
         let gaps = book.gaps.sum_ns();

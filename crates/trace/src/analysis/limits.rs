@@ -2,13 +2,13 @@
 
 /// Calls of one client to one server that are laid beside each other. Beyond that what overlaps the oldest is accounted for without the
 /// later ones.
-pub const PENDING_MAX: usize = 1024;
+pub const PENDING_MAX: usize = 256;
 
 /// Times that connections of one client stood still, until its calls are accounted for. Beyond that the oldest is forgotten.
 pub const STALLS_MAX: usize = 256;
 
 /// Pairs of a client and a server that are told apart. Later ones are taken together.
-pub const PAIRS_MAX: usize = 128;
+pub const PAIRS_MAX: usize = 96;
 
 /// Kinds of pauses between a call of one kind and a call of another that are told apart. Later ones count by all of them.
 pub const FOLLOWS_MAX: usize = 128;
@@ -27,3 +27,6 @@ pub const SHAPE_OPERATIONS_MAX: usize = 64;
 
 /// Steps of the timeline.
 pub const STEPS_MAX: usize = 480;
+
+/// Calls of the other end's capture that are remembered when two are merged: 25 MB beside all else. Later ones are not split.
+pub const MERGED_MAX: usize = 400_000;

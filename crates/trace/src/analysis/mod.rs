@@ -3,6 +3,7 @@
 //! Each client's calls to each server are laid beside each other in time (`sweep`); what each instant was spent on is kept as
 //! distributions ([`spread`]), out of which, once the round trip is known, the parts are taken ([`findings`]).
 
+pub mod both;
 pub mod files;
 pub mod findings;
 pub mod limits;
@@ -15,6 +16,7 @@ use crate::skim::facts::Class;
 use crate::skim::{Outcome, Program, v4};
 use crate::table::main_operation;
 use crate::trace::{Call, Ends, Observer, Reply};
+use both::{Both, OtherEnd};
 use files::{Answered, Files};
 use findings::Findings;
 use foldhash::HashMap;
@@ -62,6 +64,10 @@ pub(crate) struct Book {
     pub waits: [Spread; 6],
     /// Pauses with nothing under way. What a pause counts is all of it.
     pub gaps: Spread,
+    /// Calls whose network's part is known; these parts together; and what they count.
+    pub split: u64,
+    pub network_ns: f64,
+    pub network: f64,
     /// Bytes on their way, in nanoseconds of shared time.
     pub moving: f64,
     /// Of that, waiting for acknowledgements before going on.
@@ -86,6 +92,7 @@ pub struct Analysis {
     pairs: HashMap<(IpAddr, IpAddr), Pair>,
     others: Option<Box<Pair>>,
     common: Common,
+    both: Option<Both>,
 }
 
 struct Pair {
@@ -121,7 +128,15 @@ impl Ledger for Writer<'_> {
     fn spent(&mut self, spent: &Spent) {
         let Spent { exchange, wait, moving, paused, lost } = spent;
         let ns = (exchange.at[2] - exchange.at[1]).max(0);
-        self.book.waits[exchange.class as usize].add(ns.unsigned_abs(), *wait);
+        let network = exchange.network_ns.map(|network| network.clamp(0, ns));
+        let rest = ns - network.unwrap_or(0);
+        let part = if ns > 0 { rest as f64 / ns as f64 } else { 1.0 };
+        if let Some(network) = network {
+            self.book.split += 1;
+            self.book.network_ns += network as f64;
+            self.book.network += wait * (1.0 - part);
+        }
+        self.book.waits[exchange.class as usize].add(rest.unsigned_abs(), wait * part);
         self.book.moving += moving;
         self.book.paused += paused;
         self.book.lost += lost;
@@ -158,10 +173,28 @@ impl Ledger for Writer<'_> {
 }
 
 impl Analysis {
+    /// The most memory that all of it can take, in bytes: a table that has grown was half as large before, an entry of a tree has half
+    /// as much around it.
+    #[cfg(test)]
+    pub(crate) const BYTES_MAX: usize = {
+        let spread = spread::STEPS_ALL * 48;
+        let sweep = limits::PENDING_MAX * (size_of::<Exchange>() + 48) + limits::STALLS_MAX * 24;
+        let pairs = PAIRS_MAX * (size_of::<Pair>() * 3 / 2 + sweep + 7 * spread);
+        let file = limits::SEQUENCE_MAX * size_of::<files::Item>() + 300;
+        let compounds = limits::SHAPES_MAX * (spread + limits::SHAPE_OPERATIONS_MAX);
+        pairs + FOLLOWS_MAX * spread + (limits::FILES_MAX + limits::SHAPES_MAX) * file + compounds
+    };
+
     /// Nothing seen yet.
     #[must_use]
     pub fn new() -> Self {
         Analysis::default()
+    }
+
+    /// With the calls as the other end captured them.
+    #[must_use]
+    pub fn with_other_end(other: OtherEnd) -> Self {
+        Analysis { both: Some(Both::new(other)), ..Analysis::default() }
     }
 
     fn pair(&mut self, client: IpAddr, server: IpAddr) -> (&mut Pair, &mut Common) {
@@ -187,7 +220,7 @@ impl Analysis {
             .collect();
         books.sort_by_key(|(key, _)| *key);
         let Common { follows, series, files, compounds } = self.common;
-        findings::find(books, &follows, series, files, compounds)
+        Findings { both: self.both, ..findings::find(books, &follows, series, files, compounds) }
     }
 }
 
@@ -233,7 +266,8 @@ impl Observer for Analysis {
         let exchange = if let (Some(whole), Some(end)) = times {
             let at = [call.times.first.ns, whole.ns, reply.times.first.ns, end.ns].map(sane);
             let paused_ns = call.times.paused_ns.saturating_add(reply.times.paused_ns);
-            Some(Exchange { connection, class, label, at, paused_ns })
+            let network_ns = self.both.as_mut().and_then(|both| both.network_ns(label, call, reply));
+            Some(Exchange { connection, class, label, at, paused_ns, network_ns })
         } else {
             None
         };

@@ -21,6 +21,8 @@ pub(super) struct Exchange {
     pub at: [i64; 4],
     /// Nanoseconds in which the sender of either waited for acknowledgements.
     pub paused_ns: i64,
+    /// Nanoseconds of its wait that are the network's, where that is known.
+    pub network_ns: Option<i64>,
 }
 
 /// What became of the time of a call. Nanoseconds; of an instant with n calls each has the nth part.
@@ -288,7 +290,7 @@ mod tests {
     }
 
     fn exchange(connection: u32, at: [i64; 4]) -> Exchange {
-        Exchange { connection, class: Class::Light, label: 0, at, paused_ns: 0 }
+        Exchange { connection, class: Class::Light, label: 0, at, paused_ns: 0, network_ns: None }
     }
 
     /// Calls with their replies and stalls, told in the order in which a capture has them.
