@@ -153,9 +153,12 @@ const LITTLE: f64 = 0.05;
 impl Choice {
     fn new(name: &str, now: f64, then: f64, means: &'static str) -> Self {
         let name = name.replace(" us", " µs");
-        let gain =
-            format!("{name}: {} instead of {}, {} times as fast", time(then), time(now), times(now / then));
-        Choice { gain, means, saves: if now > 0.0 { 1.0 - then / now } else { 0.0 } }
+        let saves = if now > 0.0 { 1.0 - then / now } else { 0.0 };
+        let mut gain = format!("{name}: {} instead of {}", time(then), time(now));
+        if saves >= LITTLE {
+            gain += &format!(", {} times as fast", times(now / then));
+        }
+        Choice { gain, means, saves }
     }
 
     /// Whether to buy it.
