@@ -35,8 +35,9 @@ pub fn run(args: &TraceArgs) -> Exit {
     }
     let name =
         if args.file == Path::new("-") { "standard input".into() } else { args.file.display().to_string() };
-    let place = match args.report.as_deref().map(|path| report::Place::prepare(path, &args.file)).transpose()
-    {
+    let captures: Vec<&Path> =
+        [Some(&args.file), args.merge.as_ref()].into_iter().flatten().map(|p| &**p).collect();
+    let place = match args.report.as_deref().map(|path| report::Place::prepare(path, &captures)).transpose() {
         Ok(place) => place,
         Err(e) => {
             eprintln!("landfast: {e}");

@@ -19,14 +19,16 @@ impl Place {
     /// Makes room for a page, before hours go into what is to be in it.
     ///
     /// # Errors
-    /// It cannot be written there, or is the capture itself.
-    pub fn prepare(path: &Path, capture: &Path) -> Result<Place, String> {
+    /// It cannot be written there, or is one of the captures.
+    pub fn prepare(path: &Path, captures: &[&Path]) -> Result<Place, String> {
         let why = |e: io::Error| format!("{}: cannot write the report there: {e}", path.display());
         // What a symbolic link points to is replaced, not the link.
         let at = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         if let Ok(there) = fs::metadata(&at) {
-            let is_capture =
-                fs::metadata(capture).is_ok_and(|c| (c.dev(), c.ino()) == (there.dev(), there.ino()));
+            let is_it = |capture: &&Path| {
+                fs::metadata(capture).is_ok_and(|c| (c.dev(), c.ino()) == (there.dev(), there.ino()))
+            };
+            let is_capture = captures.iter().any(is_it);
             if is_capture && there.is_file() {
                 return Err(format!(
                     "{}: this is the capture; name another file for the report",
