@@ -151,10 +151,22 @@ pub struct TraceArgs {
     /// A capture: pcap or pcapng as tcpdump and Wireshark write them, also compressed; - for standard input
     #[arg(
         required = false,
-        required_unless_present = "mountstats",
-        default_value_if("mountstats", clap::builder::ArgPredicate::IsPresent, crate::trace::MOUNTSTATS)
+        required_unless_present_any = ["mountstats", "interface"],
+        default_value_ifs([
+            ("mountstats", clap::builder::ArgPredicate::IsPresent, crate::trace::MOUNTSTATS),
+            ("interface", clap::builder::ArgPredicate::IsPresent, "-"),
+        ])
     )]
     pub file: PathBuf,
+    /// No FILE, but what comes at a network interface of this machine, until Ctrl-C; needs root or CAP_NET_RAW
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["file", "mountstats", "merge", "anonymise"])]
+    pub interface: Option<String>,
+    /// With --interface: end after so many seconds
+    #[arg(long, value_name = "SECONDS", requires = "interface", value_parser = crate::trace::interval)]
+    pub seconds: Option<Duration>,
+    /// With --interface: end after so many calls with their replies
+    #[arg(long, value_name = "CALLS", requires = "interface")]
+    pub count: Option<u64>,
     /// With --mountstats: a later reading, from which the first is taken
     #[arg(requires = "mountstats", conflicts_with = "interval")]
     pub after: Option<PathBuf>,

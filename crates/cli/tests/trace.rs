@@ -7,7 +7,7 @@ mod wire;
 
 use common::{landfast, one_line_with, path, run, stderr, stdout};
 use std::fs::File;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use wire::{Captured, Wire, call, reply};
@@ -292,4 +292,39 @@ fn two_captures_of_the_same_traffic() {
     let o = run(&["trace", "--merge", "/nowhere", path(&client)]);
     assert_eq!(o.status.code(), Some(2));
     assert!(stderr(&o).contains("/nowhere"), "{}", stderr(&o));
+}
+
+#[test]
+fn what_comes_at_an_interface() {
+    let o = run(&["trace", "--interface", "no-such-one"]);
+    assert_eq!(o.status.code(), Some(2));
+    one_line_with(&stderr(&o), &["no-such-one: there is no such interface"]);
+    if !common::root() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let export = dir.path().join("export");
+    std::fs::create_dir(&export).expect("a directory");
+    let server = common::Serving::start(&export, &dir.path().join("log"));
+    let mut watching = landfast()
+        .args(["trace", "--interface", "lo", "--server", "127.0.0.1", "--count", "5", "--json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("landfast runs");
+    let mut said = BufReader::new(watching.stderr.take().expect("its errors"));
+    let mut line = String::new();
+    said.read_line(&mut line).expect("a line");
+    assert_eq!(line, "landfast: watching lo; Ctrl-C ends it\n");
+    // From here on nothing is missed; each of these is several calls.
+    for _ in 0..5 {
+        let o = run(&["ls", &format!("nfs://{}/?version=3", server.address())]);
+        assert!(o.status.success(), "{}", stderr(&o));
+    }
+    let o = watching.wait_with_output().expect("it ends");
+    assert!(o.status.success());
+    let json: serde_json::Value = serde_json::from_slice(&o.stdout).expect("JSON");
+    assert!(json["calls_matched"].as_u64() >= Some(5), "{json}");
+    assert_eq!(json["capture_side"], "loopback");
+    assert!(json["verdict"]["bound"].is_string(), "{json}");
 }

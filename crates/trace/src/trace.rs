@@ -269,6 +269,12 @@ impl<O: Observer> Trace<O> {
         &mut self.common.observer
     }
 
+    /// What was seen so far, but for what is counted at the end of each connection.
+    #[must_use]
+    pub fn totals(&self) -> &Totals {
+        &self.common.totals
+    }
+
     /// The capture has ended.
     pub fn finish(mut self) -> (Totals, O) {
         let mut rest: Vec<_> = self.connections.drain().collect();

@@ -4,6 +4,7 @@ mod anonymise;
 mod answer;
 mod fail_if;
 mod json;
+mod live;
 mod mountstats;
 mod notes;
 mod print;
@@ -33,8 +34,11 @@ pub fn run(args: &TraceArgs) -> Exit {
     if args.mountstats {
         return mountstats::run(args);
     }
-    let name =
-        if args.file == Path::new("-") { "standard input".into() } else { args.file.display().to_string() };
+    let name = match &args.interface {
+        Some(interface) => interface.clone(),
+        None if args.file == Path::new("-") => "standard input".into(),
+        None => args.file.display().to_string(),
+    };
     let captures: Vec<&Path> =
         [Some(&args.file), args.merge.as_ref()].into_iter().flatten().map(|p| &**p).collect();
     let place = match args.report.as_deref().map(|path| report::Place::prepare(path, &captures)).transpose() {
@@ -80,6 +84,8 @@ struct Found {
     findings: Findings,
     end: End,
     strange: u64,
+    /// Frames of an interface that came too quickly.
+    dropped: u64,
     listed: bool,
     /// Procedures were asked for by their names, perhaps of other programs than NFS.
     named: bool,
@@ -119,11 +125,17 @@ fn other_end(file: &Path) -> Result<OtherEnd, Box<dyn Error>> {
 }
 
 fn look_at(args: &TraceArgs, file: &Path, analysis: Analysis) -> Result<Found, Box<dyn Error>> {
-    let mut capture = open(file)?;
+    let capture = if args.interface.is_none() { Some(open(file)?) } else { None };
     let lines = args.list.then(|| Lines { out: BufWriter::new(io::stdout().lock()), failed: None, begun: 0 });
     let mut trace =
         Trace::new(Filter::new(wanted(&args.only), Watch { table: Table::default(), analysis, lines }));
-    let end = capture.each(|frame| trace.frame(frame))?;
+    let (end, strange, dropped) = match (capture, &args.interface) {
+        (Some(mut capture), _) => (capture.each(|frame| trace.frame(frame))?, capture.strange(), 0),
+        (None, interface) => {
+            let dropped = live::watch(interface.as_deref().unwrap_or_default(), args, &mut trace)?;
+            (End::Whole, 0, dropped)
+        }
+    };
     let (mut totals, filter) = trace.finish();
     let (counted, watch) = filter.finish();
     let all_calls = counted.map(|counted| {
@@ -135,7 +147,7 @@ fn look_at(args: &TraceArgs, file: &Path, analysis: Analysis) -> Result<Found, B
         lines.failed.map_or(Ok(()), Err)?;
         lines.out.flush()?;
     }
-    let (table, strange) = (watch.table, capture.strange());
+    let table = watch.table;
     let findings = watch.analysis.finish();
     Ok(Found {
         totals,
@@ -144,6 +156,7 @@ fn look_at(args: &TraceArgs, file: &Path, analysis: Analysis) -> Result<Found, B
         table,
         end,
         strange,
+        dropped,
         listed: args.list,
         named: !args.only.procedure.is_empty(),
     })

@@ -23,6 +23,12 @@ impl Found {
         let t = &self.totals;
         let mut notes = Vec::new();
         notes.extend(end(self.end));
+        if self.dropped > 0 {
+            notes.push(format!(
+                "{} frames came more quickly than they could be read: capture with tcpdump -w FILE instead",
+                show_count(self.dropped)
+            ));
+        }
         if t.tcp.holes > 0 {
             notes.push(format!(
                 "{} holes in the capture, {} in all: frames that were on the wire are not in it",
