@@ -7,7 +7,7 @@ mod wire;
 
 use common::{landfast, one_line_with, path, run, stderr, stdout};
 use std::fs::File;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use wire::{Captured, Wire, call, reply};
@@ -327,4 +327,55 @@ fn what_comes_at_an_interface() {
     assert!(json["calls_matched"].as_u64() >= Some(5), "{json}");
     assert_eq!(json["capture_side"], "loopback");
     assert!(json["verdict"]["bound"].is_string(), "{json}");
+}
+
+/// docs/diagnosis-examples.md shows what its commands print.
+#[test]
+fn the_examples_are_what_is_printed() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let text = std::fs::read_to_string(root.join("docs/diagnosis-examples.md")).expect("the examples");
+    let mut printed = String::new();
+    let (mut commands, mut lines) = (0, 0);
+    for line in text.lines().filter_map(|line| line.strip_prefix("    ")) {
+        if let Some(command) = line.strip_prefix("$ landfast ") {
+            let (first, second) = match command.split_once(" | landfast ") {
+                Some((first, second)) => (first, Some(second)),
+                None => (command, None),
+            };
+            let mut first = landfast()
+                .args(first.split(' '))
+                .current_dir(&root)
+                .stdout(Stdio::piped())
+                .spawn()
+                .expect("it runs");
+            let last = match second {
+                Some(second) => {
+                    let input = first.stdout.take().expect("its output");
+                    landfast().args(second.split(' ')).stdin(input).output().expect("it runs")
+                }
+                None => {
+                    let mut o = String::new();
+                    first.stdout.take().expect("its output").read_to_string(&mut o).expect("text");
+                    printed = o;
+                    assert!(first.wait().expect("it ends").success());
+                    commands += 1;
+                    continue;
+                }
+            };
+            assert!(last.status.success() && first.wait().expect("it ends").success(), "{}", stderr(&last));
+            printed = stdout(&last);
+            commands += 1;
+        } else if !line.trim().is_empty() {
+            // Spaces between columns depend on the widest row; lines of a table may be shown in part.
+            let words = |l: &str| l.split_whitespace().collect::<Vec<_>>().join(" ");
+            let wanted = words(line);
+            assert!(
+                printed.lines().any(|l| words(l).starts_with(&wanted)),
+                "'{wanted}' is not in:\n{printed}"
+            );
+            lines += 1;
+        }
+    }
+    assert_eq!(commands, 6);
+    assert!(lines > 30, "{lines}");
 }
