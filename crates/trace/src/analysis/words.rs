@@ -68,6 +68,9 @@ pub fn part(bound: Bound) -> &'static str {
 #[must_use]
 pub fn time(s: f64) -> String {
     let (value, unit) = match s.abs() {
+        t if t >= 2.0 * 86_400.0 => (s / 86_400.0, "days"),
+        t if t >= 2.0 * 3600.0 => (s / 3600.0, "h"),
+        t if t >= 600.0 => (s / 60.0, "min"),
         t if t >= 0.9995 => (s, "s"),
         t if t >= 0.9995e-3 => (s * 1e3, "ms"),
         _ => (s * 1e6, "µs"),
@@ -78,6 +81,11 @@ pub fn time(s: f64) -> String {
         _ => 2,
     };
     format!("{value:.digits$} {unit}")
+}
+
+/// So many of something: `1 call`, `1,888 calls`.
+fn many(n: u64, one: &str) -> String {
+    if n == 1 { format!("1 {one}") } else { format!("{} {one}s", count(n)) }
 }
 
 fn count(n: u64) -> String {
@@ -101,7 +109,9 @@ impl Findings {
         let percent = |s: f64| format!("{:.0} %", s / total * 100.0);
         let parts = self.shares.parts();
         let [(first, most), (second, next), ..] = parts;
-        let verdict = if verdict.bound == Bound::Mixed {
+        let verdict = if next < 0.005 * total {
+            format!("Bound by {}: {} of {}", part(first), percent(most), time(total))
+        } else if verdict.bound == Bound::Mixed {
             format!(
                 "Bound by {} ({}) and {} ({}) alike, of {}",
                 part(first),
@@ -147,14 +157,14 @@ impl Findings {
         };
         match bound {
             Bound::Rtt => format!(
-                "{} calls, {under_way}, with a round trip of {}: {}",
-                count(w.calls),
+                "{}, {under_way}, with a round trip of {}: {}",
+                many(w.calls, "call"),
                 time(t.round_trip_s),
                 time(s)
             ),
             Bound::Persistence => format!(
-                "{} calls whose effect had to be stable took {} longer than others on average: {}{}",
-                count(w.synchronous_calls),
+                "{} whose effect had to be stable took {} longer than others on average: {}{}",
+                many(w.synchronous_calls, "call"),
                 time(t.persistence_s),
                 time(s),
                 self.spread_of_waits()
@@ -172,9 +182,9 @@ impl Findings {
                 self.longest_pauses()
             ),
             Bound::Loss | Bound::Mixed => format!(
-                "Connections stood still for {} until what was lost was sent again ({} segments seen twice)",
+                "Connections stood still for {} until what was lost was sent again ({} seen twice)",
                 time(s),
-                count(totals.tcp.retransmitted)
+                many(totals.tcp.retransmitted, "segment")
             ),
         }
     }
@@ -202,10 +212,10 @@ impl Findings {
     fn longest_pauses(&self) -> String {
         let Some(pause) = self.pauses.first() else { return String::new() };
         format!(
-            "; most of it between {} and {} ({} times, {} each)",
+            "; most of it between {} and {} ({}, {} each)",
             name(pause.before),
             name(pause.after),
-            count(pause.count),
+            many(pause.count, "time"),
             time(pause.median_ns / 1e9)
         )
     }
@@ -337,11 +347,20 @@ mod tests {
 
     #[test]
     fn times_have_three_digits() {
-        let shown = [0.0, 1e-7, 85e-6, 0.01009, 0.9999, 1.234, 31.94, 3661.0].map(time);
-        assert_eq!(
-            shown,
-            ["0.00 µs", "0.10 µs", "85.0 µs", "10.1 ms", "1.00 s", "1.23 s", "31.9 s", "3661 s"]
-        );
+        let shown = [0.0, 1e-7, 85e-6, 0.01009, 0.9999, 1.234, 31.94, 3661.0, 1e4, 1e6].map(time);
+        let expected = [
+            "0.00 µs",
+            "0.10 µs",
+            "85.0 µs",
+            "10.1 ms",
+            "1.00 s",
+            "1.23 s",
+            "31.9 s",
+            "61.0 min",
+            "2.78 h",
+            "11.6 days",
+        ];
+        assert_eq!(shown, expected);
     }
 
     #[test]
