@@ -4,6 +4,7 @@
 //! counts are exact. Servers and guests of one run have a network of their own ([`network`]).
 
 mod archive;
+mod captures;
 mod channel;
 mod check;
 mod client;
@@ -61,6 +62,8 @@ pub enum Task {
     Verify(verify::Options),
     /// Run the client's commands on a guest whose kernel serves NFS, in each version.
     Commands(commands::Options),
+    /// Capture what Linux's NFS client sends, and compare what `landfast trace` says of it with tshark and the client's counters.
+    Captures(captures::Options),
     /// Measure Linux's NFS client and Landfast's beside each other in a guest, over a network of several round trips.
     Speed(speed::Options),
     /// Extract Linux's source onto `landfast serve` and compare it file by file with a local extraction.
@@ -122,6 +125,7 @@ pub fn run(task: &Task) -> ExitCode {
         Task::Work(options) => network::enter(|| options.fetch()).and_then(|_net| work::run(options)),
         Task::Verify(options) => network::enter(|| options.fetch()).and_then(|_net| verify::run(options)),
         Task::Commands(options) => network::enter(|| options.fetch()).and_then(|_net| commands::run(options)),
+        Task::Captures(options) => network::enter(|| options.fetch()).and_then(|_net| captures::run(options)),
         Task::Speed(options) => network::enter(|| options.fetch()).and_then(|_net| speed::run(options)),
         Task::LinuxSource(options) => {
             network::enter(|| options.fetch()).and_then(|_net| linux_source::run(options))

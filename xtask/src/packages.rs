@@ -14,6 +14,9 @@ pub const GANESHA: [&str; 2] = ["/usr/bin/ganesha.nfsd", "/usr/lib/x86_64-linux-
 /// What `landfast trace` is compared with.
 pub const TRACERS: [&str; 2] = ["tshark", "nfstrace"];
 
+/// What captures a guest's traffic, and what `landfast trace` is then compared with.
+pub const CAPTURERS: [&str; 2] = ["tcpdump", TRACERS[0]];
+
 /// What the checks run beyond Rust and coreutils.
 const NEEDS: &[Need] = &[
     Need { program: "fusermount3", package: "fuse3" },
@@ -42,6 +45,7 @@ const NEEDS: &[Need] = &[
     Need { program: GANESHA[1], package: "nfs-ganesha-vfs" },
     Need { program: "/usr/include/sys/acl.h", package: "libacl1-dev" },
     Need { program: "chromium", package: "chromium" },
+    Need { program: CAPTURERS[0], package: "tcpdump" },
     Need { program: TRACERS[0], package: "tshark" },
     Need { program: TRACERS[1], package: "nfstrace" },
 ];

@@ -77,7 +77,7 @@ const SIDE_BY_SIDE: usize = 4;
 ///
 /// Each check of the client runs on NFSv3 and on NFSv4.2. NFSv4.0 has open owners, locks and recovery of its own, its
 /// operations on names and attributes are those of the later versions; NFSv4.1 is NFSv4.2 without its additions.
-const GUEST_STEPS: [(&str, &[&str]); 10] = [
+const GUEST_STEPS: [(&str, &[&str]); 11] = [
     (
         "guest: checks on NFSv4.0",
         &["check", "--files", "300", "--vers", "4.0", "--except", "git,types,access"],
@@ -100,6 +100,7 @@ const GUEST_STEPS: [(&str, &[&str]); 10] = [
         "guest: checks on NFSv4.1",
         &["check", "--files", "300", "--vers", "4.1", "--only", "untar,compare,locks,restart-kill"],
     ),
+    ("guest: captures of Linux's client, beside tshark", &["captures"]),
 ];
 
 /// Options of `cargo xtask test`.
@@ -331,6 +332,11 @@ fn fuzz_step(output: &File, program: &str) -> Outcome {
 
 fn guest_step(output: &File, program: &str, args: &[&str]) -> Outcome {
     if let Err(why) = guest::possible() {
+        return Outcome::Skipped(why);
+    }
+    if args.first() == Some(&"captures")
+        && let Err(why) = packages::require(&packages::CAPTURERS)
+    {
         return Outcome::Skipped(why);
     }
     let args = [&["guest"], args].concat();

@@ -131,6 +131,11 @@ impl Stage {
         self.scratch.as_ref().map(Scratch::volume)
     }
 
+    /// The guest's place on the network.
+    pub fn link(&self) -> Option<&Link> {
+        self.hardware.link.as_ref()
+    }
+
     /// A new guest in place of the old one, with the same name and address.
     pub fn boot_again(&mut self) -> Result<(), String> {
         self.client.machine.end();
