@@ -16,8 +16,7 @@ pub fn call(from_ns: i64, ends: Ends, call: &Call) -> String {
     if kind.is_compound() {
         return format!("{head}V4 Call {}", v4::line(&call.head.shown));
     }
-    let shown: String = call.head.shown.iter().map(|(_, text)| text.as_str()).collect();
-    format!("{head}V{} {} Call{shown}", kind.version, name(kind))
+    format!("{head}V{} {} Call{}", kind.version, name(kind), joined(kind, &call.head.shown))
 }
 
 /// A reply's line: `14 0.000044 0.005371 10.0.2.10 -> 10.0.2.11 NFS 186 V3 LOOKUP Reply (Call In 13) Error: NFS3ERR_NOENT`.
@@ -27,7 +26,11 @@ pub fn reply(from_ns: i64, ends: Ends, call: &Call, reply: &Reply) -> String {
     let head = Head { from_ns, ends, times: &reply.times, kind };
     let answered = stamp(&call.times).frame;
     let shown = match reply.head.outcome {
-        Outcome::Done(_) => reply.head.shown.clone(),
+        Outcome::Done(Some(status)) if kind.is_compound() => v4::status(status),
+        Outcome::Done(Some(status)) if kind.is_callbacks() => {
+            joined(kind, &reply.head.shown) + &v4::status(status)
+        }
+        Outcome::Done(_) => joined(kind, &reply.head.shown),
         Outcome::NotTaken(1) => " (program unavailable)".into(),
         Outcome::NotTaken(2) => " (version unavailable)".into(),
         Outcome::NotTaken(3) => " (procedure unavailable)".into(),
@@ -36,10 +39,39 @@ pub fn reply(from_ns: i64, ends: Ends, call: &Call, reply: &Reply) -> String {
         Outcome::Denied => " (denied)".into(),
     };
     if kind.is_compound() {
-        let main = main_operation(call, reply).map_or_else(String::new, |op| format!(" {}", OpNum(op)));
-        return format!("{head}V4 Reply (Call In {answered}){main}{shown}");
+        return format!("{head}V4 Reply (Call In {answered}){}{shown}", carried_out(call, reply));
     }
     format!("{head}V{} {} Reply (Call In {answered}){shown}", kind.version, name(kind))
+}
+
+/// What is shown of arguments or results: ` CB_SEQUENCE;CB_RECALL StateID: 0x3aa3 FH: 0x44856022`.
+fn joined(kind: &Kind, shown: &[(u8, String)]) -> String {
+    let mut all = String::new();
+    for (i, (_, text)) in shown.iter().enumerate() {
+        all.push_str(if !kind.is_callbacks() {
+            ""
+        } else if i == 0 {
+            " "
+        } else {
+            ";"
+        });
+        all.push_str(text);
+    }
+    all
+}
+
+/// The main operations of a COMPOUND that were carried out, with what their results say: ` OPEN StateID: 0x3aa3`. Where the results
+/// could not all be read, the call has the others.
+fn carried_out(call: &Call, reply: &Reply) -> String {
+    let (asked, shown) = (&call.head.ops, &reply.head.shown);
+    let done = reply.head.operations.map_or(0, |n| n as usize);
+    if done == 0 || done > asked.len().max(shown.len()) {
+        return main_operation(call, reply).map_or_else(String::new, |op| format!(" {}", OpNum(op)));
+    }
+    let rest = asked.iter().take(done).skip(shown.len());
+    let rest = rest.map(|op| (*op, v4::number(*op).to_string()));
+    let all: Vec<_> = shown.iter().cloned().chain(rest).collect();
+    format!(" {}", v4::line(&all))
 }
 
 /// The frame that a line is about: the one with which all of the message was there.
@@ -48,6 +80,9 @@ fn stamp(times: &Times) -> Stamp {
 }
 
 fn name(kind: &Kind) -> String {
+    if kind.program == Program::Callback && kind.procedure == 0 {
+        return "CB_NULL".into();
+    }
     let known = kind.program.procedure(kind.version, kind.procedure).map(str::to_owned);
     known.unwrap_or_else(|| format!("procedure {}", kind.procedure))
 }

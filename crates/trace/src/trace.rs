@@ -462,7 +462,7 @@ impl Connection {
         }
     }
 
-    fn call<O: Observer>(&mut self, dir: usize, ends: Ends, call: Call, common: &mut Common<O>) {
+    fn call<O: Observer>(&mut self, dir: usize, ends: Ends, mut call: Call, common: &mut Common<O>) {
         let (calls, totals) = (&mut self.calls[dir], &mut common.totals);
         let xid = call.head.xid;
         if calls.open.contains_key(&xid) || calls.answered.contains(&xid) {
@@ -481,6 +481,8 @@ impl Connection {
         }
         totals.tls_probes += u64::from(kind.protection == Protection::TlsProbe);
         common.observer.call(ends, &call);
+        // A reply's line does not need it, and calls wait for their replies in any number.
+        call.head.shown = Vec::new();
         calls.open.insert(xid, call);
         common.open += 1;
     }

@@ -5,6 +5,7 @@
 use landfast_model::Bound;
 use landfast_trace::analysis::Analysis;
 use landfast_trace::anonymise::{Anonymiser, LeftOut};
+use landfast_trace::listing;
 use landfast_trace::skim::{Program, v4};
 use landfast_trace::source::{Capture, End};
 use landfast_trace::table::{Item, Place, Row, Table, main_operation, seconds};
@@ -219,6 +220,63 @@ fn the_tables_are_tsharks() {
             replies(&seen, &text(&beside("ops.tsv.gz")));
         }
     }
+}
+
+/// What a listing has of each frame, behind the frame's length.
+#[derive(Default)]
+struct Lines(Vec<(u64, String)>);
+
+impl Lines {
+    fn push(&mut self, line: &str) {
+        let frame = line.split(' ').next().and_then(|n| n.parse().ok()).expect("a frame");
+        let about = line.find(" V").map_or("", |at| &line[at + 1..]);
+        self.0.push((frame, about.to_owned()));
+    }
+}
+
+impl Observer for Lines {
+    fn wants_detail(&self) -> bool {
+        true
+    }
+    fn call(&mut self, ends: Ends, call: &Call) {
+        self.push(&listing::call(0, ends, call));
+    }
+    fn reply(&mut self, ends: Ends, call: &Call, reply: &Reply) {
+        self.push(&listing::reply(0, ends, call, reply));
+    }
+    fn stall(&mut self, _ends: Ends, _from_ns: i64, _to_ns: i64) {}
+    fn path(&mut self, _ends: Ends, _shortest_ns: [Option<i64>; 2]) {}
+}
+
+/// Each line begins with what tshark says of the frame.
+#[test]
+#[ignore = "needs captures in LANDFAST_CAPTURES, and tshark"]
+fn the_listing_is_tsharks() {
+    let dir = std::env::var_os("LANDFAST_CAPTURES").expect("LANDFAST_CAPTURES");
+    let (mut compared, mut without) = (0, 0);
+    for path in captures(Path::new(&dir)) {
+        let mut tshark = std::process::Command::new("tshark");
+        tshark.args(["-n", "-d", "tcp.port==2049,rpc", "-Y", "nfs || mount || nlm || nfsacl"]);
+        tshark.args(["-T", "fields", "-e", "frame.number", "-e", "_ws.col.Info", "-r"]).arg(&path);
+        let out = String::from_utf8(tshark.output().expect("tshark").stdout).expect("text");
+        let mut capture = Capture::open(unpacked(&path)).expect("a capture");
+        let mut trace = Trace::new(Lines::default());
+        capture.each(|frame| trace.frame(frame)).expect("frames");
+        let ours: BTreeMap<u64, String> = trace.finish().1.0.into_iter().collect();
+        for line in out.lines() {
+            let (frame, info) = line.split_once('\t').expect("two columns");
+            // What is sent again stands in no line of ours.
+            let Some(ours) = ours.get(&frame.parse().expect("a number")) else {
+                without += 1;
+                continue;
+            };
+            let told = info.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(ours.starts_with(&told), "{} {frame}: {ours}\n{told}", path.display());
+            compared += 1;
+        }
+    }
+    println!("{compared} lines, {without} frames without one");
+    assert!(compared > 1000 && without < compared / 100);
 }
 
 /// Each reply for itself: its operations, its main operation, its service time to the nanosecond.

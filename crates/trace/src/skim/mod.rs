@@ -3,6 +3,8 @@
 //! Pure, and resumable: each step takes what there is of a record and says how much of it is done with, so that a record
 //! is decoded while it arrives and never held as a whole.
 
+mod beside;
+mod callback;
 pub(crate) mod cursor;
 pub mod facts;
 mod v3;
@@ -137,6 +139,8 @@ pub struct Kind {
     pub protection: Protection,
     /// Whether its results have the handle of what was found or made.
     pub gives_handle: bool,
+    /// For a listing: the kinds of access that ACCESS asks about; 0 if there is none, or several that ask about others.
+    pub checks: u16,
 }
 
 impl Kind {
@@ -144,6 +148,11 @@ impl Kind {
     #[must_use]
     pub fn is_compound(&self) -> bool {
         self.program == Program::Nfs && self.version == 4 && self.procedure == 1
+    }
+
+    /// Whether it is a CB_COMPOUND.
+    pub(crate) fn is_callbacks(&self) -> bool {
+        self.program == Program::Callback && self.procedure == landfast_nfs::v4::callback::CB_PROC_COMPOUND
     }
 }
 
@@ -184,8 +193,8 @@ pub struct ReplyHead {
     pub operations: Option<u32>,
     /// A digest of the handle of what was found or made.
     pub handle: Option<u64>,
-    /// For a listing: what else the reply says.
-    pub shown: String,
+    /// For a listing: the operations whose results were read, or the procedure, with what the results say.
+    pub shown: Vec<(u8, String)>,
 }
 
 /// A message as far as it was read.
@@ -202,6 +211,7 @@ pub enum Head {
 pub(crate) struct Show {
     handle: Option<u32>,
     saved: Option<u32>,
+    checks: Option<u16>,
     operations: Vec<(u8, String)>,
 }
 
@@ -209,6 +219,17 @@ impl Show {
     fn handle(&self, text: &mut String) {
         if let Some(handle) = self.handle {
             let _ = write!(text, " FH: 0x{handle:08x}");
+        }
+    }
+
+    fn checks(&mut self, bits: u32) {
+        let bits = u16::try_from(bits).unwrap_or(0);
+        self.checks = Some(if self.checks.is_none_or(|before| before == bits) { bits } else { 0 });
+    }
+
+    fn push(&mut self, op: u8, text: String) {
+        if self.operations.len() < OPERATIONS_MAX {
+            self.operations.push((op, text));
         }
     }
 
@@ -220,9 +241,25 @@ impl Show {
     }
 }
 
-/// A handle or a stateid in a listing: CRC-32, which only tells one from another.
+/// A handle in a listing: CRC-32, as in Wireshark, which only tells one from another.
 pub(crate) fn digest(bytes: &[u8]) -> u32 {
     crc32fast::hash(bytes)
+}
+
+/// A stateid in a listing: CRC-16 of X.25, as in Wireshark.
+fn stateid_digest(stateid: &[u8]) -> u16 {
+    !stateid.iter().fold(!0, |crc, byte| {
+        (0..8).fold(crc ^ u16::from(*byte), |crc, _| if crc & 1 == 0 { crc >> 1 } else { crc >> 1 ^ 0x8408 })
+    })
+}
+
+fn skip(c: &mut Cursor<'_>, n: usize) -> Option<()> {
+    c.take(n).map(drop)
+}
+
+fn stateid(c: &mut Cursor<'_>, text: &mut String) -> Option<()> {
+    let _ = write!(text, " StateID: 0x{:04x}", stateid_digest(c.take(16)?));
+    Some(())
 }
 
 /// A name as a line can hold it.
@@ -235,6 +272,33 @@ pub(crate) fn access(bits: u32) -> String {
     let names = ["RD", "LU", "MD", "XT", "DL", "XE", "XAR", "XAW", "XAL"];
     let set = names.iter().enumerate().filter(|(i, _)| bits & (1 << i) != 0);
     set.map(|(_, name)| *name).collect::<Vec<_>>().join(" ")
+}
+
+/// Which bytes a lock is about; `all` of them to the end of the file.
+fn range(offset: u64, length: u64, all: u64, text: &mut String) {
+    let _ = write!(text, " Offset: {offset} Length: ");
+    if length == all {
+        text.push_str("<End of File>");
+    } else {
+        let _ = write!(text, "{length}");
+    }
+}
+
+/// What ACCESS found: what the server does not know of what was asked about, what is denied, what is allowed.
+fn answered(checked: u32, supported: u32, allowed: u32) -> String {
+    let mut text = String::new();
+    let kinds = [
+        ("NOT Supported", checked & !supported),
+        ("Access Denied", supported & !allowed),
+        ("Allowed", allowed),
+    ];
+    for (what, bits) in kinds {
+        let names = access(bits);
+        if !names.is_empty() {
+            let _ = write!(text, ", [{what}: {names}]");
+        }
+    }
+    text
 }
 
 /// How stable a WRITE is to be, or was.
@@ -266,6 +330,8 @@ enum State {
     Body,
     Operations(u32),
     Results(u32),
+    /// Operations of a CB_COMPOUND, or their results.
+    Callback(u32),
     Over,
 }
 
@@ -295,11 +361,15 @@ impl Skim {
         match self.head.take()? {
             Head::Call(mut call) => {
                 if let Some(show) = show {
+                    call.kind.checks = show.checks.unwrap_or(0);
                     call.shown = show.operations;
                 }
                 Some(Head::Call(call))
             }
-            reply @ Head::Reply(_) => Some(reply),
+            Head::Reply(mut reply) => {
+                reply.shown = show.map(|show| show.operations).unwrap_or_default();
+                Some(Head::Reply(reply))
+            }
         }
     }
 
@@ -354,19 +424,37 @@ impl Skim {
             State::Results(left @ 1..) => {
                 let Some(Head::Reply(reply)) = &mut self.head else { return Progress::Enough };
                 let (Some(op), Some(status)) = (c.u32(), c.u32()) else { return more(last) };
+                let from = c;
                 let Some(results) = v4::results(OpNum(op), status, &mut c) else { return more(last) };
-                self.state = State::Over;
+                self.state = State::Results(left - 1);
+                if let Some(show) = &mut self.show {
+                    v4::describe_results(OpNum(op), status, from, show);
+                }
                 match results {
-                    v4::Results::Passed => {
-                        self.state = State::Results(left - 1);
-                        return Progress::Used(c.at());
+                    v4::Results::Passed => return Progress::Used(c.at()),
+                    v4::Results::Data(len) => return Progress::Data(c.at(), len.next_multiple_of(4)),
+                    v4::Results::Handle(handle) => {
+                        reply.handle = reply.handle.or(Some(handle));
+                        if self.show.is_some() {
+                            return Progress::Used(c.at());
+                        }
                     }
-                    v4::Results::Handle(handle) => reply.handle = Some(handle),
                     v4::Results::Unknown => {}
                 }
+                self.state = State::Over;
                 Progress::Enough
             }
-            State::Operations(0) | State::Results(0) => {
+            State::Callback(left @ 1..) => {
+                let Some(show) = &mut self.show else { return Progress::Enough };
+                let read = match &self.head {
+                    Some(Head::Call(_)) => callback::arguments(&mut c, show),
+                    _ => callback::results(&mut c, show),
+                };
+                let Some(known) = read else { return more(last) };
+                self.state = if known { State::Callback(left - 1) } else { State::Over };
+                Progress::Used(c.at())
+            }
+            State::Operations(0) | State::Results(0) | State::Callback(0) => {
                 self.state = State::Over;
                 Progress::Enough
             }
@@ -429,9 +517,16 @@ impl Skim {
                     }
                     call.kind.gives_handle = facts::v3_gives_handle(kind.procedure);
                     if let Some(show) = &mut self.show {
-                        let line = v3::call(kind.procedure, c, last)?;
-                        show.operations.push((0, line));
+                        let line = v3::call(kind.procedure, c, last, show)?;
+                        show.push(0, line);
                     }
+                } else if let Some(show) = &mut self.show {
+                    if kind.is_callbacks() {
+                        c.opaque()?;
+                        skip(c, 8)?;
+                        return Some(State::Callback(c.u32()?));
+                    }
+                    show.push(0, beside::call(&kind, c, last)?);
                 }
                 Some(State::Over)
             }
@@ -450,10 +545,10 @@ impl Skim {
                     c.opaque()?;
                     reply.operations = Some(c.u32()?);
                     reply.outcome = Outcome::Done(Some(status));
-                    if self.show.is_some() {
-                        reply.shown = v4::status(status);
+                    if let Some(show) = &mut self.show {
+                        show.checks = Some(kind.checks);
                     }
-                    if kind.gives_handle {
+                    if kind.gives_handle || self.show.is_some() {
                         return Some(State::Results(reply.operations.unwrap_or(0)));
                     }
                 } else if kind.program == Program::Nfs && kind.version == 3 {
@@ -466,10 +561,19 @@ impl Skim {
                             None => {}
                         }
                     }
-                    if self.show.is_some() {
-                        reply.shown = v3::reply(kind.procedure, status, c, last)?;
+                    if let Some(show) = &mut self.show {
+                        show.push(0, v3::reply(&kind, status, c, last)?);
                     }
                     reply.outcome = Outcome::Done(Some(status));
+                } else if let Some(show) = &mut self.show {
+                    if kind.is_callbacks() {
+                        let status = c.u32()?;
+                        c.opaque()?;
+                        let results = c.u32()?;
+                        reply.outcome = Outcome::Done(Some(status));
+                        return Some(State::Callback(results));
+                    }
+                    show.push(0, beside::reply(&kind, c, last)?);
                 }
                 Some(State::Over)
             }
@@ -511,7 +615,7 @@ fn header(c: &mut Cursor<'_>) -> Result<Option<Head>, ()> {
                 _ => return Err(()),
             };
             let (operations, handle) = (None, None);
-            Ok(Some(Head::Reply(ReplyHead { xid, outcome, operations, handle, shown: String::new() })))
+            Ok(Some(Head::Reply(ReplyHead { xid, outcome, operations, handle, shown: Vec::new() })))
         }
         _ => Err(()),
     }

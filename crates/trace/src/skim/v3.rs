@@ -1,20 +1,21 @@
 //! What a listing shows of the calls and replies of NFS version 3 (RFC 1813 section 3.3).
 
 use super::cursor::Cursor;
+use super::{Kind, Show};
 use landfast_nfs::v3::{NfsStat3, proc};
 use std::fmt::Write;
 
 /// `DH: 0xad487762/singlefile`. `None`: more bytes are needed; with `last` there are none.
-pub(super) fn call(procedure: u32, c: &mut Cursor<'_>, last: bool) -> Option<String> {
+pub(super) fn call(procedure: u32, c: &mut Cursor<'_>, last: bool, show: &mut Show) -> Option<String> {
     let mut out = String::new();
-    let whole = arguments(procedure, c, &mut out);
+    let whole = arguments(procedure, c, &mut out, show);
     if whole.is_none() && !last {
         return None;
     }
     Some(out)
 }
 
-fn arguments(procedure: u32, c: &mut Cursor<'_>, out: &mut String) -> Option<()> {
+fn arguments(procedure: u32, c: &mut Cursor<'_>, out: &mut String, show: &mut Show) -> Option<()> {
     if procedure == proc::NULL {
         return Some(());
     }
@@ -57,7 +58,9 @@ fn arguments(procedure: u32, c: &mut Cursor<'_>, out: &mut String) -> Option<()>
             let _ = write!(out, ", FH: 0x{handle:08x} To DH: 0x{to:08x}/{}", super::text(c.opaque()?));
         }
         proc::ACCESS => {
-            let _ = write!(out, ", FH: 0x{handle:08x}, [Check: {}]", super::access(c.u32()?));
+            let bits = c.u32()?;
+            show.checks(bits);
+            let _ = write!(out, ", FH: 0x{handle:08x}, [Check: {}]", super::access(bits));
         }
         proc::READ => {
             let _ = write!(out, ", FH: 0x{handle:08x} Offset: {} Len: {}", c.u64()?, c.u32()?);
@@ -73,20 +76,20 @@ fn arguments(procedure: u32, c: &mut Cursor<'_>, out: &mut String) -> Option<()>
 }
 
 /// ` Error: NFS3ERR_NOENT`, ` Directory mode: 0777 uid: 0 gid: 0`, and so on.
-pub(super) fn reply(procedure: u32, status: u32, c: &mut Cursor<'_>, last: bool) -> Option<String> {
+pub(super) fn reply(kind: &Kind, status: u32, c: &mut Cursor<'_>, last: bool) -> Option<String> {
     if status != 0 {
         return Some(format!(" Error: {}", NfsStat3(status)));
     }
     let mut out = String::new();
-    let whole = results(procedure, c, &mut out);
+    let whole = results(kind, c, &mut out);
     if whole.is_none() && !last {
         return None;
     }
     Some(out)
 }
 
-fn results(procedure: u32, c: &mut Cursor<'_>, out: &mut String) -> Option<()> {
-    match procedure {
+fn results(kind: &Kind, c: &mut Cursor<'_>, out: &mut String) -> Option<()> {
+    match kind.procedure {
         proc::GETATTR => {
             let names = [
                 "Regular File",
@@ -104,7 +107,8 @@ fn results(procedure: u32, c: &mut Cursor<'_>, out: &mut String) -> Option<()> {
         }
         proc::ACCESS => {
             attributes(c)?;
-            let _ = write!(out, ", [Allowed: {}]", super::access(c.u32()?));
+            let checked = kind.checks.into();
+            out.push_str(&super::answered(checked, checked, c.u32()?));
         }
         proc::READ => {
             attributes(c)?;

@@ -1,9 +1,8 @@
 //! The operations of NFSv4: how long the arguments of each are, without its data, and what of them a listing shows.
 
-use super::Show;
 use super::cursor::Cursor;
 use super::facts::{Asked, Facts, Gather};
-use crate::limits::OPERATIONS_MAX;
+use super::{Show, skip, stateid};
 use landfast_nfs::v4::{NfsStat, OpNum};
 use std::fmt::Write;
 
@@ -220,10 +219,6 @@ pub(super) fn arguments(
     Some(data.map_or(Arguments::All, Arguments::Data))
 }
 
-fn skip(c: &mut Cursor<'_>, n: usize) -> Option<()> {
-    c.take(n).map(drop)
-}
-
 fn optional(c: &mut Cursor<'_>, n: usize) -> Option<()> {
     if c.u32()? != 0 { skip(c, n) } else { Some(()) }
 }
@@ -356,7 +351,9 @@ fn describe(op: OpNum, mut c: Cursor<'_>, show: &mut Show) {
             OpNum::GETATTR | OpNum::NVERIFY | OpNum::VERIFY | OpNum::SETATTR => show.handle(&mut text),
             OpNum::ACCESS => {
                 show.handle(&mut text);
-                let _ = write!(text, ", [Check: {}]", super::access(c.u32()?));
+                let bits = c.u32()?;
+                show.checks(bits);
+                let _ = write!(text, ", [Check: {}]", super::access(bits));
             }
             OpNum::CLOSE => {
                 skip(&mut c, 4)?;
@@ -376,6 +373,14 @@ fn describe(op: OpNum, mut c: Cursor<'_>, show: &mut Show) {
                 let _ = write!(text, " Offset: {} Len: {}", c.u64()?, c.u32()?);
             }
             OpNum::DELEGRETURN | OpNum::FREE_STATEID => stateid(&mut c, &mut text)?,
+            OpNum::LOCK | OpNum::LOCKT | OpNum::LOCKU => {
+                skip(&mut c, if op == OpNum::LOCKT { 4 } else { 8 })?;
+                if op == OpNum::LOCKU {
+                    skip(&mut c, 16)?;
+                }
+                show.handle(&mut text);
+                super::range(c.u64()?, c.u64()?, u64::MAX, &mut text);
+            }
             _ => {}
         }
         Some(())
@@ -384,18 +389,37 @@ fn describe(op: OpNum, mut c: Cursor<'_>, show: &mut Show) {
     if matches!(op, OpNum::LOOKUP | OpNum::LOOKUPP | OpNum::OPEN | OpNum::CREATE) {
         show.handle = None;
     }
-    if show.operations.len() < OPERATIONS_MAX {
-        show.operations.push((byte(op), text));
-    }
+    show.push(byte(op), text);
 }
 
-fn stateid(c: &mut Cursor<'_>, text: &mut String) -> Option<()> {
-    skip(c, 4)?;
-    let _ = write!(text, " StateID: 0x{:04x}", super::digest(c.take(12)?) & 0xffff);
-    Some(())
+/// What a listing shows of an operation's results: `OPEN StateID: 0x3aa3`.
+pub(super) fn describe_results(op: OpNum, status: u32, mut c: Cursor<'_>, show: &mut Show) {
+    let mut text = op.to_string();
+    let _: Option<()> = (|| {
+        match op {
+            _ if status != 0 => {}
+            OpNum::ACCESS => {
+                let (supported, allowed) = (c.u32()?, c.u32()?);
+                let checked = show.checks.unwrap_or(0).into();
+                text.push_str(&super::answered(checked, supported, allowed));
+            }
+            OpNum::OPEN => stateid(&mut c, &mut text)?,
+            OpNum::READ => {
+                skip(&mut c, 4)?;
+                let _ = write!(text, " Len: {}", c.u32()?);
+            }
+            OpNum::WRITE => {
+                let (len, stable) = (c.u32()?, c.u32()?);
+                let _ = write!(text, " Len: {len} {}", super::stable(stable));
+            }
+            _ => {}
+        }
+        Some(())
+    })();
+    show.push(byte(op), text);
 }
 
-/// Passes over the results of an operation, or finds the handle that it gives. `None`: more bytes are needed.
+/// Passes over the results of an operation, without its data, or finds the handle that it gives. `None`: more bytes are needed.
 pub(super) fn results(op: OpNum, status: u32, c: &mut Cursor<'_>) -> Option<Results> {
     if op == OpNum::SETATTR {
         c.bitmap()?;
@@ -407,12 +431,20 @@ pub(super) fn results(op: OpNum, status: u32, c: &mut Cursor<'_>) -> Option<Resu
     match op {
         OpNum::PUTFH | OpNum::PUTROOTFH | OpNum::PUTPUBFH | OpNum::SAVEFH | OpNum::RESTOREFH => {}
         OpNum::LOOKUP | OpNum::LOOKUPP | OpNum::VERIFY | OpNum::NVERIFY | OpNum::OPENATTR => {}
+        OpNum::LOCKT | OpNum::DELEGRETURN | OpNum::RECLAIM_COMPLETE | OpNum::FREE_STATEID => {}
+        OpNum::ALLOCATE | OpNum::DEALLOCATE | OpNum::CLONE => {}
         OpNum::GETFH => return Some(Results::Handle(super::facts::digest(c.opaque()?))),
         OpNum::SEQUENCE => skip(c, 36)?,
         OpNum::ACCESS | OpNum::COMMIT => skip(c, 8)?,
         OpNum::GETATTR => c.fattr()?,
-        OpNum::CLOSE | OpNum::WRITE => skip(c, 16)?,
+        OpNum::CLOSE | OpNum::WRITE | OpNum::OPEN_CONFIRM | OpNum::OPEN_DOWNGRADE => skip(c, 16)?,
+        OpNum::LOCK | OpNum::LOCKU => skip(c, 16)?,
         OpNum::REMOVE | OpNum::LINK => skip(c, 20)?,
+        OpNum::RENAME => skip(c, 40)?,
+        OpNum::READ => {
+            skip(c, 4)?;
+            return Some(Results::Data(c.u32()?.into()));
+        }
         OpNum::CREATE => {
             skip(c, 20)?;
             c.bitmap()?;
@@ -450,6 +482,8 @@ pub(super) fn results(op: OpNum, status: u32, c: &mut Cursor<'_>) -> Option<Resu
 pub(super) enum Results {
     /// They are passed over.
     Passed,
+    /// These, and then so many bytes of data with their padding.
+    Data(u64),
     /// The handle of what was found or made.
     Handle(u64),
     /// Nobody knows where they end, or nothing follows.
