@@ -100,7 +100,7 @@ const GUEST_STEPS: [(&str, &[&str]); 11] = [
         "guest: checks on NFSv4.1",
         &["check", "--files", "300", "--vers", "4.1", "--only", "untar,compare,locks,restart-kill"],
     ),
-    ("guest: captures of Linux's client, beside tshark", &["captures"]),
+    ("guest: captures of Linux's client, beside tshark", &["captures", "--vers", "3,4.1"]),
 ];
 
 /// Options of `cargo xtask test`.

@@ -1,5 +1,5 @@
 //! `cargo xtask guest captures`: what Linux's NFS client sends while it extracts a few files, captured on the host's side of its
-//! network, and what `landfast trace` makes of it beside tshark's tables and the client's own counters.
+//! network, and what `landfast trace` makes of it beside tshark's tables and the client's own counters; then of much at once.
 
 mod listing;
 mod tables;
@@ -41,24 +41,27 @@ const FILES: [(&str, u64); 9] = [
     ("test5", 1 << 10),
 ];
 
-/// Extracts them, and prints what the client has counted since it was mounted. GNU tar makes a file without looking for it,
-/// and Linux's client then asks nobody; others look first, and so do we.
-const EXTRACT: &str = "mount_export ,wsize=$WRITE_BYTES
-mkdir $WORK
-for file in $FILES; do
-    [ ! -e $WORK/$file ] || die \"$file is there before it is made\"
-done
-tar -C $WORK -xf $ARCHIVE
-sync
-cat /proc/self/mountstats";
+/// What is done to files of which each call is looked at, and what is only counted and timed.
+const EXTRACT: &str = include_str!("../../guest/captures/files.sh");
+const MUCH: &str = include_str!("../../guest/captures/much.sh");
 
 const END: &str = "rm -r $WORK\numount $MNT";
 
 /// The parts of a verdict.
 const BOUNDS: [&str; 7] = ["rtt", "persistence", "server", "bandwidth", "client", "loss", "mixed"];
 
-/// What the kernel's counters of version 4 and main operations call by the same name.
-const SAME_NAMES: [&str; 5] = ["OPEN", "CLOSE", "SETATTR", "WRITE", "COMMIT"];
+/// What Linux's client counts apart of version 4, and the main operation of its COMPOUND.
+const COUNTED_APART: [(&str, &str); 9] = [
+    ("OPEN_NOATTR", "OPEN"),
+    ("SYMLINK", "CREATE"),
+    ("LOOKUP_ROOT", "PUTROOTFH"),
+    ("GET_LEASE_TIME", "PUTROOTFH"),
+    ("FSINFO", "GETATTR"),
+    ("PATHCONF", "GETATTR"),
+    ("STATFS", "GETATTR"),
+    ("SERVER_CAPS", "GETATTR"),
+    ("GETACL", "GETATTR"),
+];
 
 /// Options of `guest captures`.
 #[derive(Args)]
@@ -102,11 +105,16 @@ pub fn run(options: &Options) -> Result<ExitCode, String> {
     let (mut failed, mut rows) = (0, Vec::new());
     for vers in &options.setup.vers {
         let start = Instant::now();
-        let captured = capture(&mut stage, *vers, &dir.join(format!("guest-v{vers}.pcap")))?;
-        let result = captured.judge(&binary);
+        let names = FILES.map(|(name, _)| name).join(" ");
+        let extract = format!("WRITE_BYTES={WRITE_BYTES} FILES='{names}'\n{EXTRACT}");
+        let few = capture(&mut stage, *vers, &extract, &dir.join(format!("guest-v{vers}.pcap")))?;
+        let much = capture(&mut stage, *vers, MUCH, &dir.join(format!("guest-v{vers}-much.pcap")))?;
+        let result = few.judge_files(&binary).and_then(|few| Ok([few, much.judge_sums(&binary)?]));
         let seconds = start.elapsed().as_secs_f64();
         let row = match &result {
-            Ok(calls) => format!("{calls} calls, as tshark and the client count and time them"),
+            Ok([few, much]) => {
+                format!("{few} and {much} calls, as tshark and the client count and time them")
+            }
             Err(why) => format!("FAILED: {why}"),
         };
         eprintln!("{vers}: {row} ({seconds:.1} s)");
@@ -146,14 +154,12 @@ struct Captured {
     mountstats: String,
 }
 
-fn capture(stage: &mut Stage, vers: Vers, file: &Path) -> Result<Captured, String> {
+fn capture(stage: &mut Stage, vers: Vers, script: &str, file: &Path) -> Result<Captured, String> {
     let Server::Landfast(port) = stage.client.server else { return Err("nobody serves here".to_owned()) };
     let link = stage.link().ok_or("the guest has no address")?;
     let (device, address) = (link.device.clone(), link.address.clone());
     let tcpdump = Tcpdump::start(&device, file)?;
-    let names = FILES.map(|(name, _)| name).join(" ");
-    let extract = format!("WRITE_BYTES={WRITE_BYTES} FILES='{names}'\n{EXTRACT}");
-    let mountstats = match stage.client.run(Some(vers), &extract) {
+    let mountstats = match stage.client.run(Some(vers), script) {
         Ok(text) => text,
         Err(why) => {
             stage.explain()?;
@@ -166,38 +172,42 @@ fn capture(stage: &mut Stage, vers: Vers, file: &Path) -> Result<Captured, Strin
 }
 
 impl Captured {
-    /// All comparisons; returns the number of calls.
-    fn judge(&self, binary: &Path) -> Result<u64, String> {
-        let trace = |options: &[&str]| {
-            output(command(&binary.to_string_lossy(), ["trace"]).args(options).arg(&self.file))
-        };
-        let report = trace(&["--json"])?;
-        let report: Value = serde_json::from_str(&report).map_err(|e| format!("--json: {e}"))?;
-        self.compare_tables(&report)?;
+    /// `landfast trace` of it.
+    fn trace(&self, binary: &Path, options: &[&str]) -> Result<String, String> {
+        output(command(&binary.to_string_lossy(), ["trace"]).args(options).arg(&self.file))
+    }
+
+    fn report(&self, binary: &Path) -> Result<Value, String> {
+        serde_json::from_str(&self.trace(binary, &["--json"])?).map_err(|e| format!("--json: {e}"))
+    }
+
+    /// What holds of all calls; returns how many there are.
+    fn judge_sums(&self, binary: &Path) -> Result<u64, String> {
+        let report = self.report(binary)?;
+        let theirs = procedures_of_tshark(&self.file, self.port, self.vers)?;
+        same("procedures", &rows_of_ours(&report, self.vers, false)?, &theirs)?;
         let calls = self.compare_counters(&report)?;
         verdict(&report)?;
-        let all = listing::calls(&trace(&["--list"])?)?;
-        if all.len() as u64 != calls {
-            return Err(format!("--list has {} calls of {calls}", all.len()));
+        let listed = listing::calls(&self.trace(binary, &["--list"])?)?.len() as u64;
+        if listed == calls { Ok(calls) } else { Err(format!("--list has {listed} calls of {calls}")) }
+    }
+
+    /// That, and what holds of each file.
+    fn judge_files(&self, binary: &Path) -> Result<u64, String> {
+        let calls = self.judge_sums(binary)?;
+        let report = self.report(binary)?;
+        if self.vers != Vers::V3 {
+            let theirs = operations_of_tshark(&self.file, self.port)?;
+            same("main operations", &rows_of_ours(&report, self.vers, true)?, &theirs)?;
         }
         let mut sequences: BTreeMap<Vec<String>, u64> = BTreeMap::new();
         for (name, bytes) in FILES {
-            let calls = listing::calls(&trace(&["--list", "--file", name])?)?;
+            let calls = listing::calls(&self.trace(binary, &["--list", "--file", name])?)?;
             self.form(bytes, &calls).map_err(|why| format!("{name}: {why}: {calls:#?}"))?;
             *sequences.entry(sequence(&calls)).or_default() += 1;
         }
         shapes(&report, &sequences)?;
         Ok(calls)
-    }
-
-    fn compare_tables(&self, report: &Value) -> Result<(), String> {
-        let theirs = procedures_of_tshark(&self.file, self.port, self.vers)?;
-        same("procedures", &rows_of_ours(report, self.vers, false)?, &theirs)?;
-        if self.vers == Vers::V3 {
-            return Ok(());
-        }
-        let theirs = operations_of_tshark(&self.file, self.port)?;
-        same("main operations", &rows_of_ours(report, self.vers, true)?, &theirs)
     }
 
     /// With what the client says that it has sent.
@@ -214,13 +224,27 @@ impl Captured {
                 "{matched} of {seen} calls have replies; the client sent {sent}, {acls} of ACLs"
             ));
         }
-        let Counts(counted) = Counts::parse(&self.mountstats, MOUNTPOINT)?;
+        let counted = self.counted()?;
         let ours = calls_by_name(report, self.vers, self.vers != Vers::V3);
-        let alike = match self.vers {
-            Vers::V3 => ours == counted,
-            _ => SAME_NAMES.iter().all(|name| ours.get(*name) == counted.get(*name)),
-        };
-        if alike { Ok(seen) } else { Err(format!("calls {ours:?}; the client counted {counted:?}")) }
+        if ours == counted {
+            Ok(seen)
+        } else {
+            Err(format!("calls {ours:?}; the client counted {counted:?}"))
+        }
+    }
+
+    /// What the client counted, as the table has it: by procedure, or by main operation, of which NULL has none.
+    fn counted(&self) -> Result<BTreeMap<String, u64>, String> {
+        let Counts(counted) = Counts::parse(&self.mountstats, MOUNTPOINT)?;
+        if self.vers == Vers::V3 {
+            return Ok(counted);
+        }
+        let mut by_operation = BTreeMap::new();
+        for (name, calls) in counted.into_iter().filter(|(name, _)| name != "NULL") {
+            let main = COUNTED_APART.iter().find(|(apart, _)| *apart == name);
+            *by_operation.entry(main.map_or(name, |(_, main)| (*main).to_owned())).or_default() += calls;
+        }
+        Ok(by_operation)
     }
 
     /// What the calls for one file have to look like, among others: not there, made, written, its owner, mode and time set. What does not fit

@@ -48,7 +48,8 @@ fn add(line: &str, calls: &mut Vec<Call>, open: &mut Vec<u64>) -> Option<bool> {
     let mut next = || words.next();
     let frame: u64 = next()?.parse().ok()?;
     for seconds in [next()?, next()?] {
-        let (whole, part) = seconds.split_once('.')?;
+        // A frame may have been seen before the one that was written before it.
+        let (whole, part) = seconds.trim_start_matches('-').split_once('.')?;
         let _: (u64, u64) = (whole.parse().ok()?, part.parse().ok().filter(|_| part.len() == 6)?);
     }
     let (_, arrow, _) = (next()?, next()?, next()?);

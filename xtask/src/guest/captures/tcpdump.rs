@@ -18,6 +18,9 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// Between two looks at the file.
 const LOOK: Duration = Duration::from_millis(10);
 
+/// What it may be behind the traffic; not in immediate mode, in which each frame takes the place of the longest there.
+const BUFFER_KIB: &str = "65536";
+
 /// What says on its standard error that it captures.
 const READY: &[u8] = b"listening on";
 
@@ -35,7 +38,7 @@ impl Tcpdump {
     /// Begins to capture all of `device` into `file`.
     pub fn start(device: &str, file: &Path) -> Result<Tcpdump, String> {
         let mut child = command("setpriv", ["--pdeathsig", "KILL", "tcpdump", "-i", device, "-n"])
-            .args(["-s", "0", "-U", "--immediate-mode", "--nano", "-Z", "root", "-w"])
+            .args(["-s", "0", "-B", BUFFER_KIB, "-U", "--nano", "-Z", "root", "-w"])
             .arg(file)
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
