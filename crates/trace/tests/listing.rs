@@ -56,6 +56,29 @@ fn listed(messages: &[(Vec<u8>, Vec<u8>)], expected: &[&str]) {
     for segment in [1448, 5, 64] {
         assert_eq!(lines(messages, segment), expected, "in segments of {segment}");
     }
+    messages.iter().for_each(|(call, reply)| damaged(call, reply));
+}
+
+/// Each word as something else, such as a length that lies: still a line a message, or none.
+fn damaged(call: &[u8], reply: &[u8]) {
+    for at in (4..call.len() + reply.len() - 3).step_by(4) {
+        for word in [0, 1, 2, 3, 16, 10_044, 65_536, u32::MAX / 2, u32::MAX] {
+            let mut both = [call, reply].concat();
+            both[at..at + 4].copy_from_slice(&word.to_be_bytes());
+            let mut wire = Wire::new(700);
+            wire.open();
+            wire.send(true, &both[..call.len()]);
+            wire.send(false, &both[call.len()..]);
+            let (_, seen) = look(&wire.frames);
+            assert!(seen.lines.len() <= 2, "word {at} as {word}: {:?}", seen.lines);
+            for line in &seen.lines {
+                assert!(
+                    !line.contains('\n') && line.len() < 2 * both.len() + 500,
+                    "word {at} as {word}: {line}"
+                );
+            }
+        }
+    }
 }
 
 fn compound(xid: u32, ops: Vec<ArgOp>, results: Vec<ResOp>) -> (Vec<u8>, Vec<u8>) {
