@@ -339,7 +339,7 @@ impl Connection {
                 common.open -= calls.open.len();
                 calls.unanswered.clear();
                 let open = calls.open.drain().take(UNANSWERED_MAX);
-                calls.unanswered.extend(open.map(|(xid, call)| (xid, call.head.kind)));
+                calls.unanswered.extend(open.map(|(xid, call)| (xid, call.head.kind.unlisted())));
             }
             seq = seq.wrapping_add(1);
         }
@@ -469,7 +469,7 @@ impl Connection {
             totals.repeated_calls += 1;
             return;
         }
-        let kind = call.head.kind;
+        let kind = call.head.kind.unlisted();
         if let Some(i) = calls.unanswered.iter().position(|old| *old == (xid, kind)) {
             calls.unanswered.swap_remove(i);
             totals.repeated_calls += 1;

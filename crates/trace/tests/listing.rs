@@ -13,6 +13,8 @@ use landfast_nfs::v4::{
     ArgOp, CompoundArgs, CompoundRes, NfsStat, OpNum, ResBody, ResOp, Stateid, args as a,
 };
 use landfast_nfs::{PROGRAM, mount, nfsacl, nlm, v3, v4};
+use landfast_trace::analysis::Analysis;
+use landfast_trace::trace::Trace;
 use landfast_xdr::{Bytes, BytesMut, Encode};
 use wire::{Wire, call, look, reply};
 
@@ -133,15 +135,34 @@ fn open() -> ArgOp {
     })
 }
 
+fn v3_access(xid: u32, asked: u32, allowed: u32) -> (Vec<u8>, Vec<u8>) {
+    let mut args = BytesMut::new();
+    handle().encode(&mut args);
+    asked.encode(&mut args);
+    let body: Vec<u8> = [0, 0, allowed].iter().flat_map(|w| w.to_be_bytes()).collect();
+    (call(xid, PROGRAM, 3, v3::proc::ACCESS, &args), reply(xid, &body))
+}
+
+/// What only a listing reads makes no call another.
+#[test]
+fn a_listing_changes_no_count() {
+    let mut wire = Wire::new(700);
+    wire.open();
+    wire.send(true, &v3_access(1, 1, 1).0);
+    wire.seq = (5, 4_000_000_000);
+    wire.open();
+    let (again, answer) = v3_access(1, 2, 2);
+    wire.send(true, &again);
+    wire.send(false, &answer);
+    let (listed, seen) = look(&wire.frames);
+    let mut trace = Trace::new(Analysis::new());
+    wire.frames.iter().for_each(|frame| trace.frame(&frame.frame(1)));
+    assert_eq!((listed.calls_seen, listed.repeated_calls, seen.lines.len()), (1, 1, 3));
+    assert_eq!(trace.finish().0, listed);
+}
+
 #[test]
 fn what_access_found() {
-    let v3_access = |xid: u32, asked: u32, allowed: u32| {
-        let mut args = BytesMut::new();
-        handle().encode(&mut args);
-        asked.encode(&mut args);
-        let body: Vec<u8> = [0, 0, allowed].iter().flat_map(|w| w.to_be_bytes()).collect();
-        (call(xid, PROGRAM, 3, v3::proc::ACCESS, &args), reply(xid, &body))
-    };
     listed(
         &[
             v3_access(1, 0x1f, 3),

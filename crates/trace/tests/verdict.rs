@@ -231,3 +231,26 @@ fn answers_that_are_too_quick_to_be_stable_are_doubted() {
     let (_, words) = find(&untar(&World { flush: (5 * MS, MS), ..lan() }, End::Client, 40));
     assert!(!words.doubts.iter().any(|d| d.contains("landfast verify")), "{words:?}");
 }
+
+#[test]
+fn a_clock_that_is_set_back_makes_no_part_longer_than_the_whole() {
+    let mut wire = Wire::new(700);
+    wire.open();
+    for xid in 1..=2 {
+        wire.send(true, &call(xid, landfast_nfs::PROGRAM, 3, proc::GETATTR, &[0; 36]));
+        wire.wait(500 * US);
+        if xid == 2 {
+            wire.wait(-4 * MS);
+        }
+        wire.send(false, &reply(xid, &[0; 88]));
+        wire.wait(3500 * US);
+    }
+    let mut trace = Trace::new(Analysis::new());
+    wire.frames.iter().for_each(|frame| trace.frame(&frame.frame(1)));
+    let found = trace.finish().1.finish();
+    let span = found.pairs[0].span_s;
+    for (what, part) in found.shares.parts() {
+        assert!((0.0..=span * 1.001).contains(&part), "{what:?}: {part} of {span}");
+    }
+    assert!((span - 0.004).abs() < 1e-4, "{span}");
+}

@@ -277,8 +277,11 @@ impl Observer for Analysis {
         if error == 0 {
             pair.book.files_made += u64::from(call.head.facts.makes);
         }
-        if let Some(end) = times.1 {
-            pair.book.last_ns = pair.book.last_ns.max(sane(end.ns));
+        if times.1.is_some() {
+            // Where a clock was set back, a reply is older than its call.
+            let at = [Some(call.times.first), times.0, Some(reply.times.first), times.1];
+            let latest = at.into_iter().flatten().map(|stamp| sane(stamp.ns)).max();
+            pair.book.last_ns = pair.book.last_ns.max(latest.unwrap_or(0));
         }
         let xid = call.head.xid;
         pair.sweep.reply(xid, connection, exchange, &mut Writer { book: &mut pair.book, common });
