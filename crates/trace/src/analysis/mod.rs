@@ -177,7 +177,7 @@ impl Analysis {
     /// as much around it.
     #[cfg(test)]
     pub(crate) const BYTES_MAX: usize = {
-        let spread = spread::STEPS_ALL * 48;
+        let spread = spread::STEPS_ALL * 48; // a vector that has grown was half as large before
         let sweep = limits::PENDING_MAX * (size_of::<Exchange>() + 48) + limits::STALLS_MAX * 24;
         let pairs = PAIRS_MAX * (size_of::<Pair>() * 3 / 2 + sweep + 7 * spread);
         let file = limits::SEQUENCE_MAX * size_of::<files::Item>() + 300;

@@ -2,8 +2,8 @@
 
 use super::limits::STEPS_MAX;
 
-/// The width of a step at first.
-const FIRST_WIDTH_NS: i64 = 1_000_000;
+/// The width of a step at first, as a power of two: a millisecond.
+const FIRST_WIDTH: u32 = 20;
 
 /// One step.
 #[derive(Debug, Clone, Copy, Default)]
@@ -43,13 +43,14 @@ impl Step {
 #[derive(Debug, Clone)]
 pub struct Series {
     from_ns: Option<i64>,
-    width_ns: i64,
+    /// How long a step is, as a power of two, in nanoseconds.
+    width: u32,
     steps: Vec<Step>,
 }
 
 impl Default for Series {
     fn default() -> Self {
-        Series { from_ns: None, width_ns: FIRST_WIDTH_NS, steps: Vec::new() }
+        Series { from_ns: None, width: FIRST_WIDTH, steps: Vec::new() }
     }
 }
 
@@ -63,7 +64,7 @@ impl Series {
     /// How long a step is, in nanoseconds.
     #[must_use]
     pub fn width_ns(&self) -> i64 {
-        self.width_ns
+        1 << self.width
     }
 
     /// The steps.
@@ -76,10 +77,10 @@ impl Series {
     pub fn at(&mut self, ns: i64) -> &mut Step {
         let from = *self.from_ns.get_or_insert(ns);
         let past = ns.saturating_sub(from).max(0);
-        while past / self.width_ns >= STEPS_MAX as i64 {
+        while past >> self.width >= STEPS_MAX as i64 {
             self.widen();
         }
-        let at = usize::try_from(past / self.width_ns).unwrap_or(0);
+        let at = usize::try_from(past >> self.width).unwrap_or(0);
         if self.steps.len() <= at {
             self.steps.resize(at + 1, Step::default());
         }
@@ -92,7 +93,7 @@ impl Series {
         self.at(to_ns);
         let mut at = from_ns.max(self.from_ns());
         while at < to_ns {
-            let next = self.from_ns() + ((at - self.from_ns()) / self.width_ns + 1) * self.width_ns;
+            let next = self.from_ns() + ((((at - self.from_ns()) >> self.width) + 1) << self.width);
             let end = next.min(to_ns);
             put(self.at(at), (end - at) as f64);
             at = end;
@@ -100,7 +101,7 @@ impl Series {
     }
 
     fn widen(&mut self) {
-        self.width_ns = self.width_ns.saturating_mul(2);
+        self.width += 1;
         let half = self.steps.len().div_ceil(2);
         for i in 0..half {
             let mut step = self.steps[2 * i];

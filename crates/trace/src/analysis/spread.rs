@@ -1,7 +1,5 @@
 //! How often which times were seen, and how much each of them counts. Pure.
 
-use std::collections::BTreeMap;
-
 /// Steps in a power of two.
 const STEPS: u32 = 8;
 /// Times below two to this many nanoseconds are one step.
@@ -15,7 +13,8 @@ pub const STEPS_ALL: usize = ((MOST - LEAST) * STEPS + 2) as usize;
 /// Times in steps of a tenth. Means and sums are exact, percentiles to half a step.
 #[derive(Debug, Clone, Default)]
 pub struct Spread {
-    steps: BTreeMap<u16, Step>,
+    /// From the shortest that there could be up to the longest that was seen.
+    steps: Vec<Step>,
     count: u64,
     least_ns: Option<u64>,
     most_ns: u64,
@@ -34,20 +33,32 @@ impl Step {
     }
 }
 
-fn step(ns: u64) -> u16 {
+fn step(ns: u64) -> usize {
     let power = ns.max(1).ilog2();
     let at = match power {
         0..LEAST => 0,
         MOST.. => (MOST - LEAST) * STEPS + 1,
         _ => (power - LEAST) * STEPS + u32::try_from((ns >> (power - 3)) & 7).unwrap_or(0) + 1,
     };
-    u16::try_from(at).unwrap_or(u16::MAX)
+    at as usize
 }
 
 impl Spread {
+    fn at(&mut self, at: usize) -> &mut Step {
+        if self.steps.len() <= at {
+            self.steps.resize(at + 1, Step::default());
+        }
+        &mut self.steps[at]
+    }
+
+    /// Steps with something in them.
+    fn used(&self) -> impl Iterator<Item = &Step> {
+        self.steps.iter().filter(|step| step.count > 0)
+    }
+
     /// A time that counts `weight`.
     pub fn add(&mut self, ns: u64, weight: f64) {
-        let step = self.steps.entry(step(ns)).or_default();
+        let step = self.at(step(ns));
         step.count += 1;
         step.sum_ns += ns as f64;
         step.weight += weight;
@@ -60,7 +71,7 @@ impl Spread {
     pub fn add_many(&mut self, ns: u64, count: u64) {
         if count > 0 {
             self.add(ns, 0.0);
-            let step = self.steps.entry(step(ns)).or_default();
+            let step = self.at(step(ns));
             step.count += count - 1;
             step.sum_ns += ns as f64 * (count - 1) as f64;
             self.count += count - 1;
@@ -69,8 +80,8 @@ impl Spread {
 
     /// Takes over all of another.
     pub fn merge(&mut self, other: &Spread) {
-        for (at, step) in &other.steps {
-            let mine = self.steps.entry(*at).or_default();
+        for (at, step) in other.steps.iter().enumerate() {
+            let mine = self.at(at);
             mine.count += step.count;
             mine.sum_ns += step.sum_ns;
             mine.weight += step.weight;
@@ -101,13 +112,13 @@ impl Spread {
     /// All together.
     #[must_use]
     pub fn sum_ns(&self) -> f64 {
-        self.steps.values().map(|s| s.sum_ns).sum()
+        self.used().map(|s| s.sum_ns).sum()
     }
 
     /// What all count together.
     #[must_use]
     pub fn weight(&self) -> f64 {
-        self.steps.values().map(|s| s.weight).sum()
+        self.used().map(|s| s.weight).sum()
     }
 
     /// The time that so many in a hundred do not exceed; `None`: there is none.
@@ -115,7 +126,7 @@ impl Spread {
     pub fn percentile_ns(&self, percent: f64) -> Option<f64> {
         let wanted = (percent / 100.0 * self.count as f64).ceil().max(1.0);
         let mut seen = 0;
-        for step in self.steps.values() {
+        for step in self.used() {
             seen += step.count;
             if seen as f64 >= wanted {
                 return Some(step.mean_ns());
@@ -127,7 +138,7 @@ impl Spread {
     /// The sum of what `part` gives for a time, each as often as the time was seen.
     #[must_use]
     pub fn sum_of(&self, part: impl Fn(f64) -> f64) -> f64 {
-        self.steps.values().map(|s| part(s.mean_ns()) * s.count as f64).sum()
+        self.used().map(|s| part(s.mean_ns()) * s.count as f64).sum()
     }
 
     /// What all count, of each only the part that `part` gives of its time.
@@ -137,12 +148,12 @@ impl Spread {
             let mean = s.mean_ns();
             if mean > 0.0 { s.weight * (part(mean) / mean).clamp(0.0, 1.0) } else { 0.0 }
         };
-        self.steps.values().map(share).sum()
+        self.used().map(share).sum()
     }
 
     /// Each step's mean in nanoseconds with how many there are in it, shortest first.
     pub fn steps(&self) -> impl Iterator<Item = (f64, u64)> {
-        self.steps.values().map(|s| (s.mean_ns(), s.count))
+        self.used().map(|s| (s.mean_ns(), s.count))
     }
 }
 
@@ -173,7 +184,7 @@ mod tests {
 
         #[test]
         fn every_time_has_a_step(ns: u64) {
-            prop_assert!(usize::from(step(ns)) < STEPS_ALL);
+            prop_assert!(step(ns) < STEPS_ALL);
             prop_assert!(step(ns) <= step(ns.saturating_add(1)));
         }
     }

@@ -110,6 +110,9 @@ impl Sweep {
     pub fn reply(&mut self, xid: u32, connection: u32, exchange: Option<Exchange>, ledger: &mut impl Ledger) {
         self.open.remove(&(connection, xid));
         if let Some(exchange) = exchange {
+            if self.open.is_empty() && self.pending.is_empty() && self.stalls.is_empty() {
+                return self.alone(exchange, ledger);
+            }
             self.pending.push(exchange);
         }
         if self.open.is_empty() || self.pending.len() >= PENDING_MAX {
@@ -137,6 +140,29 @@ impl Sweep {
     pub fn finish(&mut self, ledger: &mut impl Ledger) {
         self.open.clear();
         self.run(i64::MAX, ledger);
+    }
+
+    /// Accounts for a call beside which there was no other: what [`Sweep::run`] does, in short.
+    fn alone(&mut self, mut exchange: Exchange, ledger: &mut impl Ledger) {
+        let e = &mut exchange;
+        let mut least = self.at.unwrap_or(e.at[0]);
+        for at in &mut e.at {
+            *at = (*at).max(least);
+            least = *at;
+        }
+        let [begun, whole, answered, ended] = e.at;
+        let at = self.at.unwrap_or(begun);
+        if begun > at {
+            ledger.gap(self.last, e.label, at, begun);
+        }
+        if ended > begun {
+            ledger.busy(1, begun, ended);
+        }
+        self.at = Some(ended);
+        self.last = e.label;
+        let moving = ((whole - begun) + (ended - answered)) as f64;
+        let paused = (e.paused_ns as f64).clamp(0.0, moving);
+        ledger.spent(&Spent { exchange, wait: (answered - whole) as f64, moving, paused, lost: 0.0 });
     }
 
     /// Accounts for the calls that ended before `until`, and so for all time before the first of the others.
