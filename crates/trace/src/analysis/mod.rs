@@ -89,7 +89,11 @@ pub(crate) struct Book {
 /// The calls of all clients: an observer.
 #[derive(Default)]
 pub struct Analysis {
-    pairs: HashMap<(IpAddr, IpAddr), Pair>,
+    /// Where each pair of a client and a server is.
+    places: HashMap<(IpAddr, IpAddr), usize>,
+    /// The one that was asked for last.
+    last: Option<((IpAddr, IpAddr), usize)>,
+    pairs: Vec<Pair>,
     others: Option<Box<Pair>>,
     common: Common,
     both: Option<Both>,
@@ -199,19 +203,39 @@ impl Analysis {
 
     fn pair(&mut self, client: IpAddr, server: IpAddr) -> (&mut Pair, &mut Common) {
         let key = (client, server);
-        let pair = if self.pairs.len() < PAIRS_MAX || self.pairs.contains_key(&key) {
-            self.pairs.entry(key).or_insert_with(Pair::new)
-        } else {
-            self.others.get_or_insert_with(|| Box::new(Pair::new()))
+        let place = match self.place(key) {
+            None if self.pairs.len() < PAIRS_MAX => {
+                self.places.insert(key, self.pairs.len());
+                self.pairs.push(Pair::new());
+                Some(self.pairs.len() - 1)
+            }
+            place => place,
+        };
+        let pair = match place {
+            Some(place) => &mut self.pairs[place],
+            None => self.others.get_or_insert_with(|| Box::new(Pair::new())),
         };
         (pair, &mut self.common)
+    }
+
+    fn place(&mut self, key: (IpAddr, IpAddr)) -> Option<usize> {
+        if let Some((last, place)) = self.last
+            && last == key
+        {
+            return Some(place);
+        }
+        let place = *self.places.get(&key)?;
+        self.last = Some((key, place));
+        Some(place)
     }
 
     /// What was found, when all of the capture was seen.
     #[must_use]
     pub fn finish(mut self) -> Findings {
         let others = self.others.take().map(|pair| (None, *pair));
-        let pairs = self.pairs.into_iter().map(|(key, pair)| (Some(key), pair)).chain(others);
+        let mut ends: Vec<_> = self.places.into_iter().collect();
+        ends.sort_unstable_by_key(|(_, place)| *place);
+        let pairs = ends.into_iter().map(|(key, _)| Some(key)).zip(self.pairs).chain(others);
         let mut books: Vec<_> = pairs
             .map(|(key, Pair { mut sweep, mut book })| {
                 sweep.finish(&mut Writer { book: &mut book, common: &mut self.common });
@@ -303,8 +327,8 @@ impl Observer for Analysis {
         let (from_ns, to_ns) = (sane(from_ns), sane(to_ns));
         // Either end may have lost it.
         for (client, server) in [(ends.from, ends.to), (ends.to, ends.from)] {
-            if let Some(pair) = self.pairs.get_mut(&(client.ip(), server.ip())) {
-                pair.sweep.stall(connection(client.port(), server.port()), from_ns, to_ns);
+            if let Some(place) = self.place((client.ip(), server.ip())) {
+                self.pairs[place].sweep.stall(connection(client.port(), server.port()), from_ns, to_ns);
                 self.common.series.span(from_ns, to_ns, |step, ns| step.stalled_ns += ns);
                 return;
             }
@@ -315,8 +339,8 @@ impl Observer for Analysis {
         for (client, server, [up, down]) in
             [(ends.from, ends.to, shortest_ns), (ends.to, ends.from, [shortest_ns[1], shortest_ns[0]])]
         {
-            if let Some(pair) = self.pairs.get_mut(&(client.ip(), server.ip())) {
-                for (best, new) in pair.book.acknowledged_ns.iter_mut().zip([up, down]) {
+            if let Some(place) = self.place((client.ip(), server.ip())) {
+                for (best, new) in self.pairs[place].book.acknowledged_ns.iter_mut().zip([up, down]) {
                     *best = [*best, new].into_iter().flatten().min();
                 }
                 return;

@@ -82,10 +82,49 @@ struct Marks {
     lost: [f64; 3],
 }
 
+/// Calls that wait for their answers, by connection and number: mostly one.
+#[derive(Debug, Default)]
+struct Open {
+    one: Option<((u32, u32), i64)>,
+    more: HashMap<(u32, u32), i64>,
+}
+
+impl Open {
+    fn is_empty(&self) -> bool {
+        self.one.is_none() && self.more.is_empty()
+    }
+
+    fn insert(&mut self, call: (u32, u32), first_ns: i64) {
+        match &mut self.one {
+            one @ None => *one = Some((call, first_ns)),
+            Some((known, _)) if *known == call => {}
+            Some(_) if self.more.len() < PENDING_MAX => _ = self.more.insert(call, first_ns),
+            Some(_) => {}
+        }
+    }
+
+    fn remove(&mut self, call: (u32, u32)) {
+        if self.one.is_some_and(|(known, _)| known == call) {
+            self.one = None;
+        } else if !self.more.is_empty() {
+            self.more.remove(&call);
+        }
+    }
+
+    fn first_ns(&self) -> Option<i64> {
+        self.one.iter().map(|(_, first)| first).chain(self.more.values()).copied().min()
+    }
+
+    fn forget_until(&mut self, ns: i64) {
+        self.one = self.one.filter(|(_, first)| *first > ns);
+        self.more.retain(|_, first| *first > ns);
+    }
+}
+
 /// The calls of one client to one server.
 #[derive(Debug)]
 pub(super) struct Sweep {
-    open: HashMap<(u32, u32), i64>,
+    open: Open,
     pending: Vec<Exchange>,
     stalls: VecDeque<(u32, i64, i64)>,
     /// All before this is accounted for.
@@ -96,19 +135,17 @@ pub(super) struct Sweep {
 
 impl Sweep {
     pub fn new() -> Self {
-        Sweep { open: HashMap::new(), pending: Vec::new(), stalls: VecDeque::new(), at: None, last: 0 }
+        Sweep { open: Open::default(), pending: Vec::new(), stalls: VecDeque::new(), at: None, last: 0 }
     }
 
     /// A call was sent.
     pub fn call(&mut self, connection: u32, xid: u32, first_ns: i64) {
-        if self.open.len() < PENDING_MAX {
-            self.open.insert((connection, xid), first_ns);
-        }
+        self.open.insert((connection, xid), first_ns);
     }
 
     /// It was answered, or will not be; with its times if they are known.
     pub fn reply(&mut self, xid: u32, connection: u32, exchange: Option<Exchange>, ledger: &mut impl Ledger) {
-        self.open.remove(&(connection, xid));
+        self.open.remove((connection, xid));
         if let Some(exchange) = exchange {
             if self.open.is_empty() && self.pending.is_empty() && self.stalls.is_empty() {
                 return self.alone(exchange, ledger);
@@ -116,12 +153,12 @@ impl Sweep {
             self.pending.push(exchange);
         }
         if self.open.is_empty() || self.pending.len() >= PENDING_MAX {
-            let until = self.open.values().copied().min().unwrap_or(i64::MAX);
+            let until = self.open.first_ns().unwrap_or(i64::MAX);
             let held = self.pending.len();
             self.run(until, ledger);
             if self.pending.len() == held && held >= PENDING_MAX {
                 // One call that is never answered must not hold up all that follow.
-                self.open.retain(|_, first| *first > until);
+                self.open.forget_until(until);
             }
         }
     }
@@ -138,7 +175,7 @@ impl Sweep {
 
     /// No more comes.
     pub fn finish(&mut self, ledger: &mut impl Ledger) {
-        self.open.clear();
+        self.open = Open::default();
         self.run(i64::MAX, ledger);
     }
 
