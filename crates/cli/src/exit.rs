@@ -1,6 +1,7 @@
 //! How the command ends: one line a cause on standard error, and an exit status as that of the tool it resembles.
 
 use std::error::Error;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 /// How the command ended.
@@ -52,7 +53,14 @@ pub fn from<E: Error + 'static>(result: Result<(), E>) -> Exit {
     told(result).map_or(Exit::Failed, |()| Exit::Done)
 }
 
-/// Prints a report for programs on standard output.
+/// Prints a report for programs on standard output. Who closed it has seen enough.
 pub fn print_json(report: &impl serde::Serialize) -> Option<()> {
-    told(serde_json::to_string_pretty(report)).map(|text| println!("{text}"))
+    let text = told(serde_json::to_string_pretty(report))?;
+    match writeln!(io::stdout(), "{text}") {
+        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
+            eprintln!("landfast: standard output: {e}");
+            None
+        }
+        _ => Some(()),
+    }
 }

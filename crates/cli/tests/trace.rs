@@ -233,6 +233,25 @@ fn what_is_no_capture_or_not_a_whole_one() {
 }
 
 #[test]
+fn whoever_has_seen_enough() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let plain = file(dir.path(), "capture", &pcap(&capture()));
+    for form in [&["--json"][..], &["--list"], &[]] {
+        let mut child = landfast()
+            .arg("trace")
+            .args(form)
+            .arg(&plain)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("landfast runs");
+        drop(child.stdout.take());
+        let o = child.wait_with_output().expect("it ends");
+        assert!(o.status.success() && !stderr(&o).contains("panic"), "{form:?}: {}", stderr(&o));
+    }
+}
+
+#[test]
 fn bounds_for_scripts() {
     let dir = tempfile::tempdir().expect("a directory");
     let plain = file(dir.path(), "capture", &pcap(&capture()));

@@ -116,5 +116,6 @@ impl Display for Head<'_> {
 }
 
 fn seconds(ns: i64) -> f64 {
-    ns as f64 / 1e9
+    // Not "-0.000000".
+    if ns.abs() < 500 { 0.0 } else { ns as f64 / 1e9 }
 }
