@@ -10,7 +10,7 @@ use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use wire::{Captured, Wire, call, reply};
+use wire::{Captured, Wire, call, pcap, reply};
 
 const MS: i64 = 1_000_000;
 /// What the page allows itself, and what a copy of it is allowed that has the test's script in it.
@@ -27,18 +27,7 @@ fn browser() -> Option<&'static str> {
 }
 
 fn write_pcap(at: &Path, frames: &[Captured]) {
-    let mut out: Vec<u8> = Vec::new();
-    for word in [0xa1b2_3c4du32, 0x0004_0002, 0, 0, 65535, 1] {
-        out.extend(word.to_le_bytes());
-    }
-    for f in frames {
-        let len = f.data.len() as u32;
-        for word in [(f.ns / 1_000_000_000) as u32, (f.ns % 1_000_000_000) as u32, len, f.wire_len] {
-            out.extend(word.to_le_bytes());
-        }
-        out.extend(&f.data);
-    }
-    fs::write(at, out).expect("a capture");
+    fs::write(at, pcap(frames)).expect("a capture");
 }
 
 fn handle(of: u32) -> Vec<u8> {

@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use wire::{Captured, Wire, call, reply};
+use wire::{Captured, Wire, call, pcap, reply};
 
 /// Three calls of NFSv3, the last without a reply.
 fn capture() -> Vec<Captured> {
@@ -26,21 +26,6 @@ fn capture() -> Vec<Captured> {
         }
     }
     wire.frames
-}
-
-fn pcap(frames: &[Captured]) -> Vec<u8> {
-    let mut out = Vec::new();
-    for word in [0xa1b2_3c4du32, 0x0004_0002, 0, 0, 65535, 1] {
-        out.extend(word.to_le_bytes());
-    }
-    for f in frames {
-        let len = f.data.len() as u32;
-        for word in [(f.ns / 1_000_000_000) as u32, (f.ns % 1_000_000_000) as u32, len, f.wire_len] {
-            out.extend(word.to_le_bytes());
-        }
-        out.extend(&f.data);
-    }
-    out
 }
 
 fn file(dir: &Path, name: &str, bytes: &[u8]) -> PathBuf {

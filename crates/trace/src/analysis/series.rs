@@ -27,7 +27,8 @@ pub struct Step {
 }
 
 impl Step {
-    fn add(&mut self, other: &Step) {
+    /// Counts all of another one.
+    pub fn add(&mut self, other: &Step) {
         self.calls += other.calls;
         self.synchronous += other.synchronous;
         self.wait_ns += other.wait_ns;

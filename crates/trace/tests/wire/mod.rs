@@ -21,6 +21,22 @@ impl Captured {
     }
 }
 
+/// A pcap file of Ethernet frames, with nanoseconds.
+pub fn pcap(frames: &[Captured]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for word in [0xa1b2_3c4du32, 0x0004_0002, 0, 0, 65535, 1] {
+        out.extend(word.to_le_bytes());
+    }
+    for f in frames {
+        let len = f.data.len() as u32;
+        for word in [(f.ns / 1_000_000_000) as u32, (f.ns % 1_000_000_000) as u32, len, f.wire_len] {
+            out.extend(word.to_le_bytes());
+        }
+        out.extend(&f.data);
+    }
+    out
+}
+
 /// A call with the body `body`, as a record.
 pub fn call(xid: u32, program: u32, version: u32, procedure: u32, body: &[u8]) -> Vec<u8> {
     let mut out = BytesMut::new();

@@ -28,14 +28,7 @@ impl Steps {
         let each = all.len().div_ceil(wanted).max(1);
         let sum = |steps: &[Step]| {
             steps.iter().fold(Step::default(), |mut sum, s| {
-                sum.calls += s.calls;
-                sum.synchronous += s.synchronous;
-                sum.wait_ns += s.wait_ns;
-                sum.synchronous_wait_ns += s.synchronous_wait_ns;
-                sum.longest_ns = sum.longest_ns.max(s.longest_ns);
-                sum.under_way_ns += s.under_way_ns;
-                sum.idle_ns += s.idle_ns;
-                sum.stalled_ns += s.stalled_ns;
+                sum.add(s);
                 sum
             })
         };
