@@ -45,6 +45,30 @@ pub struct Member {
     pub xattrs: Vec<(Vec<u8>, Bytes)>,
 }
 
+#[cfg(test)]
+impl Member {
+    /// One with nothing but a name and a kind.
+    pub(crate) fn plain(path: &[u8], kind: Kind) -> Member {
+        Member {
+            path: path.to_vec(),
+            kind,
+            mode: 0,
+            uid: 0,
+            gid: 0,
+            user: Vec::new(),
+            group: Vec::new(),
+            mtime: Time::default(),
+            atime: None,
+            link: Vec::new(),
+            device: (0, 0),
+            size: 0,
+            stored: 0,
+            sparse: None,
+            xattrs: Vec::new(),
+        }
+    }
+}
+
 /// Reads members; their data is read, or passed over, before the next.
 pub struct ArchiveReader<R> {
     input: R,

@@ -272,22 +272,6 @@ mod tests {
     }
 
     fn some_file() -> Member {
-        Member {
-            path: b"f".to_vec(),
-            kind: Kind::File,
-            mode: 0o644,
-            uid: 0,
-            gid: 0,
-            user: Vec::new(),
-            group: Vec::new(),
-            mtime: Time::default(),
-            atime: None,
-            link: Vec::new(),
-            device: (0, 0),
-            size: 5,
-            stored: 5,
-            sparse: None,
-            xattrs: Vec::new(),
-        }
+        Member { mode: 0o644, size: 5, stored: 5, ..Member::plain(b"f", Kind::File) }
     }
 }

@@ -226,21 +226,14 @@ mod tests {
 
     fn member(path: &str, kind: Kind, size: u64, link: &str) -> Member {
         Member {
-            path: path.into(),
-            kind,
             mode: 0o644,
             uid: 1,
             gid: 2,
-            user: Vec::new(),
-            group: Vec::new(),
             mtime: Time { seconds: 5, nanos: 6 },
-            atime: None,
             link: link.into(),
-            device: (0, 0),
             size,
             stored: size,
-            sparse: None,
-            xattrs: Vec::new(),
+            ..Member::plain(path.as_bytes(), kind)
         }
     }
 

@@ -196,21 +196,9 @@ mod tests {
                 .map(|c| Bytes::from(c.to_owned()))
                 .collect();
             let member = Member {
-                path: name.as_bytes().to_vec(),
-                kind,
                 mode: 0o755,
-                uid: 0,
-                gid: 0,
-                user: Vec::new(),
-                group: Vec::new(),
                 mtime: Time { seconds: 1, nanos: 0 },
-                atime: None,
-                link: Vec::new(),
-                device: (0, 0),
-                size: 0,
-                stored: 0,
-                sparse: None,
-                xattrs: Vec::new(),
+                ..Member::plain(name.as_bytes(), kind)
             };
             let (_, pieces) = tokio::sync::mpsc::channel(1);
             let (target, data, item, part) = (Vec::new(), Data::Pieces(pieces), None, None);

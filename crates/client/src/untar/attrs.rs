@@ -152,23 +152,7 @@ mod tests {
     use super::*;
 
     fn member(kind: Kind, mode: u32) -> Member {
-        Member {
-            path: b"m".to_vec(),
-            kind,
-            mode,
-            uid: 7,
-            gid: 8,
-            user: Vec::new(),
-            group: Vec::new(),
-            mtime: Time { seconds: 5, nanos: 6 },
-            atime: None,
-            link: Vec::new(),
-            device: (0, 0),
-            size: 0,
-            stored: 0,
-            sparse: None,
-            xattrs: Vec::new(),
-        }
+        Member { mode, uid: 7, gid: 8, mtime: Time { seconds: 5, nanos: 6 }, ..Member::plain(b"m", kind) }
     }
 
     fn values(f: &Fattr) -> AttrValues {

@@ -239,21 +239,11 @@ mod tests {
             _ => (name, Kind::File),
         };
         let member = Member {
-            path: path.as_bytes().to_vec(),
-            kind,
             mode: 0o755,
-            uid: 0,
-            gid: 0,
-            user: Vec::new(),
-            group: Vec::new(),
             mtime: Time { seconds: 1, nanos: 0 },
-            atime: None,
-            link: Vec::new(),
-            device: (0, 0),
             size: 1,
             stored: 1,
-            sparse: None,
-            xattrs: Vec::new(),
+            ..Member::plain(path.as_bytes(), kind)
         };
         let permit = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
         let data = match name.ends_with('+') {
