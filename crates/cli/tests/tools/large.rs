@@ -258,20 +258,13 @@ fn a_large_file_goes_on_on_this_machine() {
         assert_copied(&rig.at("large"), &dest, false, version);
         // A link to it is not it.
         fs::remove_file(&dest).expect("its name");
-        unfinished_link(&local, &dest, || {
-            fs::write(&journal, &whole).expect("a journal");
-            cut(&journal);
-        });
+        std::os::unix::fs::symlink(local.join("aside"), &dest).expect("a link");
+        fs::write(&journal, &whole).expect("a journal");
+        cut(&journal);
         run("behind a link");
         assert_copied(&rig.at("large"), &dest, false, version);
         assert!(!dest.is_symlink());
     }
-}
-
-/// What a part was noted of has its name by a symbolic link only.
-fn unfinished_link(local: &Path, dest: &Path, cut: impl FnOnce()) {
-    std::os::unix::fs::symlink(local.join("aside"), dest).expect("a link");
-    cut();
 }
 
 #[test]
