@@ -151,6 +151,42 @@ fn a_part_of_it() {
 }
 
 #[test]
+fn what_a_server_asks_of_its_clients() {
+    let words = |words: &[u32]| words.iter().flat_map(|word| word.to_be_bytes()).collect::<Vec<u8>>();
+    let mut wire = Wire::new(996);
+    wire.open();
+    for xid in 1..=2 {
+        // CB_RECALL of 4.0, without a tag.
+        let recall = words(&[0, 0, 0, 1, 4, 1, 2, 3, 4, 0, 4, 5]);
+        wire.send(false, &call(xid, 0x4000_0000, 1, 1, &recall));
+        wire.wait(2_000_000 - wire.gap);
+        wire.send(true, &reply(xid, &words(&[0, 0, 1, 4, 0])));
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut frames = capture();
+    frames.extend(wire.frames.into_iter().map(|frame| Captured { ns: frame.ns + 10_000_000, ..frame }));
+    let plain = file(dir.path(), "x", &pcap(&frames));
+    let row = "\n    4  CB_RECALL                   2   0.002000   0.002000   0.002000   0.004000 ";
+    let o = run(&["trace", path(&plain)]);
+    assert!(o.status.success() && stdout(&o).contains(row), "{}{}", stdout(&o), stderr(&o));
+    let json = run(&["trace", "--json", "--procedure", "CB_RECALL", path(&plain)]);
+    let json: serde_json::Value = serde_json::from_str(&stdout(&json)).expect("JSON");
+    let rows: Vec<_> =
+        json["procedures"].as_array().expect("rows").iter().map(|row| row["name"].as_str()).collect();
+    assert_eq!(rows, [Some("CB_COMPOUND"), Some("CB_RECALL")]);
+    assert_eq!(json["calls_of_other_programs"].as_u64(), Some(2));
+    let o = run(&["trace", "--procedure", "CB_RECALL", path(&plain)]);
+    let text = stdout(&o);
+    assert!(text.contains(row) && !text.contains("GETATTR"), "{text}");
+    assert!(text.contains("0 of its 3 calls are what was asked for, and 2 to other programs"), "{text}");
+    let o = run(&["trace", "--procedure", "CB_GETATTR", path(&plain)]);
+    assert_eq!(o.status.code(), Some(2));
+    let o = run(&["trace", "--fail-if", "CB_RECALL.max>1ms", path(&plain)]);
+    assert_eq!(o.status.code(), Some(1), "{}", stderr(&o));
+    one_line_with(&stderr(&o), &["CB_RECALL.max>1ms", "2.00 ms"]);
+}
+
+#[test]
 fn a_copy_for_others() {
     let dir = tempfile::tempdir().expect("a directory");
     let plain = file(dir.path(), "x", &pcap(&capture()));

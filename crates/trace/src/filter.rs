@@ -55,7 +55,7 @@ impl FromStr for Network {
     }
 }
 
-/// A procedure of any program, or an operation of NFSv4, by its name.
+/// A procedure of any program, or an operation of NFSv4 or of its callbacks, by its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Procedure(String);
 
@@ -64,7 +64,8 @@ impl Procedure {
     fn is(&self, call: &Call) -> bool {
         let Kind { program, version, procedure, .. } = call.head.kind;
         program.procedure(version, procedure) == Some(self.0.as_str())
-            || v4::main_operations(&call.head.ops).any(|op| op.name() == Some(self.0.as_str()))
+            || v4::main_operations(program, &call.head.ops)
+                .any(|op| program.operation(op.0) == Some(self.0.as_str()))
     }
 }
 
@@ -81,7 +82,9 @@ impl FromStr for Procedure {
         };
         let known = name == "COMPOUND"
             || nfs3::PROC_NAMES.contains(&name.as_str())
-            || (0..=u8::MAX).any(|n| v4::number(n).name() == Some(name.as_str()))
+            || [Program::Nfs, Program::Callback].iter().any(|program| {
+                (0..=u8::MAX).any(|n| program.operation(v4::number(n).0) == Some(name.as_str()))
+            })
             || of_others().any(|other| other == Some(name.as_str()));
         if !known {
             return Err(

@@ -80,9 +80,6 @@ fn stamp(times: &Times) -> Stamp {
 }
 
 fn name(kind: &Kind) -> String {
-    if kind.program == Program::Callback && kind.procedure == 0 {
-        return "CB_NULL".into();
-    }
     let known = kind.program.procedure(kind.version, kind.procedure).map(str::to_owned);
     known.unwrap_or_else(|| format!("procedure {}", kind.procedure))
 }

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 pub enum Item {
     /// A procedure of the program, by its number.
     Procedure(u32),
-    /// The COMPOUNDs of NFSv4 with this main operation.
+    /// The COMPOUNDs of NFSv4, or the CB_COMPOUNDs, with this main operation.
     Operation(u32),
 }
 
@@ -32,7 +32,7 @@ impl Place {
     pub fn name(&self) -> String {
         let (known, number) = match self.item {
             Item::Procedure(n) => (self.program.procedure(self.version, n), n),
-            Item::Operation(n) => (landfast_nfs::v4::OpNum(n).name(), n),
+            Item::Operation(n) => (self.program.operation(n), n),
         };
         known.map_or_else(|| format!("{number}"), str::to_owned)
     }
@@ -115,7 +115,7 @@ impl Table {
         self.rows.iter()
     }
 
-    /// COMPOUNDs whose main operation cannot be seen.
+    /// COMPOUNDs of NFSv4 whose main operation cannot be seen.
     #[must_use]
     pub fn operations_unknown(&self) -> u64 {
         self.operations_unknown
@@ -127,10 +127,10 @@ impl Table {
         let ns = u64::try_from(to.ns.saturating_sub(from.ns)).unwrap_or(0);
         let Kind { program, version, procedure, .. } = call.head.kind;
         self.row(Place { program, version, item: Item::Procedure(procedure) }, ns);
-        if call.head.kind.is_compound() {
+        if call.head.kind.is_compound() || call.head.kind.is_callbacks() {
             match main_operation(call, reply) {
                 Some(op) => self.row(Place { program, version, item: Item::Operation(op) }, ns),
-                None => self.operations_unknown += 1,
+                None => self.operations_unknown += u64::from(program == Program::Nfs),
             }
         }
     }
@@ -146,12 +146,12 @@ impl Table {
 /// `None`: it is encrypted, or is behind what was captured of the call.
 #[must_use]
 pub fn main_operation(call: &Call, reply: &Reply) -> Option<u32> {
-    let ops = &call.head.ops;
+    let (of, ops) = (call.head.kind.program, &call.head.ops);
     let done = reply.head.operations.map_or(ops.len(), |n| n as usize);
     if done > ops.len() {
-        return v4::only_main_operation(ops).map(|op| op.0);
+        return v4::only_main_operation(of, ops).map(|op| op.0);
     }
-    v4::main_operation(if done == 0 { ops } else { &ops[..done] }).map(|op| op.0)
+    v4::main_operation(of, if done == 0 { ops } else { &ops[..done] }).map(|op| op.0)
 }
 
 #[cfg(test)]

@@ -17,15 +17,16 @@ impl Found {
         let mut out = BufWriter::new(io::stdout().lock());
         self.print_answer(&mut out)?;
         let mut last = None;
-        for (place, row) in self.table.rows().filter(|(place, _)| self.named || place.program == Program::Nfs)
-        {
+        // Callbacks belong to version 4; what is around NFS is shown to whoever names it.
+        let shown = |program| self.named || matches!(program, Program::Nfs | Program::Callback);
+        for (place, row) in self.table.rows().filter(|(place, _)| shown(place.program)) {
             let program = place.program;
             if last != Some((program, place.version)) {
                 last = Some((program, place.version));
-                let what = if program == Program::Nfs && place.version == 4 {
-                    ", COMPOUNDs by their main operation"
-                } else {
-                    ""
+                let what = match (program, place.version) {
+                    (Program::Nfs, 4) => ", COMPOUNDs by their main operation",
+                    (Program::Callback, _) => ", what the server asked of its clients",
+                    _ => "",
                 };
                 writeln!(
                     out,
@@ -50,9 +51,13 @@ impl Found {
         }
         let t = &self.totals;
         if let Some(all) = self.all_calls {
+            let others = match t.other_calls {
+                n @ 1.. if self.named => format!(", and {} to other programs", show_count(n)),
+                _ => String::new(),
+            };
             writeln!(
                 out,
-                "\n{} of its {} calls are what was asked for",
+                "\n{} of its {} calls are what was asked for{others}",
                 show_count(t.calls_seen),
                 show_count(all)
             )?;

@@ -1,7 +1,8 @@
-//! What a listing shows of CB_COMPOUND, by which an NFSv4 server calls its clients (RFC 8881 section 20, RFC 7862 section 16). Nothing
-//! else reads it.
+//! CB_COMPOUND, by which an NFSv4 server calls its clients (RFC 8881 section 20, RFC 7862 section 16): its operations, and what of
+//! them a listing shows.
 
 use super::cursor::Cursor;
+use super::facts::Asked;
 use super::{Show, skip, stateid};
 use landfast_nfs::v4::NfsStat;
 use std::fmt::Write;
@@ -21,8 +22,9 @@ const NOTIFY_DEVICEID: u32 = 14;
 const OFFLOAD: u32 = 15;
 const ILLEGAL: u32 = 10044;
 
-fn name(op: u32) -> String {
-    let name = match op {
+/// The name of an operation.
+pub(super) fn name(op: u32) -> Option<&'static str> {
+    Some(match op {
         GETATTR => "CB_GETATTR",
         RECALL => "CB_RECALL",
         LAYOUTRECALL => "CB_LAYOUTRECALL",
@@ -37,16 +39,40 @@ fn name(op: u32) -> String {
         NOTIFY_DEVICEID => "CB_NOTIFY_DEVICEID",
         OFFLOAD => "CB_OFFLOAD",
         ILLEGAL => "CB_ILLEGAL",
-        op => return format!("operation {op}"),
-    };
-    name.to_owned()
+        _ => return None,
+    })
 }
 
-/// Passes over an operation and its arguments. `None`: more bytes are needed; `Some(false)`: nobody knows where they end.
-pub(super) fn arguments(c: &mut Cursor<'_>, show: &mut Show) -> Option<bool> {
+/// What a CB_COMPOUND is not sent for ranks lower, as in [`super::v4`].
+pub(super) fn rank(op: u8) -> u8 {
+    if u32::from(op) == SEQUENCE { 2 } else { 1 }
+}
+
+/// An operation whose arguments were passed over.
+pub(super) struct Read {
+    pub op: u32,
+    /// Whether it is known where they end.
+    pub ends: bool,
+    /// Whether they have the handle of a file that is asked for.
+    pub asked: bool,
+}
+
+/// Passes over an operation and its arguments. `None`: more bytes are needed.
+pub(super) fn arguments(
+    c: &mut Cursor<'_>,
+    asked: Option<&dyn Asked>,
+    show: Option<&mut Show>,
+) -> Option<Read> {
     let op = c.u32()?;
-    let mut text = name(op);
-    let known = match op {
+    let mut text = shown(op);
+    let mut found = false;
+    let mut handle = |c: &mut Cursor<'_>, text: &mut String| {
+        let handle = c.opaque()?;
+        found |= asked.is_some_and(|asked| asked.handle(handle));
+        let _ = write!(text, " FH: 0x{:08x}", super::digest(handle));
+        Some(())
+    };
+    let ends = match op {
         GETATTR => {
             handle(c, &mut text)?;
             c.bitmap().map(|()| true)
@@ -127,11 +153,13 @@ pub(super) fn arguments(c: &mut Cursor<'_>, show: &mut Show) -> Option<bool> {
         ILLEGAL => Some(true),
         _ => Some(false),
     }?;
-    show.push(0, text);
-    Some(known)
+    if let Some(show) = show {
+        show.push(0, text);
+    }
+    Some(Read { op, ends, asked: found })
 }
 
-/// Passes over an operation and its results, as [`arguments`].
+/// Passes over an operation and its results. `None`: more bytes are needed; `Some(false)`: nobody knows where they end.
 pub(super) fn results(c: &mut Cursor<'_>, show: &mut Show) -> Option<bool> {
     let (op, status) = (c.u32()?, c.u32()?);
     let known = match op {
@@ -141,13 +169,12 @@ pub(super) fn results(c: &mut Cursor<'_>, show: &mut Show) -> Option<bool> {
         RECALL..=ILLEGAL => true,
         _ => false,
     };
-    show.push(0, name(op));
+    show.push(0, shown(op));
     Some(known)
 }
 
-fn handle(c: &mut Cursor<'_>, text: &mut String) -> Option<()> {
-    let _ = write!(text, " FH: 0x{:08x}", super::digest(c.opaque()?));
-    Some(())
+fn shown(op: u32) -> String {
+    name(op).map_or_else(|| format!("operation {op}"), str::to_owned)
 }
 
 fn notifications(c: &mut Cursor<'_>) -> Option<()> {

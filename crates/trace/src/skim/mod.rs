@@ -75,6 +75,7 @@ impl Program {
     pub fn procedure(self, version: u32, number: u32) -> Option<&'static str> {
         let at = usize::try_from(number).ok()?;
         match (self, version) {
+            (Program::Callback, _) if number == 0 => Some("CB_NULL"),
             (_, _) if number == 0 => Some("NULL"),
             (Program::Nfs, 3) => nfs3::PROC_NAMES.get(at).copied(),
             (Program::Nfs, 4) if number == 1 => Some("COMPOUND"),
@@ -84,6 +85,20 @@ impl Program {
             (Program::Nlm, _) => nlm_procedure(number),
             _ => None,
         }
+    }
+
+    /// The name of an operation of its COMPOUNDs.
+    #[must_use]
+    pub fn operation(self, number: u32) -> Option<&'static str> {
+        match self {
+            Program::Callback => callback::name(number),
+            _ => OpNum(number).name(),
+        }
+    }
+
+    /// The lower, the sooner a COMPOUND was sent for an operation and not for others in it.
+    pub(crate) fn rank(self, op: u8) -> u8 {
+        if self == Program::Callback { callback::rank(op) } else { v4::rank(op) }
     }
 }
 
@@ -168,7 +183,7 @@ pub struct CallHead {
     pub xid: u32,
     /// What is called.
     pub kind: Kind,
-    /// The operations of a COMPOUND, as [`v4::number`] has them.
+    /// The operations of a COMPOUND or CB_COMPOUND, as [`v4::number`] has them.
     pub ops: Vec<u8>,
     /// What it means for the server, and which file it is about.
     pub facts: Facts,
@@ -194,7 +209,7 @@ pub struct ReplyHead {
     pub xid: u32,
     /// What became of the call.
     pub outcome: Outcome,
-    /// Operations of a COMPOUND that were carried out, with the last, which may have failed.
+    /// Operations of a COMPOUND or CB_COMPOUND that were carried out, with the last, which may have failed.
     pub operations: Option<u32>,
     /// A digest of the handle of what was found or made.
     pub handle: Option<u64>,
@@ -380,10 +395,10 @@ impl Skim {
 
     /// What follows `held` cannot be had. An operation whose number is there is one all the same.
     pub fn blind(&mut self, held: &[u8]) {
-        if let (State::Operations(1..), Some(Head::Call(call)), Some(op)) =
+        if let (State::Operations(1..) | State::Callback(1..), Some(Head::Call(call)), Some(op)) =
             (&self.state, &mut self.head, Cursor::new(held).u32())
             && call.ops.len() < OPERATIONS_MAX
-            && OpNum(op).name().is_some()
+            && call.kind.program.operation(op).is_some()
         {
             call.ops.push(v4::byte(OpNum(op)));
         }
@@ -450,13 +465,20 @@ impl Skim {
                 Progress::Enough
             }
             State::Callback(left @ 1..) => {
-                let Some(show) = &mut self.show else { return Progress::Enough };
-                let read = match &self.head {
-                    Some(Head::Call(_)) => callback::arguments(&mut c, show),
-                    _ => callback::results(&mut c, show),
+                let ends = if let Some(Head::Call(call)) = &mut self.head {
+                    callback::arguments(&mut c, asked, self.show.as_mut()).map(|read| {
+                        if call.ops.len() < OPERATIONS_MAX {
+                            call.ops.push(v4::byte(OpNum(read.op)));
+                        }
+                        call.facts.asked |= read.asked;
+                        read.ends
+                    })
+                } else {
+                    let Some(show) = &mut self.show else { return Progress::Enough };
+                    callback::results(&mut c, show)
                 };
-                let Some(known) = read else { return more(last) };
-                self.state = if known { State::Callback(left - 1) } else { State::Over };
+                let Some(ends) = ends else { return more(last) };
+                self.state = if ends { State::Callback(left - 1) } else { State::Over };
                 Progress::Used(c.at())
             }
             State::Operations(0) | State::Results(0) | State::Callback(0) => {
@@ -513,6 +535,11 @@ impl Skim {
                     c.u32()?;
                     return Some(State::Operations(c.u32()?));
                 }
+                if kind.is_callbacks() {
+                    c.opaque()?;
+                    skip(c, 8)?;
+                    return Some(State::Callback(c.u32()?));
+                }
                 if (kind.program, kind.version) == (Program::Nfs, 3) {
                     let mut from = *c;
                     match facts::v3(kind.procedure, &mut from, asked) {
@@ -526,11 +553,6 @@ impl Skim {
                         show.push(0, line);
                     }
                 } else if let Some(show) = &mut self.show {
-                    if kind.is_callbacks() {
-                        c.opaque()?;
-                        skip(c, 8)?;
-                        return Some(State::Callback(c.u32()?));
-                    }
                     show.push(0, beside::call(&kind, c, last)?);
                 }
                 Some(State::Over)
@@ -570,14 +592,14 @@ impl Skim {
                         show.push(0, v3::reply(&kind, status, c, last)?);
                     }
                     reply.outcome = Outcome::Done(Some(status));
+                } else if kind.is_callbacks() {
+                    let status = c.u32()?;
+                    c.opaque()?;
+                    let results = c.u32()?;
+                    reply.operations = Some(results);
+                    reply.outcome = Outcome::Done(Some(status));
+                    return Some(State::Callback(results));
                 } else if let Some(show) = &mut self.show {
-                    if kind.is_callbacks() {
-                        let status = c.u32()?;
-                        c.opaque()?;
-                        let results = c.u32()?;
-                        reply.outcome = Outcome::Done(Some(status));
-                        return Some(State::Callback(results));
-                    }
                     show.push(0, beside::reply(&kind, c, last)?);
                 }
                 Some(State::Over)

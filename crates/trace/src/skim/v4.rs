@@ -2,30 +2,30 @@
 
 use super::cursor::Cursor;
 use super::facts::{Asked, Facts, Gather};
-use super::{Show, skip, stateid};
+use super::{Program, Show, skip, stateid};
 use landfast_nfs::v4::{NfsStat, OpNum};
 use std::fmt::Write;
 
 /// The operation that a COMPOUND was sent for: the first of those that rank highest. What goes with every COMPOUND ranks lowest.
 /// (As Wireshark's `nfs.main_opcode`, whose first value is meant where it has several.)
 #[must_use]
-pub fn main_operation(ops: &[u8]) -> Option<OpNum> {
-    ops.iter().min_by_key(|op| rank(**op)).map(|op| number(*op))
+pub fn main_operation(of: Program, ops: &[u8]) -> Option<OpNum> {
+    ops.iter().min_by_key(|op| of.rank(**op)).map(|op| number(*op))
 }
 
 /// All of those that rank highest.
-pub(crate) fn main_operations(ops: &[u8]) -> impl Iterator<Item = OpNum> {
-    let best = ops.iter().map(|op| rank(*op)).min();
-    ops.iter().filter(move |op| Some(rank(**op)) == best).map(|op| number(*op))
+pub(crate) fn main_operations(of: Program, ops: &[u8]) -> impl Iterator<Item = OpNum> {
+    let best = ops.iter().map(|op| of.rank(*op)).min();
+    ops.iter().filter(move |op| Some(of.rank(**op)) == best).map(|op| number(*op))
 }
 
 /// [`main_operation`] when more operations follow that cannot be seen: only if none of them can rank higher.
 #[must_use]
-pub fn only_main_operation(ops: &[u8]) -> Option<OpNum> {
-    ops.iter().find(|op| rank(**op) == 1).map(|op| number(*op))
+pub fn only_main_operation(of: Program, ops: &[u8]) -> Option<OpNum> {
+    ops.iter().find(|op| of.rank(**op) == 1).map(|op| number(*op))
 }
 
-fn rank(op: u8) -> u8 {
+pub(super) fn rank(op: u8) -> u8 {
     match number(op) {
         OpNum::SEQUENCE => 6,
         OpNum::PUTFH | OpNum::PUTPUBFH | OpNum::SAVEFH | OpNum::RESTOREFH => 5,
