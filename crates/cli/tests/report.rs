@@ -88,9 +88,13 @@ struct Page {
 }
 
 fn page(dir: &Path, name: &str, frames: &[Captured]) -> Page {
+    page_with(dir, name, frames, &[])
+}
+
+fn page_with(dir: &Path, name: &str, frames: &[Captured], more: &[&str]) -> Page {
     let (capture, at) = (dir.join(name), dir.join(format!("{name}.html")));
     write_pcap(&capture, frames);
-    let o = run(&["trace", "--json", "--report", path(&at), path(&capture)]);
+    let o = run(&[&["trace", "--json", "--report", path(&at), path(&capture)], more].concat());
     assert!(o.status.success(), "{name}: {}", stderr(&o));
     let text = fs::read_to_string(&at).expect("the page");
     Page { at, text, json: serde_json::from_str(&stdout(&o)).expect("JSON") }
@@ -139,6 +143,7 @@ const found = {
   calls: value('#calls'), trip: value('#round-trip'), persistence: value('#persistence'),
   waits: [...document.querySelectorAll('data[data-calls]')].map(d => d.value),
   procedures: cells('table.procedures[data-program=NFS] tbody tr'),
+  ends: [...document.querySelectorAll('#both-ends tbody tr')].map(r => [r.children[0].textContent, ...[...r.querySelectorAll('data')].map(d => d.value)]),
   trust: cells('#trust tr'), files: cells('#files tbody tr'), pairs: cells('#pairs tbody tr'),
 };
 console.log('looked at');
@@ -274,6 +279,54 @@ fn a_page_says_what_json_says_and_all_charts_are_whole() {
     let many = check(browser, &page(dir, "many", &frames), "many");
     assert_eq!(many["files"][0][0], "6,000");
     assert!(many["pairs"].as_array().expect("rows").len() >= 30);
+}
+
+/// The same traffic at the server: the way there and back takes so long.
+fn at_the_server(client: &[Captured], way: i64) -> Vec<Captured> {
+    let moved = |frame: &Captured| {
+        // By the last byte of the address that it comes from.
+        let up = frame.data[29] != 1;
+        Captured { ns: frame.ns + if up { way } else { -way }, ..frame.clone() }
+    };
+    let mut frames: Vec<Captured> = client.iter().map(moved).collect();
+    frames.sort_by_key(|frame| frame.ns);
+    frames
+}
+
+#[test]
+fn a_page_of_two_captures_has_what_each_end_measured() {
+    let Some(browser) = browser() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let dir = dir.path();
+    let mut tar = opened(2);
+    untar(&mut tar, 0..40, 20 * MS);
+    let server = dir.join("server");
+    write_pcap(&server, &at_the_server(&tar.frames, 100_000));
+    let page = page_with(dir, "client", &tar.frames, &["--merge", path(&server)]);
+    let found = check(browser, &page, "client");
+    let kinds = found["kinds"].as_object().expect("charts");
+    assert!(number(&kinds["Service times at both ends"]) > 0.0, "{kinds:?}");
+    let (both, shown) = (&page.json["both_ends"], found["ends"].as_array().expect("rows"));
+    let rows = both["procedures"].as_array().expect("rows").iter().chain([&both["all"]]);
+    for row in rows.clone() {
+        let shown = shown.iter().find(|shown| shown[0] == row["name"]).expect("its row");
+        for (value, key) in
+            shown.as_array().expect("values")[1..].iter().zip(["client_s", "server_s", "network_s"])
+        {
+            same(value, &(number(&row[key]) / number(&row["calls"])).into(), 1e-9);
+        }
+        same(&shown[3], &0.0002.into(), 1e-9);
+    }
+    assert_eq!(shown.len(), rows.count());
+    // The one that is waited for longest first; all together last.
+    assert_eq!((&shown[0][0], &shown[4][0]), (&"SETATTR".into(), &"all".into()));
+    assert!(page.text.contains("200 of 200 calls are in both captures"));
+    // Two that have nothing to do with each other.
+    let mut wire = opened(2);
+    reads(&mut wire, 3, MS);
+    let page = page_with(dir, "reads", &wire.frames, &["--merge", path(&server)]);
+    assert!(page.text.contains("no call in common"));
+    assert_eq!(check(browser, &page, "reads")["ends"], serde_json::json!([]));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! | file | subject |
 //! |---|---|
 //! | `parts` | where the time went |
+//! | `ends` | two captures: what the server took, what the network |
 //! | `timeline` | what happened when |
 //! | `histograms` | how long calls waited |
 //! | `whatif` | what would change it |
@@ -13,6 +14,7 @@
 //!
 //! Whatever comes out of a capture is text to `maud`, which escapes it. The page forbids itself scripts and anything from elsewhere.
 
+mod ends;
 mod histograms;
 mod parts;
 mod place;
@@ -101,6 +103,9 @@ impl Found {
                 }
                 (parts::parts(f, &self.totals))
                 (tables::pauses(f))
+            }
+            @if let Some(both) = &f.both {
+                section #ends { h2 { "At the server and on the network" } (ends::ends(both, self.totals.calls_matched)) }
             }
             section #whatif {
                 h2 { "What would change it" }
