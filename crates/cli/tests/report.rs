@@ -137,7 +137,12 @@ const cells = (rows) => [...document.querySelectorAll(rows)].map(r => [...r.chil
 const value = (at) => document.querySelector(at)?.value ?? null;
 const parts = {};
 for (const row of document.querySelectorAll('#parts tbody tr')) parts[row.dataset.part] = row.querySelector('data').value;
+const typical = [...document.querySelectorAll('#typical .wide svg')].map(svg => [...svg.querySelectorAll('.call')].map(call => {
+  const pieces = [...call.querySelectorAll('.piece')].map(p => [p.classList.item(2), +p.getAttribute('x'), +p.getAttribute('width')]);
+  return {name: call.querySelector('.name').textContent, s: +call.dataset.s, from: pieces[0][1], pieces};
+}));
 const found = {
+  typical,
   wrong, kinds, parts, dark: light(page.backgroundColor) < 0.1,
   bound: document.querySelector('#verdict').dataset.bound,
   calls: value('#calls'), trip: value('#round-trip'), persistence: value('#persistence'),
@@ -241,7 +246,7 @@ fn a_page_says_what_json_says_and_all_charts_are_whole() {
     assert_eq!(found["bound"], "persistence");
     // All charts are there, with what they show.
     let kinds = found["kinds"].as_object().expect("charts");
-    assert_eq!(kinds.len(), 5, "{kinds:?}");
+    assert_eq!(kinds.len(), 6, "{kinds:?}");
     assert!(kinds.values().all(|marks| number(marks) > 0.0), "{kinds:?}");
     // Each file: LOOKUP, CREATE, SETATTR, WRITE, SETATTR: 5 RPCs, 4 synchronous.
     let shape = &found["files"][0];
@@ -249,6 +254,29 @@ fn a_page_says_what_json_says_and_all_charts_are_whole() {
         (shape[0].as_str(), shape[1].as_str(), shape[2].as_str(), shape[4].as_str()),
         (Some("60"), Some("5"), Some("4"), Some("LOOKUP NOENT, CREATE, SETATTR, WRITE, SETATTR"))
     );
+    // A typical file: all of its calls, in proportion, and what each waited for.
+    let (drawn, told) = (&found["typical"][0], &tar.json["typical_files"][0]["calls"]);
+    let names = ["LOOKUP NOENT", "CREATE", "SETATTR", "WRITE", "SETATTR"];
+    let calls = drawn.as_array().expect("calls");
+    assert_eq!(calls.iter().map(|call| call["name"].as_str()).collect::<Vec<_>>(), names.map(Some));
+    let width =
+        |call: &Value| call["pieces"].as_array().expect("pieces").iter().map(|p| number(&p[2])).sum::<f64>();
+    let scale = width(&calls[3]) / number(&calls[3]["s"]);
+    for (call, told) in calls.iter().zip(told.as_array().expect("calls")) {
+        let took = ["upload_s", "wait_s", "reply_s"].map(|key| number(&told[key])).iter().sum::<f64>();
+        same(&call["s"], &took.into(), 1e-9);
+        assert!((width(call) - took * scale).abs() < 0.5, "{call}");
+        let from = number(&call["from"]) - number(&calls[0]["from"]);
+        assert!((from - number(&told["at_s"]) * scale).abs() < 0.5, "{call}");
+        let longest = call["pieces"]
+            .as_array()
+            .expect("pieces")
+            .iter()
+            .max_by(|a, b| number(&a[2]).total_cmp(&number(&b[2])));
+        let waited_for = if told["synchronous"] == true { "persistence" } else { "rtt" };
+        assert_eq!(longest.expect("a piece")[0], waited_for, "{call}");
+    }
+    assert!(tar.text.contains("<h3>60 of 60 files: 5 calls, 4 synchronous</h3>"));
     assert!(tar.text.contains("<b>Worth it: </b>log device of 50 µs"), "what to buy");
     assert!(tar.text.contains("<b>Not worth it: </b>round trip of"), "what not to buy");
 

@@ -7,6 +7,7 @@ use landfast_trace::analysis::files::Shape;
 use landfast_trace::analysis::findings::{Pair, Pause};
 use landfast_trace::analysis::series::Step;
 use landfast_trace::analysis::spread::Spread;
+use landfast_trace::analysis::typical::{Steps, Timed};
 use landfast_trace::analysis::{compound, name};
 use landfast_trace::source::End;
 use landfast_trace::table::{Item, Place, Row};
@@ -24,6 +25,7 @@ impl Found {
             "work": self.findings.work,
             "capture_side": self.findings.side.name(),
             "files": self.findings.shapes.iter().map(|(sequence, s)| shape(&sequence_words(sequence), s)).collect::<Vec<_>>(),
+            "typical_files": self.findings.typical.iter().map(|steps| steps.as_ref().map(typical)).collect::<Vec<_>>(),
             "other_files": shape("", &self.findings.other_files),
             "directories": shape("", &self.findings.directories),
             "compounds": self.findings.compounds.iter().map(compounds).collect::<Vec<_>>(),
@@ -118,6 +120,29 @@ fn shape(sequence: &str, shape: &Shape) -> Value {
         "synchronous_calls": shape.synchronous,
         "busy_s": shape.busy_ns / 1e9,
         "span_s": shape.span_ns / 1e9,
+    })
+}
+
+/// Its calls, in seconds since the first of them.
+fn typical(steps: &Steps) -> Value {
+    let first = steps.calls.iter().map(|call| call.begun_ns).min().unwrap_or(0);
+    let call = |call: &Timed| {
+        let s = |ns: f32| f64::from(ns) / 1e9;
+        json!({
+            "name": name(call.label),
+            "synchronous": call.synchronous,
+            "status": call.error,
+            "at_s": call.begun_ns.saturating_sub(first) as f64 / 1e9,
+            "upload_s": s(call.upload_ns),
+            "wait_s": s(call.wait_ns),
+            "reply_s": s(call.reply_ns),
+            "network_s": call.network_ns.map(s),
+        })
+    };
+    json!({
+        "client": steps.ends.0.to_string(),
+        "server": steps.ends.1.to_string(),
+        "calls": steps.calls.iter().map(call).collect::<Vec<_>>(),
     })
 }
 

@@ -1,8 +1,10 @@
 //! What is called for each file, one after another, and how many files have the same sequence. Pure.
 
-use super::limits::{FILES_MAX, SEQUENCE_MAX, SHAPES_MAX};
+use super::limits::{FILES_MAX, SEQUENCE_MAX, SHAPES_MAX, TIMED_MAX, TYPICAL_MAX};
+use super::typical::{Sample, Steps, Timed};
 use crate::skim::facts::{Facts, ROOT};
 use foldhash::HashMap;
+use std::net::IpAddr;
 
 /// One call in a sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -52,6 +54,8 @@ struct File {
     last_ns: i64,
     busy_ns: f64,
     is_directory: bool,
+    /// Its calls with their times, if it is one of those that this is kept of.
+    steps: Option<Box<Steps>>,
 }
 
 /// Who is asked for: by handle, or by directory and name.
@@ -67,9 +71,24 @@ pub struct Files {
     keys: HashMap<Key, u32>,
     files: HashMap<u32, File>,
     next: u32,
-    shapes: HashMap<Vec<Item>, Shape>,
+    shapes: HashMap<Vec<Item>, (Shape, Sample)>,
     directories: Shape,
     others: Shape,
+    /// How many of the files have their calls with their times.
+    timed: usize,
+}
+
+/// All sequences.
+#[derive(Debug, Default)]
+pub(super) struct Sequences {
+    /// Those of files and how often they were, those with most calls first.
+    pub shapes: Vec<(Vec<Item>, Shape)>,
+    /// A typical file of each of the first of these.
+    pub typical: Vec<Option<Steps>>,
+    /// What directories had.
+    pub directories: Shape,
+    /// What files had whose sequences are too many.
+    pub others: Shape,
 }
 
 /// A call that was answered.
@@ -85,8 +104,29 @@ pub struct Answered {
     pub error: u32,
     /// The handle in the answer.
     pub found: Option<u64>,
-    /// First byte of the call, last byte of the reply, in nanoseconds.
-    pub at: (i64, i64),
+    /// First and last byte of the call, first and last byte of the reply, in nanoseconds.
+    pub at: [i64; 4],
+    /// Nanoseconds of its wait that are the network's, where that is known.
+    pub network_ns: Option<i64>,
+    /// Client and server.
+    pub ends: (IpAddr, IpAddr),
+}
+
+impl Answered {
+    fn timed(&self) -> Timed {
+        let [begun_ns, whole, answered, ended] = self.at;
+        let from = |a: i64, b: i64| (b - a).max(0) as f32;
+        Timed {
+            label: self.label,
+            synchronous: self.synchronous,
+            error: self.error,
+            begun_ns,
+            upload_ns: from(begun_ns, whole),
+            wait_ns: from(whole, answered),
+            reply_ns: from(answered, ended),
+            network_ns: self.network_ns.map(|ns| ns as f32),
+        }
+    }
 }
 
 impl Files {
@@ -105,7 +145,7 @@ impl Files {
         }
         let mut at = match self.keys.get(&key) {
             Some(at) => *at,
-            None => self.begin(key, call.at.0),
+            None => self.begin(key, call),
         };
         if let Some(found) = call.found {
             at = self.same(key, at, Key::Handle(found));
@@ -113,9 +153,13 @@ impl Files {
         let Some(file) = self.files.get_mut(&at) else { return };
         file.calls += 1;
         file.synchronous += u64::from(call.synchronous);
-        file.first_ns = file.first_ns.min(call.at.0);
-        file.last_ns = file.last_ns.max(call.at.1);
-        file.busy_ns += (call.at.1 - call.at.0).max(0) as f64;
+        let [first_ns, .., last_ns] = call.at;
+        file.first_ns = file.first_ns.min(first_ns);
+        file.last_ns = file.last_ns.max(last_ns);
+        file.busy_ns += (last_ns - first_ns).max(0) as f64;
+        if let Some(steps) = &mut file.steps {
+            steps.add([call.timed()]);
+        }
         let item = Item { label: call.label, synchronous: call.synchronous, error: call.error, times: 1 };
         let has_room = file.sequence.len() < SEQUENCE_MAX;
         match file.sequence.last_mut() {
@@ -127,13 +171,16 @@ impl Files {
         }
     }
 
-    fn begin(&mut self, key: Key, ns: i64) -> u32 {
+    fn begin(&mut self, key: Key, call: &Answered) -> u32 {
         if self.files.len() >= FILES_MAX {
             self.fold_half();
         }
         // A number that is in use belongs to a file that is four thousand million files older.
         self.next = self.next.wrapping_add(1);
-        self.files.insert(self.next, File { first_ns: ns, last_ns: ns, ..File::default() });
+        let steps = (self.timed < TIMED_MAX).then(|| Box::new(Steps::new(call.ends)));
+        self.timed += usize::from(steps.is_some());
+        let ns = call.at[0];
+        self.files.insert(self.next, File { first_ns: ns, last_ns: ns, steps, ..File::default() });
         self.keys.insert(key, self.next);
         self.next
     }
@@ -150,6 +197,16 @@ impl Files {
                     file.busy_ns += new.busy_ns;
                     let room = SEQUENCE_MAX.saturating_sub(file.sequence.len());
                     file.sequence.extend(new.sequence.into_iter().take(room));
+                    self.timed -= usize::from(new.steps.is_some());
+                    match (&mut file.steps, new.steps) {
+                        (Some(steps), Some(new)) => steps.add(new.calls),
+                        // Not all of its calls have their times.
+                        (steps @ Some(_), None) => {
+                            *steps = None;
+                            self.timed -= 1;
+                        }
+                        _ => {}
+                    }
                 }
                 self.keys.insert(key, known);
                 known
@@ -166,8 +223,9 @@ impl Files {
         let middle = times.len() / 2;
         let (_, oldest, _) = times.select_nth_unstable(middle);
         let oldest = *oldest;
-        let old: Vec<u32> =
+        let mut old: Vec<u32> =
             self.files.iter().filter(|(_, f)| f.last_ns <= oldest).map(|(at, _)| *at).collect();
+        old.sort_unstable();
         for at in old {
             if let Some(file) = self.files.remove(&at) {
                 self.fold(file);
@@ -176,11 +234,17 @@ impl Files {
         self.keys.retain(|_, at| self.files.contains_key(at));
     }
 
-    fn fold(&mut self, file: File) {
+    fn fold(&mut self, mut file: File) {
+        let steps = file.steps.take();
+        self.timed -= usize::from(steps.is_some());
         let shape = if file.is_directory {
             &mut self.directories
         } else if self.shapes.len() < SHAPES_MAX || self.shapes.contains_key(&file.sequence) {
-            self.shapes.entry(file.sequence).or_default()
+            let (shape, sample) = self.shapes.entry(file.sequence).or_default();
+            if let Some(steps) = steps {
+                sample.add(*steps);
+            }
+            shape
         } else {
             &mut self.others
         };
@@ -189,15 +253,26 @@ impl Files {
         shape.add(&Shape { files: 1, calls, synchronous, busy_ns, span_ns });
     }
 
-    /// All sequences with how often they were, those with most calls first; and what directories had, and all others.
+    /// What was found.
     #[must_use]
-    pub fn finish(mut self) -> (Vec<(Vec<Item>, Shape)>, Shape, Shape) {
-        for file in std::mem::take(&mut self.files).into_values() {
+    pub(super) fn finish(mut self) -> Sequences {
+        // In the order in which they began, so that the same capture has the same typical files.
+        let mut files: Vec<_> = std::mem::take(&mut self.files).into_iter().collect();
+        files.sort_unstable_by_key(|(at, _)| *at);
+        for (_, file) in files {
             self.fold(file);
         }
         let mut shapes: Vec<_> = self.shapes.into_iter().collect();
-        shapes.sort_by(|a, b| b.1.calls.cmp(&a.1.calls).then_with(|| a.0.cmp(&b.0)));
-        (shapes, self.directories, self.others)
+        shapes.sort_by(|a, b| b.1.0.calls.cmp(&a.1.0.calls).then_with(|| a.0.cmp(&b.0)));
+        let mut typical = Vec::new();
+        let shapes = shapes.into_iter().map(|(sequence, (shape, sample))| {
+            if typical.len() < TYPICAL_MAX {
+                typical.push(sample.typical());
+            }
+            (sequence, shape)
+        });
+        let shapes = shapes.collect();
+        Sequences { shapes, typical, directories: self.directories, others: self.others }
     }
 }
 
@@ -207,7 +282,8 @@ mod tests {
 
     fn answered(label: u8, handle: u64, name: Option<u64>, found: Option<u64>, ms: i64) -> Answered {
         let facts = Facts { handle: Some(handle), name, ..Facts::default() };
-        let at = (ms * 1_000_000, ms * 1_000_000 + 500_000);
+        let at = [0, 0, 400_000, 500_000].map(|ns| ms * 1_000_000 + ns);
+        let here = IpAddr::from([127, 0, 0, 1]);
         Answered {
             label,
             facts,
@@ -215,6 +291,8 @@ mod tests {
             error: u32::from(found.is_none() && label == 3) * 2,
             found,
             at,
+            network_ns: None,
+            ends: (here, here),
         }
     }
 
@@ -237,7 +315,7 @@ mod tests {
             let mut files = Files::default();
             files.add(&answered(4, 1, None, None, 0));
             untar(&mut files, n);
-            let (shapes, directories, others) = files.finish();
+            let Sequences { shapes, typical, directories, others } = files.finish();
             assert_eq!(shapes.len(), 1, "{n}");
             let (sequence, shape) = &shapes[0];
             assert_eq!((shape.files, shape.calls, shape.synchronous), (n, 6 * n, 5 * n));
@@ -246,6 +324,12 @@ mod tests {
             assert!((shape.span_ns / n as f64 - 5.5e6).abs() < 1.0);
             assert!(n > 7 || directories.files == 1);
             assert_eq!(others.files, 0);
+            let steps = typical[0].as_ref().expect("a typical file");
+            let labels: Vec<_> = steps.calls.iter().map(|call| (call.label, call.error)).collect();
+            assert_eq!(labels, [(3, 2), (8, 0), (12, 0), (7, 0), (12, 0), (12, 0)]);
+            let first = steps.calls[0];
+            assert_eq!((first.upload_ns, first.wait_ns, first.reply_ns), (0.0, 4e5, 1e5));
+            assert_eq!((steps.calls[5].ended_ns() - first.begun_ns, typical.len()), (5_500_000, 1));
         }
     }
 
@@ -255,8 +339,9 @@ mod tests {
         untar(&mut files, 1);
         files.add(&answered(3, 1, Some(7777), Some(100_000), 50));
         files.add(&answered(6, 100_000, None, None, 51));
-        let (shapes, ..) = files.finish();
+        let Sequences { shapes, typical, .. } = files.finish();
         assert_eq!(shapes.len(), 1);
         assert_eq!(shapes[0].1.calls, 8);
+        assert_eq!(typical[0].as_ref().map(|steps| steps.calls.len()), Some(8));
     }
 }

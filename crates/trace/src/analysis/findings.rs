@@ -1,9 +1,10 @@
 //! What the books of a capture say: round trip, parts of the time, what bounds the work. Pure.
 
 use super::both::Both;
-use super::files::{Files, Item, Shape};
+use super::files::{Files, Item, Sequences, Shape};
 use super::series::Series;
 use super::spread::Spread;
+use super::typical::Steps;
 use super::{Book, Compounds};
 use crate::skim::facts::Class;
 use landfast_model::{Shares, Terms, Verdict, Work};
@@ -107,6 +108,8 @@ pub struct Findings {
     pub pauses: Vec<Pause>,
     /// What was called for each file, and for how many files it was the same.
     pub shapes: Vec<(Vec<Item>, Shape)>,
+    /// A typical file of each of the first of these, if the times of one are known.
+    pub typical: Vec<Option<Steps>>,
     /// The same of directories, all together.
     pub directories: Shape,
     /// Of files whose shapes are too many.
@@ -233,7 +236,7 @@ pub(super) fn find(
     let mut sums = Sums::default();
     let mut pairs: Vec<Pair> = books.iter().map(|(ends, book)| sums.add(*ends, book, &regular)).collect();
     pairs.sort_by_key(|pair| std::cmp::Reverse(pair.calls));
-    let (shapes, directories, other_files) = files.finish();
+    let Sequences { shapes, typical, directories, others: other_files } = files.finish();
     let mut compounds: Vec<_> = compounds.into_iter().collect();
     compounds.sort_by(|a, b| b.1.count().cmp(&a.1.count()).then_with(|| a.0.cmp(&b.0)));
     let side = sums.side();
@@ -251,6 +254,7 @@ pub(super) fn find(
         floor_ns: sums.floor_ns / (sums.calls as f64).max(1.0),
         pauses: regular.pauses,
         shapes,
+        typical,
         directories,
         other_files,
         compounds,

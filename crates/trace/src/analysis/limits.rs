@@ -19,6 +19,18 @@ pub const FILES_MAX: usize = 4096;
 /// Calls of one file that are remembered one by one. Later ones are only counted.
 pub const SEQUENCE_MAX: usize = 48;
 
+/// Files at a time whose calls are remembered with their times, for the picture of a typical one.
+pub const TIMED_MAX: usize = 256;
+
+/// Calls of such a file. Later ones are not in the picture.
+pub const TIMED_CALLS_MAX: usize = 32;
+
+/// Files of a shape of which the typical one is chosen.
+pub const SAMPLE_MAX: usize = 6;
+
+/// Shapes that a typical file is told of: those with most calls.
+pub const TYPICAL_MAX: usize = 3;
+
 /// Shapes of files' calls, and of COMPOUNDs, that are told apart. Later ones count as others.
 pub const SHAPES_MAX: usize = 128;
 

@@ -10,6 +10,7 @@ pub mod limits;
 pub mod series;
 pub mod spread;
 mod sweep;
+pub mod typical;
 pub mod words;
 
 use crate::skim::facts::Class;
@@ -185,8 +186,11 @@ impl Analysis {
         let sweep = limits::PENDING_MAX * (size_of::<Exchange>() + 48) + limits::STALLS_MAX * 24;
         let pairs = PAIRS_MAX * (size_of::<Pair>() * 3 / 2 + sweep + 7 * spread);
         let file = limits::SEQUENCE_MAX * size_of::<files::Item>() + 300;
+        let timed = limits::TIMED_MAX + limits::SHAPES_MAX * limits::SAMPLE_MAX;
+        let timed = timed
+            * (limits::TIMED_CALLS_MAX * size_of::<typical::Timed>() * 3 / 2 + size_of::<typical::Steps>());
         let compounds = limits::SHAPES_MAX * (spread + limits::SHAPE_OPERATIONS_MAX);
-        pairs + FOLLOWS_MAX * spread + (limits::FILES_MAX + limits::SHAPES_MAX) * file + compounds
+        pairs + FOLLOWS_MAX * spread + (limits::FILES_MAX + limits::SHAPES_MAX) * file + timed + compounds
     };
 
     /// Nothing seen yet.
@@ -309,7 +313,7 @@ impl Observer for Analysis {
         }
         let xid = call.head.xid;
         pair.sweep.reply(xid, connection, exchange, &mut Writer { book: &mut pair.book, common });
-        let Some(Exchange { at, .. }) = exchange else { return };
+        let Some(Exchange { at, network_ns, .. }) = exchange else { return };
         if call.head.kind.is_compound() {
             common.compounds_add(&call.head.ops, (at[3] - at[1]).max(0).unsigned_abs());
         }
@@ -319,7 +323,9 @@ impl Observer for Analysis {
             synchronous: class.is_synchronous(),
             error,
             found: reply.head.handle,
-            at: (at[0], at[3]),
+            at,
+            network_ns,
+            ends: (ends.to.ip(), ends.from.ip()),
         });
     }
 

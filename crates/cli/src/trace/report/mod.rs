@@ -8,6 +8,7 @@
 //! | `histograms` | how long calls waited |
 //! | `whatif` | what would change it |
 //! | `tables` | procedures, files, COMPOUNDs, clients and servers |
+//! | `waterfall` | a typical file, call by call |
 //! | `trust` | what of the traffic the capture has |
 //! | `svg` | scales, ticks, room for text |
 //! | `place` | where the page goes |
@@ -22,6 +23,7 @@ mod svg;
 mod tables;
 mod timeline;
 mod trust;
+mod waterfall;
 mod whatif;
 
 pub use place::Place;
@@ -131,6 +133,9 @@ impl Found {
                     "Of version 4 also by the main operation of each COMPOUND."
                 }
                 (tables::procedures(self))
+            }
+            @if let Some(pictures) = waterfall::waterfalls(self) {
+                section #typical { h2 { "One file, call by call" } (pictures) }
             }
             section { h2 { "What is called for a file" } (tables::files(self)) }
             @if let Some(compounds) = tables::compounds(self) { section { h2 { "COMPOUNDs by their operations" } (compounds) } }

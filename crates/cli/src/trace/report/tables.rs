@@ -113,7 +113,7 @@ fn items(sequence: &[Item], shape: &Shape) -> Markup {
             span.op.sync[item.synchronous] {
                 (name(item.label))
                 @match item.times { 0 => " × many", 1 => "", n => { " × " (n) } }
-                @if item.error != 0 { " " span.error { (status(item)) } }
+                @if item.error != 0 { " " span.error { (status(item.label, item.error)) } }
             }
         }
         @if shape.files > 0 && sequence.iter().map(|i| u64::from(i.times.max(1))).sum::<u64>() < shape.calls / shape.files { ", …" }
@@ -121,9 +121,8 @@ fn items(sequence: &[Item], shape: &Shape) -> Markup {
 }
 
 /// The status of a failure, without the version: `NOENT`.
-fn status(item: &Item) -> String {
-    let name =
-        if is_v4(item.label) { NfsStat(item.error).to_string() } else { NfsStat3(item.error).to_string() };
+pub fn status(label: u8, error: u32) -> String {
+    let name = if is_v4(label) { NfsStat(error).to_string() } else { NfsStat3(error).to_string() };
     name.split_once("ERR_").map(|(_, rest)| rest.to_owned()).unwrap_or(name)
 }
 
