@@ -161,6 +161,8 @@ pub const MEMBERS_PER_COMPOUND: usize = 64;
 pub const DIRS_FOR_A_MEMBER: usize = 4;
 /// Members that `untar` reads ahead of what it plans; their bytes are bounded by [`BYTES_IN_FLIGHT_MAX`], too.
 pub const MEMBERS_AHEAD: usize = 8192;
+/// Members that `untar` plans before it looks again what can be sent.
+pub const MEMBERS_AT_ONCE: usize = 256;
 /// Bytes of a request that `untar` packs.
 pub const PACKED_REQUEST_MAX: usize = 768 << 10;
 /// Files larger than this are written in pieces.

@@ -57,6 +57,10 @@ pub const CLIENTS_MAX: usize = 4096;
 /// Owners that are remembered to have sent RECLAIM_COMPLETE; the oldest is forgotten, and has to send it again when it
 /// comes back without a record.
 pub const COMPLETED_OWNERS_MAX: usize = 4096;
+/// A request that ran for longer asks for its flush at once; others wait for those that were received with them, so that one
+/// flush does for all. No seal waits
+/// longer for what was announced either.
+pub const RUN_IN_COMPANY_MAX: Duration = Duration::from_micros(500);
 /// Opens of one client; more: `NFS4ERR_NOSPC`.
 pub const OPENS_PER_CLIENT_MAX: usize = 64 << 10;
 /// Opens in all (each may hold two descriptors); more: `NFS4ERR_NOSPC`.

@@ -5,7 +5,8 @@
 //! 3. back-pressure of the logs that it may write to; room for a large reply;
 //! 4. it is announced to those logs;
 //! 5. it runs here, or on the threads for what waits for the disk ([`crate::pool`]); the next request has the turn;
-//! 6. the others that were received have their turn to run, so that they join its flush;
+//! 6. the others that were received have their turn to run, so that they join its flush, unless it ran for long itself: a
+//!    flush of its own is the lesser part then, and its client goes on sooner;
 //! 7. the logs are flushed up to its last record;
 //! 8. its slot, its owners and its place in the duplicate request cache are free; the reply is sent.
 //!
@@ -16,6 +17,7 @@
 //! [`Pending::failure`]; nothing waits after 5 while it holds a turn or an announcement.
 
 use crate::exports::{Caller, Export, Receipts};
+use crate::limits;
 use crate::offload::{self, Offload};
 use crate::once::Once;
 use crate::server::Shared;
@@ -138,7 +140,9 @@ impl Nfs {
             released.as_mut().enable();
             let announced: Vec<_> =
                 exports.iter().filter(|_| !slow).filter_map(|e| e.volume.expect()).collect();
+            let started = Instant::now();
             let outcome = self.run(&work, client, slow, &mut turn).await;
+            let ran = started.elapsed();
             let in_company = announced.iter().any(|intent| intent.in_company());
             drop(announced);
             let Some(Outcome { reply, pending, waits, offloads }) = outcome else { return Response::Close };
@@ -148,11 +152,15 @@ impl Nfs {
             let Some(patience) = waits else {
                 let failure = match pending {
                     Some(pending) => {
-                        // Requests that are here already share a flush. Those that were received with this one are begun
-                        // before it goes on, in a task of its own; then those of others have their turn.
-                        tokio::task::yield_now().await;
-                        if in_company {
+                        if ran > limits::RUN_IN_COMPANY_MAX {
+                            pending.receipts.request();
+                        } else {
+                            // Requests that are here already share a flush. Those that were received with this one are begun
+                            // before it goes on, in a task of its own; then those of others have their turn.
                             tokio::task::yield_now().await;
+                            if in_company {
+                                tokio::task::yield_now().await;
+                            }
                         }
                         let failure = self.settle(pending).await.err();
                         point("reply.before-send");

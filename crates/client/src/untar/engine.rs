@@ -470,9 +470,6 @@ impl Engine {
         let mut ended = false;
         let members: HashSet<u32> =
             sent.iter().flat_map(|sent| &sent.batch.members).map(|(number, _)| number.0).collect();
-        for (number, event) in (0..).zip(before) {
-            ended |= self.event(event, members.get(&number).copied());
-        }
         for Sent { batch, reply } in sent {
             self.batches += 1;
             let send = self.send.clone();
@@ -481,17 +478,25 @@ impl Engine {
                 let _ = send.send(Done::Sent(batch, reply)).await;
             });
         }
-        let mut events = Vec::new();
+        let mut events = Vec::with_capacity(limits::MEMBERS_AT_ONCE);
+        let mut before = before.into_iter().enumerate();
         let mut linger: Option<Instant> = None;
         loop {
+            // What was read already, a little at a time: what is ready goes out meanwhile.
+            for (number, event) in before.by_ref().take(limits::MEMBERS_AT_ONCE) {
+                ended |= self.event(event, members.get(&(number as u32)).copied());
+            }
             if ended {
                 self.plan.end();
             }
             self.start_listings();
             self.take_early();
             self.start_slow();
+            let read = before.len() == 0;
             let starved = ended
-                || (reading.events.is_empty() && reading.budget.available_permits() < limits::PIECE_BYTES);
+                || (read
+                    && reading.events.is_empty()
+                    && reading.budget.available_permits() < limits::PIECE_BYTES);
             let linger_over = linger.is_some_and(|t| t <= Instant::now());
             self.start_batches(starved || linger_over);
             self.settle(&reading);
@@ -519,17 +524,16 @@ impl Engine {
                 () = stops(&mut self.stop), if !ended => {
                     // What was taken up is done; nobody listens to the reader any more.
                     (self.report.interrupted, ended) = (true, true);
+                    before = Vec::new().into_iter().enumerate();
                     reading.events.close();
                     // What waited there gives back its share of what may be in hand.
                     while reading.events.try_recv().is_ok() {}
                 }
                 Some(done) = self.done.recv() => {
                     self.take(done);
-                    while let Ok(done) = self.done.try_recv() {
-                        self.take(done);
-                    }
                 }
-                n = reading.events.recv_many(&mut events, limits::MEMBERS_AHEAD), if reads => {
+                () = std::future::ready(()), if !read => {}
+                n = reading.events.recv_many(&mut events, limits::MEMBERS_AT_ONCE), if reads => {
                     // The thread's last word is `End`; without it, it has died.
                     if n == 0 {
                         self.report.stopped = Some("the archive's reader stopped".into());
