@@ -9,8 +9,11 @@ mod channel;
 mod check;
 mod client;
 mod commands;
+mod disk;
+mod ether;
 mod folded;
 mod image;
+mod injected;
 mod knfsd;
 mod large_copy;
 mod linux_source;
@@ -64,6 +67,8 @@ pub enum Task {
     Commands(commands::Options),
     /// Capture what Linux's NFS client sends, and compare what `landfast trace` says of it with tshark and the client's counters.
     Captures(captures::Options),
+    /// Capture what Linux's NFS client does while something is done to it (a long way, slow disks, ..), and ask `landfast trace` what it was.
+    Injected(injected::Options),
     /// Measure Linux's NFS client and Landfast's beside each other in a guest, over a network of several round trips.
     Speed(speed::Options),
     /// Extract Linux's source onto `landfast serve` and compare it file by file with a local extraction.
@@ -126,6 +131,7 @@ pub fn run(task: &Task) -> ExitCode {
         Task::Verify(options) => network::enter(|| options.fetch()).and_then(|_net| verify::run(options)),
         Task::Commands(options) => network::enter(|| options.fetch()).and_then(|_net| commands::run(options)),
         Task::Captures(options) => network::enter(|| options.fetch()).and_then(|_net| captures::run(options)),
+        Task::Injected(options) => network::enter(|| options.fetch()).and_then(|_net| injected::run(options)),
         Task::Speed(options) => network::enter(|| options.fetch()).and_then(|_net| speed::run(options)),
         Task::LinuxSource(options) => {
             network::enter(|| options.fetch()).and_then(|_net| linux_source::run(options))

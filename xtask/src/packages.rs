@@ -17,6 +17,9 @@ pub const TRACERS: [&str; 2] = ["tshark", "nfstrace"];
 /// What captures a guest's traffic, and what `landfast trace` is then compared with.
 pub const CAPTURERS: [&str; 2] = ["tcpdump", TRACERS[0]];
 
+/// What `guest injected` needs beside the guest.
+pub const INJECTED: [&str; 5] = [GANESHA[0], GANESHA[1], TRACERS[0], "mkfs.xfs", "fusermount3"];
+
 /// What the checks run beyond Rust and coreutils.
 const NEEDS: &[Need] = &[
     Need { program: "fusermount3", package: "fuse3" },

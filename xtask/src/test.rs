@@ -77,7 +77,7 @@ const SIDE_BY_SIDE: usize = 4;
 ///
 /// Each check of the client runs on NFSv3 and on NFSv4.2. NFSv4.0 has open owners, locks and recovery of its own, its
 /// operations on names and attributes are those of the later versions; NFSv4.1 is NFSv4.2 without its additions.
-const GUEST_STEPS: [(&str, &[&str]); 11] = [
+const GUEST_STEPS: [(&str, &[&str]); 12] = [
     (
         "guest: checks on NFSv4.0",
         &["check", "--files", "300", "--vers", "4.0", "--except", "git,types,access"],
@@ -101,6 +101,7 @@ const GUEST_STEPS: [(&str, &[&str]); 11] = [
         &["check", "--files", "300", "--vers", "4.1", "--only", "untar,compare,locks,restart-kill"],
     ),
     ("guest: captures of Linux's client, beside tshark", &["captures", "--vers", "3,4.1"]),
+    ("guest: what slows Linux's client down, as captures tell", &["injected"]),
 ];
 
 /// Options of `cargo xtask test`.
@@ -334,9 +335,12 @@ fn guest_step(output: &File, program: &str, args: &[&str]) -> Outcome {
     if let Err(why) = guest::possible() {
         return Outcome::Skipped(why);
     }
-    if args.first() == Some(&"captures")
-        && let Err(why) = packages::require(&packages::CAPTURERS)
-    {
+    let programs: &[&str] = match args.first() {
+        Some(&"captures") => &packages::CAPTURERS,
+        Some(&"injected") => &packages::INJECTED,
+        _ => &[],
+    };
+    if let Err(why) = packages::require(programs) {
         return Outcome::Skipped(why);
     }
     let args = [&["guest"], args].concat();

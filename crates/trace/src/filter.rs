@@ -253,6 +253,13 @@ impl<O: Observer> Filter<O> {
         }
     }
 
+    /// Whether some of this time is wanted.
+    fn overlaps(&self, from_ns: i64, to_ns: i64) -> bool {
+        let outside = self.wanted.to.is_some_and(|to| from_ns >= to.ns(self.begun))
+            || self.wanted.from.is_some_and(|from| to_ns < from.ns(self.begun));
+        !outside
+    }
+
     /// What passed, unless everything did, and who was told of it.
     pub fn finish(self) -> (Option<Counted>, O) {
         ((!self.all).then_some(self.counted), self.observer)
@@ -322,10 +329,14 @@ impl<O: Observer> Observer for Filter<O> {
     }
 
     fn stall(&mut self, ends: Ends, from_ns: i64, to_ns: i64) {
-        let outside = self.wanted.to.is_some_and(|to| from_ns >= to.ns(self.begun))
-            || self.wanted.from.is_some_and(|from| to_ns < from.ns(self.begun));
-        if !outside && self.wanted.may_fit(ends) {
+        if self.overlaps(from_ns, to_ns) && self.wanted.may_fit(ends) {
             self.observer.stall(ends, from_ns, to_ns);
+        }
+    }
+
+    fn moving(&mut self, ends: Ends, from_ns: i64, to_ns: i64) {
+        if self.overlaps(from_ns, to_ns) && self.wanted.may_fit(ends) {
+            self.observer.moving(ends, from_ns, to_ns);
         }
     }
 

@@ -11,12 +11,33 @@ pub(crate) struct Way {
     acked: Option<u32>,
     /// The segment whose acknowledgement is waited for: the number behind it, and when it went by.
     timed: Option<(u32, i64)>,
+    /// The same of one at a time, whatever is sent behind it; at 0 there is none.
+    sampled: (u32, i64),
     shortest_ns: Option<i64>,
     latest_ns: i64,
     /// Since when segments behind a hole wait.
     early_ns: Option<i64>,
+    /// The number behind the last long message, and since when bytes are on their way of which nothing more was sent: the end of that is
+    /// when the other end was last heard to get more.
+    long: Option<u32>,
+    rest: (i64, i64),
+    /// When bytes were sent last.
+    sent_ns: i64,
+    /// Until when its sender sends less at a time because something was lost; 0: it does not.
+    held_back_ns: i64,
     /// The number and the length of the last packet.
     packet: (u16, u32),
+}
+
+/// What a segment carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Carried {
+    /// Bytes that did not go by before.
+    New,
+    /// Bytes that went by before, and the other end was not heard to have them.
+    Missing,
+    /// Bytes that the other end was heard to have: what said so was late, or lost.
+    Known,
 }
 
 fn is_behind(a: u32, b: u32) -> bool {
@@ -24,17 +45,21 @@ fn is_behind(a: u32, b: u32) -> bool {
 }
 
 impl Way {
-    /// A segment went by, up to before `end`. `true`: it went by before, and the other end was not heard to have it.
-    pub fn sent(&mut self, end: u32, ns: i64) -> bool {
+    /// A segment went by, up to before `end`.
+    pub fn sent(&mut self, end: u32, ns: i64) -> Carried {
         let new = self.high.is_none_or(|high| is_behind(end, high));
         if new {
             self.high = Some(end);
             self.timed = Some((end, ns));
-            return false;
+            if self.sampled.1 == 0 {
+                self.sampled = (end, ns);
+            }
+            return Carried::New;
         }
         // Nobody knows which of the two an acknowledgement is for.
         self.timed = None;
-        self.acked.is_none_or(|acked| is_behind(end, acked))
+        self.sampled.1 = 0;
+        if self.acked.is_none_or(|acked| is_behind(end, acked)) { Carried::Missing } else { Carried::Known }
     }
 
     /// The other end has all before `ack`. `true`: that is news.
@@ -42,15 +67,54 @@ impl Way {
         if let Some((end, sent)) = self.timed
             && !is_behind(end, ack)
         {
-            self.latest_ns = ns.saturating_sub(sent).max(0);
-            self.shortest_ns = Some(self.shortest_ns.map_or(self.latest_ns, |ns| ns.min(self.latest_ns)));
+            let took = ns.saturating_sub(sent).max(0);
+            self.shortest_ns = Some(self.shortest_ns.map_or(took, |ns| ns.min(took)));
             self.timed = None;
+        }
+        let (end, sent) = self.sampled;
+        if sent != 0 && !is_behind(end, ack) {
+            self.latest_ns = ns.saturating_sub(sent).max(0);
+            self.sampled.1 = 0;
         }
         let news = self.acked.is_none_or(|acked| is_behind(ack, acked));
         if news {
+            if let (Some(end), Some(acked), Some(shortest)) = (self.long, self.acked, self.shortest_ns) {
+                if end.wrapping_sub(acked).cast_signed() > DELAYED_MAX {
+                    self.rest.1 = ns.saturating_sub(shortest).max(self.rest.1);
+                }
+                if !is_behind(end, ack) {
+                    self.long = None;
+                }
+            }
             self.acked = Some(ack);
         }
         news
+    }
+
+    /// Something that was sent in this direction was lost, as it shows now; a round trip takes so long.
+    pub fn lost(&mut self, ns: i64, round_trip_ns: i64) {
+        let outstanding = self.high.zip(self.acked).map_or(0, |(high, acked)| high.wrapping_sub(acked));
+        let segments = i64::from(outstanding.min(HELD_BACK_BYTES_MAX) / PIECE_MAX) + HELD_BACK_LEAST;
+        self.held_back_ns = ns.saturating_add(round_trip_ns.saturating_mul(segments));
+    }
+
+    /// When bytes were sent last.
+    pub fn sent_last_ns(&self) -> i64 {
+        self.sent_ns
+    }
+
+    /// What [`Way::is_held_back`] said last.
+    pub fn holds_back(&self) -> bool {
+        self.held_back_ns != 0
+    }
+
+    /// Whether its sender sends less at a time because something was lost: it begins with half, and needs as many round trips as that
+    /// had segments to get back to where it was (RFC 5681 section 3.1).
+    pub fn is_held_back(&mut self, ns: i64) -> bool {
+        if ns >= self.held_back_ns {
+            self.held_back_ns = 0;
+        }
+        self.holds_back()
     }
 
     /// A packet with this number and so many bytes went by. `true`: its sender had sent others before that did not come here. (Linux
@@ -73,6 +137,28 @@ impl Way {
         None
     }
 
+    /// A message of so many bytes ended at about `end`, at this time.
+    pub fn message(&mut self, bytes: u64, end: u32) {
+        if bytes > LONG_MIN {
+            self.long = Some(end);
+        }
+    }
+
+    /// More bytes went by: those before are on their way no longer alone. From when to when they were, if that was long.
+    pub fn moved(&mut self, ns: i64) -> Option<(i64, i64)> {
+        self.sent_ns = ns;
+        let (from, until) = std::mem::replace(&mut self.rest, (ns, ns));
+        (until.saturating_sub(from) > QUEUE_NS).then_some((from, until))
+    }
+
+    /// The same, when something else happened.
+    pub fn moved_until_now(&mut self) -> Option<(i64, i64)> {
+        let (from, until) = self.rest;
+        let long = until.saturating_sub(from) > QUEUE_NS;
+        self.rest.0 = if long { until } else { from };
+        long.then_some((from, until))
+    }
+
     /// The shortest time from a segment to its acknowledgement, in nanoseconds.
     pub fn shortest_ns(&self) -> Option<i64> {
         self.shortest_ns
@@ -89,8 +175,20 @@ impl Way {
     }
 }
 
+/// Longer messages are more than a few segments.
+pub(crate) const LONG_MIN: u64 = 8 * 1460;
+
+/// The acknowledgement of so many bytes may be delayed by the other end (RFC 1122 section 4.2.3.2: of less than two segments).
+const DELAYED_MAX: i32 = 2 * 1460;
+
 /// What goes over a network uncut.
 const PIECE_MAX: u32 = 1460;
+
+/// More outstanding bytes than these do not make a sender recover later.
+const HELD_BACK_BYTES_MAX: u32 = 1 << 20;
+
+/// Round trips that a recovery takes in any case.
+const HELD_BACK_LEAST: i64 = 4;
 
 /// The least that a network card makes pieces of.
 const PIECE_MIN: u32 = 1200;
@@ -98,9 +196,14 @@ const PIECE_MIN: u32 = 1200;
 /// Packets that may be missing between two. Beyond that the numbers do not follow each other.
 const NUMBERS_MAX: u32 = 64;
 
+/// What both ways take at least, in nanoseconds; 0: not known.
+pub(crate) fn both_ways(ways: &[Way; 2]) -> i64 {
+    ways.iter().filter_map(Way::shortest_ns).sum()
+}
+
 /// Whether a pause of a connection is long enough for its sender to have waited for an acknowledgement in vain.
 pub(crate) fn in_vain(ways: &[Way; 2], pause_ns: i64) -> bool {
-    let both = ways.iter().filter_map(Way::shortest_ns).sum::<i64>();
+    let both = both_ways(ways);
     pause_ns > both.saturating_mul(2).saturating_add(2 * QUEUE_NS)
 }
 
@@ -109,7 +212,7 @@ const QUEUE_NS: i64 = 1_000_000;
 
 /// Pauses of a sender that waits for acknowledgements before it may go on: about a round trip, in nanoseconds.
 pub(crate) fn pauses(ways: &[Way; 2], sender: usize) -> Range<i64> {
-    let both = ways.iter().filter_map(Way::shortest_ns).sum::<i64>();
+    let both = both_ways(ways);
     if both == 0 || ways[sender].queues() {
         return 0..0;
     }
@@ -123,9 +226,9 @@ mod tests {
     #[test]
     fn a_round_trip_is_the_shortest_time_to_an_acknowledgement() {
         let mut way = Way::default();
-        assert!(!way.sent(101, 0));
+        assert_eq!(way.sent(101, 0), Carried::New);
         assert!(way.acked(101, 21_000_000));
-        assert!(!way.sent(u32::MAX, 30_000_000), "behind 101, around the end");
+        assert_eq!(way.sent(u32::MAX, 30_000_000), Carried::Known, "behind 101, around the end");
         assert_eq!(way.shortest_ns(), Some(21_000_000));
         let mut way = Way::default();
         way.sent(u32::MAX - 5, 0);
@@ -141,10 +244,10 @@ mod tests {
     fn what_is_sent_again_tells_of_a_loss_only_while_it_is_missing() {
         let mut way = Way::default();
         way.sent(100, 0);
-        assert!(way.sent(100, 200_000_000));
+        assert_eq!(way.sent(100, 200_000_000), Carried::Missing);
         assert!(way.acked(100, 210_000_000));
         assert_eq!(way.shortest_ns(), None, "which of the two?");
-        assert!(!way.sent(100, 220_000_000), "it was there");
+        assert_eq!(way.sent(100, 220_000_000), Carried::Known, "it was there");
     }
 
     #[test]

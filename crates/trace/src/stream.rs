@@ -157,6 +157,12 @@ impl Stream {
         *self = Stream { gathered, ..Stream::new(at_beginning) };
     }
 
+    /// Since when bytes of a message are there whose end is not; `None`: there is none, or a few bytes.
+    pub fn inside_since_ns(&self, bytes_min: u64) -> Option<i64> {
+        let inside = self.mode == Mode::Fragment && self.record.begun && self.record.bytes >= bytes_min;
+        inside.then_some(self.record.first.ns)
+    }
+
     /// Hands on the records that have ended.
     pub fn whole(&mut self, mut f: impl FnMut(Whole)) {
         if let Some(gathered) = &mut self.gathered {

@@ -68,6 +68,11 @@ impl Half {
         }
     }
 
+    /// The number of the next byte; `None`: nothing was seen yet.
+    pub fn next(&self) -> Option<u32> {
+        self.next
+    }
+
     /// Whether segments wait behind a hole.
     pub fn waits(&self) -> bool {
         !self.stored.is_empty()

@@ -2,7 +2,7 @@
 
 use crate::frame::{Packet, Passed, Tcp, packet};
 use crate::limits::{ANSWERED_MAX, CALLS_MAX, CONNECTIONS_MAX, HELD_ALL_MAX, UNANSWERED_MAX};
-use crate::path::{Way, in_vain, pauses};
+use crate::path::{Carried, LONG_MIN, Way, both_ways, in_vain, pauses};
 use crate::skim::facts::Asked;
 use crate::skim::{CallHead, Head, Kind, Program, Protection, ReplyHead};
 use crate::source::Frame;
@@ -67,6 +67,8 @@ pub trait Observer {
     fn reply(&mut self, ends: Ends, call: &Call, reply: &Reply);
     /// A connection stood still from one time to the other, in nanoseconds, because something had been lost.
     fn stall(&mut self, ends: Ends, from_ns: i64, to_ns: i64);
+    /// Bytes were on their way from one time to the other, in nanoseconds, though all of their message had been sent.
+    fn moving(&mut self, _ends: Ends, _from_ns: i64, _to_ns: i64) {}
     /// A connection with RPC has ended: the shortest times to an acknowledgement, in nanoseconds, of what was sent in the direction
     /// of `ends`, and of what was sent against it.
     fn path(&mut self, ends: Ends, shortest_ns: [Option<i64>; 2]);
@@ -348,7 +350,11 @@ impl Connection {
         let pause = at.ns.saturating_sub(self.progress_ns);
         let missing = self.ways[dir].numbered(tcp.packet, len) && in_vain(&self.ways, pause);
         if let Some(since) = self.progress(dir, end, missing, tcp.ack, at.ns) {
+            self.ways[dir].lost(at.ns, both_ways(&self.ways));
             common.observer.stall(ends, since, at.ns);
+        }
+        if len > 0 {
+            self.went_on(dir, ends, at.ns, common);
         }
         if let Some(ack) = tcp.ack
             && self.halves[1 - dir].waits()
@@ -370,7 +376,31 @@ impl Connection {
         if let Some(since) = self.ways[dir].waits(half.waits(), at.ns)
             && half.seen.holes == holes
         {
+            self.ways[dir].lost(at.ns, both_ways(&self.ways));
             common.observer.stall(ends, since, at.ns);
+        }
+    }
+
+    /// A segment with bytes goes by: what the connection did before it.
+    fn went_on<O: Observer>(&mut self, dir: usize, ends: Ends, ns: i64, common: &mut Common<O>) {
+        let back = Ends { from: ends.to, to: ends.from };
+        if let Some((from, until)) = self.ways[1 - dir].moved_until_now() {
+            common.observer.moving(back, from, until);
+        }
+        // Of a call that is not whole nobody was told yet.
+        if let Some(since) = self.halves[1 - dir].stream.inside_since_ns(LONG_MIN) {
+            common.observer.moving(back, since, ns);
+        }
+        // In the middle of a message its sender waits for acknowledgements before it goes on: for more of them since something was lost.
+        let before = self.ways[dir].sent_last_ns();
+        if self.ways[dir].is_held_back(ns)
+            && self.halves[dir].stream.inside_since_ns(1).is_some()
+            && ns.saturating_sub(before) < pauses(&self.ways, dir).end
+        {
+            common.observer.stall(ends, before, ns);
+        }
+        if let Some((from, until)) = self.ways[dir].moved(ns) {
+            common.observer.moving(ends, from, until);
         }
     }
 
@@ -384,13 +414,14 @@ impl Connection {
         ack: Option<u32>,
         ns: i64,
     ) -> Option<i64> {
-        let again = end.is_some_and(|end| self.ways[dir].sent(end, ns));
+        let carried = end.map(|end| self.ways[dir].sent(end, ns));
         let news = ack.is_some_and(|ack| self.ways[1 - dir].acked(ack, ns));
         let since = self.progress_ns;
-        if end.is_some() || news {
+        let lost = carried == Some(Carried::Missing) || (missing && carried.is_some());
+        if carried == Some(Carried::New) || news || lost {
             self.progress_ns = ns;
         }
-        (again || (missing && end.is_some())).then_some(since)
+        lost.then_some(since)
     }
 
     fn datagram<O: Observer>(
@@ -421,7 +452,7 @@ impl Connection {
     ) {
         let calls = &self.calls[1 - dir];
         let known = |xid| calls.kind(xid);
-        let pauses = pauses(&self.ways, dir);
+        let pauses = if self.ways[dir].holds_back() { 0..0 } else { pauses(&self.ways, dir) };
         read(&mut self.halves[dir], &mut Around { known: &known, out, wish, pauses });
     }
 
@@ -433,6 +464,11 @@ impl Connection {
         messages: &mut Vec<Message>,
         common: &mut Common<O>,
     ) {
+        if let Some(Message { times, .. }) = messages.last()
+            && let Some(end) = self.halves[dir].next()
+        {
+            self.ways[dir].message(times.bytes, end);
+        }
         for message in messages.drain(..) {
             let Message { head, times } = message;
             if !std::mem::replace(&mut self.rpc, true) {

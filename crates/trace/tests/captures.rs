@@ -28,6 +28,9 @@ impl Observer for Seen {
     fn stall(&mut self, ends: Ends, from_ns: i64, to_ns: i64) {
         self.analysis.stall(ends, from_ns, to_ns);
     }
+    fn moving(&mut self, ends: Ends, from_ns: i64, to_ns: i64) {
+        self.analysis.moving(ends, from_ns, to_ns);
+    }
     fn path(&mut self, ends: Ends, shortest_ns: [Option<i64>; 2]) {
         self.analysis.path(ends, shortest_ns);
     }

@@ -33,6 +33,8 @@ struct World {
     len: usize,
     /// One in so many calls is lost on its way.
     loses: u32,
+    /// In one of so many calls, whichever, the server gets no processor for so long.
+    waits: (u32, i64),
 }
 
 fn lan() -> World {
@@ -45,6 +47,7 @@ fn lan() -> World {
         segment: 2 * US,
         len: 4096,
         loses: 0,
+        waits: (0, 0),
     }
 }
 
@@ -92,8 +95,11 @@ fn untar(world: &World, end: End, files: u32) -> Wire {
         for (procedure, arguments, results, stable) in work {
             xid += 1;
             let mut random = |(least, more): (i64, i64)| least + rng.random_range(0..=more);
-            let server = random(world.server) + if stable { random(world.flush) } else { 0 };
+            let mut server = random(world.server) + if stable { random(world.flush) } else { 0 };
             let think = random((world.think, world.think / 4));
+            if world.waits.0 > 0 && rng.random_ratio(1, world.waits.0) {
+                server += world.waits.1;
+            }
             let message = call(xid, 100_003, 3, procedure, arguments);
             sent += 1;
             let lost = world.loses > 0 && sent % world.loses == 0;
@@ -188,6 +194,14 @@ fn the_client() {
 #[test]
 fn the_server() {
     assert_bound(&World { server: (0, 12 * MS), ..lan() }, 100, Bound::Server);
+}
+
+#[test]
+fn a_server_that_waits_for_its_processor() {
+    // Most calls are quick, and four of five have to be stable: neither makes it a disk.
+    assert_bound(&World { waits: (3, 9 * MS), ..lan() }, 100, Bound::Server);
+    // And a disk is one, however the server waits now and then.
+    assert_bound(&World { waits: (10, 9 * MS), flush: (8 * MS, 8 * MS), ..lan() }, 100, Bound::Persistence);
 }
 
 #[test]

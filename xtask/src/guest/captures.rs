@@ -2,7 +2,7 @@
 //! network, and what `landfast trace` makes of it beside tshark's tables and the client's own counters; then of much at once.
 
 mod listing;
-mod tables;
+pub mod tables;
 mod tcpdump;
 
 use std::collections::BTreeMap;

@@ -184,7 +184,9 @@ fn arguments(image: &Image, hardware: &Hardware, more: &str) -> Result<Vec<Strin
         Some(link) => {
             append.push_str(&format!(" landfast.address={}", link.address));
             (
-                format!("tap,id=net,ifname={},script=no,downscript=no", link.device),
+                link.netdev
+                    .clone()
+                    .unwrap_or_else(|| format!("tap,id=net,ifname={},script=no,downscript=no", link.device)),
                 format!("virtio-net-pci,netdev=net,romfile=,mac={}", link.mac),
             )
         }

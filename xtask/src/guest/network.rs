@@ -108,6 +108,8 @@ pub struct Link {
     pub address: String,
     /// The guest's hardware address.
     pub mac: String,
+    /// How its QEMU gets there, if not by the device.
+    pub netdev: Option<String>,
 }
 
 impl Link {
@@ -119,7 +121,7 @@ impl Link {
         ip(&format!("tuntap add {device} mode tap"))?;
         ip(&format!("link set {device} master {BRIDGE} up"))?;
         let address = format!("10.0.2.{number}/24");
-        Ok(Link { device, address, mac: format!("52:54:00:00:00:{number:02x}") })
+        Ok(Link { device, address, mac: format!("52:54:00:00:00:{number:02x}"), netdev: None })
     }
 }
 

@@ -76,20 +76,40 @@ pub struct Server {
 impl Server {
     /// Starts a server on a scratch filesystem and waits until it accepts connections.
     pub fn start(binary: &Path, scratch: &Scratch, durability: &str) -> Result<Server, String> {
+        Server::start_on(
+            binary,
+            scratch.volume(),
+            [scratch.beside("log"), scratch.beside("messages")],
+            durability,
+        )
+    }
+
+    /// Starts a server on a volume, with its log and its messages there, and waits until it accepts connections.
+    pub fn start_on(
+        binary: &Path,
+        volume: PathBuf,
+        [log, messages]: [PathBuf; 2],
+        durability: &str,
+    ) -> Result<Server, String> {
         let listener = TcpListener::bind((SERVER, 0)).map_err(|e| format!("a port: {e}"))?;
         let address = listener.local_addr().map_err(|e| format!("a port: {e}"))?;
         drop(listener);
         let mut server = Server {
             binary: binary.to_owned(),
-            volume: scratch.volume(),
-            log: scratch.beside("log"),
-            messages: scratch.beside("messages"),
+            volume,
+            log,
+            messages,
             address,
             durability: durability.to_owned(),
             child: None,
         };
         server.start_again()?;
         Ok(server)
+    }
+
+    /// Its process, if it runs.
+    pub fn pid(&self) -> Option<u32> {
+        self.child.as_ref().map(Child::id)
     }
 
     /// Where it listens.

@@ -8,15 +8,15 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ExitCode, Stdio};
+use std::process::{ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::disk::Disk;
 use super::image::{self, Image};
 use super::knfsd;
 use super::machine::{Hardware, Machine};
@@ -158,53 +158,6 @@ const KINDS: [&str; 17] = [
     "removexattr",
 ];
 
-/// An emulated disk in a process of its own; it ends with this value.
-struct Disk {
-    process: Child,
-    dir: PathBuf,
-}
-
-impl Disk {
-    fn start(binary: &Path, dir: &Path, seed: u64) -> Result<Disk, String> {
-        fs::create_dir(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
-        let mut process = command("setpriv", ["--pdeathsig", "KILL"])
-            // What a program asks of a file that is not served is not worth a line.
-            .env("LANDFAST_LOG", "error")
-            .arg(binary)
-            .args(["lab", "disk"])
-            .arg(dir)
-            .arg(DISK_BYTES.to_string())
-            .arg(format!("seed={seed}"))
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(|e| format!("the emulated disk: {e}"))?;
-        let mut line = String::new();
-        if let Some(out) = process.stdout.take() {
-            BufReader::new(out).read_line(&mut line).map_err(|e| format!("the emulated disk: {e}"))?;
-        }
-        let disk = Disk { process, dir: dir.to_owned() };
-        if line.trim() == "ready" { Ok(disk) } else { Err("the emulated disk did not start".to_owned()) }
-    }
-
-    fn image(&self) -> PathBuf {
-        self.dir.join("disk.img")
-    }
-
-    fn control(&self, words: &str) -> Result<(), String> {
-        let ctl = self.dir.join("ctl");
-        fs::write(&ctl, words).map_err(|e| format!("{}: {words}: {e}", ctl.display()))
-    }
-}
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        // The mount goes with the process; it may have ended by itself.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-        let _ = proc::output(command("umount", ["--lazy"]).arg(&self.dir));
-    }
-}
-
 /// What all cuts of one run share.
 struct Run<'a> {
     options: &'a Options,
@@ -227,7 +180,7 @@ pub fn run(options: &Options) -> Result<ExitCode, String> {
     for exports in &options.exports {
         let place = dir.path().join(exports);
         fs::create_dir(&place).map_err(|e| format!("{}: {e}", place.display()))?;
-        let disk = Disk::start(&binary, &place.join("disk"), options.seed)?;
+        let disk = Disk::start(&binary, &place.join("disk"), DISK_BYTES, &format!("seed={}", options.seed))?;
         let hardware =
             Hardware { link: Some(link.clone()), scratch: Some(disk.image()), ..Hardware::default() };
         let mut run = Run {

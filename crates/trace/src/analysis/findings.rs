@@ -204,7 +204,8 @@ impl Trip {
         let [by_server, by_client] = book.acknowledged_ns;
         let wait = book.waits.iter().filter_map(Spread::least_ns).min();
         let to_server = least(by_server, wait);
-        let to_client = least(by_client, book.gaps.least_ns());
+        // A call that comes soon behind an answer may be another program's, which did not wait for it: what acknowledges it tells more.
+        let to_client = least(by_client, book.gap_least_ns.filter(|_| by_client.is_none()));
         let side = side(ends, to_server, to_client);
         let in_waits = if side == Side::Server { 0.0 } else { to_server.unwrap_or(0.0) };
         // At the client the shortest pause is its own work.
@@ -222,6 +223,25 @@ impl Trip {
 fn floor(book: &Book, trip: &Trip) -> f64 {
     let light = &book.waits[Class::Light as usize];
     light.percentile_ns(50.0).map_or(0.0, |ns| (ns - trip.in_waits).max(0.0))
+}
+
+/// What waits for something stable take beyond the round trip and beyond waits with nothing to make stable: the quickest are held
+/// against the quickest of these, the slowest against the slowest, so that a server which is slow now and then, whatever it is asked,
+/// is not taken for a slow disk. Nanoseconds of each step of `waits`, how many, and what they count.
+fn beyond_light<'a>(
+    waits: &'a Spread,
+    light: &'a Spread,
+    in_waits: f64,
+) -> impl Iterator<Item = (f64, u64, f64)> + 'a {
+    let all = waits.count() as f64;
+    let mut seen = 0.0;
+    waits.steps().map(move |(ns, count, weight)| {
+        let from = seen;
+        seen += count as f64;
+        let light = light.mean_between_ns(from / all, seen / all);
+        let lasting = (ns - in_waits.max(light.unwrap_or(0.0))).max(0.0);
+        (lasting, count, if ns > 0.0 { weight * lasting / ns } else { 0.0 })
+    })
 }
 
 /// Makes findings of what was kept.
@@ -300,21 +320,24 @@ impl Sums {
             shares.rtt += rtt * S;
             let lasting = if class.is_synchronous() {
                 synchronous += spread.count();
-                let stable = |ns: f64| (beyond(ns) - floor).max(0.0);
-                self.persistence_ns += spread.sum_of(stable);
-                spread.weight_of(stable)
+                let light = &book.waits[Class::Light as usize];
+                let mut lasting = 0.0;
+                for (ns, count, counts) in beyond_light(spread, light, trip.in_waits) {
+                    self.persistence_ns += ns * count as f64;
+                    self.waits[class as usize].add_many(ns as u64, count);
+                    lasting += counts;
+                }
+                lasting
             } else {
+                for (ns, count, _) in spread.steps() {
+                    self.waits[class as usize].add_many(beyond(ns) as u64, count);
+                }
                 self.server_ns += spread.sum_of(beyond);
                 0.0
             };
             shares.persistence += lasting * S;
             shares.server += (all - rtt - lasting).max(0.0) * S;
             self.raw[class as usize].merge(spread);
-            let kept = if class.is_synchronous() { floor } else { 0.0 };
-            for (ns, count) in spread.steps() {
-                let left = (beyond(ns) - kept).max(0.0) as u64;
-                self.waits[class as usize].add_many(left, count);
-            }
         }
         shares.rtt += (book.paused + book.network) * S;
         shares.bandwidth = (book.moving - book.paused).max(0.0) * S;

@@ -4,11 +4,12 @@
 /// later ones.
 pub const PENDING_MAX: usize = 256;
 
-/// Times that connections of one client stood still, until its calls are accounted for. Beyond that the oldest is forgotten.
-pub const STALLS_MAX: usize = 256;
+/// Times that connections of one client stood still, or had only bytes on their way, until its calls are accounted for. Beyond that the
+/// oldest is forgotten.
+pub const ASIDES_MAX: usize = 256;
 
 /// Pairs of a client and a server that are told apart. Later ones are taken together.
-pub const PAIRS_MAX: usize = 96;
+pub const PAIRS_MAX: usize = 90;
 
 /// Kinds of pauses between a call of one kind and a call of another that are told apart. Later ones count by all of them.
 pub const FOLLOWS_MAX: usize = 128;

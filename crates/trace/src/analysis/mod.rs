@@ -26,7 +26,7 @@ use series::Series;
 use spread::Spread;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use sweep::{Exchange, Ledger, Spent, Sweep};
+use sweep::{Aside, Exchange, Ledger, Spent, Sweep};
 
 /// Labels of version 4 begin here: the number of the operation is added.
 const V4: u8 = 64;
@@ -65,6 +65,8 @@ pub(crate) struct Book {
     pub waits: [Spread; 6],
     /// Pauses with nothing under way. What a pause counts is all of it.
     pub gaps: Spread,
+    /// The shortest of them in which nothing else was going on.
+    pub gap_least_ns: Option<u64>,
     /// Calls whose network's part is known; these parts together; and what they count.
     pub split: u64,
     pub network_ns: f64,
@@ -155,8 +157,12 @@ impl Ledger for Writer<'_> {
         }
     }
 
-    fn gap(&mut self, before: u8, after: u8, from_ns: i64, to_ns: i64) {
+    fn gap(&mut self, before: u8, after: u8, from_ns: i64, to_ns: i64, whole: bool) {
         let ns = to_ns.saturating_sub(from_ns);
+        if whole {
+            let least = &mut self.book.gap_least_ns;
+            *least = Some(least.map_or(ns.unsigned_abs(), |least| least.min(ns.unsigned_abs())));
+        }
         self.book.gaps.add(ns.unsigned_abs(), ns as f64);
         let follows = &mut self.common.follows;
         if follows.len() < FOLLOWS_MAX || follows.contains_key(&(before, after)) {
@@ -165,8 +171,9 @@ impl Ledger for Writer<'_> {
         self.common.series.span(from_ns, to_ns, |step, ns| step.idle_ns += ns);
     }
 
-    fn stalled(&mut self, from_ns: i64, to_ns: i64) {
-        self.book.lost += (to_ns - from_ns) as f64;
+    fn apart(&mut self, from_ns: i64, to_ns: i64, lost: bool) {
+        let of = if lost { &mut self.book.lost } else { &mut self.book.moving };
+        *of += (to_ns - from_ns) as f64;
     }
 
     fn busy(&mut self, calls: usize, from_ns: i64, to_ns: i64) {
@@ -183,7 +190,8 @@ impl Analysis {
     #[cfg(test)]
     pub(crate) const BYTES_MAX: usize = {
         let spread = spread::STEPS_ALL * 48; // a vector that has grown was half as large before
-        let sweep = limits::PENDING_MAX * (size_of::<Exchange>() + 48) + limits::STALLS_MAX * 24;
+        let sweep =
+            limits::PENDING_MAX * (size_of::<Exchange>() + 48) + limits::ASIDES_MAX * size_of::<Aside>();
         let pairs = PAIRS_MAX * (size_of::<Pair>() * 3 / 2 + sweep + 7 * spread);
         let file = limits::SEQUENCE_MAX * size_of::<files::Item>() + 300;
         let timed = limits::TIMED_MAX + limits::SHAPES_MAX * limits::SAMPLE_MAX;
@@ -231,6 +239,19 @@ impl Analysis {
         let place = *self.places.get(&key)?;
         self.last = Some((key, place));
         Some(place)
+    }
+
+    /// What a connection did beside its calls; whether it is known.
+    fn aside(&mut self, ends: Ends, from_ns: i64, to_ns: i64, lost: bool) -> bool {
+        // Either end may be the client.
+        for (client, server) in [(ends.from, ends.to), (ends.to, ends.from)] {
+            if let Some(place) = self.place((client.ip(), server.ip())) {
+                let connection = connection(client.port(), server.port());
+                self.pairs[place].sweep.aside(Aside { connection, from_ns, to_ns, lost });
+                return true;
+            }
+        }
+        false
     }
 
     /// What was found, when all of the capture was seen.
@@ -331,14 +352,13 @@ impl Observer for Analysis {
 
     fn stall(&mut self, ends: Ends, from_ns: i64, to_ns: i64) {
         let (from_ns, to_ns) = (sane(from_ns), sane(to_ns));
-        // Either end may have lost it.
-        for (client, server) in [(ends.from, ends.to), (ends.to, ends.from)] {
-            if let Some(place) = self.place((client.ip(), server.ip())) {
-                self.pairs[place].sweep.stall(connection(client.port(), server.port()), from_ns, to_ns);
-                self.common.series.span(from_ns, to_ns, |step, ns| step.stalled_ns += ns);
-                return;
-            }
+        if self.aside(ends, from_ns, to_ns, true) {
+            self.common.series.span(from_ns, to_ns, |step, ns| step.stalled_ns += ns);
         }
+    }
+
+    fn moving(&mut self, ends: Ends, from_ns: i64, to_ns: i64) {
+        self.aside(ends, sane(from_ns), sane(to_ns), false);
     }
 
     fn path(&mut self, ends: Ends, shortest_ns: [Option<i64>; 2]) {

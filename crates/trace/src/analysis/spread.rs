@@ -151,9 +151,25 @@ impl Spread {
         self.used().map(share).sum()
     }
 
-    /// Each step's mean in nanoseconds with how many there are in it, shortest first.
-    pub fn steps(&self) -> impl Iterator<Item = (f64, u64)> {
-        self.used().map(|s| (s.mean_ns(), s.count))
+    /// Each step's mean in nanoseconds, how many there are in it and what these count, shortest first.
+    pub fn steps(&self) -> impl Iterator<Item = (f64, u64, f64)> {
+        self.used().map(|s| (s.mean_ns(), s.count, s.weight))
+    }
+
+    /// The mean of those that come after the part `from` of all and before the part `to`, shortest first; `None`: there is none. (Parts
+    /// are of one, and `from` is below `to`.)
+    #[must_use]
+    pub fn mean_between_ns(&self, from: f64, to: f64) -> Option<f64> {
+        let (from, to) = (from * self.count as f64, to * self.count as f64);
+        let (mut seen, mut count, mut sum) = (0.0, 0.0, 0.0);
+        for step in self.used() {
+            let next = seen + step.count as f64;
+            let inside = (next.min(to) - f64::max(seen, from)).max(0.0);
+            count += inside;
+            sum += inside * step.mean_ns();
+            seen = next;
+        }
+        (count > 0.0).then(|| sum / count)
     }
 }
 
@@ -180,6 +196,12 @@ mod tests {
                 prop_assert!((found - exact).abs() <= exact * 0.13, "{} {} {}", percent, exact, found);
             }
             prop_assert_eq!(spread.least_ns(), times.first().copied());
+            // The longer half of an odd number has half of the middle one.
+            let half = times.len() as f64 / 2.0;
+            let parts = times.iter().zip(0..).map(|(ns, i)| ((f64::from(i) + 1.0 - half).clamp(0.0, 1.0), *ns as f64));
+            let exact = parts.map(|(part, ns)| part * ns).sum::<f64>() / half;
+            let found = spread.mean_between_ns(0.5, 1.0).unwrap();
+            prop_assert!((found - exact).abs() <= exact * 0.13, "{} {}", exact, found);
         }
 
         #[test]

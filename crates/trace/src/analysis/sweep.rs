@@ -3,7 +3,7 @@
 //! An instant with several calls under way is shared among them in equal parts. A call that waits while the bytes of another message go
 //! over its connection waits for these; while its connection stands still after a loss, for that.
 
-use super::limits::{PENDING_MAX, STALLS_MAX};
+use super::limits::{ASIDES_MAX, PENDING_MAX};
 use crate::skim::facts::Class;
 use foldhash::{HashMap, HashMapExt};
 use std::collections::VecDeque;
@@ -40,14 +40,27 @@ pub(super) struct Spent {
     pub lost: f64,
 }
 
+/// What a connection did for a time beside its calls.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Aside {
+    /// Which.
+    pub connection: u32,
+    /// From when, in nanoseconds.
+    pub from_ns: i64,
+    /// Until when.
+    pub to_ns: i64,
+    /// It stood still after a loss; or bytes were on their way of a message that had been sent.
+    pub lost: bool,
+}
+
 /// Is told what was found.
 pub(super) trait Ledger {
     /// A call has ended.
     fn spent(&mut self, spent: &Spent);
-    /// Nothing was under way from one time to the other, between these two.
-    fn gap(&mut self, before: u8, after: u8, from_ns: i64, to_ns: i64);
-    /// Nothing was under way from one time to the other, and a connection stood still after a loss.
-    fn stalled(&mut self, from_ns: i64, to_ns: i64);
+    /// Nothing was under way from one time to the other, between these two; `whole`: that is all of the pause between them.
+    fn gap(&mut self, before: u8, after: u8, from_ns: i64, to_ns: i64, whole: bool);
+    /// No call was under way from one time to the other, and a connection stood still after a loss, or had bytes on their way.
+    fn apart(&mut self, from_ns: i64, to_ns: i64, lost: bool);
     /// Calls were under way from one time to the other, so many.
     fn busy(&mut self, calls: usize, from_ns: i64, to_ns: i64);
 }
@@ -57,6 +70,7 @@ pub(super) trait Ledger {
 struct Line {
     messages: u32,
     stalls: u32,
+    asides: u32,
     since: f64,
     moved: f64,
     lost: f64,
@@ -67,7 +81,7 @@ impl Line {
         let passed = now - self.since;
         if self.stalls > 0 {
             self.lost += passed;
-        } else if self.messages > 0 {
+        } else if self.messages > 0 || self.asides > 0 {
             self.moved += passed;
         }
         self.since = now;
@@ -126,7 +140,7 @@ impl Open {
 pub(super) struct Sweep {
     open: Open,
     pending: Vec<Exchange>,
-    stalls: VecDeque<(u32, i64, i64)>,
+    asides: VecDeque<Aside>,
     /// All before this is accounted for.
     at: Option<i64>,
     /// The call that ended last.
@@ -135,7 +149,7 @@ pub(super) struct Sweep {
 
 impl Sweep {
     pub fn new() -> Self {
-        Sweep { open: Open::default(), pending: Vec::new(), stalls: VecDeque::new(), at: None, last: 0 }
+        Sweep { open: Open::default(), pending: Vec::new(), asides: VecDeque::new(), at: None, last: 0 }
     }
 
     /// A call was sent.
@@ -147,7 +161,7 @@ impl Sweep {
     pub fn reply(&mut self, xid: u32, connection: u32, exchange: Option<Exchange>, ledger: &mut impl Ledger) {
         self.open.remove((connection, xid));
         if let Some(exchange) = exchange {
-            if self.open.is_empty() && self.pending.is_empty() && self.stalls.is_empty() {
+            if self.open.is_empty() && self.pending.is_empty() && self.asides.is_empty() {
                 return self.alone(exchange, ledger);
             }
             self.pending.push(exchange);
@@ -163,13 +177,20 @@ impl Sweep {
         }
     }
 
-    /// A connection stood still.
-    pub fn stall(&mut self, connection: u32, from_ns: i64, to_ns: i64) {
-        if self.stalls.len() >= STALLS_MAX {
-            self.stalls.pop_front();
+    /// What a connection did beside its calls.
+    pub fn aside(&mut self, aside: Aside) {
+        if let Some(last) = self.asides.back_mut()
+            && (last.connection, last.lost) == (aside.connection, aside.lost)
+            && (last.from_ns..=last.to_ns).contains(&aside.from_ns)
+        {
+            last.to_ns = last.to_ns.max(aside.to_ns);
+            return;
         }
-        if to_ns > from_ns {
-            self.stalls.push_back((connection, from_ns, to_ns));
+        if self.asides.len() >= ASIDES_MAX {
+            self.asides.pop_front();
+        }
+        if aside.to_ns > aside.from_ns {
+            self.asides.push_back(aside);
         }
     }
 
@@ -190,7 +211,7 @@ impl Sweep {
         let [begun, whole, answered, ended] = e.at;
         let at = self.at.unwrap_or(begun);
         if begun > at {
-            ledger.gap(self.last, e.label, at, begun);
+            ledger.gap(self.last, e.label, at, begun, true);
         }
         if ended > begun {
             ledger.busy(1, begun, ended);
@@ -224,14 +245,14 @@ impl Sweep {
             let i = u32::try_from(i).unwrap_or(u32::MAX);
             events.extend(e.at.iter().zip(0u8..).map(|(ns, what)| (*ns, what, i)));
         }
-        let mut stalls: Vec<(u32, i64, i64)> = Vec::new();
-        while self.stalls.front().is_some_and(|s| s.1 <= end) {
-            stalls.extend(self.stalls.pop_front());
+        let mut asides: Vec<Aside> = Vec::new();
+        while self.asides.front().is_some_and(|aside| aside.from_ns <= end) {
+            asides.extend(self.asides.pop_front());
         }
-        stalls.sort_unstable_by_key(|s| s.1);
-        for (i, (_, from, to)) in stalls.iter().enumerate() {
+        asides.sort_unstable_by_key(|aside| aside.from_ns);
+        for (i, aside) in asides.iter().enumerate() {
             let i = u32::try_from(i).unwrap_or(u32::MAX);
-            events.extend([(*from, 4, i), (*to, 5, i)]);
+            events.extend([(aside.from_ns, 4, i), (aside.to_ns, 5, i)]);
         }
         events.sort_unstable();
         let mut marks = vec![Marks::default(); now.len()];
@@ -249,19 +270,20 @@ impl Sweep {
                 } else if what == 0 {
                     let label = now[i as usize].label;
                     let mut from = at;
-                    // What stood still does so at the end of a pause: something was lost, and was sent again.
-                    for (_, begun, ended) in stalls.iter().filter(|s| s.2 > at && s.1 < ns) {
-                        let (begun, ended) = ((*begun).max(from), (*ended).min(ns));
+                    // What stood still does so at the end of a pause: something was lost, and was sent again. What is on its way is so at
+                    // the beginning.
+                    for aside in asides.iter().filter(|a| a.to_ns > at && a.from_ns < ns) {
+                        let (begun, ended) = (aside.from_ns.max(from), aside.to_ns.min(ns));
                         if begun < ended {
                             if from < begun {
-                                ledger.gap(self.last, label, from, begun);
+                                ledger.gap(self.last, label, from, begun, false);
                             }
-                            ledger.stalled(begun, ended);
+                            ledger.apart(begun, ended, aside.lost);
                             from = ended;
                         }
                     }
                     if from < ns {
-                        ledger.gap(self.last, label, from, ns);
+                        ledger.gap(self.last, label, from, ns, from == at);
                     }
                 }
                 if under_way > 0 || what == 0 {
@@ -269,9 +291,11 @@ impl Sweep {
                 }
             }
             if what >= 4 {
-                if let Some(line) = lines.get_mut(&stalls[i as usize].0) {
+                let aside = asides[i as usize];
+                if let Some(line) = lines.get_mut(&aside.connection) {
                     line.settle(shared);
-                    line.stalls = if what == 4 { line.stalls + 1 } else { line.stalls.saturating_sub(1) };
+                    let of = if aside.lost { &mut line.stalls } else { &mut line.asides };
+                    *of = if what == 4 { *of + 1 } else { of.saturating_sub(1) };
                 }
                 continue;
             }
@@ -325,6 +349,7 @@ mod tests {
         moving: f64,
         lost: f64,
         gaps: i64,
+        whole: u32,
         stalled: i64,
         busy: i64,
     }
@@ -338,11 +363,12 @@ mod tests {
             self.moving += spent.moving;
             self.lost += spent.lost;
         }
-        fn gap(&mut self, _: u8, _: u8, from: i64, to: i64) {
+        fn gap(&mut self, _: u8, _: u8, from: i64, to: i64, whole: bool) {
             assert!(to > from);
+            self.whole += u32::from(whole);
             self.gaps += to - from;
         }
-        fn stalled(&mut self, from: i64, to: i64) {
+        fn apart(&mut self, from: i64, to: i64, _: bool) {
             assert!(to > from);
             self.stalled += to - from;
         }
@@ -356,20 +382,30 @@ mod tests {
         Exchange { connection, class: Class::Light, label: 0, at, paused_ns: 0, network_ns: None }
     }
 
-    /// Calls with their replies and stalls, told in the order in which a capture has them.
-    fn told(calls: &[Exchange], stalls: &[(u32, i64, i64)]) -> Sum {
+    fn stalls(stalls: &[(u32, i64, i64)]) -> Vec<Aside> {
+        let stall = |(line, from, to): &(u32, i64, i64)| Aside {
+            connection: *line,
+            from_ns: *from,
+            to_ns: *to,
+            lost: true,
+        };
+        stalls.iter().map(stall).collect()
+    }
+
+    /// Calls with their replies and what connections did beside, told in the order in which a capture has them.
+    fn told(calls: &[Exchange], asides: &[Aside]) -> Sum {
         let mut events: Vec<(i64, usize, usize)> = Vec::new();
         for (i, e) in calls.iter().enumerate() {
             events.extend([(e.at[1], 0, i), (e.at[3], 2, i)]);
         }
-        events.extend(stalls.iter().enumerate().map(|(i, s)| (s.2, 1, i)));
+        events.extend(asides.iter().enumerate().map(|(i, a)| (a.to_ns, 1, i)));
         events.sort_unstable();
         let (mut sweep, mut sum) = (Sweep::new(), Sum::default());
         for (_, what, i) in events {
             let xid = u32::try_from(i).unwrap();
             match what {
                 0 => sweep.call(calls[i].connection, xid, calls[i].at[0]),
-                1 => sweep.stall(stalls[i].0, stalls[i].1, stalls[i].2),
+                1 => sweep.aside(asides[i]),
                 _ => sweep.reply(xid, calls[i].connection, Some(calls[i]), &mut sum),
             }
         }
@@ -382,14 +418,16 @@ mod tests {
         #[test]
         fn all_time_is_accounted_for(
             calls in proptest::collection::vec((0u32..3, 0i64..5000, 0i64..50, 0i64..300, 0i64..50), 1..60),
-            stalls in proptest::collection::vec((0u32..3, 0i64..5000, 1i64..200), 0..5),
+            asides in proptest::collection::vec((0u32..3, 0i64..5000, 1i64..200, proptest::bool::ANY), 0..5),
         ) {
             let calls: Vec<Exchange> = calls
                 .iter()
                 .map(|(line, from, up, wait, down)| exchange(*line, [*from, from + up, from + up + wait, from + up + wait + down]))
                 .collect();
-            let stalls: Vec<_> = stalls.iter().map(|(line, from, len)| (*line, *from, from + len)).collect();
-            let sum = told(&calls, &stalls);
+            let aside = |(line, from, len, lost): &(u32, i64, i64, bool)| {
+                Aside { connection: *line, from_ns: *from, to_ns: from + len, lost: *lost }
+            };
+            let sum = told(&calls, &asides.iter().map(aside).collect::<Vec<_>>());
             let first = calls.iter().map(|e| e.at[0]).min().unwrap();
             let last = calls.iter().map(|e| e.at[3]).max().unwrap();
             prop_assert_eq!(sum.calls, calls.len() as u64);
@@ -425,9 +463,9 @@ mod tests {
     #[test]
     fn standing_still_after_a_loss_is_not_waiting() {
         let calls = [exchange(1, [0, 0, 1000, 1000]), exchange(1, [2000, 2000, 2010, 2010])];
-        let sum = told(&calls, &[(1, 100, 900), (1, 1200, 1900)]);
+        let sum = told(&calls, &stalls(&[(1, 100, 900), (1, 1200, 1900)]));
         assert!((sum.lost - 800.0).abs() < 1e-6 && (sum.wait - 210.0).abs() < 1e-6);
-        assert_eq!((sum.stalled, sum.gaps), (700, 300));
+        assert_eq!((sum.stalled, sum.gaps, sum.whole), (700, 300, 0));
     }
 
     #[test]

@@ -78,6 +78,8 @@ pub struct Wire {
     pub packets: (u16, u16),
     /// Whether segments say what their sender has.
     pub acks: bool,
+    /// What the client has heard of the server, if that is not all, and the server of the client.
+    pub heard: [Option<u32>; 2],
 }
 
 impl Wire {
@@ -92,6 +94,7 @@ impl Wire {
             gap: 1000,
             packets: (0, 0),
             acks: false,
+            heard: [None; 2],
         }
     }
 
@@ -135,7 +138,11 @@ impl Wire {
     fn frame(&mut self, up: bool, flags: u8, payload: &[u8]) {
         self.now += self.gap;
         let seq = *self.next(up);
-        let ack = if self.acks { *self.next(!up) } else { 0 };
+        let ack = match self.heard[usize::from(!up)] {
+            Some(heard) => heard,
+            None if self.acks => *self.next(!up),
+            None => 0,
+        };
         self.missed(up);
         let number = if up { self.packets.0 } else { self.packets.1 };
         let packet = ipv4(up, number, self.addrs, &acked(tcp(up, self.ports, seq, flags, payload), ack));

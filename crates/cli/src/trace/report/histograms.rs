@@ -33,7 +33,7 @@ fn bar(ns: f64) -> i32 {
 
 impl Bars {
     fn of(waits: &[Spread; 6]) -> Option<Bars> {
-        let seen = || waits.iter().flat_map(|spread| spread.steps().map(|(ns, _)| bar(ns)));
+        let seen = || waits.iter().flat_map(|spread| spread.steps().map(|(ns, ..)| bar(ns)));
         let (first, last) = (seen().min()?, seen().max()?);
         // At least two powers of ten, so that one time alone does not fill the box.
         let missing = (2 * EACH as i32 - (last - first + 1)).max(0);
@@ -56,7 +56,7 @@ impl Side {
         {
             all.merge(spread);
             let mut counts = vec![0; bars.count];
-            for (ns, count) in spread.steps() {
+            for (ns, count, _) in spread.steps() {
                 if let Some(slot) = usize::try_from(bar(ns) - bars.first).ok().and_then(|i| counts.get_mut(i))
                 {
                     *slot += count;

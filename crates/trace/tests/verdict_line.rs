@@ -1,0 +1,207 @@
+//! Traffic of a line that is made so that it is known what it does to the work: how far it is, how narrow, what it loses.
+
+#[allow(dead_code)]
+mod wire;
+
+use landfast_model::Bound;
+use landfast_nfs::v3::proc;
+use landfast_trace::analysis::Analysis;
+use landfast_trace::analysis::findings::{Findings, Side};
+use landfast_trace::trace::Trace;
+use wire::{Wire, call, reply};
+
+const MS: i64 = 1_000_000;
+const US: i64 = 1_000;
+
+/// Two segments at 20 Mbit/s.
+const TWO_SEGMENTS: i64 = 1211 * US;
+
+fn find(wire: &Wire) -> Findings {
+    let mut trace = Trace::new(Analysis::new());
+    wire.frames.iter().for_each(|frame| trace.frame(&frame.frame(1)));
+    trace.finish().1.finish()
+}
+
+fn assert_bound(wire: &Wire, bound: Bound, least: f64) -> Findings {
+    let found = find(wire);
+    assert_eq!(found.verdict.expect("a verdict").bound, bound, "{:?}", found.shares);
+    let (_, most) = found.shares.parts()[0];
+    assert!(most > least * found.shares.total(), "{:?}", found.shares);
+    found
+}
+
+/// A connection whose handshake is no more than a round trip.
+fn opened(to_server: i64, to_client: i64) -> Wire {
+    let mut wire = Wire::new(700);
+    wire.gap = US;
+    wire.acks = true;
+    wire.open();
+    wire.wait(to_client);
+    wire.ack(true);
+    for xid in 1..=3 {
+        ask(&mut wire, xid, to_server, to_client);
+    }
+    wire
+}
+
+/// A GETATTR.
+fn ask(wire: &mut Wire, xid: u32, to_server: i64, to_client: i64) {
+    wire.send(true, &call(xid, landfast_nfs::PROGRAM, 3, proc::GETATTR, &[0; 36]));
+    wire.wait(to_server + 50 * US);
+    wire.send(false, &reply(xid, &[0; 88]));
+    wire.wait(to_client + 50 * US);
+    wire.ack(true);
+}
+
+fn write(xid: u32, bytes: usize) -> Vec<u8> {
+    let word = |n: usize| u32::try_from(n).expect("a length").to_be_bytes();
+    let head = [word(8), [1; 4], [2; 4], [0; 4], [0; 4], word(bytes), word(2), word(bytes)].concat();
+    call(xid, landfast_nfs::PROGRAM, 3, proc::WRITE, &[head, vec![7; bytes]].concat())
+}
+
+/// Who was sent bytes between these numbers hears of two segments at a time.
+fn heard(wire: &mut Wire, by_client: bool, from: u32, to: u32) {
+    let who = usize::from(!by_client);
+    let mut at = from;
+    while to.wrapping_sub(at) > 2896 {
+        at = at.wrapping_add(2896);
+        wire.heard[who] = Some(at);
+        wire.wait(TWO_SEGMENTS);
+        wire.ack(by_client);
+    }
+    wire.heard[who] = None;
+}
+
+#[test]
+fn what_was_sent_at_once_is_on_its_way_until_it_is_heard() {
+    // At the client: a queue before a narrow line takes a whole WRITE.
+    let mut wire = opened(500 * US, 0);
+    for xid in 10..20 {
+        let from = wire.seq.0;
+        wire.send(true, &write(xid, 256 << 10));
+        let to = wire.seq.0;
+        heard(&mut wire, false, from, to);
+        wire.wait(500 * US);
+        wire.send(false, &reply(xid, &[0; 140]));
+        wire.wait(200 * US);
+        ask(&mut wire, 100 + xid, 500 * US, 0);
+    }
+    let found = assert_bound(&wire, Bound::Bandwidth, 0.9);
+    let rate = found.terms.upload_bytes_per_s.expect("a rate");
+    assert!((rate / 2.4e6 - 1.0).abs() < 0.1, "{rate}");
+    // At the server: what is read.
+    let mut wire = opened(0, 500 * US);
+    for xid in 10..20 {
+        wire.send(true, &call(xid, landfast_nfs::PROGRAM, 3, proc::READ, &[0; 48]));
+        wire.wait(100 * US);
+        let from = wire.seq.1;
+        wire.send(false, &reply(xid, &vec![0; 256 << 10]));
+        let to = wire.seq.1;
+        heard(&mut wire, true, from, to);
+        wire.wait(700 * US);
+    }
+    assert_bound(&wire, Bound::Bandwidth, 0.9);
+}
+
+#[test]
+fn an_answer_in_the_middle_of_the_next_call_waits_for_its_bytes() {
+    // Each WRITE is answered when half of the next one was sent; the line is never idle.
+    let mut wire = opened(500 * US, 0);
+    wire.gap = TWO_SEGMENTS / 2;
+    for xid in 10..30 {
+        let bytes = write(xid, 128 << 10);
+        let (one, two) = bytes.split_at(64 << 10);
+        wire.send(true, one);
+        wire.ack(false);
+        if xid > 10 {
+            wire.send(false, &reply(xid - 1, &[0; 140]));
+        }
+        wire.send(true, two);
+        wire.ack(false);
+    }
+    wire.send(false, &reply(29, &[0; 140]));
+    assert_bound(&wire, Bound::Bandwidth, 0.95);
+}
+
+/// WRITEs over a round trip of 10 ms by a sender that may have eight segments outstanding; of so many windows one loses a segment.
+fn windows(loses: usize) -> Wire {
+    let mut wire = opened(10 * MS, 0);
+    let mut window = 0;
+    for xid in 10..20 {
+        for piece in write(xid, 64 << 10).chunks(8 * 1448) {
+            window += 1;
+            wire.send(true, piece);
+            wire.wait(10 * MS);
+            if loses > 0 && window % loses == 0 {
+                let last = wire.seq.0;
+                let lost = piece.chunks(1448).last().expect("a segment");
+                wire.seq.0 = last.wrapping_sub(u32::try_from(lost.len()).expect("a length"));
+                wire.heard[1] = Some(wire.seq.0);
+                wire.ack(false);
+                wire.send(true, lost);
+                wire.heard[1] = None;
+                wire.wait(10 * MS);
+            }
+            wire.ack(false);
+        }
+        wire.send(false, &reply(xid, &[0; 140]));
+        wire.wait(100 * US);
+    }
+    wire
+}
+
+#[test]
+fn a_sender_that_lost_something_sends_less_at_a_time() {
+    assert_bound(&windows(0), Bound::Rtt, 0.8);
+    assert_bound(&windows(3), Bound::Loss, 0.6);
+}
+
+#[test]
+fn two_programs_at_once_are_no_shorter_way() {
+    // At the server: each program waits 10 ms for the way, its call comes right behind an answer to the other one.
+    let (far, near) = (10 * MS, 300 * US);
+    let mut wire = opened(0, far);
+    for xid in 10..110 {
+        // When a call leaves, the client has not heard the answer to the other.
+        wire.heard[0] = Some(wire.seq.1);
+        for (xid, pause) in [(2 * xid, near), (2 * xid + 1, far - near)] {
+            wire.send(true, &call(xid, landfast_nfs::PROGRAM, 3, proc::GETATTR, &[0; 36]));
+            wire.wait(50 * US);
+            wire.send(false, &reply(xid, &[0; 88]));
+            wire.wait(pause);
+        }
+    }
+    let found = assert_bound(&wire, Bound::Rtt, 0.9);
+    assert_eq!(found.side, Side::Server);
+    assert!((found.terms.round_trip_s - 0.0101).abs() < 0.0005, "{:?}", found.terms);
+}
+
+#[test]
+fn an_answer_that_is_sent_again_ends_no_loss() {
+    // At the client: a call is lost behind here, and with it what it said of the answer before, which comes again first.
+    let mut wire = opened(MS, 0);
+    for xid in 10..40 {
+        let before = wire.seq.1;
+        wire.send(false, &[]);
+        ask(&mut wire, 2 * xid, MS, 0);
+        let end = wire.seq.1;
+        let next = call(2 * xid + 1, landfast_nfs::PROGRAM, 3, proc::GETATTR, &[0; 36]);
+        let at = wire.seq.0;
+        wire.send(true, &next);
+        wire.wait(195 * MS);
+        wire.seq.1 = before;
+        wire.heard[1] = Some(at);
+        wire.send(false, &reply(2 * xid, &[0; 88]));
+        assert_eq!(wire.seq.1, end);
+        wire.heard[1] = None;
+        wire.wait(5 * MS);
+        wire.seq.0 = at;
+        wire.send(true, &next);
+        wire.wait(MS);
+        wire.send(false, &reply(2 * xid + 1, &[0; 88]));
+        wire.wait(50 * US);
+        wire.ack(true);
+    }
+    let found = assert_bound(&wire, Bound::Loss, 0.95);
+    assert!((found.shares.loss - 30.0 * 0.2).abs() < 0.1, "{:?}", found.shares);
+}

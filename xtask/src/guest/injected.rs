@@ -1,0 +1,274 @@
+//! `cargo xtask guest injected`: Linux's NFS client works while something is done to it: a long way to the server, a slow disk below
+//! it, a narrow or lossy line, a server that gets no processor, a program that thinks. What passed is captured at both ends, and
+//! `landfast trace` has to say what it was, with tshark's table.
+
+mod cases;
+mod ganesha;
+mod slow;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use serde_json::Value;
+
+use super::captures::tables::{procedures_of_tshark, rows_of_ours, same};
+use super::client::{self, Client};
+use super::ether::Ether;
+use super::image;
+use super::machine::{Hardware, Machine};
+use super::network::Link;
+use super::recipe::{Kernel, Vers};
+use super::server::{Server, chosen_binary};
+use crate::packages;
+use crate::proc::{command, output, run as run_program};
+use cases::{CASES, Case, Who};
+use ganesha::Ganesha;
+use slow::{Starved, Volume};
+
+/// Files of the archives: directories, files in each, and the lengths that they have in turns; and five that are apart.
+const TWO: (usize, usize, [usize; 5]) = (8, 25, [120, 1024, 3000, 6000, 12_000]);
+const FIVE: [usize; 5] = [0, 1 << 10, 32 << 10, 33 << 10, 64 << 10];
+
+/// Where what is served is, for version 4.
+const EXPORTS: [&str; 2] = ["/data", "/stable"];
+
+/// Options of `guest injected`.
+#[derive(Args)]
+pub struct Options {
+    /// The guest's kernel: 6.1 or 6.12.
+    #[arg(long, default_value_t = Kernel::V6_1)]
+    kernel: Kernel,
+    /// Only these cases.
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
+    /// All cases, not only the core of them.
+    #[arg(long)]
+    all: bool,
+    /// Keep the captures in this directory, as CASE/client.pcap and CASE/server.pcap.
+    #[arg(long)]
+    keep: Option<PathBuf>,
+    /// The binary, instead of building the release one.
+    #[arg(long)]
+    binary: Option<PathBuf>,
+    /// Seconds that one work may take.
+    #[arg(long, default_value_t = 300)]
+    limit: u64,
+}
+
+impl Options {
+    /// What comes from outside, or is built.
+    pub fn fetch(&self) -> Result<(), String> {
+        packages::require(&packages::INJECTED)?;
+        image::build(self.kernel)?;
+        chosen_binary(self.binary.as_deref()).map(drop)
+    }
+
+    fn wants(&self, case: &Case) -> bool {
+        if self.only.is_empty() {
+            self.all || case.core
+        } else {
+            self.only.iter().any(|name| name == case.name)
+        }
+    }
+}
+
+/// Captures and compares; needs root and [`super::network::enter`].
+pub fn run(options: &Options) -> Result<ExitCode, String> {
+    let scratch = image::run_dir("injected")?;
+    let dir = match &options.keep {
+        Some(dir) => fs::create_dir_all(dir)
+            .and_then(|()| fs::canonicalize(dir))
+            .map_err(|e| format!("{}: {e}", dir.display()))?,
+        None => scratch.path().to_owned(),
+    };
+    let binary = chosen_binary(options.binary.as_deref())?;
+    let mut stage = Stage::new(options, &binary, scratch.path())?;
+    let mut failed = 0;
+    for case in CASES.iter().filter(|case| options.wants(case)) {
+        let start = Instant::now();
+        let files = ["client", "server"].map(|end| dir.join(case.name).join(format!("{end}.pcap")));
+        let mut once = || stage.capture(case, &files).and_then(|()| judge(case, &binary, &files));
+        let result = once().or_else(|why| {
+            eprintln!("{}: once more: {why}", case.name);
+            once()
+        });
+        let seconds = start.elapsed().as_secs_f64();
+        match result {
+            Ok(row) => println!("{}: {row} ({seconds:.1} s)", case.name),
+            Err(why) => {
+                failed += 1;
+                println!("{}: FAILED: {why} ({seconds:.1} s)", case.name);
+            }
+        }
+    }
+    Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The servers, the line and the guest.
+struct Stage {
+    client: Client,
+    ether: Ether,
+    ganesha: Ganesha,
+    landfast: Server,
+    data: Volume,
+    stable: Volume,
+}
+
+impl Stage {
+    fn new(options: &Options, binary: &Path, dir: &Path) -> Result<Stage, String> {
+        let data = Volume::new(binary, dir, "ext4", "")?;
+        let stable = Volume::new(binary, dir, "xfs", ",wsync")?;
+        let [one, two, own] = [data.path.join("ganesha"), stable.path.join("ganesha"), data.path.join("own")];
+        for dir in [&one, &two, &own] {
+            fs::create_dir(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+        }
+        let ganesha = Ganesha::start(dir, &[(EXPORTS[0], &one), (EXPORTS[1], &two)])?;
+        let log = data.path.join("log");
+        let landfast = Server::start_on(binary, own, [log, dir.join("messages")], "log")?;
+        let mut link = Link::new()?;
+        let ether = Ether::new(&link.device, dir)?;
+        link.netdev = Some(ether.netdev());
+        let hardware = Hardware { link: Some(link), disk: Some(archives(dir)?), ..Hardware::default() };
+        let machine = Machine::boot(&image::build(options.kernel)?, &hardware)?;
+        eprintln!("Linux {} was ready after {:.1} s", machine.release, machine.boot.as_secs_f64());
+        let port = landfast.address().port();
+        let limit = Duration::from_secs(options.limit);
+        let mut client = Client { machine, server: client::Server::Landfast(port), limit };
+        client.run(None, "tar -C /root -xf $ARCHIVE")?;
+        Ok(Stage { client, ether, ganesha, landfast, data, stable })
+    }
+
+    /// Does a case's work while its captures are made.
+    fn capture(&mut self, case: &Case, files: &[PathBuf; 2]) -> Result<(), String> {
+        if let Some(dir) = files[0].parent() {
+            fs::create_dir_all(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+        }
+        self.ether.set(Default::default());
+        let mount = self.mount(case);
+        let run = |this: &mut Stage, script: &str| this.client.run(Some(case.vers), script);
+        run(self, &format!("{mount}\nrm -rf $WORK\nmkdir $WORK\n{}\nforget\numount $MNT", case.prepare))?;
+        self.disks(&format!("flush_us={} read_us={}", case.flush_ms * 1e3, case.read_ms * 1e3))?;
+        if case.read_ms > 0.0 {
+            fs::write("/proc/sys/vm/drop_caches", "3").map_err(|e| format!("drop_caches: {e}"))?;
+        }
+        self.ether.set(case.line);
+        let server = match case.who {
+            Who::Landfast => self.landfast.pid(),
+            _ => Some(self.ganesha.pid()),
+        };
+        let [still, runs] = [case.starved, 10 - case.starved].map(Duration::from_millis);
+        let starved =
+            server.filter(|_| case.starved > 0).and_then(|server| Starved::new(server, still, runs));
+        let lost = self.ether.lost();
+        self.ether.capture([&files[0], &files[1]])?;
+        let done = run(self, &format!("{mount}\n{}\nsync\numount $MNT", case.work));
+        drop(starved);
+        self.ether.end_capture()?;
+        let lost = self.ether.lost() - lost;
+        if lost == 0 && case.line.lost_of_1000 > 0 {
+            return Err("nothing was lost".to_owned());
+        }
+        self.disks("flush_us=0 read_us=0")?;
+        self.ether.set(Default::default());
+        done.map(drop).map_err(|why| {
+            let _ = self.client.run(None, "umount -lf $MNT");
+            format!("{why}\n{}\n{}", self.ganesha.said(), self.landfast.said())
+        })
+    }
+
+    fn disks(&self, words: &str) -> Result<(), String> {
+        self.data.disk.control(words)?;
+        self.stable.disk.control(words)
+    }
+
+    /// The script that mounts what a case is about.
+    fn mount(&self, case: &Case) -> String {
+        let volume = match case.who {
+            Who::Landfast => return format!("mount_export {}", case.options),
+            Who::Ganesha => (EXPORTS[0], &self.data),
+            Who::GaneshaStable => (EXPORTS[1], &self.stable),
+        };
+        let [port, mount] = ganesha::PORTS;
+        let (what, more) = match case.vers {
+            Vers::V3 => {
+                let path = volume.1.path.join("ganesha").display().to_string();
+                (path, format!(",nolock,mountport={mount},mountproto=tcp"))
+            }
+            _ => (volume.0.to_owned(), String::new()),
+        };
+        format!("mount -t nfs -o vers=$VERS,proto=tcp,port={port}{more}{} $SERVER:{what} $MNT", case.options)
+    }
+}
+
+/// What both captures of a case say; an error if one says something wrong.
+fn judge(case: &Case, binary: &Path, files: &[PathBuf; 2]) -> Result<String, String> {
+    // Of what was sent again tshark leaves out calls, most of them where the beginning of the connection was sent again.
+    let port = (case.who != Who::Landfast && case.line.lost_of_1000 == 0).then_some(ganesha::PORTS[0]);
+    let mut said = Vec::new();
+    let mut wrong = Vec::new();
+    for (end, file) in ["client", "server"].iter().zip(files) {
+        let json = output(command(&binary.to_string_lossy(), ["trace", "--json"]).arg(file))?;
+        let report: Value = serde_json::from_str(&json).map_err(|e| format!("--json: {e}"))?;
+        let verdict = &report["verdict"];
+        let bound = verdict["bound"].as_str().unwrap_or_default();
+        if !case.bounds.is_empty() && !case.bounds.contains(&bound) {
+            wrong.push(format!("{end}: {bound}"));
+        }
+        let side = report["capture_side"].as_str().unwrap_or_default();
+        if case.line.round_trip >= Duration::from_millis(1) && side != *end {
+            wrong.push(format!("{end}: captured at {side}"));
+        }
+        let (seen, matched) = (&report["calls_seen"], &report["calls_matched"]);
+        if seen != matched {
+            wrong.push(format!("{end}: {matched} of {seen} calls matched"));
+        }
+        if let Some(port) = port {
+            let theirs = procedures_of_tshark(file, port, case.vers)?;
+            if let Err(why) = same("procedures", &rows_of_ours(&report, case.vers, false)?, &theirs) {
+                wrong.push(format!("{end}: {why}"));
+            }
+        }
+        let shares = verdict["shares"].as_object().into_iter().flatten();
+        let mut shares: Vec<(&String, f64)> =
+            shares.filter_map(|(name, s)| s.as_f64().map(|s| (name, s))).collect();
+        shares.sort_by(|a, b| b.1.total_cmp(&a.1));
+        let total: f64 = shares.iter().map(|(_, s)| s).sum();
+        let shares: Vec<String> =
+            shares.iter().map(|(name, s)| format!("{name} {:.0}%", s / total * 100.0)).collect();
+        said.push(format!("{end} ({side}, {seen} calls, {total:.1} s): {bound}: {}", shares.join(" ")));
+    }
+    let row = said.join("; ");
+    if wrong.is_empty() { Ok(row) } else { Err(format!("{}: {row}", wrong.join("; "))) }
+}
+
+/// The guest's disk: an archive of archives.
+fn archives(dir: &Path) -> Result<PathBuf, String> {
+    let at = dir.join("archives");
+    let write = |path: &Path, bytes: usize| {
+        let content: Vec<u8> = (0..bytes).map(|i| (i * 31 + bytes) as u8).collect();
+        fs::write(path, content).map_err(|e| format!("{}: {e}", path.display()))
+    };
+    let make = |path: &Path| fs::create_dir_all(path).map_err(|e| format!("{}: {e}", path.display()));
+    let (directories, files, lengths) = TWO;
+    for directory in 0..directories {
+        let path = at.join(format!("two/d{directory}"));
+        make(&path)?;
+        for (file, bytes) in (0..files).zip(lengths.iter().cycle()) {
+            write(&path.join(format!("file{file:03}")), *bytes)?;
+        }
+    }
+    make(&at.join("five"))?;
+    for (file, bytes) in FIVE.iter().enumerate() {
+        write(&at.join(format!("five/file{file}")), *bytes)?;
+    }
+    for name in ["two", "five"] {
+        let archive = at.join(format!("{name}.tar"));
+        run_program(command("tar", ["-cf"]).arg(archive).arg("-C").arg(at.join(name)).arg("."))?;
+    }
+    let all = dir.join("archives.tar");
+    run_program(command("tar", ["-cf"]).arg(&all).arg("-C").arg(&at).args(["two.tar", "five.tar"]))?;
+    Ok(all)
+}

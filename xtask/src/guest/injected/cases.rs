@@ -1,0 +1,303 @@
+//! What is done to the work of a client, and what `landfast trace` has to say of it.
+
+use std::time::Duration;
+
+use crate::guest::ether::Line;
+use crate::guest::recipe::Vers::{self, V3, V4_0, V4_1, V4_2};
+
+/// Who serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Who {
+    /// nfs-ganesha on ext4: WRITE FILE_SYNC and COMMIT wait for the disk, nothing else.
+    Ganesha,
+    /// nfs-ganesha on XFS mounted with `wsync`: changes of names wait for it, too.
+    GaneshaStable,
+    /// `landfast serve` with its log on the same disk.
+    Landfast,
+}
+
+/// One of them.
+#[derive(Clone, Copy, Debug)]
+pub struct Case {
+    /// Its name.
+    pub name: &'static str,
+    /// Who serves.
+    pub who: Who,
+    /// What is mounted.
+    pub vers: Vers,
+    /// More options of the mount.
+    pub options: &'static str,
+    /// The network.
+    pub line: Line,
+    /// What a flush of the server's disk takes.
+    pub flush_ms: f64,
+    /// What a read of it takes.
+    pub read_ms: f64,
+    /// The server stands still for so many milliseconds of ten.
+    pub starved: u64,
+    /// What is done before, by a mount of its own.
+    pub prepare: &'static str,
+    /// What is done.
+    pub work: &'static str,
+    /// What bounds it: all answers that are right; none: nothing was done to it.
+    pub bounds: &'static [&'static str],
+    /// Part of the short form.
+    pub core: bool,
+}
+
+const BASE: Case = Case {
+    name: "",
+    who: Who::Ganesha,
+    vers: V3,
+    options: "",
+    line: Line { round_trip: Duration::ZERO, megabits: 0, lost_of_1000: 0 },
+    flush_ms: 0.0,
+    read_ms: 0.0,
+    starved: 0,
+    prepare: "",
+    work: TWO,
+    bounds: &[],
+    core: false,
+};
+
+const fn ms(ms: u64) -> Line {
+    Line { round_trip: Duration::from_millis(ms), megabits: 0, lost_of_1000: 0 }
+}
+
+const fn narrow(megabits: u64) -> Line {
+    Line { round_trip: Duration::from_micros(500), megabits, lost_of_1000: 0 }
+}
+
+const fn lossy(lost_of_1000: u64) -> Line {
+    Line { round_trip: Duration::from_millis(2), megabits: 0, lost_of_1000 }
+}
+
+const TWO: &str = "tar -C $WORK -xf /root/two.tar";
+const SOME: &str = "tar -C $WORK -xf /root/two.tar ./d0 ./d1 ./d2";
+const FOUR_SOME: &str =
+    "for i in 1 2 3 4; do mkdir $WORK/$i; tar -C $WORK/$i -xf /root/two.tar ./d$i & done; wait";
+const FIVE: &str = "tar -C $WORK -xf /root/five.tar";
+const FOUR: &str = "for i in 1 2 3 4; do mkdir $WORK/$i; tar -C $WORK/$i -xf /root/two.tar & done; wait";
+const THINK: &str = "for i in $(seq 40); do echo hello$i >$WORK/f$i; sleep 0.04; done";
+const BULK: &str =
+    "for i in $(seq 12); do dd if=/dev/urandom of=$WORK/l$i bs=1M count=1 conv=fsync status=none; done";
+const LARGE: &str = "dd if=/dev/zero of=$WORK/large bs=1M count=16 conv=fsync status=none";
+const READ: &str = "cat $WORK/large >/dev/null";
+const CAT: &str = "find $WORK -type f -exec cat {} + >/dev/null";
+const LIST: &str = "ls -lR $WORK >/dev/null";
+const REMOVE: &str = "rm -rf $WORK/*";
+const STAT: &str = "find $WORK -newer /etc/passwd >/dev/null; du -s $WORK >/dev/null; find $WORK -type f -exec head -c 10 {} + >/dev/null";
+const GIT: &str = "cd $WORK; git init -q r; cd r; tar -xf /root/two.tar; git add .; git commit -q -m one; git status >/dev/null; cd /";
+
+/// All of them.
+pub const CASES: &[Case] = &[
+    Case { name: "v3-some-rtt20", line: ms(20), work: SOME, bounds: &["rtt"], core: true, ..BASE },
+    Case {
+        name: "v3-some-flush20",
+        flush_ms: 20.0,
+        work: SOME,
+        bounds: &["persistence"],
+        core: true,
+        ..BASE
+    },
+    Case {
+        name: "v4.1-some-all-flush10",
+        who: Who::GaneshaStable,
+        vers: V4_1,
+        flush_ms: 10.0,
+        work: SOME,
+        bounds: &["persistence"],
+        core: true,
+        ..BASE
+    },
+    Case {
+        name: "landfast-v4.2-some-flush10",
+        who: Who::Landfast,
+        vers: V4_2,
+        flush_ms: 10.0,
+        work: SOME,
+        bounds: &["persistence"],
+        core: true,
+        ..BASE
+    },
+    Case {
+        name: "v4.1-some-loss3",
+        vers: V4_1,
+        line: lossy(30),
+        work: SOME,
+        bounds: &["loss"],
+        core: true,
+        ..BASE
+    },
+    Case {
+        name: "v4.0-some-starved",
+        vers: V4_0,
+        starved: 8,
+        work: SOME,
+        bounds: &["server"],
+        core: true,
+        ..BASE
+    },
+    Case {
+        name: "v4.1-four-some-rtt20",
+        vers: V4_1,
+        options: ",nconnect=2",
+        line: ms(20),
+        work: FOUR_SOME,
+        bounds: &["rtt"],
+        core: true,
+        ..BASE
+    },
+    Case { name: "v3-natural", ..BASE },
+    Case { name: "v4.1-natural", vers: V4_1, ..BASE },
+    Case { name: "landfast-v4.2-natural", who: Who::Landfast, vers: V4_2, ..BASE },
+    Case { name: "v3-five-natural", work: FIVE, ..BASE },
+    Case { name: "v3-rtt2", line: ms(2), bounds: &["rtt"], ..BASE },
+    Case { name: "v4.0-rtt2", vers: V4_0, line: ms(2), bounds: &["rtt"], ..BASE },
+    Case { name: "v3-rtt10", line: ms(10), bounds: &["rtt"], ..BASE },
+    Case { name: "v4.0-rtt10", vers: V4_0, line: ms(10), bounds: &["rtt"], ..BASE },
+    Case { name: "v4.1-rtt10", vers: V4_1, line: ms(10), bounds: &["rtt"], ..BASE },
+    Case { name: "v4.2-rtt30", vers: V4_2, work: FIVE, line: ms(30), bounds: &["rtt"], core: true, ..BASE },
+    Case { name: "v3-five-rtt20", work: FIVE, line: ms(20), bounds: &["rtt"], ..BASE },
+    Case {
+        name: "landfast-v4.1-rtt10",
+        who: Who::Landfast,
+        vers: V4_1,
+        line: ms(10),
+        bounds: &["rtt"],
+        ..BASE
+    },
+    Case { name: "v3-flush20", flush_ms: 20.0, bounds: &["persistence"], ..BASE },
+    Case { name: "v3-flush5", flush_ms: 5.0, bounds: &["persistence"], ..BASE },
+    Case { name: "v4.1-flush20", vers: V4_1, flush_ms: 20.0, bounds: &["persistence"], ..BASE },
+    Case { name: "v3-all-flush5", who: Who::GaneshaStable, flush_ms: 5.0, bounds: &["persistence"], ..BASE },
+    Case { name: "v3-all-flush1", who: Who::GaneshaStable, flush_ms: 1.0, bounds: &["persistence"], ..BASE },
+    Case {
+        name: "v4.1-all-flush10",
+        who: Who::GaneshaStable,
+        vers: V4_1,
+        flush_ms: 10.0,
+        bounds: &["persistence"],
+        ..BASE
+    },
+    Case {
+        name: "v4.2-all-flush5",
+        who: Who::GaneshaStable,
+        vers: V4_2,
+        flush_ms: 5.0,
+        bounds: &["persistence"],
+        ..BASE
+    },
+    Case { name: "landfast-v3-flush5", who: Who::Landfast, flush_ms: 5.0, bounds: &["persistence"], ..BASE },
+    Case {
+        name: "landfast-v4.2-flush10",
+        who: Who::Landfast,
+        vers: V4_2,
+        flush_ms: 10.0,
+        bounds: &["persistence"],
+        ..BASE
+    },
+    Case {
+        name: "v4.1-all-rtt5-flush5",
+        who: Who::GaneshaStable,
+        vers: V4_1,
+        line: ms(5),
+        flush_ms: 5.0,
+        bounds: &["mixed"],
+        ..BASE
+    },
+    Case { name: "v3-rtt5-flush5", line: ms(5), flush_ms: 5.0, bounds: &["rtt"], ..BASE },
+    Case { name: "v3-think", work: THINK, bounds: &["client"], core: true, ..BASE },
+    Case { name: "v4.1-think", vers: V4_1, line: ms(1), work: THINK, bounds: &["client"], ..BASE },
+    Case { name: "v3-bulk-20mbit", line: narrow(20), work: BULK, bounds: &["bandwidth"], core: true, ..BASE },
+    Case {
+        name: "v4.1-large-40mbit",
+        vers: V4_1,
+        line: narrow(40),
+        work: LARGE,
+        bounds: &["bandwidth"],
+        ..BASE
+    },
+    Case {
+        name: "v3-read-20mbit",
+        line: narrow(20),
+        prepare: LARGE,
+        work: READ,
+        bounds: &["bandwidth"],
+        ..BASE
+    },
+    Case {
+        name: "v4.2-read-80mbit",
+        vers: V4_2,
+        line: narrow(80),
+        prepare: LARGE,
+        work: READ,
+        bounds: &["bandwidth"],
+        ..BASE
+    },
+    Case {
+        name: "v4.1-nconnect-20mbit",
+        vers: V4_1,
+        options: ",nconnect=4",
+        line: narrow(20),
+        work: LARGE,
+        bounds: &["bandwidth"],
+        ..BASE
+    },
+    Case { name: "v3-loss1", line: lossy(10), bounds: &["loss"], ..BASE },
+    Case { name: "v4.1-loss3", vers: V4_1, line: lossy(30), bounds: &["loss"], ..BASE },
+    Case { name: "v3-bulk-loss2", line: lossy(20), work: BULK, bounds: &["loss", "mixed"], ..BASE },
+    Case { name: "v3-starved", starved: 8, bounds: &["server"], ..BASE },
+    Case { name: "v4.1-starved", vers: V4_1, starved: 8, bounds: &["server"], ..BASE },
+    Case { name: "v3-cat-slow-disk", prepare: TWO, read_ms: 20.0, work: CAT, bounds: &["server"], ..BASE },
+    Case { name: "v3-list-starved", prepare: TWO, starved: 8, work: LIST, bounds: &["server"], ..BASE },
+    Case { name: "v3-list-rtt10", prepare: TWO, line: ms(10), work: LIST, bounds: &["rtt"], ..BASE },
+    Case {
+        name: "v4.1-list-rtt10",
+        vers: V4_1,
+        prepare: TWO,
+        line: ms(10),
+        work: LIST,
+        bounds: &["rtt"],
+        ..BASE
+    },
+    Case {
+        name: "v4.2-cat-rtt10",
+        vers: V4_2,
+        prepare: TWO,
+        line: ms(10),
+        work: CAT,
+        bounds: &["rtt"],
+        ..BASE
+    },
+    Case { name: "v3-remove-rtt10", prepare: TWO, line: ms(10), work: REMOVE, bounds: &["rtt"], ..BASE },
+    Case {
+        name: "v4.1-remove-all-flush5",
+        who: Who::GaneshaStable,
+        vers: V4_1,
+        prepare: TWO,
+        flush_ms: 5.0,
+        work: REMOVE,
+        bounds: &["persistence"],
+        ..BASE
+    },
+    Case { name: "v3-stat-rtt10", prepare: TWO, line: ms(10), work: STAT, bounds: &["rtt"], ..BASE },
+    Case { name: "v4.1-git-rtt10", vers: V4_1, line: ms(10), work: GIT, bounds: &["rtt"], ..BASE },
+    Case { name: "v4.1-four-rtt10", vers: V4_1, line: ms(10), work: FOUR, bounds: &["rtt"], ..BASE },
+    Case {
+        name: "v3-four-all-flush10",
+        who: Who::GaneshaStable,
+        flush_ms: 10.0,
+        work: FOUR,
+        bounds: &["persistence"],
+        ..BASE
+    },
+    Case {
+        name: "v3-four-nconnect-rtt10",
+        options: ",nconnect=4",
+        line: ms(10),
+        work: FOUR,
+        bounds: &["rtt"],
+        ..BASE
+    },
+];
