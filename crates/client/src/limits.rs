@@ -53,6 +53,10 @@ pub const RECONNECT_PATIENCE: Duration = Duration::from_secs(300);
 pub const FIRST_ANSWER_PATIENCE: Duration = Duration::from_secs(120);
 /// Times that a call is sent to a server which answers it with what is no RPC record.
 pub const GARBLED_MAX: u32 = 3;
+/// How long an archive is read, at most, before its first members go where a session is known already.
+pub const READ_FIRST_MAX: Duration = Duration::from_millis(200);
+/// How long what a session's first request has to say waits for a compound that takes it along.
+pub const OPENING_WAITS_MAX: Duration = Duration::from_secs(1);
 /// How long it may take until the calls that end a session are on their way.
 pub const GOODBYE_PATIENCE: Duration = Duration::from_secs(5);
 /// How long their replies are waited for from then on; not at all where a reply has taken longer.

@@ -14,18 +14,15 @@ use landfast_nfs::v4::args::{
 };
 use landfast_nfs::v4::attr::number;
 use landfast_nfs::v4::v40::{
-    CALLBACKS, CallbackClient, ClientAddr, NfsClientId, OpenConfirmArgs, SetclientidArgs,
-    SetclientidConfirmArgs,
+    CallbackClient, NfsClientId, OpenConfirmArgs, SetclientidArgs, SetclientidConfirmArgs,
 };
 use landfast_nfs::v4::{
     ArgOp, AttrValues, Bitmap, ChannelAttrs, ClientOwner, CompoundArgs, CompoundRes, FileHandle, FileType,
     NfsStat, NfsTime, OpNum, Opaque1024, PROC_COMPOUND, ResBody, ResOp, SessionId, SetTime, StableHow,
     Stateid, VERSION, flags,
 };
-use landfast_rpc::rpcbind::universal;
 use landfast_xdr::{Bytes, Decode};
 use std::collections::VecDeque;
-use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 /// A client.
@@ -59,13 +56,11 @@ pub struct Wants {
     pub slots: u32,
     /// Bytes of a request.
     pub request_bytes: u32,
-    /// A port of this machine where callbacks of version 4.0 are answered; without one nobody listens.
-    pub callbacks: Option<u16>,
 }
 
 impl Wants {
     const ONE_BY_ONE: Wants =
-        Wants { who: "landfast verify", operations: 16, slots: 1, request_bytes: 64 << 10, callbacks: None };
+        Wants { who: "landfast verify", operations: 16, slots: 1, request_bytes: 64 << 10 };
 }
 
 const OWNER: &[u8] = b"landfast verify";
@@ -168,7 +163,7 @@ impl Client {
         let verifier = verifier()?;
         let id = Opaque1024(Bytes::from(format!("{} {}", wants.who, crate::op::hex(&verifier))));
         if minor == 0 {
-            client.set_clientid(wants, verifier, id)?;
+            client.set_clientid(verifier, id)?;
         } else {
             client.make_session(wants, verifier, id)?;
         }
@@ -176,15 +171,16 @@ impl Client {
     }
 
     /// RFC 7530 section 16.33.5.
-    fn set_clientid(&mut self, wants: &Wants, verifier: [u8; 8], id: Opaque1024) -> Result<()> {
-        let nowhere = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
-        let here = wants.callbacks.map(|port| Ok(SocketAddr::new(self.wire.local_ip()?, port)));
-        let here = here.transpose()?.unwrap_or(nowhere);
-        let netid: &[u8] = if here.is_ipv6() { b"tcp6" } else { b"tcp" };
-        let location = ClientAddr { netid: Bytes::from_static(netid), addr: Bytes::from(universal(here)) };
+    fn set_clientid(&mut self, verifier: [u8; 8], id: Opaque1024) -> Result<()> {
         let args = SetclientidArgs {
             client: NfsClientId { verifier, id },
-            callback: CallbackClient { program: CALLBACKS, location },
+            callback: CallbackClient {
+                program: 0x4000_0000,
+                location: landfast_nfs::v4::v40::ClientAddr {
+                    netid: Bytes::from_static(b"tcp"),
+                    addr: Bytes::from_static(b"0.0.0.0.0.0"),
+                },
+            },
             callback_ident: 0,
         };
         let results = patiently(|| self.raw(vec![ArgOp::Setclientid(args.clone())]))?;
@@ -232,7 +228,7 @@ impl Client {
             flags: 0,
             fore_chan_attrs: fore,
             back_chan_attrs: back,
-            cb_program: CALLBACKS,
+            cb_program: 0x4000_0000,
             sec_parms: vec![CallbackSecParms::None],
         };
         let results = patiently(|| self.raw(vec![ArgOp::CreateSession(args.clone())]))?;

@@ -109,7 +109,7 @@ impl Servers {
     /// When the server cannot be reached.
     pub async fn place(&mut self, operand: &Operand) -> Result<Place, SessionError> {
         let url = &operand.url;
-        let server = NfsUrl { path: Vec::new(), ..url.clone() };
+        let server = top(url);
         let tree = match self.trees.iter().position(|(known, _)| *known == server) {
             Some(n) => n,
             None => {
@@ -131,6 +131,18 @@ impl Servers {
         };
         let server = self.servers[tree];
         Ok(Place { tree, server, path: url.path.clone(), slash: operand.slash })
+    }
+
+    /// Where a URL will lead when its server has come to be known as the first one.
+    pub fn first_place(operand: &Operand) -> Place {
+        Place { tree: 0, server: 0, path: operand.url.path.clone(), slash: operand.slash }
+    }
+
+    /// A session with the first server that comes to be known, that of this URL.
+    pub fn first(&mut self, url: &NfsUrl, session: Session) {
+        debug_assert!(self.trees.is_empty(), "others are compared with it");
+        self.servers.push(0);
+        self.trees.push((top(url), Nfs::rooted(session)));
     }
 
     /// The tree of a place.
@@ -188,6 +200,11 @@ impl Servers {
             nfs.disconnect().await;
         }
     }
+}
+
+/// What is the same of all URLs of one server that are reached in the same way.
+fn top(url: &NfsUrl) -> NfsUrl {
+    NfsUrl { path: Vec::new(), ..url.clone() }
 }
 
 #[cfg(test)]

@@ -6,15 +6,15 @@ use super::operand::{Operand, Place, Servers};
 use super::quote;
 use crate::exit::Exit;
 use crate::units::show_count;
-use landfast_client::fs::Nfs;
 use landfast_client::resume::Resume;
 use serde_json::{Value, json};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
+use tokio::sync::watch;
 
 /// Bytes of output that are collected before they are written.
 const OUTPUT_BYTES: usize = 64 << 10;
@@ -37,6 +37,8 @@ pub struct Tool {
     resumed: Cell<Option<u64>>,
     out: Vec<u8>,
     stopped: Arc<AtomicBool>,
+    /// The same for those who wait for it; `None`: nobody listens to signals yet.
+    stop: RefCell<Option<watch::Receiver<bool>>>,
     answers: Arc<Answers>,
 }
 
@@ -64,6 +66,7 @@ pub fn run<F: Future<Output = Tool>>(
         resumed: Cell::new(None),
         out: Vec::with_capacity(OUTPUT_BYTES),
         stopped: Arc::default(),
+        stop: RefCell::default(),
         answers: Arc::default(),
     };
     runtime.block_on(async { work(tool).await.end().await })
@@ -185,9 +188,23 @@ impl Tool {
     }
 
     /// From here on the first SIGINT or SIGTERM lets what is under way end and begins nothing new; a second one ends the
-    /// process.
-    pub fn stop_on_signals(&self) {
-        let trees: Vec<Nfs> = self.servers.trees().cloned().collect();
+    /// process. To be called again when there are further servers. Tells when that has come.
+    pub fn stop_on_signals(&self) -> watch::Receiver<bool> {
+        let stop = self.stop.borrow_mut().get_or_insert_with(|| self.listen()).clone();
+        for tree in self.servers.trees() {
+            let (tree, mut stop) = (tree.clone(), stop.clone());
+            tokio::spawn(async move {
+                if stop.wait_for(|stop| *stop).await.is_ok() {
+                    tree.stop();
+                }
+            });
+        }
+        stop
+    }
+
+    /// Listens to signals.
+    fn listen(&self) -> watch::Receiver<bool> {
+        let (stop, coming) = watch::channel(false);
         let (stopped, answers, name) = (self.stopped.clone(), self.answers.clone(), self.name);
         tokio::spawn(async move {
             let terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate());
@@ -201,10 +218,11 @@ impl Tool {
                     eprintln!("{name}: interrupted again: what was under way may or may not be done");
                     std::process::exit(130);
                 }
-                trees.iter().for_each(Nfs::stop);
+                stop.send_replace(true);
                 answers.stop();
             }
         });
+        coming
     }
 
     /// Whether a signal has come.

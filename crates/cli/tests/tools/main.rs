@@ -11,6 +11,7 @@ mod listing;
 mod moods;
 mod removing;
 mod resuming;
+mod rounds;
 mod trees;
 
 use common::{Serving, landfast, path};

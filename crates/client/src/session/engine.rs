@@ -15,6 +15,7 @@
 //! |---|---|---|
 //! | `epoch`: the session in force | `renew`, one at a time | every compound when it starts |
 //! | an epoch's slot table | the compound that holds the slot | the same, and those that wait for one |
+//! | an epoch's opening: what its first request has to say | the first compound, which takes it along | those that wait until it was said |
 //! | `back`: the connection for callbacks, bound to an epoch; or that there is none | whoever is to be called back | the same |
 //! | a line: one TCP connection, bound to an epoch | whoever finds it closed or bound to an older session | compounds on its slots |
 //!
@@ -128,6 +129,9 @@ pub(super) struct Epoch {
     lease: OnceLock<Duration>,
     /// Its first request is under way. What is sent meanwhile goes behind it, over the same connection.
     opens: AtomicBool,
+    opening: Mutex<ToSay>,
+    /// It was said, or never will be.
+    said: Notify,
     table: Mutex<SlotTable>,
     freed: Notify,
     dead: AtomicBool,
@@ -135,7 +139,58 @@ pub(super) struct Epoch {
     reclaim_wanted: AtomicBool,
 }
 
+/// How far what a session's first request has to say is, if that was left to the first compound.
+enum ToSay {
+    /// `true`: it goes alone.
+    Waits(Opening, bool),
+    UnderWay,
+    Said,
+}
+
 impl Epoch {
+    /// What this compound is to say first; waits while another one does.
+    async fn to_say(&self) -> Option<(Opening, bool)> {
+        loop {
+            let said = self.said.notified();
+            tokio::pin!(said);
+            said.as_mut().enable();
+            {
+                let mut opening = self.opening();
+                match std::mem::replace(&mut *opening, ToSay::UnderWay) {
+                    ToSay::Waits(opening, alone) => return Some((opening, alone)),
+                    ToSay::UnderWay => {}
+                    ToSay::Said => {
+                        *opening = ToSay::Said;
+                        return None;
+                    }
+                }
+            }
+            said.await;
+        }
+    }
+
+    fn opening(&self) -> MutexGuard<'_, ToSay> {
+        self.opening.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now_is(&self, to_say: ToSay) {
+        *self.opening() = to_say;
+        self.said.notify_waiters();
+    }
+
+    /// Ends when it was said.
+    async fn opened(&self) {
+        loop {
+            let said = self.said.notified();
+            tokio::pin!(said);
+            said.as_mut().enable();
+            if matches!(*self.opening(), ToSay::Said) {
+                return;
+            }
+            said.await;
+        }
+    }
+
     /// The server's lease time, as far as it is known.
     pub(super) fn lease(&self) -> Duration {
         self.lease.get().copied().unwrap_or(limits::LEASE_DEFAULT)
@@ -221,6 +276,8 @@ impl Engine {
             limits: peer.options().ask,
             lease: OnceLock::new(),
             opens: AtomicBool::new(false),
+            opening: Mutex::new(ToSay::Said),
+            said: Notify::new(),
             table: Mutex::new(SlotTable::new(0)),
             freed: Notify::new(),
             dead: AtomicBool::new(true),
@@ -285,6 +342,60 @@ impl Engine {
         // Nobody may be waiting any more.
         let _ = answer.send(results);
         keep_alive(Arc::downgrade(&self)).await;
+    }
+
+    /// See [`super::Session::ahead`].
+    pub(super) async fn ahead(self: &Arc<Self>, first: &mut First<'_>) -> Answer {
+        let mut epoch = self.epoch();
+        if !matches!(*epoch.opening(), ToSay::Said) {
+            // A failure shows below.
+            let _ = self.run(Bytes::new(), 0, false).await;
+            epoch = self.epoch();
+        }
+        let (asks, behind, apart) = self.asked(first, &epoch.limits);
+        if asks.is_empty() {
+            return Answer::here(None);
+        }
+        let (more, count) = behind.unwrap_or_default();
+        let mut body = BytesMut::new();
+        asks.iter().for_each(|op| op.encode(&mut body));
+        body.extend_from_slice(&more);
+        let (body, count) = (body.freeze(), asks.len() + count);
+        if !apart {
+            return Answer::here(self.run(body, count, false).await.ok());
+        }
+        let Some((slot, highest)) = epoch.take().await else { return Answer::here(None) };
+        epoch.opens.store(true, Ordering::Release);
+        let (answer, coming) = oneshot::channel();
+        let engine = self.clone();
+        let mut going = Box::pin(async move {
+            let head = engine.head(&epoch, slot, highest, count, false);
+            let reply = engine.send(&epoch, slot, [head, body]).await;
+            epoch.opens.store(false, Ordering::Release);
+            // Nobody may be waiting any more.
+            let _ = answer.send(reply.ok().flatten());
+        });
+        // It is on its way before anything else is.
+        if poll_fn(|cx| Poll::Ready(going.as_mut().poll(cx))).await.is_pending() {
+            tokio::spawn(going);
+        }
+        Answer { here: None, coming: Some(coming) }
+    }
+
+    /// What of it can be asked, what goes behind that, and whether the answer need not be waited for.
+    #[allow(clippy::type_complexity)] // three things that go together once
+    fn asked<'a>(
+        &self,
+        first: &mut First<'a>,
+        limits: &SessionLimits,
+    ) -> (&'a [ArgOp], Option<(Bytes, usize)>, bool) {
+        let asks = if first.asks.len() + FIRST_OPS <= limits.ops as usize { first.asks } else { &[] };
+        let behind = first.behind.take().filter(|_| !asks.is_empty() && self.packs_data());
+        // Landfast begins what comes over one connection in its order.
+        let apart = self.is_ours();
+        let behind = behind.and_then(|behind| behind(&self.room_behind(asks, limits), apart));
+        let apart = apart && behind.is_some();
+        (asks, behind, apart)
     }
 
     /// Opens the connections beside the first, without waiting for them.
@@ -356,9 +467,7 @@ impl Engine {
                 // Nobody has to wait over a long network for what the server does all the same.
                 let on_their_way = async {
                     conn.flushed().await;
-                    if Duration::from_micros(self.answered_in_us.load(Ordering::Relaxed))
-                        <= limits::GOODBYE_HEARD
-                    {
+                    if self.answered_in() <= limits::GOODBYE_HEARD {
                         sleep(limits::GOODBYE_HEARD).await;
                     }
                 };
@@ -406,6 +515,11 @@ impl Engine {
         patience: Duration,
     ) -> Option<CopyEnd> {
         self.told.end_of(file, copy, patience).await
+    }
+
+    /// How long an answer has taken.
+    pub(super) fn answered_in(&self) -> Duration {
+        Duration::from_micros(self.answered_in_us.load(Ordering::Relaxed))
     }
 
     /// The server has said that it is Landfast.
@@ -479,9 +593,56 @@ impl Engine {
                 self.renew(&epoch).await?;
                 continue;
             };
+            if let Some(opening) = epoch.to_say().await {
+                let with = self.open_with(&epoch, (slot, highest), opening, (&ops, count), cachethis).await?;
+                match with {
+                    Some(done) => return Ok(done),
+                    None => continue,
+                }
+            }
             let head = self.head(&epoch, slot, highest, count, cachethis);
             if let Some(done) = self.send(&epoch, slot, [head, ops.clone()]).await? {
                 return Ok(done);
+            }
+        }
+    }
+
+    /// A session's first request, and a compound in it if there is room. `None`: none of that was executed.
+    async fn open_with(
+        &self,
+        epoch: &Epoch,
+        (slot, highest): (Slot, u32),
+        (opening, alone): (Opening, bool),
+        (ops, count): (&Bytes, usize),
+        cachethis: bool,
+    ) -> Result<Option<CompoundRes>, SessionError> {
+        let with = !alone
+            && opening.ops + count < epoch.limits.ops as usize
+            && REQUEST_HEAD + FIRST_BYTES + ops.len() <= epoch.limits.request as usize;
+        let (ops, count) = if with { (&ops[..], count) } else { (&[][..], 0) };
+        let head = self.head(epoch, slot, highest, opening.ops + count, cachethis && with);
+        let body = Bytes::from([&opening.body[..], ops].concat());
+        let sent = self.send(epoch, slot, [head, body]).await;
+        match sent {
+            Ok(Some(reply)) => {
+                // What is behind that is executed if all of it was.
+                let whole = with && reply.status.is_ok();
+                let nothing = CompoundRes { results: Vec::new(), ..reply.clone() };
+                let (lease, rest) = opening.answer(reply);
+                let _ = epoch.lease.set(lease);
+                self.setup.lock().await.reclaims = false;
+                epoch.now_is(ToSay::Said);
+                Ok(rest.or(whole.then_some(nothing)))
+            }
+            Err(SessionError::Refused(status)) if count > 0 && too_much(status) => {
+                epoch.now_is(ToSay::Waits(opening, true));
+                Ok(None)
+            }
+            other => {
+                // What it was to say is said to the next session.
+                epoch.bury();
+                epoch.now_is(ToSay::Said);
+                other
             }
         }
     }
@@ -756,20 +917,22 @@ impl Engine {
             ops: granted.max_operations,
             slots: granted.max_requests.min(limits::SLOTS_MAX),
         };
-        let asks = if first.asks.len() + FIRST_OPS <= limits.ops as usize { first.asks } else { &[] };
-        let behind = first.behind.take().filter(|_| !asks.is_empty() && self.packs_data());
-        // Landfast begins what comes over one connection in its order.
-        let apart = self.is_ours();
-        let behind = behind.and_then(|behind| behind(&self.room_behind(asks, &limits), apart));
-        let apart = apart && behind.is_some();
+        let (asks, behind, apart) = self.asked(first, &limits);
         let opening = Opening::new(setup.reclaims, asks, behind);
         let mut table = SlotTable::new(limits.slots.max(1));
-        let slot = table.take();
+        // Somebody waits for the first session.
+        let later = asks.is_empty() && self.epoch().number == 0;
+        let slot = if later { None } else { table.take() };
+        let mut to_say = ToSay::Said;
         let (lease, answer, opens) = match slot.filter(|_| apart) {
             Some(slot) => {
                 let (send, answer) = oneshot::channel();
                 let answer = Answer { here: None, coming: Some(answer) };
                 (OnceLock::new(), answer, Some(Opens { opening, slot, answer: send }))
+            }
+            None if later => {
+                to_say = ToSay::Waits(opening, false);
+                (OnceLock::new(), Answer::here(None), None)
             }
             None => {
                 self.peer.counters.rpcs.fetch_add(1, Ordering::Relaxed);
@@ -797,6 +960,8 @@ impl Engine {
             limits,
             lease,
             opens: AtomicBool::new(opens.is_some()),
+            opening: Mutex::new(to_say),
+            said: Notify::new(),
             table: Mutex::new(table),
             freed: Notify::new(),
             dead: AtomicBool::new(false),
@@ -885,6 +1050,13 @@ fn judge(mut reply: CompoundRes, epoch: &Epoch, slot: Slot) -> Verdict {
 
 /// Renews the lease while nothing else does.
 async fn keep_alive(session: Weak<Engine>) {
+    // A server that has restarted may wait for what its clients have to say first.
+    if let Some(epoch) = session.upgrade().map(|inner| inner.epoch())
+        && tokio::time::timeout(limits::OPENING_WAITS_MAX, epoch.opened()).await.is_err()
+        && let Some(inner) = session.upgrade().filter(|inner| !inner.peer.has_ended())
+    {
+        let _ = inner.run(Bytes::new(), 0, false).await;
+    }
     loop {
         let Some(inner) = session.upgrade() else { return };
         let pause = (inner.epoch().lease() / 3).max(Duration::from_secs(1));

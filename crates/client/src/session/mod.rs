@@ -127,6 +127,14 @@ impl Session {
         Err(last.unwrap_or(SessionError::Ended))
     }
 
+    /// What [`Session::connect_ahead`] does in a session's first request, in a request of one that there is already.
+    pub(crate) async fn ahead(&self, mut first: First<'_>) -> Answer {
+        match &self.kind {
+            Kind::Slots(engine) => engine.ahead(&mut first).await,
+            Kind::Forty(_) | Kind::Three(_) => Answer::here(None),
+        }
+    }
+
     async fn connect_as(
         options: SessionOptions,
         version: Version,
@@ -229,6 +237,14 @@ impl Session {
             (Kind::Forty(one), Kind::Forty(two)) => Arc::ptr_eq(one, two),
             (Kind::Three(one), Kind::Three(two)) => Arc::ptr_eq(one, two),
             _ => false,
+        }
+    }
+
+    /// How long an answer has taken, where that is known.
+    pub(crate) fn answered_in(&self) -> Duration {
+        match &self.kind {
+            Kind::Slots(engine) => engine.answered_in(),
+            Kind::Forty(_) | Kind::Three(_) => Duration::ZERO,
         }
     }
 

@@ -98,12 +98,16 @@ impl Behind {
             let Some((_, parents)) = taken.path.split_last() else { continue };
             let (again, kind) = (!self.seen.insert(taken.path.clone()), taken.member.kind);
             self.linked |= kind == Kind::HardLink;
+            let attrs = rules.of(&taken.member);
+            // Extended ones may be none that the destination has.
+            let plain = attrs.xattrs.is_empty();
             if let Some(place) = self.by_path.get(&taken.path).map(|dir| &mut self.places[*dir]) {
-                place.finish = Some(rules.of(&taken.member).finish);
-                place.waits |= again || kind != Kind::Dir;
+                place.finish = Some(attrs.finish);
+                place.waits |= again || kind != Kind::Dir || !plain;
                 continue;
             }
-            let goes = kind == Kind::File && matches!(taken.data, Data::Whole(..)) && !again && !self.linked;
+            let whole = matches!(taken.data, Data::Whole(..)) && plain;
+            let goes = kind == Kind::File && whole && !again && !self.linked;
             match self.by_path.get(parents) {
                 Some(&dir) if goes => {
                     self.places[dir].files += 1;

@@ -115,6 +115,18 @@ pub(super) async fn step(session: &Session, ops: Vec<ArgOp>) -> Result<Results, 
     }
 }
 
+/// The same of a compound that changes nothing, and may be repeated when its reply is lost.
+pub(super) async fn ask(session: &Session, ops: Vec<ArgOp>) -> Result<Results, Trouble> {
+    match ops::repeatable(session, ops).await {
+        Ok(reply) => Ok(Results::new(reply)),
+        Err(SessionError::Unknown(why)) => Err(Trouble::Unknown(why)),
+        Err(SessionError::Refused(status)) => {
+            Err(Trouble::Op(OpError::Failed { op: OpNum::SEQUENCE, status }))
+        }
+        Err(e) => Err(Trouble::Fatal(e)),
+    }
+}
+
 /// Extracts one member that is not in pieces.
 pub(super) async fn extract<P>(
     session: &Session,
@@ -210,7 +222,7 @@ pub(super) async fn look<P>(
     over: Over,
 ) -> Result<Option<How>, Trouble> {
     let ops = vec![ArgOp::Putfh(task.dir.clone()), ArgOp::Lookup(task.name.clone()), ArgOp::Getattr(SEEN)];
-    let mut results = step(session, ops).await?;
+    let mut results = ask(session, ops).await?;
     match results.skip(&[OpNum::PUTFH, OpNum::LOOKUP]) {
         Err(OpError::Failed { status: NfsStat::NFS4ERR_NOENT, .. }) => return Ok(Some(How::New)),
         other => other?,

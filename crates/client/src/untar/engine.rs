@@ -2,25 +2,22 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use landfast_nfs::v4::args::{CreateType, SetattrArgs};
 use landfast_nfs::v4::attr::{Bitmap, number};
-use landfast_nfs::v4::{
-    ArgOp, CompoundRes, FileHandle, FileType, NfsStat, NfsTime, OpNum, SpecData, Stateid,
-};
+use landfast_nfs::v4::{ArgOp, CompoundRes, FileHandle, NfsStat, NfsTime, OpNum, SpecData, Stateid};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, sleep_until};
 
-use super::ahead::{Ahead, NewDir};
+use super::ahead::NewDir;
 use super::attrs::{AttrRules, user_xattrs};
-use super::behind::Behind;
 use super::careful::{self, Trouble};
 use super::copied;
-use super::existing::{Existing, SEEN, When};
+use super::existing::{Existing, SEEN};
 use super::options::{Tuning, UntarOptions, Xattrs};
-use super::outset::{self, Sent};
+use super::outset::Sent;
 use super::pack::{Batch, Capacity};
 use super::path::Filter;
 use super::pieces;
@@ -28,6 +25,7 @@ use super::plan::{Final, Good, Job, Make, Plan, Settled, SlowDone, SlowTask};
 use super::replies::Feedback;
 use super::report::{Cause, FatalError, Progress, Report, Why};
 use super::source::{self, Data, Event, Piece, Reading, Source, Taken};
+use super::start::{Begun, start};
 use super::tree::{DirId, ROOT};
 use crate::archive::{ArchiveError, Kind, Member};
 use crate::compound::{Results, values};
@@ -36,7 +34,7 @@ use crate::fs::Nfs;
 use crate::limits;
 use crate::ops::{self, Entry};
 use crate::resume::{Item, Part, Resume};
-use crate::session::{First, Session, SessionError, SessionLimits, SessionOptions};
+use crate::session::{Session, SessionError, SessionLimits, SessionOptions};
 use crate::url::{NfsUrl, Version};
 
 /// What goes along with a member until it is settled.
@@ -82,73 +80,14 @@ pub async fn run_as(
     url: &NfsUrl,
     progress: Arc<dyn Progress>,
 ) -> Result<Report, FatalError> {
-    let mut stop = options.stop.clone();
-    let is_root = session_options.identity.uid == 0;
-    let mut input = or_stopped(&mut stop, Input::of(&options, source, &*progress)).await?;
-    let start = Instant::now();
-    // The destination is asked for together with the session, and what is certain to be needed there is made with it.
-    let mut asks = ops::resolving(&url.path);
-    if !asks.is_empty() {
-        asks.push(ops::listing(listed_attrs(options.existing)));
-    }
-    let mut begun = Begun::default();
-    let mut ahead = Ahead::default();
-    let accessed = a_time()?;
-    let mut rules = AttrRules::new(&options, is_root);
-    let mut behind = |room: &SessionLimits, apart: bool| {
-        let Input::Begun(reading) = &mut input else { return None };
-        while begun.events.len() < limits::MEMBERS_AHEAD
-            && let Ok(event) = reading.events.try_recv()
-        {
-            begun.events.push(event);
-        }
-        let (dirs, body, ops) = Ahead::of(&begun.events, &mut rules, room, apart.then_some(accessed))?;
-        ahead = dirs;
-        Some((body, ops))
-    };
-    // What was not there before could not be told from what was, if the reply is lost.
-    let makes = options.existing != Existing::Keep && options.xattrs == Xattrs::No;
-    let first = First { asks: &asks, behind: makes.then_some(&mut behind), lines: true };
-    let connecting = async { Ok(Session::connect_ahead(session_options, first).await?) };
-    let (session, mut coming) = or_stopped(&mut stop, connecting).await?;
-    let replaces = match options.existing {
-        Existing::Look(over) => over.when == When::Always,
-        _ => true,
-    };
-    let mut answer = match &mut input {
-        Input::Begun(reading) if coming.is_coming() && replaces && enough(&session).is_ok() => {
-            let mut behind = Behind::new(&ahead, &url.path, accessed, capacity(&session, &options.tuning));
-            // The first request has a slot of its own.
-            let slots = (session.limits().slots as usize).saturating_sub(1);
-            let window = window(&session, &options.tuning).min(slots);
-            let from = (reading, &mut begun.events);
-            let sending =
-                outset::send(&session, &mut behind, &mut rules, from, window, &mut coming, &mut stop);
-            let (sent, answer) = sending.await;
-            (begun.sent, begun.number) = (sent, behind.number);
-            answer
-        }
-        _ => or_stopped(&mut stop, async { Ok(coming.come().await) }).await?,
-    };
-    let dirs = ahead.dirs.len();
-    if let Some(reply) = &mut answer {
-        let results = reply.results.split_off(reply.results.len().min(asks.len()));
-        begun.dirs = ahead.made(results);
-        begun.entries = ops::listed(reply);
-    }
-    if begun.dirs.len() < dirs {
-        // None of it was executed, unless nobody knows: then what is there is replaced.
-        for sent in begun.sent.drain(..) {
-            let _ = sent.reply.await;
-        }
-    }
-    let (mut report, fatal) = match or_stopped(&mut stop, open_destination(&session, url, answer)).await {
-        Err(e) => (Report::default(), Some(e)),
-        Ok(root) => extract(&session, root, begun, &options, input, progress).await,
-    };
+    let started = start(options, session_options, source, &url.path, progress).await?;
+    let (session, at) = (started.session().clone(), started.at);
+    let done = started.go_on().await;
     session.clone().destroy().await;
-    report.measure(start, &session.stats());
-    finished(report, fatal)
+    done.map(|mut report| {
+        report.measure(at, &session.stats());
+        report
+    })
 }
 
 /// As [`run`], over a session that there is already, into the directory `root`. RPCs are counted from the session's first
@@ -171,40 +110,8 @@ pub async fn run_in(
     finished(report, fatal)
 }
 
-/// What comes before anything is extracted ends when it is asked to stop.
-async fn or_stopped<T>(
-    stop: &mut Option<watch::Receiver<bool>>,
-    work: impl Future<Output = Result<T, FatalError>>,
-) -> Result<T, FatalError> {
-    tokio::select! {
-        () = stops(stop) => Err(FatalError::Stopped),
-        done = work => done,
-    }
-}
-
-/// What came of the session's first request, and before it.
-#[derive(Default)]
-struct Begun {
-    /// What the archive's reader said.
-    events: Vec<Event>,
-    /// The destination's entries, if they are known.
-    entries: Option<Vec<Entry>>,
-    /// Directories that were made.
-    dirs: Vec<(NewDir, FileHandle)>,
-    /// What was sent into them, and how many compounds were, in vain or not.
-    sent: Vec<Sent>,
-    number: u64,
-}
-
-/// Now, more or less: nothing else was accessed at this very time.
-fn a_time() -> Result<NfsTime, FatalError> {
-    let random = getrandom::u32().map_err(|e| SessionError::Unknown(format!("no random numbers: {e}")))?;
-    let seconds = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs() as i64);
-    Ok(NfsTime { seconds, nseconds: random % 1_000_000_000 })
-}
-
 /// What a compound may cost.
-fn capacity(session: &Session, tuning: &Tuning) -> Capacity {
+pub(super) fn capacity(session: &Session, tuning: &Tuning) -> Capacity {
     let members = if session.one_by_one() { 1 } else { tuning.members_per_compound };
     Capacity {
         packs_data: session.packs_data(),
@@ -213,19 +120,19 @@ fn capacity(session: &Session, tuning: &Tuning) -> Capacity {
 }
 
 /// Compounds that may be under way.
-fn window(session: &Session, tuning: &Tuning) -> usize {
+pub(super) fn window(session: &Session, tuning: &Tuning) -> usize {
     tuning.compounds_in_flight.min(session.limits().slots as usize).max(1)
 }
 
 /// An archive before anything is done with it.
-enum Input {
+pub(super) enum Input {
     Begun(Reading),
     /// What is left to do of it shows at the destination.
     Later(Source),
 }
 
 impl Input {
-    async fn of(
+    pub(super) async fn of(
         options: &UntarOptions,
         source: Source,
         progress: &dyn Progress,
@@ -275,7 +182,7 @@ async fn look(session: &Session, root: &FileHandle, resume: &Resume) {
     resume.looked(looking);
 }
 
-async fn extract(
+pub(super) async fn extract(
     session: &Session,
     root: FileHandle,
     begun: Begun,
@@ -296,7 +203,11 @@ async fn extract(
         }
     };
     let mut rules = AttrRules::new(options, session.options().identity.uid == 0);
-    let no_xattrs = options.xattrs != Xattrs::No && !has_xattrs(session, &root).await;
+    let no_xattrs = options.xattrs != Xattrs::No
+        && !match begun.has_xattrs {
+            Some(there) => there,
+            None => has_xattrs(session, &root).await,
+        };
     if no_xattrs {
         rules.forget_xattrs();
     }
@@ -332,7 +243,7 @@ async fn has_xattrs(session: &Session, root: &FileHandle) -> bool {
     found.and_then(|attrs| values(&attrs)).is_ok_and(|attrs| attrs.xattr_support == Some(true))
 }
 
-fn finished(mut report: Report, fatal: Option<FatalError>) -> Result<Report, FatalError> {
+pub(super) fn finished(mut report: Report, fatal: Option<FatalError>) -> Result<Report, FatalError> {
     let nothing = report.files + report.symlinks + report.hard_links + report.specials == 0;
     match fatal {
         // Directories are met before it shows.
@@ -346,25 +257,8 @@ fn finished(mut report: Report, fatal: Option<FatalError>) -> Result<Report, Fat
     }
 }
 
-/// The destination's handle.
-async fn open_destination(
-    session: &Session,
-    url: &NfsUrl,
-    answer: Option<CompoundRes>,
-) -> Result<FileHandle, FatalError> {
-    let server = session.server().to_owned();
-    let path = url.path.iter().map(|c| format!("/{}", c.escape_ascii())).collect::<String>();
-    let path = if path.is_empty() { "/".to_owned() } else { path };
-    enough(session)?;
-    match ops::resolve_from(session, &url.path, answer).await {
-        Ok((fh, attrs)) if attrs.kind == Some(FileType::Dir) => Ok(fh),
-        Ok(_) => Err(FatalError::NotDirectory { server, path }),
-        Err(source) => Err(FatalError::Destination { server, path, source }),
-    }
-}
-
 /// Whether the session can be worked with.
-fn enough(session: &Session) -> Result<(), FatalError> {
+pub(super) fn enough(session: &Session) -> Result<(), FatalError> {
     let server = session.server().to_owned();
     let SessionLimits { request, response, ops, .. } = session.limits();
     for (what, granted, needed) in [
@@ -390,7 +284,7 @@ enum Done {
 }
 
 /// What a listing asks for.
-fn listed_attrs(existing: Existing) -> Bitmap {
+pub(super) fn listed_attrs(existing: Existing) -> Bitmap {
     const WANTED: Bitmap = Bitmap::of(&[number::TYPE, number::FILEHANDLE]);
     if matches!(existing, Existing::Look(_)) { SEEN } else { WANTED }
 }

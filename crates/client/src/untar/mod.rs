@@ -12,6 +12,7 @@
 //! | `plan` | the order of things, what waits for what | no |
 //! | `replies` | what a reply means for the members in a compound | no |
 //! | `ahead`, `behind` | directories that are made in the session's first request, and files that are sent behind it | no |
+//! | `start` | an extraction that begins together with its session | server |
 //! | `outset` | what goes over the wire before that is answered | server |
 //! | `pack` | fills one compound up to the session's limits | no |
 //! | `careful` | one member, one operation at a time | server |
@@ -43,6 +44,7 @@ mod report;
 mod sim;
 mod source;
 mod spelling;
+mod start;
 mod tree;
 
 pub use engine::{run, run_as, run_in};
@@ -51,3 +53,4 @@ pub(crate) use existing::{New, Seen, Verdict};
 pub use options::{Tuning, UntarOptions, Xattrs};
 pub use report::{Cause, Failure, FatalError, Progress, Report, Silent, Why};
 pub use source::{DataError, Given, Members, Source};
+pub use start::{Started, start, start_in};

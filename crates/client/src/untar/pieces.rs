@@ -93,7 +93,7 @@ async fn open_begun<P>(
         ArgOp::Getfh,
         ArgOp::Getattr(mask),
     ];
-    let mut results = careful::step(session, ops).await?;
+    let mut results = careful::ask(session, ops).await?;
     results.skip(&[OpNum::PUTFH, OpNum::LOOKUP])?;
     let named = results.getfh()?;
     let attrs = values(&results.getattr()?)?;

@@ -428,6 +428,7 @@ impl<P: Default> Plan<P> {
                 let id = *id;
                 let dir = self.tree.dir_mut(id);
                 (dir.ahead, dir.finish) = (false, Some((job.attrs.finish.clone(), job.shown.clone())));
+                dir.xattrs = std::mem::take(&mut job.attrs.xattrs);
                 return self.settle(job, Ok(Good::Made), false);
             }
             Some(Name::Dir(id)) => return self.meet_dir(*id, job),

@@ -46,7 +46,7 @@ const TIMES_PEERS: f64 = 3.0;
 /// How many times as long as at the shortest round trip many files may take at the longest.
 const TIMES_SHORTEST: f64 = 2.0;
 
-/// Round trips that one extraction may wait for, one after another, from its start to its end.
+/// Round trips that one extraction, or copy, may wait for, one after another, from its start to its end.
 const WAITED_MAX: f64 = 4.0;
 
 const LOG_BYTES: u64 = 256 << 20;
@@ -350,6 +350,15 @@ fn measure(files: u64, sides: &[Side], hear: Hear<'_>) -> Result<Findings> {
         long / short,
         ROUND_TRIPS_MS[last],
         ROUND_TRIPS_MS[0]
+    ));
+    found.checks.push(Check::new(
+        &format!(
+            "round trips that cp -r of {files} files waits for, from what it takes longer at {} ms",
+            ROUND_TRIPS_MS[last]
+        ),
+        (table[last][1] - table[0][1]) * 1000.0 / (round_trips[last] - round_trips[0]),
+        Relation::AtMost,
+        WAITED_MAX,
     ));
     let Bench { server, disk, .. } = bench;
     server.stop()?;

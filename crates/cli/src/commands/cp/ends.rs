@@ -1,6 +1,6 @@
 //! Operands as places, here and on servers, and what each source is called at the destination.
 
-use super::super::operand::{Operand, Place};
+use super::super::operand::{Operand, Place, Servers};
 use super::super::tool::Tool;
 use super::super::{below, message, quote};
 use super::args::CpArgs;
@@ -8,6 +8,7 @@ use super::say::Shown;
 use landfast_client::copy::{Reflink, Sparse};
 use landfast_client::fs::Meta;
 use landfast_client::local::Follow;
+use landfast_nfs::v4::FileHandle;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
@@ -53,6 +54,8 @@ impl From<&Errand> for Shown {
 pub struct Ends {
     /// The directory below which all copies are.
     pub root: End,
+    /// Its handle, if it is known.
+    pub handle: Option<FileHandle>,
     /// What is copied.
     pub errands: Vec<Errand>,
     /// The destination is a directory into which the sources go.
@@ -61,7 +64,8 @@ pub struct Ends {
 
 /// What an operand is.
 enum Is {
-    Dir,
+    /// On a server, by this handle.
+    Dir(Option<FileHandle>),
     Other,
     Missing(String),
 }
@@ -167,7 +171,7 @@ impl End {
             End::Here { path } => {
                 let found = if follow { path.metadata() } else { path.symlink_metadata() };
                 match found {
-                    Ok(meta) if meta.is_dir() => Is::Dir,
+                    Ok(meta) if meta.is_dir() => Is::Dir(None),
                     Ok(_) => Is::Other,
                     Err(e) => Is::Missing(strerror(&e)),
                 }
@@ -175,7 +179,7 @@ impl End {
             End::There { place, .. } => {
                 let found = tool.servers.look(std::slice::from_ref(place), follow).await;
                 match found.into_iter().next() {
-                    Some(Ok(object)) if Meta::of(&object.attrs).is_dir() => Is::Dir,
+                    Some(Ok(object)) if Meta::of(&object.attrs).is_dir() => Is::Dir(Some(object.fh)),
                     Some(Err(e)) => Is::Missing(message::of(&e)),
                     _ => Is::Other,
                 }
@@ -190,39 +194,45 @@ pub fn strerror(e: &io::Error) -> String {
     text.split(" (os error").next().unwrap_or(&text).to_owned()
 }
 
-/// What is to be done; `None`: nothing can be, and it was told why. `before`: whether the destination was a directory when
-/// the job began, where that was earlier.
-pub async fn of(tool: &mut Tool, args: &CpArgs, before: Option<bool>) -> Option<Ends> {
+/// The sources and the destination as they were typed; the error says what is wrong with them.
+fn typed(args: &CpArgs) -> Result<(&[String], &String), String> {
+    const MORE: &str = "Try 'landfast cp --help' for more information.";
     if args.reflink() == Reflink::Always && args.sparse() != Sparse::Auto {
-        let why = "--reflink can be used only with --sparse=auto";
-        tool.complain(&format!("{why}\nTry 'landfast cp --help' for more information."));
-        return None;
+        return Err(format!("--reflink can be used only with --sparse=auto\n{MORE}"));
     }
     let (sources, dest) = match (&args.target_directory, args.operands.split_last()) {
-        (_, None) => {
-            tool.complain("missing file operand\nTry 'landfast cp --help' for more information.");
-            return None;
-        }
+        (_, None) => return Err(format!("missing file operand\n{MORE}")),
         (Some(dir), _) => (&args.operands[..], dir),
         (None, Some((only, []))) => {
             let after = quote::shown(only.as_bytes());
-            tool.complain(&format!(
-                "missing destination file operand after {after}\nTry 'landfast cp --help' for more information."
-            ));
-            return None;
+            return Err(format!("missing destination file operand after {after}\n{MORE}"));
         }
         (None, Some((dest, sources))) => (sources, dest),
     };
     if args.no_target_directory && sources.len() > 1 {
         let extra = quote::shown(dest.as_bytes());
-        tool.complain(&format!("extra operand {extra}\nTry 'landfast cp --help' for more information."));
-        return None;
+        return Err(format!("extra operand {extra}\n{MORE}"));
     }
+    Ok((sources, dest))
+}
+
+/// What is to be done; `None`: nothing can be, and it was told why. `before`: whether the destination was a directory when
+/// the job began, where that was earlier.
+pub async fn of(tool: &mut Tool, args: &CpArgs, before: Option<bool>) -> Option<Ends> {
+    let (sources, dest) = match typed(args) {
+        Ok(typed) => typed,
+        Err(why) => {
+            tool.complain(&why);
+            return None;
+        }
+    };
     let end = End::of(tool, dest, "cannot reach").await?;
     let shown = quote::shown(&end.shown());
-    let into = match (end.is(tool, true).await, args.no_target_directory) {
+    let is = end.is(tool, true).await;
+    let handle = if let Is::Dir(Some(fh)) = &is { Some(fh.clone()) } else { None };
+    let into = match (is, args.no_target_directory) {
         // It may be what the earlier run has made of the source.
-        (Is::Dir, false) => before.unwrap_or(true),
+        (Is::Dir(_), false) => before.unwrap_or(true),
         _ if before == Some(true) => {
             tool.complain(&format!(
                 "target {shown}: it was a directory when this was begun, and is none now"
@@ -247,47 +257,89 @@ pub async fn of(tool: &mut Tool, args: &CpArgs, before: Option<bool>) -> Option<
         }
         _ => false,
     };
-    let (root, itself) = match (into, end.last()) {
-        (true, _) => (end.clone(), None),
-        // A top, or a directory called by a dot.
-        (false, name) if name.is_empty() => (end.clone(), Some(Vec::new())),
-        (false, name) => (end.above(), Some(name)),
-    };
+    let target = Target::new(end, into);
     let mut errands = Vec::with_capacity(sources.len());
     for text in sources {
         let Some(source) = End::of(tool, text, "cannot stat").await else { continue };
+        match target.errand(tool, args, source).await {
+            Ok(errand) => errands.push(errand),
+            Err(why) => tool.complain(&why),
+        }
+    }
+    Some(Ends { root: target.root, handle: handle.filter(|_| into), errands, into })
+}
+
+/// What is to be done if all that is copied is here, and the destination, on a server, is a directory for the sources (`into`) or a
+/// name in one. `None`: it cannot be that, or not all of it can be done.
+pub async fn supposed(tool: &Tool, args: &CpArgs, into: bool) -> Option<(Operand, Ends)> {
+    let (sources, dest) = typed(args).ok()?;
+    let must_be = args.target_directory.is_some() || sources.len() > 1;
+    if if into { args.no_target_directory } else { must_be } {
+        return None;
+    }
+    let is_there = |text: &String| text.starts_with("nfs://");
+    if !is_there(dest) || sources.iter().any(is_there) {
+        return None;
+    }
+    let operand = Operand::parse(dest).ok()?;
+    let (place, shown) = (Servers::first_place(&operand), operand.shown.clone().into_bytes());
+    let target = Target::new(End::There { place, shown }, into);
+    let mut errands = Vec::with_capacity(sources.len());
+    for text in sources {
+        errands.push(target.errand(tool, args, End::Here { path: text.into() }).await.ok()?);
+    }
+    Some((operand, Ends { root: target.root, handle: None, errands, into }))
+}
+
+/// Where copies go.
+struct Target {
+    end: End,
+    /// The directory below which they are.
+    root: End,
+    /// The name of the only one there, if they do not go into the destination under their own names.
+    itself: Option<Vec<u8>>,
+}
+
+impl Target {
+    fn new(end: End, into: bool) -> Target {
+        let (root, itself) = match (into, end.last()) {
+            (true, _) => (end.clone(), None),
+            // A top, or a directory called by a dot.
+            (false, name) if name.is_empty() => (end.clone(), Some(Vec::new())),
+            (false, name) => (end.above(), Some(name)),
+        };
+        Target { end, root, itself }
+    }
+
+    /// What becomes of a source; the error is a message.
+    async fn errand(&self, tool: &Tool, args: &CpArgs, source: End) -> Result<Errand, String> {
         let shown = quote::shown(&source.shown());
         let is_dir = match source.is(tool, args.follow() != Follow::Never).await {
-            Is::Missing(why) => {
-                tool.complain(&format!("cannot stat {shown}: {why}"));
-                continue;
+            Is::Missing(why) => return Err(format!("cannot stat {shown}: {why}")),
+            Is::Dir(_) if !args.recursive() => {
+                return Err(format!("-r not specified; omitting directory {shown}"));
             }
-            Is::Dir if !args.recursive() => {
-                tool.complain(&format!("-r not specified; omitting directory {shown}"));
-                continue;
-            }
-            Is::Dir => true,
+            Is::Dir(_) => true,
             Is::Other => false,
         };
-        let (name, dest) = match &itself {
-            Some(name) => (name.clone(), end.shown()),
+        let (name, dest) = match &self.itself {
+            Some(name) => (name.clone(), self.end.shown()),
             None => {
                 let name = source.last();
-                let dest = if name.is_empty() { end.shown() } else { below(&end.shown(), &name) };
+                let end = self.end.shown();
+                let dest = if name.is_empty() { end } else { below(&end, &name) };
                 (name, dest)
             }
         };
-        let same = source.holds(&root, &name)
-            || !is_dir && !args.remove_destination && source.is_also(tool, &root, &name).await;
+        let same = source.holds(&self.root, &name)
+            || !is_dir && !args.remove_destination && source.is_also(tool, &self.root, &name).await;
         if same {
-            let (from, to) = (quote::shown(&source.shown()), quote::shown(&dest));
-            tool.complain(&match is_dir {
-                true => format!("cannot copy a directory, {from}, into itself, {to}"),
-                false => format!("{from} and {to} are the same file"),
+            let to = quote::shown(&dest);
+            return Err(match is_dir {
+                true => format!("cannot copy a directory, {shown}, into itself, {to}"),
+                false => format!("{shown} and {to} are the same file"),
             });
-            continue;
         }
-        errands.push(Errand { source, name, dest, is_dir });
+        Ok(Errand { source, name, dest, is_dir })
     }
-    Some(Ends { root, errands, into })
 }

@@ -6,11 +6,13 @@
 //! | `args` | what can be typed, and what it means together |
 //! | `asking` | `-i`: what is at the destination, looked at before it is copied over |
 //! | `ends` | operands as places here and there; what each source is called at the destination |
+//! | `outset` | a copy that begins together with its session |
 //! | `say` | messages, output, the bar |
 
 pub mod args;
 mod asking;
 mod ends;
+mod outset;
 mod say;
 
 use super::operand::Place;
@@ -31,6 +33,8 @@ use landfast_client::fs::Meta;
 use landfast_client::local::Follow;
 use landfast_client::resume::{Job, JournalFile, Resume};
 use landfast_client::untar::{self, Existing, Members, Over, Report, Source, UntarOptions, When, Xattrs};
+use landfast_nfs::v4::FileHandle;
+use outset::Outset;
 use say::{Say, Shown};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -48,9 +52,21 @@ async fn copy(mut tool: Tool, args: CpArgs) -> Tool {
             return tool;
         }
     };
+    if journal.is_none() {
+        match outset::copy(&mut tool, &args).await {
+            Outset::Copied(copied) => {
+                tool.summary("copied", copied);
+                return tool;
+            }
+            Outset::Told => return tool,
+            Outset::Missing | Outset::Nothing => {}
+        }
+    }
     tool.servers.instance = journal.as_ref().map(JournalFile::instance);
     let before = journal.as_ref().and_then(|journal| journal.fact(INTO)).map(|into| into == "yes");
-    let Some(Ends { root, errands, into }) = ends::of(&mut tool, &args, before).await else { return tool };
+    let Some(Ends { root, handle, errands, into }) = ends::of(&mut tool, &args, before).await else {
+        return tool;
+    };
     if args.interactive
         && let Some(source) = asking::answers_from(&errands)
     {
@@ -93,7 +109,7 @@ async fn copy(mut tool: Tool, args: CpArgs) -> Tool {
         let now: Vec<Errand> = now.iter().filter(|errand| !twice(errand)).cloned().collect();
         made.extend(now.iter().map(|errand| errand.name.clone()));
         if !now.is_empty() {
-            copied += some(&mut tool, (&args, journal.as_ref()), &root, &now).await;
+            copied += some(&mut tool, (&args, journal.as_ref()), (&root, handle.as_ref()), &now).await;
         }
     }
     tool.close(journal.as_deref());
@@ -132,18 +148,20 @@ fn job(args: &CpArgs) -> Job {
 async fn some(
     tool: &mut Tool,
     (args, journal): (&CpArgs, Option<&Arc<Resume>>),
-    root: &End,
+    (root, handle): (&End, Option<&FileHandle>),
     errands: &[Errand],
 ) -> u64 {
     let shown = errands.iter().map(Shown::from).collect();
     let say = Arc::new(Say::new(shown, args.verbose, tool.json(), !args.interactive));
     let report = match root {
         End::There { place, .. } => {
-            let found = tool.servers.look(std::slice::from_ref(place), true).await;
-            let root = match found.into_iter().next() {
-                Some(Ok(object)) if Meta::of(&object.attrs).is_dir() => object.fh,
-                Some(Err(e)) => return cannot_create(tool, errands, &message::of(&e)),
-                _ => return cannot_create(tool, errands, "Not a directory"),
+            let root = match handle {
+                Some(handle) => handle.clone(),
+                None => match tool.servers.look(std::slice::from_ref(place), true).await.pop() {
+                    Some(Ok(object)) if Meta::of(&object.attrs).is_dir() => object.fh,
+                    Some(Err(e)) => return cannot_create(tool, errands, &message::of(&e)),
+                    _ => return cannot_create(tool, errands, "Not a directory"),
+                },
             };
             let session = tool.servers.nfs(place).session().clone();
             let copies = match copies(tool, args, place, errands).await {
@@ -189,10 +207,15 @@ async fn some(
             }
         }
     };
-    tool.count_failures(say.end());
     if journal.is_some() {
         tool.count_resumed(report.resumed);
     }
+    copied(tool, &say, &report)
+}
+
+/// How many objects of a report are on stable storage; the rest is told.
+fn copied(tool: &Tool, say: &Say, report: &Report) -> u64 {
+    tool.count_failures(say.end());
     if let Some(why) = &report.stopped {
         tool.complain(&format!("the rest was not copied: {why}"));
     }

@@ -1,6 +1,6 @@
 //! Every command on servers that answer what they may and nobody likes to hear.
 
-mod server;
+pub mod server;
 
 use super::copying::{local, picture};
 use super::*;

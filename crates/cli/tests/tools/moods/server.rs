@@ -233,12 +233,12 @@ fn procedure(record: &[u8]) -> Option<u32> {
 }
 
 /// The `n`th word of a record, 0 where it has none.
-fn word(record: &[u8], n: usize) -> u32 {
+pub fn word(record: &[u8], n: usize) -> u32 {
     record.get(4 * n..4 * n + 4).map_or(0, |w| u32::from_be_bytes(w.try_into().expect("four bytes")))
 }
 
 /// RFC 5531 section 11.
-fn read_record(from: &mut TcpStream) -> io::Result<Vec<u8>> {
+pub fn read_record(from: &mut TcpStream) -> io::Result<Vec<u8>> {
     let mut record = Vec::new();
     loop {
         let mut marker = [0; 4];
@@ -251,7 +251,7 @@ fn read_record(from: &mut TcpStream) -> io::Result<Vec<u8>> {
     }
 }
 
-fn write_record(to: &mut TcpStream, parts: &[&[u8]]) -> io::Result<()> {
+pub fn write_record(to: &mut TcpStream, parts: &[&[u8]]) -> io::Result<()> {
     let body = parts.concat();
     let mut all = BytesMut::with_capacity(body.len() + 4);
     all.extend_from_slice(&(body.len() as u32 | 1 << 31).to_be_bytes());

@@ -1,0 +1,87 @@
+//! A copy from here that begins together with its session: before the server has answered, what is copied is on its way into the
+//! directory that the destination mostly is. Where it is none, nothing was done, and all is looked at in its order.
+
+use super::super::operand::Operand;
+use super::super::quote;
+use super::super::tool::Tool;
+use super::args::CpArgs;
+use super::ends::{self, End, Ends};
+use super::say::{Say, Shown};
+use super::{copied, how, members};
+use landfast_client::copy::Reflink;
+use landfast_client::untar::{self, FatalError, Report, Source, UntarOptions};
+use landfast_client::{NfsUrl, SessionOptions};
+use landfast_nfs::v4::NfsStat;
+use std::sync::Arc;
+
+/// What came of it.
+pub enum Outset {
+    /// So many objects are on stable storage; what is not was told.
+    Copied(u64),
+    /// Nothing can be done, and it was told why.
+    Told,
+    /// The destination is not there.
+    Missing,
+    /// It is to be done in another way.
+    Nothing,
+}
+
+/// Copies, if it can be begun so.
+pub async fn copy(tool: &mut Tool, args: &CpArgs) -> Outset {
+    // What is there is asked about before anything is sent; and a server makes no clones of what is here.
+    if args.interactive || args.reflink() == Reflink::Always {
+        return Outset::Nothing;
+    }
+    // Mostly a directory, and then nothing yet.
+    for into in [true, false] {
+        let Some((operand, ends)) = ends::supposed(tool, args, into).await else { continue };
+        match begin(tool, args, &operand, ends).await {
+            Outset::Missing if into => {}
+            done => return done,
+        }
+    }
+    Outset::Nothing
+}
+
+async fn begin(tool: &mut Tool, args: &CpArgs, operand: &Operand, ends: Ends) -> Outset {
+    let Ends { root: End::There { place, .. }, errands, .. } = ends else { return Outset::Nothing };
+    let Some(members) = members(tool, (args, None), &errands, None).await else { return Outset::Told };
+    let say = Arc::new(Say::new(errands.iter().map(Shown::from).collect(), args.verbose, tool.json(), true));
+    let options = UntarOptions { stop: Some(tool.stop_on_signals()), ..how(args, None) };
+    let (source, path) = (Source::Members(members), &place.path);
+    let known = tool.servers.trees().next().map(|nfs| nfs.session().clone());
+    let started = match &known {
+        Some(session) => untar::start_in(options, session, source, path, say.clone()).await,
+        None => {
+            let session = SessionOptions::for_url(&NfsUrl { path: Vec::new(), ..operand.url.clone() });
+            untar::start(options, session, source, path, say.clone()).await
+        }
+    };
+    let started = match started {
+        Ok(started) => started,
+        Err(FatalError::Stopped) => return Outset::Copied(copied(tool, &say, &Report::default())),
+        Err(e) => {
+            say.end();
+            tool.complain(&format!("cannot reach {}: {e}", quote::shown(operand.shown.as_bytes())));
+            return Outset::Told;
+        }
+    };
+    if known.is_none() {
+        tool.servers.first(&operand.url, started.session().clone());
+        tool.stop_on_signals();
+    }
+    if let Err(e) = started.destination() {
+        say.end();
+        return match e {
+            FatalError::Destination { source, .. } if source.status() == Some(NfsStat::NFS4ERR_NOENT) => {
+                Outset::Missing
+            }
+            _ => Outset::Nothing,
+        };
+    }
+    let report = started.go_on().await.unwrap_or_else(|e| {
+        tool.complain(&e.to_string());
+        Report::default()
+    });
+    Outset::Copied(copied(tool, &say, &report))
+}

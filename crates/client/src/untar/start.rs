@@ -1,0 +1,267 @@
+//! An extraction that begins together with its session: the destination is asked for in the session's first request (of one that
+//! there is already, in one request), what is certain to be needed there is made with it, and files follow before it is answered.
+
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+use landfast_nfs::v4::attr::{AttrValues, Bitmap, number};
+use landfast_nfs::v4::{ArgOp, CompoundRes, FileHandle, FileType, NfsTime, OpNum, ResBody, ResOp};
+use tokio::sync::watch;
+use tokio::time::timeout_at;
+
+use super::ahead::{Ahead, NewDir};
+use super::attrs::AttrRules;
+use super::behind::Behind;
+use super::engine::{Input, capacity, enough, extract, finished, listed_attrs, stops, window};
+use super::existing::{Existing, When};
+use super::options::{UntarOptions, Xattrs};
+use super::outset::{self, Sent};
+use super::report::{FatalError, Progress, Report};
+use super::source::{Event, Source};
+use crate::limits;
+use crate::ops::{self, Entry};
+use crate::session::{First, Session, SessionError, SessionLimits, SessionOptions};
+use crate::url::Version;
+
+/// A session, and an extraction that was begun together with it.
+pub struct Started {
+    session: Session,
+    options: UntarOptions,
+    input: Input,
+    begun: Begun,
+    destination: Result<FileHandle, FatalError>,
+    progress: Arc<dyn Progress>,
+    pub(super) at: Instant,
+}
+
+/// What came of the session's first request, and before it.
+#[derive(Default)]
+pub(super) struct Begun {
+    /// What the archive's reader said.
+    pub(super) events: Vec<Event>,
+    /// The destination's entries, if they are known.
+    pub(super) entries: Option<Vec<Entry>>,
+    /// Whether there are extended attributes, if that is known.
+    pub(super) has_xattrs: Option<bool>,
+    /// Directories that were made.
+    pub(super) dirs: Vec<(NewDir, FileHandle)>,
+    /// What was sent into them, and how many compounds were, in vain or not.
+    pub(super) sent: Vec<Sent>,
+    pub(super) number: u64,
+}
+
+/// Makes a session and begins to extract the archive `source` into the directory `path` of its server. What cannot be
+/// resolved there is told by [`Started::destination`]: then nothing was extracted, and the session can be used for something else.
+///
+/// # Errors
+/// [`FatalError`] when there is no archive or no session.
+pub async fn start(
+    options: UntarOptions,
+    session_options: SessionOptions,
+    source: Source,
+    path: &[Vec<u8>],
+    progress: Arc<dyn Progress>,
+) -> Result<Started, FatalError> {
+    start_with(options, With::New(Box::new(session_options)), source, path, progress).await
+}
+
+/// The same over a session that there is already, to which what fails is left.
+///
+/// # Errors
+/// As [`start`].
+pub async fn start_in(
+    options: UntarOptions,
+    session: &Session,
+    source: Source,
+    path: &[Vec<u8>],
+    progress: Arc<dyn Progress>,
+) -> Result<Started, FatalError> {
+    start_with(options, With::Known(session.clone()), source, path, progress).await
+}
+
+/// The session.
+enum With {
+    New(Box<SessionOptions>),
+    Known(Session),
+}
+
+async fn start_with(
+    options: UntarOptions,
+    with: With,
+    source: Source,
+    path: &[Vec<u8>],
+    progress: Arc<dyn Progress>,
+) -> Result<Started, FatalError> {
+    let mut stop = options.stop.clone();
+    let uid = match &with {
+        With::New(options) => options.identity.uid,
+        With::Known(session) => session.options().identity.uid,
+    };
+    let is_new = matches!(with, With::New(_));
+    let mut input = or_stopped(&mut stop, Input::of(&options, source, &*progress)).await?;
+    let at = Instant::now();
+    let mut asks = ops::resolving(path);
+    if !asks.is_empty() {
+        if options.xattrs != Xattrs::No {
+            asks.push(ArgOp::Getattr(Bitmap::of(&[number::XATTR_SUPPORT])));
+        }
+        asks.push(ops::listing(listed_attrs(options.existing)));
+    }
+    let mut begun = Begun::default();
+    let mut ahead = Ahead::default();
+    let accessed = a_time()?;
+    let mut rules = AttrRules::new(&options, uid == 0);
+    if let (With::Known(session), Input::Begun(reading)) = (&with, &mut input) {
+        // What is read in the time of one round trip need not wait for two later on.
+        let until = Instant::now() + session.answered_in().min(limits::READ_FIRST_MAX);
+        while begun.events.len() < limits::MEMBERS_AHEAD
+            && let Ok(Some(event)) = timeout_at(until.into(), reading.events.recv()).await
+        {
+            begun.events.push(event);
+        }
+    }
+    let mut behind = |room: &SessionLimits, apart: bool| {
+        let Input::Begun(reading) = &mut input else { return None };
+        while begun.events.len() < limits::MEMBERS_AHEAD
+            && let Ok(event) = reading.events.try_recv()
+        {
+            begun.events.push(event);
+        }
+        let (dirs, body, ops) = Ahead::of(&begun.events, &mut rules, room, apart.then_some(accessed))?;
+        ahead = dirs;
+        Some((body, ops))
+    };
+    // What was not there before could not be told from what was, if the reply is lost.
+    let makes = options.existing != Existing::Keep;
+    let first = First { asks: &asks, behind: makes.then_some(&mut behind), lines: true };
+    let connecting = async {
+        Ok(match with {
+            With::New(options) => Session::connect_ahead(*options, first).await?,
+            With::Known(session) => {
+                let coming = session.ahead(first).await;
+                (session, coming)
+            }
+        })
+    };
+    let (session, mut coming) = or_stopped(&mut stop, connecting).await?;
+    let replaces = match options.existing {
+        Existing::Look(over) => over.when == When::Always,
+        _ => true,
+    };
+    let mut answer = match &mut input {
+        Input::Begun(reading) if coming.is_coming() && replaces && enough(&session).is_ok() => {
+            let mut behind = Behind::new(&ahead, path, accessed, capacity(&session, &options.tuning));
+            // The first request has a slot of its own.
+            let slots = (session.limits().slots as usize).saturating_sub(1);
+            let window = window(&session, &options.tuning).min(slots);
+            let from = (reading, &mut begun.events);
+            let sending =
+                outset::send(&session, &mut behind, &mut rules, from, window, &mut coming, &mut stop);
+            let (sent, answer) = sending.await;
+            (begun.sent, begun.number) = (sent, behind.number);
+            answer
+        }
+        _ => or_stopped(&mut stop, async { Ok(coming.come().await) }).await?,
+    };
+    let dirs = ahead.dirs.len();
+    if let Some(reply) = &mut answer {
+        let results = reply.results.split_off(reply.results.len().min(asks.len()));
+        begun.dirs = ahead.made(results);
+        begun.entries = ops::listed(reply);
+        if options.xattrs != Xattrs::No {
+            begun.has_xattrs = told_of_xattrs(&session, &reply.results);
+        }
+    }
+    if begun.dirs.len() < dirs {
+        // None of it was executed, unless nobody knows: then what is there is replaced.
+        for sent in begun.sent.drain(..) {
+            let _ = sent.reply.await;
+        }
+    }
+    let destination = match or_stopped(&mut stop, open_destination(&session, path, answer)).await {
+        Err(e @ (FatalError::Stopped | FatalError::Session(_))) => {
+            if is_new {
+                session.destroy().await;
+            }
+            return Err(e);
+        }
+        found => found,
+    };
+    Ok(Started { session, options, input, begun, destination, progress, at })
+}
+
+impl Started {
+    /// The session.
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// The destination's handle.
+    ///
+    /// # Errors
+    /// [`FatalError::NotDirectory`] and [`FatalError::Destination`].
+    pub fn destination(&self) -> Result<&FileHandle, &FatalError> {
+        self.destination.as_ref()
+    }
+
+    /// Extracts the rest; see [`super::run`]. The session stays.
+    ///
+    /// # Errors
+    /// [`FatalError`] when nothing was extracted.
+    pub async fn go_on(self) -> Result<Report, FatalError> {
+        let Started { session, options, input, begun, destination, progress, at } = self;
+        let (mut report, fatal) = match destination {
+            Err(e) => (Report::default(), Some(e)),
+            Ok(root) => extract(&session, root, begun, &options, input, progress).await,
+        };
+        report.measure(at, &session.stats());
+        finished(report, fatal)
+    }
+}
+
+/// Whether a destination that could be listed has extended attributes: what was asked before its listing.
+fn told_of_xattrs(session: &Session, results: &[ResOp]) -> Option<bool> {
+    let [.., asked, listing] = results else { return None };
+    match &asked.body {
+        _ if session.version() != Version::V42 => Some(false),
+        ResBody::Getattr(attrs) if listing.op == OpNum::READDIR && listing.status.is_ok() => {
+            Some(AttrValues::from_fattr(attrs).ok()?.xattr_support == Some(true))
+        }
+        _ => None,
+    }
+}
+
+/// What comes before anything is extracted ends when it is asked to stop.
+async fn or_stopped<T>(
+    stop: &mut Option<watch::Receiver<bool>>,
+    work: impl Future<Output = Result<T, FatalError>>,
+) -> Result<T, FatalError> {
+    tokio::select! {
+        () = stops(stop) => Err(FatalError::Stopped),
+        done = work => done,
+    }
+}
+
+/// Now, more or less: nothing else was accessed at this very time.
+fn a_time() -> Result<NfsTime, FatalError> {
+    let random = getrandom::u32().map_err(|e| SessionError::Unknown(format!("no random numbers: {e}")))?;
+    let seconds = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs() as i64);
+    Ok(NfsTime { seconds, nseconds: random % 1_000_000_000 })
+}
+
+/// The destination's handle.
+async fn open_destination(
+    session: &Session,
+    path: &[Vec<u8>],
+    answer: Option<CompoundRes>,
+) -> Result<FileHandle, FatalError> {
+    let server = session.server().to_owned();
+    let shown = path.iter().map(|c| format!("/{}", c.escape_ascii())).collect::<String>();
+    let shown = if shown.is_empty() { "/".to_owned() } else { shown };
+    enough(session)?;
+    match ops::resolve_from(session, path, answer).await {
+        Ok((fh, attrs)) if attrs.kind == Some(FileType::Dir) => Ok(fh),
+        Ok(_) => Err(FatalError::NotDirectory { server, path: shown }),
+        Err(source) => Err(FatalError::Destination { server, path: shown, source }),
+    }
+}
