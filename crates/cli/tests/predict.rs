@@ -1,6 +1,9 @@
 //! `landfast predict`: from traces, probes and typed terms, of archives, directories and counts; and what it refuses.
 
 mod common;
+#[path = "../../trace/tests/wire/mod.rs"]
+#[allow(dead_code)]
+mod wire;
 
 use common::{landfast, one_line_with, path, run, stderr, stdout};
 use serde_json::{Value, json};
@@ -155,6 +158,66 @@ fn a_trace_is_done_again_or_is_the_way_to_something_else() {
         predicted(&["predict", "--probe", path(&probe), "--files", "10", "--dirs", "0"])["now"]["calls"],
         70
     );
+}
+
+#[test]
+fn what_a_program_does_between_its_files_is_no_part_of_its_calls() {
+    const MS: i64 = 1_000_000;
+    let words = |words: &[u32]| words.iter().flat_map(|word| word.to_be_bytes()).collect::<Vec<u8>>();
+    let mut wire = wire::Wire::new(700);
+    wire.open();
+    // CREATE, WRITE FILE_SYNC, SETATTR of each of 50 files; 40 ms before each, 2 ms between its calls.
+    for file in 1..=50u32 {
+        let own = words(&[8, file, 77]);
+        let create = [words(&[8, 0, 77, 4]), file.to_be_bytes().to_vec()].concat();
+        let write = [&own[..], &words(&[0, 0, 4, 2, 4, 7])].concat();
+        let made = [words(&[0, 1]), own.clone()].concat();
+        wire.wait(38 * MS);
+        for (n, (procedure, arguments, results)) in
+            (0..).zip([(8, &create, &made), (7, &write, &vec![0; 4]), (2, &own, &vec![0; 4])])
+        {
+            wire.wait(2 * MS);
+            wire.send(true, &wire::call(file * 4 + n, 100_003, 3, procedure, arguments));
+            wire.wait(4 * MS);
+            wire.send(false, &wire::reply(file * 4 + n, results));
+        }
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let (capture, trace) = (dir.path().join("capture"), dir.path().join("trace.json"));
+    std::fs::write(&capture, wire::pcap(&wire.frames)).expect("a capture");
+    std::fs::write(&trace, run(&["trace", "--json", path(&capture)]).stdout).expect("a report");
+    let all = predicted(&["predict", "--trace", path(&trace), "--compound", "10"]);
+    let number = |value: &Value| value.as_f64().unwrap_or_else(|| panic!("{value} is no number"));
+    let (terms, now) = (&all["terms"], number(&all["now"]["seconds"]));
+    assert!((number(&terms["file_think_s"]) - 0.038).abs() < 0.004, "{terms}");
+    assert!((number(&terms["think_s"]) - 0.002).abs() < 0.001, "{terms}");
+    assert!((now - 50.0 * 0.056).abs() < 0.1, "{now}");
+    // Five COMPOUNDs in place of 150 calls: the program needs its time for each file all the same.
+    let then = number(&all["each"][0]["seconds"]);
+    assert!((1.8..2.2).contains(&then), "{then}");
+    // It is said in words, and can be typed.
+    let text = stdout(&run(&["trace", path(&capture)])).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("of it before a file is begun"), "{text}");
+    let typed = with(
+        &TYPED,
+        &["--vers", "3", "--files", "1000", "--dirs", "0", "--think", "1ms", "--file-think", "40ms"],
+    );
+    near(&predicted(&typed)["now"]["seconds"], 6000.0 * 6.05e-3 + 40.0);
+}
+
+#[test]
+fn what_was_never_tried_says_so() {
+    let args = with(&TYPED, &["--files", "1000", "--delegations", "--log-device", "50us"]);
+    let all = predicted(&args);
+    assert_eq!(all["earned"]["delegations"], json!({ "cases": 0, "within": null }));
+    assert!(all["earned"]["log-device"]["within"].as_f64() > Some(0.0));
+    assert!(all["each"][1]["within_s"].is_null() && all["together"]["within_s"].is_null(), "{all}");
+    let text = stdout(&run(&args));
+    let row = text.lines().find(|l| l.starts_with(" delegations")).expect("its row");
+    assert!(row.contains("not tried"), "{row}");
+    assert!(text.contains("not tried: nothing that does delegations was there to measure"), "{text}");
+    let text = stdout(&run(&with(&TYPED, &["--files", "1000", "--log-device", "50us"])));
+    assert!(!text.contains("not tried"), "{text}");
 }
 
 #[test]

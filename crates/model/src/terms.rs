@@ -13,6 +13,9 @@ pub struct Terms {
     pub persistence_s: f64,
     /// What the client lets pass between an answer and its next call, for each call.
     pub think_s: f64,
+    /// What it lets pass before it begins a file, beyond that: the program's own work for each file that is made, whatever its calls.
+    #[serde(default)]
+    pub file_think_s: f64,
     /// Bytes that go from the client to the server in a second when the network is what is waited for; `None`: not reached.
     pub upload_bytes_per_s: Option<f64>,
     /// Calls under way at a time, on average over the time in which any was.

@@ -137,6 +137,7 @@ impl Measured {
             server_s: self.plain_s() - round_trip_s,
             persistence_s: waits / weight,
             think_s: 0.0,
+            file_think_s: 0.0,
             upload_bytes_per_s: self.upload_bytes_per_s,
             in_flight: 1.0,
         }

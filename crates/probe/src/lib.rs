@@ -9,7 +9,7 @@
 //! | [`times`] | distributions; pure |
 //! | [`findings`] | what distributions say: terms, shares, remarks; pure |
 //! | [`search`] | how many operations fit in a COMPOUND, by trying: which number is next (pure), and the trying |
-//! | [`offers`] | versions, TLS, delegations |
+//! | [`offers`], [`forty`] | versions, TLS, delegations; those of version 4.0, with a port for callbacks |
 //! | [`place`] | the directory of its own, and how it goes away |
 //! | [`run`](mod@run) | one thing after another |
 //! | [`report`] | what is printed |

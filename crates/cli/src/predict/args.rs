@@ -49,6 +49,9 @@ pub struct WayArgs {
     /// What the client lets pass between an answer and its next call; a probe does not see it
     #[arg(long, value_name = "TIME", value_parser = units::duration, conflicts_with = "trace")]
     pub think: Option<Duration>,
+    /// What the program lets pass before each file, beyond that: its own work, whatever its calls are
+    #[arg(long, value_name = "TIME", value_parser = units::duration, conflicts_with = "trace")]
+    pub file_think: Option<Duration>,
     /// Bytes a second from the client to the server, such as 100M
     #[arg(long, value_name = "BYTES", value_parser = units::size, requires = "rtt")]
     pub bandwidth: Option<u64>,

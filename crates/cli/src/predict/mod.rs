@@ -89,6 +89,7 @@ fn seen(way: &WayArgs) -> Result<Seen, String> {
     if let Some(path) = &way.probe {
         let mut seen = input::report(path, "probe")?;
         seen.terms.think_s = way.think.map_or(seen.terms.think_s, |t| t.as_secs_f64());
+        seen.terms.file_think_s = way.file_think.map_or(seen.terms.file_think_s, |t| t.as_secs_f64());
         return Ok(seen);
     }
     Ok(Seen::typed(Terms {
@@ -96,6 +97,7 @@ fn seen(way: &WayArgs) -> Result<Seen, String> {
         server_s: seconds(way.server),
         persistence_s: seconds(way.persistence),
         think_s: seconds(way.think),
+        file_think_s: seconds(way.file_think),
         upload_bytes_per_s: way.bandwidth.map(|b| b as f64),
         in_flight: 1.0,
     }))
@@ -134,9 +136,9 @@ impl Found {
         let earned = Earned::stored();
         let bars: serde_json::Map<_, _> = Kind::ALL
             .into_iter()
-            .filter_map(|kind| {
+            .map(|kind| {
                 let cases = earned.cases().iter().filter(|c| c.kind == kind).count();
-                Some((kind.name().to_owned(), json!({ "cases": cases, "within": earned.within(kind)? })))
+                (kind.name().to_owned(), json!({ "cases": cases, "within": earned.within(kind) }))
             })
             .collect();
         let mut all = json!(self.prediction);

@@ -74,6 +74,9 @@ impl Found {
         if t.think_s > 0.0 {
             costs.push(format!("client {} between calls", Time(t.think_s)));
         }
+        if t.file_think_s > 0.0 {
+            costs.push(format!("{} more before each file", Time(t.file_think_s)));
+        }
         if let Some(bytes) = t.upload_bytes_per_s {
             costs.push(format!("{} a second", show_bytes(bytes as u64)));
         }
@@ -141,8 +144,18 @@ impl Found {
                 notes.push(format!("{}: {why}", outcome.name));
             }
         }
-        if self.terms.think_s == 0.0 {
-            notes.push("what the client itself needs between two calls is not in it (--think)".to_owned());
+        if self.terms.think_s == 0.0 && self.terms.file_think_s == 0.0 {
+            notes.push(
+                "what the client itself needs between two calls and before a file is not in it (--think, --file-think)".to_owned(),
+            );
+        }
+        let untried = self.prediction.each.iter().filter(|o| o.outlook.is_some_and(|o| o.within_s.is_none()));
+        let untried: Vec<&str> = untried.map(|o| o.name.as_str()).collect();
+        if !untried.is_empty() {
+            notes.push(format!(
+                "not tried: nothing that does {} was there to measure, so this has no error bar; it is arithmetic only",
+                untried.join(", ")
+            ));
         }
         let earned = Earned::stored();
         match earned.cases().len() {

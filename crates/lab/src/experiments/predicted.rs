@@ -554,6 +554,7 @@ impl Probed {
             server_s: (self.looked_s - self.null_s).max(0.0),
             persistence_s: (self.stable_s - self.looked_s).max(0.0),
             think_s: 0.0,
+            file_think_s: 0.0,
             upload_bytes_per_s: None,
             in_flight: 1.0,
         }

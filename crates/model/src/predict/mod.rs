@@ -1,7 +1,7 @@
 //! How long `tar -x` takes, now and after changes.
 //!
 //! ```text
-//! time  =  waits x round trip  +  calls x (server + think)  +  synchronous calls x persistence  +  bytes / bandwidth
+//! time  =  waits x round trip  +  calls x (server + think)  +  files x their own think  +  synchronous calls x persistence  +  bytes / bandwidth
 //! ```
 //!
 //! for a client that does one thing at a time. N streams do N of them at once, each with its share of the files, and wait for each
@@ -131,7 +131,7 @@ pub fn predict_with(
         });
         Outlook { seconds, within_s, shares, calls: plan.calls.ceil() as u64 }
     };
-    let mut together = plan.clone();
+    let (mut together, mut tried) = (plan.clone(), plan.clone());
     let mut possible = 0;
     let mut each = Vec::with_capacity(changes.len());
     for change in changes {
@@ -140,15 +140,23 @@ pub fn predict_with(
         if unknown.is_none() {
             together.change(change, job).ok();
             possible += 1;
+            if earned.within(change.kind()).is_some() {
+                tried.change(change, job).ok();
+            }
         }
         let outlook = unknown.is_none().then(|| outlook(&plan, change.kind()));
         each.push(Outcome { change: *change, name: change.to_string(), outlook, unknown });
     }
+    // What was never tried by itself was not tried with others either.
+    let all = |together: &Plan| match outlook(together, Kind::Together) {
+        all if tried.shares() == all.shares => all,
+        all => Outlook { within_s: None, ..all },
+    };
     Ok(Prediction {
         now: outlook(&plan, Kind::Now),
         measured_s: job.measured_s,
         each,
-        together: (possible > 1).then(|| outlook(&together, Kind::Together)),
+        together: (possible > 1).then(|| all(&together)),
     })
 }
 
@@ -160,7 +168,8 @@ fn check(terms: &Terms) -> Result<(), Refused> {
     if !time(terms.round_trip_s) || terms.round_trip_s == 0.0 {
         return Err(Refused::Nonsense("a round trip that takes no time, or more than an hour"));
     }
-    if !time(terms.server_s) || !time(terms.persistence_s) || !time(terms.think_s) {
+    let others = [terms.server_s, terms.persistence_s, terms.think_s, terms.file_think_s];
+    if !others.into_iter().all(time) {
         return Err(Refused::Nonsense("a term below zero or above an hour"));
     }
     if terms.upload_bytes_per_s.is_some_and(|b| !b.is_finite() || b <= 0.0) {
@@ -254,12 +263,18 @@ impl Plan {
         Ok(())
     }
 
+    /// What clients do by themselves: each stream its share, but for streams that are one client's COMPOUNDs.
+    fn client(&self, streams: f64) -> f64 {
+        let all = self.calls * self.terms.think_s + self.files * self.terms.file_think_s;
+        if self.compounds || streams <= self.seen { all } else { all * self.seen / streams }
+    }
+
     fn shares(&self) -> Shares {
         let t = &self.terms;
         let streams = self.streams.min(self.parts).max(1.0);
         let rtt = self.waits * t.round_trip_s / streams;
         let server = (self.worked * t.server_s / streams).max(self.files * FILE_WORK_S);
-        let client = self.calls * t.think_s;
+        let client = self.client(streams);
         let mut persistence = 0.0;
         if self.synchronous > 0.0 && t.persistence_s > 0.0 {
             // What a stream does between two of them.

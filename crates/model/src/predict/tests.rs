@@ -8,6 +8,7 @@ fn terms() -> Terms {
         server_s: 50e-6,
         persistence_s: 4e-3,
         think_s: 0.0,
+        file_think_s: 0.0,
         upload_bytes_per_s: None,
         in_flight: 1.0,
     }
@@ -134,6 +135,41 @@ fn what_cannot_be_known_says_so() {
 }
 
 #[test]
+fn what_a_program_does_for_each_file_stays() {
+    let slow = Terms { think_s: 1e-3, file_think_s: 40e-3, ..terms() };
+    let job = job(Version::V4);
+    let client = |change: Change| {
+        let p = predict(&slow, &job, &[change]).unwrap();
+        p.each[0].outlook.unwrap().shares.client
+    };
+    near(predict(&slow, &job, &[]).unwrap().now.shares.client, 7.0 + 40.0);
+    near(client(Change::Delegations), 5.0 + 40.0);
+    near(client(Change::LogDevice { persistence_s: 50e-6 }), 7.0 + 40.0);
+    // 63 COMPOUNDs, and three calls for the session.
+    near(client(Change::Compound { files: 16, at_once: true }), 66e-3 + 40.0);
+    // Several programs, each with its files; one program with several COMPOUNDs under way.
+    near(client(Change::Streams { streams: 4 }), 47.0 / 4.0);
+    let both = [Change::Compound { files: 16, at_once: true }, Change::Streams { streams: 4 }];
+    near(predict(&slow, &job, &both).unwrap().together.unwrap().shares.client, 66e-3 + 40.0);
+    assert!(predict(&Terms { file_think_s: f64::NAN, ..slow }, &job, &[]).is_err());
+}
+
+#[test]
+fn what_was_never_tried_has_no_error_bar_alone_or_with_others() {
+    let within = |changes: &[Change]| {
+        let p = predict(&terms(), &job(Version::V4), changes).unwrap();
+        let each: Vec<bool> = p.each.iter().map(|o| o.outlook.unwrap().within_s.is_some()).collect();
+        (each, p.together.and_then(|o| o.within_s).is_some())
+    };
+    let log = Change::LogDevice { persistence_s: 50e-6 };
+    assert_eq!(within(&[log, Change::Streams { streams: 4 }]), (vec![true, true], true));
+    assert_eq!(within(&[log, Change::Delegations]), (vec![true, false], false));
+    // In COMPOUNDs of files they change nothing.
+    let compound = Change::Compound { files: 16, at_once: true };
+    assert_eq!(within(&[Change::Delegations, compound]), (vec![false, true], true));
+}
+
+#[test]
 fn nonsense_is_refused() {
     let bad = |t: Terms| assert!(predict(&t, &job(Version::V3), &[]).is_err(), "{t:?}");
     bad(Terms { round_trip_s: 0.0, ..terms() });
@@ -220,6 +256,7 @@ impl Seen {
             server_s: (self.looked_ms - self.round_trip_ms) / 1e3,
             persistence_s: (self.stable_ms - self.looked_ms) / 1e3,
             think_s: self.think_ms / 1e3,
+            file_think_s: 0.0,
             upload_bytes_per_s: None,
             in_flight: 1.0,
         }

@@ -1,6 +1,7 @@
 //! What is called for each file, one after another, and how many files have the same sequence. Pure.
 
 use super::limits::{FILES_MAX, SEQUENCE_MAX, SHAPES_MAX, TIMED_MAX, TYPICAL_MAX};
+use super::think::About;
 use super::typical::{Sample, Steps, Timed};
 use crate::skim::facts::{Facts, ROOT};
 use foldhash::HashMap;
@@ -130,11 +131,11 @@ impl Answered {
 }
 
 impl Files {
-    /// Counts a call.
-    pub fn add(&mut self, call: &Answered) {
+    /// Counts a call: which file it is about.
+    pub(super) fn add(&mut self, call: &Answered) -> About {
         let Some(handle) = call.facts.handle.filter(|handle| *handle != ROOT || call.facts.name.is_some())
         else {
-            return;
+            return About::default();
         };
         let key = call.facts.name.map_or(Key::Handle(handle), |name| Key::Name(handle, name));
         if call.facts.name.is_some()
@@ -150,7 +151,7 @@ impl Files {
         if let Some(found) = call.found {
             at = self.same(key, at, Key::Handle(found));
         }
-        let Some(file) = self.files.get_mut(&at) else { return };
+        let Some(file) = self.files.get_mut(&at) else { return About::default() };
         file.calls += 1;
         file.synchronous += u64::from(call.synchronous);
         let [first_ns, .., last_ns] = call.at;
@@ -169,6 +170,7 @@ impl Files {
             _ if has_room => file.sequence.push(item),
             _ => {}
         }
+        About { file: if file.is_directory { 0 } else { at }, begins: file.calls == 1 }
     }
 
     fn begin(&mut self, key: Key, call: &Answered) -> u32 {

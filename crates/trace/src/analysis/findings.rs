@@ -398,6 +398,7 @@ impl Sums {
             server_s: self.server_ns / others.max(1.0) * S,
             persistence_s: self.persistence_ns / (self.synchronous as f64).max(1.0) * S,
             think_s: self.shares.client / calls,
+            file_think_s: 0.0,
             upload_bytes_per_s: (bound && self.moving > 0.0).then_some(rate),
             in_flight: if self.busy > 0.0 { self.under_way / self.busy } else { 0.0 },
         }

@@ -10,6 +10,7 @@ pub mod limits;
 pub mod series;
 pub mod spread;
 mod sweep;
+mod think;
 pub mod typical;
 pub mod words;
 
@@ -27,6 +28,7 @@ use spread::Spread;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use sweep::{Aside, Exchange, Ledger, Spent, Sweep};
+use think::{Think, Track};
 
 /// Labels of version 4 begin here: the number of the operation is added.
 const V4: u8 = 64;
@@ -105,11 +107,12 @@ pub struct Analysis {
 struct Pair {
     sweep: Sweep,
     book: Book,
+    track: Track,
 }
 
 impl Pair {
     fn new() -> Self {
-        Pair { sweep: Sweep::new(), book: Book::default() }
+        Pair { sweep: Sweep::new(), book: Book::default(), track: Track::default() }
     }
 }
 
@@ -120,6 +123,7 @@ struct Common {
     series: Series,
     files: Files,
     compounds: Compounds,
+    think: Think,
 }
 
 /// COMPOUNDs by their operations.
@@ -198,7 +202,11 @@ impl Analysis {
         let timed = timed
             * (limits::TIMED_CALLS_MAX * size_of::<typical::Timed>() * 3 / 2 + size_of::<typical::Steps>());
         let compounds = limits::SHAPES_MAX * (spread + limits::SHAPE_OPERATIONS_MAX);
-        pairs + FOLLOWS_MAX * spread + (limits::FILES_MAX + limits::SHAPES_MAX) * file + timed + compounds
+        pairs
+            + (FOLLOWS_MAX + 2) * spread
+            + (limits::FILES_MAX + limits::SHAPES_MAX) * file
+            + timed
+            + compounds
     };
 
     /// Nothing seen yet.
@@ -262,14 +270,16 @@ impl Analysis {
         ends.sort_unstable_by_key(|(_, place)| *place);
         let pairs = ends.into_iter().map(|(key, _)| Some(key)).zip(self.pairs).chain(others);
         let mut books: Vec<_> = pairs
-            .map(|(key, Pair { mut sweep, mut book })| {
+            .map(|(key, Pair { mut sweep, mut book, .. })| {
                 sweep.finish(&mut Writer { book: &mut book, common: &mut self.common });
                 (key, book)
             })
             .collect();
         books.sort_by_key(|(key, _)| *key);
-        let Common { follows, series, files, compounds } = self.common;
-        Findings { both: self.both, ..findings::find(books, &follows, series, files, compounds) }
+        let Common { follows, series, files, compounds, think } = self.common;
+        let mut found = findings::find(books, &follows, series, files, compounds);
+        think.divide(&mut found.terms, found.shares.client, found.work.calls, found.work.files);
+        Findings { both: self.both, ..found }
     }
 }
 
@@ -338,7 +348,7 @@ impl Observer for Analysis {
         if call.head.kind.is_compound() {
             common.compounds_add(&call.head.ops, (at[3] - at[1]).max(0).unsigned_abs());
         }
-        common.files.add(&Answered {
+        let about = common.files.add(&Answered {
             label,
             facts: call.head.facts,
             synchronous: class.is_synchronous(),
@@ -348,6 +358,7 @@ impl Observer for Analysis {
             network_ns,
             ends: (ends.to.ip(), ends.from.ip()),
         });
+        common.think.call(&mut pair.track, at[0], at[3], about);
     }
 
     fn stall(&mut self, ends: Ends, from_ns: i64, to_ns: i64) {

@@ -176,9 +176,10 @@ impl Findings {
             ),
             Bound::Bandwidth => format!("Bytes were on their way for {}{}", time(s), self.rate()),
             Bound::Client => format!(
-                "Between an answer and the next call, with nothing under way, the client took {} a call: {}{}",
-                time(t.think_s),
+                "Between an answer and the next call, with nothing under way, the client took {} a call: {}{}{}",
+                time(s / (w.calls as f64).max(1.0)),
                 time(s),
+                self.pauses_of_files(s),
                 self.longest_pauses()
             ),
             Bound::Loss | Bound::Mixed => format!(
@@ -187,6 +188,15 @@ impl Findings {
                 many(totals.tcp.retransmitted, "segment")
             ),
         }
+    }
+
+    /// What of the client's time is the program's own between its files, where that is a good part of it.
+    fn pauses_of_files(&self, client_s: f64) -> String {
+        let own_s = self.terms.file_think_s * self.work.files as f64;
+        if own_s < 0.2 * client_s {
+            return String::new();
+        }
+        format!(", {} of it before a file is begun ({} each)", time(own_s), time(self.terms.file_think_s))
     }
 
     fn rate(&self) -> String {

@@ -130,6 +130,7 @@ impl Findings {
             server_s: (plain_ms - round_trip_ms) / 1e3,
             persistence_s: per(waits, synchronous) / 1e3,
             think_s: per(shares.client * in_flight, ops),
+            file_think_s: 0.0,
             upload_bytes_per_s: upload.filter(|_| shares.bandwidth > 0.0).map(|c| {
                 let waited = (c.rtt_ms as f64 - c.ops as f64 * round_trip_ms).max(1.0) * scale;
                 c.bytes_sent as f64 / waited

@@ -92,7 +92,7 @@ impl Found {
         }
         let predicted = whatif::foretell(f, &self.table);
         html! {
-            (self.verdict_box(&whatif::options(&predicted), whatif::caveat(&predicted)))
+            (self.verdict_box(&whatif::options(&predicted), whatif::caveat(&predicted, &f.terms)))
             (self.facts())
             section #where {
                 h2 { "Where the time went" }
@@ -144,7 +144,7 @@ impl Found {
         }
     }
 
-    fn verdict_box(&self, [bought, others]: &[Vec<Choice>; 2], caveat: Option<&str>) -> Markup {
+    fn verdict_box(&self, [bought, others]: &[Vec<Choice>; 2], caveat: Option<String>) -> Markup {
         let Some(words) = self.findings.words(&self.totals) else {
             return html! { div #verdict data-bound="none" { h2 { "No call to NFS was answered: nothing bounds the work" } } };
         };

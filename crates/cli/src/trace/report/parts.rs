@@ -67,6 +67,9 @@ fn reason(findings: &Findings, totals: &Totals, bound: Bound) -> String {
             Some(rate) => format!("{} written, at {} a second", show_bytes(w.bytes), show_bytes(rate as u64)),
             None => format!("{} written", show_bytes(w.bytes)),
         },
+        Bound::Client if t.file_think_s > 0.0 => {
+            format!("{} for each call, {} before each file", time(t.think_s), time(t.file_think_s))
+        }
         Bound::Client => format!("{} for each call", time(t.think_s)),
         Bound::Loss => format!("segments sent again: {}", show_count(totals.tcp.retransmitted)),
         Bound::Mixed => String::new(),

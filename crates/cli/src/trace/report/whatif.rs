@@ -5,7 +5,7 @@ use super::said;
 use super::svg::{Scale, both, chart, held, n, time, time_ticks, wide};
 use crate::units::show_count;
 use landfast_model::predict::{Earned, Outcome, Outlook, Prediction, Refused, Version};
-use landfast_model::{Bound, Change, Job, predict};
+use landfast_model::{Bound, Change, Job, Terms, predict};
 use landfast_trace::analysis::findings::Findings;
 use landfast_trace::table::Table;
 use maud::{Markup, html};
@@ -91,7 +91,8 @@ pub fn whatif(found: &Result<Prediction, Refused>) -> Markup {
             "A bar is what the same work would take. "
             @if tried > 0 {
                 "The line with its ends is the error: " (show_count(tried as u64)) " predictions of this kind were tried against what was \
-                 measured, and nine of ten were within it; it is never shorter than what the equation is off for this capture. "
+                 measured, and nine of ten were within it; it is never shorter than what the equation is off for this capture. Where there is \
+                 none, as with delegations, nothing of the kind could be tried: such a bar is arithmetic. "
             } @else { "No prediction of the kind was tried yet, so there are no error bars. " }
             "To ask about other changes: " code { "landfast predict" } "."
         }
@@ -123,7 +124,9 @@ fn outcome_row(outcome: &Outcome, now: f64) -> Markup {
 }
 
 fn between(outlook: &Outlook) -> String {
-    outlook.within_s.map_or_else(String::new, |(from, to)| format!("{} and {}", time(from), time(to)))
+    outlook
+        .within_s
+        .map_or_else(|| "not tried".into(), |(from, to)| format!("{} and {}", time(from), time(to)))
 }
 
 fn times(factor: f64) -> String {
@@ -215,12 +218,18 @@ pub fn options(found: &Result<Prediction, Refused>) -> [Vec<Choice>; 2] {
 }
 
 /// What to say of other clients where the client itself is a good part of the time.
-pub fn caveat(found: &Result<Prediction, Refused>) -> Option<&'static str> {
+pub fn caveat(found: &Result<Prediction, Refused>, terms: &Terms) -> Option<String> {
     let now = &found.as_ref().ok()?.now;
-    (now.shares.client >= WORTH * now.seconds).then_some(
-        "The client's pauses are counted a call here: with fewer calls there are fewer of them. What is the program's own work between \
-         its files stays",
-    )
+    (now.shares.client >= WORTH * now.seconds).then(|| match terms.file_think_s {
+        s if s > 0.0 => format!(
+            "Of the client's pauses those before a file is begun are taken for the program's own work ({} each), which stays; the \
+             others go with their calls",
+            time(s)
+        ),
+        _ => "The client's pauses are counted a call here: with fewer calls there are fewer of them. What is the program's own work \
+              between its files stays"
+            .to_owned(),
+    })
 }
 
 const ROW: f64 = 40.0;
