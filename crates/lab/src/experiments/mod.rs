@@ -5,6 +5,8 @@
 
 mod beside_ganesha;
 mod checkpoint_stall;
+mod client_bench;
+mod client_flushes;
 mod client_memory;
 mod client_round_trips;
 mod client_rpcs;
@@ -51,7 +53,7 @@ pub struct Experiment {
 }
 
 /// Every experiment.
-pub const ALL: [Experiment; 17] = [
+pub const ALL: [Experiment; 18] = [
     Experiment {
         name: "untar-vs-serial",
         about: "untar against local extraction and one file at a time, data disk 10 ms, log 0.05 ms",
@@ -96,6 +98,11 @@ pub const ALL: [Experiment; 17] = [
         name: "client-memory",
         about: "peak memory and processor time of the client's commands on a long tree (--files 1000000)",
         run: client_memory::run,
+    },
+    Experiment {
+        name: "client-flushes",
+        about: "many small files put on nfs-ganesha and on Landfast, on disks that take 1 ms to flush, beside other clients (--peer PROGRAM)",
+        run: client_flushes::run,
     },
     Experiment {
         name: "client-round-trips",

@@ -1,0 +1,106 @@
+//! A tree of small files put on servers whose disks take a while to make something stable, at a round trip of 1 ms, by our client
+//! and by others, in turns ([`super::client_bench`]).
+//!
+//! All that is written is stable when a clock stops. nfs-ganesha flushes its disk for each file, Landfast its log for all that is
+//! under way together: a client that waits for each of its calls waits for each of these flushes, too. So it counts how much is
+//! under way at a time. Whose pace is taken, and not the time from start to end, is the better for it.
+
+use super::client_bench::{Bench, Runs, Side, Stand, sides};
+use super::{Check, Choices, Findings, Hear, Relation};
+use crate::error::Result;
+use crate::net::Link;
+use crate::peers::ganesha;
+use std::time::Duration;
+
+/// Files, unless chosen otherwise.
+const FILES: u64 = 4096;
+
+/// The round trip, in milliseconds.
+const ROUND_TRIP_MS: f64 = 1.0;
+
+/// What a flush takes: that of a solid state disk without capacitors, about.
+const FLUSH: Duration = Duration::from_millis(1);
+
+/// Runs of each side; the one in the middle counts.
+const ROUNDS: u64 = 3;
+
+/// How many times the files a second of the quickest of the others are claimed on nfs-ganesha.
+const TIMES_PEERS: f64 = 3.0;
+
+pub(super) fn run(choices: &Choices, hear: Hear<'_>) -> Result<Findings> {
+    ganesha::possible()?;
+    let files = choices.files.unwrap_or(FILES).max(1);
+    let mut found = Findings::default();
+    for (name, stand, v3) in
+        [("nfs-ganesha", Stand::Ganesha(FLUSH), false), ("Landfast", Stand::Landfast(FLUSH), true)]
+    {
+        let (sides, notes) = sides(choices, v3)?;
+        crate::namespace::run_private(|| measure((name, stand), files, &sides, hear, &mut found))??;
+        for note in notes {
+            if !found.notes.contains(&note) {
+                found.notes.push(note);
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// All sides on one server.
+fn measure(
+    (name, stand): (&str, Stand),
+    files: u64,
+    sides: &[Side],
+    hear: Hear<'_>,
+    found: &mut Findings,
+) -> Result<()> {
+    let mut bench = Bench::new(files, stand)?;
+    let link = Link::start(bench.addr(), Duration::from_secs_f64(ROUND_TRIP_MS / 1000.0))?;
+    let really_ms = crate::measure::ms(link.measure()?);
+    let mut sides: Vec<(&Side, Runs)> = sides.iter().map(|side| (side, Runs::default())).collect();
+    for round in 0..ROUNDS {
+        let mut failed = Vec::new();
+        for (i, (side, runs)) in sides.iter_mut().enumerate() {
+            hear(&format!("{name}, round {} of {ROUNDS}: {}", round + 1, side.name()));
+            match bench.run(side, &link) {
+                Ok(run) => runs.push(&run, files),
+                // Another's program need not get along with every server.
+                Err(why) if matches!(side, Side::Program(..)) => {
+                    found.notes.push(format!("on {name} {} is not measured: {why}", side.name()));
+                    failed.push(i);
+                }
+                Err(why) => return Err(why),
+            }
+        }
+        for i in failed.into_iter().rev() {
+            sides.remove(i);
+        }
+    }
+    let (mut ours, mut one, mut many) = (f64::INFINITY, f64::INFINITY, f64::INFINITY);
+    for (side, runs) in sides {
+        let (mut line, seconds, _) = runs.line(&format!("on {name}, {}", side.name()), really_ms, files);
+        match side {
+            Side::Untar => ours = seconds,
+            Side::Copy => {}
+            side if side.at_a_time() == 1 => one = one.min(seconds),
+            _ => many = many.min(seconds),
+        }
+        line.values.insert("times_untar".into(), seconds / ours);
+        found.lines.push(line);
+    }
+    match stand {
+        Stand::Ganesha(_) => found.checks.push(Check::new(
+            &format!("untar on {name}: times the files a second of the quickest of the others"),
+            one.min(many) / ours,
+            Relation::AtLeast,
+            TIMES_PEERS,
+        )),
+        // There processor time counts, and what many calls under way need of it.
+        _ => found.notes.push(format!(
+            "on {name} the quickest of the others with one call under way takes {:.2} times as long as untar, of all others \
+             {:.2} times",
+            one / ours,
+            one.min(many) / ours
+        )),
+    }
+    bench.stop()
+}
