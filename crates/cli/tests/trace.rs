@@ -229,6 +229,8 @@ fn what_is_no_capture_or_not_a_whole_one() {
     };
     refused("text", b"this is a text, and a long one", &["not a capture"]);
     refused("nothing", b"", &["empty"]);
+    refused("header", &bytes[..20], &["cut off in its header"]);
+    refused("snoop", b"snoop\0\0\0\0\0\0\x02\0\0\0\x04", &["editcap"]);
     refused("no NFS", &bytes[..24], &["no calls to NFS", "0 frames"]);
     let o = run(&["trace", "/no/such/file"]);
     assert_eq!(o.status.code(), Some(2));
@@ -250,7 +252,108 @@ fn what_is_no_capture_or_not_a_whole_one() {
     let tls = file(dir.path(), "tls", &pcap(&wire.frames));
     let o = run(&["trace", path(&tls)]);
     assert_eq!(o.status.code(), Some(2), "{}", stdout(&o));
-    one_line_with(&stderr(&o), &["TLS"]);
+    one_line_with(&stderr(&o), &["TLS", "xprtsec=none", "--mountstats"]);
+}
+
+#[test]
+fn what_is_encrypted_is_told_as_far_as_it_can_be() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let capture = |version: u32| {
+        let mut wire = Wire::new(700);
+        wire.open();
+        for xid in 1..=60u32 {
+            let create = xid % 2 == 0;
+            let mut sent = call(
+                xid,
+                100_003,
+                version,
+                if version == 4 {
+                    1
+                } else if create {
+                    8
+                } else {
+                    1
+                },
+                &[0x5a; 64],
+            );
+            // RPCSEC_GSS: its version, DATA, a number, privacy.
+            for (at, word) in [(28, 6u32), (36, 1), (40, 0), (44, xid), (48, 3)] {
+                sent[at..at + 4].copy_from_slice(&word.to_be_bytes());
+            }
+            wire.send(true, &sent);
+            wire.wait(if create { 9_000_000 } else { 1_000_000 });
+            wire.send(false, &reply(xid, &[0x5a; 64]));
+        }
+        file(dir.path(), &format!("v{version}"), &pcap(&wire.frames))
+    };
+    for (version, synchronous, bound) in [(3, 30, "persistence"), (4, 0, "server")] {
+        let capture = capture(version);
+        let json = run(&["trace", "--json", path(&capture)]);
+        let json: serde_json::Value = serde_json::from_str(&stdout(&json)).expect("JSON");
+        assert_eq!(json["work"]["synchronous_calls"].as_u64(), Some(synchronous), "{version}");
+        assert_eq!(
+            (json["calls_encrypted"].as_u64(), json["verdict"]["bound"].as_str()),
+            (Some(60), Some(bound))
+        );
+        let o = run(&["trace", path(&capture)]);
+        let text = stdout(&o).split_whitespace().collect::<Vec<_>>().join(" ");
+        for part in ["(confidence: low)", "60 of 60 calls are encrypted (krb5p)", "--mountstats"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert_eq!(text.contains("(encrypted, or not captured)"), version == 4, "{text}");
+        let list = stdout(&run(&["trace", "--list", path(&capture)]));
+        let name = if version == 4 { "COMPOUND" } else { "GETATTR" };
+        let lines: Vec<&str> = list.lines().collect();
+        assert!(lines[0].ends_with(&format!(" V{version} {name} Call (encrypted)")), "{}", lines[0]);
+        assert!(
+            lines[1].ends_with(&format!(" V{version} {name} Reply (Call In 3) (encrypted)")),
+            "{}",
+            lines[1]
+        );
+    }
+}
+
+#[test]
+fn what_is_left_of_a_compressed_capture_counts() {
+    let dir = tempfile::tempdir().expect("a directory");
+    // Data that no compressor makes small.
+    let mut wire = Wire::new(700);
+    wire.open();
+    let mut noise = 1u32;
+    for xid in 1..=600u32 {
+        let data: Vec<u8> = (0..1024)
+            .map(|_| {
+                noise = noise.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                (noise >> 24) as u8
+            })
+            .collect();
+        wire.send(true, &call(xid, 100_003, 3, 7, &data));
+        wire.send(false, &reply(xid, &[0; 4]));
+    }
+    let plain = file(dir.path(), "capture", &pcap(&wire.frames));
+    for with in ["gzip", "zstd"] {
+        let whole = std::fs::read(squeezed(with, &plain)).expect("it");
+        let half = file(dir.path(), "half", &whole[..whole.len() / 2]);
+        let o = run(&["trace", path(&half)]);
+        assert_eq!(o.status.code(), Some(0), "{with}: {}", stderr(&o));
+        one_line_with(&stderr(&o), &[path(&half), "cut off"]);
+        let o = run(&["trace", "--json", path(&half)]);
+        let json: serde_json::Value = serde_json::from_str(&stdout(&o)).expect("JSON");
+        let seen = json["calls_seen"].as_u64().expect("a count");
+        assert!((100..500).contains(&seen) && json["capture"]["end"] == "cut off", "{with}: {seen}");
+        // Of one that is damaged what is before that counts, too.
+        let mut broken = whole.clone();
+        broken[whole.len() / 2..].iter_mut().for_each(|byte| *byte ^= 0x5a);
+        let o = run(&["trace", path(&file(dir.path(), "broken", &broken))]);
+        assert_eq!(o.status.code(), Some(0), "{with}: {}", stderr(&o));
+        assert!(stderr(&o).contains("damaged at byte ") || stderr(&o).contains("cut off"), "{}", stderr(&o));
+        let o = run(&["trace", path(&file(dir.path(), "tiny", &whole[..20]))]);
+        assert_eq!(o.status.code(), Some(2));
+        one_line_with(&stderr(&o), &["compression is cut off"]);
+    }
+    let o = run(&["trace", path(dir.path())]);
+    assert_eq!(o.status.code(), Some(2));
+    one_line_with(&stderr(&o), &[path(dir.path()), "Is a directory"]);
 }
 
 #[test]

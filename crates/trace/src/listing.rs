@@ -1,6 +1,6 @@
 //! One line a call and one a reply, as tshark prints them.
 
-use crate::skim::{Kind, Outcome, Program, v4};
+use crate::skim::{Kind, Outcome, Program, Protection, v4};
 use crate::stream::Stamp;
 use crate::table::main_operation;
 use crate::trace::{Call, Ends, Reply, Times};
@@ -13,6 +13,9 @@ use std::fmt::{self, Display};
 pub fn call(from_ns: i64, ends: Ends, call: &Call) -> String {
     let kind = &call.head.kind;
     let head = Head { from_ns, ends, times: &call.times, kind };
+    if kind.protection == Protection::Privacy {
+        return format!("{head}V{} {} Call (encrypted)", kind.version, name(kind));
+    }
     if kind.is_compound() {
         return format!("{head}V4 Call {}", v4::line(&call.head.shown));
     }
@@ -25,6 +28,9 @@ pub fn reply(from_ns: i64, ends: Ends, call: &Call, reply: &Reply) -> String {
     let kind = &call.head.kind;
     let head = Head { from_ns, ends, times: &reply.times, kind };
     let answered = stamp(&call.times).frame;
+    if kind.protection == Protection::Privacy && matches!(reply.head.outcome, Outcome::Done(_)) {
+        return format!("{head}V{} {} Reply (Call In {answered}) (encrypted)", kind.version, name(kind));
+    }
     let shown = match reply.head.outcome {
         Outcome::Done(Some(status)) if kind.is_compound() => v4::status(status),
         Outcome::Done(Some(status)) if kind.is_callbacks() => {

@@ -35,9 +35,13 @@ pub enum End {
 pub enum SourceError {
     /// It is none.
     #[error(
-        "not a capture: it begins neither as pcap nor as pcapng does; tcpdump -w and Wireshark write such files"
+        "not a capture: it begins neither as pcap nor as pcapng does; tcpdump -w and Wireshark write such files, and its editcap -F pcap \
+         makes them of other formats (snoop)"
     )]
     NotACapture,
+    /// Not even its header is whole.
+    #[error("cut off in its header: there is no frame in it")]
+    HeaderCutOff,
     /// Nothing in it.
     #[error("empty: not even the header of a capture is there")]
     Empty,
@@ -46,8 +50,14 @@ pub enum SourceError {
     Io(#[from] io::Error),
 }
 
-/// An error of the reader, which the parser does not hand on.
-type Failure = Arc<Mutex<Option<io::Error>>>;
+/// What the parser does not hand on of the reader: an error, and whether there were bytes enough to tell the format.
+#[derive(Debug, Default)]
+struct Told {
+    error: Option<io::Error>,
+    has_magic: bool,
+}
+
+type Failure = Arc<Mutex<Told>>;
 
 /// Gives the parser enough to recognise the format with its first read, and keeps what failed.
 struct Input<R> {
@@ -58,6 +68,8 @@ struct Input<R> {
 
 /// The header of a pcap file, and enough of a pcapng file to know how long its first block is.
 const HEADER: usize = 24;
+/// What tells the format.
+const MAGIC: usize = 4;
 
 impl<R: Read> Read for Input<R> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
@@ -71,7 +83,7 @@ impl<R: Read> Read for Input<R> {
                 Ok(n) => have += n,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => {
-                    *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(e);
+                    self.failure.lock().unwrap_or_else(PoisonError::into_inner).error = Some(e);
                     return Err(io::ErrorKind::Other.into());
                 }
             }
@@ -81,6 +93,9 @@ impl<R: Read> Read for Input<R> {
             {
                 want = block;
             }
+        }
+        if want > 1 {
+            self.failure.lock().unwrap_or_else(PoisonError::into_inner).has_magic = have >= MAGIC;
         }
         Ok(have)
     }
@@ -128,6 +143,7 @@ impl Capture {
         let reader = create_reader(READ_BUFFER, input).map_err(|e| match (taken(&failure), e) {
             (Some(e), _) => SourceError::Io(e),
             (None, PcapError::Eof) => SourceError::Empty,
+            (None, PcapError::Incomplete(_)) if has_magic(&failure) => SourceError::HeaderCutOff,
             _ => SourceError::NotACapture,
         })?;
         Ok(Capture {
@@ -204,7 +220,11 @@ impl Capture {
 }
 
 fn taken(failure: &Failure) -> Option<io::Error> {
-    failure.lock().unwrap_or_else(PoisonError::into_inner).take()
+    failure.lock().unwrap_or_else(PoisonError::into_inner).error.take()
+}
+
+fn has_magic(failure: &Failure) -> bool {
+    failure.lock().unwrap_or_else(PoisonError::into_inner).has_magic
 }
 
 /// The frame in a block, `None` when the block is about something else.

@@ -735,6 +735,7 @@ fn files_of_every_form_whole_cut_and_damaged() {
     assert!(matches!(read(Vec::new()), Err(SourceError::Empty)));
     assert!(matches!(read(b"a text that is no capture at all".to_vec()), Err(SourceError::NotACapture)));
     assert!(matches!(read(vec![0xd4, 0xc3]), Err(SourceError::NotACapture)));
+    assert!(matches!(read(vec![0xd4, 0xc3, 0xb2, 0xa1, 2, 0]), Err(SourceError::HeaderCutOff)));
 }
 
 #[test]

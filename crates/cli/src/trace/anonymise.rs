@@ -1,6 +1,6 @@
 //! `landfast trace --anonymise`: a copy of a capture that can be shown to others.
 
-use super::open;
+use super::input::Input;
 use crate::exit::Exit;
 use crate::units::show_count;
 use landfast_trace::anonymise::Anonymiser;
@@ -24,7 +24,7 @@ pub(super) fn run(file: &Path, out: &Path, name: &str) -> Exit {
 }
 
 fn copy(file: &Path, out: &Path) -> Result<Vec<String>, Box<dyn Error>> {
-    let mut capture = open(file)?;
+    let mut capture = Input::open(file)?;
     let mut key = [0; 16];
     getrandom::fill(&mut key)?;
     let to: Box<dyn Write> = if out == Path::new("-") {

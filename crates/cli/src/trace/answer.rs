@@ -74,7 +74,7 @@ impl Found {
                     out,
                     "  {:>9} {median:>9} {longest:>9}  {}",
                     show_count(times.count()),
-                    compound(ops)
+                    compound_words(ops)
                 )?;
             }
             if f.compounds.len() > SHOWN {
@@ -147,6 +147,11 @@ fn file_line(out: &mut impl Write, [one, many]: [&str; 2], shape: &Shape, words:
         time(shape.span_ns / n / 1e9),
         if words.is_empty() { "" } else { ": " },
     )
+}
+
+/// A COMPOUND's operations.
+pub(super) fn compound_words(ops: &[u8]) -> String {
+    if ops.is_empty() { "(encrypted, or not captured)".to_owned() } else { compound(ops) }
 }
 
 /// `LOOKUP(NFS3ERR_NOENT), CREATE*, SETATTR* x3`.

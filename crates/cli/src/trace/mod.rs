@@ -3,6 +3,7 @@
 mod anonymise;
 mod answer;
 mod fail_if;
+mod input;
 mod json;
 mod live;
 mod mountstats;
@@ -12,18 +13,17 @@ mod report;
 
 use crate::args::{OnlyArgs, TraceArgs};
 use crate::exit::{Exit, print_json};
-use landfast_client::archive;
+use input::Input;
 use landfast_trace::analysis::Analysis;
 use landfast_trace::analysis::both::{Both, OtherEnd};
 use landfast_trace::analysis::findings::Findings;
 use landfast_trace::filter::{self, Filter, Moment, Wanted};
 use landfast_trace::listing;
-use landfast_trace::source::{Capture, End};
+use landfast_trace::source::End;
 use landfast_trace::table::Table;
 use landfast_trace::trace::{Call, Ends, Observer, Reply, Totals, Trace};
 use std::error::Error;
-use std::fs::File;
-use std::io::{self, BufWriter, Read, StdoutLock, Write};
+use std::io::{self, BufWriter, StdoutLock, Write};
 use std::path::Path;
 
 pub use fail_if::{FailIf, fail_if};
@@ -86,16 +86,11 @@ struct Found {
     strange: u64,
     /// Frames of an interface that came too quickly.
     dropped: u64,
+    /// It came at an interface, and from no file.
+    live: bool,
     listed: bool,
     /// Procedures were asked for by their names, perhaps of other programs than NFS.
     named: bool,
-}
-
-fn open(file: &Path) -> Result<Capture, Box<dyn Error>> {
-    let input: Box<dyn Read + Send> =
-        if file == Path::new("-") { Box::new(io::stdin()) } else { Box::new(File::open(file)?) };
-    let (_, input) = archive::open(input)?;
-    Ok(Capture::open(input)?)
 }
 
 /// Looks at a capture, or at two of the same traffic.
@@ -118,14 +113,17 @@ fn look(args: &TraceArgs) -> Result<Found, Box<dyn Error>> {
 fn other_end(file: &Path) -> Result<OtherEnd, Box<dyn Error>> {
     let read = || -> Result<OtherEnd, Box<dyn Error>> {
         let mut trace = Trace::new(OtherEnd::default());
-        open(file)?.each(|frame| trace.frame(frame))?;
+        let end = Input::open(file)?.each(|frame| trace.frame(frame))?;
+        if let Some(note) = notes::end(end) {
+            eprintln!("landfast: {}: {note}", file.display());
+        }
         Ok(trace.finish().1)
     };
     read().map_err(|e| format!("{}: {e}", file.display()).into())
 }
 
 fn look_at(args: &TraceArgs, file: &Path, analysis: Analysis) -> Result<Found, Box<dyn Error>> {
-    let capture = if args.interface.is_none() { Some(open(file)?) } else { None };
+    let capture = if args.interface.is_none() { Some(Input::open(file)?) } else { None };
     let lines = args.list.then(|| Lines { out: BufWriter::new(io::stdout().lock()), failed: None, begun: 0 });
     let mut trace =
         Trace::new(Filter::new(wanted(&args.only), Watch { table: Table::default(), analysis, lines }));
@@ -157,6 +155,7 @@ fn look_at(args: &TraceArgs, file: &Path, analysis: Analysis) -> Result<Found, B
         end,
         strange,
         dropped,
+        live: args.interface.is_some(),
         listed: args.list,
         named: !args.only.procedure.is_empty(),
     })

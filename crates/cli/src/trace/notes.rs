@@ -67,7 +67,7 @@ impl Found {
             }
         }
         if t.tls_probes > 0 && t.calls_seen > t.tls_probes {
-            notes.push("connections that turned to TLS (RPC over TLS) cannot be read".into());
+            notes.push("connections that turned to TLS (RPC over TLS) cannot be read: their calls are not in the numbers".into());
         }
         if t.forgotten > 0 {
             notes.push(format!(
@@ -85,7 +85,7 @@ impl Found {
             return format!("none of its {} calls is what was asked for", show_count(all));
         }
         if t.tls_probes > 0 {
-            return "no NFS that can be read: the connections turned to TLS (RPC over TLS); capture inside of the tunnel's ends, or without it".into();
+            return "no NFS that can be read: the connections turned to TLS (RPC over TLS); capture the same work without it (mount -o xprtsec=none), or read the client's counters (landfast trace --mountstats)".into();
         }
         let mut seen =
             format!("{} frames, {} TCP connections", show_count(t.frames), show_count(t.connections));
@@ -94,6 +94,11 @@ impl Found {
         }
         if self.strange > 0 {
             seen.push_str(&format!(", {} frames that no interface is given for", show_count(self.strange)));
+        }
+        if self.live {
+            return format!(
+                "no calls to NFS came by ({seen}); the work has to run meanwhile, and over this interface: ip route get SERVER names it"
+            );
         }
         format!(
             "no calls to NFS in it ({seen}); capture with tcpdump -s 0 -w FILE host SERVER while the work runs"

@@ -49,6 +49,8 @@ impl Confidence {
 const FEW: u64 = 10;
 /// Below this a part is not worth a sentence.
 const WORTH: f64 = 0.05;
+/// From this part of the calls on it matters that they cannot be read.
+const SOME: f64 = 0.02;
 
 /// What a part of the time was spent on.
 #[must_use]
@@ -288,6 +290,15 @@ impl Findings {
             }
             .to_owned(),
         );
+        if self.encrypted(totals) > SOME {
+            doubts.push(format!(
+                "{} of {} calls are encrypted (krb5p): which of them had to be stable, a capture tells of version 3 by their procedures, but for \
+                 WRITE, and of version 4 not at all; what they waited for storage is among the server's other work and the round trips \
+                 then (`landfast trace --mountstats` at the client knows the operations)",
+                count(totals.encrypted_calls),
+                count(totals.calls_seen)
+            ));
+        }
         if totals.calls_seen > totals.calls_matched {
             doubts.push(format!(
                 "{} of {} calls have no answer with times in the capture",
@@ -339,11 +350,21 @@ impl Findings {
         doubts
     }
 
+    /// The part of all calls that nobody can read. (What is encrypted is counted of the whole capture.)
+    fn encrypted(&self, totals: &Totals) -> f64 {
+        (totals.encrypted_calls as f64 / (totals.calls_seen as f64).max(1.0)).min(1.0)
+    }
+
     fn confidence(&self, totals: &Totals) -> Confidence {
         let matched = totals.calls_matched as f64 / (totals.calls_seen as f64).max(1.0);
-        if totals.calls_matched < 20 || matched < 0.5 {
+        let encrypted = self.encrypted(totals);
+        if totals.calls_matched < 20 || matched < 0.5 || encrypted > 0.5 {
             Confidence::Low
-        } else if matched < 0.98 || self.side == Side::Unknown || totals.calls_matched < 100 {
+        } else if encrypted > SOME
+            || matched < 0.98
+            || self.side == Side::Unknown
+            || totals.calls_matched < 100
+        {
             Confidence::Medium
         } else {
             Confidence::High

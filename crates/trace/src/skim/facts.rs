@@ -82,6 +82,33 @@ pub(crate) fn digest(bytes: &[u8]) -> u64 {
     FixedState::with_seed(0x6c61_6e64).hash_one(bytes)
 }
 
+/// Of a call of version 3 that is encrypted: what its procedure says. How stable a WRITE is to be it does not.
+pub(super) fn v3_encrypted(procedure: u32) -> Facts {
+    let class = match procedure {
+        proc::WRITE => Class::Light,
+        _ => v3_class(procedure),
+    };
+    Facts { class, makes: v3_makes(procedure), ..Facts::default() }
+}
+
+/// What a procedure of version 3 asks of the server; of a WRITE its arguments say more.
+fn v3_class(procedure: u32) -> Class {
+    match procedure {
+        proc::CREATE | proc::MKDIR | proc::SYMLINK | proc::MKNOD | proc::REMOVE | proc::RMDIR => {
+            Class::Metadata
+        }
+        proc::RENAME | proc::LINK | proc::SETATTR => Class::Metadata,
+        proc::COMMIT => Class::Commit,
+        proc::READ | proc::READDIR | proc::READDIRPLUS => Class::Fetch,
+        proc::WRITE => Class::Unstable,
+        _ => Class::Light,
+    }
+}
+
+fn v3_makes(procedure: u32) -> u16 {
+    u16::from(matches!(procedure, proc::CREATE | proc::SYMLINK | proc::MKNOD))
+}
+
 /// Of a call of version 3. `None`: more bytes are needed.
 pub(super) fn v3(procedure: u32, c: &mut Cursor<'_>, asked: Option<&dyn Asked>) -> Option<Facts> {
     let mut all = *c;
@@ -89,23 +116,17 @@ pub(super) fn v3(procedure: u32, c: &mut Cursor<'_>, asked: Option<&dyn Asked>) 
         return Some(Facts::default());
     }
     let handle = Some(digest(c.opaque()?));
-    let mut facts = Facts { handle, ..Facts::default() };
+    let (class, makes) = (v3_class(procedure), v3_makes(procedure));
+    let mut facts = Facts { handle, class, makes, ..Facts::default() };
     match procedure {
-        proc::LOOKUP => facts.name = Some(digest(c.opaque()?)),
-        proc::CREATE
+        proc::LOOKUP
+        | proc::CREATE
         | proc::MKDIR
         | proc::SYMLINK
         | proc::MKNOD
         | proc::REMOVE
         | proc::RMDIR
-        | proc::RENAME => {
-            facts.name = Some(digest(c.opaque()?));
-            facts.class = Class::Metadata;
-            facts.makes = u16::from(matches!(procedure, proc::CREATE | proc::SYMLINK | proc::MKNOD));
-        }
-        proc::SETATTR | proc::LINK => facts.class = Class::Metadata,
-        proc::COMMIT => facts.class = Class::Commit,
-        proc::READ | proc::READDIR | proc::READDIRPLUS => facts.class = Class::Fetch,
+        | proc::RENAME => facts.name = Some(digest(c.opaque()?)),
         proc::WRITE => {
             c.take(12)?;
             facts.class = write(c.u32()?);

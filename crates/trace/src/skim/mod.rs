@@ -525,6 +525,9 @@ impl Skim {
             Head::Call(call) => {
                 let kind = call.kind;
                 if matches!(kind.protection, Protection::Privacy | Protection::TlsProbe) {
+                    if (kind.program, kind.version) == (Program::Nfs, 3) {
+                        call.facts = facts::v3_encrypted(kind.procedure);
+                    }
                     return Some(State::Over);
                 }
                 if kind.protection == Protection::Integrity {

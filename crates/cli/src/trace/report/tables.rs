@@ -1,6 +1,7 @@
 //! The tables: procedures, what is called for a file, COMPOUNDs, clients and servers.
 
 use super::super::Found;
+use super::super::answer::compound_words;
 use super::parts::name as part_name;
 use super::svg::{percent, time};
 use crate::units::show_count;
@@ -8,7 +9,7 @@ use landfast_nfs::v3::NfsStat3;
 use landfast_nfs::v4::NfsStat;
 use landfast_trace::analysis::files::{Item, Shape};
 use landfast_trace::analysis::findings::{Findings, Pair};
-use landfast_trace::analysis::{compound, is_v4, name};
+use landfast_trace::analysis::{is_v4, name};
 use landfast_trace::skim::Program;
 use landfast_trace::table::{self, Place, Row, seconds};
 use maud::{Markup, html};
@@ -139,7 +140,7 @@ pub fn compounds(found: &Found) -> Option<Markup> {
                         td.n { (show_count(times.count())) }
                         @for percent in [50.0, 99.0] { td.n { (times.percentile_ns(percent).map_or_else(String::new, |ns| time(ns / 1e9))) } }
                         td.n { (time(times.sum_ns() / 1e9)) }
-                        td.sequence { (compound(ops)) }
+                        td.sequence { (compound_words(ops)) }
                     }
                 } }
             } }
