@@ -349,7 +349,7 @@ impl Engine {
         let mut epoch = self.epoch();
         if !matches!(*epoch.opening(), ToSay::Said) {
             // A failure shows below.
-            let _ = self.run(Bytes::new(), 0, false).await;
+            let _ = self.run_apart(Bytes::new(), 0).await;
             epoch = self.epoch();
         }
         let (asks, behind, apart) = self.asked(first, &epoch.limits);
@@ -362,7 +362,7 @@ impl Engine {
         body.extend_from_slice(&more);
         let (body, count) = (body.freeze(), asks.len() + count);
         if !apart {
-            return Answer::here(self.run(body, count, false).await.ok());
+            return Answer::here(self.run_apart(body, count).await.ok());
         }
         let Some((slot, highest)) = epoch.take().await else { return Answer::here(None) };
         epoch.opens.store(true, Ordering::Release);
@@ -581,6 +581,13 @@ impl Engine {
         }
         // Replies that were sent before the server knew may have set it meanwhile.
         epoch.reclaim_wanted.store(false, Ordering::Release);
+    }
+
+    /// In a task of its own, so that a caller who goes away leaves no slot in an unknown state.
+    async fn run_apart(self: &Arc<Self>, ops: Bytes, count: usize) -> Result<CompoundRes, SessionError> {
+        let engine = self.clone();
+        let task = tokio::spawn(async move { engine.run(ops, count, false).await });
+        task.await.unwrap_or(Err(SessionError::Ended))
     }
 
     async fn run(&self, ops: Bytes, count: usize, cachethis: bool) -> Result<CompoundRes, SessionError> {
