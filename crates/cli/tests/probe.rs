@@ -103,6 +103,13 @@ fn a_slow_log_is_found_in_each_version() {
             _ => assert!(number(&operations["taken"]) >= number(&operations["promised"]), "{operations}"),
         }
         assert_eq!(report["tls"]["offered"], false);
+        // It gives none; in version 4.0 it does not even call back.
+        for kind in ["read", "write"] {
+            let delegation = &report["delegations"][kind];
+            let why = delegation["why"].as_str().expect("a reason");
+            assert_eq!(delegation["offered"], false, "{version}");
+            assert_eq!(why.contains("did not call back at port"), version == "4.0", "{version}: {why}");
+        }
         assert!(number(&report["bandwidth"]["upload_bytes_per_s"]) > 1e6, "{version}");
         assert_eq!(served.left(), [] as [String; 0], "{version}");
     }
@@ -206,7 +213,7 @@ cd "$WORK"
 mkdir export read-only recovery
 cat > ganesha.conf <<END
 NFS_CORE_PARAM { NFS_Port = 2049; MNT_Port = 20048; NFS_Protocols = 3, 4; Enable_NLM = false; Enable_RQUOTA = false; Enable_UDP = false; }
-NFSv4 { Graceless = true; RecoveryBackend = fs; RecoveryRoot = "$WORK/recovery"; Minor_Versions = 0, 1, 2; }
+NFSv4 { Graceless = true; RecoveryBackend = fs; RecoveryRoot = "$WORK/recovery"; Minor_Versions = 0, 1, 2; Delegations = true; }
 EXPORT { Export_Id = 1; Path = "$WORK/export"; Pseudo = "/rw"; Access_Type = RW; Squash = No_Root_Squash; SecType = sys; Protocols = 3, 4; Transports = TCP; FSAL { Name = VFS; } }
 EXPORT { Export_Id = 2; Path = "$WORK/read-only"; Pseudo = "/ro"; Access_Type = RO; Squash = No_Root_Squash; SecType = sys; Protocols = 3, 4; Transports = TCP; FSAL { Name = VFS; } }
 LOG { Default_Log_Level = WARN; }
@@ -250,6 +257,12 @@ fn nfs_ganesha_in_each_version() {
         }
         if version != "3" {
             assert!(number(&report["operations_per_compound"]["taken"]) >= 16.0, "{report}");
+        }
+        // Its files have none; in version 4.0 it finds out beforehand whether it could call back.
+        if version == "4.0" {
+            for kind in ["read", "write"] {
+                assert_eq!(report["delegations"][kind]["why"], "the server called back, and gave none");
+            }
         }
         let words = file(format!("{version}.ro"));
         one_line_with(&words, &["cannot make a directory to measure in", "ROFS", "may write"]);

@@ -29,6 +29,7 @@ pub mod ask;
 pub mod burst;
 pub mod error;
 pub mod findings;
+pub mod forty;
 pub mod limits;
 pub mod offers;
 pub mod place;

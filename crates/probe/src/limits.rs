@@ -56,6 +56,12 @@ pub const DELEGATION_TRIES: u32 = 4;
 /// Pause between two of them.
 pub const DELEGATION_PAUSE: Duration = Duration::from_millis(50);
 
+/// How long a server of version 4.0 may take to call back before files are opened; it may also do so later.
+pub const CALLED_PATIENCE: Duration = Duration::from_secs(1);
+
+/// How long callbacks that are being answered are waited for at the end.
+pub const CALLED_SHUTDOWN: Duration = Duration::from_millis(100);
+
 /// Longest wait for one reply.
 pub const PATIENCE: Duration = Duration::from_secs(15);
 

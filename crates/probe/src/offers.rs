@@ -102,9 +102,7 @@ impl Delegations {
 pub fn delegations(target: &Target, dir: &Fh, names: [&str; 2]) -> Result<Delegations> {
     let minor = match target.version {
         Version::V4(minor @ 1..) => minor,
-        Version::V4(_) => {
-            return Ok(Delegations::not_asked("version 4.0 calls back on a port of the client's: not asked"));
-        }
+        Version::V4(_) => return crate::forty::delegations(target, dir, names),
         Version::V3 => return Ok(Delegations::not_asked("version 3 has none")),
     };
     let runtime = tokio::runtime::Builder::new_current_thread()

@@ -64,13 +64,18 @@ fn compound() -> Procedure {
 /// # Errors
 /// No server, or it refuses.
 pub fn client(target: &Target, minor: u32, patience: Duration) -> Result<Client> {
-    let wants = Wants {
+    Client::connect_as(&wants(), target, minor, patience)
+}
+
+/// Who this crate's clients are.
+pub fn wants() -> Wants {
+    Wants {
         who: "landfast probe",
         operations: OPERATIONS_MAX,
         slots: IN_FLIGHT.into_iter().max().unwrap_or(1) as u32,
         request_bytes: (BURST_WRITE_BYTES + AROUND_DATA) as u32,
-    };
-    Client::connect_as(&wants, target, minor, patience)
+        callbacks: None,
+    }
 }
 
 impl Four {

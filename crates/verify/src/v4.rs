@@ -14,15 +14,18 @@ use landfast_nfs::v4::args::{
 };
 use landfast_nfs::v4::attr::number;
 use landfast_nfs::v4::v40::{
-    CallbackClient, NfsClientId, OpenConfirmArgs, SetclientidArgs, SetclientidConfirmArgs,
+    CALLBACKS, CallbackClient, ClientAddr, NfsClientId, OpenConfirmArgs, SetclientidArgs,
+    SetclientidConfirmArgs,
 };
 use landfast_nfs::v4::{
     ArgOp, AttrValues, Bitmap, ChannelAttrs, ClientOwner, CompoundArgs, CompoundRes, FileHandle, FileType,
     NfsStat, NfsTime, OpNum, Opaque1024, PROC_COMPOUND, ResBody, ResOp, SessionId, SetTime, StableHow,
     Stateid, VERSION, flags,
 };
+use landfast_rpc::rpcbind::universal;
 use landfast_xdr::{Bytes, Decode};
 use std::collections::VecDeque;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 /// A client.
@@ -56,11 +59,13 @@ pub struct Wants {
     pub slots: u32,
     /// Bytes of a request.
     pub request_bytes: u32,
+    /// A port of this machine where callbacks of version 4.0 are answered; without one nobody listens.
+    pub callbacks: Option<u16>,
 }
 
 impl Wants {
     const ONE_BY_ONE: Wants =
-        Wants { who: "landfast verify", operations: 16, slots: 1, request_bytes: 64 << 10 };
+        Wants { who: "landfast verify", operations: 16, slots: 1, request_bytes: 64 << 10, callbacks: None };
 }
 
 const OWNER: &[u8] = b"landfast verify";
@@ -163,7 +168,7 @@ impl Client {
         let verifier = verifier()?;
         let id = Opaque1024(Bytes::from(format!("{} {}", wants.who, crate::op::hex(&verifier))));
         if minor == 0 {
-            client.set_clientid(verifier, id)?;
+            client.set_clientid(wants, verifier, id)?;
         } else {
             client.make_session(wants, verifier, id)?;
         }
@@ -171,16 +176,15 @@ impl Client {
     }
 
     /// RFC 7530 section 16.33.5.
-    fn set_clientid(&mut self, verifier: [u8; 8], id: Opaque1024) -> Result<()> {
+    fn set_clientid(&mut self, wants: &Wants, verifier: [u8; 8], id: Opaque1024) -> Result<()> {
+        let nowhere = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
+        let here = wants.callbacks.map(|port| Ok(SocketAddr::new(self.wire.local_ip()?, port)));
+        let here = here.transpose()?.unwrap_or(nowhere);
+        let netid: &[u8] = if here.is_ipv6() { b"tcp6" } else { b"tcp" };
+        let location = ClientAddr { netid: Bytes::from_static(netid), addr: Bytes::from(universal(here)) };
         let args = SetclientidArgs {
             client: NfsClientId { verifier, id },
-            callback: CallbackClient {
-                program: 0x4000_0000,
-                location: landfast_nfs::v4::v40::ClientAddr {
-                    netid: Bytes::from_static(b"tcp"),
-                    addr: Bytes::from_static(b"0.0.0.0.0.0"),
-                },
-            },
+            callback: CallbackClient { program: CALLBACKS, location },
             callback_ident: 0,
         };
         let results = patiently(|| self.raw(vec![ArgOp::Setclientid(args.clone())]))?;
@@ -228,7 +232,7 @@ impl Client {
             flags: 0,
             fore_chan_attrs: fore,
             back_chan_attrs: back,
-            cb_program: 0x4000_0000,
+            cb_program: CALLBACKS,
             sec_parms: vec![CallbackSecParms::None],
         };
         let results = patiently(|| self.raw(vec![ArgOp::CreateSession(args.clone())]))?;

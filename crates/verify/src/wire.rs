@@ -120,6 +120,15 @@ impl Wire {
         Ok(matches!(head(), Ok((head, verf)) if head == (xid, REPLY, ACCEPTED) && verf.body == MARK))
     }
 
+    /// The address of this machine by which the server knows it.
+    ///
+    /// # Errors
+    /// [`Error::Gone`].
+    pub fn local_ip(&self) -> Result<IpAddr> {
+        let addr = self.stream.local_addr().map_err(|why| self.gone(why))?;
+        Ok(addr.ip().to_canonical())
+    }
+
     fn gone(&self, why: io::Error) -> Error {
         Error::Gone { server: self.server.clone(), why }
     }

@@ -29,7 +29,7 @@ pub fn check(binary: &str, url: &str, vers: Vers) -> Result<(), String> {
     }
     // It hands out delegations for reading where it can call back.
     let offered = report["delegations"]["read"]["offered"] == true;
-    if offered != matches!(vers, Vers::V4_1 | Vers::V4_2) {
+    if offered == (vers == Vers::V3) {
         return wrong("delegations");
     }
     let listed = output(&mut command(binary, ["ls", url]))?;

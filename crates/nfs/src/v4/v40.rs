@@ -4,6 +4,9 @@
 use super::types::{Opaque1024, Stateid, Verifier};
 use landfast_xdr::{Bytes, Decode, Encode};
 
+/// The program number by which servers call back: one of those that anybody may use (RFC 5531 section 8.3).
+pub const CALLBACKS: u32 = 0x4000_0000;
+
 /// `nfs_client_id4` (RFC 7530 section 2.2.15).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct NfsClientId {

@@ -1,0 +1,240 @@
+//! Delegations of version 4.0 (RFC 7530 sections 10.2 and 10.4): the server has to reach a port of the client's before it gives any.
+
+use crate::error::{Error, Result};
+use crate::limits::{CALLED_PATIENCE, CALLED_SHUTDOWN, DELEGATION_PAUSE, DELEGATION_TRIES, PATIENCE};
+use crate::offers::{Delegation, Delegations};
+use crate::v4::wants;
+use bytes::Bytes;
+use landfast_nfs::v4::args::{CloseArgs, OpenArgs, OpenClaim, OpenHow, owner};
+use landfast_nfs::v4::callback::{CB_PROC_COMPOUND, CB_PROC_NULL, CB_VERSION, CbCompoundRes, CbRes};
+use landfast_nfs::v4::res::{OpenDelegation, OpenRes};
+use landfast_nfs::v4::v40::{CALLBACKS, OpenConfirmArgs};
+use landfast_nfs::v4::{
+    ArgOp, CompoundArgs, CompoundRes, FileHandle, NfsStat, OpNum, PROC_COMPOUND, ResBody, Stateid, VERSION,
+    flags,
+};
+use landfast_rpc::Service;
+use landfast_rpc::conn::{CallHeader, ConnInfo, Program, Response};
+use landfast_rpc::server::{Server, ServerConfig};
+use landfast_verify::Target;
+use landfast_verify::client::Fh;
+use landfast_verify::error::Error as Said;
+use landfast_verify::v4::{Client, Wants};
+use landfast_verify::wire::{Procedure, Wire};
+use landfast_xdr::{Decode, Encode, Reader};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+
+const PROGRAMS: &[Program] = &[Program { number: CALLBACKS, low: CB_VERSION, high: CB_VERSION }];
+
+/// CB_RECALL (RFC 7530 section 15.2).
+const RECALL: u32 = 4;
+
+/// Answers the server.
+struct Answers {
+    /// Told of the first NULL.
+    called: Mutex<Option<mpsc::Sender<()>>>,
+    was_called: AtomicBool,
+}
+
+impl Service for Answers {
+    fn programs(&self) -> &[Program] {
+        PROGRAMS
+    }
+
+    async fn call(&self, _: &Arc<ConnInfo>, call: CallHeader, body: Bytes) -> Response {
+        match call.proc {
+            CB_PROC_NULL => {
+                self.was_called.store(true, Ordering::Release);
+                drop(self.called.lock().unwrap_or_else(PoisonError::into_inner).take());
+                Response::Success(Bytes::new())
+            }
+            CB_PROC_COMPOUND => answer(body).map_or(Response::GarbageArgs, Response::Success),
+            _ => Response::ProcUnavail,
+        }
+    }
+}
+
+/// What is given goes back at once anyway: to a recall there is nothing to do. Others are about what nobody holds.
+fn answer(body: Bytes) -> Option<Bytes> {
+    let mut r = Reader::new(body);
+    let (tag, _minor, _ident) = (Bytes::decode(&mut r).ok()?, r.u32().ok()?, r.u32().ok()?);
+    let first = if r.u32().ok()? > 0 { Some(r.u32().ok()?) } else { None };
+    let status = match first {
+        None | Some(RECALL) => NfsStat::NFS4_OK,
+        Some(_) => NfsStat::NFS4ERR_BADHANDLE,
+    };
+    let results = first.map(|op| CbRes { op: OpNum(op), status, sequence: None }).into_iter().collect();
+    Some(CbCompoundRes { status, tag, results }.to_bytes())
+}
+
+/// Where the server may call.
+struct Listening {
+    runtime: Runtime,
+    server: Option<Server>,
+    answers: Arc<Answers>,
+    called: mpsc::Receiver<()>,
+    port: u16,
+}
+
+impl Listening {
+    /// On a free port of every address of this machine.
+    fn start() -> std::io::Result<Listening> {
+        // Calls are answered while this thread waits for the server.
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+        let any: [SocketAddr; 2] = [(Ipv6Addr::UNSPECIFIED, 0).into(), (Ipv4Addr::UNSPECIFIED, 0).into()];
+        let (sender, called) = mpsc::channel();
+        let answers =
+            Arc::new(Answers { called: Mutex::new(Some(sender)), was_called: AtomicBool::new(false) });
+        let service = answers.clone();
+        let server = runtime.block_on(async {
+            Server::start(TcpListener::bind(&any[..]).await?, service, ServerConfig::default())
+        })?;
+        let port = server.local_addr().port();
+        Ok(Listening { runtime, server: Some(server), answers, called, port })
+    }
+
+    /// Waits until the server has called, at most so long.
+    fn wait(&self, patience: Duration) -> bool {
+        // The sender goes with the first call; nothing is ever sent.
+        let _ = self.called.recv_timeout(patience);
+        self.answers.was_called.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        if let Some(server) = self.server.take() {
+            self.runtime.block_on(server.shutdown(CALLED_SHUTDOWN));
+        }
+    }
+}
+
+/// A client ID that can be called back, and its open owner.
+struct Forty {
+    client: Client,
+    seqid: u32,
+}
+
+impl Forty {
+    fn compound(&mut self, ops: Vec<ArgOp>) -> Result<CompoundRes> {
+        let announced = ops.len() as u32;
+        let args = CompoundArgs { tag: Bytes::new(), minor_version: 0, announced, ops };
+        let to = Procedure { prog: landfast_nfs::PROGRAM, vers: VERSION, proc: PROC_COMPOUND };
+        let wire: &mut Wire = self.client.wire();
+        let res =
+            CompoundRes::from_bytes(wire.call(to, &args)?).map_err(|e| Said::Nonsense(e.to_string()))?;
+        let counted = |op| matches!(op, OpNum::OPEN | OpNum::CLOSE | OpNum::OPEN_CONFIRM);
+        let counted = res.results.iter().filter(|r| counted(r.op) && r.status.advances_seqid()).count();
+        self.seqid = self.seqid.wrapping_add(counted as u32);
+        Ok(res)
+    }
+
+    /// Opens a file and closes it again: whether there was a delegation of this kind.
+    fn open(&mut self, dir: &FileHandle, name: &str, share_access: u32) -> Result<Delegation> {
+        let none = |why: String| Delegation { offered: false, why: Some(why) };
+        let args = OpenArgs {
+            seqid: self.seqid,
+            share_access,
+            share_deny: flags::OPEN4_SHARE_DENY_NONE,
+            owner: owner(self.client.clientid(), b"delegation"),
+            openhow: OpenHow::NoCreate,
+            claim: OpenClaim::Null(Bytes::copy_from_slice(name.as_bytes())),
+        };
+        let reply = self.compound(vec![ArgOp::Putfh(dir.clone()), ArgOp::Open(args), ArgOp::Getfh])?;
+        let (mut opened, mut fh) = (None, None);
+        for result in reply.results {
+            match result.body {
+                ResBody::Open(open) => opened = Some(open),
+                ResBody::Getfh(handle) => fh = Some(handle),
+                _ => {}
+            }
+        }
+        let (Some(open), Some(fh)) = (opened, fh) else {
+            return Ok(none(format!("OPEN: {}", reply.status)));
+        };
+        let open_stateid = self.confirmed(&open, &fh)?;
+        let mut back = vec![ArgOp::Putfh(fh)];
+        let wants_write = share_access == flags::OPEN4_SHARE_ACCESS_BOTH;
+        let said = match &open.delegation {
+            OpenDelegation::Read { stateid, .. } => {
+                back.push(ArgOp::DelegReturn(*stateid));
+                if wants_write {
+                    none("one for reading was given".into())
+                } else {
+                    Delegation { offered: true, why: None }
+                }
+            }
+            OpenDelegation::Write { stateid, .. } => {
+                back.push(ArgOp::DelegReturn(*stateid));
+                Delegation { offered: true, why: None }
+            }
+            OpenDelegation::None | OpenDelegation::NoneExt(_) => Delegation { offered: false, why: None },
+        };
+        back.push(ArgOp::Close(CloseArgs { seqid: self.seqid, open_stateid }));
+        let closed = self.compound(back)?.status;
+        if closed.is_ok() { Ok(said) } else { Ok(none(format!("DELEGRETURN or CLOSE: {closed}"))) }
+    }
+
+    /// An owner's first open has to be confirmed; servers give nothing before.
+    fn confirmed(&mut self, open: &OpenRes, fh: &FileHandle) -> Result<Stateid> {
+        if open.rflags & flags::OPEN4_RESULT_CONFIRM == 0 {
+            return Ok(open.stateid);
+        }
+        let confirm = OpenConfirmArgs { open_stateid: open.stateid, seqid: self.seqid };
+        let reply = self.compound(vec![ArgOp::Putfh(fh.clone()), ArgOp::OpenConfirm(confirm)])?;
+        let confirmed = reply.results.into_iter().find_map(|r| match r.body {
+            ResBody::OpenConfirm(stateid) => Some(stateid),
+            _ => None,
+        });
+        Ok(confirmed.unwrap_or(open.stateid))
+    }
+
+    fn wish(&mut self, dir: &FileHandle, name: &str, share_access: u32) -> Result<Delegation> {
+        let mut said = Delegation { offered: false, why: None };
+        for attempt in 0..DELEGATION_TRIES {
+            if attempt > 1 {
+                // The first only confirms. Nothing tells when the server trusts that it can call back.
+                std::thread::sleep(DELEGATION_PAUSE);
+            }
+            said = self.open(dir, name, share_access)?;
+            if said.offered {
+                break;
+            }
+        }
+        Ok(said)
+    }
+}
+
+/// Opens two files as a client that can be called back.
+///
+/// # Errors
+/// The server is gone. That it gives none is a finding.
+pub fn delegations(target: &Target, dir: &Fh, names: [&str; 2]) -> Result<Delegations> {
+    let listening = Listening::start().map_err(|e| Error::Unable(format!("no port for callbacks: {e}")))?;
+    let wants = Wants { callbacks: Some(listening.port), ..wants() };
+    let mut forty = Forty { client: Client::connect_as(&wants, target, 0, PATIENCE)?, seqid: 0 };
+    listening.wait(CALLED_PATIENCE);
+    let dir = FileHandle(Bytes::copy_from_slice(dir));
+    let read = forty.wish(&dir, names[0], flags::OPEN4_SHARE_ACCESS_READ)?;
+    let write = forty.wish(&dir, names[1], flags::OPEN4_SHARE_ACCESS_BOTH)?;
+    let why = match listening.wait(Duration::ZERO) {
+        true => "the server called back, and gave none".to_owned(),
+        false => {
+            format!(
+                "the server did not call back at port {} of this machine: it gives none, or cannot reach it",
+                listening.port
+            )
+        }
+    };
+    let because = |d: Delegation| match d {
+        Delegation { offered: false, why: None } => Delegation { offered: false, why: Some(why.clone()) },
+        said => said,
+    };
+    Ok(Delegations { read: because(read), write: because(write) })
+}
