@@ -41,7 +41,8 @@ pub enum Command {
     /// What GNU tools do, on an NFS server
     #[command(flatten)]
     Tool(crate::commands::args::Tools),
-    /// Where the time goes: the service times of the NFS calls in a capture
+    /// Where the time goes: what bounds the NFS work in a capture, why, and what would change it
+    #[command(after_help = TRACE_HELP)]
     Trace(TraceArgs),
     /// What each call to a live server takes from here, and what bounds small files on it
     #[command(
@@ -50,6 +51,7 @@ pub enum Command {
     )]
     Probe(ProbeArgs),
     /// How long `tar -x` takes onto a server, now and with other devices, clients or networks
+    #[command(after_help = PREDICT_HELP)]
     Predict(crate::predict::args::PredictArgs),
     /// Whether any NFS server keeps what it acknowledged when its power is cut
     #[command(subcommand)]
@@ -145,10 +147,32 @@ pub struct ServeArgs {
     pub stats_file: Option<PathBuf>,
 }
 
+/// How captures are made and read.
+const TRACE_HELP: &str = "\
+A capture of the work, at the client or at the server:
+  tcpdump -i any -s 0 -w work.pcap host SERVER     or: ... -w - host SERVER | landfast trace -
+  landfast trace work.pcap                         the verdict, why, what would change it; the table; calls for each file
+  landfast trace --report page.html work.pcap      the same with charts, for whoever decides
+  landfast trace --merge server.pcap client.pcap   of both ends: the network's part of each call
+Without a file:
+  landfast trace --interface eth0 --server SERVER  until Ctrl-C
+  landfast trace --mountstats --interval 30        from the client's counters
+
+Exit status: 0 done, 1 something of --fail-if is so, 2 nothing could be said.";
+
+/// What goes together.
+const PREDICT_HELP: &str = "\
+Together with the others:
+  landfast trace --json work.pcap | landfast predict --trace -
+  landfast probe --json nfs://SERVER/PATH | landfast predict --probe - --dir /srv/data
+  landfast predict --rtt 1ms --persistence 4ms --files 290000 --log-device 50us
+
+Exit status: 0 done, 1 part of a directory could not be read and is not counted, 2 nothing could be said.";
+
 /// `landfast trace`.
 #[derive(Debug, Args)]
 pub struct TraceArgs {
-    /// A capture: pcap or pcapng as tcpdump and Wireshark write them, also compressed; - for standard input
+    /// A capture: pcap or pcapng as tcpdump and Wireshark write them, also in gzip, bzip2, xz or zstd; - for standard input
     #[arg(
         required = false,
         required_unless_present_any = ["mountstats", "interface"],
@@ -176,7 +200,7 @@ pub struct TraceArgs {
     /// With --mountstats: read again after so many seconds, and tell what came in between
     #[arg(long, value_name = "SECONDS", requires = "mountstats", value_parser = crate::trace::interval)]
     pub interval: Option<Duration>,
-    /// One line for each call and each reply
+    /// One line for each call and each reply, as tshark prints them
     #[arg(long)]
     pub list: bool,
     /// The tables and what was seen of the capture, for programs
@@ -212,7 +236,7 @@ pub struct OnlyArgs {
     /// Only calls about files of this name (shell wildcards), or with this handle, as --list shows it: 0x1d14c75e
     #[arg(long = "file", value_name = "NAME|0xFH", value_parser = crate::trace::file)]
     pub about: Option<landfast_trace::filter::File>,
-    /// Only these procedures, and COMPOUNDs sent for these operations
+    /// Only these procedures, and COMPOUNDs sent for these operations: WRITE,COMMIT; also of callbacks: CB_RECALL
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub procedure: Vec<Procedure>,
     /// Only calls that began then or later: seconds since the first frame, or as 2026-11-23T05:13:00.5Z

@@ -129,7 +129,7 @@ const TOP: f64 = 6.0;
 fn draw(calls: &[Timed], apart: &Apart, width: f64) -> Markup {
     let narrow = width < 500.0;
     let names = calls.iter().map(|call| wide(&label(call))).fold(0.0, f64::max);
-    let left = (names + 16.0).clamp(60.0, if narrow { 112.0 } else { 210.0 });
+    let left = (names + 16.0).clamp(60.0, if narrow { 124.0 } else { 210.0 });
     let first = calls.iter().map(|call| call.begun_ns).min().unwrap_or(0);
     let since = |ns: i64| ns.saturating_sub(first) as f64 / 1e9;
     let span = calls.iter().map(|call| since(call.ended_ns())).fold(1e-9, f64::max);
