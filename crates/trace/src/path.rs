@@ -78,11 +78,11 @@ impl Way {
         }
         let news = self.acked.is_none_or(|acked| is_behind(ack, acked));
         if news {
-            if let (Some(end), Some(acked), Some(shortest)) = (self.long, self.acked, self.shortest_ns) {
-                if end.wrapping_sub(acked).cast_signed() > DELAYED_MAX {
+            if let (Some(end), Some(shortest)) = (self.long, self.shortest_ns) {
+                // What acknowledges the end may have waited for more, or for a program to read.
+                if is_behind(end, ack) {
                     self.rest.1 = ns.saturating_sub(shortest).max(self.rest.1);
-                }
-                if !is_behind(end, ack) {
+                } else {
                     self.long = None;
                 }
             }
@@ -127,6 +127,11 @@ impl Way {
         number != 0 && before != 0 && passed > pieces && passed <= pieces + NUMBERS_MAX
     }
 
+    /// What segments wait behind is a hole in the capture.
+    pub fn no_loss(&mut self) {
+        self.early_ns = None;
+    }
+
     /// Segments wait behind a hole, or no longer: since when they did.
     pub fn waits(&mut self, waits: bool, ns: i64) -> Option<i64> {
         match (waits, self.early_ns) {
@@ -144,15 +149,20 @@ impl Way {
         }
     }
 
-    /// More bytes went by: those before are on their way no longer alone. From when to when they were, if that was long.
-    pub fn moved(&mut self, ns: i64) -> Option<(i64, i64)> {
+    /// More bytes went by.
+    pub fn sent_at(&mut self, ns: i64) {
         self.sent_ns = ns;
-        let (from, until) = std::mem::replace(&mut self.rest, (ns, ns));
-        (until.saturating_sub(from) > QUEUE_NS).then_some((from, until))
+        self.rest = (ns, ns);
     }
 
-    /// The same, when something else happened.
-    pub fn moved_until_now(&mut self) -> Option<(i64, i64)> {
+    /// Whether nothing was heard that tells of bytes on their way, and nothing was lost.
+    pub fn is_quiet(&self) -> bool {
+        self.rest.1 <= self.rest.0 && self.held_back_ns == 0
+    }
+
+    /// From when to when bytes were on their way of which nothing more was sent, as far as it is known and was not told before, if that was
+    /// long.
+    pub fn moved(&mut self) -> Option<(i64, i64)> {
         let (from, until) = self.rest;
         let long = until.saturating_sub(from) > QUEUE_NS;
         self.rest.0 = if long { until } else { from };
@@ -175,11 +185,8 @@ impl Way {
     }
 }
 
-/// Longer messages are more than a few segments.
-pub(crate) const LONG_MIN: u64 = 8 * 1460;
-
-/// The acknowledgement of so many bytes may be delayed by the other end (RFC 1122 section 4.2.3.2: of less than two segments).
-const DELAYED_MAX: i32 = 2 * 1460;
+/// Longer messages are acknowledged in parts (RFC 9293 section 3.8.6.3: every second segment).
+pub(crate) const LONG_MIN: u64 = 3 * 1460;
 
 /// What goes over a network uncut.
 const PIECE_MAX: u32 = 1460;

@@ -348,22 +348,32 @@ impl Connection {
         let len = u32::try_from(packet.payload.len()).unwrap_or(u32::MAX).saturating_add(packet.missing);
         let end = (len > 0 || tcp.syn).then(|| seq.wrapping_add(len));
         let pause = at.ns.saturating_sub(self.progress_ns);
-        let missing = self.ways[dir].numbered(tcp.packet, len) && in_vain(&self.ways, pause);
+        // Where it goes on with the byte that was waited for, what did not come here was sent again, and is not missing in the capture.
+        let missing = self.ways[dir].numbered(tcp.packet, len)
+            && in_vain(&self.ways, pause)
+            && self.halves[dir].next() == Some(seq);
         if let Some(since) = self.progress(dir, end, missing, tcp.ack, at.ns) {
             self.ways[dir].lost(at.ns, both_ways(&self.ways));
             common.observer.stall(ends, since, at.ns);
         }
         if len > 0 {
-            self.went_on(dir, ends, at.ns, common);
+            if !self.is_quiet(dir) {
+                self.went_on(dir, ends, at.ns, common);
+            }
+            self.ways[dir].sent_at(at.ns);
         }
         if let Some(ack) = tcp.ack
             && self.halves[1 - dir].waits()
         {
             let mut other = Vec::new();
             let wish = wish(&common.observer);
+            let holes = self.halves[1 - dir].seen.holes;
             self.with(1 - dir, wish, &mut other, |half, around| {
                 half.acknowledged(ack, &mut common.stored, around);
             });
+            if self.halves[1 - dir].seen.holes > holes {
+                self.ways[1 - dir].no_loss();
+            }
             let back = Ends { from: packet.to, to: packet.from };
             self.settle(1 - dir, back, &mut other, common);
         }
@@ -381,10 +391,17 @@ impl Connection {
         }
     }
 
+    /// Whether nothing is to be said of the time before a segment with bytes: as mostly.
+    fn is_quiet(&self, dir: usize) -> bool {
+        let other = &self.halves[1 - dir].stream;
+        self.ways[0].is_quiet() && self.ways[1].is_quiet() && other.inside_since_ns(LONG_MIN).is_none()
+    }
+
     /// A segment with bytes goes by: what the connection did before it.
+    #[cold]
     fn went_on<O: Observer>(&mut self, dir: usize, ends: Ends, ns: i64, common: &mut Common<O>) {
         let back = Ends { from: ends.to, to: ends.from };
-        if let Some((from, until)) = self.ways[1 - dir].moved_until_now() {
+        if let Some((from, until)) = self.ways[1 - dir].moved() {
             common.observer.moving(back, from, until);
         }
         // Of a call that is not whole nobody was told yet.
@@ -399,7 +416,7 @@ impl Connection {
         {
             common.observer.stall(ends, before, ns);
         }
-        if let Some((from, until)) = self.ways[dir].moved(ns) {
+        if let Some((from, until)) = self.ways[dir].moved() {
             common.observer.moving(ends, from, until);
         }
     }
@@ -484,6 +501,7 @@ impl Connection {
                         self.with(1 - dir, wish, &mut calls, |half, around| {
                             half.give_up(&mut common.stored, around);
                         });
+                        self.ways[1 - dir].no_loss();
                         let back = Ends { from: ends.to, to: ends.from };
                         for Message { head, times } in calls {
                             match head {

@@ -177,6 +177,44 @@ fn two_programs_at_once_are_no_shorter_way() {
 }
 
 #[test]
+fn frames_that_the_capture_lost_are_no_loss() {
+    // One in forty frames is not in the file; what came behind it waits there for nothing.
+    let (far, mut at) = (10 * MS, 0u32);
+    for (to_server, to_client) in [(far, 0), (0, far)] {
+        let mut wire = opened(to_server, to_client);
+        for xid in 10..300 {
+            ask(&mut wire, xid, to_server, to_client);
+        }
+        wire.frames.retain(|_| {
+            at += 1;
+            at < 10 || at % 41 > 0
+        });
+        let found = assert_bound(&wire, Bound::Rtt, 0.9);
+        assert!(found.shares.loss < 0.02 * found.shares.total(), "{:?}", found.shares);
+    }
+}
+
+#[test]
+fn a_program_that_reads_late_is_no_narrow_line() {
+    // The server hears of the end of a WRITE when its program reads it.
+    let mut wire = opened(200 * US, 0);
+    for xid in 10..60 {
+        let from = wire.seq.0;
+        wire.send(true, &write(xid, 12_000));
+        wire.heard[1] = Some(from.wrapping_add(2896));
+        wire.wait(200 * US);
+        wire.ack(false);
+        wire.heard[1] = None;
+        wire.wait(8 * MS);
+        wire.ack(false);
+        wire.send(false, &reply(xid, &[0; 140]));
+        wire.wait(50 * US);
+    }
+    let found = find(&wire);
+    assert!(found.shares.bandwidth < 0.1 * found.shares.total(), "{:?}", found.shares);
+}
+
+#[test]
 fn an_answer_that_is_sent_again_ends_no_loss() {
     // At the client: a call is lost behind here, and with it what it said of the answer before, which comes again first.
     let mut wire = opened(MS, 0);

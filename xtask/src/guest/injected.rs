@@ -7,6 +7,7 @@ mod ganesha;
 mod slow;
 
 use std::fs;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -19,7 +20,7 @@ use super::client::{self, Client};
 use super::ether::Ether;
 use super::image;
 use super::machine::{Hardware, Machine};
-use super::network::Link;
+use super::network::{Link, SERVER};
 use super::recipe::{Kernel, Vers};
 use super::server::{Server, chosen_binary};
 use crate::packages;
@@ -90,7 +91,7 @@ pub fn run(options: &Options) -> Result<ExitCode, String> {
     for case in CASES.iter().filter(|case| options.wants(case)) {
         let start = Instant::now();
         let files = ["client", "server"].map(|end| dir.join(case.name).join(format!("{end}.pcap")));
-        let mut once = || stage.capture(case, &files).and_then(|()| judge(case, &binary, &files));
+        let mut once = || stage.capture(case, &files).and_then(|port| judge(case, &binary, &files, port));
         let result = once().or_else(|why| {
             eprintln!("{}: once more: {why}", case.name);
             once()
@@ -141,13 +142,14 @@ impl Stage {
         Ok(Stage { client, ether, ganesha, landfast, data, stable })
     }
 
-    /// Does a case's work while its captures are made.
-    fn capture(&mut self, case: &Case, files: &[PathBuf; 2]) -> Result<(), String> {
+    /// Does a case's work while its captures are made; the server's port.
+    fn capture(&mut self, case: &Case, files: &[PathBuf; 2]) -> Result<u16, String> {
         if let Some(dir) = files[0].parent() {
             fs::create_dir_all(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
         }
         self.ether.set(Default::default());
-        let mount = self.mount(case);
+        let port = self.port(case)?;
+        let mount = self.mount(case, port);
         let run = |this: &mut Stage, script: &str| this.client.run(Some(case.vers), script);
         run(self, &format!("{mount}\nrm -rf $WORK\nmkdir $WORK\n{}\nforget\numount $MNT", case.prepare))?;
         self.disks(&format!("flush_us={} read_us={}", case.flush_ms * 1e3, case.read_ms * 1e3))?;
@@ -173,7 +175,7 @@ impl Stage {
         }
         self.disks("flush_us=0 read_us=0")?;
         self.ether.set(Default::default());
-        done.map(drop).map_err(|why| {
+        done.map(|_| port).map_err(|why| {
             let _ = self.client.run(None, "umount -lf $MNT");
             format!("{why}\n{}\n{}", self.ganesha.said(), self.landfast.said())
         })
@@ -184,14 +186,29 @@ impl Stage {
         self.stable.disk.control(words)
     }
 
+    /// Where a case's server is.
+    fn port(&self, case: &Case) -> Result<u16, String> {
+        let server = match case.who {
+            Who::Landfast => self.landfast.address(),
+            _ => {
+                let address = SERVER.parse().map_err(|e| format!("{SERVER}: {e}"))?;
+                SocketAddr::new(address, ganesha::PORTS[0])
+            }
+        };
+        match case.each_ms {
+            0 => Ok(server.port()),
+            ms => slow::delayed(server, Duration::from_millis(ms)),
+        }
+    }
+
     /// The script that mounts what a case is about.
-    fn mount(&self, case: &Case) -> String {
+    fn mount(&self, case: &Case, port: u16) -> String {
         let volume = match case.who {
-            Who::Landfast => return format!("mount_export {}", case.options),
+            Who::Landfast => return format!("PORT={port}\nmount_export {}", case.options),
             Who::Ganesha => (EXPORTS[0], &self.data),
             Who::GaneshaStable => (EXPORTS[1], &self.stable),
         };
-        let [port, mount] = ganesha::PORTS;
+        let [_, mount] = ganesha::PORTS;
         let (what, more) = match case.vers {
             Vers::V3 => {
                 let path = volume.1.path.join("ganesha").display().to_string();
@@ -204,9 +221,9 @@ impl Stage {
 }
 
 /// What both captures of a case say; an error if one says something wrong.
-fn judge(case: &Case, binary: &Path, files: &[PathBuf; 2]) -> Result<String, String> {
+fn judge(case: &Case, binary: &Path, files: &[PathBuf; 2], port: u16) -> Result<String, String> {
     // Of what was sent again tshark leaves out calls, most of them where the beginning of the connection was sent again.
-    let port = (case.who != Who::Landfast && case.line.lost_of_1000 == 0).then_some(ganesha::PORTS[0]);
+    let compared = case.line.lost_of_1000 == 0;
     let mut said = Vec::new();
     let mut wrong = Vec::new();
     for (end, file) in ["client", "server"].iter().zip(files) {
@@ -225,7 +242,7 @@ fn judge(case: &Case, binary: &Path, files: &[PathBuf; 2]) -> Result<String, Str
         if seen != matched {
             wrong.push(format!("{end}: {matched} of {seen} calls matched"));
         }
-        if let Some(port) = port {
+        if compared {
             let theirs = procedures_of_tshark(file, port, case.vers)?;
             if let Err(why) = same("procedures", &rows_of_ours(&report, case.vers, false)?, &theirs) {
                 wrong.push(format!("{end}: {why}"));

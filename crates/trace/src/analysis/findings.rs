@@ -153,6 +153,9 @@ struct Regular {
     pauses: Vec<Pause>,
 }
 
+/// So many in a hundred do not exceed what is usual.
+const USUAL: f64 = 75.0;
+
 /// Fewer of a kind are measured by all kinds together.
 const KIND_MIN: u64 = 8;
 
@@ -160,13 +163,13 @@ impl Regular {
     fn of(follows: &BTreeMap<(u8, u8), Spread>) -> Self {
         let mut all = Spread::default();
         follows.values().for_each(|spread| all.merge(spread));
-        let usual = all.percentile_ns(75.0).unwrap_or(0.0);
+        let usual = all.percentile_ns(USUAL).unwrap_or(0.0);
         let (mut regular, mut total) = (0.0, 0.0);
         let mut pauses = Vec::new();
         for ((before, after), spread) in follows {
             let most = match spread.count() {
                 0..KIND_MIN => usual,
-                _ => spread.percentile_ns(75.0).unwrap_or(usual),
+                _ => spread.percentile_ns(USUAL).unwrap_or(usual),
             };
             let sum_ns = spread.sum_of(|ns| ns.min(most));
             let median_ns = spread.percentile_ns(50.0).unwrap_or(0.0);
@@ -234,12 +237,14 @@ fn beyond_light<'a>(
     in_waits: f64,
 ) -> impl Iterator<Item = (f64, u64, f64)> + 'a {
     let all = waits.count() as f64;
+    // What comes seldom says nothing of the others.
+    let usual = light.percentile_ns(USUAL).unwrap_or(0.0);
     let mut seen = 0.0;
     waits.steps().map(move |(ns, count, weight)| {
         let from = seen;
         seen += count as f64;
-        let light = light.mean_between_ns(from / all, seen / all);
-        let lasting = (ns - in_waits.max(light.unwrap_or(0.0))).max(0.0);
+        let light = light.mean_between_ns(from / all, seen / all).map_or(0.0, |ns| ns.min(usual));
+        let lasting = (ns - in_waits.max(light)).max(0.0);
         (lasting, count, if ns > 0.0 { weight * lasting / ns } else { 0.0 })
     })
 }

@@ -138,7 +138,7 @@ struct Writer<'a> {
 impl Ledger for Writer<'_> {
     fn spent(&mut self, spent: &Spent) {
         let Spent { exchange, wait, moving, paused, lost } = spent;
-        let ns = (exchange.at[2] - exchange.at[1]).max(0);
+        let ns = exchange.waited_ns;
         let network = exchange.network_ns.map(|network| network.clamp(0, ns));
         let rest = ns - network.unwrap_or(0);
         let part = if ns > 0 { rest as f64 / ns as f64 } else { 1.0 };
@@ -326,7 +326,8 @@ impl Observer for Analysis {
             let at = [call.times.first.ns, whole.ns, reply.times.first.ns, end.ns].map(sane);
             let paused_ns = call.times.paused_ns.saturating_add(reply.times.paused_ns);
             let network_ns = self.both.as_mut().and_then(|both| both.network_ns(label, call, reply));
-            Some(Exchange { connection, class, label, at, paused_ns, network_ns })
+            let waited_ns = (at[2] - at[1]).max(0);
+            Some(Exchange { connection, class, label, at, waited_ns, paused_ns, network_ns })
         } else {
             None
         };

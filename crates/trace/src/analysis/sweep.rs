@@ -19,6 +19,8 @@ pub(super) struct Exchange {
     pub label: u8,
     /// First and last byte of the call, first and last byte of the reply, in nanoseconds.
     pub at: [i64; 4],
+    /// Between the second and the third, whatever was accounted for before.
+    pub waited_ns: i64,
     /// Nanoseconds in which the sender of either waited for acknowledgements.
     pub paused_ns: i64,
     /// Nanoseconds of its wait that are the network's, where that is known.
@@ -379,7 +381,15 @@ mod tests {
     }
 
     fn exchange(connection: u32, at: [i64; 4]) -> Exchange {
-        Exchange { connection, class: Class::Light, label: 0, at, paused_ns: 0, network_ns: None }
+        Exchange {
+            connection,
+            class: Class::Light,
+            label: 0,
+            at,
+            waited_ns: at[2] - at[1],
+            paused_ns: 0,
+            network_ns: None,
+        }
     }
 
     fn stalls(stalls: &[(u32, i64, i64)]) -> Vec<Aside> {

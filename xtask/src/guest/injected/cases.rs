@@ -33,6 +33,8 @@ pub struct Case {
     pub flush_ms: f64,
     /// What a read of it takes.
     pub read_ms: f64,
+    /// What the server takes for each answer, on top.
+    pub each_ms: u64,
     /// The server stands still for so many milliseconds of ten.
     pub starved: u64,
     /// What is done before, by a mount of its own.
@@ -53,6 +55,7 @@ const BASE: Case = Case {
     line: Line { round_trip: Duration::ZERO, megabits: 0, lost_of_1000: 0 },
     flush_ms: 0.0,
     read_ms: 0.0,
+    each_ms: 0,
     starved: 0,
     prepare: "",
     work: TWO,
@@ -76,6 +79,8 @@ const TWO: &str = "tar -C $WORK -xf /root/two.tar";
 const SOME: &str = "tar -C $WORK -xf /root/two.tar ./d0 ./d1 ./d2";
 const FOUR_SOME: &str =
     "for i in 1 2 3 4; do mkdir $WORK/$i; tar -C $WORK/$i -xf /root/two.tar ./d$i & done; wait";
+const READ_ALL: &str = "cat $WORK/l* >/dev/null";
+const RANDOM: &str = "for i in $(seq 60); do echo hello$i >$WORK/f$i; sleep 0.0$((RANDOM % 90 + 10)); done";
 const FIVE: &str = "tar -C $WORK -xf /root/five.tar";
 const FOUR: &str = "for i in 1 2 3 4; do mkdir $WORK/$i; tar -C $WORK/$i -xf /root/two.tar & done; wait";
 const THINK: &str = "for i in $(seq 40); do echo hello$i >$WORK/f$i; sleep 0.04; done";
@@ -298,6 +303,71 @@ pub const CASES: &[Case] = &[
         line: ms(10),
         work: FOUR,
         bounds: &["rtt"],
+        ..BASE
+    },
+    Case { name: "v3-each5", each_ms: 5, work: SOME, bounds: &["server"], core: true, ..BASE },
+    Case { name: "v4.1-each5", vers: V4_1, each_ms: 5, work: SOME, bounds: &["server"], ..BASE },
+    Case {
+        name: "v4.2-cat-each5",
+        vers: V4_2,
+        each_ms: 5,
+        prepare: SOME,
+        work: CAT,
+        bounds: &["server"],
+        ..BASE
+    },
+    Case { name: "v3-rtt2-each10", line: ms(2), each_ms: 10, work: SOME, bounds: &["server"], ..BASE },
+    Case { name: "v4.1-bulk-8mbit", vers: V4_1, line: narrow(8), work: BULK, bounds: &["bandwidth"], ..BASE },
+    Case { name: "v3-bulk-rtt30", line: ms(30), work: BULK, bounds: &["rtt"], ..BASE },
+    Case {
+        name: "v4.2-read-rtt30",
+        vers: V4_2,
+        prepare: LARGE,
+        line: ms(30),
+        work: READ,
+        bounds: &["rtt"],
+        ..BASE
+    },
+    Case { name: "v3-bulk-flush50", flush_ms: 50.0, work: BULK, bounds: &["persistence"], ..BASE },
+    Case { name: "v3-random", work: RANDOM, bounds: &["client"], ..BASE },
+    Case { name: "v4.0-four-starved", vers: V4_0, starved: 8, work: FOUR_SOME, bounds: &["server"], ..BASE },
+    Case { name: "v3-loss5", line: lossy(50), work: SOME, bounds: &["loss"], ..BASE },
+    Case { name: "v3-read-loss2", line: lossy(20), prepare: BULK, work: READ_ALL, bounds: &["loss"], ..BASE },
+    Case { name: "v4.2-some-rtt2", vers: V4_2, line: ms(2), work: SOME, bounds: &["rtt", "mixed"], ..BASE },
+    Case {
+        name: "v4.1-some-all-rtt5-flush2",
+        who: Who::GaneshaStable,
+        vers: V4_1,
+        line: ms(5),
+        flush_ms: 2.0,
+        work: SOME,
+        bounds: &["mixed"],
+        ..BASE
+    },
+    Case {
+        name: "landfast-v3-rtt10-flush5",
+        who: Who::Landfast,
+        line: ms(10),
+        flush_ms: 5.0,
+        work: SOME,
+        bounds: &["rtt", "mixed"],
+        ..BASE
+    },
+    Case {
+        name: "landfast-v4.0-20mbit",
+        who: Who::Landfast,
+        vers: V4_0,
+        line: narrow(20),
+        work: BULK,
+        bounds: &["bandwidth"],
+        ..BASE
+    },
+    Case {
+        name: "landfast-v3-starved",
+        who: Who::Landfast,
+        starved: 8,
+        work: SOME,
+        bounds: &["server", "mixed"],
         ..BASE
     },
 ];
