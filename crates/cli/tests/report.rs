@@ -372,6 +372,23 @@ fn a_page_needs_nothing_else_and_runs_nothing() {
 }
 
 #[test]
+fn what_was_never_tried_is_told_as_such() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let at = dir.path().join("page.html");
+    let capture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/captures/disk.pcap.gz");
+    assert!(run(&["trace", "--report", path(&at), path(&capture)]).status.success());
+    let text = fs::read_to_string(&at).expect("the page");
+    let told = |change: &str| {
+        let from = text.find(&format!("<li>{change}: ")).unwrap_or_else(|| panic!("{change}: {text}"));
+        text[from..].split_once("</li>").expect("its end").0.contains("never tried")
+    };
+    assert!(told("delegations") && !told("4 streams"));
+    let row =
+        text.split_once("<th>delegations</th>").expect("its row").1.split_once("</tr>").expect("its end").0;
+    assert!(row.contains("not tried"), "{row}");
+}
+
+#[test]
 fn where_a_page_goes() {
     let dir = tempfile::tempdir().expect("a directory");
     let dir = dir.path();

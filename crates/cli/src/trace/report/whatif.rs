@@ -201,7 +201,10 @@ pub fn options(found: &Result<Prediction, Refused>) -> [Vec<Choice>; 2] {
     let (mut bought, mut others) = (Vec::new(), Vec::new());
     for outcome in &prediction.each {
         if let Some(outlook) = &outcome.outlook {
-            let choice = Choice::new(&outcome.name, now, outlook.seconds, what(&outcome.change));
+            let mut choice = Choice::new(&outcome.name, now, outlook.seconds, what(&outcome.change));
+            if outlook.within_s.is_none() {
+                choice.gain += " (by arithmetic: never tried)";
+            }
             let costs = matches!(outcome.change, Change::LogDevice { .. } | Change::RoundTrip { .. });
             if costs { bought.push(choice) } else { others.push(choice) }
         }
