@@ -10,15 +10,15 @@ pub async fn remove(url: &str) -> Result<(), Box<dyn std::error::Error>> {
         gone.into_result()?;
     }
     // A tree, from below, by handles: what somebody puts in its place meanwhile stays.
-    let mut objects = nfs.getattrs(["", "old"]).await.into_iter();
-    let (top, old) =
-        (objects.next().ok_or("top")?.into_result()?, objects.next().ok_or("old")?.into_result()?);
+    let top = nfs.look_into(b"", false).await.into_result()?;
+    let old = nfs.look_into(b"old", false).await.into_result()?;
     let tree = Doomed {
         path: b"old".to_vec(),
         parent: top.fh,
         name: b"old".to_vec(),
         dir: Some(old.fh),
         is_dir: true,
+        begun: old.begun,
     };
     let (mut removed, mut failed) = (0, Vec::new());
     nfs.remove_trees([tree], |removal| match removal.outcome.into_result() {

@@ -81,6 +81,8 @@ pub const SYMLINKS_MAX: usize = 40;
 pub const WINDOW_MAX: usize = 128;
 /// Items of a walk, or removals, that are sent although others of them may soon come.
 pub const GATHERED_MIN: usize = 32;
+/// Entries, at most, together with which a directory is removed in one COMPOUND.
+pub const REMOVED_TOGETHER: usize = 4096;
 /// Entries of a directory that are listed before they are removed.
 pub const REMOVED_PART: usize = 16_384;
 /// How long a directory's filehandle is taken for where its path leads.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use common::{Rig, shell, skipped};
 use landfast_client::copy::{Reflink, RemoteOptions, RemoteStart, RemoteTrees, ServerCopies};
-use landfast_client::fs::{Doomed, Failure, ItemError, Meta, NewFile, Nfs, Outcome, WalkOptions};
+use landfast_client::fs::{Doomed, Failure, ItemError, NewFile, Nfs, Outcome, WalkOptions};
 use landfast_client::limits;
 use landfast_client::session::SessionStats;
 use landfast_client::tar::AsNamed;
@@ -128,7 +128,8 @@ async fn files_are_written_read_listed_and_removed_in_few_requests() {
         let [top, own] =
             ends.try_into().map(|e: [_; 2]| e.map(|o: Outcome<_>| o.into_result().unwrap().fh)).unwrap();
         let name = format!("w{ops}").into_bytes();
-        let tree = Doomed { path: name.clone(), parent: top, name, dir: Some(own), is_dir: true };
+        let tree =
+            Doomed { path: name.clone(), parent: top, name, dir: Some(own), is_dir: true, begun: None };
         let mut removed = 0;
         nfs.remove_trees([tree], |removal| {
             removal.outcome.into_result().unwrap();
@@ -365,7 +366,7 @@ async fn a_stranger_copies_its_files_and_what_may_not_be_read_leaves_nothing() {
     let copies = ServerCopies::of(nfs.session(), Reflink::Auto).await.unwrap();
     let top = nfs.getattrs(["in", "made"]).await.into_iter().map(|o| o.into_result().unwrap());
     let [from, to] = <[_; 2]>::try_from(top.collect::<Vec<_>>()).ok().unwrap();
-    let start = RemoteStart { fh: from.fh, meta: Meta::of(&from.attrs), name: b"t".to_vec() };
+    let start = RemoteStart::of(from, b"t".to_vec());
     let options = RemoteOptions { copies, ..RemoteOptions::default() };
     let trees = RemoteTrees::new(&nfs, vec![start], options, Box::new(AsNamed));
     let how = UntarOptions { existing: Existing::Look(Over::default()), ..UntarOptions::default() };
@@ -410,7 +411,7 @@ async fn a_tree_that_is_listed_faster_than_it_is_taken() {
     }
     let nfs = connect(&rig, "4.2").await;
     let top = nfs.getattrs([""]).await.remove(0).into_result().unwrap();
-    let start = RemoteStart { fh: top.fh, meta: Meta::of(&top.attrs), name: b"t".to_vec() };
+    let start = RemoteStart::of(top, b"t".to_vec());
     let mut trees = RemoteTrees::new(&nfs, vec![start], RemoteOptions::default(), Box::new(AsNamed));
     let paths = tokio::task::spawn_blocking(move || {
         let mut paths = Vec::new();

@@ -5,6 +5,7 @@ use super::message;
 use super::operand::{Operand, Place};
 use super::tool::{self, Tool};
 use crate::exit::Exit;
+use bytes::Bytes;
 use landfast_client::fs::{ItemError, Meta};
 use landfast_client::limits::READ_BYTES;
 use landfast_nfs::v4::NfsStat;
@@ -12,6 +13,10 @@ use serde_json::json;
 
 /// Bytes of small files, or of one large file, that are read at one time.
 const READ_AHEAD_BYTES: u64 = 16 << 20;
+
+/// Of so many files the first bytes are read at once, and how many.
+const FEW: usize = 16;
+const BEGINNING_BYTES: u64 = 256 << 10;
 
 /// Prints.
 pub fn run(args: CatArgs) -> Exit {
@@ -21,9 +26,13 @@ pub fn run(args: CatArgs) -> Exit {
 async fn print(mut tool: Tool, args: CatArgs) -> Tool {
     let operands = tool.places(&args.urls, "cannot open", Exit::Partly).await;
     let places: Vec<Place> = operands.iter().map(|(_, place)| place.clone()).collect();
-    let found = tool.servers.look(&places, true).await;
+    // Of a few files the beginning is read before it is known how large they are.
+    let few = if places.len() <= FEW { &places[..] } else { &[] };
+    let (found, begun) = tokio::join!(tool.servers.look(&places, true), beginnings(&tool, few));
+    let mut begun = begun.into_iter();
     let (mut batch, mut bytes, mut files) = (Vec::new(), 0, 0);
     for ((operand, place), found) in operands.into_iter().zip(found) {
+        let begun = begun.next().flatten();
         let size = match found.map(|object| Meta::of(&object.attrs)) {
             Ok(meta) if meta.is_dir() => {
                 complain(&tool, &operand, &message::of_status(NfsStat::NFS4ERR_ISDIR));
@@ -35,6 +44,13 @@ async fn print(mut tool: Tool, args: CatArgs) -> Tool {
                 continue;
             }
         };
+        if let Some(data) = begun.filter(|data| data.len() as u64 == size && size < BEGINNING_BYTES) {
+            small(&mut tool, std::mem::take(&mut batch), &mut files).await;
+            bytes = 0;
+            files += 1;
+            say(&mut tool, &operand, &data);
+            continue;
+        }
         if bytes + size > READ_AHEAD_BYTES {
             small(&mut tool, std::mem::take(&mut batch), &mut files).await;
             bytes = 0;
@@ -51,13 +67,25 @@ async fn print(mut tool: Tool, args: CatArgs) -> Tool {
     tool
 }
 
+/// The first bytes of files; `None`: they cannot be read, and why shows again.
+async fn beginnings(tool: &Tool, places: &[Place]) -> Vec<Option<Bytes>> {
+    let mut all = vec![None; places.len()];
+    for (nfs, numbers) in tool.servers.by_tree(places) {
+        let parts: Vec<_> = numbers.iter().map(|n| (places[*n].joined(), 0, BEGINNING_BYTES)).collect();
+        for (n, outcome) in numbers.into_iter().zip(nfs.read(parts).await) {
+            all[n] = outcome.into_result().ok();
+        }
+    }
+    all
+}
+
 fn complain(tool: &Tool, operand: &Operand, why: &str) {
     tool.complain(&format!("{}: {why}", operand.shown));
 }
 
 /// Whole files in one call for each server.
 async fn small(tool: &mut Tool, batch: Vec<(Operand, Place)>, files: &mut u64) {
-    let mut all: Vec<Option<Result<bytes::Bytes, ItemError>>> = batch.iter().map(|_| None).collect();
+    let mut all: Vec<Option<Result<Bytes, ItemError>>> = batch.iter().map(|_| None).collect();
     for (nfs, numbers) in tool.servers.by_tree(batch.iter().map(|(_, place)| place)) {
         let paths: Vec<_> = numbers.iter().map(|n| batch[*n].1.joined()).collect();
         for (n, outcome) in numbers.into_iter().zip(nfs.read_files(paths).await) {

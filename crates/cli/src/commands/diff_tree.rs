@@ -81,7 +81,7 @@ pub async fn tree(tool: &mut Tool, operand: &OsStr, filter: &Filter, key: Key) -
     if operand.as_bytes().starts_with(b"nfs://") {
         let operand = Operand::parse(&operand.to_string_lossy()).map_err(|e| e.to_string())?;
         let place = tool.servers.place(&operand).await.map_err(|e| e.to_string())?;
-        let found = tool.servers.look(std::slice::from_ref(&place), true).await.pop();
+        let found = tool.servers.look_into(std::slice::from_ref(&place), true).await.pop();
         let top = found.ok_or("no answer")?.map_err(|e| message::of(&e))?;
         return Ok(Tree::server(tool.servers.nfs(&place), &top, filter, message::of).await);
     }

@@ -6,8 +6,8 @@ use super::show::{self, Names};
 use super::tool::{self, Tool};
 use super::{message, mode, quote};
 use crate::exit::Exit;
-use landfast_client::fs::{Entry, Listing, Meta, Nfs, Outcome, Start, WalkOptions};
-use landfast_nfs::v4::{FileHandle, FileType, NfsTime};
+use landfast_client::fs::{Entry, Listing, Meta, Nfs, Object, Outcome, Start, WalkOptions};
+use landfast_nfs::v4::{FileType, NfsTime};
 use serde_json::json;
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -32,7 +32,7 @@ struct Shown {
 /// A directory operand.
 struct Top {
     operand: Operand,
-    fh: FileHandle,
+    object: Object,
     meta: Meta,
     /// What `..` is, where it is wanted.
     above: Option<Meta>,
@@ -64,7 +64,11 @@ async fn list(mut tool: Tool, args: LsArgs) -> Tool {
         let starts: Vec<_> = job
             .tops
             .iter()
-            .map(|top| Start { path: top.operand.shown.clone().into_bytes(), fh: top.fh.clone() })
+            .map(|top| Start {
+                path: top.operand.shown.clone().into_bytes(),
+                fh: top.object.fh.clone(),
+                begun: top.object.begun.clone(),
+            })
             .collect();
         let options = WalkOptions {
             texts: args.long || args.numeric || tool.json(),
@@ -86,29 +90,38 @@ async fn operands_of(
     look: &Look<'_>,
 ) -> (Vec<Shown>, Vec<(Nfs, Vec<Top>)>) {
     let places: Vec<Place> = operands.iter().map(|(_, place)| place.clone()).collect();
-    let own = tool.servers.look(&places, false).await;
+    let own = async {
+        match look.args.directory {
+            true => tool.servers.look(&places, false).await,
+            false => tool.servers.look_into(&places, false).await,
+        }
+    };
+    let with_above = look.args.all && !look.args.directory;
+    let above: Vec<Place> = places
+        .iter()
+        .filter(|_| with_above)
+        .map(|p| p.split().map_or(p.clone(), |(above, _)| above))
+        .collect();
+    let (own, above) = tokio::join!(own, tool.servers.look(&above, true));
+    let mut above = above.into_iter().map(Result::ok);
     // A symbolic link to a directory is listed as that directory, but with -l or -d.
     let through = !look.args.directory && !look.long;
-    let behind = match through {
-        true => tool.servers.look(&places, true).await.into_iter().map(Result::ok).collect(),
-        false => vec![None; places.len()],
-    };
-    let above = match look.args.all && !look.args.directory {
-        true => {
-            let above: Vec<Place> =
-                places.iter().map(|p| p.split().map_or(p.clone(), |(above, _)| above)).collect();
-            tool.servers.look(&above, true).await.into_iter().map(Result::ok).collect()
-        }
-        false => vec![None; places.len()],
-    };
+    let is_link = |n: &usize| own[*n].as_ref().is_ok_and(|object| Meta::of(&object.attrs).is_link());
+    let links: Vec<usize> = (0..places.len()).filter(|n| through && is_link(n)).collect();
+    let targets: Vec<Place> = links.iter().map(|n| places[*n].clone()).collect();
+    let mut behind = vec![None; places.len()];
+    for (n, found) in links.into_iter().zip(tool.servers.look_into(&targets, true).await) {
+        behind[n] = found.ok();
+    }
     let mut files = Vec::new();
     let mut dirs: HashMap<usize, Vec<Top>> = HashMap::new();
     let trees: Vec<(Nfs, Vec<usize>)> =
         tool.servers.by_tree(&places).into_iter().map(|(nfs, n)| (nfs.clone(), n)).collect();
     let tree_of = |n: usize| trees.iter().position(|(_, numbers)| numbers.contains(&n)).unwrap_or_default();
-    for (n, ((operand, place), ((own, behind), above))) in
-        operands.into_iter().zip(own.into_iter().zip(behind).zip(above)).enumerate()
+    for (n, ((operand, place), (own, behind))) in
+        operands.into_iter().zip(own.into_iter().zip(behind)).enumerate()
     {
+        let above = above.next().flatten();
         let object = match own {
             Ok(object) => object,
             Err(e) => {
@@ -118,12 +131,18 @@ async fn operands_of(
             }
         };
         let (object, meta) = match behind {
-            Some(behind) if Meta::of(&behind.attrs).is_dir() => (behind.clone(), Meta::of(&behind.attrs)),
-            _ => (object.clone(), Meta::of(&object.attrs)),
+            Some(behind) if Meta::of(&behind.attrs).is_dir() => {
+                let meta = Meta::of(&behind.attrs);
+                (behind, meta)
+            }
+            _ => {
+                let meta = Meta::of(&object.attrs);
+                (object, meta)
+            }
         };
         if meta.is_dir() && !look.args.directory {
             let above = above.map(|above| Meta::of(&above.attrs));
-            dirs.entry(tree_of(n)).or_default().push(Top { operand, fh: object.fh, meta, above });
+            dirs.entry(tree_of(n)).or_default().push(Top { operand, object, meta, above });
         } else {
             let text = match meta.is_link() && (look.long || tool.json()) {
                 true => {

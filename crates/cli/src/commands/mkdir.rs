@@ -7,8 +7,12 @@ use super::{message, mode, quote};
 use crate::exit::Exit;
 use crate::process;
 use landfast_client::fs::{Meta, Outcome};
+use landfast_nfs::v4::NfsStat;
 use serde_json::json;
 use std::collections::{BTreeMap, HashSet};
+
+/// Directories of several levels that are made at once.
+const TOGETHER: usize = 32;
 
 /// Makes directories.
 pub fn run(args: MkdirArgs) -> Exit {
@@ -85,7 +89,7 @@ async fn parents(
         }
     }
     let all: Vec<_> = levels.values().map(|(place, ..)| place.clone()).collect();
-    let there = tool.servers.look(&all, true).await;
+    let there = tool.servers.look_for(&all).await;
     // With version 3 what lies above an export need not be there: it is not made if something below it is.
     let above_something: HashSet<Place> = all
         .iter()
@@ -112,22 +116,37 @@ async fn parents(
             Err(_) => missing.entry(depth).or_default().push((place, shown, last)),
         }
     }
-    for level in missing.into_values() {
-        let level: Vec<_> = level
-            .into_iter()
-            .filter(|(place, ..)| !failed.iter().any(|f| place.path.starts_with(&f.path)))
-            .collect();
+    let mut levels: Vec<Vec<(Place, String, bool)>> = missing.into_values().collect();
+    // A few go in one COMPOUND, which is executed in its order.
+    if levels.iter().map(Vec::len).sum::<usize>() <= TOGETHER {
+        levels = vec![levels.concat()];
+    }
+    for level in levels {
+        let under = |place: &Place, failed: &[Place]| failed.iter().any(|f| place.path.starts_with(&f.path));
+        let level: Vec<_> = level.into_iter().filter(|(place, ..)| !under(place, &failed)).collect();
         let places: Vec<_> = level.iter().map(|(place, ..)| place.clone()).collect();
         let wanted: Vec<_> =
             level.iter().map(|(_, _, last)| if *last { modes.last } else { modes.above }).collect();
         let outcomes = create(tool, &places, &wanted, true).await;
-        for ((place, shown, _), outcome) in level.into_iter().zip(outcomes) {
+        for (((place, shown, _), mut outcome), mode) in level.into_iter().zip(outcomes).zip(wanted) {
+            if under(&place, &failed) {
+                continue;
+            }
+            if is_missing(&outcome) {
+                // It may have been tried before what is above it was made.
+                let again = create(tool, std::slice::from_ref(&place), &[mode], true).await.pop();
+                outcome = again.unwrap_or(outcome);
+            }
             if !matches!(outcome, Outcome::Committed(_)) {
                 failed.push(place);
             }
             said(tool, &shown, outcome, verbose, made);
         }
     }
+}
+
+fn is_missing(outcome: &Outcome<bool>) -> bool {
+    matches!(outcome, Outcome::Failed(failure) if failure.status() == NfsStat::NFS4ERR_NOENT)
 }
 
 fn said(tool: &mut Tool, shown: &str, outcome: Outcome<bool>, verbose: bool, made: &mut u64) {

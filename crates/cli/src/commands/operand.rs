@@ -4,6 +4,10 @@ use landfast_client::fs::{ItemError, Nfs, Object, Outcome};
 use landfast_client::session::SessionError;
 use landfast_client::url::UrlError;
 use landfast_client::{NfsUrl, Session, SessionOptions};
+use tokio::task::JoinSet;
+
+/// Places that are looked for each by itself.
+const LOOKED_FOR: usize = 32;
 
 /// One URL of the command line.
 #[derive(Debug, Clone)]
@@ -173,14 +177,46 @@ impl Servers {
                 numbers.into_iter().partition(|n| follow || places[*n].slash);
             let paths =
                 |numbers: &[usize]| -> Vec<_> { numbers.iter().map(|n| places[*n].joined()).collect() };
-            let outcomes = nfs.getattrs(paths(&own)).await.into_iter();
-            let outcomes = outcomes.chain(nfs.getattrs_followed(paths(&followed)).await);
+            let outcomes = tokio::join!(nfs.getattrs(paths(&own)), nfs.getattrs_followed(paths(&followed)));
+            let outcomes = outcomes.0.into_iter().chain(outcomes.1);
             for (n, outcome) in own.into_iter().chain(followed).zip(outcomes) {
                 found[n] = Some(outcome.into_result());
             }
         }
         let none = || Outcome::from(SessionError::Ended).into_result();
         found.into_iter().map(|f| f.unwrap_or_else(none)).collect()
+    }
+
+    /// The same; if it is one place, and a directory, its listing is begun.
+    pub async fn look_into(&self, places: &[Place], follow: bool) -> Vec<Result<Object, ItemError>> {
+        match places {
+            [place] => {
+                let found = self.nfs(place).look_into(&place.joined(), follow || place.slash).await;
+                vec![found.into_result()]
+            }
+            _ => self.look(places, follow).await,
+        }
+    }
+
+    /// What symbolic links lead to, too, at a few places of which some may be missing: what is missing holds up nothing that stands
+    /// behind it.
+    pub async fn look_for(&self, places: &[Place]) -> Vec<Result<Object, ItemError>> {
+        if places.len() > LOOKED_FOR {
+            return self.look(places, true).await;
+        }
+        let mut looking = JoinSet::new();
+        for (n, place) in places.iter().enumerate() {
+            let (nfs, path) = (self.nfs(place).clone(), place.joined());
+            looking.spawn(async move { (n, nfs.getattrs_followed([path]).await.pop()) });
+        }
+        let none = || Outcome::from(SessionError::Ended).into_result();
+        let mut found: Vec<_> = places.iter().map(|_| none()).collect();
+        while let Some(looked) = looking.join_next().await {
+            if let Ok((n, Some(outcome))) = looked {
+                found[n] = outcome.into_result();
+            }
+        }
+        found
     }
 
     /// Calls sent so far.

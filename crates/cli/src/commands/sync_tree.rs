@@ -32,7 +32,6 @@ pub fn run(args: SyncTreeArgs) -> Exit {
 async fn synchronise(mut tool: Tool, args: SyncTreeArgs) -> Tool {
     match start(&mut tool, &args).await {
         Ok(report) => {
-            tool.count_rpcs(report.rpcs);
             if report.failures > 0 {
                 tool.note(Exit::Partly);
             }
@@ -98,8 +97,7 @@ async fn push(tool: &mut Tool, args: &SyncTreeArgs, from_there: bool) -> Result<
     if args.dry_run {
         return Ok(foresee(&plan, &screen));
     }
-    let target =
-        Target { nfs: &nfs, path: place.joined(), url: &operand.url, owners: options.owners, xattrs };
+    let target = Target { nfs: &nfs, path: place.joined(), owners: options.owners, xattrs };
     let report = sync(&source, &dest, &plan, &target, Arc::new(screen), message::of).await;
     report.map_err(|e| e.to_string())
 }

@@ -62,7 +62,7 @@ async fn start(tool: &mut Tool, args: TarArgs) -> Result<Exit, String> {
         None => None,
     };
     let (places, names) = operands(tool, base.as_ref(), paths).await?;
-    let found = tool.servers.look(&places, false).await;
+    let found = tool.servers.look_into(&places, false).await;
     let root = |((place, name), object): ((&Place, _), _)| Root {
         nfs: tool.servers.nfs(place).clone(),
         name,

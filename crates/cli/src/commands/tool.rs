@@ -31,8 +31,6 @@ pub struct Tool {
     start: Instant,
     worst: Cell<Exit>,
     failures: Cell<u64>,
-    /// Calls of sessions that are not those of `servers`.
-    rpcs_beside: Cell<u64>,
     /// Objects that earlier runs did, with a journal.
     resumed: Cell<Option<u64>>,
     out: Vec<u8>,
@@ -62,7 +60,6 @@ pub fn run<F: Future<Output = Tool>>(
         start: Instant::now(),
         worst: Cell::new(Exit::Done),
         failures: Cell::new(0),
-        rpcs_beside: Cell::new(0),
         resumed: Cell::new(None),
         out: Vec::with_capacity(OUTPUT_BYTES),
         stopped: Arc::default(),
@@ -130,11 +127,6 @@ impl Tool {
         if let Some(Err(why)) = journal.map(|journal| journal.close(whole)) {
             eprintln!("{}: {why}", self.name);
         }
-    }
-
-    /// Calls that went over sessions of their own.
-    pub fn count_rpcs(&self, rpcs: u64) {
-        self.rpcs_beside.set(self.rpcs_beside.get() + rpcs);
     }
 
     /// Understands operands and connects to their servers. What cannot be reached is told (as `what`, such as `cannot
@@ -232,7 +224,7 @@ impl Tool {
 
     /// The command is done: `objects` of `what` (such as `removed`) in all.
     pub fn summary(&mut self, what: &str, objects: u64) {
-        let rpcs = self.servers.rpcs() + self.rpcs_beside.get();
+        let rpcs = self.servers.rpcs();
         let (sent, received) = self.servers.bytes();
         let seconds = self.start.elapsed().as_secs_f64();
         let each = rpcs as f64 / objects.max(1) as f64;

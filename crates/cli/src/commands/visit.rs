@@ -32,13 +32,13 @@ pub async fn in_order(
     mut each: impl FnMut(&mut Tool, Visit<'_>),
 ) {
     let places: Vec<Place> = operands.iter().map(|(_, place)| place.clone()).collect();
-    let found = tool.servers.look(&places, false).await;
+    let found = tool.servers.look_into(&places, false).await;
     let mut tops: Vec<(Nfs, Vec<u8>, Start, Meta)> = Vec::new();
     for ((operand, place), found) in operands.into_iter().zip(found) {
         match found {
             Ok(object) => {
                 let path = operand.shown.into_bytes();
-                let start = Start { path: path.clone(), fh: object.fh };
+                let start = Start { path: path.clone(), fh: object.fh, begun: object.begun };
                 tops.push((tool.servers.nfs(&place).clone(), path, start, Meta::of(&object.attrs)));
             }
             Err(e) => {

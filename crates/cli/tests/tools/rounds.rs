@@ -104,6 +104,7 @@ fn commands_wait_for_few_round_trips() {
     rig.shell("cd ../local; for d in 1 2 3 4; do mkdir -p t/d$d/e; for f in $(seq 20); do echo $d $f > t/d$d/e/f$f; done; done; cp -a t ../volume/there; ls -lR t > listed");
     let url = |name: &str| format!("nfs://FAR/{name}?version=4.2");
     let tree = path(&local.join("t")).to_owned();
+    let back = path(&local.join("new")).to_owned();
     // What is there before, the words, and the round trips, two of which are those of a session.
     let cases: &[(&str, &[&str], u32)] = &[
         ("mkdir into", &["cp", "-r", &tree, &url("into")], 3),
@@ -112,11 +113,22 @@ fn commands_wait_for_few_round_trips() {
         ("", &["cp", "-r", &tree, &url("new")], 4),
         ("", &["stat", &url("there")], 3),
         ("", &["mkdir", &url("new")], 3),
+        // A level of directories takes one.
+        ("", &["ls", &url("there")], 3),
+        ("", &["ls", "-lR", &url("there")], 5),
+        ("", &["du", &url("there")], 5),
+        ("", &["find", &url("there")], 5),
+        ("", &["diff-tree", &tree, &url("there")], 6),
+        ("", &["cp", "-r", &url("there"), &back], 6),
+        ("cp -a there new", &["rm", "-r", &url("new")], 6),
+        ("", &["cat", &url("there/d1/e/f1"), &url("there/d2/e/f2")], 3),
+        ("", &["mkdir", "-p", &url("new/a/b/c/d")], 4),
+        ("mkdir into", &["sync-tree", &tree, &url("into")], 6),
     ];
     for (before, words, most) in cases {
         let mut least = u32::MAX;
         for _ in 0..TRIES {
-            rig.shell(&format!("rm -rf into new; {before}"));
+            rig.shell(&format!("rm -rf into new ../local/new; {before}"));
             let far = Far::new(rig.server.address());
             let said = said(landfast().args(words.iter().map(|word| word.replace("FAR", &far.addr))));
             assert_eq!(said.code, Some(0), "{words:?}: {said:?}");

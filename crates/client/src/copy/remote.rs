@@ -17,7 +17,8 @@ use super::on_server::{Original, ServerCopies, Way};
 use super::{member, named};
 use crate::archive::{ArchiveError, Kind, Member};
 use crate::fs::{
-    Fetched, InOrder, ItemError, Meta, Nfs, Outcome, Start, Step, WalkOptions, Wanted, Xattr, join,
+    Begun, Fetched, InOrder, ItemError, Meta, Nfs, Object, Outcome, Start, Step, WalkOptions, Wanted, Xattr,
+    join,
 };
 use crate::limits::{
     COPIED_AHEAD_BYTES, COPIED_CALLS_MAX, COPIED_TOGETHER, COPIED_TOGETHER_BYTES, PIECE_BYTES,
@@ -35,9 +36,18 @@ pub struct RemoteStart {
     pub fh: FileHandle,
     /// Its attributes.
     pub meta: Meta,
+    /// What of its entries is known already.
+    pub begun: Option<Begun>,
     /// What it is to be called below the destination, `/` between names; empty: what is in it goes into the destination
     /// itself.
     pub name: Vec<u8>,
+}
+
+impl RemoteStart {
+    /// Of what was looked at.
+    pub fn of(object: Object, name: Vec<u8>) -> RemoteStart {
+        RemoteStart { meta: Meta::of(&object.attrs), fh: object.fh, begun: object.begun, name }
+    }
 }
 
 /// One object of a tree that was listed already.
@@ -219,7 +229,7 @@ async fn walk(
     let room = Arc::new(Semaphore::new(WALKED_AHEAD_MAX));
     // What one reply brought goes as a whole; the walk waits then.
     let send = |what: Seen| seen.send((what, room.clone().try_acquire_owned().ok())).map_err(drop);
-    for RemoteStart { fh, meta, name } in starts {
+    for RemoteStart { fh, meta, begun, name } in starts {
         if stop.load(Ordering::Acquire) {
             return;
         }
@@ -242,7 +252,7 @@ async fn walk(
         // What lies below a directory of another filesystem.
         let mut elsewhere: Option<Vec<u8>> = None;
         let options = WalkOptions { texts: true, ..WalkOptions::default() };
-        nfs.walk_within(&room, [Start { path: name, fh }], options, |listing| {
+        nfs.walk_within(&room, [Start { path: name, fh, begun }], options, |listing| {
             order.came(listing);
             while let Some(step) = order.next() {
                 let sent = match step {

@@ -241,7 +241,7 @@ impl Nfs {
     }
 
     fn original(&self, object: Object, copies: &Arc<ServerCopies>) -> Result<(Original, u32), Failure> {
-        let Object { fh, attrs } = object;
+        let Object { fh, attrs, .. } = object;
         let refused = |status| Failure::Status { op: OpNum::COPY, status };
         match attrs.kind {
             Some(FileType::Reg) => {}

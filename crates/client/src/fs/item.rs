@@ -152,6 +152,8 @@ pub(super) struct Item<A> {
     begun: bool,
     /// When the server first said that it is not ready for this item.
     pub(super) delayed: Option<Instant>,
+    /// It is done in the COMPOUND in which items of these numbers are, behind them, or not at all.
+    pub(super) behind: Vec<usize>,
 }
 
 impl<A: Action> Item<A> {
@@ -169,6 +171,7 @@ impl<A: Action> Item<A> {
             changed: false,
             begun: false,
             delayed: None,
+            behind: Vec::new(),
         }
     }
 

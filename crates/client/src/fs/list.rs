@@ -2,16 +2,16 @@
 
 use bytes::Bytes;
 use landfast_nfs::v4::args::ReaddirArgs;
-use landfast_nfs::v4::attr::Bitmap;
-use landfast_nfs::v4::{ArgOp, NfsStat, OpNum, Verifier};
+use landfast_nfs::v4::attr::{AttrValues, Bitmap};
+use landfast_nfs::v4::{ArgOp, FileHandle, FileType, NfsStat, OpNum, Verifier};
 
 use super::action::{Action, Answer, Room, Wants};
-use super::meta::Entry;
+use super::meta::{Entry, LISTED, LOOKED};
 use crate::compound::{OpError, Results, values};
 use crate::limits::{READDIR_BYTES, READDIR_FIRST_BYTES};
 
 /// READDIR to the end. The first page is small, so that many directories fit in one reply.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct List {
     mask: Bitmap,
     follow: bool,
@@ -113,5 +113,68 @@ impl Action for List {
             return Err(OpError::Failed { op: OpNum::READDIR, status: NfsStat::NFS4ERR_IO });
         }
         Ok(Answer::More)
+    }
+}
+
+/// The beginning of a directory's listing.
+#[derive(Debug, Clone)]
+pub struct Begun(pub(super) Page);
+
+impl Begun {
+    /// What came, and where it goes on.
+    pub(super) fn listed(self) -> Listed {
+        match self.0 {
+            Page::Whole(entries) => Listed { entries, rest: None },
+            Page::First(list) => Listed { entries: list.entries, rest: Some((list.cookie, list.verifier)) },
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(super) enum Page {
+    /// These are all entries.
+    Whole(Vec<Entry>),
+    /// It goes on.
+    First(List),
+}
+
+/// GETFH, GETATTR; of a directory the first page of its entries, too, if they can be had.
+#[derive(Debug)]
+pub(super) struct LookInto {
+    pub(super) follow: bool,
+}
+
+impl Action for LookInto {
+    type Out = (FileHandle, AttrValues, Option<Begun>);
+
+    fn wants(&self) -> Wants {
+        Wants::Object { follow: self.follow }
+    }
+
+    fn ops(&mut self, name: Option<&Bytes>, room: &Room, out: &mut Vec<ArgOp>) {
+        out.extend([ArgOp::Getfh, ArgOp::Getattr(LOOKED)]);
+        List::new(LISTED, false).ops(name, room, out);
+    }
+
+    fn changes(&self) -> bool {
+        false
+    }
+
+    fn answer(&mut self, results: &mut Results) -> Result<Answer<Self::Out>, OpError> {
+        let fh = results.getfh()?;
+        let attrs = values(&results.getattr()?)?;
+        match attrs.kind {
+            Some(FileType::Lnk) if self.follow => return Ok(Answer::Follow),
+            Some(FileType::Dir) => {}
+            _ => return Ok(Answer::Done((fh, attrs, None))),
+        }
+        let mut list = List::new(LISTED, false);
+        let begun = match list.answer(results) {
+            Ok(Answer::Done(listed)) => Some(Page::Whole(listed.entries)),
+            Ok(Answer::More) => Some(Page::First(list)),
+            // It shows again when it is listed.
+            _ => None,
+        };
+        Ok(Answer::Done((fh, attrs, begun.map(Begun))))
     }
 }

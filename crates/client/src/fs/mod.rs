@@ -72,6 +72,7 @@ use action::{Action, Wants};
 use dirs::Dirs;
 pub use fetch::{Fetched, Wanted, Xattr};
 use item::Item;
+pub use list::Begun;
 use meta::LOOKED;
 pub use meta::{Entry, Meta, Owner};
 pub use order::{InOrder, Step};
@@ -167,6 +168,8 @@ pub struct Object {
     pub fh: FileHandle,
     /// Its attributes.
     pub attrs: AttrValues,
+    /// The beginning of a directory's listing, if that was asked for and could be had.
+    pub begun: Option<Begun>,
 }
 
 impl Nfs {
@@ -249,7 +252,15 @@ impl Nfs {
     ) -> Vec<Outcome<Object>> {
         let items = paths.into_iter().map(|p| Item::new(p.as_ref(), attrs::Getattrs { mask, follow }));
         let found = self.all(items).await;
-        found.into_iter().map(|o| o.map(|(fh, attrs)| Object { fh, attrs })).collect()
+        found.into_iter().map(|o| o.map(|(fh, attrs)| Object { fh, attrs, begun: None })).collect()
+    }
+
+    /// As [`Nfs::getattrs`] of one object (`follow`: [`Nfs::getattrs_followed`]), and if it is a directory its listing is begun, for
+    /// [`Start::begun`].
+    pub async fn look_into(&self, path: &[u8], follow: bool) -> Outcome<Object> {
+        let found = self.all([Item::new(path, list::LookInto { follow })]).await.pop();
+        let found = found.unwrap_or_else(|| Outcome::NotExecuted(SessionError::Ended.to_string()));
+        found.map(|(fh, attrs, begun)| Object { fh, attrs, begun })
     }
 
     /// Sets attributes of objects, symbolic links themselves.
@@ -470,7 +481,7 @@ impl Nfs {
     ) {
         let mut walk = Walk::new(options);
         let items: Vec<_> = paths.into_iter().map(|path| walk.start_at(path.as_ref())).collect();
-        self.go(walk, items, None, visit).await;
+        self.go(walk, (items, Vec::new()), None, visit).await;
     }
 
     /// The same from directories whose handles are known.
@@ -481,8 +492,8 @@ impl Nfs {
         visit: impl FnMut(Listing),
     ) {
         let mut walk = Walk::new(options);
-        let items: Vec<_> = starts.into_iter().map(|start| walk.start(start)).collect();
-        self.go(walk, items, None, visit).await;
+        let begun = walk.start(starts);
+        self.go(walk, begun, None, visit).await;
     }
 
     /// As [`Nfs::walk_from`], and while `room` has no permits it waits: for a visitor who passes on what it gets, and gives
@@ -495,17 +506,18 @@ impl Nfs {
         visit: impl FnMut(Listing),
     ) {
         let mut walk = Walk::new(options);
-        let items: Vec<_> = starts.into_iter().map(|start| walk.start(start)).collect();
-        self.go(walk, items, Some(room), visit).await;
+        let begun = walk.start(starts);
+        self.go(walk, begun, Some(room), visit).await;
     }
 
     async fn go(
         &self,
         mut walk: Walk,
-        items: Vec<Item<tree::Visit>>,
+        (items, done): (Vec<Item<tree::Visit>>, Vec<Listing>),
         room: Option<&Semaphore>,
         mut visit: impl FnMut(Listing),
     ) {
+        done.into_iter().for_each(&mut visit);
         run::run_gathered(&self.shared, items, room, |number, _, outcome, more| {
             if let Some(listing) = walk.visited(number, outcome, more) {
                 visit(listing);
@@ -518,7 +530,8 @@ impl Nfs {
     /// object. What is gone already counts as removed.
     pub async fn remove_trees(&self, trees: impl IntoIterator<Item = Doomed>, mut tell: impl FnMut(Removal)) {
         let mut removals = Removals::default();
-        let items: Vec<_> = trees.into_iter().map(|doomed| removals.start(doomed)).collect();
+        let mut items = Vec::new();
+        trees.into_iter().for_each(|doomed| removals.start(doomed, &mut items, &mut tell));
         self.shared.dirs().clear();
         run::run_gathered(&self.shared, items, None, |number, _, outcome, more| {
             removals.visited(number, outcome, more, &mut tell);

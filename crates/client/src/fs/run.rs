@@ -8,7 +8,7 @@
 //! | nothing, and the reply is lost for good | items that change nothing are sent again, up to [`DELAY_PATIENCE`]; the others say for themselves |
 //! | what is no RPC record, each time | the same, with shorter replies from here on |
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::time::Instant;
 
 use landfast_nfs::v4::{CompoundRes, FileHandle, NfsStat, OpNum};
@@ -25,6 +25,9 @@ use super::pack::{Capacity, Lead, Packed, Packer, base_handle};
 use crate::compound::{OpError, Results};
 use crate::limits::{BACKOFF_MAX, BACKOFF_MIN, DELAY_PATIENCE, GATHERED_MIN};
 use crate::session::SessionError;
+
+/// Why items end that go with others only.
+const APART: &str = "what it goes with is not there";
 
 /// Why items end that were not begun when a stop came.
 const INTERRUPTED: &str = "interrupted";
@@ -189,23 +192,31 @@ where
     }
 
     /// A COMPOUND of items that are ready in one of the queues.
-    fn pack(
-        &mut self,
-        queue: impl Fn(&mut Self) -> &mut VecDeque<Numbered<A>>,
-    ) -> Option<Packed<Numbered<A>>> {
+    fn pack(&mut self, queue: fn(&mut Self) -> &mut VecDeque<Numbered<A>>) -> Option<Packed<Numbered<A>>> {
         let capacity = *self.shared.capacity();
         let waits = self.gathered && capacity.members > 1 && !self.under_way.is_empty();
         if waits && queue(self).len() < GATHERED_MIN {
             return None;
         }
         let mut packer = Packer::new(capacity, &self.shared.top);
-        let mut next = self.next_segment(&capacity, &queue);
+        let mut with: HashSet<usize> = HashSet::new();
+        let mut last: Vec<(Numbered<A>, Segment)> = Vec::new();
+        let mut next = self.next_segment(&capacity, queue);
         while let Some((whose, segment)) = next.take() {
-            let after = self.next_segment(&capacity, &queue);
+            if !whose.1.behind.is_empty() {
+                last.push((whose, segment));
+                next = self.next_segment(&capacity, queue);
+                continue;
+            }
+            let number = self.gathered.then_some(whose.0);
+            let after = self.next_segment(&capacity, queue);
             let more_here =
                 after.as_ref().is_some_and(|(_, s)| s.place == segment.place && s.source.is_none());
             match packer.add(whose, segment, more_here) {
-                None => next = after,
+                None => {
+                    with.extend(number);
+                    next = after;
+                }
                 Some(whose) => {
                     if let Some((after, _)) = after {
                         queue(self).push_front(after);
@@ -213,6 +224,23 @@ where
                     queue(self).push_front(whose);
                 }
             }
+        }
+        // A directory is asked for after those in it.
+        last.sort_unstable_by_key(|((number, _), _)| *number);
+        for ((number, item), segment) in last {
+            let goes = item.behind.iter().all(|number| with.contains(number));
+            let left = match goes {
+                true => packer.add((number, item), segment, false),
+                false => Some((number, item)),
+            };
+            match left {
+                None => _ = with.insert(number),
+                Some((number, item)) => self.end(number, item, Outcome::NotExecuted(APART.to_owned())),
+            }
+        }
+        // Items that did not go may have left others.
+        if packer.is_empty() && !queue(self).is_empty() {
+            return self.pack(queue);
         }
         (!packer.is_empty()).then(|| packer.finish())
     }

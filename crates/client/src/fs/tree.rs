@@ -3,21 +3,21 @@
 //! A directory's entries are handled by handles, never by paths: what somebody puts in a directory's place meanwhile is
 //! not entered, and symbolic links are never followed.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use bytes::Bytes;
-use landfast_nfs::v4::{ArgOp, FileHandle};
+use landfast_nfs::v4::{ArgOp, FileHandle, NfsStat};
 
 use super::action::{Action, Answer, Lost, Room, Wants};
 use super::attrs::Readlink;
 use super::item::Item;
-use super::list::{List, Listed};
+use super::list::{Begun, List, Listed, Page};
 use super::meta::{Entry, LISTED, REMOVED};
 use super::names::Unlink;
 use super::outcome::Outcome;
 use super::path::join;
 use crate::compound::{OpError, Results};
-use crate::limits::REMOVED_PART;
+use crate::limits::{REMOVED_PART, REMOVED_TOGETHER};
 
 /// One step of a walk or a removal.
 #[derive(Debug)]
@@ -83,6 +83,15 @@ pub struct Start {
     pub path: Vec<u8>,
     /// Its handle.
     pub fh: FileHandle,
+    /// What of its entries is known already.
+    pub begun: Option<Begun>,
+}
+
+impl Start {
+    /// One of which nothing is known yet.
+    pub fn new(path: impl Into<Vec<u8>>, fh: FileHandle) -> Start {
+        Start { path: path.into(), fh, begun: None }
+    }
 }
 
 /// How a tree is walked.
@@ -141,11 +150,28 @@ impl Walk {
         Walk { options, asked: Vec::new(), dirs: Vec::new() }
     }
 
-    /// The item that lists a start.
-    pub(super) fn start(&mut self, start: Start) -> Item<Visit> {
-        let number = self.dir(start.path, 0);
-        self.asked.push(Asked::Entries(number));
-        Item::at(start.fh, Visit::List(List::new(LISTED, false)))
+    /// The items that list starts; those that are listed already.
+    pub(super) fn start(
+        &mut self,
+        starts: impl IntoIterator<Item = Start>,
+    ) -> (Vec<Item<Visit>>, Vec<Listing>) {
+        let starts: Vec<_> =
+            starts.into_iter().map(|start| (self.dir(start.path, 0), start.fh, start.begun)).collect();
+        let (mut items, mut done) = (Vec::with_capacity(starts.len()), Vec::new());
+        for (number, fh, begun) in starts {
+            let list = match begun {
+                Some(Begun(Page::Whole(entries))) => {
+                    let listed = Visited::Entries(Listed { entries, rest: None });
+                    done.extend(self.listed(number, Outcome::Committed(listed), &mut items));
+                    continue;
+                }
+                Some(Begun(Page::First(list))) => list,
+                None => List::new(LISTED, false),
+            };
+            self.asked.push(Asked::Entries(number));
+            items.push(Item::at(fh, Visit::List(list)));
+        }
+        (items, done)
     }
 
     /// The same by a path, through symbolic links.
@@ -263,9 +289,12 @@ pub struct Doomed {
     pub dir: Option<FileHandle>,
     /// It is a directory.
     pub is_dir: bool,
+    /// What of its entries is known already.
+    pub begun: Option<Begun>,
 }
 
-/// Removals on their way: directories are listed part by part, their entries removed, then they themselves.
+/// Removals on their way: directories are listed part by part, their entries removed, then they themselves: in one COMPOUND with
+/// the last of their entries, if these fit into it.
 #[derive(Default)]
 pub(super) struct Removals {
     /// By their numbers, until they have ended.
@@ -276,6 +305,8 @@ pub(super) struct Removals {
 
 enum Asking {
     Entries(usize),
+    /// This directory, in one COMPOUND with what is left in it.
+    Together(usize),
     /// Its directory, if that is to be removed as well; its path; the directory that it is.
     Unlink {
         within: Option<usize>,
@@ -293,41 +324,74 @@ struct Branch {
     within: Option<usize>,
     /// Entries that are not gone yet.
     open: usize,
+    /// The numbers of their removals, as far as they are asked for.
+    removals: BTreeSet<usize>,
+    /// Its own removal is asked for together with these.
+    together: bool,
+    /// It was, at some time.
+    tried: bool,
     /// Where the listing goes on.
     rest: Option<(u64, landfast_nfs::v4::Verifier)>,
     /// Something in it stays.
     stays: bool,
 }
 
+impl Branch {
+    fn new(
+        path: Vec<u8>,
+        fh: FileHandle,
+        parent: FileHandle,
+        name: Vec<u8>,
+        within: Option<usize>,
+    ) -> Branch {
+        Branch {
+            path,
+            fh,
+            parent,
+            name,
+            within,
+            open: 0,
+            removals: BTreeSet::new(),
+            together: false,
+            tried: false,
+            rest: None,
+            stays: false,
+        }
+    }
+}
+
 impl Removals {
-    /// The first item of a tree.
-    pub(super) fn start(&mut self, doomed: Doomed) -> Item<Visit> {
-        let Doomed { path, parent, name, dir, is_dir } = doomed;
-        match dir {
-            Some(fh) => self.branch(Branch {
-                path,
-                fh,
-                parent,
-                name,
-                within: None,
-                open: 0,
-                rest: None,
-                stays: false,
-            }),
-            None => self.unlink(&parent, &name, None, path, is_dir),
+    /// The first items of a tree.
+    pub(super) fn start(
+        &mut self,
+        doomed: Doomed,
+        more: &mut Vec<Item<Visit>>,
+        tell: &mut impl FnMut(Removal),
+    ) {
+        let Doomed { path, parent, name, dir, is_dir, begun } = doomed;
+        let Some(fh) = dir else { return more.push(self.unlink(&parent, &name, None, path, is_dir)) };
+        let branch = Branch::new(path, fh.clone(), parent, name, None);
+        let number = self.branch(branch);
+        match begun.map(Begun::listed) {
+            Some(listed) => self.listed(number, Outcome::Committed(Visited::Entries(listed)), more, tell),
+            None => more.push(self.list(number, fh, None)),
         }
     }
 
-    /// The next item is about this.
-    fn asks(&mut self, asking: Asking) {
+    /// The next item is about this; its number.
+    fn asks(&mut self, asking: Asking) -> usize {
         self.asked.insert(self.given, asking);
         self.given += 1;
+        self.given - 1
     }
 
-    fn branch(&mut self, branch: Branch) -> Item<Visit> {
-        let fh = branch.fh.clone();
+    fn branch(&mut self, branch: Branch) -> usize {
         self.dirs.push(Some(branch));
-        self.list(self.dirs.len() - 1, fh, None)
+        self.dirs.len() - 1
+    }
+
+    fn at(&mut self, number: usize) -> Option<&mut Branch> {
+        self.dirs.get_mut(number).and_then(Option::as_mut)
     }
 
     fn list(
@@ -348,8 +412,35 @@ impl Removals {
         path: Vec<u8>,
         dir: bool,
     ) -> Item<Visit> {
-        self.asks(Asking::Unlink { within, path, dir });
+        let number = self.asks(Asking::Unlink { within, path, dir });
+        if let Some(branch) = within.and_then(|within| self.at(within)) {
+            branch.removals.insert(number);
+        }
         Item::at(parent.clone(), Visit::Unlink(Unlink { name: Bytes::copy_from_slice(name) }))
+    }
+
+    /// Asks for the removal of a directory together with what is left in it, and so on above it, once the removal of all of that is
+    /// asked for.
+    fn together(&mut self, number: usize, more: &mut Vec<Item<Visit>>) {
+        let Some(branch) = self.at(number) else { return };
+        let asked_for = branch.removals.len() == branch.open && branch.rest.is_none();
+        if !asked_for || branch.together || branch.stays || !(1..=REMOVED_TOGETHER).contains(&branch.open) {
+            return;
+        }
+        (branch.together, branch.tried) = (true, true);
+        let behind = branch.removals.iter().copied().collect();
+        let (parent, name, within) =
+            (branch.parent.clone(), Bytes::copy_from_slice(&branch.name), branch.within);
+        let own = self.asks(Asking::Together(number));
+        let mut item = Item::at(parent, Visit::Unlink(Unlink { name }));
+        item.behind = behind;
+        more.push(item);
+        if let Some(above) = within.and_then(|within| self.at(within)) {
+            above.removals.insert(own);
+        }
+        if let Some(within) = within {
+            self.together(within, more);
+        }
     }
 
     /// Item `number` has ended: what there is to tell, and further items.
@@ -363,11 +454,37 @@ impl Removals {
         match self.asked.remove(&number) {
             Some(Asking::Entries(dir)) => self.listed(dir, outcome, more, tell),
             Some(Asking::Unlink { within, path, dir }) => {
-                let outcome = outcome.map(drop);
+                let mut outcome = outcome.map(drop);
+                // It went together with all that was in it, and the reply was lost.
+                let gone = is_stale(&outcome)
+                    && within.and_then(|within| self.at(within)).is_some_and(|branch| branch.tried);
+                if gone {
+                    outcome = Outcome::Committed(());
+                }
                 let stays = outcome != Outcome::Committed(());
                 tell(Removal { path, dir, outcome, unlisted: false });
-                self.entry_done(within, stays, more);
+                self.entry_done(within, Some(number), stays, more);
             }
+            Some(Asking::Together(dir)) => match outcome {
+                Outcome::Committed(_) => {
+                    let Some(branch) = self.dirs.get_mut(dir).and_then(Option::take) else { return };
+                    let outcome = Outcome::Committed(());
+                    tell(Removal { path: branch.path, dir: true, outcome, unlisted: false });
+                    self.entry_done(branch.within, Some(number), false, more);
+                }
+                // It is tried by itself when it is empty.
+                _ => {
+                    let Some(branch) = self.at(dir) else { return };
+                    branch.together = false;
+                    let (empty, within) = (branch.open == 0, branch.within);
+                    if let Some(above) = within.and_then(|within| self.at(within)) {
+                        above.removals.remove(&number);
+                    }
+                    if empty {
+                        self.emptied(dir, more);
+                    }
+                }
+            },
             None => {}
         }
     }
@@ -379,7 +496,7 @@ impl Removals {
         more: &mut Vec<Item<Visit>>,
         tell: &mut impl FnMut(Removal),
     ) {
-        let Some(branch) = self.dirs.get_mut(number).and_then(Option::as_mut) else { return };
+        let Some(branch) = self.at(number) else { return };
         let listed = match outcome {
             Outcome::Committed(Visited::Entries(listed)) => listed,
             outcome => {
@@ -395,30 +512,34 @@ impl Removals {
         for entry in listed.entries {
             let below = join(&path, &entry.name);
             let item = match (&entry.fh, entry.meta.is_dir()) {
-                (Some(own), true) => self.branch(Branch {
-                    path: below,
-                    fh: own.clone(),
-                    parent: fh.clone(),
-                    name: entry.name.to_vec(),
-                    within: Some(number),
-                    open: 0,
-                    rest: None,
-                    stays: false,
-                }),
+                (Some(own), true) => {
+                    let name = entry.name.to_vec();
+                    let branch = Branch::new(below, own.clone(), fh.clone(), name, Some(number));
+                    let branch = self.branch(branch);
+                    self.list(branch, own.clone(), None)
+                }
                 _ => self.unlink(&fh, &entry.name, Some(number), below, entry.meta.is_dir()),
             };
             more.push(item);
         }
-        if self.dirs.get(number).and_then(Option::as_ref).is_some_and(|branch| branch.open == 0) {
-            self.emptied(number, more);
+        match self.at(number).is_some_and(|branch| branch.open == 0) {
+            true => self.emptied(number, more),
+            false => self.together(number, more),
         }
     }
 
-    /// An entry of a directory is gone, or stays.
-    fn entry_done(&mut self, within: Option<usize>, stays: bool, more: &mut Vec<Item<Visit>>) {
+    /// An entry of a directory is gone, or stays; `removal`: the number of what was to remove it.
+    fn entry_done(
+        &mut self,
+        within: Option<usize>,
+        removal: Option<usize>,
+        stays: bool,
+        more: &mut Vec<Item<Visit>>,
+    ) {
         let Some(number) = within else { return };
-        let Some(branch) = self.dirs.get_mut(number).and_then(Option::as_mut) else { return };
+        let Some(branch) = self.at(number) else { return };
         branch.open -= 1;
+        removal.inspect(|removal| _ = branch.removals.remove(removal));
         branch.stays |= stays;
         if branch.open == 0 {
             self.emptied(number, more);
@@ -427,15 +548,99 @@ impl Removals {
 
     /// All that was listed of a directory is settled.
     fn emptied(&mut self, number: usize, more: &mut Vec<Item<Visit>>) {
-        let Some(branch) = self.dirs.get_mut(number).and_then(Option::as_mut) else { return };
+        let Some(branch) = self.at(number).filter(|branch| !branch.together) else { return };
         if let Some(from) = branch.rest.take() {
             let fh = branch.fh.clone();
             return more.push(self.list(number, fh, Some(from)));
         }
         let Some(branch) = self.dirs.get_mut(number).and_then(Option::take) else { return };
+        let Branch { path, parent, name, within, .. } = branch;
         if branch.stays {
-            return self.entry_done(branch.within, true, more);
+            // No removal of it was asked for.
+            return self.entry_done(within, None, true, more);
         }
-        more.push(self.unlink(&branch.parent, &branch.name, branch.within, branch.path, true));
+        more.push(self.unlink(&parent, &name, within, path, true));
+        if let Some(within) = within {
+            self.together(within, more);
+        }
+    }
+}
+
+fn is_stale(outcome: &Outcome<()>) -> bool {
+    matches!(outcome, Outcome::Failed(failure) if failure.status() == NfsStat::NFS4ERR_STALE)
+}
+
+#[cfg(test)]
+mod tests {
+    use landfast_nfs::v4::OpNum;
+    use landfast_nfs::v4::attr::AttrValues;
+
+    use super::super::meta::Meta;
+    use super::super::outcome::Failure;
+    use super::*;
+
+    fn files(names: &[&str]) -> Outcome<Visited> {
+        let entry = |name: &&str| Entry {
+            name: name.as_bytes().into(),
+            meta: Meta::of(&AttrValues::default()),
+            fh: None,
+            text: None,
+            listing: None,
+        };
+        let entries = names.iter().map(entry).collect();
+        Outcome::Committed(Visited::Entries(Listed { entries, rest: None }))
+    }
+
+    fn stale() -> Outcome<Visited> {
+        Outcome::Failed(Failure::Status { op: OpNum::PUTFH, status: NfsStat::NFS4ERR_STALE })
+    }
+
+    /// The removal of `d`, on its way: these items end so, one after another; what each asks for next (behind how many), and
+    /// what was told.
+    fn removed(ends: Vec<Outcome<Visited>>) -> (Vec<Vec<usize>>, Vec<String>) {
+        let fh = |text: &'static str| FileHandle(Bytes::from_static(text.as_bytes()));
+        let doomed = Doomed {
+            path: b"d".to_vec(),
+            parent: fh("top"),
+            name: b"d".to_vec(),
+            dir: Some(fh("d")),
+            is_dir: true,
+            begun: None,
+        };
+        let (mut removals, mut told, mut asked) = (Removals::default(), Vec::new(), Vec::new());
+        let mut tell = |removal: Removal| {
+            let good = removal.outcome == Outcome::Committed(());
+            told.push(removal.path.escape_ascii().to_string() + if good { "" } else { "!" });
+        };
+        removals.start(doomed, &mut Vec::new(), &mut tell);
+        for (number, outcome) in ends.into_iter().enumerate() {
+            let mut more = Vec::new();
+            removals.visited(number, outcome, &mut more, &mut tell);
+            asked.push(more.iter().map(|item| item.behind.len()).collect());
+        }
+        (asked, told)
+    }
+
+    #[test]
+    fn a_directory_goes_together_with_what_is_in_it() {
+        let gone = || Outcome::Committed(Visited::Gone);
+        let apart = || Outcome::NotExecuted(String::new());
+        let first = vec![0, 0, 2];
+        let (asked, told) = removed(vec![files(&["a", "b"]), gone(), gone(), gone()]);
+        assert_eq!((asked, told), (vec![first.clone(), vec![], vec![], vec![]], shown("d/a d/b d")));
+        // Not in one COMPOUND: by itself, when it is empty.
+        let (asked, told) = removed(vec![files(&["a", "b"]), gone(), gone(), apart(), gone()]);
+        assert_eq!((asked, told), (vec![first, vec![], vec![], vec![0], vec![]], shown("d/a d/b d")));
+        // It went, and nobody heard of it; that what is in it went, too, shows by that.
+        let (_, told) = removed(vec![files(&["a", "b"]), stale(), stale(), apart(), gone()]);
+        assert_eq!(told, shown("d/a d/b d"));
+        // Something stays, and so does the directory.
+        let denied = Outcome::Failed(Failure::Status { op: OpNum::REMOVE, status: NfsStat::NFS4ERR_ACCESS });
+        let (asked, told) = removed(vec![files(&["a", "b"]), denied, gone(), apart()]);
+        assert_eq!((asked[3].len(), told), (0, shown("d/a! d/b")));
+    }
+
+    fn shown(all: &str) -> Vec<String> {
+        all.split(' ').map(str::to_owned).collect()
     }
 }

@@ -405,7 +405,7 @@ impl Resume {
     /// Looks at what is still at a destination on a server, level by level. `None`: nothing was done, or it has been looked at.
     /// Until then nothing counts as being there.
     pub(crate) fn look(&self, root: FileHandle) -> Option<Looking> {
-        let starts = vec![Start { path: Vec::new(), fh: root }];
+        let starts = vec![Start::new(Vec::new(), root)];
         (self.again() && self.there.get().is_none()).then(|| Looking { listed: Listed::default(), starts })
     }
 

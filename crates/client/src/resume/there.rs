@@ -145,7 +145,7 @@ impl Listed {
                     }
                     (true, Some(fh)) if before.dir(number) => {
                         next.closed.extend(closed(&entry.meta, &fh, &path, before.made.contains(&number)));
-                        next.starts.push(Start { path, fh });
+                        next.starts.push(Start::new(path, fh));
                     }
                     (true, _) => {}
                 }

@@ -148,8 +148,8 @@ enum ToSay {
 }
 
 impl Epoch {
-    /// What this compound is to say first; waits while another one does.
-    async fn to_say(&self) -> Option<(Opening, bool)> {
+    /// What this compound is to say first; waits while another one does, unless it can go `behind` that.
+    async fn to_say(&self, behind: bool) -> Option<(Opening, bool)> {
         loop {
             let said = self.said.notified();
             tokio::pin!(said);
@@ -158,6 +158,7 @@ impl Epoch {
                 let mut opening = self.opening();
                 match std::mem::replace(&mut *opening, ToSay::UnderWay) {
                     ToSay::Waits(opening, alone) => return Some((opening, alone)),
+                    ToSay::UnderWay if behind => return None,
                     ToSay::UnderWay => {}
                     ToSay::Said => {
                         *opening = ToSay::Said;
@@ -600,7 +601,7 @@ impl Engine {
                 self.renew(&epoch).await?;
                 continue;
             };
-            if let Some(opening) = epoch.to_say().await {
+            if let Some(opening) = epoch.to_say(self.is_ours()).await {
                 let with = self.open_with(&epoch, (slot, highest), opening, (&ops, count), cachethis).await?;
                 match with {
                     Some(done) => return Ok(done),
@@ -629,7 +630,9 @@ impl Engine {
         let (ops, count) = if with { (&ops[..], count) } else { (&[][..], 0) };
         let head = self.head(epoch, slot, highest, opening.ops + count, cachethis && with);
         let body = Bytes::from([&opening.body[..], ops].concat());
+        epoch.opens.store(true, Ordering::Release);
         let sent = self.send(epoch, slot, [head, body]).await;
+        epoch.opens.store(false, Ordering::Release);
         match sent {
             Ok(Some(reply)) => {
                 // What is behind that is executed if all of it was.

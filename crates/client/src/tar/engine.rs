@@ -13,7 +13,9 @@ use super::report::{Complaint, Report, Severity, TarError, Watch};
 use super::sink::{self, Order, Payload, Sink};
 use super::{Root, TarOptions};
 use crate::archive::Kind;
-use crate::fs::{Fetched, InOrder, ItemError, Meta, Nfs, Outcome, Start, Step, WalkOptions, Wanted, Xattr};
+use crate::fs::{
+    Begun, Fetched, InOrder, ItemError, Meta, Nfs, Outcome, Start, Step, WalkOptions, Wanted, Xattr,
+};
 use crate::limits::{
     FETCHED_BYTES_MAX, FETCHES_MAX, PIECES_WAITING, PLANNED_AHEAD_MAX, READ_BYTES, STRETCH_BYTES,
     STRETCHES_MAX,
@@ -110,12 +112,14 @@ fn overlap(roots: &[Root]) -> bool {
 struct Top {
     fh: FileHandle,
     meta: Meta,
+    begun: Option<Begun>,
 }
 
 impl Top {
     fn of(root: &Root) -> Result<Top, ItemError> {
         let object = root.object.as_ref().map_err(ItemError::clone)?;
-        Ok(Top { fh: object.fh.clone(), meta: Meta::of(&object.attrs) })
+        let begun = object.begun.clone();
+        Ok(Top { fh: object.fh.clone(), meta: Meta::of(&object.attrs), begun })
     }
 }
 
@@ -128,7 +132,10 @@ async fn walk_server(nfs: &Nfs, roots: &[Root], plan: &mut Plan<'_>, room: &Sema
     let dirs = tops.iter().enumerate().filter_map(|(n, top)| Some((n, top.as_ref().ok()?)));
     let (dirs, starts): (Vec<usize>, Vec<Start>) = dirs
         .filter(|(_, top)| top.meta.is_dir())
-        .map(|(n, top)| (n, Start { path: [&roots[n].name[..], b"/"].concat(), fh: top.fh.clone() }))
+        .map(|(n, top)| {
+            let path = [&roots[n].name[..], b"/"].concat();
+            (n, Start { path, fh: top.fh.clone(), begun: top.begun.clone() })
+        })
         .unzip();
     let mut shown = 0;
     // Roots up to one, as far as they were not there yet: only the last of them is a directory.

@@ -26,7 +26,6 @@ use crate::fs::{Doomed, ItemError, Nfs, Outcome, Owner, Xattr, join};
 use crate::limits::{ARCHIVE_WRITE_BUFFER, WHOLE_FILE_MAX};
 use crate::tar::AsNamed;
 use crate::untar::{self, Cause, Existing, Progress, Source, UntarOptions, Xattrs};
-use crate::url::NfsUrl;
 
 /// Hears what is done, when it is stable, and what is not.
 pub trait Telling: Send + Sync {
@@ -53,8 +52,6 @@ pub struct SyncReport {
     pub set: u64,
     /// What was not done.
     pub failures: u64,
-    /// Calls of the session that files were sent over.
-    pub rpcs: u64,
 }
 
 /// Where to, and how.
@@ -63,12 +60,23 @@ pub struct Target<'a> {
     pub nfs: &'a Nfs,
     /// The destination.
     pub path: Vec<u8>,
-    /// The same as a URL.
-    pub url: &'a NfsUrl,
     /// Owners and groups are set.
     pub owners: bool,
     /// Extended attributes are.
     pub xattrs: bool,
+}
+
+impl Target<'_> {
+    async fn extract(
+        &self,
+        options: UntarOptions,
+        from: Source,
+        heard: Arc<Hearing>,
+    ) -> Result<untar::Report, untar::FatalError> {
+        let names = self.path.split(|b| *b == b'/').filter(|name| !name.is_empty());
+        let path: Vec<Vec<u8>> = names.map(<[u8]>::to_vec).collect();
+        untar::start_in(options, self.nfs.session(), from, &path, heard).await?.go_on().await
+    }
 }
 
 /// Does what is planned. `say`: an error in the caller's words.
@@ -109,6 +117,7 @@ async fn remove(
             name: last(path).to_vec(),
             dir: node.fh.clone().filter(|_| node.meta.is_dir()),
             is_dir: node.meta.is_dir(),
+            begun: None,
         })
     });
     let doomed: Vec<Doomed> = doomed.collect();
@@ -167,7 +176,7 @@ async fn send_read(
         RemoteOptions { links: true, xattrs: target.xattrs, exact: true, ..RemoteOptions::default() };
     let members = RemoteTrees::of(nfs, objects, reading, Box::new(AsNamed));
     let from = Source::Members(Box::new(members));
-    let extracted = untar::run(options, from, target.url, heard.clone()).await?;
+    let extracted = target.extract(options, from, heard.clone()).await?;
     // What fits in one piece was not begun when it could not be read.
     let large = |path: &&Vec<u8>| source.nodes.get(*path).is_some_and(|n| n.meta.size > WHOLE_FILE_MAX);
     let unread = heard.unread.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -196,7 +205,7 @@ async fn send_packed(
         (packer, end)
     });
     let from = Source::Reader(Box::new(BufReader::new(reader)));
-    let extracted = untar::run(options, from, target.url, heard.clone()).await;
+    let extracted = target.extract(options, from, heard.clone()).await;
     let (packer, _) = match packing.await {
         Ok(packed) => packed,
         Err(e) if e.is_panic() => std::panic::resume_unwind(e.into_panic()),
@@ -228,7 +237,6 @@ async fn account(
         }
     }
     report.bytes += extracted.bytes;
-    report.rpcs += extracted.rpcs;
     report.failures += extracted.failures;
     if let Some(why) = &extracted.stopped {
         report.failures += 1;

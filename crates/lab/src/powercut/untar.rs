@@ -9,7 +9,7 @@ use crate::net::Link;
 use crate::tarball::{self, Kind, Member, Shape};
 use crate::verify;
 use landfast_client::copy::{Reflink, RemoteOptions, RemoteStart, RemoteTrees, ServerCopies};
-use landfast_client::fs::{Meta, Nfs, Outcome};
+use landfast_client::fs::{Nfs, Outcome};
 use landfast_client::resume::{Begun, Job, JournalFile, Resume, ResumeError};
 use landfast_client::tar::AsNamed;
 use landfast_client::untar::{self, Progress, Source, UntarOptions};
@@ -335,7 +335,7 @@ async fn copied(from: NfsUrl, to: NfsUrl, hears: Arc<Journal>) -> Result<untar::
     if copies.is_none() {
         return Err(unable("the server copies nothing".into()));
     }
-    let start = RemoteStart { fh: source.fh, meta: Meta::of(&source.attrs), name: Vec::new() };
+    let start = RemoteStart::of(source, Vec::new());
     let trees = RemoteOptions { links: true, copies, ..RemoteOptions::default() };
     let members = RemoteTrees::new(&nfs, vec![start], trees, Box::new(AsNamed));
     let source = Source::Members(Box::new(members));

@@ -6,7 +6,7 @@ use super::super::{below, message, quote};
 use super::args::CpArgs;
 use super::say::Shown;
 use landfast_client::copy::{Reflink, Sparse};
-use landfast_client::fs::Meta;
+use landfast_client::fs::{Meta, Object};
 use landfast_client::local::Follow;
 use landfast_nfs::v4::FileHandle;
 use std::io;
@@ -41,6 +41,8 @@ pub struct Errand {
     pub dest: Vec<u8>,
     /// It is a directory.
     pub is_dir: bool,
+    /// What was found, if it is on a server.
+    pub found: Option<Object>,
 }
 
 impl From<&Errand> for Shown {
@@ -64,9 +66,9 @@ pub struct Ends {
 
 /// What an operand is.
 enum Is {
-    /// On a server, by this handle.
-    Dir(Option<FileHandle>),
-    Other,
+    /// On a server, this one.
+    Dir(Option<Object>),
+    Other(Option<Object>),
     Missing(String),
 }
 
@@ -166,22 +168,28 @@ impl End {
         }
     }
 
-    async fn is(&self, tool: &Tool, follow: bool) -> Is {
+    /// `into`: the listing of a directory of a server is begun.
+    async fn is(&self, tool: &Tool, follow: bool, into: bool) -> Is {
         match self {
             End::Here { path } => {
                 let found = if follow { path.metadata() } else { path.symlink_metadata() };
                 match found {
                     Ok(meta) if meta.is_dir() => Is::Dir(None),
-                    Ok(_) => Is::Other,
+                    Ok(_) => Is::Other(None),
                     Err(e) => Is::Missing(strerror(&e)),
                 }
             }
             End::There { place, .. } => {
-                let found = tool.servers.look(std::slice::from_ref(place), follow).await;
+                let place = std::slice::from_ref(place);
+                let found = match into {
+                    true => tool.servers.look_into(place, follow).await,
+                    false => tool.servers.look(place, follow).await,
+                };
                 match found.into_iter().next() {
-                    Some(Ok(object)) if Meta::of(&object.attrs).is_dir() => Is::Dir(Some(object.fh)),
+                    Some(Ok(object)) if Meta::of(&object.attrs).is_dir() => Is::Dir(Some(object)),
+                    Some(Ok(object)) => Is::Other(Some(object)),
                     Some(Err(e)) => Is::Missing(message::of(&e)),
-                    _ => Is::Other,
+                    None => Is::Other(None),
                 }
             }
         }
@@ -228,8 +236,8 @@ pub async fn of(tool: &mut Tool, args: &CpArgs, before: Option<bool>) -> Option<
     };
     let end = End::of(tool, dest, "cannot reach").await?;
     let shown = quote::shown(&end.shown());
-    let is = end.is(tool, true).await;
-    let handle = if let Is::Dir(Some(fh)) = &is { Some(fh.clone()) } else { None };
+    let is = end.is(tool, true, false).await;
+    let handle = if let Is::Dir(Some(object)) = &is { Some(object.fh.clone()) } else { None };
     let into = match (is, args.no_target_directory) {
         // It may be what the earlier run has made of the source.
         (Is::Dir(_), false) => before.unwrap_or(true),
@@ -239,7 +247,7 @@ pub async fn of(tool: &mut Tool, args: &CpArgs, before: Option<bool>) -> Option<
             ));
             return None;
         }
-        (Is::Other, _) if args.target_directory.is_some() => {
+        (Is::Other(_), _) if args.target_directory.is_some() => {
             tool.complain(&format!("target directory {shown}: Not a directory"));
             return None;
         }
@@ -247,7 +255,7 @@ pub async fn of(tool: &mut Tool, args: &CpArgs, before: Option<bool>) -> Option<
             tool.complain(&format!("target directory {shown}: {why}"));
             return None;
         }
-        (Is::Other, _) if sources.len() > 1 => {
+        (Is::Other(_), _) if sources.len() > 1 => {
             tool.complain(&format!("target {shown}: Not a directory"));
             return None;
         }
@@ -314,13 +322,13 @@ impl Target {
     /// What becomes of a source; the error is a message.
     async fn errand(&self, tool: &Tool, args: &CpArgs, source: End) -> Result<Errand, String> {
         let shown = quote::shown(&source.shown());
-        let is_dir = match source.is(tool, args.follow() != Follow::Never).await {
+        let (is_dir, found) = match source.is(tool, args.follow() != Follow::Never, args.recursive()).await {
             Is::Missing(why) => return Err(format!("cannot stat {shown}: {why}")),
             Is::Dir(_) if !args.recursive() => {
                 return Err(format!("-r not specified; omitting directory {shown}"));
             }
-            Is::Dir(_) => true,
-            Is::Other => false,
+            Is::Dir(found) => (true, found),
+            Is::Other(found) => (false, found),
         };
         let (name, dest) = match &self.itself {
             Some(name) => (name.clone(), self.end.shown()),
@@ -340,6 +348,6 @@ impl Target {
                 false => format!("{shown} and {to} are the same file"),
             });
         }
-        Ok(Errand { source, name, dest, is_dir })
+        Ok(Errand { source, name, dest, is_dir, found })
     }
 }

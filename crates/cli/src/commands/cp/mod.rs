@@ -255,14 +255,15 @@ async fn members(
         tool.complain("-L goes with trees of this machine only: those of a server are copied with -P or -H");
         return None;
     }
-    let found = tool.servers.look(&places, args.follow() != Follow::Never).await;
+    let known: Option<Vec<_>> = errands.iter().map(|errand| errand.found.clone().map(Ok)).collect();
+    let found = match known {
+        Some(known) => known,
+        None => tool.servers.look(&places, args.follow() != Follow::Never).await,
+    };
     let mut starts = Vec::with_capacity(places.len());
     for (errand, found) in errands.iter().zip(found) {
         match found {
-            Ok(object) => {
-                let meta = Meta::of(&object.attrs);
-                starts.push(RemoteStart { fh: object.fh, meta, name: errand.name.clone() });
-            }
+            Ok(object) => starts.push(RemoteStart::of(object, errand.name.clone())),
             Err(e) => {
                 let name = quote::shown(&errand.source.shown());
                 tool.complain(&format!("cannot stat {name}: {}", message::of(&e)));

@@ -34,6 +34,7 @@ impl Found {
             name: entry.name.to_vec(),
             dir: None,
             is_dir: entry.meta.is_dir(),
+            begun: None,
         };
         Some(Found { tree, fh: entry.fh, meta: entry.meta, writable: Some(writable) })
     }
@@ -178,7 +179,7 @@ impl Asking<'_> {
     /// All entries of a directory.
     async fn entries(&self, path: &[u8], fh: &FileHandle) -> Result<Vec<Entry>, ItemError> {
         let mut entries = Ok(Vec::new());
-        let start = Start { path: path.to_vec(), fh: fh.clone() };
+        let start = Start::new(path, fh.clone());
         let options = WalkOptions { depth_max: 0, ..WalkOptions::default() };
         self.nfs.walk_from([start], options, |listing| entries = listing.entries.into_result()).await;
         entries

@@ -165,7 +165,17 @@ async fn remove_batch(
         wanted.extend(place.split().map(|(above, _)| above));
         wanted.push(place.clone());
     }
-    let found = tool.servers.look(&wanted, false).await;
+    // What is in one that is certain to go is asked for at once.
+    let certain = args.recursive && args.asking.when != Ask::Always;
+    let found = match &wanted[..] {
+        [above, own] if certain => {
+            let (above, own) = (std::slice::from_ref(above), std::slice::from_ref(own));
+            let (above, own) =
+                tokio::join!(tool.servers.look(above, false), tool.servers.look_into(own, false));
+            above.into_iter().chain(own).collect()
+        }
+        _ => tool.servers.look(&wanted, false).await,
+    };
     let mut doomed: Vec<(Place, Found)> = Vec::new();
     // Operands by how they are shown, while there is a journal.
     let mut tops: HashMap<Vec<u8>, u32> = HashMap::new();
@@ -196,6 +206,7 @@ async fn remove_batch(
                     name: name.to_vec(),
                     dir,
                     is_dir: meta.is_dir(),
+                    begun: own.begun.clone(),
                 };
                 doomed.push((place.clone(), Found::new(tree, own.fh.clone(), meta)));
             }
