@@ -180,6 +180,24 @@ fn making_things_stable() {
 }
 
 #[test]
+fn frames_of_which_little_was_captured() {
+    let world = World { flush: (4 * MS, 8 * MS), ..lan() };
+    for end in [End::Client, End::Server] {
+        let mut wire = untar(&world, end, 50);
+        let (whole, _) = find(&wire);
+        wire.frames.iter_mut().for_each(|frame| frame.data.truncate(96));
+        // Not how stable a WRITE has to be, nor what it is about.
+        let (cut, _) = find(&wire);
+        assert_eq!(cut.verdict, whole.verdict, "{:?}", cut.shares);
+        assert!((cut.shares.persistence / whole.shares.persistence - 1.0).abs() < 0.02, "{:?}", cut.shares);
+    }
+    // With nothing to wait for it is no disk.
+    let mut wire = untar(&World { waits: (3, 9 * MS), ..lan() }, End::Server, 100);
+    wire.frames.iter_mut().for_each(|frame| frame.data.truncate(96));
+    assert_eq!(find(&wire).0.verdict.expect("a verdict").bound, Bound::Server);
+}
+
+#[test]
 fn two_alike() {
     let world = World { rtt: 5 * MS, flush: (6 * MS, MS), ..lan() };
     assert_bound(&world, 50, Bound::Mixed);

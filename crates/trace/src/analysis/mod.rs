@@ -14,7 +14,7 @@ mod think;
 pub mod typical;
 pub mod words;
 
-use crate::skim::facts::Class;
+use crate::skim::facts::{Class, of_name};
 use crate::skim::{Outcome, Program, v4};
 use crate::table::main_operation;
 use crate::trace::{Call, Ends, Observer, Reply};
@@ -22,6 +22,7 @@ use both::{Both, OtherEnd};
 use files::{Answered, Files};
 use findings::Findings;
 use foldhash::HashMap;
+use landfast_nfs::v4::OpNum;
 use limits::{FOLLOWS_MAX, PAIRS_MAX};
 use series::Series;
 use spread::Spread;
@@ -58,6 +59,23 @@ fn label(call: &Call, reply: &Reply) -> u8 {
     }
     let main = main_operation(call, reply);
     main.and_then(|op| u8::try_from(op).ok()).and_then(|op| op.checked_add(V4)).unwrap_or(UNKNOWN)
+}
+
+/// What the server had to do.
+fn class(call: &Call, reply: &Reply) -> Class {
+    let facts = &call.head.facts;
+    // Arguments that were there have told which handle they are about, or which name.
+    let seen = match call.head.kind.is_compound() {
+        true => facts.class != Class::Light || facts.name.is_some(),
+        false => facts.handle.is_some() || call.head.kind.program != Program::Nfs,
+    };
+    if seen || !call.times.cut {
+        return facts.class;
+    }
+    match call.head.kind.is_compound() {
+        true => main_operation(call, reply).map_or(facts.class, |op| of_name(Some(OpNum(op)), 0)),
+        false => of_name(None, call.head.kind.procedure),
+    }
 }
 
 /// What is kept of a client's calls to a server.
@@ -319,7 +337,7 @@ impl Observer for Analysis {
             Outcome::Denied => 1,
         };
         // What was refused had nothing to make stable.
-        let class = if error == 0 { call.head.facts.class } else { Class::Light };
+        let class = if error == 0 { class(call, reply) } else { Class::Light };
         let connection = connection(ends.to.port(), ends.from.port());
         let times = (call.times.last, reply.times.last);
         let exchange = if let (Some(whole), Some(end)) = times {

@@ -91,6 +91,22 @@ pub(super) fn v3_encrypted(procedure: u32) -> Facts {
     Facts { class, makes: v3_makes(procedure), ..Facts::default() }
 }
 
+/// What a call asks of the server whose arguments were cut off when it was captured, as far as its procedure says, or the operation that
+/// a COMPOUND was sent for. What could have to be stable counts so: if it had not, it takes no longer than others.
+pub(crate) fn of_name(main: Option<OpNum>, procedure: u32) -> Class {
+    match main {
+        None if procedure == proc::WRITE => Class::StableWrite,
+        None => v3_class(procedure),
+        Some(OpNum::WRITE) => Class::StableWrite,
+        Some(OpNum::COMMIT) => Class::Commit,
+        Some(OpNum::READ | OpNum::READ_PLUS | OpNum::READDIR) => Class::Fetch,
+        Some(OpNum::OPEN | OpNum::CREATE | OpNum::REMOVE | OpNum::RENAME | OpNum::LINK | OpNum::SETATTR) => {
+            Class::Metadata
+        }
+        Some(_) => Class::Light,
+    }
+}
+
 /// What a procedure of version 3 asks of the server; of a WRITE its arguments say more.
 fn v3_class(procedure: u32) -> Class {
     match procedure {

@@ -318,7 +318,7 @@ pub const CASES: &[Case] = &[
     },
     Case { name: "v3-rtt2-each10", line: ms(2), each_ms: 10, work: SOME, bounds: &["server"], ..BASE },
     Case { name: "v4.1-bulk-8mbit", vers: V4_1, line: narrow(8), work: BULK, bounds: &["bandwidth"], ..BASE },
-    Case { name: "v3-bulk-rtt30", line: ms(30), work: BULK, bounds: &["rtt"], ..BASE },
+    Case { name: "v3-bulk-rtt30", line: ms(30), work: BULK, bounds: &["rtt", "mixed"], ..BASE },
     Case {
         name: "v4.2-read-rtt30",
         vers: V4_2,
@@ -328,7 +328,7 @@ pub const CASES: &[Case] = &[
         bounds: &["rtt"],
         ..BASE
     },
-    Case { name: "v3-bulk-flush50", flush_ms: 50.0, work: BULK, bounds: &["persistence"], ..BASE },
+    Case { name: "v3-bulk-flush50", flush_ms: 50.0, work: BULK, bounds: &["persistence", "mixed"], ..BASE },
     Case { name: "v3-random", work: RANDOM, bounds: &["client"], ..BASE },
     Case { name: "v4.0-four-starved", vers: V4_0, starved: 8, work: FOUR_SOME, bounds: &["server"], ..BASE },
     Case { name: "v3-loss5", line: lossy(50), work: SOME, bounds: &["loss"], ..BASE },
