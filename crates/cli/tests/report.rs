@@ -349,6 +349,7 @@ fn a_page_of_two_captures_has_what_each_end_measured() {
     // The one that is waited for longest first; all together last.
     assert_eq!((&shown[0][0], &shown[4][0]), (&"SETATTR".into(), &"all".into()));
     assert!(page.text.contains("200 of 200 calls are in both captures"));
+    assert!(page.text.contains(&format!("client and {}</h1>", path(&server))));
     // Two that have nothing to do with each other.
     let mut wire = opened(2);
     reads(&mut wire, 3, MS);

@@ -54,7 +54,7 @@ pub fn run(args: &TraceArgs) -> Exit {
     match look(args) {
         Ok(found) => {
             if let Some(place) = place
-                && let Err(e) = place.write(&found.page(&name))
+                && let Err(e) = place.write(&found.page(&both(&name, args.merge.as_deref())))
             {
                 eprintln!("landfast: {e}");
                 return Exit::Failed;
@@ -68,6 +68,11 @@ pub fn run(args: &TraceArgs) -> Exit {
             Exit::Failed
         }
     }
+}
+
+/// What a page is about.
+fn both(name: &str, other: Option<&Path>) -> String {
+    other.map_or_else(|| name.to_owned(), |other| format!("{name} and {}", other.display()))
 }
 
 fn is_broken_pipe(e: &(dyn Error + 'static)) -> bool {
