@@ -167,8 +167,11 @@ pub const MEMBERS_PER_COMPOUND: usize = 64;
 pub const DIRS_FOR_A_MEMBER: usize = 4;
 /// Members that `untar` reads ahead of what it plans; their bytes are bounded by [`BYTES_IN_FLIGHT_MAX`], too.
 pub const MEMBERS_AHEAD: usize = 8192;
-/// Members that `untar` plans before it looks again what can be sent.
+/// Members that `untar` plans before it looks again what can be sent, where answers take no longer than [`SHORT_ANSWER`]; else
+/// [`MEMBERS_AHEAD`].
 pub const MEMBERS_AT_ONCE: usize = 256;
+/// About what planning [`MEMBERS_AHEAD`] members takes.
+pub const SHORT_ANSWER: Duration = Duration::from_millis(5);
 /// Bytes of a request that `untar` packs.
 pub const PACKED_REQUEST_MAX: usize = 768 << 10;
 /// Files larger than this are written in pieces.

@@ -372,12 +372,18 @@ impl Engine {
                 let _ = send.send(Done::Sent(batch, reply)).await;
             });
         }
-        let mut events = Vec::with_capacity(limits::MEMBERS_AT_ONCE);
+        // Where an answer is long on its way, it pays to know first which directories are filled: what each of them gets last
+        // needs no request of its own then.
+        let at_once = match self.session.answered_in() > limits::SHORT_ANSWER {
+            true => limits::MEMBERS_AHEAD,
+            false => limits::MEMBERS_AT_ONCE,
+        };
+        let mut events = Vec::new();
         let mut before = before.into_iter().enumerate();
         let mut linger: Option<Instant> = None;
         loop {
             // What was read already, a little at a time: what is ready goes out meanwhile.
-            for (number, event) in before.by_ref().take(limits::MEMBERS_AT_ONCE) {
+            for (number, event) in before.by_ref().take(at_once) {
                 ended |= self.event(event, members.get(&(number as u32)).copied());
             }
             if ended {
@@ -427,7 +433,7 @@ impl Engine {
                     self.take(done);
                 }
                 () = std::future::ready(()), if !read => {}
-                n = reading.events.recv_many(&mut events, limits::MEMBERS_AT_ONCE), if reads => {
+                n = reading.events.recv_many(&mut events, at_once), if reads => {
                     // The thread's last word is `End`; without it, it has died.
                     if n == 0 {
                         self.report.stopped = Some("the archive's reader stopped".into());

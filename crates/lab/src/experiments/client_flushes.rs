@@ -6,7 +6,7 @@
 //! under way at a time. Whose pace is taken, and not the time from start to end, is the better for it.
 
 use super::client_bench::{Bench, Runs, Side, Stand, sides};
-use super::{Check, Choices, Findings, Hear, Relation};
+use super::{Check, Choices, Findings, Hear, Line, Relation};
 use crate::error::Result;
 use crate::net::Link;
 use crate::peers::ganesha;
@@ -26,6 +26,10 @@ const ROUNDS: u64 = 3;
 
 /// How many times the files a second of the quickest of the others are claimed on nfs-ganesha.
 const TIMES_PEERS: f64 = 3.0;
+
+/// Between which round trips, in milliseconds, how many times as long the same may take.
+const FROM_TO_MS: [f64; 2] = [0.1, 50.0];
+const TIMES_SHORTEST: f64 = 2.0;
 
 pub(super) fn run(choices: &Choices, hear: Hear<'_>) -> Result<Findings> {
     ganesha::possible()?;
@@ -86,6 +90,28 @@ fn measure(
         }
         line.values.insert("times_untar".into(), seconds / ours);
         found.lines.push(line);
+    }
+    let mut took = [Vec::new(), Vec::new()];
+    for round in 0..ROUNDS {
+        for (rtt_ms, took) in FROM_TO_MS.iter().zip(&mut took) {
+            hear(&format!("{name}, round {} of {ROUNDS}: landfast untar at {rtt_ms} ms", round + 1));
+            let link = Link::start(bench.addr(), Duration::from_secs_f64(rtt_ms / 1000.0))?;
+            took.push(bench.run(&Side::Untar, &link)?.pace.seconds);
+        }
+    }
+    let [short, long] = took.map(super::middle);
+    for (rtt_ms, seconds) in FROM_TO_MS.iter().zip([short, long]) {
+        let values = [("files_per_s", files as f64 / seconds), ("rtt_ms", *rtt_ms), ("seconds", seconds)];
+        found.lines.push(Line::new(&format!("on {name}, landfast untar at {rtt_ms} ms"), values));
+    }
+    let times =
+        format!("untar on {name}: the time at {} ms, times that at {} ms", FROM_TO_MS[1], FROM_TO_MS[0]);
+    match stand {
+        Stand::Ganesha(_) => {
+            found.checks.push(Check::new(&times, long / short, Relation::AtMost, TIMES_SHORTEST));
+        }
+        // It does so much in a round trip that these are most of the time; see client-round-trips.
+        _ => found.notes.push(format!("{times}: {:.2}", long / short)),
     }
     match stand {
         Stand::Ganesha(_) => found.checks.push(Check::new(
