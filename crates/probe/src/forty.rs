@@ -2,12 +2,12 @@
 
 use crate::error::{Error, Result};
 use crate::limits::{CALLED_PATIENCE, CALLED_SHUTDOWN, DELEGATION_PAUSE, DELEGATION_TRIES, PATIENCE};
-use crate::offers::{Delegation, Delegations};
+use crate::offers::{Delegation, Delegations, given, open_ops, opened};
 use crate::v4::wants;
 use bytes::Bytes;
-use landfast_nfs::v4::args::{CloseArgs, OpenArgs, OpenClaim, OpenHow, owner};
+use landfast_nfs::v4::args::CloseArgs;
 use landfast_nfs::v4::callback::{CB_PROC_COMPOUND, CB_PROC_NULL, CB_VERSION, CbCompoundRes, CbRes};
-use landfast_nfs::v4::res::{OpenDelegation, OpenRes};
+use landfast_nfs::v4::res::OpenRes;
 use landfast_nfs::v4::v40::{CALLBACKS, OpenConfirmArgs};
 use landfast_nfs::v4::{
     ArgOp, CompoundArgs, CompoundRes, FileHandle, NfsStat, OpNum, PROC_COMPOUND, ResBody, Stateid, VERSION,
@@ -137,48 +137,21 @@ impl Forty {
 
     /// Opens a file and closes it again: whether there was a delegation of this kind.
     fn open(&mut self, dir: &FileHandle, name: &str, share_access: u32) -> Result<Delegation> {
-        let none = |why: String| Delegation { offered: false, why: Some(why) };
-        let args = OpenArgs {
-            seqid: self.seqid,
-            share_access,
-            share_deny: flags::OPEN4_SHARE_DENY_NONE,
-            owner: owner(self.client.clientid(), b"delegation"),
-            openhow: OpenHow::NoCreate,
-            claim: OpenClaim::Null(Bytes::copy_from_slice(name.as_bytes())),
-        };
-        let reply = self.compound(vec![ArgOp::Putfh(dir.clone()), ArgOp::Open(args), ArgOp::Getfh])?;
-        let (mut opened, mut fh) = (None, None);
-        for result in reply.results {
-            match result.body {
-                ResBody::Open(open) => opened = Some(open),
-                ResBody::Getfh(handle) => fh = Some(handle),
-                _ => {}
-            }
-        }
-        let (Some(open), Some(fh)) = (opened, fh) else {
-            return Ok(none(format!("OPEN: {}", reply.status)));
+        let ops = open_ops(dir, name, share_access, (self.client.clientid(), self.seqid));
+        let (open, fh) = match opened(self.compound(ops)?) {
+            Ok(opened) => opened,
+            Err(none) => return Ok(none),
         };
         let open_stateid = self.confirmed(&open, &fh)?;
         let mut back = vec![ArgOp::Putfh(fh)];
-        let wants_write = share_access == flags::OPEN4_SHARE_ACCESS_BOTH;
-        let said = match &open.delegation {
-            OpenDelegation::Read { stateid, .. } => {
-                back.push(ArgOp::DelegReturn(*stateid));
-                if wants_write {
-                    none("one for reading was given".into())
-                } else {
-                    Delegation { offered: true, why: None }
-                }
-            }
-            OpenDelegation::Write { stateid, .. } => {
-                back.push(ArgOp::DelegReturn(*stateid));
-                Delegation { offered: true, why: None }
-            }
-            OpenDelegation::None | OpenDelegation::NoneExt(_) => Delegation { offered: false, why: None },
-        };
+        let said = given(&open.delegation, share_access, &mut back);
         back.push(ArgOp::Close(CloseArgs { seqid: self.seqid, open_stateid }));
         let closed = self.compound(back)?.status;
-        if closed.is_ok() { Ok(said) } else { Ok(none(format!("DELEGRETURN or CLOSE: {closed}"))) }
+        if closed.is_ok() {
+            Ok(said)
+        } else {
+            Ok(Delegation::none(format!("DELEGRETURN or CLOSE: {closed}")))
+        }
     }
 
     /// An owner's first open has to be confirmed; servers give nothing before.

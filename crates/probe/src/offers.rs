@@ -6,7 +6,7 @@ use bytes::Bytes;
 use landfast_client::cred::Identity;
 use landfast_client::{Session, SessionLimits, SessionOptions};
 use landfast_nfs::v4::args::{CloseArgs, OpenArgs, OpenClaim, OpenHow, owner};
-use landfast_nfs::v4::res::OpenDelegation;
+use landfast_nfs::v4::res::{OpenDelegation, OpenRes};
 use landfast_nfs::v4::{
     ArgOp, CompoundArgs, CompoundRes, FileHandle, NfsStat, PROC_COMPOUND, ResBody, VERSION, flags,
 };
@@ -77,6 +77,13 @@ pub struct Delegation {
     pub why: Option<String>,
 }
 
+impl Delegation {
+    /// Not given, because of this.
+    pub(crate) fn none(why: String) -> Delegation {
+        Delegation { offered: false, why: Some(why) }
+    }
+}
+
 /// Delegations.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Delegations {
@@ -90,7 +97,7 @@ impl Delegations {
     /// Nobody was asked.
     #[must_use]
     pub fn not_asked(why: &str) -> Delegations {
-        let none = Delegation { offered: false, why: Some(why.to_owned()) };
+        let none = Delegation::none(why.to_owned());
         Delegations { read: none.clone(), write: none }
     }
 }
@@ -158,20 +165,42 @@ async fn wish(session: &Session, dir: &FileHandle, name: &str, share_access: u32
 }
 
 async fn open(session: &Session, dir: &FileHandle, name: &str, share_access: u32) -> Delegation {
-    let none = |why: String| Delegation { offered: false, why: Some(why) };
+    let reply = match session.compound(open_ops(dir, name, share_access, (0, 0)), false).await {
+        Ok(reply) => reply,
+        Err(e) => return Delegation::none(e.to_string()),
+    };
+    let (open, fh) = match opened(reply) {
+        Ok(opened) => opened,
+        Err(none) => return none,
+    };
+    let mut back = vec![ArgOp::Putfh(fh)];
+    let said = given(&open.delegation, share_access, &mut back);
+    back.push(ArgOp::Close(CloseArgs { seqid: 0, open_stateid: open.stateid }));
+    // If it fails the state goes with the session.
+    let _ = session.compound(back, false).await;
+    said
+}
+
+/// Opens the file `name`, as the owner of this client and with this number of the owner's (both 0 on a session).
+pub(crate) fn open_ops(
+    dir: &FileHandle,
+    name: &str,
+    share_access: u32,
+    (clientid, seqid): (u64, u32),
+) -> Vec<ArgOp> {
     let args = OpenArgs {
-        seqid: 0,
+        seqid,
         share_access,
         share_deny: flags::OPEN4_SHARE_DENY_NONE,
-        owner: owner(0, b"delegation"),
+        owner: owner(clientid, b"delegation"),
         openhow: OpenHow::NoCreate,
         claim: OpenClaim::Null(Bytes::copy_from_slice(name.as_bytes())),
     };
-    let ops = vec![ArgOp::Putfh(dir.clone()), ArgOp::Open(args), ArgOp::Getfh];
-    let reply = match session.compound(ops, false).await {
-        Ok(reply) => reply,
-        Err(e) => return none(e.to_string()),
-    };
+    vec![ArgOp::Putfh(dir.clone()), ArgOp::Open(args), ArgOp::Getfh]
+}
+
+/// What [`open_ops`] have opened, and its handle; or what is to be said if they have not.
+pub(crate) fn opened(reply: CompoundRes) -> std::result::Result<(OpenRes, FileHandle), Delegation> {
     let (mut opened, mut fh) = (None, None);
     for result in reply.results {
         match result.body {
@@ -180,27 +209,27 @@ async fn open(session: &Session, dir: &FileHandle, name: &str, share_access: u32
             _ => {}
         }
     }
-    let (Some(open), Some(fh)) = (opened, fh) else { return none(format!("OPEN: {}", reply.status)) };
-    let mut back = vec![ArgOp::Putfh(fh)];
-    let said = match &open.delegation {
+    opened.zip(fh).ok_or_else(|| Delegation::none(format!("OPEN: {}", reply.status)))
+}
+
+/// What was given to an open of this access; it goes `back`.
+pub(crate) fn given(given: &OpenDelegation, share_access: u32, back: &mut Vec<ArgOp>) -> Delegation {
+    let offered = Delegation { offered: true, why: None };
+    match given {
         OpenDelegation::Read { stateid, .. } => {
             back.push(ArgOp::DelegReturn(*stateid));
-            match share_access & WANT_WRITE_DELEG {
-                0 => Delegation { offered: true, why: None },
-                _ => none("one for reading was given".to_owned()),
+            match share_access & flags::OPEN4_SHARE_ACCESS_WRITE {
+                0 => offered,
+                _ => Delegation::none("one for reading was given".to_owned()),
             }
         }
         OpenDelegation::Write { stateid, .. } => {
             back.push(ArgOp::DelegReturn(*stateid));
-            Delegation { offered: true, why: None }
+            offered
         }
-        OpenDelegation::NoneExt(why) => none(because(why.why)),
+        OpenDelegation::NoneExt(why) => Delegation::none(because(why.why)),
         OpenDelegation::None => Delegation { offered: false, why: None },
-    };
-    back.push(ArgOp::Close(CloseArgs { seqid: 0, open_stateid: open.stateid }));
-    // If it fails the state goes with the session.
-    let _ = session.compound(back, false).await;
-    said
+    }
 }
 
 /// `why_no_delegation4` (RFC 8881 section 18.16.2).
