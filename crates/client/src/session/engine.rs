@@ -326,12 +326,7 @@ impl Engine {
         let epoch = self.epoch();
         let head = self.head(&epoch, slot, 0, opening.ops, false);
         let results = match self.send(&epoch, slot, [head, opening.body.clone()]).await {
-            Ok(Some(reply)) => {
-                let (lease, results) = opening.answer(reply);
-                let _ = epoch.lease.set(lease);
-                self.setup.lock().await.reclaims = false;
-                results
-            }
+            Ok(Some(reply)) => self.said(&epoch, &opening, reply).await,
             other => {
                 // What it was to say is said to the next session.
                 debug!("the first request to {}: {:?}", self.peer.server(), other.err());
@@ -343,6 +338,14 @@ impl Engine {
         // Nobody may be waiting any more.
         let _ = answer.send(results);
         keep_alive(Arc::downgrade(&self)).await;
+    }
+
+    /// Takes up what a session's first request was answered: the results behind what it had to say.
+    async fn said(&self, epoch: &Epoch, opening: &Opening, reply: CompoundRes) -> Option<CompoundRes> {
+        let (lease, results) = opening.answer(reply);
+        let _ = epoch.lease.set(lease);
+        self.setup.lock().await.reclaims = false;
+        results
     }
 
     /// See [`super::Session::ahead`].
@@ -638,9 +641,7 @@ impl Engine {
                 // What is behind that is executed if all of it was.
                 let whole = with && reply.status.is_ok();
                 let nothing = CompoundRes { results: Vec::new(), ..reply.clone() };
-                let (lease, rest) = opening.answer(reply);
-                let _ = epoch.lease.set(lease);
-                self.setup.lock().await.reclaims = false;
+                let rest = self.said(epoch, &opening, reply).await;
                 epoch.now_is(ToSay::Said);
                 Ok(rest.or(whole.then_some(nothing)))
             }

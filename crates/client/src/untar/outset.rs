@@ -2,7 +2,7 @@
 //! ([`super::behind`]).
 
 use landfast_nfs::v4::CompoundRes;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::attrs::AttrRules;
@@ -10,7 +10,6 @@ use super::behind::Behind;
 use super::engine::stops;
 use super::pack::Batch;
 use super::source::{Event, Reading};
-use crate::limits;
 use crate::session::{Answer, Session, SessionError};
 
 /// A compound that is under way.
@@ -32,14 +31,7 @@ pub(super) async fn send(
     let mut sent: Vec<Sent> = Vec::new();
     let mut reads = true;
     loop {
-        while reads && events.len() < limits::MEMBERS_AHEAD {
-            match reading.events.try_recv() {
-                Ok(event) => events.push(event),
-                Err(mpsc::error::TryRecvError::Empty) => break,
-                Err(mpsc::error::TryRecvError::Disconnected) => reads = false,
-            }
-        }
-        reads &= events.len() < limits::MEMBERS_AHEAD;
+        reads = reads && reading.take_ready(events);
         let batch = if sent.len() < window { behind.next(events, rules) } else { None };
         let goes_on = batch.is_some();
         if let Some(batch) = batch {

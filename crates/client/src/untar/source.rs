@@ -202,6 +202,19 @@ pub(super) struct Reading {
     pub(super) budget: Arc<Semaphore>,
 }
 
+impl Reading {
+    /// Puts what was read already behind `events`, as long as these are not too many; `false`: nothing more comes, or is to.
+    pub(super) fn take_ready(&mut self, events: &mut Vec<Event>) -> bool {
+        while events.len() < limits::MEMBERS_AHEAD {
+            match self.events.try_recv() {
+                Ok(event) => events.push(event),
+                Err(e) => return e == mpsc::error::TryRecvError::Empty,
+            }
+        }
+        false
+    }
+}
+
 /// Starts the thread. It ends when the archive does, or when nobody listens any more.
 pub(super) fn start(
     source: Source,

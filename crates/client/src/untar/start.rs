@@ -122,11 +122,7 @@ async fn start_with(
     }
     let mut behind = |room: &SessionLimits, apart: bool| {
         let Input::Begun(reading) = &mut input else { return None };
-        while begun.events.len() < limits::MEMBERS_AHEAD
-            && let Ok(event) = reading.events.try_recv()
-        {
-            begun.events.push(event);
-        }
+        reading.take_ready(&mut begun.events);
         let (dirs, body, ops) = Ahead::of(&begun.events, &mut rules, room, apart.then_some(accessed))?;
         ahead = dirs;
         Some((body, ops))
