@@ -92,10 +92,10 @@ fn measure(
         found.lines.push(line);
     }
     let mut took = [Vec::new(), Vec::new()];
-    for round in 0..ROUNDS {
-        for (rtt_ms, took) in FROM_TO_MS.iter().zip(&mut took) {
+    for (rtt_ms, took) in FROM_TO_MS.iter().zip(&mut took) {
+        let link = Link::start(bench.addr(), Duration::from_secs_f64(rtt_ms / 1000.0))?;
+        for round in 0..ROUNDS {
             hear(&format!("{name}, round {} of {ROUNDS}: landfast untar at {rtt_ms} ms", round + 1));
-            let link = Link::start(bench.addr(), Duration::from_secs_f64(rtt_ms / 1000.0))?;
             took.push(bench.run(&Side::Untar, &link)?.pace.seconds);
         }
     }
