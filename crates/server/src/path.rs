@@ -154,7 +154,7 @@ impl Nfs {
                     Some(pending) => {
                         if ran > limits::RUN_IN_COMPANY_MAX {
                             pending.receipts.request();
-                        } else {
+                        } else if pending.receipts.waits() {
                             // Requests that are here already share a flush. Those that were received with this one are begun
                             // before it goes on, in a task of its own; then those of others have their turn.
                             tokio::task::yield_now().await;

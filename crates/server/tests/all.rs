@@ -20,6 +20,7 @@ mod space_matrix;
 mod trouble;
 mod trouble_space;
 mod trouble_vanish;
+mod unstable;
 mod v3_acl;
 mod v3_changes;
 mod v3_exactly_once;

@@ -388,9 +388,29 @@ async fn replies_survive_a_crash_in_whichever_log() {
     let mut many = Many::new(&[("a", RW), ("b", RW)]).await;
     let mut c = many.v4(b"c").await;
     let (a, b) = (c.handle(&["x", "a"]).await, c.handle(&["x", "b"]).await);
+    for dir in [&a, &b] {
+        let how = OpenHow::Create(CreateHow::Guarded(mode(0o644)));
+        let make = [open_op(b"o", "f", 3, 0, how), close_op(Stateid::CURRENT)];
+        assert_ok(&c.run(then(vec![ArgOp::Putfh(dir.clone())], make)).await);
+    }
     for life in 0..4 {
-        let fh = [&a, &b][life % 2];
-        let ops = || vec![ArgOp::Putfh(fh.clone()), mkdir(&format!("d{life}"))];
+        let (fh, other) = ([&a, &b][life % 2], [&b, &a][life % 2]);
+        // The other volume, changed last, keeps nothing of that: the reply stands beside the directory.
+        let unstable = ArgOp::Write(WriteArgs {
+            stateid: Stateid::ANONYMOUS,
+            offset: 0,
+            stable: StableHow::Unstable,
+            data: name("content"),
+        });
+        let ops = || {
+            vec![
+                ArgOp::Putfh(fh.clone()),
+                mkdir(&format!("d{life}")),
+                ArgOp::Putfh(other.clone()),
+                ArgOp::Lookup(name("f")),
+                unstable.clone(),
+            ]
+        };
         let first = c.run(ops()).await;
         assert_ok(&first);
         many.running.take().expect("a server").abandon().await;

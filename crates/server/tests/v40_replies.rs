@@ -14,7 +14,7 @@ use tokio::io::AsyncWriteExt;
 use v40::*;
 
 /// A COMPOUND of minor version 0 under this transaction id.
-async fn compound(wire: &mut Wire, xid: u32, ops: &[ArgOp]) -> CompoundRes {
+pub async fn compound(wire: &mut Wire, xid: u32, ops: &[ArgOp]) -> CompoundRes {
     send(wire, xid, ops).await;
     let (answered, reply) = wire.receive().await;
     assert_eq!(answered, xid);

@@ -22,7 +22,10 @@ pub struct Tx {
     joined: Option<Joined>,
     /// Of the last part that said anything, with its number; the log is flushed in order, so it covers the earlier ones.
     ticket: Option<(Ticket, u64)>,
+    /// Something changed that has to outlast a crash.
     modified: bool,
+    /// Data was written that a crash may take back until its COMMIT.
+    unstable: bool,
     broken: bool,
     /// What was changed, when somebody wants to know.
     watched: Option<Vec<Around>>,
@@ -49,6 +52,7 @@ impl Tx {
             joined: None,
             ticket: None,
             modified: false,
+            unstable: false,
             broken: false,
             watched: None,
             apart: Vec::new(),
@@ -158,6 +162,11 @@ impl Tx {
         self.modified = true;
     }
 
+    /// Unstable data was written, and nothing else.
+    pub(crate) fn touch_unstable(&mut self) {
+        self.unstable = true;
+    }
+
     /// Adds an opaque record of the server (a reply, a session, a client), atomic with the operations since the last
     /// split. Does nothing where there is no log ([`crate::Volume::keeps_notes`]).
     pub fn note(&mut self, bytes: Vec<u8>) {
@@ -173,8 +182,14 @@ impl Tx {
         self.broken |= noted.is_err();
     }
 
-    /// True when an operation of this transaction changed something.
+    /// True when an operation of this transaction changed something, be it unstable data.
     pub fn modified(&self) -> bool {
+        self.modified || self.unstable
+    }
+
+    /// True when an operation changed something that has to outlast a crash, so that its reply should, too. Unstable data
+    /// need not: it is written again when it was lost, and may be when it was not.
+    pub fn lasting(&self) -> bool {
         self.modified
     }
 
@@ -186,7 +201,7 @@ impl Tx {
             volume: self.volume.clone(),
             ticket,
             number: number.unwrap_or(0),
-            checked: self.modified || self.broken,
+            checked: self.modified() || self.broken,
             broken: self.broken,
             apart: std::mem::take(&mut self.apart),
         }
@@ -220,7 +235,7 @@ impl fmt::Debug for Tx {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tx")
             .field("joined", &self.joined.is_some())
-            .field("modified", &self.modified)
+            .field("modified", &self.modified())
             .finish_non_exhaustive()
     }
 }
@@ -245,6 +260,11 @@ impl Receipt {
         if let Some(ticket) = &self.ticket {
             ticket.request();
         }
+    }
+
+    /// Whether there is anything to wait for.
+    pub fn waits(&self) -> bool {
+        self.ticket.is_some()
     }
 
     /// Waits until everything of the transaction is stable. [`Error::Failed`] when it may not be.
@@ -300,6 +320,6 @@ impl Receipt {
 
 impl fmt::Debug for Receipt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Receipt").field("waits", &self.ticket.is_some()).finish_non_exhaustive()
+        f.debug_struct("Receipt").field("waits", &self.waits()).finish_non_exhaustive()
     }
 }

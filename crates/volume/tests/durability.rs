@@ -113,6 +113,29 @@ fn with_the_log_one_flush_for_a_request_and_none_on_the_disk() {
 }
 
 #[test]
+fn unstable_data_waits_for_no_flush_and_what_stands_beside_it_for_one() {
+    if !is_root() || !tempdir_suits() {
+        return;
+    }
+    let rig = Rig::log();
+    let (v, dir, r) = (&rig.volume, rig.volume.root(), root());
+    let made = rig.create(&r, &dir, "f").unwrap();
+    for lasts in [false, true] {
+        let before = v.stats().log.unwrap().batches;
+        let mut tx = v.tx();
+        v.write(&mut tx, &made.file, 0, Bytes::from_static(b"data"), Stable::Unstable).unwrap();
+        if lasts {
+            v.mkdir(&mut tx, &r, &dir, b"d", mode(0o755)).unwrap();
+        }
+        assert_eq!((tx.modified(), tx.lasting()), (true, lasts));
+        let receipt = tx.finish();
+        assert_eq!(receipt.waits(), lasts);
+        receipt.wait_blocking().unwrap();
+        assert_eq!(v.stats().log.unwrap().batches, before + u64::from(lasts));
+    }
+}
+
+#[test]
 fn notes_come_back_after_a_crash_in_order() {
     if !is_root() || !tempdir_suits() {
         return;
@@ -202,8 +225,13 @@ fn a_stopped_volume_acknowledges_nothing() {
     let made = rig.create(&root(), &dir, "f").unwrap();
     let mut pending = rig.volume.tx();
     rig.volume.mkdir(&mut pending, &root(), &dir, b"d", mode(0o755)).unwrap();
+    let mut unstable = rig.volume.tx();
+    rig.volume.write(&mut unstable, &made.file, 0, Bytes::new(), Stable::Unstable).unwrap();
+    assert!(unstable.modified() && !unstable.lasting());
     rig.volume.shutdown().unwrap();
-    assert_eq!(pending.finish().wait_blocking().unwrap_err(), Error::Failed);
+    for tx in [pending, unstable] {
+        assert_eq!(tx.finish().wait_blocking().unwrap_err(), Error::Failed);
+    }
     assert_eq!(rig.create(&root(), &dir, "g").unwrap_err(), Error::Failed);
     assert_eq!(rig.write(&made.file, 0, b"x").unwrap_err(), Error::Failed);
     assert_eq!(rig.run(|tx| rig.volume.commit(tx, &made.node, 0, 0)).unwrap_err(), Error::Failed);

@@ -40,10 +40,15 @@ impl Txs {
         self.all.iter().any(|(_, tx)| tx.modified())
     }
 
-    /// The export that was changed last: its log takes the reply.
+    /// Whether anything was changed that has to outlast a crash, as the reply has to then: more than unstable data.
+    pub(crate) fn lasting(&self) -> bool {
+        self.all.iter().any(|(_, tx)| tx.lasting())
+    }
+
+    /// The export of the last such change: its log takes the reply.
     pub(crate) fn home(&self) -> Option<&Arc<Export>> {
-        let last = self.last.and_then(|at| self.all.get(at)).filter(|(_, tx)| tx.modified());
-        last.or_else(|| self.all.iter().rev().find(|(_, tx)| tx.modified())).map(|(e, _)| e)
+        let last = self.last.and_then(|at| self.all.get(at)).filter(|(_, tx)| tx.lasting());
+        last.or_else(|| self.all.iter().rev().find(|(_, tx)| tx.lasting())).map(|(e, _)| e)
     }
 
     /// Ends all of them.
@@ -58,6 +63,11 @@ impl Txs {
 pub(crate) struct Receipts(Vec<Receipt>);
 
 impl Receipts {
+    /// Whether there is anything to wait for.
+    pub(crate) fn waits(&self) -> bool {
+        self.0.iter().any(Receipt::waits)
+    }
+
     /// See [`Receipt::request`].
     pub(crate) fn request(&self) {
         self.0.iter().for_each(Receipt::request);

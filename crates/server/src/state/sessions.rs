@@ -6,7 +6,7 @@
 //!
 //! After a restart the log knows the last *modifying* request of each slot, not the reads after it. So the first
 //! request on a restored slot may be any number ahead: what is ahead of the last logged request was either never
-//! executed, or lost with its effect, or changed nothing.
+//! executed, or lost with its effect, or changed nothing, or wrote unstable data, which it may do again.
 //!
 //! Of the back channel the log knows its credential, and whether a callback was ever sent: not the numbers of its slots. So
 //! after a restart one that was never used goes on when the client binds a connection to it, and one that was used has an

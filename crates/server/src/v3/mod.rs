@@ -74,11 +74,6 @@ impl Asked {
             Asked::Getacl(_) | Asked::Setacl(_) => Res::<(), Option<()>>::Fail(status, None).to_bytes(),
         }
     }
-
-    /// Unstable data is not in the log, so the reply is not either.
-    fn is_unstable(&self) -> bool {
-        matches!(self, Asked::V3(Call::Write(a)) if a.stable == StableHow::Unstable)
-    }
 }
 
 /// A decoded call and who sent it.
@@ -144,7 +139,7 @@ fn run(sh: &Shared, req: &Request) -> Outcome {
     // "Ask again later" is no outcome: whoever asks again, under whatever id, is to be heard.
     if let Some(key) = req.key.as_ref().filter(|_| status != NfsStat3::JUKEBOX) {
         let home = txs.home().or_else(|| exports.keeper()).filter(|e| e.volume.keeps_notes()).cloned();
-        let home = home.filter(|_| modified && !req.call.is_unstable());
+        let home = home.filter(|_| txs.lasting());
         let note = {
             let mut st = sh.state();
             let noted = home.as_ref().map(|home| (st.next_version(), home.id()));

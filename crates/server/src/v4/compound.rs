@@ -352,7 +352,8 @@ fn uncached(args: &CompoundArgs, res: &SequenceRes) -> Bytes {
     reply.finish()
 }
 
-/// The reply is whole: it joins the slot, and the log when anything else of the compound did.
+/// The reply is whole: it joins the slot, and the log when anything else of the compound did. One that wrote unstable data
+/// and changed nothing else waits for nothing: a retry after a crash writes it again, which its verifier asks for anyway.
 fn finish(
     mut ctx: Ctx<'_>,
     req: &Request,
@@ -363,10 +364,10 @@ fn finish(
 ) -> Outcome {
     let Some(session) = ctx.session.clone() else { return Outcome::at_once(vec![reply.finish()]) };
     let offloads = std::mem::take(&mut ctx.offloads);
-    let logged = ctx.txs.modified() || ctx.noted;
+    let (changed, lasting) = (ctx.txs.modified() || ctx.noted, ctx.txs.lasting() || ctx.noted);
     // What changed something is kept whether the client asked or not, when it fits: then a retry finds it.
     let len = reply.len();
-    let keep = (cachethis || logged) && len + RPC_REPLY_HEAD <= max_cached;
+    let keep = (cachethis || changed) && len + RPC_REPLY_HEAD <= max_cached;
     let mut pieces = reply.into_pieces();
     if keep {
         pieces = vec![whole(len, pieces)];
@@ -384,12 +385,11 @@ fn finish(
         (note.map(|n| Stamped { v, note: Note::Slot(n) }), holder)
     };
     let holder = holder_note.as_ref().map(|_| session.client);
-    let waits = logged || holder.is_some();
     ctx.note(holder_note);
-    if waits {
+    if lasting || holder.is_some() {
         ctx.note(slot_note);
     }
-    if !waits {
+    if !changed && holder.is_none() {
         if let Some(s) = ctx.sh.state().sessions.get_mut(&session.id) {
             s.release(session.slot);
         }

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use landfast_nfs::v4::args::{CreateHow, Locker, OpenArgs, OpenClaim, OpenHow};
 use landfast_nfs::v4::flags::OPEN4_RESULT_CONFIRM;
 use landfast_nfs::v4::v40::{SetclientidArgs, SetclientidConfirmArgs, SetclientidRes};
-use landfast_nfs::v4::{ArgOp, FileHandle, NfsStat, OpNum, ResBody, ResOp, StableHow};
+use landfast_nfs::v4::{ArgOp, FileHandle, NfsStat, OpNum, ResBody, ResOp};
 use landfast_volume::OpenFile;
 use landfast_xdr::Encode;
 
@@ -71,10 +71,7 @@ fn keep(ctx: &mut Ctx<'_>, req: &Request, status: NfsStat, reply: &Bytes) {
     {
         return;
     }
-    // Unstable data is not in the log, so its reply is not either.
-    let unstable = |op: &ArgOp| matches!(op, ArgOp::Write(a) if a.stable == StableHow::Unstable);
-    let logged = ctx.txs.modified() && !req.args.ops.iter().any(unstable);
-    let home = ctx.home().filter(|_| logged);
+    let home = ctx.home().filter(|_| ctx.txs.lasting());
     let note = {
         let mut st = ctx.sh.state();
         let noted = home.map(|home| (st.next_version(), home.id()));

@@ -66,7 +66,10 @@ impl Volume {
             (_, Stable::Unstable) | (Durability::Unsafe, _) => {
                 self.assume(&file.0.cred)?;
                 let count = self.write_dirty(tx, file, offset, &data)?;
-                tx.touch();
+                match stable {
+                    Stable::Unstable => tx.touch_unstable(),
+                    _ => tx.touch(),
+                }
                 // What is unsafe by the operator's choice is answered as the client asked for it.
                 Ok((count, stable))
             }
