@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 /// What one read takes at most.
 const PIECE: usize = 32 << 10;
 
-/// A client behind a gate that lets nothing through has noted by then what it knows to be done, unless its disk is very slow.
-const NOTED_WITHIN: Duration = Duration::from_millis(300);
+/// A client behind a gate that lets nothing through has noted by then what it knows to be done, where neither processors nor disks
+/// kept it waiting.
+pub const NOTED_WITHIN: Duration = Duration::from_millis(300);
 
 #[derive(Default)]
 struct Left {

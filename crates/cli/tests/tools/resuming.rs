@@ -1,7 +1,7 @@
 //! `--resume`: the client dies, and the same command goes on.
 
 use super::copying::{local, picture};
-use super::gate::Gate;
+use super::gate::{Gate, NOTED_WITHIN};
 use super::trees::shell_in;
 use super::*;
 use std::collections::BTreeSet;
@@ -81,7 +81,11 @@ impl Running {
     /// Waits until the journal tells of so much ([`noted`]).
     fn until(&mut self, much: u64, gate: Option<&Gate>) {
         let begun = Instant::now();
+        let mut busy = begun;
         loop {
+            if !self.rests() {
+                busy = Instant::now();
+            }
             let now = noted(&self.journal);
             if now >= much {
                 return;
@@ -96,12 +100,23 @@ impl Running {
                 std::io::Read::read_to_string(&mut stderr, &mut errors).expect("words");
                 panic!("it has ended with {status} and {now} in its journal: {errors}");
             }
-            if let Some(gate) = gate {
+            if let Some(gate) = gate
+                && busy.elapsed() > NOTED_WITHIN
+            {
                 gate.allow_more_if_used_up(SOME);
             }
             // Not to take the time of those who work.
             std::thread::sleep(Duration::from_millis(1));
         }
+    }
+
+    /// Whether all of its threads wait for something that is neither a processor nor a disk.
+    fn rests(&self) -> bool {
+        let threads = fs::read_dir(format!("/proc/{}/task", self.child.id())).into_iter().flatten().flatten();
+        threads.filter_map(|thread| fs::read_to_string(thread.path().join("stat")).ok()).all(|stat| {
+            // Behind its name, which may have anything in it.
+            stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('S'))
+        })
     }
 
     /// Kills it when the journal tells of so much.
