@@ -29,10 +29,15 @@ fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(e) => {
-            let _ = e.print();
-            // What was typed wrongly ends with the status that the GNU tool of that name has for it.
-            let tool = std::env::args().skip(1).find(|arg| !arg.starts_with('-'));
-            let gnu = tool.and_then(|name| commands::usage_status(&name));
+            // What was typed wrongly ends with the words and the status that the GNU tool of that name has for it.
+            let tool = std::env::args().skip(1).find(|arg| !arg.starts_with('-')).unwrap_or_default();
+            let gnu = commands::usage_status(&tool);
+            match gnu.and_then(|_| commands::usage_words(&e)) {
+                Some(words) => {
+                    eprintln!("{tool}: {words}\nTry 'landfast {tool} --help' for more information.");
+                }
+                None => drop(e.print()),
+            }
             return match e.use_stderr() {
                 true => ExitCode::from(gnu.unwrap_or(2)),
                 false => ExitCode::SUCCESS,

@@ -181,8 +181,11 @@ pub struct StatArgs {
     #[arg(short = 'L', long)]
     pub dereference: bool,
     /// A line for each in this form: %n name, %s size, %a mode, %y time, ... as GNU's
-    #[arg(short = 'c', long, value_name = "FORMAT")]
+    #[arg(short = 'c', long, value_name = "FORMAT", overrides_with = "printf")]
     pub format: Option<String>,
+    /// The same without an end of line, and with \n, \t, \0 and so on
+    #[arg(long, value_name = "FORMAT", overrides_with = "format")]
+    pub printf: Option<String>,
     #[command(flatten)]
     pub common: Common,
 }

@@ -71,6 +71,23 @@ pub fn usage_status(command: &str) -> Option<u8> {
     }
 }
 
+/// What is said of it, as GNU's. `None`: what clap says.
+pub fn usage_words(e: &clap::Error) -> Option<String> {
+    use clap::error::{ContextKind, ContextValue, ErrorKind};
+    match (e.kind(), e.get(ContextKind::InvalidArg)) {
+        (ErrorKind::UnknownArgument, Some(ContextValue::String(arg))) => Some(match arg.strip_prefix("--") {
+            Some(_) => format!("unrecognized option '{arg}'"),
+            None => format!("invalid option -- '{}'", arg.trim_start_matches('-')),
+        }),
+        (ErrorKind::MissingRequiredArgument, Some(ContextValue::Strings(args)))
+            if args.iter().any(|arg| arg.starts_with("<URL")) =>
+        {
+            Some("missing operand".to_owned())
+        }
+        _ => None,
+    }
+}
+
 /// `dir/name`, as GNU's tools put it together.
 fn below(dir: &[u8], name: &[u8]) -> Vec<u8> {
     let between: &[u8] = if dir.is_empty() || dir.ends_with(b"/") { b"" } else { b"/" };

@@ -39,6 +39,12 @@ impl Operand {
         &self.shown[..self.shown.len() - rest.len() + len]
     }
 
+    /// Its last name is `.`: the directory before it, and what it is called there is not said.
+    pub fn ends_in_dot(&self) -> bool {
+        let path = self.shown[self.authority().len()..].trim_end_matches('/');
+        path.rsplit('/').next().is_some_and(|name| name == "." || name.eq_ignore_ascii_case("%2e"))
+    }
+
     /// How the first `count` names of its path are shown.
     pub fn shown_above(&self, count: usize) -> String {
         let names = self.shown[self.authority().len()..].split('/').filter(|n| !n.is_empty() && *n != ".");
@@ -255,5 +261,10 @@ mod tests {
         assert_eq!(operand.shown_above(0), "nfs://h:1");
         assert_eq!(operand.shown_above(2), "nfs://h:1/a/b%20c");
         assert!(!Operand::parse("nfs://h/").expect("a URL").slash);
+        for (text, dot) in
+            [("nfs://h/a/.", true), ("nfs://h/a/%2E//", true), ("nfs://h/a.", false), ("nfs://.", false)]
+        {
+            assert_eq!(Operand::parse(text).expect("a URL").ends_in_dot(), dot, "{text}");
+        }
     }
 }

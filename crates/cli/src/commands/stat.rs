@@ -54,13 +54,14 @@ async fn show_all(mut tool: Tool, args: StatArgs) -> Tool {
             continue;
         }
         let mut object = Shown { name, meta: &meta, text: text.as_deref(), names: &mut names, quoted: true };
-        let line = match &args.format {
-            Some(format) => [format_as(format, &mut object), b"\n".to_vec()].concat(),
-            None => {
+        let line = match (&args.printf, &args.format) {
+            (Some(format), _) => format_as(format, &mut object, true),
+            (None, Some(format)) => [format_as(format, &mut object, false), b"\n".to_vec()].concat(),
+            (None, None) => {
                 object.quoted = false;
                 let device = matches!(meta.kind, Some(FileType::Blk | FileType::Chr));
                 let middle = if device { DEVICE } else { PLAIN };
-                format_as(&[BEGIN, middle, END].concat(), &mut object)
+                format_as(&[BEGIN, middle, END].concat(), &mut object, false)
             }
         };
         tool.print(&line);
@@ -78,19 +79,24 @@ struct Shown<'a> {
     quoted: bool,
 }
 
-/// `%[-0][WIDTH][.PRECISION][HL]LETTER`, each with what it stands for.
-fn format_as(format: &str, object: &mut Shown<'_>) -> Vec<u8> {
+/// `%[FLAGS][WIDTH][.PRECISION][HL]LETTER`, each with what it stands for; `escapes`: and what stands behind backslashes.
+fn format_as(format: &str, object: &mut Shown<'_>, escapes: bool) -> Vec<u8> {
     let mut out = Vec::new();
     let mut rest = format;
-    while let Some(at) = rest.find('%') {
+    while let Some(at) = rest.find(|c| c == '%' || escapes && c == '\\') {
         out.extend_from_slice(&rest.as_bytes()[..at]);
+        let escape = rest.as_bytes()[at] == b'\\';
         rest = &rest[at + 1..];
+        if escape {
+            rest = unescaped(rest, &mut out);
+            continue;
+        }
         let flags_len = rest.find(|c| !"-0+# '".contains(c)).unwrap_or(rest.len());
         let (flags, after) = rest.split_at(flags_len);
         let (width, after) = number(after);
-        let (precision, after) = match after.strip_prefix('.') {
-            Some(after) => number(after),
-            None => (None, after),
+        let (dot, (precision, after)) = match after.strip_prefix('.') {
+            Some(after) => (true, number(after)),
+            None => (false, (None, after)),
         };
         let half = after.chars().next().filter(|c| matches!(c, 'H' | 'L'));
         let after = if half.is_some() { &after[1..] } else { after };
@@ -99,23 +105,132 @@ fn format_as(format: &str, object: &mut Shown<'_>) -> Vec<u8> {
             break;
         };
         rest = &after[letter.len_utf8()..];
-        let Some(mut value) = value(letter, half, object) else {
+        let Some(value) = value(letter, half, object) else {
             out.push(b'?');
             continue;
         };
-        value.truncate(precision.unwrap_or(usize::MAX));
-        let gap = width.unwrap_or_default().saturating_sub(value.len());
-        let (left, zeros) = (flags.contains('-'), flags.contains('0'));
-        if !left {
-            out.resize(out.len() + gap, if zeros { b'0' } else { b' ' });
-        }
-        out.extend_from_slice(&value);
-        if left {
-            out.resize(out.len() + gap, b' ');
-        }
+        let precision = dot.then_some(precision);
+        value.put(&mut out, flags, width.unwrap_or_default(), precision);
     }
     out.extend_from_slice(rest.as_bytes());
     out
+}
+
+/// What stands behind a backslash, as in `printf`; what follows it.
+fn unescaped<'a>(text: &'a str, out: &mut Vec<u8>) -> &'a str {
+    let digits = |from: usize, most: usize, radix: u32| {
+        let len = text[from..].chars().take(most).take_while(|c| c.is_digit(radix)).count();
+        (from + len, u32::from_str_radix(&text[from..from + len], radix).ok())
+    };
+    let Some(first) = text.chars().next() else {
+        eprintln!("stat: warning: backslash at end of format");
+        out.push(b'\\');
+        return text;
+    };
+    let (end, byte) = match first {
+        '0'..='7' => digits(0, 3, 8),
+        'x' if text[1..].starts_with(|c: char| c.is_ascii_hexdigit()) => digits(1, 2, 16),
+        c => {
+            let byte = match c {
+                'a' => 7,
+                'b' => 8,
+                'e' => 27,
+                'f' => 12,
+                'n' => 10,
+                'r' => 13,
+                't' => 9,
+                'v' => 11,
+                '"' | '\\' => c as u32,
+                c => {
+                    eprintln!("stat: warning: unrecognized escape '\\{c}'");
+                    out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
+                    return &text[c.len_utf8()..];
+                }
+            };
+            (1, Some(byte))
+        }
+    };
+    out.push((byte.unwrap_or_default() & 0xff) as u8);
+    &text[end..]
+}
+
+/// What a letter stands for, by how it can be printed.
+enum Value {
+    Text(Vec<u8>),
+    Number(u64),
+    Signed(i64),
+    Octal(u32),
+    Hex(u64),
+    Time(NfsTime),
+}
+
+impl Value {
+    /// Printed as by printf(3): flags that mean nothing there are ignored. `precision`: whether there is a dot, and what is behind it.
+    fn put(self, out: &mut Vec<u8>, flags: &str, width: usize, precision: Option<Option<usize>>) {
+        let has = |flag: char| flags.contains(flag);
+        let is_text = matches!(self, Value::Text(_));
+        let plus = |negative: bool| match (negative, has('+'), has(' ')) {
+            (true, ..) => "-",
+            (_, true, _) => "+",
+            (.., true) => " ",
+            _ => "",
+        };
+        // A sign, or what marks a base; what follows it; whether zeroes may stand between them.
+        let (before, digits, zeros) = match self {
+            Value::Text(mut text) => {
+                text.truncate(precision.map_or(usize::MAX, Option::unwrap_or_default));
+                ("", text, false)
+            }
+            Value::Time(time) => {
+                let (negative, text) = seconds(time, precision.map_or(0, |p| p.unwrap_or(9)));
+                (plus(negative), text.into_bytes(), true)
+            }
+            number => {
+                let (before, digits) = match number {
+                    Value::Signed(n) => (plus(n < 0), n.unsigned_abs().to_string()),
+                    Value::Octal(n) if has('#') && n > 0 => ("", format!("0{n:o}")),
+                    Value::Octal(n) => ("", format!("{n:o}")),
+                    Value::Hex(n) => (if has('#') && n > 0 { "0x" } else { "" }, format!("{n:x}")),
+                    Value::Number(n) => ("", n.to_string()),
+                    Value::Text(_) | Value::Time(_) => unreachable!("these were before"),
+                };
+                let least = precision.map_or(0, Option::unwrap_or_default);
+                (before, format!("{digits:0>least$}").into_bytes(), precision.is_none())
+            }
+        };
+        let gap = width.saturating_sub(before.len() + digits.len());
+        let zeros = has('0') && !has('-') && zeros && !is_text;
+        if !has('-') && !zeros {
+            out.resize(out.len() + gap, b' ');
+        }
+        out.extend_from_slice(before.as_bytes());
+        if zeros {
+            out.resize(out.len() + gap, b'0');
+        }
+        out.extend_from_slice(&digits);
+        if has('-') {
+            out.resize(out.len() + gap, b' ');
+        }
+    }
+}
+
+/// Seconds since 1970 with so many digits behind the point, rounded down; and whether it was before.
+fn seconds(time: NfsTime, digits: usize) -> (bool, String) {
+    let shown = digits.min(9) as u32;
+    let (scale, part) = (10u32.pow(shown), 10u32.pow(9 - shown));
+    let (mut whole, mut fraction) = (time.seconds, time.nseconds / part);
+    let negative = whole < 0;
+    if negative && time.nseconds > 0 {
+        fraction = scale - fraction - u32::from(!time.nseconds.is_multiple_of(part));
+        whole += i64::from(fraction > 0);
+    }
+    let whole = whole.unsigned_abs();
+    match digits {
+        0 => (negative, whole.to_string()),
+        _ => {
+            (negative, format!("{whole}.{:0<digits$}", format!("{fraction:0width$}", width = shown as usize)))
+        }
+    }
 }
 
 /// Digits at the start, if there are any that make sense.
@@ -126,7 +241,7 @@ fn number(text: &str) -> (Option<usize>, &str) {
 }
 
 /// What a letter stands for; `None`: nothing that is known.
-fn value(letter: char, half: Option<char>, object: &mut Shown<'_>) -> Option<Vec<u8>> {
+fn value(letter: char, half: Option<char>, object: &mut Shown<'_>) -> Option<Value> {
     let meta = object.meta;
     let id = |owner: &Owner| match owner {
         Owner::Id(id) => id.to_string().into_bytes(),
@@ -136,45 +251,49 @@ fn value(letter: char, half: Option<char>, object: &mut Shown<'_>) -> Option<Vec
         if id == name && id.iter().all(u8::is_ascii_digit) { b"UNKNOWN".to_vec() } else { name }
     };
     let quoted = |name: &[u8]| if object.quoted { quote::always(name) } else { name.to_vec() };
-    let seconds = |t: NfsTime| t.seconds.to_string().into_bytes();
+    let owner = |owner: &Owner| match owner {
+        Owner::Id(id) => Value::Number(u64::from(*id)),
+        Owner::Name(name) => Value::Text(name.to_vec()),
+    };
+    let text = |text: &str| Value::Text(text.as_bytes().to_vec());
     Some(match (letter, half) {
-        ('%', None) => b"%".to_vec(),
-        ('n', None) => object.name.to_vec(),
+        ('%', None) => text("%"),
+        ('n', None) => Value::Text(object.name.to_vec()),
         ('N', None) => match object.text {
-            Some(text) => [&quoted(object.name)[..], b" -> ", &quoted(text)].concat(),
-            None => quoted(object.name),
+            Some(text) => Value::Text([&quoted(object.name)[..], b" -> ", &quoted(text)].concat()),
+            None => Value::Text(quoted(object.name)),
         },
-        ('d', Some('H')) => meta.fsid.major.to_string().into_bytes(),
-        ('d', Some('L')) => meta.fsid.minor.to_string().into_bytes(),
-        ('r' | 't', Some('H')) => meta.rdev.0.to_string().into_bytes(),
-        ('r' | 'T', Some('L')) => meta.rdev.1.to_string().into_bytes(),
-        ('t', None) => format!("{:x}", meta.rdev.0).into_bytes(),
-        ('T', None) => format!("{:x}", meta.rdev.1).into_bytes(),
-        ('a', None) => format!("{:o}", meta.mode).into_bytes(),
-        ('A', None) => mode::shown(meta.kind, meta.mode).into_bytes(),
-        ('b', None) => meta.used.div_ceil(512).to_string().into_bytes(),
-        ('B', None) => b"512".to_vec(),
+        ('d', Some('H')) => Value::Number(meta.fsid.major),
+        ('d', Some('L')) => Value::Number(meta.fsid.minor),
+        ('r' | 't', Some('H')) => Value::Number(meta.rdev.0.into()),
+        ('r' | 'T', Some('L')) => Value::Number(meta.rdev.1.into()),
+        ('t', None) => Value::Hex(meta.rdev.0.into()),
+        ('T', None) => Value::Hex(meta.rdev.1.into()),
+        ('a', None) => Value::Octal(meta.mode),
+        ('A', None) => text(&mode::shown(meta.kind, meta.mode)),
+        ('b', None) => Value::Number(meta.used.div_ceil(512)),
+        ('B', None) => Value::Number(512),
         ('F', None) => match meta.kind {
-            Some(FileType::Reg) if meta.size == 0 => b"regular empty file".to_vec(),
-            kind => kind.map_or("weird file", kind_name).as_bytes().to_vec(),
+            Some(FileType::Reg) if meta.size == 0 => text("regular empty file"),
+            kind => text(kind.map_or("weird file", kind_name)),
         },
-        ('f', None) => format!("{:x}", kind_bits(meta.kind) | meta.mode).into_bytes(),
-        ('u', None) => id(&meta.owner),
-        ('g', None) => id(&meta.group),
-        ('U', None) => named(id(&meta.owner), object.names.owner(&meta.owner)),
-        ('G', None) => named(id(&meta.group), object.names.group(&meta.group)),
-        ('h', None) => meta.links.to_string().into_bytes(),
-        ('i', None) => meta.fileid.to_string().into_bytes(),
-        ('o', None) => BLOCK_BYTES.to_string().into_bytes(),
-        ('s', None) => meta.size.to_string().into_bytes(),
-        ('w', None) => meta.born.map_or_else(|| b"-".to_vec(), |t| show::long_time(t).into_bytes()),
-        ('W', None) => meta.born.map_or_else(|| b"0".to_vec(), seconds),
-        ('x', None) => show::long_time(meta.accessed).into_bytes(),
-        ('X', None) => seconds(meta.accessed),
-        ('y', None) => show::long_time(meta.modified).into_bytes(),
-        ('Y', None) => seconds(meta.modified),
-        ('z', None) => show::long_time(meta.changed).into_bytes(),
-        ('Z', None) => seconds(meta.changed),
+        ('f', None) => Value::Hex((kind_bits(meta.kind) | meta.mode).into()),
+        ('u', None) => owner(&meta.owner),
+        ('g', None) => owner(&meta.group),
+        ('U', None) => Value::Text(named(id(&meta.owner), object.names.owner(&meta.owner))),
+        ('G', None) => Value::Text(named(id(&meta.group), object.names.group(&meta.group))),
+        ('h', None) => Value::Number(meta.links.into()),
+        ('i', None) => Value::Number(meta.fileid),
+        ('o', None) => Value::Number(BLOCK_BYTES),
+        ('s', None) => Value::Signed(meta.size.cast_signed()),
+        ('w', None) => meta.born.map_or_else(|| text("-"), |t| text(&show::long_time(t))),
+        ('W', None) => meta.born.map_or(Value::Number(0), Value::Time),
+        ('x', None) => text(&show::long_time(meta.accessed)),
+        ('X', None) => Value::Time(meta.accessed),
+        ('y', None) => text(&show::long_time(meta.modified)),
+        ('Y', None) => Value::Time(meta.modified),
+        ('z', None) => text(&show::long_time(meta.changed)),
+        ('Z', None) => Value::Time(meta.changed),
         _ => return None,
     })
 }

@@ -68,8 +68,32 @@ fn rm_leaves_the_top_of_an_export_and_ends_as_gnu_when_typed_wrongly() {
         assert!(said.errors().contains("this is the top of the export"), "{said:?}");
     }
     assert!(rig.at("f").exists());
-    for args in [&["rm"][..], &["rm", "--no-such"], &["mkdir"]] {
-        assert_eq!(said(landfast().args(args)).code, Some(1), "{args:?}");
+    // What a directory is called in the one above it is not said.
+    rig.shell("mkdir -p d/e; touch d/e/f");
+    for version in VERSIONS {
+        for args in [&["rm", "-r"][..], &["rm", "-rf"]] {
+            let operands = ["d/.", "d/e/./", "d/././"];
+            let what = format!("{version} {args:?}");
+            assert_same(&rig.ours(version, args, &operands), &rig.gnu(args, &operands), &what);
+            assert!(rig.at("d/e/f").exists(), "{what}");
+        }
+    }
+    for args in [
+        &["rm"][..],
+        &["rm", "--no-such"],
+        &["rm", "-rz", "x"],
+        &["mkdir"],
+        &["mkdir", "-Q", "x"],
+        &["stat"],
+        &["cp", "--no-such", "a", "b"],
+        &["ls", "-l%"],
+        &["du", "-@s"],
+        &["cat", "--no-such=1"],
+    ] {
+        let (ours, gnu) = (said(landfast().args(args)), said(Command::new(args[0]).args(&args[1..])));
+        let ours = Said { err: replaced(&ours.err, "landfast ", ""), ..ours };
+        let gnu = Said { err: replaced(&gnu.err, "=1'", "'"), ..gnu };
+        assert_same(&ours, &gnu, &format!("{args:?}"));
     }
     let nobody = said(landfast().args(["rm", "http://x/"]));
     assert_eq!(nobody.code, Some(1));

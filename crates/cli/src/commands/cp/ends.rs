@@ -13,6 +13,8 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
+const NOT_A_DIRECTORY: &str = "Not a directory";
+
 /// A source or a destination.
 #[derive(Debug, Clone)]
 pub enum End {
@@ -100,6 +102,11 @@ impl End {
             End::Here { path } => path.as_os_str().as_bytes().to_vec(),
             End::There { shown, .. } => shown.clone(),
         }
+    }
+
+    /// It ends in `/`: nothing but a directory can be meant.
+    fn must_be_dir(&self) -> bool {
+        self.shown().ends_with(b"/") && !self.last().is_empty()
     }
 
     /// Whether both are here, or reached in the same way.
@@ -263,6 +270,14 @@ pub async fn of(tool: &mut Tool, args: &CpArgs, before: Option<bool>) -> Option<
             tool.complain(&format!("target {shown}: {why}"));
             return None;
         }
+        (Is::Other(_), _) if end.must_be_dir() => {
+            tool.complain(&format!("cannot stat {shown}: {NOT_A_DIRECTORY}"));
+            return None;
+        }
+        (Is::Missing(why), _) if end.must_be_dir() && why == NOT_A_DIRECTORY => {
+            tool.complain(&format!("cannot stat {shown}: {why}"));
+            return None;
+        }
         _ => false,
     };
     let target = Target::new(end, into);
@@ -330,6 +345,10 @@ impl Target {
             Is::Dir(found) => (true, found),
             Is::Other(found) => (false, found),
         };
+        if self.itself.is_some() && !is_dir && self.end.must_be_dir() {
+            let end = quote::shown(&self.end.shown());
+            return Err(format!("cannot create regular file {end}: {NOT_A_DIRECTORY}"));
+        }
         let (name, dest) = match &self.itself {
             Some(name) => (name.clone(), self.end.shown()),
             None => {

@@ -72,6 +72,11 @@ async fn remove(mut tool: Tool, args: RmArgs) -> Tool {
     let operands = tool.places(&args.urls, "cannot remove", Exit::Partly).await;
     let mut operands = numbered(&args, operands);
     operands.retain(|(_, operand, place)| {
+        if operand.ends_in_dot() && (args.recursive || args.dir) {
+            let name = quote::shown(operand.shown.as_bytes());
+            tool.complain(&format!("refusing to remove '.' or '..' directory: skipping {name}"));
+            return false;
+        }
         let top = place.path.is_empty();
         if top {
             complain(&tool, operand, TOP);
