@@ -11,7 +11,9 @@ use crate::stream::{Around, Message, Stamp, Wish};
 use crate::tcp::{Half, Seen};
 use crate::whole::Whole;
 use foldhash::{HashMap, HashMapExt};
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
+use std::hash::{Hash, Hasher};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -141,7 +143,26 @@ struct Connection {
     rpc: bool,
 }
 
-type Key = (SocketAddr, SocketAddr, bool);
+/// A connection's ends, the lower address first, and whether it is one of TCP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Key(SocketAddr, SocketAddr, bool);
+
+/// In few words: each frame is looked up.
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        for end in [self.0, self.1] {
+            match end {
+                SocketAddr::V4(end) => {
+                    state.write_u64(u64::from(end.ip().to_bits()) << 16 | u64::from(end.port()));
+                }
+                SocketAddr::V6(end) => {
+                    state.write_u128(end.ip().to_bits());
+                    state.write_u16(end.port());
+                }
+            }
+        }
+    }
+}
 
 /// What connections have in common.
 struct Common<O> {
@@ -193,20 +214,19 @@ impl<O: Observer> Trace<O> {
     fn packet(&mut self, packet: &Packet<'_>, at: Stamp) {
         let up = packet.from <= packet.to;
         let dir = usize::from(!up);
-        let key = if up {
-            (packet.from, packet.to, packet.tcp.is_some())
-        } else {
-            (packet.to, packet.from, packet.tcp.is_some())
-        };
-        let bare = packet.payload.is_empty() && packet.missing == 0;
-        if !self.connections.contains_key(&key) {
-            if packet.tcp.map_or_else(|| !begins_call(packet.payload), |tcp| bare && !tcp.syn) {
-                return;
+        let (low, high) = if up { (packet.from, packet.to) } else { (packet.to, packet.from) };
+        let key = Key(low, high, packet.tcp.is_some());
+        let connection = match self.connections.entry(key) {
+            Entry::Occupied(there) => there.into_mut(),
+            Entry::Vacant(_) => {
+                let bare = packet.payload.is_empty() && packet.missing == 0;
+                if packet.tcp.map_or_else(|| !begins_call(packet.payload), |tcp| bare && !tcp.syn) {
+                    return;
+                }
+                self.make_room();
+                self.connections.entry(key).or_insert_with(|| Connection::new(at.ns))
             }
-            self.make_room();
-            self.connections.insert(key, Connection::new(at.ns));
-        }
-        let Some(connection) = self.connections.get_mut(&key) else { return };
+        };
         connection.last_ns = at.ns;
         self.common.held -= connection.held();
         let ends = Ends { from: packet.from, to: packet.to };
