@@ -6,7 +6,7 @@ use landfast_trace::anonymise::Anonymiser;
 use landfast_trace::listing;
 use landfast_trace::source::{Capture, End, Frame};
 use landfast_trace::table::Table;
-use landfast_trace::trace::{Call, Ends, Observer, Reply, Trace};
+use landfast_trace::trace::{Call, Ends, Observer, Reply, Shortest, Trace};
 
 #[derive(Default)]
 struct Seen {
@@ -23,8 +23,8 @@ impl Observer for Seen {
     fn moving(&mut self, ends: Ends, from_ns: i64, to_ns: i64) {
         self.analysis.moving(ends, from_ns, to_ns);
     }
-    fn path(&mut self, ends: Ends, shortest_ns: [Option<i64>; 2]) {
-        self.analysis.path(ends, shortest_ns);
+    fn path(&mut self, ends: Ends, shortest: [Option<Shortest>; 2]) {
+        self.analysis.path(ends, shortest);
     }
     fn wants_detail(&self) -> bool {
         true

@@ -70,7 +70,8 @@ pub struct Verdict {
 /// Two parts that differ by less than this part of the whole are alike.
 const ALIKE: f64 = 0.10;
 
-/// And so are two of which the smaller is at least this part of the larger.
+/// And so are two of which the smaller is at least this part of the larger: with the larger one halved it would be the next to look at.
+/// But what the client itself takes is not bought from anybody: it does not make less of a larger part.
 const ALIKE_EACH: f64 = 0.6;
 
 impl AddAssign for Shares {
@@ -114,7 +115,8 @@ impl Shares {
             return None;
         }
         let [(first, most), (runner_up, next), ..] = self.parts();
-        let alike = (most - next) / total < ALIKE || next >= most * ALIKE_EACH;
+        let alike =
+            (most - next) / total < ALIKE || (runner_up != Bound::Client && next >= most * ALIKE_EACH);
         let bound = if alike { Bound::Mixed } else { first };
         Some(Verdict { bound, first, runner_up })
     }
@@ -138,6 +140,11 @@ mod tests {
             Some(verdict),
             "the second would be the larger if the first were halved"
         );
+        let shares = Shares { rtt: 6.0, client: 4.0, ..Shares::default() };
+        let verdict = Verdict { bound: Bound::Rtt, first: Bound::Rtt, runner_up: Bound::Client };
+        assert_eq!(shares.verdict(), Some(verdict), "what is the client's own cannot be bought");
+        let shares = Shares { rtt: 4.0, client: 6.0, ..Shares::default() };
+        assert_eq!(shares.verdict().map(|verdict| verdict.bound), Some(Bound::Mixed), "the way can");
         assert_eq!(Shares::default().verdict(), None);
     }
 

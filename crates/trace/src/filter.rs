@@ -6,7 +6,7 @@
 use crate::limits::{CALLS_MAX, FILES_MAX};
 use crate::skim::facts::{self, Asked};
 use crate::skim::{self, Kind, Program, v4};
-use crate::trace::{Call, Ends, Observer, Reply};
+use crate::trace::{Call, Ends, Observer, Reply, Shortest};
 use foldhash::fast::FixedState;
 use foldhash::{HashSet, HashSetExt};
 use landfast_nfs::{nlm, v3 as nfs3};
@@ -340,9 +340,9 @@ impl<O: Observer> Observer for Filter<O> {
         }
     }
 
-    fn path(&mut self, ends: Ends, shortest_ns: [Option<i64>; 2]) {
+    fn path(&mut self, ends: Ends, shortest: [Option<Shortest>; 2]) {
         if self.wanted.may_fit(ends) {
-            self.observer.path(ends, shortest_ns);
+            self.observer.path(ends, shortest);
         }
     }
 }

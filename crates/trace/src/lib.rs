@@ -13,6 +13,7 @@ pub mod anonymise;
 pub mod filter;
 pub mod frame;
 pub mod limits;
+mod line;
 pub mod listing;
 pub mod mountstats;
 mod path;

@@ -29,7 +29,7 @@ pub const OPERATIONS_MAX: usize = 1024;
 pub const STORED_BYTES_MAX: usize = 1 << 20;
 
 /// The same for all connections together.
-pub const STORED_BYTES_ALL_MAX: usize = 8 << 20;
+pub const STORED_BYTES_ALL_MAX: usize = 6 << 20;
 
 /// Segments that one direction holds behind a hole, with or without their bytes. Then as above.
 pub const STORED_SEGMENTS_MAX: usize = 2048;

@@ -1,5 +1,7 @@
 //! What the acknowledgements of a TCP connection say of the way between its ends: round trips, and stalls after losses. Pure.
 
+use crate::line::{Line, Pace, SEGMENT};
+use crate::trace::Shortest;
 use std::ops::Range;
 
 /// One direction: what was sent, and when the other end was heard to have it.
@@ -11,22 +13,42 @@ pub(crate) struct Way {
     acked: Option<u32>,
     /// The segment whose acknowledgement is waited for: the number behind it, and when it went by.
     timed: Option<(u32, i64)>,
+    timed_len: u32,
     /// The same of one at a time, whatever is sent behind it; at 0 there is none.
     sampled: (u32, i64),
     shortest_ns: Option<i64>,
+    /// Bytes of the segment that was acknowledged soonest.
+    shortest_len: u32,
     latest_ns: i64,
     /// Since when segments behind a hole wait.
     early_ns: Option<i64>,
-    /// The number behind the last long message, and since when bytes are on their way of which nothing more was sent: the end of that is
+    /// The first number of the last long message and the one behind it, and since when bytes are on their way of which nothing more was sent: the end of that is
     /// when the other end was last heard to get more.
-    long: Option<u32>,
+    long: Option<(u32, u32)>,
     rest: (i64, i64),
     /// When bytes were sent last.
     sent_ns: i64,
-    /// Until when its sender sends less at a time because something was lost; 0: it does not.
-    held_back_ns: i64,
+    /// Since when nothing more of what was sent is acknowledged.
+    waiting_ns: i64,
+    /// Bytes that were sent without a pause of half a round trip: since the last one, and the most that there were.
+    burst: u32,
+    most: u32,
+    /// Its sender sends less at a time because something was lost.
+    held: Option<Held>,
+    /// How long bytes took, one behind the other: those that were acknowledged, and those that came by.
+    acknowledged: Pace,
+    came: Pace,
     /// The number and the length of the last packet.
     packet: (u16, u32),
+}
+
+/// A sender that lost something: it goes on with fewer bytes at a time (RFC 5681 section 3.1) until there are as many as before.
+#[derive(Debug, Clone, Copy)]
+struct Held {
+    /// The number behind the last byte that was sent before.
+    until: u32,
+    /// As many bytes as would be sent at a time if nothing had been lost.
+    reach: u32,
 }
 
 /// What a segment carries.
@@ -49,6 +71,10 @@ impl Way {
     pub fn sent(&mut self, end: u32, ns: i64) -> Carried {
         let new = self.high.is_none_or(|high| is_behind(end, high));
         if new {
+            if self.high.is_none_or(|high| self.acked.is_none_or(|acked| !is_behind(high, acked))) {
+                self.waiting_ns = ns;
+            }
+            self.timed_len = self.high.map_or(0, |high| end.wrapping_sub(high));
             self.high = Some(end);
             self.timed = Some((end, ns));
             if self.sampled.1 == 0 {
@@ -68,7 +94,9 @@ impl Way {
             && !is_behind(end, ack)
         {
             let took = ns.saturating_sub(sent).max(0);
-            self.shortest_ns = Some(self.shortest_ns.map_or(took, |ns| ns.min(took)));
+            if self.shortest_ns.is_none_or(|ns| took < ns) {
+                (self.shortest_ns, self.shortest_len) = (Some(took), self.timed_len);
+            }
             self.timed = None;
         }
         let (end, sent) = self.sampled;
@@ -78,7 +106,16 @@ impl Way {
         }
         let news = self.acked.is_none_or(|acked| is_behind(ack, acked));
         if news {
-            if let (Some(end), Some(shortest)) = (self.long, self.shortest_ns) {
+            // Of one message, which had all been sent; what acknowledges its end may have waited for more, or for a program to read.
+            if let (Some((begin, end)), Some(acked), None) = (self.long, self.acked, self.held)
+                && is_behind(acked, begin)
+                && is_behind(end, ack)
+                && self.waiting_ns >= self.sent_ns
+            {
+                self.acknowledged.add(ack.wrapping_sub(acked), ns.saturating_sub(self.waiting_ns));
+            }
+            self.waiting_ns = ns;
+            if let (Some((_, end)), Some(shortest)) = (self.long, self.shortest_ns) {
                 // What acknowledges the end may have waited for more, or for a program to read.
                 if is_behind(end, ack) {
                     self.rest.1 = ns.saturating_sub(shortest).max(self.rest.1);
@@ -91,11 +128,18 @@ impl Way {
         news
     }
 
-    /// Something that was sent in this direction was lost, as it shows now; a round trip takes so long.
-    pub fn lost(&mut self, ns: i64, round_trip_ns: i64) {
-        let outstanding = self.high.zip(self.acked).map_or(0, |(high, acked)| high.wrapping_sub(acked));
-        let segments = i64::from(outstanding.min(HELD_BACK_BYTES_MAX) / PIECE_MAX) + HELD_BACK_LEAST;
-        self.held_back_ns = ns.saturating_add(round_trip_ns.saturating_mul(segments));
+    /// Since when what was sent stands still, now that some of it is sent again: nothing more of it was acknowledged, or its sender sent
+    /// no more.
+    pub fn sent_again(&mut self, ns: i64) -> i64 {
+        let waiting_ns = std::mem::replace(&mut self.waiting_ns, ns);
+        // Of a SYN nothing was sent yet.
+        if self.sent_ns == 0 { waiting_ns } else { waiting_ns.min(self.sent_ns) }
+    }
+
+    /// Something that was sent in this direction was lost, as it shows now.
+    pub fn lost(&mut self) {
+        let reach = self.held.map_or(0, |held| held.reach).max(self.most);
+        self.held = self.high.map(|until| Held { until, reach });
     }
 
     /// When bytes were sent last.
@@ -103,18 +147,17 @@ impl Way {
         self.sent_ns
     }
 
-    /// What [`Way::is_held_back`] said last.
-    pub fn holds_back(&self) -> bool {
-        self.held_back_ns != 0
-    }
-
-    /// Whether its sender sends less at a time because something was lost: it begins with half, and needs as many round trips as that
-    /// had segments to get back to where it was (RFC 5681 section 3.1).
-    pub fn is_held_back(&mut self, ns: i64) -> bool {
-        if ns >= self.held_back_ns {
-            self.held_back_ns = 0;
+    /// How much of a pause in the middle of a message there would not be if nothing had been lost: then its sender would have sent more at
+    /// a time, twice as much after each round trip.
+    pub fn held_back(&mut self, pause_ns: i64, around: &Range<i64>) -> i64 {
+        let Some(held) = &mut self.held else { return 0 };
+        if pause_ns < around.start {
+            return 0;
         }
-        self.holds_back()
+        let part =
+            if pause_ns < around.end { f64::from(self.burst) / f64::from(held.reach.max(1)) } else { 0.0 };
+        held.reach = held.reach.saturating_mul(2).min(REACH_MAX.max(self.most));
+        (pause_ns as f64 * (1.0 - part.min(1.0))) as i64
     }
 
     /// A packet with this number and so many bytes went by. `true`: its sender had sent others before that did not come here. (Linux
@@ -145,11 +188,31 @@ impl Way {
     /// A message of so many bytes ended at about `end`, at this time.
     pub fn message(&mut self, bytes: u64, end: u32) {
         if bytes > LONG_MIN {
-            self.long = Some(end);
+            self.long = Some((end.wrapping_sub(bytes.try_into().unwrap_or(u32::MAX)), end));
         }
     }
 
-    /// More bytes went by.
+    /// Bytes went by that did not before, so many; `inside`: of a message that had begun. A round trip takes so long.
+    pub fn went_on(&mut self, ns: i64, len: u32, inside: bool, round_trip_ns: i64) {
+        let pause = ns.saturating_sub(self.sent_ns);
+        if pause >= round_trip_ns / 2 {
+            self.burst = 0;
+        }
+        self.burst = self.burst.saturating_add(len);
+        if self.held.is_some_and(|held| {
+            self.burst >= self.most && self.high.is_some_and(|high| is_behind(high, held.until))
+        }) {
+            self.held = None;
+        }
+        if self.held.is_none() {
+            self.most = self.most.max(self.burst);
+            if inside {
+                self.came.add(len, pause);
+            }
+        }
+    }
+
+    /// Bytes went by.
     pub fn sent_at(&mut self, ns: i64) {
         self.sent_ns = ns;
         self.rest = (ns, ns);
@@ -157,7 +220,7 @@ impl Way {
 
     /// Whether nothing was heard that tells of bytes on their way, and nothing was lost.
     pub fn is_quiet(&self) -> bool {
-        self.rest.1 <= self.rest.0 && self.held_back_ns == 0
+        self.rest.1 <= self.rest.0 && self.held.is_none()
     }
 
     /// From when to when bytes were on their way of which nothing more was sent, as far as it is known and was not told before, if that was
@@ -174,6 +237,12 @@ impl Way {
         self.shortest_ns
     }
 
+    /// How long bytes are on a narrow line: of a sender here their acknowledgements tell, of one there they themselves.
+    fn line(&self) -> Option<Line> {
+        let [acknowledged, came] = [&self.acknowledged, &self.came].map(Pace::line);
+        [acknowledged, came].into_iter().flatten().max_by(|a, b| a.takes_ns(0).cmp(&b.takes_ns(0)))
+    }
+
     /// Whether bytes are queueing on the way: they take much longer than they have to.
     pub fn queues(&self) -> bool {
         self.shortest_ns.is_some_and(|ns| self.latest_ns > 2 * ns + QUEUE_NS)
@@ -181,7 +250,8 @@ impl Way {
 
     /// Another connection began.
     pub fn begin(&mut self) {
-        *self = Way { shortest_ns: self.shortest_ns, ..Way::default() };
+        let Way { shortest_ns, shortest_len, acknowledged, came, .. } = *self;
+        *self = Way { shortest_ns, shortest_len, acknowledged, came, ..Way::default() };
     }
 }
 
@@ -191,11 +261,8 @@ pub(crate) const LONG_MIN: u64 = 3 * 1460;
 /// What goes over a network uncut.
 const PIECE_MAX: u32 = 1460;
 
-/// More outstanding bytes than these do not make a sender recover later.
-const HELD_BACK_BYTES_MAX: u32 = 1 << 20;
-
-/// Round trips that a recovery takes in any case.
-const HELD_BACK_LEAST: i64 = 4;
+/// No sender is taken to send more than this at a time if it never did.
+const REACH_MAX: u32 = 1 << 20;
 
 /// The least that a network card makes pieces of.
 const PIECE_MIN: u32 = 1200;
@@ -207,6 +274,40 @@ const NUMBERS_MAX: u32 = 64;
 pub(crate) fn both_ways(ways: &[Way; 2]) -> i64 {
     ways.iter().filter_map(Way::shortest_ns).sum()
 }
+
+/// A message that was sent in one direction took so long to come by: how much longer its bytes are on a narrow line, before they come by
+/// here, and behind.
+pub(crate) fn on_line_ns(ways: &[Way; 2], sender: usize, bytes: u64, took_ns: i64) -> [i64; 2] {
+    let (Some(line), [Some(on), Some(back)]) =
+        (line(ways, sender), [sender, 1 - sender].map(|way| ways[way].shortest_ns()))
+    else {
+        return [0; 2];
+    };
+    // Its first segment came over the line, and the others as it let them pass; or all of it waits there. Of what was acknowledged before its
+    // end was sent acknowledgements tell more.
+    let [before, behind] = match () {
+        () if back > on + on / 2 => [line.takes_ns(bytes.min(SEGMENT)), 0],
+        () if on > back + back / 2 && took_ns < on => [0, line.takes_ns(bytes).saturating_sub(took_ns)],
+        () => [0, 0],
+    };
+    [before, behind].map(|ns| if ns < LINE_MIN_NS { 0 } else { ns })
+}
+
+/// The shortest time to an acknowledgement of what was sent in one direction.
+pub(crate) fn shortest(ways: &[Way; 2], sender: usize) -> Option<Shortest> {
+    let Way { shortest_ns, shortest_len, .. } = ways[sender];
+    let ns = shortest_ns?;
+    let on_line = line(ways, sender).map_or(0, |line| line.takes_ns(shortest_len.into()) + line.takes_ns(0));
+    Some(Shortest { ns, on_line_ns: on_line.min(ns) })
+}
+
+/// The line in one direction. Where nothing tells, it is taken to be as the other.
+fn line(ways: &[Way; 2], sender: usize) -> Option<Line> {
+    ways[sender].line().or_else(|| ways[1 - sender].line())
+}
+
+/// Less than this is not worth telling.
+const LINE_MIN_NS: i64 = 100_000;
 
 /// Whether a pause of a connection is long enough for its sender to have waited for an acknowledgement in vain.
 pub(crate) fn in_vain(ways: &[Way; 2], pause_ns: i64) -> bool {
@@ -224,6 +325,15 @@ pub(crate) fn pauses(ways: &[Way; 2], sender: usize) -> Range<i64> {
         return 0..0;
     }
     (both / 2).max(QUEUE_NS)..both.saturating_add(both / 2)
+}
+
+/// Whether and how a sender that lost something pauses in the middle of a message.
+pub(crate) fn held_pauses(ways: &[Way; 2], sender: usize) -> Range<i64> {
+    let both = both_ways(ways);
+    if both == 0 || ways[sender].queues() {
+        return i64::MAX..i64::MAX;
+    }
+    both / 2..both.saturating_add(both / 2)
 }
 
 #[cfg(test)]

@@ -37,6 +37,8 @@ pub struct Times {
     pub bytes: u64,
     /// Nanoseconds in which its sender waited for acknowledgements before it went on.
     pub paused_ns: i64,
+    /// Nanoseconds for which it was on a narrow line besides: before its first byte came by, and behind its last.
+    pub on_line_ns: [i64; 2],
 }
 
 impl Times {
@@ -511,6 +513,7 @@ impl Record {
                 cut: self.cut,
                 bytes: self.bytes,
                 paused_ns: self.paused_ns,
+                on_line_ns: [0; 2],
             },
         });
         self.forget();

@@ -2,7 +2,7 @@
 
 use crate::frame::{Packet, Passed, Tcp, packet};
 use crate::limits::{ANSWERED_MAX, CALLS_MAX, CONNECTIONS_MAX, HELD_ALL_MAX, UNANSWERED_MAX};
-use crate::path::{Carried, LONG_MIN, Way, both_ways, in_vain, pauses};
+use crate::path::{Carried, LONG_MIN, Way, both_ways, held_pauses, in_vain, on_line_ns, pauses, shortest};
 use crate::skim::facts::Asked;
 use crate::skim::{CallHead, Head, Kind, Program, Protection, ReplyHead};
 use crate::source::Frame;
@@ -45,6 +45,15 @@ pub struct Reply {
     pub times: Times,
 }
 
+/// The shortest time from a segment to its acknowledgement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Shortest {
+    /// Nanoseconds.
+    pub ns: i64,
+    /// What of these the bytes of both took on a narrow line.
+    pub on_line_ns: i64,
+}
+
 /// Is told what is found, in the order in which it became whole.
 pub trait Observer {
     /// Whether [`CallHead::shown`] and [`ReplyHead::shown`] are wanted.
@@ -71,9 +80,9 @@ pub trait Observer {
     fn stall(&mut self, ends: Ends, from_ns: i64, to_ns: i64);
     /// Bytes were on their way from one time to the other, in nanoseconds, though all of their message had been sent.
     fn moving(&mut self, _ends: Ends, _from_ns: i64, _to_ns: i64) {}
-    /// A connection with RPC has ended: the shortest times to an acknowledgement, in nanoseconds, of what was sent in the direction
+    /// A connection with RPC has ended: the shortest times to an acknowledgement of what was sent in the direction
     /// of `ends`, and of what was sent against it.
-    fn path(&mut self, ends: Ends, shortest_ns: [Option<i64>; 2]);
+    fn path(&mut self, ends: Ends, shortest: [Option<Shortest>; 2]);
 }
 
 /// What was seen, and what of it could not be used.
@@ -372,13 +381,19 @@ impl Connection {
         let missing = self.ways[dir].numbered(tcp.packet, len)
             && in_vain(&self.ways, pause)
             && self.halves[dir].next() == Some(seq);
-        if let Some(since) = self.progress(dir, end, missing, tcp.ack, at.ns) {
-            self.ways[dir].lost(at.ns, both_ways(&self.ways));
+        let (stood_since, new) = self.progress(dir, end, missing, tcp.ack, at.ns);
+        if let Some(since) = stood_since {
+            self.ways[dir].lost();
             common.observer.stall(ends, since, at.ns);
         }
         if len > 0 {
             if !self.is_quiet(dir) {
                 self.went_on(dir, ends, at.ns, common);
+            }
+            if new {
+                let inside = self.halves[dir].stream.inside_since_ns(1).is_some();
+                let both = both_ways(&self.ways);
+                self.ways[dir].went_on(at.ns, len, inside, both);
             }
             self.ways[dir].sent_at(at.ns);
         }
@@ -406,7 +421,7 @@ impl Connection {
         if let Some(since) = self.ways[dir].waits(half.waits(), at.ns)
             && half.seen.holes == holes
         {
-            self.ways[dir].lost(at.ns, both_ways(&self.ways));
+            self.ways[dir].lost();
             common.observer.stall(ends, since, at.ns);
         }
     }
@@ -430,11 +445,12 @@ impl Connection {
         }
         // In the middle of a message its sender waits for acknowledgements before it goes on: for more of them since something was lost.
         let before = self.ways[dir].sent_last_ns();
-        if self.ways[dir].is_held_back(ns)
-            && self.halves[dir].stream.inside_since_ns(1).is_some()
-            && ns.saturating_sub(before) < pauses(&self.ways, dir).end
-        {
-            common.observer.stall(ends, before, ns);
+        if self.halves[dir].stream.inside_since_ns(1).is_some() {
+            let around = held_pauses(&self.ways, dir);
+            let lost = self.ways[dir].held_back(ns.saturating_sub(before), &around);
+            if lost > 0 {
+                common.observer.stall(ends, ns.saturating_sub(lost), ns);
+            }
         }
         if let Some((from, until)) = self.ways[dir].moved() {
             common.observer.moving(ends, from, until);
@@ -442,7 +458,7 @@ impl Connection {
     }
 
     /// Whether and since when the connection stood still, as a segment tells that carries bytes up to before `end` and acknowledges
-    /// those before `ack`; `missing`: packets before it did not come here.
+    /// those before `ack`; `missing`: packets before it did not come here. And whether its bytes are new.
     fn progress(
         &mut self,
         dir: usize,
@@ -450,15 +466,19 @@ impl Connection {
         missing: bool,
         ack: Option<u32>,
         ns: i64,
-    ) -> Option<i64> {
+    ) -> (Option<i64>, bool) {
         let carried = end.map(|end| self.ways[dir].sent(end, ns));
         let news = ack.is_some_and(|ack| self.ways[1 - dir].acked(ack, ns));
-        let since = self.progress_ns;
         let lost = carried == Some(Carried::Missing) || (missing && carried.is_some());
+        // Others may go on meanwhile: what was lost holds up what is behind it.
+        let since = match carried {
+            Some(Carried::Missing) => self.ways[dir].sent_again(ns),
+            _ => self.progress_ns,
+        };
         if carried == Some(Carried::New) || news || lost {
             self.progress_ns = ns;
         }
-        lost.then_some(since)
+        (lost.then_some(since), carried == Some(Carried::New))
     }
 
     fn datagram<O: Observer>(
@@ -489,7 +509,7 @@ impl Connection {
     ) {
         let calls = &self.calls[1 - dir];
         let known = |xid| calls.kind(xid);
-        let pauses = if self.ways[dir].holds_back() { 0..0 } else { pauses(&self.ways, dir) };
+        let pauses = pauses(&self.ways, dir);
         read(&mut self.halves[dir], &mut Around { known: &known, out, wish, pauses });
     }
 
@@ -507,7 +527,8 @@ impl Connection {
             self.ways[dir].message(times.bytes, end);
         }
         for message in messages.drain(..) {
-            let Message { head, times } = message;
+            let Message { head, mut times } = message;
+            times.on_line_ns = self.on_line_ns(dir, &times);
             if !std::mem::replace(&mut self.rpc, true) {
                 common.totals.rpc_connections += 1;
             }
@@ -523,7 +544,8 @@ impl Connection {
                         });
                         self.ways[1 - dir].no_loss();
                         let back = Ends { from: ends.to, to: ends.from };
-                        for Message { head, times } in calls {
+                        for Message { head, mut times } in calls {
+                            times.on_line_ns = self.on_line_ns(1 - dir, &times);
                             match head {
                                 Head::Call(head) => self.call(1 - dir, back, Call { head, times }, common),
                                 Head::Reply(head) => self.reply(1 - dir, back, Reply { head, times }, common),
@@ -534,6 +556,11 @@ impl Connection {
                 }
             }
         }
+    }
+
+    fn on_line_ns(&self, dir: usize, times: &Times) -> [i64; 2] {
+        let last = times.last.unwrap_or(times.first);
+        on_line_ns(&self.ways, dir, times.bytes, last.ns.saturating_sub(times.first.ns))
     }
 
     fn call<O: Observer>(&mut self, dir: usize, ends: Ends, mut call: Call, common: &mut Common<O>) {
@@ -609,7 +636,7 @@ impl Connection {
         self.halves.iter_mut().for_each(|half| half.stream.end());
         self.hand_on_whole(common);
         if self.rpc && key.2 {
-            let shortest = [self.ways[0].shortest_ns(), self.ways[1].shortest_ns()];
+            let shortest = [0, 1].map(|way| shortest(&self.ways, way));
             common.observer.path(Ends { from: key.0, to: key.1 }, shortest);
         }
         let totals = &mut common.totals;

@@ -5,7 +5,7 @@ mod wire;
 
 use landfast_trace::filter::{Counted, File, Filter, Procedure, Wanted};
 use landfast_trace::table::{Item, Place, Row, Table};
-use landfast_trace::trace::{Call, Ends, Observer, Reply, Totals, Trace};
+use landfast_trace::trace::{Call, Ends, Observer, Reply, Shortest, Totals, Trace};
 use wire::{Captured, Wire, call, reply};
 
 /// RFC 8881 section 20: numbers of operations.
@@ -33,7 +33,7 @@ impl Observer for Counts {
         self.answered.push(call.head.xid);
     }
     fn stall(&mut self, _: Ends, _: i64, _: i64) {}
-    fn path(&mut self, _: Ends, _: [Option<i64>; 2]) {}
+    fn path(&mut self, _: Ends, _: [Option<Shortest>; 2]) {}
 }
 
 fn words(words: &[u32]) -> Vec<u8> {

@@ -9,7 +9,7 @@ use landfast_trace::listing;
 use landfast_trace::skim::{Program, v4};
 use landfast_trace::source::{Capture, End};
 use landfast_trace::table::{Item, Place, Row, Table, main_operation, seconds};
-use landfast_trace::trace::{Call, Ends, Observer, Reply, Totals, Trace};
+use landfast_trace::trace::{Call, Ends, Observer, Reply, Shortest, Totals, Trace};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{Cursor, Read};
@@ -31,8 +31,8 @@ impl Observer for Seen {
     fn moving(&mut self, ends: Ends, from_ns: i64, to_ns: i64) {
         self.analysis.moving(ends, from_ns, to_ns);
     }
-    fn path(&mut self, ends: Ends, shortest_ns: [Option<i64>; 2]) {
-        self.analysis.path(ends, shortest_ns);
+    fn path(&mut self, ends: Ends, shortest: [Option<Shortest>; 2]) {
+        self.analysis.path(ends, shortest);
     }
     fn begun(&mut self, ns: i64) {
         self.analysis.begun(ns);
@@ -248,7 +248,7 @@ impl Observer for Lines {
         self.push(&listing::reply(0, ends, call, reply));
     }
     fn stall(&mut self, _ends: Ends, _from_ns: i64, _to_ns: i64) {}
-    fn path(&mut self, _ends: Ends, _shortest_ns: [Option<i64>; 2]) {}
+    fn path(&mut self, _ends: Ends, _shortest: [Option<Shortest>; 2]) {}
 }
 
 /// Each line begins with what tshark says of the frame.

@@ -123,12 +123,14 @@ fn an_answer_in_the_middle_of_the_next_call_waits_for_its_bytes() {
     assert_bound(&wire, Bound::Bandwidth, 0.95);
 }
 
-/// WRITEs over a round trip of 10 ms by a sender that may have eight segments outstanding; of so many windows one loses a segment.
-fn windows(loses: usize) -> Wire {
+/// WRITEs over a round trip of 10 ms by a sender that may have so many segments outstanding at first, and eight later; of so many windows
+/// one loses a segment.
+fn windows(first: usize, loses: usize) -> Wire {
     let mut wire = opened(10 * MS, 0);
     let mut window = 0;
     for xid in 10..20 {
-        for piece in write(xid, 64 << 10).chunks(8 * 1448) {
+        let segments = if xid < 12 { first } else { 8 };
+        for piece in write(xid, 64 << 10).chunks(segments * 1448) {
             window += 1;
             wire.send(true, piece);
             wire.wait(10 * MS);
@@ -152,8 +154,141 @@ fn windows(loses: usize) -> Wire {
 
 #[test]
 fn a_sender_that_lost_something_sends_less_at_a_time() {
-    assert_bound(&windows(0), Bound::Rtt, 0.8);
-    assert_bound(&windows(3), Bound::Loss, 0.6);
+    assert_bound(&windows(8, 0), Bound::Rtt, 0.8);
+    assert_bound(&windows(64, 3), Bound::Loss, 0.6);
+    // One that sends as much as before has lost a round trip each time.
+    let found = find(&windows(8, 3));
+    assert_eq!(found.verdict.expect("a verdict").first, Bound::Rtt);
+    assert!((found.shares.loss / found.shares.total() - 0.25).abs() < 0.1, "{:?}", found.shares);
+}
+
+#[test]
+fn a_connection_whose_beginning_is_lost_waits_from_there() {
+    let mut wire = opened(MS, 0);
+    wire.wait(500 * MS);
+    wire.ports.0 = 701;
+    let seq = wire.seq;
+    wire.open();
+    wire.wait(1000 * MS);
+    wire.seq = seq;
+    wire.open();
+    ask(&mut wire, 9, MS, 0);
+    let found = find(&wire);
+    assert!((found.shares.loss - 1.0).abs() < 0.01, "{:?}", found.shares);
+}
+
+#[test]
+fn what_is_behind_a_lost_call_waits_for_it() {
+    // Four programs, each with a call every 5 ms; one in forty calls is lost, and sent again when the three behind it have shown that.
+    let mut wire = opened(MS, 0);
+    let mut stood = 0;
+    for round in 0..100u32 {
+        let lost = round % 10 == 5;
+        let at = wire.seq.0;
+        let calls =
+            [0, 1, 2, 3].map(|n| call(4 * round + n + 10, landfast_nfs::PROGRAM, 3, proc::GETATTR, &[0; 36]));
+        for call in &calls {
+            wire.send(true, call);
+            wire.wait(300 * US);
+            if lost {
+                // The others go on, and nothing of them is acknowledged.
+                wire.heard[1] = Some(at);
+                wire.wait(30 * MS);
+                stood += 30 * MS + 300 * US;
+            }
+        }
+        if lost {
+            let end = wire.seq.0;
+            wire.seq.0 = at;
+            wire.send(true, &calls[0]);
+            wire.seq.0 = end;
+            wire.heard[1] = None;
+        }
+        wire.wait(MS);
+        for n in 0..4 {
+            wire.send(false, &reply(4 * round + n + 10, &[0; 88]));
+        }
+        wire.wait(100 * US);
+        wire.ack(true);
+    }
+    let found = assert_bound(&wire, Bound::Loss, 0.8);
+    assert!((found.shares.loss / (stood as f64 / 1e9) - 1.0).abs() < 0.05, "{stood} {:?}", found.shares);
+}
+
+/// How long so many bytes of payload are on a line of 2 Mbit/s.
+fn on_the_line(bytes: usize) -> i64 {
+    (bytes + bytes.div_ceil(1448).max(1) * 66) as i64 * 4 * US
+}
+
+/// Small files over such a line, as both ends see them: the server takes 0.2 ms, a program as much.
+fn small_files_on_a_narrow_line(at_server: bool) -> Wire {
+    let host = 200 * US;
+    let mut wire = Wire::new(700);
+    wire.gap = US;
+    wire.acks = true;
+    wire.open();
+    wire.wait(if at_server { 2 * on_the_line(0) } else { host });
+    wire.ack(true);
+    let work = [(100, 100), (150, 120), (6000, 140), (120, 140), (120, 140)];
+    for (xid, (bytes, answer)) in (1..).zip([work; 60].concat()) {
+        let message = match bytes {
+            6000 => write(xid, bytes),
+            _ => call(xid, landfast_nfs::PROGRAM, 3, proc::GETATTR, &vec![0; bytes]),
+        };
+        let (from, answer) = (wire.seq.0, reply(xid, &vec![0; answer]));
+        if at_server {
+            wire.gap = on_the_line(1448);
+            wire.wait(on_the_line(message.len().min(1448)) - wire.gap);
+            wire.send(true, &message);
+            wire.gap = US;
+        } else {
+            wire.send(true, &message);
+            let mut passed = from;
+            for two in message.chunks(2 * 1448) {
+                wire.wait(on_the_line(two.len()));
+                passed = passed.wrapping_add(u32::try_from(two.len()).expect("a length"));
+                if passed != wire.seq.0 {
+                    wire.heard[1] = Some(passed);
+                    wire.ack(false);
+                    wire.heard[1] = None;
+                }
+            }
+        }
+        wire.wait(host);
+        wire.wait(if at_server { 0 } else { on_the_line(answer.len()) });
+        wire.send(false, &answer);
+        wire.wait(if at_server { on_the_line(answer.len()) } else { 0 });
+        wire.wait(host);
+    }
+    wire
+}
+
+#[test]
+fn small_messages_take_their_time_on_a_narrow_line() {
+    for at_server in [false, true] {
+        let found = assert_bound(&small_files_on_a_narrow_line(at_server), Bound::Bandwidth, 0.8);
+        assert_eq!(found.side, if at_server { Side::Server } else { Side::Client });
+    }
+}
+
+#[test]
+fn programs_that_write_one_after_another_make_no_narrow_line() {
+    // On a fast line that is 10 ms long each of four programs writes 1,200 bytes, 3 ms after the one before it.
+    let mut wire = opened(10 * MS, 0);
+    for xid in 10..400 {
+        let mut heard = wire.seq.0;
+        wire.send(true, &write(xid, 1200));
+        if xid >= 13 {
+            heard = heard.wrapping_sub(2 * u32::try_from(write(0, 1200).len()).expect("a length"));
+            wire.wait(MS);
+            wire.heard[1] = Some(heard);
+            wire.send(false, &reply(xid - 3, &[0; 140]));
+            wire.heard[1] = None;
+        }
+        wire.wait(2 * MS);
+    }
+    let found = find(&wire);
+    assert!(found.shares.bandwidth < 0.05 * found.shares.total(), "{:?}", found.shares);
 }
 
 #[test]

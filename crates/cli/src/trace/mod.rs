@@ -21,7 +21,7 @@ use landfast_trace::filter::{self, Filter, Moment, Wanted};
 use landfast_trace::listing;
 use landfast_trace::source::End;
 use landfast_trace::table::Table;
-use landfast_trace::trace::{Call, Ends, Observer, Reply, Totals, Trace};
+use landfast_trace::trace::{Call, Ends, Observer, Reply, Shortest, Totals, Trace};
 use std::error::Error;
 use std::io::{self, BufWriter, StdoutLock, Write};
 use std::path::Path;
@@ -265,8 +265,8 @@ impl Observer for Watch {
         self.analysis.moving(ends, from_ns, to_ns);
     }
 
-    fn path(&mut self, ends: Ends, shortest_ns: [Option<i64>; 2]) {
-        self.analysis.path(ends, shortest_ns);
+    fn path(&mut self, ends: Ends, shortest: [Option<Shortest>; 2]) {
+        self.analysis.path(ends, shortest);
     }
 }
 

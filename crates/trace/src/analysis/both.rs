@@ -2,7 +2,7 @@
 
 use super::limits::MERGED_MAX;
 use crate::skim::Program;
-use crate::trace::{Call, Ends, Observer, Reply};
+use crate::trace::{Call, Ends, Observer, Reply, Shortest};
 use foldhash::HashMap;
 use foldhash::fast::FixedState;
 use std::collections::BTreeMap;
@@ -46,7 +46,7 @@ impl Observer for OtherEnd {
     }
 
     fn stall(&mut self, _: Ends, _: i64, _: i64) {}
-    fn path(&mut self, _: Ends, _: [Option<i64>; 2]) {}
+    fn path(&mut self, _: Ends, _: [Option<Shortest>; 2]) {}
 }
 
 /// Calls that both ends have. Nanoseconds.

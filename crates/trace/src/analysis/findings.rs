@@ -7,6 +7,7 @@ use super::spread::Spread;
 use super::typical::Steps;
 use super::{Book, Compounds};
 use crate::skim::facts::Class;
+use crate::trace::Shortest;
 use landfast_model::{Shares, Terms, Verdict, Work};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -200,16 +201,26 @@ impl Trip {
             let known = book.network_ns / book.split as f64;
             return Trip { in_waits: 0.0, in_gaps: 0.0, known, side: Side::Client };
         }
-        let least = |a: Option<i64>, b: Option<u64>| {
-            let all = [a.map(|ns| ns.max(0) as f64), b.map(|ns| ns as f64)];
+        let least = |a: Option<f64>, b: Option<u64>| {
+            let all = [a, b.map(|ns| ns as f64)];
             all.into_iter().flatten().min_by(f64::total_cmp)
         };
-        let [by_server, by_client] = book.acknowledged_ns;
+        // How much of a wait a narrow line took is only about right.
+        let [to_server, to_client] = book.acknowledged;
         let wait = book.waits.iter().filter_map(Spread::least_ns).min();
-        let to_server = least(by_server, wait);
+        let wait = wait.filter(|_| !book.on_line || to_server.is_none());
         // A call that comes soon behind an answer may be another program's, which did not wait for it: what acknowledges it tells more.
-        let to_client = least(by_client, book.gap_least_ns.filter(|_| by_client.is_none()));
+        let gap = book.gap_least_ns.filter(|_| to_client.is_none());
+        let ways = |beyond_line: bool| {
+            let of = |shortest: Shortest| {
+                (shortest.ns - if beyond_line { shortest.on_line_ns } else { 0 }).max(0) as f64
+            };
+            let [by_server, by_client] = book.acknowledged.map(|shortest| shortest.map(of));
+            (least(by_server, wait), least(by_client, gap))
+        };
+        let (to_server, to_client) = ways(false);
         let side = side(ends, to_server, to_client);
+        let (to_server, to_client) = ways(true);
         let in_waits = if side == Side::Server { 0.0 } else { to_server.unwrap_or(0.0) };
         // At the client the shortest pause is its own work.
         let in_gaps =

@@ -17,7 +17,7 @@ pub mod words;
 use crate::skim::facts::{Class, of_name};
 use crate::skim::{Outcome, Program, v4};
 use crate::table::main_operation;
-use crate::trace::{Call, Ends, Observer, Reply};
+use crate::trace::{Call, Ends, Observer, Reply, Shortest, Times};
 use both::{Both, OtherEnd};
 use files::{Answered, Files};
 use findings::Findings;
@@ -105,8 +105,10 @@ pub(crate) struct Book {
     pub files_made: u64,
     pub first_ns: Option<i64>,
     pub last_ns: i64,
+    /// Of some waits a narrow line's part was taken off, about.
+    pub on_line: bool,
     /// The shortest times to an acknowledgement: by the server, and by the client.
-    pub acknowledged_ns: [Option<i64>; 2],
+    pub acknowledged: [Option<Shortest>; 2],
 }
 
 /// The calls of all clients: an observer.
@@ -311,6 +313,22 @@ fn sane(ns: i64) -> i64 {
     ns.clamp(-(i64::MAX / 4), i64::MAX / 4)
 }
 
+/// When the bytes of a call and its reply were on a narrow line: before the call came by, behind it, before the reply, and behind it.
+fn on_line(exchange: &Exchange, call: &Times, reply: &Times) -> [Option<Aside>; 4] {
+    let [begun, whole, answered, ended] = exchange.at;
+    let [[before, behind], [before_reply, behind_reply]] = [call.on_line_ns, reply.on_line_ns];
+    let while_ = [
+        (begun - before, begun),
+        (whole, answered.min(whole + behind)),
+        (whole.max(answered - before_reply), answered),
+        (ended, ended + behind_reply),
+    ];
+    while_.map(|(from_ns, to_ns)| {
+        let connection = exchange.connection;
+        (from_ns < to_ns).then_some(Aside { connection, from_ns, to_ns, lost: false })
+    })
+}
+
 fn connection(client_port: u16, server_port: u16) -> u32 {
     u32::from(client_port) << 16 | u32::from(server_port)
 }
@@ -344,12 +362,15 @@ impl Observer for Analysis {
             let at = [call.times.first.ns, whole.ns, reply.times.first.ns, end.ns].map(sane);
             let paused_ns = call.times.paused_ns.saturating_add(reply.times.paused_ns);
             let network_ns = self.both.as_mut().and_then(|both| both.network_ns(label, call, reply));
-            let waited_ns = (at[2] - at[1]).max(0);
+            let waited_ns = (at[2] - at[1] - call.times.on_line_ns[1] - reply.times.on_line_ns[0]).max(0);
             Some(Exchange { connection, class, label, at, waited_ns, paused_ns, network_ns })
         } else {
             None
         };
         let (pair, common) = self.pair(ends.to.ip(), ends.from.ip());
+        let line = exchange.map_or([None; 4], |e| on_line(&e, &call.times, &reply.times));
+        line.into_iter().take(3).flatten().for_each(|aside| pair.sweep.aside(aside));
+        pair.book.on_line |= line.iter().any(Option::is_some);
         pair.book.bytes_up += call.times.bytes;
         pair.book.bytes_down += reply.times.bytes;
         if error == 0 {
@@ -363,6 +384,7 @@ impl Observer for Analysis {
         }
         let xid = call.head.xid;
         pair.sweep.reply(xid, connection, exchange, &mut Writer { book: &mut pair.book, common });
+        line[3].into_iter().for_each(|aside| pair.sweep.aside(aside));
         let Some(Exchange { at, network_ns, .. }) = exchange else { return };
         if call.head.kind.is_compound() {
             common.compounds_add(&call.head.ops, (at[3] - at[1]).max(0).unsigned_abs());
@@ -391,13 +413,13 @@ impl Observer for Analysis {
         self.aside(ends, sane(from_ns), sane(to_ns), false);
     }
 
-    fn path(&mut self, ends: Ends, shortest_ns: [Option<i64>; 2]) {
+    fn path(&mut self, ends: Ends, shortest: [Option<Shortest>; 2]) {
         for (client, server, [up, down]) in
-            [(ends.from, ends.to, shortest_ns), (ends.to, ends.from, [shortest_ns[1], shortest_ns[0]])]
+            [(ends.from, ends.to, shortest), (ends.to, ends.from, [shortest[1], shortest[0]])]
         {
             if let Some(place) = self.place((client.ip(), server.ip())) {
-                for (best, new) in self.pairs[place].book.acknowledged_ns.iter_mut().zip([up, down]) {
-                    *best = [*best, new].into_iter().flatten().min();
+                for (best, new) in self.pairs[place].book.acknowledged.iter_mut().zip([up, down]) {
+                    *best = [*best, new].into_iter().flatten().min_by_key(|shortest| shortest.ns);
                 }
                 return;
             }

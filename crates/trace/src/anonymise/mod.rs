@@ -13,7 +13,7 @@ mod v4;
 use crate::frame::packet;
 use crate::limits::WAITING_MAX;
 use crate::source::Frame;
-use crate::trace::{Call, Ends, Observer, Reply, Totals, Trace};
+use crate::trace::{Call, Ends, Observer, Reply, Shortest, Totals, Trace};
 use crate::whole::Whole;
 use key::Key;
 use std::collections::VecDeque;
@@ -188,5 +188,5 @@ impl<W: Write> Observer for Waiting<W> {
     fn call(&mut self, _: Ends, _: &Call) {}
     fn reply(&mut self, _: Ends, _: &Call, _: &Reply) {}
     fn stall(&mut self, _: Ends, _: i64, _: i64) {}
-    fn path(&mut self, _: Ends, _: [Option<i64>; 2]) {}
+    fn path(&mut self, _: Ends, _: [Option<Shortest>; 2]) {}
 }

@@ -4,7 +4,7 @@ use landfast_rpc::message::{AcceptStat, OpaqueAuth, encode_accepted};
 use landfast_rpc::record::last_fragment_header;
 use landfast_trace::source::Frame;
 use landfast_trace::table::Table;
-use landfast_trace::trace::{Call, Ends, Observer, Reply, Totals, Trace};
+use landfast_trace::trace::{Call, Ends, Observer, Reply, Shortest, Totals, Trace};
 use landfast_xdr::{BytesMut, Encode};
 
 /// A frame that was captured.
@@ -191,7 +191,7 @@ pub struct Seen {
 
 impl Observer for Seen {
     fn stall(&mut self, _: Ends, _: i64, _: i64) {}
-    fn path(&mut self, _: Ends, _: [Option<i64>; 2]) {}
+    fn path(&mut self, _: Ends, _: [Option<Shortest>; 2]) {}
     fn wants_detail(&self) -> bool {
         true
     }
