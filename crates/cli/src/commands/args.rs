@@ -1,6 +1,6 @@
 //! What can be typed behind the commands that resemble GNU tools. Letters and names are theirs.
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
 /// The commands.
@@ -118,13 +118,13 @@ pub struct LsArgs {
     pub urls: Vec<String>,
     /// Also entries that begin with .
     #[arg(short = 'a', long, overrides_with = "almost_all")]
-    pub all: bool,
+    all: bool,
     /// Also entries that begin with . but not . and ..
     #[arg(short = 'A', long, overrides_with = "all")]
     pub almost_all: bool,
     /// A line for each: mode, links, owner, group, size, time of modification, name
     #[arg(short = 'l')]
-    pub long: bool,
+    long: bool,
     /// As -l, with numbers for owners and groups
     #[arg(short = 'n', long = "numeric-uid-gid")]
     pub numeric: bool,
@@ -144,20 +144,83 @@ pub struct LsArgs {
     #[arg(short = 'd', long)]
     pub directory: bool,
     /// By time of modification, newest first
-    #[arg(short = 't', overrides_with_all = ["by_size", "unsorted"])]
-    pub by_time: bool,
+    #[arg(short = 't', overrides_with_all = ["by_size", "unsorted", "by_extension", "sort"])]
+    by_time: bool,
     /// By size, largest first
-    #[arg(short = 'S', overrides_with_all = ["by_time", "unsorted"])]
-    pub by_size: bool,
+    #[arg(short = 'S', overrides_with_all = ["by_time", "unsorted", "by_extension", "sort"])]
+    by_size: bool,
     /// As the server has them
-    #[arg(short = 'U', overrides_with_all = ["by_time", "by_size"])]
-    pub unsorted: bool,
+    #[arg(short = 'U', overrides_with_all = ["by_time", "by_size", "by_extension", "sort"])]
+    unsorted: bool,
+    /// By what stands behind the last dot
+    #[arg(short = 'X', overrides_with_all = ["by_time", "by_size", "unsorted", "sort"])]
+    by_extension: bool,
+    /// By this
+    #[arg(long, value_name = "WORD", overrides_with_all = ["by_time", "by_size", "unsorted", "by_extension"])]
+    sort: Option<Sort>,
+    /// As -a -U
+    #[arg(short = 'f')]
+    raw: bool,
+    /// Directories before all others
+    #[arg(long)]
+    pub group_directories_first: bool,
+    /// With -l and -t: the time of the last change of attributes; without -l: by it
+    #[arg(short = 'c', overrides_with_all = ["access_time", "time"])]
+    change_time: bool,
+    /// The same with the time of the last access
+    #[arg(short = 'u', overrides_with_all = ["change_time", "time"])]
+    access_time: bool,
+    /// The same with this time
+    #[arg(long, value_name = "WORD", overrides_with_all = ["change_time", "access_time"])]
+    time: Option<Time>,
+    /// How times are shown
+    #[arg(long, value_name = "STYLE")]
+    time_style: Option<TimeStyle>,
+    /// As -l --time-style=full-iso
+    #[arg(long)]
+    full_time: bool,
+    /// As -l, without owners
+    #[arg(short = 'g')]
+    pub no_owner: bool,
+    /// As -l, without groups
+    #[arg(short = 'o')]
+    long_without_group: bool,
+    /// With -l: no groups
+    #[arg(short = 'G', long)]
+    no_group: bool,
+    /// What each takes, in blocks of 1024 bytes
+    #[arg(short = 's', long = "size")]
+    pub blocks: bool,
+    /// A mark behind names: / directory, * program, @ symbolic link, | FIFO, = socket
+    #[arg(short = 'F', long, overrides_with = "slashes")]
+    pub classify: bool,
+    /// / behind directories
+    #[arg(short = 'p', overrides_with = "classify")]
+    pub slashes: bool,
+    /// No names that end in ~
+    #[arg(short = 'B', long)]
+    pub ignore_backups: bool,
+    /// No names like this shell pattern; may be given more than once
+    #[arg(short = 'I', long, value_name = "PATTERN")]
+    pub ignore: Vec<String>,
+    /// The same, but with -a and -A
+    #[arg(long, value_name = "PATTERN")]
+    pub hide: Vec<String>,
+    /// Blocks are of 1024 bytes (as they are)
+    #[arg(short = 'k', long)]
+    kibibytes: bool,
+    /// There are no colours
+    #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_missing_value = "auto")]
+    color: Option<Colour>,
     /// The other way round
     #[arg(short = 'r', long)]
     pub reverse: bool,
     /// Sizes for people
-    #[arg(short = 'h', long)]
+    #[arg(short = 'h', long, overrides_with = "si")]
     pub human_readable: bool,
+    /// The same with powers of 1000
+    #[arg(long, overrides_with = "human_readable")]
+    pub si: bool,
     /// The number of each file
     #[arg(short = 'i', long)]
     pub inode: bool,
@@ -169,6 +232,101 @@ pub struct LsArgs {
     pub quote: bool,
     #[command(flatten)]
     pub common: Common,
+}
+
+/// By what `ls` sorts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Sort {
+    /// By name
+    Name,
+    /// By time, newest first
+    Time,
+    /// By size, largest first
+    Size,
+    /// By what stands behind the last dot
+    Extension,
+    /// As the server has them
+    None,
+}
+
+/// Which time `ls` shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Time {
+    /// Of the last change of data
+    #[value(alias = "modification")]
+    Mtime,
+    /// Of the last access
+    #[value(alias = "access", alias = "use")]
+    Atime,
+    /// Of the last change of attributes
+    #[value(alias = "status")]
+    Ctime,
+}
+
+/// How `ls` shows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum TimeStyle {
+    /// 2001-02-03 04:05:06.789000000 +0100
+    FullIso,
+    /// 2001-02-03 04:05
+    LongIso,
+    /// 02-03 04:05, or 2001-02-03
+    Iso,
+    /// Feb  3 04:05, or Feb  3  2001
+    Locale,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Colour {
+    Never,
+    Auto,
+}
+
+impl LsArgs {
+    /// A line for each.
+    pub fn in_lines(&self) -> bool {
+        self.long || self.numeric || self.no_owner || self.long_without_group || self.full_time
+    }
+
+    /// Also what begins with a dot, and the dots themselves.
+    pub fn all(&self) -> bool {
+        self.all || self.raw
+    }
+
+    /// No groups in the lines.
+    pub fn no_group(&self) -> bool {
+        self.no_group || self.long_without_group
+    }
+
+    /// By what they are sorted.
+    pub fn sort(&self) -> Sort {
+        match (self.sort, self.by_time, self.by_size, self.by_extension) {
+            _ if self.raw || self.unsorted => Sort::None,
+            (Some(sort), ..) => sort,
+            (_, true, ..) => Sort::Time,
+            (_, _, true, _) => Sort::Size,
+            (.., true) => Sort::Extension,
+            // A time that is not shown is asked for to sort by it.
+            _ if !self.in_lines() && self.time() != Time::Mtime => Sort::Time,
+            _ => Sort::Name,
+        }
+    }
+
+    /// Which time counts.
+    pub fn time(&self) -> Time {
+        match (self.time, self.change_time, self.access_time) {
+            (Some(time), ..) => time,
+            (_, true, _) => Time::Ctime,
+            (.., true) => Time::Atime,
+            _ => Time::Mtime,
+        }
+    }
+
+    /// How it is shown.
+    pub fn time_style(&self) -> TimeStyle {
+        let full = if self.full_time { TimeStyle::FullIso } else { TimeStyle::Locale };
+        self.time_style.unwrap_or(full)
+    }
 }
 
 /// `landfast stat`.

@@ -1,12 +1,13 @@
 //! `landfast ls`, as GNU's. Names are in the order of their bytes, as in the C locale.
 
-use super::args::LsArgs;
+use super::args::{LsArgs, Sort, Time, TimeStyle};
 use super::operand::{Operand, Place};
 use super::show::{self, Names};
 use super::tool::{self, Tool};
 use super::{message, mode, quote};
 use crate::exit::Exit;
 use landfast_client::fs::{Entry, Listing, Meta, Nfs, Object, Outcome, Start, WalkOptions};
+use landfast_client::glob;
 use landfast_nfs::v4::{FileType, NfsTime};
 use serde_json::json;
 use std::cmp::Ordering;
@@ -71,9 +72,9 @@ async fn list(mut tool: Tool, args: LsArgs) -> Tool {
             })
             .collect();
         let options = WalkOptions {
-            texts: args.long || args.numeric || tool.json(),
+            texts: args.in_lines() || tool.json(),
             depth_max: if args.recursive { usize::MAX } else { 0 },
-            by_name: !args.unsorted,
+            by_name: args.sort() != Sort::None,
         };
         nfs.walk_from(starts, options, |listing| job.came(&mut tool, listing)).await;
         objects += job.objects;
@@ -96,7 +97,7 @@ async fn operands_of(
             false => tool.servers.look_into(&places, false).await,
         }
     };
-    let with_above = look.args.all && !look.args.directory;
+    let with_above = look.args.all() && !look.args.directory;
     let above: Vec<Place> = places
         .iter()
         .filter(|_| with_above)
@@ -104,8 +105,8 @@ async fn operands_of(
         .collect();
     let (own, above) = tokio::join!(own, tool.servers.look(&above, true));
     let mut above = above.into_iter().map(Result::ok);
-    // A symbolic link to a directory is listed as that directory, but with -l or -d.
-    let through = !look.args.directory && !look.long;
+    // A symbolic link to a directory is listed as that directory, but with -l, -d or -F.
+    let through = !look.args.directory && !look.long && !look.args.classify;
     let is_link = |n: &usize| own[*n].as_ref().is_ok_and(|object| Meta::of(&object.attrs).is_link());
     let links: Vec<usize> = (0..places.len()).filter(|n| through && is_link(n)).collect();
     let targets: Vec<Place> = links.iter().map(|n| places[*n].clone()).collect();
@@ -195,10 +196,10 @@ impl Job<'_, '_> {
             }
         };
         let args = self.look.args;
-        let wanted = |name: &[u8]| args.all || args.almost_all || !name.starts_with(b".");
+        let wanted = |name: &[u8]| self.look.wants(name);
         let mut entries: Vec<Entry> = entries.into_iter().filter(|e| wanted(&e.name)).collect();
         self.look.sort_by(&mut entries, |e| (&e.name, &e.meta));
-        let dots = args.all.then(|| match self.tops.get(number) {
+        let dots = args.all().then(|| match self.tops.get(number) {
             Some(top) => (top.meta.clone(), top.above.clone().unwrap_or_else(|| top.meta.clone())),
             None => self
                 .above
@@ -224,7 +225,7 @@ impl Job<'_, '_> {
             text: e.text.map(|t| t.to_vec()),
         });
         shown.extend(own);
-        if args.all {
+        if args.all() {
             self.look.sort_by(&mut shown, |s| (&s.name, &s.meta));
         }
         self.objects += shown.len() as u64;
@@ -255,7 +256,7 @@ struct Look<'a> {
 impl<'a> Look<'a> {
     fn new(args: &'a LsArgs) -> Look<'a> {
         let terminal = std::io::stdout().is_terminal();
-        let long = args.long || args.numeric;
+        let long = args.in_lines();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let width = args.width.or_else(|| std::env::var("COLUMNS").ok()?.parse().ok());
         Look {
@@ -270,21 +271,75 @@ impl<'a> Look<'a> {
     }
 
     fn sort_by<T>(&self, all: &mut [T], of: impl for<'x> Fn(&'x T) -> (&'x [u8], &'x Meta)) {
-        if self.args.unsorted {
+        let sort = self.args.sort();
+        if sort == Sort::None {
             return;
         }
         all.sort_by(|a, b| {
             let ((a_name, a), (b_name, b)) = (of(a), of(b));
-            let first = if self.args.by_time {
-                b.modified.cmp(&a.modified)
-            } else if self.args.by_size {
-                b.size.cmp(&a.size)
-            } else {
-                Ordering::Equal
+            let first = match sort {
+                Sort::Time => self.time(b).cmp(&self.time(a)),
+                Sort::Size => b.size.cmp(&a.size),
+                Sort::Extension => extension(a_name).cmp(extension(b_name)),
+                Sort::Name | Sort::None => Ordering::Equal,
             };
             let order = first.then_with(|| a_name.cmp(b_name));
-            if self.args.reverse { order.reverse() } else { order }
+            let order = if self.args.reverse { order.reverse() } else { order };
+            match self.args.group_directories_first {
+                true => b.is_dir().cmp(&a.is_dir()).then(order),
+                false => order,
+            }
         });
+    }
+
+    /// The time that counts.
+    fn time(&self, meta: &Meta) -> NfsTime {
+        match self.args.time() {
+            Time::Mtime => meta.modified,
+            Time::Atime => meta.accessed,
+            Time::Ctime => meta.changed,
+        }
+    }
+
+    /// Whether a name of a directory is shown.
+    fn wants(&self, name: &[u8]) -> bool {
+        let args = self.args;
+        let hidden = !args.all() && !args.almost_all;
+        // What begins with a dot is like patterns that do.
+        let like = |pattern: &String| {
+            name.starts_with(b".") == pattern.starts_with('.') && glob::matches(pattern.as_bytes(), name)
+        };
+        !(hidden && (name.starts_with(b".") || args.hide.iter().any(like))
+            || args.ignore_backups && name.ends_with(b"~")
+            || args.ignore.iter().any(like))
+    }
+
+    /// What stands behind a name.
+    fn mark(&self, meta: &Meta) -> &'static [u8] {
+        match meta.kind {
+            Some(FileType::Dir) if self.args.classify || self.args.slashes => b"/",
+            _ if !self.args.classify => b"",
+            Some(FileType::Lnk) => b"@",
+            Some(FileType::Fifo) => b"|",
+            Some(FileType::Sock) => b"=",
+            Some(FileType::Reg) if meta.mode & 0o111 != 0 => b"*",
+            _ => b"",
+        }
+    }
+
+    /// What it takes.
+    fn blocks(&self, bytes: u64) -> String {
+        let bytes = bytes.div_ceil(512) * 512;
+        match (self.args.human_readable, self.args.si) {
+            (false, false) => bytes.div_ceil(1024).to_string(),
+            _ => self.size(bytes),
+        }
+    }
+
+    /// The sum above a directory's names.
+    fn total(&self, all: &[Shown]) -> Vec<u8> {
+        let bytes = all.iter().map(|s| s.meta.used.div_ceil(512) * 512).sum();
+        format!("total {}\n", self.blocks(bytes)).into_bytes()
     }
 
     fn name(&self, name: &[u8]) -> Vec<u8> {
@@ -292,7 +347,11 @@ impl<'a> Look<'a> {
     }
 
     fn size(&self, bytes: u64) -> String {
-        if self.args.human_readable { show::human(bytes) } else { bytes.to_string() }
+        match (self.args.human_readable, self.args.si) {
+            (true, _) => show::human(bytes),
+            (_, true) => show::si(bytes),
+            _ => bytes.to_string(),
+        }
     }
 }
 
@@ -312,7 +371,11 @@ fn show_all(tool: &mut Tool, look: &mut Look<'_>, mut all: Vec<Shown>, dir: Opti
     if look.long {
         long(&mut out, look, &all, dir.is_some());
     } else {
+        if look.args.blocks && dir.is_some() {
+            out.extend_from_slice(&look.total(&all));
+        }
         let width = all.iter().map(|s| s.meta.fileid.to_string().len()).max().unwrap_or_default();
+        let blocks = all.iter().map(|s| look.blocks(s.meta.used).len()).max().unwrap_or_default();
         let some_quoted =
             look.quoted && look.columns.is_some() && all.iter().any(|s| look.name(&s.name) != s.name);
         let names: Vec<Vec<u8>> = all
@@ -322,11 +385,15 @@ fn show_all(tool: &mut Tool, look: &mut Look<'_>, mut all: Vec<Shown>, dir: Opti
                 if look.args.inode {
                     out.extend_from_slice(format!("{:>width$} ", s.meta.fileid).as_bytes());
                 }
+                if look.args.blocks {
+                    out.extend_from_slice(format!("{:>blocks$} ", look.blocks(s.meta.used)).as_bytes());
+                }
                 let name = look.name(&s.name);
                 if some_quoted && name == s.name {
                     out.push(b' ');
                 }
                 out.extend_from_slice(&name);
+                out.extend_from_slice(look.mark(&s.meta));
                 out
             })
             .collect();
@@ -340,15 +407,11 @@ fn show_all(tool: &mut Tool, look: &mut Look<'_>, mut all: Vec<Shown>, dir: Opti
 
 fn long(out: &mut Vec<u8>, look: &mut Look<'_>, all: &[Shown], total: bool) {
     if total {
-        let blocks: u64 = all.iter().map(|s| s.meta.used.div_ceil(512)).sum();
-        let total = match look.args.human_readable {
-            true => show::human(blocks * 512),
-            false => (blocks * 512).div_ceil(1024).to_string(),
-        };
-        out.extend_from_slice(format!("total {total}\n").as_bytes());
+        out.extend_from_slice(&look.total(all));
     }
     struct Row {
         inode: String,
+        blocks: String,
         links: String,
         owner: Vec<u8>,
         group: Vec<u8>,
@@ -359,6 +422,7 @@ fn long(out: &mut Vec<u8>, look: &mut Look<'_>, all: &[Shown], total: bool) {
         .iter()
         .map(|s| Row {
             inode: s.meta.fileid.to_string(),
+            blocks: look.blocks(s.meta.used),
             links: s.meta.links.to_string(),
             owner: look.names.owner(&s.meta.owner),
             group: look.names.group(&s.meta.group),
@@ -368,6 +432,7 @@ fn long(out: &mut Vec<u8>, look: &mut Look<'_>, all: &[Shown], total: bool) {
         })
         .collect();
     let widest = |of: &dyn Fn(&Row) -> usize| rows.iter().map(of).max().unwrap_or_default();
+    let blocks = widest(&|r| r.blocks.len());
     let (inode, links) = (widest(&|r| r.inode.len()), widest(&|r| r.links.len()));
     let (owner, group) = (widest(&|r| width_of(&r.owner)), widest(&|r| width_of(&r.group)));
     let major = widest(&|r| r.device.as_ref().map_or(0, |d| d.0.len()));
@@ -379,9 +444,16 @@ fn long(out: &mut Vec<u8>, look: &mut Look<'_>, all: &[Shown], total: bool) {
         if look.args.inode {
             out.extend_from_slice(format!("{:>inode$} ", row.inode).as_bytes());
         }
+        if look.args.blocks {
+            out.extend_from_slice(format!("{:>blocks$} ", row.blocks).as_bytes());
+        }
         let modes = mode::shown(s.meta.kind, s.meta.mode);
         out.extend_from_slice(format!("{modes} {:>links$} ", row.links).as_bytes());
-        for (name, width) in [(&row.owner, owner), (&row.group, group)] {
+        let (no_owner, no_group) = (look.args.no_owner, look.args.no_group());
+        for (name, width, out_of_it) in [(&row.owner, owner, no_owner), (&row.group, group, no_group)] {
+            if out_of_it {
+                continue;
+            }
             // Names to the left, numbers to the right.
             let gap = width - width_of(name);
             let number = name.iter().all(u8::is_ascii_digit);
@@ -396,19 +468,34 @@ fn long(out: &mut Vec<u8>, look: &mut Look<'_>, all: &[Shown], total: bool) {
             }
             None => out.extend_from_slice(format!("{:>size$} ", row.size).as_bytes()),
         }
-        out.extend_from_slice(show::short_time(s.meta.modified, look.now).as_bytes());
+        let time = look.time(&s.meta);
+        let time = match look.args.time_style() {
+            TimeStyle::FullIso => show::long_time(time),
+            TimeStyle::LongIso => show::iso_time(time),
+            TimeStyle::Iso => show::short_iso_time(time, look.now),
+            TimeStyle::Locale => show::short_time(time, look.now),
+        };
+        out.extend_from_slice(time.as_bytes());
         out.push(b' ');
         let name = look.name(&s.name);
         if some_quoted && name == s.name {
             out.push(b' ');
         }
         out.extend_from_slice(&name);
-        if let Some(text) = &s.text {
-            out.extend_from_slice(b" -> ");
-            out.extend_from_slice(&look.name(text));
+        match &s.text {
+            Some(text) => {
+                out.extend_from_slice(b" -> ");
+                out.extend_from_slice(&look.name(text));
+            }
+            None => out.extend_from_slice(look.mark(&s.meta)),
         }
         out.push(b'\n');
     }
+}
+
+/// What stands behind the last dot, with it; nothing where there is none.
+fn extension(name: &[u8]) -> &[u8] {
+    name.iter().rposition(|b| *b == b'.').map_or(b"", |at| &name[at..])
 }
 
 /// Columns that a text takes: its characters.

@@ -55,9 +55,8 @@ impl Names {
 /// As `ls -l`: with the time of day if it is less than half a year ago, with the year otherwise.
 pub fn short_time(time: NfsTime, now: NfsTime) -> String {
     let Some(l) = sys::local(time.seconds) else { return time.seconds.to_string() };
-    let old = NfsTime { seconds: now.seconds - HALF_YEAR, ..now };
     let month = month(l);
-    match old < time && time < now {
+    match is_recent(time, now) {
         true => format!("{month} {:>2} {:02}:{:02}", l.day, l.hour, l.minute),
         false => format!("{month} {:>2}  {:04}", l.day, l.year),
     }
@@ -65,6 +64,27 @@ pub fn short_time(time: NfsTime, now: NfsTime) -> String {
 
 fn month(l: Local) -> &'static str {
     MONTHS.get(l.month as usize - 1).copied().unwrap_or("???")
+}
+
+/// As `ls -l --time-style=long-iso`.
+pub fn iso_time(time: NfsTime) -> String {
+    let Some(l) = sys::local(time.seconds) else { return time.seconds.to_string() };
+    format!("{:04}-{:02}-{:02} {:02}:{:02}", l.year, l.month, l.day, l.hour, l.minute)
+}
+
+/// As `ls -l --time-style=iso`: without the year if it is less than half a year ago, else without the time of day.
+pub fn short_iso_time(time: NfsTime, now: NfsTime) -> String {
+    let Some(l) = sys::local(time.seconds) else { return time.seconds.to_string() };
+    match is_recent(time, now) {
+        true => format!("{:02}-{:02} {:02}:{:02}", l.month, l.day, l.hour, l.minute),
+        false => format!("{:04}-{:02}-{:02} ", l.year, l.month, l.day),
+    }
+}
+
+/// Less than half a year ago.
+fn is_recent(time: NfsTime, now: NfsTime) -> bool {
+    let old = NfsTime { seconds: now.seconds - HALF_YEAR, ..now };
+    old < time && time < now
 }
 
 /// As `stat`: date, time with nanoseconds, time zone.
@@ -87,22 +107,31 @@ pub fn long_time(time: NfsTime) -> String {
 
 /// A size for people, rounded up: `1.5K`, `12M`.
 pub fn human(bytes: u64) -> String {
-    if bytes < 1024 {
+    rounded_up(bytes, 1024, ["K", "M", "G", "T", "P", "E"])
+}
+
+/// The same by powers of 1000: `1.5k`, `12M`.
+pub fn si(bytes: u64) -> String {
+    rounded_up(bytes, 1000, ["k", "M", "G", "T", "P", "E"])
+}
+
+fn rounded_up(bytes: u64, base: u32, letters: [&str; 6]) -> String {
+    if bytes < u64::from(base) {
         return bytes.to_string();
     }
     let mut unit = 1u128;
-    for letter in ["K", "M", "G", "T", "P", "E"] {
-        unit *= 1024;
+    for letter in letters {
+        unit *= u128::from(base);
         let tenths = (u128::from(bytes) * 10).div_ceil(unit);
         if tenths < 100 {
             return format!("{}.{}{letter}", tenths / 10, tenths % 10);
         }
         let whole = u128::from(bytes).div_ceil(unit);
-        if whole < 1024 {
+        if whole < u128::from(base) {
             return format!("{whole}{letter}");
         }
     }
-    format!("{}E", u128::from(bytes).div_ceil(1 << 60))
+    format!("{}E", u128::from(bytes).div_ceil(unit))
 }
 
 #[cfg(test)]
@@ -123,6 +152,16 @@ mod tests {
             (u64::MAX, "16E"),
         ] {
             assert_eq!(human(bytes), text, "{bytes}");
+        }
+        for (bytes, text) in [
+            (999, "999"),
+            (1000, "1.0k"),
+            (4096, "4.1k"),
+            (9901, "10k"),
+            (999_001, "1.0M"),
+            (u64::MAX, "19E"),
+        ] {
+            assert_eq!(si(bytes), text, "{bytes}");
         }
     }
 }

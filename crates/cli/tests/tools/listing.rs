@@ -22,6 +22,30 @@ fn ls_shows_what_gnu_ls_shows() {
             &["ls", "-aiR"],
             &["ls", "-C", "-w", "100"],
             &["ls", "-CRA", "-w", "60"],
+            &["ls", "-aF"],
+            &["ls", "-CF", "-w", "70"],
+            &["ls", "-lp"],
+            &["ls", "-s"],
+            &["ls", "-lsiR"],
+            &["ls", "-Csh", "-w", "80"],
+            &["ls", "-g"],
+            &["ls", "-oh"],
+            &["ls", "-gG"],
+            &["ls", "-lG", "--si"],
+            &["ls", "-c"],
+            &["ls", "-ltc"],
+            &["ls", "-lc"],
+            &["ls", "-ltu"],
+            &["ls", "-l", "--time=ctime", "--sort=size"],
+            &["ls", "--full-time"],
+            &["ls", "-l", "--time-style=long-iso"],
+            &["ls", "-l", "--time-style=iso"],
+            &["ls", "-X"],
+            &["ls", "-S", "-t", "--sort=extension"],
+            &["ls", "-B", "-I", "f*", "-I", ".h*", "-A"],
+            &["ls", "--hide=f*"],
+            &["ls", "-A", "--hide=f*"],
+            &["ls", "-RI", "deep", "-k", "--color=auto"],
         ];
         for args in some(version, all, 3).iter().copied() {
             let what = format!("{version} {args:?}");
@@ -34,6 +58,13 @@ fn ls_shows_what_gnu_ls_shows() {
             }
         }
     }
+    // Here links to directories are links.
+    rig.shell("mkdir d; cd d; mkdir b c; touch a d; ln -s nowhere l");
+    for args in [&["ls", "--group-directories-first"][..], &["ls", "-lrt", "--group-directories-first"]] {
+        assert_same(&rig.ours("4.2", args, &["d"]), &rig.gnu(args, &["d"]), &format!("{args:?}"));
+    }
+    let raw = |said: Said| said.sorted();
+    assert_same(&raw(rig.ours("4.2", &["ls", "-f"], &["t"])), &raw(rig.gnu(&["ls", "-f"], &["t"])), "-f");
     // With quotes, as on a terminal.
     for args in [&["ls", "-l"][..], &["ls", "-C", "-w", "90"], &["ls", "-1"]] {
         let ours = rig.ours("4.2", &[args, &["--quote"]].concat(), &["t"]);
