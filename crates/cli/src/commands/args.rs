@@ -355,7 +355,7 @@ pub struct DuArgs {
     #[arg(value_name = "URL", required = true)]
     pub urls: Vec<String>,
     /// Only a sum for each operand
-    #[arg(short = 's', long, conflicts_with_all = ["all", "max_depth"])]
+    #[arg(short = 's', long)]
     pub summarize: bool,
     /// Files, too, not just directories
     #[arg(short = 'a', long)]
@@ -367,8 +367,38 @@ pub struct DuArgs {
     #[arg(short = 'c', long)]
     pub total: bool,
     /// Sizes for people
-    #[arg(short = 'h', long)]
+    #[arg(short = 'h', long, overrides_with_all = ["si", "kibibytes", "mebibytes"])]
     pub human_readable: bool,
+    /// The same with powers of 1000
+    #[arg(long, overrides_with_all = ["human_readable", "kibibytes", "mebibytes"])]
+    pub si: bool,
+    /// In blocks of 1024 bytes (as they are)
+    #[arg(short = 'k', overrides_with_all = ["human_readable", "si", "mebibytes"])]
+    kibibytes: bool,
+    /// In blocks of 1024 * 1024 bytes
+    #[arg(short = 'm', overrides_with_all = ["human_readable", "si", "kibibytes"])]
+    pub mebibytes: bool,
+    /// How many objects there are, not what they take
+    #[arg(long)]
+    pub inodes: bool,
+    /// Directories without what is in those below
+    #[arg(short = 'S', long)]
+    pub separate_dirs: bool,
+    /// Files with several names as often as they have some
+    #[arg(short = 'l', long)]
+    pub count_links: bool,
+    /// Nothing of other filesystems
+    #[arg(short = 'x', long)]
+    pub one_file_system: bool,
+    /// Nothing like this shell pattern; may be given more than once
+    #[arg(long, value_name = "PATTERN")]
+    pub exclude: Vec<String>,
+    /// Only what takes as much, or (-SIZE) no more
+    #[arg(short = 't', long, value_name = "SIZE", allow_hyphen_values = true)]
+    pub threshold: Option<String>,
+    /// Lines end in NUL
+    #[arg(short = '0', long)]
+    pub null: bool,
     /// What files hold, not what they take
     #[arg(long)]
     pub apparent_size: bool,

@@ -3,27 +3,91 @@
 use super::args::DuArgs;
 use super::tool::{self, Tool};
 use super::visit::{Visit, in_order};
-use super::{meta_json, show};
+use super::{meta_json, quote, show};
 use crate::exit::Exit;
 use landfast_client::fs::Meta;
+use landfast_client::glob;
 use serde_json::json;
 use std::collections::HashSet;
 
 /// Adds up.
 pub fn run(args: DuArgs) -> Exit {
-    tool::run("du", args.common, |tool| add_up(tool, args))
+    let wrong = match (args.summarize, args.all, args.max_depth) {
+        (true, true, _) => Some("cannot both summarize and show all entries".to_owned()),
+        (true, _, Some(depth)) if depth > 0 => {
+            Some(format!("warning: summarizing conflicts with --max-depth={depth}"))
+        }
+        _ => None,
+    };
+    if let Some(wrong) = wrong {
+        eprintln!("du: {wrong}\nTry 'landfast du --help' for more information.");
+        return Exit::Partly;
+    }
+    if args.summarize && args.max_depth == Some(0) {
+        eprintln!("du: warning: summarizing is the same as using --max-depth=0");
+    }
+    let threshold = match args.threshold.as_deref().map(|text| (text, Threshold::parse(text))) {
+        None => None,
+        Some((_, Some(threshold))) => Some(threshold),
+        Some((text, None)) => {
+            eprintln!("du: invalid --threshold argument {}", quote::shown(text.as_bytes()));
+            return Exit::Partly;
+        }
+    };
+    tool::run("du", args.common, move |tool| add_up(tool, args, threshold))
+}
+
+/// `--threshold`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Threshold {
+    Least(u64),
+    Most(u64),
+}
+
+impl Threshold {
+    /// `[-]NUMBER[UNIT]`, units as in GNU's sizes.
+    fn parse(text: &str) -> Option<Threshold> {
+        let (most, text) = text.strip_prefix('-').map_or((false, text), |text| (true, text));
+        let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+        let (number, unit) = text.split_at(digits);
+        let (letter, base) = match unit.as_bytes() {
+            [] => (b'B', 1024),
+            [letter] | [letter, b'i', b'B'] => (*letter, 1024),
+            [letter, b'B'] => (*letter, 1000),
+            _ => return None,
+        };
+        let power = match letter {
+            b'B' if unit.is_empty() => 0,
+            letter => 1 + b"KMGTPE".iter().position(|known| *known == letter.to_ascii_uppercase())?,
+        };
+        let number = number.parse::<u64>().ok()?.checked_mul(u64::pow(base, power as u32))?;
+        match most {
+            true => (number > 0).then_some(Threshold::Most(number)),
+            false => Some(Threshold::Least(number)),
+        }
+    }
+
+    fn lets(self, size: u64) -> bool {
+        match self {
+            Threshold::Least(least) => size >= least,
+            Threshold::Most(most) => size <= most,
+        }
+    }
 }
 
 /// A directory that is being added up.
 struct Level {
     path: Vec<u8>,
     meta: Meta,
-    bytes: u64,
-    /// It was counted before: nothing of it counts.
+    /// What it is itself, with what is in it but for directories.
+    own: u64,
+    /// What directories in it are.
+    below: u64,
+    /// It was counted before, or is left out: nothing of it counts.
     skipped: bool,
 }
 
-async fn add_up(mut tool: Tool, args: DuArgs) -> Tool {
+async fn add_up(mut tool: Tool, args: DuArgs, threshold: Option<Threshold>) -> Tool {
     let operands = tool.places(&args.urls, "cannot access", Exit::Partly).await;
     // What lies in another operand counts once.
     let all_once = args.urls.len() > 1;
@@ -31,36 +95,47 @@ async fn add_up(mut tool: Tool, args: DuArgs) -> Tool {
     let mut seen: HashSet<(u64, u64, u64)> = HashSet::new();
     let mut stack: Vec<Level> = Vec::new();
     let (mut total, mut objects) = (0, 0);
+    // The filesystem of an operand.
+    let mut filesystem = None;
+    let shows = |bytes| threshold.is_none_or(|threshold| threshold.lets(bytes));
     in_order(&mut tool, operands, "cannot access", usize::MAX, |tool, visit| match visit {
         Visit::Object { path, depth, meta, walked } => {
             objects += 1;
+            if depth == 0 {
+                filesystem = Some(meta.fsid);
+            }
             let within_skipped = stack.last().is_some_and(|level| level.skipped);
-            let once = all_once || (meta.links > 1 && !meta.is_dir());
-            let skipped =
-                within_skipped || (once && !seen.insert((meta.fsid.major, meta.fsid.minor, meta.fileid)));
+            let elsewhere = args.one_file_system && filesystem != Some(meta.fsid);
+            let once = !args.count_links && (all_once || (meta.links > 1 && !meta.is_dir()));
+            let skipped = within_skipped
+                || elsewhere
+                || is_excluded(&args.exclude, path)
+                || (once && !seen.insert((meta.fsid.major, meta.fsid.minor, meta.fileid)));
             let bytes = match (skipped, args.apparent_size || args.bytes) {
                 (true, _) => 0,
+                _ if args.inodes => 1,
                 (false, true) => meta.size,
                 (false, false) => meta.used,
             };
+            total += bytes;
             if walked {
-                return stack.push(Level { path: path.to_vec(), meta: meta.clone(), bytes, skipped });
+                let (path, meta) = (path.to_vec(), meta.clone());
+                return stack.push(Level { path, meta, own: bytes, below: 0, skipped });
             }
-            match stack.last_mut() {
-                Some(level) => level.bytes += bytes,
-                None => total += bytes,
+            if let Some(level) = stack.last_mut() {
+                level.own += bytes;
             }
-            if !skipped && (depth == 0 || (args.all && depth <= depth_shown)) {
+            if !skipped && (depth == 0 || (args.all && depth <= depth_shown)) && shows(bytes) {
                 say(tool, &args, path, meta, bytes);
             }
         }
         Visit::Left => {
-            let Some(Level { path, meta, bytes, skipped }) = stack.pop() else { return };
-            match stack.last_mut() {
-                Some(level) => level.bytes += bytes,
-                None => total += bytes,
+            let Some(Level { path, meta, own, below, skipped }) = stack.pop() else { return };
+            if let Some(level) = stack.last_mut() {
+                level.below += own + below;
             }
-            if !skipped && stack.len() <= depth_shown {
+            let bytes = if args.separate_dirs { own } else { own + below };
+            if !skipped && stack.len() <= depth_shown && shows(bytes) {
                 say(tool, &args, &path, &meta, bytes);
             }
         }
@@ -70,7 +145,7 @@ async fn add_up(mut tool: Tool, args: DuArgs) -> Tool {
         if tool.json() {
             tool.print_object(&json!({ "total": true, "bytes": total }));
         } else {
-            let line = format!("{}\ttotal\n", size(&args, total));
+            let line = format!("{}\ttotal{}", size(&args, total), end(&args));
             tool.print(line.as_bytes());
         }
     }
@@ -78,14 +153,27 @@ async fn add_up(mut tool: Tool, args: DuArgs) -> Tool {
     tool
 }
 
+/// Whether a pattern is like a path, or the end of one from a name on.
+fn is_excluded(patterns: &[String], path: &[u8]) -> bool {
+    let like = |text: &[u8]| patterns.iter().any(|pattern| glob::matches(pattern.as_bytes(), text));
+    let mut after = path.iter().enumerate().filter(|(_, b)| **b == b'/').map(|(at, _)| &path[at + 1..]);
+    !patterns.is_empty() && (like(path) || after.any(|end| !end.starts_with(b"/") && like(end)))
+}
+
 fn size(args: &DuArgs, bytes: u64) -> String {
     if args.human_readable {
         show::human(bytes)
-    } else if args.bytes {
+    } else if args.si {
+        show::si(bytes)
+    } else if args.bytes || args.inodes {
         bytes.to_string()
     } else {
-        bytes.div_ceil(1024).to_string()
+        bytes.div_ceil(if args.mebibytes { 1 << 20 } else { 1 << 10 }).to_string()
     }
+}
+
+fn end(args: &DuArgs) -> char {
+    if args.null { '\0' } else { '\n' }
 }
 
 fn say(tool: &mut Tool, args: &DuArgs, path: &[u8], meta: &Meta, bytes: u64) {
@@ -94,6 +182,29 @@ fn say(tool: &mut Tool, args: &DuArgs, path: &[u8], meta: &Meta, bytes: u64) {
         object["bytes"] = json!(bytes);
         tool.print_object(&object);
     } else {
-        tool.print(&[size(args, bytes).as_bytes(), b"\t", path, b"\n"].concat());
+        tool.print(&[size(args, bytes).as_bytes(), b"\t", path, &[end(args) as u8]].concat());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thresholds_are_sizes_of_gnu() {
+        for (text, threshold) in [
+            ("0", Some(Threshold::Least(0))),
+            ("1k", Some(Threshold::Least(1024))),
+            ("2MB", Some(Threshold::Least(2_000_000))),
+            ("-3GiB", Some(Threshold::Most(3 << 30))),
+            ("-0", None),
+            ("", None),
+            ("k", None),
+            ("1x", None),
+            ("B", None),
+            ("99999999999E", None),
+        ] {
+            assert_eq!(Threshold::parse(text), threshold, "{text}");
+        }
     }
 }
