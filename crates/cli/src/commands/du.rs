@@ -129,6 +129,7 @@ async fn add_up(mut tool: Tool, args: DuArgs, threshold: Option<Threshold>) -> T
                 say(tool, &args, path, meta, bytes);
             }
         }
+        Visit::Unlisted => {}
         Visit::Left => {
             let Some(Level { path, meta, own, below, skipped }) = stack.pop() else { return };
             if let Some(level) = stack.last_mut() {

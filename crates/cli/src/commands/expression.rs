@@ -1,7 +1,9 @@
 //! The expressions of `find`. Pure.
 
+use super::mode;
 use landfast_client::fs::Meta;
 use landfast_client::glob;
+use landfast_client::tar::Who;
 use landfast_nfs::v4::{FileType, NfsTime};
 use std::cmp::Ordering;
 
@@ -16,10 +18,27 @@ pub struct Query {
     pub depth_min: usize,
     /// Levels below a starting point that are entered.
     pub depth_max: Option<usize>,
-    /// URLs of `-newer`, in the order of their numbers in [`Test::Newer`].
-    pub newer: Vec<String>,
+    /// What is compared with, in the order of the numbers in [`Test::Newer`] and [`Test::Same`].
+    pub references: Vec<Reference>,
+    /// Users and (`true`) groups as they were typed, in the order of the numbers in [`Test::Owner`].
+    pub owners: Vec<(bool, String)>,
+    /// It is asked whether directories are empty.
+    pub empty: bool,
+    /// What is in a directory comes before the directory.
+    pub depth_first: bool,
+    /// Other filesystems are not entered.
+    pub one_filesystem: bool,
     expression: Option<Expression>,
     acts: bool,
+}
+
+/// What is compared with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reference {
+    /// The object at this URL.
+    Url(String),
+    /// This time.
+    Time(String),
 }
 
 #[derive(Debug)]
@@ -40,7 +59,14 @@ enum Test {
     Type(Vec<FileType>),
     Size { count: Count, unit: u64 },
     Age { count: Count, seconds: i64, of: Of },
-    Newer(usize),
+    Newer { of: Of, n: usize, than: Of },
+    Same(usize),
+    Empty,
+    Perm { which: Which, mode: u32 },
+    Owner { group: bool, n: usize },
+    OwnerNumber { group: bool, count: Count },
+    Nameless { group: bool },
+    Inode(Count),
     Links(Count),
     Prune,
     Print(&'static [u8]),
@@ -51,6 +77,33 @@ enum Of {
     Modified,
     Accessed,
     Changed,
+}
+
+impl Of {
+    fn time(self, meta: &Meta) -> NfsTime {
+        match self {
+            Of::Modified => meta.modified,
+            Of::Accessed => meta.accessed,
+            Of::Changed => meta.changed,
+        }
+    }
+
+    fn letter(letter: u8) -> Option<Of> {
+        match letter {
+            b'm' => Some(Of::Modified),
+            b'a' => Some(Of::Accessed),
+            b'c' => Some(Of::Changed),
+            _ => None,
+        }
+    }
+}
+
+/// Which bits of a mode count.
+#[derive(Debug, Clone, Copy)]
+enum Which {
+    Exactly,
+    All,
+    Any,
 }
 
 /// `N`, `+N` or `-N`.
@@ -72,14 +125,20 @@ pub struct Object<'a> {
     pub path: &'a [u8],
     /// Its attributes.
     pub meta: &'a Meta,
+    /// It is a directory in which nothing was found.
+    pub empty_dir: bool,
 }
 
 /// What there is to compare with.
 pub struct Known<'a> {
     /// When `find` began.
     pub now: NfsTime,
-    /// Times of [`Query::newer`].
-    pub newer: &'a [NfsTime],
+    /// [`Query::references`]; of a time all times are this one.
+    pub references: &'a [Meta],
+    /// [`Query::owners`] by their numbers.
+    pub owners: &'a [u32],
+    /// Numbers and names of owners.
+    pub who: &'a dyn Who,
 }
 
 /// What an expression asks for.
@@ -138,7 +197,8 @@ impl Expression {
 
 impl Test {
     fn judge(&self, object: &Object<'_>, known: &Known<'_>, verdict: &mut Verdict) -> bool {
-        let Object { path, meta } = object;
+        let Object { path, meta, empty_dir } = object;
+        let owner = |group| if group { known.who.group(&meta.group) } else { known.who.user(&meta.owner) };
         match self {
             Test::Always(answer) => *answer,
             Test::Name { pattern, fold } => matches(pattern, name_of(path), *fold),
@@ -146,18 +206,30 @@ impl Test {
             Test::Type(kinds) => meta.kind.is_some_and(|kind| kinds.contains(&kind)),
             Test::Size { count, unit } => count.holds(meta.size.div_ceil(*unit)),
             Test::Age { count, seconds, of } => {
-                let time = match of {
-                    Of::Modified => meta.modified,
-                    Of::Accessed => meta.accessed,
-                    Of::Changed => meta.changed,
-                };
+                let time = of.time(meta);
                 // Whole units that have passed; the moment that begins a unit is one nanosecond after the last.
                 let nanoseconds = |t: NfsTime| i128::from(t.seconds) * 1_000_000_000 + i128::from(t.nseconds);
                 let age = nanoseconds(known.now) - nanoseconds(time);
                 let passed = age.div_euclid(i128::from(*seconds) * 1_000_000_000);
                 passed.cmp(&i128::from(count.n)) == count.than
             }
-            Test::Newer(n) => known.newer.get(*n).is_some_and(|time| meta.modified > *time),
+            Test::Newer { of, n, than } => {
+                known.references.get(*n).is_some_and(|reference| of.time(meta) > than.time(reference))
+            }
+            Test::Same(n) => known
+                .references
+                .get(*n)
+                .is_some_and(|other| (meta.fsid, meta.fileid) == (other.fsid, other.fileid)),
+            Test::Empty => *empty_dir || meta.kind == Some(FileType::Reg) && meta.size == 0,
+            Test::Perm { which, mode } => match which {
+                Which::Exactly => meta.mode & 0o7777 == *mode,
+                Which::All => meta.mode & mode == *mode,
+                Which::Any => *mode == 0 || meta.mode & mode != 0,
+            },
+            Test::Owner { group, n } => known.owners.get(*n).is_some_and(|id| owner(*group).0 == *id),
+            Test::OwnerNumber { group, count } => count.holds(u64::from(owner(*group).0)),
+            Test::Nameless { group } => owner(*group).1.is_empty(),
+            Test::Inode(count) => count.holds(meta.fileid),
             Test::Links(count) => count.holds(u64::from(meta.links)),
             Test::Prune => {
                 verdict.prune = true;
@@ -300,10 +372,35 @@ impl<'a> Parser<'a> {
             "-amin" => self.age(word, 60, Of::Accessed)?,
             "-ctime" => self.age(word, DAY, Of::Changed)?,
             "-cmin" => self.age(word, 60, Of::Changed)?,
-            "-newer" => {
-                let url = self.argument(word)?;
-                self.query.newer.push(url.to_owned());
-                Test::Newer(self.query.newer.len() - 1)
+            "-newer" | "-anewer" | "-cnewer" => {
+                let of = match word {
+                    "-newer" => Of::Modified,
+                    "-anewer" => Of::Accessed,
+                    _ => Of::Changed,
+                };
+                Test::Newer { of, n: self.reference(word, Reference::Url)?, than: Of::Modified }
+            }
+            "-samefile" => Test::Same(self.reference(word, Reference::Url)?),
+            "-empty" => {
+                self.query.empty = true;
+                Test::Empty
+            }
+            "-perm" => permissions(self.argument(word)?)?,
+            "-user" | "-group" => {
+                let (group, name) = (word == "-group", self.argument(word)?);
+                self.query.owners.push((group, name.to_owned()));
+                Test::Owner { group, n: self.query.owners.len() - 1 }
+            }
+            "-uid" | "-gid" => Test::OwnerNumber { group: word == "-gid", count: self.count(word)? },
+            "-nouser" | "-nogroup" => Test::Nameless { group: word == "-nogroup" },
+            "-inum" => Test::Inode(self.count(word)?),
+            "-depth" => {
+                self.query.depth_first = true;
+                Test::Always(true)
+            }
+            "-xdev" | "-mount" => {
+                self.query.one_filesystem = true;
+                Test::Always(true)
             }
             "-links" => Test::Links(self.count(word)?),
             "-prune" => Test::Prune,
@@ -322,9 +419,25 @@ impl<'a> Parser<'a> {
                 }
                 Test::Always(true)
             }
+            word if word.len() == 8 && word.starts_with("-newer") => {
+                let unknown = || format!("unknown predicate `{word}'");
+                let (x, y) = (word.as_bytes()[6], word.as_bytes()[7]);
+                let of = Of::letter(x).ok_or_else(unknown)?;
+                let (than, kind): (_, fn(String) -> Reference) = match y {
+                    b't' => (Of::Modified, Reference::Time),
+                    y => (Of::letter(y).ok_or_else(unknown)?, Reference::Url),
+                };
+                Test::Newer { of, n: self.reference(word, kind)?, than }
+            }
             word if word.starts_with('-') => return Err(format!("unknown predicate `{word}'")),
             word => return Err(format!("paths must precede expression: `{word}'")),
         })
+    }
+
+    fn reference(&mut self, word: &str, kind: fn(String) -> Reference) -> Result<usize, String> {
+        let text = self.argument(word)?.to_owned();
+        self.query.references.push(kind(text));
+        Ok(self.query.references.len() - 1)
     }
 
     fn count(&mut self, of: &str) -> Result<Count, String> {
@@ -345,6 +458,17 @@ fn count(text: &str) -> Option<Count> {
     };
     let digits = Some(digits).filter(|d| d.bytes().all(|b| b.is_ascii_digit()))?;
     Some(Count { than, n: digits.parse().ok()? })
+}
+
+/// `MODE`, `-MODE` or `/MODE`.
+fn permissions(text: &str) -> Result<Test, String> {
+    let (which, mode) = match text.as_bytes().first() {
+        Some(b'-') => (Which::All, &text[1..]),
+        Some(b'/') => (Which::Any, &text[1..]),
+        _ => (Which::Exactly, text),
+    };
+    let mode = mode::of_nothing(mode).ok_or_else(|| format!("invalid mode '{text}'"))?;
+    Ok(Test::Perm { which, mode })
 }
 
 fn size(text: &str) -> Result<Test, String> {
@@ -394,11 +518,16 @@ mod tests {
 
     fn judge(text: &str, path: &str, attrs: &AttrValues) -> Verdict {
         let meta = Meta::of(attrs);
+        let reference =
+            AttrValues { time_modify: Some(NfsTime { seconds: 7, nseconds: 3 }), ..AttrValues::default() };
         let known = Known {
             now: NfsTime { seconds: 10 * DAY, nseconds: 5 },
-            newer: &[NfsTime { seconds: 7, nseconds: 3 }],
+            references: &[Meta::of(&reference)],
+            owners: &[],
+            who: &landfast_client::tar::AsNamed,
         };
-        parse(text).expect(text).judge(&Object { path: path.as_bytes(), meta: &meta }, &known)
+        let object = Object { path: path.as_bytes(), meta: &meta, empty_dir: false };
+        parse(text).expect(text).judge(&object, &known)
     }
 
     #[test]
@@ -445,6 +574,14 @@ mod tests {
             ("-mtime -1", true, attrs(0, 11 * DAY, 5)),
             ("-newer x", true, attrs(0, 7, 4)),
             ("-newer x", false, attrs(0, 7, 3)),
+            ("-newermm x", true, attrs(0, 7, 4)),
+            ("-newermc x", true, attrs(0, 7, 3)),
+            ("-empty", true, attrs(0, 0, 0)),
+            ("-empty", false, attrs(1, 0, 0)),
+            ("-perm 0", true, attrs(0, 0, 0)),
+            ("-perm -u+w", false, attrs(0, 0, 0)),
+            ("-perm /0", true, attrs(0, 0, 0)),
+            ("-perm /111", false, attrs(0, 0, 0)),
             ("-type f,d", true, attrs(0, 0, 0)),
             ("-type l", false, attrs(0, 0, 0)),
         ] {
@@ -471,6 +608,14 @@ mod tests {
             "-mtime one",
             "-maxdepth -1",
             "-exec",
+            "-newerxm x",
+            "-newermq x",
+            "-newermt",
+            "-perm 9",
+            "-perm u",
+            "-perm",
+            "-inum x",
+            "-user",
             "x",
             "-true -true )",
             "-true y",

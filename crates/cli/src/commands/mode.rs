@@ -47,6 +47,15 @@ pub fn parse(text: &str, umask: u32) -> Option<u32> {
     Some(if spoken == 0o1000 { mode & !umask } else { mode })
 }
 
+/// The bits of a mode that `find -perm` is given: those of a symbolic one are what it makes of none.
+#[must_use]
+pub fn of_nothing(text: &str) -> Option<u32> {
+    if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
+        return u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o7777);
+    }
+    text.split(',').try_fold(0, |mode, clause| Some(apply(clause.as_bytes(), mode, 0)?.0))
+}
+
 /// One clause, `[ugoa]*([-+=]([rwxXst]*|[ugo]))+`: the mode, and the bits that it speaks of.
 fn apply(clause: &[u8], mut mode: u32, umask: u32) -> Option<(u32, u32)> {
     let mut spoken = 0;

@@ -19,6 +19,8 @@ pub enum Visit<'a> {
         /// What is in it follows.
         walked: bool,
     },
+    /// The innermost directory could not be listed, which was told.
+    Unlisted,
     /// The innermost directory is done.
     Left,
 }
@@ -91,6 +93,7 @@ pub async fn in_order(
                             );
                             tool.complain(&format!("{name}: {e}"));
                         }
+                        each(tool, Visit::Unlisted);
                     }
                     Step::Left => each(tool, Visit::Left),
                 }

@@ -244,6 +244,27 @@ fn find_finds_what_gnu_find_finds() {
         "( -name five -o -links 3 ) ! -type d",
         "-name five , -name hard1",
         "-not -name f* -type f",
+        "-empty",
+        "-empty -maxdepth 1",
+        "-type d ! -empty",
+        "-name many -prune , -empty",
+        "-perm 644",
+        "-perm -u+x,g=r -type d",
+        "-perm /6000",
+        "-perm -4000 -o -perm /1000",
+        "-user root -group root -name f*",
+        "-user 1234",
+        "-nouser -nogroup",
+        "-uid +100",
+        "-gid -1 -type p,b,c",
+        "-xdev -type l",
+        "-newermt 2030-01-01",
+        "-newermt 2001-02-03T04:05:06 ! -newermt @981169510",
+        "-depth -name deep -prune -o -type d",
+        "-depth -mindepth 1 -maxdepth 2 -empty",
+        "-perm u",
+        "-user nobody-is-called-so",
+        "-group nobody-is-called-so",
     ];
     for version in VERSIONS {
         for expression in some(version, &expressions, 6) {
@@ -267,6 +288,20 @@ fn find_finds_what_gnu_find_finds() {
             assert_same(&ours.sorted(), &gnu, &format!("{version} {expression}"));
         }
     }
+    // What is in a directory comes first.
+    let deep = rig.ours("4.2", &["find", "-P"], &["t"]);
+    let mut below = landfast();
+    let depth = said(below.args(["find", &rig.url("t", "4.2"), "-depth", "-print0"]));
+    let paths: Vec<&[u8]> = depth.out.split(|b| *b == 0).filter(|p| !p.is_empty()).collect();
+    assert_eq!(paths.len(), deep.text().lines().count() - 1, "one name has a newline");
+    for (n, path) in paths.iter().enumerate() {
+        let dir = [path, &b"/"[..]].concat();
+        assert!(!paths[n..].iter().any(|later| later.starts_with(&dir)), "{}", String::from_utf8_lossy(path));
+    }
+    let same = ["find", &rig.url("t", "4.2"), "-samefile", &rig.url("t/hard1", "4.2")];
+    assert_eq!(said(landfast().args(same)).text().lines().count(), 3);
+    let soon = said(landfast().args(["find", &rig.url("t", "4.2"), "-newermt", "soon"]));
+    assert_eq!((soon.text(), soon.code), (String::new(), Some(1)), "{soon:?}");
     let newer = ["find", &rig.url("t", "4.2"), "-newer", &rig.url("t/.dot", "4.2"), "-name", "f29?"];
     let found = said(landfast().args(newer));
     assert_eq!((found.text().lines().count(), found.code), (10, Some(0)), "{found:?}");
