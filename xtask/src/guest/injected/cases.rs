@@ -67,6 +67,10 @@ const fn ms(ms: u64) -> Line {
     Line { round_trip: Duration::from_millis(ms), megabits: 0, lost_of_1000: 0 }
 }
 
+const fn line(micros: u64, megabits: u64, lost_of_1000: u64) -> Line {
+    Line { round_trip: Duration::from_micros(micros), megabits, lost_of_1000 }
+}
+
 const fn narrow(megabits: u64) -> Line {
     Line { round_trip: Duration::from_micros(500), megabits, lost_of_1000: 0 }
 }
@@ -84,6 +88,9 @@ const RANDOM: &str = "for i in $(seq 60); do echo hello$i >$WORK/f$i; sleep 0.0$
 const FIVE: &str = "tar -C $WORK -xf /root/five.tar";
 const FOUR: &str = "for i in 1 2 3 4; do mkdir $WORK/$i; tar -C $WORK/$i -xf /root/two.tar & done; wait";
 const THINK: &str = "for i in $(seq 40); do echo hello$i >$WORK/f$i; sleep 0.04; done";
+const THINK_LITTLE: &str = "for i in $(seq 40); do echo hello$i >$WORK/f$i; sleep 0.01; done";
+const COPY: &str =
+    "mkdir -p /tmp/two; tar -C /tmp/two -xf /root/two.tar ./d0 ./d1 ./d2; cp -r /tmp/two $WORK/";
 const BULK: &str =
     "for i in $(seq 12); do dd if=/dev/urandom of=$WORK/l$i bs=1M count=1 conv=fsync status=none; done";
 const LARGE: &str = "dd if=/dev/zero of=$WORK/large bs=1M count=16 conv=fsync status=none";
@@ -208,10 +215,10 @@ pub const CASES: &[Case] = &[
         vers: V4_1,
         line: ms(5),
         flush_ms: 5.0,
-        bounds: &["mixed"],
+        bounds: &["mixed", "persistence"],
         ..BASE
     },
-    Case { name: "v3-rtt5-flush5", line: ms(5), flush_ms: 5.0, bounds: &["rtt"], ..BASE },
+    Case { name: "v3-rtt5-flush5", line: ms(5), flush_ms: 5.0, bounds: &["rtt", "mixed"], ..BASE },
     Case { name: "v3-think", work: THINK, bounds: &["client"], core: true, ..BASE },
     Case { name: "v4.1-think", vers: V4_1, line: ms(1), work: THINK, bounds: &["client"], ..BASE },
     Case { name: "v3-bulk-20mbit", line: narrow(20), work: BULK, bounds: &["bandwidth"], core: true, ..BASE },
@@ -368,6 +375,180 @@ pub const CASES: &[Case] = &[
         starved: 8,
         work: SOME,
         bounds: &["server", "mixed"],
+        ..BASE
+    },
+    Case {
+        name: "v3-some-2mbit",
+        line: line(0, 2, 0),
+        work: SOME,
+        bounds: &["bandwidth"],
+        core: true,
+        ..BASE
+    },
+    Case {
+        name: "v4.1-some-2mbit",
+        vers: V4_1,
+        line: line(0, 2, 0),
+        work: SOME,
+        bounds: &["bandwidth"],
+        ..BASE
+    },
+    Case {
+        name: "v4.2-some-5mbit",
+        vers: V4_2,
+        line: line(0, 5, 0),
+        work: SOME,
+        bounds: &["bandwidth", "mixed"],
+        ..BASE
+    },
+    Case { name: "v3-1mbit", line: line(0, 1, 0), bounds: &["bandwidth"], ..BASE },
+    Case {
+        name: "v4.0-3mbit-rtt1",
+        vers: V4_0,
+        line: line(1000, 3, 0),
+        bounds: &["bandwidth", "mixed"],
+        ..BASE
+    },
+    Case { name: "v3-five-5mbit", line: line(0, 5, 0), work: FIVE, bounds: &["bandwidth"], ..BASE },
+    Case {
+        name: "v4.2-five-2mbit",
+        vers: V4_2,
+        line: line(0, 2, 0),
+        work: FIVE,
+        bounds: &["bandwidth"],
+        ..BASE
+    },
+    Case { name: "v3-four-some-2mbit", line: line(0, 2, 0), work: FOUR_SOME, bounds: &["bandwidth"], ..BASE },
+    Case {
+        name: "v4.1-four-some-5mbit",
+        vers: V4_1,
+        line: line(0, 5, 0),
+        work: FOUR_SOME,
+        bounds: &["bandwidth"],
+        ..BASE
+    },
+    Case {
+        name: "v4.1-cat-2mbit",
+        vers: V4_1,
+        line: line(0, 2, 0),
+        prepare: TWO,
+        work: CAT,
+        bounds: &["bandwidth"],
+        ..BASE
+    },
+    Case { name: "v3-bulk-2mbit", line: line(0, 2, 0), work: BULK, bounds: &["bandwidth"], ..BASE },
+    Case { name: "v3-20mbit-rtt20", line: line(20000, 20, 0), bounds: &["rtt"], ..BASE },
+    Case {
+        name: "v4.1-some-8mbit-rtt10",
+        vers: V4_1,
+        line: line(10000, 8, 0),
+        work: SOME,
+        bounds: &["rtt"],
+        ..BASE
+    },
+    Case { name: "v3-some-loss1-rtt0", line: line(0, 0, 10), work: SOME, bounds: &["loss"], ..BASE },
+    Case {
+        name: "v4.2-some-loss2-rtt10",
+        vers: V4_2,
+        line: line(10000, 0, 20),
+        work: SOME,
+        bounds: &["loss", "rtt", "mixed"],
+        ..BASE
+    },
+    Case { name: "v3-some-loss2-rtt40", line: line(40000, 0, 20), work: SOME, bounds: &["rtt"], ..BASE },
+    Case {
+        name: "v3-four-some-loss3",
+        line: line(2000, 0, 30),
+        work: FOUR_SOME,
+        bounds: &["loss", "mixed"],
+        ..BASE
+    },
+    Case {
+        name: "v4.0-bulk-loss5-rtt10",
+        vers: V4_0,
+        line: line(10000, 0, 50),
+        work: BULK,
+        bounds: &["loss"],
+        ..BASE
+    },
+    Case {
+        name: "v4.1-bulk-loss2-rtt0",
+        vers: V4_1,
+        line: line(0, 0, 20),
+        work: BULK,
+        bounds: &["loss"],
+        ..BASE
+    },
+    Case { name: "v3-large-loss1-rtt10", line: line(10000, 0, 10), work: LARGE, bounds: &["loss"], ..BASE },
+    Case {
+        name: "v4.2-large-loss5",
+        vers: V4_2,
+        line: line(2000, 0, 50),
+        work: LARGE,
+        bounds: &["loss"],
+        ..BASE
+    },
+    Case {
+        name: "v4.2-cat-loss3",
+        vers: V4_2,
+        line: line(2000, 0, 30),
+        prepare: TWO,
+        work: CAT,
+        bounds: &["loss"],
+        ..BASE
+    },
+    Case {
+        name: "v4.1-remove-loss2",
+        vers: V4_1,
+        line: line(2000, 0, 20),
+        prepare: TWO,
+        work: REMOVE,
+        bounds: &["loss"],
+        ..BASE
+    },
+    Case {
+        name: "v4.0-four-some-rtt5",
+        vers: V4_0,
+        line: line(5000, 0, 0),
+        work: FOUR_SOME,
+        bounds: &["rtt"],
+        ..BASE
+    },
+    Case { name: "v4.2-rtt3", vers: V4_2, line: line(3000, 0, 0), bounds: &["rtt"], ..BASE },
+    Case { name: "v3-copy-rtt20", line: line(20000, 0, 0), work: COPY, bounds: &["rtt"], ..BASE },
+    Case {
+        name: "v3-rtt10-flush20",
+        line: line(10000, 0, 0),
+        flush_ms: 20.0,
+        bounds: &["rtt", "mixed"],
+        ..BASE
+    },
+    Case { name: "v4.0-flush3", vers: V4_0, flush_ms: 3.0, bounds: &["persistence"], ..BASE },
+    Case {
+        name: "v3-remove-all-flush2",
+        who: Who::GaneshaStable,
+        flush_ms: 2.0,
+        prepare: TWO,
+        work: REMOVE,
+        bounds: &["persistence"],
+        ..BASE
+    },
+    Case {
+        name: "v4.0-some-all-flush1",
+        vers: V4_0,
+        who: Who::GaneshaStable,
+        flush_ms: 1.0,
+        work: SOME,
+        bounds: &["persistence"],
+        ..BASE
+    },
+    Case { name: "v3-think10-rtt1", line: line(1000, 0, 0), work: THINK_LITTLE, bounds: &["client"], ..BASE },
+    Case {
+        name: "v4.1-think-rtt5",
+        vers: V4_1,
+        line: line(5000, 0, 0),
+        work: THINK,
+        bounds: &["client"],
         ..BASE
     },
 ];
