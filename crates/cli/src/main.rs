@@ -26,7 +26,7 @@ use clap::Parser;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::try_parse_from(commands::tar_args::with_dashes(std::env::args_os().collect())) {
         Ok(cli) => cli,
         Err(e) => {
             // What was typed wrongly ends with the words and the status that the GNU tool of that name has for it.

@@ -82,6 +82,9 @@ pub struct RmArgs {
     /// Remove empty directories
     #[arg(short = 'd', long)]
     pub dir: bool,
+    /// The top of an export stays (as it does)
+    #[arg(long)]
+    preserve_root: bool,
     /// Say what is done
     #[arg(short = 'v', long)]
     pub verbose: bool,
@@ -432,6 +435,51 @@ pub struct CatArgs {
     /// What to print: nfs://HOST[:PORT]/PATH
     #[arg(value_name = "URL", required = true)]
     pub urls: Vec<String>,
+    /// Number all lines
+    #[arg(short = 'n', long)]
+    number: bool,
+    /// Number lines that are not empty
+    #[arg(short = 'b', long)]
+    number_nonblank: bool,
+    /// Of several empty lines one
+    #[arg(short = 's', long)]
+    squeeze_blank: bool,
+    /// $ at ends of lines
+    #[arg(short = 'E', long)]
+    show_ends: bool,
+    /// ^I for tabs
+    #[arg(short = 'T', long)]
+    show_tabs: bool,
+    /// ^ and M- for what cannot be printed, but newlines and tabs
+    #[arg(short = 'v', long)]
+    show_nonprinting: bool,
+    /// As -vET
+    #[arg(short = 'A', long)]
+    show_all: bool,
+    /// As -vE
+    #[arg(short = 'e')]
+    show_ends_and_bytes: bool,
+    /// As -vT
+    #[arg(short = 't')]
+    show_tabs_and_bytes: bool,
+    /// Nothing is kept back (as it is)
+    #[arg(short = 'u')]
+    unbuffered: bool,
     #[command(flatten)]
     pub common: Common,
+}
+
+impl CatArgs {
+    /// What is shown of lines.
+    pub fn shown(&self) -> super::lines::Shown {
+        let numbers = if self.number_nonblank { Some(true) } else { self.number.then_some(false) };
+        let (e, t) = (self.show_ends_and_bytes, self.show_tabs_and_bytes);
+        super::lines::Shown {
+            numbers,
+            ends: self.show_ends || self.show_all || e,
+            tabs: self.show_tabs || self.show_all || t,
+            bytes: self.show_nonprinting || self.show_all || e || t,
+            squeezed: self.squeeze_blank,
+        }
+    }
 }

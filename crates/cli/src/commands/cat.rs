@@ -1,6 +1,7 @@
 //! `landfast cat`: files one after another, many small ones in one COMPOUND, large ones in pieces that are read ahead.
 
 use super::args::CatArgs;
+use super::lines::{Lines, Shown};
 use super::message;
 use super::operand::{Operand, Place};
 use super::tool::{self, Tool};
@@ -30,7 +31,9 @@ async fn print(mut tool: Tool, args: CatArgs) -> Tool {
     let few = if places.len() <= FEW { &places[..] } else { &[] };
     let (found, begun) = tokio::join!(tool.servers.look(&places, true), beginnings(&tool, few));
     let mut begun = begun.into_iter();
-    let (mut batch, mut bytes, mut files) = (Vec::new(), 0, 0);
+    let (mut batch, mut bytes) = (Vec::new(), 0);
+    let shown = args.shown();
+    let mut printed = Printed { files: 0, lines: (shown != Shown::default()).then(|| Lines::new(shown)) };
     for ((operand, place), found) in operands.into_iter().zip(found) {
         let begun = begun.next().flatten();
         let size = match found.map(|object| Meta::of(&object.attrs)) {
@@ -45,26 +48,55 @@ async fn print(mut tool: Tool, args: CatArgs) -> Tool {
             }
         };
         if let Some(data) = begun.filter(|data| data.len() as u64 == size && size < BEGINNING_BYTES) {
-            small(&mut tool, std::mem::take(&mut batch), &mut files).await;
+            small(&mut tool, std::mem::take(&mut batch), &mut printed).await;
             bytes = 0;
-            files += 1;
-            say(&mut tool, &operand, &data);
+            printed.files += 1;
+            printed.say(&mut tool, &operand, &data);
             continue;
         }
         if bytes + size > READ_AHEAD_BYTES {
-            small(&mut tool, std::mem::take(&mut batch), &mut files).await;
+            small(&mut tool, std::mem::take(&mut batch), &mut printed).await;
             bytes = 0;
         }
         if size > READ_AHEAD_BYTES {
-            large(&mut tool, &operand, &place, &mut files).await;
+            large(&mut tool, &operand, &place, &mut printed).await;
         } else {
             bytes += size;
             batch.push((operand, place));
         }
     }
-    small(&mut tool, batch, &mut files).await;
-    tool.summary("printed", files);
+    small(&mut tool, batch, &mut printed).await;
+    if let Some(lines) = &mut printed.lines {
+        let mut rest = Vec::new();
+        lines.flush(&mut rest);
+        tool.print(&rest);
+    }
+    tool.summary("printed", printed.files);
     tool
+}
+
+/// What was printed so far.
+struct Printed {
+    files: u64,
+    /// If they are not shown as they are.
+    lines: Option<Lines>,
+}
+
+impl Printed {
+    /// With --json contents are counted, not printed.
+    fn say(&mut self, tool: &mut Tool, operand: &Operand, data: &[u8]) {
+        if tool.json() {
+            return tool.print_object(&json!({ "path": operand.shown, "bytes": data.len() }));
+        }
+        match &mut self.lines {
+            Some(lines) => {
+                let mut out = Vec::with_capacity(data.len());
+                lines.put(data, &mut out);
+                tool.print(&out);
+            }
+            None => tool.print(data),
+        }
+    }
 }
 
 /// The first bytes of files; `None`: they cannot be read, and why shows again.
@@ -84,7 +116,7 @@ fn complain(tool: &Tool, operand: &Operand, why: &str) {
 }
 
 /// Whole files in one call for each server.
-async fn small(tool: &mut Tool, batch: Vec<(Operand, Place)>, files: &mut u64) {
+async fn small(tool: &mut Tool, batch: Vec<(Operand, Place)>, printed: &mut Printed) {
     let mut all: Vec<Option<Result<Bytes, ItemError>>> = batch.iter().map(|_| None).collect();
     for (nfs, numbers) in tool.servers.by_tree(batch.iter().map(|(_, place)| place)) {
         let paths: Vec<_> = numbers.iter().map(|n| batch[*n].1.joined()).collect();
@@ -95,8 +127,8 @@ async fn small(tool: &mut Tool, batch: Vec<(Operand, Place)>, files: &mut u64) {
     for ((operand, _), read) in batch.iter().zip(all) {
         match read {
             Some(Ok(data)) => {
-                *files += 1;
-                say(tool, operand, &data);
+                printed.files += 1;
+                printed.say(tool, operand, &data);
             }
             Some(Err(e)) => complain(tool, operand, &message::of(&e)),
             None => {}
@@ -105,7 +137,7 @@ async fn small(tool: &mut Tool, batch: Vec<(Operand, Place)>, files: &mut u64) {
 }
 
 /// A file in pieces, up to where the first one comes short.
-async fn large(tool: &mut Tool, operand: &Operand, place: &Place, files: &mut u64) {
+async fn large(tool: &mut Tool, operand: &Operand, place: &Place, printed: &mut Printed) {
     let piece = u64::from(READ_BYTES);
     let path = place.joined();
     let mut at = 0;
@@ -116,23 +148,14 @@ async fn large(tool: &mut Tool, operand: &Operand, place: &Place, files: &mut u6
             match outcome.into_result() {
                 Ok(data) => {
                     at += data.len() as u64;
-                    say(tool, operand, &data);
+                    printed.say(tool, operand, &data);
                     if (data.len() as u64) < piece {
-                        *files += 1;
+                        printed.files += 1;
                         return;
                     }
                 }
                 Err(e) => return complain(tool, operand, &message::of(&e)),
             }
         }
-    }
-}
-
-/// With --json contents are counted, not printed.
-fn say(tool: &mut Tool, operand: &Operand, data: &[u8]) {
-    if tool.json() {
-        tool.print_object(&json!({ "path": operand.shown, "bytes": data.len() }));
-    } else {
-        tool.print(data);
     }
 }

@@ -10,6 +10,7 @@
 //! | `tool` | what all commands share: messages, output, statistics, interruption |
 //! | `quote`, `mode`, `message` | names, modes and errors as GNU shows them (pure) |
 //! | `show` | owners, times and sizes as GNU shows them |
+//! | `lines` | what `cat` makes of lines (pure) |
 //! | `visit` | operands and all below them, depth first |
 //! | `expression` | what `find` is asked (pure) |
 //! | `ls`, `stat`, `du`, `find`, `cat`, `cp`, `rm`, `mkdir`, `tar`, `diff_tree`, `sync_tree` | a command each |
@@ -22,6 +23,7 @@ mod diff_tree;
 mod du;
 mod expression;
 mod find;
+mod lines;
 mod ls;
 mod message;
 mod mkdir;
@@ -34,7 +36,7 @@ mod show;
 mod stat;
 mod sync_tree;
 mod tar;
-mod tar_args;
+pub mod tar_args;
 mod tool;
 mod trees_args;
 mod visit;

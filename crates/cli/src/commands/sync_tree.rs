@@ -29,7 +29,16 @@ pub fn run(args: SyncTreeArgs) -> Exit {
     tool::run("sync-tree", args.common, |tool| synchronise(tool, args))
 }
 
-async fn synchronise(mut tool: Tool, args: SyncTreeArgs) -> Tool {
+async fn synchronise(mut tool: Tool, mut args: SyncTreeArgs) -> Tool {
+    for file in &args.exclude_from {
+        match super::tar::patterns(file) {
+            Ok(patterns) => args.exclude.extend(patterns),
+            Err(why) => {
+                tool.complain_as(&why, Exit::Failed);
+                return tool;
+            }
+        }
+    }
     match start(&mut tool, &args).await {
         Ok(report) => {
             if report.failures > 0 {

@@ -40,8 +40,17 @@ async fn create(mut tool: Tool, args: TarArgs) -> Tool {
     tool
 }
 
+/// Patterns of a file, one a line; those that are no UTF-8 match nothing that can be typed.
+pub fn patterns(file: &Path) -> Result<Vec<String>, String> {
+    let lines = listed(file, b'\n')?;
+    Ok(lines.iter().map(|line| String::from_utf8_lossy(line).into_owned()).collect())
+}
+
 /// How it ended, or why it could not begin or go on.
-async fn start(tool: &mut Tool, args: TarArgs) -> Result<Exit, String> {
+async fn start(tool: &mut Tool, mut args: TarArgs) -> Result<Exit, String> {
+    for file in &args.exclude_from {
+        args.exclude.extend(patterns(file)?);
+    }
     let mut paths = match &args.files_from {
         Some(list) => listed(list, if args.null { 0 } else { b'\n' })?,
         None => Vec::new(),

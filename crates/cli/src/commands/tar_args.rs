@@ -9,6 +9,28 @@ use std::path::PathBuf;
 pub const AFTER_HELP: &str = "The archive is in pax format; names in a directory are sorted.\n\n\
 Exit status: 0 all is in the archive; 1 files changed while they were read; 2 something is missing, or there is no archive.";
 
+/// Letters without a dash, as in `tar czf ARCHIVE`: each gets one, and what stands behind them are the values of those that take one,
+/// one after another.
+#[must_use]
+pub fn with_dashes(mut words: Vec<OsString>) -> Vec<OsString> {
+    let is_tar = words.get(1).is_some_and(|word| word == "tar");
+    let letters = words.get(2).and_then(|word| word.to_str()).filter(|_| is_tar).map(str::to_owned);
+    let Some(letters) = letters.filter(|l| l.contains('c') && l.bytes().all(|b| b.is_ascii_alphabetic()))
+    else {
+        return words;
+    };
+    let mut rest = words.split_off(3).into_iter();
+    words.truncate(2);
+    for letter in letters.chars() {
+        words.push(format!("-{letter}").into());
+        if "fCTX".contains(letter) {
+            words.extend(rest.next());
+        }
+    }
+    words.extend(rest);
+    words
+}
+
 /// `landfast tar`.
 #[derive(Debug, Args)]
 pub struct TarArgs {
@@ -51,6 +73,9 @@ pub struct TarArgs {
     /// Leave out what matches this shell pattern; may be given more than once
     #[arg(long, value_name = "PATTERN")]
     pub exclude: Vec<String>,
+    /// And what matches a pattern in this file, one a line
+    #[arg(short = 'X', long, value_name = "FILE")]
+    pub exclude_from: Vec<PathBuf>,
     /// Extended attributes as well (NFSv4.2)
     #[arg(long)]
     pub xattrs: bool,
@@ -59,4 +84,26 @@ pub struct TarArgs {
     pub numeric_owner: bool,
     #[command(flatten)]
     pub common: Common,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_get_dashes_where_tar_has_them() {
+        for (typed, meant) in [
+            ("x tar czf a.tgz -C u p", "x tar -c -z -f a.tgz -C u p"),
+            ("x tar cCf u a p", "x tar -c -C u -f a p"),
+            ("x tar cf", "x tar -c -f"),
+            ("x tar -cf a p", "x tar -cf a p"),
+            ("x tar", "x tar"),
+            ("x tar nfs://h/c -c", "x tar nfs://h/c -c"),
+            ("x cp cf a", "x cp cf a"),
+        ] {
+            let words = typed.split(' ').map(OsString::from).collect();
+            let meant: Vec<OsString> = meant.split(' ').map(OsString::from).collect();
+            assert_eq!(with_dashes(words), meant, "{typed}");
+        }
+    }
 }

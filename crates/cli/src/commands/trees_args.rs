@@ -3,6 +3,7 @@
 use super::args::Common;
 use clap::{Args, ValueEnum};
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 /// What `diff-tree --help` says in the end.
 pub const DIFF_AFTER_HELP: &str =
@@ -84,6 +85,21 @@ pub struct SyncTreeArgs {
     /// Leave alone, on both sides, what matches this shell pattern; may be given more than once
     #[arg(long, value_name = "PATTERN")]
     pub exclude: Vec<String>,
+    /// And what matches a pattern in this file, one a line
+    #[arg(long, value_name = "FILE")]
+    pub exclude_from: Vec<PathBuf>,
+    /// As rsync's -rlptgoD, all of which it does anyway
+    #[arg(short = 'a', long)]
+    archive: bool,
+    /// Also what is below (as it does)
+    #[arg(short = 'r', long)]
+    recursive: bool,
+    /// Times as well (as it does)
+    #[arg(short = 't', long)]
+    times: bool,
+    /// Hard links as well (as it does)
+    #[arg(short = 'H', long)]
+    hard_links: bool,
     #[command(flatten)]
     pub common: Common,
 }

@@ -138,6 +138,7 @@ fn tar_says_what_gnu_tar_says() {
         &["-v", "./t/empty/", "u//", "t/todir/", "t/todir", "t/a b"],
         &["-v", "--exclude", ".landfast*", "--exclude=t/*e*", "--exclude", "f2?", "."],
         &["-v", "-T", list, "u/x"],
+        &["-v", "--exclude=f3?", "-X", list, "t/many", "u"],
         &["-T", "/no/such/list"],
         &[],
     ];
@@ -167,6 +168,12 @@ fn tar_says_what_gnu_tar_says() {
             }
         }
     }
+    // Letters without a dash.
+    let (at, url) = (rig.dir.path().join("old.tar"), rig.url("", "4.2"));
+    let old = said(landfast().args(["tar", "cvfC", path(&at), &url, "t/many"]));
+    assert_eq!(old.code, Some(0), "{old:?}");
+    let new = said(landfast().args(["tar", "-cv", "-f", path(&at), "-C", &url, "t/many"]));
+    assert_same(&old, &new, "letters without a dash");
 }
 
 #[test]

@@ -338,6 +338,12 @@ fn cat_prints_what_gnu_cat_prints() {
         };
         assert_eq!(lines(&ours), lines(&gnu), "{version}");
     }
+    rig.shell("printf 'a\\n\\n\\n\\nb\\tc\\r\\n\\r' > t/lines; printf '\\n\\n\\351\\001 end' > t/more");
+    for flags in ["-n", "-b", "-s", "-A", "-E", "-T", "-v", "-ebs", "-tn", "-u"] {
+        let names = ["t/lines", "t/more", "t/nothing", "t/lines", "t/five"];
+        let (ours, gnu) = (rig.ours("4.2", &["cat", flags], &names), rig.gnu(&["cat", flags], &names));
+        assert_same(&ours, &gnu, flags);
+    }
     rig.shell("mkdir s; for i in $(seq 1000); do echo $i > s/$i; done");
     let names: Vec<String> = (1..=1000).map(|n| format!("s/{n}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();

@@ -177,6 +177,9 @@ fn sync_tree_makes_the_destination_as_the_source_is() {
         // Nothing that was asked to be left alone is touched.
         rig.shell(&format!("cd {name}; echo kept > many/kept; touch -r {src}/many many"));
         assert_eq!(sync(&["--delete", "--exclude=kept"]), 0, "{version}");
+        let list = rig.dir.path().join("kept");
+        fs::write(&list, "nothing\nkept\n").expect("a file");
+        assert_eq!(sync(&["-artH", "--delete", "--exclude-from", path(&list)]), 0, "{version}");
         assert!(to.join("many/kept").exists(), "{version}");
         fs::remove_file(to.join("many/kept")).expect("removed");
     }
