@@ -137,6 +137,9 @@ impl Open {
     }
 }
 
+/// A loss that is told so much later than it began, in nanoseconds, is late.
+const LATE_NS: i64 = 10_000_000;
+
 /// The calls of one client to one server.
 #[derive(Debug)]
 pub(super) struct Sweep {
@@ -145,32 +148,50 @@ pub(super) struct Sweep {
     asides: VecDeque<Aside>,
     /// All before this is accounted for.
     at: Option<i64>,
+    /// Losses of one connection were told when that time of others had been accounted for: it is done later, in time for more of them.
+    later: bool,
+    /// The connection of the first call, and whether there were calls on others.
+    first: Option<u32>,
+    several: bool,
     /// The call that ended last.
     last: u8,
 }
 
 impl Sweep {
     pub fn new() -> Self {
-        Sweep { open: Open::default(), pending: Vec::new(), asides: VecDeque::new(), at: None, last: 0 }
+        Sweep {
+            open: Open::default(),
+            pending: Vec::new(),
+            asides: VecDeque::new(),
+            at: None,
+            later: false,
+            first: None,
+            several: false,
+            last: 0,
+        }
     }
 
     /// A call was sent.
     pub fn call(&mut self, connection: u32, xid: u32, first_ns: i64) {
         self.open.insert((connection, xid), first_ns);
+        self.several |= *self.first.get_or_insert(connection) != connection;
     }
 
     /// It was answered, or will not be; with its times if they are known.
     pub fn reply(&mut self, xid: u32, connection: u32, exchange: Option<Exchange>, ledger: &mut impl Ledger) {
         self.open.remove((connection, xid));
         if let Some(exchange) = exchange {
-            if self.open.is_empty() && self.pending.is_empty() && self.asides.is_empty() {
+            if self.open.is_empty() && self.pending.is_empty() && self.asides.is_empty() && !self.later {
                 return self.alone(exchange, ledger);
             }
             self.pending.push(exchange);
         }
-        if self.open.is_empty() || self.pending.len() >= PENDING_MAX {
-            let until = self.open.first_ns().unwrap_or(i64::MAX);
-            let held = self.pending.len();
+        let held = self.pending.len();
+        if (self.open.is_empty() && !self.later) || held >= PENDING_MAX {
+            let mut until = self.open.first_ns().unwrap_or(i64::MAX);
+            if self.later {
+                until = until.min(self.between());
+            }
             self.run(until, ledger);
             if self.pending.len() == held && held >= PENDING_MAX {
                 // One call that is never answered must not hold up all that follow.
@@ -188,8 +209,12 @@ impl Sweep {
             last.to_ns = last.to_ns.max(aside.to_ns);
             return;
         }
+        let late = self.at.is_some_and(|at| at.saturating_sub(aside.from_ns) > LATE_NS);
+        self.later |= self.several && aside.lost && late;
         if self.asides.len() >= ASIDES_MAX {
             self.asides.pop_front();
+            // There are too many to wait.
+            (self.later, self.several) = (false, false);
         }
         if aside.to_ns > aside.from_ns {
             self.asides.push_back(aside);
@@ -225,6 +250,20 @@ impl Sweep {
         ledger.spent(&Spent { exchange, wait: (answered - whole) as f64, moving, paused, lost: 0.0 });
     }
 
+    /// A time at which none of the calls that wait was under way, after the first quarter of them if there is one.
+    fn between(&self) -> i64 {
+        let mut spans: Vec<(i64, i64)> = self.pending.iter().map(|e| (e.at[0], e.at[3])).collect();
+        spans.sort_unstable();
+        let mut end = i64::MIN;
+        for (i, (begun, ended)) in spans.iter().enumerate() {
+            if i > spans.len() / 4 && *begun > end {
+                return *begun;
+            }
+            end = end.max(*ended);
+        }
+        i64::MAX
+    }
+
     /// Accounts for the calls that ended before `until`, and so for all time before the first of the others.
     fn run(&mut self, until: i64, ledger: &mut impl Ledger) {
         // Calls that began later than `until` wait: an open one may have begun before them.
@@ -256,6 +295,9 @@ impl Sweep {
             let i = u32::try_from(i).unwrap_or(u32::MAX);
             events.extend([(aside.from_ns, 4, i), (aside.to_ns, 5, i)]);
         }
+        // What goes on beyond belongs to those that come.
+        let beyond = asides.iter().filter(|aside| aside.to_ns > end);
+        beyond.rev().for_each(|aside| self.asides.push_front(Aside { from_ns: end, ..*aside }));
         events.sort_unstable();
         let mut marks = vec![Marks::default(); now.len()];
         let mut lines: HashMap<u32, Line> = HashMap::new();
@@ -476,6 +518,30 @@ mod tests {
         let sum = told(&calls, &stalls(&[(1, 100, 900), (1, 1200, 1900)]));
         assert!((sum.lost - 800.0).abs() < 1e-6 && (sum.wait - 210.0).abs() < 1e-6);
         assert_eq!((sum.stalled, sum.gaps, sum.whole), (700, 300, 0));
+    }
+
+    #[test]
+    fn a_loss_that_is_told_when_others_went_on_is_theirs_too() {
+        // On connection 1 a call a millisecond, of a tenth of that; on connection 2 nothing comes by for 200 ms of each 300.
+        let (mut sweep, mut sum) = (Sweep::new(), Sum::default());
+        let ms = 1_000_000;
+        sweep.call(2, 9, 0);
+        sweep.reply(9, 2, None, &mut sum);
+        for i in 0..3000_i64 {
+            let xid = u32::try_from(i).unwrap();
+            sweep.call(1, xid, i * ms);
+            sweep.reply(xid, 1, Some(exchange(1, [0, 0, ms / 10, ms / 10].map(|t| t + i * ms))), &mut sum);
+            if i % 300 == 299 {
+                let stall = Aside { connection: 2, from_ns: (i - 200) * ms, to_ns: i * ms, lost: true };
+                sweep.aside(stall);
+            }
+        }
+        sweep.finish(&mut sum);
+        assert_eq!(sum.calls, 3000);
+        assert_eq!(sum.busy + sum.gaps + sum.stalled, 2999 * ms + ms / 10);
+        // But for the first, which told that there are such, and what was accounted for before.
+        let stalls = 9 * 200 * ms * 9 / 10 * 9 / 10;
+        assert!((stalls..stalls * 5 / 4).contains(&sum.stalled), "{} of {stalls}", sum.stalled);
     }
 
     #[test]
