@@ -16,7 +16,7 @@
 //! | setattr | `Size` if the size was set, then `Attrs` with everything that results |
 //! | set or remove an extended attribute | `Xattr` |
 //! | set ACLs | `Xattr` for each of them, also for one that is not there, as the kernel keeps them; then `Attrs`, since the mode follows |
-//! | write | `Data`, `Mtime` of the file (`Attrs` instead if setuid bits fell) |
+//! | write | `Data`, then `Attrs`; to a file that the same part of the transaction has made `Attrs` may come at the part's end, once for several writes, or be those of a setattr |
 //! | large write, large commit | after the `fdatasync`: `Durable`, then `Mtime` of the file |
 //! | small commit | `Data` of the dirty ranges, `Mtime` of the file |
 //! | deallocate | `Zero` up to the end of the file, then `Attrs` |
@@ -271,18 +271,90 @@ pub enum RecordError {
 /// Room for what of a fact is not data: few need more.
 const FACT_BYTES_MOSTLY: usize = 128;
 
+/// Data from this length on costs more to copy than to find again.
+const LONG_BYTES: usize = 1024;
+
+fn is_long(bytes: &[u8]) -> bool {
+    bytes.len() >= LONG_BYTES
+}
+
+/// An encoded record: short bytes, and the long data that stands between them.
+#[derive(Debug)]
+pub struct Parts<'a> {
+    short: Vec<u8>,
+    /// Before which of the short bytes, in order.
+    long: Vec<(usize, &'a Bytes)>,
+}
+
+impl Parts<'_> {
+    /// One behind the other they are the record.
+    pub fn slices(&self) -> Vec<&[u8]> {
+        let (mut slices, mut rest, mut at) =
+            (Vec::with_capacity(2 * self.long.len() + 1), &self.short[..], 0);
+        for (before, data) in &self.long {
+            let (head, tail) = rest.split_at(before - at);
+            slices.extend([head, &data[..]]);
+            (rest, at) = (tail, *before);
+        }
+        slices.push(rest);
+        slices
+    }
+}
+
+/// Collects what is short, and where something long was.
+struct Around {
+    short: Vec<u8>,
+    gaps: Vec<usize>,
+}
+
+impl postcard::ser_flavors::Flavor for Around {
+    type Output = Around;
+
+    fn try_push(&mut self, byte: u8) -> postcard::Result<()> {
+        self.short.push(byte);
+        Ok(())
+    }
+
+    fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
+        match is_long(bytes) {
+            true => self.gaps.push(self.short.len()),
+            false => self.short.extend_from_slice(bytes),
+        }
+        Ok(())
+    }
+
+    fn finalize(self) -> postcard::Result<Around> {
+        Ok(self)
+    }
+}
+
 impl Record {
     /// The bytes for the log. Fails only if a field is out of its range, which is a bug of the caller and is found
     /// here, before anything is promised.
     pub fn encode(&self) -> Result<Vec<u8>, RecordError> {
         self.check()?;
-        let long = |fact: &Fact| match fact {
-            Fact::Data { bytes, .. } | Fact::Note { bytes } => bytes.len(),
-            _ => 0,
-        };
-        let mut out = Vec::with_capacity(self.facts.iter().map(|fact| FACT_BYTES_MOSTLY + long(fact)).sum());
+        let most = |fact: &Fact| FACT_BYTES_MOSTLY + fact.data().map_or(0, Bytes::len);
+        let mut out = Vec::with_capacity(self.facts.iter().map(most).sum());
         out.push(RECORD_VERSION);
         postcard::to_extend(self, out).map_err(RecordError::Malformed)
+    }
+
+    /// The same bytes as [`Record::encode`] gives, in parts: long data is not copied.
+    pub fn encode_parts(&self) -> Result<Parts<'_>, RecordError> {
+        self.check()?;
+        let long: Vec<&Bytes> = self.facts.iter().filter_map(Fact::data).filter(|b| is_long(b)).collect();
+        if long.is_empty() {
+            return Ok(Parts { short: self.encode()?, long: Vec::new() });
+        }
+        let mut short = Vec::with_capacity(1 + FACT_BYTES_MOSTLY * self.facts.len());
+        short.push(RECORD_VERSION);
+        let around = Around { short, gaps: Vec::new() };
+        let around = postcard::serialize_with_flavor(self, around).map_err(RecordError::Malformed)?;
+        // Other fields may be long, too. Then nothing is left out.
+        if around.gaps.len() != long.len() {
+            return Ok(Parts { short: self.encode()?, long: Vec::new() });
+        }
+        Ok(Parts { short: around.short, long: around.gaps.into_iter().zip(long).collect() })
     }
 
     /// Reads what [`Record::encode`] wrote.
@@ -356,6 +428,14 @@ impl fmt::Display for Seconds<'_> {
 }
 
 impl Fact {
+    /// The data in it, which may be long.
+    fn data(&self) -> Option<&Bytes> {
+        match self {
+            Fact::Data { bytes, .. } | Fact::Note { bytes } => Some(bytes),
+            _ => None,
+        }
+    }
+
     fn check(&self) -> Result<(), RecordError> {
         let want = |ok: bool, what| if ok { Ok(()) } else { Err(RecordError::Range(what)) };
         let handle = |id: &ObjId| want(id.kh.bytes.len() <= HANDLE_BYTES_MAX, "a handle that is too long");

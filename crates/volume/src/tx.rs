@@ -145,9 +145,9 @@ impl Tx {
     fn append(&mut self, facts: Vec<Fact>) -> Result<(), Error> {
         self.modified = true;
         let Some(joined) = &mut self.joined else { return Ok(()) };
-        match (Record { seq: joined.seq, facts }).encode() {
-            Ok(bytes) => {
-                joined.txn.append(&bytes);
+        match (Record { seq: joined.seq, facts }).encode_parts() {
+            Ok(parts) => {
+                joined.txn.append_parts(&parts.slices());
                 joined.appended = true;
                 joined.wanted = true;
                 Ok(())

@@ -46,12 +46,12 @@ fn fact() -> impl Strategy<Value = Fact> {
         (id(), 0..=i64::MAX as u64).prop_map(|(obj, size)| Fact::Size { obj, size }),
         (id(), 0u64..1 << 62, blob(5000)).prop_map(|(obj, offset, bytes)| Fact::Data { obj, offset, bytes }),
         (id(), any::<u32>()).prop_map(|(obj, keep)| Fact::Durable { obj, keep }),
-        (id(), name(), proptest::option::of(blob(300))).prop_map(|(obj, name, value)| Fact::Xattr {
+        (id(), name(), proptest::option::of(blob(2000))).prop_map(|(obj, name, value)| Fact::Xattr {
             obj,
             name,
             value
         }),
-        blob(300).prop_map(|bytes| Fact::Note { bytes }),
+        blob(3000).prop_map(|bytes| Fact::Note { bytes }),
         (id(), 0u64..1 << 62, 0u64..1 << 62).prop_map(|(obj, offset, len)| Fact::Zero { obj, offset, len }),
     ]
 }
@@ -65,6 +65,12 @@ proptest! {
     fn round_trip(r in record()) {
         let bytes = r.encode().unwrap();
         prop_assert_eq!(Record::decode(&bytes).unwrap(), r);
+    }
+
+    #[test]
+    fn the_parts_are_the_whole(r in record()) {
+        let parts = r.encode_parts().unwrap();
+        prop_assert_eq!(parts.slices().concat(), r.encode().unwrap());
     }
 
     #[test]
@@ -90,6 +96,25 @@ proptest! {
     fn a_cut_record_is_an_error(r in record(), at in any::<usize>()) {
         let bytes = r.encode().unwrap();
         prop_assert!(Record::decode(&bytes[..at % bytes.len()]).is_err());
+    }
+}
+
+#[test]
+fn long_data_is_not_copied() {
+    let obj = ObjId { kh: KernelHandle { kind: 1, bytes: b"12345678"[..].into() }, btime_ns: 1 };
+    let long = Bytes::from(vec![7; LONG_BYTES]);
+    let data = |bytes: &Bytes| Fact::Data { obj: obj.clone(), offset: 0, bytes: bytes.clone() };
+    let xattr = Fact::Xattr { obj: obj.clone(), name: "n".into(), value: Some(long.clone()) };
+    for (facts, apart) in [
+        (vec![data(&long), Fact::Note { bytes: long.clone() }, data(&long.slice(1..))], 2),
+        // Where something else is long all is copied.
+        (vec![data(&long), xattr], 0),
+    ] {
+        let record = Record { seq: 1, facts };
+        let parts = record.encode_parts().unwrap();
+        let there = parts.slices().iter().filter(|s| s.as_ptr() == long.as_ptr()).count();
+        assert_eq!((parts.slices().len(), there), (2 * apart + 1, apart));
+        assert_eq!(parts.slices().concat(), record.encode().unwrap());
     }
 }
 
