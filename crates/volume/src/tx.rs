@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use crate::error::Error;
 use crate::faults::{self, Bug, point};
-use crate::node::Node;
+use crate::node::{Node, OpenFile};
 use crate::record::{Fact, Record};
 use crate::types::Around;
 use crate::volume::{Durability, Volume};
@@ -29,6 +29,10 @@ pub struct Tx {
     broken: bool,
     /// What was changed, when somebody wants to know.
     watched: Option<Vec<Around>>,
+    /// The file that this part made last: that it is there stands in the same batch as all that this part says of it.
+    made: Option<Node>,
+    /// It was written to since, and how it looks is still to be said.
+    unsaid: Option<OpenFile>,
     /// Notes that [`Bug::ReplyApart`] keeps back.
     apart: Vec<Vec<u8>>,
 }
@@ -55,6 +59,8 @@ impl Tx {
             unstable: false,
             broken: false,
             watched: None,
+            made: None,
+            unsaid: None,
             apart: Vec::new(),
         }
     }
@@ -122,6 +128,42 @@ impl Tx {
     pub(crate) fn saw(&mut self, seen: Around) {
         if let Some(watched) = &mut self.watched {
             watched.push(seen);
+        }
+    }
+
+    /// A file was made, and recorded.
+    pub(crate) fn has_made(&mut self, file: &Node) {
+        if self.logs() {
+            self.made = Some(file.clone());
+        }
+    }
+
+    /// Whether how `file` looks may be left to be said: the file is new in this part, and nobody wants to know it now.
+    pub(crate) fn may_say_later(&self, file: &Node) -> bool {
+        self.made.as_ref() == Some(file) && !self.watches()
+    }
+
+    /// How `file` looks is left to be said at the end of this part, unless [`Tx::has_said`] comes before: what stands in one
+    /// batch needs to be said once. Of any other file it is said now, so that few descriptors are kept for that.
+    pub(crate) fn says_later(&mut self, file: &OpenFile) -> Result<(), Error> {
+        if self.unsaid.as_ref().is_some_and(|unsaid| unsaid.node() == file.node()) {
+            return Ok(());
+        }
+        self.say()?;
+        self.unsaid = Some(file.clone());
+        Ok(())
+    }
+
+    /// How `node` looks was recorded, under the lock that orders its changes.
+    pub(crate) fn has_said(&mut self, node: &Node) {
+        self.unsaid.take_if(|unsaid| unsaid.node() == node);
+    }
+
+    /// Says what was left to be said. Call without locks.
+    fn say(&mut self) -> Result<(), Error> {
+        match self.unsaid.take() {
+            Some(file) => self.volume.clone().say_attrs(self, &file),
+            None => Ok(()),
         }
     }
 
@@ -209,6 +251,8 @@ impl Tx {
 
     /// Ends the part so far, before something that may block; the receipt of [`Tx::finish`] covers it.
     pub fn split(&mut self) {
+        self.broken |= self.say().is_err();
+        self.made = None;
         let Some(mut joined) = self.joined.take() else { return };
         if !joined.appended {
             match (Record { seq: joined.seq, facts: Vec::new() }).encode() {

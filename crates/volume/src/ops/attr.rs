@@ -108,6 +108,7 @@ impl Volume {
             } else {
                 self.content_logged(&mut state, u64::from(set.size && tx.logs()));
                 record(tx, || attr_facts(node, set.size, &look))?;
+                tx.has_said(node);
             }
         }
         drop(state);

@@ -108,6 +108,7 @@ impl Volume {
             facts.extend(acls);
             facts
         })?;
+        tx.has_made(&node);
         if look.stx_size > 0 && tx.logs() {
             self.content_logged(&mut node.0.state.lock(), 1);
         }

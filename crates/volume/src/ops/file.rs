@@ -110,27 +110,53 @@ impl Volume {
     ) -> Result<(u32, Stable), Error> {
         let node = &file.0.node;
         tx.join()?;
+        // A file that this request has made comes back after a crash, whatever a local process did to its name meanwhile; and
+        // what looks at it next, as a rule its SETATTR, says for this write, too, how it looks.
+        let later = tx.may_say_later(node);
+        if later {
+            tx.says_later(file)?;
+        }
         self.assume(&file.0.cred)?;
         let mut state = node.0.state.lock();
         let before = look_if(tx.watches(), file)?;
         let count = pwrite_all(file, offset, &data)?;
-        let look =
-            kernel::look(&*file.0.fd).map_err(|e| self.fail(format!("looking at a written file: {e}")))?;
-        self.changed(node, &mut state, Some(&look));
-        self.watched(tx, node, &mut state, before.as_ref(), &look);
-        if node.0.is_dead() || look.stx_nlink == 0 {
-            // It cannot come back after a crash: there is nothing to keep.
-            tx.touch();
-            return Ok((count, Stable::FileSync));
+        let look = match later && !node.0.is_dead() {
+            true => None,
+            false => Some(
+                kernel::look(&*file.0.fd)
+                    .map_err(|e| self.fail(format!("looking at a written file: {e}")))?,
+            ),
+        };
+        self.changed(node, &mut state, look.as_ref());
+        if let Some(look) = &look {
+            self.watched(tx, node, &mut state, before.as_ref(), look);
+            if node.0.is_dead() || look.stx_nlink == 0 {
+                // It cannot come back after a crash: there is nothing to keep.
+                tx.touch();
+                return Ok((count, Stable::FileSync));
+            }
         }
         self.content_logged(&mut state, 1);
         record(tx, || {
             let bytes = data.slice(..count as usize);
             let mut facts = vec![Fact::Data { obj: node.0.id.clone(), offset, bytes }];
-            facts.extend(attr_facts(node, false, &look));
+            facts.extend(look.iter().flat_map(|look| attr_facts(node, false, look)));
             facts
         })?;
         Ok((count, Stable::FileSync))
+    }
+
+    /// Records how a file looks that was written to, for all that was written.
+    pub(crate) fn say_attrs(&self, tx: &mut Tx, file: &OpenFile) -> Result<(), Error> {
+        let node = &file.0.node;
+        let mut state = node.0.state.lock();
+        if node.0.is_dead() {
+            return Ok(());
+        }
+        let look =
+            kernel::look(&*file.0.fd).map_err(|e| self.fail(format!("looking at a written file: {e}")))?;
+        self.attrs(node, &mut state, &look);
+        if look.stx_nlink == 0 { Ok(()) } else { record(tx, || attr_facts(node, false, &look)) }
     }
 
     /// Makes what was written unstably to the file stable (the whole file, whatever the range).

@@ -17,14 +17,14 @@ use crate::{Cred, Error, OpenError};
 const FLAVOURS: [Flavour; 3] = [Flavour::Ext4, Flavour::Xfs, Flavour::Btrfs];
 
 /// A volume on this thread's kernel, with its log.
-struct Served {
+pub(super) struct Served {
     volume: Volume,
     stepper: Stepper,
 }
 
 impl Served {
     /// On a kernel of its own.
-    fn first(flavour: Flavour, seed: u64) -> Served {
+    pub(super) fn first(flavour: Flavour, seed: u64) -> Served {
         sim::install(Some(Kernel::new(flavour, seed, 8192, 256 << 10)));
         Served::open()
     }
@@ -38,7 +38,7 @@ impl Served {
     }
 
     /// One request, up to its reply.
-    fn request<T>(&mut self, f: impl FnOnce(&Volume, &mut Tx) -> T) -> T {
+    pub(super) fn request<T>(&mut self, f: impl FnOnce(&Volume, &mut Tx) -> T) -> T {
         let mut tx = self.volume.tx();
         let done = f(&self.volume, &mut tx);
         let receipt = tx.finish();
@@ -54,7 +54,7 @@ impl Served {
         Ok((made.node, made.file))
     }
 
-    fn mkdir(&mut self, name: &[u8], attrs: SetAttrs) -> Result<Node, Error> {
+    pub(super) fn mkdir(&mut self, name: &[u8], attrs: SetAttrs) -> Result<Node, Error> {
         Ok(self.request(|v, tx| v.mkdir(tx, &Cred::root(), &v.root(), name, attrs))?.node)
     }
 

@@ -260,6 +260,8 @@ pub struct Kernel {
     /// The log's device.
     pub log: Vec<u8>,
     calls: u64,
+    /// The names of the calls, where they are wanted.
+    pub called: Option<Vec<&'static str>>,
     cut_at: Option<u64>,
     down: bool,
     /// Calls that fail, by number, in order.
@@ -315,6 +317,7 @@ impl Kernel {
             began: Instant::now(),
             log: vec![0; log_bytes],
             calls: 0,
+            called: None,
             cut_at: None,
             down: false,
             faults: Vec::new(),
@@ -344,6 +347,9 @@ impl Kernel {
             return Err(Errno::IO);
         }
         self.calls += 1;
+        if let Some(called) = &mut self.called {
+            called.push(call);
+        }
         self.now_ns += 1_000 + self.rng.below(60_000);
         if self.cut_at == Some(self.calls) {
             self.down = true;
