@@ -151,6 +151,9 @@ fn cp_makes_what_gnu_cp_makes_and_says_the_same() {
             ("", &["@s/one", "@s/link", "@s/hard", "%dest"]),
             ("", &["-d", "@s/one", "@s/link", "@s/hard", "%dest"]),
             ("", &["@s/one", "%dest/no/x"]),
+            // A link that is left as it is holds up nothing.
+            ("mkdir s; echo old > s/one; echo older > s/hard", &["-rn", "--preserve=links", "@s", "%dest"]),
+            ("mkdir s; echo old > s/one; echo older > s/hard", &["-rn", "--preserve=links", "%s", "@dest"]),
             ("", &["@s/one", "%dest/no/"]),
             ("", &["-T", "@s/one", "%dest/no/"]),
             ("", &["-r", "@s/sub", "%dest/no/"]),

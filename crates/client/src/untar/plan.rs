@@ -420,7 +420,7 @@ impl<P: Default> Plan<P> {
             }
             Some(Name::Dir(_) | Name::Found(_)) if !is_dir => {
                 if self.over().is_some_and(|over| over.when == When::Never) {
-                    return self.settle(job, Ok(Good::Skipped), false);
+                    return self.skip(job);
                 }
                 return self.reject(job, Why::of(Cause::DirInTheWay, "a directory is in the way"));
             }
@@ -456,7 +456,7 @@ impl<P: Default> Plan<P> {
                 Some(seen) => match over.judge(job.puts(), job.modified, job.agreed, seen) {
                     Verdict::Replace => replace = true,
                     Verdict::Into => look = true,
-                    Verdict::Skip => return self.settle(job, Ok(Good::Skipped), false),
+                    Verdict::Skip => return self.skip(job),
                     Verdict::Refuse(why) => return self.reject(job, why),
                 },
             },
@@ -504,6 +504,12 @@ impl<P: Default> Plan<P> {
     fn reject(&mut self, job: Job<P>, why: impl Into<Why>) {
         self.link_unplanned &= !matches!(job.make, Make::Link(_));
         self.settle(job, Err(why.into()), false);
+    }
+
+    /// A member that what has its name stays before; a link that is not made holds up nothing.
+    fn skip(&mut self, job: Job<P>) {
+        self.link_unplanned &= !matches!(job.make, Make::Link(_));
+        self.settle(job, Ok(Good::Skipped), false);
     }
 
     /// `./`: the destination's own attributes.
