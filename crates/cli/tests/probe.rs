@@ -62,6 +62,36 @@ fn kinds(report: &Value) -> Vec<&str> {
     remarks.iter().filter_map(|r| r["kind"].as_str()).collect()
 }
 
+/// How often a measurement is repeated that was disturbed: a busy machine makes all slower, now and then.
+const TRIES: usize = 5;
+
+/// What is not as a log says that waits 20 ms for each flush, where nothing else took long.
+fn untimely(report: &Value) -> Option<String> {
+    // What was injected, and what this machine adds to it when it is busy.
+    let persistence = number(&report["terms"]["persistence_s"]);
+    if !(0.019..0.030).contains(&persistence) {
+        return Some(format!("{persistence} {}", report["latencies"]));
+    }
+    if report["verdict"]["bound"] != "persistence" {
+        return Some(report["verdict"].to_string());
+    }
+    if let Some(other) = ["NULL", "GETATTR", "ACCESS"].iter().find(|other| median(report, other) >= 0.01) {
+        return Some(format!("{other} {}", report["latencies"]));
+    }
+    let upload = &report["bandwidth"]["upload_bytes_per_s"];
+    if number(upload) <= 1e6 {
+        return Some(format!("{upload} bytes a second"));
+    }
+    // With many under way a flush is shared.
+    let all = report["concurrency"].as_array().expect("rates");
+    let rate = |n: u64| {
+        let rate = all.iter().find(|r| r["operation"] == "CREATE" && r["in_flight"] == n);
+        number(&rate.unwrap_or_else(|| panic!("CREATE {n}: {all:?}"))["calls_per_s"])
+    };
+    assert!(rate(1) < 50.0, "{all:?}");
+    (rate(32) <= 150.0).then(|| format!("{all:?}"))
+}
+
 #[test]
 fn a_slow_log_is_found_in_each_version() {
     if !root() {
@@ -69,33 +99,24 @@ fn a_slow_log_is_found_in_each_version() {
     }
     let served = serve(&["--inject-log-flush", "20ms"]);
     for version in ["3", "4.0", "4.1", "4.2"] {
-        let (o, report) = probe(&served.url(version), &["--seconds", "2"]);
-        assert_eq!(o.status.code(), Some(0), "{version}: {}", stderr(&o));
-        assert_eq!(stderr(&o), "", "{version}");
+        let measure = || {
+            let (o, report) = probe(&served.url(version), &["--seconds", "2"]);
+            assert_eq!(o.status.code(), Some(0), "{version}: {}", stderr(&o));
+            assert_eq!(stderr(&o), "", "{version}");
+            report
+        };
+        let mut report = measure();
+        for left in (0..TRIES).rev() {
+            let Some(why) = untimely(&report) else { break };
+            assert!(left > 0, "{version}: {why}");
+            report = measure();
+        }
         assert_eq!(report["version"], version);
         assert_eq!(report["versions"], serde_json::json!(["3", "4.0", "4.1", "4.2"]));
-        // What was injected, and what this machine adds to it when it is busy.
-        let persistence = number(&report["terms"]["persistence_s"]);
-        assert!((0.019..0.030).contains(&persistence), "{version}: {persistence} {}", report["latencies"]);
-        assert_eq!(report["verdict"]["bound"], "persistence", "{version}: {}", report["verdict"]);
         assert!(number(&report["verdict"]["shares"]["persistence"]) > 0.1, "{version}");
         for synchronous in ["CREATE", "COMMIT", "WRITE_FILE_SYNC", "SETATTR", "REMOVE"] {
             assert!(median(&report, synchronous) > 0.02, "{version} {synchronous}");
         }
-        for other in ["NULL", "GETATTR", "ACCESS"] {
-            assert!(median(&report, other) < 0.01, "{version} {other}");
-        }
-        // With many under way a flush is shared.
-        let rate = |operation: &str, n: u64| {
-            let all = report["concurrency"].as_array().expect("rates");
-            let rate = all.iter().find(|r| r["operation"] == operation && r["in_flight"] == n);
-            number(&rate.unwrap_or_else(|| panic!("{operation} {n}: {all:?}"))["calls_per_s"])
-        };
-        assert!(
-            rate("CREATE", 1) < 50.0 && rate("CREATE", 32) > 150.0,
-            "{version}: {}",
-            report["concurrency"]
-        );
         let operations = &report["operations_per_compound"];
         match version {
             "3" => assert!(operations.is_null(), "{operations}"),
@@ -110,7 +131,6 @@ fn a_slow_log_is_found_in_each_version() {
             assert_eq!(delegation["offered"], false, "{version}");
             assert_eq!(why.contains("did not call back at port"), version == "4.0", "{version}: {why}");
         }
-        assert!(number(&report["bandwidth"]["upload_bytes_per_s"]) > 1e6, "{version}");
         assert_eq!(served.left(), [] as [String; 0], "{version}");
     }
 }

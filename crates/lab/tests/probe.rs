@@ -54,6 +54,15 @@ fn median_s(report: &Report, operation: Operation) -> f64 {
     found.unwrap_or_else(|| panic!("{operation:?}")).times.median_s
 }
 
+/// How often a measurement is repeated that was disturbed: a busy machine makes all slower, now and then.
+const TRIES: usize = 5;
+
+/// The first report whose times are as they should be.
+fn timely(measure: impl Fn() -> Report, is: impl Fn(&Report) -> bool) -> Report {
+    let mut reports = (0..TRIES).map(|_| measure());
+    reports.find(is).unwrap_or_else(|| panic!("{TRIES} times other times than were injected"))
+}
+
 fn what_was_injected_is_found() {
     let mut rig = Rig::new(&RigOptions { data_bytes: 256 << 20, ..RigOptions::default() }).expect("disks");
     rig.format().expect("a filesystem");
@@ -61,14 +70,17 @@ fn what_was_injected_is_found() {
     let flush = Duration::from_millis(10);
     rig.set_latency(Latency { data_flush: flush, log_flush: Duration::ZERO }).expect("a latency");
     for version in ["4.0", "4.2"] {
-        let report = probe(server.addr(), version);
-        // A flush at least; ext4 may need one for the data and others for its journal.
-        let (write, commit) =
-            (median_s(&report, Operation::WriteFileSync), median_s(&report, Operation::Commit));
-        assert!((0.010..0.060).contains(&write) && (0.010..0.060).contains(&commit), "{write} {commit}");
-        for quick in [Operation::Null, Operation::Getattr, Operation::WriteUnstable, Operation::Create] {
-            assert!(median_s(&report, quick) < 0.005, "{quick:?}: {:?}", report.latencies);
-        }
+        let report = timely(
+            || probe(server.addr(), version),
+            |report| {
+                // A flush at least; ext4 may need one for the data and others for its journal.
+                let waits = [Operation::WriteFileSync, Operation::Commit].map(|op| median_s(report, op));
+                assert!(waits.iter().all(|s| *s >= 0.010), "{waits:?}");
+                let quick =
+                    [Operation::Null, Operation::Getattr, Operation::WriteUnstable, Operation::Create];
+                waits.iter().all(|s| *s < 0.060) && quick.iter().all(|op| median_s(report, *op) < 0.005)
+            },
+        );
         let kinds: Vec<RemarkKind> = report.verdict.remarks.iter().map(|r| r.kind).collect();
         assert!(kinds.contains(&RemarkKind::MetadataFast), "{kinds:?}");
         assert!(!kinds.contains(&RemarkKind::SyncAsFast), "{kinds:?}");
@@ -78,9 +90,9 @@ fn what_was_injected_is_found() {
     }
     rig.set_latency(Latency::default()).expect("no latency");
     let link = Link::start(server.addr(), Duration::from_millis(10)).expect("a link");
-    let report = probe(link.addr(), "4.1");
     // What was injected, and what this machine adds to it when it is busy.
-    assert!((0.0095..0.014).contains(&report.terms.round_trip_s), "{:?}", report.terms);
+    let report =
+        timely(|| probe(link.addr(), "4.1"), |report| (0.0095..0.014).contains(&report.terms.round_trip_s));
     assert_eq!(report.verdict.bound, Bound::Rtt, "{:?}", report.verdict);
     assert_eq!(std::fs::read_dir(rig.export()).expect("a directory").count(), 0);
     server.kill();
