@@ -206,6 +206,54 @@ fn cp_makes_what_gnu_cp_makes_and_says_the_same() {
     assert!(differ.is_empty(), "{}", differ.join("\n\n"));
 }
 
+/// GNU's copies the file once more for them.
+#[test]
+fn cp_makes_no_name_of_what_was_there_in_place_of_a_file() {
+    let Some(rig) = Rig::new() else { return };
+    let local = local(&rig);
+    rig.shell(
+        "cd ../local; mkdir s; echo new > s/a; ln s/a s/b; ln s/a s/c; echo x > s/x; cp -a s ../volume/s",
+    );
+    for (n, version) in VERSIONS.iter().enumerate() {
+        for (from, to) in [("local", "volume"), ("volume", "local"), ("volume", "volume")] {
+            let name = |place: &str, name: &str| match place {
+                "local" => path(&local.join(name)).to_owned(),
+                _ => rig.url(name, version),
+            };
+            let mut all_missing = 0;
+            for there in ["a", "b", "c"] {
+                let dest = format!("{from}-{to}-{n}-{there}");
+                rig.shell(&format!("mkdir -p ../{to}/{dest}/s; echo old > ../{to}/{dest}/s/{there}"));
+                let end = said(landfast().args(["cp", "-an", &name(from, "s"), &name(to, &dest)]));
+                let place = local.parent().expect("a directory").join(to).join(&dest).join("s");
+                let is = |name: &str| fs::read_to_string(place.join(name)).ok();
+                assert_eq!(
+                    (is(there).as_deref(), is("x").as_deref()),
+                    (Some("old\n"), Some("x\n")),
+                    "{dest}"
+                );
+                let mut missing = 0;
+                for name in ["a", "b", "c"].iter().filter(|name| **name != there) {
+                    let told =
+                        |line: &str| line.contains(&format!("/{name}'")) && line.contains("another name");
+                    match is(name) {
+                        Some(text) => assert_eq!(text, "new\n", "{dest}: {name}"),
+                        None => {
+                            assert!(end.errors().lines().any(told), "{dest}: {name}: {end:?}");
+                            missing += 1;
+                        }
+                    }
+                }
+                assert_eq!(end.code, Some(i32::from(missing > 0)), "{dest}: {end:?}");
+                assert_eq!(end.errors().lines().count(), missing, "{dest}: {end:?}");
+                all_missing += missing;
+            }
+            // The directory's order says which name is the first; the others are further names of it.
+            assert_eq!(all_missing, 2, "{version}, {from} to {to}");
+        }
+    }
+}
+
 #[test]
 fn cp_takes_few_requests_and_counts_what_is_stable() {
     let Some(rig) = Rig::new() else { return };

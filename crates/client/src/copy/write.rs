@@ -33,7 +33,7 @@ use crate::resume::{Item, Local, Part, fits};
 use crate::untar::path::components;
 use crate::untar::{
     Cause, DataError, Existing, Given, Members, New, Over, Progress, Report, Seen, UntarOptions, Verdict,
-    Why, Xattrs,
+    When, Why, Xattrs,
 };
 
 /// How members are written.
@@ -78,6 +78,7 @@ pub fn write(
         pending_bytes: 0,
         unnamed: Vec::new(),
         meanwhiles: HashMap::new(),
+        left: HashSet::new(),
         number: 0,
         synced: Instant::now(),
         report: Report::default(),
@@ -135,6 +136,8 @@ struct Writer<'a> {
     unnamed: Vec<Unnamed>,
     /// The same by their paths.
     meanwhiles: HashMap<Vec<u8>, CString>,
+    /// Names under which something else stays than a member.
+    left: HashSet<Vec<u8>>,
     number: u64,
     /// When it was synced.
     synced: Instant,
@@ -235,7 +238,12 @@ impl Writer<'_> {
             let seen = Seen { kind, links: meta.links, modified: meta.modified, id: None };
             match self.over.judge(new, modified, agreed, &seen) {
                 Verdict::Into => into = true,
-                Verdict::Skip => return Ok(Came::Skipped),
+                Verdict::Skip => {
+                    if member.kind != Kind::HardLink && self.over.when == When::Never {
+                        self.left.insert(member.path.clone());
+                    }
+                    return Ok(Came::Skipped);
+                }
                 Verdict::Refuse(why) => return Err(why),
                 Verdict::Replace if self.how.under_other_names => {}
                 Verdict::Replace => {
@@ -499,6 +507,11 @@ impl Writer<'_> {
     fn link(&mut self, dir: &OwnedFd, name: &CString, member: &Member) -> Result<Came, Why> {
         let mut names = components(&member.link).map_err(|e| Why::from(e.to_string()))?;
         let Some(target) = names.pop() else { return Err(Why::from("a hard link to a directory")) };
+        if self.left.contains(&member.link) {
+            let there = member.link.escape_ascii();
+            let why = format!("the file of which it is another name was not copied: `{there}` was there");
+            return Err(Why::of(Cause::LeftOut, why));
+        }
         let keep = self.dirs.clone();
         let from = self.enter(&names);
         self.dirs = keep;

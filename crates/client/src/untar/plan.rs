@@ -13,7 +13,7 @@
 //! in the archive's order; every member added comes out exactly once as settled; an item is settled as
 //! done only when the server has said so of each of its operations.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use bytes::Bytes;
 use landfast_nfs::v4::args::CreateType;
@@ -237,6 +237,8 @@ pub(super) struct Plan<P> {
     quiet: Vec<DirId>,
     /// Members that had been sent before they were planned, by their numbers; `None`: settled otherwise.
     sent: HashMap<u32, Option<ItemId>>,
+    /// Names under which something else stays than a member.
+    left: HashSet<(DirId, Bytes)>,
 }
 
 impl<P: Default> Plan<P> {
@@ -266,6 +268,7 @@ impl<P: Default> Plan<P> {
             ended: false,
             quiet: Vec::new(),
             sent: HashMap::new(),
+            left: HashSet::new(),
         }
     }
 
@@ -420,7 +423,7 @@ impl<P: Default> Plan<P> {
             }
             Some(Name::Dir(_) | Name::Found(_)) if !is_dir => {
                 if self.over().is_some_and(|over| over.when == When::Never) {
-                    return self.skip(job);
+                    return self.skip(job, (dir, name));
                 }
                 return self.reject(job, Why::of(Cause::DirInTheWay, "a directory is in the way"));
             }
@@ -456,7 +459,7 @@ impl<P: Default> Plan<P> {
                 Some(seen) => match over.judge(job.puts(), job.modified, job.agreed, seen) {
                     Verdict::Replace => replace = true,
                     Verdict::Into => look = true,
-                    Verdict::Skip => return self.skip(job),
+                    Verdict::Skip => return self.skip(job, (dir, name)),
                     Verdict::Refuse(why) => return self.reject(job, why),
                 },
             },
@@ -507,9 +510,17 @@ impl<P: Default> Plan<P> {
     }
 
     /// A member that what has its name stays before; a link that is not made holds up nothing.
-    fn skip(&mut self, job: Job<P>) {
+    fn skip(&mut self, job: Job<P>, at: (DirId, Bytes)) {
+        self.leave(at, matches!(job.make, Make::Link(_)));
         self.link_unplanned &= !matches!(job.make, Make::Link(_));
         self.settle(job, Ok(Good::Skipped), false);
+    }
+
+    /// What has this name stays although it is not what was to have it: links to the one are not made to the other.
+    fn leave(&mut self, at: (DirId, Bytes), is_link: bool) {
+        if !is_link && self.over().is_some_and(|over| over.when == When::Never) {
+            self.left.insert(at);
+        }
     }
 
     /// `./`: the destination's own attributes.
@@ -599,6 +610,14 @@ impl<P: Default> Plan<P> {
             Walk::Failed(why) => return self.fail(id, Why::of(Cause::Parent, why)),
         };
         let Some(name) = rest.first() else { return self.fail(id, missing()) };
+        if self.left.contains(&(dir, name.clone())) {
+            let path = path.join(&b'/');
+            let why = format!(
+                "the file of which it is another name was not copied: `{}` was there",
+                path.escape_ascii()
+            );
+            return self.fail(id, Why::of(Cause::LeftOut, why));
+        }
         match self.tree.dir(dir).names.get(name) {
             // To itself: it is there already, or never will be.
             Some(Name::Busy(item)) if *item == id => {
@@ -946,7 +965,13 @@ impl<P: Default> Plan<P> {
             (SlowDone::Failed(why), _) => self.fail(id, why),
             (SlowDone::Skipped, _) => {
                 if let Some((dir, name)) = self.item(id).map(|i| (i.dir, i.name.clone())) {
-                    self.tree.dir_mut(dir).names.insert(name, Name::Other);
+                    self.tree.dir_mut(dir).names.insert(name.clone(), Name::Other);
+                    if let Some(Item { job: Some(job), .. }) =
+                        self.items.get(id.0 as usize).and_then(Option::as_ref)
+                    {
+                        let is_link = matches!(job.make, Make::Link(_));
+                        self.leave((dir, name), is_link);
+                    }
                 }
                 self.close(id, Ok(Good::Skipped));
             }

@@ -34,6 +34,8 @@ pub enum Cause {
     JustMade,
     /// All is there, but extended attributes could not be set.
     Xattrs(NfsStat),
+    /// It is a further name of something that was left out, because what has its name stays ([`super::existing::When::Never`]).
+    LeftOut,
     /// What has its name is the source itself.
     SameFile,
     /// It was to share the source's storage ([`crate::copy::Reflink::Always`]), and cannot.

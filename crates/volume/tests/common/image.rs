@@ -109,7 +109,10 @@ impl Image {
     pub fn limited(&self, bytes: &str) -> bool {
         let run = |args: &[&str]| sh("btrfs", args);
         let path = self.path().to_str().expect("a path");
-        let done = run(&["quota", "enable", path]) && run(&["qgroup", "limit", bytes, path]);
+        // Until what is there has been counted, which enabling begins, a limit is none.
+        let done = run(&["quota", "enable", path])
+            && run(&["quota", "rescan", "-w", path])
+            && run(&["qgroup", "limit", bytes, path]);
         if !done {
             println!("skipped: needs btrfs with quotas");
         }

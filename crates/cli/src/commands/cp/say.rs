@@ -226,6 +226,8 @@ fn sentence(source: &[u8], dest: &[u8], why: &Why) -> String {
             };
             format!("{what} {to}: {status}")
         }
-        Cause::Parent | Cause::OtherSpelling | Cause::Other => format!("cannot copy {from} to {to}: {why}"),
+        Cause::Parent | Cause::OtherSpelling | Cause::LeftOut | Cause::Other => {
+            format!("cannot copy {from} to {to}: {why}")
+        }
     }
 }
