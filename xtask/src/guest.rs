@@ -40,6 +40,7 @@ use clap::{Args, Subcommand};
 
 #[cfg(test)]
 pub use check::names as checks;
+pub use machine::NETWORK_STANDS;
 use machine::{Hardware, Machine};
 pub use network::possible;
 use recipe::Kernel;

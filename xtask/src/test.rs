@@ -1,6 +1,7 @@
 //! `cargo xtask test`: everything that continuous integration checks, in one command.
 
 use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -344,7 +345,20 @@ fn guest_step(output: &File, program: &str, args: &[&str]) -> Outcome {
         return Outcome::Skipped(why);
     }
     let args = [&["guest"], args].concat();
-    proc::run_within_to(output, GUEST_LIMIT, &mut command(program, args), 0).into()
+    let run = || proc::run_within_to(output, GUEST_LIMIT, &mut command(program, &args), 0);
+    let mut result = run();
+    // That is the emulation's failure, and nothing was tested.
+    if result.is_err() && said(output, guest::NETWORK_STANDS) {
+        result = run();
+    }
+    result.into()
+}
+
+/// Whether this is in what was written to a file.
+fn said(output: &File, what: &str) -> bool {
+    let bytes = output.metadata().map_or(0, |meta| meta.len());
+    let mut text = vec![0; usize::try_from(bytes).unwrap_or(0)];
+    output.read_exact_at(&mut text, 0).is_ok() && text.windows(what.len()).any(|part| part == what.as_bytes())
 }
 
 #[cfg(test)]

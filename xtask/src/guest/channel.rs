@@ -18,6 +18,9 @@ const GREETING_BYTES_MAX: usize = 256;
 /// Bytes read at a time.
 const READ_BYTES: usize = 64 * 1024;
 
+/// How often it is asked whether a silent guest has failed.
+const ASK_EACH: Duration = Duration::from_secs(5);
+
 /// The host's end of the channel.
 pub struct Channel {
     stream: UnixStream,
@@ -30,7 +33,7 @@ impl Channel {
         let mut line = Vec::new();
         let mut byte = [0];
         while line.len() < GREETING_BYTES_MAX {
-            if channel.read(&mut byte, deadline)? == 0 {
+            if channel.read(&mut byte, deadline, &|| None)? == 0 {
                 return Err("the guest ended before it was ready".to_owned());
             }
             if byte[0] == b'\n' {
@@ -45,13 +48,14 @@ impl Channel {
         Err("the guest's announcement has no end".to_owned())
     }
 
-    /// Runs a script in the guest; its output goes to `sink` as it comes. Returns its exit code.
+    /// Runs a script in the guest; its output goes to `sink` as it comes. Returns its exit code. `fails` is asked now and then,
+    /// and ends it with what it says.
     pub fn run(
         &mut self,
-        script: &str,
-        input: &[u8],
+        (script, input): (&str, &[u8]),
         limit: Duration,
         sink: &mut dyn Write,
+        fails: &dyn Fn() -> Option<String>,
     ) -> Result<i32, String> {
         let token = token()?;
         let deadline = Instant::now() + limit;
@@ -62,8 +66,9 @@ impl Channel {
         let mut end = End::new(&token);
         let mut bytes = vec![0; READ_BYTES];
         loop {
-            let got =
-                self.read(&mut bytes, deadline).map_err(|e| format!("{e} (limit {} s)", limit.as_secs()))?;
+            let got = self
+                .read(&mut bytes, deadline, fails)
+                .map_err(|e| format!("{e} (limit {} s)", limit.as_secs()))?;
             if got == 0 {
                 return Err("the guest ended in the middle of a command".to_owned());
             }
@@ -78,16 +83,27 @@ impl Channel {
     }
 
     /// Reads some bytes before `deadline`; 0 at the end.
-    fn read(&mut self, bytes: &mut [u8], deadline: Instant) -> Result<usize, String> {
+    fn read(
+        &mut self,
+        bytes: &mut [u8],
+        deadline: Instant,
+        fails: &dyn Fn() -> Option<String>,
+    ) -> Result<usize, String> {
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Err("no answer from the guest in time".to_owned());
             }
-            self.stream.set_read_timeout(Some(left)).map_err(|e| format!("from the guest: {e}"))?;
+            self.stream
+                .set_read_timeout(Some(left.min(ASK_EACH)))
+                .map_err(|e| format!("from the guest: {e}"))?;
             match self.stream.read(bytes) {
                 Ok(got) => return Ok(got),
-                Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => continue,
+                Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+                    if let Some(why) = fails() {
+                        return Err(why);
+                    }
+                }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
                 Err(e) => return Err(format!("from the guest: {e}")),
             }
@@ -195,7 +211,7 @@ mod tests {
         let (mut channel, release) = Channel::greet(host, deadline).expect("greeting");
         assert_eq!(release, "6.1.0");
         let mut output = Vec::new();
-        let code = channel.run("true", b"in", Duration::from_secs(10), &mut output);
+        let code = channel.run(("true", b"in"), Duration::from_secs(10), &mut output, &|| None);
         assert_eq!(code, Ok(3));
         assert_eq!(output, b"said\n");
         agent.join().expect("agent");
