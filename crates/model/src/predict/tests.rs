@@ -65,8 +65,8 @@ fn streams_share_flushes_and_wait_for_them() {
     // The other way round they meet as often as the others' flushes are under way.
     near(streams(1e-3, 2), 6000.0 * (1.05e-3 + 1e-3 + 0.5e-3 / 2.05) / 2.0);
     // No more streams than files; and the processors' time for a file is not less than it is.
-    near(streams(1e-3, 1_000_000), 6.0 * (1e-3 + 1.5e-3) + 1000.0 * 35e-6);
-    near(streams(0.0, 1_000_000), 6.0 * 1e-3 + 1000.0 * 35e-6);
+    near(streams(1e-3, 1_000_000), 6.0 * (1e-3 + 1.5e-3) + 1000.0 * 26e-6);
+    near(streams(0.0, 1_000_000), 6.0 * 1e-3 + 1000.0 * 26e-6);
 }
 
 #[test]
