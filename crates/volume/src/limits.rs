@@ -12,6 +12,9 @@ pub const SYMLINK_BYTES_MAX: usize = 4095;
 /// limit is 128. Small enough that a handle fits a wire filehandle with its frame, and a staging name in hex.
 pub const HANDLE_BYTES_MAX: usize = 64;
 
+/// Times that a handle is opened before the kernel's "out of memory" is believed.
+pub const HANDLE_TRIES: u32 = 64;
+
 /// Longest name of an extended attribute, bytes (`XATTR_NAME_MAX`).
 pub const XATTR_NAME_BYTES_MAX: usize = 255;
 

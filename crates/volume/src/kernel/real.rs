@@ -26,7 +26,7 @@ pub(crate) use rustix::io::pwrite;
 pub(crate) use rustix::process::{geteuid, getrlimit, setrlimit, umask};
 pub(crate) use rustix::thread::{capabilities, set_capabilities};
 
-use crate::limits::{FILE_SIZE_MAX, HANDLE_BYTES_MAX};
+use crate::limits::{FILE_SIZE_MAX, HANDLE_BYTES_MAX, HANDLE_TRIES};
 use crate::record::KernelHandle;
 
 type Result<T> = std::result::Result<T, Errno>;
@@ -106,6 +106,9 @@ pub(crate) fn open_handle(mount: impl AsFd, kh: &KernelHandle) -> Result<OwnedFd
 }
 
 /// The same with other flags, under the thread's rights.
+///
+/// Linux says `ENOMEM`, too, for a stale handle whose inode somebody is just making anew. That takes him a moment, after which
+/// the answer is `ESTALE`: so it is asked for a few times.
 pub(crate) fn open_handle_for(mount: impl AsFd, kh: &KernelHandle, flags: OFlags) -> Result<OwnedFd> {
     let mut raw = RawHandle {
         handle_bytes: kh.bytes.len() as u32,
@@ -114,12 +117,18 @@ pub(crate) fn open_handle_for(mount: impl AsFd, kh: &KernelHandle, flags: OFlags
     };
     raw.f_handle.get_mut(..kh.bytes.len()).ok_or(Errno::STALE)?.copy_from_slice(&kh.bytes);
     let flags = (flags | OFlags::CLOEXEC).bits() as libc::c_int;
-    // SAFETY: `raw` holds `handle_bytes` bytes and outlives the call; the result is a new descriptor of our own.
-    let fd = check(unsafe {
-        libc::syscall(libc::SYS_open_by_handle_at, mount.as_fd().as_raw_fd(), &raw mut raw, flags)
-    })?;
-    // SAFETY: the call gave a descriptor that nobody else owns.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+    let mut tries = 1..HANDLE_TRIES;
+    loop {
+        // SAFETY: `raw` holds `handle_bytes` bytes and outlives the call; the result is a new descriptor of our own.
+        let opened = check(unsafe {
+            libc::syscall(libc::SYS_open_by_handle_at, mount.as_fd().as_raw_fd(), &raw mut raw, flags)
+        });
+        match opened {
+            Err(Errno::NOMEM) if tries.next().is_some() => std::thread::yield_now(),
+            // SAFETY: the call gave a descriptor that nobody else owns.
+            opened => return opened.map(|fd| unsafe { OwnedFd::from_raw_fd(fd as i32) }),
+        }
+    }
 }
 
 /// Calls `f` with `name` as a C string on the stack. `EINVAL` when it contains NUL, `ENAMETOOLONG` beyond 255 bytes.
