@@ -9,6 +9,7 @@
 //!
 //! Nothing here is part of the product: `xtask` drives the `landfast` binary from outside, as a user would.
 
+mod again;
 mod demo;
 mod docs;
 mod fuzz;

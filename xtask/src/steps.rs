@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 pub enum Outcome {
     /// It did what it should.
     Passed,
+    /// It did, but not at once: what somebody has to look into.
+    Unsteady(String),
     /// It did not, and why.
     Failed(String),
     /// It could not run here, and why.
@@ -20,7 +22,7 @@ pub enum Outcome {
 impl Outcome {
     fn word(&self) -> &'static str {
         match self {
-            Outcome::Passed => "passed",
+            Outcome::Passed | Outcome::Unsteady(_) => "passed",
             Outcome::Failed(_) => "FAILED",
             Outcome::Skipped(_) => "skipped",
         }
@@ -29,7 +31,7 @@ impl Outcome {
     fn reason(&self) -> &str {
         match self {
             Outcome::Passed => "",
-            Outcome::Failed(why) | Outcome::Skipped(why) => why,
+            Outcome::Unsteady(why) | Outcome::Failed(why) | Outcome::Skipped(why) => why,
         }
     }
 }

@@ -1,0 +1,99 @@
+//! Tests that failed beside builds and fuzzing: whether they fail again.
+//!
+//! On a machine that others use, a run of more than a thousand tests fails by one that waits for a processor more often than by
+//! a mistake in the change that is checked. So a few that failed are run some more times: if one fails again, the run does. Those that
+//! pass are named in the summary, since each is a mistake that somebody has to find, in the test or behind it.
+
+use std::collections::BTreeSet;
+
+/// More than so many are no accident.
+pub const ACCIDENTS_MAX: usize = 2;
+
+/// How often in a row each of them must pass.
+pub const TIMES: usize = 3;
+
+/// Names of the tests that failed, from what cargo and libtest print. `None` where something else failed as well: a build, or a program
+/// that ended without a word.
+pub fn failed(output: &str) -> Option<BTreeSet<&str>> {
+    let mut names = BTreeSet::new();
+    let (mut in_program, mut ended) = (0, false);
+    for line in output.lines() {
+        if let Some(name) = outcome(line, "FAILED") {
+            names.insert(name);
+            in_program += 1;
+        } else if line.starts_with("error: test failed, to rerun pass ")
+            || line.starts_with("error: doctest failed, to rerun pass ")
+        {
+            if std::mem::take(&mut in_program) == 0 {
+                return None;
+            }
+        } else if is_sum(line) {
+            ended = true;
+        } else if line.starts_with("error") {
+            return None;
+        }
+    }
+    (ended && in_program == 0).then_some(names)
+}
+
+/// Whether each of them ran in this output, and passed.
+pub fn all_passed(names: &BTreeSet<&str>, output: &str) -> bool {
+    let passed: BTreeSet<&str> = output.lines().filter_map(|line| outcome(line, "ok")).collect();
+    names.is_subset(&passed)
+}
+
+/// The name in a line of libtest's that ends so.
+fn outcome<'a>(line: &'a str, how: &str) -> Option<&'a str> {
+    line.strip_prefix("test ")?.strip_suffix(how)?.strip_suffix(" ... ")
+}
+
+/// "error: 2 targets failed:", which comes last.
+fn is_sum(line: &str) -> bool {
+    line.strip_prefix("error: ").is_some_and(|rest| rest.ends_with(" failed:") && rest.contains(" target"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TWO: &str = "\
+     Running tests/faults.rs (target/debug/deps/faults-3f9e)
+test every_fault ... FAILED
+test another ... ok
+test result: FAILED. 1 passed; 1 failed; 0 ignored
+error: test failed, to rerun pass `-p landfast-cli --test faults`
+     Running tests/log.rs (target/debug/deps/log-1)
+test what_a_log_holds ... ok
+test here::handles ... FAILED
+error: test failed, to rerun pass `-p landfast-volume --test ops`
+error: 2 targets failed:
+    `-p landfast-cli --test faults`
+    `-p landfast-volume --test ops`
+";
+
+    #[test]
+    fn what_failed_is_known_by_name() {
+        assert_eq!(failed(TWO), Some(BTreeSet::from(["every_fault", "here::handles"])));
+    }
+
+    #[test]
+    fn a_program_that_ends_without_a_word_is_no_test_that_failed() {
+        let crash = "error: test failed, to rerun pass `-p landfast-cli --test log`\n";
+        assert_eq!(failed(&[TWO, crash].concat()), None);
+        assert_eq!(failed(crash), None);
+        assert_eq!(failed("error: could not compile `landfast-cli`\n"), None);
+        assert_eq!(failed("error[E0308]: mismatched types\n"), None);
+        let cut = TWO.split_once("error: 2 targets").map_or("", |(before, _)| before);
+        assert_eq!(failed(cut), None, "not all ran");
+        assert_eq!(failed(""), None);
+    }
+
+    #[test]
+    fn a_test_that_did_not_run_did_not_pass() {
+        let names = BTreeSet::from(["every_fault", "here::handles"]);
+        let ok = "test every_fault ... ok\ntest here::handles ... ok\n";
+        assert!(all_passed(&names, ok));
+        assert!(!all_passed(&names, "test every_fault ... ok\n"));
+        assert!(!all_passed(&names, TWO));
+    }
+}
