@@ -17,7 +17,13 @@ pub const TIMES: usize = 3;
 pub fn failed(output: &str) -> Option<BTreeSet<&str>> {
     let mut names = BTreeSet::new();
     let (mut in_program, mut ended) = (0, false);
+    // What the tests themselves said stands between these two lines.
+    let mut quoted = false;
     for line in output.lines() {
+        quoted = (quoted || line == "failures:") && !line.starts_with("test result: ");
+        if quoted {
+            continue;
+        }
         if let Some(name) = outcome(line, "FAILED") {
             names.insert(name);
             in_program += 1;
@@ -60,6 +66,15 @@ mod tests {
      Running tests/faults.rs (target/debug/deps/faults-3f9e)
 test every_fault ... FAILED
 test another ... ok
+
+failures:
+
+---- every_fault stdout ----
+error: a flush was to fail and has not
+
+failures:
+    every_fault
+
 test result: FAILED. 1 passed; 1 failed; 0 ignored
 error: test failed, to rerun pass `-p landfast-cli --test faults`
      Running tests/log.rs (target/debug/deps/log-1)
