@@ -508,9 +508,7 @@ impl Writer<'_> {
         let mut names = components(&member.link).map_err(|e| Why::from(e.to_string()))?;
         let Some(target) = names.pop() else { return Err(Why::from("a hard link to a directory")) };
         if self.left.contains(&member.link) {
-            let there = member.link.escape_ascii();
-            let why = format!("the file of which it is another name was not copied: `{there}` was there");
-            return Err(Why::of(Cause::LeftOut, why));
+            return Err(Why::left_out(&member.link));
         }
         let keep = self.dirs.clone();
         let from = self.enter(&names);

@@ -511,8 +511,9 @@ impl<P: Default> Plan<P> {
 
     /// A member that what has its name stays before; a link that is not made holds up nothing.
     fn skip(&mut self, job: Job<P>, at: (DirId, Bytes)) {
-        self.leave(at, matches!(job.make, Make::Link(_)));
-        self.link_unplanned &= !matches!(job.make, Make::Link(_));
+        let is_link = matches!(job.make, Make::Link(_));
+        self.leave(at, is_link);
+        self.link_unplanned &= !is_link;
         self.settle(job, Ok(Good::Skipped), false);
     }
 
@@ -611,12 +612,7 @@ impl<P: Default> Plan<P> {
         };
         let Some(name) = rest.first() else { return self.fail(id, missing()) };
         if self.left.contains(&(dir, name.clone())) {
-            let path = path.join(&b'/');
-            let why = format!(
-                "the file of which it is another name was not copied: `{}` was there",
-                path.escape_ascii()
-            );
-            return self.fail(id, Why::of(Cause::LeftOut, why));
+            return self.fail(id, Why::left_out(&path.join(&b'/')));
         }
         match self.tree.dir(dir).names.get(name) {
             // To itself: it is there already, or never will be.
@@ -952,7 +948,7 @@ impl<P: Default> Plan<P> {
     }
 
     pub(super) fn slow_done(&mut self, id: ItemId, job: Job<P>, outcome: SlowDone) {
-        let known = job.ours;
+        let (known, is_link) = (job.ours, matches!(job.make, Make::Link(_)));
         let child = match self.item_mut(id) {
             Some(item) => {
                 item.job = Some(job);
@@ -966,12 +962,7 @@ impl<P: Default> Plan<P> {
             (SlowDone::Skipped, _) => {
                 if let Some((dir, name)) = self.item(id).map(|i| (i.dir, i.name.clone())) {
                     self.tree.dir_mut(dir).names.insert(name.clone(), Name::Other);
-                    if let Some(Item { job: Some(job), .. }) =
-                        self.items.get(id.0 as usize).and_then(Option::as_ref)
-                    {
-                        let is_link = matches!(job.make, Make::Link(_));
-                        self.leave((dir, name), is_link);
-                    }
+                    self.leave((dir, name), is_link);
                 }
                 self.close(id, Ok(Good::Skipped));
             }

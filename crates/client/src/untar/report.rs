@@ -73,6 +73,13 @@ impl Why {
     pub fn of(cause: Cause, text: impl Into<String>) -> Why {
         Why { cause, text: text.into(), kind: None, status: None }
     }
+
+    /// It was to be another name of what was to be at `path`, where something else stays.
+    pub(crate) fn left_out(path: &[u8]) -> Why {
+        let there = path.escape_ascii();
+        let text = format!("the file of which it is another name was not copied: `{there}` was there");
+        Why::of(Cause::LeftOut, text)
+    }
 }
 
 impl From<String> for Why {
