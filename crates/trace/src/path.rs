@@ -285,10 +285,12 @@ pub(crate) fn on_line_ns(ways: &[Way; 2], sender: usize, bytes: u64, took_ns: i6
     };
     // Its first segment came over the line, and the others as it let them pass; or all of it waits there. Of what was acknowledged before its
     // end was sent acknowledgements tell more.
-    let [before, behind] = match () {
-        () if back > on + on / 2 => [line.takes_ns(bytes.min(SEGMENT)), 0],
-        () if on > back + back / 2 && took_ns < on => [0, line.takes_ns(bytes).saturating_sub(took_ns)],
-        () => [0, 0],
+    let [before, behind] = if back > on + on / 2 {
+        [line.takes_ns(bytes.min(SEGMENT)), 0]
+    } else if on > back + back / 2 && took_ns < on {
+        [0, line.takes_ns(bytes).saturating_sub(took_ns)]
+    } else {
+        [0, 0]
     };
     [before, behind].map(|ns| if ns < LINE_MIN_NS { 0 } else { ns })
 }
@@ -320,20 +322,13 @@ const QUEUE_NS: i64 = 1_000_000;
 
 /// Pauses of a sender that waits for acknowledgements before it may go on: about a round trip, in nanoseconds.
 pub(crate) fn pauses(ways: &[Way; 2], sender: usize) -> Range<i64> {
-    let both = both_ways(ways);
-    if both == 0 || ways[sender].queues() {
-        return 0..0;
-    }
-    (both / 2).max(QUEUE_NS)..both.saturating_add(both / 2)
+    round_trips(ways, sender).map_or(0..0, |around| around.start.max(QUEUE_NS)..around.end)
 }
 
-/// Whether and how a sender that lost something pauses in the middle of a message.
-pub(crate) fn held_pauses(ways: &[Way; 2], sender: usize) -> Range<i64> {
+/// What is about a round trip; `None`: it is not known, or bytes queue before a narrow line.
+pub(crate) fn round_trips(ways: &[Way; 2], sender: usize) -> Option<Range<i64>> {
     let both = both_ways(ways);
-    if both == 0 || ways[sender].queues() {
-        return i64::MAX..i64::MAX;
-    }
-    both / 2..both.saturating_add(both / 2)
+    (both != 0 && !ways[sender].queues()).then(|| both / 2..both.saturating_add(both / 2))
 }
 
 #[cfg(test)]

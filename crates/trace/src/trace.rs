@@ -2,7 +2,7 @@
 
 use crate::frame::{Packet, Passed, Tcp, packet};
 use crate::limits::{ANSWERED_MAX, CALLS_MAX, CONNECTIONS_MAX, HELD_ALL_MAX, UNANSWERED_MAX};
-use crate::path::{Carried, LONG_MIN, Way, both_ways, held_pauses, in_vain, on_line_ns, pauses, shortest};
+use crate::path::{Carried, LONG_MIN, Way, both_ways, in_vain, on_line_ns, pauses, round_trips, shortest};
 use crate::skim::facts::Asked;
 use crate::skim::{CallHead, Head, Kind, Program, Protection, ReplyHead};
 use crate::source::Frame;
@@ -445,8 +445,9 @@ impl Connection {
         }
         // In the middle of a message its sender waits for acknowledgements before it goes on: for more of them since something was lost.
         let before = self.ways[dir].sent_last_ns();
-        if self.halves[dir].stream.inside_since_ns(1).is_some() {
-            let around = held_pauses(&self.ways, dir);
+        if self.halves[dir].stream.inside_since_ns(1).is_some()
+            && let Some(around) = round_trips(&self.ways, dir)
+        {
             let lost = self.ways[dir].held_back(ns.saturating_sub(before), &around);
             if lost > 0 {
                 common.observer.stall(ends, ns.saturating_sub(lost), ns);
@@ -527,40 +528,35 @@ impl Connection {
             self.ways[dir].message(times.bytes, end);
         }
         for message in messages.drain(..) {
-            let Message { head, mut times } = message;
-            times.on_line_ns = self.on_line_ns(dir, &times);
             if !std::mem::replace(&mut self.rpc, true) {
                 common.totals.rpc_connections += 1;
             }
-            match head {
-                Head::Call(head) => self.call(dir, ends, Call { head, times }, common),
-                Head::Reply(head) => {
-                    // Whoever answers has the call: if it waits behind a hole, that is one in the capture.
-                    while !self.calls[1 - dir].open.contains_key(&head.xid) && self.halves[1 - dir].waits() {
-                        let mut calls = Vec::new();
-                        let wish = wish(&common.observer);
-                        self.with(1 - dir, wish, &mut calls, |half, around| {
-                            half.give_up(&mut common.stored, around);
-                        });
-                        self.ways[1 - dir].no_loss();
-                        let back = Ends { from: ends.to, to: ends.from };
-                        for Message { head, mut times } in calls {
-                            times.on_line_ns = self.on_line_ns(1 - dir, &times);
-                            match head {
-                                Head::Call(head) => self.call(1 - dir, back, Call { head, times }, common),
-                                Head::Reply(head) => self.reply(1 - dir, back, Reply { head, times }, common),
-                            }
-                        }
-                    }
-                    self.reply(dir, ends, Reply { head, times }, common);
+            if let Head::Reply(head) = &message.head {
+                // Whoever answers has the call: if it waits behind a hole, that is one in the capture.
+                while !self.calls[1 - dir].open.contains_key(&head.xid) && self.halves[1 - dir].waits() {
+                    let mut calls = Vec::new();
+                    let wish = wish(&common.observer);
+                    self.with(1 - dir, wish, &mut calls, |half, around| {
+                        half.give_up(&mut common.stored, around);
+                    });
+                    self.ways[1 - dir].no_loss();
+                    let back = Ends { from: ends.to, to: ends.from };
+                    calls.into_iter().for_each(|call| self.take(1 - dir, back, call, common));
                 }
             }
+            self.take(dir, ends, message, common);
         }
     }
 
-    fn on_line_ns(&self, dir: usize, times: &Times) -> [i64; 2] {
+    fn take<O: Observer>(&mut self, dir: usize, ends: Ends, message: Message, common: &mut Common<O>) {
+        let Message { head, mut times } = message;
         let last = times.last.unwrap_or(times.first);
-        on_line_ns(&self.ways, dir, times.bytes, last.ns.saturating_sub(times.first.ns))
+        let took_ns = last.ns.saturating_sub(times.first.ns);
+        times.on_line_ns = on_line_ns(&self.ways, dir, times.bytes, took_ns);
+        match head {
+            Head::Call(head) => self.call(dir, ends, Call { head, times }, common),
+            Head::Reply(head) => self.reply(dir, ends, Reply { head, times }, common),
+        }
     }
 
     fn call<O: Observer>(&mut self, dir: usize, ends: Ends, mut call: Call, common: &mut Common<O>) {
