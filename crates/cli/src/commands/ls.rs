@@ -375,7 +375,11 @@ fn show_all(tool: &mut Tool, look: &mut Look<'_>, mut all: Vec<Shown>, dir: Opti
             out.extend_from_slice(&look.total(&all));
         }
         let width = all.iter().map(|s| s.meta.fileid.to_string().len()).max().unwrap_or_default();
-        let blocks = all.iter().map(|s| look.blocks(s.meta.used).len()).max().unwrap_or_default();
+        let blocks = if look.args.blocks {
+            all.iter().map(|s| look.blocks(s.meta.used).len()).max().unwrap_or_default()
+        } else {
+            0
+        };
         let some_quoted =
             look.quoted && look.columns.is_some() && all.iter().any(|s| look.name(&s.name) != s.name);
         let names: Vec<Vec<u8>> = all
@@ -422,7 +426,7 @@ fn long(out: &mut Vec<u8>, look: &mut Look<'_>, all: &[Shown], total: bool) {
         .iter()
         .map(|s| Row {
             inode: s.meta.fileid.to_string(),
-            blocks: look.blocks(s.meta.used),
+            blocks: if look.args.blocks { look.blocks(s.meta.used) } else { String::new() },
             links: s.meta.links.to_string(),
             owner: look.names.owner(&s.meta.owner),
             group: look.names.group(&s.meta.group),

@@ -168,12 +168,15 @@ impl Value {
     /// Printed as by printf(3): flags that mean nothing there are ignored. `precision`: whether there is a dot, and what is behind it.
     fn put(self, out: &mut Vec<u8>, flags: &str, width: usize, precision: Option<Option<usize>>) {
         let has = |flag: char| flags.contains(flag);
-        let is_text = matches!(self, Value::Text(_));
         let plus = |negative: bool| match (negative, has('+'), has(' ')) {
             (true, ..) => "-",
             (_, true, _) => "+",
             (.., true) => " ",
             _ => "",
+        };
+        let number = |before, digits: String| {
+            let least = precision.map_or(0, Option::unwrap_or_default);
+            (before, format!("{digits:0>least$}").into_bytes(), precision.is_none())
         };
         // A sign, or what marks a base; what follows it; whether zeroes may stand between them.
         let (before, digits, zeros) = match self {
@@ -185,21 +188,14 @@ impl Value {
                 let (negative, text) = seconds(time, precision.map_or(0, |p| p.unwrap_or(9)));
                 (plus(negative), text.into_bytes(), true)
             }
-            number => {
-                let (before, digits) = match number {
-                    Value::Signed(n) => (plus(n < 0), n.unsigned_abs().to_string()),
-                    Value::Octal(n) if has('#') && n > 0 => ("", format!("0{n:o}")),
-                    Value::Octal(n) => ("", format!("{n:o}")),
-                    Value::Hex(n) => (if has('#') && n > 0 { "0x" } else { "" }, format!("{n:x}")),
-                    Value::Number(n) => ("", n.to_string()),
-                    Value::Text(_) | Value::Time(_) => unreachable!("these were before"),
-                };
-                let least = precision.map_or(0, Option::unwrap_or_default);
-                (before, format!("{digits:0>least$}").into_bytes(), precision.is_none())
-            }
+            Value::Signed(n) => number(plus(n < 0), n.unsigned_abs().to_string()),
+            Value::Octal(n) if has('#') && n > 0 => number("", format!("0{n:o}")),
+            Value::Octal(n) => number("", format!("{n:o}")),
+            Value::Hex(n) => number(if has('#') && n > 0 { "0x" } else { "" }, format!("{n:x}")),
+            Value::Number(n) => number("", n.to_string()),
         };
         let gap = width.saturating_sub(before.len() + digits.len());
-        let zeros = has('0') && !has('-') && zeros && !is_text;
+        let zeros = has('0') && !has('-') && zeros;
         if !has('-') && !zeros {
             out.resize(out.len() + gap, b' ');
         }
