@@ -1,6 +1,7 @@
 //! `landfast untar`: a bar on a terminal, names with `-v`, a line a failure, a summary.
 
 use crate::args::UntarArgs;
+use crate::commands::{message, quote};
 use crate::exit::{Exit, print_json, told};
 use crate::process::umask;
 use crate::progress::{before, bytes_bar};
@@ -11,7 +12,8 @@ use landfast_client::resume::{Job, JournalFile};
 use landfast_client::untar::{
     self, Existing, FatalError, Progress, Report, Source, UntarOptions, Why, Xattrs,
 };
-use landfast_client::{NfsUrl, SessionOptions};
+use landfast_client::{NfsUrl, SessionOptions, ops};
+use landfast_nfs::v4::NfsStat;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
@@ -65,6 +67,12 @@ pub fn run(args: &UntarArgs) -> Exit {
     if let Err(FatalError::Stopped) = result {
         return told(result).map_or(Exit::Interrupted, |_| Exit::Interrupted);
     }
+    if let Err(why) = result.as_ref().map_err(|e| destination(e, &args.url))
+        && let Some(why) = why
+    {
+        eprintln!("landfast: {why}");
+        return Exit::Failed;
+    }
     let Some(report) = told(result) else { return Exit::Failed };
     if args.json {
         if print_json(&report).is_none() {
@@ -78,6 +86,26 @@ pub fn run(args: &UntarArgs) -> Exit {
         false if report.interrupted => Exit::Interrupted,
         false => Exit::Partly,
     }
+}
+
+/// What the server refused at the destination, in words.
+fn destination(e: &FatalError, url: &str) -> Option<String> {
+    let FatalError::Destination { server, path, source } = e else { return None };
+    let (at, status) = match source {
+        ops::Error::Path { path, source } => (path, source.status()),
+        ops::Error::Op(e) => (path, e.status()),
+        _ => return None,
+    };
+    let why = match status {
+        NfsStat::NFS4ERR_NOENT => {
+            let url = quote::if_needed(url.as_bytes());
+            let url = String::from_utf8_lossy(&url);
+            format!("no such directory; make it with: landfast mkdir -p {url}")
+        }
+        status if at == path => message::of_status(status),
+        status => format!("{at}: {}", message::of_status(status)),
+    };
+    Some(format!("destination {path} on {server}: {why}"))
 }
 
 /// The journal, if one is asked for.

@@ -248,3 +248,33 @@ fn extended_attributes_go_into_archives_when_they_are_asked_for() {
         fs::remove_dir_all(&out).expect("removed");
     }
 }
+
+#[test]
+fn an_archive_does_not_come_out_where_there_is_no_directory_and_why_is_told_in_words() {
+    let Some(rig) = Rig::new() else { return };
+    rig.shell("echo x > file; tar -cf ../x.tar file");
+    let archive = path(&rig.dir.path().join("x.tar")).to_owned();
+    for version in VERSIONS {
+        for (name, why) in [
+            ("missing/dir", "no such directory; make it with: landfast mkdir -p "),
+            ("file", "not a directory"),
+            ("file/dir", "/file: Not a directory"),
+        ] {
+            let url = rig.url(name, version);
+            let o = said(landfast().args(["untar", &archive, &url]));
+            let (code, text) = (o.code, o.errors());
+            assert_eq!((code, text.lines().count()), (Some(2), 1), "{version} {name}: {text}");
+            assert!(text.contains(why) && !text.contains("NFS4ERR"), "{version} {name}: {text}");
+        }
+        // What it proposes does it.
+        let o = said(landfast().args(["untar", &archive, &rig.url("missing/dir", version)]));
+        let (_, made) =
+            o.errors().split_once("landfast mkdir").map(|(a, b)| (a.to_owned(), b.to_owned())).expect("said");
+        let mkdir = format!("{} mkdir{made}", env!("CARGO_BIN_EXE_landfast"));
+        assert_eq!(said(Command::new("sh").args(["-c", &mkdir])).code, Some(0), "{version}: {mkdir}");
+        let o = said(landfast().args(["untar", &archive, &rig.url("missing/dir", version)]));
+        assert_eq!(o.code, Some(0), "{version}: {o:?}");
+        assert_eq!(fs::read(rig.at("missing/dir/file")).expect("there"), b"x\n");
+        fs::remove_dir_all(rig.at("missing")).expect("removed");
+    }
+}
