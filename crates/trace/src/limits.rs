@@ -25,14 +25,16 @@ pub const HELD_IDLE_MAX: usize = 2 << 10;
 /// Operations of one COMPOUND that are remembered. Later ones are not looked at.
 pub const OPERATIONS_MAX: usize = 1024;
 
-/// Bytes that one direction of a connection holds behind a hole. Then the hole is taken for a hole in the capture.
-pub const STORED_BYTES_MAX: usize = 1 << 20;
+/// Memory in bytes that one direction of a connection takes for what came behind a hole. Then that is taken for a hole in the
+/// capture. Over a long way a whole receive window comes before the segment that was lost; what of it is data of the record with the hole is
+/// not held.
+pub const STORED_BYTES_MAX: usize = 5 << 20;
 
 /// The same for all connections together.
 pub const STORED_BYTES_ALL_MAX: usize = 6 << 20;
 
 /// Segments that one direction holds behind a hole, with or without their bytes. Then as above.
-pub const STORED_SEGMENTS_MAX: usize = 2048;
+pub const STORED_SEGMENTS_MAX: usize = 8192;
 
 /// Segments behind a hole that the other end has acknowledged. It has what the capture has not: then as above.
 pub const STORED_ACKNOWLEDGED_MAX: usize = 16;

@@ -24,6 +24,11 @@ impl Stored {
     fn len(&self) -> u32 {
         u32::try_from(self.bytes.len()).unwrap_or(u32::MAX).saturating_add(self.missing)
     }
+
+    /// Bytes of memory: its own, and a place in a queue that may have grown to twice what is in it.
+    fn held(&self) -> usize {
+        self.bytes.len() + 2 * size_of::<Stored>()
+    }
 }
 
 /// What was seen of it.
@@ -47,6 +52,7 @@ pub(crate) struct Half {
     /// The number of the SYN.
     begun: Option<u32>,
     stored: VecDeque<Stored>,
+    /// Memory that these take.
     stored_bytes: usize,
     pub stream: Stream,
     pub seen: Seen,
@@ -182,9 +188,10 @@ impl Half {
             true => (Vec::new(), u32::try_from(len).unwrap_or(u32::MAX)),
             false => (payload.to_vec(), missing),
         };
-        self.stored_bytes += bytes.len();
-        *all += bytes.len();
-        self.stored.insert(place, Stored { seq, bytes, missing, indifferent, at });
+        let stored = Stored { seq, bytes, missing, indifferent, at };
+        self.stored_bytes += stored.held();
+        *all += stored.held();
+        self.stored.insert(place, stored);
     }
 
     fn drain(&mut self, all: &mut usize, around: &mut Around<'_>) {
@@ -194,8 +201,8 @@ impl Half {
                 return;
             }
             let Some(first) = self.stored.pop_front() else { return };
-            self.stored_bytes -= first.bytes.len();
-            *all -= first.bytes.len();
+            self.stored_bytes -= first.held();
+            *all -= first.held();
             let old = distance.unsigned_abs();
             if old >= first.len() {
                 self.seen.retransmitted += 1;

@@ -421,6 +421,33 @@ fn a_frame_that_is_missing_costs_its_own_call() {
     }
 }
 
+/// Over a long way a queue drops a burst, and a receive window of 4 MiB comes before it is sent again.
+#[test]
+fn a_burst_that_is_sent_again_behind_a_whole_window_is_no_hole() {
+    let mut wire = Wire::new(700);
+    wire.open();
+    let begin = wire.frames.len();
+    for xid in 1..=4 {
+        wire.send(true, &write(xid, 1 << 20));
+    }
+    let ordered = wire.frames.split_off(begin);
+    for at in [1, 500, 1000] {
+        let (early, burst) = (&ordered[..at], &ordered[at..at + 450]);
+        let order = [&wire.frames, early, &ordered[at + 450..], burst].concat();
+        let mut late = wire.frames.len() as i64;
+        let frames: Vec<Captured> = order
+            .into_iter()
+            .map(|f| {
+                late += 1;
+                Captured { ns: 1_000_000_000_000 + late * 10_000, ..f }
+            })
+            .collect();
+        let (totals, seen) = look(&frames);
+        assert_eq!((totals.tcp.holes, totals.calls_seen, seen.calls.len()), (0, 4, 4), "burst at {at}");
+        assert!(totals.tcp.early > 1000);
+    }
+}
+
 #[test]
 fn frames_that_were_cut_short_keep_the_counts() {
     let mut wire = Wire::new(700);
