@@ -188,34 +188,16 @@ fn cargo(args: &[&str]) -> Outcome {
 
 /// All tests; a few that fail are run some more times ([`again`]).
 fn tests_step(output: &File, linted: bool) -> Outcome {
-    let cargo_test = |args: &[&str]| {
+    again::run(|behind| {
         let begin = output.metadata().map_or(0, |meta| meta.len());
-        let mut cargo = command(&proc::cargo(), args);
+        let mut cargo = command(&proc::cargo(), TESTS);
+        cargo.args(behind);
         if linted {
             with_lints(&mut cargo);
         }
         let result = proc::run_within_to(output, CARGO_LIMIT, &mut cargo, 0);
         (result, text(output, begin))
-    };
-    let (Err(why), said) = cargo_test(TESTS) else { return Outcome::Passed };
-    let Some(failed) = again::failed(&said).filter(|failed| failed.len() <= again::ACCIDENTS_MAX) else {
-        return Outcome::Failed(why);
-    };
-    let names: Vec<&str> = failed.iter().copied().collect();
-    for _ in 0..again::TIMES {
-        let (result, said) = cargo_test(&[TESTS, &["--", "--exact"], &names].concat());
-        if let Err(why) = result {
-            return Outcome::Failed(why);
-        }
-        if !again::all_passed(&failed, &said) {
-            return Outcome::Failed(format!("did not run again: {}", names.join(", ")));
-        }
-    }
-    Outcome::Unsteady(format!(
-        "LOOK INTO THIS, failed once, then passed {} times: {}",
-        again::TIMES,
-        names.join(", ")
-    ))
+    })
 }
 
 /// Clippy's compiler, beside cargo where the toolchain has it.
