@@ -49,6 +49,23 @@ pub fn local(seconds: i64) -> Option<Local> {
     })
 }
 
+/// What `strftime` makes of a letter for a moment (seconds since 1970), in the time zone of this process; nothing where it knows none.
+pub fn strftime(letter: u8, seconds: i64) -> Vec<u8> {
+    /// No letter makes more.
+    const BYTES: usize = 128;
+    let (time, format): (libc::time_t, _) = (seconds, [b'%', letter, 0]);
+    let mut tm = MaybeUninit::<libc::tm>::uninit();
+    let mut out = [0u8; BYTES];
+    // SAFETY: all pointers are valid, the format ends in NUL, and the time is not used unless the call says that it is there.
+    let len = unsafe {
+        if libc::localtime_r(&raw const time, tm.as_mut_ptr()).is_null() {
+            return Vec::new();
+        }
+        libc::strftime(out.as_mut_ptr().cast(), BYTES, format.as_ptr().cast(), tm.as_ptr())
+    };
+    out[..len.min(BYTES)].to_vec()
+}
+
 /// The name of a user.
 pub fn user(id: u32) -> Option<Vec<u8>> {
     let mut record = MaybeUninit::<libc::passwd>::uninit();

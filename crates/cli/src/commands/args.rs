@@ -20,7 +20,7 @@ pub enum Tools {
         disable_help_flag = true,
         after_help = "Tests: -name -iname -path -ipath -type -size -mtime -mmin -atime -amin -ctime -cmin -newer URL \
 -anewer URL -cnewer URL -newerXY URL -newermt TIME -samefile URL -empty -perm -user -group -uid -gid -nouser -nogroup -inum \
--links -true -false; actions: -print -print0 -prune; -mindepth -maxdepth -depth -xdev; operators: ( ) ! -not -a -and -o -or ,\n\
+-links -regex -iregex -regextype -true -false; actions: -print -print0 -printf -ls -delete -quit -prune; -mindepth -maxdepth -depth -xdev; operators: ( ) ! -not -a -and -o -or ,\n\
 --json and --rpc-counts as with the other commands."
     )]
     Find(FindArgs),

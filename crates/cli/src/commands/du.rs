@@ -5,10 +5,11 @@ use super::tool::{self, Tool};
 use super::visit::{Visit, in_order};
 use super::{meta_json, quote, show};
 use crate::exit::Exit;
-use landfast_client::fs::Meta;
+use landfast_client::fs::{Meta, WalkOptions};
 use landfast_client::glob;
 use serde_json::json;
 use std::collections::HashSet;
+use std::ops::ControlFlow;
 
 /// Adds up.
 pub fn run(args: DuArgs) -> Exit {
@@ -98,8 +99,8 @@ async fn add_up(mut tool: Tool, args: DuArgs, threshold: Option<Threshold>) -> T
     // The filesystem of an operand.
     let mut filesystem = None;
     let shows = |bytes| threshold.is_none_or(|threshold| threshold.lets(bytes));
-    in_order(&mut tool, operands, "cannot access", usize::MAX, |tool, visit| match visit {
-        Visit::Object { path, depth, meta, walked } => {
+    let mut each = |tool: &mut Tool, visit: Visit<'_>| match visit {
+        Visit::Object { path, depth, meta, walked, .. } => {
             objects += 1;
             if depth == 0 {
                 filesystem = Some(meta.fsid);
@@ -120,7 +121,8 @@ async fn add_up(mut tool: Tool, args: DuArgs, threshold: Option<Threshold>) -> T
             total += bytes;
             if walked {
                 let (path, meta) = (path.to_vec(), meta.clone());
-                return stack.push(Level { path, meta, own: bytes, below: 0, skipped });
+                stack.push(Level { path, meta, own: bytes, below: 0, skipped });
+                return;
             }
             if let Some(level) = stack.last_mut() {
                 level.own += bytes;
@@ -140,6 +142,10 @@ async fn add_up(mut tool: Tool, args: DuArgs, threshold: Option<Threshold>) -> T
                 say(tool, &args, &path, &meta, bytes);
             }
         }
+    };
+    in_order(&mut tool, operands, "cannot access", WalkOptions::default(), |tool, visit| {
+        each(tool, visit);
+        ControlFlow::Continue(())
     })
     .await;
     if args.total {

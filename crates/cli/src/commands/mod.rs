@@ -12,7 +12,7 @@
 //! | `show` | owners, times and sizes as GNU shows them |
 //! | `lines` | what `cat` makes of lines (pure) |
 //! | `visit` | operands and all below them, depth first |
-//! | `expression` | what `find` is asked (pure) |
+//! | `value` | what letters of formats stand for, as by printf(3) (pure) |
 //! | `ls`, `stat`, `du`, `find`, `cat`, `cp`, `rm`, `mkdir`, `tar`, `diff_tree`, `sync_tree` | a command each |
 
 pub mod args;
@@ -21,7 +21,6 @@ mod cat;
 mod cp;
 mod diff_tree;
 mod du;
-mod expression;
 mod find;
 mod lines;
 mod ls;
@@ -39,6 +38,7 @@ mod tar;
 pub mod tar_args;
 mod tool;
 mod trees_args;
+mod value;
 mod visit;
 
 use crate::exit::Exit;

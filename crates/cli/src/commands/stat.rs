@@ -4,10 +4,11 @@ use super::args::StatArgs;
 use super::operand::Place;
 use super::show::{self, Names};
 use super::tool::{self, Tool};
+use super::value::{Value, number};
 use super::{kind_name, message, meta_json, mode, quote};
 use crate::exit::Exit;
 use landfast_client::fs::{Meta, Owner};
-use landfast_nfs::v4::{FileType, NfsTime};
+use landfast_nfs::v4::FileType;
 use serde_json::json;
 
 const BLOCK_BYTES: u64 = 4096;
@@ -152,88 +153,6 @@ fn unescaped<'a>(text: &'a str, out: &mut Vec<u8>) -> &'a str {
     };
     out.push((byte.unwrap_or_default() & 0xff) as u8);
     &text[end..]
-}
-
-/// What a letter stands for, by how it can be printed.
-enum Value {
-    Text(Vec<u8>),
-    Number(u64),
-    Signed(i64),
-    Octal(u32),
-    Hex(u64),
-    Time(NfsTime),
-}
-
-impl Value {
-    /// Printed as by printf(3): flags that mean nothing there are ignored. `precision`: whether there is a dot, and what is behind it.
-    fn put(self, out: &mut Vec<u8>, flags: &str, width: usize, precision: Option<Option<usize>>) {
-        let has = |flag: char| flags.contains(flag);
-        let plus = |negative: bool| match (negative, has('+'), has(' ')) {
-            (true, ..) => "-",
-            (_, true, _) => "+",
-            (.., true) => " ",
-            _ => "",
-        };
-        let number = |before, digits: String| {
-            let least = precision.map_or(0, Option::unwrap_or_default);
-            (before, format!("{digits:0>least$}").into_bytes(), precision.is_none())
-        };
-        // A sign, or what marks a base; what follows it; whether zeroes may stand between them.
-        let (before, digits, zeros) = match self {
-            Value::Text(mut text) => {
-                text.truncate(precision.map_or(usize::MAX, Option::unwrap_or_default));
-                ("", text, false)
-            }
-            Value::Time(time) => {
-                let (negative, text) = seconds(time, precision.map_or(0, |p| p.unwrap_or(9)));
-                (plus(negative), text.into_bytes(), true)
-            }
-            Value::Signed(n) => number(plus(n < 0), n.unsigned_abs().to_string()),
-            Value::Octal(n) if has('#') && n > 0 => number("", format!("0{n:o}")),
-            Value::Octal(n) => number("", format!("{n:o}")),
-            Value::Hex(n) => number(if has('#') && n > 0 { "0x" } else { "" }, format!("{n:x}")),
-            Value::Number(n) => number("", n.to_string()),
-        };
-        let gap = width.saturating_sub(before.len() + digits.len());
-        let zeros = has('0') && !has('-') && zeros;
-        if !has('-') && !zeros {
-            out.resize(out.len() + gap, b' ');
-        }
-        out.extend_from_slice(before.as_bytes());
-        if zeros {
-            out.resize(out.len() + gap, b'0');
-        }
-        out.extend_from_slice(&digits);
-        if has('-') {
-            out.resize(out.len() + gap, b' ');
-        }
-    }
-}
-
-/// Seconds since 1970 with so many digits behind the point, rounded down; and whether it was before.
-fn seconds(time: NfsTime, digits: usize) -> (bool, String) {
-    let shown = digits.min(9) as u32;
-    let (scale, part) = (10u32.pow(shown), 10u32.pow(9 - shown));
-    let (mut whole, mut fraction) = (time.seconds, time.nseconds / part);
-    let negative = whole < 0;
-    if negative && time.nseconds > 0 {
-        fraction = scale - fraction - u32::from(!time.nseconds.is_multiple_of(part));
-        whole += i64::from(fraction > 0);
-    }
-    let whole = whole.unsigned_abs();
-    match digits {
-        0 => (negative, whole.to_string()),
-        _ => {
-            (negative, format!("{whole}.{:0<digits$}", format!("{fraction:0width$}", width = shown as usize)))
-        }
-    }
-}
-
-/// Digits at the start, if there are any that make sense.
-fn number(text: &str) -> (Option<usize>, &str) {
-    let len = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    // Nobody needs a field that wide; without a limit one would fill the memory.
-    (text[..len].parse().ok().map(|n: usize| n.min(4096)), &text[len..])
 }
 
 /// What a letter stands for; `None`: nothing that is known.

@@ -4,7 +4,10 @@ use super::operand::{Operand, Place};
 use super::tool::Tool;
 use super::{below, message, quote};
 use crate::exit::Exit;
-use landfast_client::fs::{InOrder, Meta, Nfs, Start, Step, WalkOptions};
+use bytes::Bytes;
+use landfast_client::fs::{InOrder, ItemError, Meta, Nfs, Start, Step, WalkOptions};
+use landfast_nfs::v4::FileHandle;
+use std::ops::ControlFlow;
 
 /// What comes next.
 pub enum Visit<'a> {
@@ -16,6 +19,12 @@ pub enum Visit<'a> {
         depth: usize,
         /// Its attributes.
         meta: &'a Meta,
+        /// What a symbolic link leads to, if that was asked for.
+        text: Option<&'a [u8]>,
+        /// Its handle, where the server gave one.
+        fh: Option<&'a FileHandle>,
+        /// The operand that it is, or is below.
+        top: (&'a Operand, &'a Place),
         /// What is in it follows.
         walked: bool,
     },
@@ -25,23 +34,40 @@ pub enum Visit<'a> {
     Left,
 }
 
-/// Visits. What cannot be reached or listed is told: `missing` is what is said of an operand (`cannot access`).
+/// An operand that is there.
+struct Top {
+    nfs: Nfs,
+    operand: Operand,
+    place: Place,
+    start: Start,
+    meta: Meta,
+    text: Option<Bytes>,
+}
+
+/// Visits, until `each` breaks. What cannot be reached or listed is told: `missing` is what is said of an operand (`cannot access`).
 pub async fn in_order(
     tool: &mut Tool,
     operands: Vec<(Operand, Place)>,
     missing: &str,
-    depth_max: usize,
-    mut each: impl FnMut(&mut Tool, Visit<'_>),
+    options: WalkOptions,
+    mut each: impl FnMut(&mut Tool, Visit<'_>) -> ControlFlow<()>,
 ) {
     let places: Vec<Place> = operands.iter().map(|(_, place)| place.clone()).collect();
     let found = tool.servers.look_into(&places, false).await;
-    let mut tops: Vec<(Nfs, Vec<u8>, Start, Meta)> = Vec::new();
+    let mut tops: Vec<Top> = Vec::new();
     for ((operand, place), found) in operands.into_iter().zip(found) {
         match found {
             Ok(object) => {
-                let path = operand.shown.into_bytes();
-                let start = Start { path: path.clone(), fh: object.fh, begun: object.begun };
-                tops.push((tool.servers.nfs(&place).clone(), path, start, Meta::of(&object.attrs)));
+                let path = operand.shown.clone().into_bytes();
+                let start = Start { path, fh: object.fh, begun: object.begun };
+                let (nfs, meta) = (tool.servers.nfs(&place).clone(), Meta::of(&object.attrs));
+                let text = match meta.is_link() && options.texts {
+                    true => {
+                        nfs.readlinks_of([start.fh.clone()]).await.pop().and_then(|r| r.into_result().ok())
+                    }
+                    false => None,
+                };
+                tops.push(Top { nfs, operand, place, start, meta, text });
             }
             Err(e) => {
                 let name = quote::shown(operand.shown.as_bytes());
@@ -51,55 +77,89 @@ pub async fn in_order(
         }
     }
     let mut rest = &tops[..];
-    while let [(nfs, ..), ..] = rest {
+    while let [first, ..] = rest {
         // Operands on one server that follow each other are walked together.
-        let together =
-            rest.iter().take_while(|top| top.0.session().server() == nfs.session().server()).count();
+        let server = first.nfs.session().server();
+        let together = rest.iter().take_while(|top| top.nfs.session().server() == server).count();
         let (now, later) = rest.split_at(together);
         rest = later;
         let dirs: Vec<usize> =
-            now.iter().enumerate().filter(|(_, top)| top.3.is_dir()).map(|(n, _)| n).collect();
+            now.iter().enumerate().filter(|(_, top)| top.meta.is_dir()).map(|(n, _)| n).collect();
         let mut order = InOrder::new(dirs.len());
         let mut shown = 0;
+        let mut goes_on = ControlFlow::Continue(());
         // Operands up to one, as far as they were not visited: only the last of them is a directory.
-        let mut up_to = |tool: &mut Tool, end: usize, each: &mut dyn FnMut(&mut Tool, Visit<'_>)| {
-            for (_, path, _, meta) in &now[shown..end] {
-                each(tool, Visit::Object { path, depth: 0, meta, walked: meta.is_dir() });
+        let mut up_to = |tool: &mut Tool, end: usize, each: &mut dyn FnMut(&mut Tool, Visit<'_>) -> _| {
+            for Top { operand, place, start, meta, text, .. } in &now[shown..end] {
+                shown += 1;
+                each(
+                    tool,
+                    Visit::Object {
+                        path: &start.path,
+                        depth: 0,
+                        meta,
+                        text: text.as_deref(),
+                        fh: Some(&start.fh),
+                        top: (operand, place),
+                        walked: meta.is_dir(),
+                    },
+                )?;
             }
-            shown = end;
+            ControlFlow::Continue(())
         };
-        let starts: Vec<Start> = dirs.iter().map(|n| now[*n].2.clone()).collect();
-        let options = WalkOptions { depth_max, ..WalkOptions::default() };
-        nfs.walk_from(starts, options, |listing| {
-            order.came(listing);
-            while let Some(step) = order.next() {
-                match step {
-                    Step::Start(n) => up_to(tool, dirs[n] + 1, &mut each),
-                    Step::Entry { dir, depth, entry } => {
-                        let path = below(&dir, &entry.name);
-                        let walked = entry.listing.is_some();
-                        each(tool, Visit::Object { path: &path, depth, meta: &entry.meta, walked });
-                    }
-                    Step::Unlisted { path, outcome } => {
-                        if let Err(e) = outcome.into_result() {
-                            let name = quote::shown(&path);
-                            let (e, name) = (
-                                message::of(&e),
-                                if missing.is_empty() {
-                                    name
-                                } else {
-                                    format!("cannot read directory {name}")
-                                },
-                            );
-                            tool.complain(&format!("{name}: {e}"));
+        let starts: Vec<Start> = dirs.iter().map(|n| now[*n].start.clone()).collect();
+        let mut top = first;
+        first
+            .nfs
+            .walk_from(starts, options, |listing| {
+                order.came(listing);
+                while goes_on.is_continue()
+                    && let Some(step) = order.next()
+                {
+                    goes_on = match step {
+                        Step::Start(n) => {
+                            top = &now[dirs[n]];
+                            up_to(tool, dirs[n] + 1, &mut each)
                         }
-                        each(tool, Visit::Unlisted);
+                        Step::Entry { dir, depth, entry } => {
+                            let path = below(&dir, &entry.name);
+                            let visit = Visit::Object {
+                                path: &path,
+                                depth,
+                                meta: &entry.meta,
+                                text: entry.text.as_deref(),
+                                fh: entry.fh.as_ref(),
+                                top: (&top.operand, &top.place),
+                                walked: entry.listing.is_some(),
+                            };
+                            each(tool, visit)
+                        }
+                        Step::Unlisted { path, outcome } => {
+                            if let Err(e) = outcome.into_result() {
+                                unlisted(tool, missing, &path, &e);
+                            }
+                            each(tool, Visit::Unlisted)
+                        }
+                        Step::Left => each(tool, Visit::Left),
+                    };
+                    if goes_on.is_break() {
+                        first.nfs.stop();
                     }
-                    Step::Left => each(tool, Visit::Left),
                 }
-            }
-        })
-        .await;
-        up_to(tool, now.len(), &mut each);
+            })
+            .await;
+        if goes_on.is_break() || up_to(tool, now.len(), &mut each).is_break() {
+            return;
+        }
     }
+}
+
+/// A directory that cannot be listed is told; after an interruption the summary speaks for all that was not begun.
+fn unlisted(tool: &Tool, missing: &str, path: &[u8], e: &ItemError) {
+    if tool.stopped() && matches!(e, ItemError::NotExecuted(_)) {
+        return;
+    }
+    let name = quote::shown(path);
+    let name = if missing.is_empty() { name } else { format!("cannot read directory {name}") };
+    tool.complain(&format!("{name}: {}", message::of(e)));
 }

@@ -5,6 +5,7 @@ mod common;
 
 mod archiving;
 mod copying;
+mod finding;
 mod gate;
 mod large;
 mod listing;

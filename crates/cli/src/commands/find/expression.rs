@@ -1,10 +1,13 @@
 //! The expressions of `find`. Pure.
 
-use super::mode;
+use super::format::Format;
+use super::regex::{self, Syntax};
+use crate::commands::mode;
 use landfast_client::fs::Meta;
 use landfast_client::glob;
 use landfast_client::tar::Who;
 use landfast_nfs::v4::{FileType, NfsTime};
+use regex_automata::meta::Regex;
 use std::cmp::Ordering;
 
 /// Parentheses and negations in one another.
@@ -28,6 +31,12 @@ pub struct Query {
     pub depth_first: bool,
     /// Other filesystems are not entered.
     pub one_filesystem: bool,
+    /// Something may be deleted.
+    pub deletes: bool,
+    /// It may end before all was looked at.
+    pub quits: bool,
+    /// What symbolic links lead to is shown.
+    pub texts: bool,
     expression: Option<Expression>,
     acts: bool,
 }
@@ -70,6 +79,11 @@ enum Test {
     Links(Count),
     Prune,
     Print(&'static [u8]),
+    Printf(Format),
+    List,
+    Delete,
+    Quit,
+    Regex(Regex),
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -123,8 +137,14 @@ impl Count {
 pub struct Object<'a> {
     /// Its whole path.
     pub path: &'a [u8],
+    /// The starting point that it is below, as it was typed.
+    pub start: &'a [u8],
+    /// Levels below it.
+    pub depth: usize,
     /// Its attributes.
     pub meta: &'a Meta,
+    /// What it leads to, if it is a symbolic link.
+    pub text: Option<&'a [u8]>,
     /// It is a directory in which nothing was found.
     pub empty_dir: bool,
 }
@@ -142,21 +162,52 @@ pub struct Known<'a> {
 }
 
 /// What an expression asks for.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct Verdict {
-    /// What stands behind each time that the path is printed.
-    pub print: Vec<&'static [u8]>,
+#[derive(Debug, Default)]
+pub struct Verdict<'q> {
+    /// What is to be said.
+    pub says: Vec<Says<'q>>,
     /// It is not gone into.
     pub prune: bool,
+    /// It is to be deleted, and what else is to be done depends on what comes of that: the rest of this verdict says nothing.
+    pub delete: bool,
+    /// Nothing more is looked at.
+    pub quit: bool,
+}
+
+/// What is said of an object.
+#[derive(Debug)]
+pub enum Says<'q> {
+    /// Its path, and this behind it.
+    Path(&'static [u8]),
+    /// What a format says.
+    Format(&'q Format),
+    /// A line as that of `ls -dils`.
+    Line,
+}
+
+/// What an object is judged by.
+struct Case<'a> {
+    object: &'a Object<'a>,
+    known: &'a Known<'a>,
+    deleted: Option<bool>,
 }
 
 impl Query {
-    /// Understands what stands behind the starting points.
+    /// Understands what stands behind the starting points. What is odd in it goes to `warnings`, in sentences.
     ///
     /// # Errors
     /// What is wrong, in a sentence.
-    pub fn parse(words: &[String]) -> Result<Query, String> {
-        let mut parser = Parser { words, at: 0, depth: 0, query: Query::default() };
+    pub fn parse(words: &[String], warnings: &mut Vec<String>) -> Result<Query, String> {
+        let mut parser = Parser {
+            words,
+            warnings,
+            at: 0,
+            depth: 0,
+            syntax: Syntax::Emacs,
+            prunes: false,
+            says_depth: false,
+            query: Query::default(),
+        };
         if !words.is_empty() {
             let expression = parser.list()?;
             match parser.peek() {
@@ -166,38 +217,46 @@ impl Query {
             }
             parser.query.expression = Some(expression);
         }
+        if parser.query.deletes && parser.prunes && !parser.says_depth {
+            return Err("The -delete action automatically turns on -depth, but -prune does nothing when -depth is in \
+                        effect.  If you want to carry on anyway, just explicitly use the -depth option."
+                .to_owned());
+        }
         Ok(parser.query)
     }
 
-    /// What is to be done with an object.
-    pub fn judge(&self, object: &Object<'_>, known: &Known<'_>) -> Verdict {
+    /// What is to be done with an object. `deleted`: whether it could be, once that was asked for and tried.
+    pub fn judge(&self, object: &Object<'_>, known: &Known<'_>, deleted: Option<bool>) -> Verdict<'_> {
         let mut verdict = Verdict::default();
-        let found = self.expression.as_ref().is_none_or(|e| e.judge(object, known, &mut verdict));
+        let case = Case { object, known, deleted };
+        let found = self.expression.as_ref().is_none_or(|e| e.judge(&case, &mut verdict));
         if found && !self.acts {
-            verdict.print.push(b"\n");
+            verdict.says.push(Says::Path(b"\n"));
         }
         verdict
     }
 }
 
 impl Expression {
-    fn judge(&self, object: &Object<'_>, known: &Known<'_>, verdict: &mut Verdict) -> bool {
+    fn judge<'q>(&'q self, case: &Case<'_>, verdict: &mut Verdict<'q>) -> bool {
         match self {
-            Expression::Test(test) => test.judge(object, known, verdict),
-            Expression::Not(e) => !e.judge(object, known, verdict),
-            Expression::And(a, b) => a.judge(object, known, verdict) && b.judge(object, known, verdict),
-            Expression::Or(a, b) => a.judge(object, known, verdict) || b.judge(object, known, verdict),
+            // Nothing more is asked.
+            _ if verdict.delete || verdict.quit => false,
+            Expression::Test(test) => test.judge(case, verdict),
+            Expression::Not(e) => !e.judge(case, verdict),
+            Expression::And(a, b) => a.judge(case, verdict) && b.judge(case, verdict),
+            Expression::Or(a, b) => a.judge(case, verdict) || b.judge(case, verdict),
             Expression::Then(a, b) => {
-                a.judge(object, known, verdict);
-                b.judge(object, known, verdict)
+                a.judge(case, verdict);
+                b.judge(case, verdict)
             }
         }
     }
 }
 
 impl Test {
-    fn judge(&self, object: &Object<'_>, known: &Known<'_>, verdict: &mut Verdict) -> bool {
-        let Object { path, meta, empty_dir } = object;
+    fn judge<'q>(&'q self, case: &Case<'_>, verdict: &mut Verdict<'q>) -> bool {
+        let Case { object: Object { path, meta, empty_dir, .. }, known, deleted } = case;
         let owner = |group| if group { known.who.group(&meta.group) } else { known.who.user(&meta.owner) };
         match self {
             Test::Always(answer) => *answer,
@@ -236,9 +295,26 @@ impl Test {
                 true
             }
             Test::Print(end) => {
-                verdict.print.push(end);
+                verdict.says.push(Says::Path(end));
                 true
             }
+            Test::Printf(format) => {
+                verdict.says.push(Says::Format(format));
+                true
+            }
+            Test::List => {
+                verdict.says.push(Says::Line);
+                true
+            }
+            Test::Delete => {
+                verdict.delete |= deleted.is_none();
+                deleted.unwrap_or_default()
+            }
+            Test::Quit => {
+                verdict.quit = true;
+                true
+            }
+            Test::Regex(regex) => regex.is_match(path),
         }
     }
 }
@@ -263,8 +339,13 @@ fn lower(text: &[u8]) -> Vec<u8> {
 
 struct Parser<'a> {
     words: &'a [String],
+    warnings: &'a mut Vec<String>,
     at: usize,
     depth: usize,
+    /// That of expressions from here on.
+    syntax: Syntax,
+    prunes: bool,
+    says_depth: bool,
     query: Query,
 }
 
@@ -395,6 +476,7 @@ impl<'a> Parser<'a> {
             "-nouser" | "-nogroup" => Test::Nameless { group: word == "-nogroup" },
             "-inum" => Test::Inode(self.count(word)?),
             "-depth" => {
+                self.says_depth = true;
                 self.query.depth_first = true;
                 Test::Always(true)
             }
@@ -403,7 +485,39 @@ impl<'a> Parser<'a> {
                 Test::Always(true)
             }
             "-links" => Test::Links(self.count(word)?),
-            "-prune" => Test::Prune,
+            "-prune" => {
+                self.prunes = true;
+                Test::Prune
+            }
+            "-regex" | "-iregex" => {
+                let pattern = self.argument(word)?;
+                Test::Regex(regex::compile(pattern, self.syntax, word == "-iregex")?)
+            }
+            "-regextype" => {
+                let name = self.argument(word)?;
+                self.syntax = Syntax::named(name).ok_or_else(|| {
+                    format!("-regextype: '{name}' is not supported; what is: emacs (as without it), posix-extended")
+                })?;
+                Test::Always(true)
+            }
+            "-printf" => {
+                self.query.acts = true;
+                let format = Format::parse(self.argument(word)?, self.warnings)?;
+                self.query.texts |= format.needs_texts();
+                Test::Printf(format)
+            }
+            "-ls" => {
+                (self.query.acts, self.query.texts) = (true, true);
+                Test::List
+            }
+            "-delete" => {
+                (self.query.acts, self.query.deletes, self.query.depth_first) = (true, true, true);
+                Test::Delete
+            }
+            "-quit" => {
+                (self.query.acts, self.query.quits) = (true, true);
+                Test::Quit
+            }
             "-print" | "-print0" => {
                 self.query.acts = true;
                 Test::Print(if word == "-print" { b"\n" } else { b"\0" })
@@ -513,10 +627,11 @@ mod tests {
     use landfast_nfs::v4::attr::AttrValues;
 
     fn parse(text: &str) -> Result<Query, String> {
-        Query::parse(&text.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+        Query::parse(&text.split_whitespace().map(str::to_owned).collect::<Vec<_>>(), &mut Vec::new())
     }
 
-    fn judge(text: &str, path: &str, attrs: &AttrValues) -> Verdict {
+    /// How many things are said of an object, and whether it is gone into.
+    fn judge(text: &str, path: &str, attrs: &AttrValues, deleted: Option<bool>) -> (usize, bool) {
         let meta = Meta::of(attrs);
         let reference =
             AttrValues { time_modify: Some(NfsTime { seconds: 7, nseconds: 3 }), ..AttrValues::default() };
@@ -526,8 +641,11 @@ mod tests {
             owners: &[],
             who: &landfast_client::tar::AsNamed,
         };
-        let object = Object { path: path.as_bytes(), meta: &meta, empty_dir: false };
-        parse(text).expect(text).judge(&object, &known)
+        let path = path.as_bytes();
+        let object = Object { path, start: path, depth: 0, meta: &meta, text: None, empty_dir: false };
+        let query = parse(text).expect(text);
+        let verdict = query.judge(&object, &known, deleted);
+        (verdict.says.len(), verdict.prune)
     }
 
     #[test]
@@ -547,10 +665,20 @@ mod tests {
             ("! ! -name x", 1),
             ("-maxdepth 3 -name y", 0),
         ] {
-            assert_eq!(judge(text, "a/x/", &none).print.len(), lines, "{text}");
+            assert_eq!(judge(text, "a/x/", &none, None).0, lines, "{text}");
         }
-        assert!(judge("-name x -prune -o -print", "a/x", &none).prune);
-        assert_eq!(judge("-print0", "a", &none).print, [b"\0"]);
+        assert!(judge("-name x -prune -o -print", "a/x", &none, None).1);
+        for (text, deleted, lines) in [
+            ("-delete -print", true, 1),
+            ("-delete -print", false, 0),
+            ("-delete -o -print", false, 1),
+            ("-delete", true, 0),
+            ("-print -quit -print", false, 1),
+            ("-quit", false, 0),
+            ("-print , -quit , -print", false, 1),
+        ] {
+            assert_eq!(judge(text, "a", &none, Some(deleted)).0, lines, "{text}");
+        }
     }
 
     #[test]
@@ -585,7 +713,7 @@ mod tests {
             ("-type f,d", true, attrs(0, 0, 0)),
             ("-type l", false, attrs(0, 0, 0)),
         ] {
-            assert_eq!(!judge(text, "x", &attrs).print.is_empty(), found, "{text}");
+            assert_eq!(judge(text, "x", &attrs, None).0 > 0, found, "{text}");
         }
     }
 
@@ -621,6 +749,12 @@ mod tests {
             "-true y",
             "-links é",
             "-size é",
+            "-delete -prune",
+            "-printf",
+            "-printf %",
+            "-printf %F",
+            "-regex \\(",
+            "-regextype sed",
         ] {
             assert!(parse(text).is_err(), "{text}");
         }

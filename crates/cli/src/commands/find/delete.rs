@@ -1,0 +1,131 @@
+//! `-delete`: what is to go, from below, many objects in one request; by handles, so that nothing is reached through what somebody put in
+//! a directory's place meanwhile.
+
+use super::expression::Object;
+use crate::commands::operand::Place;
+use crate::commands::tool::Tool;
+use crate::commands::{message, quote};
+use landfast_client::fs::{Doomed, ItemError, Meta};
+use landfast_nfs::v4::FileHandle;
+use std::collections::{BTreeMap, HashMap};
+
+/// Where an object is.
+#[derive(Debug, Clone)]
+pub struct At {
+    /// The directory that it is in; `None`: it is a starting point.
+    pub parent: Option<FileHandle>,
+    /// Its starting point.
+    pub place: Place,
+    /// It was typed with `.` at the end.
+    pub dot: bool,
+    /// The level of its directory.
+    pub level: Option<usize>,
+}
+
+/// An object that waits.
+#[derive(Debug)]
+pub struct Queued {
+    path: Vec<u8>,
+    start: Vec<u8>,
+    depth: usize,
+    meta: Meta,
+    text: Option<Vec<u8>>,
+    /// It is a directory in which nothing was found.
+    pub empty_dir: bool,
+    /// Where it is.
+    pub at: At,
+    /// It is to be deleted.
+    pub asked: bool,
+}
+
+impl Queued {
+    /// One that nothing was asked of yet.
+    pub fn new(object: &Object<'_>, at: At) -> Queued {
+        Queued {
+            path: object.path.to_vec(),
+            start: object.start.to_vec(),
+            depth: object.depth,
+            meta: object.meta.clone(),
+            text: object.text.map(<[u8]>::to_vec),
+            empty_dir: object.empty_dir,
+            at,
+            asked: false,
+        }
+    }
+
+    /// As tests see it.
+    pub fn object(&self) -> Object<'_> {
+        Object {
+            path: &self.path,
+            start: &self.start,
+            depth: self.depth,
+            meta: &self.meta,
+            text: self.text.as_deref(),
+            empty_dir: self.empty_dir,
+        }
+    }
+
+    fn complain(&self, tool: &Tool, why: &str) {
+        tool.complain(&format!("cannot delete {}: {why}", quote::shown(&self.path)));
+    }
+
+    /// Its directory and its name there; what is wrong is told.
+    async fn found(&self, tool: &Tool) -> Option<(FileHandle, Vec<u8>)> {
+        let At { parent, place, dot, .. } = &self.at;
+        if self.depth > 0 {
+            let name = self.path.rsplit(|b| *b == b'/').next().unwrap_or_default().to_vec();
+            if parent.is_none() {
+                self.complain(tool, "the server tells no handle of its directory");
+            }
+            return Some((parent.clone()?, name));
+        }
+        if *dot {
+            self.complain(tool, "Invalid argument");
+            return None;
+        }
+        let above = match place.split() {
+            Some((above, name)) => tool.servers.look(&[above], false).await.pop().map(|o| (o, name.to_vec())),
+            None => None,
+        };
+        match above {
+            Some((Ok(above), name)) => Some((above.fh, name)),
+            // With version 3 there is nothing above an export.
+            _ => {
+                self.complain(tool, "this is the top of the export");
+                None
+            }
+        }
+    }
+}
+
+/// Deletes what is to be deleted; of each whether it is gone. What is not is told.
+pub async fn all(tool: &Tool, queue: &[Queued]) -> Vec<bool> {
+    let mut gone = vec![false; queue.len()];
+    // What is in a directory before the directory.
+    let mut by_depth: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    for (n, queued) in queue.iter().enumerate().filter(|(_, queued)| queued.asked) {
+        by_depth.entry(queued.at.place.path.len() + queued.depth).or_default().push(n);
+    }
+    for numbers in by_depth.into_values().rev() {
+        for (nfs, of_tree) in tool.servers.by_tree(numbers.iter().map(|n| &queue[*n].at.place)) {
+            let (mut doomed, mut by_path) = (Vec::new(), HashMap::<&[u8], Vec<usize>>::new());
+            for n in of_tree.into_iter().map(|n| numbers[n]) {
+                let Some((parent, name)) = queue[n].found(tool).await else { continue };
+                let (path, is_dir) = (queue[n].path.clone(), queue[n].meta.is_dir());
+                doomed.push(Doomed { path, parent, name, dir: None, is_dir, begun: None });
+                by_path.entry(&queue[n].path).or_default().push(n);
+            }
+            nfs.remove_trees(doomed, |removal| {
+                let numbers = by_path.get(&removal.path[..]).map(Vec::as_slice).unwrap_or_default();
+                match removal.outcome.into_result() {
+                    Ok(()) => numbers.iter().for_each(|n| gone[*n] = true),
+                    // After an interruption the summary speaks for all that was not begun.
+                    Err(ItemError::NotExecuted(_)) if tool.stopped() => {}
+                    Err(e) => numbers.iter().take(1).for_each(|n| queue[*n].complain(tool, &message::of(&e))),
+                }
+            })
+            .await;
+        }
+    }
+    gone
+}
