@@ -10,10 +10,14 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use landfast_client::untar::{FatalError, Report, Silent, Source, UntarOptions, run};
 use landfast_server::{Running, Server, ServerConfig};
-use landfast_volume::{Durability, OpenOptions, Volume};
+use landfast_volume::{Durability, OpenError, OpenOptions, Volume};
+
+/// The longest that a checkpoint of a server that has died keeps its locks.
+const LOCKED_MAX: Duration = Duration::from_secs(30);
 
 /// Whether the tests can run here: a volume needs root and a real filesystem.
 pub fn skipped() -> bool {
@@ -55,7 +59,7 @@ impl Rig {
     pub async fn start(&mut self, listen: SocketAddr) {
         let export = self.dir.path().join("data");
         let log = (self.durability == Durability::Log).then(|| self.dir.path().join("log"));
-        let (volume, recovery) = Volume::open(OpenOptions {
+        let options = OpenOptions {
             dir: export.clone(),
             log,
             log_mirror: None,
@@ -64,8 +68,17 @@ impl Rig {
             injected_flush: None,
             injected_log_flush: None,
             unprivileged: false,
-        })
-        .unwrap();
+        };
+        // A checkpoint may be under way that was so when the server before died.
+        let begin = Instant::now();
+        let (volume, recovery) = loop {
+            match Volume::open(options.clone()) {
+                Err(OpenError::DirInUse { .. } | OpenError::Log(_)) if begin.elapsed() < LOCKED_MAX => {
+                    tokio::task::yield_now().await;
+                }
+                opened => break opened.unwrap(),
+            }
+        };
         let lease_seconds = self.lease_seconds;
         let config =
             ServerConfig { workers: 4, lease_seconds, ..ServerConfig::new(volume, recovery, listen, export) };

@@ -15,12 +15,12 @@ use landfast_rpc::conn::{ConnConfig, Target};
 use landfast_rpc::{AuthSys, CallError, Credential, NoService};
 use landfast_server::limited::Limits;
 use landfast_server::{Restored, Running, Server, ServerConfig};
-use landfast_volume::{Durability, OpenOptions, Volume};
+use landfast_volume::{Durability, OpenError, OpenOptions, RecoveryReport, Volume};
 use landfast_xdr::{Bytes, Decode, Encode};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -97,7 +97,7 @@ impl Rig {
     pub async fn start(&mut self) -> Restored {
         let log = self.log.clone().unwrap_or_else(|| self.dir.path().join("log"));
         let log = (self.durability == Durability::Log).then_some(log);
-        let (volume, recovery) = Volume::open(OpenOptions {
+        let options = OpenOptions {
             dir: self.export(),
             log,
             log_mirror: None,
@@ -106,8 +106,8 @@ impl Rig {
             injected_flush: None,
             injected_log_flush: None,
             unprivileged: false,
-        })
-        .expect("the volume opens");
+        };
+        let (volume, recovery) = open_when_free(&options).await;
         let listen = SocketAddr::from(([127, 0, 0, 1], 0));
         let config = ServerConfig {
             lease_seconds: self.lease_seconds,
@@ -146,6 +146,20 @@ impl Rig {
 
     pub async fn client(&self, name: &[u8]) -> Client {
         Client::new(self.raw().await, name).await
+    }
+}
+
+/// Opens a volume that may be held for another moment: by a checkpoint that was under way when its server died, or by a program that another
+/// test is just starting, which has all descriptors until it runs.
+async fn open_when_free(options: &OpenOptions) -> (Volume, RecoveryReport) {
+    let begin = Instant::now();
+    loop {
+        match Volume::open(options.clone()) {
+            Err(OpenError::DirInUse { .. } | OpenError::Log(_)) if begin.elapsed() < PATIENCE => {
+                tokio::task::yield_now().await;
+            }
+            opened => return opened.expect("the volume opens"),
+        }
     }
 }
 

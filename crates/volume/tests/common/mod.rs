@@ -5,6 +5,7 @@ pub mod image;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use landfast_volume::{
     Attrs, ChangeInfo, CreateHow, Created, Cred, Durability, EntryDetail, Error, Node, NoteKeeper, OpenError,
@@ -68,8 +69,19 @@ pub fn tempdir_suits() -> bool {
     }
 }
 
+/// The longest that a checkpoint of a volume that was dropped keeps its locks.
+const LOCKED_MAX: Duration = Duration::from_secs(30);
+
 pub fn open(options: OpenOptions) -> (Volume, RecoveryReport) {
-    let (volume, report) = Volume::open(options).expect("open");
+    let begin = Instant::now();
+    let (volume, report) = loop {
+        match Volume::open(options.clone()) {
+            Err(OpenError::DirInUse { .. } | OpenError::Log(_)) if begin.elapsed() < LOCKED_MAX => {
+                std::thread::yield_now();
+            }
+            opened => break opened.expect("open"),
+        }
+    };
     volume.start(Arc::new(NoNotes)).expect("start");
     (volume, report)
 }
