@@ -127,7 +127,7 @@ pub struct LsArgs {
     #[arg(short = 'A', long, overrides_with = "all")]
     pub almost_all: bool,
     /// A line for each: mode, links, owner, group, size, time of modification, name
-    #[arg(short = 'l')]
+    #[arg(short = 'l', overrides_with_all = ["across", "commas"])]
     long: bool,
     /// As -l, with numbers for owners and groups
     #[arg(short = 'n', long = "numeric-uid-gid")]
@@ -136,11 +136,17 @@ pub struct LsArgs {
     #[arg(short = 'R', long)]
     pub recursive: bool,
     /// One name on a line (as when the output is no terminal)
-    #[arg(short = '1', overrides_with = "columns")]
-    pub single: bool,
+    #[arg(short = '1', overrides_with_all = ["columns", "across", "commas"])]
+    single: bool,
     /// Columns (as on a terminal)
-    #[arg(short = 'C', overrides_with = "single")]
-    pub columns: bool,
+    #[arg(short = 'C', overrides_with_all = ["single", "across", "commas"])]
+    columns: bool,
+    /// Columns, filled line by line
+    #[arg(short = 'x', overrides_with_all = ["single", "columns", "commas", "long"])]
+    across: bool,
+    /// Names in lines, with commas between them
+    #[arg(short = 'm', overrides_with_all = ["single", "columns", "across", "long"])]
+    commas: bool,
     /// The width of columns; 0: no limit
     #[arg(short = 'w', long, value_name = "COLS")]
     pub width: Option<usize>,
@@ -229,11 +235,17 @@ pub struct LsArgs {
     #[arg(short = 'i', long)]
     pub inode: bool,
     /// Names as they are, also on a terminal
-    #[arg(short = 'N', long)]
-    pub literal: bool,
+    #[arg(short = 'N', long, overrides_with_all = ["quote", "quote_name", "escape"])]
+    literal: bool,
     /// Names as a shell takes them, also in a pipe
-    #[arg(long, conflicts_with = "literal")]
-    pub quote: bool,
+    #[arg(long, overrides_with_all = ["literal", "quote_name", "escape"])]
+    quote: bool,
+    /// Names in double quotes, as in C
+    #[arg(short = 'Q', long, overrides_with_all = ["literal", "quote", "escape"])]
+    quote_name: bool,
+    /// What cannot be printed in names is escaped, as in C
+    #[arg(short = 'b', long, overrides_with_all = ["literal", "quote", "quote_name"])]
+    escape: bool,
     #[command(flatten)]
     pub common: Common,
 }
@@ -286,7 +298,55 @@ enum Colour {
     Auto,
 }
 
+/// How names are put on lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Layout {
+    /// One on a line.
+    Single,
+    /// Columns, filled downwards.
+    Down,
+    /// Columns, filled line by line.
+    Across,
+    /// With commas between them.
+    Commas,
+}
+
+/// How names are quoted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Quoting {
+    /// Not at all.
+    None,
+    /// As a shell takes them, where that is needed.
+    Shell,
+    /// As in C, in double quotes.
+    Quotes,
+    /// The same without the quotes.
+    Escapes,
+}
+
 impl LsArgs {
+    /// How names are put on lines, where these are no lines of their own (`-l`).
+    pub fn layout(&self, terminal: bool) -> Layout {
+        match (self.single, self.across, self.commas) {
+            (true, ..) => Layout::Single,
+            (_, true, _) => Layout::Across,
+            (.., true) => Layout::Commas,
+            _ if self.columns || terminal => Layout::Down,
+            _ => Layout::Single,
+        }
+    }
+
+    /// How names are quoted.
+    pub fn quoting(&self, terminal: bool) -> Quoting {
+        match (self.literal, self.quote_name, self.escape) {
+            (true, ..) => Quoting::None,
+            (_, true, _) => Quoting::Quotes,
+            (.., true) => Quoting::Escapes,
+            _ if self.quote || terminal => Quoting::Shell,
+            _ => Quoting::None,
+        }
+    }
+
     /// A line for each.
     pub fn in_lines(&self) -> bool {
         self.long || self.numeric || self.no_owner || self.long_without_group || self.full_time
@@ -348,6 +408,9 @@ pub struct StatArgs {
     /// The same without an end of line, and with \n, \t, \0 and so on
     #[arg(long, value_name = "FORMAT", overrides_with = "format")]
     pub printf: Option<String>,
+    /// A short line for each
+    #[arg(short = 't', long)]
+    pub terse: bool,
     #[command(flatten)]
     pub common: Common,
 }
@@ -371,17 +434,31 @@ pub struct DuArgs {
     #[arg(short = 'c', long)]
     pub total: bool,
     /// Sizes for people
-    #[arg(short = 'h', long, overrides_with_all = ["si", "kibibytes", "mebibytes"])]
+    #[arg(short = 'h', long, overrides_with_all = ["si", "kibibytes", "mebibytes", "block_size"])]
     pub human_readable: bool,
     /// The same with powers of 1000
-    #[arg(long, overrides_with_all = ["human_readable", "kibibytes", "mebibytes"])]
+    #[arg(long, overrides_with_all = ["human_readable", "kibibytes", "mebibytes", "block_size"])]
     pub si: bool,
     /// In blocks of 1024 bytes (as they are)
-    #[arg(short = 'k', overrides_with_all = ["human_readable", "si", "mebibytes"])]
+    #[arg(short = 'k', overrides_with_all = ["human_readable", "si", "mebibytes", "block_size"])]
     kibibytes: bool,
     /// In blocks of 1024 * 1024 bytes
-    #[arg(short = 'm', overrides_with_all = ["human_readable", "si", "kibibytes"])]
+    #[arg(short = 'm', overrides_with_all = ["human_readable", "si", "kibibytes", "block_size"])]
     pub mebibytes: bool,
+    /// In blocks of this many bytes: 512, 1M, M (then with M behind the number), ...
+    #[arg(
+        short = 'B',
+        long,
+        value_name = "SIZE",
+        overrides_with_all = ["human_readable", "si", "kibibytes", "mebibytes"]
+    )]
+    pub block_size: Option<String>,
+    /// Operands that are symbolic links are followed
+    #[arg(short = 'D', visible_short_alias = 'H', long)]
+    pub dereference_args: bool,
+    /// When the newest of all in it was changed last, or (atime, ctime) accessed, or its attributes changed
+    #[arg(long, value_name = "WORD", num_args = 0..=1, require_equals = true, default_missing_value = "mtime")]
+    pub time: Option<Time>,
     /// How many objects there are, not what they take
     #[arg(long)]
     pub inodes: bool,

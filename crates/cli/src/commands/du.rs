@@ -1,12 +1,13 @@
 //! `landfast du`, as GNU's: what objects take on the server's disks, those with several names counted once.
 
-use super::args::DuArgs;
+use super::args::{DuArgs, Time};
 use super::tool::{self, Tool};
-use super::visit::{Visit, in_order};
+use super::visit::{How, Visit, in_order};
 use super::{meta_json, quote, show};
 use crate::exit::Exit;
-use landfast_client::fs::{Meta, WalkOptions};
+use landfast_client::fs::Meta;
 use landfast_client::glob;
+use landfast_nfs::v4::NfsTime;
 use serde_json::json;
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -35,7 +36,61 @@ pub fn run(args: DuArgs) -> Exit {
             return Exit::Partly;
         }
     };
-    tool::run("du", args.common, move |tool| add_up(tool, args, threshold))
+    let blocks = match args.block_size.as_deref().map(|text| (text, Blocks::parse(text))) {
+        None => Blocks { bytes: if args.mebibytes { 1 << 20 } else { 1 << 10 }, unit: String::new() },
+        Some((_, Some(blocks))) => blocks,
+        Some((text, None)) => {
+            let suffix = if text.starts_with(|c: char| c.is_ascii_digit()) { "suffix in " } else { "" };
+            eprintln!("du: invalid {suffix}-B argument {}", quote::shown(text.as_bytes()));
+            return Exit::Partly;
+        }
+    };
+    tool::run("du", args.common, move |tool| add_up(tool, args, threshold, blocks))
+}
+
+/// `NUMBER[UNIT]`, units as in GNU's sizes; `nothing`: what no number is.
+fn bytes_of(text: &str, nothing: u64) -> Option<u64> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let (letter, base) = match unit.as_bytes() {
+        [] => (b'B', 1024),
+        [letter] | [letter, b'i', b'B'] => (*letter, 1024),
+        [letter, b'B'] => (*letter, 1000),
+        _ => return None,
+    };
+    let power = match letter {
+        b'B' if unit.is_empty() => 0,
+        letter => 1 + b"KMGTPE".iter().position(|known| *known == letter.to_ascii_uppercase())?,
+    };
+    let number = match number {
+        "" if nothing > 0 && power > 0 => nothing,
+        number => number.parse().ok()?,
+    };
+    number.checked_mul(u64::pow(base, power as u32))
+}
+
+/// In what sizes are told.
+#[derive(Debug, PartialEq, Eq)]
+struct Blocks {
+    bytes: u64,
+    /// What stands behind each number.
+    unit: String,
+}
+
+impl Blocks {
+    /// As behind `-B`.
+    fn parse(text: &str) -> Option<Blocks> {
+        let bytes = bytes_of(text, 1).filter(|bytes| *bytes > 0)?;
+        let unit = match text.as_bytes() {
+            [first, ..] if first.is_ascii_digit() => String::new(),
+            [_, b'B'] if bytes == 1000 => "kB".to_owned(),
+            [first, rest @ ..] => {
+                format!("{}{}", first.to_ascii_uppercase() as char, String::from_utf8_lossy(rest))
+            }
+            [] => return None,
+        };
+        Some(Blocks { bytes, unit })
+    }
 }
 
 /// `--threshold`.
@@ -49,19 +104,7 @@ impl Threshold {
     /// `[-]NUMBER[UNIT]`, units as in GNU's sizes.
     fn parse(text: &str) -> Option<Threshold> {
         let (most, text) = text.strip_prefix('-').map_or((false, text), |text| (true, text));
-        let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-        let (number, unit) = text.split_at(digits);
-        let (letter, base) = match unit.as_bytes() {
-            [] => (b'B', 1024),
-            [letter] | [letter, b'i', b'B'] => (*letter, 1024),
-            [letter, b'B'] => (*letter, 1000),
-            _ => return None,
-        };
-        let power = match letter {
-            b'B' if unit.is_empty() => 0,
-            letter => 1 + b"KMGTPE".iter().position(|known| *known == letter.to_ascii_uppercase())?,
-        };
-        let number = number.parse::<u64>().ok()?.checked_mul(u64::pow(base, power as u32))?;
+        let number = bytes_of(text, 0)?;
         match most {
             true => (number > 0).then_some(Threshold::Most(number)),
             false => Some(Threshold::Least(number)),
@@ -84,11 +127,14 @@ struct Level {
     own: u64,
     /// What directories in it are.
     below: u64,
+    /// The newest time of those that `own` is of, and of those in `below`.
+    own_time: NfsTime,
+    below_time: NfsTime,
     /// It was counted before, or is left out: nothing of it counts.
     skipped: bool,
 }
 
-async fn add_up(mut tool: Tool, args: DuArgs, threshold: Option<Threshold>) -> Tool {
+async fn add_up(mut tool: Tool, args: DuArgs, threshold: Option<Threshold>, blocks: Blocks) -> Tool {
     let operands = tool.places(&args.urls, "cannot access", Exit::Partly).await;
     // What lies in another operand counts once.
     let all_once = args.urls.len() > 1;
@@ -96,6 +142,7 @@ async fn add_up(mut tool: Tool, args: DuArgs, threshold: Option<Threshold>) -> T
     let mut seen: HashSet<(u64, u64, u64)> = HashSet::new();
     let mut stack: Vec<Level> = Vec::new();
     let (mut total, mut objects) = (0, 0);
+    let mut newest = NEVER;
     // The filesystem of an operand.
     let mut filesystem = None;
     let shows = |bytes| threshold.is_none_or(|threshold| threshold.lets(bytes));
@@ -118,32 +165,48 @@ async fn add_up(mut tool: Tool, args: DuArgs, threshold: Option<Threshold>) -> T
                 (false, true) => meta.size,
                 (false, false) => meta.used,
             };
+            let time = match (skipped, args.time) {
+                (true, _) => NEVER,
+                (_, Some(Time::Atime)) => meta.accessed,
+                (_, Some(Time::Ctime)) => meta.changed,
+                _ => meta.modified,
+            };
             total += bytes;
+            newest = newest.max(time);
             if walked {
                 let (path, meta) = (path.to_vec(), meta.clone());
-                stack.push(Level { path, meta, own: bytes, below: 0, skipped });
+                let (own_time, below_time) = (time, NEVER);
+                stack.push(Level { path, meta, own: bytes, below: 0, own_time, below_time, skipped });
                 return;
             }
             if let Some(level) = stack.last_mut() {
                 level.own += bytes;
+                level.own_time = level.own_time.max(time);
             }
             if !skipped && (depth == 0 || (args.all && depth <= depth_shown)) && shows(bytes) {
-                say(tool, &args, path, meta, bytes);
+                say(tool, (&args, &blocks), path, meta, (bytes, time));
             }
         }
         Visit::Unlisted => {}
         Visit::Left => {
-            let Some(Level { path, meta, own, below, skipped }) = stack.pop() else { return };
+            let Some(level) = stack.pop() else { return };
+            let Level { path, meta, own, below, own_time, below_time, skipped } = level;
+            let all_time = own_time.max(below_time);
             if let Some(level) = stack.last_mut() {
                 level.below += own + below;
+                level.below_time = level.below_time.max(all_time);
             }
-            let bytes = if args.separate_dirs { own } else { own + below };
+            let (bytes, time) = match args.separate_dirs {
+                true => (own, own_time),
+                false => (own + below, all_time),
+            };
             if !skipped && stack.len() <= depth_shown && shows(bytes) {
-                say(tool, &args, &path, &meta, bytes);
+                say(tool, (&args, &blocks), &path, &meta, (bytes, time));
             }
         }
     };
-    in_order(&mut tool, operands, "cannot access", WalkOptions::default(), |tool, visit| {
+    let how = How { follow: args.dereference_args, ..How::default() };
+    in_order(&mut tool, operands, "cannot access", how, |tool, visit| {
         each(tool, visit);
         ControlFlow::Continue(())
     })
@@ -152,7 +215,7 @@ async fn add_up(mut tool: Tool, args: DuArgs, threshold: Option<Threshold>) -> T
         if tool.json() {
             tool.print_object(&json!({ "total": true, "bytes": total }));
         } else {
-            let line = format!("{}\ttotal{}", size(&args, total), end(&args));
+            let line = format!("{}\t{}total{}", size(&args, &blocks, total), time(&args, newest), end(&args));
             tool.print(line.as_bytes());
         }
     }
@@ -167,15 +230,26 @@ fn is_excluded(patterns: &[String], path: &[u8]) -> bool {
     !patterns.is_empty() && (like(path) || after.any(|end| !end.starts_with(b"/") && like(end)))
 }
 
-fn size(args: &DuArgs, bytes: u64) -> String {
+/// Before all times of objects.
+const NEVER: NfsTime = NfsTime { seconds: i64::MIN, nseconds: 0 };
+
+/// What stands between a size and a path.
+fn time(args: &DuArgs, time: NfsTime) -> String {
+    match args.time {
+        None => String::new(),
+        Some(_) => format!("{}\t", show::iso_time(time)),
+    }
+}
+
+fn size(args: &DuArgs, blocks: &Blocks, bytes: u64) -> String {
     if args.human_readable {
         show::human(bytes)
     } else if args.si {
         show::si(bytes)
-    } else if args.bytes || args.inodes {
+    } else if args.inodes || args.bytes && args.block_size.is_none() {
         bytes.to_string()
     } else {
-        bytes.div_ceil(if args.mebibytes { 1 << 20 } else { 1 << 10 }).to_string()
+        format!("{}{}", bytes.div_ceil(blocks.bytes), blocks.unit)
     }
 }
 
@@ -183,19 +257,44 @@ fn end(args: &DuArgs) -> char {
     if args.null { '\0' } else { '\n' }
 }
 
-fn say(tool: &mut Tool, args: &DuArgs, path: &[u8], meta: &Meta, bytes: u64) {
+fn say(
+    tool: &mut Tool,
+    (args, blocks): (&DuArgs, &Blocks),
+    path: &[u8],
+    meta: &Meta,
+    (bytes, newest): (u64, NfsTime),
+) {
     if tool.json() {
         let mut object = meta_json(path, meta);
         object["bytes"] = json!(bytes);
         tool.print_object(&object);
     } else {
-        tool.print(&[size(args, bytes).as_bytes(), b"\t", path, &[end(args) as u8]].concat());
+        let (size, time) = (size(args, blocks, bytes), time(args, newest));
+        tool.print(&[size.as_bytes(), b"\t", time.as_bytes(), path, &[end(args) as u8]].concat());
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn blocks_are_sizes_of_gnu() {
+        let blocks = |bytes, unit: &str| Some(Blocks { bytes, unit: unit.to_owned() });
+        for (text, wanted) in [
+            ("512", blocks(512, "")),
+            ("1M", blocks(1 << 20, "")),
+            ("M", blocks(1 << 20, "M")),
+            ("k", blocks(1 << 10, "K")),
+            ("KB", blocks(1000, "kB")),
+            ("MiB", blocks(1 << 20, "MiB")),
+            ("0", None),
+            ("", None),
+            ("x", None),
+        ] {
+            assert_eq!(Blocks::parse(text), wanted, "{text}");
+        }
+    }
 
     #[test]
     fn thresholds_are_sizes_of_gnu() {

@@ -1,6 +1,6 @@
 //! `landfast ls`, as GNU's. Names are in the order of their bytes, as in the C locale.
 
-use super::args::{LsArgs, Sort, Time, TimeStyle};
+use super::args::{Layout, LsArgs, Quoting, Sort, Time, TimeStyle};
 use super::operand::{Operand, Place};
 use super::show::{self, Names};
 use super::tool::{self, Tool};
@@ -234,7 +234,11 @@ impl Job<'_, '_> {
                 tool.print(b"\n");
             }
             if self.headed {
-                let name = if self.look.quoted { quote::if_needed(&path) } else { path.clone() };
+                let name = match self.look.quoting {
+                    // Spaces are escaped in names, not in paths.
+                    Quoting::Escapes => quote::escaped(&path),
+                    _ => self.look.name(&path),
+                };
                 tool.print(&[&name[..], b":\n"].concat());
             }
         }
@@ -247,8 +251,10 @@ impl Job<'_, '_> {
 struct Look<'a> {
     args: &'a LsArgs,
     long: bool,
-    quoted: bool,
-    columns: Option<usize>,
+    quoting: Quoting,
+    layout: Layout,
+    /// Of a line; 0: no limit.
+    width: usize,
     now: NfsTime,
     names: Names,
 }
@@ -262,9 +268,9 @@ impl<'a> Look<'a> {
         Look {
             args,
             long,
-            quoted: !args.literal && (args.quote || terminal),
-            columns: (!long && !args.single && (args.columns || terminal))
-                .then(|| width.unwrap_or(COLUMNS_DEFAULT)),
+            quoting: args.quoting(terminal),
+            layout: args.layout(terminal),
+            width: width.unwrap_or(COLUMNS_DEFAULT),
             now: NfsTime { seconds: now.as_secs().cast_signed(), nseconds: now.subsec_nanos() },
             names: Names::new(args.numeric),
         }
@@ -343,7 +349,17 @@ impl<'a> Look<'a> {
     }
 
     fn name(&self, name: &[u8]) -> Vec<u8> {
-        if self.quoted { quote::if_needed(name) } else { name.to_vec() }
+        match self.quoting {
+            Quoting::None => name.to_vec(),
+            Quoting::Shell => quote::if_needed(name),
+            Quoting::Quotes => quote::in_c(name, true),
+            Quoting::Escapes => quote::in_c(name, false),
+        }
+    }
+
+    /// Whether names that need no quotes stand as if they had some.
+    fn indents(&self, all: &[Shown]) -> bool {
+        self.quoting == Quoting::Shell && all.iter().any(|s| self.name(&s.name) != s.name)
     }
 
     fn size(&self, bytes: u64) -> String {
@@ -380,8 +396,9 @@ fn show_all(tool: &mut Tool, look: &mut Look<'_>, mut all: Vec<Shown>, dir: Opti
         } else {
             0
         };
-        let some_quoted =
-            look.quoted && look.columns.is_some() && all.iter().any(|s| look.name(&s.name) != s.name);
+        let in_columns = matches!(look.layout, Layout::Down | Layout::Across);
+        let some_quoted = in_columns && look.indents(&all);
+        let (width, blocks) = if look.layout == Layout::Commas { (0, 0) } else { (width, blocks) };
         let names: Vec<Vec<u8>> = all
             .iter()
             .map(|s| {
@@ -401,9 +418,13 @@ fn show_all(tool: &mut Tool, look: &mut Look<'_>, mut all: Vec<Shown>, dir: Opti
                 out
             })
             .collect();
-        match look.columns {
-            Some(width) => columns(&mut out, &names, width),
-            None => names.iter().for_each(|name| out.extend_from_slice(&[&name[..], b"\n"].concat())),
+        match look.layout {
+            Layout::Down => columns(&mut out, &names, look.width, false),
+            Layout::Across => columns(&mut out, &names, look.width, true),
+            Layout::Commas => commas(&mut out, &names, look.width),
+            Layout::Single => {
+                names.iter().for_each(|name| out.extend_from_slice(&[&name[..], b"\n"].concat()))
+            }
         }
     }
     tool.print(&out);
@@ -443,7 +464,7 @@ fn long(out: &mut Vec<u8>, look: &mut Look<'_>, all: &[Shown], total: bool) {
     let minor = widest(&|r| r.device.as_ref().map_or(0, |d| d.1.len()));
     let sizes = widest(&|r| if r.device.is_some() { 0 } else { r.size.len() });
     let size = if major > 0 { sizes.max(major + 2 + minor) } else { sizes };
-    let some_quoted = look.quoted && all.iter().any(|s| look.name(&s.name) != s.name);
+    let some_quoted = look.indents(all);
     for (s, row) in all.iter().zip(rows) {
         if look.args.inode {
             out.extend_from_slice(format!("{:>inode$} ", row.inode).as_bytes());
@@ -507,15 +528,38 @@ fn width_of(text: &[u8]) -> usize {
     String::from_utf8_lossy(text).chars().count()
 }
 
-/// As many columns as fit, filled downwards, two spaces between them.
-fn columns(out: &mut Vec<u8>, names: &[Vec<u8>], width: usize) {
+/// Commas between names, as many on a line as fit.
+fn commas(out: &mut Vec<u8>, names: &[Vec<u8>], width: usize) {
+    let mut at = 0;
+    for (n, name) in names.iter().enumerate() {
+        let len = if width == 0 { 0 } else { width_of(name) };
+        if n > 0 {
+            let fits = width == 0 || at + len + 2 < width;
+            out.extend_from_slice(if fits { b", " } else { b",\n" });
+            at = if fits { at + 2 } else { 0 };
+        }
+        out.extend_from_slice(name);
+        at += len;
+    }
+    if !names.is_empty() {
+        out.push(b'\n');
+    }
+}
+
+/// As many columns as fit, filled downwards or (`across`) line by line, two spaces between them.
+fn columns(out: &mut Vec<u8>, names: &[Vec<u8>], width: usize, across: bool) {
     let widths: Vec<usize> = names.iter().map(|name| width_of(name)).collect();
     let layout = |columns: usize| {
         let rows = names.len().div_ceil(columns);
-        let of_columns: Vec<usize> = widths
-            .chunks(rows.max(1))
-            .map(|column| column.iter().max().copied().unwrap_or_default())
-            .collect();
+        let of_columns: Vec<usize> = match across {
+            true => (0..columns.min(names.len()))
+                .map(|n| widths.iter().skip(n).step_by(columns).max().copied().unwrap_or_default())
+                .collect(),
+            false => widths
+                .chunks(rows.max(1))
+                .map(|column| column.iter().max().copied().unwrap_or_default())
+                .collect(),
+        };
         (rows, of_columns)
     };
     let most = names.len().min(if width == 0 { names.len() } else { width / 3 }).max(1);
@@ -528,7 +572,7 @@ fn columns(out: &mut Vec<u8>, names: &[Vec<u8>], width: usize) {
         let mut at = 0;
         let mut start = 0;
         for (column, column_width) in of_columns.iter().enumerate() {
-            let n = column * rows + row;
+            let n = if across { row * of_columns.len() + column } else { column * rows + row };
             let (Some(name), Some(own)) = (names.get(n), widths.get(n)) else { break };
             // The gap before it, in tabs and spaces as GNU's ls.
             indent(out, at, start);

@@ -62,6 +62,24 @@ pub fn escaped(name: &[u8]) -> Vec<u8> {
     out
 }
 
+/// With backslashes as in C, within double quotes or (`ls -b`) without: then spaces are escaped, too.
+#[must_use]
+pub fn in_c(name: &[u8], quotes: bool) -> Vec<u8> {
+    let mark: &[u8] = if quotes { b"\"" } else { b"" };
+    let mut out = mark.to_vec();
+    for piece in pieces(name) {
+        match piece {
+            Piece::Shown(b"\\") => out.extend_from_slice(b"\\\\"),
+            Piece::Shown(b"\"") if quotes => out.extend_from_slice(b"\\\""),
+            Piece::Shown(b" ") if !quotes => out.extend_from_slice(b"\\ "),
+            Piece::Shown(text) => out.extend_from_slice(text),
+            Piece::Hidden(byte) => escape(byte, &mut out),
+        }
+    }
+    out.extend_from_slice(mark);
+    out
+}
+
 fn escape(byte: u8, out: &mut Vec<u8>) {
     out.push(b'\\');
     match byte {

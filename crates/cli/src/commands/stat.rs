@@ -18,6 +18,8 @@ const PLAIN: &str = "Device: %Hd,%Ld\tInode: %-10i  Links: %h\n";
 const DEVICE: &str = "Device: %Hd,%Ld\tInode: %-10i  Links: %-5h Device type: %Hr,%Lr\n";
 const END: &str = "Access: (%04a/%10.10A)  Uid: (%5u/%8U)   Gid: (%5g/%8G)\nAccess: %x\nModify: %y\nChange: %z\n Birth: %w\n";
 
+const TERSE: &str = "%n %s %b %f %u %g %D %i %h %t %T %X %Y %Z %W %o\n";
+
 /// Shows.
 pub fn run(args: StatArgs) -> Exit {
     tool::run("stat", args.common, |tool| show_all(tool, args))
@@ -58,6 +60,7 @@ async fn show_all(mut tool: Tool, args: StatArgs) -> Tool {
         let line = match (&args.printf, &args.format) {
             (Some(format), _) => format_as(format, &mut object, true),
             (None, Some(format)) => [format_as(format, &mut object, false), b"\n".to_vec()].concat(),
+            (None, None) if args.terse => format_as(TERSE, &mut object, false),
             (None, None) => {
                 object.quoted = false;
                 let device = matches!(meta.kind, Some(FileType::Blk | FileType::Chr));
@@ -180,6 +183,9 @@ fn value(letter: char, half: Option<char>, object: &mut Shown<'_>) -> Option<Val
         },
         ('d', Some('H')) => Value::Number(meta.fsid.major),
         ('d', Some('L')) => Value::Number(meta.fsid.minor),
+        // As the device would be in one number, where there are two.
+        ('d', None) => Value::Number(meta.fsid.major << 8 | meta.fsid.minor & 0xff),
+        ('D', None) => Value::Hex(meta.fsid.major << 8 | meta.fsid.minor & 0xff),
         ('r' | 't', Some('H')) => Value::Number(meta.rdev.0.into()),
         ('r' | 'T', Some('L')) => Value::Number(meta.rdev.1.into()),
         ('t', None) => Value::Hex(meta.rdev.0.into()),

@@ -44,16 +44,25 @@ struct Top {
     text: Option<Bytes>,
 }
 
+/// How operands are visited.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct How {
+    /// Operands that are symbolic links are what these lead to.
+    pub follow: bool,
+    /// How what is below them is walked.
+    pub walk: WalkOptions,
+}
+
 /// Visits, until `each` breaks. What cannot be reached or listed is told: `missing` is what is said of an operand (`cannot access`).
 pub async fn in_order(
     tool: &mut Tool,
     operands: Vec<(Operand, Place)>,
     missing: &str,
-    options: WalkOptions,
+    How { follow, walk: options }: How,
     mut each: impl FnMut(&mut Tool, Visit<'_>) -> ControlFlow<()>,
 ) {
     let places: Vec<Place> = operands.iter().map(|(_, place)| place.clone()).collect();
-    let found = tool.servers.look_into(&places, false).await;
+    let found = tool.servers.look_into(&places, follow).await;
     let mut tops: Vec<Top> = Vec::new();
     for ((operand, place), found) in operands.into_iter().zip(found) {
         match found {

@@ -14,7 +14,7 @@ mod regex;
 
 use super::args::{Common, FindArgs};
 use super::tool::{self, Tool};
-use super::visit::{Visit, in_order};
+use super::visit::{How, Visit, in_order};
 use super::{message, meta_json, owners, quote};
 use crate::exit::Exit;
 use crate::sys;
@@ -95,8 +95,9 @@ async fn search(mut tool: Tool, urls: Vec<String>, query: Query) -> Tool {
     if query.deletes {
         tool.stop_on_signals();
     }
-    let options = WalkOptions { depth_max: depth_below, texts: query.texts, ..WalkOptions::default() };
-    in_order(&mut tool, operands, "", options, |tool, visit| search.visit(tool, visit)).await;
+    let walk = WalkOptions { depth_max: depth_below, texts: query.texts, ..WalkOptions::default() };
+    in_order(&mut tool, operands, "", How { walk, follow: false }, |tool, visit| search.visit(tool, visit))
+        .await;
     // Of what is left nothing can end a search that is over.
     let _ = search.flush(&mut tool);
     match query.deletes {
