@@ -218,6 +218,19 @@ fn every_command(version: &str, must: bool, mood: impl Fn() -> Box<dyn Mood>) {
     // What removes.
     let end = run(&["mkdir", "-p", &url("x/y/z")]);
     assert!(if end.code == Some(0) { rig.at("x/y/z").is_dir() } else { !must }, "mkdir: {end:?}");
+    let end = run(&["find", &url("c"), "-name", "file*", "-delete", "-printf", "%f\\n"]);
+    let left: Vec<PathBuf> =
+        names(&rig.at("c")).into_iter().filter(|name| path(name).contains("/file")).collect();
+    assert!(end.code == Some(0) || !must && !end.err.is_empty(), "find -delete: {end:?}");
+    assert!(end.code != Some(0) || left.is_empty(), "find -delete: {left:?}");
+    let said: BTreeSet<String> = end.text().lines().map(str::to_owned).collect();
+    for name in left {
+        // It, or a directory that it is in, which could not be listed.
+        let mut above = name.ancestors().map(|n| format!("/c/{}'", path(n)).replace("/'", "'"));
+        let named = above.any(|n| end.errors().contains(&n));
+        let own = name.file_name().and_then(OsStr::to_str).expect("a name");
+        assert!(named && !said.contains(own), "find -delete: {}: {end:?}", name.display());
+    }
     let before: BTreeSet<PathBuf> = names(&rig.at("d")).into_iter().collect();
     let end = run(&["rm", "-r", &url("d")]);
     match end.code {
