@@ -14,9 +14,13 @@ pub(super) const OBJECT_SYNCHRONOUS_MAX: u64 = 7;
 pub(super) const COMPOUND_SYNCHRONOUS: u64 = 3;
 
 /// What making a file costs processors at the least, in seconds, whatever else is waited for: the system calls for its name, data and
-/// attributes at the server, and its share of a COMPOUND at both ends. In `landfast lab run predicted` untar of 2,000 files over a round trip of
-/// 0.2 ms onto a log of 0.05 ms takes so much longer for each than its waits.
-pub(super) const FILE_WORK_S: f64 = 26e-6;
+/// attributes at the server, and its share of a COMPOUND. In `landfast lab run predicted` untar of 2,000 files, four COMPOUNDs under way, over a round
+/// trip of 1 ms onto a log of 0.05 ms takes so much longer for each than its waits.
+pub(super) const FILE_WORK_S: f64 = 29e-6;
+
+/// The same for what the two ends do one after the other where one COMPOUND is under way at a time, and beside each other otherwise: untar
+/// of as many files over a round trip of 0.2 ms.
+pub(super) const FILE_IN_TURN_S: f64 = 7e-6;
 
 /// Round trips that Landfast's `untar` waits for from its start to its end, beside those for files, TCP's among them: on a Landfast server, and
 /// on others (`landfast lab run client-round-trips` holds it to them). How many of them are for what has to be stable: the session, the

@@ -24,8 +24,8 @@ pub use job::{Calls, Job, Looks, Manner, Tree, Version, WRITE_BYTES};
 use crate::shares::Shares;
 use crate::terms::Terms;
 use change::{
-    COMPOUND_SYNCHRONOUS, FILE_WORK_S, OBJECT_CALLS_MAX, OBJECT_SYNCHRONOUS_MAX, SESSION_SYNCHRONOUS,
-    SESSION_WAITS, SESSION_WAITS_ELSEWHERE,
+    COMPOUND_SYNCHRONOUS, FILE_IN_TURN_S, FILE_WORK_S, OBJECT_CALLS_MAX, OBJECT_SYNCHRONOUS_MAX,
+    SESSION_SYNCHRONOUS, SESSION_WAITS, SESSION_WAITS_ELSEWHERE,
 };
 use serde::{Deserialize, Serialize};
 
@@ -273,7 +273,8 @@ impl Plan {
         let t = &self.terms;
         let streams = self.streams.min(self.parts).max(1.0);
         let rtt = self.waits * t.round_trip_s / streams;
-        let server = (self.worked * t.server_s / streams).max(self.files * FILE_WORK_S);
+        let in_turn = if self.compounds && streams <= 1.0 { FILE_IN_TURN_S } else { 0.0 };
+        let server = (self.worked * t.server_s / streams).max(self.files * (FILE_WORK_S + in_turn));
         let client = self.client(streams);
         let mut persistence = 0.0;
         if self.synchronous > 0.0 && t.persistence_s > 0.0 {
