@@ -85,7 +85,7 @@ pub fn run(options: &Options) -> Result<ExitCode, String> {
             folded::check(&binary.to_string_lossy(), dir.path(), &url)
         });
     }
-    done.map_err(|e| format!("{e}\n{}", guest.console()))?;
+    done.map_err(|e| format!("{e}\n{}{}", knfsd::stands(&hardware), guest.console()))?;
     // Where the filesystem clones, nothing is copied.
     if folds && !options.small && options.vers.contains(&Vers::V4_2) {
         let (binary, fs) = (&binary.to_string_lossy(), &options.fs);

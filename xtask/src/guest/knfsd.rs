@@ -1,9 +1,11 @@
 //! A guest whose kernel serves the filesystem on its scratch disk.
 
+use std::io::ErrorKind;
+use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use super::image::Image;
-use super::machine::{Hardware, Machine};
+use super::machine::{Hardware, Machine, NETWORK_STANDS};
 use super::recipe::Vers;
 
 /// What the guest runs to serve.
@@ -11,6 +13,11 @@ const SERVE: &str = include_str!("../../guest/verify-serve.sh");
 
 /// How long it may take.
 const LIMIT: Duration = Duration::from_secs(300);
+
+const NFS_PORT: u16 = 2049;
+
+/// How long a guest whose network works may take to let somebody connect.
+const CONNECT_LIMIT: Duration = Duration::from_secs(20);
 
 /// Boots one, which serves `fs` with these export options.
 pub fn boot(image: &Image, hardware: &Hardware, fs: &str, exports: &str) -> Result<Machine, String> {
@@ -24,6 +31,19 @@ pub fn boot(image: &Image, hardware: &Hardware, fs: &str, exports: &str) -> Resu
             String::from_utf8_lossy(&said),
             guest.console()
         )),
+    }
+}
+
+/// [`NETWORK_STANDS`] and a line's end, or nothing: where no frame comes to it any more its kernel cannot tell. It takes
+/// connections whatever its server does.
+pub fn stands(hardware: &Hardware) -> String {
+    let address = hardware.link.as_ref().and_then(|link| link.address.split('/').next()?.parse().ok());
+    let connect = |address| TcpStream::connect_timeout(&SocketAddr::new(address, NFS_PORT), CONNECT_LIMIT);
+    match address.map(connect) {
+        Some(Err(e)) if matches!(e.kind(), ErrorKind::TimedOut | ErrorKind::HostUnreachable) => {
+            format!("{NETWORK_STANDS}\n")
+        }
+        _ => String::new(),
     }
 }
 

@@ -194,7 +194,8 @@ fn mkdir_makes_what_gnu_mkdir_makes_and_says_the_same() {
 fn the_examples_of_the_manual_work() {
     let Some(rig) = Rig::new() else { return };
     rig.shell(
-        "mkdir -p src home/ann home/bob etc work build; touch src/Makefile build/x; echo hello > etc/motd",
+        "mkdir -p src home/ann home/bob etc work build tmp; touch src/Makefile build/x tmp/new; echo hello > etc/motd
+         touch -d '31 days ago' tmp/old",
     );
     // What the examples have on this machine.
     shell_in(rig.dir.path(), "mkdir -p home/ann/mail; echo hi > home/ann/mail/1");
@@ -214,6 +215,7 @@ fn the_examples_of_the_manual_work() {
     }
     assert!(count >= 8, "{count} examples");
     assert!(!rig.at("build").exists() && !rig.at("work/a").exists() && rig.at("work").exists());
+    assert!(!rig.at("tmp/old").exists() && rig.at("tmp/new").exists());
 }
 
 /// `rm` of GNU's and of ours on `w/NAME`s, as made by a script, each with these answers on its standard input: what was said, and
