@@ -51,32 +51,28 @@ pub fn shown(name: &[u8]) -> String {
 /// Without quotes, with backslashes as in C: as GNU tar shows names.
 #[must_use]
 pub fn escaped(name: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(name.len());
-    for piece in pieces(name) {
-        match piece {
-            Piece::Shown(b"\\") => out.extend_from_slice(b"\\\\"),
-            Piece::Shown(text) => out.extend_from_slice(text),
-            Piece::Hidden(byte) => escape(byte, &mut out),
-        }
-    }
-    out
+    backslashed(name, b"\\")
 }
 
 /// With backslashes as in C, within double quotes or (`ls -b`) without: then spaces are escaped, too.
 #[must_use]
 pub fn in_c(name: &[u8], quotes: bool) -> Vec<u8> {
-    let mark: &[u8] = if quotes { b"\"" } else { b"" };
-    let mut out = mark.to_vec();
+    match quotes {
+        true => [b"\"", &backslashed(name, b"\\\"")[..], b"\""].concat(),
+        false => backslashed(name, b"\\ "),
+    }
+}
+
+/// With a backslash before each of `marked`, and instead of what cannot be shown.
+fn backslashed(name: &[u8], marked: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(name.len());
     for piece in pieces(name) {
         match piece {
-            Piece::Shown(b"\\") => out.extend_from_slice(b"\\\\"),
-            Piece::Shown(b"\"") if quotes => out.extend_from_slice(b"\\\""),
-            Piece::Shown(b" ") if !quotes => out.extend_from_slice(b"\\ "),
+            Piece::Shown([byte]) if marked.contains(byte) => out.extend([b'\\', *byte]),
             Piece::Shown(text) => out.extend_from_slice(text),
             Piece::Hidden(byte) => escape(byte, &mut out),
         }
     }
-    out.extend_from_slice(mark);
     out
 }
 

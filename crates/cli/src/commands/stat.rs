@@ -4,7 +4,7 @@ use super::args::StatArgs;
 use super::operand::Place;
 use super::show::{self, Names};
 use super::tool::{self, Tool};
-use super::value::{Value, number};
+use super::value::{Spec, Value};
 use super::{kind_name, message, meta_json, mode, quote};
 use crate::exit::Exit;
 use landfast_client::fs::{Meta, Owner};
@@ -95,13 +95,7 @@ fn format_as(format: &str, object: &mut Shown<'_>, escapes: bool) -> Vec<u8> {
             rest = unescaped(rest, &mut out);
             continue;
         }
-        let flags_len = rest.find(|c| !"-0+# '".contains(c)).unwrap_or(rest.len());
-        let (flags, after) = rest.split_at(flags_len);
-        let (width, after) = number(after);
-        let (dot, (precision, after)) = match after.strip_prefix('.') {
-            Some(after) => (true, number(after)),
-            None => (false, (None, after)),
-        };
+        let (spec, after) = Spec::parse(rest, "-0+# '");
         let half = after.chars().next().filter(|c| matches!(c, 'H' | 'L'));
         let after = if half.is_some() { &after[1..] } else { after };
         let Some(letter) = after.chars().next() else {
@@ -113,8 +107,7 @@ fn format_as(format: &str, object: &mut Shown<'_>, escapes: bool) -> Vec<u8> {
             out.push(b'?');
             continue;
         };
-        let precision = dot.then_some(precision);
-        value.put(&mut out, flags, width.unwrap_or_default(), precision);
+        value.put(&mut out, &spec);
     }
     out.extend_from_slice(rest.as_bytes());
     out

@@ -18,9 +18,32 @@ pub enum Value {
     Time(NfsTime),
 }
 
+/// What stands between `%` and a letter.
+#[derive(Debug)]
+pub struct Spec {
+    flags: String,
+    width: usize,
+    /// Whether there is a dot, and what is behind it.
+    precision: Option<Option<usize>>,
+}
+
+impl Spec {
+    /// What a format has here; what follows it. `flags`: those that there are.
+    pub fn parse<'a>(text: &'a str, flags: &str) -> (Spec, &'a str) {
+        let (flags, rest) = text.split_at(text.find(|c| !flags.contains(c)).unwrap_or(text.len()));
+        let (width, rest) = number(rest);
+        let (precision, rest) = match rest.strip_prefix('.').map(number) {
+            Some((precision, rest)) => (Some(precision), rest),
+            None => (None, rest),
+        };
+        (Spec { flags: flags.to_owned(), width: width.unwrap_or_default(), precision }, rest)
+    }
+}
+
 impl Value {
-    /// Printed as by printf(3): flags that mean nothing there are ignored. `precision`: whether there is a dot, and what is behind it.
-    pub fn put(self, out: &mut Vec<u8>, flags: &str, width: usize, precision: Option<Option<usize>>) {
+    /// Printed as by printf(3): flags that mean nothing there are ignored.
+    pub fn put(self, out: &mut Vec<u8>, spec: &Spec) {
+        let Spec { flags, width, precision } = spec;
         let has = |flag: char| flags.contains(flag);
         let plus = |negative: bool| match (negative, has('+'), has(' ')) {
             (true, ..) => "-",
@@ -84,7 +107,7 @@ pub fn seconds(time: NfsTime, digits: usize) -> (bool, String) {
 }
 
 /// Digits at the start, if there are any that make sense.
-pub fn number(text: &str) -> (Option<usize>, &str) {
+fn number(text: &str) -> (Option<usize>, &str) {
     let len = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     // Nobody needs a field that wide; without a limit one would fill the memory.
     (text[..len].parse().ok().map(|n: usize| n.min(4096)), &text[len..])

@@ -2,7 +2,7 @@
 
 use super::expression::{Known, Object};
 use crate::commands::mode;
-use crate::commands::value::{self, Value};
+use crate::commands::value::{self, Spec, Value};
 use crate::sys;
 use landfast_client::fs::Meta;
 use landfast_nfs::v4::{FileType, NfsTime};
@@ -23,17 +23,13 @@ enum Piece {
     Text(Vec<u8>),
     Field {
         letter: char,
-        flags: String,
-        width: usize,
-        precision: Option<Option<usize>>,
+        spec: Spec,
     },
     /// A part of a time: of last access, change or modification.
     Time {
         of: char,
         part: u8,
-        flags: String,
-        width: usize,
-        precision: Option<Option<usize>>,
+        spec: Spec,
     },
     /// Nothing more of this object.
     End,
@@ -60,17 +56,7 @@ impl Format {
                 rest = unescaped(behind, &mut plain, warnings);
                 continue;
             }
-            let flags_len = behind.find(|c| !"-+ #0".contains(c)).unwrap_or(behind.len());
-            let (flags, after) = behind.split_at(flags_len);
-            let (width, after) = value::number(after);
-            let (precision, after) = match after.strip_prefix('.') {
-                Some(after) => {
-                    let (precision, after) = value::number(after);
-                    (Some(precision), after)
-                }
-                None => (None, after),
-            };
-            let (flags, width) = (flags.to_owned(), width.unwrap_or_default());
+            let (spec, after) = Spec::parse(behind, "-+ #0");
             let Some(letter) = after.chars().next() else {
                 return Err("error: % at end of format string".to_owned());
             };
@@ -92,7 +78,7 @@ impl Format {
                 'A' | 'C' | 'T' => match after.bytes().next() {
                     Some(part) if part.is_ascii_graphic() => {
                         rest = &after[1..];
-                        Piece::Time { of: letter, part, flags, width, precision }
+                        Piece::Time { of: letter, part, spec }
                     }
                     _ => {
                         warnings.push(format!(
@@ -103,7 +89,7 @@ impl Format {
                     }
                 },
                 'a' | 'b' | 'c' | 'd' | 'f' | 'g' | 'G' | 'h' | 'H' | 'i' | 'k' | 'l' | 'm' | 'M' | 'n'
-                | 'p' | 'P' | 's' | 't' | 'u' | 'U' | 'y' => Piece::Field { letter, flags, width, precision },
+                | 'p' | 'P' | 's' | 't' | 'u' | 'U' | 'y' => Piece::Field { letter, spec },
                 _ => {
                     let as_typed = &text[text.len() - behind.len() - 1..text.len() - after.len()];
                     warnings.push(format!("warning: unrecognized format directive `{as_typed}'"));
@@ -127,25 +113,23 @@ impl Format {
     pub fn say(&self, object: &Object<'_>, known: &Known<'_>) -> Vec<u8> {
         let mut out = Vec::new();
         for piece in &self.pieces {
-            let (value, flags, width, precision) = match piece {
+            let (value, spec) = match piece {
                 Piece::Text(text) => {
                     out.extend_from_slice(text);
                     continue;
                 }
                 Piece::End => break,
-                Piece::Field { letter, flags, width, precision } => {
-                    (field(*letter, object, known), flags, width, precision)
-                }
-                Piece::Time { of, part, flags, width, precision } => {
+                Piece::Field { letter, spec } => (field(*letter, object, known), spec),
+                Piece::Time { of, part, spec } => {
                     let time = match of {
                         'A' => object.meta.accessed,
                         'C' => object.meta.changed,
                         _ => object.meta.modified,
                     };
-                    (Value::Text(part_of(time, *part)), flags, width, precision)
+                    (Value::Text(part_of(time, *part)), spec)
                 }
             };
-            value.put(&mut out, flags, *width, *precision);
+            value.put(&mut out, spec);
         }
         out
     }
@@ -186,10 +170,6 @@ fn unescaped<'a>(text: &'a str, out: &mut Vec<u8>, warnings: &mut Vec<String>) -
 fn field(letter: char, object: &Object<'_>, known: &Known<'_>) -> Value {
     let Object { path, meta, .. } = object;
     let number = |n: u64| Value::Text(n.to_string().into_bytes());
-    let name = |(id, name): (u32, Vec<u8>)| match name.is_empty() {
-        true => id.to_string().into_bytes(),
-        false => name,
-    };
     match letter {
         'a' => Value::Text(calendar(meta.accessed)),
         'b' => number(meta.used.div_ceil(512)),
@@ -217,6 +197,11 @@ fn field(letter: char, object: &Object<'_>, known: &Known<'_>) -> Value {
         'U' => number(known.who.user(&meta.owner).0.into()),
         _ => Value::Text(vec![kind_letter(meta)]),
     }
+}
+
+/// An owner by name, or by number where there is none.
+fn name((id, name): (u32, Vec<u8>)) -> Vec<u8> {
+    if name.is_empty() { id.to_string().into_bytes() } else { name }
 }
 
 fn kind_letter(meta: &Meta) -> u8 {
@@ -282,10 +267,7 @@ impl Widths {
     /// The line of an object.
     pub fn line(&mut self, object: &Object<'_>, known: &Known<'_>) -> Vec<u8> {
         let meta = object.meta;
-        let name = |(id, name): (u32, Vec<u8>)| match name.is_empty() {
-            true => id.to_string(),
-            false => String::from_utf8_lossy(&name).into_owned(),
-        };
+        let name = |of| String::from_utf8_lossy(&name(of)).into_owned();
         let device = matches!(meta.kind, Some(FileType::Blk | FileType::Chr));
         let size =
             if device { format!("{:>3}, {:>3}", meta.rdev.0, meta.rdev.1) } else { meta.size.to_string() };

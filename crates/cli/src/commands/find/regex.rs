@@ -179,7 +179,10 @@ impl Translator<'_> {
             false => Err(bad()),
         };
         let (least, most) = match inner.split_once(',') {
-            None => (number(inner)?, Some(number(inner)?)),
+            None => {
+                let n = number(inner)?;
+                (n, Some(n))
+            }
             Some((least, most)) => (
                 if least.is_empty() { 0 } else { number(least)? },
                 if most.is_empty() { None } else { Some(number(most)?) },
