@@ -157,7 +157,7 @@ struct Captured {
 fn capture(stage: &mut Stage, vers: Vers, script: &str, file: &Path) -> Result<Captured, String> {
     let Server::Landfast(port) = stage.client.server else { return Err("nobody serves here".to_owned()) };
     let link = stage.link().ok_or("the guest has no address")?;
-    let (device, address) = (link.device.clone(), link.address.clone());
+    let (device, address) = (link.device.clone(), link.host().to_owned());
     let tcpdump = Tcpdump::start(&device, file)?;
     let mountstats = match stage.client.run(Some(vers), script) {
         Ok(text) => text,
@@ -166,7 +166,7 @@ fn capture(stage: &mut Stage, vers: Vers, script: &str, file: &Path) -> Result<C
             return Err(why);
         }
     };
-    tcpdump.end(address.split('/').next().unwrap_or_default())?;
+    tcpdump.end(&address)?;
     stage.client.run(Some(vers), END)?;
     Ok(Captured { vers, file: file.to_owned(), port, mountstats })
 }

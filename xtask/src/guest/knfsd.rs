@@ -37,7 +37,7 @@ pub fn boot(image: &Image, hardware: &Hardware, fs: &str, exports: &str) -> Resu
 /// [`NETWORK_STANDS`] and a line's end, or nothing: where no frame comes to it any more its kernel cannot tell. It takes
 /// connections whatever its server does.
 pub fn stands(hardware: &Hardware) -> String {
-    let address = hardware.link.as_ref().and_then(|link| link.address.split('/').next()?.parse().ok());
+    let address = hardware.link.as_ref().and_then(|link| link.host().parse().ok());
     let connect = |address| TcpStream::connect_timeout(&SocketAddr::new(address, NFS_PORT), CONNECT_LIMIT);
     match address.map(connect) {
         Some(Err(e)) if matches!(e.kind(), ErrorKind::TimedOut | ErrorKind::HostUnreachable) => {
@@ -55,7 +55,7 @@ pub fn url(hardware: &Hardware, vers: Vers) -> Result<String, String> {
 /// The URL of something in it, which has this path.
 pub fn url_of(hardware: &Hardware, vers: Vers, below: &str) -> Result<String, String> {
     let link = hardware.link.as_ref().ok_or("the guest has no address")?;
-    let address = link.address.split('/').next().unwrap_or_default();
+    let address = link.host();
     // NFSv3 knows no pseudo root.
     let path = if vers == Vers::V3 { "srv/export/" } else { "" };
     Ok(format!("nfs://{address}/{path}{below}?version={vers}"))

@@ -18,8 +18,8 @@ const BOOT_LIMIT: Duration = Duration::from_secs(300);
 /// Lines of the guest's console shown when it fails.
 const CONSOLE_LINES: usize = 30;
 
-/// What is said when QEMU's network card takes no frames any more, which no server and no client can do anything about: it was
-/// seen once in some thousand guests (QEMU 7.2, software emulation).
+/// What is said when QEMU's network card takes or brings no frames any more, which no server and no client can do anything about: it
+/// was seen twice in some thousand guests (QEMU 7.2, software emulation), before these kept their memory barriers (`arguments`).
 pub const NETWORK_STANDS: &str = "QEMU's network card stands still";
 
 /// So long in vain, in milliseconds: a guest that gets no processor for a while says it of shorter times.

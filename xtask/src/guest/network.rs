@@ -123,6 +123,11 @@ impl Link {
         let address = format!("10.0.2.{number}/24");
         Ok(Link { device, address, mac: format!("52:54:00:00:00:{number:02x}"), netdev: None })
     }
+
+    /// The address without its network.
+    pub fn host(&self) -> &str {
+        self.address.split_once('/').map_or(&self.address, |(host, _)| host)
+    }
 }
 
 /// Runs `ip` with these words.
