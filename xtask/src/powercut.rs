@@ -68,7 +68,7 @@ pub struct Options {
     /// Give the server this deliberate bug; exit status 1 means that it was caught
     #[arg(long, value_name = "NAME", conflicts_with = "bugs")]
     bug: Option<String>,
-    /// Try each of the ten deliberate bugs until it is caught, and say after how many cuts it was
+    /// Try each of the deliberate bugs until it is caught, and say after how many cuts it was
     #[arg(long)]
     bugs: bool,
     /// Cut at this named point of the server's code only, or at random moments only (`none`); otherwise every second

@@ -10,7 +10,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -194,6 +194,8 @@ pub(crate) struct Core {
     /// A checkpoint freed space.
     pub(crate) freed: Notify,
     pub(crate) intents: Intents,
+    /// The number of the last batch that was acknowledged. Set under the lock of `state`.
+    pub(crate) durable: AtomicU64,
     pub(crate) counters: Counters,
 }
 
@@ -222,7 +224,7 @@ impl Core {
                 at_gate: 0,
                 reopened: false,
                 overfull: false,
-                open: Open::default(),
+                open: Open { outcome: Arc::new(Outcome::of(1)), ..Open::default() },
                 wanted: false,
                 queue: VecDeque::new(),
                 in_flight: Vec::new(),
@@ -252,6 +254,7 @@ impl Core {
             drained: Notify::new(),
             freed: Notify::new(),
             intents: Intents::default(),
+            durable: AtomicU64::new(0),
             counters: Counters::default(),
         }
     }
@@ -277,11 +280,12 @@ impl Core {
             }
         }
         state.txns += 1;
+        let batch = state.open.outcome.batch();
         if let Some(since) = waited {
             drop(state);
             self.counters.gate_waits.waited(since.elapsed());
         }
-        Ok(Txn { core: self.clone(), left: false })
+        Ok(Txn { core: self.clone(), batch, left: false })
     }
 
     /// Waits until the gate may have opened.
@@ -341,6 +345,33 @@ impl Core {
             }
         }
         Ticket::new(self.clone(), outcome)
+    }
+
+    /// What a reply must wait for that rests on records of `batch`: `None` once they are durable.
+    pub(crate) fn pending(self: &Arc<Self>, batch: u64) -> Option<Ticket> {
+        if batch <= self.durable.load(Ordering::Acquire) {
+            return None;
+        }
+        let state = self.state.lock();
+        let queued = state.queue.iter().filter_map(|sealed| match sealed {
+            Sealed::Batch { outcome, .. } => Some(outcome),
+            Sealed::Cut => None,
+        });
+        let all = state.withheld.iter().chain(&state.in_flight).chain(queued).chain([&state.open.outcome]);
+        let found = all.into_iter().find(|outcome| outcome.batch() == batch).cloned();
+        let durable = batch <= self.durable.load(Ordering::Acquire);
+        let outcome = match found {
+            Some(outcome) => outcome,
+            None if durable => return None,
+            // It was given up when the log failed or stopped.
+            None => {
+                let lost = Outcome::of(batch);
+                let _ = lost.set(Err(state.check_alive().err().unwrap_or(LogError::Closed)));
+                Arc::new(lost)
+            }
+        };
+        drop(state);
+        Some(Ticket::new(self.clone(), outcome))
     }
 
     /// Somebody waits for `outcome`: if that is the open batch, the writer is told.
@@ -410,7 +441,7 @@ impl Core {
     /// What was in flight is durable: answers it, and wakes those who wait for it.
     pub(crate) fn acknowledge(&self, mut state: MutexGuard<'_, State>) {
         self.look_for_loss(&mut state);
-        let wakeups = state.acknowledge();
+        let wakeups = state.acknowledge(&self.durable);
         drop(state);
         for wakeup in wakeups {
             wakeup.wake();
@@ -556,8 +587,11 @@ impl State {
         if self.open.buf.records() == 0 && !self.open.oversize {
             return;
         }
-        let fresh =
-            Open { buf: self.buffers.pop().map(BatchBuf::reusing).unwrap_or_default(), ..Open::default() };
+        let fresh = Open {
+            buf: self.buffers.pop().map(BatchBuf::reusing).unwrap_or_default(),
+            outcome: Arc::new(Outcome::of(self.open.outcome.batch() + 1)),
+            ..Open::default()
+        };
         let Open { buf, outcome, snapshot, oversize, commits } = std::mem::replace(&mut self.open, fresh);
         self.shared = if commits > 1 { COMPANY_BATCHES } else { self.shared.saturating_sub(1) };
         self.queued_bytes += buf.padded_bytes();
@@ -590,13 +624,10 @@ impl State {
 
     /// What the writer had in flight is durable. After a failure there is nothing left to acknowledge:
     /// [`Core::abandon`] has answered, under the same lock.
-    pub(crate) fn acknowledge(&mut self) -> Vec<Wakeups> {
+    fn acknowledge(&mut self, durable: &AtomicU64) -> Vec<Wakeups> {
         self.company.answered(std::mem::take(&mut self.flying), self.open.commits);
-        if self.must_be_known() {
-            self.withheld.append(&mut self.in_flight);
-            return Vec::new();
-        }
-        self.in_flight.drain(..).map(|outcome| outcome.set(Ok(()))).collect()
+        self.withheld.append(&mut self.in_flight);
+        self.release(durable)
     }
 
     /// The volume does not say yet that a half of the mirror is lost.
@@ -605,11 +636,15 @@ impl State {
     }
 
     /// What was withheld, once nothing stands in its way.
-    pub(crate) fn release(&mut self) -> Vec<Wakeups> {
+    pub(crate) fn release(&mut self, durable: &AtomicU64) -> Vec<Wakeups> {
         if self.must_be_known() {
             return Vec::new();
         }
-        self.withheld.drain(..).map(|outcome| outcome.set(Ok(()))).collect()
+        let answer = |outcome: Arc<Outcome>| {
+            durable.fetch_max(outcome.batch(), Ordering::Release);
+            outcome.set(Ok(()))
+        };
+        self.withheld.drain(..).map(answer).collect()
     }
 
     /// A batch of `length` bytes stands in the ring.
@@ -658,10 +693,16 @@ impl State {
 /// or a lock that somebody holds who is waiting to begin.
 pub struct Txn {
     core: Arc<Core>,
+    batch: u64,
     left: bool,
 }
 
 impl Txn {
+    /// Number of the batch that its records are in (see [`Ticket::batch`]).
+    pub fn batch(&self) -> u64 {
+        self.batch
+    }
+
     /// Adds a record. Records of all transactions stand in the log in the order of their appends.
     /// After a failure of the log this does nothing; the ticket tells.
     pub fn append(&mut self, record: &[u8]) {

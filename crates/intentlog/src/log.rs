@@ -26,6 +26,7 @@ use crate::replay;
 use crate::ring::Ring;
 use crate::stats::Stats;
 use crate::step::{Step, Stepper, Wait};
+use crate::ticket::Ticket;
 use crate::writer::{Superblocks, Writer};
 
 /// What to open and how.
@@ -511,6 +512,12 @@ impl Log {
     /// chose it. It was also given to `tracing` when the log was opened.
     pub fn warning(&self) -> Option<&str> {
         self.handle.warning.as_deref()
+    }
+
+    /// What a reply must wait for that rests on records of the batch with this number ([`Txn::batch`]), whoever wrote them.
+    /// `None` once they are durable. Costs one load then.
+    pub fn pending(&self, batch: u64) -> Option<Ticket> {
+        self.handle.core.pending(batch)
     }
 
     /// Figures since the start.

@@ -19,6 +19,8 @@ use crate::lead;
 /// What became of one batch, and who waits to hear of it.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
+    /// The batch's number, from 1 in the order in which batches become durable.
+    batch: u64,
     result: OnceLock<Result<(), LogError>>,
     /// Somebody has asked for this batch to be flushed.
     wanted: AtomicBool,
@@ -32,6 +34,16 @@ enum Waiter {
 }
 
 impl Outcome {
+    /// Of the batch with this number.
+    pub(crate) fn of(batch: u64) -> Outcome {
+        Outcome { batch, ..Outcome::default() }
+    }
+
+    /// The batch's number.
+    pub(crate) fn batch(&self) -> u64 {
+        self.batch
+    }
+
     /// Sets the result. Says who is to be woken, by [`Wakeups::wake`], after locks are released.
     pub(crate) fn set(&self, result: Result<(), LogError>) -> Wakeups {
         let mut waiters = self.waiters.lock();
@@ -81,6 +93,11 @@ impl Ticket {
 
     pub(crate) fn outcome(&self) -> &Arc<Outcome> {
         &self.outcome
+    }
+
+    /// Number of the batch that it stands for: batches become durable in the order of their numbers.
+    pub fn batch(&self) -> u64 {
+        self.outcome.batch
     }
 
     /// Asks for the flush without waiting for it. A thread that is about to hand the ticket to a waiting task

@@ -445,7 +445,7 @@ impl Writer {
         state.stage = Stage::Idle;
         state.completed = state.cuts;
         self.core.look_for_loss(&mut state);
-        let wakeups = state.release();
+        let wakeups = state.release(&self.core.durable);
         drop(state);
         for wakeup in wakeups {
             wakeup.wake();

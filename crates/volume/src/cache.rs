@@ -46,6 +46,8 @@ pub(crate) struct Cache {
     dirty_dropped: AtomicBool,
     /// The highest [`NodeState::logged_at`] of a node that was dropped.
     logged_dropped: AtomicU64,
+    /// The highest [`NodeInner::last_batch`] of a node that was dropped.
+    batch_dropped: AtomicU64,
     /// Never drop a node that is alive: it could not be opened again.
     pinned: bool,
     fds: Arc<AtomicUsize>,
@@ -69,6 +71,7 @@ impl Cache {
             count: AtomicUsize::new(0),
             dirty_dropped: AtomicBool::new(false),
             logged_dropped: AtomicU64::new(0),
+            batch_dropped: AtomicU64::new(0),
             pinned,
             fds: Arc::new(AtomicUsize::new(0)),
             fds_max,
@@ -124,6 +127,7 @@ impl Cache {
             known.touched.store(true, Ordering::Relaxed);
             return Node(known.clone());
         }
+        new.last_batch.fetch_max(self.batch_dropped.load(Ordering::Relaxed), Ordering::Relaxed);
         let node = Arc::new(new);
         shard.map.insert(node.id.kh.clone(), node.clone());
         shard.hand.push_back(node.clone());
@@ -163,6 +167,7 @@ impl Cache {
                 self.dirty_dropped.store(true, Ordering::Relaxed);
             }
             self.logged_dropped.fetch_max(state.logged_at, Ordering::Relaxed);
+            self.batch_dropped.fetch_max(node.last_batch.load(Ordering::Relaxed), Ordering::Relaxed);
         }
         shard.map.remove(&node.id.kh);
         self.forget_number(&node);

@@ -50,6 +50,7 @@ pub mod record;
 pub mod recover;
 pub mod remap;
 mod reserve;
+mod rests;
 #[cfg(test)]
 mod simulation;
 mod state;

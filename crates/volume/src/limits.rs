@@ -107,6 +107,9 @@ pub const COPY_PIECE_BYTES: u64 = 8 << 20;
 /// Buffer for copying where the kernel cannot, bytes.
 pub const COPY_BUFFER_BYTES: u64 = 1 << 20;
 
+/// Objects that a request keeps in mind because its answer may tell of them; of more only the latest batch.
+pub const RESTING_NODES_MAX: usize = 64;
+
 /// Ranges of unstable data remembered for a file; a file with more is flushed as a whole at its commit.
 pub const DIRTY_RANGES_MAX: usize = 64;
 

@@ -50,6 +50,9 @@ pub(crate) struct NodeInner {
     pub(crate) opens: AtomicU32,
     /// The last name is gone.
     pub(crate) dead: AtomicBool,
+    /// The log's batch that holds the last record about it, or a later one: what its answers rest on ([`crate::rests`]). Set
+    /// under the lock under which the object was changed.
+    pub(crate) last_batch: AtomicU64,
     /// How often the volume has changed who may open it.
     pub(crate) rights: AtomicU64,
     /// Open from accesses without an open.
@@ -162,6 +165,7 @@ impl NodeInner {
             changed_ns: AtomicU64::new(0),
             opens: AtomicU32::new(0),
             dead: AtomicBool::new(false),
+            last_batch: AtomicU64::new(0),
             rights: AtomicU64::new(0),
             brief: Brief::default(),
         }

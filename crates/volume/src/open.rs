@@ -32,6 +32,7 @@ use crate::node::btime_ns;
 use crate::record::ObjId;
 use crate::recover;
 use crate::remap::{REMAP_FILE, Remap};
+use crate::rests::Settlings;
 use crate::state;
 use crate::tag;
 use crate::types::Cred;
@@ -141,6 +142,8 @@ impl Volume {
             syncfs: AtomicU64::new(0),
             file_opens: AtomicU64::new(0),
             brief: BriefQueue::default(),
+            last_removal: AtomicU64::new(0),
+            settlings: Settlings::default(),
             identity: Mutex::new(identity),
             dir,
             mount,

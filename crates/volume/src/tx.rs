@@ -1,6 +1,7 @@
 //! Transactions: what one request changes, and the receipt that it is stable.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
@@ -11,6 +12,7 @@ use crate::error::Error;
 use crate::faults::{self, Bug, point};
 use crate::node::{Node, OpenFile};
 use crate::record::{Fact, Record};
+use crate::rests::{Rests, Settling};
 use crate::types::Around;
 use crate::volume::{Durability, Volume};
 
@@ -33,6 +35,10 @@ pub struct Tx {
     made: Option<Node>,
     /// It was written to since, and how it looks is still to be said.
     unsaid: Option<OpenFile>,
+    /// What its answer rests on.
+    rests: Rests,
+    /// Without a log: what it has changed, and whether all of that is flushed.
+    settling: Option<(Arc<Settling>, bool)>,
     /// Notes that [`Bug::ReplyApart`] keeps back.
     apart: Vec<Vec<u8>>,
 }
@@ -61,6 +67,8 @@ impl Tx {
             watched: None,
             made: None,
             unsaid: None,
+            rests: Rests::default(),
+            settling: None,
             apart: Vec::new(),
         }
     }
@@ -177,6 +185,56 @@ impl Tx {
         self.joined.as_ref().map(|joined| joined.seq)
     }
 
+    /// The answer may tell of `node`, so it waits until all that has happened to it is durable ([`crate::rests`]). The volume's
+    /// operations say this of what they are given and of what they find; a server says it of what it looks at before it
+    /// calls one. Call without the node's locks.
+    pub fn rests_on(&mut self, node: &Node) {
+        self.rests.on(&self.volume, node);
+    }
+
+    /// The answer tells that an object is gone which there is no node for.
+    pub fn rests_on_removals(&mut self) {
+        self.rests.on_removals();
+    }
+
+    /// These objects are changed. Call under the locks that order the change, with the transaction joined.
+    pub(crate) fn changes(&mut self, nodes: &[&Node]) {
+        if let Some(joined) = &self.joined {
+            for node in nodes {
+                node.0.last_batch.fetch_max(joined.txn.batch(), Ordering::Release);
+            }
+        } else if let Some(settling) = self.settling() {
+            settling.changes(nodes);
+        }
+    }
+
+    /// An object is about to lose its last name. Call before it does, joined.
+    pub(crate) fn removes_last_name(&mut self) {
+        if let Some(joined) = &self.joined {
+            self.volume.0.last_removal.fetch_max(joined.txn.batch(), Ordering::Release);
+        } else if let Some(settling) = self.settling() {
+            settling.removes();
+        }
+    }
+
+    /// Without a log: all that was changed so far is flushed.
+    pub(crate) fn has_settled(&mut self) {
+        if let Some((_, flushed)) = &mut self.settling {
+            *flushed = true;
+        }
+    }
+
+    /// Without a log: the entry of this request, which is changing something.
+    fn settling(&mut self) -> Option<&Settling> {
+        if self.volume.durability() != Durability::Sync {
+            return None;
+        }
+        let (settling, flushed) =
+            self.settling.get_or_insert_with(|| (self.volume.0.settlings.begin(), false));
+        *flushed = false;
+        Some(settling)
+    }
+
     /// One operation has changed something (or found it done already): these are its facts. Call under the locks that
     /// order the operation.
     pub(crate) fn record(&mut self, facts: Vec<Fact>) -> Result<(), Error> {
@@ -235,10 +293,32 @@ impl Tx {
         self.modified
     }
 
-    /// Ends the transaction. What it did is stable when the receipt's wait returns `Ok`.
+    /// Ends the transaction. What it did, and what its answer rests on, is stable when the receipt's wait returns `Ok`. Without a
+    /// log this blocks while others flush what the answer rests on.
     pub fn finish(mut self) -> Receipt {
+        // What this request has seen is in its own batch or an earlier one.
+        let covered = self.joined.as_ref().is_some_and(|joined| joined.wanted);
         self.split();
-        let (ticket, number) = self.ticket.take().unzip();
+        let (mut ticket, number) = self.ticket.take().unzip();
+        let mut rests = std::mem::take(&mut self.rests);
+        if !covered && rests.any() && !faults::bug(Bug::AnswerUnflushed) {
+            match self.volume.durability() {
+                Durability::Log => {
+                    let batch = rests.batch(&self.volume.0.last_removal);
+                    if ticket.as_ref().is_none_or(|own| own.batch() < batch)
+                        && let Some((log, _)) = self.volume.log()
+                        && let Some(pending) = log.pending(batch)
+                    {
+                        ticket = Some(pending);
+                    }
+                }
+                Durability::Sync => {
+                    self.has_ended();
+                    self.broken |= self.volume.0.settlings.wait(&self.volume, &rests).is_err();
+                }
+                Durability::Unsafe => {}
+            }
+        }
         Receipt {
             volume: self.volume.clone(),
             ticket,
@@ -269,9 +349,19 @@ impl Tx {
     }
 }
 
+impl Tx {
+    /// Without a log: whoever rests on what this request has changed need not wait any more.
+    fn has_ended(&mut self) {
+        if let Some((settling, flushed)) = self.settling.take() {
+            self.volume.0.settlings.end(&settling, flushed);
+        }
+    }
+}
+
 impl Drop for Tx {
     fn drop(&mut self) {
         self.split();
+        self.has_ended();
     }
 }
 

@@ -30,6 +30,7 @@ use crate::node::{Node, NodeFd, NodeInner, btime_ns};
 use crate::record::{Fact, KernelHandle, ObjId, Record};
 use crate::remap::Remap;
 use crate::reserve;
+use crate::rests::Settlings;
 use crate::tag::{self, Tag};
 use crate::tx::Tx;
 use crate::types::{Cred, Kind};
@@ -188,6 +189,10 @@ pub(crate) struct VolumeInner {
     pub(crate) syncfs: AtomicU64,
     pub(crate) file_opens: AtomicU64,
     pub(crate) brief: BriefQueue,
+    /// The log's batch in which an object last lost its last name.
+    pub(crate) last_removal: AtomicU64,
+    /// What is changed and not flushed yet, without a log.
+    pub(crate) settlings: Settlings,
 }
 
 impl Volume {

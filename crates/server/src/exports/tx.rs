@@ -5,7 +5,7 @@
 //! ever. So what a request does to several volumes is not one atom on disk; its reply still waits for all of it.
 
 use super::Export;
-use landfast_volume::{Error, Receipt, Tx};
+use landfast_volume::{Error, Node, Receipt, Tx};
 use std::sync::Arc;
 
 /// The transactions of one request.
@@ -17,15 +17,32 @@ pub(crate) struct Txs {
 }
 
 impl Txs {
-    /// The transaction of this export's volume.
-    pub(crate) fn of(&mut self, export: &Arc<Export>) -> &mut Tx {
-        let at = match self.all.iter().position(|(e, _)| e.id() == export.id()) {
+    /// Where the transaction of this export's volume is.
+    fn place(&mut self, export: &Arc<Export>) -> usize {
+        match self.all.iter().position(|(e, _)| e.id() == export.id()) {
             Some(at) => at,
             None => {
                 self.all.push((export.clone(), export.volume.tx()));
                 self.all.len() - 1
             }
-        };
+        }
+    }
+
+    /// See [`Tx::rests_on`].
+    pub(crate) fn rests_on(&mut self, export: &Arc<Export>, node: &Node) {
+        let at = self.place(export);
+        self.all[at].1.rests_on(node);
+    }
+
+    /// See [`Tx::rests_on_removals`].
+    pub(crate) fn rests_on_removals(&mut self, export: &Arc<Export>) {
+        let at = self.place(export);
+        self.all[at].1.rests_on_removals();
+    }
+
+    /// The transaction of this export's volume.
+    pub(crate) fn of(&mut self, export: &Arc<Export>) -> &mut Tx {
+        let at = self.place(export);
         for (i, (_, tx)) in self.all.iter_mut().enumerate() {
             if i != at {
                 tx.split();

@@ -93,11 +93,21 @@ impl<'a> Cx<'a> {
         Ok(Obj { export: found.export, node: found.node, access })
     }
 
-    /// The transaction of the object's volume, which keeps how things looked before.
+    /// The transaction of the object's volume, which keeps how things looked before. The answer rests on the object.
     ///
     /// # Errors
     /// `ROFS` where the caller may change nothing.
     pub(super) fn modify(&mut self, obj: &Obj) -> Result<&mut Tx, NfsStat3> {
+        let tx = self.write_unstably(obj)?;
+        tx.rests_on(&obj.node);
+        Ok(tx)
+    }
+
+    /// The same for what a later COMMIT makes durable: the answer rests on nothing.
+    ///
+    /// # Errors
+    /// As [`Cx::modify`].
+    pub(super) fn write_unstably(&mut self, obj: &Obj) -> Result<&mut Tx, NfsStat3> {
         if obj.access.read_only {
             return Err(NfsStat3::ROFS);
         }

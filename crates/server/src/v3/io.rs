@@ -62,7 +62,10 @@ impl Cx<'_> {
             return Err(NfsStat3::FBIG);
         }
         self.not_denied(obj, WRITE)?;
-        let tx = self.modify(obj)?;
+        let tx = match a.stable {
+            StableHow::Unstable => self.write_unstably(obj)?,
+            StableHow::DataSync | StableHow::FileSync => self.modify(obj)?,
+        };
         let mode = OpenMode { read: false, write: true, owner_override: true };
         let keep = if a.stable == StableHow::Unstable { Keep::Now } else { Keep::IfAgain };
         let file = obj.volume().open_briefly(obj.cred(), &obj.node, mode, keep).map_err(status)?;

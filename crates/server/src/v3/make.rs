@@ -63,6 +63,7 @@ impl Cx<'_> {
                 Err(Error::NoEnt) => continue,
                 found => dir.to(found.map_err(status)?),
             };
+            self.modify(&there)?;
             if there.node.kind() != Kind::File {
                 return Err(NfsStat3::EXIST);
             }

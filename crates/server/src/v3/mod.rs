@@ -135,6 +135,11 @@ fn run(sh: &Shared, req: &Request) -> Outcome {
     };
     sh.counters.v3(protocol, procedure, status, status == NfsStat3::OK && req.call.changes().is_some());
     let Cx { mut txs, noted, exports, .. } = cx;
+    if status == NfsStat3::STALE
+        && let Some(export) = req.call.changes().and_then(|changed| exports.of_handle(&changed.0))
+    {
+        txs.rests_on_removals(export);
+    }
     let modified = txs.modified();
     // "Ask again later" is no outcome: whoever asks again, under whatever id, is to be heard.
     if let Some(key) = req.key.as_ref().filter(|_| status != NfsStat3::JUKEBOX) {
@@ -150,7 +155,9 @@ fn run(sh: &Shared, req: &Request) -> Outcome {
             txs.of(&home).note(Stamped { v, note: Note::Call(note) }.to_bytes());
         }
     }
-    let pending = (modified || noted).then(|| Pending::new(txs.finish(), req.call.failed(NfsStat3::IO)));
+    let receipts = txs.finish();
+    let waits = modified || noted || receipts.waits();
+    let pending = waits.then(|| Pending::new(receipts, req.call.failed(NfsStat3::IO)));
     Outcome { pending, ..Outcome::at_once(reply) }
 }
 

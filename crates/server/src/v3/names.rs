@@ -92,6 +92,7 @@ impl Cx<'_> {
         check_name(&a.to.name, Use::Take)?;
         same_export(from, to)?;
         self.names_may_change()?;
+        self.modify(from)?;
         let tx = self.modify(to)?;
         from.volume()
             .rename(tx, from.cred(), &from.node, &a.from.name, &to.node, &a.to.name)
@@ -117,6 +118,7 @@ impl Cx<'_> {
         dir.must_be_dir()?;
         check_name(name, Use::Make)?;
         same_export(file, dir)?;
+        self.modify(file)?;
         let tx = self.modify(dir)?;
         dir.volume().link(tx, dir.cred(), &file.node, &dir.node, name).map_err(status)?;
         Ok(())

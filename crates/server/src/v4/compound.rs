@@ -3,7 +3,7 @@
 //! Runs on a worker thread and never waits for the log. The reply's room is known before an operation that changes
 //! something runs; an operation that only reads is answered `REP_TOO_BIG` when its result turns out too large.
 
-use super::context::{Ctx, Fail};
+use super::context::{Ctx, Fail, Fh};
 use super::matrix::{self, Does, Place};
 use super::session::Sequenced;
 use super::v40;
@@ -18,7 +18,7 @@ use crate::state::sessions::{ConnId, Kept};
 use bytes::{BufMut, Bytes, BytesMut};
 use landfast_nfs::v4::args::OpenClaim;
 use landfast_nfs::v4::res::SequenceRes;
-use landfast_nfs::v4::{ArgOp, CompoundArgs, NfsStat, OpNum, ResBody, ResOp, Stateid};
+use landfast_nfs::v4::{ArgOp, CompoundArgs, NfsStat, OpNum, ResBody, ResOp, StableHow, Stateid};
 use landfast_xdr::{Encode, padding};
 use std::cell::RefCell;
 
@@ -306,6 +306,7 @@ pub(super) fn step(ctx: &mut Ctx<'_>, op: &ArgOp, budget: Budget, reply: &mut Re
             return reply.push(&ResOp::failed(number, status));
         }
     };
+    ctx.rests(op, spec);
     let res = if ctx.minor == 0 { ctx.dispatch40(op) } else { result(number, ctx.dispatch(op)) };
     ctx.sh.counters.op(ctx.minor, number, res.status, spec.does == Does::Modifies && res.status.is_ok());
     reply.push(&res);
@@ -366,7 +367,7 @@ fn finish(
     let offloads = std::mem::take(&mut ctx.offloads);
     let (changed, lasting) = (ctx.txs.modified() || ctx.noted, ctx.txs.lasting() || ctx.noted);
     // What changed something is kept whether the client asked or not, when it fits: then a retry finds it.
-    let len = reply.len();
+    let (len, reply_status) = (reply.len(), reply.status);
     let keep = (cachethis || changed) && len + RPC_REPLY_HEAD <= max_cached;
     let mut pieces = reply.into_pieces();
     if keep {
@@ -389,7 +390,9 @@ fn finish(
     if lasting || holder.is_some() {
         ctx.note(slot_note);
     }
-    if !changed && holder.is_none() {
+    ctx.rests_on_removals(reply_status, &req.args);
+    let receipts = ctx.txs.finish();
+    if !changed && holder.is_none() && !receipts.waits() {
         if let Some(s) = ctx.sh.state().sessions.get_mut(&session.id) {
             s.release(session.slot);
         }
@@ -401,11 +404,39 @@ fn finish(
         failure.push(&ResOp::failed(second.op(), NfsStat::NFS4ERR_IO));
     }
     let slot = Some((session.id, session.slot));
-    let pending = Pending { slot, holder, ..Pending::new(ctx.txs.finish(), failure.finish()) };
+    let pending = Pending { slot, holder, ..Pending::new(receipts, failure.finish()) };
     Outcome { pending: Some(pending), offloads, ..Outcome::at_once(vec![whole(len, pieces)]) }
 }
 
 impl Ctx<'_> {
+    /// What an operation that must be durable is answered rests on the objects that it names.
+    fn rests(&mut self, op: &ArgOp, spec: &matrix::OpSpec) {
+        let unstable = matches!(op, ArgOp::Write(a) if a.stable == StableHow::Unstable);
+        if unstable || !matrix::may_modify(op, self.minor) {
+            return;
+        }
+        let saved = self.saved.as_ref().map(|(fh, _)| fh).filter(|_| spec.needs_saved);
+        for fh in [self.fh.as_ref(), saved].into_iter().flatten() {
+            if let Fh::Node { export, node, .. } = fh {
+                self.txs.rests_on(export, node);
+            }
+        }
+    }
+
+    /// A COMPOUND that would have changed something is told that an object is gone.
+    pub(super) fn rests_on_removals(&mut self, status: NfsStat, args: &CompoundArgs) {
+        if status != NfsStat::NFS4ERR_STALE || !args.ops.iter().any(|op| matrix::may_modify(op, self.minor)) {
+            return;
+        }
+        for op in &args.ops {
+            if let ArgOp::Putfh(fh) = op
+                && let Some(export) = self.exports.of_handle(&fh.0)
+            {
+                self.txs.rests_on_removals(export);
+            }
+        }
+    }
+
     /// Runs an operation that [`matrix`] says is served.
     pub(super) fn dispatch(&mut self, op: &ArgOp) -> Result<ResBody, Fail> {
         match op {

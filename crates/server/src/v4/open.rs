@@ -202,6 +202,7 @@ impl Ctx<'_> {
         for _ in 0..TRIES {
             match dir.volume().lookup(dir.cred(), &dir.node, name) {
                 Ok(node) => {
+                    self.txs.rests_on(&dir.export, &node);
                     let cinfo = self.unchanged(&dir)?;
                     return self.open_existing(Obj { node, ..dir }, cinfo, attrs.size, wish);
                 }

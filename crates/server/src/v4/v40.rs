@@ -94,12 +94,15 @@ fn finish(mut ctx: Ctx<'_>, req: &Request, reply: Reply, first: &ArgOp) -> Outco
     let (holder, note) = holder.unzip();
     ctx.note(note);
     let owners = std::mem::take(&mut ctx.owners);
-    if !(ctx.txs.modified() || ctx.noted) {
+    ctx.rests_on_removals(status, &req.args);
+    let changed = ctx.txs.modified() || ctx.noted;
+    let receipts = ctx.txs.finish();
+    if !changed && !receipts.waits() {
         ctx.sh.state().owners.give_back(&owners);
         return Outcome::at_once(vec![reply]);
     }
     let failure = Reply::of_failed(&req.args.tag, Some(first.op()), NfsStat::NFS4ERR_IO);
-    let pending = Pending { owners, holder, ..Pending::new(ctx.txs.finish(), failure) };
+    let pending = Pending { owners, holder, ..Pending::new(receipts, failure) };
     Outcome { pending: Some(pending), ..Outcome::at_once(vec![reply]) }
 }
 

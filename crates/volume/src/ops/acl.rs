@@ -115,6 +115,7 @@ impl Volume {
 
     /// Sets ACLs, the one for access first. After an error that one may have been set.
     pub fn set_acls(&self, tx: &mut Tx, cred: &Cred, node: &Node, set: &SetAcls) -> Result<(), Error> {
+        tx.rests_on(node);
         check(node.kind(), set)?;
         tx.join()?;
         let fd = self.fd(node)?;
@@ -135,15 +136,17 @@ impl Volume {
                 let acls = self.acl_facts(node, &fd, true);
                 let mut facts = acls.map_err(|e| self.fail(format!("reading a list just set: {e}")))?;
                 facts.extend(attr_facts(node, false, &look));
-                record(tx, || facts)?;
+                record(tx, &[node], || facts)?;
             }
         }
         drop(state);
         if any {
             node.0.brief.close_writing();
         }
-        done?;
-        self.settle(&[], Some((node, &fd)))
+        if done.is_ok() || any {
+            self.settle(tx, &[], Some((node, &fd)))?;
+        }
+        done
     }
 
     /// The ACLs of an object as facts; with `all` also those that it has not.

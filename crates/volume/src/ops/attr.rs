@@ -75,6 +75,7 @@ impl Volume {
         attrs: SetAttrs,
         guard: Option<Timestamp>,
     ) -> Result<Option<AttrsSet>, Error> {
+        tx.rests_on(node);
         tx.join()?;
         let fd = self.fd(node)?;
         self.assume(cred)?;
@@ -107,7 +108,7 @@ impl Volume {
                 tx.touch();
             } else {
                 self.content_logged(&mut state, u64::from(set.size && tx.logs()));
-                record(tx, || attr_facts(node, set.size, &look))?;
+                record(tx, &[node], || attr_facts(node, set.size, &look))?;
                 tx.has_said(node);
             }
         }
@@ -116,8 +117,11 @@ impl Volume {
             // It serves nobody any more.
             node.0.brief.close_writing();
         }
+        // What was set before an error is told, too.
+        if done.is_ok() || set != AttrsSet::default() {
+            self.settle(tx, &[], Some((node, &fd)))?;
+        }
         done?;
-        self.settle(&[], Some((node, &fd)))?;
         Ok(Some(set))
     }
 

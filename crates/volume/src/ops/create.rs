@@ -62,6 +62,7 @@ impl Volume {
         mode: OpenMode,
         acls: &SetAcls,
     ) -> Result<Created, Error> {
+        tx.rests_on(dir);
         self.entry(dir, name, Error::Access)?;
         acl::check(Kind::File, acls)?;
         let attrs = match how {
@@ -100,7 +101,7 @@ impl Volume {
         // Nobody else knows of it yet.
         self.attrs(&node, &mut node.0.state.lock(), &look);
         let file = OpenFile::new(self, node.clone(), fd.clone(), mode.read, mode.write, cred);
-        record(tx, || {
+        record(tx, &[dir, &node], || {
             let mut facts = born_facts(dir, name, &node, &look, b"", dir_mtime);
             if look.stx_size > 0 {
                 facts.push(Fact::Size { obj: node.0.id.clone(), size: look.stx_size });
@@ -114,7 +115,7 @@ impl Volume {
         }
         drop(state);
         drop(names);
-        self.settle(&[dir], Some((&node, &fd)))?;
+        self.settle(tx, &[dir], Some((&node, &fd)))?;
         Ok(Created { node, file, dir_change, created: true, attrs_set: unverified(how, set) })
     }
 
@@ -156,6 +157,7 @@ impl Volume {
             (_, Err(Error::NoEnt)) => return Err(Error::Busy),
             (_, found) => found?,
         };
+        tx.rests_on(&node);
         let (file, created, set) = match how {
             CreateHow::Guarded(_) => return Err(Error::Exists),
             CreateHow::Exclusive { verf, attrs } => {
@@ -168,10 +170,10 @@ impl Volume {
                     return Err(Error::Exists);
                 }
                 // The repetition of a create whose answer was lost: its caller has the creator's right to the file.
-                // The first one's record may not be flushed yet, so this one has a record to wait for, too.
+                // An empty record, so that the reply is kept as that of the first one.
                 self.assume_root()?;
                 let fd = NodeFd::uncounted(open_with(&fd, call.mode)?);
-                record(tx, Vec::new)?;
+                record(tx, &[], Vec::new)?;
                 let set = AttrsSet {
                     mode: attrs.mode.is_some(),
                     mode_umask: attrs.mode.is_none() && attrs.mode_umask.is_some(),

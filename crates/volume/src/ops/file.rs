@@ -61,6 +61,9 @@ impl Volume {
             return Err(Error::TooBig);
         }
         self.check()?;
+        if stable != Stable::Unstable {
+            tx.rests_on(&file.0.node);
+        }
         let logged = self.0.durability == Durability::Log && stable != Stable::Unstable;
         match (self.0.durability, stable) {
             (_, Stable::Unstable) | (Durability::Unsafe, _) => {
@@ -137,7 +140,7 @@ impl Volume {
             }
         }
         self.content_logged(&mut state, 1);
-        record(tx, || {
+        record(tx, &[node], || {
             let bytes = data.slice(..count as usize);
             let mut facts = vec![Fact::Data { obj: node.0.id.clone(), offset, bytes }];
             facts.extend(look.iter().flat_map(|look| attr_facts(node, false, look)));
@@ -151,19 +154,25 @@ impl Volume {
         let node = &file.0.node;
         let mut state = node.0.state.lock();
         if node.0.is_dead() {
+            // Nothing of it comes back after a crash once its removal is durable.
+            tx.touch_unstable();
             return Ok(());
         }
         let look =
             kernel::look(&*file.0.fd).map_err(|e| self.fail(format!("looking at a written file: {e}")))?;
         self.attrs(node, &mut state, &look);
-        if look.stx_nlink == 0 { Ok(()) } else { record(tx, || attr_facts(node, false, &look)) }
+        if look.stx_nlink == 0 { Ok(()) } else { record(tx, &[node], || attr_facts(node, false, &look)) }
     }
 
     /// Makes what was written unstably to the file stable (the whole file, whatever the range).
     pub fn commit(&self, tx: &mut Tx, node: &Node, _offset: u64, _len: u64) -> Result<(), Error> {
         check_file(node)?;
         self.check()?;
-        if self.0.durability == Durability::Unsafe || node.0.is_dead() {
+        if self.0.durability == Durability::Unsafe {
+            return Ok(());
+        }
+        tx.rests_on(node);
+        if node.0.is_dead() {
             return Ok(());
         }
         // The open file's descriptor knows of every write-back error since it was opened.
@@ -197,6 +206,7 @@ impl Volume {
         let mut state = node.0.state.lock();
         if node.0.is_dead() {
             // Since the look before: the log may not know any more that it is gone.
+            tx.touch_unstable();
             state.dirty = Dirty::Clean;
             return Ok(true);
         }
@@ -219,6 +229,7 @@ impl Volume {
         self.content_logged(&mut state, logged);
         // Also with nothing to copy: what another request has copied may not be flushed yet, so this one needs
         // something to wait for.
+        tx.changes(&[node]);
         tx.record(facts)?;
         state.dirty = Dirty::Clean;
         Ok(true)
@@ -280,6 +291,7 @@ impl Volume {
         let keep = u32::try_from(state.data_facts.saturating_sub(facts_before)).unwrap_or(u32::MAX);
         let mut facts = vec![Fact::Durable { obj: node.0.id.clone(), keep }];
         facts.extend(attr_facts(node, false, &look));
+        tx.changes(&[node]);
         tx.record(facts)
     }
 }

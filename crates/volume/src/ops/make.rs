@@ -142,6 +142,7 @@ impl Volume {
         attrs: &SetAttrs,
         acls: &SetAcls,
     ) -> Result<Made, Error> {
+        tx.rests_on(dir);
         self.entry(dir, name, Error::Access)?;
         if !acls.is_empty() {
             acl::check(what.kind(), acls)?;
@@ -165,7 +166,7 @@ impl Volume {
             };
         let (dir_change, dir_mtime) = self.after(tx, dir, &mut state, &dir_fd, &before)?;
         node.0.changed_ns.store(Volume::now_ns(), Ordering::Relaxed);
-        record(tx, || {
+        record(tx, &[dir, &node], || {
             let target = if let What::Symlink(target) = what { target } else { b"" };
             let mut facts = born_facts(dir, name, &node, &look, target, dir_mtime);
             facts.extend(acl_facts);
@@ -174,7 +175,7 @@ impl Volume {
         drop(state);
         drop(names);
         let fd = self.fd(&node)?;
-        self.settle(&[dir], Some((&node, &fd)))?;
+        self.settle(tx, &[dir], Some((&node, &fd)))?;
         Ok(Made { node, dir_change, attrs_set: set })
     }
 
@@ -217,6 +218,8 @@ impl Volume {
         dir: &Node,
         name: &[u8],
     ) -> Result<ChangeInfo, Error> {
+        tx.rests_on(dir);
+        tx.rests_on(node);
         self.entry(dir, name, Error::Access)?;
         if node.kind() == Kind::Dir {
             return Err(Error::IsDir);
@@ -237,7 +240,7 @@ impl Volume {
         let look = kernel::look(&*fd).map_err(|e| self.fail(format!("looking at a linked object: {e}")))?;
         self.changed(node, states.get(node), Some(&look));
         let (change, dir_mtime) = self.after(tx, dir, states.get(dir), &dir_fd, &before)?;
-        record(tx, || {
+        record(tx, &[dir, node], || {
             let (dir, obj) = (&dir.0.id, &node.0.id);
             vec![
                 Fact::Bind { dir: dir.clone(), name: Bytes::copy_from_slice(name), obj: obj.clone() },
@@ -247,7 +250,7 @@ impl Volume {
         })?;
         drop(states);
         drop(names);
-        self.settle(&[dir], Some((node, &fd)))?;
+        self.settle(tx, &[dir], Some((node, &fd)))?;
         Ok(change)
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! Every operation that modifies has the same shape: join the log's batch ([`Tx::join`]), get descriptors, act as the
 //! caller, take locks, look, change, look, record the facts, release the locks; with `sync`, flush then. Names are
-//! checked before anything else.
+//! checked before anything else. Each says of what it is given and of what it finds that its answer rests on that
+//! ([`Tx::rests_on`]), and of what it changes that it does ([`record`]).
 
 mod acl;
 mod attr;
@@ -207,8 +208,9 @@ fn born_facts(
     facts
 }
 
-/// An operation changed something: its facts go into the log, if there is one.
-fn record(tx: &mut Tx, facts: impl FnOnce() -> Vec<Fact>) -> Result<(), Error> {
+/// An operation changed these objects: its facts go into the log, if there is one. Call under the locks that order the change.
+fn record(tx: &mut Tx, changed: &[&Node], facts: impl FnOnce() -> Vec<Fact>) -> Result<(), Error> {
+    tx.changes(changed);
     if tx.logs() {
         return tx.record(facts());
     }
@@ -386,10 +388,16 @@ impl Volume {
     }
 
     /// With `sync`: makes an object and the directories that name it durable. Call without locks.
-    fn settle(&self, dirs: &[&Node], object: Option<(&Node, &NodeFd)>) -> Result<(), Error> {
+    fn settle(&self, tx: &mut Tx, dirs: &[&Node], object: Option<(&Node, &NodeFd)>) -> Result<(), Error> {
         if self.0.durability != Durability::Sync {
             return Ok(());
         }
+        self.flush_each(dirs, object)?;
+        tx.has_settled();
+        Ok(())
+    }
+
+    fn flush_each(&self, dirs: &[&Node], object: Option<(&Node, &NodeFd)>) -> Result<(), Error> {
         self.assume_root()?;
         if let Some((node, fd)) = object {
             match node.kind() {
@@ -467,6 +475,7 @@ impl Volume {
         };
         Volume::unlink(dir_fd, name, kind)?;
         let (_, mtime) = self.after(tx, dir, state, dir_fd, before)?;
+        tx.changes(&[dir]);
         let Some(obj) = obj else { return Ok(()) };
         let (dir, name) = (dir.0.id.clone(), Bytes::copy_from_slice(name));
         tx.record(vec![

@@ -33,6 +33,7 @@ impl Volume {
     /// Reserves space for a range; the file grows to hold it. No write into the range fails for want of space
     /// afterwards, also after a crash.
     pub fn allocate(&self, tx: &mut Tx, file: &OpenFile, offset: u64, len: u64) -> Result<(), Error> {
+        tx.rests_on(&file.0.node);
         check_writable(file, offset, len)?;
         self.check()?;
         tx.split();
@@ -47,9 +48,10 @@ impl Volume {
 
     /// Makes a hole: the range reads as zeroes, the size stays.
     pub fn deallocate(&self, tx: &mut Tx, file: &OpenFile, offset: u64, len: u64) -> Result<(), Error> {
+        let node = &file.0.node;
+        tx.rests_on(node);
         check_writable(file, offset, len)?;
         self.check()?;
-        let node = &file.0.node;
         tx.join()?;
         self.assume(&file.0.cred)?;
         let mut state = node.0.state.lock();
@@ -61,7 +63,7 @@ impl Volume {
         if done.is_ok() && !node.0.is_dead() && look.stx_nlink != 0 {
             let len = look.stx_size.saturating_sub(offset).min(len);
             self.content_logged(&mut state, u64::from(tx.logs()));
-            record(tx, || {
+            record(tx, &[node], || {
                 let mut facts = vec![Fact::Zero { obj: node.0.id.clone(), offset, len }];
                 facts.extend(attr_facts(node, false, &look));
                 facts
@@ -74,6 +76,7 @@ impl Volume {
         if self.0.durability == Durability::Sync {
             self.assume_root()?;
             self.fsync(&*file.0.fd)?;
+            tx.has_settled();
         }
         Ok(())
     }
@@ -114,6 +117,7 @@ impl Volume {
         dest_offset: u64,
         len: u64,
     ) -> Result<u64, Error> {
+        tx.rests_on(&dest.0.node);
         if len <= LOGGED_DATA_MAX && self.0.durability == Durability::Log {
             check_copy(source, offset, dest, dest_offset, len)?;
             let bytes = pread_all(&*source.0.fd, offset, len)?;
@@ -163,6 +167,7 @@ impl Volume {
 
     /// Makes what [`Volume::copy_piece`] copied stable.
     pub fn copy_settle(&self, tx: &mut Tx, dest: &OpenFile) -> Result<(), Error> {
+        tx.rests_on(&dest.0.node);
         self.settle_file(tx, dest)
     }
 
@@ -178,6 +183,7 @@ impl Volume {
         dest_offset: u64,
         len: u64,
     ) -> Result<(), Error> {
+        tx.rests_on(&dest.0.node);
         check_copy(source, offset, dest, dest_offset, len)?;
         self.check()?;
         tx.split();

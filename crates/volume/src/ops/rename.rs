@@ -18,20 +18,25 @@ use crate::volume::Volume;
 impl Volume {
     /// Removes a name, of a directory (which must be empty) or of anything else.
     pub fn remove(&self, tx: &mut Tx, cred: &Cred, dir: &Node, name: &[u8]) -> Result<ChangeInfo, Error> {
+        tx.rests_on(dir);
         self.entry(dir, name, Error::NoEnt)?;
         tx.join()?;
         let dir_fd = self.fd(dir)?;
         self.assume(cred)?;
         let names = dir.0.names.write();
         let victim = self.named(&dir_fd, name)?;
+        tx.rests_on(&victim);
         let mut states = StateLocks::lock([Some(dir), Some(&victim)]);
         let before = self.before(states.get(dir), &dir_fd)?;
         let left = links_left(&dir_fd, name, &victim)?;
+        if left == 0 {
+            tx.removes_last_name();
+        }
         Volume::unlink(&dir_fd, name, victim.kind())?;
         self.changed(&victim, states.get(&victim), None);
         victim.0.dead.store(left == 0, Ordering::Release);
         let (change, dir_mtime) = self.after(tx, dir, states.get(dir), &dir_fd, &before)?;
-        record(tx, || {
+        record(tx, &[dir, &victim], || {
             let (dir, obj) = (&dir.0.id, &victim.0.id);
             vec![
                 Fact::Unbind { dir: dir.clone(), name: Bytes::copy_from_slice(name), obj: obj.clone() },
@@ -44,7 +49,7 @@ impl Volume {
         if left == 0 {
             self.bury(&victim);
         }
-        self.settle(&[dir], None)?;
+        self.settle(tx, &[dir], None)?;
         Ok(change)
     }
 
@@ -59,6 +64,8 @@ impl Volume {
         to_dir: &Node,
         to: &[u8],
     ) -> Result<(ChangeInfo, ChangeInfo), Error> {
+        tx.rests_on(from_dir);
+        tx.rests_on(to_dir);
         self.entry(from_dir, from, Error::NoEnt)?;
         self.entry(to_dir, to, Error::Access)?;
         tx.join()?;
@@ -68,17 +75,21 @@ impl Volume {
             if in_order(from_dir, to_dir) { (from_dir, to_dir) } else { (to_dir, from_dir) };
         let names = (first.0.names.write(), (first != second).then(|| second.0.names.write()));
         let moved = self.named(&from_fd, from)?;
+        tx.rests_on(&moved);
         let victim = match self.named(&to_fd, to) {
             Ok(victim) => Some(victim),
             Err(Error::NoEnt) => None,
             Err(e) => return Err(e),
         };
+        if let Some(victim) = &victim {
+            tx.rests_on(victim);
+        }
         let mut states = StateLocks::lock([Some(from_dir), Some(to_dir), Some(&moved), victim.as_ref()]);
         let before_from = self.before(states.get(from_dir), &from_fd)?;
         let before_to = self.before(states.get(to_dir), &to_fd)?;
         if victim.as_ref() == Some(&moved) {
-            // Its other name may not be flushed yet: an empty record to wait for.
-            record(tx, Vec::new)?;
+            // An empty record, so that the reply is kept as that of any rename.
+            record(tx, &[], Vec::new)?;
             let same = |change| ChangeInfo { before: change, after: change, atomic: true };
             return Ok((same(before_from.change), same(before_to.change)));
         }
@@ -86,6 +97,9 @@ impl Volume {
             Some(victim) => links_left(&to_fd, to, victim)?,
             None => 0,
         };
+        if victim.is_some() && left == 0 {
+            tx.removes_last_name();
+        }
         match kernel::renameat(&*from_fd, from, &*to_fd, to) {
             Ok(()) => {}
             // XFS's word for a directory that is not empty.
@@ -104,7 +118,9 @@ impl Volume {
         } else {
             self.after(tx, to_dir, states.get(to_dir), &to_fd, &before_to)?
         };
-        record(tx, || {
+        let mut changed = vec![from_dir, to_dir, &moved];
+        changed.extend(&victim);
+        record(tx, &changed, || {
             let (from_id, to_id, obj) = (&from_dir.0.id, &to_dir.0.id, &moved.0.id);
             let (from, to) = (Bytes::copy_from_slice(from), Bytes::copy_from_slice(to));
             let mut facts = Vec::with_capacity(6);
@@ -126,7 +142,7 @@ impl Volume {
         if let Some(victim) = victim.filter(|_| left == 0) {
             self.bury(&victim);
         }
-        self.settle(&[to_dir, from_dir], None)?;
+        self.settle(tx, &[to_dir, from_dir], None)?;
         Ok((change_from, change_to))
     }
 }

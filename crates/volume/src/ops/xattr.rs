@@ -117,6 +117,7 @@ impl Volume {
         value: Option<&Bytes>,
         change: impl FnOnce(&NodeFd, &[u8]) -> Result<(), Error>,
     ) -> Result<ChangeInfo, Error> {
+        tx.rests_on(node);
         let name = full_name(name)?;
         tx.join()?;
         let fd = self.fd(node)?;
@@ -133,12 +134,12 @@ impl Volume {
             // It cannot come back after a crash, and the log may not know any more that it is gone.
             tx.touch();
         } else {
-            record(tx, || {
+            record(tx, &[node], || {
                 vec![Fact::Xattr { obj: node.0.id.clone(), name: name.into(), value: value.cloned() }]
             })?;
         }
         drop(state);
-        self.settle(&[], Some((node, &fd)))?;
+        self.settle(tx, &[], Some((node, &fd)))?;
         Ok(change)
     }
 }

@@ -139,9 +139,12 @@ impl World {
         }
     }
 
-    /// One operation, in the transaction. An error is what the oracle says.
-    pub(super) fn operate(&mut self, tx: &mut Tx, client: u8) -> Result<(), String> {
+    /// One operation, in the transaction; gives where the metadata stood when what its answer tells of changed last. An
+    /// error is what the oracle says.
+    pub(super) fn operate(&mut self, tx: &mut Tx, client: u8) -> Result<u64, String> {
         let before = sim::with(|k| k.position());
+        self.names.clear();
+        self.entries.clear();
         let mut what = String::new();
         let done = self.one_of_all(tx, &mut what);
         self.say(|| {
@@ -151,6 +154,11 @@ impl World {
             )
         });
         let after = sim::with(|k| k.position());
+        // Other errors come before anything was looked for by its name.
+        if !matches!(done, Ok(_) | Err(Error::Exists | Error::NotEmpty | Error::IsDir | Error::NotDir)) {
+            self.entries.clear();
+        }
+        let told = self.told(before, done.is_ok());
         match done {
             Ok(done) => {
                 if let Some((node, from)) = done.stable
@@ -166,7 +174,7 @@ impl World {
                 }
             }
         }
-        Ok(())
+        Ok(told)
     }
 
     fn one_of_all(&mut self, tx: &mut Tx, what: &mut String) -> Result<Done, Error> {
@@ -189,6 +197,10 @@ impl World {
                     }
                     _ => CreateHow::Guarded(attrs),
                 };
+                match how {
+                    CreateHow::Guarded(_) => self.name_object(&dir),
+                    CreateHow::Unchecked(_) | CreateHow::Exclusive { .. } => self.name_entry(&dir, &name),
+                }
                 let acls = if self.rng.one_in(8) { self.acls(Kind::File) } else { SetAcls::default() };
                 let made = volume.create_with_acls(tx, &cred, &dir, &name, how, OpenMode::BOTH, &acls)?;
                 self.know(&made.node);
@@ -197,6 +209,7 @@ impl World {
             6..=8 => {
                 let (dir, name, attrs) = (self.dir(), self.name(), self.attrs());
                 *what = format!("mkdir {} in {}", shown(&name), self.number(&dir));
+                self.name_object(&dir);
                 let acls = if self.rng.one_in(6) { self.acls(Kind::Dir) } else { SetAcls::default() };
                 let made = volume.mkdir_with_acls(tx, &cred, &dir, &name, attrs, &acls)?;
                 self.know(&made.node);
@@ -204,6 +217,7 @@ impl World {
             9 => {
                 let (dir, name) = (self.dir(), self.name());
                 *what = format!("symlink {} in {}", shown(&name), self.number(&dir));
+                self.name_object(&dir);
                 let target = vec![b'x'; 1 + self.rng.below(90) as usize];
                 let made = volume.symlink(tx, &cred, &dir, &name, &target, SetAttrs::default())?;
                 self.know(&made.node);
@@ -211,6 +225,7 @@ impl World {
             10 => {
                 let (dir, name, attrs) = (self.dir(), self.name(), self.attrs());
                 *what = format!("mknod {} in {}", shown(&name), self.number(&dir));
+                self.name_object(&dir);
                 let special = *self.rng.pick(&[
                     Special::Fifo,
                     Special::Socket,
@@ -223,12 +238,15 @@ impl World {
             11 | 12 => {
                 let (node, dir, name) = (self.any(), self.dir(), self.name());
                 *what = format!("link {} as {} in {}", self.number(&node), shown(&name), self.number(&dir));
+                self.name_object(&node);
+                self.name_object(&dir);
                 volume.link(tx, &cred, &node, &dir, &name)?;
             }
             13..=16 => {
                 let dir = self.dir();
                 let name = self.name_in(&dir);
                 *what = format!("remove {} from {}", shown(&name), self.number(&dir));
+                self.name_entry(&dir, &name);
                 volume.remove(tx, &cred, &dir, &name)?;
             }
             17..=20 => {
@@ -242,6 +260,8 @@ impl World {
                     shown(&new),
                     self.number(&to)
                 );
+                self.name_entry(&from, &name);
+                self.name_entry(&to, &new);
                 volume.rename(tx, &cred, &from, &name, &to, &new)?;
             }
             21 | 22 => {
@@ -257,6 +277,7 @@ impl World {
                     attrs.size = Some(self.rng.below(FILE_BYTES));
                 }
                 *what = format!("setattr of {}, size {:?}", self.number(&node), attrs.size);
+                self.name_object(&node);
                 volume.setattr(tx, &cred, &node, None, attrs)?;
             }
             23..=27 => {
@@ -270,6 +291,9 @@ impl World {
                 let stable =
                     *self.rng.pick(&[Stable::Unstable, Stable::Unstable, Stable::DataSync, Stable::FileSync]);
                 *what = format!("write {len} at {offset} of {}, {stable:?}", self.number(file.node()));
+                if stable != Stable::Unstable {
+                    self.name_object(file.node());
+                }
                 let data = self.bytes(len);
                 let (_, as_stable) = volume.write(tx, &file, offset, data, stable)?;
                 if as_stable != Stable::Unstable {
@@ -281,6 +305,7 @@ impl World {
             28 | 29 => {
                 let Some(node) = self.a_file() else { return Err(Error::NoEnt) };
                 *what = format!("commit {}", self.number(&node));
+                self.name_object(&node);
                 volume.commit(tx, &node, 0, 0)?;
                 done.stable = Some((node, 0));
             }
@@ -289,9 +314,11 @@ impl World {
                 let name = *self.rng.pick(&[&b"one"[..], b"two"]);
                 if self.rng.one_in(3) {
                     *what = format!("remove an attribute of {}", self.number(&node));
+                    self.name_object(&node);
                     volume.removexattr(tx, &cred, &node, name)?;
                 } else {
                     *what = format!("set an attribute of {}", self.number(&node));
+                    self.name_object(&node);
                     let len = self.rng.below(200);
                     let value = self.bytes(len);
                     volume.setxattr(tx, &cred, &node, name, &value, SetXattr::Either)?;
@@ -301,12 +328,14 @@ impl World {
                 let node = self.any();
                 *what = format!("set the ACLs of {}", self.number(&node));
                 let acls = self.acls(node.kind());
+                self.name_object(&node);
                 volume.set_acls(tx, &Cred::root(), &node, &acls)?;
             }
             33 | 34 => {
                 let file = self.opened()?;
                 let (offset, len) = (self.rng.below(FILE_BYTES), 1 + self.rng.below(700));
                 let node = file.node().clone();
+                self.name_object(&node);
                 if self.rng.one_in(2) {
                     *what = format!("allocate {len} at {offset} of {}", self.number(&node));
                     volume.allocate(tx, &file, offset, len)?;
@@ -320,6 +349,7 @@ impl World {
                 let (from, to) = (self.opened()?, self.opened()?);
                 let block = sim::BLOCK as u64;
                 let node = to.node().clone();
+                self.name_object(&node);
                 if self.rng.one_in(2) {
                     let (at, len) = (self.rng.below(4) * block, self.rng.below(3) * block);
                     *what = format!(

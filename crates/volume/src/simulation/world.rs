@@ -39,6 +39,8 @@ pub(super) struct Figures {
     pub(super) operations: u64,
     pub(super) refused: u64,
     pub(super) acknowledged: u64,
+    /// Requests acknowledged that had changed nothing.
+    pub(super) told: u64,
     pub(super) checked: u64,
     pub(super) checkpoints: u64,
     pub(super) absorbed: u64,
@@ -63,6 +65,7 @@ impl Figures {
             (&mut self.operations, o.operations),
             (&mut self.refused, o.refused),
             (&mut self.acknowledged, o.acknowledged),
+            (&mut self.told, o.told),
             (&mut self.checked, o.checked),
             (&mut self.checkpoints, o.checkpoints),
             (&mut self.absorbed, o.absorbed),
@@ -78,8 +81,8 @@ impl std::fmt::Display for Figures {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         writeln!(
             f,
-            "{} operations, {} of them refused; {} requests acknowledged",
-            self.operations, self.refused, self.acknowledged
+            "{} operations, {} of them refused; {} requests acknowledged, and {} that changed nothing",
+            self.operations, self.refused, self.acknowledged, self.told
         )?;
         writeln!(
             f,
@@ -131,7 +134,8 @@ struct Waiting {
     receipt: Receipt,
     client: u8,
     n: u32,
-    /// Where the metadata stood when it was done.
+    /// Where the metadata stood when it was done; of a request that changed nothing, when the objects that it was told of
+    /// changed last.
     position: u64,
     /// The log had said that it is durable when the first flush failed, if one has.
     settled: bool,
@@ -152,6 +156,8 @@ pub(super) struct Client {
     n: u32,
     tx: Option<Tx>,
     ops_left: u64,
+    /// Where the metadata stood when the objects that its request was told of changed last.
+    told: u64,
 }
 
 /// See the module's comment.
@@ -167,6 +173,11 @@ pub(super) struct World {
     pub(super) files: Vec<Node>,
     pub(super) others: Vec<Node>,
     pub(super) open: Vec<OpenFile>,
+    /// The objects that the operation at work names, or finds by the names that it is given, if its answer must be durable.
+    pub(super) names: Vec<Serial>,
+    pub(super) entries: Vec<Serial>,
+    /// Where the metadata stood after the last change of each that a request made and logged.
+    changed_at: HashMap<Serial, u64>,
     /// Objects and their change attributes as just told.
     pub(super) saw: Vec<(Node, u64)>,
     waiting: Vec<Waiting>,
@@ -217,6 +228,9 @@ pub(super) fn run(seed: u64, keep_history: bool) -> Result<Figures, String> {
         files: Vec::new(),
         others: Vec::new(),
         open: Vec::new(),
+        names: Vec::new(),
+        entries: Vec::new(),
+        changed_at: HashMap::new(),
         saw: Vec::new(),
         waiting: Vec::new(),
         noted: Vec::new(),
@@ -339,7 +353,13 @@ impl World {
         (self.files, self.others, self.open) = (Vec::new(), Vec::new(), Vec::new());
         let clients = 1 + self.rng.below(4) as u8;
         self.clients = (0..clients)
-            .map(|id| Client { id, n: self.acked.get(&id).copied().unwrap_or(0), tx: None, ops_left: 0 })
+            .map(|id| Client {
+                id,
+                n: self.acked.get(&id).copied().unwrap_or(0),
+                tx: None,
+                ops_left: 0,
+                told: 0,
+            })
             .collect();
         self.bound();
         self.look_around();
@@ -461,12 +481,8 @@ impl World {
             // What the log allowed in this step may have been sent just before power went.
             let allowed =
                 |w: &Waiting| w.receipt.ticket().is_some_and(|t| matches!(t.poll_now(), Some(Ok(()))));
-            for waiting in self.waiting.extract_if(.., |w| allowed(w)) {
-                self.acked_position = self.acked_position.max(waiting.position);
-                let acked = self.acked.entry(waiting.client).or_default();
-                *acked = waiting.n.max(*acked);
-                self.figures.acknowledged += 1;
-            }
+            let sent: Vec<Waiting> = self.waiting.extract_if(.., |w| allowed(w)).collect();
+            sent.iter().for_each(|waiting| self.is_acknowledged(waiting));
         }
         if let Step::Did(did) = step {
             self.digest(did);
@@ -506,7 +522,8 @@ impl World {
             }
             match result {
                 Ok(()) => {
-                    if sim::with(|k| k.flush_failed) && !done.settled {
+                    // What changed nothing may still be said if it is durable.
+                    if sim::with(|k| k.flush_failed) && !done.settled && done.n > 0 {
                         return Err(format!(
                             "client {} request {} is acknowledged after a flush has failed: {:?}",
                             done.client,
@@ -515,15 +532,52 @@ impl World {
                         ));
                     }
                     self.say(|| format!("acknowledged: client {} request {}", done.client, done.n));
-                    self.figures.acknowledged += 1;
-                    self.acked_position = self.acked_position.max(done.position);
-                    let acked = self.acked.entry(done.client).or_default();
-                    *acked = done.n.max(*acked);
+                    self.is_acknowledged(&done);
                 }
                 Err(e) => self.say(|| format!("client {} request {}: {e}", done.client, done.n)),
             }
         }
         Ok(())
+    }
+
+    fn is_acknowledged(&mut self, waiting: &Waiting) {
+        self.acked_position = self.acked_position.max(waiting.position);
+        match waiting.n {
+            0 => self.figures.told += 1,
+            n => {
+                let acked = self.acked.entry(waiting.client).or_default();
+                *acked = n.max(*acked);
+                self.figures.acknowledged += 1;
+            }
+        }
+    }
+
+    /// The operation at work names this object.
+    pub(super) fn name_object(&mut self, node: &Node) {
+        self.names.extend(sim::with(|k| k.serial_of(&node.0.id)));
+    }
+
+    /// It names this entry.
+    pub(super) fn name_entry(&mut self, dir: &Node, name: &[u8]) {
+        self.name_object(dir);
+        let entry =
+            sim::with(|k| k.peek(k.serial_of(&dir.0.id)?)?.entries.get(name).map(|entry| entry.serial));
+        self.entries.extend(entry);
+    }
+
+    /// An operation that began at `before` has ended; gives where the metadata stood when what it names changed last.
+    pub(super) fn told(&mut self, before: u64, done: bool) -> u64 {
+        let mut names = std::mem::take(&mut self.names);
+        names.append(&mut self.entries);
+        let mut told = 0;
+        for serial in names {
+            let changed = sim::with(|k| k.logged_change(serial, before)).filter(|_| done);
+            if let Some(position) = changed {
+                self.changed_at.insert(serial, position);
+            }
+            told = told.max(self.changed_at.get(&serial).copied().unwrap_or(0));
+        }
+        told
     }
 
     /// A client does something.
@@ -567,7 +621,8 @@ impl World {
             }
         };
         self.figures.operations += 1;
-        self.operate(&mut tx, client.id)?;
+        let told = self.operate(&mut tx, client.id)?;
+        client.told = client.told.max(told);
         if let Some(seq) = tx.seq() {
             self.ends.insert(seq, sim::with(|k| k.position()));
         }
@@ -584,8 +639,18 @@ impl World {
     }
 
     fn finish(&mut self, client: &mut Client, mut tx: Tx) {
+        let told = std::mem::take(&mut client.told);
         if !tx.modified() {
-            drop(tx);
+            let receipt = tx.finish();
+            if told > 0 && self.volume().failed().is_none() {
+                self.waiting.push(Waiting {
+                    receipt,
+                    client: client.id,
+                    n: 0,
+                    position: told,
+                    settled: false,
+                });
+            }
             self.bound();
             return;
         }

@@ -482,6 +482,17 @@ impl Kernel {
         self.live.get(serial as usize)?.as_ref()
     }
 
+    /// Where the metadata stood after the last change of an object since `before`, if an operation that changed it then has it
+    /// in the log: what had lost its last name before is never told of there.
+    pub fn logged_change(&self, serial: Serial, before: u64) -> Option<u64> {
+        let mut since = self.history.iter().rev().take_while(|(at, ..)| *at > before);
+        let last = since.find(|(_, changed, _)| *changed == serial)?;
+        let earlier = self.history.iter().rev().find(|(at, changed, _)| *at <= before && *changed == serial);
+        let was =
+            earlier.map(|(_, _, meta)| meta).or_else(|| self.history_base.get(serial as usize)?.as_ref());
+        was.is_none_or(|meta| meta.nlink > 0).then_some(last.0)
+    }
+
     /// The live object of an identity.
     pub fn serial_of(&self, id: &ObjId) -> Option<Serial> {
         let (ino, generation) = calls::numbers(&id.kh).ok()?;
