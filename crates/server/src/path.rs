@@ -141,13 +141,14 @@ impl Nfs {
             let announced: Vec<_> =
                 exports.iter().filter(|_| !slow).filter_map(|e| e.volume.expect()).collect();
             let started = Instant::now();
-            let outcome = self.run(&work, client, slow, &mut turn).await;
+            let outcome = self.run(&work, client, (slow, !exports.is_empty()), &mut turn).await;
             let ran = started.elapsed();
             let in_company = announced.iter().any(|intent| intent.in_company());
             drop(announced);
             let Some(Outcome { reply, pending, waits, offloads }) = outcome else { return Response::Close };
             for offload in offloads {
-                tokio::spawn(offload::run(self.sh.clone(), self.slow.clone(), offload));
+                let (workers, sh, pool) = (self.workers.clone(), self.sh.clone(), self.slow.clone());
+                tokio::spawn(async move { workers.during(offload::run(sh, pool, offload)).await });
             }
             let Some(patience) = waits else {
                 let failure = match pending {
@@ -187,11 +188,15 @@ impl Nfs {
         &self,
         work: &Arc<W>,
         client: IpAddr,
-        slow: bool,
+        (slow, changes): (bool, bool),
         turn: &mut Turn,
     ) -> Option<Outcome> {
         if !slow {
-            let outcome = work.run(&self.sh);
+            // Where nobody else waits for the thread that it runs on, nobody has to wait for its place either.
+            let outcome = match changes {
+                true => self.workers.change(|| turn.give(), || work.run(&self.sh)),
+                false => work.run(&self.sh),
+            };
             turn.give();
             return Some(outcome);
         }

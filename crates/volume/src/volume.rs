@@ -490,6 +490,7 @@ impl Volume {
     /// fsync; an error is final.
     pub(crate) fn fsync(&self, fd: impl AsFd) -> Result<(), Error> {
         self.0.fsyncs.fetch_add(1, Ordering::Relaxed);
+        point("volume.flushing");
         let done = flush::file(fd, &self.0.state_dir);
         self.injected();
         done.map_err(|e| self.fail(format!("fsync: {e}")))
@@ -501,6 +502,7 @@ impl Volume {
             return self.flush_all();
         }
         self.0.fdatasyncs.fetch_add(1, Ordering::Relaxed);
+        point("volume.flushing");
         let done = flush::data(fd, &self.0.state_dir);
         self.injected();
         done.map_err(|e| self.fail(format!("fdatasync: {e}")))
@@ -515,6 +517,7 @@ impl Volume {
     /// syncfs; an error is final.
     pub(crate) fn flush_all(&self) -> Result<(), Error> {
         self.0.syncfs.fetch_add(1, Ordering::Relaxed);
+        point("volume.flushing");
         let done = flush::all(&self.0.mount);
         self.injected();
         done.map_err(|e| self.fail(format!("syncfs: {e}")))
