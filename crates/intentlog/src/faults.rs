@@ -36,11 +36,13 @@ pub enum Bug {
     VictimUnlogged,
     /// A request that waits for a device keeps its thread, and nobody looks at what else that thread had to do.
     FlushInPlace,
+    /// The reply to a request whose effects are in several logs is written down with the last of them.
+    ReplyKeptEarly,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 11] = [
+    pub const ALL: [Bug; 12] = [
         Bug::ReplyBeforeFlush,
         Bug::CheckpointBeforeSyncfs,
         Bug::CutLate,
@@ -52,6 +54,7 @@ impl Bug {
         Bug::MarkerUnset,
         Bug::VictimUnlogged,
         Bug::FlushInPlace,
+        Bug::ReplyKeptEarly,
     ];
 
     fn name(self) -> &'static str {
@@ -67,6 +70,7 @@ impl Bug {
             Bug::MarkerUnset => "marker-unset",
             Bug::VictimUnlogged => "victim-unlogged",
             Bug::FlushInPlace => "flush-in-place",
+            Bug::ReplyKeptEarly => "reply-kept-early",
         }
     }
 }
@@ -157,6 +161,8 @@ mod armed {
     /// Where [`hold`] keeps threads, and how many of them it has.
     static HELD: [AtomicBool; POINTS.len()] = [const { AtomicBool::new(false) }; POINTS.len()];
     static WAITING: Mutex<[u64; POINTS.len()]> = Mutex::new([0; POINTS.len()]);
+    /// One of them, whichever it is, may go on.
+    static PASSING: [AtomicBool; POINTS.len()] = [const { AtomicBool::new(false) }; POINTS.len()];
     static CHANGED: Condvar = Condvar::new();
 
     thread_local! {
@@ -274,6 +280,9 @@ mod armed {
         CHANGED.notify_all();
         while HELD[index].load(Ordering::SeqCst) {
             CHANGED.wait(&mut waiting);
+            if PASSING[index].swap(false, Ordering::SeqCst) {
+                break;
+            }
         }
         waiting[index] -= 1;
         CHANGED.notify_all();
@@ -310,10 +319,20 @@ mod armed {
         }
     }
 
+    impl Hold {
+        /// Lets one of the threads that are kept go on, and keeps all others.
+        pub fn pass_one(&self) {
+            let _waiting = WAITING.lock();
+            PASSING[self.0].store(true, Ordering::SeqCst);
+            CHANGED.notify_all();
+        }
+    }
+
     impl Drop for Hold {
         fn drop(&mut self) {
             let mut waiting = WAITING.lock();
             HELD[self.0].store(false, Ordering::SeqCst);
+            PASSING[self.0].store(false, Ordering::SeqCst);
             CHANGED.notify_all();
             while waiting[self.0] > 0 {
                 CHANGED.wait(&mut waiting);

@@ -235,6 +235,11 @@ impl Tx {
         self.modified
     }
 
+    /// True when the log has, or will have, a record of it that is to be waited for.
+    pub fn waits(&self) -> bool {
+        self.ticket.is_some() || self.joined.as_ref().is_some_and(|joined| joined.wanted)
+    }
+
     /// Ends the transaction. What it did is stable when the receipt's wait returns `Ok`.
     pub fn finish(mut self) -> Receipt {
         self.split();

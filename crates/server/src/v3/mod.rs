@@ -20,7 +20,7 @@ mod serve;
 
 use crate::exports::{Caller, Export};
 use crate::limits;
-use crate::path::{Outcome, Pending};
+use crate::path::{LateReply, Later, Outcome, Pending};
 use crate::server::Shared;
 use crate::state::drc::CallKey;
 use crate::state::notes::{Note, Stamped};
@@ -136,10 +136,14 @@ fn run(sh: &Shared, req: &Request) -> Outcome {
     sh.counters.v3(protocol, procedure, status, status == NfsStat3::OK && req.call.changes().is_some());
     let Cx { mut txs, noted, exports, .. } = cx;
     let modified = txs.modified();
+    let mut later = None;
     // "Ask again later" is no outcome: whoever asks again, under whatever id, is to be heard.
     if let Some(key) = req.key.as_ref().filter(|_| status != NfsStat3::JUKEBOX) {
         let home = txs.home().or_else(|| exports.keeper()).filter(|e| e.volume.keeps_notes()).cloned();
         let home = home.filter(|_| txs.lasting());
+        let several = home.clone().filter(|_| txs.in_several_logs());
+        later = several.map(|home| Later { home, reply: LateReply::Call(key.clone()) });
+        let home = home.filter(|_| later.is_none());
         let note = {
             let mut st = sh.state();
             let noted = home.as_ref().map(|home| (st.next_version(), home.id()));
@@ -150,7 +154,8 @@ fn run(sh: &Shared, req: &Request) -> Outcome {
             txs.of(&home).note(Stamped { v, note: Note::Call(note) }.to_bytes());
         }
     }
-    let pending = (modified || noted).then(|| Pending::new(txs.finish(), req.call.failed(NfsStat3::IO)));
+    let pending = (modified || noted)
+        .then(|| Pending { later, ..Pending::new(txs.finish(), req.call.failed(NfsStat3::IO)) });
     Outcome { pending, ..Outcome::at_once(reply) }
 }
 

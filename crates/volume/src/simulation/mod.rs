@@ -101,9 +101,11 @@ fn a_seed_is_the_same_each_time() {
 
 /// Deliberate bugs that the simulation cannot reach, and what sees them.
 #[cfg(debug_assertions)]
-const ELSEWHERE: [(crate::faults::Bug, &str); 1] = [
+const ELSEWHERE: [(crate::faults::Bug, &str); 2] = [
     // Threads of the server's runtime; the simulation has one thread and no server.
     (crate::faults::Bug::FlushInPlace, "server/tests/held_flush.rs"),
+    // Two volumes and the server's own replies.
+    (crate::faults::Bug::ReplyKeptEarly, "server/tests/several_logs.rs"),
 ];
 
 /// The oracle sees each deliberate bug that it can reach.
