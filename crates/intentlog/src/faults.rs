@@ -38,11 +38,13 @@ pub enum Bug {
     FlushInPlace,
     /// The reply to a request whose effects are in several logs is written down with the last of them.
     ReplyKeptEarly,
+    /// Notes of a log from before a time without it come back.
+    OldReplyKept,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 12] = [
+    pub const ALL: [Bug; 13] = [
         Bug::ReplyBeforeFlush,
         Bug::CheckpointBeforeSyncfs,
         Bug::CutLate,
@@ -55,6 +57,7 @@ impl Bug {
         Bug::VictimUnlogged,
         Bug::FlushInPlace,
         Bug::ReplyKeptEarly,
+        Bug::OldReplyKept,
     ];
 
     fn name(self) -> &'static str {
@@ -71,6 +74,7 @@ impl Bug {
             Bug::VictimUnlogged => "victim-unlogged",
             Bug::FlushInPlace => "flush-in-place",
             Bug::ReplyKeptEarly => "reply-kept-early",
+            Bug::OldReplyKept => "old-reply-kept",
         }
     }
 }

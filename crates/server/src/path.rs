@@ -192,7 +192,7 @@ impl Nfs {
             let Some(Outcome { reply, pending, waits, offloads }) = outcome else { return Response::Close };
             for offload in offloads {
                 let (workers, sh, pool) = (self.workers.clone(), self.sh.clone(), self.slow.clone());
-                tokio::spawn(async move { workers.during(offload::run(sh, pool, offload)).await });
+                tokio::spawn(async move { workers.during(pin!(offload::run(sh, pool, offload))).await });
             }
             let Some(patience) = waits else {
                 let failure = match pending {

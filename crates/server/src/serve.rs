@@ -29,6 +29,7 @@ use landfast_rpc::{server, udp};
 use landfast_volume::{RecoveryReport, ShutdownReport, Volume};
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::UdpSocket;
@@ -321,7 +322,7 @@ impl Drop for Ticking {
 
 /// A task that may flush a log itself.
 async fn watched(workers: Workers, task: impl Future<Output = ()>) {
-    workers.during(task).await;
+    workers.during(pin!(task)).await;
 }
 
 /// The lock manager and the status monitor by UDP.
@@ -331,7 +332,7 @@ async fn datagrams(sockets: Vec<UdpSocket>, nlm: Nlm, workers: Workers) {
         let (nlm, workers) = (nlm.clone(), workers.clone());
         let serve = move |peer, call, body| {
             let (nlm, workers) = (nlm.clone(), workers.clone());
-            async move { workers.during(nlm.call(peer, true, call, body)).await }
+            async move { workers.during(pin!(nlm.call(peer, true, call, body))).await }
         };
         all.spawn(udp::serve(socket, nlm::PROGRAMS, serve));
     }

@@ -11,6 +11,7 @@ use landfast_nfs::v4::{PROC_COMPOUND, PROC_NULL, VERSION};
 use landfast_nfs::{mount, nfsacl, v3};
 use landfast_rpc::conn::{CallHeader, ConnInfo, Program, Response, Service};
 use landfast_rpc::{Credential, Turn};
+use std::pin::pin;
 use std::sync::Arc;
 use tokio::sync::Notify;
 
@@ -51,7 +52,7 @@ impl Service for Nfs {
             (mount::PROGRAM, _) => 3,
             _ => 4,
         };
-        let response = self.workers.during(self.serve(conn, call, body)).await;
+        let response = self.workers.during(pin!(self.serve(conn, call, body))).await;
         self.sh.counters.took(program, begun.elapsed());
         response
     }

@@ -22,7 +22,7 @@
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::Thread;
@@ -84,10 +84,9 @@ impl Workers {
         Ok(Workers(Arc::new(Watched(inner))))
     }
 
-    /// Runs what may wait for a device in one of its polls.
-    pub(crate) async fn during<T>(&self, work: impl Future<Output = T>) -> T {
-        let mut work = pin!(work);
-        poll_fn(|context| {
+    /// Runs what may wait for a device in one of its polls. (Pinned by the caller: it may be large, and is not moved.)
+    pub(crate) fn during<T>(&self, mut work: Pin<&mut impl Future<Output = T>>) -> impl Future<Output = T> {
+        poll_fn(move |context| {
             let _in_poll = self.0.0.enter();
             if self.hand_over() {
                 // On the server's own runtime, which has several threads.
@@ -96,7 +95,6 @@ impl Workers {
                 work.as_mut().poll(context)
             }
         })
-        .await
     }
 
     /// Runs a call that may change something. It hands its thread's tasks over first where calls do, and where the last thread
@@ -218,6 +216,7 @@ impl Drop for InPoll {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::pin::pin;
     use std::sync::mpsc;
     use std::time::Duration;
     use tokio::sync::oneshot;
@@ -244,12 +243,11 @@ mod tests {
             let (began, begun) = mpsc::channel();
             let inside = workers.clone();
             runtime.spawn(async move {
-                inside
-                    .during(async move {
-                        began.send(()).expect("the test waits");
-                        device.recv().expect("the device answers");
-                    })
-                    .await;
+                let work = async move {
+                    began.send(()).expect("the test waits");
+                    device.recv().expect("the device answers");
+                };
+                inside.during(pin!(work)).await;
             });
             begun.recv_timeout(PATIENCE).expect("the call began");
             held.push(go);
@@ -259,7 +257,7 @@ mod tests {
             }
             let (answer, answered) = oneshot::channel();
             let inside = workers.clone();
-            runtime.spawn(async move { inside.during(async move { answer.send(()) }).await });
+            runtime.spawn(async move { inside.during(pin!(async move { answer.send(()) })).await });
             let waited = runtime.block_on(async { tokio::time::timeout(PATIENCE, answered).await });
             assert_eq!(waited.expect("in time"), Ok(()), "with {} calls at the device", held.len());
         }
@@ -285,15 +283,14 @@ mod tests {
                 tokio::spawn(async move {
                     let mut what = [0; 1];
                     while stream.read_exact(&mut what).await.is_ok() {
-                        workers
-                            .during(async {
-                                let device = (what[0] == b'd').then(|| device.lock().take()).flatten();
-                                if let Some(device) = device {
-                                    began.send(()).expect("the test waits");
-                                    device.recv().expect("the device answers");
-                                }
-                            })
-                            .await;
+                        let work = async {
+                            let device = (what[0] == b'd').then(|| device.lock().take()).flatten();
+                            if let Some(device) = device {
+                                began.send(()).expect("the test waits");
+                                device.recv().expect("the device answers");
+                            }
+                        };
+                        workers.during(pin!(work)).await;
                         stream.write_all(&what).await.expect("sent");
                     }
                 });
@@ -332,7 +329,7 @@ mod tests {
             }
             let inside = workers.clone();
             let (go, device) = mpsc::channel::<()>();
-            let call = runtime.spawn(async move { inside.during(async move { device.recv() }).await });
+            let call = runtime.spawn(async move { inside.during(pin!(async move { device.recv() })).await });
             while !workers.hand_over() {
                 std::thread::yield_now();
             }

@@ -101,11 +101,13 @@ fn a_seed_is_the_same_each_time() {
 
 /// Deliberate bugs that the simulation cannot reach, and what sees them.
 #[cfg(debug_assertions)]
-const ELSEWHERE: [(crate::faults::Bug, &str); 2] = [
+const ELSEWHERE: [(crate::faults::Bug, &str); 3] = [
     // Threads of the server's runtime; the simulation has one thread and no server.
     (crate::faults::Bug::FlushInPlace, "server/tests/held_flush.rs"),
     // Two volumes and the server's own replies.
     (crate::faults::Bug::ReplyKeptEarly, "server/tests/several_logs.rs"),
+    // A volume that is served without its log in between.
+    (crate::faults::Bug::OldReplyKept, "server/tests/log_again.rs"),
 ];
 
 /// The oracle sees each deliberate bug that it can reach.
