@@ -36,11 +36,17 @@ pub enum Bug {
     VictimUnlogged,
     /// An answer does not wait for what others have done to the objects that it tells of.
     AnswerUnflushed,
+    /// A request that waits for a device keeps its thread, and nobody looks at what else that thread had to do.
+    FlushInPlace,
+    /// The reply to a request whose effects are in several logs is written down with the last of them.
+    ReplyKeptEarly,
+    /// Notes of a log from before a time without it come back.
+    OldReplyKept,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 11] = [
+    pub const ALL: [Bug; 14] = [
         Bug::ReplyBeforeFlush,
         Bug::CheckpointBeforeSyncfs,
         Bug::CutLate,
@@ -52,6 +58,9 @@ impl Bug {
         Bug::MarkerUnset,
         Bug::VictimUnlogged,
         Bug::AnswerUnflushed,
+        Bug::FlushInPlace,
+        Bug::ReplyKeptEarly,
+        Bug::OldReplyKept,
     ];
 
     fn name(self) -> &'static str {
@@ -67,6 +76,9 @@ impl Bug {
             Bug::MarkerUnset => "marker-unset",
             Bug::VictimUnlogged => "victim-unlogged",
             Bug::AnswerUnflushed => "answer-unflushed",
+            Bug::FlushInPlace => "flush-in-place",
+            Bug::ReplyKeptEarly => "reply-kept-early",
+            Bug::OldReplyKept => "old-reply-kept",
         }
     }
 }
@@ -87,7 +99,7 @@ impl FromStr for Bug {
 }
 
 /// The moments at which a process can be stopped, and what is so then.
-pub const POINTS: [(&str, &str); 22] = [
+pub const POINTS: [(&str, &str); 23] = [
     ("log.before-write", "a batch is sealed, nothing of it is on the device"),
     ("log.written", "a batch is durable, nobody has been told"),
     ("log.acknowledged", "those who wait for a batch have been told"),
@@ -99,6 +111,7 @@ pub const POINTS: [(&str, &str); 22] = [
     ("tx.joined", "a transaction has set its marker, nothing is changed"),
     ("op.applied", "an operation is in the page cache, nothing of it is logged"),
     ("reply.before-send", "all that a reply says is durable, it is not sent"),
+    ("volume.flushing", "a flush of the volume's filesystem is asked for, nothing of it is done"),
     ("commit.flushed", "a file is flushed to its place, the log does not say so"),
     ("recovery.begin", "the log is read, nothing is changed"),
     ("recovery.materialised", "what was lost is made again in staging"),
@@ -134,7 +147,7 @@ fn list<const N: usize>(names: [&str; N]) -> String {
 }
 
 #[cfg(debug_assertions)]
-pub use armed::{bug, from_environment, passes, point, stops_at, with};
+pub use armed::{Hold, bug, from_environment, hold, passes, point, stops_at, with};
 #[cfg(not(debug_assertions))]
 pub use disarmed::{bug, from_environment, passes, point, stops_at, with};
 
@@ -144,14 +157,21 @@ mod armed {
     use std::cell::Cell;
     use std::str::FromStr;
     use std::sync::OnceLock;
-    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+    use parking_lot::{Condvar, Mutex};
     use rustix::process::Signal;
 
     use super::{Bug, FaultError, POINTS};
 
     static CHOSEN: OnceLock<Result<Chosen, FaultError>> = OnceLock::new();
     static PASSES: [AtomicU64; POINTS.len()] = [const { AtomicU64::new(0) }; POINTS.len()];
+    /// Where [`hold`] keeps threads, and how many of them it has.
+    static HELD: [AtomicBool; POINTS.len()] = [const { AtomicBool::new(false) }; POINTS.len()];
+    static WAITING: Mutex<[u64; POINTS.len()]> = Mutex::new([0; POINTS.len()]);
+    /// One of them, whichever it is, may go on.
+    static PASSING: [AtomicBool; POINTS.len()] = [const { AtomicBool::new(false) }; POINTS.len()];
+    static CHANGED: Condvar = Condvar::new();
 
     thread_local! {
         /// What [`with`] says on this thread; it counts before the environment.
@@ -246,7 +266,10 @@ mod armed {
             debug_assert!(false, "{name} is not in the list of points");
             return;
         };
-        let Some(passes) = PASSES.get(index) else { return };
+        let (Some(passes), Some(held)) = (PASSES.get(index), HELD.get(index)) else { return };
+        if held.load(Ordering::SeqCst) {
+            wait_at(index);
+        }
         let pass = passes.fetch_add(1, Ordering::SeqCst) + 1;
         if chosen().stop == Some(Stop { point: index, pass }) {
             eprintln!("stopped at {name}");
@@ -254,6 +277,73 @@ mod armed {
             let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::STOP);
             while stop_is_pending() {
                 std::thread::yield_now();
+            }
+        }
+    }
+
+    #[cold]
+    fn wait_at(index: usize) {
+        let mut waiting = WAITING.lock();
+        waiting[index] += 1;
+        CHANGED.notify_all();
+        while HELD[index].load(Ordering::SeqCst) {
+            CHANGED.wait(&mut waiting);
+            if PASSING[index].swap(false, Ordering::SeqCst) {
+                break;
+            }
+        }
+        waiting[index] -= 1;
+        CHANGED.notify_all();
+    }
+
+    /// Keeps every thread of the process that comes by `name` there, until what it gives is dropped: a device that does not
+    /// answer, for a test. One at a time for each point.
+    ///
+    /// # Panics
+    /// For a point that does not exist.
+    pub fn hold(name: &str) -> Hold {
+        let at = index(name);
+        assert!(at.is_some(), "{name} is not in the list of points");
+        let at = at.unwrap_or(0);
+        HELD[at].store(true, Ordering::SeqCst);
+        Hold(at)
+    }
+
+    /// See [`hold`].
+    #[derive(Debug)]
+    pub struct Hold(usize);
+
+    impl Hold {
+        /// Waits until so many threads are kept; false when they are not within this time.
+        pub fn has(&self, threads: u64, within: std::time::Duration) -> bool {
+            let until = std::time::Instant::now() + within;
+            let mut waiting = WAITING.lock();
+            while waiting[self.0] < threads {
+                if CHANGED.wait_until(&mut waiting, until).timed_out() {
+                    return waiting[self.0] >= threads;
+                }
+            }
+            true
+        }
+    }
+
+    impl Hold {
+        /// Lets one of the threads that are kept go on, and keeps all others.
+        pub fn pass_one(&self) {
+            let _waiting = WAITING.lock();
+            PASSING[self.0].store(true, Ordering::SeqCst);
+            CHANGED.notify_all();
+        }
+    }
+
+    impl Drop for Hold {
+        fn drop(&mut self) {
+            let mut waiting = WAITING.lock();
+            HELD[self.0].store(false, Ordering::SeqCst);
+            PASSING[self.0].store(false, Ordering::SeqCst);
+            CHANGED.notify_all();
+            while waiting[self.0] > 0 {
+                CHANGED.wait(&mut waiting);
             }
         }
     }

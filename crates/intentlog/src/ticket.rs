@@ -121,12 +121,28 @@ impl Ticket {
     }
 
     /// Waits until the records are on stable storage. Where nobody else is at work and the device is a fast one,
-    /// this thread makes the flush ([`LEAD_FLUSH_MAX`](crate::limits::LEAD_FLUSH_MAX) bounds what it usually takes).
+    /// this thread makes the flush ([`LEAD_FLUSH_MAX`](crate::limits::LEAD_FLUSH_MAX) bounds what it usually takes, and
+    /// nothing bounds what it may take). So whoever polls this has to see to it that the other tasks of its thread go on
+    /// meanwhile. At most one task of the process makes a flush at any time, whatever the number of logs.
     ///
     /// # Errors
     /// The log failed or was dropped first: the records may or may not be there after a restart.
     pub async fn wait(&self) -> Result<(), LogError> {
-        self.flush();
+        static LEADING: AtomicBool = AtomicBool::new(false);
+        struct Leading;
+        impl Drop for Leading {
+            fn drop(&mut self) {
+                LEADING.store(false, Ordering::Release);
+            }
+        }
+        if self.outcome.result.get().is_some() {
+            // Nothing is to be done.
+        } else if LEADING.swap(true, Ordering::Acquire) {
+            self.request();
+        } else {
+            let _leading = Leading;
+            self.flush();
+        }
         WaitFuture { outcome: &self.outcome, slot: None }.await
     }
 

@@ -52,6 +52,7 @@ mod stats;
 mod sys;
 mod v3;
 mod v4;
+mod workers;
 
 pub use exports::Served;
 pub use portmap::PortMapper;

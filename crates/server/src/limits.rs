@@ -184,6 +184,11 @@ pub const WORKERS_PER_CPU: usize = 4;
 pub const WORKERS_MIN: usize = 8;
 /// At most so many.
 pub const WORKERS_MAX: usize = 64;
+/// How often it is looked whether a thread waits for a device while others wait for that thread. A call from memory waits for
+/// no device longer than this.
+pub const WATCH_EVERY: Duration = Duration::from_millis(5);
+/// After so many looks at which nothing was called, nothing is looked at until the next call.
+pub const WATCH_QUIET: u32 = 200;
 /// Threads that run compounds which wait for the disk: COMMIT, large stable writes; all that modify when there is no log.
 pub const SLOW_WORKERS: usize = 32;
 /// A stable WRITE of more bytes than this goes to the disk, not into the log.

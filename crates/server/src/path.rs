@@ -7,7 +7,7 @@
 //! 5. it runs here, or on the threads for what waits for the disk ([`crate::pool`]); the next request has the turn;
 //! 6. the others that were received have their turn to run, so that they join its flush, unless it ran for long itself: a
 //!    flush of its own is the lesser part then, and its client goes on sooner;
-//! 7. the logs are flushed up to its last record;
+//! 7. the logs are flushed up to its last record; where those are several, one takes the reply then, and is flushed;
 //! 8. its slot, its owners and its place in the duplicate request cache are free; the reply is sent.
 //!
 //! What is decoded and how it runs is the protocols' own: [`Plan`] says what has to be known of a request before it runs,
@@ -22,7 +22,9 @@ use crate::offload::{self, Offload};
 use crate::once::Once;
 use crate::server::Shared;
 use crate::service::{Nfs, principal};
+use crate::state::State;
 use crate::state::drc::{CallKey, CallNumbers, Origin};
+use crate::state::notes::{LogId, Note, Stamped};
 use crate::state::owners::OwnerKey;
 use crate::state::sessions::Kept;
 use bytes::Bytes;
@@ -76,6 +78,48 @@ pub(crate) struct Pending {
     pub(crate) holder: Option<u64>,
     /// The reply to send instead when the log fails.
     pub(crate) failure: Bytes,
+    /// The reply to be written down when all the rest is stable: that is in several logs.
+    pub(crate) later: Option<Later>,
+}
+
+/// A reply that no log may have before all logs have the effects: a retry after a crash in between is a new request.
+pub(crate) struct Later {
+    /// Whose log takes it.
+    pub(crate) home: Arc<Export>,
+    pub(crate) reply: LateReply,
+}
+
+/// See [`Later`]. Until then the request is as one that is being executed.
+pub(crate) enum LateReply {
+    /// Of a slot, which stays busy.
+    Slot(SessionId, u32, Kept),
+    /// Of a call that the duplicate request cache knows.
+    Call(CallKey),
+}
+
+impl LateReply {
+    /// The same where the effects may not be stable. A call that is not in a slot is forgotten then.
+    fn failed(self, failure: &Bytes) -> Option<LateReply> {
+        match self {
+            LateReply::Slot(session, slot, _) => {
+                Some(LateReply::Slot(session, slot, Kept::Reply(failure.clone())))
+            }
+            LateReply::Call(_) => None,
+        }
+    }
+
+    /// What is to be written down; `None` when nobody can ask for it any more.
+    fn note<F>(self, st: &mut State<F>, home: LogId) -> Option<Stamped> {
+        let v = st.next_version();
+        let note = match self {
+            LateReply::Slot(session, slot, kept) => {
+                let s = st.sessions.get_mut(&session)?;
+                Note::Slot(s.stage_in(slot, kept, v, Some(home))?)
+            }
+            LateReply::Call(key) => Note::Call(st.drc.noted(&key, v, home)?),
+        };
+        Some(Stamped { v, note })
+    }
 }
 
 impl Outcome {
@@ -88,7 +132,7 @@ impl Outcome {
 impl Pending {
     /// Waits for the logs and for nothing else.
     pub(crate) fn new(receipts: Receipts, failure: Bytes) -> Pending {
-        Pending { receipts, slot: None, owners: Vec::new(), holder: None, failure }
+        Pending { receipts, slot: None, owners: Vec::new(), holder: None, failure, later: None }
     }
 }
 
@@ -141,13 +185,14 @@ impl Nfs {
             let announced: Vec<_> =
                 exports.iter().filter(|_| !slow).filter_map(|e| e.volume.expect()).collect();
             let started = Instant::now();
-            let outcome = self.run(&work, client, slow, &mut turn).await;
+            let outcome = self.run(&work, client, (slow, !exports.is_empty()), &mut turn).await;
             let ran = started.elapsed();
             let in_company = announced.iter().any(|intent| intent.in_company());
             drop(announced);
             let Some(Outcome { reply, pending, waits, offloads }) = outcome else { return Response::Close };
             for offload in offloads {
-                tokio::spawn(offload::run(self.sh.clone(), self.slow.clone(), offload));
+                let (workers, sh, pool) = (self.workers.clone(), self.sh.clone(), self.slow.clone());
+                tokio::spawn(async move { workers.during(pin!(offload::run(sh, pool, offload))).await });
             }
             let Some(patience) = waits else {
                 let failure = match pending {
@@ -187,11 +232,15 @@ impl Nfs {
         &self,
         work: &Arc<W>,
         client: IpAddr,
-        slow: bool,
+        (slow, changes): (bool, bool),
         turn: &mut Turn,
     ) -> Option<Outcome> {
         if !slow {
-            let outcome = work.run(&self.sh);
+            // Where nobody else waits for the thread that it runs on, nobody has to wait for its place either.
+            let outcome = match changes {
+                true => self.workers.change(|| turn.give(), || work.run(&self.sh)),
+                false => work.run(&self.sh),
+            };
             turn.give();
             return Some(outcome);
         }
@@ -214,8 +263,16 @@ impl Nfs {
     /// # Errors
     /// What the request did may not be stable: the reply to send instead.
     async fn settle(&self, pending: Pending) -> Result<(), Bytes> {
-        let Pending { receipts, slot, owners, holder, failure } = pending;
-        let stable = receipts.wait().await.is_ok();
+        let Pending { receipts, slot, owners, holder, failure, later } = pending;
+        let mut stable = receipts.wait().await.is_ok();
+        if let Some(Later { home, reply }) = later {
+            let reply = if stable { Some(reply) } else { reply.failed(&failure) };
+            let note = reply.and_then(|reply| reply.note(&mut *self.sh.state(), home.id()));
+            // No log needs to know of a failure.
+            if let Some(note) = note.filter(|_| stable) {
+                stable = write_down_in(&home, note).await;
+            }
+        }
         if slot.is_some() || holder.is_some() || !owners.is_empty() {
             let mut st = self.sh.state();
             if let Some(client) = holder.filter(|_| stable) {
@@ -236,4 +293,14 @@ impl Nfs {
         }
         if stable { Ok(()) } else { Err(failure) }
     }
+}
+
+/// Writes a note down that goes with no effect; whether it is stable.
+async fn write_down_in(export: &Export, note: Stamped) -> bool {
+    let receipt = {
+        let mut tx = export.volume.tx();
+        tx.note(note.to_bytes());
+        tx.finish()
+    };
+    receipt.wait().await.is_ok()
 }

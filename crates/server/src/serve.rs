@@ -22,12 +22,14 @@ use crate::service::{Nfs, PROGRAMS};
 use crate::state::merge;
 use crate::state::notes::{Restored, Stamped};
 use crate::stats::Stats;
+use crate::workers::Workers;
 use landfast_rpc::conn::ConnConfig;
 use landfast_rpc::rpcbind::{self, Rpcbind};
 use landfast_rpc::{server, udp};
 use landfast_volume::{RecoveryReport, ShutdownReport, Volume};
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::UdpSocket;
@@ -162,10 +164,12 @@ impl Server {
         let nlm = Nlm::new(sh.clone(), epoch, portmapper);
         let restored = restore(&sh, merged.notes)?;
         let slow = Arc::new(Pool::new(limits::SLOW_WORKERS).map_err(StartError::Threads)?);
+        let watch = Workers::new(threads.handle()).map_err(StartError::Threads)?;
         let service = Arc::new(Nfs {
             sh: sh.clone(),
             nlm: nlm.clone(),
             slow,
+            workers: watch.clone(),
             released: Notify::new(),
             mounts: Mounts::default(),
         });
@@ -194,11 +198,12 @@ impl Server {
             server::Server::start_all(listeners, service, rpc)
                 .map_err(|err| StartError::Listen { addr, err })?
         };
-        let datagrams = handle.spawn(datagrams(sockets.into_iter().flatten().collect(), nlm.clone()));
+        let datagrams =
+            handle.spawn(datagrams(sockets.into_iter().flatten().collect(), nlm.clone(), watch.clone()));
         let mut ticking = Ticking(vec![
-            handle.spawn(tick(sh.clone())),
+            handle.spawn(watched(watch.clone(), tick(sh.clone()))),
             handle.spawn(close_idle(sh.clone())),
-            handle.spawn(nlm.run()),
+            handle.spawn(watched(watch, nlm.run())),
             datagrams,
         ]);
         let load: Load = Arc::new(rpc.load());
@@ -315,14 +320,19 @@ impl Drop for Ticking {
     }
 }
 
+/// A task that may flush a log itself.
+async fn watched(workers: Workers, task: impl Future<Output = ()>) {
+    workers.during(pin!(task)).await;
+}
+
 /// The lock manager and the status monitor by UDP.
-async fn datagrams(sockets: Vec<UdpSocket>, nlm: Nlm) {
+async fn datagrams(sockets: Vec<UdpSocket>, nlm: Nlm, workers: Workers) {
     let mut all = tokio::task::JoinSet::new();
     for socket in sockets {
-        let nlm = nlm.clone();
+        let (nlm, workers) = (nlm.clone(), workers.clone());
         let serve = move |peer, call, body| {
-            let nlm = nlm.clone();
-            async move { nlm.call(peer, true, call, body).await }
+            let (nlm, workers) = (nlm.clone(), workers.clone());
+            async move { workers.during(pin!(nlm.call(peer, true, call, body))).await }
         };
         all.spawn(udp::serve(socket, nlm::PROGRAMS, serve));
     }

@@ -5,11 +5,13 @@ use crate::nlm::{self, Nlm};
 use crate::pool::Pool;
 use crate::server::Shared;
 use crate::state::Principal;
+use crate::workers::Workers;
 use bytes::Bytes;
 use landfast_nfs::v4::{PROC_COMPOUND, PROC_NULL, VERSION};
 use landfast_nfs::{mount, nfsacl, v3};
 use landfast_rpc::conn::{CallHeader, ConnInfo, Program, Response, Service};
 use landfast_rpc::{Credential, Turn};
+use std::pin::pin;
 use std::sync::Arc;
 use tokio::sync::Notify;
 
@@ -19,6 +21,8 @@ pub(crate) struct Nfs {
     pub(crate) nlm: Nlm,
     /// For what waits for the disk, so that it takes no thread from what does not.
     pub(crate) slow: Arc<Pool>,
+    /// The threads that calls run on.
+    pub(crate) workers: Workers,
     /// A slot, or a call without a session, has been released.
     pub(crate) released: Notify,
     /// Who has mounted what with MOUNT.
@@ -48,7 +52,7 @@ impl Service for Nfs {
             (mount::PROGRAM, _) => 3,
             _ => 4,
         };
-        let response = self.serve(conn, call, body).await;
+        let response = self.workers.during(pin!(self.serve(conn, call, body))).await;
         self.sh.counters.took(program, begun.elapsed());
         response
     }

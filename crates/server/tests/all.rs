@@ -11,6 +11,7 @@ mod copy_restart;
 mod exactly_once;
 mod exports;
 mod exports_mounts;
+mod log_again;
 mod nlm_locks;
 mod operations;
 mod rfc8881;

@@ -97,23 +97,32 @@ impl Volume {
 
         let mut report = RecoveryReport { clean: identity.clean, ..RecoveryReport::default() };
         let mut remap = load_remap(&dir, &state_dir, &mut identity)?;
-        let mut log = None;
+        let (mut log, mut to_enter) = (None, None);
         if let Some((path, (handle, replay))) = opened {
             let in_use = LogInUse { id: replay.log_id, path };
             let marker = open_marker(&dir, &state_dir, is_pending(&replay))?;
             report.clean &= replay.clean || replay.fresh;
             report.bytes = replay.bytes;
+            let replay_is_new = replay.fresh;
             let recovered = recover_disk(&mount, &state_dir, &mut remap, replay, marker.last())?;
             marker.raise(recovered.last_seq);
             report.records = recovered.records;
             report.remade = recovered.done.made;
             report.notes = recovered.notes;
+            // A log from before a time without it: its replies are to calls of then. It is the volume's log again when it was
+            // emptied.
+            let since = identity.log_in_use.as_ref().is_some_and(|known| known.id == in_use.id);
+            if !since && !replay_is_new && !bug(Bug::OldReplyKept) {
+                report.notes.clear();
+                to_enter = Some(in_use.clone());
+            }
             log = Some((handle, marker, in_use));
         }
         let written_ns = state::written_ns(&state_dir, IDENTITY_FILE);
         let written_ns = written_ns.map_err(|e| state_error(&dir, IDENTITY_FILE, e))?;
         identity.clock_was_at(written_ns, Volume::now_ns());
-        identity.begin(report.clean, log.as_ref().map(|(_, _, in_use)| in_use.clone()));
+        let in_use = log.as_ref().filter(|_| to_enter.is_none()).map(|(_, _, in_use)| in_use.clone());
+        identity.begin(report.clean, in_use);
         report.epoch = identity.epoch;
         identity.save(&state_dir).map_err(|e| state_error(&dir, IDENTITY_FILE, e))?;
 
@@ -134,6 +143,7 @@ impl Volume {
             durable_seq: AtomicU64::new(log.as_ref().map_or(0, |(_, marker, _)| marker.last())),
             syncing: AtomicU64::new(0),
             log: log.map(|(log, marker, _)| (log, marker)),
+            log_to_enter: Mutex::new(to_enter),
             log_mirror: o.log_mirror.clone(),
             failed: OnceLock::new(),
             verifier: AtomicU64::new(first_verifier(&identity)),

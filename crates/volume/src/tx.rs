@@ -293,6 +293,11 @@ impl Tx {
         self.modified
     }
 
+    /// True when the log has, or will have, a record of it that is to be waited for.
+    pub fn waits(&self) -> bool {
+        self.ticket.is_some() || self.joined.as_ref().is_some_and(|joined| joined.wanted)
+    }
+
     /// Ends the transaction. What it did, and what its answer rests on, is stable when the receipt's wait returns `Ok`. Without a
     /// log this blocks while others flush what the answer rests on.
     pub fn finish(mut self) -> Receipt {

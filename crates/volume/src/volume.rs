@@ -21,7 +21,7 @@ use crate::error::{Error, OpenError};
 use crate::faults::{self, Bug, point};
 use crate::flush;
 use crate::handle::HandleCodec;
-use crate::identity::Identity;
+use crate::identity::{Identity, LogInUse};
 use crate::kernel::{self, AsFd, OwnedFd};
 use crate::limits::LOG_SIZE_BYTES;
 use crate::listing::Listings;
@@ -177,6 +177,9 @@ pub(crate) struct VolumeInner {
     /// Part of every change attribute.
     pub(crate) clock: Clock,
     pub(crate) log: Option<(Log, Marker)>,
+    /// The log, while it may still hold what is from before a time without it: the volume's own file names it when it was
+    /// emptied, and until then nothing is served.
+    pub(crate) log_to_enter: Mutex<Option<LogInUse>>,
     pub(crate) log_mirror: Option<PathBuf>,
     /// The largest transaction number that is known to be in the log durably.
     pub(crate) durable_seq: AtomicU64,
@@ -206,7 +209,18 @@ impl Volume {
                 OpenError::Failed(e.to_string())
             })?;
         }
-        Ok(())
+        self.enter_log()
+    }
+
+    /// The log is empty: it is the one whose notes count from here on.
+    fn enter_log(&self) -> Result<(), OpenError> {
+        let Some(in_use) = self.0.log_to_enter.lock().take() else { return Ok(()) };
+        let entered = self.assume_root().map_err(std::io::Error::other).and_then(|()| {
+            let mut identity = self.0.identity.lock();
+            identity.log_in_use = Some(in_use);
+            identity.save(&self.0.state_dir)
+        });
+        entered.map_err(|e| OpenError::Failed(self.fail(format!("state directory: {e}")).to_string()))
     }
 
     /// The same, without threads: the log does what the simulation tells it to.
@@ -217,7 +231,10 @@ impl Volume {
     ) -> Result<landfast_intentlog::step::Stepper, OpenError> {
         let keeper = Arc::new(Checkpoints { volume: Arc::downgrade(&self.0), notes });
         let Some((log, _)) = self.log() else { return Err(OpenError::Options("no log".to_owned())) };
-        log.start_stepped(keeper).map_err(|e| OpenError::Failed(self.fail(format!("log: {e}")).to_string()))
+        let stepper = log.start_stepped(keeper);
+        let stepper = stepper.map_err(|e| OpenError::Failed(self.fail(format!("log: {e}")).to_string()))?;
+        self.enter_log()?;
+        Ok(stepper)
     }
 
     /// Back-pressure: waits while the log is nearly full. Call before running a request that modifies.
@@ -495,6 +512,7 @@ impl Volume {
     /// fsync; an error is final.
     pub(crate) fn fsync(&self, fd: impl AsFd) -> Result<(), Error> {
         self.0.fsyncs.fetch_add(1, Ordering::Relaxed);
+        point("volume.flushing");
         let done = flush::file(fd, &self.0.state_dir);
         self.injected();
         done.map_err(|e| self.fail(format!("fsync: {e}")))
@@ -506,6 +524,7 @@ impl Volume {
             return self.flush_all();
         }
         self.0.fdatasyncs.fetch_add(1, Ordering::Relaxed);
+        point("volume.flushing");
         let done = flush::data(fd, &self.0.state_dir);
         self.injected();
         done.map_err(|e| self.fail(format!("fdatasync: {e}")))
@@ -520,6 +539,7 @@ impl Volume {
     /// syncfs; an error is final.
     pub(crate) fn flush_all(&self) -> Result<(), Error> {
         self.0.syncfs.fetch_add(1, Ordering::Relaxed);
+        point("volume.flushing");
         let done = flush::all(&self.0.mount);
         self.injected();
         done.map_err(|e| self.fail(format!("syncfs: {e}")))

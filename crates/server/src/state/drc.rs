@@ -241,6 +241,13 @@ impl Drc {
         noted.map(|_| CallNote { key: key.clone(), reply: e.reply.to_vec() })
     }
 
+    /// The reply of an executed call that no log has goes into this one after all, under this version: the note for it.
+    pub fn noted(&mut self, key: &CallKey, version: u64, log: LogId) -> Option<CallNote> {
+        let e = self.entries.get_mut(key).filter(|e| e.phase == Phase::Answered)?;
+        (e.version, e.log) = (version, Some(log));
+        Some(CallNote { key: key.clone(), reply: e.reply.to_vec() })
+    }
+
     /// The reply may be sent, now and again.
     pub fn settle(&mut self, key: &CallKey) {
         let Some(e) = self.entries.get_mut(key).filter(|e| e.phase == Phase::Answered) else { return };

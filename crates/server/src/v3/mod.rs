@@ -20,7 +20,7 @@ mod serve;
 
 use crate::exports::{Caller, Export};
 use crate::limits;
-use crate::path::{Outcome, Pending};
+use crate::path::{LateReply, Later, Outcome, Pending};
 use crate::server::Shared;
 use crate::state::drc::CallKey;
 use crate::state::notes::{Note, Stamped};
@@ -141,10 +141,14 @@ fn run(sh: &Shared, req: &Request) -> Outcome {
         txs.rests_on_removals(export);
     }
     let modified = txs.modified();
+    let mut later = None;
     // "Ask again later" is no outcome: whoever asks again, under whatever id, is to be heard.
     if let Some(key) = req.key.as_ref().filter(|_| status != NfsStat3::JUKEBOX) {
         let home = txs.home().or_else(|| exports.keeper()).filter(|e| e.volume.keeps_notes()).cloned();
         let home = home.filter(|_| txs.lasting());
+        let several = home.clone().filter(|_| txs.in_several_logs());
+        later = several.map(|home| Later { home, reply: LateReply::Call(key.clone()) });
+        let home = home.filter(|_| later.is_none());
         let note = {
             let mut st = sh.state();
             let noted = home.as_ref().map(|home| (st.next_version(), home.id()));
@@ -157,7 +161,7 @@ fn run(sh: &Shared, req: &Request) -> Outcome {
     }
     let receipts = txs.finish();
     let waits = modified || noted || receipts.waits();
-    let pending = waits.then(|| Pending::new(receipts, req.call.failed(NfsStat3::IO)));
+    let pending = waits.then(|| Pending { later, ..Pending::new(receipts, req.call.failed(NfsStat3::IO)) });
     Outcome { pending, ..Outcome::at_once(reply) }
 }
 

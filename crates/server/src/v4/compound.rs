@@ -9,7 +9,7 @@ use super::session::Sequenced;
 use super::v40;
 use crate::exports::{Caller, Txs};
 use crate::limits;
-use crate::path::{Outcome, Pending};
+use crate::path::{LateReply, Later, Outcome, Pending};
 use crate::server::Shared;
 use crate::state::Principal;
 use crate::state::drc::CallKey;
@@ -377,11 +377,17 @@ fn finish(
         Some(whole) if keep => Kept::Reply(whole.clone()),
         _ => Kept::Uncached,
     };
+    let several = ctx.txs.in_several_logs();
+    let (kept, later) = match ctx.home().filter(|_| several) {
+        None => (Some(kept), None),
+        Some(home) => (None, Some(Later { home, reply: LateReply::Slot(session.id, session.slot, kept) })),
+    };
     let home = ctx.home().map(|e| e.id());
     let (slot_note, holder_note) = {
         let mut st = ctx.sh.state();
         let v = st.next_version();
-        let note = st.sessions.get_mut(&session.id).and_then(|s| s.stage_in(session.slot, kept, v, home));
+        let slot = st.sessions.get_mut(&session.id).zip(kept);
+        let note = slot.and_then(|(s, kept)| s.stage_in(session.slot, kept, v, home));
         let holder = if home.is_some() { st.note_holding(session.client) } else { None };
         (note.map(|n| Stamped { v, note: Note::Slot(n) }), holder)
     };
@@ -404,7 +410,7 @@ fn finish(
         failure.push(&ResOp::failed(second.op(), NfsStat::NFS4ERR_IO));
     }
     let slot = Some((session.id, session.slot));
-    let pending = Pending { slot, holder, ..Pending::new(receipts, failure.finish()) };
+    let pending = Pending { slot, holder, later, ..Pending::new(receipts, failure.finish()) };
     Outcome { pending: Some(pending), offloads, ..Outcome::at_once(vec![whole(len, pieces)]) }
 }
 

@@ -6,7 +6,7 @@
 use super::compound::{Budget, RPC_REPLY_HEAD, Reply, Request, flavor_later, result, step};
 use super::context::{Ctx, Done, Fail, key};
 use crate::limits;
-use crate::path::{Outcome, Pending};
+use crate::path::{LateReply, Later, Outcome, Pending};
 use crate::state::clients::{Callback, SetClientId, SetClientIdError};
 use crate::state::notes::{Note, Stamped};
 use crate::state::owners::{Last, Request as Asked};
@@ -62,29 +62,34 @@ pub(crate) fn is_kept(ops: &[ArgOp]) -> bool {
     ops.iter().any(changes) && !ops.iter().any(|op| ask(op).is_some())
 }
 
-/// The reply joins the duplicate request cache; and the log, with what the COMPOUND changed.
-fn keep(ctx: &mut Ctx<'_>, req: &Request, status: NfsStat, reply: &Bytes) {
-    let Some(key) = &req.key else { return };
+/// The reply joins the duplicate request cache; and the log, with what the COMPOUND changed, or later.
+fn keep(ctx: &mut Ctx<'_>, req: &Request, status: NfsStat, reply: &Bytes) -> Option<Later> {
+    let key = req.key.as_ref()?;
     // "Ask again later" is no outcome.
     if matches!(status, NfsStat::NFS4ERR_DELAY | NfsStat::NFS4ERR_GRACE | NfsStat::NFS4ERR_RESOURCE)
         || reply.len() > limits::DRC_COMPOUND_REPLY_MAX
     {
-        return;
+        return None;
     }
     let home = ctx.home().filter(|_| ctx.txs.lasting());
+    if let Some(home) = home.clone().filter(|_| ctx.txs.in_several_logs()) {
+        ctx.sh.state().drc.answered(key, reply.clone(), None);
+        return Some(Later { home, reply: LateReply::Call(key.clone()) });
+    }
     let note = {
         let mut st = ctx.sh.state();
         let noted = home.map(|home| (st.next_version(), home.id()));
         st.drc.answered(key, reply.clone(), noted).zip(noted)
     };
     ctx.note(note.map(|(note, (v, _))| Stamped { v, note: Note::Call(note) }));
+    None
 }
 
 /// The reply is whole; the owners stay busy until it may be sent.
 fn finish(mut ctx: Ctx<'_>, req: &Request, reply: Reply, first: &ArgOp) -> Outcome {
     let status = reply.status;
     let reply = reply.finish();
-    keep(&mut ctx, req, status, &reply);
+    let later = keep(&mut ctx, req, status, &reply);
     let holder = match ctx.client40 {
         Some(client) if ctx.home().is_some() => {
             ctx.sh.state().note_holding(client).map(|note| (client, note))
@@ -102,7 +107,7 @@ fn finish(mut ctx: Ctx<'_>, req: &Request, reply: Reply, first: &ArgOp) -> Outco
         return Outcome::at_once(vec![reply]);
     }
     let failure = Reply::of_failed(&req.args.tag, Some(first.op()), NfsStat::NFS4ERR_IO);
-    let pending = Pending { owners, holder, ..Pending::new(receipts, failure) };
+    let pending = Pending { owners, holder, later, ..Pending::new(receipts, failure) };
     Outcome { pending: Some(pending), ..Outcome::at_once(vec![reply]) }
 }
 

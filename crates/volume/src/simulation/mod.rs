@@ -99,14 +99,25 @@ fn a_seed_is_the_same_each_time() {
     }
 }
 
-/// The oracle sees each of the deliberate bugs.
+/// Deliberate bugs that the simulation cannot reach, and what sees them.
+#[cfg(debug_assertions)]
+const ELSEWHERE: [(crate::faults::Bug, &str); 3] = [
+    // Threads of the server's runtime; the simulation has one thread and no server.
+    (crate::faults::Bug::FlushInPlace, "server/tests/held_flush.rs"),
+    // Two volumes and the server's own replies.
+    (crate::faults::Bug::ReplyKeptEarly, "server/tests/several_logs.rs"),
+    // A volume that is served without its log in between.
+    (crate::faults::Bug::OldReplyKept, "server/tests/log_again.rs"),
+];
+
+/// The oracle sees each deliberate bug that it can reach.
 #[cfg(debug_assertions)]
 #[test]
 fn deliberate_bugs_are_seen() {
     use crate::faults::{Bug, with};
 
     let mut unseen = Vec::new();
-    for bug in Bug::ALL {
+    for bug in Bug::ALL.into_iter().filter(|bug| ELSEWHERE.iter().all(|(other, _)| other != bug)) {
         let seen =
             (1..=SEEDS_FOR_A_BUG).find_map(|seed| Some((seed, with(Some(bug), || run(seed, false)).err()?)));
         match seen {

@@ -1,0 +1,343 @@
+//! Keeps a thread of the runtime free for what is answered from memory, whatever the others wait for.
+//!
+//! A call runs on the runtime's thread that received it, and a lone client's call makes its flush there, too
+//! (`landfast_intentlog::Ticket::wait`): handing either to another thread costs as much as it takes. So a thread of the
+//! runtime may wait for a device: for that flush, for a filesystem whose journal is being written, for cold data. Then
+//! nobody would look at the sockets: the runtime leaves them to the thread that found the last one ready, and wakes no
+//! other for a single call. It would go on when the device does.
+//!
+//! A watcher looks every [`WATCH_EVERY`](limits::WATCH_EVERY) at what the threads are at:
+//!
+//! | it sees | it does |
+//! |---|---|
+//! | a thread that is in a call | wakes the runtime: an idle thread takes over the sockets and the tasks that wait |
+//! | one that was in the same call at the last look | from then on each call hands its thread's tasks to a spare thread before it runs ([`tokio::task::block_in_place`]), until no call takes that long |
+//! | more changes under way than all threads but one (each looks itself) | that change hands over, too |
+//! | no calls for [`WATCH_QUIET`](limits::WATCH_QUIET) | sleeps until one comes |
+//!
+//! Handing over always would cost every call several microseconds, the more than a lone client gains by the flush in
+//! place; looking costs a call two stores to memory of its own.
+//!
+//! Invariant: a slot's number is not 0 exactly while its thread polls a call.
+
+use std::cell::RefCell;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::thread::Thread;
+
+use landfast_volume::faults::{self, Bug};
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+
+use crate::limits;
+
+/// What one thread is at: the number of the call's poll, 0 while it is in none.
+#[derive(Debug, Default)]
+struct Slot {
+    poll: AtomicU64,
+    /// Polls so far.
+    polls: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    /// One for each thread that ever polled a call here.
+    slots: Mutex<Vec<Weak<Slot>>>,
+    /// Calls that change something and run on a thread that others wait for.
+    changing: AtomicUsize,
+    changing_max: usize,
+    /// A call has been in one poll for longer than the watcher's interval.
+    stalled: AtomicBool,
+    /// The watcher sleeps until a call comes.
+    asleep: AtomicBool,
+    stopped: AtomicBool,
+    watcher: OnceLock<Thread>,
+}
+
+/// The runtime's threads, watched. See the module's comment. Ends with its last clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Workers(Arc<Watched>);
+
+#[derive(Debug)]
+struct Watched(Arc<Inner>);
+
+thread_local! {
+    /// Of the server that this thread worked for last.
+    static SLOT: RefCell<Option<(Weak<Inner>, Arc<Slot>)>> = const { RefCell::new(None) };
+}
+
+impl Workers {
+    /// Watches the threads of this runtime, which has several.
+    ///
+    /// # Errors
+    /// When the system gives no more threads.
+    pub(crate) fn new(runtime: Handle) -> std::io::Result<Workers> {
+        let changing_max = runtime.metrics().num_workers().saturating_sub(1);
+        let inner = Arc::new(Inner { changing_max, ..Inner::default() });
+        let watched = inner.clone();
+        let watcher =
+            std::thread::Builder::new().name("nfs-watch".into()).spawn(move || watched.watch(&runtime))?;
+        // Nobody has set it before.
+        let _ = inner.watcher.set(watcher.thread().clone());
+        Ok(Workers(Arc::new(Watched(inner))))
+    }
+
+    /// Runs what may wait for a device in one of its polls. (Pinned by the caller: it may be large, and is not moved.)
+    pub(crate) fn during<T>(&self, mut work: Pin<&mut impl Future<Output = T>>) -> impl Future<Output = T> {
+        poll_fn(move |context| {
+            let _in_poll = self.0.0.enter();
+            if self.hand_over() {
+                // On the server's own runtime, which has several threads.
+                tokio::task::block_in_place(|| work.as_mut().poll(context))
+            } else {
+                work.as_mut().poll(context)
+            }
+        })
+    }
+
+    /// Runs a call that may change something. It hands its thread's tasks over first where calls do, and where the last thread
+    /// that no change runs on would be this: a filesystem whose journal is full or being written stops all that change it
+    /// at once, before the watcher can see it. `apart` is done before it runs on a thread that nobody waits for.
+    pub(crate) fn change<T>(&self, apart: impl FnOnce(), run: impl FnOnce() -> T) -> T {
+        struct Changing<'a>(&'a AtomicUsize);
+        impl Drop for Changing<'_> {
+            fn drop(&mut self) {
+                self.0.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+        let others = self.0.0.changing.fetch_add(1, Ordering::Relaxed);
+        let _changing = Changing(&self.0.0.changing);
+        let last = others >= self.0.0.changing_max && !faults::bug(Bug::FlushInPlace);
+        if last || self.hand_over() {
+            apart();
+            return tokio::task::block_in_place(run);
+        }
+        run()
+    }
+
+    /// Whether calls hand their thread's tasks over before they run.
+    pub(crate) fn hand_over(&self) -> bool {
+        self.0.0.stalled.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        self.0.stopped.store(true, Ordering::SeqCst);
+        if let Some(watcher) = self.0.watcher.get() {
+            watcher.unpark();
+        }
+    }
+}
+
+impl Inner {
+    fn enter(self: &Arc<Self>) -> InPoll {
+        let slot = SLOT.with_borrow_mut(|mine| match mine {
+            Some((of, slot)) if std::ptr::eq(of.as_ptr(), Arc::as_ptr(self)) => slot.clone(),
+            _ => {
+                let slot = Arc::new(Slot::default());
+                let mut slots = self.slots.lock();
+                slots.retain(|slot| slot.strong_count() > 0);
+                slots.push(Arc::downgrade(&slot));
+                *mine = Some((Arc::downgrade(self), slot.clone()));
+                slot
+            }
+        });
+        let number = slot.polls.load(Ordering::Relaxed) + 1;
+        slot.polls.store(number, Ordering::Relaxed);
+        // In one order with `asleep`: either this sees that the watcher sleeps, or that sees this.
+        slot.poll.store(number, Ordering::SeqCst);
+        if self.asleep.load(Ordering::SeqCst)
+            && self.asleep.swap(false, Ordering::SeqCst)
+            && let Some(watcher) = self.watcher.get()
+        {
+            watcher.unpark();
+        }
+        InPoll(slot)
+    }
+
+    fn watch(&self, runtime: &Handle) {
+        // What each slot said at the last look: the poll that was under way, and how many there were.
+        let mut before: Vec<(Weak<Slot>, u64, u64)> = Vec::new();
+        let mut quiet = 0;
+        while !self.stopped.load(Ordering::SeqCst) {
+            let slots = self.slots.lock().clone();
+            let now: Vec<(Weak<Slot>, u64, u64)> = slots
+                .into_iter()
+                .filter_map(|weak| {
+                    let slot = weak.upgrade()?;
+                    let (poll, polls) =
+                        (slot.poll.load(Ordering::SeqCst), slot.polls.load(Ordering::Relaxed));
+                    Some((weak, poll, polls))
+                })
+                .collect();
+            let same = |(slot, poll, _): &(Weak<Slot>, u64, u64)| {
+                *poll != 0 && before.iter().any(|(s, p, _)| s.ptr_eq(slot) && p == poll)
+            };
+            let busy = now.iter().any(|(_, poll, _)| *poll != 0);
+            if !faults::bug(Bug::FlushInPlace) {
+                self.stalled.store(now.iter().any(same), Ordering::Relaxed);
+                if busy {
+                    drop(runtime.spawn(async {}));
+                }
+            }
+            let polls = |all: &[(Weak<Slot>, u64, u64)]| all.iter().map(|(_, _, polls)| *polls).sum::<u64>();
+            quiet = if busy || polls(&now) != polls(&before) { 0 } else { quiet + 1 };
+            before = now;
+            if quiet < limits::WATCH_QUIET {
+                std::thread::park_timeout(limits::WATCH_EVERY);
+                continue;
+            }
+            self.asleep.store(true, Ordering::SeqCst);
+            let idle = {
+                let slots = self.slots.lock();
+                slots.iter().filter_map(Weak::upgrade).all(|slot| slot.poll.load(Ordering::SeqCst) == 0)
+            };
+            if idle && !self.stopped.load(Ordering::SeqCst) {
+                std::thread::park();
+            }
+            self.asleep.store(false, Ordering::SeqCst);
+            quiet = 0;
+        }
+    }
+}
+
+/// While a thread polls a call.
+struct InPoll(Arc<Slot>);
+
+impl Drop for InPoll {
+    fn drop(&mut self) {
+        self.0.poll.store(0, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::pin::pin;
+    use std::sync::mpsc;
+    use std::time::Duration;
+    use tokio::sync::oneshot;
+
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    fn runtime(threads: usize) -> tokio::runtime::Runtime {
+        tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(threads)
+            .enable_all()
+            .build()
+            .expect("a runtime")
+    }
+
+    /// More calls than there are threads wait for a device, one after the other; what is answered from memory goes on each
+    /// time.
+    #[test]
+    fn calls_that_wait_for_a_device_leave_a_thread_to_the_others() {
+        let runtime = runtime(2);
+        let workers = Workers::new(runtime.handle().clone()).expect("a watcher");
+        let mut held = Vec::new();
+        for _ in 0..6 {
+            let (go, device) = mpsc::channel::<()>();
+            let (began, begun) = mpsc::channel();
+            let inside = workers.clone();
+            runtime.spawn(async move {
+                let work = async move {
+                    began.send(()).expect("the test waits");
+                    device.recv().expect("the device answers");
+                };
+                inside.during(pin!(work)).await;
+            });
+            begun.recv_timeout(PATIENCE).expect("the call began");
+            held.push(go);
+            // Until the watcher has seen that it takes long: calls that come before that may take the last thread.
+            while !workers.hand_over() {
+                std::thread::yield_now();
+            }
+            let (answer, answered) = oneshot::channel();
+            let inside = workers.clone();
+            runtime.spawn(async move { inside.during(pin!(async move { answer.send(()) })).await });
+            let waited = runtime.block_on(async { tokio::time::timeout(PATIENCE, answered).await });
+            assert_eq!(waited.expect("in time"), Ok(()), "with {} calls at the device", held.len());
+        }
+        drop(held);
+    }
+
+    /// One call waits for a device; a socket becomes ready, which wakes a single task.
+    #[test]
+    fn sockets_are_looked_at_while_the_thread_that_did_waits_for_a_device() {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let runtime = runtime(4);
+        let workers = Workers::new(runtime.handle().clone()).expect("a watcher");
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let addr = listener.local_addr().expect("an address");
+        listener.set_nonblocking(true).expect("a socket");
+        let (go, device) = mpsc::channel::<()>();
+        let device = Arc::new(Mutex::new(Some(device)));
+        let (began, begun) = mpsc::channel();
+        runtime.spawn(async move {
+            let listener = tokio::net::TcpListener::from_std(listener).expect("a listener");
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let (workers, device, began) = (workers.clone(), device.clone(), began.clone());
+                tokio::spawn(async move {
+                    let mut what = [0; 1];
+                    while stream.read_exact(&mut what).await.is_ok() {
+                        let work = async {
+                            let device = (what[0] == b'd').then(|| device.lock().take()).flatten();
+                            if let Some(device) = device {
+                                began.send(()).expect("the test waits");
+                                device.recv().expect("the device answers");
+                            }
+                        };
+                        workers.during(pin!(work)).await;
+                        stream.write_all(&what).await.expect("sent");
+                    }
+                });
+            }
+        });
+        let connect = || {
+            let stream = std::net::TcpStream::connect(addr).expect("connected");
+            stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
+            stream
+        };
+        use std::io::{Read, Write};
+        let (mut slow, mut quick) = (connect(), connect());
+        let mut echo = [0; 1];
+        for stream in [&mut slow, &mut quick] {
+            stream.write_all(b"m").expect("sent");
+            stream.read_exact(&mut echo).expect("an answer");
+        }
+        slow.write_all(b"d").expect("sent");
+        begun.recv_timeout(PATIENCE).expect("the call began");
+        for _ in 0..100 {
+            quick.write_all(b"m").expect("sent");
+            quick.read_exact(&mut echo).expect("an answer while the other waits");
+        }
+        go.send(()).expect("it waits");
+        slow.read_exact(&mut echo).expect("an answer");
+        assert_eq!(&echo, b"d");
+    }
+
+    #[test]
+    fn the_watcher_sleeps_while_nothing_comes_and_wakes_for_the_next_call() {
+        let runtime = runtime(2);
+        let workers = Workers::new(runtime.handle().clone()).expect("a watcher");
+        for _ in 0..2 {
+            while !workers.0.0.asleep.load(Ordering::SeqCst) {
+                std::thread::yield_now();
+            }
+            let inside = workers.clone();
+            let (go, device) = mpsc::channel::<()>();
+            let call = runtime.spawn(async move { inside.during(pin!(async move { device.recv() })).await });
+            while !workers.hand_over() {
+                std::thread::yield_now();
+            }
+            go.send(()).expect("it waits");
+            runtime.block_on(call).expect("no panic").expect("told");
+            while workers.hand_over() {
+                std::thread::yield_now();
+            }
+        }
+    }
+}

@@ -1,0 +1,349 @@
+//! A device that does not answer holds nobody who reads what is in memory: neither on another object nor, where the order of
+//! operations allows it, on the one that is being changed. A program of its own: the device is held for the whole process.
+#![cfg(debug_assertions)]
+
+mod common;
+
+use common::v3::{self as c3, V3};
+use common::{Client, PATIENCE, Raw, Rig, mkdir, skipped};
+use landfast_nfs::v3::args::{LinkArgs, MkdirArgs};
+use landfast_nfs::v3::types::StableHow as Stable3;
+use landfast_nfs::v3::{self, Call, FileHandle, NfsStat3};
+use landfast_nfs::v4::args::SetattrArgs;
+use landfast_nfs::v4::attr::number as n;
+use landfast_nfs::v4::{self, ArgOp, Bitmap, NfsStat, Stateid};
+use landfast_volume::Durability;
+use landfast_volume::faults::{Hold, hold};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// What is answered from memory takes no longer, on a busy machine, too.
+const AT_ONCE: Duration = Duration::from_millis(50);
+/// A machine may be busier than that for a moment; who waits for the device waits each time.
+const TRIES: usize = 5;
+/// Who waits for so long waits for the device.
+const HELD: Duration = Duration::from_secs(3);
+/// More than the server has threads, and than it lets run at once.
+const CHANGES: u64 = 12;
+/// So large a file is flushed to its place instead of being copied into the log.
+const LARGE: usize = 3 << 19;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Version {
+    V3,
+    V40,
+    V41,
+    V42,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Op {
+    Create,
+    Write,
+    CommitSmall,
+    CommitLarge,
+    Setattr,
+    Remove,
+    Rename,
+    Link,
+}
+
+const OPS: [Op; 8] =
+    [Op::Create, Op::Write, Op::CommitSmall, Op::CommitLarge, Op::Setattr, Op::Remove, Op::Rename, Op::Link];
+
+/// A directory with a file `file`, that one call changes.
+#[derive(Clone)]
+struct Place {
+    dir: FileHandle,
+    file: FileHandle,
+}
+
+impl Place {
+    async fn new(c: &V3, name: &str) -> Place {
+        let dir = c.dir(name).await;
+        let how = v3::args::CreateHow::Guarded(c3::mode(0o644));
+        let file = c.make(c3::create(&dir, "file", how)).await.object.expect("a handle");
+        c.write(&file, 0, b"in memory", Stable3::FileSync).await;
+        Place { dir, file }
+    }
+
+    /// What comes before the call: data for a COMMIT.
+    async fn prepare(&self, c: &V3, op: Op) {
+        let bytes = match op {
+            Op::CommitSmall => 100,
+            Op::CommitLarge => LARGE,
+            _ => return,
+        };
+        for at in (0..bytes).step_by(1 << 19) {
+            let data = vec![7; (bytes - at).min(1 << 19)];
+            c.write(&self.file, at as u64, &data, Stable3::Unstable).await;
+        }
+    }
+
+    fn call3(&self, op: Op) -> Call {
+        match op {
+            Op::Create => Call::Mkdir(MkdirArgs { at: c3::at(&self.dir, "new"), attrs: c3::mode(0o755) }),
+            Op::Write => c3::write(&self.file, 0, b"on the disk", Stable3::FileSync),
+            Op::CommitSmall | Op::CommitLarge => {
+                Call::Commit(v3::args::CommitArgs { file: self.file.clone(), offset: 0, count: 0 })
+            }
+            Op::Setattr => c3::setattr(&self.file, c3::mode(0o600)),
+            Op::Remove => Call::Remove(c3::at(&self.dir, "file")),
+            Op::Rename => {
+                let (from, to) = (c3::at(&self.dir, "file"), c3::at(&self.dir, "other"));
+                Call::Rename(v3::args::RenameArgs { from, to })
+            }
+            Op::Link => {
+                let link = c3::at(&self.dir, "second");
+                Call::Link(LinkArgs { file: self.file.clone(), link })
+            }
+        }
+    }
+
+    fn ops4(&self, op: Op) -> Vec<ArgOp> {
+        let at = |fh: &FileHandle| ArgOp::Putfh(v4::FileHandle(fh.0.clone()));
+        let (dir, file, name) = (at(&self.dir), at(&self.file), common::name);
+        match op {
+            Op::Create => vec![dir, mkdir("new")],
+            Op::Write => vec![file, common::write_op(Stateid::ANONYMOUS, 0, b"on the disk")],
+            Op::CommitSmall | Op::CommitLarge => {
+                vec![file, ArgOp::Commit(v4::args::CommitArgs { offset: 0, count: 0 })]
+            }
+            Op::Setattr => {
+                let attrs = common::mode(0o600);
+                vec![file, ArgOp::Setattr(SetattrArgs { stateid: Stateid::ANONYMOUS, attrs })]
+            }
+            Op::Remove => vec![dir, ArgOp::Remove(name("file"))],
+            Op::Rename => {
+                let rename = v4::args::RenameArgs { oldname: name("file"), newname: name("other") };
+                vec![dir, ArgOp::Savefh, ArgOp::Rename(rename)]
+            }
+            Op::Link => vec![file, ArgOp::Savefh, dir, ArgOp::Link(name("second"))],
+        }
+    }
+}
+
+/// A client on a connection of its own.
+#[derive(Clone)]
+enum Speaker {
+    V3(V3),
+    V40(Raw),
+    V4(Box<Client>),
+}
+
+impl Speaker {
+    async fn new(rig: &Rig, version: Version, name: &str) -> Speaker {
+        let raw = rig.raw().await;
+        match version {
+            Version::V3 => Speaker::V3(V3::new(rig).await),
+            Version::V40 => Speaker::V40(Raw { minor: 0, ..raw }),
+            Version::V41 => Speaker::V4(Client::new(Raw { minor: 1, ..raw }, name.as_bytes()).await.into()),
+            Version::V42 => Speaker::V4(Client::new(Raw { minor: 2, ..raw }, name.as_bytes()).await.into()),
+        }
+    }
+
+    async fn ops(&mut self, ops: Vec<ArgOp>) {
+        match self {
+            Speaker::V3(_) => unreachable!("it has calls"),
+            Speaker::V40(raw) => assert_eq!(raw.compound(ops).await.status, NfsStat::NFS4_OK),
+            Speaker::V4(c) => assert_eq!(c.status(ops).await, NfsStat::NFS4_OK),
+        }
+    }
+
+    async fn change(&mut self, place: &Place, op: Op) {
+        match self {
+            Speaker::V3(c) => assert_eq!(c.status(place.call3(op)).await, NfsStat3::OK, "{op:?}"),
+            _ => self.ops(place.ops4(op)).await,
+        }
+    }
+
+    async fn getattr(&mut self, fh: &FileHandle) {
+        match self {
+            Speaker::V3(c) => assert_eq!(c.status(Call::Getattr(fh.clone())).await, NfsStat3::OK),
+            _ => {
+                let wanted = Bitmap::of(&[n::TYPE, n::SIZE, n::CHANGE]);
+                self.ops(vec![ArgOp::Putfh(v4::FileHandle(fh.0.clone())), ArgOp::Getattr(wanted)]).await;
+            }
+        }
+    }
+
+    async fn lookup(&mut self, dir: &FileHandle, name: &str) {
+        match self {
+            Speaker::V3(c) => drop(c.lookup(dir, name).await),
+            _ => {
+                let lookup = ArgOp::Lookup(common::name(name));
+                self.ops(vec![ArgOp::Putfh(v4::FileHandle(dir.0.clone())), lookup]).await;
+            }
+        }
+    }
+
+    async fn read(&mut self, file: &FileHandle) {
+        match self {
+            Speaker::V3(c) => drop(c.read(file, 0, 9).await),
+            _ => {
+                let read = common::read_op(Stateid::ANONYMOUS, 0, 9);
+                self.ops(vec![ArgOp::Putfh(v4::FileHandle(file.0.clone())), read]).await;
+            }
+        }
+    }
+}
+
+/// Does what takes no time, several times at most; the time of the quickest.
+macro_rules! at_once {
+    ($what:expr, $work:expr) => {{
+        let mut quickest = Duration::MAX;
+        for _ in 0..TRIES {
+            let begun = Instant::now();
+            let done = tokio::time::timeout(HELD, $work).await;
+            assert!(done.is_ok(), "{} waits for the device", $what);
+            quickest = quickest.min(begun.elapsed());
+            if quickest <= AT_ONCE {
+                break;
+            }
+        }
+        assert!(quickest <= AT_ONCE, "{} took {quickest:?} at the least", $what);
+        quickest
+    }};
+}
+
+/// Reads `place`, of which `op` is under way, and `other`, of which nothing is.
+async fn read_all(c: &mut Speaker, what: &str, op: Op, place: &Place, other: &Place) -> Duration {
+    let mut longest = Duration::ZERO;
+    let objects = [("another", other), ("the same", place)];
+    for (which, at) in objects {
+        let same = which == "the same";
+        for (kind, fh) in [("directory", &at.dir), ("file", &at.file)] {
+            // A file that has lost its last name is stale.
+            if same && op == Op::Remove && kind == "file" {
+                continue;
+            }
+            let what = format!("{what}: GETATTR of {which} {kind}");
+            longest = longest.max(at_once!(what, c.getattr(fh)));
+        }
+        if !(same && op == Op::Remove) {
+            let name = if same && op == Op::Rename { "other" } else { "file" };
+            longest = longest.max(at_once!(format!("{what}: LOOKUP in {which}"), c.lookup(&at.dir, name)));
+            longest = longest.max(at_once!(format!("{what}: READ of {which}"), c.read(&at.file)));
+        }
+    }
+    longest
+}
+
+fn led(rig: &Rig) -> u64 {
+    rig.server().volumes()[0].stats().log.map_or(0, |log| log.led)
+}
+
+/// Each operation waits for a device that does not answer, in each version; another client reads meanwhile.
+async fn reads_wait_for_no_device(durability: Durability, versions: &[Version]) {
+    let log = tempfile::Builder::new().prefix("landfast-log-").tempdir_in("/dev/shm").expect("a directory");
+    let dir = tempfile::Builder::new().prefix("landfast-held-").tempdir_in("/var/tmp").expect("a directory");
+    std::fs::create_dir(dir.path().join("data")).expect("the export");
+    // A log in memory is quick enough for requests to flush it themselves.
+    let rig = Rig::at(dir, durability, 90, Some(log.path().join("log"))).await;
+    let c = V3::new(&rig).await;
+    let other = Place::new(&c, "other").await;
+    let mut longest = (Duration::ZERO, String::new());
+    let mut leads = 0;
+    for &version in versions {
+        let mut writer = Speaker::new(&rig, version, &format!("writer {version:?}")).await;
+        let mut reader = Speaker::new(&rig, version, &format!("reader {version:?}")).await;
+        for op in OPS {
+            let what = format!("{durability:?}, {version:?}, {op:?} under way");
+            let place = Place::new(&c, &format!("{version:?} {op:?}")).await;
+            place.prepare(&c, op).await;
+            reader.lookup(&place.dir, "file").await;
+            reader.read(&place.file).await;
+            // The company of the preparations is forgotten, as after a while: this one is alone.
+            for _ in 0..10 {
+                writer.change(&other, Op::Setattr).await;
+            }
+            let point = match (durability, op) {
+                (Durability::Log, Op::CommitLarge) | (Durability::Sync, _) => "volume.flushing",
+                _ => "log.before-write",
+            };
+            let before = led(&rig);
+            let held: Hold = hold(point);
+            let (mut changing, changed) = (writer.clone(), place.clone());
+            let change = tokio::spawn(async move {
+                changing.change(&changed, op).await;
+                changing
+            });
+            let reached = tokio::task::block_in_place(|| held.has(1, PATIENCE));
+            assert!(reached, "{what}: it flushes");
+            let took = read_all(&mut reader, &what, op, &place, &other).await;
+            if took > longest.0 {
+                longest = (took, what.clone());
+            }
+            assert!(!change.is_finished(), "{what}: it waits for the device");
+            tokio::task::block_in_place(|| drop(held));
+            writer = change.await.expect("the change is answered");
+            leads += led(&rig) - before;
+        }
+    }
+    println!("the longest of all: {:?} ({})", longest.0, longest.1);
+    if durability == Durability::Log {
+        assert!(leads >= 4 * versions.len() as u64, "requests flushed the log themselves: {leads}");
+    }
+    rig.running.expect("a server").stop().await.expect("a clean stop");
+}
+
+const ALL: [Version; 4] = [Version::V3, Version::V40, Version::V41, Version::V42];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reads_wait_for_no_log_and_no_disk() {
+    if skipped() {
+        return;
+    }
+    reads_wait_for_no_device(Durability::Log, &ALL).await;
+    reads_wait_for_no_device(Durability::Sync, &ALL).await;
+    reads_wait_for_no_change().await;
+}
+
+/// More changes than the server has threads wait within the filesystem, as they do while its journal is written; all of
+/// them come at once.
+async fn reads_wait_for_no_change() {
+    let rig = Rig::new().await;
+    let c = V3::new(&rig).await;
+    let other = Place::new(&c, "other").await;
+    let mut places = Vec::new();
+    for i in 0..CHANGES {
+        places.push((Place::new(&c, &format!("d{i}")).await, V3::new(&rig).await));
+    }
+    let mut reader = Speaker::new(&rig, Version::V3, "reader").await;
+    reader.read(&other.file).await;
+    let held = hold("op.applied");
+    let changes: Vec<_> = places
+        .into_iter()
+        .map(|(place, c)| tokio::spawn(async move { c.status(place.call3(Op::Setattr)).await }))
+        .collect();
+    let reached = tokio::task::block_in_place(|| held.has(CHANGES, PATIENCE));
+    assert!(reached, "all changes are under way");
+    let calls = [("GETATTR", 0), ("LOOKUP", 1), ("READ", 2)];
+    for (what, which) in calls {
+        at_once!(format!("{CHANGES} changes are under way: {what}"), async {
+            match which {
+                0 => reader.getattr(&other.file).await,
+                1 => reader.lookup(&other.dir, "file").await,
+                _ => reader.read(&other.file).await,
+            }
+        });
+    }
+    tokio::task::block_in_place(|| drop(held));
+    for change in changes {
+        assert_eq!(change.await.expect("answered"), NfsStat3::OK);
+    }
+    rig.running.expect("a server").stop().await.expect("a clean stop");
+}
+
+/// What the test above needs to be worth anything: a server whose threads wait for the device fails it.
+#[test]
+fn a_thread_that_waits_for_the_device_is_seen() {
+    if skipped() {
+        return;
+    }
+    let this = std::env::current_exe().expect("this program");
+    let test = ["--exact", "reads_wait_for_no_log_and_no_disk"];
+    let run = Command::new(this).args(test).env("LANDFAST_BUG", "flush-in-place").output().expect("it runs");
+    let told = String::from_utf8_lossy(&run.stdout).into_owned() + &String::from_utf8_lossy(&run.stderr);
+    assert!(!run.status.success() && told.contains("waits for the device"), "{told}");
+}

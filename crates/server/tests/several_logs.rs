@@ -1,0 +1,262 @@
+//! A request that changes two exports with a log each, and a power cut that keeps only one log's part of it: its retry is told
+//! what is so. A program of its own: flushes are held for the whole process.
+#![cfg(debug_assertions)]
+
+mod common;
+
+use common::{Client, PATIENCE, Raw, mkdir, skipped};
+use landfast_nfs::v4::{ArgOp, CompoundRes, FileHandle, NfsStat};
+use landfast_nfs::{PROGRAM, v4};
+use landfast_rpc::conn::Target;
+use landfast_server::config::{self, Config};
+use landfast_server::{Running, Served, Server, ServerConfig};
+use landfast_volume::faults::hold;
+use landfast_volume::{OpenError, OpenOptions, Volume};
+use landfast_xdr::Decode;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Instant;
+
+const EXPORTS: [&str; 2] = ["a", "b"];
+/// Which of two flushes is made first is chance; not to have met one of the two orders in so many is none.
+const TRIES: usize = 64;
+
+/// Two exports, each with its log.
+struct Two {
+    dir: tempfile::TempDir,
+    config: Config,
+    running: Option<Running>,
+}
+
+impl Two {
+    async fn new() -> Two {
+        let dir =
+            tempfile::Builder::new().prefix("landfast-two-").tempdir_in("/var/tmp").expect("a directory");
+        let mut text = "listen = [\"127.0.0.1:0\"]\n".to_owned();
+        for name in EXPORTS {
+            let (path, log) = (dir.path().join(name), dir.path().join(format!("{name}.log")));
+            std::fs::create_dir(&path).expect("the directory");
+            text += &format!(
+                "[[export]]\npath = \"{}\"\nname = \"/{name}\"\nlog = {{ path = \"{}\", size = \"16M\" }}\n\
+                 clients = [{{ from = \"*\", options = [\"rw\", \"no_root_squash\", \"insecure\"] }}]\n",
+                path.display(),
+                log.display()
+            );
+        }
+        let config = config::parse(&text).unwrap_or_else(|p| panic!("{p:?}"));
+        let mut two = Two { dir, config, running: None };
+        two.start().await;
+        two
+    }
+
+    async fn start(&mut self) {
+        let mut served = Vec::new();
+        for e in &self.config.exports {
+            let options = OpenOptions {
+                log: e.log.clone(),
+                log_size: 16 << 20,
+                ..OpenOptions::new(&e.path, e.durability)
+            };
+            let begun = Instant::now();
+            let (volume, recovery) = loop {
+                match Volume::open(options.clone()) {
+                    Err(OpenError::DirInUse { .. } | OpenError::Log(_)) if begun.elapsed() < PATIENCE => {
+                        tokio::task::yield_now().await;
+                    }
+                    opened => break opened.expect("the volume opens"),
+                }
+            };
+            served.push(Served {
+                volume,
+                recovery,
+                path: e.path.clone(),
+                log: e.log.clone(),
+                name: e.name.clone(),
+                rules: e.rules.clone(),
+                manage_gids: e.manage_gids,
+            });
+        }
+        let config = ServerConfig { workers: 4, ..ServerConfig::of(served, self.config.listen.clone()) };
+        self.running = Some(Server::start(config).await.unwrap_or_else(|e| panic!("{e}")));
+    }
+
+    fn server(&self) -> &Running {
+        self.running.as_ref().expect("a server")
+    }
+
+    fn log(&self, export: usize) -> PathBuf {
+        self.dir.path().join(format!("{}.log", EXPORTS[export]))
+    }
+
+    fn made(&self, export: usize, name: &str) -> PathBuf {
+        self.dir.path().join(EXPORTS[export]).join(name)
+    }
+
+    fn flushes(&self, export: usize) -> u64 {
+        let volumes = self.server().volumes();
+        let path = self.log(export);
+        let of = |v: &Volume| v.log_info().is_some_and(|info| info.contains(path.to_str().expect("a path")));
+        let volume = volumes.iter().find(|v| of(v)).expect("the export's volume");
+        volume.stats().log.expect("a log").batches
+    }
+}
+
+/// Who asks for both changes in one COMPOUND, and again.
+enum Asker {
+    /// In a session.
+    Session(Box<Client>),
+    /// Without, under this transaction id.
+    Xid(Raw, u32),
+}
+
+impl Asker {
+    fn reconnect(&mut self, raw: Raw) {
+        match self {
+            Asker::Session(c) => c.raw = Raw { minor: c.raw.minor, ..raw },
+            Asker::Xid(mine, _) => *mine = Raw { minor: 0, ..raw },
+        }
+    }
+
+    fn next(&mut self) {
+        match self {
+            Asker::Session(c) => c.seq += 1,
+            Asker::Xid(_, xid) => *xid += 1,
+        }
+    }
+
+    async fn ask(&self, ops: Vec<ArgOp>) -> CompoundRes {
+        match self {
+            Asker::Session(c) => {
+                let mut res = c.again(ops).await;
+                assert_eq!(res.results.remove(0).status, NfsStat::NFS4_OK, "SEQUENCE");
+                res
+            }
+            Asker::Xid(raw, xid) => {
+                let to = Target { prog: PROGRAM, vers: v4::VERSION, proc: v4::PROC_COMPOUND };
+                let cred = raw.cred.to_opaque();
+                let reply = raw.conn.call_as(*xid, to, &cred, vec![raw.encode(ops)], PATIENCE).await;
+                CompoundRes::from_bytes(reply.expect("an answer")).expect("a COMPOUND result")
+            }
+        }
+    }
+
+    fn again(&self) -> Asker {
+        match self {
+            Asker::Session(c) => Asker::Session(c.clone()),
+            Asker::Xid(raw, xid) => Asker::Xid(raw.clone(), *xid),
+        }
+    }
+}
+
+fn both(roots: &[FileHandle; 2], name: &str) -> Vec<ArgOp> {
+    roots.iter().flat_map(|root| [ArgOp::Putfh(root.clone()), mkdir(name)]).collect()
+}
+
+/// `lost` is the export whose log loses its part.
+async fn a_retry_is_told_what_is_so(two: &mut Two, asker: &mut Asker, roots: &[FileHandle; 2], lost: usize) {
+    let kept = 1 - lost;
+    for attempt in 0..TRIES {
+        let name = format!("{lost} {attempt}");
+        asker.next();
+        let held = hold("log.before-write");
+        let before = [0, 1].map(|export| two.flushes(export));
+        let (asking, ops) = (asker.again(), both(roots, &name));
+        let asked = tokio::spawn(async move { asking.ask(ops).await });
+        assert!(tokio::task::block_in_place(|| held.has(2, PATIENCE)), "both logs are to be flushed");
+        held.pass_one();
+        let begun = Instant::now();
+        let first = loop {
+            match [0, 1].map(|export| two.flushes(export) > before[export]) {
+                [true, _] => break 0,
+                [_, true] => break 1,
+                _ => assert!(begun.elapsed() < PATIENCE, "one of the logs is flushed"),
+            }
+            tokio::task::yield_now().await;
+        };
+        assert!(!asked.is_finished(), "it waits for both logs");
+        // What the logs have when the power goes now.
+        let saved = [0, 1].map(|export| std::fs::read(two.log(export)).expect("a log"));
+        tokio::task::block_in_place(|| drop(held));
+        assert_eq!(asked.await.expect("no panic").status, NfsStat::NFS4_OK);
+        if first != kept {
+            continue;
+        }
+        two.running.take().expect("a server").abandon().await;
+        for (export, log) in saved.iter().enumerate() {
+            std::fs::write(two.log(export), log).expect("a log");
+        }
+        // The filesystem had not written it either.
+        std::fs::remove_dir(two.made(lost, &name)).expect("it was made");
+        two.start().await;
+        assert!(two.made(kept, &name).exists(), "what is in a log is there");
+        asker.reconnect(Raw::new(two.server().local_addr()).await);
+        let told = asker.ask(both(roots, &name)).await;
+        let statuses: Vec<NfsStat> = told.results.iter().map(|r| r.status).collect();
+        println!("without the log of {}: {statuses:?}", EXPORTS[lost]);
+        // In order: the handle and the directory of each export; it ends at the first error.
+        for (export, made) in statuses.iter().skip(1).step_by(2).enumerate() {
+            let there = two.made(export, &name).exists();
+            assert!(
+                !matches!(*made, NfsStat::NFS4_OK) || there,
+                "told success of what was lost: {} in {}",
+                name,
+                EXPORTS[export]
+            );
+            assert!(matches!(*made, NfsStat::NFS4_OK | NfsStat::NFS4ERR_EXIST), "{made:?}");
+        }
+        // What was answered as a whole is kept as a whole.
+        let name = format!("{name} whole");
+        asker.next();
+        let answered = asker.ask(both(roots, &name)).await;
+        assert_eq!(answered.status, NfsStat::NFS4_OK);
+        two.running.take().expect("a server").abandon().await;
+        two.start().await;
+        asker.reconnect(Raw::new(two.server().local_addr()).await);
+        assert_eq!(asker.ask(both(roots, &name)).await.status, NfsStat::NFS4_OK, "its retry is known");
+        assert!(two.made(0, &name).exists() && two.made(1, &name).exists());
+        return;
+    }
+    panic!("the log of {} was never flushed first", EXPORTS[kept]);
+}
+
+async fn roots(c: &mut Client) -> [FileHandle; 2] {
+    [c.handle(&["a"]).await, c.handle(&["b"]).await]
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_over_two_logs_is_retried_with_the_truth() {
+    if skipped() {
+        return;
+    }
+    for minor in [0, 1, 2] {
+        for lost in [0, 1] {
+            let mut two = Two::new().await;
+            let raw = Raw::new(two.server().local_addr()).await;
+            let mut client = Client::new(raw.clone(), b"client").await;
+            let roots = roots(&mut client).await;
+            let mut asker = match minor {
+                0 => Asker::Xid(Raw { minor: 0, ..raw }, 7),
+                _ => {
+                    client.raw.minor = minor;
+                    Asker::Session(client.into())
+                }
+            };
+            a_retry_is_told_what_is_so(&mut two, &mut asker, &roots, lost).await;
+            two.running.take().expect("a server").stop().await.expect("a clean stop");
+        }
+    }
+}
+
+/// What the test above needs to be worth anything: a server that writes the reply down with the last of its effects fails it.
+#[test]
+fn a_reply_that_is_kept_early_is_seen() {
+    if skipped() {
+        return;
+    }
+    let this = std::env::current_exe().expect("this program");
+    let test = ["--exact", "a_request_over_two_logs_is_retried_with_the_truth"];
+    let run =
+        Command::new(this).args(test).env("LANDFAST_BUG", "reply-kept-early").output().expect("it runs");
+    let told = String::from_utf8_lossy(&run.stdout).into_owned() + &String::from_utf8_lossy(&run.stderr);
+    assert!(!run.status.success() && told.contains("told success of what was lost"), "{told}");
+}
