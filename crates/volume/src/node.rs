@@ -36,6 +36,8 @@ pub(crate) struct NodeInner {
     pub(crate) ino: u64,
     /// What clients are told as fileid.
     pub(crate) fileid: u64,
+    /// What they are told as the time of its creation: of one that recovery made again, that of the first, ns since 1970.
+    pub(crate) created_ns: i64,
     fh: Bytes,
     /// Orders operations on the entries of a directory: shared to look, exclusive to change.
     pub(crate) names: RwLock<()>,
@@ -153,6 +155,7 @@ impl NodeInner {
         state: NodeState,
     ) -> NodeInner {
         NodeInner {
+            created_ns: id.btime_ns,
             id,
             kind,
             ino,

@@ -7,7 +7,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use landfast_intentlog::{Config, Log, OpenError as LogError, Replay};
 use parking_lot::{Mutex, RwLock};
@@ -93,7 +93,7 @@ impl Volume {
             None => None,
         };
         let replay = opened.as_ref().map(|(_, (_, replay))| replay);
-        check_belonging(&o, &dir, &mount, &identity, replay)?;
+        check_belonging(&o, &dir, (&mount, &state_dir), &identity, replay)?;
 
         let mut report = RecoveryReport { clean: identity.clean, ..RecoveryReport::default() };
         let mut remap = load_remap(&dir, &state_dir, &mut identity)?;
@@ -143,6 +143,7 @@ impl Volume {
             durable_seq: AtomicU64::new(log.as_ref().map_or(0, |(_, marker, _)| marker.last())),
             syncing: AtomicU64::new(0),
             log: log.map(|(log, marker, _)| (log, marker)),
+            root_tagged: AtomicBool::new(false),
             log_to_enter: Mutex::new(to_enter),
             log_mirror: o.log_mirror.clone(),
             failed: OnceLock::new(),
@@ -415,7 +416,7 @@ fn is_pending(replay: &Replay) -> bool {
 fn check_belonging(
     o: &OpenOptions,
     dir: &Path,
-    mount: &OwnedFd,
+    (mount, state_dir): (&OwnedFd, &OwnedFd),
     identity: &Identity,
     replay: Option<&Replay>,
 ) -> Result<(), OpenError> {
@@ -448,7 +449,8 @@ fn check_belonging(
         }
     }
     let Some(replay) = replay.filter(|_| !o.unprivileged) else { return Ok(()) };
-    let tag = read_tag(dir, mount)?;
+    let tag = tag::read_both(mount, state_dir);
+    let tag = tag.map_err(|e| OpenError::io(dir.display().to_string(), e))?;
     let log = tag::LogState {
         volume_id: identity.volume_id,
         checkpoint: replay.checkpoint,

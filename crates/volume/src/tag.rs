@@ -5,6 +5,11 @@
 //! snapshot or backup that was put back carries an older number, another disk none or another identity. Replaying a
 //! log over such a tree would mix two histories, so it is refused.
 //!
+//! Setting it changes the ctime of what it stands on, and clients see the root's. So it stands in two places: on the root,
+//! where it is set at the start and at a clean stop only, and on the state directory, where it is set at each checkpoint.
+//! The root's says whether there is a log at all and whether the last stop was clean (a state directory that was removed
+//! takes its own with it), the larger number of the two counts. Earlier versions had the root's alone, set each time.
+//!
 //! A crash between the tag and the log's superblock leaves the tag one ahead; the records from the older cut on are
 //! still in the log, so both numbers are right.
 
@@ -129,6 +134,20 @@ pub fn check(tag: Option<Tag>, log: LogState) -> std::result::Result<(), Mismatc
     }
 }
 
+/// The tag of a volume, from its root and its state directory.
+///
+/// # Errors
+/// One of the two is no tag.
+pub fn read_both(root: impl AsFd, state_dir: impl AsFd) -> Result<Option<Tag>> {
+    let (root, state) = (read(root)?, read(state_dir)?);
+    Ok(root.map(|root| together(root, state)))
+}
+
+fn together(root: Tag, state: Option<Tag>) -> Tag {
+    let state = state.filter(|state| state.volume_id == root.volume_id);
+    Tag { checkpoint: state.map_or(0, |state| state.checkpoint).max(root.checkpoint), ..root }
+}
+
 /// Reads the tag of an open directory. An attribute that is no tag is an error.
 pub fn read(dir: impl AsFd) -> Result<Option<Tag>> {
     let mut value = [0u8; TAG_BYTES + 1];
@@ -215,6 +234,18 @@ mod tests {
         assert_eq!(check(stopped, before), Err(Mismatch::OlderThanStop { tree: 5, log: 4 }));
         // The next start has marked the tree, but not yet the log.
         assert_eq!(check(tag(6), LogState { clean: true, records: false, ..LOG }), Ok(()));
+    }
+
+    #[test]
+    fn the_larger_number_counts_and_the_root_says_how_it_was_stopped() {
+        let root = Tag { volume_id: [7; 16], checkpoint: 5, clean: false };
+        assert_eq!(together(root, None), root, "as of an earlier version");
+        assert_eq!(together(root, tag(9)), Tag { checkpoint: 9, ..root });
+        assert_eq!(together(root, tag(4)), root, "a start that got no further than the root");
+        let stopped = Tag { clean: true, ..root };
+        assert_eq!(together(stopped, tag(5)), stopped);
+        let other = Tag { volume_id: [8; 16], checkpoint: 90, clean: false };
+        assert_eq!(together(root, Some(other)), root);
     }
 
     #[test]

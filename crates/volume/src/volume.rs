@@ -4,7 +4,7 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
@@ -181,6 +181,8 @@ pub(crate) struct VolumeInner {
     /// emptied, and until then nothing is served.
     pub(crate) log_to_enter: Mutex<Option<LogInUse>>,
     pub(crate) log_mirror: Option<PathBuf>,
+    /// The root says that the volume is in use: [`tag`].
+    pub(crate) root_tagged: AtomicBool,
     /// The largest transaction number that is known to be in the log durably.
     pub(crate) durable_seq: AtomicU64,
     /// The number of the checkpoint that was being made durable last.
@@ -437,12 +439,14 @@ impl Volume {
         }
         let kind = Kind::from_mode(u32::from(sx.stx_mode)).ok_or(Error::Io)?;
         let id = ObjId { kh, btime_ns: btime_ns(sx) };
-        let (fileid, fh) = {
+        let (fileid, fh, created_ns) = {
             let remap = self.0.remap.read();
-            (remap.fileid(&id, sx.stx_ino), self.0.codec.encode(remap.outward(&id).unwrap_or(&id)))
+            let known = remap.outward(&id).unwrap_or(&id);
+            (remap.fileid(&id, sx.stx_ino), self.0.codec.encode(known), known.btime_ns)
         };
         let state = self.0.cache.unknown();
-        let new = NodeInner::new(id, kind, sx.stx_ino, fileid, fh.ok_or(Error::NotSupported)?, state);
+        let mut new = NodeInner::new(id, kind, sx.stx_ino, fileid, fh.ok_or(Error::NotSupported)?, state);
+        new.created_ns = created_ns;
         Ok(self.0.cache.intern(new, Volume::now_ns()))
     }
 
@@ -476,13 +480,21 @@ impl Volume {
         self.0.cache.forget(node);
     }
 
-    /// Marks the directory with the number of a checkpoint; durable with the `syncfs` that follows.
+    /// Marks the directory with the number of a checkpoint; durable with the `syncfs` that follows. The root itself, whose
+    /// change clients see, only at the first of a run and at its end.
     fn set_tag(&self, checkpoint: u64, clean: bool) -> std::io::Result<()> {
         // An experiment may run where root's attributes cannot be set: it is never recovered.
         if self.0.unprivileged {
             return Ok(());
         }
-        let write = || tag::write(&self.0.mount, Tag { volume_id: self.0.volume_id, checkpoint, clean });
+        let tag = Tag { volume_id: self.0.volume_id, checkpoint, clean };
+        let write = || {
+            if clean || !self.0.root_tagged.load(Ordering::Acquire) {
+                tag::write(&self.0.mount, tag)?;
+                self.0.root_tagged.store(!clean, Ordering::Release);
+            }
+            tag::write(&self.0.state_dir, tag)
+        };
         let full = |done: &std::io::Result<()>| {
             let errno = done.as_ref().err().and_then(Errno::from_io_error);
             matches!(errno, Some(Errno::NOSPC | Errno::DQUOT))

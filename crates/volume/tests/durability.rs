@@ -345,3 +345,76 @@ impl Drop for LoopDevice {
         let _ = std::process::Command::new("losetup").arg("-d").arg(&self.path).status();
     }
 }
+
+const TAG: &str = "trusted.landfast.tag";
+
+fn tag_of(path: &std::path::Path) -> Vec<u8> {
+    let mut value = [0; 64];
+    let length = rustix::fs::getxattr(path, TAG, &mut value[..]).expect("a tag");
+    value[..length].to_vec()
+}
+
+fn set_tag(path: &std::path::Path, value: &[u8]) {
+    rustix::fs::setxattr(path, TAG, value, rustix::fs::XattrFlags::empty()).expect("set");
+}
+
+/// Works until so many checkpoints more are over.
+fn checkpoints(rig: &Rig, dir: &Node, more: u64) {
+    let done = || rig.volume.stats().log.expect("a log").checkpoints;
+    for n in 0..more {
+        let (begun, before) = (Instant::now(), done());
+        rig.create(&root(), dir, &format!("{before}-{n}")).unwrap();
+        while done() == before {
+            assert!(begun.elapsed() < Duration::from_secs(60), "a checkpoint comes");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+#[test]
+fn a_checkpoint_leaves_the_root_as_it_is_and_is_known_all_the_same() {
+    if !is_root() || !tempdir_suits() {
+        return;
+    }
+    let rig = Rig::log();
+    let dir = rig.mkdir(&root(), &rig.volume.root(), "d").unwrap();
+    let state = rig.dir().join(".landfast");
+    let (before, older) = (rig.attrs(&rig.volume.root()), tag_of(&state));
+    checkpoints(&rig, &dir, 2);
+    let after = rig.attrs(&rig.volume.root());
+    assert_eq!((after.ctime, after.change), (before.ctime, before.change), "nobody changed the root");
+    assert_ne!(tag_of(&state), older, "each checkpoint is marked");
+
+    // A tree of before those checkpoints was put back.
+    let path = rig.dir();
+    let (root_then, now) = (tag_of(&path), tag_of(&state));
+    let Rig { temp, beside, volume, .. } = rig;
+    drop(volume);
+    let options = options(temp.path(), beside.path(), Durability::Log);
+    let refused = || {
+        let begun = Instant::now();
+        loop {
+            match Volume::open(options.clone()) {
+                Err(OpenError::DirInUse { .. } | OpenError::Log(_)) if begun.elapsed().as_secs() < 30 => {
+                    std::thread::yield_now();
+                }
+                Err(OpenError::WrongVolume { why, .. }) => break why,
+                other => panic!("{other:?}"),
+            }
+        }
+    };
+    set_tag(&state, &older);
+    assert!(refused().contains("an older copy or snapshot was put back"));
+    // As an earlier version left it, which had the root's alone.
+    rustix::fs::removexattr(&state, TAG).unwrap();
+    assert!(refused().contains("an older copy or snapshot was put back"));
+    set_tag(&path, &now);
+    let (volume, _) = open(options.clone());
+    assert_ne!(tag_of(&path), root_then);
+    // And after a clean stop of it.
+    volume.shutdown().expect("a clean stop");
+    drop(volume);
+    rustix::fs::removexattr(&state, TAG).unwrap();
+    let (volume, _) = open(options);
+    assert!(volume.lookup(&root(), &volume.root(), b"d").is_ok());
+}

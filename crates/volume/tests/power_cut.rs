@@ -194,6 +194,7 @@ struct Seen {
     acl: Option<Vec<u8>>,
     fh: bytes::Bytes,
     fileid: u64,
+    created: Timestamp,
 }
 
 fn look(volume: &Volume, dir: &Node, path: &Path, shown: &Path, all: &mut BTreeMap<PathBuf, Seen>) {
@@ -214,6 +215,7 @@ fn look(volume: &Volume, dir: &Node, path: &Path, shown: &Path, all: &mut BTreeM
         let acl = rustix::fs::lgetxattr(&path, "system.posix_acl_access", &mut acl[..])
             .ok()
             .map(|n| acl[..n].to_vec());
+        let attrs = volume.getattr(&node).expect("getattr");
         let seen = Seen {
             mode: meta.mode(),
             owner: (meta.uid(), meta.gid()),
@@ -223,7 +225,8 @@ fn look(volume: &Volume, dir: &Node, path: &Path, shown: &Path, all: &mut BTreeM
             data,
             acl,
             fh: node.fh(),
-            fileid: volume.getattr(&node).expect("getattr").fileid,
+            fileid: attrs.fileid,
+            created: attrs.btime,
         };
         all.insert(shown.clone(), seen);
         if meta.is_dir() {

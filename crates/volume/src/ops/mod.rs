@@ -246,7 +246,7 @@ impl Volume {
             atime: atime(sx),
             mtime: mtime(sx),
             ctime: ctime(sx),
-            btime: Timestamp::from_nanos(node.0.id.btime_ns),
+            btime: Timestamp::from_nanos(node.0.created_ns),
             change: state.change.seen(ctime_ns(sx), now_ns, floor_ns),
         };
         let since_read = (now_ns / 1_000_000_000).cast_signed().saturating_sub(attrs.atime.secs);

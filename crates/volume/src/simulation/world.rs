@@ -127,6 +127,7 @@ fn read_note(bytes: &[u8]) -> Option<(u8, u32)> {
 pub(super) struct Told {
     pub(super) fh: Bytes,
     pub(super) fileid: u64,
+    pub(super) created_ns: i64,
 }
 
 /// A request whose reply waits for the log.
@@ -398,7 +399,9 @@ impl World {
             list.push(node.clone());
         }
         if let Some(serial) = sim::with(|k| k.serial_of(&node.0.id)) {
-            self.told.entry(serial).or_insert_with(|| Told { fh: node.fh(), fileid: node.fileid() });
+            let created_ns = node.0.created_ns;
+            let told = || Told { fh: node.fh(), fileid: node.fileid(), created_ns };
+            self.told.entry(serial).or_insert_with(told);
         }
     }
 
@@ -1039,6 +1042,12 @@ impl World {
                     let found = sim::with(|k| k.serial_of(&node.0.id));
                     if found != Some(*now) {
                         return Err(format!("the handle of object {serial}, now {now}, leads to {found:?}"));
+                    }
+                    if node.0.created_ns != told.created_ns {
+                        return Err(format!(
+                            "object {serial} was made at {} and says {}",
+                            told.created_ns, node.0.created_ns
+                        ));
                     }
                     if node.fileid() != told.fileid || node.fh() != told.fh {
                         return Err(format!(
