@@ -1,5 +1,5 @@
-//! Deliberate faults, for the checks of the promise: each of ten bugs in the order of things must be seen by the
-//! simulation and by real power cuts, and a process can be stopped at a named moment to cut its disks' power there.
+//! Deliberate faults, for the checks of the promise: each bug in the order of things must be seen by the
+//! simulation and by real power cuts, or by a test of its own, and a process can be stopped at a named moment to cut its disks' power there.
 //!
 //! Only programs with debug assertions have any of this. In a release build [`bug`] is the constant `false`, [`point`] is
 //! empty and the environment is not read.
@@ -34,11 +34,17 @@ pub enum Bug {
     MarkerUnset,
     /// A rename over something says nothing of what was there.
     VictimUnlogged,
+    /// A log that is removed, truncated or overwritten while it is used is not noticed.
+    LostLogUnnoticed,
+    /// A filesystem or device that drops flushes is taken.
+    VolatileUnnoticed,
+    /// A directory within another server's, or around it, is served.
+    OverlapUnlocked,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 10] = [
+    pub const ALL: [Bug; 13] = [
         Bug::ReplyBeforeFlush,
         Bug::CheckpointBeforeSyncfs,
         Bug::CutLate,
@@ -49,6 +55,9 @@ impl Bug {
         Bug::FlushErrorIgnored,
         Bug::MarkerUnset,
         Bug::VictimUnlogged,
+        Bug::LostLogUnnoticed,
+        Bug::VolatileUnnoticed,
+        Bug::OverlapUnlocked,
     ];
 
     fn name(self) -> &'static str {
@@ -63,6 +72,9 @@ impl Bug {
             Bug::FlushErrorIgnored => "flush-error-ignored",
             Bug::MarkerUnset => "marker-unset",
             Bug::VictimUnlogged => "victim-unlogged",
+            Bug::LostLogUnnoticed => "lost-log-unnoticed",
+            Bug::VolatileUnnoticed => "volatile-unnoticed",
+            Bug::OverlapUnlocked => "overlap-unlocked",
         }
     }
 }

@@ -20,12 +20,13 @@ use crate::halves;
 use crate::intent::Intent;
 use crate::limits::{
     BLOCK_BYTES, CHECKPOINT_AFTER, CHECKPOINTS_ALONE, DEVICE_BYTES_MAX, DEVICE_BYTES_MIN, INTENT_WAIT_MAX,
-    LEAD_FLUSH_MAX,
+    LEAD_FLUSH_MAX, QUIESCE_MAX,
 };
 use crate::replay;
 use crate::ring::Ring;
 use crate::stats::Stats;
 use crate::step::{Step, Stepper, Wait};
+use crate::watch::Watch;
 use crate::writer::{Superblocks, Writer};
 
 /// What to open and how.
@@ -227,12 +228,17 @@ impl Log {
     pub fn start(&self, checkpoint: Arc<dyn Checkpoint>) -> Result<(), LogError> {
         let (writer, checkpointer) = self.begin_running(checkpoint, false)?;
         let core = &self.handle.core;
+        let watch = Watch::new(core.clone(), self.handle.device.clone(), checkpointer.checkpoint.clone());
         let spawned = spawn("landfast-log", core, move || writer.run())
             .and_then(|first| {
                 self.handle.threads.lock().push(first);
                 spawn("landfast-ckpt", core, move || checkpointer.run())
             })
-            .map(|second| self.handle.threads.lock().push(second));
+            .and_then(|second| {
+                self.handle.threads.lock().push(second);
+                spawn("landfast-watch", core, move || watch.run())
+            })
+            .map(|third| self.handle.threads.lock().push(third));
         spawned.map_err(|error| {
             let why = format!("starting a thread: {error}");
             core.fail(&why);
@@ -495,6 +501,19 @@ impl Log {
     /// called by the device.
     pub fn fail(&self, why: &str) {
         self.handle.core.fail(why);
+    }
+
+    /// After a failure: waits until no transaction is open, for a bounded time. False: some are.
+    pub fn await_transactions(&self) -> bool {
+        let core = &*self.handle.core;
+        let until = Instant::now() + QUIESCE_MAX;
+        let mut state = core.state.lock();
+        while state.txns > 0 {
+            if core.progress.wait_until(&mut state, until).timed_out() {
+                return state.txns == 0;
+            }
+        }
+        true
     }
 
     /// Why the log has failed, if it has.

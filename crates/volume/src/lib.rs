@@ -40,6 +40,7 @@ mod kernel;
 pub mod limits;
 mod listing;
 pub mod log;
+mod lost;
 pub mod marker;
 mod node;
 mod objmap;

@@ -99,14 +99,29 @@ fn a_seed_is_the_same_each_time() {
     }
 }
 
-/// The oracle sees each of the ten deliberate bugs.
+/// Bugs in what the simulated kernel does not have, with the reason; each is seen by a test of its own.
+#[cfg(debug_assertions)]
+const NOT_SIMULATED: [(crate::faults::Bug, &str); 3] = [
+    (
+        crate::faults::Bug::LostLogUnnoticed,
+        "the log looks on a thread of its own, and the simulation has no threads: tests/lost.rs",
+    ),
+    (
+        crate::faults::Bug::VolatileUnnoticed,
+        "there are no mount options and no devices below: tests/honest.rs",
+    ),
+    (crate::faults::Bug::OverlapUnlocked, "there is one server and one volume: tests/nested.rs"),
+];
+
+/// The oracle sees each of the deliberate bugs that there can be here.
 #[cfg(debug_assertions)]
 #[test]
 fn deliberate_bugs_are_seen() {
     use crate::faults::{Bug, with};
 
     let mut unseen = Vec::new();
-    for bug in Bug::ALL {
+    let simulated = |bug: &Bug| NOT_SIMULATED.iter().all(|(other, _)| other != bug);
+    for bug in Bug::ALL.into_iter().filter(simulated) {
         let seen =
             (1..=SEEDS_FOR_A_BUG).find_map(|seed| Some((seed, with(Some(bug), || run(seed, false)).err()?)));
         match seen {
