@@ -211,8 +211,8 @@ fn what_is_no_loss_is_none() {
 
 #[test]
 fn one_half_of_a_mirror_that_is_removed_is_done_without() {
-    let dir = tempfile::tempdir().unwrap();
     for lost in ["a", "b"] {
+        let dir = tempfile::tempdir().unwrap();
         let config =
             Config { mirror: Some(dir.path().join("b")), ..Config::new(dir.path().join("a"), SIZE, VOLUME) };
         let (log, _) = Log::open(config).unwrap();
