@@ -120,6 +120,9 @@ pub const POINTS: [(&str, &str); 22] = [
     ("mirror.lost", "a half of a mirror has failed, nothing is acknowledged without it"),
 ];
 
+/// See [`weak_accepted`].
+pub const ACCEPT_WEAK: &str = "LANDFAST_ACCEPT_WEAK";
+
 /// What the environment asks for and there is not.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FaultError {
@@ -142,9 +145,9 @@ fn list<const N: usize>(names: [&str; N]) -> String {
 }
 
 #[cfg(debug_assertions)]
-pub use armed::{bug, from_environment, passes, point, stops_at, with};
+pub use armed::{bug, from_environment, passes, point, stops_at, weak_accepted, with};
 #[cfg(not(debug_assertions))]
-pub use disarmed::{bug, from_environment, passes, point, stops_at, with};
+pub use disarmed::{bug, from_environment, passes, point, stops_at, weak_accepted, with};
 
 /// With debug assertions.
 #[cfg(debug_assertions)]
@@ -216,6 +219,12 @@ mod armed {
 
     fn index(name: &str) -> Option<usize> {
         POINTS.iter().position(|(point, _)| *point == name)
+    }
+
+    /// Whether `LANDFAST_ACCEPT_WEAK` is set: filesystems that cannot keep the promise are then taken without a word, so that tests that
+    /// cut no power run on any disk that a developer's machine has.
+    pub fn weak_accepted() -> bool {
+        std::env::var_os(super::ACCEPT_WEAK).is_some()
     }
 
     /// What the environment has chosen, in one line; `None`: nothing.
@@ -298,6 +307,12 @@ mod disarmed {
     /// None.
     pub fn from_environment() -> Result<Option<String>, FaultError> {
         Ok(None)
+    }
+
+    /// Never, in this build.
+    #[inline(always)]
+    pub const fn weak_accepted() -> bool {
+        false
     }
 
     /// Never, in this build.

@@ -97,6 +97,9 @@ pub const WATCH_CONTENTS_EVERY: u32 = 2;
 /// Longest time that is waited, after a failure, for transactions that are still open.
 pub const QUIESCE_MAX: Duration = Duration::from_secs(5);
 
+/// Flushes of which at least one must reach the device, where it counts them.
+pub const FLUSH_TRIES: u32 = 3;
+
 /// Devices below a log that are looked at to say what it is on.
 pub const DEVICE_LAYERS_MAX: usize = 16;
 

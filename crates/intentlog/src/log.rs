@@ -40,6 +40,8 @@ pub struct Config {
     pub create_size: u64,
     /// The volume that the log belongs to. A log of another volume is refused.
     pub volume_id: [u8; 16],
+    /// Take a filesystem or device that cannot keep the promise, and warn of it.
+    pub accept_weak: bool,
     /// How writes are made durable; `None` measures both ways and takes the faster.
     pub sync_method: Option<SyncMethod>,
     /// Shortest time that a flush takes, for experiments: the rest is spun or slept. `None`: as fast as it goes.
@@ -63,6 +65,7 @@ impl Config {
             mirror: None,
             create_size,
             volume_id,
+            accept_weak: faults::weak_accepted(),
             sync_method: None,
             injected_flush: None,
             checkpoint_after: CHECKPOINT_AFTER,
@@ -132,6 +135,7 @@ impl Log {
         let (mut device, _) = open_file(&path, config.create_size)?;
         // Everything that refuses the log comes before the self-test writes to it.
         check(&device, &path, &config.volume_id)?;
+        device.check_below(config.accept_weak)?;
         device.choose(config.sync_method).map_err(|source| io_error(&path, "self-test", source))?;
         Self::open_device(Box::new(device), config)
     }

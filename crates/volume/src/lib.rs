@@ -35,6 +35,7 @@ mod error;
 mod flush;
 pub mod fold;
 mod handle;
+mod honest;
 mod identity;
 mod kernel;
 pub mod limits;

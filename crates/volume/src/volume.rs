@@ -66,6 +66,8 @@ pub struct OpenOptions {
     /// For experiments: run without capabilities as the process's own user, whoever the caller is, on any filesystem
     /// that gives handles. Nothing served this way may be offered to anyone else, and nothing can be recovered.
     pub unprivileged: bool,
+    /// Take filesystems and devices that cannot keep the promise, and warn of them.
+    pub accept_weak: bool,
 }
 
 impl OpenOptions {
@@ -80,6 +82,7 @@ impl OpenOptions {
             injected_flush: None,
             injected_log_flush: None,
             unprivileged: false,
+            accept_weak: faults::weak_accepted(),
         }
     }
 

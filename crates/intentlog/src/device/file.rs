@@ -8,13 +8,15 @@ use std::path::{Path, PathBuf, absolute};
 use rustix::fs::{FallocateFlags, FileType, FlockOperation, Mode, OFlags, SeekFrom};
 use rustix::io::{Errno, ReadWriteFlags};
 
+use super::below::{Below, Gravity, Weakness};
 use super::kept::Kept;
 use super::report::{Report, takes_blocks};
 use super::selftest::{self, SyncMethod};
 use super::{Device, ReadAt};
 use crate::aligned::AlignedBuf;
 use crate::error::OpenError;
-use crate::limits::{BLOCK_BYTES, DEVICE_BYTES_MAX, DEVICE_BYTES_MIN, STREAM_BYTES};
+use crate::faults::{self, Bug};
+use crate::limits::{BLOCK_BYTES, DEVICE_BYTES_MAX, DEVICE_BYTES_MIN, SCRATCH_OFFSET, STREAM_BYTES};
 
 /// `statfs` types of filesystems in memory (linux/magic.h).
 const TMPFS_MAGIC: u32 = 0x0102_1994;
@@ -187,6 +189,32 @@ impl FileDevice {
         }
         rustix::fs::fsync(&self.fd)?;
         self.bytes = bytes;
+        Ok(())
+    }
+
+    /// Refuses what cannot keep what a flush promises; with `accept` it is warned of. Writes to the scratch blocks.
+    ///
+    /// # Errors
+    /// [`OpenError::Weak`], [`OpenError::Io`].
+    pub fn check_below(&self, accept: bool) -> Result<(), OpenError> {
+        if faults::bug(Bug::VolatileUnnoticed) {
+            return Ok(());
+        }
+        let below = Below::of(&self.path);
+        let block = AlignedBuf::zeroed(BLOCK_BYTES);
+        let unflushed = below.flushes(|| self.write_with(SyncMethod::Flush, SCRATCH_OFFSET, &block));
+        let unflushed = unflushed.map_err(|source| io_error(&self.path, "self-test", source))?;
+        for Weakness { gravity, what } in below.weaknesses().into_iter().chain(unflushed) {
+            match gravity {
+                Gravity::Refuse if !accept => {
+                    return Err(OpenError::Weak { path: self.path.clone(), why: what });
+                }
+                Gravity::Refuse | Gravity::Warn if !faults::weak_accepted() => {
+                    tracing::warn!("the log {} {what}", self.path.display());
+                }
+                _ => tracing::info!("the log {} {what}", self.path.display()),
+            }
+        }
         Ok(())
     }
 

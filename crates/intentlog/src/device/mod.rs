@@ -1,5 +1,6 @@
 //! What the log stands on: a small trait, and the files and block devices behind it.
 
+pub mod below;
 mod file;
 pub(crate) mod kept;
 mod mirror;
