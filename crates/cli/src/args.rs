@@ -142,6 +142,10 @@ pub struct ServeArgs {
     /// For experiments without root: act as the own user for every caller; only on a loopback address
     #[arg(long, hide = true)]
     pub unprivileged: bool,
+    /// Serve although the filesystem or device looks as if it could not keep acknowledged work over a power cut (no journal,
+    /// nobarrier, flushes that do not arrive): it warns instead of refusing
+    #[arg(long)]
+    pub accept_weak: bool,
     /// For experiments: write counters as JSON to this file when stopped
     #[arg(long, value_name = "FILE", hide = true)]
     pub stats_file: Option<PathBuf>,

@@ -8,6 +8,7 @@ use landfast_server::config::{Config, ExportConfig};
 use landfast_server::exports::rules::{Rule, Rules};
 use landfast_server::limits::UNSAFE_RISK_SECONDS;
 use landfast_server::{PortMapper, Reloaded, Running, Served, Server, ServerConfig};
+use landfast_volume::faults::ACCEPT_WEAK;
 use landfast_volume::{Durability, OpenError, OpenOptions, RecoveryReport, Volume, faults};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -193,6 +194,7 @@ fn open(args: &ServeArgs, e: &ExportConfig) -> Result<(Volume, RecoveryReport), 
         log_size: e.log_size,
         injected_flush: args.inject_volume_flush,
         injected_log_flush: args.inject_log_flush,
+        accept_weak: accepts_weak(args),
         ..OpenOptions::new(&e.path, e.durability)
     })?;
     say_recovery(&recovery, volume.durability());
@@ -209,6 +211,11 @@ fn warn_of_unsafe(durability: Durability) {
     }
 }
 
+/// The operator says that a filesystem which looks as if it could not keep the promise can, or need not.
+fn accepts_weak(args: &ServeArgs) -> bool {
+    args.accept_weak || std::env::var_os(ACCEPT_WEAK).is_some()
+}
+
 fn options(args: &ServeArgs, dir: &Path) -> OpenOptions {
     let durability = match args.durability {
         DurabilityArg::Log => Durability::Log,
@@ -222,6 +229,7 @@ fn options(args: &ServeArgs, dir: &Path) -> OpenOptions {
         injected_flush: args.inject_volume_flush,
         injected_log_flush: args.inject_log_flush,
         unprivileged: args.unprivileged,
+        accept_weak: accepts_weak(args),
         ..OpenOptions::new(dir, durability)
     }
 }

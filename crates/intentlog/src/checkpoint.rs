@@ -27,6 +27,19 @@ pub trait Checkpoint: Send + Sync {
     /// # Errors
     /// Any error fails the log for ever: what the system has not made durable it may have thrown away.
     fn sync(&self, number: u64) -> io::Result<()>;
+
+    /// Looks whether what the owner needs beside the log is still there; called several times a second.
+    ///
+    /// # Errors
+    /// What is missing, in words. [`Checkpoint::lost`] follows.
+    fn look(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// The log is not what or where it was, or what [`Checkpoint::look`] looked for is gone. Called once, on a thread of its own. The
+    /// log fails when this returns, if the owner has not made it fail before ([`crate::Log::fail`]). What was acknowledged before
+    /// is applied, so the owner can make it durable elsewhere.
+    fn lost(&self, _why: &str) {}
 }
 
 /// The checkpoint thread.

@@ -189,6 +189,8 @@ pub(crate) struct Core {
     pub(crate) checkpointer: Condvar,
     /// Waited on by callers of checkpoint and shutdown, and by blocked admissions.
     pub(crate) progress: Condvar,
+    /// Waited on by the thread that looks whether the log is still there.
+    pub(crate) watcher: Condvar,
     /// A batch was written.
     pub(crate) drained: Notify,
     /// A checkpoint freed space.
@@ -251,6 +253,7 @@ impl Core {
             writer: Condvar::new(),
             checkpointer: Condvar::new(),
             progress: Condvar::new(),
+            watcher: Condvar::new(),
             drained: Notify::new(),
             freed: Notify::new(),
             intents: Intents::default(),
@@ -332,7 +335,7 @@ impl Core {
             self.writer.notify_one();
         }
         if state.txns == 0 {
-            if state.phase == Phase::Closing {
+            if state.phase == Phase::Closing || state.dead() {
                 self.progress.notify_all();
             }
             if state.sealing {
@@ -534,6 +537,7 @@ impl Core {
         self.writer.notify_all();
         self.checkpointer.notify_all();
         self.progress.notify_all();
+        self.watcher.notify_all();
         self.drained.notify_waiters();
         self.freed.notify_waiters();
         for wakeup in wakeups {

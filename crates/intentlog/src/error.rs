@@ -42,6 +42,14 @@ pub enum OpenError {
         /// The log's path.
         path: PathBuf,
     },
+    /// What is below cannot keep the promise.
+    #[error("log {path}: {why}")]
+    Weak {
+        /// The log's path.
+        path: PathBuf,
+        /// Why, and what to do.
+        why: String,
+    },
     /// Requests to the device must be larger than a block of the log.
     #[error(
         "log {path}: its device takes requests of {bytes} bytes and more, a log needs ones of 4096; use another device"

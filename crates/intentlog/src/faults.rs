@@ -1,5 +1,5 @@
-//! Deliberate faults, for the checks of the promise: each of these bugs in the order of things must be seen by the
-//! simulation and by real power cuts, and a process can be stopped at a named moment to cut its disks' power there.
+//! Deliberate faults, for the checks of the promise: each bug in the order of things must be seen by the
+//! simulation and by real power cuts, or by a test of its own, and a process can be stopped at a named moment to cut its disks' power there.
 //!
 //! Only programs with debug assertions have any of this. In a release build [`bug`] is the constant `false`, [`point`] is
 //! empty and the environment is not read.
@@ -42,11 +42,17 @@ pub enum Bug {
     ReplyKeptEarly,
     /// Notes of a log from before a time without it come back.
     OldReplyKept,
+    /// A log that is removed, truncated or overwritten while it is used is not noticed.
+    LostLogUnnoticed,
+    /// A filesystem or device that drops flushes is taken.
+    VolatileUnnoticed,
+    /// A directory within another server's, or around it, is served.
+    OverlapUnlocked,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 14] = [
+    pub const ALL: [Bug; 17] = [
         Bug::ReplyBeforeFlush,
         Bug::CheckpointBeforeSyncfs,
         Bug::CutLate,
@@ -61,6 +67,9 @@ impl Bug {
         Bug::FlushInPlace,
         Bug::ReplyKeptEarly,
         Bug::OldReplyKept,
+        Bug::LostLogUnnoticed,
+        Bug::VolatileUnnoticed,
+        Bug::OverlapUnlocked,
     ];
 
     fn name(self) -> &'static str {
@@ -79,6 +88,9 @@ impl Bug {
             Bug::FlushInPlace => "flush-in-place",
             Bug::ReplyKeptEarly => "reply-kept-early",
             Bug::OldReplyKept => "old-reply-kept",
+            Bug::LostLogUnnoticed => "lost-log-unnoticed",
+            Bug::VolatileUnnoticed => "volatile-unnoticed",
+            Bug::OverlapUnlocked => "overlap-unlocked",
         }
     }
 }
@@ -125,6 +137,9 @@ pub const POINTS: [(&str, &str); 23] = [
     ("mirror.lost", "a half of a mirror has failed, nothing is acknowledged without it"),
 ];
 
+/// See [`weak_accepted`].
+pub const ACCEPT_WEAK: &str = "LANDFAST_ACCEPT_WEAK";
+
 /// What the environment asks for and there is not.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FaultError {
@@ -147,9 +162,9 @@ fn list<const N: usize>(names: [&str; N]) -> String {
 }
 
 #[cfg(debug_assertions)]
-pub use armed::{Hold, bug, from_environment, hold, passes, point, stops_at, with};
+pub use armed::{Hold, bug, from_environment, hold, passes, point, stops_at, weak_accepted, with};
 #[cfg(not(debug_assertions))]
-pub use disarmed::{bug, from_environment, passes, point, stops_at, with};
+pub use disarmed::{bug, from_environment, passes, point, stops_at, weak_accepted, with};
 
 /// With debug assertions.
 #[cfg(debug_assertions)]
@@ -228,6 +243,12 @@ mod armed {
 
     fn index(name: &str) -> Option<usize> {
         POINTS.iter().position(|(point, _)| *point == name)
+    }
+
+    /// Whether `LANDFAST_ACCEPT_WEAK` is set: filesystems that cannot keep the promise are then taken without a word, so that tests that
+    /// cut no power run on any disk that a developer's machine has.
+    pub fn weak_accepted() -> bool {
+        std::env::var_os(super::ACCEPT_WEAK).is_some()
     }
 
     /// What the environment has chosen, in one line; `None`: nothing.
@@ -380,6 +401,12 @@ mod disarmed {
     /// None.
     pub fn from_environment() -> Result<Option<String>, FaultError> {
         Ok(None)
+    }
+
+    /// Never, in this build.
+    #[inline(always)]
+    pub const fn weak_accepted() -> bool {
+        false
     }
 
     /// Never, in this build.

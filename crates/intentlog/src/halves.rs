@@ -48,6 +48,7 @@ pub(crate) fn open(config: &Config, second: &Path) -> Result<Mirror, OpenError> 
     let (first, half) = look_at_file(a, config, there[0] || may_create)?;
     let (other, other_half) = look_at_file(b, config, there[1] || may_create)?;
     join([first, other], [half, other_half], &paths, |device, path| {
+        device.check_below(config.accept_weak)?;
         device.choose(config.sync_method).map_err(|source| io_error(path, "self-test", source))
     })
 }

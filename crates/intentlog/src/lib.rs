@@ -46,6 +46,7 @@ pub mod sim;
 mod stats;
 pub mod step;
 mod ticket;
+mod watch;
 mod writer;
 
 pub use checkpoint::Checkpoint;

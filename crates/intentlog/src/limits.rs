@@ -88,6 +88,18 @@ pub const RECENT_FLUSHES: u64 = 8;
 /// what they wait for may be waiting to begin.
 pub const GATE_WAIT_MAX: Duration = Duration::from_millis(2);
 
+/// How often it is looked whether the log is still where and what it was.
+pub const WATCH_EVERY: Duration = Duration::from_millis(400);
+
+/// Every so many looks also read back what was written last.
+pub const WATCH_CONTENTS_EVERY: u32 = 2;
+
+/// Longest time that is waited, after a failure, for transactions that are still open.
+pub const QUIESCE_MAX: Duration = Duration::from_secs(5);
+
+/// Flushes of which at least one must reach the device, where it counts them.
+pub const FLUSH_TRIES: u32 = 3;
+
 /// Devices below a log that are looked at to say what it is on.
 pub const DEVICE_LAYERS_MAX: usize = 16;
 

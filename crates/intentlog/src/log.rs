@@ -20,13 +20,14 @@ use crate::halves;
 use crate::intent::Intent;
 use crate::limits::{
     BLOCK_BYTES, CHECKPOINT_AFTER, CHECKPOINTS_ALONE, DEVICE_BYTES_MAX, DEVICE_BYTES_MIN, INTENT_WAIT_MAX,
-    LEAD_FLUSH_MAX,
+    LEAD_FLUSH_MAX, QUIESCE_MAX,
 };
 use crate::replay;
 use crate::ring::Ring;
 use crate::stats::Stats;
 use crate::step::{Step, Stepper, Wait};
 use crate::ticket::Ticket;
+use crate::watch::Watch;
 use crate::writer::{Superblocks, Writer};
 
 /// What to open and how.
@@ -40,6 +41,8 @@ pub struct Config {
     pub create_size: u64,
     /// The volume that the log belongs to. A log of another volume is refused.
     pub volume_id: [u8; 16],
+    /// Take a filesystem or device that cannot keep the promise, and warn of it.
+    pub accept_weak: bool,
     /// How writes are made durable; `None` measures both ways and takes the faster.
     pub sync_method: Option<SyncMethod>,
     /// Shortest time that a flush takes, for experiments: the rest is spun or slept. `None`: as fast as it goes.
@@ -63,6 +66,7 @@ impl Config {
             mirror: None,
             create_size,
             volume_id,
+            accept_weak: faults::weak_accepted(),
             sync_method: None,
             injected_flush: None,
             checkpoint_after: CHECKPOINT_AFTER,
@@ -132,6 +136,7 @@ impl Log {
         let (mut device, _) = open_file(&path, config.create_size)?;
         // Everything that refuses the log comes before the self-test writes to it.
         check(&device, &path, &config.volume_id)?;
+        device.check_below(config.accept_weak)?;
         device.choose(config.sync_method).map_err(|source| io_error(&path, "self-test", source))?;
         Self::open_device(Box::new(device), config)
     }
@@ -228,12 +233,17 @@ impl Log {
     pub fn start(&self, checkpoint: Arc<dyn Checkpoint>) -> Result<(), LogError> {
         let (writer, checkpointer) = self.begin_running(checkpoint, false)?;
         let core = &self.handle.core;
+        let watch = Watch::new(core.clone(), self.handle.device.clone(), checkpointer.checkpoint.clone());
         let spawned = spawn("landfast-log", core, move || writer.run())
             .and_then(|first| {
                 self.handle.threads.lock().push(first);
                 spawn("landfast-ckpt", core, move || checkpointer.run())
             })
-            .map(|second| self.handle.threads.lock().push(second));
+            .and_then(|second| {
+                self.handle.threads.lock().push(second);
+                spawn("landfast-watch", core, move || watch.run())
+            })
+            .map(|third| self.handle.threads.lock().push(third));
         spawned.map_err(|error| {
             let why = format!("starting a thread: {error}");
             core.fail(&why);
@@ -496,6 +506,19 @@ impl Log {
     /// called by the device.
     pub fn fail(&self, why: &str) {
         self.handle.core.fail(why);
+    }
+
+    /// After a failure: waits until no transaction is open, for a bounded time. False: some are.
+    pub fn await_transactions(&self) -> bool {
+        let core = &*self.handle.core;
+        let until = Instant::now() + QUIESCE_MAX;
+        let mut state = core.state.lock();
+        while state.txns > 0 {
+            if core.progress.wait_until(&mut state, until).timed_out() {
+                return state.txns == 0;
+            }
+        }
+        true
     }
 
     /// Why the log has failed, if it has.

@@ -10,6 +10,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 
 use crate::device::Device;
+use crate::device::kept::Kept;
 use crate::replay::ReadAt;
 
 /// Unit of tearing, in bytes.
@@ -24,6 +25,8 @@ pub struct SimDisk {
 
 struct Shared {
     disk: Mutex<Disk>,
+    kept: Kept,
+    lost: Mutex<Option<String>>,
     changed: Condvar,
 }
 
@@ -62,7 +65,14 @@ impl SimDisk {
             random: seed | 1,
             latency: Duration::ZERO,
         };
-        SimDisk { shared: Arc::new(Shared { disk: Mutex::new(disk), changed: Condvar::new() }) }
+        SimDisk {
+            shared: Arc::new(Shared {
+                disk: Mutex::new(disk),
+                kept: Kept::default(),
+                lost: Mutex::new(None),
+                changed: Condvar::new(),
+            }),
+        }
     }
 
     /// As a device for [`crate::Log::open_device`].
@@ -73,6 +83,11 @@ impl SimDisk {
     /// Arms a fault.
     pub fn set_fault(&self, fault: Fault) {
         self.shared.disk.lock().fault = Some(fault);
+    }
+
+    /// Makes it answer [`Device::look`] with this.
+    pub fn lose(&self, why: &str) {
+        *self.shared.lost.lock() = Some(why.to_owned());
     }
 
     /// Power is back, faults are gone; contents are what survived.
@@ -176,6 +191,27 @@ impl Device for SimDisk {
     }
 
     fn write_durable(&self, parts: &[(u64, &[u8])]) -> io::Result<()> {
+        self.shared.kept.begins();
+        let written = self.write(parts);
+        self.shared.kept.ended(parts, written.is_ok());
+        written
+    }
+
+    fn look(&self, contents: bool) -> Result<(), String> {
+        if let Some(why) = &*self.shared.lost.lock() {
+            return Err(why.clone());
+        }
+        let changed = contents.then(|| self.shared.kept.compare(self)).flatten();
+        changed.map_or(Ok(()), |what| Err(format!("the simulated disk {what}")))
+    }
+
+    fn describe(&self) -> String {
+        format!("simulated disk, {} bytes", self.bytes())
+    }
+}
+
+impl SimDisk {
+    fn write(&self, parts: &[(u64, &[u8])]) -> io::Result<()> {
         let mut disk = self.shared.disk.lock();
         disk.writes += 1;
         while disk.held {
@@ -218,9 +254,5 @@ impl Device for SimDisk {
             disk.bytes[offset..offset + bytes.len()].copy_from_slice(bytes);
         }
         Ok(())
-    }
-
-    fn describe(&self) -> String {
-        format!("simulated disk, {} bytes", self.bytes())
     }
 }

@@ -160,6 +160,16 @@ pub enum OpenError {
         /// Name or magic number of its filesystem.
         fs: String,
     },
+    /// Its filesystem cannot keep what a flush promises.
+    #[error(
+        "{}: {why}; or serve it with --durability unsafe, or, if you know better, with --accept-weak", .dir.display()
+    )]
+    Weak {
+        /// The directory.
+        dir: PathBuf,
+        /// Why, and what to do.
+        why: String,
+    },
     /// The filesystem cannot give file handles or birth times.
     #[error("{}: this filesystem has no {what}; choose a directory on ext4, XFS or btrfs", .dir.display())]
     Lacking {

@@ -2,6 +2,12 @@
 
 use std::time::Duration;
 
+pub use landfast_intentlog::limits::WATCH_EVERY;
+
+/// Looks in a row that must find something of the state directory missing before that is believed: whoever deletes the whole exported
+/// directory deletes that first.
+pub const MISSING_LOOKS: u32 = 2;
+
 /// Longest component of a path, bytes (`NAME_MAX`).
 pub const NAME_BYTES_MAX: usize = 255;
 

@@ -65,6 +65,13 @@ impl Marker {
         }
     }
 
+    /// Makes another one in `state_dir`, after the first was deleted there, with the last number.
+    pub fn make_again(&self, state_dir: &OwnedFd) -> std::io::Result<()> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let file = kernel::openat(state_dir, MARKER_FILE, flags, Mode::from_raw_mode(0o600))?;
+        set(&file, self.last())
+    }
+
     /// The number that is on the volume, or the last one handed out.
     pub fn last(&self) -> u64 {
         self.last.load(Ordering::SeqCst)

@@ -23,6 +23,7 @@ use crate::error::OpenError;
 use crate::faults::{Bug, bug};
 use crate::flush;
 use crate::handle::HandleCodec;
+use crate::honest;
 use crate::identity::{IDENTITY_FILE, Identity, LogInUse};
 use crate::kernel::{self, OwnedFd};
 use crate::limits::{NODE_FDS_DIVISOR, NODE_FDS_MAX, NODES_MAX, RECOVERY_THREADS_MAX};
@@ -67,12 +68,14 @@ impl Volume {
         let (dir, mount) = open_dir(&o.dir)?;
         check_privileges(&o)?;
         check_filesystem(&o, &dir, &mount)?;
+        let below = honest::check_mount(&o, &dir)?;
         let (root_id, root_look, mount_id) = look_at_root(&o, &dir, &mount)?;
         for log in [&o.log, &o.log_mirror].into_iter().flatten() {
             check_outside(&dir, log)?;
         }
         let (state_dir, made) = open_state_dir(&dir, &mount)?;
         let identity = check_case(&dir, &mount, &state_dir)
+            .and_then(|()| honest::check_flush(&o, &dir, &below, &state_dir))
             .and_then(|()| load_identity(&o, &dir, &mount, &state_dir, &root_id));
         let mut identity = identity.inspect_err(|_| {
             if made {
@@ -388,6 +391,7 @@ fn open_log(o: &OpenOptions, path: &Path, identity: &Identity) -> Result<(Log, R
     let mut config = Config::new(path, o.log_size, identity.volume_id);
     config.mirror.clone_from(&o.log_mirror);
     config.injected_flush = o.injected_log_flush;
+    config.accept_weak = o.accept_weak;
     kernel::open_log(config)
 }
 

@@ -25,6 +25,7 @@ use crate::identity::{Identity, LogInUse};
 use crate::kernel::{self, AsFd, OwnedFd};
 use crate::limits::LOG_SIZE_BYTES;
 use crate::listing::Listings;
+use crate::lost::Present;
 use crate::marker::Marker;
 use crate::node::{Node, NodeFd, NodeInner, btime_ns};
 use crate::record::{Fact, KernelHandle, ObjId, Record};
@@ -66,6 +67,8 @@ pub struct OpenOptions {
     /// For experiments: run without capabilities as the process's own user, whoever the caller is, on any filesystem
     /// that gives handles. Nothing served this way may be offered to anyone else, and nothing can be recovered.
     pub unprivileged: bool,
+    /// Take filesystems and devices that cannot keep the promise, and warn of them.
+    pub accept_weak: bool,
 }
 
 impl OpenOptions {
@@ -80,6 +83,7 @@ impl OpenOptions {
             injected_flush: None,
             injected_log_flush: None,
             unprivileged: false,
+            accept_weak: faults::weak_accepted(),
         }
     }
 
@@ -205,7 +209,7 @@ impl Volume {
     /// since `notes` is asked for it at each checkpoint from here on.
     pub fn start(&self, notes: Arc<dyn NoteKeeper>) -> Result<(), OpenError> {
         if let Some((log, _)) = self.log() {
-            let keeper = Checkpoints { volume: Arc::downgrade(&self.0), notes };
+            let keeper = Checkpoints::new(self, notes)?;
             log.start(Arc::new(keeper)).map_err(|e| {
                 self.fail(format!("log: {e}"));
                 OpenError::Failed(e.to_string())
@@ -231,7 +235,7 @@ impl Volume {
         &self,
         notes: Arc<dyn NoteKeeper>,
     ) -> Result<landfast_intentlog::step::Stepper, OpenError> {
-        let keeper = Arc::new(Checkpoints { volume: Arc::downgrade(&self.0), notes });
+        let keeper = Arc::new(Checkpoints::new(self, notes)?);
         let Some((log, _)) = self.log() else { return Err(OpenError::Options("no log".to_owned())) };
         let stepper = log.start_stepped(keeper);
         let stepper = stepper.map_err(|e| OpenError::Failed(self.fail(format!("log: {e}")).to_string()))?;
@@ -482,7 +486,7 @@ impl Volume {
 
     /// Marks the directory with the number of a checkpoint; durable with the `syncfs` that follows. The root itself, whose
     /// change clients see, only at the first of a run and at its end.
-    fn set_tag(&self, checkpoint: u64, clean: bool) -> std::io::Result<()> {
+    pub(crate) fn set_tag(&self, checkpoint: u64, clean: bool) -> std::io::Result<()> {
         // An experiment may run where root's attributes cannot be set: it is never recovered.
         if self.0.unprivileged {
             return Ok(());
@@ -581,6 +585,15 @@ struct Checkpoints {
     /// Weak, as the volume owns the log and the log owns this.
     volume: Weak<VolumeInner>,
     notes: Arc<dyn NoteKeeper>,
+    present: Present,
+}
+
+impl Checkpoints {
+    fn new(volume: &Volume, notes: Arc<dyn NoteKeeper>) -> Result<Checkpoints, OpenError> {
+        let present = Present::of(volume)
+            .map_err(|e| OpenError::io(format!("state directory of {}", volume.0.dir.display()), e))?;
+        Ok(Checkpoints { volume: Arc::downgrade(&volume.0), notes, present })
+    }
 }
 
 impl Checkpoint for Checkpoints {
@@ -618,6 +631,16 @@ impl Checkpoint for Checkpoints {
         match purged {
             Some(remap) => remap.save(&volume.0.state_dir),
             None => Ok(()),
+        }
+    }
+
+    fn look(&self) -> Result<(), String> {
+        self.present.look()
+    }
+
+    fn lost(&self, why: &str) {
+        if let Some(volume) = self.volume.upgrade().map(Volume) {
+            volume.give_up(why, self.present.lost());
         }
     }
 }

@@ -3,17 +3,20 @@
 use std::fs::File;
 use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::{Path, PathBuf, absolute};
 
 use rustix::fs::{FallocateFlags, FileType, FlockOperation, Mode, OFlags, SeekFrom};
 use rustix::io::{Errno, ReadWriteFlags};
 
+use super::below::{Below, Gravity, Weakness};
+use super::kept::Kept;
 use super::report::{Report, takes_blocks};
 use super::selftest::{self, SyncMethod};
 use super::{Device, ReadAt};
 use crate::aligned::AlignedBuf;
 use crate::error::OpenError;
-use crate::limits::{BLOCK_BYTES, DEVICE_BYTES_MAX, DEVICE_BYTES_MIN, STREAM_BYTES};
+use crate::faults::{self, Bug};
+use crate::limits::{BLOCK_BYTES, DEVICE_BYTES_MAX, DEVICE_BYTES_MIN, SCRATCH_OFFSET, STREAM_BYTES};
 
 /// `statfs` types of filesystems in memory (linux/magic.h).
 const TMPFS_MAGIC: u32 = 0x0102_1994;
@@ -26,8 +29,13 @@ const FUSE_MAGIC: u32 = 0x6573_5546;
 pub struct FileDevice {
     fd: OwnedFd,
     path: PathBuf,
+    /// The same, wherever the process is.
+    absolute: PathBuf,
     bytes: u64,
     is_file: bool,
+    kept: Kept,
+    /// The system's list of devices had it when it was opened.
+    listed: bool,
     direct: bool,
     method: SyncMethod,
     measured: String,
@@ -102,8 +110,11 @@ impl FileDevice {
         let device = FileDevice {
             fd,
             path: path.into(),
+            absolute: absolute(path).unwrap_or_else(|_| path.into()),
             bytes,
             is_file,
+            kept: Kept::default(),
+            listed: device_says(stat.st_rdev, "dev").is_some(),
             direct,
             method: SyncMethod::Flush,
             measured: String::new(),
@@ -181,6 +192,32 @@ impl FileDevice {
         Ok(())
     }
 
+    /// Refuses what cannot keep what a flush promises; with `accept` it is warned of. Writes to the scratch blocks.
+    ///
+    /// # Errors
+    /// [`OpenError::Weak`], [`OpenError::Io`].
+    pub fn check_below(&self, accept: bool) -> Result<(), OpenError> {
+        if faults::bug(Bug::VolatileUnnoticed) {
+            return Ok(());
+        }
+        let below = Below::of(&self.path);
+        let block = AlignedBuf::zeroed(BLOCK_BYTES);
+        let unflushed = below.flushes(|| self.write_with(SyncMethod::Flush, SCRATCH_OFFSET, &block));
+        let unflushed = unflushed.map_err(|source| io_error(&self.path, "self-test", source))?;
+        for Weakness { gravity, what } in below.weaknesses().into_iter().chain(unflushed) {
+            match gravity {
+                Gravity::Refuse if !accept => {
+                    return Err(OpenError::Weak { path: self.path.clone(), why: what });
+                }
+                Gravity::Refuse | Gravity::Warn if !faults::weak_accepted() => {
+                    tracing::warn!("the log {} {what}", self.path.display());
+                }
+                _ => tracing::info!("the log {} {what}", self.path.display()),
+            }
+        }
+        Ok(())
+    }
+
     /// Chooses how to flush: `Some` as told, `None` by measuring both ways in the scratch blocks.
     pub fn choose(&mut self, method: Option<SyncMethod>) -> io::Result<()> {
         if let Some(method) = method {
@@ -193,6 +230,55 @@ impl FileDevice {
         self.method = method;
         self.measured = measured;
         Ok(())
+    }
+
+    /// What has become of the file or device, apart from its contents; `None`: nothing.
+    fn gone(&self) -> Option<String> {
+        let open = match rustix::fs::fstat(&self.fd) {
+            Ok(open) => open,
+            Err(error) => return Some(format!("cannot be looked at: {error}")),
+        };
+        if self.is_file && open.st_nlink == 0 {
+            return Some("was removed".into());
+        }
+        let size = rustix::fs::seek(&self.fd, SeekFrom::End(0)).unwrap_or(0);
+        if size < self.bytes {
+            return Some(format!("was truncated: {size} bytes are left of {}", self.bytes));
+        }
+        if !self.is_file {
+            // Its node may be made anew under its name; the device itself must be there.
+            let gone = self.listed && device_says(open.st_rdev, "dev").is_none();
+            return gone.then(|| "is a device that is not there any more".into());
+        }
+        match rustix::fs::stat(&self.absolute) {
+            Ok(there) if (there.st_dev, there.st_ino) == (open.st_dev, open.st_ino) => None,
+            Ok(_) => Some(format!("was replaced: another file stands there{}", self.went())),
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {
+                Some(format!("is not there any more{}", self.went()))
+            }
+            // Whoever may not look now has not lost it.
+            Err(_) => None,
+        }
+    }
+
+    /// Where the open file is now, for a message.
+    fn went(&self) -> String {
+        use std::os::fd::AsRawFd;
+        let now = std::fs::read_link(format!("/proc/self/fd/{}", self.fd.as_raw_fd()));
+        now.ok()
+            .filter(|now| *now != self.absolute)
+            .map_or_else(String::new, |now| format!(" (it is at {} now)", now.display()))
+    }
+
+    fn write_parts(&self, parts: &[(u64, &[u8])]) -> io::Result<()> {
+        if let [(offset, bytes)] = parts {
+            return self.write_with(self.method, *offset, bytes);
+        }
+        // Several parts: one flush for all, whichever method was chosen for single writes.
+        for (offset, bytes) in parts {
+            self.write(*offset, bytes, ReadWriteFlags::empty())?;
+        }
+        Ok(rustix::fs::fdatasync(&self.fd)?)
     }
 
     fn write_with(&self, method: SyncMethod, offset: u64, bytes: &[u8]) -> io::Result<()> {
@@ -278,14 +364,15 @@ impl Device for FileDevice {
     }
 
     fn write_durable(&self, parts: &[(u64, &[u8])]) -> io::Result<()> {
-        if let [(offset, bytes)] = parts {
-            return self.write_with(self.method, *offset, bytes);
-        }
-        // Several parts: one flush for all, whichever method was chosen for single writes.
-        for (offset, bytes) in parts {
-            self.write(*offset, bytes, ReadWriteFlags::empty())?;
-        }
-        Ok(rustix::fs::fdatasync(&self.fd)?)
+        self.kept.begins();
+        let written = self.write_parts(parts);
+        self.kept.ended(parts, written.is_ok());
+        written
+    }
+
+    fn look(&self, contents: bool) -> Result<(), String> {
+        let lost = self.gone().or_else(|| contents.then(|| self.kept.compare(self)).flatten());
+        lost.map_or(Ok(()), |what| Err(format!("the log {} {what}", self.path.display())))
     }
 
     fn describe(&self) -> String {

@@ -95,16 +95,22 @@ impl Mirror {
         self.halves.get(half).and_then(Option::as_ref).ok_or_else(|| io::Error::other("no such half"))
     }
 
-    /// Notes that the other half is lost, before anything is acknowledged without it.
-    fn go_alone(&self, half: usize, error: &io::Error) {
+    /// Notes that the other half is lost, before anything is acknowledged without it. False: this one was found lost before.
+    fn go_alone(&self, half: usize, error: &str) -> bool {
         let lost = self.halves.get(1 - half).and_then(Option::as_ref);
         let why = format!("{}: {error}", lost.map_or_else(String::new, |d| d.describe()));
-        tracing::error!(
-            "a half of the log's mirror is lost: {why}; the log goes on with the other one alone"
-        );
-        let _ = self.alone.set(Alone { half, why });
+        let alone = self.alone.get_or_init(|| {
+            tracing::error!(
+                "a half of the log's mirror is lost: {why}; the log goes on with the other one alone"
+            );
+            Alone { half, why }
+        });
+        if alone.half != half {
+            return false;
+        }
         self.lost.store(true, Ordering::Release);
         point("mirror.lost");
+        true
     }
 
     fn write_both(&self, second: &Mutex<Second>, parts: &[(u64, &[u8])]) -> io::Result<()> {
@@ -122,14 +128,10 @@ impl Mirror {
         let second = second.finish();
         match (first, second) {
             (Ok(()), Ok(())) => Ok(()),
-            (Ok(()), Err(e)) => {
-                self.go_alone(0, &e);
-                Ok(())
-            }
-            (Err(e), Ok(())) => {
-                self.go_alone(1, &e);
-                Ok(())
-            }
+            // What only a half has that somebody has meanwhile found lost, nobody has.
+            (Ok(()), Err(e)) if self.go_alone(0, &e.to_string()) => Ok(()),
+            (Err(e), Ok(())) if self.go_alone(1, &e.to_string()) => Ok(()),
+            (Ok(()), Err(e)) | (Err(e), Ok(())) => Err(e),
             (Err(first), Err(second)) => {
                 Err(io::Error::new(first.kind(), format!("both halves of the mirror: {first}; {second}")))
             }
@@ -232,6 +234,22 @@ impl Device for Mirror {
         ))
     }
 
+    /// A half that is lost is done without, as after a failed write.
+    fn look(&self, contents: bool) -> Result<(), String> {
+        if let Some(alone) = self.alone.get() {
+            return self.half(alone.half).map_err(|e| e.to_string())?.look(contents);
+        }
+        let looked = [0, 1]
+            .map(|half| self.half(half).map_err(|e| e.to_string()).and_then(|device| device.look(contents)));
+        match looked {
+            [Ok(()), Ok(())] => Ok(()),
+            [Ok(()), Err(why)] if self.go_alone(0, &why) => Ok(()),
+            [Err(why), Ok(())] if self.go_alone(1, &why) => Ok(()),
+            [Ok(()), Err(why)] | [Err(why), Ok(())] => Err(why),
+            [Err(first), Err(second)] => Err(format!("both halves of the mirror: {first}; {second}")),
+        }
+    }
+
     fn half_lost(&self) -> Arc<AtomicBool> {
         self.lost.clone()
     }
@@ -281,6 +299,42 @@ mod tests {
             disks[1 - lost].set_fault(Fault::Error(0));
             assert!(mirror.write_durable(&[(0, &block(4))]).is_err());
         }
+    }
+
+    #[test]
+    fn a_half_that_is_found_lost_is_done_without() {
+        for lost in 0..2 {
+            let disks = [SimDisk::new(BYTES, 1), SimDisk::new(BYTES, 2)];
+            let mirror = Mirror::new([disks[0].device(), disks[1].device()], 0).unwrap();
+            mirror.write_durable(&[(0, &block(1))]).unwrap();
+            assert_eq!(mirror.look(true), Ok(()));
+            assert!(!mirror.half_lost().load(Ordering::Acquire));
+            disks[lost].edit(|bytes| bytes[0] = 9);
+            assert_eq!(mirror.look(true), Ok(()));
+            assert!(mirror.half_lost().load(Ordering::Acquire));
+            assert!(mirror.trouble().unwrap().contains("overwritten"));
+            mirror.write_durable(&[(0, &block(2))]).unwrap();
+            assert_eq!((disks[1 - lost].image()[0], disks[lost].image()[0]), (2, 9));
+            // Without this one there is none.
+            disks[1 - lost].lose("was removed");
+            assert!(mirror.look(true).unwrap_err().contains("was removed"));
+        }
+    }
+
+    #[test]
+    fn a_write_that_only_the_lost_half_has_is_an_error() {
+        let disks = [SimDisk::new(BYTES, 1), SimDisk::new(BYTES, 2)];
+        let mirror = Mirror::new([disks[0].device(), disks[1].device()], 0).unwrap();
+        disks[0].set_fault(Fault::Error(0));
+        disks[1].hold(true);
+        std::thread::scope(|s| {
+            let write = s.spawn(|| mirror.write_durable(&[(0, &block(1))]));
+            disks[1].await_held();
+            disks[1].lose("was removed");
+            assert_eq!(mirror.look(false), Ok(()), "the first half is all that is left");
+            disks[1].hold(false);
+            assert!(write.join().unwrap().is_err());
+        });
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! What the log stands on: a small trait, and the files and block devices behind it.
 
+pub mod below;
 mod file;
+pub(crate) mod kept;
 mod mirror;
 pub(crate) mod report;
 mod selftest;
@@ -39,6 +41,13 @@ pub trait Device: ReadAt + Send + Sync {
     /// What has happened to it that the operator must do something about, although it still works.
     fn trouble(&self) -> Option<String> {
         None
+    }
+
+    /// Looks whether it is still what was opened, where it was opened; with `contents`, also whether it still holds what was
+    /// written last. Called beside writes. An error says, with the path, what has become of it: then nothing more may be
+    /// acknowledged on its strength.
+    fn look(&self, _contents: bool) -> Result<(), String> {
+        Ok(())
     }
 
     /// Set once, before the write returns that noticed it, when a copy of the log is lost that could later be taken for a
@@ -88,6 +97,10 @@ impl Device for Slowed {
 
     fn trouble(&self) -> Option<String> {
         self.inner.trouble()
+    }
+
+    fn look(&self, contents: bool) -> Result<(), String> {
+        self.inner.look(contents)
     }
 
     fn half_lost(&self) -> Arc<AtomicBool> {

@@ -35,6 +35,8 @@ pub struct Layer {
     pub physical: Option<u64>,
     /// Bytes by which its beginning is off the physical blocks of what is below.
     pub misaligned: Option<u64>,
+    /// The file in which it counts the flushes that it was sent, if it has a volatile cache and counts them.
+    pub stat: Option<PathBuf>,
 }
 
 /// A log's device and what is below it, from the top.
@@ -62,6 +64,11 @@ impl Report {
     /// The unit of requests of the device on top, in bytes.
     pub fn logical(&self) -> Option<u64> {
         self.layers.first().and_then(|top| top.logical)
+    }
+
+    /// The first device that counts its flushes, and where.
+    pub(crate) fn counts(&self) -> Option<(&str, &Path)> {
+        self.layers.iter().find_map(|layer| Some((layer.name.as_str(), layer.stat.as_deref()?)))
     }
 
     /// What makes flushes worth less than they should be.
@@ -178,9 +185,13 @@ impl System<'_> {
             }
             _ => None,
         };
+        let cache = of_queue("write_cache").map(|cache| cache == "write back");
+        // Only devices with queues of requests count flushes; those that pass on what they get (dm, md) do not.
+        let counts = cache == Some(true) && disk.join("mq").exists();
         report.layers.push(Layer {
             name: name.to_owned(),
-            cache: of_queue("write_cache").map(|cache| cache == "write back"),
+            cache,
+            stat: counts.then(|| disk.join("stat")),
             fua: flag("fua"),
             rotational: flag("rotational"),
             logical: number("logical_block_size"),
@@ -307,6 +318,23 @@ mod tests {
             unknown,
             "dm-0 (volatile cache, FUA unknown, rotation unknown, blocks of ?/? bytes, alignment unknown)"
         );
+    }
+
+    #[test]
+    fn the_first_device_with_requests_and_a_cache_counts_flushes() {
+        let fake = Fake::new();
+        let with_queue = [&DISK[..], &[("mq/0/cpu_list", "0")]].concat();
+        fake.add("8:0", "sda", &with_queue);
+        fake.add("8:1", "sda/sda1", &[("partition", "1"), ("start", "2048")]);
+        fake.add("253:0", "dm-0", &[("queue/write_cache", "write back")]);
+        fake.member("dm-0", "sda/sda1");
+        fake.add("8:16", "sdb", &[("queue/write_cache", "write through"), ("mq/0/cpu_list", "0")]);
+        let counts =
+            |at| fake.report(at, "", &[]).counts().map(|(name, stat)| (name.to_owned(), stat.to_owned()));
+        let stat = fake.0.path().join("devices/sda/stat");
+        assert_eq!(counts((253, 0)), Some(("sda1".to_owned(), stat.clone())));
+        assert_eq!(counts((8, 0)), Some(("sda".to_owned(), stat)));
+        assert_eq!(counts((8, 16)), None, "it needs no flushes");
     }
 
     #[test]

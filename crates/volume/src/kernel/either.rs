@@ -321,6 +321,10 @@ fn stat(seen: &sim::Seen) -> Stat {
     s
 }
 
+pub fn below(path: &Path) -> landfast_intentlog::device::below::Below {
+    if sim::active() { Default::default() } else { real::below(path) }
+}
+
 pub fn magic(fd: impl AsFd) -> Result<u32> {
     by_fd!(fd, |fd| real::magic(fd), |k, _n| Ok(k.magic()))
 }

@@ -343,6 +343,11 @@ pub(crate) fn open_log(config: Config) -> std::result::Result<(Log, Replay), lan
     Log::open(config)
 }
 
+/// What can be seen below a path: its mount, and whether its device counts flushes.
+pub(crate) fn below(path: &Path) -> landfast_intentlog::device::below::Below {
+    landfast_intentlog::device::below::Below::of(path)
+}
+
 /// Who has locked an open file or directory, as far as the system says.
 pub(crate) fn lock_holder(fd: impl AsFd) -> String {
     landfast_intentlog::holder::of(fd)

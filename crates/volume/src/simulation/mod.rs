@@ -101,13 +101,19 @@ fn a_seed_is_the_same_each_time() {
 
 /// Deliberate bugs that the simulation cannot reach, and what sees them.
 #[cfg(debug_assertions)]
-const ELSEWHERE: [(crate::faults::Bug, &str); 3] = [
+const ELSEWHERE: &[(crate::faults::Bug, &str)] = &[
     // Threads of the server's runtime; the simulation has one thread and no server.
     (crate::faults::Bug::FlushInPlace, "server/tests/held_flush.rs"),
     // Two volumes and the server's own replies.
     (crate::faults::Bug::ReplyKeptEarly, "server/tests/several_logs.rs"),
     // A volume that is served without its log in between.
     (crate::faults::Bug::OldReplyKept, "server/tests/log_again.rs"),
+    // The log looks on a thread of its own, and the simulation has no threads.
+    (crate::faults::Bug::LostLogUnnoticed, "intentlog/tests/lost.rs, volume/tests/lost.rs"),
+    // There are no mount options and no devices below.
+    (crate::faults::Bug::VolatileUnnoticed, "volume/tests/honest.rs"),
+    // There is one server and one volume.
+    (crate::faults::Bug::OverlapUnlocked, "volume/tests/nested.rs"),
 ];
 
 /// The oracle sees each deliberate bug that it can reach.

@@ -1,0 +1,191 @@
+//! What a volume does when its log or its state directory is lost under it: removed, replaced, truncated, overwritten.
+//!
+//! The log looks several times a second ([`landfast_intentlog::Checkpoint::look`]). Once something is lost, nothing more is
+//! acknowledged. All that was acknowledged before, also after the loss and before it was seen, has been applied to the
+//! filesystem. So `syncfs` makes it durable without the log, and the volume is marked as after a clean stop: a new log is taken at
+//! the next start, and the lost one, should it come back, is known to be old. If the state directory is lost, it is written again
+//! from memory, and the next start recovers as after a crash.
+
+use std::io;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::flush;
+use crate::identity::IDENTITY_FILE;
+use crate::kernel::{self, OwnedFd};
+use crate::limits::MISSING_LOOKS;
+use crate::marker::MARKER_FILE;
+use crate::open::STATE_DIR;
+use crate::remap::REMAP_FILE;
+use crate::volume::{Volume, random_u64};
+
+/// What must stay in the state directory while the volume is served.
+const FILES: [&str; 3] = [IDENTITY_FILE, REMAP_FILE, MARKER_FILE];
+
+/// Looks whether the state directory is still there. It has descriptors of its own, so that it keeps no volume alive.
+pub(crate) struct Present {
+    /// The exported directory.
+    root: OwnedFd,
+    /// Device and inode number of the state directory, and of the marker, whose time is set through a descriptor.
+    state_dir: (u64, u64),
+    marker: (u64, u64),
+    path: String,
+    /// Looks in a row that found something missing.
+    missing: AtomicU32,
+}
+
+fn identity(stat: &rustix::fs::Stat) -> (u64, u64) {
+    (stat.st_dev, stat.st_ino)
+}
+
+impl Present {
+    pub(crate) fn of(volume: &Volume) -> io::Result<Present> {
+        let state_dir = &volume.0.state_dir;
+        let marker = kernel::statat(state_dir, MARKER_FILE, AtFlags::SYMLINK_NOFOLLOW)?;
+        Ok(Present {
+            root: kernel::reopen(&volume.0.mount, OFlags::PATH | OFlags::DIRECTORY)?,
+            state_dir: identity(&kernel::fstat(state_dir)?),
+            marker: identity(&marker),
+            path: volume.0.dir.join(STATE_DIR).display().to_string(),
+            missing: AtomicU32::new(0),
+        })
+    }
+
+    /// `Err`: what is missing, once it was missing for long enough.
+    pub(crate) fn look(&self) -> Result<(), String> {
+        let Some(what) = self.missing() else {
+            self.missing.store(0, Ordering::Relaxed);
+            return Ok(());
+        };
+        let looks = self.missing.fetch_add(1, Ordering::Relaxed) + 1;
+        if looks < MISSING_LOOKS { Ok(()) } else { Err(what) }
+    }
+
+    /// Whether a look has found something missing.
+    pub(crate) fn lost(&self) -> bool {
+        self.missing.load(Ordering::Relaxed) >= MISSING_LOOKS
+    }
+
+    fn missing(&self) -> Option<String> {
+        let path = &self.path;
+        match kernel::statat(&self.root, STATE_DIR, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(there) if identity(&there) == self.state_dir => {}
+            Ok(_) => return Some(format!("{path} was replaced: something else stands there")),
+            // An export that is deleted as a whole has nothing left to promise: its handles are stale.
+            Err(Errno::NOENT) if self.is_deleted() => return None,
+            Err(Errno::NOENT | Errno::NOTDIR) => return Some(format!("{path} was removed or renamed")),
+            // Whoever may not look now has not lost it.
+            Err(_) => return None,
+        }
+        for file in FILES {
+            match kernel::statat(&self.root, &format!("{STATE_DIR}/{file}"), AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(there) if file == MARKER_FILE && identity(&there) != self.marker => {
+                    return Some(format!("{path}/{file} was replaced: another file stands there"));
+                }
+                Err(Errno::NOENT) => return Some(format!("{path}/{file} was removed")),
+                Ok(_) | Err(_) => {}
+            }
+        }
+        None
+    }
+
+    fn is_deleted(&self) -> bool {
+        kernel::look(&self.root).is_ok_and(|look| look.stx_nlink == 0)
+    }
+}
+
+impl Volume {
+    /// The log, or (`state_lost`) the state directory, is lost. Acknowledges nothing more, makes durable what was acknowledged, and
+    /// says so.
+    pub(crate) fn give_up(&self, why: &str, state_lost: bool) {
+        let Some((log, marker)) = self.log() else { return };
+        // Another verifier before anything else, so that no client trusts what it wrote unstably.
+        self.0.verifier.store(random_u64(), Ordering::Release);
+        if self.0.failed.set(why.to_owned()).is_err() {
+            return;
+        }
+        log.fail(why);
+        // Nothing is changed once those that have begun have ended. One that hangs was not acknowledged.
+        log.await_transactions();
+        let kept = self.assume_root().map_err(io::Error::other).and_then(|()| {
+            self.0.syncfs.fetch_add(1, Ordering::Relaxed);
+            flush::all(&self.0.mount)
+        });
+        let (kept, to_do) = match kept {
+            Err(e) => (
+                format!("Making the directory durable has failed, too ({e}): what was acknowledged since the last checkpoint may be lost"),
+                "mend the disk, keep what is left of the log, and see docs/faults.md before the server is started again".to_owned(),
+            ),
+            Ok(()) if state_lost => match self.write_state_again(marker) {
+                Ok(()) => (
+                    "All that was acknowledged is on the disk, and the state directory was written again from memory".to_owned(),
+                    "stop the server and start it again".to_owned(),
+                ),
+                Err(e) => (
+                    format!("All that was acknowledged is on the disk, but the state directory could not be written again ({e})"),
+                    format!("put {STATE_DIR} back, stop the server and start it again"),
+                ),
+            },
+            Ok(()) => match self.mark_without_log(log.stats().checkpoint) {
+                Ok(()) => (
+                    "All that was acknowledged is on the disk, without the log; the replies that it kept for clients that repeat a \
+                     request are gone"
+                        .to_owned(),
+                    format!("stop the server, remove {}, start the server: it makes a new log", self.log_paths()),
+                ),
+                Err(e) => (
+                    format!(
+                        "All that was acknowledged is on the disk, without the log, but the directory could not be marked so ({e})"
+                    ),
+                    "see \"giving a log up\" in docs/internals/recovery.md".to_owned(),
+                ),
+            },
+        };
+        tracing::error!(
+            "{} has FAILED: {why}. Nothing that modifies is acknowledged any more, reads go on. {kept}. To do: {to_do} \
+             (docs/faults.md)",
+            self.0.dir.display()
+        );
+    }
+
+    fn log_paths(&self) -> String {
+        let first = self.0.identity.lock().log_in_use.as_ref().map(|log| log.path.display().to_string());
+        let first = first.unwrap_or_else(|| "the log".to_owned());
+        match &self.0.log_mirror {
+            Some(mirror) => format!("{first} and {} if they are still there", mirror.display()),
+            None => format!("{first} if it is still there"),
+        }
+    }
+
+    /// Everything is on the disk: no log is needed any more.
+    fn mark_without_log(&self, checkpoint: u64) -> io::Result<()> {
+        if !self.0.unprivileged {
+            self.set_tag(checkpoint, true)?;
+        }
+        let mut identity = self.0.identity.lock();
+        identity.clean = true;
+        identity.save(&self.0.state_dir)?;
+        flush::all(&self.0.mount)
+    }
+
+    /// As it was, so that the next start recovers from the log as after a crash.
+    fn write_state_again(&self, marker: &crate::marker::Marker) -> io::Result<()> {
+        let made = match kernel::mkdirat(&self.0.mount, STATE_DIR, Mode::from_raw_mode(0o700)) {
+            Ok(()) => true,
+            Err(Errno::EXIST) => false,
+            Err(e) => return Err(e.into()),
+        };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let dir = kernel::openat(&self.0.mount, STATE_DIR, flags, Mode::empty())?;
+        let own = identity(&kernel::fstat(&dir)?) == identity(&kernel::fstat(&self.0.state_dir)?);
+        if !made && !own {
+            return Err(io::Error::other("something else stands in its place"));
+        }
+        marker.make_again(&dir)?;
+        self.0.remap.read().save(&dir)?;
+        self.0.identity.lock().save(&dir)?;
+        flush::all(&self.0.mount)
+    }
+}
