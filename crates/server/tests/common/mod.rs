@@ -106,6 +106,7 @@ impl Rig {
             injected_flush: None,
             injected_log_flush: None,
             unprivileged: false,
+            accept_weak: true,
         };
         let (volume, recovery) = open_when_free(&options).await;
         let listen = SocketAddr::from(([127, 0, 0, 1], 0));
