@@ -130,6 +130,8 @@ fn unsafe_warns_and_says_what_it_risks() {
     let dir = tempfile::tempdir().expect("a directory");
     let server = Serving::with(dir.path(), &["--durability", "unsafe"]);
     assert!(server.words.contains("WARNING") && server.words.contains("seconds"), "{}", server.words);
+    // One tree, one server.
+    drop(server);
     let server = Serving::with(
         &{
             let d = dir.path().join("sub");

@@ -7,7 +7,7 @@
 use crate::config::{Config, ExportConfig};
 use crate::exports::{Export, Exports, Served, TableError};
 use crate::serve::Running;
-use landfast_volume::{OpenError, RecoveryReport, Volume};
+use landfast_volume::{OpenError, RecoveryReport, THIS_PROCESS, Volume};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -67,6 +67,19 @@ pub struct Reloaded {
     pub needs_restart: Vec<String>,
     /// Volumes that were to be stopped cleanly and were not, with the reason: the next start recovers.
     pub not_clean: Vec<String>,
+}
+
+/// Why a volume was not opened; one that overlaps with another of this server as [`table`] says it.
+fn refused(path: &std::path::Path, err: OpenError) -> ReloadError {
+    match err {
+        OpenError::Within { dir, outer, holder: Some(holder) } if holder == THIS_PROCESS => {
+            ReloadError::Within { inner: dir, outer }
+        }
+        OpenError::Around { dir, inner: Some(inner), holder } if holder == THIS_PROCESS => {
+            ReloadError::Within { inner, outer: dir }
+        }
+        err => ReloadError::Open { path: path.to_owned(), err },
+    }
 }
 
 /// A table, if its volumes can be served side by side.
@@ -154,8 +167,7 @@ impl Running {
                     format!("{} has no log, and sessions were promised to survive a crash", e.path.display());
                 return Err(ReloadError::Restart(what));
             }
-            let (volume, recovery) =
-                open(e).map_err(|err| ReloadError::Open { path: e.path.clone(), err })?;
+            let (volume, recovery) = open(e).map_err(|err| refused(&e.path, err))?;
             new.push(volume.clone());
             done.added.push(e.path.clone());
             served.push(Served {

@@ -193,6 +193,35 @@ pub enum OpenError {
         /// Which process, in words.
         holder: String,
     },
+    /// It lies within another volume's directory.
+    #[error(
+        "{} lies within {}, {}: each object belongs to one log", .dir.display(), .outer.display(),
+        match .holder {
+            Some(holder) => format!("which a landfast server has ({holder}): serve one of them only, or put one on a filesystem of its own"),
+            None => "whose server was not stopped cleanly, so that its log may hold what is missing here: start that server and stop it cleanly first".to_owned(),
+        }
+    )]
+    Within {
+        /// The directory.
+        dir: PathBuf,
+        /// The other's.
+        outer: PathBuf,
+        /// Which process has that, in words; `None`: none.
+        holder: Option<String>,
+    },
+    /// Another volume's directory lies within it.
+    #[error(
+        "{} lies within {}: the former is in use by a landfast server ({holder}), and each object belongs to one log: serve \
+         one of them only, or put one on a filesystem of its own", crate::nested::named(.inner), .dir.display()
+    )]
+    Around {
+        /// The directory.
+        dir: PathBuf,
+        /// The other's, where it can be found out.
+        inner: Option<PathBuf>,
+        /// Which process has that, in words.
+        holder: String,
+    },
     /// `--durability log` without a log, or the other way round.
     #[error("{0}")]
     Options(String),

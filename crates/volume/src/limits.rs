@@ -4,6 +4,11 @@ use std::time::Duration;
 
 pub use landfast_intentlog::limits::WATCH_EVERY;
 
+/// Times that a lock on a directory is tried for, and the pause between two tries.
+pub const LOCK_TRIES: u32 = 5;
+/// See [`LOCK_TRIES`].
+pub const LOCK_TRY_PAUSE: Duration = Duration::from_millis(20);
+
 /// Looks in a row that must find something of the state directory missing before that is believed: whoever deletes the whole exported
 /// directory deletes that first.
 pub const MISSING_LOOKS: u32 = 2;

@@ -29,6 +29,7 @@ use crate::kernel::{self, OwnedFd};
 use crate::limits::{NODE_FDS_DIVISOR, NODE_FDS_MAX, NODES_MAX, RECOVERY_THREADS_MAX};
 use crate::listing::Listings;
 use crate::marker::{MARKER_FILE, Marker};
+use crate::nested;
 use crate::node::btime_ns;
 use crate::record::ObjId;
 use crate::recover;
@@ -74,14 +75,16 @@ impl Volume {
             check_outside(&dir, log)?;
         }
         let (state_dir, made) = open_state_dir(&dir, &mount)?;
-        let identity = check_case(&dir, &mount, &state_dir)
-            .and_then(|()| honest::check_flush(&o, &dir, &below, &state_dir))
-            .and_then(|()| load_identity(&o, &dir, &mount, &state_dir, &root_id));
-        let mut identity = identity.inspect_err(|_| {
+        let unmake = |_: &OpenError| {
             if made {
                 unmake_state_dir(&mount, &state_dir);
             }
-        })?;
+        };
+        let tree_locks = nested::lock(&o, &dir, &mount).inspect_err(unmake)?;
+        let identity = check_case(&dir, &mount, &state_dir)
+            .and_then(|()| honest::check_flush(&o, &dir, &below, &state_dir))
+            .and_then(|()| load_identity(&o, &dir, &mount, &state_dir, &root_id));
+        let mut identity = identity.inspect_err(unmake)?;
         let opened = match &o.log {
             Some(path) => {
                 let opened = open_log(&o, path, &identity).map_err(|e| {
@@ -131,6 +134,7 @@ impl Volume {
 
         let volume = Volume(std::sync::Arc::new(VolumeInner {
             mount_id,
+            _tree_locks: tree_locks,
             durability: o.durability,
             unprivileged: o.unprivileged,
             injected_flush: o.injected_flush,

@@ -21,7 +21,7 @@ use rustix::io::Errno;
 use crate::kernel::{self, AsFd};
 
 /// The attribute. `trusted` is for root alone and is not copied by ordinary tools.
-const TAG_XATTR: &str = "trusted.landfast.tag";
+pub(crate) const TAG_XATTR: &str = "trusted.landfast.tag";
 const TAG_VERSION: u8 = 1;
 const TAG_BYTES: usize = 1 + 16 + 8 + 1 + 4;
 

@@ -27,6 +27,7 @@ use crate::limits::LOG_SIZE_BYTES;
 use crate::listing::Listings;
 use crate::lost::Present;
 use crate::marker::Marker;
+use crate::nested::TreeLocks;
 use crate::node::{Node, NodeFd, NodeInner, btime_ns};
 use crate::record::{Fact, KernelHandle, ObjId, Record};
 use crate::remap::Remap;
@@ -164,6 +165,8 @@ pub(crate) struct VolumeInner {
     pub(crate) mount: OwnedFd,
     /// Locked exclusively as long as the volume lives.
     pub(crate) state_dir: OwnedFd,
+    /// Of the directory and of those above it.
+    pub(crate) _tree_locks: TreeLocks,
     pub(crate) identity: Mutex<Identity>,
     pub(crate) volume_id: [u8; 16],
     pub(crate) mount_id: u64,
@@ -442,6 +445,9 @@ impl Volume {
             return Ok(node);
         }
         let kind = Kind::from_mode(u32::from(sx.stx_mode)).ok_or(Error::Io)?;
+        if kind == Kind::Dir && self.0.root.get().is_some() && self.is_anothers(&kh, sx) {
+            return Err(Error::Mounted);
+        }
         let id = ObjId { kh, btime_ns: btime_ns(sx) };
         let (fileid, fh, created_ns) = {
             let remap = self.0.remap.read();

@@ -20,6 +20,8 @@ pub struct Mount {
     pub id: u64,
     /// Major and minor number of the filesystem's device.
     pub device: (u32, u32),
+    /// What of the filesystem it shows: `/`, or a directory of it.
+    pub root: String,
     /// Where it is mounted.
     pub point: String,
     /// Type of the filesystem.
@@ -37,11 +39,12 @@ impl Mount {
         let mut place = place.split(' ');
         let id = place.next()?.parse().ok()?;
         let (major, minor) = place.nth(1)?.split_once(':')?;
-        let point = place.nth(1)?.to_owned();
+        let (root, point) = (place.next()?.to_owned(), unescape(place.next()?));
         let mut filesystem = filesystem.split(' ');
         Some(Mount {
             id,
             device: (major.parse().ok()?, minor.parse().ok()?),
+            root,
             point,
             kind: filesystem.next()?.to_owned(),
             source: filesystem.next()?.to_owned(),
@@ -239,6 +242,29 @@ fn flushes_in(stat: &Path) -> Option<u64> {
     fs::read_to_string(stat).ok()?.split_whitespace().nth(15)?.parse().ok()
 }
 
+/// Other mounts of the filesystem of mount `id` whose root is above its root, the highest first. Pure but for the reading.
+pub fn wider(id: u64) -> Vec<Mount> {
+    let mounts = fs::read_to_string("/proc/thread-self/mountinfo").unwrap_or_default();
+    wider_in(&mounts, id)
+}
+
+fn wider_in(mounts: &str, id: u64) -> Vec<Mount> {
+    let all: Vec<Mount> = mounts.lines().filter_map(Mount::parse).collect();
+    let Some(this) = all.iter().find(|mount| mount.id == id) else { return Vec::new() };
+    let above = |m: &&Mount| {
+        m.device == this.device && m.root != this.root && Path::new(&this.root).starts_with(&m.root)
+    };
+    let mut wider: Vec<Mount> = all.iter().filter(above).cloned().collect();
+    wider.sort_by_key(|mount| mount.root.len());
+    wider
+}
+
+/// A path as mountinfo writes it: space, tab, newline and backslash are three octal digits behind a backslash.
+fn unescape(text: &str) -> String {
+    let names = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
+    names.iter().fold(text.to_owned(), |text, (escaped, plain)| text.replace(escaped, plain))
+}
+
 fn mount_of(path: &Path) -> Option<Mount> {
     let look = rustix::fs::statx(CWD, path, AtFlags::empty(), StatxFlags::MNT_ID).ok()?;
     let id = (look.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(look.stx_mnt_id)?;
@@ -292,6 +318,18 @@ mod tests {
         ] {
             assert_eq!(Mount::parse(bad), None, "{bad}");
         }
+    }
+
+    #[test]
+    fn mounts_that_show_more_of_a_filesystem_are_found() {
+        let mounts = "27 1 254:0 / / rw - ext4 /dev/vda rw\n\
+                      40 27 254:0 /srv/a /mnt/a rw - ext4 /dev/vda rw\n\
+                      41 27 254:0 /srv /mnt/with\\040space rw - ext4 /dev/vda rw\n\
+                      42 27 7:0 / /other rw - ext4 /dev/loop0 rw\n\
+                      43 27 254:0 /sr /mnt/sr rw - ext4 /dev/vda rw\n";
+        let found = |id| wider_in(mounts, id).into_iter().map(|m| (m.id, m.point)).collect::<Vec<_>>();
+        assert_eq!(found(40), [(27, "/".to_owned()), (41, "/mnt/with space".to_owned())]);
+        assert_eq!((found(27), found(42), found(99)), (vec![], vec![], vec![]));
     }
 
     /// Lines as Linux 6.18 gives them.

@@ -321,6 +321,24 @@ fn stat(seen: &sim::Seen) -> Stat {
     s
 }
 
+pub fn has_tree() -> bool {
+    !sim::active()
+}
+
+pub fn has_xattr(fd: &OwnedFd, name: &str) -> bool {
+    real::has_xattr(fd.real(), name)
+}
+
+pub fn path_of(fd: &OwnedFd) -> PathBuf {
+    real::path_of(fd.real())
+}
+
+pub(crate) use super::real::{process_id, wider_mounts};
+
+pub fn below_locked_by(fd: &OwnedFd, dir: &Path) -> (String, Option<PathBuf>) {
+    real::below_locked_by(fd.real(), dir)
+}
+
 pub fn below(path: &Path) -> landfast_intentlog::device::below::Below {
     if sim::active() { Default::default() } else { real::below(path) }
 }

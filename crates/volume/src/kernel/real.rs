@@ -343,6 +343,45 @@ pub(crate) fn open_log(config: Config) -> std::result::Result<(Log, Replay), lan
     Log::open(config)
 }
 
+/// There are other servers and other mounts.
+#[cfg(not(test))]
+pub(crate) fn has_tree() -> bool {
+    true
+}
+
+/// This process, as others see it in lists of locks.
+pub(crate) fn process_id() -> u32 {
+    std::process::id()
+}
+
+/// Whether an open object has an extended attribute.
+pub(crate) fn has_xattr(fd: impl AsFd, name: &str) -> bool {
+    getxattr(fd, name, &mut [0u8; 0][..]).is_ok()
+}
+
+/// The path of an open directory as this process sees it, for messages.
+pub(crate) fn path_of(fd: impl AsFd) -> PathBuf {
+    std::fs::read_link(proc_path(fd)).unwrap_or_default()
+}
+
+/// Other mounts of a mount's filesystem that show more of what is above its root, the one that shows most first.
+pub(crate) fn wider_mounts(id: u64) -> Vec<landfast_intentlog::device::below::Mount> {
+    landfast_intentlog::device::below::wider(id)
+}
+
+/// Who has a lock on a directory that is refused to us, and, where that can be seen, the directory below `dir` that it serves.
+pub(crate) fn below_locked_by(fd: impl AsFd, dir: &Path) -> (String, Option<PathBuf>) {
+    let holder = lock_holder(fd);
+    let pid = holder.strip_prefix("process ").and_then(|pid| pid.parse::<u32>().ok());
+    let inner = pid.and_then(|pid| {
+        let open = std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
+        let open = open.flatten().filter_map(|fd| std::fs::read_link(fd.path()).ok());
+        let mut served = open.filter(|path| path.ends_with(crate::open::STATE_DIR));
+        served.find_map(|path| path.parent().filter(|p| p.starts_with(dir)).map(Path::to_owned))
+    });
+    (holder, inner)
+}
+
 /// What can be seen below a path: its mount, and whether its device counts flushes.
 pub(crate) fn below(path: &Path) -> landfast_intentlog::device::below::Below {
     landfast_intentlog::device::below::Below::of(path)

@@ -1,0 +1,141 @@
+//! Keeps two servers off one tree: a volume within another volume's directory would have two logs tell of one object.
+//!
+//! Each volume holds an exclusive lock (`flock`) on its own directory and a shared one on each directory above it, up to the
+//! root of the filesystem. So whoever is above or below a live volume cannot take its own lock, in whichever order they
+//! start, whichever mount or container they use; volumes side by side share the locks above them. The kernel drops the locks of a
+//! process that dies. A volume that was not stopped cleanly holds no lock, but bears a tag that says so: none is opened below
+//! it, and a server above it does not enter it ([`Volume::is_anothers`]).
+
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, Mode, OFlags, Statx};
+use rustix::io::Errno;
+
+use crate::error::OpenError;
+use crate::faults::{Bug, bug};
+use crate::identity::Identity;
+use crate::kernel::{self, OwnedFd};
+use crate::limits::{DEPTH_MAX, LOCK_TRIES, LOCK_TRY_PAUSE};
+use crate::node::btime_ns;
+use crate::open::STATE_DIR;
+use crate::record::{KernelHandle, ObjId};
+use crate::tag;
+use crate::volume::{OpenOptions, Volume};
+
+/// See [`OpenError::Within`] and [`OpenError::Around`].
+pub const THIS_PROCESS: &str = "this process";
+
+const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+/// The locks of a volume, held as long as this lives.
+#[derive(Debug, Default)]
+pub(crate) struct TreeLocks {
+    _held: Vec<OwnedFd>,
+}
+
+/// Takes the locks of the volume at `mount`, the directory `dir`.
+pub(crate) fn lock(o: &OpenOptions, dir: &Path, mount: &OwnedFd) -> Result<TreeLocks, OpenError> {
+    if o.unprivileged || bug(Bug::OverlapUnlocked) || !kernel::has_tree() {
+        return Ok(TreeLocks::default());
+    }
+    let wrap = |e: Errno| OpenError::io(format!("locking {} and the directories above it", dir.display()), e);
+    let own = kernel::openat(mount, c".", DIRECTORY, Mode::empty()).map_err(wrap)?;
+    if !take(&own, FlockOperation::NonBlockingLockExclusive) {
+        let (holder, inner) = kernel::below_locked_by(&own, dir);
+        let holder = or_this(holder);
+        return Err(OpenError::Around { dir: dir.to_owned(), inner, holder });
+    }
+    let mut held = vec![own];
+    let (mut at, mut seen) = start(mount).map_err(wrap)?;
+    for _ in 0..DEPTH_MAX {
+        let above = kernel::openat(&at, c"..", DIRECTORY, Mode::empty()).map_err(wrap)?;
+        let look = kernel::look(&above).map_err(wrap)?;
+        // The root of the filesystem, or of the only mount of it that can be seen.
+        if look.stx_mnt_id != seen.stx_mnt_id
+            || (look.stx_ino, look.stx_dev_minor) == (seen.stx_ino, seen.stx_dev_minor)
+        {
+            break;
+        }
+        let path = kernel::path_of(&above);
+        if !take(&above, FlockOperation::NonBlockingLockShared) {
+            let holder = or_this(kernel::lock_holder(&above));
+            return Err(OpenError::Within { dir: dir.to_owned(), outer: path, holder: Some(holder) });
+        }
+        let (kh, _) = kernel::handle_of(&above).map_err(wrap)?;
+        if unclean(&above, &kh, &look).is_some() {
+            return Err(OpenError::Within { dir: dir.to_owned(), outer: path, holder: None });
+        }
+        let next = kernel::openat(&above, c".", DIRECTORY, Mode::empty()).map_err(wrap)?;
+        held.push(above);
+        (at, seen) = (next, look);
+    }
+    Ok(TreeLocks { _held: held })
+}
+
+/// The holder of a lock, in words that say so when it is this process.
+fn or_this(holder: String) -> String {
+    if holder == format!("process {}", kernel::process_id()) { THIS_PROCESS.to_owned() } else { holder }
+}
+
+/// The directory, by the mount that shows most of what is above it.
+fn start(mount: &OwnedFd) -> Result<(OwnedFd, Statx), Errno> {
+    let look = kernel::look(mount)?;
+    let (kh, _) = kernel::handle_of(mount)?;
+    for wider in kernel::wider_mounts(look.stx_mnt_id) {
+        let Ok(point) = kernel::open(&wider.point, DIRECTORY, Mode::empty()) else { continue };
+        // Something else may be mounted over it.
+        if !kernel::look(&point).is_ok_and(|seen| seen.stx_mnt_id == wider.id) {
+            continue;
+        }
+        if let Ok(same) = kernel::open_handle_for(&point, &kh, DIRECTORY)
+            && let Ok(seen) = kernel::look(&same)
+            && seen.stx_ino == look.stx_ino
+        {
+            return Ok((same, seen));
+        }
+    }
+    Ok((kernel::openat(mount, c".", DIRECTORY, Mode::empty())?, look))
+}
+
+/// Whether the lock was had. Where a filesystem has no such locks there are none to respect. Others (`systemd-tmpfiles`) lock a
+/// directory for a moment, so it is tried again for a while.
+fn take(fd: &OwnedFd, lock: FlockOperation) -> bool {
+    for tried in 1..=LOCK_TRIES {
+        match kernel::flock(fd, lock) {
+            Err(Errno::WOULDBLOCK) if tried < LOCK_TRIES => kernel::pause(LOCK_TRY_PAUSE),
+            Err(Errno::WOULDBLOCK) => return false,
+            Err(_) | Ok(()) => return true,
+        }
+    }
+    false
+}
+
+/// The identity of the volume that this directory is, if that is served or was not stopped cleanly. A copy of one is none.
+fn unclean(dir: &OwnedFd, kh: &KernelHandle, look: &Statx) -> Option<[u8; 16]> {
+    let tag = tag::read(dir).ok().flatten().filter(|tag| !tag.clean)?;
+    let state_dir = kernel::openat(dir, STATE_DIR, DIRECTORY | OFlags::NOFOLLOW, Mode::empty()).ok()?;
+    let known = Identity::load(&state_dir).ok().flatten()?;
+    let this = ObjId { kh: kh.clone(), btime_ns: btime_ns(look) };
+    (known.root == this && !known.clean).then_some(tag.volume_id)
+}
+
+impl Volume {
+    /// Whether a directory is the root of another volume, which is served or whose log holds what it lacks: nothing in it is
+    /// this volume's to change.
+    pub(crate) fn is_anothers(&self, kh: &KernelHandle, look: &Statx) -> bool {
+        if self.0.unprivileged || bug(Bug::OverlapUnlocked) || !kernel::has_tree() {
+            return false;
+        }
+        let Ok(dir) = kernel::open_handle(&self.0.mount, kh) else { return false };
+        if !kernel::has_xattr(&dir, tag::TAG_XATTR) {
+            return false;
+        }
+        let Ok(dir) = kernel::reopen(&dir, DIRECTORY) else { return false };
+        unclean(&dir, kh, look).is_some_and(|id| id != self.0.volume_id)
+    }
+}
+
+/// How the other volume is called in a message.
+pub(crate) fn named(inner: &Option<PathBuf>) -> String {
+    inner.as_ref().map_or_else(|| "a directory below it".to_owned(), |path| path.display().to_string())
+}
