@@ -103,7 +103,8 @@ pub struct ServeArgs {
     pub dir: Option<PathBuf>,
     /// Serve what this file says (docs/exports.md); SIGHUP reads it again
     #[arg(long, value_name = "FILE", conflicts_with_all = [
-        "dir", "log", "log_mirror", "log_size", "listen", "metrics", "durability", "lease", "allow", "unprivileged"
+        "dir", "log", "log_mirror", "log_size", "listen", "metrics", "durability", "lease", "allow", "strict_recovery",
+        "unprivileged"
     ])]
     pub config: Option<PathBuf>,
     /// The intent log: a file (made when it does not exist) or a block device, best on a small fast device of its own
@@ -118,6 +119,10 @@ pub struct ServeArgs {
     /// Size of a log file that does not exist yet
     #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = units::size)]
     pub log_size: u64,
+    /// Do not start where somebody has changed the directory since the server was killed; otherwise recovery keeps what is there
+    /// and says what it did
+    #[arg(long)]
+    pub strict_recovery: bool,
     /// Address and port to listen on
     #[arg(long, value_name = "ADDR:PORT", default_value = "0.0.0.0:2049")]
     pub listen: SocketAddr,

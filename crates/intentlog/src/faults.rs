@@ -1,5 +1,5 @@
-//! Deliberate faults, for the checks of the promise: each of ten bugs in the order of things must be seen by the
-//! simulation and by real power cuts, and a process can be stopped at a named moment to cut its disks' power there.
+//! Deliberate faults, for the checks of the promise: each of these bugs must be seen by the
+//! simulation and by real power cuts, or by a test that says so, and a process can be stopped at a named moment to cut its disks' power there.
 //!
 //! Only programs with debug assertions have any of this. In a release build [`bug`] is the constant `false`, [`point`] is
 //! empty and the environment is not read.
@@ -34,11 +34,15 @@ pub enum Bug {
     MarkerUnset,
     /// A rename over something says nothing of what was there.
     VictimUnlogged,
+    /// Recovery stops at what an administrator has removed or moved.
+    StrangerStops,
+    /// Recovery makes objects without the project of the directory that they belong to.
+    ProjectIgnored,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 10] = [
+    pub const ALL: [Bug; 12] = [
         Bug::ReplyBeforeFlush,
         Bug::CheckpointBeforeSyncfs,
         Bug::CutLate,
@@ -49,6 +53,8 @@ impl Bug {
         Bug::FlushErrorIgnored,
         Bug::MarkerUnset,
         Bug::VictimUnlogged,
+        Bug::StrangerStops,
+        Bug::ProjectIgnored,
     ];
 
     fn name(self) -> &'static str {
@@ -63,6 +69,8 @@ impl Bug {
             Bug::FlushErrorIgnored => "flush-error-ignored",
             Bug::MarkerUnset => "marker-unset",
             Bug::VictimUnlogged => "victim-unlogged",
+            Bug::StrangerStops => "stranger-stops",
+            Bug::ProjectIgnored => "project-ignored",
         }
     }
 }

@@ -102,7 +102,10 @@ impl Volume {
             let marker = open_marker(&dir, &state_dir, is_pending(&replay))?;
             report.clean &= replay.clean || replay.fresh;
             report.bytes = replay.bytes;
-            let recovered = recover_disk(&mount, &state_dir, &mut remap, replay, marker.last())?;
+            let how = recover::How { strict: o.strict_recovery, unbroken: false };
+            let recovered = recover_disk(&mount, &state_dir, &mut remap, replay, marker.last(), how)?;
+            report.local = recovered.local;
+            report.local_more = recovered.local_more;
             marker.raise(recovered.last_seq);
             report.records = recovered.records;
             report.remade = recovered.done.made;
@@ -452,11 +455,13 @@ fn recover_disk(
     remap: &mut Remap,
     replay: Replay,
     marker: u64,
+    how: recover::How,
 ) -> Result<recover::Recovered, OpenError> {
     let threads = kernel::cores().min(RECOVERY_THREADS_MAX);
     let mut disk = recover::Disk::new(mount, state_dir, remap, threads)
         .map_err(|e| OpenError::Recovery(e.to_string()))?;
-    recover::run(&mut disk, replay.records, marker).map_err(|e| OpenError::Recovery(e.to_string()))
+    let Replay { records, ends, .. } = replay;
+    recover::run(&mut disk, records, &ends, marker, how).map_err(|e| OpenError::Recovery(e.to_string()))
 }
 
 /// Raises the process's limit of descriptors as far as it may and says how many of them nodes may keep.

@@ -122,6 +122,13 @@ pub fn proc_path(fd: &OwnedFd) -> String {
     real::proc_path(fd.real())
 }
 
+pub fn path_below(top: impl AsFd, dir: impl AsFd) -> io::Result<Option<String>> {
+    match (top.as_fd(), dir.as_fd()) {
+        (BorrowedFd::Real(top), BorrowedFd::Real(dir)) => real::path_below(top, dir),
+        _ => Ok(None),
+    }
+}
+
 /// Turns a path argument into bytes.
 fn bytes<T>(path: impl Arg, f: impl FnOnce(&[u8]) -> Result<T>) -> Result<T> {
     path.into_with_c_str(|path| f(path.to_bytes()))

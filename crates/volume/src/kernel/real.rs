@@ -240,6 +240,13 @@ pub(crate) fn proc_path(fd: impl AsFd) -> String {
     format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd())
 }
 
+/// Where an open directory is below another one, without the `/` between; `None` if it is not, or cannot be said.
+pub(crate) fn path_below(top: impl AsFd, dir: impl AsFd) -> io::Result<Option<String>> {
+    let path = |fd: BorrowedFd<'_>| std::fs::read_link(proc_path(fd));
+    let (top, dir) = (path(top.as_fd())?, path(dir.as_fd())?);
+    Ok(dir.strip_prefix(&top).ok().map(|below| below.to_string_lossy().escape_debug().to_string()))
+}
+
 /// Opens what `fd` is open on again with other flags, under the thread's rights.
 pub(crate) fn reopen(fd: impl AsFd, flags: OFlags) -> Result<OwnedFd> {
     rustix::fs::open(proc_path(fd), flags | OFlags::CLOEXEC, Mode::empty())

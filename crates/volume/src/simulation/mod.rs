@@ -99,14 +99,16 @@ fn a_seed_is_the_same_each_time() {
     }
 }
 
-/// The oracle sees each of the ten deliberate bugs.
+/// The oracle sees each of the deliberate bugs that can show here.
 #[cfg(debug_assertions)]
 #[test]
 fn deliberate_bugs_are_seen() {
     use crate::faults::{Bug, with};
 
     let mut unseen = Vec::new();
-    for bug in Bug::ALL {
+    // No simulated filesystem has projects: `tests/attributes.rs` sees it.
+    const NOT_HERE: [Bug; 1] = [Bug::ProjectIgnored];
+    for bug in Bug::ALL.into_iter().filter(|bug| !NOT_HERE.contains(bug)) {
         let seen =
             (1..=SEEDS_FOR_A_BUG).find_map(|seed| Some((seed, with(Some(bug), || run(seed, false)).err()?)));
         match seen {
