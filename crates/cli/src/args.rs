@@ -103,7 +103,8 @@ pub struct ServeArgs {
     pub dir: Option<PathBuf>,
     /// Serve what this file says (docs/exports.md); SIGHUP reads it again
     #[arg(long, value_name = "FILE", conflicts_with_all = [
-        "dir", "log", "log_mirror", "log_size", "listen", "metrics", "durability", "lease", "allow", "unprivileged"
+        "dir", "log", "log_mirror", "log_size", "listen", "metrics", "durability", "lease", "allow", "strict_recovery",
+        "unprivileged"
     ])]
     pub config: Option<PathBuf>,
     /// The intent log: a file (made when it does not exist) or a block device, best on a small fast device of its own
@@ -118,6 +119,10 @@ pub struct ServeArgs {
     /// Size of a log file that does not exist yet
     #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = units::size)]
     pub log_size: u64,
+    /// Do not start where somebody has changed the directory since the server was killed; otherwise recovery keeps what is there
+    /// and says what it did
+    #[arg(long)]
+    pub strict_recovery: bool,
     /// Address and port to listen on
     #[arg(long, value_name = "ADDR:PORT", default_value = "0.0.0.0:2049")]
     pub listen: SocketAddr,
@@ -280,6 +285,18 @@ pub enum LogCommand {
     Check(LogArgs),
     /// Each record that would be replayed
     Dump(LogArgs),
+    /// What can be had out of any log, also a damaged one and without its volume: files, and a REPORT of what is whole
+    Salvage(LogSalvageArgs),
+}
+
+/// `landfast log salvage`.
+#[derive(Debug, Args)]
+pub struct LogSalvageArgs {
+    /// The log: a file or a block device; it is only read
+    pub path: PathBuf,
+    /// A directory that does not exist yet, or is empty
+    #[arg(long, value_name = "DIR")]
+    pub to: PathBuf,
 }
 
 /// `landfast log create`.

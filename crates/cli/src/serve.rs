@@ -192,6 +192,7 @@ fn open(args: &ServeArgs, e: &ExportConfig) -> Result<(Volume, RecoveryReport), 
         log: e.log.clone(),
         log_mirror: e.log_mirror.clone(),
         log_size: e.log_size,
+        strict_recovery: e.strict_recovery,
         injected_flush: args.inject_volume_flush,
         injected_log_flush: args.inject_log_flush,
         accept_weak: accepts_weak(args),
@@ -226,6 +227,7 @@ fn options(args: &ServeArgs, dir: &Path) -> OpenOptions {
         log: args.log.clone(),
         log_mirror: args.log_mirror.clone(),
         log_size: args.log_size,
+        strict_recovery: args.strict_recovery,
         injected_flush: args.inject_volume_flush,
         injected_log_flush: args.inject_log_flush,
         unprivileged: args.unprivileged,
@@ -247,6 +249,14 @@ fn say_recovery(r: &RecoveryReport, durability: Durability) {
             show_bytes(r.bytes),
             show_count(r.remade),
             r.seconds
+        );
+    }
+    let local = r.local.len() as u64 + r.local_more;
+    if local > 0 {
+        eprintln!(
+            "landfast: WARNING: the directory was changed behind the server's back: {} cases, each said above and resolved \
+             (docs/internals/recovery.md)",
+            show_count(local)
         );
     }
 }

@@ -48,11 +48,15 @@ pub enum Bug {
     VolatileUnnoticed,
     /// A directory within another server's, or around it, is served.
     OverlapUnlocked,
+    /// Recovery stops at what an administrator has removed or moved.
+    StrangerStops,
+    /// Recovery makes objects without the project of the directory that they belong to.
+    ProjectIgnored,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 17] = [
+    pub const ALL: [Bug; 19] = [
         Bug::ReplyBeforeFlush,
         Bug::CheckpointBeforeSyncfs,
         Bug::CutLate,
@@ -70,6 +74,8 @@ impl Bug {
         Bug::LostLogUnnoticed,
         Bug::VolatileUnnoticed,
         Bug::OverlapUnlocked,
+        Bug::StrangerStops,
+        Bug::ProjectIgnored,
     ];
 
     fn name(self) -> &'static str {
@@ -91,6 +97,8 @@ impl Bug {
             Bug::LostLogUnnoticed => "lost-log-unnoticed",
             Bug::VolatileUnnoticed => "volatile-unnoticed",
             Bug::OverlapUnlocked => "overlap-unlocked",
+            Bug::StrangerStops => "stranger-stops",
+            Bug::ProjectIgnored => "project-ignored",
         }
     }
 }

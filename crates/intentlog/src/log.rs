@@ -89,6 +89,8 @@ pub struct Replay {
     pub clean: bool,
     /// Batches that the records came in.
     pub batches: u64,
+    /// For each of those that hold the records, in order: how many records there are up to its end.
+    pub ends: Vec<usize>,
     /// Bytes of the records.
     pub bytes: u64,
     /// The log was created by this call.
@@ -186,6 +188,7 @@ impl Log {
             checkpoint: scan.checkpoint,
             clean: fresh || superblocks.last.clean_end.is_some(),
             batches: scan.batches,
+            ends: scan.ends,
             fresh,
             log_id: superblocks.last.identity.log_id,
         };

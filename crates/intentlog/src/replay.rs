@@ -96,6 +96,8 @@ pub struct Scan {
     pub records: Vec<Vec<u8>>,
     /// Batches they came in.
     pub batches: u64,
+    /// For each batch that holds records to replay, how many of them there are up to its end.
+    pub ends: Vec<usize>,
     /// Position of the first batch that still matters.
     pub tail: u64,
     /// Position after the last batch.
@@ -108,14 +110,16 @@ pub struct Scan {
 
 /// Reads every batch that `superblock` and the batches after it vouch for.
 pub fn scan(device: &dyn ReadAt, superblock: &Superblock) -> Result<Scan, ScanError> {
-    let mut replayed = Vec::new();
+    let (mut replayed, mut ends) = (Vec::new(), Vec::new());
     let scan = walk(device, superblock, |header, records| {
         if header.restart {
             replayed.clear();
+            ends.clear();
         }
         replayed.extend(records);
+        ends.push(replayed.len());
     })?;
-    Ok(Scan { records: replayed, ..scan })
+    Ok(Scan { records: replayed, ends, ..scan })
 }
 
 /// The same, without keeping the records: gives each batch to `each`, oldest first.

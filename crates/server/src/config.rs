@@ -74,6 +74,8 @@ pub struct ExportConfig {
     pub log_mirror: Option<PathBuf>,
     /// Size of a log file that does not exist yet.
     pub log_size: u64,
+    /// Recovery stops where somebody has changed the directory behind the server's back.
+    pub strict_recovery: bool,
     /// Groups of users are looked up here.
     pub manage_gids: bool,
     /// The line that it begins in.
@@ -312,7 +314,11 @@ impl Reader<'_> {
     /// An export, and where its path, name and log stand.
     fn export(&mut self, t: &DeTable<'_>, at: Range<usize>) -> Option<(ExportConfig, Places)> {
         let before = self.problems.len();
-        self.keys(t, &["path", "name", "clients", "durability", "log", "manage_gids"], "in [[export]]");
+        self.keys(
+            t,
+            &["path", "name", "clients", "durability", "log", "strict_recovery", "manage_gids"],
+            "in [[export]]",
+        );
         let path = self.path(t, "path", true).unwrap_or_else(|| {
             if !t.contains_key("path") {
                 self.problem(at.clone(), "this export has no path: name the directory, path = \"/srv/data\"");
@@ -357,6 +363,7 @@ impl Reader<'_> {
             ),
             _ => {}
         }
+        let strict_recovery = self.boolean(t, "strict_recovery");
         let manage_gids = self.boolean(t, "manage_gids");
         if self.problems.len() > before {
             return None;
@@ -364,7 +371,18 @@ impl Reader<'_> {
         let (line, _) = self.place(at.start);
         let places = Places { export: at, log: log_at };
         Some((
-            ExportConfig { path, name, rules, durability, log, log_mirror, log_size, manage_gids, line },
+            ExportConfig {
+                path,
+                name,
+                rules,
+                durability,
+                log,
+                log_mirror,
+                log_size,
+                strict_recovery,
+                manage_gids,
+                line,
+            },
             places,
         ))
     }

@@ -9,6 +9,12 @@
 //! - an entry names an object that lives, in a directory that lives;
 //! - a directory has at most one name, and an object that the log saw born has at least one, or is dead;
 //! - an entry is taken only from the object that it names and given only when it names nothing.
+//!
+//! Records that somebody who changes the directory behind the server's back can cause to break these do not end it: the later
+//! record counts, and the case is noted ([`Fold::strange`]). [`Fold::new`] and [`Fold::of`] refuse it, [`Fold::resolved`] goes on.
+//!
+//! What is on the disk for certain (`docs/internals/recovery.md`, *Behind or ahead*) is not among what recovery must see to:
+//! where the disk has something else now, somebody has made it so since.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -158,7 +164,28 @@ pub struct Plan {
     pub names: Vec<(ObjId, Bytes)>,
     /// A directory, as far as the log says.
     pub(crate) is_dir: bool,
+    /// A crash cannot have taken it: it is older than what the disk has for certain.
+    pub(crate) must_be_there: bool,
+    /// The disk has its owner, mode and extended attributes for certain.
+    pub(crate) dressed: bool,
+    /// Entries that it was taken from in a way that the disk may lack: a crash may leave it at them.
+    pub(crate) left: Vec<(ObjId, Bytes)>,
+    /// The entry that the log spoke of last, for messages.
+    pub(crate) place: Option<(ObjId, Bytes)>,
+    /// Somebody else took it from where the log knows it.
+    stray: bool,
     ops: Vec<Op>,
+}
+
+/// Records that contradict each other, as they do when somebody moves, removes or makes something behind the server's back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Strange {
+    /// Which record, counted from 0; the number of records if it is the end state that cannot be.
+    pub at: usize,
+    /// The object it is about.
+    pub obj: ObjId,
+    /// The contradiction.
+    pub what: &'static str,
 }
 
 /// The state that the volume must have, as far as the log knows.
@@ -174,12 +201,45 @@ pub struct Fold {
     pub last_seq: u64,
     /// How many records were folded.
     pub records: usize,
+    /// What others have done, as far as the records show it. Their number is bounded by that of the records.
+    pub strange: Vec<Strange>,
+    /// The metadata of so many records is on the disk for certain.
+    certain: usize,
+    /// Entries that later ones touch; not kept where nothing is certain.
+    late: BTreeMap<ObjId, BTreeSet<Bytes>>,
+}
+
+/// How many of `records`, which came in batches with these `ends`, are on the disk for certain as far as names and attributes
+/// go, if the volume's marker has this number: all those in batches before the one of that transaction.
+pub fn certain(records: &[Vec<u8>], ends: &[usize], marker: u64) -> usize {
+    let mut start = 0;
+    for end in ends {
+        let batch = records.get(start..*end).unwrap_or_default();
+        if batch.iter().any(|bytes| Record::number_of(bytes).is_none_or(|seq| seq >= marker)) {
+            return start;
+        }
+        start = *end;
+    }
+    start
 }
 
 impl Fold {
     /// Folds encoded records, oldest first.
     pub fn new(records: impl IntoIterator<Item = Vec<u8>>) -> Result<Fold, FoldError> {
+        Fold::resolved(records, 0)?.unanimous()
+    }
+
+    /// Folds records, oldest first.
+    pub fn of(records: impl IntoIterator<Item = Record>) -> Result<Fold, FoldError> {
         let mut f = Fold::default();
+        records.into_iter().try_for_each(|r| f.take(r))?;
+        f.finish()?.unanimous()
+    }
+
+    /// Folds encoded records, oldest first, of which the first `certain` are on the disk but for data; goes on where they show
+    /// what others have done.
+    pub fn resolved(records: impl IntoIterator<Item = Vec<u8>>, certain: usize) -> Result<Fold, FoldError> {
+        let mut f = Fold { certain, ..Fold::default() };
         for (at, bytes) in records.into_iter().enumerate() {
             let record = Record::decode(&bytes).map_err(|why| FoldError::Record { at, why })?;
             drop(bytes);
@@ -188,11 +248,25 @@ impl Fold {
         f.finish()
     }
 
-    /// Folds records, oldest first.
-    pub fn of(records: impl IntoIterator<Item = Record>) -> Result<Fold, FoldError> {
-        let mut f = Fold::default();
+    /// The same for records that are not encoded.
+    #[cfg(test)]
+    pub(crate) fn resolved_of(
+        records: impl IntoIterator<Item = Record>,
+        certain: usize,
+    ) -> Result<Fold, FoldError> {
+        let mut f = Fold { certain, ..Fold::default() };
         records.into_iter().try_for_each(|r| f.take(r))?;
         f.finish()
+    }
+
+    /// Refuses records that show what others have done.
+    pub fn unanimous(self) -> Result<Fold, FoldError> {
+        match self.strange.first() {
+            Some(Strange { at, obj, what }) => {
+                Err(FoldError::Contradiction { at: *at, obj: obj.clone(), what })
+            }
+            None => Ok(self),
+        }
     }
 
     /// True when no object and no entry is concerned.
@@ -216,6 +290,8 @@ impl Fold {
 
     fn fact(&mut self, at: usize, fact: Fact) -> Result<(), FoldError> {
         let refuse = |obj: &ObjId, what| Err(FoldError::Contradiction { at, obj: obj.clone(), what });
+        // On the disk for certain.
+        let settled = at < self.certain;
         match fact {
             Fact::Bind { dir, name, obj } => {
                 let d = self.plan(dir.clone());
@@ -223,22 +299,38 @@ impl Fold {
                 if d.dead {
                     return refuse(&dir, "an entry in a directory that is gone");
                 }
-                if self.plan(obj.clone()).dead {
+                let plan = self.plan(obj.clone());
+                if plan.dead {
                     return refuse(&obj, "a name for an object that is gone");
                 }
+                plan.stray = false;
+                plan.place = Some((dir.clone(), name.clone()));
+                self.touched(at, &dir, &name);
                 let entry = self.entries.entry(dir).or_default().entry(name).or_insert(None);
-                if entry.is_some() {
-                    return refuse(&obj, "a name that is taken already");
+                if let Some(other) = entry.replace(obj.clone()) {
+                    self.plan(other).stray = true;
+                    self.strange.push(Strange { at, obj, what: "a name that is taken already" });
                 }
-                *entry = Some(obj);
             }
             Fact::Unbind { dir, name, obj } => {
                 self.plan(dir.clone()).is_dir = true;
-                self.plan(obj.clone());
+                self.touched(at, &dir, &name);
+                let certain = self.certain;
+                let plan = self.plan(obj.clone());
+                plan.place = Some((dir.clone(), name.clone()));
+                if at >= certain {
+                    plan.left.push((dir.clone(), name.clone()));
+                }
                 let before = self.entries.entry(dir).or_default().insert(name, None);
                 // The first mention of an entry: the object stood there when the log began.
-                if before.is_some_and(|before| before.as_ref() != Some(&obj)) {
-                    return refuse(&obj, "taken from an entry that does not name it");
+                if let Some(before) = before
+                    && before.as_ref() != Some(&obj)
+                {
+                    if let Some(other) = before {
+                        self.plan(other).stray = true;
+                    }
+                    let what = "taken from an entry that does not name it";
+                    self.strange.push(Strange { at, obj, what });
                 }
             }
             Fact::Born { obj, birth } => {
@@ -249,13 +341,19 @@ impl Fold {
                 plan.is_dir |= birth.kind == Kind::Dir;
                 plan.owned = Some(birth.owned);
                 plan.birth = Some(birth);
+                plan.must_be_there = settled;
+                plan.dressed = settled;
             }
             Fact::Links { obj, nlink } => {
                 let plan = self.plan(obj);
                 plan.links = Some(nlink);
                 plan.dead |= nlink == 0;
             }
-            Fact::Attrs { obj, owned } => self.plan(obj).owned = Some(owned),
+            Fact::Attrs { obj, owned } => {
+                let plan = self.plan(obj);
+                plan.owned = Some(owned);
+                plan.dressed = settled;
+            }
             Fact::Mtime { obj, mtime } => {
                 let plan = self.plan(obj);
                 match &mut plan.owned {
@@ -272,7 +370,9 @@ impl Fold {
                 plan.relies_on_disk = true;
             }
             Fact::Xattr { obj, name, value } => {
-                self.plan(obj).xattrs.insert(name, value);
+                let plan = self.plan(obj);
+                plan.xattrs.insert(name, value);
+                plan.dressed = settled;
             }
             Fact::Note { bytes } => self.notes.push(bytes.into()),
             Fact::Zero { obj, offset, len } => self.plan(obj).ops.push(Op::Zero(offset, len)),
@@ -280,9 +380,17 @@ impl Fold {
         Ok(())
     }
 
+    fn touched(&mut self, at: usize, dir: &ObjId, name: &Bytes) {
+        if self.certain == 0 || at < self.certain {
+            return;
+        }
+        match self.late.get_mut(dir) {
+            Some(names) => _ = names.insert(name.clone()),
+            None => _ = self.late.insert(dir.clone(), BTreeSet::from([name.clone()])),
+        }
+    }
+
     fn finish(mut self) -> Result<Fold, FoldError> {
-        let at = self.records;
-        let refuse = |obj: &ObjId, what| Err(FoldError::Contradiction { at, obj: obj.clone(), what });
         for (dir, names) in &self.entries {
             for (name, obj) in names {
                 if let Some(plan) = obj.as_ref().and_then(|obj| self.objects.get_mut(obj)) {
@@ -292,27 +400,73 @@ impl Fold {
                 }
             }
         }
+        // Born since the log began, so each name it ever had is known here: without one it is gone.
+        let gone = |plan: &Plan| plan.birth.is_some() && plan.names.is_empty() && !plan.stray;
+        self.objects.values_mut().for_each(|plan| plan.dead |= gone(plan));
+        self.settle();
+        self.forget_what_is_certain();
         for plan in self.objects.values_mut() {
-            // Born since the log began, so each name it ever had is known here: without one it is gone.
-            plan.dead |= plan.birth.is_some() && plan.names.is_empty();
+            plan.must_be_there |= plan.birth.is_none() || plan.relies_on_disk;
             let ops = std::mem::take(&mut plan.ops);
-            if !plan.dead {
+            if plan.dead {
+                plan.left = Vec::new();
+            } else {
                 plan.content = Content::from_ops(ops);
             }
         }
+        Ok(self)
+    }
+
+    /// Takes away the names that objects cannot have, as they did not lose them through this server.
+    fn settle(&mut self) {
         let dead: BTreeSet<&ObjId> = self.objects.iter().filter(|(_, p)| p.dead).map(|(id, _)| id).collect();
+        let mut wrong = Vec::new();
         for (id, plan) in &self.objects {
-            if plan.dead && !plan.names.is_empty() {
-                return refuse(id, "gone, but an entry names it");
+            let all = |what| plan.names.iter().map(move |at| (what, id.clone(), at.clone()));
+            if plan.dead {
+                wrong.extend(all("gone, but an entry names it"));
+            } else if plan.is_dir && plan.names.len() > 1 {
+                // Where it was put last it is.
+                let others = all("a directory with two names");
+                wrong.extend(others.filter(|(_, _, at)| plan.place.as_ref() != Some(at)));
             }
-            if plan.is_dir && plan.names.len() > 1 {
-                return refuse(id, "a directory with two names");
-            }
-            if plan.names.iter().any(|(dir, _)| dead.contains(dir)) {
-                return refuse(id, "in a directory that is gone");
+            if !plan.dead {
+                wrong.extend(all("in a directory that is gone").filter(|(.., (dir, _))| dead.contains(dir)));
             }
         }
-        Ok(self)
+        wrong.sort();
+        for (what, obj, (dir, name)) in wrong {
+            if let Some(entry) = self.entries.get_mut(&dir).and_then(|names| names.get_mut(&name)) {
+                *entry = None;
+            }
+            if let Some(plan) = self.objects.get_mut(&obj) {
+                plan.names.retain(|(d, n)| (d, n) != (&dir, &name));
+                plan.stray |= plan.names.is_empty();
+                // It may still be there.
+                plan.left.push((dir, name));
+            }
+            let at = self.records;
+            self.strange.push(Strange { at, obj, what });
+        }
+    }
+
+    /// What no crash can have taken back needs no seeing to.
+    fn forget_what_is_certain(&mut self) {
+        if self.certain == 0 {
+            return;
+        }
+        let late = std::mem::take(&mut self.late);
+        self.entries.retain(|dir, names| {
+            let Some(late) = late.get(dir) else { return false };
+            names.retain(|name, _| late.contains(name));
+            true
+        });
+        for plan in self.objects.values_mut() {
+            plan.names.retain(|(dir, name)| late.get(dir).is_some_and(|late| late.contains(name)));
+            if plan.dressed {
+                plan.xattrs.clear();
+            }
+        }
     }
 }
 

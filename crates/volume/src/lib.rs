@@ -54,6 +54,7 @@ pub mod recover;
 pub mod remap;
 mod reserve;
 mod rests;
+pub mod salvage;
 #[cfg(test)]
 mod simulation;
 mod state;

@@ -50,6 +50,9 @@ pub const RECOVERY_THREADS_MAX: usize = 8;
 /// Objects that a thread of recovery takes at a time.
 pub const RECOVERY_PORTION: usize = 256;
 
+/// Lines that recovery says about what others have changed; the rest is counted.
+pub const RECOVERY_LINES_MAX: usize = 100;
+
 /// Room on the disk for what of an object is not its contents: an inode, an entry, and the rest of its last block.
 pub const RECOVERY_OBJECT_BYTES: u64 = 16 << 10;
 

@@ -371,6 +371,12 @@ impl Record {
         Ok(record)
     }
 
+    /// The number of an encoded record's transaction, without reading the rest.
+    pub(crate) fn number_of(bytes: &[u8]) -> Option<u64> {
+        let (_, rest) = bytes.split_first()?;
+        postcard::take_from_bytes(rest).ok().map(|(seq, _)| seq)
+    }
+
     fn check(&self) -> Result<(), RecordError> {
         self.facts.iter().try_for_each(Fact::check)
     }

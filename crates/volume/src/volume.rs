@@ -61,6 +61,8 @@ pub struct OpenOptions {
     pub log_size: u64,
     /// When an answered operation is stable.
     pub durability: Durability,
+    /// Recovery stops where somebody has changed the directory behind the server's back, instead of resolving it.
+    pub strict_recovery: bool,
     /// For experiments: each sync call of the volume (fsync, fdatasync, syncfs) also sleeps this long.
     pub injected_flush: Option<Duration>,
     /// For experiments: each flush of the log takes at least this long.
@@ -81,6 +83,7 @@ impl OpenOptions {
             log_mirror: None,
             log_size: LOG_SIZE_BYTES,
             durability,
+            strict_recovery: false,
             injected_flush: None,
             injected_log_flush: None,
             unprivileged: false,
@@ -107,6 +110,11 @@ pub struct RecoveryReport {
     pub bytes: u64,
     /// Objects that the crash lost and recovery made again.
     pub remade: u64,
+    /// What somebody has changed behind the server's back and how recovery resolved it, one line each with a path below the
+    /// volume's root; the first of them.
+    pub local: Vec<String>,
+    /// How many more there are.
+    pub local_more: u64,
     /// Seconds that opening and recovery took.
     pub seconds: f64,
     /// The server's own records ([`Tx::note`]) since the last checkpoint, in order.

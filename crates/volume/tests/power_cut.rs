@@ -371,10 +371,12 @@ fn what_the_log_does_not_know_is_kept_aside() {
         std::fs::write(dir.join("dir/inside"), b"also foreign").unwrap();
         let _ = std::fs::remove_file(dir.join("gone"));
         std::fs::write(dir.join("gone"), b"foreign, too").unwrap();
-        let (volume, _) = open(options);
+        let (volume, report) = open(options);
+        assert_eq!((report.local.len(), report.local_more), (3, 0), "{:?}", report.local);
         assert_eq!(std::fs::read(dir.join("taken")).unwrap(), b"ours");
         assert_eq!(std::fs::read_dir(dir.join("dir")).unwrap().count(), 0);
-        assert!(!dir.join("gone").exists());
+        // The log has nothing there, so it stays.
+        assert_eq!(std::fs::read(dir.join("gone")).unwrap(), b"foreign, too");
         let mut found = Vec::new();
         for entry in std::fs::read_dir(dir.join(".landfast/lost+found")).unwrap() {
             let path = entry.unwrap().path();
@@ -382,33 +384,54 @@ fn what_the_log_does_not_know_is_kept_aside() {
             found.push(String::from_utf8(std::fs::read(file).unwrap()).unwrap());
         }
         found.sort();
-        assert_eq!(found, ["also foreign", "foreign", "foreign, too"], "{kernel:?}");
+        assert_eq!(found, ["also foreign", "foreign"], "{kernel:?}");
         drop(volume);
     }
 }
 
 #[test]
-fn an_object_that_somebody_removed_stops_recovery_with_its_name_and_keeps_the_log() {
+fn an_object_that_somebody_removed_stops_a_strict_recovery_and_no_other() {
     let done = cut_off(
         Kernel::Ext4,
-        |v| make_file(v, &v.root(), "old", b"old"),
+        |v| {
+            make_file(v, &v.root(), "old", b"old");
+            make_file(v, &v.root(), "old too", b"old");
+        },
         |v, _| {
             let old = v.lookup(&root(), &v.root(), b"old").expect("lookup");
             request(v, |tx| v.setattr(tx, &root(), &old, None, mode(0o600)));
+            request(v, |tx| v.rename(tx, &root(), &v.root(), b"old too", &v.root(), b"new name"));
+            make_file(v, &v.root(), "beside", b"acknowledged");
         },
     );
-    let Some((image, options)) = done else { return };
-    std::fs::remove_file(image.path().join("export/old")).unwrap();
+    let Some((mut image, options)) = done else { return };
+    let dir = image.path().join("export");
+    std::fs::remove_file(dir.join("old")).unwrap();
+    for name in ["old too", "new name"] {
+        let _ = std::fs::remove_file(dir.join(name));
+    }
     for _ in 0..2 {
-        match Volume::open(options.clone()) {
+        let strict = OpenOptions { strict_recovery: true, ..options.clone() };
+        match Volume::open(strict) {
             Err(OpenError::Recovery(why)) => {
-                assert!(why.starts_with("an object older than the log is missing (object "), "{why}");
+                assert!(why.starts_with("an object older than the log is missing ("), "{why}");
             }
             other => panic!("{other:?}"),
         }
     }
-    // The way out of docs/internals/recovery.md: giving up what the log holds.
-    let dir = image.path().join("export");
+    image.save_as("stopped");
+    let log = image.beside().join("log");
+    std::fs::copy(&log, log.with_extension("stopped")).unwrap();
+    let (volume, report) = open(options.clone());
+    assert_eq!(report.local.len(), 2, "{:?}", report.local);
+    assert!(report.local.iter().any(|line| line.starts_with("new name: ")), "{:?}", report.local);
+    assert_eq!(std::fs::read(dir.join("beside")).unwrap(), b"acknowledged");
+    assert!(!dir.join("old").exists() && !dir.join("old too").exists() && !dir.join("new name").exists());
+    volume.shutdown().expect("clean stop");
+    drop(volume);
+    // The way out of docs/internals/recovery.md for a recovery that stops: giving up what the log holds.
+    image.load("stopped");
+    std::fs::copy(log.with_extension("stopped"), &log).unwrap();
     std::fs::rename(dir.join(".landfast"), image.path().join("aside")).unwrap();
     let new_log = OpenOptions { log: Some(image.beside().join("new log")), ..options };
     rustix::fs::removexattr(&dir, "trusted.landfast.tag").unwrap();

@@ -102,6 +102,7 @@ impl Rig {
             log,
             log_mirror: None,
             log_size: 16 << 20,
+            strict_recovery: false,
             durability: self.durability,
             injected_flush: None,
             injected_log_flush: None,

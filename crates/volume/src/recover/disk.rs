@@ -281,6 +281,14 @@ impl Tree for Disk<'_> {
         self.look_up(dir, name)?.map(|(id, look)| Ok((id, kind(&look)?))).transpose()
     }
 
+    fn path(&mut self, dir: &ObjId) -> Result<Option<String>> {
+        let Some((fd, look)) = self.open(dir)? else { return Ok(None) };
+        if kind(&look)? != Kind::Dir {
+            return Ok(None);
+        }
+        kernel::path_below(self.root, &*fd)
+    }
+
     /// Two objects that live at the same time have different handles.
     fn names(&mut self, dir: &ObjId, name: &[u8], obj: &ObjId) -> Result<bool> {
         let dir = self.need(dir)?;

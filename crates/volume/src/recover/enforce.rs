@@ -10,7 +10,7 @@ use crate::record::ObjId;
 use crate::recover::tree::Tree;
 
 impl<'a, T: Tree> Run<'a, T> {
-    /// Makes the disk agree with the fold. Every live object is on disk ([`Run::materialise`]).
+    /// Makes the disk agree with the fold. Every live object is on disk that somebody has not removed ([`Run::materialise`]).
     pub(super) fn enforce(&mut self) -> Result<(), Error> {
         self.detach()?;
         point("recovery.detached");
@@ -28,7 +28,8 @@ impl<'a, T: Tree> Run<'a, T> {
         each: impl Fn(&mut Work<'_>, &Object<'_>) -> Result<(), Error> + Sync,
     ) -> Result<(), Error> {
         let now = &self.now;
-        let left = self.sorted(|id, _| !now.get(id).is_some_and(|now| now.complete));
+        // What somebody has removed has nothing to be set.
+        let left = self.sorted(|id, _| now.get(id).is_some_and(|now| !now.complete));
         let portions: Vec<_> = left.chunks(RECOVERY_PORTION).collect();
         let done = self.tree.spread(&portions, |tree, portion| {
             let mut work = Work::new(tree);

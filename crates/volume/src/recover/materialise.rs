@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use bytes::Bytes;
 
 use super::work::{Object, Work};
-use super::{Error, How, Now, Run, io, present, staging_name, surprise};
+use super::{Came, Error, Now, Run, io, present, staging_name, surprise};
 use crate::faults::point;
 use crate::fold::{Fold, Plan};
 use crate::limits::{RECOVERY_OBJECT_BYTES, RECOVERY_PORTION};
@@ -32,12 +32,14 @@ impl<'a, T: Tree> Run<'a, T> {
         Ok(())
     }
 
-    /// After this, every live object of the log is on disk and durable, and known by its present identity.
+    /// After this, every live object of the log is on disk and durable, and known by its present identity, but for those that
+    /// somebody has removed.
     pub(super) fn materialise(&mut self) -> Result<(), Error> {
         let mut rows = Vec::new();
         let roomy = self.is_roomy()?;
         self.directories(roomy, &mut rows)?;
         self.others(roomy, &mut rows)?;
+        self.concede_the_gone()?;
         point("recovery.materialised");
         self.barrier(rows)?;
         point("recovery.barrier");
@@ -149,6 +151,17 @@ impl<'a, T: Tree> Run<'a, T> {
         find(self.tree, id, remapped.as_ref())
     }
 
+    /// Finds what is on the disk of the live objects, and makes nothing.
+    pub(super) fn look_for_all(&mut self) -> Result<(), Error> {
+        for (id, _) in self.sorted(|_, _| true) {
+            if let Some(found) = self.find(id)? {
+                let now = Now { id: found, came: Came::Found, complete: false };
+                self.know(Some(Met { id, now, ours: false, fileid: None, staged: None }), &mut Vec::new());
+            }
+        }
+        Ok(())
+    }
+
     fn know(&mut self, met: Option<Met<'_>>, rows: &mut Rows) {
         let Some(Met { id, now, ours, fileid, staged }) = met else { return };
         if let Some(name) = staged {
@@ -207,23 +220,22 @@ impl Look<'_> {
         found: Option<ObjId>,
     ) -> Result<Option<Met<'a>>, Error> {
         let Some(plan) = self.fold.objects.get(id) else { return Ok(None) };
-        let known = |id: ObjId, how, complete| Now { id, how, complete };
+        let known = |id: ObjId, came, complete| Now { id, came, complete };
         let met = |now| Met { id, now, ours: false, fileid: None, staged: None };
         if let Some(now) = found {
-            return Ok(Some(met(known(now, How::Found, false))));
+            return Ok(Some(met(known(now, Came::Found, false))));
         }
         if plan.dead {
             return Ok(None);
         }
-        let Some(birth) = &plan.birth else {
-            return Err(surprise("an object older than the log is missing", id, None));
-        };
+        // Something that a crash cannot have taken is not made again, but said ([`Run::concede_the_gone`]).
+        let Some(birth) = plan.birth.as_ref().filter(|_| !plan.must_be_there) else { return Ok(None) };
         // Its name in staging if it is there, or else in the directory that recovery has made for it.
         let in_stage = staging_name("made", id);
         let placed = first_name(self.fold, id).filter(|(dir, _)| self.ours.contains(dir));
         let (dir, name, left, private) = match (self.left_staged.get(&in_stage), placed) {
             (None, Some((dir, name))) => {
-                let fresh = self.now.get(dir).is_some_and(|now| now.how != How::Found);
+                let fresh = self.now.get(dir).is_some_and(|now| now.came != Came::Found);
                 let dir = present(self.now, dir)?;
                 let left = match fresh {
                     true => None,
@@ -238,11 +250,8 @@ impl Look<'_> {
         };
         let again = |now| Met { ours: birth.kind == Kind::Dir, fileid: Some(birth.fileid), ..met(now) };
         match left {
-            Some((now, kind)) if kind == birth.kind => Ok(Some(again(known(now, How::Found, false)))),
+            Some((now, kind)) if kind == birth.kind => Ok(Some(again(known(now, Came::Found, false)))),
             Some(_) => Err(surprise("an object of another kind is in staging", id, Some(name))),
-            None if plan.relies_on_disk => {
-                Err(surprise("a file is missing whose data the disk had confirmed", id, None))
-            }
             None => {
                 let made = work.tree.make(&dir, name, birth, first_mode(plan, private));
                 let (now, meta) = made.map_err(io("making a lost object again", id))?;
@@ -254,9 +263,9 @@ impl Look<'_> {
                     work.complete(&object)?;
                 }
                 let staged = std::ptr::eq(name, &in_stage);
-                let how = if staged { How::Staged } else { How::Placed };
+                let came = if staged { Came::Staged } else { Came::Placed };
                 let staged = staged.then(|| in_stage.clone());
-                Ok(Some(Met { staged, ..again(known(object.now, how, complete)) }))
+                Ok(Some(Met { staged, ..again(known(object.now, came, complete)) }))
             }
         }
     }

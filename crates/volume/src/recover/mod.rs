@@ -15,14 +15,17 @@
 //! on disk, and so may be some that were never acknowledged. Names and attributes are left alone then; only contents
 //! are brought up to date.
 //!
-//! Nothing that the log does not know is ever deleted: it is moved to `lost+found` in the state directory. A state that no
-//! crash can leave (a bug, or somebody else wrote to the volume) stops recovery with the object named; the log is kept.
+//! Nothing that the log does not know is ever deleted: it is left alone, or moved to `lost+found` in the state directory. A state
+//! that no crash can leave (somebody else wrote to the volume) is resolved ([`strangers`]): what exists locally stays, what was
+//! removed locally stays removed, the rest is replayed, and each case is said by its path. If the caller is strict about
+//! it, recovery stops instead, and the log is kept.
 
-use std::collections::{BTreeMap, HashMap};
+use std::cell::LazyCell;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write as _;
 
 use crate::faults::{self, Bug, point};
-use crate::fold::{Fold, FoldError};
+use crate::fold::{self, Fold, FoldError};
 use crate::kernel;
 use crate::objmap::{ObjMap, ObjSet};
 use crate::record::{Kind, ObjId};
@@ -35,6 +38,7 @@ mod materialise;
 mod names;
 #[cfg(test)]
 mod sim;
+mod strangers;
 pub mod tree;
 mod work;
 
@@ -48,25 +52,33 @@ pub enum Error {
     #[error(transparent)]
     Fold(#[from] FoldError),
     /// A system call failed.
-    #[error("{what} (object {obj}): {why}")]
+    #[error("{what} ({}): {why}", place(.path, .obj))]
     Io {
         /// What was being done.
         what: &'static str,
         /// To which object.
         obj: ObjId,
+        /// Where that is, if it could be found out.
+        path: Option<String>,
         /// The system's error.
         why: std::io::Error,
     },
     /// A state that no crash leaves: a bug, or something else wrote to the volume.
-    #[error("{what} (object {obj}{}): something else than this server has changed the volume, or this is a bug", entry(.name))]
+    #[error("{what} ({}{}): something else than this server has changed the volume, or this is a bug", place(.path, .obj), entry(.name))]
     Surprise {
         /// What is not as it must be.
         what: &'static str,
         /// The object.
         obj: ObjId,
+        /// Where that is, if it could be found out.
+        path: Option<String>,
         /// The entry at which it was seen.
         name: Option<bytes::Bytes>,
     },
+}
+
+fn place(path: &Option<String>, obj: &ObjId) -> String {
+    path.clone().unwrap_or_else(|| format!("object {obj}"))
 }
 
 fn entry(name: &Option<bytes::Bytes>) -> String {
@@ -90,6 +102,10 @@ pub struct Recovered {
     pub ahead: bool,
     /// What was done.
     pub done: Counts,
+    /// What others than this server have changed and how it was resolved, one line each; the first of them.
+    pub local: Vec<String>,
+    /// How many more there are.
+    pub local_more: u64,
     /// How long it took.
     pub seconds: f64,
 }
@@ -136,19 +152,52 @@ impl Counts {
     }
 }
 
-/// Makes `disk` agree with `records`. `marker` is the number on the volume ([`crate::marker::Marker::last`]).
+/// How recovery is to be done.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct How {
+    /// Stop where somebody else has changed the volume, instead of resolving it.
+    pub strict: bool,
+    /// The kernel has been keeping the tree in memory since it was served: a process has ended, no power was lost.
+    pub unbroken: bool,
+}
+
+/// Makes `disk` agree with `records`, which came in batches with these `ends`. `marker` is the number on the volume
+/// ([`crate::marker::Marker::last`]).
+///
+/// `places` tells where objects were before these records, as far as anybody knows; it is asked only for messages.
 ///
 /// Errors leave the volume in a state from which the next run goes on.
-pub fn run(disk: &mut Disk<'_>, records: Vec<Vec<u8>>, marker: u64) -> Result<Recovered, Error> {
+pub(crate) fn run(
+    disk: &mut Disk<'_>,
+    records: Vec<Vec<u8>>,
+    ends: &[usize],
+    marker: u64,
+    how: How,
+    places: &dyn Fn() -> ObjMap<Place>,
+) -> Result<Recovered, Error> {
     let start = kernel::instant();
-    let mut fold = Fold::new(records)?;
+    let certain = match how {
+        How { strict: true, .. } => 0,
+        How { unbroken: true, .. } => records.len(),
+        _ => fold::certain(&records, ends, marker),
+    };
+    let mut fold = Fold::resolved(records, certain)?;
+    if how.strict {
+        fold = fold.unanimous()?;
+    }
     disk.prepare(&fold)?;
-    let mut r = reconcile(disk, &fold, marker)?;
+    let mut r = reconcile(disk, &fold, marker, how, places)?;
     disk.finish(&fold)?;
     r.notes = std::mem::take(&mut fold.notes);
     // Millions of small blocks: the start need not wait for it.
     kernel::drop_aside(fold);
     r.seconds = start.elapsed().as_secs_f64();
+    for line in &r.local {
+        tracing::warn!("changed behind the server's back: {line}");
+    }
+    if r.local_more > 0 {
+        tracing::warn!("changed behind the server's back: {} more", r.local_more);
+    }
     if r.done.foreign > 0 {
         tracing::warn!(
             objects = r.done.foreign,
@@ -167,11 +216,15 @@ pub fn run(disk: &mut Disk<'_>, records: Vec<Vec<u8>>, marker: u64) -> Result<Re
 impl std::fmt::Display for Recovered {
     /// One line for people: what was found and what was done.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let local = match self.local.len() as u64 + self.local_more {
+            0 => String::new(),
+            n => format!(", {n} local changes resolved"),
+        };
         let (d, ahead) = (&self.done, if self.ahead { ", the disk was ahead of the log" } else { "" });
         write!(
             f,
             "{} records about {} objects and {} names{ahead}: {} objects made again, {} removed, {} names attached, \
-             {} detached, {} files written ({} bytes), {} attributes set, {} unknown objects set aside, in {:.2} s",
+             {} detached, {} files written ({} bytes), {} attributes set, {} unknown objects set aside{local}, in {:.2} s",
             self.records,
             self.objects,
             self.entries,
@@ -189,21 +242,18 @@ impl std::fmt::Display for Recovered {
 }
 
 /// The algorithm, on any filesystem.
-pub(crate) fn reconcile(tree: &mut impl Tree, fold: &Fold, marker: u64) -> Result<Recovered, Error> {
+pub(crate) fn reconcile(
+    tree: &mut impl Tree,
+    fold: &Fold,
+    marker: u64,
+    how: How,
+    places: &dyn Fn() -> ObjMap<Place>,
+) -> Result<Recovered, Error> {
     let ahead = marker > fold.last_seq && fold.last_seq != 0;
-    let mut run = Run::new(tree, fold);
+    let mut run = Run::new(tree, fold, how.strict, places);
     point("recovery.begin");
-    if !fold.is_empty() {
-        if ahead {
-            run.contents_only(marker)?;
-        } else {
-            run.find_staged()?;
-            run.materialise()?;
-            run.enforce()?;
-            run.last_sync()?;
-        }
-        point("recovery.synced");
-    }
+    let result = run.all(marker, ahead, how.unbroken);
+    result.map_err(|e| run.located(e))?;
     Ok(run.report(ahead))
 }
 
@@ -211,14 +261,14 @@ pub(crate) fn reconcile(tree: &mut impl Tree, fold: &Fold, marker: u64) -> Resul
 #[derive(Clone, Debug)]
 struct Now {
     id: ObjId,
-    how: How,
+    came: Came,
     /// This run made it and everything but its names is as it must be.
     complete: bool,
 }
 
 /// Where it comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum How {
+enum Came {
     /// It was there.
     Found,
     /// This run made it in staging.
@@ -226,6 +276,12 @@ enum How {
     /// This run made it at its first name, in a directory that recovery had made.
     Placed,
 }
+
+/// A directory and a name in it.
+pub(crate) type Place = (ObjId, bytes::Bytes);
+
+/// Looked for when somebody wants to know.
+type Places<'a> = LazyCell<ObjMap<Place>, &'a dyn Fn() -> ObjMap<Place>>;
 
 /// One run.
 struct Run<'a, T> {
@@ -242,11 +298,25 @@ struct Run<'a, T> {
     staged: BTreeMap<ObjId, Vec<bytes::Bytes>>,
     /// What an earlier run left in staging, by name.
     left_staged: HashMap<bytes::Bytes, (ObjId, Kind)>,
+    /// Stop where somebody else has changed the volume.
+    strict: bool,
+    /// Entries that stay as somebody else has left them.
+    conceded: BTreeSet<(ObjId, bytes::Bytes)>,
+    /// What was resolved, see [`Recovered::local`].
+    local: Vec<String>,
+    local_more: u64,
+    /// Where objects were before the records begin, for messages; asked for once it is wanted.
+    places: Places<'a>,
     done: Counts,
 }
 
 impl<'a, T: Tree> Run<'a, T> {
-    fn new(tree: &'a mut T, fold: &'a Fold) -> Run<'a, T> {
+    fn new(
+        tree: &'a mut T,
+        fold: &'a Fold,
+        strict: bool,
+        places: &'a dyn Fn() -> ObjMap<Place>,
+    ) -> Run<'a, T> {
         Run {
             tree,
             fold,
@@ -255,8 +325,38 @@ impl<'a, T: Tree> Run<'a, T> {
             then: ObjMap::default(),
             staged: BTreeMap::new(),
             left_staged: HashMap::new(),
+            strict,
+            conceded: BTreeSet::new(),
+            local: Vec::new(),
+            local_more: 0,
+            places: LazyCell::new(places),
             done: Counts::default(),
         }
+    }
+
+    fn all(&mut self, marker: u64, ahead: bool, unbroken: bool) -> Result<(), Error> {
+        if self.fold.is_empty() {
+            return Ok(());
+        }
+        for strange in &self.fold.strange {
+            self.concede(strange.what, &strange.obj, None, "what the log says of it later counts")?;
+        }
+        if ahead || unbroken {
+            // All changes of metadata that the log knows have been made; what else was, by whom is seen only if no client had
+            // anything under way.
+            if !ahead {
+                self.look_for_all()?;
+                self.concede_the_gone()?;
+            }
+            self.contents_only(marker)?;
+        } else {
+            self.find_staged()?;
+            self.materialise()?;
+            self.enforce()?;
+            self.last_sync()?;
+        }
+        point("recovery.synced");
+        Ok(())
     }
 
     fn report(&self, ahead: bool) -> Recovered {
@@ -268,6 +368,8 @@ impl<'a, T: Tree> Run<'a, T> {
             entries: self.fold.entries.values().map(|names| names.len() as u64).sum(),
             ahead,
             done: self.done,
+            local: self.local.clone(),
+            local_more: self.local_more,
             seconds: 0.0,
         }
     }
@@ -276,14 +378,9 @@ impl<'a, T: Tree> Run<'a, T> {
         self.tree.probe(obj).map_err(io("looking at an object", obj))
     }
 
-    /// The present identity of an object that must be on disk.
-    fn present(&self, obj: &ObjId) -> Result<ObjId, Error> {
-        present(&self.now, obj)
-    }
-
     /// True if this run has made it: it is empty but for what this run has put there, and its attributes are not as they must be.
     fn is_fresh(&self, obj: &ObjId) -> bool {
-        self.now.get(obj).is_some_and(|now| now.how != How::Found)
+        self.now.get(obj).is_some_and(|now| now.came != Came::Found)
     }
 
     /// What the log calls the object that is `now`; `None` if the log does not know it.
@@ -313,11 +410,11 @@ fn present(now: &ObjMap<Now>, obj: &ObjId) -> Result<ObjId, Error> {
 /// Wraps a system error.
 fn io(what: &'static str, obj: &ObjId) -> impl FnOnce(std::io::Error) -> Error {
     let obj = obj.clone();
-    move |why| Error::Io { what, obj, why }
+    move |why| Error::Io { what, obj, path: None, why }
 }
 
 fn surprise(what: &'static str, obj: &ObjId, name: Option<&bytes::Bytes>) -> Error {
-    Error::Surprise { what, obj: obj.clone(), name: name.cloned() }
+    Error::Surprise { what, obj: obj.clone(), path: None, name: name.cloned() }
 }
 
 /// The name in staging of an object that is made again (`made`, with its old identity), or of one that stood at a

@@ -6,10 +6,12 @@
 //!
 //! At each point of this every live object has a name, in the tree or in staging.
 
+use std::io::ErrorKind;
+
 use bytes::Bytes;
 
-use super::{Error, How, Run, io, present, staging_name, surprise};
-use crate::limits::NAME_BYTES_MAX;
+use super::{Came, Error, Run, io, present, staging_name, surprise};
+use crate::fold::Plan;
 use crate::record::{Kind, ObjId};
 use crate::recover::tree::Tree;
 
@@ -19,7 +21,8 @@ impl<T: Tree> Run<'_, T> {
         let fold = self.fold;
         for (dir, names) in &fold.entries {
             // A dead directory that is not on disk has no entries; a live one is on disk by now.
-            let Some(dir) = self.now.get(dir).filter(|now| now.how == How::Found) else { continue };
+            let logged = dir;
+            let Some(dir) = self.now.get(dir).filter(|now| now.came == Came::Found) else { continue };
             let dir = dir.id.clone();
             for (name, want) in names {
                 let Some((found, kind)) =
@@ -27,19 +30,50 @@ impl<T: Tree> Run<'_, T> {
                 else {
                     continue;
                 };
-                let want = want.as_ref().map(|w| self.present(w)).transpose()?;
+                // What somebody has removed is not wanted any more.
+                let want = want.as_ref().and_then(|want| self.now.get(want)).map(|now| now.id.clone());
                 if want.as_ref() != Some(&found) {
-                    self.detach_one(&dir, name, found, kind)?;
-                    self.done.detached += 1;
+                    self.detach_one((logged, name), &dir, found, kind, want.is_some())?;
                 }
             }
         }
         Ok(())
     }
 
-    fn detach_one(&mut self, dir: &ObjId, name: &Bytes, found: ObjId, kind: Kind) -> Result<(), Error> {
-        let Some(logged) = self.logged(&found) else { return self.set_aside(dir, name, &found) };
-        let dead = self.fold.objects.get(logged).is_some_and(|p| p.dead);
+    /// Takes what stands at an entry (`at`, in the log's terms) away, or concedes the entry to it.
+    fn detach_one(
+        &mut self,
+        at: (&ObjId, &Bytes),
+        dir: &ObjId,
+        found: ObjId,
+        kind: Kind,
+        wanted: bool,
+    ) -> Result<(), Error> {
+        let name = at.1;
+        let stranger = "somebody has put another object here";
+        let Some(logged) = self.logged(&found).cloned() else {
+            if !wanted && !self.strict {
+                self.conceded.insert((at.0.clone(), name.clone()));
+                return self.concede(stranger, &found, Some(at), "it stays");
+            }
+            self.done.detached += 1;
+            return self.set_aside(at, dir, &found);
+        };
+        let plan = self.fold.objects.get(&logged);
+        let dead = plan.is_some_and(|p| p.dead);
+        // A crash can leave an object at entries that the log has taken it from, or where it was only put and lost again.
+        let explained = |plan: &Plan| plan.left.iter().any(|(d, n)| (d, n) == at);
+        if !dead && !plan.is_some_and(explained) && !self.strict {
+            if !wanted {
+                self.conceded.insert((at.0.clone(), name.clone()));
+                return self.concede(stranger, &found, Some(at), "it stays");
+            }
+            if plan.is_some_and(|plan| plan.names.is_empty()) {
+                self.done.detached += 1;
+                return self.set_aside(at, dir, &found);
+            }
+        }
+        self.done.detached += 1;
         if kind != Kind::Dir && (dead || self.staged.contains_key(&found)) {
             self.done.removed += u64::from(dead);
             return self.tree.unlink(dir, name).map_err(io("removing a name", &found));
@@ -51,26 +85,13 @@ impl<T: Tree> Run<'_, T> {
         Ok(())
     }
 
-    /// Moves something that the log does not know to `lost+found`, under its identity and the name that it had.
-    fn set_aside(&mut self, dir: &ObjId, name: &Bytes, found: &ObjId) -> Result<(), Error> {
-        let lost = self.tree.lost_found();
-        for n in 0u32.. {
-            let mut to = staging_name("found", found).to_vec();
-            if n > 0 {
-                to.extend_from_slice(format!("-{n}").as_bytes());
-            }
-            to.push(b'-');
-            to.extend_from_slice(name);
-            to.truncate(NAME_BYTES_MAX);
-            if self.tree.lookup(&lost, &to).map_err(io("looking into lost+found", found))?.is_none() {
-                self.tree
-                    .rename((dir, name), (&lost, &to))
-                    .map_err(io("moving an unknown object to lost+found", found))?;
-                break;
-            }
-        }
+    /// Moves something that the log does not know there to `lost+found`, under its identity and the name that it had.
+    fn set_aside(&mut self, at: (&ObjId, &Bytes), dir: &ObjId, found: &ObjId) -> Result<(), Error> {
+        let to = self.to_lost_found("found", (dir, at.1), found, at.1)?;
         self.done.foreign += 1;
-        Ok(())
+        let what = "somebody has put another object where the log has one";
+        let done = format!("the log's is there now, the other one is {to}");
+        if self.strict { Ok(()) } else { self.concede(what, found, Some(at), &done) }
     }
 
     /// Puts each wanted entry in place that is not.
@@ -82,12 +103,14 @@ impl<T: Tree> Run<'_, T> {
                 continue;
             }
             let fresh = self.is_fresh(dir);
-            let (logged, dir) = (dir, self.present(dir)?);
+            let logged = dir;
+            // What was to go into a directory that somebody has removed is seen to when staging is emptied.
+            let Some(dir) = self.now.get(dir).map(|now| now.id.clone()) else { continue };
             for (name, want) in wanted() {
                 if fresh && self.is_placed(want, logged, name) {
                     continue;
                 }
-                let obj = self.present(want)?;
+                let Some(obj) = self.now.get(want).map(|now| now.id.clone()) else { continue };
                 let found = match fresh {
                     true => None,
                     false => self.tree.lookup(&dir, name).map_err(io("looking a name up", &dir))?,
@@ -95,9 +118,9 @@ impl<T: Tree> Run<'_, T> {
                 match found {
                     Some((found, _)) if found == obj => continue,
                     Some((found, _)) => return Err(surprise("a name is taken again", &found, Some(name))),
-                    None => self.attach_one(&dir, name, want, &obj)?,
+                    None if self.attach_one((logged, name), &dir, want, &obj)? => self.done.attached += 1,
+                    None => _ = self.conceded.insert((logged.clone(), name.clone())),
                 }
-                self.done.attached += 1;
             }
         }
         Ok(())
@@ -106,15 +129,19 @@ impl<T: Tree> Run<'_, T> {
     /// Looks at every touched entry once more: what is about to be declared recovered is as the log wants it.
     pub(super) fn verify(&mut self) -> Result<(), Error> {
         let fold = self.fold;
-        let now = &self.now;
+        let (now, conceded) = (&self.now, &self.conceded);
         let dirs: Vec<_> = fold
             .entries
             .iter()
             .filter(|(dir, _)| !fold.objects.get(*dir).is_some_and(|plan| plan.dead))
-            .filter_map(|(dir, names)| Some((&now.get(dir)?.id, names)))
+            .filter_map(|(dir, names)| Some((dir, &now.get(dir)?.id, names)))
             .collect();
-        self.tree.spread(&dirs, |tree, (dir, names)| {
+        self.tree.spread(&dirs, |tree, (logged, dir, names)| {
             for (name, want) in *names {
+                let gone = want.as_ref().is_some_and(|want| !now.contains_key(want));
+                if gone || !conceded.is_empty() && conceded.contains(&((*logged).clone(), name.clone())) {
+                    continue;
+                }
                 let want = want.as_ref().map(|want| present(now, want)).transpose()?;
                 let right = match &want {
                     Some(obj) => tree.names(dir, name, obj),
@@ -132,29 +159,47 @@ impl<T: Tree> Run<'_, T> {
 
     /// True if this run has made an object at this entry.
     fn is_placed(&self, obj: &ObjId, dir: &ObjId, name: &Bytes) -> bool {
-        let placed = self.now.get(obj).is_some_and(|now| now.how == How::Placed);
+        let placed = self.now.get(obj).is_some_and(|now| now.came == Came::Placed);
         let first = || self.fold.objects.get(obj).and_then(|plan| plan.names.first());
         placed && first().is_some_and(|(first_dir, first_name)| first_dir == dir && first_name == name)
     }
 
-    fn attach_one(&mut self, dir: &ObjId, name: &Bytes, want: &ObjId, obj: &ObjId) -> Result<(), Error> {
+    /// Gives an object a name; false if that cannot be, since somebody has moved things.
+    fn attach_one(
+        &mut self,
+        at: (&ObjId, &Bytes),
+        dir: &ObjId,
+        want: &ObjId,
+        obj: &ObjId,
+    ) -> Result<bool, Error> {
+        let name = at.1;
         let staged = self.staged.get_mut(obj).and_then(Vec::pop);
-        if self.staged.get(obj).is_some_and(Vec::is_empty) {
-            self.staged.remove(obj);
-        }
         if let Some(staged) = staged {
             let stage = self.tree.stage();
-            return self
-                .tree
-                .rename((&stage, &staged), (dir, name))
-                .map_err(io("moving a name into place", want));
+            match self.tree.rename((&stage, &staged), (dir, name)) {
+                Ok(()) => {
+                    if self.staged.get(obj).is_some_and(Vec::is_empty) {
+                        self.staged.remove(obj);
+                    }
+                    return Ok(true);
+                }
+                // The directory is below the one that should go into it.
+                Err(e) if e.kind() == ErrorKind::InvalidInput && !self.strict => {
+                    self.staged.entry(obj.clone()).or_default().push(staged);
+                    return Ok(false);
+                }
+                Err(e) => return Err(io("moving a name into place", want)(e)),
+            }
         }
         let meta =
             self.probe(obj)?.ok_or_else(|| surprise("an object has gone meanwhile", want, Some(name)))?;
         if meta.kind == Kind::Dir {
-            return Err(surprise("a directory is at a place that the log does not know", want, Some(name)));
+            let what = "a directory is at a place that the log does not know";
+            self.concede(what, want, Some(at), "it stays where somebody has moved it")?;
+            return Ok(false);
         }
-        self.tree.link(obj, dir, name).map_err(io("adding a name", want))
+        self.tree.link(obj, dir, name).map_err(io("adding a name", want))?;
+        Ok(true)
     }
 
     /// Removes what is left in staging: dead objects, and second names of live ones.
@@ -173,22 +218,24 @@ impl<T: Tree> Run<'_, T> {
     fn empty_dead(&mut self, dir: &ObjId) -> Result<(), Error> {
         for name in self.tree.list(dir).map_err(io("listing a directory", dir))? {
             if let Some((found, _)) = self.tree.lookup(dir, &name).map_err(io("looking a name up", dir))? {
-                self.set_aside(dir, &name, &found)?;
+                self.set_aside((dir, &name), dir, &found)?;
             }
         }
         Ok(())
     }
 
     fn drop_staged(&mut self, stage: &ObjId, found: &ObjId, name: &Bytes) -> Result<(), Error> {
-        let Some(logged) = self.logged(found).cloned() else { return self.set_aside(stage, name, found) };
+        let Some(logged) = self.logged(found).cloned() else {
+            return self.set_aside((stage, name), stage, found);
+        };
         let meta = self
             .probe(found)?
             .ok_or_else(|| surprise("an object has gone meanwhile", &logged, Some(name)))?;
         let dead = self.fold.objects.get(&logged).is_some_and(|p| p.dead);
+        if !dead && (meta.kind == Kind::Dir || meta.nlink < 2) {
+            return self.keep_beside(stage, &logged, found, name);
+        }
         if meta.kind == Kind::Dir {
-            if !dead {
-                return Err(surprise("a directory that must live has no name", &logged, Some(name)));
-            }
             if !self.tree.rmdir(stage, name).map_err(io("removing a directory", &logged))? {
                 self.empty_dead(found)?;
                 if !self.tree.rmdir(stage, name).map_err(io("removing a directory", &logged))? {
@@ -200,12 +247,28 @@ impl<T: Tree> Run<'_, T> {
                 }
             }
         } else {
-            if !dead && meta.nlink < 2 {
-                return Err(surprise("an object that must live has no other name", &logged, Some(name)));
-            }
             self.tree.unlink(stage, name).map_err(io("removing a name from staging", &logged))?;
         }
         self.done.removed += u64::from(dead);
         Ok(())
+    }
+
+    /// Something that must live has no place, since somebody has removed or moved the directory that it belongs to.
+    fn keep_beside(
+        &mut self,
+        stage: &ObjId,
+        logged: &ObjId,
+        found: &ObjId,
+        name: &Bytes,
+    ) -> Result<(), Error> {
+        let place = self.fold.objects.get(logged).and_then(|plan| plan.names.first().or(plan.place.as_ref()));
+        let at = place.map(|(dir, name)| (dir, name));
+        let what = "the place of an object that must live is gone";
+        if self.strict {
+            return Err(surprise(what, logged, at.map(|(_, name)| name)));
+        }
+        let called = at.map_or(Bytes::new(), |(_, name)| name.clone());
+        let to = self.to_lost_found("orphan", (stage, name), found, &called)?;
+        self.concede(what, logged, at, &format!("it is {to} now"))
     }
 }

@@ -37,6 +37,8 @@ pub trait Tree {
     fn probe(&mut self, obj: &ObjId) -> Result<Option<Meta>>;
     /// What an entry names. `None` if nothing.
     fn lookup(&mut self, dir: &ObjId, name: &[u8]) -> Result<Option<(ObjId, Kind)>>;
+    /// Where a directory is, from the volume's root on; of the root itself it is empty. `None` if `dir` is no live directory.
+    fn path(&mut self, dir: &ObjId) -> Result<Option<String>>;
     /// True if an entry names `obj`, which lives.
     fn names(&mut self, dir: &ObjId, name: &[u8], obj: &ObjId) -> Result<bool> {
         Ok(self.lookup(dir, name)?.is_some_and(|(found, _)| found == *obj))

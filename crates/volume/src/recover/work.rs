@@ -54,9 +54,12 @@ impl Work<'_> {
             return Ok(());
         }
         let meta = self.look(object)?;
+        // On a disk that has them for certain they are as somebody has set them since.
+        let dressed = plan.dressed && object.made.is_none();
         // Whether anything was set, and whether that may have changed the mode.
         let (mut set, mut changed) = (false, false);
         if let Some(Owned { uid, gid, .. }) = plan.owned
+            && !dressed
             && (meta.owned.uid, meta.owned.gid) != (uid, gid)
         {
             self.tree.chown(now, uid, gid).map_err(io("setting the owner", id))?;
@@ -71,6 +74,7 @@ impl Work<'_> {
             }
         }
         if let Some(Owned { mode, .. }) = plan.owned
+            && !dressed
             && meta.kind != Kind::Symlink
             && (changed || meta.owned.mode != mode)
         {

@@ -11,13 +11,14 @@ use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, RenameFlags, XattrFlags}
 use super::fused::Fused;
 use super::history::{Server, XATTRS};
 use super::model::{Change, Inode, LOST, Model, ROOT, Rng, STAGE, State, Step, blank, number, object_id};
-use super::{Want, env};
+use super::{Fault, Want, certain, ends, env};
 use crate::fold::Fold;
 use crate::kernel::{self, OwnedFd};
 use crate::marker::Marker;
+use crate::objmap::ObjMap;
 use crate::record::{Birth, Fact, Kind, ObjId, Owned, Record, Timestamp};
 use crate::recover::tree::Tree;
-use crate::recover::{Counts, Disk, Error, disk, reconcile};
+use crate::recover::{Counts, Disk, Error, How, disk, reconcile};
 use crate::remap::Remap;
 
 /// More than one, so that what recovery spreads is in no order; a run that is to be stopped at a chosen call has one.
@@ -320,19 +321,31 @@ fn read_back(v: &Volume, names: &mut Names) -> std::io::Result<Model> {
 }
 
 /// Stops and recovers until recovery comes to its end.
-fn recover(image: &mut Image, rng: &mut Rng, records: &[Record]) -> Result<(Volume, Counts, bool), String> {
+fn recover(
+    image: &mut Image,
+    rng: &mut Rng,
+    records: &[Record],
+    ends: &[usize],
+) -> Result<(Volume, Counts, bool), String> {
     let mut cuts = rng.below(3);
     loop {
         let mut v = Volume::open(image);
         let marker = v.marker.last();
-        let fold = Fold::new(records.iter().map(|r| r.encode().expect("a record in range")));
-        let fold = fold.map_err(|e| e.to_string())?;
+        let certain = certain(records, ends, marker);
+        let fold = Fold::resolved_of(records.iter().cloned(), certain);
+        let fold = fold.and_then(Fold::unanimous).map_err(|e| e.to_string())?;
         let mut disk = Disk::new(&v.root, &v.state, &mut v.remap, THREADS).map_err(|e| e.to_string())?;
         disk.prepare(&fold).map_err(|e| e.to_string())?;
         let left = (cuts > 0).then(|| rng.below(records.len() * 3 + 2));
         let result = match left {
-            Some(left) => reconcile(&mut Fused { tree: &mut disk, left: Some(left) }, &fold, marker),
-            None => reconcile(&mut disk, &fold, marker),
+            Some(left) => reconcile(
+                &mut Fused { tree: &mut disk, left: Some(left) },
+                &fold,
+                marker,
+                How::default(),
+                &ObjMap::default,
+            ),
+            None => reconcile(&mut disk, &fold, marker, How::default(), &ObjMap::default),
         };
         match result {
             Ok(r) => {
@@ -394,7 +407,8 @@ fn lives(kernel: Kernel, count: u64) {
         drop(v);
         image.power_off();
         image.power_on();
-        let (recovered, done, ahead) = match recover(&mut image, &mut s.rng, &records) {
+        let ends = ends(&s, flushed, Fault::None);
+        let (recovered, done, ahead) = match recover(&mut image, &mut s.rng, &records, &ends) {
             Ok(r) => r,
             Err(e) => fail(e),
         };
@@ -496,7 +510,8 @@ fn rows_of_what_is_gone_are_dropped() {
     ];
     let record = Record { seq: 1, facts }.encode().expect("a record in range");
     let mut disk = Disk::new(&v.root, &v.state, &mut v.remap, THREADS).expect("disk");
-    let r = crate::recover::run(&mut disk, vec![record], 0).expect("recovered");
+    let r = crate::recover::run(&mut disk, vec![record], &[1], 0, How::default(), &ObjMap::default)
+        .expect("recovered");
     assert_eq!((r.done.detached, r.done.removed), (1, 1));
     let saved = Remap::load(&v.state).expect("remap table").unwrap_or_default();
     assert_eq!((saved.inward(&ids[0]), saved.inward(&ids[2])), (None, Some(&ids[3])));

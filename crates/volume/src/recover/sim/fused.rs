@@ -34,6 +34,9 @@ impl<T: Tree> Tree for Fused<'_, T> {
     fn lookup(&mut self, dir: &ObjId, name: &[u8]) -> Result<Option<(ObjId, Kind)>> {
         self.tree.lookup(dir, name)
     }
+    fn path(&mut self, dir: &ObjId) -> Result<Option<String>> {
+        self.tree.path(dir)
+    }
     fn list(&mut self, dir: &ObjId) -> Result<Vec<Bytes>> {
         self.tree.list(dir)
     }

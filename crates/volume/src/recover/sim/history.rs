@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
+use super::admin::Touched;
 use super::model::{ACL, Change, Inode, LOST, Model, ROOT, Rng, STAGE, State, number};
 use crate::acl::Acl;
 use crate::record::{Birth, Fact, Kind, ObjId, Record, Timestamp};
@@ -46,6 +47,10 @@ pub(super) struct Server {
     dirty: BTreeMap<ObjId, Vec<(usize, usize)>>,
     dead: Vec<ObjId>,
     seq: u64,
+    /// What an administrator has touched.
+    pub(super) touched: Touched,
+    /// There is one.
+    pub(super) stranger_at_work: bool,
     /// Large copies are not flushed (a deliberate fault).
     pub(super) copy_unflushed: bool,
     /// Large copies are flushed, but nothing is said of them (a deliberate fault).
@@ -73,6 +78,8 @@ impl Server {
             dirty: BTreeMap::new(),
             dead: Vec::new(),
             seq: 0,
+            touched: Touched::default(),
+            stranger_at_work: false,
             copy_unflushed: false,
             copy_unsaid: false,
         }
@@ -89,6 +96,7 @@ impl Server {
         self.cuts.clear();
         self.dirty.clear();
         self.dead.clear();
+        self.touched = Touched::default();
         let files = self.model.live.inodes.values().filter(|i| i.kind == Kind::File);
         self.contents = files.map(|i| (i.id.clone(), i.data.clone())).collect();
     }
@@ -144,19 +152,19 @@ impl Server {
         self.model.live.get(ino).id.clone()
     }
 
-    fn any(&mut self, want: impl Fn(&Inode) -> bool) -> Option<u64> {
+    pub(super) fn any(&mut self, want: impl Fn(&Inode) -> bool) -> Option<u64> {
         let live = self.model.live.inodes.iter();
         let found: Vec<u64> =
             live.filter(|(n, i)| **n != STAGE && **n != LOST && want(i)).map(|(n, _)| *n).collect();
         self.rng.pick(&found).copied()
     }
 
-    fn dir(&mut self) -> u64 {
+    pub(super) fn dir(&mut self) -> u64 {
         self.any(|i| i.kind == Kind::Dir).unwrap_or(ROOT)
     }
 
     /// Some name of some object: (directory, name, object).
-    fn entry(&mut self, want: impl Fn(&Inode) -> bool) -> Option<(u64, Bytes, u64)> {
+    pub(super) fn entry(&mut self, want: impl Fn(&Inode) -> bool) -> Option<(u64, Bytes, u64)> {
         let live = &self.model.live;
         let mut all = Vec::new();
         for (dir, d) in live.inodes.iter().filter(|(n, _)| **n != STAGE && **n != LOST) {
@@ -549,7 +557,7 @@ impl Server {
     }
 }
 
-fn below(s: &State, mut dir: u64, top: u64) -> bool {
+pub(super) fn below(s: &State, mut dir: u64, top: u64) -> bool {
     while dir != top {
         if dir == ROOT {
             return false;

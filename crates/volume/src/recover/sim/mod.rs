@@ -4,6 +4,7 @@
 //! A failing seed is printed and can be run alone: `LANDFAST_SEED=n cargo test -p landfast-volume sim`.
 //! `LANDFAST_HISTORIES=n` runs more.
 
+mod admin;
 mod filesystems;
 mod fused;
 mod history;
@@ -16,10 +17,11 @@ use std::time::Instant;
 use bytes::Bytes;
 
 use super::tree::Tree;
-use super::{Counts, Error, Recovered, Run, reconcile};
+use super::{Counts, Error, How, Recovered, Run, reconcile};
 #[cfg(debug_assertions)]
 use crate::faults;
-use crate::fold::Fold;
+use crate::fold::{self, Fold};
+use crate::objmap::ObjMap;
 use crate::record::{Fact, Kind, ObjId, Record};
 use history::{Loose, Server, outward};
 use model::{Inode, LOST, Model, ROOT, STAGE, State};
@@ -79,11 +81,20 @@ struct Tally {
     records: u64,
     crashes: u64,
     ahead: u64,
+    /// Records whose metadata was on the disk for certain.
+    certain: u64,
+    /// Lines about what an administrator has changed.
+    local: u64,
     done: Counts,
 }
 
 /// One history: up to three lives, each ended by a power cut and a recovery that up to three more cut short.
 fn history(seed: u64, fault: Fault, tally: &mut Tally) -> Result<(), String> {
+    history_with(seed, fault, tally, false)
+}
+
+/// The same, with an administrator or without.
+fn history_with(seed: u64, fault: Fault, tally: &mut Tally, administrator: bool) -> Result<(), String> {
     let mut s = Server::new(seed);
     s.model.volatile_rows = fault == Fault::NoBarrier;
     s.model.numbers_only = fault == Fault::NumbersOnly;
@@ -96,7 +107,11 @@ fn history(seed: u64, fault: Fault, tally: &mut Tally) -> Result<(), String> {
         let batches = [4, 12, 40][s.rng.below(3)];
         for _ in 0..1 + s.rng.below(batches) {
             s.batch();
+            if administrator && s.rng.chance(10) {
+                s.administrator();
+            }
         }
+        s.stranger_at_work = administrator;
         last_seq = life_ends(&mut s, fault, tally)?;
     }
     tally.histories += 1;
@@ -112,7 +127,7 @@ fn life_ends(s: &mut Server, fault: Fault, tally: &mut Tally) -> Result<u64, Str
     };
     let logged_end = flushed.checked_sub(1).map_or(0, |last| s.batches[last].end);
     let survivors = s.model.survivors();
-    let want = Want::of(s, flushed, logged_end.max(survivors));
+    let mut want = Want::of(s, flushed, logged_end.max(survivors));
     let mut records: Vec<Record> =
         s.batches[s.log_start..flushed].iter().flat_map(|b| b.records.iter().cloned()).collect();
     match fault {
@@ -140,26 +155,87 @@ fn life_ends(s: &mut Server, fault: Fault, tally: &mut Tally) -> Result<u64, Str
     tally.records += records.len() as u64;
     tally.crashes += 1;
     s.model.crash(survivors);
-    let last_seq = recover(s, &records, fault, tally)?;
-    want.check(&s.model)?;
+    let ends = ends(s, flushed, fault);
+    if !s.stranger_at_work {
+        let last_seq = recover(s, &records, &ends, fault, tally)?;
+        want.check(&s.model)?;
+        return Ok(last_seq);
+    }
+    s.touched.removed.clear();
+    while s.rng.chance(60) {
+        s.administrator();
+    }
+    s.model.flush();
+    want.touched = s.touched.clone();
+    let certain = certain(&records, &ends, s.model.live.marker);
+    let fold = Fold::resolved_of(records.iter().cloned(), certain).map_err(|e| e.to_string())?;
+    // What a client has removed since is not his any more.
+    let his = admin::his(s, |id| fold.objects.get(id).is_some_and(|plan| plan.dead));
+    let last_seq = recover(s, &records, &ends, fault, tally)?;
+    want.check_beside(&s.model, &his)?;
+    let again = |id: &&ObjId| {
+        let gone = fold.objects.get(*id).is_some_and(|plan| plan.must_be_there);
+        gone && s.model.live.inodes.values().any(|i| outward(&s.model, &i.id).0 == **id)
+    };
+    if let Some(id) = s.touched.removed.iter().find(again) {
+        return Err(format!("{id}, which the administrator has removed, is there again"));
+    }
+    admin::clear_lost_found(s);
     Ok(last_seq)
 }
 
-fn recover(s: &mut Server, records: &[Record], fault: Fault, tally: &mut Tally) -> Result<u64, String> {
+/// For each batch in the log, how many records there are up to its end.
+fn ends(s: &Server, flushed: usize, fault: Fault) -> Vec<usize> {
+    let mut end = 0;
+    let counted = |r: &&Record| fault != Fault::NoEmptyRecords || !r.facts.is_empty();
+    let batches = s.batches[s.log_start..flushed].iter();
+    let ends = batches.map(|b| {
+        end += b.records.iter().filter(counted).count();
+        end
+    });
+    ends.collect()
+}
+
+/// How many records are on the disk for certain.
+fn certain(records: &[Record], ends: &[usize], marker: u64) -> usize {
+    let bytes: Vec<Vec<u8>> = records
+        .iter()
+        .map(|r| Record { seq: r.seq, facts: Vec::new() }.encode().expect("a record in range"))
+        .collect();
+    fold::certain(&bytes, ends, marker)
+}
+
+fn recover(
+    s: &mut Server,
+    records: &[Record],
+    ends: &[usize],
+    fault: Fault,
+    tally: &mut Tally,
+) -> Result<u64, String> {
     let mut cuts_left = s.rng.below(4);
     let mut again = s.rng.chance(30);
     let facts: usize = records.iter().map(|r| r.facts.len()).sum();
     loop {
+        let marker = if fault == Fault::NoMarker { 0 } else { s.model.live.marker };
+        let certain = certain(records, ends, marker);
+        tally.certain += certain as u64;
         let fold = if s.rng.chance(10) {
-            Fold::new(records.iter().map(|r| r.encode().expect("a record in range")))
+            Fold::resolved(records.iter().map(|r| r.encode().expect("a record in range")), certain)
         } else {
-            Fold::of(records.iter().cloned())
+            Fold::resolved_of(records.iter().cloned(), certain)
+        };
+        let fold = match s.stranger_at_work {
+            true => fold,
+            false => fold.and_then(Fold::unanimous),
         };
         let fold = fold.map_err(|e| e.to_string())?;
         s.model.fuse = (cuts_left > 0).then(|| s.rng.below(2 + facts));
-        let marker = if fault == Fault::NoMarker { 0 } else { s.model.live.marker };
         match faulty(&mut s.model, fold, marker, fault) {
             Ok(r) => {
+                tally.local += r.local.len() as u64;
+                if !s.stranger_at_work && !r.local.is_empty() && fault == Fault::None {
+                    return Err(format!("nobody has changed anything, but it says {:?}", r.local));
+                }
                 tally.ahead += u64::from(r.ahead);
                 tally.done.add(r.done);
                 s.model.fuse = None;
@@ -214,12 +290,12 @@ fn faulty(model: &mut Model, mut fold: Fold, marker: u64, fault: Fault) -> Resul
         Fault::AttachFirst => |r| r.attach().and_then(|()| r.detach()).and_then(|()| r.empty_stage()),
         Fault::DropStageFirst => |r| r.detach().and_then(|()| r.empty_stage()).and_then(|()| r.attach()),
         Fault::TimesFirst => |r| r.detach().and_then(|()| r.attach()).and_then(|()| r.empty_stage()),
-        _ => return reconcile(model, &fold, marker),
+        _ => return reconcile(model, &fold, marker, How::default(), &ObjMap::default),
     };
     if ahead || fold.is_empty() {
-        return reconcile(model, &fold, marker);
+        return reconcile(model, &fold, marker, How::default(), &ObjMap::default);
     }
-    let mut run = Run::new(model, &fold);
+    let mut run = Run::new(model, &fold, false, &ObjMap::default);
     run.find_staged()?;
     run.materialise()?;
     if fault == Fault::TimesFirst {
@@ -252,6 +328,7 @@ struct Want {
     cut: Vec<ObjId>,
     seen: Seen,
     before: State,
+    touched: admin::Touched,
 }
 
 impl Want {
@@ -272,6 +349,7 @@ impl Want {
             cut: s.cuts.iter().filter(|c| c.batch >= flushed).map(|c| c.obj.clone()).collect(),
             seen: Seen::of(&s.model, &s.model.after(s.model.changes.len())),
             before: s.model.after(0),
+            touched: admin::Touched::default(),
         }
     }
 
@@ -305,7 +383,7 @@ impl Want {
         for (name, ino) in &want.entries {
             let path = format!("{path}/{}", String::from_utf8_lossy(name));
             let (want_ino, got_ino) = (*ino, got.entries[name]);
-            self.object(model, want_ino, got_ino, &path)?;
+            self.object(model, want_ino, got_ino, &path, true)?;
             if done.insert(got_ino) {
                 let id = &model.live.get(got_ino).id;
                 if !fileids.insert(model.remap.fileid(id, got_ino)) {
@@ -319,7 +397,8 @@ impl Want {
         Ok(())
     }
 
-    fn object(&self, model: &Model, want: u64, got: u64, path: &str) -> Result<(), String> {
+    /// `links`: nobody else has changed where it is.
+    fn object(&self, model: &Model, want: u64, got: u64, path: &str, links: bool) -> Result<(), String> {
         let (want, got) = (self.state.get(want), model.live.get(got));
         if let Some(seen) = self.seen.0.get(&want.id) {
             let now = outward(model, &got.id);
@@ -330,15 +409,18 @@ impl Want {
         if want.kind != got.kind {
             return Err(format!("{path} is a {:?}, not a {:?}", got.kind, want.kind));
         }
+        if self.touched.changed.contains(&want.id) {
+            return Ok(());
+        }
         let loose: Vec<&Loose> = self.loose.iter().filter(|l| l.obj == want.id).collect();
         let (mut a, mut b) = (want.owned, got.owned);
-        if !loose.is_empty() {
+        if !loose.is_empty() || self.touched.dirs.contains(&want.id) {
             (a.mtime, b.mtime) = Default::default();
         }
         if a != b {
             return Err(format!("{path} has {b:?}, not {a:?}"));
         }
-        if want.kind != Kind::Dir && want.nlink != got.nlink {
+        if links && want.kind != Kind::Dir && want.nlink != got.nlink {
             return Err(format!("{path} has {} links, not {}", got.nlink, want.nlink));
         }
         if (want.rdev, &want.target, &want.xattrs) != (got.rdev, &got.target, &got.xattrs) {
@@ -405,7 +487,7 @@ fn what_was_acknowledged_is_there_and_what_was_not_is_whole_or_not_at_all() {
     // The histories are of no use if they do not come by what they are for.
     let d = tally.done;
     assert!(d.made > 0 && d.detached > 0 && d.attached > 0 && d.removed > 0 && d.contents > 0 && d.attrs > 0);
-    assert!(tally.ahead > 0 && d.holes > 0);
+    assert!(tally.ahead > 0 && tally.certain > 0 && d.holes > 0);
     assert_eq!(d.foreign, 0);
     #[cfg(debug_assertions)]
     for (point, _) in faults::POINTS.iter().filter(|(name, _)| name.starts_with("recovery.")) {

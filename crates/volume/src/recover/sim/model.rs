@@ -520,6 +520,23 @@ impl Tree for Model {
         }))
     }
 
+    fn path(&mut self, dir: &ObjId) -> Result<Option<String>> {
+        let Some(mut ino) = self.ino(dir).filter(|ino| self.live.get(*ino).kind == Kind::Dir) else {
+            return Ok(None);
+        };
+        let mut parts = Vec::new();
+        while ino != ROOT {
+            let parent = self.live.get(ino).parent;
+            let entries = self.live.inodes.get(&parent).into_iter().flat_map(|p| &p.entries);
+            let name = entries.filter(|(_, n)| **n == ino).map(|(name, _)| name).next();
+            let Some(name) = name else { return Ok(None) };
+            parts.push(String::from_utf8_lossy(name).into_owned());
+            ino = parent;
+        }
+        parts.reverse();
+        Ok(Some(parts.join("/")))
+    }
+
     fn list(&mut self, dir: &ObjId) -> Result<Vec<Bytes>> {
         let dir = self.need(dir)?;
         Ok(self.live.get(dir).entries.keys().cloned().collect())

@@ -10,9 +10,10 @@ use bytes::Bytes;
 
 use super::filesystems::Volume;
 use super::filesystems::image::{Image, Kernel};
+use crate::objmap::ObjMap;
 use crate::record::{Birth, Fact, KernelHandle, Kind, ObjId, Owned, Record, Timestamp};
 use crate::recover::tree::Tree;
-use crate::recover::{Disk, Error, disk, run};
+use crate::recover::{Disk, Error, How, disk, run};
 
 const DIRS: u32 = 12;
 /// More than one portion of the work in each directory.
@@ -101,7 +102,9 @@ fn several_threads_make_what_one_makes() {
             let mut v = Volume::open(&image);
             let root = disk::identity(&v.root).expect("identity");
             let mut disk = Disk::new(&v.root, &v.state, &mut v.remap, threads).expect("disk");
-            let done = run(&mut disk, records(&root), 0).expect("recovered").done;
+            let done = run(&mut disk, records(&root), &[], 0, How::default(), &ObjMap::default)
+                .expect("recovered")
+                .done;
             let top = image.path().join("export");
             let mut lines = BTreeSet::new();
             tree(&top, &top, &mut lines);
@@ -148,7 +151,7 @@ fn the_first_error_ends_it_and_results_are_in_order() {
         asked.fetch_add(1, Ordering::Relaxed);
         match n {
             0..10 => Ok(()),
-            _ => Err(Error::Surprise { what: "as wished", obj: tree.stage(), name: None }),
+            _ => Err(Error::Surprise { what: "as wished", obj: tree.stage(), path: None, name: None }),
         }
     });
     assert!(matches!(failed, Err(Error::Surprise { what: "as wished", .. })));
