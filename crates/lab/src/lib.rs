@@ -39,6 +39,7 @@ pub mod memory_disk;
 pub mod mounts;
 pub mod namespace;
 pub mod net;
+pub mod pairs;
 pub mod peercut;
 pub mod peers;
 pub mod place;
