@@ -601,6 +601,9 @@ pub struct LabVerifyArgs {
     /// What they do, as FIRST:SECOND [default: everything that has a name in common]
     #[arg(long, value_name = "FIRST:SECOND,...", value_delimiter = ',')]
     pub meet: Vec<landfast_verify::rounds::Meeting>,
+    /// What is written UNSTABLE cannot be written back before its COMMIT: the disk fails, somebody else is told
+    #[arg(long, conflicts_with = "pairs")]
+    pub writeback_fails: bool,
     /// How long a flush of the data disk takes
     #[arg(long, value_name = "DURATION", default_value = "0ms", value_parser = units::duration)]
     pub flush: Duration,

@@ -31,6 +31,7 @@ pub fn run(args: &LabVerifyArgs) -> Exit {
             kinds: args.kinds.clone(),
             pairs: args.pairs,
             meetings: args.meet.clone(),
+            writeback_fails: args.writeback_fails,
             latency: Latency { data_flush: args.flush, log_flush: args.log_flush },
             binary: args.binary.clone(),
             seed: args.seed,

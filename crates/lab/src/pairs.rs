@@ -15,6 +15,8 @@ use std::time::Instant;
 #[derive(Debug, Default)]
 struct Now {
     acknowledged: u64,
+    /// Late COMMITs that were announced.
+    late: u64,
     /// Pairs of which only the second has been answered.
     alone: u32,
     ended: bool,
@@ -46,6 +48,7 @@ impl Work {
                 let (now, changed) = &*theirs;
                 match event {
                     Event::Acknowledged(n) => now.lock().acknowledged = n,
+                    Event::Late => now.lock().late += 1,
                     Event::Alone(n) => now.lock().alone = n,
                 }
                 changed.notify_all();
@@ -58,16 +61,32 @@ impl Work {
         Ok(Work { thread, now, stop })
     }
 
-    /// Waits for so many acknowledgements.
+    /// Waits for the announcement of so many late COMMITs in all, or for the end; how many operations are acknowledged then.
     ///
     /// # Errors
-    /// It has ended, or gets nowhere.
+    /// It gets nowhere.
+    pub fn wait_for_late(&self, count: u64) -> Result<u64> {
+        let until = Instant::now() + PEERCUT_PATIENCE;
+        let (now, changed) = &*self.now;
+        let mut now = now.lock();
+        while now.late < count && !now.ended {
+            if changed.wait_until(&mut now, until).timed_out() {
+                return Err(failed(format!("{} late COMMITs and no more", now.late)));
+            }
+        }
+        Ok(now.acknowledged)
+    }
+
+    /// Waits for so many acknowledgements, or for the end, of which [`Work::end`] tells.
+    ///
+    /// # Errors
+    /// It gets nowhere.
     pub fn wait_for_acks(&self, count: u64) -> Result<()> {
         let until = Instant::now() + PEERCUT_PATIENCE;
         let (now, changed) = &*self.now;
         let mut now = now.lock();
-        while now.acknowledged < count {
-            if now.ended || changed.wait_until(&mut now, until).timed_out() {
+        while now.acknowledged < count && !now.ended {
+            if changed.wait_until(&mut now, until).timed_out() {
                 return Err(failed(format!("{} acknowledgements and no more", now.acknowledged)));
             }
         }

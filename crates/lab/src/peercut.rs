@@ -14,6 +14,7 @@ use crate::peers::ganesha::{self, Ganesha};
 use crate::rig::{Latency, Rig, RigOptions};
 use crate::rng::Rng;
 use crate::served::{Durability, ServeOptions, Served};
+use landfast_verify::limits::LATE_FILES;
 use landfast_verify::op::Kind;
 use landfast_verify::report::{Report, Verifier};
 use landfast_verify::rounds::{Deed, Meeting};
@@ -68,6 +69,8 @@ pub struct Options {
     pub pairs: u32,
     /// What they do; empty is all.
     pub meetings: Vec<Meeting>,
+    /// What is written UNSTABLE cannot be written back before its COMMIT.
+    pub writeback_fails: bool,
     /// How long the disks take to flush.
     pub latency: Latency,
     /// Another `landfast` as the server than this one.
@@ -94,7 +97,8 @@ impl Options {
             if self.mount_options.is_empty() { String::new() } else { format!(" {}", self.mount_options) };
         let kinds = if self.kinds.is_empty() { "" } else { ", some kinds only" };
         let pairs = if self.pairs == 0 { "" } else { ", pairs" };
-        let kinds = format!("{kinds}{pairs}");
+        let writeback = if self.writeback_fails { ", write-back fails" } else { "" };
+        let kinds = format!("{kinds}{pairs}{writeback}");
         match (self.server, self.durability) {
             (Server::Ganesha, _) => format!("nfs-ganesha, {}{options}{kinds}", self.fs),
             (Server::Landfast, Durability::Log) => format!("Landfast, {}{options}{kinds}", self.fs),
@@ -117,6 +121,7 @@ impl Options {
             kinds: Vec::new(),
             pairs: 0,
             meetings: Vec::new(),
+            writeback_fails: false,
             latency: Latency::default(),
             binary: None,
             seed,
@@ -334,13 +339,13 @@ fn cut(rig: &mut Rig, options: &Options, rng: &mut Rng, n: u32, version: &str) -
     let (acks, micros) =
         (rng.below(PEERCUT_ACKS) + 1, u64::try_from(PEERCUT_WITHIN.as_micros()).unwrap_or(u64::MAX));
     let then = Duration::from_micros(rng.below(micros));
-    let mut power_goes = |server: Running| {
+    let power_goes = |rig: &mut Rig, server: Running| {
         server.freeze();
         rig.cut()?;
         server.kill();
         rig.set_latency(Latency::default())
     };
-    if options.pairs > 0 {
+    if options.pairs > 0 || options.writeback_fails {
         let work = pairs::Work::start(
             &url(&server),
             landfast_verify::write::Options {
@@ -350,11 +355,24 @@ fn cut(rig: &mut Rig, options: &Options, rng: &mut Rng, n: u32, version: &str) -
                 ..pairs::options(&journal, options.clients, rng.next_u64())
             },
         )?;
-        work.wait_for_acks(acks)?;
-        work.wait_for_alone(options.pairs);
-        power_goes(server)?;
+        if options.writeback_fails {
+            work.wait_for_late(1)?;
+            // Everything gets a place on the disk; what comes now is written over it.
+            crate::mounts::syncfs(&rig.export())?;
+            let acknowledged = work.wait_for_late(2)?;
+            let failed = crate::writeback::fails(rig)?;
+            if failed == 0 {
+                return Err(Error::Unable("no write-back could be made to fail".into()));
+            }
+            work.wait_for_acks(acknowledged + LATE_FILES as u64)?;
+        } else {
+            work.wait_for_acks(acks)?;
+            work.wait_for_alone(options.pairs);
+        }
+        power_goes(rig, server)?;
         let done = work.end()?;
-        if done.end == landfast_verify::write::End::Refused {
+        // A server that knows of its failing disk may well refuse to go on.
+        if done.end == landfast_verify::write::End::Refused && !options.writeback_fails {
             return Err(Error::Child { role: "verify write", what: done.why.unwrap_or_default() });
         }
     } else {
@@ -362,7 +380,7 @@ fn cut(rig: &mut Rig, options: &Options, rng: &mut Rng, n: u32, version: &str) -
         let mut writer = Child::start("verify write", write, Output::Keep)?;
         wait_for_acks(&mut writer, &journal, acks)?;
         std::thread::sleep(then);
-        power_goes(server)?;
+        power_goes(rig, server)?;
         let (status, printed) = writer.finish(PEERCUT_PATIENCE);
         if status.and_then(|s| s.code()) != Some(1) {
             let what = format!("ended with {status:?} when the power was cut: {} {printed}", writer.words());
@@ -372,7 +390,7 @@ fn cut(rig: &mut Rig, options: &Options, rng: &mut Rng, n: u32, version: &str) -
     // No machine is back within the second; a server may rely on that (write verifiers are often times).
     std::thread::sleep(PEERCUT_BOOT);
     rig.power_on()?;
-    rig.mount()?;
+    rig.mount_or_repair()?;
     let server = serve(rig, options)?;
     let check = words("check", url(&server), &["--wait", "60"]);
     let mut checker = Child::start("verify check", check, Output::Keep)?;

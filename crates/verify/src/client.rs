@@ -36,6 +36,8 @@ pub struct Made {
     pub fileid: u64,
     /// The mode was set with it.
     pub mode_set: bool,
+    /// The reply did not say what was made: what was at its name a moment later is told.
+    pub looked_up: bool,
 }
 
 /// What a WRITE did.

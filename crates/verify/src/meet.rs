@@ -4,7 +4,7 @@
 //! told to send its own: a little later, so that the server has probably executed the first and not yet answered it. Which of
 //! the two the server executed first does not matter to the judge.
 
-use crate::client::{self, Fh, How, Nfs, Set, patiently};
+use crate::client::{self, Fh, How, Made, Nfs, Set, patiently};
 use crate::error::{Error, Meaning, Result};
 use crate::journal::{Header, Record};
 use crate::limits::{GAPS, ROUNDS_MAX, WRITE_PATIENCE};
@@ -49,10 +49,10 @@ fn known(fh: Option<&Fh>) -> Result<&Fh> {
 fn act(nfs: &mut dyn Nfs, order: &Order, second: bool) -> Result<Reply> {
     let deed = if second { order.meeting.second } else { order.meeting.first };
     let (dir, x, y) = (&order.dir, &order.name(Name::X), &order.name(Name::Y));
-    let mut create = |dir: &Fh, name: &str, how| {
-        let made = patiently(|| nfs.create(dir, name, MODE_MADE, how))?;
-        Ok(Reply { fileid: Some(made.fileid), ..Reply::default() })
-    };
+    // What is at the name after the reply may be the other one's.
+    let told = |m: Made| Reply { fileid: (!m.looked_up).then_some(m.fileid), ..Reply::default() };
+    let mut create =
+        |dir: &Fh, name: &str, how| patiently(|| nfs.create(dir, name, MODE_MADE, how)).map(told);
     let nothing = |()| Reply::default();
     match deed {
         Deed::Create => create(dir, y, How::Guarded),
@@ -60,14 +60,8 @@ fn act(nfs: &mut dyn Nfs, order: &Order, second: bool) -> Result<Reply> {
         Deed::CreateExclusive => create(dir, y, How::Exclusive(verifier(order.tag))),
         Deed::Truncate => create(dir, x, How::Truncated),
         Deed::Fill => create(known(order.d.as_ref())?, &order.name(Name::Inner), How::Guarded),
-        Deed::Mkdir => {
-            let made = patiently(|| nfs.mkdir(dir, y, MODE_MADE))?;
-            Ok(Reply { fileid: Some(made.fileid), ..Reply::default() })
-        }
-        Deed::Symlink => {
-            let made = patiently(|| nfs.symlink(dir, y, "somewhere"))?;
-            Ok(Reply { fileid: Some(made.fileid), ..Reply::default() })
-        }
+        Deed::Mkdir => patiently(|| nfs.mkdir(dir, y, MODE_MADE)).map(told),
+        Deed::Symlink => patiently(|| nfs.symlink(dir, y, "somewhere")).map(told),
         Deed::Remove => patiently(|| nfs.remove(dir, x, false)).map(nothing),
         Deed::Rmdir => patiently(|| nfs.remove(dir, &order.name(Name::D), true)).map(nothing),
         Deed::Rename => patiently(|| nfs.rename(dir, x, dir, y)).map(nothing),

@@ -142,6 +142,19 @@ deeds! {
 }
 
 impl Deed {
+    /// Whether its reply tells of what it made, which may be gone again by then.
+    fn makes(self) -> bool {
+        matches!(
+            self,
+            Deed::Create
+                | Deed::CreateUnchecked
+                | Deed::CreateExclusive
+                | Deed::Truncate
+                | Deed::Mkdir
+                | Deed::Symlink
+        )
+    }
+
     /// Whether it takes version 4.2.
     #[must_use]
     pub fn of_42(self) -> bool {
@@ -241,6 +254,15 @@ pub enum Answer {
 }
 
 impl Answer {
+    /// Whether it leaves open what was done.
+    fn is_vague(&self, deed: Deed) -> bool {
+        match self {
+            Answer::Other(_) => true,
+            Answer::Stale | Answer::NoEntry => deed.makes(),
+            Answer::Done(_) | Answer::Exists | Answer::NotEmpty => false,
+        }
+    }
+
     /// In one word.
     #[must_use]
     pub fn word(&self) -> &str {
@@ -416,18 +438,40 @@ impl State {
         let reply = match answer {
             None => None,
             Some(Answer::Done(reply)) => Some(reply),
-            // Whether it was done in part is not known.
-            Some(Answer::Other(_)) => {
-                return std::iter::once(self.clone()).chain(self.done(round, second, None)).collect();
+            // Whether it was done, or done in part, is not known: what was made may be gone when it is looked at.
+            Some(error) if error.is_vague(deed) => {
+                let mut states = vec![self.clone()];
+                states.extend(self.cut_partly(deed));
+                states.extend(self.done(round, second, None));
+                return states;
             }
             Some(error) => return if self.fits(deed, error) { vec![self.clone()] } else { Vec::new() },
         };
         match (self.done(round, second, reply), answer) {
+            (Some(state), None) => {
+                // Filesystems write zeroes over what is cut off before they cut it off.
+                let partly = self.cut_partly(deed);
+                partly.into_iter().chain([state]).collect()
+            }
             (Some(state), _) => vec![state],
             // It was refused, and nobody heard it.
             (None, None) => vec![self.clone()],
             (None, Some(_)) => Vec::new(),
         }
+    }
+
+    /// What is there when a deed was begun that makes a file shorter.
+    fn cut_partly(&self, deed: Deed) -> Option<State> {
+        let (object, size) = match deed {
+            Deed::SetSize => (X, SIZE as usize),
+            Deed::Truncate => (*self.names.get(&Name::X)?, 0),
+            _ => return None,
+        };
+        let mut s = self.clone();
+        let contents = &mut s.objects[object].contents;
+        let data = vec![0; contents.size_live().saturating_sub(size)];
+        contents.write_unstable(Pending { op: PREPARED, offset: size, data, verf: None });
+        Some(s)
     }
 
     /// Whether a deed can give this error here.

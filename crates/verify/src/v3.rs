@@ -117,10 +117,12 @@ impl Client {
     /// What a creation made; a server may leave out what it is (RFC 1813 section 3.3.8), then it is looked up.
     fn made(&mut self, dir: &Fh, name: &str, ok: MakeOk, mode_set: bool) -> Result<Made> {
         match (ok.object, ok.attrs) {
-            (Some(fh), Some(attrs)) => Ok(Made { fh: fh.0.to_vec(), fileid: attrs.fileid, mode_set }),
+            (Some(fh), Some(attrs)) => {
+                Ok(Made { fh: fh.0.to_vec(), fileid: attrs.fileid, mode_set, looked_up: false })
+            }
             _ => {
                 let (fh, attr) = self.lookup(dir, name)?;
-                Ok(Made { fh, fileid: attr.fileid, mode_set })
+                Ok(Made { fh, fileid: attr.fileid, mode_set, looked_up: true })
             }
         }
     }

@@ -357,7 +357,7 @@ impl Client {
         let create = CreateArgs { kind, name: name(name_), attrs: attrs_.to_fattr(&AttrValues::KNOWN) };
         let results =
             self.compound(vec![put(dir), ArgOp::Create(create), ArgOp::Getfh, ArgOp::Getattr(ATTRS)])?;
-        Ok(Made { fh: handle(&results)?, fileid: attrs(&results)?.fileid, mode_set: true })
+        Ok(Made { fh: handle(&results)?, fileid: attrs(&results)?.fileid, mode_set: true, looked_up: false })
     }
 }
 
@@ -434,7 +434,7 @@ impl Nfs for Client {
         }
         let mode_set = !exclusive || open.attrset.has(number::MODE);
         self.opens.push_back((fh.clone(), stateid));
-        Ok(Made { fh, fileid, mode_set })
+        Ok(Made { fh, fileid, mode_set, looked_up: false })
     }
 
     fn mkdir(&mut self, dir: &Fh, name: &str, mode: u32) -> Result<Made> {

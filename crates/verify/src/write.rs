@@ -44,6 +44,8 @@ pub struct Options {
 pub enum Event {
     /// So many operations are acknowledged.
     Acknowledged(u64),
+    /// A COMMIT is going to be sent so late that the server may have closed its files.
+    Late,
     /// Of so many pairs only the second has been answered so far.
     Alone(u32),
 }
@@ -266,6 +268,9 @@ impl Run<'_> {
         if let Err(e) = self.journal.sync(line) {
             self.end(e);
             return false;
+        }
+        if matches!(op, Op::Commit { late: Some(1..), .. }) {
+            (self.progress)(Event::Late);
         }
         match perform(nfs, base, model, &op) {
             Ok(reply) => self.acknowledge(model, no, &op, reply),

@@ -95,7 +95,7 @@ impl Memory {
         } else {
             self.nodes.remove(&id);
         }
-        Ok(Made { fh: id.to_be_bytes().to_vec(), fileid: id, mode_set: true })
+        Ok(Made { fh: id.to_be_bytes().to_vec(), fileid: id, mode_set: true, looked_up: false })
     }
 
     fn sweep(&mut self) {
