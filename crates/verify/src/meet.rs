@@ -71,9 +71,13 @@ fn act(nfs: &mut dyn Nfs, order: &Order, second: bool) -> Result<Reply> {
             let x = known(order.x.as_ref())?;
             patiently(|| nfs.link(x, dir, y)).map(nothing)
         }
-        Deed::Write => {
-            let (x, which) = (known(order.x.as_ref())?, if second { Bytes::Second } else { Bytes::First });
-            let done = patiently(|| nfs.write(x, 0, bytes(order.tag, which), true))?;
+        Deed::Write | Deed::WriteFound => {
+            let which = if second { Bytes::Second } else { Bytes::First };
+            let fh = match deed {
+                Deed::Write => known(order.x.as_ref())?.clone(),
+                _ => patiently(|| nfs.lookup(dir, y))?.0,
+            };
+            let done = patiently(|| nfs.write(&fh, 0, bytes(order.tag, which), true))?;
             let verf = Some(hex(&done.verf));
             Ok(Reply { verf, count: Some(done.count), stable: done.stable, ..Reply::default() })
         }

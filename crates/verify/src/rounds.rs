@@ -123,6 +123,8 @@ deeds! {
     Link = "link", "LINK", [X, Y];
     /// WRITE FILE_SYNC to `x`.
     Write = "write", "WRITE FILE_SYNC", [X];
+    /// LOOKUP of `y`, and WRITE FILE_SYNC to the file that is found.
+    WriteFound = "write-found", "LOOKUP, WRITE FILE_SYNC", [Y];
     /// COMMIT of `x`, to which something was written UNSTABLE before.
     Commit = "commit", "COMMIT", [X];
     /// SETATTR of the mode of `x`, to the same from both.
@@ -258,7 +260,8 @@ impl Answer {
     fn is_vague(&self, deed: Deed) -> bool {
         match self {
             Answer::Other(_) => true,
-            Answer::Stale | Answer::NoEntry => deed.makes(),
+            // LOOKUP only reads.
+            Answer::Stale | Answer::NoEntry => deed.makes() || deed == Deed::WriteFound,
             Answer::Done(_) | Answer::Exists | Answer::NotEmpty => false,
         }
     }
@@ -574,11 +577,15 @@ impl State {
                 s.names.insert(Name::X, z);
             }
             Deed::RenameSelf => drop(there(Name::Y)?),
-            Deed::Write => {
+            Deed::Write | Deed::WriteFound => {
+                let written = if deed == Deed::Write { X } else { there(Name::Y)? };
+                if s.objects[written].kind != Kind::File {
+                    return None;
+                }
                 let which = if second { Bytes::Second } else { Bytes::First };
                 let mut data = bytes(round.tag, which);
                 data.truncate(reply.and_then(|r| r.count).map_or(data.len(), |n| n as usize));
-                let contents = &mut s.objects[X].contents;
+                let contents = &mut s.objects[written].contents;
                 match reply {
                     Some(r) if r.stable => contents.write(0, &data, op),
                     // Of a write that was not answered any part may be there.
