@@ -25,7 +25,11 @@ use crate::proc::{self, command};
 pub const FILESYSTEMS: [&str; 3] = ["ext4", "xfs", "btrfs"];
 
 /// What is going on when the power goes.
-pub const WORKLOADS: [&str; 8] = ["untar", "resume", "copy", "serial", "v3", "mixed", "overwrite", "clients"];
+pub const WORKLOADS: [&str; 10] =
+    ["untar", "resume", "copy", "serial", "v3", "mixed", "overwrite", "clients", "pairs", PAIRS_SYNC];
+
+/// The workload `pairs` with a server that needs no log.
+const PAIRS_SYNC: &str = "pairs-sync";
 
 /// The deliberate bugs of a server with debug assertions; for each the workload and the named point that show it soon.
 const BUGS: [(&str, &str, Option<&str>); 10] = [
@@ -109,7 +113,11 @@ impl Series {
     fn args(&self, cuts: u32) -> Vec<String> {
         let text = |words: &[&str]| words.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>();
         let (cuts, seed) = (cuts.to_string(), self.seed.to_string());
-        let mut args = text(&["lab", "powercut", "--fs", &self.fs, "--workload", &self.workload]);
+        let mut args = text(&["lab", "powercut", "--fs", &self.fs, "--workload"]);
+        match self.workload.as_str() {
+            PAIRS_SYNC => args.extend(text(&["pairs", "--durability", "sync"])),
+            workload => args.push(workload.to_owned()),
+        }
         args.extend(text(&["--cuts", &cuts, "--seed", &seed]));
         let mut option = |name: &str, value: &Option<String>| {
             args.extend(value.iter().flat_map(|value| [name.to_owned(), value.clone()]));
@@ -284,7 +292,8 @@ fn try_run(options: &Options) -> Result<bool, String> {
         one.point = match options.point.as_deref() {
             Some("none") => None,
             Some(name) => Some(name.to_owned()),
-            None => (one.seed % 2 == 1).then(|| "each".to_owned()),
+            // The points are mostly the log's.
+            None => (one.seed % 2 == 1 && one.workload != PAIRS_SYNC).then(|| "each".to_owned()),
         };
     }
     let start = Instant::now();

@@ -61,12 +61,27 @@ const GUEST_LIMIT: Duration = Duration::from_secs(20 * 60);
 
 /// `landfast lab verify` under servers that keep what they acknowledge, and under one that does not: the exit status that it
 /// must have, so that it is known to find losses.
-const VERIFY_STEPS: [(&str, i32, &[&str]); 3] = [
+const VERIFY_STEPS: [(&str, i32, &[&str]); 6] = [
     ("verify: Landfast", 0, &["--fs", "xfs", "--cuts", "2", "--vers", "3,4.2"]),
     (
         "verify: nfs-ganesha",
         0,
         &["--server", "ganesha", "--fs", "xfs", "--mount-options", "wsync", "--cuts", "2"],
+    ),
+    (
+        "verify: Landfast, pairs of clients",
+        0,
+        &["--cuts", "4", "--clients", "1", "--pairs", "16", "--log-flush", "60ms"],
+    ),
+    (
+        "verify: Landfast with no log, pairs of clients",
+        0,
+        &["--durability", "sync", "--cuts", "2", "--clients", "1", "--pairs", "16", "--flush", "60ms"],
+    ),
+    (
+        "verify: Landfast, a write-back that fails",
+        0,
+        &["--kinds", "create,write,commit-late", "--writeback-fails", "--cuts", "2", "--clients", "1"],
     ),
     ("verify: an unsafe server is found out", 1, &["--durability", "unsafe", "--cuts", "1"]),
 ];

@@ -436,6 +436,12 @@ pub struct VerifyWriteArgs {
     /// Only these kinds of operations, and what they need to work on
     #[arg(long, value_name = "KIND,...", value_delimiter = ',')]
     pub kinds: Vec<landfast_verify::op::Kind>,
+    /// Beside them so many pairs of clients, of which one does something to what the other has not been answered about yet
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=64))]
+    pub pairs: u32,
+    /// What they do, as FIRST:SECOND, such as remove:commit [default: everything that has a name in common]
+    #[arg(long, value_name = "FIRST:SECOND,...", value_delimiter = ',')]
+    pub meet: Vec<landfast_verify::rounds::Meeting>,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
@@ -544,7 +550,7 @@ pub struct PowercutArgs {
     /// How many cuts
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub cuts: u32,
-    /// What is going on: untar, resume, copy, serial, v3, mixed, overwrite or clients
+    /// What is going on: untar, resume, copy, serial, v3, mixed, overwrite, clients or pairs
     #[arg(long, value_name = "LOAD", default_value = "mixed")]
     pub workload: landfast_lab::powercut::Load,
     /// Where everything random comes from; the same seed makes the same work and the same losses
@@ -610,6 +616,24 @@ pub struct LabVerifyArgs {
     /// Only these kinds of operations, and what they need to work on
     #[arg(long, value_name = "KIND,...", value_delimiter = ',')]
     pub kinds: Vec<landfast_verify::op::Kind>,
+    /// Beside them so many pairs of clients that meet on one object
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=64))]
+    pub pairs: u32,
+    /// What they do, as FIRST:SECOND [default: everything that has a name in common]
+    #[arg(long, value_name = "FIRST:SECOND,...", value_delimiter = ',')]
+    pub meet: Vec<landfast_verify::rounds::Meeting>,
+    /// What is written UNSTABLE cannot be written back before its COMMIT: the disk fails, somebody else is told
+    #[arg(long, conflicts_with = "pairs")]
+    pub writeback_fails: bool,
+    /// How long a flush of the data disk takes
+    #[arg(long, value_name = "DURATION", default_value = "0ms", value_parser = units::duration)]
+    pub flush: Duration,
+    /// How long a flush of the log disk takes
+    #[arg(long, value_name = "DURATION", default_value = "0ms", value_parser = units::duration)]
+    pub log_flush: Duration,
+    /// Another `landfast` as the server than this one
+    #[arg(long, value_name = "FILE")]
+    pub binary: Option<PathBuf>,
     /// Where everything random comes from
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,

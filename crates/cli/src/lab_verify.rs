@@ -3,10 +3,15 @@
 use crate::args::LabVerifyArgs;
 use crate::exit::{Exit, told};
 use crate::units::show_count;
-use landfast_lab::peercut::{self, Count, Options, Summary};
+use landfast_lab::peercut::{self, Count, MetCount, Options, Summary};
+use landfast_lab::rig::Latency;
 use landfast_lab::{Error, namespace};
 use landfast_verify::op::Kind;
 use landfast_verify::report::Report;
+use landfast_verify::rounds::Deed;
+
+/// Examples shown of one cut.
+const EXAMPLES: usize = 10;
 
 /// Cuts, and prints the table.
 pub fn run(args: &LabVerifyArgs) -> Exit {
@@ -24,6 +29,11 @@ pub fn run(args: &LabVerifyArgs) -> Exit {
             clients: args.clients,
             versions,
             kinds: args.kinds.clone(),
+            pairs: args.pairs,
+            meetings: args.meet.clone(),
+            writeback_fails: args.writeback_fails,
+            latency: Latency { data_flush: args.flush, log_flush: args.log_flush },
+            binary: args.binary.clone(),
             seed: args.seed,
         }]
     };
@@ -53,6 +63,7 @@ pub fn run(args: &LabVerifyArgs) -> Exit {
         println!("{}", serde_json::json!(summaries));
     } else {
         print_table(&summaries);
+        print_pairs(&summaries);
     }
     if summaries.iter().all(|s| s.cuts_with_losses == 0) { Exit::Done } else { Exit::Partly }
 }
@@ -66,9 +77,23 @@ fn say_cut(title: &str, n: u32, r: &Report) {
         show_count(r.lost),
         if r.has_losses() { ": LOST" } else { "" }
     );
-    let rows = r.rows.iter().flat_map(|row| row.examples.iter().take(1));
-    for example in
-        rows.chain(&r.stale.examples).chain(&r.renumbered.examples).chain(&r.strange.examples).take(6)
+    if r.rounds() > 0 {
+        let alone: u64 = r.met.iter().map(|m| m.second_alone).sum();
+        println!(
+            "    {} rounds of pairs, in {} of them only the second was answered, after {} it is not so",
+            show_count(r.rounds()),
+            show_count(alone),
+            show_count(r.broken())
+        );
+    }
+    let met = r.met.iter().flat_map(|met| met.examples.iter().take(1));
+    let rows = r.rows.iter().flat_map(|row| row.examples.iter().take(1)).chain(met);
+    for example in rows
+        .chain(&r.stale.examples)
+        .chain(&r.renumbered.examples)
+        .chain(&r.strange.examples)
+        .chain(&r.unexplained.examples)
+        .take(EXAMPLES)
     {
         println!("    {example}");
     }
@@ -93,6 +118,48 @@ fn print_table(all: &[Summary]) {
     row("changed file ids", &|s| show_count(s.renumbered));
     row("what nobody made", &|s| show_count(s.strange));
     row("write verifier changed / kept", &|s| format!("{} / {}", s.verifier_changed, s.verifier_kept));
+}
+
+/// A table in Markdown of what pairs of clients were told: a line for what the second did.
+fn print_pairs(all: &[Summary]) {
+    if all.iter().all(|s| s.met.is_empty()) {
+        return;
+    }
+    let line = |cells: Vec<String>| println!("| {} |", cells.join(" | "));
+    let row = |name: &str, cell: &dyn Fn(&Summary) -> String| {
+        line(std::iter::once(name.to_owned()).chain(all.iter().map(cell)).collect());
+    };
+    println!();
+    row("not so / only the second answered / rounds", &|s| s.title.clone());
+    println!("|---|{}", "---:|".repeat(all.len()));
+    let sum = |counts: &mut dyn Iterator<Item = &MetCount>| {
+        counts.fold(MetCount::default(), |a, b| MetCount {
+            rounds: a.rounds + b.rounds,
+            second_alone: a.second_alone + b.second_alone,
+            broken: a.broken + b.broken,
+        })
+    };
+    let shown = |c: MetCount| {
+        let figures =
+            format!("{} / {} / {}", show_count(c.broken), show_count(c.second_alone), show_count(c.rounds));
+        if c.broken > 0 { format!("**{figures}**") } else { figures }
+    };
+    for second in Deed::ALL.iter().filter(|d| all.iter().any(|s| s.met.contains_key(d))) {
+        row(second.label(), &|s| s.met.get(second).map_or("-".to_owned(), |of| shown(sum(&mut of.values()))));
+    }
+    row("all", &|s| shown(sum(&mut s.met.values().flat_map(|of| of.values()))));
+    row("told what fits to no order", &|s| show_count(s.unexplained));
+    for summary in all {
+        let mut broken: Vec<String> = Vec::new();
+        for (second, of) in &summary.met {
+            for (first, count) in of.iter().filter(|(_, count)| count.broken > 0) {
+                broken.push(format!("{} while {} ({})", second.label(), first.label(), count.broken));
+            }
+        }
+        if !broken.is_empty() {
+            println!("\n{}: not so: {}.", summary.title, broken.join(", "));
+        }
+    }
 }
 
 fn lost(s: &Summary, kind: &Kind) -> u64 {

@@ -6,7 +6,8 @@ use crate::units::show_count;
 use comfy_table::{CellAlignment, Table, presets};
 use landfast_verify::journal::End;
 use landfast_verify::op::Kind;
-use landfast_verify::report::{Found, Report, Verifier};
+use landfast_verify::report::{Found, Met, Report, Verifier};
+use landfast_verify::rounds::Deed;
 use landfast_verify::{Target, check, write};
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -30,6 +31,8 @@ fn write(args: VerifyWriteArgs) -> Exit {
         clients: args.clients,
         seed: args.seed,
         kinds: args.kinds,
+        pairs: args.pairs,
+        meetings: args.meet,
     };
     let stop = Arc::new(AtomicBool::new(false));
     if let Err(e) = crate::signals::stop_on_signals(stop.clone()) {
@@ -37,8 +40,8 @@ fn write(args: VerifyWriteArgs) -> Exit {
         return Exit::Failed;
     }
     let bar = (!args.json && std::io::stderr().is_terminal()).then(indicatif::ProgressBar::new_spinner);
-    let progress = |acknowledged: u64| {
-        if let Some(bar) = &bar {
+    let progress = |event: write::Event| {
+        if let (Some(bar), write::Event::Acknowledged(acknowledged)) = (&bar, event) {
             bar.set_message(format!("{} operations acknowledged", show_count(acknowledged)));
             bar.inc(1);
         }
@@ -111,10 +114,16 @@ fn say_checked(r: &Report) {
         column.set_cell_alignment(CellAlignment::Right);
     }
     println!("{table}");
+    say_met(r);
     for row in r.rows.iter().filter(|row| row.lost > 0) {
         println!("lost of {}:", row.operation);
         examples(&row.examples, row.lost);
     }
+    for met in r.met.iter().filter(|met| met.broken > 0) {
+        println!("not so, after {} met {}:", met.meeting.second.label(), met.meeting.first.label());
+        examples(&met.examples, met.broken);
+    }
+    found("told what fits to no order (no loss)", &r.unexplained);
     found("there, though nobody made it", &r.strange);
     found("handles from before that went stale", &r.stale);
     found("file ids that changed", &r.renumbered);
@@ -148,15 +157,44 @@ fn say_checked(r: &Report) {
             (Verifier::Unknown, _) => "no write verifier to compare".to_owned(),
         }
     );
-    if r.has_losses() {
+    if r.broken() > 0 {
+        println!(
+            "NOT SO: what one of two clients was told, in {} of {} rounds",
+            show_count(r.broken()),
+            show_count(r.rounds())
+        );
+    }
+    if r.lost > 0 || (r.has_losses() && r.broken() == 0) {
         println!(
             "LOST: {} of {} acknowledged operations that can be checked",
             show_count(r.lost),
             show_count(r.checked)
         );
-    } else {
+    } else if !r.has_losses() {
         println!("nothing is lost of {} acknowledged operations", show_count(r.acknowledged));
     }
+}
+
+/// The table of the pairs, by what the second did.
+fn say_met(r: &Report) {
+    if r.met.is_empty() {
+        return;
+    }
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING);
+    table.set_header(["one client while another changed it", "rounds", "only it answered", "not so"]);
+    for deed in Deed::ALL {
+        let of: Vec<_> = r.met.iter().filter(|met| met.meeting.second == *deed).collect();
+        let sum = |count: fn(&Met) -> u64| show_count(of.iter().map(|met| count(met)).sum());
+        if !of.is_empty() {
+            let label = deed.label().to_owned();
+            table.add_row([label, sum(|m| m.rounds), sum(|m| m.second_alone), sum(|m| m.broken)]);
+        }
+    }
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    println!("{table}");
 }
 
 fn found(what: &str, found: &Found) {

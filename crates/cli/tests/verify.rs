@@ -130,6 +130,78 @@ fn a_server_that_is_killed_loses_nothing_and_the_writer_says_that_it_is_gone() {
 }
 
 #[test]
+fn what_pairs_are_told_holds_in_every_version_and_after_a_kill() {
+    if !root() {
+        return;
+    }
+    for version in ["3", "4.0", "4.1", "4.2"] {
+        let p = place();
+        let server = p.serve();
+        let url = format!("{}?version={version}", server.url);
+        let writer = p.writing(&url, &["--clients", "1", "--pairs", "4"]);
+        server.end(Signal::KILL);
+        let o = writer.wait_with_output().unwrap();
+        assert_eq!(o.status.code(), Some(1), "{}", stderr(&o));
+        let server = p.serve();
+        let o = p.check(&server.url, &["--json", "--remove"]);
+        let report = json(&o);
+        assert_eq!(o.status.code(), Some(0), "{version}: {report:#}");
+        let sum = |of: &str| -> u64 {
+            report["met"].as_array().unwrap().iter().map(|m| m[of].as_u64().unwrap()).sum()
+        };
+        assert!(sum("rounds") > 20, "{version}: {report:#}");
+        assert_eq!((sum("broken"), &report["unexplained"]["count"]), (0, &0.into()), "{version}: {report:#}");
+        assert_eq!(files(&p.export).len(), 0, "{version}");
+    }
+}
+
+#[test]
+fn what_one_of_a_pair_was_told_and_is_not_so_is_found() {
+    if !root() {
+        return;
+    }
+    let p = place();
+    let server = p.serve();
+    let meet = ["--pairs", "1", "--meet", "create:create-unchecked", "--operations", "60"];
+    let o = p.write(&server.url, &meet);
+    assert_eq!(o.status.code(), Some(0), "{}", stderr(&o));
+    let o = p.check(&server.url, &[]);
+    assert_eq!(o.status.code(), Some(0), "{}", stdout(&o));
+    assert_eq!(server.end(Signal::TERM).0, Some(0));
+    let in_pair = |f: &&PathBuf| f.parent().unwrap().ends_with("p0") && !f.ends_with("warm");
+    std::fs::remove_file(files(&p.export).iter().find(in_pair).unwrap()).unwrap();
+    let server = p.serve();
+    let o = p.check(&server.url, &[]);
+    assert_eq!(o.status.code(), Some(1), "{}", stdout(&o));
+    let said = stdout(&o);
+    assert!(said.contains("NOT SO: what one of two clients was told, in 1 of"), "{said}");
+    assert!(
+        said.contains("CREATE guarded was told OK, CREATE unchecked was told OK, but y is not there"),
+        "{said}"
+    );
+}
+
+#[test]
+fn late_commits_are_as_good_as_others() {
+    if !root() {
+        return;
+    }
+    let p = place();
+    let server = p.serve();
+    for version in ["3", "4.1"] {
+        let url = format!("{}?version={version}", server.url);
+        let o = p.write(&url, &["--kinds", "create,commit-late", "--operations", "60", "--seed", "4"]);
+        assert_eq!(o.status.code(), Some(0), "{}", stderr(&o));
+        let report = json(&p.check(&server.url, &["--json", "--remove"]));
+        let rows = report["rows"].as_array().unwrap();
+        let late = rows.iter().find(|r| r["kind"] == "commit-late").unwrap();
+        assert!(late["checked"].as_u64() > Some(0), "{report:#}");
+        assert_eq!(late["lost"], 0, "{report:#}");
+        std::fs::remove_file(&p.journal).unwrap();
+    }
+}
+
+#[test]
 fn what_is_lost_behind_the_servers_back_is_found_by_operation() {
     if !root() {
         return;

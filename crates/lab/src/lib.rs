@@ -15,7 +15,7 @@
 //! | `tools` | the client's commands as processes, with what they sent and needed |
 //! | `serial` | a client that does one thing at a time, as the kernel's does for tar |
 //! | `tarball`, `verify` | archives made and read, trees compared with them |
-//! | `peercut` | power cuts under any server, seen by `landfast verify` |
+//! | `peercut`, `pairs`, `writeback` | power cuts under any server, seen by `landfast verify`; while pairs are at work; after a write-back that failed |
 //! | `commands` | the client's commands on any server, beside GNU's tools on this machine |
 //! | `capture` | what passes over a connection, as the frames of many clients |
 //! | `place` | the work of two experiments on any server, or on a mount of another client's |
@@ -39,6 +39,7 @@ pub mod memory_disk;
 pub mod mounts;
 pub mod namespace;
 pub mod net;
+pub mod pairs;
 pub mod peercut;
 pub mod peers;
 pub mod place;
@@ -53,5 +54,6 @@ pub mod tarball;
 pub mod tools;
 pub mod trouble;
 pub mod verify;
+mod writeback;
 
 pub use error::{Error, Result};

@@ -92,6 +92,15 @@ pub const PEERCUT_ACKS: u64 = 600;
 /// ... and within this time after the last of them.
 pub const PEERCUT_WITHIN: Duration = Duration::from_millis(1500);
 
+/// How long `landfast verify check` waits for a server that has just recovered.
+pub const VERIFY_WAIT: Duration = Duration::from_secs(60);
+
+/// For so long the cut waits until of a quarter of the pairs only the second has been answered ...
+pub const PAIRS_ALONE: Duration = Duration::from_millis(1500);
+
+/// ... and then for so long until it is so of one.
+pub const PAIRS_ALONE_FEWER: Duration = Duration::from_millis(500);
+
 /// Longest wait for one of its commands.
 pub const PEERCUT_PATIENCE: Duration = Duration::from_secs(120);
 

@@ -6,12 +6,13 @@ use crate::error::{Error, Meaning, Result};
 use crate::journal::{self, Contents, Record};
 use crate::judge::{Verdict, decide, judge};
 use crate::limits::{
-    CHECK_REPLY_PATIENCE, CLIENTS_MAX, ENTRIES_MAX, EXAMPLES_MAX, FILE_BYTES_MAX, RECONNECT_PAUSE,
+    CHECK_REPLY_PATIENCE, CLIENTS_MAX, ENTRIES_MAX, EXAMPLES_MAX, FILE_BYTES_MAX, PAIRS_MAX, RECONNECT_PAUSE,
 };
 use crate::model::{Model, What};
 use crate::observe::Observer;
 use crate::op::{Kind, Op, Reply, hex, unhex};
-use crate::report::{Found, Report, Row, Verifier};
+use crate::report::{Found, Met, Report, Row, Verifier};
+use crate::rounds::{self, Judgement, Meeting, Round};
 use crate::url::Target;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
@@ -50,6 +51,8 @@ pub struct Story {
     pub ended: Option<journal::End>,
     /// WRITEs that were to be FILE_SYNC and were answered with less.
     pub weaker: u64,
+    /// The rounds of all pairs.
+    pub rounds: Vec<Round>,
 }
 
 /// Plays a journal. Pure.
@@ -62,7 +65,12 @@ pub fn play(contents: &Contents) -> std::result::Result<Story, String> {
         return Err(format!("it is of {} clients, but there are 1 to {CLIENTS_MAX}", header.clients));
     }
     let mut story = Story { clients: vec![Told::default(); header.clients as usize], ..Story::default() };
+    if header.pairs > PAIRS_MAX {
+        return Err(format!("it is of {} pairs, but there are up to {PAIRS_MAX}", header.pairs));
+    }
     let mut sent: HashMap<OpNo, (u32, Op)> = HashMap::new();
+    // The last round of each pair, as an index of all.
+    let mut last: HashMap<u32, usize> = HashMap::new();
     for record in &contents.records {
         match record {
             Record::Header(_) => return Err("it has a second header".to_owned()),
@@ -97,6 +105,24 @@ pub fn play(contents: &Contents) -> std::result::Result<Story, String> {
                     }
                 }
             }
+            Record::Meet { pair, round, meeting, tag, before } => {
+                let next = last.get(pair).map_or(0, |n| story.rounds[*n].no.saturating_add(1));
+                if *pair >= header.pairs || *round != next {
+                    return Err(format!("round {round} of pair {pair} has no place"));
+                }
+                last.insert(*pair, story.rounds.len());
+                let (pair, no, meeting) = (*pair, *round, *meeting);
+                let (tag, before, told) = (*tag, before.clone(), [None, None]);
+                story.rounds.push(Round { pair, no, meeting, tag, before, told });
+            }
+            Record::Told { pair, round, second, answer } => {
+                let met = last.get(pair).and_then(|n| story.rounds.get_mut(*n)).filter(|r| r.no == *round);
+                let told = met.map(|r| &mut r.told[usize::from(*second)]);
+                match told {
+                    Some(told) if told.is_none() => *told = Some(answer.clone()),
+                    _ => return Err(format!("round {round} of pair {pair} was answered and not under way")),
+                }
+            }
             // Whether it was done is not known.
             Record::Refused { .. } => {}
             Record::End(end) => story.ended = Some(*end),
@@ -116,6 +142,8 @@ struct Sum {
     objects: u64,
     handles: u64,
     unstable: Vec<(OpNo, String, String)>,
+    met: BTreeMap<Meeting, Met>,
+    unexplained: Found,
 }
 
 impl Sum {
@@ -197,11 +225,48 @@ pub fn examine(nfs: &mut dyn Nfs, base: &Fh, target: &Target, journal: &Contents
         }
         sum.add(outcome.verdict);
     }
+    meetings(nfs, base, journal, &story, &mut sum)?;
     let verifier_now = match some_file.as_deref().and_then(unhex) {
         Some(fh) => patiently(|| nfs.commit(&fh)).ok().map(|v| hex(&v)),
         None => None,
     };
     Ok(report(target, journal, &story, sum, verifier_now.as_deref()))
+}
+
+/// Judges the rounds of all pairs.
+fn meetings(nfs: &mut dyn Nfs, base: &Fh, journal: &Contents, story: &Story, sum: &mut Sum) -> Result<()> {
+    let mut observer = Observer::new(nfs, base.clone());
+    let mut dirs: HashMap<u32, Option<Fh>> = HashMap::new();
+    for round in &story.rounds {
+        let dir = match dirs.get(&round.pair) {
+            Some(dir) => dir.clone(),
+            None => {
+                let dir = observer.below(&[journal.header.top(), journal.header.pair_name(round.pair)])?;
+                dirs.insert(round.pair, dir.clone());
+                dir
+            }
+        };
+        let found = match &dir {
+            Some(dir) => observer.round(dir, round)?,
+            None => rounds::Found::default(),
+        };
+        let met = sum.met.entry(round.meeting).or_insert_with(|| Met::new(round.meeting));
+        met.rounds += 1;
+        met.second_alone += u64::from(round.told[0].is_none() && round.told[1].is_some());
+        met.first_alone += u64::from(round.told[0].is_some() && round.told[1].is_none());
+        let at = |what: String| format!("{}/{} round {}: {what}", journal.header.top(), round.pair, round.no);
+        match rounds::judge(round, &found) {
+            Judgement::Kept => {}
+            Judgement::Unexplained => sum.unexplained.add(at(round.shown())),
+            Judgement::Broken(why) => {
+                met.broken += 1;
+                if met.examples.len() < EXAMPLES_MAX {
+                    met.examples.push(at(why));
+                }
+            }
+        }
+    }
+    Ok(())
 }
 
 fn report(target: &Target, journal: &Contents, story: &Story, mut sum: Sum, now: Option<&str>) -> Report {
@@ -260,6 +325,8 @@ fn report(target: &Target, journal: &Contents, story: &Story, mut sum: Sum, now:
         verifier,
         unstable_lost,
         weaker: story.weaker,
+        met: sum.met.into_values().collect(),
+        unexplained: sum.unexplained,
     }
 }
 

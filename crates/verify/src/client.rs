@@ -36,6 +36,8 @@ pub struct Made {
     pub fileid: u64,
     /// The mode was set with it.
     pub mode_set: bool,
+    /// The reply did not say what was made: what was at its name a moment later is told.
+    pub looked_up: bool,
 }
 
 /// What a WRITE did.
@@ -60,6 +62,19 @@ pub enum Set {
     Mtime(u32),
 }
 
+/// How a file is created.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum How {
+    /// It must not exist.
+    Guarded,
+    /// It may exist.
+    Unchecked,
+    /// It may exist, and is empty afterwards.
+    Truncated,
+    /// It must not exist, unless it was made with this verifier.
+    Exclusive([u8; 8]),
+}
+
 /// One client: one call after another.
 pub trait Nfs: Send {
     /// The directory of the URL.
@@ -68,8 +83,8 @@ pub trait Nfs: Send {
     fn lookup(&mut self, dir: &Fh, name: &str) -> Result<(Fh, Attr)>;
     /// Attributes.
     fn getattr(&mut self, fh: &Fh) -> Result<Attr>;
-    /// A new file.
-    fn create(&mut self, dir: &Fh, name: &str, mode: u32, exclusive: bool) -> Result<Made>;
+    /// A file, new or not; what exists keeps its mode.
+    fn create(&mut self, dir: &Fh, name: &str, mode: u32, how: How) -> Result<Made>;
     /// A new directory.
     fn mkdir(&mut self, dir: &Fh, name: &str, mode: u32) -> Result<Made>;
     /// A new symbolic link.
@@ -94,6 +109,12 @@ pub trait Nfs: Send {
     fn readlink(&mut self, fh: &Fh) -> Result<String>;
     /// Sets or removes an extended attribute.
     fn set_xattr(&mut self, fh: &Fh, name: &str, value: Option<Vec<u8>>) -> Result<()>;
+    /// Sets an extended attribute that must not be there.
+    fn new_xattr(&mut self, fh: &Fh, name: &str, value: Vec<u8>) -> Result<()>;
+    /// Reserves room for the beginning of a file, which is that long afterwards (version 4.2).
+    fn allocate(&mut self, fh: &Fh, len: u64) -> Result<()>;
+    /// Closes the files that it has open, so that the server need not keep them open either.
+    fn close_all(&mut self) -> Result<()>;
     /// An extended attribute, if there is one.
     fn xattr(&mut self, fh: &Fh, name: &str) -> Result<Option<Vec<u8>>>;
     /// What the server can do in the directory of the URL.
@@ -155,7 +176,8 @@ pub fn perform(nfs: &mut dyn Nfs, base: &Fh, model: &Model, op: &Op) -> Result<R
     match op {
         Op::Create { path, mode, exclusive } => {
             let dir = dir(path)?;
-            patiently(|| nfs.create(&dir, split(path).1, *mode, *exclusive)).map(made)
+            let how = if *exclusive { How::Exclusive(verifier()?) } else { How::Guarded };
+            patiently(|| nfs.create(&dir, split(path).1, *mode, how)).map(made)
         }
         Op::Mkdir { path, mode } => {
             let dir = dir(path)?;
@@ -175,8 +197,12 @@ pub fn perform(nfs: &mut dyn Nfs, base: &Fh, model: &Model, op: &Op) -> Result<R
                 ..Reply::default()
             })
         }
-        Op::Commit { path } => {
+        Op::Commit { path, late } => {
             let fh = at(path)?;
+            if let Some(millis) = late {
+                nfs.close_all()?;
+                std::thread::sleep(Duration::from_millis(u64::from(*millis)));
+            }
             let verf = patiently(|| nfs.commit(&fh))?;
             Ok(Reply { verf: Some(hex(&verf)), ..Reply::default() })
         }

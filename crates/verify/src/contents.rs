@@ -55,6 +55,12 @@ impl Contents {
         self.bytes.len()
     }
 
+    /// The stable bytes.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
     /// The size that it has as long as nothing is lost.
     #[must_use]
     pub fn size_live(&self) -> usize {

@@ -11,6 +11,10 @@ pub enum Meaning {
     Stale,
     /// Not now: ask again.
     Later,
+    /// There is something at the name already.
+    Exists,
+    /// The directory is not empty.
+    NotEmpty,
     /// The server does not do this.
     NotSupported,
     /// Anything else.

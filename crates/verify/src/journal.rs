@@ -24,6 +24,7 @@ use crate::contents::OpNo;
 use crate::error::{Error, Result};
 use crate::limits::LINE_BYTES_MAX;
 use crate::op::{Op, Reply};
+use crate::rounds::{Answer, Before, Meeting};
 use parking_lot::{Condvar, Mutex};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -31,7 +32,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// The format that is written, and the newest that is read.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
+
+/// The oldest that is read: it has no pairs.
+const VERSION_OLDEST: u32 = 1;
 
 /// The first record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,10 +52,19 @@ pub struct Header {
     pub base_fileid: u64,
     /// How many clients.
     pub clients: u32,
+    /// How many pairs of clients that meet.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub pairs: u32,
     /// The seed.
     pub seed: u64,
     /// When it began, in seconds since 1970.
     pub started: u64,
+}
+
+// The serializer hands out references.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_zero(n: &u32) -> bool {
+    *n == 0
 }
 
 impl Header {
@@ -65,6 +78,12 @@ impl Header {
     #[must_use]
     pub fn client_dir(&self, client: u32) -> String {
         format!("{}/c{client}", self.top())
+    }
+
+    /// The directory of one of its pairs, in that of the run.
+    #[must_use]
+    pub fn pair_name(&self, pair: u32) -> String {
+        format!("p{pair}")
     }
 }
 
@@ -90,7 +109,7 @@ pub enum Record {
     Header(Header),
     /// This operation is sent next.
     Intent {
-        /// Its number, from 0 on without a gap.
+        /// Its number, from 0 on.
         no: OpNo,
         /// Whose.
         client: u32,
@@ -110,6 +129,30 @@ pub enum Record {
         no: OpNo,
         /// The status.
         status: String,
+    },
+    /// A pair's two clients send these next; what stood before was acknowledged.
+    Meet {
+        /// Which pair.
+        pair: u32,
+        /// The round's number, from 0 on without a gap for each pair.
+        round: u32,
+        /// What the two do.
+        meeting: Meeting,
+        /// Its data depends on it.
+        tag: u64,
+        /// What was there.
+        before: Before,
+    },
+    /// One of the two was answered.
+    Told {
+        /// Which pair.
+        pair: u32,
+        /// In which round.
+        round: u32,
+        /// The second of the two.
+        second: bool,
+        /// What it was told.
+        answer: Answer,
     },
     /// The last.
     End(End),
@@ -176,8 +219,11 @@ pub fn parse(bytes: &[u8]) -> std::result::Result<Contents, String> {
     let Some(Record::Header(header)) = records.next() else {
         return Err("it is no journal of `landfast verify write`".to_owned());
     };
-    if header.landfast_verify != VERSION {
-        return Err(format!("it has format {}; this program reads {VERSION}", header.landfast_verify));
+    if !(VERSION_OLDEST..=VERSION).contains(&header.landfast_verify) {
+        return Err(format!(
+            "it has format {}; this program reads {VERSION_OLDEST} to {VERSION}",
+            header.landfast_verify
+        ));
     }
     Ok(Contents { header, records: records.collect(), torn: bytes.len() - at })
 }
@@ -287,6 +333,7 @@ mod tests {
             nfs: "4.1".into(),
             base_fileid: 2,
             clients: 1,
+            pairs: 0,
             seed: 7,
             started: 0,
         }
@@ -317,7 +364,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("j");
         let journal = Journal::create(&path, header()).unwrap();
-        let intent = Record::Intent { no: 0, client: 3, op: Op::Commit { path: "a/b".into() } };
+        let intent = Record::Intent { no: 0, client: 3, op: Op::Commit { path: "a/b".into(), late: None } };
         journal.append(&intent);
         let last = journal.append(&Record::End(End::Gone));
         journal.sync(last).unwrap();
@@ -331,9 +378,26 @@ mod tests {
     fn other_files_and_newer_formats_are_named() {
         assert!(parse(b"").unwrap_err().contains("no journal"));
         assert!(parse(b"hello\nworld\n").unwrap_err().contains("no journal"));
-        let newer = Header { landfast_verify: 2, ..header() };
+        let newer = Header { landfast_verify: VERSION + 1, ..header() };
         let bytes = encode(1, 0, &Record::Header(newer)).into_bytes();
-        assert!(parse(&bytes).unwrap_err().contains("format 2"));
+        assert!(parse(&bytes).unwrap_err().contains(&format!("format {}", VERSION + 1)));
+    }
+
+    #[test]
+    fn a_journal_of_the_first_format_is_read() {
+        // As the program wrote it before there were pairs and late COMMITs.
+        let line = |seq: u64, durable: u64, json: &str| {
+            let body = format!("{seq} {durable} {json}");
+            format!("{} {body}\n", checksum(&body))
+        };
+        let first = r#"{"header":{"landfast_verify":1,"id":"ab","url":"nfs://h/","nfs":"4.1","base_fileid":2,"clients":1,"seed":7,"started":0}}"#;
+        let commit = r#"{"intent":{"no":0,"client":0,"op":{"commit":{"path":"f"}}}}"#;
+        let c = parse([line(1, 0, first), line(2, 1, commit)].concat().as_bytes()).unwrap();
+        assert_eq!(c.header, Header { landfast_verify: 1, ..header() });
+        assert_eq!(
+            c.records,
+            [Record::Intent { no: 0, client: 0, op: Op::Commit { path: "f".into(), late: None } }]
+        );
     }
 
     proptest! {

@@ -8,10 +8,11 @@
 //! | [`op`] | the operations and what a reply to each says |
 //! | [`plan`] | which operation is next; pure |
 //! | [`model`], [`contents`] | the tree that acknowledged operations make, each fact with the operation that made it; pure |
+//! | [`rounds`] | two clients that meet on one object, and what their answers say of what must be there; pure |
 //! | [`judge`] | the tree that should be there against the one that is; pure |
 //! | [`journal`] | the file: its format (pure) and how it is made durable |
 //! | [`wire`], [`v3`], [`v4`], [`client`] | one call after another, in each version of the protocol |
-//! | [`write`](mod@write), [`observe`], [`check`] | the loops around them |
+//! | [`write`](mod@write), `meet`, [`observe`], [`check`] | the loops around them |
 //! | [`report`] | what is printed |
 //!
 //! Invariants:
@@ -33,11 +34,13 @@ pub mod error;
 pub mod journal;
 pub mod judge;
 pub mod limits;
+mod meet;
 pub mod model;
 pub mod observe;
 pub mod op;
 pub mod plan;
 pub mod report;
+pub mod rounds;
 pub mod url;
 pub mod v3;
 pub mod v4;

@@ -23,6 +23,23 @@ pub const RECONNECT_PAUSE: Duration = Duration::from_millis(200);
 /// Clients of one run at most.
 pub const CLIENTS_MAX: u32 = 64;
 
+/// Pairs of clients of one run at most; each has two connections.
+pub const PAIRS_MAX: u32 = 64;
+
+/// Rounds of one pair at most; nothing of them is removed while it runs.
+pub const ROUNDS_MAX: u32 = 20_000;
+
+/// How long after the first's deed is sent the second sends its own: one of these, so that the server has mostly executed the
+/// first by then and mostly not flushed it.
+pub const GAPS: [Duration; 4] =
+    [Duration::ZERO, Duration::from_millis(1), Duration::from_millis(3), Duration::from_millis(8)];
+
+/// How long a late COMMIT waits behind its WRITEs, in milliseconds: servers close files that nobody uses in less.
+pub const LATE_MS: u32 = 1500;
+
+/// Files that are written together before a late COMMIT of each.
+pub const LATE_FILES: usize = 6;
+
 /// Operations of one run at most: they are numbered with 32 bits.
 pub const OPERATIONS_MAX: u64 = 1 << 31;
 

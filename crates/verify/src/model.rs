@@ -257,7 +257,7 @@ impl Model {
                 }
                 Ok(())
             }
-            Op::Commit { path } => {
+            Op::Commit { path, .. } => {
                 let (contents, _) = self.file(path, no)?;
                 contents.commit(reply.verf.as_deref(), no);
                 Ok(())
@@ -338,7 +338,7 @@ impl Model {
                 Ok(vec![with])
             }
             // What is pending may be there or not, before and after.
-            Op::Commit { path } => with.file(path, no).map(drop).map(|()| vec![with]),
+            Op::Commit { path, .. } => with.file(path, no).map(drop).map(|()| vec![with]),
             _ => {
                 with.apply(no, op, &Reply::default())?;
                 Ok(vec![self.clone(), with])

@@ -6,7 +6,8 @@ use crate::judge::{Handle, Seen, SeenEntry, SeenKind, SeenObject, plausible};
 use crate::limits::{ENTRIES_MAX, FILE_BYTES_MAX};
 use crate::model::{BASE, Id, Model, Object, What};
 use crate::op::unhex;
-use std::collections::{BTreeMap, HashMap};
+use crate::rounds::{self, Name, Round, XATTR_NEW, XATTR_OLD};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 type Listing = BTreeMap<String, (Fh, Attr)>;
 
@@ -52,6 +53,59 @@ impl<'a> Observer<'a> {
             }
         }
         Ok(seen)
+    }
+
+    /// The directory at these names below the one of the URL.
+    ///
+    /// # Errors
+    /// As [`Observer::observe`].
+    pub fn below(&mut self, names: &[String]) -> Result<Option<Fh>> {
+        let mut at = self.base.clone();
+        for name in names {
+            match there(patiently(|| self.nfs.lookup(&at, name)))? {
+                Some((fh, _)) => at = fh,
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(at))
+    }
+
+    /// Looks at the names of a round.
+    ///
+    /// # Errors
+    /// As [`Observer::observe`].
+    pub fn round(&mut self, dir: &Fh, round: &Round) -> Result<rounds::Found> {
+        let mut found = rounds::Found::default();
+        let mut inside = None;
+        for name in Name::ALL.into_iter().filter(|name| round.meeting.uses(*name)) {
+            let dir = if name == Name::Inner { inside.clone() } else { Some(dir.clone()) };
+            let Some(dir) = dir else { continue };
+            let Some((fh, _)) = there(patiently(|| self.nfs.lookup(&dir, &name.text(round.no))))? else {
+                continue;
+            };
+            let Some(object) = self.object(&fh, None)? else { continue };
+            let mut xattrs = BTreeSet::new();
+            if object.kind == SeenKind::File && round.looks_at_xattrs() {
+                for name in [XATTR_NEW, XATTR_OLD] {
+                    if there(patiently(|| self.nfs.xattr(&fh, name)))?.flatten().is_some() {
+                        xattrs.insert(name);
+                    }
+                }
+            }
+            if name == Name::D {
+                inside = Some(fh);
+            }
+            let seen = rounds::Seen {
+                dir: object.kind == SeenKind::Dir,
+                symlink: object.kind == SeenKind::Symlink,
+                fileid: object.fileid,
+                mode: object.mode,
+                bytes: object.bytes,
+                xattrs,
+            };
+            found.0.insert(name, seen);
+        }
+        Ok(found)
     }
 
     fn walk(&mut self, model: &Model, mut todo: Vec<(Id, Fh)>, seen: &mut Seen) -> Result<()> {

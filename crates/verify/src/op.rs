@@ -34,6 +34,9 @@ pub enum Op {
     Commit {
         /// Which file.
         path: String,
+        /// So many milliseconds after the operation before it, with no file open in between.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        late: Option<u32>,
     },
     /// SETATTR of the permission bits.
     SetMode {
@@ -158,6 +161,8 @@ kinds! {
     WriteUnstable = "write-unstable", "WRITE UNSTABLE";
     /// A COMMIT after such WRITEs.
     Commit = "commit", "WRITE + COMMIT";
+    /// The same, so late that the server has closed the file in between.
+    CommitLate = "commit-late", "WRITE + late COMMIT";
     /// [`Op::SetMode`].
     SetMode = "setattr-mode", "SETATTR mode";
     /// [`Op::SetSize`].
@@ -233,7 +238,8 @@ impl Op {
             Op::Create { exclusive: true, .. } => Kind::CreateExclusive,
             Op::Write { .. } if reply.stable => Kind::Write,
             Op::Write { .. } => Kind::WriteUnstable,
-            Op::Commit { .. } => Kind::Commit,
+            Op::Commit { late: None, .. } => Kind::Commit,
+            Op::Commit { late: Some(_), .. } => Kind::CommitLate,
             Op::SetMode { .. } => Kind::SetMode,
             Op::SetSize { .. } => Kind::SetSize,
             Op::SetTimes { .. } => Kind::SetTimes,
@@ -266,7 +272,7 @@ impl Op {
         match self {
             Op::Create { path, .. }
             | Op::Write { path, .. }
-            | Op::Commit { path }
+            | Op::Commit { path, .. }
             | Op::SetMode { path, .. }
             | Op::SetSize { path, .. }
             | Op::SetTimes { path, .. }

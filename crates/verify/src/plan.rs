@@ -3,7 +3,10 @@
 //! The number of objects is bounded, and names are used again, so that a run can last for hours and still every operation
 //! of the last seconds can be checked.
 
-use crate::limits::{DEPTH_MAX, DIRS_MAX, FILE_BYTES_MAX, LIVE_MAX, NAMES, WRITE_BYTES_MAX, WRITE_BYTES_MIN};
+use crate::limits::{
+    DEPTH_MAX, DIRS_MAX, FILE_BYTES_MAX, LATE_FILES, LATE_MS, LIVE_MAX, NAMES, WRITE_BYTES_MAX,
+    WRITE_BYTES_MIN,
+};
 use crate::model::{Id, Model, What};
 use crate::op::{Kind, Op, Rng};
 use std::collections::VecDeque;
@@ -18,7 +21,7 @@ pub struct Abilities {
 }
 
 /// How often each kind is chosen, relative to the others.
-const WEIGHTS: [(Kind, u64); 16] = [
+const WEIGHTS: [(Kind, u64); 17] = [
     (Kind::Create, 20),
     (Kind::CreateExclusive, 8),
     (Kind::Write, 18),
@@ -35,6 +38,8 @@ const WEIGHTS: [(Kind, u64); 16] = [
     (Kind::Remove, 10),
     (Kind::SetXattr, 5),
     (Kind::RemoveXattr, 2),
+    // Only when it is asked for: it is mostly waiting.
+    (Kind::CommitLate, 4),
 ];
 
 /// The stream of one client.
@@ -58,7 +63,7 @@ impl Plan {
     /// need to work on.
     #[must_use]
     pub fn new(seed: u64, top: String, kinds: &[Kind], abilities: Abilities) -> Plan {
-        let wanted = |kind: &Kind| kinds.is_empty() || kinds.contains(kind);
+        let wanted = |kind: &Kind| (kinds.is_empty() && *kind != Kind::CommitLate) || kinds.contains(kind);
         let able = |kind: &Kind| abilities.xattrs || !matches!(kind, Kind::SetXattr | Kind::RemoveXattr);
         let weights = WEIGHTS.into_iter().filter(|(k, _)| wanted(k) && able(k)).collect();
         Plan { rng: Rng::new(seed), top, weights, abilities, todo: VecDeque::new() }
@@ -160,8 +165,29 @@ impl Plan {
                 }
                 // Some are left for a later COMMIT, or for none.
                 if self.rng.below(4) != 0 {
-                    self.todo.push_back(Op::Commit { path: file.path.clone() });
+                    self.todo.push_back(Op::Commit { path: file.path.clone(), late: None });
                 }
+                self.todo.pop_front()?
+            }
+            Kind::CommitLate => {
+                let files: Vec<&At> = all.iter().filter(|a| size(model, a.id).is_some()).collect();
+                let mut late = Some(LATE_MS);
+                let mut commits = VecDeque::new();
+                for _ in 0..LATE_FILES.min(files.len()) {
+                    let file = *self.rng.pick(&files)?;
+                    // Over what is there, so that a lost write leaves older data in its place.
+                    let len = WRITE_BYTES_MAX as u32;
+                    let tag = self.rng.next_u64();
+                    self.todo.push_back(Op::Write {
+                        path: file.path.clone(),
+                        offset: 0,
+                        len,
+                        tag,
+                        stable: false,
+                    });
+                    commits.push_back(Op::Commit { path: file.path.clone(), late: late.replace(0) });
+                }
+                self.todo.append(&mut commits);
                 self.todo.pop_front()?
             }
             Kind::SetMode => {

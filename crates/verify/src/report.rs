@@ -2,6 +2,7 @@
 
 use crate::journal::End;
 use crate::op::Kind;
+use crate::rounds::Meeting;
 use serde::{Deserialize, Serialize};
 
 /// What became of one kind of operation.
@@ -37,6 +38,31 @@ impl Found {
         if self.examples.len() < crate::limits::EXAMPLES_MAX {
             self.examples.push(example);
         }
+    }
+}
+
+/// What became of one meeting of two clients, over all its rounds.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Met {
+    /// What the two did.
+    pub meeting: Meeting,
+    /// How often.
+    pub rounds: u64,
+    /// Rounds in which only the second was answered: what it was told shows whether the first was stable.
+    pub second_alone: u64,
+    /// Rounds in which only the first was answered.
+    pub first_alone: u64,
+    /// Rounds after which what was told is not so.
+    pub broken: u64,
+    /// Some of them.
+    pub examples: Vec<String>,
+}
+
+impl Met {
+    /// None yet.
+    #[must_use]
+    pub fn new(meeting: Meeting) -> Met {
+        Met { meeting, rounds: 0, second_alone: 0, first_alone: 0, broken: 0, examples: Vec::new() }
     }
 }
 
@@ -94,12 +120,30 @@ pub struct Report {
     /// WRITEs that asked for FILE_SYNC and were answered with less, which RFC 1813 section 3.3.7 and RFC 8881 section
     /// 18.32.3 forbid. They count as unstable.
     pub weaker: u64,
+    /// What pairs of clients did on one object, and what became of it.
+    #[serde(default)]
+    pub met: Vec<Met>,
+    /// Rounds in which the two were told what fits to no order of what they did; nothing follows from them.
+    #[serde(default)]
+    pub unexplained: Found,
 }
 
 impl Report {
     /// Whether the server has lost something of what it acknowledged, or has something that nobody made.
     #[must_use]
     pub fn has_losses(&self) -> bool {
-        self.lost + self.strange.count + self.stale.count + self.renumbered.count > 0
+        self.lost + self.broken() + self.strange.count + self.stale.count + self.renumbered.count > 0
+    }
+
+    /// Rounds after which what one of two clients was told is not so.
+    #[must_use]
+    pub fn broken(&self) -> u64 {
+        self.met.iter().map(|m| m.broken).sum()
+    }
+
+    /// Rounds of two clients.
+    #[must_use]
+    pub fn rounds(&self) -> u64 {
+        self.met.iter().map(|m| m.rounds).sum()
     }
 }

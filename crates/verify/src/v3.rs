@@ -1,6 +1,6 @@
 //! NFS version 3 (RFC 1813).
 
-use crate::client::{Attr, Fh, Made, Nfs, Set, Written, patiently};
+use crate::client::{Attr, Fh, How, Made, Nfs, Set, Written, patiently};
 use crate::error::{Error, Meaning, Result};
 use crate::judge::SeenKind;
 use crate::limits::READDIR_BYTES;
@@ -52,6 +52,8 @@ fn refused(proc: u32, status: NfsStat3) -> Error {
         NfsStat3::STALE | NfsStat3::BADHANDLE => Meaning::Stale,
         NfsStat3::JUKEBOX => Meaning::Later,
         NfsStat3::NOTSUPP => Meaning::NotSupported,
+        NfsStat3::EXIST => Meaning::Exists,
+        NfsStat3::NOTEMPTY => Meaning::NotEmpty,
         _ => Meaning::Other,
     };
     let op = PROC_NAMES.get(proc as usize).map_or_else(|| proc.to_string(), |n| (*n).to_owned());
@@ -115,10 +117,12 @@ impl Client {
     /// What a creation made; a server may leave out what it is (RFC 1813 section 3.3.8), then it is looked up.
     fn made(&mut self, dir: &Fh, name: &str, ok: MakeOk, mode_set: bool) -> Result<Made> {
         match (ok.object, ok.attrs) {
-            (Some(fh), Some(attrs)) => Ok(Made { fh: fh.0.to_vec(), fileid: attrs.fileid, mode_set }),
+            (Some(fh), Some(attrs)) => {
+                Ok(Made { fh: fh.0.to_vec(), fileid: attrs.fileid, mode_set, looked_up: false })
+            }
             _ => {
                 let (fh, attr) = self.lookup(dir, name)?;
-                Ok(Made { fh, fileid: attr.fileid, mode_set })
+                Ok(Made { fh, fileid: attr.fileid, mode_set, looked_up: true })
             }
         }
     }
@@ -194,11 +198,14 @@ impl Nfs for Client {
         self.call::<Fattr, ()>(&Call::Getattr(fh(handle))).map(|a| attr(&a))
     }
 
-    fn create(&mut self, dir: &Fh, name: &str, mode: u32, exclusive: bool) -> Result<Made> {
-        let how = if exclusive {
-            CreateHow::Exclusive(crate::client::verifier()?)
-        } else {
-            CreateHow::Guarded(Sattr { mode: Some(mode), ..Sattr::default() })
+    fn create(&mut self, dir: &Fh, name: &str, mode: u32, how: How) -> Result<Made> {
+        let attrs = Sattr { mode: Some(mode), ..Sattr::default() };
+        let exclusive = matches!(how, How::Exclusive(_));
+        let how = match how {
+            How::Guarded => CreateHow::Guarded(attrs),
+            How::Unchecked => CreateHow::Unchecked(attrs),
+            How::Truncated => CreateHow::Unchecked(Sattr { size: Some(0), ..attrs }),
+            How::Exclusive(verf) => CreateHow::Exclusive(verf),
         };
         let ok = self.call::<MakeOk, WccData>(&Call::Create(CreateArgs { at: at(dir, name), how }))?;
         self.made(dir, name, ok, !exclusive)
@@ -291,6 +298,19 @@ impl Nfs for Client {
 
     fn set_xattr(&mut self, _: &Fh, _: &str, _: Option<Vec<u8>>) -> Result<()> {
         Err(no_xattrs())
+    }
+
+    fn new_xattr(&mut self, _: &Fh, _: &str, _: Vec<u8>) -> Result<()> {
+        Err(no_xattrs())
+    }
+
+    fn allocate(&mut self, _: &Fh, _: u64) -> Result<()> {
+        Err(Error::Unable("NFS version 3 has no ALLOCATE".to_owned()))
+    }
+
+    fn close_all(&mut self) -> Result<()> {
+        // Nothing is open in version 3.
+        Ok(())
     }
 
     fn xattr(&mut self, _: &Fh, _: &str) -> Result<Option<Vec<u8>>> {

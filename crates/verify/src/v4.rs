@@ -1,6 +1,6 @@
 //! NFS versions 4.0, 4.1 and 4.2 (RFC 7530, RFC 8881, RFC 7862, RFC 8276): one slot of one session, or one open owner.
 
-use crate::client::{Attr, Fh, Made, Nfs, Set, Written, patiently, verifier};
+use crate::client::{Attr, Fh, How, Made, Nfs, Set, Written, patiently, verifier};
 use crate::error::{Error, Meaning, Result};
 use crate::judge::SeenKind;
 use crate::limits::{OPENS_MAX, READDIR_BYTES, REPLY_BYTES_MAX};
@@ -13,6 +13,7 @@ use landfast_nfs::v4::args::{
     SetattrArgs, SetxattrArgs, SetxattrOption, StateProtectArgs, WriteArgs, owner,
 };
 use landfast_nfs::v4::attr::number;
+use landfast_nfs::v4::data::RangeArgs;
 use landfast_nfs::v4::v40::{
     CALLBACKS, CallbackClient, ClientAddr, NfsClientId, OpenConfirmArgs, SetclientidArgs,
     SetclientidConfirmArgs,
@@ -86,7 +87,9 @@ fn missing(what: &str) -> Error {
 #[must_use]
 pub fn refused(op: OpNum, status: NfsStat) -> Error {
     let meaning = match status {
-        NfsStat::NFS4ERR_NOENT => Meaning::NoEntry,
+        NfsStat::NFS4ERR_NOENT | NfsStat::NFS4ERR_NOXATTR => Meaning::NoEntry,
+        NfsStat::NFS4ERR_EXIST => Meaning::Exists,
+        NfsStat::NFS4ERR_NOTEMPTY => Meaning::NotEmpty,
         NfsStat::NFS4ERR_STALE | NfsStat::NFS4ERR_BADHANDLE | NfsStat::NFS4ERR_FHEXPIRED => Meaning::Stale,
         NfsStat::NFS4ERR_DELAY | NfsStat::NFS4ERR_GRACE => Meaning::Later,
         NfsStat::NFS4ERR_NOTSUPP | NfsStat::NFS4ERR_ATTRNOTSUPP => Meaning::NotSupported,
@@ -354,7 +357,7 @@ impl Client {
         let create = CreateArgs { kind, name: name(name_), attrs: attrs_.to_fattr(&AttrValues::KNOWN) };
         let results =
             self.compound(vec![put(dir), ArgOp::Create(create), ArgOp::Getfh, ArgOp::Getattr(ATTRS)])?;
-        Ok(Made { fh: handle(&results)?, fileid: attrs(&results)?.fileid, mode_set: true })
+        Ok(Made { fh: handle(&results)?, fileid: attrs(&results)?.fileid, mode_set: true, looked_up: false })
     }
 }
 
@@ -391,15 +394,18 @@ impl Nfs for Client {
         attrs(&self.compound(vec![put(fh), ArgOp::Getattr(ATTRS)])?)
     }
 
-    fn create(&mut self, dir: &Fh, name_: &str, mode: u32, exclusive: bool) -> Result<Made> {
+    fn create(&mut self, dir: &Fh, name_: &str, mode: u32, how: How) -> Result<Made> {
         while self.opens.len() >= OPENS_MAX {
             self.close_oldest()?;
         }
-        let attrs_ = mode_of(mode).to_fattr(&AttrValues::KNOWN);
-        let how = match (exclusive, self.minor) {
-            (false, _) => CreateHow::Guarded(attrs_),
-            (true, 0) => CreateHow::Exclusive(verifier()?),
-            (true, _) => CreateHow::Exclusive41 { verf: verifier()?, attrs: attrs_ },
+        let size = (how == How::Truncated).then_some(0);
+        let attrs_ = AttrValues { size, ..mode_of(mode) }.to_fattr(&AttrValues::KNOWN);
+        let exclusive = matches!(how, How::Exclusive(_));
+        let how = match (how, self.minor) {
+            (How::Guarded, _) => CreateHow::Guarded(attrs_),
+            (How::Unchecked | How::Truncated, _) => CreateHow::Unchecked(attrs_),
+            (How::Exclusive(verf), 0) => CreateHow::Exclusive(verf),
+            (How::Exclusive(verf), _) => CreateHow::Exclusive41 { verf, attrs: attrs_ },
         };
         let no_delegation = if self.minor == 0 { 0 } else { flags::OPEN4_SHARE_ACCESS_WANT_NO_DELEG };
         let open = OpenArgs {
@@ -428,7 +434,7 @@ impl Nfs for Client {
         }
         let mode_set = !exclusive || open.attrset.has(number::MODE);
         self.opens.push_back((fh.clone(), stateid));
-        Ok(Made { fh, fileid, mode_set })
+        Ok(Made { fh, fileid, mode_set, looked_up: false })
     }
 
     fn mkdir(&mut self, dir: &Fh, name: &str, mode: u32) -> Result<Made> {
@@ -545,6 +551,24 @@ impl Nfs for Client {
             None => ArgOp::Removexattr(name(key)),
         };
         self.compound(vec![put(fh), op]).map(drop)
+    }
+
+    fn new_xattr(&mut self, fh: &Fh, key: &str, value: Vec<u8>) -> Result<()> {
+        let option = SetxattrOption::Create;
+        let args = SetxattrArgs { option, key: name(key), value: Bytes::from(value) };
+        self.compound(vec![put(fh), ArgOp::Setxattr(args)]).map(drop)
+    }
+
+    fn allocate(&mut self, fh: &Fh, len: u64) -> Result<()> {
+        let args = RangeArgs { stateid: self.stateid(fh), offset: 0, length: len };
+        self.compound(vec![put(fh), ArgOp::Allocate(args)]).map(drop)
+    }
+
+    fn close_all(&mut self) -> Result<()> {
+        while !self.opens.is_empty() {
+            self.close_oldest()?;
+        }
+        Ok(())
     }
 
     fn xattr(&mut self, fh: &Fh, key: &str) -> Result<Option<Vec<u8>>> {

@@ -3,17 +3,19 @@
 use crate::client::{self, Fh, Nfs, perform};
 use crate::contents::OpNo;
 use crate::error::{Error, Result};
-use crate::journal::{End, Header, Journal, Record, VERSION};
-use crate::limits::{CLIENTS_MAX, OPERATIONS_MAX, WRITE_PATIENCE};
+pub use crate::journal::End;
+use crate::journal::{Header, Journal, Record, VERSION};
+use crate::limits::{CLIENTS_MAX, OPERATIONS_MAX, PAIRS_MAX, WRITE_PATIENCE};
 use crate::model::Model;
 use crate::op::{Kind, Op, Reply, Rng};
 use crate::plan::{Abilities, Plan};
+use crate::rounds::Meeting;
 use crate::url::Target;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// What to do.
@@ -31,6 +33,21 @@ pub struct Options {
     pub seed: Option<u64>,
     /// Which kinds of operations; empty is all.
     pub kinds: Vec<Kind>,
+    /// Pairs of clients that meet on the same objects, beside the others; up to [`PAIRS_MAX`].
+    pub pairs: u32,
+    /// Which meetings; empty is all.
+    pub meetings: Vec<Meeting>,
+}
+
+/// What is told of a run while it goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    /// So many operations are acknowledged.
+    Acknowledged(u64),
+    /// A COMMIT is going to be sent so late that the server may have closed its files.
+    Late,
+    /// Of so many pairs only the second has been answered so far.
+    Alone(u32),
 }
 
 /// What was done.
@@ -61,22 +78,24 @@ pub struct Report {
 }
 
 /// What the clients share.
-struct Run<'a> {
-    target: &'a Target,
-    options: &'a Options,
-    journal: &'a Journal,
+pub(crate) struct Run<'a> {
+    pub(crate) target: &'a Target,
+    pub(crate) options: &'a Options,
+    pub(crate) journal: &'a Journal,
     stop: &'a AtomicBool,
-    progress: &'a (dyn Fn(u64) + Sync),
+    pub(crate) progress: &'a (dyn Fn(Event) + Sync),
     until: Option<Instant>,
     next: AtomicU64,
     acknowledged: AtomicU64,
     in_doubt: AtomicU64,
     by_kind: Mutex<BTreeMap<Kind, u64>>,
+    /// Pairs of which only the second has been answered.
+    alone: AtomicU32,
     /// The first that went wrong.
     ended: Mutex<Option<Error>>,
 }
 
-/// Works until it is done, the server is gone, or `stop` is set; `progress` hears how many operations are acknowledged.
+/// Works until it is done, the server is gone, or `stop` is set; `progress` hears of it.
 ///
 /// # Errors
 /// When nothing could be begun, or the journal cannot be written. A server that goes away is no error.
@@ -84,10 +103,13 @@ pub fn run(
     target: &Target,
     options: &Options,
     stop: &AtomicBool,
-    progress: &(dyn Fn(u64) + Sync),
+    progress: &(dyn Fn(Event) + Sync),
 ) -> Result<Report> {
     if !(1..=CLIENTS_MAX).contains(&options.clients) {
         return Err(Error::Unable(format!("clients: 1 to {CLIENTS_MAX}")));
+    }
+    if options.pairs > PAIRS_MAX {
+        return Err(Error::Unable(format!("pairs: up to {PAIRS_MAX}")));
     }
     let random = || getrandom::u64().map_err(|e| Error::Unable(format!("no random numbers: {e}")));
     let (id, seed) = (format!("{:016x}", random()?), options.seed.map_or_else(random, Ok)?);
@@ -105,6 +127,7 @@ pub fn run(
         nfs: target.version.to_string(),
         base_fileid: attr.fileid,
         clients: options.clients,
+        pairs: options.pairs,
         seed,
         started: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs()),
     };
@@ -121,6 +144,7 @@ pub fn run(
         acknowledged: AtomicU64::new(0),
         in_doubt: AtomicU64::new(0),
         by_kind: Mutex::new(BTreeMap::new()),
+        alone: AtomicU32::new(0),
         ended: Mutex::new(None),
     };
     // The directory of the run is made by the first client, before the others begin.
@@ -130,6 +154,10 @@ pub fn run(
         model.share(&header.top());
         std::thread::scope(|s| {
             let mut first = Some(nfs);
+            for pair in 0..options.pairs {
+                let (run, header, base, model) = (&run, &header, &base, model.clone());
+                s.spawn(move || run.pair(base, &model, header, pair, abilities));
+            }
             for client in 0..options.clients {
                 let (run, header, base, model) = (&run, &header, &base, model.clone());
                 let nfs = first.take();
@@ -174,7 +202,7 @@ pub fn run(
 
 impl Run<'_> {
     /// Ends the run for this reason, if there is none yet.
-    fn end(&self, why: Error) {
+    pub(crate) fn end(&self, why: Error) {
         self.ended.lock().get_or_insert(why);
         self.stop.store(true, Ordering::Release);
     }
@@ -199,8 +227,30 @@ impl Run<'_> {
     }
 
     /// Whether there is more to do.
-    fn goes_on(&self) -> bool {
+    pub(crate) fn goes_on(&self) -> bool {
         !self.stop.load(Ordering::Acquire) && self.until.is_none_or(|until| Instant::now() < until)
+    }
+
+    /// Takes so many numbers of operations, if there are any left.
+    pub(crate) fn takes(&self, count: u64) -> bool {
+        let first = self.next.fetch_add(count, Ordering::Relaxed);
+        first + count <= self.options.operations.unwrap_or(OPERATIONS_MAX).min(OPERATIONS_MAX)
+    }
+
+    /// An answer of two that meet.
+    pub(crate) fn count_told(&self) {
+        let all = self.acknowledged.fetch_add(1, Ordering::Relaxed) + 1;
+        (self.progress)(Event::Acknowledged(all));
+    }
+
+    /// One pair more, or one less, of which only the second has been answered.
+    pub(crate) fn alone(&self, more: bool) {
+        let now = if more {
+            self.alone.fetch_add(1, Ordering::AcqRel) + 1
+        } else {
+            self.alone.fetch_sub(1, Ordering::AcqRel) - 1
+        };
+        (self.progress)(Event::Alone(now));
     }
 
     /// One operation: noted durably, sent, its reply noted. `false` ends the client.
@@ -218,6 +268,9 @@ impl Run<'_> {
         if let Err(e) = self.journal.sync(line) {
             self.end(e);
             return false;
+        }
+        if matches!(op, Op::Commit { late: Some(1..), .. }) {
+            (self.progress)(Event::Late);
         }
         match perform(nfs, base, model, &op) {
             Ok(reply) => self.acknowledge(model, no, &op, reply),
@@ -237,7 +290,7 @@ impl Run<'_> {
         *self.by_kind.lock().entry(op.kind(&reply)).or_default() += 1;
         self.journal.append(&Record::Ack { no, reply });
         let all = self.acknowledged.fetch_add(1, Ordering::Relaxed) + 1;
-        (self.progress)(all);
+        (self.progress)(Event::Acknowledged(all));
         match applied {
             Ok(()) => true,
             Err(e) => {

@@ -2,7 +2,7 @@
 //! and on which something depends is found, and nothing is found on one that forgets nothing.
 
 use landfast_verify::check::examine;
-use landfast_verify::client::{Attr, Fh, Made, Nfs, Set, Written, perform};
+use landfast_verify::client::{Attr, Fh, How, Made, Nfs, Set, Written, perform};
 use landfast_verify::contents::OpNo;
 use landfast_verify::error::{Error, Meaning, Result};
 use landfast_verify::journal::{Contents, Header, Record};
@@ -95,7 +95,7 @@ impl Memory {
         } else {
             self.nodes.remove(&id);
         }
-        Ok(Made { fh: id.to_be_bytes().to_vec(), fileid: id, mode_set: true })
+        Ok(Made { fh: id.to_be_bytes().to_vec(), fileid: id, mode_set: true, looked_up: false })
     }
 
     fn sweep(&mut self) {
@@ -140,7 +140,7 @@ impl Nfs for Memory {
     fn getattr(&mut self, fh: &Fh) -> Result<Attr> {
         self.id(fh).map(|id| self.attr_of(id))
     }
-    fn create(&mut self, dir: &Fh, name: &str, mode: u32, _: bool) -> Result<Made> {
+    fn create(&mut self, dir: &Fh, name: &str, mode: u32, _: How) -> Result<Made> {
         self.make(dir, name, SeenKind::File, mode)
     }
     fn mkdir(&mut self, dir: &Fh, name: &str, mode: u32) -> Result<Made> {
@@ -245,6 +245,20 @@ impl Nfs for Memory {
         }
         Ok(())
     }
+    fn new_xattr(&mut self, fh: &Fh, name: &str, value: Vec<u8>) -> Result<()> {
+        if self.get(fh)?.xattrs.contains_key(name) {
+            return Err(refusal(Meaning::Exists));
+        }
+        self.set_xattr(fh, name, Some(value))
+    }
+    fn allocate(&mut self, fh: &Fh, len: u64) -> Result<()> {
+        let node = self.get(fh)?;
+        node.bytes.resize(node.bytes.len().max(len as usize), 0);
+        Ok(())
+    }
+    fn close_all(&mut self) -> Result<()> {
+        Ok(())
+    }
     fn xattr(&mut self, fh: &Fh, name: &str) -> Result<Option<Vec<u8>>> {
         Ok(self.get(fh)?.xattrs.get(name).cloned())
     }
@@ -278,12 +292,13 @@ struct Ran {
 /// Runs `n` operations; number `lie` is answered and not done, and the run ends when that shows.
 fn ran(seed: u64, n: u32, lie: Option<OpNo>) -> Ran {
     let header = Header {
-        landfast_verify: 1,
+        landfast_verify: landfast_verify::journal::VERSION,
         id: "t".into(),
         url: "nfs://memory/".into(),
         nfs: "4.2".into(),
         base_fileid: ROOT,
         clients: 1,
+        pairs: 0,
         seed,
         started: 0,
     };
@@ -482,5 +497,8 @@ fn journals_that_no_run_can_have_written_are_refused() {
     refused(&|j| j.records.push(intent(900, 0, Op::SetSize { path: "f".into(), size: u64::MAX })), "further");
     let done = Record::Ack { no: 900, reply: Default::default() };
     refused(&|j| j.records.extend([intent(900, 0, remove()), done.clone()]), "does not fit");
-    refused(&|j| j.records.push(intent(900, 0, Op::Commit { path: "nowhere".into() })), "does not fit");
+    refused(
+        &|j| j.records.push(intent(900, 0, Op::Commit { path: "nowhere".into(), late: None })),
+        "does not fit",
+    );
 }

@@ -10,6 +10,7 @@
 //! | `found` | a tree as the disk and as NFS show it |
 //! | `check` | the oracle: that against the model |
 //! | `untar` | the same for `landfast untar`, which goes on after the cut |
+//! | `pairs` | pairs of clients that meet on one object, as `landfast verify` has them |
 //! | `moment` | when the power goes |
 //! | `run` | the harness |
 
@@ -19,6 +20,7 @@ pub mod model;
 mod moment;
 mod options;
 mod overwrite;
+mod pairs;
 pub(crate) mod peer;
 mod run;
 mod untar;

@@ -27,11 +27,13 @@ pub enum Load {
     Overwrite,
     /// Several clients of all these kinds at once.
     Clients,
+    /// Pairs of clients that meet on one object, with slow flushes.
+    Pairs,
 }
 
 impl Load {
     /// All of them, in the order of tables.
-    pub const ALL: [(&str, Load); 8] = [
+    pub const ALL: [(&str, Load); 9] = [
         ("untar", Load::Untar),
         ("resume", Load::Resume),
         ("copy", Load::Copy),
@@ -40,6 +42,7 @@ impl Load {
         ("mixed", Load::Mixed),
         ("overwrite", Load::Overwrite),
         ("clients", Load::Clients),
+        ("pairs", Load::Pairs),
     ];
 }
 
@@ -122,8 +125,8 @@ pub struct Options {
     pub seed: u64,
     /// Clients that work at the same time, each in a directory of its own; `untar` is one.
     pub clients: u32,
-    /// What the server promises. Anything but [`Durability::Log`] is for showing that the oracle
-    /// finds what is lost.
+    /// What the server promises. Pairs are asked for with [`Durability::Sync`] as well; otherwise anything but
+    /// [`Durability::Log`] is for showing that the oracle finds what is lost.
     pub durability: Durability,
     /// How the power goes; `None`: the seed says.
     pub variant: Option<Variant>,

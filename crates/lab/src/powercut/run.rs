@@ -24,10 +24,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// How one cut goes.
-struct Plan {
-    variant: Variant,
+pub(super) struct Plan {
+    pub(super) variant: Variant,
     /// The point at which the server is to stop, with the number of the pass.
-    point: Option<(String, u64)>,
+    pub(super) point: Option<(String, u64)>,
     /// Server and disks at once. Otherwise the disks go first, and the server must not acknowledge anything any more.
     at_once: bool,
     /// For so long the server lives on without its disks.
@@ -37,10 +37,10 @@ struct Plan {
 }
 
 /// The run.
-struct Harness<'a> {
-    options: &'a Options,
-    rig: Rig,
-    rng: Rng,
+pub(super) struct Harness<'a> {
+    pub(super) options: &'a Options,
+    pub(super) rig: Rig,
+    pub(super) rng: Rng,
     workers: Vec<Worker>,
     /// By disks that are gone.
     blocks_lost: u64,
@@ -102,6 +102,7 @@ pub fn run(options: &Options, mut progress: impl FnMut(&CutReport)) -> Result<Re
             Load::Untar => harness.cut_untar(n, Way::Extracted)?,
             Load::Resume => harness.cut_untar(n, Way::Resumed)?,
             Load::Copy => harness.cut_untar(n, Way::Copied)?,
+            Load::Pairs => harness.cut_pairs(n)?,
             _ => harness.cut(n)?,
         };
         progress(&cut);
@@ -137,7 +138,7 @@ const OLD_TREES_MAX: usize = 3;
 const LOG_BYTES: [u64; 3] = [2 << 20, 8 << 20, 32 << 20];
 
 /// The file whose COMMIT tells the write verifier.
-const PROBE: &str = "probe";
+pub(super) const PROBE: &str = "probe";
 
 /// Points that a server passes only now and then.
 const RARE: [&str; 8] = [
@@ -152,7 +153,7 @@ const RARE: [&str; 8] = [
 ];
 
 impl Harness<'_> {
-    fn serve_options(&self, stop_at: Option<&(String, u64)>) -> Result<ServeOptions> {
+    pub(super) fn serve_options(&self, stop_at: Option<&(String, u64)>) -> Result<ServeOptions> {
         let log = self.rig.log_device()?;
         let mut envs = Vec::new();
         envs.extend(self.options.bug.iter().map(|bug| ("LANDFAST_BUG".to_owned(), bug.clone())));
@@ -207,7 +208,7 @@ impl Harness<'_> {
             }
         };
         match load {
-            Load::Untar | Load::Resume | Load::Copy => Vec::new(),
+            Load::Untar | Load::Resume | Load::Copy | Load::Pairs => Vec::new(),
             Load::Clients => {
                 [Load::Mixed, Load::Serial, Load::V3, Load::Overwrite, Load::Mixed].map(one).into()
             }
@@ -228,7 +229,7 @@ impl Harness<'_> {
     }
 
     /// How the next cut goes.
-    fn plan(&mut self) -> Plan {
+    pub(super) fn plan(&mut self) -> Plan {
         let variant = match self.options.variant {
             Some(variant) => variant,
             None => match self.rng.below(100) {
@@ -272,7 +273,7 @@ impl Harness<'_> {
     }
 
     /// Random weather: what the disks do to what was not flushed, and how long flushes take.
-    fn weather(&mut self, variant: Variant) -> Result<()> {
+    pub(super) fn weather(&mut self, variant: Variant) -> Result<()> {
         let keep = [0, 300, 700, 950][self.rng.below(4) as usize];
         let torn = self.rng.below(2);
         self.rig.control(&format!("keep_permille={keep} torn={torn}"))?;
@@ -316,7 +317,7 @@ impl Harness<'_> {
     }
 
     /// Power comes back, perhaps goes again a few times, and a server starts and recovers.
-    fn recover(&mut self, plan: &Plan, report: &mut CutReport) -> Result<Option<Served>> {
+    pub(super) fn recover(&mut self, plan: &Plan, report: &mut CutReport) -> Result<Option<Served>> {
         let half = [Half::First, Half::Second][self.rng.below(2) as usize];
         let mut replace = false;
         if plan.variant == Variant::HalfLost && self.rig.mirror_device().is_some() {
@@ -398,7 +399,7 @@ impl Harness<'_> {
     }
 
     /// Checks the filesystem, and mounts it again, with all disks whole.
-    fn after(&mut self, plan: &Plan, report: &mut CutReport) -> Result<()> {
+    pub(super) fn after(&mut self, plan: &Plan, report: &mut CutReport) -> Result<()> {
         self.rig.unmount()?;
         match self.rig.fsck() {
             Ok(()) => {}
@@ -542,7 +543,7 @@ impl Harness<'_> {
     }
 
     /// The power goes, or only the server.
-    fn end(&mut self, server: Served, plan: &Plan) -> Result<()> {
+    pub(super) fn end(&mut self, server: Served, plan: &Plan) -> Result<()> {
         if plan.variant == Variant::Kill {
             server.kill();
             return Ok(());
@@ -651,7 +652,7 @@ impl Harness<'_> {
     }
 }
 
-fn millis(since: Instant) -> u64 {
+pub(super) fn millis(since: Instant) -> u64 {
     u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)
 }
 
