@@ -137,6 +137,7 @@ impl Rig {
             injected_flush: None,
             injected_log_flush: None,
             unprivileged: false,
+            accept_weak: true,
         })
         .expect("the volume opens; fuzzing it needs root");
         let listen = SocketAddr::from(([127, 0, 0, 1], 0));

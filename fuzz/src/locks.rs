@@ -153,6 +153,7 @@ fn serve(runtime: &tokio::runtime::Runtime, dir: &Path) -> Running {
         injected_flush: None,
         injected_log_flush: None,
         unprivileged: false,
+        accept_weak: true,
     })
     .expect("the volume opens; fuzzing it needs root");
     let listen = SocketAddr::from(([127, 0, 0, 1], 0));

@@ -68,6 +68,7 @@ impl Rig {
             injected_flush: None,
             injected_log_flush: None,
             unprivileged: false,
+            accept_weak: true,
         };
         // A checkpoint may be under way that was so when the server before died.
         let begin = Instant::now();
