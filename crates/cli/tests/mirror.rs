@@ -2,10 +2,11 @@
 
 mod common;
 
-use common::{Serving, one_line_with, path, root, run, stderr};
+use common::{Serving, emulates_disks, one_line_with, path, root, run, stderr};
 use rustix::process::Signal;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// A directory to serve, the two halves of its log, and archives of one file each.
 struct Place {
@@ -112,4 +113,119 @@ fn a_mirror_of_itself_is_none() {
     assert_eq!(o.status.code(), Some(2));
     one_line_with(&stderr(&o), &["its own mirror"]);
     assert!(!Path::new(&a).exists());
+}
+
+fn system(program: &str, args: &[&str]) -> String {
+    let done = Command::new(program).args(args).output().unwrap_or_else(|e| panic!("{program}: {e}"));
+    assert!(done.status.success(), "{program} {args:?}: {}", String::from_utf8_lossy(&done.stderr));
+    String::from_utf8_lossy(&done.stdout).trim().to_owned()
+}
+
+const LOG_BYTES: u64 = 20 << 20;
+
+/// A log device that can lose what it holds and take no more.
+struct Breakable {
+    at: PathBuf,
+    device: String,
+}
+
+impl Breakable {
+    fn new(at: PathBuf) -> Breakable {
+        fs::create_dir(&at).expect("a directory");
+        system("mount", &["-t", "tmpfs", "-o", "size=24m", "tmpfs", path(&at)]);
+        let image = at.join("image");
+        fs::File::create(&image).and_then(|file| file.set_len(LOG_BYTES)).expect("an image");
+        let device = system("losetup", &["-f", "--show", path(&image)]);
+        Breakable { at, device }
+    }
+
+    /// What lies behind its superblocks is gone, and what takes its room leaves none.
+    fn fail(&self) {
+        let (from, bytes) = ("65536", (LOG_BYTES - 65_536).to_string());
+        system("fallocate", &["-p", "-o", from, "-l", &bytes, path(&self.at.join("image"))]);
+        // Ends with the error that it is after.
+        let _ = fs::write(self.at.join("fill"), vec![1; 2 * LOG_BYTES as usize]);
+    }
+
+    /// A new, empty one in its place.
+    fn replace(&self) {
+        fs::remove_file(self.at.join("fill")).expect("removed");
+        let device = fs::OpenOptions::new().write(true).open(&self.device).expect("the device");
+        std::os::unix::fs::FileExt::write_all_at(&device, &vec![0; LOG_BYTES as usize], 0).expect("zeroed");
+    }
+}
+
+impl Drop for Breakable {
+    fn drop(&mut self) {
+        // As far as it came.
+        for (program, what) in [("losetup", "-d"), ("umount", "-l")] {
+            let what = [what, if program == "losetup" { &self.device } else { path(&self.at) }];
+            let _ = Command::new(program).args(what).status();
+        }
+    }
+}
+
+/// What docs/faults.md says of one export of several, done while the server runs.
+#[test]
+fn one_export_that_fails_is_taken_out_mended_and_put_back() {
+    if !emulates_disks() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let at = |name: &str| dir.path().join(name);
+    let log = Breakable::new(at("device"));
+    let export = |name: &str, log: &str| {
+        let dir = at(name);
+        let _ = fs::create_dir(&dir);
+        format!(
+            "[[export]]\npath = \"{}\"\nname = \"/{name}\"\nlog = {{ path = \"{log}\", size = \"16M\" }}\n\
+             clients = [{{ from = \"*\", options = [\"rw\", \"no_root_squash\", \"insecure\"] }}]\n",
+            path(&dir)
+        )
+    };
+    let (a, b) = (export("a", &log.device), export("b", path(&at("b.log"))));
+    let listen = "listen = [\"127.0.0.1:0\"]\n";
+    let configure = |exports: &[&String]| {
+        let text: String = exports.iter().map(|e| e.as_str()).collect();
+        fs::write(at("file"), format!("{listen}{text}")).expect("written");
+    };
+    fs::write(at("content"), vec![7; 100_000]).expect("a file");
+    system("tar", &["-cf", path(&at("tar")), "-C", path(dir.path()), "content"]);
+    configure(&[&a, &b]);
+    let mut server = Serving::configured(&at("file"));
+    let url = server.url.clone();
+    let put = |export: &str, name: &str| {
+        let to = format!("{url}{export}/{name}");
+        run(&["mkdir", &to]).status.success() && run(&["untar", path(&at("tar")), &to]).status.success()
+    };
+    assert!(put("a", "1") && put("b", "1"));
+
+    log.fail();
+    let failed = (0..200).any(|n| !put("a", &format!("x{n}")));
+    assert!(failed, "a log that cannot be written to acknowledges nothing");
+    assert!(put("b", "2"), "the other export goes on");
+    server.until("/a has FAILED");
+
+    configure(&[&b]);
+    server.signal(Signal::HUP);
+    server.until("/a is served no more");
+    assert!(server.until("not stopped cleanly").contains("/a: log"));
+    assert!(put("b", "3"));
+
+    // As it is it cannot be recovered: that is said, and the other goes on.
+    configure(&[&a, &b]);
+    server.signal(Signal::HUP);
+    server.until("nothing has changed");
+    assert!(put("b", "4"));
+
+    // Its log is given up, as docs/internals/recovery.md says.
+    log.replace();
+    fs::rename(at("a").join(".landfast"), at("aside")).expect("moved");
+    rustix::fs::removexattr(at("a"), "trusted.landfast.tag").expect("removed");
+    server.signal(Signal::HUP);
+    server.until("/a is served now");
+    assert!(put("a", "5") && put("b", "5"));
+    let (code, words) = server.end(Signal::TERM);
+    assert_eq!(code, Some(0), "{words}");
+    assert!(at("a/5/content").exists() && at("b/5/content").exists());
 }

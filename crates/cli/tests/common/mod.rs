@@ -96,10 +96,18 @@ impl Serving {
         Serving::on("127.0.0.1:0", dir, options)
     }
 
+    /// Serves what a configuration file says.
+    pub fn configured(file: &Path) -> Serving {
+        Serving::run(&["serve", "--config", path(file)])
+    }
+
     fn on(address: &str, dir: &Path, options: &[&str]) -> Serving {
+        Serving::run(&[&["serve", path(dir), "--listen", address], options].concat())
+    }
+
+    fn run(args: &[&str]) -> Serving {
         let mut child = landfast()
-            .args(["serve", path(dir), "--listen", address])
-            .args(options)
+            .args(args)
             .stderr(Stdio::piped())
             .stdin(Stdio::null())
             .spawn()
@@ -123,6 +131,25 @@ impl Serving {
         let mut line = String::new();
         self.stderr.read_line(&mut line).expect("its standard error");
         line
+    }
+
+    /// Sends it this signal.
+    pub fn signal(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, signal).expect("it is there");
+    }
+
+    /// What it says up to a line with this in it.
+    pub fn until(&mut self, part: &str) -> String {
+        let mut words = String::new();
+        loop {
+            let line = self.next_line();
+            assert!(!line.is_empty(), "it ended before it said '{part}': {words}");
+            words.push_str(&line);
+            if line.contains(part) {
+                return words;
+            }
+        }
     }
 
     /// Ends it with this signal: its exit code, and what it said meanwhile.

@@ -362,6 +362,23 @@ mod tests {
     }
 
     #[test]
+    fn a_reply_that_is_noted_later_is_in_no_log_before() {
+        let mut drc = Drc::new(1 << 20);
+        assert!(drc.noted(&key(1), 5, LOG).is_none(), "nobody has asked");
+        assert_eq!(drc.begin(&key(1), A), Begin::New);
+        assert!(drc.noted(&key(1), 5, LOG).is_none(), "it has no reply");
+        assert!(drc.answered(&key(1), reply(7), None).is_none());
+        assert_eq!(drc.begin(&key(1), SAME_PORT), Begin::Busy);
+        assert_eq!(drc.notes(Some(LOG)).count(), 0, "a snapshot before it is noted has not got it");
+        let note = drc.noted(&key(1), 5, LOG).expect("a note");
+        assert_eq!(drc.notes(Some(LOG)).collect::<Vec<_>>(), [(5, note)]);
+        assert_eq!(drc.notes(Some(OTHER_LOG)).count(), 0);
+        drc.settle(&key(1));
+        assert_eq!(drc.notes(Some(OTHER_LOG)).count(), 1);
+        assert!(drc.noted(&key(1), 6, LOG).is_none(), "once");
+    }
+
+    #[test]
     fn what_is_forgotten_is_executed_again() {
         let mut drc = Drc::new(1 << 20);
         assert_eq!(drc.begin(&key(1), A), Begin::New);

@@ -125,6 +125,26 @@ mod tests {
         sequence: u32,
     }
 
+    /// A request with effects in two logs, none of which has its reply yet.
+    #[derive(Clone)]
+    struct Over {
+        marks: [u64; 2],
+        session: SessionId,
+        slot: u32,
+        sequence: u32,
+        home: usize,
+    }
+
+    /// Notes on clients that never were stand for effects.
+    const MARKS: u64 = 1 << 40;
+
+    fn mark(s: &Stamped) -> Option<u64> {
+        match s.note {
+            Note::ClientGone(mark) if mark >= MARKS => Some(mark),
+            _ => None,
+        }
+    }
+
     /// A server with several logs, and what it has acknowledged.
     struct Model {
         st: State<u32>,
@@ -139,6 +159,13 @@ mod tests {
         told: HashMap<SessionId, bool>,
         pending: Vec<(usize, SessionId, bool)>,
         names: u8,
+        over: Vec<Over>,
+        /// Effects so far, those that are durable, and those that a reply speaks of.
+        marks: u64,
+        durable: HashSet<u64>,
+        needs: HashMap<(SessionId, u32, u32), [u64; 2]>,
+        /// Replies of requests over two logs are written down with the last effect: to see that it is seen.
+        early: bool,
     }
 
     #[derive(Debug, Clone)]
@@ -146,6 +173,7 @@ mod tests {
         Session { log: usize },
         Gone { log: usize, which: usize },
         Request { log: usize, which: usize, slot: u32 },
+        Over { logs: [usize; 2], which: usize, slot: u32 },
         Flush { log: usize },
         Checkpoint { log: usize, cut: bool },
         Crash { keep: [u8; LOGS] },
@@ -157,7 +185,12 @@ mod tests {
             2 => log().prop_map(|log| Step::Session { log }),
             1 => (log(), 0usize..8).prop_map(|(log, which)| Step::Gone { log, which }),
             6 => (log(), 0usize..8, 0u32..2).prop_map(|(log, which, slot)| Step::Request { log, which, slot }),
-            4 => log().prop_map(|log| Step::Flush { log }),
+            4 => (log(), 1..LOGS, 0usize..8, 0u32..2).prop_map(|(log, other, which, slot)| Step::Over {
+                logs: [log, (log + other) % LOGS],
+                which,
+                slot
+            }),
+            6 => log().prop_map(|log| Step::Flush { log }),
             3 => (log(), any::<bool>()).prop_map(|(log, cut)| Step::Checkpoint { log, cut }),
             1 => any::<[u8; LOGS]>().prop_map(|keep| Step::Crash { keep }),
         ]
@@ -175,6 +208,11 @@ mod tests {
                 told: HashMap::new(),
                 pending: Vec::new(),
                 names: 0,
+                over: Vec::new(),
+                marks: MARKS,
+                durable: HashSet::new(),
+                needs: HashMap::new(),
+                early: false,
             };
             let ask = ExchangeId {
                 owner: Bytes::from_static(b"client"),
@@ -244,22 +282,25 @@ mod tests {
                     self.pending.push((*log, name, false));
                 }
                 Step::Request { log, which, slot } => {
-                    let Some(name) = self.sessions().get(*which).copied() else { return Ok(()) };
-                    let next = self.next.entry((name, *slot)).or_insert(1);
-                    let ask =
-                        SlotUse { slot: *slot, sequence: *next, highest: 1, fingerprint: 0, solo: false };
-                    let s = self.st.sessions.get_mut(&name).expect("it");
-                    if s.begin(0, &ask, || Ok(())) != Ok(Begin::New) {
-                        return Ok(()); // The one before has not been answered.
+                    let Some((session, sequence)) = self.request(*which, *slot) else { return Ok(()) };
+                    self.stage(*log, session, *slot, sequence);
+                }
+                Step::Over { logs, which, slot } => {
+                    let Some((session, sequence)) = self.request(*which, *slot) else { return Ok(()) };
+                    let marks = logs.map(|log| {
+                        self.marks += 1;
+                        let note = Note::ClientGone(self.marks);
+                        let v = self.st.next_version();
+                        self.logs[log].tail.push(Stamped { v, note });
+                        self.marks
+                    });
+                    self.needs.insert((session, *slot, sequence), marks);
+                    match self.early {
+                        true => self.stage(logs[1], session, *slot, sequence),
+                        false => {
+                            self.over.push(Over { marks, session, slot: *slot, sequence, home: logs[1] })
+                        }
                     }
-                    let sequence = *next;
-                    *next += 1;
-                    let v = self.st.next_version();
-                    let reply = Kept::Reply(Bytes::copy_from_slice(&sequence.to_be_bytes()));
-                    let s = self.st.sessions.get_mut(&name).expect("it");
-                    let note = s.stage_in(*slot, reply, v, Some(id(*log))).expect("the slot");
-                    self.logs[*log].tail.push(Stamped { v, note: Note::Slot(note) });
-                    self.staged.push(Staged { log: *log, session: name, slot: *slot, sequence });
                 }
                 Step::Flush { log } => self.flush(*log),
                 Step::Checkpoint { log, cut } => {
@@ -278,7 +319,32 @@ mod tests {
             Ok(())
         }
 
+        /// A new request of a session, if the one before was answered.
+        fn request(&mut self, which: usize, slot: u32) -> Option<(SessionId, u32)> {
+            let name = self.sessions().get(which).copied()?;
+            let next = self.next.entry((name, slot)).or_insert(1);
+            let ask = SlotUse { slot, sequence: *next, highest: 1, fingerprint: 0, solo: false };
+            let s = self.st.sessions.get_mut(&name).expect("it");
+            if s.begin(0, &ask, || Ok(())) != Ok(Begin::New) {
+                return None;
+            }
+            let sequence = *next;
+            *next += 1;
+            Some((name, sequence))
+        }
+
+        /// Its reply goes into this log.
+        fn stage(&mut self, log: usize, session: SessionId, slot: u32, sequence: u32) {
+            let v = self.st.next_version();
+            let reply = Kept::Reply(Bytes::copy_from_slice(&sequence.to_be_bytes()));
+            let s = self.st.sessions.get_mut(&session).expect("it");
+            let note = s.stage_in(slot, reply, v, Some(id(log))).expect("the slot");
+            self.logs[log].tail.push(Stamped { v, note: Note::Slot(note) });
+            self.staged.push(Staged { log, session, slot, sequence });
+        }
+
         fn flush(&mut self, log: usize) {
+            self.durable.extend(self.logs[log].tail.iter().filter_map(mark));
             self.logs[log].flush();
             for (_, name, is) in self.pending.extract_if(.., |(l, ..)| *l == log) {
                 // Answers may overtake each other; names are not used twice.
@@ -288,6 +354,11 @@ mod tests {
                 self.sent.insert((s.session, s.slot), s.sequence);
                 self.st.sessions.get_mut(&s.session).expect("busy").release(s.slot);
             }
+            let durable = &self.durable;
+            let whole = |o: &mut Over| o.marks.iter().all(|mark| durable.contains(mark));
+            for o in self.over.extract_if(.., whole).collect::<Vec<_>>() {
+                self.stage(o.home, o.session, o.slot, o.sequence);
+            }
         }
 
         fn crash(&mut self, keep: &[u8; LOGS]) -> Result<(), TestCaseError> {
@@ -295,6 +366,7 @@ mod tests {
             let mut logs = Vec::new();
             for (log, keep) in self.logs.iter().zip(keep) {
                 let kept = usize::from(*keep) % (log.tail.len() + 1);
+                self.durable.extend(log.tail[..kept].iter().filter_map(mark));
                 for s in &log.tail[..kept] {
                     if let Note::Slot(n) = &s.note {
                         effects.insert((n.session, n.slot, n.sequence));
@@ -323,6 +395,9 @@ mod tests {
                     prop_assert!(note.sequence >= sent, "a sent reply is kept");
                     let effect = note.sequence == sent || effects.contains(&(s.id, note.slot, note.sequence));
                     prop_assert!(effect, "no reply without its effect");
+                    let needs = self.needs.get(&(s.id, note.slot, note.sequence));
+                    let all = needs.is_none_or(|marks| marks.iter().all(|m| self.durable.contains(m)));
+                    prop_assert!(all, "no reply without all of its effects");
                     let reply = note.sequence.to_be_bytes();
                     prop_assert_eq!(note.reply.as_deref(), Some(&reply[..]));
                 }
@@ -353,6 +428,8 @@ mod tests {
                 self.told.insert(s.id, true);
             }
             (self.staged, self.pending) = (Vec::new(), Vec::new());
+            self.over.clear();
+            self.needs.clear();
             self.st = st;
             self.begin_life();
             Ok(())
@@ -370,6 +447,34 @@ mod tests {
             }
             m.crash(&[255; LOGS])?;
         }
+    }
+
+    /// The model sees a reply that is in a log before all of its effects are.
+    #[test]
+    fn a_reply_that_is_kept_early_is_seen_by_the_model() {
+        let mut m = Model::new();
+        m.early = true;
+        let steps = [
+            Step::Session { log: 0 },
+            Step::Flush { log: 0 },
+            Step::Over { logs: [0, 1], which: 0, slot: 0 },
+            Step::Flush { log: 1 },
+        ];
+        for step in &steps {
+            m.apply(step).expect("nothing is wrong yet");
+        }
+        let seen = m.crash(&[0; LOGS]).expect_err("half of it is lost");
+        assert!(seen.to_string().contains("all of its effects"), "{seen}");
+        // As it is done: the same steps, and one more flush of each.
+        let mut m = Model::new();
+        for step in &steps {
+            m.apply(step).expect("right");
+        }
+        for log in [0, 1] {
+            m.apply(&Step::Flush { log }).expect("right");
+        }
+        assert_eq!(m.sent.len(), 1, "it is answered when all is durable");
+        m.crash(&[0; LOGS]).expect("right");
     }
 
     fn complete(v: u64, server: u8, epoch: u32, count: u32) -> Stamped {
