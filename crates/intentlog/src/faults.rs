@@ -1,4 +1,4 @@
-//! Deliberate faults, for the checks of the promise: each of ten bugs in the order of things must be seen by the
+//! Deliberate faults, for the checks of the promise: each of these bugs in the order of things must be seen by the
 //! simulation and by real power cuts, and a process can be stopped at a named moment to cut its disks' power there.
 //!
 //! Only programs with debug assertions have any of this. In a release build [`bug`] is the constant `false`, [`point`] is
@@ -34,11 +34,13 @@ pub enum Bug {
     MarkerUnset,
     /// A rename over something says nothing of what was there.
     VictimUnlogged,
+    /// COMMIT trusts a descriptor that was opened after the write: an error in writing back is told to somebody else, or forgotten.
+    WriteErrorForgotten,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 10] = [
+    pub const ALL: [Bug; 11] = [
         Bug::ReplyBeforeFlush,
         Bug::CheckpointBeforeSyncfs,
         Bug::CutLate,
@@ -49,6 +51,7 @@ impl Bug {
         Bug::FlushErrorIgnored,
         Bug::MarkerUnset,
         Bug::VictimUnlogged,
+        Bug::WriteErrorForgotten,
     ];
 
     fn name(self) -> &'static str {
@@ -63,6 +66,7 @@ impl Bug {
             Bug::FlushErrorIgnored => "flush-error-ignored",
             Bug::MarkerUnset => "marker-unset",
             Bug::VictimUnlogged => "victim-unlogged",
+            Bug::WriteErrorForgotten => "write-error-forgotten",
         }
     }
 }

@@ -54,9 +54,11 @@ mod reserve;
 mod simulation;
 mod state;
 pub mod tag;
+mod together;
 mod tx;
 mod types;
 mod volume;
+mod witness;
 
 pub use acl::{Acl, AclError, Acls, SetAcls};
 pub use brief::Keep;

@@ -25,7 +25,7 @@ use crate::flush;
 use crate::handle::HandleCodec;
 use crate::identity::{IDENTITY_FILE, Identity, LogInUse};
 use crate::kernel::{self, OwnedFd};
-use crate::limits::{NODE_FDS_DIVISOR, NODE_FDS_MAX, NODES_MAX, RECOVERY_THREADS_MAX};
+use crate::limits::{NODE_FDS_DIVISOR, NODE_FDS_MAX, NODES_MAX, RECOVERY_THREADS_MAX, WITNESS_FDS_DIVISOR};
 use crate::listing::Listings;
 use crate::marker::{MARKER_FILE, Marker};
 use crate::node::btime_ns;
@@ -34,8 +34,10 @@ use crate::recover;
 use crate::remap::{REMAP_FILE, Remap};
 use crate::state;
 use crate::tag;
+use crate::together::Together;
 use crate::types::Cred;
 use crate::volume::{Durability, OpenOptions, RecoveryReport, Volume, VolumeInner, random_u64};
+use crate::witness::Witnesses;
 
 /// Name of the state directory in the volume's root.
 pub(crate) const STATE_DIR: &str = ".landfast";
@@ -125,7 +127,7 @@ impl Volume {
                 && kernel::is_btrfs(&mount).map_err(|e| OpenError::io(dir.display().to_string(), e))?,
             codec: HandleCodec::new(identity.key, identity.number()),
             remap: RwLock::new(remap),
-            cache: Cache::new(NODES_MAX, node_fds_max(), o.unprivileged),
+            cache: Cache::new(NODES_MAX, descriptors_max(NODE_FDS_DIVISOR).min(NODE_FDS_MAX), o.unprivileged),
             listings: Listings::default(),
             root: OnceLock::new(),
             clock: Clock::new(identity.floor_ns),
@@ -141,6 +143,8 @@ impl Volume {
             syncfs: AtomicU64::new(0),
             file_opens: AtomicU64::new(0),
             brief: BriefQueue::default(),
+            witnesses: Witnesses::new(descriptors_max(WITNESS_FDS_DIVISOR)),
+            together: Together::default(),
             identity: Mutex::new(identity),
             dir,
             mount,
@@ -459,8 +463,8 @@ fn recover_disk(
     recover::run(&mut disk, replay.records, marker).map_err(|e| OpenError::Recovery(e.to_string()))
 }
 
-/// Raises the process's limit of descriptors as far as it may and says how many of them nodes may keep.
-fn node_fds_max() -> usize {
+/// Raises the process's limit of descriptors as far as it may, and says how many of them one of `divisor` users may have.
+fn descriptors_max(divisor: u64) -> usize {
     let mut limit = kernel::getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {
         let raised = rustix::process::Rlimit { current: limit.maximum, maximum: limit.maximum };
@@ -468,6 +472,5 @@ fn node_fds_max() -> usize {
             limit = kernel::getrlimit(Resource::Nofile);
         }
     }
-    let share = limit.current.unwrap_or(u64::MAX) / NODE_FDS_DIVISOR;
-    usize::try_from(share).map_or(NODE_FDS_MAX, |n| n.min(NODE_FDS_MAX))
+    usize::try_from(limit.current.unwrap_or(u64::MAX) / divisor).unwrap_or(usize::MAX)
 }

@@ -31,8 +31,10 @@ use crate::record::{Fact, KernelHandle, ObjId, Record};
 use crate::remap::Remap;
 use crate::reserve;
 use crate::tag::{self, Tag};
+use crate::together::Together;
 use crate::tx::Tx;
 use crate::types::{Cred, Kind};
+use crate::witness::Witnesses;
 
 /// When an answered operation is stable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,6 +131,8 @@ pub struct Stats {
     pub file_opens: u64,
     /// Files that are open from an access without an open, counted for reading and for writing.
     pub brief_opens: u64,
+    /// Descriptors that tell of errors in writing unstable data back, one a file.
+    pub unstable_files: u64,
     /// Nodes in the cache.
     pub nodes: u64,
     /// Descriptors that nodes hold.
@@ -188,6 +192,9 @@ pub(crate) struct VolumeInner {
     pub(crate) syncfs: AtomicU64,
     pub(crate) file_opens: AtomicU64,
     pub(crate) brief: BriefQueue,
+    pub(crate) witnesses: Witnesses,
+    /// Orders the flushes through `mount`.
+    pub(crate) together: Together,
 }
 
 impl Volume {
@@ -254,6 +261,8 @@ impl Volume {
     pub fn shutdown(&self) -> Result<ShutdownReport, Error> {
         let begun = kernel::instant();
         self.check()?;
+        // It would find the log closed.
+        let _quiet = self.0.witnesses.quiet();
         self.assume_root()?;
         match self.log() {
             Some((log, _)) => log.shutdown().map_err(|e| self.fail(format!("log: {e}")))?,
@@ -311,6 +320,7 @@ impl Volume {
             syncfs: self.0.syncfs.load(Ordering::Relaxed),
             file_opens: self.0.file_opens.load(Ordering::Relaxed),
             brief_opens: self.0.brief.len() as u64,
+            unstable_files: self.0.witnesses.len() as u64,
             nodes: self.0.cache.len() as u64,
             node_fds: self.0.cache.fds() as u64,
             log: self.log().map(|(log, _)| log.stats()),
@@ -341,8 +351,13 @@ impl Volume {
                 log.fail(&why);
             }
             let kept = match self.durability() {
-                Durability::Log => "all that was acknowledged is on the disk or in the log and comes back",
-                Durability::Sync => "all that was acknowledged is on the disk",
+                Durability::Log => {
+                    "all that was acknowledged as stable is on the disk or in the log and comes back, and clients write \
+                     again what was not committed"
+                }
+                Durability::Sync => {
+                    "all that was acknowledged as stable is on the disk, and clients write again what was not committed"
+                }
                 Durability::Unsafe => "what was acknowledged of late may be lost",
             };
             tracing::error!(
@@ -512,12 +527,16 @@ impl Volume {
         kernel::written_back(fd).map_err(|e| self.fail(format!("writing back a file's data: {e}")))
     }
 
-    /// syncfs; an error is final.
+    /// syncfs, begun after this was called; an error is final.
     pub(crate) fn flush_all(&self) -> Result<(), Error> {
-        self.0.syncfs.fetch_add(1, Ordering::Relaxed);
-        let done = flush::all(&self.0.mount);
-        self.injected();
-        done.map_err(|e| self.fail(format!("syncfs: {e}")))
+        self.0.together.flush(|| {
+            self.0.syncfs.fetch_add(1, Ordering::Relaxed);
+            let done = flush::all(&self.0.mount);
+            self.injected();
+            done.map_err(|e| self.fail(format!("syncfs: {e}")))
+        })?;
+        // Somebody else's may have failed.
+        self.check()
     }
 }
 

@@ -99,7 +99,7 @@ fn a_seed_is_the_same_each_time() {
     }
 }
 
-/// The oracle sees each of the ten deliberate bugs.
+/// The oracle sees each of the deliberate bugs.
 #[cfg(debug_assertions)]
 #[test]
 fn deliberate_bugs_are_seen() {
