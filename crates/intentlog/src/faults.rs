@@ -52,11 +52,13 @@ pub enum Bug {
     StrangerStops,
     /// Recovery makes objects without the project of the directory that they belong to.
     ProjectIgnored,
+    /// COMMIT trusts a descriptor that was opened after the write: an error in writing back is told to somebody else, or forgotten.
+    WriteErrorForgotten,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 19] = [
+    pub const ALL: [Bug; 20] = [
         Bug::ReplyBeforeFlush,
         Bug::CheckpointBeforeSyncfs,
         Bug::CutLate,
@@ -76,6 +78,7 @@ impl Bug {
         Bug::OverlapUnlocked,
         Bug::StrangerStops,
         Bug::ProjectIgnored,
+        Bug::WriteErrorForgotten,
     ];
 
     fn name(self) -> &'static str {
@@ -99,6 +102,7 @@ impl Bug {
             Bug::OverlapUnlocked => "overlap-unlocked",
             Bug::StrangerStops => "stranger-stops",
             Bug::ProjectIgnored => "project-ignored",
+            Bug::WriteErrorForgotten => "write-error-forgotten",
         }
     }
 }

@@ -31,4 +31,5 @@ mod v40_operations;
 mod v40_replies;
 mod v40_state;
 mod v42_data;
+mod write_back;
 mod xattr_rfc8276;

@@ -51,7 +51,7 @@ struct Briefly {
 /// Whether a file stays open after an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
-    /// It does: more accesses are likely, or (after unstable writes) a COMMIT that wants to know of their errors.
+    /// It does: more accesses are likely.
     Now,
     /// If it was opened so a moment ago, too.
     IfAgain,
@@ -175,17 +175,22 @@ impl Volume {
         Ok(file)
     }
 
-    /// Whether there is anything to close.
+    /// Whether there is anything for [`Volume::close_idle`] to do.
     pub fn has_idle(&self) -> bool {
-        self.0.brief.has_old(kernel::instant())
+        let now = kernel::instant();
+        self.0.brief.has_old(now) || self.0.witnesses.has_old(now)
     }
 
     /// Closes files that nobody has opened and that [`Volume::open_briefly`] opened [`BRIEF_OPEN`] ago. Call as often as
-    /// that: a local process cannot run a file that is open for writing.
+    /// that: a local process cannot run a file that is open for writing. Then commits files whose unstable data is older than
+    /// [`crate::limits::UNSTABLE_OLD`]: this may wait for the disk.
     pub fn close_idle(&self) {
         let now = kernel::instant();
         while let Some(row) = self.0.brief.pop_old(now) {
             close(Some(row));
+        }
+        if self.0.witnesses.has_old(now) {
+            self.settle_unstable();
         }
     }
 }

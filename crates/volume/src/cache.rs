@@ -1,13 +1,14 @@
 //! The node cache: one node for each object in use, and those used lately.
 //!
 //! Invariants: a node that anybody holds is in its shard's map (so there are never two nodes, hence never two sets of
-//! locks, for one object), unless its object is dead; a node is dropped only when nobody but the cache holds it and
-//! its change state is no longer needed. Bounded by a clock hand: a node that was used since the hand last came by
-//! gets another round.
+//! locks, for one object), unless its object is dead; a node is dropped only when nobody but the cache holds it, its
+//! change state is no longer needed, and none of its data is unstable: so no such data is out of a file that has no node. Bounded by
+//! a clock hand: a node that was used since the hand last came by gets another round; of files with unstable data there are few
+//! ([`crate::witness`]).
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasher;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use foldhash::fast::RandomState;
@@ -42,8 +43,6 @@ pub(crate) struct Cache {
     hasher: RandomState,
     count: AtomicUsize,
     nodes_max: usize,
-    /// A node with unstable data was dropped: what is not remembered may be dirty.
-    dirty_dropped: AtomicBool,
     /// The highest [`NodeState::logged_at`] of a node that was dropped.
     logged_dropped: AtomicU64,
     /// The highest [`NodeInner::last_batch`] of a node that was dropped.
@@ -69,7 +68,6 @@ impl Cache {
                 .collect(),
             hasher: RandomState::default(),
             count: AtomicUsize::new(0),
-            dirty_dropped: AtomicBool::new(false),
             logged_dropped: AtomicU64::new(0),
             batch_dropped: AtomicU64::new(0),
             pinned,
@@ -114,9 +112,8 @@ impl Cache {
 
     /// What is known of an object that has no node.
     pub(crate) fn unknown(&self) -> NodeState {
-        let dirty = if self.dirty_dropped.load(Ordering::Relaxed) { Dirty::Unknown } else { Dirty::Clean };
         let logged_at = self.logged_dropped.load(Ordering::Relaxed);
-        NodeState { dirty, logged_at, ..NodeState::default() }
+        NodeState { logged_at, ..NodeState::default() }
     }
 
     /// Takes in a new node, or gives the one that the object has already.
@@ -161,14 +158,15 @@ impl Cache {
             shard.hand.push_back(node);
             return None;
         }
-        {
-            let state = node.state.lock();
-            if state.dirty != Dirty::Clean {
-                self.dirty_dropped.store(true, Ordering::Relaxed);
-            }
-            self.logged_dropped.fetch_max(state.logged_at, Ordering::Relaxed);
-            self.batch_dropped.fetch_max(node.last_batch.load(Ordering::Relaxed), Ordering::Relaxed);
+        let state = node.state.lock();
+        if state.dirty != Dirty::Clean {
+            drop(state);
+            shard.hand.push_back(node);
+            return None;
         }
+        self.logged_dropped.fetch_max(state.logged_at, Ordering::Relaxed);
+        self.batch_dropped.fetch_max(node.last_batch.load(Ordering::Relaxed), Ordering::Relaxed);
+        drop(state);
         shard.map.remove(&node.id.kh);
         self.forget_number(&node);
         self.count.fetch_sub(1, Ordering::Relaxed);
@@ -310,18 +308,19 @@ mod tests {
     }
 
     #[test]
-    fn after_a_dirty_node_was_dropped_nothing_unknown_is_clean() {
+    fn a_node_with_unstable_data_stays_until_that_is_stable() {
         let cache = Cache::new(NODES, FDS, false);
-        for n in 0..1000 {
-            cache.intern(new(n, Dirty::Clean), NOW);
-        }
-        assert_eq!(cache.unknown().dirty, Dirty::Clean);
-        cache.intern(new(5000, Dirty::Unknown), NOW);
+        let kh = cache.intern(new(5000, Dirty::Unknown), NOW).0.id.kh.clone();
         for n in 10_000..20_000 {
             cache.intern(new(n, Dirty::Clean), NOW);
         }
-        assert_eq!(cache.unknown().dirty, Dirty::Unknown);
-        assert!(cache.unknown().logged_at >= 5000, "nor is its log");
+        assert!(cache.len() <= 2 * NODES + 1, "{}", cache.len());
+        cache.get(&kh).expect("it is there").0.state.lock().dirty = Dirty::Clean;
+        for n in 20_000..40_000 {
+            cache.intern(new(n, Dirty::Clean), NOW);
+        }
+        assert!(cache.get(&kh).is_none());
+        assert!(cache.unknown().logged_at >= 5000, "what the log holds of it is not forgotten");
     }
 
     #[test]

@@ -104,8 +104,13 @@ impl Volume {
     /// A fact that was appended when the sync of checkpoint n had begun, and that of n + 1 had not, stands before the cut
     /// of n + 2: that cut comes after the sync of n + 1, and waits for the transaction.
     fn may_hold(&self, state: &NodeState) -> bool {
+        self.may_hold_from(state.logged_at)
+    }
+
+    /// The same for facts up to the one that left this in [`NodeState::logged_at`].
+    pub(crate) fn may_hold_from(&self, logged_at: u64) -> bool {
         let Some((log, _)) = self.log() else { return false };
-        state.logged_at > 0 && log.stats().checkpoint < state.logged_at + 1
+        logged_at > 0 && log.stats().checkpoint < logged_at + 1
     }
 
     /// Sets the size of a file that is open for writing. Call joined, under the attribute lock.

@@ -108,6 +108,17 @@ pub const BRIEF_OPENS_MAX: usize = 1024;
 /// that is being accessed is seen this much later at most.
 pub const BRIEF_OPEN: Duration = Duration::from_millis(500);
 
+/// Files of which unstable data may be out, which are those that have a descriptor to tell of errors in writing it back; the
+/// process's own limit of descriptors may make it fewer. Beyond, unstable writes to further files are done stably.
+/// In the crate's own tests so few that they are reached.
+pub const WITNESSES_MAX: usize = if cfg!(test) { 3 } else { 4096 };
+
+/// Part of the process's descriptor limit that these may use, as a divisor.
+pub const WITNESS_FDS_DIVISOR: u64 = 8;
+
+/// A file whose unstable data nobody has committed for so long is committed by the server itself.
+pub const UNSTABLE_OLD: Duration = Duration::from_secs(10);
+
 /// Separately locked parts of the node cache.
 pub const NODE_SHARDS: usize = 16;
 

@@ -22,6 +22,7 @@ use crate::limits::ATTRS_FRESH;
 use crate::record::ObjId;
 use crate::types::{Attrs, Cred, Kind};
 use crate::volume::Volume;
+use crate::witness::Witness;
 
 /// An object of a volume. Cheap to clone; equal when it is the same object.
 #[derive(Clone)]
@@ -67,6 +68,8 @@ pub(crate) struct NodeState {
     pub(crate) change: Change,
     /// Data written and not yet stable.
     pub(crate) dirty: Dirty,
+    /// Knows of every error in writing it back. A clean file may have one, too.
+    pub(crate) witness: Option<Witness>,
     /// Unstable writes so far: a flush covers those that were counted when it began.
     pub(crate) dirty_writes: u64,
     /// `Data`, `Size` and `Zero` facts appended so far; recovery must know which of them a flush did not cover.
@@ -90,7 +93,21 @@ pub(crate) struct Looked {
     pub(crate) atime_stays: bool,
 }
 
+/// How far a file had come when a flush of it began.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AtFlush {
+    /// [`NodeState::data_facts`].
+    pub(crate) facts: u64,
+    /// [`NodeState::dirty_writes`].
+    pub(crate) writes: u64,
+}
+
 impl NodeState {
+    /// A flush is about to begin.
+    pub(crate) fn at_flush(&self) -> AtFlush {
+        AtFlush { facts: self.data_facts, writes: self.dirty_writes }
+    }
+
     /// The attributes, if they are known without looking.
     pub(crate) fn fresh(&self, now: Instant) -> Option<&Attrs> {
         let looked = self.looked.as_ref()?;
@@ -320,7 +337,7 @@ pub(crate) struct OpenInner {
     pub(crate) write: bool,
     /// Whose rights writes are made with.
     pub(crate) cred: Cred,
-    volume: Volume,
+    pub(crate) volume: Volume,
 }
 
 impl OpenFile {

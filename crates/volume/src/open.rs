@@ -19,6 +19,7 @@ use crate::brief::BriefQueue;
 use crate::cache::Cache;
 use crate::clock::Clock;
 use crate::cred;
+use crate::damage::Damage;
 use crate::error::OpenError;
 use crate::faults::{Bug, bug};
 use crate::flush;
@@ -26,7 +27,7 @@ use crate::handle::HandleCodec;
 use crate::honest;
 use crate::identity::{IDENTITY_FILE, Identity, LogInUse};
 use crate::kernel::{self, OwnedFd};
-use crate::limits::{NODE_FDS_DIVISOR, NODE_FDS_MAX, NODES_MAX, RECOVERY_THREADS_MAX};
+use crate::limits::{NODE_FDS_DIVISOR, NODE_FDS_MAX, NODES_MAX, RECOVERY_THREADS_MAX, WITNESS_FDS_DIVISOR};
 use crate::listing::Listings;
 use crate::marker::{MARKER_FILE, Marker};
 use crate::nested;
@@ -38,8 +39,10 @@ use crate::rests::Settlings;
 use crate::salvage;
 use crate::state;
 use crate::tag;
+use crate::together::Together;
 use crate::types::Cred;
 use crate::volume::{Durability, OpenOptions, RecoveryReport, Volume, VolumeInner, random_u64};
+use crate::witness::Witnesses;
 
 /// Name of the state directory in the volume's root.
 pub(crate) const STATE_DIR: &str = ".landfast";
@@ -71,6 +74,8 @@ impl Volume {
         let begun = kernel::instant();
         check_options(&o)?;
         let (dir, mount) = open_dir(&o.dir)?;
+        // Before recovery, which flushes what it has written.
+        let damage = Damage::watch(&mount);
         check_privileges(&o)?;
         check_filesystem(&o, &dir, &mount)?;
         let below = honest::check_mount(&o, &dir)?;
@@ -155,7 +160,7 @@ impl Volume {
                 && kernel::is_btrfs(&mount).map_err(|e| OpenError::io(dir.display().to_string(), e))?,
             codec: HandleCodec::new(identity.key, identity.number()),
             remap: RwLock::new(remap),
-            cache: Cache::new(NODES_MAX, node_fds_max(), o.unprivileged),
+            cache: Cache::new(NODES_MAX, descriptors_max(NODE_FDS_DIVISOR).min(NODE_FDS_MAX), o.unprivileged),
             listings: Listings::default(),
             root: OnceLock::new(),
             clock: Clock::new(identity.floor_ns),
@@ -175,6 +180,9 @@ impl Volume {
             brief: BriefQueue::default(),
             last_removal: AtomicU64::new(0),
             settlings: Settlings::default(),
+            witnesses: Witnesses::new(descriptors_max(WITNESS_FDS_DIVISOR)),
+            together: Together::default(),
+            damage,
             identity: Mutex::new(identity),
             dir,
             mount,
@@ -506,8 +514,8 @@ fn recover_disk(
         .map_err(|e| OpenError::Recovery(e.to_string()))
 }
 
-/// Raises the process's limit of descriptors as far as it may and says how many of them nodes may keep.
-fn node_fds_max() -> usize {
+/// Raises the process's limit of descriptors as far as it may, and says how many of them one of `divisor` users may have.
+fn descriptors_max(divisor: u64) -> usize {
     let mut limit = kernel::getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {
         let raised = rustix::process::Rlimit { current: limit.maximum, maximum: limit.maximum };
@@ -515,6 +523,5 @@ fn node_fds_max() -> usize {
             limit = kernel::getrlimit(Resource::Nofile);
         }
     }
-    let share = limit.current.unwrap_or(u64::MAX) / NODE_FDS_DIVISOR;
-    usize::try_from(share).map_or(NODE_FDS_MAX, |n| n.min(NODE_FDS_MAX))
+    usize::try_from(limit.current.unwrap_or(u64::MAX) / divisor).unwrap_or(usize::MAX)
 }

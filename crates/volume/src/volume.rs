@@ -17,6 +17,7 @@ use crate::brief::BriefQueue;
 use crate::cache::Cache;
 use crate::clock::Clock;
 use crate::cred;
+use crate::damage::Damage;
 use crate::error::{Error, OpenError};
 use crate::faults::{self, Bug, point};
 use crate::flush;
@@ -34,8 +35,10 @@ use crate::remap::Remap;
 use crate::reserve;
 use crate::rests::Settlings;
 use crate::tag::{self, Tag};
+use crate::together::Together;
 use crate::tx::Tx;
 use crate::types::{Cred, Kind};
+use crate::witness::Witnesses;
 
 /// When an answered operation is stable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,6 +146,8 @@ pub struct Stats {
     pub file_opens: u64,
     /// Files that are open from an access without an open, counted for reading and for writing.
     pub brief_opens: u64,
+    /// Descriptors that tell of errors in writing unstable data back, one a file.
+    pub unstable_files: u64,
     /// Nodes in the cache.
     pub nodes: u64,
     /// Descriptors that nodes hold.
@@ -213,6 +218,10 @@ pub(crate) struct VolumeInner {
     pub(crate) last_removal: AtomicU64,
     /// What is changed and not flushed yet, without a log.
     pub(crate) settlings: Settlings,
+    pub(crate) witnesses: Witnesses,
+    /// Orders the flushes through `mount`.
+    pub(crate) together: Together,
+    pub(crate) damage: Damage,
 }
 
 impl Volume {
@@ -293,6 +302,8 @@ impl Volume {
     pub fn shutdown(&self) -> Result<ShutdownReport, Error> {
         let begun = kernel::instant();
         self.check()?;
+        // It would find the log closed.
+        let _quiet = self.0.witnesses.quiet();
         self.assume_root()?;
         match self.log() {
             Some((log, _)) => log.shutdown().map_err(|e| self.fail(format!("log: {e}")))?,
@@ -350,6 +361,7 @@ impl Volume {
             syncfs: self.0.syncfs.load(Ordering::Relaxed),
             file_opens: self.0.file_opens.load(Ordering::Relaxed),
             brief_opens: self.0.brief.len() as u64,
+            unstable_files: self.0.witnesses.len() as u64,
             nodes: self.0.cache.len() as u64,
             node_fds: self.0.cache.fds() as u64,
             log: self.log().map(|(log, _)| log.stats()),
@@ -380,8 +392,13 @@ impl Volume {
                 log.fail(&why);
             }
             let kept = match self.durability() {
-                Durability::Log => "all that was acknowledged is on the disk or in the log and comes back",
-                Durability::Sync => "all that was acknowledged is on the disk",
+                Durability::Log => {
+                    "all that was acknowledged as stable is on the disk or in the log and comes back, and clients write \
+                     again what was not committed"
+                }
+                Durability::Sync => {
+                    "all that was acknowledged as stable is on the disk, and clients write again what was not committed"
+                }
                 Durability::Unsafe => "what was acknowledged of late may be lost",
             };
             tracing::error!(
@@ -543,7 +560,7 @@ impl Volume {
     pub(crate) fn fsync(&self, fd: impl AsFd) -> Result<(), Error> {
         self.0.fsyncs.fetch_add(1, Ordering::Relaxed);
         point("volume.flushing");
-        let done = flush::file(fd, &self.0.state_dir);
+        let done = flush::file(fd, &self.0.state_dir).and_then(|()| self.0.damage.check());
         self.injected();
         done.map_err(|e| self.fail(format!("fsync: {e}")))
     }
@@ -555,7 +572,7 @@ impl Volume {
         }
         self.0.fdatasyncs.fetch_add(1, Ordering::Relaxed);
         point("volume.flushing");
-        let done = flush::data(fd, &self.0.state_dir);
+        let done = flush::data(fd, &self.0.state_dir).and_then(|()| self.0.damage.check());
         self.injected();
         done.map_err(|e| self.fail(format!("fdatasync: {e}")))
     }
@@ -563,16 +580,22 @@ impl Volume {
     /// Whether what was written to a file can still be read from it: the kernel drops the pages that it could not write
     /// back, sooner or later, and gives what is on the disk instead. An error is final.
     pub(crate) fn written_back(&self, fd: impl AsFd) -> Result<(), Error> {
-        kernel::written_back(fd).map_err(|e| self.fail(format!("writing back a file's data: {e}")))
+        let done =
+            kernel::written_back(fd).map_err(std::io::Error::from).and_then(|()| self.0.damage.check());
+        done.map_err(|e| self.fail(format!("writing back a file's data: {e}")))
     }
 
-    /// syncfs; an error is final.
+    /// syncfs, begun after this was called; an error is final.
     pub(crate) fn flush_all(&self) -> Result<(), Error> {
-        self.0.syncfs.fetch_add(1, Ordering::Relaxed);
-        point("volume.flushing");
-        let done = flush::all(&self.0.mount);
-        self.injected();
-        done.map_err(|e| self.fail(format!("syncfs: {e}")))
+        self.0.together.flush(|| {
+            point("volume.flushing");
+            self.0.syncfs.fetch_add(1, Ordering::Relaxed);
+            let done = flush::all(&self.0.mount).and_then(|()| self.0.damage.check());
+            self.injected();
+            done.map_err(|e| self.fail(format!("syncfs: {e}")))
+        })?;
+        // Somebody else's may have failed.
+        self.check()
     }
 }
 

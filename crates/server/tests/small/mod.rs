@@ -10,11 +10,16 @@ use landfast_volume::Durability;
 
 /// `None`, with a line that says so, where that cannot be done.
 pub async fn on_an_image(kernel: Kernel) -> Option<(Image, Rig)> {
+    on_an_image_with(kernel, Durability::Log).await
+}
+
+/// The same, in any mode.
+pub async fn on_an_image_with(kernel: Kernel, durability: Durability) -> Option<(Image, Rig)> {
     let image = Image::new(kernel)?;
     let dir = tempfile::Builder::new().tempdir_in(image.path()).expect("a directory");
     std::fs::create_dir(dir.path().join("data")).expect("the export");
     let log = image.beside().join("log");
-    let rig = Rig::at(dir, Durability::Log, 90, Some(log)).await;
+    let rig = Rig::at(dir, durability, 90, Some(log)).await;
     Some((image, rig))
 }
 

@@ -394,7 +394,15 @@ pub fn flock(fd: impl AsFd, operation: FlockOperation) -> Result<()> {
 }
 
 pub fn written_back(fd: impl AsFd) -> Result<()> {
-    by_fd!(fd, |fd| real::written_back(fd), |k, n| k.look(n).map(drop))
+    by_fd!(fd, |fd| real::written_back(fd), |k, n| k.written_back(n))
+}
+
+/// The simulation's filesystems find no damage.
+pub fn error_counter(fd: impl AsFd) -> Option<OwnedFd> {
+    match fd.as_fd() {
+        BorrowedFd::Real(fd) => real::error_counter(fd).map(OwnedFd::Real),
+        BorrowedFd::Simulated(_) => None,
+    }
 }
 
 pub fn fadvise(fd: impl AsFd, offset: u64, len: Option<NonZeroU64>, advice: Advice) -> Result<()> {
@@ -578,7 +586,7 @@ pub fn fdatasync(fd: impl AsFd) -> Result<()> {
 }
 
 pub fn syncfs(fd: impl AsFd) -> Result<()> {
-    by_fd!(fd, |fd| rustix::fs::syncfs(fd), |k, _n| k.sync_all())
+    by_fd!(fd, |fd| rustix::fs::syncfs(fd), |k, n| k.sync_all(n))
 }
 
 pub fn getxattr(fd: impl AsFd, name: impl Arg, value: &mut [u8]) -> Result<usize> {

@@ -13,7 +13,7 @@ use crate::node::{Node, NodeFd, NodeState, OpenFile};
 use crate::record::Fact;
 use crate::tx::Tx;
 use crate::types::{AccessMask, Attrs, AttrsSet, Cred, FsStat, Kind, SetAttrs, Timestamp};
-use crate::volume::Volume;
+use crate::volume::{Durability, Volume};
 
 impl Volume {
     /// Attributes of an object.
@@ -86,6 +86,11 @@ impl Volume {
             && ctime(before) != guard
         {
             return Ok(None);
+        }
+        if attrs.size.is_some() && self.0.durability == Durability::Sync && node.kind() == Kind::File {
+            // The rest of the last block is data, which the flush that follows must not lose.
+            self.witness(node, &mut state, &fd, true)?;
+            self.assume(cred)?;
         }
         let done = match attrs.size {
             Some(size) => self.set_size(tx, cred, node, &state, (&fd, file), size),

@@ -13,11 +13,12 @@ use crate::error::Error;
 use crate::faults::point;
 use crate::kernel::{self, AsFd};
 use crate::limits::{FILE_SIZE_MAX, LOGGED_DATA_MAX, READ_BYTES_MAX};
-use crate::node::{Node, NodeFd, OpenFile};
+use crate::node::{AtFlush, Node, NodeFd, NodeState, OpenFile};
 use crate::record::Fact;
 use crate::tx::Tx;
 use crate::types::Stable;
 use crate::volume::{Durability, Volume};
+use crate::witness::Witness;
 
 impl Volume {
     /// Reads at most `len` bytes at `offset`; true when the data reaches the end of the file.
@@ -67,8 +68,9 @@ impl Volume {
         let logged = self.0.durability == Durability::Log && stable != Stable::Unstable;
         match (self.0.durability, stable) {
             (_, Stable::Unstable) | (Durability::Unsafe, _) => {
-                self.assume(&file.0.cred)?;
-                let count = self.write_dirty(tx, file, offset, &data)?;
+                let Some(count) = self.write_dirty(tx, file, offset, &data, false)? else {
+                    return self.write_in_place_of_unstable(tx, file, offset, data);
+                };
                 match stable {
                     Stable::Unstable => tx.touch_unstable(),
                     _ => tx.touch(),
@@ -77,31 +79,77 @@ impl Volume {
                 Ok((count, stable))
             }
             _ if logged && len <= LOGGED_DATA_MAX => self.write_logged(tx, file, offset, data),
-            _ => {
-                // Nobody waits for the log while this waits for the disk.
-                tx.split();
-                self.assume(&file.0.cred)?;
-                let count = self.write_dirty(tx, file, offset, &data)?;
-                self.flush_file(tx, &file.0.node, &file.0.fd, false)?;
-                Ok((count, Stable::FileSync))
-            }
+            _ => self.write_flushed(tx, file, offset, &data),
         }
     }
 
-    /// Writes into the page cache only. Call as the file's opener.
-    fn write_dirty(&self, tx: &mut Tx, file: &OpenFile, offset: u64, data: &[u8]) -> Result<u32, Error> {
+    /// There is no witness to be had ([`crate::witness`]): the write is done stably. With a log never more of it than the log
+    /// takes, so that nobody waits for the disk in here: the client sends the rest again.
+    fn write_in_place_of_unstable(
+        &self,
+        tx: &mut Tx,
+        file: &OpenFile,
+        offset: u64,
+        data: Bytes,
+    ) -> Result<(u32, Stable), Error> {
+        match self.0.durability {
+            Durability::Log => {
+                let len = data.len().min(usize::try_from(LOGGED_DATA_MAX).unwrap_or(usize::MAX));
+                self.write_logged(tx, file, offset, data.slice(..len))
+            }
+            _ => self.write_flushed(tx, file, offset, &data),
+        }
+    }
+
+    /// Writes to the file's own place.
+    fn write_flushed(
+        &self,
+        tx: &mut Tx,
+        file: &OpenFile,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<(u32, Stable), Error> {
+        // Nobody waits for the log while this waits for the disk.
+        tx.split();
+        let count = self.write_dirty(tx, file, offset, data, true)?.unwrap_or(0);
+        self.flush_file(tx, &file.0.node, &file.0.fd, false)?;
+        Ok((count, Stable::FileSync))
+    }
+
+    /// Writes into the page cache only. `None` when the file would have to have a witness, and there is none to be had; with
+    /// `must` there is always one.
+    fn write_dirty(
+        &self,
+        tx: &mut Tx,
+        file: &OpenFile,
+        offset: u64,
+        data: &[u8],
+        must: bool,
+    ) -> Result<Option<u32>, Error> {
         let node = &file.0.node;
         let mut state = node.0.state.lock();
+        if !self.witness(node, &mut state, &file.0.fd, must)? {
+            return Ok(None);
+        }
+        self.assume(&file.0.cred)?;
         let before = look_if(tx.watches(), file)?;
         let count = pwrite_all(file, offset, data)?;
-        state.dirty.add(offset, u64::from(count));
-        state.dirty_writes += 1;
+        self.written_unstably(node, &mut state, offset, u64::from(count));
         let look = look_if(before.is_some(), file)?;
         self.changed(node, &mut state, look.as_ref());
         if let Some(look) = &look {
             self.watched(tx, node, &mut state, before.as_ref(), look);
         }
-        Ok(count)
+        Ok(Some(count))
+    }
+
+    /// `count` bytes are in the page cache only.
+    pub(super) fn written_unstably(&self, node: &Node, state: &mut NodeState, offset: u64, count: u64) {
+        state.dirty_writes += 1;
+        // A dead file cannot come back: its data need not.
+        if self.witnesses_matter() && !node.0.is_dead() {
+            state.dirty.add(offset, count);
+        }
     }
 
     fn write_logged(
@@ -175,7 +223,7 @@ impl Volume {
         if node.0.is_dead() {
             return Ok(());
         }
-        // The open file's descriptor knows of every write-back error since it was opened.
+        // Any descriptor will do to flush; of errors the witness knows.
         let fd = match node.0.file_fd() {
             Some(fd) => fd,
             None => {
@@ -194,15 +242,12 @@ impl Volume {
     }
 
     /// Copies the unstable bytes of a file into the log. False when there are too many. The copy is believed only when nothing
-    /// has failed to be written back until after it was made: the open file's descriptor knows.
+    /// has failed to be written back since before they were written and until after it was made: the witness knows.
     fn commit_logged(&self, tx: &mut Tx, node: &Node) -> Result<bool, Error> {
         if node.0.state.lock().dirty.loggable().is_none() {
             return Ok(false);
         }
         tx.join()?;
-        // The open file's descriptor may be for writing only.
-        let open = node.0.file_fd();
-        self.assume_root()?;
         let mut state = node.0.state.lock();
         if node.0.is_dead() {
             // Since the look before: the log may not know any more that it is gone.
@@ -211,27 +256,19 @@ impl Volume {
             return Ok(true);
         }
         let Some(ranges) = state.dirty.loggable() else { return Ok(false) };
-        let copied = open.as_ref().map(|fd| self.data_facts(node, &**fd, ranges));
-        let facts = match (copied, &open) {
-            (Some(Ok(facts)), Some(open)) => {
-                self.written_back(&**open)?;
-                facts
-            }
-            (Some(Err(e)), _) if e != Error::Access => return Err(e),
-            (_, open) => {
-                let fd = kernel::reopen(&*self.fd(node)?, OFlags::RDONLY | OFlags::NONBLOCK)?;
-                let facts = self.data_facts(node, &fd, ranges)?;
-                open.as_ref().map_or_else(|| self.written_back(&fd), |open| self.written_back(&**open))?;
-                facts
-            }
+        // What has none is clean, and there is nothing to copy.
+        let facts = match &state.witness {
+            Some(witness) => self.data_facts(node, witness, ranges)?,
+            None => Vec::new(),
         };
+        self.verified(&state)?;
         let logged = facts.iter().filter(|f| matches!(f, Fact::Data { .. })).count() as u64;
         self.content_logged(&mut state, logged);
         // Also with nothing to copy: what another request has copied may not be flushed yet, so this one needs
         // something to wait for.
         tx.changes(&[node]);
         tx.record(facts)?;
-        state.dirty = Dirty::Clean;
+        self.now_clean(node, &mut state);
         Ok(true)
     }
 
@@ -266,29 +303,56 @@ impl Volume {
         fd: &Arc<NodeFd>,
         whole: bool,
     ) -> Result<(), Error> {
-        let (facts_before, writes_before) = {
+        let begun = kernel::instant();
+        let (at, covered) = {
             let state = node.0.state.lock();
-            (state.data_facts, state.dirty_writes)
+            (state.at_flush(), self.is_covered(&state))
         };
         if self.0.durability == Durability::Sync || whole && !self.0.flush_whole {
             self.fsync(&**fd)?;
         } else {
             self.fdatasync(&**fd)?;
         }
+        if !covered && !self.0.flush_whole {
+            self.flush_all()?;
+        }
         point("commit.flushed");
         tx.join()?;
         let mut state = node.0.state.lock();
+        self.flushed(tx, node, &mut state, &**fd, at)?;
+        if !covered {
+            self.renew_witness(node, &mut state, begun);
+        }
+        Ok(())
+    }
+
+    /// Whether the file's witness would know of an error in writing back what the log holds of the file, too. `Durable` says that
+    /// none of it is wanted any more, so if not, only a flush of the whole filesystem tells whether that is so.
+    fn is_covered(&self, state: &NodeState) -> bool {
+        !self.may_hold_from(state.witness.as_ref().map_or(state.logged_at, Witness::doubtful))
+    }
+
+    /// A flush that began `at` has succeeded: says so in the log. Call joined.
+    pub(crate) fn flushed(
+        &self,
+        tx: &mut Tx,
+        node: &Node,
+        state: &mut NodeState,
+        fd: impl AsFd,
+        at: AtFlush,
+    ) -> Result<(), Error> {
+        self.verified(state)?;
         // Should this fail, the log does not know of what was flushed: the next COMMIT has it to say.
-        let look = kernel::look(&**fd)?;
+        let look = kernel::look(fd)?;
         // What was written meanwhile is not covered.
-        if state.dirty_writes == writes_before {
-            state.dirty = Dirty::Clean;
+        if state.dirty_writes == at.writes {
+            self.now_clean(node, state);
         }
         if node.0.is_dead() || look.stx_nlink == 0 || !tx.logs() {
             tx.touch();
             return Ok(());
         }
-        let keep = u32::try_from(state.data_facts.saturating_sub(facts_before)).unwrap_or(u32::MAX);
+        let keep = u32::try_from(state.data_facts.saturating_sub(at.facts)).unwrap_or(u32::MAX);
         let mut facts = vec![Fact::Durable { obj: node.0.id.clone(), keep }];
         facts.extend(attr_facts(node, false, &look));
         tx.changes(&[node]);

@@ -402,7 +402,8 @@ impl Volume {
         if let Some((node, fd)) = object {
             match node.kind() {
                 Kind::File | Kind::Dir => {
-                    self.fsync(kernel::reopen(fd, OFlags::RDONLY | OFlags::NONBLOCK)?)?
+                    self.fsync(kernel::reopen(fd, OFlags::RDONLY | OFlags::NONBLOCK)?)?;
+                    self.verified_node(node)?;
                 }
                 // Others cannot be opened. New ones come to disk with their directory.
                 _ if !dirs.is_empty() => {}
@@ -491,6 +492,7 @@ impl Volume {
     fn bury(&self, node: &Node) {
         self.0.remap.write().purge(&node.0.id);
         node.0.brief.close();
+        self.dismiss_witness(node);
         if !node.0.is_open() {
             self.forget(node);
         }

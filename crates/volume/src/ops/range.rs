@@ -37,7 +37,7 @@ impl Volume {
         check_writable(file, offset, len)?;
         self.check()?;
         tx.split();
-        self.assume(&file.0.cred)?;
+        self.witness_change(file)?;
         let flags = FallocateFlags::empty();
         let done = uninterrupted(|| kernel::fallocate(&*file.0.fd, flags, offset, len));
         // Also when it failed: part of the space may have been taken, and the size with it.
@@ -53,6 +53,9 @@ impl Volume {
         check_writable(file, offset, len)?;
         self.check()?;
         tx.join()?;
+        if self.0.durability == Durability::Sync {
+            self.witness_change(file)?;
+        }
         self.assume(&file.0.cred)?;
         let mut state = node.0.state.lock();
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
@@ -76,6 +79,7 @@ impl Volume {
         if self.0.durability == Durability::Sync {
             self.assume_root()?;
             self.fsync(&*file.0.fd)?;
+            self.verified_node(node)?;
             tx.has_settled();
         }
         Ok(())
@@ -121,6 +125,7 @@ impl Volume {
         if len <= LOGGED_DATA_MAX && self.0.durability == Durability::Log {
             check_copy(source, offset, dest, dest_offset, len)?;
             let bytes = pread_all(&*source.0.fd, offset, len)?;
+            source.verified()?;
             return if bytes.is_empty() {
                 Ok(0)
             } else {
@@ -153,15 +158,15 @@ impl Volume {
     ) -> Result<u64, Error> {
         check_copy(source, offset, dest, dest_offset, len)?;
         self.check()?;
-        self.assume(&dest.0.cred)?;
+        self.witness_change(dest)?;
         let piece = len.min(COPY_PIECE_BYTES);
         let done = copy_some(&*source.0.fd, offset, dest, dest_offset, piece);
         if let Ok(count) = done {
-            let mut state = dest.0.node.0.state.lock();
-            state.dirty.add(dest_offset, count);
-            state.dirty_writes += 1;
+            let node = &dest.0.node;
+            self.written_unstably(node, &mut node.0.state.lock(), dest_offset, count);
         }
         self.own_change(dest);
+        source.verified()?;
         done
     }
 
@@ -187,13 +192,16 @@ impl Volume {
         check_copy(source, offset, dest, dest_offset, len)?;
         self.check()?;
         tx.split();
-        self.assume(&dest.0.cred)?;
+        self.witness_change(dest)?;
         let done = kernel::clone_range(&*source.0.fd, offset, len, &*dest.0.fd, dest_offset);
         if done.is_ok() {
             self.unsettled(dest);
         }
         match done {
-            Ok(()) => self.settle_file(tx, dest),
+            Ok(()) => {
+                self.settle_file(tx, dest)?;
+                source.verified()
+            }
             // Other volumes need not be on the same filesystem; some kinds of files cannot.
             Err(Errno::XDEV) => Err(Error::CrossDevice),
             Err(e) => Err(e.into()),
@@ -229,10 +237,19 @@ impl Volume {
     /// for it.
     fn unsettled(&self, file: &OpenFile) {
         let mut state = file.0.node.0.state.lock();
-        state.dirty = Dirty::Unknown;
         state.dirty_writes += 1;
+        if self.witnesses_matter() && !file.0.node.0.is_dead() {
+            state.dirty = Dirty::Unknown;
+        }
         drop(state);
         self.own_change(file);
+    }
+
+    /// The file's data is about to be changed in a way that is not stable at once. Leaves the thread acting as its opener.
+    fn witness_change(&self, file: &OpenFile) -> Result<(), Error> {
+        let node = &file.0.node;
+        self.witness(node, &mut node.0.state.lock(), &file.0.fd, true)?;
+        self.assume(&file.0.cred)
     }
 
     /// The contents of the file have changed.

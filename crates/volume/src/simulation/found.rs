@@ -12,7 +12,7 @@ use crate::node::{Node, OpenFile};
 use crate::tx::Tx;
 use crate::types::{CreateHow, EntryDetail, Kind, OpenMode, SetAttrs, Stable};
 use crate::volume::{Durability, OpenOptions, Volume};
-use crate::{Cred, Error, OpenError};
+use crate::{Cred, Error, Keep, OpenError};
 
 const FLAVOURS: [Flavour; 3] = [Flavour::Ext4, Flavour::Xfs, Flavour::Btrfs];
 
@@ -291,4 +291,71 @@ fn a_directory_that_ignores_case_is_refused_and_left_as_it_was() {
         sim::with(|kernel| kernel.folds_case = false);
         assert!(open().is_ok(), "{flavour:?}");
     }
+}
+
+/// The kernel could not write back what had come into the log, and told somebody else; a COMMIT of other data of the file then said
+/// that nothing older was wanted any more, and recovery left a hole.
+#[test]
+fn the_log_keeps_what_was_lost_before_a_large_commit() {
+    for (seed, flavour) in (1..).zip(FLAVOURS) {
+        let mut served = Served::first(flavour, seed);
+        let (node, file) = served.create(b"a", SetAttrs::default()).unwrap();
+        let logged = Bytes::from(b"x".repeat(500));
+        served.request(|v, tx| v.write(tx, &file, 0, logged.clone(), Stable::FileSync)).unwrap();
+        drop(file);
+        let serial = sim::with(|k| k.serial_of(&node.0.id)).unwrap();
+        sim::with(|k| {
+            while !k.fail_write_back(serial) {}
+            k.told_to_stranger(serial);
+            k.drop_clean(serial);
+        });
+        let large = Bytes::from(b"y".repeat(crate::limits::LOGGED_DATA_MAX as usize + 1));
+        let done = served.request(|v, tx| {
+            let file = v.open_briefly(&Cred::root(), &node, OpenMode::BOTH, Keep::Now)?;
+            v.write(tx, &file, 1024, large, Stable::Unstable)?;
+            v.commit(tx, &node, 0, 0)
+        });
+        assert_eq!(done, Err(Error::Failed), "{flavour:?}");
+        drop(node);
+        served.end();
+        sim::with(Kernel::reboot);
+        let served = Served::open();
+        let node = served.volume.lookup(&Cred::root(), &served.volume.root(), b"a").unwrap();
+        let file = served.volume.open_file(&Cred::root(), &node, OpenMode::BOTH).unwrap();
+        assert_eq!(served.volume.read(&file, 0, 500).unwrap().0, logged, "{flavour:?}");
+        drop((node, file));
+        served.end();
+    }
+    sim::install(None);
+}
+
+/// What nobody commits the server makes stable by itself, and a COMMIT that comes later flushes nothing.
+#[test]
+fn old_unstable_data_is_committed_by_the_server() {
+    for (seed, flavour) in (1..).zip(FLAVOURS) {
+        let mut served = Served::first(flavour, seed);
+        let (node, file) = served.create(b"a", SetAttrs::default()).unwrap();
+        let [older, newer] = [b"x", b"y"].map(|byte| Bytes::from(byte.repeat(900)));
+        served.request(|v, tx| v.write(tx, &file, 0, older, Stable::FileSync)).unwrap();
+        served.request(|v, tx| v.write(tx, &file, 0, newer.clone(), Stable::Unstable)).unwrap();
+        assert!(!served.volume.has_idle());
+        sim::with(|k| k.wait(crate::limits::UNSTABLE_OLD.as_nanos() as u64));
+        assert!(served.volume.has_idle());
+        served.volume.close_idle();
+        assert_eq!(served.volume.stats().unstable_files, 0, "{flavour:?}");
+        sim::with(|k| k.called = Some(Vec::new()));
+        served.request(|v, tx| v.commit(tx, &node, 0, 0)).unwrap();
+        let called = sim::with(|k| k.called.take()).unwrap();
+        assert!(!called.iter().any(|call| ["fsync", "syncfs"].contains(call)), "{called:?}");
+        drop((node, file));
+        served.end();
+        sim::with(Kernel::reboot);
+        let served = Served::open();
+        let node = served.volume.lookup(&Cred::root(), &served.volume.root(), b"a").unwrap();
+        let file = served.volume.open_file(&Cred::root(), &node, OpenMode::BOTH).unwrap();
+        assert_eq!(served.volume.read(&file, 0, 1000).unwrap().0, newer, "{flavour:?}");
+        drop((node, file));
+        served.end();
+    }
+    sim::install(None);
 }

@@ -182,7 +182,8 @@ impl World {
         let cred = self.cred();
         let position = sim::with(|k| k.position());
         let mut done = Done::default();
-        match self.rng.below(40) {
+        let commits = self.suspect.is_some() && self.rng.one_in(3);
+        match if commits { 28 } else { self.rng.below(40) } {
             0..=5 => {
                 let (dir, name, attrs) = (self.dir(), self.name(), self.attrs());
                 *what = format!("create {} in {}", shown(&name), self.number(&dir));
@@ -303,7 +304,8 @@ impl World {
                 }
             }
             28 | 29 => {
-                let Some(node) = self.a_file() else { return Err(Error::NoEnt) };
+                let suspect = self.suspect.take().filter(|_| commits);
+                let Some(node) = suspect.or_else(|| self.a_file()) else { return Err(Error::NoEnt) };
                 *what = format!("commit {}", self.number(&node));
                 self.name_object(&node);
                 volume.commit(tx, &node, 0, 0)?;

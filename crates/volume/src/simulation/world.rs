@@ -44,6 +44,7 @@ pub(super) struct Figures {
     pub(super) checked: u64,
     pub(super) checkpoints: u64,
     pub(super) absorbed: u64,
+    pub(super) lost_quietly: u64,
     /// Of everything that happened, to see that a seed does the same again.
     pub(super) digest: u64,
 }
@@ -69,6 +70,7 @@ impl Figures {
             (&mut self.checked, o.checked),
             (&mut self.checkpoints, o.checkpoints),
             (&mut self.absorbed, o.absorbed),
+            (&mut self.lost_quietly, o.lost_quietly),
         ] {
             *a += b;
         }
@@ -86,8 +88,15 @@ impl std::fmt::Display for Figures {
         )?;
         writeln!(
             f,
-            "{} power cuts, {} processes killed, {} more in recovery, {} stops in order; {} calls failed, {} volumes for good",
-            self.cuts, self.kills, self.cuts_in_recovery, self.clean, self.faults, self.failed
+            "{} power cuts, {} processes killed, {} more in recovery, {} stops in order; {} calls failed, {} times data was not written \
+             back, {} volumes failed for good",
+            self.cuts,
+            self.kills,
+            self.cuts_in_recovery,
+            self.clean,
+            self.faults,
+            self.lost_quietly,
+            self.failed
         )?;
         writeln!(
             f,
@@ -204,6 +213,10 @@ pub(super) struct World {
     /// In this life replies are large, nobody asks the log whether there is room, and no checkpoint comes of itself: the log has
     /// to make room for itself.
     heedless: bool,
+    /// In this life the kernel cannot write all data back.
+    failing: bool,
+    /// Data of this file was lost so: its client may ask for it to be made stable.
+    pub(super) suspect: Option<Node>,
     history: Vec<String>,
     keep_history: bool,
 }
@@ -249,6 +262,8 @@ pub(super) fn run(seed: u64, keep_history: bool) -> Result<Figures, String> {
         verifier: [0; 8],
         unclean: false,
         heedless: false,
+        failing: false,
+        suspect: None,
         history: Vec::new(),
         keep_history,
     };
@@ -417,6 +432,7 @@ impl World {
 
     fn serve(&mut self, last: bool) -> Result<(), String> {
         self.heedless = self.rng.one_in(10);
+        self.failing = self.rng.one_in(5);
         let most = if self.rng.one_in(6) || self.heedless { 160 } else { 50 };
         let ops = 10 + self.rng.below(most);
         // A call takes few others with it: about eight calls an operation.
@@ -591,7 +607,8 @@ impl World {
             k.wait(ns);
         });
         if self.rng.one_in(60) {
-            sim::with(|k| k.wait(1_500_000_000));
+            let ms = *self.rng.pick(&[700, 1_500, 11_000]);
+            sim::with(|k| k.wait(ms * 1_000_000));
             self.volume().close_idle();
         }
         if self.rng.one_in(400) {
@@ -601,6 +618,9 @@ impl World {
         }
         if self.rng.one_in(40) {
             self.foreign();
+        }
+        if self.failing && self.rng.one_in(8) {
+            self.fail_write_back();
         }
         let mut client = self.clients.swap_remove(n);
         let result = self.request(&mut client);
@@ -706,9 +726,44 @@ impl World {
         }
     }
 
+    /// The kernel writes a file back and cannot; somebody else is told of it, or nobody.
+    fn fail_write_back(&mut self) {
+        if self.files.is_empty() {
+            return;
+        }
+        let node = self.rng.pick(&self.files).clone();
+        let Some(serial) = sim::with(|k| k.serial_of(&node.0.id)) else { return };
+        if !sim::with(|k| k.fail_write_back(serial)) {
+            return;
+        }
+        self.figures.lost_quietly += 1;
+        self.say(|| format!("data of object {serial} cannot be written back"));
+        if self.rng.one_in(4) {
+            self.volume().close_idle();
+        }
+        if self.rng.one_in(2) {
+            // Descriptors for one access are closed by then.
+            if self.rng.one_in(2) {
+                sim::with(|k| k.wait(600_000_000));
+                self.volume().close_idle();
+            }
+            self.say(|| "somebody else is told".to_owned());
+            sim::with(|k| k.told_to_stranger(serial));
+        }
+        if self.rng.one_in(2) {
+            self.say(|| "and it is read from the disk again".to_owned());
+            sim::with(|k| k.drop_clean(serial));
+        }
+        self.suspect = Some(node);
+    }
+
     /// A client or the server has seen the attributes of an object.
     pub(super) fn seen(&mut self, node: &Node, change: u64) -> Result<(), String> {
         let Some(serial) = sim::with(|k| k.serial_of(&node.0.id)) else { return Ok(()) };
+        // Older contents do not look older.
+        if sim::with(|k| k.reverted.contains(&serial)) {
+            return Ok(());
+        }
         // What strangers do shows up to a second late.
         let digest = sim::with(|k| {
             let meta =
@@ -776,6 +831,7 @@ impl World {
         }
         self.waiting.clear();
         self.open.clear();
+        self.suspect = None;
         (self.dirs, self.files, self.others) = (Vec::new(), Vec::new(), Vec::new());
         self.stepper = None;
         self.volume = None;

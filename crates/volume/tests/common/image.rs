@@ -257,9 +257,14 @@ impl Image {
         assert!(self.mount(), "mount");
     }
 
-    /// Whether the disk fails all but its first block. Of what is on it nothing is kept while it fails.
+    /// Whether the disk fails all but its first block. What is on it is there again when it fails no longer.
     #[allow(dead_code)] // Not every test has use for it.
     pub fn breaks(&self, broken: bool) {
+        let aside = self.file.with_extension("aside");
+        let (from, to) = if broken { (&self.file, &aside) } else { (&aside, &self.file) };
+        let path = |path: &Path| path.to_str().expect("a path").to_owned();
+        // Into the file that the device has open. (Nothing could be written to it meanwhile.)
+        assert!(sh("cp", &["--sparse=always", &path(from), &path(to)]), "a copy of the image");
         resize_loop(&self.file, Path::new(&self.device), if broken { 4096 } else { BYTES });
     }
 

@@ -60,7 +60,9 @@ impl Kernel {
 
     fn opened(&mut self, serial: Serial, read: bool, write: bool) -> u32 {
         self.opens[serial as usize] += 1;
-        let open = Some(Open { serial, read, write, position: 0 });
+        let file_errors = self.file_errors.get(&serial).map_or(0, |errors| errors.sample());
+        let errors = self.errors.sample();
+        let open = Some(Open { serial, read, write, position: 0, file_errors, errors });
         match self.fds_free.pop() {
             Some(n) => {
                 self.fds[n as usize] = open;
@@ -738,12 +740,13 @@ impl Kernel {
             Err(e) => {
                 if !self.down {
                     self.lose_data(serial);
+                    let _ = self.tell_file(n);
                 }
                 return Err(e);
             }
         }
         if self.journal_lost {
-            return Ok(());
+            return self.tell_file(n);
         }
         self.flush_data(serial, false);
         if self.flavour == Flavour::Btrfs {
@@ -758,10 +761,10 @@ impl Kernel {
             _ => self.journal.len(),
         };
         self.advance_base(entries);
-        Ok(())
+        self.tell_file(n)
     }
 
-    pub fn sync_all(&mut self) -> Result<()> {
+    pub fn sync_all(&mut self, n: u32) -> Result<()> {
         match self.enter("syncfs", Class::Flush) {
             Ok(()) => {}
             Err(e) => {
@@ -769,6 +772,7 @@ impl Kernel {
                     for serial in 1..self.live.len() {
                         self.lose_data(serial as Serial);
                     }
+                    let _ = self.tell_filesystem(n);
                 }
                 return Err(e);
             }
@@ -776,7 +780,7 @@ impl Kernel {
         if !self.journal_lost {
             self.flush_everything();
         }
-        Ok(())
+        self.tell_filesystem(n)
     }
 
     pub fn get_xattr(&mut self, n: u32, name: &[u8], value: &mut [u8]) -> Result<usize> {

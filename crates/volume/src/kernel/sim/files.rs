@@ -57,8 +57,30 @@ impl Extent {
         }
     }
 
+    /// Whether the kernel has anything of it to write.
+    pub(super) fn is_dirty(&self) -> bool {
+        !self.lost && !self.versions.is_empty()
+    }
+
+    /// It could not be written, and counts as clean.
+    pub(super) fn lose(&mut self) {
+        self.lost = true;
+    }
+
+    /// What was lost cannot be read any more. Whether there was any.
+    pub(super) fn drop_lost(&mut self) -> bool {
+        let lost = std::mem::take(&mut self.lost);
+        if lost {
+            self.versions.clear();
+        }
+        lost
+    }
+
     /// What a power cut leaves.
     fn survivor(&self, rng: &mut Rng) -> Bytes {
+        if self.lost && !rng.one_in(4) {
+            return self.durable;
+        }
         let choice = |n: usize| if n == 0 { &self.durable } else { &self.versions[n - 1] };
         let n = rng.below(self.versions.len() as u64 + 1) as usize;
         let mut block = *choice(n);
@@ -90,13 +112,18 @@ impl Kernel {
     /// A flush has failed: of the data some is on disk, the rest is lost, and counts as clean.
     pub(super) fn lose_data(&mut self, serial: Serial) {
         let Some(meta) = self.peek(serial).cloned() else { return };
+        let mut lost = false;
         for extent in meta.map.iter().filter(|e| **e != 0) {
             let extent = &mut self.extents[*extent as usize];
             if self.rng.one_in(2) {
                 extent.flush();
             } else if !extent.versions.is_empty() {
                 extent.lost = true;
+                lost = true;
             }
+        }
+        if lost {
+            self.note_error(serial);
         }
     }
 

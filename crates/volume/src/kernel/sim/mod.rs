@@ -8,6 +8,7 @@
 //!   old contents, or a mixture. A file that grew may be shorter, down to the size that was flushed or set.
 //! - Identities: inode numbers are given again ([`Flavour`]).
 //! - After an error of a flush the data that was lost counts as clean.
+//! - The kernel writes data back by itself, and may fail; who is told of that, and who is not: `writeback.rs`.
 //! - The journal may fail for good, also in the middle of somebody else's flush: nothing can be changed any more, and a flush that
 //!   comes after that may find nothing to do and succeed.
 //!
@@ -18,9 +19,10 @@ mod calls;
 mod disk;
 mod files;
 mod meta;
+mod writeback;
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::CString;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -180,6 +182,9 @@ pub(super) struct Open {
     read: bool,
     write: bool,
     position: u64,
+    /// Errors in writing back that it has been told of: of the file, and of the filesystem.
+    file_errors: u32,
+    errors: u32,
 }
 
 /// An entry of a directory, for whoever lists it.
@@ -272,6 +277,12 @@ pub struct Kernel {
     pub struck: Vec<(u64, Class, Errno)>,
     /// A flush or a write of the log has failed.
     pub flush_failed: bool,
+    /// Data could not be written back, and perhaps nobody knows.
+    pub lost_quietly: bool,
+    /// Files of which older contents are read since then.
+    pub reverted: HashSet<Serial>,
+    file_errors: HashMap<Serial, writeback::Errors>,
+    errors: writeback::Errors,
     /// The journal has failed: what was not flushed before is not, and nothing is changed any more.
     journal_lost: bool,
     /// Changes of metadata so far.
@@ -324,6 +335,10 @@ impl Kernel {
             lose_journal_in: None,
             struck: Vec::new(),
             flush_failed: false,
+            lost_quietly: false,
+            reverted: HashSet::new(),
+            file_errors: HashMap::new(),
+            errors: writeback::Errors::default(),
             journal_lost: false,
             pos: 0,
             history: Vec::new(),
@@ -382,7 +397,7 @@ impl Kernel {
 
     /// The page cache shows what is not on disk and will not be.
     pub fn must_reboot(&self) -> bool {
-        self.down || self.flush_failed || self.journal_lost
+        self.down || self.flush_failed || self.journal_lost || self.lost_quietly
     }
 
     /// How many calls there were.
@@ -531,6 +546,7 @@ impl Kernel {
             let meta = meta.clone();
             self.blocks_used -= meta.blocks();
             self.by_ino.remove(&meta.ino);
+            self.file_errors.remove(&serial);
             self.live[serial as usize] = None;
         }
     }
@@ -593,6 +609,10 @@ impl Kernel {
         self.journal.clear();
         self.commits.clear();
         self.journal_lost = false;
+        self.lost_quietly = false;
+        self.reverted.clear();
+        self.file_errors.clear();
+        self.errors = writeback::Errors::default();
         self.by_ino.clear();
         self.blocks_used = 0;
         self.next_ino = 256;
