@@ -202,8 +202,6 @@ impl Volume {
         let node = &file.0.node;
         let mut state = node.0.state.lock();
         if node.0.is_dead() {
-            // Nothing of it comes back after a crash once its removal is durable.
-            tx.touch_unstable();
             return Ok(());
         }
         let look =
@@ -221,6 +219,8 @@ impl Volume {
         }
         tx.rests_on(node);
         if node.0.is_dead() {
+            // Nothing of it comes back after a crash once its removal is durable.
+            tx.touch_unstable();
             return Ok(());
         }
         // Any descriptor will do to flush; of errors the witness knows.
