@@ -92,6 +92,9 @@ pub const PEERCUT_ACKS: u64 = 600;
 /// ... and within this time after the last of them.
 pub const PEERCUT_WITHIN: Duration = Duration::from_millis(1500);
 
+/// Times that files are waited for whose write-back can fail.
+pub const PEERCUT_LATE: u64 = 12;
+
 /// How long `landfast verify check` waits for a server that has just recovered.
 pub const VERIFY_WAIT: Duration = Duration::from_secs(60);
 

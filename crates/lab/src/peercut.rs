@@ -7,7 +7,9 @@
 
 use crate::child::{Child, Output, Role};
 use crate::error::{Context, Error, Result};
-use crate::limits::{PEERCUT_ACKS, PEERCUT_BOOT, PEERCUT_PATIENCE, PEERCUT_POLL, PEERCUT_WITHIN};
+use crate::limits::{
+    PEERCUT_ACKS, PEERCUT_BOOT, PEERCUT_LATE, PEERCUT_PATIENCE, PEERCUT_POLL, PEERCUT_WITHIN,
+};
 use crate::mounts::Filesystem;
 use crate::pairs;
 use crate::peers::ganesha::{self, Ganesha};
@@ -356,11 +358,19 @@ fn cut(rig: &mut Rig, options: &Options, rng: &mut Rng, n: u32, version: &str) -
             },
         )?;
         if options.writeback_fails {
-            work.wait_for_late(1)?;
-            // Everything gets a place on the disk; what comes now is written over it.
-            crate::mounts::syncfs(&rig.export())?;
-            let acknowledged = work.wait_for_late(2)?;
-            let failed = crate::writeback::fails(rig)?;
+            let mut acknowledged = 0;
+            let mut failed = 0;
+            for turn in 1..=PEERCUT_LATE {
+                acknowledged = work.wait_for_late(turn)?;
+                // The first time, and when all files are too new, they get a place on the disk: what comes next is written over it.
+                if turn > 1 {
+                    failed = crate::writeback::fails(rig)?;
+                }
+                if failed > 0 {
+                    break;
+                }
+                crate::mounts::syncfs(&rig.export())?;
+            }
             if failed == 0 {
                 return Err(Error::Unable("no write-back could be made to fail".into()));
             }

@@ -19,6 +19,7 @@
 //! - the journal never says of an operation that it was acknowledged before its reply was read;
 //! - an operation is sent only when the journal has durably what it is, and every acknowledgement that its client
 //!   had before it: whatever is cut, the server's power or this machine's, at most one operation of each client is in doubt;
+//! - of two that meet ([`rounds`]) both may be in doubt; what was made for them was acknowledged before their note;
 //! - an operation in doubt may be there whole or not at all, a write in doubt in any part of its range: neither is a loss.
 
 // What comes from the wire, the disk or the user gets an answer.
