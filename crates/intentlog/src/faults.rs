@@ -7,6 +7,7 @@
 //! A bug is chosen for the whole process by `LANDFAST_BUG=NAME`, or for one thread by [`with`]. A stop is chosen by
 //! `LANDFAST_STOP_AT=NAME[:N]`: the N-th pass of that point stops the process with SIGSTOP, after a line on standard
 //! error that says so; the thread that passes does nothing more before SIGCONT. [`from_environment`] says what was chosen, and refuses what does not exist.
+//! A test that runs the code in its own process holds the threads that come to a point instead, with `hold`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -87,7 +88,7 @@ impl FromStr for Bug {
 }
 
 /// The moments at which a process can be stopped, and what is so then.
-pub const POINTS: [(&str, &str); 22] = [
+pub const POINTS: [(&str, &str); 25] = [
     ("log.before-write", "a batch is sealed, nothing of it is on the device"),
     ("log.written", "a batch is durable, nobody has been told"),
     ("log.acknowledged", "those who wait for a batch have been told"),
@@ -98,7 +99,10 @@ pub const POINTS: [(&str, &str); 22] = [
     ("checkpoint.freed", "the superblock with the new tail is durable"),
     ("tx.joined", "a transaction has set its marker, nothing is changed"),
     ("op.applied", "an operation is in the page cache, nothing of it is logged"),
+    ("request.ran", "a request has run and its reply is made, which still waits for the log"),
+    ("answer.rests", "without a log: an answer is about to wait for what another request is flushing"),
     ("reply.before-send", "all that a reply says is durable, it is not sent"),
+    ("volume.before-flush", "an fsync, fdatasync or syncfs of the volume is about to begin"),
     ("commit.flushed", "a file is flushed to its place, the log does not say so"),
     ("recovery.begin", "the log is read, nothing is changed"),
     ("recovery.materialised", "what was lost is made again in staging"),
@@ -134,7 +138,7 @@ fn list<const N: usize>(names: [&str; N]) -> String {
 }
 
 #[cfg(debug_assertions)]
-pub use armed::{bug, from_environment, passes, point, stops_at, with};
+pub use armed::{Hold, bug, from_environment, hold, passes, point, stops_at, with};
 #[cfg(not(debug_assertions))]
 pub use disarmed::{bug, from_environment, passes, point, stops_at, with};
 
@@ -143,15 +147,20 @@ pub use disarmed::{bug, from_environment, passes, point, stops_at, with};
 mod armed {
     use std::cell::Cell;
     use std::str::FromStr;
-    use std::sync::OnceLock;
     use std::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::{Arc, OnceLock};
 
+    use parking_lot::{Condvar, Mutex};
     use rustix::process::Signal;
 
     use super::{Bug, FaultError, POINTS};
 
     static CHOSEN: OnceLock<Result<Chosen, FaultError>> = OnceLock::new();
     static PASSES: [AtomicU64; POINTS.len()] = [const { AtomicU64::new(0) }; POINTS.len()];
+
+    /// What is held now, and how many holds there are: nothing is locked while there is none.
+    static HOLDS: Mutex<Vec<Arc<Held>>> = Mutex::new(Vec::new());
+    static HOLDING: AtomicU64 = AtomicU64::new(0);
 
     thread_local! {
         /// What [`with`] says on this thread; it counts before the environment.
@@ -255,6 +264,82 @@ mod armed {
             while stop_is_pending() {
                 std::thread::yield_now();
             }
+        }
+        if HOLDING.load(Ordering::SeqCst) > 0 {
+            let held: Vec<_> = HOLDS.lock().iter().filter(|held| held.point == index).cloned().collect();
+            held.iter().for_each(|held| held.wait());
+        }
+    }
+
+    #[derive(Debug)]
+    struct Held {
+        point: usize,
+        state: Mutex<Holding>,
+        changed: Condvar,
+    }
+
+    #[derive(Debug, Default)]
+    struct Holding {
+        /// Threads that wait.
+        here: usize,
+        /// Who comes now goes by.
+        open: bool,
+        /// Those who wait may go.
+        over: bool,
+    }
+
+    impl Held {
+        fn wait(&self) {
+            let mut state = self.state.lock();
+            if state.open {
+                return;
+            }
+            state.here += 1;
+            self.changed.notify_all();
+            while !state.over {
+                self.changed.wait(&mut state);
+            }
+            state.here -= 1;
+        }
+    }
+
+    /// Keeps the threads of this process at one point. They go on when it is dropped.
+    #[derive(Debug)]
+    pub struct Hold(Arc<Held>);
+
+    /// Holds each thread that comes by `name` from now on. The other points go on as they are; so does what needs no thread
+    /// that is held.
+    ///
+    /// # Panics
+    /// There is no such point.
+    pub fn hold(name: &'static str) -> Hold {
+        let point = index(name).unwrap_or(POINTS.len());
+        assert!(point < POINTS.len(), "{name} is not in the list of points");
+        let held = Arc::new(Held { point, state: Mutex::default(), changed: Condvar::new() });
+        HOLDS.lock().push(held.clone());
+        HOLDING.fetch_add(1, Ordering::SeqCst);
+        Hold(held)
+    }
+
+    impl Hold {
+        /// How many threads are held now.
+        pub fn here(&self) -> usize {
+            self.0.state.lock().here
+        }
+
+        /// Who comes from now on goes by. Those who are held stay.
+        pub fn lets_others_by(&self) {
+            self.0.state.lock().open = true;
+        }
+    }
+
+    impl Drop for Hold {
+        fn drop(&mut self) {
+            HOLDS.lock().retain(|held| !Arc::ptr_eq(held, &self.0));
+            HOLDING.fetch_sub(1, Ordering::SeqCst);
+            let mut state = self.0.state.lock();
+            (state.open, state.over) = (true, true);
+            self.0.changed.notify_all();
         }
     }
 
@@ -376,6 +461,33 @@ mod tests {
         let panicked =
             std::panic::catch_unwind(|| with(Some(Bug::CutLate), || std::panic::resume_unwind(Box::new(()))));
         assert!(panicked.is_err() && !bug(Bug::CutLate), "also after a panic");
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    fn a_hold_keeps_whom_it_was_told_to_until_it_is_dropped() {
+        use std::sync::atomic::{AtomicUsize, Ordering};
+        // A point that no other test of this crate comes by.
+        const POINT: &str = "volume.before-flush";
+        let (gone, held) = (AtomicUsize::new(0), hold(POINT));
+        let comes = || {
+            point(POINT);
+            gone.fetch_add(1, Ordering::SeqCst);
+        };
+        std::thread::scope(|s| {
+            let first = s.spawn(comes);
+            while held.here() == 0 {
+                std::thread::yield_now();
+            }
+            s.spawn(|| point("recovery.begin")).join().unwrap();
+            held.lets_others_by();
+            s.spawn(comes).join().unwrap();
+            assert_eq!((held.here(), gone.load(Ordering::SeqCst)), (1, 1));
+            drop(held);
+            first.join().unwrap();
+        });
+        comes();
+        assert_eq!(gone.load(Ordering::SeqCst), 3);
     }
 
     #[test]

@@ -150,6 +150,7 @@ impl Nfs {
                 tokio::spawn(offload::run(self.sh.clone(), self.slow.clone(), offload));
             }
             let Some(patience) = waits else {
+                point("request.ran");
                 let failure = match pending {
                     Some(pending) => {
                         if ran > limits::RUN_IN_COMPANY_MAX {

@@ -24,6 +24,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::{Condvar, Mutex};
 
 use crate::error::Error;
+use crate::faults::point;
 use crate::limits::RESTING_NODES_MAX;
 use crate::node::Node;
 use crate::volume::{Durability, Volume};
@@ -117,13 +118,17 @@ impl Settlings {
             drop(node.0.state.lock());
         }
         let at_work = self.0.lock().clone();
-        let mut flush = false;
+        let (mut flush, mut rests_here) = (false, false);
         for settling in at_work {
             let mut changed = settling.changed.lock();
             let seen =
                 rests.gone && changed.removes || changed.nodes.iter().any(|node| rests.nodes.contains(node));
             if !seen {
                 continue;
+            }
+            if changed.end.is_none() && !rests_here {
+                rests_here = true;
+                point("answer.rests");
             }
             let flushed = loop {
                 match changed.end {

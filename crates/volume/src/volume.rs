@@ -495,6 +495,7 @@ impl Volume {
     /// fsync; an error is final.
     pub(crate) fn fsync(&self, fd: impl AsFd) -> Result<(), Error> {
         self.0.fsyncs.fetch_add(1, Ordering::Relaxed);
+        point("volume.before-flush");
         let done = flush::file(fd, &self.0.state_dir);
         self.injected();
         done.map_err(|e| self.fail(format!("fsync: {e}")))
@@ -506,6 +507,7 @@ impl Volume {
             return self.flush_all();
         }
         self.0.fdatasyncs.fetch_add(1, Ordering::Relaxed);
+        point("volume.before-flush");
         let done = flush::data(fd, &self.0.state_dir);
         self.injected();
         done.map_err(|e| self.fail(format!("fdatasync: {e}")))
@@ -520,6 +522,7 @@ impl Volume {
     /// syncfs; an error is final.
     pub(crate) fn flush_all(&self) -> Result<(), Error> {
         self.0.syncfs.fetch_add(1, Ordering::Relaxed);
+        point("volume.before-flush");
         let done = flush::all(&self.0.mount);
         self.injected();
         done.map_err(|e| self.fail(format!("syncfs: {e}")))

@@ -140,12 +140,14 @@ const LOG_BYTES: [u64; 3] = [2 << 20, 8 << 20, 32 << 20];
 const PROBE: &str = "probe";
 
 /// Points that a server passes only now and then.
-const RARE: [&str; 7] = [
+const RARE: [&str; 9] = [
     "checkpoint.cut",
     "volume.tagged",
     "checkpoint.synced",
     "checkpoint.freed",
     "log.wrapped",
+    "answer.rests",
+    "volume.before-flush",
     "commit.flushed",
     "mirror.lost",
 ];
