@@ -14,7 +14,8 @@
 //!
 //! Invariants:
 //! - A mark is set under the lock under which the change was made, before that is released. Whoever has seen the change and
-//!   takes that lock afterwards sees the mark.
+//!   takes that lock afterwards sees the mark. What flushes a file to its place (large writes; ALLOCATE, CLONE, large COPY) and
+//!   changes it without that lock is marked before.
 //! - A node that the cache drops leaves its mark to all nodes that come later ([`crate::cache`]).
 //! - A last name is announced before it is taken away: who finds a handle stale, with no node to ask, rests on that.
 

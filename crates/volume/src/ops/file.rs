@@ -80,6 +80,7 @@ impl Volume {
             _ => {
                 // Nobody waits for the log while this waits for the disk.
                 tx.split();
+                tx.changes(&[&file.0.node]);
                 self.assume(&file.0.cred)?;
                 let count = self.write_dirty(tx, file, offset, &data)?;
                 self.flush_file(tx, &file.0.node, &file.0.fd, false)?;
@@ -275,6 +276,7 @@ impl Volume {
         } else {
             self.fdatasync(&**fd)?;
         }
+        tx.has_settled();
         point("commit.flushed");
         tx.join()?;
         let mut state = node.0.state.lock();

@@ -37,6 +37,7 @@ impl Volume {
         check_writable(file, offset, len)?;
         self.check()?;
         tx.split();
+        tx.changes(&[&file.0.node]);
         self.assume(&file.0.cred)?;
         let flags = FallocateFlags::empty();
         let done = uninterrupted(|| kernel::fallocate(&*file.0.fd, flags, offset, len));
@@ -128,6 +129,7 @@ impl Volume {
             };
         }
         tx.split();
+        tx.changes(&[&dest.0.node]);
         let mut copied = 0;
         while copied < len {
             match self.copy_piece(source, offset + copied, dest, dest_offset + copied, len - copied) {
@@ -187,6 +189,7 @@ impl Volume {
         check_copy(source, offset, dest, dest_offset, len)?;
         self.check()?;
         tx.split();
+        tx.changes(&[&dest.0.node]);
         self.assume(&dest.0.cred)?;
         let done = kernel::clone_range(&*source.0.fd, offset, len, &*dest.0.fd, dest_offset);
         if done.is_ok() {
