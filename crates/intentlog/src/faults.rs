@@ -7,6 +7,7 @@
 //! A bug is chosen for the whole process by `LANDFAST_BUG=NAME`, or for one thread by [`with`]. A stop is chosen by
 //! `LANDFAST_STOP_AT=NAME[:N]`: the N-th pass of that point stops the process with SIGSTOP, after a line on standard
 //! error that says so; the thread that passes does nothing more before SIGCONT. [`from_environment`] says what was chosen, and refuses what does not exist.
+//! A test that runs the code in its own process holds the threads that come to a point instead, with `hold`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -123,7 +124,7 @@ impl FromStr for Bug {
 }
 
 /// The moments at which a process can be stopped, and what is so then.
-pub const POINTS: [(&str, &str); 23] = [
+pub const POINTS: [(&str, &str); 25] = [
     ("log.before-write", "a batch is sealed, nothing of it is on the device"),
     ("log.written", "a batch is durable, nobody has been told"),
     ("log.acknowledged", "those who wait for a batch have been told"),
@@ -134,6 +135,8 @@ pub const POINTS: [(&str, &str); 23] = [
     ("checkpoint.freed", "the superblock with the new tail is durable"),
     ("tx.joined", "a transaction has set its marker, nothing is changed"),
     ("op.applied", "an operation is in the page cache, nothing of it is logged"),
+    ("request.ran", "a request has run and its reply is made, which still waits for the log"),
+    ("answer.rests", "without a log: an answer is about to wait for what another request is flushing"),
     ("reply.before-send", "all that a reply says is durable, it is not sent"),
     ("volume.flushing", "a flush of the volume's filesystem is asked for, nothing of it is done"),
     ("commit.flushed", "a file is flushed to its place, the log does not say so"),
@@ -183,8 +186,8 @@ pub use disarmed::{bug, from_environment, passes, point, stops_at, weak_accepted
 mod armed {
     use std::cell::Cell;
     use std::str::FromStr;
-    use std::sync::OnceLock;
-    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::{Arc, OnceLock};
 
     use parking_lot::{Condvar, Mutex};
     use rustix::process::Signal;
@@ -193,12 +196,9 @@ mod armed {
 
     static CHOSEN: OnceLock<Result<Chosen, FaultError>> = OnceLock::new();
     static PASSES: [AtomicU64; POINTS.len()] = [const { AtomicU64::new(0) }; POINTS.len()];
-    /// Where [`hold`] keeps threads, and how many of them it has.
-    static HELD: [AtomicBool; POINTS.len()] = [const { AtomicBool::new(false) }; POINTS.len()];
-    static WAITING: Mutex<[u64; POINTS.len()]> = Mutex::new([0; POINTS.len()]);
-    /// One of them, whichever it is, may go on.
-    static PASSING: [AtomicBool; POINTS.len()] = [const { AtomicBool::new(false) }; POINTS.len()];
-    static CHANGED: Condvar = Condvar::new();
+    /// What is held now, and how many holds there are: nothing is locked while there is none.
+    static HOLDS: Mutex<Vec<Arc<Held>>> = Mutex::new(Vec::new());
+    static HOLDING: AtomicU64 = AtomicU64::new(0);
 
     thread_local! {
         /// What [`with`] says on this thread; it counts before the environment.
@@ -299,9 +299,10 @@ mod armed {
             debug_assert!(false, "{name} is not in the list of points");
             return;
         };
-        let (Some(passes), Some(held)) = (PASSES.get(index), HELD.get(index)) else { return };
-        if held.load(Ordering::SeqCst) {
-            wait_at(index);
+        let Some(passes) = PASSES.get(index) else { return };
+        if HOLDING.load(Ordering::SeqCst) > 0 {
+            let held: Vec<_> = HOLDS.lock().iter().filter(|held| held.point == index).cloned().collect();
+            held.iter().for_each(|held| held.wait());
         }
         let pass = passes.fetch_add(1, Ordering::SeqCst) + 1;
         if chosen().stop == Some(Stop { point: index, pass }) {
@@ -314,69 +315,99 @@ mod armed {
         }
     }
 
-    #[cold]
-    fn wait_at(index: usize) {
-        let mut waiting = WAITING.lock();
-        waiting[index] += 1;
-        CHANGED.notify_all();
-        while HELD[index].load(Ordering::SeqCst) {
-            CHANGED.wait(&mut waiting);
-            if PASSING[index].swap(false, Ordering::SeqCst) {
-                break;
-            }
-        }
-        waiting[index] -= 1;
-        CHANGED.notify_all();
+    #[derive(Debug)]
+    struct Held {
+        point: usize,
+        state: Mutex<Holding>,
+        changed: Condvar,
     }
 
-    /// Keeps every thread of the process that comes by `name` there, until what it gives is dropped: a device that does not
-    /// answer, for a test. One at a time for each point.
+    #[derive(Debug, Default)]
+    struct Holding {
+        /// Threads that wait.
+        here: usize,
+        /// Who comes now goes by.
+        open: bool,
+        /// So many of those who wait may go.
+        let_go: usize,
+        /// All of them may.
+        over: bool,
+    }
+
+    impl Held {
+        fn wait(&self) {
+            let mut state = self.state.lock();
+            if state.open {
+                return;
+            }
+            state.here += 1;
+            self.changed.notify_all();
+            while !state.over && state.let_go == 0 {
+                self.changed.wait(&mut state);
+            }
+            state.let_go = state.let_go.saturating_sub(1);
+            state.here -= 1;
+            self.changed.notify_all();
+        }
+    }
+
+    /// Keeps the threads of this process at one point. They go on when it is dropped.
+    #[derive(Debug)]
+    pub struct Hold(Arc<Held>);
+
+    /// Holds each thread that comes by `name` from now on. The other points go on as they are; so does what needs no thread
+    /// that is held.
     ///
     /// # Panics
-    /// For a point that does not exist.
-    pub fn hold(name: &str) -> Hold {
-        let at = index(name);
-        assert!(at.is_some(), "{name} is not in the list of points");
-        let at = at.unwrap_or(0);
-        HELD[at].store(true, Ordering::SeqCst);
-        Hold(at)
+    /// There is no such point.
+    pub fn hold(name: &'static str) -> Hold {
+        let point = index(name).unwrap_or(POINTS.len());
+        assert!(point < POINTS.len(), "{name} is not in the list of points");
+        let held = Arc::new(Held { point, state: Mutex::default(), changed: Condvar::new() });
+        HOLDS.lock().push(held.clone());
+        HOLDING.fetch_add(1, Ordering::SeqCst);
+        Hold(held)
     }
 
-    /// See [`hold`].
-    #[derive(Debug)]
-    pub struct Hold(usize);
-
     impl Hold {
-        /// Waits until so many threads are kept; false when they are not within this time.
-        pub fn has(&self, threads: u64, within: std::time::Duration) -> bool {
+        /// How many threads are held now.
+        pub fn here(&self) -> usize {
+            self.0.state.lock().here
+        }
+
+        /// Waits until so many threads are held; false when they are not within this time.
+        pub fn has(&self, threads: usize, within: std::time::Duration) -> bool {
             let until = std::time::Instant::now() + within;
-            let mut waiting = WAITING.lock();
-            while waiting[self.0] < threads {
-                if CHANGED.wait_until(&mut waiting, until).timed_out() {
-                    return waiting[self.0] >= threads;
+            let mut state = self.0.state.lock();
+            while state.here < threads {
+                if self.0.changed.wait_until(&mut state, until).timed_out() {
+                    return state.here >= threads;
                 }
             }
             true
         }
-    }
 
-    impl Hold {
-        /// Lets one of the threads that are kept go on, and keeps all others.
+        /// Lets one of the threads that are held go on.
         pub fn pass_one(&self) {
-            let _waiting = WAITING.lock();
-            PASSING[self.0].store(true, Ordering::SeqCst);
-            CHANGED.notify_all();
+            self.0.state.lock().let_go += 1;
+            self.0.changed.notify_all();
+        }
+
+        /// Who comes from now on goes by. Those who are held stay.
+        pub fn lets_others_by(&self) {
+            self.0.state.lock().open = true;
         }
     }
 
     impl Drop for Hold {
         fn drop(&mut self) {
-            let mut waiting = WAITING.lock();
-            HELD[self.0].store(false, Ordering::SeqCst);
-            PASSING[self.0].store(false, Ordering::SeqCst);
-            CHANGED.notify_all();
-            while waiting[self.0] > 0 {
-                CHANGED.wait(&mut waiting);
+            HOLDS.lock().retain(|held| !Arc::ptr_eq(held, &self.0));
+            HOLDING.fetch_sub(1, Ordering::SeqCst);
+            let mut state = self.0.state.lock();
+            (state.open, state.over) = (true, true);
+            self.0.changed.notify_all();
+            while state.here > 0 {
+                self.0.changed.wait(&mut state);
             }
         }
     }
@@ -505,6 +536,33 @@ mod tests {
         let panicked =
             std::panic::catch_unwind(|| with(Some(Bug::CutLate), || std::panic::resume_unwind(Box::new(()))));
         assert!(panicked.is_err() && !bug(Bug::CutLate), "also after a panic");
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    fn a_hold_keeps_whom_it_was_told_to_until_it_is_dropped() {
+        use std::sync::atomic::{AtomicUsize, Ordering};
+        // A point that no other test of this crate comes by.
+        const POINT: &str = "volume.flushing";
+        let (gone, held) = (AtomicUsize::new(0), hold(POINT));
+        let comes = || {
+            point(POINT);
+            gone.fetch_add(1, Ordering::SeqCst);
+        };
+        std::thread::scope(|s| {
+            let first = s.spawn(comes);
+            while held.here() == 0 {
+                std::thread::yield_now();
+            }
+            s.spawn(|| point("recovery.begin")).join().unwrap();
+            held.lets_others_by();
+            s.spawn(comes).join().unwrap();
+            assert_eq!((held.here(), gone.load(Ordering::SeqCst)), (1, 1));
+            drop(held);
+            first.join().unwrap();
+        });
+        comes();
+        assert_eq!(gone.load(Ordering::SeqCst), 3);
     }
 
     #[test]

@@ -195,6 +195,7 @@ impl Nfs {
                 tokio::spawn(async move { workers.during(pin!(offload::run(sh, pool, offload))).await });
             }
             let Some(patience) = waits else {
+                point("request.ran");
                 let failure = match pending {
                     Some(pending) => {
                         if ran > limits::RUN_IN_COMPANY_MAX {

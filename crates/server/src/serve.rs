@@ -55,6 +55,8 @@ pub struct ServerConfig {
     pub lease_seconds: u32,
     /// Threads that receive and run requests.
     pub workers: usize,
+    /// Threads for requests that wait for the disk.
+    pub slow_workers: usize,
     /// The port of the clients' port mappers, which say where their lock managers are.
     pub portmapper: u16,
     /// Whether to register with the machine's port mapper.
@@ -89,6 +91,7 @@ impl ServerConfig {
             metrics: None,
             lease_seconds: limits::LEASE_SECONDS,
             workers: default_workers(),
+            slow_workers: limits::SLOW_WORKERS,
             portmapper: limits::PORTMAPPER_PORT,
             port_mapper: PortMapper::Off,
             port_mapper_socket: rpcbind::SOCKET.into(),
@@ -142,6 +145,7 @@ impl Server {
             metrics,
             lease_seconds,
             workers,
+            slow_workers,
             portmapper,
             port_mapper,
             port_mapper_socket,
@@ -163,7 +167,7 @@ impl Server {
         let sh = Arc::new(Shared::new(exports, server, lease_seconds, epoch, known, configured));
         let nlm = Nlm::new(sh.clone(), epoch, portmapper);
         let restored = restore(&sh, merged.notes)?;
-        let slow = Arc::new(Pool::new(limits::SLOW_WORKERS).map_err(StartError::Threads)?);
+        let slow = Arc::new(Pool::new(slow_workers).map_err(StartError::Threads)?);
         let watch = Workers::new(threads.handle()).map_err(StartError::Threads)?;
         let service = Arc::new(Nfs {
             sh: sh.clone(),

@@ -24,7 +24,7 @@ const TRIES: usize = 5;
 /// Who waits for so long waits for the device.
 const HELD: Duration = Duration::from_secs(3);
 /// More than the server has threads, and than it lets run at once.
-const CHANGES: u64 = 12;
+const CHANGES: usize = 12;
 /// So large a file is flushed to its place instead of being copied into the log.
 const LARGE: usize = 3 << 19;
 

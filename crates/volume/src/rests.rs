@@ -14,7 +14,8 @@
 //!
 //! Invariants:
 //! - A mark is set under the lock under which the change was made, before that is released. Whoever has seen the change and
-//!   takes that lock afterwards sees the mark.
+//!   takes that lock afterwards sees the mark. What flushes a file to its place (large writes; ALLOCATE, CLONE, large COPY) and
+//!   changes it without that lock is marked before.
 //! - A node that the cache drops leaves its mark to all nodes that come later ([`crate::cache`]).
 //! - A last name is announced before it is taken away: who finds a handle stale, with no node to ask, rests on that.
 
@@ -24,6 +25,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::{Condvar, Mutex};
 
 use crate::error::Error;
+use crate::faults::point;
 use crate::limits::RESTING_NODES_MAX;
 use crate::node::Node;
 use crate::volume::{Durability, Volume};
@@ -117,13 +119,17 @@ impl Settlings {
             drop(node.0.state.lock());
         }
         let at_work = self.0.lock().clone();
-        let mut flush = false;
+        let (mut flush, mut rests_here) = (false, false);
         for settling in at_work {
             let mut changed = settling.changed.lock();
             let seen =
                 rests.gone && changed.removes || changed.nodes.iter().any(|node| rests.nodes.contains(node));
             if !seen {
                 continue;
+            }
+            if changed.end.is_none() && !rests_here {
+                rests_here = true;
+                point("answer.rests");
             }
             let flushed = loop {
                 match changed.end {

@@ -246,6 +246,8 @@ impl Harness<'_> {
                 && *name != "mirror.lost"
                 // Most of its passes are before anything is served; a moment at random is as good.
                 && *name != "volume.flushing"
+                // Without a log only.
+                && *name != "answer.rests"
                 && (mirrored || !name.starts_with("mirror."))
         };
         let point = match &self.options.points {

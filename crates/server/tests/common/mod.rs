@@ -47,6 +47,11 @@ pub struct Rig {
     /// Where the port mappers of NLM clients listen.
     pub portmapper: u16,
     pub limits: Limits,
+    pub log_size: u64,
+    /// How much longer each flush of the log takes.
+    pub log_flush: Option<Duration>,
+    /// Threads for requests that wait for the disk; `None`: as many as the server takes by itself.
+    pub slow_workers: Option<usize>,
 }
 
 impl Rig {
@@ -76,7 +81,19 @@ impl Rig {
         lease_seconds: u32,
         log: Option<PathBuf>,
     ) -> Rig {
-        let mut rig = Rig {
+        let mut rig = Rig::stopped(dir, durability, lease_seconds, log);
+        rig.start().await;
+        rig
+    }
+
+    /// The same, not started.
+    pub fn stopped(
+        dir: tempfile::TempDir,
+        durability: Durability,
+        lease_seconds: u32,
+        log: Option<PathBuf>,
+    ) -> Rig {
+        Rig {
             dir,
             durability,
             running: None,
@@ -85,9 +102,10 @@ impl Rig {
             portmapper: 111,
             log,
             limits: Limits::default(),
-        };
-        rig.start().await;
-        rig
+            log_size: 16 << 20,
+            log_flush: None,
+            slow_workers: None,
+        }
     }
 
     pub fn export(&self) -> PathBuf {
@@ -101,22 +119,25 @@ impl Rig {
             dir: self.export(),
             log,
             log_mirror: None,
-            log_size: 16 << 20,
+            log_size: self.log_size,
             strict_recovery: false,
             durability: self.durability,
             injected_flush: None,
-            injected_log_flush: None,
+            injected_log_flush: self.log_flush,
             unprivileged: false,
             accept_weak: true,
         };
         let (volume, recovery) = open_when_free(&options).await;
         let listen = SocketAddr::from(([127, 0, 0, 1], 0));
+        let usual =
+            ServerConfig::new(volume, recovery, listen, self.named.clone().unwrap_or_else(|| self.export()));
         let config = ServerConfig {
             lease_seconds: self.lease_seconds,
             workers: 4,
             portmapper: self.portmapper,
             limits: self.limits,
-            ..ServerConfig::new(volume, recovery, listen, self.named.clone().unwrap_or_else(|| self.export()))
+            slow_workers: self.slow_workers.unwrap_or(usual.slow_workers),
+            ..usual
         };
         let running = Server::start(config).await.expect("the server starts");
         let restored = running.restored();

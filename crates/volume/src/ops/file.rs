@@ -111,6 +111,7 @@ impl Volume {
     ) -> Result<(u32, Stable), Error> {
         // Nobody waits for the log while this waits for the disk.
         tx.split();
+        tx.changes(&[&file.0.node]);
         let count = self.write_dirty(tx, file, offset, data, true)?.unwrap_or(0);
         self.flush_file(tx, &file.0.node, &file.0.fd, false)?;
         Ok((count, Stable::FileSync))
@@ -316,6 +317,7 @@ impl Volume {
         if !covered && !self.0.flush_whole {
             self.flush_all()?;
         }
+        tx.has_settled();
         point("commit.flushed");
         tx.join()?;
         let mut state = node.0.state.lock();

@@ -37,6 +37,7 @@ impl Volume {
         check_writable(file, offset, len)?;
         self.check()?;
         tx.split();
+        tx.changes(&[&file.0.node]);
         self.witness_change(file)?;
         let flags = FallocateFlags::empty();
         let done = uninterrupted(|| kernel::fallocate(&*file.0.fd, flags, offset, len));
@@ -133,6 +134,7 @@ impl Volume {
             };
         }
         tx.split();
+        tx.changes(&[&dest.0.node]);
         let mut copied = 0;
         while copied < len {
             match self.copy_piece(source, offset + copied, dest, dest_offset + copied, len - copied) {
@@ -192,6 +194,7 @@ impl Volume {
         check_copy(source, offset, dest, dest_offset, len)?;
         self.check()?;
         tx.split();
+        tx.changes(&[&dest.0.node]);
         self.witness_change(dest)?;
         let done = kernel::clone_range(&*source.0.fd, offset, len, &*dest.0.fd, dest_offset);
         if done.is_ok() {

@@ -257,6 +257,47 @@ impl Image {
         assert!(self.mount(), "mount");
     }
 
+    /// Keeps a copy of what the disk and these files beside it have at one moment, while all of it is in use: it is made again until
+    /// nothing was written meanwhile. For [`Image::load_when_free`].
+    #[allow(dead_code)] // Not every test has use for it.
+    pub fn cut_as(&self, name: &str, beside: &[&Path]) {
+        let writes = || {
+            let device = self.device.rsplit('/').next().unwrap_or("");
+            let stat =
+                std::fs::read_to_string(format!("/sys/block/{device}/stat")).expect("the disk's figures");
+            let numbers: Vec<u64> = stat.split_whitespace().filter_map(|n| n.parse().ok()).collect();
+            // Writes and flushes that have ended, and what is under way.
+            let ended = (numbers[4], numbers.get(15).copied());
+            let at = |path: &&Path| path.metadata().and_then(|m| m.modified()).expect("a file");
+            (ended, numbers[8], beside.iter().map(at).collect::<Vec<_>>())
+        };
+        loop {
+            let before = writes();
+            for path in [&*self.file].iter().chain(beside) {
+                let copy = path.with_extension(name);
+                let (path, copy) = (path.to_str().unwrap_or(""), copy.to_str().unwrap_or(""));
+                assert!(sh("cp", &["--sparse=always", path, copy]), "a copy");
+            }
+            if before.1 == 0 && before == writes() {
+                return;
+            }
+        }
+    }
+
+    /// Puts such a copy in the place of what is there, once nobody has it in use any more.
+    #[allow(dead_code)] // Not every test has use for it.
+    pub fn load_when_free(&mut self, name: &str, beside: &[&Path]) {
+        let begin = std::time::Instant::now();
+        while self.mounted && begin.elapsed() < std::time::Duration::from_secs(60) {
+            self.unmount();
+        }
+        assert!(!self.mounted, "unmount");
+        for path in [&*self.file].iter().chain(beside) {
+            std::fs::rename(path.with_extension(name), path).expect("the copy in place");
+        }
+        assert!(self.mount(), "mount after the cut");
+    }
+
     /// Whether the disk fails all but its first block. What is on it is there again when it fails no longer.
     #[allow(dead_code)] // Not every test has use for it.
     pub fn breaks(&self, broken: bool) {
