@@ -649,6 +649,17 @@ mod tests {
     }
 
     #[test]
+    fn pairs_without_a_log_are_a_workload_of_their_own_here_and_an_option_there() {
+        let args = |workload: &str| deal(1, 1, &["ext4"], &[workload]).remove(0).args(1).join(" ");
+        assert!(args("pairs").contains("--workload pairs --cuts 1"), "{}", args("pairs"));
+        assert!(
+            args(PAIRS_SYNC).contains("--workload pairs --durability sync --cuts 1"),
+            "{}",
+            args(PAIRS_SYNC)
+        );
+    }
+
+    #[test]
     fn the_table_adds_up() {
         let mut outcome = Outcome::default();
         let mut shown = Shown::new(2);
