@@ -42,6 +42,9 @@ pub(super) const SLOW: &str = "flush_us=1500000";
 /// Where the block is, the disk shows.
 pub(super) const UNREADABLE: &str = "fail=read";
 
+/// The same.
+pub(super) const UNWRITTEN: &str = "fail=write, and somebody else is told";
+
 /// All of them.
 pub const ALL: &[Fault] = &[
     fault("log-write", "every write of the log fails", Disk::Log, "fail=write"),
@@ -60,6 +63,12 @@ pub const ALL: &[Fault] = &[
         noticed: false,
         ..fault("data-write-once", "one write of the data disk fails", Disk::Data, "fail=write:once")
     },
+    fault(
+        "data-unwritten",
+        "unstable data cannot be written back, and somebody else is told",
+        Disk::Data,
+        UNWRITTEN,
+    ),
     fault("data-flush", "every flush of the data disk fails", Disk::Data, "fail=flush"),
     Fault {
         noticed: false,

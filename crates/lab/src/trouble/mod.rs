@@ -7,6 +7,7 @@
 //! | `fault` | which requests fail, and what must come of it |
 //! | `probe` | a client that looks at a server that has failed: what it refuses, what it still answers, what it tells |
 //! | `unreadable` | a file of which a block cannot be read |
+//! | `unwritten` | files of which a block cannot be written back, and somebody else is told |
 //! | `run` | the harness |
 //!
 //! The oracle is that of the power cuts ([`crate::powercut`]).
@@ -15,6 +16,7 @@ mod fault;
 mod probe;
 mod run;
 mod unreadable;
+mod unwritten;
 
 pub use fault::{ALL, Fault};
 pub use run::{Options, Report, Round, run};

@@ -11,7 +11,8 @@ use std::net::SocketAddr;
 /// The directory.
 pub(super) const DIR: &str = "probe";
 
-const FILE: &[u8] = b"probe/file";
+/// A file that is there all the time.
+pub(super) const FILE: &[u8] = b"probe/file";
 const OTHER: &[u8] = b"probe/other";
 const CONTENTS: &[u8] = b"acknowledged before the trouble";
 

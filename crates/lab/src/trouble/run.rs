@@ -1,7 +1,7 @@
 //! The harness: one round for each fault, on fresh disks.
 
-use super::fault::{Disk, Fault, SLOW, UNREADABLE};
-use super::{probe, unreadable};
+use super::fault::{Disk, Fault, SLOW, UNREADABLE, UNWRITTEN};
+use super::{probe, unreadable, unwritten};
 use crate::error::{Context, Error, Result};
 use crate::mounts::Filesystem;
 use crate::powercut::model::Model;
@@ -201,6 +201,13 @@ impl Harness<'_> {
         }
     }
 
+    /// Unstable data is lost, which somebody else is told.
+    fn lose_unstable(&self, server: &Served) -> Result<Vec<String>> {
+        let connect = |version| peer(server.addr(), "unwritten", "", version);
+        let mut peers = [connect(Version::V3)?, connect(Version::V4)?];
+        unwritten::strike(self.rig, server.pid(), &mut peers, probe::FILE)
+    }
+
     fn control(&self, words: &str) -> Result<()> {
         match self.fault.disk {
             Disk::Log => self.rig.control_log(words),
@@ -219,6 +226,9 @@ impl Harness<'_> {
         probe::prepare(&mut setup)?;
         if self.fault.words == UNREADABLE {
             unreadable::prepare(&mut setup)?;
+        }
+        if self.fault.words == UNWRITTEN {
+            unwritten::prepare(&mut setup, self.rig)?;
         }
         let mut probes = vec![setup, peer(server.addr(), "probe", "", Version::V3)?];
         let verifier = probe::verifier(&mut probes)?;
@@ -310,6 +320,14 @@ impl Harness<'_> {
             let refused = self.rig.stats().map(|s| s.data.refused);
             let mut done = match self.fault.words {
                 UNREADABLE => unreadable::strike(self.rig),
+                UNWRITTEN => {
+                    // They would have the disk flushed all the time.
+                    course.stop.store(true, Ordering::Release);
+                    while !ended() {
+                        std::thread::sleep(POLL);
+                    }
+                    self.lose_unstable(server).map(|wrong| round.wrong.extend(wrong))
+                }
                 words => self.control(words),
             };
             if self.fault.beside.is_some() {
