@@ -30,6 +30,7 @@ mod change;
 mod clock;
 mod cred;
 mod cut;
+mod damage;
 mod dirty;
 mod error;
 mod flush;

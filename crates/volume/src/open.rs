@@ -19,6 +19,7 @@ use crate::brief::BriefQueue;
 use crate::cache::Cache;
 use crate::clock::Clock;
 use crate::cred;
+use crate::damage::Damage;
 use crate::error::OpenError;
 use crate::faults::{Bug, bug};
 use crate::flush;
@@ -66,6 +67,8 @@ impl Volume {
         let begun = kernel::instant();
         check_options(&o)?;
         let (dir, mount) = open_dir(&o.dir)?;
+        // Before recovery, which flushes what it has written.
+        let damage = Damage::watch(&mount);
         check_privileges(&o)?;
         check_filesystem(&o, &dir, &mount)?;
         let (root_id, root_look, mount_id) = look_at_root(&o, &dir, &mount)?;
@@ -145,6 +148,7 @@ impl Volume {
             brief: BriefQueue::default(),
             witnesses: Witnesses::new(descriptors_max(WITNESS_FDS_DIVISOR)),
             together: Together::default(),
+            damage,
             identity: Mutex::new(identity),
             dir,
             mount,

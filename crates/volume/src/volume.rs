@@ -17,6 +17,7 @@ use crate::brief::BriefQueue;
 use crate::cache::Cache;
 use crate::clock::Clock;
 use crate::cred;
+use crate::damage::Damage;
 use crate::error::{Error, OpenError};
 use crate::faults::{self, Bug, point};
 use crate::flush;
@@ -195,6 +196,7 @@ pub(crate) struct VolumeInner {
     pub(crate) witnesses: Witnesses,
     /// Orders the flushes through `mount`.
     pub(crate) together: Together,
+    pub(crate) damage: Damage,
 }
 
 impl Volume {
@@ -505,7 +507,7 @@ impl Volume {
     /// fsync; an error is final.
     pub(crate) fn fsync(&self, fd: impl AsFd) -> Result<(), Error> {
         self.0.fsyncs.fetch_add(1, Ordering::Relaxed);
-        let done = flush::file(fd, &self.0.state_dir);
+        let done = flush::file(fd, &self.0.state_dir).and_then(|()| self.0.damage.check());
         self.injected();
         done.map_err(|e| self.fail(format!("fsync: {e}")))
     }
@@ -516,7 +518,7 @@ impl Volume {
             return self.flush_all();
         }
         self.0.fdatasyncs.fetch_add(1, Ordering::Relaxed);
-        let done = flush::data(fd, &self.0.state_dir);
+        let done = flush::data(fd, &self.0.state_dir).and_then(|()| self.0.damage.check());
         self.injected();
         done.map_err(|e| self.fail(format!("fdatasync: {e}")))
     }
@@ -524,14 +526,16 @@ impl Volume {
     /// Whether what was written to a file can still be read from it: the kernel drops the pages that it could not write
     /// back, sooner or later, and gives what is on the disk instead. An error is final.
     pub(crate) fn written_back(&self, fd: impl AsFd) -> Result<(), Error> {
-        kernel::written_back(fd).map_err(|e| self.fail(format!("writing back a file's data: {e}")))
+        let done =
+            kernel::written_back(fd).map_err(std::io::Error::from).and_then(|()| self.0.damage.check());
+        done.map_err(|e| self.fail(format!("writing back a file's data: {e}")))
     }
 
     /// syncfs, begun after this was called; an error is final.
     pub(crate) fn flush_all(&self) -> Result<(), Error> {
         self.0.together.flush(|| {
             self.0.syncfs.fetch_add(1, Ordering::Relaxed);
-            let done = flush::all(&self.0.mount);
+            let done = flush::all(&self.0.mount).and_then(|()| self.0.damage.check());
             self.injected();
             done.map_err(|e| self.fail(format!("syncfs: {e}")))
         })?;

@@ -194,3 +194,35 @@ fn watching_over_unstable_data_costs_few_descriptors_and_keeps_nothing_busy() {
         assert_eq!(v.failed(), None);
     });
 }
+
+/// ext4 drops data that it cannot find a place for without an error ("This should not happen!! Data will be lost"), and only counts
+/// that it has found itself damaged. Here it is told that it has.
+#[test]
+fn nothing_is_acknowledged_once_ext4_has_found_itself_damaged() {
+    for promise in ["commit", "large commit", "stable write", "checkpoint"] {
+        check(&[Kernel::Ext4], &PROMISING, |rig, image| {
+            let v = &rig.volume;
+            let made = rig.create(&root(), &v.root(), "file").expect("create");
+            let (node, large) = (made.node.clone(), Bytes::from(vec![7; 3 << 20]));
+            let data = if promise == "large commit" { large.clone() } else { large.slice(..BYTES) };
+            write(rig, &node, data);
+            let verifier = v.write_verifier();
+            let name = image.device().rsplit('/').next().expect("a name");
+            let trigger = format!("/sys/fs/ext4/{name}/trigger_fs_error");
+            if let Err(e) = std::fs::write(&trigger, "as if the block bitmap were damaged") {
+                println!("skipped: {trigger}: {e}");
+                return;
+            }
+            let done = match promise {
+                "stable write" => {
+                    rig.run(|tx| v.write(tx, &made.file, 0, large.clone(), Stable::FileSync)).map(drop)
+                }
+                "checkpoint" => v.shutdown().map(drop),
+                _ => commit(rig, &node),
+            };
+            assert_eq!(done, Err(Error::Failed), "{promise}");
+            assert_ne!(v.write_verifier(), verifier, "{promise}");
+            assert!(v.failed().is_some_and(|why| why.contains("damaged")), "{:?}", v.failed());
+        });
+    }
+}

@@ -360,6 +360,14 @@ pub fn written_back(fd: impl AsFd) -> Result<()> {
     by_fd!(fd, |fd| real::written_back(fd), |k, n| k.written_back(n))
 }
 
+/// The simulation's filesystems find no damage.
+pub fn error_counter(fd: impl AsFd) -> Option<OwnedFd> {
+    match fd.as_fd() {
+        BorrowedFd::Real(fd) => real::error_counter(fd).map(OwnedFd::Real),
+        BorrowedFd::Simulated(_) => None,
+    }
+}
+
 pub fn fadvise(fd: impl AsFd, offset: u64, len: Option<NonZeroU64>, advice: Advice) -> Result<()> {
     by_fd!(fd, |fd| rustix::fs::fadvise(fd, offset, len, advice), |k, n| k.look(n).map(drop))
 }

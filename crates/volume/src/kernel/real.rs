@@ -34,6 +34,9 @@ type Result<T> = std::result::Result<T, Errno>;
 /// `f_type` of btrfs.
 const BTRFS_MAGIC: u32 = 0x9123_683e;
 
+/// `f_type` of ext4.
+const EXT4_MAGIC: u32 = 0xef53;
+
 /// `f_type` of XFS.
 const XFS_MAGIC: u32 = 0x5846_5342;
 
@@ -97,6 +100,18 @@ pub(crate) fn written_back(fd: impl AsFd) -> Result<()> {
         libc::sync_file_range(fd.as_fd().as_raw_fd(), last, 1, libc::SYNC_FILE_RANGE_WAIT_BEFORE).into()
     })
     .map(drop)
+}
+
+/// The counter in which a filesystem says how often it has found itself damaged: ext4's, where the system shows it.
+pub(crate) fn error_counter(fd: impl AsFd) -> Option<OwnedFd> {
+    if magic(&fd).ok()? != EXT4_MAGIC {
+        return None;
+    }
+    let device = rustix::fs::fstat(&fd).ok()?.st_dev;
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let device = std::fs::read_link(format!("/sys/dev/block/{major}:{minor}")).ok()?;
+    let counter = Path::new("/sys/fs/ext4").join(device.file_name()?).join("errors_count");
+    rustix::fs::open(counter, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()
 }
 
 /// Opens (`O_PATH`) the object of a kernel handle on the filesystem of `mount` (not `O_PATH`). Needs
