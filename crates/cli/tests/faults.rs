@@ -21,7 +21,8 @@ fn a_data_disk_that_fails_on_the_other_filesystems() {
         return;
     }
     for fs in ["xfs", "btrfs"].into_iter().filter(|fs| makes(fs)) {
-        let o = run(&["lab", "faults", "--fs", fs, "--fault", "data-write", "--fault", "data-flush"]);
+        let faults = ["data-write", "data-flush", "data-unwritten"].map(|name| ["--fault", name]);
+        let o = run(&[&["lab", "faults", "--fs", fs], faults.as_flattened()].concat());
         assert_eq!(o.status.code(), Some(0), "{fs}: {}{}", stdout(&o), stderr(&o));
         println!("{}", stdout(&o));
     }
@@ -33,11 +34,16 @@ fn an_error_that_is_taken_for_success_is_found_out() {
     if !emulates_disks() || !makes("ext4") || !cfg!(debug_assertions) {
         return;
     }
-    let o = landfast()
-        .args(["lab", "faults", "--fault", "log-flush-once"])
-        .env("LANDFAST_BUG", "flush-error-ignored")
-        .output()
-        .expect("it runs");
-    assert_eq!(o.status.code(), Some(1), "{}{}", stdout(&o), stderr(&o));
-    assert!(stdout(&o).contains("it is not noticed"), "{}", stdout(&o));
+    for (bug, fault, said) in [
+        ("flush-error-ignored", "log-flush-once", "it is not noticed"),
+        ("write-error-forgotten", "data-unwritten", "succeeds under the verifier of its WRITE"),
+    ] {
+        let o = landfast()
+            .args(["lab", "faults", "--fault", fault])
+            .env("LANDFAST_BUG", bug)
+            .output()
+            .expect("it runs");
+        assert_eq!(o.status.code(), Some(1), "{bug}: {}{}", stdout(&o), stderr(&o));
+        assert!(stdout(&o).contains(said), "{bug}: {}", stdout(&o));
+    }
 }
