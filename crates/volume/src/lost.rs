@@ -80,7 +80,8 @@ impl Present {
             Err(_) => return None,
         }
         for file in FILES {
-            match kernel::statat(&self.root, &format!("{STATE_DIR}/{file}"), AtFlags::SYMLINK_NOFOLLOW) {
+            let name = format!("{STATE_DIR}/{file}");
+            match kernel::statat(&self.root, name.as_str(), AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(there) if file == MARKER_FILE && identity(&there) != self.marker => {
                     return Some(format!("{path}/{file} was replaced: another file stands there"));
                 }
