@@ -162,10 +162,11 @@ impl Volume {
 
     /// Everything is on the disk: no log is needed any more.
     fn mark_without_log(&self, checkpoint: u64) -> io::Result<()> {
+        // A checkpoint that has begun before sets its tag first, or finds that the volume has failed.
+        let mut identity = self.0.identity.lock();
         if !self.0.unprivileged {
             self.set_tag(checkpoint, true)?;
         }
-        let mut identity = self.0.identity.lock();
         identity.clean = true;
         identity.save(&self.0.state_dir)?;
         flush::all(&self.0.mount)
