@@ -43,7 +43,7 @@ pub enum OpenError {
         path: PathBuf,
     },
     /// What is below cannot keep the promise.
-    #[error("log {path}: {why}")]
+    #[error("log {path}: {why}; or, if you know better, start with --accept-weak")]
     Weak {
         /// The log's path.
         path: PathBuf,

@@ -80,7 +80,8 @@ impl Present {
             Err(_) => return None,
         }
         for file in FILES {
-            match kernel::statat(&self.root, &format!("{STATE_DIR}/{file}"), AtFlags::SYMLINK_NOFOLLOW) {
+            let name = format!("{STATE_DIR}/{file}");
+            match kernel::statat(&self.root, name.as_str(), AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(there) if file == MARKER_FILE && identity(&there) != self.marker => {
                     return Some(format!("{path}/{file} was replaced: another file stands there"));
                 }
@@ -161,10 +162,11 @@ impl Volume {
 
     /// Everything is on the disk: no log is needed any more.
     fn mark_without_log(&self, checkpoint: u64) -> io::Result<()> {
+        // A checkpoint that has begun before sets its tag first, or finds that the volume has failed.
+        let mut identity = self.0.identity.lock();
         if !self.0.unprivileged {
             self.set_tag(checkpoint, true)?;
         }
-        let mut identity = self.0.identity.lock();
         identity.clean = true;
         identity.save(&self.0.state_dir)?;
         flush::all(&self.0.mount)

@@ -653,10 +653,14 @@ impl Checkpoint for Checkpoints {
         let gone = || std::io::Error::other("the volume is closed");
         let volume = self.volume.upgrade().map(Volume).ok_or_else(gone)?;
         let failed = |e: Error| std::io::Error::other(e);
-        volume.check().map_err(failed)?;
         volume.assume_root().map_err(failed)?;
-        volume.0.syncing.store(number, Ordering::SeqCst);
-        volume.set_tag(number, false)?;
+        {
+            // A volume that has given up its log marks itself clean under this lock, and that must stay.
+            let _identity = volume.0.identity.lock();
+            volume.check().map_err(failed)?;
+            volume.0.syncing.store(number, Ordering::SeqCst);
+            volume.set_tag(number, false)?;
+        }
         point("volume.tagged");
         if !faults::bug(Bug::CheckpointBeforeSyncfs) {
             volume.flush_all().map_err(failed)?;
