@@ -27,6 +27,27 @@ mod tests {
     use crate::run::every_pair;
     use landfast_volume::Durability::{Log, Sync};
 
+    /// In a process of its own, since that is what a bug is chosen for.
+    #[test]
+    fn answers_that_wait_for_nobody_are_seen() {
+        if crate::common::skipped() {
+            return;
+        }
+        for test in ["tests::v3_with_a_log_on_ext4", "tests::v3_in_sync_on_xfs"] {
+            let program = std::env::current_exe().expect("this program");
+            let mut command = std::process::Command::new(program);
+            command.args(["--exact", test, "--nocapture"]).env("LANDFAST_BUG", "answer-unflushed");
+            let out = command.output().expect("it runs");
+            let text = [out.stdout, out.stderr].concat();
+            let text = String::from_utf8_lossy(&text);
+            if text.contains("skipped: ") {
+                return;
+            }
+            let seen = text.contains("answered before the first's flush had ended");
+            assert!(seen && !out.status.success(), "{test} sees nothing of it:\n{text}");
+        }
+    }
+
     #[test]
     fn v3_with_a_log_on_ext4() {
         every_pair(V3, Log, Ext4);
