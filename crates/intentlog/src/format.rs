@@ -198,6 +198,13 @@ impl BatchHeader {
         block.starts_with(&BATCH_MAGIC)
     }
 
+    /// Reads the header at the start of `bytes`, of whatever log and run it is; `None` if there is no valid one.
+    pub fn of_any(bytes: &[u8]) -> Option<(BatchHeader, Identity)> {
+        let mut fields = Reader { bytes: bytes.get(..BATCH_HEADER_BYTES)?, at: 16 };
+        let identity = Identity { log_id: fields.take(), salt: fields.u64() };
+        BatchHeader::decode(bytes, &identity).map(|header| (header, identity))
+    }
+
     /// Reads the header at the start of `bytes`; `None` if there is no valid one of this `identity`.
     pub fn decode(bytes: &[u8], identity: &Identity) -> Option<BatchHeader> {
         let bytes = bytes.get(..BATCH_HEADER_BYTES)?;

@@ -41,6 +41,7 @@ mod log;
 mod pace;
 pub mod replay;
 pub mod ring;
+pub mod scavenge;
 pub mod shape;
 pub mod sim;
 mod stats;

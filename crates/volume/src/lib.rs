@@ -50,6 +50,7 @@ pub mod record;
 pub mod recover;
 pub mod remap;
 mod reserve;
+pub mod salvage;
 #[cfg(test)]
 mod simulation;
 mod state;

@@ -32,6 +32,7 @@ use crate::node::btime_ns;
 use crate::record::ObjId;
 use crate::recover;
 use crate::remap::{REMAP_FILE, Remap};
+use crate::salvage;
 use crate::state;
 use crate::tag;
 use crate::types::Cred;
@@ -39,6 +40,9 @@ use crate::volume::{Durability, OpenOptions, RecoveryReport, Volume, VolumeInner
 
 /// Name of the state directory in the volume's root.
 pub(crate) const STATE_DIR: &str = ".landfast";
+
+/// Which mount the volume was served on last.
+const MOUNT_FILE: &str = "mount";
 
 /// Filesystems whose `syncfs` is known to do what it says and to keep metadata in order.
 const ALLOWED: &[(u32, &str)] = &[(0xef53, "ext4"), (0x5846_5342, "XFS"), (0x9123_683e, "btrfs")];
@@ -98,12 +102,13 @@ impl Volume {
         let mut remap = load_remap(&dir, &state_dir, &mut identity)?;
         let mut log = None;
         if let Some((path, (handle, replay))) = opened {
-            let in_use = LogInUse { id: replay.log_id, path };
+            let in_use = LogInUse { id: replay.log_id, path: path.clone() };
             let marker = open_marker(&dir, &state_dir, is_pending(&replay))?;
             report.clean &= replay.clean || replay.fresh;
             report.bytes = replay.bytes;
-            let how = recover::How { strict: o.strict_recovery, unbroken: false };
-            let recovered = recover_disk(&mount, &state_dir, &mut remap, replay, marker.last(), how)?;
+            let unbroken = is_unbroken(&mount, &state_dir);
+            let how = recover::How { strict: o.strict_recovery, unbroken: unbroken && !o.strict_recovery };
+            let recovered = recover_disk(&mount, &state_dir, &mut remap, replay, marker.last(), how, &path)?;
             report.local = recovered.local;
             report.local_more = recovered.local_more;
             marker.raise(recovered.last_seq);
@@ -118,6 +123,11 @@ impl Volume {
         identity.begin(report.clean, log.as_ref().map(|(_, _, in_use)| in_use.clone()));
         report.epoch = identity.epoch;
         identity.save(&state_dir).map_err(|e| state_error(&dir, IDENTITY_FILE, e))?;
+        if log.is_some()
+            && let Some(here) = kernel::mount_identity(&mount)
+        {
+            state::replace(&state_dir, MOUNT_FILE, &here).map_err(|e| state_error(&dir, MOUNT_FILE, e))?;
+        }
 
         let volume = Volume(std::sync::Arc::new(VolumeInner {
             mount_id,
@@ -449,6 +459,13 @@ fn check_belonging(
     tag::check(tag, log).or_else(|e| wrong(e.to_string()))
 }
 
+/// Whether the filesystem has been mounted all the time since the volume was last recovered and served: then a process has
+/// ended and no power was lost, and the kernel has each change that was made, whoever made it.
+fn is_unbroken(mount: &OwnedFd, state_dir: &OwnedFd) -> bool {
+    let here = kernel::mount_identity(mount);
+    here.is_some() && state::read(state_dir, MOUNT_FILE).is_ok_and(|last| last == here)
+}
+
 fn recover_disk(
     mount: &OwnedFd,
     state_dir: &OwnedFd,
@@ -456,12 +473,14 @@ fn recover_disk(
     replay: Replay,
     marker: u64,
     how: recover::How,
+    log: &Path,
 ) -> Result<recover::Recovered, OpenError> {
     let threads = kernel::cores().min(RECOVERY_THREADS_MAX);
     let mut disk = recover::Disk::new(mount, state_dir, remap, threads)
         .map_err(|e| OpenError::Recovery(e.to_string()))?;
     let Replay { records, ends, .. } = replay;
-    recover::run(&mut disk, records, &ends, marker, how).map_err(|e| OpenError::Recovery(e.to_string()))
+    recover::run(&mut disk, records, &ends, marker, how, &|| salvage::places(log))
+        .map_err(|e| OpenError::Recovery(e.to_string()))
 }
 
 /// Raises the process's limit of descriptors as far as it may and says how many of them nodes may keep.

@@ -129,6 +129,14 @@ pub fn path_below(top: impl AsFd, dir: impl AsFd) -> io::Result<Option<String>> 
     }
 }
 
+/// A simulated machine is always started anew.
+pub fn mount_identity(fd: impl AsFd) -> Option<Vec<u8>> {
+    match fd.as_fd() {
+        BorrowedFd::Real(fd) => real::mount_identity(fd),
+        BorrowedFd::Simulated(_) => None,
+    }
+}
+
 /// Turns a path argument into bytes.
 fn bytes<T>(path: impl Arg, f: impl FnOnce(&[u8]) -> Result<T>) -> Result<T> {
     path.into_with_c_str(|path| f(path.to_bytes()))
@@ -737,6 +745,10 @@ pub fn open_log(config: Config) -> std::result::Result<(Log, Replay), landfast_i
         return Log::open_device(Box::new(sim::LogDisk), config);
     }
     real::open_log(config)
+}
+
+pub fn log_remains(path: &Path) -> Option<landfast_intentlog::scavenge::Remains> {
+    if sim::active() { None } else { real::log_remains(path) }
 }
 
 pub fn lock_holder(fd: &OwnedFd) -> String {

@@ -263,6 +263,19 @@ pub(crate) fn look(fd: impl AsFd) -> Result<Statx> {
     rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, LOOK)
 }
 
+/// What tells the mount of `fd` from every other one, also of other boots: the kernel's number that it never gives twice, and
+/// the boot's id. `None` where the kernel has no such number (before Linux 6.8).
+pub(crate) fn mount_identity(fd: impl AsFd) -> Option<Vec<u8>> {
+    const MNT_ID_UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
+    let look = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, MNT_ID_UNIQUE).ok()?;
+    if look.stx_mask & MNT_ID_UNIQUE.bits() == 0 {
+        return None;
+    }
+    let mut identity = std::fs::read("/proc/sys/kernel/random/boot_id").ok()?;
+    identity.extend_from_slice(&look.stx_mnt_id.to_le_bytes());
+    Some(identity)
+}
+
 /// Looks at what `name` names in `dir`, not following a symbolic link.
 pub(crate) fn look_at(dir: impl AsFd, name: &[u8]) -> Result<Statx> {
     rustix::fs::statx(dir, name, AtFlags::SYMLINK_NOFOLLOW, LOOK)
@@ -343,6 +356,11 @@ pub(crate) fn canonicalize(path: &Path) -> io::Result<PathBuf> {
 /// True when there is nothing at a path, or a file without contents.
 pub(crate) fn is_empty_file(path: &Path) -> bool {
     std::fs::metadata(path).map_or(true, |m| m.is_file() && m.len() == 0)
+}
+
+/// What is left of a log, without its lock.
+pub(crate) fn log_remains(path: &Path) -> Option<landfast_intentlog::scavenge::Remains> {
+    landfast_intentlog::scavenge::Remains::open(path).ok()
 }
 
 /// Opens the log of a volume.

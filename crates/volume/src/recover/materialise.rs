@@ -151,6 +151,17 @@ impl<'a, T: Tree> Run<'a, T> {
         find(self.tree, id, remapped.as_ref())
     }
 
+    /// Finds what is on the disk of the live objects, and makes nothing.
+    pub(super) fn look_for_all(&mut self) -> Result<(), Error> {
+        for (id, _) in self.sorted(|_, _| true) {
+            if let Some(found) = self.find(id)? {
+                let now = Now { id: found, came: Came::Found, complete: false };
+                self.know(Some(Met { id, now, ours: false, fileid: None, staged: None }), &mut Vec::new());
+            }
+        }
+        Ok(())
+    }
+
     fn know(&mut self, met: Option<Met<'_>>, rows: &mut Rows) {
         let Some(Met { id, now, ours, fileid, staged }) = met else { return };
         if let Some(name) = staged {

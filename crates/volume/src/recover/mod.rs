@@ -20,6 +20,7 @@
 //! removed locally stays removed, the rest is replayed, and each case is said by its path. If the caller is strict about
 //! it, recovery stops instead, and the log is kept.
 
+use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write as _;
 
@@ -163,13 +164,16 @@ pub struct How {
 /// Makes `disk` agree with `records`, which came in batches with these `ends`. `marker` is the number on the volume
 /// ([`crate::marker::Marker::last`]).
 ///
+/// `places` tells where objects were before these records, as far as anybody knows; it is asked only for messages.
+///
 /// Errors leave the volume in a state from which the next run goes on.
-pub fn run(
+pub(crate) fn run(
     disk: &mut Disk<'_>,
     records: Vec<Vec<u8>>,
     ends: &[usize],
     marker: u64,
     how: How,
+    places: &dyn Fn() -> ObjMap<Place>,
 ) -> Result<Recovered, Error> {
     let start = kernel::instant();
     let certain = match how {
@@ -182,7 +186,7 @@ pub fn run(
         fold = fold.unanimous()?;
     }
     disk.prepare(&fold)?;
-    let mut r = reconcile(disk, &fold, marker, how)?;
+    let mut r = reconcile(disk, &fold, marker, how, places)?;
     disk.finish(&fold)?;
     r.notes = std::mem::take(&mut fold.notes);
     // Millions of small blocks: the start need not wait for it.
@@ -243,11 +247,12 @@ pub(crate) fn reconcile(
     fold: &Fold,
     marker: u64,
     how: How,
+    places: &dyn Fn() -> ObjMap<Place>,
 ) -> Result<Recovered, Error> {
     let ahead = marker > fold.last_seq && fold.last_seq != 0;
-    let mut run = Run::new(tree, fold, how.strict);
+    let mut run = Run::new(tree, fold, how.strict, places);
     point("recovery.begin");
-    let result = run.all(marker, ahead || how.unbroken);
+    let result = run.all(marker, ahead, how.unbroken);
     result.map_err(|e| run.located(e))?;
     Ok(run.report(ahead))
 }
@@ -272,6 +277,12 @@ enum Came {
     Placed,
 }
 
+/// A directory and a name in it.
+pub(crate) type Place = (ObjId, bytes::Bytes);
+
+/// Looked for when somebody wants to know.
+type Places<'a> = LazyCell<ObjMap<Place>, &'a dyn Fn() -> ObjMap<Place>>;
+
 /// One run.
 struct Run<'a, T> {
     tree: &'a mut T,
@@ -294,11 +305,18 @@ struct Run<'a, T> {
     /// What was resolved, see [`Recovered::local`].
     local: Vec<String>,
     local_more: u64,
+    /// Where objects were before the records begin, for messages; asked for once it is wanted.
+    places: Places<'a>,
     done: Counts,
 }
 
 impl<'a, T: Tree> Run<'a, T> {
-    fn new(tree: &'a mut T, fold: &'a Fold, strict: bool) -> Run<'a, T> {
+    fn new(
+        tree: &'a mut T,
+        fold: &'a Fold,
+        strict: bool,
+        places: &'a dyn Fn() -> ObjMap<Place>,
+    ) -> Run<'a, T> {
         Run {
             tree,
             fold,
@@ -311,19 +329,25 @@ impl<'a, T: Tree> Run<'a, T> {
             conceded: BTreeSet::new(),
             local: Vec::new(),
             local_more: 0,
+            places: LazyCell::new(places),
             done: Counts::default(),
         }
     }
 
-    /// `in_place`: all changes of metadata that the log knows are there.
-    fn all(&mut self, marker: u64, in_place: bool) -> Result<(), Error> {
+    fn all(&mut self, marker: u64, ahead: bool, unbroken: bool) -> Result<(), Error> {
         if self.fold.is_empty() {
             return Ok(());
         }
         for strange in &self.fold.strange {
             self.concede(strange.what, &strange.obj, None, "what the log says of it later counts")?;
         }
-        if in_place {
+        if ahead || unbroken {
+            // All changes of metadata that the log knows have been made; what else was, by whom is seen only if no client had
+            // anything under way.
+            if !ahead {
+                self.look_for_all()?;
+                self.concede_the_gone()?;
+            }
             self.contents_only(marker)?;
         } else {
             self.find_staged()?;

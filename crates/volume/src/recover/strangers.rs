@@ -75,33 +75,41 @@ impl<T: Tree> Run<'_, T> {
     /// Where an object is, or where the log saw it last: a path below the volume's root.
     pub(super) fn path_of(&mut self, obj: &ObjId) -> String {
         let now = self.now.get(obj).map_or_else(|| obj.clone(), |now| now.id.clone());
-        if let Ok(Some(path)) = self.tree.path(&now) {
+        if let Some(path) = self.place_on_disk(&now) {
             return if path.is_empty() { ".".to_owned() } else { path };
         }
         let (mut parts, mut obj) = (Vec::new(), obj.clone());
         for _ in 0..DEPTH_MAX {
             let logged = self.logged(&obj).cloned().unwrap_or_else(|| obj.clone());
-            let Some((dir, name)) = self.fold.objects.get(&logged).and_then(|plan| plan.place.clone()) else {
-                break;
-            };
+            let place = self.fold.objects.get(&logged).and_then(|plan| plan.place.clone());
+            let place = place.or_else(|| self.places.get(&logged).cloned());
+            let Some((dir, name)) = place else { break };
             parts.push(shown(&name));
             let now = self.now.get(&dir).map_or_else(|| dir.clone(), |now| now.id.clone());
-            match self.tree.path(&now) {
-                Ok(Some(path)) => {
+            match self.place_on_disk(&now) {
+                Some(path) => {
                     if !path.is_empty() {
                         parts.push(path);
                     }
                     parts.reverse();
                     return parts.join("/");
                 }
-                _ => obj = dir,
+                None => obj = dir,
             }
         }
-        // No name leads there that the log knows.
+        // No name leads there that the log knows. It may be the root of a part of the tree, or what is left of the log has no more.
         let number = obj.kh.ino().map_or_else(|| obj.to_string(), |ino| format!("inode {ino}"));
         parts.push(format!("(what the log has no name of, {number})"));
         parts.reverse();
         parts.join("/")
+    }
+
+    /// Where a directory is, unless that is a place that people know nothing of.
+    fn place_on_disk(&mut self, dir: &ObjId) -> Option<String> {
+        let path = self.tree.path(dir).ok()??;
+        let stage = self.tree.stage();
+        let stage = self.tree.path(&stage).ok()??;
+        (!path.starts_with(&stage)).then_some(path)
     }
 
     fn path_of_entry(&mut self, dir: &ObjId, name: &Bytes) -> String {

@@ -15,6 +15,7 @@ use super::{Fault, Want, certain, ends, env};
 use crate::fold::Fold;
 use crate::kernel::{self, OwnedFd};
 use crate::marker::Marker;
+use crate::objmap::ObjMap;
 use crate::record::{Birth, Fact, Kind, ObjId, Owned, Record, Timestamp};
 use crate::recover::tree::Tree;
 use crate::recover::{Counts, Disk, Error, How, disk, reconcile};
@@ -337,10 +338,14 @@ fn recover(
         disk.prepare(&fold).map_err(|e| e.to_string())?;
         let left = (cuts > 0).then(|| rng.below(records.len() * 3 + 2));
         let result = match left {
-            Some(left) => {
-                reconcile(&mut Fused { tree: &mut disk, left: Some(left) }, &fold, marker, How::default())
-            }
-            None => reconcile(&mut disk, &fold, marker, How::default()),
+            Some(left) => reconcile(
+                &mut Fused { tree: &mut disk, left: Some(left) },
+                &fold,
+                marker,
+                How::default(),
+                &ObjMap::default,
+            ),
+            None => reconcile(&mut disk, &fold, marker, How::default(), &ObjMap::default),
         };
         match result {
             Ok(r) => {
@@ -505,7 +510,8 @@ fn rows_of_what_is_gone_are_dropped() {
     ];
     let record = Record { seq: 1, facts }.encode().expect("a record in range");
     let mut disk = Disk::new(&v.root, &v.state, &mut v.remap, THREADS).expect("disk");
-    let r = crate::recover::run(&mut disk, vec![record], &[1], 0, How::default()).expect("recovered");
+    let r = crate::recover::run(&mut disk, vec![record], &[1], 0, How::default(), &ObjMap::default)
+        .expect("recovered");
     assert_eq!((r.done.detached, r.done.removed), (1, 1));
     let saved = Remap::load(&v.state).expect("remap table").unwrap_or_default();
     assert_eq!((saved.inward(&ids[0]), saved.inward(&ids[2])), (None, Some(&ids[3])));

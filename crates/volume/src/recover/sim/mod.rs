@@ -21,6 +21,7 @@ use super::{Counts, Error, How, Recovered, Run, reconcile};
 #[cfg(debug_assertions)]
 use crate::faults;
 use crate::fold::{self, Fold};
+use crate::objmap::ObjMap;
 use crate::record::{Fact, Kind, ObjId, Record};
 use history::{Loose, Server, outward};
 use model::{Inode, LOST, Model, ROOT, STAGE, State};
@@ -289,12 +290,12 @@ fn faulty(model: &mut Model, mut fold: Fold, marker: u64, fault: Fault) -> Resul
         Fault::AttachFirst => |r| r.attach().and_then(|()| r.detach()).and_then(|()| r.empty_stage()),
         Fault::DropStageFirst => |r| r.detach().and_then(|()| r.empty_stage()).and_then(|()| r.attach()),
         Fault::TimesFirst => |r| r.detach().and_then(|()| r.attach()).and_then(|()| r.empty_stage()),
-        _ => return reconcile(model, &fold, marker, How::default()),
+        _ => return reconcile(model, &fold, marker, How::default(), &ObjMap::default),
     };
     if ahead || fold.is_empty() {
-        return reconcile(model, &fold, marker, How::default());
+        return reconcile(model, &fold, marker, How::default(), &ObjMap::default);
     }
-    let mut run = Run::new(model, &fold, false);
+    let mut run = Run::new(model, &fold, false, &ObjMap::default);
     run.find_staged()?;
     run.materialise()?;
     if fault == Fault::TimesFirst {

@@ -10,6 +10,7 @@ use bytes::Bytes;
 
 use super::filesystems::Volume;
 use super::filesystems::image::{Image, Kernel};
+use crate::objmap::ObjMap;
 use crate::record::{Birth, Fact, KernelHandle, Kind, ObjId, Owned, Record, Timestamp};
 use crate::recover::tree::Tree;
 use crate::recover::{Disk, Error, How, disk, run};
@@ -101,7 +102,9 @@ fn several_threads_make_what_one_makes() {
             let mut v = Volume::open(&image);
             let root = disk::identity(&v.root).expect("identity");
             let mut disk = Disk::new(&v.root, &v.state, &mut v.remap, threads).expect("disk");
-            let done = run(&mut disk, records(&root), &[], 0, How::default()).expect("recovered").done;
+            let done = run(&mut disk, records(&root), &[], 0, How::default(), &ObjMap::default)
+                .expect("recovered")
+                .done;
             let top = image.path().join("export");
             let mut lines = BTreeSet::new();
             tree(&top, &top, &mut lines);
