@@ -281,6 +281,18 @@ pub enum LogCommand {
     Check(LogArgs),
     /// Each record that would be replayed
     Dump(LogArgs),
+    /// What can be had out of any log, also a damaged one and without its volume: files, and a REPORT of what is whole
+    Salvage(LogSalvageArgs),
+}
+
+/// `landfast log salvage`.
+#[derive(Debug, Args)]
+pub struct LogSalvageArgs {
+    /// The log: a file or a block device; it is only read
+    pub path: PathBuf,
+    /// A directory that does not exist yet, or is empty
+    #[arg(long, value_name = "DIR")]
+    pub to: PathBuf,
 }
 
 /// `landfast log create`.

@@ -25,6 +25,7 @@ pub fn run(command: &LogCommand) -> Exit {
         LogCommand::Info(args) => info(args),
         LogCommand::Check(args) => check(args),
         LogCommand::Dump(args) => dump(args),
+        LogCommand::Salvage(args) => crate::salvage::run(args),
     }
 }
 

@@ -13,6 +13,7 @@ mod probe;
 mod process;
 mod progress;
 mod resume;
+mod salvage;
 mod serve;
 mod signals;
 mod sys;

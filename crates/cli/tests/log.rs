@@ -48,6 +48,52 @@ fn what_a_log_holds() {
 }
 
 #[test]
+fn what_can_be_had_out_of_any_log() {
+    if !root() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let log = killed(dir.path());
+    fs::remove_dir_all(dir.path().join("volume")).expect("the volume is gone");
+    let salvaged = |to: &str, status: i32| {
+        let to = dir.path().join(to);
+        let o = run(&["log", "salvage", path(&log), "--to", path(&to)]);
+        assert_eq!(o.status.code(), Some(status), "{}{}", stdout(&o), stderr(&o));
+        let report = fs::read_to_string(to.join("REPORT")).expect("a report");
+        let top = fs::read_dir(&to).expect("a directory").map(|e| e.expect("an entry").path());
+        (report, top.filter(|p| p.is_dir()).collect::<Vec<_>>())
+    };
+    let (report, tops) = salvaged("whole", 0);
+    let [top] = &tops[..] else { panic!("{tops:?}: {report}") };
+    assert_eq!(fs::read(top.join("hello")).expect("the file"), b"world");
+    let line = report.lines().find(|l| l.ends_with("/hello")).unwrap_or_else(|| panic!("{report}"));
+    assert!(line.starts_with("whole   file 0") && line.contains(" 5 bytes "), "{line}");
+    // Nothing is written over.
+    let o = run(&["log", "salvage", path(&log), "--to", path(&dir.path().join("whole"))]);
+    assert_eq!(o.status.code(), Some(2));
+    one_line_with(&stderr(&o), &["something in it already"]);
+
+    // Both superblocks erased, and a batch in the middle damaged.
+    let dump = stdout(&run(&["log", "dump", path(&log)]));
+    let offsets: Vec<u64> =
+        dump.lines().filter_map(|l| l.strip_prefix("batch at ")?.split(':').next()?.parse().ok()).collect();
+    let file = fs::OpenOptions::new().write(true).open(&log).expect("the log");
+    file.write_all_at(&[0; 8192], 0).expect("erased");
+    let (report, tops) = salvaged("erased", 1);
+    assert!(report.contains("# no superblock is whole"), "{report}");
+    assert_eq!(fs::read(tops[0].join("hello")).expect("the file"), b"world");
+    assert!(offsets.len() > 1, "{dump}");
+    file.write_all_at(b"x", offsets[0] + 120).expect("damaged");
+    let (report, _) = salvaged("damaged", 1);
+    assert!(report.contains("damaged"), "{report}");
+
+    // And any file at all.
+    fs::write(&log, [0x5a; 100_000]).expect("rubbish");
+    let (report, tops) = salvaged("rubbish", 1);
+    assert!(report.starts_with("# 0 objects") && tops.is_empty(), "{report}");
+}
+
+#[test]
 fn what_is_damaged_is_named() {
     if !root() {
         return;
