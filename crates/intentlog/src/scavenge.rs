@@ -193,8 +193,11 @@ mod tests {
 
     const BLOCK: u64 = BLOCK_BYTES as u64;
 
-    /// A device without superblocks and these batches: block in the ring, generation, first number, run, records.
-    fn device(blocks: u64, batches: &[(u64, u64, u64, u64, &[&[u8]])]) -> tempfile::NamedTempFile {
+    /// Block in the ring, generation, first number, run, records.
+    type Made<'a> = (u64, u64, u64, u64, &'a [&'a [u8]]);
+
+    /// A device without superblocks and these batches.
+    fn device(blocks: u64, batches: &[Made<'_>]) -> tempfile::NamedTempFile {
         let file = tempfile::NamedTempFile::new().unwrap();
         file.as_file().set_len(RING_OFFSET + blocks * BLOCK).unwrap();
         for (block, generation, first_seq, salt, records) in batches {
@@ -228,7 +231,7 @@ mod tests {
     #[test]
     fn what_is_whole_is_found_in_order_around_what_is_not() {
         let long = vec![5; 5000];
-        let batches: &[(u64, u64, u64, u64, &[&[u8]])] = &[
+        let batches: &[Made<'_>] = &[
             (2, 0, 10, 1, &[b"a", b"b"]),
             (3, 0, 12, 1, &[b"c"]),
             (4, 0, 13, 1, &[b"d"]),

@@ -170,6 +170,8 @@ pub struct Plan {
     pub(crate) dressed: bool,
     /// Entries that it was taken from in a way that the disk may lack: a crash may leave it at them.
     pub(crate) left: Vec<(ObjId, Bytes)>,
+    /// The directory that it was made in.
+    pub(crate) born_in: Option<ObjId>,
     /// The entry that the log spoke of last, for messages.
     pub(crate) place: Option<(ObjId, Bytes)>,
     /// Somebody else took it from where the log knows it.
@@ -304,6 +306,9 @@ impl Fold {
                     return refuse(&obj, "a name for an object that is gone");
                 }
                 plan.stray = false;
+                if plan.birth.is_some() && plan.born_in.is_none() {
+                    plan.born_in = Some(dir.clone());
+                }
                 plan.place = Some((dir.clone(), name.clone()));
                 self.touched(at, &dir, &name);
                 let entry = self.entries.entry(dir).or_default().entry(name).or_insert(None);

@@ -351,8 +351,11 @@ mod tests {
         let write = |offset, bytes: &'static [u8]| Step::Write(offset, Bytes::from_static(bytes));
         let known = |steps: &[Step]| Object { steps: steps.to_vec(), ..Object::default() }.known();
         assert_eq!(known(&[write(2, b"ab"), write(4, b"c"), write(9, b"d")]), (vec![2..5, 9..10], 10));
-        assert_eq!(known(&[write(2, b"abcd"), Step::Size(4), write(8, b"x")]), (vec![0..4, 8..9], 9));
-        assert_eq!(known(&[Step::Size(0), write(0, b"x"), Step::Zero(0, 1)]), (vec![0..1], 1));
+        assert_eq!(known(&[write(2, b"abcd"), Step::Size(4), write(8, b"x")]), (vec![2..4, 8..9], 9));
+        assert_eq!(
+            known(&[Step::Size(0), write(0, b"x"), Step::Zero(0, 1), write(5, b"y")]),
+            (vec![0..1, 5..6], 6)
+        );
     }
 
     #[test]

@@ -129,6 +129,23 @@ pub fn path_below(top: impl AsFd, dir: impl AsFd) -> io::Result<Option<String>> 
     }
 }
 
+/// No simulated object has flags.
+pub fn inode_flags(fd: impl AsFd) -> Result<u32> {
+    by_fd!(fd, |fd| real::inode_flags(fd), |_k, _n| Ok(0))
+}
+
+pub fn set_inode_flags(fd: impl AsFd, mask: u32, flags: u32) -> Result<()> {
+    by_fd!(fd, |fd| real::set_inode_flags(fd, mask, flags), |_k, _n| Ok(()))
+}
+
+pub fn hands_down(dir: impl AsFd) -> Result<bool> {
+    by_fd!(dir, |dir| real::hands_down(dir), |_k, _n| Ok(false))
+}
+
+pub fn hand_down_nothing(dir: impl AsFd) -> Result<()> {
+    by_fd!(dir, |dir| real::hand_down_nothing(dir), |_k, _n| Ok(()))
+}
+
 /// A simulated machine is always started anew.
 pub fn mount_identity(fd: impl AsFd) -> Option<Vec<u8>> {
     match fd.as_fd() {

@@ -278,6 +278,88 @@ pub(crate) fn look(fd: impl AsFd) -> Result<Statx> {
     rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, LOOK)
 }
 
+/// Flags of an inode ([`FLAGS_THAT_LOCK`]), of something that can be opened for reading.
+pub(crate) fn inode_flags(fd: impl AsFd) -> Result<u32> {
+    let fd = reopen(fd, OFlags::RDONLY | OFlags::NONBLOCK)?;
+    Ok(rustix::fs::ioctl_getflags(fd)?.bits())
+}
+
+/// Sets those flags of an inode that `mask` has, and leaves the others.
+pub(crate) fn set_inode_flags(fd: impl AsFd, mask: u32, flags: u32) -> Result<()> {
+    let fd = reopen(fd, OFlags::RDONLY | OFlags::NONBLOCK)?;
+    let now = rustix::fs::ioctl_getflags(&fd)?.bits();
+    let wanted = now & !mask | flags & mask;
+    if wanted == now {
+        return Ok(());
+    }
+    rustix::fs::ioctl_setflags(fd, rustix::fs::IFlags::from_bits_retain(wanted))
+}
+
+/// `struct fsxattr` of the kernel's `linux/fs.h`.
+#[repr(C)]
+#[derive(Default)]
+struct Extended {
+    flags: u32,
+    extent_size: u32,
+    extents: u32,
+    project: u32,
+    cow_extent_size: u32,
+    pad: [u8; 8],
+}
+
+const FS_IOC_FSGETXATTR: libc::Ioctl = 0x801c_581f_u32 as libc::Ioctl;
+const FS_IOC_FSSETXATTR: libc::Ioctl = 0x401c_5820_u32 as libc::Ioctl;
+
+fn extended(fd: BorrowedFd<'_>) -> Result<Extended> {
+    let mut found = Extended::default();
+    // SAFETY: the request fills this structure, which is of the kernel's layout and outlives the call.
+    let ret = unsafe { libc::ioctl(fd.as_raw_fd(), FS_IOC_FSGETXATTR, &raw mut found) };
+    check(libc::c_long::from(ret))?;
+    Ok(found)
+}
+
+/// Flags that a directory hands down to what is made in it, as `FS_IOC_GETFLAGS` gives them: s u c S d A m E j t D C x P F.
+const HANDED_DOWN: u32 = 0x6281_ccc7 | 0x8;
+/// The same as `FS_IOC_FSGETXATTR` gives them: S A d, rtinherit, projinherit, nosymlinks, extszinherit, nodefrag, filestreams, dax,
+/// cowextsize.
+const HANDED_DOWN_EXTENDED: u32 = 0x1_f7e0;
+
+/// Whether what is made in a directory takes something from it beyond mode, group and ACL: a project, a flag, a hint, a key.
+pub(crate) fn hands_down(dir: impl AsFd) -> Result<bool> {
+    let fd = reopen(dir, OFlags::RDONLY | OFlags::DIRECTORY)?;
+    let flags = match rustix::fs::ioctl_getflags(&fd) {
+        Ok(flags) => flags.bits(),
+        Err(Errno::NOTTY | Errno::OPNOTSUPP) => 0,
+        Err(e) => return Err(e),
+    };
+    let extended = match extended(fd.as_fd()) {
+        Ok(extended) => extended.flags,
+        Err(Errno::NOTTY | Errno::OPNOTSUPP) => 0,
+        Err(e) => return Err(e),
+    };
+    Ok(flags & HANDED_DOWN != 0 || extended & HANDED_DOWN_EXTENDED != 0)
+}
+
+/// Makes a directory hand down nothing, as far as that can be.
+pub(crate) fn hand_down_nothing(dir: impl AsFd) -> Result<()> {
+    if !hands_down(&dir)? {
+        return Ok(());
+    }
+    let fd = reopen(dir, OFlags::RDONLY | OFlags::DIRECTORY)?;
+    let mut extended = extended(fd.as_fd())?;
+    extended.flags &= !HANDED_DOWN_EXTENDED;
+    (extended.extent_size, extended.cow_extent_size, extended.project) = (0, 0, 0);
+    // SAFETY: the request reads this structure, which is of the kernel's layout and outlives the call.
+    let ret = unsafe { libc::ioctl(fd.as_raw_fd(), FS_IOC_FSSETXATTR, &raw const extended) };
+    check(libc::c_long::from(ret))?;
+    // What a filesystem does not let go, like its own key, stays.
+    let flags = rustix::fs::ioctl_getflags(&fd)?.bits() & !HANDED_DOWN;
+    match rustix::fs::ioctl_setflags(fd, rustix::fs::IFlags::from_bits_retain(flags)) {
+        Err(Errno::OPNOTSUPP | Errno::INVAL) => Ok(()),
+        done => done,
+    }
+}
+
 /// What tells the mount of `fd` from every other one, also of other boots: the kernel's number that it never gives twice, and
 /// the boot's id. `None` where the kernel has no such number (before Linux 6.8).
 pub(crate) fn mount_identity(fd: impl AsFd) -> Option<Vec<u8>> {

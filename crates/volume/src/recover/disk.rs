@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use rustix::fs::{
     AtFlags, FallocateFlags, FileType, Mode, OFlags, RenameFlags, Statx, Timespec, Timestamps, XattrFlags,
 };
@@ -16,6 +17,7 @@ use rustix::io::Errno;
 
 use super::tree::{KeptTimes, Made, Meta, Tree};
 use super::{Error, io};
+use crate::faults::{Bug, bug};
 use crate::fold::Fold;
 use crate::kernel::{self, OwnedFd};
 use crate::limits::{BTRFS_COMMITS_MAX, BTRFS_COMMITS_MIN, DESCRIPTORS_KEPT, XATTR_VALUE_BYTES_MAX};
@@ -33,6 +35,14 @@ const BUMP: &str = "bump";
 
 /// Times to keep while contents are brought up to date.
 const TIMES_FILE: &str = "times";
+
+/// Flags to give back.
+const FLAGS_FILE: &str = "flags";
+
+/// Append-only and immutable, as `FS_IOC_GETFLAGS` has them.
+const FLAGS_THAT_LOCK: u32 = 0x20 | 0x10;
+/// The same as `statx` has them.
+const ATTRIBUTES_THAT_LOCK: u64 = 0x20 | 0x10;
 
 /// The kinds of btrfs handles (without and with parent) start with object id, root id (8 bytes each), generation (4).
 const BTRFS_GENERATION: std::ops::Range<usize> = 16..20;
@@ -52,6 +62,8 @@ pub struct Disk<'a> {
     value: Vec<u8>,
     /// How many may work at a time.
     threads: usize,
+    /// Objects of which flags were taken away that forbid changes, and those flags.
+    unlocked: Arc<Mutex<Vec<(ObjId, u32)>>>,
 }
 
 impl<'a> Disk<'a> {
@@ -64,6 +76,13 @@ impl<'a> Disk<'a> {
         threads: usize,
     ) -> Result<Disk<'a>> {
         reserve::release(state_dir)?;
+        let unlocked = match state::read(state_dir, FLAGS_FILE)? {
+            Some(bytes) => {
+                postcard::from_bytes(&bytes).map_err(|e| IoError::new(ErrorKind::InvalidData, e))?
+            }
+            None => Vec::new(),
+        };
+        let unlocked = Arc::new(Mutex::new(unlocked));
         let stage = private_dir(state_dir, STAGE)?;
         let lost_found = private_dir(state_dir, LOST_FOUND)?;
         let (_, mount) = kernel::handle_of(root)?;
@@ -77,6 +96,7 @@ impl<'a> Disk<'a> {
             open: ObjMap::default(),
             value: Vec::new(),
             threads,
+            unlocked,
         })
     }
 
@@ -102,6 +122,7 @@ impl<'a> Disk<'a> {
         if self.remap.drop_purged() {
             self.remap.save(self.state_dir).map_err(io("writing the remap table", &stage))?;
         }
+        self.lock_again().map_err(io("giving flags back (chattr)", &stage))?;
         reserve::take(self.state_dir).map_err(io("taking the space reserve", &stage))
     }
 
@@ -145,10 +166,44 @@ impl<'a> Disk<'a> {
             self.open.remove(obj);
             return Ok(None);
         }
+        if look.stx_attributes.bits() & ATTRIBUTES_THAT_LOCK != 0 {
+            self.unlock(obj, &fd)?;
+        }
         if fresh {
             self.keep(obj, &fd, false);
         }
         Ok(Some((fd, look)))
+    }
+
+    /// Somebody has made an object append-only or immutable since clients changed it, or before, which some changes of what is in
+    /// a directory do not mind: it loses that until recovery is done. What it had is noted first.
+    fn unlock(&self, obj: &ObjId, fd: &OwnedFd) -> Result<()> {
+        let flags = kernel::inode_flags(fd)? & FLAGS_THAT_LOCK;
+        let mut unlocked = self.unlocked.lock();
+        if unlocked.iter().all(|(known, _)| known != obj) {
+            unlocked.push((obj.clone(), flags));
+            let bytes = postcard::to_allocvec(&*unlocked).map_err(IoError::other)?;
+            state::replace(self.state_dir, FLAGS_FILE, &bytes)?;
+        }
+        Ok(kernel::set_inode_flags(fd, FLAGS_THAT_LOCK, 0)?)
+    }
+
+    /// Gives the flags back that [`Disk::unlock`] has taken.
+    pub(super) fn lock_again(&mut self) -> Result<()> {
+        let unlocked = std::mem::take(&mut *self.unlocked.lock());
+        if unlocked.is_empty() {
+            return Ok(());
+        }
+        self.open.clear();
+        for (obj, flags) in &unlocked {
+            match kernel::open_handle(self.root, &obj.kh) {
+                Ok(fd) => kernel::set_inode_flags(&fd, FLAGS_THAT_LOCK, *flags)?,
+                Err(Errno::STALE | Errno::NOENT) => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+        flush::all(self.root)?;
+        Ok(kernel::unlinkat(self.state_dir, FLAGS_FILE, AtFlags::empty())?)
     }
 
     fn keep(&mut self, obj: &ObjId, fd: &Arc<OwnedFd>, for_writing: bool) {
@@ -256,6 +311,7 @@ fn private_dir(parent: &OwnedFd, name: &str) -> Result<ObjId> {
         }
     }
     kernel::fchmod(&dir, Mode::from_raw_mode(0o700))?;
+    kernel::hand_down_nothing(&dir)?;
     identity(&dir)
 }
 
@@ -287,6 +343,14 @@ impl Tree for Disk<'_> {
             return Ok(None);
         }
         kernel::path_below(self.root, &*fd)
+    }
+
+    fn hands_down(&mut self, dir: &ObjId) -> Result<bool> {
+        if bug(Bug::ProjectIgnored) {
+            return Ok(false);
+        }
+        let dir = self.need(dir)?;
+        Ok(kernel::hands_down(&*dir)?)
     }
 
     /// Two objects that live at the same time have different handles.
@@ -424,7 +488,8 @@ impl Tree for Disk<'_> {
         self.value.resize(XATTR_VALUE_BYTES_MAX, 0);
         match kernel::getxattr(&*fd, c_name(name)?.as_c_str(), &mut self.value[..]) {
             Ok(n) => Ok(self.value.get(..n).map(Bytes::copy_from_slice)),
-            Err(Errno::NODATA) => Ok(None),
+            // Where there are none, there is not this one.
+            Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(None),
             Err(e) => Err(e.into()),
         }
     }
@@ -464,11 +529,24 @@ impl Tree for Disk<'_> {
             }
             results
         };
-        let (root, state_dir, mount) = (self.root, self.state_dir, self.mount);
+        let (root, state_dir, mount, unlocked) =
+            (self.root, self.state_dir, self.mount, self.unlocked.clone());
         let helper = |(stage, lost_found): (ObjId, ObjId)| {
+            let unlocked = unlocked.clone();
             let (open, value) = (ObjMap::default(), Vec::new());
             let remap = &mut Remap::default();
-            work(&mut Disk { root, state_dir, remap, stage, lost_found, mount, open, value, threads: 1 })
+            work(&mut Disk {
+                root,
+                state_dir,
+                remap,
+                stage,
+                lost_found,
+                mount,
+                open,
+                value,
+                threads: 1,
+                unlocked,
+            })
         };
         let mut results = std::thread::scope(|scope| {
             let helpers = (1..self.threads.min(items.len())).map_while(|_| {

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use bytes::Bytes;
 
 use super::work::{Object, Work};
-use super::{Came, Error, Now, Run, io, present, staging_name, surprise};
+use super::{Came, Error, Now, Place, Run, io, present, staging_name, surprise};
 use crate::faults::point;
 use crate::fold::{Fold, Plan};
 use crate::limits::{RECOVERY_OBJECT_BYTES, RECOVERY_PORTION};
@@ -25,7 +25,7 @@ impl<'a, T: Tree> Run<'a, T> {
             if let Some(found) =
                 self.tree.lookup(&stage, &name).map_err(io("looking into staging", &stage))?
             {
-                self.staged.entry(found.0.clone()).or_default().push(name.clone());
+                self.staged.entry(found.0.clone()).or_default().push((stage.clone(), name.clone()));
                 self.left_staged.insert(name, found);
             }
         }
@@ -75,6 +75,11 @@ impl<'a, T: Tree> Run<'a, T> {
             }
             while let Some(id) = waiting.pop() {
                 let wanted = self.wanted(id);
+                if let Some(plan) = fold.objects.get(id).filter(|plan| plan.birth.is_some() && !plan.dead) {
+                    for dir in plan.names.iter().map(|(dir, _)| dir).chain(&plan.born_in) {
+                        self.ask_what_it_hands_down(dir)?;
+                    }
+                }
                 let (look, tree) = self.parts(roomy);
                 let mut work = Work::new(tree);
                 let found = find(work.tree, id, wanted.remapped.as_ref())?;
@@ -91,6 +96,12 @@ impl<'a, T: Tree> Run<'a, T> {
     fn others(&mut self, roomy: bool, rows: &mut Rows) -> Result<(), Error> {
         let fold = self.fold;
         let is_other = |id: &ObjId| fold.objects.get(id).is_some_and(|plan| !plan.is_dir);
+        // A directory that is asked about twice is asked once.
+        for plan in fold.objects.values().filter(|plan| plan.birth.is_some() && !plan.dead) {
+            for dir in plan.names.iter().map(|(dir, _)| dir).chain(&plan.born_in) {
+                self.ask_what_it_hands_down(dir)?;
+            }
+        }
         let (mut wanted, mut ends) = (Vec::new(), Vec::new());
         for (dir, names) in &fold.entries {
             let firsts = names.iter().filter_map(|(name, want)| {
@@ -134,6 +145,17 @@ impl<'a, T: Tree> Run<'a, T> {
         Ok(())
     }
 
+    /// Learns whether what belongs into a directory must be made in it. In those that recovery makes, it is anyway.
+    fn ask_what_it_hands_down(&mut self, dir: &ObjId) -> Result<(), Error> {
+        let Some(now) = self.now.get(dir).filter(|_| !self.ours.contains(dir)) else { return Ok(()) };
+        if !self.native.contains_key(dir) {
+            let now = now.id.clone();
+            let does = self.tree.hands_down(&now).map_err(io("asking what a directory hands down", dir))?;
+            self.native.insert(dir.clone(), does.then_some(now));
+        }
+        Ok(())
+    }
+
     fn wanted(&self, id: &'a ObjId) -> Wanted<'a> {
         Wanted { id, remapped: self.tree.remapped(id) }
     }
@@ -141,8 +163,8 @@ impl<'a, T: Tree> Run<'a, T> {
     /// What says where an object is, and the tree.
     fn parts(&mut self, roomy: bool) -> (Look<'_>, &mut T) {
         let stage = self.tree.stage();
-        let Run { tree, fold, now, ours, left_staged, .. } = self;
-        (Look { fold, now, ours, left_staged, stage, roomy }, tree)
+        let Run { tree, fold, now, ours, native, left_staged, .. } = self;
+        (Look { fold, now, ours, native, left_staged, stage, roomy }, tree)
     }
 
     /// By handle and birth time, or through the remap table.
@@ -197,8 +219,8 @@ struct Met<'a> {
     ours: bool,
     /// Recovery has made it, and it needs a row with this fileid.
     fileid: Option<u64>,
-    /// The name in staging that it was just given.
-    staged: Option<Bytes>,
+    /// The name for the time being that it has, if that is not known yet.
+    staged: Option<Place>,
 }
 
 /// What says where an object is.
@@ -206,12 +228,22 @@ struct Look<'b> {
     fold: &'b Fold,
     now: &'b ObjMap<Now>,
     ours: &'b ObjSet,
+    native: &'b ObjMap<Option<ObjId>>,
     left_staged: &'b HashMap<Bytes, (ObjId, Kind)>,
     stage: ObjId,
     roomy: bool,
 }
 
-impl Look<'_> {
+impl<'b> Look<'b> {
+    /// The directory in which an object must be made for what it takes from it.
+    fn native(&self, plan: &Plan) -> Option<&'b ObjId> {
+        match plan.born_in.as_ref().and_then(|dir| self.native.get(dir)) {
+            Some(native) => native.as_ref(),
+            // That is gone: so far as can be, what it is in has it from there, too.
+            None => plan.names.iter().find_map(|(dir, _)| self.native.get(dir)?.as_ref()),
+        }
+    }
+
     /// Takes an object that was found as it is, or makes it. `None`: it is not on disk, and need not be.
     fn meet<'a>(
         &self,
@@ -222,8 +254,21 @@ impl Look<'_> {
         let Some(plan) = self.fold.objects.get(id) else { return Ok(None) };
         let known = |id: ObjId, came, complete| Now { id, came, complete };
         let met = |now| Met { id, now, ours: false, fileid: None, staged: None };
+        let native = self.native(plan);
         if let Some(now) = found {
-            return Ok(Some(met(known(now, Came::Found, false))));
+            // A run before this one may have made it and got as far as its row; the directories that it made are like others now.
+            let mut staged = None;
+            if plan.birth.is_some() && !plan.dead {
+                let dirs = plan.names.iter().map(|(dir, _)| dir).chain(&plan.born_in);
+                for dir in dirs.filter_map(|dir| self.native.get(dir)?.as_ref()) {
+                    let name = beside(id);
+                    if work.tree.names(dir, &name, &now).map_err(io("looking a name up", id))? {
+                        staged = Some((dir.clone(), name));
+                        break;
+                    }
+                }
+            }
+            return Ok(Some(Met { staged, ..met(known(now, Came::Found, false)) }));
         }
         if plan.dead {
             return Ok(None);
@@ -232,9 +277,11 @@ impl Look<'_> {
         let Some(birth) = plan.birth.as_ref().filter(|_| !plan.must_be_there) else { return Ok(None) };
         // Its name in staging if it is there, or else in the directory that recovery has made for it.
         let in_stage = staging_name("made", id);
+        let in_native = beside(id);
         let placed = first_name(self.fold, id).filter(|(dir, _)| self.ours.contains(dir));
-        let (dir, name, left, private) = match (self.left_staged.get(&in_stage), placed) {
-            (None, Some((dir, name))) => {
+        let mut staged = None;
+        let (dir, name, left, private) = match (self.left_staged.get(&in_stage), placed, native) {
+            (None, Some((dir, name)), None) => {
                 let fresh = self.now.get(dir).is_some_and(|now| now.came != Came::Found);
                 let dir = present(self.now, dir)?;
                 let left = match fresh {
@@ -246,15 +293,29 @@ impl Look<'_> {
                 // It gets its mode when everything in it is as it must be.
                 (dir, name, left, fresh)
             }
-            (left, _) => (self.stage.clone(), &in_stage, left.cloned(), true),
+            // What it must take from its directory it gets there, under a name that says who it is.
+            (None, _, Some(dir)) => {
+                let left = work.tree.lookup(dir, &in_native).map_err(io("looking a name up", id))?;
+                staged = Some((dir.clone(), in_native.clone()));
+                (dir.clone(), &in_native, left, false)
+            }
+            (left, ..) => {
+                staged = left.is_none().then(|| (self.stage.clone(), in_stage.clone()));
+                (self.stage.clone(), &in_stage, left.cloned(), true)
+            }
         };
         let again = |now| Met { ours: birth.kind == Kind::Dir, fileid: Some(birth.fileid), ..met(now) };
         match left {
-            Some((now, kind)) if kind == birth.kind => Ok(Some(again(known(now, Came::Found, false)))),
+            Some((now, kind)) if kind == birth.kind => {
+                Ok(Some(Met { staged, ..again(known(now, Came::Found, false)) }))
+            }
             Some(_) => Err(surprise("an object of another kind is in staging", id, Some(name))),
             None => {
                 let made = work.tree.make(&dir, name, birth, first_mode(plan, private));
-                let (now, meta) = made.map_err(io("making a lost object again", id))?;
+                let (now, mut meta) = made.map_err(io("making a lost object again", id))?;
+                if native.is_some() && staged.is_some() {
+                    meta = work.disinherit(id, &now, meta)?;
+                }
                 work.done.made += 1;
                 // The times of a directory come after its entries; and nothing in it shall inherit what it is to hand down.
                 let complete = self.roomy && birth.kind != Kind::Dir;
@@ -262,13 +323,16 @@ impl Look<'_> {
                 if complete {
                     work.complete(&object)?;
                 }
-                let staged = std::ptr::eq(name, &in_stage);
-                let came = if staged { Came::Staged } else { Came::Placed };
-                let staged = staged.then(|| in_stage.clone());
+                let came = if staged.is_some() { Came::Staged } else { Came::Placed };
                 Ok(Some(Met { staged, ..again(known(object.now, came, complete)) }))
             }
         }
     }
+}
+
+/// The name for the time being of an object that is made in the directory where it belongs.
+fn beside(id: &ObjId) -> Bytes {
+    [&b".landfast-"[..], &staging_name("made", id)].concat().into()
 }
 
 /// The entry at which an object is made if its directory is made, too.

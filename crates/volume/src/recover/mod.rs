@@ -186,7 +186,10 @@ pub(crate) fn run(
         fold = fold.unanimous()?;
     }
     disk.prepare(&fold)?;
-    let mut r = reconcile(disk, &fold, marker, how, places)?;
+    let mut r = reconcile(disk, &fold, marker, how, places).inspect_err(|_| {
+        // As far as that can be; what cannot is noted for the next start.
+        let _ = disk.lock_again();
+    })?;
     disk.finish(&fold)?;
     r.notes = std::mem::take(&mut fold.notes);
     // Millions of small blocks: the start need not wait for it.
@@ -294,8 +297,11 @@ struct Run<'a, T> {
     ours: ObjSet,
     /// The other way round, for those that were made again.
     then: ObjMap<ObjId>,
-    /// What is in staging, by present identity.
-    staged: BTreeMap<ObjId, Vec<bytes::Bytes>>,
+    /// Names that are not for good, in staging or beside the final ones, by present identity.
+    staged: BTreeMap<ObjId, Vec<Place>>,
+    /// Directories of the log that hand something down ([`Tree::hands_down`]), and what they are now: objects are made in them.
+    /// `None`: they hand down nothing.
+    native: ObjMap<Option<ObjId>>,
     /// What an earlier run left in staging, by name.
     left_staged: HashMap<bytes::Bytes, (ObjId, Kind)>,
     /// Stop where somebody else has changed the volume.
@@ -324,6 +330,7 @@ impl<'a, T: Tree> Run<'a, T> {
             ours: ObjSet::default(),
             then: ObjMap::default(),
             staged: BTreeMap::new(),
+            native: ObjMap::default(),
             left_staged: HashMap::new(),
             strict,
             conceded: BTreeSet::new(),

@@ -81,13 +81,13 @@ impl<T: Tree> Run<'_, T> {
         let stage = self.tree.stage();
         let parked = staging_name("park", &found);
         self.tree.rename((dir, name), (&stage, &parked)).map_err(io("moving a name into staging", &found))?;
-        self.staged.entry(found).or_default().push(parked);
+        self.staged.entry(found).or_default().push((stage, parked));
         Ok(())
     }
 
     /// Moves something that the log does not know there to `lost+found`, under its identity and the name that it had.
     fn set_aside(&mut self, at: (&ObjId, &Bytes), dir: &ObjId, found: &ObjId) -> Result<(), Error> {
-        let to = self.to_lost_found("found", (dir, at.1), found, at.1)?;
+        let to = self.keep_in_lost_found("found", (dir, at.1), found, at.1)?;
         self.done.foreign += 1;
         let what = "somebody has put another object where the log has one";
         let done = format!("the log's is there now, the other one is {to}");
@@ -175,8 +175,7 @@ impl<T: Tree> Run<'_, T> {
         let name = at.1;
         let staged = self.staged.get_mut(obj).and_then(Vec::pop);
         if let Some(staged) = staged {
-            let stage = self.tree.stage();
-            match self.tree.rename((&stage, &staged), (dir, name)) {
+            match self.tree.rename((&staged.0, &staged.1), (dir, name)) {
                 Ok(()) => {
                     if self.staged.get(obj).is_some_and(Vec::is_empty) {
                         self.staged.remove(obj);
@@ -204,9 +203,16 @@ impl<T: Tree> Run<'_, T> {
 
     /// Removes what is left in staging: dead objects, and second names of live ones.
     pub(super) fn empty_stage(&mut self) -> Result<(), Error> {
-        let stage = self.tree.stage();
-        for (found, names) in std::mem::take(&mut self.staged) {
-            for name in names {
+        // What lives leaves dead directories before they are emptied.
+        let is_dead = |found: &ObjId| {
+            let logged = self.logged(found);
+            logged.and_then(|logged| self.fold.objects.get(logged)).is_some_and(|plan| plan.dead)
+        };
+        let (dead, living): (Vec<_>, Vec<_>) =
+            self.staged.clone().into_iter().partition(|(found, _)| is_dead(found));
+        self.staged.clear();
+        for (found, names) in living.into_iter().chain(dead) {
+            for (stage, name) in names {
                 self.drop_staged(&stage, &found, &name)?;
             }
         }
@@ -268,7 +274,7 @@ impl<T: Tree> Run<'_, T> {
             return Err(surprise(what, logged, at.map(|(_, name)| name)));
         }
         let called = at.map_or(Bytes::new(), |(_, name)| name.clone());
-        let to = self.to_lost_found("orphan", (stage, name), found, &called)?;
+        let to = self.keep_in_lost_found("orphan", (stage, name), found, &called)?;
         self.concede(what, logged, at, &format!("it is {to} now"))
     }
 }

@@ -120,7 +120,7 @@ impl<T: Tree> Run<'_, T> {
     }
 
     /// Moves something to `lost+found`, under its identity and the name that it had.
-    pub(super) fn to_lost_found(
+    pub(super) fn keep_in_lost_found(
         &mut self,
         why: &str,
         (dir, name): (&ObjId, &Bytes),

@@ -39,6 +39,8 @@ pub trait Tree {
     fn lookup(&mut self, dir: &ObjId, name: &[u8]) -> Result<Option<(ObjId, Kind)>>;
     /// Where a directory is, from the volume's root on; of the root itself it is empty. `None` if `dir` is no live directory.
     fn path(&mut self, dir: &ObjId) -> Result<Option<String>>;
+    /// Whether what is made in a directory takes something from it that staging cannot give: a project, a flag, a key.
+    fn hands_down(&mut self, dir: &ObjId) -> Result<bool>;
     /// True if an entry names `obj`, which lives.
     fn names(&mut self, dir: &ObjId, name: &[u8], obj: &ObjId) -> Result<bool> {
         Ok(self.lookup(dir, name)?.is_some_and(|(found, _)| found == *obj))

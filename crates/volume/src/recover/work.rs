@@ -9,6 +9,9 @@ use crate::recover::tree::{Meta, Tree};
 /// Setuid and setgid, which a change of the owner clears.
 const SET_ID: u32 = 0o6000;
 
+const ACL_ACCESS: &str = "system.posix_acl_access";
+const ACL_DEFAULT: &str = "system.posix_acl_default";
+
 /// What one thread works with.
 pub(super) struct Work<'b> {
     pub(super) tree: &'b mut dyn Tree,
@@ -45,6 +48,21 @@ impl Work<'_> {
         }
         let meta = self.tree.probe(&object.now).map_err(io("looking at an object", object.id))?;
         meta.ok_or_else(|| surprise("an object has gone meanwhile", object.id, None))
+    }
+
+    /// Takes from an object that was just made the ACLs that it inherited: the log says which it has.
+    pub(super) fn disinherit(&mut self, id: &ObjId, now: &ObjId, meta: Meta) -> Result<Meta, Error> {
+        if meta.kind == Kind::Symlink {
+            return Ok(meta);
+        }
+        for acl in [ACL_ACCESS, ACL_DEFAULT] {
+            let acl = acl.as_bytes();
+            if self.tree.xattr(now, acl).map_err(io("reading an ACL", id))?.is_some() {
+                self.tree.set_xattr(now, acl, None).map_err(io("removing an ACL", id))?;
+            }
+        }
+        let meta = self.tree.probe(now).map_err(io("looking at an object", id))?;
+        meta.ok_or_else(|| surprise("an object has gone meanwhile", id, None))
     }
 
     /// Owner, extended attributes (an ACL sets permission bits), mode (changing the owner clears setuid bits).

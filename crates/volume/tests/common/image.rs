@@ -52,6 +52,7 @@ pub struct Image {
     file: PathBuf,
     mount: PathBuf,
     mounted: bool,
+    options: String,
     device: String,
     dir: tempfile::TempDir,
     _only: MutexGuard<'static, ()>,
@@ -60,14 +61,19 @@ pub struct Image {
 impl Image {
     /// `None`, with a line that says so, where that cannot be done.
     pub fn new(kernel: Kernel) -> Option<Image> {
-        let image = Image::made(kernel);
+        Image::with(kernel, &[], "noatime")
+    }
+
+    /// The same, made with more arguments of mkfs and mounted with other options.
+    pub fn with(kernel: Kernel, mkfs: &[&str], options: &str) -> Option<Image> {
+        let image = Image::made(kernel, mkfs, options);
         if image.is_none() {
             println!("skipped: needs root, loop devices and mkfs for {kernel:?}");
         }
         image
     }
 
-    fn made(kernel: Kernel) -> Option<Image> {
+    fn made(kernel: Kernel, mkfs: &[&str], options: &str) -> Option<Image> {
         if !rustix::process::geteuid().is_root() {
             return None;
         }
@@ -83,12 +89,20 @@ impl Image {
         std::fs::File::create(&file).and_then(|f| f.set_len(BYTES)).ok()?;
         let path = file.to_str()?;
         let made = match kernel {
-            Kernel::Ext4 => sh("mkfs.ext4", &["-q", "-F", path]),
-            Kernel::Xfs => sh("mkfs.xfs", &["-q", "-f", path]),
-            Kernel::Btrfs => sh("mkfs.btrfs", &["-q", "-f", path]),
+            Kernel::Ext4 => sh("mkfs.ext4", &[&["-q", "-F"], mkfs, &[path]].concat()),
+            Kernel::Xfs => sh("mkfs.xfs", &[&["-q", "-f"], mkfs, &[path]].concat()),
+            Kernel::Btrfs => sh("mkfs.btrfs", &[&["-q", "-f"], mkfs, &[path]].concat()),
         };
-        let mut image =
-            Image { kernel, file, mount, mounted: false, device: String::new(), dir, _only: only };
+        let mut image = Image {
+            kernel,
+            file,
+            mount,
+            mounted: false,
+            options: options.to_owned(),
+            device: String::new(),
+            dir,
+            _only: only,
+        };
         (made && image.mount()).then_some(image)
     }
 
@@ -172,7 +186,8 @@ impl Image {
             let attach = Command::new("losetup").args(["--find", "--show"]).arg(&self.file).output();
             let Some(device) = attach.ok().filter(|o| o.status.success()) else { continue };
             self.device = String::from_utf8_lossy(&device.stdout).trim().to_owned();
-            self.mounted = sh("mount", &["-o", "noatime", &self.device, self.mount.to_str().unwrap_or("")]);
+            self.mounted =
+                sh("mount", &["-o", &self.options, &self.device, self.mount.to_str().unwrap_or("")]);
             if self.mounted {
                 return true;
             }

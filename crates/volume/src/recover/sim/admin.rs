@@ -98,7 +98,7 @@ impl Server {
         let Some((from, name, ino)) = self.entry(|_| true) else { return };
         let (to, to_name) = (self.dir(), self.his_name());
         let is_dir = self.model.live.get(ino).kind == Kind::Dir;
-        if is_dir && super::history::below(&self.model.live, to, ino) {
+        if is_dir && super::history::below(&self.model.live, to, ino) || !self.model.live.takes(to, ino) {
             return;
         }
         if let Some(victim) = self.model.live.get(to).entries.get(&to_name).copied() {
@@ -153,7 +153,7 @@ impl Server {
     fn ln(&mut self) {
         let (dir, name) = (self.dir(), self.his_name());
         let Some(ino) = self.any(|i| i.kind != Kind::Dir) else { return };
-        if self.model.live.get(dir).entries.contains_key(&name) {
+        if self.model.live.get(dir).entries.contains_key(&name) || !self.model.live.takes(dir, ino) {
             return;
         }
         self.his_object(ino);

@@ -37,6 +37,9 @@ impl<T: Tree> Tree for Fused<'_, T> {
     fn path(&mut self, dir: &ObjId) -> Result<Option<String>> {
         self.tree.path(dir)
     }
+    fn hands_down(&mut self, dir: &ObjId) -> Result<bool> {
+        self.tree.hands_down(dir)
+    }
     fn list(&mut self, dir: &ObjId) -> Result<Vec<Bytes>> {
         self.tree.list(dir)
     }

@@ -49,6 +49,8 @@ pub(super) struct Server {
     seq: u64,
     /// What an administrator has touched.
     pub(super) touched: Touched,
+    /// Directories have projects.
+    pub(super) projects: bool,
     /// There is one.
     pub(super) stranger_at_work: bool,
     /// Large copies are not flushed (a deliberate fault).
@@ -79,14 +81,30 @@ impl Server {
             dead: Vec::new(),
             seq: 0,
             touched: Touched::default(),
+            projects: false,
             stranger_at_work: false,
             copy_unflushed: false,
             copy_unsaid: false,
         }
     }
 
+    /// Gives some directory, with all that is in it, a project.
+    fn set_project(&mut self) {
+        let (top, project) = (self.dir(), 1 + self.rng.below(2) as u32);
+        let mut waiting = vec![top];
+        while let Some(ino) = waiting.pop() {
+            if let Some(inode) = self.model.live.inodes.get_mut(&ino) {
+                inode.project = project;
+                waiting.extend(inode.entries.values());
+            }
+        }
+    }
+
     /// Begins with an empty log, on what is on disk.
     pub(super) fn begin(&mut self, last_seq: u64) {
+        if self.projects && self.rng.chance(30) {
+            self.set_project();
+        }
         self.model.settle();
         self.seq = self.seq.max(last_seq).max(self.model.live.marker);
         self.batches.clear();
@@ -258,7 +276,7 @@ impl Server {
     fn link(&mut self) -> Vec<Fact> {
         let (dir, name) = (self.dir(), self.name());
         let Some(ino) = self.any(|i| i.kind != Kind::Dir) else { return Vec::new() };
-        if self.model.live.get(dir).entries.contains_key(&name) {
+        if self.model.live.get(dir).entries.contains_key(&name) || !self.model.live.takes(dir, ino) {
             return Vec::new();
         }
         self.model.change(Change::Link(ino, dir, name.clone()));
@@ -297,7 +315,7 @@ impl Server {
         let Some((from, name, ino)) = self.entry(|_| true) else { return Vec::new() };
         let (to, to_name) = (self.dir(), self.name());
         let is_dir = self.model.live.get(ino).kind == Kind::Dir;
-        if is_dir && below(&self.model.live, to, ino) {
+        if is_dir && below(&self.model.live, to, ino) || !self.model.live.takes(to, ino) {
             return Vec::new();
         }
         let victim = self.model.live.get(to).entries.get(&to_name).copied();

@@ -96,6 +96,7 @@ fn history(seed: u64, fault: Fault, tally: &mut Tally) -> Result<(), String> {
 /// The same, with an administrator or without.
 fn history_with(seed: u64, fault: Fault, tally: &mut Tally, administrator: bool) -> Result<(), String> {
     let mut s = Server::new(seed);
+    s.projects = true;
     s.model.volatile_rows = fault == Fault::NoBarrier;
     s.model.numbers_only = fault == Fault::NumbersOnly;
     s.model.no_birth_times = fault == Fault::NoBirthTimes;
@@ -413,6 +414,10 @@ impl Want {
             return Ok(());
         }
         let loose: Vec<&Loose> = self.loose.iter().filter(|l| l.obj == want.id).collect();
+        // Where he has moved directories, what is made in them has theirs.
+        if want.project != got.project && self.touched.entries.is_empty() {
+            return Err(format!("{path} has project {}, not {}", got.project, want.project));
+        }
         let (mut a, mut b) = (want.owned, got.owned);
         if !loose.is_empty() || self.touched.dirs.contains(&want.id) {
             (a.mtime, b.mtime) = Default::default();
@@ -504,6 +509,15 @@ fn a_barrier_without_rows_is_seen() {
     let mut tally = Tally::default();
     let lost = || (1..2_000).find_map(|seed| history(seed, Fault::None, &mut tally).err());
     assert!(faults::with(Some(faults::Bug::LostRemapRow), lost).is_some());
+}
+
+#[test]
+#[cfg(debug_assertions)]
+fn objects_made_without_their_project_are_seen() {
+    let mut tally = Tally::default();
+    let stopped = || (1..2_000).find_map(|seed| history(seed, Fault::None, &mut tally).err());
+    let seen = faults::with(Some(faults::Bug::ProjectIgnored), stopped);
+    println!("{}", seen.expect("it is seen"));
 }
 
 /// Each of these faults is a plausible mistake. An oracle that does not see one of them sees nothing.

@@ -10,6 +10,7 @@ use std::io::{Error, ErrorKind, Result};
 use bytes::Bytes;
 
 use crate::acl::Acl;
+use crate::faults::{Bug, bug};
 use crate::record::{Birth, KernelHandle, Kind, ObjId, Owned, Timestamp};
 use crate::recover::tree::{KeptTimes, Made, Meta, Tree};
 use crate::remap::Remap;
@@ -62,6 +63,8 @@ pub(super) struct Inode {
     pub(super) data: Vec<u8>,
     pub(super) entries: BTreeMap<Bytes, u64>,
     pub(super) parent: u64,
+    /// A directory hands it down, and takes nothing with another one; 0: none.
+    pub(super) project: u32,
 }
 
 impl Inode {
@@ -124,6 +127,12 @@ pub(super) struct State {
 impl State {
     pub(super) fn get(&self, ino: u64) -> &Inode {
         &self.inodes[&ino]
+    }
+
+    /// Whether an object may get a name in a directory.
+    pub(super) fn takes(&self, dir: u64, ino: u64) -> bool {
+        let project = self.get(dir).project;
+        project == 0 || project == self.get(ino).project
     }
 
     fn at(&mut self, ino: u64) -> Option<&mut Inode> {
@@ -340,6 +349,7 @@ impl Model {
         inode.owned.atime = now;
         inode.owned.mtime = now;
         inode.parent = parent;
+        inode.project = self.live.get(parent).project;
         (ino, inode)
     }
 
@@ -492,6 +502,7 @@ pub(super) fn blank(kind: Kind) -> Inode {
         data: Vec::new(),
         entries,
         parent: 0,
+        project: 0,
     }
 }
 
@@ -518,6 +529,10 @@ impl Tree for Model {
             let mistaken = self.mistaken.iter().find(|(_, real)| **real == i.id);
             (mistaken.map_or(&i.id, |(taken_for, _)| taken_for).clone(), i.kind)
         }))
+    }
+
+    fn hands_down(&mut self, dir: &ObjId) -> Result<bool> {
+        Ok(!bug(Bug::ProjectIgnored) && self.live.get(self.need(dir)?).project != 0)
     }
 
     fn path(&mut self, dir: &ObjId) -> Result<Option<String>> {
@@ -566,6 +581,9 @@ impl Tree for Model {
         if self.live.get(ino).kind == Kind::Dir {
             return Err(ErrorKind::PermissionDenied.into());
         }
+        if !self.live.takes(dir, ino) {
+            return Err(ErrorKind::CrossesDevices.into());
+        }
         self.do_change(Change::Link(ino, dir, Bytes::copy_from_slice(name)))
     }
 
@@ -575,6 +593,9 @@ impl Tree for Model {
         self.free(to_dir, to.1)?;
         if self.live.get(ino).kind == Kind::Dir && self.live.is_below(to_dir, ino) {
             return Err(ErrorKind::InvalidInput.into());
+        }
+        if !self.live.takes(to_dir, ino) {
+            return Err(ErrorKind::CrossesDevices.into());
         }
         let (a, b) = (Bytes::copy_from_slice(from.1), Bytes::copy_from_slice(to.1));
         self.do_change(Change::Rename(dir, a, to_dir, b))
