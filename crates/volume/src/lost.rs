@@ -19,6 +19,7 @@ use crate::limits::MISSING_LOOKS;
 use crate::marker::MARKER_FILE;
 use crate::open::STATE_DIR;
 use crate::remap::REMAP_FILE;
+use crate::tag;
 use crate::volume::{Volume, random_u64};
 
 /// What must stay in the state directory while the volume is served.
@@ -184,6 +185,10 @@ impl Volume {
         let own = identity(&kernel::fstat(&dir)?) == identity(&kernel::fstat(&self.0.state_dir)?);
         if !made && !own {
             return Err(io::Error::other("something else stands in its place"));
+        }
+        // The number of the last checkpoint, which stands on the directory itself.
+        if let Some(tag) = tag::read(&self.0.state_dir)? {
+            tag::write(&dir, tag)?;
         }
         marker.make_again(&dir)?;
         self.0.remap.read().save(&dir)?;

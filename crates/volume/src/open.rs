@@ -152,6 +152,7 @@ impl Volume {
 
         let volume = Volume(std::sync::Arc::new(VolumeInner {
             mount_id,
+            device: (root_look.stx_dev_major, root_look.stx_dev_minor),
             _tree_locks: tree_locks,
             durability: o.durability,
             unprivileged: o.unprivileged,

@@ -183,6 +183,8 @@ pub(crate) struct VolumeInner {
     pub(crate) identity: Mutex<Identity>,
     pub(crate) volume_id: [u8; 16],
     pub(crate) mount_id: u64,
+    /// The device that the system says the directory is on, major and minor.
+    pub(crate) device: (u32, u32),
     pub(crate) durability: Durability,
     pub(crate) unprivileged: bool,
     pub(crate) injected_flush: Option<Duration>,
@@ -470,7 +472,9 @@ impl Volume {
             return Ok(node);
         }
         let kind = Kind::from_mode(u32::from(sx.stx_mode)).ok_or(Error::Io)?;
-        if kind == Kind::Dir && self.0.root.get().is_some() && self.is_anothers(&kh, sx) {
+        // A subvolume of btrfs has inode numbers of its own, and nothing can be moved into it or out of it.
+        let subvolume = kind == Kind::Dir && (sx.stx_dev_major, sx.stx_dev_minor) != self.0.device;
+        if subvolume || kind == Kind::Dir && self.0.root.get().is_some() && self.is_anothers(&kh, sx) {
             return Err(Error::Mounted);
         }
         let id = ObjId { kh, btime_ns: btime_ns(sx) };

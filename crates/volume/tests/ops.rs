@@ -975,3 +975,22 @@ fn wrong_kinds(rig: &Rig) {
     let s = v.statfs().unwrap();
     assert!(s.total_bytes >= s.free_bytes && s.free_bytes >= s.avail_bytes && s.name_max == 255);
 }
+
+/// Recovery could move nothing into it or out of it, and its inodes have the numbers of others.
+#[test]
+fn a_subvolume_of_btrfs_is_another_filesystem() {
+    let Some(image) = common::image::Image::new(common::image::Kernel::Btrfs) else { return };
+    let dir = image.path().join("export");
+    std::fs::create_dir_all(&dir).expect("the export");
+    let below = dir.join("below");
+    let made = std::process::Command::new("btrfs").args(["-q", "subvolume", "create"]).arg(&below).status();
+    assert!(made.expect("btrfs").success());
+    std::fs::write(below.join("file"), b"x").expect("a file in it");
+    let (v, _) =
+        open(OpenOptions { log_size: 16 << 20, ..OpenOptions::with_log(&dir, image.beside().join("log")) });
+    assert_eq!(v.lookup(&root(), &v.root(), b"below").unwrap_err(), Error::Mounted);
+    let page = v.readdir(&root(), &v.root(), 0, 10, EntryDetail::Attrs).expect("readdir");
+    assert_eq!(page.entries[0].object.as_ref().unwrap().as_ref().unwrap_err(), &Error::Mounted);
+    let mut tx = v.tx();
+    assert_eq!(v.remove(&mut tx, &root(), &v.root(), b"below").unwrap_err(), Error::Mounted);
+}

@@ -262,7 +262,7 @@ async fn run(
 ) -> Hold {
     let hold = match durability {
         Durability::Log => faults::hold("log.before-write"),
-        _ => faults::hold("volume.before-flush"),
+        _ => faults::hold("volume.flushing"),
     };
     // Requests that have run, that are held in their flush, that wait for another's.
     let passes = || faults::passes("request.ran") + faults::passes("answer.rests");
