@@ -33,7 +33,7 @@ const PAIRS_SYNC: &str = "pairs-sync";
 
 /// The deliberate bugs of a server with debug assertions; for each the workload and the named point that show it soon. (Of
 /// `write-error-forgotten` a power cut shows nothing: `landfast lab faults --fault data-unwritten` does.)
-const BUGS: [(&str, &str, Option<&str>); 10] = [
+const BUGS: [(&str, &str, Option<&str>); 11] = [
     ("reply-before-flush", "mixed", Some("op.applied")),
     ("checkpoint-before-syncfs", "mixed", Some("checkpoint.freed")),
     ("cut-late", "clients", Some("checkpoint.freed")),
@@ -44,6 +44,7 @@ const BUGS: [(&str, &str, Option<&str>); 10] = [
     ("flush-error-ignored", "mixed", None),
     ("marker-unset", "mixed", Some("op.applied")),
     ("victim-unlogged", "mixed", None),
+    ("answer-unflushed", "pairs", None),
 ];
 
 /// A bug that so many cuts do not show is not caught.
