@@ -129,15 +129,8 @@ impl Rig {
         let export = dir.path().join("data");
         std::fs::create_dir(&export).expect("the export");
         let (volume, recovery) = Volume::open(OpenOptions {
-            dir: export.clone(),
-            log: None,
-            log_mirror: None,
-            log_size: 16 << 20,
-            durability: Durability::Unsafe,
-            injected_flush: None,
-            injected_log_flush: None,
-            unprivileged: false,
             accept_weak: true,
+            ..OpenOptions::new(&export, Durability::Unsafe)
         })
         .expect("the volume opens; fuzzing it needs root");
         let listen = SocketAddr::from(([127, 0, 0, 1], 0));

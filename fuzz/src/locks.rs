@@ -15,7 +15,7 @@ use landfast_nfs::v4::*;
 use landfast_nfs::{PROGRAM, v3, v4};
 use landfast_rpc::{AuthSys, Credential};
 use landfast_server::{Running, Server, ServerConfig};
-use landfast_volume::{Durability, OpenOptions, Volume};
+use landfast_volume::{OpenOptions, Volume};
 use landfast_xdr::{Bytes, BytesMut, Decode, Encode};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -145,15 +145,9 @@ thread_local! {
 fn serve(runtime: &tokio::runtime::Runtime, dir: &Path) -> Running {
     let export = dir.join("data");
     let (volume, recovery) = Volume::open(OpenOptions {
-        dir: export.clone(),
-        log: Some(dir.join("log")),
-        log_mirror: None,
         log_size: 16 << 20,
-        durability: Durability::Log,
-        injected_flush: None,
-        injected_log_flush: None,
-        unprivileged: false,
         accept_weak: true,
+        ..OpenOptions::with_log(&export, dir.join("log"))
     })
     .expect("the volume opens; fuzzing it needs root");
     let listen = SocketAddr::from(([127, 0, 0, 1], 0));

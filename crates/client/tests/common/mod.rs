@@ -60,15 +60,10 @@ impl Rig {
         let export = self.dir.path().join("data");
         let log = (self.durability == Durability::Log).then(|| self.dir.path().join("log"));
         let options = OpenOptions {
-            dir: export.clone(),
             log,
-            log_mirror: None,
             log_size: 64 << 20,
-            durability: self.durability,
-            injected_flush: None,
-            injected_log_flush: None,
-            unprivileged: false,
             accept_weak: true,
+            ..OpenOptions::new(&export, self.durability)
         };
         // A checkpoint may be under way that was so when the server before died.
         let begin = Instant::now();
