@@ -167,6 +167,8 @@ pub const CLIENT_REPLY_BYTES_MAX: usize = 128 << 20;
 pub const SERVER_REPLY_BYTES_MAX: usize = 512 << 20;
 /// Requests that run or wait for a thread, for each thread; the clients have the next place in turn.
 pub const TURNS_PER_WORKER: usize = 2;
+/// Threads that take over from those that wait for a device, besides one for each turn: for the server's own tasks.
+pub const SPARE_THREADS: usize = 16;
 /// Seconds of acknowledged work that `--durability unsafe` risks: how long the kernel may keep a page dirty
 /// (`vm.dirty_expire_centisecs`, 30 s unless changed) and the time to write it.
 pub const UNSAFE_RISK_SECONDS: u32 = 35;

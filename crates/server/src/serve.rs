@@ -293,8 +293,12 @@ struct Threads(Option<Runtime>);
 
 impl Threads {
     fn new(workers: usize) -> std::io::Result<Self> {
+        let workers = workers.max(2);
         let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(workers.max(2))
+            .worker_threads(workers)
+            // Each call that may wait for a device has a turn, and needs one thread that takes over from it. Without a bound a flood on busy
+            // processors starts hundreds: a thread that was told to take over and did not run yet is none that is free.
+            .max_blocking_threads(workers * limits::TURNS_PER_WORKER + limits::SPARE_THREADS)
             .thread_name("nfs")
             .enable_all()
             .build()?;
