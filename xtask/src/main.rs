@@ -1,5 +1,6 @@
 //! Project tasks, run as `cargo xtask ...`.
 //!
+//! - `attack`: an attacker against a running server, and an honest client beside it;
 //! - `test`: everything that continuous integration checks, on a fresh machine with Rust;
 //! - `docs`: the documents that are made from the code;
 //! - `fuzz`: the fuzz targets, from the corpus that is kept;
@@ -10,6 +11,7 @@
 //! Nothing here is part of the product: `xtask` drives the `landfast` binary from outside, as a user would.
 
 mod again;
+mod attack;
 mod demo;
 mod docs;
 mod fuzz;
@@ -37,6 +39,8 @@ struct Cli {
 enum Task {
     /// Run every check of the project, as continuous integration does.
     Test(test::Options),
+    /// Attack a running server in each known way, and see what an honest client beside it feels.
+    Attack(attack::Options),
     /// Write the documents that are made from the code.
     Docs,
     /// Run the fuzz targets, from the corpus that is kept in fuzz/corpus.
@@ -53,6 +57,7 @@ enum Task {
 fn main() -> ExitCode {
     match Cli::parse().task {
         Task::Test(options) => test::run(&options),
+        Task::Attack(options) => attack::run(&options),
         Task::Docs => docs::run(),
         Task::Fuzz(options) => fuzz::run(&options),
         Task::Powercut(options) => powercut::run(&options),

@@ -1,0 +1,317 @@
+//! Attacks that take room, places or time: each goes on until it is told to stop, and says what it did.
+
+use std::io::{Read, Write};
+use std::net::Ipv4Addr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::nfs::{self, Channel, LIKE_LINUX, Ops, Session, v3};
+use super::scene::Scene;
+use super::target::{LARGE, LARGE_BYTES, MANY, SHARED};
+use super::wire::{self, Link, NFS, ROOT, Xdr};
+
+/// An address that a rule names.
+pub fn insider(number: u32) -> Ipv4Addr {
+    Ipv4Addr::from(u32::from(Ipv4Addr::new(127, 1, 0, 1)) + number)
+}
+
+/// An address that no rule names.
+pub fn outsider(number: u32) -> Ipv4Addr {
+    Ipv4Addr::from(u32::from(Ipv4Addr::new(127, 2, 0, 1)) + number)
+}
+
+/// Between two tries of an attacker whom the server refuses.
+const AGAIN: Duration = Duration::from_millis(5);
+
+type Said = Result<String, String>;
+
+/// Four insiders open sixteen connections each, announce a record of 4 MiB on each, and send one byte of it.
+pub fn half_records(scene: &Scene) -> Said {
+    let held = scene.each(4, |number| {
+        let mut links = Vec::new();
+        while scene.goes_on() && links.len() < 16 {
+            let Ok(mut link) = Link::open(insider(number), scene.nfs) else { break };
+            let begin = [&(1u32 << 31 | 4 << 20).to_be_bytes()[..], &[0]].concat();
+            if link.stream.write_all(&begin).is_ok() {
+                links.push(link);
+            }
+        }
+        scene.await_stop();
+        links.len()
+    });
+    Ok(format!("{} records begun", held.iter().sum::<usize>()))
+}
+
+/// Five insiders ask for 512 MiB each, and read nothing of it.
+pub fn unread_replies(scene: &Scene) -> Said {
+    let asked = scene.each(5, |number| {
+        let ask = || -> Result<u64, String> {
+            let mut link = Link::open(insider(number), scene.nfs).map_err(|e| e.to_string())?;
+            let root = v3::mount(&mut link, ROOT, "/x")?;
+            let file = v3::lookup(&mut link, ROOT, &root, SHARED)?;
+            link.stream.set_write_timeout(Some(Duration::from_millis(200))).map_err(|e| e.to_string())?;
+            let mut asked = 0;
+            for _ in 0..512 {
+                if !scene.goes_on() || link.send((NFS, 3, 6), &v3::read_args(&file, 0, 1 << 20)).is_err() {
+                    break;
+                }
+                asked += 1;
+            }
+            scene.await_stop();
+            Ok(asked)
+        };
+        ask().unwrap_or(0)
+    });
+    Ok(format!("{} READs of 1 MiB", asked.iter().sum::<u64>()))
+}
+
+/// Outsiders open connections as fast as they can and hold what they get.
+pub fn outsider_connections(scene: &Scene) -> Said {
+    let (addresses, each) = if scene.long { (20, 500) } else { (4, 300) };
+    let tried = AtomicU64::new(0);
+    let held = scene.each(addresses, |number| {
+        let mut links: Vec<Link> = Vec::new();
+        while scene.goes_on() {
+            if links.len() >= each {
+                // Those that were closed are opened again.
+                links.retain(|link| !closed(link));
+                std::thread::sleep(AGAIN);
+                continue;
+            }
+            tried.fetch_add(1, Ordering::Relaxed);
+            match Link::open(outsider(number), scene.nfs) {
+                Ok(link) => links.push(link),
+                Err(_) => std::thread::sleep(AGAIN),
+            }
+        }
+        links.retain(|link| !closed(link));
+        links.len()
+    });
+    Ok(format!("{} connections, {} open at the end", tried.into_inner(), held.iter().sum::<usize>()))
+}
+
+fn closed(link: &Link) -> bool {
+    let mut byte = [0];
+    let _ = link.stream.set_nonblocking(true);
+    let ended = match (&link.stream).read(&mut byte) {
+        Ok(0) => true,
+        Ok(_) => false,
+        Err(e) => e.kind() != std::io::ErrorKind::WouldBlock,
+    };
+    let _ = link.stream.set_nonblocking(false);
+    ended
+}
+
+/// Insiders and outsiders send what is no call, or a call of what is not there, as fast as they can.
+pub fn garbage(scene: &Scene) -> Said {
+    let sent = AtomicU64::new(0);
+    scene.each(4, |number| {
+        let from = if number % 2 == 0 { insider(number) } else { outsider(number) };
+        let mut random = u64::from(number) + 1;
+        while scene.goes_on() {
+            let Ok(mut link) = Link::open(from, scene.nfs) else {
+                std::thread::sleep(AGAIN);
+                continue;
+            };
+            let mut sink = match link.stream.try_clone() {
+                Ok(stream) => stream,
+                Err(_) => continue,
+            };
+            // Replies are read, so that they are no attack of their own.
+            let reader = std::thread::spawn(move || {
+                let mut bytes = [0; 1 << 16];
+                while sink.read(&mut bytes).is_ok_and(|read| read > 0) {}
+            });
+            while scene.goes_on() {
+                let batch: Vec<u8> = (0..64).flat_map(|_| junk(&mut random)).collect();
+                if link.stream.write_all(&batch).is_err() {
+                    break;
+                }
+                sent.fetch_add(64, Ordering::Relaxed);
+            }
+            let _ = link.stream.shutdown(std::net::Shutdown::Both);
+            drop(link);
+            let _ = reader.join();
+        }
+    });
+    let rate = sent.into_inner() as f64 / scene.seconds().max(0.001);
+    Ok(format!("{rate:.0} requests a second"))
+}
+
+/// A record that is no call: other programs, versions and procedures, and random arguments.
+fn junk(random: &mut u64) -> Vec<u8> {
+    let mut next = || {
+        *random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (*random >> 33) as u32
+    };
+    let program = if next() % 2 == 0 { NFS } else { next() };
+    let args = (0..next() % 24).fold(Xdr::default(), |args, _| args.u32(next()));
+    let message = wire::call(next(), program, next() % 6, next() % 30, Some((next(), next())), &args);
+    wire::record(&message)
+}
+
+/// The largest session that can be asked for.
+const GREEDY: Channel = Channel { cached: 1 << 20, slots: 256 };
+
+/// Makes clients and sessions from this address for as long as the server lets it.
+fn sessions(scene: &Scene, addresses: u32, from: fn(u32) -> Ipv4Addr) -> Said {
+    let made = AtomicU64::new(0);
+    let refused = AtomicU64::new(0);
+    scene.each(addresses, |address| {
+        let mut number = 0u64;
+        let mut link = None;
+        while scene.goes_on() {
+            let Some(connection) = link.as_mut() else {
+                link = Link::open(from(address), scene.nfs).ok();
+                std::thread::sleep(AGAIN);
+                continue;
+            };
+            number += 1;
+            let owner = format!("greedy {address} {number}");
+            let client = nfs::exchange_id(connection, ROOT, owner.as_bytes(), 1);
+            match client.and_then(|client| nfs::create_session(connection, ROOT, client, GREEDY)) {
+                Ok(_) => {
+                    made.fetch_add(1, Ordering::Relaxed);
+                }
+                Err(_) => {
+                    refused.fetch_add(1, Ordering::Relaxed);
+                    link = None;
+                }
+            }
+        }
+    });
+    Ok(format!("{} sessions made, {} refused", made.into_inner(), refused.into_inner()))
+}
+
+/// Outsiders ask for the largest sessions that there are.
+pub fn outsider_sessions(scene: &Scene) -> Said {
+    sessions(scene, 4, outsider)
+}
+
+/// Insiders do, under a new name each time, and use none of them.
+pub fn insider_sessions(scene: &Scene) -> Said {
+    sessions(scene, 2, insider)
+}
+
+/// Two insiders open files again and again, each time under another name for the opener.
+pub fn opens(scene: &Scene) -> Said {
+    let made = AtomicU64::new(0);
+    let bound: u64 = if scene.long { 1_000_000 } else { 100_000 };
+    let ended = scene.each(2, |address| {
+        let open = || -> Result<(), String> {
+            let link = Link::open(insider(address), scene.nfs).map_err(|e| e.to_string())?;
+            let mut session = Session::create(link, ROOT, b"opener", LIKE_LINUX)?;
+            let root = session.handle(&["x"])?;
+            let mut number = 0u64;
+            while scene.goes_on() && made.load(Ordering::Relaxed) < bound {
+                let ops = (0..16).fold(Ops::default(), |ops, _| {
+                    number += 1;
+                    let name = format!("many{}", number % u64::from(MANY));
+                    ops.put(&root).open(&number.to_be_bytes(), 3, &name)
+                });
+                session.run(&ops)?;
+                made.fetch_add(16, Ordering::Relaxed);
+            }
+            Ok(())
+        };
+        let ended = open().err().unwrap_or_else(|| "it wanted no more".to_owned());
+        scene.await_stop();
+        ended
+    });
+    Ok(format!("{} opens; {}", made.into_inner(), ended.first().map_or("", String::as_str)))
+}
+
+/// Insiders send COMPOUNDs of copies of a large file and go.
+pub fn copies(scene: &Scene) -> Said {
+    let sent = AtomicU64::new(0);
+    let ended = scene.each(4, |address| {
+        let mut round = 0;
+        let mut last = String::new();
+        while scene.goes_on() {
+            round += 1;
+            match copy_flood(scene, address, round) {
+                Ok(()) => {
+                    sent.fetch_add(1, Ordering::Relaxed);
+                }
+                Err(why) => last = why,
+            }
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        last
+    });
+    let refused = ended.iter().find(|why| !why.is_empty()).map_or(String::new(), |why| format!(", then {why}"));
+    Ok(format!("{} COMPOUNDs of 48 copies of {} MiB{refused}", sent.into_inner(), LARGE_BYTES >> 20))
+}
+
+fn copy_flood(scene: &Scene, address: u32, round: u32) -> Result<(), String> {
+    let link = Link::open(insider(address), scene.nfs).map_err(|e| e.to_string())?;
+    let owner = format!("copier {address} {round}");
+    let mut session = Session::create(link, ROOT, owner.as_bytes(), LIKE_LINUX)?;
+    let root = session.handle(&["x"])?;
+    let from = session.open(b"copier", 3, &root, LARGE)?;
+    let name = format!("many{}", address % MANY);
+    let to = session.open(b"copier", 3, &root, &name)?;
+    let (large, other) = (session.handle(&["x", LARGE])?, session.handle(&["x", &name])?);
+    // Data, so that a copy has something to do.
+    session.run(&Ops::default().put(&large).write(&from, &vec![9; 512 << 10]))?;
+    let ops = Ops::default().put(&large).save().put(&other);
+    let ops = (0..48).fold(ops, |ops, at| ops.copy(&from, &to, at << 20, LARGE_BYTES, true));
+    session.send(&ops).map_err(|e| e.to_string())
+}
+
+/// Insiders let the server copy and never answer when it tells them of the end.
+pub fn unanswered_callbacks(scene: &Scene) -> Said {
+    let sent = AtomicU64::new(0);
+    scene.each(4, |address| {
+        let run = || -> Result<(), String> {
+            let link = Link::open(insider(address), scene.nfs).map_err(|e| e.to_string())?;
+            let owner = format!("deaf {address}");
+            let mut session = Session::create(link, ROOT, owner.as_bytes(), LIKE_LINUX)?;
+            let root = session.handle(&["x"])?;
+            let from = session.open(b"deaf", 3, &root, LARGE)?;
+            let name = format!("many{}", address % MANY);
+            let to = session.open(b"deaf", 3, &root, &name)?;
+            let (large, other) = (session.handle(&["x", LARGE])?, session.handle(&["x", &name])?);
+            while scene.goes_on() {
+                let ops = Ops::default().put(&large).save().put(&other);
+                session.run(&ops.copy(&from, &to, 0, 64 << 20, false))?;
+                sent.fetch_add(1, Ordering::Relaxed);
+            }
+            Ok(())
+        };
+        while scene.goes_on() {
+            // A callback came where a reply was expected, or the server waits with its answer: a new connection.
+            let _ = run();
+            std::thread::sleep(AGAIN);
+        }
+    });
+    Ok(format!("{} copies of 64 MiB", sent.into_inner()))
+}
+
+/// Sixty readers of `/metrics` that ask and do not read, or do not even end their question.
+pub fn slow_metrics(scene: &Scene) -> Said {
+    let opened = AtomicU64::new(0);
+    scene.each(6, |address| {
+        let mut links: Vec<Link> = Vec::new();
+        while scene.goes_on() {
+            links.retain(|link| !closed(link));
+            if links.len() >= 10 {
+                std::thread::sleep(AGAIN);
+                continue;
+            }
+            let Ok(mut link) = Link::open(outsider(address), scene.metrics) else {
+                std::thread::sleep(AGAIN);
+                continue;
+            };
+            let question: &[u8] = match links.len() % 2 {
+                0 => b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n",
+                _ => b"GET /met",
+            };
+            if link.stream.write_all(question).is_ok() {
+                opened.fetch_add(1, Ordering::Relaxed);
+                links.push(link);
+            }
+        }
+    });
+    Ok(format!("{} readers", opened.into_inner()))
+}

@@ -1,0 +1,397 @@
+//! `cargo xtask attack`: an attacker of its own against a running server, and what an honest client beside it feels.
+//!
+//! Floods take room, places and time for a while. Meanwhile an honest client asks for one thing after another, and memory, descriptors and
+//! threads of the server are watched; afterwards all must be back within ten seconds. Trespasses try what the caller may not do.
+//! `docs/limits.md` has the figures.
+
+mod floods;
+mod honest;
+mod nfs;
+mod scene;
+mod target;
+mod trespass;
+mod wire;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use serde_json::json;
+
+use crate::proc;
+use honest::{Felt, Kind};
+use scene::Scene;
+use target::{Held, Target};
+
+/// An honest client's 99th percentile may be so many times what it is without an attack ...
+const P99_TIMES: f64 = 2.0;
+/// ... or this, below which the scheduler of a machine with few processors says more than the server,
+const P99_FLOOR: Duration = Duration::from_millis(20);
+/// and no request may take longer than this, or twice the longest without an attack.
+const LONGEST: Duration = Duration::from_millis(100);
+/// The server's memory may grow by so much while it is attacked: its budgets of bytes for requests and replies,
+const MEMORY_MAX: u64 = 1 << 30;
+/// and be larger by so much afterwards.
+const MEMORY_LEFT_MAX: u64 = 128 << 20;
+/// Threads that it may start.
+const THREADS_MAX: u64 = 64;
+/// Descriptors that may be left afterwards: files that stay open between accesses.
+const DESCRIPTORS_LEFT_MAX: u64 = 64;
+/// All must be back so long after the attackers have left.
+const BACK_WITHIN: Duration = Duration::from_secs(10);
+/// A case that fails is run so often in all: the machine has other work, too.
+const TRIES: u32 = 3;
+
+/// Options of `cargo xtask attack`.
+#[derive(Args)]
+pub struct Options {
+    /// The server to attack; target/release/landfast unless told otherwise
+    #[arg(long, value_name = "PATH")]
+    binary: Option<PathBuf>,
+    /// Only these cases; may be given more than once
+    #[arg(long = "case", value_name = "NAME")]
+    cases: Vec<String>,
+    /// As many connections, OPENs and seconds as docs/limits.md says; without it a short form
+    #[arg(long)]
+    long: bool,
+    /// How long each flood goes on, in seconds; 4, with --long 30
+    #[arg(long, value_name = "N")]
+    seconds: Option<u64>,
+    /// Print one JSON object for each case
+    #[arg(long)]
+    json: bool,
+}
+
+/// How an attack is made, and what it says that it did.
+enum Attack {
+    /// It goes on until it is stopped.
+    Flood(fn(&Scene) -> Result<String, String>),
+    /// It ends by itself; an error is what the attacker could do, or the victim could not.
+    Trespass(fn(&Scene) -> Result<String, String>),
+}
+
+use Attack::{Flood, Trespass};
+
+/// Every case, by name.
+const CASES: [(&str, Attack); 15] = [
+    ("half-records", Flood(floods::half_records)),
+    ("unread-replies", Flood(floods::unread_replies)),
+    ("outsider-connections", Flood(floods::outsider_connections)),
+    ("garbage", Flood(floods::garbage)),
+    ("outsider-sessions", Flood(floods::outsider_sessions)),
+    ("insider-sessions", Flood(floods::insider_sessions)),
+    ("opens", Flood(floods::opens)),
+    ("copies", Flood(floods::copies)),
+    ("unanswered-callbacks", Flood(floods::unanswered_callbacks)),
+    ("slow-metrics", Flood(floods::slow_metrics)),
+    ("others-stateid", Trespass(trespass::others_stateid)),
+    ("others-session", Trespass(trespass::others_session)),
+    ("others-nlm-lock", Trespass(trespass::others_nlm_lock)),
+    ("exclusive-create", Trespass(trespass::exclusive_create)),
+    ("outsider-requests", Trespass(trespass::outsider_requests)),
+];
+
+/// Runs the cases, each against a server of its own. Status 1: a bound was broken.
+pub fn run(options: &Options) -> ExitCode {
+    if let Some(unknown) = options.cases.iter().find(|name| CASES.iter().all(|(case, _)| case != name)) {
+        let names: Vec<&str> = CASES.iter().map(|(name, _)| *name).collect();
+        eprintln!("no case is called {unknown}; there are {}", names.join(", "));
+        return ExitCode::from(2);
+    }
+    let binary = options.binary.clone().unwrap_or_else(proc::landfast);
+    if !binary.is_file() {
+        eprintln!("{} is not there: cargo build --release -p landfast-cli", binary.display());
+        return ExitCode::from(2);
+    }
+    raise_descriptors();
+    let mut failed = Vec::new();
+    if !options.json {
+        println!(
+            "{:<21} {:<9} {:>9} {:>9} {:>9}  what was done; what the server held at most, and afterwards",
+            "case", "worst for", "p99 quiet", "p99", "longest"
+        );
+    }
+    for (name, attack) in &CASES {
+        if !options.cases.is_empty() && !options.cases.iter().any(|case| case == name) {
+            continue;
+        }
+        let mut outcome = once(&binary, attack, options);
+        for _ in 1..TRIES {
+            // What may not be done may not be done once.
+            if outcome.is_ok() || matches!(attack, Trespass(_)) {
+                break;
+            }
+            if let Err(why) = &outcome {
+                eprintln!("{name}: {why}; once more");
+            }
+            outcome = once(&binary, attack, options);
+        }
+        match outcome {
+            Ok(report) => report.print(name, options.json),
+            Err(why) => {
+                println!("{name}: FAILED: {why}");
+                failed.push(*name);
+            }
+        }
+    }
+    if failed.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        eprintln!("not withstood: {}", failed.join(", "));
+        ExitCode::FAILURE
+    }
+}
+
+/// Ten thousand connections need as many descriptors.
+fn raise_descriptors() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    let _ = setrlimit(Resource::Nofile, limit);
+}
+
+/// What was seen of one kind of the honest client's requests.
+struct Beside {
+    kind: Kind,
+    quiet: Felt,
+    attacked: Felt,
+}
+
+impl Beside {
+    fn quiet_p99(&self) -> Duration {
+        self.quiet.quantile(0.99)
+    }
+
+    fn p99(&self) -> Duration {
+        self.attacked.quantile(0.99)
+    }
+
+    fn longest(&self) -> Duration {
+        self.attacked.quantile(1.0)
+    }
+
+    fn broken(&self) -> Option<String> {
+        let name = self.kind.name();
+        if let Some(why) = self.attacked.failures.first() {
+            return Some(format!(
+                "the honest client's {name} failed {} times: {why}",
+                self.attacked.failures.len()
+            ));
+        }
+        if self.attacked.times.is_empty() {
+            return Some(format!("the honest client's {name} was never answered"));
+        }
+        let bound = self.quiet_p99().mul_f64(P99_TIMES).max(P99_FLOOR);
+        if self.p99() > bound {
+            return Some(format!(
+                "the honest client's {name} took {} at the 99th percentile, {} without the attack",
+                shown(self.p99()),
+                shown(self.quiet_p99())
+            ));
+        }
+        let bound = LONGEST.max(self.quiet.quantile(1.0).mul_f64(2.0));
+        (self.longest() > bound)
+            .then(|| format!("a {name} of the honest client took {}", shown(self.longest())))
+    }
+}
+
+/// What was seen of a case.
+struct Report {
+    did: String,
+    beside: Vec<Beside>,
+    before: Held,
+    most: Held,
+    after: Held,
+}
+
+impl Report {
+    /// The kind of request that felt most.
+    fn worst(&self) -> Option<&Beside> {
+        self.beside.iter().max_by_key(|beside| beside.p99())
+    }
+
+    fn print(&self, name: &str, as_json: bool) {
+        if as_json {
+            let ms = |time: Duration| time.as_secs_f64() * 1e3;
+            let kinds: Vec<_> = self.beside.iter().map(|beside| {
+                json!({"request": beside.kind.name(), "p99_quiet_ms": ms(beside.quiet_p99()), "p99_ms": ms(beside.p99()), "longest_ms": ms(beside.longest())})
+            }).collect();
+            let held = |held: Held| json!({"memory": held.memory, "descriptors": held.descriptors, "threads": held.threads});
+            println!(
+                "{}",
+                json!({"case": name, "did": self.did, "honest": kinds, "before": held(self.before), "most": held(self.most), "after": held(self.after)})
+            );
+            return;
+        }
+        match self.worst() {
+            Some(worst) => println!(
+                "{name:<21} {:<9} {:>9} {:>9} {:>9}  {}; {}, {}",
+                worst.kind.name(),
+                shown(worst.quiet_p99()),
+                shown(worst.p99()),
+                shown(worst.longest()),
+                self.did,
+                told(self.most),
+                told(self.after),
+            ),
+            None => println!("{name:<21} {:<9} {:>9} {:>9} {:>9}  {}", "nobody", "", "", "", self.did),
+        }
+    }
+}
+
+fn shown(time: Duration) -> String {
+    format!("{:.1} ms", time.as_secs_f64() * 1e3)
+}
+
+fn told(held: Held) -> String {
+    format!("{} MiB {} fds {} threads", held.memory >> 20, held.descriptors, held.threads)
+}
+
+fn once(binary: &std::path::Path, attack: &Attack, options: &Options) -> Result<Report, String> {
+    let mut target = Target::start(binary, &proc::target_dir().join("attack"))?;
+    let scene = Scene {
+        nfs: target.nfs,
+        metrics: target.metrics,
+        export: target.export(),
+        long: options.long,
+        stop: AtomicBool::new(false),
+        since: Instant::now(),
+    };
+    match attack {
+        Trespass(attempt) => {
+            let did = attempt(&scene)?;
+            if let Some(why) = target.ended() {
+                return Err(why);
+            }
+            let held = target.held()?;
+            Ok(Report { did, beside: Vec::new(), before: held, most: held, after: held })
+        }
+        Flood(flood) => {
+            let seconds = options.seconds.unwrap_or(if options.long { 30 } else { 4 });
+            beside_honest(&mut target, scene, *flood, Duration::from_secs(seconds))
+        }
+    }
+}
+
+/// A flood with an honest client beside it, that worked alone before.
+fn beside_honest(
+    target: &mut Target,
+    scene: Scene,
+    flood: fn(&Scene) -> Result<String, String>,
+    time: Duration,
+) -> Result<Report, String> {
+    let (quiet, _) = watched(target, &scene, time / 2, None)?;
+    for (kind, felt) in &quiet {
+        if let Some(why) = felt.failures.first() {
+            return Err(format!("{} fails without any attack: {why}", kind.name()));
+        }
+    }
+    let before = target.held()?;
+    let scene = Scene { since: Instant::now(), stop: AtomicBool::new(false), ..scene };
+    let (attacked, (most, did)) = watched(target, &scene, time, Some(flood))?;
+    let beside: Vec<Beside> = quiet
+        .into_iter()
+        .zip(attacked)
+        .map(|((kind, quiet), (_, attacked))| Beside { kind, quiet, attacked })
+        .collect();
+    if let Some(why) = beside.iter().find_map(Beside::broken) {
+        return Err(format!("{why} ({did}; {})", told(most)));
+    }
+    if most.memory > before.memory + MEMORY_MAX || most.threads > before.threads + THREADS_MAX {
+        return Err(format!("the server held {}, {} before ({did})", told(most), told(before)));
+    }
+    let after = back(target, before)?;
+    Ok(Report { did, beside, before, most, after })
+}
+
+type Watched = (Vec<(Kind, Felt)>, (Held, String));
+
+/// The honest client works for so long, beside the flood if there is one; the server is watched.
+fn watched(
+    target: &mut Target,
+    scene: &Scene,
+    time: Duration,
+    flood: Option<fn(&Scene) -> Result<String, String>>,
+) -> Result<Watched, String> {
+    let honest_stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let attackers = flood.map(|flood| scope.spawn(move || flood(scene)));
+        let honest = scope.spawn(|| honest::work(scene.nfs, scene.metrics, &honest_stop));
+        let end = Instant::now() + time;
+        let mut most = Held::default();
+        let mut ended = None;
+        while ended.is_none() && Instant::now() < end {
+            if let Ok(held) = target.held() {
+                most = most.max(held);
+            }
+            ended = target.ended();
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        // The honest client is asked while the attack goes on, to the end.
+        honest_stop.store(true, Ordering::Release);
+        let felt = honest.join().map_err(|_| "the honest client ended early".to_owned());
+        scene.stop.store(true, Ordering::Release);
+        let did = match attackers.map(|attackers| attackers.join()) {
+            None => Ok(String::new()),
+            Some(Ok(did)) => did,
+            Some(Err(_)) => Err("the attacker ended early".to_owned()),
+        };
+        match ended {
+            Some(why) => Err(why),
+            None => Ok((felt?, (most, did?))),
+        }
+    })
+}
+
+/// Waits until the server holds again what it held before; an error when it does not in time.
+fn back(target: &mut Target, before: Held) -> Result<Held, String> {
+    let end = Instant::now() + BACK_WITHIN;
+    loop {
+        if let Some(why) = target.ended() {
+            return Err(why);
+        }
+        let held = target.held()?;
+        let over = held.memory > before.memory + MEMORY_LEFT_MAX
+            || held.descriptors > before.descriptors + DESCRIPTORS_LEFT_MAX
+            || held.threads > before.threads + THREADS_MAX;
+        if !over {
+            return Ok(held);
+        }
+        if Instant::now() > end {
+            return Err(format!(
+                "{} s after the attackers left the server still held {}, {} before",
+                BACK_WITHIN.as_secs(),
+                told(held),
+                told(before)
+            ));
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn felt(ms: u64) -> Felt {
+        Felt { times: vec![Duration::from_millis(ms); 100], failures: Vec::new() }
+    }
+
+    #[test]
+    fn an_honest_client_that_feels_the_attack_breaks_the_bound() {
+        let beside = |quiet, attacked| Beside { kind: Kind::Read, quiet: felt(quiet), attacked };
+        assert!(beside(30, felt(59)).broken().is_none());
+        assert!(beside(30, felt(61)).broken().unwrap().contains("99th"));
+        assert!(beside(1, felt(19)).broken().is_none());
+        assert!(beside(1, felt(21)).broken().is_some());
+        assert!(beside(1, Felt::default()).broken().is_some());
+        let mut rare = Felt { times: vec![Duration::from_millis(1); 1000], failures: Vec::new() };
+        rare.times.push(Duration::from_millis(101));
+        assert!(beside(1, rare.clone()).broken().unwrap().contains("101"));
+        rare.times.pop();
+        rare.failures.push("refused".to_owned());
+        assert!(beside(1, rare).broken().unwrap().contains("refused"));
+    }
+}
