@@ -134,6 +134,15 @@ impl Contents {
         self.grow(size, op);
     }
 
+    /// A resize that was not answered and may not have been done has perhaps begun: filesystems write zeroes over what is cut off
+    /// before they cut it off.
+    pub fn cut_begun(&mut self, size: usize, op: OpNo) {
+        let data = vec![0; self.size_live().saturating_sub(size)];
+        if !data.is_empty() {
+            self.write_unstable(Pending { op, offset: size, data, verf: None });
+        }
+    }
+
     /// Operations that at least one byte depends on.
     pub fn ops(&self) -> impl Iterator<Item = OpNo> + '_ {
         // Neighbours are mostly of one operation.
@@ -227,6 +236,19 @@ mod tests {
         c.resize(2, 2);
         assert_eq!(c.difference(b"abcd"), Difference { ops: vec![2], strange: false });
         assert_eq!(c.ops().collect::<Vec<_>>(), [1, 2]);
+    }
+
+    #[test]
+    fn what_a_truncation_that_was_not_done_would_cut_off_may_be_zero() {
+        let mut c = Contents::default();
+        c.write(0, b"abcd", 1);
+        c.cut_begun(2, 2);
+        assert_eq!(c.difference(b"abcd"), Difference::default());
+        assert_eq!(c.difference(b"ab\0\0"), Difference::default());
+        assert_eq!(c.difference(b"a\0\0\0").ops, [1]);
+        assert_eq!(c.difference(b"ab").ops, [1], "its end is where it was");
+        c.cut_begun(4, 3);
+        assert_eq!(c.pending().len(), 1, "nothing to cut off");
     }
 
     #[test]

@@ -322,7 +322,7 @@ impl Model {
     }
 
     /// The trees that may be there when `op` was sent and not answered: without it, and with it. A write may be there
-    /// in part, so it makes one tree in which it is pending.
+    /// in part, so it makes one tree in which it is pending; a truncation may have begun.
     ///
     /// # Errors
     /// [`Misfit`].
@@ -336,6 +336,13 @@ impl Model {
                 let data = data(*tag, *len as usize);
                 contents.write_unstable(Pending { op: no, offset, data, verf: None });
                 Ok(vec![with])
+            }
+            Op::SetSize { path, size } => {
+                with.apply(no, op, &Reply::default())?;
+                let mut begun = self.clone();
+                let (contents, _) = begun.file(path, no)?;
+                contents.cut_begun(usize::try_from(*size).unwrap_or(usize::MAX), no);
+                Ok(vec![begun, with])
             }
             // What is pending may be there or not, before and after.
             Op::Commit { path, .. } => with.file(path, no).map(drop).map(|()| vec![with]),

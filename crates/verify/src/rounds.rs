@@ -452,7 +452,6 @@ impl State {
         };
         match (self.done(round, second, reply), answer) {
             (Some(state), None) => {
-                // Filesystems write zeroes over what is cut off before they cut it off.
                 let partly = self.cut_partly(deed);
                 partly.into_iter().chain([state]).collect()
             }
@@ -471,9 +470,7 @@ impl State {
             _ => return None,
         };
         let mut s = self.clone();
-        let contents = &mut s.objects[object].contents;
-        let data = vec![0; contents.size_live().saturating_sub(size)];
-        contents.write_unstable(Pending { op: PREPARED, offset: size, data, verf: None });
+        s.objects[object].contents.cut_begun(size, PREPARED);
         Some(s)
     }
 

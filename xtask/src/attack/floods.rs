@@ -239,7 +239,8 @@ pub fn copies(scene: &Scene) -> Said {
         }
         last
     });
-    let refused = ended.iter().find(|why| !why.is_empty()).map_or(String::new(), |why| format!(", then {why}"));
+    let refused =
+        ended.iter().find(|why| !why.is_empty()).map_or(String::new(), |why| format!(", then {why}"));
     Ok(format!("{} COMPOUNDs of 48 copies of {} MiB{refused}", sent.into_inner(), LARGE_BYTES >> 20))
 }
 

@@ -13,7 +13,6 @@ type Verdict = Result<String, String>;
 /// Somebody who is not root.
 const MALLORY: User = (1000, 1000);
 
-
 fn link(scene: &Scene, from: std::net::Ipv4Addr) -> Result<Link, String> {
     Link::open(from, scene.nfs).map_err(|e| format!("a connection from {from}: {e}"))
 }

@@ -5,7 +5,7 @@
 //! ([`Contents`]).
 
 use crate::serial::action::{Path, is_below, split};
-use crate::serial::{Action, Node};
+use crate::serial::{Action, Change, Node};
 use landfast_nfs::v4::res::NfsAce;
 use landfast_nfs::v4::{AttrValues, FileHandle};
 use landfast_xdr::Bytes;
@@ -48,6 +48,17 @@ impl Contents {
             *data = data.slice(..keep as usize);
         }
         self.pending.retain(|(_, data)| !data.is_empty());
+    }
+
+    /// A truncation that may not have been done has perhaps begun: filesystems write zeroes over what is cut off before they cut it
+    /// off.
+    fn cut_begun(&mut self, size: u64) {
+        let live =
+            self.pending.iter().map(|(o, d)| *o + d.len() as u64).fold(self.stable.len() as u64, u64::max);
+        let cut = live.saturating_sub(size);
+        if cut > 0 {
+            self.pending.push((size, vec![0; cut as usize].into()));
+        }
     }
 
     /// Whether a file with these bytes is one that a power cut may have left.
@@ -414,7 +425,7 @@ impl Model {
     }
 
     /// The trees that a power cut may have left when `action` was under way: without it and with
-    /// it; of a write, any part of its own range.
+    /// it; of a write, any part of its own range. A truncation may have begun.
     ///
     /// # Errors
     /// [`Nonsense`] when the action does not fit the tree.
@@ -429,6 +440,11 @@ impl Model {
         }
         let mut with = self.clone();
         with.apply(action)?;
+        if let Action::Set { path, change: Change { size: Some(size), .. } } = action
+            && let Ok((_, contents, _)) = without.file(path)
+        {
+            contents.cut_begun(*size);
+        }
         Ok(vec![without, with])
     }
 }
@@ -456,7 +472,6 @@ impl Contents {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::serial::Change;
 
     fn write(path: &str, offset: u64, data: &'static [u8], stable: bool) -> Action {
         Action::Write { path: path.into(), offset, data: Bytes::from_static(data), stable }
@@ -517,6 +532,16 @@ mod tests {
         ]);
         let c = contents(&m, "f");
         assert!(c.allows(b"12") && c.allows(b"\0\0") && !c.allows(b"123"));
+    }
+
+    #[test]
+    fn a_truncation_that_was_not_done_may_have_cleared_what_it_would_cut_off() {
+        let size = Change { size: Some(2), ..Change::default() };
+        let m = model(&[create("f"), write("f", 0, b"1234", true)]);
+        let variants = m.variants(Some(&Action::Set { path: "f".into(), change: size })).unwrap();
+        let allows = |bytes: &[u8]| variants.iter().any(|m| contents(m, "f").allows(bytes));
+        assert!(allows(b"1234") && allows(b"12\0\0") && allows(b"12"));
+        assert!(!allows(b"1\0\0\0") && !allows(b"123"));
     }
 
     #[test]
