@@ -182,6 +182,7 @@ pub fn run(options: &Options) -> ExitCode {
         for name in EXPERIMENTS {
             steps.step(&format!("experiment {name}"), || experiment(name));
         }
+        steps.step("attacks", || proc::run_within(LAB_LIMIT, &mut command(&program, ["attack"])).into());
         let binary = proc::landfast().to_string_lossy().into_owned();
         let (program, binary) = (program.as_str(), binary.as_str());
         let guests = GUEST_STEPS.map(|(name, args)| {

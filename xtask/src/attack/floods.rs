@@ -67,7 +67,15 @@ pub fn unread_replies(scene: &Scene) -> Said {
 
 /// Outsiders open connections as fast as they can and hold what they get.
 pub fn outsider_connections(scene: &Scene) -> Said {
-    let (addresses, each) = if scene.long { (20, 500) } else { (4, 300) };
+    connections(scene, if scene.long { (20, 500) } else { (4, 300) }, outsider)
+}
+
+/// Four insiders do.
+pub fn insider_connections(scene: &Scene) -> Said {
+    connections(scene, if scene.long { (4, 2500) } else { (4, 300) }, insider)
+}
+
+fn connections(scene: &Scene, (addresses, each): (u32, usize), from: fn(u32) -> Ipv4Addr) -> Said {
     let tried = AtomicU64::new(0);
     let held = scene.each(addresses, |number| {
         let mut links: Vec<Link> = Vec::new();
@@ -79,7 +87,7 @@ pub fn outsider_connections(scene: &Scene) -> Said {
                 continue;
             }
             tried.fetch_add(1, Ordering::Relaxed);
-            match Link::open(outsider(number), scene.nfs) {
+            match Link::open(from(number), scene.nfs) {
                 Ok(link) => links.push(link),
                 Err(_) => std::thread::sleep(AGAIN),
             }

@@ -64,21 +64,25 @@ pub struct Options {
     json: bool,
 }
 
-/// How an attack is made, and what it says that it did.
+/// What an attacker does; it says what it did.
+type Act = fn(&Scene) -> Result<String, String>;
+
+/// How an attack goes.
 enum Attack {
     /// It goes on until it is stopped.
-    Flood(fn(&Scene) -> Result<String, String>),
+    Flood(Act),
     /// It ends by itself; an error is what the attacker could do, or the victim could not.
-    Trespass(fn(&Scene) -> Result<String, String>),
+    Trespass(Act),
 }
 
 use Attack::{Flood, Trespass};
 
 /// Every case, by name.
-const CASES: [(&str, Attack); 15] = [
+const CASES: [(&str, Attack); 16] = [
     ("half-records", Flood(floods::half_records)),
     ("unread-replies", Flood(floods::unread_replies)),
     ("outsider-connections", Flood(floods::outsider_connections)),
+    ("insider-connections", Flood(floods::insider_connections)),
     ("garbage", Flood(floods::garbage)),
     ("outsider-sessions", Flood(floods::outsider_sessions)),
     ("insider-sessions", Flood(floods::insider_sessions)),
@@ -276,12 +280,7 @@ fn once(binary: &std::path::Path, attack: &Attack, options: &Options) -> Result<
 }
 
 /// A flood with an honest client beside it, that worked alone before.
-fn beside_honest(
-    target: &mut Target,
-    scene: Scene,
-    flood: fn(&Scene) -> Result<String, String>,
-    time: Duration,
-) -> Result<Report, String> {
+fn beside_honest(target: &mut Target, scene: Scene, flood: Act, time: Duration) -> Result<Report, String> {
     let (quiet, _) = watched(target, &scene, time / 2, None)?;
     for (kind, felt) in &quiet {
         if let Some(why) = felt.failures.first() {
@@ -313,7 +312,7 @@ fn watched(
     target: &mut Target,
     scene: &Scene,
     time: Duration,
-    flood: Option<fn(&Scene) -> Result<String, String>>,
+    flood: Option<Act>,
 ) -> Result<Watched, String> {
     let honest_stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
