@@ -7,8 +7,9 @@
 //! with the new tail and number; then the space is free.
 
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::core::{Core, Stage, State};
 use crate::faults::point;
@@ -36,10 +37,43 @@ pub trait Checkpoint: Send + Sync {
         Ok(())
     }
 
-    /// The log is not what or where it was, or what [`Checkpoint::look`] looked for is gone. Called once, on a thread of its own. The
+    /// The log is lost (`why`), and another is about to be made. Makes everything that was applied durable under this checkpoint's
+    /// number, as [`Checkpoint::sync`] does, and says so on whatever is checked against it at the next start: as after a stop in order,
+    /// no log is needed. Called with the gate closed, and it stays closed until [`Checkpoint::resume`] has returned: nothing is applied
+    /// meanwhile. [`Checkpoint::lost`] follows if no other log can be made.
+    ///
+    /// # Errors
+    /// Nothing is acknowledged any more; [`Checkpoint::lost`] follows.
+    fn set_aside(&self, _number: u64, _why: &str) -> io::Result<()> {
+        Err(io::Error::other("the log's owner does not go on without it"))
+    }
+
+    /// A new log stands in the place of the lost one. Says, as [`Checkpoint::sync`] under this number, that it is in use and needed.
+    ///
+    /// # Errors
+    /// As [`Checkpoint::sync`].
+    fn resume(&self, number: u64) -> io::Result<()> {
+        self.sync(number)
+    }
+
+    /// The log goes on, on a new device.
+    fn renewed(&self, _renewed: &Renewed) {}
+
+    /// The log is not what or where it was and no other could be made, or what [`Checkpoint::look`] looked for is gone. Called once, on a thread of its own. The
     /// log fails when this returns, if the owner has not made it fail before ([`crate::Log::fail`]). What was acknowledged before
     /// is applied, so the owner can make it durable elsewhere.
     fn lost(&self, _why: &str) {}
+}
+
+/// A lost log was written anew.
+#[derive(Debug, Clone)]
+pub struct Renewed {
+    /// What was lost, in words.
+    pub why: String,
+    /// What stood in its place, and where it is now.
+    pub aside: Vec<PathBuf>,
+    /// How long nothing was acknowledged.
+    pub took: Duration,
 }
 
 /// The checkpoint thread.
@@ -82,7 +116,7 @@ impl Checkpointer {
                 core.writer.notify_one();
                 Step::Did(Did::Synced)
             }
-            Stage::Idle if self.due(&state, now) => {
+            Stage::Idle if state.loss.is_none() && self.due(&state, now) => {
                 state.stage = Stage::Wanted;
                 core.writer.notify_one();
                 Step::Did(Did::AskedForCut)
@@ -107,6 +141,7 @@ impl Checkpointer {
         let mut state = core.state.lock();
         while !state.dead() && state.stage != Stage::Syncing {
             match state.dirty_since.filter(|_| state.stage == Stage::Idle) {
+                _ if state.loss.is_some() => core.checkpointer.wait(&mut state),
                 _ if state.stage == Stage::Idle && self.due(&state, Some(Instant::now())) => return,
                 Some(since) => {
                     core.checkpointer.wait_until(&mut state, since + core.timing.checkpoint_after);

@@ -29,6 +29,7 @@ use crate::limits::{
     CHECKPOINTS_ALONE, COMPANY_BATCHES, GATE_WAIT_MAX, RESERVE_RING_FRACTION,
 };
 use crate::pace::Company;
+use crate::renew::Loss;
 use crate::ring::Ring;
 use crate::stats::Counters;
 use crate::step::{Did, Step, Wait};
@@ -156,6 +157,8 @@ pub(crate) struct State {
     pub(crate) alone_from: Option<u64>,
     /// What is durable on the half that is left, and waits for that.
     withheld: Vec<Arc<Outcome>>,
+    /// The log was found lost: nothing is acknowledged until another has taken its place.
+    pub(crate) loss: Option<Loss>,
     /// Cuts made and checkpoints completed in this run, for those who wait.
     pub(crate) cuts: u64,
     pub(crate) completed: u64,
@@ -245,6 +248,7 @@ impl Core {
                 checkpoint_asked: false,
                 alone_from: None,
                 withheld: Vec::new(),
+                loss: None,
                 cuts: 0,
                 completed: 0,
                 buffers: Vec::new(),
@@ -616,6 +620,7 @@ impl State {
         self.wanted
             && self.phase == Phase::Running
             && self.failed.is_none()
+            && self.loss.is_none()
             && matches!(self.stage, Stage::Idle | Stage::Syncing)
             && self.queue.is_empty()
     }
@@ -641,7 +646,7 @@ impl State {
 
     /// What was withheld, once nothing stands in its way.
     pub(crate) fn release(&mut self, durable: &AtomicU64) -> Vec<Wakeups> {
-        if self.must_be_known() {
+        if self.must_be_known() || self.loss.is_some() {
             return Vec::new();
         }
         let answer = |outcome: Arc<Outcome>| {

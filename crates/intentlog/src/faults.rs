@@ -124,7 +124,7 @@ impl FromStr for Bug {
 }
 
 /// The moments at which a process can be stopped, and what is so then.
-pub const POINTS: [(&str, &str); 25] = [
+pub const POINTS: [(&str, &str); 32] = [
     ("log.before-write", "a batch is sealed, nothing of it is on the device"),
     ("log.written", "a batch is durable, nobody has been told"),
     ("log.acknowledged", "those who wait for a batch have been told"),
@@ -150,6 +150,13 @@ pub const POINTS: [(&str, &str); 25] = [
     ("recovery.emptied", "the log is emptied, nothing is served"),
     ("mirror.one-written", "the first half of a mirror has a write, the second has nothing of it"),
     ("mirror.lost", "a half of a mirror has failed, nothing is acknowledged without it"),
+    ("lost.cut", "the log is lost, nothing is acknowledged or changed any more, nothing is made durable yet"),
+    ("lost.synced", "all that was acknowledged is durable without the log"),
+    ("lost.marked", "the volume says so, and needs no log to start"),
+    ("lost.built", "a new log is whole and has no name yet"),
+    ("lost.placed", "it stands where the lost one stood, and says that it was shut down cleanly"),
+    ("lost.resumed", "the volume says that it is in use again"),
+    ("lost.renewed", "so does the new log, and nobody has been told"),
 ];
 
 /// See [`weak_accepted`].

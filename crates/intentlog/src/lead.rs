@@ -63,6 +63,7 @@ fn may_lead(core: &Core, state: &State, outcome: &Arc<Outcome>) -> bool {
     let open = &state.open;
     state.phase == Phase::Running
         && state.failed.is_none()
+        && state.loss.is_none()
         && state.stage == Stage::Idle
         && !state.leading
         && !state.sealing

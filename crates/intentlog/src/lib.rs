@@ -39,6 +39,7 @@ mod lead;
 pub mod limits;
 mod log;
 mod pace;
+mod renew;
 pub mod replay;
 pub mod ring;
 pub mod scavenge;
@@ -50,7 +51,7 @@ mod ticket;
 mod watch;
 mod writer;
 
-pub use checkpoint::Checkpoint;
+pub use checkpoint::{Checkpoint, Renewed};
 pub use core::Txn;
 pub use error::{LogError, OpenError};
 pub use examine::hex;

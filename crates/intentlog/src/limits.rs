@@ -97,6 +97,12 @@ pub const WATCH_CONTENTS_EVERY: u32 = 2;
 /// Longest time that is waited, after a failure, for transactions that are still open.
 pub const QUIESCE_MAX: Duration = Duration::from_secs(5);
 
+/// A log that was found lost is written anew only if what was being done to it ends within this time.
+pub const RENEW_WAIT_MAX: Duration = Duration::from_secs(5);
+
+/// Lost logs, or what stood in their place, that are put aside beside one log.
+pub const ASIDE_MAX: u32 = 100;
+
 /// Flushes of which at least one must reach the device, where it counts them.
 pub const FLUSH_TRIES: u32 = 3;
 

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use crate::admit::{Fill, Pressure, pressure};
 use crate::checkpoint::{self, Checkpoint, Checkpointer};
 use crate::core::{Core, Phase, Space, Stage, Timing, Txn};
-use crate::device::{Device, Slowed, SyncMethod};
+use crate::device::{Current, Device, Slowed, SyncMethod};
 use crate::error::{LogError, OpenError};
 use crate::examine::{Random, check, create, damaged_superblock, io_error, open_file, scan_error};
 use crate::faults::{self, Bug, point};
@@ -108,7 +108,7 @@ pub struct Log {
 
 struct Handle {
     core: Arc<Core>,
-    device: Arc<dyn Device>,
+    device: Arc<Current>,
     info: String,
     warning: Option<String>,
     /// Taken by `start`.
@@ -196,6 +196,8 @@ impl Log {
             Some(flush) => Arc::new(Slowed { inner: device, flush }),
             None => device.into(),
         };
+        let current = Arc::new(Current::new(device));
+        let device: Arc<dyn Device> = current.clone();
         // A new salt: batches of earlier runs, torn ones too, can never be taken for this run's.
         let salt = random.draw().map_err(|source| io_error(path, "draw an identity for", source))?;
         let warning = device.warning();
@@ -220,7 +222,7 @@ impl Log {
             warning,
             core: Arc::new(core),
             info,
-            device,
+            device: current,
             superblocks: Mutex::new(Some(superblocks)),
             threads: Mutex::new(Vec::new()),
         };
@@ -236,7 +238,7 @@ impl Log {
     pub fn start(&self, checkpoint: Arc<dyn Checkpoint>) -> Result<(), LogError> {
         let (writer, checkpointer) = self.begin_running(checkpoint, false)?;
         let core = &self.handle.core;
-        let watch = Watch::new(core.clone(), self.handle.device.clone(), checkpointer.checkpoint.clone());
+        let watch = self.watch(&checkpointer);
         let spawned = spawn("landfast-log", core, move || writer.run())
             .and_then(|first| {
                 self.handle.threads.lock().push(first);
@@ -260,7 +262,13 @@ impl Log {
     /// As [`Log::start`].
     pub fn start_stepped(&self, checkpoint: Arc<dyn Checkpoint>) -> Result<Stepper, LogError> {
         let (writer, checkpointer) = self.begin_running(checkpoint, true)?;
-        Ok(Stepper::new(self.handle.core.clone(), writer, checkpointer))
+        let watch = self.watch(&checkpointer);
+        Ok(Stepper::new(self.handle.core.clone(), writer, checkpointer, watch))
+    }
+
+    fn watch(&self, checkpointer: &Checkpointer) -> Watch {
+        let handle = &self.handle;
+        Watch::new(handle.core.clone(), handle.device.clone(), checkpointer.checkpoint.clone())
     }
 
     fn begin_running(
@@ -564,6 +572,7 @@ impl Log {
             checkpoint_ns: counters.checkpoint_ns.load(Relaxed),
             checkpoint_ns_max: counters.checkpoint_ns_max.load(Relaxed),
             absorbed: counters.absorbed.load(Relaxed),
+            renewed: counters.renewed.load(Relaxed),
             company_waits: counters.company_waits.load(Relaxed),
             company_vain: counters.company_vain.load(Relaxed),
             intent_waits: counters.intent_waits.load(Relaxed),

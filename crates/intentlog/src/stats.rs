@@ -55,6 +55,7 @@ pub(crate) struct Counters {
     pub(crate) checkpoint_ns: AtomicU64,
     pub(crate) checkpoint_ns_max: AtomicU64,
     pub(crate) absorbed: AtomicU64,
+    pub(crate) renewed: AtomicU64,
     pub(crate) company_waits: AtomicU64,
     pub(crate) company_vain: AtomicU64,
     pub(crate) intent_waits: AtomicU64,
@@ -130,6 +131,8 @@ pub struct Stats {
     pub checkpoint_ns_max: u64,
     /// Checkpoints that stood in for batches which did not fit the ring.
     pub absorbed: u64,
+    /// Times that the log was lost and a new one made in its place.
+    pub renewed: u64,
     /// Seals that waited for as many transactions as were of late at work together.
     pub company_waits: u64,
     /// Those during which nobody came.

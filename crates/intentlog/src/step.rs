@@ -27,6 +27,7 @@ use crate::core::Core;
 use crate::error::LogError;
 use crate::lead;
 use crate::ticket::Ticket;
+use crate::watch::Watch;
 use crate::writer::Writer;
 
 /// What one step came to.
@@ -61,6 +62,18 @@ pub enum Did {
     AbsorbSynced,
     /// Writer: the snapshot stands in the ring for it, and all that waited is answered.
     Absorbed,
+    /// Writer: the log is lost; the gate is closed, all that waits was taken, with a snapshot.
+    LossCut,
+    /// Writer: the volume is durable without the log and says so.
+    SetAside,
+    /// Writer: a new log is whole and has no name yet.
+    Built,
+    /// Writer: it stands where the lost one stood.
+    Placed,
+    /// Writer: the volume says that it is in use again.
+    Resumed,
+    /// Writer: so does the new log; the gate is open, and all that waited is answered.
+    Renewed,
     /// Writer: the log is marked as shut down in order.
     MarkedClean,
     /// Checkpoint thread: it has asked for a cut.
@@ -95,11 +108,12 @@ pub struct Stepper {
     core: Arc<Core>,
     writer: Writer,
     checkpointer: Checkpointer,
+    watch: Watch,
 }
 
 impl Stepper {
-    pub(crate) fn new(core: Arc<Core>, writer: Writer, checkpointer: Checkpointer) -> Stepper {
-        Stepper { core, writer, checkpointer }
+    pub(crate) fn new(core: Arc<Core>, writer: Writer, checkpointer: Checkpointer, watch: Watch) -> Stepper {
+        Stepper { core, writer, checkpointer, watch }
     }
 
     /// One step of the writer.
@@ -126,6 +140,17 @@ impl Stepper {
     /// Asks for a checkpoint that covers everything committed before: complete when [`Stepper::covered`] says so.
     pub fn ask_checkpoint(&self) {
         self.core.state.lock().ask_checkpoint();
+    }
+
+    /// What the thread that looks for the log does, but for waiting for the writer, which makes a new one in its next steps: `Some` if
+    /// it is lost, and why.
+    pub fn look(&self, contents: bool) -> Option<String> {
+        self.watch.look_once(contents)
+    }
+
+    /// Whether nobody may begin a transaction: a lost log is being replaced, step by step.
+    pub fn gate_closed(&self) -> bool {
+        self.core.state.lock().sealing
     }
 
     /// Nothing is logged that no checkpoint covers.

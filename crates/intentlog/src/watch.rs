@@ -2,8 +2,9 @@
 //!
 //! A log file that is unlinked, truncated or overwritten takes writes as before: acknowledgements would go on, and the next start would
 //! find nothing of them. So device and owner are asked several times a second ([`Device::look`], [`Checkpoint::look`]). Once
-//! either says that something is lost, nothing more is acknowledged. What was acknowledged meanwhile is applied, so its owner
-//! can still make it durable: [`Checkpoint::lost`].
+//! either says that something is lost, nothing more is acknowledged. If it is the log, the writer makes another one
+//! ([`crate::renew`]). If it cannot, or something else is lost, what was acknowledged is applied, so its owner can still make
+//! it durable: [`Checkpoint::lost`].
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,7 +13,8 @@ use crate::checkpoint::Checkpoint;
 use crate::core::Core;
 use crate::device::Device;
 use crate::faults::{self, Bug};
-use crate::limits::{WATCH_CONTENTS_EVERY, WATCH_EVERY};
+use crate::limits::{RENEW_WAIT_MAX, WATCH_CONTENTS_EVERY, WATCH_EVERY};
+use crate::renew::Course;
 
 pub(crate) struct Watch {
     core: Arc<Core>,
@@ -20,6 +22,14 @@ pub(crate) struct Watch {
     checkpoint: Arc<dyn Checkpoint>,
     /// [`Bug::LostLogUnnoticed`] was in when the log was started.
     blind: bool,
+}
+
+/// What a look has found lost, in words.
+enum Lost {
+    /// The log; the writer has been told to make another.
+    Log(String),
+    /// It cannot be gone on without it.
+    ForGood(String),
 }
 
 impl Watch {
@@ -31,21 +41,73 @@ impl Watch {
     pub(crate) fn run(&self) {
         let mut looks = 0u32;
         while self.wait() {
-            if self.blind {
-                continue;
-            }
             looks = looks.wrapping_add(1);
-            let looked = self.device.look(looks.is_multiple_of(WATCH_CONTENTS_EVERY));
-            // A half of a mirror that is found lost is the checkpoint thread's business.
-            let mut state = self.core.state.lock();
-            self.core.look_for_loss(&mut state);
-            drop(state);
-            if let Err(why) = looked.and_then(|()| self.checkpoint.look()) {
-                if !self.core.state.lock().dead() {
-                    self.checkpoint.lost(&why);
-                    self.core.fail(&why);
+            match self.look(looks.is_multiple_of(WATCH_CONTENTS_EVERY)) {
+                None => {}
+                Some(Lost::Log(why)) => {
+                    if !self.await_renewal() {
+                        return self.give_up(&why);
+                    }
                 }
-                return;
+                Some(Lost::ForGood(why)) => return self.give_up(&why),
+            }
+        }
+    }
+
+    /// For simulations: looks, and does not wait for a new log.
+    pub(crate) fn look_once(&self, contents: bool) -> Option<String> {
+        match self.look(contents)? {
+            Lost::Log(why) => Some(why),
+            Lost::ForGood(why) => {
+                self.give_up(&why);
+                Some(why)
+            }
+        }
+    }
+
+    fn look(&self, contents: bool) -> Option<Lost> {
+        // One that is being replaced is not looked at.
+        if self.blind || self.core.state.lock().loss.is_some() {
+            return None;
+        }
+        let looked = self.device.look(contents);
+        // A half of a mirror that is found lost is the checkpoint thread's business.
+        let mut state = self.core.state.lock();
+        self.core.look_for_loss(&mut state);
+        drop(state);
+        match (looked, self.checkpoint.look()) {
+            (Ok(()), Ok(())) => None,
+            (Err(why), Ok(())) if self.core.hold(&why) => Some(Lost::Log(why)),
+            (Err(why), _) | (Ok(()), Err(why)) => Some(Lost::ForGood(why)),
+        }
+    }
+
+    fn give_up(&self, why: &str) {
+        if !self.core.state.lock().dead() {
+            self.checkpoint.lost(why);
+            self.core.fail(why);
+        }
+    }
+
+    /// Waits until the writer has made a new log, or has failed: true. False: it does not come to it, because a write of the lost one or
+    /// a transaction does not end.
+    fn await_renewal(&self) -> bool {
+        let until = Instant::now() + RENEW_WAIT_MAX;
+        let mut state = self.core.state.lock();
+        loop {
+            if state.dead() {
+                return true;
+            }
+            match &mut state.loss {
+                None => return true,
+                Some(loss) if loss.course == Course::Noticed && Instant::now() >= until => {
+                    loss.course = Course::GivenUp;
+                    return false;
+                }
+                Some(loss) if loss.course == Course::Noticed => {
+                    self.core.watcher.wait_until(&mut state, until);
+                }
+                Some(_) => self.core.watcher.wait(&mut state),
             }
         }
     }

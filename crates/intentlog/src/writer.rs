@@ -19,12 +19,13 @@ use std::time::Instant;
 
 use crate::checkpoint::Checkpoint;
 use crate::core::{Core, Phase, Sealed, Stage, State};
-use crate::device::Device;
+use crate::device::{Current, Device};
 use crate::faults::{self, Bug, point};
 use crate::format::{BatchBuf, FORMAT_VERSION, Superblock};
 use crate::intent::Generation;
 use crate::limits::GATE_WAIT_MAX;
 use crate::pace::Gathering;
+use crate::renew::Renewal;
 use crate::step::{Did, Step, Wait};
 
 /// Position and sequence number where the tail will be once a checkpoint is complete.
@@ -38,11 +39,11 @@ struct Cut {
 
 pub(crate) struct Writer {
     pub(crate) core: Arc<Core>,
-    pub(crate) device: Arc<dyn Device>,
+    pub(crate) device: Arc<Current>,
     pub(crate) checkpoint: Arc<dyn Checkpoint>,
     pub(crate) superblocks: Superblocks,
     cut: Option<Cut>,
-    task: Option<Task>,
+    pub(crate) task: Option<Task>,
 }
 
 /// The pair on the device: which was written last.
@@ -66,7 +67,7 @@ impl Superblocks {
 }
 
 /// What the writer is in the middle of.
-enum Task {
+pub(crate) enum Task {
     Seal {
         cut: bool,
         hand: Hand,
@@ -88,10 +89,12 @@ enum Task {
     AbsorbWrite {
         records: Vec<Vec<u8>>,
     },
+    /// The log was lost, and another one takes its place.
+    Renew(Renewal),
 }
 
 /// What a seal waits for before it closes the gate: company first, then requests in hand.
-enum Hand {
+pub(crate) enum Hand {
     Begun,
     /// The batch had so many transactions when it began to wait for company.
     Company {
@@ -106,6 +109,7 @@ enum Hand {
 /// What there is to begin.
 enum Todo {
     Stop,
+    Renew,
     Superblock,
     Take,
     Seal { cut: bool },
@@ -115,7 +119,7 @@ enum Todo {
 impl Writer {
     pub(crate) fn new(
         core: Arc<Core>,
-        device: Arc<dyn Device>,
+        device: Arc<Current>,
         checkpoint: Arc<dyn Checkpoint>,
         superblocks: Superblocks,
     ) -> Self {
@@ -148,6 +152,7 @@ impl Writer {
             Some(Task::Absorb { length }) => Ok(self.absorb(length)),
             Some(Task::AbsorbSync { records, number }) => self.absorb_sync(records, number),
             Some(Task::AbsorbWrite { records }) => self.absorb_write(&records),
+            Some(Task::Renew(next)) => self.renew(next),
         };
         stepped.unwrap_or_else(|why| {
             self.core.fail(&why);
@@ -160,6 +165,10 @@ impl Writer {
         match self.todo(&state) {
             None => Ok(Step::Idle),
             Some(Todo::Stop) => Ok(Step::Ended),
+            Some(Todo::Renew) => {
+                drop(state);
+                self.renew(Renewal::Cut)
+            }
             Some(Todo::Superblock) => {
                 drop(state);
                 self.finish_checkpoint()
@@ -196,6 +205,9 @@ impl Writer {
         }
         if state.leading {
             return None;
+        }
+        if state.to_renew() {
+            return Some(Todo::Renew);
         }
         if state.stage == Stage::Synced && self.cut.is_some_and(|cut| cut.durable) {
             return Some(Todo::Superblock);
@@ -477,15 +489,8 @@ impl Writer {
             self.task = Some(Task::Absorb { length });
             return Step::Blocked(wait);
         }
-        state.rotate();
         state.queued_bytes -= length;
-        while let Some(sealed) = state.queue.pop_front() {
-            if let Sealed::Batch { buf, outcome, commits, .. } = sealed {
-                state.queued_bytes -= buf.padded_bytes();
-                state.take_off(outcome, commits);
-            }
-        }
-        self.cut = None;
+        self.take_all(&mut state);
         begin_cut(&mut state, Stage::Absorbing);
         let number = state.checkpoint + 1;
         drop(state);
@@ -494,6 +499,18 @@ impl Writer {
         point("checkpoint.cut");
         self.task = Some(Task::AbsorbSync { records, number });
         Step::Did(Did::AbsorbCut)
+    }
+
+    /// Takes all that waits, which a checkpoint will answer.
+    pub(crate) fn take_all(&mut self, state: &mut State) {
+        state.rotate();
+        while let Some(sealed) = state.queue.pop_front() {
+            if let Sealed::Batch { buf, outcome, commits, .. } = sealed {
+                state.queued_bytes -= buf.padded_bytes();
+                state.take_off(outcome, commits);
+            }
+        }
+        self.cut = None;
     }
 
     fn absorb_sync(&mut self, records: Vec<Vec<u8>>, number: u64) -> Result<Step, String> {
@@ -548,7 +565,7 @@ impl Writer {
 
 /// From here on records count as not covered by a checkpoint. The stage changes in the same moment: who asks
 /// for a checkpoint reads both, and must not take this cut for one that is still to come.
-fn begin_cut(state: &mut State, stage: Stage) {
+pub(crate) fn begin_cut(state: &mut State, stage: Stage) {
     state.stage = stage;
     state.cuts += 1;
     state.dirty_since = None;
@@ -556,7 +573,7 @@ fn begin_cut(state: &mut State, stage: Stage) {
 }
 
 /// Lets nobody begin; `true` when no transaction is open either.
-fn close_gate(state: &mut State) -> bool {
+pub(crate) fn close_gate(state: &mut State) -> bool {
     state.sealing = true;
     state.txns == 0
 }

@@ -3,15 +3,18 @@
 //! The log looks several times a second ([`landfast_intentlog::Checkpoint::look`]). Once something is lost, nothing more is
 //! acknowledged. All that was acknowledged before, also after the loss and before it was seen, has been applied to the
 //! filesystem. So `syncfs` makes it durable without the log, and the volume is marked as after a clean stop: a new log is taken at
-//! the next start, and the lost one, should it come back, is known to be old. If the state directory is lost, it is written again
-//! from memory, and the next start recovers as after a crash.
+//! the next start, and the lost one, should it come back, is known to be old. Where the log can make a new one at once, it does,
+//! the volume is marked as in use again, and all goes on ([`landfast_intentlog::Checkpoint::set_aside`]). If the state directory is
+//! lost, it is written again from memory, and the next start recovers as after a crash.
 
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use landfast_intentlog::Renewed;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
+use crate::faults::point;
 use crate::flush;
 use crate::identity::IDENTITY_FILE;
 use crate::kernel::{self, OwnedFd};
@@ -98,7 +101,93 @@ impl Present {
     }
 }
 
+/// What is kept, and what to do, when the disk does not take it.
+fn nothing_kept(e: &io::Error) -> (String, String) {
+    (
+        format!(
+            "Making the directory durable has failed, too ({e}): what was acknowledged since the last checkpoint may be lost"
+        ),
+        "mend the disk, keep what is left of the log, and see docs/faults.md before the server is started again".to_owned(),
+    )
+}
+
 impl Volume {
+    /// The log is lost, for the reason `why`, and no transaction is open or begins. Makes durable what was applied, and marks the volume
+    /// as after a clean stop.
+    pub(crate) fn set_log_aside(&self, number: u64, why: &str, present: &Present) -> io::Result<()> {
+        if let Some(missing) = present.missing() {
+            return Err(io::Error::other(missing));
+        }
+        self.assume_root().map_err(io::Error::other)?;
+        self.check().map_err(io::Error::other)?;
+        // As a checkpoint, until all is durable.
+        self.0.syncing.store(number, Ordering::SeqCst);
+        self.set_tag_locked(number)?;
+        self.0.together.flush(|| {
+            point("volume.flushing");
+            self.0.syncfs.fetch_add(1, Ordering::Relaxed);
+            // Whoever shares this flush must find that the volume has failed.
+            flush::all(&self.0.mount)
+                .and_then(|()| self.0.damage.check())
+                .inspect_err(|e| self.give_up_with_nothing(why, e))
+        })?;
+        self.check().map_err(io::Error::other)?;
+        point("lost.synced");
+        self.mark_without_log(number).inspect_err(|e| self.give_up_with_nothing(why, e))?;
+        point("lost.marked");
+        Ok(())
+    }
+
+    fn set_tag_locked(&self, number: u64) -> io::Result<()> {
+        let _identity = self.0.identity.lock();
+        self.set_tag(number, false)
+    }
+
+    /// The new log stands where the lost one did: the volume is not as after a clean stop any more.
+    pub(crate) fn is_in_use_again(&self) -> io::Result<()> {
+        self.assume_root().map_err(io::Error::other)?;
+        let mut identity = self.0.identity.lock();
+        identity.clean = false;
+        identity.save(&self.0.state_dir)
+    }
+
+    /// All goes on.
+    pub(crate) fn say_renewed(&self, renewed: &Renewed) {
+        let aside: Vec<String> = renewed.aside.iter().map(|path| path.display().to_string()).collect();
+        let aside = match aside.as_slice() {
+            [] => String::new(),
+            [one] => format!("What stood in its place is {one} now. "),
+            all => format!("What stood in their places is {} now. ", all.join(" and ")),
+        };
+        tracing::error!(
+            "{}: {}. Nothing was acknowledged for {:.1} s since this was noticed; all that was before is on the disk, a new log was made in              the same place, and work goes on. {aside}To do: find out who did that (docs/faults.md)",
+            self.0.dir.display(),
+            renewed.why,
+            renewed.took.as_secs_f64()
+        );
+    }
+
+    /// As [`Volume::give_up`], where making the directory durable has failed: that is not tried again.
+    fn give_up_with_nothing(&self, why: &str, e: &io::Error) {
+        self.0.verifier.store(random_u64(), Ordering::Release);
+        if self.0.failed.set(why.to_owned()).is_err() {
+            return;
+        }
+        if let Some((log, _)) = self.log() {
+            log.fail(why);
+        }
+        let (kept, to_do) = nothing_kept(e);
+        self.say_given_up(why, &kept, &to_do);
+    }
+
+    fn say_given_up(&self, why: &str, kept: &str, to_do: &str) {
+        tracing::error!(
+            "{} has FAILED: {why}. Nothing that modifies is acknowledged any more, reads go on. {kept}. To do: {to_do} \
+             (docs/faults.md)",
+            self.0.dir.display()
+        );
+    }
+
     /// The log, or (`state_lost`) the state directory, is lost. Acknowledges nothing more, makes durable what was acknowledged, and
     /// says so.
     pub(crate) fn give_up(&self, why: &str, state_lost: bool) {
@@ -116,10 +205,7 @@ impl Volume {
             flush::all(&self.0.mount)
         });
         let (kept, to_do) = match kept {
-            Err(e) => (
-                format!("Making the directory durable has failed, too ({e}): what was acknowledged since the last checkpoint may be lost"),
-                "mend the disk, keep what is left of the log, and see docs/faults.md before the server is started again".to_owned(),
-            ),
+            Err(e) => nothing_kept(&e),
             Ok(()) if state_lost => match self.write_state_again(marker) {
                 Ok(()) => (
                     "All that was acknowledged is on the disk, and the state directory was written again from memory".to_owned(),
@@ -145,11 +231,7 @@ impl Volume {
                 ),
             },
         };
-        tracing::error!(
-            "{} has FAILED: {why}. Nothing that modifies is acknowledged any more, reads go on. {kept}. To do: {to_do} \
-             (docs/faults.md)",
-            self.0.dir.display()
-        );
+        self.say_given_up(why, &kept, &to_do);
     }
 
     fn log_paths(&self) -> String {

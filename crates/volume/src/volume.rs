@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use landfast_intentlog::{Checkpoint, Log};
+use landfast_intentlog::{Checkpoint, Log, Renewed};
 use parking_lot::{Mutex, RwLock};
 use rustix::fs::Statx;
 use rustix::io::Errno;
@@ -681,6 +681,25 @@ impl Checkpoint for Checkpoints {
 
     fn look(&self) -> Result<(), String> {
         self.present.look()
+    }
+
+    fn set_aside(&self, number: u64, why: &str) -> std::io::Result<()> {
+        let gone = || std::io::Error::other("the volume is closed");
+        let volume = self.volume.upgrade().map(Volume).ok_or_else(gone)?;
+        volume.set_log_aside(number, why, &self.present)
+    }
+
+    fn resume(&self, number: u64) -> std::io::Result<()> {
+        if let Some(volume) = self.volume.upgrade().map(Volume) {
+            volume.is_in_use_again()?;
+        }
+        self.sync(number)
+    }
+
+    fn renewed(&self, renewed: &Renewed) {
+        if let Some(volume) = self.volume.upgrade().map(Volume) {
+            volume.say_renewed(renewed);
+        }
     }
 
     fn lost(&self, why: &str) {

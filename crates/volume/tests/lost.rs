@@ -1,5 +1,6 @@
-//! The log or the state directory is lost while the volume is served: noticed, nothing is acknowledged any more, and after a start as
-//! the message says everything that was acknowledged is there, with the same handles.
+//! The log or the state directory is lost while the volume is served. Where a new log can be made, it is, and work goes on; otherwise
+//! nothing is acknowledged any more, and after a start as the message says everything that was acknowledged is there. Always with the
+//! same handles.
 
 mod common;
 
@@ -103,6 +104,51 @@ fn loses(lose: impl FnOnce(&Rig), words: &[&str], mend: impl FnOnce(&Path, &Path
     Some(report)
 }
 
+/// A volume whose log `lose` takes away, and which makes a new one and goes on: nothing is refused, and what was acknowledged before and
+/// afterwards is there after a crash. What is left in the log's directory.
+fn goes_on_after(lose: impl FnOnce(&Rig), times: u64) -> Option<Rig> {
+    if !is_root() || !tempdir_suits() {
+        return None;
+    }
+    let rig = Rig::log();
+    let mut all = Acknowledged::new();
+    for _ in 0..20 {
+        assert!(one_more(&rig.volume, &mut all));
+    }
+    let verifier = rig.volume.write_verifier();
+    lose(&rig);
+    let begun = Instant::now();
+    while renewed(&rig.volume) < times {
+        assert!(one_more(&rig.volume, &mut all), "{:?}", rig.volume.failed());
+        assert!(begun.elapsed() < PATIENCE, "not noticed");
+    }
+    println!("a new log after {:?}, {} acknowledged", begun.elapsed(), all.len());
+    for _ in 0..20 {
+        assert!(one_more(&rig.volume, &mut all));
+    }
+    assert_eq!(rig.volume.write_verifier(), verifier, "nothing unstable was lost");
+    assert_eq!(fs::metadata(log_of(&rig)).expect("a log").len(), 16 << 20);
+    has_all(&rig.volume, &all);
+    let rig = rig.crash();
+    assert!(rig.report.records > 0, "the last are in the new log");
+    has_all(&rig.volume, &all);
+    goes_on(&rig.volume);
+    Some(rig)
+}
+
+fn renewed(volume: &Volume) -> u64 {
+    volume.stats().log.expect("a log").renewed
+}
+
+/// What stands beside the log.
+fn put_aside(rig: &Rig) -> Vec<String> {
+    let entries = fs::read_dir(rig.beside.path()).unwrap();
+    let names = entries.map(|e| e.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<String> = names.filter(|name| name != "log").collect();
+    names.sort();
+    names
+}
+
 fn log_of(rig: &Rig) -> PathBuf {
     rig.beside.path().join("log")
 }
@@ -119,14 +165,15 @@ fn remove_what_is_left(_: &Path, beside: &Path) {
 
 #[test]
 fn a_log_that_is_removed() {
-    let report = loses(remove_log, &["/log was removed"], nothing);
-    assert!(report.is_none_or(|r| r.clean && r.records == 0), "all is on the disk");
+    let Some(rig) = goes_on_after(remove_log, 1) else { return };
+    assert!(put_aside(&rig).is_empty(), "nothing stood in its place");
 }
 
 #[test]
 fn a_log_that_is_truncated() {
     let cut = |rig: &Rig| fs::File::options().write(true).open(log_of(rig)).unwrap().set_len(8192).unwrap();
-    loses(cut, &["/log was truncated"], remove_what_is_left);
+    let Some(rig) = goes_on_after(cut, 1) else { return };
+    assert_eq!(put_aside(&rig), ["log.lost-1"]);
 }
 
 #[test]
@@ -135,21 +182,112 @@ fn a_log_that_is_overwritten() {
         let file = fs::File::options().write(true).open(log_of(rig)).unwrap();
         file.write_all_at(&vec![0; 16 << 20], 0).unwrap();
     };
-    loses(zero, &["/log was overwritten"], remove_what_is_left);
+    let Some(rig) = goes_on_after(zero, 1) else { return };
+    assert_eq!(put_aside(&rig), ["log.lost-1"]);
+    let held = fs::read(rig.beside.path().join("log.lost-1")).unwrap();
+    assert_eq!(held.len(), 16 << 20, "what somebody has written is not written over");
+    // The server has gone on to write to it until it noticed.
+    assert!(held.ends_with(&[0; 1 << 20]));
 }
 
+/// What somebody has put there is his.
 #[test]
 fn a_log_that_is_replaced() {
     let replace = |rig: &Rig| {
         let other = rig.beside.path().join("other");
-        fs::copy(log_of(rig), &other).unwrap();
+        fs::write(&other, "somebody's").unwrap();
         fs::hard_link(log_of(rig), rig.beside.path().join("kept")).unwrap();
+        fs::write(rig.beside.path().join("log.lost-1"), "an older one").unwrap();
         fs::rename(other, log_of(rig)).unwrap();
     };
-    loses(replace, &["/log was replaced"], remove_what_is_left);
+    let Some(rig) = goes_on_after(replace, 1) else { return };
+    assert_eq!(put_aside(&rig), ["kept", "log.lost-1", "log.lost-2"]);
+    let read = |name| fs::read_to_string(rig.beside.path().join(name)).unwrap();
+    assert_eq!(
+        (read("log.lost-1"), read("log.lost-2")),
+        ("an older one".to_owned(), "somebody's".to_owned())
+    );
 }
 
-/// The lost log comes back: it is known to be old, and nothing of it is replayed.
+#[test]
+fn a_log_that_is_lost_again_and_again() {
+    let lose = |rig: &Rig| {
+        for times in 1..3 {
+            remove_log(rig);
+            let begun = Instant::now();
+            while renewed(&rig.volume) < times {
+                assert!(begun.elapsed() < PATIENCE, "not noticed");
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        }
+        remove_log(rig);
+    };
+    goes_on_after(lose, 3);
+}
+
+/// The lost log comes back beside the new one: it is known to be old, and nothing of it is replayed.
+#[test]
+fn a_log_that_was_away_and_comes_back_for_the_new_one_is_refused() {
+    let rename = |rig: &Rig| fs::rename(log_of(rig), rig.beside.path().join("away")).unwrap();
+    let Some(rig) = goes_on_after(rename, 1) else { return };
+    let (log, away) = (log_of(&rig), rig.beside.path().join("away"));
+    let Rig { temp, beside, volume, .. } = rig;
+    let held = state_of(&temp.path().join("dir"));
+    is_let_go(volume, &held);
+    drop(held);
+    fs::rename(&log, beside.path().join("new")).unwrap();
+    fs::rename(&away, &log).unwrap();
+    let refused = Volume::open(options(temp.path(), beside.path(), Durability::Log)).unwrap_err().to_string();
+    assert!(refused.contains("older copy of the log"), "{refused}");
+    fs::rename(beside.path().join("new"), &log).unwrap();
+    let (volume, _) = open(options(temp.path(), beside.path(), Durability::Log));
+    assert!(volume.lookup(&root(), &volume.root(), b"goes on").is_ok());
+}
+
+/// Takes the log away and leaves something in its place that is no file.
+fn in_whose_place_is_a_directory(rig: &Rig) {
+    remove_log(rig);
+    fs::create_dir(log_of(rig)).expect("a directory");
+}
+
+fn remove_the_directory(_: &Path, beside: &Path) {
+    fs::remove_dir(beside.join("log")).expect("nothing is in it");
+}
+
+#[test]
+fn a_log_in_whose_place_no_other_can_stand_is_given_up() {
+    let words = &["/log was re", "no new log", "something else stands there that is no file"];
+    let report = loses(in_whose_place_is_a_directory, words, remove_the_directory);
+    assert!(report.is_none_or(|r| r.clean && r.records == 0), "all is on the disk");
+}
+
+#[test]
+fn a_log_in_whose_place_is_a_file_that_is_in_use_is_given_up() {
+    let mut lock = None;
+    let replace = |rig: &Rig| {
+        let other = rig.beside.path().join("other");
+        let file = fs::File::create(&other).unwrap();
+        rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).unwrap();
+        lock = Some(file);
+        fs::rename(other, log_of(rig)).unwrap();
+    };
+    loses(replace, &["/log was re", "another file stands there, which is in use by"], remove_what_is_left);
+}
+
+#[test]
+fn a_log_whose_directory_is_gone_is_given_up() {
+    let away = |rig: &Rig| {
+        let beside = rig.beside.path();
+        fs::rename(beside, beside.with_extension("away")).expect("the log's directory");
+    };
+    let back = |_: &Path, beside: &Path| {
+        fs::rename(beside.with_extension("away"), beside).expect("the log's directory");
+        fs::remove_file(beside.join("log")).expect("the log");
+    };
+    loses(away, &["/log is not there any more", "its directory cannot be opened"], back);
+}
+
+/// A log that is given up comes back: it is known to be old, and nothing of it is replayed.
 #[test]
 fn a_log_that_was_away_and_comes_back_is_refused() {
     if !is_root() || !tempdir_suits() {
@@ -160,10 +298,14 @@ fn a_log_that_was_away_and_comes_back_is_refused() {
     assert!(one_more(&rig.volume, &mut all));
     let held = state_of(&rig.dir());
     let away = rig.beside.path().join("away");
-    fs::rename(log_of(&rig), &away).unwrap();
+    fs::create_dir(rig.beside.path().join("empty")).unwrap();
+    let exchange = rustix::fs::RenameFlags::EXCHANGE;
+    fs::hard_link(log_of(&rig), &away).unwrap();
+    let (log, empty) = (log_of(&rig), rig.beside.path().join("empty"));
+    rustix::fs::renameat_with(rustix::fs::CWD, &log, rustix::fs::CWD, &empty, exchange).unwrap();
     let why = work_until_noticed(&rig.volume, &mut all);
-    assert!(why.contains("is not there any more") && why.contains("/away now"), "{why}");
-    let log = log_of(&rig);
+    assert!(why.contains("/log was replaced"), "{why}");
+    fs::remove_dir(&log).unwrap();
     let Rig { temp, beside, volume, .. } = rig;
     is_let_go(volume, &held);
     fs::rename(&away, &log).unwrap();
@@ -238,11 +380,13 @@ fn survives_a_power_cut_after_the_notice(kernel: Kernel) {
     assert!(one_more(&volume, &mut all));
     let held = state_of(&dir);
     fs::remove_file(&log).expect("the log");
+    fs::create_dir(&log).expect("no new log can be made there");
     work_until_noticed(&volume, &mut all);
     is_let_go(volume, &held);
     drop(held);
     image.power_off();
     image.power_on();
+    fs::remove_dir(&log).expect("nothing is in it");
     let (volume, report) = open(options);
     assert!(report.clean, "no log is needed");
     has_all(&volume, &all);

@@ -12,6 +12,7 @@ use super::below::{Below, Gravity, Weakness};
 use super::kept::Kept;
 use super::report::{Report, takes_blocks};
 use super::selftest::{self, SyncMethod};
+use super::successor::{self, Nameless};
 use super::{Device, ReadAt};
 use crate::aligned::AlignedBuf;
 use crate::error::OpenError;
@@ -31,6 +32,8 @@ pub struct FileDevice {
     path: PathBuf,
     /// The same, wherever the process is.
     absolute: PathBuf,
+    /// Where the file was when it was opened, without symbolic links.
+    resolved: PathBuf,
     bytes: u64,
     is_file: bool,
     kept: Kept,
@@ -40,6 +43,8 @@ pub struct FileDevice {
     method: SyncMethod,
     measured: String,
     report: Report,
+    /// It has no name yet: it is to take a lost one's.
+    nameless: Option<Nameless>,
     /// The file below a loop device, locked as well: it may be named by itself elsewhere.
     _below: Option<File>,
 }
@@ -111,6 +116,7 @@ impl FileDevice {
             fd,
             path: path.into(),
             absolute: absolute(path).unwrap_or_else(|_| path.into()),
+            resolved: std::fs::canonicalize(path).unwrap_or_else(|_| path.into()),
             bytes,
             is_file,
             kept: Kept::default(),
@@ -119,6 +125,7 @@ impl FileDevice {
             method: SyncMethod::Flush,
             measured: String::new(),
             report,
+            nameless: None,
             _below: below,
         };
         if let Err(small) = check_size(path, all) {
@@ -373,6 +380,42 @@ impl Device for FileDevice {
     fn look(&self, contents: bool) -> Result<(), String> {
         let lost = self.gone().or_else(|| contents.then(|| self.kept.compare(self)).flatten());
         lost.map_or(Ok(()), |what| Err(format!("the log {} {what}", self.path.display())))
+    }
+
+    fn successor(&self) -> Result<Box<dyn Device>, String> {
+        let fail = |why| format!("no new log {}: {why}", self.path.display());
+        if !self.is_file {
+            // Whoever has written to it may do so again.
+            return Err(fail("it is a device, which somebody else may be using".to_owned()));
+        }
+        let made = successor::make(&self.resolved, &self.fd, self.bytes, self.direct);
+        let (fd, nameless) = made.map_err(fail)?;
+        Ok(Box::new(FileDevice {
+            fd,
+            path: self.path.clone(),
+            absolute: self.absolute.clone(),
+            resolved: self.resolved.clone(),
+            bytes: self.bytes,
+            is_file: true,
+            kept: Kept::default(),
+            listed: false,
+            direct: self.direct,
+            method: self.method,
+            measured: self.measured.clone(),
+            report: self.report.clone(),
+            nameless: Some(nameless),
+            _below: None,
+        }))
+    }
+
+    fn take_place(&self) -> Result<Vec<PathBuf>, String> {
+        let Some(nameless) = &self.nameless else { return Ok(Vec::new()) };
+        let placed = nameless.take_name(&self.fd).and_then(|aside| match self.gone() {
+            // The path may lead elsewhere by now.
+            Some(what) => Err(what),
+            None => Ok(Vec::from_iter(aside)),
+        });
+        placed.map_err(|why| format!("no new log {}: {why}", self.path.display()))
     }
 
     fn describe(&self) -> String {

@@ -8,6 +8,7 @@
 //! Invariant: while `alone` is not set, every write that returned success is on both halves.
 
 use std::io;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, mpsc};
 use std::thread::JoinHandle;
@@ -61,6 +62,11 @@ impl Mirror {
     /// # Errors
     /// No thread could be started.
     pub fn new(halves: [Box<dyn Device>; 2], read: usize) -> io::Result<Mirror> {
+        Mirror::telling(halves, read, Arc::default())
+    }
+
+    /// The same, which says in `lost` when a half is lost.
+    fn telling(halves: [Box<dyn Device>; 2], read: usize, lost: Arc<AtomicBool>) -> io::Result<Mirror> {
         let [first, second] = halves.map(Arc::<dyn Device>::from);
         let bytes = first.bytes().min(second.bytes());
         let writer = Second::start(second.clone())?;
@@ -68,7 +74,7 @@ impl Mirror {
             halves: [Some(first), Some(second)],
             read,
             alone: OnceLock::new(),
-            lost: Arc::default(),
+            lost,
             bytes,
             second: Some(Mutex::new(writer)),
         })
@@ -252,6 +258,29 @@ impl Device for Mirror {
 
     fn half_lost(&self) -> Arc<AtomicBool> {
         self.lost.clone()
+    }
+
+    /// Both halves anew, or none: a mirror was asked for.
+    fn successor(&self) -> Result<Box<dyn Device>, String> {
+        let made = |half: usize| match self.halves.get(half) {
+            Some(Some(device)) => device.successor(),
+            _ => Err("no new log: a half of the mirror was not there from the start".to_owned()),
+        };
+        let halves = [made(0)?, made(1)?];
+        let mirror = Mirror::telling(halves, 0, self.lost.clone());
+        mirror
+            .map(|mirror| Box::new(mirror) as Box<dyn Device>)
+            .map_err(|e| format!("starting a thread: {e}"))
+    }
+
+    fn take_place(&self) -> Result<Vec<PathBuf>, String> {
+        let mut aside = Vec::new();
+        for half in self.halves.iter().flatten() {
+            aside.append(&mut half.take_place()?);
+        }
+        // Of the lost ones.
+        self.lost.store(false, Ordering::Release);
+        Ok(aside)
     }
 }
 

@@ -1,17 +1,21 @@
 //! What the log stands on: a small trait, and the files and block devices behind it.
 
 pub mod below;
+mod current;
 mod file;
 pub(crate) mod kept;
 mod mirror;
 pub(crate) mod report;
 mod selftest;
+mod successor;
 
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+pub(crate) use current::Current;
 pub use file::{Blank, FileDevice};
 pub use mirror::Mirror;
 pub use report::{Layer, Report};
@@ -48,6 +52,23 @@ pub trait Device: ReadAt + Send + Sync {
     /// acknowledged on its strength.
     fn look(&self, _contents: bool) -> Result<(), String> {
         Ok(())
+    }
+
+    /// A blank device that can take the place of this one, which [`Device::look`] has found lost, of the same size. Whoever calls
+    /// this makes a log of it, and calls [`Device::take_place`] then.
+    ///
+    /// # Errors
+    /// Why there is none, in words.
+    fn successor(&self) -> Result<Box<dyn Device>, String> {
+        Err("where it was, no other one can be made".to_owned())
+    }
+
+    /// Of a [`Device::successor`]: stands where the lost one stood, when this returns, and durably. What stood there is put aside.
+    ///
+    /// # Errors
+    /// Why it does not, in words.
+    fn take_place(&self) -> Result<Vec<PathBuf>, String> {
+        Ok(Vec::new())
     }
 
     /// Set once, before the write returns that noticed it, when a copy of the log is lost that could later be taken for a
@@ -101,6 +122,14 @@ impl Device for Slowed {
 
     fn look(&self, contents: bool) -> Result<(), String> {
         self.inner.look(contents)
+    }
+
+    fn successor(&self) -> Result<Box<dyn Device>, String> {
+        Ok(Box::new(Slowed { inner: self.inner.successor()?, flush: self.flush }))
+    }
+
+    fn take_place(&self) -> Result<Vec<PathBuf>, String> {
+        self.inner.take_place()
     }
 
     fn half_lost(&self) -> Arc<AtomicBool> {

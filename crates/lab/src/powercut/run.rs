@@ -248,6 +248,8 @@ impl Harness<'_> {
                 && *name != "volume.flushing"
                 // Without a log only.
                 && *name != "answer.rests"
+                // The log's device is not lost while the server runs.
+                && !name.starts_with("lost.")
                 && (mirrored || !name.starts_with("mirror."))
         };
         let point = match &self.options.points {

@@ -101,7 +101,7 @@ fn gauge(to: &mut DescriptorEncoder<'_>, name: &str, help: &str, n: usize) -> Re
 /// A figure of the log's that only grows, its name and what it is.
 type LogCounter = (&'static str, &'static str, fn(&LogStats) -> u64);
 
-const LOG_COUNTERS: [LogCounter; 10] = [
+const LOG_COUNTERS: [LogCounter; 11] = [
     ("log_flushes", "Flushes of the log's device", |l| l.flushes),
     ("log_batches", "Batches written, each for all that waited", |l| l.batches),
     ("log_batches_led", "Batches that the request itself wrote, being alone", |l| l.led),
@@ -110,6 +110,7 @@ const LOG_COUNTERS: [LogCounter; 10] = [
     ("log_record_bytes", "Bytes of records", |l| l.record_bytes),
     ("log_checkpoints", "Checkpoints completed", |l| l.checkpoints),
     ("log_absorbed", "Checkpoints for want of room in the log", |l| l.absorbed),
+    ("log_renewed", "Times that the log was lost and a new one made in its place", |l| l.renewed),
     ("log_admissions_slowed", "Requests that were slowed down while the log was filling", |l| l.admit_slowed),
     ("log_admissions_waited", "Requests that waited for room in the log", |l| l.admit_waited),
 ];

@@ -1,0 +1,73 @@
+//! The device that a running log stands on, which another may take the place of.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use parking_lot::RwLock;
+
+use super::Device;
+use crate::replay::ReadAt;
+
+/// See the module's comment. Whoever writes has it to himself ([`crate::lead`]), so nothing is under way when it is replaced.
+pub(crate) struct Current {
+    device: RwLock<Arc<dyn Device>>,
+    /// The same for all that follow each other.
+    half_lost: Arc<AtomicBool>,
+}
+
+impl Current {
+    pub(crate) fn new(device: Arc<dyn Device>) -> Current {
+        Current { half_lost: device.half_lost(), device: RwLock::new(device) }
+    }
+
+    /// From here on it is that one.
+    pub(crate) fn replace(&self, device: Box<dyn Device>) {
+        let old = std::mem::replace(&mut *self.device.write(), device.into());
+        drop(old);
+    }
+
+    fn get(&self) -> Arc<dyn Device> {
+        self.device.read().clone()
+    }
+}
+
+impl ReadAt for Current {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.get().read_at(offset, buf)
+    }
+}
+
+impl Device for Current {
+    fn bytes(&self) -> u64 {
+        self.get().bytes()
+    }
+
+    fn write_durable(&self, parts: &[(u64, &[u8])]) -> io::Result<()> {
+        self.get().write_durable(parts)
+    }
+
+    fn describe(&self) -> String {
+        self.get().describe()
+    }
+
+    fn warning(&self) -> Option<String> {
+        self.get().warning()
+    }
+
+    fn trouble(&self) -> Option<String> {
+        self.get().trouble()
+    }
+
+    fn look(&self, contents: bool) -> Result<(), String> {
+        self.get().look(contents)
+    }
+
+    fn half_lost(&self) -> Arc<AtomicBool> {
+        self.half_lost.clone()
+    }
+
+    fn successor(&self) -> Result<Box<dyn Device>, String> {
+        self.get().successor()
+    }
+}

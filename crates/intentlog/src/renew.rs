@@ -1,0 +1,244 @@
+//! A lost log is written anew, and the log goes on.
+//!
+//! All that was acknowledged has been applied, so it can be made durable without the log. When the log is found lost
+//! ([`crate::watch`]), nothing more is acknowledged. The writer ends what it is at, and then does what a stop in order and the next
+//! start would do, with the gate closed: nothing is applied meanwhile. Each step is durable before the next begins, so that
+//! whatever interrupts them, the next start has all that was acknowledged:
+//!
+//! | step | the volume says | at the log's path | the next start |
+//! |---|---|---|---|
+//! | the cut is made: all that waits is taken, with a snapshot | in use, checkpoint n or n + 1 | nothing, or what somebody has put there | as after the loss alone: refused |
+//! | set aside: durable, and marked | stopped cleanly, n + 1 | the same | makes a new log |
+//! | built: snapshot and superblocks on a device without a name | the same | the same | the same |
+//! | placed | the same | the new log: shut down cleanly, n + 1 | takes it |
+//! | resumed | in use, n + 2 | the same | takes it |
+//! | renewed | in use, n + 2 | in use, n + 2 | takes it |
+//!
+//! The new log is the same one as far as its identity goes. The lost one, should it come back, stands at checkpoint n: a volume that
+//! was stopped at n + 1, or is in use at n + 2, refuses it. The new ring is empty, so positions and sequence numbers just go on.
+//!
+//! Up to "placed" whatever fails is told to the log's owner ([`Checkpoint::lost`](crate::Checkpoint::lost)) and fails the log.
+//! An error later is one of the new log: it fails, and has everything.
+
+use std::path::PathBuf;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+use crate::checkpoint::Renewed;
+use crate::core::{Core, Phase, Stage, State};
+use crate::device::Device;
+use crate::faults::point;
+use crate::format::{BatchBuf, Superblock};
+use crate::step::{Did, Step, Wait};
+use crate::writer::{Superblocks, Task, Writer, begin_cut, close_gate};
+
+/// The log was found lost.
+#[derive(Debug, Clone)]
+pub(crate) struct Loss {
+    pub(crate) why: String,
+    pub(crate) noticed: Instant,
+    pub(crate) course: Course,
+}
+
+/// How far that is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Course {
+    /// The writer has not taken it up yet.
+    Noticed,
+    /// The writer makes another.
+    Renewing,
+    /// It did not come to it in time.
+    GivenUp,
+}
+
+/// What the writer does next.
+pub(crate) enum Renewal {
+    Cut,
+    SetAside { records: Vec<Vec<u8>> },
+    Build { records: Vec<Vec<u8>> },
+    Place { made: Made },
+    Resume { aside: Vec<PathBuf> },
+    Renew { aside: Vec<PathBuf> },
+}
+
+/// A log without a name.
+pub(crate) struct Made {
+    device: Box<dyn Device>,
+    superblocks: Superblocks,
+    /// Of the snapshot in the ring.
+    length: u64,
+    records: u64,
+}
+
+impl Core {
+    /// The log is lost: nothing is acknowledged from here on until another one has taken its place. False: it cannot be tried.
+    pub(crate) fn hold(&self, why: &str) -> bool {
+        let mut state = self.state.lock();
+        if state.dead() || state.phase == Phase::Replaying || state.loss.is_some() {
+            return false;
+        }
+        state.loss = Some(Loss { why: why.to_owned(), noticed: Instant::now(), course: Course::Noticed });
+        self.writer.notify_one();
+        true
+    }
+
+    fn why_lost(&self) -> String {
+        self.state.lock().loss.as_ref().map_or_else(String::new, |loss| loss.why.clone())
+    }
+}
+
+impl State {
+    /// The writer is to make a new log.
+    pub(crate) fn to_renew(&self) -> bool {
+        self.loss.as_ref().is_some_and(|loss| loss.course == Course::Noticed)
+    }
+}
+
+impl Writer {
+    /// One step.
+    pub(crate) fn renew(&mut self, next: Renewal) -> Result<Step, String> {
+        let done = match next {
+            Renewal::Cut => return Ok(self.loss_cut()),
+            Renewal::SetAside { records } => self.set_aside(records),
+            Renewal::Build { records } => self.build(&records),
+            Renewal::Place { made } => self.place(made),
+            Renewal::Resume { aside } => return self.resume(aside),
+            Renewal::Renew { aside } => return self.open_again(aside),
+        };
+        Ok(done.unwrap_or_else(|reason| {
+            let why = format!("{}; {reason}", self.core.why_lost());
+            self.checkpoint.lost(&why);
+            self.core.fail(&why);
+            Step::Ended
+        }))
+    }
+
+    fn loss_cut(&mut self) -> Step {
+        let core = self.core.clone();
+        let mut state = core.state.lock();
+        let wait = match state.stage {
+            Stage::Syncing => Some(Wait::Sync),
+            _ => (!close_gate(&mut state)).then_some(Wait::Gate),
+        };
+        if let Some(wait) = wait {
+            self.task = Some(Task::Renew(Renewal::Cut));
+            return Step::Blocked(wait);
+        }
+        match &mut state.loss {
+            Some(loss) if loss.course == Course::Noticed => loss.course = Course::Renewing,
+            // It took too long, and somebody else sees to it.
+            _ => {
+                drop(state);
+                core.open_gate();
+                return Step::Idle;
+            }
+        }
+        self.take_all(&mut state);
+        begin_cut(&mut state, Stage::Absorbing);
+        drop(state);
+        // The gate stays closed.
+        let records = self.checkpoint.snapshot();
+        point("lost.cut");
+        self.task = Some(Task::Renew(Renewal::SetAside { records }));
+        Step::Did(Did::LossCut)
+    }
+
+    fn set_aside(&mut self, records: Vec<Vec<u8>>) -> Result<Step, String> {
+        let number = self.core.state.lock().checkpoint + 1;
+        let start = Instant::now();
+        self.checkpoint.set_aside(number, &self.core.why_lost()).map_err(|e| e.to_string())?;
+        self.core.counters.checkpoint(start.elapsed());
+        self.task = Some(Task::Renew(Renewal::Build { records }));
+        Ok(Step::Did(Did::SetAside))
+    }
+
+    fn build(&mut self, records: &[Vec<u8>]) -> Result<Step, String> {
+        let core = self.core.clone();
+        let device = self.device.successor()?;
+        if device.bytes() < self.device.bytes() {
+            return Err("the new log is smaller than the lost one".to_owned());
+        }
+        let mut buf = BatchBuf::default();
+        let fits = records.iter().all(|record| buf.push(&[record]));
+        let length = buf.padded_bytes();
+        if !fits || length > core.ring.bytes {
+            return Err(format!("a snapshot of {} bytes does not fit into the new log", buf.payload_bytes()));
+        }
+        let (space, number) = {
+            let state = core.state.lock();
+            (state.space, state.checkpoint + 1)
+        };
+        let failed = |e: std::io::Error| format!("writing the new log: {e}");
+        if buf.records() > 0 {
+            core.put_batch(&*device, &mut buf, &space, number, false).map_err(failed)?;
+        }
+        let end = (space.head + length, space.next_seq + buf.records());
+        let Superblocks { last, slot } = self.superblocks;
+        let mut superblocks = Superblocks { last, slot };
+        let next = Superblock {
+            tail: space.head,
+            tail_seq: space.next_seq,
+            checkpoint: number,
+            durable_end: end,
+            clean_end: Some(end),
+            ..last
+        };
+        for _ in 0..2 {
+            superblocks.write(&*device, next).map_err(failed)?;
+        }
+        point("lost.built");
+        let made = Made { device, superblocks, length, records: buf.records() };
+        self.task = Some(Task::Renew(Renewal::Place { made }));
+        Ok(Step::Did(Did::Built))
+    }
+
+    fn place(&mut self, made: Made) -> Result<Step, String> {
+        let aside = made.device.take_place()?;
+        point("lost.placed");
+        self.device.replace(made.device);
+        self.superblocks = made.superblocks;
+        let mut state = self.core.state.lock();
+        state.space.tail = state.space.head;
+        state.space.head += made.length;
+        state.space.next_seq += made.records;
+        state.checkpoint += 1;
+        state.set_reserve(self.core.ring, made.length);
+        self.task = Some(Task::Renew(Renewal::Resume { aside }));
+        Ok(Step::Did(Did::Placed))
+    }
+
+    fn resume(&mut self, aside: Vec<PathBuf>) -> Result<Step, String> {
+        let number = self.core.state.lock().checkpoint + 1;
+        self.checkpoint.resume(number).map_err(|e| format!("making the volume durable: {e}"))?;
+        point("lost.resumed");
+        self.task = Some(Task::Renew(Renewal::Renew { aside }));
+        Ok(Step::Did(Did::Resumed))
+    }
+
+    fn open_again(&mut self, aside: Vec<PathBuf>) -> Result<Step, String> {
+        let core = self.core.clone();
+        let number = core.state.lock().checkpoint + 1;
+        let next = Superblock { checkpoint: number, clean_end: None, ..self.superblocks.last };
+        // Both: should one be damaged later, the other must not say that nothing is to be replayed.
+        for _ in 0..2 {
+            self.superblocks.write(&*self.device, next).map_err(|e| format!("writing a superblock: {e}"))?;
+        }
+        point("lost.renewed");
+        let mut state = core.state.lock();
+        let Some(loss) = state.loss.take() else { return Ok(Step::Idle) };
+        state.checkpoint = number;
+        state.stage = Stage::Idle;
+        state.completed = state.cuts;
+        // Of the lost one.
+        state.alone_from = None;
+        state.sealing = false;
+        core.counters.renewed.fetch_add(1, Relaxed);
+        core.acknowledge(state);
+        core.gate.notify_all();
+        core.checkpointer.notify_one();
+        core.watcher.notify_all();
+        core.freed.notify_waiters();
+        self.checkpoint.renewed(&Renewed { why: loss.why, aside, took: loss.noticed.elapsed() });
+        Ok(Step::Did(Did::Renewed))
+    }
+}
