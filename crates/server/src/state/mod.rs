@@ -336,6 +336,12 @@ impl<F> State<F> {
     /// What goes on by time alone: forgets unconfirmed clients, and clients that were silent for very long. Called every
     /// few seconds.
     pub fn tick(&mut self, now: Millis) -> Vec<Stamped> {
+        // Nobody waits for the copies of a client that has been silent for a lease, whatever else it keeps.
+        for client in self.copies.clients() {
+            if self.lapsed(client, now) {
+                self.copies.remove_client(client);
+            }
+        }
         self.copies.tick(now, self.lease_ms);
         let unconfirmed_ms = self.lease_ms * limits::UNCONFIRMED_LEASES;
         let mut out = self.nlm_tick(now);
