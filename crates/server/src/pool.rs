@@ -236,7 +236,7 @@ mod tests {
     fn threads_are_shared_by_the_clients_that_have_work() {
         let ip = |n| IpAddr::from([192, 0, 2, n]);
         let mut queue = Queue::new(32);
-        let mut add =
+        let add =
             |queue: &mut Queue, n, jobs| (0..jobs).for_each(|_| queue.jobs.push(ip(n), Box::new(|| ())));
         add(&mut queue, 1, 100);
         let all = |queue: &mut Queue| std::iter::from_fn(|| queue.take().map(|(c, _)| c)).collect::<Vec<_>>();

@@ -8,6 +8,7 @@
 //! - [`nlm`]: the hosts of NFSv3's lock manager, whose locks are in the same tables;
 //! - [`drc`]: replies to calls without a session;
 //! - [`grace`]: who may reclaim after a restart;
+//! - `room`: who gives opens up when they are short;
 //! - [`refusals`]: which limits have refused something;
 //! - [`notes`]: what of it stands in the log, and how it is read back; [`merge`]: from several logs.
 //!
@@ -31,6 +32,7 @@ pub mod opens40;
 pub mod owners;
 pub mod ranges;
 pub mod refusals;
+mod room;
 pub mod sessions;
 pub mod v40;
 
