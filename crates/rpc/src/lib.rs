@@ -32,6 +32,7 @@ pub mod record;
 pub mod rpcbind;
 pub mod seldom;
 pub mod server;
+pub mod share;
 pub mod turns;
 pub mod udp;
 mod writer;
@@ -44,4 +45,5 @@ pub use conn::{
 pub use message::{AcceptStat, AuthStat, OpaqueAuth, RejectStat};
 pub use seldom::Seldom;
 pub use server::{Load, Server, ServerConfig};
+pub use share::share_of;
 pub use turns::{FairQueue, Turn};

@@ -17,6 +17,8 @@ use std::task::Poll;
 
 use tokio::sync::oneshot;
 
+use crate::share::share_of;
+
 /// Does something that may wait; `before` it does, something else.
 pub(crate) async fn if_it_waits<T>(work: impl Future<Output = T>, before: impl FnOnce()) -> T {
     let mut work = pin!(work);
@@ -44,8 +46,9 @@ impl<W> Default for FairQueue<W> {
 }
 
 impl<W> FairQueue<W> {
-    /// The last of its client.
+    /// The last of its client ([`share_of`]).
     pub fn push(&mut self, client: IpAddr, who: W) {
+        let client = share_of(client);
         let queue = self.queues.entry(client).or_default();
         if queue.is_empty() {
             self.round.push_back(client);
@@ -56,7 +59,13 @@ impl<W> FairQueue<W> {
 
     /// The first of the client whose turn it is.
     pub fn pop(&mut self) -> Option<W> {
-        let client = self.round.pop_front()?;
+        self.pop_of(|_| true).map(|(_, who)| who)
+    }
+
+    /// The same among the clients that `may`, and whose it is.
+    pub fn pop_of(&mut self, may: impl Fn(&IpAddr) -> bool) -> Option<(IpAddr, W)> {
+        let place = self.round.iter().position(may)?;
+        let client = self.round.remove(place)?;
         let queue = self.queues.get_mut(&client)?;
         let who = queue.pop_front();
         self.len -= 1;
@@ -65,7 +74,13 @@ impl<W> FairQueue<W> {
         } else {
             self.round.push_back(client);
         }
-        who
+        who.map(|who| (client, who))
+    }
+
+    /// Whether something of this client waits.
+    #[must_use]
+    pub fn has(&self, client: &IpAddr) -> bool {
+        self.queues.contains_key(client)
     }
 
     /// How many wait.

@@ -27,6 +27,7 @@ mod acl;
 mod attr;
 mod back;
 pub mod config;
+mod descriptors;
 mod errors;
 pub mod exports;
 pub mod limited;

@@ -63,7 +63,8 @@ pub const COMPLETED_OWNERS_MAX: usize = 4096;
 pub const RUN_IN_COMPANY_MAX: Duration = Duration::from_micros(500);
 /// Opens of one client; more: `NFS4ERR_NOSPC`.
 pub const OPENS_PER_CLIENT_MAX: usize = 64 << 10;
-/// Opens in all (each may hold two descriptors); more: `NFS4ERR_NOSPC`.
+/// Opens in all (each may hold two descriptors; fewer where the process has not so many, see `descriptors.rs`), of which those of one
+/// address are no more than are free; more: `NFS4ERR_DELAY`, after clients whose lease is over have given up theirs.
 pub const OPENS_MAX: usize = 256 << 10;
 /// Locked ranges of one file; more: `NFS4ERR_SERVERFAULT`, in NFSv4.0 `NFS4ERR_RESOURCE`, also for an UNLOCK that would make two ranges of one.
 pub const LOCKS_PER_FILE_MAX: usize = 64 << 10;
@@ -139,8 +140,12 @@ pub const COPIES_MAX: usize = 16;
 pub const COPIES_KEPT_MAX: usize = 256;
 /// A COPY of more bytes goes on after it was answered, if the client allows it and can be told of the end.
 pub const COPY_SYNC_BYTES: u64 = 16 << 20;
-/// A COPY that has to be answered at its end copies at most so many bytes; the client goes on from there.
-pub const COPY_SYNC_BYTES_MAX: u64 = 256 << 20;
+/// What one COMPOUND may copy, clone, reserve and give back, bytes. A COPY that has to be answered at its end is cut short
+/// there, and the client goes on from where it ended (RFC 7862 section 15.2.3); further operations of these kinds get
+/// `NFS4ERR_DELAY`. The first one is done whatever its size, where it cannot be done in part.
+pub const COMPOUND_WORK_BYTES: u64 = 64 << 20;
+/// Each of these operations counts for so many at least: it may flush a file.
+pub const COMPOUND_WORK_MIN: u64 = 64 << 10;
 /// A hole of fewer bytes is data for READ_PLUS.
 pub const READ_PLUS_HOLE_MIN: u64 = 32 << 10;
 /// Connections; more are closed when they come.
@@ -193,6 +198,8 @@ pub const WATCH_EVERY: Duration = Duration::from_millis(5);
 pub const WATCH_QUIET: u32 = 200;
 /// Threads that run compounds which wait for the disk: COMMIT, large stable writes; all that modify when there is no log.
 pub const SLOW_WORKERS: usize = 32;
+/// One of so many of these threads, and at least one, is left to clients that have nothing on any.
+pub const SLOW_WORKERS_KEPT_DIVISOR: usize = 8;
 /// A stable WRITE of more bytes than this goes to the disk, not into the log.
 pub const LOGGED_WRITE_MAX: usize = 1 << 20;
 /// How long a retry waits for the request that it repeats; after that it gets `NFS4ERR_DELAY`.

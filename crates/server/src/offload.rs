@@ -14,6 +14,7 @@ use landfast_nfs::v4::callback::{CbOffloadArgs, CbOp};
 use landfast_nfs::v4::data::WriteResponse;
 use landfast_nfs::v4::{FileHandle, NfsStat, SessionId, StableHow, Stateid};
 use landfast_volume::{Error, OpenFile, Volume};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
@@ -22,6 +23,8 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 pub(crate) struct Offload {
     pub(crate) stateid: Stateid,
     pub(crate) client: u64,
+    /// Whose turn it is when a step of it runs.
+    pub(crate) addr: IpAddr,
     pub(crate) session: SessionId,
     pub(crate) minor: u32,
     /// The destination as the client knows it.
@@ -43,7 +46,8 @@ pub(crate) async fn run(sh: Arc<Shared>, pool: Arc<Pool>, job: Offload) {
     let Offload { stateid, client, session, minor, fh, count, verifier, .. } = job;
     let (source, dest) = ((job.source, job.source_offset), (job.dest, job.dest_offset));
     let progress = job.progress;
-    let copied = copy(&sh, &pool, &job.volume, source, dest, count, &progress).await;
+    let pool = (&*pool, job.addr);
+    let copied = copy(&sh, pool, &job.volume, source, dest, count, &progress).await;
     drop((job.volume, job.permit));
     if progress.is_cancelled() {
         return;
@@ -77,7 +81,7 @@ pub(crate) async fn run(sh: Arc<Shared>, pool: Arc<Pool>, job: Offload) {
 /// The copying itself, to its end or the first error.
 async fn copy(
     sh: &Arc<Shared>,
-    pool: &Pool,
+    (pool, client): (&Pool, IpAddr),
     volume: &Volume,
     source: (OpenFile, u64),
     dest: (OpenFile, u64),
@@ -90,7 +94,7 @@ async fn copy(
         let (done, step) = oneshot::channel();
         let (volume, progress, held) = (volume.clone(), progress.clone(), sh.clone());
         let (source, dest) = (source.clone(), dest.clone());
-        pool.run(move || {
+        pool.run_for(client, move || {
             let piece = progress.step(|| {
                 volume.copy_piece(&source.0, source.1 + copied, &dest.0, dest.1 + copied, count - copied)
             });
@@ -118,7 +122,7 @@ async fn copy(
     let _ = volume.admit().await;
     let (done, settled) = oneshot::channel();
     let (volume, held) = (volume.clone(), sh.clone());
-    pool.run(move || {
+    pool.run_for(client, move || {
         let mut tx = volume.tx();
         let settled = volume.copy_settle(&mut tx, &dest.0).map(|()| tx.finish());
         drop((volume, source, dest, held));

@@ -1,8 +1,16 @@
-//! Operating system threads for compounds that wait for the disk. Clients have their turns here too.
+//! Operating system threads for compounds that wait for the disk, and how they are shared out.
 //!
-//! The queue is bounded by the RPC layer's limits on calls under way; a job that
-//! comes when the pool has ended is dropped, which its waiter sees.
+//! A client (an address; [`landfast_rpc::share_of`]) has its turn among those that wait, and a share of the threads that run: as many as all
+//! others that have anything to do, and never the last [`limits::SLOW_WORKERS_KEPT_DIVISOR`]th, which are for clients that run nothing yet. What no
+//! other wants it may have besides. So a client whose work takes long delays its own; another's begins at once, or when one
+//! request of those that wait before it has run.
+//!
+//! The queue is bounded by the RPC layer's limits on calls under way; a job that comes when the pool has ended is dropped,
+//! which its waiter sees.
+//!
+//! Invariant: `running` counts the jobs that a thread is at, by client; a client without any has no row.
 
+use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -10,15 +18,70 @@ use std::thread::JoinHandle;
 use landfast_rpc::{FairQueue, Seldom};
 use parking_lot::{Condvar, Mutex};
 
+use crate::limits;
+
 type Job = Box<dyn FnOnce() + Send>;
 
-#[derive(Default)]
+/// Who the server's own jobs are counted for: they have no share.
+const OWN: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+
+/// What waits and what runs.
 struct Queue {
     jobs: FairQueue<Job>,
+    running: HashMap<IpAddr, usize>,
+    /// Threads that run nothing.
+    free: usize,
+    threads: usize,
     closed: bool,
 }
 
-#[derive(Default)]
+impl Queue {
+    fn new(threads: usize) -> Queue {
+        Queue { jobs: FairQueue::default(), running: HashMap::new(), free: threads, threads, closed: false }
+    }
+
+    /// Threads that no client takes which runs something already.
+    fn kept(&self) -> usize {
+        match self.threads {
+            0 | 1 => 0,
+            n => (n / limits::SLOW_WORKERS_KEPT_DIVISOR).max(1),
+        }
+    }
+
+    /// Takes the job that a free thread is to run now, if any may.
+    fn take(&mut self) -> Option<(IpAddr, Job)> {
+        if self.free == 0 {
+            return None;
+        }
+        let kept = self.kept();
+        let running = &self.running;
+        let waiting_only = self.jobs.clients() - running.keys().filter(|c| self.jobs.has(c)).count();
+        let clients = (running.len() + waiting_only).max(1);
+        let share = ((self.threads - kept) / clients).max(1);
+        let under = |c: &IpAddr| *c == OWN || running.get(c).is_none_or(|n| *n < share);
+        let taken = match self.jobs.pop_of(under) {
+            Some(taken) => Some(taken),
+            // What is queued when the pool ends is run, whoever waits.
+            None if self.free > kept || self.closed => self.jobs.pop_of(|_| true),
+            None => None,
+        }?;
+        *self.running.entry(taken.0).or_default() += 1;
+        self.free -= 1;
+        Some(taken)
+    }
+
+    /// A job of this client has run.
+    fn ran(&mut self, client: IpAddr) {
+        if let Some(n) = self.running.get_mut(&client) {
+            *n -= 1;
+            if *n == 0 {
+                self.running.remove(&client);
+            }
+        }
+        self.free += 1;
+    }
+}
+
 struct Inner {
     queue: Mutex<Queue>,
     wake: Condvar,
@@ -31,14 +94,15 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Starts `threads` workers.
+    /// Starts `threads` workers, at least one.
     ///
     /// # Errors
     /// When the system gives no more threads.
     pub fn new(threads: usize) -> std::io::Result<Self> {
-        let inner = Arc::new(Inner::default());
+        let threads = threads.max(1);
+        let inner = Arc::new(Inner { queue: Mutex::new(Queue::new(threads)), wake: Condvar::new() });
         let mut pool = Pool { inner, threads: Vec::with_capacity(threads) };
-        for i in 0..threads.max(1) {
+        for i in 0..threads {
             let inner = pool.inner.clone();
             let thread =
                 std::thread::Builder::new().name(format!("nfs-disk-{i}")).spawn(move || work(&inner))?;
@@ -49,7 +113,7 @@ impl Pool {
 
     /// Queues a job of the server's own: all of these have their turn as if they were one client's.
     pub fn run(&self, job: impl FnOnce() + Send + 'static) {
-        self.run_for(IpAddr::V4(Ipv4Addr::UNSPECIFIED), job);
+        self.run_for(OWN, job);
     }
 
     /// Queues a client's job.
@@ -66,23 +130,29 @@ impl Pool {
 static PANICS: Seldom = Seldom::new();
 
 fn work(inner: &Inner) {
+    let mut queue = inner.queue.lock();
     loop {
-        let mut queue = inner.queue.lock();
-        let job = loop {
-            if let Some(job) = queue.jobs.pop() {
-                break job;
+        let (client, job) = loop {
+            if let Some(taken) = queue.take() {
+                break taken;
             }
-            if queue.closed {
+            if queue.closed && queue.jobs.is_empty() {
                 return;
             }
             inner.wake.wait(&mut queue);
         };
+        // What ended may have made room for more than one.
+        if !queue.jobs.is_empty() {
+            inner.wake.notify_one();
+        }
         drop(queue);
         // A panic must not take the worker with it; the job's waiter sees that it was dropped.
         if std::panic::catch_unwind(std::panic::AssertUnwindSafe(job)).is_err() {
             PANICS
                 .warn(|more| tracing::error!("a compound ended in a panic; its connection is closed{more}"));
         }
+        queue = inner.queue.lock();
+        queue.ran(client);
     }
 }
 
@@ -125,6 +195,63 @@ mod tests {
         let at = |who| order.iter().position(|o| *o == who).expect("it ran");
         assert!(at((polite, 0)) <= 2 && at((polite, 1)) <= 4, "{:?}", &order[..8]);
         assert_eq!(order.len(), 502);
+    }
+
+    /// A client that has more long jobs than there are threads leaves some to others, which begin at once.
+    #[test]
+    fn a_client_never_has_all_threads() {
+        const THREADS: usize = 16;
+        let pool = Pool::new(THREADS).expect("threads");
+        let flood = IpAddr::from([192, 0, 2, 1]);
+        let (began, begun) = std::sync::mpsc::channel();
+        let gate = Arc::new((Mutex::new(false), Condvar::new()));
+        for _ in 0..10 * THREADS {
+            let (began, gate) = (began.clone(), gate.clone());
+            pool.run_for(flood, move || {
+                began.send(flood).expect("the test waits");
+                let mut open = gate.0.lock();
+                while !*open {
+                    gate.1.wait(&mut open);
+                }
+            });
+        }
+        let patience = std::time::Duration::from_secs(30);
+        for _ in 0..THREADS - 2 {
+            assert_eq!(begun.recv_timeout(patience), Ok(flood));
+        }
+        // Nothing of the flood ends, and two others are served one after the other.
+        for n in [2, 3] {
+            let (began, other) = (began.clone(), IpAddr::from([192, 0, 2, n]));
+            pool.run_for(other, move || began.send(other).expect("the test waits"));
+            assert_eq!(begun.recv_timeout(patience), Ok(other), "it waits for the flood");
+        }
+        *gate.0.lock() = true;
+        gate.1.notify_all();
+        drop(pool);
+        assert_eq!(begun.try_iter().filter(|who| *who == flood).count(), 9 * THREADS + 2);
+    }
+
+    /// Shares by themselves: who runs how much while nothing ends, and what becomes free goes to who has less.
+    #[test]
+    fn threads_are_shared_by_the_clients_that_have_work() {
+        let ip = |n| IpAddr::from([192, 0, 2, n]);
+        let mut queue = Queue::new(32);
+        let add =
+            |queue: &mut Queue, n, jobs| (0..jobs).for_each(|_| queue.jobs.push(ip(n), Box::new(|| ())));
+        add(&mut queue, 1, 100);
+        let all = |queue: &mut Queue| std::iter::from_fn(|| queue.take().map(|(c, _)| c)).collect::<Vec<_>>();
+        assert_eq!(all(&mut queue).len(), 28, "a lone client leaves some");
+        add(&mut queue, 2, 100);
+        assert_eq!(all(&mut queue), [ip(2); 4], "they are for who comes");
+        // As the first's end the second gets its half.
+        for _ in 0..14 {
+            queue.ran(ip(1));
+            all(&mut queue);
+        }
+        assert_eq!((queue.running[&ip(1)], queue.running[&ip(2)]), (14, 14));
+        assert_eq!(queue.free, 4, "and some are free for a third");
+        add(&mut queue, 3, 1);
+        assert_eq!(all(&mut queue), [ip(3)]);
     }
 
     #[test]

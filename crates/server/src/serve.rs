@@ -5,6 +5,7 @@
 //! what is known to wait for the disk goes to other threads ([`Pool`]). All waiting for the log is asynchronous. What
 //! answers a call is [`crate::service`]'s, the order of its steps [`crate::path`]'s.
 
+use crate::descriptors;
 use crate::exports::Served;
 use crate::exports::known::{Known, System};
 use crate::exports::rules::{From, Rule, Rules};
@@ -150,6 +151,7 @@ impl Server {
             port_mapper,
             port_mapper_socket,
         } = config;
+        let configured = descriptors::bounded(configured, exports.len());
         let threads = Threads::new(workers).map_err(StartError::Threads)?;
         let (listening, metrics_listener) = {
             let _inside = threads.handle().enter();

@@ -122,7 +122,7 @@ impl Shared {
 
     /// The state. A leaf lock: nothing that takes a lock or a system call may be done under it.
     pub(crate) fn state(&self) -> StateGuard<'_> {
-        StateGuard { state: self.state.lock(), freed: &self.freed }
+        StateGuard { state: self.state.lock(), freed: &self.freed, _closed: Vec::new() }
     }
 
     /// Waits until something has become free that somebody waits for.
@@ -135,6 +135,8 @@ impl Shared {
 pub(crate) struct StateGuard<'a> {
     state: MutexGuard<'a, State<OpenFile>>,
     freed: &'a Notify,
+    /// Closed after the lock is released: fields are dropped in this order.
+    _closed: Vec<OpenFile>,
 }
 
 impl Deref for StateGuard<'_> {
@@ -153,6 +155,7 @@ impl DerefMut for StateGuard<'_> {
 
 impl Drop for StateGuard<'_> {
     fn drop(&mut self) {
+        self._closed = std::mem::take(&mut self.state.files.closed);
         if self.state.files.waiters.any_freed() {
             self.freed.notify_one();
         }

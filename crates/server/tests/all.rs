@@ -6,6 +6,8 @@ mod back_channel;
 mod bad_input;
 mod bad_input_names;
 mod bad_input_programs;
+mod bounded_opens;
+mod bounded_work;
 mod common;
 mod copy_restart;
 mod exactly_once;

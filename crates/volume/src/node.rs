@@ -126,6 +126,8 @@ struct FdSlot {
     own: Option<Arc<NodeFd>>,
     /// The descriptor of the latest open file.
     open: Weak<NodeFd>,
+    /// Those of all open files: one for reading, one for writing, one for both.
+    shared: [Weak<NodeFd>; 3],
 }
 
 /// A descriptor that several may hold, and the counter that it is counted in.
@@ -217,6 +219,24 @@ impl NodeInner {
     /// Gives up the node's own descriptor.
     pub(crate) fn drop_fd(&self) -> Option<Arc<NodeFd>> {
         self.fd.lock().own.take()
+    }
+
+    /// The descriptor that serves whoever has the file open for this: `fd`, which has just been opened so, or the one that is
+    /// open already. Who may open the file was asked by opening it; what is done with it is done under its user's own rights,
+    /// at offsets that are said, so that nobody sees who else uses it.
+    pub(crate) fn share_fd(&self, fd: Arc<NodeFd>, read: bool, write: bool) -> Arc<NodeFd> {
+        let mut slot = self.fd.lock();
+        let [reading, writing, both] = &mut slot.shared;
+        let shared = match (read, write) {
+            (_, false) => reading,
+            (false, true) => writing,
+            (true, true) => both,
+        };
+        if let Some(shared) = shared.upgrade() {
+            return shared;
+        }
+        *shared = Arc::downgrade(&fd);
+        fd
     }
 
     fn set_open(&self, fd: &Arc<NodeFd>) {

@@ -10,6 +10,7 @@ use crate::limits;
 use landfast_nfs::v4::{NfsStat, Stateid};
 use parking_lot::{Condvar, Mutex};
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -85,6 +86,8 @@ impl Progress {
 #[derive(Debug)]
 pub struct Copy {
     client: u64,
+    /// Whose share it counts against.
+    from: IpAddr,
     file: FileKey,
     /// How far it is.
     pub progress: Arc<Progress>,
@@ -101,13 +104,22 @@ pub struct Copies {
 }
 
 impl Copies {
-    /// One more. `None` when there are [`limits::COPIES_KEPT_MAX`].
-    pub fn insert(&mut self, stateid: Stateid, client: u64, file: FileKey) -> Option<Arc<Progress>> {
-        if self.by_id.len() >= limits::COPIES_KEPT_MAX {
+    /// One more, of a client at this address. `None` when there are [`limits::COPIES_KEPT_MAX`], or as many of that address
+    /// under way as all may still be begun.
+    pub fn insert(
+        &mut self,
+        stateid: Stateid,
+        client: u64,
+        from: IpAddr,
+        file: FileKey,
+    ) -> Option<Arc<Progress>> {
+        let running = || self.by_id.values().filter(|c| c.ended.is_none());
+        let (all, own) = (running().count(), running().filter(|c| c.from == from).count());
+        if self.by_id.len() >= limits::COPIES_KEPT_MAX || own >= limits::COPIES_MAX.saturating_sub(all) {
             return None;
         }
         let progress = Arc::new(Progress::default());
-        let copy = Copy { client, file, progress: progress.clone(), ended: None, ended_at: 0 };
+        let copy = Copy { client, from, file, progress: progress.clone(), ended: None, ended_at: 0 };
         self.by_id.insert(stateid.other, copy);
         Some(progress)
     }
@@ -155,6 +167,15 @@ impl Copies {
         });
     }
 
+    /// The clients that have any.
+    #[must_use]
+    pub fn clients(&self) -> Vec<u64> {
+        let mut all: Vec<u64> = self.by_id.values().map(|c| c.client).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
     /// All stop.
     pub fn cancel_all(&mut self) {
         self.by_id.drain().for_each(|(_, c)| c.progress.cancel());
@@ -186,6 +207,10 @@ mod tests {
         Stateid { seqid: 1, other: [n; 12] }
     }
 
+    fn ip(n: u8) -> IpAddr {
+        IpAddr::from([192, 0, 2, n])
+    }
+
     fn file(n: u8) -> FileKey {
         vec![n].into()
     }
@@ -193,7 +218,7 @@ mod tests {
     #[test]
     fn a_copy_is_its_clients_and_its_files() {
         let mut all = Copies::default();
-        let progress = all.insert(id(1), 7, file(1)).expect("room");
+        let progress = all.insert(id(1), 7, ip(1), file(1)).expect("room");
         assert_eq!(progress.step(|| Ok::<_, ()>(5)), Some(Ok(5)));
         assert_eq!(progress.step(|| Err(3)), Some(Err(3)));
         let bad = |r: Result<&Copy, NfsStat>| assert_eq!(r.err(), Some(NfsStat::NFS4ERR_BAD_STATEID));
@@ -212,8 +237,8 @@ mod tests {
     #[test]
     fn cancelled_copies_do_no_further_step() {
         let mut all = Copies::default();
-        let one = all.insert(id(1), 7, file(1)).expect("room");
-        let two = all.insert(id(2), 8, file(1)).expect("room");
+        let one = all.insert(id(1), 7, ip(1), file(1)).expect("room");
+        let two = all.insert(id(2), 8, ip(1), file(1)).expect("room");
         all.remove_client(7);
         assert_eq!(one.step(|| Ok::<_, ()>(1)), None);
         assert_eq!(two.step(|| Ok::<_, ()>(1)), Some(Ok(1)));
@@ -255,10 +280,36 @@ mod tests {
         for n in 0..limits::COPIES_KEPT_MAX as u64 {
             let mut other = [0; 12];
             other[..8].copy_from_slice(&n.to_be_bytes());
-            assert!(all.insert(Stateid { seqid: 1, other }, 1, file(1)).is_some());
+            let stateid = Stateid { seqid: 1, other };
+            assert!(all.insert(stateid, 1, ip(1), file(1)).is_some());
+            all.ended(&stateid, NfsStat::NFS4_OK, 0);
         }
-        assert!(all.insert(id(0xff), 1, file(1)).is_none());
+        assert!(all.insert(id(0xff), 1, ip(1), file(1)).is_none());
         all.cancel_all();
-        assert!(all.insert(id(0xff), 1, file(1)).is_some());
+        assert!(all.insert(id(0xff), 1, ip(1), file(1)).is_some());
+    }
+
+    /// Whoever has many client IDs at one address leaves copies to others.
+    #[test]
+    fn an_address_has_its_share() {
+        let mut all = Copies::default();
+        let mut next = 0;
+        let mut fill = |all: &mut Copies, addr: u8| {
+            let one = |n: u64| {
+                let mut other = [0; 12];
+                other[..8].copy_from_slice(&n.to_be_bytes());
+                Stateid { seqid: 1, other }
+            };
+            (0..)
+                .take_while(|_| {
+                    next += 1;
+                    all.insert(one(next), next, ip(addr), file(1)).is_some()
+                })
+                .count()
+        };
+        assert_eq!(fill(&mut all, 1), limits::COPIES_MAX / 2);
+        assert_eq!(fill(&mut all, 2), limits::COPIES_MAX / 4);
+        assert_eq!(fill(&mut all, 1), 0);
+        assert!(fill(&mut all, 3) > 0);
     }
 }

@@ -8,6 +8,7 @@
 //! - [`nlm`]: the hosts of NFSv3's lock manager, whose locks are in the same tables;
 //! - [`drc`]: replies to calls without a session;
 //! - [`grace`]: who may reclaim after a restart;
+//! - `room`: who gives opens up when they are short;
 //! - [`refusals`]: which limits have refused something;
 //! - [`notes`]: what of it stands in the log, and how it is read back; [`merge`]: from several logs.
 //!
@@ -31,6 +32,7 @@ pub mod opens40;
 pub mod owners;
 pub mod ranges;
 pub mod refusals;
+mod room;
 pub mod sessions;
 pub mod v40;
 
@@ -336,6 +338,12 @@ impl<F> State<F> {
     /// What goes on by time alone: forgets unconfirmed clients, and clients that were silent for very long. Called every
     /// few seconds.
     pub fn tick(&mut self, now: Millis) -> Vec<Stamped> {
+        // Nobody waits for the copies of a client that has been silent for a lease, whatever else it keeps.
+        for client in self.copies.clients() {
+            if self.lapsed(client, now) {
+                self.copies.remove_client(client);
+            }
+        }
         self.copies.tick(now, self.lease_ms);
         let unconfirmed_ms = self.lease_ms * limits::UNCONFIRMED_LEASES;
         let mut out = self.nlm_tick(now);

@@ -11,6 +11,7 @@ use crate::limited::{Limit, Limits};
 use bytes::Bytes;
 use landfast_nfs::v4::{NfsStat, Stateid};
 use std::collections::HashMap;
+use std::net::IpAddr;
 
 /// Identifies a file: its wire filehandle.
 pub type FileKey = Bytes;
@@ -60,6 +61,8 @@ pub(super) struct OfClient {
     pub(super) locks: HashMap<(Bytes, FileKey), u64>,
     /// Locked ranges.
     pub(super) ranges: usize,
+    /// From where it opened a file last, where that is known.
+    from: Option<IpAddr>,
 }
 
 /// Added to the epoch of an instance it is its mark in stateids: a young server has a small epoch, and stateids that clients
@@ -83,6 +86,8 @@ pub struct Files<F> {
     pub waiters: Waiters,
     /// What was refused at a limit, of this and of all other state.
     pub refusals: Refusals,
+    /// What the shell had opened for clients that are gone: it closes that when it has let go of the state.
+    pub closed: Vec<F>,
 }
 
 /// Whose open or lock is in the way.
@@ -154,6 +159,7 @@ impl<F> Files<F> {
             ranges: 0,
             waiters: Waiters::default(),
             refusals: Refusals::default(),
+            closed: Vec::new(),
         }
     }
 
@@ -288,6 +294,64 @@ impl<F> Files<F> {
             Some(o) => Err(InTheWay { client: o.client }),
             None => Ok(()),
         }
+    }
+
+    /// Opens of all clients at an address.
+    fn opens_from(&self, from: IpAddr) -> usize {
+        self.clients.values().filter(|c| c.from == Some(from)).map(|c| c.opens.len()).sum()
+    }
+
+    /// Whether a client at this address may have one more open; one that it has (`known`) may become another at any time. An address
+    /// may have as many as are free: so one alone leaves half, two a quarter, and who comes next finds some.
+    ///
+    /// # Errors
+    /// At which limit it is.
+    pub fn room_for_open(
+        &self,
+        client: u64,
+        known: Option<(&Bytes, &FileKey)>,
+        from: IpAddr,
+    ) -> Result<(), AtLimit> {
+        let of_client = self.clients.get(&client);
+        let is_known = |(owner, file): (&Bytes, &FileKey)| {
+            of_client.is_some_and(|c| c.opens.contains_key(&(owner.clone(), file.clone())))
+        };
+        if known.is_some_and(is_known) {
+            return Ok(());
+        }
+        if self.opens_of(client) >= self.limits[Limit::ClientOpens] {
+            return Err(AtLimit::ClientOpens);
+        }
+        let free = self.limits[Limit::Opens].saturating_sub(self.opens.len());
+        match free {
+            0 => Err(AtLimit::Opens),
+            // Nobody has as much as is free.
+            _ if self.opens.len() < free => Ok(()),
+            _ if self.opens_from(from) >= free => Err(AtLimit::AddressOpens),
+            _ => Ok(()),
+        }
+    }
+
+    /// [`Files::open`] for a client at this address; see [`Files::room_for_open`].
+    ///
+    /// # Errors
+    /// As there.
+    #[allow(clippy::too_many_arguments)] // those of `open`
+    pub fn open_from(
+        &mut self,
+        from: IpAddr,
+        file: &FileKey,
+        client: u64,
+        owner: &Bytes,
+        access: Share,
+        deny: Share,
+        handle: Option<F>,
+    ) -> Result<Stateid, NfsStat> {
+        let opened = self.open(file, client, owner, access, deny, handle)?;
+        if let Some(c) = self.clients.get_mut(&client) {
+            c.from = Some(from);
+        }
+        Ok(opened)
     }
 
     /// Opens, or widens the owner's open of the file. The caller has asked [`Files::check_share`].
@@ -444,7 +508,8 @@ impl<F> Files<F> {
         let (opens, locks): (Vec<u64>, Vec<u64>) =
             (c.opens.values().copied().collect(), c.locks.values().copied().collect());
         for id in opens {
-            self.drop_open(id);
+            let handles = self.drop_open(id);
+            self.closed.extend(handles);
         }
         // Those that began from no open.
         for id in locks {

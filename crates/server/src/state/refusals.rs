@@ -11,6 +11,8 @@ pub enum AtLimit {
     Opens,
     /// Opens of one client.
     ClientOpens,
+    /// Opens of an address.
+    AddressOpens,
     /// Locked ranges, and lock owners, of all clients.
     Locks,
     /// Locked ranges of one client.
@@ -31,9 +33,10 @@ pub enum AtLimit {
     NlmWaiters,
 }
 
-const ALL: [(AtLimit, &str); 11] = [
+const ALL: [(AtLimit, &str); 12] = [
     (AtLimit::Opens, "limits.opens"),
     (AtLimit::ClientOpens, "limits.client_opens"),
+    (AtLimit::AddressOpens, "what one address may have of limits.opens"),
     (AtLimit::Locks, "limits.locks"),
     (AtLimit::ClientLocks, "limits.client_locks"),
     (AtLimit::FileLocks, "locked ranges of one file"),

@@ -860,3 +860,38 @@ fn rfc8881_18_46_3_what_a_restart_leaves_of_a_back_channel() {
     st.restore(notes.into_iter().filter(|n| !matches!(n.note, Note::Back(_))), 0);
     assert_eq!(says(&st), [fault, fault, 0, 0]);
 }
+
+/// An open is wanted and there is no room: clients whose lease is over go, the one that was silent longest first, and no more than
+/// are in the way.
+#[test]
+fn opens_of_lapsed_clients_go_to_whoever_needs_them() {
+    let mut st = S::new(1, LEASE, Bounds::with(None, Limits::default().with(Limit::Opens, 16)));
+    let addr = |n: u8| std::net::IpAddr::from([192, 0, 2, n]);
+    let open = |st: &mut S, now, client, from, n: u8| {
+        let f = FileKey::copy_from_slice(&[n]);
+        let (room, notes) = st.make_room_for_open(now, client, Some((&OWNER, &f)), addr(from));
+        let room = room.map(|()| st.files.open_from(addr(from), &f, client, &OWNER, BOTH, 0, Some(n.into())));
+        (room.map(|opened| opened.is_ok()), notes)
+    };
+    let (a, b, c) = (client(&mut st, b"a"), client(&mut st, b"b"), client(&mut st, b"c"));
+    for n in 0..8 {
+        assert_eq!(open(&mut st, 0, a, 1, n).0, Ok(true));
+    }
+    assert_eq!(open(&mut st, 0, a, 1, 100).0, Err(NfsStat::NFS4ERR_DELAY), "it has as many as are free");
+    assert_eq!(open(&mut st, 0, a, 1, 3).0, Ok(true), "what it has it has");
+    for n in 10..14 {
+        assert_eq!(open(&mut st, 0, b, 2, n).0, Ok(true));
+    }
+    // All leases go on: nobody gives anything up.
+    assert_eq!(open(&mut st, LEASE, b, 2, 15).0, Err(NfsStat::NFS4ERR_DELAY));
+    st.clients.renew(b, LEASE + 1);
+    st.clients.renew(c, LEASE + 1);
+    let (opened, notes) = open(&mut st, LEASE + 1, b, 2, 15);
+    assert_eq!(opened, Ok(true));
+    assert!(notes.iter().any(|n| n.note == Note::ClientGone(a)), "the log knows that it is gone");
+    assert_eq!(st.files.len(), 5);
+    // The shell closes what it had opened when it has let go of the state.
+    let mut closed = std::mem::take(&mut st.files.closed);
+    closed.sort_unstable();
+    assert_eq!(closed, (0..8).collect::<Vec<_>>());
+}

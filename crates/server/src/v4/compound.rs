@@ -7,6 +7,7 @@ use super::context::{Ctx, Fail, Fh};
 use super::matrix::{self, Does, Place};
 use super::session::Sequenced;
 use super::v40;
+use super::work::Allowance;
 use crate::exports::{Caller, Txs};
 use crate::limits;
 use crate::path::{LateReply, Later, Outcome, Pending};
@@ -19,12 +20,16 @@ use bytes::{BufMut, Bytes, BytesMut};
 use landfast_nfs::v4::args::OpenClaim;
 use landfast_nfs::v4::res::SequenceRes;
 use landfast_nfs::v4::{ArgOp, CompoundArgs, NfsStat, OpNum, ResBody, ResOp, StableHow, Stateid};
+use landfast_rpc::ConnInfo;
 use landfast_xdr::{Encode, padding};
 use std::cell::RefCell;
+use std::sync::Arc;
 
 /// A decoded request and who sent it.
 pub(crate) struct Request {
     pub(crate) conn: ConnId,
+    /// The connection that its reply goes to.
+    pub(crate) line: Arc<ConnInfo>,
     pub(crate) principal: Principal,
     pub(crate) caller: Caller,
     pub(crate) args: CompoundArgs,
@@ -179,6 +184,7 @@ pub(crate) fn run(sh: &Shared, req: &Request) -> Outcome {
         txs: Txs::default(),
         noted: false,
         offloads: Vec::new(),
+        work: Allowance::new(&req.line),
         waits: None,
         room: limits::RESPONSE_BYTES_MAX as usize,
         last: true,

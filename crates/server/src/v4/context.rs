@@ -3,6 +3,7 @@
 //! Each operation on an object asks for it as an [`Obj`], which has passed the export's access check, and each that
 //! changes something asks [`Ctx::modify`] for the transaction, which refuses on a read-only export.
 
+use super::work::Allowance;
 use crate::acl;
 use crate::attr::Subject;
 use crate::errors::status;
@@ -133,6 +134,8 @@ pub(crate) struct Ctx<'a> {
     pub(crate) txs: Txs,
     /// Notes were written: the reply waits for the log.
     pub(crate) noted: bool,
+    /// What it may still have the disk do.
+    pub(crate) work: Allowance<'a>,
     /// Copies to be begun once the reply is known.
     pub(crate) offloads: Vec<Offload>,
     /// What failed may go well when others have been answered, within this time.

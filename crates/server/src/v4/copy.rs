@@ -10,6 +10,7 @@ use landfast_nfs::v4::data::{
     CloneArgs, CopyArgs, CopyRequirements, CopyRes, OffloadStatusRes, WriteResponse,
 };
 use landfast_nfs::v4::{NfsStat, ResBody, StableHow, Stateid};
+use landfast_rpc::share_of;
 use landfast_volume::{Keep, Kind, OpenFile, OpenMode};
 
 /// A file and what it is open as.
@@ -51,6 +52,7 @@ impl Ctx<'_> {
         if key(&source.node) == key(&dest.node) && overlap(a.src_offset, a.dst_offset, count) {
             return Err(NfsStat::NFS4ERR_INVAL.into());
         }
+        self.work.whole(count)?;
         // All to the end of the source stays that: the kernel allows an odd length only there.
         dest.volume().clone_range(
             self.modify(&dest)?,
@@ -82,13 +84,16 @@ impl Ctx<'_> {
         {
             return Ok(body);
         }
-        // Shorter than asked for: the client goes on from there, and no thread is held for minutes.
-        let count = count.min(limits::COPY_SYNC_BYTES_MAX);
         let copied = if count == 0 {
             0
         } else {
-            let volume = dest.volume().clone();
-            volume.copy_range(self.modify(&dest)?, &from, a.src_offset, &to, a.dst_offset, count)?
+            // Shorter than asked for: the client goes on from there, and no thread is held for minutes, least of all for
+            // nobody.
+            let count = self.work.part(count)?;
+            let (volume, line) = (dest.volume().clone(), self.work.line());
+            let tx = self.modify(&dest)?;
+            let wanted = || !line.is_closed();
+            volume.copy_range_while(tx, (&from, a.src_offset), (&to, a.dst_offset), count, wanted)?
         };
         Ok(copied_body(None, copied, dest.volume().write_verifier(), true))
     }
@@ -111,13 +116,15 @@ impl Ctx<'_> {
                 return None;
             }
             let stateid = st.files.copy_stateid();
-            let progress = st.copies.insert(stateid, session.client, key(&dest.node))?;
+            let from = share_of(self.caller.addr);
+            let progress = st.copies.insert(stateid, session.client, from, key(&dest.node))?;
             (stateid, progress)
         };
         let verifier = dest.volume().write_verifier();
         self.offloads.push(Offload {
             stateid,
             client: session.client,
+            addr: self.caller.addr,
             session: session.id,
             minor: self.minor,
             fh,

@@ -200,9 +200,19 @@ pub fn may_modify(op: &ArgOp, minor: u32) -> bool {
     }
 }
 
-/// Whether an operation waits for the disk also where not each one does.
+/// Whether a COMPOUND of these waits for the disk also where not each one does. Many small copies are a large one.
 #[must_use]
-pub fn may_flush(op: &ArgOp) -> bool {
+pub fn waits_for_the_disk(ops: &[ArgOp]) -> bool {
+    let mut copied = 0u64;
+    ops.iter().any(|op| {
+        if let ArgOp::Copy(a) = op {
+            copied = copied.saturating_add(a.count);
+        }
+        copied > limits::LOGGED_WRITE_MAX as u64 || may_flush(op)
+    })
+}
+
+fn may_flush(op: &ArgOp) -> bool {
     match op {
         ArgOp::Commit(_) | ArgOp::Allocate(_) | ArgOp::Clone(_) | ArgOp::OffloadCancel(_) => true,
         ArgOp::Copy(a) => a.count == 0 || a.count > limits::LOGGED_WRITE_MAX as u64,
@@ -214,6 +224,30 @@ pub fn may_flush(op: &ArgOp) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use landfast_nfs::v4::Stateid;
+    use landfast_nfs::v4::data::CopyArgs;
+
+    #[test]
+    fn many_small_copies_wait_for_the_disk_as_a_large_one_does() {
+        let copy = |count| {
+            ArgOp::Copy(CopyArgs {
+                src_stateid: Stateid::ANONYMOUS,
+                dst_stateid: Stateid::ANONYMOUS,
+                src_offset: 0,
+                dst_offset: 0,
+                count,
+                consecutive: true,
+                synchronous: true,
+                source_server: Vec::new(),
+            })
+        };
+        let max = limits::LOGGED_WRITE_MAX as u64;
+        assert!(!waits_for_the_disk(&[copy(max)]));
+        assert!(waits_for_the_disk(&[copy(max + 1)]) && waits_for_the_disk(&[copy(0)]));
+        assert!(!waits_for_the_disk(&[copy(max / 2), copy(max / 2)]));
+        assert!(waits_for_the_disk(&[copy(max / 2), copy(max / 2), copy(1)]));
+        assert!(waits_for_the_disk(&[copy(u64::MAX), copy(u64::MAX)]));
+    }
 
     #[test]
     fn the_table_is_dense_and_each_number_finds_its_own_row() {

@@ -5,6 +5,7 @@
 //! - `serve`: from a received COMPOUND to its path through the server;
 //! - [`context`]: what operations of one compound share;
 //! - `v40`: what is different in NFSv4.0;
+//! - `work`: how much one compound may have the disk do;
 //! - `session`, `handles`, `names`, `attributes`, `readdir`, `open`, `io`, `lock`, `xattr`, `sparse`, `copy`: the operations.
 
 mod attributes;
@@ -22,4 +23,5 @@ mod serve;
 mod session;
 mod sparse;
 mod v40;
+mod work;
 mod xattr;

@@ -9,7 +9,7 @@ use super::names::cinfo;
 use crate::attr::{self, Purpose};
 use crate::errors::{check_name, status, status_of_acls};
 use crate::limits;
-use crate::state::opens::{InTheWay, READ, Share, WRITE};
+use crate::state::opens::{FileKey, InTheWay, READ, Share, WRITE};
 use bytes::Bytes;
 use landfast_nfs::v4::args::{
     CloseArgs, CreateHow as WireHow, OpenArgs, OpenClaim, OpenDowngradeArgs, OpenHow,
@@ -20,6 +20,7 @@ use landfast_nfs::v4::flags::{
 };
 use landfast_nfs::v4::res::{OpenDelegation, OpenRes, WhyNone};
 use landfast_nfs::v4::{Bitmap, ChangeInfo, NfsStat, ResBody, Stateid};
+use landfast_rpc::share_of;
 use landfast_volume::{CreateHow, Error, Kind, OpenFile, OpenMode, SetAcls, SetAttrs};
 
 /// WND4_NOT_WANTED and WND4_RESOURCE (RFC 8881 section 18.16.2).
@@ -227,6 +228,10 @@ impl Ctx<'_> {
         exclusive: bool,
         wish: &Wish,
     ) -> Result<Found, Fail> {
+        // Who is told to come again later must not find what it was to make. What is there already may be open.
+        if !exclusive {
+            self.room_to_open(wish.client, None)?;
+        }
         let made = dir
             .volume()
             .create_with_acls(self.modify(dir)?, dir.cred(), &dir.node, name, how, wish.mode, acls)
@@ -276,14 +281,24 @@ impl Ctx<'_> {
 
     /// Enters the open into the state.
     fn enter(&mut self, obj: &Obj, wish: &Wish, file: OpenFile) -> Result<Stateid, NfsStat> {
+        let file_key = key(&obj.node);
+        self.room_to_open(wish.client, Some((&wish.owner, &file_key)))?;
         self.share(obj, wish)?;
         let mut st = self.sh.state();
         if st.clients.get(wish.client).is_none() {
             return Err(NfsStat::NFS4ERR_STALE_CLIENTID);
         }
-        let file_key = key(&obj.node);
         st.files.check_share(&file_key, wish.access, wish.deny).map_err(|_| NfsStat::NFS4ERR_SHARE_DENIED)?;
-        st.files.open(&file_key, wish.client, &wish.owner, wish.access, wish.deny, Some(file))
+        let from = share_of(self.caller.addr);
+        st.files.open_from(from, &file_key, wish.client, &wish.owner, wish.access, wish.deny, Some(file))
+    }
+
+    /// Whether the client may have one more open, or this one, if it is known which.
+    fn room_to_open(&mut self, client: u64, known: Option<(&Bytes, &FileKey)>) -> Result<(), NfsStat> {
+        let from = share_of(self.caller.addr);
+        let (room, gone) = self.sh.state().make_room_for_open(self.now, client, known, from);
+        self.note(gone);
+        room
     }
 
     /// OPEN_DOWNGRADE.

@@ -25,7 +25,7 @@ impl Nfs {
         };
         let modifies = args.ops.iter().any(|op| matrix::may_modify(op, args.minor_version));
         let exports = if modifies { touched(&self.sh.exports(), &args) } else { Vec::new() };
-        let slow = exports.iter().any(|e| e.synced()) || args.ops.iter().any(matrix::may_flush);
+        let slow = exports.iter().any(|e| e.synced()) || matrix::waits_for_the_disk(&args.ops);
         if args.ops.iter().any(|op| matches!(op, ArgOp::CreateSession(_) | ArgOp::BindConnToSession(_))) {
             self.sh.lines.add(conn);
         }
@@ -36,10 +36,11 @@ impl Nfs {
             kept: args.minor_version == 0 && v40::is_kept(&args.ops),
             reply_max: replies::compound(&args.ops),
         };
-        let (conn_id, bytes) = (conn.id(), call.message_bytes);
+        let (conn_id, line, bytes) = (conn.id(), conn.clone(), call.message_bytes);
         let fingerprint = fingerprint(principal, &args, &body);
         self.answer(conn, call, body, plan, move |caller, key| Request {
             conn: conn_id,
+            line,
             principal,
             caller,
             bytes,

@@ -38,6 +38,7 @@ impl Ctx<'_> {
     /// ALLOCATE.
     pub(super) fn allocate(&mut self, a: &RangeArgs) -> Done {
         let (obj, file) = self.plain_file_for(&a.stateid, WRITE)?;
+        self.work.whole(a.length)?;
         obj.volume().allocate(self.modify(&obj)?, &file, a.offset, a.length)?;
         Ok(ResBody::Empty)
     }
@@ -45,6 +46,8 @@ impl Ctx<'_> {
     /// DEALLOCATE.
     pub(super) fn deallocate(&mut self, a: &RangeArgs) -> Done {
         let (obj, file) = self.plain_file_for(&a.stateid, WRITE)?;
+        let size = obj.volume().getattr(&obj.node)?.size;
+        self.work.whole(size.saturating_sub(a.offset).min(a.length))?;
         obj.volume().deallocate(self.modify(&obj)?, &file, a.offset, a.length)?;
         Ok(ResBody::Empty)
     }

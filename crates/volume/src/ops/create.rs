@@ -100,6 +100,8 @@ impl Volume {
         node.0.changed_ns.store(Volume::now_ns(), std::sync::atomic::Ordering::Relaxed);
         // Nobody else knows of it yet.
         self.attrs(&node, &mut node.0.state.lock(), &look);
+        // Open for both, whatever was asked for.
+        let fd = node.0.share_fd(fd, true, true);
         let file = OpenFile::new(self, node.clone(), fd.clone(), mode.read, mode.write, cred);
         record(tx, &[dir, &node], || {
             let mut facts = born_facts(dir, name, &node, &look, b"", dir_mtime);
@@ -173,6 +175,7 @@ impl Volume {
                 // An empty record, so that the reply is kept as that of the first one.
                 self.assume_root()?;
                 let fd = NodeFd::uncounted(open_with(&fd, call.mode)?);
+                let fd = node.0.share_fd(fd, call.mode.read, call.mode.write);
                 record(tx, &[], Vec::new)?;
                 let set = AttrsSet {
                     mode: attrs.mode.is_some(),
@@ -214,7 +217,8 @@ impl Volume {
             Err(Error::ReadOnly) => return Err(self.check().err().unwrap_or(Error::ReadOnly)),
             opened => opened?,
         };
-        Ok(OpenFile::new(self, node.clone(), NodeFd::uncounted(opened), mode.read, mode.write, cred))
+        let fd = node.0.share_fd(NodeFd::uncounted(opened), mode.read, mode.write);
+        Ok(OpenFile::new(self, node.clone(), fd, mode.read, mode.write, cred))
     }
 
     /// Whether an open that the mode forbids is to be let through: to run a program its client must read it, and see

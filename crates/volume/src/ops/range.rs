@@ -122,6 +122,19 @@ impl Volume {
         dest_offset: u64,
         len: u64,
     ) -> Result<u64, Error> {
+        self.copy_range_while(tx, (source, offset), (dest, dest_offset), len, || true)
+    }
+
+    /// The same of a file and an offset in it, as long as it is `wanted`, which is asked after each [`COPY_PIECE_BYTES`]: what
+    /// was copied until then is made stable.
+    pub fn copy_range_while(
+        &self,
+        tx: &mut Tx,
+        (source, offset): (&OpenFile, u64),
+        (dest, dest_offset): (&OpenFile, u64),
+        len: u64,
+        wanted: impl Fn() -> bool,
+    ) -> Result<u64, Error> {
         tx.rests_on(&dest.0.node);
         if len <= LOGGED_DATA_MAX && self.0.durability == Durability::Log {
             check_copy(source, offset, dest, dest_offset, len)?;
@@ -136,7 +149,7 @@ impl Volume {
         tx.split();
         tx.changes(&[&dest.0.node]);
         let mut copied = 0;
-        while copied < len {
+        while copied < len && (copied == 0 || wanted()) {
             match self.copy_piece(source, offset + copied, dest, dest_offset + copied, len - copied) {
                 Ok(0) => break,
                 Ok(n) => copied += n,

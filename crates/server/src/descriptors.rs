@@ -1,0 +1,67 @@
+//! How many opens the process's limit of descriptors has room for (`RLIMIT_NOFILE`, which the volumes have raised as far as it
+//! may be when they were opened).
+
+use crate::limited::{Limit, Limits, SPECS};
+use landfast_volume::limits as volume;
+use rustix::process::{Resource, getrlimit};
+
+/// Descriptors for logs, listeners, the runtime, directories that are being read, and what programs open beside the work.
+const BESIDE: u64 = 256;
+/// Descriptors that an open may hold: one for reading and one for writing. Opens of one file share theirs.
+const OF_AN_OPEN: u64 = 2;
+/// Opens have at least one of so many descriptors, whatever else there is.
+const OPENS_DIVISOR: u64 = 8;
+
+/// The limits with as many opens as so many descriptors have room for, next to so many volumes and the connections; and whether the
+/// volumes and the connections leave room for any.
+fn within(limits: Limits, descriptors: u64, volumes: usize) -> (Limits, bool) {
+    let nodes = (descriptors / volume::NODE_FDS_DIVISOR).min(volume::NODE_FDS_MAX as u64);
+    let witnesses = (descriptors / volume::WITNESS_FDS_DIVISOR).min(volume::WITNESSES_MAX as u64);
+    let of_a_volume = nodes + witnesses + volume::BRIEF_OPENS_MAX as u64;
+    let others = (volumes as u64).saturating_mul(of_a_volume) + limits[Limit::Connections] as u64 + BESIDE;
+    let (least, rest) = (descriptors / OPENS_DIVISOR, descriptors.saturating_sub(others));
+    let room = usize::try_from(rest.max(least) / OF_AN_OPEN).unwrap_or(usize::MAX);
+    let least_of_opens = SPECS[Limit::Opens as usize].min;
+    (limits.with(Limit::Opens, limits[Limit::Opens].min(room.max(least_of_opens))), rest >= least)
+}
+
+/// The limits that this process can keep.
+pub(crate) fn bounded(limits: Limits, volumes: usize) -> Limits {
+    let Some(descriptors) = getrlimit(Resource::Nofile).current else { return limits };
+    let (bounded, roomy) = within(limits, descriptors, volumes);
+    if !roomy {
+        tracing::warn!(
+            "{descriptors} descriptors (RLIMIT_NOFILE) are few for {volumes} exports and {} connections: raise the limit \
+             (LimitNOFILE= of the service), or lower limits.connections",
+            limits[Limit::Connections]
+        );
+    }
+    if bounded != limits {
+        let (asked, given) = (limits[Limit::Opens], bounded[Limit::Opens]);
+        tracing::info!("{descriptors} descriptors (RLIMIT_NOFILE) have room for {given} opens, not {asked}");
+    }
+    bounded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn opens_follow_the_limit_of_descriptors() {
+        let opens = |descriptors, volumes| {
+            let (limits, roomy) = within(Limits::default(), descriptors, volumes);
+            (limits[Limit::Opens], roomy)
+        };
+        let all = Limits::default()[Limit::Opens];
+        assert_eq!(opens(1 << 20, 1), (all, true));
+        let (some, roomy) = opens(1 << 19, 4);
+        assert!(roomy && some < all && some > all / 2, "{some}");
+        // With all of them in use the rest has its own.
+        assert!(some * 2 + 4 * (16_384 + 4096 + 1024) + 1024 < 1 << 19);
+        assert_eq!(opens(1024, 1), (64, false));
+        assert_eq!(opens(64, 1), (16, false));
+        let few = Limits::default().with(Limit::Opens, 20);
+        assert_eq!(within(few, 1 << 20, 1).0, few);
+    }
+}

@@ -1,0 +1,47 @@
+//! How much a COMPOUND may have the disk do: copying, cloning, reserving and giving back space take a few bytes to ask for,
+//! whatever they are about. So each COMPOUND has [`limits::COMPOUND_WORK_BYTES`] of it, and nothing of the kind is begun for a
+//! client that is gone: who wants more asks again, and has its turn again ([`crate::pool`]).
+
+use crate::limits;
+use landfast_nfs::v4::NfsStat;
+use landfast_rpc::ConnInfo;
+
+/// What is left to one COMPOUND.
+pub(crate) struct Allowance<'a> {
+    line: &'a ConnInfo,
+    left: u64,
+}
+
+impl<'a> Allowance<'a> {
+    /// All of it, for a COMPOUND that came on this connection.
+    pub(crate) fn new(line: &'a ConnInfo) -> Allowance<'a> {
+        Allowance { line, left: limits::COMPOUND_WORK_BYTES }
+    }
+
+    /// The connection of whoever waits for it: closed when nobody does.
+    pub(crate) fn line(&self) -> &'a ConnInfo {
+        self.line
+    }
+
+    /// Takes what there is of `wanted` bytes, for work that may be done in part; at least one byte where any is wanted.
+    ///
+    /// # Errors
+    /// `DELAY`: nothing is left, or nobody waits for it any more.
+    pub(crate) fn part(&mut self, wanted: u64) -> Result<u64, NfsStat> {
+        let part = wanted.min(self.left);
+        self.whole(part)?;
+        Ok(part)
+    }
+
+    /// Takes `bytes`, for work that is done as a whole or not at all: the first is done whatever its size.
+    ///
+    /// # Errors
+    /// As [`Allowance::part`].
+    pub(crate) fn whole(&mut self, bytes: u64) -> Result<(), NfsStat> {
+        if self.left == 0 || self.line.is_closed() {
+            return Err(NfsStat::NFS4ERR_DELAY);
+        }
+        self.left = self.left.saturating_sub(bytes.max(limits::COMPOUND_WORK_MIN));
+        Ok(())
+    }
+}
