@@ -5,18 +5,19 @@
 //! |---|---|---|
 //! | stage: open -> draining -> closed, never back | reader (end of input, garbage), writer (socket error), owner (`drain`, `close`) | everybody |
 //! | calls under way (`Calls`) | [`ConnInfo::call`] adds; reply, timeout, drop and close remove | reader |
-//! | permits | reader takes them per call; released when the reply has been written | reader waits for them |
+//! | permits | reader takes them per call, bytes before calls; released when the reply has been written | reader waits for them |
+//! | standing of the other end's address ([`Standing`]) | reader asks the service, again after each change | reader, service, whoever needs places |
 //! | a place among the calls that run ([`Turn`]) | reader takes it last, so its client's queue is bounded by the above; the service gives it back | reader waits for it |
 //! | room for a large reply ([`Room`]) | the service takes it before it makes the reply; released when the reply has been written | the service waits for it |
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -36,7 +37,9 @@ use crate::message::{
     AcceptStat, AuthStat, Incoming, OpaqueAuth, Outcome, RawCall, RejectStat, encode_accepted, encode_denied,
     parse,
 };
+use crate::places::Standing;
 use crate::record::Assembler;
+use crate::shares::{Pool, Taken};
 use crate::turns::{Turn, Turns, if_it_waits};
 use crate::writer::{self, Outgoing, Permits};
 
@@ -101,6 +104,22 @@ pub trait Service: Send + Sync + 'static {
         call: CallHeader,
         body: Bytes,
     ) -> impl Future<Output = Response> + Send;
+
+    /// What is known of an address, answered at once. An outsider's records are small, and its connections are the first
+    /// to go; what its calls get is the service's own business.
+    fn standing(&self, _addr: IpAddr) -> Standing {
+        Standing::Named
+    }
+
+    /// Grows whenever [`Service::standing`] may answer otherwise than before.
+    fn standings(&self) -> u64 {
+        0
+    }
+
+    /// The clients ([`share_of`] their addresses) that hold state. Asked for only where connections are short.
+    fn holders(&self) -> HashSet<IpAddr> {
+        HashSet::new()
+    }
 
     /// The connection delivers no further call. Calls that it delivered before may still be running.
     /// Called exactly once for each connection.
@@ -219,10 +238,65 @@ pub struct ConnInfo {
     aborted: AtomicBool,
     /// What came is not a record.
     garbled: AtomicBool,
-    /// For large replies: the connection's own, then those that it shares.
-    replies: Vec<Budget>,
-    /// The connection's own for calls, and for their bytes.
-    own: [Budget; 2],
+    /// For calls, for their bytes, and for large replies: the connection's own.
+    own: [Budget; 3],
+    /// What it shares with others of large replies, and under which name.
+    replies: Option<(Pool, IpAddr)>,
+    /// What its other end is.
+    standing: Asked,
+    /// When its last whole record came: milliseconds of [`now_ms`].
+    active: AtomicU64,
+}
+
+/// The answer of [`Service::standing`] for this address, asked for again when it may have changed.
+struct Asked {
+    addr: IpAddr,
+    /// [`Standing`] as a number.
+    standing: AtomicU8,
+    /// Of which generation that is, plus one; 0: of none, ask again.
+    generation: AtomicU64,
+}
+
+impl Asked {
+    fn new<S: Service>(service: &S, addr: IpAddr) -> Asked {
+        let asked =
+            Asked { addr, standing: AtomicU8::new(Standing::Unknown as u8), generation: AtomicU64::new(0) };
+        asked.again(service);
+        asked
+    }
+
+    fn get(&self) -> Standing {
+        match self.standing.load(Ordering::Relaxed) {
+            0 => Standing::Outsider,
+            1 => Standing::Unknown,
+            _ => Standing::Named,
+        }
+    }
+
+    /// While an address that was served has to be looked up again it is served on.
+    fn again<S: Service>(&self, service: &S) {
+        let generation = service.standings().wrapping_add(1);
+        if self.generation.load(Ordering::Relaxed) == generation {
+            return;
+        }
+        match service.standing(self.addr) {
+            Standing::Unknown => {
+                if self.get() == Standing::Outsider {
+                    self.standing.store(Standing::Unknown as u8, Ordering::Relaxed);
+                }
+            }
+            known => {
+                self.standing.store(known as u8, Ordering::Relaxed);
+                self.generation.store(generation, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// Milliseconds since this was first asked.
+pub(crate) fn now_ms() -> u64 {
+    static BEGIN: OnceLock<Instant> = OnceLock::new();
+    BEGIN.get_or_init(Instant::now).elapsed().as_millis() as u64
 }
 
 impl std::fmt::Debug for ConnInfo {
@@ -251,8 +325,23 @@ impl ConnInfo {
 
     /// Calls that it holds, their bytes, and the bytes of large replies.
     pub(crate) fn holds(&self) -> [usize; 3] {
-        let [calls, bytes] = &self.own;
-        [calls.used(), bytes.used(), self.replies.first().map_or(0, Budget::used)]
+        self.own.each_ref().map(Budget::used)
+    }
+
+    /// What is known of the other end's address. Answers of the service are as old as the last message that came.
+    pub fn standing(&self) -> Standing {
+        self.standing.get()
+    }
+
+    /// The same, asked for again if it may have changed.
+    pub(crate) fn standing_now<S: Service>(&self, service: &S) -> Standing {
+        self.standing.again(service);
+        self.standing.get()
+    }
+
+    /// When its last whole record came, by [`now_ms`].
+    pub(crate) fn active_ms(&self) -> u64 {
+        self.active.load(Ordering::Relaxed)
     }
 
     /// Address of the other end.
@@ -287,14 +376,16 @@ impl ConnInfo {
     }
 
     /// Waits for room for a reply of up to `len` bytes; a small one needs none, since the number of calls bounds them. So a
-    /// peer that asks for much and takes nothing stops itself.
+    /// peer that asks for much and takes nothing stops itself, and no other client.
     pub async fn room(&self, len: usize) -> Option<Room> {
         if len <= limits::SMALL_REPLY {
             return None;
         }
         let mut held = Permits::default();
-        for budget in &self.replies {
-            budget.take(len, &mut held).await;
+        let [_, _, own] = &self.own;
+        own.take(len, &mut held).await;
+        if let Some((pool, client)) = &self.replies {
+            held.shares.push(pool.take(*client, len).await);
         }
         Some(Room { _held: held })
     }
@@ -522,12 +613,12 @@ impl Budget {
     }
 }
 
-/// What a connection shares with others: first those of its client, then all.
+/// What a connection shares with others.
 #[derive(Debug, Clone)]
 pub(crate) struct Shares {
-    pub(crate) calls: [Budget; 2],
-    pub(crate) bytes: [Budget; 2],
-    pub(crate) replies: [Budget; 2],
+    pub(crate) calls: Pool,
+    pub(crate) bytes: Pool,
+    pub(crate) replies: Pool,
     /// Whose turn it is, and under which name.
     pub(crate) turns: Turns,
     pub(crate) client: IpAddr,
@@ -551,7 +642,9 @@ pub(crate) fn start<S: Service>(
     let next_xid = (seed ^ id.wrapping_mul(0x9e37_79b9_7f4a_7c15)) as u32;
     let (calls, bytes) = (Budget::new(config.calls_in_flight_max), Budget::new(config.bytes_in_flight_max));
     let conn = Arc::new(ConnInfo {
-        own: [calls.clone(), bytes.clone()],
+        own: [calls.clone(), bytes.clone(), Budget::new(config.reply_bytes_max)],
+        standing: Asked::new(&*service, peer.ip().to_canonical()),
+        active: AtomicU64::new(now_ms()),
         id,
         peer,
         local,
@@ -560,9 +653,7 @@ pub(crate) fn start<S: Service>(
         stage: watch::Sender::new(Stage::Open),
         garbled: AtomicBool::new(false),
         aborted: AtomicBool::new(false),
-        replies: std::iter::once(Budget::new(config.reply_bytes_max))
-            .chain(shared.iter().flat_map(|s| s.replies.clone()))
-            .collect(),
+        replies: shared.as_ref().map(|s| (s.replies.clone(), s.client)),
     });
     let (read, write) = stream.into_split();
     let reader = Reader {
@@ -687,6 +778,59 @@ impl Begun {
     }
 }
 
+/// How a record that has begun goes on: so much since then.
+#[derive(Default)]
+struct Progress(Option<(Instant, usize)>);
+
+impl Progress {
+    /// When it has gone on too little.
+    fn until(&mut self, stall_max: Duration) -> Instant {
+        self.0.get_or_insert_with(|| (Instant::now(), 0)).0 + stall_max
+    }
+
+    fn came(&mut self, bytes: usize) {
+        let Some((_, sum)) = &mut self.0 else { return };
+        *sum += bytes;
+        if *sum >= limits::RECORD_PROGRESS_MIN {
+            self.0 = None;
+        }
+    }
+
+    /// So long this end did not read.
+    fn waited(&mut self, time: Duration) {
+        if let Some((since, _)) = &mut self.0 {
+            *since += time;
+        }
+    }
+}
+
+/// Waits for the first bytes of a record: with a buffer at hand for a moment, then without, so that connections that only
+/// stand there take no memory. `None`: nothing came for too long.
+async fn first_bytes(
+    socket: &mut OwnedReadHalf,
+    buf: &mut BytesMut,
+    chunk: usize,
+    idle_max: Option<Duration>,
+) -> Option<io::Result<usize>> {
+    let begun = Instant::now();
+    loop {
+        if buf.capacity() < chunk / 8 {
+            buf.reserve(chunk);
+        }
+        if let Ok(read) = timeout(limits::BUFFER_IDLE, socket.read_buf(buf)).await {
+            return Some(read);
+        }
+        *buf = BytesMut::new();
+        let ready = match idle_max {
+            None => socket.readable().await,
+            Some(idle) => timeout_at(begun + idle, socket.readable()).await.ok()?,
+        };
+        if let Err(e) = ready {
+            return Some(Err(e));
+        }
+    }
+}
+
 struct Reader<S> {
     pace: Pace,
     begun: Begun,
@@ -700,8 +844,8 @@ struct Reader<S> {
 impl<S: Service> Reader<S> {
     /// Reads and dispatches until the input ends. Never `None`.
     ///
-    /// A record longer than what a buffer holds anyway is counted before it is received, so a peer that sends half of
-    /// it and stops takes from its own share, until it has been silent for too long.
+    /// A large record is counted as it arrives, so a peer that announces much and sends little holds little, and one that
+    /// sends half of a record and stops takes from its own share, until it has been silent for too long.
     async fn read(&self, socket: OwnedReadHalf, config: &ConnConfig) -> Option<ReadEnd> {
         let end = self.read_all(socket, config).await;
         self.begun.go_on();
@@ -710,16 +854,19 @@ impl<S: Service> Reader<S> {
 
     async fn read_all(&self, mut socket: OwnedReadHalf, config: &ConnConfig) -> Option<ReadEnd> {
         let mut records = Assembler::new(config.record_max);
-        let mut buf = BytesMut::with_capacity(limits::READ_CHUNK);
-        let mut begun: Option<Instant> = None;
-        let mut counted: (usize, Permits) = Default::default();
+        let mut buf = BytesMut::new();
+        let mut progress = Progress::default();
+        let mut counted: Option<Taken> = None;
         let mut in_a_row = 0;
         loop {
             loop {
+                let outsider = self.conn.standing_now(&*self.service) == Standing::Outsider;
+                records.limit(if outsider { limits::OUTSIDER_RECORD_MAX } else { config.record_max });
                 match records.next(&mut buf) {
                     Ok(Some(record)) => {
-                        begun = None;
-                        let message = self.message(record, std::mem::take(&mut counted));
+                        progress = Progress::default();
+                        self.conn.active.store(now_ms(), Ordering::Relaxed);
+                        let message = self.message(record, counted.take());
                         if let Err(why) = if_it_waits(message, || self.begun.go_on()).await {
                             return Some(ReadEnd::Broken(why));
                         }
@@ -739,34 +886,44 @@ impl<S: Service> Reader<S> {
                 }
             }
             self.begun.go_on();
-            let announced = records.announced();
-            if announced > limits::READ_CHUNK && announced > counted.0 {
-                // Let go of first: who waits for more while holding some could wait for ever.
-                counted = Default::default();
-                self.take_bytes(announced, &mut counted.1).await;
-                counted.0 = announced;
+            let within = records.within() || !buf.is_empty();
+            let arrived = records.joined() + buf.len();
+            if let Some(shared) = &self.shared
+                && records.within()
+                && arrived > limits::READ_CHUNK
+            {
+                let taken = counted.get_or_insert_with(|| shared.bytes.nothing(shared.client));
+                if arrived > taken.amount() {
+                    // While it waits for room nothing is asked of the peer.
+                    let asked = Instant::now();
+                    if timeout(config.record_stall_max, taken.grow(arrived)).await.is_err() {
+                        return Some(ReadEnd::Broken("there was no room for its record".into()));
+                    }
+                    progress.waited(asked.elapsed());
+                }
             }
+            let standing = self.conn.standing();
+            let outsider = standing == Standing::Outsider;
             // Room grows with what has arrived, not with what was announced.
-            let room = records.missing(buf.len()).min(limits::READ_CHUNK.max(4 * buf.len()));
-            if buf.capacity() - buf.len() < room.max(limits::READ_CHUNK / 8) {
-                buf.reserve(room.max(limits::READ_CHUNK));
+            let chunk = if outsider { limits::OUTSIDER_RECORD_MAX } else { limits::READ_CHUNK };
+            let room = records.missing(buf.len()).min(chunk.max(4 * buf.len()));
+            if within && buf.capacity() - buf.len() < room.max(chunk / 8) {
+                buf.reserve(room.max(chunk));
             }
-            let within = announced > 0 || !buf.is_empty();
-            let read = socket.read_buf(&mut buf);
+            let before = buf.len();
             let read = if within {
-                let begun = *begun.get_or_insert_with(Instant::now);
-                let until = (begun + limits::RECORD_TIME_MAX).min(Instant::now() + config.record_stall_max);
-                match timeout_at(until, read).await {
+                let until = progress.until(config.record_stall_max);
+                match timeout_at(until, socket.read_buf(&mut buf)).await {
                     Ok(read) => read,
                     Err(_) => return Some(ReadEnd::Broken("the peer does not finish its record".into())),
                 }
             } else {
-                match config.idle_max {
-                    None => read.await,
-                    Some(idle) => match timeout(idle, read).await {
-                        Ok(read) => read,
-                        Err(_) => return Some(ReadEnd::Eof),
-                    },
+                let idle_max = config
+                    .idle_max
+                    .map(|max| if outsider { max.min(limits::OUTSIDER_IDLE_MAX) } else { max });
+                match first_bytes(&mut socket, &mut buf, chunk, idle_max).await {
+                    Some(read) => read,
+                    None => return Some(ReadEnd::Eof),
                 }
             };
             match read {
@@ -774,13 +931,13 @@ impl<S: Service> Reader<S> {
                 Ok(0) => {
                     return Some(ReadEnd::Broken("the peer closed the connection inside a record".into()));
                 }
-                Ok(_) => {}
+                Ok(_) => progress.came(buf.len() - before),
                 Err(e) => return Some(ReadEnd::Broken(e.to_string())),
             }
         }
     }
 
-    async fn message(&self, record: Bytes, counted: (usize, Permits)) -> Result<(), String> {
+    async fn message(&self, record: Bytes, counted: Option<Taken>) -> Result<(), String> {
         let len = record.len();
         match parse(record).map_err(|e| e.to_string())? {
             Incoming::Reply { xid, outcome } => {
@@ -805,24 +962,22 @@ impl<S: Service> Reader<S> {
         Ok(())
     }
 
-    /// Leave to serve a call of `len` bytes, of which some may be counted already.
-    async fn permits(&self, len: usize, counted: (usize, Permits)) -> Permits {
-        let (already, mut held) = counted;
-        self.calls.take(1, &mut held).await;
-        for budget in self.shared.iter().flat_map(|s| &s.calls) {
-            budget.take(1, &mut held).await;
+    /// Leave to serve a call of `len` bytes, of which some may be counted already. Bytes come first: nobody that has a call
+    /// waits for bytes, which may be held by somebody who waits for a call.
+    async fn permits(&self, len: usize, counted: Option<Taken>) -> Permits {
+        let mut held = Permits::default();
+        if let Some(s) = self.shared.as_ref().filter(|_| len > limits::SMALL_RECORD || counted.is_some()) {
+            let mut taken = counted.unwrap_or_else(|| s.bytes.nothing(s.client));
+            taken.grow(len).await;
+            taken.grown();
+            held.shares.push(taken);
         }
-        if len > already {
-            self.take_bytes(len, &mut held).await;
+        self.bytes.take(len, &mut held).await;
+        self.calls.take(1, &mut held).await;
+        if let Some(s) = &self.shared {
+            held.shares.push(s.calls.take(s.client, 1).await);
         }
         held
-    }
-
-    async fn take_bytes(&self, len: usize, held: &mut Permits) {
-        self.bytes.take(len, held).await;
-        for budget in self.shared.iter().flat_map(|s| &s.bytes) {
-            budget.take(len, held).await;
-        }
     }
 
     fn deny(&self, xid: u32, why: RejectStat, permits: Permits) {

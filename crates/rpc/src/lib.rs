@@ -8,6 +8,7 @@
 //! - [`server`]: a listener that serves connections; [`client`]: connecting to a server;
 //! - [`udp`]: calls by datagram, for the small protocols around NFSv3;
 //! - [`rpcbind`]: a client of the machine's port mapper (RFC 1833);
+//! - [`shares`]: what each client may hold; [`places`]: whose connections stay when there are too many;
 //! - [`turns`]: whose call is next; [`seldom`]: warnings that clients cannot flood the log with;
 //! - [`limits`]: every number that bounds memory or time.
 //!
@@ -28,11 +29,12 @@ pub mod client;
 pub mod conn;
 pub mod limits;
 pub mod message;
+pub mod places;
 pub mod record;
 pub mod rpcbind;
 pub mod seldom;
 pub mod server;
-pub mod share;
+pub mod shares;
 pub mod turns;
 pub mod udp;
 mod writer;
@@ -43,7 +45,8 @@ pub use conn::{
     CallError, CallHeader, ConnConfig, ConnInfo, NoService, Program, Response, Room, Service, Target,
 };
 pub use message::{AcceptStat, AuthStat, OpaqueAuth, RejectStat};
+pub use places::Standing;
 pub use seldom::Seldom;
 pub use server::{Load, Server, ServerConfig};
-pub use share::share_of;
+pub use shares::share_of;
 pub use turns::{FairQueue, Turn};

@@ -54,7 +54,7 @@ pub const DATAGRAM_MAX: usize = 16 << 10;
 /// Calls by datagram that are served at the same time.
 pub const DATAGRAMS_IN_FLIGHT_MAX: usize = 64;
 /// Connections that a server holds at the same time; more are closed when they arrive.
-pub const CONNECTIONS_MAX: usize = 1024;
+pub const CONNECTIONS_MAX: usize = 8192;
 /// The same of one client (an address).
 pub const CLIENT_CONNECTIONS_MAX: usize = 256;
 /// Calls of one client that are served at the same time, on all its connections.
@@ -76,13 +76,38 @@ pub const SERVER_REPLY_BYTES_MAX: usize = 512 << 20;
 pub const TURNS: usize = 32;
 /// How long a warning of one kind is not given again.
 pub const WARN_EVERY: Duration = Duration::from_secs(3600);
-/// Clients whose budgets are kept after their last connection ended with calls under way; above it those that hold
-/// nothing any more are forgotten.
-pub const CLIENTS_REMEMBERED_MAX: usize = 2048;
-/// A record of which nothing more arrives for this long ends its connection,
+/// A record of which less than [`RECORD_PROGRESS_MIN`] arrives within this, or less than what is missing of it, ends its
+/// connection. So does one that waits for so long for room.
 pub const RECORD_STALL_MAX: Duration = Duration::from_secs(60);
-/// and so does one that is not whole after this.
-pub const RECORD_TIME_MAX: Duration = Duration::from_secs(300);
+/// See [`RECORD_STALL_MAX`].
+pub const RECORD_PROGRESS_MIN: usize = 64 << 10;
+/// A record of up to so many bytes is not counted: the number of calls bounds them, and of connections while they arrive.
+pub const SMALL_RECORD: usize = 16 << 10;
+/// A connection that was silent for so long has no buffer until something comes.
+pub const BUFFER_IDLE: Duration = Duration::from_secs(2);
+
+/// Calls that each client may have in flight whatever others have.
+pub const CALLS_LEAST: usize = 16;
+/// Request bytes that each client may have in flight whatever others have: a largest record.
+pub const BYTES_LEAST: usize = RECORD_MAX_DEFAULT;
+/// Bytes of large replies that are made for each client whatever is made for others: a largest one.
+pub const REPLY_BYTES_LEAST: usize = RECORD_MAX_DEFAULT;
+
+/// Connections of outsiders (addresses that nobody names) in all; one more takes the place of the oldest,
+pub const OUTSIDERS_MAX: usize = 64;
+/// and of one outsider.
+pub const OUTSIDER_CONNECTIONS_MAX: usize = 4;
+/// Largest record that an outsider may send, and what its buffer holds.
+pub const OUTSIDER_RECORD_MAX: usize = 8 << 10;
+/// An outsider's connection is closed when nothing has arrived for so long.
+pub const OUTSIDER_IDLE_MAX: Duration = Duration::from_secs(30);
+/// So many connections a client keeps that holds state, or is served, whoever needs places: as many as a Linux client makes
+/// at most (`nconnect`).
+pub const PLACES_KEPT: usize = 16;
+/// A client that has all the connections it may have gets a place of its own that was idle for so long.
+pub const OWN_IDLE_MIN_MS: u64 = 60_000;
+/// How long it is believed who holds state, before it is asked for again.
+pub const HOLDERS_KNOWN_MS: u64 = 1_000;
 
 /// How long the port mapper may take for one answer, and a server that it knows for one connection.
 pub const RPCBIND_PATIENCE: Duration = Duration::from_secs(5);

@@ -99,14 +99,19 @@ impl Assembler {
         }
     }
 
-    /// What a record that has begun to arrive may come to take: its length when it comes in one fragment, else the
-    /// largest. 0 between records.
-    pub fn announced(&self) -> usize {
-        match self.open {
-            Some((len, true)) if self.joined.is_empty() => len,
-            None if self.joined.is_empty() => 0,
-            _ => self.max,
-        }
+    /// Refuses records of more than `max` bytes from the next header on.
+    pub fn limit(&mut self, max: usize) {
+        self.max = max;
+    }
+
+    /// Whether a record has begun to arrive; its first bytes may still lie in the read buffer.
+    pub fn within(&self) -> bool {
+        self.open.is_some() || self.fragments > 0
+    }
+
+    /// Bytes of a record of several fragments that have arrived, besides what lies in the read buffer.
+    pub fn joined(&self) -> usize {
+        self.joined.len()
     }
 
     /// Bytes that are still missing until the open fragment is whole, or until the next header can be

@@ -1,7 +1,7 @@
 //! The listening side: accepts connections and serves them.
 
-use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr};
+use std::collections::{HashMap, HashSet};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::Poll;
@@ -13,9 +13,11 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 use tracing::{debug, info, warn};
 
-use crate::conn::{self, Budget, ConnConfig, ConnInfo, Service, Shares};
+use crate::conn::{self, ConnConfig, ConnInfo, Service, Shares};
 use crate::limits;
+use crate::places::{self, Admitted, Newcomer, Open, Places, Seen, Standing};
 use crate::seldom::Seldom;
+use crate::shares::{Pool, share_of};
 use crate::turns::Turns;
 
 /// Limits of a server; the defaults are those of [`limits`].
@@ -23,7 +25,7 @@ use crate::turns::Turns;
 pub struct ServerConfig {
     /// Limits of each connection.
     pub conn: ConnConfig,
-    /// Connections at the same time; more are closed when they arrive.
+    /// Connections at the same time; one more takes the place of another, or is closed when it arrives ([`places`]).
     pub connections_max: usize,
     /// The same of one client (an address).
     pub client_connections_max: usize,
@@ -41,6 +43,8 @@ pub struct ServerConfig {
     pub reply_bytes_max: usize,
     /// Calls that run, or wait for a thread, at the same time.
     pub turns: usize,
+    /// Connections of outsiders at the same time; one more takes the place of the oldest.
+    pub outsiders_max: usize,
 }
 
 impl Default for ServerConfig {
@@ -56,38 +60,69 @@ impl Default for ServerConfig {
             client_reply_bytes_max: limits::CLIENT_REPLY_BYTES_MAX,
             reply_bytes_max: limits::SERVER_REPLY_BYTES_MAX,
             turns: limits::TURNS,
+            outsiders_max: limits::OUTSIDERS_MAX,
         }
     }
 }
 
-/// Connections that are open, and the clients that have any.
+/// Connections that are open, and how many each client has.
 #[derive(Default)]
 struct Table {
-    open: HashMap<u64, Weak<ConnInfo>>,
-    clients: HashMap<IpAddr, Client>,
+    open: HashMap<u64, Entry>,
+    clients: HashMap<IpAddr, usize>,
+    outsiders: usize,
+    /// The answers of [`Service::standings`] by which `open` is sorted.
+    standings: u64,
 }
 
-/// One address.
-struct Client {
-    connections: usize,
-    calls: Budget,
-    bytes: Budget,
-    replies: Budget,
+struct Entry {
+    conn: Weak<ConnInfo>,
+    /// The address's share.
+    client: IpAddr,
+    /// As it was when it was last asked for.
+    standing: Standing,
 }
 
-impl Client {
-    /// Whether calls of it still hold something.
-    fn holds(&self) -> bool {
-        [&self.calls, &self.bytes, &self.replies].iter().any(|b| b.used() > 0)
+impl Table {
+    fn insert(&mut self, id: u64, entry: Entry) {
+        *self.clients.entry(entry.client).or_default() += 1;
+        self.outsiders += usize::from(entry.standing == Standing::Outsider);
+        self.open.insert(id, entry);
+    }
+
+    fn remove(&mut self, id: u64) {
+        let Some(entry) = self.open.remove(&id) else { return };
+        self.outsiders -= usize::from(entry.standing == Standing::Outsider);
+        if let Some(has) = self.clients.get_mut(&entry.client) {
+            *has -= 1;
+            if *has == 0 {
+                self.clients.remove(&entry.client);
+            }
+        }
+    }
+
+    /// Who is what may have changed.
+    fn sort<S: Service>(&mut self, service: &S) {
+        let standings = service.standings();
+        // What was not known when it was asked for may be known since.
+        let all = standings != self.standings;
+        self.standings = standings;
+        for entry in self.open.values_mut().filter(|e| all || e.standing == Standing::Unknown) {
+            if let Some(conn) = entry.conn.upgrade() {
+                let before = std::mem::replace(&mut entry.standing, conn.standing_now(service));
+                self.outsiders += usize::from(entry.standing == Standing::Outsider);
+                self.outsiders -= usize::from(before == Standing::Outsider);
+            }
+        }
     }
 }
 
 /// What all connections share.
 #[derive(Clone)]
 struct All {
-    calls: Budget,
-    bytes: Budget,
-    replies: Budget,
+    calls: Pool,
+    bytes: Pool,
+    replies: Pool,
     turns: Turns,
 }
 
@@ -124,8 +159,10 @@ pub struct Load {
     pub waiting: usize,
     /// Clients that have such.
     pub clients_waiting: usize,
-    /// Connections that were closed when they came, since the start.
+    /// Connections that were closed when they came, or to make room for one that came, since the start.
     pub refused: u64,
+    /// Connections of addresses that nobody names.
+    pub outsiders: usize,
 }
 
 /// A running listener. Dropping it stops accepting and closes all connections at once.
@@ -167,13 +204,26 @@ impl Server {
         let (stop, stopped) = watch::channel(false);
         let connections = Connections::default();
         let all = All {
-            calls: Budget::new(config.calls_in_flight_max),
-            bytes: Budget::new(config.bytes_in_flight_max),
-            replies: Budget::new(config.reply_bytes_max),
+            calls: Pool::new(
+                config.calls_in_flight_max,
+                config.client_calls_in_flight_max,
+                limits::CALLS_LEAST,
+            ),
+            bytes: Pool::new(
+                config.bytes_in_flight_max,
+                config.client_bytes_in_flight_max,
+                limits::BYTES_LEAST,
+            ),
+            replies: Pool::new(
+                config.reply_bytes_max,
+                config.client_reply_bytes_max,
+                limits::REPLY_BYTES_LEAST,
+            ),
             turns: Turns::new(config.turns),
         };
         let refused = Arc::new(AtomicU64::new(0));
         let accepting = Acceptor {
+            holders: (HashSet::new(), None),
             service,
             all: all.clone(),
             refused: refused.clone(),
@@ -208,8 +258,7 @@ impl Server {
         move || {
             let table = lock(&connections);
             let (waiting, clients_waiting) = all.turns.waiting();
-            let most = |f: fn(&Client) -> usize| table.clients.values().map(f).max().unwrap_or(0);
-            let held = || table.open.values().filter_map(Weak::upgrade).map(|c| c.holds());
+            let held = || table.open.values().filter_map(|e| e.conn.upgrade()).map(|c| c.holds());
             let most_of_one = |i: usize| held().filter_map(|h| h.get(i).copied()).max().unwrap_or(0);
             Load {
                 connection_calls: most_of_one(0),
@@ -219,14 +268,15 @@ impl Server {
                 clients: table.clients.len(),
                 calls: all.calls.used(),
                 bytes: all.bytes.used(),
-                client_connections: most(|c| c.connections),
-                client_calls: most(|c| c.calls.used()),
-                client_bytes: most(|c| c.bytes.used()),
+                client_connections: table.clients.values().copied().max().unwrap_or(0),
+                client_calls: all.calls.most(),
+                client_bytes: all.bytes.most(),
                 reply_bytes: all.replies.used(),
-                client_reply_bytes: most(|c| c.replies.used()),
+                client_reply_bytes: all.replies.most(),
                 waiting,
                 clients_waiting,
                 refused: refused.load(Ordering::Relaxed),
+                outsiders: table.outsiders,
             }
         }
     }
@@ -249,7 +299,7 @@ impl Server {
     }
 
     fn each(&self, f: impl Fn(&ConnInfo)) {
-        let open: Vec<_> = lock(&self.connections).open.values().filter_map(Weak::upgrade).collect();
+        let open: Vec<_> = lock(&self.connections).open.values().filter_map(|e| e.conn.upgrade()).collect();
         open.iter().for_each(|c| f(c));
     }
 }
@@ -283,6 +333,8 @@ struct Acceptor<S> {
     warnings: [Seldom; 3],
     connections: Connections,
     tasks: JoinSet<()>,
+    /// Who holds state, and when that was asked for.
+    holders: (HashSet<IpAddr>, Option<u64>),
 }
 
 impl<S: Service> Acceptor<S> {
@@ -300,82 +352,100 @@ impl<S: Service> Acceptor<S> {
                 Ok((stream, peer)) => self.serve(stream, peer),
                 Err(e) => {
                     self.warnings[0].warn(|more| warn!("cannot accept a connection: {e}{more}"));
+                    // Perhaps for want of descriptors: who would make room for one more does so now.
+                    let nobody = Newcomer { client: Ipv4Addr::UNSPECIFIED.into(), standing: Standing::Named };
+                    let open = lock(&self.connections).open.len();
+                    self.make_room(nobody, open);
                     sleep(limits::ACCEPT_RETRY).await;
                 }
             }
         }
     }
 
-    /// Room for one more connection of this address: what it shares.
-    fn admit(&self, addr: IpAddr) -> Option<Shares> {
-        let config = &self.config;
+    /// Makes room for one more connection where there may be `most`, if anybody can.
+    fn make_room(&mut self, new: Newcomer, most: usize) -> Admitted {
+        let now = conn::now_ms();
+        if self.holders.1.is_none_or(|at| now.saturating_sub(at) > limits::HOLDERS_KNOWN_MS) {
+            // Only needed where there is no place; no lock of the service is asked for under the table's.
+            let full = lock(&self.connections).open.len() >= most;
+            if full {
+                self.holders = (self.service.holders(), Some(now));
+            }
+        }
+        let (config, holders) = (&self.config, &self.holders.0);
         let mut table = lock(&self.connections);
-        if table.open.len() >= config.connections_max {
-            let max = config.connections_max;
-            self.warnings[1]
-                .warn(|more| warn!("connection from {addr} closed: {max} connections are open{more}"));
-            return None;
+        table.sort(&*self.service);
+        let open = Open {
+            all: table.open.len(),
+            outsiders: table.outsiders,
+            client: table.clients.get(&new.client).copied().unwrap_or(0),
+        };
+        let places = Places {
+            all: most,
+            client: config.client_connections_max,
+            outsiders: config.outsiders_max,
+            outsider: limits::OUTSIDER_CONNECTIONS_MAX,
+        };
+        let seen = || {
+            let seen = |(id, e): (&u64, &Entry)| {
+                let conn = e.conn.upgrade()?;
+                let (active_ms, busy) = (conn.active_ms(), conn.holds()[0] > 0);
+                let holds = holders.contains(&e.client);
+                Some(Seen { id: *id, client: e.client, standing: e.standing, active_ms, busy, holds })
+            };
+            table.open.iter().filter_map(seen).collect()
+        };
+        let admitted = places::admit(new, now, open, places, seen);
+        if let Admitted::InPlaceOf(id) = admitted {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+            if let Some(conn) = table.open.get(&id).and_then(|e| e.conn.upgrade()) {
+                debug!("connection of {} closed: {} needs its place", conn.peer(), new.client);
+                conn.close();
+            }
+            // Its place is free from now on; its task ends in a moment.
+            table.remove(id);
         }
-        let client = table.clients.entry(addr).or_insert_with(|| Client {
-            connections: 0,
-            calls: Budget::new(config.client_calls_in_flight_max),
-            bytes: Budget::new(config.client_bytes_in_flight_max),
-            replies: Budget::new(config.client_reply_bytes_max),
-        });
-        if client.connections >= config.client_connections_max {
-            let has = client.connections;
-            self.warnings[2].warn(|more| info!("connection from {addr} closed: it has {has}{more}"));
-            return None;
+        admitted
+    }
+
+    /// Whether there is a place for a connection from this address.
+    fn admit(&mut self, addr: IpAddr, new: Newcomer) -> bool {
+        let max = self.config.connections_max;
+        match self.make_room(new, max) {
+            Admitted::Free | Admitted::InPlaceOf(_) => return true,
+            Admitted::ClientFull => {
+                let has = self.config.client_connections_max;
+                self.warnings[2].warn(|more| info!("connection from {addr} closed: it has {has}{more}"));
+            }
+            Admitted::Full => {
+                self.warnings[1]
+                    .warn(|more| warn!("connection from {addr} closed: {max} connections are open{more}"));
+            }
         }
-        client.connections += 1;
-        let All { calls, bytes, replies, turns } = self.all.clone();
-        Some(Shares {
-            calls: [client.calls.clone(), calls],
-            bytes: [client.bytes.clone(), bytes],
-            replies: [client.replies.clone(), replies],
-            turns,
-            client: addr,
-        })
+        self.refused.fetch_add(1, Ordering::Relaxed);
+        false
     }
 
     fn serve(&mut self, stream: TcpStream, peer: SocketAddr) {
         let addr = peer.ip().to_canonical();
-        let Some(shares) = self.admit(addr) else {
-            self.refused.fetch_add(1, Ordering::Relaxed);
+        let new = Newcomer { client: share_of(addr), standing: self.service.standing(addr) };
+        if !self.admit(addr, new) {
             return;
-        };
-        let leaves = Leaves(self.connections.clone(), addr);
+        }
+        let All { calls, bytes, replies, turns } = self.all.clone();
+        let shares = Shares { calls, bytes, replies, turns, client: new.client };
         let started = conn::start(stream, self.service.clone(), &self.config.conn, Some(shares));
         let (conn, task) = match started {
             Ok(started) => started,
             Err(e) => return debug!("connection from {peer} lost at once: {e}"),
         };
         let connections = self.connections.clone();
-        lock(&connections).open.insert(conn.id(), Arc::downgrade(&conn));
+        let entry = Entry { conn: Arc::downgrade(&conn), client: new.client, standing: new.standing };
         let id = conn.id();
+        lock(&connections).insert(id, entry);
         self.tasks.spawn(async move {
             let _ = task.await;
-            lock(&connections).open.remove(&id);
-            drop(leaves);
+            lock(&connections).remove(id);
         });
-    }
-}
-
-/// A connection of this address that ends when this is dropped. Calls of it that still run keep what they hold.
-struct Leaves(Connections, IpAddr);
-
-impl Drop for Leaves {
-    fn drop(&mut self) {
-        let mut table = lock(&self.0);
-        if let Some(client) = table.clients.get_mut(&self.1) {
-            client.connections -= 1;
-            // With calls under way the same budgets must stand when it comes back.
-            if client.connections == 0 && !client.holds() {
-                table.clients.remove(&self.1);
-            }
-        }
-        if table.clients.len() > limits::CLIENTS_REMEMBERED_MAX {
-            table.clients.retain(|_, c| c.connections > 0 || c.holds());
-        }
     }
 }

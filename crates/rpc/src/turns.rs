@@ -17,7 +17,7 @@ use std::task::Poll;
 
 use tokio::sync::oneshot;
 
-use crate::share::share_of;
+use crate::shares::share_of;
 
 /// Does something that may wait; `before` it does, something else.
 pub(crate) async fn if_it_waits<T>(work: impl Future<Output = T>, before: impl FnOnce()) -> T {

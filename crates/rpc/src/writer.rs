@@ -13,6 +13,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::limits::{WRITE_BATCH_MAX, WRITE_COPY_MAX, WRITE_PROGRESS_MIN, WRITE_SEGMENTS_MAX};
 use crate::record::{HEADER_LEN, last_fragment_header};
+use crate::shares::Taken;
 
 /// One message on its way out, with its record header, and what is released when it has been written.
 pub(crate) struct Outgoing {
@@ -25,6 +26,7 @@ pub(crate) struct Outgoing {
 #[derive(Debug, Default)]
 pub(crate) struct Permits {
     pub(crate) held: Vec<OwnedSemaphorePermit>,
+    pub(crate) shares: Vec<Taken>,
 }
 
 /// Room for a message header, its first four bytes reserved for the record header.

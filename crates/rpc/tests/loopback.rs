@@ -386,7 +386,7 @@ async fn a_client_has_its_share_of_connections_and_a_place_is_free_again() {
     assert!(call(&again, to(proc::ECHO), "").await.is_ok());
 }
 
-/// Half of a large record: counted as its client's, and cut off when nothing more comes. Others go on.
+/// Half of a large record: what has arrived of it is counted, and it is cut off when nothing more comes. Others go on.
 #[tokio::test]
 async fn half_a_record_is_counted_and_cut_off() {
     let conn = ConnConfig { record_stall_max: Duration::from_millis(300), ..ConnConfig::default() };
@@ -396,7 +396,10 @@ async fn half_a_record_is_counted_and_cut_off() {
     let mut raw = TcpStream::connect(server.local_addr()).await.unwrap();
     raw.write_all(&(0x8000_0000u32 | 1 << 20).to_be_bytes()).await.unwrap();
     raw.write_all(&[0; 4096]).await.unwrap();
-    while load().bytes != 1 << 20 {
+    assert!(call(&other, to(proc::ECHO), "").await.is_ok());
+    assert_eq!(load().bytes, 0, "what was only announced does not count");
+    raw.write_all(&vec![0; 300 << 10]).await.unwrap();
+    while load().bytes != (300 << 10) + 4096 {
         tokio::task::yield_now().await;
     }
     assert!(call(&other, to(proc::ECHO), "").await.is_ok());

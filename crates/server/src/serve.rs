@@ -196,6 +196,7 @@ impl Server {
             client_reply_bytes_max: configured[Limit::ClientReplyBytes],
             reply_bytes_max: configured[Limit::ReplyBytes],
             turns: workers.max(2) * limits::TURNS_PER_WORKER,
+            ..server::ServerConfig::default()
         };
         let handle = threads.handle();
         let rpc = {
