@@ -46,6 +46,8 @@ pub struct Difference {
     pub ops: Vec<OpNo>,
     /// There are bytes that nobody wrote.
     pub strange: bool,
+    /// The first byte that is missing or wrong.
+    pub first: Option<usize>,
 }
 
 impl Contents {
@@ -160,8 +162,11 @@ impl Contents {
                 Some(f) => f == byte || pending(i).any(|p| p == *f),
                 None => false,
             };
-            if !right && d.ops.last() != Some(op) {
-                d.ops.push(*op);
+            if !right {
+                d.first = d.first.or(Some(i));
+                if d.ops.last() != Some(op) {
+                    d.ops.push(*op);
+                }
             }
         }
         let beyond = found.iter().enumerate().skip(self.bytes.len());
@@ -207,6 +212,7 @@ mod tests {
         assert_eq!(c.difference(b"abXY\0\0"), Difference::default());
         assert_eq!(c.difference(b"abcd\0\0").ops, [2]);
         assert_eq!(c.difference(b"abXY").ops, [3]);
+        assert_eq!(c.difference(b"abXY").first, Some(4));
         assert_eq!(c.difference(b"").ops, [1, 2, 3]);
         assert!(c.difference(b"abXY\0\0?").strange);
     }
@@ -234,7 +240,7 @@ mod tests {
         let mut c = Contents::default();
         c.write(0, b"abcd", 1);
         c.resize(2, 2);
-        assert_eq!(c.difference(b"abcd"), Difference { ops: vec![2], strange: false });
+        assert_eq!(c.difference(b"abcd"), Difference { ops: vec![2], ..Difference::default() });
         assert_eq!(c.ops().collect::<Vec<_>>(), [1, 2]);
     }
 

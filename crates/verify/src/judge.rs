@@ -207,7 +207,13 @@ impl Judge<'_> {
                 let difference = contents.difference(bytes);
                 for op in difference.ops {
                     let why = match found {
-                        Some(f) => format!("data is missing or wrong ({} bytes there)", f.bytes.len()),
+                        Some(f) => {
+                            let from = difference.first.unwrap_or(f.bytes.len());
+                            format!(
+                                "data is missing or wrong from byte {from} on ({} bytes there)",
+                                f.bytes.len()
+                            )
+                        }
                         None => gone.to_owned(),
                     };
                     self.wrong(id, Aspect::Bytes, Some(op), path, why);
