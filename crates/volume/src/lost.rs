@@ -163,7 +163,8 @@ impl Volume {
             all => format!("What stood in their places is {} now. ", all.join(" and ")),
         };
         tracing::error!(
-            "{}: {}. Nothing was acknowledged for {:.1} s since this was noticed; all that was before is on the disk, a new log was made in              the same place, and work goes on. {aside}To do: find out who did that (docs/faults.md)",
+            "{}: {}. Nothing was acknowledged for {:.1} s since this was noticed; all that was before is on the disk, a new log was \
+             made in the same place, and work goes on. {aside}To do: find out who did that (docs/faults.md)",
             self.0.dir.display(),
             renewed.why,
             renewed.took.as_secs_f64()
