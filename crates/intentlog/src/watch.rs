@@ -42,15 +42,12 @@ impl Watch {
         let mut looks = 0u32;
         while self.wait() {
             looks = looks.wrapping_add(1);
-            match self.look(looks.is_multiple_of(WATCH_CONTENTS_EVERY)) {
-                None => {}
-                Some(Lost::Log(why)) => {
-                    if !self.await_renewal() {
-                        return self.give_up(&why);
-                    }
-                }
-                Some(Lost::ForGood(why)) => return self.give_up(&why),
-            }
+            let why = match self.look(looks.is_multiple_of(WATCH_CONTENTS_EVERY)) {
+                None => continue,
+                Some(Lost::Log(_)) if self.await_renewal() => continue,
+                Some(Lost::Log(why) | Lost::ForGood(why)) => why,
+            };
+            return self.give_up(&why);
         }
     }
 

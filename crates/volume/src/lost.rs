@@ -32,6 +32,8 @@ const FILES: [&str; 3] = [IDENTITY_FILE, REMAP_FILE, MARKER_FILE];
 pub(crate) struct Present {
     /// The exported directory.
     root: OwnedFd,
+    /// The state directory, without its lock.
+    state: OwnedFd,
     /// Device and inode number of the state directory, and of the marker, whose time is set through a descriptor.
     state_dir: (u64, u64),
     marker: (u64, u64),
@@ -50,6 +52,7 @@ impl Present {
         let marker = kernel::statat(state_dir, MARKER_FILE, AtFlags::SYMLINK_NOFOLLOW)?;
         Ok(Present {
             root: kernel::reopen(&volume.0.mount, OFlags::PATH | OFlags::DIRECTORY)?,
+            state: kernel::reopen(state_dir, OFlags::PATH | OFlags::DIRECTORY)?,
             state_dir: identity(&kernel::fstat(state_dir)?),
             marker: identity(&marker),
             path: volume.0.dir.join(STATE_DIR).display().to_string(),
@@ -84,8 +87,8 @@ impl Present {
             Err(_) => return None,
         }
         for file in FILES {
-            let name = format!("{STATE_DIR}/{file}");
-            match kernel::statat(&self.root, name.as_str(), AtFlags::SYMLINK_NOFOLLOW) {
+            // What stands at its name is this one, as was just seen.
+            match kernel::statat(&self.state, file, AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(there) if file == MARKER_FILE && identity(&there) != self.marker => {
                     return Some(format!("{path}/{file} was replaced: another file stands there"));
                 }
@@ -160,7 +163,8 @@ impl Volume {
             all => format!("What stood in their places is {} now. ", all.join(" and ")),
         };
         tracing::error!(
-            "{}: {}. Nothing was acknowledged for {:.1} s since this was noticed; all that was before is on the disk, a new log was made in              the same place, and work goes on. {aside}To do: find out who did that (docs/faults.md)",
+            "{}: {}. Nothing was acknowledged for {:.1} s since this was noticed; all that was before is on the disk, a new log was \
+             made in the same place, and work goes on. {aside}To do: find out who did that (docs/faults.md)",
             self.0.dir.display(),
             renewed.why,
             renewed.took.as_secs_f64()
@@ -247,11 +251,13 @@ impl Volume {
     fn mark_without_log(&self, checkpoint: u64) -> io::Result<()> {
         // A checkpoint that has begun before sets its tag first, or finds that the volume has failed.
         let mut identity = self.0.identity.lock();
+        // In this order: with the file alone the lost log, put back, is still replayed; with the tag alone it would be refused, and so
+        // would be a new one.
+        identity.clean = true;
+        identity.save(&self.0.state_dir)?;
         if !self.0.unprivileged {
             self.set_tag(checkpoint, true)?;
         }
-        identity.clean = true;
-        identity.save(&self.0.state_dir)?;
         flush::all(&self.0.mount)
     }
 

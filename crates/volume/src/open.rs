@@ -469,7 +469,8 @@ fn check_belonging(
                      serving it another way (docs/internals/recovery.md says how to give that log up)"
                 ));
             }
-            (true, Some(replay)) if !replay.fresh => {
+            // Nor one that an opening before this made and did not start.
+            (true, Some(replay)) if !replay.fresh && (replay.checkpoint > 0 || is_pending(replay)) => {
                 return wrong(format!(
                     "it was last served with the log {path}, not with this one, whose replies to clients are out of date; \
                      give that one, or a new one"

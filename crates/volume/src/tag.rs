@@ -51,6 +51,13 @@ pub struct LogState {
     pub clean: bool,
 }
 
+impl LogState {
+    /// It was created and never started.
+    fn is_unused(&self) -> bool {
+        self.checkpoint == 0 && !self.records
+    }
+}
+
 /// Why a log may not be used with a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Mismatch {
@@ -120,6 +127,8 @@ pub fn check(tag: Option<Tag>, log: LogState) -> std::result::Result<(), Mismatc
             }
         }
         Some(tag) if tag.volume_id != log.volume_id => Err(Mismatch::OtherVolume),
+        // A start with a new log that was cut short.
+        Some(tag) if tag.clean && log.is_unused() => Ok(()),
         Some(tag) if tag.checkpoint < log.checkpoint => {
             Err(Mismatch::OlderTree { tree: tag.checkpoint, log: log.checkpoint })
         }
@@ -223,6 +232,11 @@ mod tests {
         assert_eq!(check(None, fresh), Ok(()));
         assert_eq!(check(tag(5), fresh), Err(Mismatch::LogLost));
         assert_eq!(check(tag(5).map(|t| Tag { clean: true, ..t }), fresh), Ok(()));
+        // The same when the start with it was cut short: before it marked the tree, and after.
+        let unused = LogState { checkpoint: 0, records: false, ..LOG };
+        assert_eq!(check(tag(5).map(|t| Tag { clean: true, ..t }), unused), Ok(()));
+        assert_eq!(check(tag(1), unused), Ok(()));
+        assert_eq!(check(tag(5), unused), Err(Mismatch::OlderLog { tree: 5, log: 0 }));
     }
 
     #[test]

@@ -281,3 +281,31 @@ fn without_privileges_for_experiments() {
     };
     std::thread::spawn(work).join().unwrap();
 }
+
+/// After a stop in order any new log will do. So will one that a start has made which went no further.
+#[test]
+fn a_first_start_with_a_new_log_that_is_cut_short() {
+    if !is_root() || !tempdir_suits() {
+        return;
+    }
+    let mut rig = Rig::log();
+    for name in ["one", "two", "three"] {
+        rig.create(&root(), &rig.volume.root(), name).expect("create");
+        // Each a checkpoint further.
+        rig = rig.restart();
+    }
+    let Rig { temp, beside, volume, .. } = rig;
+    volume.shutdown().expect("a clean stop");
+    drop(volume);
+    let log = beside.path().join("log");
+    std::fs::remove_file(&log).expect("the log");
+    let again = || Volume::open(options(temp.path(), beside.path(), Durability::Log));
+    // It is opened, and never started.
+    for _ in 0..2 {
+        let (volume, report) = again().expect("a new log, or the one of the attempt before");
+        assert!(report.notes.is_empty());
+        drop(volume);
+    }
+    let (volume, _) = open(options(temp.path(), beside.path(), Durability::Log));
+    assert!(volume.lookup(&root(), &volume.root(), b"three").is_ok());
+}

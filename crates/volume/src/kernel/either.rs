@@ -789,7 +789,7 @@ pub fn is_empty_file(path: &Path) -> bool {
 pub fn open_log(config: Config) -> std::result::Result<(Log, Replay), landfast_intentlog::OpenError> {
     if sim::active() {
         let config = Config { seed: Some(sim::with(|k| k.rng.next())), ..config };
-        return Log::open_device(Box::new(sim::LogDisk), config);
+        return Log::open_device(Box::new(sim::LogDisk::there()), config);
     }
     real::open_log(config)
 }

@@ -106,10 +106,6 @@ const ELSEWHERE: &[(crate::faults::Bug, &str)] = &[
     (crate::faults::Bug::FlushInPlace, "server/tests/held_flush.rs"),
     // Two volumes and the server's own replies.
     (crate::faults::Bug::ReplyKeptEarly, "server/tests/several_logs.rs"),
-    // A volume that is served without its log in between.
-    (crate::faults::Bug::OldReplyKept, "server/tests/log_again.rs"),
-    // The log looks on a thread of its own, and the simulation has no threads.
-    (crate::faults::Bug::LostLogUnnoticed, "intentlog/tests/lost.rs, volume/tests/lost.rs"),
     // There are no mount options and no devices below.
     (crate::faults::Bug::VolatileUnnoticed, "volume/tests/honest.rs"),
     // There is one server and one volume.

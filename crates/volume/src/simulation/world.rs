@@ -13,7 +13,7 @@ use landfast_intentlog::{Config, Log};
 use parking_lot::Mutex;
 
 use super::past::Past;
-use crate::kernel::sim::{self, Flavour, Kernel, LogDisk, Meta, Rng, Serial};
+use crate::kernel::sim::{self, Flavour, Kernel, LogDisk, LogLoss, Meta, Rng, Serial};
 use crate::node::{Node, OpenFile};
 use crate::open::STATE_DIR;
 use crate::record::Record;
@@ -45,6 +45,11 @@ pub(super) struct Figures {
     pub(super) checkpoints: u64,
     pub(super) absorbed: u64,
     pub(super) lost_quietly: u64,
+    pub(super) logs_lost: u64,
+    pub(super) renewed: u64,
+    /// Logs that were given up, or lost with what was in them because power went before anybody looked.
+    pub(super) given_up: u64,
+    pub(super) logs_forgotten: u64,
     /// Of everything that happened, to see that a seed does the same again.
     pub(super) digest: u64,
 }
@@ -71,6 +76,10 @@ impl Figures {
             (&mut self.checkpoints, o.checkpoints),
             (&mut self.absorbed, o.absorbed),
             (&mut self.lost_quietly, o.lost_quietly),
+            (&mut self.logs_lost, o.logs_lost),
+            (&mut self.renewed, o.renewed),
+            (&mut self.given_up, o.given_up),
+            (&mut self.logs_forgotten, o.logs_forgotten),
         ] {
             *a += b;
         }
@@ -102,6 +111,11 @@ impl std::fmt::Display for Figures {
             f,
             "{} recoveries, {} over a disk ahead of its log, {} objects made again, {} strangers' objects",
             self.recoveries, self.ahead, self.remade, self.foreign
+        )?;
+        writeln!(
+            f,
+            "{} logs lost, {} written anew, {} volumes started without, {} lost before the loss was noticed",
+            self.logs_lost, self.renewed, self.given_up, self.logs_forgotten
         )?;
         write!(
             f,
@@ -149,6 +163,8 @@ struct Waiting {
     position: u64,
     /// The log had said that it is durable when the first flush failed, if one has.
     settled: bool,
+    /// It had when the loss of the log could be seen.
+    before_loss: bool,
 }
 
 /// A request that was noted.
@@ -215,6 +231,18 @@ pub(super) struct World {
     heedless: bool,
     /// In this life the kernel cannot write all data back.
     failing: bool,
+    /// In this life somebody takes the log away.
+    log_thief: bool,
+    /// It was looked at since: nothing more may be acknowledged before there is another.
+    loss_seen: bool,
+    /// The volume says that it needs no log.
+    set_aside: bool,
+    /// The volume is opened without the log, which was lost so.
+    without: Option<(LogLoss, Vec<u8>)>,
+    /// What was acknowledged is lost, and nobody could have known.
+    over: bool,
+    /// The volume was served without its log since: what that holds of replies is out of date.
+    notes_are_old: bool,
     /// Data of this file was lost so: its client may ask for it to be made stable.
     pub(super) suspect: Option<Node>,
     history: Vec<String>,
@@ -263,6 +291,12 @@ pub(super) fn run(seed: u64, keep_history: bool) -> Result<Figures, String> {
         unclean: false,
         heedless: false,
         failing: false,
+        log_thief: false,
+        loss_seen: false,
+        set_aside: false,
+        without: None,
+        over: false,
+        notes_are_old: false,
         suspect: None,
         history: Vec::new(),
         keep_history,
@@ -310,6 +344,9 @@ impl World {
             let clean = self.volume.is_none();
             self.say(|| if clean { "stopped in order".to_owned() } else { "end of this life".to_owned() });
             self.end_life(clean)?;
+            if self.over {
+                break;
+            }
         }
         Ok(())
     }
@@ -361,6 +398,9 @@ impl World {
         self.bounds.clear();
         self.ends.clear();
         self.failed_from = None;
+        self.figures.given_up += u64::from(self.without.is_some());
+        (self.loss_seen, self.set_aside, self.without) = (false, false, None);
+        self.notes_are_old = false;
         self.noted.clear();
         self.waiting.clear();
         let volume = self.volume();
@@ -433,6 +473,9 @@ impl World {
     fn serve(&mut self, last: bool) -> Result<(), String> {
         self.heedless = self.rng.one_in(10);
         self.failing = self.rng.one_in(5);
+        self.log_thief = self.rng.one_in(6);
+        let no_new_log = self.rng.one_in(5);
+        sim::with(|k| k.no_new_log = no_new_log);
         let most = if self.rng.one_in(6) || self.heedless { 160 } else { 50 };
         let ops = 10 + self.rng.below(most);
         // A call takes few others with it: about eight calls an operation.
@@ -454,13 +497,19 @@ impl World {
             if sim::with(|k| k.is_down()) || self.volume().failed().is_some() {
                 break;
             }
-            self.turn()?;
+            if !self.gate_closed() {
+                self.turn()?;
+            }
             for _ in 0..self.rng.below(eager) {
                 self.step()?;
             }
+            if self.log_thief {
+                self.lose_or_look()?;
+            }
             self.acknowledge()?;
         }
-        if self.rng.one_in(2) {
+        // Who begins while a lost log is replaced waits.
+        if !self.gate_closed() && self.rng.one_in(2) {
             self.finish_all();
             for _ in 0..self.rng.below(12) {
                 self.step()?;
@@ -470,8 +519,52 @@ impl World {
         let failed = self.volume().failed().is_some();
         self.figures.failed += u64::from(failed);
         self.figures.faults += sim::with(|k| k.struck.len()) as u64;
-        if !failed && !sim::with(|k| k.is_down()) && self.rng.one_in(5) {
+        let whole = !sim::with(|k| k.is_down() || k.log_loss.is_some());
+        if !failed && whole && !self.gate_closed() && self.rng.one_in(5) {
             self.stop_in_order()?;
+        }
+        Ok(())
+    }
+
+    /// Nobody may begin.
+    fn gate_closed(&self) -> bool {
+        self.stepper.as_ref().is_some_and(Stepper::gate_closed)
+    }
+
+    /// Somebody takes the log away, or the log's watcher looks.
+    fn lose_or_look(&mut self) -> Result<(), String> {
+        let lost = sim::with(|k| k.log_loss.is_some());
+        if !self.rng.one_in(if lost { 3 } else { 12 }) {
+            return Ok(());
+        }
+        if !lost && self.rng.one_in(2) {
+            let loss = *self.rng.pick(&[LogLoss::Away, LogLoss::Removed, LogLoss::Overwritten]);
+            sim::with(|k| k.lose_log(loss));
+            self.figures.logs_lost += 1;
+            (self.loss_seen, self.set_aside) = (false, false);
+            self.say(|| format!("the log is lost: {loss:?}"));
+            return Ok(());
+        }
+        for waiting in self.waiting.iter_mut().filter(|_| !self.loss_seen) {
+            let ticket = waiting.receipt.ticket();
+            waiting.before_loss = ticket.is_none_or(|t| matches!(t.poll_now(), Some(Ok(()))));
+        }
+        let contents = self.rng.one_in(2);
+        let seen = match sim::with(|k| k.log_loss) {
+            None => false,
+            Some(loss) => contents || loss != LogLoss::Overwritten,
+        };
+        self.loss_seen |= seen && !sim::with(|k| k.is_down());
+        let told = self.stepper.as_ref().and_then(|stepper| stepper.look(contents));
+        if let Some(told) = told {
+            self.say(|| format!("the watcher: {told}"));
+            // Clients that are in the middle of a request end it, and the writer gets some way.
+            if !self.gate_closed() && self.rng.one_in(2) {
+                self.finish_all();
+            }
+            for _ in 0..self.rng.below(30) {
+                self.step()?;
+            }
         }
         Ok(())
     }
@@ -508,6 +601,20 @@ impl World {
             self.say(|| format!("log: {did:?}"));
             self.figures.checkpoints += u64::from(did == Did::MovedTail);
             self.figures.absorbed += u64::from(did == Did::Absorbed);
+            self.set_aside |= did == Did::SetAside;
+            if did == Did::LossCut {
+                // In one of the next calls, more often than chance would have it.
+                let n = 1 + self.rng.below(60);
+                match self.rng.below(6) {
+                    0 | 1 => sim::with(|k| k.cut_at(Some(n))),
+                    2 => sim::with(|k| k.faults(vec![n])),
+                    _ => {}
+                }
+            }
+            if did == Did::Renewed {
+                self.figures.renewed += 1;
+                (self.loss_seen, self.set_aside) = (false, false);
+            }
         }
         Ok(())
     }
@@ -548,6 +655,12 @@ impl World {
                             done.client,
                             done.n,
                             sim::with(|k| k.struck.clone())
+                        ));
+                    }
+                    if self.loss_seen && !done.before_loss && done.receipt.waits() {
+                        return Err(format!(
+                            "client {} request {} is acknowledged though the log is lost",
+                            done.client, done.n
                         ));
                     }
                     self.say(|| format!("acknowledged: client {} request {}", done.client, done.n));
@@ -672,6 +785,7 @@ impl World {
                     n: 0,
                     position: told,
                     settled: false,
+                    before_loss: false,
                 });
             }
             self.bound();
@@ -695,7 +809,8 @@ impl World {
             return;
         }
         self.noted.push(Noted { client: client.id, n: client.n, position, seq });
-        self.waiting.push(Waiting { receipt, client: client.id, n: client.n, position, settled: false });
+        let (client, n) = (client.id, client.n);
+        self.waiting.push(Waiting { receipt, client, n, position, settled: false, before_loss: false });
         self.bound();
     }
 
@@ -847,6 +962,7 @@ impl World {
         let mut past = std::mem::replace(&mut self.past, sim::with(Past::nothing));
         sim::with(|k| past.end(k));
         self.stop_process();
+        self.without = sim::with(Kernel::find_log);
         let position = if killed {
             self.figures.kills += 1;
             sim::with(|k| k.restart_process());
@@ -864,10 +980,28 @@ impl World {
             position
         };
         self.unclean = !clean;
+        if clean && self.rng.one_in(4) {
+            self.serve_without_log()?;
+        }
         if self.rng.one_in(12) {
             self.foreign_at_names();
         }
         self.recover(&past, position, clean)
+    }
+
+    /// Between a stop in order and the next start the volume is served without its log.
+    fn serve_without_log(&mut self) -> Result<(), String> {
+        let quiet = sim::with(|k| k.hold_troubles());
+        let (volume, _) = Volume::open(OpenOptions::new(sim::DIR, Durability::Sync))
+            .map_err(|e| format!("opening without the log: {e}"))?;
+        volume.start(Arc::new(Replies::default())).map_err(|e| format!("starting without the log: {e}"))?;
+        volume.shutdown().map_err(|e| format!("stopping without the log: {e}"))?;
+        drop(volume);
+        sim::with(|k| k.resume_troubles(quiet));
+        self.say(|| "served without the log".to_owned());
+        self.acked.clear();
+        self.notes_are_old = true;
+        Ok(())
     }
 
     /// Between the power cut and the next start somebody makes files, also where the clients had theirs.
@@ -888,7 +1022,10 @@ impl World {
 
     /// Opens the volume, with more power cuts and errors on the way, until clients can be let in; checks what is there.
     fn recover(&mut self, past: &Past, mut position: u64, clean: bool) -> Result<(), String> {
-        let logged = logged(self.seed)?;
+        let mut logged = match self.without {
+            Some(_) => Logged::default(),
+            None => logged(self.seed)?,
+        };
         self.say(|| format!("the log holds transactions up to {}", logged.last_seq));
         let mut troubles = if self.rng.one_in(2) { self.rng.below(4) } else { 0 };
         loop {
@@ -914,6 +1051,11 @@ impl World {
                 Ok((volume, report)) => {
                     self.say(|| format!("opened: {report:?}"));
                     self.volume = Some(volume);
+                    if self.without.is_some() {
+                        // The replies were in the lost log alone. From here on the new one is needed.
+                        self.acked.clear();
+                        self.set_aside = true;
+                    }
                     if !sim::with(|k| k.is_down()) {
                         let quiet = sim::with(|k| k.hold_troubles());
                         pairs = Some(self.check(past, position, &logged, &report, clean, &strangers)?);
@@ -935,8 +1077,25 @@ impl World {
                 Err(e) => {
                     let excused = sim::with(|k| k.is_down() || !k.struck.is_empty());
                     self.say(|| format!("opening: {e}"));
-                    if !excused {
-                        return Err(format!("the volume does not open: {e}"));
+                    match self.without.take() {
+                        without if excused => self.without = without,
+                        // Its creation was cut short, and somebody removes it, as the message says.
+                        Some(without) if e.to_string().contains("superblock") => {
+                            sim::with(|k| k.log.fill(0));
+                            self.without = Some(without);
+                        }
+                        Some((loss, bytes)) if !self.set_aside => {
+                            if loss != LogLoss::Away {
+                                // With what was acknowledged in it. It is said, and that is all that can be done.
+                                self.figures.logs_forgotten += 1;
+                                self.over = true;
+                                return Ok(());
+                            }
+                            self.say(|| "the lost log is put back".to_owned());
+                            sim::with(|k| k.log = bytes);
+                            logged = self::logged(self.seed)?;
+                        }
+                        _ => return Err(format!("the volume does not open: {e}")),
                     }
                 }
             }
@@ -1049,6 +1208,9 @@ impl World {
         clean: bool,
         at: u64,
     ) -> Result<(), String> {
+        if self.notes_are_old && !report.notes.is_empty() {
+            return Err("replies from before a time without the log come back".to_owned());
+        }
         let mut known: BTreeMap<u8, u32> = BTreeMap::new();
         for bytes in &report.notes {
             known.extend(read_note(bytes));
@@ -1169,6 +1331,7 @@ fn visible(k: &Kernel, meta: &Rc<Meta>) -> u64 {
 }
 
 /// What the log holds, read without the volume.
+#[derive(Default)]
 struct Logged {
     last_seq: u64,
     notes: HashSet<(u8, u32)>,
@@ -1182,7 +1345,7 @@ fn logged(seed: u64) -> Result<Logged, String> {
     for slot in [0, 4096] {
         let Ok(volume_id) = <[u8; 16]>::try_from(superblock(slot)) else { continue };
         let config = Config { seed: Some(seed), ..Config::new(sim::LOG, 0, volume_id) };
-        match Log::open_device(Box::new(LogDisk), config) {
+        match Log::open_device(Box::new(LogDisk::there()), config) {
             Ok((_, replay)) => {
                 for bytes in &replay.records {
                     let record = Record::decode(bytes).map_err(|e| format!("a record of the log: {e}"))?;

@@ -3,6 +3,8 @@
 
 use std::io;
 
+use std::path::PathBuf;
+
 use landfast_intentlog::device::Device;
 use landfast_intentlog::replay::ReadAt;
 
@@ -11,13 +13,31 @@ use super::{Class, Kernel};
 /// Unit of tearing, bytes.
 const SECTOR: usize = 512;
 
-/// The log's device, of this thread's kernel.
+/// The log's device, of this thread's kernel: the file that was there when it was opened, or one that is to take its place.
 #[derive(Clone, Copy)]
-pub struct LogDisk;
+pub struct LogDisk(u64);
+
+/// What has become of the log while it was used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogLoss {
+    /// It has another name, and can be put back.
+    Away,
+    /// It has no name any more.
+    Removed,
+    /// Only its contents are gone.
+    Overwritten,
+}
+
+impl LogDisk {
+    /// What is at the log's path now.
+    pub fn there() -> LogDisk {
+        LogDisk(super::with(|k| k.log_number))
+    }
+}
 
 impl ReadAt for LogDisk {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        super::with(|k| match k.log.get(offset as usize..offset as usize + buf.len()) {
+        super::with(|k| match k.log_of(self.0).get(offset as usize..offset as usize + buf.len()) {
             Some(bytes) => {
                 buf.copy_from_slice(bytes);
                 Ok(())
@@ -33,7 +53,35 @@ impl Device for LogDisk {
     }
 
     fn write_durable(&self, parts: &[(u64, &[u8])]) -> io::Result<()> {
-        super::with(|k| k.write_log(parts))
+        super::with(|k| k.write_log(self.0, parts))
+    }
+
+    fn look(&self, contents: bool) -> Result<(), String> {
+        match super::with(|k| k.log_loss) {
+            None => Ok(()),
+            Some(LogLoss::Overwritten) if !contents => Ok(()),
+            Some(loss) => Err(format!("the log {} is lost: {loss:?}", super::LOG)),
+        }
+    }
+
+    fn successor(&self) -> Result<Box<dyn Device>, String> {
+        super::with(|k| {
+            if k.enter("open that makes a log", Class::Change).is_err() || k.no_new_log {
+                return Err("no new log: there is no room".to_owned());
+            }
+            k.new_log = vec![0; k.log.len()];
+            Ok(Box::new(LogDisk(self.0 + 1)) as Box<dyn Device>)
+        })
+    }
+
+    fn take_place(&self) -> Result<Vec<PathBuf>, String> {
+        super::with(|k| {
+            k.enter("linkat of a log", Class::Change).map_err(|e| format!("no new log: {e}"))?;
+            k.log = std::mem::take(&mut k.new_log);
+            k.log_number = self.0;
+            k.log_loss = None;
+            Ok(Vec::new())
+        })
     }
 
     fn describe(&self) -> String {
@@ -42,7 +90,28 @@ impl Device for LogDisk {
 }
 
 impl Kernel {
-    fn write_log(&mut self, parts: &[(u64, &[u8])]) -> io::Result<()> {
+    fn log_of(&mut self, number: u64) -> &mut Vec<u8> {
+        if number == self.log_number { &mut self.log } else { &mut self.new_log }
+    }
+
+    /// Somebody takes the log away, under whoever has it open.
+    pub fn lose_log(&mut self, loss: LogLoss) {
+        self.log_loss = Some(loss);
+        if loss == LogLoss::Overwritten {
+            self.log.fill(0);
+        }
+    }
+
+    /// The process has ended: what is at the log's path now, and, if the log was lost, how and what was in it.
+    pub fn find_log(&mut self) -> Option<(LogLoss, Vec<u8>)> {
+        self.new_log.clear();
+        let loss = self.log_loss.take()?;
+        self.log_number += 1;
+        let empty = vec![0; self.log.len()];
+        Some((loss, std::mem::replace(&mut self.log, empty)))
+    }
+
+    fn write_log(&mut self, number: u64, parts: &[(u64, &[u8])]) -> io::Result<()> {
         let was_down = self.down;
         let refused = self.enter("write of the log", Class::Log);
         if refused.is_err() && was_down {
@@ -60,7 +129,7 @@ impl Kernel {
                         _ => 0,
                     },
                 };
-                self.log[at..at + keep].copy_from_slice(&sector[..keep]);
+                self.log_of(number)[at..at + keep].copy_from_slice(&sector[..keep]);
             }
         }
         refused.map_err(io::Error::from)

@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::FileType;
 use rustix::io::Errno;
 
-pub use disk::LogDisk;
+pub use disk::{LogDisk, LogLoss};
 pub use files::{BLOCK, Extent};
 pub use meta::{Meta, Serial};
 
@@ -262,8 +262,16 @@ pub struct Kernel {
     now_ns: u64,
     wall_offset_ns: i64,
     began: Instant,
-    /// The log's device.
+    /// What is at the log's path, or was until it was lost.
     pub log: Vec<u8>,
+    /// Counts the files that have been there.
+    log_number: u64,
+    /// The log of this process is lost.
+    pub log_loss: Option<LogLoss>,
+    /// One that is to take its place.
+    new_log: Vec<u8>,
+    /// None can be made.
+    pub no_new_log: bool,
     calls: u64,
     /// The names of the calls, where they are wanted.
     pub called: Option<Vec<&'static str>>,
@@ -327,6 +335,10 @@ impl Kernel {
             wall_offset_ns: 0,
             began: Instant::now(),
             log: vec![0; log_bytes],
+            log_number: 0,
+            log_loss: None,
+            new_log: Vec::new(),
+            no_new_log: false,
             calls: 0,
             called: None,
             cut_at: None,
