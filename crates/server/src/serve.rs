@@ -20,6 +20,7 @@ use crate::portmap::{PortMapper, Registered};
 use crate::reload::{self, ReloadError};
 use crate::server::Shared;
 use crate::service::{Nfs, PROGRAMS};
+use crate::state::ids::Secret;
 use crate::state::merge;
 use crate::state::notes::{Restored, Stamped};
 use crate::stats::Stats;
@@ -128,6 +129,9 @@ pub enum StartError {
     /// No thread could be started.
     #[error("cannot start worker threads: {0}")]
     Threads(std::io::Error),
+    /// No client ID or stateid could be made that nobody guesses.
+    #[error("the system gives no random numbers, without which clients' names could be guessed: {0}")]
+    Random(getrandom::Error),
 }
 
 /// An NFS server: see [`Server::start`].
@@ -166,7 +170,9 @@ impl Server {
         let epoch = exports.iter().map(|e| e.recovery.epoch as u32).max().unwrap_or(1).max(merged.epoch + 1);
         let known = Known::new(Box::new(System)).map_err(StartError::Threads)?;
         let exports = reload::table(exports, server, Vec::new())?;
-        let sh = Arc::new(Shared::new(exports, server, lease_seconds, epoch, known, configured));
+        let mut secret = Secret::default();
+        getrandom::fill(&mut secret).map_err(StartError::Random)?;
+        let sh = Arc::new(Shared::new(exports, server, lease_seconds, epoch, known, configured, secret));
         let nlm = Nlm::new(sh.clone(), epoch, portmapper);
         let restored = restore(&sh, merged.notes)?;
         let slow = Arc::new(Pool::new(slow_workers).map_err(StartError::Threads)?);

@@ -5,6 +5,7 @@ use crate::exports::known::Known;
 use crate::exports::{Caller, Exports};
 use crate::limited::{Limit, Limits};
 use crate::limits;
+use crate::state::ids::Secret;
 use crate::state::notes::{LogId, Stamped};
 use crate::state::opens::Files;
 use crate::state::{Bounds, Millis, State};
@@ -53,7 +54,7 @@ pub struct Shared {
 type SharedState = Arc<Mutex<State<OpenFile>>>;
 
 impl Shared {
-    /// `server` is the server's identity, `epoch` differs from that of every earlier instance.
+    /// `server` is the server's identity; `epoch` and `secret`, which is random, differ from those of every earlier instance.
     pub(crate) fn new(
         exports: Exports,
         server: [u8; 16],
@@ -61,6 +62,7 @@ impl Shared {
         epoch: u32,
         known: Known,
         limits: Limits,
+        secret: Secret,
     ) -> Self {
         // What is kept stands in each log, so the smallest decides.
         let logs = exports.iter().filter_map(|e| e.volume.stats().log.map(|log| log.capacity));
@@ -77,7 +79,12 @@ impl Shared {
             lines: Lines::default(),
             operations_max,
             copies_running: Arc::new(Semaphore::new(limits::COPIES_MAX)),
-            state: Arc::new(Mutex::new(State::new(epoch, u64::from(lease_seconds) * 1000, bounds))),
+            state: Arc::new(Mutex::new(State::of_instance(
+                epoch,
+                secret,
+                u64::from(lease_seconds) * 1000,
+                bounds,
+            ))),
             exports: RwLock::new(Arc::new(exports)),
             known,
             server,
@@ -165,7 +172,8 @@ impl Drop for StateGuard<'_> {
 impl Drop for Shared {
     /// Open files know their volume, whose log knows the state: that ring is opened here.
     fn drop(&mut self) {
-        let files = std::mem::replace(&mut self.state().files, Files::new(0, Limits::default()));
+        let none = Files::new(0, Limits::default(), Secret::default());
+        let files = std::mem::replace(&mut self.state().files, none);
         drop(files);
     }
 }

@@ -59,7 +59,7 @@ pub enum Keep {
 
 impl Brief {
     /// The descriptor that such a caller would get by opening the file now.
-    fn get(&self, cred: &Cred, mode: OpenMode, rights: u64, now: Instant) -> Option<Arc<NodeFd>> {
+    pub(crate) fn get(&self, cred: &Cred, mode: OpenMode, rights: u64, now: Instant) -> Option<Arc<NodeFd>> {
         let kept = &self.0.lock().kept;
         let kept = kept[usize::from(mode.write)].as_ref()?;
         let young = now.saturating_duration_since(kept.opened) < BRIEF_OPEN;

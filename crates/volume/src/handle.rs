@@ -19,8 +19,10 @@ use bytes::{BufMut, Bytes, BytesMut};
 use siphasher::sip::SipHasher24;
 
 use crate::error::Error;
+use crate::exclusive;
 use crate::limits::HANDLE_BYTES_MAX;
 use crate::record::{KernelHandle, ObjId};
+use crate::types::Timestamp;
 
 /// First byte of every wire handle of a volume. A server's own handles (pseudo filesystem) must start with another.
 pub const HANDLE_VERSION: u8 = 1;
@@ -62,6 +64,11 @@ impl HandleCodec {
         let tag = self.tag(&b);
         b.put_u64(tag);
         Some(b.freeze())
+    }
+
+    /// Access and modification time of a file that was made with this verifier ([`crate::exclusive`]).
+    pub(crate) fn verifier_times(&self, fh: &[u8], verf: [u8; 8]) -> (Timestamp, Timestamp) {
+        exclusive::times(&self.key, fh, verf)
     }
 
     /// The object of a wire handle; [`Error::BadHandle`] for anything that [`HandleCodec::encode`] did not make.

@@ -17,6 +17,7 @@ use rustix::fs::Statx;
 use crate::brief::Brief;
 use crate::change::Change;
 use crate::dirty::Dirty;
+use crate::granted::Granted;
 use crate::kernel::{AsFd, BorrowedFd, OwnedFd};
 use crate::limits::ATTRS_FRESH;
 use crate::record::ObjId;
@@ -357,6 +358,8 @@ pub(crate) struct OpenInner {
     pub(crate) write: bool,
     /// Whose rights writes are made with.
     pub(crate) cred: Cred,
+    /// That they were looked at.
+    pub(crate) granted: Granted,
     pub(crate) volume: Volume,
 }
 
@@ -371,7 +374,8 @@ impl OpenFile {
     ) -> OpenFile {
         node.0.opens.fetch_add(1, Ordering::AcqRel);
         node.0.set_open(&fd);
-        OpenFile(Arc::new(OpenInner { node, fd, read, write, cred: cred.clone(), volume: volume.clone() }))
+        let (cred, granted, volume) = (cred.clone(), Granted::default(), volume.clone());
+        OpenFile(Arc::new(OpenInner { node, fd, read, write, cred, granted, volume }))
     }
 
     /// The file.

@@ -5,6 +5,7 @@
 //! when the unconfirmed one is confirmed; at EXCHANGE_ID only when another principal asks and there is nothing to lose (no
 //! session, no open), or the lease is over: who merely knows an owner's name cannot take its state.
 
+use super::ids::{Ids, Kind, Secret};
 use super::notes::ClientNote;
 use super::{Millis, Principal};
 use crate::limits;
@@ -185,8 +186,7 @@ impl Client {
 /// All client records.
 #[derive(Debug)]
 pub struct Clients {
-    epoch: u32,
-    next: u32,
+    ids: Ids,
     by_id: HashMap<u64, Client>,
     by_owner: HashMap<OwnerName, Owner>,
     completed: Completed,
@@ -215,14 +215,11 @@ impl Completed {
 }
 
 impl Clients {
-    /// No clients; new client IDs carry `epoch` in their upper half, so no ID is given twice over restarts.
+    /// No clients; new client IDs come from `secret`.
     #[must_use]
-    pub fn new(epoch: u32) -> Self {
-        // The highest bit of a client ID marks NLM's hosts.
-        let epoch = epoch & (u32::MAX >> 1);
+    pub fn new(secret: Secret) -> Self {
         Clients {
-            epoch,
-            next: 1,
+            ids: Ids::new(secret, Kind::Client),
             by_id: HashMap::new(),
             by_owner: HashMap::new(),
             completed: Completed::default(),
@@ -368,15 +365,19 @@ impl Clients {
     }
 
     fn fresh(&mut self) -> u64 {
-        let id = u64::from(self.epoch) << 32 | u64::from(self.next);
-        self.next = self.next.wrapping_add(1).max(1);
-        id
+        loop {
+            let id = self.ids.fresh();
+            // The log may have kept one of a former instance.
+            if !self.by_id.contains_key(&id) {
+                return id;
+            }
+        }
     }
 
-    /// Whether this instance of the server gives such client IDs.
+    /// Whether this instance of the server has given this client ID.
     #[must_use]
     pub fn is_of_this_instance(&self, id: u64) -> bool {
-        id >> 32 == u64::from(self.epoch)
+        self.ids.was_given(id)
     }
 
     /// Whether this client ID is one of a former instance of the server under which something was held that is lost now
@@ -386,12 +387,6 @@ impl Clients {
     pub fn is_dead(&self, id: u64) -> bool {
         let lost = self.by_id.get(&id).is_some_and(|c| c.v40.is_none() && c.needs_reclaim);
         lost && !self.is_of_this_instance(id)
-    }
-
-    /// Whether this instance of the server has given this client ID.
-    #[must_use]
-    pub fn was_given(&self, id: u64) -> bool {
-        self.is_of_this_instance(id) && (1..self.next).contains(&(id as u32))
     }
 
     /// SETCLIENTID (RFC 7530 section 16.33.5; in the order of its cases). `idle` says whether a confirmed client holds

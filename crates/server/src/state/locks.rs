@@ -1,7 +1,7 @@
 //! Byte-range locks (RFC 8881 section 9.1, 18.10 to 18.12): POSIX semantics, one table for each file
 //! ([`super::ranges`]).
 
-use super::opens::{File, FileKey, Files, READ, WRITE, Which};
+use super::opens::{File, FileKey, Files, READ, Share, WRITE, Which};
 pub use super::ranges::Span;
 use super::ranges::{Growth, Range};
 use super::refusals::AtLimit;
@@ -67,6 +67,12 @@ pub enum Locker {
 #[must_use]
 pub fn exclusive(kind: LockType) -> bool {
     matches!(kind, LockType::Write | LockType::WriteW)
+}
+
+/// What the open must allow for a lock, and the file its caller.
+#[must_use]
+pub fn needed(kind: LockType) -> Share {
+    if exclusive(kind) { WRITE } else { READ }
 }
 
 impl<F> Files<F> {
@@ -179,6 +185,48 @@ impl<F> Files<F> {
         self.ranges
     }
 
+    /// The open that a LOCK is under, which must allow the kind, and the lock owner's state, if it has one.
+    fn locker_open(
+        &self,
+        client: u64,
+        file: &FileKey,
+        locker: &Locker,
+        kind: LockType,
+    ) -> Result<(u64, Option<u64>), NfsStat> {
+        let (open, known) = match locker {
+            Locker::New { open, owner } => {
+                let open = self.find_open(client, file, open)?;
+                (open, self.lock_state(client, owner, file))
+            }
+            Locker::Known(stateid) => match self.find_on(client, file, stateid)? {
+                Which::Lock(id) => {
+                    (self.locks.get(&id).and_then(|l| l.open).ok_or(NfsStat::NFS4ERR_BAD_STATEID)?, Some(id))
+                }
+                Which::Open(_) => return Err(NfsStat::NFS4ERR_BAD_STATEID),
+            },
+        };
+        let access = self.opens.get(&open).map(|o| o.access).ok_or(NfsStat::NFS4ERR_BAD_STATEID)?;
+        if access & needed(kind) == 0 { Err(NfsStat::NFS4ERR_OPENMODE) } else { Ok((open, known)) }
+    }
+
+    /// What the shell has open where a LOCK is to be, to ask about the caller; `None` when it has nothing that serves.
+    ///
+    /// # Errors
+    /// As [`Files::lock`], but for limits and for locks in the way.
+    pub fn lock_handle(
+        &self,
+        client: u64,
+        file: &FileKey,
+        locker: &Locker,
+        kind: LockType,
+    ) -> Result<Option<F>, NfsStat>
+    where
+        F: Clone,
+    {
+        let (open, _) = self.locker_open(client, file, locker, kind)?;
+        Ok(self.opens.get(&open).and_then(|o| Self::handle(o, needed(kind))))
+    }
+
     /// LOCK (RFC 8881 section 18.10).
     ///
     /// # Errors
@@ -192,23 +240,8 @@ impl<F> Files<F> {
         kind: LockType,
         span: Span,
     ) -> Result<Stateid, LockError> {
-        let (open, known) = match locker {
-            Locker::New { open, owner } => {
-                let open = self.find_open(client, file, open)?;
-                (open, self.lock_state(client, owner, file))
-            }
-            Locker::Known(stateid) => match self.find_on(client, file, stateid)? {
-                Which::Lock(id) => {
-                    (self.locks.get(&id).and_then(|l| l.open).ok_or(NfsStat::NFS4ERR_BAD_STATEID)?, Some(id))
-                }
-                Which::Open(_) => return Err(NfsStat::NFS4ERR_BAD_STATEID.into()),
-            },
-        };
-        let access = self.opens.get(&open).map(|o| o.access).ok_or(NfsStat::NFS4ERR_BAD_STATEID)?;
+        let (open, known) = self.locker_open(client, file, locker, kind)?;
         let exclusive = exclusive(kind);
-        if access & (if exclusive { WRITE } else { READ }) == 0 {
-            return Err(NfsStat::NFS4ERR_OPENMODE.into());
-        }
         let ranges = self.files.get(file).map(|f| &f.ranges).ok_or(NfsStat::NFS4ERR_BAD_STATEID)?;
         if let Some(r) = ranges.conflict(&span, exclusive, known) {
             return Err(LockError::Denied(self.denied(&r)));

@@ -7,6 +7,7 @@
 //! - [`owners`]: the sequence numbers of NFSv4.0's owners; [`v40`], [`opens40`]: that version on the same state;
 //! - [`nlm`]: the hosts of NFSv3's lock manager, whose locks are in the same tables;
 //! - [`drc`]: replies to calls without a session;
+//! - [`ids`]: the numbers of clients and stateids;
 //! - [`grace`]: who may reclaim after a restart;
 //! - `room`: who gives opens up when they are short;
 //! - [`refusals`]: which limits have refused something;
@@ -23,6 +24,7 @@ pub mod copies;
 mod deadlock;
 pub mod drc;
 pub mod grace;
+pub mod ids;
 pub mod locks;
 pub mod merge;
 pub mod nlm;
@@ -41,6 +43,7 @@ use crate::limits;
 use clients::Clients;
 use drc::Drc;
 use grace::Grace;
+use ids::Secret;
 use landfast_nfs::v4::flags::SEQ4_STATUS_RESTART_RECLAIM_NEEDED;
 use landfast_nfs::v4::{NfsStat, SessionId};
 use notes::Stamped;
@@ -130,13 +133,13 @@ pub struct State<F> {
 }
 
 impl<F> State<F> {
-    /// Empty state of the server instance `epoch`, which must differ from every earlier instance's.
+    /// Empty state of the server instance `epoch`, which must differ from every earlier instance's, as must its `secret`.
     #[must_use]
-    pub fn new(epoch: u32, lease_ms: Millis, bounds: Bounds) -> Self {
+    pub fn of_instance(epoch: u32, secret: Secret, lease_ms: Millis, bounds: Bounds) -> Self {
         State {
-            clients: Clients::new(epoch),
+            clients: Clients::new(secret),
             sessions: Sessions::new(bounds.reply_bytes, &bounds.limits),
-            files: Files::new(epoch, bounds.limits),
+            files: Files::new(epoch, bounds.limits, secret),
             owners: Owners::default(),
             hosts: nlm::Hosts::default(),
             copies: copies::Copies::default(),
@@ -146,6 +149,13 @@ impl<F> State<F> {
             bounds,
             version: 0,
         }
+    }
+
+    /// [`State::of_instance`] with a secret that is none.
+    #[cfg(test)]
+    #[must_use]
+    pub fn new(epoch: u32, lease_ms: Millis, bounds: Bounds) -> Self {
+        State::of_instance(epoch, [epoch as u8; 16], lease_ms, bounds)
     }
 
     pub(crate) fn next_version(&mut self) -> u64 {

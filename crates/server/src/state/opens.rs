@@ -1,8 +1,9 @@
 //! Opens: open owners, share reservations, and the stateids of opens and locks (RFC 8881 sections 8.2, 9.7, 18.16).
 //!
 //! A stateid's `other` is the mark of the server instance and a number that is never used twice, so a stateid of
-//! a former instance is recognised and is `BAD_STATEID`, never another file's.
+//! a former instance is recognised and is `BAD_STATEID`, never another file's. The number cannot be guessed ([`super::ids`]).
 
+use super::ids::{Ids, Kind, Secret};
 use super::locks::LockState;
 use super::nlm::Waiters;
 use super::ranges::Ranges;
@@ -74,7 +75,7 @@ const MARK: u32 = 0x4c46_0000;
 pub struct Files<F> {
     pub(super) mark: u32,
     pub(super) limits: Limits,
-    next: u64,
+    ids: Ids,
     pub(super) opens: HashMap<u64, Open<F>>,
     pub(super) locks: HashMap<u64, LockState>,
     pub(super) files: HashMap<FileKey, File>,
@@ -113,7 +114,7 @@ pub(super) fn bump(seqid: &mut u32) -> u32 {
 
 impl<F: Clone> Files<F> {
     /// The handle that the shell opened and that serves `want`.
-    fn handle(open: &Open<F>, want: Share) -> Option<F> {
+    pub(super) fn handle(open: &Open<F>, want: Share) -> Option<F> {
         open.handles.iter().find(|(a, _)| a & want == want).map(|(_, f)| f.clone())
     }
 
@@ -146,11 +147,11 @@ impl<F: Clone> Files<F> {
 impl<F> Files<F> {
     /// Nothing is open.
     #[must_use]
-    pub fn new(epoch: u32, limits: Limits) -> Self {
+    pub fn new(epoch: u32, limits: Limits, secret: Secret) -> Self {
         Files {
             mark: epoch.wrapping_add(MARK),
             limits,
-            next: 1,
+            ids: Ids::new(secret, Kind::State),
             opens: HashMap::new(),
             locks: HashMap::new(),
             files: HashMap::new(),
@@ -189,9 +190,7 @@ impl<F> Files<F> {
     }
 
     pub(super) fn fresh(&mut self) -> u64 {
-        let id = self.next;
-        self.next += 1;
-        id
+        self.ids.fresh()
     }
 
     /// A stateid for a copy: of no open and no lock.

@@ -145,7 +145,7 @@ impl<F> State<F> {
     pub fn live40(&mut self, now: Millis, id: u64) -> Result<(), NfsStat> {
         match self.clients.get(id) {
             Some(c) if c.v40.is_some() && c.confirmed && self.clients.is_of_this_instance(id) => {}
-            None if self.clients.was_given(id) => return Err(NfsStat::NFS4ERR_EXPIRED),
+            None if self.clients.is_of_this_instance(id) => return Err(NfsStat::NFS4ERR_EXPIRED),
             _ => return Err(NfsStat::NFS4ERR_STALE_CLIENTID),
         }
         self.clients.renew(id, now);

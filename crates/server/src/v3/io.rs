@@ -1,6 +1,6 @@
 //! READ, WRITE, COMMIT (RFC 1813 sections 3.3.6, 3.3.7, 3.3.21).
 //!
-//! There are no opens: each call has the caller's own right, and the owner's, whose client checked the mode when the file
+//! There are no opens: each call has the caller's own right (COMMIT that of who writes), and the owner's, whose client checked the mode when the file
 //! was opened (section 4.4).
 
 use super::context::{Cx, Obj};
@@ -105,6 +105,8 @@ impl Cx<'_> {
             return Err(NfsStat3::INVAL);
         }
         let tx = self.modify(obj)?;
+        let mode = OpenMode { owner_override: true, ..OpenMode::WRITE };
+        obj.volume().may(obj.cred(), &obj.node, mode).map_err(status)?;
         obj.volume().commit(tx, &obj.node, a.offset, u64::from(a.count)).map_err(status)?;
         Ok(obj.volume().write_verifier())
     }

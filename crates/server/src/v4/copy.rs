@@ -3,6 +3,7 @@
 //! What a COPY answers, or says in its CB_OFFLOAD, is stable: clients need no COMMIT.
 
 use super::context::{Ctx, Done, Fail, Obj, is_special, key};
+use super::io::mode_for;
 use crate::limits;
 use crate::offload::Offload;
 use crate::state::opens::{READ, WRITE};
@@ -11,7 +12,7 @@ use landfast_nfs::v4::data::{
 };
 use landfast_nfs::v4::{NfsStat, ResBody, StableHow, Stateid};
 use landfast_rpc::share_of;
-use landfast_volume::{Keep, Kind, OpenFile, OpenMode};
+use landfast_volume::{Keep, Kind, OpenFile};
 
 /// A file and what it is open as.
 type Opened = (Obj, OpenFile);
@@ -35,10 +36,7 @@ impl Ctx<'_> {
         };
         let from = match self.opened_as(&source, src_stateid, READ)? {
             Some(file) => file,
-            None => {
-                let mode = OpenMode { read: true, write: false, owner_override: true };
-                source.volume().open_briefly(source.cred(), &source.node, mode, Keep::Now)?
-            }
+            None => source.volume().open_briefly(source.cred(), &source.node, mode_for(READ), Keep::Now)?,
         };
         let (dest, to) = self.file_for(dst_stateid, WRITE)?;
         Ok(((source, from), (dest, to)))

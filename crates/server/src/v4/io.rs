@@ -13,9 +13,16 @@ use landfast_volume::{Keep, OpenFile, OpenMode, Stable};
 /// What a READ result takes besides its data: number, status, end of file, length, padding.
 const READ_AROUND: usize = 8 + 4 + 4 + 3;
 
+/// What an access asks for: the owner passes whatever the mode (RFC 8881 section 18.16.3), as the client has checked the mode
+/// when the file was opened.
+pub(super) fn mode_for(want: Share) -> OpenMode {
+    OpenMode { read: want & READ != 0, write: want & WRITE != 0, owner_override: true }
+}
+
 impl Ctx<'_> {
-    /// The open file behind a stateid, for `want`. `None` when there is no open, or none that serves: then the caller's
-    /// own right counts.
+    /// The open file behind a stateid, for `want`, if the caller may do that to the file: a stateid says whose open it is,
+    /// and nothing about who presents it (contract C6). `None` when there is no open, or none that serves: then the file is
+    /// opened for the caller.
     pub(super) fn opened(
         &mut self,
         obj: &Obj,
@@ -47,7 +54,8 @@ impl Ctx<'_> {
             self.client40 = Some(self.sh.state().client_of_io40(self.now, &stateid)?);
         }
         let client = self.client()?;
-        Ok(self.sh.state().files.io(client, &file, &stateid, want)?)
+        let opened = self.sh.state().files.io(client, &file, &stateid, want)?;
+        Ok(opened.map(|file| obj.volume().as_caller(obj.cred(), &file, mode_for(want))).transpose()?)
     }
 
     pub(super) fn file_for(&mut self, stateid: &Stateid, want: Share) -> Result<(Obj, OpenFile), Fail> {
@@ -58,9 +66,8 @@ impl Ctx<'_> {
         if let Some(file) = self.opened(&obj, stateid, want)? {
             return Ok((obj, file));
         }
-        let mode = OpenMode { read: want == READ, write: want == WRITE, owner_override: true };
         let keep = if want == WRITE { Keep::IfAgain } else { Keep::Now };
-        let file = obj.volume().open_briefly(obj.cred(), &obj.node, mode, keep)?;
+        let file = obj.volume().open_briefly(obj.cred(), &obj.node, mode_for(want), keep)?;
         Ok((obj, file))
     }
 
@@ -111,12 +118,14 @@ impl Ctx<'_> {
         }))
     }
 
-    /// COMMIT.
+    /// COMMIT: for who may write the file.
     pub(super) fn commit(&mut self, a: &CommitArgs) -> Done {
         let obj = self.file()?;
         if a.offset.checked_add(u64::from(a.count)).is_none() {
             return Err(NfsStat::NFS4ERR_INVAL.into());
         }
+        obj.writable()?;
+        obj.volume().may(obj.cred(), &obj.node, mode_for(WRITE))?;
         obj.volume().commit(self.modify(&obj)?, &obj.node, a.offset, u64::from(a.count))?;
         Ok(ResBody::Commit(obj.volume().write_verifier()))
     }

@@ -1,10 +1,13 @@
 //! LOCK, LOCKT, LOCKU (RFC 8881 sections 18.10 to 18.12).
 
-use super::context::{Ctx, Done, Fail, key};
+use super::context::{Ctx, Done, Fail, Obj, key};
+use super::io::mode_for;
 use crate::state::locks::{self, Denied, LockError, Locker, Span};
+use crate::state::opens::{READ, WRITE};
 use landfast_nfs::v4::args::{LockArgs, Locker as WireLocker, LocktArgs, LockuArgs};
 use landfast_nfs::v4::res::LockDenied;
 use landfast_nfs::v4::{LockType, NfsStat, Opaque1024, ResBody, StateOwner};
+use landfast_volume::Error;
 
 fn denied(d: Denied) -> Fail {
     Fail {
@@ -15,6 +18,15 @@ fn denied(d: Denied) -> Fail {
             locktype: if d.exclusive { LockType::Write } else { LockType::Read },
             owner: StateOwner { clientid: d.client, owner: Opaque1024(d.owner) },
         }))),
+    }
+}
+
+/// Who may neither read nor write a file is not told who has it locked. Any of the two will do: a program asks about locks of
+/// both kinds however it has opened the file.
+fn may_know_locks(obj: &Obj) -> Result<(), Error> {
+    match obj.volume().may(obj.cred(), &obj.node, mode_for(READ)) {
+        Err(Error::Access) => obj.volume().may(obj.cred(), &obj.node, mode_for(WRITE)),
+        other => other,
     }
 }
 
@@ -33,7 +45,8 @@ impl Ctx<'_> {
 
     /// LOCK. Nobody is queued: a client that waits asks again. If what it waits for waits for it by NLM, it hears that.
     pub(super) fn lock(&mut self, a: &LockArgs) -> Done {
-        let file = key(&self.file()?.node);
+        let obj = self.file()?;
+        let file = key(&obj.node);
         let client = self.client()?;
         let span = Span::new(a.offset, a.length)?;
         let locker = match &a.locker {
@@ -42,14 +55,27 @@ impl Ctx<'_> {
                 Locker::New { open: self.meant(open_stateid, false)?, owner: lock_owner.owner.0.clone() }
             }
         };
-        let mut notes = Vec::new();
-        let result = {
-            let mut st = self.sh.state();
+        let want = locks::needed(a.locktype);
+        let opened = {
+            let st = self.sh.state();
             if a.reclaim {
                 st.may_reclaim(client, self.now)?;
             } else if st.must_wait_for_grace(client, self.now) {
                 return Err(NfsStat::NFS4ERR_GRACE.into());
             }
+            st.files.lock_handle(client, &file, &locker, a.locktype)?
+        };
+        // The caller may do to the file what the lock is for: as for READ and WRITE, whoever has opened it.
+        if want == WRITE {
+            obj.writable()?;
+        }
+        match opened {
+            Some(opened) => obj.volume().as_caller(obj.cred(), &opened, mode_for(want)).map(drop)?,
+            None => obj.volume().may(obj.cred(), &obj.node, mode_for(want))?,
+        }
+        let mut notes = Vec::new();
+        let result = {
+            let mut st = self.sh.state();
             loop {
                 match st.files.lock(client, &file, &locker, a.locktype, span) {
                     Err(LockError::Denied(d)) if d.client != client && st.lapsed(d.client, self.now) => {
@@ -85,9 +111,11 @@ impl Ctx<'_> {
     /// LOCKT: keyed on the session's client. A lock of a client whose lease is over is in nobody's way: what is in the way
     /// of a LOCK, and only that, is found here.
     pub(super) fn lockt(&mut self, a: &LocktArgs) -> Done {
-        let file = key(&self.file()?.node);
+        let obj = self.file()?;
+        let file = key(&obj.node);
         let client = self.client()?;
         let span = Span::new(a.offset, a.length)?;
+        may_know_locks(&obj)?;
         let mut notes = Vec::new();
         let in_the_way = {
             let mut st = self.sh.state();

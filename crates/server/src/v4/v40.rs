@@ -7,6 +7,7 @@ use super::compound::{Budget, RPC_REPLY_HEAD, Reply, Request, flavor_later, resu
 use super::context::{Ctx, Done, Fail, key};
 use crate::limits;
 use crate::path::{LateReply, Later, Outcome, Pending};
+use crate::state::Principal;
 use crate::state::clients::{Callback, SetClientId, SetClientIdError};
 use crate::state::notes::{Note, Stamped};
 use crate::state::owners::{Last, Request as Asked};
@@ -113,8 +114,13 @@ fn finish(mut ctx: Ctx<'_>, req: &Request, reply: Reply, first: &ArgOp) -> Outco
 
 /// A digest of an operation's arguments: 64-bit FNV-1a.
 fn digest(op: &ArgOp) -> u64 {
-    let fnv = |h: u64, b: &u8| (h ^ u64::from(*b)).wrapping_mul(0x100_0000_01b3);
-    op.to_bytes().iter().fold(0xcbf2_9ce4_8422_2325, fnv)
+    op.to_bytes().iter().fold(FNV_BEGIN, fnv)
+}
+
+const FNV_BEGIN: u64 = 0xcbf2_9ce4_8422_2325;
+
+fn fnv(h: u64, b: &u8) -> u64 {
+    (h ^ u64::from(*b)).wrapping_mul(0x100_0000_01b3)
 }
 
 /// What an operation asks of its owners, if it has a sequence number.
@@ -151,6 +157,7 @@ fn status40(op: OpNum, status: NfsStat) -> NfsStat {
     match (status, op) {
         (NfsStat::NFS4ERR_WRONG_TYPE, OpNum::OPEN) => NfsStat::NFS4ERR_SYMLINK,
         (NfsStat::NFS4ERR_WRONG_TYPE, _) => NfsStat::NFS4ERR_INVAL,
+        (NfsStat::NFS4ERR_ROFS, OpNum::LOCK) => NfsStat::NFS4ERR_ACCESS,
         (
             NfsStat::NFS4ERR_SYMLINK,
             OpNum::CREATE | OpNum::LINK | OpNum::READDIR | OpNum::REMOVE | OpNum::RENAME | OpNum::SECINFO,
@@ -184,7 +191,11 @@ fn result40(op: OpNum, done: Done) -> ResOp {
 impl Ctx<'_> {
     /// Runs an operation of NFSv4.0.
     pub(super) fn dispatch40(&mut self, op: &ArgOp) -> ResOp {
-        if let Some(ask) = ask(op) {
+        if let Some(mut ask) = ask(op) {
+            // A retry is its sender's own: what one was told is not told to another.
+            let Principal { flavor, uid } = self.principal;
+            let by = [flavor.to_be_bytes(), uid.to_be_bytes()].concat();
+            ask.request.fingerprint = by.iter().fold(ask.request.fingerprint, fnv);
             return self.in_turn(op, &ask);
         }
         let done = match op {

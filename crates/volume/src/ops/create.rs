@@ -11,12 +11,10 @@ use super::{Before, HalfMade, Umask, atime, born_facts, check_file, creation_mod
 use crate::acl::SetAcls;
 use crate::error::Error;
 use crate::kernel::{self, OwnedFd};
-use crate::node::{Node, NodeFd, OpenFile};
-use crate::record::Fact;
+use crate::node::{Node, NodeFd, OpenFile, btime_ns};
+use crate::record::{Fact, ObjId};
 use crate::tx::Tx;
-use crate::types::{
-    AttrsSet, ChangeInfo, CreateHow, Created, Cred, Kind, OpenMode, SetAttrs, TimeSet, Timestamp,
-};
+use crate::types::{AttrsSet, ChangeInfo, CreateHow, Created, Cred, Kind, OpenMode, SetAttrs, TimeSet};
 use crate::volume::Volume;
 
 /// One call of [`Volume::create`].
@@ -25,15 +23,9 @@ struct Call<'a> {
     dir_fd: &'a NodeFd,
     name: &'a [u8],
     mode: OpenMode,
+    /// Of an exclusive create.
+    verf: Option<[u8; 8]>,
     acls: &'a SetAcls,
-}
-
-/// The times that keep an exclusive create's verifier, all 64 bits of it: access and modification, as signed 32-bit
-/// numbers of seconds, which every filesystem keeps.
-fn verifier_times(verf: [u8; 8]) -> (Timestamp, Timestamp) {
-    let [a, b, c, d, e, f, g, h] = verf;
-    let time = |bytes| Timestamp { secs: i64::from(i32::from_be_bytes(bytes)), nanos: 0 };
-    (time([e, f, g, h]), time([a, b, c, d]))
 }
 
 impl Volume {
@@ -65,17 +57,14 @@ impl Volume {
         tx.rests_on(dir);
         self.entry(dir, name, Error::Access)?;
         acl::check(Kind::File, acls)?;
-        let attrs = match how {
-            CreateHow::Unchecked(attrs) | CreateHow::Guarded(attrs) => attrs,
-            CreateHow::Exclusive { verf, attrs } => {
-                let (atime, mtime) = verifier_times(verf);
-                SetAttrs { atime: Some(TimeSet::At(atime)), mtime: Some(TimeSet::At(mtime)), ..attrs }
-            }
+        let (attrs, verf) = match how {
+            CreateHow::Unchecked(attrs) | CreateHow::Guarded(attrs) => (attrs, None),
+            CreateHow::Exclusive { verf, attrs } => (attrs, Some(verf)),
         };
         tx.join()?;
         let dir_fd = self.fd(dir)?;
         self.assume(cred)?;
-        let call = Call { cred, dir_fd: &dir_fd, name, mode, acls };
+        let call = Call { cred, dir_fd: &dir_fd, name, mode, verf, acls };
         let names = dir.0.names.write();
         let mut state = dir.0.state.lock();
         let before = self.before(&mut state, &dir_fd)?;
@@ -103,6 +92,10 @@ impl Volume {
         // Open for both, whatever was asked for.
         let fd = node.0.share_fd(fd, true, true);
         let file = OpenFile::new(self, node.clone(), fd.clone(), mode.read, mode.write, cred);
+        // Its owner may use it whatever mode it was made with.
+        if look.stx_uid == cred.uid || cred.uid == 0 {
+            file.0.granted.note(mode, node.0.rights.load(Ordering::Acquire), kernel::instant());
+        }
         record(tx, &[dir, &node], || {
             let mut facts = born_facts(dir, name, &node, &look, b"", dir_mtime);
             if look.stx_size > 0 {
@@ -131,7 +124,14 @@ impl Volume {
     ) -> Result<(Node, AttrsSet, Statx, Vec<Fact>), Error> {
         let born = kernel::look(fd)?;
         let (kh, mount_id) = kernel::handle_of(fd)?;
-        let (set, changed) = self.dress(fd, Kind::File, &born, call.cred, attrs)?;
+        let mut attrs = *attrs;
+        if let Some(verf) = call.verf {
+            let id = ObjId { kh: kh.clone(), btime_ns: btime_ns(&born) };
+            let fh = self.0.codec.encode(&id).ok_or(Error::NotSupported)?;
+            let (atime, mtime) = self.0.codec.verifier_times(&fh, verf);
+            (attrs.atime, attrs.mtime) = (Some(TimeSet::At(atime)), Some(TimeSet::At(mtime)));
+        }
+        let (set, changed) = self.dress(fd, Kind::File, &born, call.cred, &attrs)?;
         let mut with_acls = false;
         acl::apply(fd, call.acls, &mut with_acls)?;
         let look = if changed || with_acls { kernel::look(fd)? } else { born };
@@ -167,15 +167,14 @@ impl Volume {
                 let look = kernel::look(&*fd)?;
                 let same = node.kind() == Kind::File
                     && look.stx_size == 0
-                    && (atime(&look), mtime(&look)) == verifier_times(verf);
+                    && (atime(&look), mtime(&look)) == self.0.codec.verifier_times(node.wire(), verf);
                 if !same {
                     return Err(Error::Exists);
                 }
-                // The repetition of a create whose answer was lost: its caller has the creator's right to the file.
-                // An empty record, so that the reply is kept as that of the first one.
-                self.assume_root()?;
-                let fd = NodeFd::uncounted(open_with(&fd, call.mode)?);
-                let fd = node.0.share_fd(fd, call.mode.read, call.mode.write);
+                // The repetition of a create whose answer was lost: for the creator, who owns the file, and for whom else the
+                // file lets. An empty record, so that the reply is kept as that of the first one.
+                let mode = OpenMode { owner_override: true, ..call.mode };
+                let file = self.open_file(call.cred, &node, mode)?;
                 record(tx, &[], Vec::new)?;
                 let set = AttrsSet {
                     mode: attrs.mode.is_some(),
@@ -185,7 +184,6 @@ impl Volume {
                     size: attrs.size.is_some(),
                     ..AttrsSet::default()
                 };
-                let file = OpenFile::new(self, node.clone(), fd, call.mode.read, call.mode.write, call.cred);
                 (file, true, set)
             }
             CreateHow::Unchecked(attrs) => {
@@ -205,6 +203,9 @@ impl Volume {
     /// Opens a regular file.
     pub fn open_file(&self, cred: &Cred, node: &Node, mode: OpenMode) -> Result<OpenFile, Error> {
         check_file(node)?;
+        let asked = kernel::instant();
+        // Before the kernel is asked: who takes the right away meanwhile makes the answer useless.
+        let rights = node.0.rights.load(Ordering::Acquire);
         let fd = self.fd(node)?;
         self.assume(cred)?;
         self.0.file_opens.fetch_add(1, Ordering::Relaxed);
@@ -218,12 +219,14 @@ impl Volume {
             opened => opened?,
         };
         let fd = node.0.share_fd(NodeFd::uncounted(opened), mode.read, mode.write);
-        Ok(OpenFile::new(self, node.clone(), fd, mode.read, mode.write, cred))
+        let file = OpenFile::new(self, node.clone(), fd, mode.read, mode.write, cred);
+        file.0.granted.note(mode, rights, asked);
+        Ok(file)
     }
 
     /// Whether an open that the mode forbids is to be let through: to run a program its client must read it, and see
     /// [`OpenMode::owner_override`]. Call as the caller.
-    fn may_pass(&self, cred: &Cred, fd: &NodeFd, mode: OpenMode) -> Result<bool, Error> {
+    pub(crate) fn may_pass(&self, cred: &Cred, fd: &NodeFd, mode: OpenMode) -> Result<bool, Error> {
         if !mode.write && kernel::access(fd, libc::X_OK)? {
             return Ok(true);
         }
