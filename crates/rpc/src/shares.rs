@@ -62,6 +62,20 @@ impl Held {
         sum <= self.client_max && all <= self.max && (alone || sum <= self.max - all)
     }
 
+    /// How much more this client may hold now beyond its least.
+    #[must_use]
+    pub fn spare(&self, client: IpAddr) -> usize {
+        let (has, free) = (self.of(client), self.max.saturating_sub(self.used));
+        let most = if has == self.used { self.client_max } else { self.client_max.min((free + has) / 2) };
+        most.saturating_sub(has).min(free)
+    }
+
+    /// How much there is in all, and what one client may have of it.
+    #[must_use]
+    pub fn most_allowed(&self) -> (usize, usize) {
+        (self.max, self.client_max)
+    }
+
     /// Takes it, if the client may.
     pub fn take(&mut self, client: IpAddr, more: usize) -> bool {
         let may = self.may(client, more);
@@ -377,6 +391,10 @@ mod tests {
                 let has = model.get(&who).copied().unwrap_or(0);
                 if takes {
                     let others = held.used() - has;
+                    let spare = held.spare(ip(who));
+                    let left = || max - others - has - spare;
+                    prop_assert!(spare == 0 || others == 0 || has + spare <= left());
+                    prop_assert!(spare == 0 || held.may(ip(who), spare));
                     let took = held.take(ip(who), n);
                     if took { *model.entry(who).or_default() += n; }
                     let little = has + n <= least.min(client_max).min(max);

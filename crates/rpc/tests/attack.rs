@@ -157,7 +157,7 @@ async fn halves_of_records_fill_the_share_of_their_clients_only() {
         }
     }
     let mut honest = from(HONEST, &server).await;
-    while open.len() > 0 {
+    while !open.is_empty() {
         is_served(&mut honest).await;
         assert!(load().bytes <= 64 * MIB, "{:?}", load());
         while open.try_join_next().is_some() {}

@@ -48,6 +48,7 @@ mod replies;
 mod serve;
 mod server;
 mod service;
+mod standing;
 pub mod state;
 mod stats;
 mod sys;

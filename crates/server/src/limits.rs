@@ -18,10 +18,12 @@ pub const BACK_CHANNEL_BYTES_MIN: u32 = 256;
 pub const BACK_CHANNEL_OPS_MIN: u32 = 2;
 /// Largest reply that is kept for replay. A client that asks for more is given this.
 pub const CACHED_BYTES_MAX: u32 = 256 << 10;
+/// Where room is short the largest reply that is kept is this: what Linux asks for is less.
+pub const CACHED_BYTES_COMMON: u32 = 8 << 10;
 /// What one session may at worst keep for replay: slots times the largest kept reply. Fewer slots are granted above.
 pub const SESSION_CACHED_BYTES_MAX: u64 = 8 << 20;
-/// What all sessions may at worst keep for replay; above it a new session gets `NFS4ERR_NOSPC`. With a log less: see
-/// [`LOG_PARTS`].
+/// What all sessions keep for replay, each with room for one largest reply; above it a new session gets `NFS4ERR_DELAY`, and
+/// so does a request on another slot than the first. With a log less: see [`LOG_PARTS`].
 pub const CACHED_BYTES_TOTAL_MAX: u64 = 128 << 20;
 /// What sessions and client records keep stands in the log at each checkpoint, and must leave room for the work: of so
 /// many parts of the log ...
@@ -148,8 +150,8 @@ pub const COMPOUND_WORK_BYTES: u64 = 64 << 20;
 pub const COMPOUND_WORK_MIN: u64 = 64 << 10;
 /// A hole of fewer bytes is data for READ_PLUS.
 pub const READ_PLUS_HOLE_MIN: u64 = 32 << 10;
-/// Connections; more are closed when they come.
-pub const CONNECTIONS_MAX: usize = 1024;
+/// Connections; one more takes the place of another (`landfast_rpc::places`), or is closed when it comes.
+pub const CONNECTIONS_MAX: usize = 8192;
 /// Compounds of one connection that are being worked on; the next is read when one is done.
 pub const CONNECTION_COMPOUNDS_MAX: usize = 512;
 /// Request bytes of one connection that are being worked on.
@@ -265,6 +267,10 @@ pub const LISTEN_MAX: usize = 64;
 pub const CONFIG_BYTES_MAX: u64 = 1 << 20;
 /// Addresses whose names are remembered, and users whose groups are; above it the elder half is forgotten.
 pub const KNOWN_MAX: usize = 4096;
+/// Addresses whose names are asked for at a time; about a further one nobody is asked yet.
+pub const KNOWN_ASKING_MAX: usize = 256;
+/// The same of one client: an address, or an IPv6 network of 64 bits.
+pub const KNOWN_ASKING_CLIENT_MAX: usize = 8;
 /// Threads that ask for names and groups.
 pub const KNOWN_THREADS: usize = 4;
 /// How long a request waits for the names of its address or the groups of its user; after that it gets `NFS4ERR_DELAY`.

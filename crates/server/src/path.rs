@@ -113,7 +113,7 @@ impl LateReply {
         let v = st.next_version();
         let note = match self {
             LateReply::Slot(session, slot, kept) => {
-                let s = st.sessions.get_mut(&session)?;
+                let mut s = st.sessions.get_mut(&session)?;
                 Note::Slot(s.stage_in(slot, kept, v, Some(home))?)
             }
             LateReply::Call(key) => Note::Call(st.drc.noted(&key, v, home)?),
@@ -174,7 +174,7 @@ impl Nfs {
             let _ = turn.before(export.volume.admit()).await;
         }
         let room = turn.before(conn.room(reply_max)).await;
-        let client = caller.addr;
+        let client = landfast_rpc::share_of(caller.addr);
         let work = Arc::new(make(caller, key));
         let begun = Instant::now();
         loop {
@@ -280,7 +280,7 @@ impl Nfs {
                 st.holding_is_noted(client);
             }
             if let Some((session, slot)) = slot
-                && let Some(s) = st.sessions.get_mut(&session)
+                && let Some(mut s) = st.sessions.get_mut(&session)
             {
                 if !stable {
                     s.replace_reply(slot, Kept::Reply(failure.clone()));

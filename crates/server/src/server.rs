@@ -2,6 +2,7 @@
 
 use crate::back::Lines;
 use crate::exports::known::Known;
+use crate::exports::rules::Names;
 use crate::exports::{Caller, Exports};
 use crate::limited::{Limit, Limits};
 use crate::limits;
@@ -14,9 +15,10 @@ use bytes::Bytes;
 use landfast_rpc::Credential;
 use landfast_volume::{NoteKeeper, OpenFile, Volume};
 use parking_lot::{Mutex, MutexGuard, RwLock};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 use tokio::sync::{Notify, Semaphore};
 
@@ -24,6 +26,8 @@ use tokio::sync::{Notify, Semaphore};
 pub struct Shared {
     /// What is served; a reload puts another table here.
     exports: RwLock<Arc<Exports>>,
+    /// How often the table has been replaced.
+    tables: AtomicU64,
     /// What is known of callers.
     known: Known,
     /// The server's identity.
@@ -86,6 +90,7 @@ impl Shared {
                 bounds,
             ))),
             exports: RwLock::new(Arc::new(exports)),
+            tables: AtomicU64::new(0),
             known,
             server,
             epoch,
@@ -96,6 +101,7 @@ impl Shared {
     pub(crate) fn replace_exports(&self, exports: Exports) {
         *self.exports.write() = Arc::new(exports);
         self.known.forget();
+        self.tables.fetch_add(1, Ordering::Release);
     }
 
     /// Who sends a request, with all that the exports' rules want to know of it and that is known in time.
@@ -109,6 +115,16 @@ impl Shared {
             caller.groups = self.known.groups(a.uid).await.map(|g| Arc::from(g.as_slice()));
         }
         caller
+    }
+
+    /// The names of an address, if they are known now.
+    pub(crate) fn names_now(&self, addr: IpAddr) -> Option<Arc<Names>> {
+        self.known.names_now(addr)
+    }
+
+    /// Grows with each export table.
+    pub(crate) fn tables(&self) -> u64 {
+        self.tables.load(Ordering::Acquire)
     }
 
     /// The present export table.

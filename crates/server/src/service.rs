@@ -10,7 +10,9 @@ use bytes::Bytes;
 use landfast_nfs::v4::{PROC_COMPOUND, PROC_NULL, VERSION};
 use landfast_nfs::{mount, nfsacl, v3};
 use landfast_rpc::conn::{CallHeader, ConnInfo, Program, Response, Service};
-use landfast_rpc::{Credential, Turn};
+use landfast_rpc::{Credential, Standing, Turn};
+use std::collections::HashSet;
+use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use tokio::sync::Notify;
@@ -55,6 +57,18 @@ impl Service for Nfs {
         let response = self.workers.during(pin!(self.serve(conn, call, body))).await;
         self.sh.counters.took(program, begun.elapsed());
         response
+    }
+
+    fn standing(&self, addr: IpAddr) -> Standing {
+        self.sh.standing(addr)
+    }
+
+    fn standings(&self) -> u64 {
+        self.sh.tables()
+    }
+
+    fn holders(&self) -> HashSet<IpAddr> {
+        self.sh.state().holders()
     }
 
     fn closed(&self, conn: &Arc<ConnInfo>) {

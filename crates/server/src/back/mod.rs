@@ -156,7 +156,7 @@ async fn noted(sh: &Shared, session: SessionId) -> bool {
     let notes = {
         let mut st = sh.state();
         let v = st.next_version();
-        let Some(s) = st.sessions.get_mut(&session) else { return false };
+        let Some(mut s) = st.sessions.get_mut(&session) else { return false };
         if !s.callback_is_news() {
             return true;
         }
@@ -164,7 +164,7 @@ async fn noted(sh: &Shared, session: SessionId) -> bool {
         s.notes()
     };
     let told = write_down(sh, notes.into()).await;
-    if let Some(s) = sh.state().sessions.get_mut(&session).filter(|_| told) {
+    if let Some(mut s) = sh.state().sessions.get_mut(&session).filter(|_| told) {
         s.calls_are_noted();
     }
     told
@@ -180,7 +180,7 @@ struct Held<'a> {
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        if let Some(s) = self.sh.state().sessions.get_mut(&self.session) {
+        if let Some(mut s) = self.sh.state().sessions.get_mut(&self.session) {
             s.callback_end(self.slot, self.end);
         }
         self.sh.lines.freed.notify_waiters();

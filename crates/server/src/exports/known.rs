@@ -11,6 +11,8 @@ use crate::limits;
 use crate::pool::Pool;
 use crate::state::Millis;
 use crate::sys;
+use landfast_rpc::share_of;
+use landfast_rpc::shares::Held;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -131,6 +133,8 @@ struct Inner {
     source: Box<dyn Source>,
     started: std::time::Instant,
     names: Mutex<Answers<IpAddr, Names>>,
+    /// Whose addresses are being asked about.
+    asking: Mutex<Held>,
     groups: Mutex<Answers<u32, Vec<u32>>>,
     told: Notify,
 }
@@ -155,6 +159,7 @@ impl Known {
             source,
             started: std::time::Instant::now(),
             names: Mutex::new(Answers::new()),
+            asking: Mutex::new(Held::new(limits::KNOWN_ASKING_MAX, limits::KNOWN_ASKING_CLIENT_MAX, 1)),
             groups: Mutex::new(Answers::new()),
             told: Notify::new(),
         };
@@ -168,14 +173,30 @@ impl Known {
         names.generation += 1;
     }
 
+    /// The names of an address, if they are known now. Nobody is asked.
+    pub(crate) fn names_now(&self, addr: IpAddr) -> Option<Arc<Names>> {
+        let names = self.inner.names.lock();
+        let known = names.all.get(&addr)?;
+        let age = self.inner.now().saturating_sub(known.at);
+        known.value.clone().filter(|_| age < limits::KNOWN_STALE_MS)
+    }
+
     /// The names of an address; `None` when they are not known in time.
     pub(crate) async fn names(&self, addr: IpAddr, asked: &[From]) -> Option<Arc<Names>> {
         let ask = |inner: &Arc<Inner>| {
-            let Some(generation) = inner.names.lock().begin(&addr) else { return };
+            // Whoever has many addresses asks about few of them at a time, and keeps no thread from others.
+            let share = share_of(addr);
+            if !inner.asking.lock().take(share, 1) {
+                return;
+            }
+            let Some(generation) = inner.names.lock().begin(&addr) else {
+                return inner.asking.lock().give(share, 1);
+            };
             let (inner, asked) = (inner.clone(), asked.to_vec());
-            self.threads.run(move || {
+            self.threads.run_for(share, move || {
                 let found = inner.source.names(addr, &asked);
                 inner.names.lock().answered(&addr, generation, found, inner.now());
+                inner.asking.lock().give(share, 1);
                 inner.told.notify_waiters();
             });
         };

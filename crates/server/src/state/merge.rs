@@ -324,8 +324,8 @@ mod tests {
             let name = self.sessions().get(which).copied()?;
             let next = self.next.entry((name, slot)).or_insert(1);
             let ask = SlotUse { slot, sequence: *next, highest: 1, fingerprint: 0, solo: false };
-            let s = self.st.sessions.get_mut(&name).expect("it");
-            if s.begin(0, &ask, || Ok(())) != Ok(Begin::New) {
+            let begun = self.st.sessions.get_mut(&name).expect("it").begin(0, &ask, || Ok(()));
+            if begun != Ok(Begin::New) {
                 return None;
             }
             let sequence = *next;
@@ -337,8 +337,9 @@ mod tests {
         fn stage(&mut self, log: usize, session: SessionId, slot: u32, sequence: u32) {
             let v = self.st.next_version();
             let reply = Kept::Reply(Bytes::copy_from_slice(&sequence.to_be_bytes()));
-            let s = self.st.sessions.get_mut(&session).expect("it");
+            let mut s = self.st.sessions.get_mut(&session).expect("it");
             let note = s.stage_in(slot, reply, v, Some(id(log))).expect("the slot");
+            drop(s);
             self.logs[log].tail.push(Stamped { v, note: Note::Slot(note) });
             self.staged.push(Staged { log, session, slot, sequence });
         }

@@ -35,6 +35,7 @@ pub mod owners;
 pub mod ranges;
 pub mod refusals;
 mod room;
+mod session_room;
 pub mod sessions;
 pub mod v40;
 
@@ -228,14 +229,18 @@ impl<F> State<F> {
     ///
     /// # Errors
     /// `DELAY` when each holds something.
-    pub fn make_room_for_client(&mut self) -> Result<Vec<Stamped>, NfsStat> {
+    pub fn make_room_for_client(&mut self, now: Millis) -> Result<Vec<Stamped>, NfsStat> {
         let idle = self
             .clients
             .iter()
             .filter(|c| self.files.opens_of(c.id) == 0 && !c.needs_reclaim && !self.is_busy(c.id))
             .min_by_key(|c| (c.confirmed, c.renewed))
             .map(|c| c.id);
-        let Some(id) = idle else {
+        let lapsed = || {
+            let over = self.clients.iter().filter(|c| self.lapsed(c.id, now) && !self.is_busy(c.id));
+            over.min_by_key(|c| c.renewed).map(|c| c.id)
+        };
+        let Some(id) = idle.or_else(lapsed) else {
             self.files.refusals.at(AtLimit::Clients);
             return Err(NfsStat::NFS4ERR_DELAY);
         };
@@ -379,3 +384,5 @@ mod tests;
 mod tests40;
 #[cfg(test)]
 mod tests_clock;
+#[cfg(test)]
+mod tests_room;

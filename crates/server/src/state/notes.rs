@@ -380,19 +380,19 @@ impl<F> State<F> {
                 flags: s.flags,
             };
             self.sessions.insert(new, version, now);
-            if let Some(restored) = self.sessions.get_mut(&s.id) {
+            if let Some(mut restored) = self.sessions.get_mut(&s.id) {
                 restored.restore_back(backs.remove(&s.id).map(|(_, note)| note));
             }
             found.sessions += 1;
         }
         for (version, note) in slots.into_values() {
-            if let Some(s) = self.sessions.get_mut(&note.session) {
+            if let Some(mut s) = self.sessions.get_mut(&note.session) {
                 s.restore_slot(&note, version);
                 found.replies += usize::from(note.reply.is_some());
             }
         }
         for id in self.sessions.iter().map(|s| s.id).collect::<Vec<_>>() {
-            if let Some(s) = self.sessions.get_mut(&id) {
+            if let Some(mut s) = self.sessions.get_mut(&id) {
                 s.expect_any();
             }
         }

@@ -8,6 +8,13 @@
 //! request on a restored slot may be any number ahead: what is ahead of the last logged request was either never
 //! executed, or lost with its effect, or changed nothing, or wrote unstable data, which it may do again.
 //!
+//! What slots keep is counted as it is kept, by the address that the session is used from ([`Held`]). The first slot of a
+//! session always has room for its largest reply, the others while there is some: a request for which there is none waits,
+//! and `sr_target_highest_slotid` tells its client before that to use fewer slots (RFC 8881 section 2.10.6.1). Where room is
+//! short, replies go that the client has said it has: when a request on a slot is sent, the reply to the one before on that
+//! slot has come; what was begun on higher slots before that reply was sent, and is above `sa_highest_slotid`, is not
+//! waited for any more.
+//!
 //! Of the back channel the log knows its credential, and whether a callback was ever sent: not the numbers of its slots. So
 //! after a restart one that was never used goes on when the client binds a connection to it, and one that was used has an
 //! unrecoverable fault (RFC 8881 section 18.46.3: "it has lost track of the sequence ID for a slot").
@@ -23,7 +30,10 @@ use landfast_nfs::v4::flags::{
 };
 use landfast_nfs::v4::{ChannelAttrs, NfsStat, SessionId};
 use landfast_rpc::OpaqueAuth;
+use landfast_rpc::shares::Held;
 use std::collections::{HashMap, HashSet};
+use std::net::{IpAddr, Ipv4Addr};
+use std::ops::{Deref, DerefMut};
 
 /// Names a connection; given by the shell, never used twice.
 pub type ConnId = u64;
@@ -60,6 +70,13 @@ struct Slot {
     before: Option<Box<(u32, Kept, u64, u64)>>,
     /// The log that the staged reply goes into; none when that makes no difference.
     staged_in: Option<LogId>,
+    /// Bytes that it counts for.
+    held: usize,
+    /// Its client has its last reply, which is kept no more.
+    acknowledged: bool,
+    /// When its last request was begun, and when the last reply was released: by [`Session::order`].
+    begun_at: u64,
+    released_at: u64,
 }
 
 impl Slot {
@@ -73,6 +90,10 @@ impl Slot {
             version: 0,
             before: None,
             staged_in: None,
+            held: 0,
+            acknowledged: false,
+            begun_at: 0,
+            released_at: 0,
         }
     }
 }
@@ -96,6 +117,13 @@ pub struct Session {
     pub version: u64,
     /// When it was last used.
     pub used: Millis,
+    /// From where: [`landfast_rpc::share_of`] the address; [`UNKNOWN`] after a restart until it is used.
+    share: IpAddr,
+    /// Bytes that all slots but the first count for, and what the session was counted for last.
+    beyond: usize,
+    counted: usize,
+    /// Grows with each request that is begun or released.
+    order: u64,
     slots: Vec<Slot>,
     /// Connections that callbacks may use. Any connection may carry requests (RFC 8881 section 2.10.3.1), so those are
     /// not kept.
@@ -197,22 +225,129 @@ pub enum Begin {
 pub struct Sessions {
     by_id: HashMap<SessionId, Session>,
     by_client: HashMap<u64, Vec<SessionId>>,
-    /// What all slots together may at worst keep, and what those that there are may.
-    bound: u64,
-    reserved: u64,
+    /// What they keep, by address.
+    room: Held,
     per_client: usize,
     slots_max: u32,
     operations_max: u32,
 }
 
+/// The share of sessions that nobody has used yet since a restart.
+pub const UNKNOWN: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+
 /// What a slot may at worst keep.
-fn slot_bytes(cached: u32) -> u64 {
-    u64::from(cached) + limits::SLOT_NOTE_BYTES
+fn slot_bytes(cached: u32) -> usize {
+    cached as usize + limits::SLOT_NOTE_BYTES as usize
 }
 
-/// What a session may at worst keep.
-fn reserve(fore: &ChannelAttrs) -> u64 {
-    u64::from(fore.max_requests) * slot_bytes(fore.max_response_size_cached) + limits::SESSION_NOTE_BYTES
+/// What a session has in any case: what is noted of itself, and the largest reply of one slot.
+fn guaranteed(cached: u32) -> usize {
+    slot_bytes(cached) + limits::SESSION_NOTE_BYTES as usize
+}
+
+/// A session that is being changed; what it keeps is counted again when this is dropped.
+#[derive(Debug)]
+pub struct SessionMut<'a> {
+    session: &'a mut Session,
+    room: &'a mut Held,
+}
+
+impl Deref for SessionMut<'_> {
+    type Target = Session;
+
+    fn deref(&self) -> &Session {
+        self.session
+    }
+}
+
+impl DerefMut for SessionMut<'_> {
+    fn deref_mut(&mut self) -> &mut Session {
+        self.session
+    }
+}
+
+impl Drop for SessionMut<'_> {
+    fn drop(&mut self) {
+        self.count();
+    }
+}
+
+impl SessionMut<'_> {
+    /// Counts what the session keeps now.
+    fn count(&mut self) {
+        let (before, now) = (self.session.counted, self.session.holds());
+        self.session.counted = now;
+        if now >= before {
+            self.room.force(self.session.share, now - before);
+        } else {
+            self.room.give(self.session.share, before - now);
+        }
+    }
+
+    /// It is used from here.
+    pub fn used_from(&mut self, share: IpAddr) {
+        if self.session.share != share {
+            self.room.give(self.session.share, self.session.counted);
+            self.room.force(share, self.session.counted);
+            self.session.share = share;
+        }
+    }
+
+    /// As [`SessionMut::begin_with`], for a request whose reply may be kept.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn begin(
+        &mut self,
+        now: Millis,
+        ask: &SlotUse,
+        check: impl FnOnce() -> Result<(), NfsStat>,
+    ) -> Result<Begin, NfsStat> {
+        self.begin_with(now, ask, true, check)
+    }
+
+    /// Decides about a request on a slot: [`Session::begin`]; and whether there is room for its reply, if that may be kept.
+    ///
+    /// # Errors
+    /// As there; `DELAY` when there is no room.
+    pub fn begin_with(
+        &mut self,
+        now: Millis,
+        ask: &SlotUse,
+        keeps: bool,
+        check: impl FnOnce() -> Result<(), NfsStat>,
+    ) -> Result<Begin, NfsStat> {
+        if self.room.used() > self.room.most_allowed().0 / 2 {
+            self.session.forget_acknowledged(ask);
+            self.count();
+        }
+        let cached = if keeps { self.session.fore.max_response_size_cached } else { 0 };
+        let has = self.session.slots.get(ask.slot as usize).map_or(0, |s| s.held);
+        let more = slot_bytes(cached).saturating_sub(has);
+        let fits = ask.slot == 0 || more == 0 || self.room.may(self.session.share, more);
+        let begun = self.session.begin(now, ask, || {
+            check()?;
+            if fits { Ok(()) } else { Err(NfsStat::NFS4ERR_DELAY) }
+        })?;
+        if begun == Begin::New {
+            self.session.hold(ask.slot, slot_bytes(cached).max(has));
+        }
+        Ok(begun)
+    }
+
+    /// The highest slot that the client is to use (`sr_target_highest_slotid`).
+    #[must_use]
+    pub fn target_slot(&self) -> u32 {
+        let most = self.session.highest_slot();
+        let each = slot_bytes(self.session.fore.max_response_size_cached);
+        let more = u32::try_from(self.room.spare(self.session.share) / each).unwrap_or(u32::MAX);
+        if more >= most {
+            return most;
+        }
+        // Those that are busy have what they need.
+        let busy = self.session.slots.iter().skip(1).filter(|s| s.phase != Phase::Free).count() as u32;
+        busy.saturating_add(more).min(most)
+    }
 }
 
 impl Sessions {
@@ -221,37 +356,49 @@ impl Sessions {
     pub fn new(bound: u64, limits: &Limits) -> Self {
         let (per_client, slots_max) = (limits[Limit::ClientSessions], limits[Limit::SessionSlots] as u32);
         let operations_max = limits[Limit::CompoundOperations] as u32;
+        let bound = usize::try_from(bound).unwrap_or(usize::MAX / 4);
         Sessions {
             by_id: HashMap::new(),
             by_client: HashMap::new(),
-            bound,
-            reserved: 0,
+            // Also where all clients come from one address there is something left for another.
+            room: Held::new(bound, bound / 4 * 3, 0),
             per_client,
             slots_max,
             operations_max,
         }
     }
 
+    /// As [`Sessions::negotiate`], for a client of which it is not known from where it comes.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn negotiate_fore(&self, ask: &ChannelAttrs) -> Result<ChannelAttrs, NfsStat> {
+        self.negotiate(ask, UNKNOWN)
+    }
+
     /// The fore channel that a client gets for what it asked (RFC 8881 section 18.36.3): sizes never above the wish;
     /// operations as wished up to the limit; at least one slot.
     ///
     /// # Errors
-    /// `TOOSMALL` when the client's buffers are too small for anything; `NOSPC` when the reply caches of all
-    /// sessions have reached their limit.
-    pub fn negotiate_fore(&self, ask: &ChannelAttrs) -> Result<ChannelAttrs, NfsStat> {
+    /// `TOOSMALL` when the client's buffers are too small for anything; `NOSPC` when there is no room for one slot.
+    pub fn negotiate(&self, ask: &ChannelAttrs, share: IpAddr) -> Result<ChannelAttrs, NfsStat> {
         if ask.max_request_size < limits::CHANNEL_BYTES_MIN
             || ask.max_response_size < limits::CHANNEL_BYTES_MIN
         {
             return Err(NfsStat::NFS4ERR_TOOSMALL);
         }
         let response = ask.max_response_size.min(limits::RESPONSE_BYTES_MAX);
-        let cached = ask.max_response_size_cached.min(limits::CACHED_BYTES_MAX).min(response);
-        // A session takes no more than half of what is left, so that there is always something for the next.
-        let left = self.bound.saturating_sub(self.reserved);
-        let fits = (left / 2).min(limits::SESSION_CACHED_BYTES_MAX) / slot_bytes(cached);
-        if fits == 0 {
+        let mut cached = ask.max_response_size_cached.min(limits::CACHED_BYTES_MAX).min(response);
+        // Whoever wants much at once gets it only where there is much.
+        if cached > limits::CACHED_BYTES_COMMON && !self.room.may(share, 8 * guaranteed(cached)) {
+            cached = limits::CACHED_BYTES_COMMON;
+        }
+        // There is always something left for the next.
+        if !self.room.may(share, 2 * guaranteed(cached)) {
             return Err(NfsStat::NFS4ERR_NOSPC);
         }
+        let fits = limits::SESSION_CACHED_BYTES_MAX.min(self.room.most_allowed().1 as u64);
+        let fits = (fits / slot_bytes(cached) as u64).max(1);
         let slots =
             ask.max_requests.clamp(1, self.slots_max.max(1)).min(u32::try_from(fits).unwrap_or(u32::MAX));
         Ok(ChannelAttrs {
@@ -269,7 +416,8 @@ impl Sessions {
     pub fn insert(&mut self, session: NewSession, version: u64, now: Millis) {
         let slots = vec![Slot::new(); session.fore.max_requests as usize];
         let back_slots = vec![BackSlot::default(); back_slots(&session.back)];
-        self.reserved += reserve(&session.fore);
+        let counted = guaranteed(session.fore.max_response_size_cached);
+        self.room.force(UNKNOWN, counted);
         self.by_client.entry(session.client).or_default().push(session.id);
         self.by_id.insert(
             session.id,
@@ -282,6 +430,10 @@ impl Sessions {
                 flags: session.flags,
                 version,
                 used: now,
+                share: UNKNOWN,
+                beyond: 0,
+                counted,
+                order: 0,
                 slots,
                 back_conns: HashSet::new(),
                 back_slots,
@@ -301,8 +453,14 @@ impl Sessions {
     }
 
     /// The session of this name.
-    pub fn get_mut(&mut self, id: &SessionId) -> Option<&mut Session> {
-        self.by_id.get_mut(id)
+    pub fn get_mut(&mut self, id: &SessionId) -> Option<SessionMut<'_>> {
+        let session = self.by_id.get_mut(id)?;
+        Some(SessionMut { session, room: &mut self.room })
+    }
+
+    /// Where sessions are used from.
+    pub fn shares(&self) -> impl Iterator<Item = IpAddr> {
+        self.by_id.values().map(|s| s.share).filter(|s| *s != UNKNOWN)
     }
 
     /// All sessions.
@@ -337,10 +495,10 @@ impl Sessions {
         (sessions, slots, self.by_id.values().map(|s| s.fore.max_operations as usize).max().unwrap_or(0))
     }
 
-    /// What all slots together may at worst keep, and the bound of it.
+    /// What all sessions keep, with what each has in any case, and the bound of it.
     #[must_use]
     pub fn reserved(&self) -> (u64, u64) {
-        (self.reserved, self.bound)
+        (self.room.used() as u64, self.room.most_allowed().0 as u64)
     }
 
     /// Whether a request of the client is being worked on.
@@ -369,7 +527,7 @@ impl Sessions {
     /// Takes a session away.
     pub fn remove(&mut self, id: &SessionId) -> Option<Session> {
         let session = self.by_id.remove(id)?;
-        self.reserved = self.reserved.saturating_sub(reserve(&session.fore));
+        self.room.give(session.share, session.counted);
         if let Some(ids) = self.by_client.get_mut(&session.client) {
             ids.retain(|other| other != id);
             if ids.is_empty() {
@@ -568,6 +726,37 @@ impl Session {
         !std::mem::replace(&mut self.back_asked, true)
     }
 
+    /// Bytes that it counts for.
+    fn holds(&self) -> usize {
+        guaranteed(self.fore.max_response_size_cached) + self.beyond
+    }
+
+    /// A slot counts for so much from now on. The first has its room in any case.
+    fn hold(&mut self, slot: u32, bytes: usize) {
+        if let Some(s) = self.slots.get_mut(slot as usize) {
+            let before = std::mem::replace(&mut s.held, bytes);
+            if slot > 0 {
+                self.beyond = self.beyond.saturating_sub(before) + bytes;
+            }
+        }
+    }
+
+    /// Replies that the client has, as this next request on its slot says, are kept no more.
+    fn forget_acknowledged(&mut self, ask: &SlotUse) {
+        let Some(s) = self.slots.get(ask.slot as usize) else { return };
+        if s.phase != Phase::Free || ask.sequence != s.seqid.wrapping_add(1) {
+            return;
+        }
+        let known = s.released_at;
+        for slot in ask.highest.saturating_add(1)..self.slots.len() as u32 {
+            let Some(s) = self.slots.get_mut(slot as usize) else { return };
+            if s.phase == Phase::Free && s.held > 0 && s.begun_at < known {
+                (s.kept, s.acknowledged) = (Kept::Uncached, true);
+                self.hold(slot, 0);
+            }
+        }
+    }
+
     /// Decides about a request on a slot (RFC 8881 section 18.46.3). With [`Begin::New`] the slot is busy and its
     /// number has advanced; in all other cases nothing has changed. `check` is asked for a new request only, before
     /// anything changes: sizes and the number of operations.
@@ -575,7 +764,7 @@ impl Session {
     /// # Errors
     /// `BADSLOT`, `BAD_HIGH_SLOT`, `SEQ_MISORDERED`, `DELAY` for a retry of a request that is being worked on,
     /// `SEQ_FALSE_RETRY`, and what `check` says.
-    pub fn begin(
+    fn begin(
         &mut self,
         now: Millis,
         ask: &SlotUse,
@@ -617,6 +806,9 @@ impl Session {
         slot.fingerprint = ask.fingerprint;
         slot.phase = Phase::Busy;
         slot.restored = false;
+        slot.acknowledged = false;
+        self.order += 1;
+        slot.begun_at = self.order;
         self.used = now;
         Ok(Begin::New)
     }
@@ -644,6 +836,10 @@ impl Session {
         if let Some(s) = self.slots.get_mut(slot as usize) {
             s.phase = Phase::Free;
             (s.before, s.staged_in) = (None, None);
+            self.order += 1;
+            s.released_at = self.order;
+            let held = limits::SLOT_NOTE_BYTES as usize + s.kept.len();
+            self.hold(slot, held);
         }
     }
 
@@ -664,6 +860,8 @@ impl Session {
                 None => Kept::Uncached,
             };
             s.version = version;
+            let held = limits::SLOT_NOTE_BYTES as usize + s.kept.len();
+            self.hold(note.slot, held);
         }
     }
 
@@ -677,24 +875,35 @@ impl Session {
     /// The slots that have been used, for a snapshot in this log (or in none that can be told from others). A busy slot
     /// is shown as it was before its request, and so is one whose staged reply goes into another log.
     pub fn slot_notes(&self, log: Option<LogId>) -> impl Iterator<Item = (u64, SlotNote)> + '_ {
-        self.slots.iter().enumerate().filter(|(_, s)| s.seqid != 0).filter_map(move |(i, s)| {
-            let mut note = s.to_note(self.id, i as u32);
-            let here = s.staged_in.is_none() || log.is_none() || s.staged_in == log;
-            let shown = s.phase == Phase::Free || (s.phase == Phase::Staged && here);
-            let Some(before) = s.before.as_ref().filter(|_| !shown) else { return Some((s.version, note)) };
-            let (sequence, kept, fingerprint, version) = &**before;
-            if *sequence == 0 {
-                return None;
-            }
-            note.sequence = *sequence;
-            note.reply = kept.to_note();
-            note.fingerprint = *fingerprint;
-            Some((*version, note))
-        })
+        self.slots.iter().enumerate().filter(|(_, s)| s.seqid != 0 && !s.acknowledged).filter_map(
+            move |(i, s)| {
+                let mut note = s.to_note(self.id, i as u32);
+                let here = s.staged_in.is_none() || log.is_none() || s.staged_in == log;
+                let shown = s.phase == Phase::Free || (s.phase == Phase::Staged && here);
+                let Some(before) = s.before.as_ref().filter(|_| !shown) else {
+                    return Some((s.version, note));
+                };
+                let (sequence, kept, fingerprint, version) = &**before;
+                if *sequence == 0 {
+                    return None;
+                }
+                note.sequence = *sequence;
+                note.reply = kept.to_note();
+                note.fingerprint = *fingerprint;
+                Some((*version, note))
+            },
+        )
     }
 }
 
 impl Kept {
+    fn len(&self) -> usize {
+        match self {
+            Kept::Uncached => 0,
+            Kept::Reply(b) => b.len(),
+        }
+    }
+
     fn to_note(&self) -> Option<Vec<u8>> {
         match self {
             Kept::Uncached => None,

@@ -100,7 +100,7 @@ impl<F> State<F> {
     ) -> Result<(u64, Vec<Stamped>), SetClientIdError> {
         let mut gone = Vec::new();
         if self.clients.len() >= self.bounds.clients {
-            gone = self.make_room_for_client()?;
+            gone = self.make_room_for_client(now)?;
         }
         let (files, lease, grace) = (&self.files, self.lease_ms, self.grace.active(now));
         let id = self.clients.set_client_id(now, ask, |c| {

@@ -393,7 +393,7 @@ fn finish(
         let mut st = ctx.sh.state();
         let v = st.next_version();
         let slot = st.sessions.get_mut(&session.id).zip(kept);
-        let note = slot.and_then(|(s, kept)| s.stage_in(session.slot, kept, v, home));
+        let note = slot.and_then(|(mut s, kept)| s.stage_in(session.slot, kept, v, home));
         let holder = if home.is_some() { st.note_holding(session.client) } else { None };
         (note.map(|n| Stamped { v, note: Note::Slot(n) }), holder)
     };
@@ -405,7 +405,7 @@ fn finish(
     ctx.rests_on_removals(reply_status, &req.args);
     let receipts = ctx.txs.finish();
     if !changed && holder.is_none() && !receipts.waits() {
-        if let Some(s) = ctx.sh.state().sessions.get_mut(&session.id) {
+        if let Some(mut s) = ctx.sh.state().sessions.get_mut(&session.id) {
             s.release(session.slot);
         }
         return Outcome { offloads, ..Outcome::at_once(pieces) };

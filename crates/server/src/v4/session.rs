@@ -3,10 +3,10 @@
 
 use super::compound::Request;
 use super::context::{Ctx, Done, InSession};
+use super::matrix::may_modify;
 use crate::limits;
 use crate::state::clients::{CreateSession, ExchangeId};
 use crate::state::notes::{Note, Stamped};
-use crate::state::refusals::AtLimit;
 use crate::state::sessions::{Begin, NewSession, SlotUse};
 use bytes::Bytes;
 use landfast_nfs::v4::args::{
@@ -25,7 +25,7 @@ use landfast_nfs::v4::res::{
     usable_callback_security,
 };
 use landfast_nfs::v4::{ChannelAttrs, ImplId, NfsStat, NfsTime, Opaque1024, ResBody, ServerOwner, SessionId};
-use landfast_rpc::OpaqueAuth;
+use landfast_rpc::{OpaqueAuth, share_of};
 use landfast_xdr::{Decode, Encode};
 
 /// The flags that a client may send in EXCHANGE_ID; from minor version 2 also `EXCHGID4_FLAG_SUPP_FENCE_OPS`.
@@ -53,7 +53,9 @@ impl Ctx<'_> {
         let mut st = self.sh.state();
         let known = st.sessions.get(&a.sessionid).map(|s| s.client);
         let dead = known.is_some_and(|client| st.clients.is_dead(client));
-        let session = st.sessions.get_mut(&a.sessionid).ok_or(NfsStat::NFS4ERR_BADSESSION)?;
+        let mut session = st.sessions.get_mut(&a.sessionid).ok_or(NfsStat::NFS4ERR_BADSESSION)?;
+        session.used_from(share_of(self.caller.addr));
+        let keeps = a.cachethis || req.args.ops.iter().any(|op| may_modify(op, self.minor));
         let fore = session.fore.clone();
         let ask = SlotUse {
             slot: a.slotid,
@@ -62,7 +64,7 @@ impl Ctx<'_> {
             fingerprint: req.fingerprint,
             solo: req.args.announced == 1,
         };
-        let begun = session.begin(self.now, &ask, || {
+        let begun = session.begin_with(self.now, &ask, keeps, || {
             if dead {
                 Err(NfsStat::NFS4ERR_DEADSESSION)
             } else if req.bytes > fore.max_request_size as usize {
@@ -78,14 +80,15 @@ impl Ctx<'_> {
             }
         })?;
         let client = session.client;
-        let highest = session.highest_slot();
+        let (highest, target) = (session.highest_slot(), session.target_slot());
+        drop(session);
         st.clients.renew(client, self.now);
         let res = SequenceRes {
             sessionid: a.sessionid,
             sequenceid: a.sequenceid,
             slotid: a.slotid,
             highest_slotid: highest,
-            target_highest_slotid: highest,
+            target_highest_slotid: target,
             status_flags: st.status_flags(client) | st.sessions.back_status(&a.sessionid),
         };
         match begun {
@@ -128,7 +131,7 @@ impl Ctx<'_> {
         let mut st = self.sh.state();
         let mut gone = Vec::new();
         if st.clients.len() >= st.bounds.clients {
-            gone = st.make_room_for_client()?;
+            gone = st.make_room_for_client(self.now)?;
         }
         let found = st.exchange_id(self.now, &ask)?;
         if let Some(old) = found.replaced {
@@ -183,11 +186,9 @@ impl Ctx<'_> {
             if let Some(old) = st.sessions.to_evict(a.clientid) {
                 notes.extend(st.remove_session(&old));
             }
-            let fore = st.sessions.negotiate_fore(&a.fore_chan_attrs).inspect_err(|e| {
-                if *e == NfsStat::NFS4ERR_NOSPC {
-                    st.files.refusals.at(AtLimit::ReplayBytes);
-                }
-            })?;
+            let share = share_of(self.caller.addr);
+            let (fore, ended) = st.room_for_session(self.now, &a.fore_chan_attrs, share)?;
+            notes.extend(ended);
             let mut id: SessionId = [0; 16];
             id[..8].copy_from_slice(&a.clientid.to_be_bytes());
             id[8..].copy_from_slice(&random);
@@ -220,7 +221,8 @@ impl Ctx<'_> {
                 callback_cred: callback_cred(&a.sec_parms),
             };
             st.sessions.insert(new, v, self.now);
-            if let Some(s) = st.sessions.get_mut(&id) {
+            if let Some(mut s) = st.sessions.get_mut(&id) {
+                s.used_from(share);
                 if flags & CREATE_SESSION4_FLAG_CONN_BACK_CHAN != 0 {
                     s.bind_back(self.conn);
                 }
@@ -283,12 +285,14 @@ impl Ctx<'_> {
         let notes = {
             let mut st = self.sh.state();
             let v = st.next_version();
-            let session = st.sessions.get_mut(&a.sessid).ok_or(NfsStat::NFS4ERR_BADSESSION)?;
+            let mut session = st.sessions.get_mut(&a.sessid).ok_or(NfsStat::NFS4ERR_BADSESSION)?;
             let news = back && session.bind_back(self.conn);
             if news {
                 session.version = v;
             }
-            news.then(|| session.notes())
+            let notes = news.then(|| session.notes());
+            drop(session);
+            notes
         };
         self.note(notes.into_iter().flatten());
         Ok(ResBody::BindConnToSession(BindConnToSessionRes {
@@ -307,10 +311,12 @@ impl Ctx<'_> {
         let note = {
             let mut st = self.sh.state();
             let v = st.next_version();
-            let s = st.sessions.get_mut(&id).ok_or(NfsStat::NFS4ERR_BADSESSION)?;
+            let mut s = st.sessions.get_mut(&id).ok_or(NfsStat::NFS4ERR_BADSESSION)?;
             s.set_callback(a.cb_program, callback_cred(&a.sec_parms));
             s.version = v;
-            s.notes()
+            let notes = s.notes();
+            drop(s);
+            notes
         };
         self.note(note);
         Ok(ResBody::Empty)
