@@ -56,8 +56,9 @@ mod v4;
 mod workers;
 
 pub use exports::Served;
+pub use exports::down::Unavailable;
 pub use portmap::PortMapper;
-pub use reload::{ReloadError, Reloaded};
+pub use reload::{ReloadError, Reloaded, is_overlap};
 pub use serve::{Running, Server, ServerConfig, StartError, Stopped};
 pub use state::notes::Restored;
 pub use stats::Stats;

@@ -7,6 +7,7 @@
 
 use crate::descriptors;
 use crate::exports::Served;
+use crate::exports::down::Unavailable;
 use crate::exports::known::{Known, System};
 use crate::exports::rules::{From, Rule, Rules};
 use crate::limited::{Limit, Limits};
@@ -46,6 +47,8 @@ const TICK: Duration = Duration::from_secs(5);
 pub struct ServerConfig {
     /// The volumes, opened and not started.
     pub exports: Vec<Served>,
+    /// Exports whose volumes could not be opened: their clients wait, and a reload tries again.
+    pub unavailable: Vec<Unavailable>,
     /// Where to listen; port 0 takes any.
     pub listen: Vec<SocketAddr>,
     /// What clients may have and hold.
@@ -87,6 +90,7 @@ impl ServerConfig {
     pub fn of(exports: Vec<Served>, listen: Vec<SocketAddr>) -> Self {
         ServerConfig {
             exports,
+            unavailable: Vec::new(),
             listen,
             limits: Limits::default(),
             metrics: None,
@@ -141,6 +145,7 @@ impl Server {
     pub async fn start(config: ServerConfig) -> Result<Running, StartError> {
         let ServerConfig {
             mut exports,
+            unavailable,
             listen,
             limits: configured,
             metrics,
@@ -165,7 +170,8 @@ impl Server {
         // Different from every earlier life's, whichever volumes that had.
         let epoch = exports.iter().map(|e| e.recovery.epoch as u32).max().unwrap_or(1).max(merged.epoch + 1);
         let known = Known::new(Box::new(System)).map_err(StartError::Threads)?;
-        let exports = reload::table(exports, server, Vec::new())?;
+        unavailable.iter().for_each(reload::say_unavailable);
+        let exports = reload::table(exports, unavailable, server, Vec::new())?;
         let sh = Arc::new(Shared::new(exports, server, lease_seconds, epoch, known, configured));
         let nlm = Nlm::new(sh.clone(), epoch, portmapper);
         let restored = restore(&sh, merged.notes)?;
