@@ -33,6 +33,7 @@ pub mod exports;
 pub mod limited;
 pub mod limits;
 mod listen;
+mod memory;
 mod metrics;
 mod mount;
 mod nlm;

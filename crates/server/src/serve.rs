@@ -13,6 +13,7 @@ use crate::exports::rules::{From, Rule, Rules};
 use crate::limited::{Limit, Limits};
 use crate::limits;
 use crate::listen;
+use crate::memory;
 use crate::metrics;
 use crate::mount::Mounts;
 use crate::nlm::{self, Nlm};
@@ -220,6 +221,7 @@ impl Server {
             datagrams,
         ]);
         let load: Load = Arc::new(rpc.load());
+        ticking.0.push(handle.spawn(memory::give_back(load.clone())));
         let metrics = match metrics_listener {
             Some(listener) => {
                 let addr = listener.local_addr();
@@ -270,7 +272,7 @@ pub struct Running {
 }
 
 /// Tells what the connections hold.
-type Load = Arc<dyn Fn() -> landfast_rpc::Load + Send + Sync>;
+pub(crate) type Load = Arc<dyn Fn() -> landfast_rpc::Load + Send + Sync>;
 
 fn stats(sh: &Shared, load: &Load) -> Stats {
     let (done, load) = (sh.counters.stats(), load());
