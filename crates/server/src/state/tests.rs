@@ -901,7 +901,7 @@ fn opens_of_lapsed_clients_go_to_whoever_needs_them() {
 fn an_address_locks_no_more_ranges_than_are_free() {
     let mut st = S::new(1, LEASE, Bounds::with(None, Limits::default().with(Limit::Locks, 16)));
     let addr = |n: u8| std::net::IpAddr::from([192, 0, 2, n]);
-    let mut lock_all = |st: &mut S, name: &'static [u8], from: u8| {
+    let lock_all = |st: &mut S, name: &'static [u8], from: u8| {
         let c = client(st, name);
         let f = FileKey::from_static(name);
         let open = st.files.open_from(addr(from), &f, c, &OWNER, BOTH, 0, None).expect("opened");
