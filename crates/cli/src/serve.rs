@@ -114,12 +114,18 @@ async fn serve_config(args: &ServeArgs, file: &Path, started: Instant) -> Exit {
         }
     };
     let mut served = Vec::with_capacity(config.exports.len());
+    let mut unavailable = Vec::new();
     for e in &config.exports {
         let (volume, recovery) = match open(args, e) {
             Ok(opened) => opened,
             Err(err) => {
                 eprintln!("landfast: {}:{}: {}: {err}", file.display(), e.line, e.path.display());
-                return Exit::Failed;
+                // The others are served, unless the file itself is the mistake.
+                if landfast_server::is_overlap(&err) {
+                    return Exit::Failed;
+                }
+                unavailable.push(e.unavailable(&err));
+                continue;
             }
         };
         served.push(Served {
@@ -132,13 +138,17 @@ async fn serve_config(args: &ServeArgs, file: &Path, started: Instant) -> Exit {
             manage_gids: e.manage_gids,
         });
     }
+    if served.is_empty() {
+        return Exit::Failed;
+    }
+    let dirs: Vec<_> = served.iter().map(|s| s.path.clone()).collect();
     let mut start = ServerConfig::of(served, config.listen.clone());
+    start.unavailable = unavailable;
     (start.lease_seconds, start.limits, start.metrics) =
         (config.lease_seconds, config.limits, config.metrics);
     start.workers = config.workers.unwrap_or(start.workers);
     let Some(running) = told(Server::start(start).await) else { return Exit::Failed };
     say_restored(&running, u64::from(config.lease_seconds));
-    let dirs: Vec<_> = config.exports.iter().map(|e| e.path.clone()).collect();
     say_serving(&running, &dirs, started.elapsed());
     loop {
         tokio::select! {
@@ -177,6 +187,9 @@ async fn reload(args: &ServeArgs, file: &Path, running: &Running, config: &mut C
 fn say_reloaded(file: &Path, config: &Config, done: &Reloaded) {
     eprintln!("landfast: {} read again: {} exports", file.display(), config.exports.len());
     done.added.iter().for_each(|p| eprintln!("landfast: {} is served now", p.display()));
+    done.unavailable.iter().for_each(|(path, why)| {
+        eprintln!("landfast: WARNING: {} still cannot be served: {why}", path.display());
+    });
     done.removed.iter().for_each(|p| eprintln!("landfast: {} is served no more", p.display()));
     done.needs_restart.iter().for_each(|what| {
         eprintln!(

@@ -134,3 +134,44 @@ fn sighup_reads_the_file_again_and_a_bad_one_changes_nothing() {
     server.until("stopped cleanly");
     assert_eq!(server.child.wait().expect("it ends").code(), Some(0));
 }
+
+#[test]
+fn one_export_that_cannot_be_opened_does_not_keep_the_others_down() {
+    if !root() {
+        return;
+    }
+    let dir = tempfile::tempdir_in("/var/tmp").expect("a directory");
+    let file = dir.path().join("landfast.toml");
+    std::fs::write(&file, text(dir.path(), &["a", "b"])).expect("written");
+    let (there, away) = (dir.path().join("b"), dir.path().join("away"));
+    std::fs::rename(&there, &away).expect("taken away");
+    let serve = || {
+        let mut child = landfast()
+            .args(["serve", "--config", path(&file)])
+            .stderr(Stdio::piped())
+            .stdin(Stdio::null())
+            .spawn()
+            .expect("landfast starts");
+        let stderr = BufReader::new(child.stderr.take().expect("a pipe"));
+        Hearing { child, stderr }
+    };
+    let mut server = serve();
+    let said = server.until("is NOT SERVED");
+    assert!(said.contains("/b") && said.contains("ERROR"), "{said}");
+    server.until("/a at nfs://127.0.0.1:");
+    server.signal(Signal::HUP);
+    server.until("/b still cannot be served");
+    std::fs::rename(&away, &there).expect("put back");
+    server.signal(Signal::HUP);
+    server.until("/b is served now");
+    server.signal(Signal::TERM);
+    server.until("stopped cleanly");
+    assert_eq!(server.child.wait().expect("it ends").code(), Some(0));
+    // Nothing at all to serve is no server.
+    for name in ["a", "b"] {
+        std::fs::remove_dir_all(dir.path().join(name)).expect("removed");
+    }
+    let mut server = serve();
+    server.until("/b");
+    assert_eq!(server.child.wait().expect("it ends").code(), Some(2));
+}

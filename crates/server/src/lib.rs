@@ -33,6 +33,7 @@ pub mod exports;
 pub mod limited;
 pub mod limits;
 mod listen;
+mod memory;
 mod metrics;
 mod mount;
 mod nlm;
@@ -57,8 +58,9 @@ mod v4;
 mod workers;
 
 pub use exports::Served;
+pub use exports::down::Unavailable;
 pub use portmap::PortMapper;
-pub use reload::{ReloadError, Reloaded};
+pub use reload::{ReloadError, Reloaded, is_overlap};
 pub use serve::{Running, Server, ServerConfig, StartError, Stopped};
 pub use state::notes::Restored;
 pub use stats::Stats;

@@ -179,10 +179,14 @@ pub const SPARE_THREADS: usize = 16;
 /// Seconds of acknowledged work that `--durability unsafe` risks: how long the kernel may keep a page dirty
 /// (`vm.dirty_expire_centisecs`, 30 s unless changed) and the time to write it.
 pub const UNSAFE_RISK_SECONDS: u32 = 35;
-/// Readers of the metrics at a time; more wait.
-pub const METRICS_CONNECTIONS_MAX: usize = 8;
+/// Memory that is free and not given back to the system, bytes: more is, within seconds.
+pub const MEMORY_KEPT_BYTES: u64 = 64 << 20;
+/// Readers of the metrics at a time; for one more the oldest goes of the address that has most.
+pub const METRICS_CONNECTIONS_MAX: usize = 32;
 /// How long one may take,
 pub const METRICS_TIME_MAX: Duration = Duration::from_secs(10);
+/// how long its request may take to arrive,
+pub const METRICS_REQUEST_TIME_MAX: Duration = Duration::from_secs(2);
 /// and how long its request may be.
 pub const METRICS_REQUEST_BYTES_MAX: usize = 16 << 10;
 /// How long the listener for the metrics rests after it failed.

@@ -5,6 +5,7 @@
 //! served no more is stopped when the last request that began with the old table has ended.
 
 use crate::config::{Config, ExportConfig};
+use crate::exports::down::Unavailable;
 use crate::exports::{Export, Exports, Served, TableError};
 use crate::serve::Running;
 use landfast_volume::{OpenError, RecoveryReport, THIS_PROCESS, Volume};
@@ -65,6 +66,8 @@ pub struct Reloaded {
     pub removed: Vec<PathBuf>,
     /// What has changed in the file and holds only after a restart.
     pub needs_restart: Vec<String>,
+    /// Directories that cannot be served now, with the reason: their clients wait.
+    pub unavailable: Vec<(PathBuf, String)>,
     /// Volumes that were to be stopped cleanly and were not, with the reason: the next start recovers.
     pub not_clean: Vec<String>,
 }
@@ -82,8 +85,34 @@ fn refused(path: &std::path::Path, err: OpenError) -> ReloadError {
     }
 }
 
+/// Whether a volume was not opened because another export of this server has its directory: a mistake in the configuration, which no
+/// repair of the volume mends.
+#[must_use]
+pub fn is_overlap(err: &OpenError) -> bool {
+    match err {
+        OpenError::Within { holder, .. } => holder.as_deref() == Some(THIS_PROCESS),
+        OpenError::Around { holder, .. } => holder == THIS_PROCESS,
+        _ => false,
+    }
+}
+
+/// For the log of the server, which is where an operator looks first.
+pub(crate) fn say_unavailable(export: &Unavailable) {
+    tracing::error!(
+        "{} is NOT SERVED: {}. The other exports are; whoever uses this one waits until it has been mended and the \
+         configuration is read again (SIGHUP)",
+        export.path.display(),
+        export.why
+    );
+}
+
 /// A table, if its volumes can be served side by side.
-pub(crate) fn table(served: Vec<Served>, server: [u8; 16], former: Vec<u32>) -> Result<Exports, ReloadError> {
+pub(crate) fn table(
+    served: Vec<Served>,
+    unavailable: Vec<Unavailable>,
+    server: [u8; 16],
+    former: Vec<u32>,
+) -> Result<Exports, ReloadError> {
     for a in &served {
         for b in served.iter().filter(|b| b.volume.id() != a.volume.id()) {
             let look = |err| ReloadError::Look { path: b.path.clone(), err };
@@ -92,7 +121,7 @@ pub(crate) fn table(served: Vec<Served>, server: [u8; 16], former: Vec<u32>) -> 
             }
         }
     }
-    Exports::new(served, server, former).map_err(|e| match e {
+    Exports::new(served, unavailable, server, former).map_err(|e| match e {
         TableError::Names => {
             ReloadError::Clash("two exports have one name, or one lies below the other".into())
         }
@@ -156,6 +185,7 @@ impl Running {
             return Err(ReloadError::Restart("another export becomes the root /".into()));
         }
         let mut served = Vec::with_capacity(config.exports.len());
+        let mut unavailable = Vec::new();
         let mut new = Vec::new();
         for e in &config.exports {
             if let Some(old) = before.iter().find(|old| old.path == e.path) {
@@ -167,7 +197,16 @@ impl Running {
                     format!("{} has no log, and sessions were promised to survive a crash", e.path.display());
                 return Err(ReloadError::Restart(what));
             }
-            let (volume, recovery) = open(e).map_err(|err| refused(&e.path, err))?;
+            let (volume, recovery) = match open(e) {
+                Ok(opened) => opened,
+                // One that could not be served before is no reason to refuse the rest.
+                Err(err) if !is_overlap(&err) && before.down().any(|d| d.of.path == e.path) => {
+                    done.unavailable.push((e.path.clone(), err.to_string()));
+                    unavailable.push(e.unavailable(&err));
+                    continue;
+                }
+                Err(err) => return Err(refused(&e.path, err)),
+            };
             new.push(volume.clone());
             done.added.push(e.path.clone());
             served.push(Served {
@@ -180,7 +219,11 @@ impl Running {
                 manage_gids: e.manage_gids,
             });
         }
-        let after = table(served, self.sh.server, before.numbers())?;
+        if served.is_empty() && !unavailable.is_empty() {
+            return Err(ReloadError::Clash("no export could be served".into()));
+        }
+        unavailable.iter().for_each(say_unavailable);
+        let after = table(served, unavailable, self.sh.server, before.numbers())?;
         for volume in &new {
             volume.start(self.sh.keeper(volume)).map_err(|err| ReloadError::Open {
                 path: after
@@ -224,6 +267,20 @@ impl Running {
             Ok(Ok(_)) => Err(format!("{path}: requests were still under way")),
             Ok(Err(e)) => Err(format!("{path}: {}", export.volume.failed().unwrap_or_else(|| e.to_string()))),
             Err(_) => Err(format!("{path}: stopping it failed")),
+        }
+    }
+}
+
+impl ExportConfig {
+    /// As an export that cannot be served now.
+    #[must_use]
+    pub fn unavailable(&self, err: &OpenError) -> Unavailable {
+        Unavailable {
+            path: self.path.clone(),
+            name: self.name.clone(),
+            rules: self.rules.clone(),
+            manage_gids: self.manage_gids,
+            why: err.to_string(),
         }
     }
 }

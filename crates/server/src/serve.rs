@@ -7,11 +7,13 @@
 
 use crate::descriptors;
 use crate::exports::Served;
+use crate::exports::down::Unavailable;
 use crate::exports::known::{Known, System};
 use crate::exports::rules::{From, Rule, Rules};
 use crate::limited::{Limit, Limits};
 use crate::limits;
 use crate::listen;
+use crate::memory;
 use crate::metrics;
 use crate::mount::Mounts;
 use crate::nlm::{self, Nlm};
@@ -47,6 +49,8 @@ const TICK: Duration = Duration::from_secs(5);
 pub struct ServerConfig {
     /// The volumes, opened and not started.
     pub exports: Vec<Served>,
+    /// Exports whose volumes could not be opened: their clients wait, and a reload tries again.
+    pub unavailable: Vec<Unavailable>,
     /// Where to listen; port 0 takes any.
     pub listen: Vec<SocketAddr>,
     /// What clients may have and hold.
@@ -88,6 +92,7 @@ impl ServerConfig {
     pub fn of(exports: Vec<Served>, listen: Vec<SocketAddr>) -> Self {
         ServerConfig {
             exports,
+            unavailable: Vec::new(),
             listen,
             limits: Limits::default(),
             metrics: None,
@@ -145,6 +150,7 @@ impl Server {
     pub async fn start(config: ServerConfig) -> Result<Running, StartError> {
         let ServerConfig {
             mut exports,
+            unavailable,
             listen,
             limits: configured,
             metrics,
@@ -169,7 +175,8 @@ impl Server {
         // Different from every earlier life's, whichever volumes that had.
         let epoch = exports.iter().map(|e| e.recovery.epoch as u32).max().unwrap_or(1).max(merged.epoch + 1);
         let known = Known::new(Box::new(System)).map_err(StartError::Threads)?;
-        let exports = reload::table(exports, server, Vec::new())?;
+        unavailable.iter().for_each(reload::say_unavailable);
+        let exports = reload::table(exports, unavailable, server, Vec::new())?;
         let mut secret = Secret::default();
         getrandom::fill(&mut secret).map_err(StartError::Random)?;
         let sh = Arc::new(Shared::new(exports, server, lease_seconds, epoch, known, configured, secret));
@@ -220,6 +227,7 @@ impl Server {
             datagrams,
         ]);
         let load: Load = Arc::new(rpc.load());
+        ticking.0.push(handle.spawn(memory::give_back(load.clone())));
         let metrics = match metrics_listener {
             Some(listener) => {
                 let addr = listener.local_addr();
@@ -270,7 +278,7 @@ pub struct Running {
 }
 
 /// Tells what the connections hold.
-type Load = Arc<dyn Fn() -> landfast_rpc::Load + Send + Sync>;
+pub(crate) type Load = Arc<dyn Fn() -> landfast_rpc::Load + Send + Sync>;
 
 fn stats(sh: &Shared, load: &Load) -> Stats {
     let (done, load) = (sh.counters.stats(), load());

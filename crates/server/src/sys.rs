@@ -161,6 +161,22 @@ fn user(uid: u32) -> io::Result<Option<(CString, libc::gid_t)>> {
     }
 }
 
+/// Bytes of this process that are in memory (proc(5), `statm`); `None` where the system does not say.
+pub(crate) fn resident_bytes() -> Option<u64> {
+    let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = statm.split(' ').nth(1)?.parse().ok()?;
+    Some(pages.saturating_mul(rustix::param::page_size() as u64))
+}
+
+/// Gives memory that is free back to the system, where the allocator can be told to.
+pub(crate) fn give_back_memory() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: it has no memory of ours as an argument, and takes the allocator's own locks.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

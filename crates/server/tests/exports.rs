@@ -510,3 +510,87 @@ async fn nlm_hosts_are_known_after_a_crash_where_only_some_exports_have_a_log() 
     assert_eq!(ask(&many, lock(true, false)).await, [NlmStat::GRANTED; 2]);
     many.stop().await;
 }
+
+/// What the metrics say.
+fn metrics(of: &Running) -> String {
+    use std::io::{Read, Write};
+    let mut stream = std::net::TcpStream::connect(of.metrics_addr().expect("metrics")).expect("connected");
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").expect("sent");
+    let mut page = String::new();
+    stream.read_to_string(&mut page).expect("a page");
+    page
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_export_that_cannot_be_recovered_is_missed_by_its_own_clients_only() {
+    use landfast_nfs::v3;
+    if skipped() {
+        return;
+    }
+    let exports = [("a", RW), ("b", RW)];
+    let mut many = Many::new(&exports).await;
+    let mut c = many.v4(b"c").await;
+    assert_ok(&c.run(then(lookups(&["x", "b"]), [mkdir("made")])).await);
+    let (in_a, in_b) = (c.handle(&["x", "a"]).await, c.handle(&["x", "b", "made"]).await);
+    many.running.take().expect("a server").abandon().await;
+    // What was acknowledged stands in a log that is not to be read.
+    let log = many.dir.path().join("b.log");
+    let whole = std::fs::read(&log).expect("the log");
+    std::fs::write(&log, vec![0xa5; whole.len()]).expect("damaged");
+    let (mut served, mut unavailable) = (Vec::new(), Vec::new());
+    for e in &many.config.exports {
+        match open(e) {
+            Ok((volume, recovery)) => served.push(Served {
+                volume,
+                recovery,
+                path: e.path.clone(),
+                log: e.log.clone(),
+                name: e.name.clone(),
+                rules: e.rules.clone(),
+                manage_gids: e.manage_gids,
+            }),
+            Err(err) => unavailable.push(e.unavailable(&err)),
+        }
+    }
+    assert_eq!((served.len(), unavailable.len()), (1, 1));
+    let config = ServerConfig {
+        workers: 4,
+        unavailable,
+        metrics: Some(([127, 0, 0, 1], 0).into()),
+        ..ServerConfig::of(served, many.config.listen.clone())
+    };
+    many.running = Some(Server::start(config).await.unwrap_or_else(|e| panic!("{e}")));
+    let mut c = many.v4(b"d").await;
+    assert_eq!(c.status(lookups(&["x", "a"])).await, NfsStat::NFS4_OK);
+    assert_eq!(c.status(vec![ArgOp::Putfh(in_a.clone())]).await, NfsStat::NFS4_OK);
+    // Its name and its handles ask to wait, to whoever may use it; who lists is kept waiting by nothing.
+    assert_eq!(c.status(lookups(&["x", "b"])).await, NfsStat::NFS4ERR_DELAY);
+    assert_eq!(c.status(vec![ArgOp::Putfh(in_b.clone())]).await, NfsStat::NFS4ERR_DELAY);
+    assert_eq!(list(&mut c, &["x"]).await, ["a"]);
+    let three = V3::connect(many.server().local_addrs()[0]).await;
+    let getattr = || v3::Call::Getattr(v3::FileHandle(in_b.0.clone()));
+    assert_eq!(three.status(getattr()).await, v3::NfsStat3::JUKEBOX);
+    assert!(matches!(three.mnt(b"/x/b").await, MntRes::Fail(MountStat::SERVERFAULT)));
+    assert!(matches!(three.mnt(b"/x/a").await, MntRes::Ok(_)));
+    // A handle of nobody's is still one.
+    let mut strange = in_b.0.to_vec();
+    strange[3] ^= 1;
+    let strange = FileHandle(strange.into());
+    assert_eq!(c.status(vec![ArgOp::Putfh(strange)]).await, NfsStat::NFS4ERR_BADHANDLE);
+    let (page, b) = (metrics(many.server()), many.dir.path().join("b"));
+    for row in ["unavailable", "failed"] {
+        let row = format!("landfast_volume_{row}{{export=\"{}\"}} 1", b.display());
+        assert!(page.lines().any(|l| l == row), "{row} in {page}");
+    }
+    // A reload while it is not mended leaves it so, and takes the rest.
+    let done = many.reload(&exports).await.expect("taken");
+    assert!(matches!(&done.unavailable[..], [(path, _)] if *path == b), "{:?}", done.unavailable);
+    assert_eq!(c.status(lookups(&["x", "b"])).await, NfsStat::NFS4ERR_DELAY);
+    std::fs::write(&log, whole).expect("mended");
+    let done = many.reload(&exports).await.expect("taken");
+    assert_eq!((done.added, done.unavailable.len()), (vec![b], 0));
+    assert_eq!(c.status(vec![ArgOp::Putfh(in_b.clone())]).await, NfsStat::NFS4_OK, "recovered");
+    assert_eq!(three.status(getattr()).await, v3::NfsStat3::OK);
+    assert_eq!(list(&mut c, &["x"]).await, ["a", "b"]);
+    many.stop().await;
+}

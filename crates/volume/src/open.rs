@@ -516,6 +516,15 @@ fn recover_disk(
         .map_err(|e| OpenError::Recovery(e.to_string()))
 }
 
+impl Volume {
+    /// What [`Volume::id`] would say of the volume at `dir`, where that can be read without opening it.
+    pub fn id_at(dir: &Path) -> Option<[u8; 16]> {
+        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let state_dir = kernel::open(dir.join(STATE_DIR), flags, Mode::empty()).ok()?;
+        Some(Identity::load(&state_dir).ok()??.volume_id)
+    }
+}
+
 /// Raises the process's limit of descriptors as far as it may, and says how many of them one of `divisor` users may have.
 fn descriptors_max(divisor: u64) -> usize {
     let mut limit = kernel::getrlimit(Resource::Nofile);

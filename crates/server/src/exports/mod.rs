@@ -1,6 +1,7 @@
 //! The export table: which volumes are served, under which names, to whom.
 //!
 //! - [`pseudo`]: the names;
+//! - [`down`]: exports that cannot be served now;
 //! - [`rules`]: who may use an export, and as whom;
 //! - `known`: the names of addresses and the groups of users, asked for beside the work;
 //! - `tx`: what one request changes, over several volumes.
@@ -13,12 +14,14 @@
 //! names its volume and is signed with that volume's key, so it opens no other); [`Export::access`] says what the caller
 //! may do there and as whom. No operation runs without the [`Access`] of its caller.
 
+pub(crate) mod down;
 pub(crate) mod known;
 pub(crate) mod pseudo;
 pub mod rules;
 mod tx;
 
 use bytes::Bytes;
+use down::{Down, Unavailable};
 use landfast_rpc::Credential;
 use landfast_volume::{Cred, Durability, Error, HANDLE_VERSION, Node, RecoveryReport, Volume};
 use pseudo::{Pseudo, PseudoDir};
@@ -101,8 +104,7 @@ impl Export {
 
     /// The number in the volume's handles.
     pub(crate) fn number(&self) -> u32 {
-        let [a, b, c, d, ..] = self.volume.id();
-        u32::from_be_bytes([a, b, c, d])
+        number_from(&self.volume.id())
     }
 
     /// What this caller may do here.
@@ -145,6 +147,12 @@ pub(crate) fn components(path: &Path) -> Vec<Bytes> {
             _ => None,
         })
         .collect()
+}
+
+/// The number of a volume in its handles.
+fn number_from(id: &[u8; 16]) -> u32 {
+    let [a, b, c, d, ..] = *id;
+    u32::from_be_bytes([a, b, c, d])
 }
 
 /// The number of the volume that a wire handle names.
@@ -193,6 +201,8 @@ pub(crate) struct Exports {
     pub(crate) asked: Vec<From>,
     /// Numbers of volumes that this server has served before and serves no more.
     former: Vec<u32>,
+    /// Exports that cannot be served now. Their places are behind those that are served.
+    down: Vec<Arc<Down>>,
 }
 
 /// Nanoseconds since 1970.
@@ -207,10 +217,13 @@ impl Exports {
     /// Names that clash, or two volumes whose handles could not be told from each other.
     pub(crate) fn new(
         served: Vec<Served>,
+        unavailable: Vec<Unavailable>,
         server: [u8; 16],
         former: Vec<u32>,
     ) -> Result<Exports, TableError> {
-        let names: Vec<_> = served.iter().map(|s| components(&s.name)).collect();
+        let down: Vec<_> = unavailable.into_iter().map(|of| Arc::new(Down::new(of))).collect();
+        let names = served.iter().map(|s| components(&s.name));
+        let names: Vec<_> = names.chain(down.iter().map(|d| d.name.clone())).collect();
         let pseudo = match (&served[..], &names[..]) {
             ([one], [name]) if name.is_empty() => Pseudo::whole(&components(&one.path), server),
             _ => Pseudo::named(&names, server).map_err(|_| TableError::Names)?,
@@ -239,18 +252,25 @@ impl Exports {
             }
             all.push(Arc::new(export));
         }
+        for from in down.iter().flat_map(|d| d.of.rules.named()) {
+            if !asked.contains(from) {
+                asked.push(from.clone());
+            }
+        }
         let former = former.into_iter().filter(|n| !all.iter().any(|e| e.number() == *n)).collect();
-        Ok(Exports { all, pseudo, change: now_ns(), asked, former })
+        Ok(Exports { all, pseudo, change: now_ns(), asked, former, down })
     }
 
     /// Numbers of volumes that were served up to now.
     pub(crate) fn numbers(&self) -> Vec<u32> {
-        self.all.iter().map(|e| e.number()).chain(self.former.iter().copied()).collect()
+        let down = self.down.iter().filter_map(|d| d.number());
+        self.all.iter().map(|e| e.number()).chain(down).chain(self.former.iter().copied()).collect()
     }
 
     /// Whether the names of this address decide anything.
     pub(crate) fn needs_names(&self, addr: IpAddr) -> bool {
-        !self.asked.is_empty() && self.all.iter().any(|e| e.rules.find(addr, None) == Found::NeedsNames)
+        let mut rules = self.all.iter().map(|e| &e.rules).chain(self.down.iter().map(|d| &d.of.rules));
+        !self.asked.is_empty() && rules.any(|rules| rules.find(addr, None) == Found::NeedsNames)
     }
 
     /// Whether the groups of users are looked up anywhere.
@@ -261,6 +281,26 @@ impl Exports {
     /// All of them.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Export>> {
         self.all.iter()
+    }
+
+    /// Those that cannot be served now.
+    pub(crate) fn down(&self) -> impl Iterator<Item = &Arc<Down>> {
+        self.down.iter()
+    }
+
+    /// The export at this place, if it cannot be served now.
+    pub(crate) fn down_at(&self, place: usize) -> Option<&Arc<Down>> {
+        self.down.get(place.checked_sub(self.all.len())?)
+    }
+
+    /// The same by its name in the pseudo root, or its path.
+    pub(crate) fn down_by_name(&self, name: &[u8]) -> Option<&Arc<Down>> {
+        use std::os::unix::ffi::OsStrExt;
+        let parts = components(Path::new(std::ffi::OsStr::from_bytes(name)));
+        self.down
+            .iter()
+            .find(|d| d.name == parts)
+            .or_else(|| self.down.iter().find(|d| components(&d.of.path) == parts))
     }
 
     /// The export that is the root of the server; `None` when the root is synthetic.
@@ -284,13 +324,17 @@ impl Exports {
     ///
     /// # Errors
     /// [`Error::BadHandle`] for what none of these volumes made; [`Error::Stale`] for an object that is gone, and for
-    /// what names a volume that was served until a reload.
+    /// what names a volume that was served until a reload; [`Error::Busy`] for what is, or may be, of one that cannot be served now.
     pub(crate) fn object(&self, handle: &[u8]) -> Result<Object, Error> {
         let (inner, by_path) = match self.pseudo.strip(handle) {
             Some(inner) => (inner, true),
             None => (handle, false),
         };
         let Some(export) = self.of_handle(inner) else {
+            let may_come_back = |n| self.down.iter().any(|d| d.may_have(n));
+            if number_of(inner).is_some_and(may_come_back) {
+                return Err(Error::Busy);
+            }
             let former = number_of(inner).is_some_and(|n| self.former.contains(&n));
             return Err(if former { Error::Stale } else { Error::BadHandle });
         };

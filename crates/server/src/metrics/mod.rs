@@ -48,6 +48,8 @@ impl OfVolume {
 struct Figures {
     stats: Stats,
     volumes: Vec<OfVolume>,
+    /// Exports that cannot be served now, and why.
+    unavailable: Vec<(String, String)>,
 }
 
 /// A path as the value of a label: the encoder writes values as they are.
@@ -58,7 +60,9 @@ fn escaped(value: &str) -> String {
 /// All figures as text.
 pub(crate) fn page(stats: Stats, exports: &Exports) -> String {
     let volumes = exports.iter().map(|e| OfVolume::new(e.path.display().to_string(), &e.volume)).collect();
-    text(Figures { stats, volumes })
+    let unavailable =
+        exports.down().map(|d| (escaped(&d.of.path.display().to_string()), escaped(&d.of.why))).collect();
+    text(Figures { stats, volumes, unavailable })
 }
 
 fn text(figures: Figures) -> String {
@@ -178,12 +182,26 @@ impl Figures {
     fn volumes(&self, to: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
         let all = &self.volumes;
         let failed = all.iter().map(|v| (v.labels(), ConstGauge::new(i64::from(v.failed.is_some()))));
+        let down = || self.unavailable.iter().map(|(export, why)| (vec![("export", export.clone())], why));
+        let failed = failed.chain(down().map(|(labels, _)| (labels, ConstGauge::new(1i64))));
         rows(to, "volume_failed", "1: nothing of this export is acknowledged any more", failed)?;
+        let unavailable = all.iter().map(|v| (v.labels(), ConstGauge::new(0i64)));
+        let unavailable = unavailable.chain(down().map(|(labels, _)| (labels, ConstGauge::new(1i64))));
+        rows(
+            to,
+            "volume_unavailable",
+            "1: this export could not be opened, and its clients wait",
+            unavailable,
+        )?;
         let trouble = all.iter().flat_map(|v| {
             let half_lost = v.stats.log.as_ref().and_then(|log| log.trouble.as_ref());
             let told = v.failed.iter().chain(half_lost);
             told.map(|why| (v.with("why", &escaped(why)), ConstGauge::new(1i64))).collect::<Vec<_>>()
         });
+        let trouble = trouble.chain(down().map(|(mut labels, why)| {
+            labels.push(("why", why.clone()));
+            (labels, ConstGauge::new(1i64))
+        }));
         rows(to, "volume_trouble", "What an operator must see to: docs/faults.md", trouble)?;
         let durability = all.iter().map(|v| {
             let mode = match v.durability {
@@ -267,7 +285,7 @@ mod tests {
             durability: Durability::Unsafe,
             stats: landfast_volume::Stats::default(),
         };
-        let text = text(Figures { stats: Stats::default(), volumes: vec![volume] });
+        let text = text(Figures { stats: Stats::default(), volumes: vec![volume], unavailable: Vec::new() });
         assert_eq!(of(&text, "used"), of(&text, "limit"));
         assert!(of(&text, "limit").len() >= crate::limited::SPECS.len(), "{text}");
         assert!(text.contains("landfast_seconds_at_risk{export=\"/a \\\"quoted\\\" path\"} 35"), "{text}");
@@ -289,7 +307,7 @@ mod tests {
         for us in [10, 60, 60, 3_000_000_000] {
             counters.took(1, std::time::Duration::from_micros(us));
         }
-        let text = text(Figures { stats: counters.stats(), volumes: Vec::new() });
+        let text = text(Figures { stats: counters.stats(), volumes: Vec::new(), unavailable: Vec::new() });
         for line in [
             "landfast_request_seconds_bucket{le=\"0.00005\",program=\"nfs3\"} 1",
             "landfast_request_seconds_bucket{le=\"0.0001\",program=\"nfs3\"} 3",

@@ -107,9 +107,18 @@ fn find(exports: &Exports, caller: &Caller, path: &[u8]) -> Result<(Node, Vec<u3
         .find_map(|n| {
             let (of_export, below) = parts.split_at(n);
             let name = [&b"/"[..], &of_export.join(&b"/"[..])].concat();
-            Some((exports.by_name(&name)?, below))
+            let found = match exports.by_name(&name) {
+                Some(export) => Ok(export),
+                None => Err(exports.down_by_name(&name)?),
+            };
+            Some((found, below))
         })
         .ok_or(MountStat::NOENT)?;
+    let export = export.map_err(|down| match down.access(caller) {
+        // RFC 1813 section 5.1.5 has no status for what will be there later.
+        Ok(()) => MountStat::SERVERFAULT,
+        Err(_) => MountStat::ACCES,
+    })?;
     match export.access(caller) {
         Ok(_) | Err(Refused::Flavor) => {}
         Err(Refused::Access | Refused::NotYet) => return Err(MountStat::ACCES),

@@ -357,7 +357,11 @@ fn holder(d: &Denied) -> Holder {
 
 /// The file that a handle names, which the caller may read or owns.
 fn file_to_lock(sh: &Shared, from: &Asker, fh: &NetObj) -> Result<FileKey, NlmStat> {
-    let object = sh.exports().object(&fh.0).map_err(stat)?;
+    let object = sh.exports().object(&fh.0).map_err(|e| match e {
+        // Its export cannot be served now: the client asks again.
+        Error::Busy => NlmStat::DENIED_GRACE_PERIOD,
+        e => stat(e),
+    })?;
     let access = object.export.access(&from.caller).map_err(|_| NlmStat::DENIED)?;
     let mode = OpenMode { read: true, write: false, owner_override: true };
     object.export.volume.open_file(&access.cred, &object.node, mode).map_err(stat)?;

@@ -1,7 +1,7 @@
 //! Byte-range locks (RFC 8881 section 9.1, 18.10 to 18.12): POSIX semantics, one table for each file
 //! ([`super::ranges`]).
 
-use super::opens::{File, FileKey, Files, READ, Share, WRITE, Which};
+use super::opens::{File, FileKey, Files, OfClient, READ, Share, WRITE, Which};
 pub use super::ranges::Span;
 use super::ranges::{Growth, Range};
 use super::refusals::AtLimit;
@@ -130,11 +130,25 @@ impl<F> Files<F> {
             AtLimit::ClientLocks
         } else if self.ranges + more > self.limits[Limit::Locks] {
             AtLimit::Locks
+        } else if self.address_is_full(client, more) {
+            AtLimit::AddressLocks
         } else {
             return Ok(());
         };
         self.refusals.at(full);
         Err(NfsStat::NFS4ERR_NOSPC)
+    }
+
+    /// Whether the clients at this one's address would lock more ranges than are free ([`Files::room_for_open`]).
+    fn address_is_full(&self, client: u64, more: usize) -> bool {
+        let free = self.limits[Limit::Locks].saturating_sub(self.ranges);
+        // Where all together have less, so has each.
+        if self.ranges + more <= free {
+            return false;
+        }
+        let from = self.clients.get(&client).and_then(|c| c.from);
+        let same = |c: &&OfClient| c.from.is_some() && c.from == from;
+        self.clients.values().filter(same).map(|c| c.ranges).sum::<usize>() + more > free
     }
 
     /// A new lock state, which holds nothing yet.

@@ -63,7 +63,7 @@ pub(super) struct OfClient {
     /// Locked ranges.
     pub(super) ranges: usize,
     /// From where it opened a file last, where that is known.
-    from: Option<IpAddr>,
+    pub(super) from: Option<IpAddr>,
 }
 
 /// Added to the epoch of an instance it is its mark in stateids: a young server has a small epoch, and stateids that clients

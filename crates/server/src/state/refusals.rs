@@ -17,6 +17,8 @@ pub enum AtLimit {
     Locks,
     /// Locked ranges of one client.
     ClientLocks,
+    /// Locked ranges of an address.
+    AddressLocks,
     /// Locked ranges of one file.
     FileLocks,
     /// Lock owners of one client.
@@ -33,12 +35,13 @@ pub enum AtLimit {
     NlmWaiters,
 }
 
-const ALL: [(AtLimit, &str); 12] = [
+const ALL: [(AtLimit, &str); 13] = [
     (AtLimit::Opens, "limits.opens"),
     (AtLimit::ClientOpens, "limits.client_opens"),
     (AtLimit::AddressOpens, "what one address may have of limits.opens"),
     (AtLimit::Locks, "limits.locks"),
     (AtLimit::ClientLocks, "limits.client_locks"),
+    (AtLimit::AddressLocks, "what one address may have of limits.locks"),
     (AtLimit::FileLocks, "locked ranges of one file"),
     (AtLimit::LockOwners, "lock owners of one client"),
     (AtLimit::Owners, "owners of NFSv4.0"),

@@ -892,3 +892,26 @@ fn opens_of_lapsed_clients_go_to_whoever_needs_them() {
     closed.sort_unstable();
     assert_eq!(closed, (0..8).collect::<Vec<_>>());
 }
+
+/// The same for ranges: whoever has many client IDs at one address leaves some to others.
+#[test]
+fn an_address_locks_no_more_ranges_than_are_free() {
+    let mut st = S::new(1, LEASE, Bounds::with(None, Limits::default().with(Limit::Locks, 16)));
+    let addr = |n: u8| std::net::IpAddr::from([192, 0, 2, n]);
+    let lock_all = |st: &mut S, name: &'static [u8], from: u8| {
+        let c = client(st, name);
+        let f = FileKey::from_static(name);
+        let open = st.files.open_from(addr(from), &f, c, &OWNER, BOTH, 0, None).expect("opened");
+        let locker = Locker::New { open, owner: OWNER };
+        (0..100)
+            .take_while(|i| {
+                let span = Span::new(10 * i, 1).expect("a range");
+                st.files.lock(c, &f, &locker, LockType::Write, span).is_ok()
+            })
+            .count()
+    };
+    assert_eq!(lock_all(&mut st, b"a", 1), 8);
+    assert_eq!(lock_all(&mut st, b"b", 1), 0);
+    assert_eq!(lock_all(&mut st, b"c", 2), 4);
+    assert_eq!(lock_all(&mut st, b"d", 3), 2);
+}

@@ -68,14 +68,16 @@ impl Ctx<'_> {
     /// Where a step in the pseudo root leads; nowhere for a caller that may not use what is there.
     ///
     /// # Errors
-    /// `DELAY` while it is not known whether the caller may.
+    /// `DELAY` while it is not known whether the caller may, and where an export cannot be served now.
     pub(super) fn step_to(&self, step: Step) -> Result<Option<Fh>, NfsStat> {
         match step {
             Step::Dir(dir) => {
                 let mut not_yet = false;
                 for place in self.exports.pseudo.exports_below(dir) {
-                    match self.exports.at(place).map(|e| self.access_to(e)) {
-                        Some(Ok(_) | Err(Refused::Flavor)) => return Ok(Some(Fh::Pseudo(dir))),
+                    let down = || self.exports.down_at(place).map(|d| d.access(&self.caller));
+                    let served = self.exports.at(place).map(|e| self.access_to(e).map(|_| ()));
+                    match served.or_else(down) {
+                        Some(Ok(()) | Err(Refused::Flavor)) => return Ok(Some(Fh::Pseudo(dir))),
                         Some(Err(Refused::NotYet)) => not_yet = true,
                         Some(Err(Refused::Access)) | None => {}
                     }
@@ -83,7 +85,13 @@ impl Ctx<'_> {
                 if not_yet { Err(NfsStat::NFS4ERR_DELAY) } else { Ok(None) }
             }
             Step::Export { export, by_path } => {
-                let Some(export) = self.exports.at(export) else { return Ok(None) };
+                let Some(export) = self.exports.at(export) else {
+                    // Who may use it waits until it can be used again.
+                    return match self.exports.down_at(export).map(|d| d.access(&self.caller)) {
+                        Some(Ok(()) | Err(Refused::NotYet)) => Err(NfsStat::NFS4ERR_DELAY),
+                        Some(Err(_)) | None => Ok(None),
+                    };
+                };
                 match self.access_to(export) {
                     Ok(_) | Err(Refused::Flavor) => {
                         Ok(Some(Fh::Node { node: export.root.clone(), export: export.clone(), by_path }))

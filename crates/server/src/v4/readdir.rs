@@ -7,6 +7,7 @@ use super::context::{Ctx, Done, Fh, Obj};
 use crate::attr;
 use crate::errors::status;
 use crate::exports::pseudo::Pseudo;
+use crate::exports::pseudo::Step;
 use crate::limits;
 use bytes::{BufMut, BytesMut};
 use landfast_nfs::v4::args::ReaddirArgs;
@@ -94,6 +95,10 @@ impl Ctx<'_> {
             Fh::Pseudo(dir) => {
                 let mut page = page;
                 for (cookie, name, step) in self.exports.pseudo.entries(dir, a.cookie) {
+                    // Nobody waits who only looks.
+                    if matches!(step, Step::Export { export, .. } if self.exports.down_at(export).is_some()) {
+                        continue;
+                    }
                     let Some(fh) = self.step_to(step)? else { continue };
                     let subject = self.subject(&fh, &wanted)?;
                     let fattr = attr::values(self.sh, self.minor, &subject, &wanted)?;
