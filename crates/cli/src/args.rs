@@ -74,6 +74,17 @@ pub enum DurabilityArg {
     Unsafe,
 }
 
+/// Whom to squash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum SquashArg {
+    /// Nobody: root is root
+    None,
+    /// Root is nobody, all others are who the client says
+    Root,
+    /// Everyone is nobody
+    All,
+}
+
 /// Whether to register with the port mapper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum RpcbindArg {
@@ -103,7 +114,7 @@ pub struct ServeArgs {
     pub dir: Option<PathBuf>,
     /// Serve what this file says (docs/exports.md); SIGHUP reads it again
     #[arg(long, value_name = "FILE", conflicts_with_all = [
-        "dir", "log", "log_mirror", "log_size", "listen", "metrics", "durability", "lease", "allow", "strict_recovery",
+        "dir", "log", "log_mirror", "log_size", "listen", "metrics", "durability", "lease", "allow", "squash", "strict_recovery",
         "unprivileged"
     ])]
     pub config: Option<PathBuf>,
@@ -113,9 +124,13 @@ pub struct ServeArgs {
     /// A second file or device that holds the same as the log: acknowledged is what both have, and one may be lost
     #[arg(long, value_name = "PATH", requires = "log")]
     pub log_mirror: Option<PathBuf>,
-    /// Serve only these clients: an address, a network, a host name, a pattern or @netgroup; may be given more than once
+    /// Serve these clients: an address, a network, a host name, a pattern, @netgroup or '*'; may be given more than once. Without it
+    /// only this machine is served
     #[arg(long, value_name = "CLIENT", value_parser = landfast_server::exports::rules::From::parse)]
     pub allow: Vec<landfast_server::exports::rules::From>,
+    /// Who is not who the client says, but nobody (65534)
+    #[arg(long, value_enum, value_name = "WHO", default_value = "none")]
+    pub squash: SquashArg,
     /// Size of a log file that does not exist yet
     #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = units::size)]
     pub log_size: u64,
@@ -123,9 +138,9 @@ pub struct ServeArgs {
     /// and says what it did
     #[arg(long)]
     pub strict_recovery: bool,
-    /// Address and port to listen on
-    #[arg(long, value_name = "ADDR:PORT", default_value = "0.0.0.0:2049")]
-    pub listen: SocketAddr,
+    /// Address and port to listen on; 0.0.0.0:2049 with --allow or --squash, else 127.0.0.1:2049 and [::1]:2049
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub listen: Option<SocketAddr>,
     /// Give metrics for Prometheus by HTTP at this address, under /metrics
     #[arg(long, value_name = "ADDR:PORT")]
     pub metrics: Option<SocketAddr>,

@@ -1,5 +1,6 @@
 //! The `landfast` command: parsing, progress, tables, exit codes; no logic.
 
+mod admit;
 mod args;
 mod commands;
 mod config;
