@@ -1,5 +1,8 @@
 //! The `landfast` command: parsing, progress, tables, exit codes; no logic.
 
+#[macro_use]
+mod say;
+
 mod admit;
 mod args;
 mod commands;
@@ -36,7 +39,12 @@ fn main() -> ExitCode {
             let gnu = commands::usage_status(&tool);
             match gnu.and_then(|_| commands::usage_words(&e)) {
                 Some(words) => {
-                    eprintln!("{tool}: {words}\nTry 'landfast {tool} --help' for more information.");
+                    eprintln!("{tool}: {words}");
+                    eprintln!("Try 'landfast {tool} --help' for more information.");
+                }
+                // With what was typed in it, which may be names from anywhere.
+                None if e.use_stderr() => {
+                    drop(say::lines_to_stderr(e.render().to_string().as_bytes()));
                 }
                 None => drop(e.print()),
             }
@@ -76,11 +84,11 @@ fn log_to_stderr(debug: u8) {
     };
     let filter = tracing_subscriber::EnvFilter::try_from_env("LANDFAST_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(default));
-    let ansi = std::io::IsTerminal::is_terminal(&std::io::stderr());
     tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(ansi)
+        .with_writer(|| say::LogLine)
+        // The line is escaped as a whole, colours would be, too.
+        .with_ansi(false)
         .with_target(false)
         .init();
 }
