@@ -10,6 +10,8 @@
 //!
 //! Nothing here is part of the product: `xtask` drives the `landfast` binary from outside, as a user would.
 
+#![forbid(unsafe_code)]
+
 mod again;
 mod attack;
 mod demo;

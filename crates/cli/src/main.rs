@@ -1,5 +1,7 @@
 //! The `landfast` command: parsing, progress, tables, exit codes; no logic.
 
+#![deny(unsafe_code)]
+
 #[macro_use]
 mod say;
 
@@ -7,9 +9,14 @@ mod admit;
 mod args;
 mod commands;
 mod config;
+#[cfg(feature = "lab")]
 mod demo;
 mod exit;
+#[cfg(feature = "lab")]
 mod lab;
+#[cfg(feature = "lab")]
+mod lab_args;
+#[cfg(feature = "lab")]
 mod lab_verify;
 mod log;
 mod predict;
@@ -20,6 +27,7 @@ mod resume;
 mod salvage;
 mod serve;
 mod signals;
+#[allow(unsafe_code)]
 mod sys;
 mod trace;
 mod units;
@@ -62,7 +70,9 @@ fn main() -> ExitCode {
         Command::Check(args) => config::check(&args),
         Command::Untar(args) => untar::run(&args),
         Command::Tool(command) => commands::run(command),
+        #[cfg(feature = "lab")]
         Command::Demo(args) => demo::run(args),
+        #[cfg(feature = "lab")]
         Command::Lab(command) => lab::run(command),
         Command::Verify(command) => verify::run(command),
         Command::Log(command) => log::run(&command),

@@ -10,6 +10,8 @@ mod mountstats;
 mod notes;
 mod print;
 mod report;
+#[allow(unsafe_code)]
+mod sys;
 
 use crate::args::{OnlyArgs, TraceArgs};
 use crate::exit::{Exit, print_json};
