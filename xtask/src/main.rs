@@ -2,6 +2,7 @@
 //!
 //! - `attack`: an attacker against a running server, and an honest client beside it;
 //! - `test`: everything that continuous integration checks, on a fresh machine with Rust;
+//! - `deny`: licences, sources and known faults of the dependencies, and what a server alone is built from;
 //! - `docs`: the documents that are made from the code;
 //! - `fuzz`: the fuzz targets, from the corpus that is kept;
 //! - `powercut`: power cuts over filesystems and workloads, in one table;
@@ -10,9 +11,12 @@
 //!
 //! Nothing here is part of the product: `xtask` drives the `landfast` binary from outside, as a user would.
 
+#![forbid(unsafe_code)]
+
 mod again;
 mod attack;
 mod demo;
+mod deny;
 mod docs;
 mod fuzz;
 mod guest;
@@ -41,6 +45,8 @@ enum Task {
     Test(test::Options),
     /// Attack a running server in each known way, and see what an honest client beside it feels.
     Attack(attack::Options),
+    /// Check licences, sources and known faults of the dependencies, and what a server alone is built from.
+    Deny,
     /// Write the documents that are made from the code.
     Docs,
     /// Run the fuzz targets, from the corpus that is kept in fuzz/corpus.
@@ -58,6 +64,7 @@ fn main() -> ExitCode {
     match Cli::parse().task {
         Task::Test(options) => test::run(&options),
         Task::Attack(options) => attack::run(&options),
+        Task::Deny => deny::run(),
         Task::Docs => docs::run(),
         Task::Fuzz(options) => fuzz::run(&options),
         Task::Powercut(options) => powercut::run(&options),

@@ -11,6 +11,7 @@ use clap::Args;
 
 use crate::again;
 use crate::demo;
+use crate::deny;
 use crate::fuzz;
 use crate::guest;
 use crate::packages;
@@ -145,6 +146,7 @@ pub fn run(options: &Options) -> ExitCode {
     }
     steps.step("format", || cargo(&["fmt", "--all", "--check"]));
     if options.quick {
+        steps.step("a server alone", || deny::server_alone().into());
         steps.step("lints", || cargo(CLIPPY));
         steps.step("tests", || cargo(TESTS));
         return steps.finish();
@@ -172,6 +174,7 @@ pub fn run(options: &Options) -> ExitCode {
                     guest_step(out, &program, &["build", "--all"])
                 }),
                 Job::new("the library's documentation", documentation),
+                Job::new("dependencies", |out| dependencies(out, &program)),
             ],
         ],
     );
@@ -252,6 +255,19 @@ fn documentation(out: &File) -> Outcome {
         command(&proc::cargo(), ["doc", "--package", "landfast-client", "--no-deps", "--target-dir"]);
     doc.arg(proc::target_dir().join("documentation")).env("RUSTDOCFLAGS", "-D warnings");
     proc::run_within_to(out, CARGO_LIMIT, &mut doc, 0).into()
+}
+
+/// What is built from others, with the tool that judges it, which is built when it is not there.
+fn dependencies(out: &File, program: &str) -> Outcome {
+    if let Err(why) = deny::possible()
+        && let Err(e) = proc::run_within_to(out, deny::LIMIT, &mut deny::install(), 0)
+    {
+        return match deny::server_alone() {
+            Ok(()) => Outcome::Skipped(format!("{why}: {e}")),
+            Err(why) => Outcome::Failed(why),
+        };
+    }
+    proc::run_within_to(out, deny::LIMIT, &mut command(program, ["deny"]), 0).into()
 }
 
 fn packages_step() -> Outcome {

@@ -6,6 +6,7 @@ use comfy_table::{Table, presets};
 use landfast_server::config::{self, Config, ExportConfig};
 use landfast_server::exports::rules::{Rule, Squash};
 use landfast_server::limits::CONFIG_BYTES_MAX;
+use landfast_server::places::{self, Own};
 use landfast_volume::Durability;
 use serde_json::json;
 use std::io::Read;
@@ -31,7 +32,10 @@ pub fn read(path: &Path) -> Result<Config, Vec<String>> {
 /// `landfast check`: 0 when nothing is wrong, 1 otherwise.
 pub fn check(args: &CheckArgs) -> Exit {
     let problems = match read(&args.config) {
-        Ok(config) => config.exports.iter().filter_map(|e| missing(&args.config, e)).collect(),
+        Ok(config) => {
+            let missing = config.exports.iter().filter_map(|e| missing(&args.config, e));
+            missing.chain(exposed(&args.config, &config)).collect()
+        }
         Err(problems) => problems,
     };
     for p in &problems {
@@ -51,6 +55,19 @@ fn missing(file: &Path, e: &ExportConfig) -> Option<String> {
     (!parent.is_dir()).then(|| {
         format!("{at}: the log {} cannot be made: {} is no directory", log.display(), parent.display())
     })
+}
+
+/// What of the server's own files lies in an export, each with the line of the export whose file it is. What this user may not look
+/// at is left to the server's start.
+pub fn exposed(file: &Path, config: &Config) -> Vec<String> {
+    let exports = || config.exports.iter().map(|e| e.path.as_path());
+    let look = |line: usize, own: &Own| match places::exposure(exports(), own) {
+        Ok(why) => why.map(|why| format!("{}:{line}:1: {why}", file.display())),
+        Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => None,
+        Err(e) => Some(format!("{}:{line}:1: {}: {e}", file.display(), own.path.display())),
+    };
+    let logs = config.exports.iter().flat_map(|e| places::of_export(e).into_iter().map(|own| (e.line, own)));
+    logs.chain([(1, Own::config(file))]).filter_map(|(line, own)| look(line, &own)).collect()
 }
 
 fn durability(d: Durability) -> &'static str {

@@ -1,5 +1,6 @@
 //! How the command ends: one line a cause on standard error, and an exit status as that of the tool it resembles.
 
+use crate::say;
 use std::error::Error;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -56,7 +57,7 @@ pub fn from<E: Error + 'static>(result: Result<(), E>) -> Exit {
 /// Prints a report for programs on standard output. Who closed it has seen enough.
 pub fn print_json(report: &impl serde::Serialize) -> Option<()> {
     let text = told(serde_json::to_string_pretty(report))?;
-    match writeln!(io::stdout(), "{text}") {
+    match writeln!(say::stdout(), "{}", say::json(&text)) {
         Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
             eprintln!("landfast: standard output: {e}");
             None

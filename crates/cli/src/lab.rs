@@ -1,7 +1,9 @@
 //! `landfast lab ...`.
 
-use crate::args::{AtArgs, CommandsArgs, DiskArgs, FaultsArgs, LabCommand, PowercutArgs, RunArgs, WorkArg};
 use crate::exit::{self, Exit, told};
+use crate::lab_args::{
+    AtArgs, CommandsArgs, DiskArgs, FaultsArgs, LabCommand, PowercutArgs, RunArgs, WorkArg,
+};
 use crate::progress::Steps;
 use crate::units::show_count;
 use landfast_lab::disk::DiskOptions;

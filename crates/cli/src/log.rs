@@ -2,11 +2,12 @@
 
 use crate::args::{LogArgs, LogCommand};
 use crate::exit::{Exit, print_json, told};
+use crate::say;
 use crate::units::{show_bytes, show_count};
 use landfast_volume::log::{self, Contents};
 use landfast_volume::record::Record;
 use serde_json::json;
-use std::io::{BufWriter, Write, stdout};
+use std::io::{BufWriter, Write};
 use std::path::Path;
 
 /// Runs one of the commands.
@@ -108,7 +109,7 @@ fn check(args: &LogArgs) -> Exit {
 
 fn dump(args: &LogArgs) -> Exit {
     let Some(log) = told(log::open(&args.path)) else { return Exit::Failed };
-    let mut out = BufWriter::new(stdout().lock());
+    let mut out = BufWriter::new(say::stdout());
     let mut written = Ok(());
     let walked = log.walk(|batch, records| {
         if written.is_ok() {

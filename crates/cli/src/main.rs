@@ -1,11 +1,22 @@
 //! The `landfast` command: parsing, progress, tables, exit codes; no logic.
 
+#![deny(unsafe_code)]
+
+#[macro_use]
+mod say;
+
+mod admit;
 mod args;
 mod commands;
 mod config;
+#[cfg(feature = "lab")]
 mod demo;
 mod exit;
+#[cfg(feature = "lab")]
 mod lab;
+#[cfg(feature = "lab")]
+mod lab_args;
+#[cfg(feature = "lab")]
 mod lab_verify;
 mod log;
 mod predict;
@@ -16,6 +27,7 @@ mod resume;
 mod salvage;
 mod serve;
 mod signals;
+#[allow(unsafe_code)]
 mod sys;
 mod trace;
 mod units;
@@ -35,7 +47,12 @@ fn main() -> ExitCode {
             let gnu = commands::usage_status(&tool);
             match gnu.and_then(|_| commands::usage_words(&e)) {
                 Some(words) => {
-                    eprintln!("{tool}: {words}\nTry 'landfast {tool} --help' for more information.");
+                    eprintln!("{tool}: {words}");
+                    eprintln!("Try 'landfast {tool} --help' for more information.");
+                }
+                // With what was typed in it, which may be names from anywhere.
+                None if e.use_stderr() => {
+                    drop(say::lines_to_stderr(e.render().to_string().as_bytes()));
                 }
                 None => drop(e.print()),
             }
@@ -53,7 +70,9 @@ fn main() -> ExitCode {
         Command::Check(args) => config::check(&args),
         Command::Untar(args) => untar::run(&args),
         Command::Tool(command) => commands::run(command),
+        #[cfg(feature = "lab")]
         Command::Demo(args) => demo::run(args),
+        #[cfg(feature = "lab")]
         Command::Lab(command) => lab::run(command),
         Command::Verify(command) => verify::run(command),
         Command::Log(command) => log::run(&command),
@@ -75,11 +94,11 @@ fn log_to_stderr(debug: u8) {
     };
     let filter = tracing_subscriber::EnvFilter::try_from_env("LANDFAST_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(default));
-    let ansi = std::io::IsTerminal::is_terminal(&std::io::stderr());
     tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(ansi)
+        .with_writer(|| say::LogLine)
+        // The line is escaped as a whole, colours would be, too.
+        .with_ansi(false)
         .with_target(false)
         .init();
 }

@@ -1,11 +1,12 @@
 //! `landfast serve`: opens the volumes, serves them until a signal, stops cleanly; SIGHUP reads the file again.
 
+use crate::admit;
 use crate::args::{DurabilityArg, RpcbindArg, ServeArgs};
 use crate::config;
 use crate::exit::{Exit, told};
 use crate::units::{show_bytes, show_count};
 use landfast_server::config::{Config, ExportConfig};
-use landfast_server::exports::rules::{Rule, Rules};
+use landfast_server::exports::rules::Rules;
 use landfast_server::limits::UNSAFE_RISK_SECONDS;
 use landfast_server::{PortMapper, Reloaded, Running, Served, Server, ServerConfig};
 use landfast_volume::faults::ACCEPT_WEAK;
@@ -54,7 +55,14 @@ async fn serve(args: &ServeArgs) -> Exit {
         eprintln!("landfast: the log would be its own mirror: name another file or device with --log-mirror");
         return Exit::Failed;
     }
-    if args.unprivileged && !args.listen.ip().is_loopback() {
+    let admitted = match admit::admit(args) {
+        Ok(admitted) => admitted,
+        Err(why) => {
+            eprintln!("landfast: {why}");
+            return Exit::Failed;
+        }
+    };
+    if args.unprivileged && !admitted.is_local() {
         eprintln!("landfast: --unprivileged serves everyone as one user: only on a loopback address");
         return Exit::Failed;
     }
@@ -65,6 +73,8 @@ async fn serve(args: &ServeArgs) -> Exit {
         return Exit::Failed;
     };
     let Some((volume, recovery)) = told(Volume::open(options(args, dir))) else { return Exit::Failed };
+    let export = std::fs::canonicalize(dir).unwrap_or_else(|_| dir.clone());
+    eprintln!("landfast: exports {} to {}", export.display(), admitted.words(args.unprivileged));
     say_recovery(&recovery, volume.durability());
     warn_of_unsafe(volume.durability());
     if args.unprivileged {
@@ -72,18 +82,21 @@ async fn serve(args: &ServeArgs) -> Exit {
             "landfast: WARNING: --unprivileged is for experiments: nothing can be recovered after a crash"
         );
     }
-    let export = std::fs::canonicalize(dir).unwrap_or_else(|_| dir.clone());
-    let mut config = ServerConfig::new(volume, recovery, args.listen, export);
-    if !args.allow.is_empty() {
-        for served in &mut config.exports {
-            served.rules = Rules(vec![Rule::open(args.allow.clone())]);
-        }
-    }
+    let served = Served {
+        volume,
+        recovery,
+        path: export,
+        log: None,
+        name: PathBuf::from("/"),
+        rules: Rules(vec![admitted.rule.clone()]),
+        manage_gids: false,
+    };
+    let mut config = ServerConfig::of(vec![served], admitted.listen.clone());
     config.metrics = args.metrics;
     config.lease_seconds = args.lease.as_secs().clamp(1, u64::from(u32::MAX)) as u32;
     config.port_mapper = match args.rpcbind {
         // Nobody else could come by what it would say.
-        RpcbindArg::Auto if args.listen.ip().is_loopback() => PortMapper::Off,
+        RpcbindArg::Auto if admitted.is_local() => PortMapper::Off,
         RpcbindArg::Auto => PortMapper::IfThere,
         RpcbindArg::Off => PortMapper::Off,
         RpcbindArg::Require => PortMapper::Required,
@@ -113,6 +126,12 @@ async fn serve_config(args: &ServeArgs, file: &Path, started: Instant) -> Exit {
             return Exit::Failed;
         }
     };
+    // Before a log is made there.
+    let exposed = config::exposed(file, &config);
+    if !exposed.is_empty() {
+        exposed.iter().for_each(|p| eprintln!("landfast: {p}"));
+        return Exit::Failed;
+    }
     let mut served = Vec::with_capacity(config.exports.len());
     let mut unavailable = Vec::new();
     for e in &config.exports {
@@ -167,6 +186,10 @@ async fn reload(args: &ServeArgs, file: &Path, running: &Running, config: &mut C
         Ok(new) => new,
         Err(problems) => return problems.iter().for_each(|p| unchanged(p)),
     };
+    let exposed = config::exposed(file, &new);
+    if !exposed.is_empty() {
+        return exposed.iter().for_each(|p| unchanged(p));
+    }
     match running.reload(config, &new, |e| open(args, e)).await {
         Ok(done) => {
             say_reloaded(file, &new, &done);

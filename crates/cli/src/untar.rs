@@ -6,6 +6,7 @@ use crate::exit::{Exit, print_json, told};
 use crate::process::umask;
 use crate::progress::{before, bytes_bar};
 use crate::resume::{self, Start};
+use crate::say;
 use crate::units::{show_bytes, show_count};
 use indicatif::ProgressBar;
 use landfast_client::resume::{Job, JournalFile};
@@ -289,13 +290,14 @@ impl Progress for Screen {
     fn member(&self, path: &[u8]) {
         if self.verbose {
             self.line(|| {
-                let mut line = path.to_vec();
+                // As GNU tar has them, into a pipe as well.
+                let mut line = quote::escaped(path);
                 line.push(b'\n');
                 // A reader that went away does not stop the extraction.
                 let _ = if self.names_to_stderr {
-                    std::io::stderr().write_all(&line)
+                    say::lines_to_stderr(&line)
                 } else {
-                    std::io::stdout().write_all(&line)
+                    say::stdout().write_all(&line)
                 };
             });
         }
@@ -322,6 +324,6 @@ impl Progress for Screen {
     }
 
     fn failed(&self, path: &[u8], why: &Why) {
-        self.line(|| eprintln!("landfast: {}: {why}", String::from_utf8_lossy(path)));
+        self.line(|| eprintln!("landfast: {}: {why}", String::from_utf8_lossy(&quote::escaped(path))));
     }
 }

@@ -31,6 +31,8 @@
 //! Invariants: nothing is reported done before the server said so; what a lost reply leaves unknown is
 //! reported as unknown or found out, never assumed; an archive's names never lead out of the destination.
 
+#![forbid(unsafe_code)]
+
 pub mod archive;
 pub mod book;
 pub mod compound;

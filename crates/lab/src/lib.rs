@@ -23,6 +23,8 @@
 //! | `clock`, `rng` | precise waiting, seeded chance |
 //! | `sys` | the system calls that have no safe wrapper |
 
+#![deny(unsafe_code)]
+
 pub mod capture;
 pub mod child;
 pub mod clock;
@@ -49,6 +51,7 @@ pub mod rng;
 mod scrape;
 pub mod serial;
 pub mod served;
+#[allow(unsafe_code)]
 pub mod sys;
 pub mod tarball;
 pub mod tools;

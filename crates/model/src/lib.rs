@@ -3,6 +3,8 @@
 //! A capture, a client's counters and a probe of a live server all give [`Terms`]; what of a span of time went where is in [`Shares`],
 //! and [`Shares::verdict`] says in one word what bounds the work. [`predict()`] says how long `tar -x` takes, now and after changes.
 
+#![forbid(unsafe_code)]
+
 mod device;
 pub mod predict;
 mod shares;

@@ -24,6 +24,7 @@
     not(test),
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::todo, clippy::unimplemented)
 )]
+#![forbid(unsafe_code)]
 
 pub mod ask;
 pub mod burst;

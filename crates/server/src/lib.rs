@@ -22,6 +22,7 @@
     not(test),
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::todo, clippy::unimplemented)
 )]
+#![deny(unsafe_code)]
 
 mod acl;
 mod attr;
@@ -40,6 +41,7 @@ mod nlm;
 mod offload;
 mod once;
 mod path;
+pub mod places;
 mod pool;
 mod portmap;
 #[cfg(test)]
@@ -52,6 +54,7 @@ mod service;
 mod standing;
 pub mod state;
 mod stats;
+#[allow(unsafe_code)]
 mod sys;
 mod v3;
 mod v4;

@@ -7,6 +7,7 @@
 use crate::config::{Config, ExportConfig};
 use crate::exports::down::Unavailable;
 use crate::exports::{Export, Exports, Served, TableError};
+use crate::places;
 use crate::serve::Running;
 use landfast_volume::{OpenError, RecoveryReport, THIS_PROCESS, Volume};
 use std::path::PathBuf;
@@ -41,6 +42,9 @@ pub enum ReloadError {
         /// The outer one.
         outer: PathBuf,
     },
+    /// What nobody but the server may see lies in an export: all such, in words.
+    #[error("{0}")]
+    Exposed(String),
     /// Two exports that cannot both be.
     #[error("{0}")]
     Clash(String),
@@ -113,11 +117,17 @@ pub(crate) fn table(
     server: [u8; 16],
     former: Vec<u32>,
 ) -> Result<Exports, ReloadError> {
+    if let Some(why) = places::exposed_of(&served) {
+        return Err(ReloadError::Exposed(why));
+    }
     for a in &served {
         for b in served.iter().filter(|b| b.volume.id() != a.volume.id()) {
             let look = |err| ReloadError::Look { path: b.path.clone(), err };
             if a.volume.contains(&b.volume).map_err(look)? {
                 return Err(ReloadError::Within { inner: b.path.clone(), outer: a.path.clone() });
+            }
+            if a.volume.shows_state_of(&b.volume).map_err(look)? {
+                return Err(ReloadError::Exposed(places::state_shown(&b.path, &a.path)));
             }
         }
     }
@@ -183,6 +193,11 @@ impl Running {
         }
         if is_root_moved(&before, config) {
             return Err(ReloadError::Restart("another export becomes the root /".into()));
+        }
+        // Before a log is made there.
+        let exports = config.exports.iter().map(|e| e.path.as_path());
+        if let Some(why) = places::exposed(exports, &places::of_config(config)) {
+            return Err(ReloadError::Exposed(why));
         }
         let mut served = Vec::with_capacity(config.exports.len());
         let mut unavailable = Vec::new();

@@ -8,6 +8,8 @@
 //! RPC is recognised by its content, never by ports. Memory is bounded by [`limits`], however long the capture is and whatever
 //! is in it; nothing in it makes this crate panic.
 
+#![forbid(unsafe_code)]
+
 pub mod analysis;
 pub mod anonymise;
 pub mod filter;

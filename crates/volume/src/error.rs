@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use rustix::io::Errno;
 
+use crate::inside::Inside;
+
 /// Why an operation failed. The server maps each to one status of its protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
@@ -149,6 +151,9 @@ pub enum OpenError {
     /// The process lacks capabilities.
     #[error("serving acts as each client's user, which needs root with {0}; missing: {1}")]
     Capabilities(&'static str, String),
+    /// A thread that becomes another user keeps the superuser's rights, or cannot become one: why and what to do.
+    #[error("serving acts as each client's user, which a thread here tried and cannot: {0}")]
+    Switch(String),
     /// The filesystem is not on the allow-list for a log.
     #[error(
         "{}: filesystem {fs} is not one of ext4, XFS, btrfs, so a checkpoint of the log could lose data; \
@@ -226,8 +231,18 @@ pub enum OpenError {
     #[error("{0}")]
     Options(String),
     /// The log file lies inside the exported directory.
-    #[error("{}: the log may not lie inside the exported directory", .0.display())]
-    LogInside(PathBuf),
+    #[error(
+        "{}: the log may not lie inside the exported directory {}, whose clients could read and change it: it {how}; put it outside, \
+         best on a device of its own", .log.display(), .dir.display()
+    )]
+    LogInside {
+        /// The log, or its mirror.
+        log: PathBuf,
+        /// The directory.
+        dir: PathBuf,
+        /// How it does.
+        how: Inside,
+    },
     /// The log could not be opened: which, what is wrong and what to do.
     #[error("{0}")]
     Log(String),

@@ -22,6 +22,7 @@
     not(test),
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::todo, clippy::unimplemented)
 )]
+#![deny(unsafe_code)]
 
 pub mod acl;
 mod brief;
@@ -40,6 +41,7 @@ mod granted;
 mod handle;
 mod honest;
 mod identity;
+pub mod inside;
 mod kernel;
 pub mod limits;
 mod listing;

@@ -152,6 +152,9 @@ pub const LISTINGS_MAX: usize = 8;
 /// See [`LISTINGS_MAX`]; a larger directory is read each time.
 pub const LISTING_BYTES_MAX: usize = 256 << 10;
 
+/// Devices upon devices that are looked through for the file that keeps their bytes.
+pub const STACKED_MAX: usize = 8;
+
 /// Directories between an object and the root, at most, when a directory's parent is looked up.
 pub const DEPTH_MAX: usize = 4_096;
 

@@ -26,6 +26,7 @@ use crate::flush;
 use crate::handle::HandleCodec;
 use crate::honest;
 use crate::identity::{IDENTITY_FILE, Identity, LogInUse};
+use crate::inside;
 use crate::kernel::{self, OwnedFd};
 use crate::limits::{NODE_FDS_DIVISOR, NODE_FDS_MAX, NODES_MAX, RECOVERY_THREADS_MAX, WITNESS_FDS_DIVISOR};
 use crate::listing::Listings;
@@ -240,6 +241,7 @@ fn check_privileges(o: &OpenOptions) -> Result<(), OpenError> {
     }
     let missing = cred::missing().map_err(|e| OpenError::io("capabilities", e))?;
     if missing.is_empty() {
+        kernel::try_switch().map_err(OpenError::Switch)?;
         return cred::assume(&Cred::root()).map_err(|e| OpenError::Failed(e.to_string()));
     }
     Err(OpenError::Capabilities(cred::NEEDED_NAMES, missing.join(", ")))
@@ -402,15 +404,14 @@ fn open_marker(dir: &Path, state_dir: &OwnedFd, pending: bool) -> Result<Marker,
 
 /// A log must not lie in what it is the log of.
 fn check_outside(dir: &Path, log: &Path) -> Result<(), OpenError> {
-    let parent = match log.parent() {
-        Some(p) if !p.as_os_str().is_empty() => p,
-        _ => Path::new("."),
-    };
-    // A log that does not exist yet has a parent that does; otherwise the log's own error says what is missing.
-    if [log, parent].iter().any(|p| kernel::canonicalize(p).is_ok_and(|p| p.starts_with(dir))) {
-        return Err(OpenError::LogInside(log.to_owned()));
+    if !kernel::has_tree() {
+        return Ok(());
     }
-    Ok(())
+    match inside::lies_inside(dir, log) {
+        Ok(None) => Ok(()),
+        Ok(Some(how)) => Err(OpenError::LogInside { log: log.to_owned(), dir: dir.to_owned(), how }),
+        Err(e) => Err(OpenError::io(format!("whether {} lies inside {}", log.display(), dir.display()), e)),
+    }
 }
 
 fn open_log(o: &OpenOptions, path: &Path, identity: &Identity) -> Result<(Log, Replay), LogError> {

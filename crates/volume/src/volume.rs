@@ -345,6 +345,11 @@ impl Volume {
         self.0.log_mirror.as_deref()
     }
 
+    /// Its directory, as it was when it was opened.
+    pub fn dir(&self) -> &Path {
+        &self.0.dir
+    }
+
     /// Why the volume has failed, if it has. What the log has met while nobody waited for it counts from here on at the latest.
     pub fn failed(&self) -> Option<String> {
         if self.0.failed.get().is_none()

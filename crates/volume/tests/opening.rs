@@ -6,6 +6,7 @@ use std::path::Path;
 
 use common::*;
 use landfast_volume::*;
+use rustix::thread::CapabilitiesSecureBits;
 
 /// The message of a refusal.
 fn refused(options: OpenOptions) -> String {
@@ -241,6 +242,45 @@ fn missing_capabilities_are_named() {
     });
     let line = thread.join().unwrap();
     assert!(line.ends_with("missing: CAP_SETGID"), "{line}");
+}
+
+/// With securebits of these, and capabilities that an exec would keep.
+fn opened_with(bits: CapabilitiesSecureBits) -> Result<(), String> {
+    let (temp, logs) = place();
+    let options = options(temp.path(), logs.path(), Durability::Sync);
+    // They are the thread's, and go with it.
+    let thread = std::thread::spawn(move || {
+        rustix::thread::set_capabilities_secure_bits(bits).unwrap();
+        let opened = Volume::open(options).map(drop).map_err(|e| e.to_string());
+        assert_eq!(opened.is_ok(), temp.path().join("dir/.landfast").exists(), "a refusal leaves no trace");
+        opened
+    });
+    thread.join().unwrap()
+}
+
+#[test]
+fn whoever_would_keep_the_superusers_rights_as_another_user_serves_nothing() {
+    if !is_root() {
+        return;
+    }
+    use CapabilitiesSecureBits as Bits;
+    for bits in [
+        Bits::NO_SETUID_FIXUP,
+        Bits::NO_SETUID_FIXUP | Bits::NO_SETUID_FIXUP_LOCKED | Bits::KEEP_CAPS | Bits::NO_ROOT,
+    ] {
+        let line = opened_with(bits).unwrap_err();
+        println!("{line}");
+        let parts =
+            ["as user 65534", "CAP_DAC_OVERRIDE", "opening root's files", "no_setuid_fixup", "setpriv"];
+        for part in parts {
+            assert!(line.contains(part), "no '{part}' in {line}");
+        }
+        assert!(!line.contains('\n'), "{line}");
+    }
+    // These concern an exec, or a switch of all of a process's users.
+    for bits in [Bits::KEEP_CAPS, Bits::NO_ROOT | Bits::NO_ROOT_LOCKED, Bits::NO_CAP_AMBIENT_RAISE] {
+        opened_with(bits).unwrap();
+    }
 }
 
 /// What the demo does where it is not root: everything within one run, as the process's own user.

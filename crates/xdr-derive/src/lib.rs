@@ -3,6 +3,8 @@
 //! A struct is its fields in order (RFC 4506 section 4.14). An enum is a discriminated union (section 4.15): each
 //! variant names its discriminant with `#[xdr(tag = EXPR)]`, where `EXPR` is a constant `u32`.
 
+#![forbid(unsafe_code)]
+
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
 use syn::{Data, DeriveInput, Error, Expr, Fields, Ident, Variant, parse_macro_input};

@@ -13,6 +13,7 @@
     not(test),
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::todo, clippy::unimplemented)
 )]
+#![forbid(unsafe_code)]
 
 mod error;
 mod impls;

@@ -133,6 +133,8 @@ impl Server {
         let child = serve
             .arg("--listen")
             .arg(self.address.to_string())
+            // The guest's root is root, as in the tests of its suites.
+            .args(["--allow", "*"])
             .args(["--durability", &self.durability, "--lease", LEASE])
             .stdin(Stdio::null())
             .stdout(messages)

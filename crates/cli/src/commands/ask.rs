@@ -1,7 +1,6 @@
 //! Questions to whoever is at the other end of standard input, as GNU's tools ask them; which options ask for them.
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueEnum};
-use std::io::Write;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Asks, one question at a time.
@@ -38,7 +37,6 @@ impl Answers {
             state.reader = true;
         }
         eprint!("{question}");
-        let _ = std::io::stderr().flush();
         (state.wanted, state.answer) = (true, None);
         self.changed.notify_all();
         loop {

@@ -69,7 +69,7 @@ async fn print(mut tool: Tool, args: CatArgs) -> Tool {
     if let Some(lines) = &mut printed.lines {
         let mut rest = Vec::new();
         lines.flush(&mut rest);
-        tool.print(&rest);
+        tool.print_raw(&rest);
     }
     tool.summary("printed", printed.files);
     tool
@@ -92,9 +92,9 @@ impl Printed {
             Some(lines) => {
                 let mut out = Vec::with_capacity(data.len());
                 lines.put(data, &mut out);
-                tool.print(&out);
+                tool.print_raw(&out);
             }
-            None => tool.print(data),
+            None => tool.print_raw(data),
         }
     }
 }

@@ -5,6 +5,7 @@ use super::tool::{self, Tool};
 use super::visit::{How, Visit, in_order};
 use super::{meta_json, quote, show};
 use crate::exit::Exit;
+use crate::say;
 use landfast_client::fs::Meta;
 use landfast_client::glob;
 use landfast_nfs::v4::NfsTime;
@@ -22,7 +23,8 @@ pub fn run(args: DuArgs) -> Exit {
         _ => None,
     };
     if let Some(wrong) = wrong {
-        eprintln!("du: {wrong}\nTry 'landfast du --help' for more information.");
+        eprintln!("du: {wrong}");
+        eprintln!("Try 'landfast du --help' for more information.");
         return Exit::Partly;
     }
     if args.summarize && args.max_depth == Some(0) {
@@ -270,7 +272,8 @@ fn say(
         tool.print_object(&object);
     } else {
         let (size, time) = (size(args, blocks, bytes), time(args, newest));
-        tool.print(&[size.as_bytes(), b"\t", time.as_bytes(), path, &[end(args) as u8]].concat());
+        let path = say::name_for_stdout(path);
+        tool.print(&[size.as_bytes(), b"\t", time.as_bytes(), &path, &[end(args) as u8]].concat());
     }
 }
 

@@ -6,6 +6,7 @@ use super::show::{self, Names};
 use super::tool::{self, Tool};
 use super::{message, mode, quote};
 use crate::exit::Exit;
+use crate::say;
 use landfast_client::fs::{Entry, Listing, Meta, Nfs, Object, Outcome, Start, WalkOptions};
 use landfast_client::glob;
 use landfast_nfs::v4::{FileType, NfsTime};
@@ -350,6 +351,7 @@ impl<'a> Look<'a> {
 
     fn name(&self, name: &[u8]) -> Vec<u8> {
         match self.quoting {
+            Quoting::None if say::to_terminal() => say::marked(name).into_owned(),
             Quoting::None => name.to_vec(),
             Quoting::Shell => quote::if_needed(name),
             Quoting::Quotes => quote::in_c(name, true),

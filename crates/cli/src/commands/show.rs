@@ -1,5 +1,6 @@
 //! Owners, times and sizes as GNU shows them.
 
+use crate::say;
 use crate::sys::{self, Local};
 use landfast_client::fs::Owner;
 use landfast_nfs::v4::NfsTime;
@@ -42,7 +43,8 @@ impl Names {
         ask: impl Fn(u32) -> Option<Vec<u8>>,
     ) -> Vec<u8> {
         match owner {
-            Owner::Name(name) => name.to_vec(),
+            // What no system has in a name of its own, and what would tear the line.
+            Owner::Name(name) => say::marked(name).into_owned(),
             Owner::Id(id) if numeric => id.to_string().into_bytes(),
             Owner::Id(id) => known
                 .entry(*id)

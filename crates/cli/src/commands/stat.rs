@@ -68,7 +68,10 @@ async fn show_all(mut tool: Tool, args: StatArgs) -> Tool {
                 format_as(&[BEGIN, middle, END].concat(), &mut object, false)
             }
         };
-        tool.print(&line);
+        match args.printf.is_some() || args.format.is_some() {
+            true => tool.print_raw(&line),
+            false => tool.print(&line),
+        }
     }
     tool.summary("shown", shown);
     tool

@@ -9,6 +9,7 @@ use super::tool::{self, Tool};
 use super::trees_args::SyncTreeArgs;
 use super::{message, quote};
 use crate::exit::Exit;
+use crate::say;
 use landfast_client::cred::Identity;
 use landfast_client::fs::Nfs;
 use landfast_client::trees::{
@@ -301,7 +302,7 @@ impl Screen {
             (false, false) => return,
         };
         // A reader that went away does not stop the work.
-        let _ = std::io::stdout().write_all(&[&line[..], b"\n"].concat());
+        let _ = say::stdout().write_all(&[&line[..], b"\n"].concat());
     }
 }
 

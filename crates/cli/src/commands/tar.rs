@@ -7,6 +7,7 @@ use super::tar_args::TarArgs;
 use super::tool::{self, Tool};
 use super::{message, quote};
 use crate::exit::Exit;
+use crate::say;
 use landfast_client::archive::Compression;
 use landfast_client::tar::{self, Complaint, Root, Severity, Sink, TarOptions, Watch, Who};
 use serde_json::json;
@@ -213,8 +214,8 @@ impl Screen {
     fn flush(&self, names: &mut Vec<u8>) {
         // A reader that went away does not stop the archive.
         let _ = match self.to_stderr {
-            true => std::io::stderr().write_all(names),
-            false => std::io::stdout().write_all(names),
+            true => say::lines_to_stderr(names),
+            false => say::stdout().write_all(names),
         };
         names.clear();
     }

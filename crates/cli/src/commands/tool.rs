@@ -5,6 +5,7 @@ use super::ask::Answers;
 use super::operand::{Operand, Place, Servers};
 use super::quote;
 use crate::exit::Exit;
+use crate::say;
 use crate::units::show_count;
 use landfast_client::resume::Resume;
 use serde_json::{Value, json};
@@ -151,8 +152,13 @@ impl Tool {
         all
     }
 
-    /// Bytes for standard output.
-    pub fn print(&mut self, bytes: &[u8]) {
+    /// Lines for standard output; a terminal gets them escaped.
+    pub fn print(&mut self, lines: &[u8]) {
+        self.print_raw(&say::for_stdout(lines));
+    }
+
+    /// Bytes for standard output as they are: contents of files, and formats that a user gave.
+    pub fn print_raw(&mut self, bytes: &[u8]) {
         self.out.extend_from_slice(bytes);
         if self.out.len() >= OUTPUT_BYTES {
             self.flush();
@@ -162,12 +168,14 @@ impl Tool {
     /// One JSON object on a line.
     pub fn print_object(&mut self, object: &Value) {
         let line = format!("{object}\n");
-        self.print(line.as_bytes());
+        self.print(say::json(&line).as_bytes());
     }
 
     /// Writes out what is collected.
     pub fn flush(&mut self) {
-        let written = std::io::stdout().write_all(&self.out).and_then(|()| std::io::stdout().flush());
+        let mut out = std::io::stdout().lock(); // bytes as they are: escaped when they came
+        let written = out.write_all(&self.out).and_then(|()| out.flush());
+        drop(out);
         self.out.clear();
         if let Err(e) = written {
             // Nobody reads any more: end as quietly as by SIGPIPE.

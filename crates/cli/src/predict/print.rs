@@ -28,7 +28,7 @@ fn within(outlook: &Outlook) -> String {
 
 impl Found {
     pub(super) fn print(&self, chart: bool) -> io::Result<()> {
-        let mut out = io::stdout().lock();
+        let mut out = crate::say::stdout();
         writeln!(out, "{}", self.head())?;
         writeln!(out)?;
         writeln!(out, "{}", self.table())?;

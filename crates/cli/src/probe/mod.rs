@@ -41,7 +41,7 @@ pub fn run(args: &ProbeArgs) -> Exit {
     if args.json {
         return print_json(&report).map_or(Exit::Failed, |()| Exit::Done);
     }
-    match print::print(&report, io::stdout().lock()) {
+    match print::print(&report, crate::say::stdout()) {
         Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
             eprintln!("landfast: standard output: {e}");
             Exit::Failed

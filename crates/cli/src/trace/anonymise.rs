@@ -28,7 +28,7 @@ fn copy(file: &Path, out: &Path) -> Result<Vec<String>, Box<dyn Error>> {
     let mut key = [0; 16];
     getrandom::fill(&mut key)?;
     let to: Box<dyn Write> = if out == Path::new("-") {
-        Box::new(io::stdout().lock())
+        Box::new(io::stdout().lock()) // bytes as they are
     } else {
         if let (Ok(from), Ok(to)) = (std::fs::metadata(file), std::fs::metadata(out))
             && (from.dev(), from.ino()) == (to.dev(), to.ino())

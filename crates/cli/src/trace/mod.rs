@@ -10,6 +10,8 @@ mod mountstats;
 mod notes;
 mod print;
 mod report;
+#[allow(unsafe_code)]
+mod sys;
 
 use crate::args::{OnlyArgs, TraceArgs};
 use crate::exit::{Exit, print_json};
@@ -129,7 +131,8 @@ fn other_end(file: &Path) -> Result<OtherEnd, Box<dyn Error>> {
 
 fn look_at(args: &TraceArgs, file: &Path, analysis: Analysis) -> Result<Found, Box<dyn Error>> {
     let capture = if args.interface.is_none() { Some(Input::open(file)?) } else { None };
-    let lines = args.list.then(|| Lines { out: BufWriter::new(io::stdout().lock()), failed: None, begun: 0 });
+    let lines =
+        args.list.then(|| Lines { out: BufWriter::new(crate::say::stdout()), failed: None, begun: 0 });
     let mut trace =
         Trace::new(Filter::new(wanted(&args.only), Watch { table: Table::default(), analysis, lines }));
     let (end, strange, dropped) = match (capture, &args.interface) {
@@ -216,7 +219,7 @@ struct Watch {
 }
 
 struct Lines {
-    out: BufWriter<StdoutLock<'static>>,
+    out: BufWriter<crate::say::Lines<StdoutLock<'static>>>,
     failed: Option<io::Error>,
     begun: i64,
 }

@@ -134,7 +134,7 @@ impl Found {
         if as_json {
             return print_json(&self.json()).map_or(Exit::Failed, |()| Exit::Done);
         }
-        match self.print(io::stdout().lock()) {
+        match self.print(crate::say::stdout()) {
             Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
                 eprintln!("landfast: standard output: {e}");
                 Exit::Failed

@@ -14,7 +14,7 @@ impl Found {
         if as_json || self.listed {
             return Ok(());
         }
-        let mut out = BufWriter::new(io::stdout().lock());
+        let mut out = BufWriter::new(crate::say::stdout());
         self.print_answer(&mut out)?;
         let mut last = None;
         // Callbacks belong to version 4; what is around NFS is shown to whoever names it.

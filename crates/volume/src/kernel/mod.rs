@@ -4,17 +4,24 @@
 //! system itself ([`real`]): re-exported calls and inline functions, so that the layer costs nothing. In the crate's own
 //! tests a descriptor may also be one of a simulated kernel (`either.rs`, `sim/`).
 
+mod backing;
 #[cfg(test)]
+#[allow(unsafe_code)] // structures of zeroes
 mod either;
+#[allow(unsafe_code)]
 #[cfg_attr(test, allow(unused_imports))] // tests have calls of the same names that also serve the simulation
 mod real;
 #[cfg(test)]
 pub mod sim;
+mod switch;
 
+pub(crate) use backing::files_below;
 #[cfg(test)]
 pub(crate) use either::*;
 #[cfg(not(test))]
 pub(crate) use real::*;
+#[cfg(not(test))]
+pub(crate) use switch::try_switch;
 
 #[cfg(test)]
 mod tests {

@@ -211,22 +211,21 @@ pub fn strerror(e: &io::Error) -> String {
 
 /// The sources and the destination as they were typed; the error says what is wrong with them.
 fn typed(args: &CpArgs) -> Result<(&[String], &String), String> {
-    const MORE: &str = "Try 'landfast cp --help' for more information.";
     if args.reflink() == Reflink::Always && args.sparse() != Sparse::Auto {
-        return Err(format!("--reflink can be used only with --sparse=auto\n{MORE}"));
+        return Err("--reflink can be used only with --sparse=auto".to_owned());
     }
     let (sources, dest) = match (&args.target_directory, args.operands.split_last()) {
-        (_, None) => return Err(format!("missing file operand\n{MORE}")),
+        (_, None) => return Err("missing file operand".to_owned()),
         (Some(dir), _) => (&args.operands[..], dir),
         (None, Some((only, []))) => {
             let after = quote::shown(only.as_bytes());
-            return Err(format!("missing destination file operand after {after}\n{MORE}"));
+            return Err(format!("missing destination file operand after {after}"));
         }
         (None, Some((dest, sources))) => (sources, dest),
     };
     if args.no_target_directory && sources.len() > 1 {
         let extra = quote::shown(dest.as_bytes());
-        return Err(format!("extra operand {extra}\n{MORE}"));
+        return Err(format!("extra operand {extra}"));
     }
     Ok((sources, dest))
 }
@@ -238,6 +237,7 @@ pub async fn of(tool: &mut Tool, args: &CpArgs, before: Option<bool>) -> Option<
         Ok(typed) => typed,
         Err(why) => {
             tool.complain(&why);
+            eprintln!("Try 'landfast cp --help' for more information.");
             return None;
         }
     };

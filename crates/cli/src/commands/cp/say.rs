@@ -123,7 +123,8 @@ fn put(dir: &[u8], name: &[u8]) -> Vec<u8> {
 
 fn flush(out: &mut Vec<u8>) {
     // A reader that went away does not stop the copy.
-    let _ = std::io::stdout().write_all(out).and_then(|()| std::io::stdout().flush());
+    let mut to = crate::say::stdout();
+    let _ = to.write_all(out).and_then(|()| to.flush());
     out.clear();
 }
 

@@ -3,6 +3,7 @@
 use super::expression::{Known, Object};
 use crate::commands::mode;
 use crate::commands::value::{self, Spec, Value};
+use crate::say;
 use crate::sys;
 use landfast_client::fs::Meta;
 use landfast_nfs::v4::{FileType, NfsTime};
@@ -201,7 +202,7 @@ fn field(letter: char, object: &Object<'_>, known: &Known<'_>) -> Value {
 
 /// An owner by name, or by number where there is none.
 fn name((id, name): (u32, Vec<u8>)) -> Vec<u8> {
-    if name.is_empty() { id.to_string().into_bytes() } else { name }
+    if name.is_empty() { id.to_string().into_bytes() } else { say::marked(&name).into_owned() }
 }
 
 fn kind_letter(meta: &Meta) -> u8 {

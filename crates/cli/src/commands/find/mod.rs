@@ -17,6 +17,7 @@ use super::tool::{self, Tool};
 use super::visit::{How, Visit, in_order};
 use super::{message, meta_json, owners, quote};
 use crate::exit::Exit;
+use crate::say;
 use crate::sys;
 use delete::{At, Queued};
 use expression::{Known, Object, Query, Reference, Says, Verdict};
@@ -267,8 +268,17 @@ impl<'a> Search<'a> {
                 continue;
             }
             match says {
+                Says::Path(b"\n") if say::to_terminal() => {
+                    tool.print(&[&say::marked(object.path), &b"\n"[..]].concat());
+                }
                 Says::Path(end) => tool.print(&[object.path, end].concat()),
-                Says::Format(format) => tool.print(&format.say(object, &self.known)),
+                Says::Format(format) if say::to_terminal() => {
+                    let (path, start) = (say::marked(object.path), say::marked(object.start));
+                    let text = object.text.map(say::marked);
+                    let object = Object { path: &path, start: &start, text: text.as_deref(), ..*object };
+                    tool.print_raw(&format.say(&object, &self.known));
+                }
+                Says::Format(format) => tool.print_raw(&format.say(object, &self.known)),
                 Says::Line => tool.print(&self.widths.line(object, &self.known)),
             }
         }

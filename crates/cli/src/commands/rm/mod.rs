@@ -23,7 +23,8 @@ const TOP: &str = "this is the top of the export";
 /// Removes.
 pub fn run(args: RmArgs) -> Exit {
     if args.urls.is_empty() && !args.asking.force {
-        eprintln!("rm: missing operand\nTry 'landfast rm --help' for more information.");
+        eprintln!("rm: missing operand");
+        eprintln!("Try 'landfast rm --help' for more information.");
         return Exit::Partly;
     }
     if args.asking.when == Ask::Once && !agreed(&args) {

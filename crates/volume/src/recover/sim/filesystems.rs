@@ -24,6 +24,7 @@ use crate::remap::Remap;
 /// More than one, so that what recovery spreads is in no order; a run that is to be stopped at a chosen call has one.
 const THREADS: usize = 3;
 
+#[allow(unsafe_code)] // a mount namespace of its own
 #[path = "../../../tests/common/image.rs"]
 pub(super) mod image;
 use image::{Image, Kernel};

@@ -1,0 +1,287 @@
+//! What this command prints, on its way out: nothing that comes from a server, a capture, a log or a name moves a cursor, changes a
+//! colour, or makes up a line.
+//!
+//! All of the command's output goes through here. [`eprintln`], [`eprint`] and [`println`] stand before those of the standard library, so that
+//! nobody has to think of it; a writer gets [`stdout`] and not the library's. The rules:
+//!
+//! - messages on standard error, log lines among them, are one line each, wherever they go: they end in journals and files that
+//!   terminals show later;
+//! - on standard output what a terminal shows is escaped, and what goes into a pipe or a file is as it is (GNU's rule);
+//! - escapes are octal, as GNU's: `\033`. A tool of GNU's that has a rule of its own (`find` and `ls -N` print `?` on a terminal) uses [`marked`].
+
+use std::borrow::Cow;
+use std::fmt::Arguments;
+use std::io::{self, IsTerminal, Write};
+use std::sync::OnceLock;
+
+/// A line on standard error.
+macro_rules! eprintln {
+    () => { $crate::say::message(format_args!(""), true) };
+    ($($arg:tt)*) => { $crate::say::message(format_args!($($arg)*), true) };
+}
+
+/// Text on standard error.
+macro_rules! eprint {
+    ($($arg:tt)*) => { $crate::say::message(format_args!($($arg)*), false) };
+}
+
+/// A line on standard output.
+macro_rules! println {
+    () => { $crate::say::line(format_args!("")) };
+    ($($arg:tt)*) => { $crate::say::line(format_args!($($arg)*)) };
+}
+
+/// What one message, table or document keeps of its control characters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Keep {
+    /// Tabs.
+    Tabs,
+    /// Tabs, ends of lines and of `-print0`'s names.
+    Lines,
+}
+
+impl Keep {
+    fn keeps(self, c: char) -> bool {
+        c == '\t' || self == Keep::Lines && matches!(c, '\n' | '\0')
+    }
+}
+
+/// Whether standard output is a terminal.
+pub fn to_terminal() -> bool {
+    static TERMINAL: OnceLock<bool> = OnceLock::new();
+    *TERMINAL.get_or_init(|| io::stdout().is_terminal())
+}
+
+/// Calls `f` with each piece that can be shown, and with each character or byte that cannot.
+fn each<'t>(text: &'t [u8], keep: Keep, mut f: impl FnMut(&'t [u8], bool)) {
+    for chunk in text.utf8_chunks() {
+        let (valid, mut from) = (chunk.valid(), 0);
+        for (at, c) in valid.char_indices().filter(|(_, c)| c.is_control() && !keep.keeps(*c)) {
+            f(&valid.as_bytes()[from..at], true);
+            from = at + c.len_utf8();
+            f(&valid.as_bytes()[at..from], false);
+        }
+        f(&valid.as_bytes()[from..], true);
+        // Each alone: terminals that know no UTF-8 take 0x9b for an escape.
+        chunk.invalid().chunks(1).for_each(|byte| f(byte, false));
+    }
+}
+
+fn is_harmless(text: &[u8], keep: Keep) -> bool {
+    let mut harmless = true;
+    each(text, keep, |_, shown| harmless &= shown);
+    harmless
+}
+
+fn escape(text: &[u8], keep: Keep) -> Cow<'_, [u8]> {
+    if is_harmless(text, keep) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = Vec::with_capacity(text.len() + 16);
+    each(text, keep, |piece, shown| match (shown, piece) {
+        (true, piece) => out.extend_from_slice(piece),
+        (false, b"\n") => out.extend_from_slice(b"\\n"),
+        (false, b"\r") => out.extend_from_slice(b"\\r"),
+        (false, bytes) => {
+            bytes.iter().for_each(|byte| out.extend_from_slice(format!("\\{byte:03o}").as_bytes()))
+        }
+    });
+    Cow::Owned(out)
+}
+
+/// A name or another single value with `?` for each character that cannot be shown.
+pub fn marked(name: &[u8]) -> Cow<'_, [u8]> {
+    let keep = |shown: &[u8]| !shown.contains(&b'\t');
+    if is_harmless(name, Keep::Tabs) && keep(name) {
+        return Cow::Borrowed(name);
+    }
+    let mut out = Vec::with_capacity(name.len());
+    each(name, Keep::Tabs, |piece, shown| match shown {
+        true => out.extend(piece.iter().map(|byte| if *byte == b'\t' { b'?' } else { *byte })),
+        false => out.push(b'?'),
+    });
+    Cow::Owned(out)
+}
+
+/// Bytes for standard output: lines, with whatever is in them.
+pub fn for_stdout(lines: &[u8]) -> Cow<'_, [u8]> {
+    if to_terminal() { escape(lines, Keep::Lines) } else { Cow::Borrowed(lines) }
+}
+
+/// A name that becomes part of a line on standard output.
+pub fn name_for_stdout(name: &[u8]) -> Cow<'_, [u8]> {
+    if to_terminal() { escape(name, Keep::Tabs) } else { Cow::Borrowed(name) }
+}
+
+/// JSON without a control character in it: those that JSON itself leaves as they are, are escaped as it escapes others.
+pub fn json(text: &str) -> Cow<'_, str> {
+    let plain = |c: char| !c.is_control() || c == '\n';
+    if text.chars().all(plain) {
+        return Cow::Borrowed(text);
+    }
+    let escaped =
+        text.chars().map(|c| if plain(c) { c.to_string() } else { format!("\\u{:04x}", u32::from(c)) });
+    Cow::Owned(escaped.collect())
+}
+
+/// Lines on standard error, one for each message.
+pub fn message(text: Arguments<'_>, whole_line: bool) {
+    let text = text.to_string();
+    let text = escape(text.as_bytes(), Keep::Tabs);
+    // Nobody could be told that standard error is gone.
+    let _ = io::stderr().lock().write_all(&[&text[..], if whole_line { b"\n" } else { b"" }].concat());
+}
+
+/// Lines on standard error that belong together: names, a usage.
+///
+/// # Errors
+/// As a writer's.
+pub fn lines_to_stderr(lines: &[u8]) -> io::Result<()> {
+    io::stderr().lock().write_all(&escape(lines, Keep::Lines))
+}
+
+/// A line, or several, on standard output.
+pub fn line(text: Arguments<'_>) {
+    let text = format!("{text}\n");
+    match io::stdout().lock().write_all(&for_stdout(text.as_bytes())) {
+        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
+            message(format_args!("landfast: standard output: {e}"), true);
+            std::process::exit(2);
+        }
+        // Who closed it has seen enough.
+        _ => {}
+    }
+}
+
+/// Standard output for a writer of lines.
+pub fn stdout() -> Lines<io::StdoutLock<'static>> {
+    Lines::to(io::stdout().lock(), to_terminal())
+}
+
+/// Escapes what goes to a terminal. A character may come in pieces.
+pub struct Lines<W: Write> {
+    to: W,
+    terminal: bool,
+    /// The beginning of a character.
+    begun: Vec<u8>,
+}
+
+impl<W: Write> Lines<W> {
+    fn to(to: W, terminal: bool) -> Self {
+        Lines { to, terminal, begun: Vec::new() }
+    }
+}
+
+impl<W: Write> Write for Lines<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if !self.terminal {
+            return self.to.write(bytes);
+        }
+        let mut text = std::mem::take(&mut self.begun);
+        text.extend_from_slice(bytes);
+        // The decoder says of a last piece whether it could still become a character.
+        if let Err(e) = std::str::from_utf8(text.utf8_chunks().last().map_or(&[][..], |last| last.invalid()))
+            && e.error_len().is_none()
+        {
+            let last = text.utf8_chunks().last().map_or(0, |last| last.invalid().len());
+            self.begun = text.split_off(text.len() - last);
+        }
+        self.to.write_all(&escape(&text, Keep::Lines))?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.write_all(&escape(&std::mem::take(&mut self.begun), Keep::Lines))?;
+        self.to.flush()
+    }
+}
+
+impl<W: Write> Drop for Lines<W> {
+    fn drop(&mut self) {
+        let _ = self.flush();
+    }
+}
+
+/// Standard error for log lines: each is written at once.
+pub struct LogLine;
+
+impl Write for LogLine {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let text = line.strip_suffix(b"\n").unwrap_or(line);
+        let end: &[u8] = if text.len() < line.len() { b"\n" } else { b"" };
+        io::stderr().lock().write_all(&[&escape(text, Keep::Tabs), end].concat())?;
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_a_terminal_would_obey_is_written_out() {
+        for (text, line, lines) in [
+            (&b"plain \xc3\xa9 \\x"[..], &b"plain \xc3\xa9 \\x"[..], &b"plain \xc3\xa9 \\x"[..]),
+            (b"\x1b[31mred\r\x07", b"\\033[31mred\\r\\007", b"\\033[31mred\\r\\007"),
+            (b"a\nb\tc", b"a\\nb\tc", b"a\nb\tc"),
+            (b"\xc2\x9b2J \x9b \x7f", b"\\302\\2332J \\233 \\177", b"\\302\\2332J \\233 \\177"),
+        ] {
+            assert_eq!(escape(text, Keep::Tabs), line);
+            assert_eq!(escape(text, Keep::Lines), lines);
+        }
+        assert_eq!(*marked(b"a\x1b[m\tb\nc\xc2\x9bd\xff\xc3\xa9"), *b"a?[m?b?c?d?\xc3\xa9");
+        assert_eq!(json("\"\u{9b}a\u{7f}\u{e9}\""), "\"\\u009ba\\u007f\u{e9}\"");
+    }
+
+    proptest! {
+        /// However the text is cut into pieces.
+        #[test]
+        fn a_writer_to_a_terminal_escapes_as_a_whole(text in "[\\x00-\\x{a0}\\x{2028}aé漢]{0,40}", cut in prop::collection::vec(1..5usize, 1..9)) {
+            let mut out = Vec::new();
+            let mut writer = Lines::to(&mut out, true);
+            let (mut rest, mut cuts) = (text.as_bytes(), cut.iter().cycle());
+            while !rest.is_empty() {
+                let (now, later) = rest.split_at(rest.len().min(*cuts.next().unwrap_or(&1)));
+                writer.write_all(now).unwrap();
+                rest = later;
+            }
+            drop(writer);
+            prop_assert_eq!(&out, &escape(text.as_bytes(), Keep::Lines).into_owned());
+            prop_assert!(std::str::from_utf8(&out).unwrap().chars().all(|c| !c.is_control() || matches!(c, '\n' | '\t' | '\0')));
+        }
+    }
+
+    /// The file alone knows standard output and standard error; what it lets pass is listed with the reason.
+    #[test]
+    fn nobody_prints_past_this_file() {
+        /// Bytes of a file or an archive, as they are; whether it is a terminal; a duplicate for an archive.
+        const FINE: [&str; 4] = ["is_terminal()", "as_fd()", "use_stderr()", "// bytes as they are"];
+        fn sources(dir: &std::path::Path, found: &mut Vec<std::path::PathBuf>) {
+            for entry in std::fs::read_dir(dir).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() { sources(&path, found) } else { found.push(path) }
+            }
+        }
+        let mut all = Vec::new();
+        sources(&std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut all);
+        assert!(all.len() > 40);
+        for file in all.iter().filter(|file| !file.ends_with("say.rs")) {
+            let text = std::fs::read_to_string(file).unwrap();
+            for (n, line) in text.lines().enumerate() {
+                let past = ["stdout()", "stderr()", "std::println", "std::eprint", "std::print"];
+                let past = past.iter().any(|p| line.contains(p)) && !line.contains("say::stdout()");
+                assert!(
+                    !past || FINE.iter().any(|f| line.contains(f)),
+                    "{}:{}: {line}",
+                    file.display(),
+                    n + 1
+                );
+            }
+        }
+    }
+}

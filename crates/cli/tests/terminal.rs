@@ -1,0 +1,155 @@
+//! What a terminal gets to see of names that were made to move its cursor: nothing that it would obey. What a pipe gets: the names.
+
+mod common;
+
+use common::{Serving, landfast, path, root, stderr, stdout};
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+/// A sequence that begins with ESC, one that begins with the single character CSI, a bell and an erased beginning, a line of its own.
+const NAMES: [&[u8]; 4] = [b"a\x1b[31mb", b"c\xc2\x9b2Jd", b"e\x07\rf\x7f\x9b", b"g\nroot ALL"];
+
+/// The same as `find` shows them on a terminal.
+const MARKED: [&str; 4] = ["a?[31mb", "c?2Jd", "e??f??", "g?root ALL"];
+
+/// Runs the command with a terminal as its input, output and errors, and gives all that the terminal got.
+fn on_a_terminal(args: &[&OsStr]) -> Vec<u8> {
+    // As a shell takes it: each in single quotes, which none of the names has in it.
+    let mut command = [b"'", env!("CARGO_BIN_EXE_landfast").as_bytes(), b"'"].concat();
+    for arg in args {
+        command.extend([b" '", arg.as_bytes(), b"'"].concat());
+    }
+    let out = Command::new("script")
+        .args(["--quiet", "--return", "--command"])
+        .arg(OsStr::from_bytes(&command))
+        .arg("/dev/null")
+        .env("LC_ALL", "C.UTF-8")
+        .env("SHELL", "/bin/sh")
+        .stdin(Stdio::null())
+        .output()
+        .expect("script runs");
+    out.stdout
+}
+
+fn in_a_pipe(args: &[&OsStr]) -> Output {
+    landfast().args(args).stdin(Stdio::null()).output().expect("landfast runs")
+}
+
+/// What a terminal would obey, of all that it got. Ends of lines come with a return, names of `-print0` end in NUL, a progress bar
+/// clears its line, and `^D` may be echoed when input ends.
+fn obeyed(said: &[u8]) -> Vec<u8> {
+    let mut bad = Vec::new();
+    for chunk in said.utf8_chunks() {
+        let text = chunk.valid().replace("\r\n", "\n").replace("\r\u{1b}[2K", "").replace("^D\u{8}\u{8}", "");
+        let controls = text.chars().filter(|c| c.is_control() && !matches!(c, '\n' | '\t' | '\0'));
+        bad.extend(controls.collect::<String>().bytes());
+        bad.extend(chunk.invalid());
+    }
+    bad
+}
+
+fn served(dir: &Path) -> Serving {
+    let volume = dir.join("volume");
+    fs::create_dir_all(volume.join("tree")).expect("a directory");
+    for name in NAMES {
+        fs::write(volume.join("tree").join(OsStr::from_bytes(name)), b"content").expect("a file");
+        let link = [b"to-", name].concat();
+        std::os::unix::fs::symlink(
+            OsStr::from_bytes(name),
+            volume.join("tree").join(OsStr::from_bytes(&link)),
+        )
+        .expect("a link");
+    }
+    Serving::with(&volume, &["--durability", "sync"])
+}
+
+#[test]
+fn names_do_not_command_a_terminal() {
+    if !root() {
+        return;
+    }
+    let dir = tempfile::tempdir_in("/var/tmp").expect("a directory");
+    let server = served(dir.path());
+    let tree = format!("{}tree", server.url);
+    let archive = dir.path().join("archive.tar");
+    let made = Command::new("tar")
+        .args(["-cf", path(&archive), "-C", path(&dir.path().join("volume")), "tree"])
+        .status()
+        .expect("tar");
+    assert!(made.success());
+    let (to, local) = (format!("{}to", server.url), dir.path().join("local"));
+    assert!(in_a_pipe(&[OsStr::new("mkdir"), OsStr::new(&to)]).status.success());
+    let (tree, to, archive, local) = (tree.as_str(), to.as_str(), path(&archive), path(&local));
+    let copy = format!("{to}/copy");
+    for (args, shown) in [
+        (&["find", tree][..], true),
+        (&["find", tree, "-ls"], false),
+        (&["find", tree, "-printf", "%f %p %l %P %h\\n"], true),
+        (&["find", tree, "-print0"], false),
+        (&["find", tree, "--json"], false),
+        (&["ls", tree], false),
+        (&["ls", "-l", tree], false),
+        (&["ls", "-lN", tree], true),
+        (&["ls", "-lb", tree], false),
+        (&["ls", "--json", tree], false),
+        (&["du", "-a", tree], false),
+        (&["untar", "-v", archive, to], false),
+        // Each member fails, with its name.
+        (&["untar", "-v", "--keep-old-files", archive, to], false),
+        (&["cp", "-rv", tree, &copy], false),
+        (&["cp", "-rv", tree, local], false),
+        (&["sync-tree", "-v", tree, &format!("{to}/synced")], false),
+        (&["diff-tree", tree, to], false),
+        (&["tar", "-cvf", "/dev/null", "-C", &server.url, "tree"], false),
+        (&["rm", "-rv", &copy], false),
+    ] {
+        let args: Vec<&OsStr> = args.iter().map(OsStr::new).collect();
+        let said = on_a_terminal(&args);
+        let text = String::from_utf8_lossy(&said);
+        assert_eq!(obeyed(&said).escape_ascii().to_string(), "", "{args:?}: {text}");
+        assert!(text.contains("[31mb") || text.lines().count() < 3, "{args:?}: {text}");
+        if shown {
+            for name in MARKED {
+                assert!(text.contains(name), "{args:?}: no {name} in {text}");
+            }
+        }
+    }
+    // A name in an operand, and in the complaint about it.
+    for name in NAMES {
+        let url = [tree.as_bytes(), b"/none-", name].concat();
+        for tool in ["ls", "cat", "stat", "du", "find", "rm"] {
+            let args = [OsStr::new(tool), OsStr::from_bytes(&url)];
+            assert_eq!(obeyed(&on_a_terminal(&args)).escape_ascii().to_string(), "", "{tool}");
+            let piped = in_a_pipe(&args);
+            assert!(!piped.status.success());
+            assert_eq!(obeyed(&piped.stderr).escape_ascii().to_string(), "", "{tool}");
+            // What is no UTF-8 cannot be typed, and gets a usage.
+            let lines = if std::str::from_utf8(name).is_ok() { 1 } else { 5 };
+            assert_eq!(stderr(&piped).lines().count(), lines, "{tool}: {}", stderr(&piped));
+        }
+    }
+}
+
+#[test]
+fn a_pipe_gets_the_names_as_they_are() {
+    if !root() {
+        return;
+    }
+    let dir = tempfile::tempdir_in("/var/tmp").expect("a directory");
+    let server = served(dir.path());
+    let tree = format!("{}tree", server.url);
+    let found = in_a_pipe(&["find", &tree, "-type", "f"].map(OsStr::new)).stdout;
+    let listed = in_a_pipe(&["ls", "-U", &tree].map(OsStr::new)).stdout;
+    for name in NAMES {
+        let line = [b"/", name, b"\n"].concat();
+        assert!(found.windows(line.len()).any(|w| w == line), "{}", name.escape_ascii());
+        let line = [name, b"\n"].concat();
+        assert!(listed.windows(line.len()).any(|w| w == line), "{}", name.escape_ascii());
+    }
+    // A file is what it is, wherever it goes.
+    let url = [tree.as_bytes(), b"/", NAMES[0]].concat();
+    assert_eq!(stdout(&in_a_pipe(&[OsStr::new("cat"), OsStr::from_bytes(&url)])), "content");
+}

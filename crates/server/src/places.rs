@@ -1,0 +1,104 @@
+//! Where the server's own files are: outside every export. Whoever can read a log reads what everybody wrote, who can write one writes
+//! what recovery believes, and who can write the configuration file is root.
+//!
+//! It is looked at when a configuration is checked, before any volume is opened, and again when a table of exports is made. The state
+//! directory of an export lies in it by design and is hidden from its clients; [`crate::reload::table`] sees to it that no other
+//! export shows it.
+
+use crate::config::{Config, ExportConfig};
+use crate::exports::Served;
+use landfast_volume::inside::{Inside, lies_inside};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A file that is the server's own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Own {
+    /// What it is, in words: `the log of /srv/data`.
+    pub what: String,
+    /// Where it is.
+    pub path: PathBuf,
+}
+
+impl Own {
+    /// A file of this kind.
+    pub fn new(what: impl Into<String>, path: &Path) -> Own {
+        Own { what: what.into(), path: path.to_owned() }
+    }
+
+    /// The configuration file.
+    #[must_use]
+    pub fn config(path: &Path) -> Own {
+        Own::new("the configuration file", path)
+    }
+}
+
+/// The logs of an export.
+#[must_use]
+pub fn of_export(e: &ExportConfig) -> Vec<Own> {
+    of_logs(&e.path, e.log.as_deref(), e.log_mirror.as_deref())
+}
+
+/// All that a configuration names.
+#[must_use]
+pub(crate) fn of_config(config: &Config) -> Vec<Own> {
+    config.exports.iter().flat_map(of_export).collect()
+}
+
+/// The same of volumes that are open: their logs may be others than those that a file names by now.
+pub(crate) fn exposed_of(served: &[Served]) -> Option<String> {
+    let own = |e: &Served| of_logs(&e.path, e.log.as_deref(), e.volume.log_mirror());
+    let own: Vec<_> = served.iter().flat_map(own).collect();
+    exposed(served.iter().map(|e| e.volume.dir()), &own)
+}
+
+fn of_logs(export: &Path, log: Option<&Path>, mirror: Option<&Path>) -> Vec<Own> {
+    let named = |what: &str, path: &Path| Own::new(format!("{what} of {}", export.display()), path);
+    let log = log.map(|path| named("the log", path));
+    log.into_iter().chain(mirror.map(|path| named("the log's mirror", path))).collect()
+}
+
+/// Why a file may not be where it is, if clients of one of these directories could come by it.
+///
+/// # Errors
+/// It could not be looked at.
+pub fn exposure<'a>(exports: impl Iterator<Item = &'a Path>, own: &Own) -> io::Result<Option<String>> {
+    for export in exports {
+        if let Some(how) = lies_inside(export, &own.path)? {
+            return Ok(Some(words(own, export, &how)));
+        }
+    }
+    Ok(None)
+}
+
+/// The first of these files that is exposed, or that cannot be looked at.
+pub(crate) fn exposed<'a>(exports: impl Iterator<Item = &'a Path> + Clone, all: &[Own]) -> Option<String> {
+    all.iter().find_map(|own| match exposure(exports.clone(), own) {
+        Ok(why) => why,
+        Err(e) => Some(format!(
+            "{} ({}): cannot see whether it lies inside an export: {e}",
+            own.what,
+            own.path.display()
+        )),
+    })
+}
+
+fn words(own: &Own, export: &Path, how: &Inside) -> String {
+    format!(
+        "{} ({}) is not safe from the clients of the export {}: it {how}; put it where no export is",
+        own.what,
+        own.path.display(),
+        export.display()
+    )
+}
+
+/// The state directory of one export lies in another.
+pub(crate) fn state_shown(of: &Path, export: &Path) -> String {
+    format!(
+        "the state directory {} lies inside the export {}, whose clients would see the keys and the state of {}: export another \
+         directory, or mount nothing over .landfast",
+        of.join(".landfast").display(),
+        export.display(),
+        of.display()
+    )
+}

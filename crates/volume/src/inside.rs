@@ -1,0 +1,183 @@
+//! Whether a file lies inside a directory that is served, so that clients of that directory could read or change it.
+//!
+//! What counts is the filesystem's own tree and not the path: symbolic links and bind mounts lead to one object by many paths. What is
+//! on another filesystem than the directory is not inside, even if its path is: an export ends where something else is mounted.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FileType, Mode, OFlags, Statx};
+use rustix::io::Errno;
+
+use crate::kernel::{self, OwnedFd};
+use crate::limits::{DEPTH_MAX, STACKED_MAX};
+
+const UP: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+const FILE: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
+
+/// How clients of a directory could come by a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Inside {
+    /// It lies there, or will when it is made.
+    There,
+    /// It is a device whose bytes are this file, which lies there.
+    Backed(PathBuf),
+    /// It has more names than one on the directory's filesystem, and any of them may lie there.
+    Linked,
+    /// It is mounted where it is, as a file, from the directory's filesystem: nobody can say from which place of it.
+    Mounted,
+}
+
+impl std::fmt::Display for Inside {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Inside::There => f.write_str("lies inside it"),
+            Inside::Backed(file) => write!(f, "is kept in {}, which lies inside it", file.display()),
+            Inside::Linked => f.write_str(
+                "has several names (hard links) on its filesystem, any of which may lie inside it",
+            ),
+            Inside::Mounted => {
+                f.write_str("is a bind mount of a file on its filesystem, which may lie inside it")
+            }
+        }
+    }
+}
+
+/// Whether `what` lies inside the directory `dir`. A file need not exist yet, the directory that it will be made in must; where that
+/// does not, nothing is inside.
+///
+/// # Errors
+/// Something could not be looked at.
+pub fn lies_inside(dir: &Path, what: &Path) -> io::Result<Option<Inside>> {
+    lies_inside_by(dir, what, 0)
+}
+
+fn lies_inside_by(dir: &Path, what: &Path, stacked: usize) -> io::Result<Option<Inside>> {
+    let Some(top) = there(kernel::open(dir, DIRECTORY, Mode::empty()))? else { return Ok(None) };
+    let top_look = kernel::look(&top)?;
+    let file = there(kernel::open(what, FILE, Mode::empty()))?;
+    let look = file.as_ref().map(kernel::look).transpose()?;
+    let kind = look.as_ref().map(|look| FileType::from_raw_mode(u32::from(look.stx_mode)));
+    if let (Some(look), Some(FileType::BlockDevice)) = (&look, kind) {
+        // One that cannot be looked at (of another mount namespace) is in no directory of ours.
+        for backing in kernel::files_below((look.stx_rdev_major, look.stx_rdev_minor)) {
+            if stacked < STACKED_MAX && matches!(lies_inside_by(dir, &backing, stacked + 1), Ok(Some(_))) {
+                return Ok(Some(Inside::Backed(backing)));
+            }
+        }
+    }
+    let holder = match (file, kind) {
+        (Some(file), Some(FileType::Directory)) => file,
+        _ => {
+            // A link to a file leads to the file's directory.
+            let resolved = kernel::canonicalize(what).unwrap_or_else(|_| what.to_owned());
+            let above = match resolved.parent() {
+                Some(parent) if !parent.as_os_str().is_empty() => parent,
+                _ => Path::new("."),
+            };
+            let Some(above) = there(kernel::open(above, UP, Mode::empty()))? else { return Ok(None) };
+            let above_look = kernel::look(&above)?;
+            if let Some(look) = look.filter(|look| device(look) == device(&top_look)) {
+                if kind == Some(FileType::RegularFile) && look.stx_nlink > 1 {
+                    return Ok(Some(Inside::Linked));
+                }
+                if look.stx_mnt_id != above_look.stx_mnt_id {
+                    return Ok(Some(Inside::Mounted));
+                }
+            }
+            above
+        }
+    };
+    Ok(is_below(&top, &holder)?.then_some(Inside::There))
+}
+
+/// Nothing where there is nothing.
+fn there(opened: Result<OwnedFd, Errno>) -> io::Result<Option<OwnedFd>> {
+    match opened {
+        Ok(fd) => Ok(Some(fd)),
+        Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
+        Err(e) => Err(e.into()),
+    }
+}
+
+fn device(look: &Statx) -> (u32, u32) {
+    (look.stx_dev_major, look.stx_dev_minor)
+}
+
+/// Whether the directory `inner` is the directory `top` (which is open for reading) or lies below it on the same filesystem, also
+/// when it was reached by another mount.
+pub(crate) fn is_below(top: &OwnedFd, inner: &OwnedFd) -> Result<bool, Errno> {
+    let (above, below) = (kernel::look(top)?, kernel::look(inner)?);
+    if device(&above) != device(&below) {
+        return Ok(false);
+    }
+    // As the mount of `top` sees it; where that shows another part of the filesystem, the way up leads past it all the same.
+    let handle = kernel::handle_of(inner).and_then(|(handle, _)| kernel::open_handle(top, &handle));
+    let mut at = match handle {
+        Ok(at) => at,
+        // Without the right to open handles: as the path leads.
+        Err(Errno::PERM | Errno::OPNOTSUPP | Errno::OVERFLOW) => {
+            kernel::openat(inner, c".", UP, Mode::empty())?
+        }
+        Err(Errno::STALE) => return Ok(false),
+        Err(e) => return Err(e),
+    };
+    for _ in 0..DEPTH_MAX {
+        let here = kernel::look(&at)?;
+        if (here.stx_ino, device(&here)) == (above.stx_ino, device(&above)) {
+            return Ok(true);
+        }
+        let next = kernel::openat(&at, c"..", UP, Mode::empty())?;
+        let seen = kernel::look(&next)?;
+        if (seen.stx_ino, device(&seen)) == (here.stx_ino, device(&here)) || device(&seen) != device(&above) {
+            return Ok(false);
+        }
+        at = next;
+    }
+    Ok(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn inside(dir: &Path, what: PathBuf) -> Option<Inside> {
+        lies_inside(dir, &what).unwrap()
+    }
+
+    #[test]
+    fn links_and_names_of_all_kinds_lead_to_where_a_file_is() {
+        let temp = tempfile::tempdir().unwrap();
+        let (a, b) = (temp.path().join("a"), temp.path().join("ab"));
+        std::fs::create_dir_all(a.join("deep/er")).unwrap();
+        std::fs::create_dir(&b).unwrap();
+        for (name, at) in [("file", &a), ("file", &b)] {
+            std::fs::write(at.join(name), b"x").unwrap();
+        }
+        std::os::unix::fs::symlink(a.join("deep"), b.join("to-a")).unwrap();
+        std::os::unix::fs::symlink(b.join("file"), a.join("to-b")).unwrap();
+        std::os::unix::fs::symlink(a.join("file"), b.join("file-of-a")).unwrap();
+        for what in [
+            a.join("file"),
+            a.join("not-yet"),
+            a.join("deep/er/not-yet"),
+            a.join("deep"),
+            a.clone(),
+            b.join("to-a/not-yet"),
+            b.join("to-a/er"),
+            b.join("file-of-a"),
+            b.join("../a/file"),
+        ] {
+            assert_eq!(inside(&a, what.clone()), Some(Inside::There), "{}", what.display());
+        }
+        for what in
+            [b.join("file"), b.join("not-yet"), a.join("to-b"), temp.path().to_owned(), a.join("no/where")]
+        {
+            assert_eq!(inside(&a, what.clone()), None, "{}", what.display());
+        }
+        assert_eq!(inside(&temp.path().join("none"), b.join("file")), None);
+        std::fs::hard_link(b.join("file"), b.join("again")).unwrap();
+        assert_eq!(inside(&a, b.join("file")), Some(Inside::Linked));
+    }
+}

@@ -1,0 +1,198 @@
+//! `cargo xtask deny`: licences, sources and known faults of the dependencies, and what a server alone is built from.
+//!
+//! `cargo-deny` judges by `deny.toml`. Its database of known faults is made here out of `advisories.toml`, so that no network is
+//! needed and the same commit always gets the same answer. What cargo resolves for the server alone is asked of `cargo tree`.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::proc::{self, command, output};
+
+/// The version that `deny.toml` is written for.
+const VERSION: &str = "0.20.2";
+
+/// Where `cargo-deny` looks for the database that `deny.toml` names: `db-path`, and its own name for the address in `db-urls`.
+const DATABASE: &str = "target/advisories/advisory-db-3157b0e258782691";
+
+/// The longest that an installation and a check may take.
+pub const LIMIT: Duration = Duration::from_secs(20 * 60);
+
+/// What a server alone must not be built from: the lab, and FUSE.
+const NOT_IN_A_SERVER: [&str; 2] = ["landfast-lab", "fuser"];
+
+#[derive(Deserialize)]
+struct Known {
+    advisory: Vec<Advisory>,
+}
+
+/// A fault of some versions of a crate.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Advisory {
+    id: String,
+    package: String,
+    date: String,
+    patched: Vec<String>,
+    #[serde(default)]
+    unaffected: Vec<String>,
+    title: String,
+}
+
+impl Advisory {
+    /// As RustSec's files have it.
+    fn document(&self) -> String {
+        let list = |all: &[String]| all.iter().map(|v| format!("{v:?}")).collect::<Vec<_>>().join(", ");
+        format!(
+            "```toml\n[advisory]\nid = {:?}\npackage = {:?}\ndate = {:?}\n\n[versions]\npatched = [{}]\nunaffected = [{}]\n```\n\n# {}\n",
+            self.id,
+            self.package,
+            self.date,
+            list(&self.patched),
+            list(&self.unaffected),
+            self.title
+        )
+    }
+}
+
+/// Runs both checks.
+pub fn run() -> ExitCode {
+    let there = || if possible().is_ok() { Ok(()) } else { proc::run_within(LIMIT, &mut install()) };
+    match server_alone().and_then(|()| there()).and_then(|()| dependencies()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("{why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Whether `cargo-deny` is here.
+///
+/// # Errors
+/// What to type.
+pub fn possible() -> Result<(), String> {
+    match program() {
+        Some(_) => Ok(()),
+        None => Err(format!("needs cargo-deny: cargo install cargo-deny --version {VERSION} --locked")),
+    }
+}
+
+/// On `PATH`, or where [`install`] puts it.
+fn program() -> Option<std::path::PathBuf> {
+    let own = proc::target_dir().join("tools/bin/cargo-deny");
+    proc::find_program("cargo-deny").or_else(|| own.is_file().then_some(own))
+}
+
+/// What builds `cargo-deny` from the registry, without optimisation: it runs for seconds.
+pub fn install() -> Command {
+    let mut cargo =
+        command(&proc::cargo(), ["install", "cargo-deny", "--version", VERSION, "--locked", "--debug"]);
+    cargo.arg("--root").arg(proc::target_dir().join("tools"));
+    cargo.env("CARGO_TARGET_DIR", proc::target_dir().join("tools/build"));
+    cargo
+}
+
+/// Licences, sources, bans and known faults.
+///
+/// # Errors
+/// What is not as `deny.toml` has it was printed.
+pub fn dependencies() -> Result<(), String> {
+    make_database(&proc::workspace())?;
+    let program = program().ok_or_else(|| "cargo-deny is gone".to_owned())?;
+    // It reads the manifests of all platforms' crates, and takes no part of the network's for an answer itself.
+    proc::run(&mut command(&proc::cargo(), ["fetch", "--locked"]))?;
+    let args = ["--offline", "--locked", "--all-features", "check"];
+    proc::run_within(LIMIT, &mut command(&program.to_string_lossy(), args))
+}
+
+/// What is built for a server alone has neither the lab nor FUSE in it, and the whole command has.
+///
+/// # Errors
+/// What it has.
+pub fn server_alone() -> Result<(), String> {
+    let tree = |options: &[&str]| {
+        let args =
+            ["tree", "--locked", "--package", "landfast-cli", "--edges", "normal,build", "--prefix", "none"];
+        output(&mut command(&proc::cargo(), args.iter().chain(options)))
+    };
+    let (alone, whole) = (tree(&["--no-default-features"])?, tree(&[])?);
+    for name in NOT_IN_A_SERVER {
+        if has(&alone, name) {
+            return Err(format!(
+                "landfast-cli without its default features depends on {name}: cargo tree --invert {name}"
+            ));
+        }
+        // Else the comparison would hold of a name that nobody uses.
+        if !has(&whole, name) {
+            return Err(format!(
+                "landfast-cli does not depend on {name} at all: the check would see nothing"
+            ));
+        }
+    }
+    println!("without the default features neither {}", NOT_IN_A_SERVER.join(" nor "));
+    Ok(())
+}
+
+/// Whether a crate of this name is among the lines of `cargo tree`.
+fn has(tree: &str, name: &str) -> bool {
+    tree.lines().any(|line| line.split(' ').next() == Some(name))
+}
+
+/// Makes the database anew.
+fn make_database(workspace: &Path) -> Result<(), String> {
+    let file = workspace.join("advisories.toml");
+    let text = fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
+    let known: Known = toml::from_str(&text).map_err(|e| format!("{}: {e}", file.display()))?;
+    let database = workspace.join(DATABASE);
+    let cannot = |e: std::io::Error| format!("{}: {e}", database.display());
+    if database.exists() {
+        fs::remove_dir_all(&database).map_err(cannot)?;
+    }
+    for advisory in &known.advisory {
+        let dir = database.join("crates").join(&advisory.package);
+        fs::create_dir_all(&dir).map_err(cannot)?;
+        fs::write(dir.join(format!("{}.md", advisory.id)), advisory.document()).map_err(cannot)?;
+    }
+    // What it takes for a database is the clone of a repository.
+    let git = |args: &[&str]| {
+        let mut git = Command::new("git");
+        git.arg("-C").arg(&database).args(["-c", "user.name=xtask", "-c", "user.email=xtask"]).args(args);
+        output(&mut git).map(drop)
+    };
+    git(&["init", "--quiet"])?;
+    git(&["add", "--all"])?;
+    git(&["commit", "--quiet", "--message", "advisories.toml"])?;
+    fs::write(database.join(".git/FETCH_HEAD"), b"").map_err(cannot)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_known_fault_has_a_number_a_crate_and_versions_without_it() {
+        let text = fs::read_to_string(proc::workspace().join("advisories.toml")).expect("the file");
+        let known: Known = toml::from_str(&text).expect("TOML");
+        let lock = fs::read_to_string(proc::workspace().join("Cargo.lock")).expect("the lock file");
+        for a in &known.advisory {
+            assert!(a.id.starts_with("RUSTSEC-") && !a.title.is_empty() && !a.patched.is_empty(), "{}", a.id);
+            // What nobody builds with any more need not be kept.
+            assert!(
+                lock.contains(&format!("name = \"{}\"", a.package)),
+                "{}: {} is no dependency",
+                a.id,
+                a.package
+            );
+        }
+    }
+
+    #[test]
+    fn a_crate_is_known_by_its_whole_name() {
+        let tree = "landfast-cli v0.1.0 (/x)\nfuser v0.18.0\nserde v1.0 (*)\n";
+        assert!(has(tree, "fuser") && has(tree, "serde") && !has(tree, "fuse") && !has(tree, "landfast"));
+    }
+}
