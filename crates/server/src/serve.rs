@@ -17,9 +17,10 @@ use crate::mount::Mounts;
 use crate::nlm::{self, Nlm};
 use crate::pool::Pool;
 use crate::portmap::{PortMapper, Registered};
+use crate::protocols::Protocols;
 use crate::reload::{self, ReloadError};
 use crate::server::Shared;
-use crate::service::{Nfs, PROGRAMS};
+use crate::service::Nfs;
 use crate::state::merge;
 use crate::state::notes::{Restored, Stamped};
 use crate::stats::Stats;
@@ -50,6 +51,8 @@ pub struct ServerConfig {
     pub listen: Vec<SocketAddr>,
     /// What clients may have and hold.
     pub limits: Limits,
+    /// Which protocols are served.
+    pub protocols: Protocols,
     /// Where to give the metrics by HTTP, if anywhere.
     pub metrics: Option<SocketAddr>,
     /// Lease time and grace period in seconds.
@@ -89,6 +92,7 @@ impl ServerConfig {
             exports,
             listen,
             limits: Limits::default(),
+            protocols: Protocols::default(),
             metrics: None,
             lease_seconds: limits::LEASE_SECONDS,
             workers: default_workers(),
@@ -143,6 +147,7 @@ impl Server {
             mut exports,
             listen,
             limits: configured,
+            protocols,
             metrics,
             lease_seconds,
             workers,
@@ -156,7 +161,7 @@ impl Server {
         let (listening, metrics_listener) = {
             let _inside = threads.handle().enter();
             let at = |(addr, err)| StartError::Listen { addr, err };
-            let listening = listen::all(&listen).map_err(at)?;
+            let listening = listen::all(&listen, protocols.datagrams()).map_err(at)?;
             (listening, metrics.map(|addr| listen::tcp(addr).map_err(|e| at((addr, e)))).transpose()?)
         };
         let (listeners, sockets): (Vec<_>, Vec<_>) = listening.into_iter().map(|l| (l.tcp, l.udp)).unzip();
@@ -166,7 +171,7 @@ impl Server {
         let epoch = exports.iter().map(|e| e.recovery.epoch as u32).max().unwrap_or(1).max(merged.epoch + 1);
         let known = Known::new(Box::new(System)).map_err(StartError::Threads)?;
         let exports = reload::table(exports, server, Vec::new())?;
-        let sh = Arc::new(Shared::new(exports, server, lease_seconds, epoch, known, configured));
+        let sh = Arc::new(Shared::new(exports, server, lease_seconds, epoch, known, configured, protocols));
         let nlm = Nlm::new(sh.clone(), epoch, portmapper);
         let restored = restore(&sh, merged.notes)?;
         let slow = Arc::new(Pool::new(slow_workers).map_err(StartError::Threads)?);
@@ -178,6 +183,7 @@ impl Server {
             workers: watch.clone(),
             released: Notify::new(),
             mounts: Mounts::default(),
+            programs: protocols.programs(),
         });
         let rpc = server::ServerConfig {
             conn: ConnConfig {
@@ -210,9 +216,11 @@ impl Server {
         let mut ticking = Ticking(vec![
             handle.spawn(watched(watch.clone(), tick(sh.clone()))),
             handle.spawn(close_idle(sh.clone())),
-            handle.spawn(watched(watch, nlm.run())),
             datagrams,
         ]);
+        if protocols.locks() {
+            ticking.0.push(handle.spawn(watched(watch, nlm.run())));
+        }
         let load: Load = Arc::new(rpc.load());
         let metrics = match metrics_listener {
             Some(listener) => {
@@ -226,8 +234,12 @@ impl Server {
             None => None,
         };
         let rpcbind = Rpcbind::at(port_mapper_socket);
+        let programs = protocols.programs();
+        // Clients of version 4 ask no port mapper.
+        let port_mapper = if protocols.three() { port_mapper } else { PortMapper::Off };
+        let by_datagram = protocols.by_datagram();
         let registered =
-            Registered::new(port_mapper, rpcbind, (PROGRAMS, nlm::PROGRAMS), rpc.local_addrs()).await?;
+            Registered::new(port_mapper, rpcbind, (&programs, by_datagram), rpc.local_addrs()).await?;
         Ok(Running { rpc, ticking, threads, sh, restored, registered, load, metrics })
     }
 }
@@ -343,7 +355,7 @@ async fn datagrams(sockets: Vec<UdpSocket>, nlm: Nlm, workers: Workers) {
         let (nlm, workers) = (nlm.clone(), workers.clone());
         let serve = move |peer, call, body| {
             let (nlm, workers) = (nlm.clone(), workers.clone());
-            async move { workers.during(pin!(nlm.call(peer, true, call, body))).await }
+            async move { workers.during(pin!(nlm.datagram(peer, call, body))).await }
         };
         all.spawn(udp::serve(socket, nlm::PROGRAMS, serve));
     }

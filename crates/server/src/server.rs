@@ -2,9 +2,11 @@
 
 use crate::back::Lines;
 use crate::exports::known::Known;
+use crate::exports::rules::Names;
 use crate::exports::{Caller, Exports};
 use crate::limited::{Limit, Limits};
 use crate::limits;
+use crate::protocols::Protocols;
 use crate::state::notes::{LogId, Stamped};
 use crate::state::opens::Files;
 use crate::state::{Bounds, Millis, State};
@@ -13,11 +15,14 @@ use bytes::Bytes;
 use landfast_rpc::Credential;
 use landfast_volume::{NoteKeeper, OpenFile, Volume};
 use parking_lot::{Mutex, MutexGuard, RwLock};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Instant;
 use tokio::sync::{Notify, Semaphore};
+
+/// Names of hosts are no longer (RFC 1123 section 2.1).
+const HOST_NAME_MAX: usize = 255;
 
 /// Shared by all threads of a server.
 pub struct Shared {
@@ -40,6 +45,8 @@ pub struct Shared {
     started: Instant,
     /// Connections for callbacks.
     pub(crate) lines: Lines,
+    /// What is served.
+    pub(crate) protocols: Protocols,
     /// Operations that a COMPOUND of NFSv4.0 may have; sessions have been told theirs.
     pub(crate) operations_max: u32,
     /// One permit for each copy that may go on after its COPY was answered.
@@ -61,6 +68,7 @@ impl Shared {
         epoch: u32,
         known: Known,
         limits: Limits,
+        protocols: Protocols,
     ) -> Self {
         // What is kept stands in each log, so the smallest decides.
         let logs = exports.iter().filter_map(|e| e.volume.stats().log.map(|log| log.capacity));
@@ -75,6 +83,7 @@ impl Shared {
             started: Instant::now(),
             freed: Notify::new(),
             lines: Lines::default(),
+            protocols,
             operations_max,
             copies_running: Arc::new(Semaphore::new(limits::COPIES_MAX)),
             state: Arc::new(Mutex::new(State::new(epoch, u64::from(lease_seconds) * 1000, bounds))),
@@ -95,13 +104,28 @@ impl Shared {
     pub(crate) async fn caller(&self, peer: SocketAddr, credential: Credential) -> Caller {
         let exports = self.exports();
         let mut caller = Caller::new(peer, credential);
-        if exports.needs_names(caller.addr) {
-            caller.names = self.known.names(caller.addr, &exports.asked).await;
-        }
+        caller.names = self.names_of(caller.addr, &exports).await;
         if let (true, Credential::Sys(a)) = (exports.needs_groups(), &caller.credential) {
             caller.groups = self.known.groups(a.uid).await.map(|g| Arc::from(g.as_slice()));
         }
         caller
+    }
+
+    /// What an address is called, where that matters and is known in time.
+    pub(crate) async fn names_of(&self, addr: IpAddr, exports: &Exports) -> Option<Arc<Names>> {
+        if !exports.needs_names(addr) {
+            return None;
+        }
+        self.known.names(addr, &exports.asked).await
+    }
+
+    /// The addresses that a host's name leads to, as far as they are known in time.
+    pub(crate) async fn leads_to(&self, name: &[u8]) -> Arc<Vec<IpAddr>> {
+        let found = match std::str::from_utf8(name) {
+            Ok(name) if name.len() <= HOST_NAME_MAX => self.known.addresses(name).await,
+            _ => None,
+        };
+        found.unwrap_or_default()
     }
 
     /// The present export table.

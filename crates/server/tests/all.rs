@@ -16,6 +16,7 @@ mod exports_mounts;
 mod log_again;
 mod nlm_locks;
 mod operations;
+mod protocols;
 mod rfc8881;
 mod sessions;
 mod small;

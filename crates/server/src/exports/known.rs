@@ -22,6 +22,8 @@ use tokio::sync::Notify;
 pub(crate) trait Source: Send + Sync + 'static {
     /// What an address is called, as far as `asked` (hosts and netgroups of the rules) matters. `None`: no answer.
     fn names(&self, addr: IpAddr, asked: &[From]) -> Option<Names>;
+    /// The addresses that a name leads to; none for an unknown one. `None`: no answer.
+    fn addresses(&self, name: &str) -> Option<Vec<IpAddr>>;
     /// A user's groups; an unknown user has none. `None`: no answer.
     fn groups(&self, uid: u32) -> Option<Vec<u32>>;
 }
@@ -56,6 +58,10 @@ impl Source for System {
             }
         }
         Some(found)
+    }
+
+    fn addresses(&self, name: &str) -> Option<Vec<IpAddr>> {
+        sys::addresses(name).ok().map(|all| all.into_iter().map(|a| a.to_canonical()).collect())
     }
 
     fn groups(&self, uid: u32) -> Option<Vec<u32>> {
@@ -131,6 +137,7 @@ struct Inner {
     source: Box<dyn Source>,
     started: std::time::Instant,
     names: Mutex<Answers<IpAddr, Names>>,
+    addresses: Mutex<Answers<String, Vec<IpAddr>>>,
     groups: Mutex<Answers<u32, Vec<u32>>>,
     told: Notify,
 }
@@ -155,6 +162,7 @@ impl Known {
             source,
             started: std::time::Instant::now(),
             names: Mutex::new(Answers::new()),
+            addresses: Mutex::new(Answers::new()),
             groups: Mutex::new(Answers::new()),
             told: Notify::new(),
         };
@@ -180,6 +188,21 @@ impl Known {
             });
         };
         self.get(|inner| inner.names.lock().look(&addr, inner.now()), ask).await
+    }
+
+    /// The addresses of a name; `None` when they are not known in time.
+    pub(crate) async fn addresses(&self, name: &str) -> Option<Arc<Vec<IpAddr>>> {
+        let name = name.to_owned();
+        let ask = |inner: &Arc<Inner>| {
+            let Some(generation) = inner.addresses.lock().begin(&name) else { return };
+            let (inner, name) = (inner.clone(), name.clone());
+            self.threads.run(move || {
+                let found = inner.source.addresses(&name);
+                inner.addresses.lock().answered(&name, generation, found, inner.now());
+                inner.told.notify_waiters();
+            });
+        };
+        self.get(|inner| inner.addresses.lock().look(&name, inner.now()), ask).await
     }
 
     /// The groups of a user; `None` when they are not known in time.
@@ -252,6 +275,10 @@ mod tests {
             (!self.silent.load(Ordering::SeqCst)).then_some(found)
         }
 
+        fn addresses(&self, name: &str) -> Option<Vec<IpAddr>> {
+            Some(if name == "a" { vec![addr()] } else { Vec::new() })
+        }
+
         fn groups(&self, uid: u32) -> Option<Vec<u32>> {
             Some(vec![uid + 1])
         }
@@ -273,6 +300,8 @@ mod tests {
         assert!(known.names(addr(), &[]).await.is_some());
         assert_eq!(fake.asked.load(Ordering::SeqCst), 2);
         assert_eq!(known.groups(5).await.as_deref(), Some(&vec![6]));
+        assert_eq!(known.addresses("a").await.as_deref(), Some(&vec![addr()]));
+        assert_eq!(known.addresses("b").await.as_deref(), Some(&Vec::new()));
     }
 
     #[tokio::test]
