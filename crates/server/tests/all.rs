@@ -13,6 +13,7 @@ mod copy_restart;
 mod exactly_once;
 mod exports;
 mod exports_mounts;
+mod identity;
 mod log_again;
 mod nlm_locks;
 mod operations;
