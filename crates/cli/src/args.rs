@@ -107,7 +107,7 @@ pub struct ServeArgs {
     /// Serve what this file says (docs/exports.md); SIGHUP reads it again
     #[arg(long, value_name = "FILE", conflicts_with_all = [
         "dir", "log", "log_mirror", "log_size", "listen", "metrics", "durability", "lease", "allow", "squash", "strict_recovery",
-        "unprivileged"
+        "protocols", "unprivileged"
     ])]
     pub config: Option<PathBuf>,
     /// The intent log: a file (made when it does not exist) or a block device, best on a small fast device of its own
@@ -142,6 +142,9 @@ pub struct ServeArgs {
     /// Lease and grace time of clients, in whole seconds
     #[arg(long, value_name = "DURATION", default_value = "90s", value_parser = units::duration)]
     pub lease: Duration,
+    /// Serve these protocols only, of 3, 4.0, 4.1, 4.2, nlm (locks of version 3) and udp (these by datagram)
+    #[arg(long, value_name = "LIST", default_value_t)]
+    pub protocols: landfast_server::Protocols,
     /// Whether to register with the machine's port mapper, for showmount and mounts of version 3 without port numbers
     #[arg(long, value_enum, default_value = "auto")]
     pub rpcbind: RpcbindArg,

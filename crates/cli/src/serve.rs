@@ -93,6 +93,7 @@ async fn serve(args: &ServeArgs) -> Exit {
     };
     let mut config = ServerConfig::of(vec![served], admitted.listen.clone());
     config.metrics = args.metrics;
+    config.protocols = args.protocols;
     config.lease_seconds = args.lease.as_secs().clamp(1, u64::from(u32::MAX)) as u32;
     config.port_mapper = match args.rpcbind {
         // Nobody else could come by what it would say.
@@ -165,6 +166,7 @@ async fn serve_config(args: &ServeArgs, file: &Path, started: Instant) -> Exit {
     start.unavailable = unavailable;
     (start.lease_seconds, start.limits, start.metrics) =
         (config.lease_seconds, config.limits, config.metrics);
+    start.protocols = config.protocols;
     start.workers = config.workers.unwrap_or(start.workers);
     let Some(running) = told(Server::start(start).await) else { return Exit::Failed };
     say_restored(&running, u64::from(config.lease_seconds));
@@ -199,6 +201,7 @@ async fn reload(args: &ServeArgs, file: &Path, running: &Running, config: &mut C
                 lease_seconds: config.lease_seconds,
                 limits: config.limits,
                 metrics: config.metrics,
+                protocols: config.protocols,
                 workers: config.workers,
                 ..new
             };

@@ -8,6 +8,7 @@ use crate::exports::pseudo::{NameClash, Pseudo};
 use crate::exports::rules::{From, NOBODY, Rule, Rules, Squash};
 use crate::limited::{Limits, SPECS};
 use crate::limits;
+use crate::protocols::Protocols;
 use landfast_volume::Durability;
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
@@ -51,6 +52,8 @@ pub struct Config {
     pub limits: Limits,
     /// Where to give the metrics by HTTP, if anywhere.
     pub metrics: Option<SocketAddr>,
+    /// Which protocols are served.
+    pub protocols: Protocols,
     /// Threads that receive and run requests; none: by the number of processors.
     pub workers: Option<usize>,
     /// What is served.
@@ -201,10 +204,11 @@ impl Reader<'_> {
     }
 
     fn config(&mut self, table: &DeTable<'_>) -> Option<Config> {
-        self.keys(table, &["listen", "metrics", "lease", "limits", "export"], "at the top");
+        self.keys(table, &["listen", "metrics", "lease", "protocols", "limits", "export"], "at the top");
         let listen = self.listen(table);
         let lease_seconds = self.lease(table);
         let metrics = self.metrics(table);
+        let protocols = self.protocols(table);
         let (mut configured, mut workers) = (Limits::default(), None);
         if let Some(v) = table.get("limits") {
             match v.get_ref() {
@@ -252,7 +256,7 @@ impl Reader<'_> {
         }
         self.together(&exports);
         let exports = exports.into_iter().map(|(e, _)| e).collect();
-        Some(Config { listen, lease_seconds, limits: configured, metrics, workers, exports })
+        Some(Config { listen, lease_seconds, limits: configured, metrics, protocols, workers, exports })
     }
 
     fn listen(&mut self, table: &DeTable<'_>) -> Vec<SocketAddr> {
@@ -287,6 +291,22 @@ impl Reader<'_> {
             self.problem(v.span(), format!("metrics is {WANTED}"));
         }
         addr
+    }
+
+    fn protocols(&mut self, table: &DeTable<'_>) -> Protocols {
+        const WANTED: &str =
+            "an array of protocols, [\"3\", \"4.0\", \"4.1\", \"4.2\", \"nlm\", \"udp\"] or fewer";
+        let Some(v) = table.get("protocols") else { return Protocols::default() };
+        let before = self.problems.len();
+        let names = self.strings(v, "protocols", WANTED);
+        let parsed = Protocols::parse(names.iter().map(|(_, name)| *name));
+        if self.problems.len() > before {
+            return Protocols::default();
+        }
+        parsed.unwrap_or_else(|why| {
+            self.problem(v.span(), why);
+            Protocols::default()
+        })
     }
 
     fn lease(&mut self, table: &DeTable<'_>) -> u32 {

@@ -9,6 +9,7 @@
 //! - `attr`, `acl`, `errors`: attributes, NFSv4's ACLs and POSIX's, statuses;
 //! - `nlm`: locks of NFSv3 clients (NLM, NSM);
 //! - `portmap`: registration with the machine's port mapper;
+//! - `protocols`: which of them are served; `admission`: whose calls are taken at all;
 //! - `once`: calls without a session, executed once;
 //! - `service`: what answers which call; `path`: the order of a request, the same for all versions;
 //! - `serve`, `pool`, `server`: the thin shell of sockets, threads and clocks;
@@ -25,6 +26,7 @@
 #![deny(unsafe_code)]
 
 mod acl;
+mod admission;
 mod attr;
 mod back;
 pub mod config;
@@ -46,6 +48,7 @@ mod pool;
 mod portmap;
 #[cfg(test)]
 mod protocol_doc;
+pub mod protocols;
 mod reload;
 mod replies;
 mod serve;
@@ -63,6 +66,7 @@ mod workers;
 pub use exports::Served;
 pub use exports::down::Unavailable;
 pub use portmap::PortMapper;
+pub use protocols::Protocols;
 pub use reload::{ReloadError, Reloaded, is_overlap};
 pub use serve::{Running, Server, ServerConfig, StartError, Stopped};
 pub use state::notes::Restored;

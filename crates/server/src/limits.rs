@@ -52,10 +52,11 @@ pub const OPS_CONFIGURED_MIN: usize = 16;
 pub const SLOTS_MAX: u32 = 256;
 /// Sessions of one client. One more takes the place of the one that was unused longest.
 pub const SESSIONS_PER_CLIENT_MAX: usize = 16;
-/// Client records. Above it a client that holds nothing goes, unconfirmed before confirmed, then the one that was silent
-/// longest; when each holds something,
-/// EXCHANGE_ID gets `NFS4ERR_DELAY`.
+/// Client records. Above it a client that holds nothing goes, of the address that has most records; of these unconfirmed
+/// before confirmed, then the one that was silent longest. When each holds something, EXCHANGE_ID gets `NFS4ERR_DELAY`.
 pub const CLIENTS_MAX: usize = 4096;
+/// Addresses that a client is remembered to have called from. One more takes the place of the one that was heard of first.
+pub const CLIENT_ADDRESSES_MAX: usize = 8;
 /// Owners that are remembered to have sent RECLAIM_COMPLETE; the oldest is forgotten, and has to send it again when it
 /// comes back without a record.
 pub const COMPLETED_OWNERS_MAX: usize = 4096;

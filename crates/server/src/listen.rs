@@ -14,16 +14,21 @@ const FREE_PORTS_TRIED: usize = 16;
 pub(crate) struct Listening {
     /// For connections.
     pub(crate) tcp: TcpListener,
-    /// For datagrams; `None` when another program has the port.
+    /// For datagrams; `None` when another program has the port, or none are served.
     pub(crate) udp: Option<UdpSocket>,
 }
 
-/// Binds all of `addrs`; where one asks for any free port (0), it gets one that is free for datagrams too.
+/// Binds all of `addrs`, for connections and, where they are served, for datagrams. One that asks for any free port (0) gets
+/// one that is free for both.
 ///
 /// # Errors
 /// The address that cannot be listened on, and why.
-pub(crate) fn all(addrs: &[SocketAddr]) -> Result<Vec<Listening>, (SocketAddr, io::Error)> {
-    addrs.iter().map(|addr| both(*addr, addrs).map_err(|e| (*addr, e))).collect()
+pub(crate) fn all(addrs: &[SocketAddr], datagrams: bool) -> Result<Vec<Listening>, (SocketAddr, io::Error)> {
+    let one = |addr: SocketAddr| match datagrams {
+        true => both(addr, addrs),
+        false => bind_tcp(addr, addrs).map(|tcp| Listening { tcp, udp: None }),
+    };
+    addrs.iter().map(|addr| one(*addr).map_err(|e| (*addr, e))).collect()
 }
 
 /// A listener for connections alone.

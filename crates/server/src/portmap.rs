@@ -1,7 +1,7 @@
 //! Registration with the machine's port mapper (RFC 1833): so that `showmount -e` and a `mount` without `port=` and
 //! `mountport=` find this server.
 //!
-//! Every program of [`crate::service::PROGRAMS`] is registered in each of its versions when the server starts, for TCP, and
+//! Every program of [`crate::protocols::Protocols::programs`] is registered in each of its versions when the server starts, for TCP, and
 //! for UDP those that take datagrams; all is taken away when it stops cleanly; what a crash leaves behind is taken over by the next start. No port mapper is no error
 //! unless one is required.
 

@@ -17,6 +17,12 @@ What clients can ask of the server, version by version. This file is made from t
 (`crates/server/src/v4/matrix.rs`, `crates/server/src/attr.rs`): `cargo xtask docs` writes it, and a test fails while it says
 anything else.
 
+Each version, NLM and UDP can be turned off ([`protocols`](exports.md#at-the-top)): a version of NFS that is not served is
+`PROG_MISMATCH`, a minor version `NFS4ERR_MINOR_VERS_MISMATCH`, another protocol `PROG_UNAVAIL`. Who may call what: for whom
+EXCHANGE_ID to DESTROY_CLIENTID and NFSv4.0's client IDs are is in
+[the internals](internals/nfsv4-state.md#which-host-a-client-is-identityrs-rfc-8881-sections-24-21083); addresses that no
+[export names](exports.md#a-rule-for-clients) get NULL and MOUNT's refusal only.
+
 ";
 
 const OPERATIONS: &str = "\

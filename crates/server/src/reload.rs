@@ -182,6 +182,7 @@ impl Running {
             ("lease", old.lease_seconds == config.lease_seconds),
             ("limits", (old.limits, old.workers) == (config.limits, config.workers)),
             ("metrics", old.metrics == config.metrics),
+            ("protocols", old.protocols == config.protocols),
         ] {
             if !same {
                 done.needs_restart.push(what.to_owned());

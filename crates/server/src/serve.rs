@@ -19,9 +19,10 @@ use crate::mount::Mounts;
 use crate::nlm::{self, Nlm};
 use crate::pool::Pool;
 use crate::portmap::{PortMapper, Registered};
+use crate::protocols::Protocols;
 use crate::reload::{self, ReloadError};
 use crate::server::Shared;
-use crate::service::{Nfs, PROGRAMS};
+use crate::service::Nfs;
 use crate::state::ids::Secret;
 use crate::state::merge;
 use crate::state::notes::{Restored, Stamped};
@@ -55,6 +56,8 @@ pub struct ServerConfig {
     pub listen: Vec<SocketAddr>,
     /// What clients may have and hold.
     pub limits: Limits,
+    /// Which protocols are served.
+    pub protocols: Protocols,
     /// Where to give the metrics by HTTP, if anywhere.
     pub metrics: Option<SocketAddr>,
     /// Lease time and grace period in seconds.
@@ -95,6 +98,7 @@ impl ServerConfig {
             unavailable: Vec::new(),
             listen,
             limits: Limits::default(),
+            protocols: Protocols::default(),
             metrics: None,
             lease_seconds: limits::LEASE_SECONDS,
             workers: default_workers(),
@@ -153,6 +157,7 @@ impl Server {
             unavailable,
             listen,
             limits: configured,
+            protocols,
             metrics,
             lease_seconds,
             workers,
@@ -166,7 +171,7 @@ impl Server {
         let (listening, metrics_listener) = {
             let _inside = threads.handle().enter();
             let at = |(addr, err)| StartError::Listen { addr, err };
-            let listening = listen::all(&listen).map_err(at)?;
+            let listening = listen::all(&listen, protocols.datagrams()).map_err(at)?;
             (listening, metrics.map(|addr| listen::tcp(addr).map_err(|e| at((addr, e)))).transpose()?)
         };
         let (listeners, sockets): (Vec<_>, Vec<_>) = listening.into_iter().map(|l| (l.tcp, l.udp)).unzip();
@@ -179,7 +184,8 @@ impl Server {
         let exports = reload::table(exports, unavailable, server, Vec::new())?;
         let mut secret = Secret::default();
         getrandom::fill(&mut secret).map_err(StartError::Random)?;
-        let sh = Arc::new(Shared::new(exports, server, lease_seconds, epoch, known, configured, secret));
+        let sh = Shared::new(exports, server, lease_seconds, epoch, known, configured, protocols, secret);
+        let sh = Arc::new(sh);
         let nlm = Nlm::new(sh.clone(), epoch, portmapper);
         let restored = restore(&sh, merged.notes)?;
         let slow = Arc::new(Pool::new(slow_workers).map_err(StartError::Threads)?);
@@ -191,6 +197,7 @@ impl Server {
             workers: watch.clone(),
             released: Notify::new(),
             mounts: Mounts::default(),
+            programs: protocols.programs(),
         });
         let rpc = server::ServerConfig {
             conn: ConnConfig {
@@ -223,9 +230,11 @@ impl Server {
         let mut ticking = Ticking(vec![
             handle.spawn(watched(watch.clone(), tick(sh.clone()))),
             handle.spawn(close_idle(sh.clone())),
-            handle.spawn(watched(watch, nlm.run())),
             datagrams,
         ]);
+        if protocols.locks() {
+            ticking.0.push(handle.spawn(watched(watch, nlm.run())));
+        }
         let load: Load = Arc::new(rpc.load());
         ticking.0.push(handle.spawn(memory::give_back(load.clone())));
         let metrics = match metrics_listener {
@@ -240,8 +249,12 @@ impl Server {
             None => None,
         };
         let rpcbind = Rpcbind::at(port_mapper_socket);
+        let programs = protocols.programs();
+        // Clients of version 4 ask no port mapper.
+        let port_mapper = if protocols.three() { port_mapper } else { PortMapper::Off };
+        let by_datagram = protocols.by_datagram();
         let registered =
-            Registered::new(port_mapper, rpcbind, (PROGRAMS, nlm::PROGRAMS), rpc.local_addrs()).await?;
+            Registered::new(port_mapper, rpcbind, (&programs, by_datagram), rpc.local_addrs()).await?;
         Ok(Running { rpc, ticking, threads, sh, restored, registered, load, metrics })
     }
 }
@@ -357,7 +370,7 @@ async fn datagrams(sockets: Vec<UdpSocket>, nlm: Nlm, workers: Workers) {
         let (nlm, workers) = (nlm.clone(), workers.clone());
         let serve = move |peer, call, body| {
             let (nlm, workers) = (nlm.clone(), workers.clone());
-            async move { workers.during(pin!(nlm.call(peer, true, call, body))).await }
+            async move { workers.during(pin!(nlm.datagram(peer, call, body))).await }
         };
         all.spawn(udp::serve(socket, nlm::PROGRAMS, serve));
     }

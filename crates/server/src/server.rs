@@ -6,6 +6,7 @@ use crate::exports::rules::Names;
 use crate::exports::{Caller, Exports};
 use crate::limited::{Limit, Limits};
 use crate::limits;
+use crate::protocols::Protocols;
 use crate::state::ids::Secret;
 use crate::state::notes::{LogId, Stamped};
 use crate::state::opens::Files;
@@ -21,6 +22,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 use tokio::sync::{Notify, Semaphore};
+
+/// Names of hosts are no longer (RFC 1123 section 2.1).
+const HOST_NAME_MAX: usize = 255;
 
 /// Shared by all threads of a server.
 pub struct Shared {
@@ -45,6 +49,8 @@ pub struct Shared {
     started: Instant,
     /// Connections for callbacks.
     pub(crate) lines: Lines,
+    /// What is served.
+    pub(crate) protocols: Protocols,
     /// Operations that a COMPOUND of NFSv4.0 may have; sessions have been told theirs.
     pub(crate) operations_max: u32,
     /// One permit for each copy that may go on after its COPY was answered.
@@ -66,6 +72,7 @@ impl Shared {
         epoch: u32,
         known: Known,
         limits: Limits,
+        protocols: Protocols,
         secret: Secret,
     ) -> Self {
         // What is kept stands in each log, so the smallest decides.
@@ -81,6 +88,7 @@ impl Shared {
             started: Instant::now(),
             freed: Notify::new(),
             lines: Lines::default(),
+            protocols,
             operations_max,
             copies_running: Arc::new(Semaphore::new(limits::COPIES_MAX)),
             state: Arc::new(Mutex::new(State::of_instance(
@@ -108,9 +116,7 @@ impl Shared {
     pub(crate) async fn caller(&self, peer: SocketAddr, credential: Credential) -> Caller {
         let exports = self.exports();
         let mut caller = Caller::new(peer, credential);
-        if exports.needs_names(caller.addr) {
-            caller.names = self.known.names(caller.addr, &exports.asked).await;
-        }
+        caller.names = self.names_of(caller.addr, &exports).await;
         if let (true, Credential::Sys(a)) = (exports.needs_groups(), &caller.credential) {
             caller.groups = self.known.groups(a.uid).await.map(|g| Arc::from(g.as_slice()));
         }
@@ -125,6 +131,23 @@ impl Shared {
     /// Grows with each export table.
     pub(crate) fn tables(&self) -> u64 {
         self.tables.load(Ordering::Acquire)
+    }
+
+    /// What an address is called, where that matters and is known in time.
+    pub(crate) async fn names_of(&self, addr: IpAddr, exports: &Exports) -> Option<Arc<Names>> {
+        if !exports.needs_names(addr) {
+            return None;
+        }
+        self.known.names(addr, &exports.asked).await
+    }
+
+    /// The addresses that a host's name leads to, as far as they are known in time.
+    pub(crate) async fn leads_to(&self, name: &[u8]) -> Arc<Vec<IpAddr>> {
+        let found = match std::str::from_utf8(name) {
+            Ok(name) if name.len() <= HOST_NAME_MAX => self.known.addresses(name).await,
+            _ => None,
+        };
+        found.unwrap_or_default()
     }
 
     /// The present export table.

@@ -1,10 +1,12 @@
 //! The programs that are served, and what answers which call.
 
+use crate::admission::{Admission, is_for_all};
 use crate::mount::Mounts;
-use crate::nlm::{self, Nlm};
+use crate::nlm::Nlm;
 use crate::pool::Pool;
 use crate::server::Shared;
 use crate::state::Principal;
+use crate::v4::compound_not_yet;
 use crate::workers::Workers;
 use bytes::Bytes;
 use landfast_nfs::v4::{PROC_COMPOUND, PROC_NULL, VERSION};
@@ -29,20 +31,13 @@ pub(crate) struct Nfs {
     pub(crate) released: Notify,
     /// Who has mounted what with MOUNT.
     pub(crate) mounts: Mounts,
+    /// What is served, with the versions.
+    pub(crate) programs: Vec<Program>,
 }
-
-/// All of them, with their versions.
-pub(crate) const PROGRAMS: &[Program] = &[
-    Program { number: landfast_nfs::PROGRAM, low: v3::VERSION, high: VERSION },
-    Program { number: nfsacl::PROGRAM, low: nfsacl::VERSION, high: nfsacl::VERSION },
-    Program { number: mount::PROGRAM, low: mount::VERSION, high: mount::VERSION },
-    nlm::PROGRAMS[0],
-    nlm::PROGRAMS[1],
-];
 
 impl Service for Nfs {
     fn programs(&self) -> &[Program] {
-        PROGRAMS
+        &self.programs
     }
 
     async fn call(&self, conn: &Arc<ConnInfo>, call: CallHeader, body: Bytes) -> Response {
@@ -81,6 +76,17 @@ impl Service for Nfs {
 
 impl Nfs {
     async fn serve(&self, conn: &Arc<ConnInfo>, mut call: CallHeader, body: Bytes) -> Response {
+        let mut known = true;
+        if !is_for_all(call.prog, call.proc) {
+            match call.turn.before(self.sh.admission(conn.peer())).await {
+                Admission::Taken => {}
+                Admission::NotYet => known = false,
+                Admission::Refused(why) => {
+                    self.sh.counters.stranger();
+                    return Response::AuthError(why);
+                }
+            }
+        }
         match (call.prog, call.vers) {
             (landfast_nfs::PROGRAM, v3::VERSION) => return self.v3(conn, call, body).await,
             (landfast_nfs::PROGRAM, _) => {}
@@ -93,6 +99,7 @@ impl Nfs {
         }
         match call.proc {
             PROC_NULL => Response::Success(Bytes::new()),
+            PROC_COMPOUND if !known => compound_not_yet(body),
             PROC_COMPOUND => self.compound(conn, call, body).await,
             _ => Response::ProcUnavail,
         }

@@ -197,6 +197,7 @@ pub(crate) struct Counters {
     compounds: AtomicU64,
     modifying: AtomicU64,
     replays: AtomicU64,
+    strangers: AtomicU64,
     copies: Box<[Copy]>,
     /// By cell, then by status.
     bad: Box<[AtomicU64]>,
@@ -209,6 +210,7 @@ impl Default for Counters {
             compounds: AtomicU64::new(0),
             modifying: AtomicU64::new(0),
             replays: AtomicU64::new(0),
+            strangers: AtomicU64::new(0),
             copies: (0..COPIES).map(|_| copy()).collect(),
             bad: (0..CELLS * STATUSES).map(|_| AtomicU64::new(0)).collect(),
         }
@@ -250,6 +252,11 @@ impl Counters {
 
     pub(crate) fn replay(&self) {
         add(Some(&self.replays), 1);
+    }
+
+    /// A call from where nothing is served to.
+    pub(crate) fn stranger(&self) {
+        add(Some(&self.strangers), 1);
     }
 
     /// An operation of a COMPOUND.
@@ -341,6 +348,7 @@ impl Counters {
             compounds: get(&self.compounds),
             modifying_ops: get(&self.modifying),
             replays: get(&self.replays),
+            calls_refused: get(&self.strangers),
             ops,
             v3_procedures,
             operations,
@@ -382,6 +390,8 @@ pub struct Stats {
     pub modifying_ops: u64,
     /// COMPOUNDs and calls without a session that were answered with a kept reply.
     pub replays: u64,
+    /// Calls that were not looked at, since no export names their address, or none with their port.
+    pub calls_refused: u64,
     /// Operations executed, successful or not, by number, of all versions together.
     pub ops: Vec<(OpNum, u64)>,
     /// Calls of NFS version 3 that were executed, by procedure.

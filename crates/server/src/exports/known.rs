@@ -24,6 +24,8 @@ use tokio::sync::Notify;
 pub(crate) trait Source: Send + Sync + 'static {
     /// What an address is called, as far as `asked` (hosts and netgroups of the rules) matters. `None`: no answer.
     fn names(&self, addr: IpAddr, asked: &[From]) -> Option<Names>;
+    /// The addresses that a name leads to; none for an unknown one. `None`: no answer.
+    fn addresses(&self, name: &str) -> Option<Vec<IpAddr>>;
     /// A user's groups; an unknown user has none. `None`: no answer.
     fn groups(&self, uid: u32) -> Option<Vec<u32>>;
 }
@@ -58,6 +60,10 @@ impl Source for System {
             }
         }
         Some(found)
+    }
+
+    fn addresses(&self, name: &str) -> Option<Vec<IpAddr>> {
+        sys::addresses(name).ok().map(|all| all.into_iter().map(|a| a.to_canonical()).collect())
     }
 
     fn groups(&self, uid: u32) -> Option<Vec<u32>> {
@@ -135,6 +141,7 @@ struct Inner {
     names: Mutex<Answers<IpAddr, Names>>,
     /// Whose addresses are being asked about.
     asking: Mutex<Held>,
+    addresses: Mutex<Answers<String, Vec<IpAddr>>>,
     groups: Mutex<Answers<u32, Vec<u32>>>,
     told: Notify,
 }
@@ -160,6 +167,7 @@ impl Known {
             started: std::time::Instant::now(),
             names: Mutex::new(Answers::new()),
             asking: Mutex::new(Held::new(limits::KNOWN_ASKING_MAX, limits::KNOWN_ASKING_CLIENT_MAX, 1)),
+            addresses: Mutex::new(Answers::new()),
             groups: Mutex::new(Answers::new()),
             told: Notify::new(),
         };
@@ -201,6 +209,21 @@ impl Known {
             });
         };
         self.get(|inner| inner.names.lock().look(&addr, inner.now()), ask).await
+    }
+
+    /// The addresses of a name; `None` when they are not known in time.
+    pub(crate) async fn addresses(&self, name: &str) -> Option<Arc<Vec<IpAddr>>> {
+        let name = name.to_owned();
+        let ask = |inner: &Arc<Inner>| {
+            let Some(generation) = inner.addresses.lock().begin(&name) else { return };
+            let (inner, name) = (inner.clone(), name.clone());
+            self.threads.run(move || {
+                let found = inner.source.addresses(&name);
+                inner.addresses.lock().answered(&name, generation, found, inner.now());
+                inner.told.notify_waiters();
+            });
+        };
+        self.get(|inner| inner.addresses.lock().look(&name, inner.now()), ask).await
     }
 
     /// The groups of a user; `None` when they are not known in time.
@@ -273,6 +296,10 @@ mod tests {
             (!self.silent.load(Ordering::SeqCst)).then_some(found)
         }
 
+        fn addresses(&self, name: &str) -> Option<Vec<IpAddr>> {
+            Some(if name == "a" { vec![addr()] } else { Vec::new() })
+        }
+
         fn groups(&self, uid: u32) -> Option<Vec<u32>> {
             Some(vec![uid + 1])
         }
@@ -294,6 +321,8 @@ mod tests {
         assert!(known.names(addr(), &[]).await.is_some());
         assert_eq!(fake.asked.load(Ordering::SeqCst), 2);
         assert_eq!(known.groups(5).await.as_deref(), Some(&vec![6]));
+        assert_eq!(known.addresses("a").await.as_deref(), Some(&vec![addr()]));
+        assert_eq!(known.addresses("b").await.as_deref(), Some(&Vec::new()));
     }
 
     #[tokio::test]

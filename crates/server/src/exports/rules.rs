@@ -5,7 +5,8 @@
 //! known: then the answer is to ask again, and never a later rule.
 
 use super::{Access, Caller, Refused};
-use landfast_rpc::Credential;
+use crate::admission::Admission;
+use landfast_rpc::{AuthStat, Credential};
 use landfast_volume::Cred;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -287,14 +288,28 @@ impl Rules {
         Found::None
     }
 
-    /// The clients that rules speak of, in their order.
-    pub fn clients(&self) -> impl Iterator<Item = &From> {
-        self.0.iter().flat_map(|r| &r.from)
+    /// Whether an address that calls from this port is served at all, as whomever.
+    pub(crate) fn admits(&self, addr: IpAddr, port: u16, names: Option<&Names>) -> Admission {
+        match self.find(addr, names) {
+            Found::Rule(rule) if rule.secure && port >= PRIVILEGED_PORTS => {
+                Admission::Refused(AuthStat::TOOWEAK)
+            }
+            Found::Rule(_) => Admission::Taken,
+            Found::None => Admission::Refused(AuthStat::BADCRED),
+            Found::NeedsNames => Admission::NotYet,
+        }
+    }
+
+    /// Of the clients that the rule of this address speaks of, those that it is.
+    #[must_use]
+    pub fn those_that_are(&self, addr: IpAddr, names: Option<&Names>) -> Vec<&From> {
+        let Found::Rule(rule) = self.find(addr, names) else { return Vec::new() };
+        rule.from.iter().filter(|from| from.matches(addr, names) == Some(true)).collect()
     }
 
     /// The host names and netgroups that rules speak of.
     pub fn named(&self) -> impl Iterator<Item = &From> {
-        self.clients().filter(|f| f.needs_names())
+        self.0.iter().flat_map(|r| &r.from).filter(|f| f.needs_names())
     }
 
     /// What a caller may do. `managed`: the groups that were looked up count, not those that it brings.

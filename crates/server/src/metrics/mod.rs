@@ -152,6 +152,7 @@ impl Figures {
         let s = &self.stats;
         counter(to, "compounds", "COMPOUNDs executed", s.compounds)?;
         counter(to, "replays", "Requests answered with the reply that was kept", s.replays)?;
+        counter(to, "calls_refused", "Calls from addresses that no export names", s.calls_refused)?;
         counter(to, "modifying_operations", "Operations that changed something", s.modifying_ops)?;
         let label = |o: &crate::stats::Operation| {
             vec![("version", o.version.to_owned()), ("operation", o.name.clone())]

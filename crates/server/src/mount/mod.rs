@@ -2,8 +2,9 @@
 //!
 //! MNT finds an export by its path or by its name in the pseudo root, and directories below it, as the superuser sees them:
 //! a handle alone gives no rights. So it is answered whatever the flavor of the call, with the flavors that the export takes
-//! of this client. EXPORT says of each export which clients its rules name, in their order. The list of who has mounted what (DUMP) is what clients say of themselves: bounded, and
-//! forgotten with the server.
+//! of this client. EXPORT lists the exports whose rules name the asker, each with the names by which they do; DUMP what the asker
+//! itself has mounted, as it says: bounded, and forgotten with the server. Who uses what else is nobody's business, and a stranger
+//! gets two empty lists. (Linux' mountd tells everybody all; but what a client does with either list concerns what it may mount.)
 
 use crate::exports::rules::From;
 use crate::exports::{Caller, Export, Exports, Refused};
@@ -40,8 +41,8 @@ impl Mounts {
         self.0.lock().retain(|r| r.host != *host || directory.is_some_and(|d| r.directory != *d));
     }
 
-    fn rows(&self) -> List<MountEntry> {
-        List(self.0.lock().iter().cloned().collect())
+    fn rows(&self, host: &Bytes) -> List<MountEntry> {
+        List(self.0.lock().iter().filter(|r| r.host == *host).cloned().collect())
     }
 }
 
@@ -62,13 +63,13 @@ impl Nfs {
                 self.sh.counters.mount(proc::MNT, status);
                 res.to_bytes()
             }),
-            proc::DUMP => nothing(body, |()| self.mounts.rows()),
+            proc::DUMP => nothing(body, |()| self.mounts.rows(&host)),
             proc::UMNT => Bytes::from_bytes(body).map(|path| {
                 self.mounts.remove(&host, Some(&path));
                 Bytes::new()
             }),
             proc::UMNTALL => nothing(body, |()| self.mounts.remove(&host, None)),
-            proc::EXPORT => nothing(body, |()| exported(&self.sh.exports())),
+            proc::EXPORT => nothing(body, |()| exported(&self.sh.exports(), &caller)),
             _ => return Response::ProcUnavail,
         };
         if header.proc != proc::MNT && reply.is_ok() {
@@ -158,21 +159,21 @@ fn told_as(export: &Export) -> Bytes {
     Bytes::from([&b"/"[..], &export.name.join(&b"/"[..])].concat())
 }
 
-/// All exports, whoever asks: each is refused, if need be, when it is mounted.
-fn exported(exports: &Exports) -> List<ExportEntry> {
-    List(
-        exports
-            .iter()
-            .map(|e| ExportEntry { directory: told_as(e), groups: List(groups(e.rules.clients())) })
-            .collect(),
-    )
+/// The exports whose rules name the caller, from whichever port: `showmount` is nobody's in particular.
+fn exported(exports: &Exports, caller: &Caller) -> List<ExportEntry> {
+    let entry = |e: &Arc<Export>| {
+        let by = e.rules.those_that_are(caller.addr, caller.names.as_deref());
+        (!by.is_empty()).then(|| ExportEntry { directory: told_as(e), groups: List(groups(by)) })
+    };
+    List(exports.iter().filter_map(entry).collect())
 }
 
-/// The clients of an export as exports(5) writes them, each once. What is longer than the protocol allows is left out:
-/// clients would not read any of the list.
-fn groups<'a>(clients: impl Iterator<Item = &'a From>) -> Vec<Bytes> {
+/// Clients as exports(5) writes them, each once. What is longer than the protocol allows is left out: clients would not read any
+/// of the list.
+fn groups<'a>(clients: impl IntoIterator<Item = &'a From>) -> Vec<Bytes> {
     let mut seen = HashSet::new();
     clients
+        .into_iter()
         .map(|client| Bytes::from(client.to_string()))
         .filter(|name| name.len() <= NAME_MAX && seen.insert(name.clone()))
         .collect()
@@ -193,11 +194,13 @@ mod tests {
         for r in [row("a", "/x"), row("a", "/y"), row("b", "/x"), row("a", "/x")] {
             mounts.add(r);
         }
-        assert_eq!(mounts.rows().0, [row("a", "/y"), row("b", "/x"), row("a", "/x")]);
+        let of = |host: &'static str| mounts.rows(&Bytes::from_static(host.as_bytes())).0;
+        assert_eq!(of("a"), [row("a", "/y"), row("a", "/x")]);
+        assert_eq!(of("b"), [row("b", "/x")]);
         mounts.remove(&row("a", "/x").host, Some(&row("a", "/x").directory));
-        assert_eq!(mounts.rows().0, [row("a", "/y"), row("b", "/x")]);
+        assert_eq!(of("a"), [row("a", "/y")]);
         mounts.remove(&row("a", "/y").host, None);
-        assert_eq!(mounts.rows().0, [row("b", "/x")]);
+        assert_eq!((of("a"), of("b")), (vec![], vec![row("b", "/x")]));
     }
 
     #[test]
@@ -206,7 +209,7 @@ mod tests {
         for n in 0..limits::MOUNTS_MAX + 3 {
             mounts.add(row("host", &n.to_string()));
         }
-        let rows = mounts.rows().0;
+        let rows = mounts.rows(&Bytes::from_static(b"host")).0;
         assert_eq!((rows.len(), &rows[0]), (limits::MOUNTS_MAX, &row("host", "3")));
     }
 }

@@ -6,6 +6,9 @@
 //! - `monitor`: the status monitor: telling clients of a restart of this server, hearing of theirs;
 //! - `peers`: calls to a client, whose port its port mapper knows.
 //!
+//! What a host holds is changed from the address that it was taken from, or from another one that the host's name leads to, too
+//! ([`Nlm::meant`]); and only while the rules of the export let that address in.
+//!
 //! Invariants: a client hears GRANTED only when the log says that it may hold something; a lock that a client may have
 //! heard of is taken from it only by its own word.
 
@@ -14,6 +17,7 @@ mod monitor;
 mod peers;
 mod procs;
 
+use crate::admission::{Admission, is_for_all};
 use crate::server::Shared;
 use crate::state::nlm::By;
 use crate::state::notes::Stamped;
@@ -49,6 +53,15 @@ impl Nlm {
     /// All that goes on besides answering calls; ends with the runtime or when dropped.
     pub(crate) async fn run(self) {
         tokio::join!(grants::run(self.clone()), monitor::notify_all(self));
+    }
+
+    /// Serves a call by datagram, whose sender may be made up: a stranger hears nothing, but for NULL.
+    pub(crate) async fn datagram(&self, peer: SocketAddr, call: CallHeader, body: Bytes) -> Response {
+        if !is_for_all(call.prog, call.proc) && self.sh.admission(peer).await != Admission::Taken {
+            self.sh.counters.stranger();
+            return Response::Close;
+        }
+        self.call(peer, true, call, body).await
     }
 
     /// Serves a call of one of [`PROGRAMS`].

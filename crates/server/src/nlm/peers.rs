@@ -92,7 +92,7 @@ impl Peers {
         waits: &[Duration],
     ) -> Result<Bytes, Failed> {
         let place = (addr, to.prog, to.vers, udp);
-        let port = self.port(place).await.ok_or(Failed::Unheard)?;
+        let port = self.port(place, waits).await.ok_or(Failed::Unheard)?;
         let done = send(SocketAddr::new(addr, port), udp, to, args, waits).await;
         if done.is_err() {
             // It may have another port by now.
@@ -101,14 +101,14 @@ impl Peers {
         done
     }
 
-    async fn port(&self, place: Place) -> Option<u16> {
+    async fn port(&self, place: Place, waits: &[Duration]) -> Option<u16> {
         let known = self.ports.lock().get(&place).copied();
         if let Some((port, since)) = known
             && since.elapsed() < limits::PORT_KNOWN
         {
             return Some(port);
         }
-        let port = self.ask_port(place).await?;
+        let port = self.ask_port(place, waits).await?;
         let mut ports = self.ports.lock();
         if ports.len() >= limits::PORTS_KNOWN_MAX {
             ports.clear();
@@ -117,14 +117,15 @@ impl Peers {
         Some(port)
     }
 
-    /// The port mapper of version 2 knows IPv4 only.
-    async fn ask_port(&self, (addr, prog, vers, udp): Place) -> Option<u16> {
+    /// The port mapper of version 2 knows IPv4 only. It is asked as often as the call itself is sent: the answer to a message, whose
+    /// sender may be made up, is two datagrams at most.
+    async fn ask_port(&self, (addr, prog, vers, udp): Place, waits: &[Duration]) -> Option<u16> {
         let mapper = SocketAddr::new(addr, self.portmapper);
         let mut args = BytesMut::new();
         let port = if addr.is_ipv4() {
             let protocol: u32 = if udp { 17 } else { 6 };
             [prog, vers, protocol, 0].iter().for_each(|n| n.encode(&mut args));
-            let found = send(mapper, udp, PMAP_GETPORT, args.freeze(), &limits::NLM_CALL_WAITS).await.ok()?;
+            let found = send(mapper, udp, PMAP_GETPORT, args.freeze(), waits).await.ok()?;
             u16::try_from(u32::from_bytes(found).ok()?).ok()?
         } else {
             let netid: &[u8] = if udp { b"udp6" } else { b"tcp6" };
@@ -132,7 +133,7 @@ impl Peers {
             for text in [netid, b"", b""] {
                 landfast_xdr::put_opaque(text, &mut args);
             }
-            let found = send(mapper, udp, RPCB_GETADDR, args.freeze(), &limits::NLM_CALL_WAITS).await.ok()?;
+            let found = send(mapper, udp, RPCB_GETADDR, args.freeze(), waits).await.ok()?;
             port_of(&Bytes::from_bytes(found).ok()?)?
         };
         Some(port).filter(|port| *port != 0)

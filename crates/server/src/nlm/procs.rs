@@ -1,11 +1,12 @@
 //! The procedures of NLM version 4 (RFC 1813 section 6.2; C702 chapters 10 and 14).
 
 use super::Nlm;
+use crate::admission::Admission;
 use crate::attr::FILE_SIZE_MAX;
 use crate::exports::Caller;
 use crate::server::Shared;
 use crate::state::locks::{Denied, LockError};
-use crate::state::nlm::{self, Ask, By};
+use crate::state::nlm::{self, Ask, By, Host};
 use crate::state::notes::Stamped;
 use crate::state::opens::{FileKey, InTheWay, READ, Share as Rights, WRITE};
 use crate::state::ranges::Span;
@@ -18,14 +19,20 @@ use landfast_nfs::v4::Opaque1024;
 use landfast_rpc::conn::{CallHeader, Response};
 use landfast_volume::{Error, OpenMode};
 use landfast_xdr::{Decode, Encode};
-use std::net::SocketAddr;
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
 
 /// Who calls.
 struct Asker {
     peer: SocketAddr,
     by: By,
     caller: Caller,
+    /// Bytes of the call.
+    bytes: usize,
 }
+
+/// Bytes of the head of a reply (RFC 5531 section 9).
+const REPLY_HEAD: usize = 24;
 
 /// Which asynchronous answer belongs to which message, and which procedure that message stands for.
 fn message(proc: u32) -> Option<(u32, u32)> {
@@ -47,12 +54,13 @@ impl Nlm {
         call: CallHeader,
         body: Bytes,
     ) -> Response {
+        let bytes = call.message_bytes;
         let caller = self.sh.caller(peer, call.cred).await;
         let Some((same, answer)) = message(call.proc) else {
-            return self.procedure(&Asker { peer, by, caller }, call.proc, body).await;
+            return self.procedure(&Asker { peer, by, caller, bytes }, call.proc, body).await;
         };
         let by = By { message: true, ..by };
-        match self.procedure(&Asker { peer, by, caller }, same, body).await {
+        match self.procedure(&Asker { peer, by, caller, bytes }, same, body).await {
             Response::Success(results) => {
                 self.answer(peer, by.udp, answer, results);
                 Response::Success(Bytes::new())
@@ -93,7 +101,7 @@ impl Nlm {
                     let reply =
                         self.test(from, &a).await.unwrap_or_else(|stat| TestReply { stat, holder: None });
                     count(reply.stat);
-                    Response::Success(TestRes { cookie: a.cookie, reply }.to_bytes())
+                    Response::Success(from.fitting(TestRes { cookie: a.cookie, reply }))
                 }
                 proc::LOCK | proc::NM_LOCK => {
                     let a: LockArgs = args(body)?;
@@ -102,12 +110,12 @@ impl Nlm {
                 }
                 proc::CANCEL => {
                     let a: CancelArgs = args(body)?;
-                    let stat = self.cancel(from, &a);
+                    let stat = self.cancel(from, &a).await;
                     res(a.cookie, stat)
                 }
                 proc::UNLOCK => {
                     let a: UnlockArgs = args(body)?;
-                    let stat = self.unlock(from, &a);
+                    let stat = self.unlock(from, &a).await;
                     res(a.cookie, stat)
                 }
                 // This server asks nobody for locks.
@@ -125,7 +133,7 @@ impl Nlm {
                     let stat = if proc == proc::SHARE {
                         self.share(from, &a).await.unwrap_or_else(|stat| stat)
                     } else {
-                        self.unshare(from, &a)
+                        self.unshare(from, &a).await.unwrap_or_else(|stat| stat)
                     };
                     count(stat);
                     Response::Success(ShareRes { cookie: a.cookie, stat, sequence: 0 }.to_bytes())
@@ -229,32 +237,78 @@ impl Nlm {
         Ok((host, note.into_iter().collect()))
     }
 
-    /// What a request without a new claim speaks of; `None` when its host is not known, so has nothing.
-    fn known(&self, from: &Asker, lock: &Lock, exclusive: bool) -> Result<Option<Ask>, NlmStat> {
-        let span = span(lock)?;
-        let addr = from.peer.ip().to_canonical();
-        let host = self.sh.state().hosts.find(addr, &lock.caller_name.0);
-        let owner = nlm::owner(lock.svid, &lock.oh.0);
-        let file = named_file(&self.sh, &lock.fh);
-        Ok(host.map(|host| Ask { host, owner, file, span, exclusive }))
+    /// The hosts that a caller speaks for: those of this name at its address, and those of this name at another address where
+    /// the name leads to both (a host with several addresses, which may call from any of them).
+    async fn meant(&self, peer: SocketAddr, same: impl Fn(&Host) -> bool) -> Vec<u64> {
+        let addr = peer.ip().to_canonical();
+        let named: Vec<(u64, IpAddr, Bytes)> = {
+            let st = self.sh.state();
+            let hosts = st.hosts.iter().filter(|h| same(h));
+            hosts.map(|h| (h.id, h.addr, h.name.clone())).collect()
+        };
+        let (mut meant, mut asked) = (Vec::new(), HashMap::new());
+        for (id, at, name) in named {
+            if at != addr {
+                // Many hosts may have one name, as `localhost`; it is asked about once.
+                if !asked.contains_key(&name) {
+                    let leads_to = self.sh.leads_to(&name).await;
+                    asked.insert(name.clone(), leads_to);
+                }
+                let both = asked.get(&name).is_some_and(|to| to.contains(&at) && to.contains(&addr));
+                if !both {
+                    continue;
+                }
+            }
+            meant.push(id);
+        }
+        meant
     }
 
-    fn cancel(&self, from: &Asker, a: &CancelArgs) -> NlmStat {
-        match self.known(from, &a.lock, a.exclusive) {
-            Ok(Some(ask)) if self.sh.state().files.nlm_cancel(&ask) => NlmStat::GRANTED,
-            Ok(_) => NlmStat::DENIED,
+    /// Whether a caller may change what it holds in the export of this handle.
+    fn allowed(&self, from: &Asker, fh: &NetObj) -> Result<(), NlmStat> {
+        let exports = self.sh.exports();
+        // Of a handle that is nobody's nothing is held.
+        let Some(export) = exports.of_handle(&fh.0) else { return Ok(()) };
+        let Caller { addr, port, names, .. } = &from.caller;
+        match export.rules.admits(*addr, *port, names.as_deref()) {
+            Admission::Taken => Ok(()),
+            // Clients ask again.
+            Admission::NotYet => Err(NlmStat::DENIED_GRACE_PERIOD),
+            Admission::Refused(_) => Err(NlmStat::DENIED_NOLOCKS),
+        }
+    }
+
+    /// What a request without a new claim speaks of; nothing when its host is not known, so has nothing.
+    async fn known(&self, from: &Asker, lock: &Lock, exclusive: bool) -> Result<Vec<Ask>, NlmStat> {
+        let span = span(lock)?;
+        self.allowed(from, &lock.fh)?;
+        let name = &lock.caller_name.0;
+        let hosts = self.meant(from.peer, |h| h.name == *name).await;
+        let owner = nlm::owner(lock.svid, &lock.oh.0);
+        let file = named_file(&self.sh, &lock.fh);
+        let ask = |host| Ask { host, owner: owner.clone(), file: file.clone(), span, exclusive };
+        Ok(hosts.into_iter().map(ask).collect())
+    }
+
+    async fn cancel(&self, from: &Asker, a: &CancelArgs) -> NlmStat {
+        match self.known(from, &a.lock, a.exclusive).await {
+            Ok(asks) => {
+                let mut st = self.sh.state();
+                let cancelled = asks.iter().filter(|ask| st.files.nlm_cancel(ask)).count();
+                if cancelled > 0 { NlmStat::GRANTED } else { NlmStat::DENIED }
+            }
             Err(stat) => stat,
         }
     }
 
     /// UNLOCK: what is not locked is unlocked, too. The file may be gone.
-    fn unlock(&self, from: &Asker, a: &UnlockArgs) -> NlmStat {
-        match self.known(from, &a.lock, false) {
-            Ok(None) => NlmStat::GRANTED,
-            Ok(Some(ask)) => match self.sh.state().files.nlm_unlock(&ask) {
-                Ok(()) => NlmStat::GRANTED,
-                Err(_) => NlmStat::DENIED_NOLOCKS,
-            },
+    async fn unlock(&self, from: &Asker, a: &UnlockArgs) -> NlmStat {
+        match self.known(from, &a.lock, false).await {
+            Ok(asks) => {
+                let mut st = self.sh.state();
+                let failed = asks.iter().filter(|ask| st.files.nlm_unlock(ask).is_err()).count();
+                if failed > 0 { NlmStat::DENIED_NOLOCKS } else { NlmStat::GRANTED }
+            }
             Err(stat) => stat,
         }
     }
@@ -306,25 +360,43 @@ impl Nlm {
     }
 
     /// UNSHARE: what is not reserved is given up, too.
-    fn unshare(&self, from: &Asker, a: &ShareArgs) -> NlmStat {
-        let addr = from.peer.ip().to_canonical();
+    async fn unshare(&self, from: &Asker, a: &ShareArgs) -> Result<NlmStat, NlmStat> {
+        self.allowed(from, &a.share.fh)?;
+        let name = &a.share.caller_name.0;
+        let hosts = self.meant(from.peer, |h| h.name == *name).await;
         let file = named_file(&self.sh, &a.share.fh);
         let mut st = self.sh.state();
-        if let Some(host) = st.hosts.find(addr, &a.share.caller_name.0) {
-            st.files.nlm_unshare(host, &a.share.oh.0, &file);
-        }
-        NlmStat::GRANTED
+        hosts.iter().for_each(|host| st.files.nlm_unshare(*host, &a.share.oh.0, &file));
+        Ok(NlmStat::GRANTED)
     }
 
-    /// A host at this address says that it has restarted: it holds nothing any more.
+    /// A host says that it has restarted: it holds nothing any more.
     pub(super) async fn restarted(&self, peer: SocketAddr, name: &[u8]) {
         let addr = peer.ip().to_canonical();
+        let hosts = self.meant(peer, |h| h.is_called(name, addr)).await;
         let notes: Vec<Stamped> = {
             let mut st = self.sh.state();
-            st.hosts.at(addr, name).into_iter().filter_map(|host| st.nlm_free(host)).collect()
+            hosts.into_iter().filter_map(|host| st.nlm_free(host)).collect()
         };
         if let Err(e) = self.keep(notes).await {
             tracing::error!("the log took no record of a lock client that is gone: {e}");
+        }
+    }
+}
+
+impl Asker {
+    /// The encoded result of a TEST. By datagram it is no longer than the call: its sender may be made up, and he whose address
+    /// it bears is to hear no more of it than was sent. What has no room is the end of the holder's name for its owner.
+    fn fitting(&self, mut res: TestRes) -> Bytes {
+        let whole = res.to_bytes();
+        let over = (REPLY_HEAD + whole.len()).saturating_sub(self.bytes);
+        match &mut res.reply.holder {
+            Some(holder) if self.by.udp && over > 0 => {
+                let oh = &mut holder.oh.0;
+                oh.truncate(oh.len().next_multiple_of(4).saturating_sub(over.next_multiple_of(4)));
+                res.to_bytes()
+            }
+            _ => whole,
         }
     }
 }

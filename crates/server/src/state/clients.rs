@@ -1,18 +1,21 @@
 //! Client records: EXCHANGE_ID (RFC 8881 section 18.35), the confirmation by CREATE_SESSION (section 18.36), leases; and
 //! those of NFSv4.0: SETCLIENTID, SETCLIENTID_CONFIRM (RFC 7530 sections 16.33, 16.34).
 //!
-//! Invariant: an owner has at most one confirmed and one unconfirmed record. The confirmed record of an owner goes only
-//! when the unconfirmed one is confirmed; at EXCHANGE_ID only when another principal asks and there is nothing to lose (no
-//! session, no open), or the lease is over: who merely knows an owner's name cannot take its state.
+//! Invariant: an owner has at most one confirmed and one unconfirmed record for each host ([`super::identity`]). The confirmed
+//! record goes only when the unconfirmed one of that host is confirmed; at EXCHANGE_ID only when another principal asks and
+//! there is nothing to lose (no session, no open), or the lease is over. Who merely knows an owner's name, its client ID and its
+//! numbers cannot take its state.
 
+use super::identity::{Addrs, Asker};
 use super::ids::{Ids, Kind, Secret};
-use super::notes::ClientNote;
+use super::notes::{AddrsNote, ClientNote};
 use super::{Millis, Principal};
 use crate::limits;
 use bytes::Bytes;
 use landfast_nfs::v4::v40::{CallbackClient, ClientAddr};
 use landfast_nfs::v4::{NfsStat, Verifier};
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::net::IpAddr;
 
 /// One client record.
 #[derive(Debug, Clone)]
@@ -25,6 +28,8 @@ pub struct Client {
     pub verifier: Verifier,
     /// Who sent the EXCHANGE_ID.
     pub principal: Principal,
+    /// Where it calls from.
+    pub addrs: Addrs,
     /// A CREATE_SESSION has come.
     pub confirmed: bool,
     /// The sequence number that the next CREATE_SESSION must carry.
@@ -77,7 +82,7 @@ pub struct SetClientId {
     /// `client.verifier`.
     pub verifier: Verifier,
     /// Who asks.
-    pub principal: Principal,
+    pub by: Asker,
     /// Where callbacks would go.
     pub callback: Callback,
     /// What SETCLIENTID_CONFIRM will have to say: never used before.
@@ -123,12 +128,12 @@ impl Client {
             reclaim_complete: self.reclaim_complete,
         }
     }
-}
 
-#[derive(Debug, Default)]
-struct Owner {
-    confirmed: Option<u64>,
-    unconfirmed: Option<u64>,
+    /// What the log keeps of where it calls from.
+    #[must_use]
+    pub fn addrs_note(&self) -> AddrsNote {
+        AddrsNote { client: self.id, addrs: self.addrs.all().to_vec() }
+    }
 }
 
 /// What an EXCHANGE_ID asks (RFC 8881 section 18.35.3).
@@ -139,7 +144,7 @@ pub struct ExchangeId {
     /// `co_verifier`.
     pub verifier: Verifier,
     /// Who asks.
-    pub principal: Principal,
+    pub by: Asker,
     /// `EXCHGID4_FLAG_UPD_CONFIRMED_REC_A`.
     pub update: bool,
 }
@@ -188,7 +193,8 @@ impl Client {
 pub struct Clients {
     ids: Ids,
     by_id: HashMap<u64, Client>,
-    by_owner: HashMap<OwnerName, Owner>,
+    /// All records of a name, of whichever host, confirmed or not.
+    by_owner: HashMap<OwnerName, Vec<u64>>,
     completed: Completed,
 }
 
@@ -264,28 +270,54 @@ impl Clients {
     pub fn remove(&mut self, id: u64) -> Option<Client> {
         let client = self.by_id.remove(&id)?;
         let name = client.owner_name();
-        if let Some(owner) = self.by_owner.get_mut(&name) {
-            if owner.confirmed == Some(id) {
-                owner.confirmed = None;
-            }
-            if owner.unconfirmed == Some(id) {
-                owner.unconfirmed = None;
-            }
-            if owner.confirmed.is_none() && owner.unconfirmed.is_none() {
+        if let Some(ids) = self.by_owner.get_mut(&name) {
+            ids.retain(|other| *other != id);
+            if ids.is_empty() {
                 self.by_owner.remove(&name);
             }
         }
         Some(client)
     }
 
-    /// Puts a record back that the log kept. A second record of the same owner replaces the first.
-    pub fn restore(&mut self, client: Client) {
-        let owner = self.by_owner.entry(client.owner_name()).or_default();
-        let old = owner.confirmed.replace(client.id);
-        if let Some(old) = old.filter(|old| *old != client.id) {
-            self.by_id.remove(&old);
-        }
+    fn insert(&mut self, client: Client) {
+        self.by_owner.entry(client.owner_name()).or_default().push(client.id);
         self.by_id.insert(client.id, client);
+    }
+
+    /// The records of a name.
+    fn named(&self, name: &OwnerName) -> impl Iterator<Item = &Client> {
+        self.by_owner.get(name).into_iter().flatten().filter_map(|id| self.by_id.get(id))
+    }
+
+    /// The confirmed record that a name has at an address, the newest where several hosts have met there.
+    fn confirmed_at(&self, name: &OwnerName, addr: IpAddr) -> Option<&Client> {
+        self.named(name).filter(|c| c.confirmed && c.addrs.has(addr)).max_by_key(|c| c.version)
+    }
+
+    /// The record is confirmed now: the other confirmed one of that name and host, whose place it takes.
+    fn former(&self, id: u64) -> Option<u64> {
+        let c = self.by_id.get(&id)?;
+        let other = |o: &&Client| o.id != id && o.confirmed && o.addrs.meets(&c.addrs);
+        self.named(&c.owner_name()).filter(other).max_by_key(|o| o.version).map(|o| o.id)
+    }
+
+    /// Puts a record back that the log kept. A second record of the same owner at the same address replaces the first.
+    pub fn restore(&mut self, client: Client) {
+        self.remove(client.id);
+        let name = client.owner_name();
+        let old: Vec<u64> =
+            self.named(&name).filter(|o| o.addrs.meets(&client.addrs)).map(|o| o.id).collect();
+        for id in old {
+            self.remove(id);
+        }
+        self.insert(client);
+    }
+
+    /// The client was heard from this address, and has shown who it is.
+    pub fn heard_at(&mut self, id: u64, addr: IpAddr) {
+        if let Some(c) = self.by_id.get_mut(&id) {
+            c.addrs.add(addr);
+        }
     }
 
     /// RECLAIM_COMPLETE has come from this client.
@@ -310,44 +342,42 @@ impl Clients {
         idle: impl FnOnce(&Client) -> bool,
     ) -> Result<Exchanged, NfsStat> {
         let mut replaced = None;
-        let confirmed = self
-            .by_owner
-            .get(&later(&ask.owner))
-            .and_then(|o| o.confirmed)
-            .and_then(|id| self.by_id.get(&id));
+        let name = later(&ask.owner);
+        let Asker { principal, addr } = ask.by;
+        let confirmed = self.confirmed_at(&name, addr);
         let dead = confirmed.is_some_and(|c| self.is_dead(c.id));
         match (confirmed, ask.update) {
             (None, true) => return Err(NfsStat::NFS4ERR_NOENT), // case 7
-            (Some(c), true) if c.principal != ask.principal => return Err(NfsStat::NFS4ERR_PERM), // case 9
+            (Some(c), true) if c.principal != principal => return Err(NfsStat::NFS4ERR_PERM), // case 9
             (Some(c), true) if c.verifier != ask.verifier => return Err(NfsStat::NFS4ERR_NOT_SAME), // case 8
             // The same instance of the client, which has to reclaim with another client ID.
-            (Some(c), true) if dead && c.principal == ask.principal => return Err(NfsStat::NFS4ERR_NOENT),
-            (Some(c), false) if dead && c.principal == ask.principal => {}
+            (Some(c), true) if dead && c.principal == principal => return Err(NfsStat::NFS4ERR_NOENT),
+            (Some(c), false) if dead && c.principal == principal => {}
             // Case 6 (update) and case 2 (the same instance asks again): the record stands.
-            (Some(c), update) if c.principal == ask.principal && c.verifier == ask.verifier => {
+            (Some(c), update) if c.principal == principal && c.verifier == ask.verifier => {
                 let found =
                     Exchanged { client: c.id, sequence: c.create_sequence, confirmed: true, replaced: None };
                 if !update {
-                    self.drop_unconfirmed(&later(&ask.owner));
+                    self.drop_unconfirmed(&name, addr);
                 }
                 return Ok(found);
             }
             // Case 3: another principal; only when nothing is lost by it.
-            (Some(c), false) if c.principal != ask.principal && !idle(c) => {
+            (Some(c), false) if c.principal != principal && !idle(c) => {
                 return Err(NfsStat::NFS4ERR_CLID_INUSE);
             }
-            (Some(c), false) if c.principal != ask.principal => replaced = Some(c.id),
+            (Some(c), false) if c.principal != principal => replaced = Some(c.id),
             // Cases 1 (new), 4 (replaces an unconfirmed one), 5 (the client has restarted).
             _ => {}
         }
-        self.drop_unconfirmed(&later(&ask.owner));
+        self.drop_unconfirmed(&name, addr);
         let id = self.fresh();
-        self.by_owner.entry(later(&ask.owner)).or_default().unconfirmed = Some(id);
         let client = Client {
             id,
             owner: ask.owner.clone(),
             verifier: ask.verifier,
-            principal: ask.principal,
+            principal,
+            addrs: Addrs::at(addr),
             confirmed: false,
             create_sequence: 1,
             create_reply: None,
@@ -360,7 +390,7 @@ impl Clients {
             version: 0,
             v40: None,
         };
-        self.by_id.insert(id, client);
+        self.insert(client);
         Ok(Exchanged { client: id, sequence: 1, confirmed: false, replaced })
     }
 
@@ -401,17 +431,17 @@ impl Clients {
         idle: impl FnOnce(&Client) -> bool,
     ) -> Result<u64, SetClientIdError> {
         let name = OwnerName { v40: true, name: ask.owner.clone() };
-        let confirmed = self.by_owner.get(&name).and_then(|o| o.confirmed);
-        if let Some(c) = confirmed.and_then(|id| self.by_id.get(&id)) {
-            if c.principal != ask.principal && !idle(c) {
+        let Asker { principal, addr } = ask.by;
+        if let Some(c) = self.confirmed_at(&name, addr) {
+            if c.principal != principal && !idle(c) {
                 let using = c.v40.as_ref().map(|v| v.callback.client.location.clone());
                 return Err(SetClientIdError::InUse(using.unwrap_or_default()));
             }
             // The same instance of the client: perhaps another callback. Not for an ID of a former instance of the server,
             // which is stale.
-            if c.principal == ask.principal && c.verifier == ask.verifier && self.is_of_this_instance(c.id) {
+            if c.principal == principal && c.verifier == ask.verifier && self.is_of_this_instance(c.id) {
                 let id = c.id;
-                self.drop_unconfirmed(&name);
+                self.drop_unconfirmed(&name, addr);
                 if let Some(v) = self.by_id.get_mut(&id).and_then(|c| c.v40.as_mut()) {
                     v.update = Some((ask.confirm, ask.callback));
                 }
@@ -419,14 +449,14 @@ impl Clients {
             }
         }
         // The client has restarted, with or without an unconfirmed record; or it is new.
-        self.drop_unconfirmed(&name);
+        self.drop_unconfirmed(&name, addr);
         let id = self.fresh();
-        self.by_owner.entry(name).or_default().unconfirmed = Some(id);
         let client = Client {
             id,
             owner: ask.owner,
             verifier: ask.verifier,
-            principal: ask.principal,
+            principal,
+            addrs: Addrs::at(addr),
             confirmed: false,
             create_sequence: 0,
             create_reply: None,
@@ -439,32 +469,32 @@ impl Clients {
             version: 0,
             v40: Some(V40 { confirm: ask.confirm, callback: ask.callback, update: None }),
         };
-        self.by_id.insert(id, client);
+        self.insert(client);
         Ok(id)
     }
 
     /// SETCLIENTID_CONFIRM (RFC 7530 section 16.34.5).
     ///
     /// # Errors
-    /// `STALE_CLIENTID` when no record matches; `CLID_INUSE` for another principal.
+    /// `STALE_CLIENTID` when no record of this host matches; `CLID_INUSE` for another principal.
     pub fn confirm_client_id(
         &mut self,
         now: Millis,
         id: u64,
         confirm: Verifier,
-        principal: Principal,
+        by: Asker,
     ) -> Result<Confirmed40, NfsStat> {
         const STALE: NfsStat = NfsStat::NFS4ERR_STALE_CLIENTID;
         if !self.is_of_this_instance(id) {
             return Err(STALE);
         }
-        let c = self.by_id.get_mut(&id).ok_or(STALE)?;
+        let c = self.by_id.get_mut(&id).filter(|c| c.addrs.has(by.addr)).ok_or(STALE)?;
         let v = c.v40.as_mut().ok_or(STALE)?;
         let update = v.update.as_ref().is_some_and(|(u, _)| *u == confirm);
         if !update && v.confirm != confirm {
             return Err(STALE);
         }
-        if c.principal != principal {
+        if c.principal != by.principal {
             return Err(NfsStat::NFS4ERR_CLID_INUSE);
         }
         if update && let Some((confirm, callback)) = v.update.take() {
@@ -475,31 +505,31 @@ impl Clients {
         }
         c.confirmed = true;
         c.renewed = now;
-        let name = c.owner_name();
-        let owner = self.by_owner.entry(name).or_default();
-        owner.unconfirmed = None;
-        Ok(Confirmed40 { first: true, replaced: owner.confirmed.replace(id) })
+        Ok(Confirmed40 { first: true, replaced: self.former(id) })
     }
 
-    fn drop_unconfirmed(&mut self, owner: &OwnerName) {
-        if let Some(id) = self.by_owner.get_mut(owner).and_then(|o| o.unconfirmed.take()) {
-            self.by_id.remove(&id);
+    /// A new record takes the place of one that this host has not confirmed.
+    fn drop_unconfirmed(&mut self, name: &OwnerName, addr: IpAddr) {
+        let found = self.named(name).find(|c| !c.confirmed && c.addrs.has(addr)).map(|c| c.id);
+        if let Some(id) = found {
+            self.remove(id);
         }
     }
 
-    /// The first phases of CREATE_SESSION (RFC 8881 section 18.36.4): the client ID, its sequence number, its principal.
-    /// Nothing changes.
+    /// The first phases of CREATE_SESSION (RFC 8881 section 18.36.4): the client ID, whose it is, its sequence number. Nothing
+    /// changes. Only the principal that made the client ID makes sessions of it, also when it is confirmed: others would fill its
+    /// sessions, and be told their names by a replay.
     ///
     /// # Errors
-    /// `STALE_CLIENTID`, `SEQ_MISORDERED`, `CLID_INUSE`.
-    pub fn check_create_session(
-        &self,
-        id: u64,
-        sequence: u32,
-        principal: Principal,
-    ) -> Result<CreateSession, NfsStat> {
+    /// `STALE_CLIENTID`, `CLID_INUSE`, `SEQ_MISORDERED`.
+    pub fn check_create_session(&self, id: u64, sequence: u32, by: Asker) -> Result<CreateSession, NfsStat> {
         let c = self.by_id.get(&id).ok_or(NfsStat::NFS4ERR_STALE_CLIENTID)?;
-        // The number comes before the principal: whoever may make a session for a confirmed record may have this answer.
+        if !c.addrs.has(by.addr) {
+            return Err(NfsStat::NFS4ERR_STALE_CLIENTID);
+        }
+        if c.principal != by.principal {
+            return Err(NfsStat::NFS4ERR_CLID_INUSE);
+        }
         if sequence.wrapping_add(1) == c.create_sequence {
             let reply = c.create_reply.clone().ok_or(NfsStat::NFS4ERR_SEQ_MISORDERED)?;
             return Ok(CreateSession::Replay(reply));
@@ -509,9 +539,6 @@ impl Clients {
         }
         if self.is_dead(id) {
             return Err(NfsStat::NFS4ERR_STALE_CLIENTID);
-        }
-        if !c.confirmed && c.principal != principal {
-            return Err(NfsStat::NFS4ERR_CLID_INUSE);
         }
         Ok(CreateSession::New)
     }
@@ -528,9 +555,7 @@ impl Clients {
             return None;
         }
         c.confirmed = true;
-        let owner = self.by_owner.get_mut(&c.owner_name())?;
-        owner.unconfirmed = None;
-        owner.confirmed.replace(id)
+        self.former(id)
     }
 
     /// Renews the lease (RFC 8881 section 8.3).

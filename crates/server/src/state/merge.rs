@@ -89,12 +89,14 @@ pub fn merge(logs: &[Vec<Stamped>]) -> Merged {
 #[cfg(test)]
 mod tests {
     use super::super::clients::ExchangeId;
+    use super::super::identity::Asker;
     use super::super::sessions::{Begin, Kept, NewSession, SlotUse};
     use super::super::{Bounds, Principal, State};
     use super::*;
     use bytes::Bytes;
     use landfast_nfs::v4::ChannelAttrs;
     use proptest::prelude::*;
+    use std::net::IpAddr;
 
     const LOGS: usize = 3;
     const SERVER: [u8; 16] = [9; 16];
@@ -217,7 +219,7 @@ mod tests {
             let ask = ExchangeId {
                 owner: Bytes::from_static(b"client"),
                 verifier: [1; 8],
-                principal: Principal { flavor: 1, uid: 0 },
+                by: Asker { principal: Principal { flavor: 1, uid: 0 }, addr: IpAddr::from([192, 0, 2, 1]) },
                 update: false,
             };
             let client = m.st.clients.exchange_id(0, &ask, |_| true).expect("new").client;

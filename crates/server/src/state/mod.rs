@@ -1,6 +1,6 @@
 //! The NFSv4 state of the server as a pure core: no I/O, no clock, no threads. Values in, values out.
 //!
-//! - [`clients`]: EXCHANGE_ID and CREATE_SESSION, leases;
+//! - [`clients`]: EXCHANGE_ID and CREATE_SESSION, leases; [`identity`]: which host a client is, who may speak for it;
 //! - [`sessions`]: slots, the reply cache, retries;
 //! - [`copies`]: copies that go on after their COPY was answered;
 //! - [`opens`]: opens, share reservations, stateids; [`locks`]: byte ranges (`ranges`: the table of one file);
@@ -24,6 +24,7 @@ pub mod copies;
 mod deadlock;
 pub mod drc;
 pub mod grace;
+pub mod identity;
 pub mod ids;
 pub mod locks;
 pub mod merge;
@@ -52,6 +53,8 @@ use opens::Files;
 use owners::Owners;
 use refusals::AtLimit;
 use sessions::Sessions;
+use std::cmp::Reverse;
+use std::collections::HashMap;
 
 /// Milliseconds on a clock that never goes backwards.
 pub type Millis = u64;
@@ -224,17 +227,23 @@ impl<F> State<F> {
         })
     }
 
-    /// Room for one more client record: one that holds nothing goes, unconfirmed before confirmed, then the one that was
-    /// silent longest.
+    /// Room for one more client record: one that holds nothing goes, of the address that has most records; of these
+    /// unconfirmed before confirmed, then the one that was silent longest. So who makes many takes its own places.
     ///
     /// # Errors
     /// `DELAY` when each holds something.
     pub fn make_room_for_client(&mut self, now: Millis) -> Result<Vec<Stamped>, NfsStat> {
+        let first = |c: &clients::Client| c.addrs.all().first().copied().map(landfast_rpc::share_of);
+        let mut of_address = HashMap::new();
+        for c in self.clients.iter() {
+            *of_address.entry(first(c)).or_insert(0_usize) += 1;
+        }
+        let count = |c: &clients::Client| of_address.get(&first(c)).copied().unwrap_or(0);
         let idle = self
             .clients
             .iter()
             .filter(|c| self.files.opens_of(c.id) == 0 && !c.needs_reclaim && !self.is_busy(c.id))
-            .min_by_key(|c| (c.confirmed, c.renewed))
+            .min_by_key(|c| (Reverse(count(c)), c.confirmed, c.renewed))
             .map(|c| c.id);
         let lapsed = || {
             let over = self.clients.iter().filter(|c| self.lapsed(c.id, now) && !self.is_busy(c.id));
@@ -384,5 +393,7 @@ mod tests;
 mod tests40;
 #[cfg(test)]
 mod tests_clock;
+#[cfg(test)]
+mod tests_identity;
 #[cfg(test)]
 mod tests_room;

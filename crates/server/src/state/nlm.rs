@@ -92,22 +92,6 @@ impl Hosts {
         self.by_id.values()
     }
 
-    /// Those at this address whose name is `name`, up to the case and the domain: a status monitor may call itself by
-    /// another form of its name than the lock manager. An address as a name is its own.
-    #[must_use]
-    pub fn at(&self, addr: IpAddr, name: &[u8]) -> Vec<u64> {
-        let first = |n: &[u8]| n.split(|b| *b == b'.').next().unwrap_or_default().to_ascii_lowercase();
-        let literal = std::str::from_utf8(name).ok().and_then(|n| n.parse::<IpAddr>().ok());
-        let by_address = literal.is_some_and(|ip| ip.to_canonical() == addr);
-        self.by_id
-            .values()
-            .filter(|h| {
-                h.addr == addr && (by_address || (literal.is_none() && first(&h.name) == first(name)))
-            })
-            .map(|h| h.id)
-            .collect()
-    }
-
     fn insert(&mut self, host: Host) {
         self.last = self.last.max(host.id & !NLM_BIT);
         self.by_name.insert((host.addr, host.name.clone()), host.id);
@@ -616,6 +600,17 @@ impl<F> State<F> {
 }
 
 impl Host {
+    /// Whether a status monitor at `addr` that says `name` means this host: its name, up to the case and the domain, since a
+    /// status monitor may call itself by another form of it than the lock manager. An address as a name is its own.
+    #[must_use]
+    pub fn is_called(&self, name: &[u8], addr: IpAddr) -> bool {
+        let first = |n: &[u8]| n.split(|b| *b == b'.').next().unwrap_or_default().to_ascii_lowercase();
+        match std::str::from_utf8(name).ok().and_then(|n| n.parse::<IpAddr>().ok()) {
+            Some(literal) => literal.to_canonical() == addr && self.addr == addr,
+            None => first(&self.name) == first(name),
+        }
+    }
+
     /// What the log keeps.
     #[must_use]
     pub fn to_note(&self) -> NlmHostNote {

@@ -6,6 +6,7 @@
 
 use super::clients::{Client, V40};
 use super::drc::CallNote;
+use super::identity::Addrs;
 use super::sessions::NewSession;
 use super::{Millis, Principal, State};
 use bytes::Bytes;
@@ -123,6 +124,15 @@ pub struct NlmHostNote {
     pub holds: bool,
 }
 
+/// Where a client calls from ([`super::identity`]). It goes with its client.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AddrsNote {
+    /// The client.
+    pub client: u64,
+    /// Its addresses, oldest first.
+    pub addrs: Vec<std::net::IpAddr>,
+}
+
 /// Names a log: the identity of its volume.
 pub type LogId = [u8; 16];
 
@@ -162,6 +172,8 @@ pub enum Note {
     Call(CallNote),
     /// The back channel of a session.
     Back(BackNote),
+    /// Where a client calls from.
+    Addrs(AddrsNote),
 }
 
 impl Note {
@@ -181,6 +193,14 @@ impl Note {
     }
 }
 
+impl Client {
+    /// All that the log keeps of it.
+    #[must_use]
+    pub fn notes(&self) -> [Stamped; 2] {
+        [Note::of(self), Note::Addrs(self.addrs_note())].map(|note| Stamped { v: self.version, note })
+    }
+}
+
 /// What is read back of a client.
 fn client_of(note: ClientNote, version: u64, now: Millis) -> Client {
     Client {
@@ -188,6 +208,7 @@ fn client_of(note: ClientNote, version: u64, now: Millis) -> Client {
         owner: Bytes::from(note.owner),
         verifier: note.verifier,
         principal: note.principal,
+        addrs: Addrs::default(),
         confirmed: true,
         create_sequence: note.create_sequence,
         create_reply: note.create_reply.map(Bytes::from),
@@ -291,7 +312,7 @@ impl<F> State<F> {
     fn notes_for(&self, log: Option<LogId>) -> Vec<Stamped> {
         let mut out = Vec::new();
         for c in self.clients.iter().filter(|c| c.confirmed) {
-            out.push(Stamped { v: c.version, note: Note::of(c) });
+            out.extend(c.notes());
         }
         for h in self.hosts.iter().filter(|h| h.monitored) {
             out.push(Stamped { v: h.version, note: Note::NlmHost(h.to_note()) });
@@ -329,6 +350,7 @@ impl<F> State<F> {
         let mut slots: HashMap<(SessionId, u32), (u64, SlotNote)> = HashMap::new();
         let mut backs: HashMap<SessionId, (u64, BackNote)> = HashMap::new();
         let mut hosts: HashMap<u64, (u64, Option<NlmHostNote>)> = HashMap::new();
+        let mut addrs: HashMap<u64, (u64, AddrsNote)> = HashMap::new();
         fn newest<K: std::hash::Hash + Eq, V>(map: &mut HashMap<K, (u64, V)>, k: K, v: u64, value: V) {
             match map.entry(k) {
                 std::collections::hash_map::Entry::Occupied(mut e) if e.get().0 <= v => {
@@ -354,16 +376,18 @@ impl<F> State<F> {
                 Note::Complete(_) => {}
                 Note::Call(c) => calls.push((v, c)),
                 Note::Back(b) => newest(&mut backs, b.session, v, b),
+                Note::Addrs(a) => newest(&mut addrs, a.client, v, a),
             }
         }
         let mut found = Restored::default();
         let mut reclaiming = Vec::new();
         let mut by_age: Vec<_> = clients.into_values().filter_map(|(v, c)| c.map(|c| (v, c))).collect();
         by_age.sort_by_key(|(v, _)| *v);
-        for (_, c) in by_age {
+        for (_, mut c) in by_age {
             if c.holds {
                 reclaiming.push(c.id);
             }
+            c.addrs = Addrs::restored(addrs.remove(&c.id).map(|(_, note)| note.addrs).unwrap_or_default());
             self.clients.restore(c);
         }
         for (version, s) in sessions.into_values().filter_map(|(v, s)| s.map(|s| (v, s))) {

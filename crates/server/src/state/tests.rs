@@ -1,6 +1,7 @@
 //! Tests of the state as a whole: what a client sees over its life, a restart included.
 
 use super::clients::{CreateSession, ExchangeId, Exchanged};
+use super::identity::Asker;
 use super::locks::{LockError, Locker, Span};
 use super::notes::{Note, Restored, Stamped};
 use super::opens::{BOTH, FileKey, READ, WRITE};
@@ -15,6 +16,7 @@ use landfast_nfs::v4::flags::{
 use landfast_nfs::v4::{ChannelAttrs, LockType, Stateid};
 use landfast_rpc::OpaqueAuth;
 use proptest::prelude::*;
+use std::net::{IpAddr, Ipv4Addr};
 
 const LEASE: Millis = 90_000;
 const ROOT: Principal = Principal { flavor: 1, uid: 0 };
@@ -25,8 +27,15 @@ fn fresh() -> S {
     State::new(1, LEASE, Bounds::new(None))
 }
 
+const HERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+
+fn by(principal: Principal) -> Asker {
+    Asker { principal, addr: HERE }
+}
+
 fn ask(owner: &'static [u8], verifier: u8, principal: Principal) -> ExchangeId {
-    ExchangeId { owner: Bytes::from_static(owner), verifier: [verifier; 8], principal, update: false }
+    let by = by(principal);
+    ExchangeId { owner: Bytes::from_static(owner), verifier: [verifier; 8], by, update: false }
 }
 
 fn exchange(st: &mut S, now: Millis, ask: &ExchangeId) -> Result<Exchanged, NfsStat> {
@@ -167,15 +176,17 @@ fn rfc8881_18_35_updates() {
 fn rfc8881_18_36_create_session_has_a_slot_of_its_own() {
     let mut st = fresh();
     let id = exchange(&mut st, 0, &ask(b"c", 1, ROOT)).expect("new").client;
-    let check = |st: &S, seq, who| st.clients.check_create_session(id, seq, who);
-    assert_eq!(st.clients.check_create_session(id + 1, 1, ROOT), Err(NfsStat::NFS4ERR_STALE_CLIENTID));
+    let check = |st: &S, seq, who| st.clients.check_create_session(id, seq, by(who));
+    assert_eq!(st.clients.check_create_session(id + 1, 1, by(ROOT)), Err(NfsStat::NFS4ERR_STALE_CLIENTID));
     assert_eq!(check(&st, 0, ROOT), Err(NfsStat::NFS4ERR_SEQ_MISORDERED));
     assert_eq!(check(&st, 1, OTHER), Err(NfsStat::NFS4ERR_CLID_INUSE));
     assert_eq!(check(&st, 1, ROOT), Ok(CreateSession::New));
     confirm(&mut st, id, 0);
-    for who in [ROOT, OTHER] {
-        assert_eq!(check(&st, 1, who), Ok(CreateSession::Replay(Bytes::from_static(b"reply"))));
-        assert_eq!(check(&st, 2, who), Ok(CreateSession::New));
+    assert_eq!(check(&st, 1, ROOT), Ok(CreateSession::Replay(Bytes::from_static(b"reply"))));
+    assert_eq!(check(&st, 2, ROOT), Ok(CreateSession::New));
+    // Others would fill the client's sessions, or be told the name of one by the replay.
+    for seq in [1, 2] {
+        assert_eq!(check(&st, seq, OTHER), Err(NfsStat::NFS4ERR_CLID_INUSE));
     }
     assert_eq!(check(&st, 3, ROOT), Err(NfsStat::NFS4ERR_SEQ_MISORDERED));
 }

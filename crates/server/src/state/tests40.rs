@@ -2,6 +2,7 @@
 //! repeats and reorders, against which each operation has its effect at most once.
 
 use super::clients::{Callback, SetClientId, SetClientIdError};
+use super::identity::Asker;
 use super::locks::{LockError, Locker, Span};
 use super::notes::{Note, Stamped};
 use super::opens::{BOTH, FileKey, READ};
@@ -12,6 +13,7 @@ use bytes::Bytes;
 use landfast_nfs::v4::v40::{CallbackClient, ClientAddr};
 use landfast_nfs::v4::{LockType, OpNum, ResBody, ResOp, Stateid};
 use proptest::prelude::*;
+use std::net::{IpAddr, Ipv4Addr};
 
 const LEASE: Millis = 90_000;
 const ROOT: Principal = Principal { flavor: 1, uid: 0 };
@@ -27,6 +29,12 @@ fn at(port: &'static [u8]) -> Callback {
     Callback { client: CallbackClient { program: 1, location }, ident: 0 }
 }
 
+const HERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+
+fn by(principal: Principal) -> Asker {
+    Asker { principal, addr: HERE }
+}
+
 /// SETCLIENTID {v, x, k}; `confirm` is t.
 fn set(
     st: &mut S,
@@ -39,7 +47,7 @@ fn set(
     let ask = SetClientId {
         owner: Bytes::from_static(x),
         verifier: [v; 8],
-        principal,
+        by: by(principal),
         callback: at(k),
         confirm: [t; 8],
     };
@@ -47,7 +55,7 @@ fn set(
 }
 
 fn confirm(st: &mut S, c: u64, t: u8) -> Result<Vec<Stamped>, NfsStat> {
-    st.confirm_client_id(0, c, [t; 8], ROOT)
+    st.confirm_client_id(0, c, [t; 8], by(ROOT))
 }
 
 fn client(st: &mut S, x: &'static [u8]) -> u64 {
@@ -209,7 +217,7 @@ fn rfc7530_16_33_5_cases_4_and_5_without_a_confirmed_record() {
     assert_ne!(c, d);
     assert_eq!(confirm(&mut st, c, 1), Err(NfsStat::NFS4ERR_STALE_CLIENTID));
     assert_eq!(confirm(&mut st, d, 1), Err(NfsStat::NFS4ERR_STALE_CLIENTID), "the wrong confirmation");
-    assert_eq!(st.confirm_client_id(0, d, [2; 8], OTHER), Err(NfsStat::NFS4ERR_CLID_INUSE));
+    assert_eq!(st.confirm_client_id(0, d, [2; 8], by(OTHER)), Err(NfsStat::NFS4ERR_CLID_INUSE));
     assert!(confirm(&mut st, d, 2).is_ok());
     assert_eq!(confirm(&mut st, 0, 0), Err(NfsStat::NFS4ERR_STALE_CLIENTID));
 }
@@ -225,8 +233,8 @@ fn rfc7530_16_33_5_another_principal_waits_until_nothing_is_held() {
     assert!(serve(&mut st, 0, &of_open(OpNum::CLOSE, s, 3), &mut n).status.is_ok());
     let d = set(&mut st, b"x", 1, b"2", 2, OTHER).expect("it holds nothing");
     assert_ne!(c, d);
-    assert!(st.confirm_client_id(0, d, [2; 8], OTHER).is_ok());
-    assert_eq!(st.confirm_client_id(0, d, [2; 8], ROOT), Err(NfsStat::NFS4ERR_CLID_INUSE));
+    assert!(st.confirm_client_id(0, d, [2; 8], by(OTHER)).is_ok());
+    assert_eq!(st.confirm_client_id(0, d, [2; 8], by(ROOT)), Err(NfsStat::NFS4ERR_CLID_INUSE));
 }
 
 #[test]
@@ -236,7 +244,7 @@ fn the_owners_of_two_minor_versions_do_not_meet() {
     let ask = clients::ExchangeId {
         owner: Bytes::from_static(b"x"),
         verifier: [9; 8],
-        principal: ROOT,
+        by: by(ROOT),
         update: false,
     };
     let d = st.clients.exchange_id(0, &ask, |_| true).expect("a client ID").client;

@@ -3,11 +3,13 @@
 //! would not make anything panic.
 
 use super::clients::ExchangeId;
+use super::identity::Asker;
 use super::opens::{BOTH, FileKey};
 use super::*;
 use crate::limits::{COURTESY_MS, IDLE_MS};
 use bytes::Bytes;
 use proptest::prelude::*;
+use std::net::IpAddr;
 
 const LEASE: Millis = 90_000;
 type S = State<u32>;
@@ -16,7 +18,7 @@ fn client(st: &mut S, owner: &'static [u8], now: Millis) -> u64 {
     let ask = ExchangeId {
         owner: Bytes::from_static(owner),
         verifier: [1; 8],
-        principal: Principal { flavor: 1, uid: 0 },
+        by: Asker { principal: Principal { flavor: 1, uid: 0 }, addr: IpAddr::from([192, 0, 2, 1]) },
         update: false,
     };
     let id = st.exchange_id(now, &ask).expect("a client ID").client;

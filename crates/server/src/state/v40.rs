@@ -8,14 +8,16 @@
 //! `BAD_STATEID`) comes first, then `BAD_SEQID` or the retry, then `OLD_STATEID` and the rest.
 
 use super::clients::{Confirmed40, SetClientId, SetClientIdError};
+use super::identity::Asker;
 use super::notes::{Note, Stamped};
 use super::opens::{FileKey, Which};
 use super::owners::{Kind, Last, OwnerKey, Owners, Request, Turn};
 use super::refusals::AtLimit;
-use super::{Millis, Principal, State};
+use super::{Millis, State};
 use crate::limits;
 use bytes::Bytes;
 use landfast_nfs::v4::{NfsStat, ResOp, Stateid, Verifier};
+use std::net::IpAddr;
 
 /// What an operation with a sequence number names.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -119,10 +121,10 @@ impl<F> State<F> {
         now: Millis,
         id: u64,
         confirm: Verifier,
-        principal: Principal,
+        by: Asker,
     ) -> Result<Vec<Stamped>, NfsStat> {
         let mut notes = Vec::new();
-        let Confirmed40 { first, replaced } = self.clients.confirm_client_id(now, id, confirm, principal)?;
+        let Confirmed40 { first, replaced } = self.clients.confirm_client_id(now, id, confirm, by)?;
         if !first {
             return Ok(notes);
         }
@@ -132,7 +134,7 @@ impl<F> State<F> {
         let v = self.next_version();
         if let Some(c) = self.clients.get_mut(id) {
             c.version = v;
-            notes.push(Stamped { v, note: Note::of(c) });
+            notes.extend(c.notes());
         }
         Ok(notes)
     }
@@ -143,10 +145,32 @@ impl<F> State<F> {
     /// `STALE_CLIENTID` for one of another instance of the server, or never given, or of another minor version;
     /// `EXPIRED` for one whose state is gone.
     pub fn live40(&mut self, now: Millis, id: u64) -> Result<(), NfsStat> {
+        self.known40(id)?;
+        self.clients.renew(id, now);
+        Ok(())
+    }
+
+    fn known40(&self, id: u64) -> Result<(), NfsStat> {
         match self.clients.get(id) {
-            Some(c) if c.v40.is_some() && c.confirmed && self.clients.is_of_this_instance(id) => {}
-            None if self.clients.is_of_this_instance(id) => return Err(NfsStat::NFS4ERR_EXPIRED),
-            _ => return Err(NfsStat::NFS4ERR_STALE_CLIENTID),
+            Some(c) if c.v40.is_some() && c.confirmed && self.clients.is_of_this_instance(id) => Ok(()),
+            None if self.clients.is_of_this_instance(id) => Err(NfsStat::NFS4ERR_EXPIRED),
+            _ => Err(NfsStat::NFS4ERR_STALE_CLIENTID),
+        }
+    }
+
+    /// As [`State::live40`], of an operation that names a client by its ID alone: that is no secret, so only who calls from an
+    /// address of the client speaks for it. Who calls from another one may be the client, which has moved: it is heard when the
+    /// lease of the one that was heard there is over, and keeps what nobody else has taken.
+    ///
+    /// # Errors
+    /// As there; `DELAY` for another address before that.
+    pub fn speaks40(&mut self, now: Millis, id: u64, addr: IpAddr) -> Result<(), NfsStat> {
+        self.known40(id)?;
+        if self.clients.get(id).is_some_and(|c| !c.addrs.has(addr)) {
+            if !self.lapsed(id, now) {
+                return Err(NfsStat::NFS4ERR_DELAY);
+            }
+            self.clients.heard_at(id, addr);
         }
         self.clients.renew(id, now);
         Ok(())
@@ -214,6 +238,18 @@ impl<F> State<F> {
                 Ok((Which::Lock(id), _)) => self.lock_owner(id).into_iter().collect(),
                 _ => Vec::new(),
             },
+        }
+    }
+
+    /// Whether an operation from this address may make its owners busy: one that names a client by its ID must come from there
+    /// ([`State::speaks40`] says what becomes of it).
+    #[must_use]
+    pub fn may_take(&self, subject: &Subject, addr: IpAddr) -> bool {
+        match subject {
+            Subject::Open { client, .. } | Subject::NewLock { client, .. } => {
+                self.clients.get(*client).is_some_and(|c| c.addrs.has(addr))
+            }
+            Subject::Confirm(_) | Subject::OfOpen(_) | Subject::OfLock(_) => true,
         }
     }
 

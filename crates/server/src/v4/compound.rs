@@ -152,7 +152,7 @@ pub(super) struct Budget {
 pub(crate) fn run(sh: &Shared, req: &Request) -> Outcome {
     sh.counters.compound();
     let tag = req.args.tag.clone();
-    if req.args.minor_version > 2 {
+    if !sh.protocols.minor(req.args.minor_version) {
         return Reply::failed(&tag, None, NfsStat::NFS4ERR_MINOR_VERS_MISMATCH);
     }
     // Sessions have been told what they may send; one from before a restart may have been told more.

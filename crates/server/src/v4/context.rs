@@ -11,6 +11,7 @@ use crate::exports::pseudo::{Pseudo, PseudoDir};
 use crate::exports::{Access, Caller, Export, Exports, Object, Refused, Txs};
 use crate::offload::Offload;
 use crate::server::Shared;
+use crate::state::identity::Asker;
 use crate::state::notes::Stamped;
 use crate::state::opens::FileKey;
 use crate::state::owners::OwnerKey;
@@ -150,6 +151,11 @@ pub(crate) struct Ctx<'a> {
 }
 
 impl Ctx<'_> {
+    /// Who asks, as far as clients and sessions are concerned.
+    pub(crate) fn asker(&self) -> Asker {
+        Asker { principal: self.principal, addr: self.caller.addr }
+    }
+
     /// Sets the current filehandle; the current stateid is then none.
     pub(crate) fn set_fh(&mut self, fh: Fh) {
         self.fh = Some(fh);

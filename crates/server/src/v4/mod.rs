@@ -25,3 +25,5 @@ mod sparse;
 mod v40;
 mod work;
 mod xattr;
+
+pub(crate) use serve::compound_not_yet;

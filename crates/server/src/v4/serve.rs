@@ -10,7 +10,7 @@ use crate::server::Shared;
 use crate::service::{Nfs, principal};
 use crate::state::Principal;
 use bytes::Bytes;
-use landfast_nfs::v4::{ArgOp, CompoundArgs};
+use landfast_nfs::v4::{ArgOp, CompoundArgs, NfsStat};
 use landfast_rpc::conn::{CallHeader, ConnInfo, Response};
 use landfast_xdr::{Reader, padding};
 use std::sync::Arc;
@@ -49,6 +49,18 @@ impl Nfs {
             key,
         })
         .await
+    }
+}
+
+/// The answer to a COMPOUND of a caller of whom it is not known yet whether it gets anything.
+pub(crate) fn compound_not_yet(body: Bytes) -> Response {
+    let mut reader = Reader::new(body);
+    match CompoundArgs::decode_limited(&mut reader, limits::OPS_MAX) {
+        Ok(args) => {
+            let first = args.ops.first().map(ArgOp::op);
+            Response::Success(compound::Reply::of_failed(&args.tag, first, NfsStat::NFS4ERR_DELAY))
+        }
+        Err(_) => Response::GarbageArgs,
     }
 }
 

@@ -6,7 +6,6 @@ use super::context::{Ctx, Done, InSession};
 use super::matrix::may_modify;
 use crate::limits;
 use crate::state::clients::{CreateSession, ExchangeId};
-use crate::state::notes::{Note, Stamped};
 use crate::state::sessions::{Begin, NewSession, SlotUse};
 use bytes::Bytes;
 use landfast_nfs::v4::args::{
@@ -51,8 +50,8 @@ impl Ctx<'_> {
     /// SEQUENCE (RFC 8881 section 18.46).
     pub(super) fn sequence(&mut self, a: &SequenceArgs, req: &Request) -> Result<Sequenced, NfsStat> {
         let mut st = self.sh.state();
-        let known = st.sessions.get(&a.sessionid).map(|s| s.client);
-        let dead = known.is_some_and(|client| st.clients.is_dead(client));
+        let client = st.heard_on(&a.sessionid, self.caller.addr)?;
+        let dead = st.clients.is_dead(client);
         let mut session = st.sessions.get_mut(&a.sessionid).ok_or(NfsStat::NFS4ERR_BADSESSION)?;
         session.used_from(share_of(self.caller.addr));
         let keeps = a.cachethis || req.args.ops.iter().any(|op| may_modify(op, self.minor));
@@ -79,7 +78,6 @@ impl Ctx<'_> {
                 Ok(())
             }
         })?;
-        let client = session.client;
         let (highest, target) = (session.highest_slot(), session.target_slot());
         drop(session);
         st.clients.renew(client, self.now);
@@ -125,7 +123,7 @@ impl Ctx<'_> {
         let ask = ExchangeId {
             owner: a.client_owner.owner_id.0.clone(),
             verifier: a.client_owner.verifier,
-            principal: self.principal,
+            by: self.asker(),
             update: a.flags & EXCHGID4_FLAG_UPD_CONFIRMED_REC_A != 0,
         };
         let mut st = self.sh.state();
@@ -173,7 +171,7 @@ impl Ctx<'_> {
         let mut notes = Vec::new();
         let res = {
             let mut st = self.sh.state();
-            match st.clients.check_create_session(a.clientid, a.sequence, self.principal)? {
+            match st.clients.check_create_session(a.clientid, a.sequence, self.asker())? {
                 CreateSession::Replay(reply) => {
                     let res =
                         CreateSessionRes::from_bytes(reply).map_err(|_| NfsStat::NFS4ERR_SERVERFAULT)?;
@@ -208,7 +206,7 @@ impl Ctx<'_> {
                 notes.extend(st.succeed_client(self.now, a.clientid, old));
             }
             if let Some(c) = st.clients.get(a.clientid) {
-                notes.push(Stamped { v, note: Note::Client(c.to_note()) });
+                notes.extend(c.notes());
             }
             let v = st.next_version();
             let new = NewSession {
@@ -242,6 +240,7 @@ impl Ctx<'_> {
         }
         let note = {
             let mut st = self.sh.state();
+            st.may_end_session(id, self.asker())?;
             let s = st.sessions.get(id).ok_or(NfsStat::NFS4ERR_BADSESSION)?;
             let busy = own.map_or_else(|| s.busy(), |slot| s.busy_beside(slot));
             if busy {
@@ -258,10 +257,7 @@ impl Ctx<'_> {
     pub(super) fn destroy_clientid(&mut self, id: u64) -> Done {
         let notes = {
             let mut st = self.sh.state();
-            let c = st.clients.get(id).ok_or(NfsStat::NFS4ERR_STALE_CLIENTID)?;
-            if c.principal != self.principal {
-                return Err(NfsStat::NFS4ERR_WRONG_CRED.into());
-            }
+            st.may_end_client(id, self.asker())?;
             let own = self.session.as_ref().is_some_and(|s| s.client == id);
             if own || st.has_state(id, self.now) || st.sessions.client_is_busy(id) {
                 let only_sessions = self.session.is_none() && st.files.opens_of(id) == 0;
@@ -285,6 +281,7 @@ impl Ctx<'_> {
         let notes = {
             let mut st = self.sh.state();
             let v = st.next_version();
+            st.binds(&a.sessid, self.asker())?;
             let mut session = st.sessions.get_mut(&a.sessid).ok_or(NfsStat::NFS4ERR_BADSESSION)?;
             let news = back && session.bind_back(self.conn);
             if news {

@@ -24,7 +24,12 @@ use landfast_xdr::Encode;
 pub(super) fn run(mut ctx: Ctx<'_>, req: &Request, first: &ArgOp) -> Outcome {
     let tag = &req.args.tag;
     let subjects: Vec<Subject> = req.args.ops.iter().filter_map(|op| ask(op).map(|a| a.subject)).collect();
-    let taken = ctx.sh.state().take_owners(subjects.iter());
+    let addr = ctx.caller.addr;
+    let taken = {
+        let mut st = ctx.sh.state();
+        let subjects: Vec<_> = subjects.into_iter().filter(|s| st.may_take(s, addr)).collect();
+        st.take_owners(subjects.iter())
+    };
     let Some(owners) = taken else {
         let waits = Some(limits::RETRY_WAIT);
         return Outcome { waits, ..Reply::failed(tag, Some(first.op()), NfsStat::NFS4ERR_DELAY) };
@@ -201,11 +206,19 @@ impl Ctx<'_> {
         let done = match op {
             ArgOp::Setclientid(a) => self.setclientid(a),
             ArgOp::SetclientidConfirm(a) => self.setclientid_confirm(a),
-            ArgOp::Renew(id) => self.speaks_for(*id).map(|()| ResBody::Empty),
-            ArgOp::ReleaseLockowner(o) => {
-                let released = self.sh.state().release_lock_owner(self.now, o.clientid, &o.owner.0);
-                released.map(|()| ResBody::Empty).map_err(Fail::from)
-            }
+            // Neither has `DELAY`. A client that has moved believes its lease renewed, and asks again.
+            ArgOp::Renew(id) => match self.speaks_for(*id) {
+                Err(f) if f.status != NfsStat::NFS4ERR_DELAY => Err(f),
+                _ => Ok(ResBody::Empty),
+            },
+            ArgOp::ReleaseLockowner(o) => match self.speaks_for(o.clientid) {
+                Err(f) if f.status == NfsStat::NFS4ERR_DELAY => Err(NfsStat::NFS4ERR_RESOURCE.into()),
+                Err(f) => Err(f),
+                Ok(()) => {
+                    let released = self.sh.state().release_lock_owner(self.now, o.clientid, &o.owner.0);
+                    released.map(|()| ResBody::Empty).map_err(Fail::from)
+                }
+            },
             ArgOp::Lockt(a) => self.speaks_for(a.owner.clientid).and_then(|()| self.lockt(a)),
             op => self.dispatch(op),
         };
@@ -214,7 +227,7 @@ impl Ctx<'_> {
 
     /// The operation speaks for this client.
     fn speaks_for(&mut self, id: u64) -> Result<(), Fail> {
-        self.sh.state().live40(self.now, id)?;
+        self.sh.state().speaks40(self.now, id, self.caller.addr)?;
         self.client40 = Some(id);
         Ok(())
     }
@@ -225,7 +238,15 @@ impl Ctx<'_> {
         if matches!(op, ArgOp::Open(a) if is_later(a)) {
             return ResOp::failed(number, NfsStat::NFS4ERR_BADXDR);
         }
-        let begun = self.sh.state().begin40(self.now, ask, &self.owners);
+        let named = match &ask.subject {
+            Subject::Open { client, .. } | Subject::NewLock { client, .. } => Some(*client),
+            Subject::Confirm(_) | Subject::OfOpen(_) | Subject::OfLock(_) => None,
+        };
+        let begun = {
+            let mut st = self.sh.state();
+            let spoken = named.map_or(Ok(()), |id| st.speaks40(self.now, id, self.caller.addr));
+            spoken.and_then(|()| st.begin40(self.now, ask, &self.owners))
+        };
         let mut begun = match begun {
             Ok(Step::Run(begun)) => begun,
             Ok(Step::Replay(last)) => return self.again(*last),
@@ -300,7 +321,7 @@ impl Ctx<'_> {
         let ask = SetClientId {
             owner: a.client.id.0.clone(),
             verifier: a.client.verifier,
-            principal: self.principal,
+            by: self.asker(),
             callback: Callback { client: a.callback.clone(), ident: a.callback_ident },
             confirm,
         };
@@ -320,7 +341,7 @@ impl Ctx<'_> {
 
     /// SETCLIENTID_CONFIRM (RFC 7530 section 16.34).
     fn setclientid_confirm(&mut self, a: &SetclientidConfirmArgs) -> Done {
-        let notes = self.sh.state().confirm_client_id(self.now, a.clientid, a.confirm, self.principal)?;
+        let notes = self.sh.state().confirm_client_id(self.now, a.clientid, a.confirm, self.asker())?;
         self.note(notes);
         Ok(ResBody::Empty)
     }

@@ -3,6 +3,7 @@
 
 pub mod back;
 pub mod lockd;
+pub mod somebody;
 pub mod v3;
 pub mod wire;
 

@@ -141,9 +141,13 @@ fn names_of_a_host() {
         (b"web2", false),
         (b"", false),
     ] {
-        assert_eq!(st.hosts.at(ADDR, name) == [a], same, "{name:?}");
+        let host = st.hosts.get(a).expect("a host");
+        assert_eq!(host.is_called(name, ADDR), same, "{name:?}");
     }
-    assert!(st.hosts.at(IpAddr::from([192, 0, 2, 2]), b"web").is_empty());
+    // As an address it is nobody's but the one who calls from there.
+    let other = IpAddr::from([192, 0, 2, 2]);
+    assert!(!st.hosts.get(a).expect("a host").is_called(b"192.0.2.1", other));
+    assert!(!st.hosts.get(a).expect("a host").is_called(b"192.0.2.2", other));
 }
 
 #[test]

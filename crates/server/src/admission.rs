@@ -1,0 +1,55 @@
+//! Whose calls are taken at all: only an address that some export names gets any state, memory or place.
+//!
+//! It is asked before a call is decoded. NULL is answered to everybody. MOUNT keeps nothing of a stranger and says by itself what
+//! it may not have ([`crate::mount`]). All else is refused at the level of RPC, as Linux' server does it.
+
+use crate::exports::Exports;
+use crate::exports::rules::Names;
+use crate::server::Shared;
+use landfast_nfs::mount;
+use landfast_rpc::AuthStat;
+use std::net::{IpAddr, SocketAddr};
+
+/// What a call from an address gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Admission {
+    /// It is looked at.
+    Taken,
+    /// What the address is called decides, and is being asked for: it may try again.
+    NotYet,
+    /// Nothing.
+    Refused(AuthStat),
+}
+
+/// Whether a call of this procedure is taken from whomever.
+pub(crate) fn is_for_all(program: u32, proc: u32) -> bool {
+    proc == 0 || program == mount::PROGRAM
+}
+
+impl Shared {
+    /// Whether anything is served to this address and port.
+    pub(crate) async fn admission(&self, peer: SocketAddr) -> Admission {
+        let exports = self.exports();
+        let addr = peer.ip().to_canonical();
+        match admit(&exports, addr, peer.port(), None) {
+            Admission::NotYet => {
+                let names = self.names_of(addr, &exports).await;
+                admit(&exports, addr, peer.port(), names.as_deref())
+            }
+            known => known,
+        }
+    }
+}
+
+fn admit(exports: &Exports, addr: IpAddr, port: u16, names: Option<&Names>) -> Admission {
+    let mut found = Admission::Refused(AuthStat::BADCRED);
+    for export in exports.iter() {
+        match (export.rules.admits(addr, port, names), found) {
+            (Admission::Taken, _) => return Admission::Taken,
+            (Admission::NotYet, _) => found = Admission::NotYet,
+            (refused, Admission::Refused(AuthStat::BADCRED)) => found = refused,
+            _ => {}
+        }
+    }
+    found
+}
