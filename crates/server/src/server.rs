@@ -63,17 +63,23 @@ pub struct Shared {
 /// Apart from what else is shared, so that the log, which asks for it, does not keep the volume alive.
 type SharedState = Arc<Mutex<State<OpenFile>>>;
 
+/// Which life of which server this is.
+pub(crate) struct Instance {
+    /// The server's identity, the same in each life.
+    pub(crate) server: [u8; 16],
+    /// Another one than in every earlier life, and so is the secret, which is random.
+    pub(crate) epoch: u32,
+    pub(crate) secret: Secret,
+}
+
 impl Shared {
-    /// `server` is the server's identity; `epoch` and `secret`, which is random, differ from those of every earlier instance.
     pub(crate) fn new(
         exports: Exports,
-        server: [u8; 16],
+        Instance { server, epoch, secret }: Instance,
         lease_seconds: u32,
-        epoch: u32,
         known: Known,
         limits: Limits,
         protocols: Protocols,
-        secret: Secret,
     ) -> Self {
         // What is kept stands in each log, so the smallest decides.
         let logs = exports.iter().filter_map(|e| e.volume.stats().log.map(|log| log.capacity));
