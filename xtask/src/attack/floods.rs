@@ -268,10 +268,20 @@ fn copy_flood(scene: &Scene, address: u32, round: u32) -> Result<(), String> {
     session.send(&ops).map_err(|e| e.to_string())
 }
 
-/// Insiders let the server copy and never answer when it tells them of the end.
+/// An insider lets the server copy and never answer when it tells it of the end.
 pub fn unanswered_callbacks(scene: &Scene) -> Said {
+    background(scene, 1, 17 << 20, Duration::from_millis(50))
+}
+
+/// Four insiders do so as fast as they can.
+pub fn copies_in_background(scene: &Scene) -> Said {
+    background(scene, 4, 64 << 20, Duration::ZERO)
+}
+
+/// A copy of more than 16 MiB goes on after it was answered.
+fn background(scene: &Scene, attackers: u32, bytes: u64, pause: Duration) -> Said {
     let sent = AtomicU64::new(0);
-    scene.each(4, |address| {
+    scene.each(attackers, |address| {
         let run = || -> Result<(), String> {
             let link = Link::open(insider(address), scene.nfs).map_err(|e| e.to_string())?;
             let owner = format!("deaf {address}");
@@ -283,8 +293,9 @@ pub fn unanswered_callbacks(scene: &Scene) -> Said {
             let (large, other) = (session.handle(&["x", LARGE])?, session.handle(&["x", &name])?);
             while scene.goes_on() {
                 let ops = Ops::default().put(&large).save().put(&other);
-                session.run(&ops.copy(&from, &to, 0, 64 << 20, false))?;
+                session.run(&ops.copy(&from, &to, 0, bytes, false))?;
                 sent.fetch_add(1, Ordering::Relaxed);
+                std::thread::sleep(pause);
             }
             Ok(())
         };
@@ -294,7 +305,7 @@ pub fn unanswered_callbacks(scene: &Scene) -> Said {
             std::thread::sleep(AGAIN);
         }
     });
-    Ok(format!("{} copies of 64 MiB", sent.into_inner()))
+    Ok(format!("{} copies of {} MiB", sent.into_inner(), bytes >> 20))
 }
 
 /// Sixty readers of `/metrics` that ask and do not read, or do not even end their question.

@@ -25,8 +25,10 @@ use honest::{Felt, Kind};
 use scene::Scene;
 use target::{Held, Target};
 
-/// An honest client's 99th percentile may be so many times what it is without an attack ...
+/// An honest client's 99th percentile may be so many times what it is without an attack
 const P99_TIMES: f64 = 2.0;
+/// (of so many requests at least) ...
+const P99_REQUESTS: usize = 200;
 /// ... or this, below which the scheduler of a machine with few processors says more than the server,
 const P99_FLOOR: Duration = Duration::from_millis(20);
 /// and no request may take longer than this, or twice the longest without an attack.
@@ -78,7 +80,7 @@ enum Attack {
 use Attack::{Flood, Trespass};
 
 /// Every case, by name.
-const CASES: [(&str, Attack); 16] = [
+const CASES: [(&str, Attack); 17] = [
     ("half-records", Flood(floods::half_records)),
     ("unread-replies", Flood(floods::unread_replies)),
     ("outsider-connections", Flood(floods::outsider_connections)),
@@ -89,6 +91,7 @@ const CASES: [(&str, Attack); 16] = [
     ("opens", Flood(floods::opens)),
     ("copies", Flood(floods::copies)),
     ("unanswered-callbacks", Flood(floods::unanswered_callbacks)),
+    ("copies-in-background", Flood(floods::copies_in_background)),
     ("slow-metrics", Flood(floods::slow_metrics)),
     ("others-stateid", Trespass(trespass::others_stateid)),
     ("others-session", Trespass(trespass::others_session)),
@@ -96,6 +99,10 @@ const CASES: [(&str, Attack); 16] = [
     ("exclusive-create", Trespass(trespass::exclusive_create)),
     ("outsider-requests", Trespass(trespass::outsider_requests)),
 ];
+
+/// Not withstood yet, so only run when named: what copies write in the background fills the kernel's memory for dirty pages, and then it
+/// lets every writer wait.
+const NOT_YET: [&str; 1] = ["copies-in-background"];
 
 /// Runs the cases, each against a server of its own. Status 1: a bound was broken.
 pub fn run(options: &Options) -> ExitCode {
@@ -118,7 +125,8 @@ pub fn run(options: &Options) -> ExitCode {
         );
     }
     for (name, attack) in &CASES {
-        if !options.cases.is_empty() && !options.cases.iter().any(|case| case == name) {
+        let named = options.cases.iter().any(|case| case == name);
+        if !named && (!options.cases.is_empty() || NOT_YET.contains(name)) {
             continue;
         }
         let mut outcome = once(&binary, attack, options);
@@ -188,7 +196,8 @@ impl Beside {
             return Some(format!("the honest client's {name} was never answered"));
         }
         let bound = self.quiet_p99().mul_f64(P99_TIMES).max(P99_FLOOR);
-        if self.p99() > bound {
+        // Of fewer requests the percentile is the longest of them.
+        if self.attacked.times.len() >= P99_REQUESTS && self.p99() > bound {
             return Some(format!(
                 "the honest client's {name} took {} at the 99th percentile, {} without the attack",
                 shown(self.p99()),
@@ -375,7 +384,7 @@ mod tests {
     use super::*;
 
     fn felt(ms: u64) -> Felt {
-        Felt { times: vec![Duration::from_millis(ms); 100], failures: Vec::new() }
+        Felt { times: vec![Duration::from_millis(ms); 200], failures: Vec::new() }
     }
 
     #[test]
@@ -386,6 +395,11 @@ mod tests {
         assert!(beside(1, felt(19)).broken().is_none());
         assert!(beside(1, felt(21)).broken().is_some());
         assert!(beside(1, Felt::default()).broken().is_some());
+        assert!(
+            beside(1, Felt { times: vec![Duration::from_millis(30); 199], failures: Vec::new() })
+                .broken()
+                .is_none()
+        );
         let mut rare = Felt { times: vec![Duration::from_millis(1); 1000], failures: Vec::new() };
         rare.times.push(Duration::from_millis(101));
         assert!(beside(1, rare.clone()).broken().unwrap().contains("101"));

@@ -13,7 +13,7 @@ use crate::image::{Image, Kernel};
 use crate::say::{Heard, Place, Said, Speaker, places};
 use crate::tree::{self, Tree};
 use landfast_server::limited::{Limit, Limits};
-use landfast_server::limits::SLOW_WORKERS;
+use landfast_server::limits::{SLOW_WORKERS, SLOW_WORKERS_KEPT_DIVISOR};
 use landfast_volume::Durability;
 use landfast_volume::faults::{self, Hold};
 use std::collections::BTreeMap;
@@ -182,7 +182,10 @@ async fn all(version: Version, durability: Durability, image: &mut Image) {
     // Without a log each request has a thread until it is flushed, and what it rests on is.
     let held = pairs.iter().filter(|pair| pair.first.own_flush()).count();
     let resting = pairs.iter().filter(|pair| pair.second.rests_on(pair.first, durability)).count();
-    rig.slow_workers = (durability == Durability::Sync).then_some(SLOW_WORKERS + held + resting);
+    // With those that are kept for other clients: all of these are one client's.
+    let workers = SLOW_WORKERS + held + resting;
+    let workers = workers + workers / (SLOW_WORKERS_KEPT_DIVISOR - 1) + 1;
+    rig.slow_workers = (durability == Durability::Sync).then_some(workers);
     rig.start().await;
     lap("prepared");
 
