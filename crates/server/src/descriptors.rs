@@ -10,7 +10,7 @@ const BESIDE: u64 = 256;
 /// Descriptors that an open may hold: one for reading and one for writing. Opens of one file share theirs.
 const OF_AN_OPEN: u64 = 2;
 /// Opens have at least one of so many descriptors, whatever else there is.
-const OPENS_DIVISOR: u64 = 8;
+const OPENS_DIVISOR: u64 = 4;
 
 /// The limits with as many opens as so many descriptors have room for, next to so many volumes and the connections; and whether the
 /// volumes and the connections leave room for any.
@@ -59,7 +59,7 @@ mod tests {
         assert!(roomy && some < all && some > all / 2, "{some}");
         // With all of them in use the rest has its own.
         assert!(some * 2 + 4 * (16_384 + 4096 + 1024) + 1024 < 1 << 19);
-        assert_eq!(opens(1024, 1), (64, false));
+        assert_eq!(opens(1024, 1), (128, false));
         assert_eq!(opens(64, 1), (16, false));
         let few = Limits::default().with(Limit::Opens, 20);
         assert_eq!(within(few, 1 << 20, 1).0, few);
