@@ -100,8 +100,7 @@ const CASES: [(&str, Attack); 17] = [
     ("outsider-requests", Trespass(trespass::outsider_requests)),
 ];
 
-/// Not withstood yet, so only run when named: what copies write in the background fills the kernel's memory for dirty pages, and then it
-/// lets every writer wait.
+/// Not withstood yet on few processors, so only run when named: copies in the background run as fast as everything else.
 const NOT_YET: [&str; 1] = ["copies-in-background"];
 
 /// Runs the cases, each against a server of its own. Status 1: a bound was broken.

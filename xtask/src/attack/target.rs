@@ -35,6 +35,7 @@ pub struct Target {
     /// Where its metrics are.
     pub metrics: SocketAddr,
     dir: TempDir,
+    _log: TempDir,
     said: mpsc::Receiver<String>,
 }
 
@@ -70,7 +71,12 @@ impl Target {
             .map_err(|e| format!("a directory in {}: {e}", within.display()))?;
         prepare(&dir.path().join("export")).map_err(|e| format!("{}: {e}", dir.path().display()))?;
         let config = dir.path().join("landfast.toml");
-        let text = settings(dir.path());
+        // A device of its own, as people have it: what fills the disk below the files must not fill that of the log.
+        let log = tempfile::Builder::new()
+            .prefix("landfast-attack-")
+            .tempdir_in("/dev/shm")
+            .map_err(|e| format!("/dev/shm: {e}"))?;
+        let text = settings(dir.path(), log.path());
         fs::write(&config, text).map_err(|e| format!("{}: {e}", config.display()))?;
         let mut child = Command::new(binary)
             .arg("serve")
@@ -92,7 +98,7 @@ impl Target {
             }
         });
         let unknown = SocketAddr::from(([127, 0, 0, 1], 0));
-        let mut target = Target { child, nfs: unknown, metrics: unknown, dir, said: lines };
+        let mut target = Target { child, nfs: unknown, metrics: unknown, dir, _log: log, said: lines };
         target.await_start()?;
         Ok(target)
     }
@@ -156,8 +162,8 @@ fn address(line: &str, behind: &str) -> Option<SocketAddr> {
 }
 
 /// Rules: the honest client as root, insiders with root_squash, outsiders none.
-fn settings(dir: &Path) -> String {
-    let dir = dir.display();
+fn settings(dir: &Path, log: &Path) -> String {
+    let (dir, log) = (dir.display(), log.display());
     format!(
         r#"listen = "127.0.0.1:0"
 metrics = "127.0.0.1:0"
@@ -166,7 +172,7 @@ lease = "15s"
 [[export]]
 path = "{dir}/export"
 name = "/x"
-log = {{ path = "{dir}/intent.log", size = "256M" }}
+log = {{ path = "{log}/intent.log", size = "256M" }}
 clients = [
     {{ from = "127.0.0.1", options = ["rw", "no_root_squash", "insecure"] }},
     {{ from = "127.1.0.0/16", options = ["rw", "root_squash", "insecure"] }},
