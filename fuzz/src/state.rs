@@ -6,12 +6,14 @@
 use arbitrary::{Arbitrary, Unstructured};
 use landfast_nfs::v4::{ChannelAttrs, LockType, SessionId, Stateid};
 use landfast_server::state::clients::{CreateSession, ExchangeId};
+use landfast_server::state::identity::Asker;
 use landfast_server::state::locks::{LockError, Locker, Span};
 use landfast_server::state::notes::Stamped;
 use landfast_server::state::sessions::{Begin, Kept, NewSession, SlotUse};
 use landfast_server::state::{Bounds, Principal, State};
 use landfast_xdr::Bytes;
 use std::collections::HashMap;
+use std::net::IpAddr;
 
 const LEASE_MS: u64 = 90_000;
 const SLOTS: u32 = 4;
@@ -70,11 +72,17 @@ fn file(n: u8) -> Bytes {
     Bytes::from(vec![b'f', n % 3])
 }
 
+/// One of two users at one of two addresses.
+fn asker(n: u8) -> Asker {
+    let principal = Principal { flavor: 1, uid: u32::from(n % 2) };
+    Asker { principal, addr: IpAddr::from([192, 0, 2, n / 2 % 2]) }
+}
+
 /// The state of a server that has just started.
 fn empty(epoch: u32) -> State<u32> {
     let bounds =
         Bounds { reply_bytes: 1 << 20, clients: 16, nlm_hosts: 16, call_bytes: 1 << 20, ..Bounds::new(None) };
-    State::new(epoch, LEASE_MS, bounds)
+    State::of_instance(epoch, [epoch as u8; 16], LEASE_MS, bounds)
 }
 
 /// Any sequence of steps.
@@ -116,7 +124,7 @@ impl World {
                 let ask = ExchangeId {
                     owner: Bytes::from(vec![owner % 4]),
                     verifier: [verifier % 2; 8],
-                    principal: Principal { flavor: 1, uid: u32::from(uid % 2) },
+                    by: asker(uid),
                     update,
                 };
                 if let Ok(found) = self.st.exchange_id(self.now, &ask) {
@@ -202,8 +210,7 @@ impl World {
         let Some(client) = pick(&self.clients, client) else { return };
         let Some(next) = self.st.clients.get(client).map(|c| c.create_sequence) else { return };
         let sequence = next.wrapping_add_signed(i32::from(offset % 3));
-        let who = Principal { flavor: 1, uid: u32::from(uid % 2) };
-        if self.st.clients.check_create_session(client, sequence, who) != Ok(CreateSession::New) {
+        if self.st.clients.check_create_session(client, sequence, asker(uid)) != Ok(CreateSession::New) {
             return;
         }
         if let Some(old) = self.st.sessions.to_evict(client) {
@@ -236,7 +243,7 @@ impl World {
         let last = self.executed.get(&(id, slot)).copied().unwrap_or(0);
         let sequence = last.wrapping_add_signed(i32::from(offset % 4));
         let ask = SlotUse { slot, sequence, highest: SLOTS, fingerprint: fingerprint.into(), solo };
-        let Some(s) = self.st.sessions.get_mut(&id) else { return };
+        let Some(mut s) = self.st.sessions.get_mut(&id) else { return };
         if s.begin(self.now, &ask, || Ok(())) == Ok(Begin::New) {
             assert!(!self.busy.contains_key(&(id, slot)), "two requests on a slot");
             assert_ne!(Some(&sequence), self.executed.get(&(id, slot)), "executed twice");
@@ -252,7 +259,7 @@ impl World {
             return;
         }
         let kept = if keep { Kept::Reply(Bytes::from_static(b"kept")) } else { Kept::Uncached };
-        if let Some(s) = self.st.sessions.get_mut(&id) {
+        if let Some(mut s) = self.st.sessions.get_mut(&id) {
             assert!(s.stage(slot, kept, 1).is_some());
             s.release(slot);
         }
