@@ -102,7 +102,8 @@ impl Drop for Turn<'_> {
 fn over(core: &Core, state: &mut State) {
     state.leading = false;
     let stopping = state.phase != Phase::Running;
-    if stopping || state.wanted || !state.queue.is_empty() || state.stage != Stage::Idle {
+    let has_work = state.wanted || !state.queue.is_empty() || state.stage != Stage::Idle || state.to_renew();
+    if stopping || has_work {
         core.writer.notify_one();
     }
     if stopping {

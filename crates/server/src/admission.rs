@@ -41,10 +41,10 @@ impl Shared {
     }
 }
 
-fn admit(exports: &Exports, addr: IpAddr, port: u16, names: Option<&Names>) -> Admission {
+pub(crate) fn admit(exports: &Exports, addr: IpAddr, port: u16, names: Option<&Names>) -> Admission {
     let mut found = Admission::Refused(AuthStat::BADCRED);
-    for export in exports.iter() {
-        match (export.rules.admits(addr, port, names), found) {
+    for rules in exports.rules() {
+        match (rules.admits(addr, port, names), found) {
             (Admission::Taken, _) => return Admission::Taken,
             (Admission::NotYet, _) => found = Admission::NotYet,
             (refused, Admission::Refused(AuthStat::BADCRED)) => found = refused,

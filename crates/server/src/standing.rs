@@ -2,7 +2,7 @@
 //! names of hosts decide, and are not known, it is not known either, until a call has made somebody ask.
 
 use crate::exports::Exports;
-use crate::exports::rules::{Found, Names};
+use crate::exports::rules::{Found, Names, Rules};
 use crate::server::Shared;
 use landfast_rpc::Standing;
 use std::net::IpAddr;
@@ -19,10 +19,36 @@ impl Shared {
 }
 
 fn of(exports: &Exports, addr: IpAddr, names: Option<&Names>) -> Standing {
-    let of = |e: &crate::exports::Export| match e.rules.find(addr, names) {
+    let of = |rules: &Rules| match rules.find(addr, names) {
         Found::Rule(_) => Standing::Named,
         Found::NeedsNames => Standing::Unknown,
         Found::None => Standing::Outsider,
     };
-    exports.iter().map(|e| of(e)).max().unwrap_or(Standing::Outsider)
+    exports.rules().map(of).max().unwrap_or(Standing::Outsider)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admission::{Admission, admit};
+    use crate::exports::down::Unavailable;
+    use crate::exports::rules::{From, Rule};
+
+    /// It waits until its export is there again; an outsider would be told no.
+    #[test]
+    fn a_client_of_an_export_that_cannot_be_served_now_is_no_outsider() {
+        let of = Unavailable {
+            path: "/srv/b".into(),
+            name: "/b".into(),
+            rules: Rules(vec![Rule::new(vec![From::parse("192.0.2.7").expect("an address")])]),
+            manage_gids: false,
+            why: "damaged".into(),
+        };
+        let exports = Exports::new(Vec::new(), vec![of], [0; 16], Vec::new()).expect("a table");
+        let (named, other) = (IpAddr::from([192, 0, 2, 7]), IpAddr::from([192, 0, 2, 8]));
+        assert_eq!(super::of(&exports, named, None), Standing::Named);
+        assert_eq!(super::of(&exports, other, None), Standing::Outsider);
+        assert_eq!(admit(&exports, named, 700, None), Admission::Taken);
+        assert!(matches!(admit(&exports, other, 700, None), Admission::Refused(_)));
+    }
 }

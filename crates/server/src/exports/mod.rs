@@ -269,8 +269,7 @@ impl Exports {
 
     /// Whether the names of this address decide anything.
     pub(crate) fn needs_names(&self, addr: IpAddr) -> bool {
-        let mut rules = self.all.iter().map(|e| &e.rules).chain(self.down.iter().map(|d| &d.of.rules));
-        !self.asked.is_empty() && rules.any(|rules| rules.find(addr, None) == Found::NeedsNames)
+        !self.asked.is_empty() && self.rules().any(|rules| rules.find(addr, None) == Found::NeedsNames)
     }
 
     /// Whether the groups of users are looked up anywhere.
@@ -283,7 +282,12 @@ impl Exports {
         self.all.iter()
     }
 
-    /// Those that cannot be served now.
+    /// The rules of every export, those included that cannot be served now: their clients wait for them.
+    pub(crate) fn rules(&self) -> impl Iterator<Item = &Rules> {
+        self.all.iter().map(|e| &e.rules).chain(self.down.iter().map(|d| &d.of.rules))
+    }
+
+    /// The exports that cannot be served now.
     pub(crate) fn down(&self) -> impl Iterator<Item = &Arc<Down>> {
         self.down.iter()
     }
