@@ -38,7 +38,7 @@ fn figures_are_given_by_http() {
     assert!(head.starts_with("HTTP/1.1 200 OK") && head.contains("application/openmetrics-text"), "{head}");
     assert!(before.ends_with("# EOF\n"), "{before}");
     assert_eq!(value(&before, "landfast_compounds_total"), 0.0);
-    assert_eq!(value(&before, "landfast_limit{resource=\"connections\"}"), 1024.0);
+    assert_eq!(value(&before, "landfast_limit{resource=\"connections\"}"), 8192.0);
 
     let archive = dir.path().join("one.tar");
     std::fs::write(dir.path().join("file"), b"content").expect("a file");

@@ -191,7 +191,7 @@ impl Device for SimDisk {
     }
 
     fn write_durable(&self, parts: &[(u64, &[u8])]) -> io::Result<()> {
-        self.shared.kept.begins();
+        self.shared.kept.begins(parts);
         let written = self.write(parts);
         self.shared.kept.ended(parts, written.is_ok());
         written

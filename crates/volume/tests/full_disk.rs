@@ -52,8 +52,16 @@ struct Expected {
     filled: BTreeMap<String, usize>,
 }
 
-const FILLED: &[&str] =
-    &["write", "commit", "allocate", "deallocate", "copy_range", "copy_settle", "clone_range"];
+const FILLED: &[&str] = &[
+    "write",
+    "commit",
+    "allocate",
+    "deallocate",
+    "copy_range",
+    "copy_range_while",
+    "copy_settle",
+    "clone_range",
+];
 
 /// Long enough that a directory soon needs another block.
 fn long(prefix: &str, i: usize) -> String {
@@ -157,6 +165,11 @@ fn attempt(v: &Volume, f: &Fixture, op: &str, i: usize, e: &mut Expected) -> Res
         },
         "allocate" => v.allocate(&mut tx, &f.files[op], at, PIECE as u64),
         "deallocate" => v.deallocate(&mut tx, &f.files[op], at, 4096),
+        "copy_range_while" => {
+            v.copy_range_while(&mut tx, (&f.source, 0), (&f.files[op], at), PIECE as u64, || true).map(|n| {
+                fills = Some((at as usize, n as usize));
+            })
+        }
         "copy_range" => v.copy_range(&mut tx, &f.source, 0, &f.files[op], at, PIECE as u64).map(|n| {
             fills = Some((at as usize, n as usize));
         }),

@@ -371,7 +371,7 @@ impl Device for FileDevice {
     }
 
     fn write_durable(&self, parts: &[(u64, &[u8])]) -> io::Result<()> {
-        self.kept.begins();
+        self.kept.begins(parts);
         let written = self.write_parts(parts);
         self.kept.ended(parts, written.is_ok());
         written

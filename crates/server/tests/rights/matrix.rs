@@ -68,6 +68,11 @@ impl Who {
         if self.own_client && op.stateid && minor > 0 {
             return vec![NfsStat::NFS4ERR_BAD_STATEID];
         }
+        let names_client = op.name == "LOCKT" || op.name.starts_with("LOCK new");
+        if names_client && minor == 0 && self.host != HONEST {
+            // The client ID is no secret, and the client was never heard from this address.
+            return vec![NfsStat::NFS4ERR_DELAY];
+        }
         let (read, write) = self.rights(file);
         let may = match op.needs {
             Needs::Read => read,
