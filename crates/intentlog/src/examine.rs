@@ -16,12 +16,12 @@ pub(crate) fn check(
     path: &Path,
     volume_id: &[u8; 16],
 ) -> Result<Option<Superblocks>, OpenError> {
-    let (last, slot) = match superblocks(device, device.bytes(), path)? {
-        replay::Superblocks::Found(last, slot) => (last, slot),
-        replay::Superblocks::Blank => {
+    let (last, slot) = match superblocks(device, device.bytes(), path) {
+        Ok(replay::Superblocks::Found(last, slot)) => (last, slot),
+        other => {
             return match is_unused(device).map_err(|error| scan_error(path, error))? {
                 true => Ok(None),
-                false => Err(OpenError::Foreign { path: path.into() }),
+                false => Err(other.err().unwrap_or(OpenError::Foreign { path: path.into() })),
             };
         }
     };
@@ -105,9 +105,12 @@ pub(crate) fn open_file(path: &Path, create_size: u64) -> Result<(FileDevice, bo
     Ok((device, unused))
 }
 
-/// Nothing but zeroes at both ends: no superblock of ours, no partition table, no filesystem.
+/// Nothing but zeroes at both ends: no superblock of ours, no partition table, no filesystem; or that and what is left of the first
+/// superblock of a log whose creation the power cut short, which has never held anything.
 pub(crate) fn is_unused(device: &dyn Device) -> Result<bool, ScanError> {
-    if !matches!(replay::read_superblocks(device), Ok(replay::Superblocks::Blank)) {
+    let mut first = AlignedBuf::zeroed(BLOCK_BYTES);
+    device.read_at(0, &mut first)?;
+    if !Superblock::may_be_begun(&first) || Superblock::decode(&first).is_ok() {
         return Ok(false);
     }
     let bytes = device.bytes();
@@ -117,6 +120,8 @@ pub(crate) fn is_unused(device: &dyn Device) -> Result<bool, ScanError> {
     for start in front.chain([back]) {
         let length = (bytes - start).min(STREAM_BYTES as u64) as usize;
         device.read_at(start, &mut chunk[..length])?;
+        let of_first = (BLOCK_BYTES as u64).saturating_sub(start).min(length as u64) as usize;
+        chunk[..of_first].fill(0);
         // All of them without a branch: the compiler makes vectors of it.
         if chunk[..length].iter().fold(0, |all, byte| all | byte) != 0 {
             return Ok(false);

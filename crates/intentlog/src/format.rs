@@ -18,6 +18,8 @@ pub const FORMAT_VERSION: u32 = 1;
 const SUPERBLOCK_MAGIC: [u8; 8] = *b"LANDFLOG";
 const BATCH_MAGIC: [u8; 8] = *b"LANDFBAT";
 const SUPERBLOCK_CRC_AT: usize = BLOCK_BYTES - 4;
+/// What a superblock's fields take; zeroes up to the checksum follow.
+const SUPERBLOCK_FIELDS: usize = 120;
 
 /// Bytes of a batch before its first record.
 pub const BATCH_HEADER_BYTES: usize = 112;
@@ -110,6 +112,23 @@ impl Superblock {
         let crc = crc32c::crc32c(&block[..SUPERBLOCK_CRC_AT]);
         block[SUPERBLOCK_CRC_AT..].copy_from_slice(&crc.to_le_bytes());
         block
+    }
+
+    /// Whether a block is what a power cut may leave where the first superblock of a new log was being written: nothing, or of its two
+    /// sectors that are not zero (fields and checksum) any, as a whole or the beginning.
+    pub(crate) fn may_be_begun(block: &[u8]) -> bool {
+        let (Some(fields), Some(between)) =
+            (block.get(..SUPERBLOCK_FIELDS), block.get(SUPERBLOCK_FIELDS..SUPERBLOCK_CRC_AT))
+        else {
+            return false;
+        };
+        // The magic number, the version and no flag.
+        let mut begin = [0; 16];
+        begin[..8].copy_from_slice(&SUPERBLOCK_MAGIC);
+        begin[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+        let written = fields.iter().rposition(|b| *b != 0).map_or(0, |last| last + 1);
+        between.iter().all(|b| *b == 0)
+            && fields.iter().zip(begin).take(written).all(|(found, begin)| *found == begin)
     }
 
     /// Reads a block back. `block` must be [`BLOCK_BYTES`] long. Magic number, version and checksum are where they are in

@@ -191,19 +191,18 @@ fn damage_in_the_middle_is_refused_with_its_place() {
 }
 
 #[test]
-fn a_log_in_memory_is_said_to_be_none() {
-    let dir = tempfile::tempdir().unwrap();
-    let (log, _) = Log::open(config(&dir.path().join("log"))).unwrap();
-    // Not by a command: a child that is just being started shares the descriptors of the tests beside this one,
-    // and with them the claim on a block device.
-    let in_memory = |path: &Path| rustix::fs::statfs(path).unwrap().f_type as u32 == 0x0102_1994;
-    assert_eq!(log.warning().is_some(), in_memory(dir.path()), "{:?}", log.warning());
-    let Ok(dir) = tempfile::tempdir_in("/dev/shm") else {
-        println!("skipped: no /dev/shm");
-        return;
+fn a_log_in_memory_is_refused() {
+    let dir = match tempfile::tempdir_in("/dev/shm") {
+        // Not by a command: a child that is just being started shares the descriptors of the tests beside this one,
+        // and with them the claim on a block device.
+        Ok(dir) if rustix::fs::statfs(dir.path()).unwrap().f_type as u32 == 0x0102_1994 => dir,
+        _ => return println!("skipped: /dev/shm is not memory"),
     };
-    let (log, _) = Log::open(config(&dir.path().join("log"))).unwrap();
-    assert_eq!(log.warning().is_some(), in_memory(dir.path()), "{:?}", log.warning());
+    let path = dir.path().join("log");
+    let error = Log::open(Config { accept_weak: false, ..config(&path) }).unwrap_err().to_string();
+    assert!(error.contains(path.to_str().unwrap()) && error.contains("is on tmpfs"), "{error}");
+    assert!(error.contains("memory") && error.contains("--accept-weak"), "{error}");
+    drop(Log::open(Config { accept_weak: true, ..config(&path) }).unwrap());
 }
 
 #[test]

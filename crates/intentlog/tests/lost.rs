@@ -166,6 +166,17 @@ fn overwritten_with_zeroes() {
     is_noticed("zeroed", |p| p.write(0, &vec![0; SIZE as usize]), &["was overwritten"]);
 }
 
+/// Further batches do not hide it.
+#[test]
+fn a_ring_overwritten_while_it_is_written() {
+    let over = |p: &Place| {
+        append(&p.log).unwrap();
+        p.write(65536, &vec![0; SIZE as usize - 65536]);
+        let _ = append(&p.log);
+    };
+    is_noticed("ring", over, &["was overwritten", "at offset"]);
+}
+
 #[test]
 fn truncated_and_made_as_long_again() {
     let again = |p: &Place| {

@@ -421,3 +421,48 @@ impl Checkpoint for Nothing {
         Ok(())
     }
 }
+
+/// Power goes while the first superblock of a new log is written: any of its sectors is there, whole or its beginning. The next start
+/// makes the log; anything else on the device is somebody's.
+#[test]
+fn a_log_whose_creation_was_cut_short_is_made_again() {
+    const SECTOR: usize = 512;
+    let open = |image: &[u8]| {
+        let disk = SimDisk::new(image.len(), 1);
+        disk.edit(|bytes| bytes.copy_from_slice(image));
+        Log::open_device(disk.device(), Config::new("/simulated", image.len() as u64, [1; 16]))
+    };
+    let blank = vec![0; DEVICE_BYTES_MIN as usize];
+    let made = SimDisk::new(blank.len(), 1);
+    drop(Log::open_device(made.device(), Config::new("/simulated", blank.len() as u64, [1; 16])).unwrap());
+    let whole = made.image();
+    let mut torn = Vec::new();
+    for first in (0..=121).chain([SECTOR]) {
+        for last in [0, SECTOR - 4, SECTOR - 3, SECTOR - 1, SECTOR] {
+            let mut image = blank.clone();
+            image[..first].copy_from_slice(&whole[..first]);
+            let from = BLOCK_BYTES - SECTOR;
+            image[from..from + last].copy_from_slice(&whole[from..from + last]);
+            let (_, replay) = open(&image).unwrap_or_else(|e| panic!("{first} and {last} bytes: {e}"));
+            let is_whole = image[..BLOCK_BYTES] == whole[..BLOCK_BYTES];
+            assert_eq!(replay.fresh, !is_whole, "{first} and {last} bytes");
+            if !is_whole {
+                torn.push(image);
+            }
+        }
+    }
+    for mut image in torn.into_iter().step_by(7) {
+        for at in [200, 3000, BLOCK_BYTES, 2 * BLOCK_BYTES, RING_OFFSET as usize + 77, blank.len() - 1] {
+            image[at] ^= 1;
+            assert!(open(&image).is_err(), "a byte at {at}");
+            image[at] ^= 1;
+        }
+    }
+    // Of a newer version, and what begins as no superblock does.
+    for (at, byte) in [(8, 2), (0, b'X'), (7, b'X'), (12, 2)] {
+        let mut image = blank.clone();
+        image[..SECTOR].copy_from_slice(&whole[..SECTOR]);
+        image[at] = byte;
+        assert!(open(&image).is_err(), "{byte} at {at}");
+    }
+}

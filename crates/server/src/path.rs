@@ -78,15 +78,18 @@ pub(crate) struct Pending {
     pub(crate) holder: Option<u64>,
     /// The reply to send instead when the log fails.
     pub(crate) failure: Bytes,
-    /// The reply to be written down when all the rest is stable: that is in several logs.
+    /// The reply to be kept when all the rest is stable: that is in several logs.
     pub(crate) later: Option<Later>,
 }
 
-/// A reply that no log may have before all logs have the effects: a retry after a crash in between is a new request.
+/// A reply that no log may have before all logs have the effects, and what it tells of others' effects: a retry after a crash in
+/// between is a new request.
 pub(crate) struct Later {
     /// Whose log takes it.
     pub(crate) home: Arc<Export>,
     pub(crate) reply: LateReply,
+    /// It is written down at once; else, where the request changed nothing, it stands in snapshots only.
+    pub(crate) noted: bool,
 }
 
 /// See [`Later`]. Until then the request is as one that is being executed.
@@ -266,11 +269,11 @@ impl Nfs {
     async fn settle(&self, pending: Pending) -> Result<(), Bytes> {
         let Pending { receipts, slot, owners, holder, failure, later } = pending;
         let mut stable = receipts.wait().await.is_ok();
-        if let Some(Later { home, reply }) = later {
+        if let Some(Later { home, reply, noted }) = later {
             let reply = if stable { Some(reply) } else { reply.failed(&failure) };
             let note = reply.and_then(|reply| reply.note(&mut *self.sh.state(), home.id()));
             // No log needs to know of a failure.
-            if let Some(note) = note.filter(|_| stable) {
+            if let Some(note) = note.filter(|_| stable && noted) {
                 stable = write_down_in(&home, note).await;
             }
         }

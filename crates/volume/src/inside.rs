@@ -112,7 +112,7 @@ pub(crate) fn is_below(top: &OwnedFd, inner: &OwnedFd) -> Result<bool, Errno> {
     if device(&above) != device(&below) {
         return Ok(false);
     }
-    // As the mount of `top` sees it; where that shows another part of the filesystem, the way up leads past it all the same.
+    // As the mount of `top` sees it; where that shows another part of the filesystem, there is no way up from here.
     let handle = kernel::handle_of(inner).and_then(|(handle, _)| kernel::open_handle(top, &handle));
     let mut at = match handle {
         Ok(at) => at,
@@ -128,7 +128,12 @@ pub(crate) fn is_below(top: &OwnedFd, inner: &OwnedFd) -> Result<bool, Errno> {
         if (here.stx_ino, device(&here)) == (above.stx_ino, device(&above)) {
             return Ok(true);
         }
-        let next = kernel::openat(&at, c"..", UP, Mode::empty())?;
+        let next = match kernel::openat(&at, c"..", UP, Mode::empty()) {
+            Ok(next) => next,
+            // What lies below `top` is below the root of a mount that shows `top`.
+            Err(Errno::NOENT) => return Ok(false),
+            Err(e) => return Err(e),
+        };
         let seen = kernel::look(&next)?;
         if (seen.stx_ino, device(&seen)) == (here.stx_ino, device(&here)) || device(&seen) != device(&above) {
             return Ok(false);

@@ -418,7 +418,8 @@ fn open_log(o: &OpenOptions, path: &Path, identity: &Identity) -> Result<(Log, R
     let mut config = Config::new(path, o.log_size, identity.volume_id);
     config.mirror.clone_from(&o.log_mirror);
     config.injected_flush = o.injected_log_flush;
-    config.accept_weak = o.accept_weak;
+    // Without root nothing is promised of the directory either.
+    config.accept_weak = o.accept_weak || o.unprivileged;
     kernel::open_log(config)
 }
 

@@ -197,6 +197,19 @@ impl Tx {
         self.rests.on_removals();
     }
 
+    /// Whether its answer rests on what others have done and what may not be durable yet. Call without locks.
+    pub fn rests_on_pending(&mut self) -> bool {
+        match self.volume.durability() {
+            Durability::Log => {
+                let batch = self.rests.batch(&self.volume.0.last_removal);
+                self.volume.log().is_some_and(|(log, _)| log.pending(batch).is_some())
+            }
+            // Whether others are at it is seen at the end.
+            Durability::Sync => self.rests.any(),
+            Durability::Unsafe => false,
+        }
+    }
+
     /// These objects are changed. Call under the locks that order the change, with the transaction joined.
     pub(crate) fn changes(&mut self, nodes: &[&Node]) {
         if let Some(joined) = &self.joined {

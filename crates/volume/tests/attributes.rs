@@ -238,11 +238,22 @@ impl Work<'_> {
 }
 
 /// True if the row could be tried.
-fn row(kernel: Kernel, (name, _, command): &Row, mkfs: &[&str], options: &str) -> bool {
-    let Some(mut image) = Image::with(kernel, mkfs, options) else { return false };
+fn row(kernel: Kernel, row: &Row, mkfs: &[&str], options: &str) -> bool {
+    let Some(image) = Image::with(kernel, mkfs, options) else { return false };
+    std::fs::create_dir_all(image.path().join("export/d")).expect("mkdir");
+    row_on(image, row, options, |_, _| {})
+}
+
+/// The same in a directory that is there; `unlock` comes between the power cut and the start.
+fn row_on(
+    mut image: Image,
+    (name, _, command): &Row,
+    options: &str,
+    unlock: impl FnOnce(&Image, &OpenOptions),
+) -> bool {
+    let kernel = image.kernel;
     let dir = image.path().join("export");
     let d = dir.join("d");
-    std::fs::create_dir_all(&d).expect("mkdir");
     for name in ["f", "g", "out", "victim", "over"] {
         std::fs::write(d.join(name), "old").expect("a file");
     }
@@ -274,6 +285,7 @@ fn row(kernel: Kernel, (name, _, command): &Row, mkfs: &[&str], options: &str) -
     image.power_off();
     drop(volume);
     image.power_on();
+    unlock(&image, &options);
     let (volume, report) = match Volume::open(options) {
         Ok(opened) => opened,
         Err(e) => panic!("{told}: {} operations were acknowledged ({done:?}), and then: {e}", done.len()),
@@ -320,6 +332,37 @@ fn rows(kernel: Kernel) {
     println!("{kernel:?}: {tried} rows");
     assert!(failed.is_empty(), "{kernel:?}: {failed:#?}");
     assert!(tried > 0 || !rustix::process::geteuid().is_root());
+}
+
+/// Runs it with `$m` for the mount and `$d` for the directory; what it said, where it could be done.
+fn said(image: &Image, command: &str) -> Option<String> {
+    let d = image.path().join("export/d");
+    let out = Command::new("sh").args(["-c", command]).env("d", d).env("m", image.path()).output().ok()?;
+    out.status.success().then(|| String::from_utf8_lossy(&out.stdout).into_owned())
+}
+
+/// With its key it is as any other; without it the start says what to do.
+#[test]
+fn an_encrypted_directory() {
+    let Some(image) = Image::with(Ext4, &["-O", "encrypt"], "noatime") else { return };
+    std::fs::create_dir_all(image.path().join("export/d")).expect("mkdir");
+    let add_key = "printf '%064d' 7 | xfs_io -c add_enckey $m";
+    // "Added encryption key with identifier 69b2f6edeee720cce0577937eb8a6751"
+    let key = said(&image, add_key).and_then(|line| Some(line.split_whitespace().last()?.to_owned()));
+    let set = |key: String| {
+        said(&image, &format!("xfs_io -c 'set_encpolicy -v 2 {key}' $d && xfs_io -c get_encpolicy $d"))
+    };
+    if !key.and_then(set).is_some_and(|policy| policy.contains("version: 2")) {
+        return println!("skipped: no fscrypt here");
+    }
+    let tried = row_on(image, &("an encrypted directory", &[Ext4], "true"), "noatime", |image, options| {
+        let refused = Volume::open(options.clone()).expect_err("it has no key").to_string();
+        for words in ["d/", "is encrypted (fscrypt)", "add the key and start again"] {
+            assert!(refused.contains(words), "no '{words}' in: {refused}");
+        }
+        said(image, add_key).expect("the key");
+    });
+    assert!(tried);
 }
 
 #[test]

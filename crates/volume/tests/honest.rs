@@ -61,10 +61,10 @@ impl Mounted {
         self.dir.path().join("mnt")
     }
 
-    /// As the directory's filesystem, beside a log that is well.
+    /// As the filesystem of the directory, which is looked at first, and of the log.
     fn as_directory(&self, durability: Durability) -> Result<(Volume, RecoveryReport), OpenError> {
-        let beside = beside();
-        let options = OpenOptions { accept_weak: false, ..options(&self.path(), beside.path(), durability) };
+        let _ = fs::remove_file(self.path().join("log"));
+        let options = OpenOptions { accept_weak: false, ..options(&self.path(), &self.path(), durability) };
         let opened = Volume::open(options);
         if let Ok((volume, _)) = &opened {
             volume.start(Arc::new(NoNotes)).expect("start");
@@ -190,6 +190,58 @@ fn a_log_or_a_mirror_on_a_filesystem_without_flushes() {
     }
     drop(Volume::open(with(good.join("log"), Some(good.join("mirror")))).expect("taken"));
     sh("umount", &[good_at]).expect("umount");
+}
+
+/// A filesystem on a loop device, the file of which is on another one that drops flushes, or in memory.
+#[test]
+fn what_a_loop_device_stands_on() {
+    for options in ["nobarrier", "noatime"] {
+        let Some(there) = Mounted::new(EXT4, options) else { return };
+        let memory = there.dir.path().join("memory");
+        fs::create_dir(&memory).expect("mkdir");
+        sh("mount", &["-t", "tmpfs", "tmpfs", memory.to_str().unwrap()]).expect("mount");
+        for (base, words) in [
+            (there.path(), (options == "nobarrier").then_some(["nobarrier", "no flush reaches the disk"])),
+            (memory.clone(), Some(["tmpfs", "memory"])),
+        ] {
+            let (image, at) = (base.join("image"), there.dir.path().join("upper"));
+            fs::create_dir_all(&at).expect("mkdir");
+            fs::File::create(&image).and_then(|f| f.set_len(200 << 20)).expect("an image");
+            let (image, at) = (image.to_str().unwrap(), at.to_str().unwrap());
+            sh("mkfs.ext4", &["-q", "-F", image]).expect("mkfs");
+            sh("mount", &["-o", "loop", image, at]).expect("mount");
+            fs::create_dir(Path::new(at).join("dir")).expect("mkdir");
+            for durability in [Durability::Log, Durability::Sync] {
+                let at = Path::new(at);
+                let opened = Volume::open(OpenOptions { accept_weak: false, ..options_at(at, durability) });
+                match words {
+                    None => {
+                        let (volume, _) = opened.expect("taken");
+                        volume.start(Arc::new(NoNotes)).expect("start");
+                        volume.shutdown().expect("a clean stop");
+                    }
+                    Some(words) => {
+                        let refused = opened.expect_err("taken").to_string();
+                        for word in words.iter().chain([&image, &at.join("dir").to_str().unwrap()]) {
+                            assert!(refused.contains(word), "no '{word}' in: {refused}");
+                        }
+                        assert!(!at.join("dir/.landfast").exists(), "a refusal leaves no trace");
+                    }
+                }
+            }
+            sh("umount", &[at]).expect("umount");
+        }
+        // The directory itself in memory.
+        fs::create_dir(memory.join("dir")).expect("mkdir");
+        let options = OpenOptions { accept_weak: false, ..options_at(&memory, Durability::Sync) };
+        let refused = Volume::open(options).expect_err("taken").to_string();
+        assert!(refused.contains("is on tmpfs on tmpfs, which is memory"), "{refused}");
+        sh("umount", &[memory.to_str().unwrap()]).expect("umount");
+    }
+}
+
+fn options_at(at: &Path, durability: Durability) -> OpenOptions {
+    options(at, at, durability)
 }
 
 /// Without looking at any option: the device counts.

@@ -223,6 +223,28 @@ fn by_bind_mounts_too_in_either_order() {
     unbind();
 }
 
+/// What a bind mount does not show of its filesystem is not inside.
+#[test]
+fn a_log_beside_a_bind_mounts_directory_on_the_same_filesystem() {
+    let Some(image) = Image::new(Kernel::Ext4) else { return };
+    let [outer, inner] = tree(image.path());
+    let (bound, beside) = (image.beside().join("bound"), image.path().join("logs"));
+    for dir in [&bound, &beside] {
+        fs::create_dir(dir).expect("mkdir");
+    }
+    let mounted = Command::new("mount").args(["--bind", text(&outer), text(&bound)]).status();
+    assert!(mounted.expect("mount").success());
+    let with = |log: PathBuf| OpenOptions { log_size: 16 << 20, ..OpenOptions::with_log(&bound, log) };
+    for (log, at) in [("log", &inner), ("log", &bound)] {
+        let refused = Volume::open(with(at.join(log))).expect_err("the log lies inside").to_string();
+        assert!(refused.contains("may not lie inside the exported directory"), "{refused}");
+    }
+    let (volume, _) = open(with(beside.join("log")));
+    volume.shutdown().expect("a clean stop");
+    drop(volume);
+    assert!(Command::new("umount").arg(&bound).status().expect("umount").success());
+}
+
 #[test]
 fn the_locks_go_with_the_process_and_what_it_left_is_nobody_elses() {
     if !is_root() || !tempdir_suits() {

@@ -130,6 +130,9 @@ pub fn weaknesses(mount: &Mount, journal: Journal) -> Vec<Weakness> {
             ),
         );
     }
+    if ["tmpfs", "ramfs", "rootfs", "devtmpfs"].contains(&mount.kind.as_str()) {
+        add(Gravity::Refuse, format!("is on {on}, which is memory: a power cut loses all of it; use a disk"));
+    }
     let is_ext = ["ext2", "ext3", "ext4"].contains(&mount.kind.as_str());
     let unread = ["norecovery", "noload", "nologreplay"].into_iter().find(|o| mount.has(o));
     let unread =
@@ -175,10 +178,28 @@ pub fn weaknesses(mount: &Mount, journal: Journal) -> Vec<Weakness> {
     found
 }
 
+/// The same of what a file is on that a loop device stands on. Of its filesystem nothing is wanted but that it flushes: the file's
+/// blocks and its inode, which are made once and flushed, come to the disk without a journal, too, if not as well.
+pub fn weaknesses_of_file(loop_device: &str, file: &Path, mount: &Mount, journal: Journal) -> Vec<Weakness> {
+    let mut found = weaknesses(mount, journal);
+    for weakness in &mut found {
+        if weakness.gravity == Gravity::Refuse
+            && mount.without_barriers().is_none()
+            && journal == Journal::None
+        {
+            weakness.gravity = Gravity::Warn;
+        }
+        weakness.what = format!("is on {loop_device}, whose file {} {}", file.display(), weakness.what);
+    }
+    found
+}
+
 /// What can be seen below a path.
 #[derive(Debug, Clone, Default)]
 pub struct Below {
     mount: Option<Mount>,
+    /// The loop devices below, the files that they stand on, and what these are on.
+    files: Vec<(String, PathBuf, Mount)>,
     /// File with the counters of the topmost device with a volatile cache that counts its flushes.
     stat: Option<(String, PathBuf)>,
 }
@@ -186,19 +207,30 @@ pub struct Below {
 impl Below {
     /// Of the file, directory or block device at `path`.
     pub fn of(path: &Path) -> Below {
-        let stat = Report::of(path).counts().map(|(name, stat)| (name.to_owned(), stat.to_owned()));
+        let report = Report::of(path);
+        let stat = report.counts().map(|(name, stat)| (name.to_owned(), stat.to_owned()));
+        let files = report.files();
+        let files =
+            files.filter_map(|(name, file)| Some((name.to_owned(), file.to_owned(), mount_of(file)?)));
+        let files = files.collect();
         let is_device = rustix::fs::stat(path).is_ok_and(|s| {
             rustix::fs::FileType::from_raw_mode(s.st_mode) == rustix::fs::FileType::BlockDevice
         });
         // A block device is no file of the filesystem that its name is on.
         let mount = if is_device { None } else { mount_of(path) };
-        Below { mount, stat }
+        Below { mount, files, stat }
     }
 
-    /// What the mount and its filesystem tell.
+    /// What the mount and its filesystem tell, and those of the files of loop devices below.
     pub fn weaknesses(&self) -> Vec<Weakness> {
-        let Some(mount) = &self.mount else { return Vec::new() };
-        weaknesses(mount, journal_of(mount))
+        let mut found = Vec::new();
+        if let Some(mount) = &self.mount {
+            found.extend(weaknesses(mount, journal_of(mount)));
+        }
+        for (name, file, mount) in &self.files {
+            found.extend(weaknesses_of_file(name, file, mount, journal_of(mount)));
+        }
+        found
     }
 
     /// Whether `flush`, which must write something and flush it, makes the device below count a flush. It is tried a few
@@ -342,7 +374,6 @@ mod tests {
             "42 27 7:0 / /m rw,relatime - xfs /dev/loop0 rw,inode64,logbufs=8,logbsize=32k,noquota",
             "43 27 0:39 / /m rw,relatime - btrfs /dev/loop0 rw,discard=async,space_cache=v2,subvolid=5,subvol=/",
             "43 27 0:39 / /m rw,relatime - btrfs /dev/loop0 rw,flushoncommit,notreelog,nodatasum,nodatacow,commit=300",
-            "30 25 0:27 / /dev/shm rw,relatime - tmpfs tmpfs rw,size=24684084k",
         ] {
             assert_eq!(of(line, Journal::Used), [], "{line}");
         }
@@ -381,6 +412,33 @@ mod tests {
         refused(rescue, Journal::Unknown, &["rescue=nologreplay"]);
         let overlay = "50 27 0:40 / /m rw - overlay overlay rw,lowerdir=/l,upperdir=/u,workdir=/w,volatile";
         refused(overlay, Journal::Unknown, &["volatile", "leaves out every flush"]);
+        let memory = "30 25 0:27 / /dev/shm rw,relatime - tmpfs tmpfs rw,size=24684084k";
+        refused(memory, Journal::Unknown, &["is on tmpfs", "memory"]);
+    }
+
+    #[test]
+    fn a_loop_device_is_as_good_as_what_its_file_is_on() {
+        let of = |line: &str, journal| {
+            let mount = Mount::parse(line).expect("a line of mountinfo");
+            let found = weaknesses_of_file("loop1", Path::new("/m/image"), &mount, journal);
+            found.into_iter().map(|w| (w.gravity, w.what)).collect::<Vec<_>>()
+        };
+        assert_eq!(of("27 1 254:0 / / rw,relatime - ext4 /dev/vda rw", Journal::Used), []);
+        for line in [
+            "42 27 7:0 / /m rw,relatime - ext4 /dev/loop0 rw,nobarrier",
+            "30 25 0:27 / /m rw,relatime - tmpfs tmpfs rw",
+            "50 27 0:40 / /m rw - overlay overlay rw,lowerdir=/l,upperdir=/u,workdir=/w,volatile",
+        ] {
+            let found = of(line, Journal::Unknown);
+            let (gravity, what) = found.iter().max().expect("a weakness");
+            assert_eq!(*gravity, Gravity::Refuse, "{what}");
+            assert!(what.starts_with("is on loop1, whose file /m/image is on "), "{what}");
+        }
+        let both = of("42 27 7:0 / /m rw,relatime - ext4 /dev/loop0 rw,nobarrier", Journal::None);
+        assert!(both.iter().any(|(gravity, what)| *gravity == Gravity::Refuse && what.contains("nobarrier")));
+        // Names are not what is wanted of it.
+        let plain = of("42 27 7:0 / /m rw,relatime - ext4 /dev/loop0 rw", Journal::None);
+        assert!(matches!(&plain[..], [(Gravity::Warn, what)] if what.contains("no journal")), "{plain:?}");
     }
 
     #[test]
@@ -419,7 +477,7 @@ mod tests {
             );
             fs::write(&stat, line).unwrap();
         };
-        let below = Below { mount: None, stat: Some(("vda".into(), stat.clone())) };
+        let below = Below { stat: Some(("vda".into(), stat.clone())), ..Below::default() };
         say(117_831);
         let mut flushes = 117_831;
         let found = below.flushes(|| {

@@ -20,8 +20,6 @@ use crate::faults::{self, Bug};
 use crate::limits::{BLOCK_BYTES, DEVICE_BYTES_MAX, DEVICE_BYTES_MIN, SCRATCH_OFFSET, STREAM_BYTES};
 
 /// `statfs` types of filesystems in memory (linux/magic.h).
-const TMPFS_MAGIC: u32 = 0x0102_1994;
-const RAMFS_MAGIC: u32 = 0x8584_58f6;
 /// `statfs` type of FUSE mounts (linux/magic.h).
 const FUSE_MAGIC: u32 = 0x6573_5546;
 
@@ -356,14 +354,7 @@ impl ReadAt for FileDevice {
 
 impl Device for FileDevice {
     fn warning(&self) -> Option<String> {
-        let in_memory = self.is_file && matches!(filesystem(&self.fd), Some(TMPFS_MAGIC | RAMFS_MAGIC));
-        let in_memory = in_memory.then(|| {
-            format!(
-                "the log {} lies in memory: a power cut or reboot loses every acknowledged operation since the last checkpoint",
-                self.path.display()
-            )
-        });
-        in_memory.or_else(|| Some(format!("the log {}: {}", self.path.display(), self.report.warning()?)))
+        Some(format!("the log {}: {}", self.path.display(), self.report.warning()?))
     }
 
     fn bytes(&self) -> u64 {

@@ -1,6 +1,9 @@
-//! What a log's device must still hold: copies of the superblocks and of the last batch's first block, to be read back and compared.
+//! What a log's device must still hold: copies of the superblocks, and of the first block of the last batch and of the oldest one since a
+//! superblock was written, to be read back and compared.
 //!
-//! A log that somebody has overwritten or truncated takes further writes as if nothing had happened; only reading shows it.
+//! A log that somebody has overwritten or truncated takes further writes as if nothing had happened; only reading shows it. Who
+//! overwrites all of a ring overwrites that oldest batch, however quickly further ones follow. It stays as it is until the log
+//! itself writes over it.
 
 use std::io;
 
@@ -12,8 +15,10 @@ use crate::replay::ReadAt;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
-/// Blocks that are kept: both superblocks, and the first of the last batch.
-const SLOTS: usize = 3;
+/// Blocks that are kept: both superblocks, and the first of the last batch and of the oldest.
+const SLOTS: usize = 4;
+const LAST: usize = 2;
+const OLDEST: usize = 3;
 
 /// Copies of what was written.
 #[derive(Debug, Default)]
@@ -32,13 +37,33 @@ struct Copy {
     underway: u64,
 }
 
+impl Copy {
+    fn keep(&mut self, offset: u64, block: &[u8]) {
+        let (at, kept) = self.block.get_or_insert_with(|| (offset, vec![0; BLOCK_BYTES]));
+        *at = offset;
+        kept.copy_from_slice(block);
+    }
+
+    /// Whoever is comparing it says nothing.
+    fn forget(&mut self) {
+        self.block = None;
+        self.writes += 1;
+    }
+}
+
 impl Kept {
     /// A write of these parts begins.
     pub(crate) fn begins(&self, parts: &[(u64, &[u8])]) {
         let Some(slot) = first_slot(parts) else { return };
-        if let Some(copy) = self.0.lock().get_mut(slot) {
+        let mut copies = self.0.lock();
+        if let Some(copy) = copies.get_mut(slot) {
             copy.writes += 1;
             copy.underway += 1;
+        }
+        if let Some(oldest) = copies.get_mut(OLDEST)
+            && oldest.block.as_ref().is_some_and(|(at, _)| parts.iter().any(|part| covers(part, *at)))
+        {
+            oldest.forget();
         }
     }
 
@@ -54,9 +79,14 @@ impl Kept {
             copy.block = None;
             return;
         };
-        let (at, kept) = copy.block.get_or_insert_with(|| (*offset, vec![0; BLOCK_BYTES]));
-        *at = *offset;
-        kept.copy_from_slice(block);
+        copy.keep(*offset, block);
+        let Some(oldest) = copies.get_mut(OLDEST) else { return };
+        match slot {
+            LAST if oldest.block.is_none() => oldest.keep(*offset, block),
+            LAST => {}
+            // What came before may be free now.
+            _ => oldest.forget(),
+        }
     }
 
     /// Reads it back. `Some`: what stands there is something else, in words. Of a slot that is being written nothing is said: the
@@ -91,6 +121,11 @@ impl Kept {
     }
 }
 
+/// Whether this part of a write goes over the block at `at`.
+fn covers((offset, bytes): &(u64, &[u8]), at: u64) -> bool {
+    (*offset..offset.saturating_add(bytes.len() as u64)).contains(&at)
+}
+
 fn first_slot(parts: &[(u64, &[u8])]) -> Option<usize> {
     parts.first().and_then(|(offset, _)| slot(*offset))
 }
@@ -101,7 +136,7 @@ fn slot(offset: u64) -> Option<usize> {
         0 => Some(0),
         BLOCK => Some(1),
         SCRATCH_OFFSET..RING_OFFSET => None,
-        _ => Some(2),
+        _ => Some(LAST),
     }
 }
 
@@ -118,26 +153,53 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_last_is_compared_and_the_rest_is_not() {
+    fn the_first_and_the_last_that_was_written_are_compared_and_the_rest_is_not() {
         let disk = SimDisk::new(1 << 20, 1);
         assert_eq!(disk.look(true), Ok(()));
         let ring = RING_OFFSET + 5 * BLOCK;
-        for (offset, byte) in [(0, 1), (BLOCK, 2), (SCRATCH_OFFSET, 3), (ring, 4), (ring + BLOCK, 5)] {
+        write(&disk, ring - BLOCK, 6);
+        for (offset, byte) in [(0, 1), (BLOCK, 2), (SCRATCH_OFFSET, 3)] {
             write(&disk, offset, byte);
         }
+        for byte in 0..3 {
+            write(&disk, ring + u64::from(byte) * BLOCK, byte);
+        }
         assert_eq!(disk.look(true), Ok(()));
-        // Scratch, and a batch that is not the last.
-        for offset in [SCRATCH_OFFSET, ring] {
+        // A batch from before the superblocks, scratch, and a batch that is neither the first since then nor the last.
+        for offset in [ring - BLOCK, SCRATCH_OFFSET, ring + BLOCK] {
             disk.edit(|bytes| bytes[offset as usize] ^= 1);
             assert_eq!(disk.look(true), Ok(()));
         }
-        for offset in [0, BLOCK, ring + BLOCK] {
+        for offset in [0, BLOCK, ring, ring + 2 * BLOCK] {
             disk.edit(|bytes| bytes[offset as usize + 4095] ^= 1);
             let told = disk.look(true).unwrap_err();
             assert!(told.contains("overwritten") && told.contains(&format!("offset {offset} ")), "{told}");
             assert_eq!(disk.look(false), Ok(()), "nothing was read");
             disk.edit(|bytes| bytes[offset as usize + 4095] ^= 1);
         }
+        assert_eq!(disk.look(true), Ok(()));
+    }
+
+    #[test]
+    fn the_log_may_write_over_its_oldest_batch() {
+        let disk = SimDisk::new(1 << 20, 1);
+        let ring = RING_OFFSET + 5 * BLOCK;
+        write(&disk, 0, 1);
+        for byte in 2..5 {
+            write(&disk, ring, byte);
+            write(&disk, ring + BLOCK, byte);
+            assert_eq!(disk.look(true), Ok(()));
+        }
+        // The oldest is the one at `ring` now, which was the last to be written over.
+        disk.edit(|bytes| bytes[ring as usize] ^= 1);
+        assert!(disk.look(true).is_err());
+        // A batch of two blocks over the one whose first block is kept.
+        let disk = SimDisk::new(1 << 20, 1);
+        write(&disk, 0, 1);
+        write(&disk, ring + BLOCK, 2);
+        let mut blocks = AlignedBuf::zeroed(2 * BLOCK_BYTES);
+        blocks.fill(3);
+        disk.write_durable(&[(ring, &blocks)]).unwrap();
         assert_eq!(disk.look(true), Ok(()));
     }
 

@@ -37,6 +37,8 @@ pub struct Layer {
     pub misaligned: Option<u64>,
     /// The file in which it counts the flushes that it was sent, if it has a volatile cache and counts them.
     pub stat: Option<PathBuf>,
+    /// Of a loop device: the file that it stands on, by the name that the kernel has for it.
+    pub file: Option<PathBuf>,
 }
 
 /// A log's device and what is below it, from the top.
@@ -69,6 +71,11 @@ impl Report {
     /// The first device that counts its flushes, and where.
     pub(crate) fn counts(&self) -> Option<(&str, &Path)> {
         self.layers.iter().find_map(|layer| Some((layer.name.as_str(), layer.stat.as_deref()?)))
+    }
+
+    /// The loop devices, and the files that they stand on.
+    pub(crate) fn files(&self) -> impl Iterator<Item = (&str, &Path)> {
+        self.layers.iter().filter_map(|layer| Some((layer.name.as_str(), layer.file.as_deref()?)))
     }
 
     /// What makes flushes worth less than they should be.
@@ -192,6 +199,7 @@ impl System<'_> {
             name: name.to_owned(),
             cache,
             stat: counts.then(|| disk.join("stat")),
+            file: text(&disk.join("loop/backing_file")).map(PathBuf::from),
             fua: flag("fua"),
             rotational: flag("rotational"),
             logical: number("logical_block_size"),

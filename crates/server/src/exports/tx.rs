@@ -3,7 +3,7 @@
 //! At most one of the transactions is joined to its log at any time: before another volume's is handed out, the others
 //! are split. Two requests that held one log's batch open while they wait for the other's would wait for each other for
 //! ever. So what a request does to several volumes is not one atom on disk: a power cut may keep some of it and lose the rest.
-//! Its reply waits for all of it, and is written down only then ([`Txs::in_several_logs`]): a retry after such a cut is
+//! Its reply waits for all of it, and is written down only then ([`Txs::waits_elsewhere`]): a retry after such a cut is
 //! executed anew, and told what is so.
 
 use super::Export;
@@ -71,11 +71,15 @@ impl Txs {
         last.or_else(|| self.all.iter().rev().find(|(_, tx)| tx.lasting())).map(|(e, _)| e)
     }
 
-    /// Whether more than one log is to hold what the request did, notes included. Then no log may have its reply before all
-    /// logs have the rest: it is kept with [`crate::path::Pending::later`].
-    pub(crate) fn in_several_logs(&self) -> bool {
-        let logs = self.all.iter().filter(|(e, tx)| e.volume.keeps_notes() && (tx.lasting() || tx.waits()));
-        logs.count() > 1 && !faults::bug(Bug::ReplyKeptEarly)
+    /// Whether the request did something, notes included, that is stable with another log than that of `home`, or its answer
+    /// rests on what others have done there. Then the log of `home` may not have its reply before that is stable: it is kept
+    /// with [`crate::path::Pending::later`].
+    pub(crate) fn waits_elsewhere(&mut self, home: &Export) -> bool {
+        let elsewhere =
+            self.all.iter_mut().filter(|(e, _)| e.id() != home.id()).any(|(e, tx)| {
+                e.volume.keeps_notes() && (tx.lasting() || tx.waits()) || tx.rests_on_pending()
+            });
+        elsewhere && !faults::bug(Bug::ReplyKeptEarly)
     }
 
     /// Ends all of them.

@@ -146,8 +146,8 @@ fn run(sh: &Shared, req: &Request) -> Outcome {
     if let Some(key) = req.key.as_ref().filter(|_| status != NfsStat3::JUKEBOX) {
         let home = txs.home().or_else(|| exports.keeper()).filter(|e| e.volume.keeps_notes()).cloned();
         let home = home.filter(|_| txs.lasting());
-        let several = home.clone().filter(|_| txs.in_several_logs());
-        later = several.map(|home| Later { home, reply: LateReply::Call(key.clone()) });
+        let several = home.clone().filter(|home| txs.waits_elsewhere(home));
+        later = several.map(|home| Later { home, reply: LateReply::Call(key.clone()), noted: true });
         let home = home.filter(|_| later.is_none());
         let note = {
             let mut st = sh.state();

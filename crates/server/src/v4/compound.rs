@@ -383,28 +383,32 @@ fn finish(
         Some(whole) if keep => Kept::Reply(whole.clone()),
         _ => Kept::Uncached,
     };
-    let several = ctx.txs.in_several_logs();
-    let (kept, later) = match ctx.home().filter(|_| several) {
-        None => (Some(kept), None),
-        Some(home) => (None, Some(Later { home, reply: LateReply::Slot(session.id, session.slot, kept) })),
-    };
-    let home = ctx.home().map(|e| e.id());
-    let (slot_note, holder_note) = {
-        let mut st = ctx.sh.state();
-        let v = st.next_version();
-        let slot = st.sessions.get_mut(&session.id).zip(kept);
-        let note = slot.and_then(|(mut s, kept)| s.stage_in(session.slot, kept, v, home));
-        let holder = if home.is_some() { st.note_holding(session.client) } else { None };
-        (note.map(|n| Stamped { v, note: Note::Slot(n) }), holder)
-    };
+    ctx.rests_on_removals(reply_status, &req.args);
+    let home = ctx.home();
+    let holder_note = home.as_ref().and_then(|_| ctx.sh.state().note_holding(session.client));
     let holder = holder_note.as_ref().map(|_| session.client);
     ctx.note(holder_note);
-    if lasting || holder.is_some() {
+    let noted = lasting || holder.is_some();
+    let (kept, later) = match home.clone().filter(|home| ctx.txs.waits_elsewhere(home)) {
+        None => (Some(kept), None),
+        Some(home) => {
+            let reply = LateReply::Slot(session.id, session.slot, kept);
+            (None, Some(Later { home, reply, noted }))
+        }
+    };
+    let slot_note = {
+        let mut st = ctx.sh.state();
+        let v = st.next_version();
+        let home = home.map(|e| e.id());
+        let slot = st.sessions.get_mut(&session.id).zip(kept);
+        let note = slot.and_then(|(mut s, kept)| s.stage_in(session.slot, kept, v, home));
+        note.map(|n| Stamped { v, note: Note::Slot(n) })
+    };
+    if noted {
         ctx.note(slot_note);
     }
-    ctx.rests_on_removals(reply_status, &req.args);
     let receipts = ctx.txs.finish();
-    if !changed && holder.is_none() && !receipts.waits() {
+    if !changed && holder.is_none() && later.is_none() && !receipts.waits() {
         if let Some(mut s) = ctx.sh.state().sessions.get_mut(&session.id) {
             s.release(session.slot);
         }

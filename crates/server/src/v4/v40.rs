@@ -78,9 +78,9 @@ fn keep(ctx: &mut Ctx<'_>, req: &Request, status: NfsStat, reply: &Bytes) -> Opt
         return None;
     }
     let home = ctx.home().filter(|_| ctx.txs.lasting());
-    if let Some(home) = home.clone().filter(|_| ctx.txs.in_several_logs()) {
+    if let Some(home) = home.clone().filter(|home| ctx.txs.waits_elsewhere(home)) {
         ctx.sh.state().drc.answered(key, reply.clone(), None);
-        return Some(Later { home, reply: LateReply::Call(key.clone()) });
+        return Some(Later { home, reply: LateReply::Call(key.clone()), noted: true });
     }
     let note = {
         let mut st = ctx.sh.state();
@@ -95,6 +95,7 @@ fn keep(ctx: &mut Ctx<'_>, req: &Request, status: NfsStat, reply: &Bytes) -> Opt
 fn finish(mut ctx: Ctx<'_>, req: &Request, reply: Reply, first: &ArgOp) -> Outcome {
     let status = reply.status;
     let reply = reply.finish();
+    ctx.rests_on_removals(status, &req.args);
     let later = keep(&mut ctx, req, status, &reply);
     let holder = match ctx.client40 {
         Some(client) if ctx.home().is_some() => {
@@ -105,7 +106,6 @@ fn finish(mut ctx: Ctx<'_>, req: &Request, reply: Reply, first: &ArgOp) -> Outco
     let (holder, note) = holder.unzip();
     ctx.note(note);
     let owners = std::mem::take(&mut ctx.owners);
-    ctx.rests_on_removals(status, &req.args);
     let changed = ctx.txs.modified() || ctx.noted;
     let receipts = ctx.txs.finish();
     if !changed && !receipts.waits() {

@@ -52,7 +52,7 @@ pub enum Error {
     #[error(transparent)]
     Fold(#[from] FoldError),
     /// A system call failed.
-    #[error("{what} ({}): {why}", place(.path, .obj))]
+    #[error("{what} ({}): {why}{}", place(.path, .obj), advice(.why))]
     Io {
         /// What was being done.
         what: &'static str,
@@ -79,6 +79,16 @@ pub enum Error {
 
 fn place(path: &Option<String>, obj: &ObjId) -> String {
     path.clone().unwrap_or_else(|| format!("object {obj}"))
+}
+
+/// What to do about an error of the system that somebody can mend at once.
+fn advice(why: &std::io::Error) -> &'static str {
+    match rustix::io::Errno::from_io_error(why) {
+        Some(rustix::io::Errno::NOKEY) => {
+            ". It is encrypted (fscrypt), or the directory that it belongs to is: add the key and start again"
+        }
+        _ => "",
+    }
 }
 
 fn entry(name: &Option<bytes::Bytes>) -> String {
