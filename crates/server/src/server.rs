@@ -174,6 +174,9 @@ impl Shared {
 
     /// The state. A leaf lock: nothing that takes a lock or a system call may be done under it.
     pub(crate) fn state(&self) -> StateGuard<'_> {
+        not_under_the_state();
+        #[cfg(debug_assertions)]
+        HAS_STATE.set(true);
         StateGuard { state: self.state.lock(), freed: &self.freed, _closed: Vec::new() }
     }
 
@@ -181,6 +184,19 @@ impl Shared {
     pub(crate) async fn freed(&self) {
         self.freed.notified().await;
     }
+}
+
+#[cfg(debug_assertions)]
+thread_local! {
+    /// This thread has the state locked.
+    static HAS_STATE: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
+/// What goes on to a volume or its log may not have the state locked: the log locks it when it is sealed, and whoever goes on
+/// waits for that. A debug build ends the request here, and not only when the two meet.
+pub(crate) fn not_under_the_state() {
+    #[cfg(debug_assertions)]
+    assert!(!HAS_STATE.get(), "the state is a leaf lock, and this thread has it");
 }
 
 /// The state, locked. When a lock has become free that somebody waits for, letting go of it wakes who grants.
@@ -207,6 +223,8 @@ impl DerefMut for StateGuard<'_> {
 
 impl Drop for StateGuard<'_> {
     fn drop(&mut self) {
+        #[cfg(debug_assertions)]
+        HAS_STATE.set(false);
         self._closed = std::mem::take(&mut self.state.files.closed);
         if self.state.files.waiters.any_freed() {
             self.freed.notify_one();
