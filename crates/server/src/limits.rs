@@ -276,6 +276,10 @@ pub const KNOWN_MAX: usize = 4096;
 pub const KNOWN_ASKING_MAX: usize = 256;
 /// The same of one client: an address, or an IPv6 network of 64 bits.
 pub const KNOWN_ASKING_CLIENT_MAX: usize = 8;
+/// Users whose groups are asked for at a time; a further one's request gets `NFS4ERR_DELAY`.
+pub const KNOWN_USERS_MAX: usize = KNOWN_MAX;
+/// The same of one client.
+pub const KNOWN_USERS_CLIENT_MAX: usize = KNOWN_USERS_MAX / 4;
 /// Threads that ask for names and groups.
 pub const KNOWN_THREADS: usize = 4;
 /// How long a request waits for the names of its address or the groups of its user; after that it gets `NFS4ERR_DELAY`.

@@ -120,12 +120,17 @@ impl Shared {
 
     /// Who sends a request, with all that the exports' rules want to know of it and that is known in time.
     pub(crate) async fn caller(&self, peer: SocketAddr, credential: Credential) -> Caller {
-        let exports = self.exports();
-        let mut caller = Caller::new(peer, credential);
-        caller.names = self.names_of(caller.addr, &exports).await;
-        if let (true, Credential::Sys(a)) = (exports.needs_groups(), &caller.credential) {
-            caller.groups = self.known.groups(a.uid).await.map(|g| Arc::from(g.as_slice()));
+        let mut caller = self.caller_as_host(peer, credential).await;
+        if let (true, Credential::Sys(a)) = (self.exports().needs_groups(), &caller.credential) {
+            caller.groups = self.known.groups(caller.addr, a.uid).await.map(|g| Arc::from(g.as_slice()));
         }
+        caller
+    }
+
+    /// The same where only its host matters: nobody is asked about its user.
+    pub(crate) async fn caller_as_host(&self, peer: SocketAddr, credential: Credential) -> Caller {
+        let mut caller = Caller::new(peer, credential);
+        caller.names = self.names_of(caller.addr, &self.exports()).await;
         caller
     }
 
@@ -147,10 +152,10 @@ impl Shared {
         self.known.names(addr, &exports.asked).await
     }
 
-    /// The addresses that a host's name leads to, as far as they are known in time.
-    pub(crate) async fn leads_to(&self, name: &[u8]) -> Arc<Vec<IpAddr>> {
+    /// The addresses that a host's name leads to, as far as they are known in time; somebody at `by` wants to know.
+    pub(crate) async fn leads_to(&self, by: IpAddr, name: &[u8]) -> Arc<Vec<IpAddr>> {
         let found = match std::str::from_utf8(name) {
-            Ok(name) if name.len() <= HOST_NAME_MAX => self.known.addresses(name).await,
+            Ok(name) if name.len() <= HOST_NAME_MAX => self.known.addresses(by, name).await,
             _ => None,
         };
         found.unwrap_or_default()
