@@ -55,6 +55,10 @@ pub const SESSIONS_PER_CLIENT_MAX: usize = 16;
 /// Client records. Above it a client that holds nothing goes, of the address that has most records; of these unconfirmed
 /// before confirmed, then the one that was silent longest. When each holds something, EXCHANGE_ID gets `NFS4ERR_DELAY`.
 pub const CLIENTS_MAX: usize = 4096;
+/// One of so many places for client records is for addresses that have fewer than [`CLIENT_RECORDS_FEW`].
+pub const CLIENTS_KEPT_DIVISOR: usize = 16;
+/// See [`CLIENTS_KEPT_DIVISOR`].
+pub const CLIENT_RECORDS_FEW: usize = 16;
 /// Addresses that a client is remembered to have called from. One more takes the place of the one that was heard of first.
 pub const CLIENT_ADDRESSES_MAX: usize = 8;
 /// Owners that are remembered to have sent RECLAIM_COMPLETE; the oldest is forgotten, and has to send it again when it

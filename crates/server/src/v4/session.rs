@@ -129,10 +129,7 @@ impl Ctx<'_> {
         // The log is gone on to without the state: it locks that itself when it is sealed.
         let (found, gone) = {
             let mut st = self.sh.state();
-            let mut gone = Vec::new();
-            if st.clients.len() >= st.bounds.clients {
-                gone = st.make_room_for_client(self.now)?;
-            }
+            let mut gone = st.room_for_client(self.now, self.caller.addr)?;
             let found = st.exchange_id(self.now, &ask)?;
             if let Some(old) = found.replaced {
                 gone.extend(st.remove_client(old));
