@@ -55,6 +55,10 @@ pub const SESSIONS_PER_CLIENT_MAX: usize = 16;
 /// Client records. Above it a client that holds nothing goes, of the address that has most records; of these unconfirmed
 /// before confirmed, then the one that was silent longest. When each holds something, EXCHANGE_ID gets `NFS4ERR_DELAY`.
 pub const CLIENTS_MAX: usize = 4096;
+/// One of so many places for client records is for addresses that have fewer than [`CLIENT_RECORDS_FEW`].
+pub const CLIENTS_KEPT_DIVISOR: usize = 16;
+/// See [`CLIENTS_KEPT_DIVISOR`].
+pub const CLIENT_RECORDS_FEW: usize = 16;
 /// Addresses that a client is remembered to have called from. One more takes the place of the one that was heard of first.
 pub const CLIENT_ADDRESSES_MAX: usize = 8;
 /// Owners that are remembered to have sent RECLAIM_COMPLETE; the oldest is forgotten, and has to send it again when it
@@ -276,6 +280,10 @@ pub const KNOWN_MAX: usize = 4096;
 pub const KNOWN_ASKING_MAX: usize = 256;
 /// The same of one client: an address, or an IPv6 network of 64 bits.
 pub const KNOWN_ASKING_CLIENT_MAX: usize = 8;
+/// Users whose groups are asked for at a time; a further one's request gets `NFS4ERR_DELAY`.
+pub const KNOWN_USERS_MAX: usize = KNOWN_MAX;
+/// The same of one client.
+pub const KNOWN_USERS_CLIENT_MAX: usize = KNOWN_USERS_MAX / 4;
 /// Threads that ask for names and groups.
 pub const KNOWN_THREADS: usize = 4;
 /// How long a request waits for the names of its address or the groups of its user; after that it gets `NFS4ERR_DELAY`.

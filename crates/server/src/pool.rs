@@ -11,7 +11,7 @@
 //! Invariant: `running` counts the jobs that a thread is at, by client; a client without any has no row.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -21,9 +21,6 @@ use parking_lot::{Condvar, Mutex};
 use crate::limits;
 
 type Job = Box<dyn FnOnce() + Send>;
-
-/// Who the server's own jobs are counted for: they have no share.
-const OWN: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 /// What waits and what runs.
 struct Queue {
@@ -58,7 +55,7 @@ impl Queue {
         let waiting_only = self.jobs.clients() - running.keys().filter(|c| self.jobs.has(c)).count();
         let clients = (running.len() + waiting_only).max(1);
         let share = ((self.threads - kept) / clients).max(1);
-        let under = |c: &IpAddr| *c == OWN || running.get(c).is_none_or(|n| *n < share);
+        let under = |c: &IpAddr| running.get(c).is_none_or(|n| *n < share);
         let taken = match self.jobs.pop_of(under) {
             Some(taken) => Some(taken),
             // What is queued when the pool ends is run, whoever waits.
@@ -109,11 +106,6 @@ impl Pool {
             pool.threads.push(thread);
         }
         Ok(pool)
-    }
-
-    /// Queues a job of the server's own: all of these have their turn as if they were one client's.
-    pub fn run(&self, job: impl FnOnce() + Send + 'static) {
-        self.run_for(OWN, job);
     }
 
     /// Queues a client's job.
@@ -260,7 +252,7 @@ mod tests {
         let pool = Pool::new(2).expect("threads");
         for i in 0..100 {
             let done = done.clone();
-            pool.run(move || {
+            pool.run_for(IpAddr::from([192, 0, 2, 1]), move || {
                 assert!(i % 10 != 0, "every tenth job fails");
                 done.fetch_add(1, Ordering::Relaxed);
             });

@@ -120,12 +120,17 @@ impl Shared {
 
     /// Who sends a request, with all that the exports' rules want to know of it and that is known in time.
     pub(crate) async fn caller(&self, peer: SocketAddr, credential: Credential) -> Caller {
-        let exports = self.exports();
-        let mut caller = Caller::new(peer, credential);
-        caller.names = self.names_of(caller.addr, &exports).await;
-        if let (true, Credential::Sys(a)) = (exports.needs_groups(), &caller.credential) {
-            caller.groups = self.known.groups(a.uid).await.map(|g| Arc::from(g.as_slice()));
+        let mut caller = self.caller_as_host(peer, credential).await;
+        if let (true, Credential::Sys(a)) = (self.exports().needs_groups(), &caller.credential) {
+            caller.groups = self.known.groups(caller.addr, a.uid).await.map(|g| Arc::from(g.as_slice()));
         }
+        caller
+    }
+
+    /// The same where only its host matters: nobody is asked about its user.
+    pub(crate) async fn caller_as_host(&self, peer: SocketAddr, credential: Credential) -> Caller {
+        let mut caller = Caller::new(peer, credential);
+        caller.names = self.names_of(caller.addr, &self.exports()).await;
         caller
     }
 
@@ -147,10 +152,10 @@ impl Shared {
         self.known.names(addr, &exports.asked).await
     }
 
-    /// The addresses that a host's name leads to, as far as they are known in time.
-    pub(crate) async fn leads_to(&self, name: &[u8]) -> Arc<Vec<IpAddr>> {
+    /// The addresses that a host's name leads to, as far as they are known in time; somebody at `by` wants to know.
+    pub(crate) async fn leads_to(&self, by: IpAddr, name: &[u8]) -> Arc<Vec<IpAddr>> {
         let found = match std::str::from_utf8(name) {
-            Ok(name) if name.len() <= HOST_NAME_MAX => self.known.addresses(name).await,
+            Ok(name) if name.len() <= HOST_NAME_MAX => self.known.addresses(by, name).await,
             _ => None,
         };
         found.unwrap_or_default()
@@ -174,6 +179,9 @@ impl Shared {
 
     /// The state. A leaf lock: nothing that takes a lock or a system call may be done under it.
     pub(crate) fn state(&self) -> StateGuard<'_> {
+        not_under_the_state();
+        #[cfg(debug_assertions)]
+        HAS_STATE.set(true);
         StateGuard { state: self.state.lock(), freed: &self.freed, _closed: Vec::new() }
     }
 
@@ -181,6 +189,19 @@ impl Shared {
     pub(crate) async fn freed(&self) {
         self.freed.notified().await;
     }
+}
+
+#[cfg(debug_assertions)]
+thread_local! {
+    /// This thread has the state locked.
+    static HAS_STATE: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
+/// What goes on to a volume or its log may not have the state locked: the log locks it when it is sealed, and whoever goes on
+/// waits for that. A debug build ends the request here, and not only when the two meet.
+pub(crate) fn not_under_the_state() {
+    #[cfg(debug_assertions)]
+    assert!(!HAS_STATE.get(), "the state is a leaf lock, and this thread has it");
 }
 
 /// The state, locked. When a lock has become free that somebody waits for, letting go of it wakes who grants.
@@ -207,6 +228,8 @@ impl DerefMut for StateGuard<'_> {
 
 impl Drop for StateGuard<'_> {
     fn drop(&mut self) {
+        #[cfg(debug_assertions)]
+        HAS_STATE.set(false);
         self._closed = std::mem::take(&mut self.state.files.closed);
         if self.state.files.waiters.any_freed() {
             self.freed.notify_one();

@@ -462,6 +462,19 @@ async fn rfc1813_5_2_export_lists_each_exports_clients_and_mnt_gives_what_it_tak
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stranger_does_not_hear_from_mnt_what_exports_are_called() {
+    if skipped() {
+        return;
+    }
+    let many = Many::new(&[("one", "{ from = \"192.0.2.1\", options = [\"insecure\"] }")]).await;
+    let stranger = V3::connect(many.server().local_addrs()[0]).await;
+    for path in [&b"/x/one"[..], b"/x/one/below", b"/x/other", b"/x", b"/"] {
+        assert_eq!(stranger.mnt(path).await, MntRes::Fail(MountStat::ACCES), "{}", path.escape_ascii());
+    }
+    many.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_lock_manager_takes_datagrams_at_each_address() {
     if skipped() {
         return;

@@ -33,6 +33,13 @@ const P99_REQUESTS: usize = 200;
 const P99_FLOOR: Duration = Duration::from_millis(20);
 /// and no request may take longer than this, or twice the longest without an attack.
 const LONGEST: Duration = Duration::from_millis(100);
+/// What the machine does beside is seen by an honest client of another server, which nobody attacks. Where it feels more than half of what is
+/// allowed there, so many times that is allowed here: the attacked server has the attackers' requests to answer besides.
+const ELSEWHERE_TIMES: f64 = 4.0;
+/// That excuses so much at the 99th percentile, and no more: what a server without bounds makes its clients feel is seconds and minutes,
+const ELSEWHERE_P99_MAX: Duration = Duration::from_millis(125);
+/// and so much of the longest.
+const ELSEWHERE_LONGEST_MAX: Duration = Duration::from_millis(500);
 /// The server's memory may grow by so much while it is attacked: its budgets of bytes for requests and replies,
 const MEMORY_MAX: u64 = 1 << 30;
 /// and be larger by so much afterwards.
@@ -119,8 +126,8 @@ pub fn run(options: &Options) -> ExitCode {
     let mut failed = Vec::new();
     if !options.json {
         println!(
-            "{:<21} {:<9} {:>9} {:>9} {:>9}  what was done; what the server held at most, and afterwards",
-            "case", "worst for", "p99 quiet", "p99", "longest"
+            "{:<21} {:<9} {:>9} {:>9} {:>9} {:>9}  what was done; what the server held at most, and afterwards",
+            "case", "worst for", "p99 quiet", "elsewhere", "p99", "longest"
         );
     }
     for (name, attack) in &CASES {
@@ -168,11 +175,17 @@ struct Beside {
     kind: Kind,
     quiet: Felt,
     attacked: Felt,
+    /// On another server, which was not attacked.
+    elsewhere: Felt,
 }
 
 impl Beside {
     fn quiet_p99(&self) -> Duration {
         self.quiet.quantile(0.99)
+    }
+
+    fn elsewhere_p99(&self) -> Duration {
+        self.elsewhere.quantile(0.99)
     }
 
     fn p99(&self) -> Duration {
@@ -194,19 +207,30 @@ impl Beside {
         if self.attacked.times.is_empty() {
             return Some(format!("the honest client's {name} was never answered"));
         }
-        let bound = self.quiet_p99().mul_f64(P99_TIMES).max(P99_FLOOR);
+        let beside = excused(self.elsewhere_p99(), P99_FLOOR, ELSEWHERE_P99_MAX);
+        let bound = self.quiet_p99().mul_f64(P99_TIMES).max(P99_FLOOR).max(beside);
         // Of fewer requests the percentile is the longest of them.
         if self.attacked.times.len() >= P99_REQUESTS && self.p99() > bound {
             return Some(format!(
-                "the honest client's {name} took {} at the 99th percentile, {} without the attack",
+                "the honest client's {name} took {} at the 99th percentile, {} before the attack, {} elsewhere during it",
                 shown(self.p99()),
-                shown(self.quiet_p99())
+                shown(self.quiet_p99()),
+                shown(self.elsewhere_p99())
             ));
         }
-        let bound = LONGEST.max(self.quiet.quantile(1.0).mul_f64(2.0));
-        (self.longest() > bound)
-            .then(|| format!("a {name} of the honest client took {}", shown(self.longest())))
+        let elsewhere = self.elsewhere.quantile(1.0);
+        let beside = excused(elsewhere, LONGEST, ELSEWHERE_LONGEST_MAX);
+        let bound = self.quiet.quantile(1.0).mul_f64(2.0).max(LONGEST).max(beside);
+        (self.longest() > bound).then(|| {
+            let (longest, elsewhere) = (shown(self.longest()), shown(elsewhere));
+            format!("a {name} of the honest client took {longest}, {elsewhere} at most elsewhere")
+        })
     }
+}
+
+/// What is allowed for what was felt elsewhere, where `allowed` is allowed anyway.
+fn excused(elsewhere: Duration, allowed: Duration, most: Duration) -> Duration {
+    if elsewhere > allowed / 2 { elsewhere.min(most).mul_f64(ELSEWHERE_TIMES) } else { Duration::ZERO }
 }
 
 /// What was seen of a case.
@@ -228,7 +252,7 @@ impl Report {
         if as_json {
             let ms = |time: Duration| time.as_secs_f64() * 1e3;
             let kinds: Vec<_> = self.beside.iter().map(|beside| {
-                json!({"request": beside.kind.name(), "p99_quiet_ms": ms(beside.quiet_p99()), "p99_ms": ms(beside.p99()), "longest_ms": ms(beside.longest())})
+                json!({"request": beside.kind.name(), "p99_quiet_ms": ms(beside.quiet_p99()), "p99_elsewhere_ms": ms(beside.elsewhere_p99()), "p99_ms": ms(beside.p99()), "longest_ms": ms(beside.longest())})
             }).collect();
             let held = |held: Held| json!({"memory": held.memory, "descriptors": held.descriptors, "threads": held.threads});
             println!(
@@ -239,16 +263,19 @@ impl Report {
         }
         match self.worst() {
             Some(worst) => println!(
-                "{name:<21} {:<9} {:>9} {:>9} {:>9}  {}; {}, {}",
+                "{name:<21} {:<9} {:>9} {:>9} {:>9} {:>9}  {}; {}, {}",
                 worst.kind.name(),
                 shown(worst.quiet_p99()),
+                shown(worst.elsewhere_p99()),
                 shown(worst.p99()),
                 shown(worst.longest()),
                 self.did,
                 told(self.most),
                 told(self.after),
             ),
-            None => println!("{name:<21} {:<9} {:>9} {:>9} {:>9}  {}", "nobody", "", "", "", self.did),
+            None => {
+                println!("{name:<21} {:<9} {:>9} {:>9} {:>9} {:>9}  {}", "nobody", "", "", "", "", self.did)
+            }
         }
     }
 }
@@ -282,14 +309,21 @@ fn once(binary: &std::path::Path, attack: &Attack, options: &Options) -> Result<
         }
         Flood(flood) => {
             let seconds = options.seconds.unwrap_or(if options.long { 30 } else { 4 });
-            beside_honest(&mut target, scene, *flood, Duration::from_secs(seconds))
+            let other = Target::start(binary, &proc::target_dir().join("attack"))?;
+            beside_honest(&mut target, &other, scene, *flood, Duration::from_secs(seconds))
         }
     }
 }
 
-/// A flood with an honest client beside it, that worked alone before.
-fn beside_honest(target: &mut Target, scene: Scene, flood: Act, time: Duration) -> Result<Report, String> {
-    let (quiet, _) = watched(target, &scene, time / 2, None)?;
+/// A flood with an honest client beside it, that worked alone before; and one on another server at the same times.
+fn beside_honest(
+    target: &mut Target,
+    other: &Target,
+    scene: Scene,
+    flood: Act,
+    time: Duration,
+) -> Result<Report, String> {
+    let Watched { felt: quiet, .. } = watched(target, other, &scene, time / 2, None)?;
     for (kind, felt) in &quiet {
         if let Some(why) = felt.failures.first() {
             return Err(format!("{} fails without any attack: {why}", kind.name()));
@@ -297,11 +331,11 @@ fn beside_honest(target: &mut Target, scene: Scene, flood: Act, time: Duration) 
     }
     let before = target.held()?;
     let scene = Scene { since: Instant::now(), stop: AtomicBool::new(false), ..scene };
-    let (attacked, (most, did)) = watched(target, &scene, time, Some(flood))?;
+    let Watched { felt: attacked, elsewhere, most, did } = watched(target, other, &scene, time, Some(flood))?;
     let beside: Vec<Beside> = quiet
         .into_iter()
-        .zip(attacked)
-        .map(|((kind, quiet), (_, attacked))| Beside { kind, quiet, attacked })
+        .zip(attacked.into_iter().zip(elsewhere))
+        .map(|((kind, quiet), ((_, attacked), (_, elsewhere)))| Beside { kind, quiet, attacked, elsewhere })
         .collect();
     if let Some(why) = beside.iter().find_map(Beside::broken) {
         return Err(format!("{why} ({did}; {})", told(most)));
@@ -313,19 +347,28 @@ fn beside_honest(target: &mut Target, scene: Scene, flood: Act, time: Duration) 
     Ok(Report { did, beside, before, most, after })
 }
 
-type Watched = (Vec<(Kind, Felt)>, (Held, String));
+/// What was seen in some time.
+struct Watched {
+    felt: Vec<(Kind, Felt)>,
+    elsewhere: Vec<(Kind, Felt)>,
+    most: Held,
+    did: String,
+}
 
-/// The honest client works for so long, beside the flood if there is one; the server is watched.
+/// The honest client works for so long, beside the flood if there is one, and elsewhere; the server is watched.
 fn watched(
     target: &mut Target,
+    other: &Target,
     scene: &Scene,
     time: Duration,
     flood: Option<Act>,
 ) -> Result<Watched, String> {
+    let (nfs, metrics) = (other.nfs, other.metrics);
     let honest_stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let attackers = flood.map(|flood| scope.spawn(move || flood(scene)));
         let honest = scope.spawn(|| honest::work(scene.nfs, scene.metrics, &honest_stop));
+        let elsewhere = scope.spawn(|| honest::work(nfs, metrics, &honest_stop));
         let end = Instant::now() + time;
         let mut most = Held::default();
         let mut ended = None;
@@ -339,6 +382,7 @@ fn watched(
         // The honest client is asked while the attack goes on, to the end.
         honest_stop.store(true, Ordering::Release);
         let felt = honest.join().map_err(|_| "the honest client ended early".to_owned());
+        let elsewhere = elsewhere.join().map_err(|_| "the honest client elsewhere ended early".to_owned());
         scene.stop.store(true, Ordering::Release);
         let did = match attackers.map(|attackers| attackers.join()) {
             None => Ok(String::new()),
@@ -347,7 +391,7 @@ fn watched(
         };
         match ended {
             Some(why) => Err(why),
-            None => Ok((felt?, (most, did?))),
+            None => Ok(Watched { felt: felt?, elsewhere: elsewhere?, most, did: did? }),
         }
     })
 }
@@ -388,7 +432,13 @@ mod tests {
 
     #[test]
     fn an_honest_client_that_feels_the_attack_breaks_the_bound() {
-        let beside = |quiet, attacked| Beside { kind: Kind::Read, quiet: felt(quiet), attacked };
+        let seen = |quiet, elsewhere, attacked| Beside {
+            kind: Kind::Read,
+            quiet: felt(quiet),
+            attacked,
+            elsewhere: felt(elsewhere),
+        };
+        let beside = |quiet, attacked| seen(quiet, 1, attacked);
         assert!(beside(30, felt(59)).broken().is_none());
         assert!(beside(30, felt(61)).broken().unwrap().contains("99th"));
         assert!(beside(1, felt(19)).broken().is_none());
@@ -399,6 +449,16 @@ mod tests {
                 .broken()
                 .is_none()
         );
+        // What the machine does is felt on a server that is not attacked, too; but it is no excuse for everything.
+        assert!(seen(1, 10, felt(21)).broken().is_some());
+        assert!(seen(1, 20, felt(79)).broken().is_none());
+        assert!(seen(1, 20, felt(81)).broken().unwrap().contains("99th"));
+        assert!(seen(1, 60_000, felt(501)).broken().unwrap().contains("99th"));
+        let late = |ms| Felt { times: vec![Duration::from_millis(ms); 199], failures: Vec::new() };
+        assert!(seen(1, 50, late(101)).broken().is_some());
+        assert!(seen(1, 60, late(239)).broken().is_none());
+        assert!(seen(1, 60, late(241)).broken().is_some());
+        assert!(seen(1, 60_000, late(2_001)).broken().is_some());
         let mut rare = Felt { times: vec![Duration::from_millis(1); 1000], failures: Vec::new() };
         rare.times.push(Duration::from_millis(101));
         assert!(beside(1, rare.clone()).broken().unwrap().contains("101"));

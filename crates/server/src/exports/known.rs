@@ -139,8 +139,10 @@ struct Inner {
     source: Box<dyn Source>,
     started: std::time::Instant,
     names: Mutex<Answers<IpAddr, Names>>,
-    /// Whose addresses are being asked about.
+    /// Whose names and addresses are being asked about.
     asking: Mutex<Held>,
+    /// Whose users are.
+    users: Mutex<Held>,
     addresses: Mutex<Answers<String, Vec<IpAddr>>>,
     groups: Mutex<Answers<u32, Vec<u32>>>,
     told: Notify,
@@ -167,6 +169,7 @@ impl Known {
             started: std::time::Instant::now(),
             names: Mutex::new(Answers::new()),
             asking: Mutex::new(Held::new(limits::KNOWN_ASKING_MAX, limits::KNOWN_ASKING_CLIENT_MAX, 1)),
+            users: Mutex::new(Held::new(limits::KNOWN_USERS_MAX, limits::KNOWN_USERS_CLIENT_MAX, 1)),
             addresses: Mutex::new(Answers::new()),
             groups: Mutex::new(Answers::new()),
             told: Notify::new(),
@@ -191,53 +194,55 @@ impl Known {
 
     /// The names of an address; `None` when they are not known in time.
     pub(crate) async fn names(&self, addr: IpAddr, asked: &[From]) -> Option<Arc<Names>> {
+        let asked = asked.to_vec();
+        let find = move |source: &dyn Source| source.names(addr, &asked);
+        self.ask(|inner| &inner.names, |inner| &inner.asking, addr, addr, find).await
+    }
+
+    /// The addresses of a name, which somebody at `by` says; `None` when they are not known in time.
+    pub(crate) async fn addresses(&self, by: IpAddr, name: &str) -> Option<Arc<Vec<IpAddr>>> {
+        let name = name.to_owned();
+        let asked = name.clone();
+        let find = move |source: &dyn Source| source.addresses(&asked);
+        self.ask(|inner| &inner.addresses, |inner| &inner.asking, by, name, find).await
+    }
+
+    /// The groups of a user, who calls from `by`; `None` when they are not known in time.
+    pub(crate) async fn groups(&self, by: IpAddr, uid: u32) -> Option<Arc<Vec<u32>>> {
+        let find = move |source: &dyn Source| source.groups(uid);
+        self.ask(|inner| &inner.groups, |inner| &inner.users, by, uid, find).await
+    }
+
+    /// The answer to a question. Whoever has many is asked about few of them at a time, and keeps no thread from others.
+    async fn ask<K, V>(
+        &self,
+        answers: fn(&Inner) -> &Mutex<Answers<K, V>>,
+        asking: fn(&Inner) -> &Mutex<Held>,
+        by: IpAddr,
+        key: K,
+        find: impl Fn(&dyn Source) -> Option<V> + Clone + Send + 'static,
+    ) -> Option<Arc<V>>
+    where
+        K: Eq + Hash + Clone + Send + 'static,
+        V: Send + Sync + 'static,
+    {
+        let share = share_of(by);
         let ask = |inner: &Arc<Inner>| {
-            // Whoever has many addresses asks about few of them at a time, and keeps no thread from others.
-            let share = share_of(addr);
-            if !inner.asking.lock().take(share, 1) {
+            if !asking(inner).lock().take(share, 1) {
                 return;
             }
-            let Some(generation) = inner.names.lock().begin(&addr) else {
-                return inner.asking.lock().give(share, 1);
+            let Some(generation) = answers(inner).lock().begin(&key) else {
+                return asking(inner).lock().give(share, 1);
             };
-            let (inner, asked) = (inner.clone(), asked.to_vec());
+            let (inner, key, find) = (inner.clone(), key.clone(), find.clone());
             self.threads.run_for(share, move || {
-                let found = inner.source.names(addr, &asked);
-                inner.names.lock().answered(&addr, generation, found, inner.now());
-                inner.asking.lock().give(share, 1);
+                let found = find(&*inner.source);
+                answers(&inner).lock().answered(&key, generation, found, inner.now());
+                asking(&inner).lock().give(share, 1);
                 inner.told.notify_waiters();
             });
         };
-        self.get(|inner| inner.names.lock().look(&addr, inner.now()), ask).await
-    }
-
-    /// The addresses of a name; `None` when they are not known in time.
-    pub(crate) async fn addresses(&self, name: &str) -> Option<Arc<Vec<IpAddr>>> {
-        let name = name.to_owned();
-        let ask = |inner: &Arc<Inner>| {
-            let Some(generation) = inner.addresses.lock().begin(&name) else { return };
-            let (inner, name) = (inner.clone(), name.clone());
-            self.threads.run(move || {
-                let found = inner.source.addresses(&name);
-                inner.addresses.lock().answered(&name, generation, found, inner.now());
-                inner.told.notify_waiters();
-            });
-        };
-        self.get(|inner| inner.addresses.lock().look(&name, inner.now()), ask).await
-    }
-
-    /// The groups of a user; `None` when they are not known in time.
-    pub(crate) async fn groups(&self, uid: u32) -> Option<Arc<Vec<u32>>> {
-        let ask = |inner: &Arc<Inner>| {
-            let Some(generation) = inner.groups.lock().begin(&uid) else { return };
-            let inner = inner.clone();
-            self.threads.run(move || {
-                let found = inner.source.groups(uid);
-                inner.groups.lock().answered(&uid, generation, found, inner.now());
-                inner.told.notify_waiters();
-            });
-        };
-        self.get(|inner| inner.groups.lock().look(&uid, inner.now()), ask).await
+        self.get(|inner| answers(inner).lock().look(&key, inner.now()), ask).await
     }
 
     async fn get<V>(&self, look: impl Fn(&Inner) -> State<V>, ask: impl Fn(&Arc<Inner>)) -> Option<Arc<V>> {
@@ -320,9 +325,9 @@ mod tests {
         known.forget();
         assert!(known.names(addr(), &[]).await.is_some());
         assert_eq!(fake.asked.load(Ordering::SeqCst), 2);
-        assert_eq!(known.groups(5).await.as_deref(), Some(&vec![6]));
-        assert_eq!(known.addresses("a").await.as_deref(), Some(&vec![addr()]));
-        assert_eq!(known.addresses("b").await.as_deref(), Some(&Vec::new()));
+        assert_eq!(known.groups(addr(), 5).await.as_deref(), Some(&vec![6]));
+        assert_eq!(known.addresses(addr(), "a").await.as_deref(), Some(&vec![addr()]));
+        assert_eq!(known.addresses(addr(), "b").await.as_deref(), Some(&Vec::new()));
     }
 
     #[tokio::test]
@@ -333,6 +338,57 @@ mod tests {
         assert_eq!(known.names(addr(), &[]).await, None);
         fake.silent.store(false, Ordering::SeqCst);
         assert!(known.names(addr(), &[]).await.is_some());
+    }
+
+    /// Knows nobody before it is let go on.
+    #[derive(Clone, Default)]
+    struct Slow(Arc<(Mutex<bool>, parking_lot::Condvar)>);
+
+    impl Source for Slow {
+        fn names(&self, _: IpAddr, _: &[From]) -> Option<Names> {
+            None
+        }
+
+        fn addresses(&self, name: &str) -> Option<Vec<IpAddr>> {
+            (name == "here").then(|| vec![addr()])
+        }
+
+        fn groups(&self, uid: u32) -> Option<Vec<u32>> {
+            if uid != 5 {
+                let mut goes_on = self.0.0.lock();
+                self.0.1.wait_while(&mut goes_on, |goes_on| !*goes_on);
+            }
+            Some(vec![uid])
+        }
+    }
+
+    /// Lets it go on at the end, however that comes.
+    struct GoesOn(Slow);
+
+    impl Drop for GoesOn {
+        fn drop(&mut self) {
+            *self.0.0.0.lock() = true;
+            self.0.0.1.notify_all();
+        }
+    }
+
+    #[tokio::test]
+    async fn a_client_with_many_users_keeps_nobody_else_from_an_answer_and_is_bounded() {
+        let slow = Slow::default();
+        let known = Arc::new(Known::new(Box::new(slow.clone())).expect("threads"));
+        let _goes_on = GoesOn(slow);
+        let other = IpAddr::from([10, 0, 0, 2]);
+        for uid in 1000..1000 + 2 * limits::KNOWN_USERS_MAX as u32 {
+            let known = known.clone();
+            tokio::spawn(async move { known.groups(addr(), uid).await });
+        }
+        for _ in 0..2 * limits::KNOWN_USERS_MAX {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(known.inner.users.lock().of(addr()), limits::KNOWN_USERS_CLIENT_MAX);
+        assert_eq!(known.groups(other, 5).await.as_deref(), Some(&vec![5]));
+        assert_eq!(known.addresses(other, "here").await.as_deref(), Some(&vec![addr()]));
+        assert!(known.inner.groups.lock().all.len() <= limits::KNOWN_MAX + limits::KNOWN_USERS_MAX);
     }
 
     #[test]

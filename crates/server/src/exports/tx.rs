@@ -7,6 +7,7 @@
 //! executed anew, and told what is so.
 
 use super::Export;
+use crate::server::not_under_the_state;
 use landfast_volume::faults::{self, Bug};
 use landfast_volume::{Error, Node, Receipt, Tx};
 use std::sync::Arc;
@@ -45,6 +46,7 @@ impl Txs {
 
     /// The transaction of this export's volume.
     pub(crate) fn of(&mut self, export: &Arc<Export>) -> &mut Tx {
+        not_under_the_state();
         let at = self.place(export);
         for (i, (_, tx)) in self.all.iter_mut().enumerate() {
             if i != at {

@@ -4,10 +4,11 @@
 //! a handle alone gives no rights. So it is answered whatever the flavor of the call, with the flavors that the export takes
 //! of this client. EXPORT lists the exports whose rules name the asker, each with the names by which they do; DUMP what the asker
 //! itself has mounted, as it says: bounded, and forgotten with the server. Who uses what else is nobody's business, and a stranger
-//! gets two empty lists. (Linux' mountd tells everybody all; but what a client does with either list concerns what it may mount.)
+//! gets two empty lists, and `ACCES` whatever it would mount. (Linux' mountd tells everybody all; but what a client does with either list concerns what it may mount.)
 
+use crate::admission::{self, Admission};
 use crate::exports::rules::From;
-use crate::exports::{Caller, Export, Exports, Refused};
+use crate::exports::{Caller, Export, Exports};
 use crate::limits;
 use crate::service::Nfs;
 use bytes::Bytes;
@@ -50,7 +51,7 @@ impl Nfs {
     /// Serves a call of MOUNT.
     pub(crate) async fn mount(&self, conn: &Arc<ConnInfo>, header: CallHeader, body: Bytes) -> Response {
         let CallHeader { cred, mut turn, .. } = header;
-        let caller = turn.before(self.sh.caller(conn.peer(), cred)).await;
+        let caller = turn.before(self.sh.caller_as_host(conn.peer(), cred)).await;
         // The lists are long at worst: names and paths of so many hosts.
         let lists = matches!(header.proc, proc::DUMP | proc::EXPORT);
         let room = turn.before(conn.room(if lists { limits::RESPONSE_BYTES_MAX as usize } else { 0 })).await;
@@ -114,16 +115,19 @@ fn find(exports: &Exports, caller: &Caller, path: &[u8]) -> Result<(Node, Vec<u3
             };
             Some((found, below))
         })
-        .ok_or(MountStat::NOENT)?;
-    let export = export.map_err(|down| match down.access(caller) {
-        // RFC 1813 section 5.1.5 has no status for what will be there later.
-        Ok(()) => MountStat::SERVERFAULT,
-        Err(_) => MountStat::ACCES,
-    })?;
-    match export.access(caller) {
-        Ok(_) | Err(Refused::Flavor) => {}
-        Err(Refused::Access | Refused::NotYet) => return Err(MountStat::ACCES),
+        .ok_or_else(|| {
+            match admission::admit(exports, caller.addr, caller.port, caller.names.as_deref()) {
+                Admission::Taken => MountStat::NOENT,
+                // A stranger does not hear what exports are called.
+                Admission::NotYet | Admission::Refused(_) => MountStat::ACCES,
+            }
+        })?;
+    let rules = export.map_or_else(|down| &down.of.rules, |export| &export.rules);
+    if rules.admits(caller.addr, caller.port, caller.names.as_deref()) != Admission::Taken {
+        return Err(MountStat::ACCES);
     }
+    // RFC 1813 section 5.1.5 has no status for what will be there later.
+    let export = export.map_err(|_| MountStat::SERVERFAULT)?;
     let (sys, none) = export.flavors(caller);
     let flavors: Vec<u32> =
         [sys.then_some(AUTH_SYS), none.then_some(AUTH_NONE)].into_iter().flatten().collect();

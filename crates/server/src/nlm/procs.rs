@@ -251,7 +251,7 @@ impl Nlm {
             if at != addr {
                 // Many hosts may have one name, as `localhost`; it is asked about once.
                 if !asked.contains_key(&name) {
-                    let leads_to = self.sh.leads_to(&name).await;
+                    let leads_to = self.sh.leads_to(addr, &name).await;
                     asked.insert(name.clone(), leads_to);
                 }
                 let both = asked.get(&name).is_some_and(|to| to.contains(&at) && to.contains(&addr));

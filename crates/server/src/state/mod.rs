@@ -55,6 +55,7 @@ use refusals::AtLimit;
 use sessions::Sessions;
 use std::cmp::Reverse;
 use std::collections::HashMap;
+use std::net::IpAddr;
 
 /// Milliseconds on a clock that never goes backwards.
 pub type Millis = u64;
@@ -134,6 +135,11 @@ pub struct State<F> {
     pub bounds: Bounds,
     /// The version that the next change gets.
     pub(crate) version: u64,
+}
+
+/// The address that a client was first heard of from, as it has a share.
+fn share_of_client(c: &clients::Client) -> Option<IpAddr> {
+    c.addrs.all().first().copied().map(landfast_rpc::share_of)
 }
 
 impl<F> State<F> {
@@ -227,13 +233,32 @@ impl<F> State<F> {
         })
     }
 
-    /// Room for one more client record: one that holds nothing goes, of the address that has most records; of these
-    /// unconfirmed before confirmed, then the one that was silent longest. So who makes many takes its own places.
+    /// Room for one more client record of this address. The last places are for addresses that have few: so whoever fills the others,
+    /// with clients that each hold something, keeps nobody out.
+    ///
+    /// # Errors
+    /// As for [`State::make_room_for_client`].
+    pub fn room_for_client(&mut self, now: Millis, addr: IpAddr) -> Result<Vec<Stamped>, NfsStat> {
+        let (has, max) = (self.clients.len(), self.bounds.clients);
+        let place = has < max - max / limits::CLIENTS_KEPT_DIVISOR
+            || (has < max && self.records_of(addr) < limits::CLIENT_RECORDS_FEW);
+        if place { Ok(Vec::new()) } else { self.make_room_for_client(now, addr) }
+    }
+
+    fn records_of(&self, addr: IpAddr) -> usize {
+        let share = landfast_rpc::share_of(addr);
+        self.clients.iter().filter(|c| share_of_client(c) == Some(share)).count()
+    }
+
+    /// One client record goes: one that holds nothing, of the address that has most records, and never of one that has fewer
+    /// than who asks; of these unconfirmed before confirmed, then the one that was silent longest. So who makes many takes its own
+    /// places.
     ///
     /// # Errors
     /// `DELAY` when each holds something.
-    pub fn make_room_for_client(&mut self, now: Millis) -> Result<Vec<Stamped>, NfsStat> {
-        let first = |c: &clients::Client| c.addrs.all().first().copied().map(landfast_rpc::share_of);
+    pub fn make_room_for_client(&mut self, now: Millis, addr: IpAddr) -> Result<Vec<Stamped>, NfsStat> {
+        let first = share_of_client;
+        let own = self.records_of(addr);
         let mut of_address = HashMap::new();
         for c in self.clients.iter() {
             *of_address.entry(first(c)).or_insert(0_usize) += 1;
@@ -243,6 +268,7 @@ impl<F> State<F> {
             .clients
             .iter()
             .filter(|c| self.files.opens_of(c.id) == 0 && !c.needs_reclaim && !self.is_busy(c.id))
+            .filter(|c| count(c) >= own)
             .min_by_key(|c| (Reverse(count(c)), c.confirmed, c.renewed))
             .map(|c| c.id);
         let lapsed = || {

@@ -600,7 +600,11 @@ fn what_a_limit_refuses_is_counted_for_the_log() {
         let span = Span::new(offset, 1).expect("a range");
         assert_eq!(st.files.lock(c, &f, &locker, LockType::Write, span).is_ok(), fits);
     }
-    assert_eq!(st.make_room_for_client(0).err(), Some(NfsStat::NFS4ERR_DELAY), "it holds something");
+    assert_eq!(
+        st.make_room_for_client(0, [192, 0, 2, 1].into()).err(),
+        Some(NfsStat::NFS4ERR_DELAY),
+        "it holds something"
+    );
     let due = st.files.refusals.due(7);
     assert_eq!(due, [("limits.client_opens", 2), ("limits.client_locks", 1), ("limits.clients", 1)]);
     assert_eq!(st.files.refusals.due(8), []);

@@ -207,8 +207,34 @@ fn at_the_limit_of_clients_who_has_most_gives_up_its_own() {
         assert_eq!(create_session(&mut st, 9, root(2), (*id, 1), [i as u8; 16]), Ok(None));
     }
     for _ in 0..crowd.len() - 1 {
-        st.make_room_for_client(9).expect("room");
+        st.make_room_for_client(9, host(3)).expect("room");
         assert!(st.clients.get(honest).is_some(), "the oldest of all, and alone at its address");
+    }
+}
+
+#[test]
+fn an_address_whose_clients_all_hold_something_keeps_nobody_out() {
+    let bounds = Limits::default().with(Limit::Clients, 64);
+    let mut st = S::new(1, LEASE, Bounds::with(None, bounds));
+    let named = |st: &mut S, n: u8, by: Asker| {
+        let ask = ExchangeId { owner: Bytes::from(vec![n]), verifier: [1; 8], by, update: false };
+        st.room_for_client(0, by.addr)?;
+        st.exchange_id(0, &ask).map(|found| found.client)
+    };
+    let idle = named(&mut st, 0, root(1)).expect("a client ID");
+    assert_eq!(create_session(&mut st, 0, root(1), (idle, 1), SECRET), Ok(None));
+    let (owner, file) = (Bytes::from_static(b"o"), FileKey::from_static(b"f"));
+    let mut greedy = 0;
+    for n in 1..100 {
+        let Ok(id) = named(&mut st, n, root(2)) else { continue };
+        assert_eq!(create_session(&mut st, 0, root(2), (id, 1), [n; 16]), Ok(None));
+        st.files.open(&file, id, &owner, BOTH, 0, Some(1)).expect("an open");
+        greedy += 1;
+    }
+    assert_eq!(greedy, 64 - 64 / limits::CLIENTS_KEPT_DIVISOR - 1);
+    assert!(st.clients.get(idle).is_some(), "its address has one");
+    for n in 3..7 {
+        named(&mut st, n, root(n)).expect("a newcomer's");
     }
 }
 
@@ -332,7 +358,7 @@ proptest! {
                     let spoken = st.speaks40(now, client, by.addr);
                     prop_assert!(spoken.is_err() || client != victim40 || same_host);
                 }
-                Step::Room => drop(st.make_room_for_client(now)),
+                Step::Room => drop(st.make_room_for_client(now, by.addr)),
                 Step::Wait { ms } => now += ms,
             }
             prop_assert_eq!(before(&st), then.clone());

@@ -100,10 +100,7 @@ impl<F> State<F> {
         now: Millis,
         ask: SetClientId,
     ) -> Result<(u64, Vec<Stamped>), SetClientIdError> {
-        let mut gone = Vec::new();
-        if self.clients.len() >= self.bounds.clients {
-            gone = self.make_room_for_client(now)?;
-        }
+        let gone = self.room_for_client(now, ask.by.addr)?;
         let (files, lease, grace) = (&self.files, self.lease_ms, self.grace.active(now));
         let id = self.clients.set_client_id(now, ask, |c| {
             let holds = files.opens_of(c.id) > 0 || (grace && c.needs_reclaim);

@@ -10,7 +10,7 @@ use crate::errors::status;
 use crate::exports::pseudo::{Pseudo, PseudoDir};
 use crate::exports::{Access, Caller, Export, Exports, Object, Refused, Txs};
 use crate::offload::Offload;
-use crate::server::Shared;
+use crate::server::{Shared, not_under_the_state};
 use crate::state::identity::Asker;
 use crate::state::notes::Stamped;
 use crate::state::opens::FileKey;
@@ -261,6 +261,7 @@ impl Ctx<'_> {
 
     /// Writes notes into the log, atomic with what this compound changes.
     pub(crate) fn note(&mut self, notes: impl IntoIterator<Item = Stamped>) {
+        not_under_the_state();
         let Some(home) = self.home() else { return };
         for note in notes {
             self.txs.of(&home).note(note.to_bytes());

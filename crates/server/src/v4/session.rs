@@ -126,15 +126,16 @@ impl Ctx<'_> {
             by: self.asker(),
             update: a.flags & EXCHGID4_FLAG_UPD_CONFIRMED_REC_A != 0,
         };
-        let mut st = self.sh.state();
-        let mut gone = Vec::new();
-        if st.clients.len() >= st.bounds.clients {
-            gone = st.make_room_for_client(self.now)?;
-        }
-        let found = st.exchange_id(self.now, &ask)?;
-        if let Some(old) = found.replaced {
-            gone.extend(st.remove_client(old));
-        }
+        // The log is gone on to without the state: it locks that itself when it is sealed.
+        let (found, gone) = {
+            let mut st = self.sh.state();
+            let mut gone = st.room_for_client(self.now, self.caller.addr)?;
+            let found = st.exchange_id(self.now, &ask)?;
+            if let Some(old) = found.replaced {
+                gone.extend(st.remove_client(old));
+            }
+            (found, gone)
+        };
         let mut flags = EXCHGID4_FLAG_USE_NON_PNFS;
         if found.confirmed {
             flags |= EXCHGID4_FLAG_CONFIRMED_R;
