@@ -8,7 +8,7 @@ use crate::units::{show_bytes, show_count};
 use landfast_server::config::{Config, ExportConfig};
 use landfast_server::exports::rules::Rules;
 use landfast_server::limits::UNSAFE_RISK_SECONDS;
-use landfast_server::{PortMapper, Reloaded, Running, Served, Server, ServerConfig};
+use landfast_server::{PortMapper, Reloaded, Running, Served, Server, ServerConfig, hidden_by};
 use landfast_volume::faults::ACCEPT_WEAK;
 use landfast_volume::{Durability, OpenError, OpenOptions, RecoveryReport, Volume, faults};
 use serde_json::json;
@@ -77,6 +77,7 @@ async fn serve(args: &ServeArgs) -> Exit {
     eprintln!("landfast: exports {} to {}", export.display(), admitted.words(args.unprivileged));
     say_recovery(&recovery, volume.durability());
     warn_of_unsafe(volume.durability());
+    warn_of_hidden(&export);
     if args.unprivileged {
         eprintln!(
             "landfast: WARNING: --unprivileged is for experiments: nothing can be recovered after a crash"
@@ -160,6 +161,11 @@ async fn serve_config(args: &ServeArgs, file: &Path, started: Instant) -> Exit {
     }
     if served.is_empty() {
         return Exit::Failed;
+    }
+    if let [only] = &served[..]
+        && only.name == Path::new("/")
+    {
+        warn_of_hidden(&only.path);
     }
     let dirs: Vec<_> = served.iter().map(|s| s.path.clone()).collect();
     let mut start = ServerConfig::of(served, config.listen.clone());
@@ -247,6 +253,18 @@ fn warn_of_unsafe(durability: Durability) {
         eprintln!(
             "landfast: WARNING: durability unsafe answers before data is stable: a power cut loses up to {UNSAFE_RISK_SECONDS} \
              seconds of acknowledged work"
+        );
+    }
+}
+
+/// An export that is the root of the server is there under its own path as well, unless it has something of that name in it.
+fn warn_of_hidden(export: &Path) {
+    if let Some(by) = hidden_by(export) {
+        eprintln!(
+            "landfast: WARNING: clients of version 4 that mount server:{} get {}, since that has the same name: mount server:/ for \
+             the export itself",
+            export.display(),
+            by.display()
         );
     }
 }

@@ -29,17 +29,18 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout, timeout_at};
-use tracing::debug;
+use tracing::{debug, warn};
 
 use crate::auth::Credential;
 use crate::limits;
 use crate::message::{
-    AcceptStat, AuthStat, Incoming, OpaqueAuth, Outcome, RawCall, RejectStat, encode_accepted, encode_denied,
-    parse,
+    AcceptStat, AuthStat, Incoming, MessageError, OpaqueAuth, Outcome, RawCall, RejectStat, encode_accepted,
+    encode_denied, parse,
 };
 use crate::places::Standing;
-use crate::record::Assembler;
-use crate::shares::{Pool, Taken};
+use crate::record::{Assembler, RecordError};
+use crate::seldom::SeldomOf;
+use crate::shares::{Pool, Taken, share_of};
 use crate::turns::{Turn, Turns, if_it_waits};
 use crate::writer::{self, Outgoing, Permits};
 
@@ -514,6 +515,14 @@ impl ConnInfo {
     }
 
     /// Moves to a later stage; our own calls end with `why`, since no reply to them is read any more.
+    /// This end closes the connection: told in the log of a server, and for debugging of a client.
+    fn tell(&self, shared: Option<&Shares>, cause: &Cause) {
+        match shared {
+            Some(shared) => shared.closings.tell(self.peer, self.standing() == Standing::Outsider, cause),
+            None => debug!(conn = self.id, peer = %self.peer, "connection closed: {cause}"),
+        }
+    }
+
     fn advance(&self, to: Stage, why: &str) {
         let moved = self.stage.send_if_modified(|s| {
             let later = to > *s;
@@ -622,6 +631,8 @@ pub(crate) struct Shares {
     /// Whose turn it is, and under which name.
     pub(crate) turns: Turns,
     pub(crate) client: IpAddr,
+    /// Which were closed for a cause.
+    pub(crate) closings: Arc<Closings>,
 }
 
 /// Starts the tasks of a connection on an established stream.
@@ -682,9 +693,13 @@ async fn run<S: Service>(
     let patience = writer::Patience { stall_max: config.write_stall_max, time_max: config.write_time_max };
     let writing = {
         let (conn, mut stage) = (conn.clone(), conn.stage.subscribe());
+        let shared = reader.shared.clone();
         tokio::spawn(async move {
             tokio::select! {
                 done = writer::run(&mut write, outgoing, patience) => if let Err(e) = done {
+                    if writer::too_slow(&e) {
+                        conn.tell(shared.as_ref(), &Cause::TakesNothing);
+                    }
                     conn.advance(Stage::Closed, &format!("cannot send: {e}"));
                 },
                 _ = stage.wait_for(|s| *s == Stage::Closed) => {}
@@ -704,9 +719,13 @@ async fn run<S: Service>(
     };
     match why {
         Some(ReadEnd::Eof) => conn.advance(Stage::Draining, "the peer closed the connection"),
-        Some(ReadEnd::Broken(why)) => {
+        Some(ReadEnd::Lost(why)) => {
             debug!(conn = conn.id, peer = %conn.peer, "connection closed: {why}");
             conn.advance(Stage::Closed, &why);
+        }
+        Some(ReadEnd::Cause(cause)) => {
+            conn.tell(reader.shared.as_ref(), &cause);
+            conn.advance(Stage::Closed, &cause.to_string());
         }
         None => {}
     }
@@ -723,7 +742,42 @@ async fn run<S: Service>(
 
 enum ReadEnd {
     Eof,
-    Broken(String),
+    /// The other end or the network ended it.
+    Lost(String),
+    /// This end does.
+    Cause(Cause),
+}
+
+/// Why this end closes a connection that the other one has not ended. Each is told to the server's log.
+#[derive(Debug, Clone, thiserror::Error)]
+pub(crate) enum Cause {
+    #[error("{0}")]
+    Record(#[from] RecordError),
+    #[error("what it sent is no RPC message: {0}")]
+    Message(#[from] MessageError),
+    #[error("it does not finish its record")]
+    Stalled,
+    #[error("there was no room for its record, since others of its address take all of theirs")]
+    NoRoom,
+    #[error("it does not take what is sent to it")]
+    TakesNothing,
+    #[error("{0} needs its place")]
+    Place(IpAddr),
+}
+
+/// Closings for a cause, as the log is told of them: once an hour for each client and cause, and as of one client those
+/// of all addresses that nobody names.
+#[derive(Debug, Default)]
+pub(crate) struct Closings(SeldomOf<(Option<IpAddr>, std::mem::Discriminant<Cause>)>);
+
+impl Closings {
+    pub(crate) fn tell(&self, peer: SocketAddr, outsider: bool, cause: &Cause) {
+        let client = (!outsider).then(|| share_of(peer.ip().to_canonical()));
+        let who = if outsider { ", which no rule names," } else { "" };
+        self.0.warn((client, std::mem::discriminant(cause)), |more| {
+            warn!("connection from {}{who} closed: {cause}{more}", peer.ip().to_canonical());
+        });
+    }
 }
 
 /// Whether calls are begun where they were read, or in tasks of their own. What is answered from memory takes less than
@@ -868,7 +922,7 @@ impl<S: Service> Reader<S> {
                         self.conn.active.store(now_ms(), Ordering::Relaxed);
                         let message = self.message(record, counted.take());
                         if let Err(why) = if_it_waits(message, || self.begun.go_on()).await {
-                            return Some(ReadEnd::Broken(why));
+                            return Some(ReadEnd::Cause(why.into()));
                         }
                         in_a_row += 1;
                         if in_a_row == limits::IN_PLACE_IN_A_ROW {
@@ -881,7 +935,7 @@ impl<S: Service> Reader<S> {
                     Ok(None) => break,
                     Err(e) => {
                         self.conn.garbled.store(true, Ordering::Release);
-                        return Some(ReadEnd::Broken(e.to_string()));
+                        return Some(ReadEnd::Cause(e.into()));
                     }
                 }
             }
@@ -897,7 +951,7 @@ impl<S: Service> Reader<S> {
                     // While it waits for room nothing is asked of the peer.
                     let asked = Instant::now();
                     if timeout(config.record_stall_max, taken.grow(arrived)).await.is_err() {
-                        return Some(ReadEnd::Broken("there was no room for its record".into()));
+                        return Some(ReadEnd::Cause(Cause::NoRoom));
                     }
                     progress.waited(asked.elapsed());
                 }
@@ -915,7 +969,7 @@ impl<S: Service> Reader<S> {
                 let until = progress.until(config.record_stall_max);
                 match timeout_at(until, socket.read_buf(&mut buf)).await {
                     Ok(read) => read,
-                    Err(_) => return Some(ReadEnd::Broken("the peer does not finish its record".into())),
+                    Err(_) => return Some(ReadEnd::Cause(Cause::Stalled)),
                 }
             } else {
                 let idle_max = config
@@ -929,17 +983,17 @@ impl<S: Service> Reader<S> {
             match read {
                 Ok(0) if !within => return Some(ReadEnd::Eof),
                 Ok(0) => {
-                    return Some(ReadEnd::Broken("the peer closed the connection inside a record".into()));
+                    return Some(ReadEnd::Lost("the peer closed the connection inside a record".into()));
                 }
                 Ok(_) => progress.came(buf.len() - before),
-                Err(e) => return Some(ReadEnd::Broken(e.to_string())),
+                Err(e) => return Some(ReadEnd::Lost(e.to_string())),
             }
         }
     }
 
-    async fn message(&self, record: Bytes, counted: Option<Taken>) -> Result<(), String> {
+    async fn message(&self, record: Bytes, counted: Option<Taken>) -> Result<(), MessageError> {
         let len = record.len();
-        match parse(record).map_err(|e| e.to_string())? {
+        match parse(record)? {
             Incoming::Reply { xid, outcome } => {
                 if let Some(waiting) = self.conn.calls().waiting.remove(&xid) {
                     // The caller may have given up meanwhile.

@@ -47,7 +47,7 @@ pub use conn::{
 };
 pub use message::{AcceptStat, AuthStat, OpaqueAuth, RejectStat};
 pub use places::Standing;
-pub use seldom::Seldom;
+pub use seldom::{Seldom, SeldomOf};
 pub use server::{Load, Server, ServerConfig};
 pub use shares::share_of;
 pub use turns::{FairQueue, Turn};

@@ -12,8 +12,8 @@ pub const AUTH_SYS_GIDS_MAX: usize = 16;
 /// Largest record accepted when the caller names no other size: room for a 4 MiB request or reply and
 /// its headers.
 pub const RECORD_MAX_DEFAULT: usize = (4 << 20) + (64 << 10);
-/// Most fragments that one record may come in.
-pub const RECORD_FRAGMENTS_MAX: usize = 1024;
+/// Most fragments without a byte that one record may have. Of others it may have as many as it has bytes.
+pub const EMPTY_FRAGMENTS_MAX: usize = 1024;
 /// Largest fragment that record marking can express (RFC 5531 section 11): 31 bits.
 pub const FRAGMENT_MAX: usize = 0x7fff_ffff;
 
@@ -76,6 +76,8 @@ pub const SERVER_REPLY_BYTES_MAX: usize = 512 << 20;
 pub const TURNS: usize = 32;
 /// How long a warning of one kind is not given again.
 pub const WARN_EVERY: Duration = Duration::from_secs(3600);
+/// Of so many things (clients, say) a warning of one kind is given for each; that of all others counts as one.
+pub const WARN_OF_MAX: usize = 256;
 /// A record of which less than [`RECORD_PROGRESS_MIN`] arrives within this, or less than what is missing of it, ends its
 /// connection. So does one that waits for so long for room.
 pub const RECORD_STALL_MAX: Duration = Duration::from_secs(60);

@@ -6,12 +6,13 @@
 //! several fragments are copied together.
 //!
 //! Invariants: a fragment that would take the record over the limit is refused when its header is
-//! read, before room is made for it; the number of fragments is bounded, so that empty fragments cannot
-//! keep a reader busy for ever.
+//! read, before room is made for it. So the bytes of a record bound the number of its fragments, however
+//! small they are; that of empty ones has a bound of its own, so that they cannot keep a reader busy for
+//! ever.
 
 use bytes::{Buf, Bytes, BytesMut};
 
-use crate::limits::{FRAGMENT_MAX, RECORD_FRAGMENTS_MAX};
+use crate::limits::{EMPTY_FRAGMENTS_MAX, FRAGMENT_MAX};
 
 /// Bytes of a fragment header.
 pub const HEADER_LEN: usize = 4;
@@ -28,9 +29,9 @@ pub enum RecordError {
         /// The limit in force.
         max: usize,
     },
-    /// The record came in more fragments than [`RECORD_FRAGMENTS_MAX`].
-    #[error("a record came in more than {RECORD_FRAGMENTS_MAX} fragments")]
-    TooManyFragments,
+    /// The record has more fragments without a byte than [`EMPTY_FRAGMENTS_MAX`].
+    #[error("a record has more than {EMPTY_FRAGMENTS_MAX} empty fragments")]
+    TooManyEmptyFragments,
 }
 
 /// The header of the last (or only) fragment of a record, `len` bytes long.
@@ -47,7 +48,10 @@ pub struct Assembler {
     max: usize,
     /// Payload of the fragments of an unfinished record of several fragments.
     joined: BytesMut,
-    fragments: usize,
+    /// A fragment of the record has come, or its header.
+    begun: bool,
+    /// Fragments of the record without a byte.
+    empty: usize,
     /// The fragment whose header was read and whose bytes are awaited: length and "last".
     open: Option<(usize, bool)>,
 }
@@ -55,7 +59,7 @@ pub struct Assembler {
 impl Assembler {
     /// An assembler that refuses records of more than `max` bytes.
     pub fn new(max: usize) -> Self {
-        Assembler { max, joined: BytesMut::new(), fragments: 0, open: None }
+        Assembler { max, joined: BytesMut::new(), begun: false, empty: 0, open: None }
     }
 
     /// Takes one whole record off the front of `buf`, or says that more bytes are needed.
@@ -73,10 +77,11 @@ impl Assembler {
                     if announced > self.max as u64 {
                         return Err(RecordError::TooLarge { announced, max: self.max });
                     }
-                    self.fragments += 1;
-                    if self.fragments > RECORD_FRAGMENTS_MAX {
-                        return Err(RecordError::TooManyFragments);
+                    self.empty += usize::from(len == 0);
+                    if self.empty > EMPTY_FRAGMENTS_MAX {
+                        return Err(RecordError::TooManyEmptyFragments);
                     }
+                    self.begun = true;
                     buf.advance(HEADER_LEN);
                     *self.open.insert((len, header & LAST != 0))
                 }
@@ -90,7 +95,7 @@ impl Assembler {
                 self.joined.extend_from_slice(&fragment);
                 continue;
             }
-            self.fragments = 0;
+            (self.begun, self.empty) = (false, 0);
             if self.joined.is_empty() {
                 return Ok(Some(fragment.freeze()));
             }
@@ -106,7 +111,7 @@ impl Assembler {
 
     /// Whether a record has begun to arrive; its first bytes may still lie in the read buffer.
     pub fn within(&self) -> bool {
-        self.open.is_some() || self.fragments > 0
+        self.begun
     }
 
     /// Bytes of a record of several fragments that have arrived, besides what lies in the read buffer.
@@ -152,8 +157,33 @@ mod tests {
     #[test]
     fn endless_empty_fragments_are_refused() {
         let mut a = Assembler::new(8);
-        let mut buf = BytesMut::from(&fragment(false, b"").repeat(RECORD_FRAGMENTS_MAX + 1)[..]);
-        assert_eq!(a.next(&mut buf), Err(RecordError::TooManyFragments));
+        let mut buf = BytesMut::from(&fragment(false, b"").repeat(EMPTY_FRAGMENTS_MAX + 1)[..]);
+        assert_eq!(a.next(&mut buf), Err(RecordError::TooManyEmptyFragments));
+        // Also between others; each record has its own.
+        let some = [fragment(false, b"1"), fragment(false, b"").repeat(EMPTY_FRAGMENTS_MAX)].concat();
+        let whole = [some.clone(), fragment(true, b"2")].concat();
+        let mut a = Assembler::new(8);
+        let mut buf = BytesMut::from(&[whole.clone(), whole, some, fragment(false, b"")].concat()[..]);
+        assert_eq!(a.next(&mut buf).unwrap().unwrap(), &b"12"[..]);
+        assert_eq!(a.next(&mut buf).unwrap().unwrap(), &b"12"[..]);
+        assert_eq!(a.next(&mut buf), Err(RecordError::TooManyEmptyFragments));
+    }
+
+    #[test]
+    fn a_record_may_come_in_as_many_fragments_as_it_has_bytes() {
+        const BYTES: usize = 1 << 20;
+        for size in [1, 3, 2048] {
+            let body = vec![b'x'; BYTES];
+            let mut stream = BytesMut::new();
+            for part in body.chunks(size) {
+                stream.extend_from_slice(&fragment(false, part));
+            }
+            stream.extend_from_slice(&fragment(true, b""));
+            let mut a = Assembler::new(BYTES);
+            let record = a.next(&mut stream).unwrap().unwrap();
+            assert!(record == body, "in fragments of {size}");
+            assert!(!a.within());
+        }
     }
 
     #[test]

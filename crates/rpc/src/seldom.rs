@@ -1,9 +1,11 @@
 //! Warnings that a client could cause as often as it likes: one an hour, with the number of those that were held back.
 
+use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::limits::WARN_EVERY;
+use crate::limits::{WARN_EVERY, WARN_OF_MAX};
 
 /// A kind of warning.
 #[derive(Debug, Default)]
@@ -32,6 +34,50 @@ impl Seldom {
         }
         *last = Some(now);
         Some(std::mem::take(held_back))
+    }
+}
+
+/// A kind of warning about many things, such as clients: one an hour for each of [`WARN_OF_MAX`] things, and one for all that
+/// there is no room for.
+#[derive(Debug)]
+pub struct SeldomOf<K> {
+    known: Mutex<HashMap<K, (Instant, u64)>>,
+    others: Seldom,
+}
+
+impl<K: Eq + Hash> Default for SeldomOf<K> {
+    fn default() -> Self {
+        SeldomOf { known: Mutex::default(), others: Seldom::new() }
+    }
+}
+
+impl<K: Eq + Hash> SeldomOf<K> {
+    /// Gives the warning, unless it was given about this one within the hour; `say` is told how many were not.
+    pub fn warn(&self, of: K, say: impl FnOnce(HeldBack)) {
+        if let Some(held_back) = self.due(of, Instant::now(), WARN_EVERY) {
+            say(HeldBack(held_back));
+        }
+    }
+
+    fn due(&self, of: K, now: Instant, every: Duration) -> Option<u64> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let recent = |last: Instant| now.saturating_duration_since(last) < every;
+        if let Some((last, held_back)) = known.get_mut(&of) {
+            if recent(*last) {
+                *held_back += 1;
+                return None;
+            }
+            *last = now;
+            return Some(std::mem::take(held_back));
+        }
+        if known.len() >= WARN_OF_MAX {
+            known.retain(|_, (last, _)| recent(*last));
+        }
+        if known.len() >= WARN_OF_MAX {
+            return self.others.due(now, every);
+        }
+        known.insert(of, (now, 0));
+        Some(0)
     }
 }
 
@@ -64,5 +110,20 @@ mod tests {
         assert_eq!(kind.due(start + hour * 3, hour), Some(0));
         let shown: Vec<String> = [HeldBack(0), HeldBack(3)].iter().map(ToString::to_string).collect();
         assert_eq!(shown, ["", " (3 times more in the last hour or longer)"]);
+    }
+    #[test]
+    fn one_for_each_thing_and_one_for_all_beyond_the_bound() {
+        let kind = SeldomOf::default();
+        let (start, hour) = (Instant::now(), Duration::from_secs(3600));
+        for thing in 0..WARN_OF_MAX {
+            assert_eq!(kind.due(thing, start, hour), Some(0));
+            assert_eq!(kind.due(thing, start, hour), None);
+        }
+        let further = [0, 1, 2].map(|n| kind.due(WARN_OF_MAX + n, start, hour));
+        assert_eq!(further, [Some(0), None, None], "counted as one");
+        assert_eq!(kind.due(7, start + hour, hour), Some(1));
+        // Those of which nothing was heard for so long make room.
+        assert_eq!(kind.due(WARN_OF_MAX, start + hour, hour), Some(0));
+        assert_eq!(kind.known.lock().unwrap().len(), 2);
     }
 }

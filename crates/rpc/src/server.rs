@@ -13,7 +13,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 use tracing::{debug, info, warn};
 
-use crate::conn::{self, ConnConfig, ConnInfo, Service, Shares};
+use crate::conn::{self, Cause, Closings, ConnConfig, ConnInfo, Service, Shares};
 use crate::limits;
 use crate::places::{self, Admitted, Newcomer, Open, Places, Seen, Standing};
 use crate::seldom::Seldom;
@@ -124,6 +124,7 @@ struct All {
     bytes: Pool,
     replies: Pool,
     turns: Turns,
+    closings: Arc<Closings>,
 }
 
 type Connections = Arc<Mutex<Table>>;
@@ -220,6 +221,7 @@ impl Server {
                 limits::REPLY_BYTES_LEAST,
             ),
             turns: Turns::new(config.turns),
+            closings: Arc::default(),
         };
         let refused = Arc::new(AtomicU64::new(0));
         let accepting = Acceptor {
@@ -398,12 +400,17 @@ impl<S: Service> Acceptor<S> {
         let admitted = places::admit(new, now, open, places, seen);
         if let Admitted::InPlaceOf(id) = admitted {
             self.refused.fetch_add(1, Ordering::Relaxed);
-            if let Some(conn) = table.open.get(&id).and_then(|e| e.conn.upgrade()) {
-                debug!("connection of {} closed: {} needs its place", conn.peer(), new.client);
+            let closed = table.open.get(&id).and_then(|e| Some((e.conn.upgrade()?, e.standing)));
+            if let Some((conn, _)) = &closed {
                 conn.close();
             }
             // Its place is free from now on; its task ends in a moment.
             table.remove(id);
+            drop(table);
+            if let Some((conn, standing)) = closed {
+                let outsider = standing == Standing::Outsider;
+                self.all.closings.tell(conn.peer(), outsider, &Cause::Place(new.client));
+            }
         }
         admitted
     }
@@ -432,8 +439,8 @@ impl<S: Service> Acceptor<S> {
         if !self.admit(addr, new) {
             return;
         }
-        let All { calls, bytes, replies, turns } = self.all.clone();
-        let shares = Shares { calls, bytes, replies, turns, client: new.client };
+        let All { calls, bytes, replies, turns, closings } = self.all.clone();
+        let shares = Shares { calls, bytes, replies, turns, client: new.client, closings };
         let started = conn::start(stream, self.service.clone(), &self.config.conn, Some(shares));
         let (conn, task) = match started {
             Ok(started) => started,

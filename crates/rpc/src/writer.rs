@@ -57,6 +57,15 @@ pub(crate) struct Patience {
     pub(crate) time_max: Duration,
 }
 
+#[derive(Debug, thiserror::Error)]
+#[error("the peer takes no data")]
+struct TooSlow;
+
+/// Whether it was this end that gave up, by [`Patience`].
+pub(crate) fn too_slow(e: &io::Error) -> bool {
+    e.get_ref().is_some_and(|inner| inner.is::<TooSlow>())
+}
+
 /// Writes messages until the socket fails or the channel closes.
 pub(crate) async fn run(
     socket: &mut OwnedWriteHalf,
@@ -87,7 +96,7 @@ async fn write_all(
     pending: &mut VecDeque<Bytes>,
     patience: Patience,
 ) -> io::Result<()> {
-    let too_slow = || io::Error::new(io::ErrorKind::TimedOut, "the peer takes no data");
+    let too_slow = || io::Error::new(io::ErrorKind::TimedOut, TooSlow);
     // Since when, and how much since then, once one write was not enough.
     let mut progress: Option<(Instant, usize)> = None;
     while !pending.is_empty() {

@@ -31,6 +31,8 @@ mod proc {
     pub const BACK: u32 = 6;
     pub const TOO_WEAK: u32 = 7;
     pub const CLOSE: u32 = 8;
+    /// How many bytes came.
+    pub const LENGTH: u32 = 9;
     pub const NONE: u32 = 99;
 }
 
@@ -73,6 +75,7 @@ impl Service for TestService {
                 Response::Success(body)
             }
             proc::PANIC => panic!("the test asks for it"),
+            proc::LENGTH => Response::Success((body.len() as u32).to_bytes()),
             proc::GARBAGE => Response::GarbageArgs,
             proc::UID => match call.cred {
                 Credential::Sys(sys) => Response::Success(sys.uid.to_bytes()),
@@ -197,6 +200,22 @@ async fn fragments_are_joined() {
     raw.write_all(&record(&[a, b"", b])).await.unwrap();
     let outcome = Outcome::Accepted(AcceptStat::Success, Bytes::from_static(b"pieces!!"));
     assert_eq!(read_message(&mut raw).await, Incoming::Reply { xid: 7, outcome });
+}
+
+#[tokio::test]
+async fn the_largest_record_passes_in_fragments_of_any_size() {
+    let (_service, server) = server(ServerConfig::default()).await;
+    let mut raw = TcpStream::connect(server.local_addr()).await.unwrap();
+    let body = vec![b'x'; landfast_rpc::limits::RECORD_MAX_DEFAULT - 40];
+    let message = call_bytes(7, proc::LENGTH, &body);
+    assert_eq!(message.len(), landfast_rpc::limits::RECORD_MAX_DEFAULT);
+    for size in [1, 7, 2048, 4095] {
+        let parts: Vec<&[u8]> = message.chunks(size).collect();
+        let record = record(&parts);
+        tokio::time::timeout(PATIENCE, raw.write_all(&record)).await.expect("taken").unwrap();
+        let outcome = Outcome::Accepted(AcceptStat::Success, (body.len() as u32).to_bytes());
+        assert_eq!(read_message(&mut raw).await, Incoming::Reply { xid: 7, outcome }, "{size}");
+    }
 }
 
 #[tokio::test]

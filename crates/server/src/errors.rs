@@ -49,8 +49,8 @@ pub fn status_of_names(e: Error) -> NfsStat {
     }
 }
 
-/// The status for an error of setting ACLs: a filesystem without them, or an object that can have none, does not support the
-/// attribute (RFC 8881 section 6.4.1).
+/// The status for an error of setting attributes, ACLs among them: a filesystem without them, or an object that can have none,
+/// does not support the attribute (RFC 8881 sections 6.4.1 and 15.2).
 #[must_use]
 pub fn status_of_acls(e: Error) -> NfsStat {
     match e {

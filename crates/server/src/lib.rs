@@ -65,6 +65,7 @@ mod workers;
 
 pub use exports::Served;
 pub use exports::down::Unavailable;
+pub use exports::pseudo::hidden_by;
 pub use portmap::PortMapper;
 pub use protocols::Protocols;
 pub use reload::{ReloadError, Reloaded, is_overlap};

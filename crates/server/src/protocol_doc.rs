@@ -31,7 +31,7 @@ const OPERATIONS: &str = "\
 | mark | the server |
 |---|---|
 | yes | serves it |
-| no | answers `NFS4ERR_NOTSUPP` |
+| no | answers `NFS4ERR_NOTSUPP`; SET_SSV `NFS4ERR_INVAL`, since no client has SP4_SSV here |
 | - | answers `NFS4ERR_OP_ILLEGAL`: the minor version does not have it |
 
 *alone*: it may be the only operation of a COMPOUND without SEQUENCE (NFSv4.1 and 4.2). *log*: it changes the tree, so its

@@ -710,10 +710,30 @@ async fn rfc8881_7_3_the_exports_own_path_leads_to_it() {
         above = dir;
     }
     assert_eq!(c.status(vec![ArgOp::Putrootfh, ArgOp::Lookupp]).await, NfsStat::NFS4ERR_NOENT);
-    // A real entry of that name is what the name means.
-    assert_ok(&c.run(vec![ArgOp::Putrootfh, mkdir(path[0])]).await);
-    let real = c.handle(&path[..1]).await;
-    assert_eq!(c.attrs(&real, fsid).await.fsid, of_root.fsid);
+    // A real entry of that name is what the name means, and the path still leads to the export.
+    let synthetic = c.handle(&path[..path.len() - 1]).await;
+    for i in 1..path.len() {
+        let above = c.handle(&path[..i - 1]).await;
+        assert_ok(&c.run(vec![ArgOp::Putfh(above), mkdir(path[i - 1])]).await);
+        let real = c.handle(&path[..i]).await;
+        assert_eq!(c.attrs(&real, fsid).await.fsid, of_root.fsid);
+        assert_eq!(c.handle(&path).await, root, "below {i} real directories");
+        if i < path.len() - 1 {
+            assert_eq!(c.handle(&path[..path.len() - 1]).await, synthetic);
+        }
+        // In no other directory, and under no other name.
+        assert_ok(&c.run(vec![ArgOp::Putfh(real.clone()), mkdir("other")]).await);
+        let ops = |dir: &str| {
+            vec![ArgOp::Putfh(real.clone()), ArgOp::Lookup(name("other")), ArgOp::Lookup(name(dir))]
+        };
+        assert_eq!(c.status(ops(path[i])).await, NfsStat::NFS4ERR_NOENT);
+        let nothing = vec![ArgOp::Putfh(real.clone()), ArgOp::Lookup(name("nothing"))];
+        assert_eq!(c.status(nothing).await, NfsStat::NFS4ERR_NOENT);
+    }
+    // Real to its end it is that directory.
+    let above = c.handle(&path[..path.len() - 1]).await;
+    assert_ok(&c.run(vec![ArgOp::Putfh(above), mkdir(path[path.len() - 1])]).await);
+    assert_ne!(c.handle(&path).await, root);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -190,6 +190,13 @@ on_a_server! {
             Call::Symlink(SymlinkArgs { at: at(&c.root, n), attrs: mode(0o777), target })
         };
         assert_eq!(c.make(symlink("l", b"t")).await.attrs.expect("attributes").size, 1);
+        // Its mode is left alone, and what else is asked for is done (RFC 1813 section 3.3.2 has no NOTSUPP).
+        let link = c.lookup(&c.root, "l").await.object;
+        let before = c.attrs(&link).await;
+        assert_eq!(c.status(setattr(&link, mode(0o600))).await, NfsStat3::OK);
+        assert_eq!(c.status(setattr(&link, Sattr { uid: Some(7), ..mode(0o600) })).await, NfsStat3::OK);
+        let now = c.attrs(&link).await;
+        assert_eq!((now.mode, now.uid), (before.mode, 7));
         assert_eq!(c.status(symlink("m", b"")).await, NfsStat3::INVAL);
         assert_eq!(c.status(symlink("m", b"a\0b")).await, NfsStat3::INVAL);
         assert_eq!(c.status(symlink("m", &[b'x'; 5000])).await, NfsStat3::NAMETOOLONG);

@@ -56,7 +56,7 @@ async fn rfc7530_16_which_operations_there_are() {
         let ops = vec![ArgOp::Putrootfh, confirm_op(Stateid::ANONYMOUS, 1)];
         assert_eq!(later.status(ops).await, NfsStat::NFS4ERR_NOTSUPP);
         let alone = later.raw.alone(setclientid_op(b"z", 1, "")).await;
-        assert_eq!(alone.status, NfsStat::NFS4ERR_OP_NOT_IN_SESSION);
+        assert_eq!(alone.status, NfsStat::NFS4ERR_NOTSUPP, "RFC 8881 section 8.8");
     }
 }
 
@@ -76,6 +76,34 @@ async fn rfc7530_5_attributes() {
     let later = AttrValues { suppattr_exclcreat: Some(Bitmap::default()), ..AttrValues::default() };
     let verify = vec![ArgOp::Putrootfh, ArgOp::Verify(fattr(later))];
     assert_eq!(c.status(verify).await, NfsStat::NFS4ERR_ATTRNOTSUPP);
+}
+
+/// No version has `NOTSUPP` for SETATTR (RFC 7530 section 13.2, RFC 8881 section 15.2); Linux' server and ganesha leave the
+/// mode alone, too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rfc7530_16_32_the_mode_of_a_symbolic_link_is_left_alone() {
+    if skipped() {
+        return;
+    }
+    let rig = Rig::new().await;
+    let mut old = Client40::new(&rig, b"x").await;
+    let mut later = rig.client(b"y").await;
+    std::os::unix::fs::symlink("to", rig.export().join("l")).expect("a link");
+    for minor in [0, 1, 2] {
+        (old.raw.minor, later.raw.minor) = (0, minor);
+        let link = [ArgOp::Putrootfh, ArgOp::Lookup(name("l"))];
+        let with_time = AttrValues { time_modify_set: Some(SetTime::ServerTime), ..AttrValues::default() };
+        let both = AttrValues { mode: Some(0o600), ..with_time };
+        let set = |attrs| ArgOp::Setattr(SetattrArgs { stateid: Stateid::ANONYMOUS, attrs });
+        for (attrs, done) in [(mode(0o600), vec![]), (fattr(both), vec![n::TIME_MODIFY_SET])] {
+            let ops = [&link[..], &[set(attrs)]].concat();
+            let last = if minor == 0 { old.last(ops).await } else { later.last(ops).await };
+            let body = ResBody::Setattr(Bitmap::of(&done));
+            assert_eq!((last.status, last.body), (NfsStat::NFS4_OK, body), "in 4.{minor}");
+        }
+        let mode = std::fs::symlink_metadata(rig.export().join("l")).expect("a link").permissions();
+        assert_eq!(std::os::unix::fs::PermissionsExt::mode(&mode) & 0o777, 0o777);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -136,6 +136,58 @@ async fn rfc7530_9_1_7_retries_at_the_same_time_on_two_connections() {
     assert_eq!(rig.server().stats().opens, 50);
 }
 
+/// RFC 7530 sections 9.1.7 to 9.1.9, 16.18.5: what is asked of another object is another request.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rfc7530_9_1_9_the_same_arguments_on_another_filehandle_are_no_retry() {
+    if skipped() {
+        return;
+    }
+    let rig = Rig::new().await;
+    for dir in ["A", "B"] {
+        std::fs::create_dir(rig.export().join(dir)).expect("a directory");
+        std::fs::write(rig.export().join(dir).join("x"), dir).expect("a file");
+    }
+    let mut c = Client40::new(&rig, b"c").await;
+    let open = |c: &Client40, seqid, dir: &str| {
+        let open = c.open_with(seqid, 3, 0, OpenHow::NoCreate, "x");
+        vec![ArgOp::Putrootfh, ArgOp::Lookup(name(dir)), open, ArgOp::Getfh]
+    };
+    let opened = |res: &[ResOp]| {
+        assert_ok(res);
+        let ResBody::Getfh(fh) = res[3].body.clone() else { panic!("{res:?}") };
+        (fh, stateid_of(&res[2]))
+    };
+    // An owner that is not confirmed: libnfs opens several files under one number.
+    let (a, s) = opened(&c.run(open(&c, 1, "A")).await);
+    let first = c.run(open(&c, 1, "B")).await;
+    let (b, t) = opened(&first);
+    assert!(a != b && s.other != t.other, "another file's answer");
+    assert_eq!(c.run(open(&c, 1, "B")).await, first, "this one is a retry");
+    assert_eq!(c.on(&a, confirm_op(s, 2)).await.status, BAD_STATEID, "the second has taken its place");
+    // Of an owner that is confirmed, any operation with a number: the other request is refused, the retry is answered.
+    let confirmed = c.on(&b, confirm_op(t, 2)).await;
+    assert_eq!(c.on(&a, confirm_op(t, 2)).await.status, BAD_SEQID);
+    assert_eq!(c.on(&b, confirm_op(t, 2)).await, confirmed);
+    let t = stateid_of(&confirmed);
+    let twice = async |c: &Client40, op: ArgOp| {
+        let res = c.on(&b, op.clone()).await;
+        assert_eq!(res.status, NfsStat::NFS4_OK, "{op:?}");
+        assert_eq!(c.on(&a, op.clone()).await.status, BAD_SEQID, "{op:?}");
+        assert_eq!(c.on(&b, op).await, res);
+        stateid_of(&res)
+    };
+    let t = twice(&c, downgrade_op(t, 3, 3)).await;
+    let l = twice(&c, c.new_lock(t, 4, b"l", 0, (0, 10))).await;
+    let l = twice(&c, relock_op(l, 1, (20, 10))).await;
+    twice(&c, unlock_op(l, 2, (0, 10))).await;
+    twice(&c, close_seq(t, 5)).await;
+    let (_, s) = opened(&c.run(open(&c, 6, "A")).await);
+    assert_eq!(c.status(open(&c, 6, "B")).await, BAD_SEQID);
+    c.seqid = 6;
+    let seqid = c.next();
+    assert_eq!(c.on(&a, close_seq(s, seqid)).await.status, NfsStat::NFS4_OK);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rfc7530_16_18_open_confirm() {
     if skipped() {

@@ -251,7 +251,7 @@ async fn rfc7862_15_2_copy_and_its_rules() {
     assert_eq!(status(&from, &to, copy_args(dst, src, 0, 0, 1)).await, NfsStat::NFS4ERR_BAD_STATEID);
     let source_server = vec![NetLoc::Name(Bytes::from_static(b"elsewhere"))];
     let inter = CopyArgs { source_server, ..copy_args(src, dst, 0, 0, 1) };
-    assert_eq!(status(&from, &to, inter).await, NfsStat::NFS4ERR_NOTSUPP);
+    assert_eq!(status(&from, &to, inter).await, NfsStat::NFS4ERR_OFFLOAD_DENIED);
     let lone = vec![putfh(&to), ArgOp::Copy(copy_args(src, dst, 0, 0, 1))];
     assert_eq!(c.status(lone).await, NfsStat::NFS4ERR_NOFILEHANDLE);
     let dir = vec![ArgOp::Putrootfh, ArgOp::Savefh, putfh(&to), ArgOp::Copy(copy_args(src, dst, 0, 0, 1))];

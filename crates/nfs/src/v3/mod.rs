@@ -2,7 +2,8 @@
 //!
 //! - [`status`]: the status of a result, `nfsstat3`;
 //! - [`types`]: handles, attributes, weak cache consistency data (section 2.5, 2.6);
-//! - [`args`]: the arguments of the 22 procedures; [`res`]: their results.
+//! - [`args`]: the arguments of the 22 procedures; [`res`]: their results;
+//! - [`valid`]: which statuses a procedure may have.
 
 pub mod args;
 pub mod res;
@@ -10,6 +11,7 @@ pub mod status;
 #[cfg(test)]
 mod tests;
 pub mod types;
+pub mod valid;
 
 pub use args::Call;
 pub use res::Res;

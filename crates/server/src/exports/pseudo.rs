@@ -3,7 +3,9 @@
 //! Two shapes:
 //! - *Whole*: one export is the root itself. The directories of its own absolute path, seen from the root, are
 //!   synthetic: LOOKUP of the first component in the root finds one unless a real entry has that name, each holds just
-//!   the next, and the last is the export's root again. A path of one component leaves no room for a synthetic
+//!   the next, and the last is the export's root again. A real directory of that name leads on in the same way: what is not in it
+//!   and is the next component is the synthetic one. So only a real entry for each component, or one that is no directory, hides
+//!   the path ([`hidden_by`]). A path of one component leaves no room for a synthetic
 //!   directory: there the name leads to the export *by path*, the same objects under handles with a prefix and under
 //!   another fsid.
 //! - *Named*: the root is synthetic, and each export hangs under its name. No name lies below another.
@@ -15,6 +17,7 @@
 
 use bytes::Bytes;
 use std::collections::BTreeMap;
+use std::path::{Component, Path, PathBuf};
 
 /// First byte of a synthetic directory's handle; a volume's handles begin with another.
 const HANDLE_TAG: u8 = 0xF0;
@@ -76,6 +79,23 @@ fn digest(above: u64, name: &[u8]) -> u64 {
         h = (h ^ u64::from(*b)).wrapping_mul(0x100_0000_01b3);
     }
     (h & DIGEST_MASK).max(3)
+}
+
+/// What hides the own path of a directory that is exported as the root of the server: an entry in it for each component, or
+/// one that is no directory. `mount server:PATH` then finds that with NFSv4.
+#[must_use]
+pub fn hidden_by(export: &Path) -> Option<PathBuf> {
+    let mut at = export.to_path_buf();
+    let parts = || export.components().filter(|c| matches!(c, Component::Normal(_)));
+    parts().next()?;
+    for part in parts() {
+        at.push(part);
+        let entry = at.symlink_metadata().ok()?;
+        if !entry.is_dir() {
+            break;
+        }
+    }
+    Some(at)
 }
 
 impl Pseudo {
@@ -164,6 +184,11 @@ impl Pseudo {
         use std::ops::Bound::{Excluded, Unbounded};
         let dir = self.dir(dir).into_iter();
         dir.flat_map(move |d| d.entries.range((Excluded(after), Unbounded))).map(|(c, (n, s))| (*c, n, *s))
+    }
+
+    /// The components of the path of a single export that is the root, and where each leads; of named exports nothing of use.
+    pub fn own_path(&self) -> impl Iterator<Item = (&Bytes, Step)> {
+        self.dirs.iter().filter_map(|d| d.entries.values().next()).map(|(name, step)| (name, *step))
     }
 
     /// The places of all exports below a synthetic directory.
@@ -347,6 +372,25 @@ mod tests {
         let q = Pseudo::named(&names, [7; 16]).expect("no clash");
         assert_eq!(q.resolve(&p.handle(srv)).map(|d| q.fileid(d)), Some(p.fileid(srv)));
         assert_eq!(q.entries(dir(&q, ROOT, "srv"), 0).map(|(c, _, _)| c).collect::<Vec<_>>(), cookies);
+    }
+
+    #[test]
+    fn what_hides_an_exports_own_path() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let export = dir.path().canonicalize().expect("a path");
+        let parts: Vec<_> = export.components().skip(1).collect();
+        assert_eq!(hidden_by(&export), None);
+        let mut real = export.clone();
+        for part in &parts {
+            assert_eq!(hidden_by(&export), None, "{real:?}");
+            real.push(part);
+            std::fs::create_dir(&real).expect("a directory");
+        }
+        assert_eq!(hidden_by(&export), Some(real.clone()), "all of it");
+        std::fs::remove_dir(&real).expect("an empty directory");
+        std::fs::write(&real, b"").expect("a file");
+        assert_eq!(hidden_by(&export), Some(real), "a file, where it leads on");
+        assert_eq!(hidden_by(Path::new("/")), None);
     }
 
     #[test]

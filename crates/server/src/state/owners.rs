@@ -2,7 +2,7 @@
 //! 9.1.11), which give a client without a session its exactly-once.
 //!
 //! - A request with the number after the last one is new; with the last one it is a retry, and gets the first reply,
-//!   if operation and arguments are the same; with any other it is `BAD_SEQID`.
+//!   if operation, arguments, caller and current filehandle are the same; with any other it is `BAD_SEQID`.
 //! - An error that does not advance the client's number ([`NfsStat::advances_seqid`]) changes nothing here.
 //! - An open owner that is not known is let in with any number and has to confirm it ([`Owner::confirmed`]); a lock owner
 //!   comes with its open owner's number.
@@ -40,7 +40,7 @@ pub struct OwnerKey {
 /// An owner's last request and its reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Last {
-    /// Digest of the arguments.
+    /// Digest of the arguments, the caller and the current filehandle.
     pub fingerprint: u64,
     /// The result.
     pub res: ResOp,
@@ -78,7 +78,7 @@ pub enum Turn {
 pub struct Request {
     /// The operation.
     pub op: OpNum,
-    /// Digest of the arguments.
+    /// Digest of the arguments, the caller and the current filehandle.
     pub fingerprint: u64,
 }
 

@@ -46,7 +46,8 @@ impl Ctx<'_> {
         let mut done = Bitmap::default();
         if acls.is_empty() || !attrs.is_empty() {
             let set = obj.volume().setattr(tx, obj.cred(), &obj.node, file.as_ref(), attrs);
-            done = attr::set_mask(&set.map_err(|e| nothing(status(e)))?);
+            // A filesystem that lacks what is asked for: SETATTR has no `NOTSUPP`.
+            done = attr::set_mask(&set.map_err(|e| nothing(status_of_acls(e)))?);
         }
         if !acls.is_empty() {
             obj.volume().set_acls(tx, obj.cred(), &obj.node, &acls).map_err(|e| Fail {

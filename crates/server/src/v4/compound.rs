@@ -207,6 +207,10 @@ fn may_stand_alone(first: &ArgOp, args: &CompoundArgs) -> Result<(), (OpNum, Nfs
         return Err((op, NfsStat::NFS4ERR_BADXDR));
     }
     let spec = matrix::find(op, args.minor_version).ok_or((OpNum::ILLEGAL, NfsStat::NFS4ERR_OP_ILLEGAL))?;
+    // RFC 8881 section 8.8: whatever else is wrong with it.
+    if args.minor_version > spec.last {
+        return Err((op, NfsStat::NFS4ERR_NOTSUPP));
+    }
     if matches!(first, ArgOp::Malformed(_)) {
         return Err((op, NfsStat::NFS4ERR_BADXDR));
     }
@@ -333,6 +337,8 @@ fn ready(ctx: &Ctx<'_>, op: &ArgOp, budget: Budget) -> Result<&'static matrix::O
         _ if ctx.minor > spec.last => Some(NfsStat::NFS4ERR_NOTSUPP),
         Place::First => Some(NfsStat::NFS4ERR_SEQUENCE_POS),
         Place::Alone => Some(NfsStat::NFS4ERR_NOT_ONLY_OP),
+        // RFC 8881 section 18.47.3: no client has SP4_SSV here.
+        Place::InSession if number == OpNum::SET_SSV => Some(NfsStat::NFS4ERR_INVAL),
         Place::InSession | Place::InSessionOrAlone if spec.does == Does::Unsupported => {
             Some(NfsStat::NFS4ERR_NOTSUPP)
         }

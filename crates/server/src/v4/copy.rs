@@ -66,8 +66,8 @@ impl Ctx<'_> {
     /// COPY.
     pub(super) fn copy(&mut self, a: &CopyArgs) -> Done {
         if !a.source_server.is_empty() {
-            // From another server.
-            return Err(NfsStat::NFS4ERR_NOTSUPP.into());
+            // From another server. `NOTSUPP`, which COPY has not (RFC 7862 section 11.2), would end all copies for Linux.
+            return Err(NfsStat::NFS4ERR_OFFLOAD_DENIED.into());
         }
         let ((source, from), (dest, to)) = self.both(&a.src_stateid, &a.dst_stateid)?;
         if key(&source.node) == key(&dest.node) {

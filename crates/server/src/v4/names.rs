@@ -4,7 +4,7 @@
 use super::context::{Ctx, Done, Fail, Fh, Obj, must_be_dir};
 use crate::attr::{self, Purpose};
 use crate::errors::{check_name, status, status_of_acls, status_of_names};
-use crate::exports::pseudo::{self, PseudoDir};
+use crate::exports::pseudo::{self, PseudoDir, Step};
 use crate::limits;
 use landfast_nfs::v4::args::{CreateArgs, CreateType, RenameArgs};
 use landfast_nfs::v4::attr::number::ACL;
@@ -26,8 +26,9 @@ impl Ctx<'_> {
                 check_name(name)?;
                 match dir.volume().lookup(dir.cred(), &dir.node, name) {
                     Ok(node) => Ok(dir.to(node)),
-                    Err(Error::NoEnt) if !dir.by_path && self.is_server_root(&dir) => {
-                        self.pseudo_entry(pseudo::ROOT, name)
+                    Err(Error::NoEnt) => {
+                        let step = self.on_own_path(&dir, name).ok_or(NfsStat::NFS4ERR_NOENT)?;
+                        Ok(self.step_to(step)?.ok_or(NfsStat::NFS4ERR_NOENT)?)
                     }
                     Err(e) => Err(e.into()),
                 }
@@ -49,8 +50,22 @@ impl Ctx<'_> {
         if dir == pseudo::ROOT { self.server_root() } else { Fh::Pseudo(dir) }
     }
 
-    fn is_server_root(&self, dir: &Obj) -> bool {
-        dir.node == dir.export.root && self.exports.root().is_some_and(|root| root.id() == dir.export.id())
+    /// Where the export's own path leads from a directory of the export that is the root: from the root itself, and from real
+    /// directories that are called like the first parts of that path, so that they do not hide it.
+    fn on_own_path(&self, dir: &Obj, name: &[u8]) -> Option<Step> {
+        let root = self.exports.root().filter(|root| !dir.by_path && root.id() == dir.export.id())?;
+        let path = || self.exports.pseudo.own_path();
+        if !path().any(|(part, _)| part == name) {
+            return None;
+        }
+        let mut real = root.root.clone();
+        for (part, step) in path() {
+            if real == dir.node {
+                return (part == name).then_some(step);
+            }
+            real = dir.volume().lookup(dir.cred(), &real, part).ok()?;
+        }
+        None
     }
 
     /// The directory above the current one.

@@ -197,10 +197,12 @@ impl Ctx<'_> {
     /// Runs an operation of NFSv4.0.
     pub(super) fn dispatch40(&mut self, op: &ArgOp) -> ResOp {
         if let Some(mut ask) = ask(op) {
-            // A retry is its sender's own: what one was told is not told to another.
+            // A retry is its sender's own: what one was told is not told to another. It is about the same object: a name
+            // means another file in another directory.
             let Principal { flavor, uid } = self.principal;
             let by = [flavor.to_be_bytes(), uid.to_be_bytes()].concat();
-            ask.request.fingerprint = by.iter().fold(ask.request.fingerprint, fnv);
+            let at = self.fh.as_ref().map(|fh| self.wire(fh)).unwrap_or_default();
+            ask.request.fingerprint = by.iter().chain(&at).fold(ask.request.fingerprint, fnv);
             return self.in_turn(op, &ask);
         }
         let done = match op {

@@ -91,14 +91,26 @@ impl V3 {
 
     /// A call and its result, of the type that belongs to it.
     pub async fn call<T: Decode, F: Decode>(&self, call: Call) -> Res<T, F> {
-        let res = self.raw(call.number(), call.to_bytes()).await.expect("an answer");
+        let res = self.answer(call).await;
         Res::from_bytes(res).expect("a result of this procedure")
     }
 
     /// The status alone.
     pub async fn status(&self, call: Call) -> NfsStat3 {
-        let res = self.raw(call.number(), call.to_bytes()).await.expect("an answer");
-        NfsStat3::from_bytes(res.slice(..4)).expect("a status")
+        NfsStat3::from_bytes(self.answer(call).await.slice(..4)).expect("a status")
+    }
+
+    /// The answer, with a status that RFC 1813 lists.
+    async fn answer(&self, call: Call) -> Bytes {
+        let number = call.number();
+        let res = self.raw(number, call.to_bytes()).await.expect("an answer");
+        let status = NfsStat3::from_bytes(res.slice(..4)).expect("a status");
+        assert!(
+            v3::valid::is_valid(number, status),
+            "{} may not be {status}",
+            v3::PROC_NAMES[number as usize]
+        );
+        res
     }
 
     pub async fn ok<T: Decode, F: Decode + std::fmt::Debug>(&self, call: Call) -> T {

@@ -110,7 +110,11 @@ async fn rfc8881_18_what_4_1_has_taken_away_is_not_supported() {
     ] {
         let last = c.last(vec![ArgOp::Putrootfh, ArgOp::Other(op)]).await;
         assert_eq!((last.op, last.status), (op, NfsStat::NFS4ERR_NOTSUPP));
+        let alone = c.raw.alone(ArgOp::Other(op)).await;
+        assert_eq!((alone.op, alone.status), (op, NfsStat::NFS4ERR_NOTSUPP), "section 8.8: in any COMPOUND");
     }
+    let ssv = c.last(vec![ArgOp::Other(OpNum::SET_SSV)]).await;
+    assert_eq!((ssv.op, ssv.status), (OpNum::SET_SSV, NfsStat::NFS4ERR_INVAL), "section 18.47.3");
 }
 
 #[tokio::test]

@@ -52,7 +52,7 @@ impl Volume {
     }
 
     /// Sets attributes, all or (after an error) those that came before the failing one in the order size, owner and
-    /// group, mode, times. A size is set through `file` when given, else with the caller's own right to write.
+    /// group, mode, times; a symbolic link's mode is left alone, and not among what was set. A size is set through `file` when given, else with the caller's own right to write.
     pub fn setattr(
         &self,
         tx: &mut Tx,
@@ -137,11 +137,12 @@ impl Volume {
             (set.uid, set.gid) = (attrs.uid.is_some(), attrs.gid.is_some());
         }
         if let Some(mode) = attrs.mode {
-            if node.kind() == Kind::Symlink {
-                return Err(Error::NotSupported);
+            // A symbolic link has none that could be set, and nobody asks for it. Neither NFSv3 nor v4 has a status for that;
+            // Linux' server and ganesha leave it alone, too.
+            if node.kind() != Kind::Symlink {
+                kernel::chmod(fd, mode & 0o7777)?;
+                set.mode = true;
             }
-            kernel::chmod(fd, mode & 0o7777)?;
-            set.mode = true;
         }
         if attrs.atime.is_some() || attrs.mtime.is_some() {
             set_times(fd, attrs.atime, attrs.mtime)?;
