@@ -406,6 +406,9 @@ pub struct UntarArgs {
     /// TCP connections to the server, 1 to 16
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
     pub connections: u16,
+    /// Give up when the server has not replied for so long; otherwise it is waited for for ever
+    #[arg(long, value_name = "DURATION", value_parser = crate::units::patience)]
+    pub timeout: Option<Duration>,
 }
 
 /// `landfast verify`.

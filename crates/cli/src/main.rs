@@ -19,6 +19,7 @@ mod lab_args;
 #[cfg(feature = "lab")]
 mod lab_verify;
 mod log;
+mod outage;
 mod predict;
 mod probe;
 mod process;

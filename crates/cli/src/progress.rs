@@ -3,7 +3,20 @@
 use crate::units::show_count;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+
+/// The bar that was made last.
+static BAR: Mutex<Option<ProgressBar>> = Mutex::new(None);
+
+/// Writes what does not come from the work itself, without tearing a bar.
+pub fn apart(write: impl FnOnce()) {
+    let bar = BAR.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    match bar.filter(|bar| !bar.is_finished()) {
+        Some(bar) => bar.suspend(write),
+        None => write(),
+    }
+}
 
 /// A spinner with what is being done, and a line for each thing that is done.
 pub struct Steps {
@@ -47,6 +60,7 @@ pub fn bytes_bar(total: Option<u64>) -> ProgressBar {
     if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style);
     }
+    *BAR.lock().unwrap_or_else(PoisonError::into_inner) = Some(bar.clone());
     bar
 }
 

@@ -44,6 +44,17 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(seconds).map_err(|_| wrong())
 }
 
+/// A duration that is not zero.
+///
+/// # Errors
+/// As [`duration`].
+pub fn patience(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        Duration::ZERO => Err("a server needs some time to reply".to_owned()),
+        long => Ok(long),
+    }
+}
+
 /// A count of bytes for people: three digits and a unit.
 #[must_use]
 pub fn show_bytes(n: u64) -> String {

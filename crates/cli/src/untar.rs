@@ -3,10 +3,12 @@
 use crate::args::UntarArgs;
 use crate::commands::{message, quote};
 use crate::exit::{Exit, print_json, told};
+use crate::outage;
 use crate::process::umask;
 use crate::progress::{before, bytes_bar};
 use crate::resume::{self, Start};
 use crate::say;
+use crate::signals::stop_after_what_is_under_way;
 use crate::units::{show_bytes, show_count};
 use indicatif::ProgressBar;
 use landfast_client::resume::{Job, JournalFile};
@@ -22,13 +24,12 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 /// Extracts.
 pub fn run(args: &UntarArgs) -> Exit {
     let Some(url) = told(args.url.parse::<NfsUrl>()) else { return Exit::Failed };
-    let mut session = SessionOptions::for_url(&url);
+    let mut session = outage::watched(SessionOptions::for_url(&url), args.timeout);
     session.connections = url.nconnect.unwrap_or(usize::from(args.connections)).max(1);
     let start = match begin(args, &url, &mut session) {
         Ok(start) => start,
@@ -171,18 +172,8 @@ fn nothing_left(args: &UntarArgs, path: &Path, done: u64) -> Exit {
 /// True after the first SIGINT or SIGTERM; a second one ends the process.
 fn stop_on_signals() -> watch::Receiver<bool> {
     let (stop, stopped) = watch::channel(false);
-    tokio::spawn(async move {
-        let Ok(mut terminate) = signal(SignalKind::terminate()) else { return };
-        loop {
-            tokio::select! {
-                _ = tokio::signal::ctrl_c() => {}
-                _ = terminate.recv() => {}
-            }
-            if stop.send_replace(true) {
-                eprintln!("landfast: interrupted again: what was under way may or may not be done");
-                std::process::exit(130);
-            }
-        }
+    stop_after_what_is_under_way("landfast", move || {
+        stop.send_replace(true);
     });
     stopped
 }

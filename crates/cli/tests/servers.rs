@@ -56,6 +56,42 @@ for v in 3 4.0 4.1 4.2; do
 done
 "#;
 
+const RESTARTED: &str = r#"
+mkdir r; for d in $(seq 10); do mkdir r/d$d; for f in $(seq 30); do head -c $((d * f * 37)) /dev/urandom > r/d$d/$f; done; done
+for f in $(seq 10); do head -c $((f * 777777)) /dev/urandom > r/l$f; done
+tar -cf r.tar r; whole=$(du -sk r | cut -f1)
+again() {
+    kill -9 $server; wait $server || true
+    ganesha.nfsd -F -f ganesha.conf -L messages -p pid &
+    server=$!
+    waits rpcinfo -T tcp 127.0.0.1 nfs 4
+}
+holds() { test "$(du -sk "$1" 2>/dev/null | cut -f1)" -ge "$2"; }
+# Restarts when so many parts in a hundred are there.
+restarts() { for part in 10 40 80; do waits holds "$1" $((whole * part / 100)); again; done; }
+for v in 3 4.0 4.1 4.2; do
+    mkdir export/$v back$v
+    case $v in 3) top="nfs://127.0.0.1$WORK/export/3";; *) top="nfs://127.0.0.1/$v";; esac
+    "$LANDFAST" untar r.tar "$top?version=$v" & client=$!
+    restarts export/$v; wait $client
+    diff -r r export/$v/r
+    "$LANDFAST" cp -r "$top/r?version=$v" back$v & client=$!
+    restarts back$v; wait $client
+    diff -r r back$v/r
+    "$LANDFAST" cp -r "$top/r?version=$v" "$top/s?version=$v" & client=$!
+    restarts export/$v/s; wait $client
+    diff -r r export/$v/s
+    echo "version $v: whole"
+done
+"#;
+
+#[test]
+fn restarts_of_nfs_ganesha_break_no_file_in_any_version() {
+    if root() {
+        on_ganesha(RESTARTED);
+    }
+}
+
 #[test]
 fn every_command_on_nfs_ganesha_in_each_version() {
     if !root() {

@@ -14,6 +14,7 @@
 //! - [`archive`]: tar archives, read and written member by member (blocking);
 //! - [`tar`]: trees of servers into an archive, many files read in one COMPOUND;
 //! - [`trees`]: trees beside each other: what differs, and what makes one as the other;
+//! - [`outage`]: servers that do not answer;
 //! - [`resume`]: going on after this program itself has died;
 //! - [`untar`]: an archive onto an export, many files in one COMPOUND, many compounds in flight.
 //!
@@ -44,6 +45,8 @@ pub mod glob;
 pub mod limits;
 pub mod local;
 pub mod ops;
+pub mod outage;
+mod patience;
 mod peer;
 pub mod resume;
 pub mod session;

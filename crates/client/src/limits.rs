@@ -27,6 +27,8 @@ pub const LEG_OPS_MIN: u64 = 8;
 pub const MESSAGE40_MIN: u32 = 64 << 10;
 /// Bytes of a reply of version 4.0 that a server may be expected to keep for a call that is sent again.
 pub const RESPONSE40_CACHED: u32 = 12 << 10;
+/// How often a version 4.0 server that is in its grace period, or has forgotten an open, is asked whether it knows this client.
+pub const CLIENT_ASKED_EACH: Duration = Duration::from_millis(200);
 /// RENEWs in one lease of version 4.0.
 pub const RENEWALS_PER_LEASE: u32 = 3;
 /// Ways in which one COMPOUND of version 4.0 is tried: with other owners, client IDs, stateids, or in shorter parts.
@@ -51,6 +53,10 @@ pub const CALL_PATIENCE: Duration = Duration::from_secs(60);
 pub const RECONNECT_PATIENCE: Duration = Duration::from_secs(300);
 /// The same for a server that has taken a connection and never answered on one: what `mount` gives it.
 pub const FIRST_ANSWER_PATIENCE: Duration = Duration::from_secs(120);
+/// How long nothing comes from a server that is waited for before that is told.
+pub const SILENT_AFTER: Duration = Duration::from_secs(5);
+/// Longest pause between two tries to connect again.
+pub const RECONNECT_PAUSE_MAX: Duration = Duration::from_millis(500);
 /// Times that a call is sent to a server which answers it with what is no RPC record.
 pub const GARBLED_MAX: u32 = 3;
 /// How long an archive is read, at most, before its first members go where a session is known already.
@@ -65,15 +71,16 @@ pub const GOODBYE_HEARD: Duration = Duration::from_millis(5);
 pub const BACKOFF_MIN: Duration = Duration::from_millis(20);
 /// Longest pause between two tries.
 pub const BACKOFF_MAX: Duration = Duration::from_secs(2);
-/// How long a server may answer DELAY or GRACE to one piece of work before that counts as its failure:
-/// longer than the grace periods in use (90 s).
+/// How long a server may answer DELAY or GRACE to one piece of work, or lose its state or its reply, before that counts as its
+/// failure, by the pauses between the tries: longer than the grace periods in use (90 s).
 pub const DELAY_PATIENCE: Duration = Duration::from_secs(300);
 /// Tries to connect again from the port of the connection that was lost, before any port will do.
 pub const SAME_PORT_TRIES: usize = 10;
 /// Lease time assumed when the server does not tell.
 pub const LEASE_DEFAULT: Duration = Duration::from_secs(30);
-/// New sessions made in a row without one successful compound between them, before giving up.
-pub const RENEWALS_MAX: u32 = 8;
+/// New sessions, or client IDs, made in a row without one successful compound between them, before giving up; the more there were,
+/// the longer the pause before the next.
+pub const RENEWALS_MAX: u32 = 32;
 
 /// Symbolic links followed in the path of a URL.
 pub const SYMLINKS_MAX: usize = 40;
@@ -197,7 +204,7 @@ pub const PIECE_BYTES: usize = 1 << 20;
 /// Pieces of a large file that are written between two COMMITs, and held until then.
 pub const PIECES_PER_COMMIT: usize = 16;
 /// Times that pieces are written again because the server restarted before their COMMIT.
-pub const REWRITES_MAX: usize = 8;
+pub const REWRITES_MAX: usize = 64;
 /// Failed members that a report names one by one; more are only counted.
 pub const FAILURES_NAMED_MAX: usize = 10_000;
 

@@ -2,8 +2,6 @@
 //! are [`crate::fs`]'s. All of them are
 //! repeated when the server says DELAY or the reply is lost.
 
-use std::time::Instant;
-
 use bytes::{Bytes, BytesMut};
 use landfast_nfs::v4::args::{ReadArgs, ReaddirArgs};
 use landfast_nfs::v4::attr::{AttrValues, Bitmap, number};
@@ -11,10 +9,10 @@ use landfast_nfs::v4::res::DirEntry;
 use landfast_nfs::v4::{
     ArgOp, CompoundRes, FileHandle, FileType, NfsStat, OpNum, ResBody, ResOp, Stateid, Verifier,
 };
-use tokio::time::sleep;
 
 use crate::compound::{OpError, Results, values};
 use crate::limits;
+use crate::patience::Patience;
 use crate::session::{Session, SessionError};
 
 /// Why a job failed.
@@ -86,19 +84,16 @@ pub struct Entry {
 /// # Errors
 /// As [`Session::compound`]; and when DELAY or GRACE lasts longer than [`limits::DELAY_PATIENCE`].
 pub async fn repeatable(session: &Session, ops: Vec<ArgOp>) -> Result<CompoundRes, SessionError> {
-    let start = Instant::now();
-    let mut pause = limits::BACKOFF_MIN;
+    let mut patience = Patience::new();
     loop {
-        match session.compound(ops.clone(), false).await {
-            Ok(reply) if !matches!(reply.status, NfsStat::NFS4ERR_DELAY | NfsStat::NFS4ERR_GRACE) => {
-                return Ok(reply);
-            }
-            Ok(reply) if start.elapsed() > limits::DELAY_PATIENCE => return Ok(reply),
-            Err(e) if !e.is_unknown() || start.elapsed() > limits::DELAY_PATIENCE => return Err(e),
-            Ok(_) | Err(_) => {}
+        let done = session.compound(ops.clone(), false).await;
+        let again = match &done {
+            Ok(reply) => matches!(reply.status, NfsStat::NFS4ERR_DELAY | NfsStat::NFS4ERR_GRACE),
+            Err(e) => e.is_unknown(),
+        };
+        if !again || !patience.wait().await {
+            return done;
         }
-        sleep(pause).await;
-        pause = (pause * 2).min(limits::BACKOFF_MAX);
     }
 }
 

@@ -11,6 +11,7 @@
 //! A connection that is made again comes from the same port if it can: servers that keep replies for calls which are sent
 //! again know their callers by it.
 
+use std::future::Future;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -23,6 +24,7 @@ use tokio::time::sleep;
 use tracing::{debug, warn};
 
 use crate::limits;
+use crate::outage::Health;
 use crate::session::{SessionError, SessionOptions, SessionStats};
 
 /// What went over the wire, as it is counted.
@@ -58,6 +60,7 @@ pub(crate) struct Peer {
     cred: OpaqueAuth,
     answered: AtomicBool,
     ended: AtomicBool,
+    health: Health,
     pub(crate) counters: Counters,
 }
 
@@ -69,7 +72,31 @@ impl Peer {
         };
         let cred = options.identity.credential().to_opaque();
         let (answered, ended) = (AtomicBool::new(false), AtomicBool::new(false));
-        Peer { options, server, cred, answered, ended, counters: Counters::default() }
+        let health = Health::new(server.clone(), options.watch.clone(), options.reply_patience);
+        Peer { options, server, cred, answered, ended, health, counters: Counters::default() }
+    }
+
+    /// Waits for what needs the server's replies; see [`Health::waited`].
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) async fn waited<T>(
+        &self,
+        work: impl Future<Output = Result<T, SessionError>>,
+    ) -> Result<T, SessionError> {
+        self.health.waited(work).await
+    }
+
+    /// A reply has come.
+    pub(crate) fn heard(&self) {
+        self.health.heard();
+    }
+
+    /// What came of a call: any reply shows that the server is there.
+    pub(crate) fn called<T>(&self, done: &Result<T, CallError>) {
+        if !matches!(done, Err(CallError::Closed(_) | CallError::Timeout(_))) {
+            self.heard();
+        }
     }
 
     pub(crate) fn options(&self) -> &SessionOptions {
@@ -183,7 +210,7 @@ impl Peer {
                 _ => same_port = 0,
             }
             sleep(pause).await;
-            pause = (pause * 2).min(limits::BACKOFF_MAX);
+            pause = (pause * 2).min(limits::RECONNECT_PAUSE_MAX);
         }
     }
 }
@@ -278,7 +305,7 @@ impl Lines {
     /// # Errors
     /// The server cannot be reached.
     pub(crate) async fn connect(peer: Arc<Peer>) -> Result<Lines, SessionError> {
-        let first = peer.connect().await?;
+        let first = peer.waited(peer.connect()).await?;
         let lines = Line::several(peer.options.connections, Some(first)).await;
         let next_xid =
             getrandom::u32().map_err(|e| SessionError::Unknown(format!("no random numbers: {e}")))?;
@@ -291,6 +318,10 @@ impl Lines {
     /// [`SessionError::Unknown`] when it was sent and no reply can be had within
     /// [`Peer::patience`]; others when it was not executed.
     pub(crate) async fn call(&self, to: Target, args: Vec<Bytes>) -> Result<Answer, SessionError> {
+        self.peer.waited(self.call_on(to, args)).await
+    }
+
+    async fn call_on(&self, to: Target, args: Vec<Bytes>) -> Result<Answer, SessionError> {
         let index = self.turn.fetch_add(1, Ordering::Relaxed) % self.lines.len().max(1);
         let line = self.lines.get(index).ok_or(SessionError::Ended)?;
         let xid = self.next_xid.fetch_add(1, Ordering::Relaxed);
@@ -317,8 +348,9 @@ impl Lines {
                 }
             };
             self.peer.counters.sent(&args, again);
-            let why = match conn.call_as(xid, to, &self.peer.cred, args.clone(), options.call_patience).await
-            {
+            let done = conn.call_as(xid, to, &self.peer.cred, args.clone(), options.call_patience).await;
+            self.peer.called(&done);
+            let why = match done {
                 Ok(results) => {
                     self.peer.counters.received(&results);
                     self.peer.has_answered();

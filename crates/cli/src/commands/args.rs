@@ -2,6 +2,7 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// The commands.
 #[derive(Debug, Subcommand)]
@@ -21,7 +22,7 @@ pub enum Tools {
         after_help = "Tests: -name -iname -path -ipath -type -size -mtime -mmin -atime -amin -ctime -cmin -newer URL \
 -anewer URL -cnewer URL -newerXY URL -newermt TIME -samefile URL -empty -perm -user -group -uid -gid -nouser -nogroup -inum \
 -links -regex -iregex -regextype -true -false; actions: -print -print0 -printf -ls -delete -quit -prune; -mindepth -maxdepth -depth -xdev; operators: ( ) ! -not -a -and -o -or ,\n\
---json and --rpc-counts as with the other commands."
+--json, --rpc-counts and --timeout DURATION as with the other commands."
     )]
     Find(FindArgs),
     /// Print files of an NFS server
@@ -56,6 +57,9 @@ pub struct Common {
     /// Say on standard error at the end how many RPCs it took
     #[arg(long)]
     pub rpc_counts: bool,
+    /// Give up when a server has not replied for so long; otherwise it is waited for for ever
+    #[arg(long, value_name = "DURATION", value_parser = crate::units::patience)]
+    pub timeout: Option<Duration>,
     /// Print help
     #[arg(long, action = clap::ArgAction::Help)]
     help: Option<bool>,
@@ -63,8 +67,8 @@ pub struct Common {
 
 impl Common {
     /// For a command whose words are no options.
-    pub fn new(json: bool, rpc_counts: bool) -> Common {
-        Common { json, rpc_counts, help: None }
+    pub fn new(json: bool, rpc_counts: bool, timeout: Option<Duration>) -> Common {
+        Common { json, rpc_counts, timeout, help: None }
     }
 }
 

@@ -1,9 +1,11 @@
 //! URLs as operands: which server, which path there, and how the operand and what is below it are shown.
 
+use crate::outage;
 use landfast_client::fs::{ItemError, Nfs, Object, Outcome};
 use landfast_client::session::SessionError;
 use landfast_client::url::UrlError;
 use landfast_client::{NfsUrl, Session, SessionOptions};
+use std::time::Duration;
 use tokio::task::JoinSet;
 
 /// Places that are looked for each by itself.
@@ -110,9 +112,21 @@ pub struct Servers {
     servers: Vec<usize>,
     /// By what number the first is to know this client; the others by those that follow.
     pub instance: Option<u64>,
+    /// How long one may not reply before it is given up.
+    timeout: Option<Duration>,
 }
 
 impl Servers {
+    /// None yet, and how long one may not reply before it is given up.
+    pub fn new(timeout: Option<Duration>) -> Servers {
+        Servers { timeout, ..Servers::default() }
+    }
+
+    /// The options of a session with the server of a URL.
+    pub fn options(&self, url: &NfsUrl) -> SessionOptions {
+        outage::watched(SessionOptions::for_url(url), self.timeout)
+    }
+
     /// Where a URL leads; connects to its server if that is not done yet.
     ///
     /// # Errors
@@ -125,7 +139,7 @@ impl Servers {
             None => {
                 let number = self.trees.len() as u64;
                 let instance = self.instance.map(|first| first.wrapping_add(number));
-                let options = SessionOptions { instance, ..SessionOptions::for_url(&server) };
+                let options = SessionOptions { instance, ..self.options(&server) };
                 let session = Session::connect(options).await?;
                 let mut same = self.trees.len();
                 for (n, (_, nfs)) in self.trees.iter().enumerate() {

@@ -6,6 +6,7 @@ use super::operand::{Operand, Place, Servers};
 use super::quote;
 use crate::exit::Exit;
 use crate::say;
+use crate::signals::stop_after_what_is_under_way;
 use crate::units::show_count;
 use landfast_client::resume::Resume;
 use serde_json::{Value, json};
@@ -57,7 +58,7 @@ pub fn run<F: Future<Output = Tool>>(
     let tool = Tool {
         name,
         common,
-        servers: Servers::default(),
+        servers: Servers::new(common.timeout),
         start: Instant::now(),
         worst: Cell::new(Exit::Done),
         failures: Cell::new(0),
@@ -188,7 +189,7 @@ impl Tool {
     }
 
     /// From here on the first SIGINT or SIGTERM lets what is under way end and begins nothing new; a second one ends the
-    /// process. To be called again when there are further servers. Tells when that has come.
+    /// process, and so does a server that does not respond. To be called again when there are further servers. Tells when that has come.
     pub fn stop_on_signals(&self) -> watch::Receiver<bool> {
         let stop = self.stop.borrow_mut().get_or_insert_with(|| self.listen()).clone();
         for tree in self.servers.trees() {
@@ -205,22 +206,11 @@ impl Tool {
     /// Listens to signals.
     fn listen(&self) -> watch::Receiver<bool> {
         let (stop, coming) = watch::channel(false);
-        let (stopped, answers, name) = (self.stopped.clone(), self.answers.clone(), self.name);
-        tokio::spawn(async move {
-            let terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate());
-            let Ok(mut terminate) = terminate else { return };
-            loop {
-                tokio::select! {
-                    _ = tokio::signal::ctrl_c() => {}
-                    _ = terminate.recv() => {}
-                }
-                if stopped.swap(true, Ordering::AcqRel) {
-                    eprintln!("{name}: interrupted again: what was under way may or may not be done");
-                    std::process::exit(130);
-                }
-                stop.send_replace(true);
-                answers.stop();
-            }
+        let (stopped, answers) = (self.stopped.clone(), self.answers.clone());
+        stop_after_what_is_under_way(self.name, move || {
+            stopped.store(true, Ordering::Release);
+            stop.send_replace(true);
+            answers.stop();
         });
         coming
     }

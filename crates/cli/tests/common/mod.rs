@@ -80,10 +80,21 @@ impl Serving {
 
     /// Ends it at once, as a crash would, and serves again what it served under the same address.
     pub fn again(&mut self, dir: &Path, log: &Path) {
-        let _ = self.child.kill();
+        self.again_after(rustix::process::Signal::KILL, dir, log);
+    }
+
+    /// Ends it with this signal, waits for that, and serves again what it served under the same address.
+    pub fn again_after(&mut self, signal: rustix::process::Signal, dir: &Path, log: &Path) {
+        self.signal(signal);
         let _ = self.child.wait();
         let address = self.address().to_owned();
         *self = Serving::on(&address, dir, &["--log", path(log)]);
+    }
+
+    /// Ends it at once.
+    pub fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 
     /// Host and port.

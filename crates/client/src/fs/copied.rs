@@ -202,12 +202,12 @@ impl Nfs {
             let number = self.shared.numbers.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             let action = Copy { original: original.clone(), mode, number, way: None };
             items.push(Item::new(to.as_ref(), action).with_source_at(original.fh.clone()));
-            numbers.push(n);
+            numbers.push((n, number));
             originals.push(original);
         }
         let mut rest = JoinSet::new();
         let turns = Arc::new(Semaphore::new(CAREFUL_MAX));
-        for ((n, original), made) in numbers.into_iter().zip(originals).zip(self.all(items).await) {
+        for (((n, number), original), made) in numbers.into_iter().zip(originals).zip(self.all(items).await) {
             match made {
                 Outcome::Committed(Made::Whole) => {}
                 Outcome::Committed(Made::Begun(fh)) => {
@@ -215,7 +215,7 @@ impl Nfs {
                     rest.spawn(async move {
                         // Never closed.
                         let _turn = turns.acquire_owned().await;
-                        (n, untar::copied::over(&nfs, fh, &original).await)
+                        (n, untar::copied::over(&nfs, fh, &original, number).await)
                     });
                 }
                 other => outcomes[n] = other.map(|_| 0),

@@ -10,7 +10,7 @@
 //! | a remembered directory is gone | the same again from the top, once |
 //! | the action has more to do | what it says |
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use landfast_nfs::v4::{ArgOp, FileHandle, NfsStat, OpNum};
 
@@ -150,8 +150,8 @@ pub(super) struct Item<A> {
     changed: bool,
     /// A segment that changes something was made.
     begun: bool,
-    /// When the server first said that it is not ready for this item.
-    pub(super) delayed: Option<Instant>,
+    /// How long this item was put off because the server was not ready for it, or its reply was lost.
+    pub(super) put_off: Duration,
     /// It is done in the COMPOUND in which items of these numbers are, behind them, or not at all.
     pub(super) behind: Vec<usize>,
 }
@@ -170,7 +170,7 @@ impl<A: Action> Item<A> {
             nameless: false,
             changed: false,
             begun: false,
-            delayed: None,
+            put_off: Duration::ZERO,
             behind: Vec::new(),
         }
     }

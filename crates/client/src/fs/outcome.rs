@@ -119,6 +119,7 @@ impl<T> From<SessionError> for Outcome<T> {
     fn from(e: SessionError) -> Self {
         match e {
             SessionError::Unknown(why) => Outcome::Unknown(why),
+            e @ SessionError::GivenUp { .. } => Outcome::Unknown(e.to_string()),
             e => Outcome::NotExecuted(e.to_string()),
         }
     }

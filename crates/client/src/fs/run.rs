@@ -298,9 +298,9 @@ where
                 let mut again = Vec::new();
                 for member in packed.members {
                     let (number, mut item) = member.whose;
-                    let since = *item.delayed.get_or_insert_with(Instant::now);
+                    item.put_off += BACKOFF_MAX;
                     match item.lost(&why) {
-                        Next::Again if since.elapsed() > DELAY_PATIENCE => {
+                        Next::Again if item.put_off > DELAY_PATIENCE => {
                             self.end(number, item, Outcome::Unknown(why.clone()));
                         }
                         Next::Again => again.push((number, item)),
@@ -373,7 +373,7 @@ where
             let stops_here = !status.is_ok() && done < member.lead.len() + member.own;
             if stops_here && self.put_off(&packed, alone, status, &whose.1) {
                 let (number, mut item) = whose;
-                item.delayed.get_or_insert_with(Instant::now);
+                item.put_off += self.pause;
                 // What the segment has done already may not be done twice.
                 let next = match done > member.lead.len() {
                     true => item.lost("the server stopped in the middle of it"),
@@ -427,8 +427,7 @@ where
         status: NfsStat,
         item: &Item<A>,
     ) -> bool {
-        let patient = item.delayed.is_none_or(|since| since.elapsed() < DELAY_PATIENCE);
-        patient && self.smaller_or_later(packed, alone, status)
+        item.put_off < DELAY_PATIENCE && self.smaller_or_later(packed, alone, status)
     }
 }
 

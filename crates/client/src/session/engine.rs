@@ -43,12 +43,13 @@ use tracing::{debug, warn};
 
 use super::back::{CopyEnd, Told};
 use super::setup::{
-    COMPOUND, Caller, ClientId, FIRST_BYTES, FIRST_OPS, Opening, SetupError, compound_header,
+    Answered, COMPOUND, Caller, ClientId, FIRST_BYTES, FIRST_OPS, Opening, SetupError, compound_header,
 };
 use super::slots::{Slot, SlotTable};
 use super::{First, Instance, SessionError, SessionLimits, SessionOptions};
 use crate::cost::{REPLY_HEAD, REQUEST_HEAD, result_bytes};
 use crate::limits;
+use crate::patience::Patience;
 use crate::peer::{Line, Peer};
 
 /// A client of a server that has sessions. See the module.
@@ -269,7 +270,7 @@ impl Engine {
         first: &mut First<'_>,
     ) -> Result<(Arc<Engine>, Answer), SessionError> {
         let peer = Peer::new(options);
-        let conn = peer.connect().await?;
+        let conn = peer.waited(peer.connect()).await?;
         let Instance { name, verifier } = Instance::new(peer.options())?;
         let nothing = Epoch {
             number: 0,
@@ -305,7 +306,7 @@ impl Engine {
         }
         let (answer, opens) = {
             let mut setup = engine.setup.lock().await;
-            engine.establish(&mut setup, conn, first).await?
+            engine.peer.waited(engine.establish(&mut setup, conn, first)).await?
         };
         match opens {
             None => drop(tokio::spawn(keep_alive(Arc::downgrade(&engine)))),
@@ -325,7 +326,8 @@ impl Engine {
         let Opens { opening, slot, answer } = opens;
         let epoch = self.epoch();
         let head = self.head(&epoch, slot, 0, opening.ops, false);
-        let results = match self.send(&epoch, slot, [head, opening.body.clone()]).await {
+        let sending = self.send(&epoch, slot, [head, opening.body.clone()]);
+        let results = match self.peer.waited(sending).await {
             Ok(Some(reply)) => self.said(&epoch, &opening, reply).await,
             other => {
                 // What it was to say is said to the next session.
@@ -342,8 +344,9 @@ impl Engine {
 
     /// Takes up what a session's first request was answered: the results behind what it had to say.
     async fn said(&self, epoch: &Epoch, opening: &Opening, reply: CompoundRes) -> Option<CompoundRes> {
-        let (lease, results) = opening.answer(reply);
+        let Answered { lease, results, reclaimed } = opening.answer(reply);
         let _ = epoch.lease.set(lease);
+        epoch.reclaim_wanted.fetch_or(!reclaimed, Ordering::AcqRel);
         self.setup.lock().await.reclaims = false;
         results
     }
@@ -374,7 +377,7 @@ impl Engine {
         let engine = self.clone();
         let mut going = Box::pin(async move {
             let head = engine.head(&epoch, slot, highest, count, false);
-            let reply = engine.send(&epoch, slot, [head, body]).await;
+            let reply = engine.peer.waited(engine.send(&epoch, slot, [head, body])).await;
             epoch.opens.store(false, Ordering::Release);
             // Nobody may be waiting any more.
             let _ = answer.send(reply.ok().flatten());
@@ -511,6 +514,12 @@ impl Engine {
         back.1.is_some()
     }
 
+    /// See [`super::Session::hears`].
+    pub(super) async fn hears(&self) -> bool {
+        let back = self.back.lock().await;
+        back.0 == self.epoch().number && back.1.as_ref().is_some_and(|conn| !conn.is_closed())
+    }
+
     /// See [`super::Session::copy_end`].
     pub(super) async fn copy_end(
         &self,
@@ -579,9 +588,24 @@ impl Engine {
         }
         let mut body = BytesMut::new();
         ArgOp::ReclaimComplete(false).encode(&mut body);
-        // When it is lost, the flag in the next reply asks for it again.
-        if let Err(e) = Box::pin(self.run(body.freeze(), 1, true)).await {
-            debug!("RECLAIM_COMPLETE to {}: {e}", self.peer.server());
+        let (body, mut patience) = (body.freeze(), Patience::new());
+        loop {
+            match Box::pin(self.run(body.clone(), 1, true)).await {
+                Ok(reply) if reply.status == NfsStat::NFS4ERR_DELAY => {}
+                Ok(_) => break,
+                // Whether it was executed is told by a second time.
+                Err(SessionError::Unknown(why)) => {
+                    debug!("RECLAIM_COMPLETE to {}: {why}", self.peer.server())
+                }
+                // A next session says it first of all.
+                Err(e) => {
+                    debug!("RECLAIM_COMPLETE to {}: {e}", self.peer.server());
+                    break;
+                }
+            }
+            if !patience.wait().await {
+                break;
+            }
         }
         // Replies that were sent before the server knew may have set it meanwhile.
         epoch.reclaim_wanted.store(false, Ordering::Release);
@@ -595,6 +619,10 @@ impl Engine {
     }
 
     async fn run(&self, ops: Bytes, count: usize, cachethis: bool) -> Result<CompoundRes, SessionError> {
+        self.peer.waited(self.run_on(ops, count, cachethis)).await
+    }
+
+    async fn run_on(&self, ops: Bytes, count: usize, cachethis: bool) -> Result<CompoundRes, SessionError> {
         loop {
             if self.peer.has_ended() {
                 return Err(SessionError::Ended);
@@ -680,7 +708,7 @@ impl Engine {
         let mut pause = limits::BACKOFF_MIN;
         let mut first = true;
         let mut garbled = 0;
-        let delays = Instant::now();
+        let mut delays = Patience::new();
         loop {
             let conn = match self.line(slot.id as usize, epoch).await {
                 Ok(conn) => conn,
@@ -692,6 +720,7 @@ impl Engine {
             self.peer.counters.sent(&args, !std::mem::take(&mut first));
             let patience = self.peer.options().call_patience;
             let reply = conn.call(COMPOUND, self.peer.cred(), args.to_vec(), patience).await;
+            self.peer.called(&reply);
             let reply = match reply {
                 Ok(reply) => {
                     self.peer.counters.received(&reply);
@@ -753,11 +782,13 @@ impl Engine {
                     // A session that cannot be bound shows as lost in the next round.
                     let _ = self.caller(&conn).bind(epoch.id, flags::CDFC4_FORE).await;
                 }
-                Verdict::Again if delays.elapsed() > limits::DELAY_PATIENCE => {
-                    epoch.put_back(slot, false);
-                    return Err(SessionError::Refused(NfsStat::NFS4ERR_DELAY));
+                Verdict::Again => {
+                    if !delays.wait().await {
+                        epoch.put_back(slot, false);
+                        return Err(SessionError::Refused(NfsStat::NFS4ERR_DELAY));
+                    }
+                    continue;
                 }
-                Verdict::Again => {}
                 Verdict::Lost => {
                     epoch.bury();
                     if in_doubt {
@@ -799,12 +830,17 @@ impl Engine {
         if self.peer.has_ended() {
             return Err(SessionError::Ended);
         }
-        if self.renewals_in_a_row.fetch_add(1, Ordering::Relaxed) >= limits::RENEWALS_MAX {
+        let in_a_row = self.renewals_in_a_row.fetch_add(1, Ordering::Relaxed);
+        if in_a_row >= limits::RENEWALS_MAX {
             return Err(SessionError::Setup {
                 server: self.peer.server().to_owned(),
                 step: "SEQUENCE on a new session",
                 status: NfsStat::NFS4ERR_BADSESSION,
             });
+        }
+        if in_a_row > 0 {
+            // A server that restarts again and again takes its time.
+            sleep((limits::BACKOFF_MIN * in_a_row * in_a_row).min(limits::BACKOFF_MAX)).await;
         }
         self.peer.counters.renewals.fetch_add(1, Ordering::Relaxed);
         let conn = self.first_line().await?;
@@ -823,7 +859,11 @@ impl Engine {
         let mut pause = limits::BACKOFF_MIN;
         loop {
             self.peer.counters.rpcs.fetch_add(2, Ordering::Relaxed);
-            match self.try_establish(setup, &conn, first).await {
+            let tried = self.try_establish(setup, &conn, first).await;
+            if !matches!(&tried, Err((_, SetupError::Call(CallError::Closed(_) | CallError::Timeout(_))))) {
+                self.peer.heard();
+            }
+            match tried {
                 Ok((epoch, answer, opens)) => {
                     if let Some(line) = self.lines.first() {
                         line.hold().await.keep(conn, epoch.number);
@@ -851,9 +891,11 @@ impl Engine {
                                 e.status(),
                                 Some(
                                     NfsStat::NFS4ERR_DELAY
+                                        | NfsStat::NFS4ERR_GRACE
                                         | NfsStat::NFS4ERR_STALE_CLIENTID
                                         | NfsStat::NFS4ERR_SEQ_MISORDERED
                                         | NfsStat::NFS4ERR_BADSESSION
+                                        | NfsStat::NFS4ERR_DEADSESSION
                                 )
                             ) || less && e.status() == Some(NfsStat::NFS4ERR_NOSPC)
                         }
@@ -935,6 +977,7 @@ impl Engine {
         let later = asks.is_empty() && self.epoch().number == 0;
         let slot = if later { None } else { table.take() };
         let mut to_say = ToSay::Said;
+        let mut reclaim_wanted = false;
         let (lease, answer, opens) = match slot.filter(|_| apart) {
             Some(slot) => {
                 let (send, answer) = oneshot::channel();
@@ -957,12 +1000,13 @@ impl Engine {
                     let less = Opening::new(setup.reclaims, &[], None);
                     done = caller.first_request(res.sessionid, &less).await;
                 }
-                let (lease, answer) = done.map_err(|e| ("first SEQUENCE", e))?;
+                let Answered { lease, results, reclaimed } = done.map_err(|e| ("first SEQUENCE", e))?;
                 setup.reclaims = false;
+                reclaim_wanted = !reclaimed;
                 if let Some(slot) = slot {
                     table.put_back(slot, true);
                 }
-                (OnceLock::from(lease), Answer::here(answer), None)
+                (OnceLock::from(lease), Answer::here(results), None)
             }
         };
         let epoch = Epoch {
@@ -976,7 +1020,7 @@ impl Engine {
             table: Mutex::new(table),
             freed: Notify::new(),
             dead: AtomicBool::new(false),
-            reclaim_wanted: AtomicBool::new(false),
+            reclaim_wanted: AtomicBool::new(reclaim_wanted),
         };
         Ok((epoch, answer, opens))
     }

@@ -1,6 +1,7 @@
 //! Why a compound has no reply.
 
 use std::io;
+use std::time::Duration;
 
 use landfast_nfs::v4::NfsStat;
 use landfast_rpc::CallError;
@@ -44,6 +45,14 @@ pub enum SessionError {
     /// Whether the COMPOUND was executed is not known.
     #[error("the outcome is unknown: {0}")]
     Unknown(String),
+    /// The server did not reply for so long that it was given up: whether the COMPOUND was executed is not known.
+    #[error("{server} has not replied for {} s: given up; what was under way may or may not be done", after.as_secs_f64())]
+    GivenUp {
+        /// Host and port.
+        server: String,
+        /// How long.
+        after: Duration,
+    },
     /// The session was ended by this side.
     #[error("the session has ended")]
     Ended,
@@ -63,7 +72,8 @@ impl SessionError {
         )
     }
 
-    /// Whether the COMPOUND may have been executed.
+    /// Whether the COMPOUND may have been executed, and nothing more can be known of it.
+    /// The session goes on; with [`SessionError::GivenUp`] it does not.
     pub fn is_unknown(&self) -> bool {
         matches!(self, SessionError::Unknown(_))
     }

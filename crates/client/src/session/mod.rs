@@ -262,6 +262,14 @@ impl Session {
         }
     }
 
+    /// Whether it could do so now, over the connection that it had before.
+    pub(crate) async fn hears(&self) -> bool {
+        match &self.kind {
+            Kind::Slots(engine) => engine.hears().await,
+            Kind::Forty(_) | Kind::Three(_) => false,
+        }
+    }
+
     /// What the server has told of the end of a copy to this file, or tells within this time.
     pub(crate) async fn copy_end(
         &self,

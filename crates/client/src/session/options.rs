@@ -1,9 +1,11 @@
 //! What a session is asked to be, and what was granted.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::cred::Identity;
 use crate::limits;
+use crate::outage::Watch;
 use crate::url::{NfsUrl, Version};
 
 /// How to make a session.
@@ -31,6 +33,11 @@ pub struct SessionOptions {
     pub call_patience: Duration,
     /// How long the server may be unreachable before calls fail.
     pub reconnect_patience: Duration,
+    /// How long no reply at all may come while one is waited for; `None`: as long as it takes. Then the session is given up: all
+    /// that waits fails with [`super::SessionError::GivenUp`], and all that comes later.
+    pub reply_patience: Option<Duration>,
+    /// Who is told that the server does not answer.
+    pub watch: Option<Arc<dyn Watch>>,
 }
 
 impl SessionOptions {
@@ -52,6 +59,8 @@ impl SessionOptions {
             ask: SessionLimits::ASK,
             call_patience: limits::CALL_PATIENCE,
             reconnect_patience: limits::RECONNECT_PATIENCE,
+            reply_patience: None,
+            watch: None,
         }
     }
 }

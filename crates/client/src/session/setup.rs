@@ -91,10 +91,15 @@ impl Opening {
         Opening { body: body.freeze(), ops: ops.len() + more, own, reclaims }
     }
 
-    /// The lease time, and the results that are the caller's. What failed does not undo that the session is there.
-    pub(super) fn answer(&self, mut reply: CompoundRes) -> (Duration, Option<CompoundRes>) {
+    /// What failed does not undo that the session is there.
+    pub(super) fn answer(&self, mut reply: CompoundRes) -> Answered {
         let results = (reply.results.len() > self.own).then(|| reply.results.split_off(self.own));
         let answer = results.map(|results| CompoundRes { results, ..reply.clone() });
+        let reclaimed = match reply.results.first() {
+            Some(first) if self.reclaims => first.status != NfsStat::NFS4ERR_DELAY,
+            None => !self.reclaims,
+            _ => true,
+        };
         let mut results = Results::new(reply);
         let lease = || {
             if self.reclaims {
@@ -104,8 +109,18 @@ impl Opening {
             let seconds = AttrValues::from_fattr(&results.getattr().ok()?).ok()?.lease_time?;
             Some(Duration::from_secs(u64::from(seconds.max(1))))
         };
-        ({ lease }().unwrap_or(limits::LEASE_DEFAULT), answer)
+        let lease = { lease }().unwrap_or(limits::LEASE_DEFAULT);
+        Answered { lease, results: answer, reclaimed }
     }
+}
+
+/// What a session's first request was answered.
+pub(super) struct Answered {
+    pub(super) lease: Duration,
+    /// The results that are the caller's.
+    pub(super) results: Option<CompoundRes>,
+    /// That there is nothing to reclaim need not be said once more.
+    pub(super) reclaimed: bool,
 }
 
 /// A client ID and where its CREATE_SESSION sequence stands.
@@ -203,7 +218,7 @@ impl Caller<'_> {
         &self,
         id: SessionId,
         opening: &Opening,
-    ) -> Result<(Duration, Option<CompoundRes>), SetupError> {
+    ) -> Result<Answered, SetupError> {
         let sequence = ArgOp::Sequence(SequenceArgs {
             sessionid: id,
             sequenceid: 1,

@@ -85,6 +85,10 @@ impl Wire {
 
     /// MNT: the handle of a path, if that is one of an export.
     pub(super) async fn mount(&self, path: &[u8]) -> Result<Result<FileHandle, MountStat>, SessionError> {
+        self.peer().waited(self.mount_on(path)).await
+    }
+
+    async fn mount_on(&self, path: &[u8]) -> Result<Result<FileHandle, MountStat>, SessionError> {
         let to = Target { prog: mount::PROGRAM, vers: mount::VERSION, proc: mount::proc::MNT };
         let args = Bytes::copy_from_slice(path).to_bytes();
         let mut place = self.mount.lock().await;
@@ -99,7 +103,9 @@ impl Wire {
                 Ok(link) => {
                     self.peer().counters.sent(&[], false);
                     let (cred, patience) = (self.peer().cred(), self.options().call_patience);
-                    link.call(to, cred, vec![args.clone()], patience).await.map_err(SessionError::Rpc)
+                    let done = link.call(to, cred, vec![args.clone()], patience).await;
+                    self.peer().called(&done);
+                    done.map_err(SessionError::Rpc)
                 }
                 Err(e) => Err(e),
             };

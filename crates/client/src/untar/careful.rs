@@ -6,7 +6,6 @@
 //! safe by starting over from "the name is gone": everything here makes new objects.
 
 use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
 
 use bytes::Bytes;
 use landfast_nfs::v4::args::{
@@ -15,7 +14,6 @@ use landfast_nfs::v4::args::{
 use landfast_nfs::v4::attr::{AttrValues, Bitmap, number};
 use landfast_nfs::v4::flags::{OPEN4_SHARE_ACCESS_WANT_NO_DELEG, OPEN4_SHARE_ACCESS_WRITE};
 use landfast_nfs::v4::{ArgOp, Fattr, FileHandle, FileType, NfsStat, OpNum, ResBody, StableHow, Stateid};
-use tokio::time::sleep;
 
 use super::attrs::merge;
 use super::existing::{Existing, New, Over, SEEN, Seen, Verdict};
@@ -27,6 +25,7 @@ use crate::compound::{OpError, Results, fattr, values};
 use crate::fs::Xattr;
 use crate::limits;
 use crate::ops;
+use crate::patience::Patience;
 use crate::session::{Session, SessionError};
 
 /// Why a member is not there.
@@ -57,13 +56,15 @@ impl From<Trouble> for Why {
 }
 
 impl OpenFile {
-    pub(super) fn new(fh: FileHandle, stateid: Stateid, missing: Bitmap) -> OpenFile {
-        OpenFile { fh, stateid: Mutex::new(stateid), missing, access: OPEN4_SHARE_ACCESS_WRITE }
+    /// One that was made, for writing, by the open owner of this number.
+    pub(super) fn new(fh: FileHandle, stateid: Stateid, owner: u64, missing: Bitmap) -> OpenFile {
+        let (stateid, access) = (Mutex::new(stateid), OPEN4_SHARE_ACCESS_WRITE);
+        OpenFile { fh, owner, stateid, reopening: tokio::sync::Mutex::default(), missing, access }
     }
 
     /// One that there is, open for this.
-    pub(super) fn of(fh: FileHandle, stateid: Stateid, access: u32) -> OpenFile {
-        OpenFile { access, ..OpenFile::new(fh, stateid, Bitmap::default()) }
+    pub(super) fn of(fh: FileHandle, stateid: Stateid, owner: u64, access: u32) -> OpenFile {
+        OpenFile { access, ..OpenFile::new(fh, stateid, owner, Bitmap::default()) }
     }
 
     pub(super) fn stateid(&self) -> Stateid {
@@ -84,8 +85,12 @@ impl Trouble {
 #[derive(Debug)]
 pub(super) struct OpenFile {
     pub(super) fh: FileHandle,
+    /// Whose open it is. No other file that is open has the number, so that no other CLOSE ends it.
+    owner: u64,
     /// Changes when the file has to be opened again after a server restart.
     stateid: Mutex<Stateid>,
+    /// Held while it is opened again.
+    reopening: tokio::sync::Mutex<()>,
     /// What was asked for at creation and not set.
     pub(super) missing: Bitmap,
     /// What it is open for.
@@ -94,13 +99,12 @@ pub(super) struct OpenFile {
 
 /// Sends a compound until the server neither says DELAY nor GRACE.
 pub(super) async fn step(session: &Session, ops: Vec<ArgOp>) -> Result<Results, Trouble> {
-    let start = Instant::now();
-    let mut pause = limits::BACKOFF_MIN;
+    let mut patience = Patience::new();
     loop {
         match session.compound(ops.clone(), true).await {
             Ok(reply) => {
                 let busy = matches!(reply.status, NfsStat::NFS4ERR_DELAY | NfsStat::NFS4ERR_GRACE);
-                if !busy || start.elapsed() > limits::DELAY_PATIENCE {
+                if !busy || !patience.wait().await {
                     return Ok(Results::new(reply));
                 }
             }
@@ -110,8 +114,21 @@ pub(super) async fn step(session: &Session, ops: Vec<ArgOp>) -> Result<Results, 
             }
             Err(e) => return Err(Trouble::Fatal(e)),
         }
-        sleep(pause).await;
-        pause = (pause * 2).min(limits::BACKOFF_MAX);
+    }
+}
+
+/// The same of a compound that does no harm the second time: it is repeated when its reply is lost.
+pub(super) async fn repeat(session: &Session, ops: Vec<ArgOp>) -> Result<Results, Trouble> {
+    let mut patience = Patience::new();
+    loop {
+        match step(session, ops.clone()).await {
+            Err(Trouble::Unknown(why)) => {
+                if !patience.wait().await {
+                    return Err(Trouble::Unknown(why));
+                }
+            }
+            other => return other,
+        }
     }
 }
 
@@ -142,6 +159,7 @@ pub(super) async fn extract<P>(
         Leftover::Opened(fh, stateid) => close(session, fh, *stateid).await,
     }
     let mut tries = 0;
+    let mut patience = Patience::new();
     let mut how = match how(session, task, existing).await? {
         Some(how) => how,
         None => return Ok(SlowDone::Skipped),
@@ -157,7 +175,8 @@ pub(super) async fn extract<P>(
             Make::Pieces(_) | Make::Copy(_) => Err(Trouble::Other("a file in pieces".into())),
         };
         match done {
-            Err(Trouble::Unknown(_)) if tries < limits::REPLACE_TRIES => {
+            Err(Trouble::Unknown(_)) if patience.wait().await => {
+                tries -= 1;
                 if how == How::New && !matches!(task.job.make, Make::Dir) {
                     spelling::check(session, task).await?;
                     how = How::Replace;
@@ -327,7 +346,8 @@ async fn other<P>(
         remove(session, &task.dir, &task.name).await?;
     }
     let (fh, missing) = create(session, task, kind).await?;
-    finish(session, &OpenFile::new(fh, Stateid::ANONYMOUS, missing), task, None).await?;
+    let made = OpenFile::new(fh, Stateid::ANONYMOUS, u64::from(task.id.0), missing);
+    finish(session, &made, task, None).await?;
     Ok(SlowDone::Done)
 }
 
@@ -403,7 +423,7 @@ pub(super) async fn open<P>(
                     },
                     false => task.job.attrs.create.mask.minus(&res.attrset),
                 };
-                return Ok(OpenFile::new(fh, res.stateid, missing));
+                return Ok(OpenFile::new(fh, res.stateid, u64::from(task.id.0), missing));
             }
             // A symbolic link is not written through: it goes.
             Err(e)
@@ -434,7 +454,8 @@ pub(super) async fn write(
     data: &Bytes,
     stable: StableHow,
 ) -> Result<Option<landfast_nfs::v4::Verifier>, Trouble> {
-    let (mut done, mut reopened) = (0, 0);
+    let mut done = 0;
+    let mut patience = Patience::new();
     let mut verifier = None;
     while done < data.len() {
         let max = (session.limits().request as usize).saturating_sub(1024).max(512);
@@ -443,19 +464,16 @@ pub(super) async fn write(
         let write = WriteArgs { stateid, offset: offset + done as u64, stable, data: part };
         let ops = vec![ArgOp::Putfh(file.fh.clone()), ArgOp::Write(write)];
         // Writing the same again does no harm.
-        let mut results = match step(session, ops.clone()).await {
-            Err(Trouble::Unknown(_)) => step(session, ops).await?,
-            other => other?,
-        };
+        let mut results = repeat(session, ops).await?;
         results.skip(&[OpNum::PUTFH])?;
         let res = match results.write() {
-            Err(e) if state_lost(e.status()) && reopened < limits::REWRITES_MAX => {
-                reopened += 1;
+            Err(e) if state_lost(e.status()) && patience.turn().await => {
                 reopen(session, file, stateid).await?;
                 continue;
             }
             other => other?,
         };
+        patience.progress();
         if res.count == 0 || res.count as usize > data.len() - done {
             return Err(Trouble::Other("the server writes nothing".into()));
         }
@@ -475,29 +493,49 @@ pub(super) async fn write(
     }
 }
 
-/// The server does not know the open any more: it restarted, or the lease ran out.
+/// The server does not know the open any more: it restarted, or the lease ran out; or it was opened again since.
 pub(super) fn state_lost(status: NfsStat) -> bool {
     matches!(
         status,
         NfsStat::NFS4ERR_BAD_STATEID
             | NfsStat::NFS4ERR_STALE_STATEID
+            | NfsStat::NFS4ERR_OLD_STATEID
             | NfsStat::NFS4ERR_EXPIRED
             | NfsStat::NFS4ERR_ADMIN_REVOKED
     )
 }
 
-/// Opens a file again by its handle, unless somebody has since `old`.
+/// Opens a file again by its handle, unless somebody has since `old`. One at a time: a second OPEN of the same owner makes the
+/// stateid of the first an old one (RFC 8881 section 18.16.3).
 pub(super) async fn reopen(session: &Session, file: &OpenFile, old: Stateid) -> Result<(), Trouble> {
+    let _one_at_a_time = file.reopening.lock().await;
     if file.stateid() != old {
         return Ok(());
     }
-    let mut args = open_args(0, &Bytes::new(), &Fattr::default());
-    args.share_access = file.access | OPEN4_SHARE_ACCESS_WANT_NO_DELEG;
-    (args.openhow, args.claim) = (OpenHow::NoCreate, OpenClaim::Fh);
-    let mut results = step(session, vec![ArgOp::Putfh(file.fh.clone()), ArgOp::Open(args)]).await?;
-    results.skip(&[OpNum::PUTFH])?;
-    *file.stateid.lock().unwrap_or_else(PoisonError::into_inner) = results.open()?.stateid;
+    let stateid = match open_by_handle(session, &file.fh, file.access, file.owner).await {
+        // By what its mode has come to be since. Data may be written as the owner all the same.
+        Err(e) if matches!(e.status(), Some(NfsStat::NFS4ERR_ACCESS | NfsStat::NFS4ERR_PERM)) => {
+            Stateid::ANONYMOUS
+        }
+        opened => opened?,
+    };
+    *file.stateid.lock().unwrap_or_else(PoisonError::into_inner) = stateid;
     Ok(())
+}
+
+/// OPEN of a file for this. To do it twice does no harm.
+pub(super) async fn open_by_handle(
+    session: &Session,
+    fh: &FileHandle,
+    access: u32,
+    owner: u64,
+) -> Result<Stateid, Trouble> {
+    let mut args = open_args(owner, &Bytes::new(), &Fattr::default());
+    args.share_access = access | OPEN4_SHARE_ACCESS_WANT_NO_DELEG;
+    (args.openhow, args.claim) = (OpenHow::NoCreate, OpenClaim::Fh);
+    let mut results = repeat(session, vec![ArgOp::Putfh(fh.clone()), ArgOp::Open(args)]).await?;
+    results.skip(&[OpNum::PUTFH])?;
+    Ok(results.open()?.stateid)
 }
 
 /// Sets what is left to set: what creation did not, the size of a sparse file, times, set-ID bits.
@@ -542,10 +580,7 @@ pub(super) async fn set_xattrs(session: &Session, fh: &FileHandle, xattrs: &[Xat
     for xattr in xattrs {
         let ops = vec![ArgOp::Putfh(fh.clone()), set_xattr(xattr)];
         // Setting the same again does no harm.
-        let mut results = match step(session, ops.clone()).await {
-            Err(Trouble::Unknown(_)) => step(session, ops).await?,
-            other => other?,
-        };
+        let mut results = repeat(session, ops).await?;
         if let Err(e) = results.skip(&[OpNum::PUTFH, OpNum::SETXATTR]) {
             return Err(Trouble::Refused(no_xattrs(e.status())));
         }
@@ -565,10 +600,7 @@ pub(super) async fn set(session: &Session, fh: &FileHandle, attrs: &Fattr) -> Re
         ArgOp::Setattr(SetattrArgs { stateid: Stateid::ANONYMOUS, attrs: attrs.clone() }),
     ];
     // Setting the same again does no harm.
-    let mut results = match step(session, ops.clone()).await {
-        Err(Trouble::Unknown(_)) => step(session, ops).await?,
-        other => other?,
-    };
+    let mut results = repeat(session, ops).await?;
     Ok(results.skip(&[OpNum::PUTFH, OpNum::SETATTR])?)
 }
 
@@ -576,7 +608,7 @@ pub(super) async fn set(session: &Session, fh: &FileHandle, attrs: &Fattr) -> Re
 /// and nobody anything else.
 pub(super) async fn close(session: &Session, fh: &FileHandle, stateid: Stateid) {
     let ops = vec![ArgOp::Putfh(fh.clone()), ArgOp::Close(CloseArgs { seqid: 0, open_stateid: stateid })];
-    let closed = step(session, ops).await.map(|mut r| r.skip(&[OpNum::PUTFH, OpNum::CLOSE]));
+    let closed = repeat(session, ops).await.map(|mut r| r.skip(&[OpNum::PUTFH, OpNum::CLOSE]));
     if let Err(e) | Ok(Err(e)) = closed.map(|r| r.map_err(Trouble::from)) {
         tracing::debug!("CLOSE: {e}");
     }

@@ -5,20 +5,16 @@
 //! copy is read and written.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use landfast_nfs::v4::args::{CommitArgs, OpenClaim, OpenHow};
+use landfast_nfs::v4::args::CommitArgs;
 use landfast_nfs::v4::attr::AttrValues;
 use landfast_nfs::v4::data::WriteResponse;
-use landfast_nfs::v4::flags::{
-    OPEN4_SHARE_ACCESS_READ, OPEN4_SHARE_ACCESS_WANT_NO_DELEG, OPEN4_SHARE_ACCESS_WRITE,
-};
-use landfast_nfs::v4::{ArgOp, Fattr, FileHandle, NfsStat, OpNum, ResBody, StableHow, Stateid, Verifier};
+use landfast_nfs::v4::flags::{OPEN4_SHARE_ACCESS_READ, OPEN4_SHARE_ACCESS_WRITE};
+use landfast_nfs::v4::{ArgOp, FileHandle, NfsStat, OpNum, ResBody, StableHow, Stateid, Verifier};
 
 use super::careful::{self, How, OpenFile, Trouble};
 use super::existing::Existing;
-use super::pack::open_args;
 use super::pieces::{self, commit_group};
 use super::plan::{Leftover, SlowDone, SlowTask};
 use super::report::{Cause, Why};
@@ -26,6 +22,7 @@ use crate::compound::{OpError, fattr};
 use crate::copy::on_server::{Original, Way, clone, copy};
 use crate::fs::{Failure, Nfs, Outcome};
 use crate::limits;
+use crate::patience::Patience;
 use crate::resume::Part;
 use crate::session::Session;
 use crate::url::Version;
@@ -67,17 +64,18 @@ pub(super) async fn extract<P>(
 }
 
 /// Copies over a file that there is: its bytes in the end.
-pub(crate) async fn over(nfs: &Nfs, fh: FileHandle, original: &Original) -> Outcome<u64> {
+/// No other copy that is under way has the number.
+pub(crate) async fn over(nfs: &Nfs, fh: FileHandle, original: &Original, number: u64) -> Outcome<u64> {
     let session = nfs.session();
     let done = async {
         // Earlier versions do not open by handles; they write without an open.
         let opens = matches!(session.version(), Version::V41 | Version::V42);
         let file = match opens {
-            true => open_as(session, fh, OPEN4_SHARE_ACCESS_WRITE, 1).await?,
-            false => OpenFile::of(fh, Stateid::ANONYMOUS, OPEN4_SHARE_ACCESS_WRITE),
+            true => open_as(session, fh, OPEN4_SHARE_ACCESS_WRITE, number).await?,
+            false => OpenFile::of(fh, Stateid::ANONYMOUS, number, OPEN4_SHARE_ACCESS_WRITE),
         };
         let file = Arc::new(file);
-        let done = fill_over(session, &file, original).await;
+        let done = fill_over(session, &file, original, number).await;
         if opens {
             careful::close(session, &file.fh, file.stateid()).await;
         }
@@ -94,7 +92,12 @@ pub(crate) async fn over(nfs: &Nfs, fh: FileHandle, original: &Original) -> Outc
     }
 }
 
-async fn fill_over(session: &Session, file: &Arc<OpenFile>, original: &Original) -> Result<(), Trouble> {
+async fn fill_over(
+    session: &Session,
+    file: &Arc<OpenFile>,
+    original: &Original,
+    number: u64,
+) -> Result<(), Trouble> {
     if file.fh == original.fh {
         // The server of a file that is read and written does not tell.
         return Err(OpError::Failed { op: OpNum::COPY, status: NfsStat::NFS4ERR_INVAL }.into());
@@ -102,7 +105,7 @@ async fn fill_over(session: &Session, file: &Arc<OpenFile>, original: &Original)
     let source = match original.way() {
         Way::Read => None,
         Way::Clone | Way::Copy => {
-            Some(open_as(session, original.fh.clone(), OPEN4_SHARE_ACCESS_READ, 2).await?)
+            Some(open_as(session, original.fh.clone(), OPEN4_SHARE_ACCESS_READ, number).await?)
         }
     };
     let done = fill(session, file, source.as_ref(), original, &mut None).await;
@@ -156,12 +159,8 @@ pub(super) async fn open_as(
     access: u32,
     number: u64,
 ) -> Result<OpenFile, Trouble> {
-    let mut args = open_args(number, &Bytes::new(), &Fattr::default());
-    args.share_access = access | OPEN4_SHARE_ACCESS_WANT_NO_DELEG;
-    (args.openhow, args.claim) = (OpenHow::NoCreate, OpenClaim::Fh);
-    let mut results = careful::step(session, vec![ArgOp::Putfh(fh.clone()), ArgOp::Open(args)]).await?;
-    results.skip(&[OpNum::PUTFH])?;
-    Ok(OpenFile::of(fh, results.open()?.stateid, access))
+    let stateid = careful::open_by_handle(session, &fh, access, number).await?;
+    Ok(OpenFile::of(fh, stateid, number, access))
 }
 
 fn unread(cause: Cause, e: OpError) -> Trouble {
@@ -227,7 +226,8 @@ async fn forgotten(
 }
 
 async fn cloned(session: &Session, file: &OpenFile, source: &OpenFile) -> Result<Refusal, Trouble> {
-    for _ in 0..limits::REWRITES_MAX {
+    let mut patience = Patience::new();
+    while patience.turn().await {
         let stateids = (source.stateid(), file.stateid());
         // CLONE has no verifier: the COMMIT is of the same instance of the server because it is in the same COMPOUND.
         let commit = ArgOp::Commit(CommitArgs { offset: 0, count: 0 });
@@ -261,7 +261,8 @@ async fn copied(
     let mut stable = part.as_ref().map_or(0, Part::from);
     // A server that is asked to answer at the end of a copy answers after a small part of a large one, or not for long.
     let (mut goes_on, mut otherwise) = (size > limits::COPY_PIECE_BYTES, false);
-    'again: for _ in 0..limits::REWRITES_MAX {
+    let mut patience = Patience::new();
+    'again: while patience.turn().await {
         let (mut at, mut verifier): (u64, Option<Verifier>) = (stable, None);
         while at < size {
             let stateids = (source.stateid(), file.stateid());
@@ -322,6 +323,7 @@ async fn copied(
                 }
             }
             stable = at;
+            patience.progress();
             if let Some(part) = part {
                 part.stable(&file.fh.0, stable, None);
             }
@@ -372,7 +374,9 @@ async fn ended(
             Ok(ResBody::OffloadStatus(status)) => (status.count, status.complete),
             Ok(_) => return Err(OpError::Missing { op: OpNum::OFFLOAD_STATUS }.into()),
             Err(e) if careful::state_lost(e.status()) => {
-                return Ok(told(limits::COPY_END_PATIENCE).await.unwrap_or(End::Unknown));
+                // Nothing is on its way any more from a server that has restarted.
+                let patience = if session.hears().await { limits::COPY_END_PATIENCE } else { Duration::ZERO };
+                return Ok(told(patience).await.unwrap_or(End::Unknown));
             }
             // It is not to be asked: its call must do.
             Err(e) if e.status() == NfsStat::NFS4ERR_NOTSUPP => (last.0, None),

@@ -9,7 +9,7 @@ use landfast_nfs::v4::attr::{Bitmap, number};
 use landfast_nfs::v4::{ArgOp, CompoundRes, FileHandle, NfsStat, NfsTime, OpNum, SpecData, Stateid};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
-use tokio::time::{sleep, sleep_until};
+use tokio::time::sleep_until;
 
 use super::ahead::NewDir;
 use super::attrs::{AttrRules, user_xattrs};
@@ -33,6 +33,7 @@ use crate::cost::{REPLY_HEAD, REQUEST_HEAD};
 use crate::fs::Nfs;
 use crate::limits;
 use crate::ops::{self, Entry};
+use crate::patience::Patience;
 use crate::resume::{Item, Part, Resume};
 use crate::session::{Session, SessionError, SessionLimits, SessionOptions};
 use crate::url::{NfsUrl, Version};
@@ -794,8 +795,7 @@ fn note(resume: &Resume, job: &Job<Cargo>, result: &Result<Good, Why>) {
 /// Sets attributes of many objects; which failed, and why.
 async fn set_all(session: &Session, mut rest: Vec<Final>) -> Result<Vec<(Vec<u8>, Why)>, SessionError> {
     let mut failed = Vec::new();
-    let mut pause = limits::BACKOFF_MIN;
-    let start = Instant::now();
+    let mut patience = Patience::new();
     while !rest.is_empty() {
         let mut ops = Vec::with_capacity(rest.len() * 2);
         for Final { fh, attrs, .. } in &rest {
@@ -805,7 +805,7 @@ async fn set_all(session: &Session, mut rest: Vec<Final>) -> Result<Vec<(Vec<u8>
         let reply = match session.compound(ops, false).await {
             Ok(reply) => reply,
             // To set the same again does no harm.
-            Err(SessionError::Unknown(_)) if start.elapsed() < limits::DELAY_PATIENCE => continue,
+            Err(SessionError::Unknown(_)) if patience.wait().await => continue,
             Err(SessionError::Refused(_)) if rest.len() > 1 => {
                 let tail = rest.split_off(rest.len() / 2);
                 failed.extend(Box::pin(set_all(session, rest)).await?);
@@ -830,11 +830,7 @@ async fn set_all(session: &Session, mut rest: Vec<Final>) -> Result<Vec<(Vec<u8>
             None => {}
             Some(e)
                 if matches!(e.status(), NfsStat::NFS4ERR_DELAY | NfsStat::NFS4ERR_GRACE)
-                    && start.elapsed() < limits::DELAY_PATIENCE =>
-            {
-                sleep(pause).await;
-                pause = (pause * 2).min(limits::BACKOFF_MAX);
-            }
+                    && patience.wait().await => {}
             Some(e) => {
                 let Final { shown, .. } = rest.remove(0);
                 let text = format!("its mode, owner or time is not set: {e}");

@@ -24,6 +24,7 @@ use super::source::Piece;
 use super::spelling;
 use crate::compound::{fattr, values};
 use crate::limits;
+use crate::patience::Patience;
 use crate::resume::Part;
 use crate::session::Session;
 use crate::url::Version;
@@ -108,7 +109,7 @@ async fn open_begun<P>(
             copied::open_as(session, named, OPEN4_SHARE_ACCESS_WRITE, u64::from(task.id.0)).await?
         }
         // Earlier versions do not open by handles; they write without an open.
-        _ => OpenFile::of(named, Stateid::ANONYMOUS, OPEN4_SHARE_ACCESS_WRITE),
+        _ => OpenFile::of(named, Stateid::ANONYMOUS, u64::from(task.id.0), OPEN4_SHARE_ACCESS_WRITE),
     };
     // All but the size, which is zero there.
     let create =
@@ -128,10 +129,12 @@ pub(super) async fn open<P>(
         None => return Ok(None),
     };
     let mut tries = 0;
+    let mut patience = Patience::new();
     loop {
         tries += 1;
         match careful::open(session, task, how, existing).await {
-            Err(Trouble::Unknown(_)) if tries < limits::REPLACE_TRIES => {
+            Err(Trouble::Unknown(_)) if patience.wait().await => {
+                tries -= 1;
                 if how == How::New {
                     spelling::check(session, task).await?;
                     how = How::Replace;
@@ -203,7 +206,8 @@ pub(super) async fn commit_group(
     file: &Arc<OpenFile>,
     group: &[(u64, Bytes)],
 ) -> Result<(), Trouble> {
-    for _ in 0..limits::REWRITES_MAX {
+    let mut patience = Patience::new();
+    while patience.turn().await {
         let mut writes = JoinSet::new();
         for (offset, data) in group {
             let (session, file, offset, data) = (session.clone(), file.clone(), *offset, data.clone());

@@ -10,7 +10,7 @@ use landfast_nfs::v4::attr::{AttrValues, Bitmap, number};
 use landfast_nfs::v4::v40::{
     CallbackClient, ClientAddr, NfsClientId, SetclientidArgs, SetclientidConfirmArgs,
 };
-use landfast_nfs::v4::{ArgOp, CompoundRes, NfsStat, OpNum, Opaque1024, ResBody, Stateid};
+use landfast_nfs::v4::{ArgOp, CompoundRes, NfsStat, OpNum, Opaque1024, ResBody, Stateid, Verifier};
 use landfast_xdr::{Decode, Encode};
 use tokio::time::sleep;
 use tracing::debug;
@@ -18,6 +18,7 @@ use tracing::debug;
 use super::owners::{Owner, Owners};
 use crate::compound::{OpError, Results};
 use crate::limits;
+use crate::patience::Patience;
 use crate::peer::{Lines, Peer};
 use crate::session::{COMPOUND, Instance, SessionError, SessionLimits, SessionOptions, compound_header};
 
@@ -26,6 +27,8 @@ pub(crate) struct Forty {
     pub(super) lines: Lines,
     instance: Instance,
     client: tokio::sync::Mutex<()>,
+    /// When it was last asked whether the server knows the client ID.
+    asked: tokio::sync::Mutex<Option<Instant>>,
     state: Mutex<State>,
     limits: SessionLimits,
     lease: Duration,
@@ -41,7 +44,9 @@ struct State {
     owners: Owners,
     /// Opens that outlive the COMPOUND that made them.
     opens: HashMap<[u8; 12], Owner>,
-    /// Client IDs asked for since an OPEN last succeeded.
+    /// There was one with the client ID in force.
+    held: bool,
+    /// Client IDs that the server did not know, since an OPEN or a RENEW last succeeded.
     in_a_row: u32,
 }
 
@@ -64,6 +69,7 @@ impl Forty {
             lines,
             instance,
             client: tokio::sync::Mutex::new(()),
+            asked: tokio::sync::Mutex::default(),
             state: Mutex::default(),
             limits: SessionLimits::ASK,
             lease: limits::LEASE_DEFAULT,
@@ -99,8 +105,18 @@ impl Forty {
         self.lease
     }
 
-    /// The opens are left to the lease: NFSv4.0 has no operation that ends a client ID.
+    /// NFSv4.0 has no operation that ends a client ID. One that has held an open is followed by another instance of the client, which
+    /// holds nothing: so the server, if it restarts, waits for nobody who is gone.
     pub(crate) async fn destroy(&self) {
+        let held = !self.peer().has_ended() && self.state().held;
+        if held {
+            let verifier = self.verifier(u64::MAX);
+            // The server forgets it by itself when this fails.
+            match tokio::time::timeout(limits::GOODBYE_PATIENCE, self.ask_client(verifier)).await {
+                Ok(Ok(_)) => {}
+                other => debug!("the end of the client ID of {}: {other:?}", self.peer().server()),
+            }
+        }
         self.peer().end();
         self.lines.close().await;
     }
@@ -136,16 +152,13 @@ impl Forty {
 
     /// Sends a COMPOUND of which a second execution does no harm, until the server says neither DELAY nor GRACE.
     async fn patiently(&self, ops: &[ArgOp]) -> Result<CompoundRes, SessionError> {
-        let start = Instant::now();
-        let mut pause = limits::BACKOFF_MIN;
+        let mut patience = Patience::new();
         loop {
             let reply = self.send(ops).await?.reply;
             let busy = matches!(reply.status, NfsStat::NFS4ERR_DELAY | NfsStat::NFS4ERR_GRACE);
-            if !busy || start.elapsed() > limits::DELAY_PATIENCE {
+            if !busy || !patience.wait().await {
                 return Ok(reply);
             }
-            sleep(pause).await;
-            pause = (pause * 2).min(limits::BACKOFF_MAX);
         }
     }
 
@@ -174,6 +187,7 @@ impl Forty {
     pub(super) fn keep(&self, stateid: Stateid, owner: Owner) {
         let mut state = self.state();
         if owner.generation == state.generation {
+            state.held = true;
             state.opens.insert(stateid.other, owner);
         }
     }
@@ -186,11 +200,14 @@ impl Forty {
     /// SETCLIENTID and SETCLIENTID_CONFIRM in place of the client ID of `generation`, unless somebody has: the server does
     /// not know it any more (RFC 7530 sections 16.33, 16.34). Owners and opens go with it.
     ///
+    /// The new one is that of another instance of the client, whose verifier says that nothing of the one before will be reclaimed
+    /// (section 9.1.1): a server that has restarted need not wait for that, and can end its grace period.
+    ///
     /// # Errors
     /// The server gives none, or none that it knows afterwards.
     pub(super) async fn renew_client(&self, generation: u64) -> Result<(), SessionError> {
         let _one_at_a_time = self.client.lock().await;
-        {
+        let in_a_row = {
             let mut state = self.state();
             if state.generation != generation {
                 return Ok(());
@@ -199,18 +216,41 @@ impl Forty {
             if state.in_a_row > limits::RENEWALS_MAX {
                 return Err(self.refused("OPEN with a new client ID", NfsStat::NFS4ERR_STALE_CLIENTID));
             }
+            state.in_a_row - 1
+        };
+        if in_a_row > 0 {
+            // A server that restarts again and again takes its time.
+            sleep((limits::BACKOFF_MIN * in_a_row * in_a_row).min(limits::BACKOFF_MAX)).await;
         }
         if generation > 0 {
             self.peer().counters.renewals.fetch_add(1, Ordering::Relaxed);
         }
+        let clientid = self.ask_client(self.verifier(generation)).await?;
+        let mut state = self.state();
+        (state.clientid, state.held) = (clientid, false);
+        state.generation += 1;
+        state.opens.clear();
+        let generation = state.generation;
+        state.owners.start_over(generation);
+        Ok(())
+    }
+
+    /// The verifier of an instance of the client.
+    fn verifier(&self, instance: u64) -> Verifier {
+        let mut verifier = self.instance.verifier;
+        for (byte, number) in verifier.iter_mut().zip(instance.to_le_bytes()) {
+            *byte ^= number;
+        }
+        verifier
+    }
+
+    /// SETCLIENTID and SETCLIENTID_CONFIRM: the client ID.
+    async fn ask_client(&self, verifier: Verifier) -> Result<u64, SessionError> {
         let mut last = NfsStat::NFS4_OK;
         // A server that restarts between the two knows nothing of the first.
         for _ in 0..limits::RENEWALS_MAX {
             let set = ArgOp::Setclientid(SetclientidArgs {
-                client: NfsClientId {
-                    verifier: self.instance.verifier,
-                    id: Opaque1024(Bytes::copy_from_slice(&self.instance.name)),
-                },
+                client: NfsClientId { verifier, id: Opaque1024(Bytes::copy_from_slice(&self.instance.name)) },
                 // Nobody listens there: so no delegation is given, and nothing is ever called back.
                 callback: CallbackClient {
                     program: 0x4000_0000,
@@ -229,15 +269,7 @@ impl Forty {
             let confirm = SetclientidConfirmArgs { clientid: got.clientid, confirm: got.confirm };
             let reply = self.patiently(&[ArgOp::SetclientidConfirm(confirm)]).await?;
             match Results::new(reply).take(OpNum::SETCLIENTID_CONFIRM) {
-                Ok(_) => {
-                    let mut state = self.state();
-                    state.clientid = got.clientid;
-                    state.generation += 1;
-                    state.opens.clear();
-                    let generation = state.generation;
-                    state.owners.start_over(generation);
-                    return Ok(());
-                }
+                Ok(_) => return Ok(got.clientid),
                 Err(e) if e.status() == NfsStat::NFS4ERR_STALE_CLIENTID => last = e.status(),
                 Err(e) => return Err(self.refused("SETCLIENTID_CONFIRM", e.status())),
             }
@@ -249,7 +281,7 @@ impl Forty {
         SessionError::Setup { server: self.peer().server().to_owned(), step, status }
     }
 
-    /// RENEW, if there is anything to renew; a client ID that the server has forgotten is got anew by the next OPEN.
+    /// RENEW, if there is anything to renew; a client ID that the server has forgotten is got anew.
     async fn renew_lease(&self) {
         let (clientid, generation) = {
             let state = self.state();
@@ -258,10 +290,32 @@ impl Forty {
         if generation == 0 {
             return;
         }
-        match self.send(&[ArgOp::Renew(clientid)]).await {
-            Ok(replied) if replied.reply.status.is_ok() => {}
-            Ok(replied) => debug!("RENEW at {}: {}", self.peer().server(), replied.reply.status),
-            Err(e) => debug!("RENEW at {}: {e}", self.peer().server()),
+        let forgotten = match self.send(&[ArgOp::Renew(clientid)]).await.map(|replied| replied.reply.status) {
+            Ok(status) if status.is_ok() => {
+                self.state().in_a_row = 0;
+                false
+            }
+            Ok(status) => {
+                debug!("RENEW at {}: {status}", self.peer().server());
+                matches!(status, NfsStat::NFS4ERR_STALE_CLIENTID | NfsStat::NFS4ERR_EXPIRED)
+            }
+            Err(e) => {
+                debug!("RENEW at {}: {e}", self.peer().server());
+                false
+            }
+        };
+        // A failure shows in the next OPEN.
+        if forgotten && let Err(e) = self.renew_client(generation).await {
+            debug!("a new client ID of {}: {e}", self.peer().server());
+        }
+    }
+
+    /// The server has forgotten an open, or is in its grace period: it may have restarted, and wait for this client.
+    pub(super) async fn look_after_client(&self) {
+        let Ok(mut asked) = self.asked.try_lock() else { return };
+        if asked.is_none_or(|when| when.elapsed() >= limits::CLIENT_ASKED_EACH) {
+            self.renew_lease().await;
+            *asked = Some(Instant::now());
         }
     }
 }

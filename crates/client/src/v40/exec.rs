@@ -1,7 +1,5 @@
 //! One COMPOUND of NFSv4.1, leg by leg.
 
-use std::time::Instant;
-
 use bytes::Bytes;
 use landfast_nfs::v4::args::{CloseArgs, CreateHow, OpenArgs, OpenClaim, OpenHow, owner};
 use landfast_nfs::v4::attr::Bitmap;
@@ -9,13 +7,13 @@ use landfast_nfs::v4::flags::{OPEN4_RESULT_CONFIRM, OPEN4_SHARE_ACCESS_BOTH};
 use landfast_nfs::v4::res::{OpenDelegation, OpenRes};
 use landfast_nfs::v4::v40::OpenConfirmArgs;
 use landfast_nfs::v4::{ArgOp, ChangeInfo, CompoundRes, FileHandle, NfsStat, OpNum, ResBody, ResOp, Stateid};
-use tokio::time::sleep;
 use tracing::debug;
 
 use super::client::{Forty, Replied};
 use super::owners::Owner;
 use super::place::{Place, Way, uses_current, uses_saved};
 use crate::limits;
+use crate::patience::Patience;
 use crate::session::SessionError;
 
 /// What an operation of a leg is to the COMPOUND.
@@ -412,20 +410,17 @@ impl<'a> Exec<'a> {
             let reply = CompoundRes { status: NfsStat::NFS4_OK, tag: Bytes::new(), results: Vec::new() };
             return Ok(Replied { reply, again: false });
         }
-        let start = Instant::now();
-        let mut pause = limits::BACKOFF_MIN;
+        let mut patience = Patience::new();
         let mut before = false;
         loop {
             let mut replied = self.forty.send(ops).await?;
             replied.again |= before;
             // The first transmission is still being executed.
             let busy = replied.reply.status == NfsStat::NFS4ERR_DELAY && replied.reply.results.len() <= 1;
-            if !(busy && replied.again) || start.elapsed() > limits::DELAY_PATIENCE {
+            if !(busy && replied.again && patience.wait().await) {
                 return Ok(replied);
             }
             before = true;
-            sleep(pause).await;
-            pause = (pause * 2).min(limits::BACKOFF_MAX);
         }
     }
 
@@ -540,6 +535,12 @@ impl<'a> Exec<'a> {
             Role::Close(owner, _) => self.settle(owner, status),
             _ => {}
         }
+        if matches!(
+            status,
+            NfsStat::NFS4ERR_GRACE | NfsStat::NFS4ERR_STALE_STATEID | NfsStat::NFS4ERR_EXPIRED
+        ) {
+            self.forty.look_after_client().await;
+        }
         match (op, status) {
             (OpNum::REMOVE, NfsStat::NFS4ERR_NOENT) if again && result.op == op => {
                 self.out.push(ResOp {
@@ -619,8 +620,7 @@ impl<'a> Exec<'a> {
         of: impl Fn(&Opened) -> Option<ArgOp>,
         mut done: impl FnMut(&mut Opened, &mut Vec<ResOp>, Option<ResBody>),
     ) {
-        let start = Instant::now();
-        let mut pause = limits::BACKOFF_MIN;
+        let mut patience = Patience::new();
         loop {
             let mut ops = Vec::new();
             let mut whose: Vec<(usize, usize)> = Vec::new();
@@ -660,9 +660,8 @@ impl<'a> Exec<'a> {
                 }
                 let later = matches!(status, NfsStat::NFS4ERR_DELAY | NfsStat::NFS4ERR_GRACE);
                 let shorter = status == NfsStat::NFS4ERR_RESOURCE && self.forty.shorter_legs(ops.len());
-                if (later || shorter) && start.elapsed() < limits::DELAY_PATIENCE {
-                    sleep(pause).await;
-                    pause = (pause * 2).min(limits::BACKOFF_MAX);
+                if (later || shorter) && patience.wait().await {
+                    // Once more.
                 } else if status.is_ok() && reached {
                     done(open, &mut self.out, mine.into_iter().next_back().map(|r| r.body));
                 } else {

@@ -12,6 +12,7 @@
 //! | CLOSE of the current stateid | in the last leg, with the handle that GETFH gave: the answer is given before, since data that is stable needs no open |
 //! | OPEN by handle (CLAIM_FH) | no open at all: the anonymous stateid |
 //! | limits of the session | one leg is as long as servers are known to take, and shorter where RESOURCE says so |
+//! | RECLAIM_COMPLETE: nothing is reclaimed, do not wait for it | SETCLIENTID of another instance of the client, with a verifier of its own, after a restart, and at the end where an open was held (sections 9.1.1, 16.33) |
 //! | SEQUENCE renews the lease | RENEW, [`crate::limits::RENEWALS_PER_LEASE`] times a lease |
 //!
 //! Exactly once: a leg holds operations with an owner's number, which the server knows again by it, or operations that

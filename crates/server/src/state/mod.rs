@@ -385,8 +385,8 @@ impl<F> State<F> {
         }
     }
 
-    /// What goes on by time alone: forgets unconfirmed clients, and clients that were silent for very long. Called every
-    /// few seconds.
+    /// What goes on by time alone: forgets unconfirmed clients, and clients that were silent for very long; and lets the log know who
+    /// has come to hold nothing, so that nobody has to wait for them after a restart. Called every few seconds.
     pub fn tick(&mut self, now: Millis) -> Vec<Stamped> {
         // Nobody waits for the copies of a client that has been silent for a lease, whatever else it keeps.
         for client in self.copies.clients() {
@@ -407,9 +407,19 @@ impl<F> State<F> {
             };
             if silent > limit && !self.is_busy(id) {
                 out.extend(self.remove_client(id));
+            } else if c.holding_noted && !c.needs_reclaim && self.files.opens_of(id) == 0 {
+                out.extend(self.note_holding_nothing(id));
             }
         }
         out
+    }
+
+    /// The next open or lock is noted again before anybody hears of it ([`State::note_holding`]), under a later version.
+    fn note_holding_nothing(&mut self, client: u64) -> Option<Stamped> {
+        let v = self.next_version();
+        let c = self.clients.get_mut(client)?;
+        (c.holds, c.holding_noted, c.version) = (false, false, v);
+        Some(Stamped { v, note: notes::Note::of(c) })
     }
 }
 

@@ -529,6 +529,26 @@ fn holder() -> (S, u64, Vec<Stamped>) {
     (st, c, log)
 }
 
+/// Who has closed all is waited for no longer than until the log knows; who opens again is, before anybody hears of that.
+#[test]
+fn rfc8881_8_4_2_1_grace_is_not_for_those_who_hold_nothing_any_more() {
+    for again in [false, true] {
+        let (mut st, c, mut log) = holder();
+        assert!(st.tick(0).is_empty(), "it holds something");
+        st.files.remove_client(c);
+        log.extend(st.tick(0));
+        assert!(st.tick(0).is_empty(), "once is enough");
+        if again {
+            st.files.open(&file(b"f"), c, &OWNER, READ, 0, None).expect("opened");
+            log.push(st.note_holding(c).expect("a note"));
+        }
+        // In whatever order the log has them.
+        log.reverse();
+        let (after, found) = restart(&st, log);
+        assert_eq!((found.reclaiming, after.grace.active(0)), (usize::from(again), again));
+    }
+}
+
 #[test]
 fn rfc8881_8_4_2_grace_is_for_those_who_held_something() {
     let (st, c, log) = holder();

@@ -8,9 +8,9 @@ use super::args::CpArgs;
 use super::ends::{self, End, Ends};
 use super::say::{Say, Shown};
 use super::{copied, how, members};
+use landfast_client::NfsUrl;
 use landfast_client::copy::Reflink;
 use landfast_client::untar::{self, FatalError, Report, Source, UntarOptions};
-use landfast_client::{NfsUrl, SessionOptions};
 use landfast_nfs::v4::NfsStat;
 use std::sync::Arc;
 
@@ -53,7 +53,7 @@ async fn begin(tool: &mut Tool, args: &CpArgs, operand: &Operand, ends: Ends) ->
     let started = match &known {
         Some(session) => untar::start_in(options, session, source, path, say.clone()).await,
         None => {
-            let session = SessionOptions::for_url(&NfsUrl { path: Vec::new(), ..operand.url.clone() });
+            let session = tool.servers.options(&NfsUrl { path: Vec::new(), ..operand.url.clone() });
             untar::start(options, session, source, path, say.clone()).await
         }
     };

@@ -19,6 +19,7 @@ use super::{message, meta_json, owners, quote};
 use crate::exit::Exit;
 use crate::say;
 use crate::sys;
+use crate::units::patience;
 use delete::{At, Queued};
 use expression::{Known, Object, Query, Reference, Says, Verdict};
 use format::Widths;
@@ -26,7 +27,7 @@ use landfast_client::fs::{Meta, WalkOptions};
 use landfast_nfs::v4::attr::AttrValues;
 use landfast_nfs::v4::{FileHandle, Fsid, NfsTime};
 use std::ops::ControlFlow;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Objects that wait for a deletion: theirs, or that of one before them.
 const QUEUED_MAX: usize = 4096;
@@ -40,7 +41,15 @@ pub fn run(args: FindArgs) -> Exit {
         words.retain(|word| word != option);
         words.len() < before
     };
-    let common = Common::new(given("--json"), given("--rpc-counts"));
+    let (json, rpc_counts) = (given("--json"), given("--rpc-counts"));
+    let timeout = match timeout(&mut words) {
+        Ok(timeout) => timeout,
+        Err(why) => {
+            eprintln!("find: {why}");
+            return Exit::Partly;
+        }
+    };
+    let common = Common::new(json, rpc_counts, timeout);
     // Symbolic links are never followed.
     let given = words.iter().take_while(|word| *word == "-P").count();
     words.drain(..given);
@@ -64,6 +73,24 @@ pub fn run(args: FindArgs) -> Exit {
         }
     };
     tool::run("find", common, |tool| search(tool, words, query))
+}
+
+/// Takes `--timeout` out of the words.
+fn timeout(words: &mut Vec<String>) -> Result<Option<Duration>, String> {
+    const OPTION: &str = "--timeout";
+    let mut timeout = None;
+    while let Some(at) = words.iter().position(|word| {
+        word.strip_prefix(OPTION).is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
+    }) {
+        let word = words.remove(at);
+        let value = match word.split_once('=') {
+            Some((_, value)) => value.to_owned(),
+            None if at < words.len() => words.remove(at),
+            None => return Err(format!("option '{OPTION}' requires an argument")),
+        };
+        timeout = Some(patience(&value)?);
+    }
+    Ok(timeout)
 }
 
 async fn search(mut tool: Tool, urls: Vec<String>, query: Query) -> Tool {
