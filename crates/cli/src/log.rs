@@ -116,7 +116,7 @@ fn dump(args: &LogArgs) -> Exit {
             written = put(&mut out, args.json, batch, &records);
         }
     });
-    // Who reads only the beginning closes the pipe.
+    // Who reads only the beginning closes the pipe; the exit status tells of it.
     if written.and_then(|()| out.flush()).is_err() {
         return Exit::Done;
     }

@@ -55,17 +55,19 @@ fn main() -> ExitCode {
                 None if e.use_stderr() => {
                     drop(say::lines_to_stderr(e.render().to_string().as_bytes()));
                 }
-                None => drop(e.print()),
+                None => {
+                    let _ = e.print().inspect_err(say::lost);
+                }
             }
             return match e.use_stderr() {
                 true => ExitCode::from(gnu.unwrap_or(2)),
-                false => ExitCode::SUCCESS,
+                false => say::status(exit::Exit::Done),
             };
         }
     };
     log_to_stderr(cli.debug);
     // No thread may exist yet: `lab child` asks for a signal that follows the thread that asked.
-    match cli.command {
+    let exit = match cli.command {
         Command::Serve(args) => serve::run(args),
         Command::Exports(args) => config::exports(&args),
         Command::Check(args) => config::check(&args),
@@ -80,8 +82,8 @@ fn main() -> ExitCode {
         Command::Trace(args) => trace::run(&args),
         Command::Probe(args) => probe::run(&args),
         Command::Predict(args) => predict::run(&args),
-    }
-    .into()
+    };
+    say::status(exit)
 }
 
 /// Diagnostics go to standard error: warnings always, more with `--debug` or as LANDFAST_LOG says.

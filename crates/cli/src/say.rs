@@ -7,12 +7,22 @@
 //! - messages on standard error, log lines among them, are one line each, wherever they go: they end in journals and files that
 //!   terminals show later;
 //! - on standard output what a terminal shows is escaped, and what goes into a pipe or a file is as it is (GNU's rule);
+//! - a standard output that is closed or full ends nothing in the middle: what comes later is not written, a full one is said once on
+//!   standard error, and the exit status tells of both ([`status`]). Nothing here panics;
 //! - escapes are octal, as GNU's: `\033`. A tool of GNU's that has a rule of its own (`find` and `ls -N` print `?` on a terminal) uses [`marked`].
 
+use crate::exit::Exit;
 use std::borrow::Cow;
 use std::fmt::Arguments;
+use std::fs::File;
 use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
+use std::process::ExitCode;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// The exit status of what SIGPIPE would have ended.
+pub const ENDED_BY_PIPE: u8 = 128 + 13;
 
 /// A line on standard error.
 macro_rules! eprintln {
@@ -50,6 +60,102 @@ impl Keep {
 pub fn to_terminal() -> bool {
     static TERMINAL: OnceLock<bool> = OnceLock::new();
     *TERMINAL.get_or_init(|| io::stdout().is_terminal())
+}
+
+/// What became of standard output.
+static OUTPUT: AtomicU8 = AtomicU8::new(THERE);
+const THERE: u8 = 0;
+/// Nobody reads it any more.
+const CLOSED: u8 = 1;
+/// It takes no more, as on a full disk.
+const FULL: u8 = 2;
+
+/// What a failure of standard output is said as.
+static SPEAKER: OnceLock<&'static str> = OnceLock::new();
+
+/// A failure of standard output is said as GNU's tool of this name says it.
+pub fn speak_as(tool: &'static str) {
+    let _ = SPEAKER.set(tool);
+}
+
+/// Standard output could not be written to. Who closed it has seen enough, all else is said, once.
+pub fn lost(e: &io::Error) {
+    let closed = e.kind() == io::ErrorKind::BrokenPipe;
+    let new = if closed { CLOSED } else { FULL };
+    if OUTPUT.compare_exchange(THERE, new, Ordering::AcqRel, Ordering::Acquire).is_err() || closed {
+        return;
+    }
+    let why = crate::commands::message::plain(e);
+    match SPEAKER.get() {
+        Some(tool) => message(format_args!("{tool}: write error: {why}"), true),
+        None => message(format_args!("landfast: standard output: {why}"), true),
+    }
+}
+
+/// Whether something was lost because standard output is full.
+pub fn is_full() -> bool {
+    OUTPUT.load(Ordering::Acquire) == FULL
+}
+
+/// Whether nobody reads standard output any more.
+pub fn is_closed() -> bool {
+    OUTPUT.load(Ordering::Acquire) == CLOSED
+}
+
+/// The exit status of a command that ended like this, once all that it printed has arrived, or has not.
+pub fn status(exit: Exit) -> ExitCode {
+    let _ = raw().flush();
+    match exit {
+        Exit::Done if is_closed() => ExitCode::from(ENDED_BY_PIPE),
+        Exit::Done if is_full() => Exit::Failed.into(),
+        exit => exit.into(),
+    }
+}
+
+/// Standard output for bytes as they are. After a failure all that is written fails.
+pub struct Raw<W = io::Stdout>(W);
+
+/// Standard output for bytes as they are.
+pub fn raw() -> Raw {
+    Raw(io::stdout())
+}
+
+/// The same without a buffer, for much that is no text.
+///
+/// # Errors
+/// As of `dup`.
+pub fn unbuffered() -> io::Result<Raw<File>> {
+    Ok(Raw(io::stdout().as_fd().try_clone_to_owned()?.into()))
+}
+
+impl<W: Write + AsFd> Raw<W> {
+    fn tried<T>(&mut self, mut step: impl FnMut(&mut W) -> io::Result<T>) -> io::Result<T> {
+        if OUTPUT.load(Ordering::Acquire) != THERE {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        loop {
+            match step(&mut self.0) {
+                // Somebody who shares it has made it so: it is slow, not full.
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => crate::sys::wait_writable(&self.0)?,
+                Err(e) if e.kind() != io::ErrorKind::Interrupted => {
+                    lost(&e);
+                    return Err(e);
+                }
+                Err(_) => {}
+                Ok(done) => return Ok(done),
+            }
+        }
+    }
+}
+
+impl<W: Write + AsFd> Write for Raw<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.tried(|out| out.write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.tried(|out| out.flush())
+    }
 }
 
 /// Calls `f` with each piece that can be shown, and with each character or byte that cannot.
@@ -143,19 +249,13 @@ pub fn lines_to_stderr(lines: &[u8]) -> io::Result<()> {
 /// A line, or several, on standard output.
 pub fn line(text: Arguments<'_>) {
     let text = format!("{text}\n");
-    match io::stdout().lock().write_all(&for_stdout(text.as_bytes())) {
-        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
-            message(format_args!("landfast: standard output: {e}"), true);
-            std::process::exit(2);
-        }
-        // Who closed it has seen enough.
-        _ => {}
-    }
+    // What is lost shows in the exit status.
+    let _ = raw().write_all(&for_stdout(text.as_bytes()));
 }
 
 /// Standard output for a writer of lines.
-pub fn stdout() -> Lines<io::StdoutLock<'static>> {
-    Lines::to(io::stdout().lock(), to_terminal())
+pub fn stdout() -> Lines<Raw> {
+    Lines::to(raw(), to_terminal())
 }
 
 /// Escapes what goes to a terminal. A character may come in pieces.
@@ -209,7 +309,8 @@ impl Write for LogLine {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let text = line.strip_suffix(b"\n").unwrap_or(line);
         let end: &[u8] = if text.len() < line.len() { b"\n" } else { b"" };
-        io::stderr().lock().write_all(&[&escape(text, Keep::Tabs), end].concat())?;
+        // A log that nobody can read is no reason to fail: who gets an error says so on standard error, and panics if it is gone.
+        let _ = io::stderr().lock().write_all(&[&escape(text, Keep::Tabs), end].concat());
         Ok(line.len())
     }
 

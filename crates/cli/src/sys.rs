@@ -1,7 +1,9 @@
-//! What the system knows of times and users, as GNU's tools ask it.
+//! What the system knows of times and users, as GNU's tools ask it; the wait for an output that is slow.
 
 use std::ffi::{CStr, CString};
+use std::io;
 use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd};
 
 /// Bytes for a user's or a group's record; more for as long as the system asks.
 const RECORD_BYTES: usize = 4 << 10;
@@ -47,6 +49,18 @@ pub fn local(seconds: i64) -> Option<Local> {
         second: small(tm.tm_sec),
         offset: tm.tm_gmtoff,
     })
+}
+
+/// Waits until something that does not block takes more, or never will.
+pub fn wait_writable(out: &impl AsFd) -> io::Result<()> {
+    let mut wait = libc::pollfd { fd: out.as_fd().as_raw_fd(), events: libc::POLLOUT, revents: 0 };
+    // SAFETY: the one entry is valid, and its descriptor open while it is borrowed.
+    match unsafe { libc::poll(&raw mut wait, 1, -1) } {
+        -1 => Some(io::Error::last_os_error())
+            .filter(|e| e.kind() != io::ErrorKind::Interrupted)
+            .map_or(Ok(()), Err),
+        _ => Ok(()),
+    }
 }
 
 /// What `strftime` makes of a letter for a moment (seconds since 1970), in the time zone of this process; nothing where it knows none.

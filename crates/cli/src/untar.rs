@@ -1,4 +1,4 @@
-//! `landfast untar`: a bar on a terminal, names with `-v`, a line a failure, a summary.
+//! `landfast untar`: a bar on a terminal, names with `-v`, a line a cause of failures, a summary.
 
 use crate::args::UntarArgs;
 use crate::commands::{message, quote};
@@ -13,7 +13,7 @@ use crate::units::{show_bytes, show_count};
 use indicatif::ProgressBar;
 use landfast_client::resume::{Job, JournalFile};
 use landfast_client::untar::{
-    self, Existing, FatalError, Progress, Report, Source, UntarOptions, Why, Xattrs,
+    self, Cause, Existing, FatalError, Progress, Report, Source, UntarOptions, Why, Xattrs,
 };
 use landfast_client::{NfsUrl, SessionOptions, ops};
 use landfast_nfs::v4::NfsStat;
@@ -22,7 +22,7 @@ use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 use tokio::sync::watch;
 
@@ -62,6 +62,7 @@ pub fn run(args: &UntarArgs) -> Exit {
         untar::run_as(options, session, source, &url, screen.clone()).await
     });
     screen.finish();
+    screen.repeated();
     let complete = result.as_ref().is_ok_and(Report::complete);
     if let Some(Err(why)) = journal.map(|journal| journal.close(complete)) {
         eprintln!("landfast: {why}");
@@ -204,9 +205,6 @@ fn summary(r: &Report, url: &str) {
     if r.interrupted {
         eprintln!("landfast: interrupted: nothing of the rest of the archive was begun");
     }
-    if r.failures > r.failed.len() as u64 {
-        eprintln!("landfast: {} more members failed", show_count(r.failures - r.failed.len() as u64));
-    }
     let others: Vec<String> = [
         (r.dirs, "directories"),
         (r.symlinks, "symbolic links"),
@@ -214,6 +212,8 @@ fn summary(r: &Report, url: &str) {
         (r.specials, "devices and FIFOs"),
         (r.skipped, "left out"),
         (r.resumed, "done before"),
+        (r.incomplete, "of these incomplete"),
+        (r.failures - r.incomplete, "failed"),
     ]
     .iter()
     .filter(|(n, _)| *n > 0)
@@ -239,6 +239,40 @@ struct Screen {
     bar: OnceLock<ProgressBar>,
     start: Instant,
     resumed: AtomicU64,
+    /// How often each cause was met that others than its first member have, too.
+    causes: Mutex<BTreeMap<String, u64>>,
+}
+
+/// Of members whose directory was told.
+const UNMADE: &str = "its directory was not made";
+
+/// Why a member failed, in words, and whether many will have the same cause: then it is said once. `None`: the directory that it is
+/// in was told.
+fn words(why: &Why) -> Option<(String, bool)> {
+    let (status, incomplete) = match why.cause {
+        Cause::Parent => return None,
+        Cause::Refused(_, status) => (status, false),
+        Cause::Attributes(status) => (status, true),
+        _ => return Some((why.to_string(), false)),
+    };
+    let advice = match (status, incomplete) {
+        (NfsStat::NFS4ERR_PERM | NfsStat::NFS4ERR_ACCESS | NfsStat::NFS4ERR_BADOWNER, true) => {
+            ": the server does not let this user give files away, as when it squashes root; --no-same-owner leaves owners as they come"
+        }
+        (NfsStat::NFS4ERR_PERM | NfsStat::NFS4ERR_ACCESS, false) => {
+            ": this user may not write there; on the server root may be nobody (root_squash)"
+        }
+        (NfsStat::NFS4ERR_ROFS, _) => {
+            ": the server's filesystem, or its export to this machine, is read-only"
+        }
+        (NfsStat::NFS4ERR_NOSPC, _) => ": make room on the server, then extract again",
+        (NfsStat::NFS4ERR_DQUOT, _) => ": the quota on the server is used up; make room, then extract again",
+        (NfsStat::NFS4ERR_IO | NfsStat::NFS4ERR_STALE, _) => "",
+        _ => return Some((why.to_string(), false)),
+    };
+    // What is not set, without the protocol's own words.
+    let what = why.text.split_inclusive(": ").next().filter(|_| incomplete).unwrap_or_default();
+    Some((format!("{what}{}{advice}", message::of_status(status)), true))
 }
 
 impl Screen {
@@ -249,6 +283,24 @@ impl Screen {
             bar: OnceLock::new(),
             start: Instant::now(),
             resumed: AtomicU64::new(0),
+            causes: Mutex::default(),
+        }
+    }
+
+    /// How many more had a cause that was told.
+    fn repeated(&self) {
+        let causes = self.causes.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.verbose {
+            return;
+        }
+        for (words, n) in causes.iter() {
+            match (words == UNMADE, *n) {
+                (true, n) => {
+                    eprintln!("landfast: {} more: their directories were not made", show_count(n))
+                }
+                (false, 2..) => eprintln!("landfast: {} more: {words}", show_count(n - 1)),
+                (false, _) => {}
+            }
         }
     }
 
@@ -315,6 +367,16 @@ impl Progress for Screen {
     }
 
     fn failed(&self, path: &[u8], why: &Why) {
-        self.line(|| eprintln!("landfast: {}: {why}", String::from_utf8_lossy(&quote::escaped(path))));
+        let (words, of_many) = words(why).unwrap_or_else(|| (UNMADE.to_owned(), true));
+        let again = of_many && {
+            let mut causes = self.causes.lock().unwrap_or_else(PoisonError::into_inner);
+            let count = causes.entry(words.clone()).or_default();
+            *count += 1;
+            *count > 1
+        };
+        // Its directory was told.
+        if self.verbose || !again && why.cause != Cause::Parent {
+            self.line(|| eprintln!("landfast: {}: {words}", String::from_utf8_lossy(&quote::escaped(path))));
+        }
     }
 }

@@ -90,8 +90,13 @@ async fn start(tool: &mut Tool, mut args: TarArgs) -> Result<Exit, String> {
     let (shown, sink) = match archive {
         Some(file) => (escaped(file.as_os_str().as_bytes()), Sink::File(file.to_owned())),
         None => {
-            let out = std::io::stdout().as_fd().try_clone_to_owned();
-            ("-".to_owned(), Sink::Open(out.map_err(|e| plain(&e))?.into()))
+            let out = std::io::stdout().as_fd().try_clone_to_owned(); // to become durable, if it is a file
+            let out = std::fs::File::from(out.map_err(|e| plain(&e))?);
+            let sink = match out.metadata().is_ok_and(|meta| meta.is_file()) {
+                true => Sink::Open(out),
+                false => Sink::Writer(Box::new(say::unbuffered().map_err(|e| plain(&e))?)),
+            };
+            ("-".to_owned(), sink)
         }
     };
     let who: Box<dyn Who> = match args.numeric_owner {
@@ -107,14 +112,19 @@ async fn start(tool: &mut Tool, mut args: TarArgs) -> Result<Exit, String> {
     let options = TarOptions { compression, xattrs: args.xattrs, exclude: args.exclude, who };
     let report = tar::create(roots, sink, options, &screen).await;
     let said = screen.end();
-    let report = report.map_err(|e| {
-        let text = plain(&e);
-        if text.contains("Broken pipe") {
-            "Cannot write: Broken pipe".to_owned()
-        } else {
-            format!("{shown}: {text}")
+    let report = match report.map_err(|e| plain(&e)) {
+        Err(why) if why.contains("Broken pipe") => {
+            // Who read the archive has seen enough.
+            if archive.is_none() {
+                say::lost(&std::io::ErrorKind::BrokenPipe.into());
+                return Ok(said);
+            }
+            return Err("Cannot write: Broken pipe".to_owned());
         }
-    })?;
+        // That was said.
+        Err(_) if archive.is_none() && say::is_full() => return Ok(said.max(Exit::Failed)),
+        report => report.map_err(|why| format!("{shown}: {why}"))?,
+    };
     tool.note(said);
     tool.summary("archived", report.members());
     Ok(said)

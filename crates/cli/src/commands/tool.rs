@@ -20,8 +20,6 @@ use tokio::sync::watch;
 
 /// Bytes of output that are collected before they are written.
 const OUTPUT_BYTES: usize = 64 << 10;
-/// The exit status of what SIGPIPE would have ended.
-const ENDED_BY_PIPE: i32 = 128 + 13;
 
 /// One run of a command.
 pub struct Tool {
@@ -48,6 +46,7 @@ pub fn run<F: Future<Output = Tool>>(
     common: Common,
     work: impl FnOnce(Tool) -> F,
 ) -> Exit {
+    say::speak_as(name);
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(e) => {
@@ -172,19 +171,29 @@ impl Tool {
         self.print(say::json(&line).as_bytes());
     }
 
-    /// Writes out what is collected.
+    /// Writes out what is collected. A command that only reads ends when nobody takes it; one that changes something does all
+    /// of its work first.
     pub fn flush(&mut self) {
-        let mut out = std::io::stdout().lock(); // bytes as they are: escaped when they came
+        // Escaped when it came.
+        let mut out = say::raw();
         let written = out.write_all(&self.out).and_then(|()| out.flush());
         drop(out);
         self.out.clear();
-        if let Err(e) = written {
-            // Nobody reads any more: end as quietly as by SIGPIPE.
-            if e.kind() == std::io::ErrorKind::BrokenPipe {
-                std::process::exit(ENDED_BY_PIPE);
-            }
-            eprintln!("{}: write error: {e}", self.name);
-            std::process::exit(1);
+        if written.is_err() && !matches!(self.name, "cp" | "rm" | "mkdir" | "tar" | "sync-tree") {
+            let status = match (say::is_full(), self.status_when_full()) {
+                (false, _) => say::ENDED_BY_PIPE.into(),
+                (true, Exit::Failed) => 2,
+                (true, _) => 1,
+            };
+            std::process::exit(status);
+        }
+    }
+
+    /// How a command ends whose output went to a full disk, as GNU's.
+    fn status_when_full(&self) -> Exit {
+        match self.name {
+            "ls" | "tar" | "diff-tree" | "sync-tree" => Exit::Failed,
+            _ => Exit::Partly,
         }
     }
 
@@ -263,7 +272,8 @@ impl Tool {
 
     async fn end(mut self) -> Exit {
         self.flush();
+        let worst = self.worst.get().max(if say::is_full() { self.status_when_full() } else { Exit::Done });
         self.servers.close().await;
-        self.worst.get()
+        worst
     }
 }

@@ -6,7 +6,7 @@ use crate::units::show_count;
 use landfast_trace::anonymise::Anonymiser;
 use std::error::Error;
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{BufWriter, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -16,6 +16,8 @@ pub(super) fn run(file: &Path, out: &Path, name: &str) -> Exit {
             notes.iter().for_each(|note| eprintln!("landfast: {name}: {note}"));
             Exit::Done
         }
+        // It was said, or needs no words.
+        Err(_) if out == Path::new("-") && crate::say::is_closed() | crate::say::is_full() => Exit::Done,
         Err(e) => {
             eprintln!("landfast: {name}: {e}");
             Exit::Failed
@@ -28,7 +30,7 @@ fn copy(file: &Path, out: &Path) -> Result<Vec<String>, Box<dyn Error>> {
     let mut key = [0; 16];
     getrandom::fill(&mut key)?;
     let to: Box<dyn Write> = if out == Path::new("-") {
-        Box::new(io::stdout().lock()) // bytes as they are
+        Box::new(crate::say::raw())
     } else {
         if let (Ok(from), Ok(to)) = (std::fs::metadata(file), std::fs::metadata(out))
             && (from.dev(), from.ino()) == (to.dev(), to.ino())

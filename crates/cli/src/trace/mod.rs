@@ -15,6 +15,7 @@ mod sys;
 
 use crate::args::{OnlyArgs, TraceArgs};
 use crate::exit::{Exit, print_json};
+use crate::say;
 use input::Input;
 use landfast_trace::analysis::Analysis;
 use landfast_trace::analysis::both::{Both, OtherEnd};
@@ -25,7 +26,7 @@ use landfast_trace::source::End;
 use landfast_trace::table::Table;
 use landfast_trace::trace::{Call, Ends, Observer, Reply, Shortest, Totals, Trace};
 use std::error::Error;
-use std::io::{self, BufWriter, StdoutLock, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 pub use fail_if::{FailIf, fail_if};
@@ -63,8 +64,8 @@ pub fn run(args: &TraceArgs) -> Exit {
             }
             found.report(&name, args)
         }
-        // Whoever read the listing has seen enough.
-        Err(e) if is_broken_pipe(&*e) => Exit::Done,
+        // It was the listing that could not be written: the exit status tells of it.
+        Err(_) if say::is_closed() || say::is_full() => Exit::Done,
         Err(e) => {
             eprintln!("landfast: {name}: {e}");
             Exit::Failed
@@ -75,10 +76,6 @@ pub fn run(args: &TraceArgs) -> Exit {
 /// What a page is about.
 fn both(name: &str, other: Option<&Path>) -> String {
     other.map_or_else(|| name.to_owned(), |other| format!("{name} and {}", other.display()))
-}
-
-fn is_broken_pipe(e: &(dyn Error + 'static)) -> bool {
-    e.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
 }
 
 /// What was found.
@@ -131,8 +128,7 @@ fn other_end(file: &Path) -> Result<OtherEnd, Box<dyn Error>> {
 
 fn look_at(args: &TraceArgs, file: &Path, analysis: Analysis) -> Result<Found, Box<dyn Error>> {
     let capture = if args.interface.is_none() { Some(Input::open(file)?) } else { None };
-    let lines =
-        args.list.then(|| Lines { out: BufWriter::new(crate::say::stdout()), failed: None, begun: 0 });
+    let lines = args.list.then(|| Lines { out: BufWriter::new(say::stdout()), failed: None, begun: 0 });
     let mut trace =
         Trace::new(Filter::new(wanted(&args.only), Watch { table: Table::default(), analysis, lines }));
     let (end, strange, dropped) = match (capture, &args.interface) {
@@ -219,7 +215,7 @@ struct Watch {
 }
 
 struct Lines {
-    out: BufWriter<crate::say::Lines<StdoutLock<'static>>>,
+    out: BufWriter<say::Lines<say::Raw>>,
     failed: Option<io::Error>,
     begun: i64,
 }
@@ -288,13 +284,9 @@ impl Found {
             eprintln!("landfast: {name}: {}", self.nothing());
             return Exit::Failed;
         }
-        match self.print(as_json) {
-            Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
-                eprintln!("landfast: standard output: {e}");
-                Exit::Failed
-            }
-            _ => self.bounds(name, &args.fail_if),
-        }
+        // What did not arrive shows in the exit status.
+        let _ = self.print(as_json);
+        self.bounds(name, &args.fail_if)
     }
 
     fn bounds(&self, name: &str, bounds: &[FailIf]) -> Exit {

@@ -84,6 +84,11 @@ impl AttrRules {
         }
     }
 
+    /// Whether what is made gets other owners than the caller.
+    pub(super) fn sets_owners(&self) -> bool {
+        self.same_owner
+    }
+
     /// The destination has no extended attributes.
     pub(super) fn forget_xattrs(&mut self) {
         self.xattrs = false;

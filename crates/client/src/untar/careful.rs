@@ -28,6 +28,9 @@ use crate::ops;
 use crate::patience::Patience;
 use crate::session::{Session, SessionError};
 
+/// The bits of a mode that give rights away: set-user-ID and set-group-ID.
+const SET_ID: u32 = 0o6000;
+
 /// Why a member is not there.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Trouble {
@@ -153,7 +156,7 @@ pub(super) async fn extract<P>(
     match &task.leftover {
         Leftover::Nothing => {}
         Leftover::Incomplete(fh, attrs) => {
-            set(session, fh, attrs).await?;
+            set_last(session, fh, attrs).await?;
             return Ok(SlowDone::Done);
         }
         Leftover::Opened(fh, stateid) => close(session, fh, *stateid).await,
@@ -547,32 +550,43 @@ pub(super) async fn finish<P>(
 ) -> Result<(), Trouble> {
     let create = AttrValues::from_fattr(&task.job.attrs.create).unwrap_or_default();
     let wanted = create.to_fattr(&file.missing);
-    let mut last = merge(&wanted, &task.job.attrs.finish);
+    let last = merge(&wanted, &task.job.attrs.finish);
     if let Some(size) = size {
         // By itself: it may move the modification time.
         let only = fattr(&AttrValues { size: Some(size), ..AttrValues::default() });
         set(session, &file.fh, &only).await?;
     }
     set_xattrs(session, &file.fh, &task.job.attrs.xattrs).await?;
-    // Owner first: it clears set-ID bits; and its refusal must not take the rest with it.
-    let ownership = Bitmap::of(&[number::OWNER, number::OWNER_GROUP]);
+    set_last(session, &file.fh, &last).await
+}
+
+/// Sets what a member gets last. Owner first: it clears set-ID bits; and its refusal does not take the rest with it.
+pub(super) async fn set_last(session: &Session, fh: &FileHandle, attrs: &Fattr) -> Result<(), Trouble> {
+    let unset = |what: &str, e: &OpError| {
+        let text = format!("extracted, but its {what} not set: {e}");
+        Trouble::Refused(Why::of(Cause::Attributes(e.status()), text))
+    };
+    let mut last = attrs.clone();
     let mut refused = None;
     if has_owner(&last) {
+        let ownership = Bitmap::of(&[number::OWNER, number::OWNER_GROUP]);
         let owner = AttrValues::from_fattr(&last).unwrap_or_default().to_fattr(&ownership);
-        refused = set(session, &file.fh, &owner).await.err();
-        last = without_owner(&last);
+        last = match set(session, fh, &owner).await {
+            Ok(()) => without_owner(&last),
+            Err(Trouble::Op(e)) => {
+                refused = Some(unset("owner is", &e));
+                without_its_owner(&last)
+            }
+            Err(e) => return Err(e),
+        };
     }
     if !last.mask.is_empty() {
-        set(session, &file.fh, &last).await?;
-    }
-    match refused {
-        Some(Trouble::Op(e)) => {
-            let text = format!("extracted, but its owner is not set: {e}");
-            Err(Trouble::Refused(Why::of(Cause::Attributes(e.status()), text)))
+        match set(session, fh, &last).await {
+            Err(Trouble::Op(e)) => return Err(refused.unwrap_or_else(|| unset("mode or times are", &e))),
+            other => other?,
         }
-        Some(e) => Err(e),
-        None => Ok(()),
     }
+    refused.map_or(Ok(()), Err)
 }
 
 /// Sets extended attributes, whether they are there or not.
@@ -615,7 +629,7 @@ pub(super) async fn close(session: &Session, fh: &FileHandle, stateid: Stateid) 
 }
 
 /// A status that setting owner or group may be the reason for.
-fn may_be_owner(status: NfsStat) -> bool {
+pub(super) fn may_be_owner(status: NfsStat) -> bool {
     matches!(
         status,
         NfsStat::NFS4ERR_PERM
@@ -626,11 +640,18 @@ fn may_be_owner(status: NfsStat) -> bool {
     )
 }
 
-fn has_owner(attrs: &Fattr) -> bool {
+pub(super) fn has_owner(attrs: &Fattr) -> bool {
     attrs.mask.has(number::OWNER) || attrs.mask.has(number::OWNER_GROUP)
 }
 
 fn without_owner(attrs: &Fattr) -> Fattr {
     let values = AttrValues::from_fattr(attrs).unwrap_or_default();
     fattr(&AttrValues { owner: None, owner_group: None, ..values })
+}
+
+/// The same for what belongs to somebody else than it should: its set-ID bits would give that one's rights away.
+pub(super) fn without_its_owner(attrs: &Fattr) -> Fattr {
+    let values = AttrValues::from_fattr(attrs).unwrap_or_default();
+    let mode = values.mode.map(|mode| mode & !SET_ID);
+    fattr(&AttrValues { mode, owner: None, owner_group: None, ..values })
 }

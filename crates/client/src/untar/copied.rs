@@ -38,7 +38,7 @@ pub(super) async fn extract<P>(
     match &task.leftover {
         Leftover::Nothing => {}
         Leftover::Incomplete(fh, attrs) => {
-            careful::set(session, fh, attrs).await?;
+            careful::set_last(session, fh, attrs).await?;
             return Ok(SlowDone::Done);
         }
         Leftover::Opened(fh, stateid) => careful::close(session, fh, *stateid).await,

@@ -316,6 +316,10 @@ struct Engine {
     /// The archive is not the one that was begun.
     another: Option<ArchiveError>,
     committed: (u64, u64),
+    /// Something was made.
+    made: bool,
+    /// Nothing more can be made: why.
+    hopeless: Option<NfsStat>,
     resume: Option<Arc<Resume>>,
     stop: Option<watch::Receiver<bool>>,
 }
@@ -351,6 +355,8 @@ impl Engine {
             refuses_xattrs: false,
             another: None,
             committed: (0, 0),
+            made: false,
+            hopeless: None,
             resume: options.resume.clone(),
             stop: options.stop.clone(),
         }
@@ -401,7 +407,12 @@ impl Engine {
             let linger_over = linger.is_some_and(|t| t <= Instant::now());
             self.start_batches(starved || linger_over);
             self.settle(&reading);
-            if self.fatal.is_some() && self.batches + self.tasks == 0 {
+            if self.hopeless.is_some() && !ended {
+                ended = true;
+                before = Vec::new().into_iter().enumerate();
+                give_up(&mut reading);
+            }
+            if (self.fatal.is_some() || self.hopeless.is_some()) && self.batches + self.tasks == 0 {
                 break;
             }
             if ended && self.plan.open() == 0 && self.batches + self.tasks == 0 {
@@ -426,9 +437,7 @@ impl Engine {
                     // What was taken up is done; nobody listens to the reader any more.
                     (self.report.interrupted, ended) = (true, true);
                     before = Vec::new().into_iter().enumerate();
-                    reading.events.close();
-                    // What waited there gives back its share of what may be in hand.
-                    while reading.events.try_recv().is_ok() {}
+                    give_up(&mut reading);
                 }
                 Some(done) = self.done.recv() => {
                     self.take(done);
@@ -449,13 +458,18 @@ impl Engine {
         }
         drop(reading.events);
         if let Some(e) = self.fatal.take() {
-            self.plan.abandon(&e.to_string());
+            self.plan.abandon(&e.to_string().into());
             self.count_settled();
             self.report.stopped = Some(e.to_string());
             return (self.report, Some(e.into()));
         }
         if let Some(e) = self.another.take() {
             return (self.report, Some(FatalError::Another(e)));
+        }
+        if let Some(status) = self.hopeless {
+            self.plan.abandon(&not_begun());
+            self.count_settled();
+            self.report.stopped = Some(words(status).to_owned());
         }
         let finals = self.plan.take_finals();
         let fatal = self.finish_dirs(finals).await;
@@ -550,7 +564,11 @@ impl Engine {
             self.pause_until = None;
         }
         let full = self.plan.capacity().members;
-        while self.fatal.is_none() && self.batches < self.window && self.plan.ready() > 0 {
+        while self.fatal.is_none()
+            && self.hopeless.is_none()
+            && self.batches < self.window
+            && self.plan.ready() > 0
+        {
             if self.plan.ready() < full && !not_full {
                 break;
             }
@@ -589,14 +607,18 @@ impl Engine {
 
     fn start_slow(&mut self) {
         while self.fatal.is_none()
+            && self.hopeless.is_none()
             && let Some(mut task) = self.plan.next_slow()
         {
             self.tasks += 1;
             let (session, send, existing) = (self.session.clone(), self.send.clone(), self.existing);
             let turns = self.slow_turns.clone();
             tokio::spawn(async move {
-                // Never closed.
-                let _turn = turns.acquire_owned().await;
+                // Closed when nothing more can be made.
+                let Ok(_turn) = turns.acquire_owned().await else {
+                    let _ = send.send(Done::Slow(Box::new(task), Ok(SlowDone::Failed(not_begun())))).await;
+                    return;
+                };
                 let mut part = task.job.payload.part.take();
                 let outcome = match (task.job.make.clone(), task.job.payload.pieces.take()) {
                     (Make::Pieces(size), Some(mut pieces)) => {
@@ -693,6 +715,7 @@ impl Engine {
         let any = !settled.is_empty();
         for Settled { job, result, implied } in settled {
             let met = matches!(result, Ok(Good::Met));
+            self.made |= matches!(result, Ok(Good::Made));
             if let Some(resume) = &self.resume {
                 note(resume, &job, &result);
             }
@@ -703,10 +726,17 @@ impl Engine {
                     self.report.skipped += 1;
                     continue;
                 }
+                // Told in one line for all of them.
+                Err(why) if why.cause == Cause::NotBegun => continue,
                 Err(why) => {
                     let why = Why { kind: job.payload.kind, ..why };
                     self.progress.failed(&job.shown, &why);
                     self.report.fail(&job.shown, &why);
+                    if why.is_incomplete() {
+                        self.made = true;
+                        self.report.count(job.payload.kind, job.payload.bytes);
+                    }
+                    self.is_hopeless(&why);
                     continue;
                 }
             }
@@ -721,6 +751,22 @@ impl Engine {
             }
         }
         any
+    }
+
+    /// Whether the reason why a member was not made holds for all that come after it.
+    fn is_hopeless(&mut self, why: &Why) {
+        let Cause::Refused(_, status) = why.cause else { return };
+        let all = match status {
+            NfsStat::NFS4ERR_NOSPC => true,
+            // What is read-only may be mounted below what is not; a quota may be of one owner among several.
+            NfsStat::NFS4ERR_ROFS => !self.made,
+            NfsStat::NFS4ERR_DQUOT => !self.rules.sets_owners(),
+            _ => false,
+        };
+        if all && self.hopeless.is_none() {
+            self.hopeless = Some(status);
+            self.slow_turns.close();
+        }
     }
 
     /// Attributes of directories, now that nothing more is put into them.
@@ -765,6 +811,27 @@ impl Engine {
         }
         None
     }
+}
+
+/// What is not taken up any more.
+fn not_begun() -> Why {
+    Why::of(Cause::NotBegun, "not begun")
+}
+
+/// Why nothing more can be made, in words.
+fn words(status: NfsStat) -> &'static str {
+    match status {
+        NfsStat::NFS4ERR_ROFS => "the server's filesystem, or its export to this machine, is read-only",
+        NfsStat::NFS4ERR_DQUOT => "the quota on the server is used up",
+        _ => "there is no space left on the server",
+    }
+}
+
+/// Nobody listens to the reader any more.
+fn give_up(reading: &mut Reading) {
+    reading.events.close();
+    // What waited there gives back its share of what may be in hand.
+    while reading.events.try_recv().is_ok() {}
 }
 
 /// Ends when it is asked to stop.
@@ -831,9 +898,21 @@ async fn set_all(session: &Session, mut rest: Vec<Final>) -> Result<Vec<(Vec<u8>
             Some(e)
                 if matches!(e.status(), NfsStat::NFS4ERR_DELAY | NfsStat::NFS4ERR_GRACE)
                     && patience.wait().await => {}
+            // Who may not give it away may still set the rest.
+            Some(e) if careful::may_be_owner(e.status()) && careful::has_owner(&rest[0].attrs) => {
+                let text = format!("extracted, but its owner is not set: {e}");
+                failed.push((rest[0].shown.clone(), Why::of(Cause::Attributes(e.status()), text)));
+                rest[0].attrs = careful::without_its_owner(&rest[0].attrs);
+                if rest[0].attrs.mask.is_empty() {
+                    rest.remove(0);
+                }
+            }
             Some(e) => {
                 let Final { shown, .. } = rest.remove(0);
-                let text = format!("its mode, owner or time is not set: {e}");
+                if failed.last().is_some_and(|(last, _)| *last == shown) {
+                    continue;
+                }
+                let text = format!("extracted, but its mode, owner or time is not set: {e}");
                 failed.push((shown, Why::of(Cause::Attributes(e.status()), text)));
             }
         }

@@ -1038,8 +1038,12 @@ impl<P: Default> Plan<P> {
                 dir.all_known &= !item.sent;
             }
             (Some(child), Err(why)) => {
-                self.tree.dir_mut(child).state =
-                    DirState::Failed(format!("its directory was not made: {why}"));
+                // The cause once, however deep it lies.
+                let text = match why.cause {
+                    Cause::Parent => why.text.clone(),
+                    _ => format!("its directory was not made: {why}"),
+                };
+                self.tree.dir_mut(child).state = DirState::Failed(text);
                 self.wake(child);
             }
             (Some(_), Ok(_)) | (None, Err(_)) => {}
@@ -1118,10 +1122,10 @@ impl<P: Default> Plan<P> {
     }
 
     /// Nothing more will be done: what is open fails with `why`.
-    pub(super) fn abandon(&mut self, why: &str) {
+    pub(super) fn abandon(&mut self, why: &Why) {
         for item in self.items.iter_mut() {
             if let Some(job) = item.take().and_then(|i| i.job) {
-                self.settled.push(Settled { job, result: Err(why.into()), implied: false });
+                self.settled.push(Settled { job, result: Err(why.clone()), implied: false });
                 self.open = self.open.saturating_sub(1);
             }
         }
@@ -1131,7 +1135,7 @@ impl<P: Default> Plan<P> {
         let waiting = std::mem::take(&mut self.behind_link).into_iter().map(Parked::Job);
         for p in parked.into_iter().chain(waiting) {
             if let Parked::Job(job) = p {
-                self.settled.push(Settled { job, result: Err(why.into()), implied: false });
+                self.settled.push(Settled { job, result: Err(why.clone()), implied: false });
                 self.open = self.open.saturating_sub(1);
             }
         }

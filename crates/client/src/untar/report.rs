@@ -26,6 +26,8 @@ pub enum Cause {
     Unset,
     /// Its directory is not there; that directory is reported by itself.
     Parent,
+    /// It was not begun, since nothing more can be made there ([`Report::stopped`]).
+    NotBegun,
     /// A directory has its name.
     DirInTheWay,
     /// It is a directory, and something else has its name.
@@ -72,6 +74,11 @@ impl Why {
     /// With a text of its own.
     pub fn of(cause: Cause, text: impl Into<String>) -> Why {
         Why { cause, text: text.into(), kind: None, status: None }
+    }
+
+    /// Whether the member is there, but not all of its attributes.
+    pub fn is_incomplete(&self) -> bool {
+        matches!(self.cause, Cause::Attributes(_) | Cause::Xattrs(_))
     }
 
     /// It was to be another name of what was to be at `path`, where something else stays.
@@ -146,6 +153,9 @@ pub struct Report {
     pub failed: Vec<Failure>,
     /// How many failed.
     pub failures: u64,
+    /// Members that are there, and counted, without all of their attributes: owner, mode, times, extended ones. They are among the
+    /// failures.
+    pub incomplete: u64,
     /// Members, directories left out, that an earlier run had done and that are still there.
     pub resumed: u64,
     /// It was asked to stop: what was not begun then was not extracted.
@@ -185,6 +195,7 @@ impl Report {
 
     pub(crate) fn fail(&mut self, path: &[u8], why: &Why) {
         self.failures += 1;
+        self.incomplete += u64::from(why.is_incomplete());
         let why = why.to_string();
         if self.failed.len() < limits::FAILURES_NAMED_MAX {
             self.failed.push(Failure { path: String::from_utf8_lossy(path).into_owned(), why });

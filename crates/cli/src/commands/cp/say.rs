@@ -227,7 +227,7 @@ fn sentence(source: &[u8], dest: &[u8], why: &Why) -> String {
             };
             format!("{what} {to}: {status}")
         }
-        Cause::Parent | Cause::OtherSpelling | Cause::LeftOut | Cause::Other => {
+        Cause::Parent | Cause::NotBegun | Cause::OtherSpelling | Cause::LeftOut | Cause::Other => {
             format!("cannot copy {from} to {to}: {why}")
         }
     }
