@@ -6,7 +6,9 @@ mod wire;
 use landfast_model::{Bound, Device};
 use landfast_nfs::v3::proc;
 use landfast_trace::analysis::Analysis;
+use landfast_trace::analysis::both::OtherEnd;
 use landfast_trace::analysis::findings::{Findings, Side};
+use landfast_trace::analysis::stalls::Place;
 use landfast_trace::analysis::words::Words;
 use landfast_trace::trace::Trace;
 use rand::rngs::StdRng;
@@ -35,6 +37,8 @@ struct World {
     loses: u32,
     /// In one of so many calls, whichever, the server gets no processor for so long.
     waits: (u32, i64),
+    /// From when on the server answers nobody, and for how long; again after each period, if there is one.
+    stops: Option<(i64, i64, Option<i64>)>,
 }
 
 fn lan() -> World {
@@ -48,6 +52,7 @@ fn lan() -> World {
         len: 4096,
         loses: 0,
         waits: (0, 0),
+        stops: None,
     }
 }
 
@@ -67,7 +72,7 @@ fn untar(world: &World, end: End, files: u32) -> Wire {
     wire.open();
     wire.wait(outside);
     wire.ack(true);
-    let (mut xid, mut sent) = (0, 0);
+    let (mut xid, mut sent, begun) = (0, 0, wire.now);
     for file in 0..files {
         let name = format!("file{file:05}");
         let handle = |of: u32| [8u32.to_be_bytes(), of.to_be_bytes(), 77u32.to_be_bytes()].concat();
@@ -115,7 +120,9 @@ fn untar(world: &World, end: End, files: u32) -> Wire {
                 wire.seq.0 = seq;
                 wire.send(true, &message);
             }
-            wire.wait(inside + server);
+            wire.wait(inside);
+            server += stopped(world, wire.now - inside + server - begun);
+            wire.wait(server);
             wire.send(false, &reply(xid, results));
             wire.wait(outside);
             wire.ack(true);
@@ -123,6 +130,16 @@ fn untar(world: &World, end: End, files: u32) -> Wire {
         }
     }
     wire
+}
+
+/// How much later an answer comes that would come so long after the beginning.
+fn stopped(world: &World, at: i64) -> i64 {
+    let Some((from, length, period)) = world.stops else { return 0 };
+    let into = match period {
+        Some(period) => (at - from).rem_euclid(period),
+        None => at - from,
+    };
+    if (0..length).contains(&into) { length - into } else { 0 }
 }
 
 fn find(wire: &Wire) -> (Findings, Words) {
@@ -146,7 +163,7 @@ fn assert_bound(world: &World, files: u32, bound: Bound) {
         let verdict = found.verdict.expect("a verdict");
         assert_eq!(verdict.bound, bound, "{:?} {:?} of {world:?}", found.side, found.shares);
         let span = found.work.span_s.expect("a span");
-        let all = found.shares.total() + found.irregular_s;
+        let all = found.shares.total() + found.irregular_s + found.stalls.time_s;
         assert!((all - span).abs() < 0.02 * span, "{all} s of {span} s are accounted for");
         assert_eq!((found.work.files, found.work.calls), (u64::from(files), 5 * u64::from(files)));
         assert_eq!(found.work.synchronous_calls, 4 * u64::from(files));
@@ -220,6 +237,147 @@ fn a_server_that_waits_for_its_processor() {
     assert_bound(&World { waits: (3, 9 * MS), ..lan() }, 100, Bound::Server);
     // And a disk is one, however the server waits now and then.
     assert_bound(&World { waits: (10, 9 * MS), flush: (8 * MS, 8 * MS), ..lan() }, 100, Bound::Persistence);
+}
+
+#[test]
+fn a_server_that_stops_once_is_no_slow_disk() {
+    // What bounds the rest is found, and the two seconds are told with their time.
+    for (world, bound) in [
+        (World { stops: Some((150 * MS, 2000 * MS, None)), ..lan() }, Bound::Rtt),
+        (
+            World { stops: Some((150 * MS, 2000 * MS, None)), flush: (4 * MS, 8 * MS), ..lan() },
+            Bound::Persistence,
+        ),
+        (World { stops: Some((150 * MS, 2000 * MS, None)), rtt: 10 * MS, ..lan() }, Bound::Rtt),
+    ] {
+        for end in [End::Client, End::Server] {
+            let (found, words) = find(&untar(&world, end, 100));
+            let first = found.verdict.expect("a verdict").first;
+            // Over so short a way client and round trip are alike.
+            let alike = world.rtt == 200 * US && world.flush.0 < MS;
+            assert!(
+                first == bound || (alike && first == Bound::Client),
+                "{end:?} {:?} of {world:?}",
+                found.shares
+            );
+            assert!((found.stalls.time_s - 2.0).abs() < 0.1, "{end:?} {:?}", found.stalls);
+            assert_eq!((found.stalls.count, found.stalls.calls, found.stalls.rhythm), (1, 1, None));
+            let stall = found.stalls.longest[0];
+            assert!(stall.nobody && (stall.length_s() - 2.0).abs() < 0.1, "{stall:?}");
+            assert!(words.evidence[0].starts_with("At 0.1"), "{words:?}");
+            let length = (stall.length_s() * 100.0).round() / 100.0;
+            assert!(
+                words.evidence[0].contains(&format!("the server answered nobody for {length:.2} s (1 call")),
+                "{words:?}"
+            );
+            if bound != Bound::Persistence {
+                assert!(
+                    !words.advice.iter().any(|advice| advice.contains("landfast serve --log")),
+                    "{words:?}"
+                );
+            }
+            if found.stalls.time_s > found.shares.parts()[0].1 {
+                assert!(
+                    words.verdict.starts_with("At 0.1") && words.verdict.contains(". The rest: bound by "),
+                    "{words:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_quota_is_known_by_its_period() {
+    // Each 100 ms the server may work for 20.
+    let world = World { stops: Some((20 * MS, 80 * MS, Some(100 * MS))), ..lan() };
+    for end in [End::Client, End::Server] {
+        let (found, words) = find(&untar(&world, end, 200));
+        let rhythm = found.stalls.rhythm.expect("a rhythm");
+        assert!((rhythm.period_s - 0.1).abs() < 0.002, "{rhythm:?}");
+        assert!((rhythm.each_s - 0.08).abs() < 0.005, "{rhythm:?}");
+        assert!(words.verdict.starts_with("Every 100 ms the server answered nobody for "), "{words:?}");
+        assert!(words.advice[0].contains("cpu.max"), "{words:?}");
+        assert_ne!(found.verdict.expect("a verdict").first, Bound::Persistence, "{:?}", found.shares);
+        let span = found.work.span_s.expect("a span");
+        let all = found.shares.total() + found.irregular_s + found.stalls.time_s;
+        assert!((all - span).abs() < 0.02 * span, "{all} of {span}");
+    }
+}
+
+#[test]
+fn both_ends_tell_who_let_others_wait() {
+    let world = World { rtt: 4 * MS, ..lan() };
+    let stops = World { stops: Some((500 * MS, 2000 * MS, None)), ..world.clone() };
+    // What the server's capture has, too, is the server's.
+    for (at_server, place, said) in [
+        (&stops, Place::Server, "the server answered nobody"),
+        (&world, Place::Network, "the network delivered no answer"),
+    ] {
+        let mut other = Trace::new(OtherEnd::default());
+        untar(at_server, End::Server, 100).frames.iter().for_each(|captured| other.frame(&captured.frame(1)));
+        let mut trace = Trace::new(Analysis::with_other_end(other.finish().1));
+        untar(&stops, End::Client, 100).frames.iter().for_each(|captured| trace.frame(&captured.frame(1)));
+        let (totals, analysis) = trace.finish();
+        let found = analysis.finish();
+        let words = found.words(&totals).expect("words");
+        assert_eq!(found.stalls.longest.first().map(|stall| stall.place), Some(place), "{:?}", found.stalls);
+        assert!((found.stalls.time_s - 2.0).abs() < 0.1, "{:?}", found.stalls);
+        assert!(words.evidence[0].contains(said), "{words:?}");
+        assert_eq!(found.verdict.expect("a verdict").first, Bound::Rtt, "{:?}", found.shares);
+    }
+}
+
+#[test]
+fn several_calls_wait_for_one_stall() {
+    // Eight at a time; the server stops for a second.
+    let mut wire = Wire::new(700);
+    wire.acks = true;
+    wire.open();
+    for round in 0..60u32 {
+        for n in 0..8 {
+            wire.send(true, &call(8 * round + n + 1, 100_003, 3, proc::GETATTR, &[0; 36]));
+        }
+        wire.wait(if round == 30 { 1000 * MS } else { 2 * MS });
+        for n in 0..8 {
+            wire.wait(100 * US);
+            wire.send(false, &reply(8 * round + n + 1, &[0; 88]));
+        }
+    }
+    let (found, words) = find(&wire);
+    assert_eq!((found.stalls.count, found.stalls.calls), (1, 8), "{:?}", found.stalls);
+    assert!((found.stalls.time_s - 1.0).abs() < 0.05, "{:?}", found.stalls);
+    assert!(words.evidence[0].contains("(8 calls waited)"), "{words:?}");
+}
+
+#[test]
+fn a_client_that_stops_is_told_with_its_time() {
+    let mut wire = untar(&lan(), End::Client, 50);
+    // Three frames open the connection, and each file has seventeen.
+    let at = 3 + 17 * 25;
+    wire.frames[at..].iter_mut().for_each(|frame| frame.ns += 3000 * MS);
+    let (found, words) = find(&wire);
+    assert_eq!(found.stalls.time_s, 0.0);
+    assert!(words.evidence[0].starts_with("The client asked for nothing at 0."), "{words:?}");
+    assert!(words.evidence[0].contains("for 3.00 s"), "{words:?}");
+}
+
+#[test]
+fn what_is_slow_each_time_is_no_stall() {
+    // One call of each file waits for a disk, at equal distances.
+    let world = World { file_pause: 0, ..lan() };
+    let mut wire = untar(&world, End::Client, 0);
+    for xid in 1..=600u32 {
+        wire.send(
+            true,
+            &call(xid, 100_003, 3, if xid % 6 == 0 { proc::LOOKUP } else { proc::GETATTR }, &[0; 36]),
+        );
+        wire.wait(if xid % 6 == 0 { 60 * MS } else { 300 * US });
+        wire.send(false, &reply(xid, &[0; 88]));
+        wire.wait(100 * US);
+    }
+    let (found, _) = find(&wire);
+    assert_eq!(found.stalls.count, 0, "{:?}", found.stalls);
+    assert_eq!(found.verdict.expect("a verdict").first, Bound::Server);
 }
 
 #[test]

@@ -31,6 +31,9 @@ impl Found {
                 writeln!(out, "  {:<28} {:>8} {:>5.1} %  {bar}", part(bound), time(s), share * 100.0)?;
             }
         }
+        if f.stalls.time_s > 0.0 {
+            writeln!(out, "  {:<28} {:>8}   apart", "stalls", time(f.stalls.time_s))?;
+        }
         for (title, lines) in [
             ("Why", &words.evidence),
             ("What would change it", &words.advice),

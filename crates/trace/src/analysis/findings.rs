@@ -4,6 +4,7 @@ use super::both::Both;
 use super::files::{Files, Item, Sequences, Shape};
 use super::series::Series;
 use super::spread::Spread;
+use super::stalls::{Stalls, take_out};
 use super::typical::Steps;
 use super::{Book, Compounds};
 use crate::skim::facts::Class;
@@ -58,6 +59,8 @@ pub struct Pair {
     pub shares: Shares,
     /// Pauses that came seldom and took longer than such pauses do, in seconds: not in the shares.
     pub irregular_s: f64,
+    /// Few waits that were much longer than others of their kind: not in the shares.
+    pub stalls: Stalls,
     /// From the first call to the last answer, in seconds.
     pub span_s: f64,
     /// Calls under way at a time, over the time in which any was.
@@ -91,6 +94,8 @@ pub struct Findings {
     pub shares: Shares,
     /// Pauses of the clients beyond the usual ones, in seconds: not in the shares.
     pub irregular_s: f64,
+    /// Few waits that were much longer than others of their kind: not in the shares.
+    pub stalls: Stalls,
     /// What bounds the work.
     pub verdict: Option<Verdict>,
     /// The equation's terms.
@@ -270,7 +275,8 @@ pub(super) fn find(
 ) -> Findings {
     let regular = Regular::of(follows);
     let mut sums = Sums::default();
-    let mut pairs: Vec<Pair> = books.iter().map(|(ends, book)| sums.add(*ends, book, &regular)).collect();
+    let mut pairs: Vec<Pair> =
+        books.into_iter().map(|(ends, mut book)| sums.add(ends, &mut book, &regular)).collect();
     pairs.sort_by_key(|pair| std::cmp::Reverse(pair.calls));
     let Sequences { shapes, typical, directories, others: other_files } = files.finish();
     let mut compounds: Vec<_> = compounds.into_iter().collect();
@@ -281,6 +287,7 @@ pub(super) fn find(
         pairs,
         shares,
         irregular_s: sums.irregular_s,
+        stalls: std::mem::take(&mut sums.stalls),
         verdict: shares.verdict(),
         terms: sums.terms(),
         work: sums.work(),
@@ -303,6 +310,7 @@ pub(super) fn find(
 struct Sums {
     shares: Shares,
     irregular_s: f64,
+    stalls: Stalls,
     waits: [Spread; 6],
     raw: [Spread; 6],
     calls: u64,
@@ -323,7 +331,10 @@ struct Sums {
 }
 
 impl Sums {
-    fn add(&mut self, ends: Option<(IpAddr, IpAddr)>, book: &Book, regular: &Regular) -> Pair {
+    fn add(&mut self, ends: Option<(IpAddr, IpAddr)>, book: &mut Book, regular: &Regular) -> Pair {
+        self.raw.iter_mut().zip(&book.waits).for_each(|(raw, waits)| raw.merge(waits));
+        let stalls = take_out(book);
+        let book = &*book;
         let trip = Trip::of(ends, book);
         let floor = floor(book, &trip);
         let mut shares = Shares::default();
@@ -353,7 +364,6 @@ impl Sums {
             };
             shares.persistence += lasting * S;
             shares.server += (all - rtt - lasting).max(0.0) * S;
-            self.raw[class as usize].merge(spread);
         }
         shares.rtt += (book.paused + book.network) * S;
         shares.bandwidth = (book.moving - book.paused).max(0.0) * S;
@@ -371,6 +381,7 @@ impl Sums {
             side: trip.side,
             shares,
             irregular_s,
+            stalls,
             span_s: book.first_ns.map_or(0.0, |first| (book.last_ns - first).max(0) as f64 * S),
             in_flight: if book.busy > 0.0 { book.under_way / book.busy } else { 0.0 },
         };
@@ -382,6 +393,7 @@ impl Sums {
         let calls = pair.calls as f64;
         self.shares += pair.shares;
         self.irregular_s += pair.irregular_s;
+        self.stalls.add(&pair.stalls);
         self.calls += pair.calls;
         self.synchronous += pair.synchronous;
         self.round_trip_ns += pair.round_trip_ns * calls;

@@ -9,6 +9,7 @@ pub mod findings;
 pub mod limits;
 pub mod series;
 pub mod spread;
+pub mod stalls;
 mod sweep;
 mod think;
 pub mod typical;
@@ -26,6 +27,7 @@ use landfast_nfs::v4::OpNum;
 use limits::{FOLLOWS_MAX, PAIRS_MAX};
 use series::Series;
 use spread::Spread;
+use stalls::{Long, Longest};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use sweep::{Aside, Exchange, Ledger, Spent, Sweep};
@@ -107,6 +109,11 @@ pub(crate) struct Book {
     pub last_ns: i64,
     /// Of some waits a narrow line's part was taken off, about.
     pub on_line: bool,
+    /// The longest waits, and the longest pauses.
+    pub longest: Longest,
+    pub idle: Longest,
+    /// How many calls there were of each operation.
+    pub labels: Vec<u32>,
     /// The shortest times to an acknowledgement: by the server, and by the client.
     pub acknowledged: [Option<Shortest>; 2],
 }
@@ -168,6 +175,21 @@ impl Ledger for Writer<'_> {
             self.book.network += wait * (1.0 - part);
         }
         self.book.waits[exchange.class as usize].add(rest.unsigned_abs(), wait * part);
+        let label = usize::from(exchange.label);
+        if self.book.labels.len() <= label {
+            self.book.labels.resize(label + 1, 0);
+        }
+        self.book.labels[label] = self.book.labels[label].saturating_add(1);
+        self.book.longest.add(Long {
+            rest_ns: rest.unsigned_abs(),
+            network_ns: network.unwrap_or(0).unsigned_abs(),
+            from_ns: exchange.at[1],
+            to_ns: exchange.at[2],
+            quiet_ns: 0,
+            weight: *wait,
+            class: exchange.class,
+            label: exchange.label,
+        });
         self.book.moving += moving;
         self.book.paused += paused;
         self.book.lost += lost;
@@ -188,6 +210,7 @@ impl Ledger for Writer<'_> {
             *least = Some(least.map_or(ns.unsigned_abs(), |least| least.min(ns.unsigned_abs())));
         }
         self.book.gaps.add(ns.unsigned_abs(), ns as f64);
+        self.book.idle.pause(from_ns, to_ns);
         let follows = &mut self.common.follows;
         if follows.len() < FOLLOWS_MAX || follows.contains_key(&(before, after)) {
             follows.entry((before, after)).or_default().add(ns.unsigned_abs(), ns as f64);
@@ -216,7 +239,8 @@ impl Analysis {
         let spread = spread::STEPS_ALL * 48; // a vector that has grown was half as large before
         let sweep =
             limits::PENDING_MAX * (size_of::<Exchange>() + 48) + limits::ASIDES_MAX * size_of::<Aside>();
-        let pairs = PAIRS_MAX * (size_of::<Pair>() * 3 / 2 + sweep + 7 * spread);
+        let longest = Longest::BYTES_MAX * 9 / 8 + 3 * 256 / 2 * size_of::<u32>();
+        let pairs = PAIRS_MAX * (size_of::<Pair>() * 3 / 2 + sweep + 7 * spread + longest);
         let file = limits::SEQUENCE_MAX * size_of::<files::Item>() + 300;
         let timed = limits::TIMED_MAX + limits::SHAPES_MAX * limits::SAMPLE_MAX;
         let timed = timed

@@ -2,6 +2,7 @@
 
 use super::findings::{Findings, Side};
 use super::name;
+use super::stalls::{Place, Rhythm, Stall};
 use crate::skim::facts::Class;
 use crate::trace::Totals;
 use landfast_model::{Bound, Device, SEEN_S, Wait};
@@ -51,6 +52,15 @@ const FEW: u64 = 10;
 const WORTH: f64 = 0.05;
 /// From this part of the calls on it matters that they cannot be read.
 const SOME: f64 = 0.02;
+
+/// A longer period is none of a quota, in seconds.
+const QUOTA_S: f64 = 1.0;
+
+/// When a stall began, since the first frame.
+fn since(stall: &Stall, totals: &Totals) -> String {
+    let first = totals.span.map_or(stall.from_ns, |(first, _)| first);
+    format!("{:.2} s", stall.from_ns.saturating_sub(first).max(0) as f64 / 1e9)
+}
 
 /// What a part of the time was spent on.
 #[must_use]
@@ -132,8 +142,20 @@ impl Findings {
                 percent(next)
             )
         };
+        let stalls = self.stalls.time_s;
+        let verdict = match self.stalled(totals) {
+            Some(said) if stalls > most => format!(
+                "{said}: {:.0} % of {}. The rest: {}{}",
+                stalls / (total + stalls) * 100.0,
+                time(total + stalls),
+                verdict[..1].to_lowercase(),
+                &verdict[1..]
+            ),
+            _ => verdict,
+        };
         let worth = || parts.iter().filter(|(_, s)| *s >= WORTH * total);
-        let mut evidence: Vec<String> = worth().map(|(bound, s)| self.evidence(*bound, *s, totals)).collect();
+        let mut evidence = self.stall_lines(totals);
+        evidence.extend(worth().map(|(bound, s)| self.evidence(*bound, *s, totals)));
         evidence.extend(self.device().map(|(device, wait)| {
             format!(
                 "The wait for stable storage ({} in the middle) looks like {}",
@@ -142,13 +164,105 @@ impl Findings {
             )
         }));
         let bounds = if self.verdict?.bound == Bound::Mixed { vec![first, second] } else { vec![first] };
+        let of_stalls = (stalls > 0.0).then(|| self.advice_on_stalls());
+        let of_parts = bounds.into_iter().map(|bound| self.advice(bound));
+        // What takes most first.
+        let advice: Vec<String> = match stalls > most {
+            true => of_stalls.into_iter().chain(of_parts).collect(),
+            false => of_parts.chain(of_stalls).collect(),
+        };
         Some(Words {
             verdict,
             evidence,
-            advice: bounds.into_iter().map(|bound| self.advice(bound)).collect(),
+            advice,
             doubts: self.doubts(totals),
             confidence: self.confidence(totals),
         })
+    }
+
+    /// The stalls in a sentence; `None`: there are none.
+    fn stalled(&self, totals: &Totals) -> Option<String> {
+        let stalls = &self.stalls;
+        let longest = stalls.waits().next()?;
+        let who = match longest.place {
+            Place::Network => "the network delivered no answer",
+            _ if longest.nobody => "the server answered nobody",
+            _ => "the server left calls waiting",
+        };
+        Some(match (stalls.rhythm, stalls.count) {
+            (Some(Rhythm { period_s, each_s }), n) => format!(
+                "Every {} {who} for {} ({}, {} waited)",
+                time(period_s),
+                time(each_s),
+                many(n, "time"),
+                many(stalls.calls, "call")
+            ),
+            (None, 1) => format!(
+                "At {} {who} for {} ({} waited)",
+                since(longest, totals),
+                time(longest.length_s()),
+                many(stalls.calls, "call")
+            ),
+            (None, n) => format!(
+                "{} times {who} ({} waited; longest for {} at {})",
+                count(n),
+                many(stalls.calls, "call"),
+                time(longest.length_s()),
+                since(longest, totals)
+            ),
+        })
+    }
+
+    /// Each stall that is told, with its time and its calls.
+    fn stall_lines(&self, totals: &Totals) -> Vec<String> {
+        let mut lines = Vec::new();
+        if let Some(said) = self.stalled(totals) {
+            let beside = match self.stalls.rhythm {
+                Some(_) => "",
+                None if self.stalls.waits().any(|s| s.place == Place::Network) => "",
+                None if self.both.is_some() => ": both ends have it, it is the server",
+                None if matches!(self.side, Side::Server | Side::Loopback) => "",
+                None => "; the server or the way to it, captures of both ends tell which (`--merge`)",
+            };
+            lines.push(format!("{said}: {} that is in no part below{beside}", time(self.stalls.time_s)));
+            let others = self.stalls.waits().skip(1).take(3).filter(|_| self.stalls.rhythm.is_none());
+            let others: Vec<String> = others
+                .map(|s| {
+                    format!("at {} for {} ({})", since(s, totals), time(s.length_s()), many(s.calls, "call"))
+                })
+                .collect();
+            if !others.is_empty() {
+                lines.push(format!("Also {}", others.join(", ")));
+            }
+        }
+        let pauses = self.stalls.longest.iter().filter(|s| s.place == Place::Client).take(3);
+        let pauses: Vec<String> =
+            pauses.map(|s| format!("at {} for {}", since(s, totals), time(s.length_s()))).collect();
+        if !pauses.is_empty() {
+            lines.push(format!("The client asked for nothing {}: in no part below", pauses.join(", ")));
+        }
+        lines
+    }
+
+    fn advice_on_stalls(&self) -> String {
+        match self.stalls.rhythm {
+            Some(rhythm) if rhythm.period_s <= QUOTA_S => {
+                "A quota holds the server up at equal distances: look at its share of processor time and of input and output \
+                 (cgroup cpu.max and io.max, a container's or a cloud volume's limits). No log device and no shorter way changes that"
+            }
+            Some(_) => {
+                "Something at the server runs at equal distances and holds it up: a journal's commit, a cache that is written back, a \
+                 snapshot. Look at what runs there then"
+            }
+            None if self.stalls.waits().any(|s| s.place == Place::Network) => {
+                "Look at the network at these times: what was queued, rerouted or paused. Neither the server nor its disks were slow"
+            }
+            None => {
+                "Look at what the server did at these times: its log, load, memory, disks, a snapshot, a restart. A log device, a shorter way or \
+                 fewer calls do not help against these"
+            }
+        }
+        .to_owned()
     }
 
     fn evidence(&self, bound: Bound, s: f64, totals: &Totals) -> String {
