@@ -9,7 +9,7 @@ use landfast_trace::analysis::Analysis;
 use landfast_trace::analysis::both::OtherEnd;
 use landfast_trace::analysis::findings::{Findings, Side};
 use landfast_trace::analysis::stalls::Place;
-use landfast_trace::analysis::words::Words;
+use landfast_trace::analysis::words::{Confidence, Words};
 use landfast_trace::trace::Trace;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -108,6 +108,9 @@ fn untar(world: &World, end: End, files: u32) -> Wire {
             let message = call(xid, 100_003, 3, procedure, arguments);
             sent += 1;
             let lost = world.loses > 0 && sent % world.loses == 0;
+            // Of the server's answers some are lost, too: it sends them again.
+            let answer_lost = lost && end == End::Server && sent / world.loses % 2 == 1;
+            let lost = lost && !answer_lost;
             if lost && end == End::Server {
                 // It goes by only when it is sent again.
                 wire.wait(200 * MS);
@@ -123,7 +126,13 @@ fn untar(world: &World, end: End, files: u32) -> Wire {
             wire.wait(inside);
             server += stopped(world, wire.now - inside + server - begun);
             wire.wait(server);
+            let answer = wire.seq.1;
             wire.send(false, &reply(xid, results));
+            if answer_lost {
+                wire.wait(200 * MS);
+                wire.seq.1 = answer;
+                wire.send(false, &reply(xid, results));
+            }
             wire.wait(outside);
             wire.ack(true);
             wire.wait(think);
@@ -397,6 +406,102 @@ fn losses() {
     for (end, found) in [End::Client, End::Server].into_iter().zip(bounds(&world, 80)) {
         assert_eq!(found.verdict.expect("a verdict").bound, Bound::Loss, "{end:?} {:?}", found.shares);
         assert!((found.shares.loss - 4.0).abs() < 0.2, "{end:?}: twenty times 200 ms: {:?}", found.shares);
+    }
+}
+
+/// What becomes of a capture when only frames with data are exported.
+fn without_bare_acknowledgements(wire: &mut Wire) {
+    // Ethernet, IPv4 and TCP without options.
+    wire.frames.retain(|frame| frame.data.len() > 14 + 20 + 20 || frame.data[47] & 2 != 0);
+}
+
+#[test]
+fn the_numbers_of_packets_alone_are_no_loss() {
+    // What looks lost to the server is a client that works; nothing was sent again, and nobody missed anything.
+    let mut wire = Wire::new(700);
+    wire.acks = true;
+    wire.open();
+    wire.ack(true);
+    for xid in 1..=200u32 {
+        if xid % 10 == 0 {
+            wire.missed(true);
+            wire.wait(200 * MS);
+        }
+        wire.send(true, &call(xid, 100_003, 3, proc::GETATTR, &[0; 36]));
+        wire.wait(200 * US);
+        wire.send(false, &reply(xid, &[0; 88]));
+        wire.ack(true);
+        wire.wait(150 * US);
+    }
+    assert_eq!(find(&wire).0.shares.loss, 0.0);
+    // One row of numbers for all that a host sends, and something that was sent again.
+    let mut random = StdRng::seed_from_u64(1);
+    let mut wire = untar(&World { loses: 90, ..lan() }, End::Client, 100);
+    let before = find(&wire).0;
+    for frame in &mut wire.frames {
+        let number = u16::from_be_bytes([frame.data[18], frame.data[19]])
+            .wrapping_mul(3)
+            .wrapping_add(random.random_range(0..3));
+        frame.data[18..20].copy_from_slice(&number.to_be_bytes());
+    }
+    for (at, frame) in wire.frames.iter_mut().enumerate() {
+        frame.ns += at as i64 / 100 * 30 * MS;
+    }
+    let after = find(&wire).0;
+    assert!((after.shares.loss - before.shares.loss).abs() < 0.1, "{:?} {:?}", before.shares, after.shares);
+}
+
+#[test]
+fn verdicts_stay_without_bare_acknowledgements() {
+    for (world, files) in [
+        (World { rtt: 10 * MS, ..lan() }, 50),
+        (World { flush: (4 * MS, 8 * MS), ..lan() }, 50),
+        (World { think: 8 * MS, ..lan() }, 50),
+        (World { file_pause: 40 * MS, ..lan() }, 50),
+        (World { server: (0, 12 * MS), ..lan() }, 100),
+        (World { loses: 20, ..lan() }, 80),
+    ] {
+        for end in [End::Client, End::Server] {
+            let mut wire = untar(&world, end, files);
+            let (before, _) = find(&wire);
+            without_bare_acknowledgements(&mut wire);
+            let (after, words) = find(&wire);
+            let [before, after] = [before, after].map(|found| found.verdict.expect("a verdict").first);
+            let same = before == after;
+            // At the server a long way, or a lost call, looks like a client that thinks. It is said.
+            assert!(
+                same || end == End::Server && after == Bound::Client,
+                "{end:?} {before:?} {after:?} {world:?}"
+            );
+            assert!(
+                words.doubts.iter().any(|doubt| doubt.contains("acknowledgements without data")),
+                "{words:?}"
+            );
+            assert!(words.confidence < Confidence::High, "{words:?}");
+        }
+    }
+}
+
+#[test]
+fn frames_that_were_captured_twice_count_once() {
+    for world in [World { flush: (4 * MS, 8 * MS), ..lan() }, World { rtt: 10 * MS, ..lan() }] {
+        for end in [End::Client, End::Server] {
+            let mut wire = untar(&world, end, 50);
+            let (before, _) = find(&wire);
+            let copies = wire.frames.clone();
+            wire.frames = copies
+                .into_iter()
+                .flat_map(|frame| {
+                    let mut copy = frame.clone();
+                    copy.ns += 3 * US;
+                    [frame, copy]
+                })
+                .collect();
+            let (after, words) = find(&wire);
+            assert_eq!(after.shares.loss, 0.0);
+            assert_eq!(before.shares, after.shares);
+            assert!(words.doubts.iter().any(|doubt| doubt.contains("captured twice")), "{words:?}");
+        }
     }
 }
 

@@ -57,6 +57,7 @@ impl Found {
                 "connections_forgotten": t.forgotten,
                 "segments_retransmitted": t.tcp.retransmitted,
                 "segments_early": t.tcp.early,
+                "packets_captured_twice": t.copies,
                 "holes": t.tcp.holes,
                 "hole_bytes": t.tcp.hole_bytes,
                 "out_of_step": t.out_of_step,

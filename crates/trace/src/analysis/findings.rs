@@ -55,6 +55,8 @@ pub struct Pair {
     pub round_trip_ns: f64,
     /// Where the capture was made.
     pub side: Side,
+    /// Acknowledgements without bytes are not in the capture, so the place is not known by them.
+    pub no_acknowledgements: bool,
     /// Where its time went, in seconds.
     pub shares: Shares,
     /// Pauses that came seldom and took longer than such pauses do, in seconds: not in the shares.
@@ -196,6 +198,8 @@ struct Trip {
     /// Measured call by call, and taken off already.
     known: f64,
     side: Side,
+    /// The client was seen to acknowledge, but never without bytes: such acknowledgements are not in the capture.
+    no_acknowledgements: bool,
 }
 
 impl Trip {
@@ -204,7 +208,8 @@ impl Trip {
         if book.split * 2 > calls {
             // The network's part of nearly every wait is known, and is not in it any more.
             let known = book.network_ns / book.split as f64;
-            return Trip { in_waits: 0.0, in_gaps: 0.0, known, side: Side::Client };
+            let side = Side::Client;
+            return Trip { in_waits: 0.0, in_gaps: 0.0, known, side, no_acknowledgements: false };
         }
         let least = |a: Option<f64>, b: Option<u64>| {
             let all = [a, b.map(|ns| ns as f64)];
@@ -212,6 +217,8 @@ impl Trip {
         };
         // How much of a wait a narrow line took is only about right.
         let [to_server, to_client] = book.acknowledged;
+        // Acknowledgements that only go with calls come when the client has worked, and tell nothing of the way.
+        let no_acknowledgements = to_client.is_some_and(|shortest| !shortest.bare);
         let wait = book.waits.iter().filter_map(Spread::least_ns).min();
         let wait = wait.filter(|_| !book.on_line || to_server.is_none());
         // A call that comes soon behind an answer may be another program's, which did not wait for it: what acknowledges it tells more.
@@ -221,16 +228,22 @@ impl Trip {
                 (shortest.ns - if beyond_line { shortest.on_line_ns } else { 0 }).max(0) as f64
             };
             let [by_server, by_client] = book.acknowledged.map(|shortest| shortest.map(of));
-            (least(by_server, wait), least(by_client, gap))
+            (least(by_server, wait), if no_acknowledgements { None } else { least(by_client, gap) })
         };
         let (to_server, to_client) = ways(false);
-        let side = side(ends, to_server, to_client);
+        let mut side = side(ends, to_server, to_client);
+        if no_acknowledgements
+            && side == Side::Unknown
+            && book.acknowledged[0].is_some_and(|shortest| shortest.bare && shortest.ns as f64 > NEAR_NS)
+        {
+            side = Side::Client;
+        }
         let (to_server, to_client) = ways(true);
         let in_waits = if side == Side::Server { 0.0 } else { to_server.unwrap_or(0.0) };
         // At the client the shortest pause is its own work.
         let in_gaps =
             if matches!(side, Side::Server | Side::Middle) { to_client.unwrap_or(0.0) } else { 0.0 };
-        Trip { in_waits, in_gaps, known: 0.0, side }
+        Trip { in_waits, in_gaps, known: 0.0, side, no_acknowledgements }
     }
 
     fn both(&self) -> f64 {
@@ -379,6 +392,7 @@ impl Sums {
             synchronous,
             round_trip_ns: trip.both(),
             side: trip.side,
+            no_acknowledgements: trip.no_acknowledgements,
             shares,
             irregular_s,
             stalls,

@@ -9,7 +9,7 @@ pub const PENDING_MAX: usize = 256;
 pub const ASIDES_MAX: usize = 256;
 
 /// Pairs of a client and a server that are told apart. Later ones are taken together.
-pub const PAIRS_MAX: usize = 80;
+pub const PAIRS_MAX: usize = 90;
 
 /// Kinds of pauses between a call of one kind and a call of another that are told apart. Later ones count by all of them.
 pub const FOLLOWS_MAX: usize = 128;

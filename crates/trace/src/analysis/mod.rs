@@ -236,7 +236,7 @@ impl Analysis {
     /// as much around it.
     #[cfg(test)]
     pub(crate) const BYTES_MAX: usize = {
-        let spread = spread::STEPS_ALL * 48; // a vector that has grown was half as large before
+        let spread = spread::STEPS_ALL * 24;
         let sweep =
             limits::PENDING_MAX * (size_of::<Exchange>() + 48) + limits::ASIDES_MAX * size_of::<Aside>();
         let longest = Longest::BYTES_MAX * 9 / 8 + 3 * 256 / 2 * size_of::<u32>();
@@ -443,7 +443,9 @@ impl Observer for Analysis {
         {
             if let Some(place) = self.place((client.ip(), server.ip())) {
                 for (best, new) in self.pairs[place].book.acknowledged.iter_mut().zip([up, down]) {
+                    let bare = [*best, new].into_iter().flatten().any(|shortest| shortest.bare);
                     *best = [*best, new].into_iter().flatten().min_by_key(|shortest| shortest.ns);
+                    *best = best.map(|best| Shortest { bare, ..best });
                 }
                 return;
             }

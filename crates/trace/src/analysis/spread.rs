@@ -46,6 +46,8 @@ fn step(ns: u64) -> usize {
 impl Spread {
     fn at(&mut self, at: usize) -> &mut Step {
         if self.steps.len() <= at {
+            // There are many of these: they have no room to spare.
+            self.steps.reserve_exact(at + 1 - self.steps.len());
             self.steps.resize(at + 1, Step::default());
         }
         &mut self.steps[at]

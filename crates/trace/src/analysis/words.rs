@@ -400,6 +400,10 @@ impl Findings {
                 Side::Server => "Captured at the server: the network is in the pauses between calls, not in the service times",
                 Side::Middle => "Captured between client and server",
                 Side::Loopback => "Client and server are one machine",
+                Side::Unknown if self.pairs.iter().any(|pair| pair.no_acknowledgements) => {
+                    "Where the capture was made cannot be told: acknowledgements without data are not in it (filtered out, or exported without them). \
+                     A way between client and server would be among the client's pauses, and losses are not seen"
+                }
                 Side::Unknown => "Where the capture was made cannot be told: both ways are short",
             }
             .to_owned(),
@@ -411,6 +415,12 @@ impl Findings {
                  then (`landfast trace --mountstats` at the client knows the operations)",
                 count(totals.encrypted_calls),
                 count(totals.calls_seen)
+            ));
+        }
+        if totals.copies > 0 {
+            doubts.push(format!(
+                "{} were captured twice (a mirrored port, or several interfaces): each counts once",
+                many(totals.copies, "packet")
             ));
         }
         if totals.calls_seen > totals.calls_matched {
