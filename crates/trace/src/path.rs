@@ -54,7 +54,7 @@ pub(crate) struct Way {
 const COPIES: usize = 4;
 
 /// Of so many packets no more than one may break the row of the numbers by itself, or they tell nothing.
-const IN_ROW: u32 = 16;
+const IN_ROW: u32 = 8;
 
 /// An acknowledgement that is said again so often tells of a loss (RFC 5681 section 3.2).
 const SAID_AGAIN: u8 = 3;
@@ -466,7 +466,7 @@ mod tests {
         way.bare(1, false);
         (1..40).for_each(|n| _ = way.numbered(n, 0));
         assert!(way.has_row());
-        (0..3).for_each(|_| way.out_of_row());
+        (0..6).for_each(|_| way.out_of_row());
         assert!(!way.has_row());
         // The same packet twice, and the same bytes again.
         assert!(!way.is_copy(7, 100, 10) && !way.is_copy(8, 110, 10) && way.is_copy(7, 100, 10));

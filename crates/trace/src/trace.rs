@@ -122,6 +122,8 @@ pub struct Totals {
     pub encrypted_calls: u64,
     /// Probes for RPC over TLS; what follows on such a connection is encrypted.
     pub tls_probes: u64,
+    /// How often the clock of the capture was set back: frames that are older than the one before by more than a millisecond.
+    pub set_back: u64,
     /// Packets that were captured twice; the second ones count for nothing.
     pub copies: u64,
     /// What was seen of the TCP streams.
@@ -222,6 +224,7 @@ impl<O: Observer> Trace<O> {
             gap_ns: frame.ns.saturating_sub(self.last_ns.unwrap_or(frame.ns)),
             wire_len: frame.wire_len,
         };
+        totals.set_back += u64::from(at.gap_ns < -SET_BACK_NS);
         self.last_ns = Some(frame.ns);
         match packet(frame) {
             Ok(packet) => self.packet(&packet, at),
@@ -325,6 +328,9 @@ impl<O: Observer> Trace<O> {
         (self.common.totals, self.common.observer)
     }
 }
+
+/// Frames of several queues are out of order by less, in nanoseconds.
+const SET_BACK_NS: i64 = 1_000_000;
 
 /// For each other sign of a loss so many are taken from the numbers of packets alone.
 const ALONE_MAX: u32 = 4;

@@ -549,3 +549,58 @@ fn a_clock_that_is_set_back_makes_no_part_longer_than_the_whole() {
     }
     assert!((span - 0.004).abs() < 1e-4, "{span}");
 }
+
+/// What a capture's words say of how sure it is.
+fn confidence(wire: &Wire) -> (Confidence, Vec<String>) {
+    let words = find(wire).1;
+    (words.confidence, words.doubts)
+}
+
+#[test]
+fn confidence_comes_from_the_evidence() {
+    let disk = World { rtt: 2 * MS, flush: (40 * MS, 8 * MS), ..lan() };
+    assert_eq!(confidence(&untar(&disk, End::Client, 50)).0, Confidence::High);
+    let expect = |wire: &Wire, said: &str| {
+        let (confidence, doubts) = confidence(wire);
+        assert!(confidence < Confidence::High, "{said}: {doubts:?}");
+        assert!(doubts.iter().any(|doubt| doubt.contains(said)), "{said}: {doubts:?}");
+    };
+    // A clock that is set back.
+    let mut wire = untar(&disk, End::Client, 50);
+    let middle = wire.frames.len() / 2;
+    wire.frames[middle..].iter_mut().for_each(|frame| frame.ns -= 300 * MS);
+    expect(&wire, "set back 1 time");
+    // Holes.
+    let mut wire = untar(&disk, End::Client, 200);
+    let mut at = 0;
+    wire.frames.retain(|_| {
+        at += 1;
+        at < 10 || at % 90 > 0
+    });
+    expect(&wire, "holes in the capture");
+    // Nothing to compare with.
+    let mut wire = untar(&lan(), End::Client, 0);
+    for xid in 1..=300u32 {
+        wire.send(true, &call(xid, 100_003, 3, proc::SETATTR, &[0; 36]));
+        wire.ack(false);
+        wire.wait(10 * MS + i64::from(xid % 7) * MS / 10);
+        wire.send(false, &reply(xid, &[0; 88]));
+        wire.wait(100 * US);
+        wire.ack(true);
+    }
+    expect(&wire, "No call with nothing to make stable");
+    // A few calls that have it all, each as long as no stall is.
+    let mut wire = Wire::new(700);
+    wire.acks = true;
+    wire.open();
+    wire.ack(true);
+    for xid in 1..=400u32 {
+        let slow = xid % 80 == 0;
+        wire.send(true, &call(xid, 100_003, 3, if slow { proc::SETATTR } else { proc::GETATTR }, &[0; 36]));
+        wire.wait(if slow { 45 * MS } else { 200 * US });
+        wire.send(false, &reply(xid, &[0; 88]));
+        wire.ack(true);
+        wire.wait(50 * US);
+    }
+    expect(&wire, "Half of the time of making things stable is in 3 calls");
+}

@@ -58,6 +58,7 @@ impl Found {
                 "segments_retransmitted": t.tcp.retransmitted,
                 "segments_early": t.tcp.early,
                 "packets_captured_twice": t.copies,
+                "clock_set_back": t.set_back,
                 "holes": t.tcp.holes,
                 "hole_bytes": t.tcp.hole_bytes,
                 "out_of_step": t.out_of_step,

@@ -50,6 +50,8 @@ impl Confidence {
 const FEW: u64 = 10;
 /// Below this a part is not worth a sentence.
 const WORTH: f64 = 0.05;
+/// One hole in so many calls matters.
+const HOLES_EACH: u64 = 100;
 /// From this part of the calls on it matters that they cannot be read.
 const SOME: f64 = 0.02;
 
@@ -417,12 +419,7 @@ impl Findings {
                 count(totals.calls_seen)
             ));
         }
-        if totals.copies > 0 {
-            doubts.push(format!(
-                "{} were captured twice (a mirrored port, or several interfaces): each counts once",
-                many(totals.copies, "packet")
-            ));
-        }
+        doubts.extend(self.weaknesses(totals).into_iter().map(|(_, said)| said));
         if totals.calls_seen > totals.calls_matched {
             doubts.push(format!(
                 "{} of {} calls have no answer with times in the capture",
@@ -479,10 +476,113 @@ impl Findings {
         (totals.encrypted_calls as f64 / (totals.calls_seen as f64).max(1.0)).min(1.0)
     }
 
+    /// What lowers the confidence in the verdict, in words, and how far.
+    fn weaknesses(&self, totals: &Totals) -> Vec<(Confidence, String)> {
+        use Confidence::{Low, Medium};
+        let mut found = Vec::new();
+        let Some(verdict) = self.verdict else { return found };
+        if totals.set_back > 0 {
+            found.push((
+                if totals.set_back >= 3 { Low } else { Medium },
+                format!(
+                    "The clock of the capture was set back {}: times across that are wrong",
+                    many(totals.set_back, "time")
+                ),
+            ));
+        }
+        if totals.copies > 0 {
+            found.push((
+                Medium,
+                format!(
+                    "{} were captured twice (a mirrored port, or several interfaces): each counts once",
+                    many(totals.copies, "packet")
+                ),
+            ));
+        }
+        if totals.tcp.holes * HOLES_EACH > totals.calls_matched {
+            found.push((
+                Medium,
+                format!("{} in the capture: what was in them is in no part", many(totals.tcp.holes, "hole")),
+            ));
+        }
+        let plain = self.waits[Class::Light as usize].count();
+        let compares = matches!(verdict.first, Bound::Persistence | Bound::Server);
+        if compares && plain < FEW {
+            let said = match plain {
+                0 => "No call with nothing to make stable is there to compare with".to_owned(),
+                n => format!(
+                    "Only {} with nothing to make stable {} there to compare with",
+                    many(n, "call"),
+                    if n == 1 { "is" } else { "are" }
+                ),
+            };
+            found.push((Medium, format!("{said}: what the server takes otherwise is not known")));
+        }
+        if let Some(n) = self.half_in(verdict.first)
+            && n < FEW
+        {
+            found.push((
+                if n < 3 { Low } else { Medium },
+                format!(
+                    "Half of the time of {} is in {}: it may be another thing the next time",
+                    part(verdict.first),
+                    many(n, "call")
+                ),
+            ));
+        }
+        if let Some((_, sum)) = self.both.as_ref().map(super::both::Both::rows) {
+            let share = sum.calls as f64 / (totals.calls_matched as f64).max(1.0);
+            if share < 0.9 {
+                found.push((
+                    if share < 0.5 { Low } else { Medium },
+                    format!(
+                        "Only {} of {} calls are in both captures",
+                        count(sum.calls),
+                        count(totals.calls_matched)
+                    ),
+                ));
+            } else if sum.there_ns > sum.here_ns {
+                found.push((
+                    Medium,
+                    "Calls take longer at the server than at the client: the two captures do not agree"
+                        .to_owned(),
+                ));
+            }
+        }
+        found
+    }
+
+    /// How few calls have half of a part of the time; `None`: it is none of waits that differ.
+    fn half_in(&self, bound: Bound) -> Option<u64> {
+        let synchronous = match bound {
+            Bound::Persistence => true,
+            Bound::Server => false,
+            _ => return None,
+        };
+        let classes = Class::ALL.into_iter().filter(|class| class.is_synchronous() == synchronous);
+        let mut steps: Vec<(f64, u64)> =
+            classes.flat_map(|class| self.waits[class as usize].steps().map(|(ns, n, _)| (ns, n))).collect();
+        steps.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let half = steps.iter().map(|(ns, n)| ns * *n as f64).sum::<f64>() / 2.0;
+        let (mut calls, mut sum) = (0u64, 0.0);
+        for (ns, n) in steps {
+            if ns <= 0.0 {
+                break;
+            }
+            let wanted = ((half - sum) / ns).ceil().max(0.0);
+            if wanted <= n as f64 {
+                return Some(calls + wanted as u64);
+            }
+            calls += n;
+            sum += ns * n as f64;
+        }
+        None
+    }
+
     fn confidence(&self, totals: &Totals) -> Confidence {
         let matched = totals.calls_matched as f64 / (totals.calls_seen as f64).max(1.0);
         let encrypted = self.encrypted(totals);
-        if totals.calls_matched < 20 || matched < 0.5 || encrypted > 0.5 {
+        let of_calls = if totals.calls_matched < 20 || matched < 0.5 || encrypted > 0.5 {
             Confidence::Low
         } else if encrypted > SOME
             || matched < 0.98
@@ -492,7 +592,11 @@ impl Findings {
             Confidence::Medium
         } else {
             Confidence::High
-        }
+        };
+        let weaknesses = self.weaknesses(totals);
+        // Three things that are not right are no better than one that is wrong.
+        let all = if weaknesses.len() >= 3 { Confidence::Low } else { Confidence::High };
+        weaknesses.into_iter().map(|(confidence, _)| confidence).fold(of_calls.min(all), Confidence::min)
     }
 }
 
