@@ -604,3 +604,66 @@ fn confidence_comes_from_the_evidence() {
     }
     expect(&wire, "Half of the time of making things stable is in 3 calls");
 }
+
+/// The frames of several clients, one after another in time.
+fn together(clients: &[(u8, Wire)]) -> Wire {
+    let mut all = Wire::new(700);
+    for (client, wire) in clients {
+        for captured in &wire.frames {
+            let mut captured = captured.clone();
+            let server = captured.data[26..30] == [10, 0, 0, 1];
+            captured.data[if server { 33 } else { 29 }] = *client;
+            all.frames.push(captured);
+        }
+    }
+    all.frames.sort_by_key(|captured| captured.ns);
+    all
+}
+
+#[test]
+fn each_client_has_its_verdict() {
+    let slow = untar(&World { flush: (8 * MS, 8 * MS), ..lan() }, End::Server, 100);
+    let thinks = untar(&World { file_pause: 60 * MS, ..lan() }, End::Server, 40);
+    let far = untar(&World { rtt: 10 * MS, ..lan() }, End::Server, 40);
+    let (found, words) = find(&together(&[(2, thinks), (3, slow), (4, far)]));
+    assert!(found.several);
+    let of: Vec<_> = found
+        .pairs
+        .iter()
+        .map(|pair| (pair.ends.expect("addresses").0.to_string(), pair.verdict.expect("a verdict").bound))
+        .collect();
+    let expected = [("10.0.0.3", Bound::Persistence), ("10.0.0.2", Bound::Client), ("10.0.0.4", Bound::Rtt)];
+    assert_eq!(of, expected.map(|(client, bound)| (client.to_owned(), bound)));
+    assert_eq!(found.verdict.map(|verdict| verdict.bound), Some(Bound::Persistence));
+    assert!(
+        words.verdict.starts_with("3 clients are bound by different things. Most time is lost by 10.0.0.3: bound by making things stable"),
+        "{words:?}"
+    );
+    for (line, said) in words.evidence.iter().zip([
+        "10.0.0.3: bound by making",
+        "10.0.0.2: bound by the client",
+        "10.0.0.4: bound by round trips",
+    ]) {
+        assert!(line.starts_with(said), "{words:?}");
+    }
+    assert_eq!(words.advice.len(), 3, "{words:?}");
+    // Those that are bound by the same have one verdict.
+    let one = || untar(&World { flush: (8 * MS, 8 * MS), ..lan() }, End::Server, 50);
+    let (found, words) = find(&together(&[(2, one()), (3, one())]));
+    assert!(!found.several && words.verdict.starts_with("Bound by making things stable"), "{words:?}");
+}
+
+#[test]
+fn a_client_that_thinks_makes_no_other_one_think() {
+    // Pauses are told from each other by client: those of one are not measured by the other's.
+    let quick = untar(&lan(), End::Client, 100);
+    let alone = find(&untar(&World { think: 8 * MS, ..lan() }, End::Client, 30)).0;
+    let slow = untar(&World { think: 8 * MS, ..lan() }, End::Client, 30);
+    let (found, _) = find(&together(&[(2, quick), (3, slow)]));
+    let pair = found
+        .pairs
+        .iter()
+        .find(|pair| pair.ends.expect("addresses").0.to_string() == "10.0.0.3")
+        .expect("it");
+    assert!((pair.shares.client - alone.shares.client).abs() < 0.01, "{:?} {:?}", pair.shares, alone.shares);
+}

@@ -88,7 +88,10 @@ impl Found {
             self.print_both(out, both)?;
         }
         if f.pairs.len() > 1 {
-            writeln!(out, "\nClients and servers: calls, round trip, largest part of the time")?;
+            writeln!(
+                out,
+                "\nClients and servers, those first that lost most: calls, round trip, largest part of the time"
+            )?;
             for pair in f.pairs.iter().take(SHOWN) {
                 let ends =
                     pair.ends.map_or("others".into(), |(client, server)| format!("{client} -> {server}"));

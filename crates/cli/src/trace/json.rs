@@ -79,6 +79,7 @@ impl Found {
                 "runner_up": verdict.runner_up,
                 "shares": f.shares,
                 "parts": f.shares.parts().map(|(bound, s)| json!({"bound": bound, "part": s / total})),
+                "several_causes": f.several,
                 "irregular_s": f.irregular_s,
                 "stalls": stalls(&f.stalls, t_first(&self.totals)),
                 "device": f.device().map(|(device, wait)| json!({
@@ -197,6 +198,8 @@ fn pair(pair: &Pair, first: i64) -> Value {
         "shares": pair.shares,
         "irregular_s": pair.irregular_s,
         "stalls": stalls(&pair.stalls, first),
+        "verdict": pair.verdict,
+        "lost_s": pair.lost_s(),
         "span_s": pair.span_s,
         "in_flight": pair.in_flight,
     })

@@ -11,8 +11,9 @@ pub const ASIDES_MAX: usize = 256;
 /// Pairs of a client and a server that are told apart. Later ones are taken together.
 pub const PAIRS_MAX: usize = 90;
 
-/// Kinds of pauses between a call of one kind and a call of another that are told apart. Later ones count by all of them.
-pub const FOLLOWS_MAX: usize = 128;
+/// Kinds of pauses of a client between a call of one kind and a call of another that are told apart, of all clients. Later ones count by
+/// those that are.
+pub const FOLLOWS_MAX: usize = 384;
 
 /// Files whose calls are followed at a time. Beyond that the half that was silent longest is counted.
 pub const FILES_MAX: usize = 4096;

@@ -132,32 +132,39 @@ pub struct Analysis {
 }
 
 struct Pair {
+    number: u8,
     sweep: Sweep,
     book: Book,
     track: Track,
 }
 
 impl Pair {
-    fn new() -> Self {
-        Pair { sweep: Sweep::new(), book: Book::default(), track: Track::default() }
+    fn new(number: usize) -> Self {
+        let number = u8::try_from(number).unwrap_or(u8::MAX);
+        Pair { number, sweep: Sweep::new(), book: Book::default(), track: Track::default() }
     }
 }
 
 /// What is not told apart by client and server.
 #[derive(Default)]
 struct Common {
-    follows: BTreeMap<(u8, u8), Spread>,
+    follows: Follows,
     series: Series,
     files: Files,
     compounds: Compounds,
     think: Think,
 }
 
+/// Pauses of a client, by the number of its pair, what was answered before and what was called after.
+pub(crate) type Follows = BTreeMap<(u8, u8, u8), Spread>;
+
 /// COMPOUNDs by their operations.
 pub(crate) type Compounds = HashMap<Vec<u8>, Spread>;
 
 /// A pair's book and what is common, while calls are accounted for.
 struct Writer<'a> {
+    /// The number of the pair.
+    pair: u8,
     book: &'a mut Book,
     common: &'a mut Common,
 }
@@ -212,8 +219,9 @@ impl Ledger for Writer<'_> {
         self.book.gaps.add(ns.unsigned_abs(), ns as f64);
         self.book.idle.pause(from_ns, to_ns);
         let follows = &mut self.common.follows;
-        if follows.len() < FOLLOWS_MAX || follows.contains_key(&(before, after)) {
-            follows.entry((before, after)).or_default().add(ns.unsigned_abs(), ns as f64);
+        let key = (self.pair, before, after);
+        if follows.len() < FOLLOWS_MAX || follows.contains_key(&key) {
+            follows.entry(key).or_default().add(ns.unsigned_abs(), ns as f64);
         }
         self.common.series.span(from_ns, to_ns, |step, ns| step.idle_ns += ns);
     }
@@ -270,14 +278,14 @@ impl Analysis {
         let place = match self.place(key) {
             None if self.pairs.len() < PAIRS_MAX => {
                 self.places.insert(key, self.pairs.len());
-                self.pairs.push(Pair::new());
+                self.pairs.push(Pair::new(self.pairs.len()));
                 Some(self.pairs.len() - 1)
             }
             place => place,
         };
         let pair = match place {
             Some(place) => &mut self.pairs[place],
-            None => self.others.get_or_insert_with(|| Box::new(Pair::new())),
+            None => self.others.get_or_insert_with(|| Box::new(Pair::new(PAIRS_MAX))),
         };
         (pair, &mut self.common)
     }
@@ -314,12 +322,12 @@ impl Analysis {
         ends.sort_unstable_by_key(|(_, place)| *place);
         let pairs = ends.into_iter().map(|(key, _)| Some(key)).zip(self.pairs).chain(others);
         let mut books: Vec<_> = pairs
-            .map(|(key, Pair { mut sweep, mut book, .. })| {
-                sweep.finish(&mut Writer { book: &mut book, common: &mut self.common });
-                (key, book)
+            .map(|(key, Pair { number, mut sweep, mut book, .. })| {
+                sweep.finish(&mut Writer { pair: number, book: &mut book, common: &mut self.common });
+                (key, number, book)
             })
             .collect();
-        books.sort_by_key(|(key, _)| *key);
+        books.sort_by_key(|(key, ..)| *key);
         let Common { follows, series, files, compounds, think } = self.common;
         let mut found = findings::find(books, &follows, series, files, compounds);
         think.divide(&mut found.terms, found.shares.client, found.work.calls, found.work.files);
@@ -407,7 +415,8 @@ impl Observer for Analysis {
             pair.book.last_ns = pair.book.last_ns.max(latest.unwrap_or(0));
         }
         let xid = call.head.xid;
-        pair.sweep.reply(xid, connection, exchange, &mut Writer { book: &mut pair.book, common });
+        let writer = &mut Writer { pair: pair.number, book: &mut pair.book, common };
+        pair.sweep.reply(xid, connection, exchange, writer);
         line[3].into_iter().for_each(|aside| pair.sweep.aside(aside));
         let Some(Exchange { at, network_ns, .. }) = exchange else { return };
         if call.head.kind.is_compound() {

@@ -5,7 +5,7 @@ use super::name;
 use super::stalls::{Place, Rhythm, Stall};
 use crate::skim::facts::Class;
 use crate::trace::Totals;
-use landfast_model::{Bound, Device, SEEN_S, Wait};
+use landfast_model::{Bound, Device, SEEN_S, Shares, Wait};
 
 /// The answer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -48,6 +48,8 @@ impl Confidence {
 
 /// Fewer calls of a kind say nothing of its distribution.
 const FEW: u64 = 10;
+/// Clients that have a sentence each.
+const CLIENTS: usize = 6;
 /// Below this a part is not worth a sentence.
 const WORTH: f64 = 0.05;
 /// One hole in so many calls matters.
@@ -97,6 +99,32 @@ pub fn time(s: f64) -> String {
     format!("{value:.digits$} {unit}")
 }
 
+/// What bounds work with these parts.
+fn bound_by(shares: &Shares) -> String {
+    let total = shares.total();
+    let percent = |s: f64| format!("{:.0} %", s / total.max(f64::MIN_POSITIVE) * 100.0);
+    let [(first, most), (second, next), ..] = shares.parts();
+    if next < 0.005 * total {
+        return format!("Bound by {}: {} of {}", part(first), percent(most), time(total));
+    }
+    let mixed = shares.verdict().is_some_and(|verdict| verdict.bound == Bound::Mixed);
+    let [first, second] = [first, second].map(part);
+    match mixed {
+        true => format!(
+            "Bound by {first} ({}) and {second} ({}) alike, of {}",
+            percent(most),
+            percent(next),
+            time(total)
+        ),
+        false => format!(
+            "Bound by {first}: {} of {}. Next: {second}, {}",
+            percent(most),
+            time(total),
+            percent(next)
+        ),
+    }
+}
+
 /// So many of something: `1 call`, `1,888 calls`.
 fn many(n: u64, one: &str) -> String {
     if n == 1 { format!("1 {one}") } else { format!("{} {one}s", count(n)) }
@@ -118,33 +146,15 @@ impl Findings {
     /// What was found, in words; `None`: no call was answered.
     #[must_use]
     pub fn words(&self, totals: &Totals) -> Option<Words> {
-        let verdict = self.verdict?;
+        if self.several {
+            return Some(self.words_of_each(totals));
+        }
+        self.verdict?;
         let total = self.shares.total();
-        let percent = |s: f64| format!("{:.0} %", s / total * 100.0);
         let parts = self.shares.parts();
-        let [(first, most), (second, next), ..] = parts;
-        let verdict = if next < 0.005 * total {
-            format!("Bound by {}: {} of {}", part(first), percent(most), time(total))
-        } else if verdict.bound == Bound::Mixed {
-            format!(
-                "Bound by {} ({}) and {} ({}) alike, of {}",
-                part(first),
-                percent(most),
-                part(second),
-                percent(next),
-                time(total)
-            )
-        } else {
-            format!(
-                "Bound by {}: {} of {}. Next: {}, {}",
-                part(first),
-                percent(most),
-                time(total),
-                part(second),
-                percent(next)
-            )
-        };
+        let [(first, most), (second, _), ..] = parts;
         let stalls = self.stalls.time_s;
+        let verdict = bound_by(&self.shares);
         let verdict = match self.stalled(totals) {
             Some(said) if stalls > most => format!(
                 "{said}: {:.0} % of {}. The rest: {}{}",
@@ -265,6 +275,79 @@ impl Findings {
             }
         }
         .to_owned()
+    }
+
+    /// A verdict for each client, where not all are bound by the same: those first that lost most time.
+    fn words_of_each(&self, totals: &Totals) -> Words {
+        let mut evidence = Vec::new();
+        let mut bounds: Vec<Bound> = Vec::new();
+        for pair in self.pairs.iter().take(CLIENTS) {
+            evidence.push(self.of_client(pair));
+            let [(first, most), (second, _), ..] = pair.shares.parts();
+            if let Some(verdict) = pair.verdict
+                && most >= pair.stalls.time_s
+            {
+                bounds.push(first);
+                bounds.extend((verdict.bound == Bound::Mixed).then_some(second));
+            }
+        }
+        let others = self.pairs.len().saturating_sub(CLIENTS);
+        if others > 0 {
+            let lost: f64 = self.pairs.iter().skip(CLIENTS).map(super::findings::Pair::lost_s).sum();
+            evidence.push(format!(
+                "{}, by which {} were lost",
+                many(others as u64, "other client"),
+                time(lost)
+            ));
+        }
+        evidence.extend(self.stall_lines(totals));
+        let mut known = Vec::new();
+        bounds.retain(|bound| {
+            let new = !known.contains(bound);
+            known.push(*bound);
+            new
+        });
+        let stalls = (self.stalls.time_s > 0.0).then(|| self.advice_on_stalls());
+        let advice = bounds
+            .into_iter()
+            .take(3)
+            .map(|bound| format!("Against {}: {}", part(bound), self.advice(bound)));
+        let first = self.pairs.first().map_or_else(String::new, |pair| self.of_client(pair));
+        Words {
+            verdict: format!(
+                "{} are bound by different things. Most time is lost by {first}",
+                many(self.pairs.len() as u64, "client")
+            ),
+            evidence,
+            advice: advice.chain(stalls).collect(),
+            doubts: self.doubts(totals),
+            confidence: self.confidence(totals),
+        }
+    }
+
+    /// What bounds one client's work.
+    fn of_client(&self, pair: &super::findings::Pair) -> String {
+        // The server is said where there are several.
+        let servers = |pair: &super::findings::Pair| pair.ends.map(|(_, server)| server);
+        let one_server = self.pairs.iter().all(|other| servers(other) == servers(pair));
+        let who = match pair.ends {
+            Some((client, _)) if one_server => client.to_string(),
+            Some((client, server)) => format!("{client} at {server}"),
+            None => "others, too many to be told apart".to_owned(),
+        };
+        let calls = many(pair.calls, "call");
+        let (total, stalls) = (pair.shares.total(), pair.stalls.time_s);
+        let bound = bound_by(&pair.shares);
+        let bound = format!("{}{}", bound[..1].to_lowercase(), &bound[1..]);
+        if stalls > pair.shares.parts()[0].1 {
+            let n = many(pair.stalls.count, "stall");
+            return format!(
+                "{who}: {n} took {} of {} ({calls}); the rest is {bound}",
+                time(stalls),
+                time(total + stalls)
+            );
+        }
+        format!("{who}: {bound} ({calls})")
     }
 
     fn evidence(&self, bound: Bound, s: f64, totals: &Totals) -> String {
