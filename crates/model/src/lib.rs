@@ -7,6 +7,7 @@
 
 mod device;
 pub mod predict;
+pub mod rhythm;
 mod shares;
 mod terms;
 

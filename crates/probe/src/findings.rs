@@ -18,6 +18,8 @@ pub struct Measured {
     pub unstable_was_stable: bool,
     /// Bytes a second of many WRITEs under way.
     pub upload_bytes_per_s: Option<f64>,
+    /// The longest single calls: when they ended, in seconds since the beginning, and how long they took.
+    pub longest: Vec<(f64, f64)>,
 }
 
 /// What a client sends for one small file: GNU tar on Linux's client, as counted in captures of 200 files.
@@ -75,7 +77,17 @@ pub enum RemarkKind {
     Later,
     /// Something was not measured.
     NotMeasured,
+    /// Calls of all kinds are held up at equal distances.
+    Throttled,
+    /// A few calls took very much longer than all others.
+    Stalled,
 }
+
+/// A call is held up that takes so many times as long as the slowest operation mostly does, and so many seconds.
+const ODD: f64 = 4.0;
+const ODD_S: f64 = 0.01;
+/// So long a call alone is worth a word. Seconds.
+const STALL_S: f64 = 0.2;
 
 /// Below this a wait says nothing beside another one, and may be work. Seconds.
 const CLEAR_S: f64 = 300e-6;
@@ -169,6 +181,34 @@ impl Measured {
     #[must_use]
     pub fn device(&self) -> Option<Device> {
         self.wait().map(|w| Device::of(&w))
+    }
+
+    /// What medians hide: a server that is held up again and again, or was for a while.
+    #[must_use]
+    pub fn held_up(&self) -> Option<Remark> {
+        // What the slowest operation takes nine times in ten is none.
+        let usual = self.latencies.values().map(|d| d.median_s).fold(0.0, f64::max);
+        let odd: Vec<_> = self.longest.iter().filter(|(_, took)| *took > (ODD * usual).max(ODD_S)).collect();
+        let mut times: Vec<f64> = odd.iter().map(|(_, took)| *took).collect();
+        times.sort_unstable_by(f64::total_cmp);
+        let (longest, middle) = (*times.last()?, times[times.len() / 2]);
+        let ms = |s: f64| format!("{:.0} ms", s * 1e3);
+        let ends: Vec<f64> = odd.iter().map(|(end, _)| *end).collect();
+        if let Some(period) = landfast_model::rhythm::period_s(&ends) {
+            let text = format!(
+                "every {} a call is held up for {} ({} times), whatever it is: as under a quota of processor time or of input and output; the \
+                 times above are of the others",
+                ms(period),
+                ms(middle),
+                odd.len()
+            );
+            return Some(Remark { kind: RemarkKind::Throttled, text });
+        }
+        let (n, were) = (odd.len(), if odd.len() == 1 { "call was" } else { "calls were" });
+        (longest >= STALL_S).then(|| Remark {
+            kind: RemarkKind::Stalled,
+            text: format!("{n} {were} held up for up to {}, far longer than all others: look at what the server did then", ms(longest)),
+        })
     }
 
     /// Whether answers look stable at all.
@@ -269,6 +309,7 @@ mod tests {
             latencies: all.iter().map(|(op, us)| (*op, about(*us, us / 20.0))).collect(),
             unstable_was_stable: false,
             upload_bytes_per_s: Some(100e6),
+            longest: Vec::new(),
         }
     }
 
@@ -302,6 +343,28 @@ mod tests {
         assert!((shares.persistence - 61e-3).abs() < 0.5e-3, "{shares:?}");
         assert_eq!(m.device(), Some(Device::Even));
         assert_eq!(kinds(&m), []);
+    }
+
+    #[test]
+    fn what_medians_hide_is_told() {
+        let mut m = server(200.0, 200.0, 200.0);
+        assert_eq!(m.held_up(), None);
+        // Each 100 ms one call takes 80.
+        m.longest = (0..20).map(|n| (0.1 * f64::from(n), 0.08)).collect();
+        m.longest.extend([(0.33, 0.001), (0.71, 0.002)]);
+        let remark = m.held_up().expect("a remark");
+        assert_eq!(remark.kind, RemarkKind::Throttled);
+        assert!(
+            remark.text.starts_with("every 100 ms a call is held up for 80 ms (20 times)"),
+            "{}",
+            remark.text
+        );
+        m.longest = vec![(0.5, 2.0), (1.0, 0.002)];
+        assert_eq!(m.held_up().map(|r| r.kind), Some(RemarkKind::Stalled));
+        // Of a disk that takes 60 ms for a flush that is what it takes.
+        let mut slow = server(60_000.0, 60_000.0, 60_000.0);
+        slow.longest = (0..20).map(|n| (0.1 * f64::from(n), 0.08)).collect();
+        assert_eq!(slow.held_up(), None);
     }
 
     #[test]

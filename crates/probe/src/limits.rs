@@ -82,3 +82,9 @@ pub const NAMES_MAX: usize = 4096;
 
 /// Names of the probe's own directory that are removed at a time.
 pub const REMOVED_AT_ONCE: usize = 16 << 10;
+
+/// Single calls that take so long are remembered with their times, for what comes at equal distances.
+pub const LONG: Duration = Duration::from_millis(10);
+
+/// So many of them; later ones are in the distributions only.
+pub const LONG_MAX: usize = 4096;

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::findings::{Measured, PerFile, Remark, RemarkKind};
 use crate::limits::{
     BANDWIDTH_PART, BURST_BYTES_MAX, BURST_FILE_BYTES, BURST_IN_FLIGHT, CALLS_MAX, CONCURRENCY_PART,
-    CONNECTS, COUNT, IN_FLIGHT, LATER_PATIENCE, PATIENCE, ROUNDS_PART, SECONDS, WRITE_BYTES,
+    CONNECTS, COUNT, IN_FLIGHT, LATER_PATIENCE, LONG, LONG_MAX, PATIENCE, ROUNDS_PART, SECONDS, WRITE_BYTES,
 };
 use crate::offers::{self, Delegations};
 use crate::place::{Place, connect, connect_time};
@@ -116,6 +116,7 @@ impl Parts {
     ) -> Report {
         let file = if target.version == Version::V3 { PerFile::V3 } else { PerFile::V4 };
         let shares = self.measured.shares(&file);
+        remarks.extend(self.measured.held_up());
         remarks.extend(self.measured.remarks());
         if later > 0 {
             let text = format!("{later} calls were answered \"later\", and count for nothing");
@@ -261,6 +262,7 @@ impl Run<'_> {
     fn rounds(&mut self) -> Result<Measured> {
         let mut times: BTreeMap<Operation, Times> = BTreeMap::new();
         let (mut connects, mut unstable_was_stable) = (Times::default(), true);
+        let (mut longest, begun) = (Vec::new(), Instant::now());
         let data = Bytes::from(vec![0x5a; WRITE_BYTES]);
         let until = self.until(self.options.time.mul_f64(ROUNDS_PART)).time;
         // The first round finds caches cold; it is not counted.
@@ -269,9 +271,12 @@ impl Run<'_> {
                 break;
             }
             self.tell.doing(&format!("single calls, round {round} of at most {}", self.options.count));
-            let mut add = |operation, took| {
+            let mut add = |operation, took: Duration| {
                 if round > 0 {
                     times.entry(operation).or_default().add(took);
+                    if took >= LONG && longest.len() < LONG_MAX {
+                        longest.push((begun.elapsed().as_secs_f64(), took.as_secs_f64()));
+                    }
                 }
             };
             if round < CONNECTS
@@ -322,6 +327,7 @@ impl Run<'_> {
             latencies,
             unstable_was_stable,
             upload_bytes_per_s: None,
+            longest,
         })
     }
 

@@ -30,6 +30,8 @@ pub struct Tcp {
     pub syn: bool,
     /// The number that the sender gave the IP packet; 0: none that tells anything.
     pub packet: u16,
+    /// It says that segments came behind one that is missing (RFC 2018).
+    pub sack: bool,
 }
 
 /// Why a frame was passed over.
@@ -120,8 +122,27 @@ fn usual<'a>(frame: &Frame<'a>) -> Option<Packet<'a>> {
             ack: if flags & 0x10 != 0 { Some(long(tcp + 8)?) } else { None },
             syn: flags & 2 != 0,
             packet: word(IP + 4)?,
+            sack: flags & 2 == 0 && has_sack(data.get(tcp + 20..begin)?),
         }),
     })
+}
+
+/// Whether there are blocks of selective acknowledgements among TCP's options.
+fn has_sack(mut options: &[u8]) -> bool {
+    // Timestamps alone, as mostly.
+    if options.len() == 12 && options.starts_with(&[1, 1, 8, 10]) {
+        return false;
+    }
+    while let [kind, rest @ ..] = options {
+        options = match (kind, rest) {
+            (0, _) => return false,
+            (1, _) => rest,
+            (5, _) => return true,
+            (_, [length, ..]) if *length >= 2 => rest.get(usize::from(*length) - 1..).unwrap_or_default(),
+            _ => return false,
+        };
+    }
+    false
 }
 
 fn sliced<'a>(frame: &Frame<'a>) -> Result<Packet<'a>, Passed> {
@@ -179,6 +200,7 @@ fn sliced<'a>(frame: &Frame<'a>) -> Result<Packet<'a>, Passed> {
                 seq: tcp.sequence_number(),
                 ack: tcp.ack().then(|| tcp.acknowledgment_number()),
                 syn: tcp.syn(),
+                sack: !tcp.syn() && has_sack(tcp.options()),
                 packet: match &packet.net {
                     Some(LaxNetSlice::Ipv4(ip)) => ip.header().identification(),
                     _ => 0,
@@ -240,6 +262,13 @@ mod tests {
                 prop_assert_eq!(sliced(&frame), Ok(packet));
             }
         }
+    }
+
+    #[test]
+    fn selective_acknowledgements_are_found_among_options() {
+        let timestamps = [1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2];
+        assert!(!has_sack(&timestamps) && !has_sack(&[]) && !has_sack(&[8]) && !has_sack(&[8, 0, 5]));
+        assert!(has_sack(&[&timestamps[..], &[1, 1, 5, 10, 0, 0, 0, 1, 0, 0, 0, 2]].concat()));
     }
 
     #[test]

@@ -40,7 +40,24 @@ pub(crate) struct Way {
     came: Pace,
     /// The number and the length of the last packet.
     packet: (u16, u32),
+    /// Packets with numbers, and how many of them did not follow the one before though nothing was waited for.
+    numbers: (u32, u32),
+    /// Acknowledgements without bytes that its sender sent.
+    bare: u32,
+    /// What the last of them acknowledged, and how often that was said again.
+    said: (u32, u8),
+    /// The last packets, by which a second copy of one is known; the next place.
+    copies: ([(u32, u32); COPIES], u8),
 }
+
+/// Packets of which a second copy is known.
+const COPIES: usize = 4;
+
+/// Of so many packets no more than one may break the row of the numbers by itself, or they tell nothing.
+const IN_ROW: u32 = 8;
+
+/// An acknowledgement that is said again so often tells of a loss (RFC 5681 section 3.2).
+const SAID_AGAIN: u8 = 3;
 
 /// A sender that lost something: it goes on with fewer bytes at a time (RFC 5681 section 3.1) until there are as many as before.
 #[derive(Debug, Clone, Copy)]
@@ -49,6 +66,19 @@ struct Held {
     until: u32,
     /// As many bytes as would be sent at a time if nothing had been lost.
     reach: u32,
+}
+
+/// What the number of a packet says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Numbered {
+    /// Nothing.
+    None,
+    /// It follows the one before.
+    InRow,
+    /// A few are missing between the two.
+    Missing,
+    /// It has nothing to do with the one before: numbers by chance, or one row for all that a host sends.
+    Elsewhere,
 }
 
 /// What a segment carries.
@@ -160,14 +190,68 @@ impl Way {
         (pause_ns as f64 * (1.0 - part.min(1.0))) as i64
     }
 
-    /// A packet with this number and so many bytes went by. `true`: its sender had sent others before that did not come here. (Linux
+    /// A packet with this number and so many bytes went by: whether its sender had sent others before that did not come here. (Linux
     /// numbers the packets of a connection one after another; one that the network card cut in pieces has more numbers than one.)
-    pub fn numbered(&mut self, number: u16, len: u32) -> bool {
+    pub fn numbered(&mut self, number: u16, len: u32) -> Numbered {
         let (before, pieces) =
             (self.packet.0, self.packet.1.saturating_sub(PIECE_MAX).div_ceil(PIECE_MIN) + 1);
         self.packet = (number, len);
         let passed = u32::from(number.wrapping_sub(before));
-        number != 0 && before != 0 && passed > pieces && passed <= pieces + NUMBERS_MAX
+        if number == 0 || before == 0 {
+            return Numbered::None;
+        }
+        self.numbers.0 = self.numbers.0.saturating_add(1);
+        match passed {
+            p if p <= pieces => Numbered::InRow,
+            p if p <= pieces + NUMBERS_MAX => Numbered::Missing,
+            _ => Numbered::Elsewhere,
+        }
+    }
+
+    /// Whether this very packet was captured before: a port that mirrors both ways, or an interface and the bridge behind it. What is sent
+    /// again has another number; of packets without numbers nothing is known.
+    pub fn is_copy(&mut self, number: u16, seq: u32, len: u32) -> bool {
+        if number == 0 {
+            return false;
+        }
+        let this = (seq, u32::from(number) << 16 | (len & 0xffff));
+        let (last, next) = &mut self.copies;
+        if last.contains(&this) {
+            return true;
+        }
+        last[usize::from(*next) % COPIES] = this;
+        *next = next.wrapping_add(1);
+        false
+    }
+
+    /// A packet broke the row of the numbers, and nobody had waited for one.
+    pub fn out_of_row(&mut self) {
+        self.numbers.1 = self.numbers.1.saturating_add(1);
+    }
+
+    /// Whether the numbers of its packets tell of those that did not come here: they follow each other, and bare acknowledgements, which have
+    /// numbers, too, are in the capture.
+    pub fn has_row(&self) -> bool {
+        let (packets, out) = self.numbers;
+        self.bare > 0 && out.saturating_mul(IN_ROW) <= packets
+    }
+
+    /// An acknowledgement without bytes. `true`: it says again what was said, as whoever misses something does. (`outstanding`: more was
+    /// sent to it.)
+    pub fn bare(&mut self, ack: u32, outstanding: bool) -> bool {
+        self.bare = self.bare.saturating_add(1);
+        let (said, times) = &mut self.said;
+        if *said != ack || !outstanding {
+            self.said = (ack, 0);
+            return false;
+        }
+        *times = times.saturating_add(1);
+        *times == SAID_AGAIN
+    }
+
+    /// Whether something was sent that the other end was not heard to have.
+    pub fn is_outstanding(&self) -> bool {
+        self.high.is_some_and(|high| self.acked.is_none_or(|acked| is_behind(high, acked)))
     }
 
     /// What segments wait behind is a hole in the capture.
@@ -250,8 +334,8 @@ impl Way {
 
     /// Another connection began.
     pub fn begin(&mut self) {
-        let Way { shortest_ns, shortest_len, acknowledged, came, .. } = *self;
-        *self = Way { shortest_ns, shortest_len, acknowledged, came, ..Way::default() };
+        let Way { shortest_ns, shortest_len, acknowledged, came, bare, copies, .. } = *self;
+        *self = Way { shortest_ns, shortest_len, acknowledged, came, bare, copies, ..Way::default() };
     }
 }
 
@@ -300,7 +384,7 @@ pub(crate) fn shortest(ways: &[Way; 2], sender: usize) -> Option<Shortest> {
     let Way { shortest_ns, shortest_len, .. } = ways[sender];
     let ns = shortest_ns?;
     let on_line = line(ways, sender).map_or(0, |line| line.takes_ns(shortest_len.into()) + line.takes_ns(0));
-    Some(Shortest { ns, on_line_ns: on_line.min(ns) })
+    Some(Shortest { ns, on_line_ns: on_line.min(ns), bare: ways[1 - sender].bare > 0 })
 }
 
 /// The line in one direction. Where nothing tells, it is taken to be as the other.
@@ -365,14 +449,30 @@ mod tests {
     #[test]
     fn a_packet_that_did_not_come_here_leaves_its_number() {
         let mut way = Way::default();
-        assert!(!way.numbered(7, 100), "the first");
-        assert!(!way.numbered(8, 4000));
-        assert!(!way.numbered(11, 0), "three pieces");
-        assert!(way.numbered(13, 0));
-        assert!(!way.numbered(12, 0), "it came later");
-        assert!(!way.numbered(0, 0));
-        assert!(!way.numbered(3, 0), "nobody knows what came before");
-        assert!(!way.numbered(40_000, 0), "another way of counting");
+        assert_eq!(way.numbered(7, 100), Numbered::None, "the first");
+        assert_eq!(way.numbered(8, 4000), Numbered::InRow);
+        assert_eq!(way.numbered(11, 0), Numbered::InRow, "three pieces");
+        assert_eq!(way.numbered(13, 0), Numbered::Missing);
+        assert_eq!(way.numbered(12, 0), Numbered::Elsewhere, "it came later");
+        assert_eq!(way.numbered(0, 0), Numbered::None);
+        assert_eq!(way.numbered(3, 0), Numbered::None, "nobody knows what came before");
+        assert_eq!(way.numbered(40_000, 0), Numbered::Elsewhere, "another way of counting");
+    }
+
+    #[test]
+    fn numbers_tell_only_where_they_follow_each_other() {
+        let mut way = Way::default();
+        assert!(!way.has_row(), "no bare acknowledgement is there");
+        way.bare(1, false);
+        (1..40).for_each(|n| _ = way.numbered(n, 0));
+        assert!(way.has_row());
+        (0..6).for_each(|_| way.out_of_row());
+        assert!(!way.has_row());
+        // The same packet twice, and the same bytes again.
+        assert!(!way.is_copy(7, 100, 10) && !way.is_copy(8, 110, 10) && way.is_copy(7, 100, 10));
+        assert!(!way.is_copy(9, 100, 10) && !way.is_copy(0, 100, 10) && !way.is_copy(0, 100, 10));
+        // Said again three times.
+        assert_eq!([(); 5].map(|()| way.bare(5, true)), [false, false, false, true, false]);
     }
 
     #[test]

@@ -2,7 +2,9 @@
 
 use crate::frame::{Packet, Passed, Tcp, packet};
 use crate::limits::{ANSWERED_MAX, CALLS_MAX, CONNECTIONS_MAX, HELD_ALL_MAX, UNANSWERED_MAX};
-use crate::path::{Carried, LONG_MIN, Way, both_ways, in_vain, on_line_ns, pauses, round_trips, shortest};
+use crate::path::{
+    Carried, LONG_MIN, Numbered, Way, both_ways, in_vain, on_line_ns, pauses, round_trips, shortest,
+};
 use crate::skim::facts::Asked;
 use crate::skim::{CallHead, Head, Kind, Program, Protection, ReplyHead};
 use crate::source::Frame;
@@ -52,6 +54,8 @@ pub struct Shortest {
     pub ns: i64,
     /// What of these the bytes of both took on a narrow line.
     pub on_line_ns: i64,
+    /// Whether whoever acknowledged it was seen to send acknowledgements alone: else they may have waited for bytes to go with.
+    pub bare: bool,
 }
 
 /// Is told what is found, in the order in which it became whole.
@@ -118,6 +122,10 @@ pub struct Totals {
     pub encrypted_calls: u64,
     /// Probes for RPC over TLS; what follows on such a connection is encrypted.
     pub tls_probes: u64,
+    /// How often the clock of the capture was set back: frames that are older than the one before by more than a millisecond.
+    pub set_back: u64,
+    /// Packets that were captured twice; the second ones count for nothing.
+    pub copies: u64,
     /// What was seen of the TCP streams.
     pub tcp: Seen,
     /// Times that a stream was out of step with its records.
@@ -149,6 +157,9 @@ struct Connection {
     last_ns: i64,
     /// When something last got on.
     progress_ns: i64,
+    /// Signs that something was lost: sent again, missed at the other end. And how often the numbers of packets alone said so.
+    losses: u32,
+    alone: u32,
     rpc: bool,
 }
 
@@ -213,6 +224,7 @@ impl<O: Observer> Trace<O> {
             gap_ns: frame.ns.saturating_sub(self.last_ns.unwrap_or(frame.ns)),
             wire_len: frame.wire_len,
         };
+        totals.set_back += u64::from(at.gap_ns < -SET_BACK_NS);
         self.last_ns = Some(frame.ns);
         match packet(frame) {
             Ok(packet) => self.packet(&packet, at),
@@ -317,6 +329,15 @@ impl<O: Observer> Trace<O> {
     }
 }
 
+/// Frames of several queues are out of order by less, in nanoseconds.
+const SET_BACK_NS: i64 = 1_000_000;
+
+/// For each other sign of a loss so many are taken from the numbers of packets alone.
+const ALONE_MAX: u32 = 4;
+
+/// Where nobody waits for an answer a longer pause is idle time, in nanoseconds: whoever sends again does so sooner mostly.
+const IDLE_NS: i64 = 2_000_000_000;
+
 fn wish<O: Observer>(observer: &O) -> Wish<'_> {
     Wish { detail: observer.wants_detail(), asked: observer.asked(), whole: observer.wants_whole() }
 }
@@ -337,6 +358,8 @@ impl Connection {
             ways: [Way::default(), Way::default()],
             last_ns: ns,
             progress_ns: ns,
+            losses: 0,
+            alone: 0,
             rpc: false,
         }
     }
@@ -352,6 +375,11 @@ impl Connection {
     ) {
         let ends = Ends { from: packet.from, to: packet.to };
         let mut seq = tcp.seq;
+        let payload = u32::try_from(packet.payload.len()).unwrap_or(u32::MAX).saturating_add(packet.missing);
+        if self.ways[dir].is_copy(tcp.packet, tcp.seq, payload) {
+            common.totals.copies += 1;
+            return;
+        }
         if tcp.syn {
             let wish = wish(&common.observer);
             let mut another = false;
@@ -376,12 +404,8 @@ impl Connection {
         }
         let len = u32::try_from(packet.payload.len()).unwrap_or(u32::MAX).saturating_add(packet.missing);
         let end = (len > 0 || tcp.syn).then(|| seq.wrapping_add(len));
-        let pause = at.ns.saturating_sub(self.progress_ns);
-        // Where it goes on with the byte that was waited for, what did not come here was sent again, and is not missing in the capture.
-        let missing = self.ways[dir].numbered(tcp.packet, len)
-            && in_vain(&self.ways, pause)
-            && self.halves[dir].next() == Some(seq);
-        let (stood_since, new) = self.progress(dir, end, missing, tcp.ack, at.ns);
+        let missing = self.is_missing(dir, tcp, seq, len, at.ns);
+        let (stood_since, new) = self.progress(dir, (len, end), missing, tcp.ack, at.ns);
         if let Some(since) = stood_since {
             self.ways[dir].lost();
             common.observer.stall(ends, since, at.ns);
@@ -426,6 +450,37 @@ impl Connection {
         }
     }
 
+    /// Whether packets before this one were lost on their way here, as their numbers tell: in a row that tells of such, on a connection that
+    /// shows losses otherwise, too, and not where nobody had asked for anything for long.
+    fn is_missing(&mut self, dir: usize, tcp: Tcp, seq: u32, len: u32, ns: i64) -> bool {
+        if len == 0
+            && !tcp.syn
+            && let Some(ack) = tcp.ack
+        {
+            let outstanding = self.ways[1 - dir].is_outstanding();
+            let missed = self.ways[dir].bare(ack, outstanding) || tcp.sack;
+            self.losses = self.losses.saturating_add(missed.into());
+        }
+        let numbered = self.ways[dir].numbered(tcp.packet, len);
+        if matches!(numbered, Numbered::None | Numbered::InRow) {
+            return false;
+        }
+        let pause = ns.saturating_sub(self.progress_ns);
+        // Where it goes on with the byte that was waited for, what did not come here was sent again, and is not missing in the capture.
+        let waited = in_vain(&self.ways, pause) && self.halves[dir].next() == Some(seq);
+        if numbered == Numbered::Elsewhere || !waited {
+            self.ways[dir].out_of_row();
+            return false;
+        }
+        let asked = self.calls.iter().any(|calls| !calls.open.is_empty())
+            || self.halves.iter().any(|half| half.stream.inside_since_ns(1).is_some());
+        let known = self.ways[dir].has_row()
+            && self.alone < self.losses.saturating_mul(ALONE_MAX)
+            && (asked || pause <= IDLE_NS);
+        self.alone = self.alone.saturating_add(known.into());
+        known
+    }
+
     /// Whether nothing is to be said of the time before a segment with bytes: as mostly.
     fn is_quiet(&self, dir: usize) -> bool {
         let other = &self.halves[1 - dir].stream;
@@ -463,7 +518,7 @@ impl Connection {
     fn progress(
         &mut self,
         dir: usize,
-        end: Option<u32>,
+        (len, end): (u32, Option<u32>),
         missing: bool,
         ack: Option<u32>,
         ns: i64,
@@ -471,6 +526,9 @@ impl Connection {
         let carried = end.map(|end| self.ways[dir].sent(end, ns));
         let news = ack.is_some_and(|ack| self.ways[1 - dir].acked(ack, ns));
         let lost = carried == Some(Carried::Missing) || (missing && carried.is_some());
+        // One byte before the next only asks whether the other end is still there.
+        let again = matches!(carried, Some(Carried::Missing | Carried::Known)) && len != 1;
+        self.losses = self.losses.saturating_add(again.into());
         // Others may go on meanwhile: what was lost holds up what is behind it.
         let since = match carried {
             Some(Carried::Missing) => self.ways[dir].sent_again(ns),

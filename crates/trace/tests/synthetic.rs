@@ -499,6 +499,16 @@ fn what_is_sent_again_is_counted_once() {
     let twice: Vec<Captured> = wire.frames.iter().flat_map(|f| [f.clone(), f.clone()]).collect();
     let (totals, seen) = look(&twice);
     assert_eq!((totals.calls_seen, matched(&seen).len()), (9, 9));
+    // The same packets are copies; what is sent again has a number of its own.
+    assert_eq!((totals.tcp.retransmitted, totals.copies), (0, wire.frames.len() as u64));
+    let again = |f: &Captured| {
+        let mut again = f.clone();
+        again.data[18] ^= 0x40;
+        [f.clone(), again]
+    };
+    let twice: Vec<Captured> = wire.frames.iter().flat_map(again).collect();
+    let (totals, seen) = look(&twice);
+    assert_eq!((totals.calls_seen, matched(&seen).len(), totals.copies), (9, 9, 0));
     assert_eq!(totals.tcp.retransmitted, wire.frames.len() as u64 - 2);
     // By RPC: one call unanswered before, one answered already.
     let (first, _) = wire.send(true, &lookup(50, "x"));

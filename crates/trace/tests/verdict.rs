@@ -6,8 +6,10 @@ mod wire;
 use landfast_model::{Bound, Device};
 use landfast_nfs::v3::proc;
 use landfast_trace::analysis::Analysis;
+use landfast_trace::analysis::both::OtherEnd;
 use landfast_trace::analysis::findings::{Findings, Side};
-use landfast_trace::analysis::words::Words;
+use landfast_trace::analysis::stalls::Place;
+use landfast_trace::analysis::words::{Confidence, Words};
 use landfast_trace::trace::Trace;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -35,6 +37,8 @@ struct World {
     loses: u32,
     /// In one of so many calls, whichever, the server gets no processor for so long.
     waits: (u32, i64),
+    /// From when on the server answers nobody, and for how long; again after each period, if there is one.
+    stops: Option<(i64, i64, Option<i64>)>,
 }
 
 fn lan() -> World {
@@ -48,6 +52,7 @@ fn lan() -> World {
         len: 4096,
         loses: 0,
         waits: (0, 0),
+        stops: None,
     }
 }
 
@@ -67,7 +72,7 @@ fn untar(world: &World, end: End, files: u32) -> Wire {
     wire.open();
     wire.wait(outside);
     wire.ack(true);
-    let (mut xid, mut sent) = (0, 0);
+    let (mut xid, mut sent, begun) = (0, 0, wire.now);
     for file in 0..files {
         let name = format!("file{file:05}");
         let handle = |of: u32| [8u32.to_be_bytes(), of.to_be_bytes(), 77u32.to_be_bytes()].concat();
@@ -103,6 +108,9 @@ fn untar(world: &World, end: End, files: u32) -> Wire {
             let message = call(xid, 100_003, 3, procedure, arguments);
             sent += 1;
             let lost = world.loses > 0 && sent % world.loses == 0;
+            // Of the server's answers some are lost, too: it sends them again.
+            let answer_lost = lost && end == End::Server && sent / world.loses % 2 == 1;
+            let lost = lost && !answer_lost;
             if lost && end == End::Server {
                 // It goes by only when it is sent again.
                 wire.wait(200 * MS);
@@ -115,14 +123,32 @@ fn untar(world: &World, end: End, files: u32) -> Wire {
                 wire.seq.0 = seq;
                 wire.send(true, &message);
             }
-            wire.wait(inside + server);
+            wire.wait(inside);
+            server += stopped(world, wire.now - inside + server - begun);
+            wire.wait(server);
+            let answer = wire.seq.1;
             wire.send(false, &reply(xid, results));
+            if answer_lost {
+                wire.wait(200 * MS);
+                wire.seq.1 = answer;
+                wire.send(false, &reply(xid, results));
+            }
             wire.wait(outside);
             wire.ack(true);
             wire.wait(think);
         }
     }
     wire
+}
+
+/// How much later an answer comes that would come so long after the beginning.
+fn stopped(world: &World, at: i64) -> i64 {
+    let Some((from, length, period)) = world.stops else { return 0 };
+    let into = match period {
+        Some(period) => (at - from).rem_euclid(period),
+        None => at - from,
+    };
+    if (0..length).contains(&into) { length - into } else { 0 }
 }
 
 fn find(wire: &Wire) -> (Findings, Words) {
@@ -146,7 +172,7 @@ fn assert_bound(world: &World, files: u32, bound: Bound) {
         let verdict = found.verdict.expect("a verdict");
         assert_eq!(verdict.bound, bound, "{:?} {:?} of {world:?}", found.side, found.shares);
         let span = found.work.span_s.expect("a span");
-        let all = found.shares.total() + found.irregular_s;
+        let all = found.shares.total() + found.irregular_s + found.stalls.time_s;
         assert!((all - span).abs() < 0.02 * span, "{all} s of {span} s are accounted for");
         assert_eq!((found.work.files, found.work.calls), (u64::from(files), 5 * u64::from(files)));
         assert_eq!(found.work.synchronous_calls, 4 * u64::from(files));
@@ -223,6 +249,147 @@ fn a_server_that_waits_for_its_processor() {
 }
 
 #[test]
+fn a_server_that_stops_once_is_no_slow_disk() {
+    // What bounds the rest is found, and the two seconds are told with their time.
+    for (world, bound) in [
+        (World { stops: Some((150 * MS, 2000 * MS, None)), ..lan() }, Bound::Rtt),
+        (
+            World { stops: Some((150 * MS, 2000 * MS, None)), flush: (4 * MS, 8 * MS), ..lan() },
+            Bound::Persistence,
+        ),
+        (World { stops: Some((150 * MS, 2000 * MS, None)), rtt: 10 * MS, ..lan() }, Bound::Rtt),
+    ] {
+        for end in [End::Client, End::Server] {
+            let (found, words) = find(&untar(&world, end, 100));
+            let first = found.verdict.expect("a verdict").first;
+            // Over so short a way client and round trip are alike.
+            let alike = world.rtt == 200 * US && world.flush.0 < MS;
+            assert!(
+                first == bound || (alike && first == Bound::Client),
+                "{end:?} {:?} of {world:?}",
+                found.shares
+            );
+            assert!((found.stalls.time_s - 2.0).abs() < 0.1, "{end:?} {:?}", found.stalls);
+            assert_eq!((found.stalls.count, found.stalls.calls, found.stalls.rhythm), (1, 1, None));
+            let stall = found.stalls.longest[0];
+            assert!(stall.nobody && (stall.length_s() - 2.0).abs() < 0.1, "{stall:?}");
+            assert!(words.evidence[0].starts_with("At 0.1"), "{words:?}");
+            let length = (stall.length_s() * 100.0).round() / 100.0;
+            assert!(
+                words.evidence[0].contains(&format!("the server answered nobody for {length:.2} s (1 call")),
+                "{words:?}"
+            );
+            if bound != Bound::Persistence {
+                assert!(
+                    !words.advice.iter().any(|advice| advice.contains("landfast serve --log")),
+                    "{words:?}"
+                );
+            }
+            if found.stalls.time_s > found.shares.parts()[0].1 {
+                assert!(
+                    words.verdict.starts_with("At 0.1") && words.verdict.contains(". The rest: bound by "),
+                    "{words:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_quota_is_known_by_its_period() {
+    // Each 100 ms the server may work for 20.
+    let world = World { stops: Some((20 * MS, 80 * MS, Some(100 * MS))), ..lan() };
+    for end in [End::Client, End::Server] {
+        let (found, words) = find(&untar(&world, end, 200));
+        let rhythm = found.stalls.rhythm.expect("a rhythm");
+        assert!((rhythm.period_s - 0.1).abs() < 0.002, "{rhythm:?}");
+        assert!((rhythm.each_s - 0.08).abs() < 0.005, "{rhythm:?}");
+        assert!(words.verdict.starts_with("Every 100 ms the server answered nobody for "), "{words:?}");
+        assert!(words.advice[0].contains("cpu.max"), "{words:?}");
+        assert_ne!(found.verdict.expect("a verdict").first, Bound::Persistence, "{:?}", found.shares);
+        let span = found.work.span_s.expect("a span");
+        let all = found.shares.total() + found.irregular_s + found.stalls.time_s;
+        assert!((all - span).abs() < 0.02 * span, "{all} of {span}");
+    }
+}
+
+#[test]
+fn both_ends_tell_who_let_others_wait() {
+    let world = World { rtt: 4 * MS, ..lan() };
+    let stops = World { stops: Some((500 * MS, 2000 * MS, None)), ..world.clone() };
+    // What the server's capture has, too, is the server's.
+    for (at_server, place, said) in [
+        (&stops, Place::Server, "the server answered nobody"),
+        (&world, Place::Network, "the network delivered no answer"),
+    ] {
+        let mut other = Trace::new(OtherEnd::default());
+        untar(at_server, End::Server, 100).frames.iter().for_each(|captured| other.frame(&captured.frame(1)));
+        let mut trace = Trace::new(Analysis::with_other_end(other.finish().1));
+        untar(&stops, End::Client, 100).frames.iter().for_each(|captured| trace.frame(&captured.frame(1)));
+        let (totals, analysis) = trace.finish();
+        let found = analysis.finish();
+        let words = found.words(&totals).expect("words");
+        assert_eq!(found.stalls.longest.first().map(|stall| stall.place), Some(place), "{:?}", found.stalls);
+        assert!((found.stalls.time_s - 2.0).abs() < 0.1, "{:?}", found.stalls);
+        assert!(words.evidence[0].contains(said), "{words:?}");
+        assert_eq!(found.verdict.expect("a verdict").first, Bound::Rtt, "{:?}", found.shares);
+    }
+}
+
+#[test]
+fn several_calls_wait_for_one_stall() {
+    // Eight at a time; the server stops for a second.
+    let mut wire = Wire::new(700);
+    wire.acks = true;
+    wire.open();
+    for round in 0..60u32 {
+        for n in 0..8 {
+            wire.send(true, &call(8 * round + n + 1, 100_003, 3, proc::GETATTR, &[0; 36]));
+        }
+        wire.wait(if round == 30 { 1000 * MS } else { 2 * MS });
+        for n in 0..8 {
+            wire.wait(100 * US);
+            wire.send(false, &reply(8 * round + n + 1, &[0; 88]));
+        }
+    }
+    let (found, words) = find(&wire);
+    assert_eq!((found.stalls.count, found.stalls.calls), (1, 8), "{:?}", found.stalls);
+    assert!((found.stalls.time_s - 1.0).abs() < 0.05, "{:?}", found.stalls);
+    assert!(words.evidence[0].contains("(8 calls waited)"), "{words:?}");
+}
+
+#[test]
+fn a_client_that_stops_is_told_with_its_time() {
+    let mut wire = untar(&lan(), End::Client, 50);
+    // Three frames open the connection, and each file has seventeen.
+    let at = 3 + 17 * 25;
+    wire.frames[at..].iter_mut().for_each(|frame| frame.ns += 3000 * MS);
+    let (found, words) = find(&wire);
+    assert_eq!(found.stalls.time_s, 0.0);
+    assert!(words.evidence[0].starts_with("The client asked for nothing at 0."), "{words:?}");
+    assert!(words.evidence[0].contains("for 3.00 s"), "{words:?}");
+}
+
+#[test]
+fn what_is_slow_each_time_is_no_stall() {
+    // One call of each file waits for a disk, at equal distances.
+    let world = World { file_pause: 0, ..lan() };
+    let mut wire = untar(&world, End::Client, 0);
+    for xid in 1..=600u32 {
+        wire.send(
+            true,
+            &call(xid, 100_003, 3, if xid % 6 == 0 { proc::LOOKUP } else { proc::GETATTR }, &[0; 36]),
+        );
+        wire.wait(if xid % 6 == 0 { 60 * MS } else { 300 * US });
+        wire.send(false, &reply(xid, &[0; 88]));
+        wire.wait(100 * US);
+    }
+    let (found, _) = find(&wire);
+    assert_eq!(found.stalls.count, 0, "{:?}", found.stalls);
+    assert_eq!(found.verdict.expect("a verdict").first, Bound::Server);
+}
+
+#[test]
 fn bandwidth() {
     // 20 Mbit/s.
     let world = World { segment: 579 * US, len: 256 << 10, ..lan() };
@@ -239,6 +406,102 @@ fn losses() {
     for (end, found) in [End::Client, End::Server].into_iter().zip(bounds(&world, 80)) {
         assert_eq!(found.verdict.expect("a verdict").bound, Bound::Loss, "{end:?} {:?}", found.shares);
         assert!((found.shares.loss - 4.0).abs() < 0.2, "{end:?}: twenty times 200 ms: {:?}", found.shares);
+    }
+}
+
+/// What becomes of a capture when only frames with data are exported.
+fn without_bare_acknowledgements(wire: &mut Wire) {
+    // Ethernet, IPv4 and TCP without options.
+    wire.frames.retain(|frame| frame.data.len() > 14 + 20 + 20 || frame.data[47] & 2 != 0);
+}
+
+#[test]
+fn the_numbers_of_packets_alone_are_no_loss() {
+    // What looks lost to the server is a client that works; nothing was sent again, and nobody missed anything.
+    let mut wire = Wire::new(700);
+    wire.acks = true;
+    wire.open();
+    wire.ack(true);
+    for xid in 1..=200u32 {
+        if xid % 10 == 0 {
+            wire.missed(true);
+            wire.wait(200 * MS);
+        }
+        wire.send(true, &call(xid, 100_003, 3, proc::GETATTR, &[0; 36]));
+        wire.wait(200 * US);
+        wire.send(false, &reply(xid, &[0; 88]));
+        wire.ack(true);
+        wire.wait(150 * US);
+    }
+    assert_eq!(find(&wire).0.shares.loss, 0.0);
+    // One row of numbers for all that a host sends, and something that was sent again.
+    let mut random = StdRng::seed_from_u64(1);
+    let mut wire = untar(&World { loses: 90, ..lan() }, End::Client, 100);
+    let before = find(&wire).0;
+    for frame in &mut wire.frames {
+        let number = u16::from_be_bytes([frame.data[18], frame.data[19]])
+            .wrapping_mul(3)
+            .wrapping_add(random.random_range(0..3));
+        frame.data[18..20].copy_from_slice(&number.to_be_bytes());
+    }
+    for (at, frame) in wire.frames.iter_mut().enumerate() {
+        frame.ns += at as i64 / 100 * 30 * MS;
+    }
+    let after = find(&wire).0;
+    assert!((after.shares.loss - before.shares.loss).abs() < 0.1, "{:?} {:?}", before.shares, after.shares);
+}
+
+#[test]
+fn verdicts_stay_without_bare_acknowledgements() {
+    for (world, files) in [
+        (World { rtt: 10 * MS, ..lan() }, 50),
+        (World { flush: (4 * MS, 8 * MS), ..lan() }, 50),
+        (World { think: 8 * MS, ..lan() }, 50),
+        (World { file_pause: 40 * MS, ..lan() }, 50),
+        (World { server: (0, 12 * MS), ..lan() }, 100),
+        (World { loses: 20, ..lan() }, 80),
+    ] {
+        for end in [End::Client, End::Server] {
+            let mut wire = untar(&world, end, files);
+            let (before, _) = find(&wire);
+            without_bare_acknowledgements(&mut wire);
+            let (after, words) = find(&wire);
+            let [before, after] = [before, after].map(|found| found.verdict.expect("a verdict").first);
+            let same = before == after;
+            // At the server a long way, or a lost call, looks like a client that thinks. It is said.
+            assert!(
+                same || end == End::Server && after == Bound::Client,
+                "{end:?} {before:?} {after:?} {world:?}"
+            );
+            assert!(
+                words.doubts.iter().any(|doubt| doubt.contains("acknowledgements without data")),
+                "{words:?}"
+            );
+            assert!(words.confidence < Confidence::High, "{words:?}");
+        }
+    }
+}
+
+#[test]
+fn frames_that_were_captured_twice_count_once() {
+    for world in [World { flush: (4 * MS, 8 * MS), ..lan() }, World { rtt: 10 * MS, ..lan() }] {
+        for end in [End::Client, End::Server] {
+            let mut wire = untar(&world, end, 50);
+            let (before, _) = find(&wire);
+            let copies = wire.frames.clone();
+            wire.frames = copies
+                .into_iter()
+                .flat_map(|frame| {
+                    let mut copy = frame.clone();
+                    copy.ns += 3 * US;
+                    [frame, copy]
+                })
+                .collect();
+            let (after, words) = find(&wire);
+            assert_eq!(after.shares.loss, 0.0);
+            assert_eq!(before.shares, after.shares);
+            assert!(words.doubts.iter().any(|doubt| doubt.contains("captured twice")), "{words:?}");
+        }
     }
 }
 
@@ -285,4 +548,122 @@ fn a_clock_that_is_set_back_makes_no_part_longer_than_the_whole() {
         assert!((0.0..=span * 1.001).contains(&part), "{what:?}: {part} of {span}");
     }
     assert!((span - 0.004).abs() < 1e-4, "{span}");
+}
+
+/// What a capture's words say of how sure it is.
+fn confidence(wire: &Wire) -> (Confidence, Vec<String>) {
+    let words = find(wire).1;
+    (words.confidence, words.doubts)
+}
+
+#[test]
+fn confidence_comes_from_the_evidence() {
+    let disk = World { rtt: 2 * MS, flush: (40 * MS, 8 * MS), ..lan() };
+    assert_eq!(confidence(&untar(&disk, End::Client, 50)).0, Confidence::High);
+    let expect = |wire: &Wire, said: &str| {
+        let (confidence, doubts) = confidence(wire);
+        assert!(confidence < Confidence::High, "{said}: {doubts:?}");
+        assert!(doubts.iter().any(|doubt| doubt.contains(said)), "{said}: {doubts:?}");
+    };
+    // A clock that is set back.
+    let mut wire = untar(&disk, End::Client, 50);
+    let middle = wire.frames.len() / 2;
+    wire.frames[middle..].iter_mut().for_each(|frame| frame.ns -= 300 * MS);
+    expect(&wire, "set back 1 time");
+    // Holes.
+    let mut wire = untar(&disk, End::Client, 200);
+    let mut at = 0;
+    wire.frames.retain(|_| {
+        at += 1;
+        at < 10 || at % 90 > 0
+    });
+    expect(&wire, "holes in the capture");
+    // Nothing to compare with.
+    let mut wire = untar(&lan(), End::Client, 0);
+    for xid in 1..=300u32 {
+        wire.send(true, &call(xid, 100_003, 3, proc::SETATTR, &[0; 36]));
+        wire.ack(false);
+        wire.wait(10 * MS + i64::from(xid % 7) * MS / 10);
+        wire.send(false, &reply(xid, &[0; 88]));
+        wire.wait(100 * US);
+        wire.ack(true);
+    }
+    expect(&wire, "No call with nothing to make stable");
+    // A few calls that have it all, each as long as no stall is.
+    let mut wire = Wire::new(700);
+    wire.acks = true;
+    wire.open();
+    wire.ack(true);
+    for xid in 1..=400u32 {
+        let slow = xid % 80 == 0;
+        wire.send(true, &call(xid, 100_003, 3, if slow { proc::SETATTR } else { proc::GETATTR }, &[0; 36]));
+        wire.wait(if slow { 45 * MS } else { 200 * US });
+        wire.send(false, &reply(xid, &[0; 88]));
+        wire.ack(true);
+        wire.wait(50 * US);
+    }
+    expect(&wire, "Half of the time of making things stable is in 3 calls");
+}
+
+/// The frames of several clients, one after another in time.
+fn together(clients: &[(u8, Wire)]) -> Wire {
+    let mut all = Wire::new(700);
+    for (client, wire) in clients {
+        for captured in &wire.frames {
+            let mut captured = captured.clone();
+            let server = captured.data[26..30] == [10, 0, 0, 1];
+            captured.data[if server { 33 } else { 29 }] = *client;
+            all.frames.push(captured);
+        }
+    }
+    all.frames.sort_by_key(|captured| captured.ns);
+    all
+}
+
+#[test]
+fn each_client_has_its_verdict() {
+    let slow = untar(&World { flush: (8 * MS, 8 * MS), ..lan() }, End::Server, 100);
+    let thinks = untar(&World { file_pause: 60 * MS, ..lan() }, End::Server, 40);
+    let far = untar(&World { rtt: 10 * MS, ..lan() }, End::Server, 40);
+    let (found, words) = find(&together(&[(2, thinks), (3, slow), (4, far)]));
+    assert!(found.several);
+    let of: Vec<_> = found
+        .pairs
+        .iter()
+        .map(|pair| (pair.ends.expect("addresses").0.to_string(), pair.verdict.expect("a verdict").bound))
+        .collect();
+    let expected = [("10.0.0.3", Bound::Persistence), ("10.0.0.2", Bound::Client), ("10.0.0.4", Bound::Rtt)];
+    assert_eq!(of, expected.map(|(client, bound)| (client.to_owned(), bound)));
+    assert_eq!(found.verdict.map(|verdict| verdict.bound), Some(Bound::Persistence));
+    assert!(
+        words.verdict.starts_with("3 clients are bound by different things. Most time is lost by 10.0.0.3: bound by making things stable"),
+        "{words:?}"
+    );
+    for (line, said) in words.evidence.iter().zip([
+        "10.0.0.3: bound by making",
+        "10.0.0.2: bound by the client",
+        "10.0.0.4: bound by round trips",
+    ]) {
+        assert!(line.starts_with(said), "{words:?}");
+    }
+    assert_eq!(words.advice.len(), 3, "{words:?}");
+    // Those that are bound by the same have one verdict.
+    let one = || untar(&World { flush: (8 * MS, 8 * MS), ..lan() }, End::Server, 50);
+    let (found, words) = find(&together(&[(2, one()), (3, one())]));
+    assert!(!found.several && words.verdict.starts_with("Bound by making things stable"), "{words:?}");
+}
+
+#[test]
+fn a_client_that_thinks_makes_no_other_one_think() {
+    // Pauses are told from each other by client: those of one are not measured by the other's.
+    let quick = untar(&lan(), End::Client, 100);
+    let alone = find(&untar(&World { think: 8 * MS, ..lan() }, End::Client, 30)).0;
+    let slow = untar(&World { think: 8 * MS, ..lan() }, End::Client, 30);
+    let (found, _) = find(&together(&[(2, quick), (3, slow)]));
+    let pair = found
+        .pairs
+        .iter()
+        .find(|pair| pair.ends.expect("addresses").0.to_string() == "10.0.0.3")
+        .expect("it");
+    assert!((pair.shares.client - alone.shares.client).abs() < 0.01, "{:?} {:?}", pair.shares, alone.shares);
 }

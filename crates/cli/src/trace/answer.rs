@@ -31,6 +31,9 @@ impl Found {
                 writeln!(out, "  {:<28} {:>8} {:>5.1} %  {bar}", part(bound), time(s), share * 100.0)?;
             }
         }
+        if f.stalls.time_s > 0.0 {
+            writeln!(out, "  {:<28} {:>8}   apart", "stalls", time(f.stalls.time_s))?;
+        }
         for (title, lines) in [
             ("Why", &words.evidence),
             ("What would change it", &words.advice),
@@ -85,7 +88,10 @@ impl Found {
             self.print_both(out, both)?;
         }
         if f.pairs.len() > 1 {
-            writeln!(out, "\nClients and servers: calls, round trip, largest part of the time")?;
+            writeln!(
+                out,
+                "\nClients and servers, those first that lost most: calls, round trip, largest part of the time"
+            )?;
             for pair in f.pairs.iter().take(SHOWN) {
                 let ends =
                     pair.ends.map_or("others".into(), |(client, server)| format!("{client} -> {server}"));

@@ -7,10 +7,12 @@ use landfast_trace::analysis::files::Shape;
 use landfast_trace::analysis::findings::{Pair, Pause};
 use landfast_trace::analysis::series::Step;
 use landfast_trace::analysis::spread::Spread;
+use landfast_trace::analysis::stalls::Stalls;
 use landfast_trace::analysis::typical::{Steps, Timed};
 use landfast_trace::analysis::{compound, name};
 use landfast_trace::source::End;
 use landfast_trace::table::{Item, Place, Row};
+use landfast_trace::trace::Totals;
 use serde_json::{Value, json};
 
 impl Found {
@@ -32,7 +34,7 @@ impl Found {
             "pauses": self.findings.pauses.iter().map(pause).collect::<Vec<_>>(),
             "both_ends": self.findings.both.as_ref().map(both),
             "series": self.series_json(),
-            "pairs": self.findings.pairs.iter().map(pair).collect::<Vec<_>>(),
+            "pairs": self.findings.pairs.iter().map(|p| pair(p, t_first(t))).collect::<Vec<_>>(),
             "calls_seen": t.calls_seen,
             "calls_in_capture": self.all_calls.unwrap_or(t.calls_seen),
             "calls_matched": t.calls_matched,
@@ -55,6 +57,8 @@ impl Found {
                 "connections_forgotten": t.forgotten,
                 "segments_retransmitted": t.tcp.retransmitted,
                 "segments_early": t.tcp.early,
+                "packets_captured_twice": t.copies,
+                "clock_set_back": t.set_back,
                 "holes": t.tcp.holes,
                 "hole_bytes": t.tcp.hole_bytes,
                 "out_of_step": t.out_of_step,
@@ -75,7 +79,9 @@ impl Found {
                 "runner_up": verdict.runner_up,
                 "shares": f.shares,
                 "parts": f.shares.parts().map(|(bound, s)| json!({"bound": bound, "part": s / total})),
+                "several_causes": f.several,
                 "irregular_s": f.irregular_s,
+                "stalls": stalls(&f.stalls, t_first(&self.totals)),
                 "device": f.device().map(|(device, wait)| json!({
                     "looks_like": device,
                     "median_s": wait.median_s,
@@ -181,7 +187,7 @@ fn pause(pause: &Pause) -> Value {
     })
 }
 
-fn pair(pair: &Pair) -> Value {
+fn pair(pair: &Pair, first: i64) -> Value {
     json!({
         "client": pair.ends.map(|(client, _)| client.to_string()),
         "server": pair.ends.map(|(_, server)| server.to_string()),
@@ -191,8 +197,32 @@ fn pair(pair: &Pair) -> Value {
         "capture_side": pair.side.name(),
         "shares": pair.shares,
         "irregular_s": pair.irregular_s,
+        "stalls": stalls(&pair.stalls, first),
+        "verdict": pair.verdict,
+        "lost_s": pair.lost_s(),
         "span_s": pair.span_s,
         "in_flight": pair.in_flight,
+    })
+}
+
+/// When the first frame came.
+fn t_first(totals: &Totals) -> i64 {
+    totals.span.map_or(0, |(first, _)| first)
+}
+
+fn stalls(stalls: &Stalls, first: i64) -> Value {
+    json!({
+        "seconds": stalls.time_s,
+        "count": stalls.count,
+        "calls": stalls.calls,
+        "period_s": stalls.rhythm.map(|rhythm| rhythm.period_s),
+        "longest": stalls.longest.iter().map(|stall| json!({
+            "who": stall.place.name(),
+            "at_s": stall.from_ns.saturating_sub(first) as f64 / 1e9,
+            "seconds": stall.length_s(),
+            "calls": stall.calls,
+            "nobody_was_answered": stall.nobody,
+        })).collect::<Vec<_>>(),
     })
 }
 

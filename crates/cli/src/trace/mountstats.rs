@@ -275,7 +275,7 @@ fn evidence(part: Bound, mount: &Mount, found: &Findings) -> String {
         }
         Bound::Bandwidth => "large READs and WRITEs beyond a round trip".to_owned(),
         Bound::Client => format!(
-            "the client: {:.2} s without a call under way, the rest before sending and behind replies",
+            "the client: {:.2} s without a call under way, the rest behind replies",
             found.idle_s(mount)
         ),
         Bound::Loss | Bound::Mixed => String::new(),

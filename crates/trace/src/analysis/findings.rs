@@ -4,11 +4,12 @@ use super::both::Both;
 use super::files::{Files, Item, Sequences, Shape};
 use super::series::Series;
 use super::spread::Spread;
+use super::stalls::{Stalls, take_out};
 use super::typical::Steps;
-use super::{Book, Compounds};
+use super::{Book, Compounds, Follows};
 use crate::skim::facts::Class;
 use crate::trace::Shortest;
-use landfast_model::{Shares, Terms, Verdict, Work};
+use landfast_model::{Bound, Shares, Terms, Verdict, Work};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -41,11 +42,14 @@ impl Side {
     }
 }
 
+/// A client's address and a server's.
+pub type Addresses = (IpAddr, IpAddr);
+
 /// A client and a server.
 #[derive(Debug, Clone)]
 pub struct Pair {
     /// Client and server; `None`: those that were too many to be told apart.
-    pub ends: Option<(IpAddr, IpAddr)>,
+    pub ends: Option<Addresses>,
     /// Calls that were answered.
     pub calls: u64,
     /// Those of them whose effect had to be stable.
@@ -54,14 +58,28 @@ pub struct Pair {
     pub round_trip_ns: f64,
     /// Where the capture was made.
     pub side: Side,
+    /// Acknowledgements without bytes are not in the capture, so the place is not known by them.
+    pub no_acknowledgements: bool,
     /// Where its time went, in seconds.
     pub shares: Shares,
     /// Pauses that came seldom and took longer than such pauses do, in seconds: not in the shares.
     pub irregular_s: f64,
+    /// Few waits that were much longer than others of their kind: not in the shares.
+    pub stalls: Stalls,
     /// From the first call to the last answer, in seconds.
     pub span_s: f64,
     /// Calls under way at a time, over the time in which any was.
     pub in_flight: f64,
+    /// What bounds its work.
+    pub verdict: Option<Verdict>,
+}
+
+impl Pair {
+    /// The time that what bounds its work took, in seconds; stalls, where these took more.
+    #[must_use]
+    pub fn lost_s(&self) -> f64 {
+        self.shares.parts()[0].1.max(self.stalls.time_s)
+    }
 }
 
 /// Pauses with nothing under way between two calls of these kinds.
@@ -85,12 +103,16 @@ const PAUSES: usize = 12;
 /// All that was found.
 #[derive(Debug)]
 pub struct Findings {
-    /// By client and server.
+    /// By client and server, those first that lost most time.
     pub pairs: Vec<Pair>,
+    /// Not all of them are bound by the same: the verdict is that of the first.
+    pub several: bool,
     /// Where the time went, all pairs together, in seconds.
     pub shares: Shares,
     /// Pauses of the clients beyond the usual ones, in seconds: not in the shares.
     pub irregular_s: f64,
+    /// Few waits that were much longer than others of their kind: not in the shares.
+    pub stalls: Stalls,
     /// What bounds the work.
     pub verdict: Option<Verdict>,
     /// The equation's terms.
@@ -130,7 +152,7 @@ const FAR: f64 = 1.5;
 /// Ways that are shorter than this differ by chance, in nanoseconds.
 const NEAR_NS: f64 = 100_000.0;
 
-fn side(ends: Option<(IpAddr, IpAddr)>, to_server: Option<f64>, to_client: Option<f64>) -> Side {
+fn side(ends: Option<Addresses>, to_server: Option<f64>, to_client: Option<f64>) -> Side {
     if ends.is_some_and(|(client, server)| client == server || (client.is_loopback() && server.is_loopback()))
     {
         return Side::Loopback;
@@ -161,13 +183,14 @@ const USUAL: f64 = 75.0;
 const KIND_MIN: u64 = 8;
 
 impl Regular {
-    fn of(follows: &BTreeMap<(u8, u8), Spread>) -> Self {
+    /// Of the pauses of one pair.
+    fn of<'a>(follows: impl Iterator<Item = (&'a (u8, u8, u8), &'a Spread)> + Clone) -> Self {
         let mut all = Spread::default();
-        follows.values().for_each(|spread| all.merge(spread));
+        follows.clone().for_each(|(_, spread)| all.merge(spread));
         let usual = all.percentile_ns(USUAL).unwrap_or(0.0);
         let (mut regular, mut total) = (0.0, 0.0);
         let mut pauses = Vec::new();
-        for ((before, after), spread) in follows {
+        for ((_, before, after), spread) in follows {
             let most = match spread.count() {
                 0..KIND_MIN => usual,
                 _ => spread.percentile_ns(USUAL).unwrap_or(usual),
@@ -178,10 +201,30 @@ impl Regular {
             regular += sum_ns;
             total += spread.sum_ns();
         }
-        pauses.sort_by(|a, b| b.sum_ns.total_cmp(&a.sum_ns));
-        pauses.truncate(PAUSES);
         Regular { part: if total > 0.0 { regular / total } else { 1.0 }, pauses }
     }
+}
+
+/// The pauses of all pairs, those that took most first.
+fn pauses_of_all(all: Vec<Pause>) -> Vec<Pause> {
+    let mut by_kind: BTreeMap<(u8, u8), Pause> = BTreeMap::new();
+    for pause in all {
+        by_kind
+            .entry((pause.before, pause.after))
+            .and_modify(|known| {
+                // The middle of most of them.
+                if pause.count > known.count {
+                    known.median_ns = pause.median_ns;
+                }
+                known.count += pause.count;
+                known.sum_ns += pause.sum_ns;
+            })
+            .or_insert(pause);
+    }
+    let mut pauses: Vec<Pause> = by_kind.into_values().collect();
+    pauses.sort_by(|a, b| b.sum_ns.total_cmp(&a.sum_ns));
+    pauses.truncate(PAUSES);
+    pauses
 }
 
 /// A pair's round trip as it shows in its waits, and in its pauses.
@@ -191,15 +234,18 @@ struct Trip {
     /// Measured call by call, and taken off already.
     known: f64,
     side: Side,
+    /// The client was seen to acknowledge, but never without bytes: such acknowledgements are not in the capture.
+    no_acknowledgements: bool,
 }
 
 impl Trip {
-    fn of(ends: Option<(IpAddr, IpAddr)>, book: &Book) -> Self {
+    fn of(ends: Option<Addresses>, book: &Book) -> Self {
         let calls: u64 = book.waits.iter().map(Spread::count).sum();
         if book.split * 2 > calls {
             // The network's part of nearly every wait is known, and is not in it any more.
             let known = book.network_ns / book.split as f64;
-            return Trip { in_waits: 0.0, in_gaps: 0.0, known, side: Side::Client };
+            let side = Side::Client;
+            return Trip { in_waits: 0.0, in_gaps: 0.0, known, side, no_acknowledgements: false };
         }
         let least = |a: Option<f64>, b: Option<u64>| {
             let all = [a, b.map(|ns| ns as f64)];
@@ -207,6 +253,8 @@ impl Trip {
         };
         // How much of a wait a narrow line took is only about right.
         let [to_server, to_client] = book.acknowledged;
+        // Acknowledgements that only go with calls come when the client has worked, and tell nothing of the way.
+        let no_acknowledgements = to_client.is_some_and(|shortest| !shortest.bare);
         let wait = book.waits.iter().filter_map(Spread::least_ns).min();
         let wait = wait.filter(|_| !book.on_line || to_server.is_none());
         // A call that comes soon behind an answer may be another program's, which did not wait for it: what acknowledges it tells more.
@@ -216,16 +264,22 @@ impl Trip {
                 (shortest.ns - if beyond_line { shortest.on_line_ns } else { 0 }).max(0) as f64
             };
             let [by_server, by_client] = book.acknowledged.map(|shortest| shortest.map(of));
-            (least(by_server, wait), least(by_client, gap))
+            (least(by_server, wait), if no_acknowledgements { None } else { least(by_client, gap) })
         };
         let (to_server, to_client) = ways(false);
-        let side = side(ends, to_server, to_client);
+        let mut side = side(ends, to_server, to_client);
+        if no_acknowledgements
+            && side == Side::Unknown
+            && book.acknowledged[0].is_some_and(|shortest| shortest.bare && shortest.ns as f64 > NEAR_NS)
+        {
+            side = Side::Client;
+        }
         let (to_server, to_client) = ways(true);
         let in_waits = if side == Side::Server { 0.0 } else { to_server.unwrap_or(0.0) };
         // At the client the shortest pause is its own work.
         let in_gaps =
             if matches!(side, Side::Server | Side::Middle) { to_client.unwrap_or(0.0) } else { 0.0 };
-        Trip { in_waits, in_gaps, known: 0.0, side }
+        Trip { in_waits, in_gaps, known: 0.0, side, no_acknowledgements }
     }
 
     fn both(&self) -> f64 {
@@ -260,35 +314,75 @@ fn beyond_light<'a>(
     })
 }
 
+/// A pair with less than this part of the time says nothing against the verdict on the others.
+const MATTERS: f64 = 0.05;
+
+/// Whether the pairs that matter are bound by different things.
+fn several(pairs: &[Pair]) -> bool {
+    let of = |pair: &Pair| pair.shares.total() + pair.stalls.time_s;
+    let all: f64 = pairs.iter().map(of).sum();
+    // What bounds a pair: one thing, or two that are alike; `None`: stalls.
+    let bounds = |pair: &Pair| -> Vec<Option<Bound>> {
+        match pair.verdict {
+            _ if pair.stalls.time_s > pair.shares.parts()[0].1 => vec![None],
+            Some(verdict) if verdict.bound == Bound::Mixed => {
+                vec![Some(verdict.first), Some(verdict.runner_up)]
+            }
+            Some(verdict) => vec![Some(verdict.first)],
+            None => Vec::new(),
+        }
+    };
+    let mut matter = pairs.iter().filter(|pair| of(pair) >= MATTERS * all && pair.verdict.is_some());
+    let Some(first) = matter.next() else { return false };
+    let mut of_all = bounds(first);
+    for pair in matter {
+        let these = bounds(pair);
+        of_all.retain(|bound| these.contains(bound));
+    }
+    of_all.is_empty()
+}
+
 /// Makes findings of what was kept.
 pub(super) fn find(
-    books: Vec<(Option<(IpAddr, IpAddr)>, Book)>,
-    follows: &BTreeMap<(u8, u8), Spread>,
+    books: Vec<(Option<Addresses>, u8, Book)>,
+    follows: &Follows,
     series: Series,
     files: Files,
     compounds: Compounds,
 ) -> Findings {
-    let regular = Regular::of(follows);
     let mut sums = Sums::default();
-    let mut pairs: Vec<Pair> = books.iter().map(|(ends, book)| sums.add(*ends, book, &regular)).collect();
-    pairs.sort_by_key(|pair| std::cmp::Reverse(pair.calls));
+    let mut pauses = Vec::new();
+    let mut pairs: Vec<Pair> = books
+        .into_iter()
+        .map(|(ends, number, mut book)| {
+            let regular = Regular::of(follows.range((number, 0, 0)..=(number, u8::MAX, u8::MAX)));
+            let pair = sums.add(ends, &mut book, &regular);
+            pauses.extend(regular.pauses);
+            pair
+        })
+        .collect();
+    pairs.sort_by(|a, b| b.lost_s().total_cmp(&a.lost_s()).then_with(|| b.calls.cmp(&a.calls)));
     let Sequences { shapes, typical, directories, others: other_files } = files.finish();
     let mut compounds: Vec<_> = compounds.into_iter().collect();
     compounds.sort_by(|a, b| b.1.count().cmp(&a.1.count()).then_with(|| a.0.cmp(&b.0)));
     let side = sums.side();
     let shares = sums.shares;
+    let several = several(&pairs);
+    let of_first = pairs.first().and_then(|pair| pair.verdict);
     Findings {
         pairs,
+        several,
         shares,
         irregular_s: sums.irregular_s,
-        verdict: shares.verdict(),
+        stalls: std::mem::take(&mut sums.stalls),
+        verdict: if several { of_first } else { shares.verdict() },
         terms: sums.terms(),
         work: sums.work(),
         side,
+        floor_ns: sums.floor_ns / (sums.calls as f64).max(1.0),
         waits: sums.waits,
         raw_waits: sums.raw,
-        floor_ns: sums.floor_ns / (sums.calls as f64).max(1.0),
-        pauses: regular.pauses,
+        pauses: pauses_of_all(pauses),
         shapes,
         typical,
         directories,
@@ -303,6 +397,7 @@ pub(super) fn find(
 struct Sums {
     shares: Shares,
     irregular_s: f64,
+    stalls: Stalls,
     waits: [Spread; 6],
     raw: [Spread; 6],
     calls: u64,
@@ -323,7 +418,10 @@ struct Sums {
 }
 
 impl Sums {
-    fn add(&mut self, ends: Option<(IpAddr, IpAddr)>, book: &Book, regular: &Regular) -> Pair {
+    fn add(&mut self, ends: Option<Addresses>, book: &mut Book, regular: &Regular) -> Pair {
+        self.raw.iter_mut().zip(&book.waits).for_each(|(raw, waits)| raw.merge(waits));
+        let stalls = take_out(book);
+        let book = &*book;
         let trip = Trip::of(ends, book);
         let floor = floor(book, &trip);
         let mut shares = Shares::default();
@@ -353,7 +451,6 @@ impl Sums {
             };
             shares.persistence += lasting * S;
             shares.server += (all - rtt - lasting).max(0.0) * S;
-            self.raw[class as usize].merge(spread);
         }
         shares.rtt += (book.paused + book.network) * S;
         shares.bandwidth = (book.moving - book.paused).max(0.0) * S;
@@ -369,10 +466,13 @@ impl Sums {
             synchronous,
             round_trip_ns: trip.both(),
             side: trip.side,
+            no_acknowledgements: trip.no_acknowledgements,
             shares,
             irregular_s,
+            stalls,
             span_s: book.first_ns.map_or(0.0, |first| (book.last_ns - first).max(0) as f64 * S),
             in_flight: if book.busy > 0.0 { book.under_way / book.busy } else { 0.0 },
+            verdict: shares.verdict(),
         };
         self.sum_up(&pair, book, floor);
         pair
@@ -382,6 +482,7 @@ impl Sums {
         let calls = pair.calls as f64;
         self.shares += pair.shares;
         self.irregular_s += pair.irregular_s;
+        self.stalls.add(&pair.stalls);
         self.calls += pair.calls;
         self.synchronous += pair.synchronous;
         self.round_trip_ns += pair.round_trip_ns * calls;
@@ -407,7 +508,7 @@ impl Sums {
     fn terms(&self) -> Terms {
         let calls = (self.calls as f64).max(1.0);
         let others = (self.calls - self.synchronous) as f64;
-        let bound = self.shares.parts()[0].0 == landfast_model::Bound::Bandwidth;
+        let bound = self.shares.parts()[0].0 == Bound::Bandwidth;
         let rate = self.bytes_up.max(self.bytes_down) as f64 / (self.moving * S);
         Terms {
             round_trip_s: self.round_trip_ns / calls * S,

@@ -11,8 +11,9 @@ pub const ASIDES_MAX: usize = 256;
 /// Pairs of a client and a server that are told apart. Later ones are taken together.
 pub const PAIRS_MAX: usize = 90;
 
-/// Kinds of pauses between a call of one kind and a call of another that are told apart. Later ones count by all of them.
-pub const FOLLOWS_MAX: usize = 128;
+/// Kinds of pauses of a client between a call of one kind and a call of another that are told apart, of all clients. Later ones count by
+/// those that are.
+pub const FOLLOWS_MAX: usize = 384;
 
 /// Files whose calls are followed at a time. Beyond that the half that was silent longest is counted.
 pub const FILES_MAX: usize = 4096;
@@ -43,3 +44,9 @@ pub const STEPS_MAX: usize = 480;
 
 /// Calls of the other end's capture that are remembered when two are merged: 25 MB beside all else. Later ones are not split.
 pub const MERGED_MAX: usize = 400_000;
+
+/// The longest waits of a client to a server that are remembered with their times. Shorter ones are only counted.
+pub const LONGEST_MAX: usize = 128;
+
+/// The longest pauses of a client, the same.
+pub const LONGEST_PAUSES_MAX: usize = 16;

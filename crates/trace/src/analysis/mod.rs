@@ -9,6 +9,7 @@ pub mod findings;
 pub mod limits;
 pub mod series;
 pub mod spread;
+pub mod stalls;
 mod sweep;
 mod think;
 pub mod typical;
@@ -26,6 +27,7 @@ use landfast_nfs::v4::OpNum;
 use limits::{FOLLOWS_MAX, PAIRS_MAX};
 use series::Series;
 use spread::Spread;
+use stalls::{Long, Longest};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use sweep::{Aside, Exchange, Ledger, Spent, Sweep};
@@ -107,6 +109,11 @@ pub(crate) struct Book {
     pub last_ns: i64,
     /// Of some waits a narrow line's part was taken off, about.
     pub on_line: bool,
+    /// The longest waits, and the longest pauses.
+    pub longest: Longest,
+    pub idle: Longest,
+    /// How many calls there were of each operation.
+    pub labels: Vec<u32>,
     /// The shortest times to an acknowledgement: by the server, and by the client.
     pub acknowledged: [Option<Shortest>; 2],
 }
@@ -125,32 +132,39 @@ pub struct Analysis {
 }
 
 struct Pair {
+    number: u8,
     sweep: Sweep,
     book: Book,
     track: Track,
 }
 
 impl Pair {
-    fn new() -> Self {
-        Pair { sweep: Sweep::new(), book: Book::default(), track: Track::default() }
+    fn new(number: usize) -> Self {
+        let number = u8::try_from(number).unwrap_or(u8::MAX);
+        Pair { number, sweep: Sweep::new(), book: Book::default(), track: Track::default() }
     }
 }
 
 /// What is not told apart by client and server.
 #[derive(Default)]
 struct Common {
-    follows: BTreeMap<(u8, u8), Spread>,
+    follows: Follows,
     series: Series,
     files: Files,
     compounds: Compounds,
     think: Think,
 }
 
+/// Pauses of a client, by the number of its pair, what was answered before and what was called after.
+pub(crate) type Follows = BTreeMap<(u8, u8, u8), Spread>;
+
 /// COMPOUNDs by their operations.
 pub(crate) type Compounds = HashMap<Vec<u8>, Spread>;
 
 /// A pair's book and what is common, while calls are accounted for.
 struct Writer<'a> {
+    /// The number of the pair.
+    pair: u8,
     book: &'a mut Book,
     common: &'a mut Common,
 }
@@ -168,6 +182,21 @@ impl Ledger for Writer<'_> {
             self.book.network += wait * (1.0 - part);
         }
         self.book.waits[exchange.class as usize].add(rest.unsigned_abs(), wait * part);
+        let label = usize::from(exchange.label);
+        if self.book.labels.len() <= label {
+            self.book.labels.resize(label + 1, 0);
+        }
+        self.book.labels[label] = self.book.labels[label].saturating_add(1);
+        self.book.longest.add(Long {
+            rest_ns: rest.unsigned_abs(),
+            network_ns: network.unwrap_or(0).unsigned_abs(),
+            from_ns: exchange.at[1],
+            to_ns: exchange.at[2],
+            quiet_ns: 0,
+            weight: *wait,
+            class: exchange.class,
+            label: exchange.label,
+        });
         self.book.moving += moving;
         self.book.paused += paused;
         self.book.lost += lost;
@@ -188,9 +217,11 @@ impl Ledger for Writer<'_> {
             *least = Some(least.map_or(ns.unsigned_abs(), |least| least.min(ns.unsigned_abs())));
         }
         self.book.gaps.add(ns.unsigned_abs(), ns as f64);
+        self.book.idle.pause(from_ns, to_ns);
         let follows = &mut self.common.follows;
-        if follows.len() < FOLLOWS_MAX || follows.contains_key(&(before, after)) {
-            follows.entry((before, after)).or_default().add(ns.unsigned_abs(), ns as f64);
+        let key = (self.pair, before, after);
+        if follows.len() < FOLLOWS_MAX || follows.contains_key(&key) {
+            follows.entry(key).or_default().add(ns.unsigned_abs(), ns as f64);
         }
         self.common.series.span(from_ns, to_ns, |step, ns| step.idle_ns += ns);
     }
@@ -213,10 +244,11 @@ impl Analysis {
     /// as much around it.
     #[cfg(test)]
     pub(crate) const BYTES_MAX: usize = {
-        let spread = spread::STEPS_ALL * 48; // a vector that has grown was half as large before
+        let spread = spread::STEPS_ALL * 24;
         let sweep =
             limits::PENDING_MAX * (size_of::<Exchange>() + 48) + limits::ASIDES_MAX * size_of::<Aside>();
-        let pairs = PAIRS_MAX * (size_of::<Pair>() * 3 / 2 + sweep + 7 * spread);
+        let longest = Longest::BYTES_MAX * 9 / 8 + 3 * 256 / 2 * size_of::<u32>();
+        let pairs = PAIRS_MAX * (size_of::<Pair>() * 3 / 2 + sweep + 7 * spread + longest);
         let file = limits::SEQUENCE_MAX * size_of::<files::Item>() + 300;
         let timed = limits::TIMED_MAX + limits::SHAPES_MAX * limits::SAMPLE_MAX;
         let timed = timed
@@ -246,14 +278,14 @@ impl Analysis {
         let place = match self.place(key) {
             None if self.pairs.len() < PAIRS_MAX => {
                 self.places.insert(key, self.pairs.len());
-                self.pairs.push(Pair::new());
+                self.pairs.push(Pair::new(self.pairs.len()));
                 Some(self.pairs.len() - 1)
             }
             place => place,
         };
         let pair = match place {
             Some(place) => &mut self.pairs[place],
-            None => self.others.get_or_insert_with(|| Box::new(Pair::new())),
+            None => self.others.get_or_insert_with(|| Box::new(Pair::new(PAIRS_MAX))),
         };
         (pair, &mut self.common)
     }
@@ -290,12 +322,12 @@ impl Analysis {
         ends.sort_unstable_by_key(|(_, place)| *place);
         let pairs = ends.into_iter().map(|(key, _)| Some(key)).zip(self.pairs).chain(others);
         let mut books: Vec<_> = pairs
-            .map(|(key, Pair { mut sweep, mut book, .. })| {
-                sweep.finish(&mut Writer { book: &mut book, common: &mut self.common });
-                (key, book)
+            .map(|(key, Pair { number, mut sweep, mut book, .. })| {
+                sweep.finish(&mut Writer { pair: number, book: &mut book, common: &mut self.common });
+                (key, number, book)
             })
             .collect();
-        books.sort_by_key(|(key, _)| *key);
+        books.sort_by_key(|(key, ..)| *key);
         let Common { follows, series, files, compounds, think } = self.common;
         let mut found = findings::find(books, &follows, series, files, compounds);
         think.divide(&mut found.terms, found.shares.client, found.work.calls, found.work.files);
@@ -383,7 +415,8 @@ impl Observer for Analysis {
             pair.book.last_ns = pair.book.last_ns.max(latest.unwrap_or(0));
         }
         let xid = call.head.xid;
-        pair.sweep.reply(xid, connection, exchange, &mut Writer { book: &mut pair.book, common });
+        let writer = &mut Writer { pair: pair.number, book: &mut pair.book, common };
+        pair.sweep.reply(xid, connection, exchange, writer);
         line[3].into_iter().for_each(|aside| pair.sweep.aside(aside));
         let Some(Exchange { at, network_ns, .. }) = exchange else { return };
         if call.head.kind.is_compound() {
@@ -419,7 +452,9 @@ impl Observer for Analysis {
         {
             if let Some(place) = self.place((client.ip(), server.ip())) {
                 for (best, new) in self.pairs[place].book.acknowledged.iter_mut().zip([up, down]) {
+                    let bare = [*best, new].into_iter().flatten().any(|shortest| shortest.bare);
                     *best = [*best, new].into_iter().flatten().min_by_key(|shortest| shortest.ns);
+                    *best = best.map(|best| Shortest { bare, ..best });
                 }
                 return;
             }

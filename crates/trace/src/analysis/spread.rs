@@ -46,6 +46,8 @@ fn step(ns: u64) -> usize {
 impl Spread {
     fn at(&mut self, at: usize) -> &mut Step {
         if self.steps.len() <= at {
+            // There are many of these: they have no room to spare.
+            self.steps.reserve_exact(at + 1 - self.steps.len());
             self.steps.resize(at + 1, Step::default());
         }
         &mut self.steps[at]
@@ -89,6 +91,32 @@ impl Spread {
         self.count += other.count;
         self.least_ns = [self.least_ns, other.least_ns].into_iter().flatten().min();
         self.most_ns = self.most_ns.max(other.most_ns);
+    }
+
+    /// How many times are longer than `over_ns`, and what of their weights is beyond what the time `to_ns` would count.
+    #[must_use]
+    pub fn beyond(&self, over_ns: f64, to_ns: f64) -> (u64, f64) {
+        let over = self.used().filter(|s| s.mean_ns() > over_ns);
+        let of = over.map(|s| (s.count, s.weight * (1.0 - to_ns / s.mean_ns()).max(0.0)));
+        of.fold((0, 0.0), |(n, weight), (more, w)| (n + more, weight + w))
+    }
+
+    /// Makes times that are longer than `over_ns` as long as `to_ns`, and their weights as much less.
+    pub fn clip(&mut self, over_ns: f64, to_ns: f64) {
+        let mut moved = Step::default();
+        for s in self.steps.iter_mut().filter(|s| s.count > 0 && s.mean_ns() > over_ns) {
+            moved.count += s.count;
+            moved.weight += s.weight * (to_ns / s.mean_ns()).clamp(0.0, 1.0);
+            *s = Step::default();
+        }
+        if moved.count == 0 {
+            return;
+        }
+        let to = self.at(step(to_ns.max(0.0) as u64));
+        to.count += moved.count;
+        to.sum_ns += to_ns * moved.count as f64;
+        to.weight += moved.weight;
+        self.most_ns = self.most_ns.min(over_ns.max(to_ns) as u64);
     }
 
     /// How many there are.
@@ -202,6 +230,21 @@ mod tests {
             let exact = parts.map(|(part, ns)| part * ns).sum::<f64>() / half;
             let found = spread.mean_between_ns(0.5, 1.0).unwrap();
             prop_assert!((found - exact).abs() <= exact * 0.13, "{} {}", exact, found);
+        }
+
+        #[test]
+        fn what_is_clipped_is_as_many_as_before_and_weighs_less(times in proptest::collection::vec(2048u64..10_000_000_000, 1..200), over in 1e4f64..1e9) {
+            let mut spread = Spread::default();
+            times.iter().for_each(|ns| spread.add(*ns, *ns as f64));
+            let (before, count) = (spread.weight(), spread.count());
+            let to = over / 8.0;
+            let (longer, excess) = spread.beyond(over, to);
+            spread.clip(over, to);
+            prop_assert_eq!(spread.count(), count);
+            prop_assert_eq!(spread.steps().map(|(_, n, _)| n).sum::<u64>(), count);
+            prop_assert!((spread.weight() + excess - before).abs() <= before * 1e-9);
+            prop_assert_eq!(spread.beyond(over, to).0, 0);
+            prop_assert!(longer <= count);
         }
 
         #[test]

@@ -2,9 +2,10 @@
 
 use super::findings::{Findings, Side};
 use super::name;
+use super::stalls::{Place, Rhythm, Stall};
 use crate::skim::facts::Class;
 use crate::trace::Totals;
-use landfast_model::{Bound, Device, SEEN_S, Wait};
+use landfast_model::{Bound, Device, SEEN_S, Shares, Wait};
 
 /// The answer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -47,10 +48,23 @@ impl Confidence {
 
 /// Fewer calls of a kind say nothing of its distribution.
 const FEW: u64 = 10;
+/// Clients that have a sentence each.
+const CLIENTS: usize = 6;
 /// Below this a part is not worth a sentence.
 const WORTH: f64 = 0.05;
+/// One hole in so many calls matters.
+const HOLES_EACH: u64 = 100;
 /// From this part of the calls on it matters that they cannot be read.
 const SOME: f64 = 0.02;
+
+/// A longer period is none of a quota, in seconds.
+const QUOTA_S: f64 = 1.0;
+
+/// When a stall began, since the first frame.
+fn since(stall: &Stall, totals: &Totals) -> String {
+    let first = totals.span.map_or(stall.from_ns, |(first, _)| first);
+    format!("{:.2} s", stall.from_ns.saturating_sub(first).max(0) as f64 / 1e9)
+}
 
 /// What a part of the time was spent on.
 #[must_use]
@@ -85,6 +99,32 @@ pub fn time(s: f64) -> String {
     format!("{value:.digits$} {unit}")
 }
 
+/// What bounds work with these parts.
+fn bound_by(shares: &Shares) -> String {
+    let total = shares.total();
+    let percent = |s: f64| format!("{:.0} %", s / total.max(f64::MIN_POSITIVE) * 100.0);
+    let [(first, most), (second, next), ..] = shares.parts();
+    if next < 0.005 * total {
+        return format!("Bound by {}: {} of {}", part(first), percent(most), time(total));
+    }
+    let mixed = shares.verdict().is_some_and(|verdict| verdict.bound == Bound::Mixed);
+    let [first, second] = [first, second].map(part);
+    match mixed {
+        true => format!(
+            "Bound by {first} ({}) and {second} ({}) alike, of {}",
+            percent(most),
+            percent(next),
+            time(total)
+        ),
+        false => format!(
+            "Bound by {first}: {} of {}. Next: {second}, {}",
+            percent(most),
+            time(total),
+            percent(next)
+        ),
+    }
+}
+
 /// So many of something: `1 call`, `1,888 calls`.
 fn many(n: u64, one: &str) -> String {
     if n == 1 { format!("1 {one}") } else { format!("{} {one}s", count(n)) }
@@ -106,34 +146,28 @@ impl Findings {
     /// What was found, in words; `None`: no call was answered.
     #[must_use]
     pub fn words(&self, totals: &Totals) -> Option<Words> {
-        let verdict = self.verdict?;
+        if self.several {
+            return Some(self.words_of_each(totals));
+        }
+        self.verdict?;
         let total = self.shares.total();
-        let percent = |s: f64| format!("{:.0} %", s / total * 100.0);
         let parts = self.shares.parts();
-        let [(first, most), (second, next), ..] = parts;
-        let verdict = if next < 0.005 * total {
-            format!("Bound by {}: {} of {}", part(first), percent(most), time(total))
-        } else if verdict.bound == Bound::Mixed {
-            format!(
-                "Bound by {} ({}) and {} ({}) alike, of {}",
-                part(first),
-                percent(most),
-                part(second),
-                percent(next),
-                time(total)
-            )
-        } else {
-            format!(
-                "Bound by {}: {} of {}. Next: {}, {}",
-                part(first),
-                percent(most),
-                time(total),
-                part(second),
-                percent(next)
-            )
+        let [(first, most), (second, _), ..] = parts;
+        let stalls = self.stalls.time_s;
+        let verdict = bound_by(&self.shares);
+        let verdict = match self.stalled(totals) {
+            Some(said) if stalls > most => format!(
+                "{said}: {:.0} % of {}. The rest: {}{}",
+                stalls / (total + stalls) * 100.0,
+                time(total + stalls),
+                verdict[..1].to_lowercase(),
+                &verdict[1..]
+            ),
+            _ => verdict,
         };
         let worth = || parts.iter().filter(|(_, s)| *s >= WORTH * total);
-        let mut evidence: Vec<String> = worth().map(|(bound, s)| self.evidence(*bound, *s, totals)).collect();
+        let mut evidence = self.stall_lines(totals);
+        evidence.extend(worth().map(|(bound, s)| self.evidence(*bound, *s, totals)));
         evidence.extend(self.device().map(|(device, wait)| {
             format!(
                 "The wait for stable storage ({} in the middle) looks like {}",
@@ -142,13 +176,178 @@ impl Findings {
             )
         }));
         let bounds = if self.verdict?.bound == Bound::Mixed { vec![first, second] } else { vec![first] };
+        let of_stalls = (stalls > 0.0).then(|| self.advice_on_stalls());
+        let of_parts = bounds.into_iter().map(|bound| self.advice(bound));
+        // What takes most first.
+        let advice: Vec<String> = match stalls > most {
+            true => of_stalls.into_iter().chain(of_parts).collect(),
+            false => of_parts.chain(of_stalls).collect(),
+        };
         Some(Words {
             verdict,
             evidence,
-            advice: bounds.into_iter().map(|bound| self.advice(bound)).collect(),
+            advice,
             doubts: self.doubts(totals),
             confidence: self.confidence(totals),
         })
+    }
+
+    /// The stalls in a sentence; `None`: there are none.
+    fn stalled(&self, totals: &Totals) -> Option<String> {
+        let stalls = &self.stalls;
+        let longest = stalls.waits().next()?;
+        let who = match longest.place {
+            Place::Network => "the network delivered no answer",
+            _ if longest.nobody => "the server answered nobody",
+            _ => "the server left calls waiting",
+        };
+        Some(match (stalls.rhythm, stalls.count) {
+            (Some(Rhythm { period_s, each_s }), n) => format!(
+                "Every {} {who} for {} ({}, {} waited)",
+                time(period_s),
+                time(each_s),
+                many(n, "time"),
+                many(stalls.calls, "call")
+            ),
+            (None, 1) => format!(
+                "At {} {who} for {} ({} waited)",
+                since(longest, totals),
+                time(longest.length_s()),
+                many(stalls.calls, "call")
+            ),
+            (None, n) => format!(
+                "{} times {who} ({} waited; longest for {} at {})",
+                count(n),
+                many(stalls.calls, "call"),
+                time(longest.length_s()),
+                since(longest, totals)
+            ),
+        })
+    }
+
+    /// Each stall that is told, with its time and its calls.
+    fn stall_lines(&self, totals: &Totals) -> Vec<String> {
+        let mut lines = Vec::new();
+        if let Some(said) = self.stalled(totals) {
+            let beside = match self.stalls.rhythm {
+                Some(_) => "",
+                None if self.stalls.waits().any(|s| s.place == Place::Network) => "",
+                None if self.both.is_some() => ": both ends have it, it is the server",
+                None if matches!(self.side, Side::Server | Side::Loopback) => "",
+                None => "; the server or the way to it, captures of both ends tell which (`--merge`)",
+            };
+            lines.push(format!("{said}: {} that is in no part below{beside}", time(self.stalls.time_s)));
+            let others = self.stalls.waits().skip(1).take(3).filter(|_| self.stalls.rhythm.is_none());
+            let others: Vec<String> = others
+                .map(|s| {
+                    format!("at {} for {} ({})", since(s, totals), time(s.length_s()), many(s.calls, "call"))
+                })
+                .collect();
+            if !others.is_empty() {
+                lines.push(format!("Also {}", others.join(", ")));
+            }
+        }
+        let pauses = self.stalls.longest.iter().filter(|s| s.place == Place::Client).take(3);
+        let pauses: Vec<String> =
+            pauses.map(|s| format!("at {} for {}", since(s, totals), time(s.length_s()))).collect();
+        if !pauses.is_empty() {
+            lines.push(format!("The client asked for nothing {}: in no part below", pauses.join(", ")));
+        }
+        lines
+    }
+
+    fn advice_on_stalls(&self) -> String {
+        match self.stalls.rhythm {
+            Some(rhythm) if rhythm.period_s <= QUOTA_S => {
+                "A quota holds the server up at equal distances: look at its share of processor time and of input and output \
+                 (cgroup cpu.max and io.max, a container's or a cloud volume's limits). No log device and no shorter way changes that"
+            }
+            Some(_) => {
+                "Something at the server runs at equal distances and holds it up: a journal's commit, a cache that is written back, a \
+                 snapshot. Look at what runs there then"
+            }
+            None if self.stalls.waits().any(|s| s.place == Place::Network) => {
+                "Look at the network at these times: what was queued, rerouted or paused. Neither the server nor its disks were slow"
+            }
+            None => {
+                "Look at what the server did at these times: its log, load, memory, disks, a snapshot, a restart. A log device, a shorter way or \
+                 fewer calls do not help against these"
+            }
+        }
+        .to_owned()
+    }
+
+    /// A verdict for each client, where not all are bound by the same: those first that lost most time.
+    fn words_of_each(&self, totals: &Totals) -> Words {
+        let mut evidence = Vec::new();
+        let mut bounds: Vec<Bound> = Vec::new();
+        for pair in self.pairs.iter().take(CLIENTS) {
+            evidence.push(self.of_client(pair));
+            let [(first, most), (second, _), ..] = pair.shares.parts();
+            if let Some(verdict) = pair.verdict
+                && most >= pair.stalls.time_s
+            {
+                bounds.push(first);
+                bounds.extend((verdict.bound == Bound::Mixed).then_some(second));
+            }
+        }
+        let others = self.pairs.len().saturating_sub(CLIENTS);
+        if others > 0 {
+            let lost: f64 = self.pairs.iter().skip(CLIENTS).map(super::findings::Pair::lost_s).sum();
+            evidence.push(format!(
+                "{}, by which {} were lost",
+                many(others as u64, "other client"),
+                time(lost)
+            ));
+        }
+        evidence.extend(self.stall_lines(totals));
+        let mut known = Vec::new();
+        bounds.retain(|bound| {
+            let new = !known.contains(bound);
+            known.push(*bound);
+            new
+        });
+        let stalls = (self.stalls.time_s > 0.0).then(|| self.advice_on_stalls());
+        let advice = bounds
+            .into_iter()
+            .take(3)
+            .map(|bound| format!("Against {}: {}", part(bound), self.advice(bound)));
+        let first = self.pairs.first().map_or_else(String::new, |pair| self.of_client(pair));
+        Words {
+            verdict: format!(
+                "{} are bound by different things. Most time is lost by {first}",
+                many(self.pairs.len() as u64, "client")
+            ),
+            evidence,
+            advice: advice.chain(stalls).collect(),
+            doubts: self.doubts(totals),
+            confidence: self.confidence(totals),
+        }
+    }
+
+    /// What bounds one client's work.
+    fn of_client(&self, pair: &super::findings::Pair) -> String {
+        // The server is said where there are several.
+        let servers = |pair: &super::findings::Pair| pair.ends.map(|(_, server)| server);
+        let one_server = self.pairs.iter().all(|other| servers(other) == servers(pair));
+        let who = match pair.ends {
+            Some((client, _)) if one_server => client.to_string(),
+            Some((client, server)) => format!("{client} at {server}"),
+            None => "others, too many to be told apart".to_owned(),
+        };
+        let calls = many(pair.calls, "call");
+        let (total, stalls) = (pair.shares.total(), pair.stalls.time_s);
+        let bound = bound_by(&pair.shares);
+        let bound = format!("{}{}", bound[..1].to_lowercase(), &bound[1..]);
+        if stalls > pair.shares.parts()[0].1 {
+            let n = many(pair.stalls.count, "stall");
+            return format!(
+                "{who}: {n} took {} of {} ({calls}); the rest is {bound}",
+                time(stalls),
+                time(total + stalls)
+            );
+        }
+        format!("{who}: {bound} ({calls})")
     }
 
     fn evidence(&self, bound: Bound, s: f64, totals: &Totals) -> String {
@@ -286,6 +485,10 @@ impl Findings {
                 Side::Server => "Captured at the server: the network is in the pauses between calls, not in the service times",
                 Side::Middle => "Captured between client and server",
                 Side::Loopback => "Client and server are one machine",
+                Side::Unknown if self.pairs.iter().any(|pair| pair.no_acknowledgements) => {
+                    "Where the capture was made cannot be told: acknowledgements without data are not in it (filtered out, or exported without them). \
+                     A way between client and server would be among the client's pauses, and losses are not seen"
+                }
                 Side::Unknown => "Where the capture was made cannot be told: both ways are short",
             }
             .to_owned(),
@@ -299,6 +502,7 @@ impl Findings {
                 count(totals.calls_seen)
             ));
         }
+        doubts.extend(self.weaknesses(totals).into_iter().map(|(_, said)| said));
         if totals.calls_seen > totals.calls_matched {
             doubts.push(format!(
                 "{} of {} calls have no answer with times in the capture",
@@ -355,10 +559,113 @@ impl Findings {
         (totals.encrypted_calls as f64 / (totals.calls_seen as f64).max(1.0)).min(1.0)
     }
 
+    /// What lowers the confidence in the verdict, in words, and how far.
+    fn weaknesses(&self, totals: &Totals) -> Vec<(Confidence, String)> {
+        use Confidence::{Low, Medium};
+        let mut found = Vec::new();
+        let Some(verdict) = self.verdict else { return found };
+        if totals.set_back > 0 {
+            found.push((
+                if totals.set_back >= 3 { Low } else { Medium },
+                format!(
+                    "The clock of the capture was set back {}: times across that are wrong",
+                    many(totals.set_back, "time")
+                ),
+            ));
+        }
+        if totals.copies > 0 {
+            found.push((
+                Medium,
+                format!(
+                    "{} were captured twice (a mirrored port, or several interfaces): each counts once",
+                    many(totals.copies, "packet")
+                ),
+            ));
+        }
+        if totals.tcp.holes * HOLES_EACH > totals.calls_matched {
+            found.push((
+                Medium,
+                format!("{} in the capture: what was in them is in no part", many(totals.tcp.holes, "hole")),
+            ));
+        }
+        let plain = self.waits[Class::Light as usize].count();
+        let compares = matches!(verdict.first, Bound::Persistence | Bound::Server);
+        if compares && plain < FEW {
+            let said = match plain {
+                0 => "No call with nothing to make stable is there to compare with".to_owned(),
+                n => format!(
+                    "Only {} with nothing to make stable {} there to compare with",
+                    many(n, "call"),
+                    if n == 1 { "is" } else { "are" }
+                ),
+            };
+            found.push((Medium, format!("{said}: what the server takes otherwise is not known")));
+        }
+        if let Some(n) = self.half_in(verdict.first)
+            && n < FEW
+        {
+            found.push((
+                if n < 3 { Low } else { Medium },
+                format!(
+                    "Half of the time of {} is in {}: it may be another thing the next time",
+                    part(verdict.first),
+                    many(n, "call")
+                ),
+            ));
+        }
+        if let Some((_, sum)) = self.both.as_ref().map(super::both::Both::rows) {
+            let share = sum.calls as f64 / (totals.calls_matched as f64).max(1.0);
+            if share < 0.9 {
+                found.push((
+                    if share < 0.5 { Low } else { Medium },
+                    format!(
+                        "Only {} of {} calls are in both captures",
+                        count(sum.calls),
+                        count(totals.calls_matched)
+                    ),
+                ));
+            } else if sum.there_ns > sum.here_ns {
+                found.push((
+                    Medium,
+                    "Calls take longer at the server than at the client: the two captures do not agree"
+                        .to_owned(),
+                ));
+            }
+        }
+        found
+    }
+
+    /// How few calls have half of a part of the time; `None`: it is none of waits that differ.
+    fn half_in(&self, bound: Bound) -> Option<u64> {
+        let synchronous = match bound {
+            Bound::Persistence => true,
+            Bound::Server => false,
+            _ => return None,
+        };
+        let classes = Class::ALL.into_iter().filter(|class| class.is_synchronous() == synchronous);
+        let mut steps: Vec<(f64, u64)> =
+            classes.flat_map(|class| self.waits[class as usize].steps().map(|(ns, n, _)| (ns, n))).collect();
+        steps.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let half = steps.iter().map(|(ns, n)| ns * *n as f64).sum::<f64>() / 2.0;
+        let (mut calls, mut sum) = (0u64, 0.0);
+        for (ns, n) in steps {
+            if ns <= 0.0 {
+                break;
+            }
+            let wanted = ((half - sum) / ns).ceil().max(0.0);
+            if wanted <= n as f64 {
+                return Some(calls + wanted as u64);
+            }
+            calls += n;
+            sum += ns * n as f64;
+        }
+        None
+    }
+
     fn confidence(&self, totals: &Totals) -> Confidence {
         let matched = totals.calls_matched as f64 / (totals.calls_seen as f64).max(1.0);
         let encrypted = self.encrypted(totals);
-        if totals.calls_matched < 20 || matched < 0.5 || encrypted > 0.5 {
+        let of_calls = if totals.calls_matched < 20 || matched < 0.5 || encrypted > 0.5 {
             Confidence::Low
         } else if encrypted > SOME
             || matched < 0.98
@@ -368,7 +675,11 @@ impl Findings {
             Confidence::Medium
         } else {
             Confidence::High
-        }
+        };
+        let weaknesses = self.weaknesses(totals);
+        // Three things that are not right are no better than one that is wrong.
+        let all = if weaknesses.len() >= 3 { Confidence::Low } else { Confidence::High };
+        weaknesses.into_iter().map(|(confidence, _)| confidence).fold(of_calls.min(all), Confidence::min)
     }
 }
 

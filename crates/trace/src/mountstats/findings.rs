@@ -72,7 +72,10 @@ impl Findings {
     /// Of a mount's counters over a span; `None`: over its age.
     #[must_use]
     pub fn of(mount: &Mount, span_s: Option<f64>) -> Findings {
-        let in_flight = mount.in_flight();
+        // Of an age in whole seconds as much more may have passed.
+        let limit_s = span_s.unwrap_or(mount.age_s as f64 + 1.0).max(1e-3);
+        // Each connection counts for itself what is under way on it: with several there was at least so much at a time as fits into the time.
+        let in_flight = mount.in_flight().max(busy_s(mount) / limit_s);
         let round_trip = round_trip(mount);
         let round_trip_ms = round_trip.map_or(0.0, |(_, ms)| ms);
         let plain = sum(mount, |name| Class::of(name) == Class::Plain);
@@ -82,8 +85,8 @@ impl Findings {
         let (mut synchronous, mut waits) = (0u64, 0.0);
         for (name, c) in mount.used() {
             let (rtt, ops) = (c.rtt_ms as f64, c.ops as f64);
-            // Before it is sent a request waits for a place; behind the reply the client has work with it.
-            parts.client += (c.execute_ms as f64 - rtt).max(0.0);
+            // Behind the reply the client has work with it. What a request waits before it is sent, others are under way: that is their time.
+            parts.client += behind_ms(c);
             let trips = (ops * round_trip_ms).min(rtt);
             let work = (ops * plain_ms).min(rtt) - trips;
             let rest = rtt - trips - work;
@@ -161,9 +164,18 @@ impl Findings {
     /// The part of the span in which no call was under way.
     #[must_use]
     pub fn idle_s(&self, mount: &Mount) -> f64 {
-        let busy: f64 = mount.used().map(|(_, c)| c.execute_ms as f64).sum();
-        (self.span_s - busy / 1e3 / self.terms.in_flight).max(0.0)
+        (self.span_s - busy_s(mount) / self.terms.in_flight).max(0.0)
     }
+}
+
+/// What the client does with a reply, of all requests of an operation, in milliseconds.
+fn behind_ms(c: &Counters) -> f64 {
+    (c.execute_ms as f64 - c.queue_ms as f64 - c.rtt_ms as f64).max(0.0)
+}
+
+/// From sending to the end, all requests together, in seconds.
+fn busy_s(mount: &Mount) -> f64 {
+    mount.used().map(|(_, c)| c.rtt_ms as f64 + behind_ms(c)).sum::<f64>() / 1e3
 }
 
 /// The operation that is quickest on average; of few calls if there are no others.
@@ -233,8 +245,32 @@ mod tests {
         assert_eq!(found.verdict.unwrap().bound, Bound::Client);
         assert_eq!(found.under_way.unwrap().bound, Bound::Rtt);
         assert!((found.terms.think_s - 0.049).abs() < 1e-9, "{found:?}");
-        // A mount of this second.
-        assert!((findings(0, 1, &tar(1)).span_s - 2.0).abs() < 1e-9);
+        // A mount of this second, or nearly of the next.
+        assert!((findings(0, 1, &tar(1)).span_s - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn parts_are_never_longer_than_the_time() {
+        // Four connections, on each of which one request was under way when the next was sent.
+        let text = format!(
+            "device s:/ mounted on /m with fstype nfs4 statvers=1.1\n\tage:\t10\n{}{}",
+            "\txprt:\ttcp 1 1 1 1 1 100 100 0 100 0\n".repeat(4),
+            "LOOKUP: 1000 1000 0 1 1 0 1000 1000 0\nSETATTR: 3400 3400 0 1 1 0 34000 34000 0\n"
+        );
+        let mount = &parse(text.as_bytes()).mounts[0];
+        for span in [None, Some(10.0)] {
+            let found = Findings::of(mount, span);
+            assert!(found.span_s <= 11.0 && (found.shares.total() - found.span_s).abs() < 1e-6, "{found:?}");
+            assert!((3.1..3.6).contains(&found.terms.in_flight), "{found:?}");
+            assert_eq!(found.verdict.unwrap().bound, Bound::Persistence);
+            assert!(found.idle_s(mount) < 1e-6);
+        }
+        // Many requests wait for a place; the server answers one after another.
+        let found =
+            findings(5, 2, "LOOKUP: 10 10 0 1 1 0 10 10 0\nSETATTR: 1000 1000 0 1 1 20000 10000 30000 0\n");
+        assert!((found.shares.total() - 5.005).abs() < 0.01, "{found:?}");
+        assert_eq!(found.verdict.unwrap().bound, Bound::Persistence, "{found:?}");
+        assert!(found.shares.client < 0.1, "{found:?}");
     }
 
     #[test]

@@ -79,12 +79,13 @@ fn reason(findings: &Findings, totals: &Totals, bound: Bound) -> String {
 /// The bar and its legend.
 pub fn parts(findings: &Findings, totals: &Totals) -> Markup {
     let (shares, irregular) = (&findings.shares, findings.irregular_s.max(0.0));
+    let stalls = findings.stalls.time_s.max(0.0);
     let total = shares.total();
-    if total + irregular <= 0.0 {
+    if total + irregular + stalls <= 0.0 {
         return html! { p.none { "No call was answered, so there is no time to tell of." } };
     }
     html! {
-        (both(|width| bar(shares, irregular, width)))
+        (both(|width| bar(shares, [stalls, irregular], width)))
         div.scroll { table.parts #parts {
             thead { tr { th { "Part" } th.n { "Time" } th.n { "Share" } th { "What it is" } th { "Of what" } th { "What shortens it" } } }
             tbody {
@@ -97,6 +98,17 @@ pub fn parts(findings: &Findings, totals: &Totals) -> Markup {
                         td.text { (what(bound)) }
                         td.text { (reason(findings, totals, bound)) }
                         td.text { (remedy(bound)) }
+                    }
+                }
+                @if stalls > 0.0 {
+                    tr data-part="stalls" {
+                        th { span.key.stalls {} "stalls" }
+                        td.n { data value=(stalls) { (time(stalls)) } }
+                        td.n { "apart" }
+                        td colspan="3" {
+                            (show_count(findings.stalls.calls)) " calls that waited far longer than others of their kind: nothing that a device or a shorter \
+                             way changes. Not part of the shares"
+                        }
                     }
                 }
                 tr data-part="irregular" {
@@ -112,11 +124,12 @@ pub fn parts(findings: &Findings, totals: &Totals) -> Markup {
     }
 }
 
-fn bar(shares: &Shares, irregular: f64, width: f64) -> Markup {
+fn bar(shares: &Shares, [stalls, irregular]: [f64; 2], width: f64) -> Markup {
     let total = shares.total();
     // What is apart stands apart.
-    let apart = if irregular > 0.0 && total > 0.0 { 8.0 } else { 0.0 };
-    let per_second = (width - apart) / (total + irregular);
+    let is_apart = |class: &str| matches!(class, "stalls" | "irregular");
+    let gaps = u8::from(stalls > 0.0) + u8::from(irregular > 0.0) - u8::from(total <= 0.0);
+    let per_second = (width - 8.0 * f64::from(gaps)) / (total + stalls + irregular);
     let mut at = 0.0;
     let mut pieces: Vec<(&str, &str, f64, f64)> = Vec::new();
     for bound in PARTS {
@@ -124,18 +137,24 @@ fn bar(shares: &Shares, irregular: f64, width: f64) -> Markup {
         pieces.push((bound.name(), name(bound), at, len));
         at += len;
     }
-    pieces.push(("irregular", "irregular", at + apart, irregular * per_second));
+    for (class, s) in [("stalls", stalls), ("irregular", irregular)] {
+        if s > 0.0 {
+            at += if at > 0.0 { 8.0 } else { 0.0 };
+            pieces.push((class, class, at, s * per_second));
+            at += s * per_second;
+        }
+    }
     let inside = html! {
         @for (class, label, x, len) in &pieces {
             @if *len > 0.0 {
                 @let s = len / per_second;
-                @let share = if *class == "irregular" { "apart".to_owned() } else { percent(s / total) };
+                @let share = if is_apart(class) { "apart".to_owned() } else { percent(s / total) };
                 g {
                     title { (label) ": " (time(s)) ", " (share) }
                     rect.mark.(class) x=(n(*x)) y="4" width=(n(len.max(0.5).min(width - x))) height="46" {}
                     @if let Some(text) = fitted(label, len - 10.0).filter(|t| t.ends_with(|c: char| c != '…') || *len > 60.0) {
                         text.on.(class) x=(n(x + len / 2.0)) y="24" text-anchor="middle" { (text) }
-                        @let below = format!("{}{}", time(s), if *class == "irregular" { String::new() } else { format!(" · {share}") });
+                        @let below = format!("{}{}", time(s), if is_apart(class) { String::new() } else { format!(" · {share}") });
                         @if svg::wide(&below) <= len - 8.0 {
                             text.on.(class) x=(n(x + len / 2.0)) y="41" text-anchor="middle" { (below) }
                         } @else if svg::wide(&share) <= len - 8.0 {

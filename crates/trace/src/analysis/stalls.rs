@@ -1,0 +1,389 @@
+//! Few waits that are much longer than others of their kind: a server that answered nobody for a while, a quota that holds it up again
+//! and again. They say nothing of what a call costs, so they are told by themselves. Pure.
+
+use super::Book;
+use super::limits::{LONGEST_MAX, LONGEST_PAUSES_MAX};
+use super::spread::Spread;
+use crate::skim::facts::Class;
+use landfast_model::rhythm::period_s;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+/// So many times as long as three of four of its kind take, a wait is none of their kind.
+const ODD: f64 = 8.0;
+/// Shorter waits are remembered by nobody, in nanoseconds. What comes at equal distances counts from here on.
+const LEAST_NS: u64 = 10_000_000;
+/// Shorter waits that come seldom may be one seek of a disk, or two.
+const SELDOM_NS: f64 = 50e6;
+/// Of so many calls one may be odd, or three of all.
+const SELDOM: u64 = 50;
+const SELDOM_MIN: u64 = 3;
+/// Fewer calls say nothing of what is usual; of one kind, and of all.
+const KIND_MIN: u64 = 8;
+const ALL_MIN: u64 = 20;
+/// COMMITs wait for whatever was written before: few of them are not alike.
+const COMMITS_MIN: u64 = 20;
+/// So much of the time has to be in them to be told apart.
+const WORTH: f64 = 0.05;
+/// Where most of the odd calls are of one operation that is not most of the others, it is that operation.
+const ONE_OPERATION: f64 = 0.8;
+/// So much of a wait without any answer, and nobody was answered.
+const NOBODY: f64 = 0.5;
+
+/// Who let others wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Place {
+    /// The server; or, of a capture of one end only, perhaps the network.
+    Server,
+    /// The network: both ends have the call, and the server answered soon.
+    Network,
+    /// The client asked for nothing.
+    Client,
+}
+
+impl Place {
+    /// In a word, for programs.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Place::Server => "server",
+            Place::Network => "network",
+            Place::Client => "client",
+        }
+    }
+}
+
+/// A wait, or a pause of a client, of which there are few of the kind.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Stall {
+    /// Who let others wait.
+    pub place: Place,
+    /// From when, in nanoseconds since 1970.
+    pub from_ns: i64,
+    /// Until when.
+    pub to_ns: i64,
+    /// Calls that waited.
+    pub calls: u64,
+    /// No other call of the client was answered meanwhile.
+    pub nobody: bool,
+}
+
+impl Stall {
+    /// How long it was, in seconds.
+    #[must_use]
+    pub fn length_s(&self) -> f64 {
+        self.to_ns.saturating_sub(self.from_ns).max(0) as f64 / 1e9
+    }
+}
+
+/// Stalls at equal distances.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Rhythm {
+    /// From one to the next, in seconds.
+    pub period_s: f64,
+    /// How long one is in the middle, in seconds.
+    pub each_s: f64,
+}
+
+/// What was taken out of a client's waits.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Stalls {
+    /// The longest, longest first, and of clients' pauses.
+    pub longest: Vec<Stall>,
+    /// How many waits there were, by who let others wait, and how many calls waited.
+    pub count: u64,
+    /// Calls.
+    pub calls: u64,
+    /// The time that they took beyond what such calls usually take, in seconds. (Of pauses it is among the irregular ones.)
+    pub time_s: f64,
+    /// They come at equal distances.
+    pub rhythm: Option<Rhythm>,
+}
+
+/// Stalls that are told one by one.
+pub const TOLD_MAX: usize = 8;
+
+impl Stalls {
+    /// With those of another client.
+    pub fn add(&mut self, other: &Stalls) {
+        // Of two rhythms that of more time.
+        if self.rhythm.is_none() || other.time_s > self.time_s {
+            self.rhythm = other.rhythm.or(self.rhythm);
+        }
+        self.longest.extend(&other.longest);
+        self.longest.sort_by_key(|stall| Reverse(stall.to_ns.saturating_sub(stall.from_ns)));
+        self.longest.truncate(TOLD_MAX);
+        self.count += other.count;
+        self.calls += other.calls;
+        self.time_s += other.time_s;
+    }
+
+    /// Those of the server or the network, longest first.
+    pub fn waits(&self) -> impl Iterator<Item = &Stall> {
+        self.longest.iter().filter(|stall| stall.place != Place::Client)
+    }
+}
+
+/// A long wait.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Long {
+    /// What of it is not the network's as far as that is known, and what is.
+    pub rest_ns: u64,
+    pub network_ns: u64,
+    pub from_ns: i64,
+    pub to_ns: i64,
+    /// How long nothing was answered before this was.
+    pub quiet_ns: i64,
+    /// What it counts.
+    pub weight: f64,
+    pub class: Class,
+    pub label: u8,
+}
+
+impl Long {
+    fn ns(&self) -> u64 {
+        self.rest_ns.saturating_add(self.network_ns)
+    }
+}
+
+impl PartialEq for Long {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Long {}
+
+impl Ord for Long {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.ns(), other.from_ns).cmp(&(other.ns(), self.from_ns))
+    }
+}
+
+impl PartialOrd for Long {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// The longest waits of a client, up to a number.
+#[derive(Debug, Default)]
+pub(crate) struct Longest {
+    waits: BinaryHeap<Reverse<Long>>,
+    /// When a call was answered last.
+    answered_ns: Option<i64>,
+}
+
+impl Longest {
+    /// The memory that it can take, in bytes.
+    #[cfg(test)]
+    pub const BYTES_MAX: usize = LONGEST_MAX.next_power_of_two() * 3 / 2 * size_of::<Long>();
+
+    /// A call was answered; of `long` how long nothing was answered is not known yet.
+    pub fn add(&mut self, long: Long) {
+        self.add_up_to(LONGEST_MAX, long);
+    }
+
+    fn add_up_to(&mut self, most: usize, mut long: Long) {
+        let before = self.answered_ns.replace(self.answered_ns.map_or(long.to_ns, |ns| ns.max(long.to_ns)));
+        if long.ns() < LEAST_NS {
+            return;
+        }
+        let since = before.map_or(long.from_ns, |ns| ns.max(long.from_ns));
+        long.quiet_ns = long.to_ns.saturating_sub(since).max(0);
+        if self.waits.len() < most {
+            self.waits.push(Reverse(long));
+        } else if let Some(mut least) = self.waits.peek_mut()
+            && least.0 < long
+        {
+            *least = Reverse(long);
+        }
+    }
+
+    /// A pause of a client.
+    pub fn pause(&mut self, from_ns: i64, to_ns: i64) {
+        let (rest_ns, class) = (to_ns.saturating_sub(from_ns).max(0).unsigned_abs(), Class::Light);
+        let long = Long { rest_ns, network_ns: 0, from_ns, to_ns, quiet_ns: 0, weight: 0.0, class, label: 0 };
+        self.add_up_to(LONGEST_PAUSES_MAX, long);
+    }
+}
+
+/// What is usual for each class of calls, in nanoseconds; `None`: too few.
+struct Usual([Option<f64>; 6]);
+
+impl Usual {
+    fn of(waits: &[Spread; 6]) -> Self {
+        let group = |synchronous: bool| {
+            let mut all = Spread::default();
+            let of = Class::ALL.into_iter().filter(|class| class.is_synchronous() == synchronous);
+            of.for_each(|class| all.merge(&waits[class as usize]));
+            match all.count() {
+                KIND_MIN.. => all.percentile_ns(75.0),
+                3.. => all.percentile_ns(50.0),
+                _ => None,
+            }
+        };
+        let groups = [group(false), group(true)];
+        Usual(Class::ALL.map(|class| {
+            let spread = &waits[class as usize];
+            match spread.count() {
+                0..COMMITS_MIN if class == Class::Commit => None,
+                KIND_MIN.. => spread.percentile_ns(75.0),
+                _ => groups[usize::from(class.is_synchronous())],
+            }
+        }))
+    }
+
+    /// Beyond this a wait is odd.
+    fn limit(&self, class: Class, least_ns: f64) -> f64 {
+        self.0[class as usize].map_or(f64::INFINITY, |ns| (ODD * ns).max(least_ns))
+    }
+}
+
+/// Waits at the same time.
+struct Episode {
+    stall: Stall,
+    /// When the first of them ended.
+    first_ns: i64,
+}
+
+fn episodes(odd: &[Long]) -> Vec<Episode> {
+    let mut odd = odd.to_vec();
+    odd.sort_unstable_by_key(|long| (long.from_ns, long.to_ns));
+    let mut all: Vec<Episode> = Vec::new();
+    let mut quiet = 0;
+    for long in &odd {
+        let place = if long.network_ns > long.rest_ns { Place::Network } else { Place::Server };
+        match all.last_mut() {
+            Some(Episode { stall, first_ns }) if long.from_ns < stall.to_ns => {
+                stall.to_ns = stall.to_ns.max(long.to_ns);
+                *first_ns = (*first_ns).min(long.to_ns);
+                stall.calls += 1;
+                quiet = quiet.max(long.quiet_ns);
+                stall.nobody = quiet as f64 >= NOBODY * stall.to_ns.saturating_sub(stall.from_ns) as f64;
+            }
+            _ => {
+                quiet = long.quiet_ns;
+                let length = long.to_ns.saturating_sub(long.from_ns);
+                let nobody = quiet as f64 >= NOBODY * length as f64;
+                let stall = Stall { place, from_ns: long.from_ns, to_ns: long.to_ns, calls: 1, nobody };
+                all.push(Episode { stall, first_ns: long.to_ns });
+            }
+        }
+    }
+    all
+}
+
+/// Takes the stalls out of what was kept of a client's waits: of an odd wait what is usual stays.
+pub(super) fn take_out(book: &mut Book) -> Stalls {
+    let mut stalls = waits(book).unwrap_or_default();
+    stalls.longest.sort_by_key(|stall| Reverse(stall.to_ns.saturating_sub(stall.from_ns)));
+    stalls.longest.truncate(TOLD_MAX);
+    stalls.longest.extend(pauses(book));
+    stalls
+}
+
+fn waits(book: &mut Book) -> Option<Stalls> {
+    let all: u64 = book.waits.iter().map(Spread::count).sum();
+    if all < ALL_MIN || book.longest.waits.is_empty() {
+        return None;
+    }
+    let usual = Usual::of(&book.waits);
+    let long: Vec<Long> = book.longest.waits.iter().map(|Reverse(long)| *long).collect();
+    // The network's part where it is known: what it takes of the others.
+    let of_longest: u64 = long.iter().map(|l| l.network_ns).sum();
+    let others = book.split.saturating_sub(long.iter().filter(|l| l.network_ns > 0).count() as u64);
+    let network = if others > 0 {
+        (book.network_ns - of_longest as f64).max(0.0) / others as f64
+    } else {
+        f64::INFINITY
+    };
+    let beyond = |least: f64| {
+        let odd = |l: &&Long| {
+            l.rest_ns as f64 > usual.limit(l.class, least) || l.network_ns as f64 > (ODD * network).max(least)
+        };
+        long.iter().filter(odd).copied().collect::<Vec<Long>>()
+    };
+    let is_one_operation = |odd: &[Long]| {
+        let mut by: BTreeMap<u8, u64> = BTreeMap::new();
+        odd.iter().for_each(|l| *by.entry(l.label).or_default() += 1);
+        by.iter().max_by_key(|(_, n)| **n).is_some_and(|(label, n)| {
+            let of_all = book.labels.get(usize::from(*label)).copied().unwrap_or(0) as f64 / all as f64;
+            *n as f64 > ONE_OPERATION * odd.len() as f64 && of_all < ONE_OPERATION / 2.0
+        })
+    };
+    let odd = beyond(LEAST_NS as f64);
+    let found = episodes(&odd);
+    let ends: Vec<f64> =
+        found.iter().map(|e| e.first_ns.saturating_sub(found[0].first_ns) as f64 / 1e9).collect();
+    let rhythm = period_s(&ends).filter(|_| !is_one_operation(&odd));
+    let (odd, found, least) = match rhythm {
+        Some(_) => (odd, found, LEAST_NS as f64),
+        None => {
+            let odd = beyond(SELDOM_NS);
+            let found = episodes(&odd);
+            (odd, found, SELDOM_NS)
+        }
+    };
+    let seldom = found.len() as u64 <= SELDOM_MIN.max(all / SELDOM) && odd.len() < LONGEST_MAX;
+    if found.is_empty() || (rhythm.is_none() && (!seldom || (found.len() > 3 && is_one_operation(&odd)))) {
+        return None;
+    }
+    // What of them is beyond the usual.
+    let clipped: Vec<(Class, f64, f64)> = Class::ALL
+        .into_iter()
+        .filter_map(|class| Some((class, usual.limit(class, least), usual.0[class as usize]?)))
+        .collect();
+    let excess = |book: &Book| {
+        let of = |(class, limit, to): &(Class, f64, f64)| book.waits[*class as usize].beyond(*limit, *to);
+        clipped.iter().map(of).fold((0u64, 0.0), |(n, s), (m, t)| (n + m, s + t))
+    };
+    let (mut calls, mut time_ns) = excess(book);
+    let on_network: Vec<&Long> =
+        odd.iter().filter(|l| l.network_ns as f64 > (ODD * network).max(least)).collect();
+    let part = |l: &Long| l.weight * (l.network_ns as f64 - network) / l.ns() as f64;
+    let network_time: f64 = on_network.iter().map(|l| part(l)).sum();
+    calls += on_network.len() as u64;
+    time_ns += network_time;
+    let total: f64 = book.waits.iter().map(Spread::weight).sum::<f64>()
+        + book.network
+        + book.gaps.sum_ns()
+        + book.moving
+        + book.lost;
+    if time_ns < WORTH * total {
+        return None;
+    }
+    for (class, limit, to) in clipped {
+        book.waits[class as usize].clip(limit, to);
+    }
+    book.network = (book.network - network_time).max(0.0);
+    book.network_ns -= on_network.iter().map(|l| l.network_ns as f64 - network).sum::<f64>();
+    let mut lengths: Vec<f64> = found.iter().map(|e| e.stall.length_s()).collect();
+    lengths.sort_unstable_by(f64::total_cmp);
+    let rhythm = rhythm.map(|period_s| Rhythm { period_s, each_s: lengths[lengths.len() / 2] });
+    // Of more than are remembered each was one by itself.
+    let more = calls.saturating_sub(odd.len() as u64);
+    Some(Stalls {
+        count: found.len() as u64 + more,
+        calls,
+        time_s: time_ns / 1e9,
+        rhythm,
+        longest: found.into_iter().map(|e| e.stall).collect(),
+    })
+}
+
+/// The client's pauses that are none of their kind.
+fn pauses(book: &Book) -> Vec<Stall> {
+    let usual = book.gaps.percentile_ns(75.0).unwrap_or(f64::INFINITY);
+    let mut pauses: Vec<&Long> = book.idle.waits.iter().map(|Reverse(long)| long).collect();
+    let total = book.gaps.sum_ns() + book.busy;
+    pauses.retain(|l| {
+        l.rest_ns as f64 > (ODD * usual).max(SELDOM_NS)
+            && l.rest_ns as f64 > WORTH * total
+            && book.gaps.count() >= ALL_MIN
+    });
+    pauses.sort_unstable_by_key(|long| Reverse(long.rest_ns));
+    let told = pauses.into_iter().take(TOLD_MAX / 2);
+    told.map(|l| Stall { place: Place::Client, from_ns: l.from_ns, to_ns: l.to_ns, calls: 0, nobody: true })
+        .collect()
+}
