@@ -388,8 +388,17 @@ impl<S: Service> Acceptor<S> {
             outsiders: config.outsiders_max,
             outsider: limits::OUTSIDER_CONNECTIONS_MAX,
         };
+        // Of whom room can be made, where that is known beforehand: who floods is not to cost a look at everybody's.
+        let (outsider, full) = (new.standing == Standing::Outsider, open.client >= places.client);
+        let may_make_room = |e: &Entry| match (outsider, full) {
+            (true, _) => e.standing == Standing::Outsider,
+            (false, full) => !full || e.client == new.client,
+        };
         let seen = || {
             let seen = |(id, e): (&u64, &Entry)| {
+                if !may_make_room(e) {
+                    return None;
+                }
                 let conn = e.conn.upgrade()?;
                 let (active_ms, busy) = (conn.active_ms(), conn.holds()[0] > 0);
                 let holds = holders.contains(&e.client);
