@@ -68,6 +68,27 @@ fn exports_are_listed_for_people_and_programs() {
     assert_eq!(run(&["exports", "--config", "/no/such/file"]).status.code(), Some(2));
 }
 
+#[test]
+fn what_is_set_in_the_file_is_not_taken_from_the_command_line() {
+    let out = run(&["serve", "--config", "/no/such/file", "--rpcbind", "require"]);
+    assert_eq!(out.status.code(), Some(2));
+    assert!(stderr(&out).contains("--rpcbind"), "{}", stderr(&out));
+}
+
+#[test]
+fn the_stop_message_counts_requests_of_version_3() {
+    if !root() {
+        return;
+    }
+    let dir = tempfile::tempdir_in("/var/tmp").expect("a directory");
+    let serving = Serving::with(dir.path(), &["--durability", "sync"]);
+    let listed = run(&["ls", &format!("{}?version=3", serving.url)]);
+    assert_eq!(listed.status.code(), Some(0), "{}", stderr(&listed));
+    let (code, words) = serving.end(Signal::TERM);
+    let stopped = words.lines().find(|l| l.contains("stopped cleanly")).unwrap_or_else(|| panic!("{words}"));
+    assert!(code == Some(0) && !stopped.contains("after 0 requests"), "{stopped}");
+}
+
 struct Hearing {
     child: Child,
     stderr: BufReader<ChildStderr>,

@@ -66,7 +66,7 @@ mod workers;
 pub use exports::Served;
 pub use exports::down::Unavailable;
 pub use exports::pseudo::hidden_by;
-pub use portmap::PortMapper;
+pub use portmap::{PortMapper, Rpcbind};
 pub use protocols::Protocols;
 pub use reload::{ReloadError, Reloaded, is_overlap};
 pub use serve::{Running, Server, ServerConfig, StartError, Stopped};
