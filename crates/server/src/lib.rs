@@ -59,6 +59,7 @@ pub mod state;
 mod stats;
 #[allow(unsafe_code)]
 mod sys;
+mod turned_away;
 mod v3;
 mod v4;
 mod workers;

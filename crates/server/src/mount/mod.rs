@@ -9,6 +9,7 @@
 use crate::exports::rules::From;
 use crate::exports::{Caller, Export, Exports, Refused};
 use crate::limits;
+use crate::server::Shared;
 use crate::service::Nfs;
 use bytes::Bytes;
 use landfast_nfs::mount::{ExportEntry, MntRes, MountEntry, MountStat, Mounted, NAME_MAX, PATH_MAX, proc};
@@ -79,7 +80,7 @@ impl Nfs {
     }
 
     fn mnt(&self, caller: &Caller, host: &Bytes, path: Bytes) -> MntRes {
-        match find(&self.sh.exports(), caller, &path) {
+        match find(&self.sh, caller, &path) {
             Ok((node, auth_flavors)) => {
                 self.mounts.add(MountEntry { host: host.clone(), directory: path });
                 MntRes::Ok(Mounted { handle: FileHandle(node.fh()), auth_flavors })
@@ -95,7 +96,8 @@ fn nothing<T: Encode>(body: Bytes, act: impl FnOnce(()) -> T) -> Result<Bytes, l
 }
 
 /// The directory of a path, of the export whose path is the longest beginning of it; and the flavors that are taken there.
-fn find(exports: &Exports, caller: &Caller, path: &[u8]) -> Result<(Node, Vec<u32>), MountStat> {
+fn find(sh: &Shared, caller: &Caller, path: &[u8]) -> Result<(Node, Vec<u32>), MountStat> {
+    let exports = sh.exports();
     if path.len() > PATH_MAX {
         return Err(MountStat::NAMETOOLONG);
     }
@@ -122,7 +124,11 @@ fn find(exports: &Exports, caller: &Caller, path: &[u8]) -> Result<(Node, Vec<u3
     })?;
     match export.access(caller) {
         Ok(_) | Err(Refused::Flavor) => {}
-        Err(Refused::Access | Refused::NotYet) => return Err(MountStat::ACCES),
+        Err(Refused::NotYet) => return Err(MountStat::ACCES),
+        Err(Refused::Access) => {
+            sh.turned_away.tell_of(caller, export, true);
+            return Err(MountStat::ACCES);
+        }
     }
     let (sys, none) = export.flavors(caller);
     let flavors: Vec<u32> =
