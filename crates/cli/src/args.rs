@@ -107,7 +107,7 @@ pub struct ServeArgs {
     /// Serve what this file says (docs/exports.md); SIGHUP reads it again
     #[arg(long, value_name = "FILE", conflicts_with_all = [
         "dir", "log", "log_mirror", "log_size", "listen", "metrics", "durability", "lease", "allow", "squash", "strict_recovery",
-        "protocols", "unprivileged"
+        "protocols", "rpcbind", "unprivileged"
     ])]
     pub config: Option<PathBuf>,
     /// The intent log: a file (made when it does not exist) or a block device, best on a small fast device of its own

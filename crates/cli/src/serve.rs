@@ -8,7 +8,7 @@ use crate::units::{show_bytes, show_count};
 use landfast_server::config::{Config, ExportConfig};
 use landfast_server::exports::rules::Rules;
 use landfast_server::limits::UNSAFE_RISK_SECONDS;
-use landfast_server::{PortMapper, Reloaded, Running, Served, Server, ServerConfig, hidden_by};
+use landfast_server::{Reloaded, Rpcbind, Running, Served, Server, ServerConfig, hidden_by};
 use landfast_volume::faults::ACCEPT_WEAK;
 use landfast_volume::{Durability, OpenError, OpenOptions, RecoveryReport, Volume, faults};
 use serde_json::json;
@@ -96,13 +96,12 @@ async fn serve(args: &ServeArgs) -> Exit {
     config.metrics = args.metrics;
     config.protocols = args.protocols;
     config.lease_seconds = args.lease.as_secs().clamp(1, u64::from(u32::MAX)) as u32;
-    config.port_mapper = match args.rpcbind {
-        // Nobody else could come by what it would say.
-        RpcbindArg::Auto if admitted.is_local() => PortMapper::Off,
-        RpcbindArg::Auto => PortMapper::IfThere,
-        RpcbindArg::Off => PortMapper::Off,
-        RpcbindArg::Require => PortMapper::Required,
+    let rpcbind = match args.rpcbind {
+        RpcbindArg::Auto => Rpcbind::Auto,
+        RpcbindArg::Off => Rpcbind::Off,
+        RpcbindArg::Require => Rpcbind::Require,
     };
+    config.port_mapper = rpcbind.at(&admitted.listen);
     let Some(running) = told(Server::start(config).await) else { return Exit::Failed };
     say_restored(&running, args.lease.as_secs());
     say_serving(&running, std::slice::from_ref(dir), started.elapsed());
@@ -173,6 +172,7 @@ async fn serve_config(args: &ServeArgs, file: &Path, started: Instant) -> Exit {
     (start.lease_seconds, start.limits, start.metrics) =
         (config.lease_seconds, config.limits, config.metrics);
     start.protocols = config.protocols;
+    start.port_mapper = config.rpcbind.at(&config.listen);
     start.workers = config.workers.unwrap_or(start.workers);
     let Some(running) = told(Server::start(start).await) else { return Exit::Failed };
     say_restored(&running, u64::from(config.lease_seconds));
@@ -208,6 +208,7 @@ async fn reload(args: &ServeArgs, file: &Path, running: &Running, config: &mut C
                 limits: config.limits,
                 metrics: config.metrics,
                 protocols: config.protocols,
+                rpcbind: config.rpcbind,
                 workers: config.workers,
                 ..new
             };
@@ -365,7 +366,7 @@ async fn stop(running: Running, stats_file: Option<&Path>) -> Exit {
         Ok(stopped) => {
             eprintln!(
                 "landfast: stopped cleanly after {} requests ({} modifying operations): checkpoint in {:.3} s{}",
-                show_count(server.compounds),
+                show_count(requests(&server)),
                 show_count(server.modifying_ops),
                 stopped.volume.seconds,
                 if stopped.drained { "" } else { "; some requests were still under way" }
@@ -380,6 +381,11 @@ async fn stop(running: Running, stats_file: Option<&Path>) -> Exit {
             Exit::Partly
         }
     }
+}
+
+/// Requests of all versions: COMPOUNDs, and procedures of version 3.
+fn requests(server: &landfast_server::Stats) -> u64 {
+    server.compounds + server.v3_procedures.iter().map(|(_, n)| n).sum::<u64>()
 }
 
 /// The counters of all volumes together.

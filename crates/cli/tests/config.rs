@@ -4,7 +4,7 @@ mod common;
 
 use common::*;
 use rustix::process::{Pid, Signal, kill_process};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, ChildStderr, Stdio};
 
@@ -66,6 +66,70 @@ fn exports_are_listed_for_people_and_programs() {
     assert_eq!(json[0]["clients"][0]["from"][0], "10.0.0.0/8");
     assert_eq!(json[0]["clients"][1]["read_only"], true);
     assert_eq!(run(&["exports", "--config", "/no/such/file"]).status.code(), Some(2));
+}
+
+#[test]
+fn what_is_set_in_the_file_is_not_taken_from_the_command_line() {
+    let out = run(&["serve", "--config", "/no/such/file", "--rpcbind", "require"]);
+    assert_eq!(out.status.code(), Some(2));
+    assert!(stderr(&out).contains("--rpcbind"), "{}", stderr(&out));
+}
+
+/// The most usual file: nothing is said but who may use it, so `secure` holds.
+#[test]
+fn exports_with_all_defaults_serve_root_and_say_whom_they_refuse() {
+    if !root() {
+        return;
+    }
+    let dir = tempfile::tempdir_in("/var/tmp").expect("a directory");
+    let file = dir.path().join("landfast.toml");
+    std::fs::write(&file, text(dir.path(), &["a", "b"])).expect("written");
+    std::fs::write(dir.path().join("a/file"), "content").expect("written");
+    let serving = Serving::configured(&file);
+    // From a port below 1024, which root has.
+    for version in ["", "?version=4.0", "?version=3"] {
+        let listed = run(&["ls", &format!("{}a{version}", serving.url)]);
+        assert_eq!(
+            (listed.status.code(), stdout(&listed)),
+            (Some(0), "file\n".into()),
+            "{}",
+            stderr(&listed)
+        );
+    }
+    // From another one: COMPOUND without operations. Said once, however often it is tried.
+    let call = |prog: u32, vers: u32, proc: u32, args: &[u8]| {
+        let words = [7, 0, 2, prog, vers, proc, 0, 0, 0, 0].map(u32::to_be_bytes).concat();
+        let record = [&words[..], args].concat();
+        [&(0x8000_0000 | record.len() as u32).to_be_bytes()[..], &record].concat()
+    };
+    for _ in 0..3 {
+        let mut stream = std::net::TcpStream::connect(serving.address()).expect("connected");
+        assert!(stream.local_addr().expect("an address").port() >= 1024);
+        stream.write_all(&call(100_003, 4, 1, &[0; 12])).expect("sent");
+        let mut reply = [0; 24];
+        stream.read_exact(&mut reply).expect("a reply");
+        // MSG_DENIED, AUTH_ERROR, AUTH_TOOWEAK.
+        assert_eq!(reply[12..24], [1, 1, 5].map(u32::to_be_bytes).concat());
+    }
+    let (code, words) = serving.end(Signal::TERM);
+    assert_eq!(code, Some(0), "{words}");
+    let refused: Vec<_> = words.lines().filter(|l| l.contains("is refused")).collect();
+    assert_eq!(refused.len(), 1, "{words}");
+    one_line_with(refused[0], &["127.0.0.1 is refused everything", "calls from port", "add \"insecure\""]);
+}
+
+#[test]
+fn the_stop_message_counts_requests_of_version_3() {
+    if !root() {
+        return;
+    }
+    let dir = tempfile::tempdir_in("/var/tmp").expect("a directory");
+    let serving = Serving::with(dir.path(), &["--durability", "sync"]);
+    let listed = run(&["ls", &format!("{}?version=3", serving.url)]);
+    assert_eq!(listed.status.code(), Some(0), "{}", stderr(&listed));
+    let (code, words) = serving.end(Signal::TERM);
+    let stopped = words.lines().find(|l| l.contains("stopped cleanly")).unwrap_or_else(|| panic!("{words}"));
+    assert!(code == Some(0) && !stopped.contains("after 0 requests"), "{stopped}");
 }
 
 struct Hearing {

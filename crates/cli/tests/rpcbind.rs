@@ -30,6 +30,58 @@ kill -TERM $server; wait $server
 echo "== end"
 "#;
 
+/// Servers that a file describes: with `rpcbind` left out, and with `off`.
+const FROM_A_FILE: &str = r#"
+"$LANDFAST" serve --config "$AUTO" &
+server=$!
+waits showmount -e 127.0.0.1
+echo "== exports"; showmount -e 127.0.0.1 --no-headers
+echo "== auto"; rpcinfo -p 127.0.0.1
+kill -TERM $server; wait $server
+echo "== stopped"; rpcinfo -p 127.0.0.1
+"$LANDFAST" serve --config "$OFF" &
+server=$!
+waits "$LANDFAST" ls nfs://127.0.0.1/
+echo "== off"; rpcinfo -p 127.0.0.1
+kill -TERM $server; wait $server
+echo "== end"
+"#;
+
+#[test]
+fn a_server_from_a_file_registers_as_the_file_says() {
+    if !root() {
+        return;
+    }
+    let Some(mut script) = own_network(FROM_A_FILE, &["showmount"]) else { return };
+    let dir = tempfile::tempdir_in("/var/tmp").expect("a directory");
+    let volume = dir.path().join("volume");
+    fs::create_dir(&volume).expect("a directory");
+    let export = format!(
+        "[[export]]\npath = \"{}\"\ndurability = \"sync\"\nclients = [{{ from = \"*\" }}]\n",
+        path(&volume)
+    );
+    let file = |name: &str, top: &str| {
+        let file = dir.path().join(name);
+        fs::write(&file, format!("{top}{export}")).expect("written");
+        file
+    };
+    let script =
+        script.env("AUTO", file("auto.toml", "")).env("OFF", file("off.toml", "rpcbind = \"off\"\n"));
+    let out = script.output().expect("unshare runs");
+    let text = stdout(&out);
+    assert!(out.status.success(), "{text}{}", stderr(&out));
+    let part = |name: &str| {
+        let begin = text.find(&format!("== {name}")).unwrap_or_else(|| panic!("no {name} in {text}"));
+        let rest = &text[begin + 3..];
+        rest[..rest.find("== ").unwrap_or(rest.len())].to_owned()
+    };
+    assert!(part("exports").contains(path(&volume)), "{text}");
+    for program in ["100003", "100005", "100021", "100024"] {
+        assert!(part("auto").contains(program), "{program}: {text}");
+        assert!(!part("stopped").contains(program) && !part("off").contains(program), "{program}: {text}");
+    }
+}
+
 #[test]
 fn showmount_finds_the_server_and_a_clean_stop_leaves_nothing() {
     if !root() {

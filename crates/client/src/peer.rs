@@ -148,7 +148,7 @@ impl Peer {
 
     fn config(&self) -> ConnConfig {
         let record_max = (self.options.ask.response as usize).max(1 << 20) + (64 << 10);
-        ConnConfig { record_max, ..ConnConfig::default() }
+        ConnConfig { record_max, reserved_port: true, ..ConnConfig::default() }
     }
 
     /// Whether a call that got so many answers which were no RPC records is not sent once more: there is no other to be had.

@@ -160,6 +160,8 @@ pub struct ConnConfig {
     pub write_time_max: Duration,
     /// Bytes of large replies that are being made or sent.
     pub reply_bytes_max: usize,
+    /// Connect from a port below 1024 where that is possible: as root. Servers may take no others.
+    pub reserved_port: bool,
 }
 
 impl Default for ConnConfig {
@@ -173,6 +175,7 @@ impl Default for ConnConfig {
             write_stall_max: limits::WRITE_STALL_MAX,
             write_time_max: limits::WRITE_TIME_MAX,
             reply_bytes_max: limits::REPLY_BYTES_MAX,
+            reserved_port: false,
         }
     }
 }

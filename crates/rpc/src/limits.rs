@@ -116,6 +116,9 @@ pub const RPCBIND_PATIENCE: Duration = Duration::from_secs(5);
 /// Largest answer of the port mapper.
 pub const RPCBIND_REPLY_MAX: usize = 1 << 20;
 
+/// The ports that a client tries which is to have one that only root opens: as Linux' client, and none of those below, which
+/// have names.
+pub const RESERVED_PORTS: std::ops::RangeInclusive<u16> = 665..=1023;
 /// How long a client waits for a TCP connection to be made.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 /// A server closes a connection on which nothing arrived for this long. NFSv4.1 clients renew their lease

@@ -46,8 +46,7 @@ impl Decode for OpaqueAuth {
 }
 
 /// `auth_stat` (RFC 5531 section 9): why authentication failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("auth_stat {0}")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AuthStat(
     /// The number on the wire.
     pub u32,
@@ -64,6 +63,20 @@ impl AuthStat {
     pub const REJECTEDVERF: AuthStat = AuthStat(4);
     /// Rejected for security reasons.
     pub const TOOWEAK: AuthStat = AuthStat(5);
+}
+
+impl std::fmt::Display for AuthStat {
+    /// What servers mean by it, and what to do.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match *self {
+            AuthStat::BADCRED => f.write_str("the server exports nothing to this address (AUTH_BADCRED)"),
+            AuthStat::TOOWEAK => f.write_str(
+                "the server wants calls from a port below 1024, which only root opens, or another flavor than AUTH_SYS \
+                 (AUTH_TOOWEAK)",
+            ),
+            AuthStat(n) => write!(f, "auth_stat {n}"),
+        }
+    }
 }
 
 /// `rejected_reply`: the call was not taken.

@@ -203,6 +203,27 @@ async fn fragments_are_joined() {
 }
 
 #[tokio::test]
+async fn who_may_calls_from_a_reserved_port_and_who_may_not_from_another() {
+    let (_service, server) = server(ServerConfig::default()).await;
+    // Root may, and who has the capability.
+    let may = (900..1000).any(|port| std::net::TcpListener::bind(("127.0.0.1", port)).is_ok());
+    let config = ConnConfig { reserved_port: true, ..ConnConfig::default() };
+    let mut open = Vec::new();
+    for _ in 0..20 {
+        let conn =
+            Connection::connect(server.local_addr(), Arc::new(NoService), &config).await.expect("connected");
+        let port = conn.ends().local.port();
+        assert_eq!(port < 1024, may, "{port}");
+        let echo = Target { prog: PROG, vers: 4, proc: proc::ECHO };
+        let reply = conn.call(echo, &OpaqueAuth::NONE, vec![Bytes::from_static(b"x")], PATIENCE).await;
+        assert_eq!(reply.expect("a reply"), "x");
+        open.push(conn);
+    }
+    let by_default = connect(&server).await;
+    assert!(by_default.ends().local.port() >= 1024);
+}
+
+#[tokio::test]
 async fn the_largest_record_passes_in_fragments_of_any_size() {
     let (_service, server) = server(ServerConfig::default()).await;
     let mut raw = TcpStream::connect(server.local_addr()).await.unwrap();

@@ -8,6 +8,7 @@ use crate::exports::pseudo::{NameClash, Pseudo};
 use crate::exports::rules::{From, NOBODY, Rule, Rules, Squash};
 use crate::limited::{Limits, SPECS};
 use crate::limits;
+use crate::portmap::Rpcbind;
 use crate::protocols::Protocols;
 use landfast_volume::Durability;
 use std::collections::{HashMap, HashSet};
@@ -54,6 +55,8 @@ pub struct Config {
     pub metrics: Option<SocketAddr>,
     /// Which protocols are served.
     pub protocols: Protocols,
+    /// Whether to register with the machine's port mapper.
+    pub rpcbind: Rpcbind,
     /// Threads that receive and run requests; none: by the number of processors.
     pub workers: Option<usize>,
     /// What is served.
@@ -204,11 +207,13 @@ impl Reader<'_> {
     }
 
     fn config(&mut self, table: &DeTable<'_>) -> Option<Config> {
-        self.keys(table, &["listen", "metrics", "lease", "protocols", "limits", "export"], "at the top");
+        let known = ["listen", "metrics", "lease", "protocols", "rpcbind", "limits", "export"];
+        self.keys(table, &known, "at the top");
         let listen = self.listen(table);
         let lease_seconds = self.lease(table);
         let metrics = self.metrics(table);
         let protocols = self.protocols(table);
+        let rpcbind = self.rpcbind(table);
         let (mut configured, mut workers) = (Limits::default(), None);
         if let Some(v) = table.get("limits") {
             match v.get_ref() {
@@ -256,7 +261,8 @@ impl Reader<'_> {
         }
         self.together(&exports);
         let exports = exports.into_iter().map(|(e, _)| e).collect();
-        Some(Config { listen, lease_seconds, limits: configured, metrics, protocols, workers, exports })
+        let limits = configured;
+        Some(Config { listen, lease_seconds, limits, metrics, protocols, rpcbind, workers, exports })
     }
 
     fn listen(&mut self, table: &DeTable<'_>) -> Vec<SocketAddr> {
@@ -307,6 +313,19 @@ impl Reader<'_> {
             self.problem(v.span(), why);
             Protocols::default()
         })
+    }
+
+    fn rpcbind(&mut self, table: &DeTable<'_>) -> Rpcbind {
+        let Some(v) = table.get("rpcbind") else { return Rpcbind::default() };
+        match v.get_ref() {
+            DeValue::String(s) if s == "auto" => Rpcbind::Auto,
+            DeValue::String(s) if s == "off" => Rpcbind::Off,
+            DeValue::String(s) if s == "require" => Rpcbind::Require,
+            _ => {
+                self.problem(v.span(), "rpcbind is \"auto\", \"off\" or \"require\"");
+                Rpcbind::default()
+            }
+        }
     }
 
     fn lease(&mut self, table: &DeTable<'_>) -> u32 {
@@ -724,6 +743,25 @@ mod tests {
             .with(Limit::SessionSlots, 16)
             .with(Limit::ClientReplyBytes, 2 << 30);
         assert_eq!((config.limits, config.metrics), (wanted, Some(SocketAddr::from(([127, 0, 0, 1], 9049)))));
+    }
+
+    #[test]
+    fn rpcbind_is_asked_where_others_can_reach_the_server() {
+        use crate::portmap::PortMapper;
+        let how = |text: &str| {
+            let config = parse(&format!("{text}{ONE}")).expect("taken");
+            config.rpcbind.at(&config.listen)
+        };
+        assert_eq!(how(""), PortMapper::IfThere);
+        assert_eq!(how("listen = [\"127.0.0.1:2049\", \"[::1]:2049\"]\n"), PortMapper::Off);
+        assert_eq!(how("listen = [\"127.0.0.1:2049\", \"192.0.2.7:2049\"]\n"), PortMapper::IfThere);
+        assert_eq!(how("rpcbind = \"auto\"\n"), PortMapper::IfThere);
+        assert_eq!(how("rpcbind = \"off\"\n"), PortMapper::Off);
+        assert_eq!(how("rpcbind = \"require\"\nlisten = \"127.0.0.1:2049\"\n"), PortMapper::Required);
+        for wrong in ["true", "\"on\"", "1"] {
+            let all = problems(&format!("rpcbind = {wrong}\n{ONE}"));
+            assert_eq!(all, ["1:11: rpcbind is \"auto\", \"off\" or \"require\""], "{wrong}");
+        }
     }
 
     #[test]

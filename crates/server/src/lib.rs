@@ -59,6 +59,7 @@ pub mod state;
 mod stats;
 #[allow(unsafe_code)]
 mod sys;
+mod turned_away;
 mod v3;
 mod v4;
 mod workers;
@@ -66,7 +67,7 @@ mod workers;
 pub use exports::Served;
 pub use exports::down::Unavailable;
 pub use exports::pseudo::hidden_by;
-pub use portmap::PortMapper;
+pub use portmap::{PortMapper, Rpcbind};
 pub use protocols::Protocols;
 pub use reload::{ReloadError, Reloaded, is_overlap};
 pub use serve::{Running, Server, ServerConfig, StartError, Stopped};

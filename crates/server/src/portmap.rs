@@ -6,7 +6,7 @@
 //! unless one is required.
 
 use landfast_rpc::conn::Program;
-use landfast_rpc::rpcbind::{Mapping, Rpcbind, RpcbindError};
+use landfast_rpc::rpcbind::{self, Mapping, RpcbindError};
 use std::net::{Ipv4Addr, SocketAddr};
 
 /// Whether to register with the port mapper.
@@ -21,10 +21,36 @@ pub enum PortMapper {
     Required,
 }
 
+/// What an operator says of it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Rpcbind {
+    /// If one runs, and others than this machine can reach the server.
+    #[default]
+    Auto,
+    /// No.
+    Off,
+    /// Do not start without one.
+    Require,
+}
+
+impl Rpcbind {
+    /// What that means for a server that listens there.
+    #[must_use]
+    pub fn at(self, listen: &[SocketAddr]) -> PortMapper {
+        match self {
+            // Nobody else could come by what the port mapper would say.
+            Rpcbind::Auto if listen.iter().all(|addr| addr.ip().is_loopback()) => PortMapper::Off,
+            Rpcbind::Auto => PortMapper::IfThere,
+            Rpcbind::Off => PortMapper::Off,
+            Rpcbind::Require => PortMapper::Required,
+        }
+    }
+}
+
 /// What is registered.
 #[derive(Debug)]
 pub(crate) struct Registered {
-    rpcbind: Rpcbind,
+    rpcbind: rpcbind::Rpcbind,
     mappings: Vec<Mapping>,
 }
 
@@ -58,7 +84,7 @@ impl Registered {
     /// When it is required and cannot be done. Otherwise what cannot be done is said in the log.
     pub(crate) async fn new(
         how: PortMapper,
-        rpcbind: Rpcbind,
+        rpcbind: rpcbind::Rpcbind,
         programs: (&[Program], &[Program]),
         addrs: &[SocketAddr],
     ) -> Result<Option<Registered>, RpcbindError> {
@@ -137,7 +163,7 @@ mod tests {
     #[tokio::test]
     async fn without_a_port_mapper_only_who_requires_one_fails() {
         let dir = tempfile::tempdir().expect("a directory");
-        let rpcbind = || Rpcbind::at(dir.path().join("absent"));
+        let rpcbind = || rpcbind::Rpcbind::at(dir.path().join("absent"));
         let programs = [Program { number: 100_003, low: 3, high: 3 }];
         let addrs = ["127.0.0.1:2049".parse().expect("an address")];
         let off = Registered::new(PortMapper::Off, rpcbind(), (&programs, &programs), &addrs)

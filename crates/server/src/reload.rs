@@ -183,6 +183,7 @@ impl Running {
             ("limits", (old.limits, old.workers) == (config.limits, config.workers)),
             ("metrics", old.metrics == config.metrics),
             ("protocols", old.protocols == config.protocols),
+            ("rpcbind", old.rpcbind == config.rpcbind),
         ] {
             if !same {
                 done.needs_restart.push(what.to_owned());

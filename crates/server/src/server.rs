@@ -12,6 +12,7 @@ use crate::state::notes::{LogId, Stamped};
 use crate::state::opens::Files;
 use crate::state::{Bounds, Millis, State};
 use crate::stats::Counters;
+use crate::turned_away::TurnedAway;
 use bytes::Bytes;
 use landfast_rpc::Credential;
 use landfast_volume::{NoteKeeper, OpenFile, Volume};
@@ -46,6 +47,8 @@ pub struct Shared {
     pub(crate) persist: bool,
     /// Counters.
     pub(crate) counters: Counters,
+    /// Clients that were refused and told of.
+    pub(crate) turned_away: TurnedAway,
     started: Instant,
     /// Connections for callbacks.
     pub(crate) lines: Lines,
@@ -91,6 +94,7 @@ impl Shared {
             lease_seconds,
             persist: exports.all_keep_notes(),
             counters: Counters::default(),
+            turned_away: TurnedAway::default(),
             started: Instant::now(),
             freed: Notify::new(),
             lines: Lines::default(),

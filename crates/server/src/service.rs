@@ -6,13 +6,14 @@ use crate::nlm::Nlm;
 use crate::pool::Pool;
 use crate::server::Shared;
 use crate::state::Principal;
+use crate::turned_away::Why;
 use crate::v4::compound_not_yet;
 use crate::workers::Workers;
 use bytes::Bytes;
 use landfast_nfs::v4::{PROC_COMPOUND, PROC_NULL, VERSION};
 use landfast_nfs::{mount, nfsacl, v3};
 use landfast_rpc::conn::{CallHeader, ConnInfo, Program, Response, Service};
-use landfast_rpc::{Credential, Standing, Turn};
+use landfast_rpc::{AuthStat, Credential, Standing, Turn};
 use std::collections::HashSet;
 use std::net::IpAddr;
 use std::pin::pin;
@@ -83,6 +84,9 @@ impl Nfs {
                 Admission::NotYet => known = false,
                 Admission::Refused(why) => {
                     self.sh.counters.stranger();
+                    let reason = if why == AuthStat::TOOWEAK { Why::Port } else { Why::Address };
+                    let peer = conn.peer();
+                    self.sh.turned_away.tell(peer.ip().to_canonical(), peer.port(), None, reason);
                     return Response::AuthError(why);
                 }
             }

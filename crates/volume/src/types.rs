@@ -226,8 +226,7 @@ pub struct OpenMode {
     pub read: bool,
     /// Writing.
     pub write: bool,
-    /// The owner passes even where the mode forbids it: for opens that continue an earlier one (reclaims, CLAIM_FH
-    /// after a delegation) and for access without an open, where the check was made when the file was created.
+    /// The owner passes even where the mode forbids it: for opens that continue an earlier one (reclaims) and for access without an open, where the check was made when the file was created.
     pub owner_override: bool,
 }
 

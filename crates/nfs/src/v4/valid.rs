@@ -524,6 +524,9 @@ const ALSO: &[(&[u32], &str, &str)] = &[
     (&[0], "ILLEGAL", "RESOURCE"),
     // It is optional (RFC 7862 section 13), and RFC 8881 section 15.1.1.5 says what it is then.
     (&[2], "COPY_NOTIFY", "NOTSUPP"),
+    // RFC 8276 section 8.4: where a filesystem has none.
+    (&[2], "SETXATTR", "NOTSUPP"),
+    (&[2], "REMOVEXATTR", "NOTSUPP"),
     // What does not decode (RFC 8881 section 15.1.1.1).
     (&[2], "LISTXATTRS", "BADXDR"),
     // RFC 7862 section 15.11.3.
@@ -554,6 +557,17 @@ pub fn is_valid(minor: u32, op: OpNum, status: NfsStat) -> bool {
     let Some(name) = status.name().and_then(|n| n.strip_prefix("NFS4ERR_")) else { return false };
     names(list, name)
         || ALSO.iter().any(|(minors, o, also)| minors.contains(&minor) && *o == op && names(also, name))
+}
+
+/// What a server may say of any operation that is out of room or time, or that is asked what does not decode.
+const TROUBLE: &str = "BADXDR DEADSESSION DELAY FHEXPIRED MOVED NOT_ONLY_OP OP_NOT_IN_SESSION REP_TOO_BIG REP_TOO_BIG_TO_CACHE \
+    REQ_TOO_BIG RESOURCE RETRY_UNCACHED_REP SEQUENCE_POS SERVERFAULT TOO_MANY_OPS";
+
+/// [`is_valid`], or trouble, which the tables do not have for each operation: for fuzzing, which brings servers there.
+#[must_use]
+pub fn is_plausible(minor: u32, op: OpNum, status: NfsStat) -> bool {
+    let name = status.name().and_then(|n| n.strip_prefix("NFS4ERR_")).unwrap_or_default();
+    is_valid(minor, op, status) || (is_valid(minor, op, NfsStat::NFS4_OK) && names(TROUBLE, name))
 }
 
 #[cfg(test)]
@@ -633,6 +647,12 @@ mod tests {
         }
         for (minor, op, status) in never {
             assert!(!is_valid(minor, op, status), "{op} {status} in 4.{minor}");
+        }
+        assert!(is_plausible(0, OpNum::GETFH, NfsStat::NFS4ERR_DELAY));
+        for (op, status) in
+            [(OpNum::SETATTR, NfsStat::NFS4ERR_NOTSUPP), (OpNum::SEEK, NfsStat::NFS4ERR_DELAY)]
+        {
+            assert!(!is_plausible(0, op, status), "{op} {status}");
         }
     }
 }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// The user and group of a caller that does not say who it is.
 pub const NOBODY: u32 = 65534;
 /// Connections from lower ports come from a client's superuser.
-const PRIVILEGED_PORTS: u16 = 1024;
+pub(crate) const PRIVILEGED_PORTS: u16 = 1024;
 
 /// Which clients a rule is about.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -10,6 +10,7 @@ use crate::admission::{self, Admission};
 use crate::exports::rules::From;
 use crate::exports::{Caller, Export, Exports};
 use crate::limits;
+use crate::server::Shared;
 use crate::service::Nfs;
 use bytes::Bytes;
 use landfast_nfs::mount::{ExportEntry, MntRes, MountEntry, MountStat, Mounted, NAME_MAX, PATH_MAX, proc};
@@ -80,7 +81,7 @@ impl Nfs {
     }
 
     fn mnt(&self, caller: &Caller, host: &Bytes, path: Bytes) -> MntRes {
-        match find(&self.sh.exports(), caller, &path) {
+        match find(&self.sh, caller, &path) {
             Ok((node, auth_flavors)) => {
                 self.mounts.add(MountEntry { host: host.clone(), directory: path });
                 MntRes::Ok(Mounted { handle: FileHandle(node.fh()), auth_flavors })
@@ -96,7 +97,8 @@ fn nothing<T: Encode>(body: Bytes, act: impl FnOnce(()) -> T) -> Result<Bytes, l
 }
 
 /// The directory of a path, of the export whose path is the longest beginning of it; and the flavors that are taken there.
-fn find(exports: &Exports, caller: &Caller, path: &[u8]) -> Result<(Node, Vec<u32>), MountStat> {
+fn find(sh: &Shared, caller: &Caller, path: &[u8]) -> Result<(Node, Vec<u32>), MountStat> {
+    let exports = sh.exports();
     if path.len() > PATH_MAX {
         return Err(MountStat::NAMETOOLONG);
     }
@@ -116,14 +118,18 @@ fn find(exports: &Exports, caller: &Caller, path: &[u8]) -> Result<(Node, Vec<u3
             Some((found, below))
         })
         .ok_or_else(|| {
-            match admission::admit(exports, caller.addr, caller.port, caller.names.as_deref()) {
+            match admission::admit(&exports, caller.addr, caller.port, caller.names.as_deref()) {
                 Admission::Taken => MountStat::NOENT,
                 // A stranger does not hear what exports are called.
                 Admission::NotYet | Admission::Refused(_) => MountStat::ACCES,
             }
         })?;
     let rules = export.map_or_else(|down| &down.of.rules, |export| &export.rules);
-    if rules.admits(caller.addr, caller.port, caller.names.as_deref()) != Admission::Taken {
+    let admission = rules.admits(caller.addr, caller.port, caller.names.as_deref());
+    if let (Ok(export), Admission::Refused(_)) = (export, admission) {
+        sh.turned_away.tell_of(caller, export, true);
+    }
+    if admission != Admission::Taken {
         return Err(MountStat::ACCES);
     }
     // RFC 1813 section 5.1.5 has no status for what will be there later.

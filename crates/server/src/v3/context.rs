@@ -87,7 +87,11 @@ impl<'a> Cx<'a> {
     pub(super) fn obj(&self, fh: &FileHandle) -> Result<Obj, NfsStat3> {
         let found = self.exports.object(&fh.0).map_err(status)?;
         let access = found.export.access(self.caller).map_err(|why| match why {
-            Refused::Access | Refused::Flavor => NfsStat3::ACCES,
+            Refused::Access => {
+                self.sh.turned_away.tell_of(self.caller, &found.export, true);
+                NfsStat3::ACCES
+            }
+            Refused::Flavor => NfsStat3::ACCES,
             Refused::NotYet => NfsStat3::JUKEBOX,
         })?;
         Ok(Obj { export: found.export, node: found.node, access })

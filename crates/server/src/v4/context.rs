@@ -172,6 +172,9 @@ impl Ctx<'_> {
             return known.clone();
         }
         let access = export.access(&self.caller);
+        if let Err(Refused::Access) = access {
+            self.sh.turned_away.tell_of(&self.caller, export, false);
+        }
         self.accesses.borrow_mut().push((export.place, access.clone()));
         access
     }
@@ -180,7 +183,12 @@ impl Ctx<'_> {
     pub(crate) fn object(&self, fh: &Fh) -> Result<Option<Obj>, NfsStat> {
         match fh {
             Fh::Node { export, node, by_path } => {
-                let access = self.access_to(export).map_err(refusal)?;
+                let access = self.access_to(export).map_err(|why| {
+                    if why == Refused::Access {
+                        self.sh.turned_away.tell_of(&self.caller, export, true);
+                    }
+                    refusal(why)
+                })?;
                 Ok(Some(Obj { export: export.clone(), node: node.clone(), by_path: *by_path, access }))
             }
             Fh::Pseudo(_) => Ok(None),

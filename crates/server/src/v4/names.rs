@@ -42,7 +42,13 @@ impl Ctx<'_> {
 
     fn pseudo_entry(&self, dir: PseudoDir, name: &[u8]) -> Result<Fh, Fail> {
         let step = self.exports.pseudo.entry(dir, name).ok_or(NfsStat::NFS4ERR_NOENT)?;
-        Ok(self.step_to(step)?.ok_or(NfsStat::NFS4ERR_NOENT)?)
+        let found = self.step_to(step)?;
+        if let (None, Step::Export { export, .. }) = (&found, step)
+            && let Some(export) = self.exports.at(export)
+        {
+            self.sh.turned_away.tell_of(&self.caller, export, true);
+        }
+        Ok(found.ok_or(NfsStat::NFS4ERR_NOENT)?)
     }
 
     /// A synthetic directory, or the export that is the root in its place.

@@ -106,8 +106,9 @@ impl Ctx<'_> {
             mode: OpenMode {
                 read: access & READ != 0,
                 write: access & WRITE != 0,
-                // The client has been let in before: by an open that it makes anew.
-                owner_override: matches!(a.claim, OpenClaim::Fh | OpenClaim::Previous(_)),
+                // The client has been let in before the server restarted. Not with CLAIM_FH: Linux opens with it what it has
+                // asked nobody about, so the mode counts, as with Linux' server.
+                owner_override: matches!(a.claim, OpenClaim::Previous(_)),
             },
         })
     }

@@ -187,6 +187,36 @@ async fn rfc8881_18_16_3_claims() {
 }
 
 #[tokio::test]
+async fn rfc8881_18_16_3_an_open_by_handle_is_held_to_the_mode() {
+    if skipped() {
+        return;
+    }
+    let rig = Rig::new().await;
+    std::os::unix::fs::chown(rig.export(), Some(1000), Some(1000)).expect("given away");
+    let mut c = rig.client(b"c").await;
+    c.raw.cred = user(1000);
+    // Who makes a file may fill it, whatever mode it asks for.
+    let claim = OpenClaim::Null(name("f"));
+    let guarded = open_at(claim, b"o", 3, 0, OpenHow::Create(CreateHow::Guarded(mode(0o444))));
+    let res = c.run(vec![ArgOp::Putrootfh, guarded, ArgOp::Getfh]).await;
+    assert_ok(&res);
+    let s = opened(&res[1]).stateid;
+    let put = ArgOp::Putfh(c.handle(&["f"]).await);
+    assert_ok(&c.run(vec![put.clone(), write_op(s, 0, b"data"), close_op(Stateid { seqid: 0, ..s })]).await);
+    // After that the mode counts, by name as by handle.
+    for (access, status) in
+        [(1, NfsStat::NFS4_OK), (2, NfsStat::NFS4ERR_ACCESS), (3, NfsStat::NFS4ERR_ACCESS)]
+    {
+        for minor in [1, 2] {
+            c.raw.minor = minor;
+            let by_handle = open_at(OpenClaim::Fh, b"p", access, 0, OpenHow::NoCreate);
+            assert_eq!(c.status(vec![put.clone(), by_handle]).await, status, "4.{minor}, access {access}");
+            assert_eq!(c.status(by_name("f", b"p", access, 0)).await, status, "4.{minor}, access {access}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn rfc8881_18_16_3_why_there_is_no_delegation() {
     if skipped() {
         return;
