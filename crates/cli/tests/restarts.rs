@@ -70,10 +70,11 @@ impl Dice {
 }
 
 struct Rig {
+    /// Ends before its directory goes.
+    server: Serving,
     dir: tempfile::TempDir,
     volume: PathBuf,
     log: PathBuf,
-    server: Serving,
 }
 
 impl Rig {
@@ -84,7 +85,7 @@ impl Rig {
         let (volume, log) = (at.join("volume"), at.join("log"));
         fs::create_dir_all(volume.join("d")).expect("a directory");
         let server = Serving::start(&volume, &log);
-        Rig { dir, volume, log, server }
+        Rig { server, dir, volume, log }
     }
 
     fn local(&self, name: &str) -> PathBuf {
