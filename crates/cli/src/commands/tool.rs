@@ -183,7 +183,6 @@ impl Tool {
         // Escaped when it came.
         let mut out = say::raw();
         let written = out.write_all(&self.out).and_then(|()| out.flush());
-        drop(out);
         self.out.clear();
         if written.is_err() && !matches!(self.name, "cp" | "rm" | "mkdir" | "tar" | "sync-tree") {
             let status = match (say::is_full(), self.status_when_full()) {
