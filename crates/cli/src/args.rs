@@ -124,7 +124,7 @@ pub struct ServeArgs {
     #[arg(long, value_enum, value_name = "WHO", default_value = "none")]
     pub squash: SquashArg,
     /// Size of a log file that does not exist yet
-    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = units::size)]
+    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = units::log_size)]
     pub log_size: u64,
     /// Do not start where somebody has changed the directory since the server was killed; otherwise recovery keeps what is there
     /// and says what it did
@@ -315,7 +315,7 @@ pub struct LogCreateArgs {
     /// A file that does not exist yet, or a block device without contents
     pub path: PathBuf,
     /// Size of the file; a block device is used whole
-    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = units::size)]
+    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = units::log_size)]
     pub size: u64,
 }
 
@@ -325,7 +325,7 @@ pub struct LogResizeArgs {
     /// The log
     pub path: PathBuf,
     /// The new size of a file; a block device is used whole, whatever its size is now
-    #[arg(long, value_name = "SIZE", value_parser = units::size)]
+    #[arg(long, value_name = "SIZE", value_parser = units::log_size)]
     pub size: Option<u64>,
 }
 
@@ -364,6 +364,9 @@ pub struct UntarArgs {
     pub archive: PathBuf,
     /// Where to: nfs://HOST[:PORT]/PATH
     pub url: String,
+    /// Make the directory that URL names, and those above it, if they are not there
+    #[arg(long)]
+    pub mkdir: bool,
     /// Name each member as it is done
     #[arg(short = 'v', long)]
     pub verbose: bool,

@@ -3,6 +3,7 @@
 use crate::exit::{Exit, print_json, told};
 use crate::lab_args::DemoArgs;
 use crate::progress::Steps;
+use crate::scratch::Scratch;
 use crate::units::show_count;
 use comfy_table::{Cell, CellAlignment, Table, presets};
 use landfast_lab::demo::{self, DemoOptions, DemoReport, Emulation, Progress, Row};
@@ -11,6 +12,7 @@ use landfast_lab::demo::{self, DemoOptions, DemoReport, Emulation, Progress, Row
 pub fn run(args: DemoArgs) -> Exit {
     let options =
         DemoOptions { archive: args.archive, flush: args.flush, log_flush: args.log_flush, rtt: args.rtt };
+    let Some(_scratch) = told(Scratch::new()) else { return Exit::Failed };
     let mut steps = Steps::new();
     let result = demo::run(&options, &mut |p| match p {
         Progress::Doing(what) => steps.doing(&what),

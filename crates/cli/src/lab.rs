@@ -5,6 +5,7 @@ use crate::lab_args::{
     AtArgs, CommandsArgs, DiskArgs, FaultsArgs, LabCommand, PowercutArgs, RunArgs, WorkArg,
 };
 use crate::progress::Steps;
+use crate::scratch::Scratch;
 use crate::units::show_count;
 use landfast_lab::disk::DiskOptions;
 use landfast_lab::experiments::{self, Choices, Relation, Report};
@@ -13,6 +14,12 @@ use landfast_lab::{commands, namespace, powercut, trouble};
 
 /// Runs a lab command.
 pub fn run(command: LabCommand) -> Exit {
+    // These are processes of a run, and a disk for somebody else, which ends as it is asked to.
+    let alone = matches!(command, LabCommand::Disk(_) | LabCommand::Child { .. });
+    let scratch = if alone { None } else { Some(told(Scratch::new())) };
+    if matches!(scratch, Some(None)) {
+        return Exit::Failed;
+    }
     match command {
         LabCommand::Disk(args) => disk(args),
         LabCommand::Run(args) => experiment(args),

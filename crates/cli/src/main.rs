@@ -26,6 +26,8 @@ mod process;
 mod progress;
 mod resume;
 mod salvage;
+#[cfg(feature = "lab")]
+mod scratch;
 mod serve;
 mod signals;
 #[allow(unsafe_code)]
@@ -44,8 +46,14 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(e) => {
             // What was typed wrongly ends with the words and the status that the GNU tool of that name has for it.
-            let tool = std::env::args().skip(1).find(|arg| !arg.starts_with('-')).unwrap_or_default();
+            let words: Vec<String> =
+                std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+            let tool = words.iter().find(|arg| !arg.starts_with('-')).cloned().unwrap_or_default();
             let gnu = commands::usage_status(&tool);
+            if let Some(words) = commands::not_for_tar(&words) {
+                eprintln!("tar: {words}");
+                return ExitCode::from(2);
+            }
             match gnu.and_then(|_| commands::usage_words(&e)) {
                 Some(words) => {
                     eprintln!("{tool}: {words}");

@@ -54,8 +54,9 @@ pub fn bytes_bar(total: Option<u64>) -> ProgressBar {
         return ProgressBar::hidden();
     }
     let (bar, template) = match total {
-        Some(n) => (ProgressBar::new(n), "{bar:30} {bytes:>10}/{total_bytes} {elapsed:>4} {msg}"),
-        None => (ProgressBar::new_spinner(), "{spinner} {bytes:>10} {elapsed:>4} {msg}"),
+        // What does not fit into the terminal's width is cut off.
+        Some(n) => (ProgressBar::new(n), "{bar:14} {percent:>3}% {eta:>3} left {wide_msg}"),
+        None => (ProgressBar::new_spinner(), "{spinner} {elapsed:>4} {wide_msg}"),
     };
     if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style);

@@ -18,8 +18,8 @@ use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::process::ExitCode;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// The exit status of what SIGPIPE would have ended.
 pub const ENDED_BY_PIPE: u8 = 128 + 13;
@@ -71,11 +71,11 @@ const CLOSED: u8 = 1;
 const FULL: u8 = 2;
 
 /// What a failure of standard output is said as.
-static SPEAKER: OnceLock<&'static str> = OnceLock::new();
+static SPEAKER: Mutex<Option<&'static str>> = Mutex::new(None);
 
-/// A failure of standard output is said as GNU's tool of this name says it.
-pub fn speak_as(tool: &'static str) {
-    let _ = SPEAKER.set(tool);
+/// A failure of standard output is said as GNU's tool of this name says it; `None`: as Landfast's own.
+pub fn speak_as(tool: Option<&'static str>) {
+    *SPEAKER.lock().unwrap_or_else(PoisonError::into_inner) = tool;
 }
 
 /// Standard output could not be written to. Who closed it has seen enough, all else is said, once.
@@ -86,7 +86,8 @@ pub fn lost(e: &io::Error) {
         return;
     }
     let why = crate::commands::message::plain(e);
-    match SPEAKER.get() {
+    let speaker = *SPEAKER.lock().unwrap_or_else(PoisonError::into_inner);
+    match speaker {
         Some(tool) => message(format_args!("{tool}: write error: {why}"), true),
         None => message(format_args!("landfast: standard output: {why}"), true),
     }
@@ -102,9 +103,14 @@ pub fn is_closed() -> bool {
     OUTPUT.load(Ordering::Acquire) == CLOSED
 }
 
+/// What is collected goes out.
+pub fn flush() {
+    let _ = raw().flush();
+}
+
 /// The exit status of a command that ended like this, once all that it printed has arrived, or has not.
 pub fn status(exit: Exit) -> ExitCode {
-    let _ = raw().flush();
+    flush();
     match exit {
         Exit::Done if is_closed() => ExitCode::from(ENDED_BY_PIPE),
         Exit::Done if is_full() => Exit::Failed.into(),

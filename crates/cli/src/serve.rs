@@ -104,7 +104,7 @@ async fn serve(args: &ServeArgs) -> Exit {
     config.port_mapper = rpcbind.at(&admitted.listen);
     let Some(running) = told(Server::start(config).await) else { return Exit::Failed };
     say_restored(&running, args.lease.as_secs());
-    say_serving(&running, std::slice::from_ref(dir), started.elapsed());
+    say_serving(&running, &[(dir.clone(), PathBuf::from("/"))], started.elapsed());
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
@@ -166,7 +166,7 @@ async fn serve_config(args: &ServeArgs, file: &Path, started: Instant) -> Exit {
     {
         warn_of_hidden(&only.path);
     }
-    let dirs: Vec<_> = served.iter().map(|s| s.path.clone()).collect();
+    let dirs: Vec<_> = served.iter().map(|s| (s.path.clone(), s.name.clone())).collect();
     let mut start = ServerConfig::of(served, config.listen.clone());
     start.unavailable = unavailable;
     (start.lease_seconds, start.limits, start.metrics) =
@@ -329,19 +329,22 @@ fn say_restored(running: &Running, lease_seconds: u64) {
     }
 }
 
-fn say_serving(running: &Running, dirs: &[PathBuf], took: Duration) {
+/// `dirs`: each with the path under which clients find it.
+fn say_serving(running: &Running, dirs: &[(PathBuf, PathBuf)], took: Duration) {
     if let Some(addr) = running.metrics_addr() {
         eprintln!("landfast: metrics at http://{addr}/metrics");
     }
-    let at: Vec<_> = running.local_addrs().iter().map(|a| format!("nfs://{a}/")).collect();
-    let at = at.join(" ");
-    for (volume, dir) in running.volumes().iter().zip(dirs) {
+    for (volume, (dir, name)) in running.volumes().iter().zip(dirs) {
         let durability = match (volume.durability(), volume.log_info()) {
             (Durability::Log, Some(device)) => format!("log {device}"),
             (Durability::Log, None) => "log".to_owned(),
             (Durability::Sync, _) => "no log, every operation is synced".to_owned(),
             (Durability::Unsafe, _) => "NOT DURABLE".to_owned(),
         };
+        let name = name.to_string_lossy();
+        let name = name.trim_start_matches('/');
+        let at: Vec<_> = running.local_addrs().iter().map(|a| format!("nfs://{a}/{name}")).collect();
+        let at = at.join(" ");
         eprintln!(
             "landfast: serving {} at {at} ({durability}); ready after {:.3} s",
             dir.display(),

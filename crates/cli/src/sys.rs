@@ -1,4 +1,4 @@
-//! What the system knows of times and users, as GNU's tools ask it; the wait for an output that is slow.
+//! What the system knows of times and users, as GNU's tools ask it; the wait for an output that is slow, and how wide one is.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -49,6 +49,14 @@ pub fn local(seconds: i64) -> Option<Local> {
         second: small(tm.tm_sec),
         offset: tm.tm_gmtoff,
     })
+}
+
+/// Columns of a terminal; `None`: it is none, or does not know.
+pub fn columns(terminal: &impl AsFd) -> Option<usize> {
+    let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
+    // SAFETY: the pointer is valid, and the descriptor open while it is borrowed.
+    let asked = unsafe { libc::ioctl(terminal.as_fd().as_raw_fd(), libc::TIOCGWINSZ, &raw mut size) };
+    Some(usize::from(size.ws_col)).filter(|columns| asked == 0 && *columns > 0)
 }
 
 /// Waits until something that does not block takes more, or never will.

@@ -1,5 +1,6 @@
 //! Sizes and durations as people type them.
 
+use landfast_volume::LOG_BYTES_MIN;
 use std::time::Duration;
 
 /// A size in bytes: a whole number with an optional `K`, `M`, `G` or `T` (powers of 1024; `KiB`, `kb` and so on mean
@@ -21,6 +22,20 @@ pub fn size(text: &str) -> Result<u64, String> {
     let n: u64 =
         number.parse().map_err(|_| format!("'{text}' is not a size; write for example 256M or 2G"))?;
     n.checked_mul(1 << shift).ok_or_else(|| format!("'{text}' is too large"))
+}
+
+/// The size of a log, by the same letters.
+///
+/// # Errors
+/// A sentence that says what is expected.
+pub fn log_size(text: &str) -> Result<u64, String> {
+    match size(text)? {
+        n if n < LOG_BYTES_MIN => {
+            let (n, least) = (show_bytes(n), show_bytes(LOG_BYTES_MIN));
+            Err(format!("{n} are too few for a log: it needs {least} at least; write for example 256M"))
+        }
+        n => Ok(n),
+    }
 }
 
 /// A duration: a decimal number with `ns`, `us`, `ms`, `s` or `m`.

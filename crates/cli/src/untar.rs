@@ -1,7 +1,7 @@
 //! `landfast untar`: a bar on a terminal, names with `-v`, a line a cause of failures, a summary.
 
 use crate::args::UntarArgs;
-use crate::commands::{message, quote};
+use crate::commands::{self, message, quote};
 use crate::exit::{Exit, print_json, told};
 use crate::outage;
 use crate::process::umask;
@@ -40,6 +40,9 @@ pub fn run(args: &UntarArgs) -> Exit {
     };
     if let (Start::Finished(done), Some(path)) = (&start, &args.resume) {
         return nothing_left(args, path, *done);
+    }
+    if args.mkdir && commands::make_destination(&args.url) != Exit::Done {
+        return Exit::Failed;
     }
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -103,7 +106,7 @@ fn destination(e: &FatalError, url: &str) -> Option<String> {
         NfsStat::NFS4ERR_NOENT => {
             let url = quote::if_needed(url.as_bytes());
             let url = String::from_utf8_lossy(&url);
-            format!("no such directory; make it with: landfast mkdir -p {url}")
+            format!("no such directory; --mkdir makes it, and so does: landfast mkdir -p {url}")
         }
         status if at == path => message::of_status(status),
         status => format!("{at}: {}", message::of_status(status)),

@@ -17,8 +17,14 @@ const MARKED: [&str; 4] = ["a?[31mb", "c?2Jd", "e??f??", "g?root ALL"];
 
 /// Runs the command with a terminal as its input, output and errors, and gives all that the terminal got.
 fn on_a_terminal(args: &[&OsStr]) -> Vec<u8> {
+    on_a_terminal_of(None, args)
+}
+
+/// The same with one that has so many columns.
+fn on_a_terminal_of(columns: Option<usize>, args: &[&OsStr]) -> Vec<u8> {
     // As a shell takes it: each in single quotes, which none of the names has in it.
-    let mut command = [b"'", env!("CARGO_BIN_EXE_landfast").as_bytes(), b"'"].concat();
+    let mut command = columns.map(|n| format!("stty rows 24 cols {n} && ").into_bytes()).unwrap_or_default();
+    command.extend([b"'", env!("CARGO_BIN_EXE_landfast").as_bytes(), b"'"].concat());
     for arg in args {
         command.extend([b" '", arg.as_bytes(), b"'"].concat());
     }
@@ -152,4 +158,54 @@ fn a_pipe_gets_the_names_as_they_are() {
     // A file is what it is, wherever it goes.
     let url = [tree.as_bytes(), b"/", NAMES[0]].concat();
     assert_eq!(stdout(&in_a_pipe(&[OsStr::new("cat"), OsStr::from_bytes(&url)])), "content");
+}
+
+#[test]
+fn a_listing_has_the_width_of_the_terminal() {
+    if !root() {
+        return;
+    }
+    let dir = tempfile::tempdir_in("/var/tmp").expect("a directory");
+    let volume = dir.path().join("volume");
+    fs::create_dir(&volume).expect("a directory");
+    (0..60).for_each(|n| fs::write(volume.join(format!("name-{n:02}")), "").expect("a file"));
+    let server = Serving::with(&volume, &["--durability", "sync"]);
+    for columns in [200, 60] {
+        let said = on_a_terminal_of(Some(columns), &["ls", &server.url].map(OsStr::new));
+        let said = String::from_utf8_lossy(&said).replace("\r\n", "\n").replace("^D\u{8}\u{8}", "");
+        let wanted = in_a_pipe(&["ls", "-C", "-w", &columns.to_string(), &server.url].map(OsStr::new));
+        assert_eq!(said, stdout(&wanted), "{columns}");
+        let widest = said.lines().map(str::len).max().unwrap_or_default();
+        assert!(widest <= columns && widest + 30 > columns, "{widest} of {columns}");
+    }
+}
+
+/// What a terminal shows in a line, of text that goes back to its beginning and clears it.
+fn shown(said: &[u8]) -> Vec<String> {
+    let text = String::from_utf8_lossy(said).into_owned();
+    let pieces = text.split(['\r', '\n']);
+    pieces.map(|piece| piece.replace("\u{1b}[2K", "").replace("\u{1b}[K", "")).collect()
+}
+
+#[test]
+fn a_bar_fits_a_terminal() {
+    if !root() {
+        return;
+    }
+    let dir = tempfile::tempdir_in("/var/tmp").expect("a directory");
+    let (volume, tree) = (dir.path().join("volume"), dir.path().join("tree"));
+    fs::create_dir(&volume).expect("a directory");
+    fs::create_dir(&tree).expect("a directory");
+    (0..2_000).for_each(|n| fs::write(tree.join(format!("f{n}")), [b'x'; 2_000]).expect("a file"));
+    let archive = dir.path().join("a.tar");
+    let made = Command::new("tar").args(["-cf", path(&archive), "-C", path(dir.path()), "tree"]).status();
+    assert!(made.expect("tar").success());
+    let server = Serving::with(&volume, &["--durability", "sync", "--inject-volume-flush", "5ms"]);
+    for columns in [80, 60] {
+        let said = on_a_terminal_of(Some(columns), &["untar", path(&archive), &server.url].map(OsStr::new));
+        let lines = shown(&said);
+        let bars: Vec<&String> = lines.iter().filter(|line| line.contains('%')).collect();
+        assert!(bars.iter().any(|line| line.contains("left") && line.contains("/s")), "{lines:?}");
+        assert!(bars.iter().all(|line| line.chars().count() <= columns), "{bars:?}");
+    }
 }

@@ -69,6 +69,16 @@ impl Procedure {
     }
 }
 
+impl Procedure {
+    /// The procedures of version 3, the operations of version 4 and those of its callbacks, each once.
+    pub fn names() -> Vec<&'static str> {
+        let of = |program: Program| (0..u8::MAX).filter_map(move |n| program.operation(u32::from(n)));
+        let mut seen = HashSet::new();
+        let all = nfs3::PROC_NAMES.into_iter().chain(of(Program::Nfs)).chain(of(Program::Callback));
+        all.filter(|name| seen.insert(*name)).collect()
+    }
+}
+
 impl FromStr for Procedure {
     type Err = String;
 

@@ -74,6 +74,7 @@ pub use acl::{Acl, AclError, Acls, SetAcls};
 pub use brief::Keep;
 pub use error::{Error, OpenError};
 pub use handle::HANDLE_VERSION;
+pub use landfast_intentlog::limits::DEVICE_BYTES_MIN as LOG_BYTES_MIN;
 pub use landfast_intentlog::{Stats as LogStats, WAIT_BUCKETS_US, Waits, faults};
 pub use nested::THIS_PROCESS;
 pub use node::{Node, OpenFile};

@@ -49,7 +49,7 @@ pub enum Tools {
 }
 
 /// What all of them take.
-#[derive(Debug, Clone, Copy, Args)]
+#[derive(Debug, Clone, Copy, Default, Args)]
 pub struct Common {
     /// For programs: one JSON object a line on standard output, a summary last
     #[arg(long)]

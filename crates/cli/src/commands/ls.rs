@@ -14,6 +14,7 @@ use serde_json::json;
 use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::io::IsTerminal;
+use std::os::fd::AsFd;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Columns where the terminal does not say.
@@ -265,7 +266,8 @@ impl<'a> Look<'a> {
         let terminal = std::io::stdout().is_terminal();
         let long = args.in_lines();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let width = args.width.or_else(|| std::env::var("COLUMNS").ok()?.parse().ok());
+        let of_terminal = || if terminal { crate::sys::columns(&std::io::stdout().as_fd()) } else { None };
+        let width = args.width.or_else(of_terminal).or_else(|| std::env::var("COLUMNS").ok()?.parse().ok());
         Look {
             args,
             long,

@@ -64,11 +64,39 @@ pub fn run(command: Tools) -> Exit {
     }
 }
 
+/// Makes the directory that a URL names, and those above it, as `mkdir -p` does, and says what went wrong.
+pub fn make_destination(url: &str) -> Exit {
+    let common = args::Common::default();
+    mkdir::run(args::MkdirArgs {
+        urls: vec![url.to_owned()],
+        parents: true,
+        mode: None,
+        verbose: false,
+        common,
+    })
+}
+
 /// The exit status of a command that was typed wrongly, as GNU's.
 pub fn usage_status(command: &str) -> Option<u8> {
     match command {
         "cp" | "rm" | "mkdir" | "stat" | "du" | "find" | "cat" => Some(1),
         "ls" => Some(2),
+        _ => None,
+    }
+}
+
+/// What `tar` is not for, and what is.
+pub fn not_for_tar(words: &[String]) -> Option<&'static str> {
+    let [tool, first, ..] = words else { return None };
+    let letters = first.strip_prefix('-').unwrap_or(first);
+    let asks =
+        |letter: char, long: &str| first == long || !first.starts_with("--") && letters.starts_with(letter);
+    if tool != "tar" {
+        return None;
+    }
+    match (asks('x', "--extract") || first == "--get", asks('t', "--list")) {
+        (true, _) => Some("it creates archives; landfast untar ARCHIVE nfs://HOST[:PORT]/PATH extracts them"),
+        (_, true) => Some("it creates archives; tar -t of this machine lists them"),
         _ => None,
     }
 }

@@ -31,6 +31,7 @@ pub fn run(args: SyncTreeArgs) -> Exit {
 }
 
 async fn synchronise(mut tool: Tool, mut args: SyncTreeArgs) -> Tool {
+    tool.changes_nothing_yet();
     for file in &args.exclude_from {
         match super::tar::patterns(file) {
             Ok(patterns) => args.exclude.extend(patterns),
@@ -107,7 +108,8 @@ async fn push(tool: &mut Tool, args: &SyncTreeArgs, from_there: bool) -> Result<
     if args.dry_run {
         return Ok(foresee(&plan, &screen));
     }
-    let target = Target { nfs: &nfs, path: place.joined(), owners: options.owners, xattrs };
+    let stop = Some(tool.stop_on_signals());
+    let target = Target { nfs: &nfs, path: place.joined(), owners: options.owners, xattrs, stop };
     let report = sync(&source, &dest, &plan, &target, Arc::new(screen), message::of).await;
     report.map_err(|e| e.to_string())
 }

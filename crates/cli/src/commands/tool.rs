@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
 /// Bytes of output that are collected before they are written.
 const OUTPUT_BYTES: usize = 64 << 10;
@@ -38,6 +39,8 @@ pub struct Tool {
     /// The same for those who wait for it; `None`: nobody listens to signals yet.
     stop: RefCell<Option<watch::Receiver<bool>>>,
     answers: Arc<Answers>,
+    /// Ends the process at the first signal, until [`Tool::stop_on_signals`].
+    planning: RefCell<Option<JoinHandle<()>>>,
 }
 
 /// Runs a command's work; afterwards come the statistics.
@@ -46,7 +49,7 @@ pub fn run<F: Future<Output = Tool>>(
     common: Common,
     work: impl FnOnce(Tool) -> F,
 ) -> Exit {
-    say::speak_as(name);
+    say::speak_as(Some(name));
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(e) => {
@@ -66,8 +69,12 @@ pub fn run<F: Future<Output = Tool>>(
         stopped: Arc::default(),
         stop: RefCell::default(),
         answers: Arc::default(),
+        planning: RefCell::default(),
     };
-    runtime.block_on(async { work(tool).await.end().await })
+    let exit = runtime.block_on(async { work(tool).await.end().await });
+    say::flush();
+    say::speak_as(None);
+    exit
 }
 
 impl Tool {
@@ -177,7 +184,6 @@ impl Tool {
         // Escaped when it came.
         let mut out = say::raw();
         let written = out.write_all(&self.out).and_then(|()| out.flush());
-        drop(out);
         self.out.clear();
         if written.is_err() && !matches!(self.name, "cp" | "rm" | "mkdir" | "tar" | "sync-tree") {
             let status = match (say::is_full(), self.status_when_full()) {
@@ -197,9 +203,24 @@ impl Tool {
         }
     }
 
+    /// Until [`Tool::stop_on_signals`] SIGINT ends the process, as it does anyway, with these words.
+    pub fn changes_nothing_yet(&self) {
+        let name = self.name;
+        let waiting = tokio::spawn(async move {
+            if tokio::signal::ctrl_c().await.is_ok() {
+                eprintln!("{name}: interrupted before anything was sent");
+                std::process::exit(130);
+            }
+        });
+        self.planning.replace(Some(waiting));
+    }
+
     /// From here on the first SIGINT or SIGTERM lets what is under way end and begins nothing new; a second one ends the
     /// process, and so does a server that does not respond. To be called again when there are further servers. Tells when that has come.
     pub fn stop_on_signals(&self) -> watch::Receiver<bool> {
+        if let Some(planning) = self.planning.take() {
+            planning.abort();
+        }
         let stop = self.stop.borrow_mut().get_or_insert_with(|| self.listen()).clone();
         for tree in self.servers.trees() {
             let (tree, mut stop) = (tree.clone(), stop.clone());

@@ -3,6 +3,7 @@
 use super::Found;
 use crate::units::duration;
 use landfast_model::Bound;
+use landfast_trace::filter::Procedure;
 use landfast_trace::table::Row;
 
 /// A bound: `rtt>50%`, `WRITE.p99>20ms`, `matched<95%`.
@@ -81,7 +82,12 @@ pub fn fail_if(text: &str) -> Result<FailIf, String> {
                 _ => return Err(HELP.into()),
             };
             let limit = if value == Value::Calls { number()? } else { time()? };
-            (What::Service(name.to_ascii_uppercase(), value), limit)
+            let name = name.to_ascii_uppercase();
+            if name.parse::<Procedure>().is_err() {
+                let known = Procedure::names().join(", ");
+                return Err(format!("there is no procedure or operation '{name}'; there are: {known}"));
+            }
+            (What::Service(name, value), limit)
         }
     };
     if !limit.is_finite() {

@@ -256,7 +256,7 @@ fn an_archive_does_not_come_out_where_there_is_no_directory_and_why_is_told_in_w
     let archive = path(&rig.dir.path().join("x.tar")).to_owned();
     for version in VERSIONS {
         for (name, why) in [
-            ("missing/dir", "no such directory; make it with: landfast mkdir -p "),
+            ("missing/dir", "no such directory; --mkdir makes it, and so does: landfast mkdir -p "),
             ("file", "not a directory"),
             ("file/dir", "/file: Not a directory"),
         ] {

@@ -16,6 +16,7 @@ use bytes::Bytes;
 use landfast_nfs::v4::SetTime;
 use landfast_nfs::v4::attr::AttrValues;
 use serde::Serialize;
+use tokio::sync::watch;
 
 use super::contents::open;
 use super::plan::{Plan, XattrChange};
@@ -64,9 +65,15 @@ pub struct Target<'a> {
     pub owners: bool,
     /// Extended attributes are.
     pub xattrs: bool,
+    /// Ends it after what is under way, when it becomes true.
+    pub stop: Option<watch::Receiver<bool>>,
 }
 
 impl Target<'_> {
+    fn is_stopped(&self) -> bool {
+        self.stop.as_ref().is_some_and(|stop| *stop.borrow())
+    }
+
     async fn extract(
         &self,
         options: UntarOptions,
@@ -75,6 +82,7 @@ impl Target<'_> {
     ) -> Result<untar::Report, untar::FatalError> {
         let names = self.path.split(|b| *b == b'/').filter(|name| !name.is_empty());
         let path: Vec<Vec<u8>> = names.map(<[u8]>::to_vec).collect();
+        let options = UntarOptions { stop: self.stop.clone(), ..options };
         untar::start_in(options, self.nfs.session(), from, &path, heard).await?.go_on().await
     }
 }
@@ -93,8 +101,14 @@ pub async fn sync(
 ) -> Result<SyncReport, untar::FatalError> {
     let mut report = SyncReport::default();
     remove(dest, plan, target, &*telling, &say, &mut report).await;
-    if !plan.send.is_empty() {
-        send(source, plan, target, &telling, &mut report).await?;
+    if !plan.send.is_empty() && !target.is_stopped() {
+        match send(source, plan, target, &telling, &mut report).await {
+            Err(untar::FatalError::Stopped) => {}
+            done => done?,
+        }
+    }
+    if target.is_stopped() {
+        return Ok(report);
     }
     set_xattrs(plan, target, &*telling, &say, &mut report).await;
     set(source, plan, target, &*telling, &say, &mut report).await;
@@ -128,6 +142,8 @@ async fn remove(
                 report.removed += 1;
                 telling.removed(&removal.path);
             }
+            // It was not begun, and nobody wants to hear that of each.
+            Err(ItemError::NotExecuted(_)) if target.is_stopped() => {}
             Err(e) => {
                 report.failures += 1;
                 telling.failed(&removal.path, &say(&e));
