@@ -234,6 +234,9 @@ pub struct TraceArgs {
     /// A second capture of the same traffic, made at the other end: the network's part of each call is the difference
     #[arg(long, value_name = "FILE", conflicts_with_all = ["list", "mountstats"])]
     pub merge: Option<PathBuf>,
+    /// A capture of the same work before a change: what the change did, beside what the equation says of it
+    #[arg(long, value_name = "BEFORE", conflicts_with_all = ["list", "report", "mountstats", "merge", "anonymise", "interface", "fail_if"])]
+    pub compare: Option<PathBuf>,
     /// End with status 1 if this is so, and say what it is: rtt>50%, WRITE.p99>20ms, matched<95%; may be given more than once
     #[arg(long, value_name = "BOUND", value_parser = crate::trace::fail_if, conflicts_with_all = ["list", "mountstats"])]
     pub fail_if: Vec<crate::trace::FailIf>,

@@ -309,6 +309,31 @@ fn a_page_says_what_json_says_and_all_charts_are_whole() {
     assert!(many["pairs"].as_array().expect("rows").len() >= 30);
 }
 
+#[test]
+fn the_answer_and_its_picture_come_first_and_stalls_sell_nothing() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut wire = opened(2);
+    for xid in 1..=200 {
+        let handle = handle(7);
+        wire.send(true, &call(xid, 100_003, 3, if xid % 2 == 0 { 2 } else { 1 }, &handle));
+        wire.wait(if xid == 60 { 2000 * MS } else { MS });
+        wire.send(false, &reply(xid, &[0; 4]));
+        wire.wait(MS / 2);
+    }
+    let page = page(dir.path(), "stall", &wire.frames);
+    let stalls = &page.json["verdict"]["stalls"];
+    assert_eq!((stalls["count"].as_u64(), stalls["calls"].as_u64()), (Some(1), Some(1)), "{stalls}");
+    assert!((number(&stalls["longest"][0]["seconds"]) - 2.0).abs() < 0.01, "{stalls}");
+    let at = |text: &str| page.text.find(text).unwrap_or_else(|| panic!("no {text}"));
+    assert!(
+        at("Confidence: ") < at("<svg") && at("<svg") < at("What says so"),
+        "the answer, the picture, the words"
+    );
+    assert!(page.text.contains("Nothing, before it is known why calls were let wait"));
+    assert!(!page.text.contains("Worth it: ") && page.text.contains("data-part=\"stalls\""));
+    assert!(page.text.contains("the server answered nobody for 2.00 s"));
+}
+
 /// The same traffic at the server: the way there and back takes so long.
 fn at_the_server(client: &[Captured], way: i64) -> Vec<Captured> {
     let moved = |frame: &Captured| {

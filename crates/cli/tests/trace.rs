@@ -85,6 +85,64 @@ fn the_table_and_json() {
 }
 
 #[test]
+fn what_a_change_did_beside_what_was_predicted() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let capture = |name: &str, wait: i64, calls: u32| {
+        let mut wire = Wire::new(700);
+        wire.acks = true;
+        wire.open();
+        wire.ack(true);
+        for xid in 1..=calls {
+            wire.send(true, &call(xid, 100_003, 3, 1, &[0; 36]));
+            wire.wait(wait);
+            wire.send(false, &reply(xid, &[0; 88]));
+            wire.ack(true);
+            wire.wait(500_000);
+        }
+        file(dir.path(), name, &pcap(&wire.frames))
+    };
+    let (before, after) = (capture("before", 9_500_000, 200), capture("after", 1_500_000, 200));
+    let o = run(&["trace", "--compare", path(&before), path(&after)]);
+    assert!(o.status.success(), "{}", stderr(&o));
+    let text = stdout(&o);
+    for part in [
+        "2.00 s before, 400 ms after: 5.0 times as fast",
+        "Before: Bound by round trips",
+        "round trips                     1.90 s    300 ms",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let said = text.lines().last().expect("a line");
+    assert!(
+        said.starts_with("Predicted from the capture before, with round trip of 1.5 ms: ")
+            && said.ends_with("; it took 400 ms"),
+        "{said}"
+    );
+    let o = run(&["trace", "--json", "--compare", path(&before), path(&after)]);
+    let json: serde_json::Value = serde_json::from_str(&stdout(&o)).expect("JSON");
+    let predicted = json["predicted"]["outlook"]["seconds"].as_f64().expect("seconds");
+    assert!((predicted / 0.4 - 1.0).abs() < 0.05, "{predicted}");
+    // Other work.
+    let other = capture("other", 1_500_000, 50);
+    let o = run(&["trace", "--compare", path(&before), path(&other)]);
+    assert!(stdout(&o).contains("Nothing was predicted: the calls are not as many"), "{}", stdout(&o));
+    let o = run(&["trace", "--compare", "/no/such/file", path(&after)]);
+    assert_eq!(o.status.code(), Some(2));
+    one_line_with(&stderr(&o), &["/no/such/file"]);
+}
+
+#[test]
+fn a_capture_of_one_way_is_named_as_such() {
+    let dir = tempfile::tempdir().expect("a directory");
+    // By the last byte of the address that a frame comes from.
+    let one_way: Vec<Captured> = capture().into_iter().filter(|frame| frame.data[29] == 2).collect();
+    let plain = file(dir.path(), "one way", &pcap(&one_way));
+    let o = run(&["trace", path(&plain)]);
+    assert!(stdout(&o).contains("0 of 3 calls matched"), "{}", stdout(&o));
+    assert!(stderr(&o).contains("only the way to the server was captured"), "{}", stderr(&o));
+}
+
+#[test]
 fn the_listing() {
     let dir = tempfile::tempdir().expect("a directory");
     let plain = file(dir.path(), "x", &pcap(&capture()));

@@ -1,7 +1,7 @@
 //! What of a frame matters: a piece of a TCP stream, or a datagram. Pure.
 
 use crate::source::Frame;
-use etherparse::{EtherType, LaxNetSlice, LaxSlicedPacket, TransportSlice};
+use etherparse::{EtherType, LaxIpPayloadSlice, LaxNetSlice, LaxSlicedPacket, TransportSlice};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// What a frame carries.
@@ -87,7 +87,79 @@ pub fn packet<'a>(frame: &Frame<'a>) -> Result<Packet<'a>, Passed> {
     {
         return Ok(packet);
     }
-    sliced(frame)
+    sliced(frame, TUNNELS_MAX)
+}
+
+/// Tunnels within each other that are looked into.
+const TUNNELS_MAX: u8 = 2;
+
+/// Where VXLAN goes (RFC 7348 section 5).
+const VXLAN_PORT: u16 = 4789;
+
+/// Protocols in GRE (RFC 2784, RFC 2890), by their numbers: IP, Ethernet, and what switches mirror (ERSPAN, draft-foschiano-erspan-03).
+mod gre {
+    pub const IPV4: u16 = 0x0800;
+    pub const IPV6: u16 = 0x86dd;
+    pub const ETHERNET: u16 = 0x6558;
+    pub const ERSPAN: u16 = 0x88be;
+    pub const ERSPAN_3: u16 = 0x22eb;
+    pub const IP_PROTOCOL: u8 = 47;
+}
+
+/// The packet inside a tunnel: VXLAN, GRE or ERSPAN. `None`: it is in none, or in one that cannot be read.
+fn tunnelled<'a>(frame: &Frame<'a>, packet: &LaxSlicedPacket<'a>, tunnels: u8) -> Option<Packet<'a>> {
+    let tunnels = tunnels.checked_sub(1)?;
+    let (link, data) = match (&packet.transport, &packet.net) {
+        (Some(TransportSlice::Udp(udp)), _) if udp.destination_port() == VXLAN_PORT => {
+            let payload = udp.payload();
+            // Flags with the bit that a network is named, and its number.
+            if payload.first()? & 8 == 0 {
+                return None;
+            }
+            (link::ETHERNET, payload.get(8..)?)
+        }
+        (_, Some(LaxNetSlice::Ipv4(ip))) => in_gre(ip.payload())?,
+        (_, Some(LaxNetSlice::Ipv6(ip))) => in_gre(ip.payload())?,
+        _ => return None,
+    };
+    let cut = frame.wire_len.saturating_sub(u32::try_from(frame.data.len()).unwrap_or(u32::MAX));
+    let wire_len = u32::try_from(data.len()).ok()?.saturating_add(cut);
+    let inner = Frame { ns: frame.ns, link, data, wire_len };
+    if link == link::ETHERNET
+        && let Some(packet) = usual(&inner)
+    {
+        return Some(packet);
+    }
+    sliced(&inner, tunnels).ok()
+}
+
+/// What is in a packet of GRE, and its link layer.
+fn in_gre<'a>(payload: &LaxIpPayloadSlice<'a>) -> Option<(i32, &'a [u8])> {
+    if payload.ip_number.0 != gre::IP_PROTOCOL || payload.fragmented {
+        return None;
+    }
+    let data = payload.payload;
+    let word = |at: usize| data.get(at..at + 2).map(|b| u16::from_be_bytes([b[0], b[1]]));
+    let (flags, protocol) = (word(0)?, word(2)?);
+    if flags & 7 != 0 {
+        return None;
+    }
+    // A checksum, a key, a number.
+    let optional = [0x8000, 0x2000, 0x1000].into_iter().filter(|bit| flags & bit != 0).count();
+    let begin = 4 + 4 * optional;
+    let inner = |skip: usize| data.get(begin + skip..);
+    Some(match protocol {
+        gre::IPV4 | gre::IPV6 => (link::RAW, inner(0)?),
+        gre::ETHERNET => (link::ETHERNET, inner(0)?),
+        // The first type has no header of its own, and no numbers; the third may have a part more.
+        gre::ERSPAN if flags & 0x1000 == 0 => (link::ETHERNET, inner(0)?),
+        gre::ERSPAN => (link::ETHERNET, inner(8)?),
+        gre::ERSPAN_3 => {
+            let more = if inner(11)?.first()? & 1 != 0 { 8 } else { 0 };
+            (link::ETHERNET, inner(12 + more)?)
+        }
+        _ => return None,
+    })
 }
 
 /// The most usual frame, TCP in a whole IPv4 packet on Ethernet, without the detour that others need: they are most of what goes by.
@@ -145,7 +217,8 @@ fn has_sack(mut options: &[u8]) -> bool {
     false
 }
 
-fn sliced<'a>(frame: &Frame<'a>) -> Result<Packet<'a>, Passed> {
+/// Link layer, network and transport.
+fn slice<'a>(frame: &Frame<'a>) -> Result<LaxSlicedPacket<'a>, Passed> {
     let data = frame.data;
     let typed = |header: usize, at: usize| {
         let number = data.get(at..at + 2).ok_or(Passed::Short)?;
@@ -153,14 +226,24 @@ fn sliced<'a>(frame: &Frame<'a>) -> Result<Packet<'a>, Passed> {
         let number = EtherType(u16::from_be_bytes([number[0], number[1]]));
         Ok(LaxSlicedPacket::from_ether_type(number, rest))
     };
-    let packet = match frame.link {
+    Ok(match frame.link {
         link::ETHERNET => LaxSlicedPacket::from_ethernet(data).map_err(|_| Passed::Short)?,
         link::LINUX_SLL => typed(16, 14)?,
         link::LINUX_SLL2 => typed(20, 0)?,
         link::RAW | link::RAW_BSD | link::RAW_OPENBSD | link::IPV4 | link::IPV6 => ip(data)?,
         link::NULL | link::LOOP => ip(data.get(4..).ok_or(Passed::Short)?)?,
         _ => return Err(Passed::Link),
-    };
+    })
+}
+
+fn sliced<'a>(frame: &Frame<'a>, tunnels: u8) -> Result<Packet<'a>, Passed> {
+    let data = frame.data;
+    let packet = slice(frame)?;
+    if !matches!(packet.transport, Some(TransportSlice::Tcp(_)))
+        && let Some(inner) = tunnelled(frame, &packet, tunnels)
+    {
+        return Ok(inner);
+    }
     // Of a frame without lengths of its own (segmented by the network card later) the capture knows the length.
     let cut = frame.wire_len.saturating_sub(u32::try_from(data.len()).unwrap_or(u32::MAX));
     let (from, to, ip_payload, missing) = match &packet.net {
@@ -259,8 +342,52 @@ mod tests {
             data.truncate(cut.max(20));
             let frame = Frame { ns: 0, link: link::ETHERNET, data: &data, wire_len };
             if let Some(packet) = usual(&frame) {
-                prop_assert_eq!(sliced(&frame), Ok(packet));
+                prop_assert_eq!(sliced(&frame, 0), Ok(packet));
             }
+        }
+    }
+
+    /// A packet of IPv4 with this protocol in it.
+    fn ipv4(protocol: u8, payload: &[u8]) -> Vec<u8> {
+        let mut out = vec![0x45, 0];
+        out.extend(u16::try_from(20 + payload.len()).unwrap().to_be_bytes());
+        out.extend([0, 9, 0, 0, 64, protocol, 0, 0, 192, 168, 0, 1, 192, 168, 0, 2]);
+        out.extend(payload);
+        out
+    }
+
+    #[test]
+    fn what_is_in_a_tunnel_is_read_as_if_it_were_in_none() {
+        let mut plain = vec![2; 12];
+        plain.extend([8, 0, 0x45, 0, 0, 44, 0, 9, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, 2, 10, 0, 0, 1]);
+        plain.extend([3, 1, 8, 1, 1, 2, 3, 4, 5, 6, 7, 8, 0x50, 0x18, 1, 0, 0, 0, 0, 0, 9, 9, 9, 9]);
+        let read = |data: &[u8]| {
+            let frame =
+                Frame { ns: 0, link: link::ETHERNET, data, wire_len: u32::try_from(data.len()).unwrap() };
+            packet(&frame).map(|p| (p.from, p.to, p.payload.to_vec(), p.missing, p.tcp))
+        };
+        let expected = read(&plain);
+        assert!(expected.is_ok());
+        let ethernet = |packet: Vec<u8>| [&[4; 12][..], &[8, 0], &packet].concat();
+        let gre = |header: &[u8], inner: &[u8]| ethernet(ipv4(47, &[header, inner].concat()));
+        let udp = |inner: &[u8]| {
+            let length = u16::try_from(8 + inner.len()).unwrap().to_be_bytes();
+            ethernet(ipv4(17, &[&[0xc0, 0, 0x12, 0xb5][..], &length, &[0, 0], inner].concat()))
+        };
+        let vxlan = |inner: &[u8]| udp(&[&[8, 0, 0, 0, 0, 0, 7, 0][..], inner].concat());
+        let erspan_3 = [&[0x10, 0, 0x22, 0xeb, 0, 0, 0, 1][..], &[0x20; 11], &[1], &[0; 8]].concat();
+        for tunnel in [
+            vxlan(&plain),
+            gre(&[0, 0, 0x65, 0x58], &plain),
+            gre(&[0xb0, 0, 8, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3], &plain[14..]),
+            gre(&[0, 0, 0x88, 0xbe], &plain),
+            gre(&[0x10, 0, 0x88, 0xbe, 0, 0, 0, 1, 0x10, 0, 0, 0, 0, 0, 0, 0], &plain),
+            gre(&erspan_3, &plain),
+            gre(&[0, 0, 0x65, 0x58], &vxlan(&plain)),
+        ] {
+            assert_eq!(read(&tunnel), expected);
+            // Whatever is missing of it, there is an answer.
+            (0..tunnel.len()).for_each(|len| _ = read(&tunnel[..len]));
         }
     }
 

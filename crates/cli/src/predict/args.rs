@@ -148,6 +148,12 @@ pub struct ChangeArgs {
     /// Another network, with this round trip
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
     pub round_trip: Vec<Duration>,
+    /// A link of so many bytes a second, such as 125M
+    #[arg(long, value_name = "BYTES", value_parser = units::size)]
+    pub link: Vec<u64>,
+    /// A server so many times as fast, in all but making things stable
+    #[arg(long, value_name = "TIMES")]
+    pub faster_server: Vec<f64>,
 }
 
 impl ChangeArgs {
@@ -161,6 +167,8 @@ impl ChangeArgs {
         all.extend(self.streams.iter().map(|&streams| Change::Streams { streams }));
         all.extend(self.delegations.then_some(Change::Delegations));
         all.extend(self.round_trip.iter().map(|t| Change::RoundTrip { round_trip_s: t.as_secs_f64() }));
+        all.extend(self.link.iter().map(|&bytes| Change::Link { bytes_per_s: bytes as f64 }));
+        all.extend(self.faster_server.iter().map(|&times| Change::Server { times }));
         all
     }
 }

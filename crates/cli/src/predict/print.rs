@@ -161,7 +161,7 @@ impl Found {
         match earned.cases().len() {
             0 => notes.push("within: no prediction has been tried yet".to_owned()),
             n => notes.push(format!(
-                "within: nine of ten predictions of the kind were off by no more, of {n} that were tried (landfast lab run predicted)"
+                "within: what nine of ten predictions of the kind were off by, wider where few were tried, of {n} (landfast lab run predicted)"
             )),
         }
         notes

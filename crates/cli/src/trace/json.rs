@@ -68,7 +68,7 @@ impl Found {
 }
 
 impl Found {
-    fn verdict_json(&self) -> Value {
+    pub(super) fn verdict_json(&self) -> Value {
         let f = &self.findings;
         let words = f.words(&self.totals);
         f.verdict.map_or(Value::Null, |verdict| {

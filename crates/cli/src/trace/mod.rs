@@ -2,6 +2,7 @@
 
 mod anonymise;
 mod answer;
+mod compare;
 mod fail_if;
 mod input;
 mod json;
@@ -53,6 +54,9 @@ pub fn run(args: &TraceArgs) -> Exit {
     };
     if let Some(out) = &args.anonymise {
         return anonymise::run(&args.file, out, &name);
+    }
+    if let Some(before) = &args.compare {
+        return compare::run(args, before, &name);
     }
     match look(args) {
         Ok(found) => {

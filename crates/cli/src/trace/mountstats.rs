@@ -243,11 +243,11 @@ fn said(v: &Verdict) -> String {
 fn words(bound: Bound) -> &'static str {
     match bound {
         Bound::Rtt => "round trips",
-        Bound::Persistence => "the wait for stable storage",
-        Bound::Server => "the server's own work",
-        Bound::Bandwidth => "bytes a second",
+        Bound::Persistence => "persistence",
+        Bound::Server => "the server's other work",
+        Bound::Bandwidth => "bandwidth",
         Bound::Client => "the client itself",
-        Bound::Loss => "lost segments",
+        Bound::Loss => "losses",
         Bound::Mixed => "several things",
     }
 }

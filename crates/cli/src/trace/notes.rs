@@ -36,6 +36,13 @@ impl Found {
                 show_bytes(t.tcp.hole_bytes)
             ));
         }
+        if t.calls_seen > 0 && t.calls_matched + t.calls_unmeasured == 0 && t.stray_replies == 0 {
+            notes.push(
+                "no reply is in the capture: only the way to the server was captured (an interface of a bond, a mirror of one direction, a filter on \
+                 one address); capture both ways"
+                    .into(),
+            );
+        }
         if t.cut_frames > 0 && t.calls_seen > 0 {
             notes.push(format!(
                 "{} frames were cut short when captured: times of messages of several segments are those of the first segment",

@@ -29,6 +29,12 @@ pub(super) const SESSION_WAITS: u64 = 3;
 pub(super) const SESSION_WAITS_ELSEWHERE: u64 = 5;
 pub(super) const SESSION_SYNCHRONOUS: u64 = 3;
 
+/// What a good log device takes, in seconds. One that is in use already is not proposed.
+const LOG_S: f64 = 50e-6;
+
+/// A shorter round trip than this is within a machine or a rack: nobody buys a quarter of it. Seconds.
+const SHORT_S: f64 = 100e-6;
+
 /// The largest number that a count in a change may be.
 const COUNT_MAX: u64 = 1 << 20;
 
@@ -60,6 +66,16 @@ pub enum Change {
         /// Its round trip.
         round_trip_s: f64,
     },
+    /// A link of another bandwidth.
+    Link {
+        /// Bytes a second from the client to the server.
+        bytes_per_s: f64,
+    },
+    /// A server that is so many times as fast in all but making things stable.
+    Server {
+        /// So many times.
+        times: f64,
+    },
 }
 
 /// The kinds of changes, and none of them.
@@ -78,19 +94,25 @@ pub enum Kind {
     Delegations,
     /// [`Change::RoundTrip`].
     RoundTrip,
+    /// [`Change::Link`].
+    Link,
+    /// [`Change::Server`].
+    Server,
     /// Several at once.
     Together,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 7] = [
+    pub const ALL: [Kind; 9] = [
         Kind::Now,
         Kind::LogDevice,
         Kind::Compound,
         Kind::Streams,
         Kind::Delegations,
         Kind::RoundTrip,
+        Kind::Link,
+        Kind::Server,
         Kind::Together,
     ];
 
@@ -104,6 +126,8 @@ impl Kind {
             Kind::Streams => "streams",
             Kind::Delegations => "delegations",
             Kind::RoundTrip => "round-trip",
+            Kind::Link => "link",
+            Kind::Server => "server",
             Kind::Together => "together",
         }
     }
@@ -119,21 +143,30 @@ impl Change {
             Change::Streams { .. } => Kind::Streams,
             Change::Delegations => Kind::Delegations,
             Change::RoundTrip { .. } => Kind::RoundTrip,
+            Change::Link { .. } => Kind::Link,
+            Change::Server { .. } => Kind::Server,
         }
     }
 
-    /// What is asked about where nothing was chosen: a log device of 50 µs, COMPOUNDs of 16 files on this server and on Landfast's,
-    /// four streams, delegations, and a quarter of the round trip.
+    /// What is asked about where nothing was chosen: a log device of 50 µs where what is there is slower, COMPOUNDs of 16 files on this server
+    /// and on Landfast's, four streams, delegations, a quarter of a round trip that is worth it, and ten times the bandwidth where it is known.
     #[must_use]
     pub fn usual(terms: &Terms) -> Vec<Change> {
-        vec![
-            Change::LogDevice { persistence_s: 50e-6 },
+        let mut all = Vec::new();
+        if terms.persistence_s > 2.0 * LOG_S {
+            all.push(Change::LogDevice { persistence_s: LOG_S });
+        }
+        all.extend([
             Change::Compound { files: 16, at_once: false },
             Change::Compound { files: 16, at_once: true },
             Change::Streams { streams: 4 },
             Change::Delegations,
-            Change::RoundTrip { round_trip_s: terms.round_trip_s / 4.0 },
-        ]
+        ]);
+        if terms.round_trip_s >= SHORT_S {
+            all.push(Change::RoundTrip { round_trip_s: terms.round_trip_s / 4.0 });
+        }
+        all.extend(terms.upload_bytes_per_s.map(|b| Change::Link { bytes_per_s: 10.0 * b }));
+        all
     }
 
     pub(super) fn check(&self) -> Result<(), Refused> {
@@ -145,6 +178,12 @@ impl Change {
             }
             Change::RoundTrip { round_trip_s: s } if !s.is_finite() || s <= 0.0 => {
                 Err(Refused::Nonsense("a round trip that takes no time"))
+            }
+            Change::Link { bytes_per_s: b } if !b.is_finite() || b <= 0.0 => {
+                Err(Refused::Nonsense("a link of no bandwidth"))
+            }
+            Change::Server { times: n } if !n.is_finite() || n <= 0.0 => {
+                Err(Refused::Nonsense("a server that is no times as fast"))
             }
             Change::Compound { files, .. } => count(files, "COMPOUNDs of no file, or of more than a million"),
             Change::Streams { streams } => count(streams, "no stream, or more than a million"),
@@ -165,7 +204,24 @@ impl fmt::Display for Change {
             Change::Streams { streams } => write!(f, "{streams} stream{}", s(streams)),
             Change::Delegations => f.write_str("delegations"),
             Change::RoundTrip { round_trip_s } => write!(f, "round trip of {}", Time(round_trip_s)),
+            Change::Link { bytes_per_s } => write!(f, "link of {} Mbit/s", Digits(bytes_per_s * 8e-6)),
+            Change::Server { times } => write!(f, "server {} times as fast", Digits(times)),
         }
+    }
+}
+
+/// A number for people: three digits.
+struct Digits(f64);
+
+impl fmt::Display for Digits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digits = match self.0 {
+            v if v >= 99.95 => 0,
+            v if v >= 9.995 => 1,
+            _ => 2,
+        };
+        let number = format!("{:.digits$}", self.0);
+        f.write_str(if digits > 0 { number.trim_end_matches('0').trim_end_matches('.') } else { &number })
     }
 }
 
@@ -218,10 +274,34 @@ mod tests {
             Change::Compound { files: 0, at_once: true },
             Change::Streams { streams: 0 },
             Change::Streams { streams: u64::MAX },
+            Change::Link { bytes_per_s: 0.0 },
+            Change::Server { times: f64::NAN },
         ] {
             assert!(bad.check().is_err(), "{bad:?}");
         }
         assert!(Change::LogDevice { persistence_s: 0.0 }.check().is_ok());
+    }
+
+    #[test]
+    fn what_is_there_already_is_not_proposed() {
+        let terms = |persistence_s, round_trip_s, upload_bytes_per_s| Terms {
+            round_trip_s,
+            server_s: 0.0,
+            persistence_s,
+            think_s: 0.0,
+            file_think_s: 0.0,
+            upload_bytes_per_s,
+            in_flight: 1.0,
+        };
+        let kinds = |terms: &Terms| Change::usual(terms).iter().map(Change::kind).collect::<Vec<_>>();
+        let all = kinds(&terms(4e-3, 1e-3, Some(1e6)));
+        assert!([Kind::LogDevice, Kind::RoundTrip, Kind::Link].iter().all(|kind| all.contains(kind)));
+        // A log device is in use, the server is in the same rack, and the link was never full.
+        let few = kinds(&terms(60e-6, 1e-6, None));
+        assert!(
+            ![Kind::LogDevice, Kind::RoundTrip, Kind::Link].iter().any(|kind| few.contains(kind)),
+            "{few:?}"
+        );
     }
 
     #[test]

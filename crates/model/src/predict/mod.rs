@@ -126,8 +126,11 @@ pub fn predict_with(
         let shares = plan.shares();
         let seconds = shares.total();
         let within_s = earned.within(kind).map(|part| {
-            let part = part.max(seen);
-            (seconds / (1.0 + part), seconds / (1.0 - part.min(PART_MAX)))
+            // What was off before and what is off here have nothing to do with each other.
+            let part = (part * margin(earned.tried(kind))).hypot(seen);
+            let (low, high) = (seconds / (1.0 + part), seconds / (1.0 - part.min(PART_MAX)));
+            // More streams may find no more processors at the server.
+            (low, high + shares.server * (plan.streams / plan.seen - 1.0).clamp(0.0, STREAMS_WAIT_MAX))
         });
         Outlook { seconds, within_s, shares, calls: plan.calls.ceil() as u64 }
     };
@@ -159,6 +162,17 @@ pub fn predict_with(
         together: (possible > 1).then(|| all(&together)),
     })
 }
+
+/// Of few cases the worst says little of what nine of ten will be: it is taken for so many times as much.
+fn margin(cases: usize) -> f64 {
+    1.0 + FEW_CASES / (cases as f64).max(1.0)
+}
+
+/// With so many cases the margin is two.
+const FEW_CASES: f64 = 3.0;
+
+/// The server's work is never taken to be so many times as long because of other streams.
+const STREAMS_WAIT_MAX: f64 = 7.0;
 
 /// An error bar never says that something takes more than ten times as long.
 const PART_MAX: f64 = 0.9;
@@ -224,6 +238,11 @@ impl Plan {
                 self.terms.persistence_s = self.terms.persistence_s.min(persistence_s);
             }
             Change::RoundTrip { round_trip_s } => self.terms.round_trip_s = round_trip_s,
+            Change::Link { bytes_per_s } => {
+                // What was never reached bounds nothing, until a link is as narrow.
+                self.terms.upload_bytes_per_s = Some(bytes_per_s);
+            }
+            Change::Server { times } => self.terms.server_s /= times,
             Change::Streams { streams } => self.streams = self.streams.max(streams as f64),
             Change::Delegations => {
                 let saved = job.delegations_save.ok_or(Unknown::Delegations)?;

@@ -393,6 +393,9 @@ pub(super) fn find(
     }
 }
 
+/// Below this part of the time the bandwidth is that of nothing in particular.
+const RATE_MIN: f64 = 0.02;
+
 #[derive(Default)]
 struct Sums {
     shares: Shares,
@@ -412,6 +415,7 @@ struct Sums {
     bytes_up: u64,
     bytes_down: u64,
     files: u64,
+    spans_s: f64,
     first_ns: Option<i64>,
     last_ns: i64,
     sides: BTreeMap<&'static str, (u64, Option<Side>)>,
@@ -493,6 +497,7 @@ impl Sums {
         self.bytes_up += book.bytes_up;
         self.bytes_down += book.bytes_down;
         self.files += book.files_made;
+        self.spans_s += pair.span_s;
         self.first_ns = [self.first_ns, book.first_ns].into_iter().flatten().min();
         self.last_ns = self.last_ns.max(book.last_ns);
         let side = self.sides.entry(pair.side.name()).or_default();
@@ -505,19 +510,27 @@ impl Sums {
         most.and_then(|(_, side)| *side).unwrap_or(Side::Unknown)
     }
 
+    /// How many clients worked at a time.
+    fn beside(&self) -> f64 {
+        let span = self.first_ns.map_or(0.0, |first| (self.last_ns - first).max(0) as f64 * S);
+        if span > 0.0 { (self.spans_s / span).max(1.0) } else { 1.0 }
+    }
+
     fn terms(&self) -> Terms {
+        let beside = self.beside();
         let calls = (self.calls as f64).max(1.0);
         let others = (self.calls - self.synchronous) as f64;
-        let bound = self.shares.parts()[0].0 == Bound::Bandwidth;
-        let rate = self.bytes_up.max(self.bytes_down) as f64 / (self.moving * S);
+        let matters = self.shares.bandwidth > RATE_MIN * self.shares.total();
+        let rate = beside * self.bytes_up.max(self.bytes_down) as f64 / (self.moving * S);
         Terms {
             round_trip_s: self.round_trip_ns / calls * S,
             server_s: self.server_ns / others.max(1.0) * S,
             persistence_s: self.persistence_ns / (self.synchronous as f64).max(1.0) * S,
-            think_s: self.shares.client / calls,
+            // Clients that work beside each other pause beside each other.
+            think_s: self.shares.client / calls / beside,
             file_think_s: 0.0,
-            upload_bytes_per_s: (bound && self.moving > 0.0).then_some(rate),
-            in_flight: if self.busy > 0.0 { self.under_way / self.busy } else { 0.0 },
+            upload_bytes_per_s: (matters && self.moving > 0.0).then_some(rate),
+            in_flight: if self.busy > 0.0 { self.under_way / self.busy * beside } else { 0.0 },
         }
     }
 

@@ -330,7 +330,8 @@ impl Analysis {
         books.sort_by_key(|(key, ..)| *key);
         let Common { follows, series, files, compounds, think } = self.common;
         let mut found = findings::find(books, &follows, series, files, compounds);
-        think.divide(&mut found.terms, found.shares.client, found.work.calls, found.work.files);
+        let client_s = found.terms.think_s * found.work.calls as f64;
+        think.divide(&mut found.terms, client_s, found.work.calls, found.work.files);
         Findings { both: self.both, ..found }
     }
 }

@@ -71,11 +71,11 @@ fn since(stall: &Stall, totals: &Totals) -> String {
 pub fn part(bound: Bound) -> &'static str {
     match bound {
         Bound::Rtt => "round trips",
-        Bound::Persistence => "making things stable",
+        Bound::Persistence => "persistence",
         Bound::Server => "the server's other work",
-        Bound::Bandwidth => "bytes on their way",
+        Bound::Bandwidth => "bandwidth",
         Bound::Client => "the client itself",
-        Bound::Loss => "waiting for what was lost",
+        Bound::Loss => "losses",
         Bound::Mixed => "several things alike",
     }
 }

@@ -151,12 +151,18 @@ impl Found {
         let list = |title: &str, lines: &[String]| {
             html! { @if !lines.is_empty() { h3 { (title) } ul { @for line in lines { li { (said(line)) "." } } } } }
         };
+        let stalled = self.findings.stalls.time_s > self.findings.shares.parts()[0].1;
         html! {
             div #verdict data-bound=(self.findings.verdict.map_or("none", |v| v.bound.name())) {
-                h2 { (words.verdict.replace(" %", "\u{a0}%")) "." }
+                h2 { (words.verdict.replace(" %", "\u{a0}%")) ". " span.confidence { "Confidence: " (words.confidence.name()) } }
+                (parts::picture(&self.findings))
                 (list("What says so", &words.evidence))
                 (list("What that means", &words.advice))
-                @if !bought.is_empty() {
+                // Against stalls nothing is bought.
+                @if stalled {
+                    h3 { "What to buy" }
+                    p { "Nothing, before it is known why calls were let wait: no device and no shorter way would have changed these " (time(self.findings.stalls.time_s)) "." }
+                } @else if !bought.is_empty() {
                     h3 { "What to buy" }
                     ul { @for choice in bought { li {
                         b { (choice.judgement()) ": " } (choice.gain) ". " span.means { (said(choice.means)) "." }
@@ -167,7 +173,7 @@ impl Found {
                     ul { @for choice in others { li { (choice.gain) ". " span.means { (said(choice.means)) "." } } } }
                     @if let Some(caveat) = caveat { p.means { (caveat) "." } }
                 }
-                (list(&format!("What to keep in mind (confidence: {})", words.confidence.name()), &words.doubts))
+                (list("What to keep in mind", &words.doubts))
             }
         }
     }

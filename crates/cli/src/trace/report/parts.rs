@@ -76,16 +76,22 @@ fn reason(findings: &Findings, totals: &Totals, bound: Bound) -> String {
     }
 }
 
-/// The bar and its legend.
+/// The bar.
+pub fn picture(findings: &Findings) -> Markup {
+    let (shares, irregular) = (&findings.shares, findings.irregular_s.max(0.0));
+    let stalls = findings.stalls.time_s.max(0.0);
+    if shares.total() + irregular + stalls <= 0.0 {
+        return html! { p.none { "No call was answered, so there is no time to tell of." } };
+    }
+    html! { (both(|width| bar(shares, [stalls, irregular], width))) }
+}
+
+/// Its legend.
 pub fn parts(findings: &Findings, totals: &Totals) -> Markup {
     let (shares, irregular) = (&findings.shares, findings.irregular_s.max(0.0));
     let stalls = findings.stalls.time_s.max(0.0);
     let total = shares.total();
-    if total + irregular + stalls <= 0.0 {
-        return html! { p.none { "No call was answered, so there is no time to tell of." } };
-    }
     html! {
-        (both(|width| bar(shares, [stalls, irregular], width)))
         div.scroll { table.parts #parts {
             thead { tr { th { "Part" } th.n { "Time" } th.n { "Share" } th { "What it is" } th { "Of what" } th { "What shortens it" } } }
             tbody {

@@ -43,6 +43,8 @@ fn what(change: &Change) -> &'static str {
         Change::RoundTrip { .. } => {
             "A shorter way between client and server: fewer hops, the same room, a faster network. Not more bandwidth"
         }
+        Change::Link { .. } => "More bytes a second between client and server",
+        Change::Server { .. } => "Its processor, memory for its cache, the disks that it reads from",
     }
 }
 
@@ -68,7 +70,10 @@ fn rows<'a>(prediction: &'a Prediction) -> Vec<Row<'a>> {
             add(&outcome.name, outlook);
         }
     }
-    if let Some(outlook) = &prediction.together {
+    // Where one of them alone is better, as with a client's own pauses, nobody does them all.
+    let best =
+        prediction.each.iter().filter_map(|o| o.outlook).map(|o| o.seconds).fold(f64::INFINITY, f64::min);
+    if let Some(outlook) = prediction.together.as_ref().filter(|outlook| outlook.seconds <= best) {
         add("all of these at once", outlook);
     }
     rows
@@ -180,8 +185,7 @@ impl Choice {
 }
 
 /// What money can make twice as fast, beside what the equation has changes for.
-const HALVED: [(Bound, &str, &str); 3] = [
-    (Bound::Bandwidth, "a link twice as fast", "More bytes a second between client and server"),
+const HALVED: [(Bound, &str, &str); 2] = [
     (
         Bound::Server,
         "a server twice as fast",
@@ -205,7 +209,13 @@ pub fn options(found: &Result<Prediction, Refused>) -> [Vec<Choice>; 2] {
             if outlook.within_s.is_none() {
                 choice.gain += " (by arithmetic: never tried)";
             }
-            let costs = matches!(outcome.change, Change::LogDevice { .. } | Change::RoundTrip { .. });
+            let costs = matches!(
+                outcome.change,
+                Change::LogDevice { .. }
+                    | Change::RoundTrip { .. }
+                    | Change::Link { .. }
+                    | Change::Server { .. }
+            );
             if costs { bought.push(choice) } else { others.push(choice) }
         }
     }
@@ -312,6 +322,46 @@ fn bar(row: &Row<'_>, top: f64, below: bool, width: f64, x: &Scale, most: f64) -
                     path.mark.arrow d={ "M" (n(x.at(to) - 5.0)) " " (n(middle - 5.0)) "l5 5l-5 5" } {}
                 }
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_of_these_are_never_worse_than_one_of_them() {
+        // A program that does a lot for each file: one client's COMPOUNDs do not make that less, several programs do.
+        for file_think_s in [0.0, 40e-3] {
+            let terms = Terms {
+                round_trip_s: 1e-3,
+                server_s: 50e-6,
+                persistence_s: 4e-3,
+                think_s: 1e-3,
+                file_think_s,
+                upload_bytes_per_s: None,
+                in_flight: 1.0,
+            };
+            let work = landfast_model::Work {
+                files: 100,
+                bytes: 0,
+                calls: 700,
+                synchronous_calls: 600,
+                span_s: Some(8.0),
+            };
+            let job = Job::repeat(&work, 1.0, Some(Version::V4)).unwrap();
+            let prediction = predict(&terms, &job, &Change::usual(&terms)).unwrap();
+            let rows = rows(&prediction);
+            let best = prediction
+                .each
+                .iter()
+                .filter_map(|o| o.outlook)
+                .map(|o| o.seconds)
+                .fold(f64::INFINITY, f64::min);
+            let all = rows.iter().find(|row| row.name.starts_with("all of these"));
+            assert!(all.is_none_or(|all| all.seconds <= best), "{file_think_s}");
+            assert_eq!(all.is_none(), file_think_s > 0.0);
         }
     }
 }
