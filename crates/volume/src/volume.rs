@@ -534,6 +534,13 @@ impl Volume {
         let tag = Tag { volume_id: self.0.volume_id, checkpoint, clean };
         let write = || {
             if clean || !self.0.root_tagged.load(Ordering::Acquire) {
+                // With a new log the numbers begin anew. As long as the root says that the last stop was clean, a log that holds
+                // nothing is taken; when it does not, no larger number from before may stand on the state directory.
+                if tag::read_both(&self.0.mount, &self.0.state_dir)?
+                    .is_some_and(|old| old.checkpoint > checkpoint)
+                {
+                    tag::write(&self.0.state_dir, tag)?;
+                }
                 tag::write(&self.0.mount, tag)?;
                 self.0.root_tagged.store(!clean, Ordering::Release);
             }
