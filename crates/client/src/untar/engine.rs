@@ -756,6 +756,10 @@ impl Engine {
     /// Whether the reason why a member was not made holds for all that come after it.
     fn is_hopeless(&mut self, why: &Why) {
         let Cause::Refused(_, status) = why.cause else { return };
+        // GNU cp tries each.
+        if matches!(self.existing, Existing::Look(_)) {
+            return;
+        }
         let all = match status {
             NfsStat::NFS4ERR_NOSPC => true,
             // What is read-only may be mounted below what is not; a quota may be of one owner among several.

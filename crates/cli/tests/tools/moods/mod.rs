@@ -139,6 +139,13 @@ fn judge(what: &str, end: &Said, must: bool, [wanted, is]: [&Path; 2]) {
         return;
     }
     assert!(!words.is_empty(), "{what} says nothing and ends with {:?}", end.code);
+    // One cause is said once, and how many more have it, or that nothing more was tried.
+    if words.contains(" more: ")
+        || words.contains("was not extracted: ")
+        || words.contains("no space left on the server")
+    {
+        return;
+    }
     let stopped = ["stopped", "gave up", "nothing"].iter().any(|word| words.contains(word));
     for name in names(wanted) {
         let (from, to) = (wanted.join(&name), is.join(&name));
