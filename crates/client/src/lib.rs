@@ -48,6 +48,7 @@ pub mod ops;
 pub mod outage;
 mod patience;
 mod peer;
+mod requests;
 pub mod resume;
 pub mod session;
 pub mod tar;

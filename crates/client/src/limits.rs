@@ -248,3 +248,6 @@ pub const JOURNAL_SYNC_MEMBERS: usize = 4096;
 pub const JOURNAL_SYNC_BYTES: u64 = 64 << 20;
 /// The same for the time since the last sync.
 pub const JOURNAL_SYNC_LOCAL_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Operations of a COMPOUND that a line of the log names; of more it says how many they are.
+pub const SHOWN_OPERATIONS_MAX: usize = 24;

@@ -25,6 +25,7 @@ use tracing::{debug, warn};
 
 use crate::limits;
 use crate::outage::Health;
+use crate::requests;
 use crate::session::{SessionError, SessionOptions, SessionStats};
 
 /// What went over the wire, as it is counted.
@@ -348,7 +349,8 @@ impl Lines {
                 }
             };
             self.peer.counters.sent(&args, again);
-            let done = conn.call_as(xid, to, &self.peer.cred, args.clone(), options.call_patience).await;
+            let done = conn.call_as(xid, to, &self.peer.cred, args.clone(), options.call_patience);
+            let done = requests::logged(to, &args, done).await;
             self.peer.called(&done);
             let why = match done {
                 Ok(results) => {

@@ -211,6 +211,10 @@ pub const WATCH_QUIET: u32 = 200;
 pub const SLOW_WORKERS: usize = 32;
 /// One of so many of these threads, and at least one, is left to clients that have nothing on any.
 pub const SLOW_WORKERS_KEPT_DIVISOR: usize = 8;
+/// Threads that make the copies which go on after their COPY was answered.
+pub const COPY_WORKERS: usize = 4;
+/// By how much these give way to all other threads, since nobody waits for them: a nice value, 0 to 19.
+pub const COPY_NICE: i32 = 15;
 /// A stable WRITE of more bytes than this goes to the disk, not into the log.
 pub const LOGGED_WRITE_MAX: usize = 1 << 20;
 /// How long a retry waits for the request that it repeats; after that it gets `NFS4ERR_DELAY`.

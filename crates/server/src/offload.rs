@@ -1,7 +1,7 @@
 //! Copies that go on after their COPY was answered: the shell around [`crate::state::copies`].
 //!
-//! Each copies a few megabytes at a time on the threads for what waits for the disk, so several share them and one can be
-//! stopped in between. What CB_OFFLOAD says is stable: the destination was flushed and the log knows it.
+//! Each copies a few megabytes at a time on threads of their own, so several share them and one can be stopped in between. Nobody
+//! waits for them, so they give way to all others. What CB_OFFLOAD says is stable: the destination was flushed and the log knows it.
 
 use crate::back;
 use crate::errors::status;

@@ -194,7 +194,7 @@ impl Nfs {
             drop(announced);
             let Some(Outcome { reply, pending, waits, offloads }) = outcome else { return Response::Close };
             for offload in offloads {
-                let (workers, sh, pool) = (self.workers.clone(), self.sh.clone(), self.slow.clone());
+                let (workers, sh, pool) = (self.workers.clone(), self.sh.clone(), self.copying.clone());
                 tokio::spawn(async move { workers.during(pin!(offload::run(sh, pool, offload))).await });
             }
             let Some(patience) = waits else {

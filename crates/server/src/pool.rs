@@ -96,13 +96,27 @@ impl Pool {
     /// # Errors
     /// When the system gives no more threads.
     pub fn new(threads: usize) -> std::io::Result<Self> {
+        Pool::start("nfs-disk", threads, 0)
+    }
+
+    /// As [`Pool::new`], with threads that give way to all others by this nice value (0 to 19): for work that nobody waits for.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn giving_way(name: &str, threads: usize, nice: i32) -> std::io::Result<Self> {
+        Pool::start(name, threads, nice)
+    }
+
+    fn start(name: &str, threads: usize, nice: i32) -> std::io::Result<Self> {
         let threads = threads.max(1);
         let inner = Arc::new(Inner { queue: Mutex::new(Queue::new(threads)), wake: Condvar::new() });
         let mut pool = Pool { inner, threads: Vec::with_capacity(threads) };
         for i in 0..threads {
             let inner = pool.inner.clone();
-            let thread =
-                std::thread::Builder::new().name(format!("nfs-disk-{i}")).spawn(move || work(&inner))?;
+            let thread = std::thread::Builder::new().name(format!("{name}-{i}")).spawn(move || {
+                give_way(nice);
+                work(&inner);
+            })?;
             pool.threads.push(thread);
         }
         Ok(pool)
@@ -116,6 +130,15 @@ impl Pool {
             drop(queue);
             self.inner.wake.notify_one();
         }
+    }
+}
+
+/// Lowers the calling thread's priority. Linux does so for one thread, not for the process.
+fn give_way(nice: i32) {
+    if nice > 0
+        && let Err(e) = rustix::process::setpriority_process(None, nice)
+    {
+        tracing::debug!("threads for copies in the background do not give way to others: {e}");
     }
 }
 
@@ -244,6 +267,22 @@ mod tests {
         assert_eq!(queue.free, 4, "and some are free for a third");
         add(&mut queue, 3, 1);
         assert_eq!(all(&mut queue), [ip(3)]);
+    }
+
+    /// Only the threads that are to give way do.
+    #[test]
+    fn a_pool_may_give_way_to_others() {
+        let nice = |pool: Pool| {
+            let (say, said) = std::sync::mpsc::channel();
+            pool.run_for(IpAddr::from([192, 0, 2, 1]), move || {
+                let nice = rustix::process::getpriority_process(None).expect("a priority");
+                say.send(nice).expect("the test waits");
+            });
+            said.recv().expect("it ran")
+        };
+        let usual = rustix::process::getpriority_process(None).expect("a priority");
+        assert_eq!(nice(Pool::giving_way("copy", 1, 19).expect("a thread")), 19);
+        assert_eq!(nice(Pool::new(1).expect("a thread")), usual);
     }
 
     #[test]

@@ -26,6 +26,8 @@ pub(crate) struct Nfs {
     pub(crate) nlm: Nlm,
     /// For what waits for the disk, so that it takes no thread from what does not.
     pub(crate) slow: Arc<Pool>,
+    /// For copies that go on after their COPY was answered.
+    pub(crate) copying: Arc<Pool>,
     /// The threads that calls run on.
     pub(crate) workers: Workers,
     /// A slot, or a call without a session, has been released.

@@ -51,6 +51,7 @@ use crate::cost::{REPLY_HEAD, REQUEST_HEAD, result_bytes};
 use crate::limits;
 use crate::patience::Patience;
 use crate::peer::{Line, Peer};
+use crate::requests;
 
 /// A client of a server that has sessions. See the module.
 pub(super) struct Engine {
@@ -719,7 +720,8 @@ impl Engine {
             };
             self.peer.counters.sent(&args, !std::mem::take(&mut first));
             let patience = self.peer.options().call_patience;
-            let reply = conn.call(COMPOUND, self.peer.cred(), args.to_vec(), patience).await;
+            let reply = conn.call(COMPOUND, self.peer.cred(), args.to_vec(), patience);
+            let reply = requests::logged(COMPOUND, &args, reply).await;
             self.peer.called(&reply);
             let reply = match reply {
                 Ok(reply) => {

@@ -23,6 +23,7 @@ use super::SessionLimits;
 use super::back::CALLBACKS;
 use crate::compound::{OpError, Results};
 use crate::limits;
+use crate::requests;
 
 pub(crate) const COMPOUND: Target = Target { prog: PROGRAM, vers: v4::VERSION, proc: v4::PROC_COMPOUND };
 
@@ -146,7 +147,9 @@ impl Caller<'_> {
         let mut args = BytesMut::new();
         compound_header(self.minor, ops.len() + more, &mut args);
         ops.iter().for_each(|op| op.encode(&mut args));
-        let reply = self.conn.call(COMPOUND, self.cred, vec![args.freeze(), behind], self.patience).await;
+        let args = vec![args.freeze(), behind];
+        let reply = self.conn.call(COMPOUND, self.cred, args.clone(), self.patience);
+        let reply = requests::logged(COMPOUND, &args, reply).await;
         CompoundRes::from_bytes(reply.map_err(SetupError::Call)?).map_err(|_| SetupError::Garbled)
     }
 

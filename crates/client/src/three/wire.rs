@@ -16,6 +16,7 @@ use tokio::time::sleep;
 
 use crate::limits;
 use crate::peer::{Lines, Peer};
+use crate::requests;
 use crate::session::{SessionError, SessionOptions};
 
 /// The port mapper (RFC 1833 section 3): version 2, GETPORT.
@@ -103,7 +104,8 @@ impl Wire {
                 Ok(link) => {
                     self.peer().counters.sent(&[], false);
                     let (cred, patience) = (self.peer().cred(), self.options().call_patience);
-                    let done = link.call(to, cred, vec![args.clone()], patience).await;
+                    let done = link.call(to, cred, vec![args.clone()], patience);
+                    let done = requests::logged(to, std::slice::from_ref(&args), done).await;
                     self.peer().called(&done);
                     done.map_err(SessionError::Rpc)
                 }
