@@ -430,7 +430,9 @@ fn whoever_has_seen_enough() {
             .expect("landfast runs");
         drop(child.stdout.take());
         let o = child.wait_with_output().expect("it ends");
-        assert!(o.status.success() && !stderr(&o).contains("panic"), "{form:?}: {}", stderr(&o));
+        // 141: it was not done when nobody read any more.
+        assert!(matches!(o.status.code(), Some(0 | 141)), "{form:?}: {:?}", o.status);
+        assert_eq!(stderr(&o), "", "{form:?}");
     }
 }
 
