@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 const ONE_WAY: Duration = Duration::from_millis(100);
 
 /// A command may be kept waiting by others of this machine, and say something later than it could.
-const TRIES: u32 = 5;
+const TRIES: u32 = 12;
 
 /// A link to a server that is far away.
 struct Far {
