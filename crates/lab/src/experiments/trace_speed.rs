@@ -37,8 +37,8 @@ const LOG_BYTES: u64 = 64 << 20;
 const BREAKDOWN: &str = "/usr/lib/nfstrace/libbreakdown.so";
 
 /// What is claimed of processor time, speed and memory.
-const TSHARK_MIN: f64 = 15.0;
-const NFSTRACE_MIN: f64 = 2.5;
+const TSHARK_MIN: f64 = 13.0;
+const NFSTRACE_MIN: f64 = 2.2;
 const MB_PER_S_MIN: f64 = 400.0;
 const MIB_MAX: f64 = 64.0;
 
