@@ -47,6 +47,13 @@ kill -TERM $server; wait $server
 echo "== end"
 "#;
 
+/// What a script printed below `== name`.
+fn part_of(text: &str, name: &str) -> String {
+    let begin = text.find(&format!("== {name}")).unwrap_or_else(|| panic!("no {name} in {text}"));
+    let rest = &text[begin + 3..];
+    rest[..rest.find("== ").unwrap_or(rest.len())].to_owned()
+}
+
 #[test]
 fn a_server_from_a_file_registers_as_the_file_says() {
     if !root() {
@@ -70,11 +77,7 @@ fn a_server_from_a_file_registers_as_the_file_says() {
     let out = script.output().expect("unshare runs");
     let text = stdout(&out);
     assert!(out.status.success(), "{text}{}", stderr(&out));
-    let part = |name: &str| {
-        let begin = text.find(&format!("== {name}")).unwrap_or_else(|| panic!("no {name} in {text}"));
-        let rest = &text[begin + 3..];
-        rest[..rest.find("== ").unwrap_or(rest.len())].to_owned()
-    };
+    let part = |name: &str| part_of(&text, name);
     assert!(part("exports").contains(path(&volume)), "{text}");
     for program in ["100003", "100005", "100021", "100024"] {
         assert!(part("auto").contains(program), "{program}: {text}");
@@ -95,11 +98,7 @@ fn showmount_finds_the_server_and_a_clean_stop_leaves_nothing() {
     let out = script.output().expect("unshare runs");
     let text = stdout(&out);
     assert!(out.status.success(), "{text}{}", stderr(&out));
-    let part = |name: &str| {
-        let begin = text.find(&format!("== {name}")).unwrap_or_else(|| panic!("no {name} in {text}"));
-        let rest = &text[begin + 3..];
-        rest[..rest.find("== ").unwrap_or(rest.len())].to_owned()
-    };
+    let part = |name: &str| part_of(&text, name);
     assert!(part("exports").contains(path(&volume)), "{text}");
     let by = |part: &str, program: &str, version: &str, transport: &str, port: &str| {
         part.lines().any(|l| {

@@ -517,7 +517,6 @@ impl ConnInfo {
         CallError::Closed(self.calls().ended.clone().unwrap_or_else(|| "closed".into()))
     }
 
-    /// Moves to a later stage; our own calls end with `why`, since no reply to them is read any more.
     /// This end closes the connection: told in the log of a server, and for debugging of a client.
     fn tell(&self, shared: Option<&Shares>, cause: &Cause) {
         match shared {
@@ -526,6 +525,7 @@ impl ConnInfo {
         }
     }
 
+    /// Moves to a later stage; our own calls end with `why`, since no reply to them is read any more.
     fn advance(&self, to: Stage, why: &str) {
         let moved = self.stage.send_if_modified(|s| {
             let later = to > *s;

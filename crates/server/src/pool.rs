@@ -96,7 +96,7 @@ impl Pool {
     /// # Errors
     /// When the system gives no more threads.
     pub fn new(threads: usize) -> std::io::Result<Self> {
-        Pool::start("nfs-disk", threads, 0)
+        Pool::giving_way("nfs-disk", threads, 0)
     }
 
     /// As [`Pool::new`], with threads that give way to all others by this nice value (0 to 19): for work that nobody waits for.
@@ -104,10 +104,6 @@ impl Pool {
     /// # Errors
     /// As there.
     pub fn giving_way(name: &str, threads: usize, nice: i32) -> std::io::Result<Self> {
-        Pool::start(name, threads, nice)
-    }
-
-    fn start(name: &str, threads: usize, nice: i32) -> std::io::Result<Self> {
         let threads = threads.max(1);
         let inner = Arc::new(Inner { queue: Mutex::new(Queue::new(threads)), wake: Condvar::new() });
         let mut pool = Pool { inner, threads: Vec::with_capacity(threads) };

@@ -19,7 +19,6 @@ use crate::error::OpenError;
 use crate::faults::{self, Bug};
 use crate::limits::{BLOCK_BYTES, DEVICE_BYTES_MAX, DEVICE_BYTES_MIN, SCRATCH_OFFSET, STREAM_BYTES};
 
-/// `statfs` types of filesystems in memory (linux/magic.h).
 /// `statfs` type of FUSE mounts (linux/magic.h).
 const FUSE_MAGIC: u32 = 0x6573_5546;
 
