@@ -902,6 +902,14 @@ async fn set_all(session: &Session, mut rest: Vec<Final>) -> Result<Vec<(Vec<u8>
             Some(e)
                 if matches!(e.status(), NfsStat::NFS4ERR_DELAY | NfsStat::NFS4ERR_GRACE)
                     && patience.wait().await => {}
+            // So many operations are too many for it: the rest is shorter, or is made so.
+            Some(e) if is_too_long(e.status()) && done > 0 => {}
+            Some(e) if is_too_long(e.status()) && rest.len() > 1 => {
+                let tail = rest.split_off(rest.len() / 2);
+                failed.extend(Box::pin(set_all(session, rest)).await?);
+                rest = tail;
+            }
+            Some(e) if e.status() == NfsStat::NFS4ERR_RESOURCE && patience.wait().await => {}
             // Who may not give it away may still set the rest.
             Some(e) if careful::may_be_owner(e.status()) && careful::has_owner(&rest[0].attrs) => {
                 let text = format!("extracted, but its owner is not set: {e}");
@@ -922,6 +930,14 @@ async fn set_all(session: &Session, mut rest: Vec<Final>) -> Result<Vec<(Vec<u8>
         }
     }
     Ok(failed)
+}
+
+/// Whether a COMPOUND of fewer operations may fare better.
+fn is_too_long(status: NfsStat) -> bool {
+    matches!(
+        status,
+        NfsStat::NFS4ERR_RESOURCE | NfsStat::NFS4ERR_TOO_MANY_OPS | NfsStat::NFS4ERR_REP_TOO_BIG
+    )
 }
 
 fn device(member: &Member) -> SpecData {

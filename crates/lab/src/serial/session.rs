@@ -248,6 +248,7 @@ impl Session {
     /// outcome is then unknown.
     pub fn compound(&mut self, ops: Vec<ArgOp>) -> Result<Vec<ResOp>> {
         let since = Instant::now();
+        let mut waited: Option<Error> = None;
         loop {
             self.turn = (self.turn + 1) % self.slots.len();
             let (turn, highest) = (self.turn, self.slots.len() - 1);
@@ -276,11 +277,17 @@ impl Session {
                     results.remove(0);
                     return Ok(results);
                 }
-                Err(Error::Nfs { status: NfsStat::NFS4ERR_DELAY | NfsStat::NFS4ERR_GRACE, .. })
-                    if since.elapsed() < RETRY_WAIT_MAX =>
-                {
+                Err(
+                    e @ Error::Nfs { status: NfsStat::NFS4ERR_DELAY | NfsStat::NFS4ERR_GRACE, .. },
+                ) if since.elapsed() < RETRY_WAIT_MAX => {
                     // RFC 8881 section 15.1.1.3: the client waits and tries again.
+                    waited = Some(e);
                     std::thread::sleep(RETRY_WAIT);
+                }
+                Err(Error::Nfs { op, status }) => {
+                    // An operation that was done before what was to come later is done twice.
+                    let before = waited.map(|e| format!(", again after {e}")).unwrap_or_default();
+                    return Err(Error::Nfs { op: op + &before, status });
                 }
                 Err(e) => return Err(e),
             }

@@ -276,6 +276,26 @@ fn fewer_operations_than_were_promised() {
     every_command("4.2", true, || refuses(|call| call.ops.len() > 12, NfsStat::NFS4ERR_TOO_MANY_OPS));
 }
 
+/// Nothing has told the client before that it is too many.
+#[test]
+fn fewer_operations_than_the_attributes_of_all_directories_take() {
+    let Some(rig) = Rig::new() else { return };
+    let local = local(&rig);
+    super::trees::shell_in(&local, TREE);
+    let source = local.join("t");
+    for version in WITH {
+        rig.shell(&format!(
+            "rm -rf c; mkdir c; cp -a {} c; find c/t -type d -exec touch -d 2010-01-01 {{}} +",
+            path(&source)
+        ));
+        let server = rig.server.address().to_owned();
+        let moody = Moody::new(&server, at_most(9, NfsStat::NFS4ERR_RESOURCE));
+        let to = rig.url("c/t", version).replacen(&server, &moody.addr, 1);
+        let end = said(landfast().args(["sync-tree", path(&source), &to]));
+        judge(&format!("sync-tree, {version}"), &end, true, [&source, &rig.at("c/t")]);
+    }
+}
+
 #[test]
 fn replies_that_are_too_big() {
     every_command("4.2", true, || {
