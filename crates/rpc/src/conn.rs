@@ -15,7 +15,7 @@ use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -924,7 +924,7 @@ impl<S: Service> Reader<S> {
                         progress = Progress::default();
                         self.conn.active.store(now_ms(), Ordering::Relaxed);
                         let message = self.message(record, counted.take());
-                        if let Err(why) = if_it_waits(message, || self.begun.go_on()).await {
+                        if let Err(why) = if_it_waits(pin!(message), || self.begun.go_on()).await {
                             return Some(ReadEnd::Cause(why.into()));
                         }
                         in_a_row += 1;

@@ -11,7 +11,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::future::{Future, poll_fn};
 use std::net::IpAddr;
-use std::pin::pin;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 
@@ -19,9 +19,9 @@ use tokio::sync::oneshot;
 
 use crate::shares::share_of;
 
-/// Does something that may wait; `before` it does, something else.
-pub(crate) async fn if_it_waits<T>(work: impl Future<Output = T>, before: impl FnOnce()) -> T {
-    let mut work = pin!(work);
+/// Does something that may wait; `before` it does, something else. (Pinned by the caller: a future that is given away stands in each
+/// of those that it is given to, twice.)
+pub(crate) async fn if_it_waits<T>(mut work: Pin<&mut impl Future<Output = T>>, before: impl FnOnce()) -> T {
     match poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await {
         Poll::Ready(done) => done,
         Poll::Pending => {
@@ -186,7 +186,7 @@ impl Turn {
     }
 
     /// Does something that may wait. When it waits the place is given back first; [`Turn::again`] asks for another.
-    pub async fn during<T>(&mut self, work: impl Future<Output = T>) -> T {
+    pub async fn during<T>(&mut self, work: Pin<&mut impl Future<Output = T>>) -> T {
         if_it_waits(work, || self.give()).await
     }
 
@@ -198,7 +198,7 @@ impl Turn {
     }
 
     /// Does something that may wait before the call can run: with the place, or with another one afterwards.
-    pub async fn before<T>(&mut self, work: impl Future<Output = T>) -> T {
+    pub async fn before<T>(&mut self, work: Pin<&mut impl Future<Output = T>>) -> T {
         let done = self.during(work).await;
         self.again().await;
         done
@@ -213,6 +213,8 @@ impl Drop for Turn {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+
     use super::*;
     use proptest::prelude::*;
 
@@ -288,13 +290,13 @@ mod tests {
     async fn who_waits_for_something_else_has_no_place() {
         let turns = Turns::new(1);
         let mut turn = turns.wait(ip(1)).await;
-        assert_eq!(turn.before(async { 7 }).await, 7);
+        assert_eq!(turn.before(pin!(async { 7 })).await, 7);
         assert_eq!(turns.lock().free, 0, "what does not wait keeps the place");
         let seen = turn
-            .before(async {
+            .before(pin!(async {
                 tokio::task::yield_now().await;
                 turns.lock().free
-            })
+            }))
             .await;
         assert_eq!((seen, turns.lock().free), (1, 0));
         drop(turn);

@@ -44,7 +44,7 @@ impl Service for Runs {
         }
         let mut turn = call.turn;
         let len = u32::from_be_bytes(body[..4].try_into().unwrap()) as usize;
-        let room = turn.before(conn.room(len)).await;
+        let room = turn.before(std::pin::pin!(conn.room(len))).await;
         *self.made.lock().unwrap() += len;
         turn.give();
         Response::Success(vec![7; len].into()).in_room(room)

@@ -124,17 +124,23 @@ impl Shared {
 
     /// Who sends a request, with all that the exports' rules want to know of it and that is known in time.
     pub(crate) async fn caller(&self, peer: SocketAddr, credential: Credential) -> Caller {
-        let mut caller = self.caller_as_host(peer, credential).await;
-        if let (true, Credential::Sys(a)) = (self.exports().needs_groups(), &caller.credential) {
-            caller.groups = self.known.groups(caller.addr, a.uid).await.map(|g| Arc::from(g.as_slice()));
+        let exports = self.exports();
+        let mut caller = self.host(&exports, peer, credential).await;
+        if let (true, Credential::Sys(a)) = (exports.needs_groups(), &caller.credential) {
+            caller.groups =
+                Box::pin(self.known.groups(caller.addr, a.uid)).await.map(|g| Arc::from(g.as_slice()));
         }
         caller
     }
 
     /// The same where only its host matters: nobody is asked about its user.
     pub(crate) async fn caller_as_host(&self, peer: SocketAddr, credential: Credential) -> Caller {
+        self.host(&self.exports(), peer, credential).await
+    }
+
+    async fn host(&self, exports: &Exports, peer: SocketAddr, credential: Credential) -> Caller {
         let mut caller = Caller::new(peer, credential);
-        caller.names = self.names_of(caller.addr, &self.exports()).await;
+        caller.names = self.names_of(caller.addr, exports).await;
         caller
     }
 
@@ -153,7 +159,7 @@ impl Shared {
         if !exports.needs_names(addr) {
             return None;
         }
-        self.known.names(addr, &exports.asked).await
+        Box::pin(self.known.names(addr, &exports.asked)).await
     }
 
     /// The addresses that a host's name leads to, as far as they are known in time; somebody at `by` wants to know.

@@ -81,7 +81,7 @@ impl Nfs {
     async fn serve(&self, conn: &Arc<ConnInfo>, mut call: CallHeader, body: Bytes) -> Response {
         let mut known = true;
         if !is_for_all(call.prog, call.proc) {
-            match call.turn.before(self.sh.admission(conn.peer())).await {
+            match call.turn.before(pin!(self.sh.admission(conn.peer()))).await {
                 Admission::Taken => {}
                 Admission::NotYet => known = false,
                 Admission::Refused(why) => {
@@ -100,7 +100,7 @@ impl Nfs {
             (mount::PROGRAM, _) => return self.mount(conn, call, body).await,
             _ => {
                 let mut turn = std::mem::replace(&mut call.turn, Turn::free());
-                return turn.during(self.nlm.call(conn.peer(), false, call, body)).await;
+                return turn.during(pin!(self.nlm.call(conn.peer(), false, call, body))).await;
             }
         }
         match call.proc {
@@ -117,5 +117,29 @@ pub(crate) fn principal(cred: &Credential) -> Principal {
     match cred {
         Credential::None => Principal { flavor: 0, uid: 0 },
         Credential::Sys(a) => Principal { flavor: 1, uid: a.uid },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of the future that this makes.
+    fn bytes<'a, F: Future>(_: impl FnOnce(&'a Nfs, &'a Arc<ConnInfo>, CallHeader, Bytes) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    /// It is written, and some of it copied, for each call.
+    #[test]
+    fn a_call_under_way_takes_little_room() {
+        let all = [
+            ("compound", bytes(Nfs::compound)),
+            ("v3", bytes(Nfs::v3)),
+            ("nfsacl", bytes(Nfs::nfsacl)),
+            ("mount", bytes(Nfs::mount)),
+            ("serve", bytes(Nfs::serve)),
+            ("call", bytes(<Nfs as Service>::call)),
+        ];
+        assert!(all.iter().all(|(_, bytes)| *bytes <= 4096), "{all:?}");
     }
 }

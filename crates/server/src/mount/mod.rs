@@ -22,6 +22,7 @@ use landfast_volume::{Cred, Error, Kind, Node};
 use landfast_xdr::{Decode, Encode};
 use parking_lot::Mutex;
 use std::collections::{HashSet, VecDeque};
+use std::pin::pin;
 use std::sync::Arc;
 
 /// Who has mounted what, oldest first.
@@ -52,10 +53,11 @@ impl Nfs {
     /// Serves a call of MOUNT.
     pub(crate) async fn mount(&self, conn: &Arc<ConnInfo>, header: CallHeader, body: Bytes) -> Response {
         let CallHeader { cred, mut turn, .. } = header;
-        let caller = turn.before(self.sh.caller_as_host(conn.peer(), cred)).await;
+        let caller = turn.before(pin!(self.sh.caller_as_host(conn.peer(), cred))).await;
         // The lists are long at worst: names and paths of so many hosts.
         let lists = matches!(header.proc, proc::DUMP | proc::EXPORT);
-        let room = turn.before(conn.room(if lists { limits::RESPONSE_BYTES_MAX as usize } else { 0 })).await;
+        let room =
+            turn.before(pin!(conn.room(if lists { limits::RESPONSE_BYTES_MAX as usize } else { 0 }))).await;
         let host = Bytes::from(caller.addr.to_string());
         let reply = match header.proc {
             proc::NULL => nothing(body, |()| ()),
