@@ -13,6 +13,7 @@ mod counts;
 mod found;
 mod past;
 mod requests;
+mod strangers;
 mod world;
 
 use world::{Figures, run};

@@ -498,6 +498,20 @@ impl Kernel {
         Ok(())
     }
 
+    /// Where a directory is, seen from another above it.
+    pub fn path_below(&self, top: u32, dir: u32) -> Option<String> {
+        let (top, mut at) = (self.directory(top).ok()?, self.directory(dir).ok()?);
+        let mut parts = Vec::new();
+        while at != top {
+            let parent = self.peek(self.meta(at).parent).filter(|_| at != ROOT)?;
+            let (name, _) = parent.entries.iter().find(|(_, entry)| entry.serial == at)?;
+            parts.push(String::from_utf8_lossy(name).escape_debug().to_string());
+            at = self.meta(at).parent;
+        }
+        parts.reverse();
+        Some(parts.join("/"))
+    }
+
     pub fn link(&mut self, n: u32, dir: u32, name: &[u8]) -> Result<()> {
         self.enter("linkat", Class::Change)?;
         let serial = self.at(n)?;
@@ -543,7 +557,7 @@ impl Kernel {
         if self.flavour == Flavour::Xfs { Errno::EXIST } else { Errno::NOTEMPTY }
     }
 
-    fn drop_link(&mut self, dir: Serial, name: &[u8], serial: Serial) {
+    pub(super) fn drop_link(&mut self, dir: Serial, name: &[u8], serial: Serial) {
         let now = self.tick();
         let meta = self.edit(serial);
         meta.ctime = now;
@@ -565,6 +579,16 @@ impl Kernel {
     ) -> Result<()> {
         self.enter("renameat", Class::Change)?;
         let (from_dir, to_dir) = (self.writable_dir(from_dir)?, self.writable_dir(to_dir)?);
+        self.move_name((from_dir, from), (to_dir, to), noreplace)
+    }
+
+    /// One name becomes another.
+    pub(super) fn move_name(
+        &mut self,
+        (from_dir, from): (Serial, &[u8]),
+        (to_dir, to): (Serial, &[u8]),
+        noreplace: bool,
+    ) -> Result<()> {
         if to.len() > 255 {
             return Err(Errno::NAMETOOLONG);
         }
