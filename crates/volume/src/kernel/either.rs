@@ -140,7 +140,7 @@ pub fn set_inode_flags(fd: impl AsFd, mask: u32, flags: u32) -> Result<()> {
 }
 
 pub fn hands_down(dir: impl AsFd) -> Result<bool> {
-    by_fd!(dir, |dir| real::hands_down(dir), |_k, _n| Ok(false))
+    by_fd!(dir, |dir| real::hands_down(dir), |k, n| k.hands_down(n))
 }
 
 pub fn hand_down_nothing(dir: impl AsFd) -> Result<()> {

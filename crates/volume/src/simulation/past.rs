@@ -262,6 +262,14 @@ impl Past {
             let Some(is) = k.peek(new) else { return Err(format!("object {new} is not there")) };
             self.compare_one(k, (old, was), is, (position, (by, logged_seq)), apart, true)
                 .map_err(|e| format!("object {old}, now {new} ({:?}): {e}", was.kind))?;
+            // Out of the directory that it is from it may have lost it.
+            let above = then.get(was.parent as usize).and_then(Option::as_ref);
+            if was.project != is.project && above.is_some_and(|above| above.project == was.project) {
+                return Err(format!(
+                    "object {old}, now {new}: project {}, must be {}",
+                    is.project, was.project
+                ));
+            }
             let hidden = |name: &[u8]| old == ROOT && name == STATE_DIR.as_bytes();
             let ours = |s: Serial| !strangers.contains(&s);
             let names_then = was.entries.iter().filter(|(n, e)| !hidden(n) && ours(e.serial));

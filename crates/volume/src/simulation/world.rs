@@ -851,7 +851,7 @@ impl World {
         self.clients = clients;
     }
 
-    /// Somebody makes a file in the volume, past the server.
+    /// Somebody makes a file in the volume, past the server, or gives a directory a project.
     fn foreign(&mut self) {
         let n = self.rng.below(1000);
         let name = format!("stranger-{n}");
@@ -861,7 +861,12 @@ impl World {
             return;
         }
         let dir = *self.rng.pick(&dirs);
-        if let Some(made) = sim::with(|k| k.intrude(dir, name.as_bytes())) {
+        if self.rng.one_in(2) {
+            let project = 42 + self.rng.below(2) as u32;
+            if sim::with(|k| k.set_project_as_stranger(dir, project)) {
+                self.say(|| format!("a stranger gives {dir} the project {project}"));
+            }
+        } else if let Some(made) = sim::with(|k| k.intrude(dir, name.as_bytes())) {
             self.say(|| format!("a stranger makes {name} in {dir}: object {made}"));
             self.figures.foreign += 1;
             self.strangers.insert(made);

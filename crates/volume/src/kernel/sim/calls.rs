@@ -162,6 +162,7 @@ impl Kernel {
             map: Rc::default(),
             entries: Rc::default(),
             parent: 0,
+            project: 0,
             target: Rc::from([]),
             xattrs: Rc::default(),
         };
@@ -215,7 +216,7 @@ impl Kernel {
         let serial = self.new_inode(kind, mode & 0o7777);
         let setgid = parent.mode & 0o2000 != 0;
         let meta = self.edit(serial);
-        meta.parent = dir;
+        (meta.parent, meta.project) = (dir, parent.project);
         if setgid {
             meta.gid = parent.gid;
             meta.mode |= if kind == Kind::Dir { 0o2000 } else { 0 };
@@ -528,6 +529,7 @@ impl Kernel {
         if self.meta(serial).nlink == 0 || self.meta(dir).nlink == 0 {
             return Err(Errno::NOENT);
         }
+        self.takes(dir, serial)?;
         let now = self.tick();
         let meta = self.edit(serial);
         meta.nlink += 1;
@@ -551,6 +553,16 @@ impl Kernel {
         self.drop_link(dir, name, serial);
         self.changed();
         Ok(())
+    }
+
+    fn takes(&self, dir: Serial, serial: Serial) -> Result<()> {
+        let project = self.meta(dir).project;
+        if project == 0 || project == self.meta(serial).project { Ok(()) } else { Err(Errno::XDEV) }
+    }
+
+    pub fn hands_down(&mut self, n: u32) -> Result<bool> {
+        self.enter("ioctl", Class::Look)?;
+        Ok(self.meta(self.directory(n)?).project != 0)
     }
 
     fn not_empty(&self) -> Errno {
@@ -616,6 +628,7 @@ impl Kernel {
                 above = self.meta(above).parent;
             }
         }
+        self.takes(to_dir, moved)?;
         if let Some(victim) = victim {
             let meta = self.meta(victim);
             match (is_dir, meta.kind == Kind::Dir) {

@@ -1,7 +1,7 @@
 //! What somebody else does to the tree, past the server. It is root, and no call of the server's: nothing of it fails, and power
 //! does not go in it.
 
-use super::{Kernel, ROOT, Serial};
+use super::{Flavour, Kernel, ROOT, Serial};
 use crate::types::Kind;
 
 impl Kernel {
@@ -35,6 +35,21 @@ impl Kernel {
             }
         }
         found
+    }
+
+    /// Somebody else gives a directory a project, which what is made in it from now on inherits, and flushes that. False where it
+    /// has one, or there are none.
+    pub fn set_project_as_stranger(&mut self, dir: Serial, project: u32) -> bool {
+        let bare = self.peek(dir).is_some_and(|m| m.kind == Kind::Dir && m.nlink > 0 && m.project == 0);
+        if self.flavour != Flavour::Xfs || !bare || !self.may_intrude() {
+            return false;
+        }
+        let now = self.tick();
+        let meta = self.edit(dir);
+        (meta.project, meta.ctime) = (project, now);
+        self.changed();
+        self.flush_as_stranger();
+        true
     }
 
     /// Somebody else flushes everything.
