@@ -31,8 +31,8 @@ pub const WORKLOADS: [&str; 10] =
 /// The workload `pairs` with a server that needs no log.
 const PAIRS_SYNC: &str = "pairs-sync";
 
-/// The deliberate bugs of a server with debug assertions; for each the workload and the named point that show it soon. (Of
-/// `write-error-forgotten` a power cut shows nothing: `landfast lab faults --fault data-unwritten` does.)
+/// The deliberate bugs of a server with debug assertions; for each the workload and the named point that show it soon. Those that
+/// no power cut shows, and why, are in `docs/powercuts.md`.
 const BUGS: [(&str, &str, Option<&str>); 11] = [
     ("reply-before-flush", "mixed", Some("op.applied")),
     ("checkpoint-before-syncfs", "mixed", Some("checkpoint.freed")),

@@ -125,6 +125,7 @@ pub fn proc_path(fd: &OwnedFd) -> String {
 pub fn path_below(top: impl AsFd, dir: impl AsFd) -> io::Result<Option<String>> {
     match (top.as_fd(), dir.as_fd()) {
         (BorrowedFd::Real(top), BorrowedFd::Real(dir)) => real::path_below(top, dir),
+        (BorrowedFd::Simulated(top), BorrowedFd::Simulated(dir)) => Ok(sim::with(|k| k.path_below(top, dir))),
         _ => Ok(None),
     }
 }
@@ -139,7 +140,7 @@ pub fn set_inode_flags(fd: impl AsFd, mask: u32, flags: u32) -> Result<()> {
 }
 
 pub fn hands_down(dir: impl AsFd) -> Result<bool> {
-    by_fd!(dir, |dir| real::hands_down(dir), |_k, _n| Ok(false))
+    by_fd!(dir, |dir| real::hands_down(dir), |k, n| k.hands_down(n))
 }
 
 pub fn hand_down_nothing(dir: impl AsFd) -> Result<()> {
@@ -150,7 +151,7 @@ pub fn hand_down_nothing(dir: impl AsFd) -> Result<()> {
 pub fn mount_identity(fd: impl AsFd) -> Option<Vec<u8>> {
     match fd.as_fd() {
         BorrowedFd::Real(fd) => real::mount_identity(fd),
-        BorrowedFd::Simulated(_) => None,
+        BorrowedFd::Simulated(_) => sim::with(|k| k.mount_identity()),
     }
 }
 

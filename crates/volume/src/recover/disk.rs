@@ -29,7 +29,7 @@ use crate::{flush, reserve, state};
 /// Staging, in the state directory.
 const STAGE: &str = "stage";
 /// What recovery found in its way and did not know.
-const LOST_FOUND: &str = "lost+found";
+pub(crate) const LOST_FOUND: &str = "lost+found";
 /// Made and removed to bring btrfs' transaction number forward.
 const BUMP: &str = "bump";
 

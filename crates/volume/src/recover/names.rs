@@ -182,8 +182,11 @@ impl<T: Tree> Run<'_, T> {
                     }
                     return Ok(true);
                 }
-                // The directory is below the one that should go into it.
-                Err(e) if e.kind() == ErrorKind::InvalidInput && !self.strict => {
+                // The directory is below the one that should go into it, or somebody has given it another project.
+                Err(e)
+                    if matches!(e.kind(), ErrorKind::InvalidInput | ErrorKind::CrossesDevices)
+                        && !self.strict =>
+                {
                     self.staged.entry(obj.clone()).or_default().push(staged);
                     return Ok(false);
                 }
@@ -197,8 +200,15 @@ impl<T: Tree> Run<'_, T> {
             self.concede(what, want, Some(at), "it stays where somebody has moved it")?;
             return Ok(false);
         }
-        self.tree.link(obj, dir, name).map_err(io("adding a name", want))?;
-        Ok(true)
+        match self.tree.link(obj, dir, name) {
+            Ok(()) => Ok(true),
+            Err(e) if e.kind() == ErrorKind::CrossesDevices && !self.strict => {
+                let what = "somebody has given the directory another project than this object has";
+                self.concede(what, want, Some(at), "it keeps its other names")?;
+                Ok(false)
+            }
+            Err(e) => Err(io("adding a name", want)(e)),
+        }
     }
 
     /// Removes what is left in staging: dead objects, and second names of live ones.

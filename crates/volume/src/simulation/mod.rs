@@ -13,6 +13,7 @@ mod counts;
 mod found;
 mod past;
 mod requests;
+mod strangers;
 mod world;
 
 use world::{Figures, run};
@@ -110,8 +111,6 @@ const ELSEWHERE: &[(crate::faults::Bug, &str)] = &[
     (crate::faults::Bug::VolatileUnnoticed, "volume/tests/honest.rs"),
     // There is one server and one volume.
     (crate::faults::Bug::OverlapUnlocked, "volume/tests/nested.rs"),
-    // No simulated filesystem has projects.
-    (crate::faults::Bug::ProjectIgnored, "volume/tests/attributes.rs"),
 ];
 
 /// The oracle sees each deliberate bug that it can reach.

@@ -7,8 +7,9 @@
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
+use super::strangers::Edit;
 use crate::cut::{CUT_XATTR, Cuts};
-use crate::kernel::sim::{DataEvent, Kernel, Meta, ROOT, Serial};
+use crate::kernel::sim::{DataEvent, Entry, Kernel, Meta, ROOT, Serial};
 use crate::open::STATE_DIR;
 use crate::types::Kind;
 
@@ -26,6 +27,16 @@ pub(super) struct Past {
     /// Where it began and ended.
     pub(super) begin: u64,
     pub(super) end: u64,
+}
+
+/// What others have done, which the comparison leaves out.
+pub(super) struct Apart<'a> {
+    /// Objects that are theirs.
+    pub(super) strangers: &'a HashSet<Serial>,
+    /// Files that they have written to.
+    pub(super) edits: &'a HashMap<Serial, Edit>,
+    /// Directories in which they have changed something, if the times of these and of the files are theirs.
+    pub(super) dirs: Option<&'a HashSet<Serial>>,
 }
 
 /// What the bytes of a file may be.
@@ -84,6 +95,15 @@ impl Bytes {
         }
     }
 
+    /// Somebody else has written to the file: of its size only the largest is known, and each byte may be his.
+    fn edited(&mut self, edit: Edit) {
+        self.reach(edit.end as usize);
+        self.sizes = (0, self.sizes.1.max(edit.end));
+        for may in &mut self.may {
+            may.extend([0, edit.byte]);
+        }
+    }
+
     /// What is wrong with these bytes.
     fn check(&self, found: &[u8]) -> Result<(), String> {
         let size = found.len() as u64;
@@ -137,6 +157,11 @@ impl Past {
         self.history = std::mem::take(&mut k.history);
         self.data = std::mem::take(&mut k.data);
         self.end = k.position();
+    }
+
+    /// Whether it was there when this life began.
+    pub(super) fn had(&self, serial: Serial) -> bool {
+        self.base.get(serial as usize).and_then(Option::as_ref).is_some_and(|m| m.nlink > 0)
     }
 
     /// What was written to the object since `from` is stable as soon as all that was logged up to now is.
@@ -214,17 +239,18 @@ impl Past {
         may
     }
 
-    /// Compares what is there with the volume as it was at `position`, with data as logged up to `by`, in transactions up to
+    /// Compares what is there with `then`, the volume as it was at `position`, with data as logged up to `by`, in transactions up to
     /// `logged_seq`. Gives which object
     /// is which: (then, now).
     pub(super) fn compare(
         &self,
         k: &Kernel,
+        then: &State,
         position: u64,
         (by, logged_seq): (u64, u64),
-        strangers: &HashSet<Serial>,
+        apart: &Apart<'_>,
     ) -> Result<Vec<(Serial, Serial)>, String> {
-        let then = self.at(position);
+        let strangers = apart.strangers;
         let mut pairs: HashMap<Serial, Serial> = HashMap::new();
         let mut order = vec![(ROOT, ROOT)];
         pairs.insert(ROOT, ROOT);
@@ -234,8 +260,16 @@ impl Past {
             let missing = || format!("object {old} was not there at {position}");
             let was = then.get(old as usize).and_then(Option::as_ref).ok_or_else(missing)?;
             let Some(is) = k.peek(new) else { return Err(format!("object {new} is not there")) };
-            self.compare_one(k, (old, was), is, position, (by, logged_seq), strangers)
+            self.compare_one(k, (old, was), is, (position, (by, logged_seq)), apart, true)
                 .map_err(|e| format!("object {old}, now {new} ({:?}): {e}", was.kind))?;
+            // Out of the directory that it is from it may have lost it.
+            let above = then.get(was.parent as usize).and_then(Option::as_ref);
+            if was.project != is.project && above.is_some_and(|above| above.project == was.project) {
+                return Err(format!(
+                    "object {old}, now {new}: project {}, must be {}",
+                    is.project, was.project
+                ));
+            }
             let hidden = |name: &[u8]| old == ROOT && name == STATE_DIR.as_bytes();
             let ours = |s: Serial| !strangers.contains(&s);
             let names_then = was.entries.iter().filter(|(n, e)| !hidden(n) && ours(e.serial));
@@ -272,14 +306,15 @@ impl Past {
         Ok(order)
     }
 
-    fn compare_one(
+    /// The same for one object; `links`: its names are known.
+    pub(super) fn compare_one(
         &self,
         k: &Kernel,
         (serial, was): (Serial, &Meta),
         is: &Meta,
-        position: u64,
-        (by, logged_seq): (u64, u64),
-        strangers: &HashSet<Serial>,
+        (position, (by, logged_seq)): (u64, (u64, u64)),
+        apart: &Apart<'_>,
+        links: bool,
     ) -> Result<(), String> {
         if was.kind != is.kind {
             return Err(format!("it is a {:?}", is.kind));
@@ -291,12 +326,15 @@ impl Past {
         if was.target != is.target {
             return Err("another target".to_owned());
         }
-        let crowded = was.entries.values().chain(is.entries.values()).any(|e| strangers.contains(&e.serial));
+        let edit = apart.edits.get(&serial).copied();
+        let his = |e: &Entry| apart.strangers.contains(&e.serial);
+        let crowded = was.entries.values().chain(is.entries.values()).any(his)
+            || apart.dirs.is_some_and(|dirs| dirs.contains(&serial) || edit.is_some());
         let times = |m: &Meta| (m.mode, m.atime, m.mtime);
         if times(was) != times(is) && !crowded && !self.may_have(serial, by.min(position), is) {
             return Err(format!("mode and times {:x?}, must be {:x?}", times(is), times(was)));
         }
-        if was.kind != Kind::Dir && was.nlink != is.nlink {
+        if links && was.kind != Kind::Dir && was.nlink != is.nlink {
             return Err(format!("{} names, must be {}", is.nlink, was.nlink));
         }
         let xattrs = |m: &Meta| {
@@ -307,7 +345,8 @@ impl Past {
             return Err(format!("extended attributes {:?}, must be {:?}", xattrs(is), xattrs(was)));
         }
         if was.kind == Kind::File {
-            let (may, found) = (self.may_be(serial, position, by), k.contents(is));
+            let (mut may, found) = (self.may_be(serial, position, by), k.contents(is));
+            edit.into_iter().for_each(|edit| may.edited(edit));
             let cut =
                 was.xattrs.get(CUT_XATTR.as_bytes()).and_then(|said| Cuts::last_after(logged_seq, said));
             // A truncation that was about to happen may have happened.

@@ -12,11 +12,13 @@ use landfast_intentlog::step::{Did, Step, Stepper, Wait};
 use landfast_intentlog::{Config, Log};
 use parking_lot::Mutex;
 
-use super::past::Past;
+use super::past::{Apart, Past};
+use super::strangers::{Touched, lost_found, marker, paths};
+use crate::fold::{Fold, Plan};
 use crate::kernel::sim::{self, Flavour, Kernel, LogDisk, LogLoss, Meta, Rng, Serial};
 use crate::node::{Node, OpenFile};
 use crate::open::STATE_DIR;
-use crate::record::Record;
+use crate::record::{ObjId, Record};
 use crate::tx::{Receipt, Tx};
 use crate::types::{EntryDetail, Kind};
 use crate::volume::{Durability, NoteKeeper, OpenOptions, RecoveryReport, Volume};
@@ -33,6 +35,10 @@ pub(super) struct Figures {
     pub(super) ahead: u64,
     pub(super) remade: u64,
     pub(super) foreign: u64,
+    /// What strangers have removed, moved or written to.
+    pub(super) altered: u64,
+    /// What recovery has said of it.
+    pub(super) said: u64,
     pub(super) faults: u64,
     pub(super) failed: u64,
     pub(super) clean: u64,
@@ -65,6 +71,8 @@ impl Figures {
             (&mut self.ahead, o.ahead),
             (&mut self.remade, o.remade),
             (&mut self.foreign, o.foreign),
+            (&mut self.altered, o.altered),
+            (&mut self.said, o.said),
             (&mut self.faults, o.faults),
             (&mut self.failed, o.failed),
             (&mut self.clean, o.clean),
@@ -109,8 +117,9 @@ impl std::fmt::Display for Figures {
         )?;
         writeln!(
             f,
-            "{} recoveries, {} over a disk ahead of its log, {} objects made again, {} strangers' objects",
-            self.recoveries, self.ahead, self.remade, self.foreign
+            "{} recoveries, {} over a disk ahead of its log, {} objects made again; strangers made {} objects, and removed, moved or \
+             wrote to {}, of which recovery said {}",
+            self.recoveries, self.ahead, self.remade, self.foreign, self.altered, self.said
         )?;
         writeln!(
             f,
@@ -186,6 +195,17 @@ pub(super) struct Client {
     told: u64,
 }
 
+/// How a recovery begins.
+#[derive(Clone, Copy)]
+struct How {
+    /// The server was stopped in order.
+    clean: bool,
+    /// No power cut or error has ended another one before.
+    undisturbed: bool,
+    /// The number on the volume's marker.
+    marker: Option<u64>,
+}
+
 /// See the module's comment.
 pub(super) struct World {
     pub(super) rng: Rng,
@@ -229,6 +249,10 @@ pub(super) struct World {
     /// In this life replies are large, nobody asks the log whether there is room, and no checkpoint comes of itself: the log has
     /// to make room for itself.
     heedless: bool,
+    /// What a stranger has done since the server ended.
+    touched: Option<Rc<Touched>>,
+    /// The process was killed, and the kernel has kept the tree since.
+    unbroken: bool,
     /// In this life the kernel cannot write all data back.
     failing: bool,
     /// In this life somebody takes the log away.
@@ -256,6 +280,7 @@ pub(super) fn run(seed: u64, keep_history: bool) -> Result<Figures, String> {
     let blocks = *rng.pick(&[8192, 8192, 8192, 420]);
     let log_bytes = *rng.pick(&[256 << 10, 256 << 10, 512 << 10]);
     let mut kernel = Kernel::new(flavour, rng.next(), blocks, log_bytes);
+    kernel.tells_mounts = !rng.one_in(3);
     let past = Past::begin(&mut kernel);
     sim::install(Some(kernel));
     let mut world = World {
@@ -290,6 +315,8 @@ pub(super) fn run(seed: u64, keep_history: bool) -> Result<Figures, String> {
         verifier: [0; 8],
         unclean: false,
         heedless: false,
+        touched: None,
+        unbroken: false,
         failing: false,
         log_thief: false,
         loss_seen: false,
@@ -824,7 +851,7 @@ impl World {
         self.clients = clients;
     }
 
-    /// Somebody makes a file in the volume, past the server.
+    /// Somebody makes a file in the volume, past the server, or gives a directory a project.
     fn foreign(&mut self) {
         let n = self.rng.below(1000);
         let name = format!("stranger-{n}");
@@ -834,7 +861,12 @@ impl World {
             return;
         }
         let dir = *self.rng.pick(&dirs);
-        if let Some(made) = sim::with(|k| k.intrude(dir, name.as_bytes())) {
+        if self.rng.one_in(2) {
+            let project = 42 + self.rng.below(2) as u32;
+            if sim::with(|k| k.set_project_as_stranger(dir, project)) {
+                self.say(|| format!("a stranger gives {dir} the project {project}"));
+            }
+        } else if let Some(made) = sim::with(|k| k.intrude(dir, name.as_bytes())) {
             self.say(|| format!("a stranger makes {name} in {dir}: object {made}"));
             self.figures.foreign += 1;
             self.strangers.insert(made);
@@ -980,10 +1012,12 @@ impl World {
             position
         };
         self.unclean = !clean;
+        self.unbroken = killed && sim::with(|k| k.tells_mounts);
         if clean && self.rng.one_in(4) {
             self.serve_without_log()?;
         }
-        if self.rng.one_in(12) {
+        let foreign = self.rng.one_in(12);
+        if foreign {
             self.foreign_at_names();
         }
         self.recover(&past, position, clean)
@@ -1004,6 +1038,25 @@ impl World {
         Ok(())
     }
 
+    /// An object belongs to a stranger up to the next start.
+    pub(super) fn is_strangers(&mut self, serial: Serial) {
+        self.strangers.insert(serial);
+        self.squatters.push(serial);
+    }
+
+    /// It has a name that clients use: if it is a stranger's, then up to the next start.
+    pub(super) fn may_be_met(&mut self, serial: Serial) {
+        if self.strangers.contains(&serial) && !self.squatters.contains(&serial) {
+            self.squatters.push(serial);
+        }
+    }
+
+    /// One that does is gone.
+    pub(super) fn forget_stranger(&mut self, serial: Serial) {
+        self.strangers.remove(&serial);
+        self.squatters.retain(|s| *s != serial);
+    }
+
     /// Between the power cut and the next start somebody makes files, also where the clients had theirs.
     fn foreign_at_names(&mut self) {
         let dirs: Vec<Serial> = sim::with(|k| k.directories());
@@ -1013,8 +1066,7 @@ impl World {
             if let Some(made) = sim::with(|k| k.intrude(dir, &name)) {
                 self.say(|| format!("a stranger makes {:?} in {dir}: object {made}", name[0] as char));
                 self.figures.foreign += 1;
-                self.strangers.insert(made);
-                self.squatters.push(made);
+                self.is_strangers(made);
             }
         }
         sim::with(Kernel::flush_as_stranger);
@@ -1027,6 +1079,10 @@ impl World {
             None => logged(self.seed)?,
         };
         self.say(|| format!("the log holds transactions up to {}", logged.last_seq));
+        if self.squatters.is_empty() && self.rng.one_in(6) {
+            self.touched = Some(Rc::new(self.administrator(&logged)));
+        }
+        let mut undisturbed = true;
         let mut troubles = if self.rng.one_in(2) { self.rng.below(4) } else { 0 };
         loop {
             if troubles > 0 {
@@ -1045,6 +1101,7 @@ impl World {
             let strangers: Vec<Serial> =
                 self.strangers.iter().copied().filter(|s| sim::with(|k| k.peek(*s).is_some())).collect();
             self.figures.recoveries += 1;
+            let how = How { clean, undisturbed, marker: sim::with(|k| marker(k)) };
             let opened = Volume::open(World::options());
             let mut pairs = None;
             match opened {
@@ -1058,7 +1115,7 @@ impl World {
                     }
                     if !sim::with(|k| k.is_down()) {
                         let quiet = sim::with(|k| k.hold_troubles());
-                        pairs = Some(self.check(past, position, &logged, &report, clean, &strangers)?);
+                        pairs = Some(self.check(past, position, &logged, &report, &strangers, how)?);
                         sim::with(|k| k.resume_troubles(quiet));
                     }
                     if self.start()?
@@ -1071,6 +1128,7 @@ impl World {
                             k.lose_journal_in(None);
                             k.struck.clear();
                         });
+                        let pairs = self.within_reach(pairs);
                         return self.begin_life(&pairs);
                     }
                 }
@@ -1100,6 +1158,7 @@ impl World {
                 }
             }
             self.figures.cuts_in_recovery += 1;
+            undisturbed = false;
             troubles = troubles.saturating_sub(1);
             self.stop_process();
             sim::with(|k| k.struck.clear());
@@ -1109,6 +1168,7 @@ impl World {
                     k.cut_in
                 });
                 let at = sim::with(Kernel::reboot);
+                self.unbroken = false;
                 // After a mere kill power may still take what was not flushed.
                 position = position.min(at);
                 self.say(|| format!("power goes in recovery, in {call}; position {at} is left"));
@@ -1118,6 +1178,29 @@ impl World {
         }
     }
 
+    /// What recovery has kept beside, since a stranger took its place away, is his now: he takes it from there.
+    fn within_reach(&mut self, pairs: Vec<(Serial, Serial)>) -> Vec<(Serial, Serial)> {
+        let Some(touched) = self.touched.take() else { return pairs };
+        let reach = sim::with(|k| paths(k));
+        let (there, beside): (Vec<_>, Vec<_>) =
+            pairs.into_iter().partition(|(_, now)| reach.contains_key(now));
+        for (then, _) in beside {
+            self.told.remove(&then);
+        }
+        sim::with(|k| {
+            lost_found(k).into_iter().for_each(|dir| k.empty_as_stranger(dir));
+            k.flush_as_stranger();
+            // Such changes are seen up to a second late.
+            k.wait(2_000_000_000);
+        });
+        let gone = |s: &Serial| sim::with(|k| k.peek(*s).is_none_or(|m| m.nlink == 0));
+        let gone: Vec<Serial> = self.strangers.iter().copied().filter(|s| gone(s)).collect();
+        gone.into_iter().for_each(|stranger| self.forget_stranger(stranger));
+        self.told
+            .retain(|serial, _| !touched.has_moved(*serial) || there.iter().any(|(then, _)| then == serial));
+        there
+    }
+
     /// The oracle.
     fn check(
         &mut self,
@@ -1125,10 +1208,12 @@ impl World {
         position: u64,
         logged: &Logged,
         report: &RecoveryReport,
-        clean: bool,
         strangers: &[Serial],
+        how: How,
     ) -> Result<Vec<(Serial, Serial)>, String> {
         self.figures.checked += 1;
+        let How { clean, undisturbed, marker } = how;
+        self.figures.said += report.local.len() as u64 + report.local_more;
         self.figures.remade += report.remade;
         let volume = self.volume();
         // Each moment that it may be, and what was logged then.
@@ -1148,10 +1233,29 @@ impl World {
                 moments.push((position, by.min(position)));
             }
         }
+        // Names are left as they are on the disk: recovery says so to itself by the marker and the mount.
+        let touched = self.touched.clone();
+        let ahead = marker.is_none_or(|marker| marker > logged.last_seq);
+        let stands = clean || logged.last_seq == 0 || ahead || self.unbroken;
+        if touched.is_some() && stands && !clean {
+            let by = moments.last().map_or(position, |m| m.1);
+            moments = vec![(position, by.min(position))];
+        }
+        let leads = touched.as_ref().filter(|_| !stands).map(|_| self.leads()).unwrap_or_default();
+        let none = HashMap::new();
         let mut wrong = Vec::new();
         let mut found = None;
         for (at, by) in moments.iter().rev().copied().filter(|(at, _)| *at >= self.acked_position) {
-            match sim::with(|k| past.compare(k, at, (by, logged.last_seq), &self.strangers)) {
+            let by_seq = (by, logged.last_seq);
+            let apart = Apart { strangers: &self.strangers, edits: &none, dirs: None };
+            let compared = sim::with(|k| match &touched {
+                None => past.compare(k, &past.at(at), at, by_seq, &apart),
+                Some(touched) if stands => {
+                    past.compare(k, &touched.disk, at, by_seq, &Apart { edits: &touched.edits, ..apart })
+                }
+                Some(touched) => touched.beside(k, past, (at, by_seq), &self.strangers, &leads),
+            });
+            match compared {
                 Ok(pairs) => {
                     found = Some((at, pairs));
                     break;
@@ -1177,6 +1281,18 @@ impl World {
         self.say(|| format!("the volume is that of position {at}"));
         self.check_replies(logged, report, clean, at)?;
         self.check_handles(&pairs)?;
+        match touched {
+            None if self.strangers.is_empty() && !report.local.is_empty() => {
+                return Err(format!("nobody has changed anything, and it says {:?}", report.local));
+            }
+            Some(touched) if undisturbed && !stands && report.local_more == 0 => {
+                touched.check_said_of_old(past, &past.at(at), &report.local)?;
+            }
+            Some(touched) if undisturbed && !clean && logged.last_seq > 0 && !ahead => {
+                touched.check_said(&report.local, report.local_more)?;
+            }
+            _ => {}
+        }
         for stranger in strangers {
             if sim::with(|k| k.peek(*stranger).is_none_or(|m| m.nlink == 0)) {
                 return Err(format!("a stranger's object {stranger} is gone"));
@@ -1186,6 +1302,16 @@ impl World {
             return Err("the write verifier is the same after an unclean start".to_owned());
         }
         Ok(pairs)
+    }
+
+    /// Where the handles of all objects lead.
+    fn leads(&self) -> BTreeMap<Serial, Serial> {
+        let volume = self.volume();
+        let led = self.told.iter().filter_map(|(serial, told)| {
+            let node = volume.resolve(&told.fh).ok()?;
+            Some((*serial, sim::with(|k| k.serial_of(&node.0.id))?))
+        });
+        led.collect()
     }
 
     /// First and last position that a log whose last transaction is `seq` can stand for.
@@ -1278,6 +1404,7 @@ impl World {
                 (Some(now), Err(e)) => return Err(format!("the handle of object {serial}, now {now}: {e}")),
                 (None, Err(Error::Stale)) => {}
                 (None, Err(e)) => return Err(format!("the handle of the dead object {serial}: {e}")),
+                (None, Ok(_)) if self.touched.as_ref().is_some_and(|t| t.has_moved(*serial)) => {}
                 (None, Ok(node)) => {
                     let found = sim::with(|k| k.serial_of(&node.0.id));
                     return Err(format!("the handle of the dead object {serial} leads to {found:?}"));
@@ -1332,21 +1459,28 @@ fn visible(k: &Kernel, meta: &Rc<Meta>) -> u64 {
 
 /// What the log holds, read without the volume.
 #[derive(Default)]
-struct Logged {
+pub(super) struct Logged {
     last_seq: u64,
+    /// Living objects that the log speaks of, and whether the last that it says of their place is that they are there.
+    pub(super) live: Vec<(ObjId, bool)>,
     notes: HashSet<(u8, u32)>,
 }
 
 fn logged(seed: u64) -> Result<Logged, String> {
     // The id is that of whatever volume the log is of.
     let superblock = |at: usize| sim::with(|k| k.log[at + 32..at + 48].to_vec());
-    let mut found = Logged { last_seq: 0, notes: HashSet::new() };
+    let mut found = Logged::default();
     let mut last = None;
     for slot in [0, 4096] {
         let Ok(volume_id) = <[u8; 16]>::try_from(superblock(slot)) else { continue };
         let config = Config { seed: Some(seed), ..Config::new(sim::LOG, 0, volume_id) };
         match Log::open_device(Box::new(LogDisk::there()), config) {
             Ok((_, replay)) => {
+                let fold = Fold::resolved(replay.records.iter().cloned(), 0).map_err(|e| e.to_string())?;
+                let live = fold.objects.iter().filter(|(_, plan)| !plan.dead);
+                let bound = |plan: &Plan| plan.place.as_ref().is_some_and(|at| plan.names.contains(at));
+                found.live = live.map(|(id, plan)| (id.clone(), bound(plan))).collect();
+                found.live.sort();
                 for bytes in &replay.records {
                     let record = Record::decode(bytes).map_err(|e| format!("a record of the log: {e}"))?;
                     found.last_seq = found.last_seq.max(record.seq);

@@ -162,6 +162,7 @@ impl Kernel {
             map: Rc::default(),
             entries: Rc::default(),
             parent: 0,
+            project: 0,
             target: Rc::from([]),
             xattrs: Rc::default(),
         };
@@ -215,7 +216,7 @@ impl Kernel {
         let serial = self.new_inode(kind, mode & 0o7777);
         let setgid = parent.mode & 0o2000 != 0;
         let meta = self.edit(serial);
-        meta.parent = dir;
+        (meta.parent, meta.project) = (dir, parent.project);
         if setgid {
             meta.gid = parent.gid;
             meta.mode |= if kind == Kind::Dir { 0o2000 } else { 0 };
@@ -498,6 +499,20 @@ impl Kernel {
         Ok(())
     }
 
+    /// Where a directory is, seen from another above it.
+    pub fn path_below(&self, top: u32, dir: u32) -> Option<String> {
+        let (top, mut at) = (self.directory(top).ok()?, self.directory(dir).ok()?);
+        let mut parts = Vec::new();
+        while at != top {
+            let parent = self.peek(self.meta(at).parent).filter(|_| at != ROOT)?;
+            let (name, _) = parent.entries.iter().find(|(_, entry)| entry.serial == at)?;
+            parts.push(String::from_utf8_lossy(name).escape_debug().to_string());
+            at = self.meta(at).parent;
+        }
+        parts.reverse();
+        Some(parts.join("/"))
+    }
+
     pub fn link(&mut self, n: u32, dir: u32, name: &[u8]) -> Result<()> {
         self.enter("linkat", Class::Change)?;
         let serial = self.at(n)?;
@@ -514,6 +529,7 @@ impl Kernel {
         if self.meta(serial).nlink == 0 || self.meta(dir).nlink == 0 {
             return Err(Errno::NOENT);
         }
+        self.takes(dir, serial)?;
         let now = self.tick();
         let meta = self.edit(serial);
         meta.nlink += 1;
@@ -539,11 +555,21 @@ impl Kernel {
         Ok(())
     }
 
+    fn takes(&self, dir: Serial, serial: Serial) -> Result<()> {
+        let project = self.meta(dir).project;
+        if project == 0 || project == self.meta(serial).project { Ok(()) } else { Err(Errno::XDEV) }
+    }
+
+    pub fn hands_down(&mut self, n: u32) -> Result<bool> {
+        self.enter("ioctl", Class::Look)?;
+        Ok(self.meta(self.directory(n)?).project != 0)
+    }
+
     fn not_empty(&self) -> Errno {
         if self.flavour == Flavour::Xfs { Errno::EXIST } else { Errno::NOTEMPTY }
     }
 
-    fn drop_link(&mut self, dir: Serial, name: &[u8], serial: Serial) {
+    pub(super) fn drop_link(&mut self, dir: Serial, name: &[u8], serial: Serial) {
         let now = self.tick();
         let meta = self.edit(serial);
         meta.ctime = now;
@@ -565,6 +591,16 @@ impl Kernel {
     ) -> Result<()> {
         self.enter("renameat", Class::Change)?;
         let (from_dir, to_dir) = (self.writable_dir(from_dir)?, self.writable_dir(to_dir)?);
+        self.move_name((from_dir, from), (to_dir, to), noreplace)
+    }
+
+    /// One name becomes another.
+    pub(super) fn move_name(
+        &mut self,
+        (from_dir, from): (Serial, &[u8]),
+        (to_dir, to): (Serial, &[u8]),
+        noreplace: bool,
+    ) -> Result<()> {
         if to.len() > 255 {
             return Err(Errno::NAMETOOLONG);
         }
@@ -592,6 +628,7 @@ impl Kernel {
                 above = self.meta(above).parent;
             }
         }
+        self.takes(to_dir, moved)?;
         if let Some(victim) = victim {
             let meta = self.meta(victim);
             match (is_dir, meta.kind == Kind::Dir) {

@@ -40,6 +40,8 @@ pub struct Meta {
     pub map: Rc<Vec<u32>>,
     pub entries: Rc<BTreeMap<Rc<[u8]>, Entry>>,
     pub parent: Serial,
+    /// XFS: what is made in a directory has its project, and nothing with another one goes in there; 0: none.
+    pub project: u32,
     pub target: Rc<[u8]>,
     pub xattrs: Rc<BTreeMap<Vec<u8>, Rc<[u8]>>>,
 }

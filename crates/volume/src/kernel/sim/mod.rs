@@ -19,6 +19,7 @@ mod calls;
 mod disk;
 mod files;
 mod meta;
+mod stranger;
 mod writeback;
 
 use std::cell::{Cell, RefCell};
@@ -32,7 +33,7 @@ use rustix::io::Errno;
 
 pub use disk::{LogDisk, LogLoss};
 pub use files::{BLOCK, Extent};
-pub use meta::{Meta, Serial};
+pub use meta::{Entry, Meta, Serial};
 
 use crate::record::ObjId;
 use crate::types::Kind;
@@ -253,6 +254,10 @@ pub struct Kernel {
     fds: Vec<Option<Open>>,
     fds_free: Vec<u32>,
     boot: u32,
+    /// The kernel tells one mount from another (Linux 6.8 and later).
+    pub tells_mounts: bool,
+    /// How often the filesystem has been mounted.
+    mounts: u64,
     next_ino: u64,
     transid: u32,
     user: u32,
@@ -325,6 +330,8 @@ impl Kernel {
             fds: Vec::new(),
             fds_free: Vec::new(),
             boot: 1,
+            tells_mounts: true,
+            mounts: 1,
             next_ino: 256,
             transid: 7,
             user: 0,
@@ -410,6 +417,11 @@ impl Kernel {
     /// The page cache shows what is not on disk and will not be.
     pub fn must_reboot(&self) -> bool {
         self.down || self.flush_failed || self.journal_lost || self.lost_quietly
+    }
+
+    /// What no other mount has, if the kernel tells that.
+    pub fn mount_identity(&self) -> Option<Vec<u8>> {
+        self.tells_mounts.then(|| self.mounts.to_le_bytes().to_vec())
     }
 
     /// How many calls there were.
@@ -599,6 +611,12 @@ impl Kernel {
         self.history_base.clone_from(&self.live);
     }
 
+    /// The filesystem as it is now.
+    pub fn snapshot(&self) -> Vec<Option<Rc<Meta>>> {
+        let named = |slot: &Option<Rc<Meta>>| slot.clone().filter(|m| m.nlink > 0);
+        self.live.iter().map(named).collect()
+    }
+
     /// Power comes back: what the disk holds is there, and nothing else. Says at which position the metadata stands.
     pub fn reboot(&mut self) -> u64 {
         let first = self.pos - self.journal.len() as u64;
@@ -620,6 +638,7 @@ impl Kernel {
         }
         self.journal.clear();
         self.commits.clear();
+        self.mounts += 1;
         self.journal_lost = false;
         self.lost_quietly = false;
         self.reverted.clear();
@@ -703,45 +722,5 @@ impl Kernel {
     pub fn resume_troubles(&mut self, (cut_at, faults): (Option<u64>, Vec<u64>)) {
         self.cut_at(cut_at);
         self.faults(faults);
-    }
-
-    /// Somebody else makes a file in a directory. `None` where the name is taken or the disk is full.
-    pub fn intrude(&mut self, dir: Serial, name: &[u8]) -> Option<Serial> {
-        let is_dir = self.peek(dir).is_some_and(|m| m.kind == Kind::Dir && m.nlink > 0);
-        if !is_dir
-            || self.down
-            || self.journal_lost
-            || self.meta(dir).entries.contains_key(name)
-            || self.has_room(1).is_err()
-        {
-            return None;
-        }
-        let before = (std::mem::replace(&mut self.user, 0), std::mem::replace(&mut self.umask, 0));
-        let serial = self.create(dir, name, Kind::File, 0o644).ok();
-        (self.user, self.umask) = before;
-        self.changed();
-        serial
-    }
-
-    /// All directories that somebody else may find, but for the server's own.
-    pub fn directories(&self) -> Vec<Serial> {
-        let mut found = vec![ROOT];
-        let mut at = 0;
-        while let Some(dir) = found.get(at).copied() {
-            at += 1;
-            for (name, entry) in self.meta(dir).entries.iter() {
-                if !name.starts_with(b".") && self.meta(entry.serial).kind == Kind::Dir {
-                    found.push(entry.serial);
-                }
-            }
-        }
-        found
-    }
-
-    /// Somebody else flushes everything.
-    pub fn flush_as_stranger(&mut self) {
-        if !self.journal_lost {
-            self.flush_everything();
-        }
     }
 }
