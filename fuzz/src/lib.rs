@@ -1,6 +1,8 @@
 //! The bodies of the fuzz targets: each takes bytes and panics when something is wrong. `fuzz_targets/any.rs` hands
 //! them to libFuzzer; the tests here run them over the corpus that is kept, on any toolchain.
 
+#![forbid(unsafe_code)]
+
 pub mod connection;
 mod decoders;
 pub mod locks;

@@ -1,7 +1,8 @@
 //! `cargo xtask deny`: licences, sources and known faults of the dependencies, and what a server alone is built from.
 //!
 //! `cargo-deny` judges by `deny.toml`. Its database of known faults is made here out of `advisories.toml`, so that no network is
-//! needed and the same commit always gets the same answer. What cargo resolves for the server alone is asked of `cargo tree`.
+//! needed and the same commit always gets the same answer. What cargo resolves for the server alone is asked of `cargo tree`, and that it
+//! compiles of `cargo check`.
 
 use std::fs;
 use std::path::Path;
@@ -61,7 +62,8 @@ impl Advisory {
 /// Runs both checks.
 pub fn run() -> ExitCode {
     let there = || if possible().is_ok() { Ok(()) } else { proc::run_within(LIMIT, &mut install()) };
-    match server_alone().and_then(|()| there()).and_then(|()| dependencies()) {
+    // What the documentation was made from is compiled there, and nobody else waits for it.
+    match server_alone(&proc::documentation()).and_then(|()| there()).and_then(|()| dependencies()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
             eprintln!("{why}");
@@ -109,11 +111,12 @@ pub fn dependencies() -> Result<(), String> {
     proc::run_within(LIMIT, &mut command(&program.to_string_lossy(), args))
 }
 
-/// What is built for a server alone has neither the lab nor FUSE in it, and the whole command has.
+/// A server alone can be built, and has neither the lab nor FUSE in it, which the whole command has. What was compiled for it is kept in
+/// `target`.
 ///
 /// # Errors
-/// What it has.
-pub fn server_alone() -> Result<(), String> {
+/// What it has, or why it does not build.
+pub fn server_alone(target: &Path) -> Result<(), String> {
     let tree = |options: &[&str]| {
         let args =
             ["tree", "--locked", "--package", "landfast-cli", "--edges", "normal,build", "--prefix", "none"];
@@ -133,8 +136,30 @@ pub fn server_alone() -> Result<(), String> {
             ));
         }
     }
-    println!("without the default features neither {}", NOT_IN_A_SERVER.join(" nor "));
+    // Checked and not built: what does not compile is seen, and nothing is optimised or linked.
+    let args =
+        ["check", "--locked", "--package", "landfast-cli", "--bin", "landfast", "--no-default-features"];
+    let mut check = command(&proc::cargo(), args);
+    check.args(["--quiet", "--message-format", "json-render-diagnostics", "--target-dir"]).arg(target);
+    let compiled = compiled(&output(&mut check)?);
+    if let Some(name) = NOT_IN_A_SERVER.iter().find(|name| compiled.contains(&name.replace('-', "_"))) {
+        return Err(format!("landfast without its default features was compiled with {name}"));
+    }
+    if !compiled.iter().any(|name| name == "landfast") {
+        return Err("cargo check compiled no landfast: the check saw nothing".to_owned());
+    }
+    println!(
+        "without the default features landfast compiles, with neither {}",
+        NOT_IN_A_SERVER.join(" nor ")
+    );
     Ok(())
+}
+
+/// The names of what was compiled, as the compiler has them, from the messages of `cargo check`.
+fn compiled(messages: &str) -> Vec<String> {
+    let messages = messages.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let artifacts = messages.filter(|message| message["reason"] == "compiler-artifact");
+    artifacts.filter_map(|artifact| Some(artifact["target"]["name"].as_str()?.replace('-', "_"))).collect()
 }
 
 /// Whether a crate of this name is among the lines of `cargo tree`.
@@ -194,5 +219,59 @@ mod tests {
     fn a_crate_is_known_by_its_whole_name() {
         let tree = "landfast-cli v0.1.0 (/x)\nfuser v0.18.0\nserde v1.0 (*)\n";
         assert!(has(tree, "fuser") && has(tree, "serde") && !has(tree, "fuse") && !has(tree, "landfast"));
+    }
+
+    #[test]
+    fn what_was_compiled_is_read_from_the_messages_of_cargo() {
+        let messages = [
+            r#"{"reason":"compiler-artifact","package_id":"path+file:///x#landfast-lab@0.1.0","target":{"kind":["lib"],"name":"landfast_lab"}}"#,
+            r#"{"reason":"build-script-executed","package_id":"registry+x#fuser@0.18.0"}"#,
+            r#"{"reason":"compiler-artifact","target":{"kind":["bin"],"name":"landfast"},"executable":null}"#,
+            r#"{"reason":"compiler-artifact","target":{"kind":["lib"],"name":"proc-macro2"},"fresh":true}"#,
+            r#"{"reason":"build-finished","success":true}"#,
+        ];
+        assert_eq!(compiled(&messages.join("\n")), ["landfast_lab", "landfast", "proc_macro2"]);
+    }
+
+    /// The roots of all crates of this repository, of its other workspaces too, each with its whole text behind it.
+    fn crates() -> Vec<(std::path::PathBuf, String)> {
+        let workspace = proc::workspace();
+        let within = |dir: &Path| {
+            let entries = fs::read_dir(dir).expect("a directory").flatten();
+            entries.map(|entry| entry.path()).filter(|path| path.join("Cargo.toml").is_file())
+        };
+        let mut packages: Vec<_> =
+            ["", "crates", "peers"].iter().flat_map(|dir| within(&workspace.join(dir))).collect();
+        packages.sort();
+        let mut all = Vec::new();
+        for package in packages {
+            let mut text = String::new();
+            let mut dirs = vec![package.join("src")];
+            while let Some(dir) = dirs.pop() {
+                for path in fs::read_dir(&dir).expect("a directory").flatten().map(|entry| entry.path()) {
+                    if path.is_dir() {
+                        dirs.push(path);
+                    } else if path.extension().is_some_and(|ending| ending == "rs") {
+                        text.push_str(&fs::read_to_string(&path).expect("a source"));
+                    }
+                }
+            }
+            let roots = ["src/lib.rs", "src/main.rs"].map(|root| package.join(root));
+            all.extend(roots.into_iter().filter(|root| root.is_file()).map(|root| (root, text.clone())));
+        }
+        all
+    }
+
+    #[test]
+    fn unsafe_code_is_forbidden_in_every_crate_that_needs_none() {
+        let crates = crates();
+        assert!(crates.len() >= 18, "only {} crates were found", crates.len());
+        for (root, text) in crates {
+            let needs_it = text.lines().any(|line| line.trim_start().starts_with("#[allow(unsafe_code)]"));
+            // Where some is allowed it is named, and denied everywhere else.
+            let wanted = if needs_it { "#![deny(unsafe_code)]" } else { "#![forbid(unsafe_code)]" };
+            let own = fs::read_to_string(&root).expect("a source");
+            assert!(own.lines().any(|line| line == wanted), "{} has no {wanted}", root.display());
+        }
     }
 }

@@ -22,6 +22,11 @@ pub fn target_dir() -> PathBuf {
     }
 }
 
+/// Where the documentation is made: in a directory of its own, since cargo builds one thing at a time in each.
+pub fn documentation() -> PathBuf {
+    target_dir().join("documentation")
+}
+
 /// The cargo that runs us, so that the toolchain is the same one.
 pub fn cargo() -> String {
     std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned())

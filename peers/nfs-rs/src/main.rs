@@ -5,6 +5,8 @@
 //!
 //! After so many seconds no further file is begun. Prints one JSON object: files, seconds, and whether that was all.
 
+#![forbid(unsafe_code)]
+
 #[path = "../../tree.rs"]
 mod tree;
 

@@ -9,6 +9,8 @@
 //!
 //! After so many seconds no further call is begun. Prints one JSON object: files, seconds, and whether that was all.
 
+#![forbid(unsafe_code)]
+
 #[path = "../../tree.rs"]
 mod tree;
 

@@ -161,8 +161,11 @@ fn junk(random: &mut u64) -> Vec<u8> {
 /// The largest session that can be asked for.
 const GREEDY: Channel = Channel { cached: 1 << 20, slots: 256 };
 
+/// A small one, so that client records are used up before the room for sessions.
+const SMALL: Channel = Channel { cached: 512, slots: 1 };
+
 /// Makes clients and sessions from this address for as long as the server lets it.
-fn sessions(scene: &Scene, addresses: u32, from: fn(u32) -> Ipv4Addr) -> Said {
+fn sessions(scene: &Scene, addresses: u32, from: fn(u32) -> Ipv4Addr, channel: Channel) -> Said {
     let made = AtomicU64::new(0);
     let refused = AtomicU64::new(0);
     scene.each(addresses, |address| {
@@ -177,7 +180,7 @@ fn sessions(scene: &Scene, addresses: u32, from: fn(u32) -> Ipv4Addr) -> Said {
             number += 1;
             let owner = format!("greedy {address} {number}");
             let client = nfs::exchange_id(connection, ROOT, owner.as_bytes(), 1);
-            match client.and_then(|client| nfs::create_session(connection, ROOT, client, GREEDY)) {
+            match client.and_then(|client| nfs::create_session(connection, ROOT, client, channel)) {
                 Ok(_) => {
                     made.fetch_add(1, Ordering::Relaxed);
                 }
@@ -193,12 +196,74 @@ fn sessions(scene: &Scene, addresses: u32, from: fn(u32) -> Ipv4Addr) -> Said {
 
 /// Outsiders ask for the largest sessions that there are.
 pub fn outsider_sessions(scene: &Scene) -> Said {
-    sessions(scene, 4, outsider)
+    sessions(scene, 4, outsider, GREEDY)
 }
 
 /// Insiders do, under a new name each time, and use none of them.
 pub fn insider_sessions(scene: &Scene) -> Said {
-    sessions(scene, 2, insider)
+    sessions(scene, 2, insider, GREEDY)
+}
+
+/// An insider makes far more clients than there are records for: for each another one is forgotten, which the log has to hear. One alone:
+/// what others have not confirmed yet would be forgotten first, and the log does not know that.
+pub fn client_ids(scene: &Scene) -> Said {
+    sessions(scene, 1, insider, SMALL)
+}
+
+/// One insider makes clients that have a file open each, as many as it gets, and renews their leases. Another one, of which nothing is heard
+/// meanwhile, must not lose its place for them.
+pub fn client_records(scene: &Scene) -> Said {
+    let link = Link::open(insider(100), scene.nfs).map_err(|e| e.to_string())?;
+    let mut idle = Session::create(link, ROOT, b"idle", SMALL)?;
+    let made = AtomicU64::new(0);
+    let refused = AtomicU64::new(0);
+    scene.each(4, |thread| {
+        // Their sessions and the sequence numbers of those.
+        let mut held: Vec<(Vec<u8>, u32)> = Vec::new();
+        let mut renewed = 0;
+        let mut link = None;
+        for number in 0u64.. {
+            if !scene.goes_on() {
+                break;
+            }
+            let Ok(connection) = link.take().map_or_else(|| Link::open(insider(0), scene.nfs), Ok) else {
+                std::thread::sleep(AGAIN);
+                continue;
+            };
+            let owner = format!("record {thread} {number}");
+            match holder(connection, owner.as_bytes()) {
+                Ok(session) => {
+                    made.fetch_add(1, Ordering::Relaxed);
+                    held.push((session.id, session.sequence));
+                    link = Some(session.link);
+                }
+                Err(_) => {
+                    refused.fetch_add(1, Ordering::Relaxed);
+                    let Ok(mut connection) = Link::open(insider(0), scene.nfs) else { continue };
+                    for _ in 0..16 {
+                        renewed += 1;
+                        let at = renewed % held.len().max(1);
+                        let Some((session, sequence)) = held.get_mut(at) else { break };
+                        *sequence += 1;
+                        if nfs::renew(&mut connection, ROOT, session, *sequence).is_err() {
+                            break;
+                        }
+                    }
+                    link = Some(connection);
+                }
+            }
+        }
+    });
+    idle.run(&Ops::default().put_root()).map_err(|e| format!("an idle client of another address: {e}"))?;
+    Ok(format!("{} clients with a file open each, {} refused", made.into_inner(), refused.into_inner()))
+}
+
+/// A client that has a file open.
+fn holder(link: Link, owner: &[u8]) -> Result<Session, String> {
+    let mut session = Session::create(link, ROOT, owner, SMALL)?;
+    let root = session.handle(&["x"])?;
+    session.open(owner, 1, &root, "many0")?;
+    Ok(session)
 }
 
 /// Two insiders open files again and again, each time under another name for the opener.

@@ -202,7 +202,8 @@ pub struct Session {
     /// The client's.
     pub client: u64,
     user: User,
-    sequence: u32,
+    /// The last sequence number of its slot.
+    pub sequence: u32,
 }
 
 impl Session {
@@ -313,6 +314,12 @@ pub fn create_session(
     let id = reader.fixed(16)?.to_vec();
     reader.fixed(4 + 4 + 5 * 4)?;
     Ok((id, reader.u32()?))
+}
+
+/// SEQUENCE alone, which renews the client's lease.
+pub fn renew(link: &mut Link, user: User, session: &[u8], sequence: u32) -> Result<(), String> {
+    let ops = Ops::default().with_sequence(session, sequence);
+    expect(compound(link, 2, user, &ops)?.0, "SEQUENCE")
 }
 
 /// DESTROY_SESSION: its status.

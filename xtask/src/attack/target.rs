@@ -161,6 +161,9 @@ fn address(line: &str, behind: &str) -> Option<SocketAddr> {
     rest.split('/').next()?.parse().ok()
 }
 
+/// Client records that it has: so few are used up in the short form, too.
+const CLIENTS: usize = 128;
+
 /// Rules: the honest client as root, insiders with root_squash, outsiders none.
 fn settings(dir: &Path, log: &Path) -> String {
     let (dir, log) = (dir.display(), log.display());
@@ -168,6 +171,7 @@ fn settings(dir: &Path, log: &Path) -> String {
         r#"listen = "127.0.0.1:0"
 metrics = "127.0.0.1:0"
 lease = "15s"
+limits = {{ clients = {CLIENTS} }}
 
 [[export]]
 path = "{dir}/export"

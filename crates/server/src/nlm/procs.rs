@@ -17,6 +17,7 @@ use landfast_nfs::nlm::{
 };
 use landfast_nfs::v4::Opaque1024;
 use landfast_rpc::conn::{CallHeader, Response};
+use landfast_rpc::share_of;
 use landfast_volume::{Error, OpenMode};
 use landfast_xdr::{Decode, Encode};
 use std::collections::HashMap;
@@ -184,7 +185,7 @@ impl Nlm {
         let file = file_to_lock(&self.sh, from, &a.lock.fh)?;
         let (host, mut notes) = self.host(from, &a.lock.caller_name, a.reclaim)?;
         let owner = nlm::owner(a.lock.svid, &a.lock.oh.0);
-        let ask = Ask { host, owner, file, span, exclusive: a.exclusive };
+        let ask = Ask { host, from: share_of(from.peer.ip()), owner, file, span, exclusive: a.exclusive };
         let stat = {
             let (mut st, now) = (self.sh.state(), self.sh.now());
             loop {
@@ -194,7 +195,7 @@ impl Nlm {
                         notes.extend(st.remove_client(d.client));
                     }
                     Err(LockError::Denied(_)) if a.block => {
-                        let Ask { host, owner, file, span, exclusive } = &ask;
+                        let Ask { host, owner, file, span, exclusive, .. } = &ask;
                         if st.files.would_deadlock(*host, owner, file, *exclusive, *span) {
                             // Should it wait already: not any more.
                             st.files.nlm_cancel(&ask);
@@ -286,7 +287,8 @@ impl Nlm {
         let hosts = self.meant(from.peer, |h| h.name == *name).await;
         let owner = nlm::owner(lock.svid, &lock.oh.0);
         let file = named_file(&self.sh, &lock.fh);
-        let ask = |host| Ask { host, owner: owner.clone(), file: file.clone(), span, exclusive };
+        let share = share_of(from.peer.ip());
+        let ask = |host| Ask { host, from: share, owner: owner.clone(), file: file.clone(), span, exclusive };
         Ok(hosts.into_iter().map(ask).collect())
     }
 
@@ -338,7 +340,7 @@ impl Nlm {
         let stat = {
             let (mut st, now) = (self.sh.state(), self.sh.now());
             loop {
-                match st.files.nlm_share(host, oh, &file, access, deny) {
+                match st.files.nlm_share((host, share_of(from.peer.ip())), oh, &file, access, deny) {
                     Ok(Ok(())) => break NlmStat::GRANTED,
                     Ok(Err(InTheWay { client })) if st.lapsed(client, now) => {
                         notes.extend(st.remove_client(client));

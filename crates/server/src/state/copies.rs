@@ -104,8 +104,8 @@ pub struct Copies {
 }
 
 impl Copies {
-    /// One more, of a client at this address. `None` when there are [`limits::COPIES_KEPT_MAX`], or as many of that address
-    /// under way as all may still be begun.
+    /// One more, of a client at this address. `None` when that address has as many under way, or as many of those that are
+    /// remembered, as there is room for.
     pub fn insert(
         &mut self,
         stateid: Stateid,
@@ -115,7 +115,10 @@ impl Copies {
     ) -> Option<Arc<Progress>> {
         let running = || self.by_id.values().filter(|c| c.ended.is_none());
         let (all, own) = (running().count(), running().filter(|c| c.from == from).count());
-        if self.by_id.len() >= limits::COPIES_KEPT_MAX || own >= limits::COPIES_MAX.saturating_sub(all) {
+        let own_kept = self.by_id.values().filter(|c| c.from == from).count();
+        if own_kept >= limits::COPIES_KEPT_MAX.saturating_sub(self.by_id.len())
+            || own >= limits::COPIES_MAX.saturating_sub(all)
+        {
             return None;
         }
         let progress = Arc::new(Progress::default());
@@ -235,6 +238,29 @@ mod tests {
     }
 
     #[test]
+    fn who_never_asks_how_its_copies_ended_keeps_nobody_from_one() {
+        let mut all = Copies::default();
+        let mut last = 0_u16;
+        let mut fill = |all: &mut Copies, from: u8| {
+            let mut begun = 0;
+            loop {
+                last += 1;
+                let mut other = [0; 12];
+                other[..2].copy_from_slice(&last.to_be_bytes());
+                let id = Stateid { seqid: 1, other };
+                if all.insert(id, u64::from(from), ip(from), file(1)).is_none() {
+                    return begun;
+                }
+                all.ended(&id, NfsStat::NFS4_OK, 0);
+                begun += 1;
+            }
+        };
+        assert_eq!(fill(&mut all, 1), limits::COPIES_KEPT_MAX / 2);
+        assert_eq!(fill(&mut all, 2), limits::COPIES_KEPT_MAX / 4);
+        assert!(all.insert(id(255), 3, ip(3), file(1)).is_some());
+    }
+
+    #[test]
     fn cancelled_copies_do_no_further_step() {
         let mut all = Copies::default();
         let one = all.insert(id(1), 7, ip(1), file(1)).expect("room");
@@ -277,14 +303,17 @@ mod tests {
     #[test]
     fn there_is_an_end_to_how_many_are_kept() {
         let mut all = Copies::default();
-        for n in 0..limits::COPIES_KEPT_MAX as u64 {
+        let mut kept = 0;
+        for n in 0..2 * limits::COPIES_KEPT_MAX as u64 {
             let mut other = [0; 12];
             other[..8].copy_from_slice(&n.to_be_bytes());
             let stateid = Stateid { seqid: 1, other };
-            assert!(all.insert(stateid, 1, ip(1), file(1)).is_some());
+            // Each of another address.
+            let addr = IpAddr::from((n as u32).to_be_bytes());
+            kept += usize::from(all.insert(stateid, 1, addr, file(1)).is_some());
             all.ended(&stateid, NfsStat::NFS4_OK, 0);
         }
-        assert!(all.insert(id(0xff), 1, ip(1), file(1)).is_none());
+        assert_eq!((kept, all.len()), (limits::COPIES_KEPT_MAX, limits::COPIES_KEPT_MAX));
         all.cancel_all();
         assert!(all.insert(id(0xff), 1, ip(1), file(1)).is_some());
     }

@@ -11,16 +11,18 @@
 //! port is then a new call that happens to look the same (a program that was started again and counts from the beginning).
 //!
 //! Invariants: bytes and entries stay within their bounds, whatever comes; an entry that is busy or answered is never
-//! taken away by the bounds; the order of what is taken away is the order in which it was kept.
+//! taken away by the bounds; at the bounds the oldest goes of the client (an address; of IPv6 the first 64 bits) that has most, so
+//! that who calls much makes nobody else's replies be forgotten.
 
 use super::Principal;
 use super::notes::LogId;
 use super::sessions::ConnId;
 use crate::limits;
 use bytes::Bytes;
+use landfast_rpc::share_of;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::net::IpAddr;
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::net::{IpAddr, Ipv6Addr};
 
 /// Names a call.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -58,6 +60,10 @@ impl CallKey {
         };
         let CallNumbers { xid, program, version, procedure } = call;
         CallKey { client, xid, program, version, procedure, digest: digest(principal, args) }
+    }
+
+    fn share(&self) -> IpAddr {
+        share_of(Ipv6Addr::from(self.client).into())
     }
 }
 
@@ -129,14 +135,68 @@ struct Entry {
 #[derive(Debug)]
 pub struct Drc {
     entries: HashMap<CallKey, Entry>,
-    /// What is kept, oldest first.
-    order: BTreeMap<u64, CallKey>,
+    order: Order,
     next_place: u64,
-    /// Of all replies, and what keeps them.
-    bytes: u64,
     bytes_max: u64,
     entries_max: usize,
     ended: Ended,
+}
+
+/// What is kept, and in which order it goes.
+#[derive(Debug, Default)]
+struct Order {
+    by_place: BTreeMap<u64, (CallKey, u64)>,
+    of_client: HashMap<IpAddr, OfClient>,
+    /// The clients by what they have.
+    by_bytes: BTreeSet<(u64, IpAddr)>,
+    /// Of all replies, and what keeps them.
+    bytes: u64,
+}
+
+/// What is kept of one client's.
+#[derive(Debug, Default)]
+struct OfClient {
+    places: BTreeSet<u64>,
+    bytes: u64,
+}
+
+impl Order {
+    fn add(&mut self, place: u64, key: CallKey, bytes: u64) {
+        let share = key.share();
+        let of_client = self.of_client.entry(share).or_default();
+        self.by_bytes.remove(&(of_client.bytes, share));
+        of_client.bytes += bytes;
+        of_client.places.insert(place);
+        self.by_bytes.insert((of_client.bytes, share));
+        self.bytes += bytes;
+        self.by_place.insert(place, (key, bytes));
+    }
+
+    fn remove(&mut self, place: u64) {
+        let Some((key, bytes)) = self.by_place.remove(&place) else { return };
+        self.bytes = self.bytes.saturating_sub(bytes);
+        let share = key.share();
+        let Some(of_client) = self.of_client.get_mut(&share) else { return };
+        self.by_bytes.remove(&(of_client.bytes, share));
+        of_client.bytes = of_client.bytes.saturating_sub(bytes);
+        of_client.places.remove(&place);
+        if of_client.places.is_empty() {
+            self.of_client.remove(&share);
+        } else {
+            self.by_bytes.insert((of_client.bytes, share));
+        }
+    }
+
+    /// The oldest of the client that has most.
+    fn first(&self) -> Option<CallKey> {
+        let (_, share) = self.by_bytes.last()?;
+        let place = self.of_client.get(share)?.places.first()?;
+        self.by_place.get(place).map(|(key, _)| key.clone())
+    }
+
+    fn len(&self) -> usize {
+        self.by_place.len()
+    }
 }
 
 /// Connections that have ended lately.
@@ -170,9 +230,8 @@ impl Drc {
     pub fn new(bytes_max: u64) -> Drc {
         Drc {
             entries: HashMap::new(),
-            order: BTreeMap::new(),
+            order: Order::default(),
             next_place: 0,
-            bytes: 0,
             bytes_max,
             entries_max: limits::DRC_ENTRIES_MAX,
             ended: Ended::default(),
@@ -194,7 +253,7 @@ impl Drc {
     /// Bytes of all replies that are kept, and what keeps them.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.bytes
+        self.order.bytes
     }
 
     /// A call has come.
@@ -255,8 +314,7 @@ impl Drc {
         e.place = self.next_place;
         e.sent = e.origin.is_some_and(|o| !self.ended.by.contains_key(&o.conn));
         self.next_place += 1;
-        self.bytes += cost(&e.reply);
-        self.order.insert(e.place, key.clone());
+        self.order.add(e.place, key.clone(), cost(&e.reply));
         self.keep_within_bounds();
     }
 
@@ -276,15 +334,14 @@ impl Drc {
         if let Some(e) = self.entries.remove(key)
             && e.phase == Phase::Kept
         {
-            self.bytes = self.bytes.saturating_sub(cost(&e.reply));
-            self.order.remove(&e.place);
+            self.order.remove(e.place);
         }
     }
 
     fn keep_within_bounds(&mut self) {
-        while self.bytes > self.bytes_max || self.order.len() > self.entries_max {
-            let Some((_, oldest)) = self.order.pop_first() else { break };
-            self.remove(&oldest);
+        while self.order.bytes > self.bytes_max || self.order.len() > self.entries_max {
+            let Some(first) = self.order.first() else { break };
+            self.remove(&first);
         }
     }
 
@@ -303,8 +360,7 @@ impl Drc {
         let place = self.next_place;
         self.next_place += 1;
         let reply = Bytes::from(note.reply);
-        self.bytes += cost(&reply);
-        self.order.insert(place, note.key.clone());
+        self.order.add(place, note.key.clone(), cost(&reply));
         let entry = Entry { phase: Phase::Kept, origin: None, reply, version, log: None, place, sent: false };
         self.entries.insert(note.key, entry);
         self.keep_within_bounds();
@@ -318,8 +374,12 @@ mod tests {
     use std::collections::HashSet;
 
     fn key(xid: u32) -> CallKey {
+        key_of(1, xid)
+    }
+
+    fn key_of(client: u8, xid: u32) -> CallKey {
         let call = CallNumbers { xid, program: 100_003, version: 3, procedure: 8 };
-        CallKey::new([10, 0, 0, 1].into(), call, Principal { flavor: 1, uid: 0 }, b"args")
+        CallKey::new([10, 0, 0, client].into(), call, Principal { flavor: 1, uid: 0 }, b"args")
     }
 
     const LOG: LogId = [1; 16];
@@ -334,9 +394,38 @@ mod tests {
     }
 
     fn keep(drc: &mut Drc, xid: u32, n: u8) {
-        assert_eq!(drc.begin(&key(xid), A), Begin::New);
-        drc.answered(&key(xid), reply(n), Some((u64::from(xid), LOG)));
-        drc.settle(&key(xid));
+        keep_of(drc, 1, xid, n);
+    }
+
+    fn keep_of(drc: &mut Drc, client: u8, xid: u32, n: u8) {
+        let key = key_of(client, xid);
+        assert_eq!(drc.begin(&key, A), Begin::New);
+        drc.answered(&key, reply(n), Some((u64::from(xid), LOG)));
+        drc.settle(&key);
+    }
+
+    #[test]
+    fn who_calls_much_makes_nobody_elses_replies_be_forgotten() {
+        let mut drc = Drc::new(10 * (8 + limits::DRC_ENTRY_BYTES));
+        for client in 1..4 {
+            keep_of(&mut drc, client, 1, client);
+        }
+        for xid in 2..100 {
+            keep_of(&mut drc, 9, xid, 9);
+        }
+        assert_eq!(drc.len(), 10);
+        for client in 1..4 {
+            assert_eq!(drc.begin(&key_of(client, 1), A), Begin::Replay(reply(client)));
+        }
+        assert_eq!(drc.begin(&key_of(9, 92), A), Begin::New, "its own oldest went");
+        assert_eq!(drc.begin(&key_of(9, 93), A), Begin::Replay(reply(9)));
+        // After a restart as well, in the order of what the log has.
+        let mut notes: Vec<_> = drc.notes(None).collect();
+        notes.sort_by_key(|(version, _)| *version);
+        let mut again = Drc::new(8 * (8 + limits::DRC_ENTRY_BYTES));
+        notes.into_iter().for_each(|(version, note)| again.restore(note, version));
+        assert_eq!(again.begin(&key_of(3, 1), A), Begin::Replay(reply(3)));
+        assert_eq!(again.begin(&key_of(9, 99), A), Begin::Replay(reply(9)));
     }
 
     #[test]
@@ -469,11 +558,11 @@ mod tests {
     proptest! {
         #[test]
         fn bounds_hold_whatever_comes(
-            steps in prop::collection::vec((0u8..6, 0u32..12, 0usize..400), 0..200)
+            steps in prop::collection::vec((0u8..6, 0u32..12, 0usize..400, 0u8..3), 0..200)
         ) {
             let mut drc = Drc::new(2000);
-            for (what, xid, len) in steps {
-                let k = key(xid);
+            for (what, xid, len, client) in steps {
+                let k = key_of(client, xid);
                 match what {
                     0 | 1 => { drc.begin(&k, if what == 0 { A } else { OTHER_PORT }); }
                     2 => { drc.answered(&k, vec![0; len].into(), Some((1 + u64::from(xid), LOG))); }
@@ -481,10 +570,13 @@ mod tests {
                     4 => drc.forget(&k),
                     _ => drc.connection_ended(u64::from(xid), len % 2 == 0),
                 }
-                prop_assert!(drc.bytes <= drc.bytes_max);
+                prop_assert!(drc.bytes() <= drc.bytes_max);
                 let kept: Vec<_> = drc.entries.values().filter(|e| e.phase == Phase::Kept).collect();
                 prop_assert_eq!(kept.len(), drc.order.len());
-                prop_assert_eq!(kept.iter().map(|e| cost(&e.reply)).sum::<u64>(), drc.bytes);
+                prop_assert_eq!(kept.iter().map(|e| cost(&e.reply)).sum::<u64>(), drc.bytes());
+                let of_clients = drc.order.of_client.values();
+                prop_assert_eq!(of_clients.map(|c| c.bytes).sum::<u64>(), drc.bytes());
+                prop_assert_eq!(drc.order.by_bytes.len(), drc.order.of_client.len());
             }
         }
     }

@@ -9,6 +9,7 @@ use crate::limited::Limit;
 use crate::limits;
 use bytes::Bytes;
 use landfast_nfs::v4::{LockType, NfsStat, Stateid};
+use std::net::IpAddr;
 
 /// A lock owner's locks on one file: what a lock stateid names.
 #[derive(Debug)]
@@ -115,6 +116,7 @@ impl<F> Files<F> {
     pub(super) fn room_for_ranges(
         &mut self,
         client: u64,
+        from: Option<IpAddr>,
         file: &FileKey,
         growth: Growth,
     ) -> Result<(), NfsStat> {
@@ -130,7 +132,7 @@ impl<F> Files<F> {
             AtLimit::ClientLocks
         } else if self.ranges + more > self.limits[Limit::Locks] {
             AtLimit::Locks
-        } else if self.address_is_full(client, more) {
+        } else if self.address_is_full(from, self.ranges, more, |c| c.ranges) {
             AtLimit::AddressLocks
         } else {
             return Ok(());
@@ -139,34 +141,54 @@ impl<F> Files<F> {
         Err(NfsStat::NFS4ERR_NOSPC)
     }
 
-    /// Whether the clients at this one's address would lock more ranges than are free ([`Files::room_for_open`]).
-    fn address_is_full(&self, client: u64, more: usize) -> bool {
-        let free = self.limits[Limit::Locks].saturating_sub(self.ranges);
+    /// From where a client comes, where that is known.
+    pub(super) fn address_of(&self, client: u64) -> Option<IpAddr> {
+        self.clients.get(&client).and_then(|c| c.from)
+    }
+
+    /// Whether the clients at an address would have more of what is limited as locks are than is free ([`Files::room_for_open`]), when
+    /// they have `more`: `used` is what all have, `of` what one has.
+    fn address_is_full(
+        &self,
+        from: Option<IpAddr>,
+        used: usize,
+        more: usize,
+        of: fn(&OfClient) -> usize,
+    ) -> bool {
+        let free = self.limits[Limit::Locks].saturating_sub(used);
         // Where all together have less, so has each.
-        if self.ranges + more <= free {
+        if from.is_none() || used + more <= free {
             return false;
         }
-        let from = self.clients.get(&client).and_then(|c| c.from);
-        let same = |c: &&OfClient| c.from.is_some() && c.from == from;
-        self.clients.values().filter(same).map(|c| c.ranges).sum::<usize>() + more > free
+        self.clients.values().filter(|c| c.from == from).map(of).sum::<usize>() + more > free
     }
 
     /// A new lock state, which holds nothing yet.
     pub(super) fn new_lock_state(
         &mut self,
         client: u64,
+        from: Option<IpAddr>,
         owner: &Bytes,
         file: &FileKey,
         open: Option<u64>,
     ) -> Result<u64, NfsStat> {
         let of_client = self.clients.get(&client).map_or(0, |c| c.locks.len());
-        let many = of_client >= limits::LOCK_OWNERS_PER_CLIENT_MAX;
-        if many || self.locks.len() >= self.limits[Limit::Locks] {
-            self.refusals.at(if many { AtLimit::LockOwners } else { AtLimit::Locks });
+        let full = if of_client >= limits::LOCK_OWNERS_PER_CLIENT_MAX {
+            Some(AtLimit::LockOwners)
+        } else if self.locks.len() >= self.limits[Limit::Locks] {
+            Some(AtLimit::Locks)
+        } else {
+            let full = self.address_is_full(from, self.locks.len(), 1, |c| c.locks.len());
+            full.then_some(AtLimit::AddressLocks)
+        };
+        if let Some(limit) = full {
+            self.refusals.at(limit);
             return Err(NfsStat::NFS4ERR_NOSPC);
         }
         let id = self.fresh();
-        self.clients.entry(client).or_default().locks.insert((owner.clone(), file.clone()), id);
+        let of_client = self.clients.entry(client).or_default();
+        of_client.from = from;
+        of_client.locks.insert((owner.clone(), file.clone()), id);
         if let Some(o) = open.and_then(|open| self.opens.get_mut(&open)) {
             o.lock_states.push(id);
         }
@@ -261,11 +283,14 @@ impl<F> Files<F> {
             return Err(LockError::Denied(self.denied(&r)));
         }
         let growth = known.map_or(1, |id| ranges.growth_of_set(&span, id));
-        self.room_for_ranges(client, file, growth)?;
+        let from = self.address_of(client);
+        self.room_for_ranges(client, from, file, growth)?;
         let id = match (known, locker) {
             (Some(id), _) => id,
             (None, Locker::Known(_)) => return Err(NfsStat::NFS4ERR_BAD_STATEID.into()),
-            (None, Locker::New { owner, .. }) => self.new_lock_state(client, owner, file, Some(open))?,
+            (None, Locker::New { owner, .. }) => {
+                self.new_lock_state(client, from, owner, file, Some(open))?
+            }
         };
         self.change_ranges(id, span, Some(exclusive));
         Ok(self.bumped(id))
@@ -309,7 +334,7 @@ impl<F> Files<F> {
             return Err(NfsStat::NFS4ERR_BAD_STATEID);
         };
         let growth = self.files.get(file).map_or(0, |f| f.ranges.growth_of_clear(&span, id));
-        self.room_for_ranges(client, file, growth)?;
+        self.room_for_ranges(client, self.address_of(client), file, growth)?;
         self.change_ranges(id, span, None);
         Ok(self.bumped(id))
     }

@@ -19,6 +19,8 @@ use crate::limits;
 use bytes::Bytes;
 use landfast_nfs::nlm::Lock;
 use landfast_nfs::v4::NfsStat;
+use landfast_rpc::share_of;
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
 
@@ -112,6 +114,8 @@ pub struct Waiter {
     pub id: u64,
     /// Whose.
     pub host: u64,
+    /// Where that calls from, as it has a share.
+    pub from: IpAddr,
     /// The lock owner.
     pub owner: Bytes,
     /// Which file.
@@ -175,6 +179,13 @@ impl Waiters {
         !self.freed.is_empty()
     }
 
+    /// Whether as many wait from this address as may still be added: whatever names it gives itself, others have room.
+    fn are_many_of(&self, from: IpAddr) -> bool {
+        let free = limits::NLM_WAITERS_MAX.saturating_sub(self.len());
+        // Where all together are fewer, so are those of each.
+        self.len() >= free && self.by_id.values().filter(|w| w.from == from).count() >= free
+    }
+
     fn of_file(&self, file: &FileKey) -> Vec<u64> {
         self.by_file.get(file).map(|ids| ids.iter().copied().collect()).unwrap_or_default()
     }
@@ -223,6 +234,8 @@ impl Waiters {
 pub struct Ask {
     /// The host.
     pub host: u64,
+    /// Where it calls from, as it has a share ([`landfast_rpc::share_of`]).
+    pub from: IpAddr,
     /// The lock owner.
     pub owner: Bytes,
     /// Which file.
@@ -244,6 +257,7 @@ impl Waiter {
     fn ask(&self) -> Ask {
         Ask {
             host: self.host,
+            from: self.from,
             owner: self.owner.clone(),
             file: self.file.clone(),
             span: self.span,
@@ -285,11 +299,11 @@ impl<F> Files<F> {
             }
             None => 1,
         };
-        self.room_for_ranges(ask.host, &ask.file, growth)?;
+        self.room_for_ranges(ask.host, Some(ask.from), &ask.file, growth)?;
         let id = match known {
             Some(id) => id,
             None => {
-                let id = self.new_lock_state(ask.host, &ask.owner, &ask.file, None)?;
+                let id = self.new_lock_state(ask.host, Some(ask.from), &ask.owner, &ask.file, None)?;
                 self.files.entry(ask.file.clone()).or_default();
                 id
             }
@@ -319,7 +333,7 @@ impl<F> Files<F> {
         }
         let Some(id) = self.lock_state(ask.host, &ask.owner, &ask.file) else { return Ok(()) };
         let growth = self.files.get(&ask.file).map_or(0, |f| f.ranges.growth_of_clear(&ask.span, id));
-        self.room_for_ranges(ask.host, &ask.file, growth)?;
+        self.room_for_ranges(ask.host, Some(ask.from), &ask.file, growth)?;
         self.change_ranges(id, ask.span, None);
         if self.files.get(&ask.file).is_none_or(|f| !f.ranges.holds(id)) {
             self.drop_lock_state(id);
@@ -342,15 +356,26 @@ impl<F> Files<F> {
         let of_host = self.waiters.by_host.get(&ask.host).copied().unwrap_or(0);
         if of_host >= limits::NLM_WAITERS_PER_HOST_MAX
             || there.len() >= limits::NLM_WAITERS_PER_FILE_MAX
-            || self.waiters.len() >= limits::NLM_WAITERS_MAX
+            || self.waiters.are_many_of(ask.from)
         {
             self.refusals.at(AtLimit::NlmWaiters);
             return Err(NfsStat::NFS4ERR_NOSPC);
         }
         self.waiters.last += 1;
-        let Ask { host, owner, file, span, exclusive } = ask;
+        let Ask { host, from, owner, file, span, exclusive } = ask;
         let id = self.waiters.last;
-        self.waiters.insert(Waiter { id, host, owner, file, span, exclusive, lock, by, granting: false });
+        self.waiters.insert(Waiter {
+            id,
+            host,
+            from,
+            owner,
+            file,
+            span,
+            exclusive,
+            lock,
+            by,
+            granting: false,
+        });
         Ok(())
     }
 
@@ -427,12 +452,16 @@ impl<F> Files<F> {
     /// Who is in the way; `NOSPC` at the limits of opens.
     pub fn nlm_share(
         &mut self,
-        host: u64,
+        (host, from): (u64, IpAddr),
         oh: &Bytes,
         file: &FileKey,
         access: Share,
         deny: Share,
     ) -> Result<Result<(), InTheWay>, NfsStat> {
+        if let Err(limit) = self.room_for_open(host, Some((oh, file)), from) {
+            self.refusals.at(limit);
+            return Err(NfsStat::NFS4ERR_NOSPC);
+        }
         let before = self.set_share(file, host, oh, 0, 0);
         if let Err(who) = self.check_share(file, access, deny) {
             if let Some((access, deny)) = before {
@@ -440,7 +469,7 @@ impl<F> Files<F> {
             }
             return Ok(Err(who));
         }
-        self.open(file, host, oh, access, deny, None)?;
+        self.open_from(from, file, host, oh, access, deny, None)?;
         self.set_share(file, host, oh, access, deny);
         Ok(Ok(()))
     }
@@ -465,10 +494,36 @@ impl<F> Files<F> {
 }
 
 impl<F> State<F> {
+    /// Room for one more host of this address, as for a client record ([`State::room_for_client`]): one that holds nothing goes, of the
+    /// address that has most, and never of one that has fewer than who asks; and the last places are for addresses that have few.
+    fn room_for_nlm_host(&mut self, addr: IpAddr) -> Result<Option<Stamped>, NfsStat> {
+        let (has, max) = (self.hosts.len(), self.bounds.nlm_hosts);
+        let kept = max / limits::CLIENTS_KEPT_DIVISOR;
+        if has < max - kept {
+            return Ok(None);
+        }
+        let mut of_address = HashMap::new();
+        for h in self.hosts.iter() {
+            *of_address.entry(share_of(h.addr)).or_insert(0_usize) += 1;
+        }
+        let count = |addr| of_address.get(&share_of(addr)).copied().unwrap_or(0);
+        let own = count(addr);
+        if has < max && own < limits::CLIENT_RECORDS_FEW {
+            return Ok(None);
+        }
+        let idle = self.hosts.iter().filter(|h| !self.files.nlm_busy(h.id) && !h.restored);
+        let of_who_has_most = idle.filter(|h| count(h.addr) >= own);
+        let Some(id) = of_who_has_most.min_by_key(|h| (Reverse(count(h.addr)), h.used)).map(|h| h.id) else {
+            self.files.refusals.at(AtLimit::NlmHosts);
+            return Err(NfsStat::NFS4ERR_NOSPC);
+        };
+        Ok(self.nlm_forget(id))
+    }
+
     /// The host of this address and name, made if it is not known.
     ///
     /// # Errors
-    /// `NOSPC` at the limit of hosts, when each holds something.
+    /// `NOSPC` at the limit of hosts, when each holds something, or this address has its share.
     pub fn nlm_host(
         &mut self,
         addr: IpAddr,
@@ -481,15 +536,7 @@ impl<F> State<F> {
             }
             return Ok((id, None));
         }
-        let mut note = None;
-        if self.hosts.len() >= self.bounds.nlm_hosts {
-            let idle = self.hosts.iter().filter(|h| !self.files.nlm_busy(h.id) && !h.restored);
-            let Some(id) = idle.min_by_key(|h| h.used).map(|h| h.id) else {
-                self.files.refusals.at(AtLimit::NlmHosts);
-                return Err(NfsStat::NFS4ERR_NOSPC);
-            };
-            note = self.nlm_forget(id);
-        }
+        let note = self.room_for_nlm_host(addr)?;
         let id = NLM_BIT | (self.hosts.last + 1);
         self.hosts.insert(Host {
             id,

@@ -173,11 +173,16 @@ impl Owners {
         self.busy.iter().any(|k| k.client == client)
     }
 
+    /// How many owners a client has.
+    #[must_use]
+    pub fn of(&self, client: u64) -> usize {
+        self.by_client.get(&client).map_or(0, HashMap::len)
+    }
+
     /// Whether there is room for one more owner of this client.
     #[must_use]
     pub fn has_room(&self, client: u64) -> bool {
-        self.count < limits::OWNERS_MAX
-            && self.by_client.get(&client).map_or(0, HashMap::len) < limits::OWNERS_PER_CLIENT_MAX
+        self.count < limits::OWNERS_MAX && self.of(client) < limits::OWNERS_PER_CLIENT_MAX
     }
 
     /// A request has been answered: its owner's last one is this, unless its status does not advance the number.

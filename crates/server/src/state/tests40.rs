@@ -435,6 +435,43 @@ fn a_busy_owner_makes_its_retry_wait() {
 }
 
 #[test]
+fn an_address_with_many_clients_leaves_owners_to_others() {
+    let mut st = fresh();
+    let at = |st: &mut S, n: u8| {
+        let addr = IpAddr::from([192, 0, 2, n / 16]);
+        let by = Asker { principal: ROOT, addr };
+        let owner = Bytes::from(vec![n]);
+        let ask = SetClientId { owner, verifier: [1; 8], by, callback: at(b"1"), confirm: [1; 8] };
+        let (c, _) = st.set_client_id(0, ask).expect("a client ID");
+        st.confirm_client_id(0, c, [1; 8], by).expect("confirmed");
+        c
+    };
+    let begin = |st: &mut S, client: u64, n: u32| {
+        let name = Bytes::copy_from_slice(&n.to_be_bytes());
+        let subject = Subject::Open { client, owner: name, reclaim: false };
+        let ask = Ask { subject, seqid: 1, request: Request { op: OpNum::OPEN, fingerprint: 1 } };
+        let taken = st.take_owners([&ask.subject].into_iter()).expect("not busy");
+        let step = st.begin40(0, &ask, &taken);
+        if let Ok(Step::Run(begun)) = &step {
+            st.end40(0, begun, &ResOp::failed(OpNum::OPEN, NfsStat::NFS4ERR_NOENT), None);
+        }
+        st.owners.give_back(&taken);
+        step.map(drop)
+    };
+    for n in 0..8 {
+        let c = at(&mut st, n);
+        for i in 0..limits::OWNERS_PER_CLIENT_MAX as u32 - 1 {
+            if begin(&mut st, c, i).is_err() {
+                break;
+            }
+        }
+    }
+    assert!(st.owners.len() <= limits::OWNERS_MAX / 2, "{}", st.owners.len());
+    let other = at(&mut st, 16);
+    assert_eq!(begin(&mut st, other, 0), Ok(()));
+}
+
+#[test]
 fn what_idle_owners_take_is_given_back() {
     let mut st = fresh();
     let c = client(&mut st, b"x");

@@ -13,7 +13,7 @@ use super::notes::{Note, Stamped};
 use super::opens::{FileKey, Which};
 use super::owners::{Kind, Last, OwnerKey, Owners, Request, Turn};
 use super::refusals::AtLimit;
-use super::{Millis, State};
+use super::{Millis, State, share_of_client};
 use crate::limits;
 use bytes::Bytes;
 use landfast_nfs::v4::{NfsStat, ResOp, Stateid, Verifier};
@@ -415,9 +415,21 @@ impl<F> State<F> {
         }))
     }
 
+    /// Whether a client may have one more owner: the clients at its address have no more of them than are free, as with opens.
+    fn has_room_for_owner(&self, client: u64) -> bool {
+        let free = limits::OWNERS_MAX.saturating_sub(self.owners.len());
+        // Where all together have less, so has each.
+        if self.owners.len() < free {
+            return self.owners.has_room(client);
+        }
+        let share = self.clients.get(client).and_then(share_of_client);
+        let same = self.clients.iter().filter(|c| share_of_client(c) == share);
+        self.owners.has_room(client) && same.map(|c| self.owners.of(c.id)).sum::<usize>() < free
+    }
+
     /// Room for one more owner: idle ones of the client go.
     fn make_room(&mut self, now: Millis, client: u64) -> Result<(), NfsStat> {
-        if self.owners.has_room(client) {
+        if self.has_room_for_owner(client) {
             return Ok(());
         }
         let in_use = self.files.opens_by_owner(client);
@@ -426,7 +438,7 @@ impl<F> State<F> {
                 self.owners.remove(&key);
             }
         }
-        if self.owners.has_room(client) {
+        if self.has_room_for_owner(client) {
             return Ok(());
         }
         self.files.refusals.at(AtLimit::Owners);

@@ -1,4 +1,5 @@
 use super::*;
+use crate::limited::{Limit, Limits};
 use crate::limits;
 use crate::state::Bounds;
 use landfast_nfs::v4::Opaque1024;
@@ -20,7 +21,7 @@ fn host(st: &mut S, name: &'static [u8]) -> u64 {
 fn ask(host: u64, svid: i32, file: u32, offset: u64, length: u64) -> Ask {
     let span = Span::new(offset, length).expect("a span");
     let file = Bytes::copy_from_slice(&file.to_be_bytes());
-    Ask { host, owner: owner(svid, b"oh"), file, span, exclusive: true }
+    Ask { host, from: ADDR, owner: owner(svid, b"oh"), file, span, exclusive: true }
 }
 
 fn wire() -> Lock {
@@ -127,6 +128,74 @@ fn hosts_are_bounded_and_those_that_hold_something_stay() {
     assert!(st.hosts.get(a).is_some() && st.hosts.get(b).is_none() && a != c && b != c);
     assert_eq!(st.files.nlm_lock(&ask(c, 1, 0, 1, 1)), Ok(()));
     assert_eq!(st.nlm_host(ADDR, &Bytes::from_static(b"d"), 0).map(|h| h.0), Err(NfsStat::NFS4ERR_NOSPC));
+}
+
+fn named(st: &mut S, addr: IpAddr, n: u32) -> Result<u64, NfsStat> {
+    st.nlm_host(addr, &Bytes::copy_from_slice(&n.to_be_bytes()), u64::from(n)).map(|(id, _)| id)
+}
+
+const OTHER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2));
+const THIRD: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 3));
+
+#[test]
+fn an_address_whose_hosts_all_hold_something_keeps_nobody_out() {
+    let mut st = State::<u32>::new(1, 90_000, Bounds { nlm_hosts: 64, ..Bounds::new(None) });
+    let idle = named(&mut st, OTHER, 0).expect("a host");
+    let mut greedy = 0;
+    for n in 1..100 {
+        let Ok(id) = named(&mut st, ADDR, n) else { continue };
+        assert_eq!(st.files.nlm_lock(&ask(id, 1, n, 0, 1)), Ok(()));
+        greedy += 1;
+    }
+    assert_eq!(greedy, 64 - 64 / limits::CLIENTS_KEPT_DIVISOR - 1);
+    assert!(st.hosts.get(idle).is_some(), "its address has one");
+    for n in 100..103 {
+        named(&mut st, THIRD, n).expect("a newcomer's");
+    }
+}
+
+#[test]
+fn an_address_with_many_hosts_leaves_locks_waits_and_shares_to_others() {
+    let limits = Limits::default().with(Limit::Locks, 64).with(Limit::Opens, 64);
+    let mut st = State::<u32>::new(1, 90_000, Bounds::with(None, limits));
+    let file = |n: u32| Bytes::copy_from_slice(&n.to_be_bytes());
+    // Ranges, each of another host's.
+    let locked = (0..64).filter(|n| {
+        let id = named(&mut st, ADDR, *n).expect("a host");
+        st.files.nlm_lock(&ask(id, 1, 0, u64::from(2 * n), 1)).is_ok()
+    });
+    assert_eq!(locked.count(), 32);
+    let other = named(&mut st, OTHER, 0).expect("a host");
+    assert_eq!(st.files.nlm_lock(&Ask { from: OTHER, ..ask(other, 1, 0, 1000, 1) }), Ok(()));
+    // Share reservations.
+    let shared = (0..64).filter(|n| {
+        let id = named(&mut st, ADDR, *n).expect("a host");
+        st.files.nlm_share((id, ADDR), &file(*n), &file(*n), 1, 0).is_ok_and(|shared| shared.is_ok())
+    });
+    assert_eq!(shared.count(), 32);
+    assert_eq!(st.files.nlm_share((other, OTHER), &file(1), &file(1), 1, 0), Ok(Ok(())));
+    assert_eq!(
+        st.files.refusals.due(0),
+        [
+            ("what one address may have of limits.opens", 32),
+            ("what one address may have of limits.locks", 32)
+        ]
+    );
+}
+
+#[test]
+fn an_address_with_many_waiting_requests_leaves_room_to_others() {
+    let mut st = state();
+    let mut waiting = 0;
+    for n in 0..20 {
+        let id = named(&mut st, ADDR, n).expect("a host");
+        for i in 0..limits::NLM_WAITERS_PER_HOST_MAX as u64 {
+            waiting += usize::from(wait(&mut st, ask(id, 1, n, i, 1)).is_ok());
+        }
+    }
+    assert_eq!(waiting, limits::NLM_WAITERS_MAX / 2);
+    let other = named(&mut st, OTHER, 0).expect("a host");
+    wait(&mut st, Ask { from: OTHER, ..ask(other, 1, 100, 0, 1) }).expect("waits");
 }
 
 #[test]
