@@ -934,10 +934,7 @@ async fn set_all(session: &Session, mut rest: Vec<Final>) -> Result<Vec<(Vec<u8>
 
 /// Whether a COMPOUND of fewer operations may fare better.
 fn is_too_long(status: NfsStat) -> bool {
-    matches!(
-        status,
-        NfsStat::NFS4ERR_RESOURCE | NfsStat::NFS4ERR_TOO_MANY_OPS | NfsStat::NFS4ERR_REP_TOO_BIG
-    )
+    matches!(status, NfsStat::NFS4ERR_RESOURCE | NfsStat::NFS4ERR_TOO_MANY_OPS | NfsStat::NFS4ERR_REP_TOO_BIG)
 }
 
 fn device(member: &Member) -> SpecData {

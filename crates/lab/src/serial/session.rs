@@ -277,9 +277,9 @@ impl Session {
                     results.remove(0);
                     return Ok(results);
                 }
-                Err(
-                    e @ Error::Nfs { status: NfsStat::NFS4ERR_DELAY | NfsStat::NFS4ERR_GRACE, .. },
-                ) if since.elapsed() < RETRY_WAIT_MAX => {
+                Err(e @ Error::Nfs { status: NfsStat::NFS4ERR_DELAY | NfsStat::NFS4ERR_GRACE, .. })
+                    if since.elapsed() < RETRY_WAIT_MAX =>
+                {
                     // RFC 8881 section 15.1.1.3: the client waits and tries again.
                     waited = Some(e);
                     std::thread::sleep(RETRY_WAIT);
