@@ -53,7 +53,7 @@ impl Watch for Teller {
         let sessions = silent.entry(server.to_owned()).or_default();
         *sessions += 1;
         if *sessions == 1 {
-            progress::apart(|| eprintln!("landfast: server {server} not responding, still trying"));
+            eprintln!("landfast: server {server} not responding, still trying");
             ANOTHER.notify_waiters();
         }
     }
@@ -64,17 +64,16 @@ impl Watch for Teller {
         *sessions -= 1;
         if *sessions == 0 {
             silent.remove(server);
-            progress::apart(|| eprintln!("landfast: server {server} OK"));
+            eprintln!("landfast: server {server} OK");
         }
     }
 
     fn given_up(&self, server: &str, after: Duration) {
         let seconds = after.as_secs_f64();
-        progress::apart(|| {
-            eprintln!(
-                "landfast: server {server} has not replied for {seconds} s: given up; what was under way may or may not be done"
-            );
-        });
+        progress::end();
+        eprintln!(
+            "landfast: server {server} has not replied for {seconds} s: given up; what was under way may or may not be done"
+        );
         // What waits could only fail, one by one.
         std::process::exit(GIVEN_UP);
     }

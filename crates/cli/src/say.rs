@@ -9,9 +9,11 @@
 //! - on standard output what a terminal shows is escaped, and what goes into a pipe or a file is as it is (GNU's rule);
 //! - a standard output that is closed or full ends nothing in the middle: what comes later is not written, a full one is said once on
 //!   standard error, and the exit status tells of both ([`status`]). Nothing here panics;
+//! - a progress bar is cleared before a line and drawn again behind it ([`progress::apart`]);
 //! - escapes are octal, as GNU's: `\033`. A tool of GNU's that has a rule of its own (`find` and `ls -N` print `?` on a terminal) uses [`marked`].
 
 use crate::exit::Exit;
+use crate::progress;
 use std::borrow::Cow;
 use std::fmt::Arguments;
 use std::fs::File;
@@ -156,11 +158,17 @@ impl<W: Write + AsFd> Raw<W> {
 
 impl<W: Write + AsFd> Write for Raw<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.tried(|out| out.write(bytes))
+        match to_terminal() {
+            true => progress::apart(|| self.tried(|out| out.write(bytes))),
+            false => self.tried(|out| out.write(bytes)),
+        }
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.tried(|out| out.flush())
+        match to_terminal() {
+            true => progress::apart(|| self.tried(|out| out.flush())),
+            false => self.tried(|out| out.flush()),
+        }
     }
 }
 
@@ -241,7 +249,9 @@ pub fn message(text: Arguments<'_>, whole_line: bool) {
     let text = text.to_string();
     let text = escape(text.as_bytes(), Keep::Tabs);
     // Nobody could be told that standard error is gone.
-    let _ = io::stderr().lock().write_all(&[&text[..], if whole_line { b"\n" } else { b"" }].concat());
+    progress::apart(|| {
+        let _ = io::stderr().lock().write_all(&[&text[..], if whole_line { b"\n" } else { b"" }].concat());
+    });
 }
 
 /// Lines on standard error that belong together: names, a usage.
@@ -249,7 +259,7 @@ pub fn message(text: Arguments<'_>, whole_line: bool) {
 /// # Errors
 /// As a writer's.
 pub fn lines_to_stderr(lines: &[u8]) -> io::Result<()> {
-    io::stderr().lock().write_all(&escape(lines, Keep::Lines))
+    progress::apart(|| io::stderr().lock().write_all(&escape(lines, Keep::Lines)))
 }
 
 /// A line, or several, on standard output.

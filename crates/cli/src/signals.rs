@@ -36,13 +36,12 @@ pub fn stop_after_what_is_under_way(name: &'static str, stop: impl FnOnce() + Se
                 server = outage::silence() => break format!("interrupted, and server {server} does not respond"),
                 () = sleep(SAID_AFTER), if !said => {
                     said = true;
-                    progress::apart(|| {
-                        eprintln!("{name}: interrupted: waiting for what is under way; again to end at once");
-                    });
+                    eprintln!("{name}: interrupted: waiting for what is under way; again to end at once");
                 }
             }
         };
-        progress::apart(|| eprintln!("{name}: {why}: what was under way may or may not be done"));
+        progress::end();
+        eprintln!("{name}: {why}: what was under way may or may not be done");
         std::process::exit(INTERRUPTED);
     });
 }

@@ -5,7 +5,7 @@ use crate::commands::{self, message, quote};
 use crate::exit::{Exit, print_json, told};
 use crate::outage;
 use crate::process::umask;
-use crate::progress::{before, bytes_bar};
+use crate::progress::{self, before, bytes_bar};
 use crate::resume::{self, Start};
 use crate::say;
 use crate::signals::stop_after_what_is_under_way;
@@ -315,10 +315,7 @@ impl Screen {
 
     /// A line that does not tear the bar.
     fn line(&self, write: impl FnOnce()) {
-        match self.bar.get() {
-            Some(bar) => bar.suspend(write),
-            None => write(),
-        }
+        progress::apart(write);
     }
 }
 

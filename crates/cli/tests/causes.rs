@@ -93,7 +93,7 @@ fn a_server_on_which_root_is_nobody() {
     let archive = archive(dir.path());
     let server = exported(dir.path(), "\"rw\", \"insecure\"");
     let at = dir.path().join("exported/tree");
-    for version in ["4.2", "4.1", "4.0"] {
+    for version in ["4.2", "4.1", "4.0", "3"] {
         let (report, said) = extracted(&archive, &format!("{}e?version={version}", server.url));
         // Each member is there, and none belongs to whom it should.
         let all = DIRS * FILES + DIRS + 2;

@@ -5,9 +5,13 @@ mod common;
 use common::{Serving, landfast, path, root, stderr, stdout};
 use std::ffi::OsStr;
 use std::fs;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::Duration;
 
 /// A sequence that begins with ESC, one that begins with the single character CSI, a bell and an erased beginning, a line of its own.
 const NAMES: [&[u8]; 4] = [b"a\x1b[31mb", b"c\xc2\x9b2Jd", b"e\x07\rf\x7f\x9b", b"g\nroot ALL"];
@@ -208,4 +212,121 @@ fn a_bar_fits_a_terminal() {
         assert!(bars.iter().any(|line| line.contains("left") && line.contains("/s")), "{lines:?}");
         assert!(bars.iter().all(|line| line.chars().count() <= columns), "{bars:?}");
     }
+}
+
+/// A way to a server that is far off: each piece that comes from the server arrives this much later. The address.
+fn far_off(server: &str, later: Duration) -> String {
+    let server = server.to_owned();
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+    let address = listener.local_addr().expect("an address").to_string();
+    thread::spawn(move || {
+        for client in listener.incoming() {
+            let (mut client, mut server) =
+                (client.expect("a connection"), TcpStream::connect(&server).expect("a server"));
+            let (mut from, mut to) =
+                (client.try_clone().expect("a socket"), server.try_clone().expect("a socket"));
+            thread::spawn(move || {
+                let _ = std::io::copy(&mut from, &mut to);
+                let _ = to.shutdown(Shutdown::Write);
+            });
+            thread::spawn(move || {
+                let mut piece = vec![0; 64 << 10];
+                while let Ok(n @ 1..) = server.read(&mut piece) {
+                    thread::sleep(later);
+                    if client.write_all(&piece[..n]).is_err() {
+                        break;
+                    }
+                }
+                let _ = client.shutdown(Shutdown::Both);
+            });
+        }
+    });
+    address
+}
+
+/// What of the lines that a terminal got was drawn by a counter of this, without what became of it.
+fn counted(said: &[u8], what: &str) -> Vec<String> {
+    let word = format!(" {what}, ");
+    shown(said).into_iter().filter(|line| line.contains(&word) && line.trim_end().ends_with("/s")).collect()
+}
+
+/// What is left on a terminal: of each line what was written since it was cleared last.
+fn left(said: &[u8]) -> String {
+    let text = String::from_utf8_lossy(said).replace("\r\n", "\n").replace("^D\u{8}\u{8}", "");
+    let last = |line: &str| {
+        line.rsplit('\r').next().unwrap_or_default().replace("\u{1b}[2K", "").replace("\u{1b}[K", "")
+    };
+    text.split('\n').map(last).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn who_waits_sees_how_far_it_is() {
+    if !root() {
+        return;
+    }
+    let dir = tempfile::tempdir_in("/var/tmp").expect("a directory");
+    let (volume, local) = (dir.path().join("volume"), dir.path().join("local"));
+    // One directory in another: each costs a round trip at least, after the one that it is in.
+    for top in [volume.join("tree"), volume.join("gone"), volume.join("spare"), local.clone()] {
+        let mut deep = top;
+        for n in 0..12 {
+            deep.push(format!("directory-with-a-long-name-{n}"));
+            fs::create_dir_all(&deep).expect("a directory");
+            (0..20).for_each(|n| fs::write(deep.join(format!("f{n}")), b"content").expect("a file"));
+        }
+    }
+    fs::create_dir(volume.join("to")).expect("a directory");
+    let server = Serving::with(&volume, &["--durability", "sync"]);
+    let near = server.url.clone();
+    let far = format!("nfs://{}/", far_off(server.address(), Duration::from_millis(100)));
+    let archive = dir.path().join("made.tar");
+    let (tree, local) = (format!("{far}tree"), path(&local));
+    let find = ["find", &tree, "-name", "f1*"];
+    for (args, what, lines) in [
+        (
+            &find[..],
+            "listed",
+            Some(["find", &format!("{near}tree"), "-name", "f1*"].map(str::to_owned).to_vec()),
+        ),
+        (&["du", &tree], "listed", Some(["du", &format!("{near}tree")].map(str::to_owned).to_vec())),
+        (
+            &["ls", "-1R", &tree],
+            "listed",
+            Some(["ls", "-1R", &format!("{near}tree")].map(str::to_owned).to_vec()),
+        ),
+        (&["diff-tree", &tree, local], "listed", None),
+        (&["tar", "-cf", path(&archive), "-C", &far, "tree"], "archived", None),
+        (&["rm", "-r", &format!("{far}gone")], "removed", None),
+        (&["sync-tree", local, &format!("{far}to")], "synchronised", None),
+        (&["sync-tree", &tree, &format!("{}/new", dir.path().display())], "listed", None),
+    ] {
+        let args: Vec<&OsStr> = args.iter().map(OsStr::new).collect();
+        let said = on_a_terminal_of(Some(80), &args);
+        let bars = counted(&said, what);
+        assert!(!bars.is_empty(), "{args:?}: {}", said.escape_ascii());
+        assert!(bars.iter().all(|line| line.chars().count() <= 80), "{args:?}: {bars:?}");
+        // Nothing of it is left, and nothing of the output is torn.
+        let left = left(&said);
+        assert!(!left.contains("/s"), "{args:?}: {left}");
+        if let Some(near) = lines {
+            let near: Vec<&OsStr> = near.iter().map(OsStr::new).collect();
+            let wanted =
+                stdout(&in_a_pipe(&near)).replace(server.address(), &far["nfs://".len()..far.len() - 1]);
+            assert_eq!(left, wanted, "{args:?}");
+        }
+    }
+    // Where standard error is no terminal there is nothing, nor where a pipe takes the lines, which may be a pager's.
+    for args in [&find[..], &["rm", "-r", &format!("{far}spare")]] {
+        let args: Vec<&OsStr> = args.iter().map(OsStr::new).collect();
+        assert_eq!(stderr(&in_a_pipe(&args)), "", "{args:?}");
+    }
+    let piped = [env!("CARGO_BIN_EXE_landfast"), " find ", &tree, " -name f1* | cat"].concat();
+    let mut shell = Command::new("script");
+    shell
+        .args(["--quiet", "--return", "--command", &piped, "/dev/null"])
+        .env("SHELL", "/bin/sh")
+        .stdin(Stdio::null());
+    let said = shell.output().expect("script runs").stdout;
+    assert_eq!(counted(&said, "listed"), Vec::<String>::new());
+    assert!(left(&said).contains("/f19\n"));
 }

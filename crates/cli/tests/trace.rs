@@ -583,3 +583,68 @@ fn the_examples_are_what_is_printed() {
     assert_eq!(commands, 6);
     assert!(lines > 30, "{lines}");
 }
+
+#[test]
+fn a_capture_with_replies_alone_is_named_as_such() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut wire = Wire::new(995);
+    wire.open();
+    for xid in 1..=3u32 {
+        wire.send(true, &call(xid, 100_003, 3, 1, &[0; 36]));
+        wire.wait(1_500_000);
+        wire.send(false, &reply(xid, &[0; 88]));
+    }
+    // From the server, port 2049; with the beginning of the connection and without.
+    let back = |frame: &&Captured| frame.data[34..36] == [8, 1];
+    let replies: Vec<Captured> = wire.frames.iter().filter(back).cloned().collect();
+    for frames in [&replies[..], &replies[1..]] {
+        let o = run(&["trace", path(&file(dir.path(), "replies", &pcap(frames)))]);
+        assert_eq!(o.status.code(), Some(2));
+        one_line_with(&stderr(&o), &["no call is in the capture, only 3 replies", "capture both ways"]);
+    }
+    // What is no RPC is none of them.
+    let mut wire = Wire::new(995);
+    wire.open();
+    wire.send(true, b"GET / HTTP/1.1");
+    wire.send(false, &[0; 40]);
+    let o = run(&["trace", path(&file(dir.path(), "others", &pcap(&wire.frames)))]);
+    one_line_with(&stderr(&o), &["no calls to NFS in it"]);
+}
+
+#[test]
+fn a_copy_takes_less_than_64_mib_whatever_is_under_way() {
+    let connections: u16 = 200;
+    let segments = 190;
+    let mut child = landfast()
+        .args(["trace", "--anonymise", "/dev/null", "-"])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("landfast starts");
+    let mut input = child.stdin.take().expect("a pipe");
+    // WRITEs that all are under way at once, of which none comes to its end: more than 50 MB.
+    let mut wires: Vec<Wire> = (0..connections).map(|_| Wire::new(1_400)).collect();
+    input.write_all(&pcap(&[])).expect("it reads");
+    for (n, wire) in (0..connections).zip(&mut wires) {
+        (wire.ports.0, wire.segment) = (700 + n, 1_400);
+        wire.open();
+        let mut message = call(1, 100_003, 3, 7, &vec![1; segments * 1_400]);
+        message.truncate(message.len() - 10);
+        wire.send(true, &message);
+    }
+    let rounds = wires.iter().map(|wire| wire.frames.len()).max().unwrap_or_default();
+    for round in 0..rounds {
+        let frames: Vec<Captured> = wires.iter().filter_map(|wire| wire.frames.get(round)).cloned().collect();
+        input.write_all(&pcap(&frames)[24..]).expect("it reads");
+    }
+    // All but what the pipe holds is read; it waits for more.
+    let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).expect("it runs");
+    let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("Linux tells");
+    let kib: u64 = most.split_whitespace().next().and_then(|n| n.parse().ok()).expect("a number");
+    drop(input);
+    let o = child.wait_with_output().expect("it ends");
+    assert!(o.status.success(), "{}", stderr(&o));
+    assert!(stderr(&o).contains("messages took too long"), "{}", stderr(&o));
+    println!("{kib} KiB");
+    assert!(kib < 64 << 10, "{kib} KiB");
+}

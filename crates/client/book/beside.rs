@@ -1,13 +1,15 @@
 use landfast_client::fs::Nfs;
-use landfast_client::trees::{Compare, Tree, compare};
+use landfast_client::trees::{Compare, Heard, Tree, compare};
 use landfast_client::untar::path::Filter;
+use std::sync::Arc;
 
 pub async fn beside(url: &str, dir: &std::path::Path) -> Result<(), Box<dyn std::error::Error>> {
     let nfs = Nfs::connect(&url.parse()?).await?;
     let top = nfs.getattrs([""]).await.remove(0).into_result()?;
     let all = Filter::default();
-    let here = Tree::local(dir, &all);
-    let there = Tree::server(&nfs, &top, &all, ToString::to_string).await;
+    let heard: Heard = Arc::new(|objects| println!("{objects} more are listed"));
+    let here = Tree::local(dir, &all, &heard);
+    let there = Tree::server(&nfs, &top, &all, &heard, ToString::to_string).await;
     let (differences, _) = compare(&here, &there, &Compare::default());
     for difference in &differences {
         println!("{difference:?}");

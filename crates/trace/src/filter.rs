@@ -5,7 +5,7 @@
 
 use crate::limits::{CALLS_MAX, FILES_MAX};
 use crate::skim::facts::{self, Asked};
-use crate::skim::{self, Kind, Program, v4};
+use crate::skim::{self, Kind, Program, v2, v4};
 use crate::trace::{Call, Ends, Observer, Reply, Shortest};
 use foldhash::fast::FixedState;
 use foldhash::{HashSet, HashSetExt};
@@ -70,11 +70,15 @@ impl Procedure {
 }
 
 impl Procedure {
-    /// The procedures of version 3, the operations of version 4 and those of its callbacks, each once.
+    /// The procedures of versions 2 and 3, the operations of version 4 and those of its callbacks, each once.
     pub fn names() -> Vec<&'static str> {
         let of = |program: Program| (0..u8::MAX).filter_map(move |n| program.operation(u32::from(n)));
         let mut seen = HashSet::new();
-        let all = nfs3::PROC_NAMES.into_iter().chain(of(Program::Nfs)).chain(of(Program::Callback));
+        let all = nfs3::PROC_NAMES
+            .into_iter()
+            .chain(v2::PROC_NAMES)
+            .chain(of(Program::Nfs))
+            .chain(of(Program::Callback));
         all.filter(|name| seen.insert(*name)).collect()
     }
 }
@@ -92,6 +96,7 @@ impl FromStr for Procedure {
         };
         let known = name == "COMPOUND"
             || nfs3::PROC_NAMES.contains(&name.as_str())
+            || v2::PROC_NAMES.contains(&name.as_str())
             || [Program::Nfs, Program::Callback].iter().any(|program| {
                 (0..=u8::MAX).any(|n| program.operation(v4::number(n).0) == Some(name.as_str()))
             })

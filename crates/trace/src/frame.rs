@@ -34,12 +34,31 @@ pub struct Tcp {
     pub sack: bool,
 }
 
+/// A fragment of a datagram of UDP in IPv4.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Fragment<'a> {
+    /// From where.
+    pub from: Ipv4Addr,
+    /// To where.
+    pub to: Ipv4Addr,
+    /// What all fragments of a datagram have in common.
+    pub number: u16,
+    /// Where it is in the datagram, whose header counts.
+    pub offset: u32,
+    /// Others come behind it.
+    pub more: bool,
+    /// What was captured of it.
+    pub payload: &'a [u8],
+    /// Its length on the wire.
+    pub len: u32,
+}
+
 /// Why a frame was passed over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Passed {
     /// Neither TCP nor UDP over IP.
     Other,
-    /// A fragment of an IP packet.
+    /// A fragment of an IP packet that others are missing of, or that is none of UDP in IPv4.
     Fragment,
     /// Too little of it was captured to see its TCP or UDP header.
     Short,
@@ -303,6 +322,28 @@ fn sliced<'a>(frame: &Frame<'a>, tunnels: u8) -> Result<Packet<'a>, Passed> {
         None => Err(Passed::Other),
     }
 }
+
+/// The fragment that a frame is.
+pub(crate) fn fragment<'a>(frame: &Frame<'a>) -> Option<Fragment<'a>> {
+    let Some(LaxNetSlice::Ipv4(ip)) = slice(frame).ok()?.net else { return None };
+    let (header, payload) = (ip.header(), ip.payload());
+    if !payload.fragmented || payload.ip_number.0 != UDP {
+        return None;
+    }
+    let len = usize::from(header.total_len()).checked_sub(header.slice().len())?;
+    Some(Fragment {
+        from: header.source_addr(),
+        to: header.destination_addr(),
+        number: header.identification(),
+        offset: u32::from(header.fragments_offset().value()) * 8,
+        more: header.more_fragments(),
+        payload: payload.payload.get(..len).unwrap_or(payload.payload),
+        len: u32::try_from(len).ok().filter(|len| *len > 0)?,
+    })
+}
+
+/// The number of UDP among the protocols in IP.
+const UDP: u8 = 17;
 
 fn ip(data: &[u8]) -> Result<LaxSlicedPacket<'_>, Passed> {
     LaxSlicedPacket::from_ip(data).map_err(|_| Passed::Malformed)

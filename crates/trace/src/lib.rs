@@ -1,6 +1,6 @@
 //! Captures of NFS traffic: which calls were made, and how long each took.
 //!
-//! [`source`] reads frames, [`frame`] takes them apart, `tcp` puts a stream in order, `stream` finds the RPC records in it, [`skim`]
+//! [`source`] reads frames, [`frame`] takes them apart, `fragments` puts datagrams together, `tcp` puts a stream in order, `stream` finds the RPC records in it, [`skim`]
 //! reads of each as much as is needed, [`trace`] brings calls and replies together, [`table`] counts,
 //! [`listing`] shows, [`filter`] leaves out, [`anonymise`] makes a copy without names; [`mountstats`] is about a client's counters
 //! instead. All but [`source`] is pure.
@@ -13,6 +13,7 @@
 pub mod analysis;
 pub mod anonymise;
 pub mod filter;
+mod fragments;
 pub mod frame;
 pub mod limits;
 mod line;

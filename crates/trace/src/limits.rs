@@ -45,6 +45,15 @@ pub const WINDOW_MAX: i32 = 64 << 20;
 /// Bytes in which a stream is searched for RPC anywhere. Later only the beginnings of its segments are looked at.
 pub const SEARCHED_MAX: u64 = 256 << 10;
 
+/// Datagrams whose fragments are arriving. Beyond that the one that began first is given up.
+pub const FRAGMENTED_MAX: usize = 64;
+
+/// Bytes of their fragments. Beyond that as above.
+pub const FRAGMENTED_BYTES_MAX: usize = 1 << 20;
+
+/// Nanoseconds between fragments of one datagram. Later ones are of another with its number.
+pub const FRAGMENTED_NS_MAX: u64 = 5_000_000_000;
+
 /// Connections that are followed at a time. Beyond that the quarter that was silent longest is forgotten.
 pub const CONNECTIONS_MAX: usize = 3_500;
 
@@ -63,11 +72,11 @@ pub const FILES_MAX: usize = 1 << 14;
 /// Bytes of a record that are held where whole records are wanted (`--anonymise`). A longer one is cut.
 pub const WHOLE_MAX: usize = 4 << 20;
 
-/// The same of all connections.
-pub const WHOLE_ALL_MAX: usize = 32 << 20;
+/// Memory in bytes for the same of all connections.
+pub const WHOLE_ALL_MAX: usize = 8 << 20;
 
-/// Bytes of frames that wait until the records in them are whole (`--anonymise`). What comes to its end later stays zeros.
-pub const WAITING_MAX: usize = 64 << 20;
+/// Memory in bytes for frames that wait until the records in them are whole (`--anonymise`). What comes to its end later stays zeros.
+pub const WAITING_MAX: usize = 12 << 20;
 
 /// Rows of a table. Programs, versions and operations beyond that are counted in the totals only.
 pub const ROWS_MAX: usize = 96;

@@ -165,6 +165,11 @@ impl Stream {
         inside.then_some(self.record.first.ns)
     }
 
+    /// Whether it is not known where a record begins.
+    pub fn searches(&self) -> bool {
+        self.mode == Mode::Search
+    }
+
     /// Hands on the records that have ended.
     pub fn whole(&mut self, mut f: impl FnMut(Whole)) {
         if let Some(gathered) = &mut self.gathered {

@@ -1,7 +1,8 @@
 //! From frames to calls with their replies: connections, and who answers whom. Pure: time comes with the frames.
 
-use crate::frame::{Packet, Passed, Tcp, packet};
-use crate::limits::{ANSWERED_MAX, CALLS_MAX, CONNECTIONS_MAX, HELD_ALL_MAX, UNANSWERED_MAX};
+use crate::fragments::{Datagram, Fragments, Taken};
+use crate::frame::{Packet, Passed, Tcp, fragment, packet};
+use crate::limits::{ANSWERED_MAX, CALLS_MAX, CONNECTIONS_MAX, HELD_ALL_MAX, RECORD_MAX, UNANSWERED_MAX};
 use crate::path::{
     Carried, LONG_MIN, Numbered, Way, both_ways, in_vain, on_line_ns, pauses, round_trips, shortest,
 };
@@ -118,6 +119,8 @@ pub struct Totals {
     pub repeated_replies: u64,
     /// Replies to calls that were not seen.
     pub stray_replies: u64,
+    /// The same where nothing else tells that there is RPC: what begins a segment or a datagram and looks like a reply.
+    pub replies_alone: u64,
     /// Calls to NFS whose arguments are encrypted (krb5p).
     pub encrypted_calls: u64,
     /// Probes for RPC over TLS; what follows on such a connection is encrypted.
@@ -197,6 +200,7 @@ struct Common<O> {
 pub struct Trace<O> {
     connections: HashMap<Key, Connection>,
     common: Common<O>,
+    fragments: Fragments,
     messages: Vec<Message>,
     last_ns: Option<i64>,
 }
@@ -205,7 +209,13 @@ impl<O: Observer> Trace<O> {
     /// Nothing seen yet.
     pub fn new(observer: O) -> Self {
         let common = Common { observer, totals: Totals::default(), stored: 0, held: 0, open: 0 };
-        Trace { connections: HashMap::new(), common, messages: Vec::new(), last_ns: None }
+        Trace {
+            connections: HashMap::new(),
+            common,
+            fragments: Fragments::default(),
+            messages: Vec::new(),
+            last_ns: None,
+        }
     }
 
     /// The next frame.
@@ -227,12 +237,45 @@ impl<O: Observer> Trace<O> {
         totals.set_back += u64::from(at.gap_ns < -SET_BACK_NS);
         self.last_ns = Some(frame.ns);
         match packet(frame) {
-            Ok(packet) => self.packet(&packet, at),
-            Err(why) => *totals.passed.entry(why).or_default() += 1,
+            Ok(packet) => self.packet(&packet, at, &[]),
+            Err(why) => {
+                *totals.passed.entry(why).or_default() += 1;
+                if why == Passed::Fragment {
+                    self.fragment(frame, at);
+                }
+            }
         }
     }
 
-    fn packet(&mut self, packet: &Packet<'_>, at: Stamp) {
+    #[cold]
+    fn fragment(&mut self, frame: &Frame<'_>, at: Stamp) {
+        let Some(fragment) = fragment(frame) else { return };
+        let totals = &mut self.common.totals;
+        let used = match self.fragments.take(&fragment, at) {
+            Taken::Waits => return,
+            Taken::Copy => {
+                totals.copies += 1;
+                1
+            }
+            Taken::Whole(Datagram { from, to, parts, missing, fragments }) => {
+                if let Some(((payload, first), more)) = parts.split_first() {
+                    let packet = Packet { from, to, payload, missing, tcp: None };
+                    self.packet(&packet, *first, more);
+                }
+                fragments
+            }
+        };
+        let passed = &mut self.common.totals.passed;
+        if let Some(left) = passed.get_mut(&Passed::Fragment) {
+            *left = left.saturating_sub(used);
+            if *left == 0 {
+                passed.remove(&Passed::Fragment);
+            }
+        }
+    }
+
+    /// A packet, of which further parts came in frames of their own.
+    fn packet(&mut self, packet: &Packet<'_>, at: Stamp, more: &[(Vec<u8>, Stamp)]) {
         let up = packet.from <= packet.to;
         let dir = usize::from(!up);
         let (low, high) = if up { (packet.from, packet.to) } else { (packet.to, packet.from) };
@@ -241,6 +284,8 @@ impl<O: Observer> Trace<O> {
             Entry::Occupied(there) => there.into_mut(),
             Entry::Vacant(_) => {
                 let bare = packet.payload.is_empty() && packet.missing == 0;
+                self.common.totals.replies_alone +=
+                    u64::from(packet.tcp.is_none() && begins_reply(packet.payload));
                 if packet.tcp.map_or_else(|| !begins_call(packet.payload), |tcp| bare && !tcp.syn) {
                     return;
                 }
@@ -249,12 +294,15 @@ impl<O: Observer> Trace<O> {
             }
         };
         connection.last_ns = at.ns;
+        if !connection.rpc && packet.tcp.is_some() && connection.halves[dir].stream.searches() {
+            self.common.totals.replies_alone += u64::from(begins_marked_reply(packet.payload));
+        }
         self.common.held -= connection.held();
         let ends = Ends { from: packet.from, to: packet.to };
         let mut messages = std::mem::take(&mut self.messages);
         match packet.tcp {
             Some(tcp) => connection.segment(dir, packet, tcp, at, &mut messages, &mut self.common),
-            None => connection.datagram(dir, packet, at, &mut messages, &self.common),
+            None => connection.datagram(dir, packet, (at, more), &mut messages, &self.common),
         }
         connection.settle(dir, ends, &mut messages, &mut self.common);
         connection.hand_on_whole(&mut self.common);
@@ -348,6 +396,27 @@ fn begins_call(payload: &[u8]) -> bool {
     word(4) == Some(0)
         && word(8) == Some(2)
         && word(12).is_some_and(|p| !matches!(Program::of(p), Program::Other(_) | Program::Callback))
+}
+
+/// Whether a segment begins with a record that is a reply.
+fn begins_marked_reply(payload: &[u8]) -> bool {
+    let Some((mark, message)) = payload.split_first_chunk() else { return false };
+    let mark = u32::from_be_bytes(*mark);
+    let len = mark & 0x7fff_ffff;
+    mark >> 31 == 1 && len <= RECORD_MAX && len % 4 == 0 && begins_reply(message)
+}
+
+/// Whether this is a reply to a call that was taken: five words at least, of which one may be anything.
+fn begins_reply(message: &[u8]) -> bool {
+    let word = |n: usize| {
+        message.get(4 * n..4 * n + 4).and_then(|b| <[u8; 4]>::try_from(b).ok()).map(u32::from_be_bytes)
+    };
+    let (Some(1), Some(0), Some(flavor), Some(len)) = (word(1), word(2), word(3), word(4)) else {
+        return false;
+    };
+    // No verifier, or one of RPCSEC_GSS; of procedures' results those that were reached.
+    let verifier = matches!((flavor, len), (0, 0) | (6, 1..=400));
+    verifier && word(5 + len.div_ceil(4) as usize).is_some_and(|status| status <= 5)
 }
 
 impl Connection {
@@ -544,17 +613,20 @@ impl Connection {
         &mut self,
         dir: usize,
         packet: &Packet<'_>,
-        at: Stamp,
+        (at, more): (Stamp, &[(Vec<u8>, Stamp)]),
         out: &mut Vec<Message>,
         common: &Common<O>,
     ) {
-        let Ok(len) = u32::try_from(packet.payload.len()) else { return };
+        let len = packet.payload.len() + more.iter().map(|(part, _)| part.len()).sum::<usize>();
+        let Ok(len) = u32::try_from(len) else { return };
         let mark = (len.saturating_add(packet.missing) | 0x8000_0000).to_be_bytes();
         self.with(dir, wish(&common.observer), out, |half, around| {
             half.stream.begin(true);
             half.stream.feed(&mark, at, around);
             half.stream.feed(packet.payload, at, around);
-            half.stream.hole(packet.missing.into(), Some(at), around);
+            more.iter().for_each(|(part, at)| half.stream.feed(part, *at, around));
+            let last = more.iter().map(|(_, at)| *at).max_by_key(|at| at.ns);
+            half.stream.hole(packet.missing.into(), Some(last.unwrap_or(at)), around);
         });
     }
 
@@ -710,7 +782,10 @@ impl Connection {
 mod tests {
     use super::*;
     use crate::filter::FILTER_BYTES_MAX;
-    use crate::limits::{READ_BUFFER, ROWS_MAX, STORED_BYTES_ALL_MAX};
+    use crate::limits::{
+        FRAGMENTED_BYTES_MAX, READ_BUFFER, ROWS_MAX, STORED_BYTES_ALL_MAX, WAITING_MAX, WHOLE_ALL_MAX,
+        WHOLE_MAX,
+    };
     use crate::table::Row;
 
     #[test]
@@ -721,7 +796,14 @@ mod tests {
         let answered = CONNECTIONS_MAX * ANSWERED_MAX * size_of::<u32>();
         let calls = CALLS_MAX * (size_of::<Call>() + 64);
         let rows = ROWS_MAX * Row::BYTES_MAX;
-        let stored = STORED_BYTES_ALL_MAX + HELD_ALL_MAX + READ_BUFFER + crate::analysis::Analysis::BYTES_MAX;
+        let read = READ_BUFFER + FRAGMENTED_BYTES_MAX;
+        let stored = STORED_BYTES_ALL_MAX + HELD_ALL_MAX + read + crate::analysis::Analysis::BYTES_MAX;
+        // A copy without names holds other things instead.
+        let read_all = STORED_BYTES_ALL_MAX + HELD_ALL_MAX + read;
+        // What is written at a time, and a record that is rewritten.
+        let written = (1 << 20) + WHOLE_MAX;
+        let copy = connections + answered + calls + read_all + WHOLE_ALL_MAX + WAITING_MAX + written;
+        assert!(copy < 64 << 20, "a copy {copy}");
         let all = connections + answered + calls + rows + FILTER_BYTES_MAX + stored;
         assert!(
             all < 64 << 20,

@@ -19,6 +19,9 @@ pub struct Piece {
     pub at: Option<usize>,
 }
 
+/// Memory of a piece in a vector that has grown.
+const PIECE_BYTES: usize = 2 * size_of::<Piece>();
+
 /// A record.
 #[derive(Debug, Default)]
 pub struct Whole {
@@ -40,7 +43,10 @@ pub(crate) struct Gathered {
     fed: VecDeque<Fed>,
     record: Whole,
     len: usize,
+    /// What of `all` is of this record.
+    counted: usize,
     done: Vec<Whole>,
+    /// Bytes of memory that all records hold that have not ended.
     all: Arc<AtomicUsize>,
 }
 
@@ -56,7 +62,7 @@ impl Gathered {
     /// `all` counts what all hold.
     pub fn new(all: Arc<AtomicUsize>) -> Self {
         let (fed, record) = (VecDeque::new(), Whole::default());
-        Gathered { fed, record, len: 0, done: Vec::new(), all }
+        Gathered { fed, record, len: 0, counted: 0, done: Vec::new(), all }
     }
 
     /// Bytes have come.
@@ -72,8 +78,10 @@ impl Gathered {
     /// The next of them are of a record mark.
     pub fn mark(&mut self, n: usize) {
         self.take(n, |this, frame, from_end, bytes| {
-            this.record.pieces.push(Piece { frame, from_end, len: bytes.len(), at: None });
-            this.record.marks.extend_from_slice(bytes);
+            if this.counts(PIECE_BYTES + bytes.len()) {
+                this.record.pieces.push(Piece { frame, from_end, len: bytes.len(), at: None });
+                this.record.marks.extend_from_slice(bytes);
+            }
         });
     }
 
@@ -81,28 +89,37 @@ impl Gathered {
     pub fn record(&mut self, n: usize) {
         self.take(n, |this, frame, from_end, bytes| {
             let at = Some(this.len);
-            let room = this.room(bytes.len());
-            this.record.pieces.push(Piece { frame, from_end, len: room, at });
-            this.record.bytes.extend_from_slice(&bytes[..room]);
+            if this.has_room(bytes.len(), PIECE_BYTES) {
+                this.record.pieces.push(Piece { frame, from_end, len: bytes.len(), at });
+                this.record.bytes.extend_from_slice(bytes);
+            }
             this.len += bytes.len();
         });
     }
 
-    /// How many of so many bytes may be held: all or, of what becomes too much, none.
-    fn room(&mut self, n: usize) -> usize {
+    /// Whether so many bytes more may be held, which takes so much more memory. What is cut once stays so.
+    fn has_room(&mut self, n: usize, more: usize) -> bool {
         let cut = self.len > self.record.bytes.len();
-        if cut || self.len + n > WHOLE_MAX || self.all.load(Ordering::Relaxed) + n > WHOLE_ALL_MAX {
-            return 0;
+        // A vector that grows has up to twice the room that it needs.
+        !cut && self.len.saturating_add(n) <= WHOLE_MAX && self.counts(2 * n + more)
+    }
+
+    /// Takes so much of the memory of all records, if there is as much.
+    fn counts(&mut self, bytes: usize) -> bool {
+        let fits = self.all.load(Ordering::Relaxed).saturating_add(bytes) <= WHOLE_ALL_MAX;
+        if fits {
+            self.all.fetch_add(bytes, Ordering::Relaxed);
+            self.counted += bytes;
         }
-        self.all.fetch_add(n, Ordering::Relaxed);
-        n
+        fits
     }
 
     /// Bytes of the record are not there.
     pub fn hole(&mut self, n: u64) {
         let n = usize::try_from(n).unwrap_or(usize::MAX);
-        let room = self.room(n);
-        self.record.bytes.resize(self.record.bytes.len() + room, 0);
+        if self.has_room(n, 0) {
+            self.record.bytes.resize(self.record.bytes.len() + n, 0);
+        }
         self.len = self.len.saturating_add(n);
     }
 
@@ -127,7 +144,7 @@ impl Gathered {
     /// The record has come to its end, or will not.
     pub fn end(&mut self, answers: Option<Kind>, broken: bool) {
         let record = std::mem::take(&mut self.record);
-        self.all.fetch_sub(record.bytes.len(), Ordering::Relaxed);
+        self.all.fetch_sub(std::mem::take(&mut self.counted), Ordering::Relaxed);
         self.len = 0;
         if !record.pieces.is_empty() {
             self.done.push(Whole { answers, broken, ..record });
@@ -142,6 +159,6 @@ impl Gathered {
 
 impl Drop for Gathered {
     fn drop(&mut self) {
-        self.all.fetch_sub(self.record.bytes.len(), Ordering::Relaxed);
+        self.all.fetch_sub(self.counted, Ordering::Relaxed);
     }
 }

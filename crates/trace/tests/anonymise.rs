@@ -13,7 +13,7 @@ use landfast_trace::trace::{Totals, Trace};
 use landfast_xdr::{Bytes, Encode};
 use proptest::prelude::*;
 use std::io::Cursor;
-use wire::{Captured, Seen, Wire, call, look, reply};
+use wire::{Captured, Seen, Wire, call, fragments, look, reply};
 
 const MS: i64 = 1_000_000;
 
@@ -106,6 +106,29 @@ fn a_copy_has_the_calls_and_times_but_no_names() {
     let mut other = Anonymiser::new(&[6; 16], Vec::new());
     wire.frames.iter().for_each(|captured| other.frame(&captured.frame(1)).expect("memory"));
     assert_ne!(other.finish().expect("memory").2, file, "another key");
+}
+
+#[test]
+fn what_came_in_fragments_is_in_the_copy_too() {
+    let handle = v3::FileHandle(opaque(b"the handle of something"));
+    let data = Bytes::from(b"confidential text".repeat(300));
+    let count = u32::try_from(data.len()).expect("a length");
+    let write = WriteArgs { file: handle, offset: 7, count, stable: StableHow::FileSync, data };
+    let message = call(1, PROGRAM, 3, v3::proc::WRITE, &write.to_bytes());
+    let mut frames = fragments(true, 7, 0, &message[4..], 1480);
+    frames.swap(1, 2);
+    frames.extend(fragments(false, 9, MS, &reply(1, &[0; 28])[4..], 16));
+    let mut lost = fragments(true, 8, 2 * MS, &message[4..], 1480);
+    lost.remove(2);
+    frames.extend(lost);
+    let (totals, before) = look(&frames);
+    let (_, left_out, file) = copy(&frames);
+    let (after_totals, after) = read(&file);
+    assert_eq!((totals.calls_matched, left_out), (1, LeftOut::default()));
+    assert_eq!((totals, rows(&before)), (after_totals, rows(&after)));
+    for secret in [&b"confidential"[..], b"handle of", &[10, 0, 0, 2]] {
+        assert!(!has(&file, secret), "{}", secret.escape_ascii());
+    }
 }
 
 #[test]

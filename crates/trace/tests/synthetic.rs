@@ -12,12 +12,16 @@ use landfast_nfs::v4::v40::{
 };
 use landfast_nfs::v4::{ArgOp, CompoundArgs, OpNum, Stateid};
 use landfast_nfs::{PROGRAM, v3, v4};
+use landfast_trace::frame::Passed;
+use landfast_trace::skim::Outcome;
+use landfast_trace::skim::facts::Class;
 use landfast_trace::skim::v4::number;
 use landfast_trace::source::{Capture, End, SourceError};
 use landfast_trace::table::{Item, seconds};
 use landfast_xdr::{Bytes, BytesMut, Encode};
 use proptest::prelude::*;
-use wire::{Captured, Seen, Wire, call, look, look_at, reply};
+use std::collections::BTreeMap;
+use wire::{Captured, Seen, Wire, call, fragments, look, look_at, reply};
 
 const MS: i64 = 1_000_000;
 
@@ -654,6 +658,71 @@ fn rpc_by_datagrams() {
     let (totals, seen) = look_at(101, &frames);
     assert_eq!((totals.calls_matched, totals.rpc_connections, totals.connections), (1, 1, 0));
     assert_eq!(seen.table.rows().next().map(|(_, row)| row.sum_ns), Some(1_000_000));
+}
+
+/// RFC 791 section 3.2: what does not fit into a packet comes in several.
+#[test]
+fn datagrams_in_fragments() {
+    let whole = write(1, 5000);
+    let mut frames = fragments(true, 7, 0, &whole[4..], 1480);
+    assert_eq!(frames.len(), 4);
+    // Another client's datagram in between, a fragment before its time, and one twice.
+    frames.splice(1..1, fragments(true, 8, 1, &lookup(2, "x")[4..], 1480));
+    frames.swap(2, 3);
+    frames.insert(4, frames[3].clone());
+    frames.extend(fragments(false, 9, 1_000_003, &status(1, 0)[4..], 16));
+    frames.extend(fragments(false, 10, 1_000_100, &status(2, 0)[4..], 1480));
+    let (totals, seen) = look(&frames);
+    assert_eq!((totals.calls_seen, totals.calls_matched, totals.copies), (2, 2, 1));
+    assert_eq!(totals.passed, BTreeMap::new());
+    let call = seen.calls.iter().find(|call| call.head.xid == 1).expect("the WRITE");
+    assert_eq!((call.times.bytes, call.times.cut), (whole.len() as u64 - 4, false));
+    // From the last fragment of the call to that of the reply.
+    let took: Vec<_> = seen.table.rows().map(|(place, row)| (place.name(), row.sum_ns)).collect();
+    let reply_last = fragments(false, 9, 1_000_003, &status(1, 0)[4..], 16).last().expect("one").ns;
+    assert!(took.contains(&("WRITE".into(), u128::try_from(reply_last - 3).expect("later"))), "{took:?}");
+
+    // One that is missing leaves the rest without a meaning.
+    let mut frames = fragments(true, 7, 0, &whole[4..], 1480);
+    frames.remove(2);
+    frames.extend(fragments(true, 8, 9, &lookup(2, "x")[4..], 1480));
+    let (totals, seen) = look(&frames);
+    assert_eq!((totals.calls_seen, totals.passed[&Passed::Fragment]), (1, 3));
+    assert_eq!(seen.calls[0].head.xid, 2);
+
+    // Frames that were cut short: what it is, is known from the first.
+    let mut frames = fragments(true, 7, 0, &whole[4..], 1480);
+    frames.iter_mut().for_each(|frame| frame.data.truncate(250));
+    frames.extend(fragments(false, 9, 1_000_003, &status(1, 0)[4..], 1480));
+    let (totals, seen) = look(&frames);
+    assert_eq!((totals.calls_matched, seen.calls[0].times.cut), (1, true));
+    assert_eq!(seen.calls[0].times.bytes, whole.len() as u64 - 4);
+}
+
+/// RFC 1094 section 2.2: the numbers are others than those of version 3.
+#[test]
+fn procedures_of_version_2_have_their_names() {
+    let mut wire = Wire::new(700);
+    wire.open();
+    let handle = [7; 32];
+    let named = [&handle[..], &[0, 0, 0, 1, b'x', 0, 0, 0]].concat();
+    let write = [&handle[..], &[0; 12], &[0, 0, 0, 4, 1, 2, 3, 4]].concat();
+    let calls: [(u32, &[u8]); 5] = [(4, &named), (8, &write), (9, &named), (16, &handle), (17, &handle)];
+    for (xid, (procedure, args)) in calls.into_iter().enumerate() {
+        let xid = u32::try_from(xid).expect("few");
+        wire.send(true, &call(xid, PROGRAM, 2, procedure, args));
+        wire.wait(1_000_000);
+        // Nothing of that name, the first time.
+        wire.send(false, &reply(xid, &u32::to_be_bytes(if xid == 0 { 2 } else { 0 })));
+    }
+    let (totals, seen) = look(&wire.frames);
+    assert_eq!(totals.calls_matched, 5);
+    let names: Vec<_> = seen.table.rows().map(|(place, _)| place.name()).collect();
+    assert_eq!(names, ["LOOKUP", "WRITE", "CREATE", "READDIR", "STATFS"]);
+    let classes: Vec<Class> = seen.calls.iter().map(|call| call.head.facts.class).collect();
+    assert_eq!(classes, [Class::Light, Class::StableWrite, Class::Metadata, Class::Fetch, Class::Light]);
+    assert_eq!(seen.answered[0].1.head.outcome, Outcome::Done(Some(2)));
+    assert!(seen.lines.iter().any(|line| line.contains("V2 WRITE Call")), "{:?}", seen.lines);
 }
 
 /// RFC 2203 section 5.3.1: with integrity the arguments stand behind a length and a sequence number, with privacy nobody reads them.

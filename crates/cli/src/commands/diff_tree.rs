@@ -6,13 +6,17 @@ use super::tool::{self, Tool};
 use super::trees_args::{DiffTreeArgs, Field};
 use super::{kind_name, message, quote, show};
 use crate::exit::Exit;
+use crate::progress::Counter;
 use landfast_client::fs::{Meta, Owner};
-use landfast_client::trees::{ByPath, Compare, Difference, Key, Tree, What, compare, contents, of_contents};
+use landfast_client::trees::{
+    Asked, ByPath, Compare, Difference, Heard, Key, Tree, What, compare, contents, of_contents,
+};
 use landfast_client::untar::path::Filter;
 use serde_json::json;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::Arc;
 
 /// Compares.
 pub fn run(args: DiffTreeArgs) -> Exit {
@@ -23,8 +27,9 @@ async fn differ(mut tool: Tool, args: DiffTreeArgs) -> Tool {
     let filter = Filter::new(0, &args.exclude);
     let key = Key::random();
     let mut trees = Vec::with_capacity(2);
+    let listed = Counter::new("listed", None, true).heard();
     for operand in [&args.first, &args.second] {
-        match tree(&mut tool, operand, &filter, key).await {
+        match tree(&mut tool, operand, &filter, key, &listed).await {
             Ok(tree) => trees.push(tree),
             Err(why) => {
                 let operand = String::from_utf8_lossy(operand.as_bytes()).into_owned();
@@ -33,6 +38,7 @@ async fn differ(mut tool: Tool, args: DiffTreeArgs) -> Tool {
             }
         }
     }
+    drop(listed);
     let [a, b] = &trees[..] else { return tool };
     for (path, why) in a.failures.iter().chain(&b.failures) {
         tool.complain_as(&format!("{}: {why}", shown(path)), Exit::Failed);
@@ -49,10 +55,7 @@ async fn differ(mut tool: Tool, args: DiffTreeArgs) -> Tool {
     let (mut all, same) = compare(a, b, &what);
     let data = !args.quick;
     if data || args.xattrs {
-        let (x, y) = tokio::join!(
-            contents(a, same.clone(), data, args.xattrs, key, message::of),
-            contents(b, same, data, args.xattrs, key, message::of)
-        );
+        let (x, y) = both((a, b), same, (data, args.xattrs), key, true).await;
         complain(&tool, &x);
         complain(&tool, &y);
         all.extend(of_contents(&x, &y));
@@ -68,6 +71,20 @@ async fn differ(mut tool: Tool, args: DiffTreeArgs) -> Tool {
     tool
 }
 
+/// Contents of two trees. `prints`: standard output gets lines.
+pub async fn both(
+    (a, b): (&Tree, &Tree),
+    paths: Vec<Vec<u8>>,
+    (data, xattrs): (bool, bool),
+    key: Key,
+    prints: bool,
+) -> (ByPath, ByPath) {
+    let mut asked = Asked { data, xattrs, key, heard: Arc::new(|_| ()) };
+    let all = asked.reads(a, &paths) + asked.reads(b, &paths);
+    asked.heard = Counter::new("read", Some(all), prints).heard();
+    tokio::join!(contents(a, paths.clone(), &asked, message::of), contents(b, paths, &asked, message::of))
+}
+
 fn complain(tool: &Tool, contents: &ByPath) {
     for (path, contents) in contents {
         if let Err(why) = contents {
@@ -76,23 +93,29 @@ fn complain(tool: &Tool, contents: &ByPath) {
     }
 }
 
-/// The tree of an operand.
-pub async fn tree(tool: &mut Tool, operand: &OsStr, filter: &Filter, key: Key) -> Result<Tree, String> {
+/// The tree of an operand. `heard`: hears of objects that are listed.
+pub async fn tree(
+    tool: &mut Tool,
+    operand: &OsStr,
+    filter: &Filter,
+    key: Key,
+    heard: &Heard,
+) -> Result<Tree, String> {
     if operand.as_bytes().starts_with(b"nfs://") {
         let operand = Operand::parse(&operand.to_string_lossy()).map_err(|e| e.to_string())?;
         let place = tool.servers.place(&operand).await.map_err(|e| e.to_string())?;
         let found = tool.servers.look_into(std::slice::from_ref(&place), true).await.pop();
         let top = found.ok_or("no answer")?.map_err(|e| message::of(&e))?;
-        return Ok(Tree::server(tool.servers.nfs(&place), &top, filter, message::of).await);
+        return Ok(Tree::server(tool.servers.nfs(&place), &top, filter, heard, message::of).await);
     }
-    let (path, filter) = (Path::new(operand).to_owned(), filter.clone());
+    let (path, filter, heard) = (Path::new(operand).to_owned(), filter.clone(), heard.clone());
     let read = tokio::task::spawn_blocking(move || {
         let meta = std::fs::metadata(&path).map_err(|e| plain(&e))?;
         if meta.is_dir() {
-            return Ok(Tree::local(&path, &filter));
+            return Ok(Tree::local(&path, &filter, &heard));
         }
         let file = std::fs::File::open(&path).map_err(|e| plain(&e))?;
-        Tree::archive(Box::new(file), &filter, key).map_err(|e| e.to_string())
+        Tree::archive(Box::new(file), &filter, key, &heard).map_err(|e| e.to_string())
     });
     read.await.map_err(|e| e.to_string())?
 }

@@ -6,6 +6,7 @@ use super::show::{self, Names};
 use super::tool::{self, Tool};
 use super::{message, mode, quote};
 use crate::exit::Exit;
+use crate::progress::Counter;
 use crate::say;
 use landfast_client::fs::{Entry, Listing, Meta, Nfs, Object, Outcome, Start, WalkOptions};
 use landfast_client::glob;
@@ -51,6 +52,7 @@ async fn list(mut tool: Tool, args: LsArgs) -> Tool {
     if said {
         show_all(&mut tool, &mut look, files, None);
     }
+    let listed = Counter::new("listed", None, true);
     for (nfs, mut tops) in dirs {
         look.sort_by(&mut tops, |top| (top.operand.shown.as_bytes(), &top.meta));
         let mut job = Job {
@@ -78,7 +80,13 @@ async fn list(mut tool: Tool, args: LsArgs) -> Tool {
             depth_max: if args.recursive { usize::MAX } else { 0 },
             by_name: args.sort() != Sort::None,
         };
-        nfs.walk_from(starts, options, |listing| job.came(&mut tool, listing)).await;
+        nfs.walk_from(starts, options, |listing| {
+            if let Outcome::Committed(entries) = &listing.entries {
+                listed.more(entries.len() as u64);
+            }
+            job.came(&mut tool, listing);
+        })
+        .await;
         objects += job.objects;
         said = job.said;
     }

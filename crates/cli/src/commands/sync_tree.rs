@@ -1,7 +1,7 @@
 //! `landfast sync-tree`: makes a directory on a server as one of this machine or of a server is, or one of this machine as a server's;
 //! only what differs is sent.
 
-use super::diff_tree::{shown, tree};
+use super::diff_tree::{both, shown, tree};
 use super::message::plain;
 use super::operand::{Operand, Place};
 use super::owners::Known;
@@ -9,12 +9,13 @@ use super::tool::{self, Tool};
 use super::trees_args::SyncTreeArgs;
 use super::{message, quote};
 use crate::exit::Exit;
+use crate::progress::Counter;
 use crate::say;
 use landfast_client::cred::Identity;
 use landfast_client::fs::Nfs;
 use landfast_client::trees::{
-    Here, Key, Plan, PlanOptions, SyncReport, Target, Telling, Tree, contents, plan, sync, sync_here,
-    to_digest, with_xattrs,
+    Heard, Here, Key, Plan, PlanOptions, SyncReport, Target, Telling, Tree, plan, sync, sync_here, to_digest,
+    with_xattrs,
 };
 use landfast_client::untar::path::Filter;
 use serde_json::json;
@@ -24,6 +25,7 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Synchronises.
 pub fn run(args: SyncTreeArgs) -> Exit {
@@ -72,13 +74,14 @@ async fn start(tool: &mut Tool, args: &SyncTreeArgs) -> Result<SyncReport, Strin
 /// To a server; `from_there`: from one, too.
 async fn push(tool: &mut Tool, args: &SyncTreeArgs, from_there: bool) -> Result<SyncReport, String> {
     let (filter, key) = (Filter::new(0, &args.exclude), Key::random());
+    let listed = Counter::new("listed", None, prints(tool, args)).heard();
     let operand = Operand::parse(&args.dest.to_string_lossy()).map_err(|e| e.to_string())?;
     let place = tool.servers.place(&operand).await.map_err(|e| format!("{}: {e}", operand.shown))?;
     let (source, from) = match from_there {
-        false => (local(&args.source, &filter).await?, None),
+        false => (local(&args.source, &filter, &listed).await?, None),
         true => {
             let from = apart(tool, &args.source, (&place, &operand.url.host)).await?;
-            (server(tool, &args.source, &filter, key).await?, Some(from))
+            (server(tool, &args.source, &filter, key, &listed).await?, Some(from))
         }
     };
     let nfs = tool.servers.nfs(&place).clone();
@@ -93,9 +96,13 @@ async fn push(tool: &mut Tool, args: &SyncTreeArgs, from_there: bool) -> Result<
         }
     }
     let dest = match there || !args.dry_run {
-        true => tree(tool, &args.dest, &filter, key).await.map_err(|e| format!("{}: {e}", operand.shown))?,
+        true => {
+            let dest = tree(tool, &args.dest, &filter, key, &listed).await;
+            dest.map_err(|e| format!("{}: {e}", operand.shown))?
+        }
         false => Tree::nothing(nfs.clone()),
     };
+    drop(listed);
     let mut both = xattrs(tool, args, &nfs, &place).await;
     if let Some(from) = from.filter(|_| both) {
         let nfs = tool.servers.nfs(&from).clone();
@@ -104,7 +111,7 @@ async fn push(tool: &mut Tool, args: &SyncTreeArgs, from_there: bool) -> Result<
     let xattrs = both;
     let root = nfs.session().options().identity.uid == 0;
     let (plan, options) = planned(tool, args, &source, &dest, (root, xattrs), key).await;
-    let screen = Screen { json: tool.json(), verbose: args.verbose, done: !args.dry_run };
+    let screen = Screen::new(tool, args, &plan);
     if args.dry_run {
         return Ok(foresee(&plan, &screen));
     }
@@ -117,8 +124,9 @@ async fn push(tool: &mut Tool, args: &SyncTreeArgs, from_there: bool) -> Result<
 /// From a server.
 async fn pull(tool: &mut Tool, args: &SyncTreeArgs) -> Result<SyncReport, String> {
     let (filter, key) = (Filter::new(0, &args.exclude), Key::random());
+    let listed = Counter::new("listed", None, prints(tool, args)).heard();
     let name = args.source.to_string_lossy().into_owned();
-    let source = server(tool, &args.source, &filter, key).await?;
+    let source = server(tool, &args.source, &filter, key, &listed).await?;
     let dir = Path::new(&args.dest);
     let failed = |e: std::io::Error| format!("{}: {}", dir.display(), plain(&e));
     let there = match std::fs::metadata(dir) {
@@ -131,16 +139,17 @@ async fn pull(tool: &mut Tool, args: &SyncTreeArgs) -> Result<SyncReport, String
         make_all(dir).map_err(failed)?;
     }
     let dest = match there || !args.dry_run {
-        true => local(&args.dest, &filter).await?,
+        true => local(&args.dest, &filter, &listed).await?,
         false => Tree::missing(dir),
     };
+    drop(listed);
     let operand = Operand::parse(&name).map_err(|e| e.to_string())?;
     let place = tool.servers.place(&operand).await.map_err(|e| format!("{name}: {e}"))?;
     let nfs = tool.servers.nfs(&place).clone();
     let xattrs = xattrs(tool, args, &nfs, &place).await;
     let root = Identity::of_process().uid == 0;
     let (plan, options) = planned(tool, args, &source, &dest, (root, xattrs), key).await;
-    let screen = Screen { json: tool.json(), verbose: args.verbose, done: !args.dry_run };
+    let screen = Screen::new(tool, args, &plan);
     if args.dry_run {
         return Ok(foresee(&plan, &screen));
     }
@@ -150,9 +159,15 @@ async fn pull(tool: &mut Tool, args: &SyncTreeArgs) -> Result<SyncReport, String
 }
 
 /// A server's directory, its owners as this machine knows them.
-async fn server(tool: &mut Tool, url: &OsStr, filter: &Filter, key: Key) -> Result<Tree, String> {
+async fn server(
+    tool: &mut Tool,
+    url: &OsStr,
+    filter: &Filter,
+    key: Key,
+    heard: &Heard,
+) -> Result<Tree, String> {
     let name = url.to_string_lossy();
-    let mut source = tree(tool, url, filter, key).await.map_err(|e| format!("{name}: {e}"))?;
+    let mut source = tree(tool, url, filter, key, heard).await.map_err(|e| format!("{name}: {e}"))?;
     if !source.nodes.get(&b""[..]).is_some_and(|top| top.meta.is_dir()) {
         return Err(format!("{name}: Not a directory"));
     }
@@ -196,13 +211,13 @@ fn make_all(dir: &Path) -> std::io::Result<()> {
 }
 
 /// A directory of this machine.
-async fn local(dir: &OsStr, filter: &Filter) -> Result<Tree, String> {
-    let (from, filter) = (Path::new(dir).to_owned(), filter.clone());
+async fn local(dir: &OsStr, filter: &Filter, heard: &Heard) -> Result<Tree, String> {
+    let (from, filter, heard) = (Path::new(dir).to_owned(), filter.clone(), heard.clone());
     let found = std::fs::metadata(&from).map_err(|e| format!("{}: {}", from.display(), plain(&e)))?;
     if !found.is_dir() {
         return Err(format!("{}: Not a directory", from.display()));
     }
-    tokio::task::spawn_blocking(move || Tree::local(&from, &filter)).await.map_err(|e| e.to_string())
+    tokio::task::spawn_blocking(move || Tree::local(&from, &filter, &heard)).await.map_err(|e| e.to_string())
 }
 
 /// What is to be done. `root`: owners can be set; `xattrs`: extended attributes count.
@@ -227,10 +242,7 @@ async fn planned(
         false => None,
         true => {
             let paths = to_digest(source, dest);
-            Some(tokio::join!(
-                contents(source, paths.clone(), true, false, key, message::of),
-                contents(dest, paths, true, false, key, message::of)
-            ))
+            Some(both((source, dest), paths, (true, false), key, prints(tool, args)).await)
         }
     };
     let plan = plan(source, dest, options, digests.as_ref().map(|(a, b)| (a, b)));
@@ -238,10 +250,7 @@ async fn planned(
         return (plan, options);
     }
     let paths = with_xattrs(source, dest);
-    let (ours, theirs) = tokio::join!(
-        contents(source, paths.clone(), false, true, key, message::of),
-        contents(dest, paths, false, true, key, message::of)
-    );
+    let (ours, theirs) = both((source, dest), paths, (false, true), key, prints(tool, args)).await;
     for (path, unread) in ours.iter().chain(&theirs) {
         if let Err(why) = unread {
             tool.complain(&format!("{}: {why}", shown(path)));
@@ -285,14 +294,33 @@ fn foresee(plan: &Plan, screen: &Screen) -> SyncReport {
     }
 }
 
+/// Whether standard output gets more than a line at the end.
+fn prints(tool: &Tool, args: &SyncTreeArgs) -> bool {
+    args.verbose || args.dry_run || tool.json()
+}
+
 /// Where names go: to standard output.
 struct Screen {
     json: bool,
     verbose: bool,
     done: bool,
+    progress: Counter,
+    /// Of those that are sent, how many were counted.
+    arrived: AtomicU64,
 }
 
 impl Screen {
+    fn new(tool: &Tool, args: &SyncTreeArgs, plan: &Plan) -> Screen {
+        let all = plan.remove.len() + plan.send.len() + plan.set.len() + plan.xattrs_only().count();
+        Screen {
+            json: tool.json(),
+            verbose: args.verbose,
+            done: !args.dry_run,
+            progress: Counter::new("synchronised", Some(all as u64), prints(tool, args)),
+            arrived: AtomicU64::new(0),
+        }
+    }
+
     fn line(&self, action: &str, path: &[u8]) {
         let path: &[u8] = if path.is_empty() { b"." } else { path };
         let line = match (self.json, self.verbose || !self.done) {
@@ -310,7 +338,13 @@ impl Screen {
 
 impl Telling for Screen {
     fn removed(&self, path: &[u8]) {
+        self.progress.more(1);
         self.line("remove", path);
+    }
+
+    fn arrived(&self, objects: u64) {
+        let before = self.arrived.fetch_max(objects, Ordering::Relaxed);
+        self.progress.more(objects.saturating_sub(before));
     }
 
     fn sent(&self, path: &[u8]) {
@@ -318,6 +352,7 @@ impl Telling for Screen {
     }
 
     fn set(&self, path: &[u8]) {
+        self.progress.more(1);
         self.line("set", path);
     }
 

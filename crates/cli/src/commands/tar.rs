@@ -7,6 +7,7 @@ use super::tar_args::TarArgs;
 use super::tool::{self, Tool};
 use super::{message, quote};
 use crate::exit::Exit;
+use crate::progress::Counter;
 use crate::say;
 use landfast_client::archive::Compression;
 use landfast_client::tar::{self, Complaint, Root, Severity, Sink, TarOptions, Watch, Who};
@@ -107,6 +108,7 @@ async fn start(tool: &mut Tool, mut args: TarArgs) -> Result<Exit, String> {
         json: tool.json(),
         verbose: args.verbose,
         to_stderr: archive.is_none(),
+        progress: Counter::new("archived", None, args.verbose && archive.is_some()),
         state: Mutex::new((Vec::new(), Exit::Done)),
     };
     let options = TarOptions { compression, xattrs: args.xattrs, exclude: args.exclude, who };
@@ -213,6 +215,7 @@ struct Screen {
     json: bool,
     verbose: bool,
     to_stderr: bool,
+    progress: Counter,
     /// Names that are not written yet; the worst so far.
     state: Mutex<(Vec<u8>, Exit)>,
 }
@@ -220,25 +223,26 @@ struct Screen {
 /// Bytes of names that are collected before they are written.
 const NAMES_BYTES: usize = 64 << 10;
 
-impl Screen {
-    fn flush(&self, names: &mut Vec<u8>) {
-        // A reader that went away does not stop the archive.
-        let _ = match self.to_stderr {
-            true => say::lines_to_stderr(names),
-            false => say::stdout().write_all(names),
-        };
-        names.clear();
-    }
+fn flush(to_stderr: bool, names: &mut Vec<u8>) {
+    // A reader that went away does not stop the archive.
+    let _ = match to_stderr {
+        true => say::lines_to_stderr(names),
+        false => say::stdout().write_all(names),
+    };
+    names.clear();
+}
 
-    fn end(&self) -> Exit {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        self.flush(&mut state.0);
+impl Screen {
+    fn end(self) -> Exit {
+        let mut state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        flush(self.to_stderr, &mut state.0);
         state.1
     }
 }
 
 impl Watch for Screen {
     fn member(&self, path: &[u8]) {
+        self.progress.more(1);
         if !self.verbose && !self.json {
             return;
         }
@@ -252,13 +256,13 @@ impl Watch for Screen {
         }
         state.0.push(b'\n');
         if state.0.len() >= NAMES_BYTES {
-            self.flush(&mut state.0);
+            flush(self.to_stderr, &mut state.0);
         }
     }
 
     fn complaint(&self, path: &[u8], what: &Complaint) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        self.flush(&mut state.0);
+        flush(self.to_stderr, &mut state.0);
         state.1 = state.1.max(match what.severity() {
             Severity::Remark => Exit::Done,
             Severity::Differs => Exit::Partly,

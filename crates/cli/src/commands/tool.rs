@@ -5,6 +5,7 @@ use super::ask::Answers;
 use super::operand::{Operand, Place, Servers};
 use super::quote;
 use crate::exit::Exit;
+use crate::progress;
 use crate::say;
 use crate::signals::stop_after_what_is_under_way;
 use crate::units::show_count;
@@ -183,7 +184,7 @@ impl Tool {
     pub fn flush(&mut self) {
         // Escaped when it came.
         let mut out = say::raw();
-        let written = out.write_all(&self.out).and_then(|()| out.flush());
+        let written = progress::apart(|| out.write_all(&self.out).and_then(|()| out.flush()));
         self.out.clear();
         if written.is_err() && !matches!(self.name, "cp" | "rm" | "mkdir" | "tar" | "sync-tree") {
             let status = match (say::is_full(), self.status_when_full()) {
@@ -191,6 +192,7 @@ impl Tool {
                 (true, Exit::Failed) => 2,
                 (true, _) => 1,
             };
+            progress::end();
             std::process::exit(status);
         }
     }
@@ -208,6 +210,7 @@ impl Tool {
         let name = self.name;
         let waiting = tokio::spawn(async move {
             if tokio::signal::ctrl_c().await.is_ok() {
+                progress::end();
                 eprintln!("{name}: interrupted before anything was sent");
                 std::process::exit(130);
             }

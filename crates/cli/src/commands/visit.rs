@@ -4,8 +4,9 @@ use super::operand::{Operand, Place};
 use super::tool::Tool;
 use super::{below, message, quote};
 use crate::exit::Exit;
+use crate::progress::Counter;
 use bytes::Bytes;
-use landfast_client::fs::{InOrder, ItemError, Meta, Nfs, Start, Step, WalkOptions};
+use landfast_client::fs::{InOrder, ItemError, Meta, Nfs, Outcome, Start, Step, WalkOptions};
 use landfast_nfs::v4::FileHandle;
 use std::ops::ControlFlow;
 
@@ -85,6 +86,7 @@ pub async fn in_order(
             }
         }
     }
+    let listed = Counter::new("listed", None, true);
     let mut rest = &tops[..];
     while let [first, ..] = rest {
         // Operands on one server that follow each other are walked together.
@@ -121,6 +123,9 @@ pub async fn in_order(
         first
             .nfs
             .walk_from(starts, options, |listing| {
+                if let Outcome::Committed(entries) = &listing.entries {
+                    listed.more(entries.len() as u64);
+                }
                 order.came(listing);
                 while goes_on.is_continue()
                     && let Some(step) = order.next()

@@ -7,6 +7,7 @@ use landfast_probe::offers::Delegation;
 use landfast_probe::report::Report;
 use landfast_probe::search::Operations;
 use landfast_probe::times::Distribution;
+use landfast_trace::analysis::words::part;
 use std::io::{self, BufWriter, Write};
 
 /// Prints a report.
@@ -104,8 +105,8 @@ fn verdict(out: &mut impl Write, r: &Report) -> io::Result<()> {
     let percent = |s: f64| format!("{:.0} %", 100.0 * s / total);
     let ms = |s: f64| format!("{:.2} ms", s * 1e3);
     let what = match v.bound {
-        Bound::Mixed => format!("{} and {}, nearly alike", words(v.first), words(v.runner_up)),
-        bound => format!("{}; next comes {}", words(bound), words(v.runner_up)),
+        Bound::Mixed => format!("{} and {}, nearly alike", part(v.first), part(v.runner_up)),
+        bound => format!("{}; next comes {}", part(bound), part(v.runner_up)),
     };
     writeln!(out, "\nVERDICT: small files are bound by {what}")?;
     writeln!(
@@ -116,19 +117,19 @@ fn verdict(out: &mut impl Write, r: &Report) -> io::Result<()> {
         ms(total)
     )?;
     let synchronous = v.file.creates + v.file.writes + v.file.setattrs;
-    for (part, s) in v.shares.parts() {
-        let of = match part {
-            Bound::Rtt => format!("{:.1} round trips of {}", v.file.calls, ms(t.round_trip_s)),
+    for (bound, s) in v.shares.parts() {
+        let of = match bound {
+            Bound::Rtt => format!("{:.1} of {}", v.file.calls, ms(t.round_trip_s)),
             Bound::Persistence => {
                 format!("{synchronous:.1} waits for stable storage, {} on average", ms(t.persistence_s))
             }
             Bound::Server => {
-                format!("the server's other work, {} for a call that changes nothing", ms(t.server_s))
+                format!("{} for a call that changes nothing", ms(t.server_s))
             }
             Bound::Bandwidth => "its bytes on their way".to_owned(),
             Bound::Client | Bound::Loss | Bound::Mixed => continue,
         };
-        writeln!(out, "    {:>10}  {:>5}  {of}", ms(s), percent(s))?;
+        writeln!(out, "    {:>10}  {:>5}  {}: {of}", ms(s), percent(s), part(bound))?;
     }
     if let Some(device) = v.device {
         writeln!(out, "The wait for stable storage looks like this: {}.", device.words())?;
@@ -137,16 +138,4 @@ fn verdict(out: &mut impl Write, r: &Report) -> io::Result<()> {
         writeln!(out, "Note: {}.", remark.text)?;
     }
     Ok(())
-}
-
-fn words(bound: Bound) -> &'static str {
-    match bound {
-        Bound::Rtt => "round trips",
-        Bound::Persistence => "the wait for stable storage",
-        Bound::Server => "the server's own work",
-        Bound::Bandwidth => "bytes a second",
-        Bound::Client => "the client",
-        Bound::Loss => "lost segments",
-        Bound::Mixed => "several things",
-    }
 }

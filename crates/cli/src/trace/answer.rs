@@ -6,7 +6,7 @@ use landfast_nfs::v3::NfsStat3;
 use landfast_nfs::v4::NfsStat;
 use landfast_trace::analysis::both::Both;
 use landfast_trace::analysis::files::{Item, Shape};
-use landfast_trace::analysis::words::{part, time};
+use landfast_trace::analysis::words::{Unit, part};
 use landfast_trace::analysis::{compound, is_v4, name};
 use std::io::{self, Write};
 
@@ -24,15 +24,18 @@ impl Found {
         let Some(words) = f.words(&self.totals) else { return Ok(()) };
         writeln!(out, "{} (confidence: {})\n", words.verdict, words.confidence.name())?;
         let total = f.shares.total();
+        let shown = |s: &f64| *s / total >= 0.0005;
+        let unit = f.shares.parts().map(|(_, s)| s).into_iter().filter(shown);
+        let unit = Unit::of(unit.chain([f.stalls.time_s]));
         for (bound, s) in f.shares.parts() {
             let share = s / total;
-            if share >= 0.0005 {
+            if shown(&s) {
                 let bar = "#".repeat((share * BAR).round() as usize);
-                writeln!(out, "  {:<28} {:>8} {:>5.1} %  {bar}", part(bound), time(s), share * 100.0)?;
+                writeln!(out, "  {:<28} {:>9} {:>5.1} %  {bar}", part(bound), unit.show(s), share * 100.0)?;
             }
         }
         if f.stalls.time_s > 0.0 {
-            writeln!(out, "  {:<28} {:>8}   apart", "stalls", time(f.stalls.time_s))?;
+            writeln!(out, "  {:<28} {:>9}   apart", "stalls", unit.show(f.stalls.time_s))?;
         }
         for (title, lines) in [
             ("Why", &words.evidence),
@@ -53,9 +56,11 @@ impl Found {
     pub(super) fn print_shapes(&self, out: &mut impl Write) -> io::Result<()> {
         let f = &self.findings;
         if !f.shapes.is_empty() {
+            let shapes = f.shapes.iter().map(|(_, shape)| shape).take(SHOWN);
+            let unit = Unit::of(shapes.chain([&f.other_files, &f.directories]).map(each_s));
             writeln!(out, "\nWhat was called for each file (*: had to be stable before the answer)")?;
             for (sequence, shape) in f.shapes.iter().take(SHOWN) {
-                file_line(out, ["file", "files"], shape, &sequence_words(sequence))?;
+                file_line(out, ["file", "files"], (shape, unit), &sequence_words(sequence))?;
             }
             let mut rest = f.other_files.clone();
             f.shapes.iter().skip(SHOWN).for_each(|(_, shape)| rest.add(shape));
@@ -64,18 +69,23 @@ impl Found {
                 (["directory", "directories"], &f.directories, ""),
             ] {
                 if shape.files > 0 {
-                    file_line(out, what, shape, words)?;
+                    file_line(out, what, (shape, unit), words)?;
                 }
             }
         }
         if !f.compounds.is_empty() {
             writeln!(out, "\nCOMPOUNDs by their operations: how many, median and longest service time")?;
-            for (ops, times) in f.compounds.iter().take(SHOWN) {
-                let median = time(times.percentile_ns(50.0).unwrap_or(0.0) / 1e9);
-                let longest = time(times.most_ns() as f64 / 1e9);
+            let shown = || f.compounds.iter().take(SHOWN);
+            let both = shown().map(|(_, times)| {
+                [times.percentile_ns(50.0).unwrap_or(0.0) / 1e9, times.most_ns() as f64 / 1e9]
+            });
+            let both: Vec<[f64; 2]> = both.collect();
+            let unit = Unit::of(both.iter().flatten().copied());
+            for ((ops, times), both) in shown().zip(&both) {
+                let [median, longest] = both.map(|s| unit.show(s));
                 writeln!(
                     out,
-                    "  {:>9} {median:>9} {longest:>9}  {}",
+                    "  {:>9} {median:>12} {longest:>12}  {}",
                     show_count(times.count()),
                     compound_words(ops)
                 )?;
@@ -92,15 +102,16 @@ impl Found {
                 out,
                 "\nClients and servers, those first that lost most: calls, round trip, largest part of the time"
             )?;
+            let unit = Unit::of(f.pairs.iter().take(SHOWN).map(|pair| pair.round_trip_ns / 1e9));
             for pair in f.pairs.iter().take(SHOWN) {
                 let ends =
                     pair.ends.map_or("others".into(), |(client, server)| format!("{client} -> {server}"));
                 let (bound, s) = pair.shares.parts()[0];
                 let share = s / pair.shares.total().max(f64::MIN_POSITIVE) * 100.0;
-                let trip = time(pair.round_trip_ns / 1e9);
+                let trip = unit.show(pair.round_trip_ns / 1e9);
                 writeln!(
                     out,
-                    "  {ends:<34} {:>9} {trip:>9}  {} ({share:.0} %)",
+                    "  {ends:<34} {:>9} {trip:>10}  {} ({share:.0} %)",
                     show_count(pair.calls),
                     part(bound)
                 )?;
@@ -124,24 +135,36 @@ impl Found {
             out,
             "\nAt both ends: calls, average service time at the client, at the server, the network's part"
         )?;
+        let s = |ns: i128, calls: u64| ns as f64 / 1e9 / calls as f64;
+        let unit =
+            Unit::of(rows.values().flat_map(|sum| [s(sum.here_ns, sum.calls), s(sum.there_ns, sum.calls)]));
         let each = rows.iter().map(|(label, sum)| (name(*label), *sum)).chain([("all".to_owned(), all)]);
         for (what, sum) in each {
-            let s = |ns: i128| ns as f64 / 1e9 / sum.calls as f64;
-            let (here, there) = (s(sum.here_ns), s(sum.there_ns));
+            let (here, there) = (s(sum.here_ns, sum.calls), s(sum.there_ns, sum.calls));
             let count = show_count(sum.calls);
             writeln!(
                 out,
-                "  {what:<22} {count:>9} {:>9} {:>9} {:>9}",
-                time(here),
-                time(there),
-                time(here - there)
+                "  {what:<22} {count:>9} {:>12} {:>12} {:>12}",
+                unit.show(here),
+                unit.show(there),
+                unit.show(here - there)
             )?;
         }
         Ok(())
     }
 }
 
-fn file_line(out: &mut impl Write, [one, many]: [&str; 2], shape: &Shape, words: &str) -> io::Result<()> {
+/// How long a file of a shape takes.
+fn each_s(shape: &Shape) -> f64 {
+    shape.span_ns / shape.files.max(1) as f64 / 1e9
+}
+
+fn file_line(
+    out: &mut impl Write,
+    [one, many]: [&str; 2],
+    (shape, unit): (&Shape, Unit),
+    words: &str,
+) -> io::Result<()> {
     let n = shape.files as f64;
     writeln!(
         out,
@@ -150,7 +173,7 @@ fn file_line(out: &mut impl Write, [one, many]: [&str; 2], shape: &Shape, words:
         if shape.files == 1 { one } else { many },
         shape.calls as f64 / n,
         shape.synchronous as f64 / n,
-        time(shape.span_ns / n / 1e9),
+        unit.show(each_s(shape)),
         if words.is_empty() { "" } else { ": " },
     )
 }

@@ -4,6 +4,7 @@ use crate::args::TraceArgs;
 use crate::exit::{Exit, print_json};
 use crate::units::{show_bytes, show_count};
 use landfast_model::{Bound, Verdict};
+use landfast_trace::analysis::words::part;
 use landfast_trace::limits::MOUNTSTATS_BYTES_MAX;
 use landfast_trace::mountstats::findings::Findings;
 use landfast_trace::mountstats::{Counters, Mount, Mountstats, difference, parse};
@@ -235,20 +236,8 @@ fn verdict(out: &mut impl Write, mount: &Mount, found: &Findings, between: bool)
 
 fn said(v: &Verdict) -> String {
     match v.bound {
-        Bound::Mixed => format!("{} and {}, nearly alike", words(v.first), words(v.runner_up)),
-        bound => format!("{}; next comes {}", words(bound), words(v.runner_up)),
-    }
-}
-
-fn words(bound: Bound) -> &'static str {
-    match bound {
-        Bound::Rtt => "round trips",
-        Bound::Persistence => "persistence",
-        Bound::Server => "the server's other work",
-        Bound::Bandwidth => "bandwidth",
-        Bound::Client => "the client itself",
-        Bound::Loss => "losses",
-        Bound::Mixed => "several things",
+        Bound::Mixed => format!("{} and {}, nearly alike", part(v.first), part(v.runner_up)),
+        bound => format!("{}; next comes {}", part(bound), part(v.runner_up)),
     }
 }
 

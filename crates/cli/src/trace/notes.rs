@@ -94,6 +94,15 @@ impl Found {
         if t.tls_probes > 0 {
             return "no NFS that can be read: the connections turned to TLS (RPC over TLS); capture the same work without it (mount -o xprtsec=none), or read the client's counters (landfast trace --mountstats)".into();
         }
+        if t.calls_seen + t.other_calls == 0
+            && let replies @ 1.. = t.stray_replies + t.replies_alone
+        {
+            return format!(
+                "no call is in the capture, only {} replies: only the way from the server was captured (an interface of a bond, a mirror of one \
+                 direction, a filter on one address); capture both ways",
+                show_count(replies)
+            );
+        }
         let mut seen =
             format!("{} frames, {} TCP connections", show_count(t.frames), show_count(t.connections));
         for (why, n) in &t.passed {

@@ -14,7 +14,7 @@ use landfast_nfs::v3::types::{DirOp, FileType as Type3, SpecData as Spec3, Stabl
 use landfast_nfs::v3::{self, Call, FileHandle as Fh3, NfsStat3, Res};
 use landfast_nfs::v4;
 use landfast_nfs::v4::args::{CreateHow as CreateHow4, CreateType, OpenArgs, OpenClaim, OpenHow};
-use landfast_nfs::v4::attr::Bitmap;
+use landfast_nfs::v4::attr::{Bitmap, number};
 use landfast_nfs::v4::res::{CreateRes, DirEntry, OpenDelegation, OpenRes, ReaddirRes as Readdir4, ResOp};
 use landfast_nfs::v4::{
     ArgOp, ChangeInfo, CompoundRes, Fattr, FileHandle, NfsStat, ResBody, StableHow, Stateid,
@@ -167,7 +167,13 @@ impl<'a> Exec<'a> {
                 let attrs = sattr(&args.attrs)?;
                 let call = Call::Setattr(SetattrArgs { object: self.object()?, attrs, guard: None });
                 self.changed();
-                ok(self.wire.call::<SetattrRes>(call).await?)?;
+                let after = ok(self.wire.call::<SetattrRes>(call).await?)?.after;
+                self.learnt(after);
+                // Some servers pass over an owner that the caller may not give, and say nothing.
+                let set = self.is_set(&args.attrs).await?;
+                if !args.attrs.mask.minus(&set).is_empty() {
+                    return Err(NfsStat::NFS4ERR_PERM.into());
+                }
                 return Ok(ResBody::Setattr(args.attrs.mask));
             }
             ArgOp::Remove(name) => {
@@ -336,14 +342,14 @@ impl<'a> Exec<'a> {
     async fn open(&mut self, args: OpenArgs) -> Done<ResBody> {
         let OpenClaim::Null(name) = args.claim else { return Err(NfsStat::NFS4ERR_NOTSUPP.into()) };
         let dir = self.object()?;
-        let mut attrset = Bitmap::default();
+        let mut made_with = None;
         match args.openhow {
             OpenHow::NoCreate => self.lookup(name).await?,
             OpenHow::Create(how) => {
-                let (how, mask) = match how {
-                    CreateHow4::Unchecked(attrs) => (CreateHow::Unchecked(sattr(&attrs)?), attrs.mask),
-                    CreateHow4::Guarded(attrs) => (CreateHow::Guarded(sattr(&attrs)?), attrs.mask),
-                    CreateHow4::Exclusive(verifier) => (CreateHow::Exclusive(verifier), Bitmap::default()),
+                let (how, attrs) = match how {
+                    CreateHow4::Unchecked(attrs) => (CreateHow::Unchecked(sattr(&attrs)?), attrs),
+                    CreateHow4::Guarded(attrs) => (CreateHow::Guarded(sattr(&attrs)?), attrs),
+                    CreateHow4::Exclusive(verifier) => (CreateHow::Exclusive(verifier), Fattr::default()),
                     CreateHow4::Exclusive41 { .. } => return Err(NfsStat::NFS4ERR_NOTSUPP.into()),
                 };
                 let unchecked = matches!(how, CreateHow::Unchecked(_));
@@ -361,7 +367,7 @@ impl<'a> Exec<'a> {
                     }
                     made => self.made(made, dir, name).await?,
                 }
-                attrset = mask;
+                made_with = Some(attrs);
             }
         }
         match self.look().await?.file_type {
@@ -370,6 +376,10 @@ impl<'a> Exec<'a> {
             Type3::Lnk => return Err(NfsStat::NFS4ERR_SYMLINK.into()),
             _ => return Err(NfsStat::NFS4ERR_WRONG_TYPE.into()),
         }
+        let attrset = match made_with {
+            Some(attrs) => self.is_set(&attrs).await?,
+            None => Bitmap::default(),
+        };
         Ok(ResBody::Open(OpenRes {
             stateid: OPEN,
             cinfo: ChangeInfo::default(),
@@ -377,6 +387,24 @@ impl<'a> Exec<'a> {
             attrset,
             delegation: OpenDelegation::None,
         }))
+    }
+
+    /// What of attributes that were asked for, without a complaint of the server's, the object has. When it makes something for a
+    /// caller who may not give it away, a server may leave the owner out and say nothing, as Linux' does.
+    async fn is_set(&mut self, asked: &Fattr) -> Done<Bitmap> {
+        let values = sattr(asked)?;
+        if values.uid.is_none() && values.gid.is_none() {
+            return Ok(asked.mask);
+        }
+        let has = self.look().await?;
+        let mut passed_over = Vec::with_capacity(2);
+        if values.uid.is_some_and(|uid| uid != has.uid) {
+            passed_over.push(number::OWNER);
+        }
+        if values.gid.is_some_and(|gid| gid != has.gid) {
+            passed_over.push(number::OWNER_GROUP);
+        }
+        Ok(asked.mask.minus(&Bitmap::of(&passed_over)))
     }
 
     /// Goes to what was made. A server need not give its handle.
@@ -410,7 +438,8 @@ impl<'a> Exec<'a> {
         };
         let made: MakeRes = self.once(call, NfsStat3::EXIST).await?;
         self.made(made, dir, args.name).await?;
-        Ok(ResBody::Create(CreateRes { cinfo: ChangeInfo::default(), attrset: args.attrs.mask }))
+        let attrset = self.is_set(&args.attrs).await?;
+        Ok(ResBody::Create(CreateRes { cinfo: ChangeInfo::default(), attrset }))
     }
 
     /// A call whose second execution would fail with `echo`; "later" does not say whether there was a first.

@@ -9,12 +9,12 @@ use std::hash::Hasher as _;
 use std::io::{self, Read};
 use std::path::Path;
 
-use landfast_nfs::v4::{FileHandle, FileType};
+use landfast_nfs::v4::FileHandle;
 use rustix::fs::{Mode, OFlags};
 use siphasher::sip128::{Hasher128, SipHasher24};
 use tokio::task::JoinSet;
 
-use super::tree::{Origin, Tree};
+use super::tree::{Heard, Origin, Tree};
 use crate::fs::{Fetched, ItemError, Nfs, Outcome, Wanted, Xattr, join};
 use crate::limits::{
     COMPARED_CALLS_MAX, FETCHED_TOGETHER, FETCHED_TOGETHER_BYTES, FETCHED_WHOLE_MAX, READ_BYTES,
@@ -80,16 +80,39 @@ pub struct Contents {
 /// Contents by path, or why they cannot be had.
 pub type ByPath = BTreeMap<Vec<u8>, Result<Contents, String>>;
 
-/// Contents of these objects of a tree. `data`: of files their data; `xattrs`: extended attributes of files and directories.
+/// What is asked of objects.
+#[derive(Clone)]
+pub struct Asked {
+    /// Of files their data.
+    pub data: bool,
+    /// Of files and directories their extended attributes.
+    pub xattrs: bool,
+    /// The same for all that are compared.
+    pub key: Key,
+    /// Hears of each that was read.
+    pub heard: Heard,
+}
+
+impl Asked {
+    /// How many of these objects are read for it.
+    #[must_use]
+    pub fn reads(&self, tree: &Tree, paths: &[Vec<u8>]) -> u64 {
+        let is_read = |path: &&Vec<u8>| self.xattrs || self.data && tree.is_file(path);
+        match tree.origin {
+            Origin::Archive => 0,
+            _ => paths.iter().filter(is_read).count() as u64,
+        }
+    }
+}
+
+/// Contents of these objects of a tree. `say`: an error in the caller's words.
 pub async fn contents(
     tree: &Tree,
     paths: Vec<Vec<u8>>,
-    data: bool,
-    xattrs: bool,
-    key: Key,
+    asked: &Asked,
     say: impl Fn(&ItemError) -> String,
 ) -> ByPath {
-    let is_file = |path: &Vec<u8>| tree.nodes.get(path).is_some_and(|n| n.meta.kind == Some(FileType::Reg));
+    let Asked { data, xattrs, key, .. } = *asked;
     match &tree.origin {
         Origin::Archive => {
             let of = |path: Vec<u8>| {
@@ -100,12 +123,13 @@ pub async fn contents(
             paths.into_iter().filter_map(of).collect()
         }
         Origin::Local(top) => {
-            let top = top.clone();
-            let wanted = paths.into_iter().map(|path| (data && is_file(&path), path));
+            let (top, heard) = (top.clone(), asked.heard.clone());
+            let wanted = paths.into_iter().map(|path| (data && tree.is_file(&path), path));
             let wanted: Vec<_> = wanted.filter(|(data, _)| *data || xattrs).collect();
             let read = tokio::task::spawn_blocking(move || {
                 let one = |(data, path): (bool, Vec<u8>)| {
                     let read = of_local(&top, &path, data, xattrs, key).map_err(|e| e.to_string());
+                    heard(1);
                     (path, read)
                 };
                 wanted.into_iter().map(one).collect()
@@ -119,11 +143,11 @@ pub async fn contents(
         Origin::Server(nfs) => {
             let known = |path: Vec<u8>| {
                 let node = tree.nodes.get(&path)?;
-                let size = (data && is_file(&path)).then_some(node.meta.size);
+                let size = (data && tree.is_file(&path)).then_some(node.meta.size);
                 (size.is_some() || xattrs).then_some((path, node.fh.clone()?, size))
             };
             let wanted: Vec<_> = paths.into_iter().filter_map(known).collect();
-            of_server(nfs, wanted, xattrs, key, say).await
+            of_server(nfs, wanted, asked, say).await
         }
     }
 }
@@ -166,10 +190,10 @@ type Batch = (Vec<(Vec<u8>, bool)>, Vec<Outcome<Fetched>>);
 async fn of_server(
     nfs: &Nfs,
     wanted: Vec<Object>,
-    xattrs: bool,
-    key: Key,
+    Asked { xattrs, key, heard, .. }: &Asked,
     say: impl Fn(&ItemError) -> String,
 ) -> ByPath {
+    let (xattrs, key) = (*xattrs, *key);
     let mut all = BTreeMap::new();
     let (large, small): (Vec<Object>, Vec<Object>) =
         wanted.into_iter().partition(|(_, _, size)| size.is_some_and(|n| n > FETCHED_WHOLE_MAX));
@@ -193,6 +217,7 @@ async fn of_server(
         }
         match calls.join_next().await {
             Some(Ok((paths, outcomes))) => {
+                heard(paths.len() as u64);
                 for ((path, data), outcome) in paths.into_iter().zip(outcomes) {
                     let one = outcome.into_result().map(|got| {
                         let mut hasher = Hasher::new(key);
@@ -209,6 +234,7 @@ async fn of_server(
     }
     for (path, fh, size) in large {
         let one = of_large(nfs, fh, size.unwrap_or_default(), xattrs, key).await.map_err(|e| say(&e));
+        heard(1);
         all.insert(path, one);
     }
     all

@@ -318,7 +318,7 @@ mod tests {
         let before = std::fs::metadata(outside.join("f")).unwrap();
         let mut work =
             Work { top: File::open(&top).unwrap().into(), touched: HashMap::new(), done: Vec::new() };
-        let tree = Tree::local(&outside, &Filter::default());
+        let tree = Tree::local(&outside, &Filter::default(), &(Arc::new(|_| ()) as _));
         let mut node = Node::new(tree.nodes[&b"f"[..]].meta.clone(), Bytes::new(), None);
         node.meta.mode = 0o777;
         work.set(b"link/f", &node, false);

@@ -9,7 +9,7 @@ use landfast_nfs::v4::attr::AttrValues;
 use landfast_nfs::v4::{FileType, Fsid, NfsTime};
 
 use super::contents::{Hasher, Key};
-use super::tree::{Node, Origin, Tree, above};
+use super::tree::{Heard, Node, Origin, Tree, above};
 use crate::archive::{ArchiveError, ArchiveReader, Kind, Member, open};
 use crate::fs::{ItemError, Meta, Nfs, Object, Outcome, Owner, Start, WalkOptions, join};
 use crate::local;
@@ -19,9 +19,9 @@ use crate::untar::path::{Filter, components};
 const MEMBER_PART: usize = 1 << 20;
 
 impl Tree {
-    /// A tree of this machine. Blocking.
+    /// A tree of this machine. Blocking. `heard`: hears of objects that are listed.
     #[must_use]
-    pub fn local(top: &Path, filter: &Filter) -> Tree {
+    pub fn local(top: &Path, filter: &Filter, heard: &Heard) -> Tree {
         let mut tree = Tree::new(Origin::Local(top.to_owned()));
         let options = local::WalkOptions { follow: local::Follow::Start, ..local::WalkOptions::default() };
         let mut walk = local::Walk::new(top, Vec::new(), options);
@@ -29,6 +29,7 @@ impl Tree {
             match found {
                 Ok(found) if filter.excludes(&found.path) => walk.pass_over(),
                 Ok(found) => {
+                    heard(1);
                     tree.nodes.insert(found.path, Node::new(found.meta, found.text.into(), None));
                 }
                 Err(e) if filter.excludes(&e.path) => {}
@@ -39,11 +40,12 @@ impl Tree {
         tree
     }
 
-    /// A tree of a server. `say`: an error in the caller's words.
+    /// A tree of a server. `heard`: hears of objects that are listed; `say`: an error in the caller's words.
     pub async fn server(
         nfs: &Nfs,
         top: &Object,
         filter: &Filter,
+        heard: &Heard,
         say: impl Fn(&ItemError) -> String,
     ) -> Tree {
         let mut tree = Tree::new(Origin::Server(nfs.clone()));
@@ -55,6 +57,7 @@ impl Tree {
             let walk = WalkOptions { texts: true, ..WalkOptions::default() };
             nfs.walk_from([start], walk, |listing| match listing.entries {
                 Outcome::Committed(entries) => {
+                    heard(entries.len() as u64);
                     for entry in entries {
                         let path = join(&listing.path, &entry.name);
                         if !filter.excludes(&path) {
@@ -76,11 +79,16 @@ impl Tree {
         tree
     }
 
-    /// The tree that an archive holds. Blocking.
+    /// The tree that an archive holds. Blocking. `heard`: hears of members that are read.
     ///
     /// # Errors
     /// When it cannot be read, or is none.
-    pub fn archive(input: Box<dyn Read + Send>, filter: &Filter, key: Key) -> Result<Tree, ArchiveError> {
+    pub fn archive(
+        input: Box<dyn Read + Send>,
+        filter: &Filter,
+        key: Key,
+        heard: &Heard,
+    ) -> Result<Tree, ArchiveError> {
         let (_, plain) = open(input)?;
         let mut archive = ArchiveReader::new(plain);
         let mut tree = Tree::new(Origin::Archive);
@@ -98,6 +106,7 @@ impl Tree {
                 }
             };
             number += 1;
+            heard(1);
             let node = match member.kind {
                 Kind::HardLink => match whole(&member.link).ok().and_then(|link| tree.nodes.get_mut(&link)) {
                     Some(target) => {

@@ -13,13 +13,14 @@
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! use landfast_client::fs::Nfs;
-//! use landfast_client::trees::{Compare, Tree, compare};
+//! use landfast_client::trees::{Compare, Heard, Tree, compare};
 //! use landfast_client::untar::path::Filter;
 //!
 //! let nfs = Nfs::connect(&"nfs://server/export/src".parse()?).await?;
 //! let top = nfs.getattrs([""]).await.remove(0).into_result()?;
-//! let all = Filter::default();
-//! let (here, there) = (Tree::local("src".as_ref(), &all), Tree::server(&nfs, &top, &all, ToString::to_string).await);
+//! let (all, heard): (_, Heard) = (Filter::default(), std::sync::Arc::new(|_| ()));
+//! let here = Tree::local("src".as_ref(), &all, &heard);
+//! let there = Tree::server(&nfs, &top, &all, &heard, ToString::to_string).await;
 //! let (differences, _) = compare(&here, &there, &Compare::default());
 //! println!("{} differences", differences.len());
 //! # Ok(()) }
@@ -35,9 +36,9 @@ mod plan;
 mod sync;
 mod tree;
 
-pub use contents::{ByPath, Contents, Key, contents};
+pub use contents::{Asked, ByPath, Contents, Key, contents};
 pub use diff::{Compare, Difference, What, compare, of_contents};
 pub use here::{Here, sync_here};
 pub use plan::{Plan, PlanOptions, XattrChange, plan, to_digest, with_xattrs};
 pub use sync::{SyncReport, Target, Telling, sync};
-pub use tree::{Node, Tree};
+pub use tree::{Heard, Node, Tree};

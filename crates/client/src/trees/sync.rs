@@ -32,6 +32,8 @@ use crate::untar::{self, Cause, Existing, Progress, Source, UntarOptions, Xattrs
 pub trait Telling: Send + Sync {
     /// An object is removed.
     fn removed(&self, _path: &[u8]) {}
+    /// So many objects that are sent are on stable storage. They are told one by one ([`Telling::sent`]) when all are.
+    fn arrived(&self, _objects: u64) {}
     /// An object is on the server's stable storage.
     fn sent(&self, _path: &[u8]) {}
     /// Its attributes are.
@@ -352,6 +354,10 @@ fn of_member(name: &[u8]) -> Vec<u8> {
 }
 
 impl Progress for Hearing {
+    fn committed(&self, members: u64, _: u64) {
+        self.telling.arrived(members);
+    }
+
     fn stable(&self, path: &[u8]) {
         let path = of_member(path);
         if !self.touched.contains(&path) {
@@ -539,7 +545,7 @@ mod tests {
         for name in ["same", "longer", "other", "gone"] {
             std::fs::write(at(name), b"12345").unwrap();
         }
-        let tree = Tree::local(dir.path(), &Filter::default());
+        let tree = Tree::local(dir.path(), &Filter::default(), &(Arc::new(|_| ()) as _));
         std::fs::write(at("longer"), b"123456").unwrap();
         std::fs::rename(at("other"), at("kept")).unwrap();
         std::fs::write(at("other"), b"12345").unwrap();

@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use bytes::Bytes;
-use landfast_nfs::v4::FileHandle;
+use landfast_nfs::v4::{FileHandle, FileType};
 
 use super::contents::Digest;
 use crate::fs::{Meta, Nfs, Xattr};
@@ -40,6 +41,9 @@ pub(super) enum Origin {
     Server(Nfs),
     Archive,
 }
+
+/// Hears how many further objects are done.
+pub type Heard = Arc<dyn Fn(u64) + Send + Sync>;
 
 /// A tree. Paths begin at its top, which is the empty one.
 pub struct Tree {
@@ -83,6 +87,11 @@ impl Tree {
                 }
             }
         }
+    }
+
+    /// Whether a path is that of a regular file.
+    pub(super) fn is_file(&self, path: &[u8]) -> bool {
+        self.nodes.get(path).is_some_and(|node| node.meta.kind == Some(FileType::Reg))
     }
 
     /// Whether a path is that of a directory.

@@ -644,6 +644,12 @@ pub(super) fn has_owner(attrs: &Fattr) -> bool {
     attrs.mask.has(number::OWNER) || attrs.mask.has(number::OWNER_GROUP)
 }
 
+/// Whether these set a set-user-ID or set-group-ID bit.
+pub(super) fn has_set_id(attrs: &Fattr) -> bool {
+    let values = AttrValues::from_fattr(attrs).unwrap_or_default();
+    values.mode.is_some_and(|mode| mode & SET_ID != 0)
+}
+
 fn without_owner(attrs: &Fattr) -> Fattr {
     let values = AttrValues::from_fattr(attrs).unwrap_or_default();
     fattr(&AttrValues { owner: None, owner_group: None, ..values })

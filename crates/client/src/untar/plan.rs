@@ -21,6 +21,7 @@ use landfast_nfs::v4::attr::AttrValues;
 use landfast_nfs::v4::{Fattr, FileHandle, FileType, NfsTime, Stateid};
 
 use super::attrs::{MemberAttrs, merge};
+use super::careful::{has_set_id, without_its_owner};
 use super::existing::{Existing, New, Over, Seen, Verdict, When};
 use super::names::Name;
 use super::pack::{Batch, Capacity, Mark, Packer, Parts, Piece, Route};
@@ -179,6 +180,8 @@ pub(super) struct Item<P> {
     pub(super) slow: bool,
     /// Packed with all its attributes set at the end.
     pub(super) merged: bool,
+    /// Its set-ID bits are still to be set.
+    pub(super) bits_wait: bool,
     /// Something was sent to the server for it.
     pub(super) sent: bool,
     pub(super) leftover: Leftover,
@@ -229,6 +232,8 @@ pub(super) struct Plan<P> {
     next_batch: u64,
     /// The server does not set at creation what it is asked to: set it again at the end.
     pub(super) attrs_again: bool,
+    /// It makes things with another owner than asked: they get no set-ID bits before that is set by itself.
+    pub(super) owners_again: bool,
     /// Members that were added and are not settled.
     open: usize,
     /// All members were added.
@@ -264,6 +269,7 @@ impl<P: Default> Plan<P> {
             capacity,
             next_batch: 1,
             attrs_again: false,
+            owners_again: false,
             open: 0,
             ended: false,
             quiet: Vec::new(),
@@ -487,6 +493,7 @@ impl<P: Default> Plan<P> {
             implied: false,
             slow,
             merged: false,
+            bits_wait: false,
             sent: sent.is_some(),
             leftover: Leftover::Nothing,
         });
@@ -580,6 +587,7 @@ impl<P: Default> Plan<P> {
             implied: true,
             slow: false,
             merged: false,
+            bits_wait: false,
             sent: false,
             leftover: Leftover::Nothing,
         });
@@ -789,15 +797,18 @@ impl<P: Default> Plan<P> {
                 (Make::Link(_), Some(route), Some((_, names)), _) => Parts::Link(route, names),
                 _ => continue,
             };
-            let merged = (self.attrs_again && item.child.is_none())
-                .then(|| merge(&job.attrs.create, &job.attrs.finish));
+            let again = match (item.child, self.attrs_again, self.owners_again) {
+                (None, true, _) => Some(merge(&job.attrs.create, &job.attrs.finish)),
+                (None, false, true) => Some(without_its_owner(&job.attrs.finish)),
+                _ => None,
+            };
             let piece = Piece {
                 at,
                 name: &item.name,
                 replace: item.replace,
                 create: &job.attrs.create,
                 xattrs: &job.attrs.xattrs,
-                finish: merged.as_ref().unwrap_or(&job.attrs.finish),
+                finish: again.as_ref().unwrap_or(&job.attrs.finish),
                 parts,
                 stay,
             };
@@ -834,6 +845,9 @@ impl<P: Default> Plan<P> {
         for (id, _) in packer.members() {
             if let Some(item) = self.items[id.0 as usize].as_mut() {
                 (item.merged, item.sent) = (self.attrs_again && item.child.is_none(), true);
+                item.bits_wait = self.owners_again
+                    && !item.merged
+                    && item.job.as_ref().is_some_and(|job| has_set_id(&job.attrs.finish));
             }
         }
         self.finish_with(&mut packer);

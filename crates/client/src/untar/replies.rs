@@ -4,6 +4,7 @@
 //! those behind it were not executed and go again, in their order. Directories whose last attributes were not set keep them
 //! for a later compound, or for the end.
 
+use landfast_nfs::v4::attr::{AttrValues, Bitmap, number};
 use landfast_nfs::v4::{CompoundRes, NfsStat, OpNum, ResBody, ResOp, StableHow};
 
 use super::attrs::merge;
@@ -169,7 +170,7 @@ impl<P: Default> Plan<P> {
         let Some(item) = self.items.get_mut(id.0 as usize).and_then(Option::as_mut) else { return };
         let Some(job) = &item.job else { return };
         let mut handle = None;
-        let mut missing = landfast_nfs::v4::Bitmap::default();
+        let mut missing = Bitmap::default();
         let mut written = true;
         let mut unstable = None;
         for r in results {
@@ -203,10 +204,14 @@ impl<P: Default> Plan<P> {
             self.wake(child);
             return self.done(id);
         }
-        if let (false, false, Some(fh)) = (missing.is_empty(), item.merged, handle) {
-            self.attrs_again = true;
-            let all = merge(&job.attrs.create, &job.attrs.finish);
-            item.leftover = Leftover::Incomplete(fh, all);
+        if let (true, false, Some(fh)) = (!missing.is_empty() || item.bits_wait, item.merged, handle) {
+            let ownership = Bitmap::of(&[number::OWNER, number::OWNER_GROUP]);
+            // Of an owner a SETATTR that sets the rest, too, could fail.
+            self.attrs_again |= !missing.minus(&ownership).is_empty();
+            self.owners_again |= !missing.and(&ownership).is_empty();
+            let create = AttrValues::from_fattr(&job.attrs.create).unwrap_or_default();
+            let rest = merge(&create.to_fattr(&missing), &job.attrs.finish);
+            item.leftover = Leftover::Incomplete(fh, rest);
             item.slow = true;
             return self.again(id);
         }

@@ -16,7 +16,7 @@ pub mod typical;
 pub mod words;
 
 use crate::skim::facts::{Class, of_name};
-use crate::skim::{Outcome, Program, v4};
+use crate::skim::{Outcome, Program, v2, v4};
 use crate::table::main_operation;
 use crate::trace::{Call, Ends, Observer, Reply, Shortest, Times};
 use both::{Both, OtherEnd};
@@ -55,9 +55,18 @@ pub fn is_v4(label: u8) -> bool {
     label >= V4
 }
 
+/// What was called, by the number that it has in version 3.
+fn procedure(call: &Call) -> Option<u32> {
+    let kind = &call.head.kind;
+    match (kind.program, kind.version) {
+        (Program::Nfs, v2::VERSION) => v2::as_v3(kind.procedure),
+        _ => Some(kind.procedure),
+    }
+}
+
 fn label(call: &Call, reply: &Reply) -> u8 {
     if !call.head.kind.is_compound() {
-        return u8::try_from(call.head.kind.procedure).ok().filter(|p| *p < V4).unwrap_or(UNKNOWN);
+        return procedure(call).and_then(|n| u8::try_from(n).ok()).filter(|p| *p < V4).unwrap_or(UNKNOWN);
     }
     let main = main_operation(call, reply);
     main.and_then(|op| u8::try_from(op).ok()).and_then(|op| op.checked_add(V4)).unwrap_or(UNKNOWN)
@@ -76,7 +85,7 @@ fn class(call: &Call, reply: &Reply) -> Class {
     }
     match call.head.kind.is_compound() {
         true => main_operation(call, reply).map_or(facts.class, |op| of_name(Some(OpNum(op)), 0)),
-        false => of_name(None, call.head.kind.procedure),
+        false => procedure(call).map_or(facts.class, |n| of_name(None, n)),
     }
 }
 

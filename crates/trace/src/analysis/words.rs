@@ -83,20 +83,51 @@ pub fn part(bound: Bound) -> &'static str {
 /// A time for people: three digits and a unit.
 #[must_use]
 pub fn time(s: f64) -> String {
-    let (value, unit) = match s.abs() {
-        t if t >= 2.0 * 86_400.0 => (s / 86_400.0, "days"),
-        t if t >= 2.0 * 3600.0 => (s / 3600.0, "h"),
-        t if t >= 600.0 => (s / 60.0, "min"),
-        t if t >= 0.9995 => (s, "s"),
-        t if t >= 0.9995e-3 => (s * 1e3, "ms"),
-        _ => (s * 1e6, "µs"),
-    };
-    let digits = match value.abs() {
-        v if v >= 99.95 => 0,
-        v if v >= 9.995 => 1,
-        _ => 2,
-    };
-    format!("{value:.digits$} {unit}")
+    Unit::of([s]).show(s)
+}
+
+/// One unit for the times of a kind that stand below each other: that of the longest, with digits enough for the shortest.
+#[derive(Debug, Clone, Copy)]
+pub struct Unit {
+    a_second: f64,
+    name: &'static str,
+    digits: usize,
+}
+
+/// Digits that the shortest of some times may have more than the longest needs.
+const MORE_DIGITS: usize = 2;
+
+impl Unit {
+    /// For these times, in seconds.
+    pub fn of(times: impl IntoIterator<Item = f64>) -> Unit {
+        let (mut most, mut least) = (0.0f64, f64::INFINITY);
+        for s in times.into_iter().map(f64::abs).filter(|s| s.is_finite() && *s > 0.0) {
+            (most, least) = (most.max(s), least.min(s));
+        }
+        let (a_second, name) = match most {
+            t if t >= 2.0 * 86_400.0 => (1.0 / 86_400.0, "days"),
+            t if t >= 2.0 * 3600.0 => (1.0 / 3600.0, "h"),
+            t if t >= 600.0 => (1.0 / 60.0, "min"),
+            t if t >= 0.9995 => (1.0, "s"),
+            t if t >= 0.9995e-3 => (1e3, "ms"),
+            _ => (1e6, "µs"),
+        };
+        let digits = match most * a_second {
+            v if v >= 99.95 => 0,
+            v if v >= 9.995 => 1,
+            _ => 2,
+        };
+        // Two of the shortest are to be seen.
+        let hidden = (1.0 - (least * a_second).log10().floor()).clamp(0.0, (digits + MORE_DIGITS) as f64);
+        let digits = if least < most { digits.max(hidden as usize) } else { digits };
+        Unit { a_second, name, digits }
+    }
+
+    /// A time in this unit, in seconds.
+    #[must_use]
+    pub fn show(&self, s: f64) -> String {
+        format!("{:.*} {}", self.digits, s * self.a_second, self.name)
+    }
 }
 
 /// What bounds work with these parts.
@@ -703,6 +734,21 @@ mod tests {
             "11.6 days",
         ];
         assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn times_below_each_other_have_one_unit() {
+        let shown = |times: &[f64]| {
+            let unit = Unit::of(times.iter().copied());
+            times.iter().map(|s| unit.show(*s)).collect::<Vec<_>>()
+        };
+        assert_eq!(shown(&[1.234, 0.0567, 0.0]), ["1.234 s", "0.057 s", "0.000 s"]);
+        assert_eq!(shown(&[0.02, 85e-6]), ["20.000 ms", "0.085 ms"]);
+        assert_eq!(shown(&[0.2, 0.1]), ["200 ms", "100 ms"]);
+        // What is next to nothing beside the others is it here, too.
+        assert_eq!(shown(&[12.0, 1e-7]), ["12.000 s", "0.000 s"]);
+        assert_eq!(shown(&[]), Vec::<String>::new());
+        assert_eq!(Unit::of([]).show(0.0), "0.00 µs");
     }
 
     #[test]

@@ -82,8 +82,10 @@ fn ipv4(data: &mut [u8], key: &Key) -> Option<(usize, Option<u8>)> {
         sum = (sum >> 16) + (sum & 0xffff);
     }
     data[10..12].copy_from_slice(&(!(sum as u16)).to_be_bytes());
-    let fragment = number(data, 6)? & 0x3fff != 0;
-    Some((len, (!fragment).then_some(data[9])))
+    let fragment = number(data, 6)?;
+    // The first one of a datagram has its header.
+    let headed = fragment & 0x3fff == 0 || fragment & 0x1fff == 0 && data[9] == 17;
+    Some((len, headed.then_some(data[9])))
 }
 
 fn ipv6(data: &mut [u8], key: &Key) -> Option<(usize, Option<u8>)> {

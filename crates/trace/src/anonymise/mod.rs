@@ -10,7 +10,7 @@ mod scrub;
 mod v3;
 mod v4;
 
-use crate::frame::packet;
+use crate::frame::{fragment, packet};
 use crate::limits::WAITING_MAX;
 use crate::source::Frame;
 use crate::trace::{Call, Ends, Observer, Reply, Shortest, Totals, Trace};
@@ -59,6 +59,13 @@ struct Pending {
     kept: bool,
 }
 
+impl Pending {
+    /// The memory that it takes: of a queue that has grown up to half is free, and what is given out has room beside it.
+    fn held(&self) -> usize {
+        2 * size_of::<Pending>() + self.data.len() + 32
+    }
+}
+
 impl<W: Write> Anonymiser<W> {
     /// Begins a copy (pcap, with nanoseconds) that is written to `out`.
     pub fn new(key: &[u8; 16], out: W) -> Self {
@@ -104,19 +111,22 @@ impl<W: Write> Anonymiser<W> {
 impl<W: Write> Waiting<W> {
     fn push(&mut self, frame: &Frame<'_>) {
         let mut data = frame.data.to_vec();
-        let payload_end = packet(frame).map_or(0, |packet| {
-            let end = packet.payload.as_ptr_range().end as usize;
+        let payload = packet(frame).map(|packet| packet.payload).ok();
+        let payload = payload.or_else(|| fragment(frame).map(|fragment| fragment.payload));
+        let payload_end = payload.map_or(0, |payload| {
+            let end = payload.as_ptr_range().end as usize;
             end.saturating_sub(frame.data.as_ptr() as usize).min(data.len())
         });
         frames::scrub(frame.link, &mut data, &self.key);
-        self.bytes += data.len() + size_of::<Pending>();
         if self.link.is_none()
             && let Err(e) = self.header(frame.link)
         {
             self.failed = Some(e);
         }
         let kept = self.link == Some(frame.link);
-        self.frames.push_back(Pending { ns: frame.ns, wire_len: frame.wire_len, data, payload_end, kept });
+        let frame = Pending { ns: frame.ns, wire_len: frame.wire_len, data, payload_end, kept };
+        self.bytes += frame.held();
+        self.frames.push_back(frame);
     }
 
     fn header(&mut self, link: i32) -> io::Result<()> {
@@ -134,7 +144,7 @@ impl<W: Write> Waiting<W> {
             && let Some(frame) = self.frames.pop_front()
         {
             self.first += 1;
-            self.bytes -= frame.data.len() + size_of::<Pending>();
+            self.bytes -= frame.held();
             if !frame.kept {
                 self.left_out.frames += 1;
                 continue;

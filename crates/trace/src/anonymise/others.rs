@@ -25,6 +25,8 @@ pub(super) fn call(kind: Kind, s: &mut Scrub<'_>) -> Option<()> {
 
 pub(super) fn reply(kind: Kind, s: &mut Scrub<'_>) -> Option<()> {
     match (kind.program, kind.procedure) {
+        // Version 2: a status, mostly.
+        (Program::Nfs, _) => s.keep(4),
         (Program::Callback, 1) => v4::callback_reply(s),
         (Program::Mount, 1) => match (s.word()?, kind.version) {
             (0, 3) => {

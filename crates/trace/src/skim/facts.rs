@@ -121,7 +121,7 @@ fn v3_class(procedure: u32) -> Class {
     }
 }
 
-fn v3_makes(procedure: u32) -> u16 {
+pub(super) fn v3_makes(procedure: u32) -> u16 {
     u16::from(matches!(procedure, proc::CREATE | proc::SYMLINK | proc::MKNOD))
 }
 

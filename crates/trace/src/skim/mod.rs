@@ -7,6 +7,7 @@ mod beside;
 mod callback;
 pub(crate) mod cursor;
 pub mod facts;
+pub(crate) mod v2;
 mod v3;
 pub mod v4;
 
@@ -77,6 +78,7 @@ impl Program {
         match (self, version) {
             (Program::Callback, _) if number == 0 => Some("CB_NULL"),
             (_, _) if number == 0 => Some("NULL"),
+            (Program::Nfs, v2::VERSION) => v2::PROC_NAMES.get(at).copied(),
             (Program::Nfs, 3) => nfs3::PROC_NAMES.get(at).copied(),
             (Program::Nfs, 4) if number == 1 => Some("COMPOUND"),
             (Program::Callback, _) if number == 1 => Some("CB_COMPOUND"),
@@ -555,7 +557,16 @@ impl Skim {
                         let line = v3::call(kind.procedure, c, last, show)?;
                         show.push(0, line);
                     }
-                } else if let Some(show) = &mut self.show {
+                    return Some(State::Over);
+                }
+                if (kind.program, kind.version) == (Program::Nfs, v2::VERSION) {
+                    match v2::facts(kind.procedure, &mut c.clone(), asked) {
+                        Some(facts) => call.facts = facts,
+                        None if !last => return None,
+                        None => {}
+                    }
+                }
+                if let Some(show) = &mut self.show {
                     show.push(0, beside::call(&kind, c, last)?);
                 }
                 Some(State::Over)
@@ -595,6 +606,10 @@ impl Skim {
                         show.push(0, v3::reply(&kind, status, c, last)?);
                     }
                     reply.outcome = Outcome::Done(Some(status));
+                } else if (kind.program, kind.version) == (Program::Nfs, v2::VERSION)
+                    && v2::has_status(kind.procedure)
+                {
+                    reply.outcome = Outcome::Done(Some(c.u32()?));
                 } else if kind.is_callbacks() {
                     let status = c.u32()?;
                     c.opaque()?;

@@ -217,3 +217,30 @@ pub fn look_at<'a>(link: i32, frames: impl IntoIterator<Item = &'a Captured>) ->
     }
     trace.finish()
 }
+
+/// A datagram on Ethernet, in fragments of so many bytes of its IP packet's payload.
+pub fn fragments(up: bool, number: u16, ns: i64, payload: &[u8], each: usize) -> Vec<Captured> {
+    let (client, server) = ([10, 0, 0, 2], [10, 0, 0, 1]);
+    let ports = if up { [700u16, 2049] } else { [2049, 700] };
+    let len = u16::try_from(8 + payload.len()).expect("a datagram");
+    let mut udp: Vec<u8> = ports.iter().flat_map(|p| p.to_be_bytes()).collect();
+    udp.extend(len.to_be_bytes());
+    udp.extend([0, 0]);
+    udp.extend(payload);
+    let last = (udp.len() - 1) / each;
+    let frame = |(n, part): (usize, &[u8])| {
+        let more = if n < last { 0x2000 } else { 0 };
+        let mut data = [&[2; 12][..], &[8, 0, 0x45, 0]].concat();
+        data.extend(u16::try_from(20 + part.len()).expect("a packet").to_be_bytes());
+        data.extend(number.to_be_bytes());
+        data.extend((u16::try_from(n * each / 8).expect("an offset") | more).to_be_bytes());
+        data.extend([64, 17, 0, 0]);
+        data.extend(if up { [client, server] } else { [server, client] }.concat());
+        data.extend(part);
+        // As short frames are on Ethernet.
+        data.resize(data.len().max(60), 0);
+        let wire_len = u32::try_from(data.len()).expect("a frame");
+        Captured { ns: ns + i64::try_from(n).expect("few"), data, wire_len }
+    };
+    udp.chunks(each).enumerate().map(frame).collect()
+}

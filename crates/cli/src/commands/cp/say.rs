@@ -1,7 +1,7 @@
 //! What `cp` says while it copies: GNU's lines, objects for programs, a bar for those who wait.
 
 use super::super::{message, quote};
-use crate::progress::{before, bytes_bar};
+use crate::progress::{self, before, bytes_bar};
 use crate::units::{show_bytes, show_count};
 use indicatif::ProgressBar;
 use landfast_client::archive::Kind;
@@ -110,10 +110,7 @@ impl Say {
 
     /// A line that does not tear the bar.
     fn line(&self, write: impl FnOnce()) {
-        match self.bar.get() {
-            Some(bar) => bar.suspend(write),
-            None => write(),
-        }
+        progress::apart(write);
     }
 }
 

@@ -9,6 +9,7 @@ use super::operand::{Operand, Place};
 use super::tool::{self, Tool};
 use super::{message, quote};
 use crate::exit::Exit;
+use crate::progress::Counter;
 use crate::resume::{self, Start};
 use asking::Found;
 use landfast_client::fs::{Doomed, ItemError, Meta, Outcome, Removal};
@@ -246,11 +247,14 @@ async fn remove_batch(
     }
     let trees = tool.servers.by_tree(doomed.iter().map(|(place, _)| place));
     let trees: Vec<_> = trees.into_iter().map(|(nfs, numbers)| (nfs.clone(), numbers)).collect();
+    let prints = args.verbose || tool.json();
+    let progress = Counter::new("removed", None, prints);
     for (nfs, numbers) in trees {
         let trees: Vec<_> = numbers.iter().map(|n| doomed[*n].1.tree.clone()).collect();
         nfs.remove_trees(trees, |removal| {
             if removal.outcome == Outcome::Committed(()) {
                 *removed += 1;
+                progress.more(1);
                 if let Some(journal) = journal {
                     journal.removed(tops.get(&removal.path).copied());
                 }

@@ -4,6 +4,7 @@ use super::svg::{self, both, chart, fitted, n, percent, time};
 use crate::units::{show_bytes, show_count};
 use landfast_model::{Bound, Shares};
 use landfast_trace::analysis::findings::Findings;
+use landfast_trace::analysis::words::{Unit, part};
 use landfast_trace::trace::Totals;
 use maud::{Markup, html};
 
@@ -11,17 +12,9 @@ use maud::{Markup, html};
 const PARTS: [Bound; 6] =
     [Bound::Client, Bound::Bandwidth, Bound::Rtt, Bound::Server, Bound::Persistence, Bound::Loss];
 
-/// What a part is called.
+/// What a part is called: as in the verdict.
 pub fn name(bound: Bound) -> &'static str {
-    match bound {
-        Bound::Rtt => "round trips",
-        Bound::Persistence => "persistence",
-        Bound::Server => "server",
-        Bound::Bandwidth => "bandwidth",
-        Bound::Client => "client",
-        Bound::Loss => "loss",
-        Bound::Mixed => "mixed",
-    }
+    part(bound).trim_start_matches("the ")
 }
 
 fn what(bound: Bound) -> &'static str {
@@ -91,6 +84,7 @@ pub fn parts(findings: &Findings, totals: &Totals) -> Markup {
     let (shares, irregular) = (&findings.shares, findings.irregular_s.max(0.0));
     let stalls = findings.stalls.time_s.max(0.0);
     let total = shares.total();
+    let unit = Unit::of(shares.parts().map(|(_, s)| s).into_iter().chain([stalls, irregular]));
     html! {
         div.scroll { table.parts #parts {
             thead { tr { th { "Part" } th.n { "Time" } th.n { "Share" } th { "What it is" } th { "Of what" } th { "What shortens it" } } }
@@ -99,7 +93,7 @@ pub fn parts(findings: &Findings, totals: &Totals) -> Markup {
                     @let s = of(shares, bound);
                     tr.small[s < 0.005 * total] data-part=(bound.name()) {
                         th { span.key.(bound.name()) {} (name(bound)) }
-                        td.n { data value=(s) { (time(s)) } }
+                        td.n { data value=(s) { (unit.show(s)) } }
                         td.n { (percent(s / total.max(f64::MIN_POSITIVE))) }
                         td.text { (what(bound)) }
                         td.text { (reason(findings, totals, bound)) }
@@ -109,7 +103,7 @@ pub fn parts(findings: &Findings, totals: &Totals) -> Markup {
                 @if stalls > 0.0 {
                     tr data-part="stalls" {
                         th { span.key.stalls {} "stalls" }
-                        td.n { data value=(stalls) { (time(stalls)) } }
+                        td.n { data value=(stalls) { (unit.show(stalls)) } }
                         td.n { "apart" }
                         td colspan="3" {
                             (show_count(findings.stalls.calls)) " calls that waited far longer than others of their kind: nothing that a device or a shorter \
@@ -119,7 +113,7 @@ pub fn parts(findings: &Findings, totals: &Totals) -> Markup {
                 }
                 tr data-part="irregular" {
                     th { span.key.irregular {} "irregular pauses" }
-                    td.n { data value=(findings.irregular_s) { (time(irregular)) } }
+                    td.n { data value=(findings.irregular_s) { (unit.show(irregular)) } }
                     td.n { "apart" }
                     td colspan="3" {
                         "the client's pauses beyond what such pauses mostly take: it was idle, or disturbed. Not part of the shares"

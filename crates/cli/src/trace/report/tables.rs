@@ -3,12 +3,14 @@
 use super::super::Found;
 use super::super::answer::compound_words;
 use super::parts::name as part_name;
-use super::svg::{percent, time};
+use super::svg::percent;
 use crate::units::show_count;
 use landfast_nfs::v3::NfsStat3;
 use landfast_nfs::v4::NfsStat;
 use landfast_trace::analysis::files::{Item, Shape};
 use landfast_trace::analysis::findings::{Findings, Pair};
+use landfast_trace::analysis::spread::Spread;
+use landfast_trace::analysis::words::Unit;
 use landfast_trace::analysis::{is_v4, name};
 use landfast_trace::skim::Program;
 use landfast_trace::table::{self, Place, Row, seconds};
@@ -71,6 +73,8 @@ pub fn files(found: &Found) -> Markup {
     if f.shapes.is_empty() && f.directories.files == 0 {
         return html! { p.none { "No call is about a file that could be told from others." } };
     }
+    let shapes = f.shapes.iter().map(|(_, shape)| shape).take(ROWS_MAX);
+    let unit = Unit::of(shapes.chain([&f.other_files, &f.directories]).map(each_s));
     html! {
         p {
             "What was called for each file, in the order in which it was; " span.op.sync { "these" }
@@ -80,19 +84,24 @@ pub fn files(found: &Found) -> Markup {
             thead { tr { th.n { "Files" } th.n { "RPCs" } th.n { "Synchronous" } th.n { "First to last" } th { "Each file" } } }
             tbody {
                 @for (sequence, shape) in f.shapes.iter().take(ROWS_MAX) {
-                    (shape_row(shape, html! { (items(sequence, shape)) }))
+                    (shape_row(shape, unit, html! { (items(sequence, shape)) }))
                 }
                 @let rest = f.shapes.iter().skip(ROWS_MAX).map(|(_, shape)| shape).chain([&f.other_files]).fold(Shape::default(), |mut sum, shape| { sum.add(shape); sum });
                 @if rest.files > 0 {
-                    (shape_row(&rest, html! { "others" @if more > 0 { ", of " (show_count(more as u64)) " more sequences" } }))
+                    (shape_row(&rest, unit, html! { "others" @if more > 0 { ", of " (show_count(more as u64)) " more sequences" } }))
                 }
-                @if f.directories.files > 0 { (shape_row(&f.directories, html! { "directories" })) }
+                @if f.directories.files > 0 { (shape_row(&f.directories, unit, html! { "directories" })) }
             }
         } }
     }
 }
 
-fn shape_row(shape: &Shape, what: Markup) -> Markup {
+/// How long a file of a shape takes.
+fn each_s(shape: &Shape) -> f64 {
+    shape.span_ns / shape.files.max(1) as f64 / 1e9
+}
+
+fn shape_row(shape: &Shape, unit: Unit, what: Markup) -> Markup {
     let each = |n: u64| {
         let each = n as f64 / shape.files.max(1) as f64;
         if each.fract() == 0.0 { format!("{each:.0}") } else { format!("{each:.1}") }
@@ -101,7 +110,7 @@ fn shape_row(shape: &Shape, what: Markup) -> Markup {
         tr {
             td.n { (show_count(shape.files)) }
             td.n { (each(shape.calls)) } td.n { (each(shape.synchronous)) }
-            td.n { (time(shape.span_ns / shape.files.max(1) as f64 / 1e9)) }
+            td.n { (unit.show(each_s(shape))) }
             td.sequence { (what) }
         }
     }
@@ -132,14 +141,18 @@ pub fn compounds(found: &Found) -> Option<Markup> {
     let all = &found.findings.compounds;
     let more = all.len().saturating_sub(ROWS_MAX);
     (!all.is_empty()).then(|| {
+        let at = |times: &Spread| [50.0, 99.0].map(|percent| times.percentile_ns(percent).map(|ns| ns / 1e9));
+        let shown = || all.iter().take(ROWS_MAX);
+        let one = Unit::of(shown().flat_map(|(_, times)| at(times)).flatten());
+        let sums = Unit::of(shown().map(|(_, times)| times.sum_ns() / 1e9));
         html! {
             div.scroll { table #compounds {
                 thead { tr { th.n { "COMPOUNDs" } th.n { "Median" } th.n { "99th pct" } th.n { "Sum" } th { "Operations" } } }
-                tbody { @for (ops, times) in all.iter().take(ROWS_MAX) {
+                tbody { @for (ops, times) in shown() {
                     tr {
                         td.n { (show_count(times.count())) }
-                        @for percent in [50.0, 99.0] { td.n { (times.percentile_ns(percent).map_or_else(String::new, |ns| time(ns / 1e9))) } }
-                        td.n { (time(times.sum_ns() / 1e9)) }
+                        @for s in at(times) { td.n { (s.map_or_else(String::new, |s| one.show(s))) } }
+                        td.n { (sums.show(times.sum_ns() / 1e9)) }
                         td.sequence { (compound_words(ops)) }
                     }
                 } }
@@ -153,6 +166,9 @@ pub fn compounds(found: &Found) -> Option<Markup> {
 pub fn pairs(found: &Found) -> Markup {
     let pairs = &found.findings.pairs;
     let more = pairs.len().saturating_sub(ROWS_MAX);
+    let shown = || pairs.iter().take(ROWS_MAX);
+    let trips = Unit::of(shown().map(|pair| pair.round_trip_ns / 1e9));
+    let times = Unit::of(shown().map(|pair| pair.shares.total()));
     html! {
         div.scroll { table #pairs {
             thead { tr {
@@ -160,13 +176,13 @@ pub fn pairs(found: &Found) -> Markup {
                 @for head in ["Calls", "Synchronous", "Round trip", "Under way", "Time"] { th.n { (head) } }
                 th { "Largest parts" } th { "Captured at" }
             } }
-            tbody { @for pair in pairs.iter().take(ROWS_MAX) { (pair_row(pair)) } }
+            tbody { @for pair in shown() { (pair_row(pair, trips, times)) } }
         } }
         @if more > 0 { p { "And " (show_count(more as u64)) " more pairs of a client and a server." } }
     }
 }
 
-fn pair_row(pair: &Pair) -> Markup {
+fn pair_row(pair: &Pair, trips: Unit, times: Unit) -> Markup {
     let total = pair.shares.total();
     html! {
         tr {
@@ -175,9 +191,9 @@ fn pair_row(pair: &Pair) -> Markup {
                 None => td colspan="2" { "others, too many to be told apart" },
             }
             td.n { (show_count(pair.calls)) } td.n { (show_count(pair.synchronous)) }
-            td.n { (time(pair.round_trip_ns / 1e9)) }
+            td.n { (trips.show(pair.round_trip_ns / 1e9)) }
             td.n { (format!("{:.2}", pair.in_flight)) }
-            td.n { (time(total)) }
+            td.n { (times.show(total)) }
             td {
                 @for (i, (bound, s)) in pair.shares.parts().iter().filter(|(_, s)| *s > 0.0).take(2).enumerate() {
                     @if i > 0 { ", " }
@@ -198,14 +214,17 @@ pub fn pauses(findings: &Findings) -> Markup {
     if shares.client < 0.1 * shares.total() || findings.pauses.is_empty() {
         return html! {};
     }
+    let shown = || findings.pauses.iter().take(PAUSES);
+    let medians = Unit::of(shown().map(|pause| pause.median_ns / 1e9));
+    let sums = Unit::of(shown().map(|pause| pause.sum_ns / 1e9));
     html! {
         h3 { "Between which calls the client paused" }
         div.scroll { table #pauses {
             thead { tr { th { "After" } th { "Before" } @for head in ["Pauses", "Median", "Together"] { th.n { (head) } } } }
-            tbody { @for pause in findings.pauses.iter().take(PAUSES) {
+            tbody { @for pause in shown() {
                 tr {
                     th { (name(pause.before)) } th { (name(pause.after)) }
-                    td.n { (show_count(pause.count)) } td.n { (time(pause.median_ns / 1e9)) } td.n { (time(pause.sum_ns / 1e9)) }
+                    td.n { (show_count(pause.count)) } td.n { (medians.show(pause.median_ns / 1e9)) } td.n { (sums.show(pause.sum_ns / 1e9)) }
                 }
             } }
         } }

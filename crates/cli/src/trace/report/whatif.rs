@@ -7,6 +7,7 @@ use crate::units::show_count;
 use landfast_model::predict::{Earned, Outcome, Outlook, Prediction, Refused, Version};
 use landfast_model::{Bound, Change, Job, Terms, predict};
 use landfast_trace::analysis::findings::Findings;
+use landfast_trace::analysis::words::Unit;
 use landfast_trace::table::Table;
 use maud::{Markup, html};
 
@@ -103,19 +104,27 @@ pub fn whatif(found: &Result<Prediction, Refused>) -> Markup {
         }
         div.scroll { table #changes {
             thead { tr { th { "Change" } th.n { "Time" } th.n { "Between" } th.n { "Times as fast" } th { "What it is" } } }
-            tbody { @for outcome in &prediction.each { (outcome_row(outcome, prediction.now.seconds)) } }
+            @let unit = unit_of(&prediction.each);
+            tbody { @for outcome in &prediction.each { (outcome_row(outcome, prediction.now.seconds, unit)) } }
         } }
     }
 }
 
-fn outcome_row(outcome: &Outcome, now: f64) -> Markup {
+/// One for all times of the table.
+fn unit_of(outcomes: &[Outcome]) -> Unit {
+    let outlooks = outcomes.iter().filter_map(|outcome| outcome.outlook.as_ref());
+    let range = |outlook: &Outlook| outlook.within_s.into_iter().flat_map(|(from, to)| [from, to]);
+    Unit::of(outlooks.flat_map(|outlook| range(outlook).chain([outlook.seconds])))
+}
+
+fn outcome_row(outcome: &Outcome, now: f64, unit: Unit) -> Markup {
     html! {
         tr {
             th { (outcome.name.replace(" us", " µs")) }
             @match &outcome.outlook {
                 Some(outlook) => {
-                    td.n { data value=(outlook.seconds) { (time(outlook.seconds)) } }
-                    td.n { (between(outlook)) }
+                    td.n { data value=(outlook.seconds) { (unit.show(outlook.seconds)) } }
+                    td.n { (between(outlook, unit)) }
                     td.n { (times(now / outlook.seconds)) }
                     td.text { (said(what(&outcome.change))) }
                 }
@@ -128,10 +137,10 @@ fn outcome_row(outcome: &Outcome, now: f64) -> Markup {
     }
 }
 
-fn between(outlook: &Outlook) -> String {
+fn between(outlook: &Outlook, unit: Unit) -> String {
     outlook
         .within_s
-        .map_or_else(|| "not tried".into(), |(from, to)| format!("{} and {}", time(from), time(to)))
+        .map_or_else(|| "not tried".into(), |(from, to)| format!("{} and {}", unit.show(from), unit.show(to)))
 }
 
 fn times(factor: f64) -> String {

@@ -1,10 +1,12 @@
 //! Every command on servers that answer what they may and nobody likes to hear.
 
+mod owners;
 pub mod server;
 
 use super::copying::{local, picture};
 use super::*;
 use landfast_nfs::v4::{ArgOp, CompoundArgs, CompoundRes, NfsStat, OpNum, ResBody};
+use landfast_xdr::Bytes;
 use server::{Act, Mood, Moody, Old};
 use std::collections::BTreeSet;
 
@@ -400,7 +402,7 @@ struct OfOld {
 }
 
 impl Mood for OfOld {
-    fn procedure(&mut self, procedure: u32) -> Old {
+    fn procedure(&mut self, procedure: u32, _: Bytes) -> Old {
         let is = self.procedures.contains(&procedure) && self.dice.one_in(self.many);
         if is { (self.what)() } else { Old::Pass }
     }

@@ -34,8 +34,8 @@ pub trait Mood: Send {
 
     fn reply(&mut self, _reply: &mut CompoundRes) {}
 
-    /// The same of a call of version 3, which fails before anything is executed.
-    fn procedure(&mut self, _procedure: u32) -> Old {
+    /// The same of a call of version 3 with these arguments.
+    fn procedure(&mut self, _procedure: u32, _arguments: Bytes) -> Old {
         Old::Pass
     }
 }
@@ -43,8 +43,10 @@ pub trait Mood: Send {
 /// What becomes of a call of version 3.
 pub enum Old {
     Pass,
-    /// `nfsstat3`.
+    /// It fails with this `nfsstat3` before anything is executed.
     Fail(u32),
+    /// It is executed with these arguments.
+    With(Bytes),
     Cut,
 }
 
@@ -113,11 +115,17 @@ struct Link {
 
 impl Link {
     fn calls(&self, mut client: TcpStream, mut server: TcpStream) {
-        while let Ok(record) = read_record(&mut client) {
+        while let Ok(mut record) = read_record(&mut client) {
             if let Some(procedure) = procedure(&record) {
-                let xid = word(&record, 0);
-                match lock(&self.mood).procedure(procedure) {
+                let (xid, header) = (word(&record, 0), header(&record));
+                let arguments = Bytes::copy_from_slice(&record[header..]);
+                let old = lock(&self.mood).procedure(procedure, arguments);
+                match old {
                     Old::Pass => {}
+                    Old::With(arguments) => {
+                        record.truncate(header);
+                        record.extend_from_slice(&arguments);
+                    }
                     Old::Cut => _ = lock(&self.pending).insert(xid, Then::Cut),
                     Old::Fail(status) => {
                         let mut reply = [xid, 1, 0, 0, 0, 0, status].map(u32::to_be_bytes).concat();
@@ -217,13 +225,17 @@ impl Link {
 fn compound(record: &[u8]) -> Option<(usize, CompoundArgs)> {
     // A call of NFS version 4, procedure 1.
     let is = record.len() >= 40 && (1..6).map(|n| word(record, n)).eq([0, 2, 100_003, 4, 1]);
-    let credential = 32 + word(record, 7) as usize;
-    let header = credential + 8;
     is.then(|| {
+        let header = header(record);
         let mut r = Reader::new(Bytes::copy_from_slice(&record[header..]));
         let call = CompoundArgs::decode_limited(&mut r, u32::MAX).expect("our client's call");
         (header, call)
     })
+}
+
+/// How long the RPC header of a call is: two of its words, a credential and a verifier, which is empty.
+fn header(record: &[u8]) -> usize {
+    32 + word(record, 7) as usize + 8
 }
 
 /// The procedure of version 3 that a record calls, but for NULL.
