@@ -759,6 +759,14 @@ fn outcomes(round: &Round) -> Vec<State> {
         for who in order {
             states = states.iter().flat_map(|s| s.after(round, *who, told(*who))).collect();
         }
+        // Neither is promised: what was done to an object may be there without the name by which it was found.
+        if let [first, then] = order
+            && told(*first).is_none()
+            && told(*then).is_none()
+            && matches!(round.meeting.of(*then), Deed::WriteFound | Deed::Truncate)
+        {
+            all.extend(states.iter().map(|s| State { names: start.names.clone(), ..s.clone() }));
+        }
         all.extend(states);
     }
     all

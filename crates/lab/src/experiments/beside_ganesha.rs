@@ -23,7 +23,7 @@ const KINDS: [(Kind, u64, f64); 5] = [
     (Kind::Lookup, 40_000, 2.0),
     (Kind::Read4k, 40_000, 2.0),
     (Kind::Readdirplus, 800, 2.0),
-    (Kind::CreateWriteSetattr, 8_000, 1.5),
+    (Kind::CreateWriteSetattr, 8_000, 1.3),
 ];
 
 /// Operations in flight.

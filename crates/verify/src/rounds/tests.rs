@@ -136,6 +136,24 @@ fn what_was_not_answered_may_be_there_or_not() {
 }
 
 #[test]
+fn what_nobody_was_told_may_be_there_without_the_name_by_which_it_was_found() {
+    let written = |told| {
+        let r = round("link:write-found", [None, told]);
+        let mut found = start(&r);
+        found.0.insert(Name::X, file(10, bytes(r.tag, Bytes::Second)));
+        (r, found)
+    };
+    let (r, mut found) = written(None);
+    assert!(!broken(&r, &found), "the data came to the disk before the name");
+    found.0.insert(Name::X, file(10, bytes(r.tag, Bytes::Z)));
+    assert!(broken(&r, &found), "nobody wrote that");
+    // Who was told of the write was told of the name.
+    let (r, found) =
+        written(Some(Answer::Done(Reply { stable: true, count: Some(1024), ..Reply::default() })));
+    assert!(broken(&r, &found));
+}
+
+#[test]
 fn of_two_that_were_both_answered_either_may_have_been_the_last() {
     let stable = |who| Some(Answer::Done(Reply { stable: true, count: Some(who), ..Reply::default() }));
     let r = round("write:write", [stable(1024), stable(1024)]);
