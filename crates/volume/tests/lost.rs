@@ -13,8 +13,12 @@ use common::image::{Image, Kernel};
 use common::*;
 use landfast_volume::*;
 
-/// More than a loaded machine needs: a new log waits for a checkpoint, and so for all that builds have written to the same filesystem.
-const PATIENCE: Duration = Duration::from_secs(300);
+/// Far more than a loaded machine needs.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Between two requests: so that they do not go round the ring, and past two checkpoints, before anybody has looked. What somebody has taken
+/// away is all written again then, and nothing is lost.
+const PAUSE: Duration = Duration::from_millis(2);
 
 /// What was acknowledged: name and handle.
 type Acknowledged = Vec<(String, bytes::Bytes)>;
@@ -46,7 +50,7 @@ fn work_until_noticed(volume: &Volume, all: &mut Acknowledged) -> String {
     let begun = Instant::now();
     while one_more(volume, all) {
         assert!(begun.elapsed() < PATIENCE, "not noticed");
-        std::thread::sleep(Duration::from_millis(2));
+        std::thread::sleep(PAUSE);
     }
     println!("noticed after {:?}, {} acknowledged", begun.elapsed(), all.len());
     volume.failed().expect("it has failed")
@@ -124,6 +128,7 @@ fn goes_on_after(lose: impl FnOnce(&Rig), times: u64) -> Option<Rig> {
         assert!(one_more(&rig.volume, &mut all), "{:?} after {:?}", rig.volume.failed(), begun.elapsed());
         longest = longest.max(asked.elapsed());
         assert!(begun.elapsed() < PATIENCE, "not noticed; {} acknowledged, one took {longest:?}", all.len());
+        std::thread::sleep(PAUSE);
     }
     println!("a new log after {:?}, {} acknowledged", begun.elapsed(), all.len());
     for _ in 0..20 {
