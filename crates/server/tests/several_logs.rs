@@ -22,8 +22,12 @@ const EXPORTS: [&str; 3] = ["a", "b", "c"];
 /// Which of two flushes is made first is chance; not to have met one of the two orders in so many is none.
 const TRIES: usize = 64;
 
+/// Flushes are held for the whole process: one test at a time.
+static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
 /// Two exports, each with its log, and one without.
 struct Two {
+    _alone: tokio::sync::MutexGuard<'static, ()>,
     dir: tempfile::TempDir,
     config: Config,
     running: Option<Running>,
@@ -31,6 +35,7 @@ struct Two {
 
 impl Two {
     async fn new() -> Two {
+        let _alone = ALONE.lock().await;
         let dir =
             tempfile::Builder::new().prefix("landfast-two-").tempdir_in("/var/tmp").expect("a directory");
         let mut text = "listen = [\"127.0.0.1:0\"]\n".to_owned();
@@ -48,7 +53,7 @@ impl Two {
             );
         }
         let config = config::parse(&text).unwrap_or_else(|p| panic!("{p:?}"));
-        let mut two = Two { dir, config, running: None };
+        let mut two = Two { _alone, dir, config, running: None };
         two.start().await;
         two
     }
