@@ -5,6 +5,7 @@
 
 use crate::units::show_count;
 use indicatif::{ProgressBar, ProgressStyle};
+use landfast_client::fs::{Listing, Outcome};
 use landfast_client::trees::Heard;
 use std::cell::Cell;
 use std::fs::File;
@@ -83,6 +84,13 @@ impl Counter {
             let mut done = self.done();
             done.0 += objects;
             self.draw(&mut done);
+        }
+    }
+
+    /// What a directory of a server's holds was listed.
+    pub fn listed(&self, listing: &Listing) {
+        if let Outcome::Committed(entries) = &listing.entries {
+            self.more(entries.len() as u64);
         }
     }
 

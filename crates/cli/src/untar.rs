@@ -5,7 +5,7 @@ use crate::commands::{self, message, quote};
 use crate::exit::{Exit, print_json, told};
 use crate::outage;
 use crate::process::umask;
-use crate::progress::{self, before, bytes_bar};
+use crate::progress::{before, bytes_bar};
 use crate::resume::{self, Start};
 use crate::say;
 use crate::signals::stop_after_what_is_under_way;
@@ -312,11 +312,6 @@ impl Screen {
             bar.finish_and_clear();
         }
     }
-
-    /// A line that does not tear the bar.
-    fn line(&self, write: impl FnOnce()) {
-        progress::apart(write);
-    }
 }
 
 impl Progress for Screen {
@@ -332,17 +327,15 @@ impl Progress for Screen {
 
     fn member(&self, path: &[u8]) {
         if self.verbose {
-            self.line(|| {
-                // As GNU tar has them, into a pipe as well.
-                let mut line = quote::escaped(path);
-                line.push(b'\n');
-                // A reader that went away does not stop the extraction.
-                let _ = if self.names_to_stderr {
-                    say::lines_to_stderr(&line)
-                } else {
-                    say::stdout().write_all(&line)
-                };
-            });
+            // As GNU tar has them, into a pipe as well.
+            let mut line = quote::escaped(path);
+            line.push(b'\n');
+            // A reader that went away does not stop the extraction.
+            let _ = if self.names_to_stderr {
+                say::lines_to_stderr(&line)
+            } else {
+                say::stdout().write_all(&line)
+            };
         }
     }
 
@@ -376,7 +369,7 @@ impl Progress for Screen {
         };
         // Its directory was told.
         if self.verbose || !again && why.cause != Cause::Parent {
-            self.line(|| eprintln!("landfast: {}: {words}", String::from_utf8_lossy(&quote::escaped(path))));
+            eprintln!("landfast: {}: {words}", String::from_utf8_lossy(&quote::escaped(path)));
         }
     }
 }

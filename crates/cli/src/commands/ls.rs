@@ -81,9 +81,7 @@ async fn list(mut tool: Tool, args: LsArgs) -> Tool {
             by_name: args.sort() != Sort::None,
         };
         nfs.walk_from(starts, options, |listing| {
-            if let Outcome::Committed(entries) = &listing.entries {
-                listed.more(entries.len() as u64);
-            }
+            listed.listed(&listing);
             job.came(&mut tool, listing);
         })
         .await;

@@ -6,7 +6,7 @@ use super::{below, message, quote};
 use crate::exit::Exit;
 use crate::progress::Counter;
 use bytes::Bytes;
-use landfast_client::fs::{InOrder, ItemError, Meta, Nfs, Outcome, Start, Step, WalkOptions};
+use landfast_client::fs::{InOrder, ItemError, Meta, Nfs, Start, Step, WalkOptions};
 use landfast_nfs::v4::FileHandle;
 use std::ops::ControlFlow;
 
@@ -123,9 +123,7 @@ pub async fn in_order(
         first
             .nfs
             .walk_from(starts, options, |listing| {
-                if let Outcome::Committed(entries) = &listing.entries {
-                    listed.more(entries.len() as u64);
-                }
+                listed.listed(&listing);
                 order.came(listing);
                 while goes_on.is_continue()
                     && let Some(step) = order.next()

@@ -6,6 +6,7 @@
 
 use super::Millis;
 use super::opens::FileKey;
+use super::room::is_over_its_share;
 use crate::limits;
 use landfast_nfs::v4::{NfsStat, Stateid};
 use parking_lot::{Condvar, Mutex};
@@ -115,9 +116,9 @@ impl Copies {
     ) -> Option<Arc<Progress>> {
         let running = || self.by_id.values().filter(|c| c.ended.is_none());
         let (all, own) = (running().count(), running().filter(|c| c.from == from).count());
-        let own_kept = self.by_id.values().filter(|c| c.from == from).count();
-        if own_kept >= limits::COPIES_KEPT_MAX.saturating_sub(self.by_id.len())
-            || own >= limits::COPIES_MAX.saturating_sub(all)
+        let own_kept = || self.by_id.values().filter(|c| c.from == from).count();
+        if is_over_its_share(self.by_id.len(), limits::COPIES_KEPT_MAX, 1, own_kept)
+            || is_over_its_share(all, limits::COPIES_MAX, 1, || own)
         {
             return None;
         }

@@ -5,6 +5,7 @@ use super::opens::{File, FileKey, Files, OfClient, READ, Share, WRITE, Which};
 pub use super::ranges::Span;
 use super::ranges::{Growth, Range};
 use super::refusals::AtLimit;
+use super::room::is_over_its_share;
 use crate::limited::Limit;
 use crate::limits;
 use bytes::Bytes;
@@ -146,8 +147,8 @@ impl<F> Files<F> {
         self.clients.get(&client).and_then(|c| c.from)
     }
 
-    /// Whether the clients at an address would have more of what is limited as locks are than is free ([`Files::room_for_open`]), when
-    /// they have `more`: `used` is what all have, `of` what one has.
+    /// Whether the clients at an address would have more than their share of what is limited as locks are, when they have `more`: `used`
+    /// is what all have, `of` what one has.
     fn address_is_full(
         &self,
         from: Option<IpAddr>,
@@ -155,12 +156,8 @@ impl<F> Files<F> {
         more: usize,
         of: fn(&OfClient) -> usize,
     ) -> bool {
-        let free = self.limits[Limit::Locks].saturating_sub(used);
-        // Where all together have less, so has each.
-        if from.is_none() || used + more <= free {
-            return false;
-        }
-        self.clients.values().filter(|c| c.from == from).map(of).sum::<usize>() + more > free
+        let own = || self.clients.values().filter(|c| c.from == from).map(of).sum();
+        from.is_some() && is_over_its_share(used, self.limits[Limit::Locks], more, own)
     }
 
     /// A new lock state, which holds nothing yet.

@@ -14,6 +14,7 @@ use super::notes::{NlmHostNote, Note, Stamped};
 use super::opens::{FileKey, Files, InTheWay, Share};
 use super::ranges::Span;
 use super::refusals::AtLimit;
+use super::room::is_over_its_share;
 use super::{Millis, State};
 use crate::limits;
 use bytes::Bytes;
@@ -181,9 +182,8 @@ impl Waiters {
 
     /// Whether as many wait from this address as may still be added: whatever names it gives itself, others have room.
     fn are_many_of(&self, from: IpAddr) -> bool {
-        let free = limits::NLM_WAITERS_MAX.saturating_sub(self.len());
-        // Where all together are fewer, so are those of each.
-        self.len() >= free && self.by_id.values().filter(|w| w.from == from).count() >= free
+        let own = || self.by_id.values().filter(|w| w.from == from).count();
+        is_over_its_share(self.len(), limits::NLM_WAITERS_MAX, 1, own)
     }
 
     fn of_file(&self, file: &FileKey) -> Vec<u64> {

@@ -8,6 +8,7 @@ use super::locks::LockState;
 use super::nlm::Waiters;
 use super::ranges::Ranges;
 use super::refusals::{AtLimit, Refusals};
+use super::room::is_over_its_share;
 use crate::limited::{Limit, Limits};
 use bytes::Bytes;
 use landfast_nfs::v4::{NfsStat, Stateid};
@@ -321,13 +322,13 @@ impl<F> Files<F> {
         if self.opens_of(client) >= self.limits[Limit::ClientOpens] {
             return Err(AtLimit::ClientOpens);
         }
-        let free = self.limits[Limit::Opens].saturating_sub(self.opens.len());
-        match free {
-            0 => Err(AtLimit::Opens),
-            // Nobody has as much as is free.
-            _ if self.opens.len() < free => Ok(()),
-            _ if self.opens_from(from) >= free => Err(AtLimit::AddressOpens),
-            _ => Ok(()),
+        let (used, max) = (self.opens.len(), self.limits[Limit::Opens]);
+        if used >= max {
+            Err(AtLimit::Opens)
+        } else if is_over_its_share(used, max, 1, || self.opens_from(from)) {
+            Err(AtLimit::AddressOpens)
+        } else {
+            Ok(())
         }
     }
 

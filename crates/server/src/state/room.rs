@@ -1,4 +1,5 @@
-//! Room for one more open: where it is short, clients whose lease is over give up theirs, the one that was silent longest first.
+//! Who may have more of what all share; and room for one more open: where it is short, clients whose lease is over give up theirs, the one
+//! that was silent longest first.
 
 use super::opens::FileKey;
 use super::refusals::AtLimit;
@@ -7,6 +8,13 @@ use crate::state::notes::Stamped;
 use bytes::Bytes;
 use landfast_nfs::v4::NfsStat;
 use std::net::IpAddr;
+
+/// Whether an address that has `own` would have more than its share with `more`: more than is free then. `used` is what all have, of `max`.
+pub(super) fn is_over_its_share(used: usize, max: usize, more: usize, own: impl FnOnce() -> usize) -> bool {
+    let free = max.saturating_sub(used);
+    // Where all together have less, so has each.
+    used + more > free && own() + more > free
+}
 
 impl<F> State<F> {
     /// Makes sure that a client at this address may have one more open; of the open that it is, if that is known

@@ -13,6 +13,7 @@ use super::notes::{Note, Stamped};
 use super::opens::{FileKey, Which};
 use super::owners::{Kind, Last, OwnerKey, Owners, Request, Turn};
 use super::refusals::AtLimit;
+use super::room::is_over_its_share;
 use super::{Millis, State, share_of_client};
 use crate::limits;
 use bytes::Bytes;
@@ -417,14 +418,12 @@ impl<F> State<F> {
 
     /// Whether a client may have one more owner: the clients at its address have no more of them than are free, as with opens.
     fn has_room_for_owner(&self, client: u64) -> bool {
-        let free = limits::OWNERS_MAX.saturating_sub(self.owners.len());
-        // Where all together have less, so has each.
-        if self.owners.len() < free {
-            return self.owners.has_room(client);
-        }
-        let share = self.clients.get(client).and_then(share_of_client);
-        let same = self.clients.iter().filter(|c| share_of_client(c) == share);
-        self.owners.has_room(client) && same.map(|c| self.owners.of(c.id)).sum::<usize>() < free
+        let own = || {
+            let share = self.clients.get(client).and_then(share_of_client);
+            let same = self.clients.iter().filter(|c| share_of_client(c) == share);
+            same.map(|c| self.owners.of(c.id)).sum()
+        };
+        self.owners.has_room(client) && !is_over_its_share(self.owners.len(), limits::OWNERS_MAX, 1, own)
     }
 
     /// Room for one more owner: idle ones of the client go.

@@ -105,11 +105,6 @@ impl Say {
                 flush(&mut out);
             }
         };
-        self.line(write);
-    }
-
-    /// A line that does not tear the bar.
-    fn line(&self, write: impl FnOnce()) {
         progress::apart(write);
     }
 }
@@ -178,7 +173,7 @@ impl Progress for Say {
         self.failures.fetch_add(1, Ordering::Relaxed);
         let (source, dest) = self.names(path, why.cause == Cause::JustMade);
         let line = sentence(&source, &dest, why);
-        self.line(|| eprintln!("cp: {line}"));
+        eprintln!("cp: {line}");
     }
 }
 
