@@ -25,15 +25,26 @@ use crate::proc::{self, command};
 pub const FILESYSTEMS: [&str; 3] = ["ext4", "xfs", "btrfs"];
 
 /// What is going on when the power goes.
-pub const WORKLOADS: [&str; 10] =
-    ["untar", "resume", "copy", "serial", "v3", "mixed", "overwrite", "clients", "pairs", PAIRS_SYNC];
+pub const WORKLOADS: [&str; 11] = [
+    "untar",
+    "resume",
+    "copy",
+    "serial",
+    "v3",
+    "mixed",
+    "overwrite",
+    "clients",
+    "pairs",
+    PAIRS_SYNC,
+    "scenes",
+];
 
 /// The workload `pairs` with a server that needs no log.
 const PAIRS_SYNC: &str = "pairs-sync";
 
-/// The deliberate bugs of a server with debug assertions; for each the workload and the named point that show it soon. Those that
-/// no power cut shows, and why, are in `docs/powercuts.md`.
-const BUGS: [(&str, &str, Option<&str>); 11] = [
+/// The deliberate bugs of a server with debug assertions; for each the workload and the named point that show it soon. The one that
+/// no power cut shows, and why, is in `docs/powercuts.md`.
+const BUGS: [(&str, &str, Option<&str>); 19] = [
     ("reply-before-flush", "mixed", Some("op.applied")),
     ("checkpoint-before-syncfs", "mixed", Some("checkpoint.freed")),
     ("cut-late", "clients", Some("checkpoint.freed")),
@@ -45,7 +56,18 @@ const BUGS: [(&str, &str, Option<&str>); 11] = [
     ("marker-unset", "mixed", Some("op.applied")),
     ("victim-unlogged", "mixed", None),
     ("answer-unflushed", "pairs", None),
+    ("reply-kept-early", "scenes", None),
+    ("old-reply-kept", "scenes", None),
+    ("lost-log-unnoticed", "scenes", None),
+    ("volatile-unnoticed", "scenes", None),
+    ("overlap-unlocked", "scenes", None),
+    ("stranger-stops", "scenes", None),
+    (PROJECT_IGNORED, "scenes", None),
+    ("write-error-forgotten", "scenes", None),
 ];
+
+/// Shown where filesystems always have projects.
+const PROJECT_IGNORED: &str = "project-ignored";
 
 /// A bug that so many cuts do not show is not caught.
 const BUG_CUTS: u32 = 120;
@@ -333,7 +355,7 @@ fn counts(what: &str, of: &BTreeMap<String, u64>) -> String {
 /// Each deliberate bug until it is caught.
 fn bugs(fs: &str, options: &Options) -> Result<bool, String> {
     let series = BUGS.map(|(bug, workload, point)| Series {
-        fs: fs.to_owned(),
+        fs: if bug == PROJECT_IGNORED { "xfs" } else { fs }.to_owned(),
         workload: workload.to_owned(),
         cuts: BUG_CUTS,
         seed: options.seed,

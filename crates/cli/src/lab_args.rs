@@ -100,7 +100,7 @@ pub struct PowercutArgs {
     /// How many cuts
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub cuts: u32,
-    /// What is going on: untar, resume, copy, serial, v3, mixed, overwrite, clients or pairs
+    /// What is going on: untar, resume, copy, serial, v3, mixed, overwrite, clients, pairs or scenes
     #[arg(long, value_name = "LOAD", default_value = "mixed")]
     pub workload: landfast_lab::powercut::Load,
     /// Where everything random comes from; the same seed makes the same work and the same losses

@@ -85,7 +85,8 @@ pub fn main(json: &str) -> Result<()> {
 }
 
 /// This binary.
-fn exe() -> Result<std::path::PathBuf> {
+/// This program.
+pub(crate) fn exe() -> Result<std::path::PathBuf> {
     std::env::current_exe().context(|| "path of this program".to_owned())
 }
 

@@ -2,7 +2,7 @@
 
 use crate::child::{Child, Output, Role};
 use crate::error::{Context, Error, Result};
-use crate::limits::{READY_POLL, READY_WAIT};
+use crate::limits::{READY_POLL, READY_WAIT, SECOND_LOG_BYTES};
 use landfast_intentlog::faults::ACCEPT_WEAK;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -62,6 +62,19 @@ pub struct ServeOptions {
     pub envs: Vec<(String, String)>,
     /// Limits other than the usual ones, by their keys in `[limits]`.
     pub limits: Vec<(&'static str, u64)>,
+    /// A second export, `/second`, with a log of its own; the first is `/first` then.
+    pub second: Option<Second>,
+    /// Whether the server judges its disks as anywhere else. The lab's own are weak in a way that does not matter here.
+    pub judges_disks: bool,
+}
+
+/// An export beside the first.
+#[derive(Debug, Clone)]
+pub struct Second {
+    /// What it shows.
+    pub dir: PathBuf,
+    /// Its log, a file that is made.
+    pub log: PathBuf,
 }
 
 impl ServeOptions {
@@ -82,6 +95,8 @@ impl ServeOptions {
             binary: None,
             envs: Vec::new(),
             limits: Vec::new(),
+            second: None,
+            judges_disks: false,
         }
     }
 
@@ -96,15 +111,23 @@ impl ServeOptions {
         for (key, value) in &self.limits {
             toml += &format!("{key} = {value}\n");
         }
-        let dir = std::fs::canonicalize(&self.dir).context(|| format!("find {}", self.dir.display()))?;
-        toml += &format!("[[export]]\npath = {}\nname = \"/\"\n", text(&dir));
-        toml += &format!("durability = \"{}\"\n", self.durability.word());
-        if let Some(log) = &self.log {
+        let first = if self.second.is_some() { "/first" } else { "/" };
+        let log = self.log.as_ref().map(|log| {
             let mirror = self.mirror.as_ref().map(|m| format!(", mirror = {}", text(m))).unwrap_or_default();
             let size = self.log_bytes.map(|n| format!(", size = \"{}M\"", n >> 20)).unwrap_or_default();
-            toml += &format!("log = {{ path = {}{mirror}{size} }}\n", text(log));
+            format!("{{ path = {}{mirror}{size} }}", text(log))
+        });
+        let second = self.second.as_ref().map(|second| {
+            let log = format!("{{ path = {}, size = \"{}M\" }}", text(&second.log), SECOND_LOG_BYTES >> 20);
+            (&second.dir, "/second", Some(log))
+        });
+        for (dir, name, log) in std::iter::once((&self.dir, first, log)).chain(second) {
+            let dir = std::fs::canonicalize(dir).context(|| format!("find {}", dir.display()))?;
+            toml += &format!("[[export]]\npath = {}\nname = \"{name}\"\n", text(&dir));
+            toml += &format!("durability = \"{}\"\n", self.durability.word());
+            toml += &log.map(|log| format!("log = {log}\n")).unwrap_or_default();
+            toml += "clients = [{ from = \"*\", options = [\"rw\", \"no_root_squash\", \"insecure\"] }]\n";
         }
-        toml += "clients = [{ from = \"*\", options = [\"rw\", \"no_root_squash\", \"insecure\"] }]\n";
         let what = || "write a configuration file".to_owned();
         let mut file = tempfile::NamedTempFile::with_prefix("landfast-lab-").context(what)?;
         file.write_all(toml.as_bytes()).context(what)?;
@@ -229,15 +252,28 @@ impl Served {
     pub fn spawn(options: &ServeOptions) -> Result<Self> {
         let addr = free_port()?;
         let output = if options.show { Output::Inherit } else { Output::Keep };
-        let file = (!options.limits.is_empty()).then(|| options.file(addr)).transpose()?;
+        let needs_file = !options.limits.is_empty() || options.second.is_some();
+        let file = needs_file.then(|| options.file(addr)).transpose()?;
         let args = options.args(addr, file.as_ref().map(tempfile::NamedTempFile::path));
-        let role = match &options.binary {
-            Some(binary) => Role::Program([vec![binary.to_string_lossy().into_owned()], args].concat()),
+        let mut envs = options.envs.clone();
+        let binary = options.binary.as_ref().map(|binary| binary.to_string_lossy().into_owned());
+        let role = match binary {
+            // It may be in our own environment.
+            _ if options.judges_disks => {
+                let binary = match binary {
+                    Some(binary) => binary,
+                    None => crate::child::exe()?.to_string_lossy().into_owned(),
+                };
+                let without = ["env", "-u", ACCEPT_WEAK].map(str::to_owned);
+                Role::Program([without.to_vec(), vec![binary], args].concat())
+            }
+            Some(binary) => Role::Program([vec![binary], args].concat()),
             None => Role::Run(args),
         };
-        // What the lab's disks and its memory keep is the lab's business.
-        let mut envs = options.envs.clone();
-        envs.push((ACCEPT_WEAK.to_owned(), "1".to_owned()));
+        if !options.judges_disks {
+            // What the lab's disks and its memory keep is the lab's business.
+            envs.push((ACCEPT_WEAK.to_owned(), "1".to_owned()));
+        }
         let child = Child::start_with("server", role, output, &envs)?;
         Ok(Served { child, addr, took: Duration::ZERO, _file: file })
     }

@@ -8,6 +8,8 @@
 //! lost, it is written again from memory, and the next start recovers as after a crash.
 
 use std::io;
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use landfast_intentlog::Renewed;
@@ -101,6 +103,17 @@ impl Present {
 
     fn is_deleted(&self) -> bool {
         kernel::look(&self.root).is_ok_and(|look| look.stx_nlink == 0)
+    }
+}
+
+/// What an operator does with one half of a log. (A device is not removed: whoever did would lose its name in `/dev`.)
+fn how_to_empty(log: &Path) -> String {
+    let log_is_device = std::fs::metadata(log).is_ok_and(|m| m.file_type().is_block_device());
+    let log = log.display();
+    if log_is_device {
+        format!("erase all of {log} (blkdiscard -z {log})")
+    } else {
+        format!("remove {log} if it is still there")
     }
 }
 
@@ -225,7 +238,7 @@ impl Volume {
                     "All that was acknowledged is on the disk, without the log; the replies that it kept for clients that repeat a \
                      request are gone"
                         .to_owned(),
-                    format!("stop the server, remove {}, start the server: it makes a new log", self.log_paths()),
+                    format!("stop the server, {}, start the server: it makes a new log", self.how_to_empty_log()),
                 ),
                 Err(e) => (
                     format!(
@@ -238,13 +251,12 @@ impl Volume {
         self.say_given_up(why, &kept, &to_do);
     }
 
-    fn log_paths(&self) -> String {
-        let first = self.0.identity.lock().log_in_use.as_ref().map(|log| log.path.display().to_string());
-        let first = first.unwrap_or_else(|| "the log".to_owned());
-        match &self.0.log_mirror {
-            Some(mirror) => format!("{first} and {} if they are still there", mirror.display()),
-            None => format!("{first} if it is still there"),
-        }
+    /// What an operator does with what is left of the log, so that a new one is made there.
+    fn how_to_empty_log(&self) -> String {
+        let first = self.0.identity.lock().log_in_use.as_ref().map(|log| log.path.clone());
+        let each: Vec<String> =
+            first.iter().chain(&self.0.log_mirror).map(|path| how_to_empty(path)).collect();
+        if each.is_empty() { "remove the log".to_owned() } else { each.join(", ") }
     }
 
     /// Everything is on the disk: no log is needed any more.

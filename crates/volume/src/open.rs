@@ -120,7 +120,7 @@ impl Volume {
             report.clean &= replay.clean || replay.fresh;
             report.bytes = replay.bytes;
             let replay_is_new = replay.fresh;
-            let unbroken = is_unbroken(&mount, &state_dir);
+            let unbroken = is_unbroken(&mount, &state_dir).map_err(|e| state_error(&dir, MOUNT_FILE, e))?;
             let how = recover::How { strict: o.strict_recovery, unbroken: unbroken && !o.strict_recovery };
             let recovered = recover_disk(&mount, &state_dir, &mut remap, replay, marker.last(), how, &path)?;
             report.local = recovered.local;
@@ -496,9 +496,15 @@ fn check_belonging(
 
 /// Whether the filesystem has been mounted all the time since the volume was last recovered and served: then a process has
 /// ended and no power was lost, and the kernel has each change that was made, whoever made it.
-fn is_unbroken(mount: &OwnedFd, state_dir: &OwnedFd) -> bool {
-    let here = kernel::mount_identity(mount);
-    here.is_some() && state::read(state_dir, MOUNT_FILE).is_ok_and(|last| last == here)
+fn is_unbroken(mount: &OwnedFd, state_dir: &OwnedFd) -> std::io::Result<bool> {
+    let Some(here) = kernel::mount_identity(mount) else { return Ok(false) };
+    match state::read(state_dir, MOUNT_FILE) {
+        Ok(last) => Ok(last == Some(here)),
+        // A crash has left it so.
+        Err(e) if e.kind() == std::io::ErrorKind::InvalidData => Ok(false),
+        // Whoever cannot be told what mount it was may not undo what somebody has done since.
+        Err(e) => Err(e),
+    }
 }
 
 fn recover_disk(

@@ -529,7 +529,9 @@ fn a_removal_goes_on_and_takes_nothing_that_came_later() {
     }
     gate.allow(usize::MAX);
     let end = goes_on(&args, &journal);
-    assert_eq!((end.code, end.errors().as_str()), (Some(0), ""), "{end:?}");
+    // On a busy machine the last step before the kill may have been all of the rest.
+    let nothing_left = end.errors().contains("nothing is left to do") && end.errors().lines().count() == 1;
+    assert!(end.code == Some(0) && (end.errors().is_empty() || nothing_left), "{end:?}");
     let (removed, resumed) = (end.summary()["removed"].as_u64(), end.summary()["resumed"].as_u64());
     let all = 2 * (1 + 60 + 60 * 150);
     assert!(resumed > Some(0) && removed.zip(resumed).is_some_and(|(a, b)| a + b <= all), "{end:?}");

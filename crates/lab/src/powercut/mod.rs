@@ -11,6 +11,7 @@
 //! | `check` | the oracle: that against the model |
 //! | `untar` | the same for `landfast untar`, which goes on after the cut |
 //! | `pairs` | pairs of clients that meet on one object, as `landfast verify` has them |
+//! | `scenes` | what takes more than clients at work: administrators, disks, servers |
 //! | `moment` | when the power goes |
 //! | `run` | the harness |
 
@@ -23,6 +24,7 @@ mod overwrite;
 mod pairs;
 pub(crate) mod peer;
 mod run;
+mod scenes;
 mod untar;
 mod worker;
 pub mod workload;

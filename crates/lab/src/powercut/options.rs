@@ -29,11 +29,13 @@ pub enum Load {
     Clients,
     /// Pairs of clients that meet on one object, with slow flushes.
     Pairs,
+    /// Scenes that take more than clients at work, one a cut.
+    Scenes,
 }
 
 impl Load {
     /// All of them, in the order of tables.
-    pub const ALL: [(&str, Load); 9] = [
+    pub const ALL: [(&str, Load); 10] = [
         ("untar", Load::Untar),
         ("resume", Load::Resume),
         ("copy", Load::Copy),
@@ -43,6 +45,7 @@ impl Load {
         ("overwrite", Load::Overwrite),
         ("clients", Load::Clients),
         ("pairs", Load::Pairs),
+        ("scenes", Load::Scenes),
     ];
 }
 

@@ -29,11 +29,11 @@ pub(super) struct Plan {
     /// The point at which the server is to stop, with the number of the pass.
     pub(super) point: Option<(String, u64)>,
     /// Server and disks at once. Otherwise the disks go first, and the server must not acknowledge anything any more.
-    at_once: bool,
+    pub(super) at_once: bool,
     /// For so long the server lives on without its disks.
     alone: Duration,
     /// The filesystem writes everything down just before the cut, so that the disk is ahead of the log.
-    ahead: bool,
+    pub(super) ahead: bool,
 }
 
 /// The run.
@@ -103,6 +103,7 @@ pub fn run(options: &Options, mut progress: impl FnMut(&CutReport)) -> Result<Re
             Load::Resume => harness.cut_untar(n, Way::Resumed)?,
             Load::Copy => harness.cut_untar(n, Way::Copied)?,
             Load::Pairs => harness.cut_pairs(n)?,
+            Load::Scenes => harness.cut_scene(n)?,
             _ => harness.cut(n)?,
         };
         progress(&cut);
@@ -167,7 +168,7 @@ impl Harness<'_> {
         })
     }
 
-    fn serve(&self) -> Result<Served> {
+    pub(super) fn serve(&self) -> Result<Served> {
         Served::start(&self.serve_options(None)?)
     }
 
@@ -207,7 +208,7 @@ impl Harness<'_> {
             }
         };
         match load {
-            Load::Untar | Load::Resume | Load::Copy | Load::Pairs => Vec::new(),
+            Load::Untar | Load::Resume | Load::Copy | Load::Pairs | Load::Scenes => Vec::new(),
             Load::Clients => {
                 [Load::Mixed, Load::Serial, Load::V3, Load::Overwrite, Load::Mixed].map(one).into()
             }
@@ -349,6 +350,11 @@ impl Harness<'_> {
         if plan.variant == Variant::LogLost {
             self.try_other_logs(report)?;
         }
+        self.start_again(report)
+    }
+
+    /// The server after the power came back; none when it does not start, which is wrong.
+    pub(super) fn start_again(&self, report: &mut CutReport) -> Result<Option<Served>> {
         match self.serve() {
             Ok(server) => {
                 report.recovery_s = server.start_took().as_secs_f64();
@@ -363,7 +369,7 @@ impl Harness<'_> {
     }
 
     /// After a `kill -9` the power never went.
-    fn power_on(&mut self, plan: &Plan) -> Result<()> {
+    pub(super) fn power_on(&mut self, plan: &Plan) -> Result<()> {
         if plan.variant == Variant::Kill {
             return Ok(());
         }
@@ -662,6 +668,6 @@ pub(super) fn millis(since: Instant) -> u64 {
 }
 
 /// The harness's own client, at the export's root.
-fn setup(addr: SocketAddr) -> Result<Actor> {
+pub(super) fn setup(addr: SocketAddr) -> Result<Actor> {
     Actor::connect(addr, "power cut", "/")
 }

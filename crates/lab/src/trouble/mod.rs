@@ -16,7 +16,7 @@ mod fault;
 mod probe;
 mod run;
 mod unreadable;
-mod unwritten;
+pub(crate) mod unwritten;
 
 pub use fault::{ALL, Fault};
 pub use run::{Options, Report, Round, run};

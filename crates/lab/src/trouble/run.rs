@@ -205,7 +205,7 @@ impl Harness<'_> {
     fn lose_unstable(&self, server: &Served) -> Result<Vec<String>> {
         let connect = |version| peer(server.addr(), "unwritten", "", version);
         let mut peers = [connect(Version::V3)?, connect(Version::V4)?];
-        unwritten::strike(self.rig, server.pid(), &mut peers, probe::FILE)
+        unwritten::strike(self.rig, server.pid(), &mut peers, probe::DIR, probe::FILE)
     }
 
     fn control(&self, words: &str) -> Result<()> {
@@ -228,7 +228,7 @@ impl Harness<'_> {
             unreadable::prepare(&mut setup)?;
         }
         if self.fault.words == UNWRITTEN {
-            unwritten::prepare(&mut setup, self.rig)?;
+            unwritten::prepare(&mut setup, self.rig, probe::DIR)?;
         }
         let mut probes = vec![setup, peer(server.addr(), "probe", "", Version::V3)?];
         let verifier = probe::verifier(&mut probes)?;

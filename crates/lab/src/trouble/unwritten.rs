@@ -2,7 +2,6 @@
 //! Somebody else is told of it, when the server has closed the files. Their COMMITs may not succeed under the verifier of the WRITE
 //! all the same (RFC 1813 section 3.3.21, RFC 8881 section 18.3).
 
-use super::probe::DIR;
 use crate::error::{Context, Error, Result};
 use crate::mounts::{Filesystem, syncfs};
 use crate::powercut::peer::Peer;
@@ -40,23 +39,23 @@ fn contents(n: usize) -> Bytes {
     data.into()
 }
 
-fn path(n: usize) -> Vec<u8> {
-    format!("{DIR}/{}", NAMES[n]).into_bytes()
+fn path(dir: &str, n: usize) -> Vec<u8> {
+    format!("{dir}/{}", NAMES[n]).into_bytes()
 }
 
-fn local(rig: &Rig, n: usize) -> PathBuf {
-    rig.export().join(DIR).join(NAMES[n])
+fn local(rig: &Rig, dir: &str, n: usize) -> PathBuf {
+    rig.export().join(dir).join(NAMES[n])
 }
 
-/// Makes the files.
-pub(super) fn prepare(peer: &mut Peer, rig: &Rig) -> Result<()> {
+/// Makes the files, in this directory.
+pub(crate) fn prepare(peer: &mut Peer, rig: &Rig, dir: &str) -> Result<()> {
     for n in 0..NAMES.len() {
-        peer.act(&Action::Create { path: path(n), mode: 0o644 })?;
+        peer.act(&Action::Create { path: path(dir, n), mode: 0o644 })?;
         if rig.filesystem() == Filesystem::Btrfs {
-            stay_in_place(&local(rig, n))?;
+            stay_in_place(&local(rig, dir, n))?;
         }
-        peer.act(&Action::Write { path: path(n), offset: 0, data: contents(n), stable: true })?;
-        peer.act(&Action::Close { path: path(n) })?;
+        peer.act(&Action::Write { path: path(dir, n), offset: 0, data: contents(n), stable: true })?;
+        peer.act(&Action::Close { path: path(dir, n) })?;
     }
     Ok(())
 }
@@ -71,20 +70,40 @@ fn stay_in_place(file: &Path) -> Result<()> {
     }
 }
 
+/// What of the files is neither as [`prepare`] has written it nor as [`strike`] has.
+pub(crate) fn strange(rig: &Rig, dir: &str) -> Vec<String> {
+    let read = |n| std::fs::read(local(rig, dir, n)).map_err(|e| e.to_string());
+    let judge = |n: usize| match read(n) {
+        Err(e) => Some(format!("{}: {e}", NAMES[n])),
+        Ok(found) => {
+            let may_be = |(was, is): (&u8, &u8)| was == is || !was == *is;
+            let same = found.len() == FILE_BYTES && contents(n).iter().zip(&found).all(may_be);
+            (!same).then(|| format!("{}: has what nobody has written", NAMES[n]))
+        }
+    };
+    (0..NAMES.len()).filter_map(judge).collect()
+}
+
 /// What the server does wrong. `peers`: one for each file; nobody else is at work. `other`: a file that a client commits in between.
-pub(super) fn strike(rig: &Rig, server: u32, peers: &mut [Peer; 2], other: &[u8]) -> Result<Vec<String>> {
+pub(crate) fn strike(
+    rig: &Rig,
+    server: u32,
+    peers: &mut [Peer; 2],
+    dir: &str,
+    other: &[u8],
+) -> Result<Vec<String>> {
     syncfs(&rig.export())?;
     let mut places = Vec::new();
     for n in 0..NAMES.len() {
         let at = rig.find_data(&contents(n)[..BLOCK_BYTES])?;
         places.push(at.ok_or_else(|| Error::Unable("a file that was synced is not on the disk".into()))?);
     }
-    let wrote = lose(rig, server, peers, &places)?;
+    let wrote = lose(rig, server, peers, dir, &places)?;
     let mut wrong = Vec::new();
     for (n, peer) in peers.iter_mut().enumerate() {
         // Of this one nothing was lost; it may be refused only if the server has noticed already.
         let _ = peer.act(&Action::Commit { path: other.to_vec() });
-        match peer.act(&Action::Commit { path: path(n) }) {
+        match peer.act(&Action::Commit { path: path(dir, n) }) {
             Ok(done) if done.verifier == wrote[n] => {
                 wrong.push(format!(
                     "COMMIT of {}, which is lost, succeeds under the verifier of its WRITE",
@@ -99,23 +118,29 @@ pub(super) fn strike(rig: &Rig, server: u32, peers: &mut [Peer; 2], other: &[u8]
 }
 
 /// Writes the files; they cannot be written back, which somebody else is told; the kernel forgets them. Gives the verifiers.
-fn lose(rig: &Rig, server: u32, peers: &mut [Peer; 2], places: &[u64]) -> Result<[Option<[u8; 8]>; 2]> {
+fn lose(
+    rig: &Rig,
+    server: u32,
+    peers: &mut [Peer; 2],
+    dir: &str,
+    places: &[u64],
+) -> Result<[Option<[u8; 8]>; 2]> {
     for _ in 0..TRIES {
         let mut wrote = [None; 2];
         for (n, peer) in peers.iter_mut().enumerate() {
             let data: Bytes = contents(n).iter().map(|byte| !byte).collect::<Vec<u8>>().into();
-            let done = peer.act(&Action::Write { path: path(n), offset: 0, data, stable: false })?;
+            let done = peer.act(&Action::Write { path: path(dir, n), offset: 0, data, stable: false })?;
             wrote[n] = done.verifier;
         }
         for n in 0..NAMES.len() {
-            wait_closed(server, &local(rig, n))?;
+            wait_closed(server, &local(rig, dir, n))?;
         }
         for at in places {
             rig.control_data(&format!("fail=write:from={at}:to={}", at + BLOCK_BYTES as u64))?;
         }
         let mut lost = 0;
         for n in 0..NAMES.len() {
-            let file = local(rig, n);
+            let file = local(rig, dir, n);
             let stranger = File::open(&file).context(|| format!("open {}", file.display()))?;
             lost += usize::from(fdatasync(&stranger).is_err());
             fadvise(&stranger, 0, None, Advice::DontNeed).context(|| "fadvise".to_owned())?;

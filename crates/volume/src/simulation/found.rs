@@ -112,6 +112,39 @@ fn what_a_failed_allocate_left_is_stable_after_a_commit() {
     assert!(seen > 0, "no call failed after the change");
 }
 
+/// A start after a mere `kill -9` that could not read which mount it had been on took it for another one, as after a power cut, and set the
+/// times of a directory back into which somebody had moved something.
+#[test]
+fn what_somebody_has_moved_stays_though_a_call_fails_at_the_start() {
+    let (mut opened, mut refused) = (0, 0);
+    for call in 1..200 {
+        let mut served = Served::first(Flavour::Btrfs, 1);
+        let dir = served.mkdir(b"d", SetAttrs::default()).unwrap();
+        let dir_serial = sim::with(|k| k.serial_of(&dir.0.id)).unwrap();
+        drop(served.create(b"f", SetAttrs::default()).unwrap());
+        drop(dir);
+        served.end();
+        sim::with(|k| {
+            k.restart_process();
+            k.wait(2_000_000_000);
+            assert!(k.rename_as_stranger((sim::ROOT, b"f"), (dir_serial, b"moved")));
+        });
+        let left = sim::with(|k| k.peek(dir_serial).unwrap().mtime);
+        sim::with(|k| k.faults(vec![call]));
+        let log = Some(sim::LOG.into());
+        let started = Volume::open(OpenOptions { log, ..OpenOptions::new(sim::DIR, Durability::Log) });
+        sim::with(|k| k.faults(Vec::new()));
+        refused += u32::from(started.is_err());
+        if started.is_ok() {
+            opened += 1;
+            let now = sim::with(|k| k.peek(dir_serial).unwrap().mtime);
+            assert_eq!(now, left, "call {call} failed");
+        }
+    }
+    sim::install(None);
+    assert!(opened > 0 && refused > 0, "{opened} opened, {refused} refused");
+}
+
 /// The same for what a clone brought.
 #[test]
 fn what_a_failed_clone_left_is_stable_after_a_commit() {

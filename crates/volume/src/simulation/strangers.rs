@@ -262,14 +262,14 @@ impl Touched {
     }
 
     /// Each thing that he removed is said, where names were left as he left them.
-    pub(super) fn check_said(&self, local: &[String], more: u64) -> Result<(), String> {
+    pub(super) fn check_said(&self, local: &[String], more: u64, with_paths: bool) -> Result<(), String> {
         if more == 0 && local.len() < self.missing.len() {
             let n = self.missing.len();
             return Err(format!(
                 "{n} objects are missing that a stranger has removed, and it says {local:?}"
             ));
         }
-        for missing in self.missing.iter().filter(|_| more == 0) {
+        for missing in self.missing.iter().filter(|_| more == 0 && with_paths) {
             let said = |path: &String| local.iter().any(|line| line.starts_with(&format!("{path}: ")));
             if missing.path.as_ref().is_some_and(|path| !said(path)) {
                 return Err(format!(
@@ -287,6 +287,7 @@ impl Touched {
         past: &Past,
         then: &State,
         local: &[String],
+        with_paths: bool,
     ) -> Result<(), String> {
         let lives = |s: Serial| then.get(s as usize).is_some_and(Option::is_some);
         let old: Vec<_> = self.missing.iter().filter(|m| past.had(m.serial) && lives(m.serial)).collect();
@@ -296,7 +297,7 @@ impl Touched {
                 old.len()
             ));
         }
-        for missing in old.into_iter().filter(|m| m.path.is_some()) {
+        for missing in old.into_iter().filter(|m| with_paths && m.path.is_some()) {
             let all = then.iter().flatten().flat_map(|dir| dir.entries.iter());
             let names = all.filter(|(_, e)| e.serial == missing.serial).map(|(name, _)| shown(name));
             let names: Vec<String> = names.chain(missing.names.iter().cloned()).collect();

@@ -1281,15 +1281,17 @@ impl World {
         self.say(|| format!("the volume is that of position {at}"));
         self.check_replies(logged, report, clean, at)?;
         self.check_handles(&pairs)?;
+        // A call that failed while a path was looked for leaves it out of what is said.
+        let with_paths = sim::with(|k| k.struck.is_empty());
         match touched {
             None if self.strangers.is_empty() && !report.local.is_empty() => {
                 return Err(format!("nobody has changed anything, and it says {:?}", report.local));
             }
             Some(touched) if undisturbed && !stands && report.local_more == 0 => {
-                touched.check_said_of_old(past, &past.at(at), &report.local)?;
+                touched.check_said_of_old(past, &past.at(at), &report.local, with_paths)?;
             }
             Some(touched) if undisturbed && !clean && logged.last_seq > 0 && !ahead => {
-                touched.check_said(&report.local, report.local_more)?;
+                touched.check_said(&report.local, report.local_more, with_paths)?;
             }
             _ => {}
         }
