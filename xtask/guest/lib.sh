@@ -1,4 +1,4 @@
-# Put in front of every check, after the settings of the run: SERVER, PORT, EXPORT, VERS.
+# Put in front of every check, after the settings of the run: SERVER, PORT (none: the port mapper knows it), EXPORT, VERS.
 set -euo pipefail
 MNT=/mnt/nfs                  # where the export is mounted
 WORK=$MNT/check-$VERS         # where the checks of this version work
@@ -14,12 +14,13 @@ refused() { # refused COMMAND...: it must fail
     if "$@" 2>/dev/null; then die "should have been refused: $*"; fi
 }
 mount_export() { # mount_export [OPTION...]: more options, each with a comma in front
-    local options="vers=$VERS,proto=tcp,port=$PORT"
+    local options="vers=$VERS"
+    [ -z "$PORT" ] || options+=",proto=tcp,port=$PORT"
     if [ "$VERS" = 3 ]; then
         # the guest's own lock manager needs both; landfast answers MOUNT on its one port
         pidof rpcbind >/dev/null || rpcbind
         pidof rpc.statd >/dev/null || rpc.statd
-        [ "$SERVER" = 127.0.0.1 ] || options+=",mountport=$PORT,mountproto=tcp"
+        [ -z "$PORT" ] || [ "$SERVER" = 127.0.0.1 ] || options+=",mountport=$PORT,mountproto=tcp"
     fi
     mount -t nfs -o "$options$*" "$SERVER:$EXPORT" "$MNT"
 }

@@ -26,6 +26,7 @@ mod report;
 mod server;
 mod setup;
 mod speed;
+mod squashed;
 mod suite;
 mod tree;
 mod verify;

@@ -100,7 +100,7 @@ const GUEST_STEPS: [(&str, &[&str]); 12] = [
         "guest: checks on NFSv4.0",
         &["check", "--files", "300", "--vers", "4.0", "--except", "git,types,access"],
     ),
-    ("guest: checks on NFSv3", &["check", "--files", "300", "--vers", "3"]),
+    ("guest: checks on NFSv3", &["check", "--files", "300", "--vers", "3", "--from-file"]),
     ("guest: checks on NFSv4.2", &["check", "--files", "300", "--vers", "4.2"]),
     ("guest: the client's commands on Linux's server", &["commands", "--files", "100"]),
     (

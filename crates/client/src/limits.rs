@@ -179,6 +179,8 @@ pub const MEMBERS_AHEAD: usize = 8192;
 pub const MEMBERS_AT_ONCE: usize = 256;
 /// About what planning [`MEMBERS_AHEAD`] members takes.
 pub const SHORT_ANSWER: Duration = Duration::from_millis(5);
+/// Combinations of owner, group and mode of which `untar` remembers whether the server sets them; further ones are taken for set.
+pub const OWNERS_KNOWN_MAX: usize = 16_384;
 /// Bytes of a request that `untar` packs.
 pub const PACKED_REQUEST_MAX: usize = 768 << 10;
 /// Files larger than this are written in pieces.

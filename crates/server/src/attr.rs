@@ -515,10 +515,14 @@ pub fn acls_to_set(f: &Fattr, kind: Kind, owner: u32) -> Result<SetAcls, NfsStat
     acl::from_nfs4(&list, kind == Kind::Dir, owner)
 }
 
-/// RFC 8881 section 5.9: a user or group as a decimal number without leading zeros.
+/// RFC 8881 section 5.9: a user or group as a decimal number without leading zeros. An empty string is no name of anybody:
+/// `INVAL`, as Linux' server says; whom we do not know is `BADOWNER`.
 pub fn owner_number(s: &[u8]) -> Result<u32, NfsStat> {
     const BAD: NfsStat = NfsStat::NFS4ERR_BADOWNER;
-    if s.is_empty() || s.len() > 10 || !s.iter().all(u8::is_ascii_digit) || (s.len() > 1 && s[0] == b'0') {
+    if s.is_empty() {
+        return Err(NfsStat::NFS4ERR_INVAL);
+    }
+    if s.len() > 10 || !s.iter().all(u8::is_ascii_digit) || (s.len() > 1 && s[0] == b'0') {
         return Err(BAD);
     }
     // 2^32 - 1 means "leave alone" to the kernel: nobody's number.
@@ -658,8 +662,8 @@ mod tests {
     fn rfc8881_5_9_owners_are_numbers() {
         assert_eq!(owner_number(b"0"), Ok(0));
         assert_eq!(owner_number(b"4294967294"), Ok(u32::MAX - 1));
-        for bad in [&b""[..], b"4294967295", b"00", b"-1", b"+1", b" 1", b"root@example.org", b"99999999999"]
-        {
+        assert_eq!(owner_number(b""), Err(NfsStat::NFS4ERR_INVAL));
+        for bad in [&b"4294967295"[..], b"00", b"-1", b"+1", b" 1", b"root@example.org", b"99999999999"] {
             assert_eq!(owner_number(bad), Err(NfsStat::NFS4ERR_BADOWNER));
         }
     }

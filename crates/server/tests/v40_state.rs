@@ -328,6 +328,36 @@ async fn rfc7530_16_10_and_16_37_locks_and_their_owners() {
     assert_eq!(c.on(&fh, c.new_lock(s, 6, b"l", 0, ALL)).await.status, NfsStat::NFS4_OK);
 }
 
+/// pynfs's LOCK24: an owner that holds nothing any more locks by way of the open again. Versions of the suite that count the
+/// lock owner's requests find it allowed, as by Linux' server; older ones begin with 0 again, which is `BAD_SEQID` there, too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rfc7530_16_10_5_a_known_lock_owner_locks_by_its_open_once_more() {
+    if skipped() {
+        return;
+    }
+    let rig = Rig::new().await;
+    let mut c = Client40::new(&rig, b"x").await;
+    let (fh, s) = c.open("f", 1, 0).await;
+    let typed = |open: Stateid, open_seqid, lock_seqid, locktype| {
+        let mut op = c.new_lock(open, open_seqid, b"l", lock_seqid, ALL);
+        if let ArgOp::Lock(a) = &mut op {
+            a.locktype = locktype;
+        }
+        op
+    };
+    let held = stateid_of(&c.on(&fh, typed(s, 3, 0, LockType::Read)).await);
+    let mut upgrading = c.clone();
+    upgrading.seqid = 3;
+    let (_, s) = upgrading.open("f", 2, 0).await;
+    assert_eq!(c.on(&fh, typed(s, 5, 1, LockType::Write)).await.status, BAD_SEQID, "it holds a lock");
+    let free = stateid_of(&c.on(&fh, unlock_op(held, 1, ALL)).await);
+    let s = stateid_of(&c.on(&fh, downgrade_op(s, 5, 2)).await);
+    assert_eq!(c.on(&fh, typed(s, 6, 0, LockType::Write)).await.status, BAD_SEQID, "counted from 0 again");
+    let again = stateid_of(&c.on(&fh, typed(s, 6, 2, LockType::Write)).await);
+    assert_eq!((again.other, again.seqid), (free.other, free.seqid + 1));
+    assert_eq!(c.on(&fh, close_seq(s, 7)).await.status, NfsStat::NFS4_OK);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rfc7530_9_9_share_reservations() {
     if skipped() {

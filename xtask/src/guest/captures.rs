@@ -155,7 +155,9 @@ struct Captured {
 }
 
 fn capture(stage: &mut Stage, vers: Vers, script: &str, file: &Path) -> Result<Captured, String> {
-    let Server::Landfast(port) = stage.client.server else { return Err("nobody serves here".to_owned()) };
+    let (Server::Landfast(port) | Server::FromFile(port)) = stage.client.server else {
+        return Err("nobody serves here".to_owned());
+    };
     let link = stage.link().ok_or("the guest has no address")?;
     let (device, address) = (link.device.clone(), link.host().to_owned());
     let tcpdump = Tcpdump::start(&device, file)?;

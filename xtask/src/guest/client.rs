@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::machine::Machine;
 use super::network;
 use super::recipe::Vers;
+use super::server;
 
 /// What stands in front of every script.
 const LIB: &str = include_str!("../../guest/lib.sh");
@@ -16,6 +17,8 @@ const KNFSD: &str = include_str!("../../guest/knfsd.sh");
 pub enum Server {
     /// `landfast serve` on the host, at this port.
     Landfast(u16),
+    /// The same from a configuration file, registered with the port mapper.
+    FromFile(u16),
     /// The kernel's server in the guest itself.
     Kernel,
     /// Nobody: a filesystem of the guest's own.
@@ -60,10 +63,13 @@ impl Client {
     /// A script with the settings and the library in front.
     pub fn script(&self, vers: Option<Vers>, script: &str) -> String {
         let (server, port, export) = match (self.server, vers) {
-            (Server::Landfast(port), _) => (network::SERVER, port, "/"),
+            (Server::Landfast(port), _) => (network::SERVER, port.to_string(), "/"),
+            // The port mapper knows the ports.
+            (Server::FromFile(_), Some(Vers::V3)) => (network::SERVER, String::new(), server::NAME),
+            (Server::FromFile(port), _) => (network::SERVER, port.to_string(), server::NAME),
             // NFSv3 knows no pseudo root.
-            (_, Some(Vers::V3)) => ("127.0.0.1", 2049, "/srv/export"),
-            _ => ("127.0.0.1", 2049, "/"),
+            (_, Some(Vers::V3)) => ("127.0.0.1", "2049".to_owned(), "/srv/export"),
+            _ => ("127.0.0.1", "2049".to_owned(), "/"),
         };
         let vers = vers.map(|vers| vers.to_string()).unwrap_or_default();
         format!("SERVER={server} PORT={port} EXPORT={export} VERS={vers}\n{LIB}\n{script}")

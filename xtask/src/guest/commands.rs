@@ -15,6 +15,7 @@ use super::network::Link;
 use super::probed;
 use super::recipe::{Kernel, VERSIONS, Vers};
 use super::server::chosen_binary;
+use super::squashed;
 use crate::proc::{self, command};
 
 /// Bytes of the exported disk.
@@ -70,6 +71,7 @@ pub fn run(options: &Options) -> Result<ExitCode, String> {
     }
     let hardware = Hardware { link: Some(Link::new()?), scratch: Some(disk), ..Hardware::default() };
     let mut guest = knfsd::boot(&image, &hardware, &options.fs, "sync")?;
+    squashed::export(&mut guest, LIMIT)?;
     let urls = options.vers.iter().map(|vers| knfsd::url(&hardware, *vers));
     let urls = urls.collect::<Result<Vec<_>, _>>()?;
     let to_probe = urls.clone();
@@ -78,6 +80,12 @@ pub fn run(options: &Options) -> Result<ExitCode, String> {
     let mut done = proc::run_within(LIMIT, &mut commands);
     for (vers, url) in options.vers.iter().zip(to_probe) {
         done = done.and_then(|()| probed::check(&binary.to_string_lossy(), &url, *vers));
+    }
+    for vers in options.vers.iter().filter(|vers| **vers != Vers::V3) {
+        done = done.and_then(|()| {
+            let url = knfsd::url_of(&hardware, *vers, squashed::NAME)?;
+            squashed::check(&binary.to_string_lossy(), dir.path(), &url)
+        });
     }
     for vers in options.vers.iter().filter(|_| folds) {
         done = done.and_then(|()| {

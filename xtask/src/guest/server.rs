@@ -18,6 +18,9 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// The clients' lease: short, since a restarted server waits for clients that do not come back for so long.
 const LEASE: &str = "15s";
 
+/// What a configuration file calls the export.
+pub const NAME: &str = "/exported/volume";
+
 /// How long to wait for a connection, or between two tries.
 const TRY: Duration = Duration::from_millis(20);
 
@@ -70,6 +73,8 @@ pub struct Server {
     messages: PathBuf,
     address: SocketAddr,
     durability: String,
+    /// The configuration file that says all of it, in place of arguments.
+    config: Option<PathBuf>,
     child: Option<Child>,
 }
 
@@ -84,8 +89,31 @@ impl Server {
         )
     }
 
+    /// The same from a configuration file, which gives the export the name [`NAME`]. It does not start unless it can register
+    /// with the port mapper.
+    pub fn start_from_file(binary: &Path, scratch: &Scratch, durability: &str) -> Result<Server, String> {
+        let files = [scratch.beside("log"), scratch.beside("messages")];
+        let mut server = Server::new(binary, scratch.volume(), files, durability)?;
+        let config = scratch.beside("server.toml");
+        fs::write(&config, server.in_words()).map_err(|e| format!("{}: {e}", config.display()))?;
+        server.config = Some(config);
+        server.start_again()?;
+        Ok(server)
+    }
+
     /// Starts a server on a volume, with its log and its messages there, and waits until it accepts connections.
     pub fn start_on(
+        binary: &Path,
+        volume: PathBuf,
+        files: [PathBuf; 2],
+        durability: &str,
+    ) -> Result<Server, String> {
+        let mut server = Server::new(binary, volume, files, durability)?;
+        server.start_again()?;
+        Ok(server)
+    }
+
+    fn new(
         binary: &Path,
         volume: PathBuf,
         [log, messages]: [PathBuf; 2],
@@ -94,17 +122,20 @@ impl Server {
         let listener = TcpListener::bind((SERVER, 0)).map_err(|e| format!("a port: {e}"))?;
         let address = listener.local_addr().map_err(|e| format!("a port: {e}"))?;
         drop(listener);
-        let mut server = Server {
-            binary: binary.to_owned(),
-            volume,
-            log,
-            messages,
-            address,
-            durability: durability.to_owned(),
-            child: None,
-        };
-        server.start_again()?;
-        Ok(server)
+        let (binary, durability) = (binary.to_owned(), durability.to_owned());
+        Ok(Server { binary, volume, log, messages, address, durability, config: None, child: None })
+    }
+
+    /// A configuration file for it. The guest's root is root, as in the tests of its suites; it comes from a privileged
+    /// port by itself.
+    fn in_words(&self) -> String {
+        let (volume, durability) = (self.volume.display(), &self.durability);
+        let log = if durability == "log" { format!("log = {:?}\n", self.log) } else { String::new() };
+        format!(
+            "listen = \"{}\"\nlease = \"{LEASE}\"\nrpcbind = \"require\"\n\n[[export]]\npath = \"{volume}\"\nname = \"{NAME}\"\n{log}\
+             durability = \"{durability}\"\nclients = [{{ from = \"*\", options = [\"rw\", \"no_root_squash\"] }}]\n",
+            self.address
+        )
     }
 
     /// Its process, if it runs.
@@ -126,16 +157,19 @@ impl Server {
             .map_err(|e| format!("{}: {e}", self.messages.display()))?;
         let errors = messages.try_clone().map_err(|e| format!("{}: {e}", self.messages.display()))?;
         let mut serve = Command::new("setpriv");
-        serve.args(["--pdeathsig", "KILL"]).arg(&self.binary).arg("serve").arg(&self.volume);
-        if self.durability == "log" {
-            serve.arg("--log").arg(&self.log);
+        serve.args(["--pdeathsig", "KILL"]).arg(&self.binary).arg("serve");
+        if let Some(config) = &self.config {
+            serve.arg("--config").arg(config);
+        } else {
+            serve.arg(&self.volume);
+            if self.durability == "log" {
+                serve.arg("--log").arg(&self.log);
+            }
+            serve.arg("--listen").arg(self.address.to_string());
+            // The guest's root is root, as in the tests of its suites.
+            serve.args(["--allow", "*", "--durability", &self.durability, "--lease", LEASE]);
         }
         let child = serve
-            .arg("--listen")
-            .arg(self.address.to_string())
-            // The guest's root is root, as in the tests of its suites.
-            .args(["--allow", "*"])
-            .args(["--durability", &self.durability, "--lease", LEASE])
             .stdin(Stdio::null())
             .stdout(messages)
             .stderr(errors)

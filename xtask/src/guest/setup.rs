@@ -61,6 +61,9 @@ pub struct Setup {
     /// The scratch volume's filesystem: ext4, xfs or btrfs.
     #[arg(long, default_value = "ext4")]
     fs: String,
+    /// Start the server from a configuration file, registered with the port mapper: version 3 is mounted without ports.
+    #[arg(long)]
+    from_file: bool,
     /// Print one JSON object instead of the table.
     #[arg(long)]
     pub json: bool,
@@ -102,11 +105,13 @@ impl Setup {
         if self.server == Who::Landfast {
             let binary = self.binary()?;
             let volume = scratch.insert(Scratch::new(&self.fs, VOLUME_BYTES)?);
-            server = Some(Server::start(&binary, volume, &self.durability)?);
+            let start = if self.from_file { Server::start_from_file } else { Server::start };
+            server = Some(start(&binary, volume, &self.durability)?);
         }
         let machine = Machine::boot(&image, &hardware)?;
         eprintln!("Linux {} was ready after {:.1} s", machine.release, machine.boot.as_secs_f64());
         let whom = match (&server, self.server) {
+            (Some(server), _) if self.from_file => client::Server::FromFile(server.address().port()),
             (Some(server), _) => client::Server::Landfast(server.address().port()),
             (None, Who::Local) => client::Server::Local,
             (None, _) => client::Server::Kernel,

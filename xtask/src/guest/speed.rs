@@ -24,6 +24,7 @@ use super::image;
 use super::machine::Hardware;
 use super::network;
 use super::recipe::Vers;
+use super::server;
 use super::setup::Setup;
 use crate::proc::{command, run as run_program};
 use promise::Promise;
@@ -191,6 +192,7 @@ impl Speed<'_> {
     fn url(&self) -> String {
         match self.client.server {
             Server::Landfast(port) => format!("nfs://{}:{port}", network::SERVER),
+            Server::FromFile(port) => format!("nfs://{}:{port}{}", network::SERVER, server::NAME),
             Server::Kernel | Server::Local => "nfs://127.0.0.1:2049".to_owned(),
         }
     }

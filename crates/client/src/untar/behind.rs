@@ -175,6 +175,7 @@ impl Behind {
                 create: &attrs.create,
                 xattrs: &[],
                 finish: &attrs.finish,
+                look: true,
                 parts: Parts::File(data),
                 stay: self.files.get(taken + 1).is_some_and(|next| next.1 == dir),
             };

@@ -17,6 +17,7 @@ use landfast_nfs::v4::{ArgOp, Fattr, FileHandle, FileType, NfsStat, OpNum, ResBo
 
 use super::attrs::merge;
 use super::existing::{Existing, New, Over, SEEN, Seen, Verdict};
+use super::given::{self, OWNERSHIP};
 use super::pack::{is_dir, open_args, set_xattr};
 use super::plan::{Leftover, Make, SlowDone, SlowTask};
 use super::report::{Cause, Why};
@@ -27,6 +28,7 @@ use crate::limits;
 use crate::ops;
 use crate::patience::Patience;
 use crate::session::{Session, SessionError};
+use crate::url::Version;
 
 /// The bits of a mode that give rights away: set-user-ID and set-group-ID.
 const SET_ID: u32 = 0o6000;
@@ -324,13 +326,15 @@ async fn create<P>(
     let mut attrs = task.job.attrs.create.clone();
     loop {
         let create = CreateArgs { kind: kind.clone(), name: task.name.clone(), attrs: attrs.clone() };
-        let ops = vec![ArgOp::Putfh(task.dir.clone()), ArgOp::Create(create), ArgOp::Getfh];
+        let mut ops = vec![ArgOp::Putfh(task.dir.clone()), ArgOp::Create(create), ArgOp::Getfh];
+        ops.extend(whose(session, &attrs));
         let mut results = step(session, ops).await?;
         results.skip(&[OpNum::PUTFH])?;
         match results.take(OpNum::CREATE) {
             Ok(ResBody::Create(res)) => {
                 let missing = task.job.attrs.create.mask.minus(&res.attrset);
-                return Ok((results.getfh()?, missing));
+                let fh = results.getfh()?;
+                return Ok((fh, missing.or(&left_out(&attrs, &mut results))));
             }
             Ok(_) => return Err(OpError::Missing { op: OpNum::CREATE }.into()),
             Err(e) if may_be_owner(e.status()) && has_owner(&attrs) => attrs = without_owner(&attrs),
@@ -412,19 +416,21 @@ pub(super) async fn open<P>(
             let empty = fattr(&AttrValues { size: Some(0), ..AttrValues::default() });
             args.openhow = OpenHow::Create(CreateHow::Unchecked(merge(&attrs, &empty)));
         }
-        let ops = vec![ArgOp::Putfh(task.dir.clone()), ArgOp::Open(args), ArgOp::Getfh];
+        let mut ops = vec![ArgOp::Putfh(task.dir.clone()), ArgOp::Open(args), ArgOp::Getfh];
+        ops.extend(whose(session, &attrs));
         let mut results = step(session, ops).await?;
         results.skip(&[OpNum::PUTFH])?;
         match results.open() {
             Ok(res) => {
                 let fh = results.getfh()?;
+                let left_out = left_out(&attrs, &mut results);
                 // Of an existing file nothing but the size was set.
                 let missing = match overwrite {
                     true => match existing {
                         Existing::Look(over) => over.for_existing(&task.job.attrs.create).mask,
                         _ => task.job.attrs.create.mask,
                     },
-                    false => task.job.attrs.create.mask.minus(&res.attrset),
+                    false => task.job.attrs.create.mask.minus(&res.attrset).or(&left_out),
                 };
                 return Ok(OpenFile::new(fh, res.stateid, u64::from(task.id.0), missing));
             }
@@ -539,6 +545,19 @@ pub(super) async fn open_by_handle(
     let mut results = repeat(session, vec![ArgOp::Putfh(fh.clone()), ArgOp::Open(args)]).await?;
     results.skip(&[OpNum::PUTFH])?;
     Ok(results.open()?.stateid)
+}
+
+/// For what is made with an owner: whose is it ([`super::given`])?
+fn whose(session: &Session, attrs: &Fattr) -> Option<ArgOp> {
+    (session.version() != Version::V3 && has_owner(attrs)).then_some(ArgOp::Getattr(OWNERSHIP))
+}
+
+/// What the answer says; one that failed says nothing.
+fn left_out(attrs: &Fattr, results: &mut Results) -> Bitmap {
+    if !has_owner(attrs) || results.remaining() == 0 {
+        return Bitmap::default();
+    }
+    results.getattr().map(|got| given::left_out(attrs, &got)).unwrap_or_default()
 }
 
 /// Sets what is left to set: what creation did not, the size of a sparse file, times, set-ID bits.

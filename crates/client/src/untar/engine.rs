@@ -116,6 +116,8 @@ pub(super) fn capacity(session: &Session, tuning: &Tuning) -> Capacity {
     let members = if session.one_by_one() { 1 } else { tuning.members_per_compound };
     Capacity {
         packs_data: session.packs_data(),
+        // With version 3 what is made is looked at anyway.
+        looks: session.version() != Version::V3,
         ..Capacity::new(&session.limits(), members, tuning.request_bytes)
     }
 }

@@ -7,6 +7,7 @@
 //! | `existing` | what is done about names that exist already | no |
 //! | `ahead` | directories that are made together with the session | no |
 //! | `attrs` | which attributes a member gets, at creation and last | no |
+//! | `given` | which owners the server gives at creation | no |
 //! | `tree` | what is known of the destination; paths are followed through real directories only | no |
 //! | `names` | the names in a directory, in little memory | no |
 //! | `plan` | the order of things, what waits for what | no |
@@ -31,6 +32,7 @@ mod careful;
 pub(crate) mod copied;
 mod engine;
 mod existing;
+mod given;
 mod names;
 mod options;
 mod outset;

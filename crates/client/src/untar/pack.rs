@@ -15,6 +15,7 @@ use landfast_nfs::v4::flags::{
 use landfast_nfs::v4::{ArgOp, Fattr, FileHandle, FileType, StableHow, Stateid};
 use landfast_xdr::Encode;
 
+use super::given::{OWNERSHIP, With, with};
 use super::tree::{DirId, ItemId};
 use crate::compound::fattr;
 use crate::copy::on_server::{Original, Way, clone, copy};
@@ -38,6 +39,8 @@ pub(super) struct Capacity {
     pub(super) members: usize,
     /// Data may be anywhere in the request. See [`crate::session::Session::packs_data`].
     pub(super) packs_data: bool,
+    /// What is made with an owner is looked at where it is not known what becomes of that ([`super::given`]).
+    pub(super) looks: bool,
 }
 
 impl Capacity {
@@ -49,6 +52,7 @@ impl Capacity {
             ops: limits.ops as usize,
             members: members.max(1),
             packs_data: true,
+            looks: false,
         }
     }
 }
@@ -86,6 +90,8 @@ pub(super) struct Piece<'a> {
     pub(super) create: &'a Fattr,
     pub(super) xattrs: &'a [Xattr],
     pub(super) finish: &'a Fattr,
+    /// It is not known what becomes of its owner.
+    pub(super) look: bool,
     pub(super) parts: Parts<'a>,
     /// More members for the same directory follow.
     pub(super) stay: bool,
@@ -120,6 +126,7 @@ pub(super) struct Mark {
     members: usize,
     copied: u64,
     weight: usize,
+    looked: usize,
 }
 
 pub(super) struct Packer {
@@ -138,6 +145,8 @@ pub(super) struct Packer {
     weight: usize,
     /// Data lies where not every server takes it from.
     late: bool,
+    /// What its members are made with that is looked at already.
+    looked: Vec<With>,
 }
 
 impl Packer {
@@ -155,6 +164,7 @@ impl Packer {
             copied: 0,
             weight: 0,
             late: false,
+            looked: Vec::new(),
         }
     }
 
@@ -195,6 +205,7 @@ impl Packer {
             members: self.members.len(),
             copied: self.copied,
             weight: self.weight,
+            looked: self.looked.len(),
         }
     }
 
@@ -203,6 +214,7 @@ impl Packer {
         self.body.truncate(mark.bytes);
         (self.ops, self.reply, self.place) = (mark.ops, mark.reply, mark.place);
         (self.copied, self.weight) = (mark.copied, mark.weight);
+        self.looked.truncate(mark.looked);
         self.members.split_off(mark.members).into_iter().map(|(id, _)| id).collect()
     }
 
@@ -325,6 +337,7 @@ impl Packer {
                         data: (*data).clone(),
                     }));
                 }
+                self.look(piece);
                 self.set_last(piece.finish);
                 self.op(&ArgOp::Close(CloseArgs { seqid: 0, open_stateid: Stateid::CURRENT }));
                 self.place.current = None;
@@ -334,6 +347,7 @@ impl Packer {
                 self.op(&ArgOp::Getfh);
                 self.copy(original);
                 self.set_xattrs(piece.xattrs);
+                self.look(piece);
                 self.set_last(piece.finish);
                 self.op(&ArgOp::Close(CloseArgs { seqid: 0, open_stateid: Stateid::CURRENT }));
                 self.place.current = None;
@@ -372,6 +386,16 @@ impl Packer {
     fn create(&mut self, kind: CreateType, piece: &Piece<'_>) {
         self.op(&ArgOp::Create(CreateArgs { kind, name: piece.name.clone(), attrs: piece.create.clone() }));
         self.op(&ArgOp::Getfh);
+        self.look(piece);
+    }
+
+    /// Asks whose it is, once for all that are made alike.
+    fn look(&mut self, piece: &Piece<'_>) {
+        let with = with(piece.create).filter(|_| self.capacity.looks && piece.look);
+        if let Some(with) = with.filter(|with| !self.looked.contains(with)) {
+            self.op(&ArgOp::Getattr(OWNERSHIP));
+            self.looked.push(with);
+        }
     }
 
     fn set_xattrs(&mut self, xattrs: &[Xattr]) {

@@ -23,6 +23,7 @@ use landfast_nfs::v4::{Fattr, FileHandle, FileType, NfsTime, Stateid};
 use super::attrs::{MemberAttrs, merge};
 use super::careful::{has_set_id, without_its_owner};
 use super::existing::{Existing, New, Over, Seen, Verdict, When};
+use super::given::Given;
 use super::names::Name;
 use super::pack::{Batch, Capacity, Mark, Packer, Parts, Piece, Route};
 use super::report::{Cause, Why};
@@ -234,6 +235,8 @@ pub(super) struct Plan<P> {
     pub(super) attrs_again: bool,
     /// It makes things with another owner than asked: they get no set-ID bits before that is set by itself.
     pub(super) owners_again: bool,
+    /// Which owners it gives.
+    pub(super) given: Given,
     /// Members that were added and are not settled.
     open: usize,
     /// All members were added.
@@ -270,6 +273,7 @@ impl<P: Default> Plan<P> {
             next_batch: 1,
             attrs_again: false,
             owners_again: false,
+            given: Given::default(),
             open: 0,
             ended: false,
             quiet: Vec::new(),
@@ -809,6 +813,7 @@ impl<P: Default> Plan<P> {
                 create: &job.attrs.create,
                 xattrs: &job.attrs.xattrs,
                 finish: again.as_ref().unwrap_or(&job.attrs.finish),
+                look: self.given.is_unknown(&job.attrs.create),
                 parts,
                 stay,
             };

@@ -532,6 +532,7 @@ fn capacity() -> impl Strategy<Value = Capacity> {
             reply_cached,
             ops,
             packs_data: ops % 2 == 0,
+            looks: false,
             members,
         },
     )
@@ -605,6 +606,7 @@ fn compounds_are_full_and_finish_directories() {
             ops: 2048,
             members: 64,
             packs_data: true,
+            looks: false,
         },
     );
     let mut model = Model::new();

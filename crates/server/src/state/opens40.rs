@@ -86,12 +86,13 @@ impl<F> Files<F> {
         self.locks.get(&lock).map(|l| (l.client, l.owner.clone()))
     }
 
-    /// The lock state of a lock owner on an open's file, and whether it began from this open.
+    /// The lock state of a lock owner on an open's file, and whether it has locks that began from this open.
     #[must_use]
     pub fn lock_state_of(&self, client: u64, owner: &Bytes, open: u64) -> Option<(u64, bool)> {
         let file = self.opens.get(&open)?.file.clone();
-        let id = *self.clients.get(&client)?.locks.get(&(owner.clone(), file))?;
-        Some((id, self.locks.get(&id)?.open == Some(open)))
+        let id = *self.clients.get(&client)?.locks.get(&(owner.clone(), file.clone()))?;
+        let from_it = self.locks.get(&id)?.open == Some(open);
+        Some((id, from_it && self.files.get(&file).is_some_and(|f| f.ranges.holds(id))))
     }
 
     /// The lock states that began from an open.

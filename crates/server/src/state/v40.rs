@@ -348,7 +348,8 @@ impl<F> State<F> {
                 }
                 let known_lock = self.files.lock_state_of(*client, owner, id);
                 if let Some((_, true)) = known_lock {
-                    // RFC 7530 section 16.10.5: it has locks under this open already.
+                    // RFC 7530 section 16.10.5: it has locks under this open already. What it has given back all of counts as
+                    // released (section 9.1.10): it may begin once more, with its next number.
                     return Err(NfsStat::NFS4ERR_BAD_SEQID);
                 }
                 if self.owners.get(&lock_key).is_none() {

@@ -166,6 +166,7 @@ async fn rfc8881_18_30_values_that_are_none() {
         fattr(AttrValues { time_modify_set: Some(t), ..AttrValues::default() })
     };
     let who = |s: &str| fattr(AttrValues { owner: Some(name(s)), ..AttrValues::default() });
+    let group = |s: &str| fattr(AttrValues { owner_group: Some(name(s)), ..AttrValues::default() });
     let size = |size| fattr(AttrValues { size: Some(size), ..AttrValues::default() });
     for (attrs, status) in [
         (mode(b""), NfsStat::NFS4ERR_BADXDR),
@@ -173,7 +174,10 @@ async fn rfc8881_18_30_values_that_are_none() {
         (mode(b"\0\0\x10\0"), NfsStat::NFS4ERR_INVAL),
         (time(1_000_000_000), NfsStat::NFS4ERR_INVAL),
         (time(u32::MAX), NfsStat::NFS4ERR_INVAL),
-        (who(""), NfsStat::NFS4ERR_BADOWNER),
+        // pynfs's SATT16 and SATT17.
+        (who(""), NfsStat::NFS4ERR_INVAL),
+        (group(""), NfsStat::NFS4ERR_INVAL),
+        (group("no such group@nowhere"), NfsStat::NFS4ERR_BADOWNER),
         (who("no such user@nowhere"), NfsStat::NFS4ERR_BADOWNER),
         (who("4294967295"), NfsStat::NFS4ERR_BADOWNER),
         (size(u64::MAX), NfsStat::NFS4ERR_FBIG),

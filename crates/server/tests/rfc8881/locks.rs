@@ -241,6 +241,67 @@ async fn rfc8881_18_11_4_lockt_needs_no_open() {
     assert_eq!(rig.server().stats().opens, 1);
 }
 
+#[tokio::test]
+async fn rfc8881_18_12_3_what_can_be_unlocked() {
+    if skipped() {
+        return;
+    }
+    let rig = Rig::new().await;
+    let mut a = Locking::new(&rig, b"a").await;
+    let held = a.lock(first(a.open, b"o", LockType::Write, 10, 10)).await;
+    // Ranges that are none, and what is no lock's stateid.
+    for op in [unlock(held, 0, 0), unlock(held, 9, END - 8)] {
+        assert_eq!(a.status(op).await, NfsStat::NFS4ERR_INVAL);
+    }
+    assert_eq!(a.status(unlock(a.open, 10, 10)).await, NfsStat::NFS4ERR_BAD_STATEID, "an open's");
+    assert_eq!(a.c.status(vec![unlock(held, 10, 10)]).await, NfsStat::NFS4ERR_NOFILEHANDLE);
+    let root = vec![ArgOp::Putrootfh, unlock(held, 10, 10)];
+    assert_eq!(a.c.status(root).await, NfsStat::NFS4ERR_BAD_STATEID, "of something else");
+    // What is not locked may be unlocked, and moves the stateid on; of what is, any part.
+    let held = a.lock(unlock(held, 100, 5)).await;
+    let held = a.lock(unlock(held, 0, 12)).await;
+    let held = a.lock(unlock(held, 15, 1)).await;
+    let mut b = Locking::new(&rig, b"b").await;
+    for (offset, length, found) in
+        [(0, 12, None), (12, 3, Some((12, 3))), (15, 1, None), (16, 9, Some((16, 4)))]
+    {
+        let last = b.last(test(b"p", LockType::Read, offset, length)).await;
+        let denied = match last.body {
+            ResBody::Denied(d) => Some((d.offset, d.length)),
+            _ => None,
+        };
+        assert_eq!(denied, found, "{offset}, {length}: {}", last.status);
+    }
+    // To the end of the file, whatever length that is; the stateid stays good with nothing locked.
+    let held = a.lock(unlock(held, 0, END)).await;
+    assert_eq!(b.status(test(b"p", LockType::Write, 0, END)).await, NfsStat::NFS4_OK);
+    a.lock(again(held, LockType::Read, 0, 1)).await;
+}
+
+#[tokio::test]
+async fn rfc8881_18_2_3_what_can_be_closed_and_is_closed_then() {
+    if skipped() {
+        return;
+    }
+    let rig = Rig::new().await;
+    let mut a = Locking::new(&rig, b"a").await;
+    let held = a.lock(first(a.open, b"o", LockType::Write, 0, END)).await;
+    let (other, _) = a.c.open("g", 3).await;
+    assert_eq!(a.status(close_op(held)).await, NfsStat::NFS4ERR_BAD_STATEID, "a lock's");
+    assert_eq!(a.status(close_op(Stateid::ANONYMOUS)).await, NfsStat::NFS4ERR_BAD_STATEID);
+    assert_eq!(a.c.status(vec![close_op(a.open)]).await, NfsStat::NFS4ERR_NOFILEHANDLE);
+    let elsewhere = vec![ArgOp::Putfh(other), close_op(a.open)];
+    assert_eq!(a.c.status(elsewhere).await, NfsStat::NFS4ERR_BAD_STATEID);
+    let mut b = Locking::new(&rig, b"b").await;
+    assert_eq!(b.status(close_op(a.open)).await, NfsStat::NFS4ERR_BAD_STATEID, "another client's");
+    // Locks go with it; a CLOSE after it finds nothing, nor does anything else.
+    assert_ok(&[a.last(close_op(a.open)).await]);
+    assert_eq!(b.status(test(b"p", LockType::Write, 0, END)).await, NfsStat::NFS4_OK);
+    for op in [close_op(a.open), unlock(held, 0, END), read_op(a.open, 0, 1), write_op(a.open, 0, b"x")] {
+        assert_eq!(a.status(op).await, NfsStat::NFS4ERR_BAD_STATEID);
+    }
+}
+
 /// A client that has a whole file locked and is silent, and another one whose `ask` is denied until the first one's lease
 /// is over.
 async fn outlived(rig: &Rig, ask: impl Fn(&Locking) -> ArgOp) -> (Locking, Locking) {

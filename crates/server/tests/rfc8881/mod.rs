@@ -7,6 +7,7 @@ mod compound;
 mod grace;
 mod io;
 mod locks;
+mod many;
 mod names;
 mod opens;
 mod readdir;
