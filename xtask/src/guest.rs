@@ -29,6 +29,7 @@ mod speed;
 mod squashed;
 mod suite;
 mod tree;
+mod verdicts;
 mod verify;
 mod work;
 
@@ -71,6 +72,8 @@ pub enum Task {
     Captures(captures::Options),
     /// Capture what Linux's NFS client does while something is done to it (a long way, slow disks, ..), and ask `landfast trace` what it was.
     Injected(injected::Options),
+    /// Make thirty captures whose causes are known, of Linux's client and libnfs, and judge what `landfast trace` says of each.
+    Verdicts(verdicts::Options),
     /// Measure Linux's NFS client and Landfast's beside each other in a guest, over a network of several round trips.
     Speed(speed::Options),
     /// Extract Linux's source onto `landfast serve` and compare it file by file with a local extraction.
@@ -134,6 +137,7 @@ pub fn run(task: &Task) -> ExitCode {
         Task::Commands(options) => network::enter(|| options.fetch()).and_then(|_net| commands::run(options)),
         Task::Captures(options) => network::enter(|| options.fetch()).and_then(|_net| captures::run(options)),
         Task::Injected(options) => network::enter(|| options.fetch()).and_then(|_net| injected::run(options)),
+        Task::Verdicts(options) => network::enter(|| options.fetch()).and_then(|_net| verdicts::run(options)),
         Task::Speed(options) => network::enter(|| options.fetch()).and_then(|_net| speed::run(options)),
         Task::LinuxSource(options) => {
             network::enter(|| options.fetch()).and_then(|_net| linux_source::run(options))

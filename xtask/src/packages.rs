@@ -20,6 +20,9 @@ pub const CAPTURERS: [&str; 2] = ["tcpdump", TRACERS[0]];
 /// What `guest injected` needs beside the guest.
 pub const INJECTED: [&str; 5] = [GANESHA[0], GANESHA[1], TRACERS[0], "mkfs.xfs", "fusermount3"];
 
+/// What `guest verdicts` needs.
+pub const VERDICTS: [&str; 6] = [GANESHA[0], GANESHA[1], "nfs-cp", "mkfs.xfs", "fusermount3", "ip"];
+
 /// What the checks run beyond Rust and coreutils.
 const NEEDS: &[Need] = &[
     Need { program: "fusermount3", package: "fuse3" },
@@ -40,6 +43,7 @@ const NEEDS: &[Need] = &[
     Need { program: "cc", package: "gcc" },
     Need { program: "c++", package: "g++" },
     Need { program: "nfs-ls", package: "libnfs-utils" },
+    Need { program: "nfs-cp", package: "libnfs-utils" },
     Need { program: "showmount", package: "nfs-common" },
     Need { program: "rpcbind", package: "rpcbind" },
     Need { program: "ip", package: "iproute2" },

@@ -699,3 +699,72 @@ fn the_equation_makes_up_the_time_of_narrow_lines_and_of_several_clients() {
     let rate = found.terms.upload_bytes_per_s.expect("a rate");
     assert!((rate / 2.5e6 - 1.0).abs() < 0.15, "{rate}");
 }
+
+#[test]
+fn who_waits_for_mount_does_not_think() {
+    // A program that mounts for each file, as libnfs's do: the server stops while it waits for MNT.
+    let mut wire = Wire::new(700);
+    wire.acks = true;
+    wire.open();
+    let mut xid = 0;
+    let mut ask = |wire: &mut Wire, program: u32, procedure: u32, takes: i64| {
+        xid += 1;
+        let handle = [8u32.to_be_bytes(), 1u32.to_be_bytes(), 77u32.to_be_bytes()].concat();
+        wire.send(true, &call(xid, program, 3, procedure, &handle));
+        wire.wait(takes);
+        wire.send(false, &reply(xid, &[0; 4]));
+        wire.wait(150 * US);
+    };
+    for file in 0..60 {
+        ask(&mut wire, 100_005, 1, if file == 20 { 2000 * MS } else { 300 * US });
+        ask(&mut wire, 100_003, 1, 300 * US);
+        ask(&mut wire, 100_003, 2, 400 * US);
+    }
+    let (found, words) = find(&wire);
+    assert!((found.stalls.time_s - 2.0).abs() < 0.01, "{:?}", found.stalls);
+    let stall = found.stalls.longest[0];
+    assert_eq!((stall.place, stall.calls, stall.nobody), (Place::Server, 1, true));
+    assert!(words.verdict.contains("the server answered nobody for 2.00 s"), "{words:?}");
+    // Nor is what it waits for MNT each time its own time.
+    assert!(found.shares.client < 0.031, "{:?}", found.shares);
+    assert!(found.shapes.iter().all(|shape| !format!("{shape:?}").contains("label: 254")));
+}
+
+#[test]
+fn what_could_not_be_read_makes_nobody_sure() {
+    // COMPOUNDs of which some 100 bytes were captured: whether they wait for a disk or for the server, nobody knows.
+    let cut = |bytes: Option<usize>| {
+        let mut wire = Wire::new(700);
+        wire.acks = true;
+        wire.open();
+        for xid in 1..=200 {
+            // PUTFH, and WRITE or GETATTR behind it.
+            let handle: Vec<u8> = [16u32.to_be_bytes().to_vec(), vec![7; 16]].concat();
+            let op: Vec<u8> = match xid % 2 {
+                0 => vec![0, 0, 0, 9, 0, 0, 0, 0],
+                _ => [&38u32.to_be_bytes()[..], &[0; 24], &2u32.to_be_bytes(), &4u32.to_be_bytes(), &[1; 4]]
+                    .concat(),
+            };
+            let counts = [0u32, 0, 2, 22].map(u32::to_be_bytes).concat();
+            wire.send(true, &call(xid, 100_003, 4, 1, &[counts, handle, op].concat()));
+            wire.wait(if xid % 2 == 0 { 300 * US } else { 15 * MS });
+            wire.send(false, &reply(xid, &[0; 300]));
+            wire.wait(100 * US);
+            wire.ack(true);
+        }
+        if let Some(bytes) = bytes {
+            wire.frames.iter_mut().for_each(|frame| frame.data.truncate(bytes));
+        }
+        find(&wire)
+    };
+    let (whole, _) = cut(None);
+    assert_eq!(whole.unread, 0);
+    let (found, words) = cut(Some(110));
+    assert_eq!(found.verdict.expect("a verdict").first, Bound::Server, "{:?}", found.shares);
+    assert_eq!(found.unread, 200);
+    assert_eq!(words.confidence, Confidence::Low, "{words:?}");
+    assert!(
+        words.doubts.iter().any(|doubt| doubt.contains("not even the operation was captured")),
+        "{words:?}"
+    );
+}

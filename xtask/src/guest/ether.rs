@@ -50,10 +50,10 @@ struct Shared {
     lost: AtomicU64,
 }
 
-/// A cable with a guest at one end and a tap at the other. Dropping it ends the tap's QEMU.
+/// A cable with a guest, or a tap, at one end and a tap at the other. Dropping it ends the taps' QEMU.
 pub struct Ether {
     shared: Arc<Shared>,
-    hub: Child,
+    hubs: Vec<Child>,
     guest: PathBuf,
 }
 
@@ -63,21 +63,7 @@ impl Ether {
         let [guest, bridge] = ["guest.ether", "bridge.ether"].map(|name| dir.join(name));
         let listen = |path: &Path| UnixListener::bind(path).map_err(|e| format!("{}: {e}", path.display()));
         let (for_guest, for_bridge) = (listen(&guest)?, listen(&bridge)?);
-        let hub = command("setpriv", ["--pdeathsig", "KILL", "qemu-system-x86_64", "-machine", "none"])
-            .args(["-nodefaults", "-display", "none", "-monitor", "none"])
-            .arg("-netdev")
-            .arg(format!("tap,id=tap,ifname={device},script=no,downscript=no,vnet_hdr=off"))
-            .args(["-netdev", &stream("line", &bridge)])
-            .args([
-                "-netdev",
-                "hubport,id=one,hubid=0,netdev=tap",
-                "-netdev",
-                "hubport,id=two,hubid=0,netdev=line",
-            ])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .map_err(|e| format!("QEMU: {e}"))?;
+        let hub = hub(None, device, &bridge)?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let shared = Arc::new(Shared {
             started: (Instant::now(), now.as_nanos() as u64),
@@ -85,7 +71,7 @@ impl Ether {
             files: Mutex::default(),
             lost: AtomicU64::new(0),
         });
-        let ether = Ether { shared: shared.clone(), hub, guest };
+        let ether = Ether { shared: shared.clone(), hubs: vec![hub], guest };
         let bridge = accept(&for_bridge)?;
         // The guest comes when it is started.
         std::thread::spawn(move || {
@@ -100,6 +86,12 @@ impl Ether {
     /// What the guest's QEMU takes as its network.
     pub fn netdev(&self) -> String {
         stream("net", &self.guest)
+    }
+
+    /// Puts the tap `device` of a network namespace in the guest's place.
+    pub fn join_tap(&mut self, device: &str, namespace: &str) -> Result<(), String> {
+        self.hubs.push(hub(Some(namespace), device, &self.guest)?);
+        Ok(())
     }
 
     /// From now on the line is so.
@@ -131,14 +123,35 @@ impl Ether {
 
 impl Drop for Ether {
     fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.hub.kill();
-        let _ = self.hub.wait();
+        for hub in &mut self.hubs {
+            // It may have ended by itself.
+            let _ = hub.kill();
+            let _ = hub.wait();
+        }
     }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A QEMU that hands the frames of a tap on to whoever listens at a socket.
+fn hub(namespace: Option<&str>, device: &str, socket: &Path) -> Result<Child, String> {
+    let mut hub = command("setpriv", ["--pdeathsig", "KILL"]);
+    if let Some(namespace) = namespace {
+        hub.args(["ip", "netns", "exec", namespace]);
+    }
+    hub.args(["qemu-system-x86_64", "-machine", "none"])
+        .args(["-nodefaults", "-display", "none", "-monitor", "none"])
+        .arg("-netdev")
+        .arg(format!("tap,id=tap,ifname={device},script=no,downscript=no,vnet_hdr=off"))
+        .args(["-netdev", &stream("line", socket)])
+        .args(["-netdev", "hubport,id=one,hubid=0,netdev=tap"])
+        .args(["-netdev", "hubport,id=two,hubid=0,netdev=line"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(|e| format!("QEMU: {e}"))
 }
 
 fn stream(id: &str, socket: &Path) -> String {

@@ -2,9 +2,9 @@
 //! it, a narrow or lossy line, a server that gets no processor, a program that thinks. What passed is captured at both ends, and
 //! `landfast trace` has to say what it was, with tshark's table.
 
-mod cases;
-mod ganesha;
-mod slow;
+pub mod cases;
+pub mod ganesha;
+pub mod slow;
 
 use std::fs;
 use std::net::SocketAddr;
@@ -25,7 +25,8 @@ use super::recipe::{Kernel, Vers};
 use super::server::{Server, chosen_binary};
 use crate::packages;
 use crate::proc::{command, output, run as run_program};
-use cases::{CASES, Case, Who};
+pub use cases::Who;
+use cases::{CASES, Case};
 use ganesha::Ganesha;
 use slow::{Starved, Volume};
 
@@ -37,7 +38,7 @@ const FIVE: [usize; 5] = [0, 1 << 10, 32 << 10, 33 << 10, 64 << 10];
 const EXPORTS: [&str; 2] = ["/data", "/stable"];
 
 /// Waits until the client has no connection any more: its last call may be answered after the mount has gone.
-const CLOSED: &str =
+pub const CLOSED: &str =
     "for _ in $(seq 500); do [ -n \"$(ss -Htn state established dst $SERVER)\" ] || break; sleep 0.01; done";
 
 /// Options of `guest injected`.
@@ -90,7 +91,7 @@ pub fn run(options: &Options) -> Result<ExitCode, String> {
         None => scratch.path().to_owned(),
     };
     let binary = chosen_binary(options.binary.as_deref())?;
-    let mut stage = Stage::new(options, &binary, scratch.path())?;
+    let mut stage = Stage::new(options.kernel, options.limit, &binary, scratch.path())?;
     let mut failed = 0;
     for case in CASES.iter().filter(|case| options.wants(case)) {
         let start = Instant::now();
@@ -113,9 +114,11 @@ pub fn run(options: &Options) -> Result<ExitCode, String> {
 }
 
 /// The servers, the line and the guest.
-struct Stage {
-    client: Client,
-    ether: Ether,
+pub struct Stage {
+    /// The guest.
+    pub client: Client,
+    /// Its line.
+    pub ether: Ether,
     ganesha: Ganesha,
     landfast: Server,
     data: Volume,
@@ -123,7 +126,7 @@ struct Stage {
 }
 
 impl Stage {
-    fn new(options: &Options, binary: &Path, dir: &Path) -> Result<Stage, String> {
+    pub fn new(kernel: Kernel, limit: u64, binary: &Path, dir: &Path) -> Result<Stage, String> {
         let data = Volume::new(binary, dir, "ext4", "")?;
         let stable = Volume::new(binary, dir, "xfs", ",wsync")?;
         let [one, two, own] = [data.path.join("ganesha"), stable.path.join("ganesha"), data.path.join("own")];
@@ -137,10 +140,10 @@ impl Stage {
         let ether = Ether::new(&link.device, dir)?;
         link.netdev = Some(ether.netdev());
         let hardware = Hardware { link: Some(link), disk: Some(archives(dir)?), ..Hardware::default() };
-        let machine = Machine::boot(&image::build(options.kernel)?, &hardware)?;
+        let machine = Machine::boot(&image::build(kernel)?, &hardware)?;
         eprintln!("Linux {} was ready after {:.1} s", machine.release, machine.boot.as_secs_f64());
         let port = landfast.address().port();
-        let limit = Duration::from_secs(options.limit);
+        let limit = Duration::from_secs(limit);
         let mut client = Client { machine, server: client::Server::Landfast(port), limit };
         client.run(None, "tar -C /root -xf $ARCHIVE")?;
         Ok(Stage { client, ether, ganesha, landfast, data, stable })
@@ -152,8 +155,8 @@ impl Stage {
             fs::create_dir_all(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
         }
         self.ether.set(Default::default());
-        let port = self.port(case)?;
-        let mount = self.mount(case, port);
+        let port = self.port(case.who, case.each_ms)?;
+        let mount = self.mount(case.who, case.vers, case.options, port);
         let run = |this: &mut Stage, script: &str| this.client.run(Some(case.vers), script);
         run(self, &format!("{mount}\nrm -rf $WORK\nmkdir $WORK\n{}\nforget\numount $MNT", case.prepare))?;
         self.disks(&format!("flush_us={} read_us={}", case.flush_ms * 1e3, case.read_ms * 1e3))?;
@@ -161,10 +164,7 @@ impl Stage {
             fs::write("/proc/sys/vm/drop_caches", "3").map_err(|e| format!("drop_caches: {e}"))?;
         }
         self.ether.set(case.line);
-        let server = match case.who {
-            Who::Landfast => self.landfast.pid(),
-            _ => Some(self.ganesha.pid()),
-        };
+        let server = self.pid(case.who);
         let [still, runs] = [case.starved, 10 - case.starved].map(Duration::from_millis);
         let starved =
             server.filter(|_| case.starved > 0).and_then(|server| Starved::new(server, still, runs));
@@ -181,46 +181,70 @@ impl Stage {
         self.ether.set(Default::default());
         done.map(|_| port).map_err(|why| {
             let _ = self.client.run(None, "umount -lf $MNT");
-            format!("{why}\n{}\n{}", self.ganesha.said(), self.landfast.said())
+            format!("{why}\n{}", self.said())
         })
     }
 
-    fn disks(&self, words: &str) -> Result<(), String> {
+    /// A server's process.
+    pub fn pid(&self, who: Who) -> Option<u32> {
+        match who {
+            Who::Landfast => self.landfast.pid(),
+            _ => Some(self.ganesha.pid()),
+        }
+    }
+
+    /// What the servers said last.
+    pub fn said(&self) -> String {
+        format!("{}\n{}", self.ganesha.said(), self.landfast.said())
+    }
+
+    /// From now on the disks are so.
+    pub fn disks(&self, words: &str) -> Result<(), String> {
         self.data.disk.control(words)?;
         self.stable.disk.control(words)
     }
 
-    /// Where a case's server is.
-    fn port(&self, case: &Case) -> Result<u16, String> {
-        let server = match case.who {
+    /// Where a server is that takes so many milliseconds longer for each answer.
+    pub fn port(&self, who: Who, each_ms: u64) -> Result<u16, String> {
+        let server = match who {
             Who::Landfast => self.landfast.address(),
             _ => {
                 let address = SERVER.parse().map_err(|e| format!("{SERVER}: {e}"))?;
                 SocketAddr::new(address, ganesha::PORTS[0])
             }
         };
-        match case.each_ms {
+        match each_ms {
             0 => Ok(server.port()),
             ms => slow::delayed(server, Duration::from_millis(ms)),
         }
     }
 
-    /// The script that mounts what a case is about.
-    fn mount(&self, case: &Case, port: u16) -> String {
-        let volume = match case.who {
-            Who::Landfast => return format!("PORT={port}\nmount_export {}", case.options),
-            Who::Ganesha => (EXPORTS[0], &self.data),
-            Who::GaneshaStable => (EXPORTS[1], &self.stable),
-        };
+    /// Of what a server serves the path, as version 3 knows it, and the port of MOUNT.
+    pub fn path(&self, who: Who, port: u16) -> (String, u16) {
         let [_, mount] = ganesha::PORTS;
-        let (what, more) = match case.vers {
+        let (path, mount) = match who {
+            Who::Landfast => (self.data.path.join("own"), port),
+            Who::Ganesha => (self.data.path.join("ganesha"), mount),
+            Who::GaneshaStable => (self.stable.path.join("ganesha"), mount),
+        };
+        (path.display().to_string(), mount)
+    }
+
+    /// The script that mounts what a server serves.
+    pub fn mount(&self, who: Who, vers: Vers, options: &str, port: u16) -> String {
+        let name = match who {
+            Who::Landfast => return format!("PORT={port}\nmount_export {options}"),
+            Who::Ganesha => EXPORTS[0],
+            Who::GaneshaStable => EXPORTS[1],
+        };
+        let (what, more) = match vers {
             Vers::V3 => {
-                let path = volume.1.path.join("ganesha").display().to_string();
+                let (path, mount) = self.path(who, port);
                 (path, format!(",nolock,mountport={mount},mountproto=tcp"))
             }
-            _ => (volume.0.to_owned(), String::new()),
+            _ => (name.to_owned(), String::new()),
         };
-        format!("mount -t nfs -o vers=$VERS,proto=tcp,port={port}{more}{} $SERVER:{what} $MNT", case.options)
+        format!("mount -t nfs -o vers=$VERS,proto=tcp,port={port}{more}{options} $SERVER:{what} $MNT")
     }
 }
 

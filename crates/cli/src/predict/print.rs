@@ -4,6 +4,7 @@ use super::Found;
 use crate::units::{show_bytes, show_count};
 use comfy_table::{Cell, CellAlignment, Table, presets};
 use landfast_model::predict::{Earned, Outlook, Time, Version};
+use landfast_trace::analysis::words::Unit;
 use std::io::{self, Write};
 
 /// Columns of a chart where the terminal does not say.
@@ -20,10 +21,11 @@ fn parts(outlook: &Outlook) -> [f64; 4] {
     [s.rtt, s.persistence, s.server, s.client + s.bandwidth + s.loss]
 }
 
-fn within(outlook: &Outlook) -> String {
-    outlook
-        .within_s
-        .map_or_else(|| "not tried".to_owned(), |(low, high)| format!("{} to {}", Time(low), Time(high)))
+fn within(outlook: &Outlook, unit: &Unit) -> String {
+    outlook.within_s.map_or_else(
+        || "not tried".to_owned(),
+        |(low, high)| format!("{} to {}", unit.show(low), unit.show(high)),
+    )
 }
 
 impl Found {
@@ -117,18 +119,25 @@ impl Found {
         );
         t.set_header(head);
         let now = self.prediction.now.seconds;
-        if let Some(measured) = self.prediction.measured_s {
-            t.add_row([Cell::new("now, as it was seen"), right(Time(measured).to_string())]);
+        let measured = self.prediction.measured_s;
+        let rows = self.rows();
+        let outlooks = || rows.iter().filter_map(|(_, outlook)| *outlook);
+        // What stands below each other has one unit: times of the whole, and of parts.
+        let of_whole = |o: &Outlook| [Some(o.seconds), o.within_s.map(|w| w.0), o.within_s.map(|w| w.1)];
+        let whole = Unit::of(outlooks().flat_map(of_whole).flatten().chain(measured));
+        let of_parts = Unit::of(outlooks().flat_map(parts));
+        if let Some(measured) = measured {
+            t.add_row([Cell::new("now, as it was seen"), right(whole.show(measured))]);
         }
-        for (name, outlook) in self.rows() {
+        for (name, outlook) in rows {
             let mut cells = vec![Cell::new(name)];
             match outlook {
                 None => cells.push(right("-".to_owned())),
                 Some(o) => {
-                    cells.push(right(Time(o.seconds).to_string()));
-                    cells.push(right(within(o)));
+                    cells.push(right(whole.show(o.seconds)));
+                    cells.push(right(within(o, &whole)));
                     cells.push(right(format!("{:.1}", now / o.seconds)));
-                    cells.extend(parts(o).map(|s| right(Time(s).to_string())));
+                    cells.extend(parts(o).map(|s| right(of_parts.show(s))));
                     cells.push(right(show_count(o.calls)));
                 }
             }
@@ -171,11 +180,12 @@ impl Found {
 /// A bar for each row, the longest as long as there is room.
 fn bars(rows: &[(&str, Option<&Outlook>)], columns: usize) -> Vec<String> {
     let rows: Vec<_> = rows.iter().filter_map(|(name, o)| Some((*name, (*o)?))).collect();
-    let times: Vec<String> = rows.iter().map(|(_, o)| Time(o.seconds).to_string()).collect();
+    let unit = Unit::of(rows.iter().map(|(_, o)| o.seconds));
+    let times: Vec<String> = rows.iter().map(|(_, o)| unit.show(o.seconds)).collect();
     let widest = |texts: &mut dyn Iterator<Item = &str>| texts.map(|t| t.chars().count()).max().unwrap_or(0);
     let names = widest(&mut rows.iter().map(|(name, _)| *name));
     let figures = widest(&mut times.iter().map(String::as_str));
-    let room = columns.saturating_sub(names + figures + 3).max(BAR_MIN);
+    let room = columns.saturating_sub(names + figures + 4).max(BAR_MIN);
     let longest = rows.iter().map(|(_, o)| o.seconds).fold(0.0, f64::max);
     let mut lines: Vec<String> = rows
         .iter()
@@ -221,13 +231,16 @@ mod tests {
         let rows = [("now", Some(&now)), ("then", Some(&then)), ("not", None), ("soon", Some(&none))];
         let lines = bars(&rows, 52);
         let drawn = |line: &str| line.chars().filter(|c| "█▓▒░▏".contains(*c)).collect::<String>();
-        let full = 52 - 4 - 5 - 3;
+        let full = 52 - 4 - "40.000 s".len() - 4;
         assert_eq!(lines.len(), 4);
         assert_eq!(drawn(&lines[0]).chars().count(), full);
         assert_eq!(drawn(&lines[0]).chars().filter(|c| *c == '█').count(), full / 4);
         assert_eq!(drawn(&lines[1]).chars().count(), full / 4);
         assert_eq!(drawn(&lines[2]), "▏");
         assert!(lines[..3].iter().all(|l| l.chars().count() <= 52), "{lines:?}");
+        // Times below each other have one unit.
+        let ends = ["40.000 s", "10.000 s", "0.010 s"];
+        assert!(lines.iter().zip(ends).all(|(line, end)| line.ends_with(end)), "{lines:?}");
     }
 
     #[test]

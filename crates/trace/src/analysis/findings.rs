@@ -123,6 +123,8 @@ pub struct Findings {
     pub side: Side,
     /// Waits beyond the round trip by what the server had to do; of what had to be stable also beyond the server's usual time.
     pub waits: [Spread; 6],
+    /// Calls of which not even the operation could be read.
+    pub unread: u64,
     /// Waits as they were.
     pub raw_waits: [Spread; 6],
     /// The server's usual time for a call with nothing to make stable, in nanoseconds.
@@ -382,6 +384,7 @@ pub(super) fn find(
         floor_ns: sums.floor_ns / (sums.calls as f64).max(1.0),
         waits: sums.waits,
         raw_waits: sums.raw,
+        unread: sums.unread,
         pauses: pauses_of_all(pauses),
         shapes,
         typical,
@@ -403,6 +406,7 @@ struct Sums {
     stalls: Stalls,
     waits: [Spread; 6],
     raw: [Spread; 6],
+    unread: u64,
     calls: u64,
     synchronous: u64,
     round_trip_ns: f64,
@@ -424,6 +428,7 @@ struct Sums {
 impl Sums {
     fn add(&mut self, ends: Option<Addresses>, book: &mut Book, regular: &Regular) -> Pair {
         self.raw.iter_mut().zip(&book.waits).for_each(|(raw, waits)| raw.merge(waits));
+        self.unread += u64::from(book.labels.get(usize::from(super::UNKNOWN)).copied().unwrap_or(0));
         let stalls = take_out(book);
         let book = &*book;
         let trip = Trip::of(ends, book);

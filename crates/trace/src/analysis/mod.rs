@@ -31,18 +31,21 @@ use stalls::{Long, Longest};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use sweep::{Aside, Exchange, Ledger, Spent, Sweep};
-use think::{Think, Track};
+use think::{About, Think, Track};
 
 /// Labels of version 4 begin here: the number of the operation is added.
 const V4: u8 = 64;
 /// A COMPOUND whose main operation is not known.
 const UNKNOWN: u8 = u8::MAX;
+/// A call of a program beside NFS that the client waits for, too.
+const BESIDE: u8 = u8::MAX - 1;
 
 /// The name of a label.
 #[must_use]
 pub fn name(label: u8) -> String {
     let known = match label {
         UNKNOWN => Some("COMPOUND"),
+        BESIDE => Some("MOUNT or NLM"),
         V4.. => landfast_nfs::v4::OpNum((label - V4).into()).name(),
         _ => Program::Nfs.procedure(3, label.into()),
     };
@@ -52,7 +55,7 @@ pub fn name(label: u8) -> String {
 /// Whether a label is of an operation of version 4.
 #[must_use]
 pub fn is_v4(label: u8) -> bool {
-    label >= V4
+    label >= V4 && label != BESIDE
 }
 
 /// What was called, by the number that it has in version 3.
@@ -65,11 +68,15 @@ fn procedure(call: &Call) -> Option<u32> {
 }
 
 fn label(call: &Call, reply: &Reply) -> u8 {
+    if is_beside(call) {
+        return BESIDE;
+    }
     if !call.head.kind.is_compound() {
         return procedure(call).and_then(|n| u8::try_from(n).ok()).filter(|p| *p < V4).unwrap_or(UNKNOWN);
     }
     let main = main_operation(call, reply);
-    main.and_then(|op| u8::try_from(op).ok()).and_then(|op| op.checked_add(V4)).unwrap_or(UNKNOWN)
+    let op = main.and_then(|op| u8::try_from(op).ok()).and_then(|op| op.checked_add(V4));
+    op.filter(|op| *op != BESIDE).unwrap_or(UNKNOWN)
 }
 
 /// What the server had to do.
@@ -345,9 +352,21 @@ impl Analysis {
     }
 }
 
+/// Procedures of NLM that a client waits for: TEST, LOCK, CANCEL, UNLOCK. The others a server calls, or have their answers in calls.
+const NLM_WAITED_FOR: std::ops::RangeInclusive<u32> = 1..=4;
+
 /// Whether a call is part of the work: not those of other programs, and not what a server asks of its clients.
 fn counts(call: &Call) -> bool {
-    matches!(call.head.kind.program, Program::Nfs | Program::NfsAcl)
+    matches!(call.head.kind.program, Program::Nfs | Program::NfsAcl) || is_beside(call)
+}
+
+/// Whether a client waits for it that has not asked for a file: who mounts a directory for each file waits for that, too.
+fn is_beside(call: &Call) -> bool {
+    match call.head.kind.program {
+        Program::Mount => true,
+        Program::Nlm => NLM_WAITED_FOR.contains(&call.head.kind.procedure),
+        _ => false,
+    }
 }
 
 /// Times of a capture can be anything; differences of these are numbers.
@@ -429,6 +448,9 @@ impl Observer for Analysis {
         pair.sweep.reply(xid, connection, exchange, writer);
         line[3].into_iter().for_each(|aside| pair.sweep.aside(aside));
         let Some(Exchange { at, network_ns, .. }) = exchange else { return };
+        if label == BESIDE {
+            return common.think.call(&mut pair.track, at[0], at[3], About::default());
+        }
         if call.head.kind.is_compound() {
             common.compounds_add(&call.head.ops, (at[3] - at[1]).max(0).unsigned_abs());
         }

@@ -604,6 +604,20 @@ impl Findings {
                 ),
             ));
         }
+        // What had to be stable is then part of the server's other work.
+        let unread = self.unread.saturating_sub(totals.encrypted_calls);
+        let of_all = unread as f64 / (totals.calls_matched as f64).max(1.0);
+        if of_all > SOME && matches!(verdict.first, Bound::Server | Bound::Persistence) {
+            found.push((
+                if of_all > 0.5 { Low } else { Medium },
+                format!(
+                    "Of {} of {} not even the operation was captured: their waits for stable storage, if they have any, count as the \
+                     server's other work; capture 512 bytes of each frame or all (tcpdump -s 0)",
+                    many(unread, "call"),
+                    count(totals.calls_matched)
+                ),
+            ));
+        }
         if totals.copies > 0 {
             found.push((
                 Medium,

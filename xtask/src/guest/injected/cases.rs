@@ -79,9 +79,12 @@ const fn lossy(lost_of_1000: u64) -> Line {
     line(2000, 0, lost_of_1000)
 }
 
-const TWO: &str = "tar -C $WORK -xf /root/two.tar";
-const SOME: &str = "tar -C $WORK -xf /root/two.tar ./d0 ./d1 ./d2";
-const FOUR_SOME: &str =
+/// See its words.
+pub const TWO: &str = "tar -C $WORK -xf /root/two.tar";
+/// See its words.
+pub const SOME: &str = "tar -C $WORK -xf /root/two.tar ./d0 ./d1 ./d2";
+/// See its words.
+pub const FOUR_SOME: &str =
     "for i in 1 2 3 4; do mkdir $WORK/$i; tar -C $WORK/$i -xf /root/two.tar ./d$i & done; wait";
 const READ_ALL: &str = "cat $WORK/l* >/dev/null";
 const RANDOM: &str = "for i in $(seq 60); do echo hello$i >$WORK/f$i; sleep 0.0$((RANDOM % 90 + 10)); done";
@@ -91,10 +94,13 @@ const THINK: &str = "for i in $(seq 40); do echo hello$i >$WORK/f$i; sleep 0.04;
 const THINK_LITTLE: &str = "for i in $(seq 40); do echo hello$i >$WORK/f$i; sleep 0.01; done";
 const COPY: &str =
     "mkdir -p /tmp/two; tar -C /tmp/two -xf /root/two.tar ./d0 ./d1 ./d2; cp -r /tmp/two $WORK/";
-const BULK: &str =
+/// See its words.
+pub const BULK: &str =
     "for i in $(seq 12); do dd if=/dev/urandom of=$WORK/l$i bs=1M count=1 conv=fsync status=none; done";
-const LARGE: &str = "dd if=/dev/zero of=$WORK/large bs=1M count=16 conv=fsync status=none";
-const READ: &str = "cat $WORK/large >/dev/null";
+/// See its words.
+pub const LARGE: &str = "dd if=/dev/zero of=$WORK/large bs=1M count=16 conv=fsync status=none";
+/// See its words.
+pub const READ: &str = "cat $WORK/large >/dev/null";
 const CAT: &str = "find $WORK -type f -exec cat {} + >/dev/null";
 const LIST: &str = "ls -lR $WORK >/dev/null";
 const REMOVE: &str = "rm -rf $WORK/*";
