@@ -266,6 +266,59 @@ fn holder(link: Link, owner: &[u8]) -> Result<Session, String> {
     Ok(session)
 }
 
+/// Slots of those who have the server keep large replies.
+const KEEPING: Channel = Channel { cached: 128 << 10, slots: 64 };
+
+/// Four insiders fill all the room for replies that are kept, and go on so that the log begins anew again and again: each time all of it
+/// has to stand there.
+pub fn kept_replies(scene: &Scene) -> Said {
+    let asked = AtomicU64::new(0);
+    let refused = AtomicU64::new(0);
+    let ended = scene.each(4, |address| {
+        let keep = || -> Result<(), String> {
+            let link = Link::open(insider(address), scene.nfs).map_err(|e| e.to_string())?;
+            let owner = format!("keeper {address}");
+            let mut session = Session::create(link, ROOT, owner.as_bytes(), KEEPING)?;
+            let root = session.handle(&["x"])?;
+            let name = format!("many{}", address % MANY);
+            let stateid = session.open(b"keeper", 3, &root, &name)?;
+            let file = session.handle(&["x", &name])?;
+            session.run(&Ops::default().put(&file).write(&stateid, &vec![5; 120 << 10]))?;
+            // What reads is kept as long as what changes.
+            let read = Ops::default().put(&file).read(&stateid, 120 << 10);
+            let both = Ops::default().put(&file).write(&stateid, &[6]).read(&stateid, 120 << 10);
+            let mut sequences = [0u32; 64];
+            let mut at = 0;
+            while scene.goes_on() {
+                at += 1;
+                // The first slot is the session's own.
+                let slot = at % 63 + 1;
+                let sequence = sequences.get_mut(slot as usize).ok_or("a slot")?;
+                let ops = if at % 8 == 0 { &both } else { &read };
+                *sequence += 1;
+                asked.fetch_add(1, Ordering::Relaxed);
+                if session.keep((slot, 63), *sequence, ops)? != nfs::OK {
+                    *sequence -= 1;
+                    refused.fetch_add(1, Ordering::Relaxed);
+                    std::thread::sleep(AGAIN);
+                }
+            }
+            Ok(())
+        };
+        let mut last = String::new();
+        while scene.goes_on() {
+            if let Err(why) = keep() {
+                last = why;
+            }
+            std::thread::sleep(AGAIN);
+        }
+        last
+    });
+    let ended = ended.iter().find(|why| !why.is_empty()).map_or(String::new(), |why| format!("; {why}"));
+    let (asked, refused) = (asked.into_inner(), refused.into_inner());
+    Ok(format!("{asked} replies of 120 KiB to be kept, {refused} refused{ended}"))
+}
+
 /// Two insiders open files again and again, each time under another name for the opener.
 pub fn opens(scene: &Scene) -> Said {
     let made = AtomicU64::new(0);

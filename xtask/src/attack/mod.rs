@@ -87,7 +87,7 @@ enum Attack {
 use Attack::{Flood, Trespass};
 
 /// Every case, by name.
-const CASES: [(&str, Attack); 19] = [
+const CASES: [(&str, Attack); 20] = [
     ("half-records", Flood(floods::half_records)),
     ("unread-replies", Flood(floods::unread_replies)),
     ("outsider-connections", Flood(floods::outsider_connections)),
@@ -97,6 +97,7 @@ const CASES: [(&str, Attack); 19] = [
     ("insider-sessions", Flood(floods::insider_sessions)),
     ("client-ids", Flood(floods::client_ids)),
     ("client-records", Flood(floods::client_records)),
+    ("kept-replies", Flood(floods::kept_replies)),
     ("opens", Flood(floods::opens)),
     ("copies", Flood(floods::copies)),
     ("unanswered-callbacks", Flood(floods::unanswered_callbacks)),
