@@ -319,9 +319,9 @@ pub fn kept_replies(scene: &Scene) -> Said {
     Ok(format!("{asked} replies of 120 KiB to be kept, {refused} refused{ended}"))
 }
 
-/// Two insiders open files again and again, each time under another name for the opener.
+/// Two insiders open files again and again, each time under another name for the opener, also where they are refused.
 pub fn opens(scene: &Scene) -> Said {
-    let made = AtomicU64::new(0);
+    let (made, refused) = (AtomicU64::new(0), AtomicU64::new(0));
     let bound: u64 = if scene.long { 1_000_000 } else { 100_000 };
     let ended = scene.each(2, |address| {
         let open = || -> Result<(), String> {
@@ -329,23 +329,28 @@ pub fn opens(scene: &Scene) -> Said {
             let mut session = Session::create(link, ROOT, b"opener", LIKE_LINUX)?;
             let root = session.handle(&["x"])?;
             let mut number = 0u64;
-            while scene.goes_on() && made.load(Ordering::Relaxed) < bound {
-                let ops = (0..16).fold(Ops::default(), |ops, _| {
+            let sent = || made.load(Ordering::Relaxed) + refused.load(Ordering::Relaxed);
+            while scene.goes_on() && sent() < bound {
+                let ops = (0..OPENS_AT_ONCE).fold(Ops::default(), |ops, _| {
                     number += 1;
                     let name = format!("many{}", number % u64::from(MANY));
                     ops.put(&root).open(&number.to_be_bytes(), 3, &name)
                 });
-                session.run(&ops)?;
-                made.fetch_add(16, Ordering::Relaxed);
+                let counted = if session.status_as(ROOT, &ops)?.0 == nfs::OK { &made } else { &refused };
+                counted.fetch_add(OPENS_AT_ONCE, Ordering::Relaxed);
             }
             Ok(())
         };
-        let ended = open().err().unwrap_or_else(|| "it wanted no more".to_owned());
+        let ended = open().err().map_or(String::new(), |why| format!("; {why}"));
         scene.await_stop();
         ended
     });
-    Ok(format!("{} opens; {}", made.into_inner(), ended.first().map_or("", String::as_str)))
+    let (made, refused) = (made.into_inner(), refused.into_inner());
+    Ok(format!("{made} opens, {refused} in COMPOUNDs that were refused{}", ended.concat()))
 }
+
+/// OPENs of a COMPOUND.
+const OPENS_AT_ONCE: u64 = 16;
 
 /// Insiders send COMPOUNDs of copies of a large file and go.
 pub fn copies(scene: &Scene) -> Said {
