@@ -264,13 +264,24 @@ struct Keeper {
     epoch: u32,
 }
 
+impl Keeper {
+    fn with_state<T>(&self, ask: impl FnOnce(&State<OpenFile>) -> T) -> T {
+        let state = self.state.lock();
+        let told = ask(&state);
+        // To who waits for it: else this thread would have it again before they are awake.
+        MutexGuard::unlock_fair(state);
+        told
+    }
+}
+
 impl NoteKeeper for Keeper {
     fn snapshot(&self) -> Vec<Vec<u8>> {
-        self.state
-            .lock()
-            .snapshot_in(self.log, self.server, self.epoch)
-            .iter()
-            .map(Stamped::to_bytes)
-            .collect()
+        let mut snapshot = self.with_state(|state| state.begin_snapshot(Some(self.log)));
+        let mut all = Vec::new();
+        while let Some(part) = self.with_state(|state| state.snapshot_part(&mut snapshot)) {
+            all.extend(part.iter().map(Stamped::to_bytes));
+        }
+        all.push(snapshot.mark(self.server, self.epoch).to_bytes());
+        all
     }
 }

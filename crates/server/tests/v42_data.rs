@@ -361,6 +361,11 @@ async fn rfc7862_15_8_and_15_9_a_copy_can_be_watched_and_stopped() {
     let (to, dst) = c.open("to", BOTH).await;
     let args = CopyArgs { synchronous: false, ..copy_args(src, dst, 0, 0, 0) };
     let stateid = response(copy(&mut c, &from, &to, args.clone()).await).callback_id.expect("it goes on");
+    // It is its client's, whoever else has heard of its stateid.
+    let mut other = rig.client(b"another client").await;
+    for op in [ArgOp::OffloadStatus(stateid), ArgOp::OffloadCancel(stateid)] {
+        assert_eq!(other.status(vec![putfh(&to), op]).await, NfsStat::NFS4ERR_BAD_STATEID);
+    }
     let mut ask = async |fh: &FileHandle, op| c.last(vec![putfh(fh), op]).await;
     match ask(&to, ArgOp::OffloadStatus(stateid)).await.body {
         ResBody::OffloadStatus(s) => assert!(s.count < 8 << 30 && s.complete.is_none()),

@@ -328,6 +328,34 @@ impl postcard::ser_flavors::Flavor for Around {
     }
 }
 
+/// Appends the value in postcard's form. Long bytes are copied at once, where [`postcard::to_extend`] gives one after the other.
+///
+/// # Errors
+/// What has no such form: a sequence whose length is not known.
+pub fn append<T: Serialize + ?Sized>(value: &T, to: Vec<u8>) -> postcard::Result<Vec<u8>> {
+    postcard::serialize_with_flavor(value, Appended(to))
+}
+
+struct Appended(Vec<u8>);
+
+impl postcard::ser_flavors::Flavor for Appended {
+    type Output = Vec<u8>;
+
+    fn try_push(&mut self, byte: u8) -> postcard::Result<()> {
+        self.0.push(byte);
+        Ok(())
+    }
+
+    fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
+        self.0.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn finalize(self) -> postcard::Result<Vec<u8>> {
+        Ok(self.0)
+    }
+}
+
 impl Record {
     /// The bytes for the log. Fails only if a field is out of its range, which is a bug of the caller and is found
     /// here, before anything is promised.
@@ -336,7 +364,7 @@ impl Record {
         let most = |fact: &Fact| FACT_BYTES_MOSTLY + fact.data().map_or(0, Bytes::len);
         let mut out = Vec::with_capacity(self.facts.iter().map(most).sum());
         out.push(RECORD_VERSION);
-        postcard::to_extend(self, out).map_err(RecordError::Malformed)
+        append(self, out).map_err(RecordError::Malformed)
     }
 
     /// The same bytes as [`Record::encode`] gives, in parts: long data is not copied.

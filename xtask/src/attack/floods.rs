@@ -266,9 +266,62 @@ fn holder(link: Link, owner: &[u8]) -> Result<Session, String> {
     Ok(session)
 }
 
-/// Two insiders open files again and again, each time under another name for the opener.
+/// Slots of those who have the server keep large replies.
+const KEEPING: Channel = Channel { cached: 128 << 10, slots: 64 };
+
+/// Four insiders fill all the room for replies that are kept, and go on so that the log begins anew again and again: each time all of it
+/// has to stand there.
+pub fn kept_replies(scene: &Scene) -> Said {
+    let asked = AtomicU64::new(0);
+    let refused = AtomicU64::new(0);
+    let ended = scene.each(4, |address| {
+        let keep = || -> Result<(), String> {
+            let link = Link::open(insider(address), scene.nfs).map_err(|e| e.to_string())?;
+            let owner = format!("keeper {address}");
+            let mut session = Session::create(link, ROOT, owner.as_bytes(), KEEPING)?;
+            let root = session.handle(&["x"])?;
+            let name = format!("many{}", address % MANY);
+            let stateid = session.open(b"keeper", 3, &root, &name)?;
+            let file = session.handle(&["x", &name])?;
+            session.run(&Ops::default().put(&file).write(&stateid, &vec![5; 120 << 10]))?;
+            // What reads is kept as long as what changes.
+            let read = Ops::default().put(&file).read(&stateid, 120 << 10);
+            let both = Ops::default().put(&file).write(&stateid, &[6]).read(&stateid, 120 << 10);
+            let mut sequences = [0u32; 64];
+            let mut at = 0;
+            while scene.goes_on() {
+                at += 1;
+                // The first slot is the session's own.
+                let slot = at % 63 + 1;
+                let sequence = sequences.get_mut(slot as usize).ok_or("a slot")?;
+                let ops = if at % 8 == 0 { &both } else { &read };
+                *sequence += 1;
+                asked.fetch_add(1, Ordering::Relaxed);
+                if session.keep((slot, 63), *sequence, ops)? != nfs::OK {
+                    *sequence -= 1;
+                    refused.fetch_add(1, Ordering::Relaxed);
+                    std::thread::sleep(AGAIN);
+                }
+            }
+            Ok(())
+        };
+        let mut last = String::new();
+        while scene.goes_on() {
+            if let Err(why) = keep() {
+                last = why;
+            }
+            std::thread::sleep(AGAIN);
+        }
+        last
+    });
+    let ended = ended.iter().find(|why| !why.is_empty()).map_or(String::new(), |why| format!("; {why}"));
+    let (asked, refused) = (asked.into_inner(), refused.into_inner());
+    Ok(format!("{asked} replies of 120 KiB to be kept, {refused} refused{ended}"))
+}
+
+/// Two insiders open files again and again, each time under another name for the opener, also where they are refused.
 pub fn opens(scene: &Scene) -> Said {
-    let made = AtomicU64::new(0);
+    let (made, refused) = (AtomicU64::new(0), AtomicU64::new(0));
     let bound: u64 = if scene.long { 1_000_000 } else { 100_000 };
     let ended = scene.each(2, |address| {
         let open = || -> Result<(), String> {
@@ -276,23 +329,28 @@ pub fn opens(scene: &Scene) -> Said {
             let mut session = Session::create(link, ROOT, b"opener", LIKE_LINUX)?;
             let root = session.handle(&["x"])?;
             let mut number = 0u64;
-            while scene.goes_on() && made.load(Ordering::Relaxed) < bound {
-                let ops = (0..16).fold(Ops::default(), |ops, _| {
+            let sent = || made.load(Ordering::Relaxed) + refused.load(Ordering::Relaxed);
+            while scene.goes_on() && sent() < bound {
+                let ops = (0..OPENS_AT_ONCE).fold(Ops::default(), |ops, _| {
                     number += 1;
                     let name = format!("many{}", number % u64::from(MANY));
                     ops.put(&root).open(&number.to_be_bytes(), 3, &name)
                 });
-                session.run(&ops)?;
-                made.fetch_add(16, Ordering::Relaxed);
+                let counted = if session.status_as(ROOT, &ops)?.0 == nfs::OK { &made } else { &refused };
+                counted.fetch_add(OPENS_AT_ONCE, Ordering::Relaxed);
             }
             Ok(())
         };
-        let ended = open().err().unwrap_or_else(|| "it wanted no more".to_owned());
+        let ended = open().err().map_or(String::new(), |why| format!("; {why}"));
         scene.await_stop();
         ended
     });
-    Ok(format!("{} opens; {}", made.into_inner(), ended.first().map_or("", String::as_str)))
+    let (made, refused) = (made.into_inner(), refused.into_inner());
+    Ok(format!("{made} opens, {refused} in COMPOUNDs that were refused{}", ended.concat()))
 }
+
+/// OPENs of a COMPOUND.
+const OPENS_AT_ONCE: u64 = 16;
 
 /// Insiders send COMPOUNDs of copies of a large file and go.
 pub fn copies(scene: &Scene) -> Said {

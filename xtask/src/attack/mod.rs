@@ -4,6 +4,7 @@
 //! threads of the server are watched; afterwards all must be back within ten seconds. Trespasses try what the caller may not do.
 //! `docs/limits.md` has the figures.
 
+mod document;
 mod floods;
 mod honest;
 mod nfs;
@@ -52,6 +53,12 @@ const DESCRIPTORS_LEFT_MAX: u64 = 64;
 const BACK_WITHIN: Duration = Duration::from_secs(10);
 /// A case that fails is run so often in all: the machine has other work, too.
 const TRIES: u32 = 3;
+/// How long a flood goes on, in seconds,
+const SECONDS: u64 = 4;
+/// and with `--long`.
+const SECONDS_LONG: u64 = 20;
+/// All cases of `--long` take no longer than this: where it is short, a case that fails is not tried again.
+const LONG_MAX: Duration = Duration::from_secs(15 * 60);
 
 /// Options of `cargo xtask attack`.
 #[derive(Args)]
@@ -62,10 +69,10 @@ pub struct Options {
     /// Only these cases; may be given more than once
     #[arg(long = "case", value_name = "NAME")]
     cases: Vec<String>,
-    /// As many connections, OPENs and seconds as docs/limits.md says; without it a short form
+    /// As many connections, OPENs and seconds as docs/limits.md says, at most 15 minutes, and a table for it; without it a short form
     #[arg(long)]
     long: bool,
-    /// How long each flood goes on, in seconds; 4, with --long 30
+    /// How long each flood goes on, in seconds; 4, with --long 20
     #[arg(long, value_name = "N")]
     seconds: Option<u64>,
     /// Print one JSON object for each case
@@ -87,7 +94,7 @@ enum Attack {
 use Attack::{Flood, Trespass};
 
 /// Every case, by name.
-const CASES: [(&str, Attack); 19] = [
+const CASES: [(&str, Attack); 20] = [
     ("half-records", Flood(floods::half_records)),
     ("unread-replies", Flood(floods::unread_replies)),
     ("outsider-connections", Flood(floods::outsider_connections)),
@@ -97,6 +104,7 @@ const CASES: [(&str, Attack); 19] = [
     ("insider-sessions", Flood(floods::insider_sessions)),
     ("client-ids", Flood(floods::client_ids)),
     ("client-records", Flood(floods::client_records)),
+    ("kept-replies", Flood(floods::kept_replies)),
     ("opens", Flood(floods::opens)),
     ("copies", Flood(floods::copies)),
     ("unanswered-callbacks", Flood(floods::unanswered_callbacks)),
@@ -123,20 +131,32 @@ pub fn run(options: &Options) -> ExitCode {
     }
     raise_descriptors();
     let mut failed = Vec::new();
-    if !options.json {
-        println!(
+    let form = match (options.json, options.long) {
+        (true, _) => Form::Json,
+        (false, true) => Form::Document,
+        (false, false) => Form::Lines,
+    };
+    match form {
+        Form::Json => {}
+        Form::Document => println!("{}", document::HEAD),
+        Form::Lines => println!(
             "{:<21} {:<9} {:>9} {:>9} {:>9} {:>9}  what was done; what the server held at most, and afterwards",
             "case", "worst for", "p99 quiet", "elsewhere", "p99", "longest"
-        );
+        ),
     }
-    for (name, attack) in &CASES {
-        if !options.cases.is_empty() && options.cases.iter().all(|case| case != name) {
-            continue;
-        }
+    let wanted = |name: &str| options.cases.is_empty() || options.cases.iter().any(|case| case == name);
+    let cases: Vec<_> = CASES.iter().filter(|(name, _)| wanted(name)).collect();
+    let begun = Instant::now();
+    for (number, (name, attack)) in cases.iter().enumerate() {
+        let floods_left = cases.iter().skip(number).filter(|(_, a)| matches!(a, Flood(_))).count();
         let mut outcome = once(&binary, attack, options);
         for _ in 1..TRIES {
             // What may not be done may not be done once.
             if outcome.is_ok() || matches!(attack, Trespass(_)) {
+                break;
+            }
+            if options.long && !may_try_again(begun.elapsed(), floods_left, options.flood_time()) {
+                eprintln!("{name}: not tried again, the time is used up");
                 break;
             }
             if let Err(why) = &outcome {
@@ -145,9 +165,12 @@ pub fn run(options: &Options) -> ExitCode {
             outcome = once(&binary, attack, options);
         }
         match outcome {
-            Ok(report) => report.print(name, options.json),
+            Ok(report) => report.print(name, form),
             Err(why) => {
-                println!("{name}: FAILED: {why}");
+                match form {
+                    Form::Document => println!("{}", document::failed(name, &why)),
+                    Form::Json | Form::Lines => println!("{name}: FAILED: {why}"),
+                }
                 failed.push(*name);
             }
         }
@@ -158,6 +181,30 @@ pub fn run(options: &Options) -> ExitCode {
         eprintln!("not withstood: {}", failed.join(", "));
         ExitCode::FAILURE
     }
+}
+
+/// How what was seen is printed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// A line a case.
+    Lines,
+    /// An object a case.
+    Json,
+    /// The table of `docs/limits.md`.
+    Document,
+}
+
+impl Options {
+    fn flood_time(&self) -> Duration {
+        Duration::from_secs(self.seconds.unwrap_or(if self.long { SECONDS_LONG } else { SECONDS }))
+    }
+}
+
+/// Whether a flood that failed is run again after so much time, so that the floods that are left (itself among them) end in time: each works
+/// half as long before, and all must be back afterwards.
+fn may_try_again(after: Duration, left: usize, flood: Duration) -> bool {
+    let each = flood.mul_f64(1.5) + BACK_WITHIN;
+    after + each * u32::try_from(left).unwrap_or(u32::MAX) <= LONG_MAX
 }
 
 /// Ten thousand connections need as many descriptors.
@@ -246,8 +293,12 @@ impl Report {
         self.beside.iter().max_by_key(|beside| beside.p99())
     }
 
-    fn print(&self, name: &str, as_json: bool) {
-        if as_json {
+    fn print(&self, name: &str, form: Form) {
+        if form == Form::Document {
+            println!("{}", document::row(name, self));
+            return;
+        }
+        if form == Form::Json {
             let ms = |time: Duration| time.as_secs_f64() * 1e3;
             let kinds: Vec<_> = self.beside.iter().map(|beside| {
                 json!({"request": beside.kind.name(), "p99_quiet_ms": ms(beside.quiet_p99()), "p99_elsewhere_ms": ms(beside.elsewhere_p99()), "p99_ms": ms(beside.p99()), "longest_ms": ms(beside.longest())})
@@ -306,9 +357,8 @@ fn once(binary: &std::path::Path, attack: &Attack, options: &Options) -> Result<
             Ok(Report { did, beside: Vec::new(), before: held, most: held, after: held })
         }
         Flood(flood) => {
-            let seconds = options.seconds.unwrap_or(if options.long { 30 } else { 4 });
             let other = Target::start(binary, &proc::target_dir().join("attack"))?;
-            beside_honest(&mut target, &other, scene, *flood, Duration::from_secs(seconds))
+            beside_honest(&mut target, &other, scene, *flood, options.flood_time())
         }
     }
 }
@@ -426,6 +476,25 @@ mod tests {
 
     fn felt(ms: u64) -> Felt {
         Felt { times: vec![Duration::from_millis(ms); 200], failures: Vec::new() }
+    }
+
+    #[test]
+    fn the_long_form_ends_in_time_whatever_fails() {
+        let flood = Duration::from_secs(SECONDS_LONG);
+        let floods = CASES.iter().filter(|(_, attack)| matches!(attack, Flood(_))).count();
+        let each = flood.mul_f64(1.5) + BACK_WITHIN;
+        assert!(each * u32::try_from(floods).unwrap() < LONG_MAX, "once each");
+        assert!(may_try_again(each, floods, flood), "the first may fail");
+        assert!(!may_try_again(LONG_MAX, 1, flood));
+        // Each fails, and is tried again as long as it may be.
+        let mut after = Duration::ZERO;
+        for left in (1..=floods).rev() {
+            after += each;
+            for _ in 1..TRIES {
+                after += if may_try_again(after, left, flood) { each } else { Duration::ZERO };
+            }
+        }
+        assert!(after <= LONG_MAX, "{after:?}");
     }
 
     #[test]

@@ -150,7 +150,12 @@ impl Ops {
 
     /// SEQUENCE on slot 0, in front of these.
     fn with_sequence(self, session: &[u8], sequence: u32) -> Ops {
-        let args = Xdr::default().fixed(session).u32(sequence).u32(0).u32(0).u32(0);
+        self.with_slot(session, sequence, (0, 0), false)
+    }
+
+    /// SEQUENCE on a slot of those up to the `highest`, in front of these; whether the server is asked to keep the reply.
+    fn with_slot(self, session: &[u8], sequence: u32, (slot, highest): (u32, u32), keep: bool) -> Ops {
+        let args = Xdr::default().fixed(session).u32(sequence).u32(slot).u32(highest).u32(u32::from(keep));
         let first = Ops::default().op(53, &args);
         Ops { args: first.args.then(&self.args), count: first.count + self.count }
     }
@@ -240,6 +245,15 @@ impl Session {
         passed(&mut reader, 53)?;
         reader.fixed(16 + 5 * 4)?;
         Ok((status, reader.0.to_vec()))
+    }
+
+    /// One COMPOUND on a slot of its own, whose reply the server is asked to keep: SEQUENCE's status.
+    pub fn keep(&mut self, slot: (u32, u32), sequence: u32, ops: &Ops) -> Result<u32, String> {
+        let ops = ops.clone().with_slot(&self.id, sequence, slot, true);
+        let (_, results) = compound(&mut self.link, 2, self.user, &ops)?;
+        let mut reader = Reader(&results);
+        let _operation = reader.u32()?;
+        reader.u32()
     }
 
     /// The COMPOUND as a call that nobody waits for; the session is of no use afterwards.

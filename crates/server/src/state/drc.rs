@@ -15,7 +15,7 @@
 //! that who calls much makes nobody else's replies be forgotten.
 
 use super::Principal;
-use super::notes::LogId;
+use super::notes::{KeptBytes, LogId};
 use super::sessions::ConnId;
 use crate::limits;
 use bytes::Bytes;
@@ -105,7 +105,7 @@ pub struct CallNote {
     /// Which call.
     pub key: CallKey,
     /// The encoded results.
-    pub reply: Vec<u8>,
+    pub reply: KeptBytes,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -297,14 +297,14 @@ impl Drc {
         e.reply = reply;
         e.version = noted.map_or(0, |(version, _)| version);
         e.log = noted.map(|(_, log)| log);
-        noted.map(|_| CallNote { key: key.clone(), reply: e.reply.to_vec() })
+        noted.map(|_| CallNote { key: key.clone(), reply: KeptBytes(e.reply.clone()) })
     }
 
     /// The reply of an executed call that no log has goes into this one after all, under this version: the note for it.
     pub fn noted(&mut self, key: &CallKey, version: u64, log: LogId) -> Option<CallNote> {
         let e = self.entries.get_mut(key).filter(|e| e.phase == Phase::Answered)?;
         (e.version, e.log) = (version, Some(log));
-        Some(CallNote { key: key.clone(), reply: e.reply.to_vec() })
+        Some(CallNote { key: key.clone(), reply: KeptBytes(e.reply.clone()) })
     }
 
     /// The reply may be sent, now and again.
@@ -345,13 +345,25 @@ impl Drc {
         }
     }
 
-    /// What has to stand in this log (or in the only one), with versions. A reply that is not durable yet is left out of
+    /// The names of all calls.
+    #[must_use]
+    pub fn keys(&self) -> Vec<CallKey> {
+        self.entries.keys().cloned().collect()
+    }
+
+    /// What has to stand in this log (or in the only one) of a call, with its version. A reply that is not durable yet is left out of
     /// every log but its own: another one could have it without the change that it speaks of.
-    pub fn notes(&self, log: Option<LogId>) -> impl Iterator<Item = (u64, CallNote)> {
-        self.entries
-            .iter()
-            .filter(move |(_, e)| e.version > 0 && (e.phase == Phase::Kept || log.is_none() || e.log == log))
-            .map(|(key, e)| (e.version, CallNote { key: key.clone(), reply: e.reply.to_vec() }))
+    #[must_use]
+    pub fn note(&self, key: &CallKey, log: Option<LogId>) -> Option<(u64, CallNote)> {
+        let e = self.entries.get(key)?;
+        let here = e.version > 0 && (e.phase == Phase::Kept || log.is_none() || e.log == log);
+        here.then(|| (e.version, CallNote { key: key.clone(), reply: KeptBytes(e.reply.clone()) }))
+    }
+
+    /// The same of all calls.
+    #[cfg(test)]
+    fn notes(&self, log: Option<LogId>) -> impl Iterator<Item = (u64, CallNote)> {
+        self.entries.keys().filter_map(move |key| self.note(key, log))
     }
 
     /// Puts back what the log kept; call in the order of versions.
@@ -359,7 +371,7 @@ impl Drc {
         self.remove(&note.key);
         let place = self.next_place;
         self.next_place += 1;
-        let reply = Bytes::from(note.reply);
+        let reply = note.reply.0;
         self.order.add(place, note.key.clone(), cost(&reply));
         let entry = Entry { phase: Phase::Kept, origin: None, reply, version, log: None, place, sent: false };
         self.entries.insert(note.key, entry);
@@ -434,7 +446,7 @@ mod tests {
         assert_eq!(drc.begin(&key(1), A), Begin::New);
         assert_eq!(drc.begin(&key(1), A), Begin::Busy);
         let note = drc.answered(&key(1), reply(7), Some((5, LOG))).expect("a note");
-        assert_eq!((&note.key, &note.reply[..]), (&key(1), &[7; 8][..]));
+        assert_eq!((&note.key, &note.reply.0[..]), (&key(1), &[7; 8][..]));
         assert_eq!(drc.begin(&key(1), SAME_PORT), Begin::Busy, "not before it is durable");
         for log in [None, Some(LOG)] {
             assert_eq!(

@@ -90,6 +90,12 @@ impl Hosts {
         self.by_id.is_empty()
     }
 
+    /// The identities of all hosts.
+    #[must_use]
+    pub fn ids(&self) -> Vec<u64> {
+        self.by_id.keys().copied().collect()
+    }
+
     /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = &Host> {
         self.by_id.values()

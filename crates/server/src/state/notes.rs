@@ -5,10 +5,11 @@
 //! earlier notes said): the highest version of each thing counts. Several logs: [`super::merge`].
 
 use super::clients::{Client, V40};
-use super::drc::CallNote;
+use super::drc::{CallKey, CallNote};
 use super::identity::Addrs;
 use super::sessions::NewSession;
 use super::{Millis, Principal, State};
+use crate::limits;
 use bytes::Bytes;
 use landfast_nfs::v4::{ChannelAttrs, SessionId, Verifier};
 use serde::{Deserialize, Serialize};
@@ -96,19 +97,24 @@ pub struct SlotNote {
     /// Digest of the request.
     pub fingerprint: u64,
     /// The encoded COMPOUND result, if kept.
-    #[serde(serialize_with = "at_once")]
-    pub reply: Option<Vec<u8>>,
+    pub reply: Option<KeptBytes>,
 }
 
-/// In the form that a sequence of bytes has, but not byte for byte.
-fn at_once<S: serde::Serializer>(bytes: &Option<Vec<u8>>, to: S) -> Result<S::Ok, S::Error> {
-    struct Whole<'a>(&'a [u8]);
-    impl Serialize for Whole<'_> {
-        fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-            to.serialize_bytes(self.0)
-        }
+/// A reply as a note has it: shared with what keeps it, so that no note copies one under the state's lock. In the log it is a
+/// sequence of bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeptBytes(pub Bytes);
+
+impl Serialize for KeptBytes {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_bytes(&self.0)
     }
-    bytes.as_deref().map(Whole).serialize(to)
+}
+
+impl<'de> Deserialize<'de> for KeptBytes {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        Ok(KeptBytes(Vec::deserialize(from)?.into()))
+    }
 }
 
 /// A host that locks by NLM.
@@ -250,7 +256,7 @@ impl Stamped {
         // Plain data into a growing vector: postcard has no error for it but "does not fit".
         let mut out = Vec::with_capacity(NOTE_BYTES_MOSTLY);
         out.push(FORMAT);
-        postcard::to_extend(self, out).unwrap_or_default()
+        landfast_volume::record::append(self, out).unwrap_or_default()
     }
 
     /// Reads the form in the log; `None` for what is not (this version of) a note.
@@ -293,36 +299,126 @@ pub struct Restored {
     pub reclaiming: usize,
 }
 
+/// A snapshot that is being taken, part by part. Nobody waits for the state longer than for one part; the state may change between two
+/// parts, but nothing may go into the log that the snapshot is for.
+///
+/// Why that is as good as all at once: each note says how one thing is at some time after the beginning. What a later change says has
+/// a later version, and goes into a log after this snapshot or into another one. The mark has the version of the beginning: so what
+/// is new since then, and may be missing here, is not taken for gone ([`super::merge`]), and what went since then is said by its own note.
+#[derive(Debug)]
+pub struct Snapshot {
+    log: Option<LogId>,
+    version: u64,
+    count: u32,
+    names: Names,
+}
+
+/// What is still to be looked at. Each list is made when it is begun.
+#[derive(Debug)]
+enum Names {
+    Clients(std::vec::IntoIter<u64>),
+    Hosts(std::vec::IntoIter<u64>),
+    Sessions(std::vec::IntoIter<SessionId>),
+    Calls(std::vec::IntoIter<CallKey>),
+}
+
+impl Snapshot {
+    /// The note that stands at the end of a whole snapshot.
+    #[must_use]
+    pub fn mark(&self, server: [u8; 16], epoch: u32) -> Stamped {
+        let note = Note::Complete(CompleteNote { server, epoch, count: self.count });
+        Stamped { v: self.version, note }
+    }
+}
+
 impl<F> State<F> {
     /// All that has to be in the log, as of now, where there is one log.
     #[must_use]
     pub fn snapshot(&self) -> Vec<Stamped> {
-        self.notes_for(None)
+        self.whole(None).0
     }
 
     /// All that has to be in this log, as of now, with the mark at its end.
     #[must_use]
     pub fn snapshot_in(&self, log: LogId, server: [u8; 16], epoch: u32) -> Vec<Stamped> {
-        let mut all = self.notes_for(Some(log));
-        let count = all.len() as u32;
-        all.push(Stamped { v: self.version, note: Note::Complete(CompleteNote { server, epoch, count }) });
+        let (mut all, snapshot) = self.whole(Some(log));
+        all.push(snapshot.mark(server, epoch));
         all
     }
 
-    fn notes_for(&self, log: Option<LogId>) -> Vec<Stamped> {
+    fn whole(&self, log: Option<LogId>) -> (Vec<Stamped>, Snapshot) {
+        let mut snapshot = self.begin_snapshot(log);
+        let mut all = Vec::new();
+        while let Some(part) = self.snapshot_part(&mut snapshot) {
+            all.extend(part);
+        }
+        (all, snapshot)
+    }
+
+    /// Begins a snapshot for this log, or for the only one.
+    #[must_use]
+    pub fn begin_snapshot(&self, log: Option<LogId>) -> Snapshot {
+        Snapshot {
+            log,
+            version: self.version,
+            count: 0,
+            names: Names::Clients(self.clients.ids().into_iter()),
+        }
+    }
+
+    /// The next notes of a snapshot, [`limits::SNAPSHOT_PART`] and those of one more session at most; `None` when there are no more.
+    pub fn snapshot_part(&self, snapshot: &mut Snapshot) -> Option<Vec<Stamped>> {
+        self.snapshot_part_of(snapshot, limits::SNAPSHOT_PART)
+    }
+
+    /// The same in parts of this size. What there is no note of counts, too.
+    pub(super) fn snapshot_part_of(&self, snapshot: &mut Snapshot, most: usize) -> Option<Vec<Stamped>> {
+        let log = snapshot.log;
         let mut out = Vec::new();
-        for c in self.clients.iter().filter(|c| c.confirmed) {
-            out.extend(c.notes());
+        let (mut looked_at, mut over) = (0, false);
+        while looked_at + out.len() < most {
+            looked_at += 1;
+            match &mut snapshot.names {
+                Names::Clients(left) => match left.next() {
+                    Some(id) => {
+                        let confirmed = self.clients.get(id).filter(|c| c.confirmed);
+                        out.extend(confirmed.into_iter().flat_map(Client::notes));
+                    }
+                    None => snapshot.names = Names::Hosts(self.hosts.ids().into_iter()),
+                },
+                Names::Hosts(left) => match left.next() {
+                    Some(id) => {
+                        let monitored = self.hosts.get(id).filter(|h| h.monitored);
+                        out.extend(
+                            monitored.map(|h| Stamped { v: h.version, note: Note::NlmHost(h.to_note()) }),
+                        );
+                    }
+                    None => snapshot.names = Names::Sessions(self.sessions.ids().into_iter()),
+                },
+                Names::Sessions(left) => match left.next() {
+                    Some(id) => {
+                        if let Some(s) = self.sessions.get(&id) {
+                            out.extend(s.notes());
+                            out.extend(
+                                s.slot_notes(log).map(|(v, note)| Stamped { v, note: Note::Slot(note) }),
+                            );
+                        }
+                    }
+                    None => snapshot.names = Names::Calls(self.drc.keys().into_iter()),
+                },
+                Names::Calls(left) => {
+                    let Some(key) = left.next() else {
+                        over = true;
+                        break;
+                    };
+                    out.extend(
+                        self.drc.note(&key, log).map(|(v, note)| Stamped { v, note: Note::Call(note) }),
+                    );
+                }
+            }
         }
-        for h in self.hosts.iter().filter(|h| h.monitored) {
-            out.push(Stamped { v: h.version, note: Note::NlmHost(h.to_note()) });
-        }
-        for s in self.sessions.iter() {
-            out.extend(s.notes());
-            out.extend(s.slot_notes(log).map(|(v, note)| Stamped { v, note: Note::Slot(note) }));
-        }
-        out.extend(self.drc.notes(log).map(|(v, note)| Stamped { v, note: Note::Call(note) }));
-        out
+        snapshot.count += out.len() as u32;
+        (!over || !out.is_empty()).then_some(out)
     }
 
     /// Before the last snapshot of a clean stop: who holds nothing now has nothing to reclaim. The notes say so.

@@ -20,7 +20,7 @@
 //! unrecoverable fault (RFC 8881 section 18.46.3: "it has lost track of the sequence ID for a slot").
 
 use super::Millis;
-use super::notes::{BackNote, LogId, Note, SessionNote, SlotNote, Stamped, channel_to_note};
+use super::notes::{BackNote, KeptBytes, LogId, Note, SessionNote, SlotNote, Stamped, channel_to_note};
 use crate::limited::{Limit, Limits};
 use crate::limits;
 use bytes::Bytes;
@@ -463,6 +463,12 @@ impl Sessions {
         self.by_id.values().map(|s| s.share).filter(|s| *s != UNKNOWN)
     }
 
+    /// The names of all sessions.
+    #[must_use]
+    pub fn ids(&self) -> Vec<SessionId> {
+        self.by_id.keys().copied().collect()
+    }
+
     /// All sessions.
     pub fn iter(&self) -> impl Iterator<Item = &Session> {
         self.by_id.values()
@@ -856,7 +862,7 @@ impl Session {
             s.seqid = note.sequence;
             s.fingerprint = note.fingerprint;
             s.kept = match &note.reply {
-                Some(reply) => Kept::Reply(Bytes::copy_from_slice(reply)),
+                Some(reply) => Kept::Reply(reply.0.clone()),
                 None => Kept::Uncached,
             };
             s.version = version;
@@ -904,10 +910,10 @@ impl Kept {
         }
     }
 
-    fn to_note(&self) -> Option<Vec<u8>> {
+    fn to_note(&self) -> Option<KeptBytes> {
         match self {
             Kept::Uncached => None,
-            Kept::Reply(b) => Some(b.to_vec()),
+            Kept::Reply(b) => Some(KeptBytes(b.clone())),
         }
     }
 }

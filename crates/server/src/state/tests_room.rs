@@ -7,6 +7,7 @@ use super::*;
 use bytes::Bytes;
 use landfast_nfs::v4::ChannelAttrs;
 use proptest::prelude::*;
+use std::collections::HashSet;
 use std::net::IpAddr;
 
 const LEASE: Millis = 90_000;
@@ -241,4 +242,70 @@ proptest! {
             prop_assert!(used <= all);
         }
     }
+}
+
+/// Whoever waits for the state waits for one part of a snapshot, and no part copies what is kept.
+#[test]
+fn a_snapshot_is_taken_in_parts_that_share_what_is_kept() {
+    let mut st: S = State::new(1, LEASE, Bounds::new(Some(LOG)));
+    let mut sessions = Vec::new();
+    for n in 0..200 {
+        let id = mounts(&mut st, n, address(n), 0, &linux()).expect("a session");
+        for slot in 0..32 {
+            request(&mut st, &id, &ask(slot, 1, slot), 4096).expect("room");
+        }
+        sessions.push(id);
+    }
+    let kept_at = |reply: &Option<notes::KeptBytes>| reply.as_ref().map(|kept| kept.0.as_ptr());
+    let mut kept: HashSet<_> = HashSet::new();
+    for s in st.sessions.iter() {
+        kept.extend(s.slot_notes(None).map(|(_, note)| kept_at(&note.reply)));
+    }
+    let mut snapshot = st.begin_snapshot(Some([1; 16]));
+    let (mut parts, mut replies) = (0, 0);
+    let mut all = Vec::new();
+    while let Some(part) = st.snapshot_part(&mut snapshot) {
+        assert!(
+            part.len() <= crate::limits::SNAPSHOT_PART + crate::limits::SLOTS_MAX as usize,
+            "{}",
+            part.len()
+        );
+        for note in &part {
+            if let notes::Note::Slot(slot) = &note.note {
+                assert!(kept.contains(&kept_at(&slot.reply)), "a reply was copied");
+                replies += 1;
+            }
+        }
+        parts += 1;
+        all.extend(part);
+    }
+    assert!(parts >= 200 * 32 / (crate::limits::SNAPSHOT_PART + 32) && replies == 200 * 32, "{parts} parts");
+    all.push(snapshot.mark([2; 16], 3));
+    assert_eq!(all.len(), st.snapshot_in([1; 16], [2; 16], 3).len());
+}
+
+/// What comes and goes between two parts: the mark does not call what is new gone, and what went is said by its own note.
+#[test]
+fn what_changes_between_two_parts_of_a_snapshot_is_not_lost() {
+    let mut st: S = State::new(1, LEASE, Bounds::new(Some(LOG)));
+    let first = mounts(&mut st, 0, address(0), 0, &linux()).expect("a session");
+    let mut snapshot = st.begin_snapshot(Some([1; 16]));
+    let mut log = Vec::new();
+    let late = mounts(&mut st, 1, address(1), 0, &linux()).expect("a session");
+    let late_notes: Vec<_> = {
+        let client = st.sessions.get(&late).expect("it").client;
+        let c = st.clients.get(client).expect("it").notes();
+        c.into_iter().chain(st.sessions.get(&late).expect("it").notes()).collect()
+    };
+    while let Some(part) = st.snapshot_part_of(&mut snapshot, 1) {
+        log.extend(part);
+    }
+    log.push(snapshot.mark([2; 16], 1));
+    let gone = st.remove_session(&first).expect("it was there");
+    log.extend(late_notes);
+    log.push(gone);
+    let merged = merge::merge(&[log]);
+    let mut again: S = State::new(2, LEASE, Bounds::new(Some(LOG)));
+    assert_eq!(again.restore(merged.notes, 0).sessions, 1);
+    assert!(again.sessions.get(&late).is_some() && again.sessions.get(&first).is_none());
 }

@@ -308,6 +308,9 @@ impl Ctx<'_> {
         let id = self.session.as_ref().map(|s| s.id).ok_or(NfsStat::NFS4ERR_OP_NOT_IN_SESSION)?;
         let note = {
             let mut st = self.sh.state();
+            if !st.has_callbacks_of(&id, self.asker().principal) {
+                return Err(NfsStat::NFS4ERR_INVAL.into());
+            }
             let v = st.next_version();
             let mut s = st.sessions.get_mut(&id).ok_or(NfsStat::NFS4ERR_BADSESSION)?;
             s.set_callback(a.cb_program, callback_cred(&a.sec_parms));

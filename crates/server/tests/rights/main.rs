@@ -8,6 +8,7 @@ mod honest;
 mod matrix;
 mod numbers;
 mod ops;
+mod others;
 #[path = "../v40/mod.rs"]
 mod v40;
 mod victim;

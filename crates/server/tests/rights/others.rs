@@ -1,0 +1,60 @@
+//! What is one client's, asked for by another one; and what is a host's, asked for by one of its users.
+
+use super::victim::*;
+use crate::common::{mode, skipped};
+use landfast_nfs::v4::args::*;
+use landfast_nfs::v4::flags::OPEN4_SHARE_ACCESS_BOTH;
+use landfast_nfs::v4::*;
+
+/// Callbacks are the host's: one of its users does not say where they go, as he binds no connection for them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_user_of_a_session_does_not_change_its_callbacks() {
+    if skipped() {
+        return;
+    }
+    let rig = Rig::new("unsafe").await;
+    let mut wire = rig.from(HONEST).await;
+    for minor in [1, 2] {
+        let mut host = Party::new(&mut wire, minor, format!("host-{minor}").as_bytes()).await;
+        let ctl = || {
+            let sec_parms = vec![CallbackSecParms::None];
+            vec![ArgOp::BackchannelCtl(BackchannelCtlArgs { cb_program: 0x4000_0099, sec_parms })]
+        };
+        assert_eq!(host.status(&mut wire, 0, ctl()).await, NfsStat::NFS4_OK);
+        assert_eq!(host.status(&mut wire, 1000, ctl()).await, NfsStat::NFS4ERR_INVAL, "4.{minor}");
+        let bind = BindConnToSessionArgs { sessid: host.session, dir: 3, use_conn_in_rdma_mode: false };
+        let res = wire.compound(1000, minor, vec![ArgOp::BindConnToSession(bind)]).await;
+        assert_eq!(res.status, NfsStat::NFS4ERR_BADSESSION, "4.{minor}");
+    }
+}
+
+/// Another client's stateids are no stateids: whether there is such a one is not told either.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_clients_stateids_are_told_from_none_by_nobody() {
+    if skipped() {
+        return;
+    }
+    let rig = Rig::new("unsafe").await;
+    let mut wire = rig.from(HONEST).await;
+    for minor in [1, 2] {
+        let mut honest = Party::new(&mut wire, minor, format!("honest-{minor}").as_bytes()).await;
+        let mut other = Party::new(&mut wire, minor, format!("other-{minor}").as_bytes()).await;
+        let how = OpenHow::Create(CreateHow::Guarded(mode(0o666)));
+        let file = format!("common-{minor}");
+        let made = honest.open(&mut wire, 0, &file, OPEN4_SHARE_ACCESS_BOTH, how).await;
+        let common = made.expect("a file for all").0;
+        let victim = Victim::new(&mut honest, &mut wire, (0, 0o600), &common).await;
+        let made_up = Stateid { seqid: 1, other: [0x5a; 12] };
+        let test = ArgOp::TestStateid(vec![victim.open, victim.lock, made_up]);
+        let res = other.run(&mut wire, 0, vec![test.clone()]).await;
+        let ResBody::TestStateid(told) = &res[0].body else { panic!("{res:?}") };
+        assert_eq!(told[..], [NfsStat::NFS4ERR_BAD_STATEID; 3], "4.{minor}");
+        for stateid in [victim.open, victim.lock, made_up] {
+            let free = vec![ArgOp::FreeStateid(stateid)];
+            assert_eq!(other.status(&mut wire, 0, free).await, NfsStat::NFS4ERR_BAD_STATEID, "4.{minor}");
+        }
+        let res = honest.run(&mut wire, 0, vec![test]).await;
+        let ResBody::TestStateid(told) = &res[0].body else { panic!("{res:?}") };
+        assert_eq!(told[..2], [NfsStat::NFS4_OK; 2], "4.{minor}: what is there goes on");
+    }
+}
