@@ -414,9 +414,9 @@ impl Receipt {
         }
     }
 
-    /// Whether there is anything to wait for.
+    /// Whether there is anything to wait for, or what it rests on has failed already: then [`Receipt::wait`] says so.
     pub fn waits(&self) -> bool {
-        self.ticket.is_some()
+        self.ticket.is_some() || self.broken
     }
 
     /// Waits until everything of the transaction is stable. [`Error::Failed`] when it may not be.

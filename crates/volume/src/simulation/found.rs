@@ -145,6 +145,36 @@ fn what_somebody_has_moved_stays_though_a_call_fails_at_the_start() {
     assert!(opened > 0 && refused > 0, "{opened} opened, {refused} refused");
 }
 
+/// Without a log, an answer that an object is gone was given after the flush of its removal had failed: nobody waited for the receipt that
+/// said so. (Power cuts found it: the object was there again.)
+#[test]
+fn what_rests_on_a_flush_that_has_failed_is_not_answered() {
+    let mut seen = 0;
+    for call in 1..20 {
+        sim::install(Some(Kernel::new(Flavour::Btrfs, 1, 8192, 256 << 10)));
+        let (volume, _) = Volume::open(OpenOptions::new(sim::DIR, Durability::Sync)).unwrap();
+        let mut tx = volume.tx();
+        volume.mkdir(&mut tx, &Cred::root(), &volume.root(), b"d", SetAttrs::default()).unwrap();
+        tx.finish().wait_blocking().unwrap();
+        sim::with(|k| k.faults(vec![call]));
+        let mut tx = volume.tx();
+        let _ = volume.remove(&mut tx, &Cred::root(), &volume.root(), b"d");
+        let _ = tx.finish().wait_blocking();
+        sim::with(|k| k.faults(Vec::new()));
+        if volume.failed().is_none() {
+            continue;
+        }
+        seen += 1;
+        let mut tx = volume.tx();
+        tx.rests_on_removals();
+        let receipt = tx.finish();
+        assert!(receipt.waits(), "call {call}: it is answered at once");
+        assert_eq!(receipt.wait_blocking(), Err(Error::Failed), "call {call}");
+    }
+    sim::install(None);
+    assert!(seen > 0, "no flush failed");
+}
+
 /// The same for what a clone brought.
 #[test]
 fn what_a_failed_clone_left_is_stable_after_a_commit() {

@@ -1255,7 +1255,12 @@ impl World {
                 }
                 Some(touched) => touched.beside(k, past, (at, by_seq), &self.strangers, &leads),
             });
-            match compared {
+            // What a stranger has touched may be otherwise than at that moment, so that handles have to say as well which it is.
+            let judged = compared.and_then(|pairs| match touched.is_some() && !stands {
+                true => self.handles_lead(&pairs).map(|_| pairs),
+                false => Ok(pairs),
+            });
+            match judged {
                 Ok(pairs) => {
                     found = Some((at, pairs));
                     break;
@@ -1375,9 +1380,8 @@ impl World {
     }
 
     /// Handles and fileids lead to the same objects as before.
-    fn check_handles(&mut self, pairs: &[(Serial, Serial)]) -> Result<(), String> {
+    fn handles_lead(&self, pairs: &[(Serial, Serial)]) -> Result<(), String> {
         let volume = self.volume();
-        let mut fileids = HashMap::new();
         let now: HashMap<Serial, Serial> = pairs.iter().copied().collect();
         let mut told: Vec<(Serial, Told)> = self.told.iter().map(|(s, t)| (*s, t.clone())).collect();
         told.sort_by_key(|(s, _)| *s);
@@ -1409,7 +1413,10 @@ impl World {
                 (None, Ok(_)) if self.touched.as_ref().is_some_and(|t| t.has_moved(*serial)) => {}
                 (None, Ok(node)) => {
                     let found = sim::with(|k| k.serial_of(&node.0.id));
-                    return Err(format!("the handle of the dead object {serial} leads to {found:?}"));
+                    let path = found.and_then(|found| sim::with(|k| paths(k).remove(&found)));
+                    return Err(format!(
+                        "the handle of the dead object {serial} leads to {found:?}, called {path:?}"
+                    ));
                 }
             }
         }
@@ -1419,7 +1426,14 @@ impl World {
                 return Err(format!("the handle of an object that is gone leads to {found:?}"));
             }
         }
-        // What a client finds by its names.
+        Ok(())
+    }
+
+    /// The same for what a client finds by its names.
+    fn check_handles(&mut self, pairs: &[(Serial, Serial)]) -> Result<(), String> {
+        self.handles_lead(pairs)?;
+        let volume = self.volume();
+        let mut fileids = HashMap::new();
         let mut dirs = vec![volume.root()];
         while let Some(dir) = dirs.pop() {
             let page = volume
