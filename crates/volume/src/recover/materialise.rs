@@ -76,9 +76,7 @@ impl<'a, T: Tree> Run<'a, T> {
             while let Some(id) = waiting.pop() {
                 let wanted = self.wanted(id);
                 if let Some(plan) = fold.objects.get(id).filter(|plan| plan.birth.is_some() && !plan.dead) {
-                    for dir in plan.names.iter().map(|(dir, _)| dir).chain(&plan.born_in) {
-                        self.ask_what_it_hands_down(dir)?;
-                    }
+                    self.ask_what_is_handed_down(id, plan)?;
                 }
                 let (look, tree) = self.parts(roomy);
                 let mut work = Work::new(tree);
@@ -97,10 +95,8 @@ impl<'a, T: Tree> Run<'a, T> {
         let fold = self.fold;
         let is_other = |id: &ObjId| fold.objects.get(id).is_some_and(|plan| !plan.is_dir);
         // A directory that is asked about twice is asked once.
-        for plan in fold.objects.values().filter(|plan| plan.birth.is_some() && !plan.dead) {
-            for dir in plan.names.iter().map(|(dir, _)| dir).chain(&plan.born_in) {
-                self.ask_what_it_hands_down(dir)?;
-            }
+        for (id, plan) in fold.objects.iter().filter(|(_, plan)| plan.birth.is_some() && !plan.dead) {
+            self.ask_what_is_handed_down(id, plan)?;
         }
         let (mut wanted, mut ends) = (Vec::new(), Vec::new());
         for (dir, names) in &fold.entries {
@@ -145,10 +141,15 @@ impl<'a, T: Tree> Run<'a, T> {
         Ok(())
     }
 
-    /// Learns whether what belongs into a directory must be made in it. In those that recovery makes, it is anyway.
-    fn ask_what_it_hands_down(&mut self, dir: &ObjId) -> Result<(), Error> {
-        let Some(now) = self.now.get(dir).filter(|_| !self.ours.contains(dir)) else { return Ok(()) };
-        if !self.native.contains_key(dir) {
+    /// Learns of the directories of an object whether what belongs into them must be made in them. At its first name in one that
+    /// recovery makes it is made anyway.
+    fn ask_what_is_handed_down(&mut self, id: &ObjId, plan: &Plan) -> Result<(), Error> {
+        let first = first_name(self.fold, id).map(|(dir, _)| dir);
+        for dir in plan.names.iter().map(|(dir, _)| dir).chain(&plan.born_in) {
+            let Some(now) = self.now.get(dir) else { continue };
+            if self.native.contains_key(dir) || first == Some(dir) && self.ours.contains(dir) {
+                continue;
+            }
             let now = now.id.clone();
             let does = self.tree.hands_down(&now).map_err(io("asking what a directory hands down", dir))?;
             self.native.insert(dir.clone(), does.then_some(now));

@@ -175,6 +175,34 @@ fn what_rests_on_a_flush_that_has_failed_is_not_answered() {
     assert!(seen > 0, "no flush failed");
 }
 
+/// A file with a second name elsewhere, made in a directory that was itself lost and hands a project down: it was made again in staging,
+/// without the project, and its name in that directory could not be added (`EXDEV`).
+#[test]
+fn a_lost_directory_hands_its_project_down_to_what_has_another_name() {
+    for seed in 1..40 {
+        let mut served = Served::first(Flavour::Xfs, seed);
+        let above = served.mkdir(b"p", SetAttrs::default()).unwrap();
+        let serial = sim::with(|k| k.serial_of(&above.0.id)).unwrap();
+        assert!(sim::with(|k| k.set_project_as_stranger(serial, 42)));
+        let root = Cred::root();
+        served.request(|v, tx| {
+            let dir = v.mkdir(tx, &root, &above, b"d", SetAttrs::default()).unwrap().node;
+            let how = CreateHow::Guarded(SetAttrs::default());
+            let file = v.create(tx, &root, &dir, b"f", how, OpenMode::BOTH).unwrap().node;
+            v.link(tx, &root, &file, &v.root(), b"g").unwrap();
+        });
+        drop(above);
+        served.end();
+        sim::with(Kernel::reboot);
+        let served = Served::open();
+        let v = &served.volume;
+        let find = |dir: &Node, name: &[u8]| v.lookup(&root, dir, name).map_err(|e| (seed, e));
+        let dir = find(&find(&v.root(), b"p").unwrap(), b"d").unwrap();
+        assert_eq!(find(&dir, b"f").unwrap().fh(), find(&v.root(), b"g").unwrap().fh());
+    }
+    sim::install(None);
+}
+
 /// The same for what a clone brought.
 #[test]
 fn what_a_failed_clone_left_is_stable_after_a_commit() {
