@@ -120,7 +120,7 @@ pub const V3_REMEMBERED_MAX: usize = 6;
 pub const SECOND_LOG_BYTES: u64 = 16 << 20;
 
 /// Longest wait in a scene of a power cut for what the server or the kernel does by itself.
-pub const SCENE_PATIENCE: Duration = Duration::from_secs(10);
+pub const SCENE_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Longest wait for a server to come by a named point.
 pub const POINT_PATIENCE: Duration = Duration::from_secs(3);

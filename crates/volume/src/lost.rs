@@ -8,11 +8,11 @@
 //! lost, it is written again from memory, and the next start recovers as after a crash.
 
 use std::io;
-use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use landfast_intentlog::Renewed;
+use landfast_intentlog::device::is_block_device;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
@@ -108,9 +108,9 @@ impl Present {
 
 /// What an operator does with one half of a log. (A device is not removed: whoever did would lose its name in `/dev`.)
 fn how_to_empty(log: &Path) -> String {
-    let log_is_device = std::fs::metadata(log).is_ok_and(|m| m.file_type().is_block_device());
+    let is_device = is_block_device(log);
     let log = log.display();
-    if log_is_device {
+    if is_device {
         format!("erase all of {log} (blkdiscard -z {log})")
     } else {
         format!("remove {log} if it is still there")

@@ -319,6 +319,7 @@ impl Tx {
         self.split();
         let (mut ticket, number) = self.ticket.take().unzip();
         let mut rests = std::mem::take(&mut self.rests);
+        let mut unsettled = false;
         if !covered && rests.any() && !faults::bug(Bug::AnswerUnflushed) {
             match self.volume.durability() {
                 Durability::Log => {
@@ -332,7 +333,8 @@ impl Tx {
                 }
                 Durability::Sync => {
                     self.has_ended();
-                    self.broken |= self.volume.0.settlings.wait(&self.volume, &rests).is_err();
+                    unsettled = self.volume.0.settlings.wait(&self.volume, &rests).is_err();
+                    self.broken |= unsettled;
                 }
                 Durability::Unsafe => {}
             }
@@ -343,6 +345,7 @@ impl Tx {
             number: number.unwrap_or(0),
             checked: self.modified() || self.broken,
             broken: self.broken,
+            unsettled,
             apart: std::mem::take(&mut self.apart),
         }
     }
@@ -401,6 +404,8 @@ pub struct Receipt {
     /// Nothing that modified may be answered after a failure; pure reads may.
     checked: bool,
     broken: bool,
+    /// What it rests on, and did not do itself, will never be stable.
+    unsettled: bool,
     /// As in [`Tx`].
     apart: Vec<Vec<u8>>,
 }
@@ -416,7 +421,7 @@ impl Receipt {
 
     /// Whether there is anything to wait for, or what it rests on has failed already: then [`Receipt::wait`] says so.
     pub fn waits(&self) -> bool {
-        self.ticket.is_some() || self.broken
+        self.ticket.is_some() || self.unsettled
     }
 
     /// Waits until everything of the transaction is stable. [`Error::Failed`] when it may not be.

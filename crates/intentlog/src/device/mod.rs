@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 pub(crate) use current::Current;
 pub use file::{Blank, FileDevice};
 pub use mirror::Mirror;
-pub use report::{Layer, Report};
+pub use report::{Layer, Report, is_block_device};
 pub use selftest::SyncMethod;
 
 use crate::limits::SPIN_BELOW;

@@ -8,7 +8,7 @@
 
 use std::fmt;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{major, minor};
@@ -231,9 +231,14 @@ fn text(file: &Path) -> Option<String> {
 }
 
 fn number(path: &Path) -> Option<u64> {
-    use std::os::unix::fs::FileTypeExt;
     let found = fs::metadata(path).ok()?;
     Some(if found.file_type().is_block_device() { found.rdev() } else { found.dev() })
+}
+
+/// Whether a block device is there now, rather than a file or nothing.
+#[must_use]
+pub fn is_block_device(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|found| found.file_type().is_block_device())
 }
 
 /// Whether batches can be written at all where requests come in such units.
