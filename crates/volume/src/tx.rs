@@ -419,9 +419,14 @@ impl Receipt {
         }
     }
 
-    /// Whether there is anything to wait for, or what it rests on has failed already: then [`Receipt::wait`] says so.
+    /// Whether there is anything to wait for.
     pub fn waits(&self) -> bool {
-        self.ticket.is_some() || self.unsettled
+        self.ticket.is_some()
+    }
+
+    /// Whether what it rests on has failed already: whatever it was about to be told, [`Receipt::wait`] says so.
+    pub fn is_refused(&self) -> bool {
+        self.unsettled
     }
 
     /// Waits until everything of the transaction is stable. [`Error::Failed`] when it may not be.

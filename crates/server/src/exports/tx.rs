@@ -101,6 +101,12 @@ impl Receipts {
         self.0.iter().any(Receipt::waits)
     }
 
+    /// Whether an answer that does not say so itself (`told` is its status) has to be replaced by an error: see
+    /// [`Receipt::is_refused`].
+    pub(crate) fn refuse<S: PartialEq>(&self, told: S, failure: S) -> bool {
+        told != failure && self.0.iter().any(Receipt::is_refused)
+    }
+
     /// See [`Receipt::request`].
     pub(crate) fn request(&self) {
         self.0.iter().for_each(Receipt::request);
