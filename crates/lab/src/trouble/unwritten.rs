@@ -32,10 +32,11 @@ const CLOSED_MAX: Duration = Duration::from_secs(20);
 /// There is no event for what is waited for with this.
 const POLL: Duration = Duration::from_millis(5);
 
-/// Contents of the `n`th file: nothing else on the disk looks like them.
-fn contents(n: usize) -> Bytes {
+/// Contents of the `n`th file of a directory: nothing else on the disk looks like them.
+fn contents(dir: &str, n: usize) -> Bytes {
+    let of_dir = dir.bytes().fold(0, |seed: u64, byte| seed.wrapping_mul(31).wrapping_add(u64::from(byte)));
     let mut data = vec![0; FILE_BYTES];
-    Rng::new((FILE_BYTES + 1 + n) as u64).fill(&mut data);
+    Rng::new(of_dir.wrapping_mul(NAMES.len() as u64).wrapping_add(n as u64)).fill(&mut data);
     data.into()
 }
 
@@ -54,7 +55,7 @@ pub(crate) fn prepare(peer: &mut Peer, rig: &Rig, dir: &str) -> Result<()> {
         if rig.filesystem() == Filesystem::Btrfs {
             stay_in_place(&local(rig, dir, n))?;
         }
-        peer.act(&Action::Write { path: path(dir, n), offset: 0, data: contents(n), stable: true })?;
+        peer.act(&Action::Write { path: path(dir, n), offset: 0, data: contents(dir, n), stable: true })?;
         peer.act(&Action::Close { path: path(dir, n) })?;
     }
     Ok(())
@@ -77,7 +78,7 @@ pub(crate) fn strange(rig: &Rig, dir: &str) -> Vec<String> {
         Err(e) => Some(format!("{}: {e}", NAMES[n])),
         Ok(found) => {
             let may_be = |(was, is): (&u8, &u8)| was == is || !was == *is;
-            let same = found.len() == FILE_BYTES && contents(n).iter().zip(&found).all(may_be);
+            let same = found.len() == FILE_BYTES && contents(dir, n).iter().zip(&found).all(may_be);
             (!same).then(|| format!("{}: has what nobody has written", NAMES[n]))
         }
     };
@@ -95,7 +96,7 @@ pub(crate) fn strike(
     syncfs(&rig.export())?;
     let mut places = Vec::new();
     for n in 0..NAMES.len() {
-        let at = rig.find_data(&contents(n)[..BLOCK_BYTES])?;
+        let at = rig.find_data(&contents(dir, n)[..BLOCK_BYTES])?;
         places.push(at.ok_or_else(|| Error::Unable("a file that was synced is not on the disk".into()))?);
     }
     let wrote = lose(rig, server, peers, dir, &places)?;
@@ -128,7 +129,7 @@ fn lose(
     for _ in 0..TRIES {
         let mut wrote = [None; 2];
         for (n, peer) in peers.iter_mut().enumerate() {
-            let data: Bytes = contents(n).iter().map(|byte| !byte).collect::<Vec<u8>>().into();
+            let data: Bytes = contents(dir, n).iter().map(|byte| !byte).collect::<Vec<u8>>().into();
             let done = peer.act(&Action::Write { path: path(dir, n), offset: 0, data, stable: false })?;
             wrote[n] = done.verifier;
         }
