@@ -85,7 +85,6 @@ pub fn main(json: &str) -> Result<()> {
 }
 
 /// This binary.
-/// This program.
 pub(crate) fn exe() -> Result<std::path::PathBuf> {
     std::env::current_exe().context(|| "path of this program".to_owned())
 }

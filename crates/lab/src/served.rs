@@ -100,6 +100,11 @@ impl ServeOptions {
         }
     }
 
+    /// The same server without its log: each operation syncs what it changed.
+    pub fn without_log(self) -> Self {
+        ServeOptions { log: None, mirror: None, durability: Durability::Sync, ..self }
+    }
+
     /// The configuration file that says the same as the arguments, and the limits, which no argument says.
     fn file(&self, listen: SocketAddr) -> Result<tempfile::NamedTempFile> {
         let text = |p: &Path| toml_text(&p.to_string_lossy());
@@ -256,24 +261,19 @@ impl Served {
         let file = needs_file.then(|| options.file(addr)).transpose()?;
         let args = options.args(addr, file.as_ref().map(tempfile::NamedTempFile::path));
         let mut envs = options.envs.clone();
-        let binary = options.binary.as_ref().map(|binary| binary.to_string_lossy().into_owned());
-        let role = match binary {
+        let role = if options.judges_disks {
             // It may be in our own environment.
-            _ if options.judges_disks => {
-                let binary = match binary {
-                    Some(binary) => binary,
-                    None => crate::child::exe()?.to_string_lossy().into_owned(),
-                };
-                let without = ["env", "-u", ACCEPT_WEAK].map(str::to_owned);
-                Role::Program([without.to_vec(), vec![binary], args].concat())
-            }
-            Some(binary) => Role::Program([vec![binary], args].concat()),
-            None => Role::Run(args),
-        };
-        if !options.judges_disks {
+            let without = ["env", "-u", ACCEPT_WEAK].map(str::to_owned);
+            let binary = options.binary.clone().map_or_else(crate::child::exe, Ok)?;
+            Role::Program([&without[..], &[binary.to_string_lossy().into_owned()], &args].concat())
+        } else {
             // What the lab's disks and its memory keep is the lab's business.
             envs.push((ACCEPT_WEAK.to_owned(), "1".to_owned()));
-        }
+            match &options.binary {
+                Some(binary) => Role::Program([vec![binary.to_string_lossy().into_owned()], args].concat()),
+                None => Role::Run(args),
+            }
+        };
         let child = Child::start_with("server", role, output, &envs)?;
         Ok(Served { child, addr, took: Duration::ZERO, _file: file })
     }

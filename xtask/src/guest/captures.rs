@@ -93,12 +93,7 @@ pub fn run(options: &Options) -> Result<ExitCode, String> {
         );
     }
     let scratch = image::run_dir("captures")?;
-    let dir = match &options.keep {
-        Some(dir) => std::fs::create_dir_all(dir)
-            .and_then(|()| std::fs::canonicalize(dir))
-            .map_err(|e| format!("{}: {e}", dir.display()))?,
-        None => scratch.path().to_owned(),
-    };
+    let dir = image::kept_in(options.keep.as_deref(), scratch.path())?;
     let binary = options.setup.binary()?;
     let hardware = Hardware { disk: Some(archive(scratch.path())?), ..Hardware::default() };
     let mut stage = options.setup.start_served(hardware, options.limit)?;

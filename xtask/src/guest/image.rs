@@ -126,6 +126,13 @@ impl Cache {
     }
 }
 
+/// Where files are kept that somebody has asked for; `scratch` if nobody has.
+pub fn kept_in(asked: Option<&Path>, scratch: &Path) -> Result<PathBuf, String> {
+    let Some(dir) = asked else { return Ok(scratch.to_owned()) };
+    let made = fs::create_dir_all(dir).and_then(|()| fs::canonicalize(dir));
+    made.map_err(|e| format!("{}: {e}", dir.display()))
+}
+
 /// A directory for one run, under the cache directory; what runs left that were killed is removed.
 pub fn run_dir(what: &str) -> Result<tempfile::TempDir, String> {
     let cache = Cache::open()?;

@@ -84,12 +84,7 @@ impl Options {
 /// Captures and compares; needs root and [`super::network::enter`].
 pub fn run(options: &Options) -> Result<ExitCode, String> {
     let scratch = image::run_dir("injected")?;
-    let dir = match &options.keep {
-        Some(dir) => fs::create_dir_all(dir)
-            .and_then(|()| fs::canonicalize(dir))
-            .map_err(|e| format!("{}: {e}", dir.display()))?,
-        None => scratch.path().to_owned(),
-    };
+    let dir = image::kept_in(options.keep.as_deref(), scratch.path())?;
     let binary = chosen_binary(options.binary.as_deref())?;
     let mut stage = Stage::new(options.kernel, options.limit, &binary, scratch.path())?;
     let mut failed = 0;

@@ -96,12 +96,7 @@ impl Said {
 /// Captures and judges; needs root and [`super::network::enter`].
 pub fn run(options: &Options) -> Result<ExitCode, String> {
     let scratch = image::run_dir("verdicts")?;
-    let dir = match options.keep.as_ref().or(options.judge.as_ref()) {
-        Some(dir) => fs::create_dir_all(dir)
-            .and_then(|()| fs::canonicalize(dir))
-            .map_err(|e| format!("{}: {e}", dir.display()))?,
-        None => scratch.path().to_owned(),
-    };
+    let dir = image::kept_in(options.keep.as_deref().or(options.judge.as_deref()), scratch.path())?;
     let binary = chosen_binary(options.binary.as_deref())?;
     let mut rig = match options.judge {
         Some(_) => None,

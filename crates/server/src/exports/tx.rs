@@ -101,10 +101,10 @@ impl Receipts {
         self.0.iter().any(Receipt::waits)
     }
 
-    /// Whether an answer that does not say so itself (`told` is its status) has to be replaced by an error: see
-    /// [`Receipt::is_refused`].
-    pub(crate) fn refuse<S: PartialEq>(&self, told: S, failure: S) -> bool {
-        told != failure && self.0.iter().any(Receipt::is_refused)
+    /// Whether an answer with the status `told` has to wait, or has to become `failure` ([`Receipt::is_refused`]). One that says that
+    /// itself stays as it is.
+    pub(crate) fn settle<S: PartialEq>(&self, told: S, failure: S) -> bool {
+        self.waits() || told != failure && self.0.iter().any(Receipt::is_refused)
     }
 
     /// See [`Receipt::request`].

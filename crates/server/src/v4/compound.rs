@@ -414,8 +414,8 @@ fn finish(
         ctx.note(slot_note);
     }
     let receipts = ctx.txs.finish();
-    let refused = receipts.refuse(reply_status, NfsStat::NFS4ERR_IO);
-    if !changed && holder.is_none() && later.is_none() && !receipts.waits() && !refused {
+    let settles = receipts.settle(reply_status, NfsStat::NFS4ERR_IO);
+    if !changed && holder.is_none() && later.is_none() && !settles {
         if let Some(mut s) = ctx.sh.state().sessions.get_mut(&session.id) {
             s.release(session.slot);
         }

@@ -108,7 +108,7 @@ fn finish(mut ctx: Ctx<'_>, req: &Request, reply: Reply, first: &ArgOp) -> Outco
     let owners = std::mem::take(&mut ctx.owners);
     let changed = ctx.txs.modified() || ctx.noted;
     let receipts = ctx.txs.finish();
-    if !changed && !receipts.waits() && !receipts.refuse(status, NfsStat::NFS4ERR_IO) {
+    if !changed && !receipts.settle(status, NfsStat::NFS4ERR_IO) {
         ctx.sh.state().owners.give_back(&owners);
         return Outcome::at_once(vec![reply]);
     }

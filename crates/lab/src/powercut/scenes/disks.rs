@@ -7,7 +7,7 @@ use crate::powercut::options::CutReport;
 use crate::powercut::peer::Peer;
 use crate::powercut::run::{Harness, PROBE, setup};
 use crate::serial::v3::Actor3;
-use crate::served::{Durability, Served};
+use crate::served::{ServeOptions, Served};
 use crate::trouble::unwritten;
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -25,13 +25,11 @@ const ZEROES: usize = 1 << 20;
 impl Harness<'_> {
     /// Two files of which a block cannot be written back, and somebody else is told: their COMMITs fail, or the verifier changes.
     pub(super) fn unwritten(&mut self, stage: &Stage, report: &mut CutReport) -> Result<()> {
-        let server = self.serve()?;
-        let mut actor = setup(server.addr())?;
-        self.make_dir(&mut actor, &stage.dir)?;
+        let (server, actor) = self.begin_scene(stage)?;
         let mut peer = Peer::V4(Box::new(actor));
         unwritten::prepare(&mut peer, &self.rig, &stage.dir)?;
-        let xid = (self.rng.next_u64() as u32) & 0x3fff_ffff;
-        let mut peers = [Peer::V3(Box::new(Actor3::connect(server.addr(), "", xid)?)), peer];
+        let client = Actor3::connect(server.addr(), "", self.xid())?;
+        let mut peers = [Peer::V3(Box::new(client)), peer];
         let wrong = unwritten::strike(&self.rig, server.pid(), &mut peers, &stage.dir, PROBE.as_bytes())?;
         report.wrong.extend(wrong);
         self.end(server, &stage.plan)?;
@@ -43,12 +41,9 @@ impl Harness<'_> {
     /// Somebody writes over the log. The server notices, and either makes another log or acknowledges nothing more; in both cases
     /// what it has acknowledged is there after a cut.
     pub(super) fn overwritten(&mut self, stage: &Stage, report: &mut CutReport) -> Result<()> {
-        let server = self.serve()?;
-        let mut actor = setup(server.addr())?;
-        self.make_dir(&mut actor, &stage.dir)?;
+        let (server, mut actor) = self.begin_scene(stage)?;
         let mut files = self.make_files(&mut actor, &stage.dir, &["before"])?;
-        overwrite(self.rig.log_device()?)?;
-        self.rig.mirror_device().map_or(Ok(()), overwrite)?;
+        self.overwrite_log()?;
         let mut refused = false;
         let mut one_more = |files: &mut Vec<File>| -> Result<bool> {
             let name = format!("{}/{}", stage.dir, files.len());
@@ -75,10 +70,15 @@ impl Harness<'_> {
         self.end(server, &stage.plan)?;
         self.power_on(&stage.plan)?;
         if erase {
-            overwrite(self.rig.log_device()?)?;
-            self.rig.mirror_device().map_or(Ok(()), overwrite)?;
+            self.overwrite_log()?;
         }
         self.has_all(&files, report)
+    }
+
+    /// All of the log's devices.
+    fn overwrite_log(&self) -> Result<()> {
+        overwrite(self.rig.log_device()?)?;
+        self.rig.mirror_device().map_or(Ok(()), overwrite)
     }
 
     /// A filesystem that is mounted without flushes is refused. If it is served all the same, what it acknowledges is lost.
@@ -87,9 +87,7 @@ impl Harness<'_> {
         self.rig.unmount()?;
         self.rig.set_mount_options(option);
         self.rig.mount()?;
-        let mut options = self.serve_options(None)?;
-        (options.log, options.mirror, options.durability) = (None, None, Durability::Sync);
-        options.judges_disks = true;
+        let options = ServeOptions { judges_disks: true, ..self.serve_options(None)?.without_log() };
         let files = match Served::start(&options) {
             Err(Error::Child { what, .. }) => {
                 if !what.contains("barrier") {

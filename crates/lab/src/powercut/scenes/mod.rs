@@ -18,7 +18,7 @@ use crate::limits::SCENE_PATIENCE;
 use crate::mounts::Filesystem;
 use crate::rig::Latency;
 use crate::serial::{Action, Actor, Node};
-use crate::served::Durability;
+use crate::served::{Durability, Served};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -160,7 +160,15 @@ impl Harness<'_> {
         Ok(())
     }
 
-    /// The directory of a scene.
+    /// A server, a client of it, and the scene's directory.
+    fn begin_scene(&self, stage: &Stage) -> Result<(Served, Actor)> {
+        let server = self.serve()?;
+        let mut actor = setup(server.addr())?;
+        self.make_dir(&mut actor, &stage.dir)?;
+        Ok((server, actor))
+    }
+
+    /// A directory, acknowledged when this returns.
     fn make_dir(&self, actor: &mut Actor, path: &str) -> Result<()> {
         actor.perform(&Action::Make { path: path.into(), node: Node::Dir, mode: 0o755 }).map(drop)
     }

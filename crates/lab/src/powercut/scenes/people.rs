@@ -4,7 +4,7 @@ use super::{File, Stage, missing};
 use crate::error::{Context, Error, Result};
 use crate::mounts::{run, syncfs};
 use crate::powercut::options::CutReport;
-use crate::powercut::run::{Harness, setup};
+use crate::powercut::run::Harness;
 use crate::serial::Action;
 use std::path::Path;
 use std::process::Command;
@@ -16,9 +16,7 @@ impl Harness<'_> {
     /// Between the end and the next start somebody removes a file, moves one, and makes one. The server starts all the same; what he
     /// has not touched is as it was, what he made and moved is where he put it.
     pub(super) fn administrator(&mut self, stage: &Stage, report: &mut CutReport) -> Result<()> {
-        let server = self.serve()?;
-        let mut actor = setup(server.addr())?;
-        self.make_dir(&mut actor, &stage.dir)?;
+        let (server, mut actor) = self.begin_scene(stage)?;
         let files = self.make_files(&mut actor, &stage.dir, &["removed", "moved", "kept", "other"])?;
         if stage.plan.ahead {
             syncfs(&self.rig.export())?;
@@ -53,9 +51,7 @@ impl Harness<'_> {
     /// A directory that hands a project down, as `xfs_quota` sets it: what is made in it cannot be moved in from elsewhere
     /// (`EXDEV`). All that was made in it and lost is made again.
     pub(super) fn project(&mut self, stage: &Stage, report: &mut CutReport) -> Result<()> {
-        let server = self.serve()?;
-        let mut actor = setup(server.addr())?;
-        self.make_dir(&mut actor, &stage.dir)?;
+        let (server, mut actor) = self.begin_scene(stage)?;
         give_project(&self.rig.export().join(&stage.dir))?;
         syncfs(&self.rig.export())?;
         // Nothing else of what follows gets to the disk.

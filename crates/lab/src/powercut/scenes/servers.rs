@@ -8,7 +8,7 @@ use crate::rig::Latency;
 use crate::serial::Action;
 use crate::serial::session::{self, Connect, Session};
 use crate::serial::v3::{self, Actor3};
-use crate::served::{Durability, Second, ServeOptions, Served};
+use crate::served::{Second, ServeOptions, Served};
 use landfast_nfs::v4::args::{CreateArgs, CreateType};
 use landfast_nfs::v4::{ArgOp, AttrValues};
 use landfast_xdr::Bytes;
@@ -23,16 +23,11 @@ const FLUSHED_WITHIN: Duration = Duration::from_millis(1500);
 impl Harness<'_> {
     /// A second server of a directory within the first one's is refused.
     pub(super) fn nested(&mut self, stage: &Stage, report: &mut CutReport) -> Result<()> {
-        let server = self.serve()?;
-        let mut actor = setup(server.addr())?;
-        self.make_dir(&mut actor, &stage.dir)?;
+        let (server, mut actor) = self.begin_scene(stage)?;
         let files = self.make_files(&mut actor, &stage.dir, &["a"])?;
         let within = ServeOptions {
             dir: self.rig.export().join(&stage.dir),
-            log: None,
-            mirror: None,
-            durability: Durability::Sync,
-            ..self.serve_options(None)?
+            ..self.serve_options(None)?.without_log()
         };
         match Served::start(&within) {
             Err(Error::Child { what, .. }) if what.contains("landfast") => {}
@@ -52,21 +47,16 @@ impl Harness<'_> {
     /// A file is removed; it is made again while the directory is served without the log; with the log again the same call, which is a
     /// new one by now, removes it again.
     pub(super) fn without_log(&mut self, stage: &Stage, report: &mut CutReport) -> Result<()> {
-        let server = self.serve()?;
-        let mut actor = setup(server.addr())?;
-        self.make_dir(&mut actor, &stage.dir)?;
+        let (server, mut actor) = self.begin_scene(stage)?;
         let files = self.make_files(&mut actor, &stage.dir, &["f"])?;
         actor.into_session().close()?;
-        let xid = (self.rng.next_u64() as u32) & 0x3fff_ffff;
-        let mut client = Actor3::connect(server.addr(), "", xid)?;
+        let mut client = Actor3::connect(server.addr(), "", self.xid())?;
         client.act(&Action::Remove { path: files[0].0.clone().into() })?;
         let Some(sent) = client.recent().pop() else {
             return Err(Error::Protocol("a call that is not remembered".to_owned()));
         };
         server.stop()?;
-        let mut options = self.serve_options(None)?;
-        (options.log, options.mirror, options.durability) = (None, None, Durability::Sync);
-        let server = Served::start(&options)?;
+        let server = Served::start(&self.serve_options(None)?.without_log())?;
         let mut actor = setup(server.addr())?;
         make(&mut actor, &files[0])?;
         actor.into_session().close()?;
