@@ -6,7 +6,9 @@
 //!
 //! - own change: `max(value + 1, now + floor)`;
 //! - a ctime never seen before (a local process, or the ctime that an own change left): `max(value + 1, derived)`;
-//! - nothing remembered: `derived` alone.
+//! - nothing remembered: `derived` alone;
+//! - a ctime seen before, while it was young and not left by an own change: `max(value, derived)`, as another local process
+//!   may have made a change since within the same tick of the kernel's clock. So the value grows once more when it has settled.
 //!
 //! `derived` is the time of looking, but no earlier than the ctime and no later than [`SETTLED_NS`] after it; a ctime from
 //! the future, where the clock was once, counts as now. So for a
@@ -32,23 +34,37 @@ pub(crate) const FLOOR_STEP_NS: u64 = 3_600_000_000_000;
 pub(crate) struct Change {
     value: u64,
     ctime_ns: u64,
+    /// The last thing that happened is an own change whose ctime has not been seen yet.
+    own_is_unseen: bool,
+    /// Somebody else left `ctime_ns`, and it was young when it was last seen: it may hide a later change.
+    is_young: bool,
 }
 
 impl Change {
     /// The value for an object that has just been seen with `ctime_ns`.
     pub(crate) fn seen(&mut self, ctime_ns: u64, now_ns: u64, floor_ns: u64) -> u64 {
+        let is_new = self.value == 0 || self.ctime_ns != ctime_ns;
         if self.value == 0 {
             self.value = derived(ctime_ns, now_ns, floor_ns);
-        } else if self.ctime_ns != ctime_ns {
+        } else if is_new {
             self.value = self.value.saturating_add(1).max(derived(ctime_ns, now_ns, floor_ns));
+        } else if self.is_young {
+            self.value = self.value.max(derived(ctime_ns, now_ns, floor_ns));
+        }
+        if is_new || self.is_young {
+            let is_settled = now_ns >= ctime_ns.saturating_add(SETTLED_NS) || is_of_the_future(ctime_ns, now_ns);
+            self.is_young = !self.own_is_unseen && !is_settled;
         }
         self.ctime_ns = ctime_ns;
+        self.own_is_unseen = false;
         self.value
     }
 
     /// Own change whose ctime is not known yet: the next look counts it as one more change, which is harmless.
     pub(crate) fn bump(&mut self, now_ns: u64, floor_ns: u64) {
         self.value = self.value.saturating_add(1).max(now_ns.saturating_add(floor_ns));
+        self.own_is_unseen = true;
+        self.is_young = false;
     }
 
     /// Own change that left `ctime_ns`; gives the value after it. Only right when the lock that orders changes of this
@@ -56,12 +72,18 @@ impl Change {
     pub(crate) fn changed(&mut self, ctime_ns: u64, now_ns: u64, floor_ns: u64) -> u64 {
         self.bump(now_ns, floor_ns);
         self.ctime_ns = ctime_ns;
+        self.own_is_unseen = false;
         self.value
     }
 }
 
+/// The clock was set back since: how old such a ctime is cannot be told.
+fn is_of_the_future(ctime_ns: u64, now_ns: u64) -> bool {
+    ctime_ns > now_ns.saturating_add(STEP_NS)
+}
+
 fn derived(ctime_ns: u64, now_ns: u64, floor_ns: u64) -> u64 {
-    let at_ns = match ctime_ns > now_ns.saturating_add(STEP_NS) {
+    let at_ns = match is_of_the_future(ctime_ns, now_ns) {
         true => now_ns,
         false => now_ns.clamp(ctime_ns, ctime_ns.saturating_add(SETTLED_NS)),
     };
@@ -92,6 +114,33 @@ mod tests {
         let a = c.seen(T, T + 1_000_000_000, 0);
         assert_eq!(c.seen(T, T + 2_000_000_000, 0), a);
         assert!(c.seen(T + 1, T + 2_000_000_000, 0) > a);
+    }
+
+    #[test]
+    fn two_foreign_changes_within_one_tick_show() {
+        let mut c = Change::default();
+        let first = c.seen(T, T + 1, 0);
+        // The second one is made now: the kernel's clock still says T.
+        let second = c.seen(T, T + REMEMBER_NS, 0);
+        assert!(second > first);
+        assert_eq!(c.seen(T, T + 2 * REMEMBER_NS, 0), second, "settled");
+        assert_eq!(Change::default().seen(T, T + 2 * REMEMBER_NS, 0), second, "as if it had been forgotten");
+        // The same of one that is seen young after others.
+        let later = T + 2 * REMEMBER_NS;
+        let third = c.seen(later, later + 1, 0);
+        assert!(third > second);
+        assert!(c.seen(later, later + REMEMBER_NS, 0) > third);
+    }
+
+    #[test]
+    fn an_own_change_is_one_change() {
+        // Whether its ctime is known at once or seen later: a client need not look at the object again.
+        let mut c = Change::default();
+        let own = c.changed(T, T + 1, 0);
+        assert_eq!(c.seen(T, T + REMEMBER_NS, 0), own);
+        c.bump(T + 2 * REMEMBER_NS, 0);
+        let own = c.seen(T + 2 * REMEMBER_NS, T + 2 * REMEMBER_NS + 1, 0);
+        assert_eq!(c.seen(T + 2 * REMEMBER_NS, T + 3 * REMEMBER_NS, 0), own);
     }
 
     #[test]

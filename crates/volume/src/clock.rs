@@ -82,8 +82,9 @@ mod tests {
         ) {
             let (clock, mut now) = (Clock::new(0), T);
             let (mut change, mut ctime) = (Change::default(), T);
+            now += 1_500_000_000;
             let mut last = change.seen(ctime, now, clock.floor_at(now).0);
-            let mut changed_at = now;
+            let mut changed_at = ctime;
             for (jump, lag, [jumps, changes, forgets]) in steps {
                 // Days back or forth; or a second and a half, after which an object may be forgotten.
                 now = if jumps { now.saturating_add_signed(jump * 24 * HOUR.cast_signed()) } else { now + 1_500_000_000 };
