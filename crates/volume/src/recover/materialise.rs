@@ -238,10 +238,13 @@ struct Look<'b> {
 impl<'b> Look<'b> {
     /// The directory in which an object must be made for what it takes from it.
     fn native(&self, plan: &Plan) -> Option<&'b ObjId> {
-        match plan.born_in.as_ref().and_then(|dir| self.native.get(dir)) {
-            Some(native) => native.as_ref(),
-            // That is gone: so far as can be, what it is in has it from there, too.
-            None => plan.names.iter().find_map(|(dir, _)| self.native.get(dir)?.as_ref()),
+        let born_in = plan.born_in.as_ref().and_then(|dir| Some((dir, self.native.get(dir)?)));
+        match born_in {
+            Some((_, Some(native))) => Some(native),
+            Some((dir, None)) if !self.ours.contains(dir) => None,
+            // That is gone, or was made again and may have had something to hand down that nobody knows any more: so far as can
+            // be, what the object is in now has it, too.
+            _ => plan.names.iter().find_map(|(dir, _)| self.native.get(dir)?.as_ref()),
         }
     }
 

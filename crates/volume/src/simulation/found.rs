@@ -203,6 +203,39 @@ fn a_lost_directory_hands_its_project_down_to_what_has_another_name() {
     sim::install(None);
 }
 
+/// A file that was made in a directory whose place somebody has removed, and moved away before: the directory was made again without
+/// the project that it had, so the file was, too, and could not be moved to its place (`EXDEV`).
+#[test]
+fn what_was_made_in_a_directory_without_a_place_is_where_it_was_moved_to() {
+    let mut lost = 0;
+    for seed in 1..40 {
+        let mut served = Served::first(Flavour::Xfs, seed);
+        let root = Cred::root();
+        assert!(sim::with(|k| k.set_project_as_stranger(sim::ROOT, 42)));
+        let above = served.mkdir(b"p", SetAttrs::default()).unwrap();
+        served.checkpoint();
+        served.request(|v, tx| {
+            let dir = v.mkdir(tx, &root, &above, b"d", SetAttrs::default()).unwrap().node;
+            let how = CreateHow::Guarded(SetAttrs::default());
+            drop(v.create(tx, &root, &dir, b"f", how, OpenMode::BOTH).unwrap());
+            v.rename(tx, &root, &dir, b"f", &v.root(), b"g").unwrap();
+        });
+        drop(above);
+        served.end();
+        sim::with(Kernel::reboot);
+        // Only an empty directory goes: the one in it must have been lost.
+        if !sim::with(|k| k.remove_as_stranger(sim::ROOT, b"p")) {
+            continue;
+        }
+        lost += 1;
+        let served = Served::open();
+        let v = &served.volume;
+        assert!(v.lookup(&root, &v.root(), b"g").is_ok(), "seed {seed}");
+    }
+    sim::install(None);
+    assert!(lost > 0, "the directory was never lost");
+}
+
 /// The same for what a clone brought.
 #[test]
 fn what_a_failed_clone_left_is_stable_after_a_commit() {
