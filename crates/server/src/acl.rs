@@ -31,7 +31,7 @@ use crate::limits::ACES_MAX;
 use bytes::Bytes;
 use landfast_nfs::v4::NfsStat;
 use landfast_nfs::v4::flags::*;
-use landfast_nfs::v4::res::NfsAce;
+use landfast_nfs::v4::types::NfsAce;
 use landfast_volume::acl::{ACL_EXECUTE, ACL_READ, ACL_WRITE};
 use landfast_volume::{Acl, Acls, SetAcls};
 use std::collections::BTreeMap;

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use landfast_nfs::v4::attr::OpenArguments;
 use landfast_nfs::v4::attr::number as n;
 use landfast_nfs::v4::flags::*;
-use landfast_nfs::v4::res::NfsAce;
+use landfast_nfs::v4::types::NfsAce;
 use landfast_nfs::v4::{
     AttrValues, Bitmap, Fattr, FileHandle, FileType, Fsid, NfsStat, NfsTime, SetTime, SpecData,
 };

@@ -6,9 +6,10 @@ mod wire;
 use landfast_nfs::v4::callback::{CbCompoundArgs, CbOffloadArgs, CbOp, CbRes, CbSequenceArgs, CbSequenceRes};
 use landfast_nfs::v4::data::WriteResponse;
 use landfast_nfs::v4::res::{
-    AccessRes, CreateRes, NfsAce, OpenDelegation, OpenRes, ReadRes, RenameRes, SequenceRes, SpaceLimit,
-    WhyNone, WriteRes,
+    AccessRes, CreateRes, OpenDelegation, OpenRes, ReadRes, RenameRes, SequenceRes, SpaceLimit, WhyNone,
+    WriteRes,
 };
+use landfast_nfs::v4::types::NfsAce;
 use landfast_nfs::v4::{
     ArgOp, CompoundArgs, CompoundRes, NfsStat, OpNum, ResBody, ResOp, Stateid, args as a,
 };

@@ -11,29 +11,24 @@
 //!   once), and COMMIT and a change of rights close it.
 //! - A dead file keeps none, so that its space is free with its last open.
 //! - Kept descriptors do not count as opens: who removed a file's last name is told that it is gone.
-//! - Each has a row in the queue, oldest first, of at most [`BRIEF_OPENS_MAX`] rows; a row that goes closes it.
+//! - Each has a row in the queue, oldest first, of at most [`crate::limits::BRIEF_OPENS_MAX`] rows; a row that goes closes it.
 
-use std::collections::VecDeque;
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Instant;
 
 use parking_lot::Mutex;
 
-use crate::error::Error;
-use crate::kernel;
-use crate::limits::{BRIEF_OPEN, BRIEF_OPENS_MAX};
-use crate::node::{Node, NodeFd, NodeInner, OpenFile};
+use crate::limits::BRIEF_OPEN;
+use crate::node_fd::NodeFd;
 use crate::types::{Cred, OpenMode};
-use crate::volume::Volume;
 
 /// One kept descriptor.
-struct Kept {
-    fd: Arc<NodeFd>,
-    cred: Cred,
-    mode: OpenMode,
-    opened: Instant,
-    rights: u64,
+pub(crate) struct Kept {
+    pub(crate) fd: Arc<NodeFd>,
+    pub(crate) cred: Cred,
+    pub(crate) mode: OpenMode,
+    pub(crate) opened: Instant,
+    pub(crate) rights: u64,
 }
 
 /// What a node keeps.
@@ -66,8 +61,14 @@ impl Brief {
         (young && kept.rights == rights && kept.mode == mode && kept.cred == *cred).then(|| kept.fd.clone())
     }
 
+    /// Keeps a descriptor instead of the one that is kept for the same.
+    pub(crate) fn keep(&self, kept: Kept) {
+        let replaced = self.0.lock().kept[usize::from(kept.mode.write)].replace(kept);
+        drop(replaced);
+    }
+
     /// Closes what was opened at `until` or before.
-    fn close_until(&self, until: Instant) {
+    pub(crate) fn close_until(&self, until: Instant) {
         let closed = {
             let mut kept = self.0.lock();
             kept.kept.each_mut().map(|k| k.take_if(|k| k.opened <= until))
@@ -88,109 +89,12 @@ impl Brief {
     }
 
     /// Whether an access that asks with [`Keep::IfAgain`] is one of several.
-    fn is_again(&self, now: Instant) -> bool {
+    pub(crate) fn is_again(&self, now: Instant) -> bool {
         let last = self.0.lock().last.replace(now);
         last.is_some_and(|last| now.saturating_duration_since(last) < BRIEF_OPEN)
     }
 
-    fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.0.lock().kept.iter().flatten().count()
-    }
-}
-
-/// Who keeps descriptors since when, oldest first.
-#[derive(Default)]
-pub(crate) struct BriefQueue(Mutex<VecDeque<(Weak<NodeInner>, Instant)>>);
-
-impl BriefQueue {
-    fn push(&self, node: &Node, opened: Instant) {
-        let over = {
-            let mut rows = self.0.lock();
-            rows.push_back((Arc::downgrade(&node.0), opened));
-            if rows.len() > BRIEF_OPENS_MAX { rows.pop_front() } else { None }
-        };
-        close(over);
-    }
-
-    fn has_old(&self, now: Instant) -> bool {
-        let rows = self.0.lock();
-        rows.front().is_some_and(|(_, opened)| now.saturating_duration_since(*opened) >= BRIEF_OPEN)
-    }
-
-    fn pop_old(&self, now: Instant) -> Option<(Weak<NodeInner>, Instant)> {
-        let mut rows = self.0.lock();
-        let (_, opened) = rows.front()?;
-        if now.saturating_duration_since(*opened) < BRIEF_OPEN { None } else { rows.pop_front() }
-    }
-
-    /// Descriptors that are kept.
-    pub(crate) fn len(&self) -> usize {
-        let rows = self.0.lock();
-        let mut nodes: Vec<_> = rows.iter().filter_map(|(node, _)| node.upgrade()).collect();
-        drop(rows);
-        nodes.sort_unstable_by_key(Arc::as_ptr);
-        nodes.dedup_by_key(|n| Arc::as_ptr(n));
-        nodes.iter().map(|n| n.brief.count()).sum()
-    }
-}
-
-fn close(row: Option<(Weak<NodeInner>, Instant)>) {
-    if let Some((node, opened)) = row
-        && let Some(node) = node.upgrade()
-    {
-        node.brief.close_until(opened);
-    }
-}
-
-impl Volume {
-    /// Opens a regular file for one access, for reading or writing: as [`Volume::open_file`], but the same caller's next
-    /// access may find it still open.
-    pub fn open_briefly(
-        &self,
-        cred: &Cred,
-        node: &Node,
-        mode: OpenMode,
-        keep: Keep,
-    ) -> Result<OpenFile, Error> {
-        let now = kernel::instant();
-        // Before the file is opened: who takes the right away meanwhile makes what comes of it useless.
-        let rights = node.0.rights.load(Ordering::Acquire);
-        if let Some(fd) = node.0.brief.get(cred, mode, rights, now)
-            && !node.0.is_dead()
-        {
-            return Ok(OpenFile::new(self, node.clone(), fd, mode.read, mode.write, cred));
-        }
-        let file = self.open_file(cred, node, mode)?;
-        if keep == Keep::IfAgain && !node.0.brief.is_again(now) {
-            return Ok(file);
-        }
-        let kept = Kept { fd: file.0.fd.clone(), cred: cred.clone(), mode, opened: now, rights };
-        let replaced = node.0.brief.0.lock().kept[usize::from(mode.write)].replace(kept);
-        drop(replaced);
-        self.0.brief.push(node, now);
-        // It is marked as dead before its descriptors are closed, so one of us sees the other.
-        if node.0.is_dead() {
-            node.0.brief.close();
-        }
-        Ok(file)
-    }
-
-    /// Whether there is anything for [`Volume::close_idle`] to do.
-    pub fn has_idle(&self) -> bool {
-        let now = kernel::instant();
-        self.0.brief.has_old(now) || self.0.witnesses.has_old(now)
-    }
-
-    /// Closes files that nobody has opened and that [`Volume::open_briefly`] opened [`BRIEF_OPEN`] ago. Call as often as
-    /// that: a local process cannot run a file that is open for writing. Then commits files whose unstable data is older than
-    /// [`crate::limits::UNSTABLE_OLD`]: this may wait for the disk.
-    pub fn close_idle(&self) {
-        let now = kernel::instant();
-        while let Some(row) = self.0.brief.pop_old(now) {
-            close(Some(row));
-        }
-        if self.0.witnesses.has_old(now) {
-            self.settle_unstable();
-        }
     }
 }

@@ -18,7 +18,8 @@ use crate::change::REMEMBER_NS;
 use crate::dirty::Dirty;
 use crate::kernel::OwnedFd;
 use crate::limits::NODE_SHARDS;
-use crate::node::{Node, NodeFd, NodeInner, NodeState};
+use crate::node::{Node, NodeInner, NodeState};
+use crate::node_fd::NodeFd;
 use crate::record::KernelHandle;
 
 // The tables are hashed by foldhash, seeded at random: their keys are handles from the kernel and inode numbers, which a

@@ -17,14 +17,15 @@
 //! the kernel's clock lags behind the real one by much less than that. A node must be remembered for [`REMEMBER_NS`]
 //! after an own change, since until then `derived` is not final.
 
-use crate::clock::STEP_NS;
-
 /// A ctime older than this is final: nothing that happens now can get the same, ns. Much more than the kernel's coarse
 /// clock can lag behind the real one (a tick is at most 10 ms).
 pub(crate) const SETTLED_NS: u64 = 50_000_000;
 
 /// How long the state of a node must be kept after an own change, ns.
 pub(crate) const REMEMBER_NS: u64 = 1_000_000_000;
+
+/// A clock that goes back by no more than this is not set back: it is read by two threads, or slewed.
+pub(crate) const STEP_NS: u64 = 100_000_000;
 
 /// By how much an unclean start raises the floor, ns. More than any crash can set clocks and ctimes back.
 pub(crate) const FLOOR_STEP_NS: u64 = 3_600_000_000_000;
@@ -52,7 +53,8 @@ impl Change {
             self.value = self.value.max(derived(ctime_ns, now_ns, floor_ns));
         }
         if is_new || self.is_young {
-            let is_settled = now_ns >= ctime_ns.saturating_add(SETTLED_NS) || is_of_the_future(ctime_ns, now_ns);
+            let is_settled =
+                now_ns >= ctime_ns.saturating_add(SETTLED_NS) || is_of_the_future(ctime_ns, now_ns);
             self.is_young = !self.own_is_unseen && !is_settled;
         }
         self.ctime_ns = ctime_ns;

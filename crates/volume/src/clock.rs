@@ -10,10 +10,8 @@
 //! ([`crate::change::REMEMBER_NS`]), and who remembers counts up.
 
 use crate::change::REMEMBER_NS;
+use crate::change::STEP_NS;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// A clock that goes back by no more than this is not set back: it is read by two threads, or slewed.
-pub(crate) const STEP_NS: u64 = 100_000_000;
 
 /// See the module's comment.
 #[derive(Debug)]

@@ -217,7 +217,7 @@ pub enum OpenError {
     /// Another volume's directory lies within it.
     #[error(
         "{} lies within {}: the former is in use by a landfast server ({holder}), and each object belongs to one log: serve \
-         one of them only, or put one on a filesystem of its own", crate::nested::named(.inner), .dir.display()
+         one of them only, or put one on a filesystem of its own", named(.inner), .dir.display()
     )]
     Around {
         /// The directory.
@@ -286,4 +286,9 @@ impl OpenError {
     pub(crate) fn io(what: impl Into<String>, err: impl Into<io::Error>) -> OpenError {
         OpenError::Io { what: what.into(), err: err.into() }
     }
+}
+
+/// How the other volume is called in a message.
+fn named(inner: &Option<PathBuf>) -> String {
+    inner.as_ref().map_or_else(|| "a directory below it".to_owned(), |path| path.display().to_string())
 }

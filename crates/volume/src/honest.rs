@@ -9,7 +9,7 @@ use crate::error::OpenError;
 use crate::faults::{Bug, bug, weak_accepted};
 use crate::flush;
 use crate::kernel::{self, OwnedFd};
-use crate::volume::{Durability, OpenOptions};
+use crate::options::{Durability, OpenOptions};
 
 /// A file of the state directory that is written and flushed to see whether the device gets a flush.
 const PROBE_FILE: &str = "probe";

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::change::STEP_NS;
 use crate::change::{FLOOR_STEP_NS, REMEMBER_NS};
-use crate::clock::STEP_NS;
 use crate::kernel::{self, OwnedFd};
 use crate::record::ObjId;
 use crate::state;

@@ -19,13 +19,14 @@ use rustix::io::Errno;
 use crate::faults::point;
 use crate::flush;
 use crate::identity::IDENTITY_FILE;
+use crate::kernel::random_u64;
 use crate::kernel::{self, OwnedFd};
 use crate::limits::MISSING_LOOKS;
 use crate::marker::MARKER_FILE;
-use crate::open::STATE_DIR;
 use crate::remap::REMAP_FILE;
+use crate::state::STATE_DIR;
 use crate::tag;
-use crate::volume::{Volume, random_u64};
+use crate::volume::Volume;
 
 /// What must stay in the state directory while the volume is served.
 const FILES: [&str; 3] = [IDENTITY_FILE, REMAP_FILE, MARKER_FILE];

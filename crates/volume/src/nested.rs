@@ -4,9 +4,9 @@
 //! root of the filesystem. So whoever is above or below a live volume cannot take its own lock, in whichever order they
 //! start, whichever mount or container they use; volumes side by side share the locks above them. The kernel drops the locks of a
 //! process that dies. A volume that was not stopped cleanly holds no lock, but bears a tag that says so: none is opened below
-//! it, and a server above it does not enter it ([`Volume::is_anothers`]).
+//! it, and a server above it does not enter it ([`is_anothers`]).
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rustix::fs::{FlockOperation, Mode, OFlags, Statx};
 use rustix::io::Errno;
@@ -14,13 +14,13 @@ use rustix::io::Errno;
 use crate::error::OpenError;
 use crate::faults::{Bug, bug};
 use crate::identity::Identity;
+use crate::kernel::btime_ns;
 use crate::kernel::{self, OwnedFd};
 use crate::limits::{DEPTH_MAX, LOCK_TRIES, LOCK_TRY_PAUSE};
-use crate::node::btime_ns;
-use crate::open::STATE_DIR;
+use crate::options::OpenOptions;
 use crate::record::{KernelHandle, ObjId};
+use crate::state::STATE_DIR;
 use crate::tag;
-use crate::volume::{OpenOptions, Volume};
 
 /// See [`OpenError::Within`] and [`OpenError::Around`].
 pub const THIS_PROCESS: &str = "this process";
@@ -41,7 +41,7 @@ pub(crate) fn lock(o: &OpenOptions, dir: &Path, mount: &OwnedFd) -> Result<TreeL
     let wrap = |e: Errno| OpenError::io(format!("locking {} and the directories above it", dir.display()), e);
     let own = kernel::openat(mount, c".", DIRECTORY, Mode::empty()).map_err(wrap)?;
     if !take(&own, FlockOperation::NonBlockingLockExclusive) {
-        let (holder, inner) = kernel::below_locked_by(&own, dir);
+        let (holder, inner) = kernel::below_locked_by(&own, dir, STATE_DIR);
         let holder = or_this(holder);
         return Err(OpenError::Around { dir: dir.to_owned(), inner, holder });
     }
@@ -119,23 +119,16 @@ fn unclean(dir: &OwnedFd, kh: &KernelHandle, look: &Statx) -> Option<[u8; 16]> {
     (known.root == this && !known.clean).then_some(tag.volume_id)
 }
 
-impl Volume {
-    /// Whether a directory is the root of another volume, which is served or whose log holds what it lacks: nothing in it is
-    /// this volume's to change.
-    pub(crate) fn is_anothers(&self, kh: &KernelHandle, look: &Statx) -> bool {
-        if self.0.unprivileged || bug(Bug::OverlapUnlocked) || !kernel::has_tree() {
-            return false;
-        }
-        let Ok(dir) = kernel::open_handle(&self.0.mount, kh) else { return false };
-        if !kernel::has_xattr(&dir, tag::TAG_XATTR) {
-            return false;
-        }
-        let Ok(dir) = kernel::reopen(&dir, DIRECTORY) else { return false };
-        unclean(&dir, kh, look).is_some_and(|id| id != self.0.volume_id)
+/// Whether a directory is the root of another volume than the one at `mount`, and that is served or its log holds what it lacks:
+/// nothing in it is this volume's to change.
+pub(crate) fn is_anothers(mount: &OwnedFd, volume_id: [u8; 16], kh: &KernelHandle, look: &Statx) -> bool {
+    if bug(Bug::OverlapUnlocked) || !kernel::has_tree() {
+        return false;
     }
-}
-
-/// How the other volume is called in a message.
-pub(crate) fn named(inner: &Option<PathBuf>) -> String {
-    inner.as_ref().map_or_else(|| "a directory below it".to_owned(), |path| path.display().to_string())
+    let Ok(dir) = kernel::open_handle(mount, kh) else { return false };
+    if !kernel::has_xattr(&dir, tag::TAG_XATTR) {
+        return false;
+    }
+    let Ok(dir) = kernel::reopen(&dir, DIRECTORY) else { return false };
+    unclean(&dir, kh, look).is_some_and(|id| id != volume_id)
 }

@@ -1,4 +1,4 @@
-//! Nodes: the objects that operations work on, their locks and descriptors; open files.
+//! Nodes: the objects that operations work on, their locks and descriptors.
 //!
 //! A node is the one place for the locks of an object, so there is at most one node for an object at any time: nodes
 //! are made through the cache ([`crate::cache`]) only. A node's `O_PATH` descriptor is opened when first needed and
@@ -6,23 +6,20 @@
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use bytes::Bytes;
 use parking_lot::{Mutex, MutexGuard, RwLock};
-use rustix::fs::Statx;
 
 use crate::brief::Brief;
 use crate::change::Change;
 use crate::dirty::Dirty;
-use crate::granted::Granted;
-use crate::kernel::{AsFd, BorrowedFd, OwnedFd};
 use crate::limits::ATTRS_FRESH;
+use crate::node_fd::NodeFd;
 use crate::record::ObjId;
-use crate::types::{Attrs, Cred, Kind};
-use crate::volume::Volume;
+use crate::types::{Attrs, Kind};
 use crate::witness::Witness;
 
 /// An object of a volume. Cheap to clone; equal when it is the same object.
@@ -131,39 +128,6 @@ struct FdSlot {
     shared: [Weak<NodeFd>; 3],
 }
 
-/// A descriptor that several may hold, and the counter that it is counted in.
-pub(crate) struct NodeFd {
-    fd: OwnedFd,
-    counter: Option<Arc<AtomicUsize>>,
-}
-
-impl NodeFd {
-    /// A descriptor that a node keeps, counted.
-    pub(crate) fn counted(fd: OwnedFd, counter: &Arc<AtomicUsize>) -> Arc<NodeFd> {
-        counter.fetch_add(1, Ordering::Relaxed);
-        Arc::new(NodeFd { fd, counter: Some(counter.clone()) })
-    }
-
-    /// A descriptor of an open file.
-    pub(crate) fn uncounted(fd: OwnedFd) -> Arc<NodeFd> {
-        Arc::new(NodeFd { fd, counter: None })
-    }
-}
-
-impl AsFd for NodeFd {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
-    }
-}
-
-impl Drop for NodeFd {
-    fn drop(&mut self) {
-        if let Some(counter) = &self.counter {
-            counter.fetch_sub(1, Ordering::Relaxed);
-        }
-    }
-}
-
 impl NodeInner {
     /// A node for the cache to take in.
     pub(crate) fn new(
@@ -240,7 +204,8 @@ impl NodeInner {
         fd
     }
 
-    fn set_open(&self, fd: &Arc<NodeFd>) {
+    /// The latest open file.
+    pub(crate) fn set_open(&self, fd: &Arc<NodeFd>) {
         self.fd.lock().open = Arc::downgrade(fd);
     }
 
@@ -344,78 +309,4 @@ impl<'a> StateLocks<'a> {
 /// The order in which two directories' names locks are taken: true when `a` comes first.
 pub(crate) fn in_order(a: &Node, b: &Node) -> bool {
     a.address() <= b.address()
-}
-
-/// An open regular file. Cheap to clone; closed with the last clone. Stays usable when the file is unlinked.
-#[derive(Clone, Debug)]
-pub struct OpenFile(pub(crate) Arc<OpenInner>);
-
-/// See [`OpenFile`].
-pub(crate) struct OpenInner {
-    pub(crate) node: Node,
-    pub(crate) fd: Arc<NodeFd>,
-    pub(crate) read: bool,
-    pub(crate) write: bool,
-    /// Whose rights writes are made with.
-    pub(crate) cred: Cred,
-    /// That they were looked at.
-    pub(crate) granted: Granted,
-    pub(crate) volume: Volume,
-}
-
-impl OpenFile {
-    pub(crate) fn new(
-        volume: &Volume,
-        node: Node,
-        fd: Arc<NodeFd>,
-        read: bool,
-        write: bool,
-        cred: &Cred,
-    ) -> OpenFile {
-        node.0.opens.fetch_add(1, Ordering::AcqRel);
-        node.0.set_open(&fd);
-        let (cred, granted, volume) = (cred.clone(), Granted::default(), volume.clone());
-        OpenFile(Arc::new(OpenInner { node, fd, read, write, cred, granted, volume }))
-    }
-
-    /// The file.
-    pub fn node(&self) -> &Node {
-        &self.0.node
-    }
-
-    /// True when it may be read.
-    pub fn can_read(&self) -> bool {
-        self.0.read
-    }
-
-    /// True when it may be written.
-    pub fn can_write(&self) -> bool {
-        self.0.write
-    }
-}
-
-impl Drop for OpenInner {
-    fn drop(&mut self) {
-        if self.node.0.opens.fetch_sub(1, Ordering::AcqRel) == 1 && self.node.0.is_dead() {
-            self.volume.forget(&self.node);
-        }
-    }
-}
-
-impl fmt::Debug for OpenInner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OpenFile")
-            .field("node", &self.node)
-            .field("read", &self.read)
-            .field("write", &self.write)
-            .finish_non_exhaustive()
-    }
-}
-
-/// The birth time of what was looked at, ns since 1970; 0 where the filesystem keeps none.
-pub(crate) fn btime_ns(sx: &Statx) -> i64 {
-    if sx.stx_mask & rustix::fs::StatxFlags::BTIME.bits() == 0 {
-        return 0;
-    }
-    sx.stx_btime.tv_sec.saturating_mul(1_000_000_000).saturating_add(i64::from(sx.stx_btime.tv_nsec))
 }

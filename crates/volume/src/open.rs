@@ -15,7 +15,7 @@ use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::Resource;
 
-use crate::brief::BriefQueue;
+use crate::brief_queue::BriefQueue;
 use crate::cache::Cache;
 use crate::clock::Clock;
 use crate::cred;
@@ -27,26 +27,26 @@ use crate::handle::HandleCodec;
 use crate::honest;
 use crate::identity::{IDENTITY_FILE, Identity, LogInUse};
 use crate::inside;
+use crate::kernel::btime_ns;
+use crate::kernel::random_u64;
 use crate::kernel::{self, OwnedFd};
 use crate::limits::{NODE_FDS_DIVISOR, NODE_FDS_MAX, NODES_MAX, RECOVERY_THREADS_MAX, WITNESS_FDS_DIVISOR};
 use crate::listing::Listings;
 use crate::marker::{MARKER_FILE, Marker};
 use crate::nested;
-use crate::node::btime_ns;
+use crate::options::{Durability, OpenOptions};
 use crate::record::ObjId;
 use crate::recover;
 use crate::remap::{REMAP_FILE, Remap};
 use crate::rests::Settlings;
 use crate::salvage;
 use crate::state;
+use crate::state::STATE_DIR;
 use crate::tag;
 use crate::together::Together;
 use crate::types::Cred;
-use crate::volume::{Durability, OpenOptions, RecoveryReport, Volume, VolumeInner, random_u64};
-use crate::witness::Witnesses;
-
-/// Name of the state directory in the volume's root.
-pub(crate) const STATE_DIR: &str = ".landfast";
+use crate::volume::{RecoveryReport, Volume, VolumeInner};
+use crate::witnesses::Witnesses;
 
 /// Which mount the volume was served on last.
 const MOUNT_FILE: &str = "mount";

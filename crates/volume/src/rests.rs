@@ -24,11 +24,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::error::Error;
 use crate::faults::point;
 use crate::limits::RESTING_NODES_MAX;
 use crate::node::Node;
-use crate::volume::{Durability, Volume};
 
 /// What one request has looked at so far.
 #[derive(Debug, Default)]
@@ -42,11 +40,11 @@ pub(crate) struct Rests {
 
 impl Rests {
     /// The answer tells of this object. Call without its attribute lock.
-    pub(crate) fn on(&mut self, volume: &Volume, node: &Node) {
+    pub(crate) fn on(&mut self, node: &Node, with_log: bool) {
         if self.nodes.iter().rev().take(4).any(|known| known == node) {
             return;
         }
-        if self.nodes.len() >= RESTING_NODES_MAX && volume.durability() == Durability::Log {
+        if self.nodes.len() >= RESTING_NODES_MAX && with_log {
             self.fold();
         }
         self.nodes.push(node.clone());
@@ -113,13 +111,14 @@ impl Settlings {
         settling.ended.notify_all();
     }
 
-    /// Waits until the changes that `rests` has seen are flushed. Blocks; call when the caller's own are flushed and ended.
-    pub(crate) fn wait(&self, volume: &Volume, rests: &Rests) -> Result<(), Error> {
+    /// Waits until the changes that `rests` has seen are flushed. Blocks; call when the caller's own are flushed and ended. False:
+    /// a request has failed before it came to its flush, so that somebody else must flush what it had changed.
+    pub(crate) fn wait(&self, rests: &Rests) -> bool {
         for node in &rests.nodes {
             drop(node.0.state.lock());
         }
         let at_work = self.0.lock().clone();
-        let (mut flush, mut rests_here) = (false, false);
+        let (mut all_flushed, mut rests_here) = (true, false);
         for settling in at_work {
             let mut changed = settling.changed.lock();
             let seen =
@@ -137,15 +136,9 @@ impl Settlings {
                     None => settling.ended.wait(&mut changed),
                 }
             };
-            flush |= !flushed;
+            all_flushed &= flushed;
         }
-        volume.check()?;
-        if flush {
-            // That request has failed before it came to its flush.
-            volume.assume_root()?;
-            volume.flush_all()?;
-        }
-        Ok(())
+        all_flushed
     }
 }
 

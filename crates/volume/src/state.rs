@@ -13,6 +13,9 @@ use crate::flush;
 use crate::kernel::{self, OwnedFd};
 use crate::reserve;
 
+/// Name of the state directory in the volume's root.
+pub(crate) const STATE_DIR: &str = ".landfast";
+
 /// First bytes of every state file.
 const MAGIC: [u8; 8] = *b"LFSTATE1";
 

@@ -10,11 +10,13 @@ use rustix::io::Errno;
 
 use crate::error::Error;
 use crate::faults::{self, Bug, point};
-use crate::node::{Node, OpenFile};
+use crate::node::Node;
+use crate::open_file::OpenFile;
+use crate::options::Durability;
 use crate::record::{Fact, Record};
 use crate::rests::{Rests, Settling};
-use crate::types::Around;
-use crate::volume::{Durability, Volume};
+use crate::results::Around;
+use crate::volume::Volume;
 
 /// What one request changes. Joins the log lazily, at its first modifying operation; everything between two
 /// [`Tx::split`]s is atomic on disk. While a transaction is joined the log cannot be sealed, so finish it soon: never
@@ -53,6 +55,24 @@ struct Joined {
     appended: bool,
     /// A record that the request must wait for.
     wanted: bool,
+}
+
+impl Volume {
+    /// A new transaction.
+    pub fn tx(&self) -> Tx {
+        Tx::new(self.clone())
+    }
+
+    /// Waits until the changes that `rests` has seen are flushed, without a log.
+    fn await_settlings(&self, rests: &Rests) -> Result<(), Error> {
+        let all_flushed = self.0.settlings.wait(rests);
+        self.check()?;
+        if !all_flushed {
+            self.assume_root()?;
+            self.flush_all()?;
+        }
+        Ok(())
+    }
 }
 
 impl Tx {
@@ -189,7 +209,7 @@ impl Tx {
     /// operations say this of what they are given and of what they find; a server says it of what it looks at before it
     /// calls one. Call without the node's locks.
     pub fn rests_on(&mut self, node: &Node) {
-        self.rests.on(&self.volume, node);
+        self.rests.on(node, self.volume.durability() == Durability::Log);
     }
 
     /// The answer tells that an object is gone which there is no node for.
@@ -333,7 +353,7 @@ impl Tx {
                 }
                 Durability::Sync => {
                     self.has_ended();
-                    unsettled = self.volume.0.settlings.wait(&self.volume, &rests).is_err();
+                    unsettled = self.volume.await_settlings(&rests).is_err();
                     self.broken |= unsettled;
                 }
                 Durability::Unsafe => {}

@@ -5,100 +5,40 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use landfast_intentlog::{Checkpoint, Log, Renewed};
+use landfast_intentlog::Log;
 use parking_lot::{Mutex, RwLock};
 use rustix::fs::Statx;
 use rustix::io::Errno;
 
-use crate::brief::BriefQueue;
+use crate::brief_queue::BriefQueue;
 use crate::cache::Cache;
 use crate::clock::Clock;
 use crate::cred;
 use crate::damage::Damage;
-use crate::error::{Error, OpenError};
-use crate::faults::{self, Bug, point};
+use crate::error::Error;
+use crate::faults::point;
 use crate::flush;
 use crate::handle::HandleCodec;
 use crate::identity::{Identity, LogInUse};
+use crate::kernel::btime_ns;
 use crate::kernel::{self, AsFd, OwnedFd};
-use crate::limits::LOG_SIZE_BYTES;
 use crate::listing::Listings;
-use crate::lost::Present;
 use crate::marker::Marker;
-use crate::nested::TreeLocks;
-use crate::node::{Node, NodeFd, NodeInner, btime_ns};
-use crate::record::{Fact, KernelHandle, ObjId, Record};
+use crate::nested::{self, TreeLocks};
+use crate::node::{Node, NodeInner};
+use crate::node_fd::NodeFd;
+use crate::options::Durability;
+use crate::record::{KernelHandle, ObjId};
 use crate::remap::Remap;
 use crate::reserve;
 use crate::rests::Settlings;
 use crate::tag::{self, Tag};
 use crate::together::Together;
-use crate::tx::Tx;
 use crate::types::{Cred, Kind};
-use crate::witness::Witnesses;
-
-/// When an answered operation is stable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Durability {
-    /// When the intent log is flushed.
-    Log,
-    /// Before the operation returns: fsync of what changed and of its directory.
-    Sync,
-    /// Some time later. A crash loses answered operations.
-    Unsafe,
-}
-
-/// How to open a volume.
-#[derive(Clone, Debug)]
-pub struct OpenOptions {
-    /// The directory to serve.
-    pub dir: PathBuf,
-    /// The log file or device; needed with [`Durability::Log`], forbidden otherwise.
-    pub log: Option<PathBuf>,
-    /// A second file or device that holds the same as the log: acknowledged is what both have.
-    pub log_mirror: Option<PathBuf>,
-    /// Size in bytes of a log file that does not exist yet.
-    pub log_size: u64,
-    /// When an answered operation is stable.
-    pub durability: Durability,
-    /// Recovery stops where somebody has changed the directory behind the server's back, instead of resolving it.
-    pub strict_recovery: bool,
-    /// For experiments: each sync call of the volume (fsync, fdatasync, syncfs) also sleeps this long.
-    pub injected_flush: Option<Duration>,
-    /// For experiments: each flush of the log takes at least this long.
-    pub injected_log_flush: Option<Duration>,
-    /// For experiments: run without capabilities as the process's own user, whoever the caller is, on any filesystem
-    /// that gives handles. Nothing served this way may be offered to anyone else, and nothing can be recovered.
-    pub unprivileged: bool,
-    /// Take filesystems and devices that cannot keep the promise, and warn of them.
-    pub accept_weak: bool,
-}
-
-impl OpenOptions {
-    /// Serve `dir` without a log; see the fields for what else there is to say.
-    pub fn new(dir: impl Into<PathBuf>, durability: Durability) -> OpenOptions {
-        OpenOptions {
-            dir: dir.into(),
-            log: None,
-            log_mirror: None,
-            log_size: LOG_SIZE_BYTES,
-            durability,
-            strict_recovery: false,
-            injected_flush: None,
-            injected_log_flush: None,
-            unprivileged: false,
-            accept_weak: faults::weak_accepted(),
-        }
-    }
-
-    /// The same with a log.
-    pub fn with_log(dir: impl Into<PathBuf>, log: impl Into<PathBuf>) -> OpenOptions {
-        OpenOptions { log: Some(log.into()), ..OpenOptions::new(dir, Durability::Log) }
-    }
-}
+use crate::witnesses::Witnesses;
 
 /// What opening a volume found and did.
 #[derive(Clone, Debug, Default)]
@@ -154,13 +94,6 @@ pub struct Stats {
     pub node_fds: u64,
     /// The log's counters; `None` without a log.
     pub log: Option<landfast_intentlog::Stats>,
-}
-
-/// Keeper of the server's state that must survive a crash in the log.
-pub trait NoteKeeper: Send + Sync {
-    /// The whole state as records for [`RecoveryReport::notes`]. Called at each checkpoint while no transaction is
-    /// joined: must be quick, must not call the volume, must not wait for anybody who holds a transaction.
-    fn snapshot(&self) -> Vec<Vec<u8>>;
 }
 
 /// A directory tree served through handles. Cheap to clone.
@@ -227,44 +160,6 @@ pub(crate) struct VolumeInner {
 }
 
 impl Volume {
-    /// Empties the log after recovery and starts it. The server must have restored its state from the report's notes,
-    /// since `notes` is asked for it at each checkpoint from here on.
-    pub fn start(&self, notes: Arc<dyn NoteKeeper>) -> Result<(), OpenError> {
-        if let Some((log, _)) = self.log() {
-            let keeper = Checkpoints::new(self, notes)?;
-            log.start(Arc::new(keeper)).map_err(|e| {
-                self.fail(format!("log: {e}"));
-                OpenError::Failed(e.to_string())
-            })?;
-        }
-        self.enter_log()
-    }
-
-    /// The log is empty: it is the one whose notes count from here on.
-    fn enter_log(&self) -> Result<(), OpenError> {
-        let Some(in_use) = self.0.log_to_enter.lock().take() else { return Ok(()) };
-        let entered = self.assume_root().map_err(std::io::Error::other).and_then(|()| {
-            let mut identity = self.0.identity.lock();
-            identity.log_in_use = Some(in_use);
-            identity.save(&self.0.state_dir)
-        });
-        entered.map_err(|e| OpenError::Failed(self.fail(format!("state directory: {e}")).to_string()))
-    }
-
-    /// The same, without threads: the log does what the simulation tells it to.
-    #[cfg(test)]
-    pub(crate) fn start_stepped(
-        &self,
-        notes: Arc<dyn NoteKeeper>,
-    ) -> Result<landfast_intentlog::step::Stepper, OpenError> {
-        let keeper = Arc::new(Checkpoints::new(self, notes)?);
-        let Some((log, _)) = self.log() else { return Err(OpenError::Options("no log".to_owned())) };
-        let stepper = log.start_stepped(keeper);
-        let stepper = stepper.map_err(|e| OpenError::Failed(self.fail(format!("log: {e}")).to_string()))?;
-        self.enter_log()?;
-        Ok(stepper)
-    }
-
     /// Back-pressure: waits while the log is nearly full. Call before running a request that modifies.
     pub async fn admit(&self) -> Result<(), Error> {
         self.check()?;
@@ -278,11 +173,6 @@ impl Volume {
     /// anything. Only a hint, which lets requests of several clients share a flush.
     pub fn expect(&self) -> Option<landfast_intentlog::Intent> {
         self.log().map(|(log, _)| log.expect())
-    }
-
-    /// A new transaction.
-    pub fn tx(&self) -> Tx {
-        Tx::new(self.clone())
     }
 
     /// True when [`Tx::note`]s survive a crash: with [`Durability::Log`].
@@ -392,7 +282,7 @@ impl Volume {
     /// The volume cannot keep its promises any more. The first reason is kept.
     pub(crate) fn fail(&self, why: String) -> Error {
         // Another verifier before anything else, so that no client trusts what it wrote unstably.
-        self.0.verifier.store(random_u64(), Ordering::Release);
+        self.0.verifier.store(kernel::random_u64(), Ordering::Release);
         if self.0.failed.set(why.clone()).is_ok() {
             if let Some((log, _)) = self.log() {
                 // An operation that failed half-way has not said all that it did: nothing of its batch may be replayed.
@@ -479,7 +369,9 @@ impl Volume {
         let kind = Kind::from_mode(u32::from(sx.stx_mode)).ok_or(Error::Io)?;
         // A subvolume of btrfs has inode numbers of its own, and nothing can be moved into it or out of it.
         let subvolume = kind == Kind::Dir && (sx.stx_dev_major, sx.stx_dev_minor) != self.0.device;
-        if subvolume || kind == Kind::Dir && self.0.root.get().is_some() && self.is_anothers(&kh, sx) {
+        let anothers =
+            || !self.0.unprivileged && nested::is_anothers(&self.0.mount, self.0.volume_id, &kh, sx);
+        if subvolume || kind == Kind::Dir && self.0.root.get().is_some() && anothers() {
             return Err(Error::Mounted);
         }
         let id = ObjId { kh, btime_ns: btime_ns(sx) };
@@ -621,102 +513,5 @@ impl fmt::Debug for Volume {
             .field("dir", &self.0.dir)
             .field("durability", &self.0.durability)
             .finish_non_exhaustive()
-    }
-}
-
-/// A random number; of the time where the system has no randomness, which only makes it less unlikely to repeat.
-pub(crate) fn random_u64() -> u64 {
-    let mut bytes = [0u8; 8];
-    match kernel::fill_random(&mut bytes) {
-        Ok(()) => u64::from_ne_bytes(bytes),
-        Err(_) => Volume::now_ns(),
-    }
-}
-
-/// What the log calls at its checkpoints.
-struct Checkpoints {
-    /// Weak, as the volume owns the log and the log owns this.
-    volume: Weak<VolumeInner>,
-    notes: Arc<dyn NoteKeeper>,
-    present: Present,
-}
-
-impl Checkpoints {
-    fn new(volume: &Volume, notes: Arc<dyn NoteKeeper>) -> Result<Checkpoints, OpenError> {
-        let present = Present::of(volume)
-            .map_err(|e| OpenError::io(format!("state directory of {}", volume.0.dir.display()), e))?;
-        Ok(Checkpoints { volume: Arc::downgrade(&volume.0), notes, present })
-    }
-}
-
-impl Checkpoint for Checkpoints {
-    fn snapshot(&self) -> Vec<Vec<u8>> {
-        let Some(volume) = self.volume.upgrade().map(Volume) else { return Vec::new() };
-        volume.0.remap.write().cut();
-        let mut records = Vec::new();
-        for bytes in self.notes.snapshot() {
-            match (Record { seq: 0, facts: vec![Fact::Note { bytes: bytes.into() }] }).encode() {
-                Ok(record) => records.push(record),
-                Err(e) => {
-                    volume.fail(format!("state snapshot: {e}"));
-                }
-            }
-        }
-        records
-    }
-
-    fn sync(&self, number: u64) -> std::io::Result<()> {
-        let gone = || std::io::Error::other("the volume is closed");
-        let volume = self.volume.upgrade().map(Volume).ok_or_else(gone)?;
-        let failed = |e: Error| std::io::Error::other(e);
-        volume.assume_root().map_err(failed)?;
-        {
-            // A volume that has given up its log marks itself clean under this lock, and that must stay.
-            let _identity = volume.0.identity.lock();
-            volume.check().map_err(failed)?;
-            volume.0.syncing.store(number, Ordering::SeqCst);
-            volume.set_tag(number, false)?;
-        }
-        point("volume.tagged");
-        if !faults::bug(Bug::CheckpointBeforeSyncfs) {
-            volume.flush_all().map_err(failed)?;
-        }
-        let purged = {
-            let mut remap = volume.0.remap.write();
-            remap.drop_purged().then(|| remap.clone())
-        };
-        match purged {
-            Some(remap) => remap.save(&volume.0.state_dir),
-            None => Ok(()),
-        }
-    }
-
-    fn look(&self) -> Result<(), String> {
-        self.present.look()
-    }
-
-    fn set_aside(&self, number: u64, why: &str) -> std::io::Result<()> {
-        let gone = || std::io::Error::other("the volume is closed");
-        let volume = self.volume.upgrade().map(Volume).ok_or_else(gone)?;
-        volume.set_log_aside(number, why, &self.present)
-    }
-
-    fn resume(&self, number: u64) -> std::io::Result<()> {
-        if let Some(volume) = self.volume.upgrade().map(Volume) {
-            volume.is_in_use_again()?;
-        }
-        self.sync(number)
-    }
-
-    fn renewed(&self, renewed: &Renewed) {
-        if let Some(volume) = self.volume.upgrade().map(Volume) {
-            volume.say_renewed(renewed);
-        }
-    }
-
-    fn lost(&self, why: &str) {
-        if let Some(volume) = self.volume.upgrade().map(Volume) {
-            volume.give_up(why, self.present.lost());
-        }
     }
 }

@@ -1,6 +1,6 @@
 //! What is done on a server, and what must come of it.
 
-use super::{Said, Server, differ};
+use super::server::{Said, Server, differ};
 use crate::error::{Context, Result};
 
 /// What is wrong.

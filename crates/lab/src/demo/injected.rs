@@ -1,7 +1,7 @@
 //! The demo without emulated disks: the latencies are injected at the sync calls of the volume and
 //! of the log, and the server counts its own sync calls.
 
-use super::{Archive, DemoOptions, DemoReport, Emulation, Flushes, Progress, row};
+use super::report::{Archive, DemoOptions, DemoReport, Emulation, Flushes, Progress, row};
 use crate::error::{Context, Result};
 use crate::measure::{self, Budget, Taken, Terms};
 use crate::net::Link;

@@ -1,6 +1,6 @@
 //! The demo on emulated disks: flushes are counted at the device.
 
-use super::{Archive, DemoOptions, DemoReport, Emulation, Flushes, Progress, Row, Verified, row};
+use super::report::{Archive, DemoOptions, DemoReport, Emulation, Flushes, Progress, Row, Verified, row};
 use crate::error::Result;
 use crate::measure::{self, Budget, Taken, Terms};
 use crate::net::Link;

@@ -11,6 +11,7 @@
 //! | `faults` | requests that fail though there is power |
 //! | `ctl` | the words of `ctl`, the lines of `stats` |
 //! | `fs` | FUSE |
+//! | `options` | how a disk is made |
 //! | `process` | a disk in a process of its own, as the lab uses it |
 //!
 //! Rules that keep it honest and alive:
@@ -31,10 +32,12 @@ pub mod device;
 pub mod faults;
 mod fs;
 pub mod medium;
+mod options;
 mod process;
 
 pub use ctl::DiskStats;
-pub use process::{DiskOptions, DiskProcess};
+pub use options::DiskOptions;
+pub use process::DiskProcess;
 
 use crate::error::{Context, Error, Result};
 use crate::limits::{DISK_BYTES_MAX, DISK_THREADS};

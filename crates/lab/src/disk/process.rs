@@ -1,32 +1,10 @@
 //! An emulated disk in a process of its own, started and controlled by the lab.
 
+use super::DiskOptions;
 use super::ctl::{self, DiskStats};
 use crate::child::{self, Child, Role};
 use crate::error::{Context, Result};
-use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
-
-/// How an emulated disk is made.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct DiskOptions {
-    /// Directory to mount on.
-    pub mountpoint: PathBuf,
-    /// Size in bytes, a multiple of 4096.
-    pub size: u64,
-    /// File that holds the durable image and outlives the process; else it is in memory.
-    pub image: Option<PathBuf>,
-    /// Threads that serve requests; the default is named in `limits`.
-    pub threads: Option<usize>,
-    /// A power cut ends the process.
-    pub exit_on_cut: bool,
-    /// Keep nothing that is mounted but the disk itself; whoever started the process unmounts it.
-    #[serde(default)]
-    pub apart: bool,
-    /// Take all memory (twice the size) at the start.
-    pub prefault: bool,
-    /// Control words, as for the `ctl` file.
-    pub settings: String,
-}
 
 /// A running emulated disk. Dropping it unmounts it and ends its process.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! The oracle: a recovered tree, as the disk and as NFS show it, against the model; change attributes and the handles
 //! from before against what the server gave then.
 
-use super::found::{Found, Tree, Type};
+use super::found::{Found, Tree, Type, contents_difference};
 use super::model::{Kind, Model, ROOT};
 use super::peer::Peer;
 use crate::error::{Error, Result};
@@ -89,13 +89,6 @@ fn object_difference(model: &Model, id: usize, found: &Found) -> Option<String> 
         }
         _ => None,
     }
-}
-
-/// Says where contents differ.
-pub fn contents_difference(wanted: &[u8], got: &[u8]) -> String {
-    let first = wanted.iter().zip(got).position(|(a, b)| a != b);
-    let at = first.map_or_else(String::new, |i| format!(", first difference at byte {i}"));
-    format!("has wrong contents: {} bytes, {} of them stable{at}", got.len(), wanted.len())
 }
 
 /// Finds the variant that the tree agrees with.

@@ -4,7 +4,7 @@ use crate::error::{Context, Result};
 use crate::serial::action::Path;
 use crate::serial::{Actor, Node};
 use crate::tarball::{Kind as MemberKind, Member};
-use landfast_nfs::v4::res::NfsAce;
+use landfast_nfs::v4::types::NfsAce;
 use landfast_nfs::v4::{AttrValues, FileHandle, FileType};
 use landfast_xdr::Bytes;
 use std::collections::BTreeMap;
@@ -67,7 +67,7 @@ impl Found {
             return (matches!(member.kind, MemberKind::Dir) != is_dir).then(|| format!("is {:?}", self.kind));
         };
         if self.kind != Type::File || self.bytes != data[..] {
-            return Some(super::check::contents_difference(data, &self.bytes));
+            return Some(contents_difference(data, &self.bytes));
         }
         if (self.mode, self.owner) != (member.mode, (member.uid, member.gid)) {
             return Some(format!("has mode {:o}, owner {:?}", self.mode, self.owner));
@@ -220,4 +220,11 @@ pub fn take_subtree(tree: &mut Tree, dir: &str) -> (Option<Found>, Tree) {
     let below: Vec<Path> = tree.keys().filter(|p| p.starts_with(&prefix)).cloned().collect();
     let moved = below.into_iter().filter_map(|p| Some((p[prefix.len()..].to_vec(), tree.remove(&p)?)));
     (top, moved.collect())
+}
+
+/// Says where contents differ.
+pub fn contents_difference(wanted: &[u8], got: &[u8]) -> String {
+    let first = wanted.iter().zip(got).position(|(a, b)| a != b);
+    let at = first.map_or_else(String::new, |i| format!(", first difference at byte {i}"));
+    format!("has wrong contents: {} bytes, {} of them stable{at}", got.len(), wanted.len())
 }

@@ -6,7 +6,7 @@
 
 use crate::serial::action::{Path, is_below, split};
 use crate::serial::{Action, Change, Node};
-use landfast_nfs::v4::res::NfsAce;
+use landfast_nfs::v4::types::NfsAce;
 use landfast_nfs::v4::{AttrValues, FileHandle};
 use landfast_xdr::Bytes;
 use std::collections::{BTreeMap, HashMap};

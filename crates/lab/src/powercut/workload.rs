@@ -6,7 +6,7 @@ use crate::serial::action::{Path, is_below};
 use crate::serial::tar::Extraction;
 use crate::serial::{Action, Change, Node};
 use crate::tarball::{Kind as MemberKind, Member};
-use landfast_nfs::v4::res::NfsAce;
+use landfast_nfs::v4::types::NfsAce;
 use landfast_xdr::Bytes;
 use std::collections::VecDeque;
 

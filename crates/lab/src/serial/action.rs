@@ -11,7 +11,7 @@ use landfast_nfs::v4::args::{
     ReadArgs, ReaddirArgs, RenameArgs, SetattrArgs, SetxattrArgs, SetxattrOption, WriteArgs, owner,
 };
 use landfast_nfs::v4::attr::number;
-use landfast_nfs::v4::res::NfsAce;
+use landfast_nfs::v4::types::NfsAce;
 use landfast_nfs::v4::{
     ArgOp, AttrValues, Bitmap, FileHandle, NfsTime, ResBody, ResOp, SetTime, SpecData, StableHow, Stateid,
     flags,

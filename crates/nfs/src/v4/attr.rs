@@ -1,7 +1,7 @@
 //! File attributes: bitmaps, the raw `fattr4`, and typed values (RFC 8881 section 5).
 
 use super::NfsStat;
-use super::res::NfsAce;
+use super::types::NfsAce;
 use super::types::{FileHandle, FileType, Fsid, NfsTime, SetTime, SpecData};
 use landfast_xdr::{Bytes, BytesMut, Decode, Encode, Error, Reader};
 

@@ -4,8 +4,8 @@ use super::args::CallbackSecParms;
 use super::attr::{Bitmap, Fattr};
 use super::data::{CopyRequirements, CopyRes, OffloadStatusRes, SeekRes};
 use super::types::{
-    ChangeInfo, ChannelAttrs, FileHandle, ImplId, LockType, Opaque1024, SecInfo, ServerOwner, SessionId,
-    StableHow, StateOwner, Stateid, Verifier,
+    ChangeInfo, ChannelAttrs, FileHandle, ImplId, LockType, NfsAce, Opaque1024, SecInfo, ServerOwner,
+    SessionId, StableHow, StateOwner, Stateid, Verifier,
 };
 use super::v40::{ClientAddr, SetclientidRes};
 use super::{NfsStat, OpNum};
@@ -55,19 +55,6 @@ pub struct OpenRes {
     pub attrset: Bitmap,
     /// A delegation, or none.
     pub delegation: OpenDelegation,
-}
-
-/// `nfsace4` (RFC 8881 section 6.2.1).
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
-pub struct NfsAce {
-    /// Allow, deny, audit, alarm.
-    pub kind: u32,
-    /// Inheritance and group flags.
-    pub flag: u32,
-    /// What.
-    pub access_mask: u32,
-    /// Who.
-    pub who: Bytes,
 }
 
 /// `nfs_space_limit4` (RFC 8881 section 18.16).

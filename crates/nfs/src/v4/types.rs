@@ -274,3 +274,16 @@ impl Decode for SecInfo {
         }
     }
 }
+
+/// `nfsace4` (RFC 8881 section 6.2.1).
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct NfsAce {
+    /// Allow, deny, audit, alarm.
+    pub kind: u32,
+    /// Inheritance and group flags.
+    pub flag: u32,
+    /// What.
+    pub access_mask: u32,
+    /// Who.
+    pub who: Bytes,
+}

@@ -372,8 +372,8 @@ pub fn path_of(fd: &OwnedFd) -> PathBuf {
 
 pub(crate) use super::real::{process_id, wider_mounts};
 
-pub fn below_locked_by(fd: &OwnedFd, dir: &Path) -> (String, Option<PathBuf>) {
-    real::below_locked_by(fd.real(), dir)
+pub fn below_locked_by(fd: &OwnedFd, dir: &Path, state_dir: &str) -> (String, Option<PathBuf>) {
+    real::below_locked_by(fd.real(), dir, state_dir)
 }
 
 pub fn below(path: &Path) -> landfast_intentlog::device::below::Below {

@@ -4,6 +4,8 @@
 //! system itself ([`real`]): re-exported calls and inline functions, so that the layer costs nothing. In the crate's own
 //! tests a descriptor may also be one of a simulated kernel (`either.rs`, `sim/`).
 
+use rustix::fs::Statx;
+
 mod backing;
 #[cfg(test)]
 #[allow(unsafe_code)] // structures of zeroes
@@ -22,6 +24,23 @@ pub(crate) use either::*;
 pub(crate) use real::*;
 #[cfg(not(test))]
 pub(crate) use switch::try_switch;
+
+/// The birth time of what was looked at, ns since 1970; 0 where the filesystem keeps none.
+pub(crate) fn btime_ns(sx: &Statx) -> i64 {
+    if sx.stx_mask & rustix::fs::StatxFlags::BTIME.bits() == 0 {
+        return 0;
+    }
+    sx.stx_btime.tv_sec.saturating_mul(1_000_000_000).saturating_add(i64::from(sx.stx_btime.tv_nsec))
+}
+
+/// A random number; of the time where the system has no randomness, which only makes it less unlikely to repeat.
+pub(crate) fn random_u64() -> u64 {
+    let mut bytes = [0u8; 8];
+    match fill_random(&mut bytes) {
+        Ok(()) => u64::from_ne_bytes(bytes),
+        Err(_) => wall_clock_ns(),
+    }
+}
 
 #[cfg(test)]
 mod tests {

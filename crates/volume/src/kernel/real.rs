@@ -491,14 +491,15 @@ pub(crate) fn wider_mounts(id: u64) -> Vec<landfast_intentlog::device::below::Mo
     landfast_intentlog::device::below::wider(id)
 }
 
-/// Who has a lock on a directory that is refused to us, and, where that can be seen, the directory below `dir` that it serves.
-pub(crate) fn below_locked_by(fd: impl AsFd, dir: &Path) -> (String, Option<PathBuf>) {
+/// Who has a lock on a directory that is refused to us, and, where that can be seen, the directory below `dir` that it serves:
+/// one in which it has something called `state_dir` open.
+pub(crate) fn below_locked_by(fd: impl AsFd, dir: &Path, state_dir: &str) -> (String, Option<PathBuf>) {
     let holder = lock_holder(fd);
     let pid = holder.strip_prefix("process ").and_then(|pid| pid.parse::<u32>().ok());
     let inner = pid.and_then(|pid| {
         let open = std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
         let open = open.flatten().filter_map(|fd| std::fs::read_link(fd.path()).ok());
-        let mut served = open.filter(|path| path.ends_with(crate::open::STATE_DIR));
+        let mut served = open.filter(|path| path.ends_with(state_dir));
         served.find_map(|path| path.parent().filter(|p| p.starts_with(dir)).map(Path::to_owned))
     });
     (holder, inner)

@@ -9,11 +9,14 @@ use super::{check_file, ctime, owned, record, set_owner, set_times};
 use crate::error::Error;
 use crate::kernel;
 use crate::limits::{FILE_SIZE_MAX, NAME_BYTES_MAX};
-use crate::node::{Node, NodeFd, NodeState, OpenFile};
+use crate::node::{Node, NodeState};
+use crate::node_fd::NodeFd;
+use crate::open_file::OpenFile;
+use crate::options::Durability;
 use crate::record::Fact;
 use crate::tx::Tx;
 use crate::types::{AccessMask, Attrs, AttrsSet, Cred, FsStat, Kind, SetAttrs, Timestamp};
-use crate::volume::{Durability, Volume};
+use crate::volume::Volume;
 
 impl Volume {
     /// Attributes of an object.

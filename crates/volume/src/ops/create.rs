@@ -10,11 +10,15 @@ use super::acl;
 use super::{Before, HalfMade, Umask, atime, born_facts, check_file, creation_mode, mtime, record};
 use crate::acl::SetAcls;
 use crate::error::Error;
+use crate::kernel::btime_ns;
 use crate::kernel::{self, OwnedFd};
-use crate::node::{Node, NodeFd, OpenFile, btime_ns};
+use crate::node::Node;
+use crate::node_fd::NodeFd;
+use crate::open_file::OpenFile;
 use crate::record::{Fact, ObjId};
+use crate::results::Created;
 use crate::tx::Tx;
-use crate::types::{AttrsSet, ChangeInfo, CreateHow, Created, Cred, Kind, OpenMode, SetAttrs, TimeSet};
+use crate::types::{AttrsSet, ChangeInfo, CreateHow, Cred, Kind, OpenMode, SetAttrs, TimeSet};
 use crate::volume::Volume;
 
 /// One call of [`Volume::create`].

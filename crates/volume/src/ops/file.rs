@@ -13,11 +13,14 @@ use crate::error::Error;
 use crate::faults::point;
 use crate::kernel::{self, AsFd};
 use crate::limits::{FILE_SIZE_MAX, LOGGED_DATA_MAX, READ_BYTES_MAX};
-use crate::node::{AtFlush, Node, NodeFd, NodeState, OpenFile};
+use crate::node::{AtFlush, Node, NodeState};
+use crate::node_fd::NodeFd;
+use crate::open_file::OpenFile;
+use crate::options::Durability;
 use crate::record::Fact;
 use crate::tx::Tx;
 use crate::types::Stable;
-use crate::volume::{Durability, Volume};
+use crate::volume::Volume;
 use crate::witness::Witness;
 
 impl Volume {

@@ -11,10 +11,12 @@ use crate::acl::SetAcls;
 use crate::error::Error;
 use crate::kernel;
 use crate::limits::SYMLINK_BYTES_MAX;
-use crate::node::{Node, NodeFd, StateLocks};
+use crate::node::{Node, StateLocks};
+use crate::node_fd::NodeFd;
 use crate::record::Fact;
+use crate::results::Made;
 use crate::tx::Tx;
-use crate::types::{AttrsSet, ChangeInfo, Cred, Kind, Made, SetAttrs, Special};
+use crate::types::{AttrsSet, ChangeInfo, Cred, Kind, SetAttrs, Special};
 use crate::volume::Volume;
 
 /// What to make.

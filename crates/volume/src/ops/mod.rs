@@ -7,6 +7,8 @@
 
 mod acl;
 mod attr;
+mod briefly;
+mod caller;
 mod create;
 mod file;
 mod lookup;
@@ -14,6 +16,7 @@ mod make;
 mod range;
 mod readdir;
 mod rename;
+mod unstable;
 mod xattr;
 
 use std::sync::atomic::Ordering;
@@ -25,13 +28,17 @@ use rustix::io::Errno;
 use crate::error::Error;
 use crate::identity::Identity;
 use crate::kernel;
+use crate::kernel::btime_ns;
 use crate::limits::{ATIME_STAYS_SECS, FILE_SIZE_MAX, NAME_BYTES_MAX};
-use crate::node::{Looked, Node, NodeFd, NodeState, btime_ns};
-use crate::open::STATE_DIR;
+use crate::node::{Looked, Node, NodeState};
+use crate::node_fd::NodeFd;
+use crate::options::Durability;
 use crate::record::{Birth, Fact, KernelHandle, ObjId, Owned};
+use crate::results::Around;
+use crate::state::STATE_DIR;
 use crate::tx::Tx;
-use crate::types::{Around, Attrs, AttrsSet, ChangeInfo, Cred, Kind, PreOp, SetAttrs, TimeSet, Timestamp};
-use crate::volume::{Durability, Volume};
+use crate::types::{Attrs, AttrsSet, ChangeInfo, Cred, Kind, PreOp, SetAttrs, TimeSet, Timestamp};
+use crate::volume::Volume;
 
 /// `UTIME_NOW` and `UTIME_OMIT` of utimensat(2).
 const UTIME_NOW: i64 = 0x3fff_ffff;

@@ -23,11 +23,12 @@ use crate::dirty::Dirty;
 use crate::error::Error;
 use crate::kernel::{self, AsFd};
 use crate::limits::{COPY_BUFFER_BYTES, COPY_PIECE_BYTES, FILE_SIZE_MAX, LOGGED_DATA_MAX};
-use crate::node::OpenFile;
+use crate::open_file::OpenFile;
+use crate::options::Durability;
 use crate::record::Fact;
 use crate::tx::Tx;
 use crate::types::{Hint, Piece, Sought, Stable};
-use crate::volume::{Durability, Volume};
+use crate::volume::Volume;
 
 impl Volume {
     /// Reserves space for a range; the file grows to hold it. No write into the range fails for want of space

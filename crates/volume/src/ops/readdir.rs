@@ -15,13 +15,16 @@ use rustix::fs::{FileType, OFlags, SeekFrom};
 use super::{check_dir, ctime_ns};
 use crate::change::{REMEMBER_NS, SETTLED_NS};
 use crate::error::Error;
+use crate::kernel::btime_ns;
 use crate::kernel::{self, RawDir};
 use crate::limits::{READDIR_BUFFER_BYTES, READDIR_ENTRIES_MAX};
 use crate::listing::{Found, Listing};
-use crate::node::{Node, NodeFd, btime_ns};
-use crate::open::STATE_DIR;
+use crate::node::Node;
+use crate::node_fd::NodeFd;
 use crate::record::KernelHandle;
-use crate::types::{Attrs, Cred, DirEntry, DirPage, EntryDetail, Kind, ListedEntry};
+use crate::results::{DirEntry, DirPage, ListedEntry};
+use crate::state::STATE_DIR;
+use crate::types::{Attrs, Cred, EntryDetail, Kind};
 use crate::volume::Volume;
 
 /// How long a node that was changed stays in the cache.

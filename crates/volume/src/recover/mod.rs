@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write as _;
 
 use crate::faults::{self, Bug, point};
-use crate::fold::{self, Fold, FoldError};
+use crate::fold::{self, Fold};
 use crate::kernel;
 use crate::objmap::{ObjMap, ObjSet};
 use crate::record::{Kind, ObjId};
@@ -34,6 +34,7 @@ mod barrier;
 mod contents;
 pub mod disk;
 mod enforce;
+mod error;
 mod materialise;
 mod names;
 #[cfg(test)]
@@ -43,57 +44,9 @@ pub mod tree;
 mod work;
 
 pub use disk::Disk;
+pub use error::Error;
+use error::{io, surprise};
 use tree::{Meta, Tree};
-
-/// Why recovery stopped. The log is kept; the next start tries again.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The records make no state.
-    #[error(transparent)]
-    Fold(#[from] FoldError),
-    /// A system call failed.
-    #[error("{what} ({}): {why}{}", place(.path, .obj), advice(.why))]
-    Io {
-        /// What was being done.
-        what: &'static str,
-        /// To which object.
-        obj: ObjId,
-        /// Where that is, if it could be found out.
-        path: Option<String>,
-        /// The system's error.
-        why: std::io::Error,
-    },
-    /// A state that no crash leaves: a bug, or something else wrote to the volume.
-    #[error("{what} ({}{}): something else than this server has changed the volume, or this is a bug", place(.path, .obj), entry(.name))]
-    Surprise {
-        /// What is not as it must be.
-        what: &'static str,
-        /// The object.
-        obj: ObjId,
-        /// Where that is, if it could be found out.
-        path: Option<String>,
-        /// The entry at which it was seen.
-        name: Option<bytes::Bytes>,
-    },
-}
-
-fn place(path: &Option<String>, obj: &ObjId) -> String {
-    path.clone().unwrap_or_else(|| format!("object {obj}"))
-}
-
-/// What to do about an error of the system that somebody can mend at once.
-fn advice(why: &std::io::Error) -> &'static str {
-    match rustix::io::Errno::from_io_error(why) {
-        Some(rustix::io::Errno::NOKEY) => {
-            ". It is encrypted (fscrypt), or the directory that it belongs to is: add the key and start again"
-        }
-        _ => "",
-    }
-}
-
-fn entry(name: &Option<bytes::Bytes>) -> String {
-    name.as_ref().map_or(String::new(), |n| format!(", entry {:?}", String::from_utf8_lossy(n)))
-}
 
 /// What recovery did.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -422,16 +375,6 @@ impl<'a, T: Tree> Run<'a, T> {
 fn present(now: &ObjMap<Now>, obj: &ObjId) -> Result<ObjId, Error> {
     let now = now.get(obj).map(|now| now.id.clone());
     now.ok_or_else(|| surprise("an object that must be there is not", obj, None))
-}
-
-/// Wraps a system error.
-fn io(what: &'static str, obj: &ObjId) -> impl FnOnce(std::io::Error) -> Error {
-    let obj = obj.clone();
-    move |why| Error::Io { what, obj, path: None, why }
-}
-
-fn surprise(what: &'static str, obj: &ObjId, name: Option<&bytes::Bytes>) -> Error {
-    Error::Surprise { what, obj: obj.clone(), path: None, name: name.cloned() }
 }
 
 /// The name in staging of an object that is made again (`made`, with its old identity), or of one that stood at a

@@ -8,7 +8,7 @@ use std::io::Result;
 
 use bytes::Bytes;
 
-use super::Error;
+use super::error::Error;
 use crate::record::{Birth, Kind, ObjId, Owned, Timestamp};
 
 /// What an object is.

@@ -8,10 +8,12 @@ use landfast_intentlog::step::{Step, Stepper};
 
 use super::world::Replies;
 use crate::kernel::sim::{self, Flavour, Kernel};
-use crate::node::{Node, OpenFile};
+use crate::node::Node;
+use crate::open_file::OpenFile;
+use crate::options::{Durability, OpenOptions};
 use crate::tx::Tx;
 use crate::types::{CreateHow, EntryDetail, Kind, OpenMode, SetAttrs, Stable};
-use crate::volume::{Durability, OpenOptions, Volume};
+use crate::volume::Volume;
 use crate::{Cred, Error, Keep, OpenError};
 
 const FLAVOURS: [Flavour; 3] = [Flavour::Ext4, Flavour::Xfs, Flavour::Btrfs];
@@ -307,7 +309,7 @@ fn what_was_taken_back_does_not_come_again() {
 fn set_aside() -> usize {
     sim::with(|k| {
         let within = |dir, name: &[u8]| k.peek(dir).unwrap().entries[name].serial;
-        let own = within(sim::ROOT, crate::open::STATE_DIR.as_bytes());
+        let own = within(sim::ROOT, crate::state::STATE_DIR.as_bytes());
         k.peek(within(own, b"lost+found")).unwrap().entries.len()
     })
 }

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use super::strangers::Edit;
 use crate::cut::{CUT_XATTR, Cuts};
 use crate::kernel::sim::{DataEvent, Entry, Kernel, Meta, ROOT, Serial};
-use crate::open::STATE_DIR;
+use crate::state::STATE_DIR;
 use crate::types::Kind;
 
 /// All objects at one moment, by number; those without names are not there.

@@ -5,7 +5,8 @@ use bytes::Bytes;
 use super::world::World;
 use crate::acl::{Acl, SetAcls};
 use crate::kernel::sim::{self, Serial};
-use crate::node::{Node, OpenFile};
+use crate::node::Node;
+use crate::open_file::OpenFile;
 use crate::tx::Tx;
 use crate::types::{
     AccessMask, CreateHow, EntryDetail, Hint, Kind, OpenMode, Piece, SetAttrs, SetXattr, Special, Stable,

@@ -11,8 +11,8 @@ use super::past::{Apart, Past, State};
 use super::world::{Logged, World};
 use crate::kernel::sim::{self, Kernel, Meta, ROOT, Serial};
 use crate::marker::MARKER_FILE;
-use crate::open::STATE_DIR;
 use crate::recover::disk::LOST_FOUND;
+use crate::state::STATE_DIR;
 use crate::types::Kind;
 
 /// Written into a file by a stranger.

@@ -14,14 +14,17 @@ use parking_lot::Mutex;
 
 use super::past::{Apart, Past};
 use super::strangers::{Touched, lost_found, marker, paths};
+use crate::checkpoints::NoteKeeper;
 use crate::fold::{Fold, Plan};
 use crate::kernel::sim::{self, Flavour, Kernel, LogDisk, LogLoss, Meta, Rng, Serial};
-use crate::node::{Node, OpenFile};
-use crate::open::STATE_DIR;
+use crate::node::Node;
+use crate::open_file::OpenFile;
+use crate::options::{Durability, OpenOptions};
 use crate::record::{ObjId, Record};
+use crate::state::STATE_DIR;
 use crate::tx::{Receipt, Tx};
 use crate::types::{EntryDetail, Kind};
-use crate::volume::{Durability, NoteKeeper, OpenOptions, RecoveryReport, Volume};
+use crate::volume::{RecoveryReport, Volume};
 use crate::{Cred, Error};
 
 /// What one seed did.

@@ -1,0 +1,55 @@
+//! Which files are open from accesses without an open ([`crate::brief`]), oldest first.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Weak};
+use std::time::Instant;
+
+use parking_lot::Mutex;
+
+use crate::limits::{BRIEF_OPEN, BRIEF_OPENS_MAX};
+use crate::node::{Node, NodeInner};
+
+/// Who keeps descriptors since when, oldest first.
+#[derive(Default)]
+pub(crate) struct BriefQueue(Mutex<VecDeque<(Weak<NodeInner>, Instant)>>);
+
+impl BriefQueue {
+    pub(crate) fn push(&self, node: &Node, opened: Instant) {
+        let over = {
+            let mut rows = self.0.lock();
+            rows.push_back((Arc::downgrade(&node.0), opened));
+            if rows.len() > BRIEF_OPENS_MAX { rows.pop_front() } else { None }
+        };
+        close(over);
+    }
+
+    pub(crate) fn has_old(&self, now: Instant) -> bool {
+        let rows = self.0.lock();
+        rows.front().is_some_and(|(_, opened)| now.saturating_duration_since(*opened) >= BRIEF_OPEN)
+    }
+
+    pub(crate) fn pop_old(&self, now: Instant) -> Option<(Weak<NodeInner>, Instant)> {
+        let mut rows = self.0.lock();
+        let (_, opened) = rows.front()?;
+        if now.saturating_duration_since(*opened) < BRIEF_OPEN { None } else { rows.pop_front() }
+    }
+
+    /// Descriptors that are kept.
+    pub(crate) fn len(&self) -> usize {
+        let rows = self.0.lock();
+        let mut nodes: Vec<_> = rows.iter().filter_map(|(node, _)| node.upgrade()).collect();
+        drop(rows);
+        nodes.sort_unstable_by_key(Arc::as_ptr);
+        nodes.dedup_by_key(|n| Arc::as_ptr(n));
+        nodes.iter().map(|n| n.brief.count()).sum()
+    }
+}
+
+/// Closes what a row says.
+pub(crate) fn close(row: Option<(Weak<NodeInner>, Instant)>) {
+    if let Some((node, opened)) = row
+        && let Some(node) = node.upgrade()
+    {
+        node.brief.close_until(opened);
+    }
+}

@@ -1,0 +1,147 @@
+//! Starting the log, and what it calls at its checkpoints.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+
+use landfast_intentlog::{Checkpoint, Renewed};
+
+use crate::error::{Error, OpenError};
+use crate::faults::{self, Bug, point};
+use crate::lost::Present;
+use crate::record::{Fact, Record};
+use crate::volume::{Volume, VolumeInner};
+
+/// Keeper of the server's state that must survive a crash in the log.
+pub trait NoteKeeper: Send + Sync {
+    /// The whole state as records for [`crate::RecoveryReport::notes`]. Called at each checkpoint while no transaction is
+    /// joined: must be quick, must not call the volume, must not wait for anybody who holds a transaction.
+    fn snapshot(&self) -> Vec<Vec<u8>>;
+}
+
+impl Volume {
+    /// Empties the log after recovery and starts it. The server must have restored its state from the report's notes,
+    /// since `notes` is asked for it at each checkpoint from here on.
+    pub fn start(&self, notes: Arc<dyn NoteKeeper>) -> Result<(), OpenError> {
+        if let Some((log, _)) = self.log() {
+            let keeper = Checkpoints::new(self, notes)?;
+            log.start(Arc::new(keeper)).map_err(|e| {
+                self.fail(format!("log: {e}"));
+                OpenError::Failed(e.to_string())
+            })?;
+        }
+        self.enter_log()
+    }
+
+    /// The log is empty: it is the one whose notes count from here on.
+    fn enter_log(&self) -> Result<(), OpenError> {
+        let Some(in_use) = self.0.log_to_enter.lock().take() else { return Ok(()) };
+        let entered = self.assume_root().map_err(std::io::Error::other).and_then(|()| {
+            let mut identity = self.0.identity.lock();
+            identity.log_in_use = Some(in_use);
+            identity.save(&self.0.state_dir)
+        });
+        entered.map_err(|e| OpenError::Failed(self.fail(format!("state directory: {e}")).to_string()))
+    }
+
+    /// The same, without threads: the log does what the simulation tells it to.
+    #[cfg(test)]
+    pub(crate) fn start_stepped(
+        &self,
+        notes: Arc<dyn NoteKeeper>,
+    ) -> Result<landfast_intentlog::step::Stepper, OpenError> {
+        let keeper = Arc::new(Checkpoints::new(self, notes)?);
+        let Some((log, _)) = self.log() else { return Err(OpenError::Options("no log".to_owned())) };
+        let stepper = log.start_stepped(keeper);
+        let stepper = stepper.map_err(|e| OpenError::Failed(self.fail(format!("log: {e}")).to_string()))?;
+        self.enter_log()?;
+        Ok(stepper)
+    }
+}
+
+/// What the log calls at its checkpoints.
+struct Checkpoints {
+    /// Weak, as the volume owns the log and the log owns this.
+    volume: Weak<VolumeInner>,
+    notes: Arc<dyn NoteKeeper>,
+    present: Present,
+}
+
+impl Checkpoints {
+    fn new(volume: &Volume, notes: Arc<dyn NoteKeeper>) -> Result<Checkpoints, OpenError> {
+        let present = Present::of(volume)
+            .map_err(|e| OpenError::io(format!("state directory of {}", volume.0.dir.display()), e))?;
+        Ok(Checkpoints { volume: Arc::downgrade(&volume.0), notes, present })
+    }
+}
+
+impl Checkpoint for Checkpoints {
+    fn snapshot(&self) -> Vec<Vec<u8>> {
+        let Some(volume) = self.volume.upgrade().map(Volume) else { return Vec::new() };
+        volume.0.remap.write().cut();
+        let mut records = Vec::new();
+        for bytes in self.notes.snapshot() {
+            match (Record { seq: 0, facts: vec![Fact::Note { bytes: bytes.into() }] }).encode() {
+                Ok(record) => records.push(record),
+                Err(e) => {
+                    volume.fail(format!("state snapshot: {e}"));
+                }
+            }
+        }
+        records
+    }
+
+    fn sync(&self, number: u64) -> std::io::Result<()> {
+        let gone = || std::io::Error::other("the volume is closed");
+        let volume = self.volume.upgrade().map(Volume).ok_or_else(gone)?;
+        let failed = |e: Error| std::io::Error::other(e);
+        volume.assume_root().map_err(failed)?;
+        {
+            // A volume that has given up its log marks itself clean under this lock, and that must stay.
+            let _identity = volume.0.identity.lock();
+            volume.check().map_err(failed)?;
+            volume.0.syncing.store(number, Ordering::SeqCst);
+            volume.set_tag(number, false)?;
+        }
+        point("volume.tagged");
+        if !faults::bug(Bug::CheckpointBeforeSyncfs) {
+            volume.flush_all().map_err(failed)?;
+        }
+        let purged = {
+            let mut remap = volume.0.remap.write();
+            remap.drop_purged().then(|| remap.clone())
+        };
+        match purged {
+            Some(remap) => remap.save(&volume.0.state_dir),
+            None => Ok(()),
+        }
+    }
+
+    fn look(&self) -> Result<(), String> {
+        self.present.look()
+    }
+
+    fn set_aside(&self, number: u64, why: &str) -> std::io::Result<()> {
+        let gone = || std::io::Error::other("the volume is closed");
+        let volume = self.volume.upgrade().map(Volume).ok_or_else(gone)?;
+        volume.set_log_aside(number, why, &self.present)
+    }
+
+    fn resume(&self, number: u64) -> std::io::Result<()> {
+        if let Some(volume) = self.volume.upgrade().map(Volume) {
+            volume.is_in_use_again()?;
+        }
+        self.sync(number)
+    }
+
+    fn renewed(&self, renewed: &Renewed) {
+        if let Some(volume) = self.volume.upgrade().map(Volume) {
+            volume.say_renewed(renewed);
+        }
+    }
+
+    fn lost(&self, why: &str) {
+        if let Some(volume) = self.volume.upgrade().map(Volume) {
+            volume.give_up(why, self.present.lost());
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! How a volume is to be opened.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::faults;
+use crate::limits::LOG_SIZE_BYTES;
+
+/// When an answered operation is stable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// When the intent log is flushed.
+    Log,
+    /// Before the operation returns: fsync of what changed and of its directory.
+    Sync,
+    /// Some time later. A crash loses answered operations.
+    Unsafe,
+}
+
+/// How to open a volume.
+#[derive(Clone, Debug)]
+pub struct OpenOptions {
+    /// The directory to serve.
+    pub dir: PathBuf,
+    /// The log file or device; needed with [`Durability::Log`], forbidden otherwise.
+    pub log: Option<PathBuf>,
+    /// A second file or device that holds the same as the log: acknowledged is what both have.
+    pub log_mirror: Option<PathBuf>,
+    /// Size in bytes of a log file that does not exist yet.
+    pub log_size: u64,
+    /// When an answered operation is stable.
+    pub durability: Durability,
+    /// Recovery stops where somebody has changed the directory behind the server's back, instead of resolving it.
+    pub strict_recovery: bool,
+    /// For experiments: each sync call of the volume (fsync, fdatasync, syncfs) also sleeps this long.
+    pub injected_flush: Option<Duration>,
+    /// For experiments: each flush of the log takes at least this long.
+    pub injected_log_flush: Option<Duration>,
+    /// For experiments: run without capabilities as the process's own user, whoever the caller is, on any filesystem
+    /// that gives handles. Nothing served this way may be offered to anyone else, and nothing can be recovered.
+    pub unprivileged: bool,
+    /// Take filesystems and devices that cannot keep the promise, and warn of them.
+    pub accept_weak: bool,
+}
+
+impl OpenOptions {
+    /// Serve `dir` without a log; see the fields for what else there is to say.
+    pub fn new(dir: impl Into<PathBuf>, durability: Durability) -> OpenOptions {
+        OpenOptions {
+            dir: dir.into(),
+            log: None,
+            log_mirror: None,
+            log_size: LOG_SIZE_BYTES,
+            durability,
+            strict_recovery: false,
+            injected_flush: None,
+            injected_log_flush: None,
+            unprivileged: false,
+            accept_weak: faults::weak_accepted(),
+        }
+    }
+
+    /// The same with a log.
+    pub fn with_log(dir: impl Into<PathBuf>, log: impl Into<PathBuf>) -> OpenOptions {
+        OpenOptions { log: Some(log.into()), ..OpenOptions::new(dir, Durability::Log) }
+    }
+}
