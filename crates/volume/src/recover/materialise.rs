@@ -60,22 +60,29 @@ impl<'a, T: Tree> Run<'a, T> {
         Ok(room / 2 >= wanted)
     }
 
-    /// Parents first: what is made may be made in them.
+    /// Parents first, and directories in which others were made: what is made may be made in them.
     fn directories(&mut self, roomy: bool, rows: &mut Rows) -> Result<(), Error> {
         let fold = self.fold;
         let mut ids: Vec<_> = fold.objects.iter().filter(|(_, plan)| plan.is_dir).map(|(id, _)| id).collect();
         ids.sort_unstable();
-        let mut waiting: Vec<&ObjId> = Vec::new();
+        let mut waiting: Vec<Visit<'_>> = Vec::new();
         let mut seen = ObjSet::default();
         for id in ids {
-            let mut next = Some(id);
-            while let Some(id) = next.filter(|id| seen.insert((*id).clone())) {
-                waiting.push(id);
-                next = first_name(fold, id).map(|(dir, _)| dir);
-            }
-            while let Some(id) = waiting.pop() {
+            waiting.push(Visit::Before(id));
+            while let Some(visit) = waiting.pop() {
+                let id = match visit {
+                    Visit::Before(id) if seen.insert(id.clone()) => {
+                        waiting.push(Visit::Now(id));
+                        let born_in = made_again(fold, id).and_then(|plan| plan.born_in.as_ref());
+                        let parent = first_name(fold, id).map(|(dir, _)| dir);
+                        waiting.extend(born_in.into_iter().chain(parent).map(Visit::Before));
+                        continue;
+                    }
+                    Visit::Before(_) => continue,
+                    Visit::Now(id) => id,
+                };
                 let wanted = self.wanted(id);
-                if let Some(plan) = fold.objects.get(id).filter(|plan| plan.birth.is_some() && !plan.dead) {
+                if let Some(plan) = made_again(fold, id) {
                     self.ask_what_is_handed_down(id, plan)?;
                 }
                 let (look, tree) = self.parts(roomy);
@@ -95,8 +102,10 @@ impl<'a, T: Tree> Run<'a, T> {
         let fold = self.fold;
         let is_other = |id: &ObjId| fold.objects.get(id).is_some_and(|plan| !plan.is_dir);
         // A directory that is asked about twice is asked once.
-        for (id, plan) in fold.objects.iter().filter(|(_, plan)| plan.birth.is_some() && !plan.dead) {
-            self.ask_what_is_handed_down(id, plan)?;
+        for id in fold.objects.keys() {
+            if let Some(plan) = made_again(fold, id) {
+                self.ask_what_is_handed_down(id, plan)?;
+            }
         }
         let (mut wanted, mut ends) = (Vec::new(), Vec::new());
         for (dir, names) in &fold.entries {
@@ -205,6 +214,19 @@ impl<'a, T: Tree> Run<'a, T> {
 
 /// Rows for the remap table: old identity, new identity, fileid.
 type Rows = Vec<(ObjId, ObjId, u64)>;
+
+/// A directory on the way through all of them.
+enum Visit<'a> {
+    /// It comes when those that it needs are done.
+    Before(&'a ObjId),
+    /// They are.
+    Now(&'a ObjId),
+}
+
+/// What the log says of an object that recovery makes again if it is lost.
+fn made_again<'a>(fold: &'a Fold, id: &ObjId) -> Option<&'a Plan> {
+    fold.objects.get(id).filter(|plan| plan.birth.is_some() && !plan.dead)
+}
 
 /// An object of the log, and what the remap table says that it is.
 struct Wanted<'a> {

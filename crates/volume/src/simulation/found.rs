@@ -238,6 +238,45 @@ fn what_was_made_in_a_directory_without_a_place_is_where_it_was_moved_to() {
     assert!(lost > 0, "the directory was never lost");
 }
 
+/// A directory that was made in one with a project, and moved to one that recovery met earlier: it was made again without the project.
+#[test]
+fn a_lost_directory_has_the_project_of_the_directory_in_which_it_was_made() {
+    let mut lost = 0;
+    for seed in 1..40 {
+        let mut served = Served::first(Flavour::Xfs, seed);
+        let root = Cred::root();
+        // Its inode number is free for the lost directory, which so comes before the one in which it was made.
+        drop(served.mkdir(b"x", SetAttrs::default()).unwrap());
+        let above = served.mkdir(b"p", SetAttrs::default()).unwrap();
+        served.request(|v, tx| v.remove(tx, &root, &v.root(), b"x")).unwrap();
+        let serial = sim::with(|k| k.serial_of(&above.0.id)).unwrap();
+        assert!(sim::with(|k| k.set_project_as_stranger(serial, 42)));
+        served.checkpoint();
+        let made = served.request(|v, tx| {
+            let dir = v.mkdir(tx, &root, &above, b"d", SetAttrs::default()).unwrap().node;
+            v.rename(tx, &root, &above, b"d", &v.root(), b"e").unwrap();
+            let how = CreateHow::Guarded(SetAttrs::default());
+            drop(v.create(tx, &root, &dir, b"f", how, OpenMode::BOTH).unwrap());
+            dir.0.id.clone()
+        });
+        let within = above.0.id.clone();
+        drop(above);
+        served.end();
+        sim::with(Kernel::reboot);
+        lost += u64::from(made < within && sim::with(|k| k.serial_of(&made)).is_none());
+        let served = Served::open();
+        let v = &served.volume;
+        let dir = v.lookup(&root, &v.root(), b"e").unwrap();
+        for node in [&dir, &v.lookup(&root, &dir, b"f").unwrap()] {
+            let project =
+                sim::with(|k| k.serial_of(&node.0.id).and_then(|serial| k.peek(serial)).map(|m| m.project));
+            assert_eq!(project, Some(42), "seed {seed}");
+        }
+    }
+    sim::install(None);
+    assert!(lost > 0, "the directory was never lost");
+}
+
 /// The same for what a clone brought.
 #[test]
 fn what_a_failed_clone_left_is_stable_after_a_commit() {
