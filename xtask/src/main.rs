@@ -21,6 +21,7 @@ mod docs;
 mod fuzz;
 mod guest;
 mod packages;
+mod picture;
 mod powercut;
 mod proc;
 mod simulate;
