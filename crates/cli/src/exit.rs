@@ -29,6 +29,16 @@ impl From<Exit> for ExitCode {
     }
 }
 
+/// The exit status of a command that ended like this, once all that it printed has arrived, or has not.
+pub fn status(exit: Exit) -> ExitCode {
+    say::flush();
+    match exit {
+        Exit::Done if say::is_closed() => ExitCode::from(say::ENDED_BY_PIPE),
+        Exit::Done if say::is_full() => Exit::Failed.into(),
+        exit => exit.into(),
+    }
+}
+
 /// Prints an error with its causes in one line.
 pub fn complain(error: &(dyn Error + 'static)) {
     let mut line = error.to_string();

@@ -69,7 +69,7 @@ fn main() -> ExitCode {
             }
             return match e.use_stderr() {
                 true => ExitCode::from(gnu.unwrap_or(2)),
-                false => say::status(exit::Exit::Done),
+                false => exit::status(exit::Exit::Done),
             };
         }
     };
@@ -91,7 +91,7 @@ fn main() -> ExitCode {
         Command::Probe(args) => probe::run(&args),
         Command::Predict(args) => predict::run(&args),
     };
-    say::status(exit)
+    exit::status(exit)
 }
 
 /// Diagnostics go to standard error: warnings always, more with `--debug` or as LANDFAST_LOG says.

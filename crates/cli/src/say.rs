@@ -12,14 +12,12 @@
 //! - a progress bar is cleared before a line and drawn again behind it ([`progress::apart`]);
 //! - escapes are octal, as GNU's: `\033`. A tool of GNU's that has a rule of its own (`find` and `ls -N` print `?` on a terminal) uses [`marked`].
 
-use crate::exit::Exit;
 use crate::progress;
 use std::borrow::Cow;
 use std::fmt::Arguments;
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
-use std::process::ExitCode;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -108,16 +106,6 @@ pub fn is_closed() -> bool {
 /// What is collected goes out.
 pub fn flush() {
     let _ = raw().flush();
-}
-
-/// The exit status of a command that ended like this, once all that it printed has arrived, or has not.
-pub fn status(exit: Exit) -> ExitCode {
-    flush();
-    match exit {
-        Exit::Done if is_closed() => ExitCode::from(ENDED_BY_PIPE),
-        Exit::Done if is_full() => Exit::Failed.into(),
-        exit => exit.into(),
-    }
 }
 
 /// Standard output for bytes as they are. After a failure all that is written fails.

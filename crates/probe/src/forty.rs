@@ -1,8 +1,8 @@
 //! Delegations of version 4.0 (RFC 7530 sections 10.2 and 10.4): the server has to reach a port of the client's before it gives any.
 
+use crate::delegations::{Delegation, Delegations, given, open_ops, opened};
 use crate::error::{Error, Result};
 use crate::limits::{CALLED_PATIENCE, CALLED_SHUTDOWN, DELEGATION_PAUSE, DELEGATION_TRIES, PATIENCE};
-use crate::offers::{Delegation, Delegations, given, open_ops, opened};
 use crate::v4::wants;
 use bytes::Bytes;
 use landfast_nfs::v4::args::CloseArgs;

@@ -9,7 +9,7 @@
 //! | [`times`] | distributions; pure |
 //! | [`findings`] | what distributions say: terms, shares, remarks; pure |
 //! | [`search`] | how many operations fit in a COMPOUND, by trying: which number is next (pure), and the trying |
-//! | [`offers`], [`forty`] | versions, TLS, delegations; those of version 4.0, with a port for callbacks |
+//! | [`offers`], [`delegations`], [`forty`] | versions, TLS, delegations; those of version 4.0, with a port for callbacks |
 //! | [`place`] | the directory of its own, and how it goes away |
 //! | [`run`](mod@run) | one thing after another |
 //! | [`report`] | what is printed |
@@ -28,6 +28,7 @@
 
 pub mod ask;
 pub mod burst;
+pub mod delegations;
 pub mod error;
 pub mod findings;
 pub mod forty;

@@ -1,8 +1,8 @@
 //! What is printed.
 
 use crate::ask::Operation;
+use crate::delegations::Delegations;
 use crate::findings::{PerFile, Remark};
-use crate::offers::Delegations;
 use crate::search::Operations;
 use crate::times::Distribution;
 use landfast_model::{Bound, Device, Shares, Terms};

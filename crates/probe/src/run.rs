@@ -2,13 +2,14 @@
 
 use crate::ask::{Answer, Ask, Calls, File, Operation};
 use crate::burst::{Until, burst, is_later, one};
+use crate::delegations::Delegations;
 use crate::error::{Error, Result};
 use crate::findings::{Measured, PerFile, Remark, RemarkKind};
 use crate::limits::{
     BANDWIDTH_PART, BURST_BYTES_MAX, BURST_FILE_BYTES, BURST_IN_FLIGHT, CALLS_MAX, CONCURRENCY_PART,
     CONNECTS, COUNT, IN_FLIGHT, LATER_PATIENCE, LONG, LONG_MAX, PATIENCE, ROUNDS_PART, SECONDS, WRITE_BYTES,
 };
-use crate::offers::{self, Delegations};
+use crate::offers;
 use crate::place::{Place, connect, connect_time};
 use crate::report::{Bandwidth, Found, Latency, Rate, Report, Tls};
 use crate::search::{self, Operations};

@@ -4,9 +4,10 @@
 //! made of a capture can be made of a part of it.
 
 use crate::limits::{CALLS_MAX, FILES_MAX};
+use crate::path::Shortest;
 use crate::skim::facts::{self, Asked};
 use crate::skim::{self, Kind, Program, v2, v4};
-use crate::trace::{Call, Ends, Observer, Reply, Shortest};
+use crate::trace::{Call, Ends, Observer, Reply};
 use foldhash::fast::FixedState;
 use foldhash::{HashSet, HashSetExt};
 use landfast_nfs::{nlm, v3 as nfs3};

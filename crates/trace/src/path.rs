@@ -1,8 +1,18 @@
 //! What the acknowledgements of a TCP connection say of the way between its ends: round trips, and stalls after losses. Pure.
 
 use crate::line::{Line, Pace, SEGMENT};
-use crate::trace::Shortest;
 use std::ops::Range;
+
+/// The shortest time from a segment to its acknowledgement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Shortest {
+    /// Nanoseconds.
+    pub ns: i64,
+    /// What of these the bytes of both took on a narrow line.
+    pub on_line_ns: i64,
+    /// Whether whoever acknowledged it was seen to send acknowledgements alone: else they may have waited for bytes to go with.
+    pub bare: bool,
+}
 
 /// One direction: what was sent, and when the other end was heard to have it.
 #[derive(Debug, Default)]

@@ -3,6 +3,7 @@
 use crate::fragments::{Datagram, Fragments, Taken};
 use crate::frame::{Packet, Passed, Tcp, fragment, packet};
 use crate::limits::{ANSWERED_MAX, CALLS_MAX, CONNECTIONS_MAX, HELD_ALL_MAX, RECORD_MAX, UNANSWERED_MAX};
+pub use crate::path::Shortest;
 use crate::path::{
     Carried, LONG_MIN, Numbered, Way, both_ways, in_vain, on_line_ns, pauses, round_trips, shortest,
 };
@@ -46,17 +47,6 @@ pub struct Reply {
     pub head: ReplyHead,
     /// When.
     pub times: Times,
-}
-
-/// The shortest time from a segment to its acknowledgement.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Shortest {
-    /// Nanoseconds.
-    pub ns: i64,
-    /// What of these the bytes of both took on a narrow line.
-    pub on_line_ns: i64,
-    /// Whether whoever acknowledged it was seen to send acknowledgements alone: else they may have waited for bytes to go with.
-    pub bare: bool,
 }
 
 /// Is told what is found, in the order in which it became whole.

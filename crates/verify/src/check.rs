@@ -1,6 +1,7 @@
 //! The check: the journal's tree, the server's tree, and the difference by operation.
 
-use crate::client::{self, Fh, Nfs, patiently};
+use crate::client::{Fh, Nfs, patiently};
+use crate::connect::connect;
 use crate::contents::OpNo;
 use crate::error::{Error, Meaning, Result};
 use crate::journal::{self, Contents, Record};
@@ -347,7 +348,7 @@ fn reach(target: &Target, patience: Duration, waiting: &dyn Fn(&Error)) -> Resul
     let since = Instant::now();
     let mut said = false;
     loop {
-        let reached = client::connect(target, CHECK_REPLY_PATIENCE.min(patience.max(RECONNECT_PAUSE)))
+        let reached = connect(target, CHECK_REPLY_PATIENCE.min(patience.max(RECONNECT_PAUSE)))
             .and_then(|mut nfs| nfs.base().map(|(base, _)| (nfs, base)));
         match reached {
             Err(e) if (e.is_gone() || e.meaning() == Some(Meaning::Later)) && since.elapsed() < patience => {

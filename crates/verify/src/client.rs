@@ -6,7 +6,6 @@ use crate::limits::{DELAY_PATIENCE, DELAY_PAUSE};
 use crate::model::{Id, Model};
 use crate::op::{Op, Reply, data, hex, split, unhex};
 use crate::plan::Abilities;
-use crate::url::{Target, Version};
 use std::time::{Duration, Instant};
 
 /// A handle.
@@ -121,17 +120,6 @@ pub trait Nfs: Send {
     fn abilities(&mut self) -> Result<Abilities>;
     /// Gives its state back to the server, as far as it gets.
     fn leave(&mut self);
-}
-
-/// Connects.
-///
-/// # Errors
-/// No server, or it refuses.
-pub fn connect(target: &Target, patience: Duration) -> Result<Box<dyn Nfs>> {
-    Ok(match target.version {
-        Version::V3 => Box::new(crate::v3::Client::connect(target, patience)?),
-        Version::V4(minor) => Box::new(crate::v4::Client::connect(target, minor, patience)?),
-    })
 }
 
 /// Does something again while the server says that it cannot be done now.

@@ -11,7 +11,7 @@
 //! | [`rounds`] | two clients that meet on one object, and what their answers say of what must be there; pure |
 //! | [`judge`] | the tree that should be there against the one that is; pure |
 //! | [`journal`] | the file: its format (pure) and how it is made durable |
-//! | [`wire`], [`v3`], [`v4`], [`client`] | one call after another, in each version of the protocol |
+//! | [`wire`], [`v3`], [`v4`], [`client`], [`mod@connect`] | one call after another, in each version of the protocol |
 //! | [`write`](mod@write), `meet`, [`observe`], [`check`] | the loops around them |
 //! | [`report`] | what is printed |
 //!
@@ -31,6 +31,7 @@
 
 pub mod check;
 pub mod client;
+pub mod connect;
 pub mod contents;
 pub mod error;
 pub mod journal;

@@ -4,7 +4,8 @@
 //! told to send its own: a little later, so that the server has probably executed the first and not yet answered it. Which of
 //! the two the server executed first does not matter to the judge.
 
-use crate::client::{self, Fh, How, Made, Nfs, Set, patiently};
+use crate::client::{Fh, How, Made, Nfs, Set, patiently};
+use crate::connect::connect;
 use crate::error::{Error, Meaning, Result};
 use crate::journal::{Header, Record};
 use crate::limits::{GAPS, ROUNDS_MAX, WRITE_PATIENCE};
@@ -195,8 +196,8 @@ impl Run<'_> {
     }
 
     fn meet(&self, base: &Fh, model: &Model, header: &Header, pair: u32, abilities: Abilities) -> Result<()> {
-        let mut a = client::connect(self.target, WRITE_PATIENCE)?;
-        let mut b = client::connect(self.target, WRITE_PATIENCE)?;
+        let mut a = connect(self.target, WRITE_PATIENCE)?;
+        let mut b = connect(self.target, WRITE_PATIENCE)?;
         let top = match model.find(&header.top()).and_then(|id| model.object(id)) {
             Some(object) => object.fh.as_deref().and_then(unhex),
             None => Some(base.clone()),

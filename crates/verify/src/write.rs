@@ -1,6 +1,7 @@
 //! The writing loop: plan, note, send, note, until the work is done, the server is gone, or somebody interrupts.
 
-use crate::client::{self, Fh, Nfs, perform};
+use crate::client::{Fh, Nfs, patiently, perform};
+use crate::connect::connect;
 use crate::contents::OpNo;
 use crate::error::{Error, Result};
 pub use crate::journal::End;
@@ -117,8 +118,8 @@ pub fn run(
         let why = "it exists; each run needs a journal of its own".to_owned();
         return Err(Error::Journal { path: options.journal.clone(), why });
     }
-    let mut nfs = client::connect(target, WRITE_PATIENCE)?;
-    let (base, attr) = client::patiently(|| nfs.base())?;
+    let mut nfs = connect(target, WRITE_PATIENCE)?;
+    let (base, attr) = patiently(|| nfs.base())?;
     let abilities = nfs.abilities()?;
     let header = Header {
         landfast_verify: VERSION,
@@ -162,7 +163,7 @@ pub fn run(
                 let (run, header, base, model) = (&run, &header, &base, model.clone());
                 let nfs = first.take();
                 s.spawn(move || {
-                    let connected = nfs.map_or_else(|| client::connect(run.target, WRITE_PATIENCE), Ok);
+                    let connected = nfs.map_or_else(|| connect(run.target, WRITE_PATIENCE), Ok);
                     match connected {
                         Ok(nfs) => run.client(nfs, base, model, header, client, abilities),
                         Err(e) => run.end(e),

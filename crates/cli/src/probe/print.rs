@@ -3,7 +3,7 @@
 use crate::units::{show_bytes, show_count};
 use landfast_model::Bound;
 use landfast_probe::ask::Operation;
-use landfast_probe::offers::Delegation;
+use landfast_probe::delegations::Delegation;
 use landfast_probe::report::Report;
 use landfast_probe::search::Operations;
 use landfast_probe::times::Distribution;

@@ -1,8 +1,9 @@
 //! Two captures of one traffic, made at its two ends: the difference of their service times is the network's. Pure.
 
 use super::limits::MERGED_MAX;
+use crate::path::Shortest;
 use crate::skim::Program;
-use crate::trace::{Call, Ends, Observer, Reply, Shortest};
+use crate::trace::{Call, Ends, Observer, Reply};
 use foldhash::HashMap;
 use foldhash::fast::FixedState;
 use std::collections::BTreeMap;

@@ -7,8 +7,9 @@ use super::spread::Spread;
 use super::stalls::{Stalls, take_out};
 use super::typical::Steps;
 use super::{Book, Compounds, Follows};
+use crate::path::Shortest;
 use crate::skim::facts::Class;
-use crate::trace::Shortest;
+
 use landfast_model::{Bound, Shares, Terms, Verdict, Work};
 use std::collections::BTreeMap;
 use std::net::IpAddr;

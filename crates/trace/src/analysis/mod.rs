@@ -15,10 +15,11 @@ mod think;
 pub mod typical;
 pub mod words;
 
+use crate::path::Shortest;
 use crate::skim::facts::{Class, of_name};
 use crate::skim::{Outcome, Program, v2, v4};
 use crate::table::main_operation;
-use crate::trace::{Call, Ends, Observer, Reply, Shortest, Times};
+use crate::trace::{Call, Ends, Observer, Reply, Times};
 use both::{Both, OtherEnd};
 use files::{Answered, Files};
 use findings::Findings;

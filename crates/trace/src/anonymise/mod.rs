@@ -12,8 +12,9 @@ mod v4;
 
 use crate::frame::{fragment, packet};
 use crate::limits::WAITING_MAX;
+use crate::path::Shortest;
 use crate::source::Frame;
-use crate::trace::{Call, Ends, Observer, Reply, Shortest, Totals, Trace};
+use crate::trace::{Call, Ends, Observer, Reply, Totals, Trace};
 use crate::whole::Whole;
 use key::Key;
 use std::collections::VecDeque;

@@ -1,7 +1,7 @@
 //! `-delete`: what is to go, from below, many objects in one request; by handles, so that nothing is reached through what somebody put in
 //! a directory's place meanwhile.
 
-use super::expression::Object;
+use super::object::Object;
 use crate::commands::operand::Place;
 use crate::commands::tool::Tool;
 use crate::commands::{message, quote};

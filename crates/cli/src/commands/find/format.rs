@@ -1,6 +1,6 @@
 //! `-printf` and `-ls`: what they say of an object. Pure, but for what the system knows of times and owners.
 
-use super::expression::{Known, Object};
+use super::object::{Known, Object};
 use crate::commands::mode;
 use crate::commands::value::{self, Spec, Value};
 use crate::say;

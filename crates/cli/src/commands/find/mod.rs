@@ -10,6 +10,7 @@
 mod delete;
 mod expression;
 mod format;
+mod object;
 mod regex;
 
 use super::args::{Common, FindArgs};
@@ -21,11 +22,12 @@ use crate::say;
 use crate::sys;
 use crate::units::patience;
 use delete::{At, Queued};
-use expression::{Known, Object, Query, Reference, Says, Verdict};
+use expression::{Query, Reference, Says, Verdict};
 use format::Widths;
 use landfast_client::fs::{Meta, WalkOptions};
 use landfast_nfs::v4::attr::AttrValues;
 use landfast_nfs::v4::{FileHandle, Fsid, NfsTime};
+use object::{Known, Object};
 use std::ops::ControlFlow;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -1,0 +1,104 @@
+//! What a server says when it is asked for a delegation, and how it is asked.
+
+use bytes::Bytes;
+use landfast_nfs::v4::args::{OpenArgs, OpenClaim, OpenHow, owner};
+use landfast_nfs::v4::res::{OpenDelegation, OpenRes};
+use landfast_nfs::v4::{ArgOp, CompoundRes, FileHandle, ResBody, flags};
+use serde::Serialize;
+
+/// One kind of delegation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Delegation {
+    /// It was given.
+    pub offered: bool,
+    /// If not, why, as far as that is known.
+    pub why: Option<String>,
+}
+
+impl Delegation {
+    /// Not given, because of this.
+    pub(crate) fn none(why: String) -> Delegation {
+        Delegation { offered: false, why: Some(why) }
+    }
+}
+
+/// Delegations.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Delegations {
+    /// Of a file opened for reading.
+    pub read: Delegation,
+    /// Of a file opened for writing.
+    pub write: Delegation,
+}
+
+impl Delegations {
+    /// Nobody was asked.
+    #[must_use]
+    pub fn not_asked(why: &str) -> Delegations {
+        let none = Delegation::none(why.to_owned());
+        Delegations { read: none.clone(), write: none }
+    }
+}
+
+/// Opens the file `name`, as the owner of this client and with this number of the owner's (both 0 on a session).
+pub(crate) fn open_ops(
+    dir: &FileHandle,
+    name: &str,
+    share_access: u32,
+    (clientid, seqid): (u64, u32),
+) -> Vec<ArgOp> {
+    let args = OpenArgs {
+        seqid,
+        share_access,
+        share_deny: flags::OPEN4_SHARE_DENY_NONE,
+        owner: owner(clientid, b"delegation"),
+        openhow: OpenHow::NoCreate,
+        claim: OpenClaim::Null(Bytes::copy_from_slice(name.as_bytes())),
+    };
+    vec![ArgOp::Putfh(dir.clone()), ArgOp::Open(args), ArgOp::Getfh]
+}
+
+/// What [`open_ops`] have opened, and its handle; or what is to be said if they have not.
+pub(crate) fn opened(reply: CompoundRes) -> std::result::Result<(OpenRes, FileHandle), Delegation> {
+    let (mut opened, mut fh) = (None, None);
+    for result in reply.results {
+        match result.body {
+            ResBody::Open(open) => opened = Some(open),
+            ResBody::Getfh(handle) => fh = Some(handle),
+            _ => {}
+        }
+    }
+    opened.zip(fh).ok_or_else(|| Delegation::none(format!("OPEN: {}", reply.status)))
+}
+
+/// What was given to an open of this access; it goes `back`.
+pub(crate) fn given(given: &OpenDelegation, share_access: u32, back: &mut Vec<ArgOp>) -> Delegation {
+    let offered = Delegation { offered: true, why: None };
+    match given {
+        OpenDelegation::Read { stateid, .. } => {
+            back.push(ArgOp::DelegReturn(*stateid));
+            match share_access & flags::OPEN4_SHARE_ACCESS_WRITE {
+                0 => offered,
+                _ => Delegation::none("one for reading was given".to_owned()),
+            }
+        }
+        OpenDelegation::Write { stateid, .. } => {
+            back.push(ArgOp::DelegReturn(*stateid));
+            offered
+        }
+        OpenDelegation::NoneExt(why) => Delegation::none(because(why.why)),
+        OpenDelegation::None => Delegation { offered: false, why: None },
+    }
+}
+
+/// `why_no_delegation4` (RFC 8881 section 18.16.2).
+fn because(why: u32) -> String {
+    match why {
+        0 => "the server says: not wanted".to_owned(),
+        1 => "the server says: others use the file".to_owned(),
+        2 => "the server says: no resources for it".to_owned(),
+        3 => "the server says: not for files of this kind".to_owned(),
+        4 => "the server says: none for writing to files of this kind".to_owned(),
+        n => format!("the server's reason is number {n}"),
+    }
+}
