@@ -543,7 +543,7 @@ pub struct CatArgs {
     /// As -vT
     #[arg(short = 't')]
     show_tabs_and_bytes: bool,
-    /// Nothing is kept back (as it is)
+    /// Accepted for compatibility; output is never buffered
     #[arg(short = 'u')]
     unbuffered: bool,
     #[command(flatten)]

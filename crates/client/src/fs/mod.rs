@@ -496,8 +496,7 @@ impl Nfs {
         self.go(walk, begun, None, visit).await;
     }
 
-    /// As [`Nfs::walk_from`], and while `room` has no permits it waits: for a visitor who passes on what it gets, and gives
-    /// permits to what was not taken yet.
+    /// As [`Nfs::walk_from`], but pauses while `room` has no permits: the consumer holds one for each object that it has not taken yet.
     pub(crate) async fn walk_within(
         &self,
         room: &Semaphore,

@@ -61,10 +61,11 @@ pub struct First<'a> {
     pub lines: bool,
 }
 
-/// Makes the operations behind [`First::asks`], encoded, and says how many they are, for the room that there is in the request
-/// and in its reply, and whether the session can be used before the answer has come. It is called once at most, and for servers to
-/// which anything may be sent behind a listing. The operations may change things, but nothing tells whether they were executed if the
-/// reply is lost.
+/// Given the room in the request and in its reply, returns the encoded operations that follow [`First::asks`] and their count. The second
+/// argument says whether the session can be used before the answer has come.
+///
+/// It is called at most once, and only for servers that take anything behind a listing. The operations may change things, but nothing
+/// tells whether they were executed if the reply is lost.
 pub type Behind<'a> = dyn FnMut(&SessionLimits, bool) -> Option<(Bytes, usize)> + Send + 'a;
 
 /// What went over the wire so far.

@@ -173,7 +173,7 @@ fn side(ends: Option<Addresses>, to_server: Option<f64>, to_client: Option<f64>)
     }
 }
 
-/// How much of the pauses is what such pauses take: of each at most what three of four of its kind do not exceed.
+/// Pause time, each pause capped at its kind's 75th percentile.
 struct Regular {
     part: f64,
     pauses: Vec<Pause>,

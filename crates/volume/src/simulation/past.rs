@@ -207,7 +207,7 @@ impl Past {
             || self.history.iter().filter_map(of).any(|(p, m)| p >= since && same(&m))
     }
 
-    /// Whether what was written at `p` was stable by way of what was logged up to `by`.
+    /// Is the write at `p` durable once the log is flushed up to `by`?
     fn is_stable(&self, p: u64, serial: Serial, by: u64) -> bool {
         self.stable.iter().any(|(at, s, from)| *s == serial && *at <= by && *from < p && p <= *at)
     }
