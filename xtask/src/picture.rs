@@ -85,8 +85,8 @@ fn title(name: &str, durable: bool) -> String {
     let what = match name {
         "local" => "tar -x and sync on the disk itself",
         "sync" => "NFS, one file at a time, flushed to the disk",
-        "log" => "the same client, intent log on the server",
-        "unsafe" => "the same client, nothing flushed",
+        "log" => "the same, intent log on the server",
+        "unsafe" => "the same, nothing flushed",
         "untar" => "landfast untar, intent log on the server",
         other => other,
     };

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use super::journal::Batch;
-use super::part::Begun;
+use super::batch::Batch;
+use super::begun::Begun;
 
 /// Numbers, as ranges.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -17,10 +17,12 @@ use landfast_nfs::v4::FileHandle;
 use rustix::fs::{FlockOperation, OFlags, flock};
 use tokio::sync::watch;
 
+use super::batch::Batch;
 use super::before::{Before, Ranges};
-use super::journal::{self, BEGINNING, Batch, Contents, Flaw, Header, Job, Record, VERSION};
-use super::meet::{Item, Key, Known, Met, Running, Water, put_mark};
-use super::part;
+use super::begun;
+use super::journal::{self, BEGINNING, Contents, Flaw, Header, Job, Record, VERSION};
+use super::key::{Item, Key};
+use super::meet::{Known, Met, Running, Water, put_mark};
 use super::there::{Closed, Level, Listed, Local, There};
 use crate::archive::Member;
 use crate::fs::{Nfs, Start};
@@ -210,7 +212,7 @@ pub struct Resume {
     /// It has been looked at.
     ready: watch::Sender<bool>,
     met: Mutex<Met>,
-    came: Mutex<part::Came>,
+    came: Mutex<begun::Came>,
     water: Mutex<Water>,
     shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -463,7 +465,7 @@ impl Resume {
         known
     }
 
-    fn came(&self) -> MutexGuard<'_, part::Came> {
+    fn came(&self) -> MutexGuard<'_, begun::Came> {
         self.came.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -479,7 +481,7 @@ impl Resume {
         &self,
         (path, object): (u64, u64),
         names: impl FnOnce() -> Vec<u8>,
-    ) -> Option<(FileHandle, &part::Begun)> {
+    ) -> Option<(FileHandle, &begun::Begun)> {
         let begun = self.before.parts.get(&path).filter(|begun| begun.object == object && begun.upto > 0)?;
         let fh = self.there.get()?.part(path, names, begun)?;
         self.came().is_first(path, object).then_some((fh, begun))
@@ -492,8 +494,8 @@ impl Resume {
     }
 
     /// A part of a large file is stable.
-    pub(super) fn note_part(&self, path: u64, begun: part::Begun) {
-        let part::Begun { object, upto, fh, digest } = begun;
+    pub(super) fn note_part(&self, path: u64, begun: begun::Begun) {
+        let begun::Begun { object, upto, fh, digest } = begun;
         self.shared.add(|state| match digest {
             None => state.batch.parts.push((path, object, upto, fh)),
             Some(digest) => state.batch.streamed.push((path, object, upto, fh, digest)),

@@ -4,44 +4,15 @@
 //! tells it from others). The next run goes on there if the source is what it was, that file still has its name, and it is not shorter.
 //! Of an archive that cannot be read twice the journal has the digest up to there as well: what is read again must have it.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use landfast_nfs::v4::FileHandle;
 
+use super::begun::Begun;
 use super::file::Resume;
-use super::meet::Item;
+use super::key::Item;
 use crate::limits::JOURNAL_PART_BYTES;
-
-/// What the journal has of one.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Begun {
-    /// Which object, or member of an archive.
-    pub(super) object: u64,
-    /// Bytes that are stable; 0: it is begun again.
-    pub(super) upto: u64,
-    /// Where they are.
-    pub(super) fh: Vec<u8>,
-    /// That of an archive that cannot be read twice, up to there.
-    pub(super) digest: Option<u64>,
-}
-
-/// Where a large file comes for the first time in a run, and as what.
-#[derive(Debug, Default)]
-pub(super) struct Came(HashMap<u64, Option<u64>>);
-
-impl Came {
-    /// Something is done at this path, of which a part was done.
-    pub(super) fn comes(&mut self, path: u64, object: u64) {
-        self.0.entry(path).and_modify(|first| *first = None).or_insert(Some(object));
-    }
-
-    /// Whether nothing else of this run has been there.
-    pub(super) fn is_first(&self, path: u64, object: u64) -> bool {
-        self.0.get(&path) == Some(&Some(object))
-    }
-}
 
 /// A large file on its way.
 #[derive(Debug)]
@@ -107,20 +78,5 @@ impl Part {
 
     fn note(&self, upto: u64, fh: Vec<u8>, digest: Option<u64>) {
         self.resume.note_part(self.path, Begun { object: self.object, upto, fh, digest });
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_what_comes_first_to_its_path_goes_on() {
-        let mut came = Came::default();
-        assert!(!came.is_first(1, 5));
-        came.comes(1, 5);
-        assert!(came.is_first(1, 5) && !came.is_first(1, 6));
-        came.comes(1, 6);
-        assert!(!came.is_first(1, 5) && !came.is_first(1, 6));
     }
 }

@@ -7,8 +7,8 @@ use landfast_nfs::v4::attr::AttrValues;
 use landfast_nfs::v4::{Fattr, FileHandle, FileType, NfsStat};
 
 use super::before::Before;
-use super::meet::Key;
-use super::part::Begun;
+use super::begun::Begun;
+use super::key::Key;
 use crate::archive::{Kind, Member};
 use crate::compound::fattr;
 use crate::fs::{Meta, Nfs, Outcome, Start, WalkOptions, join};

@@ -14,7 +14,7 @@ use rustix::fs::{Mode, OFlags};
 use siphasher::sip128::{Hasher128, SipHasher24};
 use tokio::task::JoinSet;
 
-use super::tree::{Heard, Origin, Tree};
+use super::tree::{Digest, Heard, Origin, Tree};
 use crate::fs::{Fetched, ItemError, Nfs, Outcome, Wanted, Xattr, join};
 use crate::limits::{
     COMPARED_CALLS_MAX, FETCHED_TOGETHER, FETCHED_TOGETHER_BYTES, FETCHED_WHOLE_MAX, READ_BYTES,
@@ -35,9 +35,6 @@ impl Key {
         Key(number(), number())
     }
 }
-
-/// What stands for a file's data.
-pub(super) type Digest = u128;
 
 /// Makes a digest of what comes.
 pub(super) struct Hasher {

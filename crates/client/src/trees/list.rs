@@ -186,7 +186,7 @@ fn digest<R: Read>(
     archive: &mut ArchiveReader<R>,
     member: &Member,
     key: Key,
-) -> Result<super::contents::Digest, ArchiveError> {
+) -> Result<super::tree::Digest, ArchiveError> {
     let mut hasher = Hasher::new(key);
     let whole = [crate::archive::Segment { offset: 0, len: member.stored }];
     for segment in member.sparse.as_deref().unwrap_or(&whole) {

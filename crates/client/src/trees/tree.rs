@@ -7,8 +7,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use landfast_nfs::v4::{FileHandle, FileType};
 
-use super::contents::Digest;
 use crate::fs::{Meta, Nfs, Xattr};
+
+/// What stands for a file's data.
+pub(super) type Digest = u128;
 
 /// An object of a tree.
 #[derive(Debug, Clone)]

@@ -152,6 +152,22 @@ impl AttrRules {
     }
 }
 
+/// The bits of a mode that give rights away: set-user-ID and set-group-ID.
+const SET_ID: u32 = 0o6000;
+
+/// Whether these set a set-user-ID or set-group-ID bit.
+pub(super) fn has_set_id(attrs: &Fattr) -> bool {
+    let values = AttrValues::from_fattr(attrs).unwrap_or_default();
+    values.mode.is_some_and(|mode| mode & SET_ID != 0)
+}
+
+/// The attributes without owner and group, for what belongs to somebody else than it should: its set-ID bits would give that one's rights away.
+pub(super) fn without_its_owner(attrs: &Fattr) -> Fattr {
+    let values = AttrValues::from_fattr(attrs).unwrap_or_default();
+    let mode = values.mode.map(|mode| mode & !SET_ID);
+    fattr(&AttrValues { mode, owner: None, owner_group: None, ..values })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

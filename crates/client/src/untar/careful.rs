@@ -16,49 +16,20 @@ use landfast_nfs::v4::flags::{OPEN4_SHARE_ACCESS_WANT_NO_DELEG, OPEN4_SHARE_ACCE
 use landfast_nfs::v4::{ArgOp, Fattr, FileHandle, FileType, NfsStat, OpNum, ResBody, StableHow, Stateid};
 
 use super::attrs::merge;
+use super::attrs::without_its_owner;
 use super::existing::{Existing, New, Over, SEEN, Seen, Verdict};
 use super::given::{self, OWNERSHIP};
 use super::pack::{is_dir, open_args, set_xattr};
 use super::plan::{Leftover, Make, SlowDone, SlowTask};
 use super::report::{Cause, Why};
+use super::requests::{Trouble, ask, look_up, repeat, step};
 use super::spelling;
 use crate::compound::{OpError, Results, fattr, values};
 use crate::fs::Xattr;
 use crate::limits;
-use crate::ops;
 use crate::patience::Patience;
-use crate::session::{Session, SessionError};
+use crate::session::Session;
 use crate::url::Version;
-
-/// The bits of a mode that give rights away: set-user-ID and set-group-ID.
-const SET_ID: u32 = 0o6000;
-
-/// Why a member is not there.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum Trouble {
-    #[error("{0}")]
-    Op(#[from] OpError),
-    /// May have been done, may not.
-    #[error("the outcome is unknown: {0}")]
-    Unknown(String),
-    /// It stays out, for a reason that has a name.
-    #[error("{0}")]
-    Refused(Why),
-    #[error(transparent)]
-    Fatal(SessionError),
-    #[error("{0}")]
-    Other(String),
-}
-
-impl From<Trouble> for Why {
-    fn from(trouble: Trouble) -> Why {
-        match trouble {
-            Trouble::Op(e) => e.into(),
-            Trouble::Refused(why) => why,
-            other => other.to_string().into(),
-        }
-    }
-}
 
 impl OpenFile {
     /// One that was made, for writing, by the open owner of this number.
@@ -74,15 +45,6 @@ impl OpenFile {
 
     pub(super) fn stateid(&self) -> Stateid {
         *self.stateid.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Trouble {
-    pub(super) fn status(&self) -> Option<NfsStat> {
-        match self {
-            Trouble::Op(e) => Some(e.status()),
-            _ => None,
-        }
     }
 }
 
@@ -102,51 +64,15 @@ pub(super) struct OpenFile {
     pub(super) access: u32,
 }
 
-/// Sends a compound until the server neither says DELAY nor GRACE.
-pub(super) async fn step(session: &Session, ops: Vec<ArgOp>) -> Result<Results, Trouble> {
-    let mut patience = Patience::new();
-    loop {
-        match session.compound(ops.clone(), true).await {
-            Ok(reply) => {
-                let busy = matches!(reply.status, NfsStat::NFS4ERR_DELAY | NfsStat::NFS4ERR_GRACE);
-                if !busy || !patience.wait().await {
-                    return Ok(Results::new(reply));
-                }
-            }
-            Err(SessionError::Unknown(why)) => return Err(Trouble::Unknown(why)),
-            Err(SessionError::Refused(status)) => {
-                return Err(Trouble::Op(OpError::Failed { op: OpNum::SEQUENCE, status }));
-            }
-            Err(e) => return Err(Trouble::Fatal(e)),
-        }
-    }
-}
-
-/// The same of a compound that does no harm the second time: it is repeated when its reply is lost.
-pub(super) async fn repeat(session: &Session, ops: Vec<ArgOp>) -> Result<Results, Trouble> {
-    let mut patience = Patience::new();
-    loop {
-        match step(session, ops.clone()).await {
-            Err(Trouble::Unknown(why)) => {
-                if !patience.wait().await {
-                    return Err(Trouble::Unknown(why));
-                }
-            }
-            other => return other,
-        }
-    }
-}
-
-/// The same of a compound that changes nothing, and may be repeated when its reply is lost.
-pub(super) async fn ask(session: &Session, ops: Vec<ArgOp>) -> Result<Results, Trouble> {
-    match ops::repeatable(session, ops).await {
-        Ok(reply) => Ok(Results::new(reply)),
-        Err(SessionError::Unknown(why)) => Err(Trouble::Unknown(why)),
-        Err(SessionError::Refused(status)) => {
-            Err(Trouble::Op(OpError::Failed { op: OpNum::SEQUENCE, status }))
-        }
-        Err(e) => Err(Trouble::Fatal(e)),
-    }
+/// A file, open for this.
+pub(super) async fn open_as(
+    session: &Session,
+    fh: FileHandle,
+    access: u32,
+    number: u64,
+) -> Result<OpenFile, Trouble> {
+    let stateid = open_by_handle(session, &fh, access, number).await?;
+    Ok(OpenFile::of(fh, stateid, number, access))
 }
 
 /// Extracts one member that is not in pieces.
@@ -303,18 +229,6 @@ async fn dir<P>(session: &Session, task: &SlowTask<P>, replace: bool) -> Result<
     }
     let (fh, _) = create(session, task, &CreateType::Dir).await?;
     Ok(SlowDone::Dir(fh, false))
-}
-
-pub(super) async fn look_up(
-    session: &Session,
-    dir: &FileHandle,
-    name: &Bytes,
-) -> Result<Option<(FileHandle, AttrValues)>, Trouble> {
-    ops::lookup(session, dir, name).await.map_err(|e| match e {
-        ops::Error::Op(e) => Trouble::Op(e),
-        ops::Error::Session(e) => Trouble::Fatal(e),
-        e => Trouble::Other(e.to_string()),
-    })
 }
 
 /// CREATE, again without owner and group if those may not be set; what was not set.
@@ -663,20 +577,7 @@ pub(super) fn has_owner(attrs: &Fattr) -> bool {
     attrs.mask.has(number::OWNER) || attrs.mask.has(number::OWNER_GROUP)
 }
 
-/// Whether these set a set-user-ID or set-group-ID bit.
-pub(super) fn has_set_id(attrs: &Fattr) -> bool {
-    let values = AttrValues::from_fattr(attrs).unwrap_or_default();
-    values.mode.is_some_and(|mode| mode & SET_ID != 0)
-}
-
 fn without_owner(attrs: &Fattr) -> Fattr {
     let values = AttrValues::from_fattr(attrs).unwrap_or_default();
     fattr(&AttrValues { owner: None, owner_group: None, ..values })
-}
-
-/// The same for what belongs to somebody else than it should: its set-ID bits would give that one's rights away.
-pub(super) fn without_its_owner(attrs: &Fattr) -> Fattr {
-    let values = AttrValues::from_fattr(attrs).unwrap_or_default();
-    let mode = values.mode.map(|mode| mode & !SET_ID);
-    fattr(&AttrValues { mode, owner: None, owner_group: None, ..values })
 }

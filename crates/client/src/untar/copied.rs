@@ -13,11 +13,12 @@ use landfast_nfs::v4::data::WriteResponse;
 use landfast_nfs::v4::flags::{OPEN4_SHARE_ACCESS_READ, OPEN4_SHARE_ACCESS_WRITE};
 use landfast_nfs::v4::{ArgOp, FileHandle, NfsStat, OpNum, ResBody, StableHow, Stateid, Verifier};
 
-use super::careful::{self, How, OpenFile, Trouble};
+use super::careful::{self, How, OpenFile};
 use super::existing::Existing;
 use super::pieces::{self, commit_group};
 use super::plan::{Leftover, SlowDone, SlowTask};
 use super::report::{Cause, Why};
+use super::requests::{self, Trouble};
 use crate::compound::{OpError, fattr};
 use crate::copy::on_server::{Original, Way, clone, copy};
 use crate::fs::{Failure, Nfs, Outcome};
@@ -71,7 +72,7 @@ pub(crate) async fn over(nfs: &Nfs, fh: FileHandle, original: &Original, number:
         // Earlier versions do not open by handles; they write without an open.
         let opens = matches!(session.version(), Version::V41 | Version::V42);
         let file = match opens {
-            true => open_as(session, fh, OPEN4_SHARE_ACCESS_WRITE, number).await?,
+            true => careful::open_as(session, fh, OPEN4_SHARE_ACCESS_WRITE, number).await?,
             false => OpenFile::of(fh, Stateid::ANONYMOUS, number, OPEN4_SHARE_ACCESS_WRITE),
         };
         let file = Arc::new(file);
@@ -105,7 +106,7 @@ async fn fill_over(
     let source = match original.way() {
         Way::Read => None,
         Way::Clone | Way::Copy => {
-            Some(open_as(session, original.fh.clone(), OPEN4_SHARE_ACCESS_READ, number).await?)
+            Some(careful::open_as(session, original.fh.clone(), OPEN4_SHARE_ACCESS_READ, number).await?)
         }
     };
     let done = fill(session, file, source.as_ref(), original, &mut None).await;
@@ -146,21 +147,10 @@ async fn beside<P>(
 
 /// The source, open for reading.
 async fn open_source(session: &Session, number: u32, original: &Original) -> Result<OpenFile, Trouble> {
-    match open_as(session, original.fh.clone(), OPEN4_SHARE_ACCESS_READ, u64::from(number)).await {
+    match careful::open_as(session, original.fh.clone(), OPEN4_SHARE_ACCESS_READ, u64::from(number)).await {
         Err(Trouble::Op(e)) => Err(unread(Cause::Unopened, e)),
         other => other,
     }
-}
-
-/// A file, open for this.
-pub(super) async fn open_as(
-    session: &Session,
-    fh: FileHandle,
-    access: u32,
-    number: u64,
-) -> Result<OpenFile, Trouble> {
-    let stateid = careful::open_by_handle(session, &fh, access, number).await?;
-    Ok(OpenFile::of(fh, stateid, number, access))
 }
 
 fn unread(cause: Cause, e: OpError) -> Trouble {
@@ -232,7 +222,7 @@ async fn cloned(session: &Session, file: &OpenFile, source: &OpenFile) -> Result
         // CLONE has no verifier: the COMMIT is of the same instance of the server because it is in the same COMPOUND.
         let commit = ArgOp::Commit(CommitArgs { offset: 0, count: 0 });
         let ops = both(file, source, vec![clone(stateids.0, stateids.1), commit]);
-        let mut results = match careful::step(session, ops).await {
+        let mut results = match requests::step(session, ops).await {
             // To clone it once more does no harm.
             Err(Trouble::Unknown(_)) => continue,
             other => other?,
@@ -269,7 +259,7 @@ async fn copied(
             let count = (size - at).min(limits::COPY_PIECE_BYTES);
             let waits = !(goes_on && session.listens().await);
             let ops = both(file, source, vec![copy(stateids.0, stateids.1, at, count, waits)]);
-            let mut results = match careful::step(session, ops).await {
+            let mut results = match requests::step(session, ops).await {
                 Err(Trouble::Unknown(_)) => continue 'again,
                 other => other?,
             };
@@ -313,7 +303,7 @@ async fn copied(
             if let Some(verifier) = verifier.take() {
                 let commit = ArgOp::Commit(CommitArgs { offset: 0, count: 0 });
                 let mut results =
-                    match careful::step(session, vec![ArgOp::Putfh(file.fh.clone()), commit]).await {
+                    match requests::step(session, vec![ArgOp::Putfh(file.fh.clone()), commit]).await {
                         Err(Trouble::Unknown(_)) => continue 'again,
                         other => other?,
                     };
@@ -365,7 +355,7 @@ async fn ended(
         }
         pause = (pause * 2).min(limits::BACKOFF_MAX);
         let ops = vec![ArgOp::Putfh(file.fh.clone()), ArgOp::OffloadStatus(id)];
-        let mut results = match careful::step(session, ops).await {
+        let mut results = match requests::step(session, ops).await {
             Err(Trouble::Unknown(_)) => continue,
             other => other?,
         };
@@ -395,7 +385,7 @@ async fn ended(
         } else if last.1.elapsed() > limits::DELAY_PATIENCE {
             // Nothing more is to be written when it comes another way.
             let ops = vec![ArgOp::Putfh(file.fh.clone()), ArgOp::OffloadCancel(id)];
-            let mut results = careful::step(session, ops).await?;
+            let mut results = requests::step(session, ops).await?;
             results.skip(&[OpNum::PUTFH])?;
             match results.take(OpNum::OFFLOAD_CANCEL) {
                 Err(e) if !careful::state_lost(e.status()) => return Err(e.into()),

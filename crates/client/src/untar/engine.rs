@@ -12,8 +12,8 @@ use tokio::task::JoinSet;
 use tokio::time::sleep_until;
 
 use super::ahead::NewDir;
-use super::attrs::{AttrRules, user_xattrs};
-use super::careful::{self, Trouble};
+use super::attrs::{self, AttrRules, user_xattrs};
+use super::careful;
 use super::copied;
 use super::existing::{Existing, SEEN};
 use super::options::{Tuning, UntarOptions, Xattrs};
@@ -24,6 +24,7 @@ use super::pieces;
 use super::plan::{Final, Good, Job, Make, Plan, Settled, SlowDone, SlowTask};
 use super::replies::Feedback;
 use super::report::{Cause, FatalError, Progress, Report, Why};
+use super::requests::Trouble;
 use super::source::{self, Data, Event, Piece, Reading, Source, Taken};
 use super::start::{Begun, start};
 use super::tree::{DirId, ROOT};
@@ -916,7 +917,7 @@ async fn set_all(session: &Session, mut rest: Vec<Final>) -> Result<Vec<(Vec<u8>
             Some(e) if careful::may_be_owner(e.status()) && careful::has_owner(&rest[0].attrs) => {
                 let text = format!("extracted, but its owner is not set: {e}");
                 failed.push((rest[0].shown.clone(), Why::of(Cause::Attributes(e.status()), text)));
-                rest[0].attrs = careful::without_its_owner(&rest[0].attrs);
+                rest[0].attrs = attrs::without_its_owner(&rest[0].attrs);
                 if rest[0].attrs.mask.is_empty() {
                     rest.remove(0);
                 }

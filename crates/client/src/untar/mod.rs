@@ -16,6 +16,7 @@
 //! | `start` | an extraction that begins together with its session | server |
 //! | `outset` | what goes over the wire before that is answered | server |
 //! | `pack` | fills one compound up to the session's limits | no |
+//! | `requests` | one request at a time, and why a member is not there | server |
 //! | `careful` | one member, one operation at a time | server |
 //! | `pieces` | large and sparse files | server |
 //! | `copied` | files that the server copies, one at a time | server |
@@ -33,6 +34,7 @@ pub(crate) mod copied;
 mod engine;
 mod existing;
 mod given;
+mod ids;
 mod names;
 mod options;
 mod outset;
@@ -42,6 +44,7 @@ mod pieces;
 mod plan;
 mod replies;
 mod report;
+mod requests;
 #[cfg(test)]
 mod sim;
 mod source;

@@ -10,7 +10,7 @@ use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
 use bytes::Bytes;
 use landfast_nfs::v4::FileHandle;
 
-use super::tree::{DirId, ItemId};
+use super::ids::{DirId, ItemId};
 
 /// What a name stands for.
 #[derive(Debug, Clone)]

@@ -15,11 +15,11 @@ use landfast_nfs::v4::{ArgOp, FileHandle, FileType, OpNum, StableHow, Stateid, V
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use super::careful::{self, How, OpenFile, Trouble};
-use super::copied;
+use super::careful::{self, How, OpenFile};
 use super::existing::Existing;
 use super::plan::{Leftover, SlowDone, SlowTask};
 use super::report::{Cause, Why};
+use super::requests::{self, Trouble};
 use super::source::Piece;
 use super::spelling;
 use crate::compound::{fattr, values};
@@ -94,7 +94,7 @@ async fn open_begun<P>(
         ArgOp::Getfh,
         ArgOp::Getattr(mask),
     ];
-    let mut results = careful::ask(session, ops).await?;
+    let mut results = requests::ask(session, ops).await?;
     results.skip(&[OpNum::PUTFH, OpNum::LOOKUP])?;
     let named = results.getfh()?;
     let attrs = values(&results.getattr()?)?;
@@ -106,7 +106,7 @@ async fn open_begun<P>(
     }
     let mut file = match session.version() {
         Version::V41 | Version::V42 => {
-            copied::open_as(session, named, OPEN4_SHARE_ACCESS_WRITE, u64::from(task.id.0)).await?
+            careful::open_as(session, named, OPEN4_SHARE_ACCESS_WRITE, u64::from(task.id.0)).await?
         }
         // Earlier versions do not open by handles; they write without an open.
         _ => OpenFile::of(named, Stateid::ANONYMOUS, u64::from(task.id.0), OPEN4_SHARE_ACCESS_WRITE),
@@ -232,7 +232,7 @@ pub(super) async fn commit_group(
             return Ok(());
         }
         let ops = vec![ArgOp::Putfh(file.fh.clone()), ArgOp::Commit(CommitArgs { offset: 0, count: 0 })];
-        let mut results = match careful::step(session, ops).await {
+        let mut results = match requests::step(session, ops).await {
             Err(Trouble::Unknown(_)) => continue,
             other => other?,
         };

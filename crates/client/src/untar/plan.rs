@@ -21,7 +21,7 @@ use landfast_nfs::v4::attr::AttrValues;
 use landfast_nfs::v4::{Fattr, FileHandle, FileType, NfsTime, Stateid};
 
 use super::attrs::{MemberAttrs, merge};
-use super::careful::{has_set_id, without_its_owner};
+use super::attrs::{has_set_id, without_its_owner};
 use super::existing::{Existing, New, Over, Seen, Verdict, When};
 use super::given::Given;
 use super::names::Name;

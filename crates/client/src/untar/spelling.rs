@@ -7,9 +7,9 @@
 use bytes::Bytes;
 use landfast_nfs::v4::attr::{AttrValues, Bitmap, number};
 
-use super::careful::{Trouble, look_up};
 use super::plan::SlowTask;
 use super::report::{Cause, Why};
+use super::requests::{Trouble, look_up};
 use crate::limits;
 use crate::ops;
 use crate::session::Session;

@@ -18,21 +18,9 @@ use bytes::Bytes;
 use landfast_nfs::v4::{Fattr, FileHandle};
 
 use super::existing::Seen;
+pub(super) use super::ids::{DirId, ItemId};
 use super::names::{Name, Names};
 use crate::fs::Xattr;
-
-/// A directory's place in the table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct DirId(pub(super) u32);
-
-/// A piece of work's place in its table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct ItemId(pub(super) u32);
-
-impl ItemId {
-    /// The place of none.
-    pub(super) const NONE: ItemId = ItemId(u32::MAX);
-}
 
 /// The destination itself.
 pub(super) const ROOT: DirId = DirId(0);

@@ -1,0 +1,80 @@
+//! The numbers that stand for paths and objects in the journal.
+
+use std::hash::Hasher as _;
+use std::sync::{Arc, OnceLock};
+
+use siphasher::sip::SipHasher24;
+
+use crate::archive::{Kind, Member};
+
+/// Numbers stand for paths and objects, under a key that only the journal has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Key(pub(super) u64, pub(super) u64);
+
+impl Key {
+    /// The number of a path: its names, however they are separated.
+    pub(super) fn path(self, path: &[u8]) -> u64 {
+        self.names(path.split(|b| *b == b'/'))
+    }
+
+    /// The same of its names; empty ones and `.` do not count.
+    pub(super) fn names<'a>(self, names: impl IntoIterator<Item = &'a [u8]>) -> u64 {
+        let mut hasher = SipHasher24::new_with_keys(self.0, self.1);
+        for name in names.into_iter().filter(|name| !matches!(*name, b"" | b".")) {
+            hasher.write(name);
+            // No name has it.
+            hasher.write(b"/");
+        }
+        hasher.finish()
+    }
+
+    /// The number of what is copied: another one when the source has changed.
+    pub(super) fn object(self, member: &Member) -> u64 {
+        // Beside that of a path.
+        let mut hasher = SipHasher24::new_with_keys(self.1, self.0);
+        let kind = match member.kind {
+            Kind::File => 1,
+            Kind::Dir => 2,
+            Kind::HardLink => 3,
+            Kind::Symlink => 4,
+            Kind::Char => 5,
+            Kind::Block => 6,
+            Kind::Fifo => 7,
+            Kind::Socket => 8,
+        };
+        for number in [
+            kind,
+            member.size,
+            member.mtime.seconds as u64,
+            u64::from(member.mtime.nanos),
+            u64::from(member.mode),
+            u64::from(member.uid),
+            u64::from(member.gid),
+            u64::from(member.device.0),
+            u64::from(member.device.1),
+        ] {
+            hasher.write(&number.to_le_bytes());
+        }
+        hasher.write(&member.link);
+        hasher.finish()
+    }
+}
+
+/// What enters the journal when it is stable.
+#[derive(Debug, Clone)]
+pub(crate) enum Item {
+    /// A member of an archive.
+    Member {
+        /// Its number.
+        number: u64,
+        /// The archive's digest behind its data, when that has been read; `None`: the archive can be read again.
+        digest: Option<Arc<OnceLock<u64>>>,
+    },
+    /// An object of a tree.
+    Object {
+        /// Its path's number.
+        path: u64,
+        /// Its own.
+        object: u64,
+    },
+}
