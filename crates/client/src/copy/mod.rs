@@ -9,6 +9,7 @@
 
 mod local;
 pub(crate) mod on_server;
+pub(crate) mod original;
 mod remote;
 mod write;
 
@@ -22,7 +23,8 @@ use crate::fs::{Meta, Xattr};
 use crate::tar::Who;
 
 pub use local::{LocalOptions, LocalStart, LocalTrees, Sparse};
-pub use on_server::{Original, Reflink, ServerCopies};
+pub use on_server::{Reflink, ServerCopies};
+pub use original::Original;
 pub use remote::{RemoteObject, RemoteOptions, RemoteStart, RemoteTrees};
 pub(crate) use write::descend;
 pub use write::{How, write};

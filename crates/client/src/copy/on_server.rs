@@ -9,16 +9,14 @@
 //! | anything else to COPY | this one file is read and written |
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use landfast_nfs::v4::data::{CloneArgs, CopyArgs};
-use landfast_nfs::v4::{ArgOp, FileHandle, Fsid, NfsStat, OpNum, Stateid};
+use landfast_nfs::v4::{ArgOp, Fsid, NfsStat, OpNum, Stateid};
 
 use crate::compound::{OpError, Results};
-use crate::fs::Nfs;
-use crate::limits::{CLONED_MIN, COPIED_WHOLE_MAX};
+use crate::limits::CLONED_MIN;
 use crate::ops::{self, repeatable};
 use crate::session::{Session, SessionError};
 use crate::url::Version;
@@ -104,6 +102,11 @@ impl ServerCopies {
         if way == Way::Clone && size < CLONED_MIN { Way::Copy } else { way }
     }
 
+    /// Whether it wants to be given the stateids of opens.
+    pub(crate) fn wants_opens(&self) -> bool {
+        self.wants_opens.load(Ordering::Relaxed)
+    }
+
     /// The server has refused to copy a file: `true` if that is no failure of the file, which may come another way.
     pub(crate) fn refused(&self, fsid: Fsid, op: OpNum, status: NfsStat) -> bool {
         let failed = matches!(
@@ -173,43 +176,6 @@ pub(crate) fn copy(src_stateid: Stateid, dst_stateid: Stateid, at: u64, count: u
         synchronous: waits,
         source_server: Vec::new(),
     })
-}
-
-/// A file on the destination's server, to be copied there.
-#[derive(Clone)]
-pub struct Original {
-    /// The file, as both sessions know it.
-    pub fh: FileHandle,
-    /// Bytes, when it was listed.
-    pub size: u64,
-    /// Its filesystem.
-    pub fsid: Fsid,
-    /// Its number there.
-    pub fileid: u64,
-    /// What it is read with, if it comes to that.
-    pub nfs: Nfs,
-    /// How it is copied.
-    pub copies: Arc<ServerCopies>,
-}
-
-impl Original {
-    pub(crate) fn way(&self) -> Way {
-        self.copies.way(self.fsid, self.size)
-    }
-
-    /// It does not go with others in a COMPOUND.
-    pub(crate) fn alone(&self) -> bool {
-        let way = self.way();
-        way == Way::Read
-            || (way == Way::Copy && self.size > COPIED_WHOLE_MAX)
-            || (self.size > 0 && self.copies.wants_opens.load(Ordering::Relaxed))
-    }
-}
-
-impl fmt::Debug for Original {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Original").field("fh", &self.fh).field("size", &self.size).finish_non_exhaustive()
-    }
 }
 
 #[cfg(test)]

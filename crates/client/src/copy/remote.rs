@@ -13,7 +13,8 @@ use landfast_nfs::v4::{FileHandle, NfsTime};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinHandle;
 
-use super::on_server::{Original, ServerCopies, Way};
+use super::on_server::{ServerCopies, Way};
+use super::original::Original;
 use super::{member, named};
 use crate::archive::{ArchiveError, Kind, Member};
 use crate::fs::{

@@ -21,7 +21,8 @@ use super::action::{Action, Answer, Lost, Room, Wants};
 use super::item::Item;
 use super::{Failure, Nfs, Object, Outcome};
 use crate::compound::{OpError, Results, fattr};
-use crate::copy::on_server::{Original, Reflink, ServerCopies, Way, clone, copy};
+use crate::copy::on_server::{Reflink, ServerCopies, Way, clone, copy};
+use crate::copy::original::Original;
 use crate::limits::CAREFUL_MAX;
 use crate::untar;
 

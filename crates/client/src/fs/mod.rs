@@ -28,7 +28,7 @@
 //! | `meta`, `tree` | attributes in little memory; what walks and removals of trees do next (pure) |
 //! | `order` | listings that come in any order, as a depth-first walk (pure) |
 //! | `pack` | many segments in one COMPOUND (pure) |
-//! | `run` | the loop around them |
+//! | `run`, `shared` | the loop around them; what all calls share |
 //! | `xattrs` | extended attributes, set and removed |
 //! | `writes` | files queued, and made stable together |
 
@@ -47,13 +47,14 @@ mod outcome;
 mod pack;
 mod path;
 mod run;
+mod shared;
 mod tree;
 mod writes;
 mod xattrs;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use landfast_nfs::v4::args::CreateType;
@@ -63,13 +64,10 @@ use landfast_nfs::v4::{ArgOp, FileHandle, FileType};
 use tokio::sync::{OnceCell, Semaphore, watch};
 
 use crate::compound::fattr;
-use crate::copy::on_server::ServerCopies;
-use crate::limits::WINDOW_MAX;
 use crate::ops;
 use crate::session::{Session, SessionError, SessionOptions, SessionStats};
 use crate::url::NfsUrl;
 use action::{Action, Wants};
-use dirs::Dirs;
 pub use fetch::{Fetched, Wanted, Xattr};
 use item::Item;
 pub use list::Begun;
@@ -80,6 +78,7 @@ pub use outcome::{Failure, ItemError, Outcome};
 use pack::Capacity;
 use path::above;
 pub(crate) use path::join;
+use shared::Shared;
 pub use tree::{Doomed, Listing, Removal, Start, WalkOptions};
 use tree::{Removals, Walk};
 pub use writes::Writes;
@@ -88,49 +87,6 @@ pub use writes::Writes;
 #[derive(Clone)]
 pub struct Nfs {
     shared: Arc<Shared>,
-}
-
-/// What all calls share.
-struct Shared {
-    session: Session,
-    /// Goes to where paths begin.
-    top: ArgOp,
-    dirs: Mutex<Dirs>,
-    capacity: Mutex<Capacity>,
-    numbers: AtomicU64,
-    /// How files are copied, once it was asked.
-    copies: OnceCell<Arc<ServerCopies>>,
-    stop: watch::Sender<bool>,
-}
-
-impl Shared {
-    fn dirs(&self) -> MutexGuard<'_, Dirs> {
-        self.dirs.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn capacity(&self) -> MutexGuard<'_, Capacity> {
-        self.capacity.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Nothing new is to be begun.
-    fn stopped(&self) -> bool {
-        *self.stop.borrow()
-    }
-
-    /// Ends when [`Nfs::stop`] is called after this; never when it was before.
-    fn stop_comes(&self) -> impl Future<Output = ()> + use<> {
-        let mut stop = self.stop.subscribe();
-        async move {
-            if stop.changed().await.is_err() {
-                std::future::pending::<()>().await;
-            }
-        }
-    }
-
-    /// COMPOUNDs under way at the same time.
-    fn window(&self) -> usize {
-        WINDOW_MAX.min(self.session.limits().slots as usize).max(1)
-    }
 }
 
 /// A file to be written whole.

@@ -17,11 +17,11 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::sleep_until;
 
-use super::Shared;
 use super::action::Action;
 use super::item::{Item, Next, Segment, Way};
 use super::outcome::{Failure, Outcome};
 use super::pack::{Capacity, Lead, Packed, Packer, base_handle};
+use super::shared::Shared;
 use crate::compound::{OpError, Results};
 use crate::limits::{BACKOFF_MAX, BACKOFF_MIN, DELAY_PATIENCE, GATHERED_MIN};
 use crate::session::SessionError;

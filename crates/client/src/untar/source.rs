@@ -15,7 +15,7 @@ use super::options::Tuning;
 use super::path::{Filter, Verdict};
 use super::report::{Cause, Why};
 use crate::archive::{ArchiveError, ArchiveReader, Kind, Member, Segment, is_plain, open};
-use crate::copy::on_server::Original;
+use crate::copy::original::Original;
 use crate::limits;
 use crate::resume::{Digested, Item, Known, Part, Resume, Running};
 
