@@ -5,6 +5,7 @@ use super::compound::Request;
 use super::context::{Ctx, Done, InSession};
 use super::matrix::may_modify;
 use crate::limits;
+use crate::released::Awaited;
 use crate::state::clients::{CreateSession, ExchangeId};
 use crate::state::sessions::{Begin, NewSession, SlotUse};
 use bytes::Bytes;
@@ -270,7 +271,7 @@ impl Ctx<'_> {
             let own = self.session.as_ref().is_some_and(|s| s.client == id);
             if own || st.has_state(id, self.now) || st.sessions.client_is_busy(id) {
                 let only_sessions = self.session.is_none() && st.files.opens_of(id) == 0;
-                self.waits = only_sessions.then_some(limits::FAREWELL_WAIT);
+                self.waits = only_sessions.then_some((Awaited::Other, limits::FAREWELL_WAIT));
                 return Err(NfsStat::NFS4ERR_CLIENTID_BUSY.into());
             }
             st.remove_client(id)
