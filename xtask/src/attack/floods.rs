@@ -391,6 +391,52 @@ fn copy_flood(scene: &Scene, address: u32, round: u32) -> Result<(), String> {
     session.send(&ops).map_err(|e| e.to_string())
 }
 
+/// Retries of one COPY that are sent with it.
+const RETRIES: u32 = 200;
+
+/// Four insiders have a large file copied and repeat the request, while it is being worked on, by the hundred.
+pub fn retries(scene: &Scene) -> Said {
+    let (copied, repeated) = (AtomicU64::new(0), AtomicU64::new(0));
+    let ended = scene.each(4, |address| {
+        let run = || -> Result<(), String> {
+            let link = Link::open(insider(address), scene.nfs).map_err(|e| e.to_string())?;
+            let owner = format!("repeater {address}");
+            let mut session = Session::create(link, ROOT, owner.as_bytes(), LIKE_LINUX)?;
+            let root = session.handle(&["x"])?;
+            let from = session.open(b"repeater", 3, &root, LARGE)?;
+            let name = format!("many{}", address % MANY);
+            let to = session.open(b"repeater", 3, &root, &name)?;
+            let (large, other) = (session.handle(&["x", LARGE])?, session.handle(&["x", &name])?);
+            session.run(&Ops::default().put(&large).write(&from, &vec![9; 512 << 10]))?;
+            let ops = Ops::default().put(&large).save().put(&other).copy(&from, &to, 0, 64 << 20, true);
+            for sequence in 1.. {
+                if !scene.goes_on() {
+                    break;
+                }
+                for _ in 0..=RETRIES {
+                    session.repeat(1, sequence, &ops).map_err(|e| e.to_string())?;
+                }
+                for _ in 0..=RETRIES {
+                    session.link.receive()?;
+                }
+                copied.fetch_add(1, Ordering::Relaxed);
+                repeated.fetch_add(u64::from(RETRIES), Ordering::Relaxed);
+            }
+            Ok(())
+        };
+        let mut last = String::new();
+        while scene.goes_on() {
+            if let Err(why) = run() {
+                last = why;
+            }
+            std::thread::sleep(AGAIN);
+        }
+        last
+    });
+    let ended = ended.iter().find(|why| !why.is_empty()).map_or(String::new(), |why| format!("; {why}"));
+    Ok(format!("{} copies, {} retries{ended}", copied.into_inner(), repeated.into_inner()))
+}
+
 /// An insider lets the server copy and never answer when it tells it of the end.
 pub fn unanswered_callbacks(scene: &Scene) -> Said {
     background(scene, 1, 17 << 20, Duration::from_millis(50))
