@@ -342,6 +342,11 @@ impl Writer {
         state.snapshot_grows(ring, taking.bytes, part.last);
         if !part.last {
             self.taking = Some(taking);
+        } else if !state.has_parts()
+            && let Some(cut) = &mut self.cut
+        {
+            // The last part is empty, and those before it are written.
+            cut.durable = true;
         }
     }
 

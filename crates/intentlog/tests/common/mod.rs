@@ -27,17 +27,22 @@ struct Taken {
     state: Arc<Mutex<State>>,
     begun: bool,
     left: usize,
+    /// An empty part is the last.
+    ends_empty: bool,
 }
 
 impl Snapshot for Taken {
     fn part(&mut self, bytes: usize) -> Part {
+        if self.begun && self.left == 0 {
+            return Part { records: Vec::new(), last: true };
+        }
         let here = self.left.min(bytes);
         self.left -= here;
         let kind = if self.begun { b"P" } else { b"S" };
         self.begun = true;
         let applied = self.state.lock().applied.to_le_bytes();
         let record = [kind, &applied[..], &(self.left as u64).to_le_bytes(), &vec![0; here]].concat();
-        Part { records: vec![record], last: self.left == 0 }
+        Part { records: vec![record], last: self.left == 0 && !self.ends_empty }
     }
 }
 
@@ -66,7 +71,8 @@ impl Checkpoint for Model {
         }
         let mut state = self.state.lock();
         state.cut = state.applied;
-        Box::new(Taken { state: self.state.clone(), begun: false, left: state.snapshot_bytes })
+        let (left, ends_empty) = (state.snapshot_bytes, state.snapshot_bytes % 2 == 1);
+        Box::new(Taken { state: self.state.clone(), begun: false, left, ends_empty })
     }
 
     fn sync(&self, number: u64) -> io::Result<()> {
