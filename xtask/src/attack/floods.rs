@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::nfs::{self, Channel, LIKE_LINUX, Ops, Session, v3};
 use super::scene::Scene;
@@ -210,11 +210,33 @@ pub fn client_ids(scene: &Scene) -> Said {
     sessions(scene, 1, insider, SMALL)
 }
 
-/// One insider makes clients that have a file open each, as many as it gets, and renews their leases. Another one, of which nothing is heard
-/// meanwhile, must not lose its place for them.
+/// One insider makes clients that have a file open each, as many as it gets, and renews their leases. Another one, which does nothing but
+/// renew its own, must not lose its place for them.
 pub fn client_records(scene: &Scene) -> Said {
     let link = Link::open(insider(100), scene.nfs).map_err(|e| e.to_string())?;
     let mut idle = Session::create(link, ROOT, b"idle", SMALL)?;
+    std::thread::scope(|threads| {
+        let renewing = threads.spawn(|| {
+            while scene.goes_on() {
+                let renewed = Instant::now();
+                while scene.goes_on() && renewed.elapsed() < RENEWS_EVERY {
+                    std::thread::park_timeout(AGAIN);
+                }
+                idle.run(&Ops::default().put_root())?;
+            }
+            Ok(())
+        });
+        let said = records(scene);
+        let renewed: Result<(), String> = renewing.join().map_err(|_| "the idle client's thread ended")?;
+        renewed.map_err(|e| format!("an idle client of another address: {e}"))?;
+        Ok(said)
+    })
+}
+
+/// A third of the server's lease.
+const RENEWS_EVERY: Duration = Duration::from_secs(5);
+
+fn records(scene: &Scene) -> String {
     let made = AtomicU64::new(0);
     let refused = AtomicU64::new(0);
     scene.each(4, |thread| {
@@ -254,8 +276,7 @@ pub fn client_records(scene: &Scene) -> Said {
             }
         }
     });
-    idle.run(&Ops::default().put_root()).map_err(|e| format!("an idle client of another address: {e}"))?;
-    Ok(format!("{} clients with a file open each, {} refused", made.into_inner(), refused.into_inner()))
+    format!("{} clients with a file open each, {} refused", made.into_inner(), refused.into_inner())
 }
 
 /// A client that has a file open.
