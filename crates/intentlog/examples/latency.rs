@@ -12,8 +12,8 @@ use landfast_intentlog::{Checkpoint, Config, Log};
 struct Nothing;
 
 impl Checkpoint for Nothing {
-    fn snapshot(&self) -> Vec<Vec<u8>> {
-        Vec::new()
+    fn snapshot(&self) -> Box<dyn landfast_intentlog::Snapshot> {
+        Box::new(Vec::new())
     }
     fn sync(&self, _number: u64) -> std::io::Result<()> {
         Ok(())

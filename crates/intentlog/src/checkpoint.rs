@@ -1,10 +1,10 @@
 //! Checkpoints: what the owner of the log has to provide, and the thread that decides when and runs the slow
 //! part.
 //!
-//! Order, for checkpoint number n + 1: the writer closes the gate, seals, marks the cut, takes the snapshot
-//! as the first records of the next batch, opens the gate; this thread makes the volume durable while
-//! transactions go on; when that is done and the snapshot's batch is durable, the writer writes the superblock
-//! with the new tail and number; then the space is free.
+//! Order, for checkpoint number n + 1: the writer closes the gate, seals, marks the cut, begins a snapshot and takes
+//! its first part as the first records of the next batch, opens the gate; this thread makes the volume durable while
+//! transactions go on, and the writer puts a further part into each next batch, in the same way; when the volume and
+//! all parts are durable, the writer writes the superblock with the new tail and number; then the space is free.
 
 use std::io;
 use std::path::PathBuf;
@@ -17,10 +17,9 @@ use crate::step::{Did, Step};
 
 /// What makes the effects of old records durable elsewhere, so that their space can be used again.
 pub trait Checkpoint: Send + Sync {
-    /// Records that must stand first after the cut. Called with the gate closed: no transaction is open and
-    /// none begins until this returns, so it must be quick and must not wait for anybody who waits to begin:
-    /// a lock that is taken here is never to be held while calling [`crate::Log::begin`].
-    fn snapshot(&self) -> Vec<Vec<u8>>;
+    /// Begins a snapshot: records that must stand after the cut, whatever transactions log between its parts. Called with the
+    /// gate closed, as [`Snapshot::part`] is.
+    fn snapshot(&self) -> Box<dyn Snapshot>;
 
     /// Makes everything that was applied before the cut durable, and the checkpoint's number known to
     /// whatever is checked against it at the next start. May be called again with the same number.
@@ -63,6 +62,46 @@ pub trait Checkpoint: Send + Sync {
     /// log fails when this returns, if the owner has not made it fail before ([`crate::Log::fail`]). What was acknowledged before
     /// is applied, so the owner can make it durable elsewhere.
     fn lost(&self, _why: &str) {}
+}
+
+/// A snapshot that is being taken, part by part, so that a transaction waits for one part of it at most.
+///
+/// A crash may leave any number of parts in the log, with records of transactions between them: the snapshot counts when all of it
+/// is there, which its last part has to say.
+pub trait Snapshot: Send {
+    /// The next records, of about so many bytes; a record that is longer is a part of its own. They say what is so now, or was
+    /// at some time since the beginning. Called with the gate closed: no transaction is open and none begins until this returns,
+    /// so it must be quick and must not wait for anybody who waits to begin: a lock that is taken here is never to be held
+    /// while calling [`crate::Log::begin`]. Not called again after the last part.
+    fn part(&mut self, bytes: usize) -> Part;
+}
+
+/// A part of a [`Snapshot`].
+#[derive(Debug, Default)]
+pub struct Part {
+    /// Its records.
+    pub records: Vec<Vec<u8>>,
+    /// Nothing follows.
+    pub last: bool,
+}
+
+/// A snapshot of few records: one part, whatever its size.
+impl Snapshot for Vec<Vec<u8>> {
+    fn part(&mut self, _: usize) -> Part {
+        Part { records: std::mem::take(self), last: true }
+    }
+}
+
+/// All parts at once, where transactions are held off anyway.
+pub(crate) fn whole(mut snapshot: Box<dyn Snapshot>) -> Vec<Vec<u8>> {
+    let mut all = Vec::new();
+    loop {
+        let part = snapshot.part(usize::MAX);
+        all.extend(part.records);
+        if part.last {
+            return all;
+        }
+    }
 }
 
 /// A lost log was written anew.

@@ -56,9 +56,9 @@ pub(crate) enum Stage {
     Idle,
     /// The writer is asked for a cut.
     Wanted,
-    /// The cut is made; the snapshot is being taken, without the lock.
+    /// The cut is made; the first part of the snapshot is being taken, without the lock.
     Cutting,
-    /// The snapshot is taken; the checkpoint thread is making the volume durable.
+    /// The checkpoint thread is making the volume durable; the writer takes the other parts of the snapshot meanwhile.
     Syncing,
     /// The volume is durable up to the cut; the superblock is not yet written.
     Synced,
@@ -74,7 +74,7 @@ pub(crate) enum Sealed {
         outcome: Arc<Outcome>,
         /// Transactions that have ended in it.
         commits: u64,
-        /// It begins with a checkpoint's snapshot records.
+        /// It begins with a part of a checkpoint's snapshot.
         snapshot: bool,
         /// It is larger than the ring can ever take; its records were not kept.
         oversize: bool,
@@ -607,6 +607,20 @@ impl State {
             self.company.dissolve();
         }
         self.queue.push_back(Sealed::Batch { buf, outcome, commits, snapshot, oversize });
+    }
+
+    /// Parts of a snapshot are on their way to the ring.
+    pub(crate) fn has_parts(&self) -> bool {
+        self.open.snapshot
+            || self.queue.iter().any(|sealed| matches!(sealed, Sealed::Batch { snapshot: true, .. }))
+    }
+
+    /// A snapshot that is being taken has so many bytes up to its latest part. Its size is known after the last; until then the one
+    /// before says how large it may become.
+    pub(crate) fn snapshot_grows(&mut self, ring: Ring, bytes: u64, last: bool) {
+        if last || bytes > self.snapshot_bytes {
+            self.set_reserve(ring, bytes);
+        }
     }
 
     /// Sizes the reserve by the last snapshot, of `snapshot_bytes` in the ring: room for two like it.

@@ -129,7 +129,7 @@ pub const POINTS: [(&str, &str); 32] = [
     ("log.written", "a batch is durable, nobody has been told"),
     ("log.acknowledged", "those who wait for a batch have been told"),
     ("log.wrapped", "a batch that goes over the end of the ring is durable, nobody has been told"),
-    ("checkpoint.cut", "the cut is made and the snapshot taken"),
+    ("checkpoint.cut", "the cut is made and the first part of the snapshot taken"),
     ("volume.tagged", "the volume bears the number of the checkpoint, nothing of it is made durable"),
     ("checkpoint.synced", "the volume is durable up to the cut, the superblock is not yet written"),
     ("checkpoint.freed", "the superblock with the new tail is durable"),

@@ -51,7 +51,7 @@ mod ticket;
 mod watch;
 mod writer;
 
-pub use checkpoint::{Checkpoint, Renewed};
+pub use checkpoint::{Checkpoint, Part, Renewed, Snapshot};
 pub use core::Txn;
 pub use error::{LogError, OpenError};
 pub use examine::hex;

@@ -32,6 +32,13 @@ pub const PENDING_BATCHES_MAX: u64 = 4;
 /// twice the last snapshot if that is more, and never more than half of the ring.
 pub const RESERVE_RING_FRACTION: u64 = 16;
 
+/// A part of a snapshot has about so many bytes, so that nobody waits for more of it at once; in smaller rings
+/// [`SNAPSHOT_PART_RING_FRACTION`] of their size.
+pub const SNAPSHOT_PART_BYTES: u64 = 1 << 20;
+
+/// A part of a snapshot has, at most, about the ring's size divided by this.
+pub const SNAPSHOT_PART_RING_FRACTION: u64 = 64;
+
 /// A checkpoint starts at the latest when this many percent of the usable ring (without the reserve) are used.
 pub const CHECKPOINT_PERCENT: u64 = 50;
 

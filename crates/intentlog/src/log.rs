@@ -299,7 +299,7 @@ impl Log {
         let device = &*self.handle.device;
         let mut buf = BatchBuf::default();
         let mut fits = true;
-        for record in checkpoint.snapshot() {
+        for record in checkpoint::whole(checkpoint.snapshot()) {
             fits &= buf.push(&[&record]);
         }
         let (space, number) = {

@@ -24,7 +24,7 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-use crate::checkpoint::Renewed;
+use crate::checkpoint::{self, Renewed};
 use crate::core::{Core, Phase, Stage, State};
 use crate::device::Device;
 use crate::faults::point;
@@ -137,7 +137,7 @@ impl Writer {
         begin_cut(&mut state, Stage::Absorbing);
         drop(state);
         // The gate stays closed.
-        let records = self.checkpoint.snapshot();
+        let records = checkpoint::whole(self.checkpoint.snapshot());
         point("lost.cut");
         self.task = Some(Task::Renew(Renewal::SetAside { records }));
         Step::Did(Did::LossCut)

@@ -48,7 +48,7 @@ pub enum Step {
 pub enum Did {
     /// Writer: the open batch is sealed and queued.
     Sealed,
-    /// Writer: the same, with the cut of a checkpoint behind it and the snapshot in the next batch.
+    /// Writer: the same, with the cut of a checkpoint behind it and the first part of the snapshot in the next batch.
     Cut,
     /// Writer: all before the cut is written, so its place in the ring is known.
     CutPlaced,

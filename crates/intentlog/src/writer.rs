@@ -17,13 +17,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::{self, Checkpoint, Snapshot};
 use crate::core::{Core, Phase, Sealed, Stage, State};
 use crate::device::{Current, Device};
 use crate::faults::{self, Bug, point};
 use crate::format::{BatchBuf, FORMAT_VERSION, Superblock};
 use crate::intent::Generation;
-use crate::limits::GATE_WAIT_MAX;
+use crate::limits::{GATE_WAIT_MAX, SNAPSHOT_PART_BYTES, SNAPSHOT_PART_RING_FRACTION};
 use crate::pace::Gathering;
 use crate::renew::Renewal;
 use crate::step::{Did, Step, Wait};
@@ -33,7 +33,7 @@ use crate::step::{Did, Step, Wait};
 struct Cut {
     position: u64,
     seq: u64,
-    /// The snapshot that begins there is durable, or there is none.
+    /// All of the snapshot that begins there is durable, or there is none.
     durable: bool,
 }
 
@@ -43,7 +43,15 @@ pub(crate) struct Writer {
     pub(crate) checkpoint: Arc<dyn Checkpoint>,
     pub(crate) superblocks: Superblocks,
     cut: Option<Cut>,
+    taking: Option<Taking>,
     pub(crate) task: Option<Task>,
+}
+
+/// A checkpoint's snapshot of which not all parts are taken.
+struct Taking {
+    snapshot: Box<dyn Snapshot>,
+    /// What its parts take in the ring.
+    bytes: u64,
 }
 
 /// The pair on the device: which was written last.
@@ -123,7 +131,7 @@ impl Writer {
         checkpoint: Arc<dyn Checkpoint>,
         superblocks: Superblocks,
     ) -> Self {
-        Writer { core, device, checkpoint, superblocks, cut: None, task: None }
+        Writer { core, device, checkpoint, superblocks, cut: None, taking: None, task: None }
     }
 
     /// The thread: runs until shutdown, drop or failure.
@@ -218,8 +226,8 @@ impl Writer {
         if state.stage == Stage::Wanted {
             return Some(Todo::Seal { cut: true });
         }
-        // `Synced` here: all that is missing is the snapshot, which is in the open batch.
-        if state.wanted || state.stage == Stage::Synced {
+        // `Synced` here: all that is missing is the last part of the snapshot, which is in the open batch.
+        if state.wanted || self.taking.is_some() || state.stage == Stage::Synced {
             return Some(Todo::Seal { cut: false });
         }
         if state.phase == Phase::Finishing && state.stage == Stage::Idle {
@@ -256,8 +264,8 @@ impl Writer {
         }
     }
 
-    /// Moves the open batch to the queue; with `cut`, marks the cut behind it and puts the snapshot first
-    /// into the next.
+    /// Moves the open batch to the queue; with `cut`, marks the cut behind it and begins a snapshot. The next part of a snapshot that
+    /// is being taken goes first into the next batch.
     fn seal(&mut self, cut: bool, mut hand: Hand) -> Step {
         let core = self.core.clone();
         let mut state = core.state.lock();
@@ -299,17 +307,15 @@ impl Writer {
             state.queue.push_back(Sealed::Cut);
             begin_cut(&mut state, Stage::Cutting);
             drop(state);
-            let records = self.checkpoint.snapshot();
+            self.taking = Some(Taking { snapshot: self.checkpoint.snapshot(), bytes: 0 });
+            self.take_part();
             state = core.state.lock();
-            for record in &records {
-                let open = &mut state.open;
-                open.snapshot = true;
-                open.oversize |= !open.buf.push(&[record]);
-            }
-            let snapshot_bytes = state.open.buf.padded_bytes();
-            state.set_reserve(core.ring, snapshot_bytes);
             state.stage = Stage::Syncing;
             core.checkpointer.notify_one();
+        } else if self.taking.is_some() {
+            drop(state);
+            self.take_part();
+            state = core.state.lock();
         }
         state.sealing = false;
         drop(state);
@@ -318,6 +324,30 @@ impl Writer {
             point("checkpoint.cut");
         }
         Step::Did(if cut { Did::Cut } else { Did::Sealed })
+    }
+
+    /// Puts the next part of the snapshot into the open batch, which is empty, since the gate is closed.
+    fn take_part(&mut self) {
+        let ring = self.core.ring;
+        let bytes = SNAPSHOT_PART_BYTES.min(ring.bytes / SNAPSHOT_PART_RING_FRACTION);
+        let Some(mut taking) = self.taking.take() else { return };
+        let part = taking.snapshot.part(bytes as usize);
+        let mut state = self.core.state.lock();
+        for record in &part.records {
+            let open = &mut state.open;
+            open.snapshot = true;
+            open.oversize |= !open.buf.push(&[record]);
+        }
+        taking.bytes += state.open.buf.padded_bytes();
+        state.snapshot_grows(ring, taking.bytes, part.last);
+        if !part.last {
+            self.taking = Some(taking);
+        } else if !state.has_parts()
+            && let Some(cut) = &mut self.cut
+        {
+            // The last part is empty, and those before it are written.
+            cut.durable = true;
+        }
     }
 
     /// Thread: waits until as many transactions are in the open batch as were of late at work together, within bounds
@@ -393,8 +423,7 @@ impl Writer {
     fn place_cut(&mut self) {
         let state = self.core.state.lock();
         // Without a snapshot there is nothing to wait for: the tail moves to whatever comes next.
-        let durable = !state.open.snapshot
-            && !state.queue.iter().any(|sealed| matches!(sealed, Sealed::Batch { snapshot: true, .. }));
+        let durable = self.taking.is_none() && !state.has_parts();
         self.cut = Some(Cut { position: state.space.head, seq: state.space.next_seq, durable });
     }
 
@@ -423,7 +452,8 @@ impl Writer {
             .map_err(|error| format!("writing a batch: {error}"))?;
         let mut state = self.core.state.lock();
         state.written(buf, length);
-        if snapshot && let Some(cut) = &mut self.cut {
+        let last = snapshot && self.taking.is_none() && !state.has_parts();
+        if last && let Some(cut) = &mut self.cut {
             cut.durable = true;
         }
         if state.checkpoint_due(self.core.ring) {
@@ -494,7 +524,7 @@ impl Writer {
         begin_cut(&mut state, Stage::Absorbing);
         let number = state.checkpoint + 1;
         drop(state);
-        let records = self.checkpoint.snapshot();
+        let records = checkpoint::whole(self.checkpoint.snapshot());
         core.open_gate();
         point("checkpoint.cut");
         self.task = Some(Task::AbsorbSync { records, number });
@@ -510,7 +540,7 @@ impl Writer {
                 state.take_off(outcome, commits);
             }
         }
-        self.cut = None;
+        (self.cut, self.taking) = (None, None);
     }
 
     fn absorb_sync(&mut self, records: Vec<Vec<u8>>, number: u64) -> Result<Step, String> {

@@ -29,8 +29,8 @@ struct Owner {
 }
 
 impl Checkpoint for Owner {
-    fn snapshot(&self) -> Vec<Vec<u8>> {
-        Vec::new()
+    fn snapshot(&self) -> Box<dyn landfast_intentlog::Snapshot> {
+        Box::new(Vec::new())
     }
 
     fn sync(&self, _: u64) -> io::Result<()> {

@@ -78,8 +78,8 @@ impl Owner {
 }
 
 impl Checkpoint for Owner {
-    fn snapshot(&self) -> Vec<Vec<u8>> {
-        vec![b"carried over".to_vec()]
+    fn snapshot(&self) -> Box<dyn landfast_intentlog::Snapshot> {
+        Box::new(vec![b"carried over".to_vec()])
     }
 
     fn sync(&self, number: u64) -> io::Result<()> {

@@ -413,8 +413,8 @@ fn a_newer_version_is_refused_by_name_and_left_as_it_is() {
 struct Nothing;
 
 impl Checkpoint for Nothing {
-    fn snapshot(&self) -> Vec<Vec<u8>> {
-        Vec::new()
+    fn snapshot(&self) -> Box<dyn landfast_intentlog::Snapshot> {
+        Box::new(Vec::new())
     }
 
     fn sync(&self, _: u64) -> std::io::Result<()> {

@@ -116,6 +116,26 @@ fn the_same_choices_give_the_same_bytes_and_the_oracle_holds() {
     }
 }
 
+/// Whoever fills the batch of the first part closes it, so that it is written before the next part is asked for; and that is empty.
+#[test]
+fn a_snapshot_whose_last_part_is_empty_ends() {
+    let disk = SimDisk::new(BYTES, 1);
+    let model = Arc::new(Model::default());
+    let (log, mut stepper) = start(&disk, &model, 1);
+    model.set_snapshot_bytes(101);
+    model.operate(&log, &[3]).unwrap();
+    stepper.ask_checkpoint();
+    while stepper.write() != Step::Did(Did::Cut) {
+        stepper.checkpoint();
+    }
+    model.operate(&log, &[40_000]).unwrap();
+    let moved = (0..50).any(|_| {
+        stepper.checkpoint();
+        stepper.write() == Step::Did(Did::MovedTail)
+    });
+    assert!(moved, "the checkpoint does not end");
+}
+
 #[test]
 #[cfg(debug_assertions)]
 fn deliberate_bugs_of_the_log_are_seen() {

@@ -49,6 +49,7 @@ mod portmap;
 #[cfg(test)]
 mod protocol_doc;
 pub mod protocols;
+mod released;
 mod reload;
 mod replies;
 mod serve;

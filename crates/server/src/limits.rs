@@ -44,7 +44,7 @@ pub const SLOT_NOTE_BYTES: u64 = 64;
 pub const SESSION_NOTE_BYTES: u64 = 576;
 /// What a client record takes in the log at worst: an owner of 1,024 bytes, the last CREATE_SESSION reply, and the rest.
 pub const CLIENT_NOTE_BYTES: u64 = 1536;
-/// Notes of a snapshot that are taken while the state is locked (those of one session stay together): then whoever waits for it has it.
+/// Notes of a snapshot that are taken at a time, while the state is locked and the log's gate closed: then whoever waits for it goes on.
 pub const SNAPSHOT_PART: usize = 512;
 /// Operations of one COMPOUND. More: `NFS4ERR_TOO_MANY_OPS`.
 pub const OPS_MAX: u32 = 4096;

@@ -24,7 +24,7 @@ impl Drop for InHand<'_> {
     fn drop(&mut self) {
         // What is settled stays.
         self.nfs.sh.state().drc.forget(&self.key);
-        self.nfs.released.notify_waiters();
+        self.nfs.released.of(&self.key).notify_waiters();
     }
 }
 
@@ -43,7 +43,7 @@ impl Nfs {
         let give_up = Instant::now() + limits::RETRY_WAIT;
         loop {
             // Asked for before the cache, so that no release is missed.
-            let mut released = pin!(self.released.notified());
+            let mut released = pin!(self.released.of(key).notified());
             released.as_mut().enable();
             let begun = self.sh.state().drc.begin(key, from);
             match begun {

@@ -20,6 +20,7 @@ use crate::exports::{Caller, Export, Receipts};
 use crate::limits;
 use crate::offload::{self, Offload};
 use crate::once::Once;
+use crate::released::{Awaited, Slot};
 use crate::server::Shared;
 use crate::service::{Nfs, principal};
 use crate::state::State;
@@ -54,6 +55,11 @@ pub(crate) struct Plan {
 pub(crate) trait Work: Send + Sync + 'static {
     /// Runs it.
     fn run(&self, sh: &Shared) -> Outcome;
+
+    /// The slot that it asks for.
+    fn slot(&self) -> Option<Slot> {
+        None
+    }
 }
 
 /// A reply and what has to happen before it is sent.
@@ -61,8 +67,8 @@ pub(crate) struct Outcome {
     /// In pieces.
     pub(crate) reply: Vec<Bytes>,
     pub(crate) pending: Option<Pending>,
-    /// What is being worked on stands in its way, or may: it runs again when something was answered, for this long.
-    pub(crate) waits: Option<Duration>,
+    /// What is being worked on stands in its way, or may: it runs again when that was answered, for this long.
+    pub(crate) waits: Option<(Awaited, Duration)>,
     /// Copies to be begun.
     pub(crate) offloads: Vec<Offload>,
 }
@@ -180,10 +186,11 @@ impl Nfs {
         let client = landfast_rpc::share_of(caller.addr);
         let work = Arc::new(make(caller, key));
         let mut until = None;
+        let mut awaited = Awaited::Slot;
         loop {
             turn.again().await;
             // Asked for before the slot is looked at, so that no release is missed.
-            let mut released = pin!(self.released.notified());
+            let mut released = pin!(self.released.awaited(awaited, work.slot()).notified());
             released.as_mut().enable();
             let announced: Vec<_> =
                 exports.iter().filter(|_| !slow).filter_map(|e| e.volume.expect()).collect();
@@ -198,7 +205,7 @@ impl Nfs {
                 let (workers, sh, pool) = (self.workers.clone(), self.sh.clone(), self.copying.clone());
                 tokio::spawn(async move { workers.during(pin!(offload::run(sh, pool, offload))).await });
             }
-            let Some(patience) = waits else {
+            let Some((stands_in_its_way, patience)) = waits else {
                 point("request.ran");
                 let failure = match pending {
                     Some(pending) => {
@@ -222,11 +229,18 @@ impl Nfs {
                 if let Some(in_hand) = in_hand.filter(|_| failure.is_none()) {
                     in_hand.settle();
                 }
-                self.released.notify_waiters();
+                self.released.answered(work.slot());
                 return Response::Segments(failure.map_or(reply, |failure| vec![failure])).in_room(room);
             };
             // A client that has lost its connection repeats what is still being worked on; `DELAY` would cost it seconds.
             let until = *until.get_or_insert_with(|| Instant::now() + patience);
+            if awaited != stands_in_its_way {
+                // It may be out of the way already.
+                awaited = stands_in_its_way;
+                if Instant::now() < until {
+                    continue;
+                }
+            }
             if timeout_at(until, released).await.is_err() {
                 return Response::Segments(reply);
             }

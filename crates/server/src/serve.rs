@@ -20,6 +20,7 @@ use crate::nlm::{self, Nlm};
 use crate::pool::Pool;
 use crate::portmap::{PortMapper, Registered};
 use crate::protocols::Protocols;
+use crate::released::Released;
 use crate::reload::{self, ReloadError};
 use crate::server::{Instance, Shared};
 use crate::service::Nfs;
@@ -39,7 +40,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::UdpSocket;
 use tokio::runtime::{Handle, Runtime};
-use tokio::sync::Notify;
 
 /// How long a clean stop waits for requests under way.
 const STOP_GRACE: Duration = Duration::from_secs(10);
@@ -198,7 +198,7 @@ impl Server {
             slow,
             copying,
             workers: watch.clone(),
-            released: Notify::new(),
+            released: Released::new(),
             mounts: Mounts::default(),
             programs: protocols.programs(),
         });

@@ -8,14 +8,14 @@ use crate::limited::{Limit, Limits};
 use crate::limits;
 use crate::protocols::Protocols;
 use crate::state::ids::Secret;
-use crate::state::notes::{LogId, Stamped};
+use crate::state::notes::{LogId, PartMax, Snapshot, Stamped};
 use crate::state::opens::Files;
 use crate::state::{Bounds, Millis, State};
 use crate::stats::Counters;
 use crate::turned_away::TurnedAway;
 use bytes::Bytes;
 use landfast_rpc::Credential;
-use landfast_volume::{NoteKeeper, OpenFile, Volume};
+use landfast_volume::{NoteKeeper, OpenFile, Part, Volume};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use std::net::{IpAddr, SocketAddr};
 use std::ops::{Deref, DerefMut};
@@ -257,6 +257,7 @@ impl Drop for Shared {
 }
 
 /// Gives the log what has to stand in it at each checkpoint.
+#[derive(Clone)]
 struct Keeper {
     state: SharedState,
     log: LogId,
@@ -275,13 +276,29 @@ impl Keeper {
 }
 
 impl NoteKeeper for Keeper {
-    fn snapshot(&self) -> Vec<Vec<u8>> {
-        let mut snapshot = self.with_state(|state| state.begin_snapshot(Some(self.log)));
-        let mut all = Vec::new();
-        while let Some(part) = self.with_state(|state| state.snapshot_part(&mut snapshot)) {
-            all.extend(part.iter().map(Stamped::to_bytes));
+    fn snapshot(&self) -> Box<dyn landfast_volume::Snapshot> {
+        let snapshot = self.with_state(|state| state.begin_snapshot(Some(self.log)));
+        Box::new(Keeping { keeper: self.clone(), begins: Some(snapshot.begins()), snapshot })
+    }
+}
+
+/// A snapshot on its way into the log.
+struct Keeping {
+    keeper: Keeper,
+    snapshot: Snapshot,
+    /// Stands in the first part.
+    begins: Option<Stamped>,
+}
+
+impl landfast_volume::Snapshot for Keeping {
+    fn part(&mut self, bytes: usize) -> Part {
+        let Keeping { keeper, snapshot, begins } = self;
+        let most = PartMax { notes: limits::SNAPSHOT_PART, bytes };
+        let mut notes = keeper.with_state(|state| state.snapshot_part(snapshot, most));
+        let last = snapshot.is_over();
+        if last {
+            notes.push(snapshot.ends(keeper.server, keeper.epoch));
         }
-        all.push(snapshot.mark(self.server, self.epoch).to_bytes());
-        all
+        Part { records: begins.take().iter().chain(&notes).map(Stamped::to_bytes).collect(), last }
     }
 }

@@ -4,6 +4,7 @@ use crate::admission::{Admission, is_for_all};
 use crate::mount::Mounts;
 use crate::nlm::Nlm;
 use crate::pool::Pool;
+use crate::released::Released;
 use crate::server::Shared;
 use crate::state::Principal;
 use crate::turned_away::Why;
@@ -18,7 +19,6 @@ use std::collections::HashSet;
 use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
-use tokio::sync::Notify;
 
 /// What answers the calls of all programs.
 pub(crate) struct Nfs {
@@ -30,8 +30,8 @@ pub(crate) struct Nfs {
     pub(crate) copying: Arc<Pool>,
     /// The threads that calls run on.
     pub(crate) workers: Workers,
-    /// A slot, or a call without a session, has been released.
-    pub(crate) released: Notify,
+    /// Tells of slots, and calls without a session, that have been answered.
+    pub(crate) released: Released,
     /// Who has mounted what with MOUNT.
     pub(crate) mounts: Mounts,
     /// What is served, with the versions.

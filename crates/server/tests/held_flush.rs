@@ -297,6 +297,54 @@ async fn reads_wait_for_no_log_and_no_disk() {
     reads_wait_for_no_device(Durability::Log, &ALL).await;
     reads_wait_for_no_device(Durability::Sync, &ALL).await;
     reads_wait_for_no_change().await;
+    retries_are_run_again_for_their_own_request().await;
+}
+
+/// Retries of one request that waits for the device: they get its one reply, and are not looked at again each time when somebody else is
+/// answered.
+async fn retries_are_run_again_for_their_own_request() {
+    const RETRIES: u64 = 40;
+    const ANSWERS: u64 = 50;
+    let rig = Rig::new().await;
+    let c = V3::new(&rig).await;
+    let (place, other) = (Place::new(&c, "held").await, Place::new(&c, "other").await);
+    let raw = rig.raw().await;
+    let client = Client::new(raw.clone(), b"repeats").await;
+    let mut ops = place.ops4(Op::Create);
+    let ArgOp::Sequence(mut args) = client.sequence() else { panic!("no SEQUENCE") };
+    (args.slotid, args.highest_slotid, args.sequenceid) = (1, 1, 1);
+    ops.insert(0, ArgOp::Sequence(args));
+    let body = raw.encode(ops);
+    let sequences = || rig.server().stats().op(v4::OpNum::SEQUENCE);
+    let held = hold("log.before-write");
+    let mut calls = tokio::task::JoinSet::new();
+    let mut call = || {
+        let (raw, body) = (raw.clone(), body.clone());
+        calls.spawn(async move { raw.call(v4::PROC_COMPOUND, body).await });
+    };
+    call();
+    let reached = tokio::task::block_in_place(|| held.has(1, PATIENCE));
+    assert!(reached, "the request waits for the device");
+    let before = sequences();
+    (0..RETRIES).for_each(|_| call());
+    let begun = Instant::now();
+    while sequences() < before + RETRIES {
+        assert!(begun.elapsed() < PATIENCE, "{} of {RETRIES} retries were looked at", sequences() - before);
+        tokio::task::yield_now().await;
+    }
+    for _ in 0..ANSWERS {
+        c.read(&other.file, 0, 9).await;
+    }
+    let again = sequences() - before;
+    assert!(
+        again <= 2 * RETRIES,
+        "{RETRIES} retries were run {again} times while {ANSWERS} others were answered"
+    );
+    tokio::task::block_in_place(|| drop(held));
+    let replies = calls.join_all().await;
+    let first = replies[0].as_ref().expect("a reply");
+    assert!(replies.iter().all(|reply| reply.as_ref().ok() == Some(first)), "one reply for all");
+    assert_eq!(replies.len() as u64, 1 + RETRIES);
 }
 
 /// More changes than the server has threads wait within the filesystem, as they do while its journal is written; all of

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
-use landfast_intentlog::{Checkpoint, Renewed};
+use landfast_intentlog::{Checkpoint, Part, Renewed, Snapshot};
 
 use crate::error::{Error, OpenError};
 use crate::faults::{self, Bug, point};
@@ -13,9 +13,10 @@ use crate::volume::{Volume, VolumeInner};
 
 /// Keeper of the server's state that must survive a crash in the log.
 pub trait NoteKeeper: Send + Sync {
-    /// The whole state as records for [`crate::RecoveryReport::notes`]. Called at each checkpoint while no transaction is
-    /// joined: must be quick, must not call the volume, must not wait for anybody who holds a transaction.
-    fn snapshot(&self) -> Vec<Vec<u8>>;
+    /// Begins to say the whole state in records for [`crate::RecoveryReport::notes`]. Called at each checkpoint, as each
+    /// [`Snapshot::part`], while no transaction is joined: must be quick, must not call the volume, must not wait for anybody who
+    /// holds a transaction. Transactions may note what they change between two parts.
+    fn snapshot(&self) -> Box<dyn Snapshot>;
 }
 
 impl Volume {
@@ -74,20 +75,34 @@ impl Checkpoints {
     }
 }
 
-impl Checkpoint for Checkpoints {
-    fn snapshot(&self) -> Vec<Vec<u8>> {
-        let Some(volume) = self.volume.upgrade().map(Volume) else { return Vec::new() };
-        volume.0.remap.write().cut();
-        let mut records = Vec::new();
-        for bytes in self.notes.snapshot() {
-            match (Record { seq: 0, facts: vec![Fact::Note { bytes: bytes.into() }] }).encode() {
-                Ok(record) => records.push(record),
-                Err(e) => {
+/// The keeper's notes as records of the log.
+struct Notes {
+    volume: Weak<VolumeInner>,
+    notes: Box<dyn Snapshot>,
+}
+
+impl Snapshot for Notes {
+    fn part(&mut self, bytes: usize) -> Part {
+        let Part { records: notes, last } = self.notes.part(bytes);
+        let record =
+            |bytes: Vec<u8>| Record { seq: 0, facts: vec![Fact::Note { bytes: bytes.into() }] }.encode();
+        match notes.into_iter().map(record).collect() {
+            Ok(records) => Part { records, last },
+            Err(e) => {
+                if let Some(volume) = self.volume.upgrade().map(Volume) {
                     volume.fail(format!("state snapshot: {e}"));
                 }
+                Part { records: Vec::new(), last: true }
             }
         }
-        records
+    }
+}
+
+impl Checkpoint for Checkpoints {
+    fn snapshot(&self) -> Box<dyn Snapshot> {
+        let Some(volume) = self.volume.upgrade().map(Volume) else { return Box::new(Vec::new()) };
+        volume.0.remap.write().cut();
+        Box::new(Notes { volume: self.volume.clone(), notes: self.notes.snapshot() })
     }
 
     fn sync(&self, number: u64) -> std::io::Result<()> {

@@ -25,8 +25,8 @@ const DOC: &str = include_str!("../../../docs/internals/intent-log.md");
 struct Notes;
 
 impl NoteKeeper for Notes {
-    fn snapshot(&self) -> Vec<Vec<u8>> {
-        vec![vec![7; 200]]
+    fn snapshot(&self) -> Box<dyn landfast_volume::Snapshot> {
+        Box::new(vec![vec![7; 200]])
     }
 }
 

@@ -26,8 +26,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 struct OneNote;
 
 impl NoteKeeper for OneNote {
-    fn snapshot(&self) -> Vec<Vec<u8>> {
-        vec![b"session".to_vec()]
+    fn snapshot(&self) -> Box<dyn landfast_volume::Snapshot> {
+        Box::new(vec![b"session".to_vec()])
     }
 }
 

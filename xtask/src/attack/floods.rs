@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::nfs::{self, Channel, LIKE_LINUX, Ops, Session, v3};
 use super::scene::Scene;
@@ -210,11 +210,33 @@ pub fn client_ids(scene: &Scene) -> Said {
     sessions(scene, 1, insider, SMALL)
 }
 
-/// One insider makes clients that have a file open each, as many as it gets, and renews their leases. Another one, of which nothing is heard
-/// meanwhile, must not lose its place for them.
+/// One insider makes clients that have a file open each, as many as it gets, and renews their leases. Another one, which does nothing but
+/// renew its own, must not lose its place for them.
 pub fn client_records(scene: &Scene) -> Said {
     let link = Link::open(insider(100), scene.nfs).map_err(|e| e.to_string())?;
     let mut idle = Session::create(link, ROOT, b"idle", SMALL)?;
+    std::thread::scope(|threads| {
+        let renewing = threads.spawn(|| {
+            while scene.goes_on() {
+                let renewed = Instant::now();
+                while scene.goes_on() && renewed.elapsed() < RENEWS_EVERY {
+                    std::thread::park_timeout(AGAIN);
+                }
+                idle.run(&Ops::default().put_root())?;
+            }
+            Ok(())
+        });
+        let said = records(scene);
+        let renewed: Result<(), String> = renewing.join().map_err(|_| "the idle client's thread ended")?;
+        renewed.map_err(|e| format!("an idle client of another address: {e}"))?;
+        Ok(said)
+    })
+}
+
+/// A third of the server's lease.
+const RENEWS_EVERY: Duration = Duration::from_secs(5);
+
+fn records(scene: &Scene) -> String {
     let made = AtomicU64::new(0);
     let refused = AtomicU64::new(0);
     scene.each(4, |thread| {
@@ -254,8 +276,7 @@ pub fn client_records(scene: &Scene) -> Said {
             }
         }
     });
-    idle.run(&Ops::default().put_root()).map_err(|e| format!("an idle client of another address: {e}"))?;
-    Ok(format!("{} clients with a file open each, {} refused", made.into_inner(), refused.into_inner()))
+    format!("{} clients with a file open each, {} refused", made.into_inner(), refused.into_inner())
 }
 
 /// A client that has a file open.
@@ -389,6 +410,52 @@ fn copy_flood(scene: &Scene, address: u32, round: u32) -> Result<(), String> {
     let ops = Ops::default().put(&large).save().put(&other);
     let ops = (0..48).fold(ops, |ops, at| ops.copy(&from, &to, at << 20, LARGE_BYTES, true));
     session.send(&ops).map_err(|e| e.to_string())
+}
+
+/// Retries of one COPY that are sent with it.
+const RETRIES: u32 = 200;
+
+/// Four insiders have a large file copied and repeat the request, while it is being worked on, by the hundred.
+pub fn retries(scene: &Scene) -> Said {
+    let (copied, repeated) = (AtomicU64::new(0), AtomicU64::new(0));
+    let ended = scene.each(4, |address| {
+        let run = || -> Result<(), String> {
+            let link = Link::open(insider(address), scene.nfs).map_err(|e| e.to_string())?;
+            let owner = format!("repeater {address}");
+            let mut session = Session::create(link, ROOT, owner.as_bytes(), LIKE_LINUX)?;
+            let root = session.handle(&["x"])?;
+            let from = session.open(b"repeater", 3, &root, LARGE)?;
+            let name = format!("many{}", address % MANY);
+            let to = session.open(b"repeater", 3, &root, &name)?;
+            let (large, other) = (session.handle(&["x", LARGE])?, session.handle(&["x", &name])?);
+            session.run(&Ops::default().put(&large).write(&from, &vec![9; 512 << 10]))?;
+            let ops = Ops::default().put(&large).save().put(&other).copy(&from, &to, 0, 64 << 20, true);
+            for sequence in 1.. {
+                if !scene.goes_on() {
+                    break;
+                }
+                for _ in 0..=RETRIES {
+                    session.repeat(1, sequence, &ops).map_err(|e| e.to_string())?;
+                }
+                for _ in 0..=RETRIES {
+                    session.link.receive()?;
+                }
+                copied.fetch_add(1, Ordering::Relaxed);
+                repeated.fetch_add(u64::from(RETRIES), Ordering::Relaxed);
+            }
+            Ok(())
+        };
+        let mut last = String::new();
+        while scene.goes_on() {
+            if let Err(why) = run() {
+                last = why;
+            }
+            std::thread::sleep(AGAIN);
+        }
+        last
+    });
+    let ended = ended.iter().find(|why| !why.is_empty()).map_or(String::new(), |why| format!("; {why}"));
+    Ok(format!("{} copies, {} retries{ended}", copied.into_inner(), repeated.into_inner()))
 }
 
 /// An insider lets the server copy and never answer when it tells it of the end.

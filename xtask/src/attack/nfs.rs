@@ -6,7 +6,10 @@ use super::wire::{Link, MOUNT, NFS, Reader, User, Xdr};
 pub const OK: u32 = 0;
 
 /// `NFS4ERR_COMPLETE_ALREADY`.
-const COMPLETE_ALREADY: u32 = 10054;
+pub const COMPLETE_ALREADY: u32 = 10054;
+
+/// `NFS4ERR_SEQ_FALSE_RETRY`.
+pub const FALSE_RETRY: u32 = 10076;
 
 /// Procedures of NFSv3.
 pub mod v3 {
@@ -148,6 +151,41 @@ impl Ops {
         self.op(60, &args.u32(1).u32(u32::from(synchronous)).u32(0))
     }
 
+    /// ACCESS of everything.
+    pub fn access(self) -> Ops {
+        self.op(3, &Xdr::default().u32(0x1ff))
+    }
+
+    /// GETXATTR (RFC 8276).
+    pub fn get_xattr(self, name: &str) -> Ops {
+        self.op(72, &Xdr::default().opaque(name.as_bytes()))
+    }
+
+    /// SETXATTR, whether it is there or not.
+    pub fn set_xattr(self, name: &str, value: &[u8]) -> Ops {
+        self.op(73, &Xdr::default().u32(0).opaque(name.as_bytes()).opaque(value))
+    }
+
+    /// LISTXATTRS.
+    pub fn list_xattrs(self) -> Ops {
+        self.op(74, &Xdr::default().u64(0).u32(4096))
+    }
+
+    /// REMOVEXATTR.
+    pub fn remove_xattr(self, name: &str) -> Ops {
+        self.op(75, &Xdr::default().opaque(name.as_bytes()))
+    }
+
+    /// COPY_NOTIFY for a server by this name.
+    pub fn copy_notify(self, stateid: &[u8]) -> Ops {
+        self.op(61, &Xdr::default().fixed(stateid).u32(1).opaque(b"elsewhere"))
+    }
+
+    /// RECLAIM_COMPLETE of all.
+    pub fn reclaim_complete(self) -> Ops {
+        self.op(58, &Xdr::default().u32(0))
+    }
+
     /// SEQUENCE on slot 0, in front of these.
     fn with_sequence(self, session: &[u8], sequence: u32) -> Ops {
         self.with_slot(session, sequence, (0, 0), false)
@@ -212,13 +250,18 @@ pub struct Session {
 }
 
 impl Session {
-    /// EXCHANGE_ID and CREATE_SESSION on this connection.
-    pub fn create(mut link: Link, user: User, owner: &[u8], channel: Channel) -> Result<Session, String> {
+    /// EXCHANGE_ID and CREATE_SESSION on this connection, and nothing else.
+    pub fn begin(mut link: Link, user: User, owner: &[u8], channel: Channel) -> Result<Session, String> {
         let client = exchange_id(&mut link, user, owner, 1)?;
         let (id, _) = create_session(&mut link, user, client, channel)?;
-        let mut session = Session { link, id, client: client.0, user, sequence: 0 };
+        Ok(Session { link, id, client: client.0, user, sequence: 0 })
+    }
+
+    /// The same, and RECLAIM_COMPLETE.
+    pub fn create(link: Link, user: User, owner: &[u8], channel: Channel) -> Result<Session, String> {
+        let mut session = Session::begin(link, user, owner, channel)?;
         // RECLAIM_COMPLETE of all, which it may have said before.
-        match session.status_as(user, &Ops::default().op(58, &Xdr::default().u32(0)))?.0 {
+        match session.status_as(user, &Ops::default().reclaim_complete())?.0 {
             OK | COMPLETE_ALREADY => Ok(session),
             status => Err(format!("RECLAIM_COMPLETE: status {status}")),
         }
@@ -254,6 +297,12 @@ impl Session {
         let mut reader = Reader(&results);
         let _operation = reader.u32()?;
         reader.u32()
+    }
+
+    /// One COMPOUND on a slot of its own, whose reply the server is asked to keep, as a call whose reply is read later.
+    pub fn repeat(&mut self, slot: u32, sequence: u32, ops: &Ops) -> std::io::Result<()> {
+        let ops = ops.clone().with_slot(&self.id, sequence, (slot, slot), true);
+        self.link.send((NFS, 4, 1), &ops.args(2))
     }
 
     /// The COMPOUND as a call that nobody waits for; the session is of no use afterwards.
@@ -328,6 +377,16 @@ pub fn create_session(
     let id = reader.fixed(16)?.to_vec();
     reader.fixed(4 + 4 + 5 * 4)?;
     Ok((id, reader.u32()?))
+}
+
+/// One COMPOUND on a slot of somebody's session, whose reply is to be kept: its status, and all of its results.
+pub fn on_slot(
+    link: &mut Link,
+    user: User,
+    (session, slot, sequence): (&[u8], u32, u32),
+    ops: &Ops,
+) -> Result<(u32, Vec<u8>), String> {
+    compound(link, 2, user, &ops.clone().with_slot(session, sequence, (slot, slot), true))
 }
 
 /// SEQUENCE alone, which renews the client's lease.

@@ -6,7 +6,7 @@ use super::floods::{insider, outsider};
 use super::nfs::{self, LIKE_LINUX, OK, Ops, Session, v3};
 use super::scene::Scene;
 use super::target::{KEYS, MANY, SECRET, SHARED};
-use super::wire::{Link, MOUNT, NLM, ROOT, Reader, User, Xdr};
+use super::wire::{self, Link, MOUNT, NFS, NLM, ROOT, Reader, User, Xdr};
 
 type Verdict = Result<String, String>;
 
@@ -87,6 +87,136 @@ pub fn others_session(scene: &Scene) -> Verdict {
             .map_err(|e| format!("the victim's session after CREATE_SESSION from {from}: {e}"))?;
     }
     Ok("3 thieves".to_owned())
+}
+
+/// Another user of root's session, and another host's root, ask for what has no stateid: extended attributes, ACCESS, COPY_NOTIFY. And
+/// another user says that all has been reclaimed, which would take from the others what they had.
+pub fn others_attributes(scene: &Scene) -> Verdict {
+    let mut root = Session::begin(link(scene, [127, 0, 0, 1].into())?, ROOT, b"reclaims", LIKE_LINUX)?;
+    let complete = Ops::default().reclaim_complete();
+    refused(
+        "RECLAIM_COMPLETE by another user",
+        root.status_as(MALLORY, &complete).map(|(status, _)| status),
+    )?;
+    match root.status_as(ROOT, &complete)?.0 {
+        OK => {}
+        nfs::COMPLETE_ALREADY => return Err("RECLAIM_COMPLETE by another user was done".to_owned()),
+        status => return Err(format!("RECLAIM_COMPLETE of root: status {status}")),
+    }
+    let dir = root.handle(&["x"])?;
+    let file = root.handle(&["x", SECRET])?;
+    let stateid = root.open(b"root", 3, &dir, SECRET)?;
+    let at = || Ops::default().put(&file);
+    root.run(&at().set_xattr("roots", b"own"))?;
+    let asks = [
+        ("GETXATTR", at().get_xattr("roots")),
+        ("SETXATTR", at().set_xattr("roots", b"mallory's")),
+        ("SETXATTR of a new one", at().set_xattr("mallory", b"was here")),
+        ("REMOVEXATTR", at().remove_xattr("roots")),
+        ("COPY_NOTIFY", at().copy_notify(&stateid)),
+    ];
+    let mut other = Session::create(link(scene, insider(50))?, ROOT, b"other", LIKE_LINUX)?;
+    let mut tried = 1;
+    for (what, ops) in &asks {
+        let by_user = root.status_as(MALLORY, ops).map(|(status, _)| status);
+        refused(&format!("{what} by another user"), by_user)?;
+        let by_host = other.status_as(ROOT, ops).map(|(status, _)| status);
+        refused(&format!("{what} by another host's root"), by_host)?;
+        tried += 2;
+    }
+    for (who, answer) in [
+        ("another user", root.run_as(MALLORY, &at().access())),
+        ("another host's root", other.run(&at().access())),
+    ] {
+        tried += 1;
+        let Ok(results) = answer else { continue };
+        // PUTFH, ACCESS: what is known of, and what is allowed.
+        let mut reader = Reader(&results);
+        reader.fixed(4 * 4 + 4)?;
+        if reader.u32()? != 0 {
+            return Err(format!("ACCESS gives {who} rights to root's file"));
+        }
+    }
+    let value = root.run(&at().get_xattr("roots"))?;
+    if !value.windows(3).any(|bytes| bytes == b"own") {
+        return Err("root's extended attribute was changed".to_owned());
+    }
+    let names = root.run(&at().list_xattrs())?;
+    if names.windows(7).any(|bytes| bytes == b"mallory") {
+        return Err("root's file was given an extended attribute".to_owned());
+    }
+    Ok(format!("{tried} tries"))
+}
+
+/// Root's read of its own file is kept for a retry. Who has the session's name and the whole request repeats it as another user, and as root
+/// of a host whose root is nobody.
+pub fn others_reply(scene: &Scene) -> Verdict {
+    let mut root = Session::create(link(scene, [127, 0, 0, 1].into())?, ROOT, b"kept", LIKE_LINUX)?;
+    let dir = root.handle(&["x"])?;
+    let file = root.handle(&["x", SECRET])?;
+    let stateid = root.open(b"root", 3, &dir, SECRET)?;
+    let read = Ops::default().put(&file).read(&stateid, 100);
+    let id = root.id.clone();
+    let has = |results: &[u8]| results.windows(6).any(|bytes| bytes == b"secret");
+    let (_, told) = nfs::on_slot(&mut root.link, ROOT, (&id, 1, 1), &read)?;
+    let (_, again) = nfs::on_slot(&mut root.link, ROOT, (&id, 1, 1), &read)?;
+    if !has(&told) || told != again {
+        return Err("root's own retry has not got the reply".to_owned());
+    }
+    let mut same = link(scene, [127, 0, 0, 1].into())?;
+    let mut other = link(scene, insider(51))?;
+    for (who, link, user) in [("another user", &mut same, MALLORY), ("another host's root", &mut other, ROOT)]
+    {
+        match nfs::on_slot(link, user, (&id, 1, 1), &read) {
+            Ok((nfs::FALSE_RETRY, results)) if !has(&results) => {}
+            Ok((_, results)) if has(&results) => return Err(format!("{who} was told root's reply")),
+            Ok((status, _)) => return Err(format!("a retry of {who}: status {status}")),
+            Err(why) => return Err(format!("a retry of {who}: {why}")),
+        }
+    }
+    Ok("2 tries".to_owned())
+}
+
+/// NFS and MOUNT by datagram, which are not served: the socket is for locks. Nothing is answered with more than it was asked with.
+pub fn datagrams(scene: &Scene) -> Verdict {
+    let mut friend = link(scene, insider(60))?;
+    let root = v3::mount(&mut friend, ROOT, "/x")?;
+    let file = v3::lookup(&mut friend, ROOT, &root, SHARED)?;
+    let (mut tried, mut answered) = (0, 0);
+    for from in [insider(60), outsider(4)] {
+        let socket = std::net::UdpSocket::bind((from, 0)).map_err(|e| format!("a socket at {from}: {e}"))?;
+        socket.set_read_timeout(Some(Duration::from_millis(500))).map_err(|e| e.to_string())?;
+        let handle = Xdr::default().opaque(&file);
+        let calls = [
+            ("GETATTR", wire::call(1, NFS, 3, 1, Some(ROOT), &handle)),
+            ("READ", wire::call(2, NFS, 3, 6, Some(ROOT), &v3::read_args(&file, 0, 100))),
+            (
+                "READDIR",
+                wire::call(3, NFS, 3, 16, Some(ROOT), &Xdr::default().opaque(&root).u64(0).u64(0).u32(4096)),
+            ),
+            (
+                "COMPOUND",
+                wire::call(4, NFS, 4, 1, Some(ROOT), &Xdr::default().opaque(b"").u32(0).u32(1).u32(24)),
+            ),
+            ("MNT", wire::call(5, MOUNT, 3, 1, Some(ROOT), &Xdr::default().opaque(b"/x"))),
+            ("EXPORT", wire::call(6, MOUNT, 3, 5, Some(ROOT), &Xdr::default())),
+        ];
+        for (what, call) in calls {
+            tried += 1;
+            socket.send_to(&call, scene.nfs).map_err(|e| format!("sending {what}: {e}"))?;
+            let mut reply = [0; 65536];
+            let Ok((length, _)) = socket.recv_from(&mut reply) else { continue };
+            answered += 1;
+            let reply = reply.get(..length).unwrap_or_default();
+            if (1..=6).any(|xid| wire::results(reply, xid).is_ok()) {
+                return Err(format!("{what} by datagram from {from} was executed"));
+            }
+            if length > call.len() {
+                return Err(format!("{what} of {} bytes was answered with {length}", call.len()));
+            }
+        }
+    }
+    Ok(format!("{tried} calls, {answered} refused with an answer"))
 }
 
 /// An exclusive create of root's empty file, with a verifier that stands in its times.

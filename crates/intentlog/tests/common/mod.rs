@@ -9,7 +9,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use landfast_intentlog::{Checkpoint, Config, Log, LogError, Replay, Ticket};
+use landfast_intentlog::{Checkpoint, Config, Log, LogError, Part, Replay, Snapshot, Ticket};
 use parking_lot::{Condvar, Mutex};
 
 pub const VOLUME: [u8; 16] = [7; 16];
@@ -17,8 +17,33 @@ pub const VOLUME: [u8; 16] = [7; 16];
 /// The volume: effects 1, 2, 3, ... in order of application.
 #[derive(Default)]
 pub struct Model {
-    state: Mutex<State>,
+    state: Arc<Mutex<State>>,
     changed: Condvar,
+}
+
+/// Its snapshot: an `S` with the effects at the cut and so many bytes that follow, then `P`s with these bytes, each with the effects when
+/// it was taken.
+struct Taken {
+    state: Arc<Mutex<State>>,
+    begun: bool,
+    left: usize,
+    /// An empty part is the last.
+    ends_empty: bool,
+}
+
+impl Snapshot for Taken {
+    fn part(&mut self, bytes: usize) -> Part {
+        if self.begun && self.left == 0 {
+            return Part { records: Vec::new(), last: true };
+        }
+        let here = self.left.min(bytes);
+        self.left -= here;
+        let kind = if self.begun { b"P" } else { b"S" };
+        self.begun = true;
+        let applied = self.state.lock().applied.to_le_bytes();
+        let record = [kind, &applied[..], &(self.left as u64).to_le_bytes(), &vec![0; here]].concat();
+        Part { records: vec![record], last: self.left == 0 && !self.ends_empty }
+    }
 }
 
 #[derive(Default)]
@@ -39,16 +64,15 @@ struct State {
 }
 
 impl Checkpoint for Model {
-    fn snapshot(&self) -> Vec<Vec<u8>> {
+    fn snapshot(&self) -> Box<dyn Snapshot> {
         let hook = self.state.lock().in_snapshot.take();
         if let Some(hook) = hook {
             hook();
         }
         let mut state = self.state.lock();
         state.cut = state.applied;
-        let mut record = state.applied.to_le_bytes().to_vec();
-        record.resize(8 + state.snapshot_bytes, 0);
-        vec![[b"S".as_slice(), &record].concat()]
+        let (left, ends_empty) = (state.snapshot_bytes, state.snapshot_bytes % 2 == 1);
+        Box::new(Taken { state: self.state.clone(), begun: false, left, ends_empty })
     }
 
     fn sync(&self, number: u64) -> io::Result<()> {
@@ -129,6 +153,8 @@ impl Model {
         );
         let mut at = None;
         let mut open = 0u8;
+        // Snapshots so far, and the bytes that the latest still lacks.
+        let (mut snapshots, mut lacks) = (0, 0);
         for record in &replay.records {
             let value = u64::from_le_bytes(record[1..9].try_into().unwrap());
             match record[0] {
@@ -144,6 +170,16 @@ impl Model {
                         );
                     }
                     at = Some(value);
+                    assert_eq!(lacks, 0, "a snapshot begins when the one before is whole");
+                    snapshots += 1;
+                    lacks = left(record);
+                }
+                b'P' => {
+                    assert!(open == 0, "a part stands between two records of one transaction");
+                    assert_eq!(Some(value), at, "a part is not where the log is");
+                    let here = (record.len() - 17) as u64;
+                    assert_eq!(left(record) + here, lacks, "parts are in order and none is missing");
+                    lacks = left(record);
                 }
                 b'E' => {
                     let last = at.expect("a log begins with a snapshot");
@@ -157,6 +193,7 @@ impl Model {
             }
         }
         assert_eq!(open, 0, "the last transaction is whole");
+        assert!(snapshots != 1 || lacks == 0, "the snapshot that replay begins with is whole");
         let reached = at.unwrap_or(0);
         assert!(reached >= acknowledged, "effect {acknowledged} was acknowledged, replay ends at {reached}");
         // The caller makes replayed effects durable before it starts the log.
@@ -164,6 +201,11 @@ impl Model {
         state.durable = reached;
         state.cut = reached;
     }
+}
+
+/// Bytes of a snapshot that follow a record of it.
+fn left(record: &[u8]) -> u64 {
+    u64::from_le_bytes(record[9..17].try_into().unwrap())
 }
 
 pub fn config() -> Config {

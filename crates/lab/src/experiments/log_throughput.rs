@@ -33,8 +33,8 @@ const SHARED_MIN: f64 = 20.0;
 struct NoVolume;
 
 impl Checkpoint for NoVolume {
-    fn snapshot(&self) -> Vec<Vec<u8>> {
-        Vec::new()
+    fn snapshot(&self) -> Box<dyn landfast_intentlog::Snapshot> {
+        Box::new(Vec::new())
     }
 
     fn sync(&self, _: u64) -> std::io::Result<()> {

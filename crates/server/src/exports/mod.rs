@@ -287,6 +287,18 @@ impl Exports {
         self.all.iter().map(|e| &e.rules).chain(self.down.iter().map(|d| &d.of.rules))
     }
 
+    /// Whether the rules give this caller what they would give him from there, on every export. Not where only names could say.
+    pub(crate) fn gives_the_same(&self, caller: &Caller, from: IpAddr) -> bool {
+        if from == caller.addr {
+            return true;
+        }
+        let there = Caller { addr: from, names: None, ..caller.clone() };
+        self.all.iter().all(|export| match (export.access(caller), export.access(&there)) {
+            (Err(Refused::NotYet), _) | (_, Err(Refused::NotYet)) => false,
+            (here, there) => here == there,
+        })
+    }
+
     /// The exports that cannot be served now.
     pub(crate) fn down(&self) -> impl Iterator<Item = &Arc<Down>> {
         self.down.iter()

@@ -9,7 +9,7 @@
 //! | CREATE_SESSION, SETCLIENTID_CONFIRM, DESTROY_CLIENTID | by the principal that made the client | `STALE_CLIENTID` |
 //! | DESTROY_SESSION | by the principal that made the client | `BADSESSION` |
 //! | SEQUENCE, BIND_CONN_TO_SESSION | any user of the client; a binding by the principal that made it | the same: a session's name is a secret between server and client, so whoever has it is the client, and its address is known from now on |
-//! | BACKCHANNEL_CTL | by the principal that made the client; others `INVAL` | the same |
+//! | BACKCHANNEL_CTL, RECLAIM_COMPLETE | by the principal that made the client; others `INVAL` | the same |
 //! | a client ID of NFSv4.0 in RENEW, OPEN, LOCK, LOCKT, RELEASE_LOCKOWNER | any user of the client | see [`super::State::speaks40`]: not before the lease is over |
 //!
 //! So a client whose address changes (DHCP, another interface, NAT) goes on with the session that it has. One that comes back
@@ -118,15 +118,15 @@ impl<F> State<F> {
     /// # Errors
     /// `BADSESSION`.
     pub fn binds(&mut self, id: &SessionId, by: Asker) -> Result<u64, NfsStat> {
-        if !self.has_callbacks_of(id, by.principal) {
+        if !self.is_spoken_for_by(id, by.principal) {
             return Err(NfsStat::NFS4ERR_BADSESSION);
         }
         self.heard_on(id, by.addr)
     }
 
-    /// Whether this principal says where the session's callbacks go and how: the one that made its client.
+    /// Whether this principal says for the session's client where callbacks go, and that it has reclaimed all: the one that made it.
     #[must_use]
-    pub fn has_callbacks_of(&self, id: &SessionId, by: Principal) -> bool {
+    pub fn is_spoken_for_by(&self, id: &SessionId, by: Principal) -> bool {
         let client = self.sessions.get(id).and_then(|s| self.clients.get(s.client));
         client.is_some_and(|c| c.principal == by)
     }

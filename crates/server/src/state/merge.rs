@@ -10,7 +10,7 @@
 //! 3. A client, session or NLM host that is missing in the newest complete snapshot, and of which no note is newer than that, is
 //!    gone. Not so a slot: a snapshot leaves out what is staged in another log. A slot goes with its session.
 
-use super::notes::{CompleteNote, Note, Stamped};
+use super::notes::{Note, Stamped};
 use landfast_nfs::v4::SessionId;
 use std::collections::{HashMap, HashSet};
 
@@ -46,23 +46,38 @@ fn thing(note: &Note) -> Option<Thing> {
     }
 }
 
-/// The last snapshot of a log: where its mark stands, of which version, and what the mark says.
-fn last_mark(log: &[Stamped]) -> Option<(usize, u64, CompleteNote)> {
-    log.iter().enumerate().rev().find_map(|(i, s)| match &s.note {
-        Note::Complete(mark) => Some((i, s.v, *mark)),
-        _ => None,
+/// The last whole snapshot of a log.
+struct Last<'a> {
+    v: u64,
+    server: [u8; 16],
+    epoch: u32,
+    /// Its notes, and those of requests between them: what these are about is either in the snapshot or newer.
+    notes: &'a [Stamped],
+}
+
+fn last_snapshot(log: &[Stamped]) -> Option<Last<'_>> {
+    log.iter().enumerate().rev().find_map(|(end, s)| {
+        let (server, epoch, begin) = match &s.note {
+            Note::Complete(mark) => (mark.server, mark.epoch, end.saturating_sub(mark.count as usize)),
+            Note::Ends(mark) => {
+                let begins = |b: &Stamped| b.v == s.v && b.note == Note::Begins;
+                (mark.server, mark.epoch, log.get(..end)?.iter().rposition(begins)?)
+            }
+            _ => return None,
+        };
+        Some(Last { v: s.v, server, epoch, notes: log.get(begin..end)? })
     })
 }
 
 /// Merges what logs say. Each is in the order in which it was written.
 #[must_use]
 pub fn merge(logs: &[Vec<Stamped>]) -> Merged {
-    let marks: Vec<_> = logs.iter().map(|log| last_mark(log)).collect();
+    let snapshots: Vec<_> = logs.iter().map(|log| last_snapshot(log)).collect();
     // Of several servers the one that most logs know; then the one that has lived longest.
     let mut servers: HashMap<[u8; 16], (usize, u32)> = HashMap::new();
-    for (_, _, mark) in marks.iter().flatten() {
-        let known = servers.entry(mark.server).or_default();
-        *known = (known.0 + 1, known.1.max(mark.epoch));
+    for last in snapshots.iter().flatten() {
+        let known = servers.entry(last.server).or_default();
+        *known = (known.0 + 1, known.1.max(last.epoch));
     }
     let chosen = servers.into_iter().max_by_key(|(id, (logs, epoch))| (*logs, *epoch, *id));
     let Some((server, (_, epoch))) = chosen else {
@@ -70,19 +85,18 @@ pub fn merge(logs: &[Vec<Stamped>]) -> Merged {
     };
     let used: Vec<_> = logs
         .iter()
-        .zip(&marks)
-        .filter_map(|(log, mark)| mark.as_ref().map(|(at, v, m)| (log, *at, *v, m)))
-        .filter(|(_, _, _, m)| m.server == server && m.epoch == epoch)
+        .zip(&snapshots)
+        .filter_map(|(log, last)| last.as_ref().map(|last| (log, last)))
+        .filter(|(_, last)| last.server == server && last.epoch == epoch)
         .collect();
     let mut known = HashSet::new();
     let mut complete = 0;
-    if let Some((log, at, v, mark)) = used.iter().max_by_key(|(_, _, v, _)| *v) {
-        complete = *v;
-        let begin = at.saturating_sub(mark.count as usize);
-        known.extend(log.get(begin..*at).unwrap_or_default().iter().filter_map(|s| thing(&s.note)));
+    if let Some((_, last)) = used.iter().max_by_key(|(_, last)| last.v) {
+        complete = last.v;
+        known.extend(last.notes.iter().filter_map(|s| thing(&s.note)));
     }
     let counts = |s: &&Stamped| s.v > complete || thing(&s.note).is_none_or(|t| known.contains(&t));
-    let notes = used.iter().flat_map(|(log, ..)| log.iter()).filter(counts).cloned().collect();
+    let notes = used.iter().flat_map(|(log, _)| log.iter()).filter(counts).cloned().collect();
     Merged { notes, server: Some(server), epoch }
 }
 
@@ -90,7 +104,7 @@ pub fn merge(logs: &[Vec<Stamped>]) -> Merged {
 mod tests {
     use super::super::clients::ExchangeId;
     use super::super::identity::Asker;
-    use super::super::notes::Snapshot;
+    use super::super::notes::{CompleteNote, EndsNote, PartMax, Snapshot};
     use super::super::sessions::{Begin, Kept, NewSession, SlotUse};
     use super::super::{Bounds, Principal, State};
     use super::*;
@@ -114,18 +128,23 @@ mod tests {
         taking: Option<Taking>,
     }
 
-    /// A snapshot that is being taken for a log, whose gate is closed: what waits for it goes behind.
+    /// A snapshot that is being taken for a log; what is logged meanwhile stands between its parts.
     struct Taking {
         snapshot: Snapshot,
-        notes: Vec<Stamped>,
-        /// So many notes of the tail, and so many staged replies, stand before it.
-        sealed: [usize; 2],
+        /// Where it begins: so many notes stand before it, flushed or not.
+        at: usize,
+        /// The beginning of the ring moves there when all of it is flushed; otherwise there is a crash before that.
         cut: bool,
     }
 
     impl Log {
         fn flush(&mut self) {
             self.flushed.append(&mut self.tail);
+            if let Some(Taking { at, cut, .. }) = self.taking.take_if(|taking| taking.snapshot.is_over())
+                && cut
+            {
+                self.flushed.drain(..at);
+            }
         }
     }
 
@@ -260,19 +279,6 @@ mod tests {
         }
 
         fn apply(&mut self, step: &Step) -> Result<(), TestCaseError> {
-            // Whoever begins something in a log whose gate is closed waits.
-            let waits = match step {
-                Step::Session { log }
-                | Step::Gone { log, .. }
-                | Step::Request { log, .. }
-                | Step::Flush { log }
-                | Step::Checkpoint { log, .. } => self.logs[*log].taking.is_some(),
-                Step::Over { logs, .. } => logs.iter().any(|log| self.logs[*log].taking.is_some()),
-                Step::Part { .. } | Step::Crash { .. } => false,
-            };
-            if waits {
-                return Ok(());
-            }
             match step {
                 Step::Session { log } => {
                     if self.names == u8::MAX {
@@ -332,19 +338,23 @@ mod tests {
                 }
                 Step::Flush { log } => self.flush(*log),
                 Step::Checkpoint { log, cut } => {
-                    let staged = self.staged.iter().filter(|s| s.log == *log).count();
-                    let sealed = [self.logs[*log].tail.len(), staged];
                     let snapshot = self.st.begin_snapshot(Some(id(*log)));
-                    self.logs[*log].taking = Some(Taking { snapshot, notes: Vec::new(), sealed, cut: *cut });
+                    let Log { flushed, tail, taking } = &mut self.logs[*log];
+                    if taking.is_none() {
+                        let at = flushed.len() + tail.len();
+                        tail.push(snapshot.begins());
+                        *taking = Some(Taking { snapshot, at, cut: *cut });
+                    }
                 }
                 Step::Part { log, most } => {
-                    let Some(mut taking) = self.logs[*log].taking.take() else { return Ok(()) };
-                    match self.st.snapshot_part_of(&mut taking.snapshot, *most) {
-                        Some(part) => {
-                            taking.notes.extend(part);
-                            self.logs[*log].taking = Some(taking);
-                        }
-                        None => self.taken(*log, taking),
+                    let Log { tail, taking, .. } = &mut self.logs[*log];
+                    let Some(taking) = taking.as_mut().filter(|taking| !taking.snapshot.is_over()) else {
+                        return Ok(());
+                    };
+                    let most = PartMax { notes: *most, bytes: usize::MAX };
+                    tail.extend(self.st.snapshot_part(&mut taking.snapshot, most));
+                    if taking.snapshot.is_over() {
+                        tail.push(taking.snapshot.ends(SERVER, self.epoch));
                     }
                 }
                 Step::Crash { keep } => self.crash(keep)?,
@@ -375,31 +385,6 @@ mod tests {
             drop(s);
             self.logs[log].tail.push(Stamped { v, note: Note::Slot(note) });
             self.staged.push(Staged { log, session, slot, sequence });
-        }
-
-        /// What was sealed is flushed, then the snapshot.
-        fn taken(&mut self, log: usize, taking: Taking) {
-            let Taking { snapshot, mut notes, sealed: [tail, staged], cut } = taking;
-            notes.push(snapshot.mark(SERVER, self.epoch));
-            let late = self.logs[log].tail.split_off(tail);
-            let mut before = 0;
-            let late_staged: Vec<_> = self
-                .staged
-                .extract_if(.., |s| {
-                    before += usize::from(s.log == log);
-                    s.log == log && before > staged
-                })
-                .collect();
-            self.flush(log);
-            if cut {
-                self.logs[log].flushed = notes;
-            } else {
-                // The beginning of the ring has not been moved yet.
-                self.logs[log].flushed.extend(notes);
-            }
-            // What this flush itself has staged stands behind, too.
-            self.logs[log].tail.splice(..0, late);
-            self.staged.extend(late_staged);
         }
 
         fn flush(&mut self, log: usize) {
@@ -560,5 +545,28 @@ mod tests {
         assert_eq!(merge(&[c]).server, Some([2; 16]));
         assert_eq!(merge(std::slice::from_ref(&d)), Merged { notes: d, server: None, epoch: 0 });
         assert_eq!(merge(&[]), Merged::default());
+    }
+
+    /// What earlier programs wrote: the number of notes says where a snapshot begins.
+    #[test]
+    fn a_snapshot_of_an_earlier_program_is_read() {
+        let log = vec![gone(3, 1), gone(4, 2), complete(5, 1, 3, 1), gone(6, 3)];
+        let merged = merge(std::slice::from_ref(&log));
+        assert_eq!(merged.notes, log[1..]);
+    }
+
+    /// A snapshot counts when its end is there, wherever requests have noted something between.
+    #[test]
+    fn notes_of_requests_between_the_parts_of_a_snapshot() {
+        let begins = |v| Stamped { v, note: Note::Begins };
+        let ends = |v| Stamped { v, note: Note::Ends(EndsNote { server: [1; 16], epoch: 3 }) };
+        let first = [begins(1), gone(1, 1), gone(1, 2), ends(1)];
+        let second = [begins(5), gone(7, 3), gone(4, 2), gone(8, 4)];
+        let unfinished = [&first[..], &second].concat();
+        assert_eq!(merge(std::slice::from_ref(&unfinished)).notes, unfinished, "the first one counts");
+        let whole = [&unfinished[..], &[ends(5), gone(9, 5)]].concat();
+        let merged = merge(std::slice::from_ref(&whole));
+        let lost: Vec<_> = whole.iter().filter(|s| !merged.notes.contains(s)).cloned().collect();
+        assert_eq!(lost, [gone(1, 1)], "what is not in the second and no newer is gone");
     }
 }

@@ -9,11 +9,11 @@ use super::drc::{CallKey, CallNote};
 use super::identity::Addrs;
 use super::sessions::NewSession;
 use super::{Millis, Principal, State};
-use crate::limits;
 use bytes::Bytes;
 use landfast_nfs::v4::{ChannelAttrs, SessionId, Verifier};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
+use std::mem;
 
 /// The version of the notes' format; a log with another is read as if it held no notes.
 const FORMAT: u8 = 1;
@@ -142,15 +142,25 @@ pub struct AddrsNote {
 /// Names a log: the identity of its volume.
 pub type LogId = [u8; 16];
 
-/// The end of a snapshot: nothing that is a client or a session and does not stand in it existed at its version.
+/// The end of a snapshot as earlier programs took it, with nothing else between its notes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CompleteNote {
+    /// See [`EndsNote`].
+    pub server: [u8; 16],
+    /// See [`EndsNote`].
+    pub epoch: u32,
+    /// So many notes before this one are the snapshot.
+    pub count: u32,
+}
+
+/// The end of a snapshot: nothing that is a client or a session and does not stand between [`Note::Begins`] of the same version and
+/// this one existed at that version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndsNote {
     /// The identity of the server whose state it is.
     pub server: [u8; 16],
     /// Which life of it.
     pub epoch: u32,
-    /// So many notes before this one are the snapshot.
-    pub count: u32,
 }
 
 /// How one thing is.
@@ -172,7 +182,7 @@ pub enum Note {
     NlmHost(NlmHostNote),
     /// It does not any more.
     NlmHostGone(u64),
-    /// A snapshot ends here.
+    /// A snapshot of an earlier program ends here. Read, not written.
     Complete(CompleteNote),
     /// A call without a session, and its reply.
     Call(CallNote),
@@ -180,6 +190,10 @@ pub enum Note {
     Back(BackNote),
     /// Where a client calls from.
     Addrs(AddrsNote),
+    /// A snapshot begins here; notes of requests may stand between its own.
+    Begins,
+    /// It ends here.
+    Ends(EndsNote),
 }
 
 impl Note {
@@ -259,6 +273,15 @@ impl Stamped {
         landfast_volume::record::append(self, out).unwrap_or_default()
     }
 
+    /// Bytes of the reply that it keeps.
+    pub(super) fn reply_bytes(&self) -> usize {
+        match &self.note {
+            Note::Slot(slot) => slot.reply.as_ref().map_or(0, |reply| reply.0.len()),
+            Note::Call(call) => call.reply.0.len(),
+            _ => 0,
+        }
+    }
+
     /// Reads the form in the log; `None` for what is not (this version of) a note.
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Option<Stamped> {
@@ -299,17 +322,19 @@ pub struct Restored {
     pub reclaiming: usize,
 }
 
-/// A snapshot that is being taken, part by part. Nobody waits for the state longer than for one part; the state may change between two
-/// parts, but nothing may go into the log that the snapshot is for.
+/// A snapshot that is being taken, part by part. Nobody waits longer than for one part: the state may change between two parts, and
+/// what changes it goes into the log that the snapshot is for, between them. While a part is taken no transaction of that log is
+/// open, and the part stands behind all that were before.
 ///
 /// Why that is as good as all at once: each note says how one thing is at some time after the beginning. What a later change says has
-/// a later version, and goes into a log after this snapshot or into another one. The mark has the version of the beginning: so what
-/// is new since then, and may be missing here, is not taken for gone ([`super::merge`]), and what went since then is said by its own note.
+/// a later version, and stands behind the beginning of this snapshot or in another log. Both marks have the version of the beginning: so
+/// what is new since then, and may be missing here, is not taken for gone ([`super::merge`]), and what went since then is said by its
+/// own note. No reply stands before its effect: a part has those of transactions that stand before it. A snapshot without its end
+/// is no snapshot: its notes are as good as others.
 #[derive(Debug)]
 pub struct Snapshot {
     log: Option<LogId>,
     version: u64,
-    count: u32,
     names: Names,
 }
 
@@ -319,15 +344,38 @@ enum Names {
     Clients(std::vec::IntoIter<u64>),
     Hosts(std::vec::IntoIter<u64>),
     Sessions(std::vec::IntoIter<SessionId>),
+    /// Slots of the first session, from this one on; then the other sessions.
+    Slots(SessionId, usize, std::vec::IntoIter<SessionId>),
     Calls(std::vec::IntoIter<CallKey>),
+    Nothing,
+}
+
+/// How much a part has at most: notes and bytes of replies. One note more may be in it.
+#[derive(Debug, Clone, Copy)]
+pub struct PartMax {
+    /// Notes, and things that have none.
+    pub notes: usize,
+    /// Bytes of replies.
+    pub bytes: usize,
 }
 
 impl Snapshot {
-    /// The note that stands at the end of a whole snapshot.
+    /// The note that stands before all others of it.
     #[must_use]
-    pub fn mark(&self, server: [u8; 16], epoch: u32) -> Stamped {
-        let note = Note::Complete(CompleteNote { server, epoch, count: self.count });
-        Stamped { v: self.version, note }
+    pub fn begins(&self) -> Stamped {
+        Stamped { v: self.version, note: Note::Begins }
+    }
+
+    /// The note that stands behind all others of it, and makes it a snapshot.
+    #[must_use]
+    pub fn ends(&self, server: [u8; 16], epoch: u32) -> Stamped {
+        Stamped { v: self.version, note: Note::Ends(EndsNote { server, epoch }) }
+    }
+
+    /// All its notes were taken.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        matches!(self.names, Names::Nothing)
     }
 }
 
@@ -338,46 +386,35 @@ impl<F> State<F> {
         self.whole(None).0
     }
 
-    /// All that has to be in this log, as of now, with the mark at its end.
+    /// All that has to be in this log, as of now, with its marks.
     #[must_use]
     pub fn snapshot_in(&self, log: LogId, server: [u8; 16], epoch: u32) -> Vec<Stamped> {
         let (mut all, snapshot) = self.whole(Some(log));
-        all.push(snapshot.mark(server, epoch));
+        all.insert(0, snapshot.begins());
+        all.push(snapshot.ends(server, epoch));
         all
     }
 
     fn whole(&self, log: Option<LogId>) -> (Vec<Stamped>, Snapshot) {
         let mut snapshot = self.begin_snapshot(log);
-        let mut all = Vec::new();
-        while let Some(part) = self.snapshot_part(&mut snapshot) {
-            all.extend(part);
-        }
+        let all = self.snapshot_part(&mut snapshot, PartMax { notes: usize::MAX, bytes: usize::MAX });
         (all, snapshot)
     }
 
     /// Begins a snapshot for this log, or for the only one.
     #[must_use]
     pub fn begin_snapshot(&self, log: Option<LogId>) -> Snapshot {
-        Snapshot {
-            log,
-            version: self.version,
-            count: 0,
-            names: Names::Clients(self.clients.ids().into_iter()),
-        }
+        Snapshot { log, version: self.version, names: Names::Clients(self.clients.ids().into_iter()) }
     }
 
-    /// The next notes of a snapshot, [`limits::SNAPSHOT_PART`] and those of one more session at most; `None` when there are no more.
-    pub fn snapshot_part(&self, snapshot: &mut Snapshot) -> Option<Vec<Stamped>> {
-        self.snapshot_part_of(snapshot, limits::SNAPSHOT_PART)
-    }
-
-    /// The same in parts of this size. What there is no note of counts, too.
-    pub(super) fn snapshot_part_of(&self, snapshot: &mut Snapshot, most: usize) -> Option<Vec<Stamped>> {
+    /// The next notes of a snapshot.
+    pub fn snapshot_part(&self, snapshot: &mut Snapshot, most: PartMax) -> Vec<Stamped> {
         let log = snapshot.log;
-        let mut out = Vec::new();
-        let (mut looked_at, mut over) = (0, false);
-        while looked_at + out.len() < most {
+        let mut out: Vec<Stamped> = Vec::new();
+        let (mut looked_at, mut bytes) = (0, 0);
+        while looked_at < most.notes && bytes < most.bytes {
             looked_at += 1;
+            let before = out.len();
             match &mut snapshot.names {
                 Names::Clients(left) => match left.next() {
                     Some(id) => {
@@ -397,28 +434,34 @@ impl<F> State<F> {
                 },
                 Names::Sessions(left) => match left.next() {
                     Some(id) => {
-                        if let Some(s) = self.sessions.get(&id) {
-                            out.extend(s.notes());
-                            out.extend(
-                                s.slot_notes(log).map(|(v, note)| Stamped { v, note: Note::Slot(note) }),
-                            );
-                        }
+                        out.extend(self.sessions.get(&id).into_iter().flat_map(|s| s.notes()));
+                        snapshot.names = Names::Slots(id, 0, mem::take(left));
                     }
                     None => snapshot.names = Names::Calls(self.drc.keys().into_iter()),
                 },
-                Names::Calls(left) => {
-                    let Some(key) = left.next() else {
-                        over = true;
-                        break;
-                    };
-                    out.extend(
-                        self.drc.note(&key, log).map(|(v, note)| Stamped { v, note: Note::Call(note) }),
-                    );
+                Names::Slots(id, from, left) => {
+                    // It may have gone since the last part.
+                    let next = self.sessions.get(id).and_then(|s| s.slot_notes_from(*from, log).next());
+                    match next {
+                        Some((v, note)) => {
+                            *from = note.slot as usize + 1;
+                            out.push(Stamped { v, note: Note::Slot(note) });
+                        }
+                        None => snapshot.names = Names::Sessions(mem::take(left)),
+                    }
                 }
+                Names::Calls(left) => match left.next() {
+                    Some(key) => {
+                        let call = self.drc.note(&key, log);
+                        out.extend(call.map(|(v, note)| Stamped { v, note: Note::Call(note) }));
+                    }
+                    None => snapshot.names = Names::Nothing,
+                },
+                Names::Nothing => break,
             }
+            bytes += out.iter().skip(before).map(Stamped::reply_bytes).sum::<usize>();
         }
-        snapshot.count += out.len() as u32;
-        (!over || !out.is_empty()).then_some(out)
+        out
     }
 
     /// Before the last snapshot of a clean stop: who holds nothing now has nothing to reclaim. The notes say so.
@@ -469,7 +512,7 @@ impl<F> State<F> {
                 Note::Slot(s) => newest(&mut slots, (s.session, s.slot), v, s),
                 Note::NlmHost(h) => newest(&mut hosts, h.id, v, Some(h)),
                 Note::NlmHostGone(id) => newest(&mut hosts, id, v, None),
-                Note::Complete(_) => {}
+                Note::Complete(_) | Note::Begins | Note::Ends(_) => {}
                 Note::Call(c) => calls.push((v, c)),
                 Note::Back(b) => newest(&mut backs, b.session, v, b),
                 Note::Addrs(a) => newest(&mut addrs, a.client, v, a),

@@ -77,6 +77,8 @@ struct Slot {
     /// When its last request was begun, and when the last reply was released: by [`Session::order`].
     begun_at: u64,
     released_at: u64,
+    /// Where its last request came from; not known after a restart.
+    asked_from: Option<IpAddr>,
 }
 
 impl Slot {
@@ -94,6 +96,7 @@ impl Slot {
             acknowledged: false,
             begun_at: 0,
             released_at: 0,
+            asked_from: None,
         }
     }
 }
@@ -710,6 +713,12 @@ impl Session {
         self.slots.iter().any(|s| s.phase != Phase::Free)
     }
 
+    /// Whether the request on this slot is being worked on.
+    #[must_use]
+    pub fn is_busy(&self, slot: u32) -> bool {
+        self.slots.get(slot as usize).is_some_and(|s| s.phase != Phase::Free)
+    }
+
     /// Whether a request on another slot is being worked on.
     #[must_use]
     pub fn busy_beside(&self, slot: u32) -> bool {
@@ -837,6 +846,19 @@ impl Session {
         Some(s.to_note(session, slot))
     }
 
+    /// Where the last request of a slot came from, if that is known.
+    #[must_use]
+    pub fn asked_from(&self, slot: u32) -> Option<IpAddr> {
+        self.slots.get(slot as usize)?.asked_from
+    }
+
+    /// The request that has just begun on a slot came from here.
+    pub fn is_asked_from(&mut self, slot: u32, addr: IpAddr) {
+        if let Some(s) = self.slots.get_mut(slot as usize) {
+            s.asked_from = Some(addr);
+        }
+    }
+
     /// The staged reply is durable, as far as it has to be: it may be sent, and the slot is free.
     pub fn release(&mut self, slot: u32) {
         if let Some(s) = self.slots.get_mut(slot as usize) {
@@ -881,7 +903,16 @@ impl Session {
     /// The slots that have been used, for a snapshot in this log (or in none that can be told from others). A busy slot
     /// is shown as it was before its request, and so is one whose staged reply goes into another log.
     pub fn slot_notes(&self, log: Option<LogId>) -> impl Iterator<Item = (u64, SlotNote)> + '_ {
-        self.slots.iter().enumerate().filter(|(_, s)| s.seqid != 0 && !s.acknowledged).filter_map(
+        self.slot_notes_from(0, log)
+    }
+
+    /// The same from this slot on.
+    pub fn slot_notes_from(
+        &self,
+        from: usize,
+        log: Option<LogId>,
+    ) -> impl Iterator<Item = (u64, SlotNote)> + '_ {
+        self.slots.iter().enumerate().skip(from).filter(|(_, s)| s.seqid != 0 && !s.acknowledged).filter_map(
             move |(i, s)| {
                 let mut note = s.to_note(self.id, i as u32);
                 let here = s.staged_in.is_none() || log.is_none() || s.staged_in == log;

@@ -264,12 +264,13 @@ fn a_snapshot_is_taken_in_parts_that_share_what_is_kept() {
     let mut snapshot = st.begin_snapshot(Some([1; 16]));
     let (mut parts, mut replies) = (0, 0);
     let mut all = Vec::new();
-    while let Some(part) = st.snapshot_part(&mut snapshot) {
-        assert!(
-            part.len() <= crate::limits::SNAPSHOT_PART + crate::limits::SLOTS_MAX as usize,
-            "{}",
-            part.len()
-        );
+    let most = notes::PartMax { notes: crate::limits::SNAPSHOT_PART, bytes: 1 << 20 };
+    while !snapshot.is_over() {
+        let part = st.snapshot_part(&mut snapshot, most);
+        // What is one more may be a client's second note, or the bytes of one reply.
+        assert!(part.len() <= 2 * most.notes, "{}", part.len());
+        let bytes: usize = part.iter().map(notes::Stamped::reply_bytes).sum();
+        assert!(bytes < most.bytes + 4096, "{bytes}");
         for note in &part {
             if let notes::Note::Slot(slot) = &note.note {
                 assert!(kept.contains(&kept_at(&slot.reply)), "a reply was copied");
@@ -279,9 +280,8 @@ fn a_snapshot_is_taken_in_parts_that_share_what_is_kept() {
         parts += 1;
         all.extend(part);
     }
-    assert!(parts >= 200 * 32 / (crate::limits::SNAPSHOT_PART + 32) && replies == 200 * 32, "{parts} parts");
-    all.push(snapshot.mark([2; 16], 3));
-    assert_eq!(all.len(), st.snapshot_in([1; 16], [2; 16], 3).len());
+    assert!(parts >= 200 * 32 * 4096 / most.bytes && replies == 200 * 32, "{parts} parts");
+    assert_eq!(all.len() + 2, st.snapshot_in([1; 16], [2; 16], 3).len());
 }
 
 /// What comes and goes between two parts: the mark does not call what is new gone, and what went is said by its own note.
@@ -290,17 +290,17 @@ fn what_changes_between_two_parts_of_a_snapshot_is_not_lost() {
     let mut st: S = State::new(1, LEASE, Bounds::new(Some(LOG)));
     let first = mounts(&mut st, 0, address(0), 0, &linux()).expect("a session");
     let mut snapshot = st.begin_snapshot(Some([1; 16]));
-    let mut log = Vec::new();
+    let mut log = vec![snapshot.begins()];
     let late = mounts(&mut st, 1, address(1), 0, &linux()).expect("a session");
     let late_notes: Vec<_> = {
         let client = st.sessions.get(&late).expect("it").client;
         let c = st.clients.get(client).expect("it").notes();
         c.into_iter().chain(st.sessions.get(&late).expect("it").notes()).collect()
     };
-    while let Some(part) = st.snapshot_part_of(&mut snapshot, 1) {
-        log.extend(part);
+    while !snapshot.is_over() {
+        log.extend(st.snapshot_part(&mut snapshot, notes::PartMax { notes: 1, bytes: 1 }));
     }
-    log.push(snapshot.mark([2; 16], 1));
+    log.push(snapshot.ends([2; 16], 1));
     let gone = st.remove_session(&first).expect("it was there");
     log.extend(late_notes);
     log.push(gone);

@@ -11,11 +11,12 @@ use super::work::Allowance;
 use crate::exports::{Caller, Txs};
 use crate::limits;
 use crate::path::{LateReply, Later, Outcome, Pending};
+use crate::released::Awaited;
 use crate::server::Shared;
 use crate::state::Principal;
 use crate::state::drc::CallKey;
 use crate::state::notes::{Note, Stamped};
-use crate::state::sessions::{ConnId, Kept};
+use crate::state::sessions::{ConnId, Kept, Session};
 use bytes::{BufMut, Bytes, BytesMut};
 use landfast_nfs::v4::args::OpenClaim;
 use landfast_nfs::v4::res::SequenceRes;
@@ -256,7 +257,11 @@ fn in_session(mut ctx: Ctx<'_>, req: &Request) -> Outcome {
     let begun = match begun {
         Ok(begun) => begun,
         Err(status) => {
-            let waits = (status == NfsStat::NFS4ERR_DELAY).then_some(limits::RETRY_WAIT);
+            let busy = |s: &Session| s.is_busy(sequence.slotid);
+            let waits = (status == NfsStat::NFS4ERR_DELAY).then(|| {
+                let busy = ctx.sh.state().sessions.get(&sequence.sessionid).is_some_and(busy);
+                (if busy { Awaited::Slot } else { Awaited::Room }, limits::RETRY_WAIT)
+            });
             return Outcome { waits, ..Reply::failed(&args.tag, Some(OpNum::SEQUENCE), status) };
         }
     };

@@ -10,6 +10,7 @@ use crate::errors::status;
 use crate::exports::pseudo::{Pseudo, PseudoDir};
 use crate::exports::{Access, Caller, Export, Exports, Object, Refused, Txs};
 use crate::offload::Offload;
+use crate::released::Awaited;
 use crate::server::{Shared, not_under_the_state};
 use crate::state::identity::Asker;
 use crate::state::notes::Stamped;
@@ -140,7 +141,7 @@ pub(crate) struct Ctx<'a> {
     /// Copies to be begun once the reply is known.
     pub(crate) offloads: Vec<Offload>,
     /// What failed may go well when others have been answered, within this time.
-    pub(crate) waits: Option<Duration>,
+    pub(crate) waits: Option<(Awaited, Duration)>,
     /// Bytes that the present operation's result may take.
     pub(crate) room: usize,
     /// The present operation is the compound's last.

@@ -5,6 +5,7 @@ use super::{matrix, v40};
 use crate::exports::{Export, Exports};
 use crate::limits;
 use crate::path::{Outcome, Plan, Work};
+use crate::released::Slot;
 use crate::replies;
 use crate::server::Shared;
 use crate::service::{Nfs, principal};
@@ -67,6 +68,13 @@ pub(crate) fn compound_not_yet(body: Bytes) -> Response {
 impl Work for Request {
     fn run(&self, sh: &Shared) -> Outcome {
         compound::run(sh, self)
+    }
+
+    fn slot(&self) -> Option<Slot> {
+        match self.args.ops.first() {
+            Some(ArgOp::Sequence(sequence)) => Some((sequence.sessionid, sequence.slotid)),
+            _ => None,
+        }
     }
 }
 

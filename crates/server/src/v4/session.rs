@@ -5,6 +5,7 @@ use super::compound::Request;
 use super::context::{Ctx, Done, InSession};
 use super::matrix::may_modify;
 use crate::limits;
+use crate::released::Awaited;
 use crate::state::clients::{CreateSession, ExchangeId};
 use crate::state::sessions::{Begin, NewSession, SlotUse};
 use bytes::Bytes;
@@ -78,6 +79,14 @@ impl Ctx<'_> {
                 Ok(())
             }
         })?;
+        match (&begun, session.asked_from(a.slotid)) {
+            (Begin::New, _) => session.is_asked_from(a.slotid, self.caller.addr),
+            // A reply has what its caller might read. Where somebody else would be asking, it is not this one's (rule C6).
+            (Begin::Replay(_), Some(from)) if !self.exports.gives_the_same(&self.caller, from) => {
+                return Err(NfsStat::NFS4ERR_SEQ_FALSE_RETRY);
+            }
+            (Begin::Replay(_) | Begin::Uncached, _) => {}
+        }
         let (highest, target) = (session.highest_slot(), session.target_slot());
         drop(session);
         st.clients.renew(client, self.now);
@@ -262,7 +271,7 @@ impl Ctx<'_> {
             let own = self.session.as_ref().is_some_and(|s| s.client == id);
             if own || st.has_state(id, self.now) || st.sessions.client_is_busy(id) {
                 let only_sessions = self.session.is_none() && st.files.opens_of(id) == 0;
-                self.waits = only_sessions.then_some(limits::FAREWELL_WAIT);
+                self.waits = only_sessions.then_some((Awaited::Other, limits::FAREWELL_WAIT));
                 return Err(NfsStat::NFS4ERR_CLIENTID_BUSY.into());
             }
             st.remove_client(id)
@@ -308,7 +317,7 @@ impl Ctx<'_> {
         let id = self.session.as_ref().map(|s| s.id).ok_or(NfsStat::NFS4ERR_OP_NOT_IN_SESSION)?;
         let note = {
             let mut st = self.sh.state();
-            if !st.has_callbacks_of(&id, self.asker().principal) {
+            if !st.is_spoken_for_by(&id, self.asker().principal) {
                 return Err(NfsStat::NFS4ERR_INVAL.into());
             }
             let v = st.next_version();
@@ -323,14 +332,22 @@ impl Ctx<'_> {
         Ok(ResBody::Empty)
     }
 
-    /// RECLAIM_COMPLETE (RFC 8881 section 18.51). For one filesystem it says nothing here: there is no migration.
+    /// RECLAIM_COMPLETE (RFC 8881 section 18.51). For one filesystem it says nothing here: there is no migration. One of the client's users
+    /// does not say that all users have reclaimed what they had: that would take it from them.
     pub(super) fn reclaim_complete(&mut self, one_fs: bool) -> Done {
         if one_fs {
             self.fh()?;
             return Ok(ResBody::Empty);
         }
         let client = self.client()?;
-        let note = self.sh.state().reclaim_complete(client)?;
+        let id = self.session.as_ref().map(|s| s.id).ok_or(NfsStat::NFS4ERR_OP_NOT_IN_SESSION)?;
+        let note = {
+            let mut st = self.sh.state();
+            if !st.is_spoken_for_by(&id, self.asker().principal) {
+                return Err(NfsStat::NFS4ERR_INVAL.into());
+            }
+            st.reclaim_complete(client)?
+        };
         self.note(note);
         Ok(ResBody::Empty)
     }

@@ -7,6 +7,7 @@ use super::compound::{Budget, RPC_REPLY_HEAD, Reply, Request, flavor_later, resu
 use super::context::{Ctx, Done, Fail, key};
 use crate::limits;
 use crate::path::{LateReply, Later, Outcome, Pending};
+use crate::released::Awaited;
 use crate::state::Principal;
 use crate::state::clients::{Callback, SetClientId, SetClientIdError};
 use crate::state::notes::{Note, Stamped};
@@ -31,7 +32,7 @@ pub(super) fn run(mut ctx: Ctx<'_>, req: &Request, first: &ArgOp) -> Outcome {
         st.take_owners(subjects.iter())
     };
     let Some(owners) = taken else {
-        let waits = Some(limits::RETRY_WAIT);
+        let waits = Some((Awaited::Other, limits::RETRY_WAIT));
         return Outcome { waits, ..Reply::failed(tag, Some(first.op()), NfsStat::NFS4ERR_DELAY) };
     };
     ctx.owners = owners;

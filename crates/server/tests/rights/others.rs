@@ -1,7 +1,7 @@
 //! What is one client's, asked for by another one; and what is a host's, asked for by one of its users.
 
 use super::victim::*;
-use crate::common::{mode, skipped};
+use crate::common::{exchange_args, mode, session_args, skipped};
 use landfast_nfs::v4::args::*;
 use landfast_nfs::v4::flags::OPEN4_SHARE_ACCESS_BOTH;
 use landfast_nfs::v4::*;
@@ -25,6 +25,76 @@ async fn a_user_of_a_session_does_not_change_its_callbacks() {
         let bind = BindConnToSessionArgs { sessid: host.session, dir: 3, use_conn_in_rdma_mode: false };
         let res = wire.compound(1000, minor, vec![ArgOp::BindConnToSession(bind)]).await;
         assert_eq!(res.status, NfsStat::NFS4ERR_BADSESSION, "4.{minor}");
+    }
+}
+
+/// Whether all has been reclaimed is the host's to say: one of its users who says so would take from the others what they had.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_user_of_a_session_does_not_end_the_hosts_reclaims() {
+    if skipped() {
+        return;
+    }
+    let rig = Rig::new("unsafe").await;
+    let mut wire = rig.from(HONEST).await;
+    for minor in [1, 2] {
+        let name = format!("host-{minor}");
+        let res = wire.compound(0, minor, vec![ArgOp::ExchangeId(exchange_args(name.as_bytes(), 1))]).await;
+        let ResBody::ExchangeId(ex) = &res.results[0].body else { panic!("{res:?}") };
+        let args = session_args(ex.clientid, ex.sequenceid);
+        let res = wire.compound(0, minor, vec![ArgOp::CreateSession(args)]).await;
+        let ResBody::CreateSession(made) = &res.results[0].body else { panic!("{res:?}") };
+        let mut host = Party::of_session(minor, ex.clientid, made.sessionid);
+        let complete = || vec![ArgOp::ReclaimComplete(false)];
+        assert_eq!(host.status(&mut wire, 1000, complete()).await, NfsStat::NFS4ERR_INVAL, "4.{minor}");
+        assert_eq!(
+            host.status(&mut wire, 0, complete()).await,
+            NfsStat::NFS4_OK,
+            "4.{minor}: it was not done"
+        );
+        let again = host.status(&mut wire, 0, complete()).await;
+        assert_eq!(again, NfsStat::NFS4ERR_COMPLETE_ALREADY, "4.{minor}");
+    }
+}
+
+/// A reply that is kept for a retry is told to the user who asked for it, from where he has the same rights: not to another user of the
+/// session, and not to an address that is given less, even if it repeats all of the request.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_kept_reply_is_told_to_nobody_who_might_not_have_asked() {
+    if skipped() {
+        return;
+    }
+    let rig = Rig::new("unsafe").await;
+    let mut wire = rig.from(HONEST).await;
+    for minor in [1, 2] {
+        let mut honest = Party::new(&mut wire, minor, format!("honest-{minor}").as_bytes()).await;
+        let how = OpenHow::Create(CreateHow::Guarded(mode(0o666)));
+        let made = honest.open(&mut wire, 0, &format!("c{minor}"), OPEN4_SHARE_ACCESS_BOTH, how).await;
+        let common = made.expect("a file for all").0;
+        let victim = Victim::new(&mut honest, &mut wire, (0, 0o600), &common).await;
+        let sequence = SequenceArgs {
+            sessionid: honest.session,
+            sequenceid: 1,
+            slotid: 1,
+            highest_slotid: 1,
+            cachethis: true,
+        };
+        let read = ReadArgs { stateid: victim.open, offset: 0, count: 100 };
+        let ask = || {
+            vec![
+                ArgOp::Sequence(sequence.clone()),
+                ArgOp::Putfh(victim.fh.clone()),
+                ArgOp::Read(read.clone()),
+            ]
+        };
+        let told = wire.compound(0, minor, ask()).await;
+        assert!(matches!(told.results.last().map(|r| &r.body), Some(ResBody::Read(_))), "{told:?}");
+        assert_eq!(wire.compound(0, minor, ask()).await, told, "4.{minor}: the retry of who asked");
+        for (host, uid) in [(HONEST, 1000), (ROOT_SQUASH, 0), (ALL_SQUASH, 0), (READ_ONLY, 0)] {
+            let res = rig.from(host).await.compound(uid, minor, ask()).await;
+            assert_eq!(res.status, NfsStat::NFS4ERR_SEQ_FALSE_RETRY, "4.{minor}, {uid} from {host}");
+            assert_eq!(res.results.len(), 1);
+        }
+        assert_eq!(wire.compound(0, minor, ask()).await, told, "4.{minor}: and again");
     }
 }
 

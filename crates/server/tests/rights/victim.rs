@@ -169,10 +169,14 @@ impl Party {
         let args = session_args(ex.clientid, ex.sequenceid);
         let res = wire.compound(0, minor, vec![ArgOp::CreateSession(args)]).await;
         let ResBody::CreateSession(made) = &res.results[0].body else { panic!("{res:?}") };
-        let mut party =
-            Party { minor, id: ex.clientid, session: made.sessionid, sequence: 0, opens: 0, at: None };
+        let mut party = Party::of_session(minor, ex.clientid, made.sessionid);
         assert_ok(&party.run(wire, 0, vec![ArgOp::ReclaimComplete(false)]).await);
         party
+    }
+
+    /// A client that has made this session and done nothing yet.
+    pub fn of_session(minor: u32, id: u64, session: SessionId) -> Party {
+        Party { minor, id, session, sequence: 0, opens: 0, at: None }
     }
 
     /// A request in the party's name, by this user from there. The results without that of SEQUENCE.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use landfast_intentlog::admit::Pressure;
 use landfast_intentlog::step::{Did, Step, Stepper, Wait};
-use landfast_intentlog::{Config, Log};
+use landfast_intentlog::{Config, Log, Part, Snapshot};
 use parking_lot::Mutex;
 
 use super::past::{Apart, Past};
@@ -139,11 +139,33 @@ impl std::fmt::Display for Figures {
 
 /// The server's state: the last reply to each client.
 #[derive(Default)]
-pub(super) struct Replies(Mutex<BTreeMap<u8, u32>>);
+pub(super) struct Replies(Arc<Mutex<BTreeMap<u8, u32>>>);
 
 impl NoteKeeper for Replies {
-    fn snapshot(&self) -> Vec<Vec<u8>> {
-        self.0.lock().iter().map(|(client, n)| note(*client, *n)).collect()
+    fn snapshot(&self) -> Box<dyn Snapshot> {
+        Box::new(RepliesInParts { replies: self.0.clone(), after: None })
+    }
+}
+
+/// A client's reply in each part, as it is when the part is taken.
+struct RepliesInParts {
+    replies: Arc<Mutex<BTreeMap<u8, u32>>>,
+    after: Option<u8>,
+}
+
+impl Snapshot for RepliesInParts {
+    fn part(&mut self, _: usize) -> Part {
+        let replies = self.replies.lock();
+        let mut left = match self.after {
+            Some(client) => replies.range(client + 1..),
+            None => replies.range(..),
+        };
+        let next = left.next();
+        self.after = next.map(|(client, _)| *client).or(self.after);
+        Part {
+            records: next.map(|(client, n)| note(*client, *n)).into_iter().collect(),
+            last: left.next().is_none(),
+        }
     }
 }
 
@@ -393,7 +415,7 @@ impl World {
 
     /// Starts the log and lets clients in. False when power went or something failed.
     fn start(&mut self) -> Result<bool, String> {
-        self.replies = Arc::new(Replies(Mutex::new(self.acked.clone())));
+        self.replies = Arc::new(Replies(Arc::new(Mutex::new(self.acked.clone()))));
         match self.volume().start_stepped(self.replies.clone()) {
             Ok(stepper) => {
                 self.stepper = Some(stepper);

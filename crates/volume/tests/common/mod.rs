@@ -16,8 +16,8 @@ use landfast_volume::{
 pub struct NoNotes;
 
 impl NoteKeeper for NoNotes {
-    fn snapshot(&self) -> Vec<Vec<u8>> {
-        Vec::new()
+    fn snapshot(&self) -> Box<dyn landfast_volume::Snapshot> {
+        Box::new(Vec::new())
     }
 }
 

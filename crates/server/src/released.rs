@@ -1,0 +1,105 @@
+//! Who waits for what another request has, and who is told when that has been answered.
+//!
+//! A retry waits for the slot, or for the call without a session, that is still being worked on, and hears of that alone: clients that
+//! repeat what takes long (a COPY) by the thousand would otherwise have all of it looked at again at each answer to anybody.
+
+use landfast_nfs::v4::SessionId;
+use std::hash::{BuildHasher, Hash, RandomState};
+use tokio::sync::Notify;
+
+/// Things that are told of together: more than clients have in hand at a time, as a rule.
+const SHARDS: usize = 1024;
+
+/// What a request is that was not executed, because others are in its way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Awaited {
+    /// The request that has its slot.
+    Slot,
+    /// Room for its reply. One who waits for it is woken by each answer, and the next one by his.
+    Room,
+    /// Something else of its client's: each answer wakes all who wait for that.
+    Other,
+}
+
+/// A slot of a session.
+pub(crate) type Slot = (SessionId, u32);
+
+/// Wakes those who wait.
+pub(crate) struct Released {
+    others: Notify,
+    room: Notify,
+    shards: Vec<Notify>,
+    hasher: RandomState,
+}
+
+impl Released {
+    pub(crate) fn new() -> Released {
+        Released {
+            others: Notify::new(),
+            room: Notify::new(),
+            shards: (0..SHARDS).map(|_| Notify::new()).collect(),
+            hasher: RandomState::new(),
+        }
+    }
+
+    /// What tells of this slot or call.
+    pub(crate) fn of(&self, thing: &impl Hash) -> &Notify {
+        let at = self.hasher.hash_one(thing) as usize % SHARDS;
+        self.shards.get(at).unwrap_or(&self.others)
+    }
+
+    /// What tells of what a request waits for; `slot` is the one that it asks for.
+    pub(crate) fn awaited(&self, awaited: Awaited, slot: Option<Slot>) -> &Notify {
+        match (awaited, slot) {
+            (Awaited::Slot, Some(slot)) => self.of(&slot),
+            (Awaited::Room, _) => &self.room,
+            (Awaited::Slot, None) | (Awaited::Other, _) => &self.others,
+        }
+    }
+
+    /// A request was answered, which may have had this slot.
+    pub(crate) fn answered(&self, slot: Option<Slot>) {
+        self.others.notify_waiters();
+        self.room.notify_one();
+        if let Some(slot) = slot {
+            self.of(&slot).notify_waiters();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    /// An answer wakes who waits for its slot, one who waits for room, and all who wait for what cannot be told; nobody else.
+    #[test]
+    fn an_answer_wakes_those_who_wait_for_it() {
+        let released = Released::new();
+        let slot = |n: u8| ([n; 16], 0);
+        let other = (1..=u8::MAX).find(|n| !std::ptr::eq(released.of(&slot(*n)), released.of(&slot(0))));
+        let other = slot(other.expect("another shard"));
+        let mut cx = Context::from_waker(Waker::noop());
+        let waiting = [
+            (Awaited::Slot, slot(0)),
+            (Awaited::Slot, slot(0)),
+            (Awaited::Slot, other),
+            (Awaited::Room, other),
+            (Awaited::Room, slot(0)),
+            (Awaited::Other, other),
+        ];
+        let mut waits: Vec<_> = waiting
+            .iter()
+            .map(|(awaited, slot)| Box::pin(released.awaited(*awaited, Some(*slot)).notified()))
+            .collect();
+        for wait in &mut waits {
+            wait.as_mut().enable();
+        }
+        released.answered(Some(slot(0)));
+        let woken: Vec<bool> = waits.iter_mut().map(|w| pin!(w).poll(&mut cx) == Poll::Ready(())).collect();
+        assert_eq!(woken, [true, true, false, true, false, true]);
+        released.answered(None);
+        assert!(waits[4].as_mut().poll(&mut cx).is_ready() && waits[2].as_mut().poll(&mut cx).is_pending());
+    }
+}
